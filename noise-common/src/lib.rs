@@ -1,0 +1,2 @@
+//! What both sides of the kernel line share.
+#![no_std]

@@ -1,0 +1,2 @@
+//! `noised`.
+fn main() {}
