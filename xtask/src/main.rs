@@ -1,1 +1,74 @@
-fn main() {}
+//! Developer tasks of noised: `cargo xtask <task>`.
+//!
+//! One file per task; this one parses the arguments and hands over. The crate builds with nothing
+//! but cargo and a C linker: whatever else the workspace needs, the `setup` task fetches, and the
+//! tasks that build something run it first.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::cargo::Workspace;
+
+mod bench;
+mod cargo;
+mod libtest;
+mod lint;
+mod privilege;
+mod run;
+mod setup;
+mod test;
+
+/// Developer tasks of noised.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Fetch what the build needs beyond cargo: toolchain components and bpf-linker
+    Setup,
+    /// Build noised and start it as root
+    Run {
+        /// Arguments of `noised run`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Run every test: those that need no privileges, then the live ones as root
+    Test {
+        /// Run only tests whose name contains this
+        #[arg(long)]
+        filter: Option<String>,
+    },
+    /// Check the rules of this project that no compiler knows
+    Lint,
+    /// Measure what noised costs the work that it watches
+    Bench {
+        /// Arguments of the benchmark
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+}
+
+fn main() -> ExitCode {
+    dispatch(Arguments::parse().task).unwrap_or_else(|error| {
+        eprintln!("xtask: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn dispatch(task: Task) -> Result<ExitCode> {
+    let workspace = Workspace::find()?;
+    match task {
+        Task::Setup => setup::run(&workspace),
+        Task::Run { arguments } => run::run(&workspace, &arguments),
+        Task::Test { filter } => test::run(&workspace, filter.as_deref()),
+        Task::Lint => lint::run(&workspace),
+        Task::Bench { arguments } => bench::run(&workspace, &arguments),
+    }
+}

@@ -1,0 +1,95 @@
+//! `cargo xtask lint`: the rules of this project that no compiler knows.
+//!
+//! Rules about one file are pure functions of its path and text (`rules.rs`), read through a small
+//! lexer (`source.rs`) so that comments and strings are never taken for code. Rules about several
+//! files compare them (`drift.rs`). What clippy checks already is not repeated here.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+use crate::cargo::Workspace;
+use crate::lint::drift::Rooms;
+use crate::lint::rules::RULES;
+use crate::lint::source::Source;
+
+mod drift;
+mod rules;
+mod source;
+
+/// One breach of a rule.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    /// File, relative to the workspace, with `/` between folders.
+    pub path: String,
+    /// Line, counted from 1.
+    pub line: usize,
+    /// What is wrong and what to do.
+    pub message: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}: {}", self.path, self.line, self.message)
+    }
+}
+
+/// Prints every finding; fails if there is one.
+pub fn run(workspace: &Workspace) -> Result<ExitCode> {
+    let mut files = Vec::new();
+    collect(&workspace.root, &workspace.root, &mut files)?;
+    if files.is_empty() {
+        bail!("there is no Rust file in {}", workspace.root.display());
+    }
+    let mut findings = Vec::new();
+    for path in &files {
+        let text = fs::read_to_string(workspace.root.join(path))
+            .with_context(|| format!("cannot read {path}"))?;
+        findings.extend(check(path, &text));
+    }
+    // A missing README is a finding of the rule about it, not an error.
+    let readme = fs::read_to_string(workspace.root.join("README.md")).ok();
+    findings.extend(Rooms::among(&files).findings(readme.as_deref()));
+    findings.sort();
+    for finding in &findings {
+        println!("{finding}");
+    }
+    if findings.is_empty() {
+        println!("lint: {} files keep the rules", files.len());
+        return Ok(ExitCode::SUCCESS);
+    }
+    bail!("the rules of this project are broken ({} findings)", findings.len())
+}
+
+/// Findings of all rules about one file.
+fn check(path: &str, text: &str) -> Vec<Finding> {
+    let source = Source::new(path, text);
+    RULES.iter().flat_map(|rule| rule(&source)).collect()
+}
+
+/// Rust files below `folder`, relative to `root`, without build output and hidden folders.
+fn collect(root: &Path, folder: &Path, files: &mut Vec<String>) -> Result<()> {
+    let entries =
+        fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    for entry in entries {
+        let entry = entry.with_context(|| format!("cannot read {}", folder.display()))?;
+        let path = entry.path();
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with('.') || name == "target" {
+            continue;
+        }
+        let kind = entry.file_type().with_context(|| format!("cannot read {}", path.display()))?;
+        if kind.is_dir() {
+            collect(root, &path, files)?;
+        } else if name.ends_with(".rs") {
+            let relative = path.strip_prefix(root).unwrap_or(&path);
+            files.push(relative.to_string_lossy().into_owned());
+        }
+    }
+    files.sort();
+    Ok(())
+}

@@ -1,0 +1,386 @@
+//! Rules about a single file.
+//!
+//! A rule looks at a [`Source`] and returns its findings; it reads no file and keeps no state.
+
+use crate::lint::Finding;
+use crate::lint::source::{Name, Source};
+
+/// A rule.
+pub type Rule = fn(&Source<'_>) -> Vec<Finding>;
+
+/// Every rule about a single file.
+pub const RULES: [Rule; 9] = [
+    purity,
+    arrows,
+    length,
+    file_names,
+    globs,
+    mutable_statics,
+    leftovers,
+    silenced_dead_code,
+    module_head,
+];
+
+/// Folders of the daemon, each with those that it may not use: data flows
+/// kernel -> collect -> model -> (export, top, analysis), and no arrow points back.
+const ARROWS: [(&str, &[&str]); 7] = [
+    ("kernel", &["collect", "model", "export", "top", "analysis", "cli"]),
+    ("collect", &["export", "top", "analysis", "cli"]),
+    ("model", &["kernel", "collect", "export", "top", "analysis", "cli", "config"]),
+    ("analysis", &["kernel", "collect", "export", "top", "cli", "config"]),
+    ("export", &["kernel", "collect"]),
+    ("top", &["kernel", "collect"]),
+    ("resolve", &["kernel", "collect", "model", "export", "top", "analysis", "cli"]),
+];
+
+const DAEMON: &str = "noise-daemon/src/";
+const MAX_LINES: usize = 600;
+const EMPTY_NAMES: [&str; 6] = ["util", "utils", "helper", "helpers", "misc", "stuff"];
+
+fn finding(source: &Source<'_>, line: usize, message: impl Into<String>) -> Finding {
+    Finding { path: source.path.to_owned(), line, message: message.into() }
+}
+
+/// The folder of the daemon that the file belongs to, and how deep its module lies in the crate.
+fn room(path: &str) -> Option<(&str, usize)> {
+    let inside = path.strip_prefix(DAEMON)?.strip_suffix(".rs")?;
+    let parts: Vec<&str> = inside.split('/').collect();
+    let depth = parts.len() - usize::from(parts.last() == Some(&"mod"));
+    Some((parts[0], depth))
+}
+
+/// `model` and `analysis` compute; whatever they need, time included, is an argument.
+fn purity(source: &Source<'_>) -> Vec<Finding> {
+    if !matches!(room(source.path), Some(("model" | "analysis", _))) {
+        return Vec::new();
+    }
+    let mut findings: Vec<_> = source
+        .names()
+        .iter()
+        .filter_map(|name| Some(finding(source, name.line, impure(name)?)))
+        .collect();
+    // Clocks that were imported under their parent's name or used as a plain word.
+    for (index, token) in source.tokens.iter().enumerate() {
+        if source.word(index).is_some_and(|word| CLOCKS.contains(&word)) {
+            findings.push(finding(source, token.line, CLOCK));
+        }
+    }
+    findings.sort();
+    findings.dedup();
+    findings
+}
+
+const CLOCKS: [&str; 5] = ["Instant", "SystemTime", "UNIX_EPOCH", "clock_gettime", "gettimeofday"];
+const CLOCK: &str = "model and analysis read no clock; take the time as an argument";
+
+fn impure(name: &Name<'_>) -> Option<String> {
+    let told = |what: &str| {
+        Some(format!("model and analysis are pure and may not use {what}; pass its result in"))
+    };
+    match name.parts.as_slice() {
+        [first @ ("aya" | "tokio"), ..] => told(first),
+        ["std", module @ ("fs" | "net" | "env" | "process"), ..] => told(&format!("std::{module}")),
+        [.., "now"] if !name.imported => Some(CLOCK.to_owned()),
+        _ => None,
+    }
+}
+
+/// Folders of the daemon use each other in one direction only.
+fn arrows(source: &Source<'_>) -> Vec<Finding> {
+    let Some((here, depth)) = room(source.path) else { return Vec::new() };
+    let Some((_, forbidden)) = ARROWS.iter().find(|(room, _)| *room == here) else {
+        return Vec::new();
+    };
+    source
+        .names()
+        .iter()
+        .filter_map(|name| {
+            let there = from_root(&name.parts, depth)?;
+            forbidden.contains(&there).then(|| {
+                let message = format!(
+                    "{here} may not use {there}: data flows kernel -> collect -> model -> export, top, analysis"
+                );
+                finding(source, name.line, message)
+            })
+        })
+        .collect()
+}
+
+/// The first module below the crate's root that a path goes through, written with `crate` or with
+/// as many `super` as the depth of its module.
+fn from_root<'a>(parts: &[&'a str], depth: usize) -> Option<&'a str> {
+    match parts {
+        ["crate" | "noise_daemon", first, ..] => Some(first),
+        _ => {
+            let supers = parts.iter().take_while(|part| **part == "super").count();
+            (supers > 0 && supers >= depth).then(|| parts.get(supers).copied()).flatten()
+        }
+    }
+}
+
+/// A file that one person can hold in mind.
+fn length(source: &Source<'_>) -> Vec<Finding> {
+    let lines = source.text.lines().count();
+    if lines <= MAX_LINES {
+        return Vec::new();
+    }
+    let message =
+        format!("{lines} lines, more than {MAX_LINES}; split it by what its parts are about");
+    vec![finding(source, MAX_LINES + 1, message)]
+}
+
+/// Modules are named after what they are about.
+fn file_names(source: &Source<'_>) -> Vec<Finding> {
+    let told = |name: &str| format!("`{name}` says nothing about what is inside; name the subject");
+    let mut findings: Vec<_> = source
+        .path
+        .trim_end_matches(".rs")
+        .split('/')
+        .filter(|part| EMPTY_NAMES.contains(part))
+        .map(|part| finding(source, 1, told(part)))
+        .collect();
+    for (index, token) in source.tokens.iter().enumerate() {
+        if source.word(index) == Some("mod")
+            && let Some(name) = source.word(index + 1)
+            && EMPTY_NAMES.contains(&name)
+        {
+            findings.push(finding(source, token.line, told(name)));
+        }
+    }
+    findings
+}
+
+/// A reader sees where each name comes from. Test modules may take all of their parent.
+fn globs(source: &Source<'_>) -> Vec<Finding> {
+    source
+        .names()
+        .iter()
+        .filter(|name| name.parts.last() == Some(&"*") && !source.in_tests(name.token))
+        .map(|name| {
+            let message =
+                format!("`use {}` hides where names come from; list them", name.parts.join("::"));
+            finding(source, name.line, message)
+        })
+        .collect()
+}
+
+/// No global mutable state.
+fn mutable_statics(source: &Source<'_>) -> Vec<Finding> {
+    (0..source.tokens.len())
+        .filter(|&index| {
+            source.word(index) == Some("static") && source.word(index + 1) == Some("mut")
+        })
+        .map(|index| {
+            let message =
+                "`static mut` is shared mutable state without rules; pass the value or use a map";
+            finding(source, source.tokens[index].line, message)
+        })
+        .collect()
+}
+
+/// Work is finished or not there.
+fn leftovers(source: &Source<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (first, comment) in &source.comments {
+        for (offset, line) in comment.lines().enumerate() {
+            for mark in MARKS {
+                if has_word(line, mark) {
+                    let message =
+                        format!("a {mark} is unfinished work; do it or describe the limit");
+                    findings.push(finding(source, first + offset, message));
+                }
+            }
+        }
+    }
+    for (index, token) in source.tokens.iter().enumerate() {
+        if let Some(name @ ("todo" | "unimplemented")) = source.word(index)
+            && source.is(index + 1, '!')
+        {
+            let message = format!("`{name}!` is unfinished work; finish it or leave it out");
+            findings.push(finding(source, token.line, message));
+        }
+    }
+    findings
+}
+
+/// Spelled in halves, so that this file keeps its own rule whoever searches it.
+const MARKS: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
+
+/// Code that nothing uses goes.
+fn silenced_dead_code(source: &Source<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (index, token) in source.tokens.iter().enumerate() {
+        if !matches!(source.word(index), Some("allow" | "expect")) || !source.is(index + 1, '(') {
+            continue;
+        }
+        let silenced = (index + 2..source.tokens.len())
+            .take_while(|&inside| !source.is(inside, ')'))
+            .filter_map(|inside| source.word(inside))
+            .any(|word| matches!(word, "dead_code" | "unused"));
+        if silenced {
+            let message = "silences the warning about unused code; remove the code instead";
+            findings.push(finding(source, token.line, message));
+        }
+    }
+    findings
+}
+
+/// Every file says first what it is about.
+fn module_head(source: &Source<'_>) -> Vec<Finding> {
+    if source.text.trim_start().starts_with("//!") {
+        return Vec::new();
+    }
+    vec![finding(source, 1, "the file does not begin with a `//!` head that says what it is about")]
+}
+
+/// Whether `word` stands in `text` with no letter, digit or underscore next to it.
+pub fn has_word(text: &str, word: &str) -> bool {
+    let joins = |character: char| character.is_alphanumeric() || character == '_';
+    text.match_indices(word)
+        .any(|(at, _)| !text[..at].ends_with(joins) && !text[at + word.len()..].starts_with(joins))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        MARKS, MAX_LINES, Rule, arrows, file_names, globs, has_word, leftovers, length,
+        module_head, mutable_statics, purity, silenced_dead_code,
+    };
+    use crate::lint::source::Source;
+
+    /// Lines that the rule finds fault with.
+    fn lines(rule: Rule, path: &str, text: &str) -> Vec<usize> {
+        rule(&Source::new(path, text)).iter().map(|finding| finding.line).collect()
+    }
+
+    const NONE: [usize; 0] = [];
+    const MODEL: &str = "noise-daemon/src/model/window.rs";
+
+    #[test]
+    fn purity_refuses_input_output_and_clocks() {
+        for text in [
+            "use aya::maps::HashMap;",
+            "use tokio;",
+            "use std::{collections::BTreeMap, fs};",
+            "use std::{\n    net::IpAddr};",
+            "fn f() { std::fs::read(p); }",
+            "use std::time::{Duration, Instant};",
+            "use std::time;\nfn f(t: time::SystemTime) {}",
+            "fn f() { jiff::Timestamp::now(); }",
+            "fn f() { unsafe { libc::clock_gettime(0, p) } }",
+        ] {
+            assert_eq!(lines(purity, MODEL, text).len(), 1, "{text}");
+        }
+        let analysis = "noise-daemon/src/analysis.rs";
+        assert_eq!(lines(purity, analysis, "\nuse tokio::sync::watch;"), [2]);
+    }
+
+    #[test]
+    fn purity_allows_computing_and_other_folders() {
+        let pure = "//! Not tokio, not std::fs.\nuse std::time::Duration;\nfn f(now: u64) { g(\"aya::x\") }";
+        assert_eq!(lines(purity, MODEL, pure), NONE);
+        let io = "use std::{fs, time::Instant};";
+        assert_eq!(lines(purity, "noise-daemon/src/collect/mod.rs", io), NONE);
+        assert_eq!(lines(purity, "noise-common/src/model.rs", io), NONE);
+    }
+
+    #[test]
+    fn arrows_refuse_the_way_back() {
+        for (path, text) in [
+            (MODEL, "use crate::kernel::Loaded;"),
+            (MODEL, "use crate::{config::Config, model::Key};"),
+            (MODEL, "fn f() { crate::collect::now() }"),
+            (MODEL, "use super::super::export;"),
+            ("noise-daemon/src/model/mod.rs", "use super::collect::Drain;"),
+            ("noise-daemon/src/export/http.rs", "use crate::kernel;"),
+            ("noise-daemon/src/kernel/load.rs", "use crate::model::Model;"),
+            ("noise-daemon/src/resolve/mod.rs", "use crate::collect::Drain;"),
+        ] {
+            assert_eq!(lines(arrows, path, text), [1], "{path}: {text}");
+        }
+    }
+
+    #[test]
+    fn arrows_allow_the_way_on() {
+        for (path, text) in [
+            (MODEL, "use crate::model::Sample; use crate::resolve::Names; use super::export;"),
+            (MODEL, "// use crate::kernel\nfn kernel() { other::kernel::f() }"),
+            ("noise-daemon/src/export/http.rs", "use crate::model::Model;"),
+            ("noise-daemon/src/collect/mod.rs", "use crate::{kernel::Loaded, model::Sample};"),
+            ("noise-daemon/src/cli/run.rs", "use crate::{kernel, collect, model, export};"),
+            ("noise-ebpf/src/model/mod.rs", "use crate::kernel::Task;"),
+        ] {
+            assert_eq!(lines(arrows, path, text), NONE, "{path}: {text}");
+        }
+    }
+
+    #[test]
+    fn length_is_bounded() {
+        assert_eq!(lines(length, "a.rs", &"x\n".repeat(MAX_LINES)), NONE);
+        assert_eq!(lines(length, "a.rs", &"x\n".repeat(MAX_LINES + 1)), [MAX_LINES + 1]);
+    }
+
+    #[test]
+    fn names_must_say_something() {
+        for (path, text) in
+            [("a/src/utils.rs", ""), ("a/src/helpers/mod.rs", ""), ("a/src/lib.rs", "mod misc {}")]
+        {
+            assert_eq!(lines(file_names, path, text), [1], "{path}: {text}");
+        }
+        assert_eq!(lines(file_names, "a/src/histogram.rs", "mod utilization;"), NONE);
+    }
+
+    #[test]
+    fn globs_only_in_test_modules() {
+        assert_eq!(lines(globs, "a.rs", "use a::b;\npub use c::*;"), [2]);
+        assert_eq!(lines(globs, "a.rs", "use a::{b,\n c::{d, *}};"), [2]);
+        assert_eq!(lines(globs, "a.rs", "mod m { use super::*; }"), [1]);
+        assert_eq!(lines(globs, "a.rs", "#[cfg(test)]\nmod tests { use super::*; }"), NONE);
+        assert_eq!(lines(globs, "a/tests.rs", "use super::*;"), NONE);
+        assert_eq!(lines(globs, "a.rs", "use a::b; fn f() { 2 * c::d }"), NONE);
+    }
+
+    #[test]
+    fn mutable_statics_are_refused() {
+        assert_eq!(lines(mutable_statics, "a.rs", "\nstatic mut A: u8 = 0;"), [2]);
+        assert_eq!(
+            lines(mutable_statics, "a.rs", "static A: &'static mut u8 = b; // static mut"),
+            NONE
+        );
+    }
+
+    #[test]
+    fn leftovers_are_refused() {
+        for mark in MARKS {
+            assert_eq!(lines(leftovers, "a.rs", &format!("a\n/* b\n {mark}: c */")), [3]);
+            assert_eq!(lines(leftovers, "a.rs", &format!("let a = \"{mark}\"; // {mark}S")), NONE);
+        }
+        assert_eq!(
+            lines(leftovers, "a.rs", "fn f() {\n todo!() }\nfn g() { unimplemented!() }"),
+            [2, 3]
+        );
+        assert_eq!(lines(leftovers, "a.rs", "fn todo() {} // todo!"), NONE);
+    }
+
+    #[test]
+    fn silencing_dead_code_is_refused() {
+        assert_eq!(lines(silenced_dead_code, "a.rs", "\n#[allow(dead_code)]\nfn f() {}"), [2]);
+        let several = "#![cfg_attr(x, expect(unsafe_code, dead_code, reason = \"y\"))]";
+        assert_eq!(lines(silenced_dead_code, "a.rs", several), [1]);
+        let other = "#[allow(unsafe_code)] fn dead_code() { x.expect(\"dead_code\") }";
+        assert_eq!(lines(silenced_dead_code, "a.rs", other), NONE);
+    }
+
+    #[test]
+    fn a_module_needs_a_head() {
+        assert_eq!(lines(module_head, "a.rs", "//! Runqueue wait.\nuse a;"), NONE);
+        assert_eq!(lines(module_head, "a.rs", "// Runqueue wait.\n"), [1]);
+        assert_eq!(lines(module_head, "a.rs", ""), [1]);
+    }
+
+    #[test]
+    fn words_stand_alone() {
+        assert!(has_word("a `nmi`, b", "nmi"));
+        assert!(!has_word("a nmi_b, anmi", "nmi"));
+    }
+}
