@@ -1,2 +1,24 @@
-//! What both sides of the kernel line share.
+//! What both sides of the kernel line of `noised` share: the table of signals, the table of
+//! hooks, histogram arithmetic, the layout of shared memory and the kernel fields that the
+//! programs need.
+//!
+//! The crate is `no_std` and free of kernel and user-space types, so that everything in it is
+//! tested on the host.
 #![no_std]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod event;
+pub mod hist;
+pub mod hooks;
+pub mod nesting;
+pub mod offsets;
+pub mod signals;
+
+/// Length of a window: the slice of time over which one histogram is closed and streamed.
+pub const WINDOW_NS: u64 = 500_000_000;
+
+/// Name of the map that marks a running `noised` on this host (see `noised run`'s warning about
+/// a second daemon).
+pub const MARKER_MAP: &str = "NOISE_CPUS";

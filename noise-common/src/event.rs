@@ -1,0 +1,242 @@
+//! Layout of the memory that the programs write and the daemon reads.
+//!
+//! One [`CpuState`] per possible CPU lies in a memory-mapped array: a program finds all its state
+//! with one array look-up, the daemon reads it without a system call. What is keyed by something
+//! that comes and goes (irq, device, interface) is a [`Cell`] in a per-CPU hash. A closed window
+//! travels through the ring buffer as the very [`Cell`] that collected it.
+
+use crate::hist::BUCKETS;
+use crate::nesting::{Frame, Taken};
+use crate::signals::{FIXED_CELLS, SIGNAL_COUNT, SOFTIRQ_VECTORS};
+
+/// One histogram of one window on one CPU. Also the record of the ring buffer.
+///
+/// `head` and `tail` name the window. They differ, or are 0, while the cell is unused or being
+/// reset, so a reader that copies front to back knows whether its copy is whole: a program resets
+/// by clearing `tail`, then `head`, then the body, and opens by writing `head`, then `tail`.
+#[derive(Clone, Copy)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+#[repr(C)]
+pub struct Cell {
+    /// Number of the window in which the first event fell (time / window length); 0 = none.
+    pub head: u64,
+    /// When the next event pushes this window out, ns; 0 = never used.
+    pub closes_ns: u64,
+    /// What the signal is about: an irq, a device and operation, an interface, a vector.
+    pub subject: u64,
+    /// The signal's number.
+    pub signal: u32,
+    /// The CPU that collected this.
+    pub cpu: u32,
+    /// Exact sum of all values, ns.
+    pub sum_ns: u64,
+    /// The longest value, ns.
+    pub max_ns: u64,
+    /// Counts; the number of values is their sum.
+    pub buckets: [u32; BUCKETS],
+    /// Equal to `head` while the cell is in use.
+    pub tail: u64,
+}
+
+impl Cell {
+    /// A cell that was never used.
+    pub const EMPTY: Self = Self {
+        head: 0,
+        closes_ns: 0,
+        subject: 0,
+        signal: 0,
+        cpu: 0,
+        sum_ns: 0,
+        max_ns: 0,
+        buckets: [0; BUCKETS],
+        tail: 0,
+    };
+}
+
+/// Key of a keyed cell or counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+#[repr(C)]
+pub struct CellKey {
+    /// The signal's number.
+    pub signal: u32,
+    /// Always 0; keys are compared as bytes.
+    pub padding: u32,
+    /// What the signal is about.
+    pub subject: u64,
+}
+
+/// Why something was not counted, or was counted late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Drop {
+    /// The end of a pair came before its start by the clock.
+    ClockBackwards,
+    /// An end whose start was not seen (before the programs were attached, or lost).
+    NoStart,
+    /// A map had no room for a new entry.
+    MapFull,
+    /// An index (a pid, a vector) beyond what the maps were sized for.
+    OutOfRange,
+    /// A 32-bit bucket of one window was full.
+    Saturated,
+    /// The ring buffer was full: the window stays open and is sent later, nothing is lost.
+    RingFullDelayed,
+}
+
+/// All reasons, in order of their discriminants.
+pub const DROPS: [Drop; 6] = [
+    Drop::ClockBackwards,
+    Drop::NoStart,
+    Drop::MapFull,
+    Drop::OutOfRange,
+    Drop::Saturated,
+    Drop::RingFullDelayed,
+];
+
+impl Drop {
+    /// Value of the label `reason`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ClockBackwards => "clock_backwards",
+            Self::NoStart => "no_start",
+            Self::MapFull => "map_full",
+            Self::OutOfRange => "out_of_range",
+            Self::Saturated => "saturated",
+            Self::RingFullDelayed => "ring_full_delayed",
+        }
+    }
+}
+
+/// Deepest nesting of `irq_handler_entry` that is followed. Handlers run with interrupts off, so
+/// anything above 1 is a driver that enables them.
+pub const IRQ_DEPTH: usize = 4;
+
+/// The handlers that run on one CPU, outermost first.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct IrqStack {
+    /// Number of open handlers.
+    pub depth: u32,
+    /// Their irq numbers.
+    pub irqs: [u32; IRQ_DEPTH],
+    /// Always 0.
+    pub padding: u32,
+    /// Their intervals.
+    pub frames: [Frame; IRQ_DEPTH],
+}
+
+/// The packet that this CPU's NET_RX softirq received last.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Received {
+    /// When; 0 = none, or already used by a wake-up.
+    pub at_ns: u64,
+    /// The interface, as [`crate::signals::interface_subject`] makes it.
+    pub interface: u64,
+}
+
+/// Everything that programs keep for one CPU.
+#[repr(C, align(64))]
+pub struct CpuState {
+    /// Net interrupt time so far.
+    pub taken: Taken,
+    /// Switches away from a task that went to sleep (0) or stayed runnable (1).
+    pub switches: [u64; 2],
+    /// The packet whose wake-up is awaited.
+    pub received: Received,
+    /// The vector that runs (vectors do not nest: interrupts are off).
+    pub vector: Frame,
+    /// The softirq that runs.
+    pub softirq: Frame,
+    /// Vector number of the running softirq plus one; 0 = none runs.
+    pub softirq_running: u32,
+    /// Always 0.
+    pub padding: u32,
+    /// First raise of each vector since its last entry, ns; 0 = none.
+    pub raised_ns: [u64; SOFTIRQ_VECTORS.len()],
+    /// Running irq handlers.
+    pub irqs: IrqStack,
+    /// What was not counted, by signal and reason.
+    pub drops: [[u64; DROPS.len()]; SIGNAL_COUNT],
+    /// Always zero: the initial value of new keyed cells (too large for a program's stack).
+    pub empty: Cell,
+    /// Cells of the signals whose subjects are known at build time.
+    pub cells: [Cell; FIXED_CELLS],
+}
+
+/// A block request on its way. Times are 0 where that stage is not under way.
+#[derive(Clone, Copy)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+#[repr(C)]
+pub struct RequestTimes {
+    /// Inserted into, or put back on, the queue.
+    pub queued_ns: u64,
+    /// Issued to the driver.
+    pub issued_ns: u64,
+}
+
+/// Slots of the direct-mapped table of packets under way; a power of two.
+pub const PACKET_SLOTS: usize = 4096;
+
+/// A packet between `net_dev_queue` and `net_dev_start_xmit`.
+#[derive(Clone, Copy)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+#[repr(C)]
+pub struct PacketTimes {
+    /// Address of the `sk_buff`; 0 = free slot.
+    pub skb: u64,
+    /// When it was queued.
+    pub queued_ns: u64,
+    /// Its length then. A segment that reuses the memory of a packet which software segmentation
+    /// consumed is always shorter, so it is not taken for that packet.
+    pub len: u64,
+}
+
+/// Slot of a packet in the direct-mapped table (Fibonacci hashing).
+#[inline(always)]
+pub const fn packet_slot(skb: u64) -> u32 {
+    (skb.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - PACKET_SLOTS.trailing_zeros())) as u32
+}
+
+#[cfg(feature = "user")]
+mod user {
+    use super::{Cell, CellKey, PacketTimes, RequestTimes};
+
+    // SAFETY: all are `repr(C)` without padding and valid for any bytes, as the derived
+    // `bytemuck::Pod` proves.
+    unsafe impl aya::Pod for Cell {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for CellKey {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for PacketTimes {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for RequestTimes {}
+}
+
+const _: () = assert!(size_of::<Cell>() == 512);
+const _: () = assert!(size_of::<CellKey>() == 16);
+const _: () = assert!(size_of::<CpuState>() % 64 == 0);
+const _: () = assert!(PACKET_SLOTS.is_power_of_two());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn drop_reasons_are_in_order_and_unique() {
+        let mut names = BTreeSet::new();
+        for (index, drop) in DROPS.iter().enumerate() {
+            assert_eq!(*drop as usize, index);
+            assert!(names.insert(drop.name()));
+        }
+    }
+
+    #[test]
+    fn packet_slots_stay_in_the_table() {
+        for skb in [0, 1, 0xffff_8880_0000_0100, u64::MAX] {
+            assert!((packet_slot(skb) as usize) < PACKET_SLOTS);
+        }
+    }
+}

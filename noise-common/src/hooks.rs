@@ -1,0 +1,144 @@
+//! The table of hooks: one kernel tracepoint, one program.
+//!
+//! Every program exists as `tp_btf` (typed arguments, direct loads) and as `raw_tp` (untyped,
+//! probe reads), under names of at most 15 characters, the kernel's limit.
+
+/// How a program of a hook is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attach {
+    /// `tp_btf`: the verifier knows the argument types, fields are loaded directly.
+    TpBtf,
+    /// `raw_tp`: cheaper to call, but each kernel field costs a probe read.
+    RawTp,
+}
+
+impl Attach {
+    /// The name that kernel documentation uses.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TpBtf => "tp_btf",
+            Self::RawTp => "raw_tp",
+        }
+    }
+}
+
+/// Calls `$then!` with the table: variant, tracepoint, `tp_btf` program, `raw_tp` program and
+/// the kind of program that is tried first.
+///
+/// `raw_tp` goes first where the program reads at most one kernel field: measured, such a call is
+/// cheaper there than the typed one.
+#[macro_export]
+macro_rules! for_each_hook {
+    ($then:ident) => {
+        $then! {
+            SchedSwitch "sched_switch" n_sched_switch r_sched_switch TpBtf;
+            SchedWakeup "sched_wakeup" n_sched_wakeup r_sched_wakeup RawTp;
+            SchedWakeupNew "sched_wakeup_new" n_sched_wakenew r_sched_wakenew RawTp;
+            SchedWaking "sched_waking" n_sched_waking r_sched_waking RawTp;
+            IrqHandlerEntry "irq_handler_entry" n_irq_in r_irq_in RawTp;
+            IrqHandlerExit "irq_handler_exit" n_irq_out r_irq_out RawTp;
+            SoftirqRaise "softirq_raise" n_softirq_raise r_softirq_raise RawTp;
+            SoftirqEntry "softirq_entry" n_softirq_in r_softirq_in RawTp;
+            SoftirqExit "softirq_exit" n_softirq_out r_softirq_out RawTp;
+            NmiHandler "nmi_handler" n_nmi r_nmi RawTp;
+            LocalTimerEntry "local_timer_entry" n_timer_in r_timer_in RawTp;
+            LocalTimerExit "local_timer_exit" n_timer_out r_timer_out RawTp;
+            RescheduleEntry "reschedule_entry" n_resched_in r_resched_in RawTp;
+            RescheduleExit "reschedule_exit" n_resched_out r_resched_out RawTp;
+            CallFunctionEntry "call_function_entry" n_callfn_in r_callfn_in RawTp;
+            CallFunctionExit "call_function_exit" n_callfn_out r_callfn_out RawTp;
+            CallSingleEntry "call_function_single_entry" n_callone_in r_callone_in RawTp;
+            CallSingleExit "call_function_single_exit" n_callone_out r_callone_out RawTp;
+            IrqWorkEntry "irq_work_entry" n_irqwork_in r_irqwork_in RawTp;
+            IrqWorkExit "irq_work_exit" n_irqwork_out r_irqwork_out RawTp;
+            PlatformIpiEntry "x86_platform_ipi_entry" n_platipi_in r_platipi_in RawTp;
+            PlatformIpiExit "x86_platform_ipi_exit" n_platipi_out r_platipi_out RawTp;
+            SpuriousEntry "spurious_apic_entry" n_spurious_in r_spurious_in RawTp;
+            SpuriousExit "spurious_apic_exit" n_spurious_out r_spurious_out RawTp;
+            ApicErrorEntry "error_apic_entry" n_apicerr_in r_apicerr_in RawTp;
+            ApicErrorExit "error_apic_exit" n_apicerr_out r_apicerr_out RawTp;
+            ThermalEntry "thermal_apic_entry" n_thermal_in r_thermal_in RawTp;
+            ThermalExit "thermal_apic_exit" n_thermal_out r_thermal_out RawTp;
+            ThresholdEntry "threshold_apic_entry" n_thresh_in r_thresh_in RawTp;
+            ThresholdExit "threshold_apic_exit" n_thresh_out r_thresh_out RawTp;
+            DeferredErrorEntry "deferred_error_apic_entry" n_deferr_in r_deferr_in RawTp;
+            DeferredErrorExit "deferred_error_apic_exit" n_deferr_out r_deferr_out RawTp;
+            BlockInsert "block_rq_insert" n_block_insert r_block_insert RawTp;
+            BlockIssue "block_rq_issue" n_block_issue r_block_issue TpBtf;
+            BlockRequeue "block_rq_requeue" n_block_requeue r_block_requeue RawTp;
+            BlockMerge "block_rq_merge" n_block_merge r_block_merge RawTp;
+            BlockComplete "block_rq_complete" n_block_done r_block_done TpBtf;
+            NetQueue "net_dev_queue" n_net_queue r_net_queue RawTp;
+            NetXmit "net_dev_start_xmit" n_net_xmit r_net_xmit TpBtf;
+            NetReceive "netif_receive_skb" n_net_receive r_net_receive TpBtf;
+            TcpRetransmit "tcp_retransmit_skb" n_tcp_retrans r_tcp_retrans TpBtf;
+            FreeSkb "kfree_skb" n_kfree_skb r_kfree_skb RawTp;
+        }
+    };
+}
+
+macro_rules! define_hooks {
+    ($($variant:ident $tracepoint:literal $typed:ident $raw:ident $first:ident;)*) => {
+        /// One kernel attach point. Many signals share one hook; a hook has one program.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u32)]
+        pub enum Hook {
+            $(#[doc = concat!("The tracepoint `", $tracepoint, "`.")] $variant,)*
+        }
+
+        /// All hooks, in table order: `HOOKS[hook as usize] == hook`.
+        pub const HOOKS: &[Hook] = &[$(Hook::$variant,)*];
+
+        impl Hook {
+            /// Name of the kernel tracepoint, which is also the hook's label in metrics.
+            pub const fn tracepoint(self) -> &'static str {
+                match self { $(Self::$variant => $tracepoint,)* }
+            }
+
+            /// Name of the hook's program for one way of attaching it.
+            pub const fn program(self, attach: Attach) -> &'static str {
+                match (self, attach) {
+                    $((Self::$variant, Attach::TpBtf) => stringify!($typed),
+                      (Self::$variant, Attach::RawTp) => stringify!($raw),)*
+                }
+            }
+
+            /// The two ways of attaching this hook, in the order in which they are tried.
+            pub const fn attach_order(self) -> [Attach; 2] {
+                let first = match self { $(Self::$variant => Attach::$first,)* };
+                match first {
+                    Attach::TpBtf => [Attach::TpBtf, Attach::RawTp],
+                    Attach::RawTp => [Attach::RawTp, Attach::TpBtf],
+                }
+            }
+        }
+    };
+}
+
+for_each_hook!(define_hooks);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_are_unique_and_fit_the_kernels_limit() {
+        let mut names = BTreeSet::new();
+        for hook in HOOKS {
+            assert!(names.insert(hook.tracepoint()));
+            for attach in [Attach::TpBtf, Attach::RawTp] {
+                let program = hook.program(attach);
+                assert!(program.len() <= 15, "{program} is longer than 15 characters");
+                assert!(names.insert(program));
+            }
+        }
+    }
+
+    #[test]
+    fn table_order_is_the_discriminant() {
+        for (index, hook) in HOOKS.iter().enumerate() {
+            assert_eq!(*hook as usize, index);
+        }
+    }
+}

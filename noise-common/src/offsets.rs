@@ -1,0 +1,70 @@
+//! The kernel fields that the programs read.
+//!
+//! The daemon computes their offsets from the running kernel's BTF and puts them, with a few
+//! facts about tracepoint arguments, into the object's read-only globals, one global per fact;
+//! the verifier folds them into constants. rustc emits no CO-RE relocations, so this is how the
+//! programs are portable.
+
+/// Offset of a field that this kernel does not have.
+pub const MISSING: u32 = u32::MAX;
+
+/// Calls `$then!` with the table of fields: global, struct, path of the member.
+#[macro_export]
+macro_rules! for_each_offset {
+    ($then:ident) => {
+        $then! {
+            TASK_PID "task_struct" "pid";
+            TASK_STATE "task_struct" "__state";
+            TASK_STATE_OLD "task_struct" "state";
+            REQUEST_QUEUE "request" "q";
+            REQUEST_FLAGS "request" "cmd_flags";
+            REQUEST_LEN "request" "__data_len";
+            REQUEST_DISK_OLD "request" "rq_disk";
+            QUEUE_DISK "request_queue" "disk";
+            DISK_MAJOR "gendisk" "major";
+            DISK_MINOR "gendisk" "first_minor";
+            SKB_DEV "sk_buff" "dev";
+            SKB_LEN "sk_buff" "len";
+            DEV_IFINDEX "net_device" "ifindex";
+            DEV_NET "net_device" "nd_net.net";
+            NET_INUM "net" "ns.inum";
+            SOCK_DST "sock" "sk_dst_cache";
+            DST_DEV "dst_entry" "dev";
+        }
+    };
+}
+
+/// Calls `$then!` with the table of facts that are no offsets: global and what it means.
+#[macro_export]
+macro_rules! for_each_fact {
+    ($then:ident) => {
+        $then! {
+            ARG_PREV_STATE "Index of sched_switch's prev_state argument, MISSING before 5.18.";
+            ARG_REQUEST "Index of the request argument of the block hooks (1 before 5.11).";
+            ARG_DROP_REASON "Index of kfree_skb's reason argument, MISSING before 5.17.";
+            HOST_NETNS "Inode number of the host's network namespace.";
+        }
+    };
+}
+
+/// A kernel field whose offset the programs need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// The read-only global that takes the offset.
+    pub global: &'static str,
+    /// The struct's name in BTF.
+    pub container: &'static str,
+    /// Member names from there, joined with dots; anonymous members are looked into.
+    pub path: &'static str,
+}
+
+macro_rules! define_fields {
+    ($($global:ident $container:literal $path:literal;)*) => {
+        /// All fields, in table order.
+        pub const FIELDS: &[Field] = &[
+            $(Field { global: stringify!($global), container: $container, path: $path },)*
+        ];
+    };
+}
+
+for_each_offset!(define_fields);

@@ -1,0 +1,21 @@
+//! Time at a block device: `block_rq_issue` to the `block_rq_complete` that ends the request.
+//!
+//! A partial completion is not the end. An attempt that the driver gives back
+//! (`block_rq_requeue`) is void: only the issue that led to completion counts.
+
+use crate::hooks::Hook;
+use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
+
+pub(super) const INFO: SignalInfo = SignalInfo {
+    signal: Signal::BlockDeviceWait,
+    name: "block_device_wait",
+    metric: "noised_block_device_wait_seconds",
+    help: "Time of a block request from its issue to the driver to its last completion.",
+    kind: Kind::Histogram(Buckets::Wide),
+    labels: &["device", "operation"],
+    hooks: &[Hook::BlockIssue, Hook::BlockComplete],
+    optional_hooks: &[Hook::BlockRequeue, Hook::BlockMerge],
+    fields: &["REQUEST_QUEUE", "REQUEST_FLAGS", "REQUEST_LEN", "DISK_MAJOR", "DISK_MINOR"],
+    storage: Storage::Keyed,
+    interrupts: None,
+};

@@ -1,0 +1,21 @@
+//! Switches away from a task, counted.
+//!
+//! Voluntary: the task went to sleep. Involuntary: it was preempted or yielded and stays runnable.
+//! Switches away from the idle task are not counted: nobody lost the CPU.
+
+use crate::hooks::Hook;
+use crate::signals::{Kind, Signal, SignalInfo, Storage};
+
+pub(super) const INFO: SignalInfo = SignalInfo {
+    signal: Signal::ContextSwitch,
+    name: "context_switch",
+    metric: "noised_context_switches_total",
+    help: "Switches away from a task that went to sleep (voluntary) or stayed runnable (involuntary).",
+    kind: Kind::Counter,
+    labels: &["kind"],
+    hooks: &[Hook::SchedSwitch],
+    optional_hooks: &[],
+    fields: &["TASK_PID"],
+    storage: Storage::Switches,
+    interrupts: None,
+};

@@ -1,0 +1,231 @@
+//! The one table of signals.
+//!
+//! A signal is one kind of delay: a pair of kernel events and what lies between, or a count of
+//! one event. The daemon, the exporter and the status page iterate this table.
+
+use crate::hooks::Hook;
+
+mod block_device_wait;
+mod block_queue_wait;
+mod context_switch;
+mod hardirq;
+mod net_rx_wait;
+mod net_tx_wait;
+mod nmi;
+mod packet_drop;
+mod runqueue_wait;
+mod softirq;
+mod softirq_raise_wait;
+mod tcp_retransmit;
+mod vector;
+
+pub use block_queue_wait::{OPERATIONS, block_subject, operation_of, split_block_subject};
+pub use net_tx_wait::{OTHER_INTERFACE, interface_subject};
+pub use runqueue_wait::CAUSES;
+pub use softirq::SOFTIRQ_VECTORS;
+pub use vector::{VECTORS, Vector};
+
+/// Histogram buckets that a signal is exported with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Buckets {
+    /// 25 buckets, `le` = 2^10 … 2^34 ns.
+    Fine,
+    /// 13 buckets, `le` = 4^5 … 4^17 ns.
+    Wide,
+}
+
+impl Buckets {
+    /// Exponents of two of the upper bounds, in ns.
+    pub fn exponents(self) -> impl Iterator<Item = u32> {
+        let step = match self {
+            Self::Fine => 1,
+            Self::Wide => 2,
+        };
+        (10..=34).step_by(step)
+    }
+}
+
+/// Where the kernel side keeps a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// Histograms in [`crate::event::CpuState::cells`], one per subject 0, 1, … .
+    Fixed {
+        /// Number of subjects.
+        subjects: usize,
+    },
+    /// Histograms in the per-CPU hash, by subject.
+    Keyed,
+    /// Counters in [`crate::event::CpuState::switches`].
+    Switches,
+    /// Counters in the per-CPU hash, by subject.
+    KeyedCounter,
+}
+
+/// What a signal is exported as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A histogram of seconds.
+    Histogram(Buckets),
+    /// A counter.
+    Counter,
+}
+
+/// Everything that is known about a signal before it is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct SignalInfo {
+    /// The signal.
+    pub signal: Signal,
+    /// Stem of its name: file, metric, column, configuration key.
+    pub name: &'static str,
+    /// Full metric name.
+    pub metric: &'static str,
+    /// One sentence: what is measured, from which event to which.
+    pub help: &'static str,
+    /// Histogram or counter.
+    pub kind: Kind,
+    /// Labels of the metric.
+    pub labels: &'static [&'static str],
+    /// Hooks without which the signal cannot be measured.
+    pub hooks: &'static [Hook],
+    /// Further hooks that it uses where the kernel has them.
+    pub optional_hooks: &'static [Hook],
+    /// Kernel fields without which it cannot be measured.
+    pub fields: &'static [&'static str],
+    /// Where the kernel side keeps it.
+    pub storage: Storage,
+    /// The source of `noised_cpu_interrupted_seconds_total` that its time counts for.
+    pub interrupts: Option<&'static str>,
+}
+
+macro_rules! define_signals {
+    ($($variant:ident $room:ident;)*) => {
+        /// One kind of delay, or one kind of event that is counted.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u32)]
+        pub enum Signal {
+            $(#[doc = concat!("`", stringify!($room), "`; see [`Signal::info`].")] $variant,)*
+        }
+
+        /// Number of signals.
+        pub const SIGNAL_COUNT: usize = [$(Signal::$variant),*].len();
+
+        const INFOS: [SignalInfo; SIGNAL_COUNT] = [$($room::INFO,)*];
+    };
+}
+
+define_signals! {
+    RunqueueWait runqueue_wait;
+    ContextSwitch context_switch;
+    Hardirq hardirq;
+    Vector vector;
+    Softirq softirq;
+    SoftirqRaiseWait softirq_raise_wait;
+    Nmi nmi;
+    BlockQueueWait block_queue_wait;
+    BlockDeviceWait block_device_wait;
+    NetTxWait net_tx_wait;
+    NetRxWait net_rx_wait;
+    TcpRetransmit tcp_retransmit;
+    PacketDrop packet_drop;
+}
+
+/// The table: `SIGNALS[signal as usize].signal == signal`.
+pub static SIGNALS: [SignalInfo; SIGNAL_COUNT] = INFOS;
+
+/// First cell of each signal in [`crate::event::CpuState::cells`], and behind it their number.
+const FIXED_LAYOUT: [usize; SIGNAL_COUNT + 1] = {
+    let mut layout = [0; SIGNAL_COUNT + 1];
+    let mut index = 0;
+    while index < SIGNAL_COUNT {
+        let subjects = match INFOS[index].storage {
+            Storage::Fixed { subjects } => subjects,
+            _ => 0,
+        };
+        layout[index + 1] = layout[index] + subjects;
+        index += 1;
+    }
+    layout
+};
+
+/// Number of fixed cells on each CPU.
+pub const FIXED_CELLS: usize = FIXED_LAYOUT[SIGNAL_COUNT];
+
+impl Signal {
+    /// The signal's row of the table.
+    pub fn info(self) -> &'static SignalInfo {
+        &SIGNALS[self as usize]
+    }
+
+    /// The signal of a number that came from the kernel side.
+    pub fn from_number(number: u32) -> Option<Self> {
+        SIGNALS.get(number as usize).map(|info| info.signal)
+    }
+
+    /// Index of the signal's first cell in [`crate::event::CpuState::cells`].
+    pub const fn first_cell(self) -> usize {
+        FIXED_LAYOUT[self as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::offsets::FIELDS;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn table_order_is_the_discriminant() {
+        for (index, info) in SIGNALS.iter().enumerate() {
+            assert_eq!(info.signal as usize, index);
+            assert_eq!(Signal::from_number(index as u32), Some(info.signal));
+        }
+        assert_eq!(Signal::from_number(SIGNAL_COUNT as u32), None);
+    }
+
+    #[test]
+    fn names_are_unique_and_texts_are_not_empty() {
+        let mut seen = BTreeSet::new();
+        for info in &SIGNALS {
+            assert!(seen.insert(info.name), "{} twice", info.name);
+            assert!(seen.insert(info.metric), "{} twice", info.metric);
+            assert!(info.metric.starts_with("noised_"));
+            assert!(info.help.len() > 20, "{} has no help", info.name);
+            assert!(!info.hooks.is_empty() || !info.optional_hooks.is_empty());
+            let suffix = match info.kind {
+                Kind::Histogram(_) => "_seconds",
+                Kind::Counter => "_total",
+            };
+            assert!(info.metric.ends_with(suffix), "{}", info.metric);
+        }
+    }
+
+    #[test]
+    fn named_fields_exist() {
+        for info in &SIGNALS {
+            for field in info.fields {
+                assert!(FIELDS.iter().any(|known| known.global == *field), "{field}");
+            }
+        }
+    }
+
+    #[test]
+    fn fixed_cells_are_laid_out_without_gaps() {
+        let mut next = 0;
+        for info in &SIGNALS {
+            assert_eq!(info.signal.first_cell(), next);
+            if let Storage::Fixed { subjects } = info.storage {
+                next += subjects;
+            }
+        }
+        assert_eq!(next, FIXED_CELLS);
+    }
+
+    #[test]
+    fn buckets_end_where_the_contract_says() {
+        for (buckets, count) in [(Buckets::Fine, 25), (Buckets::Wide, 13)] {
+            let exponents: std::vec::Vec<u32> = buckets.exponents().collect();
+            assert_eq!(exponents.len(), count);
+            assert_eq!((exponents[0], exponents[count - 1]), (10, 34));
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Time from a packet's arrival in the stack to the wake-up of its receiver: `netif_receive_skb` to
+//! the next `sched_waking` in the same NET_RX softirq, outside of interrupts that nest in it.
+//!
+//! Each packet counts at most once, and of several packets before one wake-up the last. Packets
+//! that wake nobody, and packets received outside the softirq (threaded NAPI), are not counted.
+
+use crate::hooks::Hook;
+use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
+
+pub(super) const INFO: SignalInfo = SignalInfo {
+    signal: Signal::NetRxWait,
+    name: "net_rx_wait",
+    metric: "noised_net_rx_wait_seconds",
+    help: "Time from the arrival of a packet in the network stack to the wake-up of its receiver.",
+    kind: Kind::Histogram(Buckets::Wide),
+    labels: &["interface"],
+    hooks: &[Hook::NetReceive, Hook::SchedWaking, Hook::SoftirqEntry, Hook::SoftirqExit],
+    optional_hooks: &[],
+    fields: &["SKB_DEV", "DEV_IFINDEX", "DEV_NET", "NET_INUM"],
+    storage: Storage::Keyed,
+    interrupts: None,
+};

@@ -1,0 +1,19 @@
+//! Time in NMI handlers, as the kernel itself measured it (`nmi_handler`'s delta argument, by the
+//! scheduler clock). One value per handler call; an NMI may call several.
+
+use crate::hooks::Hook;
+use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
+
+pub(super) const INFO: SignalInfo = SignalInfo {
+    signal: Signal::Nmi,
+    name: "nmi",
+    metric: "noised_nmi_seconds",
+    help: "Time in an NMI handler, as the kernel measured it.",
+    kind: Kind::Histogram(Buckets::Wide),
+    labels: &[],
+    hooks: &[Hook::NmiHandler],
+    optional_hooks: &[],
+    fields: &[],
+    storage: Storage::Fixed { subjects: 1 },
+    interrupts: Some("nmi"),
+};

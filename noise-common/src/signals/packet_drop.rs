@@ -1,0 +1,20 @@
+//! Packets that the kernel freed because it dropped them (`kfree_skb`), by its reason.
+//!
+//! Kernels before 5.17 give no reason; there all are `unknown`.
+
+use crate::hooks::Hook;
+use crate::signals::{Kind, Signal, SignalInfo, Storage};
+
+pub(super) const INFO: SignalInfo = SignalInfo {
+    signal: Signal::PacketDrop,
+    name: "packet_drop",
+    metric: "noised_packet_drops_total",
+    help: "Packets dropped by the kernel, by its reason.",
+    kind: Kind::Counter,
+    labels: &["reason"],
+    hooks: &[Hook::FreeSkb],
+    optional_hooks: &[],
+    fields: &[],
+    storage: Storage::KeyedCounter,
+    interrupts: None,
+};

@@ -1,0 +1,26 @@
+//! Run-queue latency: from the moment a task became runnable until it runs.
+//!
+//! A task becomes runnable by a wake-up, by its creation, or by being preempted (or yielding) while
+//! it could go on. A task that is woken while it still runs, or while it already waits, does not
+//! start a new wait. The idle task never waits. Tasks that already waited when the programs were
+//! attached are not counted.
+
+use crate::hooks::Hook;
+use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
+
+pub(super) const INFO: SignalInfo = SignalInfo {
+    signal: Signal::RunqueueWait,
+    name: "runqueue_wait",
+    metric: "noised_runqueue_wait_seconds",
+    help: "Time from being runnable (woken up, created or preempted) to running, by what made the task runnable.",
+    kind: Kind::Histogram(Buckets::Fine),
+    labels: &["cause"],
+    hooks: &[Hook::SchedSwitch, Hook::SchedWakeup, Hook::SchedWakeupNew],
+    optional_hooks: &[],
+    fields: &["TASK_PID"],
+    storage: Storage::Fixed { subjects: CAUSES.len() },
+    interrupts: None,
+};
+
+/// What made the waiting task runnable; the index is the subject of the cell.
+pub const CAUSES: [&str; 2] = ["wakeup", "preempt"];

@@ -1,0 +1,23 @@
+//! Time in softirq vectors: `softirq_entry` to `softirq_exit`, net of the hardirqs, vectors and NMIs
+//! that interrupted them.
+
+use crate::hooks::Hook;
+use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
+
+pub(super) const INFO: SignalInfo = SignalInfo {
+    signal: Signal::Softirq,
+    name: "softirq",
+    metric: "noised_softirq_seconds",
+    help: "Time in a softirq vector, net of the hardirqs and NMIs that interrupted it.",
+    kind: Kind::Histogram(Buckets::Wide),
+    labels: &["vector"],
+    hooks: &[Hook::SoftirqEntry, Hook::SoftirqExit],
+    optional_hooks: &[],
+    fields: &[],
+    storage: Storage::Fixed { subjects: SOFTIRQ_VECTORS.len() },
+    interrupts: Some("softirq"),
+};
+
+/// Names of the softirq vectors by number (the kernel's order, in lower case).
+pub const SOFTIRQ_VECTORS: [&str; 10] =
+    ["hi", "timer", "net_tx", "net_rx", "block", "irq_poll", "tasklet", "sched", "hrtimer", "rcu"];

@@ -1,0 +1,22 @@
+//! Backlog before a softirq is served: from the first `softirq_raise` of a vector on a CPU since the
+//! vector's last entry there to its `softirq_entry`.
+//!
+//! A vector that is raised again after the kernel took its pending mask but before the entry is
+//! served twice with one wait: the second entry has no raise of its own and counts nothing.
+
+use crate::hooks::Hook;
+use crate::signals::{Buckets, Kind, SOFTIRQ_VECTORS, Signal, SignalInfo, Storage};
+
+pub(super) const INFO: SignalInfo = SignalInfo {
+    signal: Signal::SoftirqRaiseWait,
+    name: "softirq_raise_wait",
+    metric: "noised_softirq_raise_wait_seconds",
+    help: "Time from the first raise of a softirq vector to its entry on that CPU.",
+    kind: Kind::Histogram(Buckets::Wide),
+    labels: &["vector"],
+    hooks: &[Hook::SoftirqRaise, Hook::SoftirqEntry],
+    optional_hooks: &[],
+    fields: &[],
+    storage: Storage::Fixed { subjects: SOFTIRQ_VECTORS.len() },
+    interrupts: None,
+};

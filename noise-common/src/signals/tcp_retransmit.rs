@@ -1,0 +1,18 @@
+//! TCP segments sent again (`tcp_retransmit_skb`), by the interface of the socket's route.
+
+use crate::hooks::Hook;
+use crate::signals::{Kind, Signal, SignalInfo, Storage};
+
+pub(super) const INFO: SignalInfo = SignalInfo {
+    signal: Signal::TcpRetransmit,
+    name: "tcp_retransmit",
+    metric: "noised_tcp_retransmits_total",
+    help: "TCP segments sent again.",
+    kind: Kind::Counter,
+    labels: &["interface"],
+    hooks: &[Hook::TcpRetransmit],
+    optional_hooks: &[],
+    fields: &["SOCK_DST", "DST_DEV", "DEV_IFINDEX", "DEV_NET", "NET_INUM"],
+    storage: Storage::KeyedCounter,
+    interrupts: None,
+};

@@ -1,0 +1,55 @@
+//! Builds the BPF object that the daemon embeds.
+//!
+//! Needs `rust-src` of the pinned toolchain and `bpf-linker`; `cargo xtask setup` installs both.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+
+/// Folder with `bpf-linker`, where it is not on PATH.
+const LINKER_DIR: &str = "NOISED_BPF_LINKER_DIR";
+
+fn main() -> anyhow::Result<()> {
+    let here = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").context("no CARGO_MANIFEST_DIR")?);
+    let root = here.parent().context("the package has no parent folder")?;
+    for input in ["noise-common/src", "noise-ebpf", "Cargo.lock", "rust-toolchain.toml"] {
+        println!("cargo:rerun-if-changed={}", root.join(input).display());
+    }
+    println!("cargo:rerun-if-env-changed={LINKER_DIR}");
+
+    let linker = find_linker(root);
+    let Some(folder) = linker else {
+        bail!(
+            "bpf-linker is missing; run `cargo xtask setup` once, it installs what the build needs"
+        );
+    };
+    let mut path = vec![folder];
+    path.extend(env::split_paths(&env::var_os("PATH").unwrap_or_default()));
+    // SAFETY: a build script has one thread.
+    unsafe {
+        env::set_var("PATH", env::join_paths(path)?);
+        // The stable toolchain builds `core` for the BPF target; only that build sees this.
+        env::set_var("RUSTC_BOOTSTRAP", "1");
+    }
+
+    let toolchain = env::var("RUSTUP_TOOLCHAIN").unwrap_or_else(|_| "stable".to_owned());
+    let package = aya_build::Package {
+        name: "noise-ebpf",
+        root_dir: root
+            .join("noise-ebpf")
+            .to_str()
+            .context("the path is not UTF-8")?
+            .to_owned()
+            .leak(),
+        ..Default::default()
+    };
+    aya_build::build_ebpf([package], aya_build::Toolchain::Custom(&toolchain))
+}
+
+fn find_linker(root: &Path) -> Option<PathBuf> {
+    let named = env::var_os(LINKER_DIR).map(PathBuf::from);
+    let own = root.join("target/tools/bin");
+    let on_path = env::split_paths(&env::var_os("PATH")?).collect::<Vec<_>>();
+    named.into_iter().chain([own]).chain(on_path).find(|folder| folder.join("bpf-linker").is_file())
+}

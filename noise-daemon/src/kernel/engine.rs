@@ -1,0 +1,349 @@
+//! Loading, attaching and detaching the programs, and how each hook fares.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd as _;
+
+use aya::maps::Map;
+use aya::programs::raw_trace_point::RawTracePointLink;
+use aya::programs::tp_btf::BtfTracePointLink;
+use aya::programs::{Program, ProgramError};
+use aya::{Btf, Ebpf, EbpfLoader, VerifierLogLevel};
+use noise_common::MARKER_MAP;
+use noise_common::hooks::{Attach, HOOKS, Hook};
+
+use super::{Facts, KernelBtf, KernelError, Lockdown, Sizes, lockdown, missing_capabilities};
+
+/// The programs that are loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ObjectKind {
+    /// The programs that measure.
+    #[default]
+    Measuring,
+    /// Empty programs on the same hooks, for the benchmarks.
+    #[cfg(feature = "bench")]
+    Empty,
+}
+
+/// An object file with the alignment that its parser needs.
+#[repr(C, align(32))]
+struct Aligned<T: ?Sized>(T);
+
+static MEASURING: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/noise-programs")));
+#[cfg(feature = "bench")]
+static EMPTY: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/empty-programs")));
+
+impl ObjectKind {
+    fn bytes(self) -> &'static [u8] {
+        match self {
+            Self::Measuring => &MEASURING.0,
+            #[cfg(feature = "bench")]
+            Self::Empty => &EMPTY.0,
+        }
+    }
+}
+
+/// How to load.
+#[derive(Clone, Debug, Default)]
+pub struct LoadOptions {
+    /// Which programs.
+    pub object: ObjectKind,
+    /// Whether the programs write debug records.
+    pub debug: bool,
+    /// Attach every hook by this way only, for tests and benchmarks; `None` = the usual order.
+    pub only: Option<Attach>,
+}
+
+/// How one hook fares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HookState {
+    /// Loaded, not attached.
+    Loaded(Attach),
+    /// Attached.
+    Attached(Attach),
+    /// This kernel has no such tracepoint.
+    Absent,
+    /// The kernel refused it; its words.
+    Refused(String),
+}
+
+/// One hook and how it fares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HookStatus {
+    /// The hook.
+    pub hook: Hook,
+    /// How it fares.
+    pub state: HookState,
+}
+
+impl HookStatus {
+    /// Whether its program runs.
+    pub fn is_attached(&self) -> bool {
+        matches!(self.state, HookState::Attached(_))
+    }
+}
+
+/// What the kernel counted of one hook's program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProgramStats {
+    /// The hook.
+    pub hook: Hook,
+    /// Runs, where `kernel.bpf_stats_enabled` is on.
+    pub runs: u64,
+    /// Time of these runs, ns.
+    pub run_ns: u64,
+    /// Events not handled because the program was already running on that CPU.
+    pub missed: u64,
+}
+
+#[expect(dead_code, reason = "held for its Drop, which detaches")]
+enum Link {
+    TpBtf(BtfTracePointLink),
+    RawTp(RawTracePointLink),
+}
+
+/// The loaded programs. Dropping it detaches all.
+pub struct Engine {
+    ebpf: Ebpf,
+    facts: Facts,
+    sizes: Sizes,
+    hooks: Vec<HookStatus>,
+    links: BTreeMap<Hook, Link>,
+}
+
+impl Engine {
+    /// Checks privileges and kernel, creates the maps and loads the programs.
+    ///
+    /// A hook that the kernel does not have or refuses is noted in [`Engine::hooks`]; everything
+    /// else goes on.
+    ///
+    /// # Errors
+    /// Where nothing can be loaded at all; see [`KernelError`].
+    pub fn load(options: &LoadOptions) -> Result<Self, KernelError> {
+        preflight()?;
+        raise_memlock();
+        let facts = {
+            let btf = KernelBtf::read(KernelBtf::PATH.as_ref())?;
+            Facts::learn(&btf)?
+        };
+        let sizes = Sizes::of_host().map_err(|error| KernelError::Refused(format!("{error:#}")))?;
+        let btf = Btf::from_sys_fs().map_err(|error| KernelError::NoBtf {
+            path: KernelBtf::PATH.into(),
+            reason: error.to_string(),
+        })?;
+        let mut ebpf = load_object(options, &facts, sizes, &btf)?;
+        let mut hooks = Vec::with_capacity(HOOKS.len());
+        for hook in HOOKS.iter().copied() {
+            let state = if facts.arguments.contains_key(&hook) {
+                load_hook(&mut ebpf, hook, options.only, &btf)
+            } else {
+                HookState::Absent
+            };
+            hooks.push(HookStatus { hook, state });
+        }
+        Ok(Self { ebpf, facts, sizes, hooks, links: BTreeMap::new() })
+    }
+
+    /// Attaches every loaded hook that is not attached yet.
+    ///
+    /// # Errors
+    /// [`KernelError::NothingAttached`] where not one could be.
+    pub fn attach(&mut self) -> Result<(), KernelError> {
+        // Exits before entries: an interval that is under way now is then not half seen, but
+        // starts whole with the next entry.
+        for status in self.hooks.iter_mut().rev() {
+            let HookState::Loaded(attach) = status.state else { continue };
+            status.state = match attach_hook(&mut self.ebpf, status.hook, attach) {
+                Ok(link) => {
+                    self.links.insert(status.hook, link);
+                    HookState::Attached(attach)
+                }
+                Err(error) => HookState::Refused(one_line(&error)),
+            };
+        }
+        if self.links.is_empty() {
+            let first = self.hooks.iter().find_map(|status| match &status.state {
+                HookState::Refused(reason) => Some(reason.clone()),
+                _ => None,
+            });
+            return Err(KernelError::NothingAttached {
+                first: first.unwrap_or_else(|| "the kernel has none of the tracepoints".to_owned()),
+            });
+        }
+        Ok(())
+    }
+
+    /// Detaches every program; they stay loaded and can be attached again.
+    pub fn detach(&mut self) {
+        self.links.clear();
+        for status in &mut self.hooks {
+            if let HookState::Attached(attach) = status.state {
+                status.state = HookState::Loaded(attach);
+            }
+        }
+    }
+
+    /// How each hook fares, in table order.
+    pub fn hooks(&self) -> &[HookStatus] {
+        &self.hooks
+    }
+
+    /// What was learnt of the kernel.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// The host's dimensions at load.
+    pub fn sizes(&self) -> Sizes {
+        self.sizes
+    }
+
+    /// Takes a map out of the object; `None` where it has no such map, or it was taken.
+    pub fn take_map(&mut self, name: &str) -> Option<Map> {
+        self.ebpf.take_map(name)
+    }
+
+    /// The object, for the reader of debug records.
+    pub fn object_mut(&mut self) -> &mut Ebpf {
+        &mut self.ebpf
+    }
+
+    /// What the kernel counted of each loaded program.
+    pub fn program_stats(&self) -> Vec<ProgramStats> {
+        self.hooks
+            .iter()
+            .filter_map(|status| {
+                let (HookState::Loaded(attach) | HookState::Attached(attach)) = status.state else {
+                    return None;
+                };
+                let program = self.ebpf.program(status.hook.program(attach))?;
+                read_stats(status.hook, program)
+            })
+            .collect()
+    }
+}
+
+/// Refuses early what can be known early, so that nothing is half-started.
+fn preflight() -> Result<(), KernelError> {
+    let missing = missing_capabilities();
+    if !missing.is_empty() {
+        let names: Vec<String> = missing.iter().map(ToString::to_string).collect();
+        return Err(KernelError::NotPermitted { missing: names.join(" and ") });
+    }
+    if lockdown("/sys".as_ref()) == Lockdown::Confidentiality {
+        return Err(KernelError::Lockdown);
+    }
+    Ok(())
+}
+
+/// Kernels before 5.11 charge maps to RLIMIT_MEMLOCK. Where it cannot be raised, they will say so
+/// when a map is created.
+fn raise_memlock() {
+    let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the pointer is valid for the call.
+    unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) };
+}
+
+fn load_object(
+    options: &LoadOptions,
+    facts: &Facts,
+    sizes: Sizes,
+    btf: &Btf,
+) -> Result<Ebpf, KernelError> {
+    let log_level = u8::from(options.debug) * u8::MAX;
+    let maps = sizes.maps(options.debug);
+    let mut loader = EbpfLoader::new();
+    loader.btf(Some(btf)).verifier_log_level(VerifierLogLevel::DISABLE);
+    if options.object == ObjectKind::Measuring {
+        for (global, value) in &facts.globals {
+            loader.override_global(global, value, false);
+        }
+        loader.override_global("AYA_LOG_LEVEL", &log_level, false);
+        for map in &maps {
+            loader.map_max_entries(map.name, map.max_entries);
+        }
+    }
+    loader.load(options.object.bytes()).map_err(|error| KernelError::Refused(one_line(&error)))
+}
+
+fn load_hook(ebpf: &mut Ebpf, hook: Hook, only: Option<Attach>, btf: &Btf) -> HookState {
+    let mut reasons = Vec::new();
+    for attach in hook.attach_order() {
+        if only.is_some_and(|only| only != attach) {
+            continue;
+        }
+        let name = hook.program(attach);
+        let loaded = match ebpf.program_mut(name) {
+            Some(Program::BtfTracePoint(program)) => program.load(hook.tracepoint(), btf),
+            Some(Program::RawTracePoint(program)) => program.load(),
+            _ => {
+                reasons.push(format!("{name}: not in the object"));
+                continue;
+            }
+        };
+        match loaded {
+            Ok(()) => return HookState::Loaded(attach),
+            Err(error) => reasons.push(format!("{}: {}", attach.name(), one_line(&error))),
+        }
+    }
+    HookState::Refused(reasons.join("; "))
+}
+
+fn attach_hook(ebpf: &mut Ebpf, hook: Hook, attach: Attach) -> Result<Link, ProgramError> {
+    match ebpf.program_mut(hook.program(attach)) {
+        Some(Program::BtfTracePoint(program)) => {
+            let id = program.attach()?;
+            Ok(Link::TpBtf(program.take_link(id)?))
+        }
+        Some(Program::RawTracePoint(program)) => {
+            let id = program.attach(hook.tracepoint())?;
+            Ok(Link::RawTp(program.take_link(id)?))
+        }
+        _ => Err(ProgramError::NotLoaded),
+    }
+}
+
+fn read_stats(hook: Hook, program: &Program) -> Option<ProgramStats> {
+    let fd = match program {
+        Program::BtfTracePoint(program) => program.fd().ok()?,
+        Program::RawTracePoint(program) => program.fd().ok()?,
+        _ => return None,
+    };
+    let info = super::prog_info::read(fd.as_fd())?;
+    Some(ProgramStats {
+        hook,
+        runs: info.run_cnt,
+        run_ns: info.run_time_ns,
+        missed: info.recursion_misses,
+    })
+}
+
+/// An error with its causes on one line; a verifier's log is cut to its end, where the reason is.
+fn one_line(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    match lines.as_slice() {
+        [head, .., tail] => format!("{head} … {tail}"),
+        _ => lines.join(" "),
+    }
+}
+
+/// Whether another `noised` has its maps on this host; `None` where that cannot be seen (listing
+/// maps needs CAP_SYS_ADMIN).
+pub fn other_daemon_runs() -> Option<bool> {
+    for info in aya::maps::loaded_maps() {
+        if info.ok()?.name_as_str() == Some(MARKER_MAP) {
+            return Some(true);
+        }
+    }
+    Some(false)
+}

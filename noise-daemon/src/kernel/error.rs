@@ -1,0 +1,56 @@
+//! Why the kernel side cannot be used.
+
+use std::path::PathBuf;
+
+/// Why programs cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelError {
+    /// Capabilities are missing.
+    #[error(
+        "loading BPF programs needs {missing}, which this process does not have; \
+         run as root, or grant CAP_BPF and CAP_PERFMON"
+    )]
+    NotPermitted {
+        /// Names of the missing capabilities.
+        missing: String,
+    },
+    /// The kernel's lockdown mode forbids reading kernel memory.
+    #[error(
+        "the kernel is locked down (mode \"confidentiality\"), which forbids BPF programs to read \
+         kernel memory; boot with lockdown=integrity or none"
+    )]
+    Lockdown,
+    /// No type information.
+    #[error(
+        "the kernel's type information at {} cannot be used ({reason}); \
+         noised needs a kernel built with CONFIG_DEBUG_INFO_BTF", path.display()
+    )]
+    NoBtf {
+        /// Where it should be.
+        path: PathBuf,
+        /// What was wrong with it.
+        reason: String,
+    },
+    /// A facility is missing that all programs need.
+    #[error("this kernel is too old: it has no {missing} (Linux 5.8 and later do)")]
+    TooOld {
+        /// The facility.
+        missing: &'static str,
+    },
+    /// Not one hook could be attached.
+    #[error("no hook could be attached; the first refusal was: {first}")]
+    NothingAttached {
+        /// What the kernel said of the first hook.
+        first: String,
+    },
+    /// The kernel refused the maps or the object.
+    #[error("the kernel refused the BPF object: {0}")]
+    Refused(String),
+}
+
+impl KernelError {
+    /// Whether this kernel or these privileges can never do it, as opposed to a failure.
+    pub fn is_unsupported(&self) -> bool {
+        !matches!(self, Self::Refused(_))
+    }
+}

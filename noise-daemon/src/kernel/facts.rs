@@ -1,0 +1,109 @@
+//! The facts that the programs take from the running kernel, and what they mean for each signal.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use noise_common::hooks::{HOOKS, Hook};
+use noise_common::offsets::{FIELDS, MISSING};
+use noise_common::signals::SignalInfo;
+
+use super::{HookStatus, KernelBtf, KernelError};
+
+/// Values of the object's read-only globals, and the tracepoints that this kernel has.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// Global and value; [`MISSING`] where the kernel has no such field.
+    pub globals: Vec<(&'static str, u32)>,
+    /// Number of arguments of each hook's tracepoint; absent hooks are not listed.
+    pub arguments: BTreeMap<Hook, usize>,
+    /// Kernel names of the reasons for dropping packets.
+    pub drop_reasons: BTreeMap<u32, String>,
+}
+
+impl Facts {
+    /// Learns the facts from BTF.
+    ///
+    /// # Errors
+    /// [`KernelError::TooOld`] where the kernel has no BPF ring buffer.
+    pub fn learn(btf: &KernelBtf) -> Result<Self, KernelError> {
+        if !btf.enumerators("bpf_map_type").iter().any(|(_, name)| name == "BPF_MAP_TYPE_RINGBUF") {
+            return Err(KernelError::TooOld { missing: "BPF ring buffer" });
+        }
+        let arguments: BTreeMap<Hook, usize> = HOOKS
+            .iter()
+            .filter_map(|hook| Some((*hook, btf.tracepoint_arguments(hook.tracepoint())?)))
+            .collect();
+        let count = |hook: Hook| arguments.get(&hook).copied().unwrap_or(0);
+        let mut globals: Vec<_> = FIELDS
+            .iter()
+            .map(|field| (field.global, btf.offset(field.container, field.path).unwrap_or(MISSING)))
+            .collect();
+        let has = |present: bool, index: u32| if present { index } else { MISSING };
+        globals.extend([
+            ("ARG_PREV_STATE", has(count(Hook::SchedSwitch) > 3, 3)),
+            ("ARG_REQUEST", u32::from(count(Hook::BlockIssue) == 2)),
+            ("ARG_DROP_REASON", has(count(Hook::FreeSkb) > 2, 2)),
+            ("HOST_NETNS", host_netns()),
+        ]);
+        Ok(Self { globals, arguments, drop_reasons: drop_reasons(btf) })
+    }
+
+    /// Fields of a signal that this kernel does not have. Of two spellings of one field, either
+    /// will do.
+    pub fn missing_fields(&self, info: &SignalInfo) -> Vec<&'static str> {
+        info.fields
+            .iter()
+            .filter(|field| self.globals.contains(&(**field, MISSING)))
+            .filter_map(|field| FIELDS.iter().find(|known| known.global == *field))
+            .map(|field| field.path)
+            .collect()
+    }
+}
+
+/// Inode number of the network namespace that counts as the host's: that of process 1 where it
+/// can be read, else this process' own.
+fn host_netns() -> u32 {
+    let inode = |path: &str| -> Option<u32> {
+        let link = std::fs::read_link(Path::new(path)).ok()?;
+        link.to_str()?.strip_prefix("net:[")?.strip_suffix(']')?.parse().ok()
+    };
+    inode("/proc/1/ns/net").or_else(|| inode("/proc/self/ns/net")).unwrap_or(0)
+}
+
+fn drop_reasons(btf: &KernelBtf) -> BTreeMap<u32, String> {
+    btf.enumerators("skb_drop_reason")
+        .into_iter()
+        .map(|(value, name)| {
+            let name = name.strip_prefix("SKB_DROP_REASON_").unwrap_or(&name);
+            (value, name.strip_prefix("SKB_").unwrap_or(name).to_lowercase())
+        })
+        .collect()
+}
+
+/// Whether a signal is measured on this kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SignalState {
+    /// All that it needs is attached.
+    Active,
+    /// It cannot be measured; why.
+    Absent(String),
+}
+
+/// Whether a signal can be measured with these hooks attached.
+pub fn signal_state(info: &SignalInfo, facts: &Facts, hooks: &[HookStatus]) -> SignalState {
+    let missing = facts.missing_fields(info);
+    if !missing.is_empty() {
+        return SignalState::Absent(format!("this kernel has no {}", missing.join(", ")));
+    }
+    let detached: Vec<&str> = info
+        .hooks
+        .iter()
+        .filter(|hook| !hooks.iter().any(|known| known.hook == **hook && known.is_attached()))
+        .map(|hook| hook.tracepoint())
+        .collect();
+    if detached.is_empty() {
+        SignalState::Active
+    } else {
+        SignalState::Absent(format!("not attached: {}", detached.join(", ")))
+    }
+}

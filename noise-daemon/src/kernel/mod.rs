@@ -1,0 +1,19 @@
+//! IO: what the running kernel offers, and the programs' life on it: offsets, load, attach,
+//! per-hook health, detach.
+
+mod btf;
+mod engine;
+mod error;
+mod facts;
+mod host;
+mod prog_info;
+mod sizes;
+
+pub use btf::KernelBtf;
+pub use engine::{
+    Engine, HookState, HookStatus, LoadOptions, ObjectKind, ProgramStats, other_daemon_runs,
+};
+pub use error::KernelError;
+pub use facts::{Facts, SignalState, signal_state};
+pub use host::{Capability, Lockdown, lockdown, missing_capabilities, monotonic_ns};
+pub use sizes::{MapSize, Sizes};

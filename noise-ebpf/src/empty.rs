@@ -1,0 +1,36 @@
+//! Empty programs on the same hooks: what merely being called costs, for the benchmarks.
+#![no_std]
+#![no_main]
+
+use core::ffi::c_void;
+
+use noise_common::for_each_hook;
+
+macro_rules! define_empty_programs {
+    ($($variant:ident $tracepoint:literal $typed:ident $raw:ident $first:ident;)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            #[unsafe(link_section = concat!("tp_btf/", $tracepoint))]
+            extern "C" fn $typed(_context: *mut c_void) -> i32 {
+                0
+            }
+
+            #[unsafe(no_mangle)]
+            #[unsafe(link_section = concat!("raw_tp/", $tracepoint))]
+            extern "C" fn $raw(_context: *mut c_void) -> i32 {
+                0
+            }
+        )*
+    };
+}
+
+for_each_hook!(define_empty_programs);
+
+#[panic_handler]
+fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
+    loop {}
+}
+
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

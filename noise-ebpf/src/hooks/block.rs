@@ -1,0 +1,76 @@
+//! Block-layer hooks. All take the request.
+
+use noise_common::event::RequestTimes;
+use noise_common::signals::{block_subject, operation_of};
+
+use crate::kernel::{Access, Request};
+use crate::maps::{NOISE_REQUESTS, clock_ns, cpu_state};
+use crate::signals::{block_device_wait, block_queue_wait};
+
+/// The request as the subject of a signal; `None` where it has no disk.
+#[inline(always)]
+fn subject<A: Access>(request: Request<A>) -> Option<u64> {
+    let (major, minor) = request.device();
+    (major != 0).then(|| block_subject(major, minor, operation_of(request.cmd_flags())))
+}
+
+/// The entry of a request that is under way.
+#[inline(always)]
+fn times<A: Access>(request: Request<A>) -> Option<*mut RequestTimes> {
+    NOISE_REQUESTS.get_ptr_mut(request.address())
+}
+
+/// `block_rq_insert(request)`.
+#[inline(always)]
+pub fn insert<A: Access>(access: A) -> Option<()> {
+    let request = Request::argument(access);
+    let now_ns = clock_ns();
+    block_queue_wait::queue(cpu_state()?, request.address(), times(request), now_ns);
+    Some(())
+}
+
+/// `block_rq_issue(request)`.
+#[inline(always)]
+pub fn issue<A: Access>(access: A) -> Option<()> {
+    let request = Request::argument(access);
+    let state = cpu_state()?;
+    let now_ns = clock_ns();
+    let times = times(request);
+    if let (Some(times), Some(subject)) = (times, subject(request)) {
+        block_queue_wait::issue(state, times, subject, now_ns);
+    }
+    block_device_wait::issue(state, request.address(), times, now_ns);
+    Some(())
+}
+
+/// `block_rq_requeue(request)`: the driver gave it back.
+#[inline(always)]
+pub fn requeue<A: Access>(access: A) -> Option<()> {
+    let request = Request::argument(access);
+    block_queue_wait::requeue(times(request)?, clock_ns());
+    Some(())
+}
+
+/// `block_rq_merge(request)`: it became part of another.
+#[inline(always)]
+pub fn merge<A: Access>(access: A) -> Option<()> {
+    block_queue_wait::forget(times(Request::argument(access))?);
+    Some(())
+}
+
+/// `block_rq_complete(request, error, bytes)`.
+#[inline(always)]
+pub fn complete<A: Access>(access: A) -> Option<()> {
+    let request = Request::first_argument(access);
+    if (access.argument(2) as u32) < request.remaining_bytes() {
+        return None;
+    }
+    let state = cpu_state()?;
+    let Some(times) = times(request) else {
+        block_device_wait::unknown(state);
+        return None;
+    };
+    let subject = subject(request)?;
+    block_device_wait::complete(state, times, subject, clock_ns());
+    Some(())
+}

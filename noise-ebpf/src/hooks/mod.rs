@@ -1,0 +1,84 @@
+//! One program per hook, in two forms: `tp_btf` and `raw_tp`.
+
+mod block;
+mod irq;
+mod net;
+mod sched;
+mod softirq;
+
+use core::ffi::c_void;
+
+use noise_common::for_each_hook;
+use noise_common::hooks::Hook;
+use noise_common::signals::Vector;
+
+use crate::kernel::{Access, Raw, Typed};
+
+macro_rules! define_programs {
+    ($($variant:ident $tracepoint:literal $typed:ident $raw:ident $first:ident;)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            #[unsafe(link_section = concat!("tp_btf/", $tracepoint))]
+            extern "C" fn $typed(context: *mut c_void) -> i32 {
+                let _ = handle(Hook::$variant, Typed(context));
+                0
+            }
+
+            #[unsafe(no_mangle)]
+            #[unsafe(link_section = concat!("raw_tp/", $tracepoint))]
+            extern "C" fn $raw(context: *mut c_void) -> i32 {
+                let _ = handle(Hook::$variant, Raw(context));
+                0
+            }
+        )*
+    };
+}
+for_each_hook!(define_programs);
+
+/// What each hook does; the match is resolved at compile time in every program.
+#[inline(always)]
+fn handle<A: Access>(hook: Hook, access: A) -> Option<()> {
+    match hook {
+        Hook::SchedSwitch => sched::switch(access),
+        Hook::SchedWakeup | Hook::SchedWakeupNew => sched::wakeup(access),
+        Hook::SchedWaking => sched::waking(access),
+        Hook::IrqHandlerEntry => irq::handler_entry(access),
+        Hook::IrqHandlerExit => irq::handler_exit(access),
+        Hook::NmiHandler => irq::nmi(access),
+        Hook::SoftirqRaise => softirq::raise(access),
+        Hook::SoftirqEntry => softirq::entry(access),
+        Hook::SoftirqExit => softirq::exit(access),
+        Hook::LocalTimerEntry
+        | Hook::RescheduleEntry
+        | Hook::CallFunctionEntry
+        | Hook::CallSingleEntry
+        | Hook::IrqWorkEntry
+        | Hook::PlatformIpiEntry
+        | Hook::SpuriousEntry
+        | Hook::ApicErrorEntry
+        | Hook::ThermalEntry
+        | Hook::ThresholdEntry
+        | Hook::DeferredErrorEntry => irq::vector_entry(),
+        Hook::LocalTimerExit => irq::vector_exit(Vector::LocalTimer),
+        Hook::RescheduleExit => irq::vector_exit(Vector::Reschedule),
+        Hook::CallFunctionExit => irq::vector_exit(Vector::CallFunction),
+        Hook::CallSingleExit => irq::vector_exit(Vector::CallFunctionSingle),
+        Hook::IrqWorkExit => irq::vector_exit(Vector::IrqWork),
+        Hook::PlatformIpiExit => irq::vector_exit(Vector::PlatformIpi),
+        Hook::SpuriousExit => irq::vector_exit(Vector::Spurious),
+        Hook::ApicErrorExit => irq::vector_exit(Vector::ApicError),
+        Hook::ThermalExit => irq::vector_exit(Vector::Thermal),
+        Hook::ThresholdExit => irq::vector_exit(Vector::Threshold),
+        Hook::DeferredErrorExit => irq::vector_exit(Vector::DeferredError),
+        Hook::BlockInsert => block::insert(access),
+        Hook::BlockIssue => block::issue(access),
+        Hook::BlockRequeue => block::requeue(access),
+        Hook::BlockMerge => block::merge(access),
+        Hook::BlockComplete => block::complete(access),
+        Hook::NetQueue => net::queue(access),
+        Hook::NetXmit => net::start_xmit(access),
+        Hook::NetReceive => net::receive(access),
+        Hook::TcpRetransmit => net::retransmit(access),
+        Hook::FreeSkb => net::free(access),
+    }
+}

@@ -1,0 +1,44 @@
+//! Softirq hooks: `softirq_raise`, `_entry` and `_exit`, each with the vector's number.
+
+use noise_common::signals::SOFTIRQ_VECTORS;
+
+use crate::kernel::Access;
+use crate::maps::{clock_ns, cpu_state};
+use crate::signals::{net_rx_wait, softirq, softirq_raise_wait};
+
+/// The vector's number, if it is one that this program knows.
+#[inline(always)]
+fn vector<A: Access>(access: A) -> Option<usize> {
+    let vector = core::hint::black_box(access.argument(0) as u32) as usize;
+    (vector < SOFTIRQ_VECTORS.len()).then_some(vector)
+}
+
+/// `softirq_raise(vector)`.
+#[inline(always)]
+pub fn raise<A: Access>(access: A) -> Option<()> {
+    let vector = vector(access)?;
+    softirq_raise_wait::raise(cpu_state()?, vector);
+    Some(())
+}
+
+/// `softirq_entry(vector)`.
+#[inline(always)]
+pub fn entry<A: Access>(access: A) -> Option<()> {
+    let vector = vector(access)?;
+    let state = cpu_state()?;
+    let now_ns = clock_ns();
+    softirq_raise_wait::enter(state, vector, now_ns);
+    net_rx_wait::forget(state);
+    softirq::enter(state, vector, now_ns);
+    Some(())
+}
+
+/// `softirq_exit(vector)`.
+#[inline(always)]
+pub fn exit<A: Access>(access: A) -> Option<()> {
+    let vector = vector(access)?;
+    let state = cpu_state()?;
+    softirq::exit(state, vector, clock_ns());
+    net_rx_wait::forget(state);
+    Some(())
+}

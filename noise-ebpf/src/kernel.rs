@@ -1,0 +1,277 @@
+//! Typed views of kernel structs over offsets that the daemon injects.
+//!
+//! A program is compiled twice: as `tp_btf`, where the verifier knows the type of each argument
+//! and fields are loaded directly, and as `raw_tp`, where each field takes a probe read.
+//! [`Access`] is the difference between the two.
+
+use core::ffi::c_void;
+use core::ptr;
+
+use aya_ebpf::Global;
+use aya_ebpf::helpers::bpf_probe_read_kernel;
+use noise_common::{for_each_fact, for_each_offset};
+
+macro_rules! define_offsets {
+    ($($global:ident $container:literal $path:literal;)*) => {
+        $(
+            #[doc = concat!("Offset of `", $container, ".", $path, "`.")]
+            #[unsafe(no_mangle)]
+            static $global: Global<u32> = Global::new(noise_common::offsets::MISSING);
+        )*
+    };
+}
+for_each_offset!(define_offsets);
+
+macro_rules! define_facts {
+    ($($global:ident $doc:literal;)*) => {
+        $(
+            #[doc = $doc]
+            #[unsafe(no_mangle)]
+            pub static $global: Global<u32> = Global::new(noise_common::offsets::MISSING);
+        )*
+    };
+}
+for_each_fact!(define_facts);
+
+/// Whether the running kernel has what a global stands for.
+#[inline(always)]
+fn present(fact: u32) -> bool {
+    fact != noise_common::offsets::MISSING
+}
+
+/// A kernel pointer that only [`Access::load`] follows.
+pub type Pointer = *const u8;
+
+/// How a program gets at its arguments and at kernel memory.
+pub trait Access: Copy {
+    /// The `index`th argument of the tracepoint.
+    fn argument(self, index: usize) -> u64;
+
+    /// The kernel memory at `base + offset`; zero where it cannot be read.
+    fn load<T: Copy + Default>(self, base: Pointer, offset: u32) -> T;
+
+    /// The `index`th argument as a pointer.
+    ///
+    /// The verifier tracks the type of a pointer through registers only, so this must come
+    /// straight from the context.
+    #[inline(always)]
+    fn pointer(self, index: usize) -> Pointer {
+        self.argument(index) as Pointer
+    }
+}
+
+/// Access of a `tp_btf` program.
+#[derive(Clone, Copy)]
+pub struct Typed(pub *mut c_void);
+
+/// Access of a `raw_tp` program.
+#[derive(Clone, Copy)]
+pub struct Raw(pub *mut c_void);
+
+#[inline(always)]
+fn context_argument(context: *mut c_void, index: usize) -> u64 {
+    // SAFETY: the context of both program types is an array of 64-bit arguments, and the
+    // verifier refuses an index beyond the tracepoint's own.
+    unsafe { ptr::read_volatile(context.cast::<u64>().add(index)) }
+}
+
+impl Access for Typed {
+    #[inline(always)]
+    fn argument(self, index: usize) -> u64 {
+        context_argument(self.0, index)
+    }
+
+    #[inline(always)]
+    fn load<T: Copy + Default>(self, base: Pointer, offset: u32) -> T {
+        // SAFETY: the verifier checks the field against BTF and turns the load into one that
+        // yields zero where the address is bad.
+        unsafe { ptr::read_volatile(base.add(offset as usize).cast::<T>()) }
+    }
+}
+
+impl Access for Raw {
+    #[inline(always)]
+    fn argument(self, index: usize) -> u64 {
+        context_argument(self.0, index)
+    }
+
+    #[inline(always)]
+    fn load<T: Copy + Default>(self, base: Pointer, offset: u32) -> T {
+        // SAFETY: the helper accepts any address and fails where it cannot be read.
+        unsafe { bpf_probe_read_kernel(base.add(offset as usize).cast::<T>()) }.unwrap_or_default()
+    }
+}
+
+/// A `task_struct`.
+#[derive(Clone, Copy)]
+pub struct Task<A> {
+    access: A,
+    at: Pointer,
+}
+
+impl<A: Access> Task<A> {
+    /// The task that is the `index`th argument.
+    #[inline(always)]
+    pub fn argument(access: A, index: usize) -> Self {
+        Self { access, at: access.pointer(index) }
+    }
+
+    /// Thread id in the initial pid namespace; 0 for the idle tasks.
+    #[inline(always)]
+    pub fn pid(self) -> u32 {
+        self.access.load(self.at, TASK_PID.load())
+    }
+
+    /// The task's state now: 0 = runnable.
+    #[inline(always)]
+    fn state(self) -> u64 {
+        let renamed = TASK_STATE.load();
+        if present(renamed) {
+            u64::from(self.access.load::<u32>(self.at, renamed))
+        } else {
+            self.access.load(self.at, TASK_STATE_OLD.load())
+        }
+    }
+
+    /// The state in which `sched_switch` switched this task out.
+    #[inline(always)]
+    pub fn switched_out_state(self) -> u64 {
+        if present(ARG_PREV_STATE.load()) {
+            // Always the fourth argument where it exists; a variable index would lose the type.
+            self.access.argument(3) & 0xffff_ffff
+        } else {
+            self.state()
+        }
+    }
+}
+
+/// A block-layer `request`.
+#[derive(Clone, Copy)]
+pub struct Request<A> {
+    access: A,
+    at: Pointer,
+}
+
+impl<A: Access> Request<A> {
+    /// The request of a hook that had the queue as its first argument before 5.11.
+    #[inline(always)]
+    pub fn argument(access: A) -> Self {
+        let at = if ARG_REQUEST.load() == 1 { access.pointer(1) } else { access.pointer(0) };
+        Self { access, at }
+    }
+
+    /// The request of `block_rq_complete`, which never had the queue.
+    #[inline(always)]
+    pub fn first_argument(access: A) -> Self {
+        Self { access, at: access.pointer(0) }
+    }
+
+    /// Address, which identifies the request while it is under way.
+    #[inline(always)]
+    pub fn address(self) -> u64 {
+        self.at as u64
+    }
+
+    /// `cmd_flags`: the operation in the low byte.
+    #[inline(always)]
+    pub fn cmd_flags(self) -> u32 {
+        self.access.load(self.at, REQUEST_FLAGS.load())
+    }
+
+    /// Bytes that are not completed yet.
+    #[inline(always)]
+    pub fn remaining_bytes(self) -> u32 {
+        self.access.load(self.at, REQUEST_LEN.load())
+    }
+
+    /// Major and first minor number of the disk; 0, 0 where the request has none.
+    #[inline(always)]
+    pub fn device(self) -> (u32, u32) {
+        let access = self.access;
+        let queue_disk = QUEUE_DISK.load();
+        let disk: Pointer = if present(queue_disk) {
+            let queue: Address = access.load(self.at, REQUEST_QUEUE.load());
+            access.load::<Address>(queue.0, queue_disk).0
+        } else {
+            access.load::<Address>(self.at, REQUEST_DISK_OLD.load()).0
+        };
+        (access.load(disk, DISK_MAJOR.load()), access.load(disk, DISK_MINOR.load()))
+    }
+}
+
+/// A pointer field; null by default.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct Address(Pointer);
+
+impl Default for Address {
+    fn default() -> Self {
+        Self(ptr::null())
+    }
+}
+
+/// A `net_device`.
+#[derive(Clone, Copy)]
+pub struct Device<A> {
+    access: A,
+    at: Pointer,
+}
+
+impl<A: Access> Device<A> {
+    /// The device that is the `index`th argument.
+    #[inline(always)]
+    pub fn argument(access: A, index: usize) -> Self {
+        Self { access, at: access.pointer(index) }
+    }
+
+    /// The device on the route of the socket that is the `index`th argument, if it has one.
+    #[inline(always)]
+    pub fn of_socket(access: A, index: usize) -> Self {
+        let route: Address = access.load(access.pointer(index), SOCK_DST.load());
+        let at: Address = access.load(route.0, DST_DEV.load());
+        Self { access, at: at.0 }
+    }
+
+    /// The interface as the subject of a signal.
+    #[inline(always)]
+    pub fn subject(self) -> u64 {
+        let ifindex: u32 = self.access.load(self.at, DEV_IFINDEX.load());
+        let net: Address = self.access.load(self.at, DEV_NET.load());
+        let netns: u32 = self.access.load(net.0, NET_INUM.load());
+        noise_common::signals::interface_subject(ifindex, netns, HOST_NETNS.load())
+    }
+}
+
+/// A socket buffer.
+#[derive(Clone, Copy)]
+pub struct Skb<A> {
+    access: A,
+    at: Pointer,
+}
+
+impl<A: Access> Skb<A> {
+    /// The buffer that is the first argument.
+    #[inline(always)]
+    pub fn argument(access: A) -> Self {
+        Self { access, at: access.pointer(0) }
+    }
+
+    /// Address, which identifies the buffer while it is under way.
+    #[inline(always)]
+    pub fn address(self) -> u64 {
+        self.at as u64
+    }
+
+    /// Length in bytes.
+    #[inline(always)]
+    pub fn len(self) -> u32 {
+        self.access.load(self.at, SKB_LEN.load())
+    }
+
+    /// The device that received it.
+    #[inline(always)]
+    pub fn device(self) -> Device<A> {
+        let at: Address = self.access.load(self.at, SKB_DEV.load());
+        Device { access: self.access, at: at.0 }
+    }
+}

@@ -1,0 +1,238 @@
+//! The maps, and the one way in which a value enters a histogram.
+
+use core::ptr;
+
+use aya_ebpf::bindings::{BPF_ANY, BPF_NOEXIST, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP};
+use aya_ebpf::bindings::{BPF_F_MMAPABLE, BPF_RB_AVAIL_DATA, BPF_RB_RING_SIZE};
+use aya_ebpf::helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns};
+use aya_ebpf::macros::map;
+use aya_ebpf::maps::{Array, HashMap, PerCpuHashMap, RingBuf};
+use noise_common::WINDOW_NS;
+use noise_common::event::{Cell, CellKey, CpuState, Drop, PACKET_SLOTS, PacketTimes, RequestTimes};
+use noise_common::hist::{BUCKETS, bucket_of};
+use noise_common::signals::Signal;
+
+/// State of each CPU, memory-mapped by the daemon. Sized at load to the possible CPUs.
+#[map]
+static NOISE_CPUS: Array<CpuState> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+
+/// When each runnable, not running thread became so, by pid. Sized at load to `pid_max`.
+#[map]
+pub static NOISE_WAITING: Array<u64> = Array::with_max_entries(1, 0);
+
+/// Histograms whose subjects come and go.
+#[map]
+static NOISE_CELLS: PerCpuHashMap<CellKey, Cell> = PerCpuHashMap::with_max_entries(256, 0);
+
+/// Counters whose subjects come and go.
+#[map]
+static NOISE_COUNTS: PerCpuHashMap<CellKey, u64> = PerCpuHashMap::with_max_entries(512, 0);
+
+/// Block requests under way, by address. Entries stay and are updated in place: the addresses
+/// come from the devices' tag sets, and an update is cheaper than an insertion and a deletion.
+#[map]
+pub static NOISE_REQUESTS: HashMap<u64, RequestTimes> = HashMap::with_max_entries(8192, 0);
+
+/// Packets between queueing and transmission, direct-mapped by address.
+#[map]
+pub static NOISE_PACKETS: Array<PacketTimes> = Array::with_max_entries(PACKET_SLOTS as u32, 0);
+
+/// Packets that another one pushed out of their slot.
+#[map]
+pub static NOISE_SPILLED: HashMap<u64, PacketTimes> = HashMap::with_max_entries(4096, 0);
+
+/// Closed windows on their way to the daemon.
+#[map]
+static NOISE_RING: RingBuf = RingBuf::with_byte_size(256 * 1024, 0);
+
+/// The state of the CPU that runs this program.
+#[inline(always)]
+pub fn cpu_state() -> Option<*mut CpuState> {
+    // SAFETY: the helper has no preconditions.
+    let cpu = unsafe { bpf_get_smp_processor_id() };
+    NOISE_CPUS.get_ptr_mut(cpu)
+}
+
+/// The clock of all measurements: CLOCK_MONOTONIC, ns.
+#[inline(always)]
+pub fn clock_ns() -> u64 {
+    // SAFETY: the helper has no preconditions.
+    unsafe { bpf_ktime_get_ns() }
+}
+
+/// Counts something that could not be counted properly.
+#[inline(always)]
+pub fn drop_event(state: *mut CpuState, signal: Signal, reason: Drop) {
+    // SAFETY: `state` points to a whole CpuState, and both indices are discriminants of the enums
+    // that give the arrays their lengths.
+    unsafe {
+        let counter = &raw mut (*state).drops[signal as usize][reason as usize];
+        ptr::write_volatile(counter, ptr::read_volatile(counter) + 1);
+    }
+}
+
+/// Adds the time from `start_ns` to `now_ns` to a fixed cell; `index` counts within the signal.
+#[inline(always)]
+pub fn record_interval(
+    state: *mut CpuState,
+    signal: Signal,
+    index: usize,
+    start_ns: u64,
+    now_ns: u64,
+) {
+    if now_ns < start_ns {
+        drop_event(state, signal, Drop::ClockBackwards);
+    } else {
+        record_fixed(state, signal, index, now_ns - start_ns, now_ns);
+    }
+}
+
+/// Adds a value to a fixed cell. `index` must be below the signal's number of subjects.
+#[inline(always)]
+pub fn record_fixed(
+    state: *mut CpuState,
+    signal: Signal,
+    index: usize,
+    value_ns: u64,
+    now_ns: u64,
+) {
+    // SAFETY: callers keep `index` below the signal's number of subjects; the verifier checks.
+    let cell = unsafe { &raw mut (*state).cells }.cast::<Cell>();
+    // SAFETY: as above.
+    let cell = unsafe { cell.add(signal.first_cell() + index) };
+    record(state, cell, signal, index as u64, value_ns, now_ns);
+}
+
+/// Adds a value to the cell of a subject that comes and goes.
+#[inline(always)]
+pub fn record_keyed(
+    state: *mut CpuState,
+    signal: Signal,
+    subject: u64,
+    value_ns: u64,
+    now_ns: u64,
+) {
+    let key = CellKey { signal: signal as u32, padding: 0, subject };
+    let cell = match NOISE_CELLS.get_ptr_mut(key) {
+        Some(cell) => cell,
+        None => {
+            // SAFETY: `empty` is never written. Another CPU may insert the same key first.
+            let empty = unsafe { &(*state).empty };
+            let _ = NOISE_CELLS.insert(key, empty, u64::from(BPF_NOEXIST));
+            match NOISE_CELLS.get_ptr_mut(key) {
+                Some(cell) => cell,
+                None => return drop_event(state, signal, Drop::MapFull),
+            }
+        }
+    };
+    record(state, cell, signal, subject, value_ns, now_ns);
+}
+
+/// Adds one to the counter of a subject that comes and goes.
+#[inline(always)]
+pub fn count_keyed(state: *mut CpuState, signal: Signal, subject: u64) {
+    let key = CellKey { signal: signal as u32, padding: 0, subject };
+    if let Some(counter) = NOISE_COUNTS.get_ptr_mut(key) {
+        // SAFETY: the pointer is this CPU's value; programs of one hook do not nest.
+        unsafe { *counter += 1 };
+    } else if NOISE_COUNTS.insert(key, 1, u64::from(BPF_NOEXIST)).is_err() {
+        // Another CPU inserted the key meanwhile, or there is no room.
+        match NOISE_COUNTS.get_ptr_mut(key) {
+            // SAFETY: as above.
+            Some(counter) => unsafe { *counter += 1 },
+            None => drop_event(state, signal, Drop::MapFull),
+        }
+    }
+}
+
+#[inline(always)]
+fn record(
+    state: *mut CpuState,
+    cell: *mut Cell,
+    signal: Signal,
+    subject: u64,
+    value_ns: u64,
+    now_ns: u64,
+) {
+    // SAFETY: `cell` points to a whole cell of this CPU, and one hook alone writes it.
+    unsafe {
+        if now_ns >= (*cell).closes_ns {
+            turn_window(cell, signal as u32, subject, now_ns);
+        }
+        let bucket = core::hint::black_box(bucket_of(value_ns));
+        if bucket >= BUCKETS {
+            return;
+        }
+        let count = (&raw mut (*cell).buckets).cast::<u32>().add(bucket);
+        if *count == u32::MAX {
+            return drop_event(state, signal, Drop::Saturated);
+        }
+        *count += 1;
+        (*cell).sum_ns += value_ns;
+        if value_ns > (*cell).max_ns {
+            (*cell).max_ns = value_ns;
+        }
+    }
+}
+
+/// Closes the window of a cell, if one is open, and opens the next.
+///
+/// Where the ring is full, the window stays open for another length: nothing is lost, only late.
+#[inline(never)]
+fn turn_window(cell: *mut Cell, signal: u32, subject: u64, now_ns: u64) {
+    // SAFETY: `cell` points to a whole cell of this CPU, and one hook alone writes it.
+    unsafe {
+        if (*cell).head != 0 {
+            // The daemon drains by a timer; wake it early only where the ring runs full.
+            let waiting = NOISE_RING.query(u64::from(BPF_RB_AVAIL_DATA));
+            let urgent = waiting > NOISE_RING.query(u64::from(BPF_RB_RING_SIZE)) / 2;
+            let wakeup = if urgent { BPF_RB_FORCE_WAKEUP } else { BPF_RB_NO_WAKEUP };
+            if NOISE_RING.output::<Cell>(&*cell, u64::from(wakeup)).is_err() {
+                (*cell).closes_ns = now_ns + WINDOW_NS;
+                if let (Some(state), Some(signal)) = (cpu_state(), known_signal(signal)) {
+                    let counter = (&raw mut (*state).drops)
+                        .cast::<u64>()
+                        .add(signal * noise_common::event::DROPS.len())
+                        .add(Drop::RingFullDelayed as usize);
+                    *counter += 1;
+                }
+                return;
+            }
+            ptr::write_volatile(&raw mut (*cell).tail, 0);
+            ptr::write_volatile(&raw mut (*cell).head, 0);
+            ptr::write_volatile(&raw mut (*cell).sum_ns, 0);
+            ptr::write_volatile(&raw mut (*cell).max_ns, 0);
+            let buckets = (&raw mut (*cell).buckets).cast::<u64>();
+            for pair in 0..BUCKETS / 2 {
+                ptr::write_volatile(buckets.add(pair), 0);
+            }
+        }
+        let window = now_ns / WINDOW_NS;
+        ptr::write_volatile(&raw mut (*cell).subject, subject);
+        ptr::write_volatile(&raw mut (*cell).signal, signal);
+        ptr::write_volatile(&raw mut (*cell).cpu, bpf_get_smp_processor_id());
+        ptr::write_volatile(&raw mut (*cell).closes_ns, (window + 1) * WINDOW_NS);
+        ptr::write_volatile(&raw mut (*cell).head, window);
+        ptr::write_volatile(&raw mut (*cell).tail, window);
+    }
+}
+
+#[inline(always)]
+fn known_signal(signal: u32) -> Option<usize> {
+    let signal = core::hint::black_box(signal) as usize;
+    (signal < noise_common::signals::SIGNAL_COUNT).then_some(signal)
+}
+
+/// Stores or replaces an entry; counts a refusal.
+#[inline(always)]
+pub fn insert_or_drop<V: Copy>(
+    state: *mut CpuState,
+    signal: Signal,
+    map: &HashMap<u64, V>,
+    key: u64,
+    value: &V,
+) {
+    if map.insert(key, value, u64::from(BPF_ANY)).is_err() {
+        drop_event(state, signal, Drop::MapFull);
+    }
+}

@@ -1,0 +1,27 @@
+//! Backlog before a softirq is served: the first raise per CPU and vector.
+
+use noise_common::event::CpuState;
+use noise_common::signals::Signal;
+
+use crate::maps::{clock_ns, record_interval};
+
+/// A vector is raised on this CPU. Runs with interrupts off.
+#[inline(always)]
+pub fn raise(state: *mut CpuState, vector: usize) {
+    // SAFETY: the state is this CPU's; the caller checked the vector.
+    unsafe {
+        if (*state).raised_ns[vector] == 0 {
+            (*state).raised_ns[vector] = clock_ns();
+        }
+    }
+}
+
+/// A vector is served. An entry without a raise of its own is normal (see noise-common).
+#[inline(always)]
+pub fn enter(state: *mut CpuState, vector: usize, now_ns: u64) {
+    // SAFETY: the state is this CPU's; the caller checked the vector.
+    let raised_ns = unsafe { core::ptr::replace(&raw mut (*state).raised_ns[vector], 0) };
+    if raised_ns != 0 {
+        record_interval(state, Signal::SoftirqRaiseWait, vector, raised_ns, now_ns);
+    }
+}
