@@ -57,9 +57,14 @@ impl Workspace {
     }
 
     /// A cargo command whose builds find the tools of `setup`.
+    ///
+    /// The build script looks below the workspace by itself. Naming that folder as well would make
+    /// it run anew whenever this and a plain `cargo build` take turns.
     pub fn cargo(&self) -> Command {
         let mut command = Command::new(program());
-        command.env("NOISED_BPF_LINKER_DIR", self.tools().join("bin"));
+        if self.target != self.root.join("target") {
+            command.env("NOISED_BPF_LINKER_DIR", self.tools().join("bin"));
+        }
         command
     }
 
