@@ -15,6 +15,7 @@ use crate::setup;
 
 /// Builds the benchmark and becomes it.
 pub fn run(workspace: &Workspace, arguments: &[OsString]) -> Result<ExitCode> {
+    let privilege = Privilege::demand()?;
     setup::ensure(workspace)?;
     let built = workspace.build(&[
         "build",
@@ -27,7 +28,7 @@ pub fn run(workspace: &Workspace, arguments: &[OsString]) -> Result<ExitCode> {
         "bench",
     ])?;
     let bench = named(built, "noise-bench")?;
-    let mut command = Privilege::detect().command(&bench, &[])?;
+    let mut command = privilege.command(&bench, &[])?;
     let error = command.args(arguments).exec();
     Err(error).with_context(|| format!("cannot start {}", command.get_program().display()))
 }

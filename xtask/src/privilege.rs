@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Result, bail};
+use anyhow::{Error, Result, anyhow};
 
 use crate::cargo::on_path;
 
@@ -40,6 +40,14 @@ impl Privilege {
         Self::Missing("needs root, and sudo would ask for a password without a terminal".to_owned())
     }
 
+    /// As [`Self::detect`], but refuses a caller who cannot reach root: before a long build.
+    pub fn demand() -> Result<Self> {
+        match Self::detect() {
+            Self::Missing(reason) => Err(refusal(&reason)),
+            privilege => Ok(privilege),
+        }
+    }
+
     /// A command that starts `program` as root with these environment variables.
     pub fn command(&self, program: &Path, environment: &[(&str, &OsStr)]) -> Result<Command> {
         match self {
@@ -61,11 +69,13 @@ impl Privilege {
                 command.arg(program);
                 Ok(command)
             }
-            Self::Missing(reason) => bail!(
-                "loading eBPF programs {reason}; run this task as root or install and configure sudo"
-            ),
+            Self::Missing(reason) => Err(refusal(reason)),
         }
     }
+}
+
+fn refusal(reason: &str) -> Error {
+    anyhow!("loading eBPF programs {reason}; run this task as root or set up sudo")
 }
 
 fn sudo_needs_no_password() -> bool {

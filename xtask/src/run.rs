@@ -19,9 +19,10 @@ const ADDRESS_OPTION: &str = "--web.listen-address";
 
 /// Builds, says where to look, and becomes `noised run <arguments>`.
 pub fn run(workspace: &Workspace, arguments: &[OsString]) -> Result<ExitCode> {
+    let privilege = Privilege::demand()?;
     setup::ensure(workspace)?;
     let noised = workspace.noised()?;
-    let mut command = Privilege::detect().command(&noised, &[])?;
+    let mut command = privilege.command(&noised, &[])?;
     let address = reachable(&listen_address(arguments));
     eprintln!("noised: http://{address}/ for people, http://{address}/metrics for Prometheus");
     let error = command.arg("run").args(arguments).exec();
