@@ -1,1 +1,16 @@
-//! Support.
+//! Support of the live tests: the daemon as a child process, its `/metrics` page read back, the
+//! kernel's ftrace as an independent referee, and loads that make things happen.
+//!
+//! Nothing here uses the daemon's own code: what both got wrong together would go unnoticed.
+
+pub mod bpf;
+pub mod compare;
+pub mod daemon;
+pub mod disk;
+pub mod ftrace;
+pub mod http;
+pub mod load;
+pub mod pairing;
+pub mod prom;
+pub mod surroundings;
+pub mod task;

@@ -1,0 +1,169 @@
+//! What the kernel itself says about loaded BPF programs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+
+const PROG_GET_NEXT_ID: u32 = 11;
+const PROG_GET_FD_BY_ID: u32 = 13;
+const OBJ_GET_INFO_BY_FD: u32 = 15;
+const ENABLE_STATS: u32 = 32;
+
+/// `struct bpf_prog_info` of Linux's `uapi/linux/bpf.h`, up to the statistics.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct RawInfo {
+    kind: u32,
+    id: u32,
+    tag: [u8; 8],
+    lengths: [u32; 2],
+    instructions: [u64; 2],
+    load_time: u64,
+    created_by_uid: u32,
+    nr_map_ids: u32,
+    map_ids: u64,
+    name: [u8; 16],
+    ifindex: u32,
+    flags: u32,
+    netns: [u64; 2],
+    nr_jited: [u32; 2],
+    jited: [u64; 2],
+    btf_id: u32,
+    func_info_rec_size: u32,
+    func_info: u64,
+    nr_func_info: u32,
+    nr_line_info: u32,
+    line_info: [u64; 2],
+    nr_jited_line_info: u32,
+    line_info_rec_sizes: [u32; 2],
+    nr_prog_tags: u32,
+    prog_tags: u64,
+    run_time_ns: u64,
+    run_cnt: u64,
+    recursion_misses: u64,
+}
+
+const _: () = assert!(size_of::<RawInfo>() == 216);
+
+/// A loaded program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// The kernel's number for it.
+    pub id: u32,
+    /// Its name, cut at 15 characters.
+    pub name: String,
+    /// Time spent in it while statistics were on, nanoseconds.
+    pub run_time_ns: u64,
+    /// Runs while statistics were on.
+    pub runs: u64,
+    /// Runs that the kernel left out because the program was already running on that CPU.
+    pub recursion_misses: u64,
+}
+
+fn bpf(command: u32, attributes: &mut [u64; 16]) -> io::Result<i32> {
+    // SAFETY: the attributes are a zero-padded union of 128 bytes; the commands used here write to
+    // it and to the memory that `program` names, nowhere else.
+    let result = unsafe {
+        libc::syscall(libc::SYS_bpf, command, attributes.as_mut_ptr(), size_of_val(attributes))
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
+}
+
+/// Lets the kernel measure the run time of BPF programs for as long as the value lives.
+#[derive(Debug)]
+pub struct Statistics(#[expect(dead_code, reason = "held for its close")] OwnedFd);
+
+impl Statistics {
+    /// Turns the statistics on, without touching the sysctl.
+    pub fn enable() -> Result<Self> {
+        let descriptor = bpf(ENABLE_STATS, &mut [0; 16]).context("BPF_ENABLE_STATS")?;
+        // SAFETY: a descriptor that was just opened and that nothing else owns.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(descriptor) }))
+    }
+}
+
+/// The ids of all loaded programs.
+pub fn program_ids() -> Result<BTreeSet<u32>> {
+    let mut ids = BTreeSet::new();
+    let mut last = 0_u32;
+    loop {
+        let mut attributes = [0_u64; 16];
+        attributes[0] = u64::from(last);
+        match bpf(PROG_GET_NEXT_ID, &mut attributes) {
+            Ok(_) => {
+                last = (attributes[0] >> 32) as u32;
+                ids.insert(last);
+            }
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(ids),
+            Err(error) => return Err(error).context("BPF_PROG_GET_NEXT_ID"),
+        }
+    }
+}
+
+/// A program by its id, if it still exists.
+pub fn program(id: u32) -> Result<Option<Program>> {
+    let mut attributes = [0_u64; 16];
+    attributes[0] = u64::from(id);
+    let descriptor = match bpf(PROG_GET_FD_BY_ID, &mut attributes) {
+        Ok(descriptor) => descriptor,
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
+        Err(error) => return Err(error).context("BPF_PROG_GET_FD_BY_ID"),
+    };
+    // SAFETY: a descriptor that was just opened and that nothing else owns.
+    let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    let mut info = RawInfo::default();
+    let mut attributes = [0_u64; 16];
+    attributes[0] = descriptor.as_raw_fd() as u64 | (size_of::<RawInfo>() as u64) << 32;
+    attributes[1] = (&raw mut info) as u64;
+    bpf(OBJ_GET_INFO_BY_FD, &mut attributes).context("BPF_OBJ_GET_INFO_BY_FD")?;
+    let end = info.name.iter().position(|&byte| byte == 0).unwrap_or(info.name.len());
+    Ok(Some(Program {
+        id: info.id,
+        name: String::from_utf8_lossy(info.name.get(..end).unwrap_or_default()).into_owned(),
+        run_time_ns: info.run_time_ns,
+        runs: info.run_cnt,
+        recursion_misses: info.recursion_misses,
+    }))
+}
+
+/// The programs that a process holds, by id, as its descriptors tell.
+pub fn programs_of(pid: u32) -> Result<BTreeMap<u32, Program>> {
+    let mut programs = BTreeMap::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))? {
+        // A descriptor may be closed meanwhile.
+        let Ok(text) = fs::read_to_string(entry?.path()) else { continue };
+        let id = text.lines().find_map(|line| line.strip_prefix("prog_id:"));
+        let Some(id) = id else { continue };
+        if let Some(program) = program(id.trim().parse()?)? {
+            programs.insert(program.id, program);
+        }
+    }
+    Ok(programs)
+}
+
+/// Waits until none of these programs is loaded: the kernel frees them some time after their last
+/// descriptor is closed.
+pub fn wait_until_gone(ids: impl IntoIterator<Item = u32>) -> Result<()> {
+    let mut left: BTreeSet<u32> = ids.into_iter().collect();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let loaded = program_ids()?;
+        left.retain(|id| loaded.contains(id));
+        if left.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            let mut names = Vec::new();
+            for &id in &left {
+                names.push(program(id)?.map_or_else(|| id.to_string(), |program| program.name));
+            }
+            bail!("programs left behind: {names:?}");
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+}

@@ -1,0 +1,231 @@
+//! The daemon under test, as a child process.
+
+use std::env;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::http;
+use crate::prom::Scrape;
+
+/// Longer than any start or stop should take on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The daemon's path: `NOISED_BIN`, or the workspace's release build.
+///
+/// # Errors
+/// If there is no such file.
+pub fn binary() -> Result<PathBuf> {
+    let path = env::var_os("NOISED_BIN").map_or_else(
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/release/noised"),
+        PathBuf::from,
+    );
+    fs::canonicalize(&path).with_context(|| {
+        format!("there is no daemon at {}: build it, or name it in NOISED_BIN", path.display())
+    })
+}
+
+/// An address on loopback that was free a moment ago.
+pub fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
+
+/// A nameless file that collects what a process prints.
+fn capture() -> Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_TMPFILE)
+        .open(env::temp_dir())
+        .context("creating a temporary file")
+}
+
+fn captured(mut file: &File) -> Result<String> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// A process of ours, with what it prints; killed when dropped.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    stdout: File,
+    stderr: File,
+}
+
+impl Process {
+    /// Starts a command. It dies with this process, whatever happens.
+    pub fn start(mut command: Command) -> Result<Self> {
+        let (stdout, stderr) = (capture()?, capture()?);
+        command.stdin(Stdio::null()).stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
+        // SAFETY: prctl is async-signal-safe and touches no memory.
+        unsafe {
+            command.pre_exec(|| {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                Ok(())
+            });
+        }
+        let child = command.spawn().with_context(|| format!("starting {command:?}"))?;
+        Ok(Self { child, stdout, stderr })
+    }
+
+    /// Process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it has printed to standard error.
+    pub fn stderr(&self) -> Result<String> {
+        captured(&self.stderr)
+    }
+
+    /// What it has printed to standard output.
+    pub fn stdout(&self) -> Result<String> {
+        captured(&self.stdout)
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: i32) -> Result<()> {
+        let pid = i32::try_from(self.pid())?;
+        // SAFETY: no memory argument; the child is not reaped yet, so the id is still its own.
+        let result = unsafe { libc::kill(pid, signal) };
+        ensure!(result == 0, "kill: {}", std::io::Error::last_os_error());
+        Ok(())
+    }
+
+    /// Its exit status, if it has ended.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(self.child.try_wait()?)
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> Result<ExitStatus> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            ensure!(Instant::now() < deadline, "process {} does not end", self.pid());
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Errors mean that it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The outcome of a command that ends by itself.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Exit code; a fatal signal as a shell reports it, 128 and more.
+    pub code: i32,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+/// Runs a command to its end.
+pub fn run(command: Command) -> Result<Outcome> {
+    let mut process = Process::start(command)?;
+    let status = process.wait()?;
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
+    Ok(Outcome { code, stdout: process.stdout()?, stderr: process.stderr()? })
+}
+
+/// Runs the daemon's binary with these arguments to its end.
+pub fn run_noised(arguments: &[&str]) -> Result<Outcome> {
+    let mut command = Command::new(binary()?);
+    command.args(arguments);
+    run(command)
+}
+
+/// A running daemon.
+#[derive(Debug)]
+pub struct Daemon {
+    process: Process,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+impl Daemon {
+    /// Starts the daemon on a free port and waits until it is ready.
+    pub fn start() -> Result<Self> {
+        Self::start_with(|_| {})
+    }
+
+    /// As [`Daemon::start`], with a chance to change the command.
+    pub fn start_with(change: impl FnOnce(&mut Command)) -> Result<Self> {
+        let address = free_address()?;
+        let mut command = Command::new(binary()?);
+        command.args(["run", "--web.listen-address", &address.to_string()]);
+        change(&mut command);
+        let mut daemon = Self { process: Process::start(command)?, address };
+        daemon.wait_until_ready()?;
+        Ok(daemon)
+    }
+
+    fn wait_until_ready(&mut self) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.process.ended()? {
+                bail!("the daemon ended with {status}: {}", self.process.stderr()?);
+            }
+            if http::get(self.address, "/-/ready", &[]).is_ok_and(|answer| answer.status == 200) {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                bail!("the daemon does not become ready: {}", self.process.stderr()?);
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Its process.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// The text of `/metrics`.
+    pub fn metrics(&self) -> Result<String> {
+        let answer = http::get(self.address, "/metrics", &[])?;
+        ensure!(answer.status == 200, "/metrics answers {}", answer.status);
+        Ok(answer.text()?.to_owned())
+    }
+
+    /// `/metrics`, parsed.
+    pub fn scrape(&self) -> Result<Scrape> {
+        Scrape::parse(&self.metrics()?).context("parsing /metrics")
+    }
+
+    /// Its resident memory, bytes.
+    pub fn resident_bytes(&self) -> Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.pid()))?;
+        let line =
+            status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+        let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
+        Ok(kib * 1024)
+    }
+
+    /// Ends it by a signal and returns its status and what it printed to standard error.
+    pub fn stop(mut self, signal: i32) -> Result<(ExitStatus, String)> {
+        self.process.signal(signal)?;
+        let status = self.process.wait()?;
+        Ok((status, self.process.stderr()?))
+    }
+}

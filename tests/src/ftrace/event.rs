@@ -1,0 +1,290 @@
+//! Trace events as the pairing functions need them, and how to read each from its record.
+//!
+//! Every number and name comes out of the record by the kernel's own description of it
+//! ([`Format`]); nothing here is shared with the daemon.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+
+use super::format::{Field, Format};
+
+/// `sched_switch` prints a preempted task's state with this bit (`R+`): `TASK_REPORT_MAX`.
+const PREEMPTED: i64 = 0x100;
+
+/// One event of the merged trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// `CLOCK_MONOTONIC`, nanoseconds.
+    pub time_ns: u64,
+    /// The CPU that recorded it.
+    pub cpu: u32,
+    /// The thread that ran there.
+    pub pid: i32,
+    /// What happened.
+    pub kind: Kind,
+}
+
+/// What an event says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields bear the names that the kernel gives them")]
+pub enum Kind {
+    /// `sched_switch`; `runnable`: the previous task stays on the run queue.
+    Switch { prev: i32, runnable: bool, next: i32 },
+    /// `sched_wakeup` and `sched_wakeup_new`.
+    Wakeup { pid: i32 },
+    /// `sched_waking`.
+    Waking { pid: i32 },
+    /// `irq_handler_entry`.
+    IrqEntry { irq: i32, name: Arc<str> },
+    /// `irq_handler_exit`.
+    IrqExit { irq: i32 },
+    /// `irq_vectors:*_entry`, with the event's name less its ending.
+    VectorEntry { vector: Arc<str> },
+    /// `irq_vectors:*_exit`.
+    VectorExit { vector: Arc<str> },
+    /// `softirq_raise`.
+    SoftirqRaise { vector: Arc<str> },
+    /// `softirq_entry`.
+    SoftirqEntry { vector: Arc<str> },
+    /// `softirq_exit`.
+    SoftirqExit { vector: Arc<str> },
+    /// `nmi_handler`, at its end.
+    Nmi { duration_ns: u64 },
+    /// One step in a block request's life.
+    Block(Block),
+    /// `net_dev_queue`.
+    TxQueue { skb: u64, interface: Arc<str> },
+    /// `net_dev_start_xmit`.
+    TxStart { skb: u64, interface: Arc<str> },
+    /// `netif_receive_skb`.
+    Receive { interface: Arc<str> },
+    /// `kfree_skb`, by the kernel's name of the reason in lower case.
+    PacketDrop { reason: Arc<str> },
+    /// `tcp_retransmit_skb`.
+    Retransmit,
+    /// Text that was written to `trace_marker`.
+    Mark { text: Arc<str> },
+}
+
+/// A step of a block request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Which step.
+    pub step: BlockStep,
+    /// `major << 20 | minor`, as inside the kernel.
+    pub device: u32,
+    /// First sector, 512 bytes each; 0 for a pure flush.
+    pub sector: u64,
+    /// Sectors of the request; of a completion: the sectors done.
+    pub sectors: u64,
+    /// The kernel's letters for the operation, such as `WFS`.
+    pub letters: Arc<str>,
+}
+
+/// The steps that ftrace shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockStep {
+    /// Handed to the I/O scheduler.
+    Insert,
+    /// Handed to the driver.
+    Issue,
+    /// Some or all of it is done.
+    Complete,
+    /// Taken back from the driver.
+    Requeue,
+    /// Merged into another request, and gone.
+    Merge,
+    /// A bio was put before the request that starts where the bio ends.
+    FrontMerge,
+}
+
+/// Turns the body of a record into a [`Kind`].
+pub type Decode = Box<dyn Fn(&[u8], &mut Names) -> Option<Kind>>;
+
+/// One copy of each text in a trace.
+#[derive(Debug, Default)]
+pub struct Names(HashMap<String, Arc<str>>);
+
+impl Names {
+    /// The shared copy of `text`.
+    pub fn get(&mut self, text: &str) -> Arc<str> {
+        if let Some(name) = self.0.get(text) {
+            return Arc::clone(name);
+        }
+        let name: Arc<str> = text.into();
+        self.0.insert(text.to_owned(), Arc::clone(&name));
+        name
+    }
+}
+
+fn pid(field: Field, record: &[u8]) -> Option<i32> {
+    i32::try_from(field.number(record)?).ok()
+}
+
+/// The decoder of `system:event`.
+///
+/// # Errors
+/// If the event is not one of those above, or lacks a field that it needs.
+pub fn decoder(system: &str, event: &str, format: &Format) -> Result<Decode> {
+    let field = |name: &str| format.field(name).with_context(|| format!("{system}:{event}"));
+    Ok(match (system, event) {
+        ("sched", "sched_switch") => {
+            let (prev, state, next) =
+                (field("prev_pid")?, field("prev_state")?, field("next_pid")?);
+            Box::new(move |record, _| {
+                let state = state.number(record)?;
+                let runnable = state == 0 || state & PREEMPTED != 0;
+                Some(Kind::Switch { prev: pid(prev, record)?, runnable, next: pid(next, record)? })
+            })
+        }
+        ("sched", "sched_wakeup" | "sched_wakeup_new") => {
+            let task = field("pid")?;
+            Box::new(move |record, _| Some(Kind::Wakeup { pid: pid(task, record)? }))
+        }
+        ("sched", "sched_waking") => {
+            let task = field("pid")?;
+            Box::new(move |record, _| Some(Kind::Waking { pid: pid(task, record)? }))
+        }
+        ("irq", "irq_handler_entry") => {
+            let (irq, name) = (field("irq")?, field("name")?);
+            Box::new(move |record, names| {
+                let name = names.get(name.text(record)?);
+                Some(Kind::IrqEntry { irq: pid(irq, record)?, name })
+            })
+        }
+        ("irq", "irq_handler_exit") => {
+            let irq = field("irq")?;
+            Box::new(move |record, _| Some(Kind::IrqExit { irq: pid(irq, record)? }))
+        }
+        ("irq", _) => softirq(event, format)?,
+        ("irq_vectors", _) => vector(event)?,
+        ("nmi", "nmi_handler") => {
+            let delta = field("delta_ns")?;
+            Box::new(move |record, _| Some(Kind::Nmi { duration_ns: delta.unsigned(record)? }))
+        }
+        ("block", _) => block(event, format)?,
+        ("net", _) => net(event, format)?,
+        ("skb", "kfree_skb") => {
+            let reason = field("reason")?;
+            let symbols = format.symbols.clone();
+            Box::new(move |record, names| {
+                let number = reason.unsigned(record)?;
+                let name = symbols.get(&number).map(|name| name.to_lowercase());
+                let name = name.unwrap_or_else(|| number.to_string());
+                Some(Kind::PacketDrop { reason: names.get(&name) })
+            })
+        }
+        ("tcp", "tcp_retransmit_skb") => Box::new(|_, _| Some(Kind::Retransmit)),
+        ("ftrace", "print") => {
+            let text = field("buf")?;
+            Box::new(move |record, names| {
+                Some(Kind::Mark { text: names.get(text.text(record)?.trim_end()) })
+            })
+        }
+        _ => anyhow::bail!("no decoder for {system}:{event}"),
+    })
+}
+
+fn softirq(event: &str, format: &Format) -> Result<Decode> {
+    let make: fn(Arc<str>) -> Kind = match event {
+        "softirq_raise" => |vector| Kind::SoftirqRaise { vector },
+        "softirq_entry" => |vector| Kind::SoftirqEntry { vector },
+        "softirq_exit" => |vector| Kind::SoftirqExit { vector },
+        _ => anyhow::bail!("no decoder for irq:{event}"),
+    };
+    let number = format.field("vec")?;
+    let symbols = format.symbols.clone();
+    Ok(Box::new(move |record, names| {
+        let number = number.unsigned(record)?;
+        let name = symbols.get(&number).map(|name| name.to_lowercase());
+        Some(make(names.get(&name.unwrap_or_else(|| number.to_string()))))
+    }))
+}
+
+fn vector(event: &str) -> Result<Decode> {
+    if let Some(name) = event.strip_suffix("_entry") {
+        let name = name.to_owned();
+        return Ok(Box::new(move |_, names| Some(Kind::VectorEntry { vector: names.get(&name) })));
+    }
+    let name = event.strip_suffix("_exit").with_context(|| format!("no decoder for {event}"))?;
+    let name = name.to_owned();
+    Ok(Box::new(move |_, names| Some(Kind::VectorExit { vector: names.get(&name) })))
+}
+
+fn block(event: &str, format: &Format) -> Result<Decode> {
+    let step = match event {
+        "block_rq_insert" => BlockStep::Insert,
+        "block_rq_issue" => BlockStep::Issue,
+        "block_rq_complete" => BlockStep::Complete,
+        "block_rq_requeue" => BlockStep::Requeue,
+        "block_rq_merge" => BlockStep::Merge,
+        "block_bio_frontmerge" => BlockStep::FrontMerge,
+        _ => anyhow::bail!("no decoder for block:{event}"),
+    };
+    let (device, sector) = (format.field("dev")?, format.field("sector")?);
+    let (sectors, letters) = (format.field("nr_sector")?, format.field("rwbs")?);
+    Ok(Box::new(move |record, names| {
+        Some(Kind::Block(Block {
+            step,
+            device: u32::try_from(device.unsigned(record)?).ok()?,
+            sector: sector.unsigned(record)?,
+            sectors: sectors.unsigned(record)?,
+            letters: names.get(letters.text(record)?),
+        }))
+    }))
+}
+
+fn net(event: &str, format: &Format) -> Result<Decode> {
+    let (skb, name) = (format.field("skbaddr")?, format.field("name")?);
+    let make: fn(u64, Arc<str>) -> Kind = match event {
+        "net_dev_queue" => |skb, interface| Kind::TxQueue { skb, interface },
+        "net_dev_start_xmit" => |skb, interface| Kind::TxStart { skb, interface },
+        "netif_receive_skb" => |_, interface| Kind::Receive { interface },
+        _ => anyhow::bail!("no decoder for net:{event}"),
+    };
+    Ok(Box::new(move |record, names| {
+        let name = names.get(name.text(record)?);
+        Some(make(skb.unsigned(record)?, name))
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, Names, decoder};
+    use crate::ftrace::format::Format;
+
+    fn switch(state: i64) -> Option<Kind> {
+        let format = Format::parse(
+            "ID: 1\n\tfield:pid_t prev_pid;\toffset:0;\tsize:4;\tsigned:1;\n\
+             \tfield:long prev_state;\toffset:8;\tsize:8;\tsigned:1;\n\
+             \tfield:pid_t next_pid;\toffset:16;\tsize:4;\tsigned:1;\n",
+        )
+        .unwrap();
+        let mut record = 7_u64.to_le_bytes().to_vec();
+        record.extend(state.to_le_bytes());
+        record.extend(9_u64.to_le_bytes());
+        decoder("sched", "sched_switch", &format).unwrap()(&record, &mut Names::default())
+    }
+
+    #[test]
+    fn a_preempted_task_stays_runnable() {
+        assert_eq!(switch(0), Some(Kind::Switch { prev: 7, runnable: true, next: 9 }));
+        assert_eq!(switch(0x100), Some(Kind::Switch { prev: 7, runnable: true, next: 9 }));
+        assert_eq!(switch(2), Some(Kind::Switch { prev: 7, runnable: false, next: 9 }));
+    }
+
+    #[test]
+    fn unknown_events_are_refused() {
+        let format = Format::parse("ID: 1\n").unwrap();
+        assert!(decoder("sched", "sched_move_numa", &format).is_err());
+        assert!(decoder("irq", "softirq_entry", &format).is_err());
+    }
+
+    #[test]
+    fn names_are_shared() {
+        let mut names = Names::default();
+        assert!(std::sync::Arc::ptr_eq(&names.get("lo"), &names.get("lo")));
+    }
+}

@@ -1,0 +1,196 @@
+//! Load generators, each a process of its own.
+//!
+//! The test binary starts itself again with [`FLAG`] and the name of a load: `main` hands such a
+//! start to [`run`]. A load prints `ready`, works until its standard input ends, then prints what it
+//! did as `name number` lines. A worker is killed when its handle is dropped, and by the kernel if
+//! the test itself dies.
+
+pub mod disk;
+pub mod net;
+pub mod task;
+
+use std::collections::BTreeMap;
+use std::env;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+/// The argument that turns the test binary into a worker.
+pub const FLAG: &str = "--noise-load";
+
+/// What a worker did, by name.
+pub type Figures = BTreeMap<String, u64>;
+
+/// A running load.
+#[derive(Debug)]
+pub struct Worker {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+fn command(name: &str, arguments: &[&str]) -> Result<Command> {
+    let mut command = Command::new(env::current_exe()?);
+    command.arg(FLAG).arg(name).args(arguments);
+    // SAFETY: prctl is async-signal-safe and touches no memory.
+    unsafe {
+        command.pre_exec(|| {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            Ok(())
+        });
+    }
+    Ok(command)
+}
+
+impl Worker {
+    /// Starts a load and waits until it works.
+    pub fn start(name: &str, arguments: &[&str]) -> Result<Self> {
+        let mut child = command(name, arguments)?
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("starting the load {name}"))?;
+        let output = BufReader::new(child.stdout.take().context("no standard output")?);
+        let mut worker = Self { child, output };
+        let mut line = String::new();
+        worker.output.read_line(&mut line)?;
+        ensure!(line == "ready\n", "the load {name} did not start");
+        Ok(worker)
+    }
+
+    /// Its process id; of its first thread, too.
+    pub fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
+    /// Lets the load end its work, and returns what it did.
+    pub fn stop(mut self) -> Result<Figures> {
+        drop(self.child.stdin.take());
+        self.figures()
+    }
+
+    /// Waits for a load that ends by itself.
+    pub fn figures(&mut self) -> Result<Figures> {
+        let mut text = String::new();
+        self.output.read_to_string(&mut text)?;
+        let status = self.child.wait()?;
+        ensure!(status.success(), "a load ended with {status}");
+        text.lines()
+            .map(|line| {
+                let (name, number) = line.split_once(' ').context("a figure without a number")?;
+                Ok((name.to_owned(), number.parse()?))
+            })
+            .collect()
+    }
+
+    /// Waits for the end of a load, however it ends.
+    pub fn wait(&mut self) -> Result<ExitStatus> {
+        Ok(self.child.wait()?)
+    }
+
+    /// Kills the load with SIGKILL and does not wait: it may not get to run for a while.
+    pub fn kill(&mut self) -> Result<()> {
+        Ok(self.child.kill()?)
+    }
+
+    /// Waits for the end of a killed load.
+    pub fn wait_killed(&mut self) -> Result<()> {
+        let status = self.child.wait()?;
+        ensure!(status.signal() == Some(libc::SIGKILL), "the load ended with {status}");
+        Ok(())
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // Errors mean that it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A figure by its name.
+pub fn figure(figures: &Figures, name: &str) -> Result<u64> {
+    figures.get(name).copied().with_context(|| format!("the load did not report {name}"))
+}
+
+/// A load's arguments, taken one after the other.
+struct Arguments(std::vec::IntoIter<String>);
+
+impl Arguments {
+    fn text(&mut self) -> Result<String> {
+        self.0.next().context("an argument of the load is missing")
+    }
+
+    fn number<T: FromStr>(&mut self) -> Result<T>
+    where
+        T::Err: std::error::Error + Send + Sync + 'static,
+    {
+        let text = self.text()?;
+        text.parse().with_context(|| format!("{text:?} is not a number for this load"))
+    }
+}
+
+/// Whether the parent wants more.
+struct Session(Arc<AtomicBool>);
+
+impl Session {
+    /// Says `ready` and starts to watch standard input for its end.
+    fn begin() -> Result<Self> {
+        let going = Arc::new(AtomicBool::new(true));
+        let watched = Arc::clone(&going);
+        thread::spawn(move || {
+            // Its end, or an error: either way nobody is there any more.
+            let _ = std::io::stdin().read_to_end(&mut Vec::new());
+            watched.store(false, Ordering::Relaxed);
+        });
+        report("ready")?;
+        Ok(Self(going))
+    }
+
+    fn going(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+fn report(line: &str) -> Result<()> {
+    let mut output = std::io::stdout().lock();
+    writeln!(output, "{line}")?;
+    Ok(output.flush()?)
+}
+
+/// Runs the load that the arguments after [`FLAG`] name.
+///
+/// # Errors
+/// If there is no such load, or it fails.
+pub fn run(arguments: Vec<String>) -> Result<()> {
+    let mut arguments = Arguments(arguments.into_iter());
+    let name = arguments.text()?;
+    match name.as_str() {
+        "pipe" => task::pipe(&mut arguments),
+        "pipe-peer" => task::pipe_peer(&mut arguments),
+        "timer" => task::timer(&mut arguments),
+        "sleep" => task::sleep(&mut arguments),
+        "burn" => task::burn(&mut arguments),
+        "bursts" => task::bursts(&mut arguments),
+        "wake-race" => task::wake_race(&mut arguments),
+        "nap" => task::nap(&mut arguments),
+        "exec-chain" => task::exec_chain(&mut arguments),
+        "thread-exec" => task::thread_exec(&mut arguments),
+        "direct-reads" => disk::direct_reads(&mut arguments),
+        "shuffled-reads" => disk::shuffled_reads(&mut arguments),
+        "synced-writes" => disk::synced_writes(&mut arguments),
+        "stream" => disk::stream(&mut arguments),
+        "tcp" => net::tcp(&mut arguments),
+        "tcp-peer" => net::tcp_peer(&mut arguments),
+        "udp-flood" => net::udp_flood(&mut arguments),
+        "udp-drops" => net::udp_drops(&mut arguments),
+        "syn-retransmits" => net::syn_retransmits(&mut arguments),
+        _ => bail!("no load {name:?}"),
+    }
+}

@@ -1,0 +1,143 @@
+//! `net_tx_wait{interface}` and `net_rx_wait{interface}`.
+//!
+//! Sending: from `net_dev_queue` to `net_dev_start_xmit` of the same packet. Receiving: from the
+//! latest `netif_receive_skb` inside a `NET_RX` softirq to the first `sched_waking` that follows on
+//! that CPU in the same softirq; a wake-up by an interrupt that came between is not the packet's,
+//! and a packet that no wake-up follows, or that came outside a `NET_RX` softirq, counts nowhere.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::interrupts::{Context, Stacks};
+use super::{Paired, Sample};
+use crate::ftrace::event::{Event, Kind};
+
+fn sample(event: &Event, interface: &Arc<str>, start_ns: u64) -> Sample {
+    Sample {
+        labels: (Arc::clone(interface), "".into()),
+        pid: 0,
+        cpu: event.cpu,
+        end_ns: event.time_ns,
+        value_ns: event.time_ns.saturating_sub(start_ns),
+        nested_ns: 0,
+    }
+}
+
+/// Waits of packets to be sent.
+///
+/// A start without a queueing is no orphan: the segments of a large packet, and packets that bypass
+/// the queue, start so.
+pub fn net_tx_wait(events: &[Event]) -> Paired {
+    let mut queued: HashMap<u64, u64> = HashMap::new();
+    let mut paired = Paired::default();
+    for event in events {
+        match &event.kind {
+            Kind::TxQueue { skb, .. } => {
+                queued.insert(*skb, event.time_ns);
+            }
+            Kind::TxStart { skb, interface } => {
+                if let Some(start_ns) = queued.remove(skb) {
+                    paired.samples.push(sample(event, interface, start_ns));
+                }
+            }
+            _ => {}
+        }
+    }
+    paired
+}
+
+/// Waits of received packets.
+pub fn net_rx_wait(events: &[Event]) -> Paired {
+    let mut stacks = Stacks::default();
+    let mut received: HashMap<u32, (u64, Arc<str>)> = HashMap::new();
+    let mut paired = Paired::default();
+    let in_net_rx = |stacks: &Stacks, cpu: u32| matches!(stacks.innermost(cpu), Some(Context::Softirq(vector)) if &**vector == "net_rx");
+    for event in events {
+        stacks.step(event);
+        match &event.kind {
+            Kind::Receive { interface } if in_net_rx(&stacks, event.cpu) => {
+                received.insert(event.cpu, (event.time_ns, Arc::clone(interface)));
+            }
+            Kind::Waking { .. } if in_net_rx(&stacks, event.cpu) => {
+                if let Some((start_ns, interface)) = received.remove(&event.cpu) {
+                    paired.samples.push(sample(event, &interface, start_ns));
+                }
+            }
+            Kind::SoftirqEntry { vector } | Kind::SoftirqExit { vector }
+                if &**vector == "net_rx" =>
+            {
+                received.remove(&event.cpu);
+            }
+            _ => {}
+        }
+    }
+    paired
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{net_rx_wait, net_tx_wait};
+    use crate::ftrace::event::{Event, Kind};
+    use crate::pairing::testing::{at, brief};
+
+    fn enter(time: u64) -> Event {
+        at(time, 0, Kind::SoftirqEntry { vector: "net_rx".into() })
+    }
+
+    fn exit(time: u64) -> Event {
+        at(time, 0, Kind::SoftirqExit { vector: "net_rx".into() })
+    }
+
+    fn receive(time: u64) -> Event {
+        at(time, 0, Kind::Receive { interface: "lo".into() })
+    }
+
+    fn waking(time: u64) -> Event {
+        at(time, 0, Kind::Waking { pid: 7 })
+    }
+
+    #[test]
+    fn the_same_packet_is_paired() {
+        let queue = |time, skb| at(time, 0, Kind::TxQueue { skb, interface: "lo".into() });
+        let start = |time, skb| at(time, 1, Kind::TxStart { skb, interface: "lo".into() });
+        // Packet 2 was dropped and its memory used again; 3 was never queued; 1 is sent once.
+        let events = [
+            queue(10, 1),
+            queue(11, 2),
+            queue(15, 2),
+            start(20, 1),
+            start(21, 2),
+            start(22, 3),
+            start(23, 1),
+        ];
+        assert_eq!(brief(&net_tx_wait(&events).samples), [("lo", "", 10, 0), ("lo", "", 6, 0)]);
+    }
+
+    #[test]
+    fn the_latest_packet_and_the_first_wakeup_count() {
+        let events =
+            [enter(1), receive(10), receive(20), waking(25), waking(26), receive(30), exit(40)];
+        assert_eq!(brief(&net_rx_wait(&events).samples), [("lo", "", 5, 0)]);
+    }
+
+    #[test]
+    fn a_wakeup_by_an_interrupt_or_in_another_softirq_does_not_count() {
+        let events = [
+            receive(1),
+            waking(2),
+            enter(3),
+            receive(10),
+            at(11, 0, Kind::VectorEntry { vector: "local_timer".into() }),
+            waking(12),
+            at(13, 0, Kind::VectorExit { vector: "local_timer".into() }),
+            waking(14),
+            receive(15),
+            exit(20),
+            enter(21),
+            waking(22),
+            exit(23),
+            waking(24),
+        ];
+        assert_eq!(brief(&net_rx_wait(&events).samples), [("lo", "", 4, 0)]);
+    }
+}

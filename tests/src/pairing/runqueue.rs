@@ -1,0 +1,136 @@
+//! `runqueue_wait{cause}`: from when a task became able to run to when it runs.
+//!
+//! The first event that made the task runnable counts. A wake-up of a task that is running starts
+//! nothing that lasts: the next switch away from it either starts a wait of its own or, if it goes
+//! to sleep, ends the matter. The idle task never waits.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::{Paired, Sample};
+use crate::ftrace::event::{Event, Kind};
+
+/// Waits on the run queue.
+pub fn runqueue_wait(events: &[Event]) -> Paired {
+    let wakeup: Arc<str> = "wakeup".into();
+    let preempt: Arc<str> = "preempt".into();
+    let none: Arc<str> = "".into();
+    let mut waiting: HashMap<i32, (u64, &Arc<str>)> = HashMap::new();
+    let mut paired = Paired::default();
+    for event in events {
+        match event.kind {
+            Kind::Wakeup { pid } if pid != 0 => {
+                waiting.entry(pid).or_insert((event.time_ns, &wakeup));
+            }
+            Kind::Switch { prev, runnable, next } => {
+                if prev != 0 && runnable {
+                    waiting.insert(prev, (event.time_ns, &preempt));
+                } else {
+                    waiting.remove(&prev);
+                }
+                if next == 0 {
+                    continue;
+                }
+                let start = waiting.remove(&next);
+                let mut sample = Sample {
+                    labels: (Arc::clone(&none), Arc::clone(&none)),
+                    pid: next,
+                    cpu: event.cpu,
+                    end_ns: event.time_ns,
+                    value_ns: 0,
+                    nested_ns: 0,
+                };
+                match start {
+                    Some((start_ns, cause)) => {
+                        sample.labels.0 = Arc::clone(cause);
+                        sample.value_ns = event.time_ns.saturating_sub(start_ns);
+                        paired.samples.push(sample);
+                    }
+                    None => paired.orphans.push(sample),
+                }
+            }
+            _ => {}
+        }
+    }
+    paired
+}
+
+/// How many wake-ups found their task running: it was switched to and not yet away from.
+pub fn wakeups_of_running(events: &[Event]) -> usize {
+    let mut running: HashMap<u32, i32> = HashMap::new();
+    let mut found = 0;
+    for event in events {
+        match event.kind {
+            Kind::Switch { next, .. } => {
+                running.insert(event.cpu, next);
+            }
+            Kind::Wakeup { pid } if pid != 0 && running.values().any(|&current| current == pid) => {
+                found += 1;
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{runqueue_wait, wakeups_of_running};
+    use crate::ftrace::event::{Event, Kind};
+    use crate::pairing::testing::{at, brief};
+
+    fn switch(time: u64, cpu: u32, prev: i32, runnable: bool, next: i32) -> Event {
+        at(time, cpu, Kind::Switch { prev, runnable, next })
+    }
+
+    fn wakeup(time: u64, pid: i32) -> Event {
+        at(time, 0, Kind::Wakeup { pid })
+    }
+
+    #[test]
+    fn wakeup_then_preemption() {
+        let events = [
+            wakeup(10, 5),
+            switch(13, 0, 0, true, 5),
+            switch(20, 0, 5, true, 6),
+            switch(50, 0, 6, false, 5),
+        ];
+        let paired = runqueue_wait(&events);
+        assert_eq!(brief(&paired.samples), [("wakeup", "", 3, 0), ("preempt", "", 30, 0)]);
+        // Task 6 came from before the trace; the idle task is never a victim.
+        assert_eq!(paired.orphans.iter().map(|sample| sample.pid).collect::<Vec<_>>(), [6]);
+    }
+
+    #[test]
+    fn a_second_wakeup_does_not_restart_the_wait() {
+        let events = [wakeup(10, 5), wakeup(15, 5), switch(18, 0, 0, true, 5)];
+        assert_eq!(brief(&runqueue_wait(&events).samples), [("wakeup", "", 8, 0)]);
+    }
+
+    #[test]
+    fn a_wakeup_of_a_running_task_is_forgotten_when_it_sleeps() {
+        let events = [
+            wakeup(1, 5),
+            switch(2, 0, 0, true, 5),
+            wakeup(3, 5),
+            switch(4, 0, 5, false, 0),
+            wakeup(100, 5),
+            switch(101, 0, 0, true, 5),
+        ];
+        assert_eq!(wakeups_of_running(&events), 1);
+        let waits = runqueue_wait(&events);
+        assert_eq!(brief(&waits.samples), [("wakeup", "", 1, 0), ("wakeup", "", 1, 0)]);
+    }
+
+    #[test]
+    fn a_wakeup_of_a_running_task_gives_way_to_its_preemption() {
+        let events = [
+            wakeup(1, 5),
+            switch(2, 0, 0, true, 5),
+            wakeup(3, 5),
+            switch(40, 0, 5, true, 6),
+            switch(47, 1, 0, true, 5),
+        ];
+        assert_eq!(brief(&runqueue_wait(&events).samples)[1], ("preempt", "", 7, 0));
+    }
+}

@@ -1,0 +1,191 @@
+//! Where and how tasks run: CPUs, scheduling policies, chosen thread ids.
+
+use std::fs::{self, File};
+use std::io;
+use std::mem;
+use std::os::fd::FromRawFd as _;
+use std::ptr;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+
+/// The number of CPUs that are online.
+pub fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn check(result: i32, what: &str) -> Result<()> {
+    ensure!(result == 0, "{what}: {}", io::Error::last_os_error());
+    Ok(())
+}
+
+/// Binds a thread (0: the caller) to one CPU.
+pub fn pin(thread: i32, cpu: usize) -> Result<()> {
+    // SAFETY: an all-zero set is a valid empty one; CPU_SET checks its bounds.
+    let set = unsafe {
+        let mut set: libc::cpu_set_t = mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        set
+    };
+    // SAFETY: the set is read during the call only.
+    check(unsafe { libc::sched_setaffinity(thread, size_of_val(&set), &set) }, "sched_setaffinity")
+}
+
+/// A scheduling policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// The default.
+    Other,
+    /// Real-time: runs until it sleeps.
+    Fifo,
+}
+
+/// Sets a thread's policy (0: the caller).
+pub fn set_policy(thread: i32, policy: Policy) -> Result<()> {
+    let (policy, priority) = match policy {
+        Policy::Other => (libc::SCHED_OTHER, 0),
+        Policy::Fifo => (libc::SCHED_FIFO, 10),
+    };
+    let parameter = libc::sched_param { sched_priority: priority };
+    // SAFETY: the parameter is read during the call only.
+    check(unsafe { libc::sched_setscheduler(thread, policy, &parameter) }, "sched_setscheduler")
+}
+
+/// A timer to read from that expires every `period`.
+pub fn periodic_timer(period: Duration) -> Result<File> {
+    // SAFETY: no memory argument.
+    let descriptor = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC) };
+    ensure!(descriptor >= 0, "timerfd_create: {}", io::Error::last_os_error());
+    // SAFETY: a descriptor that was just opened and that nothing else owns.
+    let timer = unsafe { File::from_raw_fd(descriptor) };
+    let every = libc::timespec {
+        tv_sec: libc::time_t::try_from(period.as_secs())?,
+        tv_nsec: libc::c_long::from(period.subsec_nanos()),
+    };
+    let times = libc::itimerspec { it_interval: every, it_value: every };
+    // SAFETY: the times are read during the call only, and the old ones are not asked for.
+    let result = unsafe { libc::timerfd_settime(descriptor, 0, &times, ptr::null_mut()) };
+    check(result, "timerfd_settime")?;
+    Ok(timer)
+}
+
+/// `struct clone_args` of Linux's `uapi/linux/sched.h`.
+#[repr(C)]
+#[derive(Default)]
+struct CloneArgs {
+    flags: u64,
+    pidfd: u64,
+    child_tid: u64,
+    parent_tid: u64,
+    exit_signal: u64,
+    stack: u64,
+    stack_size: u64,
+    tls: u64,
+    set_tid: u64,
+    set_tid_size: u64,
+    cgroup: u64,
+}
+
+const _: () = assert!(size_of::<CloneArgs>() == 88);
+
+/// A child process with a chosen id that is bound to `cpu`, sleeps and exits.
+#[derive(Debug)]
+pub struct ChosenChild(i32);
+
+impl ChosenChild {
+    /// Forks a child whose process id is `pid`; it sleeps `nap` on `cpu`, `naps` times, and exits.
+    ///
+    /// # Errors
+    /// If the id is taken, or this process may not choose ids.
+    pub fn start(pid: i32, cpu: usize, nap: Duration, naps: u32) -> Result<Self> {
+        let wanted = [pid];
+        let mut arguments = CloneArgs {
+            exit_signal: libc::SIGCHLD as u64,
+            set_tid: wanted.as_ptr() as u64,
+            set_tid_size: 1,
+            ..CloneArgs::default()
+        };
+        let time = libc::timespec {
+            tv_sec: libc::time_t::try_from(nap.as_secs())?,
+            tv_nsec: libc::c_long::from(nap.subsec_nanos()),
+        };
+        // SAFETY: without CLONE_VM this is fork. The child calls nothing but system calls that
+        // touch its own stack, and ends by _exit.
+        let child = unsafe {
+            let child = libc::syscall(libc::SYS_clone3, &raw mut arguments, size_of::<CloneArgs>());
+            if child == 0 {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                let mut set: libc::cpu_set_t = mem::zeroed();
+                libc::CPU_SET(cpu, &mut set);
+                libc::sched_setaffinity(0, size_of_val(&set), &set);
+                for _ in 0..naps {
+                    libc::nanosleep(&time, ptr::null_mut());
+                }
+                libc::_exit(0);
+            }
+            child
+        };
+        ensure!(child == i64::from(pid), "clone3 with id {pid}: {}", io::Error::last_os_error());
+        Ok(Self(pid))
+    }
+
+    /// Kills it without waiting.
+    pub fn kill(&self) -> Result<()> {
+        // SAFETY: no memory argument; the child is not reaped yet, so the id is still its own.
+        check(unsafe { libc::kill(self.0, libc::SIGKILL) }, "kill")
+    }
+
+    /// Waits for its end.
+    pub fn wait(self) -> Result<()> {
+        let pid = self.reap();
+        mem::forget(self);
+        pid
+    }
+
+    fn reap(&self) -> Result<()> {
+        // SAFETY: the status is not asked for.
+        let pid = unsafe { libc::waitpid(self.0, ptr::null_mut(), 0) };
+        ensure!(pid == self.0, "waitpid: {}", io::Error::last_os_error());
+        Ok(())
+    }
+}
+
+impl Drop for ChosenChild {
+    fn drop(&mut self) {
+        // Errors mean that it is gone already.
+        let _ = self.kill();
+        let _ = self.reap();
+    }
+}
+
+/// A thread id that no thread has now, from the far end of the range.
+pub fn unused_pid() -> Result<i32> {
+    let limit: i32 = fs::read_to_string("/proc/sys/kernel/pid_max")?.trim().parse()?;
+    (limit / 2..limit)
+        .rev()
+        .find(|pid| !fs::exists(format!("/proc/{pid}")).unwrap_or(true))
+        .context("every thread id is taken")
+}
+
+/// One line of `/proc/<thread>/schedstat`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SchedStat {
+    /// Time on a CPU, nanoseconds.
+    pub run_ns: u64,
+    /// Time waiting for one, nanoseconds, by the kernel's own account.
+    pub wait_ns: u64,
+}
+
+/// What the scheduler itself has charged to a thread.
+pub fn sched_stat(thread: i32) -> Result<SchedStat> {
+    let text = fs::read_to_string(format!("/proc/{thread}/schedstat"))?;
+    let mut numbers = text.split_whitespace().map(str::parse);
+    let mut next = || numbers.next().context("a short schedstat")?.context("not a number");
+    Ok(SchedStat { run_ns: next()?, wait_ns: next()? })
+}
+
+/// Whether this process is root.
+pub fn is_root() -> bool {
+    // SAFETY: no memory argument, cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}

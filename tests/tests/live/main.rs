@@ -1,0 +1,89 @@
+//! Live tests: root, this kernel, the real daemon.
+//!
+//! One at a time, because the daemon and its referee see the whole machine. The daemon is the one
+//! that `NOISED_BIN` names, else the workspace's release build. A test that this machine cannot run
+//! says why; it never passes for that reason. After each test the machine has to look as before.
+
+mod block;
+mod command_line;
+mod differential;
+mod faults;
+mod interrupts;
+mod lifecycle;
+mod metrics;
+mod network;
+mod referee;
+mod sched;
+mod web;
+
+use std::env;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use noise_tests::load;
+use noise_tests::surroundings::Surroundings;
+use noise_tests::task::is_root;
+
+/// How a test that did not fail ended.
+enum Verdict {
+    /// It held.
+    Passed,
+    /// This machine cannot run it.
+    Impossible(String),
+}
+
+type Test = fn() -> Result<Verdict>;
+
+fn trial(module: &str, name: &str, test: Test) -> Trial {
+    Trial::ignorable_test(format!("{module}::{name}"), move || {
+        if !is_root() {
+            return Ok(Completion::ignored_with("needs root"));
+        }
+        let around = |error: anyhow::Error| Failed::from(format!("{error:#}"));
+        let before = Surroundings::look().map_err(around)?;
+        let verdict = test();
+        let clean = before.ensure_unchanged();
+        let verdict = verdict.map_err(around)?;
+        clean.map_err(around)?;
+        Ok(match verdict {
+            Verdict::Passed => Completion::Completed,
+            Verdict::Impossible(reason) => Completion::ignored_with(reason),
+        })
+    })
+}
+
+fn main() -> ExitCode {
+    let mut arguments = env::args().skip(1);
+    if arguments.next().as_deref() == Some(load::FLAG) {
+        return match load::run(arguments.collect()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("load: {error:#}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let modules: [(&str, &[(&str, Test)]); 11] = [
+        ("referee", referee::TESTS),
+        ("command_line", command_line::TESTS),
+        ("lifecycle", lifecycle::TESTS),
+        ("web", web::TESTS),
+        ("metrics", metrics::TESTS),
+        ("sched", sched::TESTS),
+        ("interrupts", interrupts::TESTS),
+        ("block", block::TESTS),
+        ("network", network::TESTS),
+        ("differential", differential::TESTS),
+        ("faults", faults::TESTS),
+    ];
+    let trials = modules
+        .into_iter()
+        .flat_map(|(module, tests)| {
+            tests.iter().map(move |&(name, test)| trial(module, name, test))
+        })
+        .collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
+}

@@ -1,0 +1,3 @@
+//! Stub.
+use crate::Test;
+pub(crate) const TESTS: &[(&str, Test)] = &[];
