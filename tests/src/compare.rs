@@ -22,6 +22,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use crate::bpf::{self, Program};
 use crate::daemon::Daemon;
 use crate::disk::device_name;
+use crate::ftrace::blind::{ensure_sight, keep_sight};
 use crate::ftrace::{Recording, Trace};
 use crate::pairing::{self, Labels, Paired, Sample};
 use crate::prom::{Histogram, LabelSet, Scrape};
@@ -77,6 +78,7 @@ pub fn observe<T>(
     buffer_mib: usize,
     action: impl FnOnce() -> Result<T>,
 ) -> Result<(Observation, T)> {
+    let _sight = keep_sight()?;
     let _statistics = bpf::Statistics::enable()?;
     let recording = Recording::start(events, buffer_mib)?;
     thread::sleep(SETTLE);
@@ -91,6 +93,7 @@ pub fn observe<T>(
     let last = daemon.metrics()?;
     recording.mark("last answered")?;
     let trace = recording.stop()?;
+    ensure_sight(&trace.sights)?;
     let after = bpf::programs_of(daemon.process().pid())?;
 
     let (first, last) = (Scrape::parse(&first)?, Scrape::parse(&last)?);
@@ -146,8 +149,9 @@ struct Expected {
     inner: Vec<u64>,
     /// Values of those that may count, the certain ones included.
     outer: Vec<u64>,
-    /// Further ends that may count, of unknown value.
+    /// Further ends that may count: how many, and their values as far as known.
     orphans: u64,
+    orphans_ns: u64,
     /// Pieces of time that were taken off these samples.
     nested: u64,
 }
@@ -247,7 +251,7 @@ impl Table<'_> {
         for key in keys {
             let found = found.get(key).cloned().unwrap_or_default();
             let mut expected = expected.get(key).cloned().unwrap_or_default();
-            expected.orphans = orphans;
+            (expected.orphans, expected.orphans_ns) = orphans;
             if found.count == 0.0 && expected.outer.is_empty() {
                 continue;
             }
@@ -281,7 +285,8 @@ impl Table<'_> {
         let keys: BTreeSet<&Labels> = found.keys().chain(expected.keys()).collect();
         for key in keys {
             let found = found.get(key).copied().unwrap_or_default();
-            let expected = expected.get(key).cloned().unwrap_or_default();
+            let mut expected = expected.get(key).cloned().unwrap_or_default();
+            (expected.orphans, expected.orphans_ns) = orphans(self.observation, paired);
             if found > 0.0 || !expected.outer.is_empty() {
                 let row = self.count_row(metric, key, found, &expected);
                 self.rows.push(row);
@@ -329,7 +334,8 @@ impl Table<'_> {
     }
 
     fn compare_sum(&self, row: &mut Row, found: f64, expected: &Expected) {
-        let (least, most) = (seconds(&expected.inner), seconds(&expected.outer));
+        let least = seconds(&expected.inner);
+        let most = seconds(&expected.outer) + expected.orphans_ns as f64 / 1e9;
         let stamps = expected.outer.len() as u64 + expected.nested;
         let clocks = stamps as f64 * self.observation.resolution_ns / 1e9;
         let tolerance = clocks.max(most * SUM_TOLERANCE);
@@ -419,9 +425,10 @@ impl Table<'_> {
     }
 }
 
-fn orphans(observation: &Observation, paired: &Paired) -> u64 {
+/// Ends of unknown start or label: each may belong to any series of the signal.
+fn orphans(observation: &Observation, paired: &Paired) -> (u64, u64) {
     let possible = paired.orphans.iter().filter(|sample| observation.window.outer(sample.end_ns));
-    possible.count() as u64
+    possible.fold((0, 0), |(count, sum), sample| (count + 1, sum + sample.value_ns))
 }
 
 fn row_name(metric: &str, (first, second): &Labels) -> String {

@@ -26,7 +26,8 @@ impl Surroundings {
         for thread in names("/proc/self/task")? {
             let children = fs::read_to_string(format!("/proc/self/task/{thread}/children"))?;
             for child in children.split_whitespace() {
-                let command = fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap_or_default();
+                let command =
+                    fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap_or_default();
                 found.insert(format!("process {child} {}", command.replace('\0', " ")));
             }
         }

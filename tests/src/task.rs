@@ -38,6 +38,8 @@ pub enum Policy {
     Other,
     /// Real-time: runs until it sleeps.
     Fifo,
+    /// Runs when nothing else wants to.
+    Idle,
 }
 
 /// Sets a thread's policy (0: the caller).
@@ -45,6 +47,7 @@ pub fn set_policy(thread: i32, policy: Policy) -> Result<()> {
     let (policy, priority) = match policy {
         Policy::Other => (libc::SCHED_OTHER, 0),
         Policy::Fifo => (libc::SCHED_FIFO, 10),
+        Policy::Idle => (libc::SCHED_IDLE, 0),
     };
     let parameter = libc::sched_param { sched_priority: priority };
     // SAFETY: the parameter is read during the call only.

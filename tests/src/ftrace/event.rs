@@ -32,6 +32,8 @@ pub struct Event {
 pub enum Kind {
     /// `sched_switch`; `runnable`: the previous task stays on the run queue.
     Switch { prev: i32, runnable: bool, next: i32 },
+    /// A switch that is missing from the recording, noticed at this time at the latest.
+    LostSwitch { prev: i32, next: i32 },
     /// `sched_wakeup` and `sched_wakeup_new`.
     Wakeup { pid: i32 },
     /// `sched_waking`.

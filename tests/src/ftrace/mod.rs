@@ -5,11 +5,12 @@
 //! killed test run is removed by the next. Events are read from the binary ring buffer, because the
 //! text that the kernel prints has microseconds only.
 
+pub mod blind;
 pub mod event;
 pub mod format;
 pub mod pages;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
@@ -20,6 +21,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
+use blind::Sight;
 use event::{Decode, Event, Kind, Names};
 use format::{Field, Format};
 use pages::Layout;
@@ -85,6 +87,8 @@ pub struct Trace {
     /// The shortest time between two neighbouring events of one CPU, nanoseconds: no record of
     /// this trace cost more than that.
     pub shortest_gap_ns: u64,
+    /// What of its context switches was recorded, by CPU.
+    pub sights: BTreeMap<u32, Sight>,
 }
 
 impl Trace {
@@ -228,7 +232,8 @@ impl Recording {
             let entry = entry?;
             let name = entry.file_name();
             let cpu = name.to_string_lossy().trim_start_matches("cpu").parse()?;
-            ensure_nothing_lost(&read(entry.path().join("stats"))?)
+            let stats = read(entry.path().join("stats"))?;
+            ensure_nothing_lost(&stats)
                 .with_context(|| format!("the recording on CPU {cpu} is inconclusive"))?;
             let first = events.len();
             read_cpu(
@@ -251,7 +256,8 @@ impl Recording {
         }
         // Stable, so events of one CPU with one time keep their order.
         events.sort_by_key(|event| event.time_ns);
-        Ok(Trace { events, shortest_gap_ns })
+        let (events, sights) = blind::mend(events);
+        Ok(Trace { events, shortest_gap_ns, sights })
     }
 }
 

@@ -127,7 +127,7 @@ mod tests {
 
     fn page(time: u64, flags: u64, words: &[u32]) -> Vec<u8> {
         let mut page = time.to_le_bytes().to_vec();
-        page.extend((words.len() as u64 * 4 | flags).to_le_bytes());
+        page.extend(((words.len() as u64 * 4) | flags).to_le_bytes());
         for word in words {
             page.extend(word.to_le_bytes());
         }

@@ -176,6 +176,7 @@ pub fn run(arguments: Vec<String>) -> Result<()> {
         "pipe-peer" => task::pipe_peer(&mut arguments),
         "timer" => task::timer(&mut arguments),
         "sleep" => task::sleep(&mut arguments),
+        "soak" => task::soak(&mut arguments),
         "burn" => task::burn(&mut arguments),
         "bursts" => task::bursts(&mut arguments),
         "wake-race" => task::wake_race(&mut arguments),

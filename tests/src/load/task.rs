@@ -90,6 +90,17 @@ pub(super) fn sleep(arguments: &mut Arguments) -> Result<()> {
 /// `burn <cpu>`: never sleeps.
 pub(super) fn burn(arguments: &mut Arguments) -> Result<()> {
     pin(0, arguments.number()?)?;
+    spin()
+}
+
+/// `soak <cpu>`: takes what time a CPU has left, so that it never idles.
+pub(super) fn soak(arguments: &mut Arguments) -> Result<()> {
+    pin(0, arguments.number()?)?;
+    set_policy(0, Policy::Idle)?;
+    spin()
+}
+
+fn spin() -> Result<()> {
     let session = Session::begin()?;
     let mut turns = 0_u64;
     while session.going() {

@@ -26,12 +26,19 @@ fn counted(events: &[Event], pick: impl Fn(&Kind) -> Option<Arc<str>>) -> Paired
 pub fn context_switches(events: &[Event]) -> Paired {
     let (voluntary, _) = label("voluntary");
     let (involuntary, _) = label("involuntary");
-    counted(events, |kind| match kind {
+    let mut paired = counted(events, |kind| match kind {
         Kind::Switch { prev, runnable, .. } if *prev != 0 => {
             Some(Arc::clone(if *runnable { &involuntary } else { &voluntary }))
         }
         _ => None,
+    });
+    // Of a lost switch it is not known which kind it was.
+    paired.orphans = counted(events, |kind| match kind {
+        Kind::LostSwitch { prev, .. } if *prev != 0 => Some("".into()),
+        _ => None,
     })
+    .samples;
+    paired
 }
 
 /// `tcp_retransmit`, without labels: ftrace does not name the interface.

@@ -37,8 +37,9 @@ pub struct Sample {
 pub struct Paired {
     /// Complete delays, in order of their end.
     pub samples: Vec<Sample>,
-    /// Ends without a start: work under way when recording began. The daemon may have seen the
-    /// start, so it may count these.
+    /// Ends of which something is not known: the start (work under way when recording began) or the
+    /// very moment (a switch that the recording lacks; the value is then the longest it may be, or
+    /// 0). The daemon may have seen what is missing here, so it may count these, under any label.
     pub orphans: Vec<Sample>,
 }
 

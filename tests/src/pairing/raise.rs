@@ -2,7 +2,8 @@
 //! entered there, to its next entry.
 //!
 //! A raise while the handler runs belongs to the next entry. An entry without a raise in between
-//! (the softirq was raised again after it had been taken, before its handler ran) waits for nothing.
+//! waits for nothing: the softirq was raised again after it had been taken, before its handler ran;
+//! or the raise is not in the recording.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,15 +22,18 @@ pub fn softirq_raise_wait(events: &[Event]) -> Paired {
                 raised.entry((event.cpu, vector)).or_insert(event.time_ns);
             }
             Kind::SoftirqEntry { vector } => {
-                if let Some(start_ns) = raised.remove(&(event.cpu, &**vector)) {
-                    paired.samples.push(Sample {
-                        labels: (Arc::clone(vector), Arc::clone(&none)),
-                        pid: 0,
-                        cpu: event.cpu,
-                        end_ns: event.time_ns,
-                        value_ns: event.time_ns.saturating_sub(start_ns),
-                        nested_ns: 0,
-                    });
+                let start_ns = raised.remove(&(event.cpu, &**vector));
+                let sample = Sample {
+                    labels: (Arc::clone(vector), Arc::clone(&none)),
+                    pid: 0,
+                    cpu: event.cpu,
+                    end_ns: event.time_ns,
+                    value_ns: start_ns.map_or(0, |start| event.time_ns.saturating_sub(start)),
+                    nested_ns: 0,
+                };
+                match start_ns {
+                    Some(_) => paired.samples.push(sample),
+                    None => paired.orphans.push(sample),
                 }
             }
             _ => {}

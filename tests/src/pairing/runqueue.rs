@@ -15,6 +15,14 @@ pub fn runqueue_wait(events: &[Event]) -> Paired {
     let wakeup: Arc<str> = "wakeup".into();
     let preempt: Arc<str> = "preempt".into();
     let none: Arc<str> = "".into();
+    let end = |event: &Event, pid| Sample {
+        labels: (Arc::clone(&none), Arc::clone(&none)),
+        pid,
+        cpu: event.cpu,
+        end_ns: event.time_ns,
+        value_ns: 0,
+        nested_ns: 0,
+    };
     let mut waiting: HashMap<i32, (u64, &Arc<str>)> = HashMap::new();
     let mut paired = Paired::default();
     for event in events {
@@ -31,22 +39,25 @@ pub fn runqueue_wait(events: &[Event]) -> Paired {
                 if next == 0 {
                     continue;
                 }
-                let start = waiting.remove(&next);
-                let mut sample = Sample {
-                    labels: (Arc::clone(&none), Arc::clone(&none)),
-                    pid: next,
-                    cpu: event.cpu,
-                    end_ns: event.time_ns,
-                    value_ns: 0,
-                    nested_ns: 0,
-                };
-                match start {
+                let mut sample = end(event, next);
+                match waiting.remove(&next) {
                     Some((start_ns, cause)) => {
                         sample.labels.0 = Arc::clone(cause);
                         sample.value_ns = event.time_ns.saturating_sub(start_ns);
                         paired.samples.push(sample);
                     }
                     None => paired.orphans.push(sample),
+                }
+            }
+            // The task that was left is runnable or not, and the other waited up to now at most.
+            Kind::LostSwitch { prev, next } => {
+                waiting.remove(&prev);
+                let start_ns = waiting.remove(&next).map(|(start_ns, _)| start_ns);
+                if next != 0 {
+                    let mut sample = end(event, next);
+                    sample.value_ns =
+                        start_ns.map_or(0, |start_ns| event.time_ns.saturating_sub(start_ns));
+                    paired.orphans.push(sample);
                 }
             }
             _ => {}
@@ -61,7 +72,7 @@ pub fn wakeups_of_running(events: &[Event]) -> usize {
     let mut found = 0;
     for event in events {
         match event.kind {
-            Kind::Switch { next, .. } => {
+            Kind::Switch { next, .. } | Kind::LostSwitch { next, .. } => {
                 running.insert(event.cpu, next);
             }
             Kind::Wakeup { pid } if pid != 0 && running.values().any(|&current| current == pid) => {
@@ -120,6 +131,18 @@ mod tests {
         assert_eq!(wakeups_of_running(&events), 1);
         let waits = runqueue_wait(&events);
         assert_eq!(brief(&waits.samples), [("wakeup", "", 1, 0), ("wakeup", "", 1, 0)]);
+    }
+
+    #[test]
+    fn a_lost_switch_leaves_its_two_tasks_in_doubt() {
+        let events = [
+            wakeup(10, 5),
+            at(30, 0, Kind::LostSwitch { prev: 7, next: 5 }),
+            switch(40, 0, 5, false, 7),
+        ];
+        let paired = runqueue_wait(&events);
+        assert!(paired.samples.is_empty());
+        assert_eq!(brief(&paired.orphans), [("", "", 20, 0), ("", "", 0, 0)]);
     }
 
     #[test]

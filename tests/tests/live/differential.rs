@@ -46,8 +46,10 @@ impl MixedLoad {
             ("udp-flood", &[last, "1000", "3000"]),
             ("udp-drops", &["0", "2000"]),
         ];
-        let workers =
-            loads.iter().map(|(name, arguments)| Worker::start(name, arguments)).collect::<Result<_>>()?;
+        let workers = loads
+            .iter()
+            .map(|(name, arguments)| Worker::start(name, arguments))
+            .collect::<Result<_>>()?;
         let retransmitter = Worker::start("syn-retransmits", &["10"])?;
         Ok(Self { workers, retransmitter, _file: file })
     }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::disk::{LoopDevice, ScratchFile, device_name};
+use noise_tests::ftrace::blind::{ensure_sight, keep_sight};
 use noise_tests::ftrace::event::{Event, Kind};
 use noise_tests::ftrace::{ALL_EVENTS, Recording, SCHED_EVENTS, Trace};
 use noise_tests::load::{Worker, figure};
@@ -42,17 +43,27 @@ fn counts(path: &str) -> Result<BTreeMap<String, u64>> {
         .collect())
 }
 
+/// The kernel's own count, which includes switches from and to the idle task.
+fn context_switches() -> Result<u64> {
+    let stat = fs::read_to_string("/proc/stat")?;
+    let line = stat.lines().find_map(|line| line.strip_prefix("ctxt "));
+    Ok(line.context("/proc/stat has no ctxt")?.trim().parse()?)
+}
+
 fn between<'a>(trace: &'a Trace, from: &str, to: &str) -> Result<impl Iterator<Item = &'a Event>> {
     let (from, to) = (trace.mark_ns(from)?, trace.mark_ns(to)?);
     Ok(trace.events.iter().filter(move |event| (from..=to).contains(&event.time_ns)))
 }
 
 fn interrupts_agree_with_proc() -> Result<Verdict> {
+    let _sight = keep_sight()?;
     let recording = Recording::start(ALL_EVENTS, 128)?;
     let load = MixedLoad::start()?;
     let readings = |when: &str| -> Result<_> {
         recording.mark(&format!("before {when}"))?;
-        let readings = (counts("/proc/softirqs")?, counts("/proc/interrupts")?);
+        let mut softirqs = counts("/proc/softirqs")?;
+        softirqs.insert("context switches".to_owned(), context_switches()?);
+        let readings = (softirqs, counts("/proc/interrupts")?);
         recording.mark(&format!("after {when}"))?;
         Ok(readings)
     };
@@ -61,12 +72,14 @@ fn interrupts_agree_with_proc() -> Result<Verdict> {
     let (softirqs_last, irqs_last) = readings("last")?;
     load.stop()?;
     let trace = recording.stop()?;
+    ensure_sight(&trace.sights)?;
 
     let tally = |from: &str, to: &str| -> Result<BTreeMap<String, u64>> {
         let mut tally = BTreeMap::new();
         for event in between(&trace, from, to)? {
             let name = match &event.kind {
                 Kind::SoftirqEntry { vector } => vector.to_string(),
+                Kind::Switch { .. } | Kind::LostSwitch { .. } => "context switches".to_owned(),
                 Kind::IrqEntry { irq, .. } => irq.to_string(),
                 // The names that /proc/interrupts has for what the trace events call otherwise.
                 Kind::VectorEntry { vector } => match &**vector {
@@ -91,7 +104,7 @@ fn interrupts_agree_with_proc() -> Result<Verdict> {
         // An IPI without its own event (TLB shootdown, hypervisor) is in a line of its own.
         let Some(&most) = most.get(name) else { continue };
         let least = least.get(name).copied().unwrap_or_default();
-        println!("{name:>12}: kernel {grown}, ftrace {least}..={most}");
+        println!("{name:>16}: kernel {grown}, ftrace {least}..={most}");
         ensure!(
             (least..=most).contains(&grown),
             "{name}: the kernel counts {grown}, the trace {least}..={most}"
@@ -122,7 +135,8 @@ fn waits_agree_with_schedstat() -> Result<Verdict> {
     let sum_until = |mark: &str| -> Result<u64> {
         let until = trace.mark_ns(mark)?;
         let ours = |pid: &i32| pids.contains(pid);
-        let samples = waits.samples.iter().filter(|sample| ours(&sample.pid) && sample.end_ns <= until);
+        let samples =
+            waits.samples.iter().filter(|sample| ours(&sample.pid) && sample.end_ns <= until);
         Ok(samples.map(|sample| sample.value_ns).sum())
     };
     let (least, most) = (sum_until("read")?, sum_until("done")?);
@@ -144,21 +158,25 @@ fn reads_agree_with_the_load() -> Result<Verdict> {
     let reads = figure(&reader.figures()?, "reads")?;
     let trace = recording.stop()?;
     let waits = block_waits(&trace.events, device_name);
-    let on_device = waits.device.samples.iter().filter(|sample| {
-        *sample.labels.0 == *device.name && &*sample.labels.1 == "read"
-    });
+    let on_device = waits
+        .device
+        .samples
+        .iter()
+        .filter(|sample| *sample.labels.0 == *device.name && &*sample.labels.1 == "read");
     let found = on_device.count() as u64;
     ensure!(found == reads, "{reads} reads, {found} in the trace");
     Ok(Verdict::Passed)
 }
 
 fn every_signal_is_paired_under_load() -> Result<Verdict> {
+    let _sight = keep_sight()?;
     let recording = Recording::start(ALL_EVENTS, 192)?;
     let load = MixedLoad::start()?;
     thread::sleep(Duration::from_secs(3));
     load.stop()?;
     thread::sleep(Duration::from_millis(100));
     let trace = recording.stop()?;
+    ensure_sight(&trace.sights)?;
     let events = &trace.events;
     let found = interrupts(events);
     let block = block_waits(events, device_name);
@@ -175,13 +193,15 @@ fn every_signal_is_paired_under_load() -> Result<Verdict> {
     ];
     println!("{} events, shortest gap {} ns", events.len(), trace.shortest_gap_ns);
     for (name, paired) in families {
-        let first = events.first().context("an empty trace")?.time_ns;
-        // A task that had been runnable since before the recording shows up early or not at all.
-        let late = paired.orphans.iter().filter(|sample| sample.end_ns > first + 1_000_000_000);
-        let late = late.count();
+        // Softirqs are raised again at awkward moments; of the rest, next to all has its start.
+        let tolerable = if name == "softirq_raise_wait" { 20 } else { 100 };
         println!("{name:>20}: {} pairs, {} orphans", paired.samples.len(), paired.orphans.len());
         ensure!(!paired.samples.is_empty(), "no {name} in the trace");
-        ensure!(late == 0, "{late} ends of {name} without a start, long after the beginning");
+        ensure!(
+            paired.orphans.len() * tolerable <= paired.samples.len() + tolerable,
+            "{} ends of {name} without a start",
+            paired.orphans.len()
+        );
     }
     println!("merged {}, requeued {}, partial {}", block.merged, block.requeued, block.partial);
     Ok(Verdict::Passed)
