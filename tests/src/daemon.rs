@@ -166,15 +166,14 @@ pub struct Daemon {
 impl Daemon {
     /// Starts the daemon on a free port and waits until it is ready.
     pub fn start() -> Result<Self> {
-        Self::start_with(|_| {})
-    }
-
-    /// As [`Daemon::start`], with a chance to change the command.
-    pub fn start_with(change: impl FnOnce(&mut Command)) -> Result<Self> {
         let address = free_address()?;
         let mut command = Command::new(binary()?);
         command.args(["run", "--web.listen-address", &address.to_string()]);
-        change(&mut command);
+        Self::start_command(command, address)
+    }
+
+    /// Starts a daemon by a command that makes it listen on `address`.
+    pub fn start_command(command: Command, address: SocketAddr) -> Result<Self> {
         let mut daemon = Self { process: Process::start(command)?, address };
         daemon.wait_until_ready()?;
         Ok(daemon)

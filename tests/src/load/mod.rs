@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::env;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -88,9 +88,12 @@ impl Worker {
             .collect()
     }
 
-    /// Waits for the end of a load, however it ends.
-    pub fn wait(&mut self) -> Result<ExitStatus> {
-        Ok(self.child.wait()?)
+    /// Sends a signal.
+    pub fn signal(&self, signal: i32) -> Result<()> {
+        // SAFETY: no memory argument; the child is not reaped yet, so the id is still its own.
+        let result = unsafe { libc::kill(self.pid(), signal) };
+        ensure!(result == 0, "kill: {}", std::io::Error::last_os_error());
+        Ok(())
     }
 
     /// Kills the load with SIGKILL and does not wait: it may not get to run for a while.
@@ -191,6 +194,8 @@ pub fn run(arguments: Vec<String>) -> Result<()> {
         "tcp-peer" => net::tcp_peer(&mut arguments),
         "udp-flood" => net::udp_flood(&mut arguments),
         "udp-drops" => net::udp_drops(&mut arguments),
+        "broadcasts" => net::broadcasts(&mut arguments),
+        "namespace-drops" => net::namespace_drops(&mut arguments),
         "syn-retransmits" => net::syn_retransmits(&mut arguments),
         _ => bail!("no load {name:?}"),
     }

@@ -1,3 +1,202 @@
-//! Stub.
-use crate::Test;
-pub(crate) const TESTS: &[(&str, Test)] = &[];
+//! Block requests whose life is not insert, issue, complete.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use noise_tests::compare::{Observation, observe};
+use noise_tests::daemon::Daemon;
+use noise_tests::disk::{LoopDevice, ScratchFile, device_name, scheduler};
+use noise_tests::ftrace::BLOCK_EVENTS;
+use noise_tests::load::{Worker, figure};
+use noise_tests::pairing::block::{BlockWaits, block_waits};
+use noise_tests::prom::label_set;
+
+use crate::{Test, Verdict};
+
+pub(crate) const TESTS: &[(&str, Test)] = &[
+    ("direct_reads_count_one_by_one", direct_reads_count_one_by_one),
+    ("without_scheduler", without_scheduler),
+    ("merged_requests", merged_requests),
+    ("flushes", flushes),
+    ("buffered_writes", buffered_writes),
+    ("partial_and_requeued", partial_and_requeued),
+];
+
+const QUEUE: &str = "noised_block_queue_wait_seconds";
+const DEVICE: &str = "noised_block_device_wait_seconds";
+
+/// Compares both waits with the referee's.
+fn agree(seen: &Observation) -> Result<BlockWaits> {
+    let waits = block_waits(&seen.trace.events, device_name);
+    println!("merged {}, requeued {}, partial {}", waits.merged, waits.requeued, waits.partial);
+    let mut table = seen.table();
+    table.histogram(QUEUE, &["device", "operation"], &waits.queue)?;
+    table.histogram(DEVICE, &["device", "operation"], &waits.device)?;
+    table.verdict()?;
+    Ok(waits)
+}
+
+fn counted(seen: &Observation, metric: &str, device: &str, operation: &str) -> Result<u64> {
+    let labels = label_set(&[("device", device), ("operation", operation)]);
+    Ok(seen.histograms(metric)?.get(&labels).map_or(0, |histogram| histogram.count as u64))
+}
+
+/// The disk under the temporary directory, or why there is none to test on.
+fn disk_of(file: &ScratchFile) -> Result<std::result::Result<String, Verdict>> {
+    Ok(file.disk()?.ok_or_else(|| {
+        Verdict::Impossible("the temporary directory is not on a block device".to_owned())
+    }))
+}
+
+fn direct_reads_count_one_by_one() -> Result<Verdict> {
+    let file = ScratchFile::new("reads", 64)?;
+    let disk = match disk_of(&file)? {
+        Ok(disk) => disk,
+        Err(verdict) => return Ok(verdict),
+    };
+    let daemon = Daemon::start()?;
+    let (seen, reads) = observe(&daemon, BLOCK_EVENTS, 32, || {
+        let mut reader =
+            Worker::start("direct-reads", &["0", file.argument()?, "4096", "0", "3000"])?;
+        figure(&reader.figures()?, "reads")
+    })?;
+    agree(&seen)?;
+    // Others may read from this disk as well, but our reads are all there.
+    for metric in [QUEUE, DEVICE] {
+        if metric == QUEUE && scheduler(&disk)? == "none" {
+            continue;
+        }
+        let found = counted(&seen, metric, &disk, "read")?;
+        ensure!(found >= reads, "{reads} reads, {found} in {metric}");
+    }
+    Ok(Verdict::Passed)
+}
+
+fn without_scheduler() -> Result<Verdict> {
+    let backing = ScratchFile::new("loop", 32)?;
+    let device = LoopDevice::attach(&backing)?;
+    ensure!(scheduler(&device.name)? == "none", "{} has a scheduler", device.name);
+    let daemon = Daemon::start()?;
+    let (seen, reads) = observe(&daemon, BLOCK_EVENTS, 32, || {
+        let mut reader =
+            Worker::start("direct-reads", &["0", &device.path(), "4096", "0", "5000"])?;
+        figure(&reader.figures()?, "reads")
+    })?;
+    let waits = agree(&seen)?;
+    let found = counted(&seen, DEVICE, &device.name, "read")?;
+    ensure!(found == reads, "{reads} reads, noised has {found}");
+    // What ftrace saw inserted, and no more: an issue without insertion waited in no queue.
+    let inserted = seen.certain(&waits.queue).filter(|sample| *sample.labels.0 == *device.name);
+    let inserted = inserted.count() as u64;
+    let found = counted(&seen, QUEUE, &device.name, "read")?;
+    ensure!(found == inserted, "{inserted} insertions, noised has {found} queue waits");
+    Ok(Verdict::Passed)
+}
+
+fn merged_requests() -> Result<Verdict> {
+    let file = ScratchFile::new("merge", 64)?;
+    let disk = match disk_of(&file)? {
+        Ok(disk) => disk,
+        Err(verdict) => return Ok(verdict),
+    };
+    if scheduler(&disk)? == "none" {
+        return Ok(Verdict::Impossible(format!("{disk} has no scheduler that could merge")));
+    }
+    let daemon = Daemon::start()?;
+    let (seen, reads) = observe(&daemon, BLOCK_EVENTS, 32, || {
+        let reader = Worker::start("shuffled-reads", &["0", file.argument()?, "1000"])?;
+        thread::sleep(Duration::from_secs(2));
+        figure(&reader.stop()?, "reads")
+    })?;
+    let waits = agree(&seen)?;
+    ensure!(waits.merged > 0, "no request was merged: nothing was tested");
+    println!("{reads} reads of a block each");
+    Ok(Verdict::Passed)
+}
+
+fn flushes() -> Result<Verdict> {
+    let file = ScratchFile::new("flush", 16)?;
+    let disk = match disk_of(&file)? {
+        Ok(disk) => disk,
+        Err(verdict) => return Ok(verdict),
+    };
+    let cache = fs::read_to_string(format!("/sys/block/{disk}/queue/write_cache"))?;
+    if cache.trim() != "write back" {
+        return Ok(Verdict::Impossible(format!("{disk} has no write cache to flush")));
+    }
+    let daemon = Daemon::start()?;
+    let (seen, syncs) = observe(&daemon, BLOCK_EVENTS, 32, || {
+        let writer = Worker::start("synced-writes", &["0", file.argument()?, "1000"])?;
+        thread::sleep(Duration::from_secs(2));
+        figure(&writer.stop()?, "syncs")
+    })?;
+    agree(&seen)?;
+    let flushes = counted(&seen, DEVICE, &disk, "flush")?;
+    println!("{syncs} syncs, {flushes} flushes");
+    // Each sync flushes, unless the flush of another (there is none) served it as well.
+    ensure!(flushes >= syncs, "{syncs} syncs, noised has {flushes} flushes");
+    ensure!(counted(&seen, QUEUE, &disk, "flush")? == 0, "a flush passes no scheduler");
+    Ok(Verdict::Passed)
+}
+
+fn buffered_writes() -> Result<Verdict> {
+    let file = ScratchFile::new("stream", 32)?;
+    if let Err(verdict) = disk_of(&file)? {
+        return Ok(verdict);
+    }
+    let daemon = Daemon::start()?;
+    let (seen, passes) = observe(&daemon, BLOCK_EVENTS, 32, || {
+        let writers = [
+            Worker::start("stream", &["0", file.argument()?, "32", "10000"])?,
+            Worker::start("shuffled-reads", &["0", file.argument()?, "2000"])?,
+        ];
+        thread::sleep(Duration::from_secs(3));
+        let [writer, reader] = writers;
+        reader.stop()?;
+        figure(&writer.stop()?, "passes")
+    })?;
+    agree(&seen)?;
+    ensure!(passes > 0, "nothing was written");
+    Ok(Verdict::Passed)
+}
+
+/// A loop device whose file ends early completes the first part of a read, takes the request back,
+/// and fails the rest.
+fn partial_and_requeued() -> Result<Verdict> {
+    const READ_BYTES: usize = 64 << 10;
+    let backing = ScratchFile::new("short", 4)?;
+    let device = LoopDevice::attach(&backing)?;
+    // The device keeps its size; of the read below, the second half is gone.
+    let end = (2 << 20) + READ_BYTES as u64 / 2;
+    File::options().write(true).open(backing.path())?.set_len(end)?;
+    let reader = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(device.path())?;
+    let daemon = Daemon::start()?;
+    let (seen, ()) = observe(&daemon, BLOCK_EVENTS, 16, || {
+        let mut memory = vec![0_u8; READ_BYTES + 4096];
+        let start = memory.as_ptr().align_offset(4096);
+        let buffer = memory.get_mut(start..start + READ_BYTES).context("no room to align")?;
+        for _ in 0..200 {
+            // Reads before the end are whole, so that there is something to tell apart.
+            reader.read_exact_at(buffer, 0)?;
+            // An error, or half of it: what matters is what the device did.
+            let _ = reader.read_at(buffer, 2 << 20);
+        }
+        Ok(())
+    })?;
+    let waits = agree(&seen)?;
+    ensure!(
+        waits.partial >= 200 && waits.requeued >= 200,
+        "{} partial completions and {} requeues: nothing was tested",
+        waits.partial,
+        waits.requeued
+    );
+    // The first attempt is void: one device wait and one wait in the queue for each short read.
+    let device_waits = counted(&seen, DEVICE, &device.name, "read")?;
+    ensure!(device_waits == 400, "400 reads, noised has {device_waits} device waits");
+    let queue_waits = counted(&seen, QUEUE, &device.name, "read")?;
+    ensure!(queue_waits >= 200, "200 requeues, noised has {queue_waits} queue waits");
+    Ok(Verdict::Passed)
+}

@@ -1,3 +1,175 @@
-//! Stub.
-use crate::Test;
-pub(crate) const TESTS: &[(&str, Test)] = &[];
+//! The metric contract: names, types, labels, buckets.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use noise_tests::daemon::Daemon;
+use noise_tests::prom::label_set;
+
+use crate::differential::MixedLoad;
+use crate::{Test, Verdict};
+
+pub(crate) const TESTS: &[(&str, Test)] = &[
+    ("promtool_is_silent", promtool_is_silent),
+    ("names_and_types", names_and_types),
+    ("totals_never_run_backwards", totals_never_run_backwards),
+    ("hooks_are_attached", hooks_are_attached),
+];
+
+/// Histograms with 25 buckets, and those with 13.
+const FINE: &[&str] = &["noised_runqueue_wait_seconds"];
+const WIDE: &[&str] = &[
+    "noised_hardirq_seconds",
+    "noised_vector_seconds",
+    "noised_softirq_seconds",
+    "noised_softirq_raise_wait_seconds",
+    "noised_block_queue_wait_seconds",
+    "noised_block_device_wait_seconds",
+    "noised_net_tx_wait_seconds",
+    "noised_net_rx_wait_seconds",
+];
+const COUNTERS: &[&str] = &[
+    "noised_context_switches_total",
+    "noised_cpu_interrupted_seconds_total",
+    "noised_tcp_retransmits_total",
+    "noised_packet_drops_total",
+    "noised_dropped_total",
+    "process_cpu_seconds_total",
+];
+const GAUGES: &[&str] = &[
+    "noised_build_info",
+    "noised_probe_attached",
+    "process_resident_memory_bytes",
+    "process_open_fds",
+    "process_start_time_seconds",
+];
+
+/// A daemon that has seen every signal, and what it says.
+fn after_load() -> Result<(Daemon, String)> {
+    let daemon = Daemon::start()?;
+    let load = MixedLoad::start()?;
+    thread::sleep(Duration::from_secs(2));
+    load.stop()?;
+    let page = daemon.metrics()?;
+    Ok((daemon, page))
+}
+
+fn promtool_is_silent() -> Result<Verdict> {
+    let promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut promtool) = promtool else {
+        return Ok(Verdict::Impossible("there is no promtool".to_owned()));
+    };
+    let page = after_load().map(|(_, page)| page);
+    // Fed and waited for in any case, so that none is left behind.
+    let mut input = promtool.stdin.take().context("no pipe")?;
+    if let Ok(page) = &page {
+        input.write_all(page.as_bytes())?;
+    }
+    drop(input);
+    let output = promtool.wait_with_output()?;
+    page?;
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    ensure!(output.status.success() && said.trim().is_empty(), "promtool: {said}");
+    Ok(Verdict::Passed)
+}
+
+fn names_and_types() -> Result<Verdict> {
+    let (daemon, _) = after_load()?;
+    let scrape = daemon.scrape()?;
+    let kinds =
+        [("histogram", FINE), ("histogram", WIDE), ("counter", COUNTERS), ("gauge", GAUGES)];
+    for (kind, names) in kinds {
+        for &name in names {
+            let family = scrape.families.get(name).with_context(|| format!("no {name}"))?;
+            ensure!(family.kind == kind, "{name} is a {}", family.kind);
+            ensure!(!family.help.is_empty(), "{name} has no help");
+        }
+    }
+    let fine: Vec<u64> = (10..=34).map(|power| 1 << power).collect();
+    let wide: Vec<u64> = (5..=17).map(|power| 1 << (2 * power)).collect();
+    for (names, bounds) in [(FINE, &fine), (WIDE, &wide)] {
+        for &name in names {
+            let histograms = scrape.histograms(name)?;
+            ensure!(!histograms.is_empty(), "{name} has no series after a load that touches it");
+            for (labels, histogram) in histograms {
+                let found: Vec<u64> = histogram.buckets.iter().map(|bucket| bucket.0).collect();
+                ensure!(&found == bounds, "{name} {labels:?} has bounds {found:?}");
+            }
+        }
+    }
+    for kind in ["voluntary", "involuntary"] {
+        let labels = label_set(&[("kind", kind)]);
+        let count = scrape.value("noised_context_switches_total", &labels);
+        ensure!(count.is_some_and(|count| count > 0.0), "{kind} switches: {count:?}");
+    }
+    Ok(Verdict::Passed)
+}
+
+fn totals_never_run_backwards() -> Result<Verdict> {
+    let daemon = Daemon::start()?;
+    let load = MixedLoad::start()?;
+    let mut earlier = daemon.scrape()?;
+    // Across several windows, at a pace that is none of theirs.
+    for _ in 0..40 {
+        thread::sleep(Duration::from_millis(73));
+        let scrape = daemon.scrape()?;
+        for &name in FINE.iter().chain(WIDE) {
+            let before = earlier.histograms(name)?;
+            for (labels, histogram) in scrape.histograms(name)? {
+                let grown = histogram.since(&before.get(&labels).cloned().unwrap_or_default());
+                let forward = grown.count >= 0.0
+                    && grown.sum_seconds >= -1e-9
+                    && grown.buckets.iter().all(|bucket| bucket.1 >= 0.0);
+                ensure!(forward, "{name} {labels:?} ran backwards: {grown:?}");
+            }
+        }
+        for &name in COUNTERS {
+            for (labels, before) in earlier.series(name) {
+                let now = scrape.value(name, &labels);
+                ensure!(
+                    now.is_some_and(|now| now >= before),
+                    "{name} {labels:?} went from {before} to {now:?}"
+                );
+            }
+        }
+        earlier = scrape;
+    }
+    load.stop()?;
+    Ok(Verdict::Passed)
+}
+
+fn hooks_are_attached() -> Result<Verdict> {
+    let daemon = Daemon::start()?;
+    let attached = daemon.scrape()?.series("noised_probe_attached");
+    ensure!(!attached.is_empty(), "no noised_probe_attached");
+    for hook in [
+        "sched_switch",
+        "sched_wakeup",
+        "sched_wakeup_new",
+        "sched_waking",
+        "irq_handler_entry",
+        "irq_handler_exit",
+        "softirq_raise",
+        "softirq_entry",
+        "softirq_exit",
+        "block_rq_insert",
+        "block_rq_issue",
+        "block_rq_complete",
+        "net_dev_queue",
+        "net_dev_start_xmit",
+        "netif_receive_skb",
+    ] {
+        let value = attached.get(&label_set(&[("hook", hook)]));
+        ensure!(value == Some(&1.0), "{hook}: {value:?} in {attached:?}");
+    }
+    Ok(Verdict::Passed)
+}

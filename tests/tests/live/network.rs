@@ -1,3 +1,138 @@
-//! Stub.
-use crate::Test;
-pub(crate) const TESTS: &[(&str, Test)] = &[];
+//! Packets: a queue of known slowness, drops, retransmissions, other network namespaces.
+
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use noise_tests::compare::observe;
+use noise_tests::daemon::{Daemon, run};
+use noise_tests::ftrace::ALL_EVENTS;
+use noise_tests::load::{Worker, figure};
+use noise_tests::pairing::counts::{packet_drops, tcp_retransmits};
+use noise_tests::pairing::net::{net_rx_wait, net_tx_wait};
+use noise_tests::prom::label_set;
+
+use crate::{Test, Verdict};
+
+pub(crate) const TESTS: &[(&str, Test)] = &[
+    ("slow_queue_is_read_back", slow_queue_is_read_back),
+    ("drops_and_retransmissions", drops_and_retransmissions),
+    ("other_namespaces_are_folded", other_namespaces_are_folded),
+];
+
+const TX: &str = "noised_net_tx_wait_seconds";
+
+/// A pair of virtual interfaces, removed when dropped.
+struct VethPair {
+    near: String,
+    far: String,
+}
+
+fn ip(command: &str, arguments: &[&str]) -> Result<()> {
+    let mut full = Command::new(command);
+    full.args(arguments);
+    let outcome = run(full)?;
+    ensure!(outcome.code == 0, "{command} {arguments:?}: {}", outcome.stderr);
+    Ok(())
+}
+
+impl VethPair {
+    fn new() -> Result<Self> {
+        // An interface's name has 15 characters at most.
+        let pid = std::process::id();
+        let pair = Self { near: format!("ntest{pid}a"), far: format!("ntest{pid}b") };
+        ip("ip", &["link", "add", &pair.near, "type", "veth", "peer", "name", &pair.far])?;
+        for end in [&pair.near, &pair.far] {
+            ip("ip", &["link", "set", end, "up"])?;
+        }
+        Ok(pair)
+    }
+}
+
+impl Drop for VethPair {
+    fn drop(&mut self) {
+        // The far end and the queue go with it. A failure shows as a leftover interface.
+        let _ = ip("ip", &["link", "delete", &self.near]);
+    }
+}
+
+fn slow_queue_is_read_back() -> Result<Verdict> {
+    let daemon = Daemon::start()?;
+    // After the daemon: an interface that it has not seen at its start.
+    let pair = VethPair::new()?;
+    // 1,000 bytes at 80 kbit/s take 100 ms; the bucket lets two through at once.
+    let shape = ["root", "tbf", "rate", "80kbit", "burst", "2100", "limit", "100000"];
+    ip("tc", &[&["qdisc", "add", "dev", &pair.near], &shape[..]].concat())?;
+    let (seen, ()) = observe(&daemon, ALL_EVENTS, 32, || {
+        let mut sender = Worker::start("broadcasts", &[&pair.near, "1000", "10"])?;
+        ensure!(figure(&sender.figures()?, "sent")? == 10, "not all datagrams were sent");
+        thread::sleep(Duration::from_secs(2));
+        Ok(())
+    })?;
+    let labels = label_set(&[("interface", &pair.near)]);
+    let found = seen.histograms(TX)?.get(&labels).cloned().unwrap_or_default();
+    let long = found.above(1 << 26)?;
+    println!(
+        "{} packets waited {} s, {long} of them longer than 67 ms",
+        found.count, found.sum_seconds
+    );
+    // From the third packet on, each waits for all before it.
+    ensure!(found.count >= 10.0 && long >= 6.0, "the queue's delay is not there");
+    let mut table = seen.table();
+    table.histogram(TX, &["interface"], &net_tx_wait(&seen.trace.events))?;
+    table.verdict()?;
+    Ok(Verdict::Passed)
+}
+
+fn drops_and_retransmissions() -> Result<Verdict> {
+    let daemon = Daemon::start()?;
+    let (seen, (sent, connections)) = observe(&daemon, ALL_EVENTS, 64, || {
+        let drops = Worker::start("udp-drops", &["0", "1000"])?;
+        let mut retransmits = Worker::start("syn-retransmits", &["20"])?;
+        let connections = figure(&retransmits.figures()?, "connections")?;
+        Ok((figure(&drops.stop()?, "sent")?, connections))
+    })?;
+    let found = seen.counters("noised_packet_drops_total")?;
+    let unheard = found.get(&label_set(&[("reason", "no_socket")])).copied().unwrap_or_default();
+    ensure!(unheard >= sent as f64, "{sent} datagrams to nobody, noised has {unheard} drops");
+    let retransmits: f64 = seen.counters("noised_tcp_retransmits_total")?.values().sum();
+    ensure!(
+        retransmits >= connections as f64,
+        "{connections} SYNs sent again, noised has {retransmits}"
+    );
+    let mut table = seen.table();
+    table.counter("noised_packet_drops_total", &["reason"], &packet_drops(&seen.trace.events))?;
+    table.counter_total("noised_tcp_retransmits_total", &tcp_retransmits(&seen.trace.events))?;
+    table.verdict()?;
+    Ok(Verdict::Passed)
+}
+
+fn other_namespaces_are_folded() -> Result<Verdict> {
+    let daemon = Daemon::start()?;
+    let (seen, (inside, outside)) = observe(&daemon, ALL_EVENTS, 64, || {
+        let inside = Worker::start("namespace-drops", &["0", "1000"])?;
+        let outside = Worker::start("udp-drops", &["0", "1000"])?;
+        thread::sleep(Duration::from_secs(2));
+        Ok((figure(&inside.stop()?, "sent")?, figure(&outside.stop()?, "sent")?))
+    })?;
+    let found = seen.histograms(TX)?;
+    let of = |interface| {
+        found.get(&label_set(&[("interface", interface)])).map_or(0.0, |histogram| histogram.count)
+    };
+    println!("inside {inside}, outside {outside}; noised ~other {}, lo {}", of("~other"), of("lo"));
+    ensure!(of("~other") >= inside as f64, "{inside} packets inside, ~other has {}", of("~other"));
+    ensure!(of("lo") >= outside as f64, "{outside} packets outside, lo has {}", of("lo"));
+    // ftrace calls both `lo`; so does every namespace.
+    let inner = net_tx_wait(&seen.trace.events);
+    let most = inner.samples.iter().filter(|sample| &*sample.labels.0 == "lo").count();
+    ensure!(
+        of("~other") + of("lo") <= most as f64,
+        "ftrace has {most} packets on lo, noised {} and {}",
+        of("~other"),
+        of("lo")
+    );
+    // Nobody waits for a packet that has no receiver, but the sender of an ICMP error is told.
+    println!("{} receive waits", net_rx_wait(&seen.trace.events).samples.len());
+    Ok(Verdict::Passed)
+}

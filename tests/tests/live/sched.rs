@@ -1,3 +1,264 @@
-//! Stub.
-use crate::Test;
-pub(crate) const TESTS: &[(&str, Test)] = &[];
+//! Tasks that wait for a CPU, in the ways that are easy to get wrong.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use noise_tests::compare::{Observation, observe};
+use noise_tests::daemon::Daemon;
+use noise_tests::ftrace::SCHED_EVENTS;
+use noise_tests::load::{Worker, figure};
+use noise_tests::pairing::Sample;
+use noise_tests::pairing::counts::context_switches;
+use noise_tests::pairing::runqueue::{runqueue_wait, wakeups_of_running};
+use noise_tests::task::{ChosenChild, cpus, pin, sched_stat, unused_pid};
+
+use crate::{Test, Verdict};
+
+pub(crate) const TESTS: &[(&str, Test)] = &[
+    ("known_delay_is_read_back", known_delay_is_read_back),
+    ("woken_while_running", woken_while_running),
+    ("preemption", preemption),
+    ("migrated_while_waiting", migrated_while_waiting),
+    ("new_program", new_program),
+    ("killed_while_waiting", killed_while_waiting),
+    ("recycled_pid", recycled_pid),
+    ("stopped_and_continued", stopped_and_continued),
+];
+
+const WAITS: &str = "noised_runqueue_wait_seconds";
+/// A bucket bound (67 ms) that nothing but the provoked delays should pass.
+const LONG_NS: u64 = 1 << 26;
+/// A real-time burst: well above `LONG_NS`, well below the second after which the kernel intervenes.
+const BURST_MS: &str = "300";
+
+/// Compares the run queue's waits and the context switches with the referee's.
+fn agree(seen: &Observation) -> Result<()> {
+    let mut table = seen.table();
+    let events = &seen.trace.events;
+    table.histogram(WAITS, &["cause"], &runqueue_wait(events))?;
+    table.counter("noised_context_switches_total", &["kind"], &context_switches(events))?;
+    table.verdict()
+}
+
+/// Waits above a bucket bound, over all causes, by the daemon.
+fn waits_above(seen: &Observation, bound_ns: u64) -> Result<u64> {
+    let mut count = 0.0;
+    for histogram in seen.histograms(WAITS)?.values() {
+        count += histogram.above(bound_ns)?;
+    }
+    Ok(count as u64)
+}
+
+/// Requires that the daemon saw as many long waits as the referee, and returns the referee's.
+fn long_waits(seen: &Observation) -> Result<Vec<Sample>> {
+    let waits = runqueue_wait(&seen.trace.events);
+    let long: Vec<Sample> =
+        seen.certain(&waits).filter(|sample| sample.value_ns > LONG_NS).cloned().collect();
+    let found = waits_above(seen, LONG_NS)?;
+    for sample in &long {
+        println!(
+            "{} waited {} ns ({}) for CPU {}",
+            sample.pid, sample.value_ns, sample.labels.0, sample.cpu
+        );
+    }
+    ensure!(found == long.len() as u64, "{} long waits, noised has {found}", long.len());
+    Ok(long)
+}
+
+fn known_delay_is_read_back() -> Result<Verdict> {
+    let daemon = Daemon::start()?;
+    let (seen, ()) = observe(&daemon, SCHED_EVENTS, 32, || {
+        let victim = Worker::start("burn", &["0"])?;
+        let mut bursts = Worker::start("bursts", &["0", BURST_MS, "100", "5"])?;
+        ensure!(figure(&bursts.figures()?, "bursts")? == 5, "not all bursts came");
+        victim.stop()?;
+        Ok(())
+    })?;
+    // Each burst held the CPU for 300 ms, so whoever wanted it waited longer than 268 ms.
+    let found = waits_above(&seen, 1 << 28)?;
+    ensure!(found >= 5, "five bursts of {BURST_MS} ms, noised has {found} waits above 268 ms");
+    ensure!(long_waits(&seen)?.len() >= 5, "the victim did not wait");
+    agree(&seen)?;
+    Ok(Verdict::Passed)
+}
+
+fn woken_while_running() -> Result<Verdict> {
+    if cpus() < 2 {
+        return Ok(Verdict::Impossible("needs two CPUs".to_owned()));
+    }
+    let daemon = Daemon::start()?;
+    let (seen, ()) = observe(&daemon, SCHED_EVENTS, 128, || {
+        let race = Worker::start("wake-race", &["0", "1"])?;
+        thread::sleep(Duration::from_secs(3));
+        race.stop()?;
+        Ok(())
+    })?;
+    let found = wakeups_of_running(&seen.trace.events);
+    println!("{found} wake-ups found their task running");
+    ensure!(found > 0, "no wake-up found its task running: nothing was tested");
+    agree(&seen)?;
+    Ok(Verdict::Passed)
+}
+
+fn preemption() -> Result<Verdict> {
+    let daemon = Daemon::start()?;
+    let (seen, (kernel_ns, pids)) = observe(&daemon, SCHED_EVENTS, 32, || {
+        let burners = [Worker::start("burn", &["0"])?, Worker::start("burn", &["0"])?];
+        thread::sleep(Duration::from_secs(2));
+        let pids = [burners[0].pid(), burners[1].pid()];
+        let mut kernel_ns = 0;
+        for burner in &burners {
+            kernel_ns += sched_stat(burner.pid())?.wait_ns;
+        }
+        for burner in burners {
+            burner.stop()?;
+        }
+        Ok((kernel_ns, pids))
+    })?;
+    let waits = runqueue_wait(&seen.trace.events);
+    let ours = |sample: &&Sample| pids.contains(&sample.pid) && &*sample.labels.0 == "preempt";
+    let count = seen.certain(&waits).filter(ours).count();
+    ensure!(count > 20, "two tasks that share a CPU took turns only {count} times");
+    let preempted = noise_tests::prom::label_set(&[("cause", "preempt")]);
+    let found = seen.histograms(WAITS)?.get(&preempted).cloned().unwrap_or_default();
+    let kernel_seconds = kernel_ns as f64 / 1e9;
+    println!("schedstat: {kernel_seconds} s; noised: {} s, {}", found.sum_seconds, found.count);
+    // One of the two waits at every moment. The kernel's account of them is a part of what noised
+    // has, which includes everybody else's waits.
+    ensure!(found.count >= count as f64, "{count} turns, noised has {}", found.count);
+    ensure!(
+        found.sum_seconds >= kernel_seconds * 0.97,
+        "schedstat charges {kernel_seconds} s, noised {} s",
+        found.sum_seconds
+    );
+    agree(&seen)?;
+    Ok(Verdict::Passed)
+}
+
+fn migrated_while_waiting() -> Result<Verdict> {
+    if cpus() < 2 {
+        return Ok(Verdict::Impossible("needs two CPUs".to_owned()));
+    }
+    let daemon = Daemon::start()?;
+    let (seen, pid) = observe(&daemon, SCHED_EVENTS, 32, || {
+        let mut bursts = Worker::start("bursts", &["0", "400", "100", "1"])?;
+        // Wakes in the middle of the burst, bound to the CPU that the burst holds.
+        let mut waiter = Worker::start("nap", &["0", "180", "1"])?;
+        thread::sleep(Duration::from_millis(380));
+        pin(waiter.pid(), 1)?;
+        waiter.figures()?;
+        bursts.figures()?;
+        Ok(waiter.pid())
+    })?;
+    let long = long_waits(&seen)?;
+    let moved: Vec<_> = long.iter().filter(|sample| sample.pid == pid).collect();
+    // Bound to CPU 0 when it woke, so a wait that ended on CPU 1 went through a migration.
+    ensure!(
+        moved.len() == 1 && moved.iter().all(|sample| sample.cpu == 1),
+        "the waiter's migration did not come off: {moved:?}"
+    );
+    agree(&seen)?;
+    Ok(Verdict::Passed)
+}
+
+fn new_program() -> Result<Verdict> {
+    let daemon = Daemon::start()?;
+    let (seen, pids) = observe(&daemon, SCHED_EVENTS, 64, || {
+        let hogs = [Worker::start("burn", &["0"])?, Worker::start("burn", &["0"])?];
+        let mut chain = Worker::start("exec-chain", &["0", "10", "20", "0"])?;
+        let mut threads: Vec<Worker> =
+            (0..8).map(|_| Worker::start("thread-exec", &["0", "20"])).collect::<Result<_>>()?;
+        ensure!(figure(&chain.figures()?, "execs")? == 20, "the chain broke");
+        for worker in &mut threads {
+            ensure!(figure(&worker.figures()?, "execs")? == 1, "a thread did not exec");
+        }
+        for hog in hogs {
+            hog.stop()?;
+        }
+        Ok((chain.pid(), threads.iter().map(Worker::pid).collect::<Vec<_>>()))
+    })?;
+    let waits = runqueue_wait(&seen.trace.events);
+    let count = |pid| seen.certain(&waits).filter(|sample| sample.pid == pid).count();
+    ensure!(count(pids.0) >= 20, "the chain waited only {} times", count(pids.0));
+    for pid in pids.1 {
+        ensure!(count(pid) >= 2, "{pid} waited only {} times", count(pid));
+    }
+    agree(&seen)?;
+    Ok(Verdict::Passed)
+}
+
+fn killed_while_waiting() -> Result<Verdict> {
+    let daemon = Daemon::start()?;
+    let (seen, pid) = observe(&daemon, SCHED_EVENTS, 32, || {
+        let mut bursts = Worker::start("bursts", &["0", "400", "100", "1"])?;
+        let mut waiter = Worker::start("nap", &["0", "180", "1"])?;
+        thread::sleep(Duration::from_millis(330));
+        waiter.kill()?;
+        waiter.wait_killed()?;
+        bursts.figures()?;
+        Ok(waiter.pid())
+    })?;
+    let long = long_waits(&seen)?;
+    let own = long.iter().filter(|sample| sample.pid == pid).count();
+    ensure!(own == 1, "the killed task has {own} long waits in the trace: nothing was tested");
+    agree(&seen)?;
+    Ok(Verdict::Passed)
+}
+
+fn recycled_pid() -> Result<Verdict> {
+    let daemon = Daemon::start()?;
+    let pid = unused_pid()?;
+    let (seen, ()) = observe(&daemon, SCHED_EVENTS, 64, || {
+        for turn in 0..20 {
+            let child = ChosenChild::start(pid, 0, Duration::from_millis(3), 3)?;
+            if turn % 2 == 1 {
+                thread::sleep(Duration::from_millis(4));
+                child.kill()?;
+            }
+            child.wait()?;
+            // What a successor would be charged with, if it inherited a start.
+            thread::sleep(Duration::from_millis(100));
+        }
+        // One that dies while it waits, and its successor.
+        let mut bursts = Worker::start("bursts", &["0", BURST_MS, "50", "1"])?;
+        let child = ChosenChild::start(pid, 0, Duration::from_millis(100), 1)?;
+        thread::sleep(Duration::from_millis(250));
+        child.kill()?;
+        child.wait()?;
+        bursts.figures()?;
+        thread::sleep(Duration::from_millis(200));
+        ChosenChild::start(pid, 0, Duration::from_millis(3), 3)?.wait()
+    })?;
+    let waits = runqueue_wait(&seen.trace.events);
+    let own = seen.certain(&waits).filter(|sample| sample.pid == pid).count();
+    ensure!(own >= 60, "the id was used for {own} waits only");
+    long_waits(&seen)?;
+    agree(&seen)?;
+    Ok(Verdict::Passed)
+}
+
+fn stopped_and_continued() -> Result<Verdict> {
+    let daemon = Daemon::start()?;
+    let (seen, ()) = observe(&daemon, SCHED_EVENTS, 32, || {
+        let burner = Worker::start("burn", &["0"])?;
+        let sleeper = Worker::start("sleep", &["0", "500"])?;
+        for _ in 0..20 {
+            for worker in [&burner, &sleeper] {
+                worker.signal(libc::SIGSTOP)?;
+            }
+            // Longer than LONG_NS: stopped is not waiting.
+            thread::sleep(Duration::from_millis(80));
+            for worker in [&burner, &sleeper] {
+                worker.signal(libc::SIGCONT)?;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        burner.stop()?;
+        sleeper.stop()?;
+        Ok(())
+    })?;
+    long_waits(&seen)?;
+    agree(&seen)?;
+    Ok(Verdict::Passed)
+}
