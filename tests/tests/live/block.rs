@@ -163,29 +163,48 @@ fn buffered_writes() -> Result<Verdict> {
     Ok(Verdict::Passed)
 }
 
-/// A loop device whose file ends early completes the first part of a read, takes the request back,
-/// and fails the rest.
-fn partial_and_requeued() -> Result<Verdict> {
+/// A loop device whose file ends early: it completes the first part of a read, takes the request
+/// back, and fails the rest.
+pub(crate) struct ShortDevice {
+    reader: File,
+    // Closed after the reader; the backing file goes last.
+    pub(crate) device: LoopDevice,
+    _backing: ScratchFile,
+}
+
+impl ShortDevice {
     const READ_BYTES: usize = 64 << 10;
-    let backing = ScratchFile::new("short", 4)?;
-    let device = LoopDevice::attach(&backing)?;
-    // The device keeps its size; of the read below, the second half is gone.
-    let end = (2 << 20) + READ_BYTES as u64 / 2;
-    File::options().write(true).open(backing.path())?.set_len(end)?;
-    let reader = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(device.path())?;
-    let daemon = Daemon::start()?;
-    let (seen, ()) = observe(&daemon, BLOCK_EVENTS, 16, || {
-        let mut memory = vec![0_u8; READ_BYTES + 4096];
+    const END: u64 = 2 << 20;
+
+    pub(crate) fn new() -> Result<Self> {
+        let backing = ScratchFile::new("short", 4)?;
+        let device = LoopDevice::attach(&backing)?;
+        // The device keeps its size; of a read at the end, the second half is gone.
+        let end = Self::END + Self::READ_BYTES as u64 / 2;
+        File::options().write(true).open(backing.path())?.set_len(end)?;
+        let reader =
+            OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(device.path())?;
+        Ok(Self { reader, device, _backing: backing })
+    }
+
+    /// Reads before the end, and over it, that often each.
+    pub(crate) fn read(&self, times: usize) -> Result<()> {
+        let mut memory = vec![0_u8; Self::READ_BYTES + 4096];
         let start = memory.as_ptr().align_offset(4096);
-        let buffer = memory.get_mut(start..start + READ_BYTES).context("no room to align")?;
-        for _ in 0..200 {
-            // Reads before the end are whole, so that there is something to tell apart.
-            reader.read_exact_at(buffer, 0)?;
+        let buffer = memory.get_mut(start..start + Self::READ_BYTES).context("no room to align")?;
+        for _ in 0..times {
+            self.reader.read_exact_at(buffer, 0)?;
             // An error, or half of it: what matters is what the device did.
-            let _ = reader.read_at(buffer, 2 << 20);
+            let _ = self.reader.read_at(buffer, Self::END);
         }
         Ok(())
-    })?;
+    }
+}
+
+fn partial_and_requeued() -> Result<Verdict> {
+    let short = ShortDevice::new()?;
+    let daemon = Daemon::start()?;
+    let (seen, ()) = observe(&daemon, BLOCK_EVENTS, 16, || short.read(200))?;
     let waits = agree(&seen)?;
     ensure!(
         waits.partial >= 200 && waits.requeued >= 200,
@@ -194,9 +213,9 @@ fn partial_and_requeued() -> Result<Verdict> {
         waits.requeued
     );
     // The first attempt is void: one device wait and one wait in the queue for each short read.
-    let device_waits = counted(&seen, DEVICE, &device.name, "read")?;
+    let device_waits = counted(&seen, DEVICE, &short.device.name, "read")?;
     ensure!(device_waits == 400, "400 reads, noised has {device_waits} device waits");
-    let queue_waits = counted(&seen, QUEUE, &device.name, "read")?;
+    let queue_waits = counted(&seen, QUEUE, &short.device.name, "read")?;
     ensure!(queue_waits >= 200, "200 requeues, noised has {queue_waits} queue waits");
     Ok(Verdict::Passed)
 }

@@ -12,15 +12,17 @@ use anyhow::{Context as _, Result, ensure};
 use noise_tests::disk::{LoopDevice, ScratchFile, device_name};
 use noise_tests::ftrace::blind::{ensure_sight, keep_sight};
 use noise_tests::ftrace::event::{Event, Kind};
-use noise_tests::ftrace::{ALL_EVENTS, Recording, SCHED_EVENTS, Trace};
+use noise_tests::ftrace::{ALL_EVENTS, BLOCK_EVENTS, Recording, SCHED_EVENTS, Trace};
 use noise_tests::load::{Worker, figure};
 use noise_tests::pairing::block::block_waits;
 use noise_tests::pairing::interrupts::interrupts;
 use noise_tests::pairing::net::{net_rx_wait, net_tx_wait};
 use noise_tests::pairing::raise::softirq_raise_wait;
 use noise_tests::pairing::runqueue::runqueue_wait;
+use noise_tests::pairing::{Paired, Sample};
 use noise_tests::task::sched_stat;
 
+use crate::block::ShortDevice;
 use crate::differential::MixedLoad;
 use crate::{Test, Verdict};
 
@@ -28,6 +30,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("interrupts_agree_with_proc", interrupts_agree_with_proc),
     ("waits_agree_with_schedstat", waits_agree_with_schedstat),
     ("reads_agree_with_the_load", reads_agree_with_the_load),
+    ("short_reads_are_partial_and_requeued", short_reads_are_partial_and_requeued),
     ("every_signal_is_paired_under_load", every_signal_is_paired_under_load),
 ];
 
@@ -165,6 +168,22 @@ fn reads_agree_with_the_load() -> Result<Verdict> {
         .filter(|sample| *sample.labels.0 == *device.name && &*sample.labels.1 == "read");
     let found = on_device.count() as u64;
     ensure!(found == reads, "{reads} reads, {found} in the trace");
+    Ok(Verdict::Passed)
+}
+
+fn short_reads_are_partial_and_requeued() -> Result<Verdict> {
+    let short = ShortDevice::new()?;
+    let recording = Recording::start(BLOCK_EVENTS, 16)?;
+    short.read(100)?;
+    let trace = recording.stop()?;
+    let waits = block_waits(&trace.events, device_name);
+    let on_device = |paired: &Paired| {
+        let own = |sample: &&Sample| *sample.labels.0 == *short.device.name;
+        paired.samples.iter().filter(own).count()
+    };
+    let found = [waits.partial, waits.requeued, on_device(&waits.queue), on_device(&waits.device)];
+    println!("partial, requeued, queue waits, device waits: {found:?}");
+    ensure!(found == [100, 100, 100, 200], "100 whole reads and 100 short ones, found {found:?}");
     Ok(Verdict::Passed)
 }
 
