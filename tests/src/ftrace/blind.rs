@@ -25,11 +25,16 @@ use crate::task::cpus;
 /// More gaps than this share of a CPU's switches (one in so many), and a recording proves little.
 const SWITCHES_PER_GAP: usize = 100;
 
+/// So many switches from the idle task show that it is seen.
+const SWITCHES_TO_TELL: usize = 50;
+
 /// Switches and gaps of one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sight {
     /// Switches in the recording.
     pub switches: usize,
+    /// Those of them that left the idle task.
+    pub from_idle: usize,
     /// Switches that are missing from it.
     pub gaps: usize,
 }
@@ -50,6 +55,7 @@ pub fn mend(events: Vec<Event>) -> (Vec<Event>, BTreeMap<u32, Sight>) {
         if let Kind::Switch { prev, next, .. } = event.kind {
             let sight = sights.entry(event.cpu).or_default();
             sight.switches += 1;
+            sight.from_idle += usize::from(prev == 0);
             if let Some(lost) = running.insert(event.cpu, next).filter(|&before| before != prev) {
                 sight.gaps += 1;
                 let kind = Kind::LostSwitch { prev: lost, next: prev };
@@ -78,7 +84,7 @@ pub fn ensure_sight(sights: &BTreeMap<u32, Sight>) -> Result<()> {
     Ok(())
 }
 
-/// The CPUs whose idle task ftrace does not see.
+/// The CPUs whose idle task ftrace does not see, or that were too busy to tell.
 pub fn blind_cpus() -> Result<Vec<u32>> {
     let recording = Recording::start(&["sched:sched_switch"], 8)?;
     let sleepers: Vec<Worker> = (0..cpus())
@@ -89,7 +95,10 @@ pub fn blind_cpus() -> Result<Vec<u32>> {
         sleeper.stop()?;
     }
     let sights = recording.stop()?.sights;
-    Ok(sights.into_iter().filter(|(_, sight)| !sight.is_good()).map(|(cpu, _)| cpu).collect())
+    let seen = |cpu: &u32| {
+        sights.get(cpu).is_some_and(|sight| sight.is_good() && sight.from_idle >= SWITCHES_TO_TELL)
+    };
+    Ok((0..u32::try_from(cpus())?).filter(|cpu| !seen(cpu)).collect())
 }
 
 /// Keeps the blind CPUs from idling for as long as the workers live.
@@ -115,7 +124,8 @@ mod tests {
         let (mended, sights) = mend(broken);
         assert_eq!(mended[2].kind, Kind::LostSwitch { prev: 0, next: 9 });
         assert_eq!(mended.len(), 5);
-        assert_eq!(sights[&1], Sight { switches: 2, gaps: 1 });
+        assert_eq!(sights[&1], Sight { switches: 2, from_idle: 0, gaps: 1 });
+        assert_eq!(sights[&0].from_idle, 1);
         assert!(ensure_sight(&sights).is_err());
     }
 }
