@@ -65,7 +65,8 @@ pub struct Program {
     pub recursion_misses: u64,
 }
 
-fn bpf(command: u32, attributes: &mut [u64; 16]) -> io::Result<i32> {
+/// The system call `bpf`; returns what the kernel returns, a descriptor or 0.
+pub(crate) fn bpf(command: u32, attributes: &mut [u64; 16]) -> io::Result<i32> {
     // SAFETY: the attributes are a zero-padded union of 128 bytes; the commands used here write to
     // it and to the memory that `program` names, nowhere else.
     let result = unsafe {
@@ -105,17 +106,21 @@ pub fn program_ids() -> Result<BTreeSet<u32>> {
     }
 }
 
-/// A program by its id, if it still exists.
-pub fn program(id: u32) -> Result<Option<Program>> {
+/// A descriptor that keeps a program loaded, by its id, if it still exists.
+pub fn open_program(id: u32) -> Result<Option<OwnedFd>> {
     let mut attributes = [0_u64; 16];
     attributes[0] = u64::from(id);
-    let descriptor = match bpf(PROG_GET_FD_BY_ID, &mut attributes) {
-        Ok(descriptor) => descriptor,
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
-        Err(error) => return Err(error).context("BPF_PROG_GET_FD_BY_ID"),
-    };
-    // SAFETY: a descriptor that was just opened and that nothing else owns.
-    let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    match bpf(PROG_GET_FD_BY_ID, &mut attributes) {
+        // SAFETY: a descriptor that was just opened and that nothing else owns.
+        Ok(descriptor) => Ok(Some(unsafe { OwnedFd::from_raw_fd(descriptor) })),
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+        Err(error) => Err(error).context("BPF_PROG_GET_FD_BY_ID"),
+    }
+}
+
+/// A program by its id, if it still exists.
+pub fn program(id: u32) -> Result<Option<Program>> {
+    let Some(descriptor) = open_program(id)? else { return Ok(None) };
     let mut info = RawInfo::default();
     let mut attributes = [0_u64; 16];
     attributes[0] = descriptor.as_raw_fd() as u64 | (size_of::<RawInfo>() as u64) << 32;

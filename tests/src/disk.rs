@@ -28,7 +28,12 @@ pub struct ScratchFile {
 impl ScratchFile {
     /// Writes a file of `mebibytes` into the temporary directory.
     pub fn new(name: &str, mebibytes: usize) -> Result<Self> {
-        let path = env::temp_dir().join(format!("noised-test-{}-{name}", std::process::id()));
+        Self::new_in(&env::temp_dir(), name, mebibytes)
+    }
+
+    /// Writes a file of `mebibytes` into a directory.
+    pub fn new_in(directory: &Path, name: &str, mebibytes: usize) -> Result<Self> {
+        let path = directory.join(format!("noised-test-{}-{name}", std::process::id()));
         let mut file =
             File::create(&path).with_context(|| format!("creating {}", path.display()))?;
         let scratch = Self { path };

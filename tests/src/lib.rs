@@ -1,8 +1,10 @@
 //! Support of the live tests: the daemon as a child process, its `/metrics` page read back, the
 //! kernel's ftrace as an independent referee, and loads that make things happen.
 //!
-//! Nothing here uses the daemon's own code: what both got wrong together would go unnoticed.
+//! Nothing here uses the daemon's own code: what both got wrong together would go unnoticed. Only
+//! `bench` does, which measures what the daemon's programs cost.
 
+pub mod bench;
 pub mod bpf;
 pub mod compare;
 pub mod daemon;
