@@ -1,5 +1,7 @@
 //! Turns of one workload, with and without programs, on one quiet CPU.
 
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,18 +20,40 @@ const BURSTS: usize = 3;
 /// over on this CPU.
 const SETTLE: Duration = Duration::from_millis(1);
 
+/// Holds the latency that idle CPUs may have, microseconds, while it is open.
+const LATENCY: &str = "/dev/cpu_dma_latency";
+
 /// How long the kernel's statistic counts.
 const COUNTED: Duration = Duration::from_millis(300);
 
-/// Binds this thread, and the processes that it will start, to the last CPU, and lets it go before
-/// others there. Returns the CPU.
-pub fn settle_on_cpu() -> Result<usize> {
-    let cpu = task::cpus() - 1;
-    task::pin(0, cpu)?;
-    // SAFETY: no memory argument. Who 0 is this thread.
-    let result = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
-    ensure!(result == 0, "setpriority: {}", std::io::Error::last_os_error());
-    Ok(cpu)
+/// Steady conditions for the thread that made them.
+#[derive(Debug)]
+pub struct Steady {
+    /// The CPU that it runs on.
+    pub cpu: usize,
+    /// Why idle CPUs may sleep all the same, if they may.
+    pub may_sleep: Option<String>,
+    _latency: Option<File>,
+}
+
+impl Steady {
+    /// Binds this thread, and the processes that it will start, to the last CPU, lets it go before
+    /// others there, and keeps idle CPUs from sleeping while the value lives, as rtla and
+    /// cyclictest do. A CPU that sleeps takes longer to wake up than most of what is measured here,
+    /// in virtual machines above all, and whether it sleeps is chance.
+    pub fn make() -> Result<Self> {
+        let cpu = task::cpus() - 1;
+        task::pin(0, cpu)?;
+        // SAFETY: no memory argument. Who 0 is this thread.
+        let result = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
+        ensure!(result == 0, "setpriority: {}", std::io::Error::last_os_error());
+        let latency = OpenOptions::new().write(true).open(LATENCY).and_then(|mut file| {
+            file.write_all(&0_i32.to_ne_bytes())?;
+            Ok(file)
+        });
+        let may_sleep = latency.as_ref().err().map(|error| format!("{LATENCY}: {error}"));
+        Ok(Self { cpu, may_sleep, _latency: latency.ok() })
+    }
 }
 
 fn turn(workload: &mut Workload, set: Option<usize>) -> Result<Turn> {

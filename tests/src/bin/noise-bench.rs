@@ -4,11 +4,11 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use clap::{Parser, ValueEnum};
 use noise_common::hooks::Attach;
 use noise_daemon::kernel::{KernelError, ObjectKind};
-use noise_tests::bench::interleave::{count_calls, settle_on_cpu, take_turns};
+use noise_tests::bench::interleave::{Steady, count_calls, take_turns};
 use noise_tests::bench::machine::Machine;
 use noise_tests::bench::probes::ProbeSet;
 use noise_tests::bench::ratios::{compare, median};
@@ -175,7 +175,12 @@ fn load_sets(options: &Options, report: &mut Report) -> Result<Vec<ProbeSet>> {
 fn measure_slowdowns(options: &Options, time: Duration, report: &mut Report) -> Result<()> {
     eprintln!("loading programs");
     let sets = load_sets(options, report)?;
-    let cpu = settle_on_cpu()?;
+    let steady = Steady::make()?;
+    let cpu = steady.cpu;
+    if let Some(reason) = &steady.may_sleep {
+        let error = anyhow!("{reason}; expect wider quartiles");
+        skip(report, "keeping idle CPUs awake", &error);
+    }
     let share = time / u32::try_from(options.workloads.len().max(1))?;
     for kind in &options.workloads {
         eprintln!("{}: {:.0} s on CPU {cpu}", kind.name(), share.as_secs_f64());
