@@ -178,7 +178,7 @@ impl ProbeSet {
             }));
         }
         if probes.is_empty() {
-            bail!("not one program of the set {name} could be loaded");
+            bail!("not one of the hooks asked for could be loaded for the set {name}");
         }
         // The programs keep their maps; the engine has no further part in it.
         let ring = match engine.take_map(RING) {

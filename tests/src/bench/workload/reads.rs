@@ -47,12 +47,11 @@ impl Drop for Page {
     }
 }
 
-/// The reads. Fields are dropped in this order: the reader closes before the loop device detaches,
-/// and that before its file goes.
+/// The reads. The file loses its name as soon as it is open, and the loop device detaches when its
+/// last descriptor is closed: both go with this process, however it ends.
 pub struct RandomReads {
     file: File,
     _loop_device: Option<LoopDevice>,
-    _scratch: ScratchFile,
     /// Name of the block device.
     pub subject: String,
     page: Page,
@@ -67,8 +66,7 @@ impl RandomReads {
         let disk = scratch.disk()?.with_context(|| {
             format!("{} does not lie on a block device; set TMPDIR", scratch.path().display())
         })?;
-        let path = scratch.path().to_owned();
-        Self::new(&path, disk, None, scratch)
+        Self::new(scratch.path(), disk, None)
     }
 
     /// Of a loop device over a file on tmpfs.
@@ -82,15 +80,10 @@ impl RandomReads {
         let scratch = ScratchFile::new_in(TMPFS.as_ref(), "bench-loop", FILE_MIB)?;
         let device = LoopDevice::attach(&scratch).context("setting up a loop device")?;
         let path = device.path();
-        Self::new(path.as_ref(), device.name.clone(), Some(device), scratch)
+        Self::new(path.as_ref(), device.name.clone(), Some(device))
     }
 
-    fn new(
-        path: &Path,
-        subject: String,
-        loop_device: Option<LoopDevice>,
-        scratch: ScratchFile,
-    ) -> Result<Self> {
+    fn new(path: &Path, subject: String, loop_device: Option<LoopDevice>) -> Result<Self> {
         let file = OpenOptions::new()
             .read(true)
             .custom_flags(libc::O_DIRECT)
@@ -98,7 +91,7 @@ impl RandomReads {
             .with_context(|| format!("opening {} for direct reads", path.display()))?;
         let page = Page::new()?;
         let random = 0x9e37_79b9_7f4a_7c15;
-        Ok(Self { file, _loop_device: loop_device, _scratch: scratch, subject, page, random })
+        Ok(Self { file, _loop_device: loop_device, subject, page, random })
     }
 }
 
