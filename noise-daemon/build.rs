@@ -31,6 +31,8 @@ fn main() -> anyhow::Result<()> {
         env::set_var("PATH", env::join_paths(path)?);
         // The stable toolchain builds `core` for the BPF target; only that build sees this.
         env::set_var("RUSTC_BOOTSTRAP", "1");
+        // aya-build replays each line of that build as a warning of this one.
+        env::set_var("CARGO_TERM_QUIET", "true");
     }
 
     let toolchain = env::var("RUSTUP_TOOLCHAIN").unwrap_or_else(|_| "stable".to_owned());

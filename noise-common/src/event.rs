@@ -216,7 +216,7 @@ mod user {
 
 const _: () = assert!(size_of::<Cell>() == 512);
 const _: () = assert!(size_of::<CellKey>() == 16);
-const _: () = assert!(size_of::<CpuState>() % 64 == 0);
+const _: () = assert!(size_of::<CpuState>().is_multiple_of(64));
 const _: () = assert!(PACKET_SLOTS.is_power_of_two());
 
 #[cfg(test)]

@@ -25,54 +25,54 @@ impl Attach {
 /// Calls `$then!` with the table: variant, tracepoint, `tp_btf` program, `raw_tp` program and
 /// the kind of program that is tried first.
 ///
-/// `raw_tp` goes first where the program reads at most one kernel field: measured, such a call is
-/// cheaper there than the typed one.
+/// Measured, calling either kind costs the same, and typed loads are cheaper than probe reads, so
+/// `tp_btf` goes first everywhere.
 #[macro_export]
 macro_rules! for_each_hook {
     ($then:ident) => {
         $then! {
             SchedSwitch "sched_switch" n_sched_switch r_sched_switch TpBtf;
-            SchedWakeup "sched_wakeup" n_sched_wakeup r_sched_wakeup RawTp;
-            SchedWakeupNew "sched_wakeup_new" n_sched_wakenew r_sched_wakenew RawTp;
-            SchedWaking "sched_waking" n_sched_waking r_sched_waking RawTp;
-            IrqHandlerEntry "irq_handler_entry" n_irq_in r_irq_in RawTp;
-            IrqHandlerExit "irq_handler_exit" n_irq_out r_irq_out RawTp;
-            SoftirqRaise "softirq_raise" n_softirq_raise r_softirq_raise RawTp;
-            SoftirqEntry "softirq_entry" n_softirq_in r_softirq_in RawTp;
-            SoftirqExit "softirq_exit" n_softirq_out r_softirq_out RawTp;
-            NmiHandler "nmi_handler" n_nmi r_nmi RawTp;
-            LocalTimerEntry "local_timer_entry" n_timer_in r_timer_in RawTp;
-            LocalTimerExit "local_timer_exit" n_timer_out r_timer_out RawTp;
-            RescheduleEntry "reschedule_entry" n_resched_in r_resched_in RawTp;
-            RescheduleExit "reschedule_exit" n_resched_out r_resched_out RawTp;
-            CallFunctionEntry "call_function_entry" n_callfn_in r_callfn_in RawTp;
-            CallFunctionExit "call_function_exit" n_callfn_out r_callfn_out RawTp;
-            CallSingleEntry "call_function_single_entry" n_callone_in r_callone_in RawTp;
-            CallSingleExit "call_function_single_exit" n_callone_out r_callone_out RawTp;
-            IrqWorkEntry "irq_work_entry" n_irqwork_in r_irqwork_in RawTp;
-            IrqWorkExit "irq_work_exit" n_irqwork_out r_irqwork_out RawTp;
-            PlatformIpiEntry "x86_platform_ipi_entry" n_platipi_in r_platipi_in RawTp;
-            PlatformIpiExit "x86_platform_ipi_exit" n_platipi_out r_platipi_out RawTp;
-            SpuriousEntry "spurious_apic_entry" n_spurious_in r_spurious_in RawTp;
-            SpuriousExit "spurious_apic_exit" n_spurious_out r_spurious_out RawTp;
-            ApicErrorEntry "error_apic_entry" n_apicerr_in r_apicerr_in RawTp;
-            ApicErrorExit "error_apic_exit" n_apicerr_out r_apicerr_out RawTp;
-            ThermalEntry "thermal_apic_entry" n_thermal_in r_thermal_in RawTp;
-            ThermalExit "thermal_apic_exit" n_thermal_out r_thermal_out RawTp;
-            ThresholdEntry "threshold_apic_entry" n_thresh_in r_thresh_in RawTp;
-            ThresholdExit "threshold_apic_exit" n_thresh_out r_thresh_out RawTp;
-            DeferredErrorEntry "deferred_error_apic_entry" n_deferr_in r_deferr_in RawTp;
-            DeferredErrorExit "deferred_error_apic_exit" n_deferr_out r_deferr_out RawTp;
-            BlockInsert "block_rq_insert" n_block_insert r_block_insert RawTp;
+            SchedWakeup "sched_wakeup" n_sched_wakeup r_sched_wakeup TpBtf;
+            SchedWakeupNew "sched_wakeup_new" n_sched_wakenew r_sched_wakenew TpBtf;
+            SchedWaking "sched_waking" n_sched_waking r_sched_waking TpBtf;
+            IrqHandlerEntry "irq_handler_entry" n_irq_in r_irq_in TpBtf;
+            IrqHandlerExit "irq_handler_exit" n_irq_out r_irq_out TpBtf;
+            SoftirqRaise "softirq_raise" n_softirq_raise r_softirq_raise TpBtf;
+            SoftirqEntry "softirq_entry" n_softirq_in r_softirq_in TpBtf;
+            SoftirqExit "softirq_exit" n_softirq_out r_softirq_out TpBtf;
+            NmiHandler "nmi_handler" n_nmi r_nmi TpBtf;
+            LocalTimerEntry "local_timer_entry" n_timer_in r_timer_in TpBtf;
+            LocalTimerExit "local_timer_exit" n_timer_out r_timer_out TpBtf;
+            RescheduleEntry "reschedule_entry" n_resched_in r_resched_in TpBtf;
+            RescheduleExit "reschedule_exit" n_resched_out r_resched_out TpBtf;
+            CallFunctionEntry "call_function_entry" n_callfn_in r_callfn_in TpBtf;
+            CallFunctionExit "call_function_exit" n_callfn_out r_callfn_out TpBtf;
+            CallSingleEntry "call_function_single_entry" n_callone_in r_callone_in TpBtf;
+            CallSingleExit "call_function_single_exit" n_callone_out r_callone_out TpBtf;
+            IrqWorkEntry "irq_work_entry" n_irqwork_in r_irqwork_in TpBtf;
+            IrqWorkExit "irq_work_exit" n_irqwork_out r_irqwork_out TpBtf;
+            PlatformIpiEntry "x86_platform_ipi_entry" n_platipi_in r_platipi_in TpBtf;
+            PlatformIpiExit "x86_platform_ipi_exit" n_platipi_out r_platipi_out TpBtf;
+            SpuriousEntry "spurious_apic_entry" n_spurious_in r_spurious_in TpBtf;
+            SpuriousExit "spurious_apic_exit" n_spurious_out r_spurious_out TpBtf;
+            ApicErrorEntry "error_apic_entry" n_apicerr_in r_apicerr_in TpBtf;
+            ApicErrorExit "error_apic_exit" n_apicerr_out r_apicerr_out TpBtf;
+            ThermalEntry "thermal_apic_entry" n_thermal_in r_thermal_in TpBtf;
+            ThermalExit "thermal_apic_exit" n_thermal_out r_thermal_out TpBtf;
+            ThresholdEntry "threshold_apic_entry" n_thresh_in r_thresh_in TpBtf;
+            ThresholdExit "threshold_apic_exit" n_thresh_out r_thresh_out TpBtf;
+            DeferredErrorEntry "deferred_error_apic_entry" n_deferr_in r_deferr_in TpBtf;
+            DeferredErrorExit "deferred_error_apic_exit" n_deferr_out r_deferr_out TpBtf;
+            BlockInsert "block_rq_insert" n_block_insert r_block_insert TpBtf;
             BlockIssue "block_rq_issue" n_block_issue r_block_issue TpBtf;
-            BlockRequeue "block_rq_requeue" n_block_requeue r_block_requeue RawTp;
-            BlockMerge "block_rq_merge" n_block_merge r_block_merge RawTp;
+            BlockRequeue "block_rq_requeue" n_block_requeue r_block_requeue TpBtf;
+            BlockMerge "block_rq_merge" n_block_merge r_block_merge TpBtf;
             BlockComplete "block_rq_complete" n_block_done r_block_done TpBtf;
-            NetQueue "net_dev_queue" n_net_queue r_net_queue RawTp;
+            NetQueue "net_dev_queue" n_net_queue r_net_queue TpBtf;
             NetXmit "net_dev_start_xmit" n_net_xmit r_net_xmit TpBtf;
             NetReceive "netif_receive_skb" n_net_receive r_net_receive TpBtf;
             TcpRetransmit "tcp_retransmit_skb" n_tcp_retrans r_tcp_retrans TpBtf;
-            FreeSkb "kfree_skb" n_kfree_skb r_kfree_skb RawTp;
+            FreeSkb "kfree_skb" n_kfree_skb r_kfree_skb TpBtf;
         }
     };
 }

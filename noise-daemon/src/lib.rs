@@ -1,4 +1,10 @@
 //! The library of `noised`: each stage of the data path is a module, and arrows run one way,
 //! `kernel -> collect -> model -> export`.
 
+pub mod cli;
+pub mod collect;
+pub mod config;
+pub mod export;
 pub mod kernel;
+pub mod model;
+pub mod resolve;

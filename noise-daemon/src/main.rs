@@ -1,12 +1,34 @@
-//! x
-fn main() {
-    let mut e = noise_daemon::kernel::Engine::load(&Default::default()).unwrap();
-    for h in e.hooks() {
-        println!("{:?}", h);
-    }
-    e.attach().unwrap();
-    for h in e.hooks() {
-        println!("{:?}", h);
-    }
-    std::thread::sleep(std::time::Duration::from_secs(600));
+//! `noised`: parses the command line, runs the command, and turns errors into exit codes:
+//! 0 fine, 1 failed, 2 usage, 3 this kernel or these privileges cannot do it.
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use noise_daemon::cli::{Cli, Command, check, run};
+use noise_daemon::kernel::KernelError;
+
+fn kernel_exit(error: &KernelError) -> ExitCode {
+    ExitCode::from(if error.is_unsupported() { 3 } else { 1 })
+}
+
+fn main() -> ExitCode {
+    let (message, code) = match Cli::parse().command {
+        Command::Run(args) => match run::run(&args) {
+            Ok(()) => return ExitCode::SUCCESS,
+            Err(error) => {
+                let code = match &error {
+                    run::RunError::Config(_) => ExitCode::from(2),
+                    run::RunError::Kernel(error) => kernel_exit(error),
+                    run::RunError::Failed(_) => ExitCode::FAILURE,
+                };
+                (error.to_string(), code)
+            }
+        },
+        Command::Check(args) => match check::run(&args) {
+            Ok(()) => return ExitCode::SUCCESS,
+            Err(error) => (error.to_string(), kernel_exit(&error)),
+        },
+    };
+    eprintln!("noised: {message}");
+    code
 }

@@ -47,6 +47,10 @@ pub trait Access: Copy {
     /// The `index`th argument of the tracepoint.
     fn argument(self, index: usize) -> u64;
 
+    /// The `index`th argument as a number, where it is a pointer that arithmetic is done on: the
+    /// verifier forbids that on typed pointers.
+    fn address(self, index: usize) -> u64;
+
     /// The kernel memory at `base + offset`; zero where it cannot be read.
     fn load<T: Copy + Default>(self, base: Pointer, offset: u32) -> T;
 
@@ -82,6 +86,12 @@ impl Access for Typed {
     }
 
     #[inline(always)]
+    fn address(self, index: usize) -> u64 {
+        // SAFETY: the helper accepts any address and fails where it cannot be read.
+        unsafe { bpf_probe_read_kernel(self.0.cast::<u64>().add(index)) }.unwrap_or_default()
+    }
+
+    #[inline(always)]
     fn load<T: Copy + Default>(self, base: Pointer, offset: u32) -> T {
         // SAFETY: the verifier checks the field against BTF and turns the load into one that
         // yields zero where the address is bad.
@@ -92,6 +102,11 @@ impl Access for Typed {
 impl Access for Raw {
     #[inline(always)]
     fn argument(self, index: usize) -> u64 {
+        context_argument(self.0, index)
+    }
+
+    #[inline(always)]
+    fn address(self, index: usize) -> u64 {
         context_argument(self.0, index)
     }
 
@@ -259,7 +274,7 @@ impl<A: Access> Skb<A> {
     /// Address, which identifies the buffer while it is under way.
     #[inline(always)]
     pub fn address(self) -> u64 {
-        self.at as u64
+        self.access.address(0)
     }
 
     /// Length in bytes.

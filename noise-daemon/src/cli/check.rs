@@ -1,0 +1,160 @@
+//! `noised check`: what this kernel offers.
+
+use std::path::Path;
+
+use noise_common::hooks::HOOKS;
+use noise_common::signals::SIGNALS;
+use serde_json::{Value, json};
+
+use crate::kernel::{
+    Engine, HookState, KernelBtf, KernelError, LoadOptions, Lockdown, SignalState, Sizes, lockdown,
+    missing_capabilities, signal_state,
+};
+
+/// Arguments of `noised check`.
+#[derive(Debug, clap::Args)]
+pub struct CheckArgs {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// How cgroups are mounted: `v2`, `v1`, `hybrid` or `none`.
+fn cgroup_layout(mounts: &str) -> &'static str {
+    let kinds = |kind: &str| mounts.lines().any(|line| line.split(' ').nth(2) == Some(kind));
+    match (kinds("cgroup"), kinds("cgroup2")) {
+        (true, true) => "hybrid (v1 controllers and a v2 tree)",
+        (true, false) => "v1",
+        (false, true) => "v2",
+        (false, false) => "none",
+    }
+}
+
+fn hook_line(state: &HookState) -> (&'static str, String) {
+    match state {
+        HookState::Loaded(attach) | HookState::Attached(attach) => ("ok", attach.name().to_owned()),
+        HookState::Absent => ("absent", "this kernel has no such tracepoint".to_owned()),
+        HookState::Refused(reason) => ("refused", reason.clone()),
+    }
+}
+
+/// Runs the command; `Ok(())` where noised can work here.
+///
+/// # Errors
+/// Why it cannot.
+pub fn run(args: &CheckArgs) -> Result<(), KernelError> {
+    let mut report = serde_json::Map::new();
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let missing: Vec<String> = missing_capabilities().iter().map(ToString::to_string).collect();
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let mode = lockdown(Path::new("/sys"));
+    report.insert("kernel".into(), json!(kernel.trim()));
+    report.insert("btf".into(), json!(Path::new(KernelBtf::PATH).exists()));
+    report.insert("missing_capabilities".into(), json!(missing));
+    report.insert("lockdown".into(), json!(mode));
+    report.insert("cgroup".into(), json!(cgroup_layout(&mounts)));
+    if let Ok(sizes) = Sizes::of_host() {
+        let (total, by_pid) = sizes.total_bytes(false);
+        report.insert("cpus".into(), json!(sizes.cpus));
+        report.insert("pid_max".into(), json!(sizes.pids));
+        report.insert("map_bytes".into(), json!(total));
+        report.insert("map_bytes_by_pid".into(), json!(by_pid));
+        report.insert("maps".into(), json!(sizes.maps(false)));
+    }
+    let outcome = Engine::load(&LoadOptions::default()).and_then(|mut engine| {
+        engine.attach()?;
+        Ok(engine)
+    });
+    if let Ok(engine) = &outcome {
+        let hooks: Vec<Value> = engine
+            .hooks()
+            .iter()
+            .map(|status| {
+                let (state, detail) = hook_line(&status.state);
+                json!({"hook": status.hook.tracepoint(), "state": state, "detail": detail})
+            })
+            .collect();
+        let signals: Vec<Value> = SIGNALS
+            .iter()
+            .map(|info| match signal_state(info, engine.facts(), engine.hooks()) {
+                SignalState::Active => json!({"signal": info.name, "measured": true}),
+                SignalState::Absent(reason) => {
+                    json!({"signal": info.name, "measured": false, "reason": reason})
+                }
+            })
+            .collect();
+        report.insert("hooks".into(), json!(hooks));
+        report.insert("signals".into(), json!(signals));
+    }
+    let error = outcome.err();
+    report.insert("works".into(), json!(error.is_none()));
+    if let Some(error) = &error {
+        report.insert("error".into(), json!(error.to_string()));
+    }
+    if args.json {
+        println!("{:#}", Value::Object(report));
+    } else {
+        print_human(&report, mode);
+    }
+    error.map_or(Ok(()), Err)
+}
+
+fn print_human(report: &serde_json::Map<String, Value>, mode: Lockdown) {
+    let text = |key: &str| match report.get(key) {
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+        None => "unknown".to_owned(),
+    };
+    let number = |key: &str| report.get(key).and_then(Value::as_u64).unwrap_or(0);
+    let mib = |key: &str| number(key) as f64 / (1024.0 * 1024.0);
+    let missing = report.get("missing_capabilities").and_then(Value::as_array);
+    let privileges = match missing.map(Vec::as_slice) {
+        Some([]) => "sufficient".to_owned(),
+        _ => format!("missing: {}", text("missing_capabilities")),
+    };
+    let works = report.get("works").and_then(Value::as_bool) == Some(true);
+    println!("kernel       {}", text("kernel"));
+    println!("BTF          {}", if text("btf") == "true" { "present" } else { "missing" });
+    println!("privileges   {privileges}");
+    println!("lockdown     {}", format!("{mode:?}").to_lowercase());
+    println!("cgroups      {}", text("cgroup"));
+    println!(
+        "maps         {:.1} MiB for {} CPUs, of which {:.1} MiB for {} pids",
+        mib("map_bytes"),
+        number("cpus"),
+        mib("map_bytes_by_pid"),
+        number("pid_max")
+    );
+    if let Some(hooks) = report.get("hooks").and_then(Value::as_array) {
+        println!("\nhooks ({})", HOOKS.len());
+        for hook in hooks {
+            let of = |key: &str| hook.get(key).and_then(Value::as_str).unwrap_or_default();
+            println!("  {:28} {:8} {}", of("hook"), of("state"), of("detail"));
+        }
+    }
+    if let Some(signals) = report.get("signals").and_then(Value::as_array) {
+        println!("\nsignals ({})", SIGNALS.len());
+        for signal in signals {
+            let of = |key: &str| signal.get(key).and_then(Value::as_str).unwrap_or_default();
+            let measured = signal.get("measured").and_then(Value::as_bool) == Some(true);
+            let state = if measured { "measured" } else { "absent" };
+            println!("  {:28} {state:8} {}", of("signal"), of("reason"));
+        }
+    }
+    println!("\n{}", if works { "noised can work here." } else { "noised cannot work here." });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cgroup_layouts_are_told_apart() {
+        let v1 = "cgroup /sys/fs/cgroup/cpu cgroup rw 0 0\n";
+        let v2 = "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n";
+        assert_eq!(cgroup_layout(v1), "v1");
+        assert_eq!(cgroup_layout(v2), "v2");
+        assert!(cgroup_layout(&format!("{v1}{v2}")).starts_with("hybrid"));
+        assert_eq!(cgroup_layout(""), "none");
+    }
+}

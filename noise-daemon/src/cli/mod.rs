@@ -1,0 +1,24 @@
+//! The command line.
+
+pub mod check;
+pub mod run;
+
+use clap::{Parser, Subcommand};
+
+/// Which work on this host was delayed, by how much, and by whom.
+#[derive(Debug, Parser)]
+#[command(name = "noised", version, about, propagate_version = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Measure, and serve metrics and a status page.
+    Run(run::RunArgs),
+    /// Say what this kernel offers, and whether noised can work here.
+    Check(check::CheckArgs),
+}

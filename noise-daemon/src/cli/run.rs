@@ -1,0 +1,188 @@
+//! `noised run`: the daemon.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use aya_log::EbpfLogger;
+use tokio::io::unix::AsyncFd;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, oneshot};
+use tracing_subscriber::EnvFilter;
+
+use crate::collect::Collector;
+use crate::config::{ConfigFile, DEFAULT_ADDRESS, LogLevel};
+use crate::export::{Refresh, serve};
+use crate::kernel::{Engine, HookState, KernelError, LoadOptions, other_daemon_runs};
+use crate::model::{Builder, Model};
+
+/// How often the ring is drained and a sample taken when nobody asks.
+const SAMPLE_EVERY: Duration = Duration::from_nanos(noise_common::WINDOW_NS);
+/// Requests for a fresh model that may wait.
+const PENDING_REFRESHES: usize = 64;
+
+/// Arguments of `noised run`.
+#[derive(Debug, clap::Args)]
+pub struct RunArgs {
+    /// Address and port of metrics and status page [default: 127.0.0.1:19435].
+    #[arg(long = "web.listen-address", value_name = "ADDRESS:PORT")]
+    listen_address: Option<SocketAddr>,
+    /// Configuration file (TOML).
+    #[arg(long = "config.file", value_name = "FILE")]
+    config_file: Option<PathBuf>,
+    /// Check the configuration and exit.
+    #[arg(long = "config.check")]
+    config_check: bool,
+    /// Least severe level that is logged [default: info]; RUST_LOG overrides it.
+    #[arg(long = "log.level", value_name = "LEVEL")]
+    log_level: Option<LogLevel>,
+}
+
+/// Why the daemon did not start or did not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Bad configuration: exit status 2.
+    #[error("{0:#}")]
+    Config(anyhow::Error),
+    /// The kernel side.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// Anything else.
+    #[error("{0:#}")]
+    Failed(#[from] anyhow::Error),
+}
+
+/// Runs until SIGINT or SIGTERM.
+///
+/// # Errors
+/// See [`RunError`]. Nothing is left attached.
+pub fn run(args: &RunArgs) -> Result<(), RunError> {
+    let file = match &args.config_file {
+        Some(path) => ConfigFile::read(path).map_err(RunError::Config)?,
+        None => ConfigFile::default(),
+    };
+    let address = args.listen_address.or(file.web.listen_address).unwrap_or(DEFAULT_ADDRESS);
+    let level = args.log_level.or(file.log.level).unwrap_or(LogLevel::Info);
+    if args.config_check {
+        println!("the configuration is valid");
+        return Ok(());
+    }
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level.name()));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(daemon(address, level))
+}
+
+async fn daemon(address: SocketAddr, level: LogLevel) -> Result<(), RunError> {
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    // Bind before loading: where another daemon has the address, nothing is attached.
+    let listener = TcpListener::bind(address).await.map_err(|error| {
+        let hint = if error.kind() == io::ErrorKind::AddrInUse {
+            " (is another noised running?); choose another with --web.listen-address"
+        } else {
+            ""
+        };
+        anyhow::anyhow!("cannot listen on {address}: {error}{hint}")
+    })?;
+    let other = other_daemon_runs();
+    let debug = matches!(level, LogLevel::Debug | LogLevel::Trace);
+    let mut engine = Engine::load(&LoadOptions { debug, ..LoadOptions::default() })?;
+    if other == Some(true) {
+        tracing::warn!("another noised measures on this host: the cost is now paid twice");
+    }
+    let logger = if debug { debug_records(&mut engine) } else { None };
+    engine.attach()?;
+    report(&engine);
+    // SAFETY: no preconditions; gives back what parsing the type information took.
+    unsafe { libc::malloc_trim(0) };
+    let collector = Collector::new(engine)?;
+    for (signal, reason) in collector.absent() {
+        tracing::warn!(signal = signal.info().name, reason, "not measured");
+    }
+    tracing::info!("listening on http://{address} (metrics at http://{address}/metrics)");
+    let (refresh, asked) = mpsc::channel(PENDING_REFRESHES);
+    tokio::select! {
+        result = collect(collector, asked) => result?,
+        () = serve(listener, Refresh(refresh)) => {}
+        () = drain_debug_records(logger) => {}
+        _ = interrupt.recv() => tracing::info!("SIGINT: detaching"),
+        _ = terminate.recv() => tracing::info!("SIGTERM: detaching"),
+    }
+    Ok(())
+}
+
+/// Logs how the hooks fare.
+fn report(engine: &Engine) {
+    for status in engine.hooks() {
+        let hook = status.hook.tracepoint();
+        match &status.state {
+            HookState::Attached(attach) => tracing::debug!(hook, by = attach.name(), "attached"),
+            HookState::Loaded(_) => tracing::warn!(hook, "not attached"),
+            HookState::Absent => tracing::info!(hook, "this kernel has no such tracepoint"),
+            HookState::Refused(reason) => tracing::warn!(hook, reason, "cannot attach"),
+        }
+    }
+    let attached = engine.hooks().iter().filter(|status| status.is_attached()).count();
+    tracing::info!("{attached} of {} hooks attached", engine.hooks().len());
+}
+
+/// Samples by a timer, early where the ring runs full, and when asked.
+async fn collect(
+    mut collector: Collector,
+    mut asked: mpsc::Receiver<oneshot::Sender<Arc<Model>>>,
+) -> anyhow::Result<()> {
+    // SAFETY: the descriptor belongs to the collector's ring and is open here.
+    let ring = unsafe { BorrowedFd::borrow_raw(collector.as_raw_fd()) };
+    let ring: AsyncFd<OwnedFd> = AsyncFd::new(ring.try_clone_to_owned()?)?;
+    let mut builder = Builder::default();
+    let mut timer = tokio::time::interval(SAMPLE_EVERY);
+    timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        let mut waiting = Vec::new();
+        tokio::select! {
+            _ = timer.tick() => {}
+            ready = ring.readable() => {
+                ready?.clear_ready();
+                collector.drain();
+                continue;
+            }
+            Some(reply) = asked.recv() => {
+                waiting.push(reply);
+                while let Ok(reply) = asked.try_recv() {
+                    waiting.push(reply);
+                }
+            }
+        }
+        let model = Arc::new(builder.advance(collector.sample()));
+        for reply in waiting {
+            // A client that went away does not want its answer.
+            let _ = reply.send(Arc::clone(&model));
+        }
+    }
+}
+
+/// The reader of the programs' debug records.
+fn debug_records(engine: &mut Engine) -> Option<EbpfLogger<&'static dyn tracing_log::log::Log>> {
+    EbpfLogger::init(engine.object_mut())
+        .inspect_err(|error| tracing::warn!(%error, "no debug records of the programs"))
+        .ok()
+}
+
+async fn drain_debug_records(logger: Option<EbpfLogger<&'static dyn tracing_log::log::Log>>) {
+    let Some(mut logger) = logger else { return std::future::pending().await };
+    let mut timer = tokio::time::interval(SAMPLE_EVERY);
+    loop {
+        timer.tick().await;
+        logger.flush();
+    }
+}

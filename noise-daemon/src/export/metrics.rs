@@ -1,0 +1,260 @@
+//! PURE but for the process metrics: a model as Prometheus text.
+
+use noise_common::hist::buckets_within;
+use noise_common::signals::{Buckets, Kind, SIGNALS};
+use prometheus::core::{Collector as _, Desc};
+use prometheus::proto::{
+    Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
+};
+use prometheus::{Encoder as _, TextEncoder};
+
+use crate::model::{Model, Series};
+
+/// The metrics of this process itself.
+pub struct Process(prometheus::process_collector::ProcessCollector);
+
+impl Process {
+    /// Those of the running process.
+    pub fn of_self() -> Self {
+        Self(prometheus::process_collector::ProcessCollector::for_self())
+    }
+
+    /// Names of the process metrics.
+    pub fn descriptions(&self) -> Vec<&Desc> {
+        self.0.desc()
+    }
+}
+
+fn labels(names: &[&str], values: &[&str]) -> Vec<LabelPair> {
+    names
+        .iter()
+        .zip(values)
+        .map(|(name, value)| {
+            let mut pair = LabelPair::default();
+            pair.set_name((*name).to_owned());
+            pair.set_value((*value).to_owned());
+            pair
+        })
+        .collect()
+}
+
+fn family(name: &str, help: &str, kind: MetricType, metrics: Vec<Metric>) -> MetricFamily {
+    let mut family = MetricFamily::default();
+    family.set_name(name.to_owned());
+    family.set_help(help.to_owned());
+    family.set_field_type(kind);
+    family.set_metric(metrics);
+    family
+}
+
+fn counter(names: &[&str], values: &[&str], value: f64) -> Metric {
+    let mut counter = Counter::default();
+    counter.set_value(value);
+    let mut metric = Metric::default();
+    metric.set_label(labels(names, values));
+    metric.set_counter(counter);
+    metric
+}
+
+fn gauge(names: &[&str], values: &[&str], value: f64) -> Metric {
+    let mut gauge = Gauge::default();
+    gauge.set_value(value);
+    let mut metric = Metric::default();
+    metric.set_label(labels(names, values));
+    metric.set_gauge(gauge);
+    metric
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+fn histogram(names: &[&str], series: &Series, buckets: Buckets) -> Metric {
+    let mut histogram = Histogram::default();
+    histogram.set_sample_count(series.totals.count());
+    histogram.set_sample_sum(seconds(series.totals.sum_ns));
+    let buckets = buckets.exponents().map(|exponent| {
+        let within = series.totals.buckets.get(..buckets_within(exponent)).unwrap_or_default();
+        let mut bucket = Bucket::default();
+        bucket.set_upper_bound(seconds(1 << exponent));
+        bucket.set_cumulative_count(within.iter().sum());
+        bucket
+    });
+    histogram.set_bucket(buckets.collect());
+    let values: Vec<&str> = series.labels.iter().map(String::as_str).collect();
+    let mut metric = Metric::default();
+    metric.set_label(labels(names, &values));
+    metric.set_histogram(histogram);
+    metric
+}
+
+/// The families of the signals.
+fn signal_families(model: &Model) -> Vec<MetricFamily> {
+    let sample = &model.sample;
+    let mut families = Vec::new();
+    for info in &SIGNALS {
+        let (kind, metrics): (_, Vec<Metric>) = match info.kind {
+            Kind::Histogram(buckets) => {
+                let own = sample.series.iter().filter(|series| series.signal == info.signal);
+                let metrics = own.map(|series| histogram(info.labels, series, buckets)).collect();
+                (MetricType::HISTOGRAM, metrics)
+            }
+            Kind::Counter => {
+                let own = sample.counts.iter().filter(|count| count.signal == info.signal);
+                let metrics = own
+                    .map(|count| {
+                        let values: Vec<&str> = count.labels.iter().map(String::as_str).collect();
+                        counter(info.labels, &values, count.total as f64)
+                    })
+                    .collect();
+                (MetricType::COUNTER, metrics)
+            }
+        };
+        families.push(family(info.metric, info.help, kind, metrics));
+    }
+    families
+}
+
+/// The families about the daemon's own working.
+fn own_families(model: &Model) -> Vec<MetricFamily> {
+    let sample = &model.sample;
+    let mut dropped: Vec<Metric> = sample
+        .drops
+        .iter()
+        .map(|(signal, reason, total)| {
+            let values = [signal.info().name, reason.name()];
+            counter(&["where", "reason"], &values, *total as f64)
+        })
+        .collect();
+    dropped.extend(sample.hooks.iter().map(|hook| {
+        let values = [hook.hook.tracepoint(), "recursion"];
+        counter(&["where", "reason"], &values, hook.missed as f64)
+    }));
+    let ran: Vec<_> = sample.hooks.iter().filter(|hook| hook.runs > 0).collect();
+    let by_hook = |value: &dyn Fn(&crate::model::HookSample) -> f64| -> Vec<Metric> {
+        ran.iter().map(|hook| counter(&["hook"], &[hook.hook.tracepoint()], value(hook))).collect()
+    };
+    let interrupted = sample.interrupted.iter().map(|(cpu, source, ns)| {
+        counter(&["cpu", "source"], &[&cpu.to_string(), source], seconds(*ns))
+    });
+    let folded =
+        sample.folded.iter().map(|(metric, count)| counter(&["metric"], &[metric], *count as f64));
+    let attached = sample.hooks.iter().map(|hook| {
+        gauge(&["hook"], &[hook.hook.tracepoint()], f64::from(u8::from(hook.attached)))
+    });
+    let build = gauge(
+        &["version", "revision"],
+        &[env!("CARGO_PKG_VERSION"), option_env!("NOISED_REVISION").unwrap_or("unknown")],
+        1.0,
+    );
+    vec![
+        family(
+            "noised_cpu_interrupted_seconds_total",
+            "Net time that interrupts took from a CPU; the sources add up.",
+            MetricType::COUNTER,
+            interrupted.collect(),
+        ),
+        family(
+            "noised_build_info",
+            "Version of this daemon; always 1.",
+            MetricType::GAUGE,
+            vec![build],
+        ),
+        family(
+            "noised_probe_attached",
+            "Whether the program of a hook is attached.",
+            MetricType::GAUGE,
+            attached.collect(),
+        ),
+        family(
+            "noised_probe_run_seconds_total",
+            "Time in the program of a hook (kernel.bpf_stats_enabled).",
+            MetricType::COUNTER,
+            by_hook(&|hook| seconds(hook.run_ns)),
+        ),
+        family(
+            "noised_probe_runs_total",
+            "Runs of the program of a hook (kernel.bpf_stats_enabled).",
+            MetricType::COUNTER,
+            by_hook(&|hook| hook.runs as f64),
+        ),
+        family(
+            "noised_dropped_total",
+            "Events that were not counted, or later than due, by place and reason.",
+            MetricType::COUNTER,
+            dropped,
+        ),
+        family(
+            "noised_series_folded_total",
+            "Values that were counted under ~other.",
+            MetricType::COUNTER,
+            folded.collect(),
+        ),
+    ]
+}
+
+/// Renders a model, with the metrics of the process where given, in the text format 0.0.4.
+///
+/// # Errors
+/// Where the encoder refuses a family, which would be a defect.
+pub fn render(model: &Model, process: Option<&Process>) -> anyhow::Result<Vec<u8>> {
+    let mut families = signal_families(model);
+    families.extend(own_families(model));
+    if let Some(process) = process {
+        families.extend(process.0.collect());
+    }
+    families.retain(|family| !family.get_metric().is_empty());
+    families.sort_by(|a, b| a.name().cmp(b.name()));
+    let mut text = Vec::new();
+    TextEncoder::new().encode(&families, &mut text)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Builder, Count, HookSample, Sample, Totals};
+    use noise_common::event::Drop;
+    use noise_common::hist::bucket_of;
+    use noise_common::hooks::Hook;
+    use noise_common::signals::Signal;
+
+    fn series(signal: Signal, labels: &[&str], values: &[u64]) -> Series {
+        let mut totals = Totals::default();
+        for value in values {
+            totals.buckets[bucket_of(*value)] += 1;
+            totals.sum_ns += value;
+        }
+        let labels = labels.iter().map(ToString::to_string).collect();
+        Series { signal, labels, totals, recent_max_ns: 0 }
+    }
+
+    #[test]
+    fn the_exposition_is_as_agreed() {
+        let sample = Sample {
+            at_ns: 1,
+            series: vec![
+                series(Signal::RunqueueWait, &["wakeup"], &[1024, 1025, 1 << 34, 1 << 35]),
+                series(Signal::Hardirq, &["36", "virtio1-req.0"], &[4096]),
+                series(Signal::BlockQueueWait, &["vda", "read"], &[70_000]),
+            ],
+            counts: vec![Count {
+                signal: Signal::ContextSwitch,
+                labels: vec!["voluntary".into()],
+                total: 7,
+            }],
+            interrupted: vec![(0, "softirq", 1_500_000_000)],
+            drops: vec![(Signal::RunqueueWait, Drop::NoStart, 3)],
+            hooks: vec![HookSample {
+                hook: Hook::SchedSwitch,
+                attached: true,
+                runs: 2,
+                run_ns: 300,
+                missed: 0,
+            }],
+            ..Sample::default()
+        };
+        let text = render(&Builder::default().advance(sample), None).unwrap();
+        insta::assert_snapshot!(String::from_utf8(text).unwrap());
+    }
+}

@@ -1,0 +1,109 @@
+//! The page at `/`: the signals, live, for a person.
+
+use std::fmt::Write as _;
+
+use noise_common::signals::Kind;
+
+use crate::model::{Model, Summary};
+
+const HEAD: &str = r#"<!doctype html><html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width"><title>noised</title><style>
+body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:70em;padding:0 1em;color:#222}
+table{border-collapse:collapse;width:100%}th,td{padding:.3em .8em;text-align:right;border-bottom:1px solid #ddd}
+th:first-child,td:first-child{text-align:left}td{font-variant-numeric:tabular-nums}
+small{color:#666}.absent td{color:#888}.bad{color:#b00}
+@media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}th,td{border-color:#333}a{color:#8bf}}
+</style></head><body><h1>noised</h1>"#;
+
+const TAIL: &str = r#"<p><a href="/metrics">/metrics</a> for Prometheus</p><noscript><p>Reload for newer values.</p></noscript>
+<script>setInterval(async()=>{try{const r=await fetch("/");const d=new DOMParser().parseFromString(await r.text(),"text/html");
+document.querySelector("main").replaceWith(d.querySelector("main"))}catch(e){}},1000)</script></body></html>"#;
+
+/// A duration in the unit that people read.
+fn duration(ns: Option<u64>) -> String {
+    match ns {
+        None => "–".to_owned(),
+        Some(ns) if ns < 1_000 => format!("{ns} ns"),
+        Some(ns) if ns < 1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
+        Some(ns) if ns < 1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        Some(ns) => format!("{:.2} s", ns as f64 / 1e9),
+    }
+}
+
+/// Text as HTML.
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+fn row(page: &mut String, summary: &Summary) {
+    let info = summary.signal.info();
+    let (name, help) = (info.name, escape(info.help));
+    let _ = if let Some(reason) = &summary.absent {
+        let reason = escape(reason);
+        write!(
+            page,
+            "<tr class=absent><td>{name}<br><small>{help}</small><td colspan=6>not measured: {reason}"
+        )
+    } else {
+        let lost = match info.kind {
+            Kind::Histogram(_) => duration(Some((summary.lost * 1e9) as u64)),
+            Kind::Counter => "–".to_owned(),
+        };
+        write!(
+            page,
+            "<tr><td>{name}<br><small>{help}</small><td>{:.1}<td>{}<td>{}<td>{}<td>{lost}<td>{}",
+            summary.rate,
+            duration(summary.p50_ns),
+            duration(summary.p99_ns),
+            duration(summary.max_ns),
+            summary.total,
+        )
+    };
+}
+
+/// Renders the page.
+pub fn page(model: &Model) -> String {
+    let mut page = String::from(HEAD);
+    page.push_str(
+        "<main><p>Delays of the last five seconds on this host.</p><table><tr><th>signal\
+         <th>events/s<th>p50 ≤<th>p99 ≤<th>max<th>lost per second<th>events since start",
+    );
+    for summary in &model.signals {
+        row(&mut page, summary);
+    }
+    page.push_str("</table>");
+    let sample = &model.sample;
+    let attached = sample.hooks.iter().filter(|hook| hook.attached).count();
+    let _ = write!(page, "<p>{attached} of {} hooks attached.</p>", sample.hooks.len());
+    let missed: u64 = sample.hooks.iter().map(|hook| hook.missed).sum();
+    if missed > 0 {
+        let _ = write!(page, "<p class=bad>{missed} events missed by recursion.</p>");
+    }
+    page.push_str("</main>");
+    page.push_str(TAIL);
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Builder, Sample};
+    use noise_common::signals::{SIGNALS, Signal};
+
+    #[test]
+    fn every_signal_is_named_and_absence_explained() {
+        let absent = vec![(Signal::Nmi, "not attached: <x>".to_owned())];
+        let page = page(&Builder::default().advance(Sample { absent, ..Sample::default() }));
+        for info in &SIGNALS {
+            assert!(page.contains(info.name), "{}", info.name);
+        }
+        assert!(page.contains("not measured: not attached: &lt;x&gt;"));
+    }
+
+    #[test]
+    fn durations_have_readable_units() {
+        let texts =
+            [Some(900), Some(1_500), Some(2_500_000), Some(3_210_000_000), None].map(duration);
+        assert_eq!(texts, ["900 ns", "1.5 µs", "2.5 ms", "3.21 s", "–"]);
+    }
+}

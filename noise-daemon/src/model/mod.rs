@@ -1,0 +1,179 @@
+//! PURE: from samples to what consumers show. No clock, no file, no kernel: a recorded stream of
+//! samples gives the same answer as the live one.
+
+mod sample;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use noise_common::signals::{Kind, SIGNALS, Signal};
+
+pub use sample::{Count, HookSample, Sample, Series, Totals};
+
+/// How far back rates and quantiles look, ns.
+const HORIZON_NS: u64 = 5_000_000_000;
+
+/// One signal, all its subjects together, over the last seconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// The signal.
+    pub signal: Signal,
+    /// Why it is not measured here, if it is not.
+    pub absent: Option<String>,
+    /// Events per second.
+    pub rate: f64,
+    /// Median, ns; `None` for counters and where nothing happened.
+    pub p50_ns: Option<u64>,
+    /// 99th percentile, ns.
+    pub p99_ns: Option<u64>,
+    /// Longest, ns.
+    pub max_ns: Option<u64>,
+    /// Seconds of delay per second.
+    pub lost: f64,
+    /// Events since attach.
+    pub total: u64,
+}
+
+/// What consumers see.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    /// The newest sample.
+    pub sample: Arc<Sample>,
+    /// Every signal, in table order.
+    pub signals: Vec<Summary>,
+}
+
+/// Builds models from consecutive samples.
+#[derive(Debug, Default)]
+pub struct Builder {
+    history: VecDeque<Arc<Sample>>,
+}
+
+impl Builder {
+    /// The model after one more sample.
+    pub fn advance(&mut self, sample: Sample) -> Model {
+        let sample = Arc::new(sample);
+        // Keep the newest sample that is older than the horizon as the reference.
+        while self.history.get(1).is_some_and(|next| next.at_ns + HORIZON_NS <= sample.at_ns) {
+            self.history.pop_front();
+        }
+        let signals = SIGNALS.iter().map(|info| self.summary(info.signal, &sample)).collect();
+        // Scrapes may come at any rate; a few samples a second are enough to look back.
+        let spaced =
+            self.history.back().is_none_or(|last| sample.at_ns >= last.at_ns + HORIZON_NS / 20);
+        if spaced {
+            self.history.push_back(Arc::clone(&sample));
+        }
+        Model { sample, signals }
+    }
+
+    fn summary(&self, signal: Signal, now: &Sample) -> Summary {
+        let reference = self.history.front();
+        let before = reference.map_or_else(Sample::default, |sample| (**sample).clone());
+        let seconds = now.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
+        let per_second =
+            |value: f64| if reference.is_some() && seconds > 0.0 { value / seconds } else { 0.0 };
+        let absent =
+            now.absent.iter().find(|(other, _)| *other == signal).map(|(_, reason)| reason.clone());
+        let mut summary = Summary {
+            signal,
+            absent,
+            rate: 0.0,
+            p50_ns: None,
+            p99_ns: None,
+            max_ns: None,
+            lost: 0.0,
+            total: 0,
+        };
+        if matches!(signal.info().kind, Kind::Counter) {
+            summary.total = count_of(now, signal);
+            let delta = summary.total.saturating_sub(count_of(&before, signal));
+            summary.rate = per_second(delta as f64);
+            return summary;
+        }
+        let totals = totals_of(now, signal);
+        let delta = totals.since(&totals_of(&before, signal));
+        summary.total = totals.count();
+        summary.rate = per_second(delta.count() as f64);
+        summary.lost = per_second(delta.sum_ns as f64 / 1e9);
+        summary.p50_ns = delta.quantile_ns(0.5);
+        summary.p99_ns = delta.quantile_ns(0.99);
+        summary.max_ns = self
+            .history
+            .iter()
+            .skip(1)
+            .map(Arc::as_ref)
+            .chain([now])
+            .flat_map(|sample| &sample.series)
+            .filter(|series| series.signal == signal)
+            .map(|series| series.recent_max_ns)
+            .max()
+            .filter(|max| *max > 0);
+        summary
+    }
+}
+
+fn totals_of(sample: &Sample, signal: Signal) -> Totals {
+    let mut totals = Totals::default();
+    for series in sample.series.iter().filter(|series| series.signal == signal) {
+        totals.add(&series.totals);
+    }
+    totals
+}
+
+fn count_of(sample: &Sample, signal: Signal) -> u64 {
+    sample.counts.iter().filter(|count| count.signal == signal).map(|count| count.total).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use noise_common::hist::bucket_of;
+
+    fn sample(at_ns: u64, values: &[u64]) -> Sample {
+        let mut totals = Totals::default();
+        for value in values {
+            totals.buckets[bucket_of(*value)] += 1;
+            totals.sum_ns += value;
+        }
+        let series = Series {
+            signal: Signal::RunqueueWait,
+            labels: vec!["wakeup".into()],
+            totals,
+            recent_max_ns: values.iter().copied().max().unwrap_or(0),
+        };
+        Sample { at_ns, series: vec![series], ..Sample::default() }
+    }
+
+    #[test]
+    fn rates_and_quantiles_come_from_the_difference() {
+        let mut builder = Builder::default();
+        builder.advance(sample(1_000_000_000, &[1 << 20; 10]));
+        let mut values = vec![1 << 20; 10];
+        values.extend([1 << 10; 99]);
+        values.push(1 << 30);
+        let model = builder.advance(sample(2_000_000_000, &values));
+        let summary = &model.signals[Signal::RunqueueWait as usize];
+        assert_eq!(summary.rate, 100.0);
+        assert_eq!(summary.p50_ns, Some(1 << 10));
+        assert_eq!(summary.p99_ns, Some(1 << 10));
+        assert_eq!(summary.max_ns, Some(1 << 30));
+        assert_eq!(summary.total, 110);
+    }
+
+    #[test]
+    fn the_first_sample_has_totals_but_no_rate() {
+        let model = Builder::default().advance(sample(1_000_000_000, &[5000]));
+        let summary = &model.signals[Signal::RunqueueWait as usize];
+        assert_eq!((summary.rate, summary.total), (0.0, 1));
+    }
+
+    #[test]
+    fn history_is_bounded() {
+        let mut builder = Builder::default();
+        for step in 0..10_000 {
+            builder.advance(sample(step * 1_000_000, &[5000]));
+        }
+        assert!(builder.history.len() <= 30, "{}", builder.history.len());
+    }
+}

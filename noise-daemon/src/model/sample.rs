@@ -1,0 +1,121 @@
+//! One snapshot of everything collected: plain data, with its time.
+
+use noise_common::event::Drop;
+use noise_common::hist::BUCKETS;
+use noise_common::hooks::Hook;
+use noise_common::signals::Signal;
+
+/// Totals of one histogram since the programs were attached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Totals {
+    /// Counts by bucket.
+    pub buckets: [u64; BUCKETS],
+    /// Exact sum, ns.
+    pub sum_ns: u64,
+}
+
+impl Default for Totals {
+    fn default() -> Self {
+        Self { buckets: [0; BUCKETS], sum_ns: 0 }
+    }
+}
+
+impl Totals {
+    /// Number of values.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    /// Adds another histogram.
+    pub fn add(&mut self, other: &Self) {
+        for (own, others) in self.buckets.iter_mut().zip(&other.buckets) {
+            *own += others;
+        }
+        self.sum_ns += other.sum_ns;
+    }
+
+    /// What came since an earlier reading of the same histogram.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut delta = self.clone();
+        for (own, before) in delta.buckets.iter_mut().zip(&earlier.buckets) {
+            *own = own.saturating_sub(*before);
+        }
+        delta.sum_ns = delta.sum_ns.saturating_sub(earlier.sum_ns);
+        delta
+    }
+
+    /// Upper bound of the bucket that holds the quantile, ns; `None` where there is no value or
+    /// it lies beyond the last bound.
+    pub fn quantile_ns(&self, quantile: f64) -> Option<u64> {
+        let count = self.count();
+        let rank = (count as f64 * quantile).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        for (bucket, own) in self.buckets.iter().enumerate() {
+            seen += own;
+            if count > 0 && seen >= rank {
+                return noise_common::hist::upper_bound_ns(bucket);
+            }
+        }
+        None
+    }
+}
+
+/// One histogram: a signal with its label values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Series {
+    /// The signal.
+    pub signal: Signal,
+    /// Values of the signal's labels.
+    pub labels: Vec<String>,
+    /// Everything since attach.
+    pub totals: Totals,
+    /// The longest value of the windows that were open since the previous sample, ns.
+    pub recent_max_ns: u64,
+}
+
+/// One counter: a signal with its label values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Count {
+    /// The signal.
+    pub signal: Signal,
+    /// Values of the signal's labels.
+    pub labels: Vec<String>,
+    /// Everything since attach.
+    pub total: u64,
+}
+
+/// How one hook fares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HookSample {
+    /// The hook.
+    pub hook: Hook,
+    /// Whether its program runs.
+    pub attached: bool,
+    /// Runs of its program, where the kernel keeps the statistic.
+    pub runs: u64,
+    /// Time of these runs, ns.
+    pub run_ns: u64,
+    /// Events that it missed because it was already running on that CPU.
+    pub missed: u64,
+}
+
+/// Everything collected at one time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// When, on CLOCK_MONOTONIC, ns.
+    pub at_ns: u64,
+    /// Histograms, ordered by signal and labels.
+    pub series: Vec<Series>,
+    /// Counters, ordered by signal and labels.
+    pub counts: Vec<Count>,
+    /// Net time that interrupts took from each CPU: CPU, source, ns.
+    pub interrupted: Vec<(u32, &'static str, u64)>,
+    /// What was not counted.
+    pub drops: Vec<(Signal, Drop, u64)>,
+    /// The hooks.
+    pub hooks: Vec<HookSample>,
+    /// Signals that are not measured here, and why.
+    pub absent: Vec<(Signal, String)>,
+    /// Series that were folded into `~other`, by metric.
+    pub folded: Vec<(&'static str, u64)>,
+}

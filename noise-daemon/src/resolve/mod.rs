@@ -1,0 +1,163 @@
+//! IO: ids to names. Rooted at paths, so that tests use fixture trees.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use noise_common::signals::{
+    CAUSES, OPERATIONS, OTHER_INTERFACE, SOFTIRQ_VECTORS, Signal, VECTORS, split_block_subject,
+};
+
+/// Label value of what is folded together.
+pub const OTHER: &str = "~other";
+
+/// Turns subjects of signals into label values, and remembers them.
+#[derive(Debug)]
+pub struct Names {
+    procfs: PathBuf,
+    sysfs: PathBuf,
+    drop_reasons: BTreeMap<u32, String>,
+    known: BTreeMap<(Signal, u64), Vec<String>>,
+}
+
+impl Names {
+    /// Names below `procfs` and `sysfs`; `drop_reasons` come from the kernel's type information.
+    pub fn new(procfs: &Path, sysfs: &Path, drop_reasons: BTreeMap<u32, String>) -> Self {
+        Self {
+            procfs: procfs.to_owned(),
+            sysfs: sysfs.to_owned(),
+            drop_reasons,
+            known: BTreeMap::new(),
+        }
+    }
+
+    /// Label values of a subject, in the order of the signal's labels.
+    pub fn labels(&mut self, signal: Signal, subject: u64) -> Vec<String> {
+        if let Some(labels) = self.known.get(&(signal, subject)) {
+            return labels.clone();
+        }
+        let labels = self.look_up(signal, subject);
+        self.known.insert((signal, subject), labels.clone());
+        labels
+    }
+
+    /// Forgets a subject that is gone.
+    pub fn forget(&mut self, signal: Signal, subject: u64) {
+        self.known.remove(&(signal, subject));
+    }
+
+    fn look_up(&self, signal: Signal, subject: u64) -> Vec<String> {
+        let nth = |names: &[&str]| {
+            names.get(subject as usize).map_or_else(|| subject.to_string(), ToString::to_string)
+        };
+        match signal {
+            Signal::RunqueueWait => vec![nth(&CAUSES)],
+            Signal::ContextSwitch => vec![nth(&["voluntary", "involuntary"])],
+            Signal::Hardirq => vec![subject.to_string(), self.irq_name(subject)],
+            Signal::Vector => vec![nth(&VECTORS)],
+            Signal::Softirq | Signal::SoftirqRaiseWait => vec![nth(&SOFTIRQ_VECTORS)],
+            Signal::Nmi => Vec::new(),
+            Signal::BlockQueueWait | Signal::BlockDeviceWait => {
+                let (major, minor, operation) = split_block_subject(subject);
+                let operation = OPERATIONS.get(operation).copied().unwrap_or("other");
+                vec![self.device_name(major, minor), operation.to_owned()]
+            }
+            Signal::NetTxWait | Signal::NetRxWait | Signal::TcpRetransmit => {
+                vec![self.interface_name(subject)]
+            }
+            Signal::PacketDrop => {
+                let reason = self.drop_reasons.get(&(subject as u32));
+                vec![reason.map_or_else(|| "unknown".to_owned(), Clone::clone)]
+            }
+        }
+    }
+
+    /// Whether a subject that comes and goes still exists.
+    pub fn exists(&self, signal: Signal, subject: u64) -> bool {
+        match signal {
+            Signal::BlockQueueWait | Signal::BlockDeviceWait => {
+                let (major, minor, _) = split_block_subject(subject);
+                self.sysfs.join(format!("dev/block/{major}:{minor}")).exists()
+            }
+            Signal::NetTxWait | Signal::NetRxWait | Signal::TcpRetransmit => {
+                subject == OTHER_INTERFACE || self.find_interface(subject).is_some()
+            }
+            _ => true,
+        }
+    }
+
+    /// What the last columns of /proc/interrupts say of an irq.
+    fn irq_name(&self, irq: u64) -> String {
+        let text = std::fs::read_to_string(self.procfs.join("interrupts")).unwrap_or_default();
+        let cpus = text.lines().next().unwrap_or_default().split_whitespace().count();
+        let line = text.lines().find_map(|line| {
+            let (number, rest) = line.split_once(':')?;
+            (number.trim().parse() == Ok(irq)).then_some(rest)
+        });
+        let words: Vec<&str> = line.unwrap_or_default().split_whitespace().skip(cpus).collect();
+        // Chip, hardware irq (with its trigger), then the actions' names, joined with commas.
+        let name = words.get(2..).unwrap_or_default().join(" ");
+        if name.is_empty() { "unknown".to_owned() } else { name }
+    }
+
+    fn device_name(&self, major: u32, minor: u32) -> String {
+        std::fs::read_link(self.sysfs.join(format!("dev/block/{major}:{minor}")))
+            .ok()
+            .and_then(|target| Some(target.file_name()?.to_str()?.to_owned()))
+            .unwrap_or_else(|| format!("{major}:{minor}"))
+    }
+
+    fn interface_name(&self, subject: u64) -> String {
+        if subject == OTHER_INTERFACE {
+            return OTHER.to_owned();
+        }
+        self.find_interface(subject).unwrap_or_else(|| format!("if{subject}"))
+    }
+
+    fn find_interface(&self, ifindex: u64) -> Option<String> {
+        let entries = std::fs::read_dir(self.sysfs.join("class/net")).ok()?;
+        entries.flatten().find_map(|entry| {
+            let index = std::fs::read_to_string(entry.path().join("ifindex")).ok()?;
+            (index.trim().parse() == Ok(ifindex)).then(|| entry.file_name().into_string().ok())?
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use noise_common::signals::block_subject;
+
+    fn fixture() -> (tempfile::TempDir, Names) {
+        let root = tempfile::tempdir().unwrap();
+        let interrupts = "           CPU0       CPU1\n \
+            36:          0       4970 PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0\n \
+            LOC:       5163       5474   Local timer interrupts\n";
+        std::fs::write(root.path().join("interrupts"), interrupts).unwrap();
+        let net = root.path().join("class/net/eth7");
+        std::fs::create_dir_all(&net).unwrap();
+        std::fs::write(net.join("ifindex"), "7\n").unwrap();
+        std::fs::create_dir_all(root.path().join("dev/block")).unwrap();
+        std::os::unix::fs::symlink("../../block/vda", root.path().join("dev/block/254:0")).unwrap();
+        let reasons = BTreeMap::from([(3, "no_socket".to_owned())]);
+        let names = Names::new(root.path(), root.path(), reasons);
+        (root, names)
+    }
+
+    #[test]
+    fn subjects_get_the_names_people_know() {
+        let (_root, mut names) = fixture();
+        assert_eq!(names.labels(Signal::Hardirq, 36), ["36", "virtio1-req.0"]);
+        assert_eq!(names.labels(Signal::Hardirq, 99), ["99", "unknown"]);
+        assert_eq!(
+            names.labels(Signal::BlockQueueWait, block_subject(254, 0, 1)),
+            ["vda", "write"]
+        );
+        assert_eq!(names.labels(Signal::BlockQueueWait, block_subject(7, 3, 0)), ["7:3", "read"]);
+        assert_eq!(names.labels(Signal::NetTxWait, 7), ["eth7"]);
+        assert_eq!(names.labels(Signal::NetTxWait, 9), ["if9"]);
+        assert_eq!(names.labels(Signal::NetTxWait, OTHER_INTERFACE), [OTHER]);
+        assert_eq!(names.labels(Signal::PacketDrop, 3), ["no_socket"]);
+        assert_eq!(names.labels(Signal::PacketDrop, 77), ["unknown"]);
+        assert!(names.exists(Signal::NetTxWait, 7) && !names.exists(Signal::NetTxWait, 9));
+    }
+}
