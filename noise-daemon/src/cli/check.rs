@@ -1,5 +1,7 @@
 //! `noised check`: what this kernel offers.
 
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::Path;
 
 use noise_common::hooks::HOOKS;
@@ -92,14 +94,20 @@ pub fn run(args: &CheckArgs) -> Result<(), KernelError> {
         report.insert("error".into(), json!(error.to_string()));
     }
     if args.json {
-        println!("{:#}", Value::Object(report));
+        write_out(&format!("{:#}\n", Value::Object(report)));
     } else {
-        print_human(&report, mode);
+        write_out(&human(&report, mode));
     }
     error.map_or(Ok(()), Err)
 }
 
-fn print_human(report: &serde_json::Map<String, Value>, mode: Lockdown) {
+/// Writes to standard output; a reader that went away has seen enough.
+fn write_out(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+fn human(report: &serde_json::Map<String, Value>, mode: Lockdown) -> String {
+    let mut page = String::new();
     let text = |key: &str| match report.get(key) {
         Some(Value::String(text)) => text.clone(),
         Some(value) => value.to_string(),
@@ -113,12 +121,17 @@ fn print_human(report: &serde_json::Map<String, Value>, mode: Lockdown) {
         _ => format!("missing: {}", text("missing_capabilities")),
     };
     let works = report.get("works").and_then(Value::as_bool) == Some(true);
-    println!("kernel       {}", text("kernel"));
-    println!("BTF          {}", if text("btf") == "true" { "present" } else { "missing" });
-    println!("privileges   {privileges}");
-    println!("lockdown     {}", format!("{mode:?}").to_lowercase());
-    println!("cgroups      {}", text("cgroup"));
-    println!(
+    let _ = writeln!(page, "kernel       {}", text("kernel"));
+    let _ = writeln!(
+        page,
+        "BTF          {}",
+        if text("btf") == "true" { "present" } else { "missing" }
+    );
+    let _ = writeln!(page, "privileges   {privileges}");
+    let _ = writeln!(page, "lockdown     {}", format!("{mode:?}").to_lowercase());
+    let _ = writeln!(page, "cgroups      {}", text("cgroup"));
+    let _ = writeln!(
+        page,
         "maps         {:.1} MiB for {} CPUs, of which {:.1} MiB for {} pids",
         mib("map_bytes"),
         number("cpus"),
@@ -126,22 +139,27 @@ fn print_human(report: &serde_json::Map<String, Value>, mode: Lockdown) {
         number("pid_max")
     );
     if let Some(hooks) = report.get("hooks").and_then(Value::as_array) {
-        println!("\nhooks ({})", HOOKS.len());
+        let _ = writeln!(page, "\nhooks ({})", HOOKS.len());
         for hook in hooks {
             let of = |key: &str| hook.get(key).and_then(Value::as_str).unwrap_or_default();
-            println!("  {:28} {:8} {}", of("hook"), of("state"), of("detail"));
+            let _ = writeln!(page, "  {:28} {:8} {}", of("hook"), of("state"), of("detail"));
         }
     }
     if let Some(signals) = report.get("signals").and_then(Value::as_array) {
-        println!("\nsignals ({})", SIGNALS.len());
+        let _ = writeln!(page, "\nsignals ({})", SIGNALS.len());
         for signal in signals {
             let of = |key: &str| signal.get(key).and_then(Value::as_str).unwrap_or_default();
             let measured = signal.get("measured").and_then(Value::as_bool) == Some(true);
             let state = if measured { "measured" } else { "absent" };
-            println!("  {:28} {state:8} {}", of("signal"), of("reason"));
+            let _ = writeln!(page, "  {:28} {state:8} {}", of("signal"), of("reason"));
         }
     }
-    println!("\n{}", if works { "noised can work here." } else { "noised cannot work here." });
+    let _ = writeln!(
+        page,
+        "\n{}",
+        if works { "noised can work here." } else { "noised cannot work here." }
+    );
+    page
 }
 
 #[cfg(test)]

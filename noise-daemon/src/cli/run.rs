@@ -143,7 +143,9 @@ async fn collect(
 ) -> anyhow::Result<()> {
     // SAFETY: the descriptor belongs to the collector's ring and is open here.
     let ring = unsafe { BorrowedFd::borrow_raw(collector.as_raw_fd()) };
-    let ring: AsyncFd<OwnedFd> = AsyncFd::new(ring.try_clone_to_owned()?)?;
+    let ring = ring.try_clone_to_owned()?;
+    // SAFETY: an `OwnedFd` keeps one open descriptor as long as it lives.
+    let ring: AsyncFd<OwnedFd> = unsafe { AsyncFd::register(ring) }?;
     let mut builder = Builder::default();
     let mut timer = tokio::time::interval(SAMPLE_EVERY);
     timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
