@@ -94,10 +94,10 @@ async fn daemon(address: SocketAddr, level: LogLevel) -> Result<(), RunError> {
         };
         anyhow::anyhow!("cannot listen on {address}: {error}{hint}")
     })?;
-    let other = other_daemon_runs();
+    let other = another_daemon().await;
     let debug = matches!(level, LogLevel::Debug | LogLevel::Trace);
     let mut engine = Engine::load(&LoadOptions { debug, ..LoadOptions::default() })?;
-    if other == Some(true) {
+    if other {
         tracing::warn!("another noised measures on this host: the cost is now paid twice");
     }
     let logger = if debug { debug_records(&mut engine) } else { None };
@@ -119,6 +119,18 @@ async fn daemon(address: SocketAddr, level: LogLevel) -> Result<(), RunError> {
         _ = terminate.recv() => tracing::info!("SIGTERM: detaching"),
     }
     Ok(())
+}
+
+/// Whether another daemon measures on this host. The kernel frees the maps of one that just ended
+/// a little later, so what is seen once may be gone a moment after.
+async fn another_daemon() -> bool {
+    for _ in 0..10 {
+        if other_daemon_runs() != Some(true) {
+            return false;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    true
 }
 
 /// Logs how the hooks fare.
