@@ -47,7 +47,7 @@ pub enum LogLevel {
     Warn,
     /// What happens.
     Info,
-    /// How it happens; also turns on the debug records of the BPF programs.
+    /// How it happens.
     Debug,
     /// Everything.
     Trace,
