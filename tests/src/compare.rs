@@ -41,8 +41,9 @@ pub struct Observation {
     pub first: Scrape,
     /// The daemon's figures at the end.
     pub last: Scrape,
-    /// Samples that the daemon says it lost meanwhile.
-    pub dropped: u64,
+    /// Samples that the daemon says it lost meanwhile, by signal. Ends without a start are not among
+    /// them: the referee does not have those either.
+    pub dropped: BTreeMap<String, u64>,
     /// Runs of the daemon's programs that the kernel left out meanwhile, by program.
     pub missed: BTreeMap<String, u64>,
     /// How far two stamps of one event may be apart, on average.
@@ -103,18 +104,34 @@ pub fn observe<T>(
         last_asked: trace.mark_ns("last asked")?,
         last_answered: trace.mark_ns("last answered")?,
     };
-    let dropped = last.total("noised_dropped_total") - first.total("noised_dropped_total");
     let record_ns = trace.shortest_gap_ns as f64;
     let observation = Observation {
         resolution_ns: record_ns + slowest_program_ns(&before, &after),
         missed: missed_runs(&before, &after),
-        dropped: dropped as u64,
+        dropped: dropped(&first, &last),
         trace,
         first,
         last,
         window,
     };
     Ok((observation, outcome))
+}
+
+/// What the counters of losses grew by, signal by signal.
+fn dropped(first: &Scrape, last: &Scrape) -> BTreeMap<String, u64> {
+    let before = first.series("noised_dropped_total");
+    let mut dropped = BTreeMap::new();
+    for (labels, count) in last.series("noised_dropped_total") {
+        let by = (count - before.get(&labels).unwrap_or(&0.0)) as u64;
+        let reason = labels.get("reason").map_or("", String::as_str);
+        if let Some(signal) = labels.get("where")
+            && by > 0
+            && !["no_start", "ring_full_delayed", "recursion"].contains(&reason)
+        {
+            *dropped.entry(signal.clone()).or_default() += by;
+        }
+    }
+    dropped
 }
 
 /// The mean run time of the program with the longest.
@@ -257,7 +274,7 @@ impl Table<'_> {
             }
             let mut row = self.count_row(metric, key, found.count, &expected);
             self.compare_sum(&mut row, found.sum_seconds, &expected);
-            self.compare_buckets(&mut row, &found, &expected);
+            self.compare_buckets(&mut row, &found, &expected, self.dropped(metric));
             self.rows.push(row);
         }
         Ok(())
@@ -322,8 +339,15 @@ impl Table<'_> {
         Ok(())
     }
 
+    /// What was lost of the signal of a metric.
+    fn dropped(&self, metric: &str) -> u64 {
+        let signal = metric.trim_start_matches("noised_");
+        let signal = signal.trim_end_matches("_total").trim_end_matches("_seconds");
+        self.observation.dropped.get(signal).copied().unwrap_or_default()
+    }
+
     fn count_row(&self, metric: &str, key: &Labels, found: f64, expected: &Expected) -> Row {
-        let least = (expected.inner.len() as u64).saturating_sub(self.observation.dropped);
+        let least = (expected.inner.len() as u64).saturating_sub(self.dropped(metric));
         let most = expected.outer.len() as u64 + expected.orphans;
         let mut row =
             Row { name: row_name(metric, key), found, least, most, sums: None, faults: Vec::new() };
@@ -349,9 +373,14 @@ impl Table<'_> {
 
     /// A sample near a bound may fall on either side of it; one in a thousand may be off by more,
     /// where something held up the CPU between the two stamps.
-    fn compare_buckets(&self, row: &mut Row, found: &Histogram, expected: &Expected) {
-        let strays =
-            self.observation.dropped + expected.orphans + expected.outer.len() as u64 / 1000 + 1;
+    fn compare_buckets(
+        &self,
+        row: &mut Row,
+        found: &Histogram,
+        expected: &Expected,
+        dropped: u64,
+    ) {
+        let strays = dropped + expected.orphans + expected.outer.len() as u64 / 1000 + 1;
         for &(bound, count) in &found.buckets {
             let margin = (4.0 * self.observation.resolution_ns) as u64 + bound / 32;
             let below = |values: &[u64], limit: u64| {
@@ -386,10 +415,11 @@ impl Table<'_> {
         let mut text = String::new();
         writeln!(
             text,
-            "{} events; stamps apart by up to {:.0} ns (shortest gap {} ns); dropped {}; missed {:?}",
+            "{} events; stamps apart by up to {:.0} ns (shortest gap {} ns); {} hidden; dropped {:?}; missed {:?}",
             observation.trace.events.len(),
             observation.resolution_ns,
             observation.trace.shortest_gap_ns,
+            observation.trace.hidden.len(),
             observation.dropped,
             observation.missed,
         )?;

@@ -62,15 +62,18 @@ pub fn merge<A: Access>(access: A) -> Option<()> {
 #[inline(always)]
 pub fn complete<A: Access>(access: A) -> Option<()> {
     let request = Request::first_argument(access);
-    if (access.argument(2) as u32) < request.remaining_bytes() {
+    let bytes = access.argument(2) as u32;
+    if bytes < request.remaining_bytes() {
         return None;
     }
     let state = cpu_state()?;
-    let Some(times) = times(request) else {
+    let issued_ns = block_device_wait::take(times(request));
+    if issued_ns != 0 {
+        block_device_wait::complete(state, subject(request)?, issued_ns, clock_ns());
+    } else if bytes != 0 {
+        // Without bytes, the flush machinery ends its caller's request, which was never issued,
+        // or ends it a second time.
         block_device_wait::unknown(state);
-        return None;
-    };
-    let subject = subject(request)?;
-    block_device_wait::complete(state, times, subject, clock_ns());
+    }
     Some(())
 }

@@ -21,19 +21,20 @@ pub fn issue(state: *mut CpuState, request: u64, times: Option<*mut RequestTimes
     }
 }
 
-/// The last part of a request is done.
-///
-/// A flush that the flush machinery answers itself completes without ever being issued.
+/// When a request that ends was issued; 0 = not seen.
 #[inline(always)]
-pub fn complete(state: *mut CpuState, times: *mut RequestTimes, subject: u64, now_ns: u64) {
+pub fn take(times: Option<*mut RequestTimes>) -> u64 {
+    let Some(times) = times else { return 0 };
     // SAFETY: as in `issue`.
-    let issued_ns = unsafe {
+    unsafe {
         (*times).queued_ns = 0;
         core::ptr::replace(&raw mut (*times).issued_ns, 0)
-    };
-    if issued_ns == 0 {
-        return unknown(state);
     }
+}
+
+/// The last part of a request is done.
+#[inline(always)]
+pub fn complete(state: *mut CpuState, subject: u64, issued_ns: u64, now_ns: u64) {
     if now_ns < issued_ns {
         return drop_event(state, Signal::BlockDeviceWait, Drop::ClockBackwards);
     }

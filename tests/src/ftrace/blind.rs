@@ -5,17 +5,24 @@
 //! task, nor a wake-up that it carries out. BPF programs on the same tracepoints run all the same,
 //! the kernel's own count of context switches agrees with BPF, and no counter of lost events moves.
 //!
+//! On the same kernels there is a process, PID 1, that is hidden from BPF as well: while one of its
+//! threads runs, no program is called, not even in an interrupt that happens to land there (ftrace
+//! does record the interrupt). What BPF is never offered, the daemon cannot count, and the recording
+//! must not either: see [`hidden_threads`].
+//!
 //! The gaps show. On a CPU, the task that is switched from has to be the one that was switched to
 //! before; where it is not, a switch is missing. [`mend`] puts a [`Kind::LostSwitch`] there, so that
 //! the pairing can tell what it does not know. A blind idle task would leave a gap in every sleep,
 //! but a CPU that never idles has no such gaps: whoever needs a whole recording keeps the blind CPUs
 //! busy with a task that runs only when nothing else wants to ([`keep_sight`]).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs;
+use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 use super::Recording;
 use super::event::{Event, Kind};
@@ -28,6 +35,11 @@ const SWITCHES_PER_GAP: usize = 100;
 /// So many switches from the idle task show that it is seen.
 const SWITCHES_TO_TELL: usize = 50;
 
+/// Seconds in which to wait for PID 1 to run.
+const LOOKS: usize = 4;
+/// Switches to PID 1 that none leads away from: one may be the last of a recording.
+const ENOUGH: usize = LOOKS;
+
 /// Switches and gaps of one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sight {
@@ -35,7 +47,7 @@ pub struct Sight {
     pub switches: usize,
     /// Those of them that left the idle task.
     pub from_idle: usize,
-    /// Switches that are missing from it.
+    /// Switches that are missing from it, those of hidden threads aside.
     pub gaps: usize,
 }
 
@@ -47,7 +59,10 @@ impl Sight {
 }
 
 /// Puts a [`Kind::LostSwitch`] into each gap, before the first event that shows it.
-pub fn mend(events: Vec<Event>) -> (Vec<Event>, BTreeMap<u32, Sight>) {
+pub fn mend(
+    events: Vec<Event>,
+    hidden: &BTreeSet<i32>,
+) -> (Vec<Event>, BTreeMap<u32, Sight>) {
     let mut running: HashMap<u32, i32> = HashMap::new();
     let mut sights: BTreeMap<u32, Sight> = BTreeMap::new();
     let mut mended = Vec::with_capacity(events.len());
@@ -57,7 +72,7 @@ pub fn mend(events: Vec<Event>) -> (Vec<Event>, BTreeMap<u32, Sight>) {
             sight.switches += 1;
             sight.from_idle += usize::from(prev == 0);
             if let Some(lost) = running.insert(event.cpu, next).filter(|&before| before != prev) {
-                sight.gaps += 1;
+                sight.gaps += usize::from(!hidden.contains(&lost));
                 let kind = Kind::LostSwitch { prev: lost, next: prev };
                 mended.push(Event { kind, ..event.clone() });
             }
@@ -84,6 +99,49 @@ pub fn ensure_sight(sights: &BTreeMap<u32, Sight>) -> Result<()> {
     Ok(())
 }
 
+/// Whether PID 1 is hidden: it is where ftrace shows its threads to be switched to, and never from.
+/// One that does not run while we look (the usual case) disturbs nothing either way.
+fn init_is_hidden() -> Result<bool> {
+    static HIDDEN: OnceLock<bool> = OnceLock::new();
+    if let Some(hidden) = HIDDEN.get() {
+        return Ok(*hidden);
+    }
+    // A CPU that never idles hides nothing else.
+    let _sight = (0..cpus())
+        .map(|cpu| Worker::start("soak", &[&cpu.to_string()]))
+        .collect::<Result<Vec<_>>>()?;
+    let (mut to, mut from) = (0, 0);
+    for _ in 0..LOOKS {
+        let recording = Recording::start_with(&["sched:sched_switch"], 8, BTreeSet::new())?;
+        thread::sleep(Duration::from_secs(1));
+        let init = threads_of_init()?;
+        for event in recording.stop()?.events {
+            if let Kind::Switch { prev, next, .. } = event.kind {
+                to += usize::from(init.contains(&next));
+                from += usize::from(init.contains(&prev));
+            }
+        }
+        if to > ENOUGH {
+            break;
+        }
+    }
+    println!("PID 1: {to} switches to its threads, {from} from them");
+    Ok(*HIDDEN.get_or_init(|| to > ENOUGH && from == 0))
+}
+
+fn threads_of_init() -> Result<BTreeSet<i32>> {
+    let mut threads = BTreeSet::new();
+    for entry in fs::read_dir("/proc/1/task").context("listing the threads of PID 1")? {
+        threads.extend(entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()));
+    }
+    Ok(threads)
+}
+
+/// The threads while which run no BPF program is called. Usually none.
+pub fn hidden_threads() -> Result<BTreeSet<i32>> {
+    if init_is_hidden()? { threads_of_init() } else { Ok(BTreeSet::new()) }
+}
+
 /// The CPUs whose idle task ftrace does not see, or that were too busy to tell.
 pub fn blind_cpus() -> Result<Vec<u32>> {
     let recording = Recording::start(&["sched:sched_switch"], 8)?;
@@ -108,6 +166,8 @@ pub fn keep_sight() -> Result<Vec<Worker>> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::{Sight, ensure_sight, mend};
     use crate::ftrace::event::{Event, Kind};
     use crate::pairing::testing::at;
@@ -119,13 +179,17 @@ mod tests {
     #[test]
     fn a_broken_chain_is_mended_on_its_cpu() {
         let whole = vec![switch(0, 1, 0), switch(1, 7, 8), switch(0, 0, 2), switch(0, 2, 3)];
-        assert_eq!(mend(whole.clone()).0, whole);
+        assert_eq!(mend(whole.clone(), &BTreeSet::new()).0, whole);
         let broken = vec![switch(0, 1, 0), switch(1, 7, 0), switch(1, 9, 8), switch(0, 0, 2)];
-        let (mended, sights) = mend(broken);
+        let (mended, sights) = mend(broken.clone(), &BTreeSet::new());
         assert_eq!(mended[2].kind, Kind::LostSwitch { prev: 0, next: 9 });
         assert_eq!(mended.len(), 5);
         assert_eq!(sights[&1], Sight { switches: 2, from_idle: 0, gaps: 1 });
         assert_eq!(sights[&0].from_idle, 1);
         assert!(ensure_sight(&sights).is_err());
+        // The switch away from a hidden thread is marked all the same, but no fault of the sight.
+        let (mended, sights) = mend(broken, &BTreeSet::from([0]));
+        assert_eq!(mended.len(), 5);
+        assert!(ensure_sight(&sights).is_ok());
     }
 }

@@ -10,7 +10,7 @@ pub mod event;
 pub mod format;
 pub mod pages;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
@@ -76,14 +76,17 @@ pub struct Recording {
     directory: PathBuf,
     marker: File,
     events: Vec<(String, String)>,
+    hidden: BTreeSet<i32>,
     _tracefs: OwnedFd,
 }
 
 /// What was recorded, all CPUs merged by time.
 #[derive(Debug)]
 pub struct Trace {
-    /// The events, in order of time.
+    /// The events that BPF programs were offered as well, in order of time.
     pub events: Vec<Event>,
+    /// The other ones: what happened while a hidden thread ran.
+    pub hidden: Vec<Event>,
     /// The shortest time between two neighbouring events of one CPU, nanoseconds: no record of
     /// this trace cost more than that.
     pub shortest_gap_ns: u64,
@@ -159,6 +162,10 @@ impl Recording {
     /// # Errors
     /// Without tracefs, or if this kernel lacks one of the events.
     pub fn start(events: &[&str], buffer_mib: usize) -> Result<Self> {
+        Self::start_with(events, buffer_mib, blind::hidden_threads()?)
+    }
+
+    fn start_with(events: &[&str], buffer_mib: usize, hidden: BTreeSet<i32>) -> Result<Self> {
         let tracefs =
             detached_tracefs().context("mounting tracefs (needs root and a kernel with ftrace)")?;
         let root = PathBuf::from(format!("/proc/self/fd/{}", tracefs.as_raw_fd()));
@@ -176,7 +183,7 @@ impl Recording {
             }
         };
         // From here on Drop cleans up.
-        let mut recording = Self { directory, marker, events: Vec::new(), _tracefs: tracefs };
+        let mut recording = Self { directory, marker, events: Vec::new(), hidden, _tracefs: tracefs };
         recording.configure(events, buffer_mib)?;
         Ok(recording)
     }
@@ -214,8 +221,12 @@ impl Recording {
     ///
     /// # Errors
     /// If the kernel lost a single event: a comparison with such a trace would prove nothing.
-    pub fn stop(self) -> Result<Trace> {
+    pub fn stop(mut self) -> Result<Trace> {
         write(self.directory.join("tracing_on"), "0")?;
+        if !self.hidden.is_empty() {
+            // A thread that came meanwhile.
+            self.hidden.extend(blind::hidden_threads()?);
+        }
         let layout = Layout::parse(&read(self.directory.join("events/header_page"))?)?;
         let mut decoders: HashMap<u16, (Decode, Field)> = HashMap::new();
         let print = [("ftrace".to_owned(), "print".to_owned())];
@@ -256,8 +267,10 @@ impl Recording {
         }
         // Stable, so events of one CPU with one time keep their order.
         events.sort_by_key(|event| event.time_ns);
-        let (events, sights) = blind::mend(events);
-        Ok(Trace { events, shortest_gap_ns, sights })
+        let (hidden, events): (Vec<_>, Vec<_>) =
+            events.into_iter().partition(|event| self.hidden.contains(&event.pid));
+        let (events, sights) = blind::mend(events, &self.hidden);
+        Ok(Trace { events, hidden, shortest_gap_ns, sights })
     }
 }
 

@@ -9,7 +9,7 @@
 //! operation. A completed part moves the request's sector on; a bio merged in front moves it back.
 //! Among requests that look alike (two reads of one sector under way) the oldest is taken: their
 //! count and sum do not depend on the choice. A pure flush is issued with no sectors, one at a time
-//! per queue. Completions of nothing that was issued belong to the flush machinery, which ends the
+//! per queue; it has sector 0 then, and none (all ones) when it completes. Completions of nothing that was issued belong to the flush machinery, which ends the
 //! caller's request a second time.
 
 use std::collections::HashMap;
@@ -79,7 +79,9 @@ impl Device {
     fn find(&self, step: &Block, fits: impl Fn(&Request) -> bool) -> Option<usize> {
         let operation = operation(&step.letters);
         let alike = |request: &Request| {
-            request.sector == step.sector && request.operation == operation && fits(request)
+            (request.sector == step.sector || (step.sectors == 0 && request.sectors == 0))
+                && request.operation == operation
+                && fits(request)
         };
         self.live
             .iter()
@@ -300,7 +302,7 @@ mod tests {
         let found = waits(&[
             step(10, BlockStep::Issue, 0, 0, "FF"),
             step(11, BlockStep::Issue, 0, 8, "W"),
-            step(20, BlockStep::Complete, 0, 0, "FF"),
+            step(20, BlockStep::Complete, u64::MAX, 0, "FF"),
             step(21, BlockStep::Complete, 0, 0, "FWS"),
             step(25, BlockStep::Complete, 0, 8, "W"),
         ]);
