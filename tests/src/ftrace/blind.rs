@@ -16,7 +16,7 @@
 //! but a CPU that never idles has no such gaps: whoever needs a whole recording keeps the blind CPUs
 //! busy with a task that runs only when nothing else wants to ([`keep_sight`]).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::sync::OnceLock;
 use std::thread;
@@ -59,10 +59,14 @@ impl Sight {
 }
 
 /// Puts a [`Kind::LostSwitch`] into each gap, before the first event that shows it.
-pub fn mend(
-    events: Vec<Event>,
-    hidden: &BTreeSet<i32>,
-) -> (Vec<Event>, BTreeMap<u32, Sight>) {
+pub fn mend(events: Vec<Event>, hidden: &BTreeSet<i32>) -> (Vec<Event>, BTreeMap<u32, Sight>) {
+    let renamed: HashSet<(i32, i32)> = events
+        .iter()
+        .filter_map(|event| match event.kind {
+            Kind::Exec { pid, old_pid } => Some((old_pid, pid)),
+            _ => None,
+        })
+        .collect();
     let mut running: HashMap<u32, i32> = HashMap::new();
     let mut sights: BTreeMap<u32, Sight> = BTreeMap::new();
     let mut mended = Vec::with_capacity(events.len());
@@ -71,7 +75,8 @@ pub fn mend(
             let sight = sights.entry(event.cpu).or_default();
             sight.switches += 1;
             sight.from_idle += usize::from(prev == 0);
-            if let Some(lost) = running.insert(event.cpu, next).filter(|&before| before != prev) {
+            let before = running.insert(event.cpu, next).filter(|&before| before != prev);
+            if let Some(lost) = before.filter(|&before| !renamed.contains(&(before, prev))) {
                 sight.gaps += usize::from(!hidden.contains(&lost));
                 let kind = Kind::LostSwitch { prev: lost, next: prev };
                 mended.push(Event { kind, ..event.clone() });
@@ -125,7 +130,6 @@ fn init_is_hidden() -> Result<bool> {
             break;
         }
     }
-    println!("PID 1: {to} switches to its threads, {from} from them");
     Ok(*HIDDEN.get_or_init(|| to > ENOUGH && from == 0))
 }
 
@@ -174,6 +178,14 @@ mod tests {
 
     fn switch(cpu: u32, prev: i32, next: i32) -> Event {
         at(1, cpu, Kind::Switch { prev, runnable: false, next })
+    }
+
+    #[test]
+    fn a_thread_that_takes_its_leaders_id_leaves_no_gap() {
+        let exec = at(1, 0, Kind::Exec { pid: 4, old_pid: 5 });
+        let (mended, sights) = mend(vec![switch(0, 0, 5), exec, switch(0, 4, 0)], &BTreeSet::new());
+        assert_eq!(mended.len(), 3);
+        assert_eq!(sights[&0].gaps, 0);
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub enum Kind {
     Wakeup { pid: i32 },
     /// `sched_waking`.
     Waking { pid: i32 },
+    /// `sched_process_exec`: a thread that is not its group's first takes that one's id.
+    Exec { pid: i32, old_pid: i32 },
     /// `irq_handler_entry`.
     IrqEntry { irq: i32, name: Arc<str> },
     /// `irq_handler_exit`.
@@ -148,6 +150,12 @@ pub fn decoder(system: &str, event: &str, format: &Format) -> Result<Decode> {
         ("sched", "sched_waking") => {
             let task = field("pid")?;
             Box::new(move |record, _| Some(Kind::Waking { pid: pid(task, record)? }))
+        }
+        ("sched", "sched_process_exec") => {
+            let (new, old) = (field("pid")?, field("old_pid")?);
+            Box::new(move |record, _| {
+                Some(Kind::Exec { pid: pid(new, record)?, old_pid: pid(old, record)? })
+            })
         }
         ("irq", "irq_handler_entry") => {
             let (irq, name) = (field("irq")?, field("name")?);

@@ -32,6 +32,7 @@ pub const ALL_EVENTS: &[&str] = &[
     "sched:sched_wakeup",
     "sched:sched_wakeup_new",
     "sched:sched_waking",
+    "sched:sched_process_exec",
     "irq:irq_handler_entry",
     "irq:irq_handler_exit",
     "irq:softirq_raise",
@@ -54,8 +55,12 @@ pub const ALL_EVENTS: &[&str] = &[
 ];
 
 /// The scheduler's events alone.
-pub const SCHED_EVENTS: &[&str] =
-    &["sched:sched_switch", "sched:sched_wakeup", "sched:sched_wakeup_new"];
+pub const SCHED_EVENTS: &[&str] = &[
+    "sched:sched_switch",
+    "sched:sched_wakeup",
+    "sched:sched_wakeup_new",
+    "sched:sched_process_exec",
+];
 
 /// The block layer's events alone.
 pub const BLOCK_EVENTS: &[&str] = &[
@@ -183,7 +188,8 @@ impl Recording {
             }
         };
         // From here on Drop cleans up.
-        let mut recording = Self { directory, marker, events: Vec::new(), hidden, _tracefs: tracefs };
+        let mut recording =
+            Self { directory, marker, events: Vec::new(), hidden, _tracefs: tracefs };
         recording.configure(events, buffer_mib)?;
         Ok(recording)
     }

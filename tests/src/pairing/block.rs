@@ -7,8 +7,9 @@
 //!
 //! ftrace does not print the request's address, so requests are told apart by device, sector and
 //! operation. A completed part moves the request's sector on; a bio merged in front moves it back.
-//! Among requests that look alike (two reads of one sector under way) the oldest is taken: their
-//! count and sum do not depend on the choice. A pure flush is issued with no sectors, one at a time
+//! Among requests that look alike (two reads of one sector under way) the newest is taken: their
+//! count and sum do not depend on the choice, and one whose end BPF was not offered, and which is
+//! therefore not among these events, is left behind. A pure flush is issued with no sectors, one at a time
 //! per queue; it has sector 0 then, and none (all ones) when it completes. Completions of nothing that was issued belong to the flush machinery, which ends the
 //! caller's request a second time.
 
@@ -75,7 +76,7 @@ struct Device {
 }
 
 impl Device {
-    /// The oldest request that fits, preferably of exactly this length.
+    /// The newest request that fits, preferably of exactly this length.
     fn find(&self, step: &Block, fits: impl Fn(&Request) -> bool) -> Option<usize> {
         let operation = operation(&step.letters);
         let alike = |request: &Request| {
@@ -85,8 +86,8 @@ impl Device {
         };
         self.live
             .iter()
-            .position(|request| alike(request) && request.sectors == step.sectors)
-            .or_else(|| self.live.iter().position(alike))
+            .rposition(|request| alike(request) && request.sectors == step.sectors)
+            .or_else(|| self.live.iter().rposition(alike))
     }
 }
 

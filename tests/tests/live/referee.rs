@@ -55,7 +55,11 @@ fn context_switches() -> Result<u64> {
 
 fn between<'a>(trace: &'a Trace, from: &str, to: &str) -> Result<impl Iterator<Item = &'a Event>> {
     let (from, to) = (trace.mark_ns(from)?, trace.mark_ns(to)?);
-    Ok(trace.events.iter().chain(&trace.hidden).filter(move |event| (from..=to).contains(&event.time_ns)))
+    Ok(trace
+        .events
+        .iter()
+        .chain(&trace.hidden)
+        .filter(move |event| (from..=to).contains(&event.time_ns)))
 }
 
 fn interrupts_agree_with_proc() -> Result<Verdict> {
