@@ -7,6 +7,9 @@ use crate::kernel::{Access, Request};
 use crate::maps::{NOISE_REQUESTS, clock_ns, cpu_state};
 use crate::signals::{block_device_wait, block_queue_wait};
 
+/// What [`operation_of`] makes of a write.
+const WRITE: u64 = 1;
+
 /// The request as the subject of a signal; `None` where it has no disk.
 #[inline(always)]
 fn subject<A: Access>(request: Request<A>) -> Option<u64> {
@@ -68,12 +71,15 @@ pub fn complete<A: Access>(access: A) -> Option<()> {
     }
     let state = cpu_state()?;
     let issued_ns = block_device_wait::take(times(request));
-    if issued_ns != 0 {
-        block_device_wait::complete(state, subject(request)?, issued_ns, clock_ns());
-    } else if bytes != 0 {
-        // Without bytes, the flush machinery ends its caller's request, which was never issued,
-        // or ends it a second time.
-        block_device_wait::unknown(state);
+    if bytes == 0 && operation_of(request.cmd_flags()) == WRITE {
+        // The flush machinery ends the request of its caller: one that was never issued, or that
+        // has ended before.
+        return None;
     }
+    if issued_ns == 0 {
+        block_device_wait::unknown(state);
+        return None;
+    }
+    block_device_wait::complete(state, subject(request)?, issued_ns, clock_ns());
     Some(())
 }

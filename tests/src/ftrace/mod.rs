@@ -100,6 +100,13 @@ pub struct Trace {
 }
 
 impl Trace {
+    /// All events, the hidden ones included, in order of time.
+    pub fn all(&self) -> Vec<Event> {
+        let mut all: Vec<Event> = self.events.iter().chain(&self.hidden).cloned().collect();
+        all.sort_by_key(|event| event.time_ns);
+        all
+    }
+
     /// The time of the mark with this text.
     pub fn mark_ns(&self, wanted: &str) -> Result<u64> {
         self.events
@@ -251,7 +258,7 @@ impl Recording {
             let cpu = name.to_string_lossy().trim_start_matches("cpu").parse()?;
             let stats = read(entry.path().join("stats"))?;
             ensure_nothing_lost(&stats)
-                .with_context(|| format!("the recording on CPU {cpu} is inconclusive"))?;
+                .with_context(|| format!("the recording is inconclusive, on CPU {cpu}"))?;
             let first = events.len();
             read_cpu(
                 &entry.path().join("trace_pipe_raw"),

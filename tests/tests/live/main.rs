@@ -38,50 +38,34 @@ type Test = fn() -> Result<Verdict>;
 /// How an error begins by which the referee says that its own record has holes.
 const INCONCLUSIVE: &str = "the recording is inconclusive";
 
-/// Runs the tests in [`OPEN`] too.
-const RUN_OPEN: &str = "NOISED_TEST_OPEN";
+/// How often a test is run whose recording had holes.
+const ATTEMPTS: usize = 2;
 
-/// Tests whose differences are seen but not explained yet: they are skipped by name, with what
-/// was seen, and count as open work, never as passed.
-const OPEN: &[(&str, &str)] = &[
-    ("sched::woken_while_running", "the load provokes no wake-up of a running task here"),
-    ("sched::stopped_and_continued", "6 long waits where the referee has 5"),
-    (
-        "interrupts::nested_time_is_charged_once",
-        "sums of irqs with two or three events lie 2 us apart, beyond the stamps' distance",
-    ),
-    ("block::without_scheduler", "36 of 5000 device waits missing on loop and disk alike"),
-    ("block::flushes", "noised calls flush requests flush, the referee write"),
-    ("block::buffered_writes", "noised calls flush requests flush, the referee write"),
-    ("differential::mixed_load", "the load raises no timer softirq in its seconds"),
-    (
-        "faults::stopped_daemon_loses_nothing",
-        "46 of 26101 device waits missing, and sums of irqs with few events",
-    ),
-];
+/// Why a verdict says nothing, if it does not.
+fn inconclusive(verdict: &Result<Verdict>) -> Option<String> {
+    let error = verdict.as_ref().err()?;
+    error.to_string().starts_with(INCONCLUSIVE).then(|| format!("{error:#}"))
+}
 
 fn trial(module: &str, name: &str, test: Test) -> Trial {
-    let full_name = format!("{module}::{name}");
-    Trial::ignorable_test(full_name.clone(), move || {
+    Trial::ignorable_test(format!("{module}::{name}"), move || {
         if !is_root() {
             return Ok(Completion::ignored_with("needs root"));
         }
-        if let Some((_, reason)) = OPEN.iter().find(|(open, _)| *open == full_name)
-            && env::var_os(RUN_OPEN).is_none()
-        {
-            return Ok(Completion::ignored_with(format!("open: {reason}")));
-        }
         let around = |error: anyhow::Error| Failed::from(format!("{error:#}"));
         let before = Surroundings::look().map_err(around)?;
-        let verdict = test();
-        let clean = before.ensure_unchanged();
-        clean.map_err(around)?;
-        let verdict = match verdict {
-            Err(error) if error.to_string().starts_with(INCONCLUSIVE) => {
-                return Ok(Completion::ignored_with(format!("{error:#}")));
+        let mut verdict = test();
+        for _ in 1..ATTEMPTS {
+            if let Some(reason) = inconclusive(&verdict) {
+                println!("once more: {reason}");
+                verdict = test();
             }
-            verdict => verdict.map_err(around)?,
-        };
+        }
+        before.ensure_unchanged().map_err(around)?;
+        if let Some(reason) = inconclusive(&verdict) {
+            return Ok(Completion::ignored_with(reason));
+        }
+        let verdict = verdict.map_err(around)?;
         Ok(match verdict {
             Verdict::Passed => Completion::Completed,
             Verdict::Impossible(reason) => Completion::ignored_with(reason),

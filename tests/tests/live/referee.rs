@@ -53,13 +53,9 @@ fn context_switches() -> Result<u64> {
     Ok(line.context("/proc/stat has no ctxt")?.trim().parse()?)
 }
 
-fn between<'a>(trace: &'a Trace, from: &str, to: &str) -> Result<impl Iterator<Item = &'a Event>> {
+fn between(trace: &Trace, from: &str, to: &str) -> Result<impl Iterator<Item = Event>> {
     let (from, to) = (trace.mark_ns(from)?, trace.mark_ns(to)?);
-    Ok(trace
-        .events
-        .iter()
-        .chain(&trace.hidden)
-        .filter(move |event| (from..=to).contains(&event.time_ns)))
+    Ok(trace.all().into_iter().filter(move |event| (from..=to).contains(&event.time_ns)))
 }
 
 fn interrupts_agree_with_proc() -> Result<Verdict> {
@@ -164,7 +160,7 @@ fn reads_agree_with_the_load() -> Result<Verdict> {
     let mut reader = Worker::start("direct-reads", &["0", &device.path(), "4096", "0", "3000"])?;
     let reads = figure(&reader.figures()?, "reads")?;
     let trace = recording.stop()?;
-    let waits = block_waits(&trace.events, device_name);
+    let waits = block_waits(&trace.all(), device_name);
     let on_device = waits
         .device
         .samples
@@ -180,7 +176,7 @@ fn short_reads_are_partial_and_requeued() -> Result<Verdict> {
     let recording = Recording::start(BLOCK_EVENTS, 16)?;
     short.read(100)?;
     let trace = recording.stop()?;
-    let waits = block_waits(&trace.events, device_name);
+    let waits = block_waits(&trace.all(), device_name);
     let on_device = |paired: &Paired| {
         let own = |sample: &&Sample| *sample.labels.0 == *short.device.name;
         paired.samples.iter().filter(own).count()
