@@ -7,6 +7,8 @@ use aya_ebpf::bindings::{BPF_F_MMAPABLE, BPF_RB_AVAIL_DATA, BPF_RB_RING_SIZE};
 use aya_ebpf::helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns};
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, PerCpuHashMap, RingBuf};
+use aya_log_ebpf::macro_support::{Level, level_enabled};
+use aya_log_ebpf::{debug, trace};
 use noise_common::WINDOW_NS;
 use noise_common::event::{Cell, CellKey, CpuState, Drop, PACKET_SLOTS, PacketTimes, RequestTimes};
 use noise_common::hist::{BUCKETS, bucket_of};
@@ -69,6 +71,16 @@ pub fn drop_event(state: *mut CpuState, signal: Signal, reason: Drop) {
         let counter = &raw mut (*state).drops[signal as usize][reason as usize];
         ptr::write_volatile(counter, ptr::read_volatile(counter) + 1);
     }
+    if level_enabled(Level::Debug) {
+        log_drop(signal.info().name, reason.name());
+    }
+}
+
+/// Tells of a drop. While the level is off, the verifier removes the call: the level is a constant
+/// of the loaded program.
+#[inline(never)]
+fn log_drop(signal: &'static str, reason: &'static str) {
+    debug!((), "{} not counted: {}", signal, reason);
 }
 
 /// Adds the time from `start_ns` to `now_ns` to a fixed cell; `index` counts within the signal.
@@ -208,6 +220,7 @@ fn turn_window(cell: *mut Cell, signal: u32, subject: u64, now_ns: u64) {
             }
         }
         let window = now_ns / WINDOW_NS;
+        trace!((), "signal {}, subject {:x}: window {} opens", signal, subject, window);
         ptr::write_volatile(&raw mut (*cell).subject, subject);
         ptr::write_volatile(&raw mut (*cell).signal, signal);
         ptr::write_volatile(&raw mut (*cell).cpu, bpf_get_smp_processor_id());

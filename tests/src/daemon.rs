@@ -166,9 +166,14 @@ pub struct Daemon {
 impl Daemon {
     /// Starts the daemon on a free port and waits until it is ready.
     pub fn start() -> Result<Self> {
+        Self::start_with(&[])
+    }
+
+    /// Starts a daemon with further options.
+    pub fn start_with(options: &[&str]) -> Result<Self> {
         let address = free_address()?;
         let mut command = Command::new(binary()?);
-        command.args(["run", "--web.listen-address", &address.to_string()]);
+        command.args(["run", "--web.listen-address", &address.to_string()]).args(options);
         Self::start_command(command, address)
     }
 

@@ -1,6 +1,6 @@
 //! `noised run`: the daemon.
 
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use tracing_subscriber::EnvFilter;
 use crate::collect::Collector;
 use crate::config::{ConfigFile, DEFAULT_ADDRESS, LogLevel};
 use crate::export::{Refresh, serve};
-use crate::kernel::{Engine, HookState, KernelError, LoadOptions, other_daemon_runs};
+use crate::kernel::{DebugRecords, Engine, HookState, KernelError, LoadOptions, other_daemon_runs};
 use crate::model::{Builder, Model};
 
 /// How often the ring is drained and a sample taken when nobody asks.
@@ -72,14 +72,26 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
         println!("the configuration is valid");
         return Ok(());
     }
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level.name()));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    start_logging(level);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
     runtime.block_on(daemon(address, level))
+}
+
+/// Logs to standard error: in colour on a terminal, and with the part that speaks from debug on.
+fn start_logging(level: LogLevel) {
+    let filter =
+        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level.filter()));
+    let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(colour)
+        .with_target(level.is_detailed())
+        .init();
 }
 
 async fn daemon(address: SocketAddr, level: LogLevel) -> Result<(), RunError> {
@@ -95,12 +107,16 @@ async fn daemon(address: SocketAddr, level: LogLevel) -> Result<(), RunError> {
         anyhow::anyhow!("cannot listen on {address}: {error}{hint}")
     })?;
     let other = another_daemon().await;
-    let debug = matches!(level, LogLevel::Debug | LogLevel::Trace);
+    let debug = match level {
+        LogLevel::Trace => DebugRecords::All,
+        LogLevel::Debug => DebugRecords::Drops,
+        _ => DebugRecords::Off,
+    };
     let mut engine = Engine::load(&LoadOptions { debug, ..LoadOptions::default() })?;
     if other {
         tracing::warn!("another noised measures on this host: the cost is now paid twice");
     }
-    let logger = if debug { debug_records(&mut engine) } else { None };
+    let logger = if level.is_detailed() { debug_records(&mut engine) } else { None };
     engine.attach()?;
     report(&engine);
     // SAFETY: no preconditions; gives back what parsing the type information took.
@@ -135,17 +151,21 @@ async fn another_daemon() -> bool {
 
 /// Logs how the hooks fare.
 fn report(engine: &Engine) {
+    let mut absent = Vec::new();
     for status in engine.hooks() {
         let hook = status.hook.tracepoint();
         match &status.state {
             HookState::Attached(attach) => tracing::debug!(hook, by = attach.name(), "attached"),
             HookState::Loaded(_) => tracing::warn!(hook, "not attached"),
-            HookState::Absent => tracing::info!(hook, "this kernel has no such tracepoint"),
+            HookState::Absent => absent.push(hook),
             HookState::Refused(reason) => tracing::warn!(hook, reason, "cannot attach"),
         }
     }
     let attached = engine.hooks().iter().filter(|status| status.is_attached()).count();
     tracing::info!("{attached} of {} hooks attached", engine.hooks().len());
+    if !absent.is_empty() {
+        tracing::info!("tracepoints that this kernel does not have: {}", absent.join(", "));
+    }
 }
 
 /// Samples by a timer, early where the ring runs full, and when asked.

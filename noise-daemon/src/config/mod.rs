@@ -47,22 +47,27 @@ pub enum LogLevel {
     Warn,
     /// What happens.
     Info,
-    /// How it happens.
+    /// How it happens; the BPF programs tell what they could not count, and why.
     Debug,
-    /// Everything.
+    /// Everything, of the libraries and the BPF programs as well.
     Trace,
 }
 
 impl LogLevel {
-    /// The name that filters understand.
-    pub const fn name(self) -> &'static str {
+    /// The filter that shows this level. What the libraries have to say is not for operators.
+    pub const fn filter(self) -> &'static str {
         match self {
             Self::Error => "error",
             Self::Warn => "warn",
             Self::Info => "info",
-            Self::Debug => "debug",
+            Self::Debug => "info,noise_daemon=debug,noise_programs=debug",
             Self::Trace => "trace",
         }
+    }
+
+    /// Whether this is for those who look for a fault.
+    pub const fn is_detailed(self) -> bool {
+        matches!(self, Self::Debug | Self::Trace)
     }
 }
 

@@ -44,13 +44,36 @@ impl ObjectKind {
     }
 }
 
+/// Debug records of the programs, through aya-log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DebugRecords {
+    /// None: the verifier removes what would write them.
+    #[default]
+    Off,
+    /// What could not be counted, and why.
+    Drops,
+    /// Windows that open as well.
+    All,
+}
+
+impl DebugRecords {
+    /// The level as aya-log's global variable has it: from 1 (error) to 5 (trace).
+    const fn level(self) -> u8 {
+        match self {
+            Self::Off => 0,
+            Self::Drops => 4,
+            Self::All => 5,
+        }
+    }
+}
+
 /// How to load.
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
     /// Which programs.
     pub object: ObjectKind,
-    /// Whether the programs write debug records.
-    pub debug: bool,
+    /// What the programs tell of their work.
+    pub debug: DebugRecords,
     /// Attach every hook by this way only, for tests and benchmarks; `None` = the usual order.
     pub only: Option<Attach>,
 }
@@ -251,8 +274,8 @@ fn load_object(
     sizes: Sizes,
     btf: &Btf,
 ) -> Result<Ebpf, KernelError> {
-    let log_level = u8::from(options.debug) * u8::MAX;
-    let maps = sizes.maps(options.debug);
+    let log_level = options.debug.level();
+    let maps = sizes.maps(options.debug != DebugRecords::Off);
     let mut loader = EbpfLoader::new();
     loader.btf(Some(btf)).verifier_log_level(VerifierLogLevel::DISABLE);
     if options.object == ObjectKind::Measuring {

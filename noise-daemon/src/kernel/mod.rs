@@ -11,7 +11,8 @@ mod sizes;
 
 pub use btf::KernelBtf;
 pub use engine::{
-    Engine, HookState, HookStatus, LoadOptions, ObjectKind, ProgramStats, other_daemon_runs,
+    DebugRecords, Engine, HookState, HookStatus, LoadOptions, ObjectKind, ProgramStats,
+    other_daemon_runs,
 };
 pub use error::KernelError;
 pub use facts::{Facts, SignalState, signal_state};

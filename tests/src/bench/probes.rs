@@ -154,7 +154,7 @@ impl ProbeSet {
         only: Option<Attach>,
         hooks: &[String],
     ) -> Result<Self> {
-        let mut engine = Engine::load(&LoadOptions { object, debug: false, only })?;
+        let mut engine = Engine::load(&LoadOptions { object, only, ..LoadOptions::default() })?;
         let states = engine.hooks().to_vec();
         let mut probes = Vec::new();
         for status in states {

@@ -6,10 +6,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::bpf;
 use noise_tests::daemon::{Daemon, Outcome, binary, free_address, run, run_noised};
+use noise_tests::load::Worker;
 
 use crate::{Test, Verdict};
 
@@ -21,6 +24,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("without_privileges", without_privileges),
     ("without_btf", without_btf),
     ("read_only_home", read_only_home),
+    ("debug_records", debug_records),
 ];
 
 /// Requires an exit code and one sentence on standard error that has all of `words` in it.
@@ -163,5 +167,21 @@ fn read_only_home() -> Result<Verdict> {
     ensure!(daemon.scrape()?.total("noised_context_switches_total") > 0.0, "nothing counted");
     let (status, stderr) = daemon.stop(libc::SIGTERM)?;
     ensure!(status.success(), "ended with {status}: {stderr}");
+    Ok(Verdict::Passed)
+}
+
+/// What the programs tell when asked, and nothing when not. Tasks that wait for the CPU while the
+/// programs are attached have waits without a start.
+fn debug_records() -> Result<Verdict> {
+    let _hogs = [Worker::start("burn", &["0"])?, Worker::start("burn", &["0"])?];
+    let told = |level: &str| -> Result<bool> {
+        let daemon = Daemon::start_with(&["--log.level", level])?;
+        thread::sleep(Duration::from_secs(2));
+        let (_, stderr) = daemon.stop(libc::SIGTERM)?;
+        ensure!(!stderr.contains('\u{1b}'), "colours in a file");
+        Ok(stderr.contains("runqueue_wait not counted: no_start"))
+    };
+    ensure!(told("debug")?, "no record of a drop");
+    ensure!(!told("info")?, "debug records that nobody asked for");
     Ok(Verdict::Passed)
 }

@@ -60,8 +60,9 @@ fn between(trace: &Trace, from: &str, to: &str) -> Result<impl Iterator<Item = E
 
 fn interrupts_agree_with_proc() -> Result<Verdict> {
     let _sight = keep_sight()?;
-    let recording = Recording::start(ALL_EVENTS, 128)?;
+    // Starting takes long where the disk is slow, longer than a recording may last.
     let load = MixedLoad::start()?;
+    let recording = Recording::start(ALL_EVENTS, 128)?;
     let readings = |when: &str| -> Result<_> {
         recording.mark(&format!("before {when}"))?;
         let mut softirqs = counts("/proc/softirqs")?;
