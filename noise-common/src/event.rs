@@ -143,6 +143,8 @@ pub struct CpuState {
     pub taken: Taken,
     /// Switches away from a task that went to sleep (0) or stayed runnable (1).
     pub switches: [u64; 2],
+    /// The packet that this CPU queued last, until it is transmitted or another follows.
+    pub queued: PacketTimes,
     /// The packet whose wake-up is awaited.
     pub received: Received,
     /// The vector that runs (vectors do not nest: interrupts are off).
@@ -161,7 +163,8 @@ pub struct CpuState {
     pub drops: [[u64; DROPS.len()]; SIGNAL_COUNT],
     /// Always zero: the initial value of new keyed cells (too large for a program's stack).
     pub empty: Cell,
-    /// Cells of the signals whose subjects are known at build time.
+    /// Cells of the signals whose subjects are known at build time, and direct-mapped ones of the
+    /// other signals.
     pub cells: [Cell; FIXED_CELLS],
 }
 

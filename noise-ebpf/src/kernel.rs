@@ -271,7 +271,14 @@ impl<A: Access> Skb<A> {
         Self { access, at: access.pointer(0) }
     }
 
-    /// Address, which identifies the buffer while it is under way.
+    /// Address, which identifies the buffer while it is under way: to keep and to compare, but not
+    /// to calculate with.
+    #[inline(always)]
+    pub fn pointer(self) -> u64 {
+        self.at as u64
+    }
+
+    /// The same as a number.
     #[inline(always)]
     pub fn address(self) -> u64 {
         self.access.address(0)
@@ -279,8 +286,8 @@ impl<A: Access> Skb<A> {
 
     /// Length in bytes.
     #[inline(always)]
-    pub fn len(self) -> u32 {
-        self.access.load(self.at, SKB_LEN.load())
+    pub fn len(self) -> u64 {
+        u64::from(self.access.load::<u32>(self.at, SKB_LEN.load()))
     }
 
     /// The device that received it.

@@ -12,7 +12,7 @@ use aya_log_ebpf::{debug, trace};
 use noise_common::WINDOW_NS;
 use noise_common::event::{Cell, CellKey, CpuState, Drop, PACKET_SLOTS, PacketTimes, RequestTimes};
 use noise_common::hist::{BUCKETS, bucket_of};
-use noise_common::signals::Signal;
+use noise_common::signals::{Signal, keyed_slot};
 
 /// State of each CPU, memory-mapped by the daemon. Sized at load to the possible CPUs.
 #[map]
@@ -22,7 +22,7 @@ static NOISE_CPUS: Array<CpuState> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 #[map]
 pub static NOISE_WAITING: Array<u64> = Array::with_max_entries(1, 0);
 
-/// Histograms whose subjects come and go.
+/// Histograms whose subjects come and go, where another subject has the direct-mapped cell.
 #[map]
 static NOISE_CELLS: PerCpuHashMap<CellKey, Cell> = PerCpuHashMap::with_max_entries(256, 0);
 
@@ -35,7 +35,7 @@ static NOISE_COUNTS: PerCpuHashMap<CellKey, u64> = PerCpuHashMap::with_max_entri
 #[map]
 pub static NOISE_REQUESTS: HashMap<u64, RequestTimes> = HashMap::with_max_entries(8192, 0);
 
-/// Packets between queueing and transmission, direct-mapped by address.
+/// Packets between queueing and transmission that are not their CPU's last, direct-mapped by address.
 #[map]
 pub static NOISE_PACKETS: Array<PacketTimes> = Array::with_max_entries(PACKET_SLOTS as u32, 0);
 
@@ -124,6 +124,13 @@ pub fn record_keyed(
     value_ns: u64,
     now_ns: u64,
 ) {
+    let slot = signal.first_cell() + keyed_slot(subject);
+    // SAFETY: the slot is below the number of the signal's cells.
+    let cell = unsafe { (&raw mut (*state).cells).cast::<Cell>().add(slot) };
+    // SAFETY: as above; one hook alone writes the cells of a signal.
+    if unsafe { (*cell).subject == subject || (*cell).closes_ns == 0 } {
+        return record(state, cell, signal, subject, value_ns, now_ns);
+    }
     let key = CellKey { signal: signal as u32, padding: 0, subject };
     let cell = match NOISE_CELLS.get_ptr_mut(key) {
         Some(cell) => cell,

@@ -53,12 +53,32 @@ pub enum Storage {
         /// Number of subjects.
         subjects: usize,
     },
-    /// Histograms in the per-CPU hash, by subject.
-    Keyed,
+    /// Histograms of subjects that come and go: on each CPU, one of a few direct-mapped cells in
+    /// [`crate::event::CpuState::cells`], or, where another subject has that cell, the per-CPU
+    /// hash. A subject keeps its place.
+    Keyed {
+        /// Number of direct-mapped cells; a power of two.
+        slots: usize,
+    },
     /// Counters in [`crate::event::CpuState::switches`].
     Switches,
     /// Counters in the per-CPU hash, by subject.
     KeyedCounter,
+}
+
+impl Storage {
+    /// Histograms of subjects that come and go.
+    pub(crate) const KEYED: Self = Self::Keyed { slots: KEYED_SLOTS };
+}
+
+/// Direct-mapped cells of each keyed signal on each CPU: more than the devices that one CPU is
+/// busy with at a time, few enough to stay small on large hosts.
+const KEYED_SLOTS: usize = 16;
+
+/// The direct-mapped cell of a subject among its signal's (Fibonacci hashing).
+#[inline(always)]
+pub const fn keyed_slot(subject: u64) -> usize {
+    (subject.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - KEYED_SLOTS.trailing_zeros())) as usize
 }
 
 /// What a signal is exported as.
@@ -139,6 +159,7 @@ const FIXED_LAYOUT: [usize; SIGNAL_COUNT + 1] = {
     while index < SIGNAL_COUNT {
         let subjects = match INFOS[index].storage {
             Storage::Fixed { subjects } => subjects,
+            Storage::Keyed { slots } => slots,
             _ => 0,
         };
         layout[index + 1] = layout[index] + subjects;
@@ -147,7 +168,7 @@ const FIXED_LAYOUT: [usize; SIGNAL_COUNT + 1] = {
     layout
 };
 
-/// Number of fixed cells on each CPU.
+/// Number of fixed and direct-mapped cells on each CPU.
 pub const FIXED_CELLS: usize = FIXED_LAYOUT[SIGNAL_COUNT];
 
 impl Signal {
@@ -213,11 +234,21 @@ mod tests {
         let mut next = 0;
         for info in &SIGNALS {
             assert_eq!(info.signal.first_cell(), next);
-            if let Storage::Fixed { subjects } = info.storage {
-                next += subjects;
-            }
+            next += match info.storage {
+                Storage::Fixed { subjects } => subjects,
+                Storage::Keyed { slots } => slots,
+                Storage::Switches | Storage::KeyedCounter => 0,
+            };
         }
         assert_eq!(next, FIXED_CELLS);
+    }
+
+    #[test]
+    fn neighbouring_subjects_have_cells_of_their_own() {
+        let irqs: BTreeSet<usize> = (24..34).map(keyed_slot).collect();
+        assert!(irqs.len() >= 7, "{irqs:?}");
+        let operations = (0..OPERATIONS.len() as u64).map(|op| block_subject(254, 0, op));
+        assert!(operations.map(keyed_slot).all(|slot| slot < KEYED_SLOTS));
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl Collector {
         let length = size_of::<CpuState>() * engine.sizes().cpus as usize;
         let cpus = MmapOptions::new()
             .len(length)
-            .map_raw_read_only(&cpus.fd().as_fd())
+            .map_raw(&cpus.fd().as_fd())
             .with_context(|| format!("cannot map {MARKER_MAP} into memory"))?;
         let facts = engine.facts().clone();
         let absent = SIGNALS
@@ -137,6 +137,23 @@ impl Collector {
             self.sweep(at_ns, &sample);
         }
         sample
+    }
+
+    /// The direct-mapped cells of the keyed signals, of all CPUs.
+    fn keyed_slots(&self) -> impl Iterator<Item = *mut Cell> + use<> {
+        let of_signals = SIGNALS.iter().filter_map(|info| match info.storage {
+            Storage::Keyed { slots } => Some((info.signal.first_cell(), slots)),
+            _ => None,
+        });
+        self.cpu_states().flat_map(move |state| {
+            let state = state.cast_mut();
+            of_signals.clone().flat_map(move |(first, slots)| {
+                // SAFETY: the pointers lie in the mapping.
+                (first..first + slots).map(move |index| unsafe {
+                    (&raw mut (*state).cells).cast::<Cell>().add(index)
+                })
+            })
+        })
     }
 
     fn cpu_states(&self) -> impl Iterator<Item = *const CpuState> + use<> {
@@ -254,13 +271,20 @@ impl Collector {
     /// Frees what belongs to devices and interfaces that are gone, and, where a map was found
     /// full, requests and packets that were lost on the way.
     fn sweep(&mut self, now_ns: u64, sample: &Sample) {
-        let keys: Vec<CellKey> = self.cells.keys().flatten().collect();
-        for key in keys {
+        let slots: Vec<*mut Cell> = self.keyed_slots().collect();
+        for key in self.totals.keys() {
             let Some(signal) = Signal::from_number(key.signal) else { continue };
-            if !self.names.exists(signal, key.subject) && self.cells.remove(&key).is_ok() {
-                self.totals.forget(key);
-                self.names.forget(signal, key.subject);
+            if !matches!(signal.info().storage, Storage::Keyed { .. })
+                || self.names.exists(signal, key.subject)
+            {
+                continue;
             }
+            let _ = self.cells.remove(&key);
+            for slot in &slots {
+                free_slot(*slot, key);
+            }
+            self.totals.forget(key);
+            self.names.forget(signal, key.subject);
         }
         let full: u64 = sample
             .drops
@@ -299,6 +323,20 @@ impl Collector {
 impl std::os::fd::AsRawFd for Collector {
     fn as_raw_fd(&self) -> std::os::fd::RawFd {
         self.ring.as_raw_fd()
+    }
+}
+
+/// Frees a direct-mapped cell whose subject is gone, so that no program writes it any more.
+fn free_slot(slot: *mut Cell, key: CellKey) {
+    // SAFETY: the pointer lies in the mapping, which is writable; the order is the programs' own.
+    unsafe {
+        let of_key = (&raw const (*slot).signal).read_volatile() == key.signal
+            && (&raw const (*slot).subject).read_volatile() == key.subject;
+        if of_key && (&raw const (*slot).closes_ns).read_volatile() != 0 {
+            (&raw mut (*slot).tail).write_volatile(0);
+            (&raw mut (*slot).head).write_volatile(0);
+            slot.write_volatile(Cell::EMPTY);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Totals from windows: closed ones are added once, open ones replace their last reading.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use noise_common::event::{Cell, CellKey};
 
@@ -72,6 +72,11 @@ impl WindowTotals {
                 (*key, *cpu, totals, max_ns)
             })
             .collect()
+    }
+
+    /// What there are totals of.
+    pub fn keys(&self) -> BTreeSet<CellKey> {
+        self.cells.keys().map(|(key, _)| *key).collect()
     }
 
     /// Forgets a subject that is gone.

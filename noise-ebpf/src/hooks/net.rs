@@ -7,15 +7,17 @@ use crate::signals::{net_rx_wait, net_tx_wait, packet_drop, tcp_retransmit};
 /// `net_dev_queue(skb)`.
 #[inline(always)]
 pub fn queue<A: Access>(access: A) -> Option<()> {
-    net_tx_wait::queue(cpu_state()?, Skb::argument(access), clock_ns())
+    net_tx_wait::queue(cpu_state()?, Skb::argument(access), clock_ns());
+    Some(())
 }
 
 /// `net_dev_start_xmit(skb, device)`.
 #[inline(always)]
 pub fn start_xmit<A: Access>(access: A) -> Option<()> {
     let state = cpu_state()?;
-    let queued_ns = net_tx_wait::take(state, Skb::argument(access))?;
-    net_tx_wait::start(state, queued_ns, Device::argument(access, 1).subject(), clock_ns());
+    let now_ns = clock_ns();
+    let queued_ns = net_tx_wait::take(state, Skb::argument(access), now_ns)?;
+    net_tx_wait::start(state, queued_ns, Device::argument(access, 1).subject(), now_ns);
     Some(())
 }
 
@@ -44,6 +46,6 @@ pub fn free<A: Access>(access: A) -> Option<()> {
     let state = cpu_state()?;
     let reason = if ARG_DROP_REASON.load() == 2 { access.argument(2) as u32 } else { u32::MAX };
     packet_drop::count(state, reason);
-    net_tx_wait::forget(Skb::argument(access));
+    net_tx_wait::forget(state, Skb::argument(access));
     Some(())
 }

@@ -1,7 +1,8 @@
 //! Packets between queueing and transmission.
 //!
-//! Most packets are transmitted at once, so their start times live in a direct-mapped table
-//! (a few nanoseconds); a packet that is pushed out of its slot by another moves to a hash.
+//! Most packets are transmitted at once, by the CPU that queued them, so each CPU keeps the one that
+//! it queued last. A packet that another one follows moves to a direct-mapped table, and to a hash
+//! where its slot there is taken.
 
 use noise_common::event::{CpuState, Drop, PacketTimes, packet_slot};
 use noise_common::signals::Signal;
@@ -11,50 +12,89 @@ use crate::maps::{NOISE_PACKETS, NOISE_SPILLED, drop_event, insert_or_drop, reco
 
 /// Bytes by which a packet may grow on its way: a VLAN tag that the device cannot insert.
 const TAG_BYTES: u64 = 4;
+/// A packet that waited longer than this may have been queued again by another CPU meanwhile, ns.
+const LONG_NS: u64 = 100_000;
 
 /// A packet is handed to an interface.
 #[inline(always)]
-pub fn queue<A: Access>(state: *mut CpuState, skb: Skb<A>, now_ns: u64) -> Option<()> {
-    let address = skb.address();
-    let slot = NOISE_PACKETS.get_ptr_mut(packet_slot(address))?;
+pub fn queue<A: Access>(state: *mut CpuState, skb: Skb<A>, now_ns: u64) {
+    let address = skb.pointer();
+    // SAFETY: the state is this CPU's.
+    unsafe {
+        let last = (*state).queued;
+        if last.skb != 0 && last.skb != address {
+            put_aside(state, &last);
+        }
+        (*state).queued = PacketTimes { skb: address, queued_ns: now_ns, len: skb.len() };
+    }
+}
+
+/// Moves a packet that waits to the table.
+#[inline(always)]
+fn put_aside(state: *mut CpuState, packet: &PacketTimes) {
+    let Some(slot) = NOISE_PACKETS.get_ptr_mut(packet_slot(packet.skb)) else { return };
     // SAFETY: the pointer is an entry of the array. Two CPUs may use one slot at once; then one
     // packet goes unmatched and is counted as such.
     unsafe {
         let occupant = *slot;
-        if occupant.skb != 0 && occupant.skb != address {
+        if occupant.skb != 0 && occupant.skb != packet.skb {
             insert_or_drop(state, Signal::NetTxWait, &NOISE_SPILLED, occupant.skb, &occupant);
         }
-        *slot = PacketTimes { skb: address, queued_ns: now_ns, len: u64::from(skb.len()) };
+        *slot = *packet;
     }
-    Some(())
+}
+
+/// Takes a packet that was put aside.
+#[inline(always)]
+fn take_aside(address: u64) -> Option<PacketTimes> {
+    let slot = NOISE_PACKETS.get_ptr_mut(packet_slot(address))?;
+    // SAFETY: the pointer is an entry of the array.
+    unsafe {
+        if (*slot).skb == address {
+            (*slot).skb = 0;
+            return Some(*slot);
+        }
+        let spilled = *NOISE_SPILLED.get_ptr(address)?;
+        let _ = NOISE_SPILLED.remove(address);
+        Some(spilled)
+    }
 }
 
 /// When a packet that is now transmitted was queued.
 #[inline(always)]
-pub fn take<A: Access>(state: *mut CpuState, skb: Skb<A>) -> Option<u64> {
-    let address = skb.address();
-    let slot = NOISE_PACKETS.get_ptr_mut(packet_slot(address))?;
-    // SAFETY: the pointer is an entry of the array.
-    let (queued_ns, len) = unsafe {
-        if (*slot).skb == address {
-            (*slot).skb = 0;
-            ((*slot).queued_ns, (*slot).len)
-        } else if let Some(spilled) = NOISE_SPILLED.get_ptr(address) {
-            let found = ((*spilled).queued_ns, (*spilled).len);
-            let _ = NOISE_SPILLED.remove(address);
-            found
+pub fn take<A: Access>(state: *mut CpuState, skb: Skb<A>, now_ns: u64) -> Option<u64> {
+    // SAFETY: the state is this CPU's.
+    let own = unsafe {
+        let own = (*state).queued;
+        if own.skb == skb.pointer() {
+            (*state).queued.skb = 0;
+            Some(own)
         } else {
-            drop_event(state, Signal::NetTxWait, Drop::NoStart);
-            return None;
+            None
         }
     };
-    let grown = u64::from(skb.len()).wrapping_sub(len);
+    let packet = match own {
+        Some(own) if now_ns.wrapping_sub(own.queued_ns) <= LONG_NS => own,
+        // One that was dropped elsewhere leaves its entry here; its memory may be in use again.
+        Some(own) => match take_aside(skb.address()) {
+            Some(aside) if aside.queued_ns > own.queued_ns => aside,
+            _ => own,
+        },
+        None => match take_aside(skb.address()) {
+            Some(aside) => aside,
+            None => {
+                drop_event(state, Signal::NetTxWait, Drop::NoStart);
+                return None;
+            }
+        },
+    };
+    let grown = skb.len().wrapping_sub(packet.len);
     if grown != 0 && grown != TAG_BYTES {
         // Another packet in the memory of one that was split by software segmentation.
         drop_event(state, Signal::NetTxWait, Drop::NoStart);
         return None;
     }
-    Some(queued_ns)
+    Some(packet.queued_ns)
 }
 
 /// A packet is transmitted.
@@ -68,16 +108,13 @@ pub fn start(state: *mut CpuState, queued_ns: u64, interface: u64, now_ns: u64) 
 
 /// A packet was dropped on its way.
 #[inline(always)]
-pub fn forget<A: Access>(skb: Skb<A>) {
-    let address = skb.address();
-    if let Some(slot) = NOISE_PACKETS.get_ptr_mut(packet_slot(address)) {
-        // SAFETY: the pointer is an entry of the array.
-        unsafe {
-            if (*slot).skb == address {
-                (*slot).skb = 0;
-            } else {
-                let _ = NOISE_SPILLED.remove(address);
-            }
+pub fn forget<A: Access>(state: *mut CpuState, skb: Skb<A>) {
+    // SAFETY: the state is this CPU's.
+    unsafe {
+        if (*state).queued.skb == skb.pointer() {
+            (*state).queued.skb = 0;
+            return;
         }
     }
+    let _ = take_aside(skb.address());
 }

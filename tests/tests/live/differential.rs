@@ -1,7 +1,7 @@
 //! Everything at once, the daemon against the referee, over the same seconds.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use noise_tests::compare::{all_signals, observe};
@@ -46,12 +46,10 @@ impl MixedLoad {
             ("udp-flood", &[last, "1000", "3000"]),
             ("udp-drops", &["0", "2000"]),
         ];
-        let started = Instant::now();
         let workers = loads
             .iter()
             .map(|(name, arguments)| Worker::start(name, arguments))
             .collect::<Result<_>>()?;
-        println!("the loads took {:?} to start", started.elapsed());
         let retransmitter = Worker::start("syn-retransmits", &["10"])?;
         Ok(Self { workers, retransmitter, _file: file })
     }

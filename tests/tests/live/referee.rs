@@ -60,7 +60,7 @@ fn between(trace: &Trace, from: &str, to: &str) -> Result<impl Iterator<Item = E
 
 fn interrupts_agree_with_proc() -> Result<Verdict> {
     let _sight = keep_sight()?;
-    // Starting takes long where the disk is slow, longer than a recording may last.
+    // A recording of the start would be the longer, the slower the disk is.
     let load = MixedLoad::start()?;
     let recording = Recording::start(ALL_EVENTS, 128)?;
     let readings = |when: &str| -> Result<_> {
