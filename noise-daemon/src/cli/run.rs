@@ -184,7 +184,10 @@ async fn collect(
     loop {
         let mut waiting = Vec::new();
         tokio::select! {
-            _ = timer.tick() => {}
+            _ = timer.tick() => {
+                builder.keep(collector.glance());
+                continue;
+            }
             ready = ring.readable() => {
                 ready?.clear_ready();
                 collector.drain();

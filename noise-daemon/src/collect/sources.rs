@@ -108,6 +108,13 @@ impl Collector {
 
     /// Everything up to now.
     pub fn sample(&mut self) -> Sample {
+        let mut sample = self.glance();
+        self.add_hooks(&mut sample);
+        sample
+    }
+
+    /// What the programs have counted up to now; nothing of the programs themselves.
+    pub fn glance(&mut self) -> Sample {
         self.read_open_windows();
         self.drain();
         let at_ns = monotonic_ns();
@@ -115,6 +122,14 @@ impl Collector {
         self.add_series(&mut sample);
         self.add_counts(&mut sample);
         self.add_drops(&mut sample);
+        if self.swept.elapsed() >= SWEEP_EVERY {
+            self.swept = Instant::now();
+            self.sweep(at_ns, &sample);
+        }
+        sample
+    }
+
+    fn add_hooks(&mut self, sample: &mut Sample) {
         let attached: BTreeMap<_, _> =
             self.engine.hooks().iter().map(|status| (status.hook, status.is_attached())).collect();
         let mut stats: BTreeMap<_, _> =
@@ -132,11 +147,6 @@ impl Collector {
                 }
             })
             .collect();
-        if self.swept.elapsed() >= SWEEP_EVERY {
-            self.swept = Instant::now();
-            self.sweep(at_ns, &sample);
-        }
-        sample
     }
 
     /// The direct-mapped cells of the keyed signals, of all CPUs.

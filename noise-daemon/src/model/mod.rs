@@ -53,26 +53,40 @@ impl Builder {
     /// The model after one more sample.
     pub fn advance(&mut self, sample: Sample) -> Model {
         let sample = Arc::new(sample);
+        self.forget_before(&sample);
+        let signals = SIGNALS.iter().map(|info| self.summary(info.signal, &sample)).collect();
+        self.remember(&sample);
+        Model { sample, signals }
+    }
+
+    /// Takes a sample that nobody asked for, so that later models can look back at it.
+    pub fn keep(&mut self, sample: Sample) {
+        let sample = Arc::new(sample);
+        self.forget_before(&sample);
+        self.remember(&sample);
+    }
+
+    fn forget_before(&mut self, sample: &Sample) {
         // Keep the newest sample that is older than the horizon as the reference.
         while self.history.get(1).is_some_and(|next| next.at_ns + HORIZON_NS <= sample.at_ns) {
             self.history.pop_front();
         }
-        let signals = SIGNALS.iter().map(|info| self.summary(info.signal, &sample)).collect();
+    }
+
+    fn remember(&mut self, sample: &Arc<Sample>) {
         // Scrapes may come at any rate; a few samples a second are enough to look back.
         let spaced =
             self.history.back().is_none_or(|last| sample.at_ns >= last.at_ns + HORIZON_NS / 20);
         if spaced {
-            self.history.push_back(Arc::clone(&sample));
+            self.history.push_back(Arc::clone(sample));
         }
-        Model { sample, signals }
     }
 
     fn summary(&self, signal: Signal, now: &Sample) -> Summary {
-        let reference = self.history.front();
-        let before = reference.map_or_else(Sample::default, |sample| (**sample).clone());
-        let seconds = now.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
-        let per_second =
-            |value: f64| if reference.is_some() && seconds > 0.0 { value / seconds } else { 0.0 };
+        let before = self.history.front().map(Arc::as_ref);
+        let seconds =
+            before.map_or(0.0, |before| now.at_ns.saturating_sub(before.at_ns) as f64 / 1e9);
+        let per_second = |value: f64| if seconds > 0.0 { value / seconds } else { 0.0 };
         let absent =
             now.absent.iter().find(|(other, _)| *other == signal).map(|(_, reason)| reason.clone());
         let mut summary = Summary {
@@ -87,12 +101,14 @@ impl Builder {
         };
         if matches!(signal.info().kind, Kind::Counter) {
             summary.total = count_of(now, signal);
-            let delta = summary.total.saturating_sub(count_of(&before, signal));
+            let delta =
+                summary.total.saturating_sub(before.map_or(0, |before| count_of(before, signal)));
             summary.rate = per_second(delta as f64);
             return summary;
         }
         let totals = totals_of(now, signal);
-        let delta = totals.since(&totals_of(&before, signal));
+        let earlier = before.map(|before| totals_of(before, signal)).unwrap_or_default();
+        let delta = totals.since(&earlier);
         summary.total = totals.count();
         summary.rate = per_second(delta.count() as f64);
         summary.lost = per_second(delta.sum_ns as f64 / 1e9);
