@@ -10,7 +10,7 @@ const HEAD: &str = r#"<!doctype html><html lang="en"><head><meta charset="utf-8"
 <meta name="viewport" content="width=device-width"><title>noised</title><style>
 body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:70em;padding:0 1em;color:#222}
 table{border-collapse:collapse;width:100%}th,td{padding:.3em .8em;text-align:right;border-bottom:1px solid #ddd}
-th:first-child,td:first-child{text-align:left}td{font-variant-numeric:tabular-nums}
+th:first-child,td:first-child{text-align:left}td{font-variant-numeric:tabular-nums}th+th,td+td{white-space:nowrap}
 small{color:#666}.absent td{color:#888}.bad{color:#b00}
 @media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}th,td{border-color:#333}a{color:#8bf}}
 </style></head><body><h1>noised</h1>"#;
