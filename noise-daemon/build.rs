@@ -4,6 +4,7 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context as _, bail};
 
@@ -17,6 +18,8 @@ fn main() -> anyhow::Result<()> {
         println!("cargo:rerun-if-changed={}", root.join(input).display());
     }
     println!("cargo:rerun-if-env-changed={LINKER_DIR}");
+
+    name_revision(root);
 
     let linker = find_linker(root);
     let Some(folder) = linker else {
@@ -47,6 +50,24 @@ fn main() -> anyhow::Result<()> {
         ..Default::default()
     };
     aya_build::build_ebpf([package], aya_build::Toolchain::Custom(&toolchain))
+}
+
+/// Tells the daemon the revision that it is built from, for `noised_build_info`.
+fn name_revision(root: &Path) {
+    println!("cargo:rerun-if-env-changed=NOISED_REVISION");
+    // A line is added with every commit and every change of branch.
+    let log = root.join(".git/logs/HEAD");
+    if env::var_os("NOISED_REVISION").is_some() || !log.is_file() {
+        return;
+    }
+    println!("cargo:rerun-if-changed={}", log.display());
+    let output =
+        Command::new("git").arg("-C").arg(root).args(["rev-parse", "--short", "HEAD"]).output();
+    // Without git the revision stays unknown.
+    if let Some(output) = output.ok().filter(|output| output.status.success()) {
+        let revision = String::from_utf8_lossy(&output.stdout);
+        println!("cargo:rustc-env=NOISED_REVISION={}", revision.trim());
+    }
 }
 
 fn find_linker(root: &Path) -> Option<PathBuf> {

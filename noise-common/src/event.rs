@@ -179,6 +179,15 @@ pub struct RequestTimes {
     pub issued_ns: u64,
 }
 
+/// Tasks that may reclaim or compact memory at once.
+pub const TASKS: usize = 2048;
+
+/// Key of what a task does, by the signal's number.
+#[inline(always)]
+pub const fn task_key(signal: u32, pid: u32) -> u64 {
+    (signal as u64) << 32 | pid as u64
+}
+
 /// Slots of the direct-mapped table of packets under way; a power of two.
 pub const PACKET_SLOTS: usize = 4096;
 

@@ -73,6 +73,12 @@ macro_rules! for_each_hook {
             NetReceive "netif_receive_skb" n_net_receive r_net_receive TpBtf;
             TcpRetransmit "tcp_retransmit_skb" n_tcp_retrans r_tcp_retrans TpBtf;
             FreeSkb "kfree_skb" n_kfree_skb r_kfree_skb TpBtf;
+            ReclaimBegin "mm_vmscan_direct_reclaim_begin" n_reclaim_in r_reclaim_in TpBtf;
+            ReclaimEnd "mm_vmscan_direct_reclaim_end" n_reclaim_out r_reclaim_out TpBtf;
+            MemcgBegin "mm_vmscan_memcg_reclaim_begin" n_memcg_in r_memcg_in TpBtf;
+            MemcgEnd "mm_vmscan_memcg_reclaim_end" n_memcg_out r_memcg_out TpBtf;
+            CompactionBegin "mm_compaction_begin" n_compact_in r_compact_in TpBtf;
+            CompactionEnd "mm_compaction_end" n_compact_out r_compact_out TpBtf;
         }
     };
 }

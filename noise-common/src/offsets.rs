@@ -14,6 +14,7 @@ macro_rules! for_each_offset {
     ($then:ident) => {
         $then! {
             TASK_PID "task_struct" "pid";
+            TASK_FLAGS "task_struct" "flags";
             TASK_STATE "task_struct" "__state";
             TASK_STATE_OLD "task_struct" "state";
             REQUEST_QUEUE "request" "q";

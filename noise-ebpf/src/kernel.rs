@@ -9,6 +9,7 @@ use core::ptr;
 
 use aya_ebpf::Global;
 use aya_ebpf::helpers::bpf_probe_read_kernel;
+use aya_ebpf::helpers::generated::{bpf_get_current_task, bpf_get_current_task_btf};
 use noise_common::{for_each_fact, for_each_offset};
 
 macro_rules! define_offsets {
@@ -54,6 +55,9 @@ pub trait Access: Copy {
     /// The kernel memory at `base + offset`; zero where it cannot be read.
     fn load<T: Copy + Default>(self, base: Pointer, offset: u32) -> T;
 
+    /// The task that runs, as a pointer.
+    fn current(self) -> Pointer;
+
     /// The `index`th argument as a pointer.
     ///
     /// The verifier tracks the type of a pointer through registers only, so this must come
@@ -92,6 +96,12 @@ impl Access for Typed {
     }
 
     #[inline(always)]
+    fn current(self) -> Pointer {
+        // SAFETY: the helper has no preconditions.
+        unsafe { bpf_get_current_task_btf() }.cast_const().cast()
+    }
+
+    #[inline(always)]
     fn load<T: Copy + Default>(self, base: Pointer, offset: u32) -> T {
         // SAFETY: the verifier checks the field against BTF and turns the load into one that
         // yields zero where the address is bad.
@@ -111,11 +121,20 @@ impl Access for Raw {
     }
 
     #[inline(always)]
+    fn current(self) -> Pointer {
+        // SAFETY: the helper has no preconditions.
+        unsafe { bpf_get_current_task() as Pointer }
+    }
+
+    #[inline(always)]
     fn load<T: Copy + Default>(self, base: Pointer, offset: u32) -> T {
         // SAFETY: the helper accepts any address and fails where it cannot be read.
         unsafe { bpf_probe_read_kernel(base.add(offset as usize).cast::<T>()) }.unwrap_or_default()
     }
 }
+
+/// `PF_KTHREAD` of the kernel's `linux/sched.h`, the same since 2.6.27.
+const PF_KTHREAD: u32 = 0x0020_0000;
 
 /// A `task_struct`.
 #[derive(Clone, Copy)]
@@ -129,6 +148,18 @@ impl<A: Access> Task<A> {
     #[inline(always)]
     pub fn argument(access: A, index: usize) -> Self {
         Self { access, at: access.pointer(index) }
+    }
+
+    /// The task that runs.
+    #[inline(always)]
+    pub fn current(access: A) -> Self {
+        Self { access, at: access.current() }
+    }
+
+    /// Whether it is a kernel thread.
+    #[inline(always)]
+    pub fn is_kernel_thread(self) -> bool {
+        self.access.load::<u32>(self.at, TASK_FLAGS.load()) & PF_KTHREAD != 0
     }
 
     /// Thread id in the initial pid namespace; 0 for the idle tasks.

@@ -10,7 +10,9 @@ use aya_ebpf::maps::{Array, HashMap, PerCpuHashMap, RingBuf};
 use aya_log_ebpf::macro_support::{Level, level_enabled};
 use aya_log_ebpf::{debug, trace};
 use noise_common::WINDOW_NS;
-use noise_common::event::{Cell, CellKey, CpuState, Drop, PACKET_SLOTS, PacketTimes, RequestTimes};
+use noise_common::event::{
+    Cell, CellKey, CpuState, Drop, PACKET_SLOTS, PacketTimes, RequestTimes, TASKS,
+};
 use noise_common::hist::{BUCKETS, bucket_of};
 use noise_common::signals::{Signal, keyed_slot};
 
@@ -42,6 +44,10 @@ pub static NOISE_PACKETS: Array<PacketTimes> = Array::with_max_entries(PACKET_SL
 /// Packets that another one pushed out of their slot.
 #[map]
 pub static NOISE_SPILLED: HashMap<u64, PacketTimes> = HashMap::with_max_entries(4096, 0);
+
+/// When a task began what it does in the kernel for itself, by signal and pid.
+#[map]
+pub static NOISE_TASKS: HashMap<u64, u64> = HashMap::with_max_entries(TASKS as u32, 0);
 
 /// Closed windows on their way to the daemon.
 #[map]

@@ -29,6 +29,7 @@ use crate::ftrace::event::{BlockStep, Kind};
 use crate::ftrace::{Recording, Trace};
 use crate::pairing::{self, Labels, Paired, Sample};
 use crate::prom::{Histogram, LabelSet, Scrape};
+use crate::task::kernel_threads;
 
 /// Work under way when a recording begins has ended by then.
 const SETTLE: Duration = Duration::from_millis(300);
@@ -542,6 +543,16 @@ pub fn all_signals(table: &mut Table<'_>) -> Result<()> {
         "noised_net_rx_wait_seconds",
         &["interface"],
         &pairing::net::net_rx_wait(events),
+    )?;
+    table.histogram(
+        "noised_direct_reclaim_seconds",
+        &[],
+        &pairing::memory::direct_reclaim(events),
+    )?;
+    table.histogram(
+        "noised_compaction_seconds",
+        &[],
+        &pairing::memory::compaction(events, &kernel_threads()?),
     )?;
     table
         .counter_total("noised_tcp_retransmits_total", &pairing::counts::tcp_retransmits(events))?;

@@ -6,6 +6,7 @@
 
 pub mod bench;
 pub mod bpf;
+pub mod cgroup;
 pub mod compare;
 pub mod daemon;
 pub mod disk;

@@ -1,5 +1,6 @@
 //! Where and how tasks run: CPUs, scheduling policies, chosen thread ids.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::mem;
@@ -185,6 +186,24 @@ pub fn sched_stat(thread: i32) -> Result<SchedStat> {
     let mut numbers = text.split_whitespace().map(str::parse);
     let mut next = || numbers.next().context("a short schedstat")?.context("not a number");
     Ok(SchedStat { run_ns: next()?, wait_ns: next()? })
+}
+
+/// The threads that the kernel runs for itself.
+pub fn kernel_threads() -> Result<BTreeSet<i32>> {
+    const PF_KTHREAD: u32 = 0x0020_0000;
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir("/proc")? {
+        let Ok(pid) = entry?.file_name().to_string_lossy().parse() else { continue };
+        // One that ends meanwhile is no kernel thread that matters.
+        let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
+        // The name, in brackets, may have blanks; the flags are the seventh field behind it.
+        let flags = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(6));
+        if flags.and_then(|flags| flags.parse::<u32>().ok()).is_some_and(|it| it & PF_KTHREAD != 0)
+        {
+            found.insert(pid);
+        }
+    }
+    Ok(found)
 }
 
 /// Whether this process is root.

@@ -7,7 +7,9 @@ use crate::hooks::Hook;
 
 mod block_device_wait;
 mod block_queue_wait;
+mod compaction;
 mod context_switch;
+mod direct_reclaim;
 mod hardirq;
 mod net_rx_wait;
 mod net_tx_wait;
@@ -147,6 +149,8 @@ define_signals! {
     NetRxWait net_rx_wait;
     TcpRetransmit tcp_retransmit;
     PacketDrop packet_drop;
+    DirectReclaim direct_reclaim;
+    Compaction compaction;
 }
 
 /// The table: `SIGNALS[signal as usize].signal == signal`.

@@ -5,6 +5,7 @@
 //! that opens in between was empty when it was read.
 
 mod sources;
+mod steal;
 mod totals;
 
 pub use sources::{Collector, Ring};

@@ -12,6 +12,7 @@ use noise_common::MARKER_MAP;
 use noise_common::event::{Cell, CellKey, CpuState, DROPS, PacketTimes, RequestTimes};
 use noise_common::signals::{FIXED_CELLS, SIGNALS, Signal, Storage};
 
+use super::steal;
 use super::totals::WindowTotals;
 use crate::kernel::{Engine, SignalState, monotonic_ns, signal_state};
 use crate::model::{Count, HookSample, Sample, Series, Totals};
@@ -110,6 +111,7 @@ impl Collector {
     pub fn sample(&mut self) -> Sample {
         let mut sample = self.glance();
         self.add_hooks(&mut sample);
+        sample.stolen = steal::stolen(Path::new("/proc"));
         sample
     }
 

@@ -10,6 +10,12 @@ use prometheus::{Encoder as _, TextEncoder};
 
 use crate::model::{Model, Series};
 
+/// The revision that this was built from.
+const REVISION: &str = match option_env!("NOISED_REVISION") {
+    Some(revision) => revision,
+    None => "unknown",
+};
+
 /// The metrics of this process itself.
 pub struct Process(prometheus::process_collector::ProcessCollector);
 
@@ -137,22 +143,26 @@ fn own_families(model: &Model) -> Vec<MetricFamily> {
     let interrupted = sample.interrupted.iter().map(|(cpu, source, ns)| {
         counter(&["cpu", "source"], &[&cpu.to_string(), source], seconds(*ns))
     });
+    let stolen =
+        sample.stolen.iter().map(|(cpu, ns)| counter(&["cpu"], &[&cpu.to_string()], seconds(*ns)));
     let folded =
         sample.folded.iter().map(|(metric, count)| counter(&["metric"], &[metric], *count as f64));
     let attached = sample.hooks.iter().map(|hook| {
         gauge(&["hook"], &[hook.hook.tracepoint()], f64::from(u8::from(hook.attached)))
     });
-    let build = gauge(
-        &["version", "revision"],
-        &[env!("CARGO_PKG_VERSION"), option_env!("NOISED_REVISION").unwrap_or("unknown")],
-        1.0,
-    );
+    let build = gauge(&["version", "revision"], &[env!("CARGO_PKG_VERSION"), REVISION], 1.0);
     vec![
         family(
             "noised_cpu_interrupted_seconds_total",
             "Net time that interrupts took from a CPU; the sources add up.",
             MetricType::COUNTER,
             interrupted.collect(),
+        ),
+        family(
+            "noised_steal_seconds_total",
+            "Time that the hypervisor took from a CPU since boot, as /proc/stat has it.",
+            MetricType::COUNTER,
+            stolen.collect(),
         ),
         family(
             "noised_build_info",
@@ -244,6 +254,7 @@ mod tests {
                 total: 7,
             }],
             interrupted: vec![(0, "softirq", 1_500_000_000)],
+            stolen: vec![(1, 20_000_000)],
             drops: vec![(Signal::RunqueueWait, Drop::NoStart, 3)],
             hooks: vec![HookSample {
                 hook: Hook::SchedSwitch,
@@ -255,6 +266,8 @@ mod tests {
             ..Sample::default()
         };
         let text = render(&Builder::default().advance(sample), None).unwrap();
-        insta::assert_snapshot!(String::from_utf8(text).unwrap());
+        let text = String::from_utf8(text).unwrap();
+        let revision = format!("revision=\"{REVISION}\"");
+        insta::assert_snapshot!(text.replace(&revision, "revision=\"<revision>\""));
     }
 }

@@ -198,6 +198,8 @@ impl Engine {
     }
 
     /// Detaches every program; they stay loaded and can be attached again.
+    ///
+    /// In table order, entries before exits: an interval that is under way ends whole.
     pub fn detach(&mut self) {
         self.links.clear();
         for status in &mut self.hooks {

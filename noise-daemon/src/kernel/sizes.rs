@@ -1,7 +1,9 @@
 //! How large the maps are on this host.
 
 use anyhow::Context as _;
-use noise_common::event::{Cell, CellKey, CpuState, PACKET_SLOTS, PacketTimes, RequestTimes};
+use noise_common::event::{
+    Cell, CellKey, CpuState, PACKET_SLOTS, PacketTimes, RequestTimes, TASKS,
+};
 
 /// The host's dimensions, from which map sizes follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +76,7 @@ impl Sizes {
             size("NOISE_REQUESTS", requests, hash(requests, 8, of(size_of::<RequestTimes>()))),
             size("NOISE_PACKETS", PACKET_SLOTS as u32, of(PACKET_SLOTS * size_of::<PacketTimes>())),
             size("NOISE_SPILLED", 4096, hash(4096, 8, of(size_of::<PacketTimes>()))),
+            size("NOISE_TASKS", TASKS as u32, hash(TASKS as u32, 8, 8)),
             size("NOISE_RING", ring, u64::from(ring)),
             size("AYA_LOGS", debug_ring, u64::from(debug_ring)),
         ]

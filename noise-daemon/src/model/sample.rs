@@ -110,6 +110,8 @@ pub struct Sample {
     pub counts: Vec<Count>,
     /// Net time that interrupts took from each CPU: CPU, source, ns.
     pub interrupted: Vec<(u32, &'static str, u64)>,
+    /// Time that the hypervisor took from each CPU: CPU, ns.
+    pub stolen: Vec<(u32, u64)>,
     /// What was not counted.
     pub drops: Vec<(Signal, Drop, u64)>,
     /// The hooks.

@@ -55,7 +55,7 @@ impl Names {
             Signal::Hardirq => vec![subject.to_string(), self.irq_name(subject)],
             Signal::Vector => vec![nth(&VECTORS)],
             Signal::Softirq | Signal::SoftirqRaiseWait => vec![nth(&SOFTIRQ_VECTORS)],
-            Signal::Nmi => Vec::new(),
+            Signal::Nmi | Signal::DirectReclaim | Signal::Compaction => Vec::new(),
             Signal::BlockQueueWait | Signal::BlockDeviceWait => {
                 let (major, minor, operation) = split_block_subject(subject);
                 let operation = OPERATIONS.get(operation).copied().unwrap_or("other");

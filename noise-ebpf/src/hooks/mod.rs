@@ -2,6 +2,7 @@
 
 mod block;
 mod irq;
+mod memory;
 mod net;
 mod sched;
 mod softirq;
@@ -80,5 +81,9 @@ fn handle<A: Access>(hook: Hook, access: A) -> Option<()> {
         Hook::NetReceive => net::receive(access),
         Hook::TcpRetransmit => net::retransmit(access),
         Hook::FreeSkb => net::free(access),
+        Hook::ReclaimBegin | Hook::MemcgBegin => memory::reclaim_begin(access),
+        Hook::ReclaimEnd | Hook::MemcgEnd => memory::reclaim_end(access),
+        Hook::CompactionBegin => memory::compaction_begin(access),
+        Hook::CompactionEnd => memory::compaction_end(access),
     }
 }

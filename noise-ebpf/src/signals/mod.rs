@@ -1,4 +1,5 @@
-//! State and logic of each signal, under the names that noise-common/signals has.
+//! State and logic of each signal, under the names that noise-common/signals has; `task_time` is that
+//! of all signals that begin and end in one task.
 
 pub mod block_device_wait;
 pub mod block_queue_wait;
@@ -11,5 +12,6 @@ pub mod packet_drop;
 pub mod runqueue_wait;
 pub mod softirq;
 pub mod softirq_raise_wait;
+pub mod task_time;
 pub mod tcp_retransmit;
 pub mod vector;

@@ -40,6 +40,10 @@ pub enum Kind {
     Waking { pid: i32 },
     /// `sched_process_exec`: a thread that is not its group's first takes that one's id.
     Exec { pid: i32, old_pid: i32 },
+    /// `mm_vmscan_direct_reclaim_*` and `mm_vmscan_memcg_reclaim_*`: begins, else ends.
+    Reclaim { begins: bool },
+    /// `mm_compaction_*`: begins, else ends.
+    Compaction { begins: bool },
     /// `irq_handler_entry`.
     IrqEntry { irq: i32, name: Arc<str> },
     /// `irq_handler_exit`.
@@ -185,6 +189,18 @@ pub fn decoder(system: &str, event: &str, format: &Format) -> Result<Decode> {
                 let name = name.unwrap_or_else(|| number.to_string());
                 Some(Kind::PacketDrop { reason: names.get(&name) })
             })
+        }
+        ("vmscan", "mm_vmscan_direct_reclaim_begin" | "mm_vmscan_memcg_reclaim_begin") => {
+            Box::new(|_, _| Some(Kind::Reclaim { begins: true }))
+        }
+        ("vmscan", "mm_vmscan_direct_reclaim_end" | "mm_vmscan_memcg_reclaim_end") => {
+            Box::new(|_, _| Some(Kind::Reclaim { begins: false }))
+        }
+        ("compaction", "mm_compaction_begin") => {
+            Box::new(|_, _| Some(Kind::Compaction { begins: true }))
+        }
+        ("compaction", "mm_compaction_end") => {
+            Box::new(|_, _| Some(Kind::Compaction { begins: false }))
         }
         ("tcp", "tcp_retransmit_skb") => Box::new(|_, _| Some(Kind::Retransmit)),
         ("ftrace", "print") => {

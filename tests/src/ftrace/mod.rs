@@ -26,7 +26,7 @@ use event::{Decode, Event, Kind, Names};
 use format::{Field, Format};
 use pages::Layout;
 
-/// Everything that the eight signals and the counters need.
+/// Everything that the signals need.
 pub const ALL_EVENTS: &[&str] = &[
     "sched:sched_switch",
     "sched:sched_wakeup",
@@ -52,6 +52,12 @@ pub const ALL_EVENTS: &[&str] = &[
     "net:netif_receive_skb",
     "skb:kfree_skb",
     "tcp:tcp_retransmit_skb",
+    "vmscan:mm_vmscan_direct_reclaim_begin",
+    "vmscan:mm_vmscan_direct_reclaim_end",
+    "vmscan:mm_vmscan_memcg_reclaim_begin",
+    "vmscan:mm_vmscan_memcg_reclaim_end",
+    "compaction:mm_compaction_begin",
+    "compaction:mm_compaction_end",
 ];
 
 /// The scheduler's events alone.
@@ -60,6 +66,16 @@ pub const SCHED_EVENTS: &[&str] = &[
     "sched:sched_wakeup",
     "sched:sched_wakeup_new",
     "sched:sched_process_exec",
+];
+
+/// The events of memory that tasks get for themselves.
+pub const MEMORY_EVENTS: &[&str] = &[
+    "vmscan:mm_vmscan_direct_reclaim_begin",
+    "vmscan:mm_vmscan_direct_reclaim_end",
+    "vmscan:mm_vmscan_memcg_reclaim_begin",
+    "vmscan:mm_vmscan_memcg_reclaim_end",
+    "compaction:mm_compaction_begin",
+    "compaction:mm_compaction_end",
 ];
 
 /// The block layer's events alone.

@@ -123,6 +123,30 @@ pub(super) fn stream(arguments: &mut Arguments) -> Result<()> {
     report(&format!("passes {passes}"))
 }
 
+/// `new-pages <cpu> <directory> <MiB>`: fills the page cache with a nameless file, and gives all back
+/// by emptying it, again and again.
+pub(super) fn new_pages(arguments: &mut Arguments) -> Result<()> {
+    pin(0, arguments.number()?)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .custom_flags(libc::O_TMPFILE)
+        .open(arguments.text()?)
+        .context("creating a nameless file")?;
+    let mebibytes: u64 = arguments.number()?;
+    let session = Session::begin()?;
+    let mut passes = 0_u64;
+    let chunk = vec![0xa5_u8; 1 << 20];
+    while session.going() {
+        file.seek(SeekFrom::Start(0))?;
+        for _ in 0..mebibytes {
+            file.write_all(&chunk)?;
+        }
+        file.set_len(0)?;
+        passes += 1;
+    }
+    report(&format!("passes {passes}"))
+}
+
 /// `struct iocb` of Linux's `uapi/linux/aio_abi.h`, little-endian.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]

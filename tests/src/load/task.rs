@@ -130,37 +130,22 @@ pub(super) fn bursts(arguments: &mut Arguments) -> Result<()> {
     report(&format!("bursts {count}"))
 }
 
-/// `wake-race <cpu> <cpu>`: two threads on two CPUs wake each other without a pause, so that
-/// wake-ups often find their task still running.
-pub(super) fn wake_race(arguments: &mut Arguments) -> Result<()> {
-    let (here, there): (usize, usize) = (arguments.number()?, arguments.number()?);
-    let (mut at_there, mut to_there) = std::io::pipe()?;
-    let (mut at_here, mut to_here) = std::io::pipe()?;
-    let peer = thread::spawn(move || -> Result<()> {
-        pin(0, there)?;
-        let mut byte = [0_u8];
-        while at_there.read(&mut byte)? == 1 {
-            to_here.write_all(&byte)?;
-        }
-        Ok(())
-    });
-    pin(0, here)?;
+/// `short-sleeps <cpu>`: sleeps so short that the timer often fires before the task has left the CPU:
+/// the wake-up then finds it running.
+pub(super) fn short_sleeps(arguments: &mut Arguments) -> Result<()> {
+    pin(0, arguments.number()?)?;
+    // SAFETY: no memory argument.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
     let session = Session::begin()?;
     let mut rounds = 0_u64;
-    let mut bytes = [0_u8; 2];
-    // Two bytes under way: one of the two threads is about to sleep whenever a byte arrives.
-    to_there.write_all(&bytes)?;
     while session.going() {
-        let count = at_here.read(&mut bytes)?;
-        to_there.write_all(bytes.get(..count).unwrap_or_default())?;
+        thread::sleep(Duration::from_nanos(1 + rounds % 64 * 50));
         rounds += 1;
         if rounds.is_multiple_of(BURST * 8) {
             // A sleep that a start left behind by such a wake-up would be charged with.
             pause(20_000);
         }
     }
-    drop(to_there);
-    peer.join().map_err(|_| anyhow::anyhow!("the peer panicked"))??;
     report(&format!("rounds {rounds}"))
 }
 

@@ -6,6 +6,7 @@
 pub mod block;
 pub mod counts;
 pub mod interrupts;
+pub mod memory;
 pub mod net;
 pub mod raise;
 pub mod runqueue;

@@ -10,6 +10,7 @@ mod differential;
 mod faults;
 mod interrupts;
 mod lifecycle;
+mod memory;
 mod metrics;
 mod network;
 mod referee;
@@ -86,7 +87,7 @@ fn main() -> ExitCode {
     }
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let modules: [(&str, &[(&str, Test)]); 11] = [
+    let modules: [(&str, &[(&str, Test)]); 12] = [
         ("referee", referee::TESTS),
         ("command_line", command_line::TESTS),
         ("lifecycle", lifecycle::TESTS),
@@ -96,6 +97,7 @@ fn main() -> ExitCode {
         ("interrupts", interrupts::TESTS),
         ("block", block::TESTS),
         ("network", network::TESTS),
+        ("memory", memory::TESTS),
         ("differential", differential::TESTS),
         ("faults", faults::TESTS),
     ];

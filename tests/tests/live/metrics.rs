@@ -36,6 +36,7 @@ const COUNTERS: &[&str] = &[
     "noised_cpu_interrupted_seconds_total",
     "noised_tcp_retransmits_total",
     "noised_packet_drops_total",
+    "noised_steal_seconds_total",
     "noised_dropped_total",
     "process_cpu_seconds_total",
 ];

@@ -1,0 +1,19 @@
+//! Time in which a task compacts memory itself, one zone at a time, to get a large page. The
+//! background compaction of kernel threads is not among it.
+
+use crate::hooks::Hook;
+use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
+
+pub(super) const INFO: SignalInfo = SignalInfo {
+    signal: Signal::Compaction,
+    name: "compaction",
+    metric: "noised_compaction_seconds",
+    help: "Time in which a task compacts a memory zone itself; kernel threads excepted.",
+    kind: Kind::Histogram(Buckets::Wide),
+    labels: &[],
+    hooks: &[Hook::CompactionBegin, Hook::CompactionEnd],
+    optional_hooks: &[],
+    fields: &["TASK_PID", "TASK_FLAGS"],
+    storage: Storage::Fixed { subjects: 1 },
+    interrupts: None,
+};

@@ -1,0 +1,19 @@
+//! Time in which a task reclaims memory itself, because the host or its own cgroup has none free. The
+//! background reclaim of kswapd is not among it.
+
+use crate::hooks::Hook;
+use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
+
+pub(super) const INFO: SignalInfo = SignalInfo {
+    signal: Signal::DirectReclaim,
+    name: "direct_reclaim",
+    metric: "noised_direct_reclaim_seconds",
+    help: "Time in which a task reclaims memory itself, for the host or for its cgroup's limit.",
+    kind: Kind::Histogram(Buckets::Wide),
+    labels: &[],
+    hooks: &[Hook::ReclaimBegin, Hook::ReclaimEnd],
+    optional_hooks: &[Hook::MemcgBegin, Hook::MemcgEnd],
+    fields: &["TASK_PID"],
+    storage: Storage::Fixed { subjects: 1 },
+    interrupts: None,
+};

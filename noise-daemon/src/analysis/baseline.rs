@@ -1,0 +1,201 @@
+//! What is usual for one signal of one subject, learnt from its calm windows.
+//!
+//! Mean, variance and the share of windows above the mean are those of the windows' mean delays,
+//! each window with events counting once. They begin as plain averages (Welford's update) and
+//! become exponentially weighted once the weight of a window has fallen to that of the half-life.
+//! Rate and quantiles come from a histogram that is halved once per half-life. Windows without
+//! events have no mean; they count for the rate alone.
+
+use super::incident::Level;
+use super::window::Slice;
+use crate::model::Totals;
+
+/// Least standard deviation, as part of the mean: a few calm windows may happen to be alike.
+const LEAST_DEVIATION: f64 = 0.05;
+
+/// Standard errors that the usual share is raised by before it is held against: it is an estimate,
+/// and so is the mean that it refers to.
+const SHARE_ERRORS: f64 = 3.0;
+
+/// The learnt usual.
+#[derive(Clone, Debug)]
+pub struct Baseline {
+    half_life: u64,
+    learnt: u64,
+    mean_ns: f64,
+    variance: f64,
+    above: f64,
+    histogram: Totals,
+    covered_ns: u64,
+    until_halved: u64,
+}
+
+impl Baseline {
+    /// One that knows nothing. After `half_life` further windows with events, what a window taught
+    /// weighs half.
+    pub fn new(half_life: u64) -> Self {
+        Self {
+            half_life: half_life.max(1),
+            learnt: 0,
+            mean_ns: 0.0,
+            variance: 0.0,
+            above: 0.0,
+            histogram: Totals::default(),
+            covered_ns: 0,
+            until_halved: half_life.max(1),
+        }
+    }
+
+    pub(super) fn learn<C>(&mut self, slice: &Slice<C>) {
+        let Some(mean_ns) = slice.mean_ns() else {
+            self.learn_quiet(slice.length_ns());
+            return;
+        };
+        self.learnt += 1;
+        let weight = self.weight();
+        let distance = mean_ns - self.mean_ns;
+        if self.learnt == 1 {
+            // There is no mean yet that it could lie above; half is as good as any.
+            self.above = 0.5;
+        } else {
+            let above = if distance > 0.0 { 1.0 } else { 0.0 };
+            self.above += weight * (above - self.above);
+        }
+        let variance = self.variance + weight * distance * distance;
+        self.variance = if self.learnt == 1 { 0.0 } else { (1.0 - weight) * variance };
+        self.mean_ns += weight * distance;
+        slice.add_to(&mut self.histogram);
+        self.learn_quiet(slice.length_ns());
+        self.until_halved -= 1;
+        if self.until_halved == 0 {
+            self.halve();
+        }
+    }
+
+    /// Time in which nothing happened.
+    pub(super) fn learn_quiet(&mut self, length_ns: u64) {
+        self.covered_ns = self.covered_ns.saturating_add(length_ns);
+    }
+
+    fn weight(&self) -> f64 {
+        let lasting = 1.0 - (-1.0 / self.half_life as f64).exp2();
+        (1.0 / self.learnt as f64).max(lasting)
+    }
+
+    fn halve(&mut self) {
+        self.until_halved = self.half_life;
+        self.covered_ns /= 2;
+        self.histogram.sum_ns /= 2;
+        for count in &mut self.histogram.buckets {
+            *count /= 2;
+        }
+    }
+
+    /// Windows with events that it has learnt from.
+    pub fn learnt(&self) -> u64 {
+        self.learnt
+    }
+
+    /// Mean of the windows' mean delays, ns; 0 where nothing was learnt.
+    pub fn mean_ns(&self) -> f64 {
+        self.mean_ns
+    }
+
+    /// Standard deviation of the windows' mean delays, ns, at least a twentieth of their mean.
+    pub fn deviation_ns(&self) -> f64 {
+        self.variance.max(0.0).sqrt().max(LEAST_DEVIATION * self.mean_ns)
+    }
+
+    /// Share of windows that lie above the mean, 0 to 1.
+    pub fn share_above(&self) -> f64 {
+        self.above
+    }
+
+    /// The largest share that what was learnt would still allow for, 0 to 1.
+    pub(super) fn share_above_at_most(&self) -> f64 {
+        // An exponentially weighted average knows as much as 2 / weight - 1 windows.
+        let windows = if self.learnt == 0 { 0.0 } else { 2.0 / self.weight() - 1.0 };
+        let windows = windows.min(self.learnt as f64);
+        // With one more of each kind (Laplace's rule of succession), a share of 0 has an error too.
+        let share = (self.above * windows + 1.0) / (windows + 2.0);
+        let error = (share * (1.0 - share) / (windows + 2.0)).sqrt();
+        (share + SHARE_ERRORS * error).min(1.0)
+    }
+
+    /// Rate and quantiles as learnt.
+    pub fn level(&self) -> Level {
+        Level::new(&self.histogram, self.covered_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::properties::window;
+    use proptest::prelude::{prop_assert, proptest};
+
+    fn slice(means: &[u64]) -> Slice<u8> {
+        Slice::new(&window(0, means), Vec::new())
+    }
+
+    fn learnt(half_life: u64, means: impl IntoIterator<Item = u64>) -> Baseline {
+        let mut baseline = Baseline::new(half_life);
+        for mean in means {
+            baseline.learn(&slice(&[mean]));
+        }
+        baseline
+    }
+
+    #[test]
+    fn before_the_half_life_it_is_the_plain_average() {
+        let baseline = learnt(1000, [1000, 2000, 3000, 6000]);
+        assert!((baseline.mean_ns() - 3000.0).abs() < 1e-6);
+        assert!((baseline.deviation_ns() - 3_500_000f64.sqrt()).abs() < 1e-6);
+        // Half for the first; 2000, 3000 and 6000 each lay above the mean so far.
+        assert!((baseline.share_above() - 3.5 / 4.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_is_old_weighs_half_after_the_half_life() {
+        let mut baseline = learnt(200, std::iter::repeat_n(1000, 5000));
+        for _ in 0..200 {
+            baseline.learn(&slice(&[3000]));
+        }
+        assert!((baseline.mean_ns() - 2000.0).abs() < 1.0, "{}", baseline.mean_ns());
+    }
+
+    #[test]
+    fn windows_without_events_count_for_the_rate_alone() {
+        let mut baseline = learnt(1000, [1000, 1000]);
+        assert_eq!(baseline.level().rate, 2.0);
+        baseline.learn(&slice(&[]));
+        baseline.learn(&slice(&[]));
+        assert_eq!((baseline.learnt(), baseline.mean_ns()), (2, 1000.0));
+        assert_eq!(baseline.level().rate, 1.0);
+    }
+
+    #[test]
+    fn nothing_learnt_is_finite() {
+        let baseline = Baseline::new(0);
+        assert_eq!((baseline.mean_ns(), baseline.deviation_ns()), (0.0, 0.0));
+        assert!(baseline.share_above_at_most() <= 1.0);
+        assert_eq!(baseline.level().p50_ns, None);
+    }
+
+    #[test]
+    fn alike_windows_have_a_deviation() {
+        assert_eq!(learnt(10, [1000; 50]).deviation_ns(), 50.0);
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_stable_far_from_zero(values in proptest::collection::vec(0u64..1000, 2..300)) {
+            let offset = 60_000_000_000;
+            let baseline = learnt(100, values.iter().map(|value| value + offset));
+            prop_assert!(baseline.mean_ns() >= offset as f64 - 1.0);
+            prop_assert!(baseline.mean_ns() <= (offset + 1000) as f64 + 1.0);
+            prop_assert!(baseline.variance >= 0.0 && baseline.variance <= 1001.0 * 1001.0);
+            prop_assert!((0.0..=1.0).contains(&baseline.share_above()));
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! PURE: what the measured delays mean. No clock, no file, no kernel: time is an argument, and a
+//! recorded stream of windows gives the same answer as the live one.
+//!
+//! Each signal of each subject has a learnt [`Baseline`] of the mean delay of its windows. The
+//! latest windows are held against it by the two coarse rules of critical-path anomaly detection
+//! ([`Rule`]); what leaves its baseline is an [`Incident`] with start, end, size, ranked culprits
+//! and what can be done about them ([`Remedy`]). [`Monitor`] does so for many subjects.
+//!
+//! Not seen: a flood of delays that are as short as ever. It raises the rate and the time lost, but
+//! not the mean, which is what both rules look at.
+
+mod baseline;
+mod culprits;
+mod incident;
+mod monitor;
+mod remedy;
+mod rules;
+mod settings;
+mod track;
+mod window;
+
+#[cfg(test)]
+mod properties;
+
+pub use baseline::Baseline;
+pub use culprits::{Culprit, Time};
+pub use incident::{Change, Ending, Incident, Level};
+pub use monitor::{Counts, Monitor};
+pub use remedy::{Advice, Remedy, remedies};
+pub use rules::Rule;
+pub use settings::{Settings, SettingsError};
+pub use window::{Cause, Charge, Window};

@@ -1,0 +1,205 @@
+//! PURE: where the cgroup hierarchies are mounted, read from the text of `/proc/self/mountinfo`.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// How a host mounts its cgroups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// One hierarchy with all controllers.
+    V2,
+    /// Controllers in hierarchies of version 1, and one of version 2 beside them.
+    Hybrid,
+    /// Hierarchies of version 1 only.
+    V1,
+}
+
+/// The hierarchies whose ids the kernel side may count by.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Mounts {
+    /// Mount point of version 2.
+    pub unified: Option<PathBuf>,
+    /// Mount point of version 1's `cpu` controller, alone or together with others.
+    pub cpu: Option<PathBuf>,
+    any_v1: bool,
+}
+
+impl Mounts {
+    /// Reads the text of `/proc/self/mountinfo`. Lines that make no sense are passed over.
+    ///
+    /// When a hierarchy is mounted several times, the mount that shows most of it counts: in a
+    /// container with a cgroup namespace of its own, the host's tree appears as `/../..`.
+    pub fn parse(mountinfo: &str) -> Self {
+        let mut mounts = Self::default();
+        let (mut widest_unified, mut widest_cpu) = (i64::MIN, i64::MIN);
+        for mount in mountinfo.lines().filter_map(Mount::parse) {
+            let (place, widest) = match mount.kind {
+                "cgroup2" => (&mut mounts.unified, &mut widest_unified),
+                "cgroup" => {
+                    mounts.any_v1 = true;
+                    if !mount.options.split(',').any(|option| option == "cpu") {
+                        continue;
+                    }
+                    (&mut mounts.cpu, &mut widest_cpu)
+                }
+                _ => continue,
+            };
+            let width = width(mount.root);
+            if place.is_none() || width > *widest {
+                *place = Some(unescape(mount.point));
+                *widest = width;
+            }
+        }
+        mounts
+    }
+
+    /// How this host mounts its cgroups, if it does.
+    pub fn layout(&self) -> Option<Layout> {
+        match (&self.unified, self.any_v1) {
+            (Some(_), false) => Some(Layout::V2),
+            (Some(_), true) => Some(Layout::Hybrid),
+            (None, true) => Some(Layout::V1),
+            (None, false) => None,
+        }
+    }
+
+    /// The tree in which to look for ids: version 2 where there is one, otherwise the `cpu`
+    /// controller's.
+    pub fn root(&self) -> Option<&Path> {
+        self.unified.as_deref().or(self.cpu.as_deref())
+    }
+}
+
+struct Mount<'a> {
+    /// The folder of the hierarchy that is visible at the mount point.
+    root: &'a str,
+    point: &'a str,
+    kind: &'a str,
+    options: &'a str,
+}
+
+impl<'a> Mount<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        // The number of optional fields before the dash varies.
+        let (mount, kind) = line.split_once(" - ")?;
+        let mut mount = mount.split(' ').skip(3);
+        let mut kind = kind.split(' ');
+        Some(Self {
+            root: mount.next()?,
+            point: mount.next()?,
+            kind: kind.next()?,
+            options: kind.nth(1)?,
+        })
+    }
+}
+
+/// Levels above (positive) or below (negative) the reader's own root that a mount begins at.
+fn width(root: &str) -> i64 {
+    root.split('/')
+        .filter(|segment| !segment.is_empty())
+        .map(|segment| if segment == ".." { 1 } else { -1 })
+        .sum()
+}
+
+/// Undoes the kernel's escapes of blanks, tabs, line ends and backslashes: three octal digits.
+fn unescape(text: &str) -> PathBuf {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        let (byte, tail) = match (byte, tail) {
+            (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', tail @ ..]) => {
+                ((a - b'0') * 64 + (b - b'0') * 8 + (c - b'0'), tail)
+            }
+            other => other,
+        };
+        bytes.push(byte);
+        rest = tail;
+    }
+    OsString::from_vec(bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use proptest::prelude::proptest;
+
+    use super::{Layout, Mounts};
+
+    const V2: &str = "\
+22 28 0:20 / /sys rw,nosuid,nodev,noexec,relatime shared:7 - sysfs sysfs rw
+30 22 0:26 / /sys/fs/cgroup rw,nosuid,nodev,noexec,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate,memory_recursiveprot
+";
+    const HYBRID: &str = "\
+31 22 0:27 / /sys/fs/cgroup ro,nosuid,nodev,noexec shared:9 - tmpfs tmpfs ro,mode=755
+32 31 0:28 / /sys/fs/cgroup/unified rw,nosuid,nodev,noexec,relatime shared:10 - cgroup2 cgroup2 rw,nsdelegate
+33 31 0:29 / /sys/fs/cgroup/systemd rw,nosuid,nodev,noexec,relatime shared:11 - cgroup cgroup rw,xattr,name=systemd
+36 31 0:32 / /sys/fs/cgroup/cpuset rw,nosuid,nodev,noexec,relatime shared:15 - cgroup cgroup rw,cpuset
+37 31 0:33 / /sys/fs/cgroup/cpu,cpuacct rw,nosuid,nodev,noexec,relatime shared:16 - cgroup cgroup rw,cpu,cpuacct
+";
+    const V1: &str = "\
+25 19 0:22 / /sys/fs/cgroup/cpuacct rw,relatime - cgroup cgroup rw,cpuacct
+26 19 0:23 / /sys/fs/cgroup/cpu rw,relatime - cgroup none rw,cpu
+";
+
+    #[test]
+    fn layouts_are_told_apart() {
+        for (text, layout, root) in [
+            (V2, Layout::V2, "/sys/fs/cgroup"),
+            (HYBRID, Layout::Hybrid, "/sys/fs/cgroup/unified"),
+            (V1, Layout::V1, "/sys/fs/cgroup/cpu"),
+        ] {
+            let mounts = Mounts::parse(text);
+            assert_eq!(mounts.layout(), Some(layout));
+            assert_eq!(mounts.root(), Some(Path::new(root)));
+        }
+        let cpu = Mounts::parse(HYBRID).cpu;
+        assert_eq!(cpu.as_deref(), Some(Path::new("/sys/fs/cgroup/cpu,cpuacct")));
+    }
+
+    #[test]
+    fn v1_with_its_controllers_together_is_found() {
+        let together: String =
+            HYBRID.lines().filter(|line| !line.contains("cgroup2")).collect::<Vec<_>>().join("\n");
+        let mounts = Mounts::parse(&together);
+        assert_eq!(mounts.layout(), Some(Layout::V1));
+        assert_eq!(mounts.root(), Some(Path::new("/sys/fs/cgroup/cpu,cpuacct")));
+    }
+
+    #[test]
+    fn a_host_without_cgroups_has_no_layout() {
+        for text in ["", "\n\n", "no mounts here", "1 2 0:3 / / rw - ext4 /dev/vda rw\n"] {
+            assert_eq!(Mounts::parse(text), Mounts::default());
+            assert_eq!(Mounts::parse(text).layout(), None);
+        }
+        let only_systemd = "33 31 0:29 / /cg rw - cgroup cgroup rw,name=systemd";
+        let mounts = Mounts::parse(only_systemd);
+        assert_eq!((mounts.layout(), mounts.root()), (Some(Layout::V1), None));
+    }
+
+    #[test]
+    fn the_widest_view_counts() {
+        let own = "9 1 0:26 / /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
+        let part = "8 1 0:26 /docker/a /part ro - cgroup2 cgroup rw\n";
+        let host = "7 1 0:26 /../.. /host/cgroup ro master:4 - cgroup2 cgroup2 rw\n";
+        let root = |text: String| Mounts::parse(&text).root().map(Path::to_owned).unwrap();
+        assert_eq!(root(format!("{part}{own}")), Path::new("/sys/fs/cgroup"));
+        assert_eq!(root(format!("{own}{host}{part}")), Path::new("/host/cgroup"));
+        assert_eq!(root(part.to_owned()), Path::new("/part"));
+    }
+
+    #[test]
+    fn escaped_mount_points_are_read() {
+        let text = "9 1 0:26 / /a\\040b\\134c\\9 rw - cgroup2 cgroup2 rw\n";
+        assert_eq!(Mounts::parse(text).root(), Some(Path::new("/a b\\c\\9")));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read(text in "[ -~\n\\\\0-9]{0,300}") {
+            Mounts::parse(&text);
+            Mounts::parse(&format!("9 1 0:26 {text} - cgroup2 cgroup2 rw"));
+        }
+    }
+}
