@@ -46,7 +46,7 @@ impl Baseline {
         }
     }
 
-    pub(super) fn learn<C>(&mut self, slice: &Slice<C>) {
+    pub(super) fn learn<C: Clone + Ord>(&mut self, slice: &Slice<C>) {
         let Some(mean_ns) = slice.mean_ns() else {
             self.learn_quiet(slice.length_ns());
             return;
@@ -61,8 +61,7 @@ impl Baseline {
             let above = if distance > 0.0 { 1.0 } else { 0.0 };
             self.above += weight * (above - self.above);
         }
-        let variance = self.variance + weight * distance * distance;
-        self.variance = if self.learnt == 1 { 0.0 } else { (1.0 - weight) * variance };
+        self.variance = (1.0 - weight) * (self.variance + weight * distance * distance);
         self.mean_ns += weight * distance;
         slice.add_to(&mut self.histogram);
         self.learn_quiet(slice.length_ns());
@@ -131,11 +130,12 @@ impl Baseline {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::culprits::Ledger;
     use crate::analysis::properties::window;
     use proptest::prelude::{prop_assert, proptest};
 
     fn slice(means: &[u64]) -> Slice<u8> {
-        Slice::new(&window(0, means), Vec::new())
+        Slice::new(&window(0, means), Ledger::default())
     }
 
     fn learnt(half_life: u64, means: impl IntoIterator<Item = u64>) -> Baseline {

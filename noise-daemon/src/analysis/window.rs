@@ -2,6 +2,7 @@
 
 use noise_common::hist::{BUCKETS, upper_bound_ns};
 
+use super::culprits::Ledger;
 use crate::model::Totals;
 
 /// Delays that ended within one slice of time.
@@ -97,15 +98,15 @@ pub(super) struct Slice<C> {
     pub end_ns: u64,
     pub count: u64,
     pub sum_ns: u64,
-    pub charges: Vec<Charge<C>>,
+    pub charged: Ledger<C>,
     buckets: Box<[(u8, u64)]>,
 }
 
 /// Bucket numbers are kept in a byte.
 const _: () = assert!(BUCKETS <= 1 << u8::BITS);
 
-impl<C> Slice<C> {
-    pub fn new(window: &Window, charges: Vec<Charge<C>>) -> Self {
+impl<C: Clone + Ord> Slice<C> {
+    pub fn new(window: &Window, charged: Ledger<C>) -> Self {
         let buckets: Box<[_]> = (0..=u8::MAX)
             .zip(window.delays.buckets)
             .filter(|(_, count)| *count > 0)
@@ -115,13 +116,20 @@ impl<C> Slice<C> {
             end_ns: window.end_ns,
             count: buckets.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count)),
             sum_ns: window.delays.sum_ns,
-            charges,
+            charged,
             buckets,
         }
     }
 
     pub fn empty(start_ns: u64, end_ns: u64) -> Self {
-        Self { start_ns, end_ns, count: 0, sum_ns: 0, charges: Vec::new(), buckets: Box::default() }
+        Self {
+            start_ns,
+            end_ns,
+            count: 0,
+            sum_ns: 0,
+            charged: Ledger::default(),
+            buckets: Box::default(),
+        }
     }
 
     pub fn length_ns(&self) -> u64 {
@@ -198,7 +206,7 @@ mod tests {
     #[test]
     fn slices_keep_all() {
         let delays = totals(&[1, 300, 300, 9000, 1 << 40]);
-        let slice: Slice<u8> = Slice::new(&window(delays.clone()), Vec::new());
+        let slice: Slice<u8> = Slice::new(&window(delays.clone()), Ledger::default());
         let mut sum = Totals::default();
         slice.add_to(&mut sum);
         assert_eq!(sum, delays);

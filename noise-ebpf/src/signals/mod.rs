@@ -1,9 +1,10 @@
-//! State and logic of each signal, under the names that noise-common/signals has; `task_time` is that
-//! of all signals that begin and end in one task.
+//! State and logic of each signal, under the names that noise-common/signals has.
 
 pub mod block_device_wait;
 pub mod block_queue_wait;
+pub mod compaction;
 pub mod context_switch;
+pub mod direct_reclaim;
 pub mod hardirq;
 pub mod net_rx_wait;
 pub mod net_tx_wait;
@@ -12,6 +13,5 @@ pub mod packet_drop;
 pub mod runqueue_wait;
 pub mod softirq;
 pub mod softirq_raise_wait;
-pub mod task_time;
 pub mod tcp_retransmit;
 pub mod vector;
