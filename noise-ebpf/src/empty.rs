@@ -2,6 +2,8 @@
 #![no_std]
 #![no_main]
 
+mod object;
+
 use core::ffi::c_void;
 
 use noise_common::for_each_hook;
@@ -25,12 +27,3 @@ macro_rules! define_empty_programs {
 }
 
 for_each_hook!(define_empty_programs);
-
-#[panic_handler]
-fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
-    loop {}
-}
-
-#[unsafe(link_section = "license")]
-#[unsafe(no_mangle)]
-static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

@@ -26,46 +26,22 @@ use event::{Decode, Event, Kind, Names};
 use format::{Field, Format};
 use pages::Layout;
 
-/// Everything that the signals need.
-pub const ALL_EVENTS: &[&str] = &[
+/// The scheduler's events.
+pub const SCHED_EVENTS: &[&str] = &[
     "sched:sched_switch",
     "sched:sched_wakeup",
     "sched:sched_wakeup_new",
-    "sched:sched_waking",
     "sched:sched_process_exec",
-    "irq:irq_handler_entry",
-    "irq:irq_handler_exit",
-    "irq:softirq_raise",
-    "irq:softirq_entry",
-    "irq:softirq_exit",
-    "irq_vectors:*_entry",
-    "irq_vectors:*_exit",
-    "nmi:nmi_handler",
+];
+
+/// The block layer's events.
+pub const BLOCK_EVENTS: &[&str] = &[
     "block:block_rq_insert",
     "block:block_rq_issue",
     "block:block_rq_complete",
     "block:block_rq_requeue",
     "block:block_rq_merge",
     "block:block_bio_frontmerge",
-    "net:net_dev_queue",
-    "net:net_dev_start_xmit",
-    "net:netif_receive_skb",
-    "skb:kfree_skb",
-    "tcp:tcp_retransmit_skb",
-    "vmscan:mm_vmscan_direct_reclaim_begin",
-    "vmscan:mm_vmscan_direct_reclaim_end",
-    "vmscan:mm_vmscan_memcg_reclaim_begin",
-    "vmscan:mm_vmscan_memcg_reclaim_end",
-    "compaction:mm_compaction_begin",
-    "compaction:mm_compaction_end",
-];
-
-/// The scheduler's events alone.
-pub const SCHED_EVENTS: &[&str] = &[
-    "sched:sched_switch",
-    "sched:sched_wakeup",
-    "sched:sched_wakeup_new",
-    "sched:sched_process_exec",
 ];
 
 /// The events of memory that tasks get for themselves.
@@ -78,15 +54,28 @@ pub const MEMORY_EVENTS: &[&str] = &[
     "compaction:mm_compaction_end",
 ];
 
-/// The block layer's events alone.
-pub const BLOCK_EVENTS: &[&str] = &[
-    "block:block_rq_insert",
-    "block:block_rq_issue",
-    "block:block_rq_complete",
-    "block:block_rq_requeue",
-    "block:block_rq_merge",
-    "block:block_bio_frontmerge",
+/// The events of interrupts and of the network.
+const OTHER_EVENTS: &[&str] = &[
+    "sched:sched_waking",
+    "irq:irq_handler_entry",
+    "irq:irq_handler_exit",
+    "irq:softirq_raise",
+    "irq:softirq_entry",
+    "irq:softirq_exit",
+    "irq_vectors:*_entry",
+    "irq_vectors:*_exit",
+    "nmi:nmi_handler",
+    "net:net_dev_queue",
+    "net:net_dev_start_xmit",
+    "net:netif_receive_skb",
+    "skb:kfree_skb",
+    "tcp:tcp_retransmit_skb",
 ];
+
+/// Everything that the signals need.
+pub fn all_events() -> Vec<&'static str> {
+    [SCHED_EVENTS, BLOCK_EVENTS, MEMORY_EVENTS, OTHER_EVENTS].concat()
+}
 
 const INSTANCE_PREFIX: &str = "noised-test-";
 

@@ -101,6 +101,16 @@ pub(super) fn synced_writes(arguments: &mut Arguments) -> Result<()> {
     report(&format!("syncs {syncs}"))
 }
 
+/// Writes a file from its start.
+fn fill(file: &mut File, mebibytes: u64) -> Result<()> {
+    let chunk = vec![0xa5_u8; 1 << 20];
+    file.seek(SeekFrom::Start(0))?;
+    for _ in 0..mebibytes {
+        file.write_all(&chunk)?;
+    }
+    Ok(())
+}
+
 /// `stream <cpu> <path> <MiB> <pause us>`: writes a file from its start through the page cache, then
 /// `fsync`, again and again.
 pub(super) fn stream(arguments: &mut Arguments) -> Result<()> {
@@ -110,12 +120,8 @@ pub(super) fn stream(arguments: &mut Arguments) -> Result<()> {
     let pause = Duration::from_micros(arguments.number()?);
     let session = Session::begin()?;
     let mut passes = 0_u64;
-    let chunk = vec![0xa5_u8; 1 << 20];
     while session.going() {
-        file.seek(SeekFrom::Start(0))?;
-        for _ in 0..mebibytes {
-            file.write_all(&chunk)?;
-        }
+        fill(&mut file, mebibytes)?;
         file.sync_all()?;
         passes += 1;
         thread::sleep(pause);
@@ -135,12 +141,8 @@ pub(super) fn new_pages(arguments: &mut Arguments) -> Result<()> {
     let mebibytes: u64 = arguments.number()?;
     let session = Session::begin()?;
     let mut passes = 0_u64;
-    let chunk = vec![0xa5_u8; 1 << 20];
     while session.going() {
-        file.seek(SeekFrom::Start(0))?;
-        for _ in 0..mebibytes {
-            file.write_all(&chunk)?;
-        }
+        fill(&mut file, mebibytes)?;
         file.set_len(0)?;
         passes += 1;
     }

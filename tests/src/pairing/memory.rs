@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::{Paired, Sample, label};
+use super::{Paired, label};
 use crate::ftrace::event::{Event, Kind};
 
 fn task_times(events: &[Event], begins: impl Fn(&Event) -> Option<bool>) -> Paired {
@@ -16,18 +16,7 @@ fn task_times(events: &[Event], begins: impl Fn(&Event) -> Option<bool>) -> Pair
             }
             Some(false) => {
                 let start_ns = since.remove(&event.pid);
-                let sample = Sample {
-                    labels: label(""),
-                    pid: event.pid,
-                    cpu: event.cpu,
-                    end_ns: event.time_ns,
-                    value_ns: start_ns.map_or(0, |start| event.time_ns.saturating_sub(start)),
-                    nested_ns: 0,
-                };
-                match start_ns {
-                    Some(_) => paired.samples.push(sample),
-                    None => paired.orphans.push(sample),
-                }
+                paired.end(label(""), event.pid, event, start_ns);
             }
             None => {}
         }

@@ -13,6 +13,8 @@ pub mod runqueue;
 
 use std::sync::Arc;
 
+use crate::ftrace::event::Event;
+
 /// The values of a signal's labels; the second is empty for a signal with one label.
 pub type Labels = (Arc<str>, Arc<str>);
 
@@ -42,6 +44,24 @@ pub struct Paired {
     /// very moment (a switch that the recording lacks; the value is then the longest it may be, or
     /// 0). The daemon may have seen what is missing here, so it may count these, under any label.
     pub orphans: Vec<Sample>,
+}
+
+impl Paired {
+    /// Adds the end of a delay, at `event`, that nothing is taken off of.
+    fn end(&mut self, labels: Labels, pid: i32, event: &Event, start_ns: Option<u64>) {
+        let sample = Sample {
+            labels,
+            pid,
+            cpu: event.cpu,
+            end_ns: event.time_ns,
+            value_ns: start_ns.map_or(0, |start| event.time_ns.saturating_sub(start)),
+            nested_ns: 0,
+        };
+        match start_ns {
+            Some(_) => self.samples.push(sample),
+            None => self.orphans.push(sample),
+        }
+    }
 }
 
 /// Labels of a signal that has one.

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Paired, Sample};
+use super::Paired;
 use crate::ftrace::event::{Event, Kind};
 
 /// Waits of raised softirqs.
@@ -23,18 +23,8 @@ pub fn softirq_raise_wait(events: &[Event]) -> Paired {
             }
             Kind::SoftirqEntry { vector } => {
                 let start_ns = raised.remove(&(event.cpu, &**vector));
-                let sample = Sample {
-                    labels: (Arc::clone(vector), Arc::clone(&none)),
-                    pid: 0,
-                    cpu: event.cpu,
-                    end_ns: event.time_ns,
-                    value_ns: start_ns.map_or(0, |start| event.time_ns.saturating_sub(start)),
-                    nested_ns: 0,
-                };
-                match start_ns {
-                    Some(_) => paired.samples.push(sample),
-                    None => paired.orphans.push(sample),
-                }
+                let labels = (Arc::clone(vector), Arc::clone(&none));
+                paired.end(labels, 0, event, start_ns);
             }
             _ => {}
         }

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use noise_tests::compare::{all_signals, observe};
 use noise_tests::daemon::Daemon;
 use noise_tests::disk::ScratchFile;
-use noise_tests::ftrace::ALL_EVENTS;
+use noise_tests::ftrace::all_events;
 use noise_tests::load::Worker;
 use noise_tests::task::cpus;
 
@@ -67,7 +67,7 @@ impl MixedLoad {
 
 fn mixed_load() -> Result<Verdict> {
     let daemon = Daemon::start()?;
-    let (seen, ()) = observe(&daemon, ALL_EVENTS, 256, || {
+    let (seen, ()) = observe(&daemon, &all_events(), 256, || {
         let load = MixedLoad::start()?;
         thread::sleep(Duration::from_secs(5));
         load.stop()
@@ -96,7 +96,7 @@ fn mixed_load() -> Result<Verdict> {
 
 fn idle() -> Result<Verdict> {
     let daemon = Daemon::start()?;
-    let (seen, ()) = observe(&daemon, ALL_EVENTS, 32, || {
+    let (seen, ()) = observe(&daemon, &all_events(), 32, || {
         thread::sleep(Duration::from_secs(2));
         Ok(())
     })?;

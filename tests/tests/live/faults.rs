@@ -8,7 +8,7 @@ use noise_tests::bpf;
 use noise_tests::compare::{all_signals, observe};
 use noise_tests::daemon::Daemon;
 use noise_tests::disk::{LoopDevice, ScratchFile};
-use noise_tests::ftrace::ALL_EVENTS;
+use noise_tests::ftrace::all_events;
 use noise_tests::load::{Worker, figure};
 use noise_tests::prom::label_set;
 
@@ -21,7 +21,7 @@ fn stopped_daemon_loses_nothing() -> Result<Verdict> {
     let backing = ScratchFile::new("stop", 32)?;
     let device = LoopDevice::attach(&backing)?;
     let daemon = Daemon::start()?;
-    let (seen, reads) = observe(&daemon, ALL_EVENTS, 384, || {
+    let (seen, reads) = observe(&daemon, &all_events(), 384, || {
         daemon.process().signal(libc::SIGSTOP)?;
         let workers = [
             Worker::start("pipe", &["0", "0", "2000"])?,

@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use noise_tests::compare::{Observation, observe};
 use noise_tests::daemon::Daemon;
 use noise_tests::disk::ScratchFile;
-use noise_tests::ftrace::ALL_EVENTS;
+use noise_tests::ftrace::all_events;
 use noise_tests::load::Worker;
 use noise_tests::pairing::Paired;
 use noise_tests::pairing::interrupts::interrupts;
@@ -24,7 +24,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
 
 fn nested_time_is_charged_once() -> Result<Verdict> {
     let daemon = Daemon::start()?;
-    let (seen, ()) = observe(&daemon, ALL_EVENTS, 192, || {
+    let (seen, ()) = observe(&daemon, &all_events(), 192, || {
         let file = ScratchFile::new("nested", 16)?;
         let last = (cpus() - 1).to_string();
         // Long softirqs (loopback) under frequent timers and disk interrupts, on every CPU.

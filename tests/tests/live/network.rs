@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use noise_tests::compare::observe;
 use noise_tests::daemon::{Daemon, run};
-use noise_tests::ftrace::ALL_EVENTS;
+use noise_tests::ftrace::all_events;
 use noise_tests::load::{Worker, figure};
 use noise_tests::pairing::counts::{packet_drops, tcp_retransmits};
 use noise_tests::pairing::net::{net_rx_wait, net_tx_wait};
@@ -64,7 +64,7 @@ fn slow_queue_is_read_back() -> Result<Verdict> {
     // 1,000 bytes at 80 kbit/s take 100 ms; the bucket lets two through at once.
     let shape = ["root", "tbf", "rate", "80kbit", "burst", "2100", "limit", "100000"];
     ip("tc", &[&["qdisc", "add", "dev", &pair.near], &shape[..]].concat())?;
-    let (seen, ()) = observe(&daemon, ALL_EVENTS, 32, || {
+    let (seen, ()) = observe(&daemon, &all_events(), 32, || {
         let mut sender = Worker::start("broadcasts", &[&pair.near, "1000", "10"])?;
         ensure!(figure(&sender.figures()?, "sent")? == 10, "not all datagrams were sent");
         thread::sleep(Duration::from_secs(2));
@@ -87,7 +87,7 @@ fn slow_queue_is_read_back() -> Result<Verdict> {
 
 fn drops_and_retransmissions() -> Result<Verdict> {
     let daemon = Daemon::start()?;
-    let (seen, (sent, connections)) = observe(&daemon, ALL_EVENTS, 64, || {
+    let (seen, (sent, connections)) = observe(&daemon, &all_events(), 64, || {
         let drops = Worker::start("udp-drops", &["0", "1000"])?;
         let mut retransmits = Worker::start("syn-retransmits", &["20"])?;
         let connections = figure(&retransmits.figures()?, "connections")?;
@@ -110,7 +110,7 @@ fn drops_and_retransmissions() -> Result<Verdict> {
 
 fn other_namespaces_are_folded() -> Result<Verdict> {
     let daemon = Daemon::start()?;
-    let (seen, (inside, outside)) = observe(&daemon, ALL_EVENTS, 64, || {
+    let (seen, (inside, outside)) = observe(&daemon, &all_events(), 64, || {
         let inside = Worker::start("namespace-drops", &["0", "1000"])?;
         let outside = Worker::start("udp-drops", &["0", "1000"])?;
         thread::sleep(Duration::from_secs(2));

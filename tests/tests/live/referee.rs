@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 use noise_tests::disk::{LoopDevice, ScratchFile, device_name};
 use noise_tests::ftrace::blind::{ensure_sight, keep_sight};
 use noise_tests::ftrace::event::{Event, Kind};
-use noise_tests::ftrace::{ALL_EVENTS, BLOCK_EVENTS, Recording, SCHED_EVENTS, Trace};
+use noise_tests::ftrace::{BLOCK_EVENTS, Recording, SCHED_EVENTS, Trace, all_events};
 use noise_tests::load::{Worker, figure};
 use noise_tests::pairing::block::block_waits;
 use noise_tests::pairing::interrupts::interrupts;
@@ -62,7 +62,7 @@ fn interrupts_agree_with_proc() -> Result<Verdict> {
     let _sight = keep_sight()?;
     // A recording of the start would be the longer, the slower the disk is.
     let load = MixedLoad::start()?;
-    let recording = Recording::start(ALL_EVENTS, 128)?;
+    let recording = Recording::start(&all_events(), 128)?;
     let readings = |when: &str| -> Result<_> {
         recording.mark(&format!("before {when}"))?;
         let mut softirqs = counts("/proc/softirqs")?;
@@ -157,7 +157,7 @@ fn waits_agree_with_schedstat() -> Result<Verdict> {
 fn reads_agree_with_the_load() -> Result<Verdict> {
     let backing = ScratchFile::new("referee", 16)?;
     let device = LoopDevice::attach(&backing)?;
-    let recording = Recording::start(ALL_EVENTS, 64)?;
+    let recording = Recording::start(&all_events(), 64)?;
     let mut reader = Worker::start("direct-reads", &["0", &device.path(), "4096", "0", "3000"])?;
     let reads = figure(&reader.figures()?, "reads")?;
     let trace = recording.stop()?;
@@ -190,7 +190,7 @@ fn short_reads_are_partial_and_requeued() -> Result<Verdict> {
 
 fn every_signal_is_paired_under_load() -> Result<Verdict> {
     let _sight = keep_sight()?;
-    let recording = Recording::start(ALL_EVENTS, 192)?;
+    let recording = Recording::start(&all_events(), 192)?;
     let load = MixedLoad::start()?;
     thread::sleep(Duration::from_secs(3));
     load.stop()?;
