@@ -1,5 +1,7 @@
 //! IO: ids to names. Rooted at paths, so that tests use fixture trees.
 
+pub mod cgroup;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
