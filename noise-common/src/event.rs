@@ -205,6 +205,11 @@ pub struct PacketTimes {
     pub len: u64,
 }
 
+impl PacketTimes {
+    /// No packet.
+    pub const NONE: Self = Self { skb: 0, queued_ns: 0, len: 0 };
+}
+
 /// Slot of a packet in the direct-mapped table (Fibonacci hashing).
 #[inline(always)]
 pub const fn packet_slot(skb: u64) -> u32 {

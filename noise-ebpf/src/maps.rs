@@ -18,7 +18,7 @@ use noise_common::signals::{Signal, keyed_slot};
 
 /// State of each CPU, memory-mapped by the daemon. Sized at load to the possible CPUs.
 #[map]
-static NOISE_CPUS: Array<CpuState> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+pub static NOISE_CPUS: Array<CpuState> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
 /// When each runnable, not running thread became so, by pid. Sized at load to `pid_max`.
 #[map]

@@ -3,17 +3,24 @@
 //! Most packets are transmitted at once, by the CPU that queued them, so each CPU keeps the one that
 //! it queued last. A packet that another one follows moves to a direct-mapped table, and to a hash
 //! where its slot there is taken.
+//!
+//! Only its own CPU writes what a CPU keeps, so the entry of a packet that another CPU transmitted or
+//! dropped stays behind. Where one memory has several entries, the newest is the packet's.
 
 use noise_common::event::{CpuState, Drop, PacketTimes, packet_slot};
 use noise_common::signals::Signal;
 
 use crate::kernel::{Access, Skb};
-use crate::maps::{NOISE_PACKETS, NOISE_SPILLED, drop_event, insert_or_drop, record_keyed};
+use crate::maps::{
+    NOISE_CPUS, NOISE_PACKETS, NOISE_SPILLED, drop_event, insert_or_drop, record_keyed,
+};
 
 /// Bytes by which a packet may grow on its way: a VLAN tag that the device cannot insert.
 const TAG_BYTES: u64 = 4;
-/// A packet that waited longer than this may have been queued again by another CPU meanwhile, ns.
+/// What a CPU keeps of a packet for longer than this may be left behind, ns.
 const LONG_NS: u64 = 100_000;
+/// CPUs that are searched for a packet; on those beyond, it goes unmatched.
+const MOST_CPUS: u32 = 512;
 
 /// A packet is handed to an interface.
 #[inline(always)]
@@ -44,19 +51,36 @@ fn put_aside(state: *mut CpuState, packet: &PacketTimes) {
     }
 }
 
+/// Looks for a packet wherever it may be, and takes it out of the table.
+#[inline(never)]
+fn find(address: u64, found: &mut PacketTimes) -> bool {
+    take_aside(address, found);
+    for cpu in 0..MOST_CPUS {
+        // As many as the host has.
+        let Some(state) = NOISE_CPUS.get_ptr(cpu) else { break };
+        // SAFETY: the pointer is an entry of the array. A packet that is just being replaced there
+        // is moved to the table, and goes unmatched at worst.
+        let queued = unsafe { (*state).queued };
+        if queued.skb == address && queued.queued_ns > found.queued_ns {
+            *found = queued;
+        }
+    }
+    found.queued_ns != 0
+}
+
 /// Takes a packet that was put aside.
 #[inline(always)]
-fn take_aside(address: u64) -> Option<PacketTimes> {
-    let slot = NOISE_PACKETS.get_ptr_mut(packet_slot(address))?;
+fn take_aside(address: u64, found: &mut PacketTimes) {
+    let Some(slot) = NOISE_PACKETS.get_ptr_mut(packet_slot(address)) else { return };
     // SAFETY: the pointer is an entry of the array.
     unsafe {
         if (*slot).skb == address {
+            *found = *slot;
             (*slot).skb = 0;
-            return Some(*slot);
+        } else if let Some(spilled) = NOISE_SPILLED.get_ptr(address) {
+            *found = *spilled;
+            let _ = NOISE_SPILLED.remove(address);
         }
-        let spilled = *NOISE_SPILLED.get_ptr(address)?;
-        let _ = NOISE_SPILLED.remove(address);
-        Some(spilled)
     }
 }
 
@@ -64,30 +88,19 @@ fn take_aside(address: u64) -> Option<PacketTimes> {
 #[inline(always)]
 pub fn take<A: Access>(state: *mut CpuState, skb: Skb<A>, now_ns: u64) -> Option<u64> {
     // SAFETY: the state is this CPU's.
-    let own = unsafe {
+    let mut packet = unsafe {
         let own = (*state).queued;
         if own.skb == skb.pointer() {
             (*state).queued.skb = 0;
-            Some(own)
+            own
         } else {
-            None
+            PacketTimes::NONE
         }
     };
-    let packet = match own {
-        Some(own) if now_ns.wrapping_sub(own.queued_ns) <= LONG_NS => own,
-        // One that was dropped elsewhere leaves its entry here; its memory may be in use again.
-        Some(own) => match take_aside(skb.address()) {
-            Some(aside) if aside.queued_ns > own.queued_ns => aside,
-            _ => own,
-        },
-        None => match take_aside(skb.address()) {
-            Some(aside) => aside,
-            None => {
-                drop_event(state, Signal::NetTxWait, Drop::NoStart);
-                return None;
-            }
-        },
-    };
+    if now_ns.wrapping_sub(packet.queued_ns) > LONG_NS && !find(skb.address(), &mut packet) {
+        drop_event(state, Signal::NetTxWait, Drop::NoStart);
+        return None;
+    }
     let grown = skb.len().wrapping_sub(packet.len);
     if grown != 0 && grown != TAG_BYTES {
         // Another packet in the memory of one that was split by software segmentation.
@@ -108,13 +121,6 @@ pub fn start(state: *mut CpuState, queued_ns: u64, interface: u64, now_ns: u64) 
 
 /// A packet was dropped on its way.
 #[inline(always)]
-pub fn forget<A: Access>(state: *mut CpuState, skb: Skb<A>) {
-    // SAFETY: the state is this CPU's.
-    unsafe {
-        if (*state).queued.skb == skb.pointer() {
-            (*state).queued.skb = 0;
-            return;
-        }
-    }
-    let _ = take_aside(skb.address());
+pub fn forget<A: Access>(skb: Skb<A>) {
+    take_aside(skb.address(), &mut PacketTimes { ..PacketTimes::NONE });
 }

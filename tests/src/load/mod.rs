@@ -70,8 +70,13 @@ impl Worker {
 
     /// Lets the load end its work, and returns what it did.
     pub fn stop(mut self) -> Result<Figures> {
-        drop(self.child.stdin.take());
+        self.ask_to_stop();
         self.figures()
+    }
+
+    /// Lets the load end its work, without waiting.
+    pub fn ask_to_stop(&mut self) {
+        drop(self.child.stdin.take());
     }
 
     /// Waits for a load that ends by itself.

@@ -56,6 +56,8 @@ impl MixedLoad {
 
     /// Ends them all, and checks that each did something.
     pub(crate) fn stop(mut self) -> Result<()> {
+        // All at once: one that waits for a slow disk does not leave the others at work.
+        self.workers.iter_mut().for_each(Worker::ask_to_stop);
         for worker in self.workers {
             let figures = worker.stop()?;
             ensure!(figures.values().all(|&count| count > 0), "an idle load: {figures:?}");
