@@ -99,9 +99,10 @@ impl<C: Clone + Ord> Ledger<C> {
     /// untracked. Shares add up to 1, even where more was charged than was delayed because a wait
     /// was charged in one window and ended in the next.
     pub fn ranking(&self, delays_ns: u64) -> Ranking<C> {
-        let named_ns = self.charged_ns.values().fold(self.others_ns, |sum, charged_ns| {
-            sum.saturating_add(*charged_ns)
-        });
+        let named_ns = self
+            .charged_ns
+            .values()
+            .fold(self.others_ns, |sum, charged_ns| sum.saturating_add(*charged_ns));
         let untracked_ns = self.untracked_ns.max(delays_ns.saturating_sub(named_ns));
         let whole_ns = named_ns.saturating_add(untracked_ns);
         let mut sums: Vec<_> = self.charged_ns.iter().collect();

@@ -37,22 +37,25 @@ pub(super) fn broken(means: &[f64], baseline: &Baseline, settings: &Settings) ->
     unusual.then_some(Rule::Share)
 }
 
-/// Whether an open incident goes on: as [`broken`], with thresholds that are nearer to the
-/// baseline.
-pub(super) fn lasts(means: &[f64], baseline: &Baseline, settings: &Settings) -> bool {
+/// Whether an incident that a rule opened goes on: the same rule, with a threshold that is nearer
+/// to the baseline. Fewer than half of the windows above the mean never keep it open: with so few
+/// windows, a multiple of a small usual share comes about easily.
+pub(super) fn lasts(rule: Rule, means: &[f64], baseline: &Baseline, settings: &Settings) -> bool {
     if means.is_empty() {
         return false;
     }
-    let mean = means.iter().sum::<f64>() / means.len() as f64;
-    let share = above_mean(means, baseline) as f64 / means.len() as f64;
-    let factor = 1.0 + (settings.share_factor - 1.0) * settings.closing_fraction;
-    mean > baseline.mean_ns() + margin_ns(baseline, settings)
-        || share > (factor * baseline.share_above()).max(0.5)
-}
-
-/// How far an open incident's windows are above the baseline's mean, ns.
-fn margin_ns(baseline: &Baseline, settings: &Settings) -> f64 {
-    settings.closing_fraction * settings.deviations * baseline.deviation_ns()
+    match rule {
+        Rule::Mean => {
+            let mean = means.iter().sum::<f64>() / means.len() as f64;
+            let deviations = settings.deviations * settings.closing_fraction;
+            mean > baseline.mean_ns() + deviations * baseline.deviation_ns()
+        }
+        Rule::Share => {
+            let share = above_mean(means, baseline) as f64 / means.len() as f64;
+            let factor = 1.0 + (settings.share_factor - 1.0) * settings.closing_fraction;
+            share > (factor * baseline.share_above()).max(0.5)
+        }
+    }
 }
 
 fn above_mean(means: &[f64], baseline: &Baseline) -> usize {
@@ -72,24 +75,37 @@ pub(super) fn lost_beyond_usual<'a, C: Clone + Ord + 'a>(
     if length_ns > 0.0 { lost_ns / length_ns } else { 0.0 }
 }
 
-/// What parts disturbed windows from calm ones, ns: half way to their mean (the reference value of
-/// Page's cumulative sum test), or less where the incident would be over by then.
-pub(super) fn divide_ns(mean_ns: f64, baseline: &Baseline, settings: &Settings) -> f64 {
-    let half = (mean_ns - baseline.mean_ns()) / 2.0;
-    baseline.mean_ns() + half.min(margin_ns(baseline, settings)).max(0.0)
+/// What parts disturbed windows from calm ones, ns: half way to the mean of an incident, the
+/// reference value of Page's cumulative sum test.
+pub(super) fn divide_ns(mean_ns: f64, baseline: &Baseline) -> f64 {
+    baseline.mean_ns() + ((mean_ns - baseline.mean_ns()) / 2.0).max(0.0)
 }
 
 /// Length of the first part of the windows that exceeds `divide_ns` by the largest sum: what lies
 /// behind it is calm. 0 where no part does. Windows without a mean weigh nothing.
-pub(super) fn disturbed_prefix(
-    means: impl Iterator<Item = Option<f64>>,
-    divide_ns: f64,
-) -> usize {
+pub(super) fn disturbed_prefix(means: impl Iterator<Item = Option<f64>>, divide_ns: f64) -> usize {
     let (mut sum, mut largest, mut length) = (0.0, 0.0, 0);
     for (index, mean) in means.enumerate() {
         sum += mean.map_or(0.0, |mean| mean - divide_ns);
         if sum > largest {
             (largest, length) = (sum, index + 1);
+        }
+    }
+    length
+}
+
+/// How many of the newest windows are disturbed, at least 1: those for which a change of the mean
+/// at their begin is the likeliest (the largest S²/m of the sum S of their m excesses).
+pub(super) fn disturbed_suffix(
+    newest_first: impl Iterator<Item = f64>,
+    baseline: &Baseline,
+) -> usize {
+    let (mut sum, mut largest, mut length) = (0.0, 0.0, 1);
+    for (index, mean) in newest_first.enumerate() {
+        sum += mean - baseline.mean_ns();
+        let likelihood = sum / ((index + 1) as f64).sqrt();
+        if likelihood > largest {
+            (largest, length) = (likelihood, index + 1);
         }
     }
     length
@@ -173,13 +189,23 @@ mod tests {
     #[test]
     fn an_incident_lasts_at_what_would_not_open_it() {
         let settings = Settings::default();
-        let lasts = |means: &[f64]| lasts(means, &baseline(), &settings);
-        let mixed = |low: f64, high: f64| [low, high].repeat(5);
-        assert!(lasts(&mixed(960.0, 1360.0)), "160 above the mean");
-        assert!(!lasts(&mixed(940.0, 1340.0)), "140 above the mean");
-        assert!(lasts(&[1010.0; 10]), "all above the mean");
-        assert!(!lasts(&[990.0; 10]));
-        assert!(!lasts(&[]));
+        let lasts = |rule, means: &[f64]| lasts(rule, means, &baseline(), &settings);
+        assert!(lasts(Rule::Mean, &[1160.0; 10]));
+        assert!(!lasts(Rule::Mean, &[1140.0; 10]));
+        assert!(!lasts(Rule::Mean, &[]));
+        let mut seven = [1010.0; 10];
+        seven[..3].fill(990.0);
+        assert!(lasts(Rule::Share, &seven));
+        seven[3] = 990.0;
+        assert!(!lasts(Rule::Share, &seven));
+    }
+
+    #[test]
+    fn the_newest_windows_are_disturbed_from_where_the_change_is_likeliest() {
+        let suffix = |means: &[f64]| disturbed_suffix(means.iter().copied(), &baseline());
+        assert_eq!(suffix(&[9000.0, 8000.0, 1200.0, 1200.0, 800.0]), 2);
+        assert_eq!(suffix(&[800.0, 9000.0, 9000.0, 1200.0]), 3);
+        assert_eq!(suffix(&[800.0]), 1);
     }
 
     #[test]

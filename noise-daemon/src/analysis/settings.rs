@@ -79,11 +79,7 @@ impl Settings {
         let positive = |value: f64| value.is_finite() && value > 0.0;
         let rules = [
             (positive(self.deviations), "deviations", "above 0"),
-            (
-                self.share_factor.is_finite() && self.share_factor > 1.0,
-                "share-factor",
-                "above 1",
-            ),
+            (self.share_factor.is_finite() && self.share_factor > 1.0, "share-factor", "above 1"),
             (positive(self.chance) && self.chance < 1.0, "chance", "between 0 and 1"),
             (
                 self.minimum_lost.is_finite() && self.minimum_lost >= 0.0,
@@ -105,9 +101,10 @@ impl Settings {
             (self.past_incidents > 0, "past-incidents", "above 0"),
             (self.culprits > 0, "culprits", "above 0"),
         ];
-        rules.into_iter().find(|(holds, ..)| !holds).map_or(Ok(()), |(_, name, expected)| {
-            Err(SettingsError { name, expected })
-        })
+        rules
+            .into_iter()
+            .find(|(holds, ..)| !holds)
+            .map_or(Ok(()), |(_, name, expected)| Err(SettingsError { name, expected }))
     }
 
     pub(super) fn adopt_ns(&self) -> u64 {

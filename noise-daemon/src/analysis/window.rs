@@ -5,6 +5,9 @@ use noise_common::hist::{BUCKETS, upper_bound_ns};
 use super::culprits::Ledger;
 use crate::model::Totals;
 
+/// More events than any host sees in one bucket of one window; sums of such counts do not overflow.
+const MOST_EVENTS: u64 = 1 << 40;
+
 /// Delays that ended within one slice of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
@@ -40,14 +43,20 @@ impl Window {
             let upper_ns = upper_bound_ns(bucket);
             if *count > 0 {
                 least += u128::from(*count) * u128::from(lower_ns);
-                most = most.zip(upper_ns).map(|(most, upper_ns)| {
-                    most + u128::from(*count) * u128::from(upper_ns)
-                });
+                most = most
+                    .zip(upper_ns)
+                    .map(|(most, upper_ns)| most + u128::from(*count) * u128::from(upper_ns));
             }
             lower_ns = upper_ns.unwrap_or(lower_ns);
         }
         let sum = u128::from(self.delays.sum_ns);
-        self.start_ns < self.end_ns && least <= sum && most.is_none_or(|most| sum <= most)
+        let few = self.delays.buckets.iter().all(|count| *count <= MOST_EVENTS);
+        self.start_ns < self.end_ns && few && least <= sum && most.is_none_or(|most| sum <= most)
+    }
+
+    /// Whether nothing happened.
+    pub fn is_empty(&self) -> bool {
+        self.delays.buckets.iter().all(|count| *count == 0)
     }
 }
 
@@ -107,10 +116,8 @@ const _: () = assert!(BUCKETS <= 1 << u8::BITS);
 
 impl<C: Clone + Ord> Slice<C> {
     pub fn new(window: &Window, charged: Ledger<C>) -> Self {
-        let buckets: Box<[_]> = (0..=u8::MAX)
-            .zip(window.delays.buckets)
-            .filter(|(_, count)| *count > 0)
-            .collect();
+        let buckets: Box<[_]> =
+            (0..=u8::MAX).zip(window.delays.buckets).filter(|(_, count)| *count > 0).collect();
         Self {
             start_ns: window.start_ns,
             end_ns: window.end_ns,
@@ -195,6 +202,9 @@ mod tests {
         assert!(!window(delays.clone()).is_plausible());
         delays.sum_ns = 0;
         assert!(!window(delays).is_plausible());
+        let mut countless = totals(&[1]);
+        countless.buckets[0] = u64::MAX;
+        assert!(!window(countless).is_plausible());
         let unbounded = totals(&[1 << 40]);
         assert!(window(unbounded).is_plausible());
         let mut nothing = totals(&[]);

@@ -1,0 +1,161 @@
+//! An incident as plain data: what was unusual, from when to when, by how much, and by whom.
+
+use noise_common::signals::Signal;
+
+use super::culprits::{Culprit, Time};
+use super::remedy::Remedy;
+use super::rules::Rule;
+use crate::model::Totals;
+
+/// How a signal behaved over some time.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Level {
+    /// Median delay, ns: the upper bound of its bucket. `None` where nothing happened or it is
+    /// beyond the last bound.
+    pub p50_ns: Option<u64>,
+    /// 99th percentile, ns, as the median.
+    pub p99_ns: Option<u64>,
+    /// Mean delay, ns, exact; `None` where nothing happened.
+    pub mean_ns: Option<f64>,
+    /// Events per second.
+    pub rate: f64,
+    /// Seconds of delay per second.
+    pub lost: f64,
+}
+
+impl Level {
+    pub(super) fn new(delays: &Totals, length_ns: u64) -> Self {
+        let count = delays.buckets.iter().fold(0u64, |sum, count| sum.saturating_add(*count));
+        let per_second = |value: f64| match length_ns {
+            0 => 0.0,
+            _ => value / (length_ns as f64 / 1e9),
+        };
+        Self {
+            p50_ns: delays.quantile_ns(0.5),
+            p99_ns: delays.quantile_ns(0.99),
+            mean_ns: (count > 0).then(|| delays.sum_ns as f64 / count as f64),
+            rate: per_second(count as f64),
+            lost: per_second(delays.sum_ns as f64 / 1e9),
+        }
+    }
+}
+
+/// Why an incident ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// The signal came back to its baseline, or nothing more happened.
+    Over,
+    /// It lasted so long that it became the baseline.
+    Adopted,
+    /// The subject is gone.
+    Vanished,
+}
+
+/// A signal of a subject that left its own baseline.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Incident<S, C> {
+    /// The signal, written as its name.
+    #[serde(with = "signal_name")]
+    pub signal: Signal,
+    /// Whose.
+    pub subject: S,
+    /// Begin of the first disturbed window, ns on the clock of the windows.
+    pub start_ns: u64,
+    /// End of the last disturbed window, ns; of the newest window while the incident is open.
+    pub end_ns: u64,
+    /// Why it ended; `None` while it is open.
+    pub ending: Option<Ending>,
+    /// What told it.
+    pub rule: Rule,
+    /// The baseline at its begin.
+    pub before: Level,
+    /// How the signal behaved from start to end.
+    pub after: Level,
+    /// Delay beyond what as many events usually have, seconds; below 0 where it was less.
+    pub lost_seconds: f64,
+    /// Who is charged with the delays, the largest first.
+    pub culprits: Vec<Culprit<C>>,
+    /// Charged to culprits that had no room in the list.
+    pub others: Time,
+    /// Charged to nobody.
+    pub untracked: Time,
+    /// What can be done about its main causes; empty where nothing is known to help.
+    pub remedies: Vec<Remedy>,
+}
+
+/// An incident that began or ended.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change<S, C> {
+    /// It began; what it says is provisional.
+    Opened(Incident<S, C>),
+    /// It ended.
+    Closed(Incident<S, C>),
+}
+
+mod signal_name {
+    //! Signals are written by name, so that the files outlive the numbers.
+
+    use noise_common::signals::{SIGNALS, Signal};
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(signal: &Signal, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(signal.info().name)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Signal, D::Error> {
+        let name = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        SIGNALS
+            .iter()
+            .find(|info| info.name == name)
+            .map(|info| info.signal)
+            .ok_or_else(|| D::Error::custom(format!("there is no signal `{name}`")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::Cause;
+
+    #[test]
+    fn it_survives_being_written() {
+        let level = Level::new(&Totals::default(), 0);
+        let incident = Incident {
+            signal: Signal::RunqueueWait,
+            subject: "/system.slice/a.service".to_owned(),
+            start_ns: 1,
+            end_ns: 2,
+            ending: Some(Ending::Over),
+            rule: Rule::Mean,
+            before: level,
+            after: Level { p50_ns: Some(256), mean_ns: Some(1.5), rate: 2.0, ..level },
+            lost_seconds: 0.25,
+            culprits: vec![Culprit {
+                culprit: "/b".to_owned(),
+                cause: Cause::Own,
+                time: Time { seconds: 0.5, share: 1.0 },
+            }],
+            others: Time::default(),
+            untracked: Time::default(),
+            remedies: vec![Remedy::CpuWeight],
+        };
+        let text = serde_json::to_string(&Change::Closed(incident.clone())).unwrap();
+        for part in ["\"runqueue_wait\"", "\"self\"", "\"cpu_weight\"", "\"closed\""] {
+            assert!(text.contains(part), "{part} is missing in {text}");
+        }
+        let read: Change<String, String> = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, Change::Closed(incident));
+        let other = text.replace("runqueue_wait", "no_such_wait");
+        assert!(serde_json::from_str::<Change<String, String>>(&other).is_err());
+    }
+
+    #[test]
+    fn a_level_of_nothing_knows_no_delay() {
+        let level = Level::new(&Totals::default(), 1_000_000_000);
+        assert_eq!((level.p50_ns, level.p99_ns, level.mean_ns), (None, None, None));
+        assert_eq!((level.rate, level.lost), (0.0, 0.0));
+    }
+}

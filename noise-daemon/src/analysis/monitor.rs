@@ -1,0 +1,192 @@
+//! Every signal of every subject: bounded, and told apart by nothing but signal and subject.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use noise_common::signals::{SIGNAL_COUNT, Signal};
+
+use super::baseline::Baseline;
+use super::culprits::Ledger;
+use super::incident::{Change, Incident};
+use super::settings::{Settings, SettingsError};
+use super::track::{Key, Track};
+use super::window::{Charge, Window};
+
+/// How much more than the cheapest a new subject must cost to take its place, so that two of a
+/// size do not forget each other's baseline in turn.
+const TAKEOVER: f64 = 2.0;
+
+/// What was not analysed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Windows that cannot be as they were told: the clock went back, or the counters began anew.
+    pub implausible: u64,
+    /// Windows of subjects for which there was no room.
+    pub no_room: u64,
+    /// Subjects that gave way to more expensive ones.
+    pub displaced: u64,
+    /// Subjects that were forgotten because they were gone.
+    pub forgotten: u64,
+}
+
+/// Finds incidents in the windows of many subjects `S`, with culprits `C`.
+#[derive(Clone, Debug)]
+pub struct Monitor<S, C> {
+    settings: Settings,
+    tracks: BTreeMap<Key<S>, Track<C>>,
+    past: VecDeque<Incident<S, C>>,
+    opened: [u64; SIGNAL_COUNT],
+    counts: Counts,
+}
+
+impl<S: Clone + Ord, C: Clone + Ord> Monitor<S, C> {
+    /// One that has learnt nothing.
+    ///
+    /// # Errors
+    /// Where the settings cannot work.
+    pub fn new(settings: Settings) -> Result<Self, SettingsError> {
+        settings.check()?;
+        Ok(Self {
+            settings,
+            tracks: BTreeMap::new(),
+            past: VecDeque::new(),
+            opened: [0; SIGNAL_COUNT],
+            counts: Counts::default(),
+        })
+    }
+
+    /// Takes the next window of a signal of a subject, and who is charged with its delays.
+    ///
+    /// Windows without events may be left out. The answer depends on the windows of this signal
+    /// and subject alone, as long as there is room for all.
+    pub fn observe(
+        &mut self,
+        signal: Signal,
+        subject: &S,
+        window: &Window,
+        charges: &[Charge<C>],
+    ) -> Vec<Change<S, C>> {
+        if !window.is_plausible() {
+            self.counts.implausible += 1;
+            return Vec::new();
+        }
+        let key = (signal, subject.clone());
+        let mut changes = Vec::new();
+        if let Some(track) = self.tracks.get_mut(&key) {
+            if track.is_apart(window, &self.settings) {
+                changes.extend(track.vanish(&key, &self.settings));
+                *track = Track::new(window.start_ns, &self.settings);
+                self.counts.forgotten += 1;
+            } else if track.is_behind(window) {
+                self.counts.implausible += 1;
+                return changes;
+            }
+        } else if window.is_empty() {
+            // Nothing is known of a subject before its first event.
+            return changes;
+        } else if !self.make_room(window) {
+            self.counts.no_room += 1;
+            return changes;
+        }
+        let charged = Ledger::new(charges, self.settings.culprits);
+        let track = self
+            .tracks
+            .entry(key.clone())
+            .or_insert_with(|| Track::new(window.start_ns, &self.settings));
+        changes.extend(track.observe(&key, window, charged, &self.settings));
+        self.note(&changes);
+        changes
+    }
+
+    /// Says that all windows up to `at_ns` have been observed: ends the incidents of those who are
+    /// silent, and forgets those who are gone.
+    pub fn settle(&mut self, at_ns: u64) -> Vec<Change<S, C>> {
+        let mut changes = Vec::new();
+        let settings = &self.settings;
+        let before = self.tracks.len();
+        self.tracks.retain(|key, track| {
+            let gone = track.is_gone(at_ns, settings);
+            let change = match gone {
+                true => track.vanish(key, settings),
+                false => track.settle(key, at_ns, settings),
+            };
+            changes.extend(change);
+            !gone
+        });
+        self.counts.forgotten += (before - self.tracks.len()) as u64;
+        self.note(&changes);
+        changes
+    }
+
+    /// Incidents that are open, by signal and subject; their ends are those of the newest windows.
+    pub fn active(&self) -> impl Iterator<Item = Incident<S, C>> {
+        self.tracks.iter().filter_map(|(key, track)| track.incident(key, &self.settings))
+    }
+
+    /// The latest incidents that ended, the oldest first.
+    pub fn past(&self) -> impl Iterator<Item = &Incident<S, C>> {
+        self.past.iter()
+    }
+
+    /// Incidents of a signal that ever opened.
+    pub fn opened(&self, signal: Signal) -> u64 {
+        self.opened.get(signal as usize).copied().unwrap_or_default()
+    }
+
+    /// What is usual for a signal of a subject.
+    pub fn baseline(&self, signal: Signal, subject: &S) -> Option<&Baseline> {
+        self.tracks.get(&(signal, subject.clone())).map(Track::baseline)
+    }
+
+    /// Signals of subjects that have a baseline.
+    pub fn subjects(&self) -> usize {
+        self.tracks.len()
+    }
+
+    /// What was not analysed.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Whether there is room for a subject with that window. The cheapest goes, but none whose
+    /// incident is open.
+    fn make_room(&mut self, window: &Window) -> bool {
+        if self.tracks.len() < self.settings.subjects {
+            return true;
+        }
+        let length_ns = window.end_ns.saturating_sub(window.start_ns).max(1);
+        let cost = window.delays.sum_ns as f64 / length_ns as f64;
+        let cheapest = self
+            .tracks
+            .iter()
+            .filter(|(_, track)| !track.is_open())
+            .map(|(key, track)| (track.cost(window.start_ns), key))
+            .min_by(|one, other| one.0.total_cmp(&other.0));
+        match cheapest {
+            Some((least, key)) if cost > TAKEOVER * least => {
+                let key = key.clone();
+                self.tracks.remove(&key);
+                self.counts.displaced += 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn note(&mut self, changes: &[Change<S, C>]) {
+        for change in changes {
+            match change {
+                Change::Opened(incident) => {
+                    if let Some(opened) = self.opened.get_mut(incident.signal as usize) {
+                        *opened += 1;
+                    }
+                }
+                Change::Closed(incident) => {
+                    if self.past.len() >= self.settings.past_incidents {
+                        self.past.pop_front();
+                    }
+                    self.past.push_back(incident.clone());
+                }
+            }
+        }
+    }
+}

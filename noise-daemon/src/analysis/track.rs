@@ -1,0 +1,335 @@
+//! One signal of one subject: its baseline, its latest windows, and its incident if it has one.
+//!
+//! A window teaches the baseline only when newer windows have pushed it out of the latest ones, so
+//! that the begin of an incident is not learnt before it is noticed. While an incident is open,
+//! its windows teach a second baseline, which takes over if the change lasts.
+
+use std::collections::VecDeque;
+
+use noise_common::signals::Signal;
+
+use super::baseline::Baseline;
+use super::culprits::Ledger;
+use super::incident::{Change, Ending, Incident, Level};
+use super::remedy::recommended;
+use super::rules::{self, Rule};
+use super::settings::Settings;
+use super::window::{Slice, Window};
+use crate::model::Totals;
+
+/// Weight of one window in the cost of a subject.
+const COST_WEIGHT: f64 = 0.1;
+
+/// What a track belongs to.
+pub(super) type Key<S> = (Signal, S);
+
+#[derive(Clone, Debug)]
+pub(super) struct Track<C> {
+    baseline: Baseline,
+    recent: VecDeque<Slice<C>>,
+    open: Option<Box<Open<C>>>,
+    last_end_ns: u64,
+    last_length_ns: u64,
+    cost: f64,
+}
+
+/// An incident that goes on.
+#[derive(Clone, Debug)]
+struct Open<C> {
+    rule: Rule,
+    start_ns: u64,
+    before: Level,
+    /// The windows that belong to it for certain.
+    settled: Settled<C>,
+    /// The latest windows, among which it may have ended.
+    tail: VecDeque<Slice<C>>,
+    next: Baseline,
+}
+
+#[derive(Clone, Debug)]
+struct Settled<C> {
+    end_ns: Option<u64>,
+    delays: Totals,
+    charged: Ledger<C>,
+}
+
+impl<C: Clone + Ord> Settled<C> {
+    fn add(&mut self, slice: &Slice<C>, settings: &Settings) {
+        self.end_ns = Some(slice.end_ns);
+        slice.add_to(&mut self.delays);
+        self.charged.add(&slice.charged, settings.culprits);
+    }
+}
+
+impl<C: Clone + Ord> Open<C> {
+    fn push(&mut self, slice: Slice<C>, settings: &Settings) {
+        self.tail.push_back(slice);
+        if self.tail.len() > settings.closing_windows
+            && let Some(slice) = self.tail.pop_front()
+        {
+            self.settled.add(&slice, settings);
+            self.next.learn(&slice);
+        }
+    }
+
+    /// The incident, with as many windows of its tail as belong to it.
+    fn report<S: Clone>(
+        &self,
+        key: &Key<S>,
+        tail: usize,
+        ending: Option<Ending>,
+        settings: &Settings,
+    ) -> Incident<S, C> {
+        let mut all = self.settled.clone();
+        for slice in self.tail.iter().take(tail) {
+            all.add(slice, settings);
+        }
+        let end_ns = all.end_ns.unwrap_or(self.start_ns);
+        let after = Level::new(&all.delays, end_ns.saturating_sub(self.start_ns));
+        let usual_ns = self.before.mean_ns.unwrap_or(0.0) * all.delays.count() as f64;
+        let ranking = all.charged.ranking(all.delays.sum_ns);
+        let remedies = recommended(key.0, &ranking.culprits);
+        Incident {
+            signal: key.0,
+            subject: key.1.clone(),
+            start_ns: self.start_ns,
+            end_ns,
+            ending,
+            rule: self.rule,
+            before: self.before,
+            after,
+            lost_seconds: (all.delays.sum_ns as f64 - usual_ns) / 1e9,
+            culprits: ranking.culprits,
+            others: ranking.others,
+            untracked: ranking.untracked,
+            remedies,
+        }
+    }
+}
+
+impl<C: Clone + Ord> Track<C> {
+    /// One that begins where its first window does.
+    pub fn new(start_ns: u64, settings: &Settings) -> Self {
+        Self {
+            baseline: Baseline::new(settings.half_life_windows),
+            recent: VecDeque::new(),
+            open: None,
+            last_end_ns: start_ns,
+            last_length_ns: 0,
+            cost: 0.0,
+        }
+    }
+
+    pub fn baseline(&self) -> &Baseline {
+        &self.baseline
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Whether the window begins before the last one ended.
+    pub fn is_behind(&self, window: &Window) -> bool {
+        window.start_ns < self.last_end_ns
+    }
+
+    /// Whether the two are so far apart, in either direction, that the subject began anew.
+    pub fn is_apart(&self, window: &Window, settings: &Settings) -> bool {
+        let silence_ns = window.start_ns.saturating_sub(self.last_end_ns);
+        let behind_ns = self.last_end_ns.saturating_sub(window.end_ns);
+        silence_ns.max(behind_ns) >= settings.forget_ns()
+    }
+
+    /// Whether it has been silent for so long that it is taken for gone.
+    pub fn is_gone(&self, at_ns: u64, settings: &Settings) -> bool {
+        at_ns.saturating_sub(self.last_end_ns) >= settings.forget_ns()
+    }
+
+    /// Seconds of delay per second of late, less for those that are silent.
+    pub fn cost(&self, at_ns: u64) -> f64 {
+        let silence_ns = at_ns.saturating_sub(self.last_end_ns) as f64;
+        self.cost * (1.0 - COST_WEIGHT).powf(silence_ns / self.last_length_ns.max(1) as f64)
+    }
+
+    /// The open incident as it stands.
+    pub fn incident<S: Clone>(&self, key: &Key<S>, settings: &Settings) -> Option<Incident<S, C>> {
+        self.open.as_ref().map(|open| open.report(key, open.tail.len(), None, settings))
+    }
+
+    /// Takes the next window, which is not behind.
+    pub fn observe<S: Clone>(
+        &mut self,
+        key: &Key<S>,
+        window: &Window,
+        charged: Ledger<C>,
+        settings: &Settings,
+    ) -> Vec<Change<S, C>> {
+        let mut changes = Vec::new();
+        let silence_ns = window.start_ns.saturating_sub(self.last_end_ns);
+        changes.extend(self.be_silent(key, silence_ns, settings));
+        if self.open.is_none() {
+            self.baseline.learn_quiet(silence_ns);
+        }
+        let slice = Slice::new(window, charged);
+        let lost = slice.sum_ns as f64 / slice.length_ns().max(1) as f64;
+        self.cost = self.cost(window.start_ns) * (1.0 - COST_WEIGHT) + lost * COST_WEIGHT;
+        self.last_end_ns = slice.end_ns;
+        self.last_length_ns = slice.length_ns();
+        if self.open.is_some() {
+            changes.extend(self.continue_incident(key, slice, settings));
+        } else if slice.count == 0 {
+            self.baseline.learn_quiet(slice.length_ns());
+        } else {
+            changes.extend(self.look_for_incident(key, slice, settings));
+        }
+        changes
+    }
+
+    /// Ends the incident of a subject that has been silent up to `at_ns` for long enough.
+    pub fn settle<S: Clone>(
+        &mut self,
+        key: &Key<S>,
+        at_ns: u64,
+        settings: &Settings,
+    ) -> Option<Change<S, C>> {
+        let silence_ns = at_ns.saturating_sub(self.last_end_ns);
+        let least_ns = self.last_length_ns.saturating_mul(settings.closing_windows as u64);
+        if silence_ns < least_ns { None } else { self.be_silent(key, silence_ns, settings) }
+    }
+
+    /// Ends the incident, if there is one, because the subject is gone.
+    pub fn vanish<S: Clone>(&mut self, key: &Key<S>, settings: &Settings) -> Option<Change<S, C>> {
+        self.open.is_some().then(|| self.close(key, Ending::Vanished, settings)).flatten()
+    }
+
+    /// Windows that were not delivered are windows without events.
+    fn be_silent<S: Clone>(
+        &mut self,
+        key: &Key<S>,
+        silence_ns: u64,
+        settings: &Settings,
+    ) -> Option<Change<S, C>> {
+        let windows = silence_ns / self.last_length_ns.max(1);
+        // After so many without events the incident is over, however many follow.
+        for index in 0..windows.min(settings.closing_windows as u64) {
+            if self.open.is_none() {
+                break;
+            }
+            let start_ns = self.last_end_ns + index * self.last_length_ns;
+            let slice = Slice::empty(start_ns, start_ns + self.last_length_ns);
+            let change = self.continue_incident(key, slice, settings);
+            if change.is_some() {
+                return change;
+            }
+        }
+        None
+    }
+
+    fn look_for_incident<S: Clone>(
+        &mut self,
+        key: &Key<S>,
+        slice: Slice<C>,
+        settings: &Settings,
+    ) -> Option<Change<S, C>> {
+        self.recent.push_back(slice);
+        while self.recent.len() > settings.recent_windows {
+            let oldest = self.recent.pop_front()?;
+            self.baseline.learn(&oldest);
+        }
+        if self.baseline.learnt() < settings.warmup_windows {
+            return None;
+        }
+        let means: Vec<f64> = self.recent.iter().filter_map(Slice::mean_ns).collect();
+        let rule = rules::broken(&means, &self.baseline, settings)?;
+        let disturbed = rules::disturbed_suffix(means.iter().rev().copied(), &self.baseline);
+        let calm = self.recent.len().saturating_sub(disturbed);
+        let usual_ns = self.baseline.level().mean_ns?;
+        let lost = rules::lost_beyond_usual(self.recent.iter().skip(calm), usual_ns);
+        if lost < settings.minimum_lost {
+            return None;
+        }
+        for slice in self.recent.drain(..calm) {
+            self.baseline.learn(&slice);
+        }
+        let mut open = Box::new(Open {
+            rule,
+            start_ns: self.recent.front()?.start_ns,
+            before: self.baseline.level(),
+            settled: Settled {
+                end_ns: None,
+                delays: Totals::default(),
+                charged: Ledger::default(),
+            },
+            tail: VecDeque::new(),
+            next: Baseline::new(settings.half_life_windows),
+        });
+        for slice in self.recent.drain(..) {
+            open.push(slice, settings);
+        }
+        let incident = open.report(key, open.tail.len(), None, settings);
+        self.open = Some(open);
+        Some(Change::Opened(incident))
+    }
+
+    fn continue_incident<S: Clone>(
+        &mut self,
+        key: &Key<S>,
+        slice: Slice<C>,
+        settings: &Settings,
+    ) -> Option<Change<S, C>> {
+        let end_ns = slice.end_ns;
+        let open = self.open.as_mut()?;
+        open.push(slice, settings);
+        if open.tail.len() >= settings.closing_windows {
+            let means: Vec<f64> = open.tail.iter().filter_map(Slice::mean_ns).collect();
+            let usual_ns = open.before.mean_ns.unwrap_or(0.0);
+            let lost = rules::lost_beyond_usual(open.tail.iter(), usual_ns);
+            let large = lost >= settings.minimum_lost * settings.closing_fraction;
+            if !large || !rules::lasts(open.rule, &means, &self.baseline, settings) {
+                return self.close(key, Ending::Over, settings);
+            }
+        }
+        if end_ns.saturating_sub(open.start_ns) >= settings.adopt_ns() {
+            return self.close(key, Ending::Adopted, settings);
+        }
+        None
+    }
+
+    fn close<S: Clone>(
+        &mut self,
+        key: &Key<S>,
+        ending: Ending,
+        settings: &Settings,
+    ) -> Option<Change<S, C>> {
+        let mut open = self.open.take()?;
+        let disturbed = match ending {
+            Ending::Adopted => open.tail.len(),
+            Ending::Over | Ending::Vanished => {
+                let least = usize::from(open.settled.end_ns.is_none());
+                self.disturbed_in(&open).max(least)
+            }
+        };
+        let incident = open.report(key, disturbed, Some(ending), settings);
+        if ending == Ending::Adopted {
+            for slice in &open.tail {
+                open.next.learn(slice);
+            }
+            self.baseline = open.next;
+        } else {
+            // What is calm behind the end is judged, and learnt, like any other window.
+            self.recent.extend(open.tail.drain(..).skip(disturbed).filter(|slice| slice.count > 0));
+        }
+        Some(Change::Closed(incident))
+    }
+
+    /// Windows at the begin of the tail that belong to the incident.
+    fn disturbed_in(&self, open: &Open<C>) -> usize {
+        let mut delays = open.settled.delays.clone();
+        if open.settled.end_ns.is_none() {
+            open.tail.iter().for_each(|slice| slice.add_to(&mut delays));
+        }
+        let Some(mean_ns) = Level::new(&delays, 0).mean_ns else { return 0 };
+        let divide_ns = rules::divide_ns(mean_ns, &self.baseline);
+        rules::disturbed_prefix(open.tail.iter().map(Slice::mean_ns), divide_ns)
+    }
+}
