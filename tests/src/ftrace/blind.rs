@@ -18,6 +18,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
+use std::io;
 use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
@@ -105,7 +106,6 @@ pub fn ensure_sight(sights: &BTreeMap<u32, Sight>) -> Result<()> {
 }
 
 /// Whether PID 1 is hidden: it is where ftrace shows its threads to be switched to, and never from.
-/// One that does not run while we look (the usual case) disturbs nothing either way.
 fn init_is_hidden() -> Result<bool> {
     static HIDDEN: OnceLock<bool> = OnceLock::new();
     if let Some(hidden) = HIDDEN.get() {
@@ -130,7 +130,14 @@ fn init_is_hidden() -> Result<bool> {
             break;
         }
     }
-    Ok(*HIDDEN.get_or_init(|| to > ENOUGH && from == 0))
+    // One that was too quiet to tell is taken for hidden if not even root may see what it is.
+    let hidden = from == 0 && (to > ENOUGH || not_to_be_seen());
+    Ok(*HIDDEN.get_or_init(|| hidden))
+}
+
+/// Whether this kernel keeps root from looking at PID 1.
+fn not_to_be_seen() -> bool {
+    fs::read_link("/proc/1/exe").is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
 fn threads_of_init() -> Result<BTreeSet<i32>> {
