@@ -7,8 +7,8 @@
 //! and what can be done about them ([`Remedy`]). [`Monitor`] does so for many subjects.
 //!
 //! Not seen: a flood of delays that are as short as ever. It raises the rate and the time lost, but
-//! not the mean, which is what both rules look at. And a level that wanders by itself for many windows
-//! looks like an incident: allowances for chance are those of windows that are independent.
+//! not the mean, which is what both rules look at. And a level that wanders by itself for many
+//! windows looks like an incident: allowances for chance are those of independent windows.
 
 mod baseline;
 mod culprits;
