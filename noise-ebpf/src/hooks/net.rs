@@ -46,6 +46,6 @@ pub fn free<A: Access>(access: A) -> Option<()> {
     let state = cpu_state()?;
     let reason = if ARG_DROP_REASON.load() == 2 { access.argument(2) as u32 } else { u32::MAX };
     packet_drop::count(state, reason);
-    net_tx_wait::forget(Skb::argument(access));
+    net_tx_wait::forget(state, Skb::argument(access));
     Some(())
 }

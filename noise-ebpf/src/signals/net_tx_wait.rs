@@ -4,8 +4,8 @@
 //! it queued last. A packet that another one follows moves to a direct-mapped table, and to a hash
 //! where its slot there is taken.
 //!
-//! Only its own CPU writes what a CPU keeps, so the entry of a packet that another CPU transmitted or
-//! dropped stays behind. Where one memory has several entries, the newest is the packet's.
+//! Where one memory has several entries, because a packet left one behind when it went another way,
+//! the newest is the packet's.
 
 use noise_common::event::{CpuState, Drop, PacketTimes, packet_slot};
 use noise_common::signals::Signal;
@@ -51,18 +51,27 @@ fn put_aside(state: *mut CpuState, packet: &PacketTimes) {
     }
 }
 
-/// Looks for a packet wherever it may be, and takes it out of the table.
+/// Looks for a packet wherever it may be, and takes it from there, if it is newer than `found`.
 #[inline(never)]
 fn find(address: u64, found: &mut PacketTimes) -> bool {
-    take_aside(address, found);
+    if let Some(aside) = take_aside(address)
+        && aside.queued_ns > found.queued_ns
+    {
+        *found = aside;
+    }
     for cpu in 0..MOST_CPUS {
         // As many as the host has.
-        let Some(state) = NOISE_CPUS.get_ptr(cpu) else { break };
-        // SAFETY: the pointer is an entry of the array. A packet that is just being replaced there
-        // is moved to the table, and goes unmatched at worst.
-        let queued = unsafe { (*state).queued };
-        if queued.skb == address && queued.queued_ns > found.queued_ns {
-            *found = queued;
+        let Some(state) = NOISE_CPUS.get_ptr_mut(cpu) else { break };
+        // SAFETY: the pointer is an entry of the array. Where that CPU queues another packet at this
+        // very moment, one of the two goes unmatched and is counted as such.
+        unsafe {
+            let queued = (*state).queued;
+            if queued.skb == address {
+                (*state).queued.skb = 0;
+                if queued.queued_ns > found.queued_ns {
+                    *found = queued;
+                }
+            }
         }
     }
     found.queued_ns != 0
@@ -70,17 +79,18 @@ fn find(address: u64, found: &mut PacketTimes) -> bool {
 
 /// Takes a packet that was put aside.
 #[inline(always)]
-fn take_aside(address: u64, found: &mut PacketTimes) {
-    let Some(slot) = NOISE_PACKETS.get_ptr_mut(packet_slot(address)) else { return };
+fn take_aside(address: u64) -> Option<PacketTimes> {
+    let slot = NOISE_PACKETS.get_ptr_mut(packet_slot(address))?;
     // SAFETY: the pointer is an entry of the array.
     unsafe {
         if (*slot).skb == address {
-            *found = *slot;
+            let packet = *slot;
             (*slot).skb = 0;
-        } else if let Some(spilled) = NOISE_SPILLED.get_ptr(address) {
-            *found = *spilled;
-            let _ = NOISE_SPILLED.remove(address);
+            return Some(packet);
         }
+        let packet = *NOISE_SPILLED.get_ptr(address)?;
+        let _ = NOISE_SPILLED.remove(address);
+        Some(packet)
     }
 }
 
@@ -121,6 +131,12 @@ pub fn start(state: *mut CpuState, queued_ns: u64, interface: u64, now_ns: u64) 
 
 /// A packet was dropped on its way.
 #[inline(always)]
-pub fn forget<A: Access>(skb: Skb<A>) {
-    take_aside(skb.address(), &mut PacketTimes { ..PacketTimes::NONE });
+pub fn forget<A: Access>(state: *mut CpuState, skb: Skb<A>) {
+    // SAFETY: the state is this CPU's.
+    unsafe {
+        if (*state).queued.skb == skb.pointer() {
+            (*state).queued.skb = 0;
+        }
+    }
+    let _ = take_aside(skb.address());
 }

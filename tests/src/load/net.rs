@@ -107,10 +107,11 @@ pub(super) fn namespace_drops(arguments: &mut Arguments) -> Result<()> {
     udp_drops(arguments)
 }
 
-/// `broadcasts <interface> <bytes> <count>`: Ethernet broadcasts, through the interface's queue.
+/// `broadcasts <cpu> <interface> <bytes> <count>`: Ethernet broadcasts, through the interface's queue.
 ///
 /// Each has `bytes` in all. A raw socket, because the interface has no address.
 pub(super) fn broadcasts(arguments: &mut Arguments) -> Result<()> {
+    pin(0, arguments.number()?)?;
     let interface = CString::new(arguments.text()?)?;
     let mut frame = vec![0_u8; arguments.number()?];
     let count: u64 = arguments.number()?;

@@ -1,5 +1,6 @@
 //! Packets: a queue of known slowness, drops, retransmissions, other network namespaces.
 
+use std::collections::HashMap;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -8,15 +9,18 @@ use anyhow::{Result, ensure};
 use noise_tests::compare::observe;
 use noise_tests::daemon::{Daemon, run};
 use noise_tests::ftrace::all_events;
+use noise_tests::ftrace::event::{Event, Kind};
 use noise_tests::load::{Worker, figure};
 use noise_tests::pairing::counts::{packet_drops, tcp_retransmits};
 use noise_tests::pairing::net::{net_rx_wait, net_tx_wait};
 use noise_tests::prom::label_set;
+use noise_tests::task::cpus;
 
 use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("slow_queue_is_read_back", slow_queue_is_read_back),
+    ("transmitted_by_another_cpu", transmitted_by_another_cpu),
     ("drops_and_retransmissions", drops_and_retransmissions),
     ("other_namespaces_are_folded", other_namespaces_are_folded),
 ];
@@ -65,7 +69,7 @@ fn slow_queue_is_read_back() -> Result<Verdict> {
     let shape = ["root", "tbf", "rate", "80kbit", "burst", "2100", "limit", "100000"];
     ip("tc", &[&["qdisc", "add", "dev", &pair.near], &shape[..]].concat())?;
     let (seen, ()) = observe(&daemon, &all_events(), 32, || {
-        let mut sender = Worker::start("broadcasts", &[&pair.near, "1000", "10"])?;
+        let mut sender = Worker::start("broadcasts", &["0", &pair.near, "1000", "10"])?;
         ensure!(figure(&sender.figures()?, "sent")? == 10, "not all datagrams were sent");
         thread::sleep(Duration::from_secs(2));
         Ok(())
@@ -79,6 +83,50 @@ fn slow_queue_is_read_back() -> Result<Verdict> {
     );
     // From the third packet on, each waits for all before it.
     ensure!(found.count >= 10.0 && long >= 6.0, "the queue's delay is not there");
+    let mut table = seen.table();
+    table.histogram(TX, &["interface"], &net_tx_wait(&seen.trace.events))?;
+    table.verdict()?;
+    Ok(Verdict::Passed)
+}
+
+/// Packets that start to be transmitted on another CPU than queued them.
+fn crossings(events: &[Event]) -> usize {
+    let mut queued: HashMap<u64, u32> = HashMap::new();
+    let mut found = 0;
+    for event in events {
+        match &event.kind {
+            Kind::TxQueue { skb, .. } => {
+                queued.insert(*skb, event.cpu);
+            }
+            Kind::TxStart { skb, .. } => {
+                found += usize::from(queued.remove(skb).is_some_and(|cpu| cpu != event.cpu));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+fn transmitted_by_another_cpu() -> Result<Verdict> {
+    if cpus() < 2 {
+        return Ok(Verdict::Impossible("needs two CPUs".to_owned()));
+    }
+    let daemon = Daemon::start()?;
+    let pair = VethPair::new()?;
+    // 1,000 bytes at 8 Mbit/s take 1 ms. Whichever CPU comes by sends what may be sent.
+    let shape = ["root", "tbf", "rate", "8mbit", "burst", "2100", "limit", "1000000"];
+    ip("tc", &[&["qdisc", "add", "dev", &pair.near], &shape[..]].concat())?;
+    let (seen, ()) = observe(&daemon, &all_events(), 64, || {
+        let senders =
+            ["0", "1"].map(|cpu| Worker::start("broadcasts", &[cpu, &pair.near, "1000", "500"]));
+        for sender in senders {
+            figure(&sender?.figures()?, "sent")?;
+        }
+        Ok(())
+    })?;
+    let found = crossings(&seen.trace.events);
+    println!("{found} packets were transmitted by another CPU");
+    ensure!(found > 0, "no packet was transmitted by another CPU: nothing was tested");
     let mut table = seen.table();
     table.histogram(TX, &["interface"], &net_tx_wait(&seen.trace.events))?;
     table.verdict()?;
