@@ -7,7 +7,7 @@
 
 use crate::hist::BUCKETS;
 use crate::nesting::{Frame, Taken};
-use crate::signals::{FIXED_CELLS, SIGNAL_COUNT, SOFTIRQ_VECTORS};
+use crate::signals::{CELLS_PER_CPU, SIGNAL_COUNT, SOFTIRQ_VECTORS};
 
 /// One histogram of one window on one CPU. Also the record of the ring buffer.
 ///
@@ -165,7 +165,7 @@ pub struct CpuState {
     pub empty: Cell,
     /// Cells of the signals whose subjects are known at build time, and direct-mapped ones of the
     /// other signals.
-    pub cells: [Cell; FIXED_CELLS],
+    pub cells: [Cell; CELLS_PER_CPU],
 }
 
 /// A block request on its way. Times are 0 where that stage is not under way.

@@ -16,6 +16,6 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     hooks: &[Hook::BlockIssue, Hook::BlockComplete],
     optional_hooks: &[Hook::BlockRequeue, Hook::BlockMerge],
     fields: &["REQUEST_QUEUE", "REQUEST_FLAGS", "REQUEST_LEN", "DISK_MAJOR", "DISK_MINOR"],
-    storage: Storage::KEYED,
+    storage: Storage::Keyed,
     interrupts: None,
 };

@@ -17,7 +17,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     hooks: &[Hook::BlockInsert, Hook::BlockIssue],
     optional_hooks: &[Hook::BlockRequeue, Hook::BlockMerge],
     fields: &["REQUEST_QUEUE", "REQUEST_FLAGS", "REQUEST_LEN", "DISK_MAJOR", "DISK_MINOR"],
-    storage: Storage::KEYED,
+    storage: Storage::Keyed,
     interrupts: None,
 };
 

@@ -16,6 +16,6 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     hooks: &[Hook::IrqHandlerEntry, Hook::IrqHandlerExit],
     optional_hooks: &[],
     fields: &[],
-    storage: Storage::KEYED,
+    storage: Storage::Keyed,
     interrupts: Some("hardirq"),
 };

@@ -58,10 +58,7 @@ pub enum Storage {
     /// Histograms of subjects that come and go: on each CPU, one of a few direct-mapped cells in
     /// [`crate::event::CpuState::cells`], or, where another subject has that cell, the per-CPU
     /// hash. A subject keeps its place.
-    Keyed {
-        /// Number of direct-mapped cells; a power of two.
-        slots: usize,
-    },
+    Keyed,
     /// Counters in [`crate::event::CpuState::switches`].
     Switches,
     /// Counters in the per-CPU hash, by subject.
@@ -69,11 +66,17 @@ pub enum Storage {
 }
 
 impl Storage {
-    /// Histograms of subjects that come and go.
-    pub(crate) const KEYED: Self = Self::Keyed { slots: KEYED_SLOTS };
+    /// How many cells of [`crate::event::CpuState::cells`] the signal has on each CPU.
+    pub const fn cells(self) -> usize {
+        match self {
+            Self::Fixed { subjects } => subjects,
+            Self::Keyed => KEYED_SLOTS,
+            Self::Switches | Self::KeyedCounter => 0,
+        }
+    }
 }
 
-/// Direct-mapped cells of each keyed signal on each CPU: more than the devices that one CPU is
+/// Direct-mapped cells of each keyed signal on each CPU, a power of two: more than the devices that one CPU is
 /// busy with at a time, few enough to stay small on large hosts.
 const KEYED_SLOTS: usize = 16;
 
@@ -157,23 +160,18 @@ define_signals! {
 pub static SIGNALS: [SignalInfo; SIGNAL_COUNT] = INFOS;
 
 /// First cell of each signal in [`crate::event::CpuState::cells`], and behind it their number.
-const FIXED_LAYOUT: [usize; SIGNAL_COUNT + 1] = {
+const CELL_LAYOUT: [usize; SIGNAL_COUNT + 1] = {
     let mut layout = [0; SIGNAL_COUNT + 1];
     let mut index = 0;
     while index < SIGNAL_COUNT {
-        let subjects = match INFOS[index].storage {
-            Storage::Fixed { subjects } => subjects,
-            Storage::Keyed { slots } => slots,
-            _ => 0,
-        };
-        layout[index + 1] = layout[index] + subjects;
+        layout[index + 1] = layout[index] + INFOS[index].storage.cells();
         index += 1;
     }
     layout
 };
 
-/// Number of fixed and direct-mapped cells on each CPU.
-pub const FIXED_CELLS: usize = FIXED_LAYOUT[SIGNAL_COUNT];
+/// Number of cells on each CPU, fixed and direct-mapped ones.
+pub const CELLS_PER_CPU: usize = CELL_LAYOUT[SIGNAL_COUNT];
 
 impl Signal {
     /// The signal's row of the table.
@@ -188,7 +186,7 @@ impl Signal {
 
     /// Index of the signal's first cell in [`crate::event::CpuState::cells`].
     pub const fn first_cell(self) -> usize {
-        FIXED_LAYOUT[self as usize]
+        CELL_LAYOUT[self as usize]
     }
 }
 
@@ -234,17 +232,13 @@ mod tests {
     }
 
     #[test]
-    fn fixed_cells_are_laid_out_without_gaps() {
+    fn cells_are_laid_out_without_gaps() {
         let mut next = 0;
         for info in &SIGNALS {
             assert_eq!(info.signal.first_cell(), next);
-            next += match info.storage {
-                Storage::Fixed { subjects } => subjects,
-                Storage::Keyed { slots } => slots,
-                Storage::Switches | Storage::KeyedCounter => 0,
-            };
+            next += info.storage.cells();
         }
-        assert_eq!(next, FIXED_CELLS);
+        assert_eq!(next, CELLS_PER_CPU);
     }
 
     #[test]

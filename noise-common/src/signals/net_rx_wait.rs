@@ -17,6 +17,6 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     hooks: &[Hook::NetReceive, Hook::SchedWaking, Hook::SoftirqEntry, Hook::SoftirqExit],
     optional_hooks: &[],
     fields: &["SKB_DEV", "DEV_IFINDEX", "DEV_NET", "NET_INUM"],
-    storage: Storage::KEYED,
+    storage: Storage::Keyed,
     interrupts: None,
 };

@@ -17,7 +17,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     hooks: &[Hook::NetQueue, Hook::NetXmit],
     optional_hooks: &[Hook::FreeSkb],
     fields: &["SKB_LEN", "DEV_IFINDEX", "DEV_NET", "NET_INUM"],
-    storage: Storage::KEYED,
+    storage: Storage::Keyed,
     interrupts: None,
 };
 

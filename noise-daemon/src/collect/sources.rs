@@ -10,7 +10,7 @@ use aya::maps::{HashMap, Map, MapData, PerCpuHashMap, RingBuf};
 use memmap2::{MmapOptions, MmapRaw};
 use noise_common::MARKER_MAP;
 use noise_common::event::{Cell, CellKey, CpuState, DROPS, PacketTimes, RequestTimes};
-use noise_common::signals::{FIXED_CELLS, SIGNALS, Signal, Storage};
+use noise_common::signals::{CELLS_PER_CPU, SIGNALS, Signal, Storage};
 
 use super::steal;
 use super::totals::WindowTotals;
@@ -153,15 +153,13 @@ impl Collector {
 
     /// The direct-mapped cells of the keyed signals, of all CPUs.
     fn keyed_slots(&self) -> impl Iterator<Item = *mut Cell> + use<> {
-        let of_signals = SIGNALS.iter().filter_map(|info| match info.storage {
-            Storage::Keyed { slots } => Some((info.signal.first_cell(), slots)),
-            _ => None,
-        });
+        let keyed = SIGNALS.iter().filter(|info| info.storage == Storage::Keyed);
         self.cpu_states().flat_map(move |state| {
             let state = state.cast_mut();
-            of_signals.clone().flat_map(move |(first, slots)| {
+            keyed.clone().flat_map(move |info| {
+                let first = info.signal.first_cell();
                 // SAFETY: the pointers lie in the mapping.
-                (first..first + slots).map(move |index| unsafe {
+                (first..first + info.storage.cells()).map(move |index| unsafe {
                     (&raw mut (*state).cells).cast::<Cell>().add(index)
                 })
             })
@@ -176,7 +174,7 @@ impl Collector {
 
     fn read_open_windows(&mut self) {
         for state in self.cpu_states() {
-            for index in 0..FIXED_CELLS {
+            for index in 0..CELLS_PER_CPU {
                 // SAFETY: the pointer lies in the mapping.
                 let cell = unsafe { (&raw const (*state).cells).cast::<Cell>().add(index) };
                 if let Some(cell) = read_cell(cell) {
@@ -286,9 +284,7 @@ impl Collector {
         let slots: Vec<*mut Cell> = self.keyed_slots().collect();
         for key in self.totals.keys() {
             let Some(signal) = Signal::from_number(key.signal) else { continue };
-            if !matches!(signal.info().storage, Storage::Keyed { .. })
-                || self.names.exists(signal, key.subject)
-            {
+            if signal.info().storage != Storage::Keyed || self.names.exists(signal, key.subject) {
                 continue;
             }
             let _ = self.cells.remove(&key);

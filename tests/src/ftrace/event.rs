@@ -38,7 +38,7 @@ pub enum Kind {
     Wakeup { pid: i32 },
     /// `sched_waking`.
     Waking { pid: i32 },
-    /// `sched_process_exec`: a thread that is not its group's first takes that one's id.
+    /// `sched_process_exec`; where a thread is not its group's first, it has taken that one's id.
     Exec { pid: i32, old_pid: i32 },
     /// `mm_vmscan_direct_reclaim_*` and `mm_vmscan_memcg_reclaim_*`: begins, else ends.
     Reclaim { begins: bool },
