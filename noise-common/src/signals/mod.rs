@@ -76,8 +76,8 @@ impl Storage {
     }
 }
 
-/// Direct-mapped cells of each keyed signal on each CPU, a power of two: more than the devices that one CPU is
-/// busy with at a time, few enough to stay small on large hosts.
+/// Direct-mapped cells of each keyed signal on each CPU, a power of two: more than the devices that
+/// one CPU is busy with at a time, few enough to stay small on large hosts.
 const KEYED_SLOTS: usize = 16;
 
 /// The direct-mapped cell of a subject among its signal's (Fibonacci hashing).

@@ -9,9 +9,10 @@
 //! operation. A completed part moves the request's sector on; a bio merged in front moves it back.
 //! Among requests that look alike (two reads of one sector under way) the newest is taken: their
 //! count and sum do not depend on the choice, and one whose end BPF was not offered, and which is
-//! therefore not among these events, is left behind. A pure flush is issued with no sectors, one at a time
-//! per queue; it has sector 0 then, and none (all ones) when it completes. Completions of nothing that was issued belong to the flush machinery, which ends the
-//! caller's request a second time.
+//! therefore not among these events, is left behind. A pure flush is issued with no sectors, one at a
+//! time per queue; it has sector 0 then, and none (all ones) when it completes. Completions of
+//! nothing that was issued belong to the flush machinery, which ends the caller's request a second
+//! time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
