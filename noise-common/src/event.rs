@@ -5,6 +5,7 @@
 //! that comes and goes (irq, device, interface) is a [`Cell`] in a per-CPU hash. A closed window
 //! travels through the ring buffer as the very [`Cell`] that collected it.
 
+use crate::charge::{CHARGE_CAUSES, CHARGE_SLOTS, ChargeSlot, Charged, RESOURCES};
 use crate::hist::BUCKETS;
 use crate::nesting::{Frame, Taken};
 use crate::signals::{CELLS_PER_CPU, SIGNAL_COUNT, SOFTIRQ_VECTORS};
@@ -161,6 +162,10 @@ pub struct CpuState {
     pub irqs: IrqStack,
     /// What was not counted, by signal and reason.
     pub drops: [[u64; DROPS.len()]; SIGNAL_COUNT],
+    /// Who is charged with the delays that ended on this CPU.
+    pub charges: [ChargeSlot; CHARGE_SLOTS],
+    /// Charges for which there was room nowhere, by resource and cause.
+    pub unplaced: [[Charged; CHARGE_CAUSES.len()]; RESOURCES.len()],
     /// Always zero: the initial value of new keyed cells (too large for a program's stack).
     pub empty: Cell,
     /// Cells of the signals whose subjects are known at build time, and direct-mapped ones of the
@@ -177,6 +182,58 @@ pub struct RequestTimes {
     pub queued_ns: u64,
     /// Issued to the driver.
     pub issued_ns: u64,
+}
+
+/// Culprits that an [`Outlier`] names.
+pub const OUTLIER_PARTS: usize = 8;
+
+/// Length of a task's name, the terminating zero included (the kernel's `TASK_COMM_LEN`).
+pub const COMM_BYTES: usize = 16;
+
+/// A part of a long wait. A record of the ring buffer holds as many as it has room for, the
+/// latest ones; what the others sum to is told beside them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+#[repr(C)]
+pub struct OutlierPart {
+    /// Who; what the number is depends on the cause.
+    pub culprit: u64,
+    /// How much, ns.
+    pub ns: u64,
+    /// Number of the [`crate::charge::Cause`].
+    pub cause: u32,
+    /// The thread that ran; 0 where it was none.
+    pub pid: u32,
+    /// Its name.
+    pub comm: [u8; COMM_BYTES],
+}
+
+/// A wait for a CPU that was longer than its threshold: a record of the ring buffer, told apart
+/// from a [`Cell`] by its size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+#[repr(C)]
+pub struct Outlier {
+    /// When the wait ended, ns on CLOCK_MONOTONIC.
+    pub at_ns: u64,
+    /// How long it was, ns.
+    pub wait_ns: u64,
+    /// The cgroup that waited.
+    pub victim: u64,
+    /// Part of the wait that no part below tells, ns.
+    pub rest_ns: u64,
+    /// The thread that waited.
+    pub pid: u32,
+    /// The CPU on which it ran in the end.
+    pub cpu: u32,
+    /// Its name.
+    pub comm: [u8; COMM_BYTES],
+    /// Index into [`crate::signals::CAUSES`]: what made it runnable.
+    pub made_runnable: u32,
+    /// How many parts there are.
+    pub parts_used: u32,
+    /// The parts.
+    pub parts: [OutlierPart; OUTLIER_PARTS],
 }
 
 /// Tasks that may reclaim or compact memory at once.
@@ -233,6 +290,7 @@ mod user {
 
 const _: () = assert!(size_of::<Cell>() == 512);
 const _: () = assert!(size_of::<CellKey>() == 16);
+const _: () = assert!(size_of::<Outlier>() == 384);
 const _: () = assert!(size_of::<CpuState>().is_multiple_of(64));
 const _: () = assert!(PACKET_SLOTS.is_power_of_two());
 

@@ -9,6 +9,7 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod charge;
 pub mod event;
 pub mod hist;
 pub mod hooks;

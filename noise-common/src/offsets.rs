@@ -17,6 +17,21 @@ macro_rules! for_each_offset {
             TASK_FLAGS "task_struct" "flags";
             TASK_STATE "task_struct" "__state";
             TASK_STATE_OLD "task_struct" "state";
+            TASK_COMM "task_struct" "comm";
+            TASK_CPU "task_struct" "thread_info.cpu";
+            TASK_CPU_OLD "task_struct" "cpu";
+            TASK_CGROUPS "task_struct" "cgroups";
+            TASK_CFS_RQ "task_struct" "se.cfs_rq";
+            CFS_RQ_RQ "cfs_rq" "rq";
+            CFS_THROTTLE_COUNT "cfs_rq" "throttle_count";
+            CFS_THROTTLED_SINCE "cfs_rq" "throttled_clock_self";
+            CFS_THROTTLED_TIME "cfs_rq" "throttled_clock_self_time";
+            RQ_CLOCK "rq" "clock";
+            RQ_STEAL "rq" "prev_steal_time_rq";
+            CSS_SET_DEFAULT "css_set" "dfl_cgrp";
+            CSS_CGROUP "cgroup_subsys_state" "cgroup";
+            CGROUP_KN "cgroup" "kn";
+            KN_ID "kernfs_node" "id";
             REQUEST_QUEUE "request" "q";
             REQUEST_FLAGS "request" "cmd_flags";
             REQUEST_LEN "request" "__data_len";
@@ -24,6 +39,12 @@ macro_rules! for_each_offset {
             QUEUE_DISK "request_queue" "disk";
             DISK_MAJOR "gendisk" "major";
             DISK_MINOR "gendisk" "first_minor";
+            REQUEST_BIO "request" "bio";
+            BIO_BLKG "bio" "bi_blkg";
+            BLKG_BLKCG "blkcg_gq" "blkcg";
+            BLKCG_CGROUP "blkcg" "css.cgroup";
+            SKB_SK "sk_buff" "sk";
+            SOCK_CGROUP "sock" "sk_cgrp_data.cgroup";
             SKB_DEV "sk_buff" "dev";
             SKB_LEN "sk_buff" "len";
             DEV_IFINDEX "net_device" "ifindex";
@@ -43,6 +64,7 @@ macro_rules! for_each_fact {
             ARG_PREV_STATE "Index of sched_switch's prev_state argument, MISSING before 5.18.";
             ARG_REQUEST "Index of the request argument of the block hooks (1 before 5.11).";
             ARG_DROP_REASON "Index of kfree_skb's reason argument, MISSING before 5.17.";
+            CPU_CSS "Offset in css_set of the cpu controller's state, where tasks are told apart by its own hierarchy (version 1), else MISSING.";
             HOST_NETNS "Inode number of the host's network namespace.";
         }
     };

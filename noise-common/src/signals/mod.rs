@@ -7,6 +7,7 @@ use crate::hooks::Hook;
 
 mod block_device_wait;
 mod block_queue_wait;
+mod cgroup_runqueue_wait;
 mod compaction;
 mod context_switch;
 mod direct_reclaim;
@@ -59,6 +60,10 @@ pub enum Storage {
     /// [`crate::event::CpuState::cells`], or, where another subject has that cell, the per-CPU
     /// hash. A subject keeps its place.
     Keyed,
+    /// Histograms of many subjects that come and go: on each CPU, sets of a few cells in
+    /// [`crate::event::CpuState::cells`]. A cell whose window is over may be taken over by another
+    /// subject; what finds no cell is counted for [`crate::charge::UNKNOWN`] in the last one.
+    Rotating,
     /// Counters in [`crate::event::CpuState::switches`].
     Switches,
     /// Counters in the per-CPU hash, by subject.
@@ -71,6 +76,7 @@ impl Storage {
         match self {
             Self::Fixed { subjects } => subjects,
             Self::Keyed => KEYED_SLOTS,
+            Self::Rotating => ROTATING_CELLS + 1,
             Self::Switches | Self::KeyedCounter => 0,
         }
     }
@@ -84,6 +90,19 @@ const KEYED_SLOTS: usize = 16;
 #[inline(always)]
 pub const fn keyed_slot(subject: u64) -> usize {
     (subject.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - KEYED_SLOTS.trailing_zeros())) as usize
+}
+
+/// Cells of each rotating signal on each CPU that subjects share, a power of two.
+pub const ROTATING_CELLS: usize = 128;
+
+/// Cells that may hold one subject of a rotating signal.
+pub const ROTATING_WAYS: usize = 4;
+
+/// The first cell of a rotating signal that may hold a subject; the others are that number xor 1, 2
+/// and 3.
+#[inline(always)]
+pub const fn rotating_slot(subject: u64) -> usize {
+    (subject.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - ROTATING_CELLS.trailing_zeros())) as usize
 }
 
 /// What a signal is exported as.
@@ -154,6 +173,7 @@ define_signals! {
     PacketDrop packet_drop;
     DirectReclaim direct_reclaim;
     Compaction compaction;
+    CgroupRunqueueWait cgroup_runqueue_wait;
 }
 
 /// The table: `SIGNALS[signal as usize].signal == signal`.

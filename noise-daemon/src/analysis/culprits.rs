@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use super::window::{Cause, Charge};
+use noise_common::charge::Cause;
+
+use super::window::Charge;
 
 /// Part of an incident's delays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]

@@ -5,9 +5,10 @@ use noise_common::signals::Signal;
 use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, proptest};
 use proptest::test_runner::{Config, RngSeed};
 
-use super::window::{Cause, Charge, Window};
+use super::window::{Charge, Window};
 use super::{Change, Ending, Incident, Monitor, Rule, Settings};
 use crate::model::Totals;
+use noise_common::charge::Cause;
 
 const LENGTH_NS: u64 = 500_000_000;
 const SIGNAL: Signal = Signal::RunqueueWait;

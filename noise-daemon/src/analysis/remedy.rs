@@ -6,7 +6,7 @@
 use noise_common::signals::Signal;
 
 use super::culprits::Culprit;
-use super::window::Cause;
+use noise_common::charge::Cause;
 
 /// Least share of an incident's delays for which a cause's remedies are told.
 const LEAST_SHARE: f64 = 0.1;

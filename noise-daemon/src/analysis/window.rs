@@ -1,5 +1,6 @@
 //! What the analysis is fed with: one slice of time of one signal of one subject.
 
+use noise_common::charge::Cause;
 use noise_common::hist::{BUCKETS, upper_bound_ns};
 
 use super::culprits::Ledger;
@@ -58,35 +59,6 @@ impl Window {
     pub fn is_empty(&self) -> bool {
         self.delays.buckets.iter().all(|count| *count == 0)
     }
-}
-
-/// Why a resource was not available: what held it, or what kept it from being given.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Cause {
-    /// Work of another cgroup.
-    Foreign,
-    /// Other work of the same cgroup.
-    #[serde(rename = "self")]
-    Own,
-    /// A kernel thread.
-    Kthread,
-    /// A hard interrupt.
-    Hardirq,
-    /// A softirq.
-    Softirq,
-    /// A non-maskable interrupt.
-    Nmi,
-    /// The victim's own CPU quota.
-    Throttle,
-    /// The hypervisor.
-    Steal,
-    /// Nothing: the CPU was idle, and was being woken or not chosen.
-    Idle,
-    /// Not known.
-    Untracked,
 }
 
 /// Part of the delays of a window, charged to who caused it.

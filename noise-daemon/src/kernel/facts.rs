@@ -7,6 +7,8 @@ use noise_common::hooks::{HOOKS, Hook};
 use noise_common::offsets::{FIELDS, MISSING};
 use noise_common::signals::SignalInfo;
 
+use crate::resolve::cgroup::Hierarchies;
+
 use super::{HookStatus, KernelBtf, KernelError};
 
 /// Values of the object's read-only globals, and the tracepoints that this kernel has.
@@ -43,6 +45,7 @@ impl Facts {
             ("ARG_PREV_STATE", has(count(Hook::SchedSwitch) > 3, 3)),
             ("ARG_REQUEST", u32::from(count(Hook::BlockIssue) == 2)),
             ("ARG_DROP_REASON", has(count(Hook::FreeSkb) > 2, 2)),
+            ("CPU_CSS", cpu_css(btf).unwrap_or(MISSING)),
             ("HOST_NETNS", host_netns()),
         ]);
         Ok(Self { globals, arguments, drop_reasons: drop_reasons(btf) })
@@ -58,6 +61,17 @@ impl Facts {
             .map(|field| field.path)
             .collect()
     }
+}
+
+/// Offset in `css_set` of the `cpu` controller's state, where this host's cgroups are told apart by
+/// that controller's own hierarchy.
+fn cpu_css(btf: &KernelBtf) -> Option<u32> {
+    if !Hierarchies::of_host().by_cpu {
+        return None;
+    }
+    let subsystems = btf.enumerators("cgroup_subsys_id");
+    let (index, _) = subsystems.iter().find(|(_, name)| name == "cpu_cgrp_id")?;
+    Some(btf.offset("css_set", "subsys")? + index * size_of::<u64>() as u32)
 }
 
 /// Inode number of the network namespace that counts as the host's: that of process 1 where it

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use noise_common::signals::{Kind, SIGNALS, Signal};
 
-pub use sample::{Count, HookSample, Sample, Series, Totals};
+pub use sample::{Count, HookSample, Interference, Sample, Series, Totals};
 
 /// How far back rates and quantiles look, ns.
 const HORIZON_NS: u64 = 5_000_000_000;

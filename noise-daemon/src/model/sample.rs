@@ -1,5 +1,8 @@
 //! One snapshot of everything collected: plain data, with its time.
 
+use std::sync::Arc;
+
+use noise_common::charge::{Cause, Charged, Resource};
 use noise_common::event::Drop;
 use noise_common::hist::BUCKETS;
 use noise_common::hooks::Hook;
@@ -84,6 +87,24 @@ pub struct Count {
     pub total: u64,
 }
 
+/// Who was charged with the delays of whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interference {
+    /// What the victim had to wait for, or what was taken from it.
+    pub resource: Resource,
+    /// Why.
+    pub cause: Cause,
+    /// Where: a device or interface by name; empty for CPUs.
+    pub place: Arc<str>,
+    /// Who was delayed: a cgroup's label.
+    pub victim: Arc<str>,
+    /// Who did it: the label of a cgroup, kernel thread, irq or softirq vector; the cause's name
+    /// where the cause says it all.
+    pub culprit: Arc<str>,
+    /// Everything since attach.
+    pub charged: Charged,
+}
+
 /// How one hook fares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookSample {
@@ -108,6 +129,8 @@ pub struct Sample {
     pub series: Vec<Series>,
     /// Counters, ordered by signal and labels.
     pub counts: Vec<Count>,
+    /// Who was charged with the delays of whom, ordered by all but the charge; each pair once.
+    pub interference: Vec<Interference>,
     /// Net time that interrupts took from each CPU: CPU, source, ns.
     pub interrupted: Vec<(u32, &'static str, u64)>,
     /// Time that the hypervisor took from each CPU: CPU, ns.

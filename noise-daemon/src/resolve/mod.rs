@@ -57,6 +57,7 @@ impl Names {
             Signal::Hardirq => vec![subject.to_string(), self.irq_name(subject)],
             Signal::Vector => vec![nth(&VECTORS)],
             Signal::Softirq | Signal::SoftirqRaiseWait => vec![nth(&SOFTIRQ_VECTORS)],
+            Signal::CgroupRunqueueWait => vec![self.cgroup_name(subject)],
             Signal::Nmi | Signal::DirectReclaim | Signal::Compaction => Vec::new(),
             Signal::BlockQueueWait | Signal::BlockDeviceWait => {
                 let (major, minor, operation) = split_block_subject(subject);
@@ -99,6 +100,10 @@ impl Names {
         // Chip, hardware irq (with its trigger), then the actions' names, joined with commas.
         let name = words.get(2..).unwrap_or_default().join(" ");
         if name.is_empty() { "unknown".to_owned() } else { name }
+    }
+
+    fn cgroup_name(&self, id: u64) -> String {
+        format!("cgroup {id}")
     }
 
     fn device_name(&self, major: u32, minor: u32) -> String {

@@ -2,6 +2,7 @@
 
 pub mod block_device_wait;
 pub mod block_queue_wait;
+pub mod cgroup_runqueue_wait;
 pub mod compaction;
 pub mod context_switch;
 pub mod direct_reclaim;

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// How a host mounts its cgroups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub struct Mounts {
     pub unified: Option<PathBuf>,
     /// Mount point of version 1's `cpu` controller, alone or together with others.
     pub cpu: Option<PathBuf>,
+    /// Mount point of version 1's `blkio` controller.
+    pub blkio: Option<PathBuf>,
     any_v1: bool,
 }
 
@@ -32,23 +34,20 @@ impl Mounts {
     /// container with a cgroup namespace of its own, the host's tree appears as `/../..`.
     pub fn parse(mountinfo: &str) -> Self {
         let mut mounts = Self::default();
-        let (mut widest_unified, mut widest_cpu) = (i64::MIN, i64::MIN);
+        let mut widest = [i64::MIN; 3];
         for mount in mountinfo.lines().filter_map(Mount::parse) {
-            let (place, widest) = match mount.kind {
-                "cgroup2" => (&mut mounts.unified, &mut widest_unified),
-                "cgroup" => {
-                    mounts.any_v1 = true;
-                    if !mount.options.split(',').any(|option| option == "cpu") {
-                        continue;
-                    }
-                    (&mut mounts.cpu, &mut widest_cpu)
-                }
-                _ => continue,
-            };
+            mounts.any_v1 |= mount.kind == "cgroup";
+            let shows = [
+                (&mut mounts.unified, mount.kind == "cgroup2"),
+                (&mut mounts.cpu, mount.controls("cpu")),
+                (&mut mounts.blkio, mount.controls("blkio")),
+            ];
             let width = width(mount.root);
-            if place.is_none() || width > *widest {
-                *place = Some(unescape(mount.point));
-                *widest = width;
+            for ((place, shown), widest) in shows.into_iter().zip(&mut widest) {
+                if shown && (place.is_none() || width > *widest) {
+                    *place = Some(unescape(mount.point));
+                    *widest = width;
+                }
             }
         }
         mounts
@@ -62,12 +61,6 @@ impl Mounts {
             (None, true) => Some(Layout::V1),
             (None, false) => None,
         }
-    }
-
-    /// The tree in which to look for ids: version 2 where there is one, otherwise the `cpu`
-    /// controller's.
-    pub fn root(&self) -> Option<&Path> {
-        self.unified.as_deref().or(self.cpu.as_deref())
     }
 }
 
@@ -91,6 +84,11 @@ impl<'a> Mount<'a> {
             kind: kind.next()?,
             options: kind.nth(1)?,
         })
+    }
+
+    /// Whether it is a hierarchy of version 1 with that controller.
+    fn controls(&self, controller: &str) -> bool {
+        self.kind == "cgroup" && self.options.split(',').any(|option| option == controller)
     }
 }
 
@@ -143,6 +141,10 @@ mod tests {
 26 19 0:23 / /sys/fs/cgroup/cpu rw,relatime - cgroup none rw,cpu
 ";
 
+    fn root_of(mounts: &Mounts) -> Option<&Path> {
+        mounts.unified.as_deref().or(mounts.cpu.as_deref())
+    }
+
     #[test]
     fn layouts_are_told_apart() {
         for (text, layout, root) in [
@@ -152,7 +154,7 @@ mod tests {
         ] {
             let mounts = Mounts::parse(text);
             assert_eq!(mounts.layout(), Some(layout));
-            assert_eq!(mounts.root(), Some(Path::new(root)));
+            assert_eq!(root_of(&mounts), Some(Path::new(root)));
         }
         let cpu = Mounts::parse(HYBRID).cpu;
         assert_eq!(cpu.as_deref(), Some(Path::new("/sys/fs/cgroup/cpu,cpuacct")));
@@ -164,7 +166,7 @@ mod tests {
             HYBRID.lines().filter(|line| !line.contains("cgroup2")).collect::<Vec<_>>().join("\n");
         let mounts = Mounts::parse(&together);
         assert_eq!(mounts.layout(), Some(Layout::V1));
-        assert_eq!(mounts.root(), Some(Path::new("/sys/fs/cgroup/cpu,cpuacct")));
+        assert_eq!(root_of(&mounts), Some(Path::new("/sys/fs/cgroup/cpu,cpuacct")));
     }
 
     #[test]
@@ -175,7 +177,7 @@ mod tests {
         }
         let only_systemd = "33 31 0:29 / /cg rw - cgroup cgroup rw,name=systemd";
         let mounts = Mounts::parse(only_systemd);
-        assert_eq!((mounts.layout(), mounts.root()), (Some(Layout::V1), None));
+        assert_eq!((mounts.layout(), root_of(&mounts)), (Some(Layout::V1), None));
     }
 
     #[test]
@@ -183,7 +185,7 @@ mod tests {
         let own = "9 1 0:26 / /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
         let part = "8 1 0:26 /docker/a /part ro - cgroup2 cgroup rw\n";
         let host = "7 1 0:26 /../.. /host/cgroup ro master:4 - cgroup2 cgroup2 rw\n";
-        let root = |text: String| Mounts::parse(&text).root().map(Path::to_owned).unwrap();
+        let root = |text: String| root_of(&Mounts::parse(&text)).map(Path::to_owned).unwrap();
         assert_eq!(root(format!("{part}{own}")), Path::new("/sys/fs/cgroup"));
         assert_eq!(root(format!("{own}{host}{part}")), Path::new("/host/cgroup"));
         assert_eq!(root(part.to_owned()), Path::new("/part"));
@@ -192,7 +194,7 @@ mod tests {
     #[test]
     fn escaped_mount_points_are_read() {
         let text = "9 1 0:26 / /a\\040b\\134c\\9 rw - cgroup2 cgroup2 rw\n";
-        assert_eq!(Mounts::parse(text).root(), Some(Path::new("/a b\\c\\9")));
+        assert_eq!(root_of(&Mounts::parse(text)), Some(Path::new("/a b\\c\\9")));
     }
 
     proptest! {

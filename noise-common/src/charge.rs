@@ -1,0 +1,251 @@
+//! Who is charged with delays: keys, and the table that each CPU adds charges up in.
+//!
+//! Every CPU has a small table in memory that the daemon reads. An entry belongs to the first key
+//! that takes it; what finds no entry goes to a per-CPU hash, and what finds no room there is added
+//! up by cause alone, so that charges always sum to the delays.
+
+/// What a victim had to wait for, or what was taken from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "user", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "user", serde(rename_all = "snake_case"))]
+#[repr(u8)]
+pub enum Resource {
+    /// Its turn on a CPU (`runqueue_wait`).
+    Cpu,
+    /// A CPU that it had, while interrupts or the hypervisor took it.
+    Running,
+    /// Its turn in a block device's queue (`block_queue_wait`).
+    BlockQueue,
+    /// A block device (`block_device_wait`).
+    BlockDevice,
+    /// Its turn in an interface's queue (`net_tx_wait`).
+    NetTx,
+    /// The delivery of what it receives (`net_rx_wait`).
+    NetRx,
+    /// A CPU that it had and could have used on; counted, not timed.
+    Preemption,
+}
+
+/// All resources, in order of their discriminants.
+pub const RESOURCES: [Resource; 7] = [
+    Resource::Cpu,
+    Resource::Running,
+    Resource::BlockQueue,
+    Resource::BlockDevice,
+    Resource::NetTx,
+    Resource::NetRx,
+    Resource::Preemption,
+];
+
+impl Resource {
+    /// Value of the label `resource`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Running => "running",
+            Self::BlockQueue => "block_queue",
+            Self::BlockDevice => "block_device",
+            Self::NetTx => "net_tx",
+            Self::NetRx => "net_rx",
+            Self::Preemption => "preemption",
+        }
+    }
+
+    /// The resource of a number that came from the kernel side.
+    pub fn from_number(number: u8) -> Option<Self> {
+        RESOURCES.get(usize::from(number)).copied()
+    }
+}
+
+/// Why a resource was not available: what held it, or what kept it from being given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "user", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "user", serde(rename_all = "snake_case"))]
+#[repr(u8)]
+pub enum Cause {
+    /// Work of another cgroup. The culprit is that cgroup's id.
+    Foreign,
+    /// Other work of the same cgroup. The culprit is its id.
+    #[cfg_attr(feature = "user", serde(rename = "self"))]
+    Own,
+    /// A kernel thread. The culprit is its pid.
+    Kthread,
+    /// A hard interrupt. The culprit is the irq, or the vector with [`VECTOR_SOURCE`].
+    Hardirq,
+    /// A softirq. The culprit is the vector.
+    Softirq,
+    /// A non-maskable interrupt.
+    Nmi,
+    /// The victim's own CPU quota.
+    Throttle,
+    /// The hypervisor.
+    Steal,
+    /// Nothing: the CPU was idle, and was being woken or not chosen.
+    Idle,
+    /// Not known.
+    Untracked,
+}
+
+/// All causes, in order of their discriminants.
+pub const CHARGE_CAUSES: [Cause; 10] = [
+    Cause::Foreign,
+    Cause::Own,
+    Cause::Kthread,
+    Cause::Hardirq,
+    Cause::Softirq,
+    Cause::Nmi,
+    Cause::Throttle,
+    Cause::Steal,
+    Cause::Idle,
+    Cause::Untracked,
+];
+
+impl Cause {
+    /// Value of the label `cause`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Foreign => "foreign",
+            Self::Own => "self",
+            Self::Kthread => "kthread",
+            Self::Hardirq => "hardirq",
+            Self::Softirq => "softirq",
+            Self::Nmi => "nmi",
+            Self::Throttle => "throttle",
+            Self::Steal => "steal",
+            Self::Idle => "idle",
+            Self::Untracked => "untracked",
+        }
+    }
+
+    /// The cause of a number that came from the kernel side.
+    pub fn from_number(number: u8) -> Option<Self> {
+        CHARGE_CAUSES.get(usize::from(number)).copied()
+    }
+}
+
+/// Set in a hardirq culprit that is an interrupt vector of [`crate::signals::VECTORS`], not an irq.
+pub const VECTOR_SOURCE: u64 = 1 << 32;
+
+/// A culprit that has scrolled out of the record of who interrupted, though its cause is known; and
+/// a cgroup that cannot be told.
+pub const UNKNOWN: u64 = u64::MAX;
+
+/// Who is charged with what, against whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+#[repr(C)]
+pub struct ChargeKey {
+    /// Id of the cgroup that was delayed.
+    pub victim: u64,
+    /// Who did it; what the number is depends on the cause.
+    pub culprit: u64,
+    /// `(major << 20 | minor)` of a block device, index of an interface; else 0.
+    pub place: u32,
+    /// Number of the [`Cause`].
+    pub cause: u8,
+    /// Number of the [`Resource`].
+    pub resource: u8,
+    /// 1 in a used entry.
+    pub used: u16,
+}
+
+/// What was charged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+#[repr(C)]
+pub struct Charged {
+    /// Time, ns.
+    pub ns: u64,
+    /// Delays of which that is a part.
+    pub count: u64,
+}
+
+/// An entry of a CPU's table. Programs write the key once, when they take the entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+#[repr(C)]
+pub struct ChargeSlot {
+    /// Whose entry it is.
+    pub key: ChargeKey,
+    /// Its charges since attach.
+    pub charged: Charged,
+}
+
+/// Entries of each CPU's table, a power of two.
+pub const CHARGE_SLOTS: usize = 512;
+
+/// Entries that may hold a key.
+pub const CHARGE_WAYS: usize = 4;
+
+/// The first entry that may hold a key; the others are that number xor 1, 2 and 3.
+#[inline(always)]
+pub const fn charge_slot(victim: u64, culprit: u64, kind: u64) -> usize {
+    let mixed = victim.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        ^ culprit.wrapping_mul(0xc2b2_ae3d_27d4_eb4f).rotate_left(29)
+        ^ kind.wrapping_mul(0x1656_67b1_9e37_79f9);
+    (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - CHARGE_SLOTS.trailing_zeros())) as usize
+}
+
+impl ChargeKey {
+    /// Place, cause and resource of a used entry as one number, as they lie in memory.
+    #[inline(always)]
+    pub const fn kind(place: u32, cause: Cause, resource: Resource) -> u64 {
+        place as u64 | (cause as u64) << 32 | (resource as u64) << 40 | 1 << 48
+    }
+
+    /// The cause, if it is one.
+    pub fn cause(&self) -> Option<Cause> {
+        Cause::from_number(self.cause)
+    }
+
+    /// The resource, if it is one.
+    pub fn resource(&self) -> Option<Resource> {
+        Resource::from_number(self.resource)
+    }
+}
+
+#[cfg(feature = "user")]
+mod user {
+    // SAFETY: `repr(C)` without padding and valid for any bytes, as the derived `bytemuck::Pod`
+    // proves.
+    unsafe impl aya::Pod for super::ChargeKey {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for super::Charged {}
+}
+
+const _: () = assert!(size_of::<ChargeKey>() == 24);
+const _: () = assert!(size_of::<ChargeSlot>() == 40);
+const _: () = assert!(CHARGE_SLOTS.is_power_of_two());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn numbers_and_names_are_in_order_and_unique() {
+        let mut names = BTreeSet::new();
+        for (index, cause) in CHARGE_CAUSES.iter().enumerate() {
+            assert_eq!(Cause::from_number(index as u8), Some(*cause));
+            assert_eq!(*cause as usize, index);
+            assert!(names.insert(cause.name()));
+        }
+        for (index, resource) in RESOURCES.iter().enumerate() {
+            assert_eq!(Resource::from_number(index as u8), Some(*resource));
+            assert_eq!(*resource as usize, index);
+            assert!(names.insert(resource.name()));
+        }
+        assert_eq!(Cause::from_number(10), None);
+        assert_eq!(Resource::from_number(7), None);
+    }
+
+    #[test]
+    fn neighbouring_cgroups_spread_over_the_table() {
+        let kind = ChargeKey::kind(0, Cause::Foreign, Resource::Cpu);
+        let slots: BTreeSet<usize> = (0..16)
+            .flat_map(|victim| (0..16).map(move |culprit| charge_slot(victim, culprit, kind)))
+            .collect();
+        assert!(slots.len() > 180, "{} of 256", slots.len());
+        assert!(slots.iter().all(|slot| *slot < CHARGE_SLOTS));
+    }
+}

@@ -1,0 +1,22 @@
+//! Run-queue latency by cgroup: the waits of [`super::runqueue_wait`], by who waited.
+//!
+//! The cgroup is the one of the host's unified hierarchy, or of the `cpu` controller where that is
+//! still a hierarchy of its own. A task that moves between cgroups while it waits counts for the one
+//! that it is in when it runs.
+
+use crate::hooks::Hook;
+use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
+
+pub(super) const INFO: SignalInfo = SignalInfo {
+    signal: Signal::CgroupRunqueueWait,
+    name: "cgroup_runqueue_wait",
+    metric: "noised_cgroup_runqueue_wait_seconds",
+    help: "Time from being runnable to running, by the cgroup that waited.",
+    kind: Kind::Histogram(Buckets::Wide),
+    labels: &["cgroup"],
+    hooks: &[Hook::SchedSwitch, Hook::SchedWakeup, Hook::SchedWakeupNew],
+    optional_hooks: &[],
+    fields: &["TASK_PID", "TASK_CGROUPS", "CGROUP_KN", "KN_ID"],
+    storage: Storage::Rotating,
+    interrupts: None,
+};

@@ -1,0 +1,1 @@
+//! Run-queue latency by cgroup.
