@@ -119,3 +119,59 @@ impl HashedCharges {
         let _ = self.map.remove(key);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use aya::maps::PerCpuValues;
+
+    use super::*;
+
+    /// A hash of our own, with what the kernel knows it as.
+    fn create(entries: u32) -> (PerCpuHashMap<MapData, ChargeKey, Charged>, HashedCharges, usize) {
+        let cpus = aya::util::nr_cpus().unwrap();
+        let known =
+            || -> Vec<u32> { aya::maps::loaded_maps().map(|info| info.unwrap().id()).collect() };
+        let before = known();
+        let own = PerCpuHashMap::create(entries, 0).unwrap();
+        let hashed = known()
+            .into_iter()
+            .filter(|id| !before.contains(id))
+            .find_map(|id| {
+                HashedCharges::new(Map::PerCpuHashMap(MapData::from_id(id).ok()?), cpus).ok()
+            })
+            .unwrap();
+        (own, hashed, cpus)
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn every_entry_is_read_once() {
+        let (mut own, mut hashed, cpus) = create(10_000);
+        let read = |hashed: &mut HashedCharges| {
+            let mut all = BTreeMap::new();
+            hashed.read(|key, charged| assert_eq!(all.insert(key, charged), None)).unwrap();
+            all
+        };
+        assert!(read(&mut hashed).is_empty());
+        let mut expected = BTreeMap::new();
+        for victim in 0..9_000 {
+            let key = ChargeKey { victim, ..bytemuck::Zeroable::zeroed() };
+            let of_cpus = (0..cpus as u64).map(|cpu| Charged { ns: victim + cpu, count: 1 });
+            let sum = of_cpus.clone().fold(Charged::default(), |sum, one| Charged {
+                ns: sum.ns + one.ns,
+                count: sum.count + one.count,
+            });
+            own.insert(key, PerCpuValues::try_from(of_cpus.collect::<Vec<_>>()).unwrap(), 0)
+                .unwrap();
+            expected.insert(key, sum);
+        }
+        assert_eq!(read(&mut hashed), expected);
+        for victim in 0..9_000 {
+            let key = ChargeKey { victim, ..bytemuck::Zeroable::zeroed() };
+            hashed.remove(&key);
+        }
+        assert!(read(&mut hashed).is_empty());
+    }
+}
