@@ -1,8 +1,8 @@
 //! Every signal of every subject: bounded, and told apart by nothing but signal and subject.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
-use noise_common::signals::{SIGNAL_COUNT, Signal};
+use noise_common::signals::Signal;
 
 use super::baseline::Baseline;
 use super::culprits::Ledger;
@@ -33,8 +33,6 @@ pub struct Counts {
 pub struct Monitor<S, C> {
     settings: Settings,
     tracks: BTreeMap<Key<S>, Track<C>>,
-    past: VecDeque<Incident<S, C>>,
-    opened: [u64; SIGNAL_COUNT],
     counts: Counts,
 }
 
@@ -45,13 +43,7 @@ impl<S: Clone + Ord, C: Clone + Ord> Monitor<S, C> {
     /// Where the settings cannot work.
     pub fn new(settings: Settings) -> Result<Self, SettingsError> {
         settings.check()?;
-        Ok(Self {
-            settings,
-            tracks: BTreeMap::new(),
-            past: VecDeque::new(),
-            opened: [0; SIGNAL_COUNT],
-            counts: Counts::default(),
-        })
+        Ok(Self { settings, tracks: BTreeMap::new(), counts: Counts::default() })
     }
 
     /// Takes the next window of a signal of a subject, and who is charged with its delays.
@@ -93,7 +85,6 @@ impl<S: Clone + Ord, C: Clone + Ord> Monitor<S, C> {
             .entry(key.clone())
             .or_insert_with(|| Track::new(window.start_ns, &self.settings));
         changes.extend(track.observe(&key, window, charged, &self.settings));
-        self.note(&changes);
         changes
     }
 
@@ -113,23 +104,12 @@ impl<S: Clone + Ord, C: Clone + Ord> Monitor<S, C> {
             !gone
         });
         self.counts.forgotten += (before - self.tracks.len()) as u64;
-        self.note(&changes);
         changes
     }
 
     /// Incidents that are open, by signal and subject; their ends are those of the newest windows.
     pub fn active(&self) -> impl Iterator<Item = Incident<S, C>> {
         self.tracks.iter().filter_map(|(key, track)| track.incident(key, &self.settings))
-    }
-
-    /// The latest incidents that ended, the oldest first.
-    pub fn past(&self) -> impl Iterator<Item = &Incident<S, C>> {
-        self.past.iter()
-    }
-
-    /// Incidents of a signal that ever opened.
-    pub fn opened(&self, signal: Signal) -> u64 {
-        self.opened.get(signal as usize).copied().unwrap_or_default()
     }
 
     /// What is usual for a signal of a subject.
@@ -169,24 +149,6 @@ impl<S: Clone + Ord, C: Clone + Ord> Monitor<S, C> {
                 true
             }
             _ => false,
-        }
-    }
-
-    fn note(&mut self, changes: &[Change<S, C>]) {
-        for change in changes {
-            match change {
-                Change::Opened(incident) => {
-                    if let Some(opened) = self.opened.get_mut(incident.signal as usize) {
-                        *opened += 1;
-                    }
-                }
-                Change::Closed(incident) => {
-                    if self.past.len() >= self.settings.past_incidents {
-                        self.past.pop_front();
-                    }
-                    self.past.push_back(incident.clone());
-                }
-            }
         }
     }
 }

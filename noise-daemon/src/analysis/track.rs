@@ -304,7 +304,7 @@ impl<C: Clone + Ord> Track<C> {
         let mut open = self.open.take()?;
         let disturbed = match ending {
             Ending::Adopted => open.tail.len(),
-            Ending::Over | Ending::Vanished => {
+            Ending::Over | Ending::Vanished | Ending::Unwatched => {
                 let least = usize::from(open.settled.end_ns.is_none());
                 self.disturbed_in(&open).max(least)
             }

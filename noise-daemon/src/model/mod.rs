@@ -1,6 +1,7 @@
 //! PURE: from samples to what consumers show. No clock, no file, no kernel: a recorded stream of
 //! samples gives the same answer as the live one.
 
+mod outlier;
 mod sample;
 
 use std::collections::VecDeque;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 
 use noise_common::signals::{Kind, SIGNALS, Signal};
 
+pub use outlier::{OutlierPart, OutlierRecord};
 pub use sample::{Count, HookSample, Interference, Sample, Series, Totals};
 
 /// How far back rates and quantiles look, ns.
@@ -60,10 +62,11 @@ impl Builder {
     }
 
     /// Takes a sample that nobody asked for, so that later models can look back at it.
-    pub fn keep(&mut self, sample: Sample) {
+    pub fn keep(&mut self, sample: Sample) -> Arc<Sample> {
         let sample = Arc::new(sample);
         self.forget_before(&sample);
         self.remember(&sample);
+        sample
     }
 
     fn forget_before(&mut self, sample: &Sample) {
