@@ -1,6 +1,7 @@
 //! One disturbance is one incident, however many signals of however many subjects it shows in.
 //!
 //! What opens while an incident is open joins it where one explains the other:
+//! - it is back: the same signal of the same subject was a part of it and ended earlier;
 //! - it is at the same place: another operation or another stage of the same device, interface, …;
 //! - the two share a culprit that is charged with at least a quarter of each;
 //! - one's subject is such a culprit of the other: two sides of one contention;
@@ -65,8 +66,10 @@ impl Group {
     }
 
     fn explains(&self, incident: &Incident<Name, Name>) -> bool {
-        let open = self.members.iter().filter(|member| self.open.contains(&key(member)));
-        open.into_iter().any(|member| related(member, incident))
+        self.members.iter().any(|member| {
+            let comes_back = key(member) == key(incident);
+            comes_back || self.open.contains(&key(member)) && related(member, incident)
+        })
     }
 
     fn report(&self, clock: Clock) -> Option<Report> {

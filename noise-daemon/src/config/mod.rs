@@ -1,16 +1,18 @@
 //! The configuration: file, then flags over it.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+
+use crate::analysis::Settings;
 
 /// Where the daemon listens unless told otherwise.
 pub const DEFAULT_ADDRESS: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 19435);
 
 /// The configuration file, as written; every key is optional.
-#[derive(Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[derive(Debug, Default, PartialEq, serde::Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ConfigFile {
     /// The HTTP server.
@@ -19,6 +21,12 @@ pub struct ConfigFile {
     /// Logging.
     #[serde(default)]
     pub log: LogSection,
+    /// When something is unusual.
+    #[serde(default)]
+    pub incidents: Settings,
+    /// What outlives the daemon.
+    #[serde(default)]
+    pub state: StateSection,
 }
 
 /// `[web]`.
@@ -35,6 +43,14 @@ pub struct WebSection {
 pub struct LogSection {
     /// Least severe level that is logged.
     pub level: Option<LogLevel>,
+}
+
+/// `[state]`.
+#[derive(Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct StateSection {
+    /// Where past incidents are kept; empty = nowhere.
+    pub directory: Option<PathBuf>,
 }
 
 /// Severity of log lines.
@@ -77,14 +93,26 @@ impl ConfigFile {
     /// # Errors
     /// Names the file, line, key and what was expected.
     pub fn parse(text: &str, name: &Path) -> anyhow::Result<Self> {
-        toml::from_str(text).map_err(|error| {
+        let wrong = |line: usize, message: &str| {
+            let source = text.lines().nth(line - 1).unwrap_or_default().trim();
+            anyhow::anyhow!("{}, line {line} (`{source}`): {message}", name.display())
+        };
+        let file: Self = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |span| {
                 text.get(..span.start).unwrap_or_default().matches('\n').count() + 1
             });
-            let source = text.lines().nth(line - 1).unwrap_or_default().trim();
-            let message = error.message().replace('\n', ", ");
-            anyhow::anyhow!("{}, line {line} (`{source}`): {message}", name.display())
-        })
+            wrong(line, &error.message().replace('\n', ", "))
+        })?;
+        file.incidents.check().map_err(|error| {
+            // Keys of that section are in no other.
+            let is_key = |line: &str| {
+                let key = line.trim_start().trim_start_matches("incidents.");
+                key.strip_prefix(error.name).is_some_and(|rest| !rest.starts_with('-'))
+            };
+            let index = text.lines().position(is_key).unwrap_or(0);
+            wrong(index + 1, &error.to_string())
+        })?;
+        Ok(file)
     }
 
     /// Reads and parses a configuration file.
@@ -113,6 +141,13 @@ mod tests {
         assert_eq!(config.web.listen_address, Some("[::1]:9".parse().unwrap()));
         assert_eq!(config.log.level, Some(LogLevel::Debug));
         assert_eq!(parse("").unwrap(), ConfigFile::default());
+        let config = parse(
+            "[state]\ndirectory = \"/x\"\n[incidents]\nwatch = [\"softirq\"]\ndeviations = 3.0\n",
+        );
+        let config = config.unwrap();
+        assert_eq!(config.state.directory, Some("/x".into()));
+        assert_eq!(config.incidents.deviations, 3.0);
+        assert_eq!(config.incidents.chance, Settings::default().chance);
     }
 
     #[test]
@@ -122,6 +157,22 @@ mod tests {
             ("[log]\nlevel = \"loud\"\n", "line 2", ["loud", "debug"]),
             ("[web]\nlisten-address = \"nowhere\"\n", "line 2", ["listen-address", "address"]),
             ("[web\n", "line 1", ["web", "noised.toml"]),
+            ("[state]\ndir = \"/x\"\n", "line 2", ["dir", "directory"]),
+            ("[incidents]\ndeviation = 2.0\n", "line 2", ["deviation", "deviations"]),
+            ("[incidents]\nenabled = \"no\"\n", "line 2", ["enabled", "boolean"]),
+            ("[incidents]\nsubjects = -1\n", "line 2", ["subjects", "-1"]),
+            ("[incidents]\n\ndeviations = 0\n", "line 3", ["deviations", "above 0"]),
+            ("[incidents]\nchance = 2.0 # x\n", "line 2", ["chance", "between 0 and 1"]),
+            (
+                "[incidents]\nwarmup-windows = 60\nhalf-life-windows = 30\n",
+                "line 3",
+                ["half-life-windows", "at least warmup-windows"],
+            ),
+            (
+                "[incidents]\nwatch = [\"runqueue\"]\n",
+                "line 2",
+                ["`runqueue`", "cgroup_runqueue_wait"],
+            ),
         ] {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(line), "{error}");

@@ -20,7 +20,7 @@ const TAIL: &str = r#"<p><a href="/metrics">/metrics</a> for Prometheus</p><nosc
 document.querySelector("main").replaceWith(d.querySelector("main"))}catch(e){}},1000)</script></body></html>"#;
 
 /// A duration in the unit that people read.
-fn duration(ns: Option<u64>) -> String {
+pub(crate) fn duration(ns: Option<u64>) -> String {
     match ns {
         None => "–".to_owned(),
         Some(ns) if ns < 1_000 => format!("{ns} ns"),
