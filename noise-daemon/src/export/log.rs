@@ -87,7 +87,7 @@ impl Line {
             p99: both(|level| level.p99_ns),
             rate: format!("{:.1}/s -> {:.1}/s", episode.before.rate, episode.after.rate),
             culprits: culprits.join(", "),
-            remedy: episode.remedies.first().map_or("", |remedy| remedy.advice().setting),
+            remedy: episode.remedies.first().map_or("none known", |remedy| remedy.advice().setting),
         }
     }
 }

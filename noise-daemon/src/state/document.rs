@@ -33,13 +33,13 @@ pub enum Unusable {
     Newer(u64),
     /// Anything else, truncated files included.
     #[error("it is damaged: {0}")]
-    Damaged(#[from] serde_json::Error),
+    Damaged(serde_json::Error),
     /// Not what a state file can be.
     #[error("it is {0}")]
     NoFile(&'static str),
     /// It is there but cannot be read.
     #[error("it cannot be read: {0}")]
-    Unreadable(#[from] std::io::Error),
+    Unreadable(std::io::Error),
 }
 
 impl Document {
@@ -57,11 +57,11 @@ impl Document {
         struct Versioned {
             format: u64,
         }
-        let Versioned { format } = serde_json::from_slice(text)?;
+        let Versioned { format } = serde_json::from_slice(text).map_err(Unusable::Damaged)?;
         if format > FORMAT {
             return Err(Unusable::Newer(format));
         }
-        Ok(serde_json::from_slice(text)?)
+        serde_json::from_slice(text).map_err(Unusable::Damaged)
     }
 
     /// The text of a state file.

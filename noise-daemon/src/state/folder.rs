@@ -35,14 +35,16 @@ pub fn read(folder: &Path) -> Result<Option<Document>, Unusable> {
     let path = folder.join(NAME);
     let kind = match fs::symlink_metadata(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        found => found?.file_type(),
+        found => found.map_err(Unusable::Unreadable)?.file_type(),
     };
     // Opening a pipe or a device may block for ever.
     if !kind.is_file() {
         return Err(Unusable::NoFile("no regular file"));
     }
     let mut text = Vec::new();
-    File::open(&path)?.take(MOST_BYTES + 1).read_to_end(&mut text)?;
+    File::open(&path)
+        .and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut text))
+        .map_err(Unusable::Unreadable)?;
     if text.len() as u64 > MOST_BYTES {
         return Err(Unusable::NoFile("too large to be a state file"));
     }

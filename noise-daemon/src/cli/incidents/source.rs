@@ -118,7 +118,7 @@ fn find(directory: &Path, unreachable: Option<&str>, is_default: bool) -> anyhow
 ///
 /// # Errors
 /// Where one answers, but not what was asked for.
-fn fetch(address: &str, route: &str) -> anyhow::Result<Result<String, ureq::Error>> {
+fn fetch(address: &str, route: &str) -> anyhow::Result<Result<String, String>> {
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .timeout_global(Some(PATIENCE))
         // The daemon is near; a proxy for the world is not meant for it.
@@ -133,7 +133,8 @@ fn fetch(address: &str, route: &str) -> anyhow::Result<Result<String, ureq::Erro
              version of noised"
         ),
         Err(error @ ureq::Error::StatusCode(_)) => bail!("noised at {address}: {error}"),
-        Err(error) => return Ok(Err(error)),
+        Err(ureq::Error::Io(error)) => return Ok(Err(error.to_string())),
+        Err(error) => return Ok(Err(error.to_string())),
     };
     let text = answer.body_mut().with_config().limit(MOST_BYTES).read_to_string();
     Ok(Ok(text.with_context(|| format!("reading the answer of {address}"))?))
