@@ -87,8 +87,9 @@ impl Charges {
 
     /// The part of a pool's charges that falls to `part_ns` of its `whole_ns` of delays.
     ///
-    /// A pair that is new is believed where its charge fits into the delays: the first charge of a
-    /// new culprit does, the old total of one that comes back among the largest does not.
+    /// A pair that is new is believed where its charge fits into the delays, give or take a quarter
+    /// because the two are not read at once: the first charge of a new culprit does, the old total
+    /// of one that comes back among the largest does not.
     pub fn of(&self, pool: &Pool, part_ns: u64, whole_ns: u64) -> Vec<Charge<Name>> {
         let every = Pool { resource: pool.resource, of: None };
         let grown: Vec<&Grown> = match &pool.of {
@@ -101,7 +102,8 @@ impl Charges {
                 .collect(),
         };
         let known = grown.iter().filter(|grown| !grown.new).map(|grown| grown.ns);
-        let mut room_ns = whole_ns.saturating_sub(known.fold(0, u64::saturating_add));
+        let most_ns = whole_ns.saturating_add(whole_ns / 4);
+        let mut room_ns = most_ns.saturating_sub(known.fold(0, u64::saturating_add));
         grown
             .into_iter()
             .filter(|grown| {
@@ -199,9 +201,9 @@ mod tests {
         let with = |ns| {
             [pair(Resource::Cpu, "", "/a", "/b", 140), pair(Resource::Cpu, "", "/a", "/new", ns)]
         };
-        let fits = Charges::between(&old, &with(60));
-        assert_eq!(told(&fits.of(&cgroup("/a"), 100, 100)), [("/b", 40), ("/new", 60)]);
-        let stale = Charges::between(&old, &with(61));
+        let fits = Charges::between(&old, &with(85));
+        assert_eq!(told(&fits.of(&cgroup("/a"), 100, 100)), [("/b", 40), ("/new", 85)]);
+        let stale = Charges::between(&old, &with(86));
         assert_eq!(told(&stale.of(&cgroup("/a"), 100, 100)), [("/b", 40)]);
     }
 

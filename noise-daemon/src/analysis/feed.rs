@@ -1,7 +1,7 @@
 //! Consecutive samples become windows and charges of every watched signal and subject.
 //!
 //! A subject is what a signal's labels say, joined with blanks: `vda read`, `eth0`, a cgroup; or
-//! `host` where a signal has none. `~other` is no subject: who is counted under it changes, and
+//! `host` where a signal has none, `host preempt` where they only tell kinds of delay apart. `~other` is no subject: who is counted under it changes, and
 //! with them its mean, though nobody is disturbed. The root cgroup `/` is one like any other; on
 //! most hosts it holds the kernel's threads.
 //!
@@ -90,7 +90,7 @@ impl Feed {
                 let whole_ns = delays_ns.get(&(signal, pool)).copied().unwrap_or_default();
                 charges.of(pool, growth.window.delays.sum_ns, whole_ns)
             });
-            let subject = subject(&growth.series.labels);
+            let subject = subject(growth.series);
             changes.extend(self.monitor.observe(signal, &subject, &growth.window, &charged));
         }
         changes.extend(self.monitor.settle(sample.at_ns));
@@ -128,11 +128,12 @@ impl Feed {
     }
 }
 
-fn subject(labels: &[String]) -> Name {
-    match labels {
-        [] => HOST.into(),
-        [label] => label.as_str().into(),
-        labels => labels.join(" ").into(),
+fn subject(series: &Series) -> Name {
+    match (series.signal, series.labels.as_slice()) {
+        (_, []) => HOST.into(),
+        (Signal::RunqueueWait, labels) => format!("{HOST} {}", labels.join(" ")).into(),
+        (_, [label]) => label.as_str().into(),
+        (_, labels) => labels.join(" ").into(),
     }
 }
 

@@ -151,6 +151,21 @@ mod tests {
     }
 
     #[test]
+    fn the_readme_shows_the_defaults() {
+        let readme = include_str!("../../../README.md");
+        let (_, shown) = readme.split_once("```toml\n").unwrap();
+        let (shown, _) = shown.split_once("```").unwrap();
+        let config = parse(shown).unwrap();
+        assert_eq!(config.incidents, Settings::default());
+        assert_eq!(config.web.listen_address, Some(DEFAULT_ADDRESS));
+        assert_eq!(config.state.directory, Some(crate::state::DEFAULT_DIRECTORY.into()));
+        let keys = toml::to_string(&Settings::default()).unwrap();
+        for key in keys.lines().filter_map(|line| line.split_once(" = ")) {
+            assert!(shown.contains(&format!("\n{} = ", key.0)), "{}", key.0);
+        }
+    }
+
+    #[test]
     fn mistakes_name_file_line_key_and_expectation() {
         for (text, line, words) in [
             ("[web]\n\nlisten-adress = \"x\"\n", "line 3", ["listen-adress", "listen-address"]),
