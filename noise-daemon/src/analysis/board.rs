@@ -10,6 +10,7 @@ use super::feed::{Feed, Name};
 use super::group::{Event, Groups};
 use super::report::{Clock, Outlier, Report};
 use super::settings::{Settings, SettingsError};
+use super::track::Memory;
 use crate::model::Sample;
 
 /// What there is to see at one time.
@@ -66,6 +67,16 @@ impl Board {
         for outlier in outliers {
             keep(&mut self.outliers, Arc::new(outlier), self.settings.past_outliers);
         }
+    }
+
+    /// Goes on with baselines that were learnt since the same boot.
+    pub fn recall(&mut self, memories: Vec<Memory<Name>>) {
+        memories.into_iter().for_each(|memory| self.feed.recall(memory));
+    }
+
+    /// Every baseline, as it outlives the daemon.
+    pub fn memories(&self) -> Vec<Memory<Name>> {
+        self.feed.memories().collect()
     }
 
     /// Takes the next sample, about one window's length after the one before.

@@ -18,6 +18,7 @@ use super::charges::{Charges, Pool};
 use super::incident::{Change, Incident};
 use super::monitor::Monitor;
 use super::settings::{Settings, SettingsError};
+use super::track::Memory;
 use super::window::Window;
 use crate::model::{Sample, Series};
 use crate::resolve::OTHER;
@@ -95,6 +96,18 @@ impl Feed {
         }
         changes.extend(self.monitor.settle(sample.at_ns));
         changes
+    }
+
+    /// Every baseline, as it outlives the daemon.
+    pub fn memories(&self) -> impl Iterator<Item = Memory<Name>> {
+        self.monitor.memories()
+    }
+
+    /// Goes on with a baseline that was learnt since the same boot, if its signal is watched.
+    pub fn recall(&mut self, memory: Memory<Name>) {
+        if self.is_watched(memory.signal) {
+            self.monitor.recall(memory);
+        }
     }
 
     /// Incidents that are open, by signal and subject.

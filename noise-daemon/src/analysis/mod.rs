@@ -45,4 +45,5 @@ pub use remedy::{Advice, Remedy, remedies};
 pub use report::{Clock, Episode, Outlier, Report};
 pub use rules::Rule;
 pub use settings::{Settings, SettingsError};
+pub use track::Memory;
 pub use window::{Charge, Window};

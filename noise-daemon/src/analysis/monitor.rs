@@ -8,12 +8,16 @@ use super::baseline::Baseline;
 use super::culprits::Ledger;
 use super::incident::{Change, Incident};
 use super::settings::{Settings, SettingsError};
-use super::track::{Key, Track};
+use super::track::{Key, Memory, Track};
 use super::window::{Charge, Window};
 
 /// How much more than the cheapest a new subject must cost to take its place, so that two of a
 /// size do not forget each other's baseline in turn.
 const TAKEOVER: f64 = 2.0;
+
+/// How often the cheapest subject is looked for between two settlements, so that a host with
+/// thousands of new subjects costs little more than one with a few.
+const SEARCHES: u32 = 16;
 
 /// What was not analysed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +38,7 @@ pub struct Monitor<S, C> {
     settings: Settings,
     tracks: BTreeMap<Key<S>, Track<C>>,
     counts: Counts,
+    searches: u32,
 }
 
 impl<S: Clone + Ord, C: Clone + Ord> Monitor<S, C> {
@@ -43,13 +48,14 @@ impl<S: Clone + Ord, C: Clone + Ord> Monitor<S, C> {
     /// Where the settings cannot work.
     pub fn new(settings: Settings) -> Result<Self, SettingsError> {
         settings.check()?;
-        Ok(Self { settings, tracks: BTreeMap::new(), counts: Counts::default() })
+        Ok(Self { settings, tracks: BTreeMap::new(), counts: Counts::default(), searches: 0 })
     }
 
     /// Takes the next window of a signal of a subject, and who is charged with its delays.
     ///
     /// Windows without events may be left out. The answer depends on the windows of this signal
     /// and subject alone, as long as there is room for all.
+    /// Where there is not, few of the new ones replace cheaper ones between two settlements.
     pub fn observe(
         &mut self,
         signal: Signal,
@@ -92,6 +98,7 @@ impl<S: Clone + Ord, C: Clone + Ord> Monitor<S, C> {
     /// silent, and forgets those who are gone.
     pub fn settle(&mut self, at_ns: u64) -> Vec<Change<S, C>> {
         let mut changes = Vec::new();
+        self.searches = 0;
         let settings = &self.settings;
         let before = self.tracks.len();
         self.tracks.retain(|key, track| {
@@ -105,6 +112,20 @@ impl<S: Clone + Ord, C: Clone + Ord> Monitor<S, C> {
         });
         self.counts.forgotten += (before - self.tracks.len()) as u64;
         changes
+    }
+
+    /// What outlives the daemon: every baseline.
+    pub fn memories(&self) -> impl Iterator<Item = Memory<S>> {
+        self.tracks.iter().map(|(key, track)| track.memory(key))
+    }
+
+    /// Goes on with what an earlier one knew, on the same clock. What cannot be, or has no room, is
+    /// left out.
+    pub fn recall(&mut self, memory: Memory<S>) {
+        if self.tracks.len() < self.settings.subjects && memory.baseline.is_plausible() {
+            let key = (memory.signal, memory.subject.clone());
+            self.tracks.entry(key).or_insert_with(|| Track::recall(memory, &self.settings));
+        }
     }
 
     /// Incidents that are open, by signal and subject; their ends are those of the newest windows.
@@ -133,6 +154,10 @@ impl<S: Clone + Ord, C: Clone + Ord> Monitor<S, C> {
         if self.tracks.len() < self.settings.subjects {
             return true;
         }
+        if self.searches >= SEARCHES {
+            return false;
+        }
+        self.searches += 1;
         let length_ns = window.end_ns.saturating_sub(window.start_ns).max(1);
         let cost = window.delays.sum_ns as f64 / length_ns as f64;
         let cheapest = self

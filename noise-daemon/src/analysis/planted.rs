@@ -317,6 +317,41 @@ fn what_an_earlier_daemon_knew_is_kept_and_numbers_go_on() {
 }
 
 #[test]
+fn a_successor_goes_on_with_what_was_learnt() {
+    let act = |host: &mut Host, number| {
+        let mean_ns = around(if number >= WARM + 40 { 8_000_000 } else { 50_000 }, number);
+        host.wait("/a", "/hog", Cause::Foreign, mean_ns);
+    };
+    let (mut first, mut host) = (board(), Host::default());
+    live(&mut first, &mut host, 0..WARM, act);
+    let text = serde_json::to_string(&first.memories()).unwrap();
+    for recalled in [true, false] {
+        let mut second = board();
+        if recalled {
+            second.recall(serde_json::from_str(&text).unwrap());
+            assert_eq!(second.memories(), first.memories());
+        }
+        let mut host = Host { at_ns: host.at_ns, ..Host::default() };
+        let events = live(&mut second, &mut host, WARM..WARM + 80, act);
+        assert_eq!(events.len(), usize::from(recalled), "{events:#?}");
+    }
+}
+
+#[test]
+fn what_was_learnt_of_what_is_not_watched_is_left_out() {
+    let (mut first, mut host) = (board(), Host::default());
+    live(&mut first, &mut host, 0..10, |host, number| {
+        host.wait("/a", "/b", Cause::Foreign, around(50_000, number));
+        host.delay(Signal::NetTxWait, &["eth0"], &[around(50_000, number)]);
+    });
+    assert_eq!(first.memories().len(), 2);
+    let settings = Settings { watch: vec![Signal::NetTxWait], ..Settings::default() };
+    let mut second = Board::new(settings).unwrap();
+    second.recall(first.memories());
+    assert_eq!(second.memories().len(), 1);
+}
+
+#[test]
 fn long_waits_are_kept_on_the_wall_clock_and_bounded() {
     let settings = Settings { past_outliers: 3, ..Settings::default() };
     let mut board = Board::new(settings).unwrap();

@@ -272,6 +272,20 @@ fn the_cheapest_subject_gives_way_but_none_with_an_incident() {
     assert_eq!((full.active().count(), full.counts().no_room), (1, 1));
 }
 
+#[test]
+fn few_subjects_give_way_between_two_settlements() {
+    let mut monitor = monitor(Settings { subjects: 1, ..Settings::default() });
+    for subject in 0..100 {
+        monitor.observe(SIGNAL, &subject, &window(0, &[1 << (subject / 3)]), &[]);
+    }
+    let counts = monitor.counts();
+    assert!(counts.displaced <= 16, "{counts:?}");
+    assert_eq!(counts.displaced + counts.no_room, 99);
+    monitor.settle(LENGTH_NS);
+    monitor.observe(SIGNAL, &100, &window(1, &[1 << 40]), &[]);
+    assert!(monitor.baseline(SIGNAL, &100).is_some());
+}
+
 /// Half an hour of forty subjects with 3 to 42 events in a window, every size allowed.
 #[test]
 fn false_alarms_on_independent_windows_stay_within_their_allowance() {

@@ -10,12 +10,17 @@ use crate::analysis::{Board, Clock, Event, Overview, Settings};
 use crate::export::log_event;
 use crate::kernel::monotonic_ns;
 use crate::model::Sample;
-use crate::state::{Document, Keeper};
+use crate::state::{Baselines, Document, Keeper};
+
+/// Samples after which baselines are written though nothing else changed: ten minutes.
+const BASELINES_EVERY: u32 = 1200;
 
 /// Looks for incidents, and keeps them.
 pub struct Watching {
     board: Board,
     keeper: Option<Keeper>,
+    boot: String,
+    taken: u32,
 }
 
 /// The wall clock is read here alone.
@@ -31,13 +36,18 @@ impl Watching {
     pub fn start(settings: Settings, directory: &Path) -> anyhow::Result<Self> {
         let mut board = Board::new(settings).context("incidents")?;
         if directory.as_os_str().is_empty() {
-            return Ok(Self { board, keeper: None });
+            return Ok(Self { board, keeper: None, boot: String::new(), taken: 0 });
         }
-        let (keeper, Document { incidents, outliers, .. }) = Keeper::open(directory);
+        let boot = boot_id();
+        let (keeper, left) = Keeper::open(directory);
+        let Document { incidents, outliers, baselines, .. } = left;
         let incidents = incidents.into_iter().map(Arc::unwrap_or_clone).collect();
         let outliers = outliers.into_iter().map(Arc::unwrap_or_clone).collect();
         board.restore(incidents, outliers);
-        Ok(Self { board, keeper })
+        if baselines.boot == boot && !boot.is_empty() {
+            board.recall(baselines.learnt);
+        }
+        Ok(Self { board, keeper, boot, taken: 0 })
     }
 
     /// Takes the next of the samples that are a window apart.
@@ -49,12 +59,13 @@ impl Watching {
         let lasting = |event: &Event| !matches!(event, Event::Joined(_));
         let changed = events.iter().any(lasting);
         let waited = self.board.keep_outliers(sample, clock);
+        self.taken = (self.taken + 1) % BASELINES_EVERY;
         let Some(keeper) = &mut self.keeper else { return };
-        if changed || waited {
+        if changed || waited || self.taken == 0 {
             keeper.changed(changed);
         }
-        let board = &mut self.board;
-        keeper.tick(|| document(board.overview(clock)));
+        let (board, boot) = (&mut self.board, &self.boot);
+        keeper.tick(|| document(board, boot, clock));
     }
 
     /// Takes a sample that somebody asked for, and answers what there is to see.
@@ -70,11 +81,19 @@ impl Watching {
     /// Keeps what there is.
     pub async fn stop(mut self) {
         if let Some(keeper) = self.keeper.take() {
-            keeper.finish(document(self.board.overview(clock()))).await;
+            keeper.finish(document(&mut self.board, &self.boot, clock())).await;
         }
     }
 }
 
-fn document(overview: Overview) -> Document {
-    Document::new(overview.incidents, overview.outliers)
+/// Which boot this is, as the kernel tells; empty where it does not.
+fn boot_id() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    text.trim().to_owned()
+}
+
+fn document(board: &mut Board, boot: &str, clock: Clock) -> Document {
+    let Overview { incidents, outliers, .. } = board.overview(clock);
+    let baselines = Baselines { boot: boot.to_owned(), learnt: board.memories() };
+    Document::new(incidents, outliers, baselines)
 }

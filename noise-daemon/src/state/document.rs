@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::analysis::{Outlier, Report};
+use crate::analysis::{Memory, Name, Outlier, Report};
 
 /// The format that is written, and the newest that is read.
 const FORMAT: u64 = 1;
@@ -15,11 +15,23 @@ pub struct Document {
     pub incidents: Vec<Arc<Report>>,
     /// Long waits, the oldest first.
     pub outliers: Vec<Arc<Outlier>>,
+    /// What was usual.
+    #[serde(default)]
+    pub baselines: Baselines,
+}
+
+/// What was usual. After a boot it is learnt anew: starting services would be unusual each time.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Baselines {
+    /// Id of the boot on whose clock it was learnt.
+    pub boot: String,
+    /// Signals of subjects.
+    pub learnt: Vec<Memory<Name>>,
 }
 
 impl Default for Document {
     fn default() -> Self {
-        Self::new(Vec::new(), Vec::new())
+        Self::new(Vec::new(), Vec::new(), Baselines::default())
     }
 }
 
@@ -44,8 +56,12 @@ pub enum Unusable {
 
 impl Document {
     /// One of the format that is written.
-    pub fn new(incidents: Vec<Arc<Report>>, outliers: Vec<Arc<Outlier>>) -> Self {
-        Self { format: FORMAT, incidents, outliers }
+    pub fn new(
+        incidents: Vec<Arc<Report>>,
+        outliers: Vec<Arc<Outlier>>,
+        baselines: Baselines,
+    ) -> Self {
+        Self { format: FORMAT, incidents, outliers, baselines }
     }
 
     /// Reads the text of a state file.

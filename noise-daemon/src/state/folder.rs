@@ -81,7 +81,7 @@ impl Folder {
                 let replaced = if replaced { ", in place of the oldest one there" } else { "" };
                 format!(
                     "cannot use the state file {}: {reason}; it is kept as {}{replaced}, and this \
-                     daemon starts without past incidents",
+                     daemon starts anew",
                     name.display(),
                     kept.display()
                 )
@@ -144,6 +144,7 @@ mod tests {
     use super::*;
     use crate::analysis::Outlier;
     use crate::model::OutlierRecord;
+    use crate::state::Baselines;
     use std::sync::Arc;
 
     fn document(waits: u32) -> Document {
@@ -161,7 +162,8 @@ mod tests {
                 rest_ns: 7,
             },
         };
-        Document::new(Vec::new(), (0..waits).map(|pid| Arc::new(outlier(pid))).collect())
+        let outliers = (0..waits).map(|pid| Arc::new(outlier(pid))).collect();
+        Document::new(Vec::new(), outliers, Baselines::default())
     }
 
     fn names(folder: &Path) -> Vec<String> {

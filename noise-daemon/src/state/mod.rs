@@ -1,4 +1,4 @@
-//! IO: what outlives the daemon: past incidents and long waits, in a folder of its own.
+//! IO: what outlives the daemon: past incidents, long waits and baselines, in a folder of its own.
 //!
 //! One file, written as a whole beside the old one and then renamed, so that a reader or a crash
 //! finds one of the two. A file that cannot be used is never overwritten: it is set aside.
@@ -7,6 +7,6 @@ mod document;
 mod folder;
 mod keeper;
 
-pub use document::{Document, Unusable};
+pub use document::{Baselines, Document, Unusable};
 pub use folder::{DEFAULT_DIRECTORY, Folder, read};
 pub use keeper::Keeper;
