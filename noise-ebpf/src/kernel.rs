@@ -10,6 +10,7 @@ use core::ptr;
 use aya_ebpf::Global;
 use aya_ebpf::helpers::bpf_probe_read_kernel;
 use aya_ebpf::helpers::generated::{bpf_get_current_task, bpf_get_current_task_btf};
+use noise_common::charge::UNKNOWN;
 use noise_common::{for_each_fact, for_each_offset};
 
 macro_rules! define_offsets {
@@ -168,6 +169,68 @@ impl<A: Access> Task<A> {
         self.access.load(self.at, TASK_PID.load())
     }
 
+    /// Its name, as two words.
+    #[inline(always)]
+    pub fn comm(self) -> [u64; 2] {
+        let offset = TASK_COMM.load();
+        [self.access.load(self.at, offset), self.access.load(self.at, offset + 8)]
+    }
+
+    /// The CPU that it runs or waits on.
+    #[inline(always)]
+    pub fn cpu(self) -> u32 {
+        let field = TASK_CPU.load();
+        self.access.load(self.at, if present(field) { field } else { TASK_CPU_OLD.load() })
+    }
+
+    /// Id of its cgroup in the hierarchy by which tasks are told apart.
+    #[inline(always)]
+    pub fn cgroup(self) -> u64 {
+        let access = self.access;
+        let sets: Address = access.load(self.at, TASK_CGROUPS.load());
+        let css = CPU_CSS.load();
+        let cgroup: Address = if present(css) {
+            let css: Address = access.load(sets.0, css);
+            access.load(css.0, CSS_CGROUP.load())
+        } else {
+            access.load(sets.0, CSS_SET_DEFAULT.load())
+        };
+        let kn: Address = access.load(cgroup.0, CGROUP_KN.load());
+        access.load(kn.0, KN_ID.load())
+    }
+
+    /// What the hypervisor has taken from the CPU of the task, as the scheduler knows it; 0 where
+    /// that cannot be told.
+    #[inline(always)]
+    pub fn stolen_ns(self) -> u64 {
+        let field = RQ_STEAL.load();
+        if !present(field) || !present(TASK_CFS_RQ.load()) {
+            return 0;
+        }
+        let cfs_rq: Address = self.access.load(self.at, TASK_CFS_RQ.load());
+        let rq: Address = self.access.load(cfs_rq.0, CFS_RQ_RQ.load());
+        self.access.load(rq.0, field)
+    }
+
+    /// How long the task's group has been throttled on the task's CPU, up to the scheduler's last
+    /// look at its clock; [`UNKNOWN`] where that cannot be told.
+    #[inline(always)]
+    pub fn throttled_ns(self) -> u64 {
+        let access = self.access;
+        if !present(CFS_THROTTLED_TIME.load()) || !present(TASK_CFS_RQ.load()) {
+            return UNKNOWN;
+        }
+        let cfs_rq: Address = access.load(self.at, TASK_CFS_RQ.load());
+        let throttled_ns: u64 = access.load(cfs_rq.0, CFS_THROTTLED_TIME.load());
+        let since_ns: u64 = access.load(cfs_rq.0, CFS_THROTTLED_SINCE.load());
+        if since_ns == 0 {
+            return throttled_ns;
+        }
+        let rq: Address = access.load(cfs_rq.0, CFS_RQ_RQ.load());
+        let clock_ns: u64 = access.load(rq.0, RQ_CLOCK.load());
+        throttled_ns.wrapping_add(clock_ns.wrapping_sub(since_ns))
+    }
+
     /// The task's state now: 0 = runnable.
     #[inline(always)]
     fn state(self) -> u64 {
@@ -230,6 +293,22 @@ impl<A: Access> Request<A> {
         self.access.load(self.at, REQUEST_LEN.load())
     }
 
+    /// Id of the cgroup on whose behalf it is: that of its first bio; [`UNKNOWN`] where it has none.
+    #[inline(always)]
+    pub fn cgroup(self) -> u64 {
+        let access = self.access;
+        if !present(BIO_BLKG.load()) {
+            return UNKNOWN;
+        }
+        let bio: Address = access.load(self.at, REQUEST_BIO.load());
+        let blkg: Address = access.load(bio.0, BIO_BLKG.load());
+        let blkcg: Address = access.load(blkg.0, BLKG_BLKCG.load());
+        let cgroup: Address = access.load(blkcg.0, BLKCG_CGROUP.load());
+        let kn: Address = access.load(cgroup.0, CGROUP_KN.load());
+        let id: u64 = access.load(kn.0, KN_ID.load());
+        if id == 0 { UNKNOWN } else { id }
+    }
+
     /// Major and first minor number of the disk; 0, 0 where the request has none.
     #[inline(always)]
     pub fn device(self) -> (u32, u32) {
@@ -281,10 +360,23 @@ impl<A: Access> Device<A> {
     /// The interface as the subject of a signal.
     #[inline(always)]
     pub fn subject(self) -> u64 {
-        let ifindex: u32 = self.access.load(self.at, DEV_IFINDEX.load());
-        let net: Address = self.access.load(self.at, DEV_NET.load());
-        let netns: u32 = self.access.load(net.0, NET_INUM.load());
+        let (ifindex, netns) = self.numbers();
         noise_common::signals::interface_subject(ifindex, netns, HOST_NETNS.load())
+    }
+
+    /// A number that no other interface of this host has, in whatever namespace.
+    #[inline(always)]
+    pub fn identity(self) -> u64 {
+        let (ifindex, netns) = self.numbers();
+        u64::from(netns) << 32 | u64::from(ifindex)
+    }
+
+    /// Its index, and the number of its namespace.
+    #[inline(always)]
+    fn numbers(self) -> (u32, u32) {
+        let net: Address = self.access.load(self.at, DEV_NET.load());
+        let netns = self.access.load(net.0, NET_INUM.load());
+        (self.access.load(self.at, DEV_IFINDEX.load()), netns)
     }
 }
 
@@ -321,7 +413,21 @@ impl<A: Access> Skb<A> {
         u64::from(self.access.load::<u32>(self.at, SKB_LEN.load()))
     }
 
-    /// The device that received it.
+    /// Id of the cgroup of its socket; [`UNKNOWN`] where it has none.
+    #[inline(always)]
+    pub fn cgroup(self) -> u64 {
+        let access = self.access;
+        if !present(SOCK_CGROUP.load()) {
+            return UNKNOWN;
+        }
+        let sock: Address = access.load(self.at, SKB_SK.load());
+        let cgroup: Address = access.load(sock.0, SOCK_CGROUP.load());
+        let kn: Address = access.load(cgroup.0, CGROUP_KN.load());
+        let id: u64 = access.load(kn.0, KN_ID.load());
+        if id == 0 { UNKNOWN } else { id }
+    }
+
+    /// The device that it came from or goes to.
     #[inline(always)]
     pub fn device(self) -> Device<A> {
         let at: Address = self.access.load(self.at, SKB_DEV.load());

@@ -52,18 +52,10 @@ impl Pool {
     }
 }
 
-struct Grown {
-    culprit: Name,
-    cause: Cause,
-    ns: u64,
-    /// The pair was not in the sample before: how much of it is older is not known.
-    new: bool,
-}
-
 /// What was charged between two samples.
 #[derive(Default)]
 pub(super) struct Charges {
-    pools: BTreeMap<Pool, Vec<Grown>>,
+    pools: BTreeMap<Pool, Vec<Charge<Name>>>,
 }
 
 impl Charges {
@@ -71,52 +63,37 @@ impl Charges {
     pub fn between(before: &[Interference], after: &[Interference]) -> Self {
         let mut charges = Self::default();
         for (now, then) in matched(before, after, by_pair) {
-            // A total that went back began anew: all of it came since.
+            // A total that went back began anew, and so did one that was not there: all of it came
+            // since.
             let then_ns = then.map(|then| then.charged.ns).filter(|ns| *ns <= now.charged.ns);
-            let ns = now.charged.ns - then_ns.unwrap_or(0);
-            if ns == 0 {
+            let charged_ns = now.charged.ns - then_ns.unwrap_or(0);
+            if charged_ns == 0 {
                 continue;
             }
             let Some(pool) = Pool::of_charge(now) else { continue };
-            let culprit = Arc::clone(&now.culprit);
-            let grown = Grown { culprit, cause: now.cause, ns, new: then_ns.is_none() };
-            charges.pools.entry(pool).or_default().push(grown);
+            let charge = Charge { culprit: Arc::clone(&now.culprit), cause: now.cause, charged_ns };
+            charges.pools.entry(pool).or_default().push(charge);
         }
         charges
     }
 
     /// The part of a pool's charges that falls to `part_ns` of its `whole_ns` of delays.
-    ///
-    /// A pair that is new is believed where its charge fits into the delays, give or take a quarter
-    /// because the two are not read at once: the first charge of a new culprit does, the old total
-    /// of one that comes back among the largest does not.
     pub fn of(&self, pool: &Pool, part_ns: u64, whole_ns: u64) -> Vec<Charge<Name>> {
         let every = Pool { resource: pool.resource, of: None };
-        let grown: Vec<&Grown> = match &pool.of {
+        let charges: Vec<&Charge<Name>> = match &pool.of {
             Some(_) => self.pools.get(pool).into_iter().flatten().collect(),
             None => self
                 .pools
                 .range(every..)
                 .take_while(|(other, _)| other.resource == pool.resource)
-                .flat_map(|(_, grown)| grown)
+                .flat_map(|(_, charges)| charges)
                 .collect(),
         };
-        let known = grown.iter().filter(|grown| !grown.new).map(|grown| grown.ns);
-        let most_ns = whole_ns.saturating_add(whole_ns / 4);
-        let mut room_ns = most_ns.saturating_sub(known.fold(0, u64::saturating_add));
-        grown
+        charges
             .into_iter()
-            .filter(|grown| {
-                let fits = !grown.new || grown.ns <= room_ns;
-                if fits && grown.new {
-                    room_ns -= grown.ns;
-                }
-                fits
-            })
-            .map(|grown| Charge {
-                culprit: Arc::clone(&grown.culprit),
-                cause: grown.cause,
-                charged_ns: portion(grown.ns, part_ns, whole_ns),
+            .map(|charge| Charge {
+                charged_ns: portion(charge.charged_ns, part_ns, whole_ns),
+                ..charge.clone()
             })
             .collect()
     }
@@ -196,23 +173,12 @@ mod tests {
     }
 
     #[test]
-    fn a_new_pair_is_believed_where_it_fits() {
-        let old = [pair(Resource::Cpu, "", "/a", "/b", 100)];
-        let with = |ns| {
-            [pair(Resource::Cpu, "", "/a", "/b", 140), pair(Resource::Cpu, "", "/a", "/new", ns)]
-        };
-        let fits = Charges::between(&old, &with(85));
-        assert_eq!(told(&fits.of(&cgroup("/a"), 100, 100)), [("/b", 40), ("/new", 85)]);
-        let stale = Charges::between(&old, &with(86));
-        assert_eq!(told(&stale.of(&cgroup("/a"), 100, 100)), [("/b", 40)]);
-    }
-
-    #[test]
     fn totals_that_began_anew_count_from_nothing() {
         let before = [pair(Resource::Cpu, "", "/a", "/b", 1000)];
-        let after = [pair(Resource::Cpu, "", "/a", "/b", 40)];
+        let after =
+            [pair(Resource::Cpu, "", "/a", "/b", 40), pair(Resource::Cpu, "", "/a", "/new", 60)];
         let charges = Charges::between(&before, &after);
-        assert_eq!(told(&charges.of(&cgroup("/a"), 100, 100)), [("/b", 40)]);
+        assert_eq!(told(&charges.of(&cgroup("/a"), 100, 100)), [("/b", 40), ("/new", 60)]);
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Consecutive samples become windows and charges of every watched signal and subject.
 //!
 //! A subject is what a signal's labels say, joined with blanks: `vda read`, `eth0`, a cgroup; or
-//! `host` where a signal has none, `host preempt` where they only tell kinds of delay apart. `~other` is no subject: who is counted under it changes, and
-//! with them its mean, though nobody is disturbed. The root cgroup `/` is one like any other; on
-//! most hosts it holds the kernel's threads.
+//! `host` where a signal has none, `host preempt` where they only tell kinds of delay apart.
+//! `~other`, `~gone` and `~unknown` are no subjects: who is counted under them changes, and with
+//! them the mean, though nobody is disturbed. The root cgroup `/` is one like any other; on most
+//! hosts it holds the kernel's threads.
 //!
 //! Where waits for a CPU are measured by cgroup, the same waits of the whole host are left out:
 //! one disturbance would be told twice.
@@ -21,7 +22,7 @@ use super::settings::{Settings, SettingsError};
 use super::track::Memory;
 use super::window::Window;
 use crate::model::{Sample, Series};
-use crate::resolve::OTHER;
+use crate::resolve::{GONE, OTHER, UNKNOWN_LABEL};
 
 /// A subject or a culprit.
 pub type Name = Arc<str>;
@@ -128,7 +129,7 @@ impl Feed {
             })
             .filter_map(|(now, then)| {
                 let then = then.filter(|then| then.totals != now.totals)?;
-                if now.labels.iter().any(|label| label == OTHER) {
+                if now.labels.iter().any(|label| is_catch_all(label)) {
                     return None;
                 }
                 let earlier = (previous.at_ns, &then.totals);
@@ -139,6 +140,11 @@ impl Feed {
             })
             .collect()
     }
+}
+
+/// Whether a label stands for whoever has none of its own.
+pub(super) fn is_catch_all(label: &str) -> bool {
+    [OTHER, GONE, UNKNOWN_LABEL].contains(&label)
 }
 
 fn subject(series: &Series) -> Name {

@@ -17,7 +17,7 @@ use noise_common::charge::Cause;
 use noise_common::signals::Signal;
 
 use super::culprits::Culprit;
-use super::feed::Name;
+use super::feed::{Name, is_catch_all};
 use super::incident::{Change, Incident};
 use super::report::{Clock, Episode, Report};
 
@@ -195,11 +195,11 @@ fn inherent(signal: Signal) -> Option<Cause> {
 }
 
 /// Culprits that two incidents can have in common. A victim's own tasks and its own quota are
-/// nobody else's culprits.
+/// nobody else's culprits, and those without a name may be different ones.
 fn main_culprits(incident: &Incident<Name, Name>) -> impl Iterator<Item = &Culprit<Name>> + Clone {
     incident.culprits.iter().filter(|culprit| {
         let own = matches!(culprit.cause, Cause::Own | Cause::Throttle | Cause::Untracked);
-        !own && culprit.time.share >= MAIN_SHARE
+        !own && !is_catch_all(&culprit.culprit) && culprit.time.share >= MAIN_SHARE
     })
 }
 

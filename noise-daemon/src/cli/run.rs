@@ -22,7 +22,7 @@ use crate::collect::Collector;
 use crate::config::{ConfigFile, DEFAULT_ADDRESS, LogLevel};
 use crate::export::{Refresh, Shown, serve};
 use crate::kernel::{DebugRecords, Engine, HookState, KernelError, LoadOptions, other_daemon_runs};
-use crate::model::Builder;
+use crate::model::{Builder, Limits};
 use crate::state::DEFAULT_DIRECTORY;
 
 /// How often the ring is drained and a sample taken when nobody asks.
@@ -88,7 +88,8 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
         .context("cannot start the runtime")?;
     let directory = args.state_directory.as_ref().map(PathBuf::from).or(file.state.directory);
     let directory = directory.unwrap_or_else(|| PathBuf::from(DEFAULT_DIRECTORY));
-    runtime.block_on(daemon(address, level, file.incidents, &directory))
+    let limits = file.limits.resolve();
+    runtime.block_on(daemon(address, level, limits, file.incidents, &directory))
 }
 
 /// Logs to standard error: in colour on a terminal, and with the part that speaks from debug on.
@@ -107,6 +108,7 @@ fn start_logging(level: LogLevel) {
 async fn daemon(
     address: SocketAddr,
     level: LogLevel,
+    limits: Limits,
     incidents: Settings,
     directory: &Path,
 ) -> Result<(), RunError> {
@@ -144,7 +146,7 @@ async fn daemon(
     tracing::info!("listening on http://{address} (metrics at http://{address}/metrics)");
     let (refresh, asked) = mpsc::channel(PENDING_REFRESHES);
     tokio::select! {
-        result = collect(collector, asked, &mut watching) => result?,
+        result = collect(collector, Builder::new(limits), asked, &mut watching) => result?,
         () = serve(listener, Refresh(refresh)) => {}
         () = drain_debug_records(logger) => {}
         _ = interrupt.recv() => tracing::info!("SIGINT: detaching"),
@@ -188,6 +190,7 @@ fn report(engine: &Engine) {
 /// Samples by a timer, early where the ring runs full, and when asked.
 async fn collect(
     mut collector: Collector,
+    mut builder: Builder,
     mut asked: mpsc::Receiver<oneshot::Sender<Arc<Shown>>>,
     watching: &mut Watching,
 ) -> anyhow::Result<()> {
@@ -196,7 +199,6 @@ async fn collect(
     let ring = ring.try_clone_to_owned()?;
     // SAFETY: an `OwnedFd` keeps one open descriptor as long as it lives.
     let ring: AsyncFd<OwnedFd> = unsafe { AsyncFd::register(ring) }?;
-    let mut builder = Builder::default();
     let mut timer = tokio::time::interval(SAMPLE_EVERY);
     timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {

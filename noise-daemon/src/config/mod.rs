@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 
 use crate::analysis::Settings;
+use crate::model::Limits;
 
 /// Where the daemon listens unless told otherwise.
 pub const DEFAULT_ADDRESS: SocketAddr =
@@ -27,6 +28,9 @@ pub struct ConfigFile {
     /// What outlives the daemon.
     #[serde(default)]
     pub state: StateSection,
+    /// How much is told apart.
+    #[serde(default)]
+    pub limits: LimitsSection,
 }
 
 /// `[web]`.
@@ -51,6 +55,50 @@ pub struct LogSection {
 pub struct StateSection {
     /// Where past incidents are kept; empty = nowhere.
     pub directory: Option<PathBuf>,
+}
+
+/// `[limits]`: how many subjects of a metric have series of their own; the others are `~other`.
+#[derive(Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LimitsSection {
+    /// Of `noised_interference_seconds_total`: victims with their culprits.
+    pub interference: Option<Limit>,
+    /// Of `noised_preemptions_total`: victims with their culprits.
+    pub preemptions: Option<Limit>,
+    /// Of `noised_cgroup_runqueue_wait_seconds`: cgroups.
+    pub cgroups: Option<Limit>,
+}
+
+impl LimitsSection {
+    /// The limits, with the usual ones where nothing is said.
+    pub fn resolve(&self) -> Limits {
+        let usual = Limits::default();
+        let or = |said: Option<Limit>, usual| said.map_or(usual, |limit| usize::from(limit.0));
+        Limits {
+            interference: or(self.interference, usual.interference),
+            preemptions: or(self.preemptions, usual.preemptions),
+            cgroups: or(self.cgroups, usual.cgroups),
+        }
+    }
+}
+
+/// A number of series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(try_from = "i64")]
+pub struct Limit(u16);
+
+/// Largest [`Limit`]: what a server that scrapes many hosts can bear of each.
+const LARGEST_LIMIT: u16 = 10_000;
+
+impl TryFrom<i64> for Limit {
+    type Error = String;
+
+    fn try_from(number: i64) -> Result<Self, Self::Error> {
+        match u16::try_from(number) {
+            Ok(limit @ 1..=LARGEST_LIMIT) => Ok(Self(limit)),
+            _ => Err(format!("{number} is not between 1 and {LARGEST_LIMIT}")),
+        }
+    }
 }
 
 /// Severity of log lines.
@@ -148,6 +196,10 @@ mod tests {
         assert_eq!(config.state.directory, Some("/x".into()));
         assert_eq!(config.incidents.deviations, 3.0);
         assert_eq!(config.incidents.chance, Settings::default().chance);
+        let limits = parse("[limits]\ninterference = 7\npreemptions = 10000\n").unwrap().limits;
+        let resolved = limits.resolve();
+        assert_eq!((resolved.interference, resolved.preemptions), (7, 10_000));
+        assert_eq!(resolved.cgroups, Limits::default().cgroups);
     }
 
     #[test]
@@ -159,6 +211,7 @@ mod tests {
         assert_eq!(config.incidents, Settings::default());
         assert_eq!(config.web.listen_address, Some(DEFAULT_ADDRESS));
         assert_eq!(config.state.directory, Some(crate::state::DEFAULT_DIRECTORY.into()));
+        assert_eq!(config.limits.resolve(), Limits::default());
         let keys = toml::to_string(&Settings::default()).unwrap();
         for key in keys.lines().filter_map(|line| line.split_once(" = ")) {
             assert!(shown.contains(&format!("\n{} = ", key.0)), "{}", key.0);
@@ -171,6 +224,10 @@ mod tests {
             ("[web]\n\nlisten-adress = \"x\"\n", "line 3", ["listen-adress", "listen-address"]),
             ("[log]\nlevel = \"loud\"\n", "line 2", ["loud", "debug"]),
             ("[web]\nlisten-address = \"nowhere\"\n", "line 2", ["listen-address", "address"]),
+            ("[limits]\ninterference = 0\n", "line 2", ["interference", "1 and 10000"]),
+            ("[limits]\ncgroups = -5\n", "line 2", ["-5", "between"]),
+            ("[limits]\ncgroups = 10001\n", "line 2", ["10001", "between"]),
+            ("[limits]\npairs = 7\n", "line 2", ["pairs", "preemptions"]),
             ("[web\n", "line 1", ["web", "noised.toml"]),
             ("[state]\ndir = \"/x\"\n", "line 2", ["dir", "directory"]),
             ("[incidents]\ndeviation = 2.0\n", "line 2", ["deviation", "deviations"]),
