@@ -15,6 +15,7 @@ mod metrics;
 mod network;
 mod referee;
 mod sched;
+mod state;
 mod web;
 
 use std::env;
@@ -87,7 +88,7 @@ fn main() -> ExitCode {
     }
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let modules: [(&str, &[(&str, Test)]); 12] = [
+    let modules: [(&str, &[(&str, Test)]); 13] = [
         ("referee", referee::TESTS),
         ("command_line", command_line::TESTS),
         ("lifecycle", lifecycle::TESTS),
@@ -100,6 +101,7 @@ fn main() -> ExitCode {
         ("memory", memory::TESTS),
         ("differential", differential::TESTS),
         ("faults", faults::TESTS),
+        ("state", state::TESTS),
     ];
     let trials = modules
         .into_iter()
