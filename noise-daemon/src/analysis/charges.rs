@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use noise_common::charge::{Cause, Resource};
+use noise_common::charge::Resource;
 use noise_common::signals::Signal;
 
 use super::feed::{Name, matched};
