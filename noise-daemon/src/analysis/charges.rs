@@ -124,7 +124,7 @@ fn by_pair(one: &Interference, other: &Interference) -> Ordering {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use noise_common::charge::Charged;
+    use noise_common::charge::{Cause, Charged};
 
     fn pair(resource: Resource, at: &str, victim: &str, culprit: &str, ns: u64) -> Interference {
         Interference {
