@@ -12,6 +12,7 @@ use noise_common::event::{Cell, CellKey, DROPS, Drop, PacketTimes, RequestTimes}
 use noise_common::signals::{CELLS_PER_CPU, SIGNALS, Signal, Storage};
 
 use super::charges::{Asked, Charges};
+use super::faults;
 use super::hashed::HashedCharges;
 use super::outliers::Outliers;
 use super::series::Histograms;
@@ -136,6 +137,7 @@ impl Collector {
         let mut sample = self.glance();
         self.add_hooks(&mut sample);
         sample.stolen = steal::stolen(Path::new("/proc"));
+        sample.page_faults = faults::faults(Path::new("/proc"));
         sample
     }
 
