@@ -5,6 +5,7 @@
 //! says why; it never passes for that reason. After each test the machine has to look as before.
 
 mod block;
+mod cgroups;
 mod command_line;
 mod differential;
 mod faults;
@@ -87,7 +88,7 @@ fn main() -> ExitCode {
     }
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let modules: [(&str, &[(&str, Test)]); 12] = [
+    let modules: [(&str, &[(&str, Test)]); 13] = [
         ("referee", referee::TESTS),
         ("command_line", command_line::TESTS),
         ("lifecycle", lifecycle::TESTS),
@@ -98,6 +99,7 @@ fn main() -> ExitCode {
         ("block", block::TESTS),
         ("network", network::TESTS),
         ("memory", memory::TESTS),
+        ("cgroups", cgroups::TESTS),
         ("differential", differential::TESTS),
         ("faults", faults::TESTS),
     ];
