@@ -16,6 +16,7 @@ mod metrics;
 mod network;
 mod referee;
 mod sched;
+mod state;
 mod web;
 
 use std::env;
@@ -102,6 +103,7 @@ fn main() -> ExitCode {
         ("cgroups", cgroups::TESTS),
         ("differential", differential::TESTS),
         ("faults", faults::TESTS),
+        ("state", state::TESTS),
     ];
     let trials = modules
         .into_iter()
