@@ -259,6 +259,8 @@ impl Collector {
         let mut asked = Asked { names: &mut self.names, at: now, at_ns: now_ns };
         self.charges.sweep(&self.states, &mut asked);
         self.names.sweep();
+        // SAFETY: no preconditions; gives back what the forgotten took.
+        unsafe { libc::malloc_trim(0) };
         let full: u64 = sample
             .drops
             .iter()
