@@ -8,7 +8,7 @@
 //! is told as such. All parts sum to the wait, always.
 
 use crate::charge::{Cause, UNKNOWN};
-use crate::event::COMM_BYTES;
+use crate::event::COMM_WORDS;
 use crate::nesting::Taken;
 
 /// Turns that each CPU remembers, a power of two.
@@ -43,8 +43,8 @@ pub struct Turn {
     pub pid: u32,
     /// Number of the [`Runner`].
     pub runner: u32,
-    /// The task's name.
-    pub comm: [u8; COMM_BYTES],
+    /// The task's name, as it lies in memory.
+    pub comm: [u64; COMM_WORDS],
 }
 
 /// Time of one class of interrupts that came from one source.
@@ -434,7 +434,7 @@ mod tests {
 
         fn switch(&mut self, pid: u32) {
             let taken_ns = self.state.taken.all_ns();
-            let (start_ns, runner, comm) = (self.now_ns, Runner::Task as u32, [0; COMM_BYTES]);
+            let (start_ns, runner, comm) = (self.now_ns, Runner::Task as u32, [0; COMM_WORDS]);
             self.state.ledger.begin_turn(Turn { start_ns, taken_ns, cgroup: 0, pid, runner, comm });
         }
 

@@ -299,10 +299,20 @@ pub fn wait_ends<A: Access>(
     unsafe {
         let taken = (*state).taken;
         let division = division(state, Context::Scheduler as u32);
+        let long = now_ns.wrapping_sub(start.at_ns) >= u64::from(OUTLIER_US.load()) * 1000;
         match waiting(start.pid, start.at_ns) {
             Some(wait) if (*wait).cpu == start.cpu => {
+                let throttled_ns = throttled(task, &*wait);
+                let turn = newest(state);
+                let undisturbed = (*wait).taken.all_ns() == taken.all_ns() && throttled_ns == 0;
+                if undisturbed && (*wait).since_ns >= (*turn).start_ns && !long {
+                    // By far most waits: one turn lasted all the time.
+                    let (cause, culprit) = blame(&*turn, victim);
+                    let ns = now_ns - (*wait).since_ns;
+                    return charge(state, Resource::Cpu, cause, victim, culprit, ns);
+                }
                 (*division).wait = *wait;
-                (*division).throttled_ns = throttled(task, &*wait);
+                (*division).throttled_ns = throttled_ns;
             }
             // Nothing is known of what interrupts took.
             _ => {
@@ -317,7 +327,7 @@ pub fn wait_ends<A: Access>(
         (*division).resource = Resource::Cpu as u32;
         (*division).recording = 0;
         noise_divide(start.cpu, Context::Scheduler as u32);
-        if now_ns.wrapping_sub(start.at_ns) >= u64::from(OUTLIER_US.load()) * 1000 {
+        if long {
             report(state, task, start, now_ns);
         }
     }
@@ -343,7 +353,7 @@ fn report<A: Access>(state: *mut CpuState, task: Task<A>, start: Start, now_ns: 
         (*outlier).victim = (*division).victim;
         (*outlier).pid = start.pid;
         (*outlier).cpu = start.cpu;
-        (&raw mut (*outlier).comm).cast::<[u64; 2]>().write(task.comm());
+        (*outlier).comm = task.comm();
         (*outlier).made_runnable = start.cause;
         (*outlier).parts_used = 0;
         // What it waited on other CPUs is charged, but not told here.
@@ -423,7 +433,7 @@ pub fn begin_turn<A: Access>(
         (*turn).cgroup = cgroup;
         (*turn).pid = pid;
         (*turn).runner = runner as u32;
-        (&raw mut (*turn).comm).cast::<[u64; 2]>().write(task.comm());
+        (*turn).comm = task.comm();
     }
 }
 
