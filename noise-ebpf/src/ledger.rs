@@ -5,7 +5,7 @@
 
 use noise_common::charge::{Cause, ChargeKey, Resource, UNKNOWN};
 use noise_common::event::{CpuState, Drop, Outlier};
-use noise_common::ledger::{Context, Ledger, Parts, Runner, TURNS, Turn, Waiting, Walk};
+use noise_common::ledger::{Context, Ledger, Parts, Runner, TURNS, Takes, Turn, Waiting, Walk};
 use noise_common::signals::Signal;
 use noise_common::{OUTLIERS_PER_WINDOW, WINDOW_NS};
 
@@ -38,8 +38,20 @@ impl Parts for Division {
     }
 
     #[inline(always)]
+    fn step_turn(&mut self, _ledger: &Ledger, back: u64) -> bool {
+        noise_turn(self.cpu, back as u32, self.context) != 0
+    }
+
+    #[inline(always)]
+    fn step_stretch(&mut self, _ledger: &Ledger, back: u64, class: Cause) -> bool {
+        noise_stretch(self.cpu, back as u32, class as u32, self.context) != 0
+    }
+}
+
+impl Takes for Division {
+    #[inline(always)]
     fn turn(&mut self, turn: &Turn, ns: u64) {
-        // SAFETY: as above.
+        // SAFETY: as in `walk`.
         let victim = unsafe { (*division(self.state, self.context)).victim };
         let (cause, culprit) = blame(turn, victim);
         self.part(cause, culprit, ns, Some(turn));
@@ -49,15 +61,24 @@ impl Parts for Division {
     fn other(&mut self, cause: Cause, culprit: u64, ns: u64) {
         self.part(cause, culprit, ns, None);
     }
+}
 
+/// Charges the parts of a wait for a CPU that needs no steps.
+struct Direct {
+    state: *mut CpuState,
+    victim: u64,
+}
+
+impl Takes for Direct {
     #[inline(always)]
-    fn step_turn(&mut self, _ledger: &Ledger, back: u64) -> bool {
-        noise_turn(self.cpu, back as u32, self.context) != 0
+    fn turn(&mut self, turn: &Turn, ns: u64) {
+        let (cause, culprit) = blame(turn, self.victim);
+        self.other(cause, culprit, ns);
     }
 
     #[inline(always)]
-    fn step_stretch(&mut self, _ledger: &Ledger, back: u64, class: Cause) -> bool {
-        noise_stretch(self.cpu, back as u32, class as u32, self.context) != 0
+    fn other(&mut self, cause: Cause, culprit: u64, ns: u64) {
+        charge(self.state, Resource::Cpu, cause, self.victim, culprit, ns);
     }
 }
 
@@ -303,13 +324,13 @@ pub fn wait_ends<A: Access>(
         match waiting(start.pid, start.at_ns) {
             Some(wait) if (*wait).cpu == start.cpu => {
                 let throttled_ns = throttled(task, &*wait);
-                let turn = newest(state);
-                let undisturbed = (*wait).taken.all_ns() == taken.all_ns() && throttled_ns == 0;
-                if undisturbed && (*wait).since_ns >= (*turn).start_ns && !long {
-                    // By far most waits: one turn lasted all the time.
-                    let (cause, culprit) = blame(&*turn, victim);
-                    let ns = now_ns - (*wait).since_ns;
-                    return charge(state, Resource::Cpu, cause, victim, culprit, ns);
+                if throttled_ns == 0 && !long {
+                    // By far most waits.
+                    let mut charges = Direct { state, victim };
+                    let ledger = &(*state).ledger;
+                    if ledger.divide_simple_wait(&*wait, now_ns, &taken, &mut charges) {
+                        return;
+                    }
                 }
                 (*division).wait = *wait;
                 (*division).throttled_ns = throttled_ns;
