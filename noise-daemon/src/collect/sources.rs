@@ -13,8 +13,9 @@ use noise_common::signals::{CELLS_PER_CPU, SIGNALS, Signal, Storage};
 
 use super::charges::{Asked, Charges};
 use super::hashed::HashedCharges;
+use super::outliers::Outliers;
 use super::series::Histograms;
-use super::states::CpuStates;
+use super::states::{CpuStates, Mark};
 use super::steal;
 use crate::kernel::{Engine, SignalState, monotonic_ns, signal_state};
 use crate::model::{Count, HookSample, INTERFERENCE_METRIC, Sample};
@@ -32,8 +33,6 @@ const CHARGES_MAP: &str = "NOISE_CHARGES";
 /// Requests and packets that are under way longer than this are taken for lost, when their map
 /// was found full, ns.
 const STALE_NS: u64 = 300_000_000_000;
-/// Longest time from an event to its count, ns; the CPU itself may have been stopped meanwhile.
-const SLACK_NS: u64 = noise_common::WINDOW_NS;
 /// Attempts at reading the cells of a key of which one is being reset.
 const READ_ATTEMPTS: usize = 3;
 
@@ -42,15 +41,15 @@ pub struct Collector {
     engine: Engine,
     ring: Ring,
     states: CpuStates,
-    /// Window and its end of each cell at the last reading, by CPU and cell.
-    read: Vec<(u64, u64)>,
-    read_ns: u64,
+    /// What each cell was like at the last reading, by CPU and cell.
+    read: Vec<Mark>,
     cells: PerCpuHashMap<MapData, CellKey, Cell>,
     counts: PerCpuHashMap<MapData, CellKey, u64>,
     requests: HashMap<MapData, u64, RequestTimes>,
     spilled: HashMap<MapData, u64, PacketTimes>,
     histograms: Histograms,
     charges: Charges,
+    outliers: Outliers,
     names: Names,
     absent: Vec<(Signal, String)>,
     swept: Instant,
@@ -93,10 +92,10 @@ impl Collector {
             requests: take(&mut engine, "NOISE_REQUESTS")?.try_into()?,
             spilled: take(&mut engine, "NOISE_SPILLED")?.try_into()?,
             states,
-            read: vec![(0, 0); count * CELLS_PER_CPU],
-            read_ns: 0,
+            read: vec![Mark::default(); count * CELLS_PER_CPU],
             histograms: Histograms::default(),
             charges: Charges::new(hashed),
+            outliers: Outliers::default(),
             names: Names::new(
                 Path::new("/proc"),
                 Path::new("/sys"),
@@ -123,9 +122,11 @@ impl Collector {
     /// Moves all closed windows from the ring into the totals.
     pub fn drain(&mut self) {
         while let Some(record) = self.ring.next() {
-            // A record that is no cell cannot come from our programs.
+            // A record that is neither cannot come from our programs.
             if let Ok(cell) = bytemuck::try_pod_read_unaligned::<Cell>(&record) {
                 self.histograms.close(&cell);
+            } else {
+                self.outliers.take(&record);
             }
         }
     }
@@ -148,6 +149,7 @@ impl Collector {
         let mut asked = Asked { names: &mut self.names, at: now, at_ns };
         self.charges.read(&self.states, &mut asked);
         sample.interference = self.charges.totals();
+        sample.outliers = self.outliers.named(&mut self.names, now);
         sample.folded.push((INTERFERENCE_METRIC, self.charges.folded()));
         self.add_counts(&mut sample, now);
         self.add_drops(&mut sample);
@@ -181,17 +183,14 @@ impl Collector {
     }
 
     fn read_open_windows(&mut self) {
-        let before_ns = std::mem::replace(&mut self.read_ns, monotonic_ns());
         for (place, read) in self.read.iter_mut().enumerate() {
             let (cpu, index) = (place / CELLS_PER_CPU, place % CELLS_PER_CPU);
-            let window = self.states.window(cpu, index);
-            // An event after the end of a window opens the next, or moves the end: since it was
-            // read, nothing was added.
-            if window.0 == 0 || (window == *read && window.1 + SLACK_NS <= before_ns) {
+            let Some(mark) = self.states.mark(cpu, index) else { continue };
+            if mark == *read {
                 continue;
             }
             if let Some(cell) = self.states.read_cell(cpu, index) {
-                *read = (cell.head, cell.closes_ns);
+                *read = mark;
                 self.histograms.read_open(&cell);
             }
         }
