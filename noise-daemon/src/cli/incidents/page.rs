@@ -31,6 +31,11 @@ pub fn outliers(outliers: &[Arc<Outlier>]) -> String {
     outliers.iter().map(|outlier| wait(outlier)).collect::<Vec<_>>().join("\n")
 }
 
+/// A name as it may be written to a terminal: tasks and cgroups are named by those who start them.
+fn clean(name: &str) -> String {
+    name.chars().map(|char| if char.is_control() { '\u{fffd}' } else { char }).collect()
+}
+
 fn moment(time: Timestamp) -> String {
     time.strftime("%Y-%m-%d %H:%M:%S%.3f UTC").to_string()
 }
@@ -74,7 +79,7 @@ fn block(report: &Report) -> String {
 }
 
 fn whose(episode: &Episode) -> String {
-    format!("{} of {}", episode.signal.info().name, episode.subject)
+    format!("{} of {}", episode.signal.info().name, clean(&episode.subject))
 }
 
 fn culprits(text: &mut String, episode: &Episode) {
@@ -88,7 +93,7 @@ fn culprits(text: &mut String, episode: &Episode) {
     for culprit in &episode.culprits {
         let (time, beyond) = (culprit.time, culprit.beyond);
         if told < TOLD && (beyond.share >= LEAST_BEYOND || time.share >= LEAST_SHARE) {
-            let name = format!("{} ({})", culprit.culprit, culprit.cause.name());
+            let name = format!("{} ({})", clean(&culprit.culprit), culprit.cause.name());
             line(text, time, Some(beyond), &name);
             told += 1;
         } else {
@@ -125,23 +130,18 @@ fn wait(outlier: &Outlier) -> String {
     let mut text = format!(
         "{}  {} ({}) of {} waited {} for CPU {}, after {}\n",
         moment(outlier.time),
-        wait.comm,
+        clean(&wait.comm),
         wait.pid,
-        wait.victim,
+        clean(&wait.victim),
         duration(Some(wait.wait_ns)),
         wait.cpu,
-        wait.made_runnable
+        clean(&wait.made_runnable)
     );
     for part in &wait.parts {
-        let _ = write!(
-            text,
-            "  {:>9}  {} ({})",
-            duration(Some(part.ns)),
-            part.culprit,
-            part.cause.name()
-        );
+        let (culprit, cause) = (clean(&part.culprit), part.cause.name());
+        let _ = write!(text, "  {:>9}  {culprit} ({cause})", duration(Some(part.ns)));
         if part.pid > 0 {
-            let _ = write!(text, "  {} ({})", part.comm, part.pid);
+            let _ = write!(text, "  {} ({})", clean(&part.comm), part.pid);
         }
         text.push('\n');
     }
@@ -217,6 +217,16 @@ mod tests {
         let second = Report { id: 4, open: true, main: unknown, also: Vec::new(), untold: 0 };
         insta::assert_snapshot!(incidents(&[Arc::new(first), Arc::new(second)]));
         assert_eq!(incidents(&[]), "no incidents\n");
+    }
+
+    #[test]
+    fn names_do_not_steer_the_terminal() {
+        let mut hostile = episode("/a\u{1b}[2J\n#9");
+        hostile.culprits[0].culprit = "\u{9b}31m".into();
+        let report = Report { id: 1, open: true, main: hostile, also: Vec::new(), untold: 0 };
+        let text = incidents(&[Arc::new(report)]);
+        assert!(!text.chars().any(|char| char.is_control() && char != '\n'), "{text}");
+        assert!(!text.contains("\n#9"), "{text}");
     }
 
     #[test]
