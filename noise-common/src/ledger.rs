@@ -8,7 +8,7 @@
 //! is told as such. All parts sum to the wait, always.
 
 use crate::charge::{Cause, UNKNOWN};
-use crate::event::COMM_BYTES;
+use crate::event::COMM_WORDS;
 use crate::nesting::Taken;
 
 /// Turns that each CPU remembers, a power of two.
@@ -43,8 +43,8 @@ pub struct Turn {
     pub pid: u32,
     /// Number of the [`Runner`].
     pub runner: u32,
-    /// The task's name.
-    pub comm: [u8; COMM_BYTES],
+    /// The task's name, as it lies in memory.
+    pub comm: [u64; COMM_WORDS],
 }
 
 /// Time of one class of interrupts that came from one source.
@@ -186,6 +186,19 @@ pub struct Waiting {
     pub throttled_ns: u64,
 }
 
+/// Who divides, each with a state of its own: one may interrupt the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Context {
+    /// The scheduler, with interrupts off.
+    Scheduler,
+    /// The delivery of packets, in a softirq.
+    Delivery,
+}
+
+/// Number of the [`Context`]s.
+pub const CONTEXTS: usize = Context::Delivery as usize + 1;
+
 /// A division under way on the kernel side.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -200,7 +213,8 @@ pub struct Division {
     pub throttled_ns: u64,
     /// The cgroup that waited.
     pub victim: u64,
-    /// Number of the resource.
+    /// The scheduler's: number of the resource. Of a delivery: the interface, as keys of charges
+    /// have it.
     pub resource: u32,
     /// 1 where the parts go into a record, 0 where they are charged.
     pub recording: u32,
@@ -420,7 +434,7 @@ mod tests {
 
         fn switch(&mut self, pid: u32) {
             let taken_ns = self.state.taken.all_ns();
-            let (start_ns, runner, comm) = (self.now_ns, Runner::Task as u32, [0; COMM_BYTES]);
+            let (start_ns, runner, comm) = (self.now_ns, Runner::Task as u32, [0; COMM_WORDS]);
             self.state.ledger.begin_turn(Turn { start_ns, taken_ns, cgroup: 0, pid, runner, comm });
         }
 

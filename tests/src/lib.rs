@@ -11,6 +11,7 @@ pub mod compare;
 pub mod daemon;
 pub mod disk;
 pub mod ftrace;
+pub mod group;
 pub mod http;
 pub mod load;
 pub mod pairing;

@@ -5,6 +5,7 @@
 //! says why; it never passes for that reason. After each test the machine has to look as before.
 
 mod block;
+mod cgroups;
 mod command_line;
 mod differential;
 mod faults;
@@ -99,6 +100,7 @@ fn main() -> ExitCode {
         ("block", block::TESTS),
         ("network", network::TESTS),
         ("memory", memory::TESTS),
+        ("cgroups", cgroups::TESTS),
         ("differential", differential::TESTS),
         ("faults", faults::TESTS),
         ("state", state::TESTS),
