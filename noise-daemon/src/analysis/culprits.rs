@@ -1,5 +1,8 @@
 //! Who is charged with the delays of an incident: sums by culprit and cause, and their ranking.
 //!
+//! First is who is charged with most beyond what is usual for it in as long a time: whom a subject
+//! always waits for did not disturb it.
+//!
 //! What was charged to nobody is told as `untracked`, never spread over those who are known.
 
 use std::collections::BTreeMap;
@@ -31,11 +34,26 @@ pub struct Culprit<C> {
     pub culprit: C,
     /// How.
     pub cause: Cause,
-    /// How much.
+    /// How much, of all delays.
     pub time: Time,
+    /// How much beyond what is usual for it, of all that is beyond; 0 where nothing is.
+    pub beyond: Time,
 }
 
-/// The charges of an incident, the largest first.
+impl<C> Culprit<C> {
+    /// Its part in the disturbance, 0 to 1: of what is beyond the usual, or of all delays where
+    /// nothing is.
+    pub fn part(&self, nothing_beyond: bool) -> f64 {
+        if nothing_beyond { self.time.share } else { self.beyond.share }
+    }
+}
+
+/// Whether no culprit is charged with more than usual.
+pub(super) fn nothing_beyond<C>(culprits: &[Culprit<C>]) -> bool {
+    culprits.iter().all(|culprit| culprit.beyond.seconds <= 0.0)
+}
+
+/// The charges of an incident, the largest beyond the usual first.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Ranking<C> {
     pub culprits: Vec<Culprit<C>>,
@@ -97,25 +115,44 @@ impl<C: Clone + Ord> Ledger<C> {
         }
     }
 
-    /// Ranks the charges against all delays, `delays_ns`: what nobody was charged with is
-    /// untracked. Shares add up to 1, even where more was charged than was delayed because a wait
-    /// was charged in one window and ended in the next.
-    pub fn ranking(&self, delays_ns: u64) -> Ranking<C> {
+    /// Halves everything.
+    fn halve(&mut self) {
+        self.charged_ns.values_mut().for_each(|charged_ns| *charged_ns /= 2);
+        self.charged_ns.retain(|_, charged_ns| *charged_ns > 0);
+        self.others_ns /= 2;
+        self.untracked_ns /= 2;
+    }
+
+    /// Ranks the charges against all delays, `delays_ns`, and against those that are usual in as
+    /// long a time: what nobody was charged with is untracked. Shares add up to 1, even where more
+    /// was charged than was delayed because a wait was charged in one window and ended in the next.
+    pub fn ranking(&self, delays_ns: u64, usual: &Expected<'_, C>) -> Ranking<C> {
         let named_ns = self
             .charged_ns
             .values()
             .fold(self.others_ns, |sum, charged_ns| sum.saturating_add(*charged_ns));
         let untracked_ns = self.untracked_ns.max(delays_ns.saturating_sub(named_ns));
         let whole_ns = named_ns.saturating_add(untracked_ns);
-        let mut sums: Vec<_> = self.charged_ns.iter().collect();
+        let mut sums: Vec<_> = self
+            .charged_ns
+            .iter()
+            .map(|(key, ns)| (key, *ns, ns.saturating_sub(usual.of(key))))
+            .collect();
         // The order of the map settles ties.
-        sums.sort_by_key(|(_, charged_ns)| std::cmp::Reverse(**charged_ns));
+        sums.sort_by_key(|(_, ns, beyond_ns)| std::cmp::Reverse((*beyond_ns, *ns)));
+        let beyond_others_ns = self.others_ns.saturating_sub(usual.others());
+        let beyond_untracked_ns = untracked_ns.saturating_sub(usual.untracked());
+        let beyond_ns = sums
+            .iter()
+            .map(|(.., beyond_ns)| *beyond_ns)
+            .fold(beyond_others_ns.saturating_add(beyond_untracked_ns), u64::saturating_add);
         let culprits = sums
             .into_iter()
-            .map(|((cause, culprit), charged_ns)| Culprit {
+            .map(|((cause, culprit), ns, own_ns)| Culprit {
                 culprit: culprit.clone(),
                 cause: *cause,
-                time: Time::new(*charged_ns, whole_ns),
+                time: Time::new(ns, whole_ns),
+                beyond: Time::new(own_ns, beyond_ns),
             })
             .collect();
         Ranking {
@@ -123,6 +160,86 @@ impl<C: Clone + Ord> Ledger<C> {
             others: Time::new(self.others_ns, whole_ns),
             untracked: Time::new(untracked_ns, whole_ns),
         }
+    }
+}
+
+/// Charges that are usual, over the time that they were learnt in.
+#[derive(Clone, Debug)]
+pub(super) struct Usual<C> {
+    charged: Ledger<C>,
+    covered_ns: u64,
+    windows: u64,
+}
+
+impl<C> Default for Usual<C> {
+    fn default() -> Self {
+        Self { charged: Ledger::default(), covered_ns: 0, windows: 0 }
+    }
+}
+
+/// Usual charges of a time of some length.
+pub(super) struct Expected<'a, C> {
+    usual: &'a Usual<C>,
+    length_ns: u64,
+}
+
+impl<C: Clone + Ord> Usual<C> {
+    /// Learns a window, of which `delays_ns` were lost; after `half_life` further ones it weighs
+    /// half.
+    pub fn learn(
+        &mut self,
+        charged: &Ledger<C>,
+        delays_ns: u64,
+        length_ns: u64,
+        limit: usize,
+        half_life: u64,
+    ) {
+        self.charged.add(charged, limit);
+        let named_ns =
+            charged.charged_ns.values().fold(charged.others_ns, |sum, ns| sum.saturating_add(*ns));
+        let unsaid_ns = delays_ns.saturating_sub(named_ns).saturating_sub(charged.untracked_ns);
+        self.charged.untracked_ns = self.charged.untracked_ns.saturating_add(unsaid_ns);
+        self.learn_quiet(length_ns);
+        self.windows += 1;
+        if self.windows >= half_life {
+            self.windows = 0;
+            self.covered_ns /= 2;
+            self.charged.halve();
+        }
+    }
+
+    /// Time in which nothing happened.
+    pub fn learn_quiet(&mut self, length_ns: u64) {
+        self.covered_ns = self.covered_ns.saturating_add(length_ns);
+    }
+
+    /// What is usual in a time of that length.
+    pub fn within(&self, length_ns: u64) -> Expected<'_, C> {
+        Expected { usual: self, length_ns }
+    }
+}
+
+impl<C: Ord> Expected<'_, C> {
+    fn scaled(&self, charged_ns: u64) -> u64 {
+        match self.usual.covered_ns {
+            0 => 0,
+            covered_ns => {
+                let product = u128::from(charged_ns) * u128::from(self.length_ns);
+                u64::try_from(product / u128::from(covered_ns)).unwrap_or(u64::MAX)
+            }
+        }
+    }
+
+    fn of(&self, key: &(Cause, C)) -> u64 {
+        self.usual.charged.charged_ns.get(key).map_or(0, |charged_ns| self.scaled(*charged_ns))
+    }
+
+    fn others(&self) -> u64 {
+        self.scaled(self.usual.charged.others_ns)
+    }
+
+    fn untracked(&self) -> u64 {
+        self.scaled(self.usual.charged.untracked_ns)
     }
 }
 
@@ -142,7 +259,7 @@ mod tests {
             8,
         );
         ledger.add(&Ledger::new(&[charge(1, Cause::Foreign, 2_000_000_000)], 8), 8);
-        let ranking = ledger.ranking(10_000_000_000);
+        let ranking = ledger.ranking(10_000_000_000, &Usual::default().within(0));
         let first = &ranking.culprits[0];
         assert_eq!((first.culprit, first.cause), (1, Cause::Foreign));
         assert_eq!(first.time, Time { seconds: 4.0, share: 0.4 });
@@ -152,21 +269,52 @@ mod tests {
     }
 
     #[test]
+    fn who_is_charged_as_always_comes_behind_who_is_not() {
+        let mut usual = Usual::default();
+        let always = Ledger::new(&[charge(1, Cause::Own, 400)], 8);
+        for _ in 0..10 {
+            usual.learn(&always, 500, 1000, 8, 100);
+        }
+        let mut disturbed = Ledger::default();
+        for _ in 0..4 {
+            let charges = [charge(1, Cause::Own, 450), charge(2, Cause::Foreign, 200)];
+            disturbed.add(&Ledger::new(&charges, 8), 8);
+        }
+        let ranking = disturbed.ranking(3000, &usual.within(4000));
+        let told: Vec<_> =
+            ranking.culprits.iter().map(|who| (who.culprit, who.beyond.seconds * 1e9)).collect();
+        assert_eq!(told, [(2, 800.0), (1, 200.0)]);
+        assert!((ranking.culprits[0].beyond.share - 0.8).abs() < 1e-9);
+        assert!((ranking.culprits[1].time.share - 0.6).abs() < 1e-9);
+        // As much as always, in as long a time: nothing is beyond, and the sums rank.
+        let same = always.ranking(500, &usual.within(1000));
+        assert!(nothing_beyond(&same.culprits));
+        assert_eq!(same.culprits[0].culprit, 1);
+    }
+
+    #[test]
     fn one_culprit_with_two_causes_is_told_twice() {
         let charges = [charge(1, Cause::Foreign, 5), charge(1, Cause::Kthread, 6)];
-        assert_eq!(Ledger::new(&charges, 8).ranking(11).culprits.len(), 2);
+        assert_eq!(
+            Ledger::new(&charges, 8).ranking(11, &Usual::default().within(0)).culprits.len(),
+            2
+        );
     }
 
     #[test]
     fn untracked_is_what_was_said_or_what_is_missing() {
-        let said = Ledger::new(&[charge(0, Cause::Untracked, 70)], 8).ranking(70);
+        let said = Ledger::new(&[charge(0, Cause::Untracked, 70)], 8)
+            .ranking(70, &Usual::default().within(0));
         assert!(said.culprits.is_empty());
         assert_eq!(said.untracked.share, 1.0);
-        let unsaid = Ledger::<u8>::default().ranking(70);
+        let unsaid = Ledger::<u8>::default().ranking(70, &Usual::default().within(0));
         assert_eq!(unsaid.untracked.share, 1.0);
-        assert_eq!(Ledger::<u8>::default().ranking(0).untracked, Time::default());
+        assert_eq!(
+            Ledger::<u8>::default().ranking(0, &Usual::default().within(0)).untracked,
+            Time::default()
+        );
         let both = [charge(0, Cause::Untracked, 30), charge(1, Cause::Foreign, 40)];
-        let both = Ledger::new(&both, 8).ranking(100);
+        let both = Ledger::new(&both, 8).ranking(100, &Usual::default().within(0));
         assert_eq!((both.untracked.share, both.culprits[0].time.share), (0.6, 0.4));
     }
 
@@ -177,7 +325,7 @@ mod tests {
             charge(2, Cause::Foreign, 60),
             charge(3, Cause::Foreign, 30),
         ];
-        let ranking = Ledger::new(&charges, 1).ranking(100);
+        let ranking = Ledger::new(&charges, 1).ranking(100, &Usual::default().within(0));
         assert_eq!(ranking.culprits.len(), 1);
         assert_eq!(ranking.culprits[0].culprit, 2);
         assert_eq!(ranking.others.share, 0.4);
@@ -195,7 +343,7 @@ mod tests {
                 let one = [charge(*culprit, Cause::Foreign, u64::from(*charged))];
                 ledger.add(&Ledger::new(&one, limit), limit);
             }
-            let ranking = ledger.ranking(u64::from(delays));
+            let ranking = ledger.ranking(u64::from(delays), &Usual::default().within(0));
             prop_assert!(ranking.culprits.len() <= limit);
             let sum = ranking.culprits.iter().map(|culprit| culprit.time.share).sum::<f64>()
                 + ranking.others.share

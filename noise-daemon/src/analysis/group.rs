@@ -3,7 +3,7 @@
 //! What opens while an incident is open joins it where one explains the other:
 //! - it is back: the same signal of the same subject was a part of it and ended earlier;
 //! - it is at the same place: another operation or another stage of the same device, interface, …;
-//! - the two share a culprit that is charged with at least a quarter of each;
+//! - the two share a culprit that has at least a quarter of each, of what is beyond the usual;
 //! - one's subject is such a culprit of the other: two sides of one contention;
 //! - one is a signal of interrupts, and interrupts of that kind are such a culprit of the other.
 //!
@@ -16,12 +16,12 @@ use std::sync::Arc;
 use noise_common::charge::Cause;
 use noise_common::signals::Signal;
 
-use super::culprits::Culprit;
+use super::culprits::{Culprit, nothing_beyond};
 use super::feed::{Name, is_catch_all};
 use super::incident::{Change, Incident};
 use super::report::{Clock, Episode, Report};
 
-/// Least share of the delays of an incident that makes a culprit a reason to join another.
+/// Least part in an incident that makes a culprit a reason to join another.
 const MAIN_SHARE: f64 = 0.25;
 
 /// Most signals of subjects that are told of one incident; further ones are counted.
@@ -197,9 +197,10 @@ fn inherent(signal: Signal) -> Option<Cause> {
 /// Culprits that two incidents can have in common. A victim's own tasks and its own quota are
 /// nobody else's culprits, and those without a name may be different ones.
 fn main_culprits(incident: &Incident<Name, Name>) -> impl Iterator<Item = &Culprit<Name>> + Clone {
-    incident.culprits.iter().filter(|culprit| {
+    let nothing_beyond = nothing_beyond(&incident.culprits);
+    incident.culprits.iter().filter(move |culprit| {
         let own = matches!(culprit.cause, Cause::Own | Cause::Throttle | Cause::Untracked);
-        !own && !is_catch_all(&culprit.culprit) && culprit.time.share >= MAIN_SHARE
+        !own && !is_catch_all(&culprit.culprit) && culprit.part(nothing_beyond) >= MAIN_SHARE
     })
 }
 

@@ -77,7 +77,7 @@ pub struct Incident<S, C> {
     pub after: Level,
     /// Delay beyond what as many events usually have, seconds; below 0 where it was less.
     pub lost_seconds: f64,
-    /// Who is charged with the delays, the largest first.
+    /// Who is charged with the delays, who did most beyond the usual first.
     pub culprits: Vec<Culprit<C>>,
     /// Charged to culprits that had no room in the list.
     pub others: Time,
@@ -119,6 +119,7 @@ mod tests {
                 culprit: "/b".to_owned(),
                 cause: Cause::Own,
                 time: Time { seconds: 0.5, share: 1.0 },
+                beyond: Time { seconds: 0.25, share: 1.0 },
             }],
             others: Time::default(),
             untracked: Time::default(),

@@ -5,10 +5,10 @@
 
 use noise_common::signals::Signal;
 
-use super::culprits::Culprit;
+use super::culprits::{Culprit, nothing_beyond};
 use noise_common::charge::Cause;
 
-/// Least share of an incident's delays for which a cause's remedies are told.
+/// Least part in a disturbance for which a cause's remedies are told.
 const LEAST_SHARE: f64 = 0.1;
 
 macro_rules! define_remedies {
@@ -212,9 +212,10 @@ pub const fn remedies(signal: Signal, cause: Cause) -> &'static [Remedy] {
 /// itself; each once.
 pub(super) fn recommended<C>(signal: Signal, ranked: &[Culprit<C>]) -> Vec<Remedy> {
     let mut recommended = Vec::new();
+    let nothing_beyond = nothing_beyond(ranked);
     let causes = ranked
         .iter()
-        .filter(|culprit| culprit.time.share >= LEAST_SHARE)
+        .filter(|culprit| culprit.part(nothing_beyond) >= LEAST_SHARE)
         .map(|culprit| remedies(signal, culprit.cause));
     for remedy in causes.chain([inherent(signal)]).flatten() {
         if !recommended.contains(remedy) {
@@ -244,7 +245,8 @@ mod tests {
     ];
 
     fn culprit(cause: Cause, share: f64) -> Culprit<&'static str> {
-        Culprit { culprit: "who", cause, time: Time { seconds: share, share } }
+        let time = Time { seconds: share, share };
+        Culprit { culprit: "who", cause, time, beyond: time }
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub struct Episode {
     pub after: Level,
     /// Delay beyond what as many events usually have, seconds; below 0 where it was less.
     pub lost_seconds: f64,
-    /// Who is charged with the delays, the largest first.
+    /// Who is charged with the delays, who did most beyond the usual first.
     pub culprits: Vec<Culprit<Name>>,
     /// Charged to culprits that had no room in the list.
     pub others: Time,

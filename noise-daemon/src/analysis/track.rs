@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use noise_common::signals::Signal;
 
 use super::baseline::Baseline;
-use super::culprits::Ledger;
+use super::culprits::{Ledger, Usual};
 use super::incident::{Change, Ending, Incident, Level};
 use super::remedy::recommended;
 use super::rules::{self, Rule};
@@ -40,9 +40,38 @@ pub struct Memory<S> {
     pub baseline: Baseline,
 }
 
+/// What is usual: the delays, and who is charged with them.
+#[derive(Clone, Debug)]
+struct Normal<C> {
+    baseline: Baseline,
+    charges: Usual<C>,
+}
+
+impl<C: Clone + Ord> Normal<C> {
+    fn new(baseline: Baseline) -> Self {
+        Self { baseline, charges: Usual::default() }
+    }
+
+    fn learn(&mut self, slice: &Slice<C>, settings: &Settings) {
+        self.baseline.learn(slice);
+        self.charges.learn(
+            &slice.charged,
+            slice.sum_ns,
+            slice.length_ns(),
+            settings.culprits,
+            settings.half_life_windows,
+        );
+    }
+
+    fn learn_quiet(&mut self, length_ns: u64) {
+        self.baseline.learn_quiet(length_ns);
+        self.charges.learn_quiet(length_ns);
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Track<C> {
-    baseline: Baseline,
+    normal: Normal<C>,
     recent: VecDeque<Slice<C>>,
     open: Option<Box<Open<C>>>,
     last_end_ns: u64,
@@ -60,7 +89,7 @@ struct Open<C> {
     settled: Settled<C>,
     /// The latest windows, among which it may have ended.
     tail: VecDeque<Slice<C>>,
-    next: Baseline,
+    next: Normal<C>,
 }
 
 #[derive(Clone, Debug)]
@@ -85,7 +114,7 @@ impl<C: Clone + Ord> Open<C> {
             && let Some(slice) = self.tail.pop_front()
         {
             self.settled.add(&slice, settings);
-            self.next.learn(&slice);
+            self.next.learn(&slice, settings);
         }
     }
 
@@ -95,6 +124,7 @@ impl<C: Clone + Ord> Open<C> {
         key: &Key<S>,
         tail: usize,
         ending: Option<Ending>,
+        usual: &Usual<C>,
         settings: &Settings,
     ) -> Incident<S, C> {
         let mut all = self.settled.clone();
@@ -102,9 +132,10 @@ impl<C: Clone + Ord> Open<C> {
             all.add(slice, settings);
         }
         let end_ns = all.end_ns.unwrap_or(self.start_ns);
-        let after = Level::new(&all.delays, end_ns.saturating_sub(self.start_ns));
+        let length_ns = end_ns.saturating_sub(self.start_ns);
+        let after = Level::new(&all.delays, length_ns);
         let usual_ns = self.before.mean_ns.unwrap_or(0.0) * all.delays.count() as f64;
-        let ranking = all.charged.ranking(all.delays.sum_ns);
+        let ranking = all.charged.ranking(all.delays.sum_ns, &usual.within(length_ns));
         let remedies = recommended(key.0, &ranking.culprits);
         Incident {
             signal: key.0,
@@ -128,7 +159,7 @@ impl<C: Clone + Ord> Track<C> {
     /// One that begins where its first window does.
     pub fn new(start_ns: u64, settings: &Settings) -> Self {
         Self {
-            baseline: Baseline::new(settings.half_life_windows),
+            normal: Normal::new(Baseline::new(settings.half_life_windows)),
             recent: VecDeque::new(),
             open: None,
             last_end_ns: start_ns,
@@ -140,7 +171,7 @@ impl<C: Clone + Ord> Track<C> {
     /// One that goes on with what another knew at the end of its last window.
     pub fn recall<S>(memory: Memory<S>, settings: &Settings) -> Self {
         Self {
-            baseline: memory.baseline.with_half_life(settings.half_life_windows),
+            normal: Normal::new(memory.baseline.with_half_life(settings.half_life_windows)),
             last_length_ns: memory.length_ns,
             ..Self::new(memory.end_ns, settings)
         }
@@ -153,12 +184,12 @@ impl<C: Clone + Ord> Track<C> {
             subject: key.1.clone(),
             end_ns: self.last_end_ns,
             length_ns: self.last_length_ns,
-            baseline: self.baseline.clone(),
+            baseline: self.normal.baseline.clone(),
         }
     }
 
     pub fn baseline(&self) -> &Baseline {
-        &self.baseline
+        &self.normal.baseline
     }
 
     pub fn is_open(&self) -> bool {
@@ -190,7 +221,8 @@ impl<C: Clone + Ord> Track<C> {
 
     /// The open incident as it stands.
     pub fn incident<S: Clone>(&self, key: &Key<S>, settings: &Settings) -> Option<Incident<S, C>> {
-        self.open.as_ref().map(|open| open.report(key, open.tail.len(), None, settings))
+        let usual = &self.normal.charges;
+        self.open.as_ref().map(|open| open.report(key, open.tail.len(), None, usual, settings))
     }
 
     /// Takes the next window, which is not behind.
@@ -205,7 +237,7 @@ impl<C: Clone + Ord> Track<C> {
         let silence_ns = window.start_ns.saturating_sub(self.last_end_ns);
         changes.extend(self.be_silent(key, silence_ns, settings));
         if self.open.is_none() {
-            self.baseline.learn_quiet(silence_ns);
+            self.normal.learn_quiet(silence_ns);
         }
         let slice = Slice::new(window, charged);
         let lost = slice.sum_ns as f64 / slice.length_ns().max(1) as f64;
@@ -215,7 +247,7 @@ impl<C: Clone + Ord> Track<C> {
         if self.open.is_some() {
             changes.extend(self.continue_incident(key, slice, settings));
         } else if slice.count == 0 {
-            self.baseline.learn_quiet(slice.length_ns());
+            self.normal.learn_quiet(slice.length_ns());
         } else {
             changes.extend(self.look_for_incident(key, slice, settings));
         }
@@ -271,39 +303,39 @@ impl<C: Clone + Ord> Track<C> {
         self.recent.push_back(slice);
         while self.recent.len() > settings.recent_windows {
             let oldest = self.recent.pop_front()?;
-            self.baseline.learn(&oldest);
+            self.normal.learn(&oldest, settings);
         }
-        if self.baseline.learnt() < settings.warmup_windows {
+        if self.normal.baseline.learnt() < settings.warmup_windows {
             return None;
         }
         let means: Vec<f64> = self.recent.iter().filter_map(Slice::mean_ns).collect();
-        let rule = rules::broken(&means, &self.baseline, settings)?;
-        let disturbed = rules::disturbed_suffix(means.iter().rev().copied(), &self.baseline);
+        let rule = rules::broken(&means, &self.normal.baseline, settings)?;
+        let disturbed = rules::disturbed_suffix(means.iter().rev().copied(), &self.normal.baseline);
         let calm = self.recent.len().saturating_sub(disturbed);
-        let usual_ns = self.baseline.level().mean_ns?;
+        let usual_ns = self.normal.baseline.level().mean_ns?;
         let lost = rules::lost_beyond_usual(self.recent.iter().skip(calm), usual_ns);
         if lost < settings.minimum_lost {
             return None;
         }
         for slice in self.recent.drain(..calm) {
-            self.baseline.learn(&slice);
+            self.normal.learn(&slice, settings);
         }
         let mut open = Box::new(Open {
             rule,
             start_ns: self.recent.front()?.start_ns,
-            before: self.baseline.level(),
+            before: self.normal.baseline.level(),
             settled: Settled {
                 end_ns: None,
                 delays: Totals::default(),
                 charged: Ledger::default(),
             },
             tail: VecDeque::new(),
-            next: Baseline::new(settings.half_life_windows),
+            next: Normal::new(Baseline::new(settings.half_life_windows)),
         });
         for slice in self.recent.drain(..) {
             open.push(slice, settings);
         }
-        let incident = open.report(key, open.tail.len(), None, settings);
+        let incident = open.report(key, open.tail.len(), None, &self.normal.charges, settings);
         self.open = Some(open);
         Some(Change::Opened(incident))
     }
@@ -322,7 +354,7 @@ impl<C: Clone + Ord> Track<C> {
             let usual_ns = open.before.mean_ns.unwrap_or(0.0);
             let lost = rules::lost_beyond_usual(open.tail.iter(), usual_ns);
             let large = lost >= settings.minimum_lost * settings.closing_fraction;
-            if !large || !rules::lasts(open.rule, &means, &self.baseline, settings) {
+            if !large || !rules::lasts(open.rule, &means, &self.normal.baseline, settings) {
                 return self.close(key, Ending::Over, settings);
             }
         }
@@ -346,12 +378,12 @@ impl<C: Clone + Ord> Track<C> {
                 self.disturbed_in(&open).max(least)
             }
         };
-        let incident = open.report(key, disturbed, Some(ending), settings);
+        let incident = open.report(key, disturbed, Some(ending), &self.normal.charges, settings);
         if ending == Ending::Adopted {
             for slice in &open.tail {
-                open.next.learn(slice);
+                open.next.learn(slice, settings);
             }
-            self.baseline = open.next;
+            self.normal = open.next;
         } else {
             // What is calm behind the end is judged, and learnt, like any other window.
             self.recent.extend(open.tail.drain(..).skip(disturbed).filter(|slice| slice.count > 0));
@@ -366,7 +398,7 @@ impl<C: Clone + Ord> Track<C> {
             open.tail.iter().for_each(|slice| slice.add_to(&mut delays));
         }
         let Some(mean_ns) = Level::new(&delays, 0).mean_ns else { return 0 };
-        let divide_ns = rules::divide_ns(mean_ns, &self.baseline);
+        let divide_ns = rules::divide_ns(mean_ns, &self.normal.baseline);
         rules::disturbed_prefix(open.tail.iter().map(Slice::mean_ns), divide_ns)
     }
 }

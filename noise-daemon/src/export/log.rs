@@ -75,8 +75,12 @@ impl Line {
             .take(TOLD)
             .map(|culprit| {
                 let (who, cause) = (&culprit.culprit, culprit.cause.name());
-                let time = culprit.time;
-                format!("{who} ({cause}) {:.3} s {:.0} %", time.seconds, time.share * 100.0)
+                let (time, beyond) = (culprit.time, culprit.beyond);
+                let share = beyond.share * 100.0;
+                format!(
+                    "{who} ({cause}) {:.3} s, {:.3} s beyond the usual, {share:.0} %",
+                    time.seconds, beyond.seconds
+                )
             })
             .collect();
         if culprits.is_empty() {
@@ -86,7 +90,7 @@ impl Line {
             p50: both(|level| level.p50_ns),
             p99: both(|level| level.p99_ns),
             rate: format!("{:.1}/s -> {:.1}/s", episode.before.rate, episode.after.rate),
-            culprits: culprits.join(", "),
+            culprits: culprits.join("; "),
             remedy: episode.remedies.first().map_or("none known", |remedy| remedy.advice().setting),
         }
     }

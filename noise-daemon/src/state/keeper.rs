@@ -11,8 +11,9 @@ use tokio::task::JoinHandle;
 use super::document::Document;
 use super::folder::Folder;
 
-/// Long waits may come many a second; losing the last of them to a crash is no harm.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Long waits may come many a second. Losing the last of them to a crash is no harm, and writing
+/// more often would be noise of our own.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Keeps the state of a running daemon.
 #[derive(Debug)]

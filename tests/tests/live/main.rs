@@ -89,7 +89,7 @@ fn main() -> ExitCode {
     }
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let modules: [(&str, &[(&str, Test)]); 13] = [
+    let modules: [(&str, &[(&str, Test)]); 14] = [
         ("referee", referee::TESTS),
         ("command_line", command_line::TESTS),
         ("lifecycle", lifecycle::TESTS),

@@ -8,8 +8,12 @@ use jiff::Timestamp;
 use crate::analysis::{Ending, Episode, Level, Outlier, Report, Time};
 use crate::export::duration;
 
-/// Culprits and remedies that a page has room for.
-const TOLD: usize = 5;
+/// Culprits, and remedies, that a page has room for.
+const TOLD: usize = 8;
+
+/// Least shares, of what is beyond the usual or of all, of culprits that are told by name.
+const LEAST_BEYOND: f64 = 0.01;
+const LEAST_SHARE: f64 = 0.05;
 
 /// The incidents, each a block.
 pub fn incidents(incidents: &[Arc<Report>]) -> String {
@@ -25,6 +29,11 @@ pub fn outliers(outliers: &[Arc<Outlier>]) -> String {
         return "no long waits\n".to_owned();
     }
     outliers.iter().map(|outlier| wait(outlier)).collect::<Vec<_>>().join("\n")
+}
+
+/// A name as it may be written to a terminal: tasks and cgroups are named by those who start them.
+fn clean(name: &str) -> String {
+    name.chars().map(|char| if char.is_control() { '\u{fffd}' } else { char }).collect()
 }
 
 fn moment(time: Timestamp) -> String {
@@ -70,7 +79,7 @@ fn block(report: &Report) -> String {
 }
 
 fn whose(episode: &Episode) -> String {
-    format!("{} of {}", episode.signal.info().name, episode.subject)
+    format!("{} of {}", episode.signal.info().name, clean(&episode.subject))
 }
 
 fn culprits(text: &mut String, episode: &Episode) {
@@ -78,24 +87,31 @@ fn culprits(text: &mut String, episode: &Episode) {
         text.push_str("  who did it is not known\n");
         return;
     }
-    text.push_str("  who did it\n");
-    for culprit in episode.culprits.iter().take(TOLD) {
-        line(text, culprit.time, &format!("{} ({})", culprit.culprit, culprit.cause.name()));
+    let _ = writeln!(text, "  {:<20}{:>12}", "who did it", "beyond usual");
+    let mut others = episode.others;
+    let mut told = 0;
+    for culprit in &episode.culprits {
+        let (time, beyond) = (culprit.time, culprit.beyond);
+        if told < TOLD && (beyond.share >= LEAST_BEYOND || time.share >= LEAST_SHARE) {
+            let name = format!("{} ({})", clean(&culprit.culprit), culprit.cause.name());
+            line(text, time, Some(beyond), &name);
+            told += 1;
+        } else {
+            others.seconds += time.seconds;
+            others.share += time.share;
+        }
     }
-    let untold = episode.culprits.iter().skip(TOLD).map(|culprit| culprit.time);
-    let others = untold.fold(episode.others, |sum, time| Time {
-        seconds: sum.seconds + time.seconds,
-        share: sum.share + time.share,
-    });
     for (time, name) in [(others, "others"), (episode.untracked, "not known")] {
         if time.seconds > 0.0 {
-            line(text, time, name);
+            line(text, time, None, name);
         }
     }
 }
 
-fn line(text: &mut String, time: Time, name: &str) {
-    let _ = writeln!(text, "    {:>9.3} s {:>4.0} %  {name}", time.seconds, time.share * 100.0);
+fn line(text: &mut String, time: Time, beyond: Option<Time>, name: &str) {
+    let told = |time: Time| format!("{:.3} s {:>3.0} %", time.seconds, time.share * 100.0);
+    let beyond = beyond.map(told).unwrap_or_default();
+    let _ = writeln!(text, "    {:>16}{beyond:>18}  {name}", told(time));
 }
 
 fn remedies(text: &mut String, episode: &Episode) {
@@ -114,23 +130,18 @@ fn wait(outlier: &Outlier) -> String {
     let mut text = format!(
         "{}  {} ({}) of {} waited {} for CPU {}, after {}\n",
         moment(outlier.time),
-        wait.comm,
+        clean(&wait.comm),
         wait.pid,
-        wait.victim,
+        clean(&wait.victim),
         duration(Some(wait.wait_ns)),
         wait.cpu,
-        wait.made_runnable
+        clean(&wait.made_runnable)
     );
     for part in &wait.parts {
-        let _ = write!(
-            text,
-            "  {:>9}  {} ({})",
-            duration(Some(part.ns)),
-            part.culprit,
-            part.cause.name()
-        );
+        let (culprit, cause) = (clean(&part.culprit), part.cause.name());
+        let _ = write!(text, "  {:>9}  {culprit} ({cause})", duration(Some(part.ns)));
         if part.pid > 0 {
-            let _ = write!(text, "  {} ({})", part.comm, part.pid);
+            let _ = write!(text, "  {} ({})", clean(&part.comm), part.pid);
         }
         text.push('\n');
     }
@@ -148,7 +159,8 @@ mod tests {
     use noise_common::signals::Signal;
 
     fn culprit(culprit: &str, cause: Cause, seconds: f64, share: f64) -> Culprit<Arc<str>> {
-        Culprit { culprit: culprit.into(), cause, time: Time { seconds, share } }
+        let beyond = Time { seconds: seconds / 2.0, share };
+        Culprit { culprit: culprit.into(), cause, time: Time { seconds, share }, beyond }
     }
 
     fn episode(subject: &str) -> Episode {
@@ -208,15 +220,25 @@ mod tests {
     }
 
     #[test]
+    fn names_do_not_steer_the_terminal() {
+        let mut hostile = episode("/a\u{1b}[2J\n#9");
+        hostile.culprits[0].culprit = "\u{9b}31m".into();
+        let report = Report { id: 1, open: true, main: hostile, also: Vec::new(), untold: 0 };
+        let text = incidents(&[Arc::new(report)]);
+        assert!(!text.chars().any(|char| char.is_control() && char != '\n'), "{text}");
+        assert!(!text.contains("\n#9"), "{text}");
+    }
+
+    #[test]
     fn many_culprits_are_summed_up() {
         let mut many = episode("/a");
         many.culprits =
-            (0..8).map(|index| culprit(&index.to_string(), Cause::Foreign, 1.0, 0.1)).collect();
+            (0..11).map(|index| culprit(&index.to_string(), Cause::Foreign, 1.0, 0.1)).collect();
         many.others = Time { seconds: 0.5, share: 0.05 };
         let mut text = String::new();
         culprits(&mut text, &many);
-        assert!(text.contains("3.500 s   35 %  others"), "{text}");
-        assert!(!text.contains(" 5 (foreign)"), "{text}");
+        assert!(text.contains("3.500 s  35 %"), "{text}");
+        assert!(text.contains(" 7 (foreign)") && !text.contains(" 8 (foreign)"), "{text}");
     }
 
     #[test]
