@@ -38,6 +38,8 @@ pub enum Kind {
     Wakeup { pid: i32 },
     /// `sched_waking`.
     Waking { pid: i32 },
+    /// `sched_migrate_task`: from here on the thread runs, or waits, on that CPU.
+    Migrate { pid: i32, to: u32 },
     /// `sched_process_exec`; where a thread is not its group's first, it has taken that one's id.
     Exec { pid: i32, old_pid: i32 },
     /// `mm_vmscan_direct_reclaim_*` and `mm_vmscan_memcg_reclaim_*`: begins, else ends.
@@ -154,6 +156,13 @@ pub fn decoder(system: &str, event: &str, format: &Format) -> Result<Decode> {
         ("sched", "sched_waking") => {
             let task = field("pid")?;
             Box::new(move |record, _| Some(Kind::Waking { pid: pid(task, record)? }))
+        }
+        ("sched", "sched_migrate_task") => {
+            let (task, to) = (field("pid")?, field("dest_cpu")?);
+            Box::new(move |record, _| {
+                let to = u32::try_from(to.number(record)?).ok()?;
+                Some(Kind::Migrate { pid: pid(task, record)?, to })
+            })
         }
         ("sched", "sched_process_exec") => {
             let (new, old) = (field("pid")?, field("old_pid")?);

@@ -4,6 +4,7 @@
 //! the signals and share nothing with the daemon: they are what it is judged by.
 
 pub mod block;
+pub mod charges;
 pub mod counts;
 pub mod interrupts;
 pub mod memory;

@@ -4,6 +4,7 @@
 //! that `NOISED_BIN` names, else the workspace's release build. A test that this machine cannot run
 //! says why; it never passes for that reason. After each test the machine has to look as before.
 
+mod attribution;
 mod block;
 mod command_line;
 mod differential;
@@ -87,7 +88,7 @@ fn main() -> ExitCode {
     }
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let modules: [(&str, &[(&str, Test)]); 12] = [
+    let modules: [(&str, &[(&str, Test)]); 13] = [
         ("referee", referee::TESTS),
         ("command_line", command_line::TESTS),
         ("lifecycle", lifecycle::TESTS),
@@ -99,6 +100,7 @@ fn main() -> ExitCode {
         ("network", network::TESTS),
         ("memory", memory::TESTS),
         ("differential", differential::TESTS),
+        ("attribution", attribution::TESTS),
         ("faults", faults::TESTS),
     ];
     let trials = modules
