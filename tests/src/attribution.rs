@@ -42,8 +42,7 @@ impl Cast {
         }
         for thread in kernel_threads()? {
             let name = fs::read_to_string(format!("/proc/{thread}/comm")).unwrap_or_default();
-            let name = name.split('/').next().unwrap_or_default().trim();
-            cast.kernel.insert(thread, name.to_owned());
+            cast.kernel.insert(thread, family(name.trim()).to_owned());
         }
         Ok(cast)
     }
@@ -75,6 +74,11 @@ impl Cast {
             Holder::Unknown => return None,
         })
     }
+}
+
+/// A kernel thread's name without what tells it from its like.
+fn family(name: &str) -> &str {
+    name.split('/').next().unwrap_or_default()
 }
 
 /// What was charged with what: resource, cause, culprit.
@@ -110,7 +114,6 @@ pub struct Account {
 
 /// What the daemon charged between two scrapes for this victim.
 pub fn charged(first: &Scrape, last: &Scrape, victim: &str) -> Result<BTreeMap<Blame, f64>> {
-    ensure!(last.families.contains_key(INTERFERENCE), "noised exports no {INTERFERENCE}");
     let earlier = first.series(INTERFERENCE);
     let mut found: BTreeMap<Blame, f64> = BTreeMap::new();
     for (labels, seconds) in last.series(INTERFERENCE) {
@@ -134,6 +137,9 @@ impl Account {
         for (mut blame, seconds) in charged(&seen.first, &seen.last, &label)? {
             if blame.cause == "foreign" && !cast.knows(&blame.culprit) {
                 OTHERS.clone_into(&mut blame.culprit);
+            }
+            if blame.cause == "kthread" {
+                blame.culprit = family(&blame.culprit).to_owned();
             }
             if ["idle", "nmi"].contains(&blame.cause.as_str()) {
                 blame.culprit.clear();
@@ -229,6 +235,7 @@ impl Account {
             }
         }
         println!("{text}not told by ftrace: {:?}", self.unknown);
+        ensure!(!self.found.is_empty(), "noised charges nobody in {INTERFERENCE}");
         if faults.is_empty() { Ok(()) } else { bail!("{}", faults.join("\n")) }
     }
 

@@ -103,13 +103,15 @@ struct EthtoolValue {
     value: u32,
 }
 
+/// Join received packets.
 const ETHTOOL_SGRO: u32 = 0x2c;
+/// Leave the cutting of TCP data to the interface.
+const ETHTOOL_STSO: u32 = 0x1f;
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
 
-/// Lets an interface of our own namespace join received packets, for which it needs a queue that is
-/// polled.
-fn join_received(interface: &str) -> Result<()> {
-    let mut value = EthtoolValue { command: ETHTOOL_SGRO, value: 1 };
+/// Switches a feature of an interface of our own namespace.
+fn switch(interface: &str, command: u32, on: bool) -> Result<()> {
+    let mut value = EthtoolValue { command, value: u32::from(on) };
     // SAFETY: an all-zero request is valid, and its name stays terminated by what is not filled.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     ensure!(interface.len() < request.ifr_name.len(), "{interface} is too long for an interface");
@@ -120,7 +122,7 @@ fn join_received(interface: &str) -> Result<()> {
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     // SAFETY: request and value outlive the call.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
-    ensure!(result == 0, "ETHTOOL_SGRO: {}", io::Error::last_os_error());
+    ensure!(result == 0, "SIOCETHTOOL {command:#x}: {}", io::Error::last_os_error());
     Ok(())
 }
 
@@ -148,7 +150,10 @@ impl VethPair {
 
     /// Has what arrives at the far end received by a kernel thread instead of a softirq.
     pub fn receive_in_a_thread(&self) -> Result<()> {
-        join_received(&self.far)?;
+        // What polls a queue is a thread, and this kind of interface has a queue only where it joins
+        // packets and the other end does not send what is joined already.
+        switch(&self.far, ETHTOOL_SGRO, true)?;
+        switch(&self.near, ETHTOOL_STSO, false)?;
         let switch = format!("/sys/class/net/{}/threaded", self.far);
         std::fs::write(&switch, "1").with_context(|| format!("writing {switch}"))
     }

@@ -256,6 +256,8 @@ pub fn charges(events: &[Event], chosen: &BTreeSet<i32>) -> Charges {
         timelines.entry(event.cpu).or_default().step(event);
         queue.step(event, chosen);
     }
+    let end = events.last().map_or(0, |event| event.time_ns);
+    timelines.values_mut().for_each(|timeline| timeline.cut(end));
     let mut found =
         Charges { waits: queue.done.len(), doubtful_ns: queue.doubtful_ns, ..Charges::default() };
     for wait in &queue.done {
