@@ -18,5 +18,6 @@ pub mod load;
 pub mod namespace;
 pub mod pairing;
 pub mod prom;
+pub mod scenario;
 pub mod surroundings;
 pub mod task;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 
 use super::{Arguments, Session, command, report};
-use crate::task::pin;
+use crate::task::{own_switches, pin, settle};
 
 /// `crew <threads>`: threads that may run anywhere, and of which each works for some milliseconds,
 /// then rests for one.
@@ -54,9 +54,9 @@ fn last_prime(count: usize, going: impl Fn() -> bool) -> Option<u64> {
     primes.last().copied()
 }
 
-/// `primes <cpu> <count>`: searches the first primes, from the start again and again.
+/// `primes <cpu, or any> <count>`: searches the first primes, from the start again and again.
 pub(super) fn primes(arguments: &mut Arguments) -> Result<()> {
-    pin(0, arguments.number()?)?;
+    settle(&arguments.text()?)?;
     let count = arguments.number()?;
     let session = Session::begin()?;
     let (mut searches, mut last) = (0_u64, 0);
@@ -69,6 +69,9 @@ pub(super) fn primes(arguments: &mut Arguments) -> Result<()> {
     }
     report(&format!("searches {searches}"))?;
     report(&format!("last-prime {last}"))?;
+    let (voluntary, involuntary) = own_switches()?;
+    report(&format!("voluntary-switches {voluntary}"))?;
+    report(&format!("involuntary-switches {involuntary}"))?;
     report(&format!(
         "us-per-search {}",
         end.duration_since(begin).as_micros() as u64 / searches.max(1)
