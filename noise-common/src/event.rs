@@ -5,8 +5,9 @@
 //! that comes and goes (irq, device, interface) is a [`Cell`] in a per-CPU hash. A closed window
 //! travels through the ring buffer as the very [`Cell`] that collected it.
 
-use crate::charge::{CHARGE_CAUSES, CHARGE_SLOTS, ChargeSlot, Charged, RESOURCES};
+use crate::charge::{CHARGE_CAUSES, CHARGE_SLOTS, ChargeKey, ChargeSlot, Charged, RESOURCES};
 use crate::hist::BUCKETS;
+use crate::ledger::{Division, Ledger};
 use crate::nesting::{Frame, Taken};
 use crate::signals::{CELLS_PER_CPU, SIGNAL_COUNT, SOFTIRQ_VECTORS};
 
@@ -37,6 +38,33 @@ pub struct Cell {
     pub buckets: [u32; BUCKETS],
     /// Equal to `head` while the cell is in use.
     pub tail: u64,
+}
+
+impl CpuState {
+    /// What has been taken from the CPU up to `now_ns`, with what runs at that moment.
+    ///
+    /// Exact on the CPU itself; a reading from another CPU may miss or double what begins or ends
+    /// at that very moment.
+    #[inline(always)]
+    pub fn taken_by(&self, now_ns: u64) -> Taken {
+        let mut taken = self.taken;
+        let outermost = if self.vector.start_ns != 0 {
+            self.vector
+        } else if self.irqs.depth != 0 {
+            self.irqs.frames[0]
+        } else {
+            Frame { start_ns: u64::MAX, taken_ns: 0 }
+        };
+        if let Some(net_ns) = outermost.net_ns(now_ns, &taken) {
+            taken.hardirq_ns += net_ns;
+        }
+        if self.softirq_running != 0
+            && let Some(net_ns) = self.softirq.net_ns(now_ns, &taken)
+        {
+            taken.softirq_ns += net_ns;
+        }
+        taken
+    }
 }
 
 impl Cell {
@@ -81,17 +109,20 @@ pub enum Drop {
     OutOfRange,
     /// A 32-bit bucket of one window was full.
     Saturated,
+    /// A record of a long wait that the limit on their number suppressed.
+    RateLimited,
     /// The ring buffer was full: the window stays open and is sent later, nothing is lost.
     RingFullDelayed,
 }
 
 /// All reasons, in order of their discriminants.
-pub const DROPS: [Drop; 6] = [
+pub const DROPS: [Drop; 7] = [
     Drop::ClockBackwards,
     Drop::NoStart,
     Drop::MapFull,
     Drop::OutOfRange,
     Drop::Saturated,
+    Drop::RateLimited,
     Drop::RingFullDelayed,
 ];
 
@@ -104,6 +135,7 @@ impl Drop {
             Self::MapFull => "map_full",
             Self::OutOfRange => "out_of_range",
             Self::Saturated => "saturated",
+            Self::RateLimited => "rate_limited",
             Self::RingFullDelayed => "ring_full_delayed",
         }
     }
@@ -137,6 +169,16 @@ pub struct Received {
     pub interface: u64,
 }
 
+/// A charge on its way into the table.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct ChargeRequest {
+    /// Who is charged with what.
+    pub key: ChargeKey,
+    /// Time, ns.
+    pub ns: u64,
+}
+
 /// Everything that programs keep for one CPU.
 #[repr(C, align(64))]
 pub struct CpuState {
@@ -162,6 +204,20 @@ pub struct CpuState {
     pub irqs: IrqStack,
     /// What was not counted, by signal and reason.
     pub drops: [[u64; DROPS.len()]; SIGNAL_COUNT],
+    /// Who ran here.
+    pub ledger: Ledger,
+    /// The wait that is divided.
+    pub division: Division,
+    /// The record of a long wait that is made.
+    pub outlier: Outlier,
+    /// A charge on its way into the table.
+    pub charge: ChargeRequest,
+    /// What had been taken from the task that runs, as far as it is charged.
+    pub running: Taken,
+    /// Up to when that is charged.
+    pub running_ns: u64,
+    /// The window in which outliers are counted, and how many were told in it.
+    pub outliers: [u64; 2],
     /// Who is charged with the delays that ended on this CPU.
     pub charges: [ChargeSlot; CHARGE_SLOTS],
     /// Charges for which there was room nowhere, by resource and cause.
@@ -185,7 +241,7 @@ pub struct RequestTimes {
 }
 
 /// Culprits that an [`Outlier`] names.
-pub const OUTLIER_PARTS: usize = 8;
+pub const OUTLIER_PARTS: usize = 16;
 
 /// Length of a task's name, the terminating zero included (the kernel's `TASK_COMM_LEN`).
 pub const COMM_BYTES: usize = 16;
@@ -237,7 +293,7 @@ pub struct Outlier {
 }
 
 /// Tasks that may reclaim or compact memory at once.
-pub const TASKS: usize = 2048;
+pub const TASKS: usize = 512;
 
 /// Key of what a task does, by the signal's number.
 #[inline(always)]
@@ -290,7 +346,7 @@ mod user {
 
 const _: () = assert!(size_of::<Cell>() == 512);
 const _: () = assert!(size_of::<CellKey>() == 16);
-const _: () = assert!(size_of::<Outlier>() == 384);
+const _: () = assert!(size_of::<Outlier>() == 704);
 const _: () = assert!(size_of::<CpuState>().is_multiple_of(64));
 const _: () = assert!(PACKET_SLOTS.is_power_of_two());
 

@@ -34,6 +34,7 @@ macro_rules! for_each_hook {
             SchedSwitch "sched_switch" n_sched_switch r_sched_switch TpBtf;
             SchedWakeup "sched_wakeup" n_sched_wakeup r_sched_wakeup TpBtf;
             SchedWakeupNew "sched_wakeup_new" n_sched_wakenew r_sched_wakenew TpBtf;
+            SchedMigrate "sched_migrate_task" n_sched_migrate r_sched_migrate TpBtf;
             SchedWaking "sched_waking" n_sched_waking r_sched_waking TpBtf;
             IrqHandlerEntry "irq_handler_entry" n_irq_in r_irq_in TpBtf;
             IrqHandlerExit "irq_handler_exit" n_irq_out r_irq_out TpBtf;

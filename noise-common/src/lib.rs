@@ -13,12 +13,16 @@ pub mod charge;
 pub mod event;
 pub mod hist;
 pub mod hooks;
+pub mod ledger;
 pub mod nesting;
 pub mod offsets;
 pub mod signals;
 
 /// Length of a window: the slice of time over which one histogram is closed and streamed.
 pub const WINDOW_NS: u64 = 500_000_000;
+
+/// Records of long waits that each CPU sends in one window; what goes beyond is counted.
+pub const OUTLIERS_PER_WINDOW: u64 = 4;
 
 /// Name of the map that marks a running `noised` on this host (see `noised run`'s warning about
 /// a second daemon).

@@ -5,20 +5,32 @@
 //! level; whatever the deeper totals grew by between entry and exit ran inside. Each total has one
 //! writer level, so an interrupt between load and store of an outer level's program loses nothing.
 
-/// Net nanoseconds that interrupts took on one CPU since the programs were attached, by level.
+/// Net nanoseconds that interrupts took on one CPU since the programs were attached, by level, and
+/// what the hypervisor took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[repr(C)]
 pub struct Taken {
     /// By NMI handlers.
     pub nmi_ns: u64,
     /// By hardirq handlers and vectors, net of NMIs.
     pub hardirq_ns: u64,
+    /// By softirq vectors, net of both.
+    pub softirq_ns: u64,
+    /// By the hypervisor, up to the last switch: the kernel's own total since boot.
+    pub stolen_ns: u64,
 }
 
 impl Taken {
+    /// What all took together.
+    #[inline(always)]
+    pub const fn all_ns(&self) -> u64 {
+        self.interrupts_ns().wrapping_add(self.softirq_ns).wrapping_add(self.stolen_ns)
+    }
+
     /// What NMIs and hardirqs took together.
     #[inline(always)]
-    pub const fn total_ns(&self) -> u64 {
+    pub const fn interrupts_ns(&self) -> u64 {
         self.nmi_ns.wrapping_add(self.hardirq_ns)
     }
 }
@@ -29,7 +41,7 @@ impl Taken {
 pub struct Frame {
     /// Time of entry; 0 where no interval is open.
     pub start_ns: u64,
-    /// [`Taken::total_ns`] at entry.
+    /// [`Taken::interrupts_ns`] at entry.
     pub taken_ns: u64,
 }
 
@@ -37,7 +49,7 @@ impl Frame {
     /// Opens an interval at `now_ns`.
     #[inline(always)]
     pub const fn open(now_ns: u64, taken: &Taken) -> Self {
-        Self { start_ns: now_ns, taken_ns: taken.total_ns() }
+        Self { start_ns: now_ns, taken_ns: taken.interrupts_ns() }
     }
 
     /// Net duration up to `now_ns`, or `None` where the clock ran backwards.
@@ -47,7 +59,7 @@ impl Frame {
             return None;
         }
         let gross = now_ns - self.start_ns;
-        let nested = taken.total_ns().wrapping_sub(self.taken_ns);
+        let nested = taken.interrupts_ns().wrapping_sub(self.taken_ns);
         // An NMI reports its own duration by another clock, so it can exceed the gap by a little.
         if nested >= gross { Some(0) } else { Some(gross - nested) }
     }
@@ -82,7 +94,7 @@ mod tests {
             irqs in proptest::collection::vec((1u64..1_000, 1u64..1_000, 0u64..500), 0..20),
             tail in 1u64..1_000,
         ) {
-            let mut taken = Taken { nmi_ns: 7, hardirq_ns: 11 };
+            let mut taken = Taken { nmi_ns: 7, hardirq_ns: 11, ..Taken::default() };
             let mut now = 1_000;
             let softirq = Frame::open(now, &taken);
             let (mut nmi_sum, mut irq_sum) = (0, 0);

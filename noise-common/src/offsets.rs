@@ -23,7 +23,6 @@ macro_rules! for_each_offset {
             TASK_CGROUPS "task_struct" "cgroups";
             TASK_CFS_RQ "task_struct" "se.cfs_rq";
             CFS_RQ_RQ "cfs_rq" "rq";
-            CFS_THROTTLE_COUNT "cfs_rq" "throttle_count";
             CFS_THROTTLED_SINCE "cfs_rq" "throttled_clock_self";
             CFS_THROTTLED_TIME "cfs_rq" "throttled_clock_self_time";
             RQ_CLOCK "rq" "clock";
@@ -65,6 +64,8 @@ macro_rules! for_each_fact {
             ARG_REQUEST "Index of the request argument of the block hooks (1 before 5.11).";
             ARG_DROP_REASON "Index of kfree_skb's reason argument, MISSING before 5.17.";
             CPU_CSS "Offset in css_set of the cpu controller's state, where tasks are told apart by its own hierarchy (version 1), else MISSING.";
+            WAITS_MASK "Entries of the table of waits, less one: a power of two, less one.";
+            OUTLIER_US "Length from which on a wait for a CPU is told by a record of its own, us.";
             HOST_NETNS "Inode number of the host's network namespace.";
         }
     };

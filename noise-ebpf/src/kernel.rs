@@ -10,6 +10,7 @@ use core::ptr;
 use aya_ebpf::Global;
 use aya_ebpf::helpers::bpf_probe_read_kernel;
 use aya_ebpf::helpers::generated::{bpf_get_current_task, bpf_get_current_task_btf};
+use noise_common::charge::UNKNOWN;
 use noise_common::{for_each_fact, for_each_offset};
 
 macro_rules! define_offsets {
@@ -166,6 +167,68 @@ impl<A: Access> Task<A> {
     #[inline(always)]
     pub fn pid(self) -> u32 {
         self.access.load(self.at, TASK_PID.load())
+    }
+
+    /// Its name, as two words.
+    #[inline(always)]
+    pub fn comm(self) -> [u64; 2] {
+        let offset = TASK_COMM.load();
+        [self.access.load(self.at, offset), self.access.load(self.at, offset + 8)]
+    }
+
+    /// The CPU that it runs or waits on.
+    #[inline(always)]
+    pub fn cpu(self) -> u32 {
+        let field = TASK_CPU.load();
+        self.access.load(self.at, if present(field) { field } else { TASK_CPU_OLD.load() })
+    }
+
+    /// Id of its cgroup in the hierarchy by which tasks are told apart.
+    #[inline(always)]
+    pub fn cgroup(self) -> u64 {
+        let access = self.access;
+        let sets: Address = access.load(self.at, TASK_CGROUPS.load());
+        let css = CPU_CSS.load();
+        let cgroup: Address = if present(css) {
+            let css: Address = access.load(sets.0, css);
+            access.load(css.0, CSS_CGROUP.load())
+        } else {
+            access.load(sets.0, CSS_SET_DEFAULT.load())
+        };
+        let kn: Address = access.load(cgroup.0, CGROUP_KN.load());
+        access.load(kn.0, KN_ID.load())
+    }
+
+    /// What the hypervisor has taken from the CPU of the task, as the scheduler knows it; 0 where
+    /// that cannot be told.
+    #[inline(always)]
+    pub fn stolen_ns(self) -> u64 {
+        let field = RQ_STEAL.load();
+        if !present(field) || !present(TASK_CFS_RQ.load()) {
+            return 0;
+        }
+        let cfs_rq: Address = self.access.load(self.at, TASK_CFS_RQ.load());
+        let rq: Address = self.access.load(cfs_rq.0, CFS_RQ_RQ.load());
+        self.access.load(rq.0, field)
+    }
+
+    /// How long the task's group has been throttled on the task's CPU, up to the scheduler's last
+    /// look at its clock; [`UNKNOWN`] where that cannot be told.
+    #[inline(always)]
+    pub fn throttled_ns(self) -> u64 {
+        let access = self.access;
+        if !present(CFS_THROTTLED_TIME.load()) || !present(TASK_CFS_RQ.load()) {
+            return UNKNOWN;
+        }
+        let cfs_rq: Address = access.load(self.at, TASK_CFS_RQ.load());
+        let throttled_ns: u64 = access.load(cfs_rq.0, CFS_THROTTLED_TIME.load());
+        let since_ns: u64 = access.load(cfs_rq.0, CFS_THROTTLED_SINCE.load());
+        if since_ns == 0 {
+            return throttled_ns;
+        }
+        let rq: Address = access.load(cfs_rq.0, CFS_RQ_RQ.load());
+        let clock_ns: u64 = access.load(rq.0, RQ_CLOCK.load());
+        throttled_ns.wrapping_add(clock_ns.wrapping_sub(since_ns))
     }
 
     /// The task's state now: 0 = runnable.

@@ -3,14 +3,18 @@
 //! `hooks/` holds one thin program per kernel tracepoint: it decodes the arguments, reads the
 //! clock once and fans out to the signals. `signals/` holds state and logic of each signal, in a
 //! file of the name that the signal has in noise-common; `task_time.rs` is what those have in common
-//! that begin and end in one task. `maps.rs` owns the maps, `kernel.rs` the typed views of kernel
+//! that begin and end in one task. `ledger.rs` keeps who ran and lays waits over it, `charge.rs` adds up
+//! who is charged. `maps.rs` owns the maps, `kernel.rs` the typed views of kernel
 //! structs.
 #![no_std]
 #![no_main]
 
+mod charge;
 mod hooks;
 mod kernel;
+mod ledger;
 mod maps;
 mod object;
+mod outlier;
 mod signals;
 mod task_time;

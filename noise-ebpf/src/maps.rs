@@ -10,11 +10,13 @@ use aya_ebpf::maps::{Array, HashMap, PerCpuHashMap, RingBuf};
 use aya_log_ebpf::macro_support::{Level, level_enabled};
 use aya_log_ebpf::{debug, trace};
 use noise_common::WINDOW_NS;
+use noise_common::charge::{ChargeKey, Charged, UNKNOWN};
 use noise_common::event::{
-    Cell, CellKey, CpuState, Drop, PACKET_SLOTS, PacketTimes, RequestTimes, TASKS,
+    Cell, CellKey, CpuState, Drop, Outlier, PACKET_SLOTS, PacketTimes, RequestTimes, TASKS,
 };
 use noise_common::hist::{BUCKETS, bucket_of};
-use noise_common::signals::{Signal, keyed_slot};
+use noise_common::ledger::Waiting;
+use noise_common::signals::{ROTATING_CELLS, ROTATING_WAYS, Signal, keyed_slot, rotating_slot};
 
 /// State of each CPU, memory-mapped by the daemon. Sized at load to the possible CPUs.
 #[map]
@@ -23,6 +25,15 @@ pub static NOISE_CPUS: Array<CpuState> = Array::with_max_entries(1, BPF_F_MMAPAB
 /// When each runnable, not running thread became so, by pid. Sized at load to `pid_max`.
 #[map]
 pub static NOISE_WAITING: Array<u64> = Array::with_max_entries(1, 0);
+
+/// Tasks that wait for a CPU, direct-mapped by pid. Sized at load, a power of two.
+#[map]
+pub static NOISE_WAITS: Array<Waiting> = Array::with_max_entries(1, 0);
+
+/// Charges for which a CPU's own table has no room.
+#[map]
+pub static NOISE_CHARGES: PerCpuHashMap<ChargeKey, Charged> =
+    PerCpuHashMap::with_max_entries(2048, 0);
 
 /// Histograms whose subjects come and go, where another subject has the direct-mapped cell.
 #[map]
@@ -44,7 +55,7 @@ pub static NOISE_PACKETS: Array<PacketTimes> = Array::with_max_entries(PACKET_SL
 
 /// Packets that another one pushed out of their slot.
 #[map]
-pub static NOISE_SPILLED: HashMap<u64, PacketTimes> = HashMap::with_max_entries(4096, 0);
+pub static NOISE_SPILLED: HashMap<u64, PacketTimes> = HashMap::with_max_entries(1024, 0);
 
 /// When a task began what it does in the kernel for itself, by signal and pid.
 #[map]
@@ -54,12 +65,17 @@ pub static NOISE_TASKS: HashMap<u64, u64> = HashMap::with_max_entries(TASKS as u
 #[map]
 static NOISE_RING: RingBuf = RingBuf::with_byte_size(256 * 1024, 0);
 
-/// The state of the CPU that runs this program.
+/// The CPU that runs this program.
+#[inline(always)]
+pub fn this_cpu() -> u32 {
+    // SAFETY: the helper has no preconditions.
+    unsafe { bpf_get_smp_processor_id() }
+}
+
+/// Its state.
 #[inline(always)]
 pub fn cpu_state() -> Option<*mut CpuState> {
-    // SAFETY: the helper has no preconditions.
-    let cpu = unsafe { bpf_get_smp_processor_id() };
-    NOISE_CPUS.get_ptr_mut(cpu)
+    NOISE_CPUS.get_ptr_mut(this_cpu())
 }
 
 /// The clock of all measurements: CLOCK_MONOTONIC, ns.
@@ -154,6 +170,35 @@ pub fn record_keyed(
     record(state, cell, signal, subject, value_ns, now_ns);
 }
 
+/// Adds a value to the cell of a subject that shares its cells with others.
+#[inline(always)]
+pub fn record_rotating(
+    state: *mut CpuState,
+    signal: Signal,
+    subject: u64,
+    value_ns: u64,
+    now_ns: u64,
+) {
+    let first = rotating_slot(subject);
+    // SAFETY: all indices are below the number of the signal's cells; one hook alone writes them.
+    unsafe {
+        let cells = (&raw mut (*state).cells).cast::<Cell>().add(signal.first_cell());
+        let mut free = ROTATING_CELLS;
+        for way in 0..ROTATING_WAYS {
+            let cell = cells.add(first ^ way);
+            if (*cell).subject == subject && (*cell).closes_ns != 0 {
+                return record(state, cell, signal, subject, value_ns, now_ns);
+            }
+            if (*cell).closes_ns <= now_ns {
+                free = first ^ way;
+            }
+        }
+        // Opening its window sends that of the subject before, and takes the cell over.
+        let subject = if free == ROTATING_CELLS { UNKNOWN } else { subject };
+        record(state, cells.add(free), signal, subject, value_ns, now_ns);
+    }
+}
+
 /// Adds one to the counter of a subject that comes and goes.
 #[inline(always)]
 pub fn count_keyed(state: *mut CpuState, signal: Signal, subject: u64) {
@@ -241,6 +286,16 @@ fn turn_window(cell: *mut Cell, signal: u32, subject: u64, now_ns: u64) {
         ptr::write_volatile(&raw mut (*cell).closes_ns, (window + 1) * WINDOW_NS);
         ptr::write_volatile(&raw mut (*cell).head, window);
         ptr::write_volatile(&raw mut (*cell).tail, window);
+    }
+}
+
+/// Sends the record of a long wait.
+#[inline(always)]
+pub fn send_outlier(state: *mut CpuState) {
+    // SAFETY: the state is this CPU's.
+    let outlier = unsafe { &(*state).outlier };
+    if NOISE_RING.output::<Outlier>(outlier, u64::from(BPF_RB_NO_WAKEUP)).is_err() {
+        drop_event(state, Signal::CgroupRunqueueWait, Drop::RateLimited);
     }
 }
 

@@ -15,7 +15,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     kind: Kind::Histogram(Buckets::Wide),
     labels: &["cgroup"],
     hooks: &[Hook::SchedSwitch, Hook::SchedWakeup, Hook::SchedWakeupNew],
-    optional_hooks: &[],
+    optional_hooks: &[Hook::SchedMigrate],
     fields: &["TASK_PID", "TASK_CGROUPS", "CGROUP_KN", "KN_ID"],
     storage: Storage::Rotating,
     interrupts: None,

@@ -68,7 +68,7 @@ impl DebugRecords {
 }
 
 /// How to load.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct LoadOptions {
     /// Which programs.
     pub object: ObjectKind,
@@ -76,6 +76,19 @@ pub struct LoadOptions {
     pub debug: DebugRecords,
     /// Attach every hook by this way only, for tests and benchmarks; `None` = the usual order.
     pub only: Option<Attach>,
+    /// Length from which on a wait for a CPU is told by a record of its own, us.
+    pub outlier_us: u32,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        Self {
+            object: ObjectKind::default(),
+            debug: DebugRecords::default(),
+            only: None,
+            outlier_us: 1000,
+        }
+    }
 }
 
 /// How one hook fares.
@@ -278,12 +291,15 @@ fn load_object(
 ) -> Result<Ebpf, KernelError> {
     let log_level = options.debug.level();
     let maps = sizes.maps(options.debug != DebugRecords::Off);
+    let waits_mask = sizes.waits() - 1;
     let mut loader = EbpfLoader::new();
     loader.btf(Some(btf)).verifier_log_level(VerifierLogLevel::DISABLE);
     if options.object == ObjectKind::Measuring {
         for (global, value) in &facts.globals {
             loader.override_global(global, value, false);
         }
+        loader.override_global("WAITS_MASK", &waits_mask, false);
+        loader.override_global("OUTLIER_US", &options.outlier_us, false);
         loader.override_global("AYA_LOG_LEVEL", &log_level, false);
         for map in &maps {
             loader.map_max_entries(map.name, map.max_entries);

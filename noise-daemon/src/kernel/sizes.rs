@@ -1,9 +1,11 @@
 //! How large the maps are on this host.
 
 use anyhow::Context as _;
+use noise_common::charge::{ChargeKey, Charged};
 use noise_common::event::{
     Cell, CellKey, CpuState, PACKET_SLOTS, PacketTimes, RequestTimes, TASKS,
 };
+use noise_common::ledger::Waiting;
 
 /// The host's dimensions, from which map sizes follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +31,13 @@ pub struct MapSize {
 const HASH_ELEMENT_BYTES: u64 = 48;
 /// Ring buffer for each CPU: four windows of sixty signals.
 const RING_BYTES_PER_CPU: u32 = 128 * 1024;
+/// Waiting tasks for each CPU, the fewest and the most of all.
+const WAITS_PER_CPU: u32 = 512;
+const WAITS: (u32, u32) = (2048, 65_536);
+/// Packets under way that others pushed out of their slot.
+const SPILLED: u32 = 1024;
+/// Charges that find no room in the CPUs' own tables.
+const CHARGES: u32 = 1024;
 /// The smallest and the largest ring.
 const RING_BYTES: (u32, u32) = (256 * 1024, 16 * 1024 * 1024);
 /// Ring of the programs' debug records, where they are on; the smallest one where they are off.
@@ -57,6 +66,11 @@ impl Sizes {
         wanted.next_power_of_two()
     }
 
+    /// Tasks that may wait for a CPU at once before they share entries: a power of two.
+    pub fn waits(self) -> u32 {
+        self.cpus.saturating_mul(WAITS_PER_CPU).clamp(WAITS.0, WAITS.1).next_power_of_two()
+    }
+
     /// Every map with its size. `debug` where the programs write debug records.
     pub fn maps(self, debug: bool) -> Vec<MapSize> {
         let cpus = u64::from(self.cpus);
@@ -66,16 +80,23 @@ impl Sizes {
             u64::from(entries) * (HASH_ELEMENT_BYTES + key as u64 + value + 16)
         };
         let requests = (self.cpus.saturating_mul(2048)).clamp(4096, 131_072);
+        let waits = self.waits();
         let ring = self.ring_bytes();
         let debug_ring = if debug { DEBUG_RING_BYTES.1 } else { DEBUG_RING_BYTES.0 };
         vec![
             size("NOISE_CPUS", self.cpus, cpus * of(size_of::<CpuState>())),
             size("NOISE_WAITING", self.pids, u64::from(self.pids) * 8),
+            size("NOISE_WAITS", waits, u64::from(waits) * of(size_of::<Waiting>())),
+            size(
+                "NOISE_CHARGES",
+                CHARGES,
+                hash(CHARGES, size_of::<ChargeKey>(), cpus * of(size_of::<Charged>())),
+            ),
             size("NOISE_CELLS", 256, hash(256, size_of::<CellKey>(), cpus * of(size_of::<Cell>()))),
             size("NOISE_COUNTS", 512, hash(512, size_of::<CellKey>(), cpus * 8)),
             size("NOISE_REQUESTS", requests, hash(requests, 8, of(size_of::<RequestTimes>()))),
             size("NOISE_PACKETS", PACKET_SLOTS as u32, of(PACKET_SLOTS * size_of::<PacketTimes>())),
-            size("NOISE_SPILLED", 4096, hash(4096, 8, of(size_of::<PacketTimes>()))),
+            size("NOISE_SPILLED", SPILLED, hash(SPILLED, 8, of(size_of::<PacketTimes>()))),
             size("NOISE_TASKS", TASKS as u32, hash(TASKS as u32, 8, 8)),
             size("NOISE_RING", ring, u64::from(ring)),
             size("AYA_LOGS", debug_ring, u64::from(debug_ring)),

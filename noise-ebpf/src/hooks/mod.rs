@@ -42,6 +42,7 @@ fn handle<A: Access>(hook: Hook, access: A) -> Option<()> {
     match hook {
         Hook::SchedSwitch => sched::switch(access),
         Hook::SchedWakeup | Hook::SchedWakeupNew => sched::wakeup(access),
+        Hook::SchedMigrate => sched::migrate(access),
         Hook::SchedWaking => sched::waking(access),
         Hook::IrqHandlerEntry => irq::handler_entry(access),
         Hook::IrqHandlerExit => irq::handler_exit(access),

@@ -1,6 +1,7 @@
 //! The scheduler's hooks.
 
 use crate::kernel::{Access, Task};
+use crate::ledger;
 use crate::maps::{clock_ns, cpu_state};
 use crate::signals::{context_switch, net_rx_wait, runqueue_wait};
 
@@ -9,25 +10,42 @@ use crate::signals::{context_switch, net_rx_wait, runqueue_wait};
 pub fn switch<A: Access>(access: A) -> Option<()> {
     let previous = Task::argument(access, 1);
     let previous_pid = previous.pid();
-    let next_pid = Task::argument(access, 2).pid();
     let preempted = access.argument(0) & 0xff != 0;
     let stays_runnable = preempted || previous.switched_out_state() == 0;
+    let next = Task::argument(access, 2);
+    let next_pid = next.pid();
+    let next_cgroup = next.cgroup();
     let state = cpu_state()?;
     let now_ns = clock_ns();
+    // SAFETY: the state is this CPU's, and no other hook writes this total.
+    unsafe { (*state).taken.stolen_ns = next.stolen_ns() };
+    ledger::charge_running(state, now_ns);
     if previous_pid != 0 {
         context_switch::count(state, stays_runnable);
-        runqueue_wait::leave(state, previous_pid, stays_runnable, now_ns);
+        runqueue_wait::leave(state, previous, previous_pid, stays_runnable, now_ns);
     }
     if next_pid != 0 {
-        runqueue_wait::run(state, next_pid, now_ns);
+        runqueue_wait::run(state, next, next_pid, next_cgroup, now_ns);
+    }
+    let victim = ledger::leaving(state);
+    ledger::begin_turn(state, next, next_pid, next_cgroup, now_ns);
+    if previous_pid != 0 && next_pid != 0 && stays_runnable {
+        ledger::preempted(state, victim);
     }
     Some(())
 }
 
-/// `sched_wakeup(task)` and `sched_wakeup_new(task)`.
+/// `sched_wakeup(task)` and `sched_wakeup_new(task)`: under the lock of the run queue that the task
+/// is put on.
 #[inline(always)]
 pub fn wakeup<A: Access>(access: A) -> Option<()> {
-    runqueue_wait::wake(Task::argument(access, 0).pid())
+    runqueue_wait::wake(Task::argument(access, 0))
+}
+
+/// `sched_migrate_task(task, to_cpu)`.
+#[inline(always)]
+pub fn migrate<A: Access>(access: A) -> Option<()> {
+    runqueue_wait::migrate(Task::argument(access, 0), access.argument(1) as u32)
 }
 
 /// `sched_waking(task)`: on the CPU of the waker, unlike `sched_wakeup`.

@@ -38,6 +38,7 @@ pub fn exit(state: *mut CpuState, irq: u32, now_ns: u64) {
         match (*state).irqs.frames[depth].net_ns(now_ns, &(*state).taken) {
             Some(net_ns) => {
                 (*state).taken.hardirq_ns += net_ns;
+                (*state).ledger.hardirqs.note(u64::from(irq), (*state).taken.hardirq_ns);
                 record_keyed(state, Signal::Hardirq, u64::from(irq), net_ns, now_ns);
             }
             None => drop_event(state, Signal::Hardirq, Drop::ClockBackwards),

@@ -4,7 +4,10 @@
 use noise_common::event::{CpuState, Drop};
 use noise_common::signals::Signal;
 
-use crate::maps::{NOISE_WAITING, clock_ns, cpu_state, drop_event, record_interval};
+use crate::kernel::{Access, Task};
+use crate::ledger::{self, Start};
+use crate::maps::{NOISE_WAITING, clock_ns, cpu_state, drop_event, record_fixed, this_cpu};
+use crate::signals::cgroup_runqueue_wait;
 
 const CAUSE_WAKEUP: u64 = 0;
 const CAUSE_PREEMPT: u64 = 1;
@@ -15,7 +18,8 @@ const CAUSE_PREEMPT: u64 = 1;
 /// runs leaves a start which the task's next switch-out overwrites or clears: both happen under
 /// the lock of the run queue.
 #[inline(always)]
-pub fn wake(pid: u32) -> Option<()> {
+pub fn wake<A: Access>(task: Task<A>) -> Option<()> {
+    let pid = task.pid();
     let Some(start) = NOISE_WAITING.get_ptr_mut(pid) else {
         drop_event(cpu_state()?, Signal::RunqueueWait, Drop::OutOfRange);
         return None;
@@ -24,25 +28,51 @@ pub fn wake(pid: u32) -> Option<()> {
     // lock of the task.
     unsafe {
         if *start == 0 {
-            *start = clock_ns() << 1 | CAUSE_WAKEUP;
+            let now_ns = clock_ns();
+            *start = now_ns << 1 | CAUSE_WAKEUP;
+            ledger::wait_begins(task, pid, task.cpu(), now_ns);
         }
+    }
+    Some(())
+}
+
+/// A task is put on another CPU; most of them sleep.
+#[inline(always)]
+pub fn migrate<A: Access>(task: Task<A>, to_cpu: u32) -> Option<()> {
+    let pid = task.pid();
+    let start = NOISE_WAITING.get_ptr(pid)?;
+    // SAFETY: as in `wake`.
+    let waiting = unsafe { *start };
+    if waiting != 0 {
+        ledger::migrate(cpu_state()?, task, pid, waiting >> 1, to_cpu, clock_ns());
     }
     Some(())
 }
 
 /// A task stops running.
 #[inline(always)]
-pub fn leave(state: *mut CpuState, pid: u32, stays_runnable: bool, now_ns: u64) {
+pub fn leave<A: Access>(
+    state: *mut CpuState,
+    task: Task<A>,
+    pid: u32,
+    stays_runnable: bool,
+    now_ns: u64,
+) {
     let Some(start) = NOISE_WAITING.get_ptr_mut(pid) else {
         return drop_event(state, Signal::RunqueueWait, Drop::OutOfRange);
     };
     // SAFETY: as in `wake`.
-    unsafe { *start = if stays_runnable { now_ns << 1 | CAUSE_PREEMPT } else { 0 } };
+    unsafe {
+        *start = if stays_runnable { now_ns << 1 | CAUSE_PREEMPT } else { 0 };
+        if stays_runnable {
+            ledger::wait_begins(task, pid, this_cpu(), now_ns);
+        }
+    }
 }
 
-/// A task starts to run: its wait is over.
+/// A task of a cgroup starts to run: its wait is over.
 #[inline(always)]
-pub fn run(state: *mut CpuState, pid: u32, now_ns: u64) {
+pub fn run<A: Access>(state: *mut CpuState, task: Task<A>, pid: u32, cgroup: u64, now_ns: u64) {
     let Some(start) = NOISE_WAITING.get_ptr_mut(pid) else {
         return drop_event(state, Signal::RunqueueWait, Drop::OutOfRange);
     };
@@ -51,5 +81,13 @@ pub fn run(state: *mut CpuState, pid: u32, now_ns: u64) {
     if waiting == 0 {
         return drop_event(state, Signal::RunqueueWait, Drop::NoStart);
     }
-    record_interval(state, Signal::RunqueueWait, (waiting & 1) as usize, waiting >> 1, now_ns);
+    let at_ns = waiting >> 1;
+    if now_ns < at_ns {
+        return drop_event(state, Signal::RunqueueWait, Drop::ClockBackwards);
+    }
+    let cause = waiting & 1;
+    record_fixed(state, Signal::RunqueueWait, cause as usize, now_ns - at_ns, now_ns);
+    cgroup_runqueue_wait::run(state, cgroup, now_ns - at_ns, now_ns);
+    let start = Start { pid, cpu: this_cpu(), at_ns, cause: cause as u32 };
+    ledger::wait_ends(state, task, cgroup, start, now_ns);
 }

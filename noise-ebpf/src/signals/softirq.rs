@@ -27,7 +27,11 @@ pub fn exit(state: *mut CpuState, vector: usize, now_ns: u64) {
             return drop_event(state, Signal::Softirq, Drop::NoStart);
         }
         match (*state).softirq.net_ns(now_ns, &(*state).taken) {
-            Some(net_ns) => record_fixed(state, Signal::Softirq, vector, net_ns, now_ns),
+            Some(net_ns) => {
+                (*state).taken.softirq_ns += net_ns;
+                (*state).ledger.softirqs.note(vector as u64, (*state).taken.softirq_ns);
+                record_fixed(state, Signal::Softirq, vector, net_ns, now_ns);
+            }
             None => drop_event(state, Signal::Softirq, Drop::ClockBackwards),
         }
     }

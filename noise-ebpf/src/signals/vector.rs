@@ -1,5 +1,6 @@
 //! Interrupt vectors without a handler. They run with interrupts off, so they do not nest.
 
+use noise_common::charge::VECTOR_SOURCE;
 use noise_common::event::{CpuState, Drop};
 use noise_common::nesting::Frame;
 use noise_common::signals::{Signal, Vector};
@@ -26,6 +27,8 @@ pub fn exit(state: *mut CpuState, which: Vector, now_ns: u64) {
         match frame.net_ns(now_ns, &(*state).taken) {
             Some(net_ns) => {
                 (*state).taken.hardirq_ns += net_ns;
+                let source = VECTOR_SOURCE | which as u64;
+                (*state).ledger.hardirqs.note(source, (*state).taken.hardirq_ns);
                 record_fixed(state, Signal::Vector, which as usize, net_ns, now_ns);
             }
             None => drop_event(state, Signal::Vector, Drop::ClockBackwards),

@@ -1,0 +1,143 @@
+//! Adds up who is charged with what.
+
+use core::ptr;
+
+use aya_ebpf::bindings::BPF_NOEXIST;
+use noise_common::charge::{
+    CHARGE_WAYS, Cause, ChargeKey, ChargeSlot, Charged, Resource, charge_slot,
+};
+use noise_common::event::{ChargeRequest, CpuState};
+
+use crate::maps::{NOISE_CHARGES, cpu_state};
+
+/// The words of an entry, as [`ChargeSlot`] lays them out.
+#[repr(C)]
+struct Words {
+    victim: u64,
+    culprit: u64,
+    /// Place, cause, resource and the mark of a used entry; 0 = free.
+    kind: u64,
+    charged: Charged,
+}
+
+const _: () = assert!(size_of::<Words>() == size_of::<ChargeSlot>());
+const _: () = assert!(size_of::<Request>() == size_of::<ChargeRequest>());
+
+/// Charges a culprit with a part of a victim's delay, or of what it lost while it ran.
+///
+/// Must be called with interrupts off: entries of a CPU's table are taken without a lock.
+#[inline(always)]
+pub fn charge(
+    state: *mut CpuState,
+    resource: Resource,
+    cause: Cause,
+    victim: u64,
+    culprit: u64,
+    ns: u64,
+) {
+    // SAFETY: the state is this CPU's.
+    unsafe {
+        let request = request(state);
+        ptr::write_volatile(&raw mut (*request).kind, ChargeKey::kind(0, cause, resource));
+        ptr::write_volatile(&raw mut (*request).victim, victim);
+        ptr::write_volatile(&raw mut (*request).culprit, culprit);
+        ptr::write_volatile(&raw mut (*request).ns, ns);
+    }
+    noise_charge();
+}
+
+/// The words of [`CpuState::charge`].
+#[repr(C)]
+struct Request {
+    victim: u64,
+    culprit: u64,
+    kind: u64,
+    ns: u64,
+}
+
+#[inline(always)]
+fn request(state: *mut CpuState) -> *mut Request {
+    // SAFETY: the state is this CPU's.
+    unsafe { (&raw mut (*state).charge).cast() }
+}
+
+/// Takes the charge of [`CpuState::charge`] into the table. A function that is verified by itself.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn noise_charge() -> u32 {
+    let Some(state) = cpu_state() else { return 0 };
+    // SAFETY: the state is this CPU's; slots stay below the table's length.
+    unsafe {
+        let Request { victim, culprit, kind, ns } = ptr::read_volatile(request(state));
+        let first = charge_slot(victim, culprit, kind);
+        let table = (&raw mut (*state).charges).cast::<Words>();
+        for way in 0..CHARGE_WAYS {
+            let entry = table.add(first ^ way);
+            let other =
+                ((*entry).kind ^ kind) | ((*entry).victim ^ victim) | ((*entry).culprit ^ culprit);
+            if other == 0 {
+                (*entry).charged.ns += ns;
+                (*entry).charged.count += 1;
+                return 0;
+            }
+            if (*entry).kind == 0 {
+                (*entry).victim = victim;
+                (*entry).culprit = culprit;
+                (*entry).charged = Charged { ns, count: 1 };
+                ptr::write_volatile(&raw mut (*entry).kind, kind);
+                return 0;
+            }
+        }
+        spill(state, victim, culprit, kind, ns);
+    }
+    0
+}
+
+/// Charges where the table has no room: in the hash, or by cause alone.
+#[inline(never)]
+fn spill(state: *mut CpuState, victim: u64, culprit: u64, kind: u64, ns: u64) {
+    let (cause, resource) = ((kind >> 32) as u8, (kind >> 40) as u8);
+    let key = ChargeKey {
+        victim,
+        culprit,
+        place: kind as u32,
+        cause,
+        resource,
+        used: (kind >> 48) as u16,
+    };
+    if let Some(charged) = NOISE_CHARGES.get_ptr_mut(key) {
+        // SAFETY: the pointer is this CPU's value; interrupts are off.
+        unsafe {
+            (*charged).ns += ns;
+            (*charged).count += 1;
+        }
+        return;
+    }
+    let first = Charged { ns, count: 1 };
+    if NOISE_CHARGES.insert(key, first, u64::from(BPF_NOEXIST)).is_ok() {
+        return;
+    }
+    match NOISE_CHARGES.get_ptr_mut(key) {
+        // Another CPU inserted the key meanwhile.
+        // SAFETY: as above.
+        Some(charged) => unsafe {
+            (*charged).ns += ns;
+            (*charged).count += 1;
+        },
+        None => unplaced(state, cause, resource, ns),
+    }
+}
+
+#[inline(always)]
+fn unplaced(state: *mut CpuState, cause: u8, resource: u8, ns: u64) {
+    let (cause, resource) = (usize::from(cause & 15), usize::from(resource & 7));
+    // SAFETY: the state is this CPU's; both indices are checked.
+    unsafe {
+        let unplaced = &raw mut (*state).unplaced;
+        if cause < (*unplaced)[0].len() && resource < (*unplaced).len() {
+            let charged = &raw mut (*unplaced)[resource][cause];
+            (*charged).ns += ns;
+            (*charged).count += 1;
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! Keeps each CPU's ledger, and lays waits over it.
+//!
+//! The steps are functions without pointers among their arguments: the verifier looks at each by
+//! itself, once, instead of following every path through the loops.
+
+use noise_common::charge::{Cause, Resource, UNKNOWN};
+use noise_common::event::{CpuState, Drop, Outlier};
+use noise_common::ledger::{Ledger, Parts, Runner, TURNS, Turn, Waiting, Walk};
+use noise_common::signals::Signal;
+use noise_common::{OUTLIERS_PER_WINDOW, WINDOW_NS};
+
+use crate::charge::charge;
+use crate::kernel::{Access, OUTLIER_US, Task, WAITS_MASK};
+use crate::maps::{
+    NOISE_CPUS, NOISE_WAITING, NOISE_WAITS, cpu_state, drop_event, send_outlier, this_cpu,
+};
+use crate::outlier;
+
+/// Takes the parts of the division in [`CpuState::division`]: charges them, or notes them in the
+/// record that is made.
+struct Division {
+    /// The CPU that divides.
+    state: *mut CpuState,
+    /// The CPU whose ledger it is.
+    cpu: u32,
+}
+
+impl Parts for Division {
+    #[inline(always)]
+    fn walk(&mut self) -> &mut Walk {
+        // SAFETY: the state is this CPU's, and interrupts are off.
+        unsafe { &mut (*self.state).division.walk }
+    }
+
+    #[inline(always)]
+    fn turn(&mut self, turn: &Turn, ns: u64) {
+        // SAFETY: as above.
+        let victim = unsafe { (*self.state).division.victim };
+        let (cause, culprit) = blame(turn, victim);
+        // SAFETY: as above.
+        if unsafe { (*self.state).division.recording } != 0 {
+            outlier::push(self.state, cause, culprit, ns, Some(turn));
+        } else {
+            self.charge(cause, culprit, ns);
+        }
+    }
+
+    #[inline(always)]
+    fn other(&mut self, cause: Cause, culprit: u64, ns: u64) {
+        // SAFETY: as above.
+        if unsafe { (*self.state).division.recording } != 0 {
+            outlier::push(self.state, cause, culprit, ns, None);
+        } else {
+            self.charge(cause, culprit, ns);
+        }
+    }
+
+    #[inline(always)]
+    fn step_turn(&mut self, _ledger: &Ledger, back: u64) -> bool {
+        noise_turn(self.cpu, back as u32) != 0
+    }
+
+    #[inline(always)]
+    fn step_stretch(&mut self, _ledger: &Ledger, back: u64, class: Cause) -> bool {
+        noise_stretch(self.cpu, back as u32, class as u32) != 0
+    }
+}
+
+impl Division {
+    #[inline(always)]
+    fn charge(&mut self, cause: Cause, culprit: u64, ns: u64) {
+        // SAFETY: the state is this CPU's, and interrupts are off.
+        let (victim, resource) =
+            unsafe { ((*self.state).division.victim, (*self.state).division.resource) };
+        let resource =
+            if resource == Resource::Cpu as u32 { Resource::Cpu } else { Resource::Running };
+        charge(self.state, resource, cause, victim, culprit, ns);
+    }
+}
+
+/// One step of a division among turns.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn noise_turn(cpu: u32, back: u32) -> u32 {
+    let (Some(state), Some(owner)) = (cpu_state(), NOISE_CPUS.get_ptr(cpu)) else { return 1 };
+    // SAFETY: the ledger is only written under the lock of its run queue, which is held.
+    u32::from(unsafe { (*owner).ledger.step(u64::from(back), &mut Division { state, cpu }) })
+}
+
+/// One step of the division of a class of interrupts.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn noise_stretch(cpu: u32, back: u32, class: u32) -> u32 {
+    let (Some(state), Some(owner)) = (cpu_state(), NOISE_CPUS.get_ptr(cpu)) else { return 1 };
+    let class = if class == Cause::Hardirq as u32 { Cause::Hardirq } else { Cause::Softirq };
+    // SAFETY: the sources are this CPU's, or may change under a reading that is only one of
+    // another CPU's.
+    unsafe {
+        let sources = (*owner).ledger.stretches(class);
+        u32::from(sources.step(u64::from(back), class, &mut Division { state, cpu }))
+    }
+}
+
+/// Divides the wait in [`CpuState::division`] over the ledger of a CPU.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn noise_divide(cpu: u32) -> u32 {
+    let (Some(state), Some(owner)) = (cpu_state(), NOISE_CPUS.get_ptr(cpu)) else { return 0 };
+    // SAFETY: as in `noise_turn`; what is copied does not change meanwhile.
+    unsafe {
+        let wait = (*state).division.wait;
+        let (now_ns, taken) = ((*state).division.now_ns, (*state).division.taken);
+        let throttled_ns = (*state).division.throttled_ns;
+        let mut parts = Division { state, cpu };
+        (*owner).ledger.divide_wait(&wait, now_ns, &taken, throttled_ns, &mut parts);
+    }
+    0
+}
+
+/// Divides what interrupts took from the task that runs since that was last done: the begin of that
+/// time is in [`CpuState::division`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn noise_running() -> u32 {
+    let cpu = this_cpu();
+    let Some(state) = cpu_state() else { return 0 };
+    // SAFETY: the state is this CPU's, and interrupts are off.
+    unsafe {
+        let (before, taken) = ((*state).division.wait.taken, (*state).division.taken);
+        let length_ns = (*state).division.now_ns.wrapping_sub((*state).division.wait.since_ns);
+        let mut parts = Division { state, cpu };
+        (*state).ledger.divide_running(&before, &taken, length_ns, &mut parts);
+    }
+    0
+}
+
+/// Why a turn delays a victim, and whose turn it is.
+#[inline(always)]
+fn blame(turn: &Turn, victim: u64) -> (Cause, u64) {
+    if turn.runner == Runner::Idle as u32 {
+        (Cause::Idle, 0)
+    } else if turn.runner == Runner::Kthread as u32 {
+        (Cause::Kthread, u64::from(turn.pid))
+    } else if turn.cgroup == victim {
+        (Cause::Own, victim)
+    } else {
+        (Cause::Foreign, turn.cgroup)
+    }
+}
+
+/// The newest turn of a CPU.
+#[inline(always)]
+fn newest(state: *mut CpuState) -> *mut Turn {
+    // SAFETY: the index is below the ring's length.
+    unsafe {
+        let newest = core::hint::black_box((*state).ledger.newest) % TURNS as u64;
+        (&raw mut (*state).ledger.turns).cast::<Turn>().add(newest as usize)
+    }
+}
+
+/// A task becomes runnable on a CPU, under the lock of that CPU's run queue.
+#[inline(always)]
+pub fn wait_begins<A: Access>(task: Task<A>, pid: u32, cpu: u32, now_ns: u64) {
+    let Some(wait) = NOISE_WAITS.get_ptr_mut(pid & WAITS_MASK.load()) else { return };
+    let Some(state) = NOISE_CPUS.get_ptr_mut(cpu) else { return };
+    // SAFETY: the pointers are entries of the arrays. An entry is taken over from a task that no
+    // longer waits; where one still does, this wait will be divided without what interrupts took.
+    unsafe {
+        let other = (*wait).pid;
+        if other != 0
+            && other != pid
+            && NOISE_WAITING.get_ptr(other).is_some_and(|waiting| *waiting != 0)
+        {
+            return;
+        }
+        let mut taken = (*state).taken_by(now_ns);
+        taken.stolen_ns = task.stolen_ns();
+        let throttled_ns = task.throttled_ns();
+        *wait = Waiting { pid, cpu, since_ns: now_ns, taken, throttled_ns };
+    }
+}
+
+/// The entry of a task that waits since `start_ns`.
+#[inline(always)]
+fn waiting(pid: u32, start_ns: u64) -> Option<*mut Waiting> {
+    let wait = NOISE_WAITS.get_ptr_mut(pid & WAITS_MASK.load())?;
+    // SAFETY: the pointer is an entry of the array.
+    unsafe { ((*wait).pid == pid && (*wait).since_ns >= start_ns).then_some(wait) }
+}
+
+/// How much of a wait the task's group was throttled.
+#[inline(always)]
+fn throttled<A: Access>(task: Task<A>, wait: &Waiting) -> u64 {
+    let before_ns = wait.throttled_ns;
+    let now_ns = task.throttled_ns();
+    if before_ns == UNKNOWN || now_ns < before_ns { 0 } else { now_ns - before_ns }
+}
+
+/// A task that may wait moves to another CPU, under the lock of its old CPU's run queue.
+#[inline(always)]
+pub fn migrate<A: Access>(
+    state: *mut CpuState,
+    task: Task<A>,
+    pid: u32,
+    start_ns: u64,
+    to_cpu: u32,
+    now_ns: u64,
+) {
+    let Some(wait) = waiting(pid, start_ns) else { return };
+    // SAFETY: the pointer is an entry of the array, and the others are of the CPUs' array.
+    unsafe {
+        let from = *wait;
+        let Some(old) = NOISE_CPUS.get_ptr_mut(from.cpu) else { return };
+        let mut taken = (*old).taken_by(now_ns);
+        taken.stolen_ns = task.stolen_ns();
+        let division = &raw mut (*state).division;
+        (*division).wait = from;
+        (*division).now_ns = now_ns;
+        (*division).taken = taken;
+        (*division).throttled_ns = throttled(task, &from);
+        (*division).victim = task.cgroup();
+        (*division).resource = Resource::Cpu as u32;
+        (*division).recording = 0;
+        noise_divide(from.cpu);
+        let Some(new) = NOISE_CPUS.get_ptr_mut(to_cpu) else { return };
+        (*wait).cpu = to_cpu;
+        (*wait).since_ns = now_ns;
+        (*wait).taken = (*new).taken_by(now_ns);
+        (*wait).throttled_ns = UNKNOWN;
+    }
+}
+
+/// The begin of a wait.
+#[derive(Clone, Copy)]
+pub struct Start {
+    /// The task.
+    pub pid: u32,
+    /// The CPU on which it runs now.
+    pub cpu: u32,
+    /// When it became runnable.
+    pub at_ns: u64,
+    /// Index into [`noise_common::signals::CAUSES`].
+    pub cause: u32,
+}
+
+/// A task runs after a wait: everybody who ran meanwhile is charged.
+#[inline(always)]
+pub fn wait_ends<A: Access>(
+    state: *mut CpuState,
+    task: Task<A>,
+    victim: u64,
+    start: Start,
+    now_ns: u64,
+) {
+    // SAFETY: the state is this CPU's, the entry the task's.
+    unsafe {
+        let taken = (*state).taken;
+        let division = &raw mut (*state).division;
+        match waiting(start.pid, start.at_ns) {
+            Some(wait) if (*wait).cpu == start.cpu => {
+                (*division).wait = *wait;
+                (*division).throttled_ns = throttled(task, &*wait);
+            }
+            // Nothing is known of what interrupts took.
+            _ => {
+                (*division).wait.since_ns = start.at_ns;
+                (*division).wait.taken = taken;
+                (*division).throttled_ns = 0;
+            }
+        }
+        (*division).now_ns = now_ns;
+        (*division).taken = taken;
+        (*division).victim = victim;
+        (*division).resource = Resource::Cpu as u32;
+        (*division).recording = 0;
+        noise_divide(start.cpu);
+        if now_ns.wrapping_sub(start.at_ns) >= u64::from(OUTLIER_US.load()) * 1000 {
+            report(state, task, start, now_ns);
+        }
+    }
+}
+
+/// Sends a record of the wait that was divided last, unless there were too many of late.
+#[inline(always)]
+fn report<A: Access>(state: *mut CpuState, task: Task<A>, start: Start, now_ns: u64) {
+    // SAFETY: the state is this CPU's, and interrupts are off.
+    unsafe {
+        let window = now_ns / WINDOW_NS;
+        if (*state).outliers[0] != window {
+            (*state).outliers = [window, 0];
+        }
+        if (*state).outliers[1] >= OUTLIERS_PER_WINDOW {
+            return drop_event(state, Signal::CgroupRunqueueWait, Drop::RateLimited);
+        }
+        (*state).outliers[1] += 1;
+        let outlier: *mut Outlier = &raw mut (*state).outlier;
+        (*outlier).at_ns = now_ns;
+        (*outlier).wait_ns = now_ns - start.at_ns;
+        (*outlier).victim = (*state).division.victim;
+        (*outlier).pid = start.pid;
+        (*outlier).cpu = start.cpu;
+        (&raw mut (*outlier).comm).cast::<[u64; 2]>().write(task.comm());
+        (*outlier).made_runnable = start.cause;
+        (*outlier).parts_used = 0;
+        // What it waited on other CPUs is charged, but not told here.
+        (*outlier).rest_ns = (*state).division.wait.since_ns - start.at_ns;
+        (*state).division.recording = 1;
+        noise_divide(start.cpu);
+        send_outlier(state);
+    }
+}
+
+/// Charges what interrupts took from the task that runs, up to now.
+#[inline(always)]
+pub fn charge_running(state: *mut CpuState, now_ns: u64) {
+    // SAFETY: the state is this CPU's, and interrupts are off.
+    unsafe {
+        let turn = newest(state);
+        let taken = (*state).taken;
+        let before = (*state).running;
+        let since_ns = (*state).running_ns;
+        (*state).running = taken;
+        (*state).running_ns = now_ns;
+        if taken.all_ns() == before.all_ns() || (*turn).runner == Runner::Idle as u32 {
+            return;
+        }
+        let division = &raw mut (*state).division;
+        (*division).wait.taken = before;
+        (*division).wait.since_ns = since_ns;
+        (*division).now_ns = now_ns;
+        (*division).taken = taken;
+        (*division).victim = (*turn).cgroup;
+        (*division).resource = Resource::Running as u32;
+        (*division).recording = 0;
+        noise_running();
+    }
+}
+
+/// The cgroup of the newest turn.
+#[inline(always)]
+pub fn leaving(state: *mut CpuState) -> u64 {
+    // SAFETY: the pointer is an entry of the ring.
+    unsafe { (*newest(state)).cgroup }
+}
+
+/// A task begins to run.
+#[inline(always)]
+pub fn begin_turn<A: Access>(
+    state: *mut CpuState,
+    task: Task<A>,
+    pid: u32,
+    cgroup: u64,
+    now_ns: u64,
+) {
+    let runner = if pid == 0 {
+        Runner::Idle
+    } else if task.is_kernel_thread() {
+        Runner::Kthread
+    } else {
+        Runner::Task
+    };
+    // SAFETY: the state is this CPU's, and interrupts are off.
+    unsafe {
+        let taken_ns = (*state).taken.all_ns();
+        (*state).ledger.newest += 1;
+        let turn = newest(state);
+        (*turn).start_ns = now_ns;
+        (*turn).taken_ns = taken_ns;
+        (*turn).cgroup = cgroup;
+        (*turn).pid = pid;
+        (*turn).runner = runner as u32;
+        (&raw mut (*turn).comm).cast::<[u64; 2]>().write(task.comm());
+    }
+}
+
+/// A task that could have gone on gave its place to that of the newest turn.
+#[inline(always)]
+pub fn preempted(state: *mut CpuState, victim: u64) {
+    // SAFETY: the pointer is an entry of the ring.
+    let (cause, culprit) = unsafe { blame(&*newest(state), victim) };
+    charge(state, Resource::Preemption, cause, victim, culprit, 0);
+}
