@@ -182,6 +182,18 @@ impl Account {
         }
     }
 
+    /// Adds what the referee charges for waits in queues.
+    pub fn expect_queued(
+        &mut self,
+        seen: &Observation,
+        resource: &str,
+        victim: &Group,
+        cast: &Cast,
+        charges: &[Charge],
+    ) {
+        self.expect(seen, resource, &victim.label(), cast, charges);
+    }
+
     /// The referee's seconds of one cause, all culprits together.
     pub fn expected_of(&self, resource: &str, cause: &str) -> f64 {
         let fits = |blame: &Blame| blame.resource == resource && blame.cause == cause;
@@ -245,11 +257,12 @@ impl Account {
     }
 }
 
-/// Culprits of these resources by seconds, the worst first; idleness is nobody's.
+/// Culprits of these resources by seconds, the worst first. Idleness is nobody's, and what the victim
+/// does to itself is no other's.
 pub fn rank(charged: &BTreeMap<Blame, f64>, resources: &[&str]) -> Vec<(String, f64)> {
     let mut culprits: BTreeMap<&str, f64> = BTreeMap::new();
     for (blame, seconds) in charged {
-        if resources.contains(&&*blame.resource) && blame.cause != "idle" {
+        if resources.contains(&&*blame.resource) && !["idle", "self"].contains(&&*blame.cause) {
             *culprits.entry(&blame.culprit).or_default() += seconds;
         }
     }

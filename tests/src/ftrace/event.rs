@@ -65,7 +65,7 @@ pub enum Kind {
     /// One step in a block request's life.
     Block(Block),
     /// `net_dev_queue`.
-    TxQueue { skb: u64, interface: Arc<str> },
+    TxQueue { skb: u64, interface: Arc<str>, bytes: u32 },
     /// `net_dev_start_xmit`.
     TxStart { skb: u64, interface: Arc<str> },
     /// `netif_receive_skb`.
@@ -273,15 +273,17 @@ fn block(event: &str, format: &Format) -> Result<Decode> {
 
 fn net(event: &str, format: &Format) -> Result<Decode> {
     let (skb, name) = (format.field("skbaddr")?, format.field("name")?);
-    let make: fn(u64, Arc<str>) -> Kind = match event {
-        "net_dev_queue" => |skb, interface| Kind::TxQueue { skb, interface },
-        "net_dev_start_xmit" => |skb, interface| Kind::TxStart { skb, interface },
-        "netif_receive_skb" => |_, interface| Kind::Receive { interface },
+    let length = format.field("len")?;
+    let make: fn(u64, Arc<str>, u32) -> Kind = match event {
+        "net_dev_queue" => |skb, interface, bytes| Kind::TxQueue { skb, interface, bytes },
+        "net_dev_start_xmit" => |skb, interface, _| Kind::TxStart { skb, interface },
+        "netif_receive_skb" => |_, interface, _| Kind::Receive { interface },
         _ => anyhow::bail!("no decoder for net:{event}"),
     };
     Ok(Box::new(move |record, names| {
         let name = names.get(name.text(record)?);
-        Some(make(skb.unsigned(record)?, name))
+        let bytes = u32::try_from(length.unsigned(record)?).ok()?;
+        Some(make(skb.unsigned(record)?, name, bytes))
     }))
 }
 

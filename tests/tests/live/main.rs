@@ -15,6 +15,7 @@ mod memory;
 mod metrics;
 mod network;
 mod referee;
+mod scenario;
 mod sched;
 mod web;
 
@@ -88,7 +89,7 @@ fn main() -> ExitCode {
     }
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let modules: [(&str, &[(&str, Test)]); 13] = [
+    let modules: [(&str, &[(&str, Test)]); 14] = [
         ("referee", referee::TESTS),
         ("command_line", command_line::TESTS),
         ("lifecycle", lifecycle::TESTS),
@@ -101,6 +102,7 @@ fn main() -> ExitCode {
         ("memory", memory::TESTS),
         ("differential", differential::TESTS),
         ("attribution", attribution::TESTS),
+        ("scenario", scenario::TESTS),
         ("faults", faults::TESTS),
     ];
     let trials = modules
