@@ -19,7 +19,7 @@ use crate::collect::Collector;
 use crate::config::{ConfigFile, DEFAULT_ADDRESS, LogLevel};
 use crate::export::{Refresh, serve};
 use crate::kernel::{DebugRecords, Engine, HookState, KernelError, LoadOptions, other_daemon_runs};
-use crate::model::{Builder, Model};
+use crate::model::{Builder, Limits, Model};
 
 /// How often the ring is drained and a sample taken when nobody asks.
 const SAMPLE_EVERY: Duration = Duration::from_nanos(noise_common::WINDOW_NS);
@@ -78,7 +78,7 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    runtime.block_on(daemon(address, level))
+    runtime.block_on(daemon(address, level, file.limits.resolve()))
 }
 
 /// Logs to standard error: in colour on a terminal, and with the part that speaks from debug on.
@@ -94,7 +94,7 @@ fn start_logging(level: LogLevel) {
         .init();
 }
 
-async fn daemon(address: SocketAddr, level: LogLevel) -> Result<(), RunError> {
+async fn daemon(address: SocketAddr, level: LogLevel, limits: Limits) -> Result<(), RunError> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     // Bind before loading: where another daemon has the address, nothing is attached.
@@ -128,7 +128,7 @@ async fn daemon(address: SocketAddr, level: LogLevel) -> Result<(), RunError> {
     tracing::info!("listening on http://{address} (metrics at http://{address}/metrics)");
     let (refresh, asked) = mpsc::channel(PENDING_REFRESHES);
     tokio::select! {
-        result = collect(collector, asked) => result?,
+        result = collect(collector, Builder::new(limits), asked) => result?,
         () = serve(listener, Refresh(refresh)) => {}
         () = drain_debug_records(logger) => {}
         _ = interrupt.recv() => tracing::info!("SIGINT: detaching"),
@@ -171,6 +171,7 @@ fn report(engine: &Engine) {
 /// Samples by a timer, early where the ring runs full, and when asked.
 async fn collect(
     mut collector: Collector,
+    mut builder: Builder,
     mut asked: mpsc::Receiver<oneshot::Sender<Arc<Model>>>,
 ) -> anyhow::Result<()> {
     // SAFETY: the descriptor belongs to the collector's ring and is open here.
@@ -178,7 +179,6 @@ async fn collect(
     let ring = ring.try_clone_to_owned()?;
     // SAFETY: an `OwnedFd` keeps one open descriptor as long as it lives.
     let ring: AsyncFd<OwnedFd> = unsafe { AsyncFd::register(ring) }?;
-    let mut builder = Builder::default();
     let mut timer = tokio::time::interval(SAMPLE_EVERY);
     timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {

@@ -4,7 +4,11 @@
 //! A window that closes in between arrives in the ring and replaces its open reading; a window
 //! that opens in between was empty when it was read.
 
+mod charges;
+mod hashed;
+mod series;
 mod sources;
+mod states;
 mod steal;
 mod totals;
 

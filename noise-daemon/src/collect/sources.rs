@@ -7,38 +7,50 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use aya::maps::{HashMap, Map, MapData, PerCpuHashMap, RingBuf};
-use memmap2::{MmapOptions, MmapRaw};
 use noise_common::MARKER_MAP;
-use noise_common::event::{Cell, CellKey, CpuState, DROPS, PacketTimes, RequestTimes};
+use noise_common::event::{Cell, CellKey, DROPS, Drop, PacketTimes, RequestTimes};
 use noise_common::signals::{CELLS_PER_CPU, SIGNALS, Signal, Storage};
 
+use super::charges::{Asked, Charges};
+use super::hashed::HashedCharges;
+use super::series::Histograms;
+use super::states::CpuStates;
 use super::steal;
-use super::totals::WindowTotals;
 use crate::kernel::{Engine, SignalState, monotonic_ns, signal_state};
-use crate::model::{Count, HookSample, Sample, Series, Totals};
-use crate::resolve::{Names, OTHER};
+use crate::model::{Count, HookSample, INTERFERENCE_METRIC, Sample};
+use crate::resolve::Names;
+use crate::resolve::cgroup::Hierarchies;
 
 /// The ring buffer of closed windows; its descriptor can be polled.
 pub type Ring = RingBuf<MapData>;
 
-/// How often subjects are checked for being gone.
+/// How often subjects are checked for being gone, and how often where room runs short.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
+const SWEEP_EVERY_CROWDED: Duration = Duration::from_secs(5);
+/// The hash of charges that found no entry in their CPU's table.
+const CHARGES_MAP: &str = "NOISE_CHARGES";
 /// Requests and packets that are under way longer than this are taken for lost, when their map
 /// was found full, ns.
 const STALE_NS: u64 = 300_000_000_000;
-/// Attempts at reading a cell that is being reset.
+/// Longest time from an event to its count, ns; the CPU itself may have been stopped meanwhile.
+const SLACK_NS: u64 = noise_common::WINDOW_NS;
+/// Attempts at reading the cells of a key of which one is being reset.
 const READ_ATTEMPTS: usize = 3;
 
 /// Reads everything that the programs collect.
 pub struct Collector {
     engine: Engine,
     ring: Ring,
-    cpus: MmapRaw,
+    states: CpuStates,
+    /// Window and its end of each cell at the last reading, by CPU and cell.
+    read: Vec<(u64, u64)>,
+    read_ns: u64,
     cells: PerCpuHashMap<MapData, CellKey, Cell>,
     counts: PerCpuHashMap<MapData, CellKey, u64>,
     requests: HashMap<MapData, u64, RequestTimes>,
     spilled: HashMap<MapData, u64, PacketTimes>,
-    totals: WindowTotals,
+    histograms: Histograms,
+    charges: Charges,
     names: Names,
     absent: Vec<(Signal, String)>,
     swept: Instant,
@@ -58,11 +70,14 @@ impl Collector {
         let Map::Array(cpus) = take(&mut engine, MARKER_MAP)? else {
             bail!("{MARKER_MAP} is not an array");
         };
-        let length = size_of::<CpuState>() * engine.sizes().cpus as usize;
-        let cpus = MmapOptions::new()
-            .len(length)
-            .map_raw(&cpus.fd().as_fd())
+        let count = engine.sizes().cpus as usize;
+        let states = CpuStates::map(cpus.fd().as_fd(), count)
             .with_context(|| format!("cannot map {MARKER_MAP} into memory"))?;
+        let hashed = engine
+            .take_map(CHARGES_MAP)
+            .map(|map| HashedCharges::new(map, count))
+            .transpose()
+            .with_context(|| format!("cannot use {CHARGES_MAP}"))?;
         let facts = engine.facts().clone();
         let absent = SIGNALS
             .iter()
@@ -77,9 +92,17 @@ impl Collector {
             counts: take(&mut engine, "NOISE_COUNTS")?.try_into()?,
             requests: take(&mut engine, "NOISE_REQUESTS")?.try_into()?,
             spilled: take(&mut engine, "NOISE_SPILLED")?.try_into()?,
-            cpus,
-            totals: WindowTotals::default(),
-            names: Names::new(Path::new("/proc"), Path::new("/sys"), facts.drop_reasons),
+            states,
+            read: vec![(0, 0); count * CELLS_PER_CPU],
+            read_ns: 0,
+            histograms: Histograms::default(),
+            charges: Charges::new(hashed),
+            names: Names::new(
+                Path::new("/proc"),
+                Path::new("/sys"),
+                facts.drop_reasons,
+                &Hierarchies::of_host(),
+            ),
             absent,
             swept: Instant::now(),
             full_seen: 0,
@@ -102,7 +125,7 @@ impl Collector {
         while let Some(record) = self.ring.next() {
             // A record that is no cell cannot come from our programs.
             if let Ok(cell) = bytemuck::try_pod_read_unaligned::<Cell>(&record) {
-                self.totals.close(&cell);
+                self.histograms.close(&cell);
             }
         }
     }
@@ -119,14 +142,20 @@ impl Collector {
     pub fn glance(&mut self) -> Sample {
         self.read_open_windows();
         self.drain();
-        let at_ns = monotonic_ns();
+        let (at_ns, now) = (monotonic_ns(), Instant::now());
         let mut sample = Sample { at_ns, absent: self.absent.clone(), ..Sample::default() };
-        self.add_series(&mut sample);
-        self.add_counts(&mut sample);
+        self.histograms.add_to(&mut sample, &mut self.names, now);
+        let mut asked = Asked { names: &mut self.names, at: now, at_ns };
+        self.charges.read(&self.states, &mut asked);
+        sample.interference = self.charges.totals();
+        sample.folded.push((INTERFERENCE_METRIC, self.charges.folded()));
+        self.add_counts(&mut sample, now);
         self.add_drops(&mut sample);
-        if self.swept.elapsed() >= SWEEP_EVERY {
-            self.swept = Instant::now();
-            self.sweep(at_ns, &sample);
+        let crowded = self.charges.is_crowded() || self.histograms.is_crowded();
+        let every = if crowded { SWEEP_EVERY_CROWDED } else { SWEEP_EVERY };
+        if now.duration_since(self.swept) >= every {
+            self.swept = now;
+            self.sweep(at_ns, now, &sample);
         }
         sample
     }
@@ -151,42 +180,26 @@ impl Collector {
             .collect();
     }
 
-    /// The direct-mapped cells of the keyed signals, of all CPUs.
-    fn keyed_slots(&self) -> impl Iterator<Item = *mut Cell> + use<> {
-        let keyed = SIGNALS.iter().filter(|info| info.storage == Storage::Keyed);
-        self.cpu_states().flat_map(move |state| {
-            let state = state.cast_mut();
-            keyed.clone().flat_map(move |info| {
-                let first = info.signal.first_cell();
-                // SAFETY: the pointers lie in the mapping.
-                (first..first + info.storage.cells()).map(move |index| unsafe {
-                    (&raw mut (*state).cells).cast::<Cell>().add(index)
-                })
-            })
-        })
-    }
-
-    fn cpu_states(&self) -> impl Iterator<Item = *const CpuState> + use<> {
-        let first = self.cpus.as_ptr().cast::<CpuState>();
-        // SAFETY: the mapping holds this many states.
-        (0..self.engine.sizes().cpus as usize).map(move |cpu| unsafe { first.add(cpu) })
-    }
-
     fn read_open_windows(&mut self) {
-        for state in self.cpu_states() {
-            for index in 0..CELLS_PER_CPU {
-                // SAFETY: the pointer lies in the mapping.
-                let cell = unsafe { (&raw const (*state).cells).cast::<Cell>().add(index) };
-                if let Some(cell) = read_cell(cell) {
-                    self.totals.read_open(&cell);
-                }
+        let before_ns = std::mem::replace(&mut self.read_ns, monotonic_ns());
+        for (place, read) in self.read.iter_mut().enumerate() {
+            let (cpu, index) = (place / CELLS_PER_CPU, place % CELLS_PER_CPU);
+            let window = self.states.window(cpu, index);
+            // An event after the end of a window opens the next, or moves the end: since it was
+            // read, nothing was added.
+            if window.0 == 0 || (window == *read && window.1 + SLACK_NS <= before_ns) {
+                continue;
+            }
+            if let Some(cell) = self.states.read_cell(cpu, index) {
+                *read = (cell.head, cell.closes_ns);
+                self.histograms.read_open(&cell);
             }
         }
         let keys: Vec<CellKey> = self.cells.keys().flatten().collect();
         for key in keys {
             for _ in 0..READ_ATTEMPTS {
                 let Ok(cells) = self.cells.get(&key, 0) else { break };
-                cells.iter().for_each(|cell| self.totals.read_open(cell));
+                cells.iter().for_each(|cell| self.histograms.read_open(cell));
                 if cells.iter().all(|cell| cell.head == cell.tail) {
                     break;
                 }
@@ -194,60 +207,19 @@ impl Collector {
         }
     }
 
-    fn add_series(&mut self, sample: &mut Sample) {
-        let mut series: BTreeMap<(Signal, Vec<String>), (Totals, u64)> = BTreeMap::new();
-        let mut interrupted: BTreeMap<(u32, &'static str), u64> = BTreeMap::new();
-        for (key, cpu, totals, max_ns) in self.totals.take() {
-            let Some(signal) = Signal::from_number(key.signal) else { continue };
-            if let Some(source) = signal.info().interrupts {
-                *interrupted.entry((cpu, source)).or_default() += totals.sum_ns;
-            }
-            let labels = self.names.labels(signal, key.subject);
-            let entry = series.entry((signal, labels)).or_default();
-            entry.0.add(&totals);
-            entry.1 = entry.1.max(max_ns);
-        }
-        sample.interrupted =
-            interrupted.into_iter().map(|((cpu, source), ns)| (cpu, source, ns)).collect();
-        sample.series = series
-            .into_iter()
-            .map(|((signal, labels), (totals, recent_max_ns))| Series {
-                signal,
-                labels,
-                totals,
-                recent_max_ns,
-            })
-            .collect();
-        sample.folded = SIGNALS
-            .iter()
-            .filter_map(|info| {
-                let folded = sample.series.iter().find(|series| {
-                    series.signal == info.signal
-                        && series.labels.first().is_some_and(|l| l == OTHER)
-                })?;
-                Some((info.metric, folded.totals.count()))
-            })
-            .collect();
-    }
-
-    fn add_counts(&mut self, sample: &mut Sample) {
+    fn add_counts(&mut self, sample: &mut Sample, now: Instant) {
         let mut counts: BTreeMap<(Signal, Vec<String>), u64> = BTreeMap::new();
         for info in SIGNALS.iter().filter(|info| info.storage == Storage::Switches) {
             for kind in 0..2 {
-                let labels = self.names.labels(info.signal, kind as u64);
-                let total = self
-                    .cpu_states()
-                    // SAFETY: the pointer lies in the mapping.
-                    .map(|state| unsafe { (&raw const (*state).switches[kind]).read_volatile() })
-                    .sum();
-                counts.insert((info.signal, labels), total);
+                let labels = self.names.labels(info.signal, kind as u64, now).unwrap_or_default();
+                counts.insert((info.signal, labels), self.states.switches(kind));
             }
         }
         let keys: Vec<CellKey> = self.counts.keys().flatten().collect();
         for key in keys {
             let Some(signal) = Signal::from_number(key.signal) else { continue };
             let Ok(values) = self.counts.get(&key, 0) else { continue };
-            let labels = self.names.labels(signal, key.subject);
+            let Some(labels) = self.names.labels(signal, key.subject, now) else { continue };
             *counts.entry((signal, labels)).or_default() += values.iter().sum::<u64>();
         }
         sample.counts = counts
@@ -256,21 +228,10 @@ impl Collector {
             .collect();
     }
 
-    fn add_drops(&mut self, sample: &mut Sample) {
+    fn add_drops(&self, sample: &mut Sample) {
         for info in &SIGNALS {
             for reason in DROPS {
-                let total: u64 = self
-                    .cpu_states()
-                    .map(|state| {
-                        // SAFETY: the pointer lies in the mapping; the indices are discriminants.
-                        unsafe {
-                            let drops = &raw const (*state).drops;
-                            let of_signal = drops.cast::<[u64; DROPS.len()]>();
-                            let of_signal = of_signal.add(info.signal as usize);
-                            of_signal.cast::<u64>().add(reason as usize).read_volatile()
-                        }
-                    })
-                    .sum();
+                let total = self.states.drops(info.signal, reason);
                 if total > 0 {
                     sample.drops.push((info.signal, reason, total));
                 }
@@ -278,26 +239,29 @@ impl Collector {
         }
     }
 
-    /// Frees what belongs to devices and interfaces that are gone, and, where a map was found
-    /// full, requests and packets that were lost on the way.
-    fn sweep(&mut self, now_ns: u64, sample: &Sample) {
-        let slots: Vec<*mut Cell> = self.keyed_slots().collect();
-        for key in self.totals.keys() {
+    /// Frees what belongs to devices, interfaces, cgroups and threads that are gone, and, where a
+    /// map was found full, requests and packets that were lost on the way.
+    fn sweep(&mut self, now_ns: u64, now: Instant, sample: &Sample) {
+        let Self { states, cells, counts, names, histograms, .. } = self;
+        histograms.sweep(names, now, |signal, key| {
+            let _ = cells.remove(&key);
+            states.free_cells(signal, key);
+        });
+        let keys: Vec<CellKey> = counts.keys().flatten().collect();
+        for key in keys {
             let Some(signal) = Signal::from_number(key.signal) else { continue };
-            if signal.info().storage != Storage::Keyed || self.names.exists(signal, key.subject) {
-                continue;
+            if !names.exists(signal, key.subject) {
+                let _ = counts.remove(&key);
+                names.forget(signal, key.subject);
             }
-            let _ = self.cells.remove(&key);
-            for slot in &slots {
-                free_slot(*slot, key);
-            }
-            self.totals.forget(key);
-            self.names.forget(signal, key.subject);
         }
+        let mut asked = Asked { names: &mut self.names, at: now, at_ns: now_ns };
+        self.charges.sweep(&self.states, &mut asked);
+        self.names.sweep();
         let full: u64 = sample
             .drops
             .iter()
-            .filter(|(_, reason, _)| *reason == noise_common::event::Drop::MapFull)
+            .filter(|(_, reason, _)| *reason == Drop::MapFull)
             .map(|(_, _, count)| count)
             .sum();
         if full == self.full_seen {
@@ -332,39 +296,4 @@ impl std::os::fd::AsRawFd for Collector {
     fn as_raw_fd(&self) -> std::os::fd::RawFd {
         self.ring.as_raw_fd()
     }
-}
-
-/// Frees a direct-mapped cell whose subject is gone, so that no program writes it any more.
-fn free_slot(slot: *mut Cell, key: CellKey) {
-    // SAFETY: the pointer lies in the mapping, which is writable; the order is the programs' own.
-    unsafe {
-        let of_key = (&raw const (*slot).signal).read_volatile() == key.signal
-            && (&raw const (*slot).subject).read_volatile() == key.subject;
-        if of_key && (&raw const (*slot).closes_ns).read_volatile() != 0 {
-            (&raw mut (*slot).tail).write_volatile(0);
-            (&raw mut (*slot).head).write_volatile(0);
-            slot.write_volatile(Cell::EMPTY);
-        }
-    }
-}
-
-/// Copies a cell that a program may be writing; `None` where it is unused or being reset. A
-/// window that was reset meanwhile has been pushed before and is found in the ring.
-fn read_cell(cell: *const Cell) -> Option<Cell> {
-    for _ in 0..READ_ATTEMPTS {
-        // SAFETY: the pointer lies in the mapping. The copy may be torn by a program's writes;
-        // `head` and `tail` tell, and any bytes are a valid cell.
-        let (head, copy, tail) = unsafe {
-            let head = (&raw const (*cell).head).read_volatile();
-            if head == 0 {
-                return None;
-            }
-            let copy = cell.read_volatile();
-            (head, copy, (&raw const (*cell).tail).read_volatile())
-        };
-        if head == tail && copy.head == head {
-            return Some(copy);
-        }
-    }
-    None
 }

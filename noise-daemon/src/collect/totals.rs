@@ -1,38 +1,115 @@
 //! Totals from windows: closed ones are added once, open ones replace their last reading.
+//!
+//! Closed windows are added up by subject over all CPUs; readings of open ones are kept for each
+//! CPU, in few bytes, as long as they are open. Subjects that come and go without end (cgroups) are
+//! bounded: beyond [`SUBJECTS`] of a signal, the others count as [`UNKNOWN`] together.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
+use noise_common::charge::UNKNOWN;
 use noise_common::event::{Cell, CellKey};
+use noise_common::signals::{Signal, Storage};
 
 use crate::model::Totals;
 
-/// One cell: a signal and subject on one CPU.
-type CellId = (CellKey, u32);
+/// Subjects of one rotating signal that are told apart.
+pub const SUBJECTS: usize = 2_048;
+
+/// How many windows later the number of a closed one is forgotten. It serves to recognise a reading
+/// that was taken between a window's way into the ring and its reset, which is over at once unless
+/// the CPU itself was stopped.
+const REMEMBERED_WINDOWS: u64 = 120;
+
+/// What was read of a window that is open.
+#[derive(Debug)]
+struct Reading {
+    window: u64,
+    sum_ns: u64,
+    /// Bucket and count, where there is any.
+    counts: Vec<(u8, u32)>,
+}
+
+/// A cell: a subject on one CPU.
+#[derive(Debug, Default)]
+struct Windows {
+    open: Option<Reading>,
+    last_closed: u64,
+    /// The last window was counted when its subject was forgotten, though it has not arrived.
+    counted_early: bool,
+    /// Counted for [`UNKNOWN`] as long as the window is the same.
+    folded: bool,
+}
 
 #[derive(Debug, Default)]
-struct Counted {
+struct Subject {
     closed: Totals,
-    open: Option<(u64, Totals)>,
-    last_closed: u64,
+    /// Sums by CPU, of signals that interrupt.
+    by_cpu: BTreeMap<u32, u64>,
     recent_max_ns: u64,
+    /// Number of values at the last look, and the newest window in which it was another.
+    count: u64,
+    changed: u64,
+}
+
+/// A subject's totals.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Counted {
+    /// The signal and its subject.
+    pub key: CellKey,
+    /// All CPUs together.
+    pub totals: Totals,
+    /// The longest value since the last look, ns.
+    pub recent_max_ns: u64,
+    /// Sums by CPU, of signals that interrupt.
+    pub by_cpu: BTreeMap<u32, u64>,
 }
 
 /// Sums of all windows of all cells.
 #[derive(Debug, Default)]
 pub struct WindowTotals {
-    cells: BTreeMap<CellId, Counted>,
+    subjects: BTreeMap<CellKey, Box<Subject>>,
+    cells: BTreeMap<(CellKey, u32), Windows>,
+    /// Number of the newest window.
+    newest: u64,
+    /// Subjects of rotating signals.
+    rotating: usize,
+    /// Windows' subjects that had no room.
+    folded: u64,
 }
 
-fn totals_of(cell: &Cell) -> Totals {
-    let mut totals = Totals { sum_ns: cell.sum_ns, ..Totals::default() };
-    for (total, count) in totals.buckets.iter_mut().zip(cell.buckets) {
-        *total = u64::from(count);
+fn key_of(cell: &Cell) -> CellKey {
+    CellKey { signal: cell.signal, padding: 0, subject: cell.subject }
+}
+
+fn signal_of(key: CellKey) -> Option<Signal> {
+    Signal::from_number(key.signal)
+}
+
+fn is_rotating(key: CellKey) -> bool {
+    signal_of(key).is_some_and(|signal| signal.info().storage == Storage::Rotating)
+}
+
+fn interrupts(key: CellKey) -> bool {
+    signal_of(key).is_some_and(|signal| signal.info().interrupts.is_some())
+}
+
+impl Reading {
+    fn take(&mut self, cell: &Cell) {
+        self.window = cell.head;
+        self.sum_ns = cell.sum_ns;
+        self.counts.clear();
+        let used = cell.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
+        self.counts.extend(used.map(|(bucket, count)| (bucket as u8, *count)));
     }
-    totals
-}
 
-fn key_of(cell: &Cell) -> CellId {
-    (CellKey { signal: cell.signal, padding: 0, subject: cell.subject }, cell.cpu)
+    fn add_to(&self, totals: &mut Totals) {
+        totals.sum_ns += self.sum_ns;
+        for (bucket, count) in &self.counts {
+            if let Some(total) = totals.buckets.get_mut(usize::from(*bucket)) {
+                *total += u64::from(*count);
+            }
+        }
+    }
 }
 
 impl WindowTotals {
@@ -41,54 +118,174 @@ impl WindowTotals {
         if cell.head == 0 || cell.head != cell.tail {
             return;
         }
-        let counted = self.cells.entry(key_of(cell)).or_default();
-        if cell.head > counted.last_closed {
-            counted.open = Some((cell.head, totals_of(cell)));
-            counted.recent_max_ns = counted.recent_max_ns.max(cell.max_ns);
+        self.newest = self.newest.max(cell.head);
+        let key = key_of(cell);
+        let windows = self.cells.entry((key, cell.cpu)).or_default();
+        if cell.head <= windows.last_closed {
+            return;
         }
+        let continues = windows.open.as_ref().is_some_and(|open| open.window == cell.head);
+        if !continues {
+            windows.folded = !has_room(&self.subjects, self.rotating, key);
+            self.folded += u64::from(windows.folded);
+        }
+        let empty = || Reading { window: 0, sum_ns: 0, counts: Vec::new() };
+        windows.open.get_or_insert_with(empty).take(cell);
+        let into = if windows.folded { others(key) } else { key };
+        let subject = subject(&mut self.subjects, &mut self.rotating, into);
+        subject.recent_max_ns = subject.recent_max_ns.max(cell.max_ns);
     }
 
     /// Takes a closed window.
     pub fn close(&mut self, cell: &Cell) {
-        let counted = self.cells.entry(key_of(cell)).or_default();
-        counted.closed.add(&totals_of(cell));
-        counted.last_closed = cell.head;
-        counted.recent_max_ns = counted.recent_max_ns.max(cell.max_ns);
-        if counted.open.as_ref().is_some_and(|(window, _)| *window <= cell.head) {
-            counted.open = None;
+        self.newest = self.newest.max(cell.head);
+        let key = key_of(cell);
+        let windows = self.cells.entry((key, cell.cpu)).or_default();
+        let early = std::mem::take(&mut windows.counted_early);
+        if early && cell.head <= windows.last_closed {
+            return;
+        }
+        let continues = windows.open.as_ref().is_some_and(|open| open.window == cell.head);
+        if !continues {
+            windows.folded = !has_room(&self.subjects, self.rotating, key);
+            self.folded += u64::from(windows.folded);
+        }
+        windows.last_closed = windows.last_closed.max(cell.head);
+        if windows.open.as_ref().is_some_and(|open| open.window <= cell.head) {
+            windows.open = None;
+        }
+        let into = if windows.folded { others(key) } else { key };
+        let subject = subject(&mut self.subjects, &mut self.rotating, into);
+        subject.recent_max_ns = subject.recent_max_ns.max(cell.max_ns);
+        for (total, count) in subject.closed.buckets.iter_mut().zip(cell.buckets) {
+            *total += u64::from(count);
+        }
+        subject.closed.sum_ns += cell.sum_ns;
+        if interrupts(key) {
+            *subject.by_cpu.entry(cell.cpu).or_default() += cell.sum_ns;
         }
     }
 
-    /// Every cell's totals, and the longest value since the last call.
-    pub fn take(&mut self) -> Vec<(CellKey, u32, Totals, u64)> {
-        self.cells
+    /// Every subject's totals.
+    pub fn take(&mut self) -> Vec<Counted> {
+        let mut all: BTreeMap<CellKey, Counted> = self
+            .subjects
             .iter_mut()
-            .map(|((key, cpu), counted)| {
-                let mut totals = counted.closed.clone();
-                if let Some((_, open)) = &counted.open {
-                    totals.add(open);
-                }
-                let max_ns = std::mem::take(&mut counted.recent_max_ns);
-                (*key, *cpu, totals, max_ns)
+            .map(|(key, subject)| {
+                let counted = Counted {
+                    key: *key,
+                    totals: subject.closed.clone(),
+                    recent_max_ns: std::mem::take(&mut subject.recent_max_ns),
+                    by_cpu: subject.by_cpu.clone(),
+                };
+                (*key, counted)
             })
+            .collect();
+        for ((key, cpu), windows) in &self.cells {
+            let Some(open) = &windows.open else { continue };
+            let into = if windows.folded { others(*key) } else { *key };
+            let Some(counted) = all.get_mut(&into) else { continue };
+            open.add_to(&mut counted.totals);
+            if interrupts(*key) {
+                *counted.by_cpu.entry(*cpu).or_default() += open.sum_ns;
+            }
+        }
+        for (key, counted) in &all {
+            let Some(subject) = self.subjects.get_mut(key) else { continue };
+            let count = counted.totals.count();
+            if count != subject.count {
+                subject.count = count;
+                subject.changed = self.newest;
+            }
+        }
+        all.into_values().collect()
+    }
+
+    /// What there are totals of, with the number of windows for which nothing was added.
+    pub fn idle(&self) -> Vec<(CellKey, u64)> {
+        let newest = self.newest;
+        self.subjects
+            .iter()
+            .map(|(key, subject)| (*key, newest.saturating_sub(subject.changed)))
             .collect()
     }
 
-    /// What there are totals of.
-    pub fn keys(&self) -> BTreeSet<CellKey> {
-        self.cells.keys().map(|(key, _)| *key).collect()
+    /// How many subjects of rotating signals there are.
+    pub fn rotating(&self) -> usize {
+        self.rotating
     }
 
-    /// Forgets a subject that is gone.
-    pub fn forget(&mut self, key: CellKey) {
-        self.cells.retain(|(other, _), _| *other != key);
+    /// How often a subject was counted for [`UNKNOWN`] because there was no room for it.
+    pub fn folded(&self) -> u64 {
+        self.folded
     }
+
+    /// Forgets a subject; what was counted for it, open windows included, is final and handed
+    /// back. Those windows are not counted again when they arrive.
+    pub fn forget(&mut self, key: CellKey) -> Totals {
+        let Some(subject) = self.subjects.remove(&key) else { return Totals::default() };
+        if is_rotating(key) && key.subject != UNKNOWN {
+            self.rotating -= 1;
+        }
+        let mut totals = subject.closed;
+        for (_, windows) in self.cells.range_mut((key, 0)..=(key, u32::MAX)) {
+            if !windows.folded
+                && let Some(open) = windows.open.take()
+            {
+                open.add_to(&mut totals);
+                windows.last_closed = windows.last_closed.max(open.window);
+                windows.counted_early = true;
+            }
+        }
+        totals
+    }
+
+    /// Forgets a subject whose cells were freed: none of its windows will arrive any more.
+    pub fn forget_freed(&mut self, key: CellKey) -> Totals {
+        let totals = self.forget(key);
+        self.cells.retain(|(other, _), _| *other != key);
+        totals
+    }
+
+    /// Forgets the numbers of windows that were closed long ago.
+    pub fn sweep(&mut self) {
+        let newest = self.newest;
+        self.cells.retain(|_, windows| {
+            windows.open.is_some()
+                || windows.counted_early
+                || windows.last_closed + REMEMBERED_WINDOWS > newest
+        });
+    }
+}
+
+/// The subject of the same signal that those without room count for.
+fn others(key: CellKey) -> CellKey {
+    CellKey { subject: UNKNOWN, ..key }
+}
+
+fn has_room(subjects: &BTreeMap<CellKey, Box<Subject>>, rotating: usize, key: CellKey) -> bool {
+    rotating < SUBJECTS
+        || !is_rotating(key)
+        || key.subject == UNKNOWN
+        || subjects.contains_key(&key)
+}
+
+fn subject<'a>(
+    subjects: &'a mut BTreeMap<CellKey, Box<Subject>>,
+    rotating: &mut usize,
+    key: CellKey,
+) -> &'a mut Subject {
+    subjects.entry(key).or_insert_with(|| {
+        *rotating += usize::from(is_rotating(key) && key.subject != UNKNOWN);
+        Box::default()
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use noise_common::hist::bucket_of;
+    use proptest::prelude::{Strategy, any, prop_assert_eq, proptest};
 
     fn cell(window: u64, values: &[u64]) -> Cell {
         let mut cell = Cell { head: window, tail: window, ..Cell::EMPTY };
@@ -100,11 +297,14 @@ mod tests {
         cell
     }
 
+    fn of_cgroup(subject: u64, cpu: u32, cell: Cell) -> Cell {
+        Cell { signal: Signal::CgroupRunqueueWait as u32, subject, cpu, ..cell }
+    }
+
     fn count(totals: &mut WindowTotals) -> (u64, u64) {
-        totals
-            .take()
-            .iter()
-            .fold((0, 0), |sum, (_, _, totals, _)| (sum.0 + totals.count(), sum.1 + totals.sum_ns))
+        totals.take().iter().fold((0, 0), |sum, counted| {
+            (sum.0 + counted.totals.count(), sum.1 + counted.totals.sum_ns)
+        })
     }
 
     #[test]
@@ -132,7 +332,112 @@ mod tests {
     fn the_maximum_is_that_since_the_last_look() {
         let mut totals = WindowTotals::default();
         totals.close(&cell(5, &[100, 900]));
-        assert_eq!(totals.take()[0].3, 900);
-        assert_eq!(totals.take()[0].3, 0);
+        assert_eq!(totals.take()[0].recent_max_ns, 900);
+        assert_eq!(totals.take()[0].recent_max_ns, 0);
+    }
+
+    #[test]
+    fn interrupts_are_told_by_cpu() {
+        let mut totals = WindowTotals::default();
+        let of = |cpu, cell| Cell { signal: Signal::Softirq as u32, subject: 1, cpu, ..cell };
+        totals.close(&of(0, cell(5, &[100])));
+        totals.read_open(&of(0, cell(6, &[10])));
+        totals.read_open(&of(3, cell(6, &[40])));
+        let counted = totals.take();
+        assert_eq!(counted.len(), 1);
+        assert_eq!(counted[0].by_cpu, BTreeMap::from([(0, 110), (3, 40)]));
+        assert_eq!(counted[0].totals.sum_ns, 150);
+    }
+
+    #[test]
+    fn a_forgotten_subject_is_not_counted_twice() {
+        let mut totals = WindowTotals::default();
+        totals.close(&of_cgroup(9, 0, cell(5, &[100])));
+        totals.read_open(&of_cgroup(9, 0, cell(6, &[10, 20])));
+        assert_eq!(count(&mut totals), (3, 130));
+        let (key, _) = totals.idle()[0];
+        assert_eq!(totals.forget(key).sum_ns, 130);
+        // The cell still holds the window, and hands it over when another subject needs it.
+        totals.read_open(&of_cgroup(9, 0, cell(6, &[10, 20])));
+        totals.close(&of_cgroup(9, 0, cell(6, &[10, 20])));
+        assert_eq!(count(&mut totals), (0, 0));
+        totals.read_open(&of_cgroup(9, 0, cell(300, &[7])));
+        totals.close(&of_cgroup(9, 0, cell(300, &[7, 8])));
+        assert_eq!(count(&mut totals), (2, 15));
+        assert_eq!(totals.rotating(), 1);
+    }
+
+    #[test]
+    fn beyond_the_bound_subjects_count_together() {
+        let mut totals = WindowTotals::default();
+        let all = SUBJECTS as u64 + 100;
+        for id in 0..all {
+            totals.read_open(&of_cgroup(id, 0, cell(5, &[1])));
+            totals.close(&of_cgroup(id, 0, cell(5, &[1, 1])));
+        }
+        assert_eq!(count(&mut totals), (2 * all, 2 * all));
+        assert_eq!((totals.rotating(), totals.take().len()), (SUBJECTS, SUBJECTS + 1));
+        assert_eq!(totals.folded(), 100);
+        assert_eq!(totals.take().last().unwrap().totals.count(), 200);
+        for (key, _) in totals.idle() {
+            totals.forget(key);
+        }
+        totals.close(&of_cgroup(1, 0, cell(5 + REMEMBERED_WINDOWS, &[1])));
+        totals.sweep();
+        assert_eq!((totals.subjects.len(), totals.cells.len()), (1, 1));
+    }
+
+    /// What may happen to one cell.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Record(u64),
+        Read,
+        Turn,
+        Forget,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        (0u8..8, any::<u16>()).prop_map(|(kind, value)| match kind {
+            0..=3 => Step::Record(u64::from(value)),
+            4 | 5 => Step::Read,
+            6 => Step::Turn,
+            _ => Step::Forget,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn every_value_counts_once(steps in proptest::collection::vec(step(), 0..120)) {
+            let mut totals = WindowTotals::default();
+            let (mut window, mut values, mut forgotten, mut all) = (1, Vec::new(), 0, 0);
+            // A window that was forgotten gets no more values: only idle subjects are forgotten.
+            let mut over = false;
+            for step in steps {
+                let now = of_cgroup(3, 1, cell(window, &values));
+                match step {
+                    Step::Record(value) if !over => {
+                        values.push(value);
+                        all += value;
+                    }
+                    Step::Record(_) => {}
+                    Step::Read => totals.read_open(&now),
+                    Step::Turn => {
+                        totals.close(&now);
+                        window += 1;
+                        values.clear();
+                        over = false;
+                    }
+                    Step::Forget => {
+                        totals.read_open(&now);
+                        for (key, _) in totals.idle() {
+                            forgotten += totals.forget(key).sum_ns;
+                        }
+                        over = true;
+                    }
+                }
+            }
+            totals.read_open(&of_cgroup(3, 1, cell(window, &values)));
+            prop_assert_eq!(count(&mut totals).1 + forgotten, all);
+        }
     }
 }

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
+use crate::model::Limits;
+
 /// Where the daemon listens unless told otherwise.
 pub const DEFAULT_ADDRESS: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 19435);
@@ -19,6 +21,9 @@ pub struct ConfigFile {
     /// Logging.
     #[serde(default)]
     pub log: LogSection,
+    /// How much is told apart.
+    #[serde(default)]
+    pub limits: LimitsSection,
 }
 
 /// `[web]`.
@@ -35,6 +40,50 @@ pub struct WebSection {
 pub struct LogSection {
     /// Least severe level that is logged.
     pub level: Option<LogLevel>,
+}
+
+/// `[limits]`: how many subjects of a metric have series of their own; the others are `~other`.
+#[derive(Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LimitsSection {
+    /// Of `noised_interference_seconds_total`: victims with their culprits.
+    pub interference: Option<Limit>,
+    /// Of `noised_preemptions_total`: victims with their culprits.
+    pub preemptions: Option<Limit>,
+    /// Of `noised_cgroup_runqueue_wait_seconds`: cgroups.
+    pub cgroups: Option<Limit>,
+}
+
+impl LimitsSection {
+    /// The limits, with the usual ones where nothing is said.
+    pub fn resolve(&self) -> Limits {
+        let usual = Limits::default();
+        let or = |said: Option<Limit>, usual| said.map_or(usual, |limit| usize::from(limit.0));
+        Limits {
+            interference: or(self.interference, usual.interference),
+            preemptions: or(self.preemptions, usual.preemptions),
+            cgroups: or(self.cgroups, usual.cgroups),
+        }
+    }
+}
+
+/// A number of series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(try_from = "i64")]
+pub struct Limit(u16);
+
+/// Largest [`Limit`]: what a server that scrapes many hosts can bear of each.
+const LARGEST_LIMIT: u16 = 10_000;
+
+impl TryFrom<i64> for Limit {
+    type Error = String;
+
+    fn try_from(number: i64) -> Result<Self, Self::Error> {
+        match u16::try_from(number) {
+            Ok(limit @ 1..=LARGEST_LIMIT) => Ok(Self(limit)),
+            _ => Err(format!("{number} is not between 1 and {LARGEST_LIMIT}")),
+        }
+    }
 }
 
 /// Severity of log lines.
@@ -113,6 +162,10 @@ mod tests {
         assert_eq!(config.web.listen_address, Some("[::1]:9".parse().unwrap()));
         assert_eq!(config.log.level, Some(LogLevel::Debug));
         assert_eq!(parse("").unwrap(), ConfigFile::default());
+        let limits = parse("[limits]\ninterference = 7\npreemptions = 10000\n").unwrap().limits;
+        let resolved = limits.resolve();
+        assert_eq!((resolved.interference, resolved.preemptions), (7, 10_000));
+        assert_eq!(resolved.cgroups, Limits::default().cgroups);
     }
 
     #[test]
@@ -121,6 +174,10 @@ mod tests {
             ("[web]\n\nlisten-adress = \"x\"\n", "line 3", ["listen-adress", "listen-address"]),
             ("[log]\nlevel = \"loud\"\n", "line 2", ["loud", "debug"]),
             ("[web]\nlisten-address = \"nowhere\"\n", "line 2", ["listen-address", "address"]),
+            ("[limits]\ninterference = 0\n", "line 2", ["interference", "1 and 10000"]),
+            ("[limits]\ncgroups = -5\n", "line 2", ["-5", "between"]),
+            ("[limits]\ncgroups = 10001\n", "line 2", ["10001", "between"]),
+            ("[limits]\npairs = 7\n", "line 2", ["pairs", "preemptions"]),
             ("[web\n", "line 1", ["web", "noised.toml"]),
         ] {
             let error = parse(text).unwrap_err().to_string();

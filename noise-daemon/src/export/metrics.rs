@@ -1,14 +1,14 @@
 //! PURE but for the process metrics: a model as Prometheus text.
 
 use noise_common::hist::buckets_within;
-use noise_common::signals::{Buckets, Kind, SIGNALS};
+use noise_common::signals::{Buckets, Kind, SIGNALS, Signal};
 use prometheus::core::{Collector as _, Desc};
 use prometheus::proto::{
     Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
 };
 use prometheus::{Encoder as _, TextEncoder};
 
-use crate::model::{Model, Series};
+use crate::model::{INTERFERENCE_METRIC, Model, PREEMPTIONS_METRIC, Series};
 
 /// The revision that this was built from.
 const REVISION: &str = match option_env!("NOISED_REVISION") {
@@ -101,7 +101,12 @@ fn signal_families(model: &Model) -> Vec<MetricFamily> {
     for info in &SIGNALS {
         let (kind, metrics): (_, Vec<Metric>) = match info.kind {
             Kind::Histogram(buckets) => {
-                let own = sample.series.iter().filter(|series| series.signal == info.signal);
+                // Cgroups are many: the model chooses.
+                let from = match info.signal {
+                    Signal::CgroupRunqueueWait => &model.cgroup_waits,
+                    _ => &sample.series,
+                };
+                let own = from.iter().filter(|series| series.signal == info.signal);
                 let metrics = own.map(|series| histogram(info.labels, series, buckets)).collect();
                 (MetricType::HISTOGRAM, metrics)
             }
@@ -119,6 +124,32 @@ fn signal_families(model: &Model) -> Vec<MetricFamily> {
         families.push(family(info.metric, info.help, kind, metrics));
     }
     families
+}
+
+/// The families of who delayed whom.
+fn blame_families(model: &Model) -> Vec<MetricFamily> {
+    let interference = model.interference.iter().map(|(pair, charged)| {
+        let values = [pair.resource.name(), &pair.victim, &pair.culprit, pair.cause.name()];
+        counter(&["resource", "victim", "culprit", "cause"], &values, seconds(charged.ns))
+    });
+    let preemptions = model.preemptions.iter().map(|(pair, charged)| {
+        let values = [&pair.victim, &*pair.culprit, pair.cause.name()];
+        counter(&["victim", "culprit", "relation"], &values, charged.count as f64)
+    });
+    vec![
+        family(
+            INTERFERENCE_METRIC,
+            "Time that a cgroup was delayed, by what it waited for or what was taken from it, by whom, and why.",
+            MetricType::COUNTER,
+            interference.collect(),
+        ),
+        family(
+            PREEMPTIONS_METRIC,
+            "How often a cgroup lost a CPU that it could have used on, by who took it.",
+            MetricType::COUNTER,
+            preemptions.collect(),
+        ),
+    ]
 }
 
 /// The families about the daemon's own working.
@@ -146,7 +177,7 @@ fn own_families(model: &Model) -> Vec<MetricFamily> {
     let stolen =
         sample.stolen.iter().map(|(cpu, ns)| counter(&["cpu"], &[&cpu.to_string()], seconds(*ns)));
     let folded =
-        sample.folded.iter().map(|(metric, count)| counter(&["metric"], &[metric], *count as f64));
+        model.folded.iter().map(|(metric, count)| counter(&["metric"], &[metric], *count as f64));
     let attached = sample.hooks.iter().map(|hook| {
         gauge(&["hook"], &[hook.hook.tracepoint()], f64::from(u8::from(hook.attached)))
     });
@@ -196,7 +227,7 @@ fn own_families(model: &Model) -> Vec<MetricFamily> {
         ),
         family(
             "noised_series_folded_total",
-            "Values that were counted under ~other.",
+            "How often a series was folded into ~other: it was new and there was no room for it, or it gave way to one that cost more.",
             MetricType::COUNTER,
             folded.collect(),
         ),
@@ -209,6 +240,7 @@ fn own_families(model: &Model) -> Vec<MetricFamily> {
 /// Where the encoder refuses a family, which would be a defect.
 pub fn render(model: &Model, process: Option<&Process>) -> anyhow::Result<Vec<u8>> {
     let mut families = signal_families(model);
+    families.extend(blame_families(model));
     families.extend(own_families(model));
     if let Some(process) = process {
         families.extend(process.0.collect());
@@ -223,11 +255,11 @@ pub fn render(model: &Model, process: Option<&Process>) -> anyhow::Result<Vec<u8
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Builder, Count, HookSample, Sample, Totals};
+    use crate::model::{Builder, Count, HookSample, Interference, Sample, Totals};
+    use noise_common::charge::{Cause, Charged, Resource};
     use noise_common::event::Drop;
     use noise_common::hist::bucket_of;
     use noise_common::hooks::Hook;
-    use noise_common::signals::Signal;
 
     fn series(signal: Signal, labels: &[&str], values: &[u64]) -> Series {
         let mut totals = Totals::default();
@@ -239,6 +271,17 @@ mod tests {
         Series { signal, labels, totals, recent_max_ns: 0 }
     }
 
+    fn charge(resource: Resource, cause: Cause, culprit: &str, ns: u64) -> Interference {
+        Interference {
+            resource,
+            cause,
+            place: "".into(),
+            victim: "web.service".into(),
+            culprit: culprit.into(),
+            charged: Charged { ns, count: 3 },
+        }
+    }
+
     #[test]
     fn the_exposition_is_as_agreed() {
         let sample = Sample {
@@ -247,6 +290,12 @@ mod tests {
                 series(Signal::RunqueueWait, &["wakeup"], &[1024, 1025, 1 << 34, 1 << 35]),
                 series(Signal::Hardirq, &["36", "virtio1-req.0"], &[4096]),
                 series(Signal::BlockQueueWait, &["vda", "read"], &[70_000]),
+                series(Signal::CgroupRunqueueWait, &["web.service"], &[5_000]),
+            ],
+            interference: vec![
+                charge(Resource::Cpu, Cause::Foreign, "batch.service", 1_500_000_000),
+                charge(Resource::Cpu, Cause::Throttle, "throttle", 250_000_000),
+                charge(Resource::Preemption, Cause::Own, "web.service", 0),
             ],
             counts: vec![Count {
                 signal: Signal::ContextSwitch,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use noise_common::signals::Kind;
 
-use crate::model::{Model, Summary};
+use crate::model::{Model, Recent, Summary};
 
 const HEAD: &str = r#"<!doctype html><html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width"><title>noised</title><style>
@@ -61,6 +61,28 @@ fn row(page: &mut String, summary: &Summary) {
     };
 }
 
+/// Who delayed whom, the worst first; nothing where nobody did.
+fn blame(page: &mut String, model: &Model) {
+    if model.worst.is_empty() {
+        return;
+    }
+    page.push_str(
+        "<h2>Who delayed whom</h2><table><tr><th>delayed<th>by<th>why<th>waiting for<th>time",
+    );
+    for Recent { pair, ns } in &model.worst {
+        let _ = write!(
+            page,
+            "<tr><td>{}<td>{}<td>{}<td>{}<td>{}",
+            escape(&pair.victim),
+            escape(&pair.culprit),
+            pair.cause.name(),
+            pair.resource.name(),
+            duration(Some(*ns)),
+        );
+    }
+    page.push_str("</table>");
+}
+
 /// Renders the page.
 pub fn page(model: &Model) -> String {
     let mut page = String::from(HEAD);
@@ -72,6 +94,7 @@ pub fn page(model: &Model) -> String {
         row(&mut page, summary);
     }
     page.push_str("</table>");
+    blame(&mut page, model);
     let sample = &model.sample;
     let attached = sample.hooks.iter().filter(|hook| hook.attached).count();
     let _ = write!(page, "<p>{attached} of {} hooks attached.</p>", sample.hooks.len());
@@ -87,7 +110,8 @@ pub fn page(model: &Model) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Builder, Sample};
+    use crate::model::{Builder, Interference, Sample};
+    use noise_common::charge::{Cause, Charged, Resource};
     use noise_common::signals::{SIGNALS, Signal};
 
     #[test]
@@ -98,6 +122,24 @@ mod tests {
             assert!(page.contains(info.name), "{}", info.name);
         }
         assert!(page.contains("not measured: not attached: &lt;x&gt;"));
+    }
+
+    #[test]
+    fn the_worst_are_named() {
+        let charge = |culprit: &str, ns| Interference {
+            resource: Resource::Cpu,
+            cause: Cause::Foreign,
+            place: "".into(),
+            victim: "web<1>".into(),
+            culprit: culprit.into(),
+            charged: Charged { ns, count: 1 },
+        };
+        let interference = vec![charge("a", 2_000_000), charge("b", 3_000_000)];
+        let page = page(&Builder::default().advance(Sample { interference, ..Sample::default() }));
+        let row = |culprit, time| {
+            format!("<tr><td>web&lt;1&gt;<td>{culprit}<td>foreign<td>cpu<td>{time}")
+        };
+        assert!(page.contains(&(row("b", "3.0 ms") + &row("a", "2.0 ms"))), "{page}");
     }
 
     #[test]

@@ -1,12 +1,20 @@
 //! PURE: from samples to what consumers show. No clock, no file, no kernel: a recorded stream of
 //! samples gives the same answer as the live one.
 
+mod blame;
+mod fold;
 mod sample;
+mod sums;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use noise_common::charge::Charged;
 use noise_common::signals::{Kind, SIGNALS, Signal};
+
+use blame::Attribution;
+pub use blame::{INTERFERENCE_METRIC, Limits, PREEMPTIONS_METRIC, Pair, Recent};
+use sums::Sums;
 
 pub use sample::{Count, HookSample, Interference, Sample, Series, Totals};
 
@@ -41,57 +49,94 @@ pub struct Model {
     pub sample: Arc<Sample>,
     /// Every signal, in table order.
     pub signals: Vec<Summary>,
+    /// Who delayed whom: those that cost most, and the rest as `~other`.
+    pub interference: Vec<(Pair, Charged)>,
+    /// Who took the CPU from whom, counted: the same.
+    pub preemptions: Vec<(Pair, Charged)>,
+    /// Waits of the cgroups that waited most, and the rest as `~other`.
+    pub cgroup_waits: Vec<Series>,
+    /// How many series were folded into `~other`, by metric.
+    pub folded: Vec<(&'static str, u64)>,
+    /// Who delayed whom most over the last seconds, the worst first.
+    pub worst: Vec<Recent>,
 }
 
 /// Builds models from consecutive samples.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Builder {
-    history: VecDeque<Arc<Sample>>,
+    history: VecDeque<Sums>,
+    attribution: Attribution,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self::new(Limits::default())
+    }
 }
 
 impl Builder {
+    /// One that has seen no sample.
+    pub fn new(limits: Limits) -> Self {
+        Self { history: VecDeque::new(), attribution: Attribution::new(limits, HORIZON_NS) }
+    }
+
     /// The model after one more sample.
     pub fn advance(&mut self, sample: Sample) -> Model {
         let sample = Arc::new(sample);
-        self.forget_before(&sample);
-        let signals = SIGNALS.iter().map(|info| self.summary(info.signal, &sample)).collect();
-        self.remember(&sample);
-        Model { sample, signals }
+        let now = self.take(&sample);
+        let signals = SIGNALS.iter().map(|info| self.summary(info.signal, &sample, &now)).collect();
+        self.remember(now);
+        let mut folded = self.attribution.folded().to_vec();
+        for (metric, count) in &sample.folded {
+            match folded.iter_mut().find(|(known, _)| known == metric) {
+                Some((_, sum)) => *sum += count,
+                None => folded.push((metric, *count)),
+            }
+        }
+        Model {
+            sample,
+            signals,
+            interference: self.attribution.interference(),
+            preemptions: self.attribution.preemptions(),
+            cgroup_waits: self.attribution.cgroups(),
+            folded,
+            worst: self.attribution.worst(),
+        }
     }
 
     /// Takes a sample that nobody asked for, so that later models can look back at it.
     pub fn keep(&mut self, sample: Sample) {
-        let sample = Arc::new(sample);
-        self.forget_before(&sample);
-        self.remember(&sample);
+        let now = self.take(&Arc::new(sample));
+        self.remember(now);
     }
 
-    fn forget_before(&mut self, sample: &Sample) {
+    fn take(&mut self, sample: &Arc<Sample>) -> Sums {
+        self.attribution.advance(sample);
         // Keep the newest sample that is older than the horizon as the reference.
         while self.history.get(1).is_some_and(|next| next.at_ns + HORIZON_NS <= sample.at_ns) {
             self.history.pop_front();
         }
+        Sums::of(sample, self.attribution.of_cgroups())
     }
 
-    fn remember(&mut self, sample: &Arc<Sample>) {
+    fn remember(&mut self, now: Sums) {
         // Scrapes may come at any rate; a few samples a second are enough to look back.
         let spaced =
-            self.history.back().is_none_or(|last| sample.at_ns >= last.at_ns + HORIZON_NS / 20);
+            self.history.back().is_none_or(|last| now.at_ns >= last.at_ns + HORIZON_NS / 20);
         if spaced {
-            self.history.push_back(Arc::clone(sample));
+            self.history.push_back(now);
         }
     }
 
-    fn summary(&self, signal: Signal, now: &Sample) -> Summary {
-        let before = self.history.front().map(Arc::as_ref);
+    fn summary(&self, signal: Signal, sample: &Sample, now: &Sums) -> Summary {
+        let before = self.history.front();
         let seconds =
             before.map_or(0.0, |before| now.at_ns.saturating_sub(before.at_ns) as f64 / 1e9);
         let per_second = |value: f64| if seconds > 0.0 { value / seconds } else { 0.0 };
-        let absent =
-            now.absent.iter().find(|(other, _)| *other == signal).map(|(_, reason)| reason.clone());
+        let reason = sample.absent.iter().find(|(other, _)| *other == signal);
         let mut summary = Summary {
             signal,
-            absent,
+            absent: reason.map(|(_, reason)| reason.clone()),
             rate: 0.0,
             p50_ns: None,
             p99_ns: None,
@@ -99,17 +144,19 @@ impl Builder {
             lost: 0.0,
             total: 0,
         };
+        let Some(sum) = now.signal(signal) else { return summary };
+        let earlier = before.and_then(|before| before.signal(signal));
         if matches!(signal.info().kind, Kind::Counter) {
-            summary.total = count_of(now, signal);
-            let delta =
-                summary.total.saturating_sub(before.map_or(0, |before| count_of(before, signal)));
+            summary.total = sum.count;
+            let delta = sum.count.saturating_sub(earlier.map_or(0, |earlier| earlier.count));
             summary.rate = per_second(delta as f64);
             return summary;
         }
-        let totals = totals_of(now, signal);
-        let earlier = before.map(|before| totals_of(before, signal)).unwrap_or_default();
-        let delta = totals.since(&earlier);
-        summary.total = totals.count();
+        let delta = match earlier {
+            Some(earlier) => sum.totals.since(&earlier.totals),
+            None => sum.totals.clone(),
+        };
+        summary.total = sum.totals.count();
         summary.rate = per_second(delta.count() as f64);
         summary.lost = per_second(delta.sum_ns as f64 / 1e9);
         summary.p50_ns = delta.quantile_ns(0.5);
@@ -118,27 +165,13 @@ impl Builder {
             .history
             .iter()
             .skip(1)
-            .map(Arc::as_ref)
             .chain([now])
-            .flat_map(|sample| &sample.series)
-            .filter(|series| series.signal == signal)
-            .map(|series| series.recent_max_ns)
+            .filter_map(|sums| sums.signal(signal))
+            .map(|sum| sum.recent_max_ns)
             .max()
             .filter(|max| *max > 0);
         summary
     }
-}
-
-fn totals_of(sample: &Sample, signal: Signal) -> Totals {
-    let mut totals = Totals::default();
-    for series in sample.series.iter().filter(|series| series.signal == signal) {
-        totals.add(&series.totals);
-    }
-    totals
-}
-
-fn count_of(sample: &Sample, signal: Signal) -> u64 {
-    sample.counts.iter().filter(|count| count.signal == signal).map(|count| count.total).sum()
 }
 
 #[cfg(test)]

@@ -96,7 +96,9 @@ pub struct Interference {
     pub cause: Cause,
     /// Where: a device or interface by name; empty for CPUs.
     pub place: Arc<str>,
-    /// Who was delayed: a cgroup's label.
+    /// Who was delayed: a cgroup's label. `~gone` is one that was gone before its name was asked
+    /// for, `~unknown` one that the programs could not tell, `~other` all for which there was no
+    /// room.
     pub victim: Arc<str>,
     /// Who did it: the label of a cgroup, kernel thread, irq or softirq vector; the cause's name
     /// where the cause says it all.
@@ -125,11 +127,13 @@ pub struct HookSample {
 pub struct Sample {
     /// When, on CLOCK_MONOTONIC, ns.
     pub at_ns: u64,
-    /// Histograms, ordered by signal and labels.
+    /// Histograms, ordered by signal and labels. Of cgroups, one that is missing is gone; if it
+    /// comes again, it begins at 0.
     pub series: Vec<Series>,
     /// Counters, ordered by signal and labels.
     pub counts: Vec<Count>,
-    /// Who was charged with the delays of whom, ordered by all but the charge; each pair once.
+    /// Who was charged with the delays of whom, ordered by all but the charge; each pair once. One
+    /// that is missing is gone; if it comes again, it begins at 0.
     pub interference: Vec<Interference>,
     /// Net time that interrupts took from each CPU: CPU, source, ns.
     pub interrupted: Vec<(u32, &'static str, u64)>,
@@ -141,6 +145,6 @@ pub struct Sample {
     pub hooks: Vec<HookSample>,
     /// Signals that are not measured here, and why.
     pub absent: Vec<(Signal, String)>,
-    /// Series that were folded into `~other`, by metric.
+    /// How many series were folded into `~other` before they were sampled, by metric.
     pub folded: Vec<(&'static str, u64)>,
 }

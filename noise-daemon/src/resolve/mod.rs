@@ -1,16 +1,29 @@
 //! IO: ids to names. Rooted at paths, so that tests use fixture trees.
 
 pub mod cgroup;
+mod kthread;
+mod who;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
+use noise_common::charge::UNKNOWN;
 use noise_common::signals::{
     CAUSES, OPERATIONS, OTHER_INTERFACE, SOFTIRQ_VECTORS, Signal, VECTORS, split_block_subject,
 };
 
+use cgroup::{Hierarchies, Labels, Of};
+use kthread::KernelThreads;
+use who::Interner;
+pub use who::{Being, Parties};
+
 /// Label value of what is folded together.
 pub const OTHER: &str = "~other";
+/// Label value of a cgroup or kernel thread that was gone before anybody asked for its name.
+pub const GONE: &str = "~gone";
+/// Label value of what the programs could not tell.
+pub const UNKNOWN_LABEL: &str = "~unknown";
 
 /// Turns subjects of signals into label values, and remembers them.
 #[derive(Debug)]
@@ -19,27 +32,47 @@ pub struct Names {
     sysfs: PathBuf,
     drop_reasons: BTreeMap<u32, String>,
     known: BTreeMap<(Signal, u64), Vec<String>>,
+    cgroups: Labels,
+    threads: KernelThreads,
+    interner: Interner,
 }
 
 impl Names {
-    /// Names below `procfs` and `sysfs`; `drop_reasons` come from the kernel's type information.
-    pub fn new(procfs: &Path, sysfs: &Path, drop_reasons: BTreeMap<u32, String>) -> Self {
+    /// Names below `procfs` and `sysfs`, and of the cgroups in these hierarchies; `drop_reasons`
+    /// come from the kernel's type information.
+    pub fn new(
+        procfs: &Path,
+        sysfs: &Path,
+        drop_reasons: BTreeMap<u32, String>,
+        hierarchies: &Hierarchies,
+    ) -> Self {
         Self {
             procfs: procfs.to_owned(),
             sysfs: sysfs.to_owned(),
             drop_reasons,
             known: BTreeMap::new(),
+            cgroups: Labels::new(hierarchies),
+            threads: KernelThreads::new(procfs),
+            interner: Interner::default(),
         }
     }
 
-    /// Label values of a subject, in the order of the signal's labels.
-    pub fn labels(&mut self, signal: Signal, subject: u64) -> Vec<String> {
+    /// Label values of a subject, in the order of the signal's labels; `None` where they will be
+    /// known later. Once told, they stay until the subject is forgotten.
+    pub fn labels(&mut self, signal: Signal, subject: u64, now: Instant) -> Option<Vec<String>> {
         if let Some(labels) = self.known.get(&(signal, subject)) {
-            return labels.clone();
+            return Some(labels.clone());
         }
-        let labels = self.look_up(signal, subject);
+        let labels = match signal {
+            // What found no cell of its own, or no cgroup.
+            Signal::CgroupRunqueueWait if subject == UNKNOWN => vec![OTHER.to_owned()],
+            Signal::CgroupRunqueueWait => {
+                vec![self.cgroup(Of::Task, subject, now)?.as_ref().to_owned()]
+            }
+            _ => self.look_up(signal, subject),
+        };
         self.known.insert((signal, subject), labels.clone());
-        labels
+        Some(labels)
     }
 
     /// Forgets a subject that is gone.
@@ -57,7 +90,7 @@ impl Names {
             Signal::Hardirq => vec![subject.to_string(), self.irq_name(subject)],
             Signal::Vector => vec![nth(&VECTORS)],
             Signal::Softirq | Signal::SoftirqRaiseWait => vec![nth(&SOFTIRQ_VECTORS)],
-            Signal::CgroupRunqueueWait => vec![self.cgroup_name(subject)],
+            Signal::CgroupRunqueueWait => vec![subject.to_string()],
             Signal::Nmi | Signal::DirectReclaim | Signal::Compaction => Vec::new(),
             Signal::BlockQueueWait | Signal::BlockDeviceWait => {
                 let (major, minor, operation) = split_block_subject(subject);
@@ -75,7 +108,7 @@ impl Names {
     }
 
     /// Whether a subject that comes and goes still exists.
-    pub fn exists(&self, signal: Signal, subject: u64) -> bool {
+    pub fn exists(&mut self, signal: Signal, subject: u64) -> bool {
         match signal {
             Signal::BlockQueueWait | Signal::BlockDeviceWait => {
                 let (major, minor, _) = split_block_subject(subject);
@@ -83,6 +116,9 @@ impl Names {
             }
             Signal::NetTxWait | Signal::NetRxWait | Signal::TcpRetransmit => {
                 subject == OTHER_INTERFACE || self.find_interface(subject).is_some()
+            }
+            Signal::CgroupRunqueueWait => {
+                subject == UNKNOWN || !self.cgroups.is_gone(Of::Task, subject)
             }
             _ => true,
         }
@@ -100,10 +136,6 @@ impl Names {
         // Chip, hardware irq (with its trigger), then the actions' names, joined with commas.
         let name = words.get(2..).unwrap_or_default().join(" ");
         if name.is_empty() { "unknown".to_owned() } else { name }
-    }
-
-    fn cgroup_name(&self, id: u64) -> String {
-        format!("cgroup {id}")
     }
 
     fn device_name(&self, major: u32, minor: u32) -> String {
@@ -146,25 +178,27 @@ mod tests {
         std::fs::create_dir_all(root.path().join("dev/block")).unwrap();
         std::os::unix::fs::symlink("../../block/vda", root.path().join("dev/block/254:0")).unwrap();
         let reasons = BTreeMap::from([(3, "no_socket".to_owned())]);
-        let names = Names::new(root.path(), root.path(), reasons);
+        let hierarchies = Hierarchies::default();
+        let names = Names::new(root.path(), root.path(), reasons, &hierarchies);
         (root, names)
     }
 
     #[test]
     fn subjects_get_the_names_people_know() {
         let (_root, mut names) = fixture();
-        assert_eq!(names.labels(Signal::Hardirq, 36), ["36", "virtio1-req.0"]);
-        assert_eq!(names.labels(Signal::Hardirq, 99), ["99", "unknown"]);
-        assert_eq!(
-            names.labels(Signal::BlockQueueWait, block_subject(254, 0, 1)),
-            ["vda", "write"]
-        );
-        assert_eq!(names.labels(Signal::BlockQueueWait, block_subject(7, 3, 0)), ["7:3", "read"]);
-        assert_eq!(names.labels(Signal::NetTxWait, 7), ["eth7"]);
-        assert_eq!(names.labels(Signal::NetTxWait, 9), ["if9"]);
-        assert_eq!(names.labels(Signal::NetTxWait, OTHER_INTERFACE), [OTHER]);
-        assert_eq!(names.labels(Signal::PacketDrop, 3), ["no_socket"]);
-        assert_eq!(names.labels(Signal::PacketDrop, 77), ["unknown"]);
+        let now = Instant::now();
+        let mut labels = |signal, subject| names.labels(signal, subject, now).unwrap();
+        assert_eq!(labels(Signal::Hardirq, 36), ["36", "virtio1-req.0"]);
+        assert_eq!(labels(Signal::Hardirq, 99), ["99", "unknown"]);
+        assert_eq!(labels(Signal::BlockQueueWait, block_subject(254, 0, 1)), ["vda", "write"]);
+        assert_eq!(labels(Signal::BlockQueueWait, block_subject(7, 3, 0)), ["7:3", "read"]);
+        assert_eq!(labels(Signal::NetTxWait, 7), ["eth7"]);
+        assert_eq!(labels(Signal::NetTxWait, 9), ["if9"]);
+        assert_eq!(labels(Signal::NetTxWait, OTHER_INTERFACE), [OTHER]);
+        assert_eq!(labels(Signal::PacketDrop, 3), ["no_socket"]);
+        assert_eq!(labels(Signal::PacketDrop, 77), ["unknown"]);
+        assert_eq!(labels(Signal::CgroupRunqueueWait, UNKNOWN), [OTHER]);
+        assert_eq!(labels(Signal::CgroupRunqueueWait, 77), [GONE]);
         assert!(names.exists(Signal::NetTxWait, 7) && !names.exists(Signal::NetTxWait, 9));
     }
 }

@@ -1,11 +1,12 @@
 //! Cgroups: from the id that the kernel counts by to a name that people know.
 //!
 //! [`Mounts`] tells which hierarchies this host has and where, [`Hierarchies`] which of them count,
-//! [`Tree`] finds the path of an id in
-//! it, and [`Identity`] reads unit, container and pod from a path.
+//! [`Tree`] finds the path of an id in one, and [`Identity`] reads unit, container and pod from a
+//! path. [`Labels`] asks the tree that an id belongs to.
 
 mod hierarchies;
 mod identity;
+mod labels;
 mod lru;
 mod mounts;
 mod segment;
@@ -13,6 +14,8 @@ mod tree;
 
 pub use hierarchies::Hierarchies;
 pub use identity::{Identity, MAX_LABEL_BYTES};
+pub use labels::{Labels, Of};
+pub(super) use lru::Lru;
 pub use mounts::{Layout, Mounts};
 pub use segment::{Container, Runtime};
-pub use tree::{CAPACITY, Cgroup, Tree, UNKNOWN};
+pub use tree::{CAPACITY, Cgroup, Look, Tree};

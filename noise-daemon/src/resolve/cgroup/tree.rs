@@ -17,9 +17,6 @@ use std::time::{Duration, Instant};
 use super::identity::Identity;
 use super::lru::Lru;
 
-/// Label of a cgroup whose id is not found.
-pub const UNKNOWN: &str = "unknown";
-
 /// Cgroups that a [`Tree`] remembers, ids that it knows to be absent, and ids that wait for a walk.
 pub const CAPACITY: usize = 8_192;
 
@@ -43,6 +40,17 @@ pub struct Cgroup {
     pub path: PathBuf,
     /// What it is to people.
     pub identity: Identity,
+}
+
+/// What is known of an id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Look {
+    /// Its cgroup.
+    Found(Arc<Cgroup>),
+    /// Nothing yet; the next walk will tell.
+    Waiting,
+    /// The last walk did not come across it. That is asked for again from time to time.
+    Absent,
 }
 
 /// A hierarchy of cgroups, with what is known of it.
@@ -82,27 +90,34 @@ impl Tree {
         }
     }
 
-    /// The cgroup of an id, or nothing if it is not found or not looked for yet; to be asked again
-    /// then, not remembered. `now` must not run backwards.
+    /// The cgroup of an id. `now` must not run backwards.
     ///
     /// An id that is not known makes the tree be walked, at most once per second. Ids that come in
     /// between wait for the next walk, which answers all of them.
-    pub fn find(&mut self, id: u64, now: Instant) -> Option<Arc<Cgroup>> {
+    pub fn look(&mut self, id: u64, now: Instant) -> Look {
         if let Some(known) = self.known.get(id) {
             known.asked = now;
-            return Some(Arc::clone(&known.cgroup));
+            return Look::Found(Arc::clone(&known.cgroup));
         }
         if self.absent.get(id).is_some_and(|until| now < *until) {
-            return None;
+            return Look::Absent;
         }
         if self.waiting.len() < CAPACITY {
             self.waiting.insert(id);
         }
         if self.next_walk.is_some_and(|next| now < next) {
-            return None;
+            return Look::Waiting;
         }
         self.walk(now);
-        self.known.get(id).map(|known| Arc::clone(&known.cgroup))
+        self.known.get(id).map_or(Look::Absent, |known| Look::Found(Arc::clone(&known.cgroup)))
+    }
+
+    /// Whether the folder of an id is no longer there; also where its path is not known any more.
+    pub fn is_gone(&mut self, id: u64) -> bool {
+        let Some(known) = self.known.peek(id) else { return true };
+        let path = &known.cgroup.path;
+        let path = self.root.join(path.strip_prefix("/").unwrap_or(path));
+        !path.metadata().is_ok_and(|metadata| metadata.ino() == id)
     }
 
     /// How often the hierarchy was walked.
@@ -201,11 +216,21 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::MetadataExt;
     use std::path::Path;
+    use std::sync::Arc;
     use std::time::{Duration, Instant};
 
     use tempfile::TempDir;
 
-    use super::{ABSENT_FOR, CAPACITY, GONE_FOR, PAUSE, Tree, visit};
+    use super::{ABSENT_FOR, CAPACITY, Cgroup, GONE_FOR, Look, PAUSE, Tree, visit};
+
+    impl Tree {
+        fn find(&mut self, id: u64, now: Instant) -> Option<Arc<Cgroup>> {
+            match self.look(id, now) {
+                Look::Found(cgroup) => Some(cgroup),
+                Look::Waiting | Look::Absent => None,
+            }
+        }
+    }
 
     const SECOND: Duration = Duration::from_secs(1);
     /// An inode number that no file has.
@@ -255,6 +280,8 @@ mod tests {
             assert!(tree.find(NOBODY - 1 - u64::from(step), now).is_none());
         }
         assert_eq!(tree.walks(), 1);
+        assert_eq!(tree.look(new, start), Look::Waiting);
+        assert_eq!(tree.look(NOBODY, start), Look::Absent);
         let later = start + SECOND * 2;
         assert_eq!(path(&mut tree, new, later).as_deref(), Some("/b"));
         assert_eq!(tree.walks(), 2);
@@ -296,7 +323,9 @@ mod tests {
         let (mut tree, start) = (Tree::new(root.path()), Instant::now());
         let a = id(&root, "a");
         assert_eq!(path(&mut tree, a, start).as_deref(), Some("/a"));
+        assert!(!tree.is_gone(a));
         fs::remove_dir(root.path().join("a")).unwrap();
+        assert!(tree.is_gone(a) && tree.is_gone(NOBODY));
         let asked = start + SECOND * 10;
         assert!(tree.find(NOBODY, asked).is_none());
         assert_eq!(path(&mut tree, a, asked).as_deref(), Some("/a"));

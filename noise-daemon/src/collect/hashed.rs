@@ -1,0 +1,177 @@
+//! The charges that found no entry in their CPU's table: a per-CPU hash, read in few system calls.
+
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+
+use anyhow::{Context as _, bail};
+use aya::maps::{Map, MapData, PerCpuHashMap};
+use noise_common::charge::{ChargeKey, Charged};
+
+/// `BPF_MAP_LOOKUP_BATCH` of the `bpf` system call, which aya does not offer.
+const MAP_LOOKUP_BATCH: libc::c_long = 24;
+/// What the values of one call take, bytes, unless one bucket has more.
+const BATCH_BYTES: usize = 64 * 1024;
+/// Entries of one call: at least, and at most, which is more than any bucket has.
+const BATCH: (usize, usize) = (16, 4096);
+
+/// The hash.
+pub struct HashedCharges {
+    map: PerCpuHashMap<MapData, ChargeKey, Charged>,
+    fd: OwnedFd,
+    cpus: usize,
+    keys: Vec<ChargeKey>,
+    values: Vec<Charged>,
+}
+
+/// `batch` of the kernel's `union bpf_attr`.
+#[repr(C)]
+struct Attributes {
+    in_batch: u64,
+    out_batch: u64,
+    keys: u64,
+    values: u64,
+    count: u32,
+    map_fd: u32,
+    elem_flags: u64,
+    flags: u64,
+}
+
+impl HashedCharges {
+    /// Takes over the map, whose values are of that many CPUs.
+    ///
+    /// # Errors
+    /// Where it is of another type, or there are no descriptors left.
+    pub fn new(map: Map, cpus: usize) -> anyhow::Result<Self> {
+        let Map::PerCpuHashMap(data) = &map else { bail!("it is not a per-CPU hash") };
+        let fd = data.fd().as_fd().try_clone_to_owned().context("cannot copy its descriptor")?;
+        let cpus = cpus.max(1);
+        let entries = (BATCH_BYTES / (size_of::<Charged>() * cpus)).clamp(BATCH.0, BATCH.1);
+        let (keys, values) = (Vec::new(), Vec::new());
+        let mut hashed = Self { map: map.try_into()?, fd, cpus, keys, values };
+        hashed.make_room(entries);
+        Ok(hashed)
+    }
+
+    fn make_room(&mut self, entries: usize) {
+        self.keys.resize(entries, bytemuck::Zeroable::zeroed());
+        self.values.resize(entries * self.cpus, Charged::default());
+    }
+
+    /// Shows every key with the sum over all CPUs.
+    ///
+    /// # Errors
+    /// Where the kernel refuses; what was shown until then is right.
+    pub fn read(&mut self, mut show: impl FnMut(ChargeKey, Charged)) -> io::Result<()> {
+        // The kernel's own notion of where it is.
+        let (mut from, mut to) = (0u64, 0u64);
+        let mut first = true;
+        loop {
+            let mut attributes = Attributes {
+                in_batch: if first { 0 } else { &raw mut from as u64 },
+                out_batch: &raw mut to as u64,
+                keys: self.keys.as_mut_ptr() as u64,
+                values: self.values.as_mut_ptr() as u64,
+                count: u32::try_from(self.keys.len()).unwrap_or(u32::MAX),
+                map_fd: self.fd.as_raw_fd() as u32,
+                elem_flags: 0,
+                flags: 0,
+            };
+            // SAFETY: the attributes and all that they point to live for the call. The kernel
+            // writes at most `count` keys, as many values for each possible CPU, and four bytes
+            // into `to`.
+            let result = unsafe {
+                libc::syscall(
+                    libc::SYS_bpf,
+                    MAP_LOOKUP_BATCH,
+                    &raw mut attributes,
+                    size_of::<Attributes>(),
+                )
+            };
+            let error = if result == 0 { None } else { Some(io::Error::last_os_error()) };
+            match error.as_ref().and_then(io::Error::raw_os_error) {
+                None | Some(libc::ENOENT) => {}
+                // One bucket has more than there is room for.
+                Some(libc::ENOSPC) if self.keys.len() < BATCH.1 => {
+                    self.make_room(self.keys.len() * 2);
+                    continue;
+                }
+                Some(_) => return error.map_or(Ok(()), Err),
+            }
+            let values = self.values.chunks_exact(self.cpus);
+            for (key, of_cpus) in self.keys.iter().zip(values).take(attributes.count as usize) {
+                let sum = of_cpus.iter().fold(Charged::default(), |sum, one| Charged {
+                    ns: sum.ns.wrapping_add(one.ns),
+                    count: sum.count.wrapping_add(one.count),
+                });
+                show(*key, sum);
+            }
+            if error.is_some() {
+                return Ok(());
+            }
+            (from, first) = (to, false);
+        }
+    }
+
+    /// Takes a key out. What a program adds at that very moment is lost, so that is for those who
+    /// can add nothing.
+    pub fn remove(&mut self, key: &ChargeKey) {
+        // Gone already is as good.
+        let _ = self.map.remove(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use aya::maps::PerCpuValues;
+
+    use super::*;
+
+    /// A hash of our own, with what the kernel knows it as.
+    fn create(entries: u32) -> (PerCpuHashMap<MapData, ChargeKey, Charged>, HashedCharges, usize) {
+        let cpus = aya::util::nr_cpus().unwrap();
+        let known =
+            || -> Vec<u32> { aya::maps::loaded_maps().map(|info| info.unwrap().id()).collect() };
+        let before = known();
+        let own = PerCpuHashMap::create(entries, 0).unwrap();
+        let hashed = known()
+            .into_iter()
+            .filter(|id| !before.contains(id))
+            .find_map(|id| {
+                HashedCharges::new(Map::PerCpuHashMap(MapData::from_id(id).ok()?), cpus).ok()
+            })
+            .unwrap();
+        (own, hashed, cpus)
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn every_entry_is_read_once() {
+        let (mut own, mut hashed, cpus) = create(10_000);
+        let read = |hashed: &mut HashedCharges| {
+            let mut all = BTreeMap::new();
+            hashed.read(|key, charged| assert_eq!(all.insert(key, charged), None)).unwrap();
+            all
+        };
+        assert!(read(&mut hashed).is_empty());
+        let mut expected = BTreeMap::new();
+        for victim in 0..9_000 {
+            let key = ChargeKey { victim, ..bytemuck::Zeroable::zeroed() };
+            let of_cpus = (0..cpus as u64).map(|cpu| Charged { ns: victim + cpu, count: 1 });
+            let sum = of_cpus.clone().fold(Charged::default(), |sum, one| Charged {
+                ns: sum.ns + one.ns,
+                count: sum.count + one.count,
+            });
+            own.insert(key, PerCpuValues::try_from(of_cpus.collect::<Vec<_>>()).unwrap(), 0)
+                .unwrap();
+            expected.insert(key, sum);
+        }
+        assert_eq!(read(&mut hashed), expected);
+        for victim in 0..9_000 {
+            let key = ChargeKey { victim, ..bytemuck::Zeroable::zeroed() };
+            hashed.remove(&key);
+        }
+        assert!(read(&mut hashed).is_empty());
+    }
+}

@@ -1,0 +1,192 @@
+//! Histograms by label: the totals of all subjects that bear the same one.
+//!
+//! When a subject is forgotten while others bear its label (a service that was started again), what
+//! it had stays with the label. Labels that no subject bears any more disappear from the sample.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use noise_common::charge::UNKNOWN;
+use noise_common::event::{Cell, CellKey};
+use noise_common::signals::{Signal, Storage};
+
+use super::totals::WindowTotals;
+use crate::model::{Sample, Series, Totals};
+use crate::resolve::Names;
+
+/// Windows without a value after which a subject may be forgotten, if it is gone.
+const IDLE_WINDOWS: u64 = 120;
+/// The same while subjects run short; the ones that still exist may then be forgotten as well.
+const IDLE_WINDOWS_CROWDED: u64 = 10;
+/// Subjects of rotating signals from which on they run short.
+const CROWDED: usize = super::totals::SUBJECTS * 3 / 4;
+
+type Label = (Signal, Vec<String>);
+
+/// All histograms.
+#[derive(Debug, Default)]
+pub struct Histograms {
+    windows: WindowTotals,
+    /// What forgotten subjects left to labels that others bear.
+    left: BTreeMap<Label, Totals>,
+}
+
+impl Histograms {
+    /// Takes a reading of a window that is open.
+    pub fn read_open(&mut self, cell: &Cell) {
+        self.windows.read_open(cell);
+    }
+
+    /// Takes a window that was closed.
+    pub fn close(&mut self, cell: &Cell) {
+        self.windows.close(cell);
+    }
+
+    /// Adds the histograms to a sample. A subject whose name will be known later has to wait.
+    pub fn add_to(&mut self, sample: &mut Sample, names: &mut Names, now: Instant) {
+        let mut series: BTreeMap<Label, (Totals, u64)> = BTreeMap::new();
+        let mut interrupted: BTreeMap<(u32, &'static str), u64> = BTreeMap::new();
+        let mut folded: BTreeMap<&'static str, u64> = BTreeMap::new();
+        for counted in self.windows.take() {
+            let Some(signal) = Signal::from_number(counted.key.signal) else { continue };
+            if let Some(source) = signal.info().interrupts {
+                for (cpu, ns) in &counted.by_cpu {
+                    *interrupted.entry((*cpu, source)).or_default() += ns;
+                }
+            }
+            if signal.info().storage == Storage::Rotating && counted.key.subject == UNKNOWN {
+                // How many had no cell of their own is not known; at least one.
+                folded.insert(signal.info().metric, self.windows.folded().max(1));
+            }
+            let Some(labels) = names.labels(signal, counted.key.subject, now) else { continue };
+            match series.entry((signal, labels)) {
+                std::collections::btree_map::Entry::Occupied(known) => {
+                    let (totals, max_ns) = known.into_mut();
+                    totals.add(&counted.totals);
+                    *max_ns = (*max_ns).max(counted.recent_max_ns);
+                }
+                std::collections::btree_map::Entry::Vacant(new) => {
+                    new.insert((counted.totals, counted.recent_max_ns));
+                }
+            }
+        }
+        self.left.retain(|label, left| match series.get_mut(label) {
+            Some((totals, _)) => {
+                totals.add(left);
+                true
+            }
+            None => false,
+        });
+        sample.interrupted =
+            interrupted.into_iter().map(|((cpu, source), ns)| (cpu, source, ns)).collect();
+        sample.folded.extend(folded);
+        sample.series = series
+            .into_iter()
+            .map(|((signal, labels), (totals, recent_max_ns))| Series {
+                signal,
+                labels,
+                totals,
+                recent_max_ns,
+            })
+            .collect();
+    }
+
+    /// Whether subjects run short, and a sweep should come early.
+    pub fn is_crowded(&self) -> bool {
+        self.windows.rotating() >= CROWDED
+    }
+
+    /// Forgets subjects that are gone. `free` frees the kernel's cells of one whose cells do not
+    /// go to others by themselves.
+    pub fn sweep(
+        &mut self,
+        names: &mut Names,
+        now: Instant,
+        mut free: impl FnMut(Signal, CellKey),
+    ) {
+        let crowded = self.is_crowded();
+        for (key, idle) in self.windows.idle() {
+            let Some(signal) = Signal::from_number(key.signal) else { continue };
+            let rotating = match signal.info().storage {
+                Storage::Keyed => false,
+                Storage::Rotating if key.subject != UNKNOWN => true,
+                _ => continue,
+            };
+            let over = if !rotating {
+                !names.exists(signal, key.subject)
+            } else if crowded {
+                idle >= IDLE_WINDOWS_CROWDED
+            } else {
+                idle >= IDLE_WINDOWS && !names.exists(signal, key.subject)
+            };
+            let label = if over { names.labels(signal, key.subject, now) } else { None };
+            let Some(label) = label else { continue };
+            let totals = if rotating {
+                self.windows.forget(key)
+            } else {
+                free(signal, key);
+                self.windows.forget_freed(key)
+            };
+            self.left.entry((signal, label)).or_default().add(&totals);
+            names.forget(signal, key.subject);
+        }
+        self.windows.sweep();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resolve::cgroup::Hierarchies;
+    use noise_common::hist::bucket_of;
+    use std::os::unix::fs::MetadataExt as _;
+
+    fn cell(subject: u64, window: u64, value: u64) -> Cell {
+        let signal = Signal::CgroupRunqueueWait as u32;
+        let mut cell =
+            Cell { head: window, tail: window, signal, subject, sum_ns: value, ..Cell::EMPTY };
+        cell.buckets[bucket_of(value)] = 1;
+        cell
+    }
+
+    #[test]
+    fn a_label_keeps_what_its_subjects_had() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a");
+        // Numbers of folders that are deleted are used again here, unlike those of cgroups.
+        let away = tempfile::tempdir().unwrap();
+        let remove = |to: &str| std::fs::rename(&path, away.path().join(to)).unwrap();
+        let make = || {
+            std::fs::create_dir(&path).unwrap();
+            path.metadata().unwrap().ino()
+        };
+        let hierarchies =
+            Hierarchies { tasks: Some(root.path().to_owned()), ..Hierarchies::default() };
+        let mut names = Names::new(root.path(), root.path(), BTreeMap::new(), &hierarchies);
+        let mut histograms = Histograms::default();
+        let mut now = Instant::now();
+        let first = make();
+        let told = |histograms: &mut Histograms, names: &mut Names, now| {
+            let mut sample = Sample::default();
+            histograms.add_to(&mut sample, names, now);
+            let series = sample.series.into_iter();
+            series.map(|one| (one.labels.join(","), one.totals.sum_ns)).collect::<Vec<_>>()
+        };
+        histograms.close(&cell(first, 5, 100));
+        assert_eq!(told(&mut histograms, &mut names, now), [("/a".to_owned(), 100)]);
+        remove("first");
+        let second = make();
+        now += std::time::Duration::from_secs(5);
+        histograms.close(&cell(second, 200, 7));
+        assert_eq!(told(&mut histograms, &mut names, now), [("/a".to_owned(), 107)]);
+        histograms.sweep(&mut names, now, |_, _| panic!("rotating cells are not freed"));
+        assert_eq!(histograms.windows.rotating(), 1);
+        assert_eq!(told(&mut histograms, &mut names, now), [("/a".to_owned(), 107)]);
+        remove("second");
+        histograms.close(&cell(UNKNOWN, 400, 1));
+        told(&mut histograms, &mut names, now);
+        histograms.sweep(&mut names, now, |_, _| {});
+        assert_eq!(told(&mut histograms, &mut names, now), [("~other".to_owned(), 1)]);
+        assert!(histograms.left.is_empty());
+    }
+}

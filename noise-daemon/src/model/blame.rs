@@ -1,0 +1,421 @@
+//! Who delayed whom: what came between one sample and the next, counted for those that cost most.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use noise_common::charge::{Cause, Charged, Resource};
+use noise_common::signals::Signal;
+
+use super::fold::{Amount, Fold, Subject};
+use super::sample::{Interference, Sample, Series, Totals};
+use crate::resolve::OTHER;
+
+/// Name of the metric of delays by who caused them.
+pub const INTERFERENCE_METRIC: &str = "noised_interference_seconds_total";
+/// Name of the metric of preemptions by who took the CPU.
+pub const PREEMPTIONS_METRIC: &str = "noised_preemptions_total";
+
+/// Pairs that [`Attribution::worst`] tells.
+const WORST: usize = 10;
+
+/// How many subjects of each kind have counters of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Combinations of resource, victim, culprit and cause.
+    pub interference: usize,
+    /// Combinations of victim, culprit and relation.
+    pub preemptions: usize,
+    /// Cgroups.
+    pub cgroups: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { interference: 200, preemptions: 100, cgroups: 50 }
+    }
+}
+
+/// Who delayed whom, at all places together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pair {
+    /// What the victim had to wait for, or what was taken from it.
+    pub resource: Resource,
+    /// Who was delayed.
+    pub victim: Arc<str>,
+    /// Who did it.
+    pub culprit: Arc<str>,
+    /// Why.
+    pub cause: Cause,
+}
+
+impl Pair {
+    fn of(one: &Interference) -> Self {
+        Self {
+            resource: one.resource,
+            victim: Arc::clone(&one.victim),
+            culprit: Arc::clone(&one.culprit),
+            cause: one.cause,
+        }
+    }
+}
+
+impl Subject for Pair {
+    /// Resource and cause are told of the rest, too.
+    fn rest(&self) -> Self {
+        let other: Arc<str> = Arc::from(OTHER);
+        Self { victim: Arc::clone(&other), culprit: other, ..self.clone() }
+    }
+}
+
+impl Subject for String {
+    fn rest(&self) -> Self {
+        OTHER.to_owned()
+    }
+}
+
+impl Amount for Charged {
+    fn add(&mut self, more: &Self) {
+        self.ns += more.ns;
+        self.count += more.count;
+    }
+}
+
+impl Amount for Totals {
+    fn add(&mut self, more: &Self) {
+        Self::add(self, more);
+    }
+}
+
+/// Who delayed whom over the last seconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recent {
+    /// Who.
+    pub pair: Pair,
+    /// How much, ns.
+    pub ns: u64,
+}
+
+/// The counters of who delayed whom.
+#[derive(Debug)]
+pub struct Attribution {
+    previous: Arc<Sample>,
+    interference: Fold<Pair, Charged>,
+    preemptions: Fold<Pair, Charged>,
+    cgroups: Fold<String, Totals>,
+    of_cgroups: Totals,
+    recent: VecDeque<(u64, BTreeMap<Pair, u64>)>,
+    horizon_ns: u64,
+}
+
+impl Attribution {
+    /// Counters for that many, and a look back over `horizon_ns`.
+    pub fn new(limits: Limits, horizon_ns: u64) -> Self {
+        Self {
+            previous: Arc::default(),
+            interference: Fold::new(limits.interference),
+            preemptions: Fold::new(limits.preemptions),
+            cgroups: Fold::new(limits.cgroups),
+            of_cgroups: Totals::default(),
+            recent: VecDeque::new(),
+            horizon_ns,
+        }
+    }
+
+    /// Takes the next sample.
+    pub fn advance(&mut self, sample: &Arc<Sample>) {
+        let previous = std::mem::replace(&mut self.previous, Arc::clone(sample));
+        let at_ns = sample.at_ns;
+        self.interference.advance(at_ns);
+        self.preemptions.advance(at_ns);
+        self.cgroups.advance(at_ns);
+        self.turn_recent(at_ns);
+        let (charges, gone) =
+            changes(&previous.interference, &sample.interference, compare_interference);
+        for one in gone {
+            let pair = Pair::of(one);
+            self.fold_of(one.resource).release(&pair);
+        }
+        for (before, now) in charges {
+            let more = since(now.charged, before.map(|before| before.charged));
+            if more != Charged::default() {
+                self.charge(Pair::of(now), more);
+            }
+        }
+        let (series, gone) =
+            changes(of_cgroups(&previous), of_cgroups(sample), |a, b| a.labels.cmp(&b.labels));
+        for cgroup in gone.into_iter().filter_map(|one| one.labels.first()) {
+            self.cgroups.release(cgroup);
+        }
+        for (before, now) in series {
+            let Some(cgroup) = now.labels.first() else { continue };
+            let count = now.totals.count();
+            let more = match before {
+                Some(before) if before.totals == now.totals => continue,
+                // Less than before: the label was forgotten, and began anew.
+                Some(before) if before.totals.count() <= count => now.totals.since(&before.totals),
+                _ => now.totals.clone(),
+            };
+            self.of_cgroups.add(&more);
+            self.cgroups.add(cgroup, &more, more.sum_ns.max(1));
+        }
+    }
+
+    fn fold_of(&mut self, resource: Resource) -> &mut Fold<Pair, Charged> {
+        match resource {
+            Resource::Preemption => &mut self.preemptions,
+            _ => &mut self.interference,
+        }
+    }
+
+    fn charge(&mut self, pair: Pair, more: Charged) {
+        if pair.resource == Resource::Preemption {
+            return self.preemptions.add(&pair, &more, more.count);
+        }
+        self.interference.add(&pair, &more, more.ns.max(1));
+        if let Some((_, recent)) = self.recent.back_mut() {
+            *recent.entry(pair).or_default() += more.ns;
+        }
+    }
+
+    /// Begins a new slice of the recent past, where the last is long enough.
+    fn turn_recent(&mut self, at_ns: u64) {
+        while self.recent.front().is_some_and(|(began, _)| began + self.horizon_ns < at_ns) {
+            self.recent.pop_front();
+        }
+        let slice_ns = self.horizon_ns / 20;
+        if self.recent.back().is_none_or(|(began, _)| began + slice_ns <= at_ns) {
+            self.recent.push_back((at_ns, BTreeMap::new()));
+        }
+    }
+
+    /// The combinations with counters of their own, and the rest.
+    pub fn interference(&self) -> Vec<(Pair, Charged)> {
+        counters(&self.interference)
+    }
+
+    /// The same of preemptions.
+    pub fn preemptions(&self) -> Vec<(Pair, Charged)> {
+        counters(&self.preemptions)
+    }
+
+    /// The cgroups with counters of their own, and the rest.
+    pub fn cgroups(&self) -> Vec<Series> {
+        let counters = self.cgroups.counters();
+        counters
+            .map(|(cgroup, totals)| Series {
+                signal: Signal::CgroupRunqueueWait,
+                labels: vec![cgroup.clone()],
+                totals: totals.clone(),
+                recent_max_ns: 0,
+            })
+            .collect()
+    }
+
+    /// All cgroups together, those that are gone included.
+    pub fn of_cgroups(&self) -> &Totals {
+        &self.of_cgroups
+    }
+
+    /// How often something became one of the rest here, by metric.
+    pub fn folded(&self) -> [(&'static str, u64); 3] {
+        [
+            (Signal::CgroupRunqueueWait.info().metric, self.cgroups.folded()),
+            (INTERFERENCE_METRIC, self.interference.folded()),
+            (PREEMPTIONS_METRIC, self.preemptions.folded()),
+        ]
+    }
+
+    /// Those who cost most over the last seconds, the worst first.
+    pub fn worst(&self) -> Vec<Recent> {
+        let mut sums: BTreeMap<&Pair, u64> = BTreeMap::new();
+        for (pair, ns) in self.recent.iter().flat_map(|(_, recent)| recent) {
+            *sums.entry(pair).or_default() += ns;
+        }
+        let mut worst: Vec<(&Pair, u64)> = sums.into_iter().filter(|(_, ns)| *ns > 0).collect();
+        // The order of the map settles ties.
+        worst.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+        worst.truncate(WORST);
+        worst.into_iter().map(|(pair, ns)| Recent { pair: pair.clone(), ns }).collect()
+    }
+}
+
+fn counters(fold: &Fold<Pair, Charged>) -> Vec<(Pair, Charged)> {
+    fold.counters().map(|(pair, charged)| (pair.clone(), *charged)).collect()
+}
+
+/// What came since a reading; a total that is smaller began anew.
+fn since(now: Charged, before: Option<Charged>) -> Charged {
+    let before = before.unwrap_or_default();
+    match (now.ns.checked_sub(before.ns), now.count.checked_sub(before.count)) {
+        (Some(ns), Some(count)) => Charged { ns, count },
+        _ => now,
+    }
+}
+
+fn compare_interference(a: &Interference, b: &Interference) -> std::cmp::Ordering {
+    let key = |one: &Interference| (one.resource, one.cause);
+    key(a)
+        .cmp(&key(b))
+        .then_with(|| a.place.cmp(&b.place))
+        .then_with(|| a.victim.cmp(&b.victim))
+        .then_with(|| a.culprit.cmp(&b.culprit))
+}
+
+/// The part of a sample that is about cgroups' waits; series are ordered by signal.
+fn of_cgroups(sample: &Sample) -> &[Series] {
+    let signal = Signal::CgroupRunqueueWait;
+    let first = sample.series.partition_point(|series| series.signal < signal);
+    let end = sample.series.partition_point(|series| series.signal <= signal);
+    sample.series.get(first..end).unwrap_or_default()
+}
+
+/// Each of `now` with its counterpart of `before`, and those of `before` that are gone. Both are in
+/// order.
+fn changes<'a, T>(
+    before: &'a [T],
+    now: &'a [T],
+    compare: impl Fn(&T, &T) -> std::cmp::Ordering,
+) -> (Vec<(Option<&'a T>, &'a T)>, Vec<&'a T>) {
+    let (mut both, mut gone) = (Vec::with_capacity(now.len()), Vec::new());
+    let mut before = before.iter().peekable();
+    for one in now {
+        while let Some(past) = before.next_if(|past| compare(past, one).is_lt()) {
+            gone.push(past);
+        }
+        both.push((before.next_if(|past| compare(past, one).is_eq()), one));
+    }
+    gone.extend(before);
+    (both, gone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use noise_common::hist::bucket_of;
+    use proptest::prelude::{any, prop_assert_eq, proptest};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn charge(resource: Resource, place: &str, pair: (&str, &str), ns: u64) -> Interference {
+        Interference {
+            resource,
+            cause: Cause::Foreign,
+            place: place.into(),
+            victim: pair.0.into(),
+            culprit: pair.1.into(),
+            charged: Charged { ns, count: 1 },
+        }
+    }
+
+    fn sample(at_ns: u64, mut interference: Vec<Interference>) -> Arc<Sample> {
+        interference.sort_by(compare_interference);
+        Arc::new(Sample { at_ns, interference, ..Sample::default() })
+    }
+
+    fn told(counters: &[(Pair, Charged)]) -> Vec<(String, u64)> {
+        counters
+            .iter()
+            .map(|(pair, charged)| (format!("{}<{}", pair.victim, pair.culprit), charged.ns))
+            .collect()
+    }
+
+    #[test]
+    fn places_count_together_and_preemptions_apart() {
+        let mut attribution = Attribution::new(Limits::default(), 5 * SECOND);
+        attribution.advance(&sample(
+            SECOND,
+            vec![
+                charge(Resource::BlockQueue, "sda", ("a", "b"), 10),
+                charge(Resource::BlockQueue, "sdb", ("a", "b"), 20),
+                charge(Resource::Preemption, "", ("a", "b"), 0),
+            ],
+        ));
+        assert_eq!(told(&attribution.interference()), [("a<b".to_owned(), 30)]);
+        assert_eq!(attribution.preemptions()[0].1.count, 1);
+        assert_eq!(attribution.worst().len(), 1);
+        assert_eq!(attribution.worst()[0].ns, 30);
+    }
+
+    #[test]
+    fn what_disappears_and_comes_again_begins_anew() {
+        let mut attribution = Attribution::new(Limits::default(), 5 * SECOND);
+        let cpu = |ns| charge(Resource::Cpu, "", ("a", "b"), ns);
+        attribution.advance(&sample(SECOND, vec![cpu(10)]));
+        attribution.advance(&sample(2 * SECOND, vec![]));
+        assert_eq!(told(&attribution.interference()), [("a<b".to_owned(), 10)]);
+        attribution.advance(&sample(3 * SECOND, vec![cpu(4)]));
+        attribution.advance(&sample(4 * SECOND, vec![cpu(5)]));
+        attribution.advance(&sample(5 * SECOND, vec![cpu(2)]));
+        assert_eq!(told(&attribution.interference()), [("a<b".to_owned(), 17)]);
+    }
+
+    #[test]
+    fn the_recent_past_ends() {
+        let mut attribution = Attribution::new(Limits::default(), 5 * SECOND);
+        let of = |a, b| {
+            vec![charge(Resource::Cpu, "", ("a", "b"), a), charge(Resource::Cpu, "", ("c", "d"), b)]
+        };
+        attribution.advance(&sample(SECOND, of(100, 1)));
+        attribution.advance(&sample(7 * SECOND, of(101, 5)));
+        let worst = attribution.worst();
+        let names: Vec<_> = worst.iter().map(|one| (&*one.pair.victim, one.ns)).collect();
+        assert_eq!(names, [("c", 4), ("a", 1)]);
+    }
+
+    fn waits(cgroup: &str, count: u64) -> Series {
+        let mut totals = Totals { sum_ns: count * 1000, ..Totals::default() };
+        totals.buckets[bucket_of(1000)] = count;
+        Series {
+            signal: Signal::CgroupRunqueueWait,
+            labels: vec![cgroup.to_owned()],
+            totals,
+            recent_max_ns: 0,
+        }
+    }
+
+    #[test]
+    fn cgroups_that_are_gone_stay_counted() {
+        let mut attribution =
+            Attribution::new(Limits { cgroups: 1, ..Limits::default() }, 5 * SECOND);
+        let of = |at_ns, series| Arc::new(Sample { at_ns, series, ..Sample::default() });
+        attribution.advance(&of(1, vec![waits("a", 3), waits("b", 1)]));
+        attribution.advance(&of(2, vec![waits("b", 5)]));
+        attribution.advance(&of(3, vec![waits("b", 6), waits("~other", 2)]));
+        let cgroups = attribution.cgroups();
+        let counts: Vec<_> =
+            cgroups.iter().map(|one| (one.labels[0].as_str(), one.totals.count())).collect();
+        // `a` left its place to `b`, which had counted for the rest until then.
+        assert_eq!(counts, [("b", 5), ("~other", 3)]);
+        assert_eq!(attribution.of_cgroups().count(), 3 + 6 + 2);
+        assert_eq!(attribution.folded()[0].1, 1);
+    }
+
+    proptest! {
+        #[test]
+        fn with_room_for_all_every_total_is_shown(
+            samples in proptest::collection::vec(
+                proptest::collection::btree_map(any::<u8>(), any::<u8>(), 0..20), 0..20
+            ),
+        ) {
+            let limits = Limits { interference: 256, ..Limits::default() };
+            let mut attribution = Attribution::new(limits, 5 * SECOND);
+            let mut totals = BTreeMap::new();
+            for (step, more) in samples.into_iter().enumerate() {
+                for (victim, ns) in more {
+                    *totals.entry(format!("{victim:03}")).or_insert(0) += u64::from(ns) + 1;
+                }
+                let rows = totals
+                    .iter()
+                    .map(|(victim, ns)| charge(Resource::Cpu, "", (victim, "x"), *ns))
+                    .collect();
+                attribution.advance(&sample(step as u64 * SECOND, rows));
+            }
+            let shown: BTreeMap<String, u64> = attribution
+                .interference()
+                .into_iter()
+                .map(|(pair, charged)| (pair.victim.to_string(), charged.ns))
+                .collect();
+            prop_assert_eq!(shown, totals);
+        }
+    }
+}

@@ -1,0 +1,406 @@
+//! The subjects that cost most, each with a counter of its own; the others share one.
+//!
+//! What comes is counted once, for the subject if it has a counter of its own at that time, else for
+//! the rest. So no counter ever runs backwards: a subject that gets a counter counts what comes from
+//! then on, and the rest keeps what it had. As long as there is room, every subject has a counter
+//! from its first value on.
+//!
+//! Cost decays, so that what costs now counts, not what did yesterday. A subject without a counter
+//! takes the place of one that costs clearly less and that had its counter for a while. One that is
+//! gone gives way to anybody, but keeps its counter until then. Counters of those that gave way are
+//! remembered, within bounds, and go on where they were if their subject gets its place back.
+
+use std::collections::BTreeMap;
+
+/// Time in which a cost counts half, ns.
+const HALF_LIFE_NS: f64 = 60e9;
+/// How many times the cost of one with a counter another must cost to take its place.
+const TAKEOVER: f64 = 2.0;
+/// How long a subject keeps its counter at least, ns.
+const STAY_NS: u64 = 60_000_000_000;
+/// Subjects without a counter whose cost is kept, and counters that are remembered, for each place.
+const KEPT: usize = 4;
+/// Costs are scaled up instead of decaying; beyond this scale all begin anew, before they overflow.
+const LARGEST_SCALE: f64 = 1e30;
+
+/// Whom something is counted for.
+pub trait Subject: Ord + Clone {
+    /// The one that stands for all of its kind that have no counter of their own.
+    fn rest(&self) -> Self;
+}
+
+/// What is counted.
+pub trait Amount: Default + Clone {
+    /// Adds more of it.
+    fn add(&mut self, more: &Self);
+}
+
+#[derive(Clone, Debug)]
+struct Place<V> {
+    amount: V,
+    cost: f64,
+    since_ns: u64,
+    gone_ns: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+struct Memory<V> {
+    amount: V,
+    at_ns: u64,
+}
+
+/// The counters.
+#[derive(Clone, Debug)]
+pub struct Fold<K, V> {
+    limit: usize,
+    places: BTreeMap<K, Place<V>>,
+    rest: BTreeMap<K, V>,
+    waiting: BTreeMap<K, f64>,
+    remembered: BTreeMap<K, Memory<V>>,
+    /// Scale of the costs, and the time of scale 1.
+    scale: f64,
+    began_ns: u64,
+    at_ns: u64,
+    folded: u64,
+}
+
+impl<K: Subject, V: Amount> Fold<K, V> {
+    /// Room for that many subjects, the rest not counted.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            places: BTreeMap::new(),
+            rest: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            remembered: BTreeMap::new(),
+            scale: 1.0,
+            began_ns: 0,
+            at_ns: 0,
+            folded: 0,
+        }
+    }
+
+    /// Turns to the next time; what is added from now on came until then. Subjects change places.
+    pub fn advance(&mut self, at_ns: u64) {
+        self.at_ns = self.at_ns.max(at_ns);
+        let passed = self.at_ns.saturating_sub(self.began_ns) as f64;
+        self.scale = (passed / HALF_LIFE_NS).exp2();
+        if self.scale > LARGEST_SCALE {
+            for cost in self.places.values_mut().map(|place| &mut place.cost) {
+                *cost /= self.scale;
+            }
+            for cost in self.waiting.values_mut() {
+                *cost /= self.scale;
+            }
+            (self.scale, self.began_ns) = (1.0, self.at_ns);
+        }
+        self.change_places();
+    }
+
+    /// Counts something.
+    pub fn add(&mut self, key: &K, more: &V, cost: u64) {
+        let cost = cost as f64 * self.scale;
+        if let Some(place) = self.places.get_mut(key) {
+            place.amount.add(more);
+            place.cost += cost;
+            place.gone_ns = None;
+            return;
+        }
+        let rest = key.rest();
+        if *key != rest && self.make_room() {
+            let before = self.waiting.remove(key).unwrap_or_default();
+            self.admit(key.clone(), before + cost);
+            if let Some(place) = self.places.get_mut(key) {
+                place.amount.add(more);
+            }
+            return;
+        }
+        if *key != rest {
+            let waited = self.waiting.len();
+            *self.waiting.entry(key.clone()).or_default() += cost;
+            if self.waiting.len() > waited {
+                self.folded += 1;
+                self.forget_cheap();
+            }
+        }
+        self.rest.entry(rest).or_default().add(more);
+    }
+
+    /// A subject is gone: nothing more is to be expected of it.
+    pub fn release(&mut self, key: &K) {
+        self.waiting.remove(key);
+        if let Some(place) = self.places.get_mut(key) {
+            place.gone_ns.get_or_insert(self.at_ns);
+        }
+    }
+
+    /// Every counter, in order.
+    pub fn counters(&self) -> impl Iterator<Item = (&K, &V)> {
+        let mut all: Vec<(&K, &V)> =
+            self.places.iter().map(|(key, place)| (key, &place.amount)).collect();
+        all.extend(self.rest.iter());
+        all.sort_by(|a, b| a.0.cmp(b.0));
+        all.into_iter()
+    }
+
+    /// How often a subject became one of the rest: because it had no room, or gave way. One that
+    /// comes back after it was forgotten counts again.
+    pub fn folded(&self) -> u64 {
+        self.folded
+    }
+
+    /// Whether there is a free place, or one of a subject that is gone, which is freed.
+    fn make_room(&mut self) -> bool {
+        if self.places.len() < self.limit {
+            return true;
+        }
+        let gone = self.places.iter().filter_map(|(key, place)| Some((place.gone_ns?, key)));
+        let Some(key) = gone.min().map(|(_, key)| key.clone()) else { return false };
+        self.dismiss(&key);
+        true
+    }
+
+    fn admit(&mut self, key: K, cost: f64) {
+        let amount = self.remembered.remove(&key).map(|memory| memory.amount).unwrap_or_default();
+        let place = Place { amount, cost, since_ns: self.at_ns, gone_ns: None };
+        self.places.insert(key, place);
+    }
+
+    /// Takes a subject's place, and remembers its counter. Returns its cost.
+    fn dismiss(&mut self, key: &K) -> Option<f64> {
+        let place = self.places.remove(key)?;
+        let memory = Memory { amount: place.amount, at_ns: self.at_ns };
+        self.remembered.insert(key.clone(), memory);
+        while self.remembered.len() > self.limit * KEPT {
+            let oldest = self.remembered.iter().min_by_key(|(_, memory)| memory.at_ns);
+            let Some(key) = oldest.map(|(key, _)| key.clone()) else { break };
+            self.remembered.remove(&key);
+        }
+        Some(place.cost)
+    }
+
+    fn change_places(&mut self) {
+        // Every turn gives a place to one who costs more than any that is dismissed, so it ends.
+        while let Some((key, cost)) = self
+            .waiting
+            .iter()
+            .max_by(|a, b| a.1.total_cmp(b.1))
+            .map(|(key, cost)| (key.clone(), *cost))
+        {
+            let cheapest = self
+                .places
+                .iter()
+                .filter(|(_, place)| {
+                    place.gone_ns.is_some() || place.since_ns.saturating_add(STAY_NS) <= self.at_ns
+                })
+                .map(|(key, place)| (if place.gone_ns.is_some() { 0.0 } else { place.cost }, key))
+                .min_by(|a, b| a.0.total_cmp(&b.0));
+            let Some((least, out)) = cheapest else { return };
+            if cost <= least * TAKEOVER {
+                return;
+            }
+            let out = out.clone();
+            let was_gone = self.places.get(&out).is_some_and(|place| place.gone_ns.is_some());
+            let left = self.dismiss(&out);
+            self.waiting.remove(&key);
+            self.admit(key, cost);
+            if let Some(left) = left
+                && !was_gone
+            {
+                self.waiting.insert(out, left);
+                self.folded += 1;
+            }
+        }
+    }
+
+    /// Keeps the costs of those who may get a place soonest.
+    fn forget_cheap(&mut self) {
+        let most = (self.limit * KEPT).max(1);
+        if self.waiting.len() < 2 * most {
+            return;
+        }
+        let mut costs: Vec<f64> = self.waiting.values().copied().collect();
+        costs.sort_by(|a, b| b.total_cmp(a));
+        let Some(least) = costs.get(most).copied() else { return };
+        // Of several that cost the same, all go.
+        self.waiting.retain(|_, cost| *cost > least);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, proptest};
+
+    const SECOND: u64 = 1_000_000_000;
+    /// Stands for the rest.
+    const REST: u16 = u16::MAX;
+
+    impl Subject for u16 {
+        fn rest(&self) -> Self {
+            REST
+        }
+    }
+
+    impl Amount for u64 {
+        fn add(&mut self, more: &Self) {
+            *self += more;
+        }
+    }
+
+    fn told(fold: &Fold<u16, u64>) -> Vec<(u16, u64)> {
+        fold.counters().map(|(key, amount)| (*key, *amount)).collect()
+    }
+
+    #[test]
+    fn with_room_for_all_nothing_is_folded() {
+        let mut fold = Fold::new(3);
+        for step in 0..100 {
+            fold.advance(step * SECOND);
+            for key in [1, 2, 3] {
+                fold.add(&key, &u64::from(key), u64::from(key));
+            }
+        }
+        assert_eq!(told(&fold), [(1, 100), (2, 200), (3, 300)]);
+        assert_eq!(fold.folded(), 0);
+    }
+
+    #[test]
+    fn the_expensive_take_the_places_of_the_cheap() {
+        let mut fold = Fold::new(2);
+        fold.add(&1, &10, 10);
+        fold.add(&2, &5, 5);
+        fold.add(&3, &1000, 1000);
+        fold.advance(STAY_NS - 1);
+        assert_eq!(told(&fold), [(1, 10), (2, 5), (REST, 1000)]);
+        fold.advance(STAY_NS);
+        fold.add(&3, &7, 7);
+        assert_eq!(told(&fold), [(1, 10), (3, 7), (REST, 1000)]);
+        // Counted when it came too late, and when the other gave way.
+        assert_eq!(fold.folded(), 2);
+        fold.add(&2, &1, 1);
+        assert_eq!(told(&fold), [(1, 10), (3, 7), (REST, 1001)]);
+        assert_eq!(fold.folded(), 2);
+    }
+
+    #[test]
+    fn two_of_a_size_do_not_change_places() {
+        let mut fold = Fold::new(1);
+        for step in 0..1000 {
+            fold.advance(step * SECOND);
+            fold.add(&1, &10, 10);
+            fold.add(&2, &15, 15);
+        }
+        assert_eq!(told(&fold), [(1, 10_000), (REST, 15_000)]);
+        assert_eq!(fold.folded(), 1);
+    }
+
+    #[test]
+    fn what_was_expensive_long_ago_gives_way() {
+        let mut fold = Fold::new(1);
+        fold.add(&1, &1_000_000, 1_000_000);
+        for step in 0..3_600 {
+            fold.advance(step * SECOND);
+            fold.add(&2, &1, 1);
+        }
+        let now = told(&fold);
+        assert_eq!(now[0].0, 2);
+        assert_eq!(now[0].1 + now[1].1, 3_600);
+    }
+
+    #[test]
+    fn one_that_comes_back_goes_on_where_it_was() {
+        let mut fold = Fold::new(1);
+        fold.add(&1, &10, 10);
+        fold.release(&1);
+        assert_eq!(told(&fold), [(1, 10)]);
+        fold.add(&2, &20, 20);
+        assert_eq!((told(&fold), fold.folded()), (vec![(2, 20)], 0));
+        fold.release(&2);
+        fold.add(&1, &5, 5);
+        assert_eq!(told(&fold), [(1, 15)]);
+    }
+
+    #[test]
+    fn costs_do_not_overflow() {
+        let mut fold = Fold::new(1);
+        for hour in 0..24 * 365 {
+            fold.advance(hour * 3_600 * SECOND);
+            fold.add(&1, &1, u64::MAX);
+            fold.add(&2, &1, 3);
+        }
+        assert_eq!(told(&fold)[0], (1, 24 * 365));
+        assert!(fold.places.values().all(|place| place.cost.is_finite() && place.cost > 0.0));
+    }
+
+    /// What may happen: time, values, ends.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Advance(u64),
+        Add(u16, u64),
+        Release(u16),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        (0u8..12, any::<u16>(), any::<u16>()).prop_map(|(kind, key, amount)| match kind {
+            0 | 1 => Step::Advance(u64::from(amount) * SECOND / 300),
+            2 => Step::Release(key % 40),
+            // A few cost much more than the others.
+            _ => Step::Add(key % 40, u64::from(amount) >> (key % 4 * 3)),
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn every_value_counts_once_and_nothing_runs_backwards(
+            limit in 0usize..8,
+            steps in proptest::collection::vec(step(), 0..400),
+        ) {
+            let mut fold: Fold<u16, u64> = Fold::new(limit);
+            // Whether some counter may have been remembered no more.
+            let mut forgotten = false;
+            let (mut at, mut all) = (0, 0);
+            for step in steps {
+                let mut before: BTreeMap<u16, u64> =
+                    fold.remembered.iter().map(|(key, memory)| (*key, memory.amount)).collect();
+                before.extend(told(&fold));
+                let mut added = 0;
+                match step {
+                    Step::Advance(by) => {
+                        at += by;
+                        fold.advance(at);
+                    }
+                    Step::Add(key, amount) => {
+                        fold.add(&key, &amount, amount);
+                        added = amount;
+                        all += amount;
+                    }
+                    Step::Release(key) => fold.release(&key),
+                }
+                // In the counters that are shown, exactly what was added came to exactly one.
+                let now: BTreeMap<u16, u64> = told(&fold).into_iter().collect();
+                let mut grown = Vec::new();
+                for (key, amount) in &now {
+                    let known = before.get(key).copied().unwrap_or(0);
+                    // Beyond what is remembered, a counter begins anew.
+                    prop_assert!(*amount >= known || (forgotten && *amount == 0));
+                    grown.extend(amount.checked_sub(known).filter(|grown| *grown > 0));
+                }
+                if added > 0 {
+                    prop_assert_eq!(grown, vec![added]);
+                } else {
+                    prop_assert!(grown.is_empty());
+                }
+                let in_memory: u64 = fold.remembered.values().map(|memory| memory.amount).sum();
+                forgotten |= fold.remembered.len() + 1 >= limit * KEPT;
+                if !forgotten {
+                    prop_assert_eq!(now.values().sum::<u64>() + in_memory, all);
+                }
+                prop_assert!(fold.places.len() <= limit && now.len() <= limit + 1);
+                prop_assert!(fold.waiting.len() <= (2 * KEPT * limit).max(2));
+                prop_assert!(fold.remembered.len() <= KEPT * limit);
+                prop_assert!(fold.waiting.keys().all(|key| !fold.places.contains_key(key)));
+            }
+        }
+    }
+}

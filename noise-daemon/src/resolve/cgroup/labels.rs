@@ -1,0 +1,102 @@
+//! IO: the cgroups of this host by id, each looked for in the hierarchy that its id belongs to.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use super::{Hierarchies, Look, Tree};
+
+/// What an id is the cgroup of: ids of different hierarchies have nothing to do with each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Of {
+    /// A task.
+    Task,
+    /// A block request.
+    Request,
+    /// A socket.
+    Socket,
+}
+
+/// The hierarchies that count, each once even where it serves several purposes.
+#[derive(Debug)]
+pub struct Labels {
+    trees: Vec<Tree>,
+    tasks: Option<usize>,
+    io: Option<usize>,
+    sockets: Option<usize>,
+}
+
+impl Labels {
+    /// Those of a host.
+    pub fn new(hierarchies: &Hierarchies) -> Self {
+        let mut roots: Vec<PathBuf> = Vec::new();
+        let mut place = |root: &Option<PathBuf>| {
+            let root = root.as_ref()?;
+            let known = roots.iter().position(|other| other == root);
+            Some(known.unwrap_or_else(|| {
+                roots.push(root.clone());
+                roots.len() - 1
+            }))
+        };
+        let (tasks, io, sockets) =
+            (place(&hierarchies.tasks), place(&hierarchies.io), place(&hierarchies.sockets));
+        let trees = roots.iter().map(|root| Tree::new(root)).collect();
+        Self { trees, tasks, io, sockets }
+    }
+
+    fn tree(&mut self, of: Of) -> Option<&mut Tree> {
+        let index = match of {
+            Of::Task => self.tasks,
+            Of::Request => self.io,
+            Of::Socket => self.sockets,
+        };
+        self.trees.get_mut(index?)
+    }
+
+    /// The cgroup of an id; absent where there is no such hierarchy.
+    pub fn look(&mut self, of: Of, id: u64, now: Instant) -> Look {
+        self.tree(of).map_or(Look::Absent, |tree| tree.look(id, now))
+    }
+
+    /// Whether a cgroup is no longer there, as far as can be seen.
+    pub fn is_gone(&mut self, of: Of, id: u64) -> bool {
+        self.tree(of).is_none_or(|tree| tree.is_gone(id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
+    use super::*;
+
+    #[test]
+    fn ids_are_looked_for_where_they_belong() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = |name: &str| root.path().join(name);
+        for name in ["cpu/a.service", "unified/b.service"] {
+            std::fs::create_dir_all(folder(name)).unwrap();
+        }
+        let mut labels = Labels::new(&Hierarchies {
+            tasks: Some(folder("cpu")),
+            io: Some(folder("unified")),
+            sockets: Some(folder("unified")),
+            by_cpu: true,
+        });
+        assert_eq!(labels.trees.len(), 2);
+        let now = Instant::now();
+        let id = |name: &str| folder(name).metadata().unwrap().ino();
+        let (a, b) = (id("cpu/a.service"), id("unified/b.service"));
+        let label = |look: Look| match look {
+            Look::Found(cgroup) => cgroup.identity.label.clone(),
+            Look::Waiting | Look::Absent => String::new(),
+        };
+        assert_eq!(label(labels.look(Of::Task, a, now)), "a.service");
+        assert_eq!(label(labels.look(Of::Request, b, now)), "b.service");
+        assert_eq!(label(labels.look(Of::Socket, b, now)), "b.service");
+        assert_eq!(labels.look(Of::Socket, a, now), Look::Waiting);
+        assert!(!labels.is_gone(Of::Task, a) && labels.is_gone(Of::Task, b));
+        let mut nowhere = Labels::new(&Hierarchies::default());
+        assert_eq!(nowhere.look(Of::Task, a, now), Look::Absent);
+        assert!(nowhere.is_gone(Of::Task, a));
+    }
+}

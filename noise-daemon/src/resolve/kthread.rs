@@ -1,0 +1,96 @@
+//! IO: kernel threads by pid, under the name of what they do, whichever CPU they do it for.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::cgroup::Lru;
+
+/// Threads that are remembered: workers die, and what they did has to be told later.
+const REMEMBERED: usize = 2_048;
+
+/// Names of kernel threads, remembered from when each was first asked for.
+#[derive(Debug)]
+pub struct KernelThreads {
+    procfs: PathBuf,
+    known: Lru<(u64, Arc<str>)>,
+}
+
+impl KernelThreads {
+    /// Those below a procfs root.
+    pub fn new(procfs: &Path) -> Self {
+        Self { procfs: procfs.to_owned(), known: Lru::new(REMEMBERED) }
+    }
+
+    /// The name of a thread; `None` where it is gone and was never asked for. `intern` makes the
+    /// label.
+    pub fn name(&mut self, pid: u64, intern: impl FnOnce(&str) -> Arc<str>) -> Option<Arc<str>> {
+        if let Some((_, name)) = self.known.get(pid) {
+            return Some(Arc::clone(name));
+        }
+        let comm = std::fs::read_to_string(self.procfs.join(format!("{pid}/comm"))).ok()?;
+        let name = intern(without_cpu(comm.trim_end()));
+        self.known.insert(pid, (pid, Arc::clone(&name)));
+        Some(name)
+    }
+
+    /// Whether there is no thread of that pid any more.
+    pub fn is_gone(&self, pid: u64) -> bool {
+        !self.procfs.join(pid.to_string()).exists()
+    }
+
+    /// Forgets the threads that are gone: their pids may come again for others.
+    pub fn forget_gone(&mut self) {
+        let procfs = &self.procfs;
+        self.known.retain(|(pid, _)| procfs.join(pid.to_string()).exists());
+    }
+}
+
+/// A thread's name without the CPU that it is bound to. Workers take on work of any kind, so the
+/// kind that they had when asked says nothing either.
+fn without_cpu(comm: &str) -> &str {
+    match comm.rsplit_once('/') {
+        _ if comm.starts_with("kworker/") => "kworker",
+        Some((name, cpu)) if !cpu.is_empty() && cpu.bytes().all(|byte| byte.is_ascii_digit()) => {
+            name
+        }
+        _ => comm,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_are_left_out() {
+        for (comm, name) in [
+            ("ksoftirqd/1", "ksoftirqd"),
+            ("kworker/0:1H-kblockd", "kworker"),
+            ("kworker/u8:2-events_unbound", "kworker"),
+            ("migration/3", "migration"),
+            ("irq/36-virtio1", "irq/36-virtio1"),
+            ("jbd2/vda1-8", "jbd2/vda1-8"),
+            ("kswapd0", "kswapd0"),
+            ("odd/", "odd/"),
+            ("", ""),
+        ] {
+            assert_eq!(without_cpu(comm), name);
+        }
+    }
+
+    #[test]
+    fn a_thread_that_is_gone_keeps_its_name_until_the_next_sweep() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("7")).unwrap();
+        std::fs::write(root.path().join("7/comm"), "kworker/1:2-events\n").unwrap();
+        let mut threads = KernelThreads::new(root.path());
+        let name = |threads: &mut KernelThreads, pid| threads.name(pid, |name| Arc::from(name));
+        assert_eq!(name(&mut threads, 7).as_deref(), Some("kworker"));
+        assert_eq!(name(&mut threads, 8), None);
+        assert!(!threads.is_gone(7) && threads.is_gone(8));
+        std::fs::remove_dir_all(root.path().join("7")).unwrap();
+        assert_eq!(name(&mut threads, 7).as_deref(), Some("kworker"));
+        threads.forget_gone();
+        assert_eq!(name(&mut threads, 7), None);
+    }
+}

@@ -1,0 +1,269 @@
+//! IO: victims, culprits and places of charges, by name.
+//!
+//! What a culprit's number means depends on the cause. Causes that say it all (`nmi`, `throttle`,
+//! `steal`, `idle`, `untracked`) are their own culprit: the victim's quota is `throttle`.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use noise_common::charge::{Cause, ChargeKey, Resource, UNKNOWN, VECTOR_SOURCE};
+use noise_common::signals::{SOFTIRQ_VECTORS, Signal, VECTORS, block_subject};
+
+use super::cgroup::{Look, Of};
+use super::{GONE, Names, UNKNOWN_LABEL};
+
+/// Width of the minor number in a place.
+const MINOR_BITS: u32 = 20;
+
+/// Label values of one charge.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Parties {
+    /// Where: a device or interface; empty for CPUs.
+    pub place: Arc<str>,
+    /// Who was delayed.
+    pub victim: Arc<str>,
+    /// Who did it.
+    pub culprit: Arc<str>,
+}
+
+/// Something that a charge is about and that may be gone some day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Being {
+    /// A cgroup.
+    Cgroup(Of, u64),
+    /// A kernel thread.
+    Thread(u64),
+    /// A block device or interface.
+    Place(Signal, u64),
+}
+
+/// Equal labels, kept once.
+#[derive(Debug, Default)]
+pub struct Interner(HashSet<Arc<str>>);
+
+impl Interner {
+    /// The one copy of a text.
+    pub fn get(&mut self, text: &str) -> Arc<str> {
+        if let Some(known) = self.0.get(text) {
+            return Arc::clone(known);
+        }
+        let new: Arc<str> = Arc::from(text);
+        self.0.insert(Arc::clone(&new));
+        new
+    }
+
+    /// Forgets what nobody uses any more.
+    pub fn forget_unused(&mut self) {
+        self.0.retain(|text| Arc::strong_count(text) > 1);
+    }
+}
+
+/// The hierarchy that the cgroups of a resource belong to.
+fn hierarchy(resource: Resource) -> Of {
+    match resource {
+        Resource::Cpu | Resource::Running | Resource::Preemption => Of::Task,
+        Resource::BlockQueue | Resource::BlockDevice => Of::Request,
+        Resource::NetTx | Resource::NetRx => Of::Socket,
+    }
+}
+
+/// Signal and subject under which a place is known, if the resource has places.
+fn place(resource: Resource, place: u32) -> Option<(Signal, u64)> {
+    match resource {
+        Resource::Cpu | Resource::Running | Resource::Preemption => None,
+        Resource::BlockQueue | Resource::BlockDevice => {
+            let minor = place & ((1 << MINOR_BITS) - 1);
+            Some((Signal::BlockQueueWait, block_subject(place >> MINOR_BITS, minor, 0)))
+        }
+        Resource::NetTx | Resource::NetRx => Some((Signal::NetTxWait, u64::from(place))),
+    }
+}
+
+impl Names {
+    /// Label values of a charge; `None` where they will be known later. A cgroup that cannot be
+    /// found is [`GONE`], one that the programs could not tell is [`UNKNOWN_LABEL`].
+    pub fn parties(
+        &mut self,
+        key: &ChargeKey,
+        resource: Resource,
+        cause: Cause,
+        now: Instant,
+    ) -> Option<Parties> {
+        let of = hierarchy(resource);
+        let victim = self.cgroup(of, key.victim, now)?;
+        let culprit = match cause {
+            Cause::Foreign | Cause::Own => self.cgroup(of, key.culprit, now)?,
+            Cause::Kthread | Cause::Hardirq | Cause::Softirq if key.culprit == UNKNOWN => {
+                self.interner.get(UNKNOWN_LABEL)
+            }
+            Cause::Kthread => {
+                let interner = &mut self.interner;
+                let name = self.threads.name(key.culprit, |name| interner.get(name));
+                name.unwrap_or_else(|| self.interner.get(GONE))
+            }
+            Cause::Hardirq => self.interrupt(key.culprit, now),
+            Cause::Softirq => {
+                let name = SOFTIRQ_VECTORS.get(key.culprit as usize);
+                self.interner.get(name.copied().unwrap_or(UNKNOWN_LABEL))
+            }
+            Cause::Nmi | Cause::Throttle | Cause::Steal | Cause::Idle | Cause::Untracked => {
+                self.interner.get(cause.name())
+            }
+        };
+        let place = match place(resource, key.place) {
+            None => self.interner.get(""),
+            Some((Signal::BlockQueueWait, _)) if key.place == 0 => self.interner.get(UNKNOWN_LABEL),
+            Some((signal, subject)) => {
+                let labels = self.labels(signal, subject, now)?;
+                let name = labels.into_iter().next().unwrap_or_default();
+                self.interner.get(&name)
+            }
+        };
+        Some(Parties { place, victim, culprit })
+    }
+
+    /// What a charge is about and may be gone some day.
+    pub fn beings(key: &ChargeKey, resource: Resource, cause: Cause) -> Vec<Being> {
+        let of = hierarchy(resource);
+        let mut beings = Vec::with_capacity(3);
+        if key.victim != UNKNOWN {
+            beings.push(Being::Cgroup(of, key.victim));
+        }
+        match cause {
+            Cause::Foreign | Cause::Own if key.culprit != UNKNOWN => {
+                beings.push(Being::Cgroup(of, key.culprit));
+            }
+            Cause::Kthread if key.culprit != UNKNOWN => beings.push(Being::Thread(key.culprit)),
+            _ => {}
+        }
+        let place = place(resource, key.place).filter(|_| key.place != 0);
+        beings.extend(place.map(|(signal, subject)| Being::Place(signal, subject)));
+        beings
+    }
+
+    /// A label that stands for itself.
+    pub fn label(&mut self, text: &str) -> Arc<str> {
+        self.interner.get(text)
+    }
+
+    /// Whether something is no longer there.
+    pub fn is_gone(&mut self, being: Being) -> bool {
+        match being {
+            Being::Cgroup(of, id) => self.cgroups.is_gone(of, id),
+            Being::Thread(pid) => self.threads.is_gone(pid),
+            Being::Place(signal, subject) => !self.exists(signal, subject),
+        }
+    }
+
+    /// Forgets the names of what is gone and asked for no more.
+    pub fn sweep(&mut self) {
+        self.threads.forget_gone();
+        self.interner.forget_unused();
+    }
+
+    /// The label of a cgroup; `None` where a later look will tell.
+    pub(super) fn cgroup(&mut self, of: Of, id: u64, now: Instant) -> Option<Arc<str>> {
+        if id == UNKNOWN {
+            return Some(self.interner.get(UNKNOWN_LABEL));
+        }
+        match self.cgroups.look(of, id, now) {
+            Look::Found(cgroup) => Some(self.interner.get(&cgroup.identity.label)),
+            Look::Waiting => None,
+            Look::Absent => Some(self.interner.get(GONE)),
+        }
+    }
+
+    fn interrupt(&mut self, source: u64, now: Instant) -> Arc<str> {
+        if source & VECTOR_SOURCE != 0 {
+            let name = VECTORS.get((source & !VECTOR_SOURCE) as usize);
+            return self.interner.get(name.copied().unwrap_or(UNKNOWN_LABEL));
+        }
+        let labels = self.labels(Signal::Hardirq, source, now).unwrap_or_default();
+        match labels.as_slice() {
+            [_, name] if name != "unknown" => self.interner.get(name),
+            _ => self.interner.get(&format!("irq {source}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::fs;
+    use std::os::unix::fs::MetadataExt as _;
+
+    use super::*;
+    use crate::resolve::cgroup::Hierarchies;
+
+    fn key(victim: u64, culprit: u64, place: u32, cause: Cause, resource: Resource) -> ChargeKey {
+        ChargeKey { victim, culprit, place, cause: cause as u8, resource: resource as u8, used: 1 }
+    }
+
+    #[test]
+    fn everybody_has_a_name() {
+        let root = tempfile::tempdir().unwrap();
+        let path = |name: &str| root.path().join(name);
+        for folder in ["cg/web.service", "cg/db.service", "11", "class/net/eth7"] {
+            fs::create_dir_all(path(folder)).unwrap();
+        }
+        fs::write(path("11/comm"), "ksoftirqd/1\n").unwrap();
+        fs::write(path("class/net/eth7/ifindex"), "7\n").unwrap();
+        fs::create_dir_all(path("dev/block")).unwrap();
+        std::os::unix::fs::symlink("../../block/sdb", path("dev/block/8:16")).unwrap();
+        fs::write(path("interrupts"), " CPU0\n 36:  9 PCI 1-edge nvme0q1\n").unwrap();
+        let hierarchies = Hierarchies {
+            tasks: Some(path("cg")),
+            io: Some(path("cg")),
+            sockets: Some(path("cg")),
+            by_cpu: false,
+        };
+        let mut names = Names::new(root.path(), root.path(), BTreeMap::new(), &hierarchies);
+        let id = |name: &str| path(name).metadata().unwrap().ino();
+        let (web, db) = (id("cg/web.service"), id("cg/db.service"));
+        let now = Instant::now();
+        let mut told = |key: ChargeKey| {
+            let (resource, cause) = (key.resource().unwrap(), key.cause().unwrap());
+            let parties = names.parties(&key, resource, cause, now).unwrap();
+            [parties.place, parties.victim, parties.culprit].map(|text| text.to_string())
+        };
+        let cpu = |culprit, cause| key(web, culprit, 0, cause, Resource::Cpu);
+        for (culprit, cause, name) in [
+            (db, Cause::Foreign, "db.service"),
+            (web, Cause::Own, "web.service"),
+            (11, Cause::Kthread, "ksoftirqd"),
+            (12, Cause::Kthread, GONE),
+            (UNKNOWN, Cause::Kthread, UNKNOWN_LABEL),
+            (36, Cause::Hardirq, "nvme0q1"),
+            (37, Cause::Hardirq, "irq 37"),
+            (VECTOR_SOURCE, Cause::Hardirq, "local_timer"),
+            (UNKNOWN, Cause::Hardirq, UNKNOWN_LABEL),
+            (3, Cause::Softirq, SOFTIRQ_VECTORS[3]),
+            (0, Cause::Throttle, "throttle"),
+            (0, Cause::Untracked, "untracked"),
+        ] {
+            assert_eq!(told(cpu(culprit, cause)), ["", "web.service", name], "{cause:?}");
+        }
+        let disk = key(web, db, 8 << 20 | 16, Cause::Foreign, Resource::BlockQueue);
+        assert_eq!(told(disk), ["sdb", "web.service", "db.service"]);
+        let net = key(UNKNOWN, db, 7, Cause::Foreign, Resource::NetTx);
+        assert_eq!(told(net), ["eth7", UNKNOWN_LABEL, "db.service"]);
+        let late = key(u64::MAX - 1, db, 0, Cause::Foreign, Resource::Cpu);
+        assert!(names.parties(&late, Resource::Cpu, Cause::Foreign, now).is_none());
+        let later = now + std::time::Duration::from_secs(5);
+        let parties = names.parties(&late, Resource::Cpu, Cause::Foreign, later).unwrap();
+        assert_eq!(&*parties.victim, GONE);
+    }
+
+    #[test]
+    fn what_a_charge_is_about() {
+        let beings =
+            |key: ChargeKey| Names::beings(&key, key.resource().unwrap(), key.cause().unwrap());
+        let foreign = key(5, 6, 0, Cause::Foreign, Resource::Cpu);
+        let tasks = [5, 6].map(|id| Being::Cgroup(Of::Task, id));
+        assert_eq!(beings(foreign), tasks);
+        let thread = key(UNKNOWN, 6, 9, Cause::Kthread, Resource::NetRx);
+        assert_eq!(beings(thread), [Being::Thread(6), Being::Place(Signal::NetTxWait, 9)]);
+        assert!(beings(key(UNKNOWN, 36, 0, Cause::Hardirq, Resource::Running)).is_empty());
+    }
+}
