@@ -25,6 +25,15 @@ pub const OTHERS: &str = "(others)";
 /// that of the trace belongs to the one here and to the other there.
 const BOUNDARY_SHARE: f64 = 0.005;
 
+/// What the daemon may leave without a culprit, of a resource's total.
+const UNTRACKED_SHARE: f64 = 0.1;
+
+/// Pieces of time shorter than so many times the distance of two stamps are mostly that distance.
+const SHORT: f64 = 4.0;
+
+/// Causes that say it all.
+const OWN_CULPRITS: [&str; 5] = ["nmi", "throttle", "steal", "idle", "untracked"];
+
 /// Who is who among threads.
 #[derive(Clone, Debug, Default)]
 pub struct Cast {
@@ -99,6 +108,8 @@ pub struct Bounds {
     pub least: f64,
     /// What may have.
     pub most: f64,
+    /// Pieces of time of which that is the sum.
+    pub pieces: u64,
 }
 
 /// One victim's charges by both.
@@ -110,6 +121,8 @@ pub struct Account {
     pub expected: BTreeMap<Blame, Bounds>,
     /// Seconds of the victim's waits, by resource, of which the referee does not know the culprit.
     pub unknown: BTreeMap<String, f64>,
+    /// How far two stamps of one event may be apart, seconds.
+    resolution: f64,
 }
 
 /// What the daemon charged between two scrapes for this victim.
@@ -133,7 +146,7 @@ impl Account {
     /// Both sides' charges for what was done to `victim`.
     pub fn of(seen: &Observation, victim: &Group, cast: &Cast) -> Result<Self> {
         let label = victim.label();
-        let mut account = Self::default();
+        let mut account = Self { resolution: seen.resolution_ns / 1e9, ..Self::default() };
         for (mut blame, seconds) in charged(&seen.first, &seen.last, &label)? {
             if blame.cause == "foreign" && !cast.knows(&blame.culprit) {
                 OTHERS.clone_into(&mut blame.culprit);
@@ -141,7 +154,7 @@ impl Account {
             if blame.cause == "kthread" {
                 blame.culprit = family(&blame.culprit).to_owned();
             }
-            if ["idle", "nmi"].contains(&blame.cause.as_str()) {
+            if OWN_CULPRITS.contains(&&*blame.cause) {
                 blame.culprit.clear();
             }
             *account.found.entry(blame).or_default() += seconds;
@@ -173,6 +186,7 @@ impl Account {
                         self.expected.entry(Blame { resource, cause, culprit }).or_default();
                     bounds.least += if certain { seconds } else { 0.0 };
                     bounds.most += if possible { seconds } else { 0.0 };
+                    bounds.pieces += u64::from(possible);
                 }
                 None if possible => {
                     *self.unknown.entry(resource.to_owned()).or_default() += seconds;
@@ -227,10 +241,9 @@ impl Account {
         for blame in keys.into_iter().filter(|blame| resources.contains(&&*blame.resource)) {
             let found = self.found.get(blame).copied().unwrap_or_default();
             let bounds = self.expected.get(blame).copied().unwrap_or_default();
-            let unknown = self.unknown.get(&blame.resource).copied().unwrap_or_default();
-            let tolerance =
-                share * bounds.most + BOUNDARY_SHARE * self.total(&blame.resource) + unknown;
-            let differs = found < bounds.least - tolerance || found > bounds.most + tolerance;
+            let tolerance = self.tolerance(blame, bounds, share);
+            let differs = !self.beyond_sight(blame)
+                && (found < bounds.least - tolerance || found > bounds.most + tolerance);
             let middle = f64::midpoint(bounds.least, bounds.most);
             let percent = if middle > 0.0 { (found / middle - 1.0) * 100.0 } else { 0.0 };
             let Blame { resource, cause, culprit } = blame;
@@ -247,8 +260,37 @@ impl Account {
             }
         }
         println!("{text}not told by ftrace: {:?}", self.unknown);
+        for resource in resources {
+            let (untracked, total) = (self.found_of(resource, "untracked"), self.total(resource));
+            if untracked > UNTRACKED_SHARE * total + self.unknown_of(resource) {
+                faults.push(format!("{resource}: of {total:.6} s, {untracked:.6} s are untracked"));
+            }
+        }
         ensure!(!self.found.is_empty(), "noised charges nobody in {INTERFERENCE}");
         if faults.is_empty() { Ok(()) } else { bail!("{}", faults.join("\n")) }
+    }
+
+    /// Whether ftrace has no event for such a charge, or the daemon says that it has none itself.
+    fn beyond_sight(&self, blame: &Blame) -> bool {
+        ["steal", "untracked"].contains(&&*blame.cause)
+    }
+
+    fn unknown_of(&self, resource: &str) -> f64 {
+        self.unknown.get(resource).copied().unwrap_or_default()
+    }
+
+    /// Seconds by which a charge may differ. What one side cannot charge is with somebody on the
+    /// other.
+    fn tolerance(&self, blame: &Blame, bounds: Bounds, share: f64) -> f64 {
+        let resource = &blame.resource;
+        let clocks = bounds.pieces as f64 * self.resolution;
+        let clocks = if bounds.most < SHORT * clocks { clocks } else { 0.0 };
+        share * bounds.most
+            + BOUNDARY_SHARE * self.total(resource)
+            + clocks
+            + self.unknown_of(resource)
+            + self.found_of(resource, "steal")
+            + self.found_of(resource, "untracked")
     }
 
     fn total(&self, resource: &str) -> f64 {

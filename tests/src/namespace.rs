@@ -148,6 +148,13 @@ impl VethPair {
         Ok(pair)
     }
 
+    /// Has what arrives at the far end received by softirqs of one of the first CPUs.
+    pub fn receive_on(&self, cpu: usize) -> Result<()> {
+        let steering = format!("/sys/class/net/{}/queues/rx-0/rps_cpus", self.far);
+        std::fs::write(&steering, format!("{:x}", 1_u32 << cpu))
+            .with_context(|| format!("writing {steering}"))
+    }
+
     /// Has what arrives at the far end received by a kernel thread instead of a softirq.
     pub fn receive_in_a_thread(&self) -> Result<()> {
         // What polls a queue is a thread, and this kind of interface has a queue only where it joins

@@ -118,15 +118,20 @@ pub(super) fn broadcasts(arguments: &mut Arguments) -> Result<()> {
     report(&format!("sent {count}"))
 }
 
-/// `frames <cpu> <interface> <bytes>`: without an end or a pause.
+/// `frames <cpu> <interface> <bytes> <burst> <pause us>`: so many at a time.
 pub(super) fn frames(arguments: &mut Arguments) -> Result<()> {
     pin(0, arguments.number()?)?;
     let broadcast = Broadcast::new(arguments.text()?, arguments.number()?)?;
+    let burst: u32 = arguments.number()?;
+    let pause = Duration::from_micros(arguments.number()?);
     let session = Session::begin()?;
     let mut sent = 0_u64;
     while session.going() {
-        // A full queue makes no difference.
-        sent += u64::from(broadcast.send().is_ok());
+        for _ in 0..burst {
+            // A full queue makes no difference.
+            sent += u64::from(broadcast.send().is_ok());
+        }
+        thread::sleep(pause);
     }
     report(&format!("sent {sent}"))
 }

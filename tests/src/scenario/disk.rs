@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use super::report::charged_rows;
 use super::{Phase, Row, Section, Stage};
 use crate::disk::ScratchTree;
 use crate::group::{Group, Hierarchy};
@@ -105,16 +106,7 @@ impl Stage for DiskStage {
         ];
         rows.extend(Row::delay("wait in the queue", queue_quiet, queue_noisy));
         rows.extend(Row::delay("wait for the device", quiet_device, noisy_device));
-        let victim = self.victim.label();
-        let (before, after) = (quiet.charged(&victim)?, noisy.charged(&victim)?);
-        for resource in self.resources() {
-            let total = |charged: &std::collections::BTreeMap<crate::attribution::Blame, f64>| {
-                let fits = charged.iter().filter(|(blame, _)| blame.resource == *resource);
-                fits.map(|(_, seconds)| seconds).sum::<f64>()
-            };
-            let name = format!("{resource} wait of the ten threads");
-            rows.push(Row::new(name, "s", total(&before), total(&after)));
-        }
+        rows.extend(charged_rows(self, quiet, noisy)?);
         Ok(vec![Section { title: format!("Requests to {}, all of the host's", self.disk), rows }])
     }
 

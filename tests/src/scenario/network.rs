@@ -5,6 +5,7 @@
 
 use anyhow::Result;
 
+use super::report::charged_rows;
 use super::{Phase, Row, Section, Stage};
 use crate::group::{Group, Hierarchy};
 use crate::load::{Place, Worker};
@@ -109,16 +110,7 @@ impl Stage for NetworkStage {
         ] {
             rows.extend(Row::delay(name, quiet.sum(metric, folded)?, noisy.sum(metric, folded)?));
         }
-        let victim = self.victim.label();
-        let (before, after) = (quiet.charged(&victim)?, noisy.charged(&victim)?);
-        for resource in self.resources() {
-            let total = |charged: &std::collections::BTreeMap<crate::attribution::Blame, f64>| {
-                let fits = charged.iter().filter(|(blame, _)| blame.resource == *resource);
-                fits.map(|(_, seconds)| seconds).sum::<f64>()
-            };
-            let name = format!("{resource} wait of the limited download");
-            rows.push(Row::new(name, "s", total(&before), total(&after)));
-        }
+        rows.extend(charged_rows(self, quiet, noisy)?);
         Ok(vec![Section { title: "Packets of interfaces in other namespaces".to_owned(), rows }])
     }
 }

@@ -1,12 +1,31 @@
 //! Two phases of a scenario, as numbers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 use serde::Serialize;
 
 use super::{Phase, Stage};
 use crate::attribution::{Blame, INTERFERENCE};
+
+/// Seconds charged for a resource, if there are any.
+fn total(charged: &BTreeMap<Blame, f64>, resource: &str) -> Option<f64> {
+    let fits = charged.iter().filter(|(blame, _)| blame.resource == resource);
+    fits.map(|(_, seconds)| *seconds).reduce(|sum, one| sum + one)
+}
+
+/// Rows of what a victim was charged for in all, by resource.
+pub(super) fn charged_rows(stage: &dyn Stage, quiet: &Phase, noisy: &Phase) -> Result<Vec<Row>> {
+    let victim = stage.victim().label();
+    let (before, after) = (quiet.charged(&victim)?, noisy.charged(&victim)?);
+    let row = |resource: &&'static str| Row {
+        name: format!("{resource} wait of {victim}"),
+        unit: "s",
+        quiet: total(&before, resource),
+        noisy: total(&after, resource),
+    };
+    Ok(stage.resources().iter().map(row).collect())
+}
 
 /// Culprits that are shown.
 const SHOWN: usize = 8;

@@ -24,6 +24,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("own_siblings", own_siblings),
     ("own_quota", own_quota),
     ("interrupts_and_softirqs", interrupts_and_softirqs),
+    ("softirqs_from_another_cpu", softirqs_from_another_cpu),
     ("kernel_thread", kernel_thread),
     ("migrating_threads", migrating_threads),
 ];
@@ -143,9 +144,6 @@ fn own_quota() -> Result<Verdict> {
     println!(
         "throttled for {throttled} s by cpu.stat, waited {waited} s by ftrace; noised: {found} s"
     );
-    for (blame, seconds) in &account.found {
-        println!("{blame:?} {seconds}");
-    }
     ensure!(throttled > 1.0, "throttled for {throttled} s: nothing was tested");
     ensure!(
         (found / throttled - 1.0).abs() < SHARE,
@@ -180,6 +178,31 @@ fn interrupts_and_softirqs() -> Result<Verdict> {
     Ok(Verdict::Passed)
 }
 
+fn softirqs_from_another_cpu() -> Result<Verdict> {
+    if cpus() < 2 {
+        return Ok(Verdict::Impossible("needs two CPUs".to_owned()));
+    }
+    let daemon = Daemon::start()?;
+    let pair = VethPair::new()?;
+    if let Err(error) = pair.receive_on(0) {
+        return Ok(Verdict::Impossible(format!("packets cannot be steered: {error:#}")));
+    }
+    let (seen, scene) = observe(&daemon, CHARGE_EVENTS, 192, || {
+        let (victim, culprit) = groups()?;
+        let workers = vec![
+            Worker::start_at(Place::group(&victim), "burn", &["0"])?,
+            Worker::start_at(
+                Place::group(&culprit),
+                "frames",
+                &["1", &pair.near, "1000", "50", "100"],
+            )?,
+        ];
+        play(victim, culprit, workers)
+    })?;
+    judge(&seen, &scene, &[("running", "softirq", 0.1)])?;
+    Ok(Verdict::Passed)
+}
+
 /// The thread that receives for an interface, if the kernel has made one.
 fn receiving_thread(interface: &str) -> Result<Option<i32>> {
     let wanted: String = format!("napi/{interface}").chars().take(15).collect();
@@ -207,7 +230,11 @@ fn kernel_thread() -> Result<Verdict> {
         let (victim, culprit) = groups()?;
         let workers = vec![
             Worker::start_at(Place::group(&victim), "burn", &["0"])?,
-            Worker::start_at(Place::group(&culprit), "frames", &["1", &pair.near, "1000"])?,
+            Worker::start_at(
+                Place::group(&culprit),
+                "frames",
+                &["1", &pair.near, "1000", "500", "500"],
+            )?,
         ];
         play(victim, culprit, workers)
     })?;
