@@ -5,10 +5,13 @@
 //! that comes and goes (irq, device, interface) is a [`Cell`] in a per-CPU hash. A closed window
 //! travels through the ring buffer as the very [`Cell`] that collected it.
 
-use crate::charge::{CHARGE_CAUSES, CHARGE_SLOTS, ChargeKey, ChargeSlot, Charged, RESOURCES};
+use crate::charge::{
+    CHARGE_CAUSES, CHARGE_SLOTS, ChargeKey, ChargeSlot, Charged, RESOURCES, Resource,
+};
 use crate::hist::BUCKETS;
 use crate::ledger::{Division, Ledger};
 use crate::nesting::{Frame, Taken};
+use crate::queue::Share;
 use crate::signals::{CELLS_PER_CPU, SIGNAL_COUNT, SOFTIRQ_VECTORS};
 
 /// One histogram of one window on one CPU. Also the record of the ring buffer.
@@ -169,6 +172,33 @@ pub struct Received {
     pub interface: u64,
 }
 
+/// Waits that are divided among those who were ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum QueueWait {
+    /// For a block device, in its queue.
+    Queue,
+    /// At a block device.
+    Device,
+    /// For an interface, in its queue.
+    Transmit,
+}
+
+/// Number of the kinds of [`QueueWait`].
+pub const QUEUE_WAITS: usize = QueueWait::Transmit as usize + 1;
+
+impl QueueWait {
+    /// What was waited for.
+    #[inline(always)]
+    pub const fn resource(self) -> Resource {
+        match self {
+            Self::Queue => Resource::BlockQueue,
+            Self::Device => Resource::BlockDevice,
+            Self::Transmit => Resource::NetTx,
+        }
+    }
+}
+
 /// A charge on its way into the table.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -210,6 +240,8 @@ pub struct CpuState {
     pub division: Division,
     /// The record of a long wait that is made.
     pub outlier: Outlier,
+    /// The waits in queues that are divided, by [`QueueWait`].
+    pub shares: [Share; QUEUE_WAITS],
     /// A charge on its way into the table.
     pub charge: ChargeRequest,
     /// What had been taken from the task that runs, as far as it is charged.
@@ -238,6 +270,18 @@ pub struct RequestTimes {
     pub queued_ns: u64,
     /// Issued to the driver.
     pub issued_ns: u64,
+    /// What the device's queue had served when the request entered it.
+    pub queue_mark: u64,
+    /// What the device had served when it got the request.
+    pub device_mark: u64,
+    /// The cgroup that issued it.
+    pub cgroup: u64,
+}
+
+impl RequestTimes {
+    /// A request of which nothing is known yet.
+    pub const NONE: Self =
+        Self { queued_ns: 0, issued_ns: 0, queue_mark: 0, device_mark: 0, cgroup: 0 };
 }
 
 /// Culprits that an [`Outlier`] names.
@@ -316,11 +360,15 @@ pub struct PacketTimes {
     /// Its length then. A segment that reuses the memory of a packet which software segmentation
     /// consumed is always shorter, so it is not taken for that packet.
     pub len: u64,
+    /// What the interface's queue had served then.
+    pub mark: u64,
+    /// The cgroup of its socket.
+    pub cgroup: u64,
 }
 
 impl PacketTimes {
     /// No packet.
-    pub const NONE: Self = Self { skb: 0, queued_ns: 0, len: 0 };
+    pub const NONE: Self = Self { skb: 0, queued_ns: 0, len: 0, mark: 0, cgroup: 0 };
 }
 
 /// Slot of a packet in the direct-mapped table (Fibonacci hashing).

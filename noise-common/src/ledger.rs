@@ -12,7 +12,7 @@ use crate::event::COMM_BYTES;
 use crate::nesting::Taken;
 
 /// Turns that each CPU remembers, a power of two.
-pub const TURNS: usize = 64;
+pub const TURNS: usize = 256;
 
 /// Changes of the source of interrupts that each CPU remembers for each class, a power of two.
 pub const STRETCHES: usize = 32;

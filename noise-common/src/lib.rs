@@ -16,6 +16,7 @@ pub mod hooks;
 pub mod ledger;
 pub mod nesting;
 pub mod offsets;
+pub mod queue;
 pub mod signals;
 
 /// Length of a window: the slice of time over which one histogram is closed and streamed.

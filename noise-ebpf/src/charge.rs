@@ -93,9 +93,10 @@ extern "C" fn noise_charge() -> u32 {
     0
 }
 
-/// Charges where the table has no room: in the hash, or by cause alone.
+/// Charges in the hash, or by cause alone where that has no room. For charges that find no room in
+/// the table, and for programs that run with interrupts on.
 #[inline(never)]
-fn spill(state: *mut CpuState, victim: u64, culprit: u64, kind: u64, ns: u64) {
+pub fn spill(state: *mut CpuState, victim: u64, culprit: u64, kind: u64, ns: u64) {
     let (cause, resource) = ((kind >> 32) as u8, (kind >> 40) as u8);
     let key = ChargeKey {
         victim,

@@ -293,6 +293,22 @@ impl<A: Access> Request<A> {
         self.access.load(self.at, REQUEST_LEN.load())
     }
 
+    /// Id of the cgroup on whose behalf it is: that of its first bio; [`UNKNOWN`] where it has none.
+    #[inline(always)]
+    pub fn cgroup(self) -> u64 {
+        let access = self.access;
+        if !present(BIO_BLKG.load()) {
+            return UNKNOWN;
+        }
+        let bio: Address = access.load(self.at, REQUEST_BIO.load());
+        let blkg: Address = access.load(bio.0, BIO_BLKG.load());
+        let blkcg: Address = access.load(blkg.0, BLKG_BLKCG.load());
+        let cgroup: Address = access.load(blkcg.0, BLKCG_CGROUP.load());
+        let kn: Address = access.load(cgroup.0, CGROUP_KN.load());
+        let id: u64 = access.load(kn.0, KN_ID.load());
+        if id == 0 { UNKNOWN } else { id }
+    }
+
     /// Major and first minor number of the disk; 0, 0 where the request has none.
     #[inline(always)]
     pub fn device(self) -> (u32, u32) {
@@ -344,10 +360,23 @@ impl<A: Access> Device<A> {
     /// The interface as the subject of a signal.
     #[inline(always)]
     pub fn subject(self) -> u64 {
-        let ifindex: u32 = self.access.load(self.at, DEV_IFINDEX.load());
-        let net: Address = self.access.load(self.at, DEV_NET.load());
-        let netns: u32 = self.access.load(net.0, NET_INUM.load());
+        let (ifindex, netns) = self.numbers();
         noise_common::signals::interface_subject(ifindex, netns, HOST_NETNS.load())
+    }
+
+    /// A number that no other interface of this host has, in whatever namespace.
+    #[inline(always)]
+    pub fn identity(self) -> u64 {
+        let (ifindex, netns) = self.numbers();
+        u64::from(netns) << 32 | u64::from(ifindex)
+    }
+
+    /// Its index, and the number of its namespace.
+    #[inline(always)]
+    fn numbers(self) -> (u32, u32) {
+        let net: Address = self.access.load(self.at, DEV_NET.load());
+        let netns = self.access.load(net.0, NET_INUM.load());
+        (self.access.load(self.at, DEV_IFINDEX.load()), netns)
     }
 }
 
@@ -384,7 +413,21 @@ impl<A: Access> Skb<A> {
         u64::from(self.access.load::<u32>(self.at, SKB_LEN.load()))
     }
 
-    /// The device that received it.
+    /// Id of the cgroup of its socket; [`UNKNOWN`] where it has none.
+    #[inline(always)]
+    pub fn cgroup(self) -> u64 {
+        let access = self.access;
+        if !present(SOCK_CGROUP.load()) {
+            return UNKNOWN;
+        }
+        let sock: Address = access.load(self.at, SKB_SK.load());
+        let cgroup: Address = access.load(sock.0, SOCK_CGROUP.load());
+        let kn: Address = access.load(cgroup.0, CGROUP_KN.load());
+        let id: u64 = access.load(kn.0, KN_ID.load());
+        if id == 0 { UNKNOWN } else { id }
+    }
+
+    /// The device that it came from or goes to.
     #[inline(always)]
     pub fn device(self) -> Device<A> {
         let at: Address = self.access.load(self.at, SKB_DEV.load());

@@ -16,6 +16,9 @@ use crate::maps::{
 };
 use crate::outlier;
 
+/// A turn of this length is charged before it ends, ns.
+const LONG_TURN_NS: u64 = 100_000_000;
+
 /// Takes the parts of the division in [`CpuState::division`]: charges them, or notes them in the
 /// record that is made.
 struct Division {
@@ -333,6 +336,16 @@ pub fn charge_running(state: *mut CpuState, now_ns: u64) {
         (*division).resource = Resource::Running as u32;
         (*division).recording = 0;
         noise_running();
+    }
+}
+
+/// Charges what interrupts took from a task that has been running for long. Called with interrupts
+/// off; `sched_switch` does the same, with interrupts off too.
+#[inline(always)]
+pub fn charge_long_turn(state: *mut CpuState, now_ns: u64) {
+    // SAFETY: the state is this CPU's.
+    if now_ns.wrapping_sub(unsafe { (*state).running_ns }) > LONG_TURN_NS {
+        charge_running(state, now_ns);
     }
 }
 

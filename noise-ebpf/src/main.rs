@@ -7,6 +7,8 @@
 //! who is charged. `maps.rs` owns the maps, `kernel.rs` the typed views of kernel
 //! structs.
 #![no_std]
+#![feature(core_intrinsics)]
+#![allow(internal_features, reason = "the atomic addition of BPF has no other name")]
 #![no_main]
 
 mod charge;
@@ -16,5 +18,6 @@ mod ledger;
 mod maps;
 mod object;
 mod outlier;
+mod queue;
 mod signals;
 mod task_time;

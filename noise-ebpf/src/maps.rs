@@ -16,6 +16,7 @@ use noise_common::event::{
 };
 use noise_common::hist::{BUCKETS, bucket_of};
 use noise_common::ledger::Waiting;
+use noise_common::queue::{QUEUES, Served};
 use noise_common::signals::{ROTATING_CELLS, ROTATING_WAYS, Signal, keyed_slot, rotating_slot};
 
 /// State of each CPU, memory-mapped by the daemon. Sized at load to the possible CPUs.
@@ -29,6 +30,10 @@ pub static NOISE_WAITING: Array<u64> = Array::with_max_entries(1, 0);
 /// Tasks that wait for a CPU, direct-mapped by pid. Sized at load, a power of two.
 #[map]
 pub static NOISE_WAITS: Array<Waiting> = Array::with_max_entries(1, 0);
+
+/// What queues of devices and interfaces served, direct-mapped.
+#[map]
+pub static NOISE_QUEUES: Array<Served> = Array::with_max_entries(QUEUES as u32, 0);
 
 /// Charges for which a CPU's own table has no room.
 #[map]

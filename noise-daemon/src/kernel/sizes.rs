@@ -6,6 +6,7 @@ use noise_common::event::{
     Cell, CellKey, CpuState, PACKET_SLOTS, PacketTimes, RequestTimes, TASKS,
 };
 use noise_common::ledger::Waiting;
+use noise_common::queue::{QUEUES, Served};
 
 /// The host's dimensions, from which map sizes follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +80,7 @@ impl Sizes {
         let hash = |entries: u32, key: usize, value: u64| {
             u64::from(entries) * (HASH_ELEMENT_BYTES + key as u64 + value + 16)
         };
-        let requests = (self.cpus.saturating_mul(2048)).clamp(4096, 131_072);
+        let requests = (self.cpus.saturating_mul(1024)).clamp(2048, 131_072);
         let waits = self.waits();
         let ring = self.ring_bytes();
         let debug_ring = if debug { DEBUG_RING_BYTES.1 } else { DEBUG_RING_BYTES.0 };
@@ -92,6 +93,7 @@ impl Sizes {
                 CHARGES,
                 hash(CHARGES, size_of::<ChargeKey>(), cpus * of(size_of::<Charged>())),
             ),
+            size("NOISE_QUEUES", QUEUES as u32, of(QUEUES * size_of::<Served>())),
             size("NOISE_CELLS", 256, hash(256, size_of::<CellKey>(), cpus * of(size_of::<Cell>()))),
             size("NOISE_COUNTS", 512, hash(512, size_of::<CellKey>(), cpus * 8)),
             size("NOISE_REQUESTS", requests, hash(requests, 8, of(size_of::<RequestTimes>()))),

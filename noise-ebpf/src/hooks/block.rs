@@ -5,10 +5,17 @@ use noise_common::signals::{block_subject, operation_of};
 
 use crate::kernel::{Access, Request};
 use crate::maps::{NOISE_REQUESTS, clock_ns, cpu_state};
+use crate::queue::{self, AT_DEVICE, Ticket};
 use crate::signals::{block_device_wait, block_queue_wait};
 
 /// What [`operation_of`] makes of a write.
 const WRITE: u64 = 1;
+
+/// What a request asks of a device: sectors, and one for its own sake.
+#[inline(always)]
+fn sectors(bytes: u32) -> u64 {
+    u64::from(bytes >> 9) + 1
+}
 
 /// The request as the subject of a signal; `None` where it has no disk.
 #[inline(always)]
@@ -23,12 +30,20 @@ fn times<A: Access>(request: Request<A>) -> Option<*mut RequestTimes> {
     NOISE_REQUESTS.get_ptr_mut(request.address())
 }
 
+/// The device of a request, as queues and places of charges are told apart.
+#[inline(always)]
+fn disk<A: Access>(request: Request<A>) -> u64 {
+    let (major, minor) = request.device();
+    u64::from(major << 20 | minor)
+}
+
 /// `block_rq_insert(request)`.
 #[inline(always)]
 pub fn insert<A: Access>(access: A) -> Option<()> {
     let request = Request::argument(access);
     let now_ns = clock_ns();
-    block_queue_wait::queue(cpu_state()?, request.address(), times(request), now_ns);
+    let ticket = Ticket { mark: queue::mark(disk(request), now_ns), cgroup: request.cgroup() };
+    block_queue_wait::queue(cpu_state()?, request.address(), times(request), ticket, now_ns);
     Some(())
 }
 
@@ -39,10 +54,14 @@ pub fn issue<A: Access>(access: A) -> Option<()> {
     let state = cpu_state()?;
     let now_ns = clock_ns();
     let times = times(request);
+    let disk = disk(request);
     if let (Some(times), Some(subject)) = (times, subject(request)) {
-        block_queue_wait::issue(state, times, subject, now_ns);
+        block_queue_wait::issue(state, times, subject, disk, now_ns);
     }
-    block_device_wait::issue(state, request.address(), times, now_ns);
+    let cgroup = request.cgroup();
+    let ticket = Ticket { mark: queue::mark(disk | AT_DEVICE, now_ns), cgroup };
+    block_device_wait::issue(state, request.address(), times, ticket, now_ns);
+    queue::serve(disk, cgroup, sectors(request.remaining_bytes()), now_ns);
     Some(())
 }
 
@@ -50,7 +69,8 @@ pub fn issue<A: Access>(access: A) -> Option<()> {
 #[inline(always)]
 pub fn requeue<A: Access>(access: A) -> Option<()> {
     let request = Request::argument(access);
-    block_queue_wait::requeue(times(request)?, clock_ns());
+    let now_ns = clock_ns();
+    block_queue_wait::requeue(times(request)?, queue::mark(disk(request), now_ns), now_ns);
     Some(())
 }
 
@@ -70,7 +90,8 @@ pub fn complete<A: Access>(access: A) -> Option<()> {
         return None;
     }
     let state = cpu_state()?;
-    let issued_ns = block_device_wait::take(times(request));
+    let times = times(request);
+    let issued_ns = block_device_wait::take(times);
     if bytes == 0 && operation_of(request.cmd_flags()) == WRITE {
         // The flush machinery ends the request of its caller: one that was never issued, or that
         // has ended before.
@@ -80,6 +101,16 @@ pub fn complete<A: Access>(access: A) -> Option<()> {
         block_device_wait::unknown(state);
         return None;
     }
-    block_device_wait::complete(state, subject(request)?, issued_ns, clock_ns());
+    let now_ns = clock_ns();
+    let disk = disk(request);
+    // SAFETY: the pointer is an entry of the map, whose request is not issued again meanwhile.
+    let Some(RequestTimes { device_mark: mark, cgroup, .. }) = times.map(|times| unsafe { *times })
+    else {
+        return None;
+    };
+    // What the request needed itself is its own share of the wait.
+    queue::serve(disk | AT_DEVICE, cgroup, sectors(bytes), now_ns);
+    let ticket = Ticket { mark, cgroup };
+    block_device_wait::complete(state, subject(request)?, disk, ticket, issued_ns, now_ns);
     Some(())
 }

@@ -3,6 +3,7 @@
 use noise_common::signals::Vector;
 
 use crate::kernel::Access;
+use crate::ledger;
 use crate::maps::{clock_ns, cpu_state};
 use crate::signals::{hardirq, nmi, vector};
 
@@ -30,7 +31,12 @@ pub fn vector_entry() -> Option<()> {
 /// `<vector>_exit(number)`.
 #[inline(always)]
 pub fn vector_exit(which: Vector) -> Option<()> {
-    vector::exit(cpu_state()?, which, clock_ns());
+    let state = cpu_state()?;
+    let now_ns = clock_ns();
+    vector::exit(state, which, now_ns);
+    if which as u32 == Vector::LocalTimer as u32 {
+        ledger::charge_long_turn(state, now_ns);
+    }
     Some(())
 }
 

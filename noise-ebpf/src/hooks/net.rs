@@ -16,8 +16,8 @@ pub fn queue<A: Access>(access: A) -> Option<()> {
 pub fn start_xmit<A: Access>(access: A) -> Option<()> {
     let state = cpu_state()?;
     let now_ns = clock_ns();
-    let queued_ns = net_tx_wait::take(state, Skb::argument(access), now_ns)?;
-    net_tx_wait::start(state, queued_ns, Device::argument(access, 1).subject(), now_ns);
+    let packet = net_tx_wait::take(state, Skb::argument(access), now_ns)?;
+    net_tx_wait::start(state, &packet, Device::argument(access, 1), now_ns);
     Some(())
 }
 

@@ -1,21 +1,32 @@
 //! Time of requests at a block device.
 
-use noise_common::event::{CpuState, Drop, RequestTimes};
+use noise_common::event::{CpuState, Drop, QueueWait, RequestTimes};
 use noise_common::signals::Signal;
 
 use crate::maps::{NOISE_REQUESTS, drop_event, insert_or_drop, record_keyed};
+use crate::queue::{self, AT_DEVICE, Ticket, Wait};
 
 /// A request goes to the driver.
 #[inline(always)]
-pub fn issue(state: *mut CpuState, request: u64, times: Option<*mut RequestTimes>, now_ns: u64) {
+pub fn issue(
+    state: *mut CpuState,
+    request: u64,
+    times: Option<*mut RequestTimes>,
+    ticket: Ticket,
+    now_ns: u64,
+) {
     match times {
         // SAFETY: the block layer hands a request from stage to stage, never to two at once.
         Some(times) => unsafe {
             (*times).queued_ns = 0;
             (*times).issued_ns = now_ns;
+            (*times).device_mark = ticket.mark;
+            (*times).cgroup = ticket.cgroup;
         },
         None => {
-            let times = RequestTimes { queued_ns: 0, issued_ns: now_ns };
+            let Ticket { mark: device_mark, cgroup } = ticket;
+            let times =
+                RequestTimes { issued_ns: now_ns, device_mark, cgroup, ..RequestTimes::NONE };
             insert_or_drop(state, Signal::BlockDeviceWait, &NOISE_REQUESTS, request, &times);
         }
     }
@@ -34,11 +45,20 @@ pub fn take(times: Option<*mut RequestTimes>) -> u64 {
 
 /// The last part of a request is done.
 #[inline(always)]
-pub fn complete(state: *mut CpuState, subject: u64, issued_ns: u64, now_ns: u64) {
+pub fn complete(
+    state: *mut CpuState,
+    subject: u64,
+    disk: u64,
+    ticket: Ticket,
+    issued_ns: u64,
+    now_ns: u64,
+) {
     if now_ns < issued_ns {
         return drop_event(state, Signal::BlockDeviceWait, Drop::ClockBackwards);
     }
     record_keyed(state, Signal::BlockDeviceWait, subject, now_ns - issued_ns, now_ns);
+    let (which, ns) = (QueueWait::Device, now_ns - issued_ns);
+    queue::charge(state, &Wait { which, queue: disk | AT_DEVICE, ticket, ns, place: disk as u32 });
 }
 
 /// A completion whose issue was not seen.

@@ -1,13 +1,20 @@
 //! Time of requests in a block device's queue.
 
-use noise_common::event::{CpuState, Drop, RequestTimes};
+use noise_common::event::{CpuState, Drop, QueueWait, RequestTimes};
 use noise_common::signals::Signal;
 
 use crate::maps::{NOISE_REQUESTS, drop_event, insert_or_drop, record_keyed};
+use crate::queue::{self, Ticket, Wait};
 
 /// A request enters the queue. One that was put back waits since then.
 #[inline(always)]
-pub fn queue(state: *mut CpuState, request: u64, times: Option<*mut RequestTimes>, now_ns: u64) {
+pub fn queue(
+    state: *mut CpuState,
+    request: u64,
+    times: Option<*mut RequestTimes>,
+    ticket: Ticket,
+    now_ns: u64,
+) {
     match times {
         // SAFETY: the block layer hands a request from stage to stage, never to two at once.
         Some(times) => unsafe {
@@ -15,9 +22,13 @@ pub fn queue(state: *mut CpuState, request: u64, times: Option<*mut RequestTimes
                 (*times).queued_ns = now_ns;
             }
             (*times).issued_ns = 0;
+            (*times).queue_mark = ticket.mark;
+            (*times).cgroup = ticket.cgroup;
         },
         None => {
-            let times = RequestTimes { queued_ns: now_ns, issued_ns: 0 };
+            let Ticket { mark: queue_mark, cgroup } = ticket;
+            let times =
+                RequestTimes { queued_ns: now_ns, queue_mark, cgroup, ..RequestTimes::NONE };
             insert_or_drop(state, Signal::BlockQueueWait, &NOISE_REQUESTS, request, &times);
         }
     }
@@ -25,7 +36,7 @@ pub fn queue(state: *mut CpuState, request: u64, times: Option<*mut RequestTimes
 
 /// A request leaves the queue; one that was never in it did not wait.
 #[inline(always)]
-pub fn issue(state: *mut CpuState, times: *mut RequestTimes, subject: u64, now_ns: u64) {
+pub fn issue(state: *mut CpuState, times: *mut RequestTimes, subject: u64, disk: u64, now_ns: u64) {
     // SAFETY: as in `queue`.
     let queued_ns = unsafe { core::ptr::replace(&raw mut (*times).queued_ns, 0) };
     if queued_ns == 0 {
@@ -35,14 +46,19 @@ pub fn issue(state: *mut CpuState, times: *mut RequestTimes, subject: u64, now_n
         return drop_event(state, Signal::BlockQueueWait, Drop::ClockBackwards);
     }
     record_keyed(state, Signal::BlockQueueWait, subject, now_ns - queued_ns, now_ns);
+    // SAFETY: as in `queue`.
+    let ticket = unsafe { Ticket { mark: (*times).queue_mark, cgroup: (*times).cgroup } };
+    let (which, ns) = (QueueWait::Queue, now_ns - queued_ns);
+    queue::charge(state, &Wait { which, queue: disk, ticket, ns, place: disk as u32 });
 }
 
 /// The driver gave a request back: it waits again, and the attempt does not count.
 #[inline(always)]
-pub fn requeue(times: *mut RequestTimes, now_ns: u64) {
+pub fn requeue(times: *mut RequestTimes, mark: u64, now_ns: u64) {
     // SAFETY: as in `queue`.
     unsafe {
         (*times).queued_ns = now_ns;
+        (*times).queue_mark = mark;
         (*times).issued_ns = 0;
     }
 }

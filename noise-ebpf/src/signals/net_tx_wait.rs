@@ -7,13 +7,14 @@
 //! Where one memory has several entries, because a packet left one behind when it went another way,
 //! the newest is the packet's.
 
-use noise_common::event::{CpuState, Drop, PacketTimes, packet_slot};
+use noise_common::event::{CpuState, Drop, PacketTimes, QueueWait, packet_slot};
 use noise_common::signals::Signal;
 
-use crate::kernel::{Access, Skb};
+use crate::kernel::{Access, Device, Skb};
 use crate::maps::{
     NOISE_CPUS, NOISE_PACKETS, NOISE_SPILLED, drop_event, insert_or_drop, record_keyed,
 };
+use crate::queue::{self, Ticket, Wait};
 
 /// Bytes by which a packet may grow on its way: a VLAN tag that the device cannot insert.
 const TAG_BYTES: u64 = 4;
@@ -26,13 +27,16 @@ const MOST_CPUS: u32 = 512;
 #[inline(always)]
 pub fn queue<A: Access>(state: *mut CpuState, skb: Skb<A>, now_ns: u64) {
     let address = skb.pointer();
+    let mark = queue::mark(skb.device().identity(), now_ns);
+    let cgroup = skb.cgroup();
     // SAFETY: the state is this CPU's.
     unsafe {
         let last = (*state).queued;
         if last.skb != 0 && last.skb != address {
             put_aside(state, &last);
         }
-        (*state).queued = PacketTimes { skb: address, queued_ns: now_ns, len: skb.len() };
+        (*state).queued =
+            PacketTimes { skb: address, queued_ns: now_ns, len: skb.len(), mark, cgroup };
     }
 }
 
@@ -96,7 +100,7 @@ fn take_aside(address: u64) -> Option<PacketTimes> {
 
 /// When a packet that is now transmitted was queued.
 #[inline(always)]
-pub fn take<A: Access>(state: *mut CpuState, skb: Skb<A>, now_ns: u64) -> Option<u64> {
+pub fn take<A: Access>(state: *mut CpuState, skb: Skb<A>, now_ns: u64) -> Option<PacketTimes> {
     // SAFETY: the state is this CPU's.
     let mut packet = unsafe {
         let own = (*state).queued;
@@ -117,16 +121,30 @@ pub fn take<A: Access>(state: *mut CpuState, skb: Skb<A>, now_ns: u64) -> Option
         drop_event(state, Signal::NetTxWait, Drop::NoStart);
         return None;
     }
-    Some(packet.queued_ns)
+    Some(packet)
 }
 
-/// A packet is transmitted.
+/// A packet is transmitted. One that nobody was ahead of did not wait for anybody.
 #[inline(always)]
-pub fn start(state: *mut CpuState, queued_ns: u64, interface: u64, now_ns: u64) {
-    if now_ns < queued_ns {
+pub fn start<A: Access>(
+    state: *mut CpuState,
+    packet: &PacketTimes,
+    device: Device<A>,
+    now_ns: u64,
+) {
+    if now_ns < packet.queued_ns {
         return drop_event(state, Signal::NetTxWait, Drop::ClockBackwards);
     }
-    record_keyed(state, Signal::NetTxWait, interface, now_ns - queued_ns, now_ns);
+    let ns = now_ns - packet.queued_ns;
+    let interface = device.subject();
+    record_keyed(state, Signal::NetTxWait, interface, ns, now_ns);
+    let queue = device.identity();
+    let (which, place) = (QueueWait::Transmit, interface as u32);
+    let ticket = Ticket { mark: packet.mark, cgroup: packet.cgroup };
+    if queue::mark(queue, now_ns) != packet.mark {
+        queue::charge(state, &Wait { which, queue, ticket, ns, place });
+    }
+    queue::serve(queue, packet.cgroup, packet.len, now_ns);
 }
 
 /// A packet was dropped on its way.

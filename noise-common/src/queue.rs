@@ -1,0 +1,206 @@
+//! Who was ahead of whom in a queue, and how a wait in it is divided.
+//!
+//! A queue (of a block device, of a network interface) remembers on whose behalf it served what, on a
+//! scale of its own: the amount that it has served so far. What it served between two marks on that
+//! scale was ahead of somebody who waited meanwhile, and the wait is divided in proportion to it. The
+//! parts sum to the wait, always.
+
+use crate::charge::Cause;
+use crate::ledger::{STRETCHES, Stretches};
+
+/// Queues that are followed at once, a power of two.
+pub const QUEUES: usize = 128;
+
+/// A queue that nobody used for this long may be forgotten in favour of another, ns.
+pub const QUEUE_IDLE_NS: u64 = 10_000_000_000;
+
+/// What one queue served.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Served {
+    /// The queue; 0 in a free entry.
+    pub queue: u64,
+    /// When it was used last, ns.
+    pub used_ns: u64,
+    /// Amount served so far.
+    pub total: u64,
+    /// For whom, latest.
+    pub sources: Stretches,
+}
+
+/// A wait that is divided.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Share {
+    /// Begin of what is left, on the scale of the queue.
+    pub from: u64,
+    /// End of it.
+    pub to: u64,
+    /// Wait that is left, ns.
+    pub left_ns: u64,
+    /// Who waited.
+    pub victim: u64,
+    /// Place, cause (none yet) and resource: see [`crate::charge::ChargeKey::kind`].
+    pub kind: u64,
+    /// Number of the queue's entry.
+    pub entry: u64,
+}
+
+/// Waits longer than this, and amounts beyond [`MOST`], are not divided: products must fit 64 bits.
+const LONGEST_NS: u64 = 1 << 36;
+/// Largest amount between two marks that is divided.
+const MOST: u64 = 1 << 27;
+
+/// The entry that may hold a queue (Fibonacci hashing).
+#[inline(always)]
+pub const fn queue_entry(queue: u64) -> u32 {
+    (queue.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - QUEUES.trailing_zeros())) as u32
+}
+
+/// Takes the parts of a wait in a queue.
+pub trait Ahead {
+    /// The division.
+    fn share(&mut self) -> &mut Share;
+    /// A part.
+    fn charge(&mut self, cause: Cause, culprit: u64, ns: u64);
+    /// One step: see [`Served::step`].
+    #[inline(always)]
+    fn step(&mut self, served: &Served, back: u64) -> bool
+    where
+        Self: Sized,
+    {
+        served.step(back, self)
+    }
+}
+
+impl Served {
+    /// Charges who is behind entry number `back`, counted back from the newest. Whether that was the
+    /// last one.
+    #[inline(always)]
+    pub fn step(&self, back: u64, ahead: &mut impl Ahead) -> bool {
+        let number = self.sources.newest.wrapping_sub(back);
+        let own = &self.sources.ring[(number % STRETCHES as u64) as usize];
+        let before = &self.sources.ring[(number.wrapping_sub(1) % STRETCHES as u64) as usize];
+        let share = *ahead.share();
+        let begin = if before.until_ns > share.from { before.until_ns } else { share.from };
+        if begin >= share.to {
+            return begin <= share.from;
+        }
+        // In proportion to what is left, so that the last part takes exactly the rest.
+        let part_ns = share.left_ns * (share.to - begin) / (share.to - share.from);
+        let rest = ahead.share();
+        rest.to = begin;
+        rest.left_ns = share.left_ns - part_ns;
+        if part_ns > 0 {
+            let own_work = own.source == share.victim;
+            let cause = if own_work { Cause::Own } else { Cause::Foreign };
+            ahead.charge(cause, own.source, part_ns);
+        }
+        begin <= share.from
+    }
+
+    /// Divides a wait of `wait_ns` that began when the queue had served `mark`.
+    ///
+    /// Where nothing was served meanwhile, nobody was ahead: that is `idle`.
+    #[inline(always)]
+    pub fn divide(&self, mark: u64, wait_ns: u64, ahead: &mut impl Ahead) {
+        if wait_ns == 0 {
+            return;
+        }
+        if mark >= self.total {
+            return ahead.charge(Cause::Idle, 0, wait_ns);
+        }
+        if wait_ns > LONGEST_NS || self.total - mark > MOST {
+            return ahead.charge(Cause::Untracked, 0, wait_ns);
+        }
+        let share = ahead.share();
+        share.from = mark;
+        share.to = self.total;
+        share.left_ns = wait_ns;
+        for back in 0..STRETCHES as u64 - 1 {
+            if ahead.step(self, back) {
+                break;
+            }
+        }
+        let left_ns = ahead.share().left_ns;
+        if left_ns > 0 {
+            ahead.charge(Cause::Untracked, 0, left_ns);
+        }
+    }
+}
+
+const _: () = assert!(QUEUES.is_power_of_two());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
+    use std::collections::BTreeMap;
+
+    #[derive(Default)]
+    struct Sums(BTreeMap<(Cause, u64), u64>, Share);
+
+    impl Ahead for Sums {
+        fn share(&mut self) -> &mut Share {
+            &mut self.1
+        }
+        fn charge(&mut self, cause: Cause, culprit: u64, ns: u64) {
+            *self.0.entry((cause, culprit)).or_default() += ns;
+        }
+    }
+
+    fn divided(served: &Served, mark: u64, wait_ns: u64) -> BTreeMap<(Cause, u64), u64> {
+        let mut sums = Sums(BTreeMap::new(), Share { victim: 1, ..Share::default() });
+        served.divide(mark, wait_ns, &mut sums);
+        sums.0
+    }
+
+    fn serve(served: &mut Served, source: u64, amount: u64) {
+        served.total += amount;
+        served.sources.note(source, served.total);
+    }
+
+    #[test]
+    fn a_wait_is_divided_by_what_was_ahead() {
+        let mut served = Served::default();
+        serve(&mut served, 2, 100);
+        let mark = served.total;
+        assert_eq!(divided(&served, mark, 10), BTreeMap::from([((Cause::Idle, 0), 10)]));
+        serve(&mut served, 2, 60);
+        serve(&mut served, 1, 20);
+        serve(&mut served, 3, 20);
+        let expected =
+            [((Cause::Foreign, 2), 600), ((Cause::Foreign, 3), 200), ((Cause::Own, 1), 200)];
+        assert_eq!(divided(&served, mark, 1000), BTreeMap::from(expected));
+    }
+
+    proptest! {
+        #[test]
+        fn parts_sum_to_the_wait_and_keep_the_proportions(
+            services in proptest::collection::vec((1u64..5, 1u64..1_000_000), 1..100),
+            at in 0usize..100,
+            wait_ns in 0u64..100_000_000_000,
+        ) {
+            let mut served = Served::default();
+            let mut mark = 0;
+            let mut ahead = BTreeMap::<u64, u64>::new();
+            for (index, (source, amount)) in services.iter().enumerate() {
+                if index == at {
+                    mark = served.total;
+                    ahead.clear();
+                }
+                serve(&mut served, *source, *amount);
+                *ahead.entry(*source).or_default() += amount;
+            }
+            let sums = divided(&served, mark, wait_ns);
+            prop_assert_eq!(sums.values().sum::<u64>(), wait_ns);
+            if sums.keys().all(|(cause, _)| matches!(cause, Cause::Own | Cause::Foreign)) {
+                let whole: u64 = ahead.values().sum();
+                for ((_, source), ns) in &sums {
+                    let exact = wait_ns as f64 * ahead[source] as f64 / whole as f64;
+                    prop_assert!((*ns as f64 - exact).abs() <= 100.0, "{} {}", ns, exact);
+                }
+            }
+        }
+    }
+}

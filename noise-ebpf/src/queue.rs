@@ -1,0 +1,169 @@
+//! Queues of devices and interfaces: what they serve, and who was ahead of whom.
+//!
+//! A queue may be served by two CPUs at the same instant; then what one of them served may be taken
+//! for the other's. The amounts themselves are added up atomically.
+
+use core::intrinsics::{AtomicOrdering, atomic_xadd};
+
+use noise_common::charge::{Cause, ChargeKey, UNKNOWN};
+use noise_common::event::{CpuState, QueueWait};
+use noise_common::queue::{Ahead, QUEUE_IDLE_NS, Served, Share, queue_entry};
+
+use crate::charge::spill;
+use crate::maps::{NOISE_QUEUES, cpu_state};
+
+/// Set in the number of a device where it stands for what the device has done, not for its queue.
+pub const AT_DEVICE: u64 = 1 << 40;
+
+/// The entry of a queue, which is made if there is room.
+#[inline(always)]
+fn entry(queue: u64, now_ns: u64) -> Option<*mut Served> {
+    let served = NOISE_QUEUES.get_ptr_mut(queue_entry(queue))?;
+    // SAFETY: the pointer is an entry of the array.
+    unsafe {
+        if (*served).queue != queue {
+            let unused = (*served).used_ns.wrapping_add(QUEUE_IDLE_NS) < now_ns;
+            if (*served).queue != 0 && !unused {
+                return None;
+            }
+            // Marks of the queue before lie beyond the new scale, or are told to be idle.
+            (*served).total = 0;
+            (*served).sources.newest = 0;
+            (*served).sources.ring[0].until_ns = 0;
+            (*served).queue = queue;
+        }
+        (*served).used_ns = now_ns;
+    }
+    Some(served)
+}
+
+/// How much a queue has served so far; [`UNKNOWN`] where it is not followed.
+#[inline(always)]
+pub fn mark(queue: u64, now_ns: u64) -> u64 {
+    // SAFETY: the pointer is an entry of the array.
+    entry(queue, now_ns).map_or(UNKNOWN, |served| unsafe { (*served).total })
+}
+
+/// A queue served an amount for somebody.
+#[inline(always)]
+pub fn serve(queue: u64, source: u64, amount: u64, now_ns: u64) {
+    let Some(served) = entry(queue, now_ns) else { return };
+    // SAFETY: the pointer is an entry of the array.
+    unsafe {
+        atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(&raw mut (*served).total, amount);
+        (*served).sources.note(source, (*served).total);
+    }
+}
+
+/// Whose turn it is, and what was ahead of it.
+#[derive(Clone, Copy)]
+pub struct Ticket {
+    /// What the queue had served when the wait began.
+    pub mark: u64,
+    /// Who waits.
+    pub cgroup: u64,
+}
+
+/// A wait in a queue.
+pub struct Wait {
+    /// Which kind.
+    pub which: QueueWait,
+    /// The queue.
+    pub queue: u64,
+    /// Who waited, and since when.
+    pub ticket: Ticket,
+    /// How long it was.
+    pub ns: u64,
+    /// The device or interface, as keys of charges have it.
+    pub place: u32,
+}
+
+/// Charges who was ahead.
+#[inline(always)]
+pub fn charge(state: *mut CpuState, wait: &Wait) {
+    // The cause is put in with each part.
+    let kind = ChargeKey::kind(wait.place, Cause::Foreign, wait.which.resource());
+    // SAFETY: the state is this CPU's, and a program that runs does not run again on its CPU before
+    // it has ended.
+    unsafe {
+        let share = &raw mut (*state).shares[wait.which as usize];
+        (*share).victim = wait.ticket.cgroup;
+        (*share).kind = kind;
+        (*share).entry = u64::from(queue_entry(wait.queue));
+        (*share).from = wait.ticket.mark;
+        (*share).left_ns = wait.ns;
+    }
+    noise_ahead(wait.which as u32);
+}
+
+/// Takes the parts of the wait in [`CpuState::shares`].
+struct Parts {
+    state: *mut CpuState,
+    which: u32,
+}
+
+impl Ahead for Parts {
+    #[inline(always)]
+    fn share(&mut self) -> &mut Share {
+        // SAFETY: as in `charge`; the index is one of three.
+        unsafe {
+            let first = (&raw mut (*self.state).shares).cast::<Share>();
+            &mut *first.add(which(self.which) as usize)
+        }
+    }
+
+    #[inline(always)]
+    fn charge(&mut self, cause: Cause, culprit: u64, ns: u64) {
+        let share = *self.share();
+        let kind = share.kind & !(0xff << 32) | (cause as u64) << 32;
+        spill(self.state, share.victim, culprit, kind, ns);
+    }
+
+    #[inline(always)]
+    fn step(&mut self, _served: &Served, back: u64) -> bool {
+        noise_ahead_step(self.which, back as u32) != 0
+    }
+}
+
+/// One of the three.
+#[inline(always)]
+fn which(number: u32) -> QueueWait {
+    if number == QueueWait::Queue as u32 {
+        QueueWait::Queue
+    } else if number == QueueWait::Device as u32 {
+        QueueWait::Device
+    } else {
+        QueueWait::Transmit
+    }
+}
+
+/// Divides the wait in [`CpuState::shares`]. A function that is verified by itself.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn noise_ahead(which: u32) -> u32 {
+    let Some(state) = cpu_state() else { return 0 };
+    let mut parts = Parts { state, which };
+    let Share { entry, from: mark, left_ns: wait_ns, .. } = *parts.share();
+    let Some(served) = NOISE_QUEUES.get_ptr(entry as u32) else { return 0 };
+    if mark == UNKNOWN {
+        if wait_ns > 0 {
+            parts.charge(Cause::Untracked, 0, wait_ns);
+        }
+        return 0;
+    }
+    // SAFETY: the pointer is an entry of the array.
+    unsafe { (*served).divide(mark, wait_ns, &mut parts) };
+    0
+}
+
+/// One step of that.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn noise_ahead_step(which: u32, back: u32) -> u32 {
+    let Some(state) = cpu_state() else { return 1 };
+    let mut parts = Parts { state, which };
+    let entry = parts.share().entry as u32;
+    let Some(served) = NOISE_QUEUES.get_ptr(entry) else { return 1 };
+    // SAFETY: the pointer is an entry of the array.
+    u32::from(unsafe { (*served).step(u64::from(back), &mut parts) })
+}
