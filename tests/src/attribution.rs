@@ -299,6 +299,51 @@ impl Account {
     }
 }
 
+/// Requires that the daemon counts the victim's preemptions as the referee does, by who took the CPU.
+///
+/// # Errors
+/// If one count differs by more than the switches that the recording lacks, or a hundredth.
+pub fn ensure_preemptions(seen: &Observation, victim: &Group, cast: &Cast) -> Result<()> {
+    const METRIC: &str = "noised_preemptions_total";
+    let label = victim.label();
+    let mut found: BTreeMap<(String, String), f64> = BTreeMap::new();
+    for (labels, count) in seen.counters(METRIC)? {
+        let value = |name: &str| labels.get(name).cloned().with_context(|| format!("no {name}"));
+        if value("victim")? == label {
+            let (relation, culprit) = (value("relation")?, value("culprit")?);
+            let culprit = match relation.as_str() {
+                "foreign" if !cast.knows(&culprit) => OTHERS.to_owned(),
+                "kthread" => family(&culprit).to_owned(),
+                _ => culprit,
+            };
+            *found.entry((relation, culprit)).or_default() += count;
+        }
+    }
+    let mut expected: BTreeMap<(String, String), (f64, f64)> = BTreeMap::new();
+    for preemption in charges(&seen.trace.events, &cast.threads(victim)).preemptions {
+        let (certain, possible) = seen.covers(preemption.end_ns);
+        if let Some((relation, culprit)) = cast.charge(&label, &preemption.holder) {
+            let (least, most) = expected.entry((relation.to_owned(), culprit)).or_default();
+            *least += f64::from(u8::from(certain));
+            *most += f64::from(u8::from(possible));
+        }
+    }
+    let gaps: usize = seen.trace.sights.values().map(|sight| sight.gaps).sum();
+    let keys: BTreeSet<_> = found.keys().chain(expected.keys()).collect();
+    for key in keys {
+        let count = found.get(key).copied().unwrap_or_default();
+        let (least, most) = expected.get(key).copied().unwrap_or_default();
+        println!("preempted by {key:?}: noised {count}, ftrace {least}..={most}");
+        let margin = gaps as f64 + most / 100.0;
+        ensure!(
+            (least - margin..=most + margin).contains(&count),
+            "preempted by {key:?} {count} times, ftrace has {least}..={most}"
+        );
+    }
+    ensure!(!found.is_empty(), "noised counts no preemption in {METRIC}");
+    Ok(())
+}
+
 /// Culprits of these resources by seconds, the worst first. Idleness is nobody's, and what the victim
 /// does to itself is no other's.
 pub fn rank(charged: &BTreeMap<Blame, f64>, resources: &[&str]) -> Vec<(String, f64)> {

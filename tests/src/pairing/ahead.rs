@@ -1,8 +1,8 @@
-//! Who was ahead in a queue: what waits there is charged to whatever was in it before, by size.
+//! Who was ahead in a queue: a wait there is charged to those whom the queue served meanwhile, by size.
 //!
-//! A stay is the time that a request or a packet spends where others have to wait for it. A wait is
-//! divided among the stays that had begun, and had not ended, when it began; by their bytes. A wait with
-//! nothing ahead is nobody's.
+//! A device's queue serves a request when it issues it, the device when it has done it (its own part
+//! of the wait is the victim's own doing), an interface's queue a packet when it starts to transmit it.
+//! A wait in which nobody was served is nobody's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,85 +10,93 @@ use super::block::Life;
 use super::charges::{Charge, Holder};
 use crate::ftrace::event::{Event, Kind};
 
-/// Something in a queue.
+/// Something that was served, and how long it had waited for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stay {
+struct Service {
     pid: i32,
     bytes: u64,
-    from_ns: u64,
-    to_ns: u64,
+    /// When its wait began, if it was seen to.
+    from_ns: Option<u64>,
+    /// When it was served.
+    at_ns: u64,
+    /// What its own part of its wait weighs.
+    own_bytes: u64,
 }
 
-/// Divides the waits of the chosen threads; a wait begins when a stay does, which is its own.
-fn divide(mut stays: Vec<(Stay, Option<u64>)>, chosen: &BTreeSet<i32>) -> Vec<Charge> {
-    stays.sort_by_key(|(stay, _)| stay.from_ns);
-    let mut present: Vec<Stay> = Vec::new();
+/// Divides the waits of the chosen threads.
+fn divide(mut services: Vec<Service>, chosen: &BTreeSet<i32>) -> Vec<Charge> {
+    services.sort_by_key(|service| service.at_ns);
     let mut charges = Vec::new();
-    for (own, wait_ends_ns) in stays {
-        present.retain(|stay| stay.to_ns > own.from_ns);
-        if let Some(end_ns) = wait_ends_ns.filter(|_| chosen.contains(&own.pid)) {
-            let wait_ns = end_ns.saturating_sub(own.from_ns);
-            let total: u64 = present.iter().map(|stay| stay.bytes).sum();
-            let charge = |holder, ns| Charge { pid: own.pid, end_ns, holder, ns };
-            let mut bytes: BTreeMap<i32, u64> = BTreeMap::new();
-            for stay in &present {
-                *bytes.entry(stay.pid).or_default() += stay.bytes;
-            }
-            if total == 0 {
-                charges.push(charge(Holder::Unknown, wait_ns));
-            }
-            charges.extend(bytes.into_iter().filter(|_| total > 0).map(|(pid, bytes)| {
-                let part = u128::from(wait_ns) * u128::from(bytes) / u128::from(total);
-                charge(Holder::Task(pid), u64::try_from(part).unwrap_or(u64::MAX))
-            }));
+    for own in services.iter().filter(|own| chosen.contains(&own.pid)) {
+        let Some(from_ns) = own.from_ns else { continue };
+        let first = services.partition_point(|service| service.at_ns <= from_ns);
+        let meanwhile = services.iter().skip(first).take_while(|service| service.at_ns < own.at_ns);
+        let mut bytes: BTreeMap<i32, u64> = BTreeMap::new();
+        for service in meanwhile {
+            *bytes.entry(service.pid).or_default() += service.bytes;
         }
-        present.push(own);
+        if own.own_bytes > 0 {
+            *bytes.entry(own.pid).or_default() += own.own_bytes;
+        }
+        let total: u64 = bytes.values().sum();
+        let wait_ns = own.at_ns.saturating_sub(from_ns);
+        let charge = |holder, ns| Charge { pid: own.pid, end_ns: own.at_ns, holder, ns };
+        if total == 0 {
+            charges.push(charge(Holder::Idle, wait_ns));
+            continue;
+        }
+        charges.extend(bytes.into_iter().map(|(pid, bytes)| {
+            let part = u128::from(wait_ns) * u128::from(bytes) / u128::from(total);
+            charge(Holder::Task(pid), u64::try_from(part).unwrap_or(u64::MAX))
+        }));
     }
-    charges.sort_by_key(|charge| charge.end_ns);
     charges
 }
 
-/// Waits in the queue of one device: behind what was queued there, or under way at the device.
+/// Waits in the queue of one device.
 pub fn block_queue(lives: &[Life], chosen: &BTreeSet<i32>) -> Vec<Charge> {
-    let stay = |life: &Life| {
-        let from_ns = life.inserted_ns.unwrap_or(life.issued_ns);
-        let (pid, bytes, to_ns) = (life.pid, life.sectors * 512, life.completed_ns);
-        let wait = life.inserted_ns.map(|_| life.issued_ns);
-        (Stay { pid, bytes, from_ns, to_ns }, wait)
+    let issue = |life: &Life| Service {
+        pid: life.pid,
+        bytes: life.sectors * 512,
+        from_ns: life.inserted_ns,
+        at_ns: life.issued_ns,
+        own_bytes: 0,
     };
-    divide(lives.iter().map(stay).collect(), chosen)
+    divide(lives.iter().map(issue).collect(), chosen)
 }
 
-/// Waits for one device: beside what was under way there.
+/// Waits for one device.
 pub fn block_device(lives: &[Life], chosen: &BTreeSet<i32>) -> Vec<Charge> {
-    let stay = |life: &Life| {
-        let (pid, bytes, from_ns) = (life.pid, life.sectors * 512, life.issued_ns);
-        (Stay { pid, bytes, from_ns, to_ns: life.completed_ns }, Some(life.completed_ns))
+    let completion = |life: &Life| Service {
+        pid: life.pid,
+        bytes: life.sectors * 512,
+        from_ns: Some(life.issued_ns),
+        at_ns: life.completed_ns,
+        own_bytes: life.sectors * 512,
     };
-    divide(lives.iter().map(stay).collect(), chosen)
+    divide(lives.iter().map(completion).collect(), chosen)
 }
 
 /// Waits of packets to be sent through one interface, whose packets are queued by their senders.
 pub fn net_tx(events: &[Event], interface: &str, chosen: &BTreeSet<i32>) -> Vec<Charge> {
-    let mut queued: BTreeMap<u64, Stay> = BTreeMap::new();
-    let mut stays = Vec::new();
+    let mut queued: BTreeMap<u64, Service> = BTreeMap::new();
+    let mut started = Vec::new();
     for event in events {
+        let at_ns = event.time_ns;
         match &event.kind {
             Kind::TxQueue { skb, interface: found, bytes } if **found == *interface => {
-                let (pid, from_ns) = (event.pid, event.time_ns);
-                let stay = Stay { pid, bytes: u64::from(*bytes), from_ns, to_ns: 0 };
-                queued.insert(*skb, stay);
+                let (pid, bytes) = (event.pid, u64::from(*bytes));
+                let service = Service { pid, bytes, from_ns: Some(at_ns), at_ns, own_bytes: 0 };
+                queued.insert(*skb, service);
             }
             Kind::TxStart { skb, .. } => {
-                if let Some(stay) = queued.remove(skb) {
-                    let to_ns = event.time_ns;
-                    stays.push((Stay { to_ns, ..stay }, Some(to_ns)));
-                }
+                let service = queued.remove(skb);
+                started.extend(service.map(|service| Service { at_ns, ..service }));
             }
             _ => {}
         }
     }
-    divide(stays, chosen)
+    divide(started, chosen)
 }
 
 #[cfg(test)]
@@ -110,22 +118,27 @@ mod tests {
     }
 
     #[test]
-    fn a_request_waits_for_what_was_there_before_it() {
+    fn a_request_waits_for_what_is_served_before_it() {
         let lives = [
             life(5, 8, (Some(100), 140, 240)),
             life(6, 24, (Some(50), 130, 200)),
-            life(7, 8, (None, 60, 150)),
-            life(8, 8, (Some(10), 20, 90)),
-            life(9, 8, (Some(101), 120, 300)),
+            life(7, 8, (None, 120, 150)),
+            life(8, 8, (Some(10), 20, 250)),
+            life(5, 8, (Some(300), 310, 320)),
         ];
         let chosen = BTreeSet::from([5]);
         assert_eq!(
             brief(&block_queue(&lives, &chosen)),
-            [(Holder::Task(6), 30), (Holder::Task(7), 10)]
+            [(Holder::Task(6), 30), (Holder::Task(7), 10), (Holder::Idle, 10)]
         );
         assert_eq!(
             brief(&block_device(&lives, &chosen)),
-            [(Holder::Task(6), 60), (Holder::Task(7), 20), (Holder::Task(9), 20)]
+            [
+                (Holder::Task(5), 20),
+                (Holder::Task(6), 60),
+                (Holder::Task(7), 20),
+                (Holder::Task(5), 10),
+            ]
         );
     }
 
@@ -152,7 +165,7 @@ mod tests {
                 (Holder::Task(6), 40),
                 (Holder::Task(5), 10),
                 (Holder::Task(6), 30),
-                (Holder::Unknown, 1),
+                (Holder::Idle, 1)
             ]
         );
     }

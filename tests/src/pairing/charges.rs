@@ -51,6 +51,8 @@ pub struct Charges {
     pub waiting: Vec<Charge>,
     /// Interruptions of running threads.
     pub running: Vec<Charge>,
+    /// Times that they lost a CPU which they could have used on, to the holder; they take no time.
+    pub preemptions: Vec<Charge>,
     /// How many waits those are the parts of.
     pub waits: usize,
     /// Nanoseconds of waits at whose end a switch is missing from the recording.
@@ -189,6 +191,7 @@ struct Queue {
     /// Where each was seen last.
     places: HashMap<i32, u32>,
     done: Vec<Wait>,
+    preemptions: Vec<Charge>,
     doubtful_ns: u64,
 }
 
@@ -229,6 +232,10 @@ impl Queue {
                     if runnable {
                         self.begin(prev, now);
                     }
+                    if runnable && next != 0 {
+                        let (pid, holder) = (prev, Holder::Task(next));
+                        self.preemptions.push(Charge { pid, end_ns: now, holder, ns: 0 });
+                    }
                 }
                 if chosen.contains(&next) {
                     self.end(next, now, event.cpu);
@@ -260,6 +267,7 @@ pub fn charges(events: &[Event], chosen: &BTreeSet<i32>) -> Charges {
     timelines.values_mut().for_each(|timeline| timeline.cut(end));
     let mut found =
         Charges { waits: queue.done.len(), doubtful_ns: queue.doubtful_ns, ..Charges::default() };
+    found.preemptions = queue.preemptions;
     for wait in &queue.done {
         let mut charged = BTreeMap::new();
         for &(cpu, from, to) in &wait.pieces {
@@ -335,6 +343,7 @@ mod tests {
         );
         assert_eq!(brief(&found.running), [(5, Holder::Vector(timer()), 6)]);
         assert_eq!((found.waits, found.doubtful_ns), (1, 0));
+        assert_eq!(brief(&found.preemptions), [(5, Holder::Task(6), 0)]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use noise_tests::attribution::{Account, Cast, ensure_sums};
+use noise_tests::attribution::{Account, Cast, ensure_preemptions, ensure_sums};
 use noise_tests::compare::{Observation, observe};
 use noise_tests::daemon::Daemon;
 use noise_tests::ftrace::{CHARGE_EVENTS, Recording};
@@ -107,6 +107,7 @@ fn another_group() -> Result<Verdict> {
         play(victim, culprit, workers)
     })?;
     let account = judge(&seen, &scene, &[("cpu", "foreign", 1.0)])?;
+    ensure_preemptions(&seen, &scene.victim, &scene.cast)?;
     let ranking = account.ranking(&["cpu"]);
     let first = ranking.first().map(|(culprit, _)| culprit.clone());
     ensure!(first == Some(scene.culprit.label()), "{ranking:?}");
