@@ -9,3 +9,4 @@ pub mod export;
 pub mod kernel;
 pub mod model;
 pub mod resolve;
+pub mod state;

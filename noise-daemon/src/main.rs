@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use noise_daemon::cli::{Cli, Command, check, run};
+use noise_daemon::cli::{Cli, Command, check, incidents, run};
 use noise_daemon::kernel::KernelError;
 
 fn kernel_exit(error: &KernelError) -> ExitCode {
@@ -27,6 +27,10 @@ fn main() -> ExitCode {
         Command::Check(args) => match check::run(&args) {
             Ok(()) => return ExitCode::SUCCESS,
             Err(error) => (error.to_string(), kernel_exit(&error)),
+        },
+        Command::Incidents(args) => match incidents::run(&args) {
+            Ok(()) => return ExitCode::SUCCESS,
+            Err(error) => (format!("{error:#}"), ExitCode::FAILURE),
         },
     };
     eprintln!("noised: {message}");

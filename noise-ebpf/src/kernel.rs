@@ -421,6 +421,10 @@ impl<A: Access> Skb<A> {
             return UNKNOWN;
         }
         let sock: Address = access.load(self.at, SKB_SK.load());
+        // The verifier insists on it.
+        if sock.0.is_null() {
+            return UNKNOWN;
+        }
         let cgroup: Address = access.load(sock.0, SOCK_CGROUP.load());
         let kn: Address = access.load(cgroup.0, CGROUP_KN.load());
         let id: u64 = access.load(kn.0, KN_ID.load());

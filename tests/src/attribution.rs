@@ -221,9 +221,26 @@ impl Account {
         self.found.iter().filter(|(blame, _)| fits(blame)).map(|(_, seconds)| seconds).sum()
     }
 
-    /// Culprits by what the daemon charges them with, the worst first.
-    pub fn ranking(&self, resources: &[&str]) -> Vec<(String, f64)> {
-        rank(&self.found, resources)
+    /// Requires that the daemon's worst culprit is one of the planted.
+    ///
+    /// # Errors
+    /// If it is another, and if it is another by ftrace too: then the machine was too busy to tell.
+    pub fn ensure_first(&self, planted: &[String], resources: &[&str]) -> Result<()> {
+        let found = rank(&self.found, resources);
+        let middle = |bounds: &Bounds| f64::midpoint(bounds.least, bounds.most);
+        let expected =
+            self.expected.iter().map(|(blame, bounds)| (blame.clone(), middle(bounds))).collect();
+        let expected = rank(&expected, resources);
+        let is_planted = |ranking: &[(String, f64)]| {
+            ranking.first().is_some_and(|(culprit, _)| planted.contains(culprit))
+        };
+        ensure!(
+            is_planted(&expected),
+            "the recording is inconclusive: planted were {planted:?}, but by ftrace {expected:?} \
+             delayed the victim"
+        );
+        ensure!(is_planted(&found), "planted were {planted:?}, noised has {found:?}");
+        Ok(())
     }
 
     /// Prints both sides.

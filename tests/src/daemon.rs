@@ -19,6 +19,9 @@ use crate::prom::Scrape;
 /// Longer than any start or stop should take on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The option that names where the daemon keeps its state.
+pub const STATE_DIRECTORY: &str = "--state.directory";
+
 /// The daemon's path: `NOISED_BIN`, or the workspace's release build.
 ///
 /// # Errors
@@ -169,11 +172,14 @@ impl Daemon {
         Self::start_with(&[])
     }
 
-    /// Starts a daemon with further options.
+    /// Starts a daemon with further options. It keeps no state unless they name a directory.
     pub fn start_with(options: &[&str]) -> Result<Self> {
         let address = free_address()?;
         let mut command = Command::new(binary()?);
         command.args(["run", "--web.listen-address", &address.to_string()]).args(options);
+        if !options.contains(&STATE_DIRECTORY) {
+            command.args([STATE_DIRECTORY, ""]);
+        }
         Self::start_command(command, address)
     }
 

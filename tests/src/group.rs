@@ -2,7 +2,9 @@
 //!
 //! On version 1 tasks, block requests and sockets are told apart by hierarchies of their own; a
 //! group is made under one name in each that it is needed in. The daemon prefers version 2 for tasks
-//! where that has any cgroup when it starts: make groups with [`Hierarchy::Sockets`] after that.
+//! where that has any cgroup when it starts: make groups after that, and none with
+//! [`Hierarchy::Sockets`] before. Where somebody else had one there by then, tasks are told apart in
+//! both.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -72,6 +74,11 @@ impl Mounts {
     }
 }
 
+fn has_children(directory: &Path) -> bool {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.into_iter().any(|entry| entry.path().is_dir())
+}
+
 /// How the names of this process' groups begin.
 fn prefix() -> String {
     format!("noised-test-{}-", std::process::id())
@@ -106,8 +113,15 @@ impl Group {
     pub fn new(name: &str, hierarchies: &[Hierarchy]) -> Result<Self> {
         let mounts = Mounts::of_host()?;
         let mut group = Self { name: format!("{}{name}", prefix()), directories: Vec::new() };
+        let mut points = Vec::new();
         for &hierarchy in hierarchies {
-            let directory = mounts.point(hierarchy)?.join(&group.name);
+            points.push(mounts.point(hierarchy)?);
+            if hierarchy == Hierarchy::Cpu {
+                points.extend(mounts.unified.as_deref().filter(|unified| has_children(unified)));
+            }
+        }
+        for point in points {
+            let directory = point.join(&group.name);
             if !group.directories.contains(&directory) {
                 fs::create_dir(&directory)
                     .with_context(|| format!("creating {}", directory.display()))?;

@@ -18,13 +18,14 @@ const LEAST_DEVIATION: f64 = 0.05;
 const SHARE_ERRORS: f64 = 3.0;
 
 /// The learnt usual.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Baseline {
     half_life: u64,
     learnt: u64,
     mean_ns: f64,
     variance: f64,
     above: f64,
+    #[serde(with = "sparse")]
     histogram: Totals,
     covered_ns: u64,
     until_halved: u64,
@@ -44,6 +45,24 @@ impl Baseline {
             covered_ns: 0,
             until_halved: half_life.max(1),
         }
+    }
+
+    /// Whether what was read from a file can have been learnt.
+    pub(super) fn is_plausible(&self) -> bool {
+        let positive = |value: f64| value.is_finite() && value >= 0.0;
+        // Far from where sums overflow.
+        let few = |count: u64| count <= 1 << 56;
+        positive(self.mean_ns)
+            && positive(self.variance)
+            && (0.0..=1.0).contains(&self.above)
+            && (1..=self.half_life).contains(&self.until_halved)
+            && self.histogram.buckets.iter().copied().all(few)
+    }
+
+    /// The same with another half-life.
+    pub(super) fn with_half_life(self, half_life: u64) -> Self {
+        let half_life = half_life.max(1);
+        Self { half_life, until_halved: self.until_halved.min(half_life), ..self }
     }
 
     pub(super) fn learn<C: Clone + Ord>(&mut self, slice: &Slice<C>) {
@@ -127,6 +146,37 @@ impl Baseline {
     }
 }
 
+mod sparse {
+    //! A histogram as its sum and the buckets that hold something.
+
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::model::Totals;
+
+    #[derive(serde::Serialize, serde::Deserialize)]
+    struct Sparse {
+        sum_ns: u64,
+        buckets: Vec<(usize, u64)>,
+    }
+
+    pub fn serialize<S: Serializer>(totals: &Totals, serializer: S) -> Result<S::Ok, S::Error> {
+        let all = totals.buckets.iter().copied().enumerate();
+        let buckets = all.filter(|(_, count)| *count > 0).collect();
+        Sparse { sum_ns: totals.sum_ns, buckets }.serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Totals, D::Error> {
+        let sparse = Sparse::deserialize(deserializer)?;
+        let mut totals = Totals { sum_ns: sparse.sum_ns, ..Totals::default() };
+        for (bucket, count) in sparse.buckets {
+            let missing = || D::Error::custom(format!("there is no bucket {bucket}"));
+            *totals.buckets.get_mut(bucket).ok_or_else(missing)? = count;
+        }
+        Ok(totals)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,6 +212,27 @@ mod tests {
             baseline.learn(&slice(&[3000]));
         }
         assert!((baseline.mean_ns() - 2000.0).abs() < 1.0, "{}", baseline.mean_ns());
+    }
+
+    #[test]
+    fn it_survives_being_written() {
+        let baseline = learnt(100, (1..80).map(|index| index * 1000));
+        let text = serde_json::to_string(&baseline).unwrap();
+        let read: Baseline = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, baseline);
+        assert!(read.is_plausible());
+        assert!(read.with_half_life(7).is_plausible());
+        for (old, new) in [
+            ("\"until_halved\":21", "\"until_halved\":0"),
+            ("\"mean_ns\":", "\"mean_ns\":-"),
+            ("\"buckets\":[", "\"buckets\":[[113,18446744073709551615],"),
+        ] {
+            assert!(text.contains(old), "{text}");
+            let wrong: Baseline = serde_json::from_str(&text.replace(old, new)).unwrap();
+            assert!(!wrong.is_plausible());
+        }
+        let wrong = text.replace("\"buckets\":[", "\"buckets\":[[114,1],");
+        assert!(serde_json::from_str::<Baseline>(&wrong).is_err());
     }
 
     #[test]

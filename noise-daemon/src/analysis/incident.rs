@@ -5,6 +5,7 @@ use noise_common::signals::Signal;
 use super::culprits::{Culprit, Time};
 use super::remedy::Remedy;
 use super::rules::Rule;
+use super::signal_name;
 use crate::model::Totals;
 
 /// How a signal behaved over some time.
@@ -50,6 +51,8 @@ pub enum Ending {
     Adopted,
     /// The subject is gone.
     Vanished,
+    /// The daemon stopped while it was open.
+    Unwatched,
 }
 
 /// A signal of a subject that left its own baseline.
@@ -92,27 +95,6 @@ pub enum Change<S, C> {
     Opened(Incident<S, C>),
     /// It ended.
     Closed(Incident<S, C>),
-}
-
-mod signal_name {
-    //! Signals are written by name, so that the files outlive the numbers.
-
-    use noise_common::signals::{SIGNALS, Signal};
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub fn serialize<S: Serializer>(signal: &Signal, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(signal.info().name)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Signal, D::Error> {
-        let name = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        SIGNALS
-            .iter()
-            .find(|info| info.name == name)
-            .map(|info| info.signal)
-            .ok_or_else(|| D::Error::custom(format!("there is no signal `{name}`")))
-    }
 }
 
 #[cfg(test)]

@@ -4,31 +4,46 @@
 //! Each signal of each subject has a learnt [`Baseline`] of the mean delay of its windows. The
 //! latest windows are held against it by the two coarse rules of critical-path anomaly detection
 //! ([`Rule`]); what leaves its baseline is an [`Incident`] with start, end, size, ranked culprits
-//! and what can be done about them ([`Remedy`]). [`Monitor`] does so for many subjects.
+//! and what can be done about them ([`Remedy`]). [`Monitor`] does so for many subjects, [`Feed`]
+//! makes their windows from samples, and [`Board`] tells what explains each other as one
+//! [`Report`].
 //!
 //! Not seen: a flood of delays that are as short as ever. It raises the rate and the time lost, but
 //! not the mean, which is what both rules look at. And a level that wanders by itself for many
 //! windows looks like an incident: allowances for chance are those of independent windows.
 
 mod baseline;
+mod board;
+mod charges;
 mod culprits;
+mod feed;
+mod group;
 mod incident;
 mod monitor;
 mod remedy;
+mod report;
 mod rules;
 mod settings;
+mod signal_name;
 mod track;
 mod window;
 
 #[cfg(test)]
+mod planted;
+#[cfg(test)]
 mod properties;
 
 pub use baseline::Baseline;
+pub use board::{Board, Overview};
 pub use culprits::{Culprit, Time};
+pub use feed::{Feed, Name};
+pub use group::Event;
 pub use incident::{Change, Ending, Incident, Level};
 pub use monitor::{Counts, Monitor};
 pub use noise_common::charge::Cause;
 pub use remedy::{Advice, Remedy, remedies};
+pub use report::{Clock, Episode, Outlier, Report};
 pub use rules::Rule;
 pub use settings::{Settings, SettingsError};
+pub use track::Memory;
 pub use window::{Charge, Window};

@@ -1,19 +1,23 @@
 //! Every signal of every subject: bounded, and told apart by nothing but signal and subject.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
-use noise_common::signals::{SIGNAL_COUNT, Signal};
+use noise_common::signals::Signal;
 
 use super::baseline::Baseline;
 use super::culprits::Ledger;
 use super::incident::{Change, Incident};
 use super::settings::{Settings, SettingsError};
-use super::track::{Key, Track};
+use super::track::{Key, Memory, Track};
 use super::window::{Charge, Window};
 
 /// How much more than the cheapest a new subject must cost to take its place, so that two of a
 /// size do not forget each other's baseline in turn.
 const TAKEOVER: f64 = 2.0;
+
+/// How often the cheapest subject is looked for between two settlements, so that a host with
+/// thousands of new subjects costs little more than one with a few.
+const SEARCHES: u32 = 16;
 
 /// What was not analysed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,9 +37,8 @@ pub struct Counts {
 pub struct Monitor<S, C> {
     settings: Settings,
     tracks: BTreeMap<Key<S>, Track<C>>,
-    past: VecDeque<Incident<S, C>>,
-    opened: [u64; SIGNAL_COUNT],
     counts: Counts,
+    searches: u32,
 }
 
 impl<S: Clone + Ord, C: Clone + Ord> Monitor<S, C> {
@@ -45,19 +48,14 @@ impl<S: Clone + Ord, C: Clone + Ord> Monitor<S, C> {
     /// Where the settings cannot work.
     pub fn new(settings: Settings) -> Result<Self, SettingsError> {
         settings.check()?;
-        Ok(Self {
-            settings,
-            tracks: BTreeMap::new(),
-            past: VecDeque::new(),
-            opened: [0; SIGNAL_COUNT],
-            counts: Counts::default(),
-        })
+        Ok(Self { settings, tracks: BTreeMap::new(), counts: Counts::default(), searches: 0 })
     }
 
     /// Takes the next window of a signal of a subject, and who is charged with its delays.
     ///
     /// Windows without events may be left out. The answer depends on the windows of this signal
     /// and subject alone, as long as there is room for all.
+    /// Where there is not, few of the new ones replace cheaper ones between two settlements.
     pub fn observe(
         &mut self,
         signal: Signal,
@@ -93,7 +91,6 @@ impl<S: Clone + Ord, C: Clone + Ord> Monitor<S, C> {
             .entry(key.clone())
             .or_insert_with(|| Track::new(window.start_ns, &self.settings));
         changes.extend(track.observe(&key, window, charged, &self.settings));
-        self.note(&changes);
         changes
     }
 
@@ -101,6 +98,7 @@ impl<S: Clone + Ord, C: Clone + Ord> Monitor<S, C> {
     /// silent, and forgets those who are gone.
     pub fn settle(&mut self, at_ns: u64) -> Vec<Change<S, C>> {
         let mut changes = Vec::new();
+        self.searches = 0;
         let settings = &self.settings;
         let before = self.tracks.len();
         self.tracks.retain(|key, track| {
@@ -113,23 +111,26 @@ impl<S: Clone + Ord, C: Clone + Ord> Monitor<S, C> {
             !gone
         });
         self.counts.forgotten += (before - self.tracks.len()) as u64;
-        self.note(&changes);
         changes
+    }
+
+    /// What outlives the daemon: every baseline.
+    pub fn memories(&self) -> impl Iterator<Item = Memory<S>> {
+        self.tracks.iter().map(|(key, track)| track.memory(key))
+    }
+
+    /// Goes on with what an earlier one knew, on the same clock. What cannot be, or has no room, is
+    /// left out.
+    pub fn recall(&mut self, memory: Memory<S>) {
+        if self.tracks.len() < self.settings.subjects && memory.baseline.is_plausible() {
+            let key = (memory.signal, memory.subject.clone());
+            self.tracks.entry(key).or_insert_with(|| Track::recall(memory, &self.settings));
+        }
     }
 
     /// Incidents that are open, by signal and subject; their ends are those of the newest windows.
     pub fn active(&self) -> impl Iterator<Item = Incident<S, C>> {
         self.tracks.iter().filter_map(|(key, track)| track.incident(key, &self.settings))
-    }
-
-    /// The latest incidents that ended, the oldest first.
-    pub fn past(&self) -> impl Iterator<Item = &Incident<S, C>> {
-        self.past.iter()
-    }
-
-    /// Incidents of a signal that ever opened.
-    pub fn opened(&self, signal: Signal) -> u64 {
-        self.opened.get(signal as usize).copied().unwrap_or_default()
     }
 
     /// What is usual for a signal of a subject.
@@ -153,6 +154,10 @@ impl<S: Clone + Ord, C: Clone + Ord> Monitor<S, C> {
         if self.tracks.len() < self.settings.subjects {
             return true;
         }
+        if self.searches >= SEARCHES {
+            return false;
+        }
+        self.searches += 1;
         let length_ns = window.end_ns.saturating_sub(window.start_ns).max(1);
         let cost = window.delays.sum_ns as f64 / length_ns as f64;
         let cheapest = self
@@ -169,24 +174,6 @@ impl<S: Clone + Ord, C: Clone + Ord> Monitor<S, C> {
                 true
             }
             _ => false,
-        }
-    }
-
-    fn note(&mut self, changes: &[Change<S, C>]) {
-        for change in changes {
-            match change {
-                Change::Opened(incident) => {
-                    if let Some(opened) = self.opened.get_mut(incident.signal as usize) {
-                        *opened += 1;
-                    }
-                }
-                Change::Closed(incident) => {
-                    if self.past.len() >= self.settings.past_incidents {
-                        self.past.pop_front();
-                    }
-                    self.past.push_back(incident.clone());
-                }
-            }
         }
     }
 }

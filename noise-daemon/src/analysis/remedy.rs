@@ -194,10 +194,16 @@ pub const fn remedies(signal: Signal, cause: Cause) -> &'static [Remedy] {
         (Signal::BlockDeviceWait, Cause::Own) => &[FasterDevice],
         (Signal::NetTxWait, Cause::Foreign | Cause::Own) => &[TrafficShaping],
         (Signal::NetRxWait, Cause::Foreign | Cause::Own) => &[PacketSteering, IrqAffinity],
-        (Signal::RunqueueWait, Cause::Foreign) => &[CpuWeight, CpuAffinity, CpuQuota, IsolatedCpus],
-        (Signal::RunqueueWait, Cause::Own) => &[FewerThreads, CpuAffinity],
-        (Signal::RunqueueWait, Cause::Kthread) => &[WorkqueueCpus, HugePages, IsolatedCpus],
-        (Signal::RunqueueWait, Cause::Idle) => &[IdleStates],
+        (Signal::RunqueueWait | Signal::CgroupRunqueueWait, Cause::Foreign) => {
+            &[CpuWeight, CpuAffinity, CpuQuota, IsolatedCpus]
+        }
+        (Signal::RunqueueWait | Signal::CgroupRunqueueWait, Cause::Own) => {
+            &[FewerThreads, CpuAffinity]
+        }
+        (Signal::RunqueueWait | Signal::CgroupRunqueueWait, Cause::Kthread) => {
+            &[WorkqueueCpus, HugePages, IsolatedCpus]
+        }
+        (Signal::RunqueueWait | Signal::CgroupRunqueueWait, Cause::Idle) => &[IdleStates],
         (_, Cause::Foreign | Cause::Own | Cause::Kthread | Cause::Idle) => &[],
     }
 }
@@ -259,8 +265,10 @@ mod tests {
     #[test]
     fn every_cause_of_a_cpu_wait_has_a_remedy_unless_it_is_not_known() {
         for cause in CAUSES {
-            let none = remedies(Signal::RunqueueWait, cause).is_empty();
-            assert_eq!(none, cause == Cause::Untracked, "{cause:?}");
+            for signal in [Signal::RunqueueWait, Signal::CgroupRunqueueWait] {
+                let none = remedies(signal, cause).is_empty();
+                assert_eq!(none, cause == Cause::Untracked, "{cause:?}");
+            }
         }
     }
 

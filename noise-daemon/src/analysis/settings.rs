@@ -1,12 +1,36 @@
 //! Thresholds and bounds of the analysis, with their defaults. Counts of windows are meant for
 //! windows of half a second.
 
+use noise_common::signals::Signal;
 use thiserror::Error;
+
+use super::signal_name;
+
+/// Signals that are watched unless told otherwise: delays of somebody's work.
+///
+/// Interrupts are not among them. What they delay is, and they are named there as culprits; watched
+/// too, one disturbance would be told as several. Waits of the whole host are watched where those
+/// by cgroup are not measured.
+const WATCHED: [Signal; 8] = [
+    Signal::RunqueueWait,
+    Signal::CgroupRunqueueWait,
+    Signal::BlockQueueWait,
+    Signal::BlockDeviceWait,
+    Signal::NetTxWait,
+    Signal::NetRxWait,
+    Signal::DirectReclaim,
+    Signal::Compaction,
+];
 
 /// When an incident opens and closes, and how much is kept.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Settings {
+    /// Whether incidents are looked for at all.
+    pub enabled: bool,
+    /// The signals in which they are looked for.
+    #[serde(with = "signal_name::list")]
+    pub watch: Vec<Signal>,
     /// Rule 1: standard deviations by which the mean of the latest windows exceeds the baseline's
     /// (t1 of the critical-path paper, whose study used 1.5).
     pub deviations: f64,
@@ -35,6 +59,8 @@ pub struct Settings {
     pub subjects: usize,
     /// Most incidents that are kept after their end.
     pub past_incidents: usize,
+    /// Most long waits that are kept.
+    pub past_outliers: usize,
     /// Most culprits that are told apart in an incident.
     pub culprits: usize,
 }
@@ -42,6 +68,8 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            enabled: true,
+            watch: WATCHED.to_vec(),
             deviations: 1.5,
             share_factor: 1.5,
             chance: 1e-6,
@@ -55,6 +83,7 @@ impl Default for Settings {
             forget_seconds: 600,
             subjects: 512,
             past_incidents: 256,
+            past_outliers: 256,
             culprits: 32,
         }
     }
@@ -97,9 +126,10 @@ impl Settings {
             ),
             (self.adopt_seconds > 0, "adopt-seconds", "above 0"),
             (self.forget_seconds > 0, "forget-seconds", "above 0"),
-            (self.subjects > 0, "subjects", "above 0"),
-            (self.past_incidents > 0, "past-incidents", "above 0"),
-            (self.culprits > 0, "culprits", "above 0"),
+            ((1..=65_536).contains(&self.subjects), "subjects", "from 1 to 65536"),
+            ((1..=4096).contains(&self.past_incidents), "past-incidents", "from 1 to 4096"),
+            ((1..=4096).contains(&self.past_outliers), "past-outliers", "from 1 to 4096"),
+            ((1..=256).contains(&self.culprits), "culprits", "from 1 to 256"),
         ];
         rules
             .into_iter()
@@ -130,6 +160,18 @@ mod tests {
     }
 
     #[test]
+    fn signals_are_watched_by_name_and_counts_not_at_all() {
+        let watch = |text: &str| toml::from_str::<Settings>(text).map(|settings| settings.watch);
+        assert_eq!(watch("watch = [\"hardirq\"]"), Ok(vec![Signal::Hardirq]));
+        assert_eq!(watch("watch = []"), Ok(Vec::new()));
+        for wrong in ["runqueue", "context_switch"] {
+            let error = watch(&format!("watch = [\"{wrong}\"]")).unwrap_err();
+            assert!(error.message().contains(wrong), "{error}");
+            assert!(error.message().contains("cgroup_runqueue_wait"), "{error}");
+        }
+    }
+
+    #[test]
     fn what_cannot_work_is_named() {
         let with = |change: fn(&mut Settings)| {
             let mut settings = Settings::default();
@@ -146,5 +188,8 @@ mod tests {
         assert_eq!(with(|settings| settings.warmup_windows = 1), "warmup-windows");
         assert_eq!(with(|settings| settings.half_life_windows = 1), "half-life-windows");
         assert_eq!(with(|settings| settings.subjects = 0), "subjects");
+        assert_eq!(with(|settings| settings.past_incidents = 0), "past-incidents");
+        assert_eq!(with(|settings| settings.past_outliers = 5000), "past-outliers");
+        assert_eq!(with(|settings| settings.culprits = 0), "culprits");
     }
 }

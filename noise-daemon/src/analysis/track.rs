@@ -14,6 +14,7 @@ use super::incident::{Change, Ending, Incident, Level};
 use super::remedy::recommended;
 use super::rules::{self, Rule};
 use super::settings::Settings;
+use super::signal_name;
 use super::window::{Slice, Window};
 use crate::model::Totals;
 
@@ -22,6 +23,22 @@ const COST_WEIGHT: f64 = 0.1;
 
 /// What a track belongs to.
 pub(super) type Key<S> = (Signal, S);
+
+/// What is usual for a signal of a subject, as it outlives the daemon.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Memory<S> {
+    /// The signal, written as its name.
+    #[serde(with = "signal_name")]
+    pub signal: Signal,
+    /// Whose.
+    pub subject: S,
+    /// End of the last window, ns on the clock of the windows, which begins anew with each boot.
+    pub end_ns: u64,
+    /// Length of the last window, ns.
+    pub length_ns: u64,
+    /// What was learnt.
+    pub baseline: Baseline,
+}
 
 #[derive(Clone, Debug)]
 pub(super) struct Track<C> {
@@ -117,6 +134,26 @@ impl<C: Clone + Ord> Track<C> {
             last_end_ns: start_ns,
             last_length_ns: 0,
             cost: 0.0,
+        }
+    }
+
+    /// One that goes on with what another knew at the end of its last window.
+    pub fn recall<S>(memory: Memory<S>, settings: &Settings) -> Self {
+        Self {
+            baseline: memory.baseline.with_half_life(settings.half_life_windows),
+            last_length_ns: memory.length_ns,
+            ..Self::new(memory.end_ns, settings)
+        }
+    }
+
+    /// What another can go on with.
+    pub fn memory<S: Clone>(&self, key: &Key<S>) -> Memory<S> {
+        Memory {
+            signal: key.0,
+            subject: key.1.clone(),
+            end_ns: self.last_end_ns,
+            length_ns: self.last_length_ns,
+            baseline: self.baseline.clone(),
         }
     }
 
@@ -304,7 +341,7 @@ impl<C: Clone + Ord> Track<C> {
         let mut open = self.open.take()?;
         let disturbed = match ending {
             Ending::Adopted => open.tail.len(),
-            Ending::Over | Ending::Vanished => {
+            Ending::Over | Ending::Vanished | Ending::Unwatched => {
                 let least = usize::from(open.settled.end_ns.is_none());
                 self.disturbed_in(&open).max(least)
             }

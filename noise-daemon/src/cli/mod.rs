@@ -1,7 +1,9 @@
 //! The command line.
 
 pub mod check;
+pub mod incidents;
 pub mod run;
+mod watching;
 
 use clap::{Parser, Subcommand};
 
@@ -21,4 +23,6 @@ pub enum Command {
     Run(run::RunArgs),
     /// Say what this kernel offers, and whether noised can work here.
     Check(check::CheckArgs),
+    /// Show what was unusual, since when, by how much, by whom, and what can be done about it.
+    Incidents(incidents::IncidentsArgs),
 }

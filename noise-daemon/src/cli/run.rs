@@ -1,9 +1,10 @@
 //! `noised run`: the daemon.
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,11 +16,14 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tracing_subscriber::EnvFilter;
 
+use super::watching::Watching;
+use crate::analysis::Settings;
 use crate::collect::Collector;
 use crate::config::{ConfigFile, DEFAULT_ADDRESS, LogLevel};
-use crate::export::{Refresh, serve};
+use crate::export::{Refresh, Shown, serve};
 use crate::kernel::{DebugRecords, Engine, HookState, KernelError, LoadOptions, other_daemon_runs};
-use crate::model::{Builder, Limits, Model};
+use crate::model::{Builder, Limits};
+use crate::state::DEFAULT_DIRECTORY;
 
 /// How often the ring is drained and a sample taken when nobody asks.
 const SAMPLE_EVERY: Duration = Duration::from_nanos(noise_common::WINDOW_NS);
@@ -38,6 +42,10 @@ pub struct RunArgs {
     /// Check the configuration and exit.
     #[arg(long = "config.check")]
     config_check: bool,
+    /// Where past incidents are kept, so that they survive a restart; empty = nowhere [default:
+    /// /var/lib/noised].
+    #[arg(long = "state.directory", value_name = "DIRECTORY")]
+    state_directory: Option<OsString>,
     /// Least severe level that is logged [default: info]; RUST_LOG overrides it.
     #[arg(long = "log.level", value_name = "LEVEL")]
     log_level: Option<LogLevel>,
@@ -78,7 +86,10 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    runtime.block_on(daemon(address, level, file.limits.resolve()))
+    let directory = args.state_directory.as_ref().map(PathBuf::from).or(file.state.directory);
+    let directory = directory.unwrap_or_else(|| PathBuf::from(DEFAULT_DIRECTORY));
+    let limits = file.limits.resolve();
+    runtime.block_on(daemon(address, level, limits, file.incidents, &directory))
 }
 
 /// Logs to standard error: in colour on a terminal, and with the part that speaks from debug on.
@@ -94,7 +105,13 @@ fn start_logging(level: LogLevel) {
         .init();
 }
 
-async fn daemon(address: SocketAddr, level: LogLevel, limits: Limits) -> Result<(), RunError> {
+async fn daemon(
+    address: SocketAddr,
+    level: LogLevel,
+    limits: Limits,
+    incidents: Settings,
+    directory: &Path,
+) -> Result<(), RunError> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     // Bind before loading: where another daemon has the address, nothing is attached.
@@ -125,15 +142,17 @@ async fn daemon(address: SocketAddr, level: LogLevel, limits: Limits) -> Result<
     for (signal, reason) in collector.absent() {
         tracing::warn!(signal = signal.info().name, reason, "not measured");
     }
+    let mut watching = Watching::start(incidents, directory)?;
     tracing::info!("listening on http://{address} (metrics at http://{address}/metrics)");
     let (refresh, asked) = mpsc::channel(PENDING_REFRESHES);
     tokio::select! {
-        result = collect(collector, Builder::new(limits), asked) => result?,
+        result = collect(collector, Builder::new(limits), asked, &mut watching) => result?,
         () = serve(listener, Refresh(refresh)) => {}
         () = drain_debug_records(logger) => {}
         _ = interrupt.recv() => tracing::info!("SIGINT: detaching"),
         _ = terminate.recv() => tracing::info!("SIGTERM: detaching"),
     }
+    watching.stop().await;
     Ok(())
 }
 
@@ -172,7 +191,8 @@ fn report(engine: &Engine) {
 async fn collect(
     mut collector: Collector,
     mut builder: Builder,
-    mut asked: mpsc::Receiver<oneshot::Sender<Arc<Model>>>,
+    mut asked: mpsc::Receiver<oneshot::Sender<Arc<Shown>>>,
+    watching: &mut Watching,
 ) -> anyhow::Result<()> {
     // SAFETY: the descriptor belongs to the collector's ring and is open here.
     let ring = unsafe { BorrowedFd::borrow_raw(collector.as_raw_fd()) };
@@ -185,7 +205,7 @@ async fn collect(
         let mut waiting = Vec::new();
         tokio::select! {
             _ = timer.tick() => {
-                builder.keep(collector.glance());
+                watching.take(&builder.keep(collector.glance()));
                 continue;
             }
             ready = ring.readable() => {
@@ -200,10 +220,12 @@ async fn collect(
                 }
             }
         }
-        let model = Arc::new(builder.advance(collector.sample()));
+        let model = builder.advance(collector.sample());
+        let overview = watching.look(&model.sample);
+        let shown = Arc::new(Shown { model, overview });
         for reply in waiting {
             // A client that went away does not want its answer.
-            let _ = reply.send(Arc::clone(&model));
+            let _ = reply.send(Arc::clone(&shown));
         }
     }
 }

@@ -44,10 +44,10 @@ impl Histograms {
 
     /// Adds the histograms to a sample. A subject whose name will be known later has to wait.
     pub fn add_to(&mut self, sample: &mut Sample, names: &mut Names, now: Instant) {
-        let mut series: BTreeMap<Label, (Totals, u64)> = BTreeMap::new();
         let mut interrupted: BTreeMap<(u32, &'static str), u64> = BTreeMap::new();
-        let mut folded: BTreeMap<&'static str, u64> = BTreeMap::new();
-        for counted in self.windows.take() {
+        let mut all = self.windows.take();
+        let mut labelled: Vec<(Label, usize)> = Vec::with_capacity(all.len());
+        for (place, counted) in all.iter().enumerate() {
             let Some(signal) = Signal::from_number(counted.key.signal) else { continue };
             if let Some(source) = signal.info().interrupts {
                 for (cpu, ns) in &counted.by_cpu {
@@ -56,39 +56,43 @@ impl Histograms {
             }
             if signal.info().storage == Storage::Rotating && counted.key.subject == UNKNOWN {
                 // How many had no cell of their own is not known; at least one.
-                folded.insert(signal.info().metric, self.windows.folded().max(1));
+                sample.folded.push((signal.info().metric, self.windows.folded().max(1)));
             }
-            let Some(labels) = names.labels(signal, counted.key.subject, now) else { continue };
-            match series.entry((signal, labels)) {
-                std::collections::btree_map::Entry::Occupied(known) => {
-                    let (totals, max_ns) = known.into_mut();
-                    totals.add(&counted.totals);
-                    *max_ns = (*max_ns).max(counted.recent_max_ns);
+            if let Some(labels) = names.labels(signal, counted.key.subject, now) {
+                labelled.push(((signal, labels), place));
+            }
+        }
+        labelled.sort_unstable();
+        let mut series: Vec<Series> = Vec::with_capacity(labelled.len());
+        for ((signal, labels), place) in labelled {
+            let Some(counted) = all.get_mut(place) else { continue };
+            let recent_max_ns = counted.recent_max_ns;
+            match series.last_mut().filter(|last| last.signal == signal && last.labels == labels) {
+                Some(last) => {
+                    last.totals.add(&counted.totals);
+                    last.recent_max_ns = last.recent_max_ns.max(recent_max_ns);
                 }
-                std::collections::btree_map::Entry::Vacant(new) => {
-                    new.insert((counted.totals, counted.recent_max_ns));
+                None => {
+                    let totals = std::mem::take(&mut counted.totals);
+                    series.push(Series { signal, labels, totals, recent_max_ns });
                 }
             }
         }
-        self.left.retain(|label, left| match series.get_mut(label) {
-            Some((totals, _)) => {
-                totals.add(left);
-                true
+        self.left.retain(|(signal, labels), left| {
+            let place = series.binary_search_by(|one| {
+                one.signal.cmp(signal).then_with(|| one.labels.cmp(labels))
+            });
+            match place.ok().and_then(|place| series.get_mut(place)) {
+                Some(one) => {
+                    one.totals.add(left);
+                    true
+                }
+                None => false,
             }
-            None => false,
         });
         sample.interrupted =
             interrupted.into_iter().map(|((cpu, source), ns)| (cpu, source, ns)).collect();
-        sample.folded.extend(folded);
-        sample.series = series
-            .into_iter()
-            .map(|((signal, labels), (totals, recent_max_ns))| Series {
-                signal,
-                labels,
-                totals,
-                recent_max_ns,
-            })
-            .collect();
+        sample.series = series;
     }
 
     /// Whether subjects run short, and a sweep should come early.

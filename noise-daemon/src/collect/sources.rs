@@ -14,7 +14,7 @@ use noise_common::signals::{CELLS_PER_CPU, SIGNALS, Signal, Storage};
 use super::charges::{Asked, Charges};
 use super::hashed::HashedCharges;
 use super::series::Histograms;
-use super::states::CpuStates;
+use super::states::{CpuStates, Mark};
 use super::steal;
 use crate::kernel::{Engine, SignalState, monotonic_ns, signal_state};
 use crate::model::{Count, HookSample, INTERFERENCE_METRIC, Sample};
@@ -32,8 +32,6 @@ const CHARGES_MAP: &str = "NOISE_CHARGES";
 /// Requests and packets that are under way longer than this are taken for lost, when their map
 /// was found full, ns.
 const STALE_NS: u64 = 300_000_000_000;
-/// Longest time from an event to its count, ns; the CPU itself may have been stopped meanwhile.
-const SLACK_NS: u64 = noise_common::WINDOW_NS;
 /// Attempts at reading the cells of a key of which one is being reset.
 const READ_ATTEMPTS: usize = 3;
 
@@ -42,9 +40,8 @@ pub struct Collector {
     engine: Engine,
     ring: Ring,
     states: CpuStates,
-    /// Window and its end of each cell at the last reading, by CPU and cell.
-    read: Vec<(u64, u64)>,
-    read_ns: u64,
+    /// What each cell was like at the last reading, by CPU and cell.
+    read: Vec<Mark>,
     cells: PerCpuHashMap<MapData, CellKey, Cell>,
     counts: PerCpuHashMap<MapData, CellKey, u64>,
     requests: HashMap<MapData, u64, RequestTimes>,
@@ -93,8 +90,7 @@ impl Collector {
             requests: take(&mut engine, "NOISE_REQUESTS")?.try_into()?,
             spilled: take(&mut engine, "NOISE_SPILLED")?.try_into()?,
             states,
-            read: vec![(0, 0); count * CELLS_PER_CPU],
-            read_ns: 0,
+            read: vec![Mark::default(); count * CELLS_PER_CPU],
             histograms: Histograms::default(),
             charges: Charges::new(hashed),
             names: Names::new(
@@ -181,17 +177,14 @@ impl Collector {
     }
 
     fn read_open_windows(&mut self) {
-        let before_ns = std::mem::replace(&mut self.read_ns, monotonic_ns());
         for (place, read) in self.read.iter_mut().enumerate() {
             let (cpu, index) = (place / CELLS_PER_CPU, place % CELLS_PER_CPU);
-            let window = self.states.window(cpu, index);
-            // An event after the end of a window opens the next, or moves the end: since it was
-            // read, nothing was added.
-            if window.0 == 0 || (window == *read && window.1 + SLACK_NS <= before_ns) {
+            let Some(mark) = self.states.mark(cpu, index) else { continue };
+            if mark == *read {
                 continue;
             }
             if let Some(cell) = self.states.read_cell(cpu, index) {
-                *read = (cell.head, cell.closes_ns);
+                *read = mark;
                 self.histograms.read_open(&cell);
             }
         }

@@ -11,6 +11,14 @@ use noise_common::signals::{CELLS_PER_CPU, Signal};
 /// Attempts at reading a cell that is being reset.
 const READ_ATTEMPTS: usize = 3;
 
+/// Tells whether a cell has changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    window: u64,
+    sum_ns: u64,
+    shortest: u32,
+}
+
 /// The states of all possible CPUs.
 pub struct CpuStates {
     map: MmapRaw,
@@ -48,13 +56,16 @@ impl CpuStates {
         Some(unsafe { (&raw mut (*state).cells).cast::<Cell>().add(index) })
     }
 
-    /// Number of the window that a cell holds (0 = none), and when it closes.
-    pub fn window(&self, cpu: usize, index: usize) -> (u64, u64) {
-        let Some(cell) = self.cell(cpu, index) else { return (0, 0) };
+    /// What differs whenever a cell's content does, as long as it is used: its window, the sum of
+    /// its values, and the count of the shortest, which may be 0 and add nothing to the sum.
+    pub fn mark(&self, cpu: usize, index: usize) -> Option<Mark> {
+        let cell = self.cell(cpu, index)?;
         // SAFETY: the pointer lies in the mapping.
         unsafe {
-            let head = (&raw const (*cell).head).read_volatile();
-            (head, (&raw const (*cell).closes_ns).read_volatile())
+            let window = (&raw const (*cell).head).read_volatile();
+            let sum_ns = (&raw const (*cell).sum_ns).read_volatile();
+            let shortest = (&raw const (*cell).buckets).cast::<u32>().read_volatile();
+            (window != 0).then_some(Mark { window, sum_ns, shortest })
         }
     }
 

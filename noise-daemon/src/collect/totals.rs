@@ -98,8 +98,14 @@ impl Reading {
         self.window = cell.head;
         self.sum_ns = cell.sum_ns;
         self.counts.clear();
-        let used = cell.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
-        self.counts.extend(used.map(|(bucket, count)| (bucket as u8, *count)));
+        // Most are 0, and eight at a time are found so.
+        for (octet, counts) in cell.buckets.chunks(8).enumerate() {
+            if counts.iter().fold(0, |any, count| any | count) == 0 {
+                continue;
+            }
+            let used = counts.iter().enumerate().filter(|(_, count)| **count > 0);
+            self.counts.extend(used.map(|(index, count)| ((octet * 8 + index) as u8, *count)));
+        }
     }
 
     fn add_to(&self, totals: &mut Totals) {
@@ -168,37 +174,32 @@ impl WindowTotals {
 
     /// Every subject's totals.
     pub fn take(&mut self) -> Vec<Counted> {
-        let mut all: BTreeMap<CellKey, Counted> = self
-            .subjects
-            .iter_mut()
-            .map(|(key, subject)| {
-                let counted = Counted {
-                    key: *key,
-                    totals: subject.closed.clone(),
-                    recent_max_ns: std::mem::take(&mut subject.recent_max_ns),
-                    by_cpu: subject.by_cpu.clone(),
-                };
-                (*key, counted)
-            })
-            .collect();
+        // In order of the keys, as both maps are.
+        let mut all: Vec<Counted> = Vec::with_capacity(self.subjects.len());
+        all.extend(self.subjects.iter_mut().map(|(key, subject)| Counted {
+            key: *key,
+            totals: subject.closed.clone(),
+            recent_max_ns: std::mem::take(&mut subject.recent_max_ns),
+            by_cpu: subject.by_cpu.clone(),
+        }));
         for ((key, cpu), windows) in &self.cells {
             let Some(open) = &windows.open else { continue };
             let into = if windows.folded { others(*key) } else { *key };
-            let Some(counted) = all.get_mut(&into) else { continue };
+            let place = all.binary_search_by_key(&into, |counted| counted.key);
+            let Some(counted) = place.ok().and_then(|place| all.get_mut(place)) else { continue };
             open.add_to(&mut counted.totals);
             if interrupts(*key) {
                 *counted.by_cpu.entry(*cpu).or_default() += open.sum_ns;
             }
         }
-        for (key, counted) in &all {
-            let Some(subject) = self.subjects.get_mut(key) else { continue };
+        for (subject, counted) in self.subjects.values_mut().zip(&all) {
             let count = counted.totals.count();
             if count != subject.count {
                 subject.count = count;
                 subject.changed = self.newest;
             }
         }
-        all.into_values().collect()
+        all
     }
 
     /// What there are totals of, with the number of windows for which nothing was added.

@@ -1,10 +1,11 @@
 //! The configuration: file, then flags over it.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
+use crate::analysis::Settings;
 use crate::model::Limits;
 
 /// Where the daemon listens unless told otherwise.
@@ -12,7 +13,7 @@ pub const DEFAULT_ADDRESS: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 19435);
 
 /// The configuration file, as written; every key is optional.
-#[derive(Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[derive(Debug, Default, PartialEq, serde::Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ConfigFile {
     /// The HTTP server.
@@ -21,6 +22,12 @@ pub struct ConfigFile {
     /// Logging.
     #[serde(default)]
     pub log: LogSection,
+    /// When something is unusual.
+    #[serde(default)]
+    pub incidents: Settings,
+    /// What outlives the daemon.
+    #[serde(default)]
+    pub state: StateSection,
     /// How much is told apart.
     #[serde(default)]
     pub limits: LimitsSection,
@@ -40,6 +47,14 @@ pub struct WebSection {
 pub struct LogSection {
     /// Least severe level that is logged.
     pub level: Option<LogLevel>,
+}
+
+/// `[state]`.
+#[derive(Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct StateSection {
+    /// Where past incidents are kept; empty = nowhere.
+    pub directory: Option<PathBuf>,
 }
 
 /// `[limits]`: how many subjects of a metric have series of their own; the others are `~other`.
@@ -126,14 +141,26 @@ impl ConfigFile {
     /// # Errors
     /// Names the file, line, key and what was expected.
     pub fn parse(text: &str, name: &Path) -> anyhow::Result<Self> {
-        toml::from_str(text).map_err(|error| {
+        let wrong = |line: usize, message: &str| {
+            let source = text.lines().nth(line - 1).unwrap_or_default().trim();
+            anyhow::anyhow!("{}, line {line} (`{source}`): {message}", name.display())
+        };
+        let file: Self = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |span| {
                 text.get(..span.start).unwrap_or_default().matches('\n').count() + 1
             });
-            let source = text.lines().nth(line - 1).unwrap_or_default().trim();
-            let message = error.message().replace('\n', ", ");
-            anyhow::anyhow!("{}, line {line} (`{source}`): {message}", name.display())
-        })
+            wrong(line, &error.message().replace('\n', ", "))
+        })?;
+        file.incidents.check().map_err(|error| {
+            // Keys of that section are in no other.
+            let is_key = |line: &str| {
+                let key = line.trim_start().trim_start_matches("incidents.");
+                key.strip_prefix(error.name).is_some_and(|rest| !rest.starts_with('-'))
+            };
+            let index = text.lines().position(is_key).unwrap_or(0);
+            wrong(index + 1, &error.to_string())
+        })?;
+        Ok(file)
     }
 
     /// Reads and parses a configuration file.
@@ -162,10 +189,33 @@ mod tests {
         assert_eq!(config.web.listen_address, Some("[::1]:9".parse().unwrap()));
         assert_eq!(config.log.level, Some(LogLevel::Debug));
         assert_eq!(parse("").unwrap(), ConfigFile::default());
+        let config = parse(
+            "[state]\ndirectory = \"/x\"\n[incidents]\nwatch = [\"softirq\"]\ndeviations = 3.0\n",
+        );
+        let config = config.unwrap();
+        assert_eq!(config.state.directory, Some("/x".into()));
+        assert_eq!(config.incidents.deviations, 3.0);
+        assert_eq!(config.incidents.chance, Settings::default().chance);
         let limits = parse("[limits]\ninterference = 7\npreemptions = 10000\n").unwrap().limits;
         let resolved = limits.resolve();
         assert_eq!((resolved.interference, resolved.preemptions), (7, 10_000));
         assert_eq!(resolved.cgroups, Limits::default().cgroups);
+    }
+
+    #[test]
+    fn the_readme_shows_the_defaults() {
+        let readme = include_str!("../../../README.md");
+        let (_, shown) = readme.split_once("```toml\n").unwrap();
+        let (shown, _) = shown.split_once("```").unwrap();
+        let config = parse(shown).unwrap();
+        assert_eq!(config.incidents, Settings::default());
+        assert_eq!(config.web.listen_address, Some(DEFAULT_ADDRESS));
+        assert_eq!(config.state.directory, Some(crate::state::DEFAULT_DIRECTORY.into()));
+        assert_eq!(config.limits.resolve(), Limits::default());
+        let keys = toml::to_string(&Settings::default()).unwrap();
+        for key in keys.lines().filter_map(|line| line.split_once(" = ")) {
+            assert!(shown.contains(&format!("\n{} = ", key.0)), "{}", key.0);
+        }
     }
 
     #[test]
@@ -179,6 +229,22 @@ mod tests {
             ("[limits]\ncgroups = 10001\n", "line 2", ["10001", "between"]),
             ("[limits]\npairs = 7\n", "line 2", ["pairs", "preemptions"]),
             ("[web\n", "line 1", ["web", "noised.toml"]),
+            ("[state]\ndir = \"/x\"\n", "line 2", ["dir", "directory"]),
+            ("[incidents]\ndeviation = 2.0\n", "line 2", ["deviation", "deviations"]),
+            ("[incidents]\nenabled = \"no\"\n", "line 2", ["enabled", "boolean"]),
+            ("[incidents]\nsubjects = -1\n", "line 2", ["subjects", "-1"]),
+            ("[incidents]\n\ndeviations = 0\n", "line 3", ["deviations", "above 0"]),
+            ("[incidents]\nchance = 2.0 # x\n", "line 2", ["chance", "between 0 and 1"]),
+            (
+                "[incidents]\nwarmup-windows = 60\nhalf-life-windows = 30\n",
+                "line 3",
+                ["half-life-windows", "at least warmup-windows"],
+            ),
+            (
+                "[incidents]\nwatch = [\"runqueue\"]\n",
+                "line 2",
+                ["`runqueue`", "cgroup_runqueue_wait"],
+            ),
         ] {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(line), "{error}");

@@ -17,7 +17,8 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tower_http::compression::CompressionLayer;
 
-use super::{Process, page, render};
+use super::{IncidentsDocument, OutliersDocument, Process, page, render};
+use crate::analysis::Overview;
 use crate::model::Model;
 
 /// Connections open at once.
@@ -29,15 +30,28 @@ const HEAD_BYTES: usize = 16 * 1024;
 /// Pause after a failed accept (out of descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Asks the collector for a model of now.
+/// What is answered where there is nothing.
+const NOT_FOUND: &str = "not found; see /, /metrics, /api/v1/incidents, /api/v1/outliers, \
+                         /-/healthy, /-/ready\n";
+
+/// What there is to show at one time.
+#[derive(Clone, Debug, Default)]
+pub struct Shown {
+    /// The delays.
+    pub model: Model,
+    /// What is unusual among them.
+    pub overview: Overview,
+}
+
+/// Asks the collector for what there is now.
 #[derive(Clone)]
-pub struct Refresh(pub mpsc::Sender<oneshot::Sender<Arc<Model>>>);
+pub struct Refresh(pub mpsc::Sender<oneshot::Sender<Arc<Shown>>>);
 
 impl Refresh {
-    async fn model(&self) -> Result<Arc<Model>, StatusCode> {
-        let (reply, model) = oneshot::channel();
+    async fn shown(&self) -> Result<Arc<Shown>, StatusCode> {
+        let (reply, shown) = oneshot::channel();
         self.0.send(reply).await.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
-        model.await.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)
+        shown.await.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)
     }
 }
 
@@ -47,8 +61,8 @@ struct App {
 }
 
 async fn metrics(State(app): State<Arc<App>>) -> Result<Response, StatusCode> {
-    let model = app.refresh.model().await?;
-    let text = render(&model, Some(&app.process)).map_err(|error| {
+    let shown = app.refresh.shown().await?;
+    let text = render(&shown.model, &shown.overview, Some(&app.process)).map_err(|error| {
         tracing::error!(%error, "cannot render the metrics");
         StatusCode::INTERNAL_SERVER_ERROR
     })?;
@@ -56,7 +70,25 @@ async fn metrics(State(app): State<Arc<App>>) -> Result<Response, StatusCode> {
 }
 
 async fn status(State(app): State<Arc<App>>) -> Result<Html<String>, StatusCode> {
-    Ok(Html(page(&*app.refresh.model().await?)))
+    Ok(Html(page(&app.refresh.shown().await?.model)))
+}
+
+async fn incidents(State(app): State<Arc<App>>) -> Result<Response, StatusCode> {
+    let incidents = app.refresh.shown().await?.overview.incidents.clone();
+    json(&IncidentsDocument::new(incidents))
+}
+
+async fn outliers(State(app): State<Arc<App>>) -> Result<Response, StatusCode> {
+    let outliers = app.refresh.shown().await?.overview.outliers.clone();
+    json(&OutliersDocument::new(outliers))
+}
+
+fn json(document: &impl serde::Serialize) -> Result<Response, StatusCode> {
+    let text = serde_json::to_vec(document).map_err(|error| {
+        tracing::error!(%error, "cannot write JSON");
+        StatusCode::INTERNAL_SERVER_ERROR
+    })?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
 }
 
 async fn healthy() -> &'static str {
@@ -64,11 +96,11 @@ async fn healthy() -> &'static str {
 }
 
 async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, StatusCode> {
-    app.refresh.model().await.map(|_| "noised is ready\n")
+    app.refresh.shown().await.map(|_| "noised is ready\n")
 }
 
 async fn not_found() -> (StatusCode, &'static str) {
-    (StatusCode::NOT_FOUND, "not found; see /, /metrics, /-/healthy, /-/ready\n")
+    (StatusCode::NOT_FOUND, NOT_FOUND)
 }
 
 /// Serves until the future is dropped.
@@ -77,6 +109,8 @@ pub async fn serve(listener: TcpListener, refresh: Refresh) {
     let router = Router::new()
         .route("/", get(status))
         .route("/metrics", get(metrics))
+        .route("/api/v1/incidents", get(incidents))
+        .route("/api/v1/outliers", get(outliers))
         .route("/-/healthy", get(healthy))
         .route("/-/ready", get(ready))
         .fallback(not_found)

@@ -8,6 +8,7 @@ use prometheus::proto::{
 };
 use prometheus::{Encoder as _, TextEncoder};
 
+use crate::analysis::Overview;
 use crate::model::{INTERFERENCE_METRIC, Model, PREEMPTIONS_METRIC, Series};
 
 /// The revision that this was built from.
@@ -234,14 +235,45 @@ fn own_families(model: &Model) -> Vec<MetricFamily> {
     ]
 }
 
-/// Renders a model, with the metrics of the process where given, in the text format 0.0.4.
+/// The families about incidents.
+fn incident_families(overview: &Overview) -> Vec<MetricFamily> {
+    let active = overview.active().map(|(signal, subject)| {
+        gauge(&["signal", "subject"], &[signal.info().name, subject], 1.0)
+    });
+    let opened = overview
+        .opened
+        .iter()
+        .map(|(signal, count)| counter(&["signal"], &[signal.info().name], *count as f64));
+    vec![
+        family(
+            "noised_incident_active",
+            "Incidents that are open, by what opened them; always 1.",
+            MetricType::GAUGE,
+            active.collect(),
+        ),
+        family(
+            "noised_incidents_total",
+            "Incidents that opened, by the signal that left its baseline first.",
+            MetricType::COUNTER,
+            opened.collect(),
+        ),
+    ]
+}
+
+/// Renders a model and the incidents, with the metrics of the process where given, in the text
+/// format 0.0.4.
 ///
 /// # Errors
 /// Where the encoder refuses a family, which would be a defect.
-pub fn render(model: &Model, process: Option<&Process>) -> anyhow::Result<Vec<u8>> {
+pub fn render(
+    model: &Model,
+    overview: &Overview,
+    process: Option<&Process>,
+) -> anyhow::Result<Vec<u8>> {
     let mut families = signal_families(model);
     families.extend(blame_families(model));
     families.extend(own_families(model));
+    families.extend(incident_families(overview));
     if let Some(process) = process {
         families.extend(process.0.collect());
     }
@@ -255,11 +287,14 @@ pub fn render(model: &Model, process: Option<&Process>) -> anyhow::Result<Vec<u8
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::{Ending, Episode, Level, Report, Rule, Time};
     use crate::model::{Builder, Count, HookSample, Interference, Sample, Totals};
     use noise_common::charge::{Cause, Charged, Resource};
     use noise_common::event::Drop;
     use noise_common::hist::bucket_of;
     use noise_common::hooks::Hook;
+    use noise_common::signals::Signal;
+    use std::sync::Arc;
 
     fn series(signal: Signal, labels: &[&str], values: &[u64]) -> Series {
         let mut totals = Totals::default();
@@ -269,6 +304,26 @@ mod tests {
         }
         let labels = labels.iter().map(ToString::to_string).collect();
         Series { signal, labels, totals, recent_max_ns: 0 }
+    }
+
+    fn report(open: bool) -> Arc<Report> {
+        let level = Level { p50_ns: None, p99_ns: None, mean_ns: None, rate: 0.0, lost: 0.0 };
+        let main = Episode {
+            signal: Signal::CgroupRunqueueWait,
+            subject: "/system.slice/a.service".into(),
+            start: jiff::Timestamp::UNIX_EPOCH,
+            end: jiff::Timestamp::UNIX_EPOCH,
+            ending: (!open).then_some(Ending::Over),
+            rule: Rule::Mean,
+            before: level,
+            after: level,
+            lost_seconds: 1.0,
+            culprits: Vec::new(),
+            others: Time::default(),
+            untracked: Time::default(),
+            remedies: Vec::new(),
+        };
+        Arc::new(Report { id: 1, open, main, also: Vec::new(), untold: 0 })
     }
 
     fn charge(resource: Resource, cause: Cause, culprit: &str, ns: u64) -> Interference {
@@ -314,7 +369,13 @@ mod tests {
             }],
             ..Sample::default()
         };
-        let text = render(&Builder::default().advance(sample), None).unwrap();
+        let opened = vec![(Signal::CgroupRunqueueWait, 2), (Signal::NetTxWait, 0)];
+        let overview = Overview {
+            incidents: vec![report(true), report(false)],
+            opened,
+            ..Overview::default()
+        };
+        let text = render(&Builder::default().advance(sample), &overview, None).unwrap();
         let text = String::from_utf8(text).unwrap();
         let revision = format!("revision=\"{REVISION}\"");
         insta::assert_snapshot!(text.replace(&revision, "revision=\"<revision>\""));

@@ -15,12 +15,13 @@ small{color:#666}.absent td{color:#888}.bad{color:#b00}
 @media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}th,td{border-color:#333}a{color:#8bf}}
 </style></head><body><h1>noised</h1>"#;
 
-const TAIL: &str = r#"<p><a href="/metrics">/metrics</a> for Prometheus</p><noscript><p>Reload for newer values.</p></noscript>
+const TAIL: &str = r#"<p><a href="/metrics">/metrics</a> for Prometheus,
+<a href="/api/v1/incidents">incidents</a> and <a href="/api/v1/outliers">long waits</a> as JSON</p><noscript><p>Reload for newer values.</p></noscript>
 <script>setInterval(async()=>{try{const r=await fetch("/");const d=new DOMParser().parseFromString(await r.text(),"text/html");
 document.querySelector("main").replaceWith(d.querySelector("main"))}catch(e){}},1000)</script></body></html>"#;
 
 /// A duration in the unit that people read.
-fn duration(ns: Option<u64>) -> String {
+pub(crate) fn duration(ns: Option<u64>) -> String {
     match ns {
         None => "–".to_owned(),
         Some(ns) if ns < 1_000 => format!("{ns} ns"),

@@ -3,6 +3,7 @@
 
 mod blame;
 mod fold;
+mod outlier;
 mod sample;
 mod sums;
 
@@ -14,6 +15,7 @@ use noise_common::signals::{Kind, SIGNALS, Signal};
 
 use blame::Attribution;
 pub use blame::{INTERFERENCE_METRIC, Limits, PREEMPTIONS_METRIC, Pair, Recent};
+pub use outlier::{OutlierPart, OutlierRecord};
 use sums::Sums;
 
 pub use sample::{Count, HookSample, Interference, Sample, Series, Totals};
@@ -105,9 +107,11 @@ impl Builder {
     }
 
     /// Takes a sample that nobody asked for, so that later models can look back at it.
-    pub fn keep(&mut self, sample: Sample) {
-        let now = self.take(&Arc::new(sample));
+    pub fn keep(&mut self, sample: Sample) -> Arc<Sample> {
+        let sample = Arc::new(sample);
+        let now = self.take(&sample);
         self.remember(now);
+        sample
     }
 
     fn take(&mut self, sample: &Arc<Sample>) -> Sums {

@@ -8,6 +8,8 @@ use noise_common::hist::BUCKETS;
 use noise_common::hooks::Hook;
 use noise_common::signals::Signal;
 
+use super::outlier::OutlierRecord;
+
 /// Totals of one histogram since the programs were attached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Totals {
@@ -135,6 +137,8 @@ pub struct Sample {
     /// Who was charged with the delays of whom, ordered by all but the charge; each pair once. One
     /// that is missing is gone; if it comes again, it begins at 0.
     pub interference: Vec<Interference>,
+    /// Long waits that were told since the previous sample, the oldest first; each is in one sample.
+    pub outliers: Vec<OutlierRecord>,
     /// Net time that interrupts took from each CPU: CPU, source, ns.
     pub interrupted: Vec<(u32, &'static str, u64)>,
     /// Time that the hypervisor took from each CPU: CPU, ns.

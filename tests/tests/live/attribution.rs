@@ -108,9 +108,7 @@ fn another_group() -> Result<Verdict> {
     })?;
     let account = judge(&seen, &scene, &[("cpu", "foreign", 1.0)])?;
     ensure_preemptions(&seen, &scene.victim, &scene.cast)?;
-    let ranking = account.ranking(&["cpu"]);
-    let first = ranking.first().map(|(culprit, _)| culprit.clone());
-    ensure!(first == Some(scene.culprit.label()), "{ranking:?}");
+    account.ensure_first(&[scene.culprit.label()], &["cpu"])?;
     Ok(Verdict::Passed)
 }
 

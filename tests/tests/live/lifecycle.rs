@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::bpf;
-use noise_tests::daemon::{Daemon, Outcome, binary, free_address, run, run_noised};
+use noise_tests::daemon::{
+    Daemon, Outcome, STATE_DIRECTORY, binary, free_address, run, run_noised,
+};
 use noise_tests::load::Worker;
 
 use crate::{Test, Verdict};
@@ -157,7 +159,8 @@ fn read_only_home() -> Result<Verdict> {
     let home = env::var("HOME").context("no HOME")?;
     let mut command = in_private_mounts("mount -t tmpfs -o ro none \"$HOME\" && cd \"$HOME\"")?;
     let address = free_address()?.to_string();
-    command.args(["run", "--web.listen-address", &address]).env("HOME", &home);
+    command.args(["run", "--web.listen-address", &address, STATE_DIRECTORY, ""]);
+    command.env("HOME", &home);
     if binary()?.starts_with(&home) {
         return Ok(Verdict::Impossible(
             "the daemon's binary lies in the home that is hidden".to_owned(),

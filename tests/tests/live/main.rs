@@ -17,6 +17,7 @@ mod network;
 mod referee;
 mod scenario;
 mod sched;
+mod state;
 mod web;
 
 use std::env;
@@ -89,7 +90,7 @@ fn main() -> ExitCode {
     }
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let modules: [(&str, &[(&str, Test)]); 14] = [
+    let modules: [(&str, &[(&str, Test)]); 15] = [
         ("referee", referee::TESTS),
         ("command_line", command_line::TESTS),
         ("lifecycle", lifecycle::TESTS),
@@ -104,6 +105,7 @@ fn main() -> ExitCode {
         ("attribution", attribution::TESTS),
         ("scenario", scenario::TESTS),
         ("faults", faults::TESTS),
+        ("state", state::TESTS),
     ];
     let trials = modules
         .into_iter()

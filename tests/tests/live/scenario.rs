@@ -64,14 +64,7 @@ fn both(daemon: &Daemon, stage: &dyn Stage, events: &[&str], buffer_mib: usize) 
 /// Requires that the charges are the referee's and that a planted culprit comes first.
 fn judge(stage: &dyn Stage, account: &Account, share: f64) -> Result<()> {
     account.verdict(stage.resources(), share)?;
-    let ranking = account.ranking(stage.resources());
-    let first = ranking.first().map(|(culprit, _)| culprit);
-    ensure!(
-        first.is_some_and(|culprit| stage.planted().contains(culprit)),
-        "planted {:?}, noised has {ranking:?}",
-        stage.planted()
-    );
-    Ok(())
+    account.ensure_first(&stage.planted(), stage.resources())
 }
 
 fn cpu() -> Result<Verdict> {

@@ -1,0 +1,133 @@
+//! All that is known of incidents and long waits: those that are open, and a bounded number of the
+//! past.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use noise_common::signals::{SIGNAL_COUNT, Signal};
+
+use super::feed::{Feed, Name};
+use super::group::{Event, Groups};
+use super::report::{Clock, Outlier, Report};
+use super::settings::{Settings, SettingsError};
+use super::track::Memory;
+use crate::model::Sample;
+
+/// What there is to see at one time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Overview {
+    /// Incidents, the oldest first; those that are open last.
+    pub incidents: Vec<Arc<Report>>,
+    /// Long waits, the oldest first.
+    pub outliers: Vec<Arc<Outlier>>,
+    /// Incidents that opened since the start, by watched signal.
+    pub opened: Vec<(Signal, u64)>,
+}
+
+impl Overview {
+    /// Signal and subject of the incidents that are open.
+    pub fn active(&self) -> impl Iterator<Item = (Signal, &Name)> {
+        let open = self.incidents.iter().filter(|report| report.open);
+        open.map(|report| (report.main.signal, &report.main.subject))
+    }
+}
+
+/// Finds incidents, and remembers them.
+pub struct Board {
+    settings: Settings,
+    feed: Feed,
+    groups: Groups,
+    past: VecDeque<Arc<Report>>,
+    outliers: VecDeque<Arc<Outlier>>,
+    opened: [u64; SIGNAL_COUNT],
+}
+
+impl Board {
+    /// One that knows nothing yet.
+    ///
+    /// # Errors
+    /// Where the settings cannot work.
+    pub fn new(settings: Settings) -> Result<Self, SettingsError> {
+        Ok(Self {
+            feed: Feed::new(settings.clone())?,
+            groups: Groups::default(),
+            past: VecDeque::new(),
+            outliers: VecDeque::new(),
+            opened: [0; SIGNAL_COUNT],
+            settings,
+        })
+    }
+
+    /// Takes over what an earlier one knew, the oldest first.
+    pub fn restore(&mut self, incidents: Vec<Report>, outliers: Vec<Outlier>) {
+        for report in incidents {
+            self.groups.continue_after(report.id);
+            keep(&mut self.past, Arc::new(report.unwatched()), self.settings.past_incidents);
+        }
+        for outlier in outliers {
+            keep(&mut self.outliers, Arc::new(outlier), self.settings.past_outliers);
+        }
+    }
+
+    /// Goes on with baselines that were learnt since the same boot.
+    pub fn recall(&mut self, memories: Vec<Memory<Name>>) {
+        memories.into_iter().for_each(|memory| self.feed.recall(memory));
+    }
+
+    /// Every baseline, as it outlives the daemon.
+    pub fn memories(&self) -> Vec<Memory<Name>> {
+        self.feed.memories().collect()
+    }
+
+    /// Takes the next sample, about one window's length after the one before.
+    pub fn analyse(&mut self, sample: &Arc<Sample>, clock: Clock) -> Vec<Event> {
+        if !self.settings.enabled {
+            return Vec::new();
+        }
+        let changes = self.feed.take(sample);
+        let events = self.groups.take(changes, self.feed.active(), clock);
+        for event in &events {
+            match event {
+                Event::Opened(report) => {
+                    if let Some(opened) = self.opened.get_mut(report.main.signal as usize) {
+                        *opened += 1;
+                    }
+                }
+                Event::Joined(_) => {}
+                Event::Closed(report) => {
+                    keep(&mut self.past, Arc::clone(report), self.settings.past_incidents);
+                }
+            }
+        }
+        events
+    }
+
+    /// Takes the long waits of a sample, whoever asked for it. Returns whether there were any.
+    pub fn keep_outliers(&mut self, sample: &Sample, clock: Clock) -> bool {
+        for wait in &sample.outliers {
+            let outlier = Outlier { time: clock.wall(wait.at_ns), wait: wait.clone() };
+            keep(&mut self.outliers, Arc::new(outlier), self.settings.past_outliers);
+        }
+        !sample.outliers.is_empty()
+    }
+
+    /// What there is to see now.
+    pub fn overview(&mut self, clock: Clock) -> Overview {
+        let open = self.groups.reports(self.feed.active(), clock);
+        let opened = self.settings.watch.iter().map(|signal| {
+            (*signal, self.opened.get(*signal as usize).copied().unwrap_or_default())
+        });
+        Overview {
+            incidents: self.past.iter().cloned().chain(open).collect(),
+            outliers: self.outliers.iter().cloned().collect(),
+            opened: if self.settings.enabled { opened.collect() } else { Vec::new() },
+        }
+    }
+}
+
+fn keep<T>(ring: &mut VecDeque<T>, item: T, most: usize) {
+    while ring.len() >= most.max(1) {
+        ring.pop_front();
+    }
+    ring.push_back(item);
+}

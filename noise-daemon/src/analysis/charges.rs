@@ -1,0 +1,188 @@
+//! Who was charged between two samples, sorted by what they are charged for.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use noise_common::charge::{Cause, Resource};
+use noise_common::signals::Signal;
+
+use super::feed::{Name, matched};
+use super::window::Charge;
+use crate::model::Interference;
+
+/// What the same culprits are charged for: all delays of one resource, of one victim or at one
+/// place.
+///
+/// Charges are not kept by operation of a device nor by what made a task runnable: the signals that
+/// tell these apart share a pool.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Pool {
+    resource: Resource,
+    /// Victim or place; none = all of them.
+    of: Option<Name>,
+}
+
+impl Pool {
+    /// The pool that the delays of a signal are charged from; none for signals that are causes.
+    pub fn new(signal: Signal, labels: &[String]) -> Option<Self> {
+        let of =
+            |resource| Some(Self { resource, of: labels.first().map(|of| of.as_str().into()) });
+        match signal {
+            Signal::RunqueueWait => Some(Self { resource: Resource::Cpu, of: None }),
+            Signal::CgroupRunqueueWait => of(Resource::Cpu),
+            Signal::BlockQueueWait => of(Resource::BlockQueue),
+            Signal::BlockDeviceWait => of(Resource::BlockDevice),
+            Signal::NetTxWait => of(Resource::NetTx),
+            Signal::NetRxWait => of(Resource::NetRx),
+            _ => None,
+        }
+    }
+
+    fn of_charge(charge: &Interference) -> Option<Self> {
+        let of = match charge.resource {
+            Resource::Cpu => &charge.victim,
+            Resource::BlockQueue | Resource::BlockDevice | Resource::NetTx | Resource::NetRx => {
+                &charge.place
+            }
+            // Time taken from who runs delays nothing that a signal measures.
+            Resource::Running | Resource::Preemption => return None,
+        };
+        Some(Self { resource: charge.resource, of: Some(Arc::clone(of)) })
+    }
+}
+
+/// What was charged between two samples.
+#[derive(Default)]
+pub(super) struct Charges {
+    pools: BTreeMap<Pool, Vec<Charge<Name>>>,
+}
+
+impl Charges {
+    /// The difference of two readings, each in the order of a sample.
+    pub fn between(before: &[Interference], after: &[Interference]) -> Self {
+        let mut charges = Self::default();
+        for (now, then) in matched(before, after, by_pair) {
+            // A total that went back began anew, and so did one that was not there: all of it came
+            // since.
+            let then_ns = then.map(|then| then.charged.ns).filter(|ns| *ns <= now.charged.ns);
+            let charged_ns = now.charged.ns - then_ns.unwrap_or(0);
+            if charged_ns == 0 {
+                continue;
+            }
+            let Some(pool) = Pool::of_charge(now) else { continue };
+            let charge = Charge { culprit: Arc::clone(&now.culprit), cause: now.cause, charged_ns };
+            charges.pools.entry(pool).or_default().push(charge);
+        }
+        charges
+    }
+
+    /// The part of a pool's charges that falls to `part_ns` of its `whole_ns` of delays.
+    pub fn of(&self, pool: &Pool, part_ns: u64, whole_ns: u64) -> Vec<Charge<Name>> {
+        let every = Pool { resource: pool.resource, of: None };
+        let charges: Vec<&Charge<Name>> = match &pool.of {
+            Some(_) => self.pools.get(pool).into_iter().flatten().collect(),
+            None => self
+                .pools
+                .range(every..)
+                .take_while(|(other, _)| other.resource == pool.resource)
+                .flat_map(|(_, charges)| charges)
+                .collect(),
+        };
+        charges
+            .into_iter()
+            .map(|charge| Charge {
+                charged_ns: portion(charge.charged_ns, part_ns, whole_ns),
+                ..charge.clone()
+            })
+            .collect()
+    }
+}
+
+/// `ns * part / whole`.
+fn portion(ns: u64, part: u64, whole: u64) -> u64 {
+    if part >= whole {
+        return ns;
+    }
+    u64::try_from(u128::from(ns) * u128::from(part) / u128::from(whole)).unwrap_or(ns)
+}
+
+/// The order of a sample. Names that are the same in memory, as they mostly are, are not compared.
+fn by_pair(one: &Interference, other: &Interference) -> Ordering {
+    let name = |one: &Name, other: &Name| match Arc::ptr_eq(one, other) {
+        true => Ordering::Equal,
+        false => one.cmp(other),
+    };
+    one.resource
+        .cmp(&other.resource)
+        .then_with(|| one.cause.cmp(&other.cause))
+        .then_with(|| name(&one.place, &other.place))
+        .then_with(|| name(&one.victim, &other.victim))
+        .then_with(|| name(&one.culprit, &other.culprit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use noise_common::charge::Charged;
+
+    fn pair(resource: Resource, at: &str, victim: &str, culprit: &str, ns: u64) -> Interference {
+        Interference {
+            resource,
+            cause: Cause::Foreign,
+            place: at.into(),
+            victim: victim.into(),
+            culprit: culprit.into(),
+            charged: Charged { ns, count: 1 },
+        }
+    }
+
+    fn told(charges: &[Charge<Name>]) -> Vec<(&str, u64)> {
+        charges.iter().map(|charge| (&*charge.culprit, charge.charged_ns)).collect()
+    }
+
+    fn cgroup(name: &str) -> Pool {
+        Pool::new(Signal::CgroupRunqueueWait, &[name.to_owned()]).unwrap()
+    }
+
+    #[test]
+    fn charges_are_the_growth_of_the_victims_own_pairs() {
+        let before = [
+            pair(Resource::Cpu, "", "/a", "/hog", 100),
+            pair(Resource::Cpu, "", "/b", "/hog", 100),
+        ];
+        let after = [
+            pair(Resource::Cpu, "", "/a", "/hog", 150),
+            pair(Resource::Cpu, "", "/b", "/hog", 107),
+            pair(Resource::Running, "", "/a", "timer", 900),
+        ];
+        let charges = Charges::between(&before, &after);
+        assert_eq!(told(&charges.of(&cgroup("/a"), 60, 60)), [("/hog", 50)]);
+        assert_eq!(told(&charges.of(&cgroup("/c"), 60, 60)), []);
+        let host = Pool::new(Signal::RunqueueWait, &["wakeup".to_owned()]).unwrap();
+        assert_eq!(told(&charges.of(&host, 60, 60)), [("/hog", 50), ("/hog", 7)]);
+    }
+
+    #[test]
+    fn operations_share_the_charges_of_their_device() {
+        let device = Pool::new(Signal::BlockQueueWait, &["vda".into(), "read".into()]).unwrap();
+        let before = [pair(Resource::BlockQueue, "vda", "/a", "/hog", 0)];
+        let after = [pair(Resource::BlockQueue, "vda", "/a", "/hog", 900)];
+        let charges = Charges::between(&before, &after);
+        assert_eq!(told(&charges.of(&device, 250, 1000)), [("/hog", 225)]);
+    }
+
+    #[test]
+    fn totals_that_began_anew_count_from_nothing() {
+        let before = [pair(Resource::Cpu, "", "/a", "/b", 1000)];
+        let after =
+            [pair(Resource::Cpu, "", "/a", "/b", 40), pair(Resource::Cpu, "", "/a", "/new", 60)];
+        let charges = Charges::between(&before, &after);
+        assert_eq!(told(&charges.of(&cgroup("/a"), 100, 100)), [("/b", 40), ("/new", 60)]);
+    }
+
+    #[test]
+    fn signals_that_are_causes_have_no_culprits() {
+        assert_eq!(Pool::new(Signal::Hardirq, &["36".into(), "virtio1".into()]), None);
+    }
+}

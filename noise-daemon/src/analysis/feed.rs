@@ -1,0 +1,175 @@
+//! Consecutive samples become windows and charges of every watched signal and subject.
+//!
+//! A subject is what a signal's labels say, joined with blanks: `vda read`, `eth0`, a cgroup; or
+//! `host` where a signal has none, `host preempt` where they only tell kinds of delay apart.
+//! `~other`, `~gone` and `~unknown` are no subjects: who is counted under them changes, and with
+//! them the mean, though nobody is disturbed. The root cgroup `/` is one like any other; on most
+//! hosts it holds the kernel's threads.
+//!
+//! Where waits for a CPU are measured by cgroup, the same waits of the whole host are left out:
+//! one disturbance would be told twice.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use noise_common::signals::{SIGNAL_COUNT, Signal};
+
+use super::charges::{Charges, Pool};
+use super::incident::{Change, Incident};
+use super::monitor::Monitor;
+use super::settings::{Settings, SettingsError};
+use super::track::Memory;
+use super::window::Window;
+use crate::model::{Sample, Series};
+use crate::resolve::{GONE, OTHER, UNKNOWN_LABEL};
+
+/// A subject or a culprit.
+pub type Name = Arc<str>;
+
+/// Subject of signals that have no labels.
+const HOST: &str = "host";
+
+/// Finds incidents in consecutive samples.
+pub struct Feed {
+    monitor: Monitor<Name, Name>,
+    watched: [bool; SIGNAL_COUNT],
+    /// Waits for a CPU are known, and watched, by cgroup.
+    by_cgroup: bool,
+    previous: Option<Arc<Sample>>,
+}
+
+/// What a series grew by.
+struct Growth<'a> {
+    series: &'a Series,
+    window: Window,
+    pool: Option<Pool>,
+}
+
+impl Feed {
+    /// One that has learnt nothing.
+    ///
+    /// # Errors
+    /// Where the settings cannot work.
+    pub fn new(settings: Settings) -> Result<Self, SettingsError> {
+        let mut watched = [false; SIGNAL_COUNT];
+        for signal in &settings.watch {
+            if let Some(watched) = watched.get_mut(*signal as usize) {
+                *watched = true;
+            }
+        }
+        Ok(Self { monitor: Monitor::new(settings)?, watched, by_cgroup: false, previous: None })
+    }
+
+    /// Takes the next sample, about one window's length after the one before.
+    ///
+    /// Signals of subjects that did not change cost a comparison. A subject's first appearance is
+    /// where its windows begin: what it counted before may be old.
+    pub fn take(&mut self, sample: &Arc<Sample>) -> Vec<Change<Name, Name>> {
+        let mut changes = Vec::new();
+        let Some(previous) = self.previous.replace(Arc::clone(sample)) else { return changes };
+        if sample.at_ns <= previous.at_ns {
+            return changes;
+        }
+        self.by_cgroup = self.by_cgroup
+            || self.is_watched(Signal::CgroupRunqueueWait)
+                && sample.series.iter().any(|series| series.signal == Signal::CgroupRunqueueWait);
+        let growths = self.growths(&previous, sample);
+        let mut delays_ns: BTreeMap<(Signal, &Pool), u64> = BTreeMap::new();
+        for growth in &growths {
+            if let Some(pool) = &growth.pool {
+                let sum_ns = delays_ns.entry((growth.series.signal, pool)).or_default();
+                *sum_ns = sum_ns.saturating_add(growth.window.delays.sum_ns);
+            }
+        }
+        let charges = match delays_ns.is_empty() {
+            true => Charges::default(),
+            false => Charges::between(&previous.interference, &sample.interference),
+        };
+        for growth in &growths {
+            let signal = growth.series.signal;
+            let charged = growth.pool.as_ref().map_or_else(Vec::new, |pool| {
+                let whole_ns = delays_ns.get(&(signal, pool)).copied().unwrap_or_default();
+                charges.of(pool, growth.window.delays.sum_ns, whole_ns)
+            });
+            let subject = subject(growth.series);
+            changes.extend(self.monitor.observe(signal, &subject, &growth.window, &charged));
+        }
+        changes.extend(self.monitor.settle(sample.at_ns));
+        changes
+    }
+
+    /// Every baseline, as it outlives the daemon.
+    pub fn memories(&self) -> impl Iterator<Item = Memory<Name>> {
+        self.monitor.memories()
+    }
+
+    /// Goes on with a baseline that was learnt since the same boot, if its signal is watched.
+    pub fn recall(&mut self, memory: Memory<Name>) {
+        if self.is_watched(memory.signal) {
+            self.monitor.recall(memory);
+        }
+    }
+
+    /// Incidents that are open, by signal and subject.
+    pub fn active(&self) -> impl Iterator<Item = Incident<Name, Name>> {
+        self.monitor.active()
+    }
+
+    /// Whether incidents of a signal are looked for.
+    pub fn is_watched(&self, signal: Signal) -> bool {
+        self.watched.get(signal as usize).copied().unwrap_or(false)
+    }
+
+    fn growths<'a>(&self, previous: &'a Sample, sample: &'a Sample) -> Vec<Growth<'a>> {
+        matched(&previous.series, &sample.series, by_labels)
+            .filter(|(now, _)| {
+                let twice = self.by_cgroup && now.signal == Signal::RunqueueWait;
+                self.is_watched(now.signal) && !twice
+            })
+            .filter_map(|(now, then)| {
+                let then = then.filter(|then| then.totals != now.totals)?;
+                if now.labels.iter().any(|label| is_catch_all(label)) {
+                    return None;
+                }
+                let earlier = (previous.at_ns, &then.totals);
+                // A total that went back began anew: the next window starts from here.
+                let window = Window::between(earlier, (sample.at_ns, &now.totals))?;
+                let pool = Pool::new(now.signal, &now.labels);
+                Some(Growth { series: now, window, pool })
+            })
+            .collect()
+    }
+}
+
+/// Whether a label stands for whoever has none of its own.
+pub(super) fn is_catch_all(label: &str) -> bool {
+    [OTHER, GONE, UNKNOWN_LABEL].contains(&label)
+}
+
+fn subject(series: &Series) -> Name {
+    match (series.signal, series.labels.as_slice()) {
+        (_, []) => HOST.into(),
+        (Signal::RunqueueWait, labels) => format!("{HOST} {}", labels.join(" ")).into(),
+        (_, [label]) => label.as_str().into(),
+        (_, labels) => labels.join(" ").into(),
+    }
+}
+
+fn by_labels(one: &Series, other: &Series) -> Ordering {
+    one.signal.cmp(&other.signal).then_with(|| one.labels.cmp(&other.labels))
+}
+
+/// Each of `after`, with its counterpart in `before`; both are in that order. Where they are not,
+/// counterparts are missed, never mistaken.
+pub(super) fn matched<'a, T>(
+    before: &'a [T],
+    after: &'a [T],
+    order: fn(&T, &T) -> Ordering,
+) -> impl Iterator<Item = (&'a T, Option<&'a T>)> {
+    let mut before = before.iter().peekable();
+    after.iter().map(move |now| {
+        while before.next_if(|then| order(then, now).is_lt()).is_some() {}
+        (now, before.next_if(|then| order(then, now).is_eq()))
+    })
+}

@@ -1,0 +1,70 @@
+//! `noised incidents`: what was unusual, by whom, and what can be done about it.
+
+mod page;
+mod since;
+mod source;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+
+use self::since::Since;
+use self::source::Source;
+use crate::export::{IncidentsDocument, OutliersDocument};
+
+/// Arguments of `noised incidents`.
+#[derive(Debug, clap::Args)]
+pub struct IncidentsArgs {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Only what was not over by then: a duration that goes back from now (90s, 10m, 2h, 3d), or a
+    /// time (2026-11-21T09:00:00Z; UTC where it names no offset).
+    #[arg(long, value_name = "DURATION|TIME", value_parser = Since::parse)]
+    since: Option<Since>,
+    /// Show single long waits, with what they consist of, instead.
+    #[arg(long)]
+    outliers: bool,
+    /// Ask the daemon at this address [default: 127.0.0.1:19435, or the state directory where none
+    /// answers].
+    #[arg(long = "web.address", value_name = "HOST:PORT", value_parser = source::host_and_port)]
+    web_address: Option<String>,
+    /// Read what a daemon left in this directory [default: /var/lib/noised]; with --web.address,
+    /// only where none answers.
+    #[arg(long = "state.directory", value_name = "DIRECTORY")]
+    state_directory: Option<PathBuf>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Where there is no daemon and no state, or neither can be understood.
+pub fn run(args: &IncidentsArgs) -> anyhow::Result<()> {
+    let source = Source::new(args.web_address.clone(), args.state_directory.clone());
+    let now = Timestamp::now();
+    let from = args.since.as_ref().map(|since| since.from(now)).transpose()?;
+    let is_shown = |end: Timestamp| from.is_none_or(|from| end >= from);
+    let text = if args.outliers {
+        let mut outliers = source.outliers()?;
+        outliers.retain(|outlier| is_shown(outlier.time));
+        match args.json {
+            true => json(&OutliersDocument::new(outliers))?,
+            false => page::outliers(&outliers),
+        }
+    } else {
+        let mut incidents = source.incidents()?;
+        incidents.retain(|report| report.open || is_shown(report.end()));
+        match args.json {
+            true => json(&IncidentsDocument::new(incidents))?,
+            false => page::incidents(&incidents),
+        }
+    };
+    // A reader that went away has seen enough.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(())
+}
+
+fn json(document: &impl serde::Serialize) -> serde_json::Result<String> {
+    serde_json::to_string_pretty(document).map(|text| text + "\n")
+}

@@ -1,0 +1,251 @@
+//! PURE: incidents and long waits as text for a person. Times are UTC, as in the log.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::analysis::{Ending, Episode, Level, Outlier, Report, Time};
+use crate::export::duration;
+
+/// Culprits and remedies that a page has room for.
+const TOLD: usize = 5;
+
+/// The incidents, each a block.
+pub fn incidents(incidents: &[Arc<Report>]) -> String {
+    if incidents.is_empty() {
+        return "no incidents\n".to_owned();
+    }
+    incidents.iter().map(|report| block(report)).collect::<Vec<_>>().join("\n")
+}
+
+/// The long waits, each a block.
+pub fn outliers(outliers: &[Arc<Outlier>]) -> String {
+    if outliers.is_empty() {
+        return "no long waits\n".to_owned();
+    }
+    outliers.iter().map(|outlier| wait(outlier)).collect::<Vec<_>>().join("\n")
+}
+
+fn moment(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%d %H:%M:%S%.3f UTC").to_string()
+}
+
+fn block(report: &Report) -> String {
+    let main = &report.main;
+    let lasted = report.end().duration_since(main.start).as_secs_f64();
+    let ending = match (report.open, main.ending) {
+        (true, _) | (_, None) => "open",
+        (_, Some(Ending::Over)) => "over",
+        (_, Some(Ending::Adopted)) => "taken for the new normal",
+        (_, Some(Ending::Vanished)) => "its subject is gone",
+        (_, Some(Ending::Unwatched)) => "open when the daemon stopped",
+    };
+    let mut text = format!("#{}  {}, {lasted:.1} s, {ending}\n", report.id, moment(main.start));
+    let _ = writeln!(text, "  {}", whose(main));
+    let _ = writeln!(text, "    {:<8}{:>12}  ->{:>12}", "", "before", "during");
+    for (name, of) in [
+        ("median", (|level| duration(level.p50_ns)) as fn(&Level) -> String),
+        ("p99", |level| duration(level.p99_ns)),
+        ("mean", |level| duration(level.mean_ns.map(|mean_ns| mean_ns as u64))),
+        ("rate", |level| format!("{:.1}/s", level.rate)),
+    ] {
+        let (before, after) = (of(&main.before), of(&main.after));
+        let _ = writeln!(text, "    {name:<8}{before:>12}  ->{after:>12}");
+    }
+    let _ = writeln!(text, "    {:.3} s lost beyond the usual", main.lost_seconds);
+    culprits(&mut text, main);
+    remedies(&mut text, main);
+    if !report.also.is_empty() {
+        text.push_str("  also disturbed\n");
+    }
+    for episode in &report.also {
+        let (before, after) = (duration(episode.before.p50_ns), duration(episode.after.p50_ns));
+        let _ = writeln!(text, "    {}: median {before} -> {after}", whose(episode));
+    }
+    if report.untold > 0 {
+        let _ = writeln!(text, "    and {} more", report.untold);
+    }
+    text
+}
+
+fn whose(episode: &Episode) -> String {
+    format!("{} of {}", episode.signal.info().name, episode.subject)
+}
+
+fn culprits(text: &mut String, episode: &Episode) {
+    if episode.culprits.is_empty() {
+        text.push_str("  who did it is not known\n");
+        return;
+    }
+    text.push_str("  who did it\n");
+    for culprit in episode.culprits.iter().take(TOLD) {
+        line(text, culprit.time, &format!("{} ({})", culprit.culprit, culprit.cause.name()));
+    }
+    let untold = episode.culprits.iter().skip(TOLD).map(|culprit| culprit.time);
+    let others = untold.fold(episode.others, |sum, time| Time {
+        seconds: sum.seconds + time.seconds,
+        share: sum.share + time.share,
+    });
+    for (time, name) in [(others, "others"), (episode.untracked, "not known")] {
+        if time.seconds > 0.0 {
+            line(text, time, name);
+        }
+    }
+}
+
+fn line(text: &mut String, time: Time, name: &str) {
+    let _ = writeln!(text, "    {:>9.3} s {:>4.0} %  {name}", time.seconds, time.share * 100.0);
+}
+
+fn remedies(text: &mut String, episode: &Episode) {
+    if episode.remedies.is_empty() {
+        return;
+    }
+    text.push_str("  what can be done\n");
+    for remedy in episode.remedies.iter().take(TOLD) {
+        let advice = remedy.advice();
+        let _ = writeln!(text, "    {}\n      {} {}", advice.setting, advice.effect, advice.cost);
+    }
+}
+
+fn wait(outlier: &Outlier) -> String {
+    let wait = &outlier.wait;
+    let mut text = format!(
+        "{}  {} ({}) of {} waited {} for CPU {}, after {}\n",
+        moment(outlier.time),
+        wait.comm,
+        wait.pid,
+        wait.victim,
+        duration(Some(wait.wait_ns)),
+        wait.cpu,
+        wait.made_runnable
+    );
+    for part in &wait.parts {
+        let _ = write!(
+            text,
+            "  {:>9}  {} ({})",
+            duration(Some(part.ns)),
+            part.culprit,
+            part.cause.name()
+        );
+        if part.pid > 0 {
+            let _ = write!(text, "  {} ({})", part.comm, part.pid);
+        }
+        text.push('\n');
+    }
+    if wait.rest_ns > 0 {
+        let _ = writeln!(text, "  {:>9}  not told apart", duration(Some(wait.rest_ns)));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::{Cause, Culprit, Remedy, Rule};
+    use crate::model::{OutlierPart, OutlierRecord};
+    use noise_common::signals::Signal;
+
+    fn culprit(culprit: &str, cause: Cause, seconds: f64, share: f64) -> Culprit<Arc<str>> {
+        Culprit { culprit: culprit.into(), cause, time: Time { seconds, share } }
+    }
+
+    fn episode(subject: &str) -> Episode {
+        let before = Level {
+            p50_ns: Some(12_288),
+            p99_ns: Some(131_072),
+            mean_ns: Some(20_000.0),
+            rate: 210.0,
+            lost: 0.0042,
+        };
+        let after = Level {
+            p50_ns: Some(4_194_304),
+            p99_ns: Some(16_777_216),
+            mean_ns: Some(5_000_000.0),
+            rate: 180.25,
+            lost: 0.9,
+        };
+        Episode {
+            signal: Signal::CgroupRunqueueWait,
+            subject: subject.into(),
+            start: "2026-11-21T09:41:02.5Z".parse().unwrap(),
+            end: "2026-11-21T09:41:15Z".parse().unwrap(),
+            ending: Some(Ending::Over),
+            rule: Rule::Mean,
+            before,
+            after,
+            lost_seconds: 11.2049,
+            culprits: vec![
+                culprit("/system.slice/backup.service", Cause::Foreign, 10.0, 0.889),
+                culprit("irq 36 virtio1-req.0", Cause::Hardirq, 0.9, 0.08),
+            ],
+            others: Time::default(),
+            untracked: Time { seconds: 0.35, share: 0.031 },
+            remedies: vec![Remedy::CpuWeight, Remedy::CpuAffinity],
+        }
+    }
+
+    #[test]
+    fn incidents_are_told_as_agreed() {
+        let web = episode("/system.slice/web.service");
+        let mut later = episode("/system.slice/db.service");
+        later.end = "2026-11-21T09:41:20Z".parse().unwrap();
+        let first = Report { id: 3, open: false, main: web.clone(), also: vec![later], untold: 2 };
+        let unknown = Episode {
+            signal: Signal::DirectReclaim,
+            subject: "host".into(),
+            ending: None,
+            culprits: Vec::new(),
+            untracked: Time { seconds: 11.25, share: 1.0 },
+            remedies: Vec::new(),
+            before: Level { p50_ns: None, p99_ns: None, mean_ns: None, rate: 0.0, lost: 0.0 },
+            ..web
+        };
+        let second = Report { id: 4, open: true, main: unknown, also: Vec::new(), untold: 0 };
+        insta::assert_snapshot!(incidents(&[Arc::new(first), Arc::new(second)]));
+        assert_eq!(incidents(&[]), "no incidents\n");
+    }
+
+    #[test]
+    fn many_culprits_are_summed_up() {
+        let mut many = episode("/a");
+        many.culprits =
+            (0..8).map(|index| culprit(&index.to_string(), Cause::Foreign, 1.0, 0.1)).collect();
+        many.others = Time { seconds: 0.5, share: 0.05 };
+        let mut text = String::new();
+        culprits(&mut text, &many);
+        assert!(text.contains("3.500 s   35 %  others"), "{text}");
+        assert!(!text.contains(" 5 (foreign)"), "{text}");
+    }
+
+    #[test]
+    fn long_waits_are_told_as_agreed() {
+        let part = |culprit: &str, cause, pid, comm: &str, ns| OutlierPart {
+            culprit: culprit.into(),
+            cause,
+            pid,
+            comm: comm.into(),
+            ns,
+        };
+        let outlier = Outlier {
+            time: "2026-11-21T09:41:02.123Z".parse().unwrap(),
+            wait: OutlierRecord {
+                at_ns: 1,
+                wait_ns: 8_100_000,
+                victim: "/system.slice/web.service".into(),
+                pid: 4242,
+                comm: "worker".into(),
+                cpu: 1,
+                made_runnable: "wakeup".into(),
+                parts: vec![
+                    part("/system.slice/backup.service", Cause::Foreign, 777, "gzip", 8_000_000),
+                    part("net_rx", Cause::Softirq, 0, "", 40_000),
+                ],
+                rest_ns: 60_000,
+            },
+        };
+        insta::assert_snapshot!(outliers(&[Arc::new(outlier)]));
+        assert_eq!(outliers(&[]), "no long waits\n");
+    }
+}

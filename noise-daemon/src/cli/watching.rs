@@ -1,0 +1,99 @@
+//! The daemon's side of incidents: samples in, log lines and state file out.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use jiff::Timestamp;
+
+use crate::analysis::{Board, Clock, Event, Overview, Settings};
+use crate::export::log_event;
+use crate::kernel::monotonic_ns;
+use crate::model::Sample;
+use crate::state::{Baselines, Document, Keeper};
+
+/// Samples after which baselines are written though nothing else changed: ten minutes.
+const BASELINES_EVERY: u32 = 1200;
+
+/// Looks for incidents, and keeps them.
+pub struct Watching {
+    board: Board,
+    keeper: Option<Keeper>,
+    boot: String,
+    taken: u32,
+}
+
+/// The wall clock is read here alone.
+fn clock() -> Clock {
+    Clock { at_ns: monotonic_ns(), now: Timestamp::now() }
+}
+
+impl Watching {
+    /// Begins with what an earlier daemon left in the directory; an empty path keeps nothing.
+    ///
+    /// # Errors
+    /// Where the settings cannot work.
+    pub fn start(settings: Settings, directory: &Path) -> anyhow::Result<Self> {
+        let mut board = Board::new(settings).context("incidents")?;
+        if directory.as_os_str().is_empty() {
+            return Ok(Self { board, keeper: None, boot: String::new(), taken: 0 });
+        }
+        let boot = boot_id();
+        let (keeper, left) = Keeper::open(directory);
+        let Document { incidents, outliers, baselines, .. } = left;
+        let incidents = incidents.into_iter().map(Arc::unwrap_or_clone).collect();
+        let outliers = outliers.into_iter().map(Arc::unwrap_or_clone).collect();
+        board.restore(incidents, outliers);
+        if baselines.boot == boot && !boot.is_empty() {
+            board.recall(baselines.learnt);
+        }
+        Ok(Self { board, keeper, boot, taken: 0 })
+    }
+
+    /// Takes the next of the samples that are a window apart.
+    pub fn take(&mut self, sample: &Arc<Sample>) {
+        let clock = clock();
+        let events = self.board.analyse(sample, clock);
+        events.iter().for_each(log_event);
+        // What joins changes what is open, which a crash may lose.
+        let lasting = |event: &Event| !matches!(event, Event::Joined(_));
+        let changed = events.iter().any(lasting);
+        let waited = self.board.keep_outliers(sample, clock);
+        self.taken = (self.taken + 1) % BASELINES_EVERY;
+        let Some(keeper) = &mut self.keeper else { return };
+        if changed || waited || self.taken == 0 {
+            keeper.changed(changed);
+        }
+        let (board, boot) = (&mut self.board, &self.boot);
+        keeper.tick(|| document(board, boot, clock));
+    }
+
+    /// Takes a sample that somebody asked for, and answers what there is to see.
+    pub fn look(&mut self, sample: &Sample) -> Overview {
+        let clock = clock();
+        let waited = self.board.keep_outliers(sample, clock);
+        if waited && let Some(keeper) = &mut self.keeper {
+            keeper.changed(false);
+        }
+        self.board.overview(clock)
+    }
+
+    /// Keeps what there is.
+    pub async fn stop(mut self) {
+        if let Some(keeper) = self.keeper.take() {
+            keeper.finish(document(&mut self.board, &self.boot, clock())).await;
+        }
+    }
+}
+
+/// Which boot this is, as the kernel tells; empty where it does not.
+fn boot_id() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    text.trim().to_owned()
+}
+
+fn document(board: &mut Board, boot: &str, clock: Clock) -> Document {
+    let Overview { incidents, outliers, .. } = board.overview(clock);
+    let baselines = Baselines { boot: boot.to_owned(), learnt: board.memories() };
+    Document::new(incidents, outliers, baselines)
+}

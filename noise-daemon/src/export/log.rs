@@ -1,0 +1,93 @@
+//! Incidents as log lines: one when they open, one when they close.
+
+use super::duration;
+use crate::analysis::{Episode, Event, Level, Report};
+
+/// Culprits that a line has room for.
+const TOLD: usize = 3;
+
+/// Logs what became of an incident.
+pub fn log_event(event: &Event) {
+    match event {
+        Event::Opened(report) => {
+            let Line { p50, p99, rate, culprits, remedy } = Line::of(&report.main);
+            tracing::warn!(
+                id = report.id,
+                signal = report.main.signal.info().name,
+                subject = &*report.main.subject,
+                p50,
+                p99,
+                rate,
+                culprits,
+                remedy,
+                "incident opened"
+            );
+        }
+        Event::Joined(report) => {
+            if let Some(joined) = report.also.last() {
+                let signal = joined.signal.info().name;
+                let subject = &*joined.subject;
+                tracing::debug!(id = report.id, signal, subject, "belongs to the same incident");
+            }
+        }
+        Event::Closed(report) => {
+            let Line { p50, p99, rate, culprits, remedy } = Line::of(&report.main);
+            tracing::info!(
+                id = report.id,
+                signal = report.main.signal.info().name,
+                subject = &*report.main.subject,
+                p50,
+                p99,
+                rate,
+                culprits,
+                remedy,
+                seconds = seconds(report),
+                lost_seconds = (report.main.lost_seconds * 1e3).round() / 1e3,
+                also = report.also.len() as u64 + report.untold,
+                "incident closed"
+            );
+        }
+    }
+}
+
+fn seconds(report: &Report) -> f64 {
+    report.end().duration_since(report.main.start).as_secs_f64()
+}
+
+/// What both lines say.
+#[derive(Debug, PartialEq)]
+struct Line {
+    p50: String,
+    p99: String,
+    rate: String,
+    culprits: String,
+    remedy: &'static str,
+}
+
+impl Line {
+    fn of(episode: &Episode) -> Self {
+        let both = |of: fn(&Level) -> Option<u64>| {
+            format!("{} -> {}", duration(of(&episode.before)), duration(of(&episode.after)))
+        };
+        let mut culprits: Vec<String> = episode
+            .culprits
+            .iter()
+            .take(TOLD)
+            .map(|culprit| {
+                let (who, cause) = (&culprit.culprit, culprit.cause.name());
+                let time = culprit.time;
+                format!("{who} ({cause}) {:.3} s {:.0} %", time.seconds, time.share * 100.0)
+            })
+            .collect();
+        if culprits.is_empty() {
+            culprits.push("not known".to_owned());
+        }
+        Self {
+            p50: both(|level| level.p50_ns),
+            p99: both(|level| level.p99_ns),
+            rate: format!("{:.1}/s -> {:.1}/s", episode.before.rate, episode.after.rate),
+            culprits: culprits.join(", "),
+            remedy: episode.remedies.first().map_or("none known", |remedy| remedy.advice().setting),
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! The folder of the state file: read, written, and what cannot be used set aside.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use super::document::{Document, Unusable};
+
+/// Where the state is kept unless told otherwise.
+pub const DEFAULT_DIRECTORY: &str = "/var/lib/noised";
+
+const NAME: &str = "incidents.json";
+const TEMPORARY: &str = "incidents.json.new";
+const LOCK: &str = "lock";
+
+/// Unusable files that are kept; with one more, the oldest of them goes.
+const SET_ASIDE: u32 = 5;
+
+/// Larger than any file that the bounds of the settings allow.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// A folder that is ours while this lives.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    /// Held until dropped.
+    _lock: File,
+}
+
+/// Reads the state file in a folder; `None` where there is none.
+///
+/// # Errors
+/// Where there is one that cannot be used.
+pub fn read(folder: &Path) -> Result<Option<Document>, Unusable> {
+    let path = folder.join(NAME);
+    let kind = match fs::symlink_metadata(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        found => found.map_err(Unusable::Unreadable)?.file_type(),
+    };
+    // Opening a pipe or a device may block for ever.
+    if !kind.is_file() {
+        return Err(Unusable::NoFile("no regular file"));
+    }
+    let mut text = Vec::new();
+    File::open(&path)
+        .and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut text))
+        .map_err(Unusable::Unreadable)?;
+    if text.len() as u64 > MOST_BYTES {
+        return Err(Unusable::NoFile("too large to be a state file"));
+    }
+    Document::parse(&text).map(Some)
+}
+
+impl Folder {
+    /// Takes a folder for this process, and creates it if it is missing.
+    ///
+    /// # Errors
+    /// Where it cannot be created or written, or belongs to another process.
+    pub fn take(path: &Path) -> io::Result<Self> {
+        fs::create_dir_all(path)?;
+        let lock =
+            OpenOptions::new().create(true).truncate(false).write(true).open(path.join(LOCK))?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => {
+                io::Error::new(io::ErrorKind::ResourceBusy, "another noised keeps its state there")
+            }
+            TryLockError::Error(error) => error,
+        })?;
+        Ok(Self { path: path.to_owned(), _lock: lock })
+    }
+
+    /// The state that an earlier daemon left. What cannot be used is set aside, and told.
+    pub fn restore(&self) -> (Document, Option<String>) {
+        let reason = match read(&self.path) {
+            Ok(found) => return (found.unwrap_or_default(), None),
+            Err(reason) => reason,
+        };
+        let name = self.path.join(NAME);
+        let warning = match self.set_aside() {
+            Ok((kept, replaced)) => {
+                let replaced = if replaced { ", in place of the oldest one there" } else { "" };
+                format!(
+                    "cannot use the state file {}: {reason}; it is kept as {}{replaced}, and this \
+                     daemon starts anew",
+                    name.display(),
+                    kept.display()
+                )
+            }
+            Err(error) => format!(
+                "cannot use the state file {}: {reason}; it cannot be set aside either: {error}",
+                name.display()
+            ),
+        };
+        (Document::default(), Some(warning))
+    }
+
+    /// Renames the state file. Returns its new name, and whether that replaced an older one.
+    fn set_aside(&self) -> io::Result<(PathBuf, bool)> {
+        let candidates: Vec<PathBuf> =
+            (1..=SET_ASIDE).map(|number| self.path.join(format!("{NAME}.bad-{number}"))).collect();
+        let free = candidates.iter().find(|path| fs::symlink_metadata(path).is_err());
+        let oldest = || {
+            candidates.iter().min_by_key(|path| {
+                fs::symlink_metadata(path).and_then(|found| found.modified()).ok()
+            })
+        };
+        let chosen = free.or_else(oldest).ok_or(io::ErrorKind::AlreadyExists)?;
+        fs::rename(self.path.join(NAME), chosen)?;
+        Ok((chosen.clone(), free.is_none()))
+    }
+
+    /// Replaces the state file. After an error the old one is as it was.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn write(&self, document: &Document) -> io::Result<()> {
+        let temporary = self.path.join(TEMPORARY);
+        let written = self.write_temporary(&temporary, document).and_then(|()| {
+            fs::rename(&temporary, self.path.join(NAME))?;
+            // The new name outlives a crash only once the folder is written too.
+            File::open(&self.path)?.sync_all()
+        });
+        if written.is_err() {
+            let _ = fs::remove_file(&temporary);
+        }
+        written
+    }
+
+    fn write_temporary(&self, temporary: &Path, document: &Document) -> io::Result<()> {
+        let text = document.text()?;
+        // What a crash left there, or somebody else put there, is not written through.
+        match fs::remove_file(temporary) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).open(temporary)?;
+        file.write_all(&text)?;
+        file.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::Outlier;
+    use crate::model::OutlierRecord;
+    use crate::state::Baselines;
+    use std::sync::Arc;
+
+    fn document(waits: u32) -> Document {
+        let outlier = |pid| Outlier {
+            time: "2026-11-21T09:00:00Z".parse().unwrap(),
+            wait: OutlierRecord {
+                at_ns: 0,
+                wait_ns: 7,
+                victim: "/a".into(),
+                pid,
+                comm: "a".into(),
+                cpu: 0,
+                made_runnable: "wakeup".into(),
+                parts: Vec::new(),
+                rest_ns: 7,
+            },
+        };
+        let outliers = (0..waits).map(|pid| Arc::new(outlier(pid))).collect();
+        Document::new(Vec::new(), outliers, Baselines::default())
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a/b");
+        let folder = Folder::take(&path).unwrap();
+        assert_eq!(folder.restore(), (Document::default(), None));
+        fs::write(path.join(TEMPORARY), "left by a crash").unwrap();
+        folder.write(&document(1)).unwrap();
+        folder.write(&document(3)).unwrap();
+        assert_eq!(folder.restore(), (document(3), None));
+        assert_eq!(names(&path), [NAME, LOCK]);
+    }
+
+    #[test]
+    fn garbage_is_told_set_aside_and_started_over() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::take(root.path()).unwrap();
+        folder.write(&document(3)).unwrap();
+        let whole = fs::read(root.path().join(NAME)).unwrap();
+        let truncated = &whole[..whole.len() / 2];
+        for (number, (text, words)) in [
+            (&b"\0\xff\xfegarbage"[..], "damaged"),
+            (b"", "damaged"),
+            (truncated, "damaged"),
+            (b"{\"format\":99,\"incidents\":[{\"new\":1}]}", "newer noised"),
+            (b"{\"format\":1,\"incidents\":7,\"outliers\":[]}", "damaged"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            fs::write(root.path().join(NAME), text).unwrap();
+            let (found, warning) = folder.restore();
+            assert_eq!(found, Document::default());
+            let warning = warning.unwrap();
+            let kept = root.path().join(format!("{NAME}.bad-{}", number + 1));
+            assert!(warning.contains(words), "{warning}");
+            assert!(warning.contains(kept.to_str().unwrap()), "{warning}");
+            assert_eq!(fs::read(kept).unwrap(), text);
+            folder.write(&document(1)).unwrap();
+            assert_eq!(folder.restore(), (document(1), None));
+        }
+    }
+
+    #[test]
+    fn what_is_set_aside_is_bounded_and_the_oldest_goes() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::take(root.path()).unwrap();
+        for number in 0..8u64 {
+            let name = root.path().join(NAME);
+            fs::write(&name, format!("garbage {number}")).unwrap();
+            let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1000 + number);
+            File::options().write(true).open(&name).unwrap().set_modified(time).unwrap();
+            let (_, warning) = folder.restore();
+            assert_eq!(warning.unwrap().contains("in place of the oldest"), number >= 5);
+        }
+        let kept = |number| fs::read_to_string(root.path().join(format!("{NAME}.bad-{number}")));
+        let kept: Vec<_> = (1..=5).map(|number| kept(number).unwrap()).collect();
+        assert_eq!(kept, ["garbage 5", "garbage 6", "garbage 7", "garbage 3", "garbage 4"]);
+        assert_eq!(names(root.path()).len(), 6);
+    }
+
+    #[test]
+    fn what_is_no_file_is_set_aside_too() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::take(root.path()).unwrap();
+        fs::create_dir(root.path().join(NAME)).unwrap();
+        assert!(folder.restore().1.unwrap().contains("no regular file"));
+        std::os::unix::fs::symlink("/dev/zero", root.path().join(NAME)).unwrap();
+        assert!(folder.restore().1.unwrap().contains("no regular file"));
+        folder.write(&document(1)).unwrap();
+        assert_eq!(folder.restore().0, document(1));
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_is_an_error_and_so_is_one_in_use() {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(Folder::take(&file.join("below")).is_err());
+        assert!(Folder::take(Path::new("/proc/noised")).is_err());
+        let first = Folder::take(root.path()).unwrap();
+        let error = Folder::take(root.path()).unwrap_err().to_string();
+        assert!(error.contains("another noised"), "{error}");
+        drop(first);
+        Folder::take(root.path()).unwrap();
+    }
+
+    #[test]
+    fn a_failed_write_leaves_what_was_there() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::take(root.path()).unwrap();
+        folder.write(&document(2)).unwrap();
+        fs::create_dir(root.path().join(TEMPORARY)).unwrap();
+        assert!(folder.write(&document(9)).is_err());
+        assert_eq!(read(root.path()).unwrap(), Some(document(2)));
+    }
+}

@@ -1,0 +1,12 @@
+//! IO: what outlives the daemon: past incidents, long waits and baselines, in a folder of its own.
+//!
+//! One file, written as a whole beside the old one and then renamed, so that a reader or a crash
+//! finds one of the two. A file that cannot be used is never overwritten: it is set aside.
+
+mod document;
+mod folder;
+mod keeper;
+
+pub use document::{Baselines, Document, Unusable};
+pub use folder::{DEFAULT_DIRECTORY, Folder, read};
+pub use keeper::Keeper;

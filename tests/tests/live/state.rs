@@ -1,0 +1,119 @@
+//! What outlives the daemon, and `noised incidents`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+use noise_tests::daemon::{Daemon, STATE_DIRECTORY, free_address, run_noised};
+use noise_tests::http::get;
+use noise_tests::prom::label_set;
+
+use crate::{Test, Verdict};
+
+pub(crate) const TESTS: &[(&str, Test)] = &[
+    ("incidents_from_the_daemon_and_what_it_left", incidents_from_the_daemon_and_what_it_left),
+    ("unusable_state_is_kept_aside", unusable_state_is_kept_aside),
+    ("unusable_directory_is_no_obstacle", unusable_directory_is_no_obstacle),
+    ("neither_daemon_nor_state", neither_daemon_nor_state),
+];
+
+/// A directory of this process, removed when dropped.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Result<Self> {
+        let path = std::env::temp_dir().join(format!("noised-test-{}-state", std::process::id()));
+        fs::create_dir(&path).with_context(|| format!("creating {}", path.display()))?;
+        Ok(Self(path))
+    }
+
+    fn path(&self) -> Result<&str> {
+        self.0.to_str().context("a path that is not UTF-8")
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // Nobody to report to; the name says whose it was.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn warnings(text: &str) -> usize {
+    text.lines().filter(|line| line.contains(" WARN ") && line.contains("state")).count()
+}
+
+fn incidents_from_the_daemon_and_what_it_left() -> Result<Verdict> {
+    let directory = Directory::new()?;
+    let daemon = Daemon::start_with(&[STATE_DIRECTORY, directory.path()?])?;
+    for (route, key) in [("incidents", "incidents"), ("outliers", "outliers")] {
+        let answer = get(daemon.address, &format!("/api/v1/{route}"), &[])?;
+        let kind = answer.header("content-type").unwrap_or_default();
+        ensure!(answer.status == 200 && kind == "application/json", "{route}: {answer:?}");
+        let document: serde_json::Value = serde_json::from_slice(&answer.body)?;
+        ensure!(document["version"] == 1 && document[key].is_array(), "{route}: {document}");
+    }
+    let address = daemon.address.to_string();
+    let told = run_noised(&["incidents", "--json", "--web.address", &address])?;
+    let document: serde_json::Value = serde_json::from_str(&told.stdout)?;
+    ensure!(told.code == 0 && document["incidents"].is_array(), "{told:?}");
+    // Signals without incidents are there as well.
+    let disk = label_set(&[("signal", "block_queue_wait")]);
+    let opened = daemon.scrape()?.value("noised_incidents_total", &disk);
+    ensure!(opened == Some(0.0), "incidents of the disk: {opened:?}");
+    let (status, log) = daemon.stop(libc::SIGTERM)?;
+    ensure!(status.success() && warnings(&log) == 0, "{status}: {log}");
+    // Nobody answers there any more; what was left is read, by default and as the only source.
+    let options = ["incidents", "--outliers", STATE_DIRECTORY, directory.path()?];
+    let left = run_noised(&options)?;
+    ensure!(left.code == 0 && left.stderr.is_empty(), "{left:?}");
+    let left = run_noised(&[&options[..], &["--web.address", &address]].concat())?;
+    ensure!(left.code == 0 && left.stderr.contains("no noised answers"), "{left:?}");
+    Ok(Verdict::Passed)
+}
+
+fn unusable_state_is_kept_aside() -> Result<Verdict> {
+    let directory = Directory::new()?;
+    let name = Path::new(directory.path()?).join("incidents.json");
+    for (number, text) in
+        [&b"\0garbage"[..], b"{\"format\":1,\"incidents\":[{", b"{\"format\":1000}"]
+            .into_iter()
+            .enumerate()
+    {
+        fs::write(&name, text)?;
+        let daemon = Daemon::start_with(&[STATE_DIRECTORY, directory.path()?])?;
+        let (status, log) = daemon.stop(libc::SIGTERM)?;
+        ensure!(status.success() && warnings(&log) == 1, "{status}: {log}");
+        let kept = name.with_extension(format!("json.bad-{}", number + 1));
+        ensure!(fs::read(&kept)? == text, "{} is not what was there", kept.display());
+        let fresh: serde_json::Value = serde_json::from_slice(&fs::read(&name)?)?;
+        ensure!(fresh["format"] == 1, "the fresh state is {fresh}");
+    }
+    Ok(Verdict::Passed)
+}
+
+fn unusable_directory_is_no_obstacle() -> Result<Verdict> {
+    let directory = Directory::new()?;
+    let first = Daemon::start_with(&[STATE_DIRECTORY, directory.path()?])?;
+    for unusable in [directory.path()?, "/proc/noised"] {
+        let daemon = Daemon::start_with(&[STATE_DIRECTORY, unusable])?;
+        let (status, log) = daemon.stop(libc::SIGTERM)?;
+        ensure!(status.success() && warnings(&log) == 1, "{status}: {log}");
+        ensure!(log.contains(unusable), "the warning does not name {unusable}: {log}");
+    }
+    first.stop(libc::SIGTERM)?;
+    Ok(Verdict::Passed)
+}
+
+fn neither_daemon_nor_state() -> Result<Verdict> {
+    let nobody = free_address()?.to_string();
+    let told = run_noised(&["incidents", "--web.address", &nobody])?;
+    ensure!(told.code == 1 && told.stderr.contains("noised run"), "{told:?}");
+    let told = run_noised(&["incidents", STATE_DIRECTORY, "/nonexistent"])?;
+    ensure!(told.code == 1 && told.stderr.contains("/nonexistent"), "{told:?}");
+    for wrong in [["--since", "soon"], ["--web.address", "nowhere"]] {
+        let told = run_noised(&[&["incidents"][..], &wrong].concat())?;
+        ensure!(told.code == 2 && told.stderr.contains(wrong[0]), "{told:?}");
+    }
+    Ok(Verdict::Passed)
+}
