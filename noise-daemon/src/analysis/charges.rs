@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use noise_common::charge::{Cause, Resource};
+use noise_common::charge::Resource;
 use noise_common::signals::Signal;
 
 use super::feed::{Name, matched};
@@ -124,7 +124,7 @@ fn by_pair(one: &Interference, other: &Interference) -> Ordering {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use noise_common::charge::Charged;
+    use noise_common::charge::{Cause, Charged};
 
     fn pair(resource: Resource, at: &str, victim: &str, culprit: &str, ns: u64) -> Interference {
         Interference {

@@ -6,6 +6,7 @@
 
 mod charges;
 mod hashed;
+mod outliers;
 mod series;
 mod sources;
 mod states;

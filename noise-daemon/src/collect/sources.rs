@@ -13,6 +13,7 @@ use noise_common::signals::{CELLS_PER_CPU, SIGNALS, Signal, Storage};
 
 use super::charges::{Asked, Charges};
 use super::hashed::HashedCharges;
+use super::outliers::Outliers;
 use super::series::Histograms;
 use super::states::{CpuStates, Mark};
 use super::steal;
@@ -48,6 +49,7 @@ pub struct Collector {
     spilled: HashMap<MapData, u64, PacketTimes>,
     histograms: Histograms,
     charges: Charges,
+    outliers: Outliers,
     names: Names,
     absent: Vec<(Signal, String)>,
     swept: Instant,
@@ -93,6 +95,7 @@ impl Collector {
             read: vec![Mark::default(); count * CELLS_PER_CPU],
             histograms: Histograms::default(),
             charges: Charges::new(hashed),
+            outliers: Outliers::default(),
             names: Names::new(
                 Path::new("/proc"),
                 Path::new("/sys"),
@@ -119,9 +122,11 @@ impl Collector {
     /// Moves all closed windows from the ring into the totals.
     pub fn drain(&mut self) {
         while let Some(record) = self.ring.next() {
-            // A record that is no cell cannot come from our programs.
+            // A record that is neither cannot come from our programs.
             if let Ok(cell) = bytemuck::try_pod_read_unaligned::<Cell>(&record) {
                 self.histograms.close(&cell);
+            } else {
+                self.outliers.take(&record);
             }
         }
     }
@@ -144,6 +149,7 @@ impl Collector {
         let mut asked = Asked { names: &mut self.names, at: now, at_ns };
         self.charges.read(&self.states, &mut asked);
         sample.interference = self.charges.totals();
+        sample.outliers = self.outliers.named(&mut self.names, now);
         sample.folded.push((INTERFERENCE_METRIC, self.charges.folded()));
         self.add_counts(&mut sample, now);
         self.add_drops(&mut sample);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use noise_common::charge::{Cause, ChargeKey, Resource, UNKNOWN, VECTOR_SOURCE};
-use noise_common::signals::{SOFTIRQ_VECTORS, Signal, VECTORS, block_subject};
+use noise_common::signals::{OTHER_INTERFACE, SOFTIRQ_VECTORS, Signal, VECTORS, block_subject};
 
 use super::cgroup::{Look, Of};
 use super::{GONE, Names, UNKNOWN_LABEL};
@@ -62,9 +62,9 @@ impl Interner {
 /// The hierarchy that the cgroups of a resource belong to.
 fn hierarchy(resource: Resource) -> Of {
     match resource {
-        Resource::Cpu | Resource::Running | Resource::Preemption => Of::Task,
+        Resource::Cpu | Resource::Running | Resource::Preemption | Resource::NetRx => Of::Task,
         Resource::BlockQueue | Resource::BlockDevice => Of::Request,
-        Resource::NetTx | Resource::NetRx => Of::Socket,
+        Resource::NetTx => Of::Socket,
     }
 }
 
@@ -75,6 +75,10 @@ fn place(resource: Resource, place: u32) -> Option<(Signal, u64)> {
         Resource::BlockQueue | Resource::BlockDevice => {
             let minor = place & ((1 << MINOR_BITS) - 1);
             Some((Signal::BlockQueueWait, block_subject(place >> MINOR_BITS, minor, 0)))
+        }
+        // Interfaces of other namespaces are one place.
+        Resource::NetTx | Resource::NetRx if place == u32::MAX => {
+            Some((Signal::NetTxWait, OTHER_INTERFACE))
         }
         Resource::NetTx | Resource::NetRx => Some((Signal::NetTxWait, u64::from(place))),
     }

@@ -1,0 +1,140 @@
+//! Records of long waits: from the ring, with numbers, to names.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use noise_common::charge::{Cause, ChargeKey, Resource};
+use noise_common::event::{Outlier, OutlierPart};
+use noise_common::signals::CAUSES;
+
+use crate::model::{OutlierPart as NamedPart, OutlierRecord};
+use crate::resolve::Names;
+
+/// Records whose names are not known yet; programs send a few a window, so this is many windows.
+const MOST_WAITING: usize = 1024;
+
+/// Records on their way into a sample.
+#[derive(Debug, Default)]
+pub struct Outliers {
+    waiting: VecDeque<Outlier>,
+}
+
+impl Outliers {
+    /// Takes a record of the ring, if it is one.
+    pub fn take(&mut self, record: &[u8]) -> bool {
+        let Ok(outlier) = bytemuck::try_pod_read_unaligned::<Outlier>(record) else { return false };
+        if self.waiting.len() == MOST_WAITING {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_back(outlier);
+        true
+    }
+
+    /// The records whose names are known by now.
+    pub fn named(&mut self, names: &mut Names, now: Instant) -> Vec<OutlierRecord> {
+        let mut known = Vec::new();
+        while let Some(outlier) = self.waiting.front() {
+            let Some(record) = name(outlier, names, now) else { break };
+            known.push(record);
+            self.waiting.pop_front();
+        }
+        known
+    }
+}
+
+fn name(outlier: &Outlier, names: &mut Names, now: Instant) -> Option<OutlierRecord> {
+    let key = |culprit: u64, cause: Cause| ChargeKey {
+        victim: outlier.victim,
+        culprit,
+        place: 0,
+        cause: cause as u8,
+        resource: Resource::Cpu as u8,
+        used: 1,
+    };
+    let untracked = key(0, Cause::Untracked);
+    let victim = names.parties(&untracked, Resource::Cpu, Cause::Untracked, now)?.victim;
+    let told = outlier.parts.get(..outlier.parts_used as usize).unwrap_or_default();
+    let mut parts: Vec<NamedPart> = Vec::with_capacity(told.len());
+    let mut unknown_ns = 0;
+    // The programs tell the latest first.
+    for part in told.iter().rev() {
+        let OutlierPart { culprit, ns, cause, pid, comm } = *part;
+        let Some(cause) = u8::try_from(cause).ok().and_then(Cause::from_number) else {
+            unknown_ns += ns;
+            continue;
+        };
+        let party = names.parties(&key(culprit, cause), Resource::Cpu, cause, now)?;
+        let comm = names.label(&comm_text(&comm));
+        match parts.last_mut() {
+            Some(last) if last.pid == pid && last.cause == cause && pid != 0 => last.ns += ns,
+            _ => parts.push(NamedPart { culprit: party.culprit, cause, pid, comm, ns }),
+        }
+    }
+    let made_runnable = CAUSES.get(outlier.made_runnable as usize).copied().unwrap_or("unknown");
+    let made_runnable: Arc<str> = names.label(made_runnable);
+    Some(OutlierRecord {
+        at_ns: outlier.at_ns,
+        wait_ns: outlier.wait_ns,
+        victim,
+        pid: outlier.pid,
+        comm: names.label(&comm_text(&outlier.comm)),
+        cpu: outlier.cpu,
+        made_runnable,
+        parts,
+        rest_ns: outlier.rest_ns + unknown_ns,
+    })
+}
+
+/// A task's name up to its first zero byte.
+fn comm_text(comm: &[u8]) -> String {
+    let end = comm.iter().position(|byte| *byte == 0).unwrap_or(comm.len());
+    String::from_utf8_lossy(comm.get(..end).unwrap_or_default()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resolve::cgroup::Hierarchies;
+    use std::collections::BTreeMap;
+
+    fn comm(text: &str) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..text.len()].copy_from_slice(text.as_bytes());
+        bytes
+    }
+
+    #[test]
+    fn parts_are_told_in_the_order_of_time_and_add_up() {
+        let root = tempfile::tempdir().unwrap();
+        let hierarchies = Hierarchies::default();
+        let mut names = Names::new(root.path(), root.path(), BTreeMap::new(), &hierarchies);
+        let mut outlier = Outlier {
+            wait_ns: 2_000,
+            pid: 5,
+            comm: comm("victim"),
+            parts_used: 3,
+            ..Outlier::default()
+        };
+        let part = |ns, cause: Cause, pid, name| OutlierPart {
+            culprit: 0,
+            ns,
+            cause: cause as u32,
+            pid,
+            comm: comm(name),
+        };
+        outlier.parts[0] = part(900, Cause::Idle, 0, "");
+        outlier.parts[1] = part(600, Cause::Kthread, 7, "kworker/0:1");
+        outlier.parts[2] = part(500, Cause::Kthread, 7, "kworker/0:1");
+        let mut outliers = Outliers::default();
+        assert!(outliers.take(bytemuck::bytes_of(&outlier)));
+        assert!(!outliers.take(&[0; 512]));
+        let named = outliers.named(&mut names, Instant::now());
+        let [record] = named.as_slice() else { panic!("{named:?}") };
+        assert_eq!((&*record.comm, &*record.made_runnable), ("victim", "wakeup"));
+        let told: Vec<_> =
+            record.parts.iter().map(|part| (part.cause, &*part.comm, part.ns)).collect();
+        assert_eq!(told, [(Cause::Kthread, "kworker/0:1", 1_100), (Cause::Idle, "", 900)]);
+        assert!(outliers.named(&mut names, Instant::now()).is_empty());
+    }
+}
