@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::{Phase, Stage};
 use crate::attribution::{Blame, INTERFERENCE};
+use crate::prom::LabelSet;
 
 /// Seconds charged for a resource, if there are any.
 fn total(charged: &BTreeMap<Blame, f64>, resource: &str) -> Option<f64> {
@@ -144,6 +145,15 @@ impl Report {
             unshown.push(format!("who delayed the victim: noised exports no {INTERFERENCE}"));
         } else if named.is_none() {
             unshown.push("who delayed the victim: noised charges nobody for it".to_owned());
+        }
+        let folded = |labels: &LabelSet| labels.values().any(|metric| metric == INTERFERENCE);
+        let series = noisy.last.series("noised_series_folded_total");
+        let folded: f64 = series.iter().filter(|(it, _)| folded(it)).map(|(_, count)| count).sum();
+        if folded > 0.0 {
+            unshown.push(format!(
+                "what noised folded into ~other: it had no series left for {folded:.0} of those who \
+                 delayed somebody"
+            ));
         }
         let incidents = [quiet.incidents(), noisy.incidents()];
         if incidents.contains(&None) {

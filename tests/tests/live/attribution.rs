@@ -96,7 +96,7 @@ fn referee_agrees_with_schedstat() -> Result<Verdict> {
 }
 
 fn another_group() -> Result<Verdict> {
-    let daemon = Daemon::start()?;
+    let daemon = Daemon::start_unfolded()?;
     let (seen, scene) = observe(&daemon, CHARGE_EVENTS, BUFFER_MIB, || {
         let (victim, culprit) = groups()?;
         let workers = vec![
@@ -113,7 +113,7 @@ fn another_group() -> Result<Verdict> {
 }
 
 fn own_siblings() -> Result<Verdict> {
-    let daemon = Daemon::start()?;
+    let daemon = Daemon::start_unfolded()?;
     let (seen, scene) = observe(&daemon, CHARGE_EVENTS, BUFFER_MIB, || {
         let (victim, culprit) = groups()?;
         let workers = (0..3).map(|_| Worker::start_at(Place::group(&victim), "burn", &["0"]));
@@ -125,7 +125,7 @@ fn own_siblings() -> Result<Verdict> {
 }
 
 fn own_quota() -> Result<Verdict> {
-    let daemon = Daemon::start()?;
+    let daemon = Daemon::start_unfolded()?;
     let (victim, culprit) = groups()?;
     if !victim.limit_cpu(Duration::from_millis(20), Duration::from_millis(100))? {
         return Ok(Verdict::Impossible("this host limits the CPU time of no group".to_owned()));
@@ -153,7 +153,7 @@ fn own_quota() -> Result<Verdict> {
 }
 
 fn interrupts_and_softirqs() -> Result<Verdict> {
-    let daemon = Daemon::start()?;
+    let daemon = Daemon::start_unfolded()?;
     let (seen, scene) = observe(&daemon, CHARGE_EVENTS, 192, || {
         let (victim, culprit) = groups()?;
         let workers = vec![
@@ -181,7 +181,7 @@ fn softirqs_from_another_cpu() -> Result<Verdict> {
     if cpus() < 2 {
         return Ok(Verdict::Impossible("needs two CPUs".to_owned()));
     }
-    let daemon = Daemon::start()?;
+    let daemon = Daemon::start_unfolded()?;
     let pair = VethPair::new()?;
     if let Err(error) = pair.receive_on(0) {
         return Ok(Verdict::Impossible(format!("packets cannot be steered: {error:#}")));
@@ -218,7 +218,7 @@ fn kernel_thread() -> Result<Verdict> {
     if cpus() < 2 {
         return Ok(Verdict::Impossible("needs two CPUs".to_owned()));
     }
-    let daemon = Daemon::start()?;
+    let daemon = Daemon::start_unfolded()?;
     let pair = VethPair::new()?;
     if let Err(error) = pair.receive_in_a_thread() {
         return Ok(Verdict::Impossible(format!("no interface receives in a thread: {error:#}")));
@@ -242,7 +242,7 @@ fn kernel_thread() -> Result<Verdict> {
 }
 
 fn migrating_threads() -> Result<Verdict> {
-    let daemon = Daemon::start()?;
+    let daemon = Daemon::start_unfolded()?;
     let crew = (2 * cpus()).to_string();
     let (seen, scene) = observe(&daemon, CHARGE_EVENTS, BUFFER_MIB, || {
         let (victim, culprit) = groups()?;

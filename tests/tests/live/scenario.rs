@@ -68,7 +68,7 @@ fn judge(stage: &dyn Stage, account: &Account, share: f64) -> Result<()> {
 }
 
 fn cpu() -> Result<Verdict> {
-    let daemon = Daemon::start()?;
+    let daemon = Daemon::start_unfolded()?;
     let stage = CpuStage::prepare()?;
     let played = both(&daemon, &stage, CHARGE_EVENTS, 64)?;
     judge(&stage, &played.account, CPU_SHARE)?;
@@ -76,7 +76,7 @@ fn cpu() -> Result<Verdict> {
 }
 
 fn disk() -> Result<Verdict> {
-    let daemon = Daemon::start()?;
+    let daemon = Daemon::start_unfolded()?;
     let Some(stage) = DiskStage::prepare(FILE_MIB)? else {
         return Ok(Verdict::Impossible("the temporary directory is on no block device".to_owned()));
     };
@@ -99,7 +99,7 @@ fn disk() -> Result<Verdict> {
 }
 
 fn network() -> Result<Verdict> {
-    let daemon = Daemon::start()?;
+    let daemon = Daemon::start_unfolded()?;
     let stage = NetworkStage::prepare()?;
     let mut played = both(&daemon, &stage, &all_events(), 128)?;
     let Played { seen, cast, account } = &mut played;
@@ -110,7 +110,7 @@ fn network() -> Result<Verdict> {
 }
 
 fn irq() -> Result<Verdict> {
-    let daemon = Daemon::start()?;
+    let daemon = Daemon::start_unfolded()?;
     let stage = IrqStage::prepare(IrqLoad::Timers)?;
     let played = both(&daemon, &stage, CHARGE_EVENTS, 192)?;
     judge(&stage, &played.account, CPU_SHARE)?;
