@@ -319,9 +319,11 @@ impl Account {
 /// Requires that the daemon counts the victim's preemptions as the referee does, by who took the CPU.
 ///
 /// # Errors
-/// If one count differs by more than the switches that the recording lacks, or a hundredth.
+/// If one count differs by more than the switches that the recording lacks, and a hundredth.
 pub fn ensure_preemptions(seen: &Observation, victim: &Group, cast: &Cast) -> Result<()> {
     const METRIC: &str = "noised_preemptions_total";
+    /// A process of the group may be preempted before it has entered it.
+    const BEFORE_ENTRANCE: f64 = 3.0;
     let label = victim.label();
     let mut found: BTreeMap<(String, String), f64> = BTreeMap::new();
     for (labels, count) in seen.counters(METRIC)? {
@@ -351,7 +353,7 @@ pub fn ensure_preemptions(seen: &Observation, victim: &Group, cast: &Cast) -> Re
         let count = found.get(key).copied().unwrap_or_default();
         let (least, most) = expected.get(key).copied().unwrap_or_default();
         println!("preempted by {key:?}: noised {count}, ftrace {least}..={most}");
-        let margin = gaps as f64 + most / 100.0;
+        let margin = gaps as f64 + most / 100.0 + BEFORE_ENTRANCE;
         ensure!(
             (least - margin..=most + margin).contains(&count),
             "preempted by {key:?} {count} times, ftrace has {least}..={most}"

@@ -32,18 +32,22 @@ pub struct IrqStage {
     load: Load,
     cpu: usize,
     file: Option<ScratchFile>,
+    /// The disk's interrupt.
+    irq: Option<String>,
 }
 
-/// The CPU that the disk of a file interrupts, if its driver's interrupts bear the name of a queue.
-fn interrupted_cpu(file: &ScratchFile) -> Option<usize> {
+/// The CPU that the disk of a file interrupts, and the interrupt's name, if that is the name of a
+/// device and a queue.
+fn disk_interrupt(file: &ScratchFile) -> Option<(usize, String)> {
     let disk = file.disk().ok()??;
     let device = fs::canonicalize(format!("/sys/block/{disk}/device")).ok()?;
     let bus_name = device.file_name()?.to_string_lossy().into_owned();
     let table = fs::read_to_string("/proc/interrupts").ok()?;
     let line = table.lines().rfind(|line| line.contains(&format!("{bus_name}-req")))?;
+    let name = line.split_whitespace().last()?.to_owned();
     let irq = line.trim().split(':').next()?;
     let cpu = fs::read_to_string(format!("/proc/irq/{irq}/effective_affinity_list")).ok()?;
-    cpu.trim().parse().ok()
+    Some((cpu.trim().parse().ok()?, name))
 }
 
 impl IrqStage {
@@ -53,12 +57,15 @@ impl IrqStage {
             Load::Timers => None,
             Load::Everything => Some(ScratchFile::new("irq", 16)?),
         };
+        let interrupt = file.as_ref().and_then(disk_interrupt);
+        let (cpu, irq) = interrupt.map_or((0, None), |(cpu, name)| (cpu, Some(name)));
         Ok(Self {
             victim: Group::new("download", &[Hierarchy::Cpu])?,
             storm: Group::new("storm", &[Hierarchy::Cpu])?,
-            cpu: file.as_ref().and_then(interrupted_cpu).unwrap_or(0),
+            cpu,
             load,
             file,
+            irq,
         })
     }
 
@@ -85,7 +92,14 @@ impl Stage for IrqStage {
     }
 
     fn planted(&self) -> Vec<String> {
-        vec!["local_timer".to_owned()]
+        let mut planted = vec!["local_timer".to_owned()];
+        if self.load == Load::Everything {
+            planted.push("call_function_single".to_owned());
+            // What the disk's interrupt leaves to be done after it.
+            planted.push("block".to_owned());
+            planted.extend(self.irq.clone());
+        }
+        planted
     }
 
     fn resources(&self) -> &'static [&'static str] {
