@@ -9,7 +9,7 @@ use crate::charge::{
     CHARGE_CAUSES, CHARGE_SLOTS, ChargeKey, ChargeSlot, Charged, RESOURCES, Resource,
 };
 use crate::hist::BUCKETS;
-use crate::ledger::{Division, Ledger};
+use crate::ledger::{CONTEXTS, Division, Ledger, Waiting};
 use crate::nesting::{Frame, Taken};
 use crate::queue::Share;
 use crate::signals::{CELLS_PER_CPU, SIGNAL_COUNT, SOFTIRQ_VECTORS};
@@ -170,7 +170,24 @@ pub struct Received {
     pub at_ns: u64,
     /// The interface, as [`crate::signals::interface_subject`] makes it.
     pub interface: u64,
+    /// What hard interrupts had taken by then, ns.
+    pub interrupts_ns: u64,
 }
+
+/// From the raise of NET_RX to its entry.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Backlog {
+    /// The raise.
+    pub wait: Waiting,
+    /// The entry; 0 where the backlog was short.
+    pub until_ns: u64,
+    /// What had been taken by then.
+    pub taken: Taken,
+}
+
+/// Backlogs from this length on delay the delivery of packets noticeably, ns.
+pub const BACKLOG_NS: u64 = 10_000;
 
 /// Waits that are divided among those who were ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,8 +253,12 @@ pub struct CpuState {
     pub drops: [[u64; DROPS.len()]; SIGNAL_COUNT],
     /// Who ran here.
     pub ledger: Ledger,
-    /// The wait that is divided.
-    pub division: Division,
+    /// The waits that are divided, by [`crate::ledger::Context`].
+    pub divisions: [Division; CONTEXTS],
+    /// What had been taken when NET_RX was raised.
+    pub raised_taken: Taken,
+    /// The time for which the NET_RX softirq that runs was kept waiting, where that was long.
+    pub backlog: Backlog,
     /// The record of a long wait that is made.
     pub outlier: Outlier,
     /// The waits in queues that are divided, by [`QueueWait`].

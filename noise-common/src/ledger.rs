@@ -186,6 +186,19 @@ pub struct Waiting {
     pub throttled_ns: u64,
 }
 
+/// Who divides, each with a state of its own: one may interrupt the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Context {
+    /// The scheduler, with interrupts off.
+    Scheduler,
+    /// The delivery of packets, in a softirq.
+    Delivery,
+}
+
+/// Number of the [`Context`]s.
+pub const CONTEXTS: usize = Context::Delivery as usize + 1;
+
 /// A division under way on the kernel side.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -200,7 +213,8 @@ pub struct Division {
     pub throttled_ns: u64,
     /// The cgroup that waited.
     pub victim: u64,
-    /// Number of the resource.
+    /// The scheduler's: number of the resource. Of a delivery: the interface, as keys of charges
+    /// have it.
     pub resource: u32,
     /// 1 where the parts go into a record, 0 where they are charged.
     pub recording: u32,

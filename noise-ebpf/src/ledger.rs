@@ -3,13 +3,13 @@
 //! The steps are functions without pointers among their arguments: the verifier looks at each by
 //! itself, once, instead of following every path through the loops.
 
-use noise_common::charge::{Cause, Resource, UNKNOWN};
+use noise_common::charge::{Cause, ChargeKey, Resource, UNKNOWN};
 use noise_common::event::{CpuState, Drop, Outlier};
-use noise_common::ledger::{Ledger, Parts, Runner, TURNS, Turn, Waiting, Walk};
+use noise_common::ledger::{Context, Ledger, Parts, Runner, TURNS, Turn, Waiting, Walk};
 use noise_common::signals::Signal;
 use noise_common::{OUTLIERS_PER_WINDOW, WINDOW_NS};
 
-use crate::charge::charge;
+use crate::charge::{charge, spill};
 use crate::kernel::{Access, OUTLIER_US, Task, WAITS_MASK};
 use crate::maps::{
     NOISE_CPUS, NOISE_WAITING, NOISE_WAITS, cpu_state, drop_event, send_outlier, this_cpu,
@@ -19,122 +19,162 @@ use crate::outlier;
 /// A turn of this length is charged before it ends, ns.
 const LONG_TURN_NS: u64 = 100_000_000;
 
-/// Takes the parts of the division in [`CpuState::division`]: charges them, or notes them in the
+/// Takes the parts of a division in [`CpuState::divisions`]: charges them, or notes them in the
 /// record that is made.
 struct Division {
     /// The CPU that divides.
     state: *mut CpuState,
     /// The CPU whose ledger it is.
     cpu: u32,
+    /// Number of the [`Context`].
+    context: u32,
 }
 
 impl Parts for Division {
     #[inline(always)]
     fn walk(&mut self) -> &mut Walk {
-        // SAFETY: the state is this CPU's, and interrupts are off.
-        unsafe { &mut (*self.state).division.walk }
+        // SAFETY: the state is this CPU's; a context does not interrupt itself.
+        unsafe { &mut (*division(self.state, self.context)).walk }
     }
 
     #[inline(always)]
     fn turn(&mut self, turn: &Turn, ns: u64) {
         // SAFETY: as above.
-        let victim = unsafe { (*self.state).division.victim };
+        let victim = unsafe { (*division(self.state, self.context)).victim };
         let (cause, culprit) = blame(turn, victim);
-        // SAFETY: as above.
-        if unsafe { (*self.state).division.recording } != 0 {
-            outlier::push(self.state, cause, culprit, ns, Some(turn));
-        } else {
-            self.charge(cause, culprit, ns);
-        }
+        self.part(cause, culprit, ns, Some(turn));
     }
 
     #[inline(always)]
     fn other(&mut self, cause: Cause, culprit: u64, ns: u64) {
-        // SAFETY: as above.
-        if unsafe { (*self.state).division.recording } != 0 {
-            outlier::push(self.state, cause, culprit, ns, None);
-        } else {
-            self.charge(cause, culprit, ns);
-        }
+        self.part(cause, culprit, ns, None);
     }
 
     #[inline(always)]
     fn step_turn(&mut self, _ledger: &Ledger, back: u64) -> bool {
-        noise_turn(self.cpu, back as u32) != 0
+        noise_turn(self.cpu, back as u32, self.context) != 0
     }
 
     #[inline(always)]
     fn step_stretch(&mut self, _ledger: &Ledger, back: u64, class: Cause) -> bool {
-        noise_stretch(self.cpu, back as u32, class as u32) != 0
+        noise_stretch(self.cpu, back as u32, class as u32, self.context) != 0
     }
 }
 
 impl Division {
     #[inline(always)]
-    fn charge(&mut self, cause: Cause, culprit: u64, ns: u64) {
-        // SAFETY: the state is this CPU's, and interrupts are off.
-        let (victim, resource) =
-            unsafe { ((*self.state).division.victim, (*self.state).division.resource) };
-        let resource =
-            if resource == Resource::Cpu as u32 { Resource::Cpu } else { Resource::Running };
-        charge(self.state, resource, cause, victim, culprit, ns);
+    fn part(&mut self, cause: Cause, culprit: u64, ns: u64, turn: Option<&Turn>) {
+        let state = self.state;
+        // SAFETY: as in `walk`.
+        let (victim, resource, recording) = unsafe {
+            let division = division(state, self.context);
+            ((*division).victim, (*division).resource, (*division).recording)
+        };
+        if recording != 0 {
+            outlier::push(state, cause, culprit, ns, turn);
+        } else if self.context == Context::Delivery as u32 {
+            let kind = ChargeKey::kind(resource, cause, Resource::NetRx);
+            spill(state, victim, culprit, kind, ns);
+        } else if resource == Resource::Cpu as u32 {
+            charge(state, Resource::Cpu, cause, victim, culprit, ns);
+        } else {
+            charge(state, Resource::Running, cause, victim, culprit, ns);
+        }
+    }
+}
+
+/// The division of a context.
+#[inline(always)]
+fn division(state: *mut CpuState, context: u32) -> *mut noise_common::ledger::Division {
+    // SAFETY: the state is this CPU's, and there are two contexts.
+    unsafe {
+        let first = (&raw mut (*state).divisions).cast::<noise_common::ledger::Division>();
+        if context == Context::Delivery as u32 {
+            first.add(Context::Delivery as usize)
+        } else {
+            first
+        }
     }
 }
 
 /// One step of a division among turns.
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn noise_turn(cpu: u32, back: u32) -> u32 {
+extern "C" fn noise_turn(cpu: u32, back: u32, context: u32) -> u32 {
     let (Some(state), Some(owner)) = (cpu_state(), NOISE_CPUS.get_ptr(cpu)) else { return 1 };
-    // SAFETY: the ledger is only written under the lock of its run queue, which is held.
-    u32::from(unsafe { (*owner).ledger.step(u64::from(back), &mut Division { state, cpu }) })
+    let mut parts = Division { state, cpu, context };
+    // SAFETY: the ledger is only written under the lock of its run queue, which is held, or by this
+    // CPU when it leaves the softirq that it is in.
+    u32::from(unsafe { (*owner).ledger.step(u64::from(back), &mut parts) })
 }
 
 /// One step of the division of a class of interrupts.
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn noise_stretch(cpu: u32, back: u32, class: u32) -> u32 {
+extern "C" fn noise_stretch(cpu: u32, back: u32, class: u32, context: u32) -> u32 {
     let (Some(state), Some(owner)) = (cpu_state(), NOISE_CPUS.get_ptr(cpu)) else { return 1 };
     let class = if class == Cause::Hardirq as u32 { Cause::Hardirq } else { Cause::Softirq };
+    let mut parts = Division { state, cpu, context };
     // SAFETY: the sources are this CPU's, or may change under a reading that is only one of
     // another CPU's.
-    unsafe {
-        let sources = (*owner).ledger.stretches(class);
-        u32::from(sources.step(u64::from(back), class, &mut Division { state, cpu }))
-    }
+    unsafe { u32::from((*owner).ledger.stretches(class).step(u64::from(back), class, &mut parts)) }
 }
 
-/// Divides the wait in [`CpuState::division`] over the ledger of a CPU.
+/// Divides a wait in [`CpuState::divisions`] over the ledger of a CPU.
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn noise_divide(cpu: u32) -> u32 {
+extern "C" fn noise_divide(cpu: u32, context: u32) -> u32 {
     let (Some(state), Some(owner)) = (cpu_state(), NOISE_CPUS.get_ptr(cpu)) else { return 0 };
     // SAFETY: as in `noise_turn`; what is copied does not change meanwhile.
     unsafe {
-        let wait = (*state).division.wait;
-        let (now_ns, taken) = ((*state).division.now_ns, (*state).division.taken);
-        let throttled_ns = (*state).division.throttled_ns;
-        let mut parts = Division { state, cpu };
+        let division = division(state, context);
+        let (wait, now_ns, taken) = ((*division).wait, (*division).now_ns, (*division).taken);
+        let throttled_ns = (*division).throttled_ns;
+        let mut parts = Division { state, cpu, context };
         (*owner).ledger.divide_wait(&wait, now_ns, &taken, throttled_ns, &mut parts);
     }
     0
 }
 
 /// Divides what interrupts took from the task that runs since that was last done: the begin of that
-/// time is in [`CpuState::division`].
+/// time is in the scheduler's of [`CpuState::divisions`].
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn noise_running() -> u32 {
     let cpu = this_cpu();
+    let context = Context::Scheduler as u32;
     let Some(state) = cpu_state() else { return 0 };
     // SAFETY: the state is this CPU's, and interrupts are off.
     unsafe {
-        let (before, taken) = ((*state).division.wait.taken, (*state).division.taken);
-        let length_ns = (*state).division.now_ns.wrapping_sub((*state).division.wait.since_ns);
-        let mut parts = Division { state, cpu };
+        let division = division(state, context);
+        let (before, taken) = ((*division).wait.taken, (*division).taken);
+        let length_ns = (*division).now_ns.wrapping_sub((*division).wait.since_ns);
+        let mut parts = Division { state, cpu, context };
         (*state).ledger.divide_running(&before, &taken, length_ns, &mut parts);
     }
     0
+}
+
+/// Charges those for whom a NET_RX softirq had to wait with the delay of who is woken by it.
+#[inline(always)]
+pub fn charge_backlog(state: *mut CpuState, victim: u64, place: u32) {
+    // SAFETY: the state is this CPU's, and softirqs do not nest.
+    unsafe {
+        let backlog = (*state).backlog;
+        if backlog.until_ns == 0 {
+            return;
+        }
+        let context = Context::Delivery as u32;
+        let division = division(state, context);
+        (*division).wait = backlog.wait;
+        (*division).now_ns = backlog.until_ns;
+        (*division).taken = backlog.taken;
+        (*division).throttled_ns = 0;
+        (*division).victim = victim;
+        (*division).resource = place;
+        (*division).recording = 0;
+        noise_divide(this_cpu(), context);
+    }
 }
 
 /// Why a turn delays a victim, and whose turn it is.
@@ -216,7 +256,7 @@ pub fn migrate<A: Access>(
         let Some(old) = NOISE_CPUS.get_ptr_mut(from.cpu) else { return };
         let mut taken = (*old).taken_by(now_ns);
         taken.stolen_ns = task.stolen_ns();
-        let division = &raw mut (*state).division;
+        let division = division(state, Context::Scheduler as u32);
         (*division).wait = from;
         (*division).now_ns = now_ns;
         (*division).taken = taken;
@@ -224,7 +264,7 @@ pub fn migrate<A: Access>(
         (*division).victim = task.cgroup();
         (*division).resource = Resource::Cpu as u32;
         (*division).recording = 0;
-        noise_divide(from.cpu);
+        noise_divide(from.cpu, Context::Scheduler as u32);
         let Some(new) = NOISE_CPUS.get_ptr_mut(to_cpu) else { return };
         (*wait).cpu = to_cpu;
         (*wait).since_ns = now_ns;
@@ -258,7 +298,7 @@ pub fn wait_ends<A: Access>(
     // SAFETY: the state is this CPU's, the entry the task's.
     unsafe {
         let taken = (*state).taken;
-        let division = &raw mut (*state).division;
+        let division = division(state, Context::Scheduler as u32);
         match waiting(start.pid, start.at_ns) {
             Some(wait) if (*wait).cpu == start.cpu => {
                 (*division).wait = *wait;
@@ -276,7 +316,7 @@ pub fn wait_ends<A: Access>(
         (*division).victim = victim;
         (*division).resource = Resource::Cpu as u32;
         (*division).recording = 0;
-        noise_divide(start.cpu);
+        noise_divide(start.cpu, Context::Scheduler as u32);
         if now_ns.wrapping_sub(start.at_ns) >= u64::from(OUTLIER_US.load()) * 1000 {
             report(state, task, start, now_ns);
         }
@@ -299,16 +339,17 @@ fn report<A: Access>(state: *mut CpuState, task: Task<A>, start: Start, now_ns: 
         let outlier: *mut Outlier = &raw mut (*state).outlier;
         (*outlier).at_ns = now_ns;
         (*outlier).wait_ns = now_ns - start.at_ns;
-        (*outlier).victim = (*state).division.victim;
+        let division = division(state, Context::Scheduler as u32);
+        (*outlier).victim = (*division).victim;
         (*outlier).pid = start.pid;
         (*outlier).cpu = start.cpu;
         (&raw mut (*outlier).comm).cast::<[u64; 2]>().write(task.comm());
         (*outlier).made_runnable = start.cause;
         (*outlier).parts_used = 0;
         // What it waited on other CPUs is charged, but not told here.
-        (*outlier).rest_ns = (*state).division.wait.since_ns - start.at_ns;
-        (*state).division.recording = 1;
-        noise_divide(start.cpu);
+        (*outlier).rest_ns = (*division).wait.since_ns - start.at_ns;
+        (*division).recording = 1;
+        noise_divide(start.cpu, Context::Scheduler as u32);
         send_outlier(state);
     }
 }
@@ -327,7 +368,7 @@ pub fn charge_running(state: *mut CpuState, now_ns: u64) {
         if taken.all_ns() == before.all_ns() || (*turn).runner == Runner::Idle as u32 {
             return;
         }
-        let division = &raw mut (*state).division;
+        let division = division(state, Context::Scheduler as u32);
         (*division).wait.taken = before;
         (*division).wait.since_ns = since_ns;
         (*division).now_ns = now_ns;

@@ -7,8 +7,11 @@
 //! both.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
 use std::thread;
 use std::time::Duration;
 
@@ -98,7 +101,7 @@ pub fn own_groups() -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// A cgroup, or several of one name. Its processes have to end before it is dropped.
+/// A cgroup, or several of one name. Its processes and inner groups have to go before.
 #[derive(Debug)]
 pub struct Group {
     name: String,
@@ -131,19 +134,42 @@ impl Group {
         Ok(group)
     }
 
+    /// Makes a group inside.
+    pub fn inner(&self, name: &str) -> Result<Self> {
+        let mut inner = Self { name: format!("{}/{name}", self.name), directories: Vec::new() };
+        for directory in self.directories.iter().map(|directory| directory.join(name)) {
+            fs::create_dir(&directory)
+                .with_context(|| format!("creating {}", directory.display()))?;
+            inner.directories.push(directory);
+        }
+        Ok(inner)
+    }
+
+    /// Whether this host tells work apart in this respect.
+    pub fn is_possible(hierarchy: Hierarchy) -> Result<bool> {
+        Ok(Mounts::of_host()?.point(hierarchy).is_ok())
+    }
+
     /// What the daemon calls it.
     pub fn label(&self) -> String {
         format!("/{}", self.name)
     }
 
-    /// The files through which a process puts itself into the group.
-    pub(crate) fn doors(&self) -> Result<Vec<File>> {
-        let open = |directory: &PathBuf| {
-            let path = directory.join("cgroup.procs");
-            let file = OpenOptions::new().write(true).open(&path);
-            file.with_context(|| format!("opening {}", path.display()))
-        };
-        self.directories.iter().map(open).collect()
+    /// Lets the process that `command` starts enter before it becomes the program.
+    pub fn admit(&self, command: &mut Command) -> Result<()> {
+        for path in self.directories.iter().map(|directory| directory.join("cgroup.procs")) {
+            let door = OpenOptions::new().write(true).open(&path);
+            let door = door.with_context(|| format!("opening {}", path.display()))?;
+            // SAFETY: write is async-signal-safe; the file was opened before the fork.
+            unsafe { command.pre_exec(move || (&door).write_all(b"0")) };
+        }
+        Ok(())
+    }
+
+    /// Runs a command to its end inside.
+    pub fn run(&self, mut command: Command) -> Result<ExitStatus> {
+        self.admit(&mut command)?;
+        command.status().with_context(|| format!("running {command:?}"))
     }
 
     /// The threads that are in it now.

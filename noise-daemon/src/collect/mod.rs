@@ -5,6 +5,7 @@
 //! that opens in between was empty when it was read.
 
 mod charges;
+mod faults;
 mod hashed;
 mod outliers;
 mod series;

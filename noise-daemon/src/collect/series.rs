@@ -45,10 +45,11 @@ impl Histograms {
     /// Adds the histograms to a sample. A subject whose name will be known later has to wait.
     pub fn add_to(&mut self, sample: &mut Sample, names: &mut Names, now: Instant) {
         let mut interrupted: BTreeMap<(u32, &'static str), u64> = BTreeMap::new();
-        let mut all = self.windows.take();
-        let mut labelled: Vec<(Label, usize)> = Vec::with_capacity(all.len());
-        for (place, counted) in all.iter().enumerate() {
-            let Some(signal) = Signal::from_number(counted.key.signal) else { continue };
+        // Boxed, because moving them within the map costs more.
+        let mut series: BTreeMap<Label, Box<(Totals, u64)>> = BTreeMap::new();
+        let folded = self.windows.folded();
+        self.windows.visit(|counted| {
+            let Some(signal) = Signal::from_number(counted.key.signal) else { return };
             if let Some(source) = signal.info().interrupts {
                 for (cpu, ns) in &counted.by_cpu {
                     *interrupted.entry((*cpu, source)).or_default() += ns;
@@ -56,43 +57,29 @@ impl Histograms {
             }
             if signal.info().storage == Storage::Rotating && counted.key.subject == UNKNOWN {
                 // How many had no cell of their own is not known; at least one.
-                sample.folded.push((signal.info().metric, self.windows.folded().max(1)));
+                sample.folded.push((signal.info().metric, folded.max(1)));
             }
-            if let Some(labels) = names.labels(signal, counted.key.subject, now) {
-                labelled.push(((signal, labels), place));
+            let Some(labels) = names.labels(signal, counted.key.subject, now) else { return };
+            let (totals, max_ns) = &mut **series.entry((signal, labels)).or_default();
+            totals.add(&counted.totals);
+            *max_ns = (*max_ns).max(counted.recent_max_ns);
+        });
+        self.left.retain(|label, left| match series.get_mut(label) {
+            Some(one) => {
+                one.0.add(left);
+                true
             }
-        }
-        labelled.sort_unstable();
-        let mut series: Vec<Series> = Vec::with_capacity(labelled.len());
-        for ((signal, labels), place) in labelled {
-            let Some(counted) = all.get_mut(place) else { continue };
-            let recent_max_ns = counted.recent_max_ns;
-            match series.last_mut().filter(|last| last.signal == signal && last.labels == labels) {
-                Some(last) => {
-                    last.totals.add(&counted.totals);
-                    last.recent_max_ns = last.recent_max_ns.max(recent_max_ns);
-                }
-                None => {
-                    let totals = std::mem::take(&mut counted.totals);
-                    series.push(Series { signal, labels, totals, recent_max_ns });
-                }
-            }
-        }
-        self.left.retain(|(signal, labels), left| {
-            let place = series.binary_search_by(|one| {
-                one.signal.cmp(signal).then_with(|| one.labels.cmp(labels))
-            });
-            match place.ok().and_then(|place| series.get_mut(place)) {
-                Some(one) => {
-                    one.totals.add(left);
-                    true
-                }
-                None => false,
-            }
+            None => false,
         });
         sample.interrupted =
             interrupted.into_iter().map(|((cpu, source), ns)| (cpu, source, ns)).collect();
-        sample.series = series;
+        sample.series = series
+            .into_iter()
+            .map(|((signal, labels), one)| {
+                let (totals, recent_max_ns) = *one;
+                Series { signal, labels, totals, recent_max_ns }
+            })
+            .collect();
     }
 
     /// Whether subjects run short, and a sweep should come early.

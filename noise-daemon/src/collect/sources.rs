@@ -12,6 +12,7 @@ use noise_common::event::{Cell, CellKey, DROPS, Drop, PacketTimes, RequestTimes}
 use noise_common::signals::{CELLS_PER_CPU, SIGNALS, Signal, Storage};
 
 use super::charges::{Asked, Charges};
+use super::faults;
 use super::hashed::HashedCharges;
 use super::outliers::Outliers;
 use super::series::Histograms;
@@ -136,6 +137,7 @@ impl Collector {
         let mut sample = self.glance();
         self.add_hooks(&mut sample);
         sample.stolen = steal::stolen(Path::new("/proc"));
+        sample.page_faults = faults::faults(Path::new("/proc"));
         sample
     }
 
@@ -257,6 +259,8 @@ impl Collector {
         let mut asked = Asked { names: &mut self.names, at: now, at_ns: now_ns };
         self.charges.sweep(&self.states, &mut asked);
         self.names.sweep();
+        // SAFETY: no preconditions; gives back what the forgotten took.
+        unsafe { libc::malloc_trim(0) };
         let full: u64 = sample
             .drops
             .iter()

@@ -18,7 +18,7 @@ pub const SUBJECTS: usize = 2_048;
 /// How many windows later the number of a closed one is forgotten. It serves to recognise a reading
 /// that was taken between a window's way into the ring and its reset, which is over at once unless
 /// the CPU itself was stopped.
-const REMEMBERED_WINDOWS: u64 = 120;
+const REMEMBERED_WINDOWS: u64 = 20;
 
 /// What was read of a window that is open.
 #[derive(Debug)]
@@ -40,9 +40,43 @@ struct Windows {
     folded: bool,
 }
 
+/// Totals in few bytes: of most subjects, most buckets are empty.
+#[derive(Debug, Default)]
+struct Compact {
+    sum_ns: u64,
+    /// Bucket and count, where there is any, in order.
+    counts: Vec<(u8, u64)>,
+}
+
+impl Compact {
+    fn add(&mut self, cell: &Cell) {
+        self.sum_ns += cell.sum_ns;
+        for (bucket, count) in used_buckets(cell) {
+            match self.counts.binary_search_by_key(&bucket, |(bucket, _)| *bucket) {
+                Ok(place) => {
+                    if let Some((_, total)) = self.counts.get_mut(place) {
+                        *total += u64::from(count);
+                    }
+                }
+                Err(place) => self.counts.insert(place, (bucket, u64::from(count))),
+            }
+        }
+    }
+
+    fn totals(&self) -> Totals {
+        let mut totals = Totals { sum_ns: self.sum_ns, ..Totals::default() };
+        for (bucket, count) in &self.counts {
+            if let Some(total) = totals.buckets.get_mut(usize::from(*bucket)) {
+                *total = *count;
+            }
+        }
+        totals
+    }
+}
+
 #[derive(Debug, Default)]
 struct Subject {
-    closed: Totals,
+    closed: Compact,
     /// Sums by CPU, of signals that interrupt.
     by_cpu: BTreeMap<u32, u64>,
     recent_max_ns: u64,
@@ -93,19 +127,24 @@ fn interrupts(key: CellKey) -> bool {
     signal_of(key).is_some_and(|signal| signal.info().interrupts.is_some())
 }
 
+/// Buckets with their counts, where there are any.
+fn used_buckets(cell: &Cell) -> impl Iterator<Item = (u8, u32)> + '_ {
+    // Most are 0, and eight at a time are found so.
+    let octets = cell.buckets.chunks(8).enumerate();
+    octets.filter(|(_, counts)| counts.iter().fold(0, |any, count| any | count) != 0).flat_map(
+        |(octet, counts)| {
+            let used = counts.iter().enumerate().filter(|(_, count)| **count > 0);
+            used.map(move |(index, count)| ((octet * 8 + index) as u8, *count))
+        },
+    )
+}
+
 impl Reading {
     fn take(&mut self, cell: &Cell) {
         self.window = cell.head;
         self.sum_ns = cell.sum_ns;
         self.counts.clear();
-        // Most are 0, and eight at a time are found so.
-        for (octet, counts) in cell.buckets.chunks(8).enumerate() {
-            if counts.iter().fold(0, |any, count| any | count) == 0 {
-                continue;
-            }
-            let used = counts.iter().enumerate().filter(|(_, count)| **count > 0);
-            self.counts.extend(used.map(|(index, count)| ((octet * 8 + index) as u8, *count)));
-        }
+        self.counts.extend(used_buckets(cell));
     }
 
     fn add_to(&self, totals: &mut Totals) {
@@ -163,43 +202,47 @@ impl WindowTotals {
         let into = if windows.folded { others(key) } else { key };
         let subject = subject(&mut self.subjects, &mut self.rotating, into);
         subject.recent_max_ns = subject.recent_max_ns.max(cell.max_ns);
-        for (total, count) in subject.closed.buckets.iter_mut().zip(cell.buckets) {
-            *total += u64::from(count);
-        }
-        subject.closed.sum_ns += cell.sum_ns;
+        subject.closed.add(cell);
         if interrupts(key) {
             *subject.by_cpu.entry(cell.cpu).or_default() += cell.sum_ns;
         }
     }
 
-    /// Every subject's totals.
-    pub fn take(&mut self) -> Vec<Counted> {
-        // In order of the keys, as both maps are.
-        let mut all: Vec<Counted> = Vec::with_capacity(self.subjects.len());
-        all.extend(self.subjects.iter_mut().map(|(key, subject)| Counted {
-            key: *key,
-            totals: subject.closed.clone(),
-            recent_max_ns: std::mem::take(&mut subject.recent_max_ns),
-            by_cpu: subject.by_cpu.clone(),
-        }));
-        for ((key, cpu), windows) in &self.cells {
-            let Some(open) = &windows.open else { continue };
-            let into = if windows.folded { others(*key) } else { *key };
-            let place = all.binary_search_by_key(&into, |counted| counted.key);
-            let Some(counted) = place.ok().and_then(|place| all.get_mut(place)) else { continue };
-            open.add_to(&mut counted.totals);
-            if interrupts(*key) {
-                *counted.by_cpu.entry(*cpu).or_default() += open.sum_ns;
+    /// Shows every subject's totals, in order of the keys.
+    pub fn visit(&mut self, mut show: impl FnMut(&Counted)) {
+        // Both maps are in order of the keys, and those who stand for others come last.
+        let mut cells = self.cells.iter().peekable();
+        let mut folded: BTreeMap<u32, Totals> = BTreeMap::new();
+        for (key, subject) in &mut self.subjects {
+            let mut counted = Counted {
+                key: *key,
+                totals: subject.closed.totals(),
+                recent_max_ns: std::mem::take(&mut subject.recent_max_ns),
+                by_cpu: subject.by_cpu.clone(),
+            };
+            while let Some(((of, cpu), windows)) = cells.next_if(|((of, _), _)| of <= key) {
+                let Some(open) = &windows.open else { continue };
+                if windows.folded {
+                    open.add_to(folded.entry(of.signal).or_default());
+                } else if of == key {
+                    open.add_to(&mut counted.totals);
+                    if interrupts(*key) {
+                        *counted.by_cpu.entry(*cpu).or_default() += open.sum_ns;
+                    }
+                }
             }
-        }
-        for (subject, counted) in self.subjects.values_mut().zip(&all) {
+            if key.subject == UNKNOWN
+                && let Some(folded) = folded.get(&key.signal)
+            {
+                counted.totals.add(folded);
+            }
             let count = counted.totals.count();
             if count != subject.count {
                 subject.count = count;
                 subject.changed = self.newest;
             }
+            show(&counted);
         }
-        all
     }
 
     /// What there are totals of, with the number of windows for which nothing was added.
@@ -228,7 +271,7 @@ impl WindowTotals {
         if is_rotating(key) && key.subject != UNKNOWN {
             self.rotating -= 1;
         }
-        let mut totals = subject.closed;
+        let mut totals = subject.closed.totals();
         for (_, windows) in self.cells.range_mut((key, 0)..=(key, u32::MAX)) {
             if !windows.folded
                 && let Some(open) = windows.open.take()
@@ -300,6 +343,14 @@ mod tests {
 
     fn of_cgroup(subject: u64, cpu: u32, cell: Cell) -> Cell {
         Cell { signal: Signal::CgroupRunqueueWait as u32, subject, cpu, ..cell }
+    }
+
+    impl WindowTotals {
+        fn take(&mut self) -> Vec<Counted> {
+            let mut all = Vec::new();
+            self.visit(|counted| all.push(counted.clone()));
+            all
+        }
     }
 
     fn count(totals: &mut WindowTotals) -> (u64, u64) {

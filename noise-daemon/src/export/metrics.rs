@@ -177,6 +177,8 @@ fn own_families(model: &Model) -> Vec<MetricFamily> {
     });
     let stolen =
         sample.stolen.iter().map(|(cpu, ns)| counter(&["cpu"], &[&cpu.to_string()], seconds(*ns)));
+    let faults =
+        sample.page_faults.iter().map(|(kind, count)| counter(&["kind"], &[kind], *count as f64));
     let folded =
         model.folded.iter().map(|(metric, count)| counter(&["metric"], &[metric], *count as f64));
     let attached = sample.hooks.iter().map(|hook| {
@@ -195,6 +197,12 @@ fn own_families(model: &Model) -> Vec<MetricFamily> {
             "Time that the hypervisor took from a CPU since boot, as /proc/stat has it.",
             MetricType::COUNTER,
             stolen.collect(),
+        ),
+        family(
+            "noised_page_faults_total",
+            "Page faults of the host since boot that were served from memory (minor) or had to wait for a device (major), as /proc/vmstat has them.",
+            MetricType::COUNTER,
+            faults.collect(),
         ),
         family(
             "noised_build_info",
@@ -359,6 +367,7 @@ mod tests {
             }],
             interrupted: vec![(0, "softirq", 1_500_000_000)],
             stolen: vec![(1, 20_000_000)],
+            page_faults: vec![("minor", 5)],
             drops: vec![(Signal::RunqueueWait, Drop::NoStart, 3)],
             hooks: vec![HookSample {
                 hook: Hook::SchedSwitch,

@@ -68,7 +68,7 @@ fn blame(page: &mut String, model: &Model) {
         return;
     }
     page.push_str(
-        "<h2>Who delayed whom</h2><table><tr><th>delayed<th>by<th>why<th>waiting for<th>time",
+        "<h2>Who delayed whom</h2><table><tr><th>delayed<th>by<th>why<th>resource<th>time",
     );
     for Recent { pair, ns } in &model.worst {
         let _ = write!(

@@ -107,12 +107,13 @@ impl<K: Subject, V: Amount> Fold<K, V> {
             return;
         }
         let rest = key.rest();
-        if *key != rest && self.make_room() {
+        if *key != rest
+            && let Some(out) = self.room()
+        {
             let before = self.waiting.remove(key).unwrap_or_default();
-            self.admit(key.clone(), before + cost);
-            if let Some(place) = self.places.get_mut(key) {
-                place.amount.add(more);
-            }
+            let (mut amount, _) = self.replace(key, out.as_ref());
+            amount.add(more);
+            self.admit(key.clone(), amount, before + cost);
             return;
         }
         if *key != rest {
@@ -149,34 +150,34 @@ impl<K: Subject, V: Amount> Fold<K, V> {
         self.folded
     }
 
-    /// Whether there is a free place, or one of a subject that is gone, which is freed.
-    fn make_room(&mut self) -> bool {
+    /// Whether there is a free place, or else one of a subject that is gone, which is told.
+    fn room(&self) -> Option<Option<K>> {
         if self.places.len() < self.limit {
-            return true;
+            return Some(None);
         }
         let gone = self.places.iter().filter_map(|(key, place)| Some((place.gone_ns?, key)));
-        let Some(key) = gone.min().map(|(_, key)| key.clone()) else { return false };
-        self.dismiss(&key);
-        true
+        gone.min().map(|(_, key)| Some(key.clone()))
     }
 
-    fn admit(&mut self, key: K, cost: f64) {
-        let amount = self.remembered.remove(&key).map(|memory| memory.amount).unwrap_or_default();
+    fn admit(&mut self, key: K, amount: V, cost: f64) {
         let place = Place { amount, cost, since_ns: self.at_ns, gone_ns: None };
         self.places.insert(key, place);
     }
 
-    /// Takes a subject's place, and remembers its counter. Returns its cost.
-    fn dismiss(&mut self, key: &K) -> Option<f64> {
-        let place = self.places.remove(key)?;
-        let memory = Memory { amount: place.amount, at_ns: self.at_ns };
-        self.remembered.insert(key.clone(), memory);
+    /// Takes the place of `out`, if any, for `key`: the counter of `key` as it is remembered, and
+    /// the cost of `out`.
+    fn replace(&mut self, key: &K, out: Option<&K>) -> (V, f64) {
+        let amount = self.remembered.remove(key).map(|memory| memory.amount).unwrap_or_default();
+        let Some((out, place)) = out.and_then(|out| self.places.remove_entry(out)) else {
+            return (amount, 0.0);
+        };
+        self.remembered.insert(out, Memory { amount: place.amount, at_ns: self.at_ns });
         while self.remembered.len() > self.limit * KEPT {
             let oldest = self.remembered.iter().min_by_key(|(_, memory)| memory.at_ns);
             let Some(key) = oldest.map(|(key, _)| key.clone()) else { break };
             self.remembered.remove(&key);
         }
-        Some(place.cost)
+        (amount, place.cost)
     }
 
     fn change_places(&mut self) {
@@ -201,12 +202,10 @@ impl<K: Subject, V: Amount> Fold<K, V> {
             }
             let out = out.clone();
             let was_gone = self.places.get(&out).is_some_and(|place| place.gone_ns.is_some());
-            let left = self.dismiss(&out);
+            let (amount, left) = self.replace(&key, Some(&out));
             self.waiting.remove(&key);
-            self.admit(key, cost);
-            if let Some(left) = left
-                && !was_gone
-            {
+            self.admit(key, amount, cost);
+            if !was_gone {
                 self.waiting.insert(out, left);
                 self.folded += 1;
             }

@@ -143,6 +143,8 @@ pub struct Sample {
     pub interrupted: Vec<(u32, &'static str, u64)>,
     /// Time that the hypervisor took from each CPU: CPU, ns.
     pub stolen: Vec<(u32, u64)>,
+    /// Page faults of the host since boot: kind, count.
+    pub page_faults: Vec<(&'static str, u64)>,
     /// What was not counted.
     pub drops: Vec<(Signal, Drop, u64)>,
     /// The hooks.

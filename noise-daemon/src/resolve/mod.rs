@@ -63,14 +63,7 @@ impl Names {
         if let Some(labels) = self.known.get(&(signal, subject)) {
             return Some(labels.clone());
         }
-        let labels = match signal {
-            // What found no cell of its own, or no cgroup.
-            Signal::CgroupRunqueueWait if subject == UNKNOWN => vec![OTHER.to_owned()],
-            Signal::CgroupRunqueueWait => {
-                vec![self.cgroup(Of::Task, subject, now)?.as_ref().to_owned()]
-            }
-            _ => self.look_up(signal, subject),
-        };
+        let labels = self.look_up(signal, subject, now)?;
         self.known.insert((signal, subject), labels.clone());
         Some(labels)
     }
@@ -80,17 +73,19 @@ impl Names {
         self.known.remove(&(signal, subject));
     }
 
-    fn look_up(&self, signal: Signal, subject: u64) -> Vec<String> {
+    fn look_up(&mut self, signal: Signal, subject: u64, now: Instant) -> Option<Vec<String>> {
         let nth = |names: &[&str]| {
             names.get(subject as usize).map_or_else(|| subject.to_string(), ToString::to_string)
         };
-        match signal {
+        Some(match signal {
             Signal::RunqueueWait => vec![nth(&CAUSES)],
             Signal::ContextSwitch => vec![nth(&["voluntary", "involuntary"])],
             Signal::Hardirq => vec![subject.to_string(), self.irq_name(subject)],
             Signal::Vector => vec![nth(&VECTORS)],
             Signal::Softirq | Signal::SoftirqRaiseWait => vec![nth(&SOFTIRQ_VECTORS)],
-            Signal::CgroupRunqueueWait => vec![subject.to_string()],
+            // What found no cell of its own, or no cgroup.
+            Signal::CgroupRunqueueWait if subject == UNKNOWN => vec![OTHER.to_owned()],
+            Signal::CgroupRunqueueWait => vec![self.cgroup(Of::Task, subject, now)?.to_string()],
             Signal::Nmi | Signal::DirectReclaim | Signal::Compaction => Vec::new(),
             Signal::BlockQueueWait | Signal::BlockDeviceWait => {
                 let (major, minor, operation) = split_block_subject(subject);
@@ -104,7 +99,7 @@ impl Names {
                 let reason = self.drop_reasons.get(&(subject as u32));
                 vec![reason.map_or_else(|| "unknown".to_owned(), Clone::clone)]
             }
-        }
+        })
     }
 
     /// Whether a subject that comes and goes still exists.

@@ -50,7 +50,7 @@ pub fn migrate<A: Access>(access: A) -> Option<()> {
 
 /// `sched_waking(task)`: on the CPU of the waker, unlike `sched_wakeup`.
 #[inline(always)]
-pub fn waking<A: Access>(_access: A) -> Option<()> {
-    net_rx_wait::wake(cpu_state()?);
+pub fn waking<A: Access>(access: A) -> Option<()> {
+    net_rx_wait::wake(cpu_state()?, Task::argument(access, 0));
     Some(())
 }

@@ -1,8 +1,12 @@
 //! From the arrival of a packet to the wake-up of its receiver, within one NET_RX softirq.
 
-use noise_common::event::{CpuState, Drop, Received};
+use noise_common::charge::{Cause, ChargeKey, Resource, UNKNOWN};
+use noise_common::event::{BACKLOG_NS, CpuState, Drop, Received};
 use noise_common::signals::Signal;
 
+use crate::charge::spill;
+use crate::kernel::{Access, Task};
+use crate::ledger;
 use crate::maps::{clock_ns, drop_event, record_keyed};
 use crate::signals::{hardirq, vector};
 
@@ -16,11 +20,31 @@ pub fn listens(state: *mut CpuState) -> bool {
     unsafe { (*state).softirq_running == NET_RX_RUNS }
 }
 
+/// A NET_RX softirq begins that was raised at `raised_ns`; 0 = not seen.
+#[inline(always)]
+pub fn begin(state: *mut CpuState, raised_ns: u64, now_ns: u64) {
+    // SAFETY: the state is this CPU's.
+    unsafe {
+        if raised_ns == 0 || now_ns.wrapping_sub(raised_ns) < BACKLOG_NS {
+            (*state).backlog.until_ns = 0;
+            return;
+        }
+        let wait = &raw mut (*state).backlog.wait;
+        (*wait).since_ns = raised_ns;
+        (*wait).taken = (*state).raised_taken;
+        (*state).backlog.taken = (*state).taken_by(now_ns);
+        (*state).backlog.until_ns = now_ns;
+    }
+}
+
 /// A packet arrives.
 #[inline(always)]
 pub fn receive(state: *mut CpuState, interface: u64, now_ns: u64) {
     // SAFETY: the state is this CPU's. A hardirq's wake-up in between does not look at it.
-    unsafe { (*state).received = Received { at_ns: now_ns, interface } };
+    unsafe {
+        let interrupts_ns = (*state).taken.interrupts_ns();
+        (*state).received = Received { at_ns: now_ns, interface, interrupts_ns };
+    }
 }
 
 /// Another softirq begins, or this one ends: what was received woke nobody.
@@ -31,8 +55,11 @@ pub fn forget(state: *mut CpuState) {
 }
 
 /// A task is woken up from this CPU.
+///
+/// What the task waited for is the softirq, less what interrupted it, and before that whatever kept
+/// the softirq waiting.
 #[inline(always)]
-pub fn wake(state: *mut CpuState) {
+pub fn wake<A: Access>(state: *mut CpuState, task: Task<A>) {
     // SAFETY: the state is this CPU's.
     unsafe {
         let received = (*state).received;
@@ -46,5 +73,15 @@ pub fn wake(state: *mut CpuState) {
         }
         let wait_ns = now_ns - received.at_ns;
         record_keyed(state, Signal::NetRxWait, received.interface, wait_ns, now_ns);
+        let (victim, place) = (task.cgroup(), received.interface as u32);
+        let grown_ns = (*state).taken.interrupts_ns().wrapping_sub(received.interrupts_ns);
+        let hardirq_ns = if grown_ns < wait_ns { grown_ns } else { wait_ns };
+        if hardirq_ns > 0 {
+            let kind = ChargeKey::kind(place, Cause::Hardirq, Resource::NetRx);
+            spill(state, victim, UNKNOWN, kind, hardirq_ns);
+        }
+        let kind = ChargeKey::kind(place, Cause::Softirq, Resource::NetRx);
+        spill(state, victim, u64::from(NET_RX_RUNS - 1), kind, wait_ns - hardirq_ns);
+        ledger::charge_backlog(state, victim, place);
     }
 }

@@ -4,6 +4,10 @@ use noise_common::event::CpuState;
 use noise_common::signals::Signal;
 
 use crate::maps::{clock_ns, record_interval};
+use crate::signals::net_rx_wait;
+
+/// The vector's number.
+const NET_RX: usize = 3;
 
 /// A vector is raised on this CPU. Runs with interrupts off.
 #[inline(always)]
@@ -11,7 +15,11 @@ pub fn raise(state: *mut CpuState, vector: usize) {
     // SAFETY: the state is this CPU's; the caller checked the vector.
     unsafe {
         if (*state).raised_ns[vector] == 0 {
-            (*state).raised_ns[vector] = clock_ns();
+            let now_ns = clock_ns();
+            (*state).raised_ns[vector] = now_ns;
+            if vector == NET_RX {
+                (*state).raised_taken = (*state).taken_by(now_ns);
+            }
         }
     }
 }
@@ -21,6 +29,9 @@ pub fn raise(state: *mut CpuState, vector: usize) {
 pub fn enter(state: *mut CpuState, vector: usize, now_ns: u64) {
     // SAFETY: the state is this CPU's; the caller checked the vector.
     let raised_ns = unsafe { core::ptr::replace(&raw mut (*state).raised_ns[vector], 0) };
+    if vector == NET_RX {
+        net_rx_wait::begin(state, raised_ns, now_ns);
+    }
     if raised_ns != 0 {
         record_interval(state, Signal::SoftirqRaiseWait, vector, raised_ns, now_ns);
     }

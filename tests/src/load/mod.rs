@@ -15,7 +15,6 @@ pub mod task;
 
 use std::collections::BTreeMap;
 use std::env;
-use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, RawFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -60,14 +59,13 @@ impl<'a> Place<'a> {
 
     /// Lets the process that `command` starts go there before it becomes the program.
     fn lead(self, command: &mut Command) -> Result<()> {
-        let doors = self.group.map_or_else(|| Ok(Vec::new()), Group::doors)?;
-        let namespace = self.namespace.map(Namespace::door).transpose()?;
-        // SAFETY: write and setns are async-signal-safe; the files were opened before the fork.
-        unsafe {
-            command.pre_exec(move || {
-                doors.iter().try_for_each(|mut door: &File| door.write_all(b"0"))?;
-                namespace.as_ref().map_or(Ok(()), |door| enter(door.as_raw_fd()))
-            });
+        if let Some(group) = self.group {
+            group.admit(command)?;
+        }
+        if let Some(namespace) = self.namespace {
+            let door = namespace.door()?;
+            // SAFETY: setns is async-signal-safe; the file was opened before the fork.
+            unsafe { command.pre_exec(move || enter(door.as_raw_fd())) };
         }
         Ok(())
     }

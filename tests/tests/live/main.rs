@@ -6,6 +6,7 @@
 
 mod attribution;
 mod block;
+mod cgroups;
 mod command_line;
 mod differential;
 mod faults;
@@ -90,7 +91,7 @@ fn main() -> ExitCode {
     }
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let modules: [(&str, &[(&str, Test)]); 15] = [
+    let modules: [(&str, &[(&str, Test)]); 16] = [
         ("referee", referee::TESTS),
         ("command_line", command_line::TESTS),
         ("lifecycle", lifecycle::TESTS),
@@ -101,6 +102,7 @@ fn main() -> ExitCode {
         ("block", block::TESTS),
         ("network", network::TESTS),
         ("memory", memory::TESTS),
+        ("cgroups", cgroups::TESTS),
         ("differential", differential::TESTS),
         ("attribution", attribution::TESTS),
         ("scenario", scenario::TESTS),

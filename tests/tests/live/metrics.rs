@@ -30,6 +30,7 @@ const WIDE: &[&str] = &[
     "noised_block_device_wait_seconds",
     "noised_net_tx_wait_seconds",
     "noised_net_rx_wait_seconds",
+    "noised_cgroup_runqueue_wait_seconds",
 ];
 const COUNTERS: &[&str] = &[
     "noised_context_switches_total",
@@ -38,6 +39,9 @@ const COUNTERS: &[&str] = &[
     "noised_packet_drops_total",
     "noised_steal_seconds_total",
     "noised_dropped_total",
+    "noised_interference_seconds_total",
+    "noised_preemptions_total",
+    "noised_series_folded_total",
     "process_cpu_seconds_total",
 ];
 const GAUGES: &[&str] = &[

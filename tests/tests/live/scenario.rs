@@ -18,7 +18,7 @@ use noise_tests::scenario::{
 use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] =
-    &[("cpu", cpu), ("disk", disk), ("network", network), ("irq", irq)];
+    &[("cpu", cpu), ("disk", disk), ("network", network), ("timers", timers), ("irqs", irqs)];
 
 /// How far charges for a CPU may be from the referee's.
 const CPU_SHARE: f64 = 0.05;
@@ -109,10 +109,19 @@ fn network() -> Result<Verdict> {
     Ok(Verdict::Passed)
 }
 
-fn irq() -> Result<Verdict> {
+/// One source of interrupts, or several in turns.
+fn interrupted(load: IrqLoad) -> Result<Verdict> {
     let daemon = Daemon::start_unfolded()?;
-    let stage = IrqStage::prepare(IrqLoad::Timers)?;
-    let played = both(&daemon, &stage, CHARGE_EVENTS, 192)?;
+    let stage = IrqStage::prepare(load)?;
+    let played = both(&daemon, &stage, CHARGE_EVENTS, 256)?;
     judge(&stage, &played.account, CPU_SHARE)?;
     Ok(Verdict::Passed)
+}
+
+fn timers() -> Result<Verdict> {
+    interrupted(IrqLoad::Timers)
+}
+
+fn irqs() -> Result<Verdict> {
+    interrupted(IrqLoad::Everything)
 }
