@@ -308,8 +308,9 @@ impl RequestTimes {
 /// Culprits that an [`Outlier`] names.
 pub const OUTLIER_PARTS: usize = 16;
 
-/// Length of a task's name, the terminating zero included (the kernel's `TASK_COMM_LEN`).
-pub const COMM_BYTES: usize = 16;
+/// Length of a task's name in words, the terminating zero included (the kernel's `TASK_COMM_LEN`).
+/// Programs move words faster than bytes.
+pub const COMM_WORDS: usize = 2;
 
 /// A part of a long wait. A record of the ring buffer holds as many as it has room for, the
 /// latest ones; what the others sum to is told beside them.
@@ -326,7 +327,7 @@ pub struct OutlierPart {
     /// The thread that ran; 0 where it was none.
     pub pid: u32,
     /// Its name.
-    pub comm: [u8; COMM_BYTES],
+    pub comm: [u64; COMM_WORDS],
 }
 
 /// A wait for a CPU that was longer than its threshold: a record of the ring buffer, told apart
@@ -348,7 +349,7 @@ pub struct Outlier {
     /// The CPU on which it ran in the end.
     pub cpu: u32,
     /// Its name.
-    pub comm: [u8; COMM_BYTES],
+    pub comm: [u64; COMM_WORDS],
     /// Index into [`crate::signals::CAUSES`]: what made it runnable.
     pub made_runnable: u32,
     /// How many parts there are.

@@ -8,7 +8,7 @@
 //! is told as such. All parts sum to the wait, always.
 
 use crate::charge::{Cause, UNKNOWN};
-use crate::event::COMM_BYTES;
+use crate::event::COMM_WORDS;
 use crate::nesting::Taken;
 
 /// Turns that each CPU remembers, a power of two.
@@ -43,8 +43,8 @@ pub struct Turn {
     pub pid: u32,
     /// Number of the [`Runner`].
     pub runner: u32,
-    /// The task's name.
-    pub comm: [u8; COMM_BYTES],
+    /// The task's name, as it lies in memory.
+    pub comm: [u64; COMM_WORDS],
 }
 
 /// Time of one class of interrupts that came from one source.
@@ -88,13 +88,24 @@ impl Stretches {
             Stretch { source, until_ns: total_ns };
     }
 
+    /// Entry number `back`, counted back from the newest.
+    #[inline(always)]
+    fn latest(&self, back: u64) -> &Stretch {
+        &self.ring[(self.newest.wrapping_sub(back) % STRETCHES as u64) as usize]
+    }
+
+    /// Whether the last `ns` of the class, up to `to_ns` of its scale, all came from the newest
+    /// source.
+    #[inline(always)]
+    fn latest_covers(&self, ns: u64, to_ns: u64) -> bool {
+        ns == 0 || self.latest(1).until_ns <= to_ns - ns
+    }
+
     /// Charges the part that entry number `back`, counted back from the newest, has in what is still
     /// to divide of a class. Whether that was the last one.
     #[inline(always)]
     pub fn step(&self, back: u64, class: Cause, parts: &mut impl Parts) -> bool {
-        let number = self.newest.wrapping_sub(back);
-        let own = &self.ring[(number % STRETCHES as u64) as usize];
-        let before = &self.ring[(number.wrapping_sub(1) % STRETCHES as u64) as usize];
+        let (own, before) = (self.latest(back), self.latest(back.wrapping_add(1)));
         let walk = *parts.walk();
         let begin_ns = later(before.until_ns, walk.class_from_ns);
         if begin_ns < walk.class_to_ns {
@@ -223,17 +234,21 @@ pub struct Division {
 }
 
 /// Takes the parts of a wait.
-///
-/// The kernel side keeps the state of the division in memory that the verifier does not follow, and
-/// takes each step in a function that is verified by itself; otherwise the paths through the loops
-/// would multiply.
-pub trait Parts: Sized {
-    /// How far the division has come.
-    fn walk(&mut self) -> &mut Walk;
+pub trait Takes {
     /// A part that a turn took.
     fn turn(&mut self, turn: &Turn, ns: u64);
     /// A part of another cause.
     fn other(&mut self, cause: Cause, culprit: u64, ns: u64);
+}
+
+/// Takes the parts of a wait, step by step.
+///
+/// The kernel side keeps the state of the division in memory that the verifier does not follow, and
+/// takes each step in a function that is verified by itself; otherwise the paths through the loops
+/// would multiply.
+pub trait Parts: Takes + Sized {
+    /// How far the division has come.
+    fn walk(&mut self) -> &mut Walk;
 
     /// One step of the division among turns: see [`Ledger::step`].
     #[inline(always)]
@@ -256,7 +271,7 @@ fn later(one_ns: u64, other_ns: u64) -> u64 {
 /// How much a total grew; 0 where it went back, as a reading from another CPU may.
 #[inline(always)]
 fn grown(from_ns: u64, to_ns: u64) -> u64 {
-    if to_ns > from_ns { to_ns - from_ns } else { 0 }
+    to_ns.saturating_sub(from_ns)
 }
 
 impl Ledger {
@@ -306,6 +321,51 @@ impl Ledger {
         if stolen_ns > 0 {
             parts.other(Cause::Steal, 0, stolen_ns);
         }
+    }
+
+    /// Divides a wait as [`Self::divide_wait`] does, where that takes no steps: one turn lasted all
+    /// the time, and each class of interrupts had one source. Whether that was so.
+    #[inline(always)]
+    pub fn divide_simple_wait(
+        &self,
+        wait: &Waiting,
+        now_ns: u64,
+        now: &Taken,
+        parts: &mut impl Takes,
+    ) -> bool {
+        let turn = &self.turns[(self.newest % TURNS as u64) as usize];
+        let rare = (wait.taken.nmi_ns ^ now.nmi_ns) | (wait.taken.stolen_ns ^ now.stolen_ns);
+        if turn.start_ns == 0
+            || wait.since_ns < turn.start_ns
+            || now_ns < wait.since_ns
+            || rare != 0
+        {
+            return false;
+        }
+        let mut left_ns = now_ns - wait.since_ns;
+        let hardirq_ns = now.hardirq_ns.wrapping_sub(wait.taken.hardirq_ns);
+        let softirq_ns = now.softirq_ns.wrapping_sub(wait.taken.softirq_ns);
+        if hardirq_ns | softirq_ns != 0 {
+            // A total that went back, as a reading from another CPU may, is a huge growth here.
+            if hardirq_ns > left_ns
+                || softirq_ns > left_ns - hardirq_ns
+                || !self.hardirqs.latest_covers(hardirq_ns, now.hardirq_ns)
+                || !self.softirqs.latest_covers(softirq_ns, now.softirq_ns)
+            {
+                return false;
+            }
+            left_ns -= hardirq_ns + softirq_ns;
+            if hardirq_ns > 0 {
+                parts.other(Cause::Hardirq, self.hardirqs.latest(0).source, hardirq_ns);
+            }
+            if softirq_ns > 0 {
+                parts.other(Cause::Softirq, self.softirqs.latest(0).source, softirq_ns);
+            }
+        }
+        if left_ns > 0 {
+            parts.turn(turn, left_ns);
+        }
+        true
     }
 
     /// Divides what was taken from `from` to `to`, within a time of `length_ns`.
@@ -380,256 +440,4 @@ const _: () = assert!(size_of::<Waiting>() == 56);
 const _: () = assert!(TURNS.is_power_of_two() && STRETCHES.is_power_of_two());
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::event::CpuState;
-    use crate::nesting::Frame;
-    use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
-    use std::boxed::Box;
-    use std::collections::BTreeMap;
-    use std::vec::Vec;
-
-    /// Who owns a nanosecond: a cause, and its culprit (the pid of a turn).
-    type Owner = (Cause, u64);
-
-    /// Parts summed up by owner.
-    #[derive(Default, Debug)]
-    struct Sums(BTreeMap<Owner, u64>, Walk);
-
-    impl Parts for Sums {
-        fn walk(&mut self) -> &mut Walk {
-            &mut self.1
-        }
-        fn turn(&mut self, turn: &Turn, ns: u64) {
-            self.other(Cause::Foreign, u64::from(turn.pid), ns);
-        }
-        fn other(&mut self, cause: Cause, culprit: u64, ns: u64) {
-            assert!(ns > 0, "an empty part of {cause:?}");
-            *self.0.entry((cause, culprit)).or_default() += ns;
-        }
-    }
-
-    /// A CPU whose every nanosecond has a known owner.
-    struct Cpu {
-        state: Box<CpuState>,
-        now_ns: u64,
-        owners: Vec<Owner>,
-    }
-
-    const BEGIN_NS: u64 = 1_000;
-
-    impl Cpu {
-        fn new() -> Self {
-            // SAFETY: all fields are valid when zero.
-            let state = unsafe { Box::<CpuState>::new_zeroed().assume_init() };
-            let mut cpu = Self { state, now_ns: BEGIN_NS, owners: Vec::new() };
-            cpu.switch(1);
-            cpu
-        }
-
-        fn pass(&mut self, owner: Owner, ns: u64) {
-            self.now_ns += ns;
-            self.owners.extend((0..ns).map(|_| owner));
-        }
-
-        fn switch(&mut self, pid: u32) {
-            let taken_ns = self.state.taken.all_ns();
-            let (start_ns, runner, comm) = (self.now_ns, Runner::Task as u32, [0; COMM_BYTES]);
-            self.state.ledger.begin_turn(Turn { start_ns, taken_ns, cgroup: 0, pid, runner, comm });
-        }
-
-        /// An interrupt of `level` with what it is interrupted by; `looks` are told the moment
-        /// before and after each step.
-        fn interrupt(&mut self, level: &Level, look: &mut impl FnMut(&Self)) {
-            match level {
-                Level::Nmi { ns } => {
-                    self.pass((Cause::Nmi, 0), *ns);
-                    self.state.taken.nmi_ns += ns;
-                }
-                Level::Hardirq { source, ns, inside } => {
-                    let owner = (Cause::Hardirq, u64::from(*source));
-                    self.state.vector = Frame::open(self.now_ns, &self.state.taken);
-                    self.pass(owner, *ns);
-                    look(self);
-                    inside.iter().for_each(|level| self.interrupt(level, look));
-                    self.pass(owner, *ns);
-                    let net = self.state.vector.net_ns(self.now_ns, &self.state.taken).unwrap();
-                    self.state.vector.start_ns = 0;
-                    self.state.taken.hardirq_ns += net;
-                    let total = self.state.taken.hardirq_ns;
-                    self.state.ledger.hardirqs.note(u64::from(*source), total);
-                }
-                Level::Softirq { source, ns, inside } => {
-                    let owner = (Cause::Softirq, u64::from(*source));
-                    self.state.softirq = Frame::open(self.now_ns, &self.state.taken);
-                    self.state.softirq_running = u32::from(*source) + 1;
-                    self.pass(owner, *ns);
-                    look(self);
-                    inside.iter().for_each(|level| self.interrupt(level, look));
-                    self.pass(owner, *ns);
-                    let net = self.state.softirq.net_ns(self.now_ns, &self.state.taken).unwrap();
-                    self.state.softirq_running = 0;
-                    self.state.taken.softirq_ns += net;
-                    let total = self.state.taken.softirq_ns;
-                    self.state.ledger.softirqs.note(u64::from(*source), total);
-                }
-            }
-            look(self);
-        }
-
-        fn waiting(&self) -> Waiting {
-            let taken = self.state.taken_by(self.now_ns);
-            Waiting { pid: 9, cpu: 0, since_ns: self.now_ns, taken, throttled_ns: 0 }
-        }
-
-        fn divided(&self, wait: &Waiting, throttled_ns: u64) -> Sums {
-            let mut sums = Sums::default();
-            let taken = self.state.taken_by(self.now_ns);
-            let ledger = &self.state.ledger;
-            ledger.divide_wait(wait, self.now_ns, &taken, throttled_ns, &mut sums);
-            sums
-        }
-
-        fn owned(&self, since_ns: u64) -> Sums {
-            let mut sums = Sums::default();
-            for owner in &self.owners[(since_ns - BEGIN_NS) as usize..] {
-                *sums.0.entry(*owner).or_default() += 1;
-            }
-            sums
-        }
-    }
-
-    #[derive(Clone, Debug)]
-    enum Level {
-        Nmi { ns: u64 },
-        Hardirq { source: u8, ns: u64, inside: Vec<Level> },
-        Softirq { source: u8, ns: u64, inside: Vec<Level> },
-    }
-
-    #[derive(Clone, Debug)]
-    enum Step {
-        Run { ns: u64 },
-        Switch { pid: u32 },
-        Interrupt(Level),
-    }
-
-    fn nmi() -> impl Strategy<Value = Level> {
-        (1u64..20).prop_map(|ns| Level::Nmi { ns })
-    }
-
-    fn hardirq() -> impl Strategy<Value = Level> {
-        (0u8..3, 1u64..20, proptest::collection::vec(nmi(), 0..2))
-            .prop_map(|(source, ns, inside)| Level::Hardirq { source, ns, inside })
-    }
-
-    fn softirq() -> impl Strategy<Value = Level> {
-        let inside = proptest::collection::vec(prop_oneof![nmi(), hardirq()], 0..3);
-        (0u8..3, 1u64..20, inside).prop_map(|(source, ns, inside)| Level::Softirq {
-            source,
-            ns,
-            inside,
-        })
-    }
-
-    fn step() -> impl Strategy<Value = Step> {
-        prop_oneof![
-            3 => (0u64..60).prop_map(|ns| Step::Run { ns }),
-            3 => (1u32..6).prop_map(|pid| Step::Switch { pid }),
-            2 => prop_oneof![nmi(), hardirq(), softirq()].prop_map(Step::Interrupt),
-        ]
-    }
-
-    /// Plays the steps, with waits that begin at every possible moment.
-    fn play(steps: &[Step]) -> (Cpu, Vec<Waiting>) {
-        let mut cpu = Cpu::new();
-        let mut pid = 1;
-        let mut waits = Vec::new();
-        for step in steps {
-            match step {
-                Step::Run { ns } => cpu.pass((Cause::Foreign, u64::from(pid)), *ns),
-                Step::Switch { pid: next } => {
-                    pid = *next;
-                    cpu.switch(pid);
-                }
-                Step::Interrupt(level) => {
-                    cpu.interrupt(level, &mut |cpu| waits.push(cpu.waiting()));
-                }
-            }
-            waits.push(cpu.waiting());
-        }
-        (cpu, waits)
-    }
-
-    proptest! {
-        /// As long as all is remembered, each owner gets exactly its nanoseconds.
-        #[test]
-        fn every_nanosecond_is_charged_to_its_owner(
-            steps in proptest::collection::vec(step(), 1..40)
-        ) {
-            let (cpu, waits) = play(&steps);
-            for wait in &waits {
-                prop_assert_eq!(cpu.divided(wait, 0).0, cpu.owned(wait.since_ns).0);
-            }
-        }
-
-        /// Whatever is forgotten, and however much was throttled: the parts sum to the wait.
-        #[test]
-        fn parts_sum_to_the_wait(
-            steps in proptest::collection::vec(step(), 1..300),
-            throttled_ns in 0u64..10_000,
-            throttles in any::<bool>(),
-        ) {
-            let (cpu, waits) = play(&steps);
-            for wait in &waits {
-                let throttled_ns = if throttles { throttled_ns } else { 0 };
-                let sums = cpu.divided(wait, throttled_ns);
-                prop_assert_eq!(sums.0.values().sum::<u64>(), cpu.now_ns - wait.since_ns);
-                let throttled = sums.0.get(&(Cause::Throttle, 0)).copied().unwrap_or(0);
-                prop_assert_eq!(throttled, throttled_ns.min(cpu.now_ns - wait.since_ns));
-            }
-        }
-
-        /// Totals that another CPU read at a bad moment cost exactness, never the sum.
-        #[test]
-        fn torn_readings_keep_the_sum(
-            steps in proptest::collection::vec(step(), 1..60),
-            taken in any::<[u16; 4]>(),
-            since_ns in 0u64..5_000,
-        ) {
-            let (cpu, _) = play(&steps);
-            let [nmi_ns, hardirq_ns, softirq_ns, stolen_ns] = taken.map(u64::from);
-            let taken = Taken { nmi_ns, hardirq_ns, softirq_ns, stolen_ns };
-            let wait = Waiting { since_ns, taken, ..Waiting::default() };
-            let sums = cpu.divided(&wait, 0);
-            let length_ns = cpu.now_ns.saturating_sub(since_ns);
-            prop_assert_eq!(sums.0.values().sum::<u64>(), length_ns);
-            prop_assert!(sums.0.values().all(|ns| *ns <= length_ns));
-        }
-    }
-
-    #[test]
-    fn what_scrolled_out_is_untracked() {
-        let mut cpu = Cpu::new();
-        let wait = cpu.waiting();
-        for pid in 0..2 * TURNS as u32 {
-            cpu.pass((Cause::Foreign, 0), 10);
-            cpu.switch(pid);
-        }
-        let sums = cpu.divided(&wait, 0);
-        assert_eq!(sums.0[&(Cause::Untracked, 0)], 10 * (TURNS as u64 + 1));
-    }
-
-    #[test]
-    fn a_class_whose_sources_scrolled_out_keeps_its_time() {
-        let mut cpu = Cpu::new();
-        let wait = cpu.waiting();
-        for number in 0..2 * STRETCHES as u8 {
-            let level = Level::Hardirq { source: number % 2, ns: 5, inside: Vec::new() };
-            cpu.interrupt(&level, &mut |_| {});
-        }
-        let sums = cpu.divided(&wait, 0);
-        let hardirq = |source| sums.0.get(&(Cause::Hardirq, source)).copied().unwrap_or(0);
-        assert_eq!(hardirq(0) + hardirq(1), 10 * (STRETCHES as u64 - 1));
-        assert_eq!(hardirq(UNKNOWN), 10 * (STRETCHES as u64 + 1));
-    }
-}
+mod tests;

@@ -5,7 +5,7 @@
 
 use noise_common::charge::{Cause, ChargeKey, Resource, UNKNOWN};
 use noise_common::event::{CpuState, Drop, Outlier};
-use noise_common::ledger::{Context, Ledger, Parts, Runner, TURNS, Turn, Waiting, Walk};
+use noise_common::ledger::{Context, Ledger, Parts, Runner, TURNS, Takes, Turn, Waiting, Walk};
 use noise_common::signals::Signal;
 use noise_common::{OUTLIERS_PER_WINDOW, WINDOW_NS};
 
@@ -38,8 +38,20 @@ impl Parts for Division {
     }
 
     #[inline(always)]
+    fn step_turn(&mut self, _ledger: &Ledger, back: u64) -> bool {
+        noise_turn(self.cpu, back as u32, self.context) != 0
+    }
+
+    #[inline(always)]
+    fn step_stretch(&mut self, _ledger: &Ledger, back: u64, class: Cause) -> bool {
+        noise_stretch(self.cpu, back as u32, class as u32, self.context) != 0
+    }
+}
+
+impl Takes for Division {
+    #[inline(always)]
     fn turn(&mut self, turn: &Turn, ns: u64) {
-        // SAFETY: as above.
+        // SAFETY: as in `walk`.
         let victim = unsafe { (*division(self.state, self.context)).victim };
         let (cause, culprit) = blame(turn, victim);
         self.part(cause, culprit, ns, Some(turn));
@@ -49,15 +61,24 @@ impl Parts for Division {
     fn other(&mut self, cause: Cause, culprit: u64, ns: u64) {
         self.part(cause, culprit, ns, None);
     }
+}
 
+/// Charges the parts of a wait for a CPU that needs no steps.
+struct Direct {
+    state: *mut CpuState,
+    victim: u64,
+}
+
+impl Takes for Direct {
     #[inline(always)]
-    fn step_turn(&mut self, _ledger: &Ledger, back: u64) -> bool {
-        noise_turn(self.cpu, back as u32, self.context) != 0
+    fn turn(&mut self, turn: &Turn, ns: u64) {
+        let (cause, culprit) = blame(turn, self.victim);
+        self.other(cause, culprit, ns);
     }
 
     #[inline(always)]
-    fn step_stretch(&mut self, _ledger: &Ledger, back: u64, class: Cause) -> bool {
-        noise_stretch(self.cpu, back as u32, class as u32, self.context) != 0
+    fn other(&mut self, cause: Cause, culprit: u64, ns: u64) {
+        charge(self.state, Resource::Cpu, cause, self.victim, culprit, ns);
     }
 }
 
@@ -299,10 +320,20 @@ pub fn wait_ends<A: Access>(
     unsafe {
         let taken = (*state).taken;
         let division = division(state, Context::Scheduler as u32);
+        let long = now_ns.wrapping_sub(start.at_ns) >= u64::from(OUTLIER_US.load()) * 1000;
         match waiting(start.pid, start.at_ns) {
             Some(wait) if (*wait).cpu == start.cpu => {
+                let throttled_ns = throttled(task, &*wait);
+                if throttled_ns == 0 && !long {
+                    // By far most waits.
+                    let mut charges = Direct { state, victim };
+                    let ledger = &(*state).ledger;
+                    if ledger.divide_simple_wait(&*wait, now_ns, &taken, &mut charges) {
+                        return;
+                    }
+                }
                 (*division).wait = *wait;
-                (*division).throttled_ns = throttled(task, &*wait);
+                (*division).throttled_ns = throttled_ns;
             }
             // Nothing is known of what interrupts took.
             _ => {
@@ -317,7 +348,7 @@ pub fn wait_ends<A: Access>(
         (*division).resource = Resource::Cpu as u32;
         (*division).recording = 0;
         noise_divide(start.cpu, Context::Scheduler as u32);
-        if now_ns.wrapping_sub(start.at_ns) >= u64::from(OUTLIER_US.load()) * 1000 {
+        if long {
             report(state, task, start, now_ns);
         }
     }
@@ -343,7 +374,7 @@ fn report<A: Access>(state: *mut CpuState, task: Task<A>, start: Start, now_ns: 
         (*outlier).victim = (*division).victim;
         (*outlier).pid = start.pid;
         (*outlier).cpu = start.cpu;
-        (&raw mut (*outlier).comm).cast::<[u64; 2]>().write(task.comm());
+        (*outlier).comm = task.comm();
         (*outlier).made_runnable = start.cause;
         (*outlier).parts_used = 0;
         // What it waited on other CPUs is charged, but not told here.
@@ -423,7 +454,7 @@ pub fn begin_turn<A: Access>(
         (*turn).cgroup = cgroup;
         (*turn).pid = pid;
         (*turn).runner = runner as u32;
-        (&raw mut (*turn).comm).cast::<[u64; 2]>().write(task.comm());
+        (*turn).comm = task.comm();
     }
 }
 

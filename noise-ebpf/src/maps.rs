@@ -199,8 +199,14 @@ pub fn record_rotating(
             }
         }
         // Opening its window sends that of the subject before, and takes the cell over.
-        let subject = if free == ROTATING_CELLS { UNKNOWN } else { subject };
-        record(state, cells.add(free), signal, subject, value_ns, now_ns);
+        if free != ROTATING_CELLS {
+            turn_window(cells.add(free), signal as u32, subject, now_ns);
+            if (*cells.add(free)).subject == subject {
+                return record(state, cells.add(free), signal, subject, value_ns, now_ns);
+            }
+            // The ring is full, and the cell still its owner's.
+        }
+        record(state, cells.add(ROTATING_CELLS), signal, UNKNOWN, value_ns, now_ns);
     }
 }
 

@@ -26,7 +26,7 @@ pub fn push(state: *mut CpuState, cause: Cause, culprit: u64, ns: u64, turn: Opt
             }
             None => {
                 (*part).pid = 0;
-                (*part).comm = [0; 16];
+                (*part).comm = [0; 2];
             }
         }
         (*outlier).parts_used = used as u32 + 1;

@@ -87,7 +87,8 @@ fn name(outlier: &Outlier, names: &mut Names, now: Instant) -> Option<OutlierRec
 }
 
 /// A task's name up to its first zero byte.
-fn comm_text(comm: &[u8]) -> String {
+fn comm_text(comm: &[u64]) -> String {
+    let comm: &[u8] = bytemuck::cast_slice(comm);
     let end = comm.iter().position(|byte| *byte == 0).unwrap_or(comm.len());
     String::from_utf8_lossy(comm.get(..end).unwrap_or_default()).into_owned()
 }
@@ -98,10 +99,10 @@ mod tests {
     use crate::resolve::cgroup::Hierarchies;
     use std::collections::BTreeMap;
 
-    fn comm(text: &str) -> [u8; 16] {
-        let mut bytes = [0; 16];
+    fn comm(text: &str) -> [u64; 2] {
+        let mut bytes = [0u8; 16];
         bytes[..text.len()].copy_from_slice(text.as_bytes());
-        bytes
+        bytemuck::cast(bytes)
     }
 
     #[test]

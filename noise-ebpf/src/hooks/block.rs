@@ -104,10 +104,7 @@ pub fn complete<A: Access>(access: A) -> Option<()> {
     let now_ns = clock_ns();
     let disk = disk(request);
     // SAFETY: the pointer is an entry of the map, whose request is not issued again meanwhile.
-    let Some(RequestTimes { device_mark: mark, cgroup, .. }) = times.map(|times| unsafe { *times })
-    else {
-        return None;
-    };
+    let RequestTimes { device_mark: mark, cgroup, .. } = times.map(|times| unsafe { *times })?;
     // What the request needed itself is its own share of the wait.
     queue::serve(disk | AT_DEVICE, cgroup, sectors(bytes), now_ns);
     let ticket = Ticket { mark, cgroup };

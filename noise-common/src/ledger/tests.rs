@@ -1,0 +1,285 @@
+//! The arithmetic, against a CPU whose every nanosecond has a known owner.
+
+use super::*;
+use crate::event::CpuState;
+use crate::nesting::Frame;
+use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
+use std::boxed::Box;
+use std::collections::BTreeMap;
+use std::vec::Vec;
+
+/// Who owns a nanosecond: a cause, and its culprit (the pid of a turn).
+type Owner = (Cause, u64);
+
+/// Parts summed up by owner.
+#[derive(Default, Debug)]
+struct Sums(BTreeMap<Owner, u64>, Walk);
+
+impl Parts for Sums {
+    fn walk(&mut self) -> &mut Walk {
+        &mut self.1
+    }
+}
+
+impl Takes for Sums {
+    fn turn(&mut self, turn: &Turn, ns: u64) {
+        self.other(Cause::Foreign, u64::from(turn.pid), ns);
+    }
+    fn other(&mut self, cause: Cause, culprit: u64, ns: u64) {
+        assert!(ns > 0, "an empty part of {cause:?}");
+        *self.0.entry((cause, culprit)).or_default() += ns;
+    }
+}
+
+/// A CPU whose every nanosecond has a known owner.
+struct Cpu {
+    state: Box<CpuState>,
+    now_ns: u64,
+    owners: Vec<Owner>,
+}
+
+const BEGIN_NS: u64 = 1_000;
+
+impl Cpu {
+    fn new() -> Self {
+        // SAFETY: all fields are valid when zero.
+        let state = unsafe { Box::<CpuState>::new_zeroed().assume_init() };
+        let mut cpu = Self { state, now_ns: BEGIN_NS, owners: Vec::new() };
+        cpu.switch(1);
+        cpu
+    }
+
+    fn pass(&mut self, owner: Owner, ns: u64) {
+        self.now_ns += ns;
+        self.owners.extend((0..ns).map(|_| owner));
+    }
+
+    fn switch(&mut self, pid: u32) {
+        let taken_ns = self.state.taken.all_ns();
+        let (start_ns, runner, comm) = (self.now_ns, Runner::Task as u32, [0; COMM_WORDS]);
+        self.state.ledger.begin_turn(Turn { start_ns, taken_ns, cgroup: 0, pid, runner, comm });
+    }
+
+    /// An interrupt of `level` with what it is interrupted by; `looks` are told the moment
+    /// before and after each step.
+    fn interrupt(&mut self, level: &Level, look: &mut impl FnMut(&Self)) {
+        match level {
+            Level::Nmi { ns } => {
+                self.pass((Cause::Nmi, 0), *ns);
+                self.state.taken.nmi_ns += ns;
+            }
+            Level::Hardirq { source, ns, inside } => {
+                let owner = (Cause::Hardirq, u64::from(*source));
+                self.state.vector = Frame::open(self.now_ns, &self.state.taken);
+                self.pass(owner, *ns);
+                look(self);
+                inside.iter().for_each(|level| self.interrupt(level, look));
+                self.pass(owner, *ns);
+                let net = self.state.vector.net_ns(self.now_ns, &self.state.taken).unwrap();
+                self.state.vector.start_ns = 0;
+                self.state.taken.hardirq_ns += net;
+                let total = self.state.taken.hardirq_ns;
+                self.state.ledger.hardirqs.note(u64::from(*source), total);
+            }
+            Level::Softirq { source, ns, inside } => {
+                let owner = (Cause::Softirq, u64::from(*source));
+                self.state.softirq = Frame::open(self.now_ns, &self.state.taken);
+                self.state.softirq_running = u32::from(*source) + 1;
+                self.pass(owner, *ns);
+                look(self);
+                inside.iter().for_each(|level| self.interrupt(level, look));
+                self.pass(owner, *ns);
+                let net = self.state.softirq.net_ns(self.now_ns, &self.state.taken).unwrap();
+                self.state.softirq_running = 0;
+                self.state.taken.softirq_ns += net;
+                let total = self.state.taken.softirq_ns;
+                self.state.ledger.softirqs.note(u64::from(*source), total);
+            }
+        }
+        look(self);
+    }
+
+    fn waiting(&self) -> Waiting {
+        let taken = self.state.taken_by(self.now_ns);
+        Waiting { pid: 9, cpu: 0, since_ns: self.now_ns, taken, throttled_ns: 0 }
+    }
+
+    fn divided(&self, wait: &Waiting, throttled_ns: u64) -> Sums {
+        let mut sums = Sums::default();
+        let taken = self.state.taken_by(self.now_ns);
+        let ledger = &self.state.ledger;
+        ledger.divide_wait(wait, self.now_ns, &taken, throttled_ns, &mut sums);
+        sums
+    }
+
+    /// The parts of a wait that needs no steps.
+    fn divided_simply(&self, wait: &Waiting) -> Option<Sums> {
+        let mut sums = Sums::default();
+        let taken = self.state.taken_by(self.now_ns);
+        let ledger = &self.state.ledger;
+        ledger.divide_simple_wait(wait, self.now_ns, &taken, &mut sums).then_some(sums)
+    }
+
+    fn owned(&self, since_ns: u64) -> Sums {
+        let mut sums = Sums::default();
+        for owner in &self.owners[(since_ns - BEGIN_NS) as usize..] {
+            *sums.0.entry(*owner).or_default() += 1;
+        }
+        sums
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Level {
+    Nmi { ns: u64 },
+    Hardirq { source: u8, ns: u64, inside: Vec<Level> },
+    Softirq { source: u8, ns: u64, inside: Vec<Level> },
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Run { ns: u64 },
+    Switch { pid: u32 },
+    Interrupt(Level),
+}
+
+fn nmi() -> impl Strategy<Value = Level> {
+    (1u64..20).prop_map(|ns| Level::Nmi { ns })
+}
+
+fn hardirq() -> impl Strategy<Value = Level> {
+    (0u8..3, 1u64..20, proptest::collection::vec(nmi(), 0..2))
+        .prop_map(|(source, ns, inside)| Level::Hardirq { source, ns, inside })
+}
+
+fn softirq() -> impl Strategy<Value = Level> {
+    let inside = proptest::collection::vec(prop_oneof![nmi(), hardirq()], 0..3);
+    (0u8..3, 1u64..20, inside).prop_map(|(source, ns, inside)| Level::Softirq {
+        source,
+        ns,
+        inside,
+    })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (0u64..60).prop_map(|ns| Step::Run { ns }),
+        3 => (1u32..6).prop_map(|pid| Step::Switch { pid }),
+        2 => prop_oneof![nmi(), hardirq(), softirq()].prop_map(Step::Interrupt),
+    ]
+}
+
+/// Plays the steps, with waits that begin at every possible moment.
+fn play(steps: &[Step]) -> (Cpu, Vec<Waiting>) {
+    let mut cpu = Cpu::new();
+    let mut pid = 1;
+    let mut waits = Vec::new();
+    for step in steps {
+        match step {
+            Step::Run { ns } => cpu.pass((Cause::Foreign, u64::from(pid)), *ns),
+            Step::Switch { pid: next } => {
+                pid = *next;
+                cpu.switch(pid);
+            }
+            Step::Interrupt(level) => {
+                cpu.interrupt(level, &mut |cpu| waits.push(cpu.waiting()));
+            }
+        }
+        waits.push(cpu.waiting());
+    }
+    (cpu, waits)
+}
+
+proptest! {
+    /// As long as all is remembered, each owner gets exactly its nanoseconds.
+    #[test]
+    fn every_nanosecond_is_charged_to_its_owner(
+        steps in proptest::collection::vec(step(), 1..40)
+    ) {
+        let (cpu, waits) = play(&steps);
+        for wait in &waits {
+            prop_assert_eq!(cpu.divided(wait, 0).0, cpu.owned(wait.since_ns).0);
+            if let Some(simply) = cpu.divided_simply(wait) {
+                prop_assert_eq!(simply.0, cpu.owned(wait.since_ns).0);
+            }
+        }
+    }
+
+    /// Whatever is forgotten, and however much was throttled: the parts sum to the wait.
+    #[test]
+    fn parts_sum_to_the_wait(
+        steps in proptest::collection::vec(step(), 1..300),
+        throttled_ns in 0u64..10_000,
+        throttles in any::<bool>(),
+    ) {
+        let (cpu, waits) = play(&steps);
+        for wait in &waits {
+            let throttled_ns = if throttles { throttled_ns } else { 0 };
+            let sums = cpu.divided(wait, throttled_ns);
+            prop_assert_eq!(sums.0.values().sum::<u64>(), cpu.now_ns - wait.since_ns);
+            let throttled = sums.0.get(&(Cause::Throttle, 0)).copied().unwrap_or(0);
+            prop_assert_eq!(throttled, throttled_ns.min(cpu.now_ns - wait.since_ns));
+        }
+    }
+
+    /// Totals that another CPU read at a bad moment cost exactness, never the sum.
+    #[test]
+    fn torn_readings_keep_the_sum(
+        steps in proptest::collection::vec(step(), 1..60),
+        taken in any::<[u16; 4]>(),
+        since_ns in 0u64..5_000,
+    ) {
+        let (cpu, _) = play(&steps);
+        let [nmi_ns, hardirq_ns, softirq_ns, stolen_ns] = taken.map(u64::from);
+        let taken = Taken { nmi_ns, hardirq_ns, softirq_ns, stolen_ns };
+        let wait = Waiting { since_ns, taken, ..Waiting::default() };
+        let sums = cpu.divided(&wait, 0);
+        let length_ns = cpu.now_ns.saturating_sub(since_ns);
+        prop_assert_eq!(sums.0.values().sum::<u64>(), length_ns);
+        prop_assert!(sums.0.values().all(|ns| *ns <= length_ns));
+        if let Some(simply) = cpu.divided_simply(&wait) {
+            prop_assert_eq!(simply.0.values().sum::<u64>(), length_ns);
+        }
+    }
+}
+
+#[test]
+fn most_waits_need_no_steps() {
+    let mut cpu = Cpu::new();
+    cpu.pass((Cause::Foreign, 1), 10);
+    let wait = cpu.waiting();
+    assert_eq!(cpu.divided_simply(&wait).unwrap().0, BTreeMap::new());
+    let level = Level::Softirq { source: 2, ns: 5, inside: Vec::new() };
+    cpu.interrupt(&level, &mut |_| {});
+    cpu.pass((Cause::Foreign, 1), 7);
+    let expected = [((Cause::Foreign, 1), 7), ((Cause::Softirq, 2), 10)];
+    assert_eq!(cpu.divided_simply(&wait).unwrap().0, BTreeMap::from(expected));
+    cpu.switch(2);
+    assert!(cpu.divided_simply(&wait).is_none());
+}
+
+#[test]
+fn what_scrolled_out_is_untracked() {
+    let mut cpu = Cpu::new();
+    let wait = cpu.waiting();
+    for pid in 0..2 * TURNS as u32 {
+        cpu.pass((Cause::Foreign, 0), 10);
+        cpu.switch(pid);
+    }
+    let sums = cpu.divided(&wait, 0);
+    assert_eq!(sums.0[&(Cause::Untracked, 0)], 10 * (TURNS as u64 + 1));
+}
+
+#[test]
+fn a_class_whose_sources_scrolled_out_keeps_its_time() {
+    let mut cpu = Cpu::new();
+    let wait = cpu.waiting();
+    for number in 0..2 * STRETCHES as u8 {
+        let level = Level::Hardirq { source: number % 2, ns: 5, inside: Vec::new() };
+        cpu.interrupt(&level, &mut |_| {});
+    }
+    let sums = cpu.divided(&wait, 0);
+    let hardirq = |source| sums.0.get(&(Cause::Hardirq, source)).copied().unwrap_or(0);
+    assert_eq!(hardirq(0) + hardirq(1), 10 * (STRETCHES as u64 - 1));
+    assert_eq!(hardirq(UNKNOWN), 10 * (STRETCHES as u64 + 1));
+}
