@@ -222,6 +222,11 @@ impl Observation {
         paired.samples.iter().filter(|sample| self.window.inner(sample.end_ns))
     }
 
+    /// Whether what ended then ended between the scrapes: for certain, and possibly.
+    pub fn covers(&self, end_ns: u64) -> (bool, bool) {
+        (self.window.inner(end_ns), self.window.outer(end_ns))
+    }
+
     fn expected(&self, paired: &Paired) -> BTreeMap<Labels, Expected> {
         let mut series: BTreeMap<Labels, Expected> = BTreeMap::new();
         for sample in paired.samples.iter().filter(|sample| self.window.outer(sample.end_ns)) {

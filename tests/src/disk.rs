@@ -72,6 +72,44 @@ impl Drop for ScratchFile {
     }
 }
 
+/// A directory of files full of data, in the temporary directory.
+#[derive(Debug)]
+pub struct ScratchTree {
+    files: Vec<ScratchFile>,
+    path: PathBuf,
+}
+
+impl ScratchTree {
+    /// Writes so many files of `mebibytes` each.
+    pub fn new(name: &str, files: usize, mebibytes: usize) -> Result<Self> {
+        let path = env::temp_dir().join(format!("noised-test-{}-{name}", std::process::id()));
+        fs::create_dir(&path).with_context(|| format!("creating {}", path.display()))?;
+        let mut tree = Self { files: Vec::new(), path };
+        for number in 0..files {
+            tree.files.push(ScratchFile::new_in(&tree.path, &number.to_string(), mebibytes)?);
+        }
+        Ok(tree)
+    }
+
+    /// Its path as a load's argument.
+    pub fn argument(&self) -> Result<&str> {
+        self.path.to_str().context("a path that is not UTF-8")
+    }
+
+    /// The whole disk it lies on, or `None` if that is no block device.
+    pub fn disk(&self) -> Result<Option<String>> {
+        self.files.first().map_or(Ok(None), ScratchFile::disk)
+    }
+}
+
+impl Drop for ScratchTree {
+    fn drop(&mut self) {
+        self.files.clear();
+        // Nobody to report to; the name says whose it was.
+        let _ = fs::remove_dir(&self.path);
+    }
+}
+
 /// The scheduler that a disk uses (`mq-deadline`, `none`, ...).
 pub fn scheduler(disk: &str) -> Result<String> {
     let text = fs::read_to_string(format!("/sys/block/{disk}/queue/scheduler"))?;

@@ -1,8 +1,14 @@
-//! Cgroups of tasks that come and go.
+//! Cgroups that tell planted work apart, gone when dropped.
+//!
+//! On version 1 tasks, block requests and sockets are told apart by hierarchies of their own; a
+//! group is made under one name in each that it is needed in. The daemon prefers version 2 for tasks
+//! where that has any cgroup when it starts: make groups after that, and none with
+//! [`Hierarchy::Sockets`] before. Where somebody else had one there by then, tasks are told apart in
+//! both.
 
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
-use std::io;
-use std::os::fd::AsRawFd as _;
+use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -11,67 +17,244 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-/// A cgroup; gone when dropped. Its processes and inner cgroups have to go before.
-#[derive(Debug)]
-pub struct Group {
-    directory: PathBuf,
+/// What a group's work is to be told apart for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hierarchy {
+    /// Tasks on CPUs.
+    Cpu,
+    /// Block requests.
+    Io,
+    /// Sockets.
+    Sockets,
 }
 
-/// The root of the hierarchy by which this host tells tasks apart: version 2, unless it has no
-/// cgroups beside controllers of version 1.
-fn hierarchy() -> Option<&'static Path> {
-    let used = |root: &Path| {
-        let entries = fs::read_dir(root).into_iter().flatten().flatten();
-        root.join("cgroup.controllers").exists()
-            && entries.into_iter().any(|entry| entry.path().is_dir())
-    };
-    let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new);
-    let unified = roots.into_iter().find(|root| used(root));
-    let by_cpu = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"].map(Path::new);
-    unified.or_else(|| by_cpu.into_iter().find(|root| root.join("cgroup.procs").exists()))
+/// Mount points of cgroup hierarchies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Mounts {
+    cpu: Option<PathBuf>,
+    blkio: Option<PathBuf>,
+    unified: Option<PathBuf>,
+}
+
+impl Mounts {
+    fn parse(mountinfo: &str) -> Self {
+        let mut mounts = Self::default();
+        for line in mountinfo.lines() {
+            let Some((front, back)) = line.split_once(" - ") else { continue };
+            let (Some(point), mut back) = (front.split(' ').nth(4), back.split(' ')) else {
+                continue;
+            };
+            let (kind, options) =
+                (back.next().unwrap_or_default(), back.nth(1).unwrap_or_default());
+            let has = |wanted: &str| options.split(',').any(|option| option == wanted);
+            if kind == "cgroup2" {
+                mounts.unified.get_or_insert(point.into());
+            } else if kind == "cgroup" && has("cpu") {
+                mounts.cpu.get_or_insert(point.into());
+            } else if kind == "cgroup" && has("blkio") {
+                mounts.blkio.get_or_insert(point.into());
+            }
+        }
+        mounts
+    }
+
+    fn of_host() -> Result<Self> {
+        Ok(Self::parse(&fs::read_to_string("/proc/self/mountinfo")?))
+    }
+
+    fn all(&self) -> impl Iterator<Item = &PathBuf> {
+        self.cpu.iter().chain(&self.blkio).chain(&self.unified)
+    }
+
+    fn point(&self, hierarchy: Hierarchy) -> Result<&Path> {
+        let unified = self.unified.as_deref();
+        let found = match hierarchy {
+            Hierarchy::Cpu => self.cpu.as_deref().or(unified),
+            Hierarchy::Io => self.blkio.as_deref().or(unified),
+            Hierarchy::Sockets => unified,
+        };
+        found.with_context(|| format!("no cgroup hierarchy tells {hierarchy:?} apart"))
+    }
+}
+
+fn has_children(directory: &Path) -> bool {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.into_iter().any(|entry| entry.path().is_dir())
+}
+
+/// How the names of this process' groups begin.
+fn prefix() -> String {
+    format!("noised-test-{}-", std::process::id())
+}
+
+/// The groups that this process has, of any name and hierarchy.
+pub fn own_groups() -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for mount in Mounts::of_host()?.all() {
+        for entry in fs::read_dir(mount)? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with(&prefix()) {
+                found.push(entry.path());
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// A cgroup, or several of one name. Its processes and inner groups have to go before.
+#[derive(Debug)]
+pub struct Group {
+    name: String,
+    directories: Vec<PathBuf>,
 }
 
 impl Group {
-    /// Makes a cgroup of tasks at the top; `None` where this host has no hierarchy.
-    pub fn new(name: &str) -> Result<Option<Self>> {
-        let Some(root) = hierarchy() else { return Ok(None) };
-        let name = format!("noised-test-{}-{name}", std::process::id());
-        Self::create(root.join(name)).map(Some)
+    /// Makes a group for work that is to be told apart in these respects.
+    ///
+    /// # Errors
+    /// If this host has no hierarchy for one of them, or does not let us make cgroups.
+    pub fn new(name: &str, hierarchies: &[Hierarchy]) -> Result<Self> {
+        let mounts = Mounts::of_host()?;
+        let mut group = Self { name: format!("{}{name}", prefix()), directories: Vec::new() };
+        let mut points = Vec::new();
+        for &hierarchy in hierarchies {
+            points.push(mounts.point(hierarchy)?);
+            if hierarchy == Hierarchy::Cpu {
+                points.extend(mounts.unified.as_deref().filter(|unified| has_children(unified)));
+            }
+        }
+        for point in points {
+            let directory = point.join(&group.name);
+            if !group.directories.contains(&directory) {
+                fs::create_dir(&directory)
+                    .with_context(|| format!("creating {}", directory.display()))?;
+                group.directories.push(directory);
+            }
+        }
+        Ok(group)
     }
 
-    /// Makes a cgroup inside.
+    /// Makes a group inside.
     pub fn inner(&self, name: &str) -> Result<Self> {
-        Self::create(self.directory.join(name))
+        let mut inner = Self { name: format!("{}/{name}", self.name), directories: Vec::new() };
+        for directory in self.directories.iter().map(|directory| directory.join(name)) {
+            fs::create_dir(&directory)
+                .with_context(|| format!("creating {}", directory.display()))?;
+            inner.directories.push(directory);
+        }
+        Ok(inner)
     }
 
-    fn create(directory: PathBuf) -> Result<Self> {
-        fs::create_dir(&directory).with_context(|| format!("creating {}", directory.display()))?;
-        Ok(Self { directory })
+    /// Whether this host tells work apart in this respect.
+    pub fn is_possible(hierarchy: Hierarchy) -> Result<bool> {
+        Ok(Mounts::of_host()?.point(hierarchy).is_ok())
+    }
+
+    /// What the daemon calls it.
+    pub fn label(&self) -> String {
+        format!("/{}", self.name)
+    }
+
+    /// Lets the process that `command` starts enter before it becomes the program.
+    pub fn admit(&self, command: &mut Command) -> Result<()> {
+        for path in self.directories.iter().map(|directory| directory.join("cgroup.procs")) {
+            let door = OpenOptions::new().write(true).open(&path);
+            let door = door.with_context(|| format!("opening {}", path.display()))?;
+            // SAFETY: write is async-signal-safe; the file was opened before the fork.
+            unsafe { command.pre_exec(move || (&door).write_all(b"0")) };
+        }
+        Ok(())
     }
 
     /// Runs a command to its end inside.
     pub fn run(&self, mut command: Command) -> Result<ExitStatus> {
-        let door = OpenOptions::new().write(true).open(self.directory.join("cgroup.procs"))?;
-        let descriptor = door.as_raw_fd();
-        // SAFETY: write is async-signal-safe; the descriptor is open until the child has started.
-        unsafe {
-            command.pre_exec(move || match libc::write(descriptor, b"0".as_ptr().cast(), 1) {
-                1 => Ok(()),
-                _ => Err(io::Error::last_os_error()),
-            });
-        }
+        self.admit(&mut command)?;
         command.status().with_context(|| format!("running {command:?}"))
+    }
+
+    /// The threads that are in it now.
+    pub fn threads(&self) -> Result<BTreeSet<i32>> {
+        let directory = self.directories.first().context("a group without a directory")?;
+        // Of version 1, then of version 2.
+        let text = fs::read_to_string(directory.join("tasks"))
+            .or_else(|_| fs::read_to_string(directory.join("cgroup.threads")))?;
+        Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
+    }
+
+    fn set(&self, file: &str, text: &str) -> Result<bool> {
+        for path in self.directories.iter().map(|directory| directory.join(file)) {
+            if path.exists() {
+                fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Lets it run for `quota` of every `period` only; false where this host limits no group.
+    pub fn limit_cpu(&self, quota: Duration, period: Duration) -> Result<bool> {
+        let (quota, period) = (quota.as_micros(), period.as_micros());
+        Ok(self.set("cpu.max", &format!("{quota} {period}"))?
+            || (self.set("cpu.cfs_period_us", &period.to_string())?
+                && self.set("cpu.cfs_quota_us", &quota.to_string())?))
+    }
+
+    /// Gives it as much of the CPUs as that many groups have; without effect where a host weighs no
+    /// groups.
+    pub fn weigh(&self, groups: u32) -> Result<()> {
+        let _ = self.set("cpu.weight", &(100 * groups).to_string())?
+            || self.set("cpu.shares", &(1024 * groups).to_string())?;
+        Ok(())
+    }
+
+    /// How long its quota has kept it from running, nanoseconds, by the kernel's own account.
+    pub fn throttled_ns(&self) -> Result<u64> {
+        for path in self.directories.iter().map(|directory| directory.join("cpu.stat")) {
+            let Ok(text) = fs::read_to_string(&path) else { continue };
+            for line in text.lines() {
+                match line.split_once(' ') {
+                    Some(("throttled_time", nanoseconds)) => return Ok(nanoseconds.parse()?),
+                    Some(("throttled_usec", microseconds)) => {
+                        return Ok(microseconds.parse::<u64>()? * 1000);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        anyhow::bail!("{} has no account of throttling", self.name)
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
         // A process that has just ended may still be counted in it.
-        for _ in 0..100 {
-            if fs::remove_dir(&self.directory).is_ok() {
-                return;
+        for directory in &self.directories {
+            for _ in 0..100 {
+                if fs::remove_dir(directory).is_ok() {
+                    break;
+                }
+                thread::sleep(Duration::from_millis(20));
             }
-            thread::sleep(Duration::from_millis(20));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Hierarchy, Mounts};
+
+    #[test]
+    fn hierarchies_of_version_1_go_before_version_2() {
+        let hybrid = "31 24 0:27 / /g/unified rw shared:1 - cgroup2 cgroup2 rw\n\
+            32 24 0:28 / /g/cpu rw shared:2 - cgroup cgroup rw,cpu,cpuacct\n\
+            33 24 0:29 / /g/blkio rw - cgroup cgroup rw,blkio\n";
+        let mounts = Mounts::parse(hybrid);
+        let point = |hierarchy| mounts.point(hierarchy).unwrap().to_str().unwrap().to_owned();
+        assert_eq!(point(Hierarchy::Cpu), "/g/cpu");
+        assert_eq!(point(Hierarchy::Io), "/g/blkio");
+        assert_eq!(point(Hierarchy::Sockets), "/g/unified");
+        let unified = Mounts::parse("31 24 0:27 / /g rw - cgroup2 cgroup2 rw\n");
+        assert_eq!(unified.point(Hierarchy::Cpu).unwrap().to_str(), Some("/g"));
+        assert!(Mounts::parse("").point(Hierarchy::Cpu).is_err());
     }
 }

@@ -4,6 +4,7 @@
 //! Nothing here uses the daemon's own code: what both got wrong together would go unnoticed. Only
 //! `bench` does, which measures what the daemon's programs cost.
 
+pub mod attribution;
 pub mod bench;
 pub mod bpf;
 pub mod cgroup;
@@ -14,7 +15,9 @@ pub mod ftrace;
 pub mod group;
 pub mod http;
 pub mod load;
+pub mod namespace;
 pub mod pairing;
 pub mod prom;
+pub mod scenario;
 pub mod surroundings;
 pub mod task;

@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail};
 
 use crate::ftrace;
+use crate::group::own_groups;
 
 /// Things on the machine, by description.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +48,9 @@ impl Surroundings {
             if file.starts_with(&own) {
                 found.insert(format!("temporary file {file}"));
             }
+        }
+        for group in own_groups()? {
+            found.insert(format!("cgroup {}", group.display()));
         }
         for instance in ftrace::own_instances()? {
             found.insert(format!("trace instance {instance}"));

@@ -32,6 +32,22 @@ pub fn pin(thread: i32, cpu: usize) -> Result<()> {
     check(unsafe { libc::sched_setaffinity(thread, size_of_val(&set), &set) }, "sched_setaffinity")
 }
 
+/// Binds the caller to the CPU of this number, or to none if it is `any`.
+pub fn settle(cpu: &str) -> Result<()> {
+    if cpu == "any" { Ok(()) } else { pin(0, cpu.parse().context("not a CPU")?) }
+}
+
+/// Context switches of the caller's process so far, voluntary and not.
+pub fn own_switches() -> Result<(u64, u64)> {
+    // SAFETY: an all-zero value is valid, and the call fills it.
+    let usage = unsafe {
+        let mut usage: libc::rusage = mem::zeroed();
+        check(libc::getrusage(libc::RUSAGE_SELF, &raw mut usage), "getrusage")?;
+        usage
+    };
+    Ok((u64::try_from(usage.ru_nvcsw)?, u64::try_from(usage.ru_nivcsw)?))
+}
+
 /// A scheduling policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {

@@ -18,6 +18,7 @@ mod libtest;
 mod lint;
 mod privilege;
 mod run;
+mod scenario;
 mod setup;
 mod test;
 
@@ -53,6 +54,12 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Plant a culprit (cpu, disk, network, irq) and show what noised says of it
+    Scenario {
+        /// The case, --seconds N, --json
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -70,5 +77,6 @@ fn dispatch(task: Task) -> Result<ExitCode> {
         Task::Test { filter } => test::run(&workspace, filter.as_deref()),
         Task::Lint => lint::run(&workspace),
         Task::Bench { arguments } => bench::run(&workspace, &arguments),
+        Task::Scenario { arguments } => scenario::run(&workspace, &arguments),
     }
 }

@@ -38,6 +38,8 @@ pub enum Kind {
     Wakeup { pid: i32 },
     /// `sched_waking`.
     Waking { pid: i32 },
+    /// `sched_migrate_task`: from here on the thread runs, or waits, on that CPU.
+    Migrate { pid: i32, to: u32 },
     /// `sched_process_exec`; where a thread is not its group's first, it has taken that one's id.
     Exec { pid: i32, old_pid: i32 },
     /// `mm_vmscan_direct_reclaim_*` and `mm_vmscan_memcg_reclaim_*`: begins, else ends.
@@ -63,7 +65,7 @@ pub enum Kind {
     /// One step in a block request's life.
     Block(Block),
     /// `net_dev_queue`.
-    TxQueue { skb: u64, interface: Arc<str> },
+    TxQueue { skb: u64, interface: Arc<str>, bytes: u32 },
     /// `net_dev_start_xmit`.
     TxStart { skb: u64, interface: Arc<str> },
     /// `netif_receive_skb`.
@@ -154,6 +156,13 @@ pub fn decoder(system: &str, event: &str, format: &Format) -> Result<Decode> {
         ("sched", "sched_waking") => {
             let task = field("pid")?;
             Box::new(move |record, _| Some(Kind::Waking { pid: pid(task, record)? }))
+        }
+        ("sched", "sched_migrate_task") => {
+            let (task, to) = (field("pid")?, field("dest_cpu")?);
+            Box::new(move |record, _| {
+                let to = u32::try_from(to.number(record)?).ok()?;
+                Some(Kind::Migrate { pid: pid(task, record)?, to })
+            })
         }
         ("sched", "sched_process_exec") => {
             let (new, old) = (field("pid")?, field("old_pid")?);
@@ -264,15 +273,17 @@ fn block(event: &str, format: &Format) -> Result<Decode> {
 
 fn net(event: &str, format: &Format) -> Result<Decode> {
     let (skb, name) = (format.field("skbaddr")?, format.field("name")?);
-    let make: fn(u64, Arc<str>) -> Kind = match event {
-        "net_dev_queue" => |skb, interface| Kind::TxQueue { skb, interface },
-        "net_dev_start_xmit" => |skb, interface| Kind::TxStart { skb, interface },
-        "netif_receive_skb" => |_, interface| Kind::Receive { interface },
+    let length = format.field("len")?;
+    let make: fn(u64, Arc<str>, u32) -> Kind = match event {
+        "net_dev_queue" => |skb, interface, bytes| Kind::TxQueue { skb, interface, bytes },
+        "net_dev_start_xmit" => |skb, interface, _| Kind::TxStart { skb, interface },
+        "netif_receive_skb" => |_, interface, _| Kind::Receive { interface },
         _ => anyhow::bail!("no decoder for net:{event}"),
     };
     Ok(Box::new(move |record, names| {
         let name = names.get(name.text(record)?);
-        Some(make(skb.unsigned(record)?, name))
+        let bytes = u32::try_from(length.unsigned(record)?).ok()?;
+        Some(make(skb.unsigned(record)?, name, bytes))
     }))
 }
 

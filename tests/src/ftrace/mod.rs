@@ -54,6 +54,22 @@ pub const MEMORY_EVENTS: &[&str] = &[
     "compaction:mm_compaction_end",
 ];
 
+/// What tells who had a CPU while somebody waited for it.
+pub const CHARGE_EVENTS: &[&str] = &[
+    "sched:sched_switch",
+    "sched:sched_wakeup",
+    "sched:sched_wakeup_new",
+    "sched:sched_migrate_task",
+    "sched:sched_process_exec",
+    "irq:irq_handler_entry",
+    "irq:irq_handler_exit",
+    "irq:softirq_entry",
+    "irq:softirq_exit",
+    "irq_vectors:*_entry",
+    "irq_vectors:*_exit",
+    "nmi:nmi_handler",
+];
+
 /// The events of interrupts and of the network.
 const OTHER_EVENTS: &[&str] = &[
     "sched:sched_waking",

@@ -5,13 +5,18 @@
 //! did as `name number` lines. A worker is killed when its handle is dropped, and by the kernel if
 //! the test itself dies.
 
+pub mod compute;
 pub mod disk;
+pub mod files;
 pub mod net;
+pub mod packets;
+pub mod storm;
 pub mod task;
 
 use std::collections::BTreeMap;
 use std::env;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::fd::{AsRawFd as _, RawFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::str::FromStr;
@@ -20,6 +25,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::group::Group;
+use crate::namespace::Namespace;
 
 /// The argument that turns the test binary into a worker.
 pub const FLAG: &str = "--noise-load";
@@ -32,6 +40,41 @@ pub type Figures = BTreeMap<String, u64>;
 pub struct Worker {
     child: Child,
     output: BufReader<ChildStdout>,
+}
+
+/// Where a load runs; by default, where its starter does.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Place<'a> {
+    /// Its cgroup.
+    pub group: Option<&'a Group>,
+    /// Its network namespace.
+    pub namespace: Option<&'a Namespace>,
+}
+
+impl<'a> Place<'a> {
+    /// In this cgroup.
+    pub fn group(group: &'a Group) -> Self {
+        Self { group: Some(group), namespace: None }
+    }
+
+    /// Lets the process that `command` starts go there before it becomes the program.
+    fn lead(self, command: &mut Command) -> Result<()> {
+        if let Some(group) = self.group {
+            group.admit(command)?;
+        }
+        if let Some(namespace) = self.namespace {
+            let door = namespace.door()?;
+            // SAFETY: setns is async-signal-safe; the file was opened before the fork.
+            unsafe { command.pre_exec(move || enter(door.as_raw_fd())) };
+        }
+        Ok(())
+    }
+}
+
+fn enter(namespace: RawFd) -> std::io::Result<()> {
+    // SAFETY: no memory argument.
+    let result = unsafe { libc::setns(namespace, libc::CLONE_NEWNET) };
+    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
 fn command(name: &str, arguments: &[&str]) -> Result<Command> {
@@ -50,7 +93,14 @@ fn command(name: &str, arguments: &[&str]) -> Result<Command> {
 impl Worker {
     /// Starts a load and waits until it works.
     pub fn start(name: &str, arguments: &[&str]) -> Result<Self> {
-        let mut child = command(name, arguments)?
+        Self::start_at(Place::default(), name, arguments)
+    }
+
+    /// Starts a load in a place of its own and waits until it works.
+    pub fn start_at(place: Place<'_>, name: &str, arguments: &[&str]) -> Result<Self> {
+        let mut command = command(name, arguments)?;
+        place.lead(&mut command)?;
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -66,6 +116,15 @@ impl Worker {
     /// Its process id; of its first thread, too.
     pub fn pid(&self) -> i32 {
         self.child.id().cast_signed()
+    }
+
+    /// Its threads.
+    pub fn threads(&self) -> Result<Vec<i32>> {
+        let mut threads = Vec::new();
+        for entry in std::fs::read_dir(format!("/proc/{}/task", self.pid()))? {
+            threads.extend(entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()));
+        }
+        Ok(threads)
     }
 
     /// Lets the load end its work, and returns what it did.
@@ -145,6 +204,7 @@ impl Arguments {
 }
 
 /// Whether the parent wants more.
+#[derive(Clone)]
 struct Session(Arc<AtomicBool>);
 
 impl Session {
@@ -191,6 +251,17 @@ pub fn run(arguments: Vec<String>) -> Result<()> {
         "nap" => task::nap(&mut arguments),
         "exec-chain" => task::exec_chain(&mut arguments),
         "thread-exec" => task::thread_exec(&mut arguments),
+        "crew" => compute::crew(&mut arguments),
+        "primes" => compute::primes(&mut arguments),
+        "download" => compute::download(&mut arguments),
+        "download-server" => compute::download_server(&mut arguments),
+        "file-readers" => files::file_readers(&mut arguments),
+        "grep" => files::grep(&mut arguments),
+        "sink" => packets::sink(&mut arguments),
+        "datagrams" => packets::datagrams(&mut arguments),
+        "frames" => packets::frames(&mut arguments),
+        "clock-storm" => storm::clock_storm(&mut arguments),
+        "ipi-storm" => storm::ipi_storm(&mut arguments),
         "direct-reads" => disk::direct_reads(&mut arguments),
         "shuffled-reads" => disk::shuffled_reads(&mut arguments),
         "synced-writes" => disk::synced_writes(&mut arguments),
@@ -200,7 +271,7 @@ pub fn run(arguments: Vec<String>) -> Result<()> {
         "tcp-peer" => net::tcp_peer(&mut arguments),
         "udp-flood" => net::udp_flood(&mut arguments),
         "udp-drops" => net::udp_drops(&mut arguments),
-        "broadcasts" => net::broadcasts(&mut arguments),
+        "broadcasts" => packets::broadcasts(&mut arguments),
         "namespace-drops" => net::namespace_drops(&mut arguments),
         "syn-retransmits" => net::syn_retransmits(&mut arguments),
         _ => bail!("no load {name:?}"),

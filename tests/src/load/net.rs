@@ -1,6 +1,5 @@
 //! Loads of the network, all on loopback.
 
-use std::ffi::CString;
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
@@ -105,52 +104,6 @@ pub(super) fn namespace_drops(arguments: &mut Arguments) -> Result<()> {
     let up = Command::new("ip").args(["link", "set", "lo", "up"]).status()?;
     ensure!(up.success(), "ip ended with {up}");
     udp_drops(arguments)
-}
-
-/// `broadcasts <cpu> <interface> <bytes> <count>`: Ethernet broadcasts, through the interface's queue.
-///
-/// Each has `bytes` in all. A raw socket, because the interface has no address.
-pub(super) fn broadcasts(arguments: &mut Arguments) -> Result<()> {
-    pin(0, arguments.number()?)?;
-    let interface = CString::new(arguments.text()?)?;
-    let mut frame = vec![0_u8; arguments.number()?];
-    let count: u64 = arguments.number()?;
-    // SAFETY: the name is NUL-terminated and read during the call only.
-    let index = unsafe { libc::if_nametoindex(interface.as_ptr()) };
-    ensure!(index > 0, "if_nametoindex: {}", io::Error::last_os_error());
-    // SAFETY: no memory argument.
-    let socket = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0) };
-    ensure!(socket >= 0, "socket: {}", io::Error::last_os_error());
-    // SAFETY: a descriptor that was just opened and that nothing else owns.
-    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
-    // To everybody, from nobody, of an Ethertype set aside for experiments.
-    let header = [[0xff_u8; 6], [2, 0, 0, 0, 0, 1]].concat();
-    frame.splice(..14, header.into_iter().chain([0x88, 0xb5]));
-    let to = libc::sockaddr_ll {
-        sll_family: libc::AF_PACKET as libc::sa_family_t,
-        sll_protocol: 0x88b5_u16.to_be(),
-        sll_ifindex: i32::try_from(index)?,
-        sll_hatype: 0,
-        sll_pkttype: 0,
-        sll_halen: 6,
-        sll_addr: [0xff; 8],
-    };
-    report("ready")?;
-    for _ in 0..count {
-        // SAFETY: frame and address are read during the call only.
-        let sent = unsafe {
-            libc::sendto(
-                socket.as_raw_fd(),
-                frame.as_ptr().cast(),
-                frame.len(),
-                0,
-                (&raw const to).cast(),
-                size_of_val(&to) as libc::socklen_t,
-            )
-        };
-        ensure!(sent == frame.len() as isize, "sendto: {}", io::Error::last_os_error());
-    }
-    report(&format!("sent {count}"))
 }
 
 /// `syn-retransmits <connections>`: connects to a listener that accepts nobody and whose queue is

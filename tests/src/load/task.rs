@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 
 use super::{Arguments, Session, command, report};
-use crate::task::{Policy, pin, set_policy};
+use crate::task::{Policy, pin, set_policy, settle};
 
 /// Sleeps after this many rounds, so that a recording stays of bounded size.
 const BURST: u64 = 32;
@@ -87,9 +87,9 @@ pub(super) fn sleep(arguments: &mut Arguments) -> Result<()> {
     report(&format!("wakes {wakes}"))
 }
 
-/// `burn <cpu>`: never sleeps.
+/// `burn <cpu, or any>`: never sleeps.
 pub(super) fn burn(arguments: &mut Arguments) -> Result<()> {
-    pin(0, arguments.number()?)?;
+    settle(&arguments.text()?)?;
     spin()
 }
 

@@ -33,6 +33,25 @@ pub struct BlockWaits {
     pub requeued: usize,
     /// Completions of less than the whole rest of a request.
     pub partial: usize,
+    /// Requests that came to their end, in order of that.
+    pub lives: Vec<Life>,
+}
+
+/// A request from beginning to end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Life {
+    /// `major << 20 | minor`.
+    pub device: u32,
+    /// The thread that inserted it, or issued it if nobody did.
+    pub pid: i32,
+    /// Its size at the end, 512 bytes each.
+    pub sectors: u64,
+    /// When its last wait in the queue began, if it was in the queue.
+    pub inserted_ns: Option<u64>,
+    /// When it was issued last.
+    pub issued_ns: u64,
+    /// When its last part was done.
+    pub completed_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +67,8 @@ struct Request {
     sectors: u64,
     operation: &'static str,
     state: State,
+    pid: i32,
+    queued_ns: Option<u64>,
 }
 
 /// The operation that the kernel's letters stand for.
@@ -104,8 +125,14 @@ impl BlockWaits {
             value_ns: now.saturating_sub(start_ns),
             nested_ns: 0,
         };
-        let request =
-            |state| Request { sector: step.sector, sectors: step.sectors, operation, state };
+        let request = |state| Request {
+            sector: step.sector,
+            sectors: step.sectors,
+            operation,
+            state,
+            pid: event.pid,
+            queued_ns: None,
+        };
         match step.step {
             BlockStep::Insert => {
                 let requeued = |request: &Request| matches!(request.state, State::Requeued(_));
@@ -115,13 +142,15 @@ impl BlockWaits {
             }
             BlockStep::Issue => {
                 let queued = |request: &Request| !matches!(request.state, State::Issued(_));
+                let mut issued = request(State::Issued(now));
                 if let Some(at) = device.find(step, queued) {
                     let found = device.live.remove(at);
                     if let State::Inserted(since) | State::Requeued(since) = found.state {
                         self.queue.samples.push(sample(since));
+                        (issued.pid, issued.queued_ns) = (found.pid, Some(since));
                     }
                 }
-                device.live.push(request(State::Issued(now)));
+                device.live.push(issued);
             }
             BlockStep::Complete => {
                 let issued = |request: &Request| {
@@ -142,7 +171,15 @@ impl BlockWaits {
                     self.partial += 1;
                 } else if let State::Issued(since) = found.state {
                     self.device.samples.push(sample(since));
-                    device.live.remove(at);
+                    let found = device.live.remove(at);
+                    self.lives.push(Life {
+                        device: step.device,
+                        pid: found.pid,
+                        sectors: found.sectors,
+                        inserted_ns: found.queued_ns,
+                        issued_ns: since,
+                        completed_ns: now,
+                    });
                 }
             }
             BlockStep::Requeue => {

@@ -3,7 +3,9 @@
 //! Pure functions over a merged, ordered list of events. They are written from the definitions of
 //! the signals and share nothing with the daemon: they are what it is judged by.
 
+pub mod ahead;
 pub mod block;
+pub mod charges;
 pub mod counts;
 pub mod interrupts;
 pub mod memory;

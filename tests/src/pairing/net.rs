@@ -98,7 +98,8 @@ mod tests {
 
     #[test]
     fn the_same_packet_is_paired() {
-        let queue = |time, skb| at(time, 0, Kind::TxQueue { skb, interface: "lo".into() });
+        let queue =
+            |time, skb| at(time, 0, Kind::TxQueue { skb, interface: "lo".into(), bytes: 60 });
         let start = |time, skb| at(time, 1, Kind::TxStart { skb, interface: "lo".into() });
         // Packet 2 was dropped and its memory used again; 3 was never queued; 1 is sent once.
         let events = [

@@ -4,6 +4,7 @@
 //! that `NOISED_BIN` names, else the workspace's release build. A test that this machine cannot run
 //! says why; it never passes for that reason. After each test the machine has to look as before.
 
+mod attribution;
 mod block;
 mod cgroups;
 mod command_line;
@@ -15,6 +16,7 @@ mod memory;
 mod metrics;
 mod network;
 mod referee;
+mod scenario;
 mod sched;
 mod state;
 mod web;
@@ -89,7 +91,7 @@ fn main() -> ExitCode {
     }
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let modules: [(&str, &[(&str, Test)]); 14] = [
+    let modules: [(&str, &[(&str, Test)]); 16] = [
         ("referee", referee::TESTS),
         ("command_line", command_line::TESTS),
         ("lifecycle", lifecycle::TESTS),
@@ -102,6 +104,8 @@ fn main() -> ExitCode {
         ("memory", memory::TESTS),
         ("cgroups", cgroups::TESTS),
         ("differential", differential::TESTS),
+        ("attribution", attribution::TESTS),
+        ("scenario", scenario::TESTS),
         ("faults", faults::TESTS),
         ("state", state::TESTS),
     ];

@@ -1,16 +1,16 @@
 //! Packets: a queue of known slowness, drops, retransmissions, other network namespaces.
 
 use std::collections::HashMap;
-use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use noise_tests::compare::observe;
-use noise_tests::daemon::{Daemon, run};
+use noise_tests::daemon::Daemon;
 use noise_tests::ftrace::all_events;
 use noise_tests::ftrace::event::{Event, Kind};
 use noise_tests::load::{Worker, figure};
+use noise_tests::namespace::{VethPair, configure};
 use noise_tests::pairing::counts::{packet_drops, tcp_retransmits};
 use noise_tests::pairing::net::{net_rx_wait, net_tx_wait};
 use noise_tests::prom::label_set;
@@ -27,47 +27,13 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
 
 const TX: &str = "noised_net_tx_wait_seconds";
 
-/// A pair of virtual interfaces, removed when dropped.
-struct VethPair {
-    near: String,
-    far: String,
-}
-
-fn ip(command: &str, arguments: &[&str]) -> Result<()> {
-    let mut full = Command::new(command);
-    full.args(arguments);
-    let outcome = run(full)?;
-    ensure!(outcome.code == 0, "{command} {arguments:?}: {}", outcome.stderr);
-    Ok(())
-}
-
-impl VethPair {
-    fn new() -> Result<Self> {
-        // An interface's name has 15 characters at most.
-        let pid = std::process::id();
-        let pair = Self { near: format!("ntest{pid}a"), far: format!("ntest{pid}b") };
-        ip("ip", &["link", "add", &pair.near, "type", "veth", "peer", "name", &pair.far])?;
-        for end in [&pair.near, &pair.far] {
-            ip("ip", &["link", "set", end, "up"])?;
-        }
-        Ok(pair)
-    }
-}
-
-impl Drop for VethPair {
-    fn drop(&mut self) {
-        // The far end and the queue go with it. A failure shows as a leftover interface.
-        let _ = ip("ip", &["link", "delete", &self.near]);
-    }
-}
-
 fn slow_queue_is_read_back() -> Result<Verdict> {
     let daemon = Daemon::start()?;
     // After the daemon: an interface that it has not seen at its start.
     let pair = VethPair::new()?;
     // 1,000 bytes at 80 kbit/s take 100 ms; the bucket lets two through at once.
     let shape = ["root", "tbf", "rate", "80kbit", "burst", "2100", "limit", "100000"];
-    ip("tc", &[&["qdisc", "add", "dev", &pair.near], &shape[..]].concat())?;
+    configure("tc", &[&["qdisc", "add", "dev", &pair.near], &shape[..]].concat())?;
     let (seen, ()) = observe(&daemon, &all_events(), 32, || {
         let mut sender = Worker::start("broadcasts", &["0", &pair.near, "1000", "10"])?;
         ensure!(figure(&sender.figures()?, "sent")? == 10, "not all datagrams were sent");
@@ -115,7 +81,7 @@ fn transmitted_by_another_cpu() -> Result<Verdict> {
     let pair = VethPair::new()?;
     // 1,000 bytes at 8 Mbit/s take 1 ms. Whichever CPU comes by sends what may be sent.
     let shape = ["root", "tbf", "rate", "8mbit", "burst", "2100", "limit", "1000000"];
-    ip("tc", &[&["qdisc", "add", "dev", &pair.near], &shape[..]].concat())?;
+    configure("tc", &[&["qdisc", "add", "dev", &pair.near], &shape[..]].concat())?;
     let (seen, ()) = observe(&daemon, &all_events(), 64, || {
         let senders =
             ["0", "1"].map(|cpu| Worker::start("broadcasts", &[cpu, &pair.near, "1000", "500"]));

@@ -1,0 +1,127 @@
+//! `noise-scenario`: the noise paper's test cases, quiet and noisy side by side. Started by
+//! `cargo xtask scenario`.
+
+use std::io::{IsTerminal as _, Write as _, stderr};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use clap::{Parser, ValueEnum};
+use noise_tests::daemon::Daemon;
+use noise_tests::load;
+use noise_tests::scenario::{
+    CpuStage, DiskStage, IrqLoad, IrqStage, NetworkStage, Report, Stage, play, render,
+};
+use noise_tests::task::is_root;
+
+/// A test case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Case {
+    /// A prime search beside nine CPU burners
+    Cpu,
+    /// Ten threads reading ten files beside three recursive greps
+    Disk,
+    /// A rate-limited download beside a bulk one
+    Network,
+    /// A download under an interrupt load
+    Irq,
+}
+
+/// Plant a culprit, and show what noised says without it and beside it.
+///
+/// Starts the daemon that NOISED_BIN names (else target/release/noised) on a free port of loopback.
+/// Everything that it plants (cgroups, files, network namespaces) is gone at the end.
+#[derive(Debug, Parser)]
+#[command(name = "noise-scenario", version)]
+struct Options {
+    /// What to plant
+    case: Case,
+    /// Length of each of the two phases
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+    /// Size of each file that is read in the disk case
+    #[arg(long, value_name = "MIB", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=100))]
+    file_size: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next().as_deref() == Some(load::FLAG) {
+        return match load::run(arguments.collect()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("load: {error:#}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let options = Options::parse();
+    if !is_root() {
+        eprintln!("noise-scenario: the daemon, cgroups and namespaces need root; run it as root");
+        return ExitCode::from(3);
+    }
+    match run(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("noise-scenario: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn prepare(options: &Options) -> Result<Box<dyn Stage>> {
+    Ok(match options.case {
+        Case::Cpu => Box::new(CpuStage::prepare()?),
+        Case::Disk => {
+            let size = usize::try_from(options.file_size)?;
+            let stage = DiskStage::prepare(size)?;
+            Box::new(stage.context("the temporary directory is on no block device; set TMPDIR")?)
+        }
+        Case::Network => Box::new(NetworkStage::prepare()?),
+        Case::Irq => Box::new(IrqStage::prepare(IrqLoad::Everything)?),
+    })
+}
+
+/// Says how far a phase is, where somebody may be watching.
+fn progress(name: &str, passed: Duration, length: Duration) {
+    if stderr().is_terminal() {
+        let left = length.saturating_sub(passed).as_secs_f64().ceil();
+        eprint!("\r{name}: {left} s left   ");
+        // Nothing depends on it.
+        let _ = stderr().flush();
+    }
+}
+
+fn run(options: &Options) -> Result<()> {
+    let length = Duration::from_secs(options.seconds);
+    eprintln!("starting noised");
+    let daemon = Daemon::start()?;
+    eprintln!("preparing");
+    let stage = prepare(options)?;
+    let phase = |name: &str, noisy| {
+        eprintln!("{name}: {} s", length.as_secs());
+        let phase = play(
+            &daemon,
+            &*stage,
+            noisy,
+            length,
+            |passed| progress(name, passed, length),
+            || Ok(()),
+        );
+        if stderr().is_terminal() {
+            eprint!("\r{:30}\r", "");
+        }
+        phase
+    };
+    let (quiet, noisy) = (phase("quiet", false)?, phase("noisy", true)?);
+    let report = Report::new(&*stage, &quiet, &noisy)?;
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print!("{}", render(&report));
+    }
+    Ok(())
+}

@@ -1,0 +1,174 @@
+//! Network namespaces joined by a pair of virtual interfaces, gone when dropped.
+
+use std::fs::File;
+use std::io;
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd as _;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::daemon::run;
+
+/// Runs a command that configures something.
+///
+/// # Errors
+/// If it fails, with what it says.
+pub fn configure(command: &str, arguments: &[&str]) -> Result<()> {
+    let mut full = Command::new(command);
+    full.args(arguments);
+    let outcome = run(full)?;
+    ensure!(outcome.code == 0, "{command} {arguments:?}: {}", outcome.stderr);
+    Ok(())
+}
+
+/// A network namespace with its loopback up.
+#[derive(Debug)]
+pub struct Namespace {
+    /// The name by which `ip` knows it.
+    pub name: String,
+}
+
+impl Namespace {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// Without `ip`, or where this host lets nobody make namespaces.
+    pub fn new(name: &str) -> Result<Self> {
+        let namespace = Self { name: format!("noised-test-{}-{name}", std::process::id()) };
+        configure("ip", &["netns", "add", &namespace.name])?;
+        namespace.ip(&["link", "set", "lo", "up"])?;
+        Ok(namespace)
+    }
+
+    /// Runs `ip` inside.
+    pub fn ip(&self, arguments: &[&str]) -> Result<()> {
+        configure("ip", &[&["-n", &self.name], arguments].concat())
+    }
+
+    /// Runs `tc` inside.
+    pub fn tc(&self, arguments: &[&str]) -> Result<()> {
+        configure("tc", &[&["-n", &self.name], arguments].concat())
+    }
+
+    /// The file by which a process enters it.
+    pub(crate) fn door(&self) -> Result<File> {
+        let path = PathBuf::from("/run/netns").join(&self.name);
+        File::open(&path).with_context(|| format!("opening {}", path.display()))
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        // Its interfaces go with it. A failure shows as a leftover mount.
+        let _ = configure("ip", &["netns", "delete", &self.name]);
+    }
+}
+
+/// A cable between two namespaces.
+#[derive(Debug)]
+pub struct Cable {
+    /// Where `192.0.2.1` is; its interface is [`INTERFACE`].
+    pub near: Namespace,
+    /// Where `192.0.2.2` is.
+    pub far: Namespace,
+}
+
+/// The name of the interface at both ends of a cable.
+pub const INTERFACE: &str = "wire";
+/// The address at its near end, of a net that is set aside for examples.
+pub const NEAR: &str = "192.0.2.1";
+/// The address at its far end.
+pub const FAR: &str = "192.0.2.2";
+
+impl Cable {
+    /// Lays one between two new namespaces.
+    pub fn new() -> Result<Self> {
+        let cable = Self { near: Namespace::new("near")?, far: Namespace::new("far")? };
+        let peer = ["peer", "name", INTERFACE, "netns", &cable.far.name];
+        cable.near.ip(&[&["link", "add", INTERFACE, "type", "veth"], &peer[..]].concat())?;
+        for (namespace, address) in [(&cable.near, NEAR), (&cable.far, FAR)] {
+            namespace.ip(&["address", "add", &format!("{address}/30"), "dev", INTERFACE])?;
+            namespace.ip(&["link", "set", INTERFACE, "up"])?;
+        }
+        Ok(cable)
+    }
+}
+
+/// `struct ethtool_value` of Linux's `uapi/linux/ethtool.h`.
+#[repr(C)]
+struct EthtoolValue {
+    command: u32,
+    value: u32,
+}
+
+/// Join received packets.
+const ETHTOOL_SGRO: u32 = 0x2c;
+/// Leave the cutting of TCP data to the interface.
+const ETHTOOL_STSO: u32 = 0x1f;
+const SIOCETHTOOL: libc::Ioctl = 0x8946;
+
+/// Switches a feature of an interface of our own namespace.
+fn switch(interface: &str, command: u32, on: bool) -> Result<()> {
+    let mut value = EthtoolValue { command, value: u32::from(on) };
+    // SAFETY: an all-zero request is valid, and its name stays terminated by what is not filled.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    ensure!(interface.len() < request.ifr_name.len(), "{interface} is too long for an interface");
+    for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
+        *to = libc::c_char::from_ne_bytes([from]);
+    }
+    request.ifr_ifru.ifru_data = (&raw mut value).cast();
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    // SAFETY: request and value outlive the call.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
+    ensure!(result == 0, "SIOCETHTOOL {command:#x}: {}", io::Error::last_os_error());
+    Ok(())
+}
+
+/// A pair of virtual interfaces in our own namespace, without addresses, removed when dropped.
+#[derive(Debug)]
+pub struct VethPair {
+    /// One end.
+    pub near: String,
+    /// The other.
+    pub far: String,
+}
+
+impl VethPair {
+    /// Makes one.
+    pub fn new() -> Result<Self> {
+        // An interface's name has 15 characters at most.
+        let pid = std::process::id();
+        let pair = Self { near: format!("ntest{pid}a"), far: format!("ntest{pid}b") };
+        configure("ip", &["link", "add", &pair.near, "type", "veth", "peer", "name", &pair.far])?;
+        for end in [&pair.near, &pair.far] {
+            configure("ip", &["link", "set", end, "up"])?;
+        }
+        Ok(pair)
+    }
+
+    /// Has what arrives at the far end received by softirqs of one of the first CPUs.
+    pub fn receive_on(&self, cpu: usize) -> Result<()> {
+        let steering = format!("/sys/class/net/{}/queues/rx-0/rps_cpus", self.far);
+        std::fs::write(&steering, format!("{:x}", 1_u32 << cpu))
+            .with_context(|| format!("writing {steering}"))
+    }
+
+    /// Has what arrives at the far end received by a kernel thread instead of a softirq.
+    pub fn receive_in_a_thread(&self) -> Result<()> {
+        // What polls a queue is a thread, and this kind of interface has a queue only where it joins
+        // packets and the other end does not send what is joined already.
+        switch(&self.far, ETHTOOL_SGRO, true)?;
+        switch(&self.near, ETHTOOL_STSO, false)?;
+        let switch = format!("/sys/class/net/{}/threaded", self.far);
+        std::fs::write(&switch, "1").with_context(|| format!("writing {switch}"))
+    }
+}
+
+impl Drop for VethPair {
+    fn drop(&mut self) {
+        // The far end and the queue go with it. A failure shows as a leftover interface.
+        let _ = configure("ip", &["link", "delete", &self.near]);
+    }
+}

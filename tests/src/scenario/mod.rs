@@ -1,0 +1,58 @@
+//! The noise paper's four test cases: planted work that delays other planted work.
+//!
+//! A stage holds what a scenario needs (cgroups, files, network namespaces) and starts its loads. A
+//! phase is a stretch of time with or without the culprits, with the daemon's metrics at both ends.
+//! The command `noise-scenario` prints two phases side by side; the live tests judge them.
+
+mod cpu;
+mod disk;
+mod irq;
+mod network;
+mod phase;
+mod report;
+mod table;
+
+pub use cpu::CpuStage;
+pub use disk::DiskStage;
+pub use irq::{IrqStage, Load as IrqLoad};
+pub use network::NetworkStage;
+pub use phase::{Phase, play};
+pub use report::{Report, Row, Section};
+pub use table::render;
+
+use anyhow::Result;
+
+use crate::group::Group;
+use crate::load::Worker;
+
+/// What a scenario takes place on.
+pub trait Stage {
+    /// What is planted, in a sentence.
+    fn plot(&self) -> String;
+
+    /// The cgroup of the work that is delayed.
+    fn victim(&self) -> &Group;
+
+    /// The cgroups of all planted work.
+    fn groups(&self) -> Vec<&Group>;
+
+    /// What the daemon is expected to call the culprits.
+    fn planted(&self) -> Vec<String>;
+
+    /// The resources that they take.
+    fn resources(&self) -> &'static [&'static str];
+
+    /// Starts the work that is delayed.
+    fn start_victims(&self) -> Result<Vec<Worker>>;
+
+    /// Starts the work that delays it.
+    fn start_culprits(&self) -> Result<Vec<Worker>>;
+
+    /// What the paper shows of this case.
+    fn sections(&self, quiet: &Phase, noisy: &Phase) -> Result<Vec<Section>>;
+
+    /// What the paper shows and the daemon's metrics do not tell.
+    fn unshown(&self) -> Vec<String> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,257 @@
+//! Whom the daemon blames, against who had the CPU by ftrace.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use noise_tests::attribution::{Account, Cast, ensure_preemptions, ensure_sums};
+use noise_tests::compare::{Observation, observe};
+use noise_tests::daemon::Daemon;
+use noise_tests::ftrace::{CHARGE_EVENTS, Recording};
+use noise_tests::group::{Group, Hierarchy};
+use noise_tests::load::{Place, Worker};
+use noise_tests::namespace::VethPair;
+use noise_tests::pairing::charges::{Holder, charges};
+use noise_tests::task::{cpus, pin, sched_stat};
+
+use crate::{Test, Verdict};
+
+pub(crate) const TESTS: &[(&str, Test)] = &[
+    ("referee_agrees_with_schedstat", referee_agrees_with_schedstat),
+    ("another_group", another_group),
+    ("own_siblings", own_siblings),
+    ("own_quota", own_quota),
+    ("interrupts_and_softirqs", interrupts_and_softirqs),
+    ("softirqs_from_another_cpu", softirqs_from_another_cpu),
+    ("kernel_thread", kernel_thread),
+    ("migrating_threads", migrating_threads),
+];
+
+/// How far the daemon's charges may be from the referee's.
+const SHARE: f64 = 0.05;
+const LENGTH: Duration = Duration::from_secs(4);
+const BUFFER_MIB: usize = 64;
+
+/// What a scene leaves behind: who was who. Its groups are still there.
+struct Scene {
+    victim: Group,
+    culprit: Group,
+    cast: Cast,
+}
+
+/// Lets workers work, and looks who they are before they stop.
+fn play(victim: Group, culprit: Group, mut workers: Vec<Worker>) -> Result<Scene> {
+    thread::sleep(LENGTH);
+    let cast = Cast::look(&[&victim, &culprit])?;
+    workers.iter_mut().for_each(Worker::ask_to_stop);
+    for worker in workers {
+        worker.stop()?;
+    }
+    Ok(Scene { victim, culprit, cast })
+}
+
+fn groups() -> Result<(Group, Group)> {
+    Ok((Group::new("victim", &[Hierarchy::Cpu])?, Group::new("culprit", &[Hierarchy::Cpu])?))
+}
+
+/// Compares, and requires that so much of a cause was there to compare.
+fn judge(seen: &Observation, scene: &Scene, present: &[(&str, &str, f64)]) -> Result<Account> {
+    let account = Account::of(seen, &scene.victim, &scene.cast)?;
+    account.verdict(&["cpu", "running"], SHARE)?;
+    for &(resource, cause, seconds) in present {
+        let expected = account.expected_of(resource, cause);
+        ensure!(
+            expected >= seconds,
+            "by ftrace, {cause} took {expected} s of {resource}: too little to compare"
+        );
+    }
+    ensure_sums(&seen.last, &scene.victim)?;
+    Ok(account)
+}
+
+fn referee_agrees_with_schedstat() -> Result<Verdict> {
+    let recording = Recording::start(CHARGE_EVENTS, BUFFER_MIB)?;
+    let burners = [Worker::start("burn", &["0"])?, Worker::start("burn", &["0"])?];
+    thread::sleep(Duration::from_millis(1500));
+    let [victim, hog] = [burners[0].pid(), burners[1].pid()];
+    // The kernel charges a wait when it ends, so its sum may lack one turn.
+    let (waited, ran) = (sched_stat(victim)?.wait_ns as f64, sched_stat(hog)?.run_ns as f64);
+    for burner in burners {
+        burner.stop()?;
+    }
+    let found = charges(&recording.stop()?.events, &BTreeSet::from([victim]));
+    let sum = |wanted: &dyn Fn(&Holder) -> bool| -> f64 {
+        let charged = found.waiting.iter().filter(|charge| wanted(&charge.holder));
+        charged.map(|charge| charge.ns as f64).sum()
+    };
+    let (all, by_hog) = (sum(&|_| true), sum(&|holder| *holder == Holder::Task(hog)));
+    println!(
+        "schedstat: waited {waited} ns, the other ran {ran} ns; charged {all}, {by_hog} to it"
+    );
+    ensure!((all / waited - 1.0).abs() < SHARE, "{all} ns charged for {waited} ns");
+    ensure!(by_hog <= ran * 1.02 && by_hog >= ran * 0.8, "{by_hog} ns of {ran} ns are the hog's");
+    Ok(Verdict::Passed)
+}
+
+fn another_group() -> Result<Verdict> {
+    let daemon = Daemon::start_unfolded()?;
+    let (seen, scene) = observe(&daemon, CHARGE_EVENTS, BUFFER_MIB, || {
+        let (victim, culprit) = groups()?;
+        let workers = vec![
+            Worker::start_at(Place::group(&victim), "burn", &["0"])?,
+            Worker::start_at(Place::group(&victim), "sleep", &["0", "700"])?,
+            Worker::start_at(Place::group(&culprit), "burn", &["0"])?,
+        ];
+        play(victim, culprit, workers)
+    })?;
+    let account = judge(&seen, &scene, &[("cpu", "foreign", 1.0)])?;
+    ensure_preemptions(&seen, &scene.victim, &scene.cast)?;
+    account.ensure_first(&[scene.culprit.label()], &["cpu"])?;
+    Ok(Verdict::Passed)
+}
+
+fn own_siblings() -> Result<Verdict> {
+    let daemon = Daemon::start_unfolded()?;
+    let (seen, scene) = observe(&daemon, CHARGE_EVENTS, BUFFER_MIB, || {
+        let (victim, culprit) = groups()?;
+        let workers = (0..3).map(|_| Worker::start_at(Place::group(&victim), "burn", &["0"]));
+        let workers = workers.collect::<Result<_>>()?;
+        play(victim, culprit, workers)
+    })?;
+    judge(&seen, &scene, &[("cpu", "self", 1.0)])?;
+    Ok(Verdict::Passed)
+}
+
+fn own_quota() -> Result<Verdict> {
+    let daemon = Daemon::start_unfolded()?;
+    let (victim, culprit) = groups()?;
+    if !victim.limit_cpu(Duration::from_millis(20), Duration::from_millis(100))? {
+        return Ok(Verdict::Impossible("this host limits the CPU time of no group".to_owned()));
+    }
+    let (seen, (scene, throttled)) = observe(&daemon, CHARGE_EVENTS, BUFFER_MIB, || {
+        let burner = Worker::start_at(Place::group(&victim), "burn", &["0"])?;
+        let scene = play(victim, culprit, vec![burner])?;
+        let throttled = scene.victim.throttled_ns()? as f64 / 1e9;
+        Ok((scene, throttled))
+    })?;
+    let account = Account::of(&seen, &scene.victim, &scene.cast)?;
+    let waits = charges(&seen.trace.events, &scene.cast.threads(&scene.victim));
+    let waited = waits.waiting.iter().map(|charge| charge.ns as f64 / 1e9).sum::<f64>();
+    let found = account.found_of("cpu", "throttle");
+    println!(
+        "throttled for {throttled} s by cpu.stat, waited {waited} s by ftrace; noised: {found} s"
+    );
+    ensure!(throttled > 1.0, "throttled for {throttled} s: nothing was tested");
+    ensure!(
+        (found / throttled - 1.0).abs() < SHARE,
+        "the quota took {throttled} s, noised charges {found} s to it"
+    );
+    ensure_sums(&seen.last, &scene.victim)?;
+    Ok(Verdict::Passed)
+}
+
+fn interrupts_and_softirqs() -> Result<Verdict> {
+    let daemon = Daemon::start_unfolded()?;
+    let (seen, scene) = observe(&daemon, CHARGE_EVENTS, 192, || {
+        let (victim, culprit) = groups()?;
+        let workers = vec![
+            Worker::start_at(Place::group(&victim), "burn", &["0"])?,
+            // Its softirqs run in its own turns, which the victim waits for.
+            Worker::start_at(Place::group(&culprit), "udp-flood", &["0", "4000", "0"])?,
+            Worker::start("clock-storm", &["0", "50000", "1"])?,
+        ];
+        play(victim, culprit, workers)
+    })?;
+    judge(
+        &seen,
+        &scene,
+        &[
+            ("cpu", "foreign", 0.5),
+            ("cpu", "softirq", 0.1),
+            ("cpu", "hardirq", 0.02),
+            ("running", "hardirq", 0.02),
+        ],
+    )?;
+    Ok(Verdict::Passed)
+}
+
+fn softirqs_from_another_cpu() -> Result<Verdict> {
+    if cpus() < 2 {
+        return Ok(Verdict::Impossible("needs two CPUs".to_owned()));
+    }
+    let daemon = Daemon::start_unfolded()?;
+    let pair = VethPair::new()?;
+    if let Err(error) = pair.receive_on(0) {
+        return Ok(Verdict::Impossible(format!("packets cannot be steered: {error:#}")));
+    }
+    let (seen, scene) = observe(&daemon, CHARGE_EVENTS, 192, || {
+        let (victim, culprit) = groups()?;
+        let workers = vec![
+            Worker::start_at(Place::group(&victim), "burn", &["0"])?,
+            Worker::start_at(
+                Place::group(&culprit),
+                "frames",
+                &["1", &pair.near, "1000", "50", "100"],
+            )?,
+        ];
+        play(victim, culprit, workers)
+    })?;
+    judge(&seen, &scene, &[("running", "softirq", 0.1)])?;
+    Ok(Verdict::Passed)
+}
+
+/// The thread that receives for an interface, if the kernel has made one.
+fn receiving_thread(interface: &str) -> Result<Option<i32>> {
+    let wanted: String = format!("napi/{interface}").chars().take(15).collect();
+    for thread in noise_tests::task::kernel_threads()? {
+        let name = fs::read_to_string(format!("/proc/{thread}/comm")).unwrap_or_default();
+        if name.starts_with(&wanted) {
+            return Ok(Some(thread));
+        }
+    }
+    Ok(None)
+}
+
+fn kernel_thread() -> Result<Verdict> {
+    if cpus() < 2 {
+        return Ok(Verdict::Impossible("needs two CPUs".to_owned()));
+    }
+    let daemon = Daemon::start_unfolded()?;
+    let pair = VethPair::new()?;
+    if let Err(error) = pair.receive_in_a_thread() {
+        return Ok(Verdict::Impossible(format!("no interface receives in a thread: {error:#}")));
+    }
+    let receiver = receiving_thread(&pair.far)?.context("no thread receives")?;
+    pin(receiver, 0)?;
+    let (seen, scene) = observe(&daemon, CHARGE_EVENTS, 128, || {
+        let (victim, culprit) = groups()?;
+        let workers = vec![
+            Worker::start_at(Place::group(&victim), "burn", &["0"])?,
+            Worker::start_at(
+                Place::group(&culprit),
+                "frames",
+                &["1", &pair.near, "1000", "500", "500"],
+            )?,
+        ];
+        play(victim, culprit, workers)
+    })?;
+    judge(&seen, &scene, &[("cpu", "kthread", 0.2)])?;
+    Ok(Verdict::Passed)
+}
+
+fn migrating_threads() -> Result<Verdict> {
+    let daemon = Daemon::start_unfolded()?;
+    let crew = (2 * cpus()).to_string();
+    let (seen, scene) = observe(&daemon, CHARGE_EVENTS, BUFFER_MIB, || {
+        let (victim, culprit) = groups()?;
+        let workers = vec![
+            Worker::start_at(Place::group(&victim), "crew", &[&crew])?,
+            Worker::start_at(Place::group(&culprit), "crew", &[&crew])?,
+        ];
+        play(victim, culprit, workers)
+    })?;
+    judge(&seen, &scene, &[("cpu", "foreign", 0.5), ("cpu", "self", 0.5)])?;
+    Ok(Verdict::Passed)
+}

@@ -1,0 +1,127 @@
+//! The noise paper's four test cases: the planted culprit comes first, its charges are the referee's,
+//! and without it nothing is reported.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use noise_tests::attribution::{Account, Cast};
+use noise_tests::compare::{Observation, observe};
+use noise_tests::daemon::Daemon;
+use noise_tests::ftrace::{BLOCK_EVENTS, CHARGE_EVENTS, all_events};
+use noise_tests::namespace::INTERFACE;
+use noise_tests::pairing::ahead::{block_device, block_queue, net_tx};
+use noise_tests::pairing::block::{Life, block_waits};
+use noise_tests::scenario::{
+    CpuStage, DiskStage, IrqLoad, IrqStage, NetworkStage, Report, Stage, play, render,
+};
+
+use crate::{Test, Verdict};
+
+pub(crate) const TESTS: &[(&str, Test)] =
+    &[("cpu", cpu), ("disk", disk), ("network", network), ("timers", timers), ("irqs", irqs)];
+
+/// How far charges for a CPU may be from the referee's.
+const CPU_SHARE: f64 = 0.05;
+/// How far charges for a place in a queue may be.
+const QUEUE_SHARE: f64 = 0.15;
+const LENGTH: Duration = Duration::from_secs(3);
+const FILE_MIB: usize = 8;
+
+/// A scenario that was played: what both saw of its noisy phase.
+struct Played {
+    seen: Observation,
+    cast: Cast,
+    account: Account,
+}
+
+/// Plays both phases, the noisy one before the referee.
+fn both(daemon: &Daemon, stage: &dyn Stage, events: &[&str], buffer_mib: usize) -> Result<Played> {
+    let quiet = play(daemon, stage, false, LENGTH, |_| {}, || Ok(()))?;
+    if let Some(incidents) = quiet.incidents() {
+        ensure!(incidents == 0.0, "{incidents} incidents were opened in the quiet phase");
+    } else {
+        println!("incidents are not exported: the quiet phase was not judged by them");
+    }
+    let mut cast = Cast::default();
+    let (seen, noisy) = observe(daemon, events, buffer_mib, || {
+        play(
+            daemon,
+            stage,
+            true,
+            LENGTH,
+            |_| {},
+            || {
+                cast = Cast::look(&stage.groups())?;
+                Ok(())
+            },
+        )
+    })?;
+    println!("{}", render(&Report::new(stage, &quiet, &noisy)?));
+    let account = Account::of(&seen, stage.victim(), &cast)?;
+    Ok(Played { seen, cast, account })
+}
+
+/// Requires that the charges are the referee's and that a planted culprit comes first.
+fn judge(stage: &dyn Stage, account: &Account, share: f64) -> Result<()> {
+    account.verdict(stage.resources(), share)?;
+    account.ensure_first(&stage.planted(), stage.resources())
+}
+
+fn cpu() -> Result<Verdict> {
+    let daemon = Daemon::start_unfolded()?;
+    let stage = CpuStage::prepare()?;
+    let played = both(&daemon, &stage, CHARGE_EVENTS, 64)?;
+    judge(&stage, &played.account, CPU_SHARE)?;
+    Ok(Verdict::Passed)
+}
+
+fn disk() -> Result<Verdict> {
+    let daemon = Daemon::start_unfolded()?;
+    let Some(stage) = DiskStage::prepare(FILE_MIB)? else {
+        return Ok(Verdict::Impossible("the temporary directory is on no block device".to_owned()));
+    };
+    let events = [BLOCK_EVENTS, CHARGE_EVENTS].concat();
+    let mut played = both(&daemon, &stage, &events, 128)?;
+    let disk = stage.disk().to_owned();
+    let on_disk = |life: &Life| *noise_tests::disk::device_name(life.device) == *disk;
+    let waits = block_waits(&played.seen.trace.events, noise_tests::disk::device_name);
+    let lives: Vec<Life> = waits.lives.into_iter().filter(on_disk).collect();
+    let Played { seen, cast, account } = &mut played;
+    let victims = cast.threads(stage.victim());
+    for (resource, charges) in [
+        ("block_queue", block_queue(&lives, &victims)),
+        ("block_device", block_device(&lives, &victims)),
+    ] {
+        account.expect_queued(seen, resource, stage.victim(), cast, &charges);
+    }
+    judge(&stage, account, QUEUE_SHARE)?;
+    Ok(Verdict::Passed)
+}
+
+fn network() -> Result<Verdict> {
+    let daemon = Daemon::start_unfolded()?;
+    let stage = NetworkStage::prepare()?;
+    let mut played = both(&daemon, &stage, &all_events(), 128)?;
+    let Played { seen, cast, account } = &mut played;
+    let charges = net_tx(&seen.trace.events, INTERFACE, &cast.threads(stage.victim()));
+    account.expect_queued(seen, "net_tx", stage.victim(), cast, &charges);
+    judge(&stage, account, QUEUE_SHARE)?;
+    Ok(Verdict::Passed)
+}
+
+/// One source of interrupts, or several in turns.
+fn interrupted(load: IrqLoad) -> Result<Verdict> {
+    let daemon = Daemon::start_unfolded()?;
+    let stage = IrqStage::prepare(load)?;
+    let played = both(&daemon, &stage, CHARGE_EVENTS, 256)?;
+    judge(&stage, &played.account, CPU_SHARE)?;
+    Ok(Verdict::Passed)
+}
+
+fn timers() -> Result<Verdict> {
+    interrupted(IrqLoad::Timers)
+}
+
+fn irqs() -> Result<Verdict> {
+    interrupted(IrqLoad::Everything)
+}
