@@ -269,6 +269,8 @@ pub struct CpuState {
     pub running: Taken,
     /// Up to when that is charged.
     pub running_ns: u64,
+    /// Numbers of the newest sources of hardirqs and softirqs then.
+    pub running_sources: [u64; 2],
     /// The window in which outliers are counted, and how many were told in it.
     pub outliers: [u64; 2],
     /// Who is charged with the delays that ended on this CPU.

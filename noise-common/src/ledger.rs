@@ -15,7 +15,7 @@ use crate::nesting::Taken;
 pub const TURNS: usize = 256;
 
 /// Changes of the source of interrupts that each CPU remembers for each class, a power of two.
-pub const STRETCHES: usize = 32;
+pub const STRETCHES: usize = 256;
 
 /// What kind of task had a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,41 +57,41 @@ pub struct Stretch {
     pub until_ns: u64,
 }
 
-/// The latest sources of one class of interrupts on one CPU.
+/// The latest sources of what is added up on one scale: of one class of interrupts on one CPU, or of
+/// what a queue served. `N` is a power of two.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Stretches {
+pub struct Stretches<const N: usize> {
     /// Number of the newest entry, counted on for ever.
     pub newest: u64,
     /// The entries.
-    pub ring: [Stretch; STRETCHES],
+    pub ring: [Stretch; N],
 }
 
-impl Default for Stretches {
+impl<const N: usize> Default for Stretches<N> {
     fn default() -> Self {
-        Self { newest: 0, ring: [Stretch::default(); STRETCHES] }
+        Self { newest: 0, ring: [Stretch::default(); N] }
     }
 }
 
-impl Stretches {
+impl<const N: usize> Stretches<N> {
     /// Notes that the class, having taken `total_ns` so far, was taken by `source` since the last
     /// note.
     #[inline(always)]
     pub fn note(&mut self, source: u64, total_ns: u64) {
-        let newest = &mut self.ring[(self.newest % STRETCHES as u64) as usize];
+        let newest = &mut self.ring[(self.newest % N as u64) as usize];
         if newest.source == source {
             newest.until_ns = total_ns;
             return;
         }
         self.newest += 1;
-        self.ring[(self.newest % STRETCHES as u64) as usize] =
-            Stretch { source, until_ns: total_ns };
+        self.ring[(self.newest % N as u64) as usize] = Stretch { source, until_ns: total_ns };
     }
 
     /// Entry number `back`, counted back from the newest.
     #[inline(always)]
-    fn latest(&self, back: u64) -> &Stretch {
-        &self.ring[(self.newest.wrapping_sub(back) % STRETCHES as u64) as usize]
+    pub fn latest(&self, back: u64) -> &Stretch {
+        &self.ring[(self.newest.wrapping_sub(back) % N as u64) as usize]
     }
 
     /// Whether the last `ns` of the class, up to `to_ns` of its scale, all came from the newest
@@ -174,9 +174,9 @@ pub struct Ledger {
     /// The turns.
     pub turns: [Turn; TURNS],
     /// Sources of hardirq time.
-    pub hardirqs: Stretches,
+    pub hardirqs: Stretches<STRETCHES>,
     /// Sources of softirq time.
-    pub softirqs: Stretches,
+    pub softirqs: Stretches<STRETCHES>,
 }
 
 /// A task that waits for a CPU since it became runnable there, or came there from another CPU.
@@ -277,7 +277,7 @@ fn grown(from_ns: u64, to_ns: u64) -> u64 {
 impl Ledger {
     /// The sources of a class of interrupts.
     #[inline(always)]
-    pub fn stretches(&self, class: Cause) -> &Stretches {
+    pub fn stretches(&self, class: Cause) -> &Stretches<STRETCHES> {
         if class as u8 == Cause::Hardirq as u8 { &self.hardirqs } else { &self.softirqs }
     }
 

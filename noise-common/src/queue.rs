@@ -6,7 +6,10 @@
 //! parts sum to the wait, always.
 
 use crate::charge::Cause;
-use crate::ledger::{STRETCHES, Stretches};
+use crate::ledger::Stretches;
+
+/// Changes of whom a queue serves that it remembers, a power of two.
+pub const SERVICES: usize = 32;
 
 /// Queues that are followed at once, a power of two.
 pub const QUEUES: usize = 128;
@@ -25,7 +28,7 @@ pub struct Served {
     /// Amount served so far.
     pub total: u64,
     /// For whom, latest.
-    pub sources: Stretches,
+    pub sources: Stretches<SERVICES>,
 }
 
 /// A wait that is divided.
@@ -78,9 +81,8 @@ impl Served {
     /// last one.
     #[inline(always)]
     pub fn step(&self, back: u64, ahead: &mut impl Ahead) -> bool {
-        let number = self.sources.newest.wrapping_sub(back);
-        let own = &self.sources.ring[(number % STRETCHES as u64) as usize];
-        let before = &self.sources.ring[(number.wrapping_sub(1) % STRETCHES as u64) as usize];
+        let own = self.sources.latest(back);
+        let before = self.sources.latest(back.wrapping_add(1));
         let share = *ahead.share();
         let begin = if before.until_ns > share.from { before.until_ns } else { share.from };
         if begin >= share.to {
@@ -117,7 +119,7 @@ impl Served {
         share.from = mark;
         share.to = self.total;
         share.left_ns = wait_ns;
-        for back in 0..STRETCHES as u64 - 1 {
+        for back in 0..SERVICES as u64 - 1 {
             if ahead.step(self, back) {
                 break;
             }

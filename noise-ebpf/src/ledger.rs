@@ -5,7 +5,9 @@
 
 use noise_common::charge::{Cause, ChargeKey, Resource, UNKNOWN};
 use noise_common::event::{CpuState, Drop, Outlier};
-use noise_common::ledger::{Context, Ledger, Parts, Runner, TURNS, Takes, Turn, Waiting, Walk};
+use noise_common::ledger::{
+    Context, Ledger, Parts, Runner, STRETCHES, TURNS, Takes, Turn, Waiting, Walk,
+};
 use noise_common::signals::Signal;
 use noise_common::{OUTLIERS_PER_WINDOW, WINDOW_NS};
 
@@ -396,6 +398,8 @@ pub fn charge_running(state: *mut CpuState, now_ns: u64) {
         let since_ns = (*state).running_ns;
         (*state).running = taken;
         (*state).running_ns = now_ns;
+        let ledger = &raw const (*state).ledger;
+        (*state).running_sources = [(*ledger).hardirqs.newest, (*ledger).softirqs.newest];
         if taken.all_ns() == before.all_ns() || (*turn).runner == Runner::Idle as u32 {
             return;
         }
@@ -411,12 +415,22 @@ pub fn charge_running(state: *mut CpuState, now_ns: u64) {
     }
 }
 
-/// Charges what interrupts took from a task that has been running for long. Called with interrupts
-/// off; `sched_switch` does the same, with interrupts off too.
+/// Charges what interrupts took from a task that has been running for long, or that was interrupted
+/// by so many sources in turn that they would be forgotten. Called with interrupts off, as
+/// `sched_switch` is.
 #[inline(always)]
 pub fn charge_long_turn(state: *mut CpuState, now_ns: u64) {
     // SAFETY: the state is this CPU's.
-    if now_ns.wrapping_sub(unsafe { (*state).running_ns }) > LONG_TURN_NS {
+    let (passed_ns, hardirqs, softirqs) = unsafe {
+        let sources = (*state).running_sources;
+        (
+            now_ns.wrapping_sub((*state).running_ns),
+            (*state).ledger.hardirqs.newest.wrapping_sub(sources[0]),
+            (*state).ledger.softirqs.newest.wrapping_sub(sources[1]),
+        )
+    };
+    let many = STRETCHES as u64 / 2;
+    if passed_ns > LONG_TURN_NS || hardirqs > many || softirqs > many {
         charge_running(state, now_ns);
     }
 }

@@ -274,8 +274,8 @@ fn what_scrolled_out_is_untracked() {
 fn a_class_whose_sources_scrolled_out_keeps_its_time() {
     let mut cpu = Cpu::new();
     let wait = cpu.waiting();
-    for number in 0..2 * STRETCHES as u8 {
-        let level = Level::Hardirq { source: number % 2, ns: 5, inside: Vec::new() };
+    for number in 0..2 * STRETCHES as u64 {
+        let level = Level::Hardirq { source: (number % 2) as u8, ns: 5, inside: Vec::new() };
         cpu.interrupt(&level, &mut |_| {});
     }
     let sums = cpu.divided(&wait, 0);

@@ -17,7 +17,10 @@ pub fn handler_entry<A: Access>(access: A) -> Option<()> {
 /// `irq_handler_exit(irq, action, result)`.
 #[inline(always)]
 pub fn handler_exit<A: Access>(access: A) -> Option<()> {
-    hardirq::exit(cpu_state()?, access.argument(0) as u32, clock_ns());
+    let state = cpu_state()?;
+    let now_ns = clock_ns();
+    hardirq::exit(state, access.argument(0) as u32, now_ns);
+    ledger::charge_long_turn(state, now_ns);
     Some(())
 }
 
@@ -34,9 +37,7 @@ pub fn vector_exit(which: Vector) -> Option<()> {
     let state = cpu_state()?;
     let now_ns = clock_ns();
     vector::exit(state, which, now_ns);
-    if which as u32 == Vector::LocalTimer as u32 {
-        ledger::charge_long_turn(state, now_ns);
-    }
+    ledger::charge_long_turn(state, now_ns);
     Some(())
 }
 
