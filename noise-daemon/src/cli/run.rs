@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use tracing_subscriber::EnvFilter;
 use super::watching::Watching;
 use crate::analysis::Settings;
 use crate::collect::Collector;
-use crate::config::{ConfigFile, DEFAULT_ADDRESS, LogLevel};
+use crate::config::{ConfigFile, DEFAULT_ADDRESS, DEFAULT_THRESHOLD, LogLevel};
 use crate::export::{Refresh, Shown, serve};
 use crate::kernel::{DebugRecords, Engine, HookState, KernelError, LoadOptions, other_daemon_runs};
 use crate::model::{Builder, Limits};
@@ -88,8 +88,25 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
         .context("cannot start the runtime")?;
     let directory = args.state_directory.as_ref().map(PathBuf::from).or(file.state.directory);
     let directory = directory.unwrap_or_else(|| PathBuf::from(DEFAULT_DIRECTORY));
-    let limits = file.limits.resolve();
-    runtime.block_on(daemon(address, level, limits, file.incidents, &directory))
+    let threshold = file.outliers.threshold_microseconds.unwrap_or(DEFAULT_THRESHOLD);
+    runtime.block_on(daemon(Plan {
+        address,
+        level,
+        limits: file.limits.resolve(),
+        incidents: file.incidents,
+        directory,
+        outlier_us: threshold.0,
+    }))
+}
+
+/// What the daemon does, as flags and file say.
+struct Plan {
+    address: SocketAddr,
+    level: LogLevel,
+    limits: Limits,
+    incidents: Settings,
+    directory: PathBuf,
+    outlier_us: u32,
 }
 
 /// Logs to standard error: in colour on a terminal, and with the part that speaks from debug on.
@@ -105,13 +122,8 @@ fn start_logging(level: LogLevel) {
         .init();
 }
 
-async fn daemon(
-    address: SocketAddr,
-    level: LogLevel,
-    limits: Limits,
-    incidents: Settings,
-    directory: &Path,
-) -> Result<(), RunError> {
+async fn daemon(plan: Plan) -> Result<(), RunError> {
+    let Plan { address, level, limits, incidents, directory, outlier_us } = plan;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     // Bind before loading: where another daemon has the address, nothing is attached.
@@ -129,7 +141,7 @@ async fn daemon(
         LogLevel::Debug => DebugRecords::Drops,
         _ => DebugRecords::Off,
     };
-    let mut engine = Engine::load(&LoadOptions { debug, ..LoadOptions::default() })?;
+    let mut engine = Engine::load(&LoadOptions { debug, outlier_us, ..LoadOptions::default() })?;
     if other {
         tracing::warn!("another noised measures on this host: the cost is now paid twice");
     }
@@ -142,7 +154,7 @@ async fn daemon(
     for (signal, reason) in collector.absent() {
         tracing::warn!(signal = signal.info().name, reason, "not measured");
     }
-    let mut watching = Watching::start(incidents, directory)?;
+    let mut watching = Watching::start(incidents, &directory)?;
     tracing::info!("listening on http://{address} (metrics at http://{address}/metrics)");
     let (refresh, asked) = mpsc::channel(PENDING_REFRESHES);
     tokio::select! {

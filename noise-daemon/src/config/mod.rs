@@ -31,6 +31,39 @@ pub struct ConfigFile {
     /// How much is told apart.
     #[serde(default)]
     pub limits: LimitsSection,
+    /// Which single waits are told.
+    #[serde(default)]
+    pub outliers: OutliersSection,
+}
+
+/// `[outliers]`.
+#[derive(Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct OutliersSection {
+    /// Length from which on a wait for a CPU is told with what it consists of.
+    pub threshold_microseconds: Option<Threshold>,
+}
+
+/// A length of waits, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(try_from = "i64")]
+pub struct Threshold(pub u32);
+
+/// The usual [`Threshold`].
+pub const DEFAULT_THRESHOLD: Threshold = Threshold(1000);
+
+/// Largest [`Threshold`]: a minute.
+const LARGEST_THRESHOLD: u32 = 60_000_000;
+
+impl TryFrom<i64> for Threshold {
+    type Error = String;
+
+    fn try_from(number: i64) -> Result<Self, Self::Error> {
+        match u32::try_from(number) {
+            Ok(threshold @ 1..=LARGEST_THRESHOLD) => Ok(Self(threshold)),
+            _ => Err(format!("{number} is not between 1 and {LARGEST_THRESHOLD}")),
+        }
+    }
 }
 
 /// `[web]`.
@@ -212,6 +245,7 @@ mod tests {
         assert_eq!(config.web.listen_address, Some(DEFAULT_ADDRESS));
         assert_eq!(config.state.directory, Some(crate::state::DEFAULT_DIRECTORY.into()));
         assert_eq!(config.limits.resolve(), Limits::default());
+        assert_eq!(config.outliers.threshold_microseconds, Some(DEFAULT_THRESHOLD));
         let keys = toml::to_string(&Settings::default()).unwrap();
         for key in keys.lines().filter_map(|line| line.split_once(" = ")) {
             assert!(shown.contains(&format!("\n{} = ", key.0)), "{}", key.0);
@@ -227,6 +261,7 @@ mod tests {
             ("[limits]\ninterference = 0\n", "line 2", ["interference", "1 and 10000"]),
             ("[limits]\ncgroups = -5\n", "line 2", ["-5", "between"]),
             ("[limits]\ncgroups = 10001\n", "line 2", ["10001", "between"]),
+            ("[outliers]\nthreshold-microseconds = 0\n", "line 2", ["threshold", "60000000"]),
             ("[limits]\npairs = 7\n", "line 2", ["pairs", "preemptions"]),
             ("[web\n", "line 1", ["web", "noised.toml"]),
             ("[state]\ndir = \"/x\"\n", "line 2", ["dir", "directory"]),
