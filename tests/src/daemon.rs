@@ -43,7 +43,7 @@ pub fn free_address() -> Result<SocketAddr> {
 }
 
 /// A nameless file that collects what a process prints.
-fn capture() -> Result<File> {
+pub fn capture() -> Result<File> {
     OpenOptions::new()
         .read(true)
         .write(true)

@@ -10,6 +10,7 @@ mod cgroups;
 mod command_line;
 mod differential;
 mod faults;
+mod incidents;
 mod interrupts;
 mod lifecycle;
 mod memory;
@@ -91,7 +92,7 @@ fn main() -> ExitCode {
     }
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let modules: [(&str, &[(&str, Test)]); 16] = [
+    let modules: [(&str, &[(&str, Test)]); 17] = [
         ("referee", referee::TESTS),
         ("command_line", command_line::TESTS),
         ("lifecycle", lifecycle::TESTS),
@@ -108,6 +109,7 @@ fn main() -> ExitCode {
         ("scenario", scenario::TESTS),
         ("faults", faults::TESTS),
         ("state", state::TESTS),
+        ("incidents", incidents::TESTS),
     ];
     let trials = modules
         .into_iter()
