@@ -300,8 +300,14 @@ impl Account {
     /// other.
     fn tolerance(&self, blame: &Blame, bounds: Bounds, share: f64) -> f64 {
         let resource = &blame.resource;
-        let clocks = bounds.pieces as f64 * self.resolution;
-        let clocks = if bounds.most < SHORT * clocks { clocks } else { 0.0 };
+        let of_resource = self.expected.iter().filter(|(other, _)| other.resource == *resource);
+        let pieces: u64 = of_resource.map(|(_, bounds)| bounds.pieces).sum();
+        // Between short pieces, no boundary is certain.
+        let clocks = |pieces: u64, seconds: f64| {
+            let clocks = pieces as f64 * self.resolution;
+            if seconds < SHORT * clocks { clocks } else { 0.0 }
+        };
+        let clocks = clocks(bounds.pieces, bounds.most).max(clocks(pieces, self.total(resource)));
         share * bounds.most
             + BOUNDARY_SHARE * self.total(resource)
             + clocks
