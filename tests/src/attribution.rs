@@ -29,7 +29,10 @@ const BOUNDARY_SHARE: f64 = 0.005;
 const UNTRACKED_SHARE: f64 = 0.1;
 
 /// Pieces of time shorter than so many times the distance of two stamps are mostly that distance.
-const SHORT: f64 = 4.0;
+const SHORT: f64 = 2.0;
+
+/// Seconds that are not worth a dispute: a few pieces of code that found cold caches.
+const FLOOR: f64 = 0.000_5;
 
 /// Causes that say it all.
 const OWN_CULPRITS: [&str; 5] = ["nmi", "throttle", "steal", "idle", "untracked"];
@@ -302,7 +305,8 @@ impl Account {
         let resource = &blame.resource;
         let clocks = bounds.pieces as f64 * self.resolution;
         let clocks = if bounds.most < SHORT * clocks { clocks } else { 0.0 };
-        share * bounds.most
+        FLOOR
+            + share * bounds.most
             + BOUNDARY_SHARE * self.total(resource)
             + clocks
             + self.unknown_of(resource)

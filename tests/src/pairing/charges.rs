@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use super::Sample;
 use crate::ftrace::event::{Event, Kind};
 
 /// Who had a CPU.
@@ -255,16 +256,37 @@ impl Queue {
     }
 }
 
-/// Lays the waits of the chosen threads over what the CPUs did meanwhile.
-pub fn charges(events: &[Event], chosen: &BTreeSet<i32>) -> Charges {
+/// Lays delays that passed on one CPU over what it did meanwhile.
+pub fn overlay(events: &[Event], delays: &[Sample], chosen: &BTreeSet<i32>) -> Vec<Charge> {
+    let timelines = timelines(events);
+    let mut found = Vec::new();
+    for delay in delays.iter().filter(|delay| chosen.contains(&delay.pid)) {
+        let mut charged = BTreeMap::new();
+        if let Some(timeline) = timelines.get(&delay.cpu) {
+            timeline.lay(delay.end_ns - delay.value_ns, delay.end_ns, &mut charged);
+        }
+        let (pid, end_ns) = (delay.pid, delay.end_ns);
+        found.extend(charged.into_iter().map(|(holder, ns)| Charge { pid, end_ns, holder, ns }));
+    }
+    found
+}
+
+/// What each CPU did.
+fn timelines(events: &[Event]) -> HashMap<u32, Timeline> {
     let mut timelines: HashMap<u32, Timeline> = HashMap::new();
-    let mut queue = Queue::default();
     for event in events {
         timelines.entry(event.cpu).or_default().step(event);
-        queue.step(event, chosen);
     }
     let end = events.last().map_or(0, |event| event.time_ns);
     timelines.values_mut().for_each(|timeline| timeline.cut(end));
+    timelines
+}
+
+/// Lays the waits of the chosen threads over what the CPUs did meanwhile.
+pub fn charges(events: &[Event], chosen: &BTreeSet<i32>) -> Charges {
+    let timelines = timelines(events);
+    let mut queue = Queue::default();
+    events.iter().for_each(|event| queue.step(event, chosen));
     let mut found =
         Charges { waits: queue.done.len(), doubtful_ns: queue.doubtful_ns, ..Charges::default() };
     found.preemptions = queue.preemptions;

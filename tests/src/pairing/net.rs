@@ -58,9 +58,10 @@ pub fn net_rx_wait(events: &[Event]) -> Paired {
             Kind::Receive { interface } if in_net_rx(&stacks, event.cpu) => {
                 received.insert(event.cpu, (event.time_ns, Arc::clone(interface)));
             }
-            Kind::Waking { .. } if in_net_rx(&stacks, event.cpu) => {
+            Kind::Waking { pid } if in_net_rx(&stacks, event.cpu) => {
                 if let Some((start_ns, interface)) = received.remove(&event.cpu) {
-                    paired.samples.push(sample(event, &interface, start_ns));
+                    let sample = sample(event, &interface, start_ns);
+                    paired.samples.push(Sample { pid: *pid, ..sample });
                 }
             }
             Kind::SoftirqEntry { vector } | Kind::SoftirqExit { vector }

@@ -11,6 +11,8 @@ use noise_tests::ftrace::{BLOCK_EVENTS, CHARGE_EVENTS, all_events};
 use noise_tests::namespace::INTERFACE;
 use noise_tests::pairing::ahead::{block_device, block_queue, net_tx};
 use noise_tests::pairing::block::{Life, block_waits};
+use noise_tests::pairing::charges::overlay;
+use noise_tests::pairing::net::net_rx_wait;
 use noise_tests::scenario::{
     CpuStage, DiskStage, IrqLoad, IrqStage, NetworkStage, Report, Stage, play, render,
 };
@@ -105,6 +107,9 @@ fn network() -> Result<Verdict> {
     let Played { seen, cast, account } = &mut played;
     let charges = net_tx(&seen.trace.events, INTERFACE, &cast.threads(stage.victim()));
     account.expect_queued(seen, "net_tx", stage.victim(), cast, &charges);
+    let deliveries = net_rx_wait(&seen.trace.events).samples;
+    let charges = overlay(&seen.trace.events, &deliveries, &cast.threads(stage.victim()));
+    account.expect_queued(seen, "net_rx", stage.victim(), cast, &charges);
     judge(&stage, account, QUEUE_SHARE)?;
     Ok(Verdict::Passed)
 }
