@@ -342,30 +342,60 @@ impl Ledger {
         {
             return false;
         }
-        let mut left_ns = now_ns - wait.since_ns;
-        let hardirq_ns = now.hardirq_ns.wrapping_sub(wait.taken.hardirq_ns);
-        let softirq_ns = now.softirq_ns.wrapping_sub(wait.taken.softirq_ns);
-        if hardirq_ns | softirq_ns != 0 {
-            // A total that went back, as a reading from another CPU may, is a huge growth here.
-            if hardirq_ns > left_ns
-                || softirq_ns > left_ns - hardirq_ns
-                || !self.hardirqs.latest_covers(hardirq_ns, now.hardirq_ns)
-                || !self.softirqs.latest_covers(softirq_ns, now.softirq_ns)
-            {
-                return false;
-            }
-            left_ns -= hardirq_ns + softirq_ns;
-            if hardirq_ns > 0 {
-                parts.other(Cause::Hardirq, self.hardirqs.latest(0).source, hardirq_ns);
-            }
-            if softirq_ns > 0 {
-                parts.other(Cause::Softirq, self.softirqs.latest(0).source, softirq_ns);
-            }
-        }
-        if left_ns > 0 {
-            parts.turn(turn, left_ns);
+        let length_ns = now_ns - wait.since_ns;
+        let Some(taken_ns) = self.divide_simply(&wait.taken, now, length_ns, parts) else {
+            return false;
+        };
+        if length_ns > taken_ns {
+            parts.turn(turn, length_ns - taken_ns);
         }
         true
+    }
+
+    /// Divides what was taken from `from` to `to` as [`Self::divide_running`] does, where that takes
+    /// no steps. Whether that was so.
+    #[inline(always)]
+    pub fn divide_simple_running(
+        &self,
+        from: &Taken,
+        to: &Taken,
+        length_ns: u64,
+        parts: &mut impl Takes,
+    ) -> bool {
+        let rare = (from.nmi_ns ^ to.nmi_ns) | (from.stolen_ns ^ to.stolen_ns);
+        rare == 0 && self.divide_simply(from, to, length_ns, parts).is_some()
+    }
+
+    /// Divides what interrupts took within `length_ns`, if each class had one source; how much it
+    /// was.
+    #[inline(always)]
+    fn divide_simply(
+        &self,
+        from: &Taken,
+        to: &Taken,
+        length_ns: u64,
+        parts: &mut impl Takes,
+    ) -> Option<u64> {
+        let hardirq_ns = to.hardirq_ns.wrapping_sub(from.hardirq_ns);
+        let softirq_ns = to.softirq_ns.wrapping_sub(from.softirq_ns);
+        if hardirq_ns | softirq_ns == 0 {
+            return Some(0);
+        }
+        // A total that went back, as a reading from another CPU may, is a huge growth here.
+        if hardirq_ns > length_ns
+            || softirq_ns > length_ns - hardirq_ns
+            || !self.hardirqs.latest_covers(hardirq_ns, to.hardirq_ns)
+            || !self.softirqs.latest_covers(softirq_ns, to.softirq_ns)
+        {
+            return None;
+        }
+        if hardirq_ns > 0 {
+            parts.other(Cause::Hardirq, self.hardirqs.latest(0).source, hardirq_ns);
+        }
+        if softirq_ns > 0 {
+            parts.other(Cause::Softirq, self.softirqs.latest(0).source, softirq_ns);
+        }
+        Some(hardirq_ns + softirq_ns)
     }
 
     /// Divides what was taken from `from` to `to`, within a time of `length_ns`.

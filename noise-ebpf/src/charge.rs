@@ -35,10 +35,16 @@ pub fn charge(
     culprit: u64,
     ns: u64,
 ) {
+    charge_kind(state, ChargeKey::kind(0, cause, resource), victim, culprit, ns);
+}
+
+/// The same, for a place, cause and resource as [`ChargeKey::kind`] puts them together.
+#[inline(always)]
+pub fn charge_kind(state: *mut CpuState, kind: u64, victim: u64, culprit: u64, ns: u64) {
     // SAFETY: the state is this CPU's.
     unsafe {
         let request = request(state);
-        ptr::write_volatile(&raw mut (*request).kind, ChargeKey::kind(0, cause, resource));
+        ptr::write_volatile(&raw mut (*request).kind, kind);
         ptr::write_volatile(&raw mut (*request).victim, victim);
         ptr::write_volatile(&raw mut (*request).culprit, culprit);
         ptr::write_volatile(&raw mut (*request).ns, ns);

@@ -65,10 +65,11 @@ impl Takes for Division {
     }
 }
 
-/// Charges the parts of a wait for a CPU that needs no steps.
+/// Charges the parts of a division that needs no steps.
 struct Direct {
     state: *mut CpuState,
     victim: u64,
+    resource: Resource,
 }
 
 impl Takes for Direct {
@@ -80,7 +81,7 @@ impl Takes for Direct {
 
     #[inline(always)]
     fn other(&mut self, cause: Cause, culprit: u64, ns: u64) {
-        charge(self.state, Resource::Cpu, cause, self.victim, culprit, ns);
+        charge(self.state, self.resource, cause, self.victim, culprit, ns);
     }
 }
 
@@ -328,7 +329,7 @@ pub fn wait_ends<A: Access>(
                 let throttled_ns = throttled(task, &*wait);
                 if throttled_ns == 0 && !long {
                     // By far most waits.
-                    let mut charges = Direct { state, victim };
+                    let mut charges = Direct { state, victim, resource: Resource::Cpu };
                     let ledger = &(*state).ledger;
                     if ledger.divide_simple_wait(&*wait, now_ns, &taken, &mut charges) {
                         return;
@@ -401,6 +402,11 @@ pub fn charge_running(state: *mut CpuState, now_ns: u64) {
         let ledger = &raw const (*state).ledger;
         (*state).running_sources = [(*ledger).hardirqs.newest, (*ledger).softirqs.newest];
         if taken.all_ns() == before.all_ns() || (*turn).runner == Runner::Idle as u32 {
+            return;
+        }
+        let mut charges = Direct { state, victim: (*turn).cgroup, resource: Resource::Running };
+        let length_ns = now_ns.wrapping_sub(since_ns);
+        if (*ledger).divide_simple_running(&before, &taken, length_ns, &mut charges) {
             return;
         }
         let division = division(state, Context::Scheduler as u32);

@@ -205,6 +205,26 @@ proptest! {
         }
     }
 
+    /// What interrupts took from those who ran is charged to its owners, too.
+    #[test]
+    fn every_interrupted_nanosecond_is_charged_to_its_owner(
+        steps in proptest::collection::vec(step(), 1..40)
+    ) {
+        let (cpu, waits) = play(&steps);
+        for wait in &waits {
+            let (taken, length_ns) = (cpu.state.taken_by(cpu.now_ns), cpu.now_ns - wait.since_ns);
+            let mut owned = cpu.owned(wait.since_ns);
+            owned.0.retain(|(cause, _), _| *cause != Cause::Foreign);
+            let (mut sums, mut simply) = (Sums::default(), Sums::default());
+            let ledger = &cpu.state.ledger;
+            ledger.divide_running(&wait.taken, &taken, length_ns, &mut sums);
+            prop_assert_eq!(&sums.0, &owned.0);
+            if ledger.divide_simple_running(&wait.taken, &taken, length_ns, &mut simply) {
+                prop_assert_eq!(&simply.0, &owned.0);
+            }
+        }
+    }
+
     /// Whatever is forgotten, and however much was throttled: the parts sum to the wait.
     #[test]
     fn parts_sum_to_the_wait(

@@ -1,10 +1,11 @@
 //! From the arrival of a packet to the wake-up of its receiver, within one NET_RX softirq.
 
+use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use noise_common::charge::{Cause, ChargeKey, Resource, UNKNOWN};
 use noise_common::event::{BACKLOG_NS, CpuState, Drop, Received};
 use noise_common::signals::Signal;
 
-use crate::charge::spill;
+use crate::charge::{charge_kind, spill};
 use crate::kernel::{Access, Task};
 use crate::ledger;
 use crate::maps::{clock_ns, drop_event, record_keyed};
@@ -81,7 +82,13 @@ pub fn wake<A: Access>(state: *mut CpuState, task: Task<A>) {
             spill(state, victim, UNKNOWN, kind, hardirq_ns);
         }
         let kind = ChargeKey::kind(place, Cause::Softirq, Resource::NetRx);
-        spill(state, victim, u64::from(NET_RX_RUNS - 1), kind, wait_ns - hardirq_ns);
+        let (culprit, own_ns) = (u64::from(NET_RX_RUNS - 1), wait_ns - hardirq_ns);
+        // A task that is woken has its lock held, with interrupts off, unless it still runs.
+        if task.pid() == bpf_get_current_pid_tgid() as u32 {
+            spill(state, victim, culprit, kind, own_ns);
+        } else {
+            charge_kind(state, kind, victim, culprit, own_ns);
+        }
         ledger::charge_backlog(state, victim, place);
     }
 }
