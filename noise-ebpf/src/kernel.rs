@@ -179,14 +179,25 @@ impl<A: Access> Task<A> {
     /// The CPU that it runs or waits on.
     #[inline(always)]
     pub fn cpu(self) -> u32 {
-        let field = TASK_CPU.load();
-        self.access.load(self.at, if present(field) { field } else { TASK_CPU_OLD.load() })
+        let (field, old) = (TASK_CPU.load(), TASK_CPU_OLD.load());
+        if present(field) {
+            self.access.load(self.at, field)
+        } else if present(old) {
+            self.access.load(self.at, old)
+        } else {
+            // There is but one.
+            0
+        }
     }
 
-    /// Id of its cgroup in the hierarchy by which tasks are told apart.
+    /// Id of its cgroup in the hierarchy by which tasks are told apart; [`UNKNOWN`] where there are no
+    /// cgroups.
     #[inline(always)]
     pub fn cgroup(self) -> u64 {
         let access = self.access;
+        if !present(TASK_CGROUPS.load()) || !present(CGROUP_KN.load()) || !present(KN_ID.load()) {
+            return UNKNOWN;
+        }
         let sets: Address = access.load(self.at, TASK_CGROUPS.load());
         let css = CPU_CSS.load();
         let cgroup: Address = if present(css) {
@@ -204,7 +215,7 @@ impl<A: Access> Task<A> {
     #[inline(always)]
     pub fn stolen_ns(self) -> u64 {
         let field = RQ_STEAL.load();
-        if !present(field) || !present(TASK_CFS_RQ.load()) {
+        if !present(field) || !present(TASK_CFS_RQ.load()) || !present(CFS_RQ_RQ.load()) {
             return 0;
         }
         let cfs_rq: Address = self.access.load(self.at, TASK_CFS_RQ.load());
@@ -217,7 +228,8 @@ impl<A: Access> Task<A> {
     #[inline(always)]
     pub fn throttled_ns(self) -> u64 {
         let access = self.access;
-        if !present(CFS_THROTTLED_TIME.load()) || !present(TASK_CFS_RQ.load()) {
+        let fields = [CFS_THROTTLED_TIME.load(), CFS_THROTTLED_SINCE.load(), TASK_CFS_RQ.load()];
+        if !fields.into_iter().all(present) || !present(CFS_RQ_RQ.load()) {
             return UNKNOWN;
         }
         let cfs_rq: Address = access.load(self.at, TASK_CFS_RQ.load());
@@ -297,7 +309,8 @@ impl<A: Access> Request<A> {
     #[inline(always)]
     pub fn cgroup(self) -> u64 {
         let access = self.access;
-        if !present(BIO_BLKG.load()) {
+        let fields = [BIO_BLKG.load(), BLKG_BLKCG.load(), BLKCG_CGROUP.load(), KN_ID.load()];
+        if !fields.into_iter().all(present) {
             return UNKNOWN;
         }
         let bio: Address = access.load(self.at, REQUEST_BIO.load());
