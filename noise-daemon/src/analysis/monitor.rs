@@ -53,8 +53,9 @@ impl<S: Clone + Ord, C: Clone + Ord> Monitor<S, C> {
 
     /// Takes the next window of a signal of a subject, and who is charged with its delays.
     ///
-    /// Windows without events may be left out. The answer depends on the windows of this signal
-    /// and subject alone, as long as there is room for all.
+    /// Windows without events may be left out, or given in pieces of any length: they say only that
+    /// nothing happened until then. The answer depends on the windows of this signal and subject
+    /// alone, as long as there is room for all.
     /// Where there is not, few of the new ones replace cheaper ones between two settlements.
     pub fn observe(
         &mut self,
@@ -69,18 +70,30 @@ impl<S: Clone + Ord, C: Clone + Ord> Monitor<S, C> {
         }
         let key = (signal, subject.clone());
         let mut changes = Vec::new();
-        if let Some(track) = self.tracks.get_mut(&key) {
+        let track = self.tracks.get_mut(&key);
+        if window.is_empty() {
+            // Nothing is known of a subject before its first event.
+            let Some(track) = track else { return changes };
+            if track.is_behind(window) {
+                self.counts.implausible += 1;
+            } else if track.is_gone(window.end_ns, &self.settings) {
+                changes.extend(track.vanish(&key, window.end_ns, &self.settings));
+                self.tracks.remove(&key);
+                self.counts.forgotten += 1;
+            } else {
+                changes.extend(track.be_silent(&key, window.end_ns, &self.settings));
+            }
+            return changes;
+        }
+        if let Some(track) = track {
             if track.is_apart(window, &self.settings) {
-                changes.extend(track.vanish(&key, &self.settings));
+                changes.extend(track.vanish(&key, window.start_ns, &self.settings));
                 *track = Track::new(window.start_ns, &self.settings);
                 self.counts.forgotten += 1;
             } else if track.is_behind(window) {
                 self.counts.implausible += 1;
                 return changes;
             }
-        } else if window.is_empty() {
-            // Nothing is known of a subject before its first event.
-            return changes;
         } else if !self.make_room(window) {
             self.counts.no_room += 1;
             return changes;
@@ -104,8 +117,8 @@ impl<S: Clone + Ord, C: Clone + Ord> Monitor<S, C> {
         self.tracks.retain(|key, track| {
             let gone = track.is_gone(at_ns, settings);
             let change = match gone {
-                true => track.vanish(key, settings),
-                false => track.settle(key, at_ns, settings),
+                true => track.vanish(key, at_ns, settings),
+                false => track.be_silent(key, at_ns, settings),
             };
             changes.extend(change);
             !gone

@@ -6,7 +6,7 @@ use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, proptest};
 use proptest::test_runner::{Config, RngSeed};
 
 use super::window::{Charge, Window};
-use super::{Change, Ending, Incident, Monitor, Rule, Settings};
+use super::{Change, Counts, Ending, Incident, Memory, Monitor, Rule, Settings};
 use crate::model::Totals;
 use noise_common::charge::Cause;
 
@@ -189,6 +189,25 @@ fn silence_ends_an_incident_and_is_no_delay() {
 }
 
 #[test]
+fn silence_that_ends_an_incident_counts_for_the_rate_once() {
+    let mut given = monitor(Settings::default());
+    feed(&mut given, 0..WARM + 20, |number| if number >= WARM { SLOW_NS } else { USUAL_NS });
+    let (mut left_out, mut settled) = (given.clone(), given.clone());
+    for number in WARM + 20..WARM + 60 {
+        given.observe(SIGNAL, &0, &window(number, &[]), &[]);
+        settled.settle((number + 1) * LENGTH_NS);
+    }
+    for monitor in [&mut given, &mut left_out, &mut settled] {
+        feed(monitor, WARM + 60..WARM + 100, |_| USUAL_NS);
+        let level = monitor.baseline(SIGNAL, &0).unwrap().level();
+        // Ten events in each window, but for forty that were silent; those of the incident and the
+        // latest thirty are not learnt.
+        let learnt = (WARM + 10) as f64;
+        assert_eq!(level.rate, learnt * 10.0 / ((learnt + 40.0) * 0.5));
+    }
+}
+
+#[test]
 fn clocks_and_counters_that_go_back_open_nothing() {
     let mut monitor = monitor(any_size());
     feed(&mut monitor, 0..WARM, |_| USUAL_NS);
@@ -309,8 +328,49 @@ fn streams() -> impl Strategy<Value = (u64, f64, usize)> {
     (any::<u64>(), 5_000.0..5e6f64, 3usize..40)
 }
 
-/// What is said of chance holds for nearly all streams, so every run tries the same ones. Of others,
-/// one in some 600 incidents was seen to end more than six windows off.
+/// By how many windows the incidents of a stream begin and end later than a step in it that is
+/// `disturbed` windows long.
+fn late(
+    (seed, mean_ns, events): (u64, f64, usize),
+    calm: u64,
+    disturbed: u64,
+) -> (Vec<(i64, i64)>, usize) {
+    let mut random = Random(seed);
+    let mut monitor = monitor(any_size());
+    let mut incidents = Vec::new();
+    for number in 0..calm + disturbed + 100 {
+        let slow = (calm..calm + disturbed).contains(&number);
+        let factor = if slow { 8.0 } else { 1.0 };
+        let window = random.window(number, factor * mean_ns, events);
+        incidents.extend(closed(monitor.observe(SIGNAL, &0, &window, &[])));
+    }
+    let windows = |at_ns: u64, number: u64| (at_ns / LENGTH_NS) as i64 - number as i64;
+    let late = |incident: &Incident<u32, u8>| {
+        (windows(incident.start_ns, calm), windows(incident.end_ns, calm + disturbed))
+    };
+    (incidents.iter().map(late).collect(), monitor.active().count())
+}
+
+#[test]
+fn nearly_all_steps_are_told_to_the_window() {
+    let mut random = Random(1);
+    let (mut exact, mut far) = (0, 0);
+    let streams = 300;
+    for _ in 0..streams {
+        let stream =
+            (random.next(), 5_000.0 + random.uniform() * 5e6, 3 + random.next() as usize % 37);
+        let (calm, disturbed) = (250 + random.next() % 150, 20 + random.next() % 180);
+        let (incidents, open) = late(stream, calm, disturbed);
+        let [(start, end)] = incidents.as_slice() else { panic!("{stream:?}: {incidents:?}") };
+        assert_eq!(open, 0, "{stream:?}");
+        exact += usize::from((*start, *end) == (0, 0));
+        far += usize::from(start.abs().max(end.abs()) > 6);
+    }
+    // Of 36 000 such streams, 92 % were exact and one in 900 was more than six windows off.
+    assert!(exact >= streams * 85 / 100 && far <= streams / 100, "{exact} exact, {far} far off");
+}
+
+/// What is said of chance holds for nearly all streams, so every run tries the same ones.
 fn the_same_streams() -> Config {
     Config { cases: 24, rng_seed: RngSeed::Fixed(1), ..Config::default() }
 }
@@ -330,26 +390,18 @@ proptest! {
 
     #[test]
     fn a_step_is_one_incident_wherever_it_is(
-        (seed, mean_ns, events) in streams(),
+        stream in streams(),
         calm in 250u64..400,
         disturbed in 20u64..200,
     ) {
-        let mut random = Random(seed);
-        let mut monitor = monitor(any_size());
-        let mut incidents = Vec::new();
-        for number in 0..calm + disturbed + 100 {
-            let slow = (calm..calm + disturbed).contains(&number);
-            let factor = if slow { 8.0 } else { 1.0 };
-            let window = random.window(number, factor * mean_ns, events);
-            incidents.extend(closed(monitor.observe(SIGNAL, &0, &window, &[])));
-        }
-        prop_assert_eq!(monitor.active().count(), 0);
-        prop_assert_eq!(incidents.len(), 1);
-        let tolerance_ns = 6 * LENGTH_NS;
-        prop_assert!(incidents[0].start_ns.abs_diff(calm * LENGTH_NS) <= tolerance_ns);
-        prop_assert!(
-            incidents[0].end_ns.abs_diff((calm + disturbed) * LENGTH_NS) <= tolerance_ns
-        );
+        let (incidents, open) = late(stream, calm, disturbed);
+        prop_assert_eq!((incidents.len(), open), (1, 0));
+        let (start, end) = incidents[0];
+        // Usually both are exact. But calm windows keep an incident open while their mean happens
+        // to be above its threshold, and with few events a begin is blurred: the chance to be off
+        // by more than so many windows falls by about a quarter with each. Of 18 000 streams, 23
+        // were off by more than six and none by more than ten.
+        prop_assert!(start.abs() <= 30 && end.abs() <= 30, "{:?}", incidents);
     }
 
     #[test]
@@ -431,5 +483,88 @@ proptest! {
             prop_assert!(monitor.subjects() <= 5);
             prop_assert!(monitor.active().all(|incident| incident.culprits.len() <= 2));
         }
+    }
+}
+
+/// How time without events is told.
+#[derive(Clone, Copy, Debug)]
+struct Silence {
+    /// Windows that each one without events is given as; 0 leaves it out.
+    pieces: u64,
+    /// Whether it is said at the end of each window that all before have been observed.
+    settle: bool,
+}
+
+/// Everything that a monitor tells of windows, in order, and what it keeps.
+type Answer = (Changes, Vec<Incident<u32, u8>>, Vec<Memory<u32>>, Counts);
+
+fn answer(windows: &[Window], silence: Silence, settings: &Settings) -> Answer {
+    let mut monitor = monitor(settings.clone());
+    let mut changes = Vec::new();
+    for window in windows {
+        let charges = [
+            Charge { culprit: 1, cause: Cause::Own, charged_ns: window.delays.sum_ns / 3 },
+            Charge { culprit: 2, cause: Cause::Foreign, charged_ns: window.delays.sum_ns / 5 },
+        ];
+        if !window.is_empty() {
+            changes.extend(monitor.observe(SIGNAL, &0, window, &charges));
+        }
+        let length_ns = window.end_ns - window.start_ns;
+        for piece in 0..if window.is_empty() { silence.pieces } else { 0 } {
+            let at_ns = |piece| window.start_ns + length_ns * piece / silence.pieces;
+            let window =
+                Window { start_ns: at_ns(piece), end_ns: at_ns(piece + 1), ..window.clone() };
+            changes.extend(monitor.observe(SIGNAL, &0, &window, &[]));
+        }
+        if silence.settle {
+            changes.extend(monitor.settle(window.end_ns));
+        }
+    }
+    changes.extend(monitor.settle(windows.last().map_or(0, |window| window.end_ns)));
+    (changes, monitor.active().collect(), monitor.memories().collect(), monitor.counts())
+}
+
+proptest! {
+    #![proptest_config(Config { cases: 64, ..Config::default() })]
+
+    #[test]
+    fn silence_is_the_same_however_it_is_told(
+        seed in any::<u64>(),
+        parts in proptest::collection::vec((0u8..5, 1u64..70), 1..30),
+        pieces in 0u64..5,
+        settle in any::<bool>(),
+        forget_seconds in 1u64..25,
+    ) {
+        // Thresholds so low, and silence so long, that all that may happen does.
+        let settings = Settings {
+            deviations: 0.5,
+            minimum_lost: 0.0,
+            recent_windows: 8,
+            closing_windows: 5,
+            warmup_windows: 20,
+            half_life_windows: 30,
+            adopt_seconds: 20,
+            forget_seconds,
+            ..Settings::default()
+        };
+        let mut random = Random(seed);
+        let mut windows: Vec<Window> = Vec::new();
+        for (kind, length) in std::iter::once((0, 40)).chain(parts) {
+            for _ in 0..length {
+                let (mean_ns, events) = match kind {
+                    0 => (1e5, 5),
+                    1 => (1e6, 5),
+                    2 => (1e6, random.next() % 3),
+                    3 => (1e5, random.next() % 3),
+                    _ => (1e5, 0),
+                };
+                let start_ns = windows.last().map_or(0, |window| window.end_ns);
+                let end_ns = start_ns + LENGTH_NS * (90 + random.next() % 21) / 100;
+                let window = random.window(0, mean_ns, events as usize);
+                windows.push(Window { start_ns, end_ns, ..window });
+            }
+        }
+        let given = answer(&windows, Silence { pieces: 1, settle: false }, &settings);
+        prop_assert_eq!(answer(&windows, Silence { pieces, settle }, &settings), given);
     }
 }

@@ -3,6 +3,10 @@
 //! A window teaches the baseline only when newer windows have pushed it out of the latest ones, so
 //! that the begin of an incident is not learnt before it is noticed. While an incident is open,
 //! its windows teach a second baseline, which takes over if the change lasts.
+//!
+//! Only windows with events are taken; all other time is silence. To an open incident it is windows
+//! without events, each as long as the last one with some; behind the incident, and where there is
+//! none, it counts for the rate.
 
 use std::collections::VecDeque;
 
@@ -32,9 +36,10 @@ pub struct Memory<S> {
     pub signal: Signal,
     /// Whose.
     pub subject: S,
-    /// End of the last window, ns on the clock of the windows, which begins anew with each boot.
+    /// Until when time is accounted for, ns on the clock of the windows, which begins anew with each
+    /// boot: the end of the last window with events, or of the silence that belongs to an incident.
     pub end_ns: u64,
-    /// Length of the last window, ns.
+    /// Length of the last window with events, ns.
     pub length_ns: u64,
     /// What was learnt.
     pub baseline: Baseline,
@@ -74,8 +79,11 @@ pub(super) struct Track<C> {
     normal: Normal<C>,
     recent: VecDeque<Slice<C>>,
     open: Option<Box<Open<C>>>,
-    last_end_ns: u64,
-    last_length_ns: u64,
+    /// End and length of the last window with events.
+    heard_ns: u64,
+    length_ns: u64,
+    /// Until when time is accounted for: after `heard_ns` by the silence that went into an incident.
+    told_ns: u64,
     cost: f64,
 }
 
@@ -162,17 +170,18 @@ impl<C: Clone + Ord> Track<C> {
             normal: Normal::new(Baseline::new(settings.half_life_windows)),
             recent: VecDeque::new(),
             open: None,
-            last_end_ns: start_ns,
-            last_length_ns: 0,
+            heard_ns: start_ns,
+            length_ns: 0,
+            told_ns: start_ns,
             cost: 0.0,
         }
     }
 
-    /// One that goes on with what another knew at the end of its last window.
+    /// One that goes on with what another knew.
     pub fn recall<S>(memory: Memory<S>, settings: &Settings) -> Self {
         Self {
             normal: Normal::new(memory.baseline.with_half_life(settings.half_life_windows)),
-            last_length_ns: memory.length_ns,
+            length_ns: memory.length_ns,
             ..Self::new(memory.end_ns, settings)
         }
     }
@@ -182,8 +191,8 @@ impl<C: Clone + Ord> Track<C> {
         Memory {
             signal: key.0,
             subject: key.1.clone(),
-            end_ns: self.last_end_ns,
-            length_ns: self.last_length_ns,
+            end_ns: self.told_ns,
+            length_ns: self.length_ns,
             baseline: self.normal.baseline.clone(),
         }
     }
@@ -196,27 +205,26 @@ impl<C: Clone + Ord> Track<C> {
         self.open.is_some()
     }
 
-    /// Whether the window begins before the last one ended.
+    /// Whether the window begins in time that is accounted for.
     pub fn is_behind(&self, window: &Window) -> bool {
-        window.start_ns < self.last_end_ns
+        window.start_ns < self.told_ns
     }
 
     /// Whether the two are so far apart, in either direction, that the subject began anew.
     pub fn is_apart(&self, window: &Window, settings: &Settings) -> bool {
-        let silence_ns = window.start_ns.saturating_sub(self.last_end_ns);
-        let behind_ns = self.last_end_ns.saturating_sub(window.end_ns);
-        silence_ns.max(behind_ns) >= settings.forget_ns()
+        let behind_ns = self.told_ns.saturating_sub(window.end_ns);
+        self.is_gone(window.start_ns, settings) || behind_ns >= settings.forget_ns()
     }
 
     /// Whether it has been silent for so long that it is taken for gone.
     pub fn is_gone(&self, at_ns: u64, settings: &Settings) -> bool {
-        at_ns.saturating_sub(self.last_end_ns) >= settings.forget_ns()
+        at_ns.saturating_sub(self.heard_ns) >= settings.forget_ns()
     }
 
     /// Seconds of delay per second of late, less for those that are silent.
     pub fn cost(&self, at_ns: u64) -> f64 {
-        let silence_ns = at_ns.saturating_sub(self.last_end_ns) as f64;
-        self.cost * (1.0 - COST_WEIGHT).powf(silence_ns / self.last_length_ns.max(1) as f64)
+        let silence_ns = at_ns.saturating_sub(self.heard_ns) as f64;
+        self.cost * (1.0 - COST_WEIGHT).powf(silence_ns / self.length_ns.max(1) as f64)
     }
 
     /// The open incident as it stands.
@@ -225,7 +233,7 @@ impl<C: Clone + Ord> Track<C> {
         self.open.as_ref().map(|open| open.report(key, open.tail.len(), None, usual, settings))
     }
 
-    /// Takes the next window, which is not behind.
+    /// Takes the next window with events, which is not behind.
     pub fn observe<S: Clone>(
         &mut self,
         key: &Key<S>,
@@ -234,64 +242,56 @@ impl<C: Clone + Ord> Track<C> {
         settings: &Settings,
     ) -> Vec<Change<S, C>> {
         let mut changes = Vec::new();
-        let silence_ns = window.start_ns.saturating_sub(self.last_end_ns);
-        changes.extend(self.be_silent(key, silence_ns, settings));
+        changes.extend(self.be_silent(key, window.start_ns, settings));
         if self.open.is_none() {
-            self.normal.learn_quiet(silence_ns);
+            self.normal.learn_quiet(window.start_ns.saturating_sub(self.told_ns));
         }
         let slice = Slice::new(window, charged);
         let lost = slice.sum_ns as f64 / slice.length_ns().max(1) as f64;
         self.cost = self.cost(window.start_ns) * (1.0 - COST_WEIGHT) + lost * COST_WEIGHT;
-        self.last_end_ns = slice.end_ns;
-        self.last_length_ns = slice.length_ns();
-        if self.open.is_some() {
-            changes.extend(self.continue_incident(key, slice, settings));
-        } else if slice.count == 0 {
-            self.normal.learn_quiet(slice.length_ns());
-        } else {
-            changes.extend(self.look_for_incident(key, slice, settings));
-        }
+        (self.heard_ns, self.told_ns) = (slice.end_ns, slice.end_ns);
+        self.length_ns = slice.length_ns();
+        changes.extend(match self.is_open() {
+            true => self.continue_incident(key, slice, settings),
+            false => self.look_for_incident(key, slice, settings),
+        });
         changes
     }
 
-    /// Ends the incident of a subject that has been silent up to `at_ns` for long enough.
-    pub fn settle<S: Clone>(
+    /// Takes it that nothing happened up to `at_ns`, which may end the incident.
+    pub fn be_silent<S: Clone>(
         &mut self,
         key: &Key<S>,
         at_ns: u64,
         settings: &Settings,
     ) -> Option<Change<S, C>> {
-        let silence_ns = at_ns.saturating_sub(self.last_end_ns);
-        let least_ns = self.last_length_ns.saturating_mul(settings.closing_windows as u64);
-        if silence_ns < least_ns { None } else { self.be_silent(key, silence_ns, settings) }
-    }
-
-    /// Ends the incident, if there is one, because the subject is gone.
-    pub fn vanish<S: Clone>(&mut self, key: &Key<S>, settings: &Settings) -> Option<Change<S, C>> {
-        self.open.is_some().then(|| self.close(key, Ending::Vanished, settings)).flatten()
-    }
-
-    /// Windows that were not delivered are windows without events.
-    fn be_silent<S: Clone>(
-        &mut self,
-        key: &Key<S>,
-        silence_ns: u64,
-        settings: &Settings,
-    ) -> Option<Change<S, C>> {
-        let windows = silence_ns / self.last_length_ns.max(1);
-        // After so many without events the incident is over, however many follow.
-        for index in 0..windows.min(settings.closing_windows as u64) {
-            if self.open.is_none() {
+        // What comes after a subject is gone is not its silence, whenever that is noticed.
+        let at_ns = at_ns.min(self.heard_ns.saturating_add(settings.forget_ns()));
+        // However long the silence is: the incident is over when it fills the closing windows.
+        while self.is_open() {
+            let end_ns = self.told_ns.checked_add(self.length_ns.max(1))?;
+            if end_ns > at_ns {
                 break;
             }
-            let start_ns = self.last_end_ns + index * self.last_length_ns;
-            let slice = Slice::empty(start_ns, start_ns + self.last_length_ns);
+            let slice = Slice::empty(self.told_ns, end_ns);
+            self.told_ns = end_ns;
             let change = self.continue_incident(key, slice, settings);
             if change.is_some() {
                 return change;
             }
         }
         None
+    }
+
+    /// Ends the incident, if there is one, because the subject is gone at `at_ns`, unless the
+    /// silence before ended it.
+    pub fn vanish<S: Clone>(
+        &mut self,
+        key: &Key<S>,
+        at_ns: u64,
+        settings: &Settings,
+    ) -> Option<Change<S, C>> {
+        self.be_silent(key, at_ns, settings).or_else(|| self.close(key, Ending::Vanished, settings))
     }
 
     fn look_for_incident<S: Clone>(
@@ -386,7 +386,13 @@ impl<C: Clone + Ord> Track<C> {
             self.normal = open.next;
         } else {
             // What is calm behind the end is judged, and learnt, like any other window.
-            self.recent.extend(open.tail.drain(..).skip(disturbed).filter(|slice| slice.count > 0));
+            for slice in open.tail.drain(..).skip(disturbed) {
+                if slice.count == 0 {
+                    self.normal.learn_quiet(slice.length_ns());
+                } else {
+                    self.recent.push_back(slice);
+                }
+            }
         }
         Some(Change::Closed(incident))
     }
