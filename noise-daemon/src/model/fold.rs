@@ -6,7 +6,7 @@
 //! from its first value on.
 //!
 //! Cost decays, so that what costs now counts, not what did yesterday. A subject without a counter
-//! takes the place of one that costs clearly less and that had its counter for a while. One that is
+//! takes the place of one that costs clearly less, and far less if that got its counter of late. One that is
 //! gone gives way to anybody, but keeps its counter until then. Counters of those that gave way are
 //! remembered, within bounds, and go on where they were if their subject gets its place back.
 
@@ -16,7 +16,10 @@ use std::collections::BTreeMap;
 const HALF_LIFE_NS: f64 = 60e9;
 /// How many times the cost of one with a counter another must cost to take its place.
 const TAKEOVER: f64 = 2.0;
-/// How long a subject keeps its counter at least, ns.
+/// The same while the one with a counter has not had it for long: who begins to cost much is shown at
+/// once.
+const EARLY_TAKEOVER: f64 = 16.0;
+/// For how long that is, ns.
 const STAY_NS: u64 = 60_000_000_000;
 /// Subjects without a counter whose cost is kept, and counters that are remembered, for each place.
 const KEPT: usize = 4;
@@ -41,6 +44,19 @@ struct Place<V> {
     cost: f64,
     since_ns: u64,
     gone_ns: Option<u64>,
+}
+
+impl<V> Place<V> {
+    /// Beyond which cost another takes the place.
+    fn bar(&self, at_ns: u64) -> f64 {
+        if self.gone_ns.is_some() {
+            0.0
+        } else if self.since_ns.saturating_add(STAY_NS) <= at_ns {
+            self.cost * TAKEOVER
+        } else {
+            self.cost * EARLY_TAKEOVER
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -203,13 +219,10 @@ impl<K: Subject, V: Amount> Fold<K, V> {
             let cheapest = self
                 .places
                 .iter()
-                .filter(|(_, place)| {
-                    place.gone_ns.is_some() || place.since_ns.saturating_add(STAY_NS) <= self.at_ns
-                })
-                .map(|(key, place)| (if place.gone_ns.is_some() { 0.0 } else { place.cost }, key))
+                .map(|(key, place)| (place.bar(self.at_ns), key))
                 .min_by(|a, b| a.0.total_cmp(&b.0));
-            let Some((least, out)) = cheapest else { return };
-            if cost <= least * TAKEOVER {
+            let Some((bar, out)) = cheapest else { return };
+            if cost <= bar {
                 return;
             }
             let out = out.clone();
@@ -281,17 +294,28 @@ mod tests {
         let mut fold = Fold::new(2);
         fold.add(&1, &10, 10);
         fold.add(&2, &5, 5);
-        fold.add(&3, &1000, 1000);
+        fold.add(&3, &50, 50);
         fold.advance(STAY_NS - 1);
-        assert_eq!(told(&fold), [(1, 10), (2, 5), (REST, 1000)]);
+        assert_eq!(told(&fold), [(1, 10), (2, 5), (REST, 50)]);
         fold.advance(STAY_NS);
         fold.add(&3, &7, 7);
-        assert_eq!(told(&fold), [(1, 10), (3, 7), (REST, 1000)]);
+        assert_eq!(told(&fold), [(1, 10), (3, 7), (REST, 50)]);
         // Counted when it came too late, and when the other gave way.
         assert_eq!(fold.folded(), 2);
         fold.add(&2, &1, 1);
-        assert_eq!(told(&fold), [(1, 10), (3, 7), (REST, 1001)]);
+        assert_eq!(told(&fold), [(1, 10), (3, 7), (REST, 51)]);
         assert_eq!(fold.folded(), 2);
+    }
+
+    #[test]
+    fn who_costs_far_more_is_told_at_once() {
+        let mut fold = Fold::new(2);
+        fold.add(&1, &10, 10);
+        fold.add(&2, &5, 5);
+        fold.add(&3, &1000, 1000);
+        fold.advance(SECOND);
+        fold.add(&3, &7, 7);
+        assert_eq!(told(&fold), [(1, 10), (3, 7), (REST, 1000)]);
     }
 
     #[test]
