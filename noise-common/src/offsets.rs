@@ -43,6 +43,7 @@ macro_rules! for_each_offset {
             BLKG_BLKCG "blkcg_gq" "blkcg";
             BLKCG_CGROUP "blkcg" "css.cgroup";
             SKB_SK "sk_buff" "sk";
+            SOCK_STATE "sock" "__sk_common.skc_state";
             SOCK_CGROUP "sock" "sk_cgrp_data.cgroup";
             SKB_DEV "sk_buff" "dev";
             SKB_LEN "sk_buff" "len";

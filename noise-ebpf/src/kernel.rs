@@ -59,6 +59,13 @@ pub trait Access: Copy {
     /// The task that runs, as a pointer.
     fn current(self) -> Pointer;
 
+    /// The field at `base + offset`; zero where the pointer is null. Some kernels cannot bear a program
+    /// that follows one, although they promise to.
+    #[inline(always)]
+    fn follow<T: Copy + Default>(self, base: Address, offset: u32) -> T {
+        if base.0.is_null() { T::default() } else { self.load(base.0, offset) }
+    }
+
     /// The `index`th argument as a pointer.
     ///
     /// The verifier tracks the type of a pointer through registers only, so this must come
@@ -137,6 +144,11 @@ impl Access for Raw {
 /// `PF_KTHREAD` of the kernel's `linux/sched.h`, the same since 2.6.27.
 const PF_KTHREAD: u32 = 0x0020_0000;
 
+/// States of the kernel's `net/tcp_states.h` that have no whole socket.
+const TCP_TIME_WAIT: u8 = 6;
+/// As above.
+const TCP_NEW_SYN_RECV: u8 = 12;
+
 /// A `task_struct`.
 #[derive(Clone, Copy)]
 pub struct Task<A> {
@@ -201,13 +213,13 @@ impl<A: Access> Task<A> {
         let sets: Address = access.load(self.at, TASK_CGROUPS.load());
         let css = CPU_CSS.load();
         let cgroup: Address = if present(css) {
-            let css: Address = access.load(sets.0, css);
-            access.load(css.0, CSS_CGROUP.load())
+            let css: Address = access.follow(sets, css);
+            access.follow(css, CSS_CGROUP.load())
         } else {
-            access.load(sets.0, CSS_SET_DEFAULT.load())
+            access.follow(sets, CSS_SET_DEFAULT.load())
         };
-        let kn: Address = access.load(cgroup.0, CGROUP_KN.load());
-        access.load(kn.0, KN_ID.load())
+        let kn: Address = access.follow(cgroup, CGROUP_KN.load());
+        access.follow(kn, KN_ID.load())
     }
 
     /// What the hypervisor has taken from the CPU of the task, as the scheduler knows it; 0 where
@@ -219,8 +231,8 @@ impl<A: Access> Task<A> {
             return 0;
         }
         let cfs_rq: Address = self.access.load(self.at, TASK_CFS_RQ.load());
-        let rq: Address = self.access.load(cfs_rq.0, CFS_RQ_RQ.load());
-        self.access.load(rq.0, field)
+        let rq: Address = self.access.follow(cfs_rq, CFS_RQ_RQ.load());
+        self.access.follow(rq, field)
     }
 
     /// How long the task's group has been throttled on the task's CPU, up to the scheduler's last
@@ -233,13 +245,13 @@ impl<A: Access> Task<A> {
             return UNKNOWN;
         }
         let cfs_rq: Address = access.load(self.at, TASK_CFS_RQ.load());
-        let throttled_ns: u64 = access.load(cfs_rq.0, CFS_THROTTLED_TIME.load());
-        let since_ns: u64 = access.load(cfs_rq.0, CFS_THROTTLED_SINCE.load());
+        let throttled_ns: u64 = access.follow(cfs_rq, CFS_THROTTLED_TIME.load());
+        let since_ns: u64 = access.follow(cfs_rq, CFS_THROTTLED_SINCE.load());
         if since_ns == 0 {
             return throttled_ns;
         }
-        let rq: Address = access.load(cfs_rq.0, CFS_RQ_RQ.load());
-        let clock_ns: u64 = access.load(rq.0, RQ_CLOCK.load());
+        let rq: Address = access.follow(cfs_rq, CFS_RQ_RQ.load());
+        let clock_ns: u64 = access.follow(rq, RQ_CLOCK.load());
         throttled_ns.wrapping_add(clock_ns.wrapping_sub(since_ns))
     }
 
@@ -314,11 +326,11 @@ impl<A: Access> Request<A> {
             return UNKNOWN;
         }
         let bio: Address = access.load(self.at, REQUEST_BIO.load());
-        let blkg: Address = access.load(bio.0, BIO_BLKG.load());
-        let blkcg: Address = access.load(blkg.0, BLKG_BLKCG.load());
-        let cgroup: Address = access.load(blkcg.0, BLKCG_CGROUP.load());
-        let kn: Address = access.load(cgroup.0, CGROUP_KN.load());
-        let id: u64 = access.load(kn.0, KN_ID.load());
+        let blkg: Address = access.follow(bio, BIO_BLKG.load());
+        let blkcg: Address = access.follow(blkg, BLKG_BLKCG.load());
+        let cgroup: Address = access.follow(blkcg, BLKCG_CGROUP.load());
+        let kn: Address = access.follow(cgroup, CGROUP_KN.load());
+        let id: u64 = access.follow(kn, KN_ID.load());
         if id == 0 { UNKNOWN } else { id }
     }
 
@@ -327,20 +339,20 @@ impl<A: Access> Request<A> {
     pub fn device(self) -> (u32, u32) {
         let access = self.access;
         let queue_disk = QUEUE_DISK.load();
-        let disk: Pointer = if present(queue_disk) {
+        let disk: Address = if present(queue_disk) {
             let queue: Address = access.load(self.at, REQUEST_QUEUE.load());
-            access.load::<Address>(queue.0, queue_disk).0
+            access.follow(queue, queue_disk)
         } else {
-            access.load::<Address>(self.at, REQUEST_DISK_OLD.load()).0
+            access.load(self.at, REQUEST_DISK_OLD.load())
         };
-        (access.load(disk, DISK_MAJOR.load()), access.load(disk, DISK_MINOR.load()))
+        (access.follow(disk, DISK_MAJOR.load()), access.follow(disk, DISK_MINOR.load()))
     }
 }
 
 /// A pointer field; null by default.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-struct Address(Pointer);
+pub struct Address(Pointer);
 
 impl Default for Address {
     fn default() -> Self {
@@ -366,7 +378,7 @@ impl<A: Access> Device<A> {
     #[inline(always)]
     pub fn of_socket(access: A, index: usize) -> Self {
         let route: Address = access.load(access.pointer(index), SOCK_DST.load());
-        let at: Address = access.load(route.0, DST_DEV.load());
+        let at: Address = access.follow(route, DST_DEV.load());
         Self { access, at: at.0 }
     }
 
@@ -387,9 +399,10 @@ impl<A: Access> Device<A> {
     /// Its index, and the number of its namespace.
     #[inline(always)]
     fn numbers(self) -> (u32, u32) {
-        let net: Address = self.access.load(self.at, DEV_NET.load());
-        let netns = self.access.load(net.0, NET_INUM.load());
-        (self.access.load(self.at, DEV_IFINDEX.load()), netns)
+        let (access, device) = (self.access, Address(self.at));
+        let net: Address = access.follow(device, DEV_NET.load());
+        let netns = access.follow(net, NET_INUM.load());
+        (access.follow(device, DEV_IFINDEX.load()), netns)
     }
 }
 
@@ -430,17 +443,22 @@ impl<A: Access> Skb<A> {
     #[inline(always)]
     pub fn cgroup(self) -> u64 {
         let access = self.access;
-        if !present(SOCK_CGROUP.load()) {
+        if !present(SOCK_CGROUP.load()) || !present(SOCK_STATE.load()) {
             return UNKNOWN;
         }
         let sock: Address = access.load(self.at, SKB_SK.load());
-        // The verifier insists on it.
+        // The verifier insists on the look.
         if sock.0.is_null() {
             return UNKNOWN;
         }
-        let cgroup: Address = access.load(sock.0, SOCK_CGROUP.load());
-        let kn: Address = access.load(cgroup.0, CGROUP_KN.load());
-        let id: u64 = access.load(kn.0, KN_ID.load());
+        // What stands for a connection that is not open yet, or not any more, is no whole socket.
+        let state: u8 = access.load(sock.0, SOCK_STATE.load());
+        if state == TCP_NEW_SYN_RECV || state == TCP_TIME_WAIT {
+            return UNKNOWN;
+        }
+        let cgroup: Address = access.follow(sock, SOCK_CGROUP.load());
+        let kn: Address = access.follow(cgroup, CGROUP_KN.load());
+        let id: u64 = access.follow(kn, KN_ID.load());
         if id == 0 { UNKNOWN } else { id }
     }
 

@@ -293,7 +293,7 @@ fn load_object(
     let maps = sizes.maps(options.debug != DebugRecords::Off);
     let waits_mask = sizes.waits() - 1;
     let mut loader = EbpfLoader::new();
-    loader.btf(Some(btf)).verifier_log_level(VerifierLogLevel::DISABLE);
+    loader.btf(Some(btf)).verifier_log_level(VerifierLogLevel::STATS);
     if options.object == ObjectKind::Measuring {
         for (global, value) in &facts.globals {
             loader.override_global(global, value, false);
@@ -371,7 +371,14 @@ fn one_line(error: &dyn std::error::Error) -> String {
         }
         source = cause.source();
     }
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    // The verifier's statistics follow its reason.
+    let statistic = |line: &str| {
+        ["processed ", "verification time", "stack depth"]
+            .iter()
+            .any(|begin| line.starts_with(begin))
+    };
+    let lines: Vec<&str> =
+        text.lines().map(str::trim).filter(|line| !line.is_empty() && !statistic(line)).collect();
     match lines.as_slice() {
         [head, .., tail] => format!("{head} … {tail}"),
         _ => lines.join(" "),
