@@ -81,8 +81,8 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
         return Ok(());
     }
     start_logging(level);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
+    // One thread: a second one would be woken for every sample, to wake the first.
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
