@@ -12,7 +12,7 @@ use crate::event::COMM_WORDS;
 use crate::nesting::Taken;
 
 /// Turns that each CPU remembers, a power of two.
-pub const TURNS: usize = 256;
+pub const TURNS: usize = 1024;
 
 /// Changes of the source of interrupts that each CPU remembers for each class, a power of two.
 pub const STRETCHES: usize = 256;
