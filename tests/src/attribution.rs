@@ -34,6 +34,10 @@ const SHORT: f64 = 2.0;
 /// Seconds that are not worth a dispute: a few pieces of code that found cold caches.
 const FLOOR: f64 = 0.000_5;
 
+/// Seconds that a process which is started may take before it has entered its group, and the rest of
+/// the turn in which it does: the daemon charges them to the group that it came from.
+const BEFORE_ENTRANCE: f64 = 0.004;
+
 /// Causes that say it all.
 const OWN_CULPRITS: [&str; 5] = ["nmi", "throttle", "steal", "idle", "untracked"];
 
@@ -305,7 +309,10 @@ impl Account {
         let resource = &blame.resource;
         let clocks = bounds.pieces as f64 * self.resolution;
         let clocks = if bounds.most < SHORT * clocks { clocks } else { 0.0 };
+        let tasks = ["foreign", "self"].contains(&&*blame.cause);
+        let entrance = if tasks && resource == "cpu" { BEFORE_ENTRANCE } else { 0.0 };
         FLOOR
+            + entrance
             + share * bounds.most
             + BOUNDARY_SHARE * self.total(resource)
             + clocks
