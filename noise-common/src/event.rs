@@ -226,17 +226,14 @@ pub struct ChargeRequest {
     pub ns: u64,
 }
 
-/// Everything that programs keep for one CPU.
-#[repr(C, align(64))]
+/// Everything that programs keep for one CPU. A whole number of cache lines; the compiler is not told
+/// so, because LLVM cannot copy what it knows to be aligned to more than 8 bytes.
+#[repr(C)]
 pub struct CpuState {
+    // First what other CPUs read when they wake a task up here, in as few cache lines as possible and
+    // apart from what every switch writes.
     /// Net interrupt time so far.
     pub taken: Taken,
-    /// Switches away from a task that went to sleep (0) or stayed runnable (1).
-    pub switches: [u64; 2],
-    /// The packet that this CPU queued last, until it is transmitted or another follows.
-    pub queued: PacketTimes,
-    /// The packet whose wake-up is awaited.
-    pub received: Received,
     /// The vector that runs (vectors do not nest: interrupts are off).
     pub vector: Frame,
     /// The softirq that runs.
@@ -245,12 +242,24 @@ pub struct CpuState {
     pub softirq_running: u32,
     /// Always 0.
     pub padding: u32,
-    /// First raise of each vector since its last entry, ns; 0 = none.
-    pub raised_ns: [u64; SOFTIRQ_VECTORS.len()],
     /// Running irq handlers.
     pub irqs: IrqStack,
+    /// The packet that this CPU queued last, until it is transmitted or another follows.
+    pub queued: PacketTimes,
+    /// The packet whose wake-up is awaited.
+    pub received: Received,
+    /// First raise of each vector since its last entry, ns; 0 = none.
+    pub raised_ns: [u64; SOFTIRQ_VECTORS.len()],
     /// What was not counted, by signal and reason.
     pub drops: [[u64; DROPS.len()]; SIGNAL_COUNT],
+    /// Switches away from a task that went to sleep (0) or stayed runnable (1).
+    pub switches: [u64; 2],
+    /// What had been taken from the task that runs, as far as it is charged.
+    pub running: Taken,
+    /// Up to when that is charged.
+    pub running_ns: u64,
+    /// Numbers of the newest sources of hardirqs and softirqs then.
+    pub running_sources: [u64; 2],
     /// Who ran here.
     pub ledger: Ledger,
     /// The waits that are divided, by [`crate::ledger::Context`].
@@ -265,18 +274,14 @@ pub struct CpuState {
     pub shares: [Share; QUEUE_WAITS],
     /// A charge on its way into the table.
     pub charge: ChargeRequest,
-    /// What had been taken from the task that runs, as far as it is charged.
-    pub running: Taken,
-    /// Up to when that is charged.
-    pub running_ns: u64,
-    /// Numbers of the newest sources of hardirqs and softirqs then.
-    pub running_sources: [u64; 2],
     /// The window in which outliers are counted, and how many were told in it.
     pub outliers: [u64; 2],
     /// Who is charged with the delays that ended on this CPU.
     pub charges: [ChargeSlot; CHARGE_SLOTS],
     /// Charges for which there was room nowhere, by resource and cause.
     pub unplaced: [[Charged; CHARGE_CAUSES.len()]; RESOURCES.len()],
+    /// Always 0; puts the head of each cell into one cache line.
+    pub gap: [u64; 4],
     /// Always zero: the initial value of new keyed cells (too large for a program's stack).
     pub empty: Cell,
     /// Cells of the signals whose subjects are known at build time, and direct-mapped ones of the
@@ -417,6 +422,7 @@ mod user {
 }
 
 const _: () = assert!(size_of::<Cell>() == 512);
+const _: () = assert!(core::mem::offset_of!(CpuState, cells).is_multiple_of(64));
 const _: () = assert!(size_of::<CellKey>() == 16);
 const _: () = assert!(size_of::<Outlier>() == 704);
 const _: () = assert!(size_of::<CpuState>().is_multiple_of(64));

@@ -11,7 +11,7 @@ use noise_common::ledger::{
 use noise_common::signals::Signal;
 use noise_common::{OUTLIERS_PER_WINDOW, WINDOW_NS};
 
-use crate::charge::{charge, spill};
+use crate::charge::{charge, charge_here, spill};
 use crate::kernel::{Access, OUTLIER_US, Task, WAITS_MASK};
 use crate::maps::{
     NOISE_CPUS, NOISE_WAITING, NOISE_WAITS, cpu_state, drop_event, send_outlier, this_cpu,
@@ -76,7 +76,8 @@ impl Takes for Direct {
     #[inline(always)]
     fn turn(&mut self, turn: &Turn, ns: u64) {
         let (cause, culprit) = blame(turn, self.victim);
-        self.other(cause, culprit, ns);
+        let kind = ChargeKey::kind(0, cause, self.resource);
+        charge_here(self.state, kind, self.victim, culprit, ns);
     }
 
     #[inline(always)]

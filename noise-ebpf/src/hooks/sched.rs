@@ -17,8 +17,14 @@ pub fn switch<A: Access>(access: A) -> Option<()> {
     let next_cgroup = next.cgroup();
     let state = cpu_state()?;
     let now_ns = clock_ns();
+    let stolen_ns = next.stolen_ns();
     // SAFETY: the state is this CPU's, and no other hook writes this total.
-    unsafe { (*state).taken.stolen_ns = next.stolen_ns() };
+    unsafe {
+        // Other CPUs read it; what is not written stays in their caches.
+        if (*state).taken.stolen_ns != stolen_ns {
+            (*state).taken.stolen_ns = stolen_ns;
+        }
+    }
     ledger::charge_running(state, now_ns);
     if previous_pid != 0 {
         context_switch::count(state, stays_runnable);
