@@ -152,7 +152,7 @@ impl Collector {
         self.charges.read(&self.states, &mut asked);
         sample.interference = self.charges.totals();
         sample.outliers = self.outliers.named(&mut self.names, now);
-        sample.folded.push((INTERFERENCE_METRIC, self.charges.folded()));
+        sample.folded.push((INTERFERENCE_METRIC.into(), self.charges.folded()));
         self.add_counts(&mut sample, now);
         self.add_drops(&mut sample);
         let crowded = self.charges.is_crowded() || self.histograms.is_crowded();

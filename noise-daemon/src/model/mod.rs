@@ -7,6 +7,7 @@ mod outlier;
 mod sample;
 mod sums;
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -58,7 +59,7 @@ pub struct Model {
     /// Waits of the cgroups that waited most, and the rest as `~other`.
     pub cgroup_waits: Vec<Series>,
     /// How many series were folded into `~other`, by metric.
-    pub folded: Vec<(&'static str, u64)>,
+    pub folded: Vec<(Cow<'static, str>, u64)>,
     /// Who delayed whom most over the last seconds, the worst first.
     pub worst: Vec<Recent>,
 }
@@ -88,11 +89,12 @@ impl Builder {
         let now = self.take(&sample);
         let signals = SIGNALS.iter().map(|info| self.summary(info.signal, &sample, &now)).collect();
         self.remember(now);
-        let mut folded = self.attribution.folded().to_vec();
+        let mut folded: Vec<(Cow<'static, str>, u64)> =
+            self.attribution.folded().map(|(metric, count)| (metric.into(), count)).into();
         for (metric, count) in &sample.folded {
             match folded.iter_mut().find(|(known, _)| known == metric) {
                 Some((_, sum)) => *sum += count,
-                None => folded.push((metric, *count)),
+                None => folded.push((metric.clone(), *count)),
             }
         }
         Model {
