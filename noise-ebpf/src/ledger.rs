@@ -11,7 +11,7 @@ use noise_common::ledger::{
 use noise_common::signals::Signal;
 use noise_common::{OUTLIERS_PER_WINDOW, WINDOW_NS};
 
-use crate::charge::{charge, charge_here, spill};
+use crate::charge::{charge, charge_here, charge_kind, spill};
 use crate::kernel::{Access, OUTLIER_US, Task, WAITS_MASK};
 use crate::maps::{
     NOISE_CPUS, NOISE_WAITING, NOISE_WAITS, cpu_state, drop_event, send_outlier, this_cpu,
@@ -65,24 +65,28 @@ impl Takes for Division {
     }
 }
 
-/// Charges the parts of a division that needs no steps.
-struct Direct {
+/// Charges the parts of a division that needs no steps, without calls if `HERE`.
+struct Direct<const HERE: bool> {
     state: *mut CpuState,
     victim: u64,
     resource: Resource,
 }
 
-impl Takes for Direct {
+impl<const HERE: bool> Takes for Direct<HERE> {
     #[inline(always)]
     fn turn(&mut self, turn: &Turn, ns: u64) {
         let (cause, culprit) = blame(turn, self.victim);
-        let kind = ChargeKey::kind(0, cause, self.resource);
-        charge_here(self.state, kind, self.victim, culprit, ns);
+        self.other(cause, culprit, ns);
     }
 
     #[inline(always)]
     fn other(&mut self, cause: Cause, culprit: u64, ns: u64) {
-        charge(self.state, self.resource, cause, self.victim, culprit, ns);
+        let kind = ChargeKey::kind(0, cause, self.resource);
+        if HERE {
+            charge_here(self.state, kind, self.victim, culprit, ns);
+        } else {
+            charge_kind(self.state, kind, self.victim, culprit, ns);
+        }
     }
 }
 
@@ -330,7 +334,7 @@ pub fn wait_ends<A: Access>(
                 let throttled_ns = throttled(task, &*wait);
                 if throttled_ns == 0 && !long {
                     // By far most waits.
-                    let mut charges = Direct { state, victim, resource: Resource::Cpu };
+                    let mut charges = Direct::<true> { state, victim, resource: Resource::Cpu };
                     let ledger = &(*state).ledger;
                     if ledger.divide_simple_wait(&*wait, now_ns, &taken, &mut charges) {
                         return;
@@ -389,9 +393,9 @@ fn report<A: Access>(state: *mut CpuState, task: Task<A>, start: Start, now_ns: 
     }
 }
 
-/// Charges what interrupts took from the task that runs, up to now.
+/// Charges what interrupts took from the task that runs, up to now; without calls if `HERE`.
 #[inline(always)]
-pub fn charge_running(state: *mut CpuState, now_ns: u64) {
+pub fn charge_running<const HERE: bool>(state: *mut CpuState, now_ns: u64) {
     // SAFETY: the state is this CPU's, and interrupts are off.
     unsafe {
         let turn = newest(state);
@@ -405,7 +409,8 @@ pub fn charge_running(state: *mut CpuState, now_ns: u64) {
         if taken.all_ns() == before.all_ns() || (*turn).runner == Runner::Idle as u32 {
             return;
         }
-        let mut charges = Direct { state, victim: (*turn).cgroup, resource: Resource::Running };
+        let victim = (*turn).cgroup;
+        let mut charges = Direct::<HERE> { state, victim, resource: Resource::Running };
         let length_ns = now_ns.wrapping_sub(since_ns);
         if (*ledger).divide_simple_running(&before, &taken, length_ns, &mut charges) {
             return;
@@ -438,7 +443,7 @@ pub fn charge_long_turn(state: *mut CpuState, now_ns: u64) {
     };
     let many = STRETCHES as u64 / 2;
     if passed_ns > LONG_TURN_NS || hardirqs > many || softirqs > many {
-        charge_running(state, now_ns);
+        charge_running::<false>(state, now_ns);
     }
 }
 
@@ -484,5 +489,5 @@ pub fn begin_turn<A: Access>(
 pub fn preempted(state: *mut CpuState, victim: u64) {
     // SAFETY: the pointer is an entry of the ring.
     let (cause, culprit) = unsafe { blame(&*newest(state), victim) };
-    charge(state, Resource::Preemption, cause, victim, culprit, 0);
+    charge_here(state, ChargeKey::kind(0, cause, Resource::Preemption), victim, culprit, 0);
 }
