@@ -447,6 +447,14 @@ pub fn charge_long_turn(state: *mut CpuState, now_ns: u64) {
     }
 }
 
+/// Whether a task is the one that runs on this CPU, or that is not known yet. As good as the helper
+/// that tells who runs, without the call.
+#[inline(always)]
+pub fn may_run(state: *mut CpuState, pid: u32) -> bool {
+    // SAFETY: the pointer is an entry of the ring.
+    unsafe { (*newest(state)).start_ns == 0 || (*newest(state)).pid == pid }
+}
+
 /// The cgroup of the newest turn.
 #[inline(always)]
 pub fn leaving(state: *mut CpuState) -> u64 {
