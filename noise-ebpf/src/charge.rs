@@ -84,7 +84,7 @@ extern "C" fn noise_charge() -> u32 {
 #[inline(always)]
 pub fn charge_here(state: *mut CpuState, kind: u64, victim: u64, culprit: u64, ns: u64) {
     if level_enabled(Level::Debug) {
-        // Records of drops are so many paths more that older verifiers give up.
+        // See `detailed` of the ledger.
         return charge_kind(state, kind, victim, culprit, ns);
     }
     add(state, kind, victim, culprit, ns);

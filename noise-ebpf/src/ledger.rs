@@ -3,6 +3,7 @@
 //! The steps are functions without pointers among their arguments: the verifier looks at each by
 //! itself, once, instead of following every path through the loops.
 
+use aya_log_ebpf::macro_support::{Level, level_enabled};
 use noise_common::charge::{Cause, ChargeKey, Resource, UNKNOWN};
 use noise_common::event::{CpuState, Drop, Outlier};
 use noise_common::ledger::{
@@ -20,6 +21,14 @@ use crate::outlier;
 
 /// A turn of this length is charged before it ends, ns.
 const LONG_TURN_NS: u64 = 100_000_000;
+
+/// Whether drops are told one by one. That multiplies the paths which the verifier follows, and older
+/// ones give up: then every division takes the way that is short for them, and longer to run. A
+/// constant of the loaded program.
+#[inline(always)]
+fn detailed() -> bool {
+    level_enabled(Level::Debug)
+}
 
 /// Takes the parts of a division in [`CpuState::divisions`]: charges them, or notes them in the
 /// record that is made.
@@ -332,7 +341,7 @@ pub fn wait_ends<A: Access>(
         match waiting(start.pid, start.at_ns) {
             Some(wait) if (*wait).cpu == start.cpu => {
                 let throttled_ns = throttled(task, &*wait);
-                if throttled_ns == 0 && !long {
+                if throttled_ns == 0 && !long && !detailed() {
                     // By far most waits.
                     let mut charges = Direct::<true> { state, victim, resource: Resource::Cpu };
                     let ledger = &(*state).ledger;
@@ -412,7 +421,8 @@ pub fn charge_running<const HERE: bool>(state: *mut CpuState, now_ns: u64) {
         let victim = (*turn).cgroup;
         let mut charges = Direct::<HERE> { state, victim, resource: Resource::Running };
         let length_ns = now_ns.wrapping_sub(since_ns);
-        if (*ledger).divide_simple_running(&before, &taken, length_ns, &mut charges) {
+        if !detailed() && (*ledger).divide_simple_running(&before, &taken, length_ns, &mut charges)
+        {
             return;
         }
         let division = division(state, Context::Scheduler as u32);
