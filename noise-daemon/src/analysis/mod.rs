@@ -19,13 +19,14 @@ mod culprits;
 mod feed;
 mod group;
 mod incident;
+mod interruption;
 mod monitor;
 mod remedy;
 mod report;
 mod rules;
 mod settings;
-mod signal_name;
 mod track;
+mod watched;
 mod window;
 
 #[cfg(test)]
@@ -46,4 +47,5 @@ pub use report::{Clock, Episode, Outlier, Report};
 pub use rules::Rule;
 pub use settings::{Settings, SettingsError};
 pub use track::Memory;
+pub use watched::Watched;
 pub use window::{Charge, Window};
