@@ -1,6 +1,6 @@
 //! One disturbance is one incident, however many signals of however many subjects it shows in.
 //!
-//! What opens while an incident is open, or shortly after, joins it where one explains the other:
+//! What opens while an incident is open joins it where one explains the other:
 //! - it is back: the same signal of the same subject was a part of it and ended earlier;
 //! - it is at the same place: another operation or another stage of the same device, interface, …;
 //! - the two share a culprit that has at least a quarter of each, of what is beyond the usual;
@@ -10,7 +10,8 @@
 //! Otherwise it is an incident of its own: two that happen at a time are told as two. What joined
 //! stays, even where its culprits turn out to be others. Where two turn out to have one cause only
 //! after the second began, as who did it is not clear from the first windows, the second joins late
-//! ([`Event::Merged`]).
+//! ([`Event::Merged`]). Shortly after its end, an incident goes on with what shares a culprit with it
+//! and with what is back without being another's doing.
 //!
 //! Who is kept waiting queues behind himself as well: a cgroup's own tasks are left out of account
 //! when it is asked who did a quarter of its delays. At a device or an interface they are not: who
@@ -87,10 +88,16 @@ impl Group {
 
     fn explains(&self, incident: &Incident<Name, Name>) -> bool {
         self.members.iter().any(|member| {
-            let comes_back = key(member) == key(incident);
-            let goes_on = self.open.is_empty() || self.open.contains(&key(member));
-            comes_back || share_culprit(member, incident) || goes_on && related(member, incident)
-        })
+            let goes_on = self.open.contains(&key(member)) && related(member, incident);
+            goes_on || share_culprit(member, incident)
+        }) || self.comes_back(incident)
+    }
+
+    /// Whether it was a part of this one, and is not another's doing now.
+    fn comes_back(&self, incident: &Incident<Name, Name>) -> bool {
+        let was_here = self.members.iter().any(|member| key(member) == key(incident));
+        let by_nobody_else = || main_culprits(incident).all(|one| one.cause == Cause::Own);
+        was_here && (!self.open.is_empty() || by_nobody_else())
     }
 
     fn push(&mut self, incident: Incident<Name, Name>) {
@@ -294,7 +301,8 @@ fn share_culprit(one: &Incident<Name, Name>, other: &Incident<Name, Name>) -> bo
 
 fn related(one: &Incident<Name, Name>, other: &Incident<Name, Name>) -> bool {
     let caused = |victim: &Incident<Name, Name>, by: &Incident<Name, Name>| {
-        main_culprits(victim).any(|culprit| {
+        // Who waits for himself at a slow device is not why it is slow.
+        main_culprits(victim).filter(|culprit| culprit.cause != Cause::Own).any(|culprit| {
             culprit.culprit == by.subject || Some(culprit.cause) == inherent(by.signal)
         })
     };

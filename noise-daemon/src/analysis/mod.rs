@@ -32,6 +32,8 @@ mod window;
 #[cfg(test)]
 mod planted;
 #[cfg(test)]
+mod planters;
+#[cfg(test)]
 mod properties;
 
 pub use baseline::Baseline;

@@ -79,7 +79,7 @@ impl Default for Settings {
             share_factor: 1.5,
             chance: 1e-6,
             minimum_lost: 0.01,
-            minimum_taken: 0.05,
+            minimum_taken: 0.1,
             closing_fraction: 0.5,
             recent_windows: 30,
             closing_windows: 10,
