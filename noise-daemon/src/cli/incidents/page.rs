@@ -75,8 +75,10 @@ fn block(report: &Report) -> String {
     text
 }
 
-/// What is told of before and during, by name.
-fn figures(of: Watched) -> &'static [(&'static str, fn(&Level) -> String)] {
+/// What is told of before and during: its name, and how it reads.
+type Figure = (&'static str, fn(&Level) -> String);
+
+fn figures(of: Watched) -> &'static [Figure] {
     match of {
         Watched::Signal(_) => &[
             ("median", |level| duration(level.p50_ns)),
