@@ -301,10 +301,15 @@ fn share_culprit(one: &Incident<Name, Name>, other: &Incident<Name, Name>) -> bo
 
 fn related(one: &Incident<Name, Name>, other: &Incident<Name, Name>) -> bool {
     let caused = |victim: &Incident<Name, Name>, by: &Incident<Name, Name>| {
-        // Who waits for himself at a slow device is not why it is slow.
-        main_culprits(victim).filter(|culprit| culprit.cause != Cause::Own).any(|culprit| {
-            culprit.culprit == by.subject || Some(culprit.cause) == inherent(by.signal)
-        })
+        let nothing_beyond = nothing_beyond(&victim.culprits);
+        main_culprits(victim)
+            // Who waits for himself at a slow device is not why it is slow; and who is overloaded by
+            // himself is so whatever befalls a small part of those whom he waits for.
+            .filter(|culprit| culprit.cause != Cause::Own)
+            .filter(|culprit| culprit.part(nothing_beyond) >= MAIN_SHARE)
+            .any(|culprit| {
+                culprit.culprit == by.subject || Some(culprit.cause) == inherent(by.signal)
+            })
     };
     place(one) == place(other) || caused(one, other) || caused(other, one)
 }

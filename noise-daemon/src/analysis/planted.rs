@@ -14,7 +14,7 @@ use crate::model::{Interference, OutlierRecord, Sample, Series, Totals};
 
 const WINDOW_NS: u64 = 500_000_000;
 /// Warm-up and the latest windows are behind.
-const WARM: u64 = 200;
+pub(super) const WARM: u64 = 200;
 
 type Pair = (Resource, Cause, Name, Name, Name);
 

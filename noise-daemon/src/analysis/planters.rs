@@ -6,7 +6,7 @@ use proptest::prelude::{Strategy, any, prop_assert_eq, proptest};
 use proptest::test_runner::Config;
 
 use super::Event;
-use super::planted::{Host, around, closed, is_planted, planted};
+use super::planted::{Host, WARM, around, closed, is_planted, planted};
 
 /// What one planter does.
 #[derive(Clone, Debug)]
@@ -78,6 +78,22 @@ fn whom_a_hog_and_a_slow_disk_delay_has_two_incidents() {
         host.charge(Resource::BlockDevice, ["vda", "/db"], "/db", Cause::Own, 10 * mean_ns);
     });
     assert_eq!(told(&events), (2, 2), "{events:#?}");
+}
+
+#[test]
+fn who_is_overloaded_by_himself_does_not_take_in_what_befalls_his_neighbour() {
+    let (_, events) = planted(|host, number| {
+        // From before the hog comes to long after it has left.
+        let is_overloaded = number >= WARM - 20;
+        let mean_ns = around(if is_overloaded { 8_000_000 } else { 50_000 }, number);
+        host.wait("/", "/a", Cause::Foreign, mean_ns / 5);
+        host.delay(Signal::CgroupRunqueueWait, &["/"], &[mean_ns; 8]);
+        host.charge(Resource::Cpu, ["", "/"], "/", Cause::Own, 8 * mean_ns);
+        let mean_ns = around(if is_planted(number) { 8_000_000 } else { 50_000 }, number);
+        host.wait("/a", "/hog", Cause::Foreign, mean_ns);
+    });
+    assert_eq!(told(&events), (2, 1), "{events:#?}");
+    assert_eq!(&*closed(&events)[0].main.culprits[0].culprit, "/hog");
 }
 
 proptest! {

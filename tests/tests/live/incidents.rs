@@ -193,8 +193,14 @@ fn names(incident: &Value, culprit: &str) -> bool {
     episodes(incident).any(|episode| main_culprits(episode).any(|name| name == culprit))
 }
 
-fn is_open(incident: &Value) -> bool {
-    incident["open"] == true
+/// The part of an incident that is not over.
+fn open_episodes(incident: &Value) -> impl Iterator<Item = &Value> {
+    episodes(incident).filter(|episode| episode["ending"].is_null())
+}
+
+/// Whether somebody's doing is not over. What he did may have joined what others do for longer.
+fn goes_on(incident: &Value, planter: &str) -> bool {
+    open_episodes(incident).any(|episode| main_culprits(episode).any(|name| name == planter))
 }
 
 /// One line of an incident.
@@ -248,8 +254,8 @@ fn newest(stage: &Stage) -> Result<u64> {
 fn wait_for_calm(stage: &Stage) -> Result<()> {
     let is_calm = || {
         let (planted, others) = incidents(stage, 0)?;
-        let concerns = |one: &Value| episodes(one).any(|episode| stage.is_disturbed(episode));
-        Ok(!planted.iter().chain(&others).any(|one| is_open(one) && concerns(one)))
+        let concerns = |one: &Value| open_episodes(one).any(|episode| stage.is_disturbed(episode));
+        Ok(!planted.iter().chain(&others).any(concerns))
     };
     if until(is_calm)? { Ok(()) } else { bail!("{INCONCLUSIVE}: the machine is not calm") }
 }
@@ -264,7 +270,8 @@ fn disturb(stage: &Stage, plant: &Plant) -> Result<()> {
     for worker in workers {
         worker.stop()?;
     }
-    let closed = until(|| Ok(!incidents(stage, before)?.0.iter().any(is_open)))?;
+    let goes_on = |incident: &Value| goes_on(incident, &plant.planter);
+    let closed = until(|| Ok(!incidents(stage, before)?.0.iter().any(goes_on)))?;
     thread::sleep(REST);
     let (found, others) = incidents(stage, before)?;
     for (kind, list) in [("found", &found), ("the machine's own", &others)] {
