@@ -3,6 +3,7 @@
 use core::ptr;
 
 use aya_ebpf::bindings::BPF_NOEXIST;
+use aya_log_ebpf::macro_support::{Level, level_enabled};
 use noise_common::charge::{
     CHARGE_WAYS, Cause, ChargeKey, ChargeSlot, Charged, Resource, charge_slot,
 };
@@ -74,14 +75,24 @@ extern "C" fn noise_charge() -> u32 {
     let Some(state) = cpu_state() else { return 0 };
     // SAFETY: the state is this CPU's.
     let Request { victim, culprit, kind, ns } = unsafe { ptr::read_volatile(request(state)) };
-    charge_here(state, kind, victim, culprit, ns);
+    add(state, kind, victim, culprit, ns);
     0
 }
 
-/// Does what [`charge_kind`] does without the call, for the one charge that nearly every wait makes:
-/// where returns are guarded against speculation, a call costs as much as what it does.
+/// Does what [`charge_kind`] does without the call, for what nearly every switch charges: where returns
+/// are guarded against speculation, a call costs as much as what it does.
 #[inline(always)]
 pub fn charge_here(state: *mut CpuState, kind: u64, victim: u64, culprit: u64, ns: u64) {
+    if level_enabled(Level::Debug) {
+        // See `detailed` of the ledger.
+        return charge_kind(state, kind, victim, culprit, ns);
+    }
+    add(state, kind, victim, culprit, ns);
+}
+
+/// Adds a charge to the table, or to the hash where that has no room.
+#[inline(always)]
+fn add(state: *mut CpuState, kind: u64, victim: u64, culprit: u64, ns: u64) {
     let first = charge_slot(victim, culprit, kind);
     // SAFETY: the state is this CPU's; slots stay below the table's length.
     unsafe {

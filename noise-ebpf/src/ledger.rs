@@ -3,6 +3,7 @@
 //! The steps are functions without pointers among their arguments: the verifier looks at each by
 //! itself, once, instead of following every path through the loops.
 
+use aya_log_ebpf::macro_support::{Level, level_enabled};
 use noise_common::charge::{Cause, ChargeKey, Resource, UNKNOWN};
 use noise_common::event::{CpuState, Drop, Outlier};
 use noise_common::ledger::{
@@ -11,7 +12,7 @@ use noise_common::ledger::{
 use noise_common::signals::Signal;
 use noise_common::{OUTLIERS_PER_WINDOW, WINDOW_NS};
 
-use crate::charge::{charge, charge_here, spill};
+use crate::charge::{charge, charge_here, charge_kind, spill};
 use crate::kernel::{Access, OUTLIER_US, Task, WAITS_MASK};
 use crate::maps::{
     NOISE_CPUS, NOISE_WAITING, NOISE_WAITS, cpu_state, drop_event, send_outlier, this_cpu,
@@ -20,6 +21,14 @@ use crate::outlier;
 
 /// A turn of this length is charged before it ends, ns.
 const LONG_TURN_NS: u64 = 100_000_000;
+
+/// Whether drops are told one by one. That multiplies the paths which the verifier follows, and older
+/// ones give up: then every division takes the way that is short for them, and longer to run. A
+/// constant of the loaded program.
+#[inline(always)]
+fn detailed() -> bool {
+    level_enabled(Level::Debug)
+}
 
 /// Takes the parts of a division in [`CpuState::divisions`]: charges them, or notes them in the
 /// record that is made.
@@ -65,24 +74,28 @@ impl Takes for Division {
     }
 }
 
-/// Charges the parts of a division that needs no steps.
-struct Direct {
+/// Charges the parts of a division that needs no steps, without calls if `HERE`.
+struct Direct<const HERE: bool> {
     state: *mut CpuState,
     victim: u64,
     resource: Resource,
 }
 
-impl Takes for Direct {
+impl<const HERE: bool> Takes for Direct<HERE> {
     #[inline(always)]
     fn turn(&mut self, turn: &Turn, ns: u64) {
         let (cause, culprit) = blame(turn, self.victim);
-        let kind = ChargeKey::kind(0, cause, self.resource);
-        charge_here(self.state, kind, self.victim, culprit, ns);
+        self.other(cause, culprit, ns);
     }
 
     #[inline(always)]
     fn other(&mut self, cause: Cause, culprit: u64, ns: u64) {
-        charge(self.state, self.resource, cause, self.victim, culprit, ns);
+        let kind = ChargeKey::kind(0, cause, self.resource);
+        if HERE {
+            charge_here(self.state, kind, self.victim, culprit, ns);
+        } else {
+            charge_kind(self.state, kind, self.victim, culprit, ns);
+        }
     }
 }
 
@@ -328,9 +341,9 @@ pub fn wait_ends<A: Access>(
         match waiting(start.pid, start.at_ns) {
             Some(wait) if (*wait).cpu == start.cpu => {
                 let throttled_ns = throttled(task, &*wait);
-                if throttled_ns == 0 && !long {
+                if throttled_ns == 0 && !long && !detailed() {
                     // By far most waits.
-                    let mut charges = Direct { state, victim, resource: Resource::Cpu };
+                    let mut charges = Direct::<true> { state, victim, resource: Resource::Cpu };
                     let ledger = &(*state).ledger;
                     if ledger.divide_simple_wait(&*wait, now_ns, &taken, &mut charges) {
                         return;
@@ -389,9 +402,9 @@ fn report<A: Access>(state: *mut CpuState, task: Task<A>, start: Start, now_ns: 
     }
 }
 
-/// Charges what interrupts took from the task that runs, up to now.
+/// Charges what interrupts took from the task that runs, up to now; without calls if `HERE`.
 #[inline(always)]
-pub fn charge_running(state: *mut CpuState, now_ns: u64) {
+pub fn charge_running<const HERE: bool>(state: *mut CpuState, now_ns: u64) {
     // SAFETY: the state is this CPU's, and interrupts are off.
     unsafe {
         let turn = newest(state);
@@ -405,9 +418,11 @@ pub fn charge_running(state: *mut CpuState, now_ns: u64) {
         if taken.all_ns() == before.all_ns() || (*turn).runner == Runner::Idle as u32 {
             return;
         }
-        let mut charges = Direct { state, victim: (*turn).cgroup, resource: Resource::Running };
+        let victim = (*turn).cgroup;
+        let mut charges = Direct::<HERE> { state, victim, resource: Resource::Running };
         let length_ns = now_ns.wrapping_sub(since_ns);
-        if (*ledger).divide_simple_running(&before, &taken, length_ns, &mut charges) {
+        if !detailed() && (*ledger).divide_simple_running(&before, &taken, length_ns, &mut charges)
+        {
             return;
         }
         let division = division(state, Context::Scheduler as u32);
@@ -438,8 +453,16 @@ pub fn charge_long_turn(state: *mut CpuState, now_ns: u64) {
     };
     let many = STRETCHES as u64 / 2;
     if passed_ns > LONG_TURN_NS || hardirqs > many || softirqs > many {
-        charge_running(state, now_ns);
+        charge_running::<false>(state, now_ns);
     }
+}
+
+/// Whether a task is the one that runs on this CPU, or that is not known yet. As good as the helper
+/// that tells who runs, without the call.
+#[inline(always)]
+pub fn may_run(state: *mut CpuState, pid: u32) -> bool {
+    // SAFETY: the pointer is an entry of the ring.
+    unsafe { (*newest(state)).start_ns == 0 || (*newest(state)).pid == pid }
 }
 
 /// The cgroup of the newest turn.
@@ -484,5 +507,5 @@ pub fn begin_turn<A: Access>(
 pub fn preempted(state: *mut CpuState, victim: u64) {
     // SAFETY: the pointer is an entry of the ring.
     let (cause, culprit) = unsafe { blame(&*newest(state), victim) };
-    charge(state, Resource::Preemption, cause, victim, culprit, 0);
+    charge_here(state, ChargeKey::kind(0, cause, Resource::Preemption), victim, culprit, 0);
 }

@@ -1,16 +1,15 @@
 //! All that is known of incidents and long waits: those that are open, and a bounded number of the
 //! past.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-
-use noise_common::signals::{SIGNAL_COUNT, Signal};
 
 use super::feed::{Feed, Name};
 use super::group::{Event, Groups};
 use super::report::{Clock, Outlier, Report};
 use super::settings::{Settings, SettingsError};
 use super::track::Memory;
+use super::watched::Watched;
 use crate::model::Sample;
 
 /// What there is to see at one time.
@@ -21,13 +20,13 @@ pub struct Overview {
     pub incidents: Vec<Arc<Report>>,
     /// Long waits, the oldest first.
     pub outliers: Vec<Arc<Outlier>>,
-    /// Incidents that opened since the start, by watched signal.
-    pub opened: Vec<(Signal, u64)>,
+    /// Incidents that opened since the start, by what is watched.
+    pub opened: Vec<(Watched, u64)>,
 }
 
 impl Overview {
-    /// Signal and subject of the incidents that are open.
-    pub fn active(&self) -> impl Iterator<Item = (Signal, &Name)> {
+    /// What is unusual of whom in the incidents that are open.
+    pub fn active(&self) -> impl Iterator<Item = (Watched, &Name)> {
         let open = self.incidents.iter().filter(|report| report.open);
         open.map(|report| (report.main.signal, &report.main.subject))
     }
@@ -40,7 +39,7 @@ pub struct Board {
     groups: Groups,
     past: VecDeque<Arc<Report>>,
     outliers: VecDeque<Arc<Outlier>>,
-    opened: [u64; SIGNAL_COUNT],
+    opened: BTreeMap<Watched, u64>,
 }
 
 impl Board {
@@ -51,10 +50,10 @@ impl Board {
     pub fn new(settings: Settings) -> Result<Self, SettingsError> {
         Ok(Self {
             feed: Feed::new(settings.clone())?,
-            groups: Groups::default(),
+            groups: Groups::new(settings.recent_windows),
             past: VecDeque::new(),
             outliers: VecDeque::new(),
-            opened: [0; SIGNAL_COUNT],
+            opened: BTreeMap::new(),
             settings,
         })
     }
@@ -90,11 +89,9 @@ impl Board {
         for event in &events {
             match event {
                 Event::Opened(report) => {
-                    if let Some(opened) = self.opened.get_mut(report.main.signal as usize) {
-                        *opened += 1;
-                    }
+                    *self.opened.entry(report.main.signal).or_default() += 1;
                 }
-                Event::Joined(_) => {}
+                Event::Joined(_) | Event::Merged { .. } => {}
                 Event::Closed(report) => {
                     keep(&mut self.past, Arc::clone(report), self.settings.past_incidents);
                 }
@@ -115,9 +112,11 @@ impl Board {
     /// What there is to see now.
     pub fn overview(&mut self, clock: Clock) -> Overview {
         let open = self.groups.reports(self.feed.active(), clock);
-        let opened = self.settings.watch.iter().map(|signal| {
-            (*signal, self.opened.get(*signal as usize).copied().unwrap_or_default())
-        });
+        let opened = self
+            .settings
+            .watch
+            .iter()
+            .map(|watched| (*watched, self.opened.get(watched).copied().unwrap_or_default()));
         Overview {
             incidents: self.past.iter().cloned().chain(open).collect(),
             outliers: self.outliers.iter().cloned().collect(),

@@ -41,12 +41,12 @@ impl Pool {
 
     fn of_charge(charge: &Interference) -> Option<Self> {
         let of = match charge.resource {
-            Resource::Cpu => &charge.victim,
+            Resource::Cpu | Resource::Running => &charge.victim,
             Resource::BlockQueue | Resource::BlockDevice | Resource::NetTx | Resource::NetRx => {
                 &charge.place
             }
-            // Time taken from who runs delays nothing that a signal measures.
-            Resource::Running | Resource::Preemption => return None,
+            // Counted, not timed.
+            Resource::Preemption => return None,
         };
         Some(Self { resource: charge.resource, of: Some(Arc::clone(of)) })
     }
@@ -75,6 +75,15 @@ impl Charges {
             charges.pools.entry(pool).or_default().push(charge);
         }
         charges
+    }
+
+    /// What was taken from each victim while it ran.
+    pub fn taken_from_running(&self) -> impl Iterator<Item = (&Name, &[Charge<Name>])> {
+        let first = Pool { resource: Resource::Running, of: None };
+        self.pools
+            .range(first..)
+            .take_while(|(pool, _)| pool.resource == Resource::Running)
+            .filter_map(|(pool, charges)| Some((pool.of.as_ref()?, &**charges)))
     }
 
     /// The part of a pool's charges that falls to `part_ns` of its `whole_ns` of delays.
@@ -159,6 +168,9 @@ mod tests {
         let charges = Charges::between(&before, &after);
         assert_eq!(told(&charges.of(&cgroup("/a"), 60, 60)), [("/hog", 50)]);
         assert_eq!(told(&charges.of(&cgroup("/c"), 60, 60)), []);
+        let taken: Vec<_> =
+            charges.taken_from_running().map(|(victim, of)| (&**victim, told(of))).collect();
+        assert_eq!(taken, [("/a", vec![("timer", 900)])]);
         let host = Pool::new(Signal::RunqueueWait, &["wakeup".to_owned()]).unwrap();
         assert_eq!(told(&charges.of(&host, 60, 60)), [("/hog", 50), ("/hog", 7)]);
     }

@@ -6,6 +6,8 @@
 //! them the mean, though nobody is disturbed. The root cgroup `/` is one like any other; on most
 //! hosts it holds the kernel's threads.
 //!
+//! What is taken from a cgroup while it runs is watched as well ([`Watched::Interruption`]).
+//!
 //! Where waits for a CPU are measured by cgroup, the same waits of the whole host are left out:
 //! one disturbance would be told twice.
 
@@ -17,9 +19,11 @@ use noise_common::signals::{SIGNAL_COUNT, Signal};
 
 use super::charges::{Charges, Pool};
 use super::incident::{Change, Incident};
+use super::interruption::{Interruption, interruptions};
 use super::monitor::Monitor;
 use super::settings::{Settings, SettingsError};
 use super::track::Memory;
+use super::watched::Watched;
 use super::window::Window;
 use crate::model::{Sample, Series};
 use crate::resolve::{GONE, OTHER, UNKNOWN_LABEL};
@@ -34,6 +38,9 @@ const HOST: &str = "host";
 pub struct Feed {
     monitor: Monitor<Name, Name>,
     watched: [bool; SIGNAL_COUNT],
+    /// Whether what is taken from running work is watched.
+    interruption: bool,
+    minimum_taken: f64,
     /// Waits for a CPU are known, and watched, by cgroup.
     by_cgroup: bool,
     previous: Option<Arc<Sample>>,
@@ -53,12 +60,20 @@ impl Feed {
     /// Where the settings cannot work.
     pub fn new(settings: Settings) -> Result<Self, SettingsError> {
         let mut watched = [false; SIGNAL_COUNT];
-        for signal in &settings.watch {
-            if let Some(watched) = watched.get_mut(*signal as usize) {
-                *watched = true;
+        let mut interruption = false;
+        for one in &settings.watch {
+            match one {
+                Watched::Signal(signal) => {
+                    if let Some(watched) = watched.get_mut(*signal as usize) {
+                        *watched = true;
+                    }
+                }
+                Watched::Interruption => interruption = true,
             }
         }
-        Ok(Self { monitor: Monitor::new(settings)?, watched, by_cgroup: false, previous: None })
+        let minimum_taken = settings.minimum_taken;
+        let monitor = Monitor::new(settings)?;
+        Ok(Self { monitor, watched, interruption, minimum_taken, by_cgroup: false, previous: None })
     }
 
     /// Takes the next sample, about one window's length after the one before.
@@ -82,7 +97,7 @@ impl Feed {
                 *sum_ns = sum_ns.saturating_add(growth.window.delays.sum_ns);
             }
         }
-        let charges = match delays_ns.is_empty() {
+        let charges = match delays_ns.is_empty() && !self.interruption {
             true => Charges::default(),
             false => Charges::between(&previous.interference, &sample.interference),
         };
@@ -95,6 +110,13 @@ impl Feed {
             let subject = subject(growth.series);
             changes.extend(self.monitor.observe(signal, &subject, &growth.window, &charged));
         }
+        if self.interruption {
+            for lost in interruptions(&previous, sample, &charges, self.minimum_taken) {
+                let Interruption { victim, window, charged } = lost;
+                let watched = Watched::Interruption;
+                changes.extend(self.monitor.observe(watched, victim, &window, charged));
+            }
+        }
         changes.extend(self.monitor.settle(sample.at_ns));
         changes
     }
@@ -104,9 +126,13 @@ impl Feed {
         self.monitor.memories()
     }
 
-    /// Goes on with a baseline that was learnt since the same boot, if its signal is watched.
+    /// Goes on with a baseline that was learnt since the same boot, if it is of what is watched.
     pub fn recall(&mut self, memory: Memory<Name>) {
-        if self.is_watched(memory.signal) {
+        let is_watched = match memory.signal {
+            Watched::Signal(signal) => self.is_watched(signal),
+            Watched::Interruption => self.interruption,
+        };
+        if is_watched {
             self.monitor.recall(memory);
         }
     }

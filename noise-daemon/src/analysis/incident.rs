@@ -1,11 +1,9 @@
 //! An incident as plain data: what was unusual, from when to when, by how much, and by whom.
 
-use noise_common::signals::Signal;
-
 use super::culprits::{Culprit, Time};
 use super::remedy::Remedy;
 use super::rules::Rule;
-use super::signal_name;
+use super::watched::Watched;
 use crate::model::Totals;
 
 /// How a signal behaved over some time.
@@ -58,9 +56,8 @@ pub enum Ending {
 /// A signal of a subject that left its own baseline.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Incident<S, C> {
-    /// The signal, written as its name.
-    #[serde(with = "signal_name")]
-    pub signal: Signal,
+    /// What was unusual, written as its name.
+    pub signal: Watched,
     /// Whose.
     pub subject: S,
     /// Begin of the first disturbed window, ns on the clock of the windows.
@@ -101,12 +98,13 @@ pub enum Change<S, C> {
 mod tests {
     use super::*;
     use crate::analysis::Cause;
+    use noise_common::signals::Signal;
 
     #[test]
     fn it_survives_being_written() {
         let level = Level::new(&Totals::default(), 0);
         let incident = Incident {
-            signal: Signal::RunqueueWait,
+            signal: Signal::RunqueueWait.into(),
             subject: "/system.slice/a.service".to_owned(),
             start_ns: 1,
             end_ns: 2,

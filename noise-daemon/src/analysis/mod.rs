@@ -19,17 +19,20 @@ mod culprits;
 mod feed;
 mod group;
 mod incident;
+mod interruption;
 mod monitor;
 mod remedy;
 mod report;
 mod rules;
 mod settings;
-mod signal_name;
 mod track;
+mod watched;
 mod window;
 
 #[cfg(test)]
 mod planted;
+#[cfg(test)]
+mod planters;
 #[cfg(test)]
 mod properties;
 
@@ -46,4 +49,5 @@ pub use report::{Clock, Episode, Outlier, Report};
 pub use rules::Rule;
 pub use settings::{Settings, SettingsError};
 pub use track::Memory;
+pub use watched::Watched;
 pub use window::{Charge, Window};

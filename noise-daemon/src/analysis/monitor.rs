@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use noise_common::signals::Signal;
-
 use super::baseline::Baseline;
 use super::culprits::Ledger;
 use super::incident::{Change, Incident};
 use super::settings::{Settings, SettingsError};
 use super::track::{Key, Memory, Track};
+use super::watched::Watched;
 use super::window::{Charge, Window};
 
 /// How much more than the cheapest a new subject must cost to take its place, so that two of a
@@ -59,7 +58,7 @@ impl<S: Clone + Ord, C: Clone + Ord> Monitor<S, C> {
     /// Where there is not, few of the new ones replace cheaper ones between two settlements.
     pub fn observe(
         &mut self,
-        signal: Signal,
+        signal: impl Into<Watched>,
         subject: &S,
         window: &Window,
         charges: &[Charge<C>],
@@ -68,7 +67,7 @@ impl<S: Clone + Ord, C: Clone + Ord> Monitor<S, C> {
             self.counts.implausible += 1;
             return Vec::new();
         }
-        let key = (signal, subject.clone());
+        let key = (signal.into(), subject.clone());
         let mut changes = Vec::new();
         let track = self.tracks.get_mut(&key);
         if window.is_empty() {
@@ -147,8 +146,8 @@ impl<S: Clone + Ord, C: Clone + Ord> Monitor<S, C> {
     }
 
     /// What is usual for a signal of a subject.
-    pub fn baseline(&self, signal: Signal, subject: &S) -> Option<&Baseline> {
-        self.tracks.get(&(signal, subject.clone())).map(Track::baseline)
+    pub fn baseline(&self, signal: impl Into<Watched>, subject: &S) -> Option<&Baseline> {
+        self.tracks.get(&(signal.into(), subject.clone())).map(Track::baseline)
     }
 
     /// Signals of subjects that have a baseline.

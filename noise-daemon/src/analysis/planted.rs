@@ -9,25 +9,27 @@ use noise_common::hist::bucket_of;
 use noise_common::signals::Signal;
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 
-use super::{Board, Clock, Event, Name, Report, Settings};
+use super::{Board, Clock, Event, Name, Report, Settings, Watched};
 use crate::model::{Interference, OutlierRecord, Sample, Series, Totals};
 
 const WINDOW_NS: u64 = 500_000_000;
 /// Warm-up and the latest windows are behind.
-const WARM: u64 = 200;
+pub(super) const WARM: u64 = 200;
 
 type Pair = (Resource, Cause, Name, Name, Name);
 
 /// A host whose totals grow, sampled once per window.
 #[derive(Default)]
-struct Host {
+pub(super) struct Host {
     at_ns: u64,
     series: BTreeMap<(Signal, Vec<String>), Totals>,
     charged: BTreeMap<Pair, Charged>,
+    /// What interrupts took from each CPU.
+    interrupted: BTreeMap<u32, u64>,
 }
 
 impl Host {
-    fn delay(&mut self, signal: Signal, labels: &[&str], values_ns: &[u64]) {
+    pub fn delay(&mut self, signal: Signal, labels: &[&str], values_ns: &[u64]) {
         let labels = labels.iter().map(ToString::to_string).collect();
         let totals = self.series.entry((signal, labels)).or_default();
         for value in values_ns {
@@ -36,7 +38,14 @@ impl Host {
         }
     }
 
-    fn charge(&mut self, resource: Resource, at: [&str; 2], culprit: &str, cause: Cause, ns: u64) {
+    pub fn charge(
+        &mut self,
+        resource: Resource,
+        at: [&str; 2],
+        culprit: &str,
+        cause: Cause,
+        ns: u64,
+    ) {
         let [place, victim] = at;
         let key = (resource, cause, place.into(), victim.into(), culprit.into());
         let charged = self.charged.entry(key).or_default();
@@ -45,9 +54,15 @@ impl Host {
     }
 
     /// Ten waits of a cgroup for a CPU, all of one culprit's making.
-    fn wait(&mut self, victim: &str, culprit: &str, cause: Cause, mean_ns: u64) {
+    pub fn wait(&mut self, victim: &str, culprit: &str, cause: Cause, mean_ns: u64) {
         self.delay(Signal::CgroupRunqueueWait, &[victim], &[mean_ns; 10]);
         self.charge(Resource::Cpu, ["", victim], culprit, cause, 10 * mean_ns);
+    }
+
+    /// Time taken from a cgroup that runs on one CPU.
+    fn take(&mut self, cpu: u32, victim: &str, culprit: &str, cause: Cause, ns: u64) {
+        self.charge(Resource::Running, ["", victim], culprit, cause, ns);
+        *self.interrupted.entry(cpu).or_default() += ns;
     }
 
     fn sample(&mut self) -> Arc<Sample> {
@@ -73,6 +88,7 @@ impl Host {
             at_ns: self.at_ns,
             series: series.collect(),
             interference: interference.collect(),
+            interrupted: self.interrupted.iter().map(|(cpu, ns)| (*cpu, "hardirq", *ns)).collect(),
             ..Sample::default()
         })
     }
@@ -104,25 +120,25 @@ fn live(
 }
 
 /// What came of a host with a disturbance in `WARM..WARM + 30` of `WARM + 80` windows.
-fn planted(act: impl FnMut(&mut Host, u64)) -> (Board, Vec<Event>) {
+pub(super) fn planted(act: impl FnMut(&mut Host, u64)) -> (Board, Vec<Event>) {
     let (mut board, mut host) = (board(), Host::default());
     let events = live(&mut board, &mut host, 0..WARM + 80, act);
     (board, events)
 }
 
-fn is_planted(number: u64) -> bool {
+pub(super) fn is_planted(number: u64) -> bool {
     (WARM..WARM + 30).contains(&number)
 }
 
 /// A little to either side, so that there is a deviation.
-fn around(mean_ns: u64, number: u64) -> u64 {
+pub(super) fn around(mean_ns: u64, number: u64) -> u64 {
     if number.is_multiple_of(2) { mean_ns * 9 / 10 } else { mean_ns * 11 / 10 }
 }
 
-fn closed(events: &[Event]) -> Vec<&Report> {
+pub(super) fn closed(events: &[Event]) -> Vec<&Report> {
     let closed = events.iter().filter_map(|event| match event {
         Event::Closed(report) => Some(&**report),
-        Event::Opened(_) | Event::Joined(_) => None,
+        _ => None,
     });
     closed.collect()
 }
@@ -156,7 +172,7 @@ fn a_planted_hog_is_one_incident_that_names_it() {
     let mut touched: Vec<_> =
         report.also.iter().map(|episode| (episode.signal, &*episode.subject)).collect();
     touched.sort_unstable();
-    let cpu = Signal::CgroupRunqueueWait;
+    let cpu = Watched::Signal(Signal::CgroupRunqueueWait);
     assert_eq!(touched, [(cpu, "/b"), (cpu, "/c"), (cpu, "/hog")]);
     assert_eq!(
         report.main.start,
@@ -198,6 +214,120 @@ fn a_busy_disk_is_one_incident_across_operations_and_stages() {
 }
 
 #[test]
+fn who_floods_a_disk_is_one_incident_with_all_that_it_delays() {
+    let (_, events) = planted(|host, number| {
+        let slow = if is_planted(number) { 40 } else { 1 };
+        let mean_ns = slow * around(200_000, number);
+        host.delay(Signal::BlockDeviceWait, &["vda", "read"], &[mean_ns; 10]);
+        let (culprit, cause) =
+            if is_planted(number) { ("/grep", Cause::Own) } else { ("/db", Cause::Own) };
+        host.charge(Resource::BlockDevice, ["vda", culprit], culprit, cause, 10 * mean_ns);
+        let mean_ns = if is_planted(number) { 8_000_000 } else { around(50_000, number) };
+        let culprit = if is_planted(number) { "/grep" } else { "/" };
+        host.wait("/web", culprit, Cause::Foreign, mean_ns);
+    });
+    let [report] = closed(&events)[..] else { panic!("{events:#?}") };
+    assert_eq!(report.also.len(), 1);
+    for episode in report.also.iter().chain([&report.main]) {
+        assert_eq!(&*episode.culprits[0].culprit, "/grep");
+    }
+}
+
+#[test]
+fn who_queues_behind_himself_because_of_another_belongs_to_that() {
+    let act = |own_ns: u64| {
+        move |host: &mut Host, number| {
+            let mean_ns = around(if is_planted(number) { 8_000_000 } else { 50_000 }, number);
+            host.wait("/a", "/hog", Cause::Foreign, mean_ns);
+            host.wait("/", "/hog", Cause::Foreign, mean_ns / 10);
+            host.delay(Signal::CgroupRunqueueWait, &["/"], &[own_ns * mean_ns / 50_000; 10]);
+            host.charge(Resource::Cpu, ["", "/"], "/", Cause::Own, 10 * own_ns * mean_ns / 50_000);
+        }
+    };
+    // 80 % of its delays are its own tasks'; half of the others are the hog's.
+    let (_, events) = planted(act(20_000));
+    assert_eq!(closed(&events).len(), 1, "{events:#?}");
+    // Nearly all of them are: what the hog does is no more than a part of its trouble.
+    let (_, events) = planted(act(2_000_000));
+    assert_eq!(closed(&events).len(), 2, "{events:#?}");
+}
+
+#[test]
+fn who_turns_out_to_have_the_same_cause_joins_late() {
+    let (_, events) = planted(|host, number| {
+        let mean_ns = around(if is_planted(number) { 8_000_000 } else { 50_000 }, number);
+        host.wait("/a", "/hog", Cause::Foreign, mean_ns);
+        let late = (WARM + 12..WARM + 30).contains(&number);
+        host.wait("/b", if late { "/hog" } else { "/b" }, Cause::Foreign, mean_ns);
+    });
+    let opened = events.iter().filter(|event| matches!(event, Event::Opened(_))).count();
+    let merged: Vec<_> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Merged { id, into } => Some((*id, into.id, into.also.len())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!((opened, &*merged), (2, &[(2, 1, 1)][..]));
+    let [report] = closed(&events)[..] else { panic!("{events:#?}") };
+    assert_eq!((report.id, report.also.len()), (1, 1));
+}
+
+#[test]
+fn what_comes_back_shortly_after_is_the_same_incident() {
+    for (rest, by, expected) in [(30, "/hog", 1), (60, "/hog", 2), (30, "/other", 2)] {
+        let (mut board, mut host) = (board(), Host::default());
+        let events = live(&mut board, &mut host, 0..WARM + 200, |host, number| {
+            let again = WARM + 30 + rest..WARM + 60 + rest;
+            let disturbed = is_planted(number) || again.contains(&number);
+            let mean_ns = around(if disturbed { 8_000_000 } else { 50_000 }, number);
+            let culprit = if again.contains(&number) { by } else { "/hog" };
+            host.wait("/a", culprit, Cause::Foreign, mean_ns);
+        });
+        assert_eq!(closed(&events).len(), expected, "{rest} {by}: {events:#?}");
+        assert_eq!(board.overview(clock(&Sample::default())).incidents.len(), expected);
+    }
+}
+
+#[test]
+fn an_interrupt_storm_is_one_incident_of_all_that_it_takes_from() {
+    let (_, events) = planted(|host, number| {
+        let storm = if is_planted(number) { 60 } else { 1 };
+        for (cpu, victim) in [(0, "/a"), (0, "/b"), (1, "/c")] {
+            let ns = around(2_000_000, number) * if cpu == 0 { storm } else { 1 };
+            host.take(cpu, victim, "eth0-rx", Cause::Hardirq, ns);
+            host.take(cpu, victim, "timer", Cause::Softirq, around(300_000, number));
+        }
+        // One of them waits for a CPU that the same storm takes.
+        let mean_ns = if is_planted(number) { 8_000_000 } else { around(50_000, number) };
+        host.wait("/a", "eth0-rx", Cause::Hardirq, mean_ns);
+    });
+    let [report] = closed(&events)[..] else { panic!("{events:#?}") };
+    let mut touched: Vec<_> = report.also.iter().chain([&report.main]).collect();
+    touched.sort_unstable_by_key(|episode| (episode.signal, Arc::clone(&episode.subject)));
+    let of: Vec<_> = touched.iter().map(|one| (one.signal.name(), &*one.subject)).collect();
+    let interruption = "interruption";
+    assert_eq!(of, [("cgroup_runqueue_wait", "/a"), (interruption, "/a"), (interruption, "/b")]);
+    for episode in &touched[1..] {
+        assert_eq!(&*episode.culprits[0].culprit, "eth0-rx");
+        assert!((episode.after.lost - 0.24).abs() < 0.005, "{}", episode.after.lost);
+        assert!((episode.lost_seconds - 30.0 * 0.118).abs() < 0.01, "{}", episode.lost_seconds);
+        assert!(!episode.remedies.is_empty());
+    }
+}
+
+#[test]
+fn to_work_more_and_on_more_cpus_is_no_storm() {
+    // Ticks take half a percent of each CPU, on one of them at first and on 128 later.
+    let (_, events) = planted(|host, number| {
+        for cpu in 0..if is_planted(number) { 128 } else { 1 } {
+            host.take(cpu, "/batch", "local_timer", Cause::Hardirq, around(2_500_000, number));
+        }
+    });
+    assert_eq!(events, []);
+}
+
+#[test]
 fn two_disturbances_are_two_incidents() {
     let (_, events) = planted(|host, number| {
         let mean_ns = around(if is_planted(number) { 8_000_000 } else { 50_000 }, number);
@@ -211,7 +341,7 @@ fn two_disturbances_are_two_incidents() {
 #[test]
 fn interrupts_join_what_they_delay() {
     let settings = Settings {
-        watch: vec![Signal::CgroupRunqueueWait, Signal::Softirq],
+        watch: vec![Signal::CgroupRunqueueWait.into(), Signal::Softirq.into()],
         ..Settings::default()
     };
     let (mut board, mut host) = (Board::new(settings).unwrap(), Host::default());
@@ -267,10 +397,11 @@ fn who_vanishes_with_an_incident_ends_it() {
     let opened = live(&mut board, &mut host, 0..WARM + 20, hog);
     assert!(matches!(&opened[..], [Event::Opened(_)]), "{opened:#?}");
     let overview = board.overview(clock(&Sample { at_ns: host.at_ns, ..Sample::default() }));
-    assert_eq!(overview.active().collect::<Vec<_>>(), [(Signal::CgroupRunqueueWait, &"/a".into())]);
+    let expected = (Signal::CgroupRunqueueWait.into(), &"/a".into());
+    assert_eq!(overview.active().collect::<Vec<_>>(), [expected]);
     host.series.clear();
     host.charged.clear();
-    let events = live(&mut board, &mut host, 0..30, |host, number| {
+    let events = live(&mut board, &mut host, 0..60, |host, number| {
         host.wait("/b", "/b", Cause::Own, around(50_000, number));
     });
     assert_eq!(closed(&events).len(), 1);
@@ -344,7 +475,7 @@ fn what_was_learnt_of_what_is_not_watched_is_left_out() {
         host.delay(Signal::NetTxWait, &["eth0"], &[around(50_000, number)]);
     });
     assert_eq!(first.memories().len(), 2);
-    let settings = Settings { watch: vec![Signal::NetTxWait], ..Settings::default() };
+    let settings = Settings { watch: vec![Signal::NetTxWait.into()], ..Settings::default() };
     let mut second = Board::new(settings).unwrap();
     second.recall(first.memories());
     assert_eq!(second.memories().len(), 1);

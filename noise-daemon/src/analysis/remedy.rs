@@ -6,6 +6,7 @@
 use noise_common::signals::Signal;
 
 use super::culprits::{Culprit, nothing_beyond};
+use super::watched::Watched;
 use noise_common::charge::Cause;
 
 /// Least part in a disturbance for which a cause's remedies are told.
@@ -161,12 +162,13 @@ define_remedies! {
 }
 
 /// What helps against a signal that is a cause itself: the delays are what takes time from others.
-const fn inherent(signal: Signal) -> &'static [Remedy] {
+const fn inherent(watched: Watched) -> &'static [Remedy] {
     use Remedy::{EarlierReclaim, HugePages, IsolatedCpus, MemoryLimits, ProactiveCompaction};
+    let Watched::Signal(signal) = watched else { return &[] };
     match signal {
-        Signal::Hardirq => remedies(signal, Cause::Hardirq),
-        Signal::Softirq | Signal::SoftirqRaiseWait => remedies(signal, Cause::Softirq),
-        Signal::Nmi => remedies(signal, Cause::Nmi),
+        Signal::Hardirq => remedies(watched, Cause::Hardirq),
+        Signal::Softirq | Signal::SoftirqRaiseWait => remedies(watched, Cause::Softirq),
+        Signal::Nmi => remedies(watched, Cause::Nmi),
         Signal::Vector => &[IsolatedCpus],
         Signal::DirectReclaim => &[MemoryLimits, EarlierReclaim],
         Signal::Compaction => &[HugePages, ProactiveCompaction],
@@ -175,19 +177,23 @@ const fn inherent(signal: Signal) -> &'static [Remedy] {
 }
 
 /// What helps against a cause of delays of a signal, the least costly first.
-pub const fn remedies(signal: Signal, cause: Cause) -> &'static [Remedy] {
+pub const fn remedies(watched: Watched, cause: Cause) -> &'static [Remedy] {
     use Remedy::{
         CpuAffinity, CpuQuota, CpuWeight, DedicatedHost, FasterDevice, FewerThreads, HugePages,
         IdleStates, InterruptCoalescing, IoMax, IoScheduler, IoWeight, IrqAffinity, IsolatedCpus,
         NmiSources, PacketSteering, RaiseQuota, TrafficShaping, WorkqueueCpus,
     };
+    match cause {
+        Cause::Untracked => return &[],
+        Cause::Steal => return &[DedicatedHost],
+        Cause::Throttle => return &[RaiseQuota, FewerThreads],
+        Cause::Hardirq => return &[IrqAffinity, InterruptCoalescing, IsolatedCpus],
+        Cause::Softirq => return &[PacketSteering, IrqAffinity, InterruptCoalescing],
+        Cause::Nmi => return &[NmiSources],
+        Cause::Foreign | Cause::Own | Cause::Kthread | Cause::Idle => {}
+    }
+    let Watched::Signal(signal) = watched else { return &[] };
     match (signal, cause) {
-        (_, Cause::Untracked) => &[],
-        (_, Cause::Steal) => &[DedicatedHost],
-        (_, Cause::Throttle) => &[RaiseQuota, FewerThreads],
-        (_, Cause::Hardirq) => &[IrqAffinity, InterruptCoalescing, IsolatedCpus],
-        (_, Cause::Softirq) => &[PacketSteering, IrqAffinity, InterruptCoalescing],
-        (_, Cause::Nmi) => &[NmiSources],
         (Signal::BlockQueueWait, Cause::Foreign) => &[IoWeight, IoMax, IoScheduler],
         (Signal::BlockDeviceWait, Cause::Foreign) => &[IoMax, FasterDevice],
         (Signal::BlockQueueWait, Cause::Own) => &[IoScheduler, FasterDevice],
@@ -204,20 +210,20 @@ pub const fn remedies(signal: Signal, cause: Cause) -> &'static [Remedy] {
             &[WorkqueueCpus, HugePages, IsolatedCpus]
         }
         (Signal::RunqueueWait | Signal::CgroupRunqueueWait, Cause::Idle) => &[IdleStates],
-        (_, Cause::Foreign | Cause::Own | Cause::Kthread | Cause::Idle) => &[],
+        _ => &[],
     }
 }
 
 /// Remedies against the main causes, those of the largest culprit first, then against the signal
 /// itself; each once.
-pub(super) fn recommended<C>(signal: Signal, ranked: &[Culprit<C>]) -> Vec<Remedy> {
+pub(super) fn recommended<C>(watched: Watched, ranked: &[Culprit<C>]) -> Vec<Remedy> {
     let mut recommended = Vec::new();
     let nothing_beyond = nothing_beyond(ranked);
     let causes = ranked
         .iter()
         .filter(|culprit| culprit.part(nothing_beyond) >= LEAST_SHARE)
-        .map(|culprit| remedies(signal, culprit.cause));
-    for remedy in causes.chain([inherent(signal)]).flatten() {
+        .map(|culprit| remedies(watched, culprit.cause));
+    for remedy in causes.chain([inherent(watched)]).flatten() {
         if !recommended.contains(remedy) {
             recommended.push(*remedy);
         }
@@ -229,7 +235,6 @@ pub(super) fn recommended<C>(signal: Signal, ranked: &[Culprit<C>]) -> Vec<Remed
 mod tests {
     use super::*;
     use crate::analysis::Time;
-    use noise_common::signals::SIGNALS;
 
     const CAUSES: [Cause; 10] = [
         Cause::Foreign,
@@ -252,9 +257,9 @@ mod tests {
     #[test]
     fn every_remedy_is_recommended_for_something_and_says_what_it_is() {
         for remedy in Remedy::ALL {
-            let used = SIGNALS.iter().any(|info| {
-                inherent(info.signal).contains(remedy)
-                    || CAUSES.iter().any(|cause| remedies(info.signal, *cause).contains(remedy))
+            let used = Watched::all().any(|watched| {
+                inherent(watched).contains(remedy)
+                    || CAUSES.iter().any(|cause| remedies(watched, *cause).contains(remedy))
             });
             assert!(used, "{remedy:?}");
             let advice = remedy.advice();
@@ -268,7 +273,7 @@ mod tests {
     fn every_cause_of_a_cpu_wait_has_a_remedy_unless_it_is_not_known() {
         for cause in CAUSES {
             for signal in [Signal::RunqueueWait, Signal::CgroupRunqueueWait] {
-                let none = remedies(signal, cause).is_empty();
+                let none = remedies(signal.into(), cause).is_empty();
                 assert_eq!(none, cause == Cause::Untracked, "{cause:?}");
             }
         }
@@ -278,16 +283,23 @@ mod tests {
     fn main_causes_come_first_and_small_ones_not_at_all() {
         let ranked =
             [culprit(Cause::Steal, 0.6), culprit(Cause::Throttle, 0.31), culprit(Cause::Nmi, 0.09)];
-        let told = recommended(Signal::RunqueueWait, &ranked);
+        let told = recommended(Signal::RunqueueWait.into(), &ranked);
         assert_eq!(told, [Remedy::DedicatedHost, Remedy::RaiseQuota, Remedy::FewerThreads]);
         let twice = [culprit(Cause::Steal, 0.5), culprit(Cause::Steal, 0.5)];
-        assert_eq!(recommended(Signal::RunqueueWait, &twice).len(), 1);
-        assert!(recommended::<u8>(Signal::RunqueueWait, &[]).is_empty());
+        assert_eq!(recommended(Signal::RunqueueWait.into(), &twice).len(), 1);
+        assert!(recommended::<u8>(Signal::RunqueueWait.into(), &[]).is_empty());
+    }
+
+    #[test]
+    fn against_whatever_interrupts_something_helps() {
+        for cause in [Cause::Hardirq, Cause::Softirq, Cause::Nmi, Cause::Steal] {
+            assert!(!remedies(Watched::Interruption, cause).is_empty(), "{cause:?}");
+        }
     }
 
     #[test]
     fn a_signal_that_is_a_cause_needs_no_culprit() {
-        let told = recommended::<u8>(Signal::Hardirq, &[]);
+        let told = recommended::<u8>(Signal::Hardirq.into(), &[]);
         assert_eq!(told.first(), Some(&Remedy::IrqAffinity));
     }
 }

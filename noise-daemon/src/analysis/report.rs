@@ -3,16 +3,14 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
-use noise_common::signals::Signal;
-
 use super::culprits::{Culprit, Time};
 use super::feed::Name;
 use super::incident::{Ending, Incident, Level};
 use super::remedy::Remedy;
 use super::rules::Rule;
-use super::signal_name;
+use super::watched::Watched;
 use crate::model::OutlierRecord;
+use jiff::Timestamp;
 
 /// One moment on both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,9 +34,8 @@ impl Clock {
 /// One signal of one subject that left its baseline: an [`Incident`] on the wall clock.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Episode {
-    /// The signal, written as its name.
-    #[serde(with = "signal_name")]
-    pub signal: Signal,
+    /// What was unusual, written as its name.
+    pub signal: Watched,
     /// Whose.
     pub subject: Name,
     /// Begin of the first disturbed window.

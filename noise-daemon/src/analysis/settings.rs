@@ -4,22 +4,24 @@
 use noise_common::signals::Signal;
 use thiserror::Error;
 
-use super::signal_name;
+use super::watched::Watched;
 
-/// Signals that are watched unless told otherwise: delays of somebody's work.
+/// What is watched unless told otherwise: delays of somebody's work, and what is taken from it while
+/// it runs.
 ///
-/// Interrupts are not among them. What they delay is, and they are named there as culprits; watched
-/// too, one disturbance would be told as several. Waits of the whole host are watched where those
+/// Interrupts themselves are not watched. What they delay or take from is, and they are named there
+/// as culprits; those that hurt nobody are nobody's incident. Waits of the whole host are watched where those
 /// by cgroup are not measured.
-const WATCHED: [Signal; 8] = [
-    Signal::RunqueueWait,
-    Signal::CgroupRunqueueWait,
-    Signal::BlockQueueWait,
-    Signal::BlockDeviceWait,
-    Signal::NetTxWait,
-    Signal::NetRxWait,
-    Signal::DirectReclaim,
-    Signal::Compaction,
+const WATCHED: [Watched; 9] = [
+    Watched::Signal(Signal::RunqueueWait),
+    Watched::Signal(Signal::CgroupRunqueueWait),
+    Watched::Signal(Signal::BlockQueueWait),
+    Watched::Signal(Signal::BlockDeviceWait),
+    Watched::Signal(Signal::NetTxWait),
+    Watched::Signal(Signal::NetRxWait),
+    Watched::Signal(Signal::DirectReclaim),
+    Watched::Signal(Signal::Compaction),
+    Watched::Interruption,
 ];
 
 /// When an incident opens and closes, and how much is kept.
@@ -28,9 +30,8 @@ const WATCHED: [Signal; 8] = [
 pub struct Settings {
     /// Whether incidents are looked for at all.
     pub enabled: bool,
-    /// The signals in which they are looked for.
-    #[serde(with = "signal_name::list")]
-    pub watch: Vec<Signal>,
+    /// What they are looked for in.
+    pub watch: Vec<Watched>,
     /// Rule 1: standard deviations by which the mean of the latest windows exceeds the baseline's
     /// (t1 of the critical-path paper, whose study used 1.5).
     pub deviations: f64,
@@ -41,6 +42,10 @@ pub struct Settings {
     pub chance: f64,
     /// Time lost beyond the usual, seconds per second, below which nothing is an incident.
     pub minimum_lost: f64,
+    /// The same for [`Watched::Interruption`]. Where no CPU loses as large a part of its time to
+    /// interrupts and the hypervisor, what a cgroup loses never reaches it: work on many CPUs loses a
+    /// little on each.
+    pub minimum_taken: f64,
     /// How far the thresholds go down for an open incident: 0 = to the baseline, 1 = not at all.
     pub closing_fraction: f64,
     /// Latest windows with events that are held against the baseline.
@@ -74,6 +79,7 @@ impl Default for Settings {
             share_factor: 1.5,
             chance: 1e-6,
             minimum_lost: 0.01,
+            minimum_taken: 0.1,
             closing_fraction: 0.5,
             recent_windows: 30,
             closing_windows: 10,
@@ -115,6 +121,11 @@ impl Settings {
                 "minimum-lost",
                 "0 or more seconds per second",
             ),
+            (
+                self.minimum_taken.is_finite() && self.minimum_taken >= 0.0,
+                "minimum-taken",
+                "0 or more seconds per second",
+            ),
             ((0.0..=1.0).contains(&self.closing_fraction), "closing-fraction", "from 0 to 1"),
             ((4..=1024).contains(&self.recent_windows), "recent-windows", "from 4 to 1024"),
             ((2..=1024).contains(&self.closing_windows), "closing-windows", "from 2 to 1024"),
@@ -135,6 +146,14 @@ impl Settings {
             .into_iter()
             .find(|(holds, ..)| !holds)
             .map_or(Ok(()), |(_, name, expected)| Err(SettingsError { name, expected }))
+    }
+
+    /// Time beyond the usual, seconds per second, below which nothing is an incident.
+    pub(super) fn minimum(&self, watched: Watched) -> f64 {
+        match watched {
+            Watched::Signal(_) => self.minimum_lost,
+            Watched::Interruption => self.minimum_taken,
+        }
     }
 
     pub(super) fn adopt_ns(&self) -> u64 {
@@ -162,7 +181,8 @@ mod tests {
     #[test]
     fn signals_are_watched_by_name_and_counts_not_at_all() {
         let watch = |text: &str| toml::from_str::<Settings>(text).map(|settings| settings.watch);
-        assert_eq!(watch("watch = [\"hardirq\"]"), Ok(vec![Signal::Hardirq]));
+        assert_eq!(watch("watch = [\"hardirq\"]"), Ok(vec![Signal::Hardirq.into()]));
+        assert_eq!(watch("watch = [\"interruption\"]"), Ok(vec![Watched::Interruption]));
         assert_eq!(watch("watch = []"), Ok(Vec::new()));
         for wrong in ["runqueue", "context_switch"] {
             let error = watch(&format!("watch = [\"{wrong}\"]")).unwrap_err();
@@ -182,6 +202,7 @@ mod tests {
         assert_eq!(with(|settings| settings.share_factor = 1.0), "share-factor");
         assert_eq!(with(|settings| settings.chance = 0.0), "chance");
         assert_eq!(with(|settings| settings.minimum_lost = -1.0), "minimum-lost");
+        assert_eq!(with(|settings| settings.minimum_taken = f64::INFINITY), "minimum-taken");
         assert_eq!(with(|settings| settings.closing_fraction = 1.1), "closing-fraction");
         assert_eq!(with(|settings| settings.recent_windows = 3), "recent-windows");
         assert_eq!(with(|settings| settings.closing_windows = 1), "closing-windows");

@@ -10,15 +10,13 @@
 
 use std::collections::VecDeque;
 
-use noise_common::signals::Signal;
-
 use super::baseline::Baseline;
 use super::culprits::{Ledger, Usual};
 use super::incident::{Change, Ending, Incident, Level};
 use super::remedy::recommended;
 use super::rules::{self, Rule};
 use super::settings::Settings;
-use super::signal_name;
+use super::watched::Watched;
 use super::window::{Slice, Window};
 use crate::model::Totals;
 
@@ -26,14 +24,13 @@ use crate::model::Totals;
 const COST_WEIGHT: f64 = 0.1;
 
 /// What a track belongs to.
-pub(super) type Key<S> = (Signal, S);
+pub(super) type Key<S> = (Watched, S);
 
 /// What is usual for a signal of a subject, as it outlives the daemon.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Memory<S> {
-    /// The signal, written as its name.
-    #[serde(with = "signal_name")]
-    pub signal: Signal,
+    /// What was unusual, written as its name.
+    pub signal: Watched,
     /// Whose.
     pub subject: S,
     /// Until when time is accounted for, ns on the clock of the windows, which begins anew with each
@@ -314,7 +311,7 @@ impl<C: Clone + Ord> Track<C> {
         let calm = self.recent.len().saturating_sub(disturbed);
         let usual_ns = self.normal.baseline.level().mean_ns?;
         let lost = rules::lost_beyond_usual(self.recent.iter().skip(calm), usual_ns);
-        if lost < settings.minimum_lost {
+        if lost < settings.minimum(key.0) {
             return None;
         }
         for slice in self.recent.drain(..calm) {
@@ -353,7 +350,7 @@ impl<C: Clone + Ord> Track<C> {
             let means: Vec<f64> = open.tail.iter().filter_map(Slice::mean_ns).collect();
             let usual_ns = open.before.mean_ns.unwrap_or(0.0);
             let lost = rules::lost_beyond_usual(open.tail.iter(), usual_ns);
-            let large = lost >= settings.minimum_lost * settings.closing_fraction;
+            let large = lost >= settings.minimum(key.0) * settings.closing_fraction;
             if !large || !rules::lasts(open.rule, &means, &self.normal.baseline, settings) {
                 return self.close(key, Ending::Over, settings);
             }

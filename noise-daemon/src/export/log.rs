@@ -13,7 +13,7 @@ pub fn log_event(event: &Event) {
             let Line { p50, p99, rate, culprits, remedy } = Line::of(&report.main);
             tracing::warn!(
                 id = report.id,
-                signal = report.main.signal.info().name,
+                signal = report.main.signal.name(),
                 subject = &*report.main.subject,
                 p50,
                 p99,
@@ -25,16 +25,19 @@ pub fn log_event(event: &Event) {
         }
         Event::Joined(report) => {
             if let Some(joined) = report.also.last() {
-                let signal = joined.signal.info().name;
+                let signal = joined.signal.name();
                 let subject = &*joined.subject;
                 tracing::debug!(id = report.id, signal, subject, "belongs to the same incident");
             }
+        }
+        Event::Merged { id, into } => {
+            tracing::info!(id = into.id, other = id, "another incident belongs to this one");
         }
         Event::Closed(report) => {
             let Line { p50, p99, rate, culprits, remedy } = Line::of(&report.main);
             tracing::info!(
                 id = report.id,
-                signal = report.main.signal.info().name,
+                signal = report.main.signal.name(),
                 subject = &*report.main.subject,
                 p50,
                 p99,

@@ -245,13 +245,13 @@ fn own_families(model: &Model) -> Vec<MetricFamily> {
 
 /// The families about incidents.
 fn incident_families(overview: &Overview) -> Vec<MetricFamily> {
-    let active = overview.active().map(|(signal, subject)| {
-        gauge(&["signal", "subject"], &[signal.info().name, subject], 1.0)
-    });
+    let active = overview
+        .active()
+        .map(|(signal, subject)| gauge(&["signal", "subject"], &[signal.name(), subject], 1.0));
     let opened = overview
         .opened
         .iter()
-        .map(|(signal, count)| counter(&["signal"], &[signal.info().name], *count as f64));
+        .map(|(signal, count)| counter(&["signal"], &[signal.name()], *count as f64));
     vec![
         family(
             "noised_incident_active",
@@ -317,7 +317,7 @@ mod tests {
     fn report(open: bool) -> Arc<Report> {
         let level = Level { p50_ns: None, p99_ns: None, mean_ns: None, rate: 0.0, lost: 0.0 };
         let main = Episode {
-            signal: Signal::CgroupRunqueueWait,
+            signal: Signal::CgroupRunqueueWait.into(),
             subject: "/system.slice/a.service".into(),
             start: jiff::Timestamp::UNIX_EPOCH,
             end: jiff::Timestamp::UNIX_EPOCH,
@@ -378,7 +378,7 @@ mod tests {
             }],
             ..Sample::default()
         };
-        let opened = vec![(Signal::CgroupRunqueueWait, 2), (Signal::NetTxWait, 0)];
+        let opened = vec![(Signal::CgroupRunqueueWait.into(), 2), (Signal::NetTxWait.into(), 0)];
         let overview = Overview {
             incidents: vec![report(true), report(false)],
             opened,

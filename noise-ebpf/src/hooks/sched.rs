@@ -25,7 +25,7 @@ pub fn switch<A: Access>(access: A) -> Option<()> {
             (*state).taken.stolen_ns = stolen_ns;
         }
     }
-    ledger::charge_running(state, now_ns);
+    ledger::charge_running::<true>(state, now_ns);
     if previous_pid != 0 {
         context_switch::count(state, stays_runnable);
         runqueue_wait::leave(state, previous, previous_pid, stays_runnable, now_ns);

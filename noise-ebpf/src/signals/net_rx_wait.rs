@@ -1,11 +1,10 @@
 //! From the arrival of a packet to the wake-up of its receiver, within one NET_RX softirq.
 
-use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use noise_common::charge::{Cause, ChargeKey, Resource, UNKNOWN};
 use noise_common::event::{BACKLOG_NS, CpuState, Drop, Received};
 use noise_common::signals::Signal;
 
-use crate::charge::{charge_kind, spill};
+use crate::charge::{charge_here, spill};
 use crate::kernel::{Access, Task};
 use crate::ledger;
 use crate::maps::{clock_ns, drop_event, record_keyed};
@@ -84,10 +83,10 @@ pub fn wake<A: Access>(state: *mut CpuState, task: Task<A>) {
         let kind = ChargeKey::kind(place, Cause::Softirq, Resource::NetRx);
         let (culprit, own_ns) = (u64::from(NET_RX_RUNS - 1), wait_ns - hardirq_ns);
         // A task that is woken has its lock held, with interrupts off, unless it still runs.
-        if task.pid() == bpf_get_current_pid_tgid() as u32 {
+        if ledger::may_run(state, task.pid()) {
             spill(state, victim, culprit, kind, own_ns);
         } else {
-            charge_kind(state, kind, victim, culprit, own_ns);
+            charge_here(state, kind, victim, culprit, own_ns);
         }
         ledger::charge_backlog(state, victim, place);
     }

@@ -1,4 +1,8 @@
-//! A planted disturbance is one incident, which names who was planted; before it there is none.
+//! A quiet host has no incident; each planted disturbance is one, which names who was planted, and
+//! ends when that leaves.
+//!
+//! Others use the machine too. An incident counts where planted work is its subject or did a good
+//! part of it; what the hypervisor took is the machine's own.
 
 use std::io::Write as _;
 use std::os::fd::AsRawFd as _;
@@ -6,36 +10,225 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use noise_tests::attribution::charged;
 use noise_tests::daemon::{Daemon, capture};
+use noise_tests::disk::ScratchFile;
 use noise_tests::group::{Group, Hierarchy};
 use noise_tests::http::get;
 use noise_tests::load::{Place, Worker};
+use noise_tests::namespace::{VethPair, configure};
 use serde_json::Value;
 
 use crate::{INCONCLUSIVE, Test, Verdict};
 
-pub(crate) const TESTS: &[(&str, Test)] = &[("a_hog_is_one_incident", a_hog_is_one_incident)];
+pub(crate) const TESTS: &[(&str, Test)] =
+    &[("each_disturbance_is_one_incident", each_disturbance_is_one_incident)];
 
 /// A baseline in seconds instead of minutes.
 const CONFIGURATION: &[u8] = b"[incidents]\nwarmup-windows = 20\nhalf-life-windows = 200\n\
     recent-windows = 8\nclosing-windows = 6\n";
 /// Warm-up, what is held against it, and some rest to find nothing in.
 const QUIET: Duration = Duration::from_secs(24);
+/// How long a disturbance goes on after its incident has begun.
+const GOING_ON: Duration = Duration::from_secs(4);
 /// Time in which an incident must open, and in which it must end once its cause is gone.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// After the end of one, for what comes late.
+const REST: Duration = Duration::from_secs(2);
+/// From which part in it on a culprit is what an incident is about.
+const MAIN_SHARE: f64 = 0.25;
 
-/// The incidents of those subjects, and how many others there are.
-fn incidents(daemon: &Daemon, subjects: &[&str]) -> Result<(Vec<Value>, usize)> {
-    let answer = get(daemon.address, "/api/v1/incidents", &[])?;
+/// What the daemon calls the interrupt of the storm.
+const TIMER: &str = "local_timer";
+/// How much of the quiet work's time others may take: what is learnt beside more noise hides what is
+/// planted.
+const MOST_NOISE: f64 = 0.15;
+/// As many groups as the quiet work counts for, so that others on the machine disturb it little, and
+/// as many as the hog does.
+const WEIGHTS: [u32; 2] = [4, 24];
+
+const RATE: &str = "20mbit";
+const CPU: &str = "0";
+const OTHER_CPU: &str = "1";
+
+/// Everything that is disturbed and that disturbs.
+struct Stage {
+    daemon: Daemon,
+    victim: Group,
+    hog: Group,
+    readers: Group,
+    sender: Group,
+    storm: Group,
+    haystack: ScratchFile,
+    disk: String,
+    wire: VethPair,
+}
+
+/// What is planted.
+struct Plant {
+    name: &'static str,
+    /// What the first culprit of its incident is to be called.
+    planter: String,
+    start: fn(&Stage) -> Result<Vec<Worker>>,
+}
+
+impl Stage {
+    /// Whether that is planted to disturb.
+    fn disturbs(&self, name: &str) -> bool {
+        [&self.hog, &self.readers, &self.sender].iter().any(|group| group.label() == name)
+    }
+
+    /// Whether that is planted, be it to disturb or to be disturbed.
+    fn is_own(&self, name: &str) -> bool {
+        let others = [self.victim.label(), self.storm.label(), TIMER.to_owned()];
+        self.disturbs(name) || others.iter().any(|own| own == name)
+    }
+
+    /// Whether an episode is of planted work, or where that is at work.
+    fn is_disturbed(&self, episode: &Value) -> bool {
+        episode["subject"].as_str().is_some_and(|subject| {
+            let device = subject.split(' ').next();
+            self.is_own(subject) || subject == self.wire.near || device == Some(&*self.disk)
+        })
+    }
+
+    /// `None` where the temporary directory is on no block device.
+    fn prepare() -> Result<Option<Self>> {
+        let haystack = ScratchFile::new("haystack", 64)?;
+        let Some(disk) = haystack.disk()? else { return Ok(None) };
+        let mut file = capture()?;
+        file.write_all(CONFIGURATION)?;
+        let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+        let daemon = Daemon::start_with(&["--config.file", &path])?;
+        let wire = VethPair::new()?;
+        let queue = ["qdisc", "add", "dev", &wire.near, "root", "tbf", "rate", RATE];
+        configure("tc", &[&queue[..], &["burst", "3000", "limit", "100000"]].concat())?;
+        let group = |name, hierarchy| Group::new(name, &[hierarchy, Hierarchy::Cpu]);
+        let victim = Group::new("victim", &[Hierarchy::Cpu, Hierarchy::Io, Hierarchy::Sockets])?;
+        let hog = Group::new("hog", &[Hierarchy::Cpu])?;
+        for (group, weight) in [&victim, &hog].into_iter().zip(WEIGHTS) {
+            group.weigh(weight)?;
+        }
+        Ok(Some(Self {
+            daemon,
+            victim,
+            hog,
+            readers: group("readers", Hierarchy::Io)?,
+            sender: group("sender", Hierarchy::Sockets)?,
+            storm: group("storm", Hierarchy::Cpu)?,
+            haystack,
+            disk,
+            wire,
+        }))
+    }
+
+    fn start_victims(&self) -> Result<Vec<Worker>> {
+        let place = Place::group(&self.victim);
+        let reads = [OTHER_CPU, self.haystack.argument()?, "4096", "4000", "0"];
+        Ok(vec![
+            Worker::start_at(place, "sleep", &[CPU, "2000"])?,
+            Worker::start_at(place, "primes", &[CPU, "20000"])?,
+            Worker::start_at(place, "direct-reads", &reads)?,
+            Worker::start_at(place, "frames", &[OTHER_CPU, &self.wire.near, "500", "1", "4000"])?,
+        ])
+    }
+
+    fn plants(&self) -> [Plant; 4] {
+        [
+            Plant { name: "CPU hog", planter: self.hog.label(), start: burners },
+            Plant { name: "disk readers", planter: self.readers.label(), start: disk_readers },
+            Plant { name: "bulk sender", planter: self.sender.label(), start: bulk_sender },
+            Plant { name: "interrupt storm", planter: TIMER.to_owned(), start: timers },
+        ]
+    }
+}
+
+fn burners(stage: &Stage) -> Result<Vec<Worker>> {
+    (0..3).map(|_| Worker::start_at(Place::group(&stage.hog), "burn", &[CPU])).collect()
+}
+
+fn disk_readers(stage: &Stage) -> Result<Vec<Worker>> {
+    let reads = [OTHER_CPU, stage.haystack.argument()?, "1048576", "0", "0"];
+    (0..4).map(|_| Worker::start_at(Place::group(&stage.readers), "direct-reads", &reads)).collect()
+}
+
+fn bulk_sender(stage: &Stage) -> Result<Vec<Worker>> {
+    let frames = [OTHER_CPU, &stage.wire.near, "1400", "16", "1000"];
+    Ok(vec![Worker::start_at(Place::group(&stage.sender), "frames", &frames)?])
+}
+
+fn timers(stage: &Stage) -> Result<Vec<Worker>> {
+    let storm = [CPU, "20000", "1"];
+    Ok(vec![Worker::start_at(Place::group(&stage.storm), "clock-storm", &storm)?])
+}
+
+/// What opened it and what joined.
+fn episodes(incident: &Value) -> impl Iterator<Item = &Value> {
+    let also = incident["also"].as_array().into_iter().flatten();
+    [incident].into_iter().chain(also)
+}
+
+/// Who did a good part of it, beyond the usual.
+fn main_culprits(episode: &Value) -> impl Iterator<Item = &str> {
+    let culprits = episode["culprits"].as_array().into_iter().flatten();
+    let main = culprits.filter(|culprit| {
+        culprit["beyond"]["share"].as_f64().is_some_and(|share| share >= MAIN_SHARE)
+    });
+    main.filter_map(|culprit| culprit["culprit"].as_str())
+}
+
+/// Whether planted work is disturbed in it, or disturbs. What others do to it, or it to them, is
+/// the machine's own, and so is what the hypervisor takes.
+fn is_planted(incident: &Value, stage: &Stage) -> bool {
+    episodes(incident).any(|episode| {
+        let mut culprits = main_culprits(episode).peekable();
+        let by_own = culprits.peek().is_some() && culprits.all(|name| stage.is_own(name));
+        main_culprits(episode).any(|name| stage.disturbs(name))
+            || stage.is_disturbed(episode) && by_own
+    })
+}
+
+/// Whether it names somebody as one who did a good part of it.
+fn names(incident: &Value, culprit: &str) -> bool {
+    episodes(incident).any(|episode| main_culprits(episode).any(|name| name == culprit))
+}
+
+/// The part of an incident that is not over.
+fn open_episodes(incident: &Value) -> impl Iterator<Item = &Value> {
+    episodes(incident).filter(|episode| episode["ending"].is_null())
+}
+
+/// Whether somebody's doing is not over. What he did may have joined what others do for longer.
+fn goes_on(incident: &Value, planter: &str) -> bool {
+    open_episodes(incident).any(|episode| main_culprits(episode).any(|name| name == planter))
+}
+
+/// One line of an incident.
+fn told(incident: &Value) -> String {
+    let episode = |episode: &Value| {
+        let first = &episode["culprits"][0];
+        format!(
+            "{} of {} by {} ({}, {} of what is beyond), {} s",
+            episode["signal"],
+            episode["subject"],
+            first["culprit"],
+            first["cause"],
+            first["beyond"]["share"],
+            episode["lost_seconds"],
+        )
+    };
+    let all: Vec<String> = episodes(incident).map(episode).collect();
+    format!("#{}: {}", incident["id"], all.join("; also "))
+}
+
+/// The incidents of planted work after that one; and the others, the machine's own.
+fn incidents(stage: &Stage, after: u64) -> Result<(Vec<Value>, Vec<Value>)> {
+    let answer = get(stage.daemon.address, "/api/v1/incidents", &[])?;
     let document: Value = serde_json::from_slice(&answer.body)?;
-    let all = document["incidents"].as_array().context("no list of incidents")?.clone();
-    let count = all.len();
-    let own: Vec<Value> = all
-        .into_iter()
-        .filter(|incident| incident["subject"].as_str().is_some_and(|of| subjects.contains(&of)))
-        .collect();
-    let others = count - own.len();
-    Ok((own, others))
+    let all = document["incidents"].as_array().context("no list of incidents")?;
+    let is_new = |incident: &&Value| incident["id"].as_u64().is_some_and(|id| id > after);
+    let new = all.iter().filter(is_new).cloned();
+    Ok(new.partition(|incident| is_planted(incident, stage)))
 }
 
 /// Asks until the answer is as wanted, or patience ends.
@@ -50,54 +243,96 @@ fn until(wanted: impl Fn() -> Result<bool>) -> Result<bool> {
     wanted()
 }
 
-fn a_hog_is_one_incident() -> Result<Verdict> {
-    let mut file = capture()?;
-    file.write_all(CONFIGURATION)?;
-    let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
-    let daemon = Daemon::start_with(&["--config.file", &path])?;
-    let victim = Group::new("victim", &[Hierarchy::Cpu])?;
-    let hog = Group::new("hog", &[Hierarchy::Cpu])?;
-    let (victim_label, hog_label) = (victim.label(), hog.label());
-    let subjects = [victim_label.as_str(), hog_label.as_str()];
-    let workers = [("sleep", ["0", "2000"]), ("primes", ["0", "20000"])]
-        .map(|(load, arguments)| Worker::start_at(Place::group(&victim), load, &arguments));
-    let workers = workers.into_iter().collect::<Result<Vec<_>>>()?;
-    thread::sleep(QUIET);
-    let (before, others) = incidents(&daemon, &subjects)?;
-    println!("quiet: {} incidents, {others} of the rest of the host", before.len());
-    if let Some(incident) = before.first() {
-        let first = &incident["culprits"][0]["culprit"];
-        ensure!(*first != victim_label, "an incident of a quiet group: {incident}");
-        bail!("{INCONCLUSIVE}: {first} disturbed the group before anybody was planted");
-    }
+/// The newest incident's number.
+fn newest(stage: &Stage) -> Result<u64> {
+    let (planted, others) = incidents(stage, 0)?;
+    let ids = planted.iter().chain(&others).filter_map(|incident| incident["id"].as_u64());
+    Ok(ids.max().unwrap_or(0))
+}
 
-    let burners = (0..3)
-        .map(|_| Worker::start_at(Place::group(&hog), "burn", &["0"]))
-        .collect::<Result<Vec<_>>>()?;
-    let opened = until(|| Ok(!incidents(&daemon, &subjects)?.0.is_empty()))?;
-    ensure!(opened, "no incident within {PATIENCE:?}");
-    thread::sleep(Duration::from_secs(4));
-    for burner in burners {
-        burner.stop()?;
-    }
-    let is_over = |incident: &Value| !incident["ending"].is_null();
-    let closed = until(|| Ok(incidents(&daemon, &subjects)?.0.iter().all(is_over)))?;
-    let (found, others) = incidents(&daemon, &subjects)?;
-    println!("{others} incidents of the rest of the host");
-    for incident in &found {
-        println!("{incident}");
-    }
-    ensure!(closed, "an incident goes on after its cause is gone");
-    let [incident] = found.as_slice() else { bail!("{} incidents, not one", found.len()) };
-    ensure!(incident["subject"] == victim_label, "whose it is: {}", incident["subject"]);
-    let first = &incident["culprits"][0];
-    ensure!(first["culprit"] == hog_label, "the first culprit is {first}");
-    ensure!(
-        incident["remedies"].as_array().is_some_and(|remedies| !remedies.is_empty()),
-        "no remedy"
-    );
+/// What a disturbance does must not be told of one that is there already.
+fn wait_for_calm(stage: &Stage) -> Result<()> {
+    let is_calm = || {
+        let (planted, others) = incidents(stage, 0)?;
+        let concerns = |one: &Value| open_episodes(one).any(|episode| stage.is_disturbed(episode));
+        Ok(!planted.iter().chain(&others).any(concerns))
+    };
+    if until(is_calm)? { Ok(()) } else { bail!("{INCONCLUSIVE}: the machine is not calm") }
+}
+
+fn disturb(stage: &Stage, plant: &Plant) -> Result<()> {
+    wait_for_calm(stage)?;
+    let before = newest(stage)?;
+    println!("{}:", plant.name);
+    let workers = (plant.start)(stage)?;
+    let opened = until(|| Ok(!incidents(stage, before)?.0.is_empty()))?;
+    thread::sleep(GOING_ON);
     for worker in workers {
         worker.stop()?;
     }
-    Ok(Verdict::Passed)
+    let goes_on = |incident: &Value| goes_on(incident, &plant.planter);
+    let closed = until(|| Ok(!incidents(stage, before)?.0.iter().any(goes_on)))?;
+    thread::sleep(REST);
+    let (found, others) = incidents(stage, before)?;
+    for (kind, list) in [("found", &found), ("the machine's own", &others)] {
+        list.iter().for_each(|incident| println!("  {kind} {}", told(incident)));
+    }
+    // That of an earlier planter would be the daemon's mistake.
+    let of_others = |incident: &Value| {
+        let named: Vec<_> =
+            stage.plants().into_iter().filter(|one| names(incident, &one.planter)).collect();
+        matches!(&*named, [one] if one.planter == plant.planter)
+    };
+    if found.is_empty() && incidents(stage, 0)?.0.iter().any(of_others) {
+        bail!("{INCONCLUSIVE}: it became a part of what others had begun");
+    }
+    ensure!(opened, "{}: no incident within {PATIENCE:?}", plant.name);
+    let [incident] = found.as_slice() else {
+        bail!("{}: {} incidents, not one", plant.name, found.len())
+    };
+    let first = &incident["culprits"][0];
+    let is_other = !stage.is_own(first["culprit"].as_str().unwrap_or_default());
+    if is_other && names(incident, &plant.planter) {
+        bail!("{INCONCLUSIVE}: {first} disturbed more than what was planted");
+    }
+    ensure!(first["culprit"] == *plant.planter, "{}: the first culprit is {first}", plant.name);
+    ensure!(closed, "{}: the incident goes on after its cause is gone", plant.name);
+    let remedies = incident["remedies"].as_array();
+    ensure!(remedies.is_some_and(|remedies| !remedies.is_empty()), "{}: no remedy", plant.name);
+    Ok(())
+}
+
+fn each_disturbance_is_one_incident() -> Result<Verdict> {
+    let Some(stage) = Stage::prepare()? else {
+        return Ok(Verdict::Impossible("the temporary directory is on no block device".to_owned()));
+    };
+    let victims = stage.start_victims()?;
+    let first = stage.daemon.scrape()?;
+    thread::sleep(QUIET);
+    let charges = charged(&first, &stage.daemon.scrape()?, &stage.victim.label())?;
+    let by_others = charges.iter().filter(|(blame, _)| {
+        blame.resource == "cpu" && blame.cause != "idle" && !stage.is_own(&blame.culprit)
+    });
+    let noise = by_others.map(|(_, seconds)| seconds).sum::<f64>() / QUIET.as_secs_f64();
+    println!("others take {noise:.3} of the quiet work's time");
+    if noise > MOST_NOISE {
+        bail!("{INCONCLUSIVE}: the machine is not quiet");
+    }
+    let (found, others) = incidents(&stage, 0)?;
+    println!("quiet: {} incidents, {} of the machine's own", found.len(), others.len());
+    ensure!(found.is_empty(), "an incident of quiet work: {}", told(&found[0]));
+    // All are planted, whatever becomes of one: their failures are told together.
+    let (mut failed, mut doubtful) = (Vec::new(), None);
+    for plant in stage.plants() {
+        match disturb(&stage, &plant) {
+            Err(error) if error.to_string().starts_with(INCONCLUSIVE) => doubtful = Some(error),
+            Err(error) => failed.push(format!("{error:#}")),
+            Ok(()) => {}
+        }
+    }
+    for victim in victims {
+        victim.stop()?;
+    }
+    ensure!(failed.is_empty(), "{}", failed.join("; "));
+    doubtful.map_or(Ok(Verdict::Passed), Err)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::analysis::{Ending, Episode, Level, Outlier, Report, Time};
+use crate::analysis::{Ending, Episode, Level, Outlier, Report, Time, Watched};
 use crate::export::duration;
 
 /// Culprits, and remedies, that a page has room for.
@@ -53,12 +53,7 @@ fn block(report: &Report) -> String {
     let mut text = format!("#{}  {}, {lasted:.1} s, {ending}\n", report.id, moment(main.start));
     let _ = writeln!(text, "  {}", whose(main));
     let _ = writeln!(text, "    {:<8}{:>12}  ->{:>12}", "", "before", "during");
-    for (name, of) in [
-        ("median", (|level| duration(level.p50_ns)) as fn(&Level) -> String),
-        ("p99", |level| duration(level.p99_ns)),
-        ("mean", |level| duration(level.mean_ns.map(|mean_ns| mean_ns as u64))),
-        ("rate", |level| format!("{:.1}/s", level.rate)),
-    ] {
+    for (name, of) in figures(main.signal) {
         let (before, after) = (of(&main.before), of(&main.after));
         let _ = writeln!(text, "    {name:<8}{before:>12}  ->{after:>12}");
     }
@@ -69,8 +64,10 @@ fn block(report: &Report) -> String {
         text.push_str("  also disturbed\n");
     }
     for episode in &report.also {
-        let (before, after) = (duration(episode.before.p50_ns), duration(episode.after.p50_ns));
-        let _ = writeln!(text, "    {}: median {before} -> {after}", whose(episode));
+        if let Some((name, of)) = figures(episode.signal).first() {
+            let (before, after) = (of(&episode.before), of(&episode.after));
+            let _ = writeln!(text, "    {}: {name} {before} -> {after}", whose(episode));
+        }
     }
     if report.untold > 0 {
         let _ = writeln!(text, "    and {} more", report.untold);
@@ -78,8 +75,28 @@ fn block(report: &Report) -> String {
     text
 }
 
+/// What is told of before and during: its name, and how it reads.
+type Figure = (&'static str, fn(&Level) -> String);
+
+fn figures(of: Watched) -> &'static [Figure] {
+    match of {
+        Watched::Signal(_) => &[
+            ("median", |level| duration(level.p50_ns)),
+            ("p99", |level| duration(level.p99_ns)),
+            ("mean", |level| duration(level.mean_ns.map(|mean_ns| mean_ns as u64))),
+            ("rate", |level| format!("{:.1}/s", level.rate)),
+        ],
+        Watched::Interruption => &[("taken", taken)],
+    }
+}
+
+/// Of one CPU's time.
+fn taken(level: &Level) -> String {
+    format!("{:.1} %", level.lost * 100.0)
+}
+
 fn whose(episode: &Episode) -> String {
-    format!("{} of {}", episode.signal.info().name, clean(&episode.subject))
+    format!("{} of {}", episode.signal.name(), clean(&episode.subject))
 }
 
 fn culprits(text: &mut String, episode: &Episode) {
@@ -179,7 +196,7 @@ mod tests {
             lost: 0.9,
         };
         Episode {
-            signal: Signal::CgroupRunqueueWait,
+            signal: Signal::CgroupRunqueueWait.into(),
             subject: subject.into(),
             start: "2026-11-21T09:41:02.5Z".parse().unwrap(),
             end: "2026-11-21T09:41:15Z".parse().unwrap(),
@@ -205,7 +222,7 @@ mod tests {
         later.end = "2026-11-21T09:41:20Z".parse().unwrap();
         let first = Report { id: 3, open: false, main: web.clone(), also: vec![later], untold: 2 };
         let unknown = Episode {
-            signal: Signal::DirectReclaim,
+            signal: Signal::DirectReclaim.into(),
             subject: "host".into(),
             ending: None,
             culprits: Vec::new(),
@@ -217,6 +234,18 @@ mod tests {
         let second = Report { id: 4, open: true, main: unknown, also: Vec::new(), untold: 0 };
         insta::assert_snapshot!(incidents(&[Arc::new(first), Arc::new(second)]));
         assert_eq!(incidents(&[]), "no incidents\n");
+    }
+
+    #[test]
+    fn what_is_taken_is_told_as_a_share() {
+        let mut storm = episode("/a");
+        (storm.signal, storm.before.lost, storm.after.lost) = (Watched::Interruption, 0.004, 0.31);
+        let report =
+            Report { id: 1, open: true, main: storm.clone(), also: vec![storm], untold: 0 };
+        let text = incidents(&[Arc::new(report)]);
+        assert!(text.contains("    taken          0.4 %  ->      31.0 %\n"), "{text}");
+        assert!(text.contains("    interruption of /a: taken 0.4 % -> 31.0 %\n"), "{text}");
+        assert!(!text.contains("median"), "{text}");
     }
 
     #[test]

@@ -1,0 +1,129 @@
+//! Tests that each planter of disturbances is told as one incident, whatever shows them.
+
+use noise_common::charge::{Cause, Resource};
+use noise_common::signals::Signal;
+use proptest::prelude::{Strategy, any, prop_assert_eq, proptest};
+use proptest::test_runner::Config;
+
+use super::Event;
+use super::planted::{Host, WARM, around, closed, is_planted, planted};
+
+/// What one planter does.
+#[derive(Clone, Debug)]
+struct Plot {
+    /// Of each victim's waits for a CPU, the part that is for its own tasks.
+    own: Vec<f64>,
+    /// Windows by which each victim is disturbed later than the first.
+    late: Vec<u64>,
+    /// Of the waits at a disk of its own, the part that is its own; none = it uses no disk.
+    disk: Option<f64>,
+}
+
+fn plots() -> impl Strategy<Value = Plot> {
+    (proptest::collection::vec((0.0..0.7f64, 0u64..8), 1..5), proptest::option::of(0.0..1.0f64))
+        .prop_map(|(victims, disk)| {
+            let (own, late) = victims.into_iter().unzip();
+            Plot { own, late, disk }
+        })
+}
+
+impl Plot {
+    fn act(&self, host: &mut Host, number: u64, planter: &str) {
+        let quiet_ns = around(50_000, number);
+        for (victim, (own, late)) in self.own.iter().zip(&self.late).enumerate() {
+            let victim = format!("{planter}-victim-{victim}");
+            if is_planted(number) && is_planted(number - late) {
+                let mean_ns = around(8_000_000, number);
+                let own_ns = (own * mean_ns as f64) as u64;
+                let delays = [mean_ns; 10];
+                host.delay(Signal::CgroupRunqueueWait, &[&victim], &delays);
+                let at = ["", &*victim];
+                host.charge(Resource::Cpu, at, &victim, Cause::Own, 10 * own_ns);
+                host.charge(Resource::Cpu, at, planter, Cause::Foreign, 10 * (mean_ns - own_ns));
+            } else {
+                host.wait(&victim, "/", Cause::Foreign, quiet_ns);
+            }
+        }
+        let Some(own) = self.disk else { return };
+        let disk = format!("disk-of-{planter}");
+        for operation in ["read", "write"] {
+            let mean_ns = if is_planted(number) { around(9_000_000, number) } else { quiet_ns };
+            host.delay(Signal::BlockDeviceWait, &[&disk, operation], &[mean_ns; 10]);
+            if is_planted(number) {
+                let own_ns = (own * mean_ns as f64) as u64;
+                for (cause, ns) in [(Cause::Own, own_ns), (Cause::Foreign, mean_ns - own_ns)] {
+                    host.charge(Resource::BlockDevice, [&disk, "/db"], planter, cause, 10 * ns);
+                }
+            } else {
+                host.charge(Resource::BlockDevice, [&disk, "/db"], "/db", Cause::Own, quiet_ns);
+            }
+        }
+    }
+}
+
+/// How many incidents were told of in the end, and how many are over.
+fn told(events: &[Event]) -> (usize, usize) {
+    let count = |is: fn(&Event) -> bool| events.iter().filter(|event| is(event)).count();
+    let opened = count(|event| matches!(event, Event::Opened(_)));
+    let merged = count(|event| matches!(event, Event::Merged { .. }));
+    (opened - merged, closed(events).len())
+}
+
+#[test]
+fn whom_a_hog_and_a_slow_disk_delay_has_two_incidents() {
+    let (_, events) = planted(|host, number| {
+        let mean_ns = around(if is_planted(number) { 8_000_000 } else { 50_000 }, number);
+        host.wait("/db", "/hog", Cause::Foreign, mean_ns);
+        host.delay(Signal::BlockDeviceWait, &["vda", "read"], &[mean_ns; 10]);
+        host.charge(Resource::BlockDevice, ["vda", "/db"], "/db", Cause::Own, 10 * mean_ns);
+    });
+    assert_eq!(told(&events), (2, 2), "{events:#?}");
+}
+
+#[test]
+fn who_is_overloaded_by_himself_does_not_take_in_what_befalls_his_neighbour() {
+    let (_, events) = planted(|host, number| {
+        // From before the hog comes to long after it has left.
+        let is_overloaded = number >= WARM - 20;
+        let mean_ns = around(if is_overloaded { 8_000_000 } else { 50_000 }, number);
+        host.wait("/", "/a", Cause::Foreign, mean_ns / 5);
+        host.delay(Signal::CgroupRunqueueWait, &["/"], &[mean_ns; 8]);
+        host.charge(Resource::Cpu, ["", "/"], "/", Cause::Own, 8 * mean_ns);
+        let mean_ns = around(if is_planted(number) { 8_000_000 } else { 50_000 }, number);
+        host.wait("/a", "/hog", Cause::Foreign, mean_ns);
+    });
+    assert_eq!(told(&events), (2, 1), "{events:#?}");
+    assert_eq!(&*closed(&events)[0].main.culprits[0].culprit, "/hog");
+}
+
+proptest! {
+    #![proptest_config(Config { cases: 64, ..Config::default() })]
+
+    #[test]
+    fn one_planter_is_one_incident_that_names_it(plot in plots()) {
+        let (_, events) = planted(|host, number| plot.act(host, number, "/hog"));
+        prop_assert_eq!(told(&events), (1, 1), "{:#?}", events);
+        let report = closed(&events)[0];
+        prop_assert_eq!(
+            report.also.len() + 1,
+            plot.own.len() + if plot.disk.is_some() { 2 } else { 0 }
+        );
+        for episode in report.also.iter().chain([&report.main]) {
+            let named = episode.culprits.iter().find(|one| one.cause != Cause::Own);
+            let first = named.or(episode.culprits.first());
+            prop_assert_eq!(first.map(|one| &*one.culprit), Some("/hog"));
+        }
+    }
+
+    #[test]
+    fn two_planters_are_two_incidents(one in plots(), other in plots(), swap in any::<bool>()) {
+        let (_, events) = planted(|host, number| {
+            let mut both = [(&one, "/hog"), (&other, "/flood")];
+            if swap {
+                both.reverse();
+            }
+            both.into_iter().for_each(|(plot, planter)| plot.act(host, number, planter));
+        });
+        prop_assert_eq!(told(&events), (2, 2), "{:#?}", events);
+    }
+}
