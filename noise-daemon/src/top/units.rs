@@ -1,7 +1,7 @@
 //! Numbers as people read them: three significant digits and a unit, never wider than ten columns.
 
 /// What is shown where there is no number.
-pub const NONE: &str = "–";
+const NONE: &str = "–";
 
 const TIMES: [(f64, &str); 7] = [
     (1.0, "ns"),
