@@ -24,16 +24,6 @@ fn add_rows(rows: &mut [u64], ends: &[usize], totals: &Totals) {
     }
 }
 
-fn window(span: &Span, ends: &[usize], wanted: &impl Fn(Signal, &[String]) -> bool) -> Vec<u64> {
-    let mut rows = vec![0; ends.len()];
-    for ((signal, labels), delays) in &span.delays {
-        if wanted(*signal, labels) {
-            add_rows(&mut rows, ends, &delays.totals);
-        }
-    }
-    rows
-}
-
 /// The delays of the wanted signals and label values, all together: a column for each step, a row
 /// for each power of two. Rows beyond the first that stays empty are left out; all of them where
 /// there was no delay.
@@ -42,11 +32,42 @@ pub fn heatmap(
     title: &str,
     wanted: impl Fn(Signal, &[String]) -> bool,
 ) -> Heatmap {
+    picture(history, title, |span| {
+        span.delays
+            .iter()
+            .filter(|((signal, labels), _)| wanted(*signal, labels))
+            .map(|(_, delays)| &delays.totals)
+    })
+}
+
+/// The same of one signal, which takes less where there are many others.
+pub fn heatmap_of(
+    history: &History,
+    title: &str,
+    signal: Signal,
+    wanted: impl Fn(&[String]) -> bool,
+) -> Heatmap {
+    picture(history, title, |span| {
+        span.delays
+            .range((signal, Vec::new())..)
+            .take_while(move |((other, _), _)| *other == signal)
+            .filter(|((_, labels), _)| wanted(labels))
+            .map(|(_, delays)| &delays.totals)
+    })
+}
+
+fn picture<'a, I: Iterator<Item = &'a Totals>>(
+    history: &'a History,
+    title: &str,
+    totals: impl Fn(&'a Span) -> I,
+) -> Heatmap {
     let ends = ends();
     let mut windows = Vec::new();
     let mut seconds = 0.0;
     for step in history.steps() {
-        windows.push(window(&step.span, &ends, &wanted));
+        let mut rows = vec![0; ends.len()];
+        totals(&step.span).for_each(|totals| add_rows(&mut rows, &ends, totals));
+        windows.push(rows);
         seconds += step.span.seconds;
     }
     let used =
@@ -99,6 +120,7 @@ mod tests {
             Made::new(3).delays(Signal::Nmi, &[], &[0, 256, 1 << 36, u64::MAX >> 8]),
         ]);
         let heat = heatmap(&history, "", |signal, _| signal == Signal::Nmi);
+        assert_eq!(heat, heatmap_of(&history, "", Signal::Nmi, <[String]>::is_empty));
         assert_eq!(heat.bounds_ns.len(), 30);
         assert_eq!((heat.bounds_ns[0], heat.bounds_ns[28]), (Some(256), Some(1 << 36)));
         assert_eq!(heat.bounds_ns[29], None);

@@ -97,7 +97,11 @@ pub struct History {
 
 fn grow<K: Ord + Clone>(sums: &mut BTreeMap<K, u64>, more: &BTreeMap<K, u64>) {
     for (key, count) in more {
-        *sums.entry(key.clone()).or_default() += count;
+        // Most are there already; to ask for an entry would take a copy of each.
+        match sums.get_mut(key) {
+            Some(sum) => *sum += count,
+            None => drop(sums.insert(key.clone(), *count)),
+        }
     }
 }
 
@@ -106,7 +110,10 @@ impl Span {
     pub fn add(&mut self, more: &Self) {
         self.seconds += more.seconds;
         for (key, delays) in &more.delays {
-            self.delays.entry(key.clone()).or_default().add(delays);
+            match self.delays.get_mut(key) {
+                Some(sum) => sum.add(delays),
+                None => drop(self.delays.insert(key.clone(), delays.clone())),
+            }
         }
         grow(&mut self.counts, &more.counts);
         for (deed, charged) in &more.deeds {

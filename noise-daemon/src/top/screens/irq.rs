@@ -8,7 +8,8 @@ use noise_common::signals::Signal;
 use super::cells;
 use super::recent::{Recent, empty};
 use super::tally::{self, Tally};
-use crate::top::heat::heatmap;
+use crate::top::heat::heatmap_of;
+use crate::top::history::Delays;
 use crate::top::{Block, Cell, Column, History, Look, Page, Row, Table, Tone, units};
 
 /// A kind of source.
@@ -76,15 +77,11 @@ fn columns() -> Vec<Column> {
     ]
 }
 
-/// Raise waits of the softirqs, by vector.
-fn raise_waits<'a>(history: &'a History, recent: &Recent<'_>) -> Vec<(&'a [String], Tally)> {
-    tally::by_labels(history, recent, Signal::SoftirqRaiseWait)
-}
-
 /// A row for each source.
 pub fn table(history: &History, look: &Look) -> Table {
     let recent = Recent::new(history, look);
-    let raised: BTreeMap<&[String], Tally> = raise_waits(history, &recent).into_iter().collect();
+    let raised = tally::recent_by_labels(history, &recent, Signal::SoftirqRaiseWait);
+    let raised: BTreeMap<&[String], Delays> = raised.into_iter().collect();
     let mut rows = Vec::new();
     for kind in KINDS {
         for (labels, Tally { delays, trend }) in tally::by_labels(history, &recent, kind.signal) {
@@ -98,7 +95,7 @@ pub fn table(history: &History, look: &Look) -> Table {
                 tally::quantile(&delays, 0.99),
                 tally::longest(&delays),
                 cells::lost(recent.lost(ns)),
-                wait.map_or_else(cells::nothing, |wait| tally::quantile(&wait.delays, 0.99)),
+                wait.map_or_else(cells::nothing, |wait| tally::quantile(wait, 0.99)),
                 Cell::Spark(trend),
             ];
             rows.push(Row { key: kind.key(labels), cells, tone: tally::tone(count == 0) });
@@ -125,9 +122,8 @@ pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
         let mut tallies = tally::by_labels(history, &recent, signal).into_iter();
         tallies.find(|(own, _)| *own == labels).map(|(_, tally)| tally).unwrap_or_default()
     };
-    let heat = |title, wanted| {
-        Block::Heatmap(heatmap(history, title, |signal, own| signal == wanted && own == labels))
-    };
+    let heat =
+        |title, wanted| Block::Heatmap(heatmap_of(history, title, wanted, |own| own == labels));
     let tally = one(kind.signal);
     let mut lines = vec![(kind.signal.info().help.to_owned(), Tone::Plain)];
     let raised = (kind.signal == Signal::Softirq).then(|| one(Signal::SoftirqRaiseWait).delays);

@@ -5,7 +5,7 @@ use noise_common::signals::{Kind, SIGNALS, Signal};
 use super::recent::{Recent, empty};
 use super::tally::{self, Tally};
 use super::{cells, totals};
-use crate::top::heat::heatmap;
+use crate::top::heat::heatmap_of;
 use crate::top::{Block, Cell, Column, History, Look, Page, Row, Table, Tone, units};
 
 /// What a row is about.
@@ -181,9 +181,8 @@ pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
     match subject.delays() {
         Some(signal) => {
             // Pictures first: a table may be long.
-            blocks.push(Block::Heatmap(heatmap(history, "How long, over time", |other, _| {
-                other == signal
-            })));
+            let heat = heatmap_of(history, "How long, over time", signal, |_| true);
+            blocks.push(Block::Heatmap(heat));
             let trend = tally::whole(history, &recent, signal).trend;
             blocks.push(tally::graph("Time lost per second", trend, units::lost));
             let table = |signal, title| tally::series(history, &recent, signal, title);

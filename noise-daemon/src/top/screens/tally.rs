@@ -39,38 +39,66 @@ pub(super) fn whole(history: &History, recent: &Recent<'_>, signal: Signal) -> T
     tally
 }
 
-/// A signal by labels: all that the newest frame has, whether anything happened or not.
-pub(super) fn by_labels<'a>(
-    history: &'a History,
-    recent: &Recent<'_>,
-    signal: Signal,
-) -> Vec<(&'a [String], Tally)> {
+/// The label values of a signal that the newest frame has, whether anything happened or not.
+fn known<T: Default>(history: &History, signal: Signal) -> Vec<(&[String], T)> {
     let Some(latest) = history.latest() else { return Vec::new() };
     let series = latest.sample.series.iter().filter(|series| series.signal == signal);
     let mut labels: Vec<&[String]> = series.map(|series| series.labels.as_slice()).collect();
     // They are, unless whoever sent them did otherwise.
     labels.sort_unstable();
     labels.dedup();
+    labels.into_iter().map(|labels| (labels, T::default())).collect()
+}
+
+/// Adds what a span has of each; both are in order of the labels.
+fn add<T>(
+    known: &mut [(&[String], T)],
+    span: &Span,
+    signal: Signal,
+    mut add: impl FnMut(&mut T, &Delays),
+) {
+    let mut rest = known.iter_mut().peekable();
+    for (labels, delays) in of(span, signal) {
+        while rest.next_if(|(own, _)| *own < labels).is_some() {}
+        if let Some((_, sum)) = rest.next_if(|(own, _)| *own == labels) {
+            add(sum, delays);
+        }
+    }
+}
+
+/// A signal by labels, with what it was over time.
+pub(super) fn by_labels<'a>(
+    history: &'a History,
+    recent: &Recent<'_>,
+    signal: Signal,
+) -> Vec<(&'a [String], Tally)> {
+    let mut known: Vec<(&[String], Tally)> = known(history, signal);
     let steps = history.steps().count();
-    let mut tallies: Vec<(&[String], Tally)> = labels
-        .into_iter()
-        .map(|labels| (labels, Tally { trend: vec![0.0; steps], ..Tally::default() }))
-        .collect();
+    known.iter_mut().for_each(|(_, tally)| tally.trend = vec![0.0; steps]);
     for (index, step) in history.steps().enumerate() {
-        // Both are in order.
-        let mut rest = tallies.iter_mut().peekable();
-        for (labels, delays) in of(&step.span, signal) {
-            while rest.next_if(|(own, _)| *own < labels).is_some() {}
-            let Some((_, tally)) = rest.next_if(|(own, _)| *own == labels) else { continue };
+        add(&mut known, &step.span, signal, |tally, delays| {
             if let Some(value) = tally.trend.get_mut(index) {
                 *value = step.span.per_second(delays.totals.sum_ns as f64 / 1e9);
             }
             if step.at_ns > recent.from_ns {
                 tally.delays.add(delays);
             }
-        }
+        });
     }
-    tallies
+    known
+}
+
+/// The same without what it was over time, which costs most.
+pub(super) fn recent_by_labels<'a>(
+    history: &'a History,
+    recent: &Recent<'_>,
+    signal: Signal,
+) -> Vec<(&'a [String], Delays)> {
+    let mut known: Vec<(&[String], Delays)> = known(history, signal);
+    for step in &recent.steps {
+        add(&mut known, &step.span, signal, Delays::add);
+    }
+    known
 }
 
 /// The bucket of the longest.
@@ -132,12 +160,12 @@ pub(super) fn series(history: &History, recent: &Recent<'_>, signal: Signal, tit
     let names = names_of.iter().enumerate().map(|(index, label)| {
         cells::names(label, label, 10, index == last, "Where or of what kind.")
     });
-    let rows = by_labels(history, recent, signal).into_iter().map(|(labels, tally)| {
+    let rows = recent_by_labels(history, recent, signal).into_iter().map(|(labels, delays)| {
         let of_label = |index| labels.get(index).map_or("", String::as_str);
         let mut cells: Vec<Cell> =
             (0..names_of.len()).map(|index| cells::text(of_label(index))).collect();
-        cells.extend(numbers(recent, &tally.delays));
-        let quiet = last_bucket(&tally.delays).is_none();
+        cells.extend(numbers(recent, &delays));
+        let quiet = last_bucket(&delays).is_none();
         Row { key: labels.join(" "), cells, tone: tone(quiet) }
     });
     Table {
