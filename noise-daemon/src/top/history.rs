@@ -14,6 +14,9 @@ use noise_common::signals::Signal;
 use crate::model::Totals;
 use crate::wire::Frame;
 
+#[cfg(test)]
+mod tests;
+
 /// Steps that are kept.
 const STEPS: usize = 1_200;
 /// How far back steps are kept, ns.
@@ -29,7 +32,8 @@ pub struct Delays {
 }
 
 impl Delays {
-    fn add(&mut self, more: &Self) {
+    /// Adds others.
+    pub fn add(&mut self, more: &Self) {
         self.totals.add(&more.totals);
         self.max_ns = self.max_ns.max(more.max_ns);
     }
@@ -93,7 +97,11 @@ pub struct History {
 
 fn grow<K: Ord + Clone>(sums: &mut BTreeMap<K, u64>, more: &BTreeMap<K, u64>) {
     for (key, count) in more {
-        *sums.entry(key.clone()).or_default() += count;
+        // Most are there already; to ask for an entry would take a copy of each.
+        match sums.get_mut(key) {
+            Some(sum) => *sum += count,
+            None => drop(sums.insert(key.clone(), *count)),
+        }
     }
 }
 
@@ -102,7 +110,10 @@ impl Span {
     pub fn add(&mut self, more: &Self) {
         self.seconds += more.seconds;
         for (key, delays) in &more.delays {
-            self.delays.entry(key.clone()).or_default().add(delays);
+            match self.delays.get_mut(key) {
+                Some(sum) => sum.add(delays),
+                None => drop(self.delays.insert(key.clone(), delays.clone())),
+            }
         }
         grow(&mut self.counts, &more.counts);
         for (deed, charged) in &more.deeds {
@@ -146,6 +157,18 @@ fn fresh<K: Ord + Clone>(
         .collect()
 }
 
+/// The same of counters that run since boot: one that was not there before, as that of a CPU that
+/// came online, or has less than then, says nothing of what is new.
+fn grown<K: Ord + Clone>(before: &[(K, u64)], now: &[(K, u64)]) -> BTreeMap<K, u64> {
+    let before: BTreeMap<&K, u64> = before.iter().map(|(key, count)| (key, *count)).collect();
+    now.iter()
+        .filter_map(|(key, now)| {
+            let grown = now.checked_sub(*before.get(key)?).filter(|grown| *grown > 0)?;
+            Some((key.clone(), grown))
+        })
+        .collect()
+}
+
 /// What came between two frames.
 fn between(before: &Frame, now: &Frame) -> Span {
     let (old, new) = (&before.sample, &now.sample);
@@ -185,9 +208,8 @@ fn between(before: &Frame, now: &Frame) -> Span {
     };
     span.interrupted = fresh(interrupted(before), interrupted(now));
     span.waited = fresh(old.waited.clone(), new.waited.clone());
-    // Since boot, not since the daemon's start: the first frame says nothing.
-    span.stolen = fresh(old.stolen.clone(), new.stolen.clone());
-    span.page_faults = fresh(old.page_faults.clone(), new.page_faults.clone());
+    span.stolen = grown(&old.stolen, &new.stolen);
+    span.page_faults = grown(&old.page_faults, &new.page_faults);
     let dropped = |frame: &Frame| frame.sample.drops.iter().map(|(_, _, count)| count).sum::<u64>();
     span.dropped = dropped(now).saturating_sub(dropped(before));
     span
@@ -238,11 +260,16 @@ impl History {
     /// least.
     pub fn since(&self, from_ns: u64) -> Span {
         let mut sum = Span::default();
-        let steps = self.steps.iter().rev().enumerate();
-        for (_, step) in steps.take_while(|(index, step)| *index == 0 || step.at_ns > from_ns) {
-            sum.add(&step.span);
-        }
+        self.steps_since(from_ns).for_each(|step| sum.add(&step.span));
         sum
+    }
+
+    /// The steps of that time, the newest first.
+    pub fn steps_since(&self, from_ns: u64) -> impl Iterator<Item = &Step> {
+        let steps = self.steps.iter().rev().enumerate();
+        steps
+            .take_while(move |(index, step)| *index == 0 || step.at_ns > from_ns)
+            .map(|(_, step)| step)
     }
 
     /// What came in the last seconds, all together.
