@@ -5,9 +5,14 @@
 //! the application sorts, filters, exports and draws them all alike.
 
 pub mod history;
+pub mod look;
 pub mod page;
+pub mod screens;
+pub mod source;
 pub mod table;
 
 pub use history::{History, Span, Step};
+pub use look::Look;
 pub use page::{Block, Heatmap, Page};
+pub use screens::{SCREENS, Screen};
 pub use table::{Align, Cell, Column, Row, Table, Tone};
