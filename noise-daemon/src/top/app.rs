@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use ratatui::crossterm::event::KeyEvent;
 
+use super::arrange::Sort;
 use super::input::{Command, Motion, command};
 use super::source::Position;
 use super::table::Tone;
@@ -190,6 +191,21 @@ impl App {
     pub fn set_filter(&mut self, filter: String) {
         self.view_mut().filter = filter;
         self.refresh();
+    }
+
+    /// Sorts the screen by the column with that key.
+    ///
+    /// # Errors
+    /// The keys that there are, where it is none of them.
+    pub fn sort_by(&mut self, key: &str) -> Result<(), String> {
+        let columns = &self.shown.table.columns;
+        let Some(column) = columns.iter().position(|column| column.key == key) else {
+            let keys: Vec<&str> = columns.iter().map(|column| column.key).collect();
+            return Err(keys.join(", "));
+        };
+        self.view_mut().sort = Some(Sort { column, reversed: false });
+        self.rearrange();
+        Ok(())
     }
 
     /// Tells the person something, until the next key.
@@ -388,8 +404,8 @@ impl App {
     fn pause(&mut self) {
         self.paused = !self.paused;
         // A replay that is paused stands still by itself.
-        self.held = (self.paused && self.status.replay.is_none())
-            .then(|| Box::new(self.history.clone()));
+        self.held =
+            (self.paused && self.status.replay.is_none()).then(|| Box::new(self.history.clone()));
         self.refresh();
     }
 

@@ -152,7 +152,8 @@ mod tests {
 
     #[test]
     fn numbers_are_sorted_the_largest_first_and_what_is_missing_is_last_either_way() {
-        let table = table(&[("a", None), ("b", Some(1.0)), ("c", Some(f64::NAN)), ("d", Some(2.0))]);
+        let table =
+            table(&[("a", None), ("b", Some(1.0)), ("c", Some(f64::NAN)), ("d", Some(2.0))]);
         assert_eq!(names(&table, "", 1, false), ["d", "b", "a", "c"]);
         assert_eq!(names(&table, "", 1, true), ["b", "d", "a", "c"]);
     }

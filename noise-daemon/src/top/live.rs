@@ -24,7 +24,7 @@ const GLANCE: Duration = Duration::from_millis(1);
 const AT_ONCE: usize = 16;
 
 /// Where frames are recorded.
-pub trait Recorder {
+pub trait Tape {
     /// Begins, or ends: where frames are recorded from now on, if they are.
     ///
     /// # Errors
@@ -49,10 +49,12 @@ pub struct Options {
     pub screen: Screen,
     /// With which rows of it.
     pub filter: String,
+    /// By the column of it with that key, instead of its own.
+    pub sort: Option<String>,
     /// Whether there are colours.
     pub colour: bool,
     /// What `w` turns on and off.
-    pub recorder: Option<Box<dyn Recorder>>,
+    pub tape: Option<Box<dyn Tape>>,
 }
 
 impl Default for Options {
@@ -62,8 +64,9 @@ impl Default for Options {
             seconds: Look::default().seconds,
             screen: Screen::default(),
             filter: String::new(),
+            sort: None,
             colour: true,
-            recorder: None,
+            tape: None,
         }
     }
 }
@@ -71,12 +74,15 @@ impl Default for Options {
 /// The view, until the person or a signal ends it.
 ///
 /// # Errors
-/// Where there is no terminal, or none any more.
+/// Where there is no terminal, or none any more; where there is no such column.
 pub fn run(source: &mut dyn Source, options: Options) -> anyhow::Result<()> {
-    let Options { interval, seconds, screen, filter, colour, recorder } = options;
+    let Options { interval, seconds, screen, filter, colour, tape, sort } = options;
     let mut app = App::new(screen, Look { seconds, since_ns: 0 }, interval);
     app.set_filter(filter);
-    let mut live = Live { app, source, recorder };
+    if let Some(key) = sort {
+        app.sort_by(&key).map_err(|keys| anyhow::anyhow!("no column {key}; there are {keys}"))?;
+    }
+    let mut live = Live { app, source, tape };
     live.source.set_interval(interval);
     live.note();
     let theme = Theme { colour };
@@ -111,7 +117,7 @@ pub fn run(source: &mut dyn Source, options: Options) -> anyhow::Result<()> {
 struct Live<'a> {
     app: App,
     source: &'a mut dyn Source,
-    recorder: Option<Box<dyn Recorder>>,
+    tape: Option<Box<dyn Tape>>,
 }
 
 impl Live<'_> {
@@ -120,7 +126,7 @@ impl Live<'_> {
         let status = &mut self.app.status;
         status.source = self.source.name();
         status.replay = self.source.replay().map(|replay| replay.position());
-        status.recording = self.recorder.as_ref().and_then(|recorder| recorder.target());
+        status.recording = self.tape.as_ref().and_then(|tape| tape.target());
     }
 
     /// Takes what the source says; whether it said anything.
@@ -152,8 +158,8 @@ impl Live<'_> {
     }
 
     fn record(&mut self, frame: &Frame) {
-        if let Some(recorder) = &mut self.recorder
-            && let Err(error) = recorder.take(frame)
+        if let Some(tape) = &mut self.tape
+            && let Err(error) = tape.take(frame)
         {
             self.app.say(format!("recording: {error:#}"), Tone::Alarm);
         }
@@ -170,7 +176,7 @@ impl Live<'_> {
                 self.app.say(text, tone);
             }
             Action::Record => {
-                let toggled = self.recorder.as_mut().map(|recorder| recorder.toggle());
+                let toggled = self.tape.as_mut().map(|tape| tape.toggle());
                 let (text, tone) = match toggled {
                     None => ("nothing can be recorded here".to_owned(), Tone::Plain),
                     Some(Ok(Some(target))) => (format!("recording to {target}"), Tone::Strong),

@@ -32,4 +32,5 @@ pub use history::{History, Span, Step};
 pub use look::Look;
 pub use page::{Block, Heatmap, Page};
 pub use screens::{SCREENS, Screen};
+pub use source::{News, Position, Replay, Source};
 pub use table::{Align, Cell, Column, Row, Table, Tone};

@@ -1,4 +1,4 @@
-//! Where frames come from.
+//! Where frames come from, as the view sees it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,16 +8,17 @@ use jiff::Timestamp;
 use crate::wire::Frame;
 
 /// What a source has to say.
+#[derive(Clone, Debug, PartialEq)]
 pub enum News {
-    /// The next frame.
+    /// How things are.
     Frame(Arc<Frame>),
-    /// Why none comes.
+    /// Why there are no frames, in a sentence. It holds until the next frame, or the next trouble.
     Trouble(String),
 }
 
 /// Where frames come from.
 pub trait Source: Send {
-    /// What it is called.
+    /// What it is, for the header.
     fn name(&self) -> String;
     /// Waits at most that long for news.
     fn poll(&mut self, timeout: Duration) -> Option<News>;
@@ -29,23 +30,26 @@ pub trait Source: Send {
     }
 }
 
-/// A recording that is played.
+/// A source that can be moved in time. It goes on as long as it is polled.
+///
+/// Each move returns the frames of the two minutes before the new position, oldest first; the last
+/// of them is the one at the new position.
 pub trait Replay {
     /// Where it is.
     fn position(&self) -> Position;
-    /// Goes so many frames on, or back; gives the frames of the two minutes before, oldest first.
+    /// Moves by so many frames, back where negative; not beyond the first and the last.
     fn step(&mut self, steps: i64) -> Vec<Arc<Frame>>;
-    /// Goes to a time; gives the frames of the two minutes before, oldest first.
+    /// Moves to the last frame that is not younger.
     fn seek_to(&mut self, time: Timestamp) -> Vec<Arc<Frame>>;
 }
 
-/// A place in a recording.
+/// Where a replay is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// Of which frame, from 0.
+    /// Index of the frame that was shown last.
     pub index: usize,
     /// How many there are.
     pub frames: usize,
-    /// When it was taken.
+    /// Its time.
     pub time: Timestamp,
 }

@@ -52,6 +52,7 @@ impl View {
         let sort = self.sort.filter(known).unwrap_or(own);
         let order = arrange(&table, &Filter::new(&self.filter), sort);
         let shown = Shown { table, order, sort };
+        self.offset = self.offset.min(shown.order.len());
         self.find(&shown);
         shown
     }

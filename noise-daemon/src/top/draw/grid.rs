@@ -9,7 +9,7 @@ use crate::top::arrange::Sort;
 use crate::top::{Align, Cell, Column, Row, Table, Tone};
 
 /// Columns of a share's number, with the blank before it.
-const PERCENT: usize = 6;
+const PERCENT: usize = 7;
 /// Least width of a bar with a number behind it.
 const BAR: usize = 3;
 
@@ -114,7 +114,12 @@ impl Grid {
             };
             let title = cut(column.title, place.width.saturating_sub(width(mark))) + mark;
             let right = column.align == Align::Right;
-            self.push(&mut spans, pad(&title, place.width, right), theme.heading(), theme.heading());
+            self.push(
+                &mut spans,
+                pad(&title, place.width, right),
+                theme.heading(),
+                theme.heading(),
+            );
         }
         Line::from(spans)
     }

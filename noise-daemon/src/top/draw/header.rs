@@ -1,9 +1,10 @@
 //! PURE: the lines above a screen: where and when, the screens, what needs attention.
 
+use jiff::Timestamp;
 use ratatui::text::{Line, Span};
 
 use super::theme::Theme;
-use super::words::{clean, cut, roughly, shorten, width};
+use super::words::{clean, cut, pad, percent, roughly, shorten, width};
 use crate::analysis::Report;
 use crate::top::app::App;
 use crate::top::{SCREENS, Screen, Tone};
@@ -67,23 +68,22 @@ pub fn header(app: &App, columns: usize, theme: Theme) -> Line<'static> {
     ends(Line::from(left), Line::raw(right), columns)
 }
 
-/// The screens.
-fn tabs(app: &App, theme: Theme) -> Line<'static> {
+/// The screens, close to each other where there is little room.
+fn tabs(app: &App, columns: usize, theme: Theme) -> Line<'static> {
     let open = open_incidents(app).count();
-    let mut spans = Vec::new();
-    for screen in SCREENS {
-        let mut text = format!(" {} {} ", screen.index() + 1, screen.title());
-        let mut style = theme.tone(Tone::Plain);
-        if screen == Screen::Incidents && open > 0 {
-            text = format!(" {} {} {open} ", screen.index() + 1, screen.title());
-            style = theme.tone(Tone::Alarm);
-        }
-        if screen == app.screen() {
-            style = style.patch(theme.selected());
-        }
-        spans.push(Span::styled(text, style));
+    let tab = |screen: Screen, after: &'static str| {
+        let alarm = screen == Screen::Incidents && open > 0;
+        let count = if alarm { format!(" {open}") } else { String::new() };
+        let text = format!(" {} {}{count}{after}", screen.index() + 1, screen.title());
+        let style = theme.tone(if alarm { Tone::Alarm } else { Tone::Plain });
+        let chosen = screen == app.screen();
+        Span::styled(text, if chosen { style.patch(theme.selected()) } else { style })
+    };
+    let wide = Line::from_iter(SCREENS.map(|screen| tab(screen, " ")));
+    match wide.width() <= columns {
+        true => wide,
+        false => Line::from_iter(SCREENS.map(|screen| tab(screen, ""))),
     }
-    Line::from(spans)
 }
 
 /// What is unusual about what is shown, in short.
@@ -110,9 +110,11 @@ fn marks(app: &App, theme: Theme) -> Line<'static> {
 
 /// The screens and the marks, in two lines where one has no room for them; and why nothing comes.
 pub fn bars(app: &App, columns: usize, theme: Theme) -> Vec<Line<'static>> {
-    let (tabs, marks) = (tabs(app, theme), marks(app, theme));
+    let (tabs, marks) = (tabs(app, columns, theme), marks(app, theme));
     let mut lines = if tabs.width() + marks.width() <= columns {
         vec![ends(tabs, marks, columns)]
+    } else if marks.spans.is_empty() {
+        vec![tabs]
     } else {
         vec![tabs, ends(Line::default(), marks, columns)]
     };
@@ -122,10 +124,8 @@ pub fn bars(app: &App, columns: usize, theme: Theme) -> Vec<Line<'static>> {
             Some(time) => format!(" STALE, of {time}: {why}"),
             None => format!(" NOTHING YET: {why}"),
         };
-        lines.push(Line::styled(
-            super::words::pad(&cut(&text, columns), columns, false),
-            theme.mark(Tone::Alarm),
-        ));
+        lines
+            .push(Line::styled(pad(&cut(&text, columns), columns, false), theme.mark(Tone::Alarm)));
     }
     lines
 }
@@ -135,23 +135,37 @@ fn open_incidents(app: &App) -> impl Iterator<Item = &Report> {
     reports.into_iter().flatten().map(AsRef::as_ref).filter(|report| report.open)
 }
 
+/// An incident in a line: both names get what room is left.
+fn told(report: &Report, now: Timestamp, columns: usize) -> String {
+    let main = &report.main;
+    let subject = if main.subject.is_empty() { "host" } else { &main.subject };
+    let lasts = roughly(now.duration_since(main.start).as_secs_f64());
+    let what = format!("! {} for {lasts}: ", main.signal.info().name);
+    let Some(culprit) = main.culprits.first() else {
+        return what + &clean(subject);
+    };
+    let nothing_beyond = main.culprits.iter().all(|one| one.beyond.seconds <= 0.0);
+    let share = culprit.part(nothing_beyond).clamp(0.0, 1.0);
+    let how = format!(" ({}, {})", culprit.cause.name(), percent(share));
+    let by = " by ";
+    let room = columns.saturating_sub(width(&what) + width(by) + width(&how));
+    let short = width(subject).min(width(&culprit.culprit)).min(room / 2);
+    let names = [subject, &culprit.culprit].map(|name| shorten(name, room - short));
+    // The shorter one is whole where it can be; the other has the rest.
+    let [subject, culprit] = match width(&names[0]) + width(&names[1]) <= room {
+        true => names,
+        false => [subject, &culprit.culprit].map(|name| shorten(name, room / 2)),
+    };
+    what + &subject + by + &culprit + &how
+}
+
 /// The open incidents: which signal of whom, since when, by whom.
 pub fn strip(app: &App, columns: usize, theme: Theme) -> Vec<Line<'static>> {
     let now = app.history().latest().map(|frame| frame.time).unwrap_or_default();
     let mut reports: Vec<&Report> = open_incidents(app).collect();
     reports.sort_by_key(|report| std::cmp::Reverse((report.main.start, report.id)));
     let line = |report: &&Report| {
-        let main = &report.main;
-        let subject = if main.subject.is_empty() { "the host" } else { &main.subject };
-        let lasts = roughly(now.duration_since(main.start).as_secs_f64());
-        let by = main.culprits.first().map(|culprit| {
-            let share = culprit.beyond.share.max(culprit.time.share).clamp(0.0, 1.0);
-            let who = shorten(&culprit.culprit, 24);
-            format!(", by {who} ({}, {:.0}%)", culprit.cause.name(), share * 100.0)
-        });
-        let who = shorten(subject, columns.saturating_sub(50).max(12));
-        let name = main.signal.info().name;
-        let text = format!("! {name} of {who} for {lasts}{}", by.unwrap_or_default());
+        let text = told(report, now, columns);
         Line::styled(cut(&text, columns), theme.tone(Tone::Alarm))
     };
     let mut lines: Vec<Line<'static>> = reports.iter().take(NAMED).map(line).collect();

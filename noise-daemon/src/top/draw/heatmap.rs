@@ -104,7 +104,8 @@ fn time_axis(seconds: f64, columns: usize) -> String {
     let (left, middle, right) = (ago(seconds), ago(seconds / 2.0), "now");
     let used = width(&left) + width(&middle) + width(right);
     if columns < used + 4 {
-        return pad(&left, columns.saturating_sub(right.len()), false) + right;
+        let before = columns.saturating_sub(right.len()).max(width(&left) + 1);
+        return pad(&left, before, false) + right;
     }
     let half = columns / 2 + width(&middle) / 2;
     let left = pad(&left, half - width(&middle), false) + &middle;
@@ -113,7 +114,8 @@ fn time_axis(seconds: f64, columns: usize) -> String {
 
 fn legend(most: u64, seconds: f64, theme: Theme) -> Line<'static> {
     let (low, low_style) = theme.heat(0.0);
-    let mut spans = vec![Span::raw(" ".repeat(LABEL + 1)), Span::styled(low.to_string(), low_style)];
+    let mut spans =
+        vec![Span::raw(" ".repeat(LABEL + 1)), Span::styled(low.to_string(), low_style)];
     spans.push(Span::raw(" 1"));
     if most > 1 {
         let (high, high_style) = theme.heat(1.0);
@@ -177,7 +179,15 @@ mod tests {
             window_seconds: 0.5,
         };
         let theme = Theme { colour: false };
-        insta::assert_snapshot!(text(&heatmap(&map, 60, theme)), @"");
+        insta::assert_snapshot!(text(&heatmap(&map, 60, theme)), @r"
+        runqueue_wait
+         > 2.6 ms │      ░░░
+         ≤ 2.6 ms │   ░░░   
+         ≤ 1.3 µs │░░░▒▒▒███
+                  └─────────
+                   1.5 s ago now
+                   ░ 1  …  █ 1000, by the logarithm; a column is 0.5 s
+        ");
     }
 
     #[test]

@@ -28,14 +28,8 @@ pub enum Screen {
 }
 
 /// All screens, in the order of their keys.
-pub const SCREENS: [Screen; 6] = [
-    Screen::Overview,
-    Screen::Cpu,
-    Screen::Who,
-    Screen::DiskNet,
-    Screen::Irq,
-    Screen::Incidents,
-];
+pub const SCREENS: [Screen; 6] =
+    [Screen::Overview, Screen::Cpu, Screen::Who, Screen::DiskNet, Screen::Irq, Screen::Incidents];
 
 impl Screen {
     /// Its place in [`SCREENS`].
