@@ -146,16 +146,18 @@ fn told(report: &Report, now: Timestamp, columns: usize) -> String {
     };
     let nothing_beyond = main.culprits.iter().all(|one| one.beyond.seconds <= 0.0);
     let share = culprit.part(nothing_beyond).clamp(0.0, 1.0);
-    let how = format!(" ({}, {})", culprit.cause.name(), percent(share));
     let by = " by ";
-    let room = columns.saturating_sub(width(&what) + width(by) + width(&how));
-    let short = width(subject).min(width(&culprit.culprit)).min(room / 2);
-    let names = [subject, &culprit.culprit].map(|name| shorten(name, room - short));
-    // The shorter one is whole where it can be; the other has the rest.
-    let [subject, culprit] = match width(&names[0]) + width(&names[1]) <= room {
-        true => names,
-        false => [subject, &culprit.culprit].map(|name| shorten(name, room / 2)),
-    };
+    let room = |how: &str| columns.saturating_sub(width(&what) + width(by) + width(how));
+    let both = width(subject) + width(&culprit.culprit);
+    let mut how = format!(" ({}, {})", culprit.cause.name(), percent(share));
+    if both > room(&how) {
+        how = format!(" ({})", percent(share));
+    }
+    // Where one is short, the other has the rest.
+    let (room, half) = (room(&how), room(&how) / 2);
+    let least = width(subject).min(width(&culprit.culprit)).min(half);
+    let most = if least < half { room - least } else { half };
+    let [subject, culprit] = [subject, &culprit.culprit].map(|name| shorten(name, most));
     what + &subject + by + &culprit + &how
 }
 

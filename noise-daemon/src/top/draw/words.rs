@@ -48,17 +48,28 @@ fn beginning<'a>(chars: impl Iterator<Item = &'a char>, columns: usize) -> Vec<c
     chars.take_while(fits).copied().collect()
 }
 
-/// A name in at most so many columns, without its middle where it is longer: the end of a name
-/// often says more than what is before it.
+/// A name in at most so many columns. A path that is longer loses its begin, as its end says most;
+/// another name its middle.
 pub fn shorten(text: &str, columns: usize) -> String {
     let text = clean(text);
     if width(&text) <= columns {
         return text.into_owned();
     }
     let Some(rest) = columns.checked_sub(1) else { return String::new() };
-    let chars: Vec<char> = text.chars().collect();
-    let head = beginning(chars.iter(), rest.div_ceil(2));
-    let mut tail = beginning(chars.iter().rev(), rest / 2);
+    let leaf = text.rsplit('/').next().unwrap_or_default();
+    let is_path = text.starts_with('/') && !leaf.is_empty();
+    if is_path && width(leaf) == columns {
+        return leaf.to_owned();
+    }
+    let is_whole = is_path && width(leaf) < columns;
+    let chars: Vec<char> = if is_path { leaf } else { &text }.chars().collect();
+    let (chars, head) = match is_whole {
+        true => (text.chars().collect(), 0),
+        false => (chars, rest.div_ceil(2)),
+    };
+    let head = beginning(chars.iter(), head);
+    let tail = rest - if is_whole { 0 } else { rest.div_ceil(2) };
+    let mut tail = beginning(chars.iter().rev(), tail);
     tail.reverse();
     head.into_iter().chain([CUT]).chain(tail).collect()
 }
@@ -186,8 +197,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_names_lose_their_middle_and_harmful_characters_are_replaced() {
-        assert_eq!(shorten("system.slice/web.service", 12), "system…rvice");
+    fn long_names_keep_what_says_most_and_harmful_characters_are_replaced() {
+        assert_eq!(shorten("irq 36 virtio1-req.0", 12), "irq 36…req.0");
+        assert_eq!(shorten("/system.slice/web.service", 16), "…ice/web.service");
+        assert_eq!(shorten("/system.slice/web.service", 11), "web.service");
+        assert_eq!(shorten("/system.slice/backup.service", 12), "backup…rvice");
         assert_eq!(shorten("web", 12), "web");
         assert_eq!(shorten("web", 1), "…");
         assert_eq!(shorten("web", 0), "");
