@@ -1,7 +1,10 @@
 //! Golden screens.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use noise_common::event::Drop;
+use noise_common::signals::Signal;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent};
@@ -11,9 +14,10 @@ use super::app::App;
 use super::arrange::Filter;
 use super::draw::draw;
 use super::draw::theme::Theme;
-use super::sampled::{MAKERS, frames};
+use super::sampled::{MAKERS, frame, frames};
 use super::source::Position;
 use super::{Look, Screen, text};
+use crate::model::Sample;
 
 fn app(seconds: u64, cgroups: u64) -> App {
     let mut app = App::with(MAKERS, Screen::Overview, Look::default(), Duration::from_secs(1));
@@ -125,6 +129,11 @@ fn a_page_with_a_heatmap() {
 #[test]
 fn everything_that_can_be_marked() {
     let mut app = app(30, 4);
+    let mut lossy = (*frame(30, 4)).clone();
+    let drops = vec![(Signal::RunqueueWait, Drop::MapFull, 123)];
+    lossy.sample = Arc::new(Sample { drops, ..(*lossy.sample).clone() });
+    app.take(Arc::new(lossy));
+    assert_eq!(app.dropped(), 123);
     let time = app.history().latest().unwrap().time;
     app.status.replay = Some(Position { index: 29, frames: 340, time });
     app.status.recording = Some("noised.rec".to_owned());

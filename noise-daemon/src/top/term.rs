@@ -1,6 +1,6 @@
 //! IO: the terminal: taken, drawn on, and given back however the view ends.
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -60,8 +60,8 @@ impl Drop for Handlers {
 }
 
 fn take() -> io::Result<()> {
-    TAKEN.store(true, Ordering::SeqCst);
     enable_raw_mode()?;
+    TAKEN.store(true, Ordering::SeqCst);
     execute!(io::stdout(), EnterAlternateScreen)
 }
 
@@ -88,6 +88,8 @@ impl Screen {
     /// # Errors
     /// Where standard output is no terminal.
     pub fn take() -> anyhow::Result<Self> {
+        const ELSEWHERE: &str = "cannot draw on this terminal; --once and --batch print plain text";
+        anyhow::ensure!(io::stdout().is_terminal(), ELSEWHERE);
         let handlers = Handlers::set();
         hook_panics();
         let screen = take().and_then(|()| Terminal::new(CrosstermBackend::new(io::stdout())));
@@ -95,7 +97,7 @@ impl Screen {
             Ok(terminal) => Ok(Self { terminal, _handlers: handlers }),
             Err(error) => {
                 restore();
-                Err(error).context("cannot draw on this terminal; --once prints plain text")
+                Err(error).context(ELSEWHERE)
             }
         }
     }
