@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use noise_common::charge::{Cause, Charged, Resource};
+use noise_common::event::Drop;
 use noise_common::signals::Signal;
 
 use crate::model::Totals;
@@ -210,7 +211,13 @@ fn between(before: &Frame, now: &Frame) -> Span {
     span.waited = fresh(old.waited.clone(), new.waited.clone());
     span.stolen = grown(&old.stolen, &new.stolen);
     span.page_faults = grown(&old.page_faults, &new.page_faults);
-    let dropped = |frame: &Frame| frame.sample.drops.iter().map(|(_, _, count)| count).sum::<u64>();
+    // Neither of these two is a loss: what is told late is told, and a long wait that is not told one
+    // by one is counted.
+    let lost = |reason: &Drop| !matches!(reason, Drop::RateLimited | Drop::RingFullDelayed);
+    let dropped = |frame: &Frame| {
+        let drops = frame.sample.drops.iter().filter(|(_, reason, _)| lost(reason));
+        drops.map(|(_, _, count)| count).sum::<u64>()
+    };
     span.dropped = dropped(now).saturating_sub(dropped(before));
     span
 }

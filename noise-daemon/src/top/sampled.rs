@@ -100,7 +100,7 @@ fn report() -> Report {
     };
     let begin: Timestamp = BEGIN.parse().unwrap();
     let main = Episode {
-        signal: Signal::CgroupRunqueueWait,
+        signal: Signal::CgroupRunqueueWait.into(),
         subject: "/system.slice/web.service".into(),
         start: begin,
         end: begin,

@@ -140,7 +140,7 @@ fn told(report: &Report, now: Timestamp, columns: usize) -> String {
     let main = &report.main;
     let subject = if main.subject.is_empty() { "host" } else { &main.subject };
     let lasts = roughly(now.duration_since(main.start).as_secs_f64());
-    let what = format!("! {} for {lasts}: ", main.signal.info().name);
+    let what = format!("! {} for {lasts}: ", main.signal.name());
     let Some(culprit) = main.culprits.first() else {
         return what + &clean(subject);
     };

@@ -5,6 +5,7 @@ use noise_common::signals::{Kind, SIGNALS, Signal};
 use super::recent::{Recent, empty};
 use super::tally::{self, Tally};
 use super::{cells, totals};
+use crate::analysis::Watched;
 use crate::top::heat::heatmap_of;
 use crate::top::{Block, Cell, Column, History, Look, Page, Row, Table, Tone, units};
 
@@ -115,7 +116,8 @@ impl Subject {
         let mut open = Vec::new();
         for report in reports.filter(|report| report.open) {
             for episode in std::iter::once(&report.main).chain(&report.also) {
-                if episode.ending.is_none() && self.is_about(episode.signal) {
+                let Watched::Signal(signal) = episode.signal else { continue };
+                if episode.ending.is_none() && self.is_about(signal) {
                     open.push((report.id, &*episode.subject));
                 }
             }

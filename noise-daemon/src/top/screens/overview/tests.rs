@@ -10,7 +10,7 @@ fn level() -> Level {
 
 fn episode(signal: Signal, subject: &str) -> Episode {
     Episode {
-        signal,
+        signal: signal.into(),
         subject: subject.into(),
         start: jiff::Timestamp::default(),
         end: jiff::Timestamp::default(),
