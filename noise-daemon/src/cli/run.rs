@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,19 +10,18 @@ use std::time::Duration;
 use anyhow::Context as _;
 use axum::Router;
 use aya_log::EbpfLogger;
-use tokio::io::unix::AsyncFd;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tracing_subscriber::EnvFilter;
 
 use super::watching::Watching;
 use crate::analysis::Settings;
 use crate::collect::Collector;
 use crate::config::{ConfigFile, DEFAULT_ADDRESS, DEFAULT_THRESHOLD, LogLevel};
-use crate::export::{LocalSocket, Refresh, Shown, SocketOptions, router, serve};
+use crate::export::{LocalSocket, Refresh, Shown, SocketOptions, Viewer, router, serve};
 use crate::kernel::{DebugRecords, Engine, HookState, KernelError, LoadOptions, other_daemon_runs};
-use crate::model::{Builder, Limits};
+use crate::model::{Builder, Limits, Longest};
 use crate::state::DEFAULT_DIRECTORY;
 use crate::wire::Host;
 
@@ -241,21 +239,20 @@ fn report(engine: &Engine) {
 async fn collect(
     mut collector: Collector,
     mut builder: Builder,
-    mut asked: mpsc::Receiver<oneshot::Sender<Arc<Shown>>>,
+    mut asked: mpsc::Receiver<Viewer>,
     watching: &mut Watching,
 ) -> anyhow::Result<()> {
-    // SAFETY: the descriptor belongs to the collector's ring and is open here.
-    let ring = unsafe { BorrowedFd::borrow_raw(collector.as_raw_fd()) };
-    let ring = ring.try_clone_to_owned()?;
-    // SAFETY: an `OwnedFd` keeps one open descriptor as long as it lives.
-    let ring: AsyncFd<OwnedFd> = unsafe { AsyncFd::register(ring) }?;
+    let ring = collector.readiness()?;
+    let mut longest = Longest::default();
     let mut timer = tokio::time::interval(SAMPLE_EVERY);
     timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         let mut waiting = Vec::new();
         tokio::select! {
             _ = timer.tick() => {
-                watching.take(&builder.keep(collector.glance()));
+                let sample = builder.keep(collector.glance());
+                longest.take(&sample);
+                watching.take(&sample);
                 continue;
             }
             ready = ring.readable() => {
@@ -263,20 +260,26 @@ async fn collect(
                 collector.drain();
                 continue;
             }
-            Some(reply) = asked.recv() => {
-                waiting.push(reply);
-                while let Ok(reply) = asked.try_recv() {
-                    waiting.push(reply);
+            Some(viewer) = asked.recv() => {
+                waiting.push(viewer);
+                while let Ok(viewer) = asked.try_recv() {
+                    waiting.push(viewer);
                 }
             }
         }
         let model = builder.advance(collector.sample());
         let overview = watching.look(&model.sample);
         let shown = Arc::new(Shown { model, overview });
-        for reply in waiting {
+        for Viewer { reply, since_ns } in waiting {
+            let mut shown = Arc::clone(&shown);
+            if let Some(since_ns) = since_ns {
+                let Shown { model, .. } = Arc::make_mut(&mut shown);
+                longest.raise(Arc::make_mut(&mut model.sample), since_ns);
+            }
             // A client that went away does not want its answer.
-            let _ = reply.send(Arc::clone(&shown));
+            let _ = reply.send(shown);
         }
+        longest.take(&shown.model.sample);
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{StatusCode, Uri, header};
 use axum::response::{Html, IntoResponse as _, Response};
 use axum::routing::get;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -48,14 +48,29 @@ pub struct Shown {
     pub overview: Overview,
 }
 
+/// Somebody who wants to see what there is now.
+#[derive(Debug)]
+pub struct Viewer {
+    /// Where the answer goes.
+    pub reply: oneshot::Sender<Arc<Shown>>,
+    /// When this viewer looked last, ns on the clock of the samples: the longest delays shall be
+    /// those since then. `None` where it does not look at them.
+    pub since_ns: Option<u64>,
+}
+
 /// Asks the collector for what there is now.
 #[derive(Clone)]
-pub struct Refresh(pub mpsc::Sender<oneshot::Sender<Arc<Shown>>>);
+pub struct Refresh(pub mpsc::Sender<Viewer>);
 
 impl Refresh {
     async fn shown(&self) -> Result<Arc<Shown>, StatusCode> {
+        self.shown_since(None).await
+    }
+
+    async fn shown_since(&self, since_ns: Option<u64>) -> Result<Arc<Shown>, StatusCode> {
         let (reply, shown) = oneshot::channel();
-        self.0.send(reply).await.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
+        let viewer = Viewer { reply, since_ns };
+        self.0.send(viewer).await.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
         shown.await.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)
     }
 }
@@ -97,8 +112,16 @@ fn json(document: &impl serde::Serialize) -> Result<Response, StatusCode> {
     Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
 }
 
-async fn frame(State(app): State<Arc<App>>) -> Result<Response, StatusCode> {
-    let shown = app.refresh.shown().await?;
+/// A frame; `?since=NS` names the time of the sample that the viewer had last.
+async fn frame(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, StatusCode> {
+    let since_ns = match uri.query() {
+        None => None,
+        Some(query) => {
+            let since = query.strip_prefix("since=").and_then(|number| number.parse().ok());
+            Some(since.ok_or(StatusCode::BAD_REQUEST)?)
+        }
+    };
+    let shown = app.refresh.shown_since(since_ns).await?;
     let frame = Frame {
         time: Timestamp::now(),
         host: Arc::clone(&app.host),

@@ -9,7 +9,7 @@ mod socket;
 mod status;
 
 pub use api::{API_VERSION, IncidentsDocument, OutliersDocument};
-pub use http::{Listener, Refresh, Shown, router, serve};
+pub use http::{Listener, Refresh, Shown, Viewer, router, serve};
 pub use log::log_event;
 pub use metrics::{Process, render};
 pub use socket::{LocalSocket, SocketOptions};

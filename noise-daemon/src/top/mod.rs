@@ -6,8 +6,11 @@
 
 pub mod history;
 pub mod page;
+pub mod source;
+pub mod sources;
 pub mod table;
 
 pub use history::{History, Span, Step};
 pub use page::{Block, Heatmap, Page};
+pub use source::{News, Position, Replay, Source};
 pub use table::{Align, Cell, Column, Row, Table, Tone};

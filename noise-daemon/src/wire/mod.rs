@@ -5,6 +5,9 @@ mod file;
 mod frame;
 mod here;
 
+#[cfg(test)]
+pub(crate) mod sampled;
+
 pub use codec::{CONTENT_TYPE, MOST_BYTES, WIRE_VERSION, WireError, decode, encode};
 pub use file::{FileError, Recorder, Recording};
 pub use frame::{Frame, Host};
