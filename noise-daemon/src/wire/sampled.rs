@@ -83,7 +83,7 @@ fn report(number: u64) -> Report {
         untracked: Time::default(),
         remedies: vec![Remedy::CpuWeight],
     };
-    Report { id: number, open: number % 2 == 0, also: vec![main.clone()], main, untold: 3 }
+    Report { id: number, open: number.is_multiple_of(2), also: vec![main.clone()], main, untold: 3 }
 }
 
 /// Frames with some of everything.

@@ -253,7 +253,7 @@ fn who_may_not_use_the_socket_is_told_what_to_do() {
     std::fs::set_permissions(root.path(), Permissions::from_mode(0o755)).unwrap();
     let path = root.path().join("noised.sock");
     let _daemon = Fake::local(&path, Reply::frame(1));
-    std::fs::set_permissions(&path, Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&path, Permissions::from_mode(0o000)).unwrap();
     let denied = {
         let path: PathBuf = path.clone();
         as_nobody(move || SocketLink::new(path).ask("/"))

@@ -1,6 +1,7 @@
 //! Recordings, whole and otherwise.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use super::{MAGIC, Recorder, Recording};
@@ -111,10 +112,13 @@ fn no_flipped_bit_makes_a_reader_fail_badly() {
     let path = root.path().join("frames");
     record_all(&path, [1, 2]);
     let good = std::fs::read(&path).unwrap();
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
     for bit in 0..good.len() * 8 {
-        let mut bytes = good.clone();
-        bytes[bit / 8] ^= 1 << (bit % 8);
-        std::fs::write(&path, bytes).unwrap();
+        let place = bit / 8;
+        // The bit before it is right again.
+        let from = place.saturating_sub(1);
+        let byte = good[place] ^ (1 << (bit % 8));
+        file.write_all_at(&[&good[from..place], &[byte]].concat(), from as u64).unwrap();
         let Ok(recording) = Recording::open(&path) else { continue };
         for index in 0..recording.len() {
             if let Ok(frame) = recording.frame(index) {
