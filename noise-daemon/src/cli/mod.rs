@@ -4,7 +4,7 @@ pub mod check;
 pub mod incidents;
 pub mod run;
 pub mod top;
-pub(crate) mod watching;
+mod watching;
 
 use clap::{Parser, Subcommand};
 

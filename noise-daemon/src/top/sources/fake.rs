@@ -144,3 +144,13 @@ impl Drop for Fake {
         }
     }
 }
+
+/// Runs as somebody whom file permissions hold for.
+pub fn as_nobody<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
+    let thread = thread::spawn(|| {
+        // SAFETY: no memory argument; it holds for this thread only, which ends.
+        unsafe { libc::setfsuid(65534) };
+        run()
+    });
+    thread.join().unwrap()
+}

@@ -10,17 +10,23 @@ use noise_common::signals::Signal;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 
-use super::fake::{Fake, Reply};
-use super::remote::{Fault, Link as _};
+use super::fake::{Fake, Reply, as_nobody};
 use super::socket::SocketLink;
-use super::{Connect, OpenError, choose, open};
+use super::{Fault, over_http, over_socket, probe};
 use crate::export::{LocalSocket, Refresh, Shown, SocketOptions, Viewer, router, serve};
-use crate::kernel::KernelError;
 use crate::top::{News, Source};
 use crate::wire::{CONTENT_TYPE, encode, sampled};
 
 const INTERVAL: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The daemon of that name.
+fn open(name: &str) -> Box<dyn Source> {
+    match name.starts_with("http") {
+        true => Box::new(over_http(name, INTERVAL).unwrap()),
+        false => Box::new(over_socket(name.as_ref(), INTERVAL).unwrap()),
+    }
+}
 
 /// The first frame's time, or trouble, of which this is true.
 fn until(source: &mut dyn Source, is_it: impl Fn(Result<i64, &str>) -> bool) {
@@ -52,7 +58,7 @@ fn until_frame(source: &mut dyn Source, seconds: i64) {
 /// Whatever a daemon does, the view is told once, and it goes on when the daemon is well again.
 fn survives(start: &dyn Fn(Reply) -> Fake) {
     let mut daemon = start(Reply::frame(1));
-    let mut source = open(Some(&daemon.name.parse().unwrap()), INTERVAL).unwrap();
+    let mut source = open(&daemon.name);
     assert_eq!(source.name(), daemon.name);
     until_frame(&mut *source, 1);
 
@@ -118,7 +124,7 @@ fn a_daemon_that_was_replaced_meanwhile_is_no_trouble() {
 /// The server of the daemon itself, on a socket and an address. The sample of its n-th answer has
 /// the time n, and tells since when the longest delays were asked for.
 struct Server {
-    connects: [Connect; 2],
+    connects: [String; 2],
     _end: oneshot::Sender<()>,
 }
 
@@ -144,7 +150,7 @@ fn server(folder: &Path) -> Server {
         });
     });
     let address = format!("http://{}", address.recv().unwrap());
-    Server { connects: [Connect::Socket(path), Connect::Http(address)], _end: end }
+    Server { connects: [path.display().to_string(), address], _end: end }
 }
 
 async fn collect(mut asked: mpsc::Receiver<Viewer>) {
@@ -164,7 +170,7 @@ fn the_daemon_shows_frames_on_both_its_ears() {
     let root = tempfile::tempdir().unwrap();
     let server = server(root.path());
     for connect in &server.connects {
-        let mut source = open(Some(connect), INTERVAL).unwrap();
+        let mut source = open(connect);
         let mut before = 0;
         for _ in 0..3 {
             let Some(News::Frame(frame)) = source.poll(PATIENCE) else { panic!("no frame") };
@@ -182,7 +188,7 @@ fn the_daemon_shows_frames_on_both_its_ears() {
 fn frames_are_not_packed_twice() {
     let root = tempfile::tempdir().unwrap();
     let server = server(root.path());
-    let Connect::Http(address) = &server.connects[1] else { panic!() };
+    let address = &server.connects[1];
     let get = |route: &str| {
         let request = ureq::get(format!("{address}{route}")).header("accept-encoding", "gzip");
         request.call().unwrap()
@@ -195,58 +201,6 @@ fn frames_are_not_packed_twice() {
     assert_eq!(get("/").headers()["content-encoding"], "gzip");
 }
 
-fn not_permitted() -> Result<Box<dyn Source>, OpenError> {
-    Err(KernelError::NotPermitted { missing: "CAP_BPF".to_owned() }.into())
-}
-
-fn no_source(path: &Path) -> String {
-    match choose(path, INTERVAL, not_permitted) {
-        Err(OpenError::NoSource(sentence)) => sentence,
-        Err(error) => panic!("{error}"),
-        Ok(source) => panic!("{}", source.name()),
-    }
-}
-
-#[test]
-fn a_daemon_comes_before_measuring() {
-    let root = tempfile::tempdir().unwrap();
-    let path = root.path().join("noised.sock");
-    let daemon = Fake::local(&path, Reply::frame(1));
-    let chosen = || choose(&path, INTERVAL, || panic!("not asked for")).unwrap();
-    assert_eq!(chosen().name(), daemon.name);
-    let mut newer = encode(&sampled::small(2)).unwrap();
-    newer[8] = 2;
-    for reply in [Reply::of(200, CONTENT_TYPE, &newer), Reply::Silence] {
-        daemon.answer(reply);
-        assert_eq!(chosen().name(), daemon.name);
-    }
-}
-
-#[test]
-fn without_a_daemon_privileges_are_needed() {
-    let root = tempfile::tempdir().unwrap();
-    let path = root.path().join("noised.sock");
-    let sentence = no_source(&path);
-    for words in [path.to_str().unwrap(), "CAP_BPF", "noised run", "--connect"] {
-        assert!(sentence.contains(words), "{sentence}");
-    }
-    // One that died.
-    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-    assert!(no_source(&path).contains("noised run"));
-    let error = choose(&path, INTERVAL, || Err(KernelError::Lockdown.into()));
-    assert!(matches!(error, Err(OpenError::Kernel(KernelError::Lockdown))));
-}
-
-/// Runs as somebody whom file permissions hold for.
-fn as_nobody<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
-    let thread = std::thread::spawn(|| {
-        // SAFETY: no memory argument; it holds for this thread only, which ends.
-        unsafe { libc::setfsuid(65534) };
-        run()
-    });
-    thread.join().unwrap()
-}
-
 #[test]
 fn who_may_not_use_the_socket_is_told_what_to_do() {
     let root = tempfile::tempdir().unwrap();
@@ -256,12 +210,10 @@ fn who_may_not_use_the_socket_is_told_what_to_do() {
     std::fs::set_permissions(&path, Permissions::from_mode(0o000)).unwrap();
     let denied = {
         let path: PathBuf = path.clone();
-        as_nobody(move || SocketLink::new(path).ask("/"))
+        as_nobody(move || probe(&path))
     };
     let Err(fault @ Fault::Denied { .. }) = denied else { panic!("{denied:?}") };
     let sentence = fault.to_string();
     assert!(sentence.contains("not allowed to use"), "{sentence}");
     assert!(sentence.contains("sudo"), "{sentence}");
-    let chosen = as_nobody(move || no_source(&path));
-    assert_eq!(chosen, sentence);
 }

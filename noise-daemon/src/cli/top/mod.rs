@@ -1,13 +1,18 @@
 //! `noised top`: the live view.
 
+mod engine;
+mod open;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use jiff::SignedDuration;
 
+pub use self::engine::EngineSource;
+pub use self::open::{Connect, OpenError, open};
 use crate::kernel::KernelError;
-use crate::top::sources::{Connect, OpenError, ReplaySource, open};
+use crate::top::sources::ReplaySource;
 use crate::top::{News, Source};
 use crate::wire::{Frame, Recorder};
 

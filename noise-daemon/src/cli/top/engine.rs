@@ -11,14 +11,14 @@ use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-use super::OpenError;
-use super::mailbox::Mailbox;
+use super::open::OpenError;
 use crate::analysis::Settings;
 use crate::cli::watching::Watching;
 use crate::collect::Collector;
 use crate::kernel::{Engine, LoadOptions};
 use crate::model::Longest;
-use crate::top::source::{News, Source};
+use crate::top::sources::Mailbox;
+use crate::top::{News, Source};
 use crate::wire::{Frame, Host};
 
 /// How far samples are apart in which incidents are looked for.
