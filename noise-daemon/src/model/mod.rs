@@ -3,6 +3,7 @@
 
 mod blame;
 mod fold;
+mod longest;
 mod outlier;
 mod sample;
 mod sums;
@@ -16,6 +17,7 @@ use noise_common::signals::{Kind, SIGNALS, Signal};
 
 use blame::Attribution;
 pub use blame::{INTERFERENCE_METRIC, Limits, PREEMPTIONS_METRIC, Pair, Recent};
+pub use longest::Longest;
 pub use outlier::{OutlierPart, OutlierRecord};
 use sums::Sums;
 

@@ -16,6 +16,7 @@ pub mod look;
 pub mod page;
 pub mod screens;
 pub mod source;
+pub mod sources;
 pub mod table;
 pub mod term;
 pub mod text;
