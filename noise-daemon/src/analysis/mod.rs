@@ -25,6 +25,7 @@ mod report;
 mod rules;
 mod settings;
 mod signal_name;
+mod telling;
 mod track;
 mod window;
 
