@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use noise_common::charge::{Cause, Charged, Resource};
 use noise_common::signals::Signal;
 
+use super::pairs::Pairs;
 use crate::model::Totals;
 use crate::wire::Frame;
 
@@ -89,6 +90,7 @@ pub struct Step {
 pub struct History {
     latest: Option<Arc<Frame>>,
     steps: VecDeque<Step>,
+    pairs: Pairs,
 }
 
 fn grow<K: Ord + Clone>(sums: &mut BTreeMap<K, u64>, more: &BTreeMap<K, u64>) {
@@ -210,8 +212,10 @@ impl History {
             let (then_ns, now_ns) = (before.sample.at_ns, frame.sample.at_ns);
             if now_ns < then_ns || before.host.name != frame.host.name {
                 self.steps.clear();
+                self.pairs.clear();
             } else if now_ns > then_ns {
                 let span = between(&before, &frame);
+                self.pairs.push(now_ns, &span.deeds);
                 self.steps.push_back(Step { time: frame.time, at_ns: now_ns, span });
             }
         }
@@ -221,6 +225,7 @@ impl History {
         {
             self.steps.pop_front();
         }
+        self.pairs.forget_before(self.steps.front().map_or(newest_ns, |step| step.at_ns));
         self.latest = Some(frame);
     }
 
@@ -238,11 +243,21 @@ impl History {
     /// least.
     pub fn since(&self, from_ns: u64) -> Span {
         let mut sum = Span::default();
-        let steps = self.steps.iter().rev().enumerate();
-        for (_, step) in steps.take_while(|(index, step)| *index == 0 || step.at_ns > from_ns) {
-            sum.add(&step.span);
-        }
+        self.steps_since(from_ns).for_each(|step| sum.add(&step.span));
         sum
+    }
+
+    /// The steps of that time, the newest first.
+    pub fn steps_since(&self, from_ns: u64) -> impl Iterator<Item = &Step> {
+        let steps = self.steps.iter().rev().enumerate();
+        steps
+            .take_while(move |(index, step)| *index == 0 || step.at_ns > from_ns)
+            .map(|(_, step)| step)
+    }
+
+    /// What each victim and culprit had with each other.
+    pub fn pairs(&self) -> &Pairs {
+        &self.pairs
     }
 
     /// What came in the last seconds, all together.

@@ -5,9 +5,14 @@
 //! the application sorts, filters, exports and draws them all alike.
 
 pub mod history;
+pub mod look;
 pub mod page;
+pub mod pairs;
+pub mod screens;
 pub mod table;
+pub mod units;
 
 pub use history::{History, Span, Step};
+pub use look::Look;
 pub use page::{Block, Heatmap, Page};
 pub use table::{Align, Cell, Column, Row, Table, Tone};
