@@ -15,6 +15,9 @@ use super::pairs::Pairs;
 use crate::model::Totals;
 use crate::wire::Frame;
 
+#[cfg(test)]
+mod tests;
+
 /// Steps that are kept.
 const STEPS: usize = 1_200;
 /// How far back steps are kept, ns.
@@ -30,7 +33,8 @@ pub struct Delays {
 }
 
 impl Delays {
-    fn add(&mut self, more: &Self) {
+    /// Adds others.
+    pub fn add(&mut self, more: &Self) {
         self.totals.add(&more.totals);
         self.max_ns = self.max_ns.max(more.max_ns);
     }
@@ -148,6 +152,18 @@ fn fresh<K: Ord + Clone>(
         .collect()
 }
 
+/// The same of counters that run since boot: one that was not there before, as that of a CPU that
+/// came online, or has less than then, says nothing of what is new.
+fn grown<K: Ord + Clone>(before: &[(K, u64)], now: &[(K, u64)]) -> BTreeMap<K, u64> {
+    let before: BTreeMap<&K, u64> = before.iter().map(|(key, count)| (key, *count)).collect();
+    now.iter()
+        .filter_map(|(key, now)| {
+            let grown = now.checked_sub(*before.get(key)?).filter(|grown| *grown > 0)?;
+            Some((key.clone(), grown))
+        })
+        .collect()
+}
+
 /// What came between two frames.
 fn between(before: &Frame, now: &Frame) -> Span {
     let (old, new) = (&before.sample, &now.sample);
@@ -187,9 +203,8 @@ fn between(before: &Frame, now: &Frame) -> Span {
     };
     span.interrupted = fresh(interrupted(before), interrupted(now));
     span.waited = fresh(old.waited.clone(), new.waited.clone());
-    // Since boot, not since the daemon's start: the first frame says nothing.
-    span.stolen = fresh(old.stolen.clone(), new.stolen.clone());
-    span.page_faults = fresh(old.page_faults.clone(), new.page_faults.clone());
+    span.stolen = grown(&old.stolen, &new.stolen);
+    span.page_faults = grown(&old.page_faults, &new.page_faults);
     let dropped = |frame: &Frame| frame.sample.drops.iter().map(|(_, _, count)| count).sum::<u64>();
     span.dropped = dropped(now).saturating_sub(dropped(before));
     span

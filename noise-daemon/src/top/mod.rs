@@ -4,6 +4,7 @@
 //! them and of the keys that were pressed. Each screen makes a [`Table`] or blocks of a [`Page`];
 //! the application sorts, filters, exports and draws them all alike.
 
+pub mod heat;
 pub mod history;
 pub mod look;
 pub mod page;
@@ -11,6 +12,9 @@ pub mod pairs;
 pub mod screens;
 pub mod table;
 pub mod units;
+
+#[cfg(test)]
+mod generated;
 
 pub use history::{History, Span, Step};
 pub use look::Look;

@@ -1,13 +1,14 @@
-//! The screens, each a pure function of the last minutes.
+//! The screens: each a table, and what one of its rows opens, as pure functions of the history.
 
 mod cells;
+pub mod cpu;
 pub mod disk_net;
-mod disk_net_page;
-mod heat;
 pub mod incidents;
-mod incidents_page;
+pub mod irq;
 #[cfg(test)]
 mod made;
+pub mod overview;
 mod recent;
+mod tally;
+mod totals;
 pub mod who;
-mod who_page;
