@@ -1,6 +1,10 @@
 //! Devices and interfaces: the wait for one's turn, against that for the device itself.
 
-use std::collections::BTreeMap;
+mod page;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use noise_common::charge::{Cause, Resource};
@@ -10,7 +14,7 @@ use super::cells;
 use super::recent::{Recent, empty};
 use crate::model::Totals;
 use crate::top::history::Deed;
-use crate::top::{Cell, Column, History, Look, Page, Row, Span, Table, Tone};
+use crate::top::{Cell, Column, History, Look, Page, Row, Span, Step, Table, Tone};
 
 /// Between the parts of a row's key; no name holds it.
 const BETWEEN: char = '\0';
@@ -33,16 +37,24 @@ pub(super) enum Way {
 const WAYS: [Way; 5] = [Way::Block, Way::Send, Way::Receive, Way::Retransmit, Way::Drop];
 
 impl Way {
-    /// That of a signal, if it has a row here.
     fn of(signal: Signal) -> Option<Self> {
-        match signal {
-            Signal::BlockQueueWait | Signal::BlockDeviceWait => Some(Self::Block),
-            Signal::NetTxWait => Some(Self::Send),
-            Signal::NetRxWait => Some(Self::Receive),
-            Signal::TcpRetransmit => Some(Self::Retransmit),
-            Signal::PacketDrop => Some(Self::Drop),
-            _ => None,
+        WAYS.into_iter().find(|way| way.signals().contains(&signal))
+    }
+
+    /// The signals that it is made of.
+    pub(super) fn signals(self) -> &'static [Signal] {
+        match self {
+            Self::Block => &[Signal::BlockQueueWait, Signal::BlockDeviceWait],
+            Self::Send => &[Signal::NetTxWait],
+            Self::Receive => &[Signal::NetRxWait],
+            Self::Retransmit => &[Signal::TcpRetransmit],
+            Self::Drop => &[Signal::PacketDrop],
         }
+    }
+
+    /// Whether there are no delays, but events that are counted.
+    pub(super) fn is_counted(self) -> bool {
+        matches!(self, Self::Retransmit | Self::Drop)
     }
 
     /// The resources of its charges.
@@ -87,6 +99,14 @@ impl<'a> Subject<'a> {
         Some(Self { way, name: labels.first()?, operation })
     }
 
+    /// Label values of its signals.
+    pub(super) fn labels(&self) -> Vec<String> {
+        match self.way {
+            Way::Block => vec![self.name.to_owned(), self.operation.to_owned()],
+            _ => vec![self.name.to_owned()],
+        }
+    }
+
     fn key(&self) -> String {
         let Self { way, name, operation } = self;
         format!("{}{BETWEEN}{name}{BETWEEN}{operation}", way.name())
@@ -121,6 +141,11 @@ impl Waits {
         }
     }
 
+    /// Whether there was anything.
+    pub(super) fn is_none(&self) -> bool {
+        self.count() == 0 && self.queue.count() == 0
+    }
+
     fn add(&mut self, signal: Signal, totals: &Totals) {
         match signal {
             Signal::BlockDeviceWait => self.device.add(totals),
@@ -129,17 +154,18 @@ impl Waits {
     }
 }
 
-/// The delays and counts of a span that have a row here.
-pub(super) fn delays(span: &Span) -> impl Iterator<Item = (Signal, &Vec<String>, &Totals)> {
+type Labelled<'a, T> = (Signal, &'a Vec<String>, T);
+
+/// The delays of a span that may have a row here, in order.
+fn delays(span: &Span) -> impl Iterator<Item = Labelled<'_, &Totals>> {
     let first = (Signal::BlockQueueWait, Vec::new());
     let end = (Signal::TcpRetransmit, Vec::new());
     let own = span.delays.range(first..end);
     own.map(|((signal, labels), delays)| (*signal, labels, &delays.totals))
 }
 
-fn counts(span: &Span) -> impl Iterator<Item = (Signal, &Vec<String>, u64)> {
-    let own = span.counts.iter().filter(|((signal, _), _)| Way::of(*signal).is_some());
-    own.map(|((signal, labels), count)| (*signal, labels, *count))
+fn counts(span: &Span) -> impl Iterator<Item = Labelled<'_, u64>> {
+    span.counts.iter().map(|((signal, labels), count)| (*signal, labels, *count))
 }
 
 /// The charges of a span that are about places.
@@ -156,54 +182,92 @@ pub(super) fn deeds(span: &Span) -> impl Iterator<Item = (&Deed, u64, u64)> {
     own.map(|(deed, charged)| (deed, charged.ns, charged.count))
 }
 
-/// What came for each row, those included that nothing came for but that are known.
-pub(super) fn collect<'a>(
-    history: &'a History,
-    recent: &Recent<'a>,
-) -> BTreeMap<Subject<'a>, Waits> {
-    let mut sums: BTreeMap<Subject<'a>, Waits> = BTreeMap::new();
-    let known = history.latest().into_iter().flat_map(|frame| &frame.sample.series);
-    for one in known.filter(|one| one.totals.sum_ns > 0) {
-        if let Some(subject) = Subject::new(one.signal, &one.labels) {
-            sums.entry(subject).or_default();
-        }
-    }
-    for step in &recent.steps {
-        for (signal, labels, totals) in delays(&step.span) {
-            if let Some(subject) = Subject::new(signal, labels) {
-                sums.entry(subject).or_default().add(signal, totals);
-            }
-        }
-        for (signal, labels, count) in counts(&step.span) {
-            if let Some(subject) = Subject::new(signal, labels) {
-                sums.entry(subject).or_default().events += count;
-            }
-        }
-    }
-    sums
+/// What rows there are.
+#[derive(Debug)]
+pub(super) struct Rows<'a> {
+    /// What they are about.
+    pub subjects: Vec<Subject<'a>>,
+    /// What each is made of, with its index, in order.
+    sources: Vec<(Signal, Vec<String>, usize)>,
 }
 
-/// What each row lost in a second, in each step; of what is only counted, how often it came.
-pub(super) fn trends<'a>(
-    history: &'a History,
-    subjects: impl Iterator<Item = Subject<'a>>,
-) -> BTreeMap<Subject<'a>, Vec<f64>> {
-    let steps = history.steps().count();
-    let mut trends: BTreeMap<Subject<'a>, Vec<f64>> =
-        subjects.map(|subject| (subject, vec![0.0; steps])).collect();
-    for (index, step) in history.steps().enumerate() {
-        let span = &step.span;
-        let lost = delays(span)
-            .map(|(signal, labels, totals)| (signal, labels, totals.sum_ns as f64 / 1e9));
-        let events = counts(span).map(|(signal, labels, count)| (signal, labels, count as f64));
-        for (signal, labels, amount) in lost.chain(events) {
-            let trend = Subject::new(signal, labels).and_then(|subject| trends.get_mut(&subject));
-            if let Some(value) = trend.and_then(|trend| trend.get_mut(index)) {
-                *value += span.per_second(amount);
+impl<'a> Rows<'a> {
+    /// All that is known.
+    pub(super) fn known(history: &'a History) -> Self {
+        let sample = history.latest().map(|frame| &frame.sample);
+        let series = sample.iter().flat_map(|sample| {
+            let used = sample.series.iter().filter(|one| one.totals.sum_ns > 0);
+            used.map(|one| (one.signal, &one.labels))
+        });
+        let counts = sample
+            .iter()
+            .flat_map(|sample| sample.counts.iter().map(|one| (one.signal, &one.labels)));
+        let subjects = series.chain(counts);
+        let subjects: BTreeSet<_> =
+            subjects.filter_map(|(signal, labels)| Subject::new(signal, labels)).collect();
+        Self::new(subjects.into_iter().collect())
+    }
+
+    /// These.
+    pub(super) fn new(subjects: Vec<Subject<'a>>) -> Self {
+        let sources = subjects.iter().enumerate().flat_map(|(row, subject)| {
+            subject.way.signals().iter().map(move |signal| (*signal, subject.labels(), row))
+        });
+        let mut sources: Vec<_> = sources.collect();
+        sources.sort_unstable();
+        Self { subjects, sources }
+    }
+
+    /// Those that have a row, with its index; they come in order, so that nothing is searched for.
+    fn matched<'b, T>(
+        &self,
+        labelled: impl Iterator<Item = Labelled<'b, T>>,
+    ) -> impl Iterator<Item = (usize, Signal, T)> {
+        let mut sources = self.sources.iter().peekable();
+        labelled.filter_map(move |(signal, labels, what)| {
+            let order = |source: &&(Signal, Vec<String>, usize)| {
+                source.0.cmp(&signal).then_with(|| source.1.cmp(labels))
+            };
+            while sources.next_if(|source| order(source).is_lt()).is_some() {}
+            let (_, _, row) = sources.next_if(|source| order(source).is_eq())?;
+            Some((*row, signal, what))
+        })
+    }
+
+    /// What came for each.
+    pub(super) fn waits(&self, recent: &Recent<'_>) -> Vec<Waits> {
+        let mut waits = vec![Waits::default(); self.subjects.len()];
+        for step in &recent.steps {
+            for (row, signal, totals) in self.matched(delays(&step.span)) {
+                if let Some(waits) = waits.get_mut(row) {
+                    waits.add(signal, totals);
+                }
+            }
+            for (row, _, count) in self.matched(counts(&step.span)) {
+                if let Some(waits) = waits.get_mut(row) {
+                    waits.events += count;
+                }
             }
         }
+        waits
     }
-    trends
+
+    /// What each lost in a second, in each step; of what is only counted, how often it came.
+    pub(super) fn trends(&self, history: &History) -> Vec<Vec<f64>> {
+        let mut trends = vec![vec![0.0; history.steps().count()]; self.subjects.len()];
+        for (index, Step { span, .. }) in history.steps().enumerate() {
+            let lost = self.matched(delays(span));
+            let lost = lost.map(|(row, _, totals)| (row, totals.sum_ns as f64 / 1e9));
+            let events = self.matched(counts(span));
+            let events = events.map(|(row, _, count)| (row, count as f64));
+            for (row, amount) in lost.chain(events) {
+                if let Some(value) = trends.get_mut(row).and_then(|trend| trend.get_mut(index)) {
+                    *value += span.per_second(amount);
+                }
+            }
+        }
+        trends
+    }
 }
 
 /// A culprit at a place, what it took there, and what all did, ns.
@@ -284,14 +348,16 @@ fn columns() -> Vec<Column> {
 /// Devices and interfaces, by what was lost.
 pub fn table(history: &History, look: &Look) -> Table {
     let recent = Recent::new(history, look);
-    let rows = collect(history, &recent);
+    let rows = Rows::known(history);
     let worst = worst(&recent);
-    let mut trends = trends(history, rows.keys().copied());
-    let rows = rows.iter().map(|(subject, waits)| {
-        let trend = trends.remove(subject).unwrap_or_default();
-        let culprit = worst.get(&(subject.way, subject.name)).copied().unwrap_or_default();
-        row(&recent, subject, waits, culprit, trend)
-    });
+    let all = rows.subjects.iter().zip(rows.waits(&recent)).zip(rows.trends(history));
+    let rows = all
+        // What was counted long ago is of no interest.
+        .filter(|((subject, waits), _)| !subject.way.is_counted() || !waits.is_none())
+        .map(|((subject, waits), trend)| {
+            let culprit = worst.get(&(subject.way, subject.name)).copied().unwrap_or_default();
+            row(&recent, subject, &waits, culprit, trend)
+        });
     Table {
         title: format!("Devices and interfaces, {}", cells::length(recent.seconds)),
         rows: rows.collect(),
@@ -308,15 +374,15 @@ fn row(
     worst: Worst<'_>,
     trend: Vec<f64>,
 ) -> Row {
-    let is_counted = matches!(subject.way, Way::Retransmit | Way::Drop);
+    let is_counted = subject.way.is_counted();
     let lost = match is_counted {
         true => cells::nothing(),
         false => cells::lost(recent.lost(waits.queue.sum_ns + waits.device.sum_ns)),
     };
-    let tone = match (waits.count(), is_counted) {
-        (0, _) => Tone::Dim,
-        (_, true) => Tone::Strong,
-        (_, false) => Tone::Plain,
+    let tone = match (waits.is_none(), is_counted) {
+        (true, _) => Tone::Dim,
+        (false, true) => Tone::Strong,
+        (false, false) => Tone::Plain,
     };
     let cells = vec![
         cells::text(subject.name),
@@ -335,132 +401,5 @@ fn row(
 
 /// A device or interface over time.
 pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
-    super::disk_net_page::page(history, look, key)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::resolve::OTHER;
-    use crate::top::screens::made::Made;
-
-    fn cell<'a>(table: &'a Table, name: &str, operation: &str, column: &str) -> &'a Cell {
-        let is = |cell: &Cell, text: &str| matches!(cell, Cell::Text(own) if own == text);
-        let row =
-            table.rows.iter().find(|row| is(&row.cells[0], name) && is(&row.cells[1], operation));
-        let index = table.columns.iter().position(|one| one.key == column).unwrap();
-        &row.unwrap().cells[index]
-    }
-
-    fn number(table: &Table, name: &str, operation: &str, column: &str) -> Option<f64> {
-        match cell(table, name, operation, column) {
-            Cell::Number { value, .. } => *value,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn busy() -> Made {
-        let mut made = Made::new();
-        made.delay(Signal::NetTxWait, &["eth0"], 1 << 10, 1);
-        made.delay(Signal::BlockDeviceWait, &["vdb", "flush"], 1 << 10, 1);
-        made.frame();
-        for _ in 0..10 {
-            made.delay(Signal::BlockQueueWait, &["vda", "read"], 1 << 20, 90);
-            made.delay(Signal::BlockDeviceWait, &["vda", "read"], 1 << 18, 98);
-            made.delay(Signal::BlockDeviceWait, &["vda", "read"], 1 << 24, 2);
-            made.delay(Signal::BlockDeviceWait, &["vda", "write"], 1 << 22, 10);
-            made.delay(Signal::NetTxWait, &["eth0"], 1 << 14, 50);
-            made.delay(Signal::NetRxWait, &["eth0"], 1 << 12, 70);
-            made.count(Signal::TcpRetransmit, "eth0", 3);
-            made.count(Signal::PacketDrop, "NO_SOCKET", 4);
-            made.count(Signal::ContextSwitch, "voluntary", 1_000);
-            made.deed(Resource::BlockQueue, Cause::Foreign, "vda", "web", "batch", 600, 1);
-            made.deed(Resource::BlockDevice, Cause::Foreign, "vda", "db", "batch", 100, 1);
-            made.deed(Resource::BlockQueue, Cause::Own, "vda", "db", "db", 250, 1);
-            made.deed(Resource::BlockQueue, Cause::Untracked, "vda", "db", "untracked", 1_050, 1);
-            made.deed(Resource::NetTx, Cause::Untracked, "eth0", "db", "untracked", 9, 1);
-            made.deed(Resource::Preemption, Cause::Foreign, "", "db", "batch", 0, 9);
-            made.frame();
-        }
-        made
-    }
-
-    #[test]
-    fn waits_are_told_by_place_and_operation() {
-        let table = table(&busy().history, &Look::default());
-        assert!(table.rows.iter().all(|row| row.cells.len() == table.columns.len()));
-        assert_eq!(table.rows.len(), 7);
-        let seconds = |shift: u32| Some((1u64 << shift) as f64 / 1e9);
-        let of = |column| number(&table, "vda", "read", column);
-        assert_eq!(of("per_second"), Some(100.0));
-        assert_eq!((of("queue_p50_seconds"), of("queue_p99_seconds")), (seconds(20), seconds(20)));
-        assert_eq!(
-            (of("device_p50_seconds"), of("device_p99_seconds")),
-            (seconds(18), seconds(24))
-        );
-        let lost_ns = (90u64 << 20) + (98 << 18) + (2 << 24);
-        assert_eq!(of("lost_seconds_per_second"), Some(lost_ns as f64 / 1e9));
-        assert_eq!(number(&table, "vda", "write", "queue_p50_seconds"), None);
-        assert_eq!(number(&table, "eth0", "send", "per_second"), Some(50.0));
-        assert_eq!(number(&table, "eth0", "send", "queue_p50_seconds"), seconds(14));
-        assert_eq!(number(&table, "eth0", "receive", "per_second"), Some(70.0));
-        assert_eq!(number(&table, "eth0", "retransmit", "per_second"), Some(3.0));
-        assert_eq!(number(&table, "eth0", "retransmit", "lost_seconds_per_second"), None);
-        assert_eq!(number(&table, "NO_SOCKET", "drop", "per_second"), Some(4.0));
-        assert_eq!(number(&table, "vdb", "flush", "per_second"), Some(0.0));
-        let tones: BTreeMap<&str, Tone> =
-            table.rows.iter().map(|row| (row.key.as_str(), row.tone)).collect();
-        assert_eq!(tones["block\0vdb\0flush"], Tone::Dim);
-        assert_eq!(tones["drop\0NO_SOCKET\0drop"], Tone::Strong);
-        assert_eq!(tones["block\0vda\0read"], Tone::Plain);
-        let Cell::Spark(trend) = cell(&table, "vda", "read", "lost_over_time") else { panic!() };
-        assert_eq!(trend, &[lost_ns as f64 / 1e9; 10]);
-    }
-
-    #[test]
-    fn who_is_worst_is_one_who_is_known() {
-        let table = table(&busy().history, &Look::default());
-        let text = |name, operation| match cell(&table, name, operation, "worst_culprit") {
-            Cell::Text(text) => text.as_str(),
-            other => panic!("{other:?}"),
-        };
-        let share = crate::top::units::share(0.35);
-        assert_eq!(text("vda", "read"), format!("batch (foreign) {share}"));
-        assert_eq!(text("vda", "write"), text("vda", "read"));
-        assert_eq!(text("eth0", "send"), "not known");
-        assert_eq!(text("eth0", "receive"), "");
-    }
-
-    #[test]
-    fn without_two_frames_there_are_no_rates() {
-        let mut made = Made::new();
-        let none = table(&made.history, &Look::default());
-        assert!(none.rows.is_empty() && none.empty.contains("second reading"));
-        made.delay(Signal::NetRxWait, &[OTHER], 5_000, 1);
-        made.frame();
-        let one = table(&made.history, &Look::default());
-        assert_eq!(number(&one, OTHER, "receive", "per_second"), Some(0.0));
-        assert_eq!(one.rows[0].tone, Tone::Dim);
-        made.restart();
-        made.delay(Signal::NetRxWait, &[OTHER], 1 << 40, 1);
-        made.frame();
-        let anew = table(&made.history, &Look::default());
-        assert_eq!(number(&anew, OTHER, "receive", "per_second"), Some(1.0));
-        let Cell::Number { text, .. } = cell(&anew, OTHER, "receive", "queue_p50_seconds") else {
-            panic!()
-        };
-        assert!(text.starts_with("> "), "{text}");
-    }
-
-    #[test]
-    fn keys_are_read_as_they_are_written() {
-        for (way, name, operation) in
-            [(Way::Block, "vda", "read"), (Way::Send, "eth0", "send"), (Way::Drop, "", "drop")]
-        {
-            let subject = Subject { way, name, operation };
-            assert_eq!(Subject::parse(&subject.key()), Some(subject));
-        }
-        assert_eq!(Subject::parse("vda"), None);
-        assert_eq!(Subject::parse("disk\0vda\0read"), None);
-    }
+    page::page(history, look, key)
 }

@@ -1,5 +1,7 @@
 //! What left its own baseline, since when, and by whom.
 
+mod page;
+
 use jiff::Timestamp;
 
 use super::cells;
@@ -116,16 +118,16 @@ fn change(episode: &Episode) -> Cell {
 
 /// One incident.
 pub fn open(history: &History, _look: &Look, key: &str) -> Option<Page> {
-    super::incidents_page::page(history, key)
+    page::page(history, key)
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
+    use super::page::tests::{episode, report};
     use super::*;
     use crate::analysis::Ending;
-    use crate::top::screens::incidents_page::tests::{episode, report};
     use crate::top::screens::made::Made;
 
     #[test]

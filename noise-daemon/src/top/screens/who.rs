@@ -1,5 +1,7 @@
 //! Who delays whom: a row for each victim and culprit.
 
+mod page;
+
 use std::cmp::Reverse;
 
 use noise_common::charge::Cause;
@@ -222,7 +224,7 @@ fn joined<'a>(names: impl Iterator<Item = &'a str>) -> String {
 
 /// One pair over time.
 pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
-    super::who_page::page(history, look, key)
+    page::page(history, look, key)
 }
 
 #[cfg(test)]

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use noise_common::charge::{Cause, Charged, Resource};
 use noise_common::signals::Signal;
 
-use super::cells;
-use super::disk_net::{Subject, Waits, Way, collect, deeds, trends};
-use super::heat::heatmap;
-use super::recent::Recent;
+use super::{Rows, Subject, Waits, Way, deeds};
 use crate::model::Totals;
+use crate::top::heat::heatmap;
+use crate::top::screens::cells;
+use crate::top::screens::recent::Recent;
 use crate::top::{Block, History, Look, Page, Row, Table, Tone, units};
 
 /// Rows of who waited for whom.
@@ -19,48 +19,44 @@ const SHOWN: usize = 200;
 pub(super) fn page(history: &History, look: &Look, key: &str) -> Option<Page> {
     let subject = Subject::parse(key)?;
     let recent = Recent::new(history, look);
-    let rows = collect(history, &recent);
-    let trend = trends(history, [subject].into_iter()).remove(&subject).unwrap_or_default();
-    if !rows.contains_key(&subject) && trend.iter().all(|value| *value <= 0.0) {
+    let rows = Rows::new(vec![subject]);
+    let waits = rows.waits(&recent).pop().unwrap_or_default();
+    let trend = rows.trends(history).pop().unwrap_or_default();
+    let known = Rows::known(history);
+    if !known.subjects.contains(&subject) && trend.iter().all(|value| *value <= 0.0) {
         return None;
     }
-    let waits = rows.get(&subject).cloned().unwrap_or_default();
     let mut blocks = vec![Block::Text(lines(&recent, &subject, &waits))];
     match subject.way {
         Way::Retransmit | Way::Drop => blocks.push(graph("In a second", trend, units::per_second)),
         _ => {
-            let signals = signals(subject.way).iter();
+            let labels = subject.labels();
+            let signals = subject.way.signals().iter();
             let heatmaps: Vec<Block> = signals
-                .filter_map(|(signal, title)| {
-                    heatmap(history, (*title).to_owned(), *signal, &labels(&subject))
+                .map(|signal| {
+                    heatmap(history, title(*signal), |one, others| {
+                        one == *signal && others == labels
+                    })
                 })
+                // Where there were none, there is nothing to draw.
+                .filter(|heatmap| !heatmap.bounds_ns.is_empty())
+                .map(Block::Heatmap)
                 .collect();
             blocks.extend(heatmaps);
             blocks.push(graph("Lost per second", trend, units::lost));
             blocks.push(Block::Table(table(&recent, &subject)));
-            blocks.extend(troubles(&recent, &subject, &rows));
+            blocks.extend(troubles(&recent, &subject, &known));
         }
     }
     Some(Page { title: format!("{} {}", subject.name, subject.operation), blocks })
 }
 
-fn labels(subject: &Subject<'_>) -> Vec<String> {
-    match subject.way {
-        Way::Block => vec![subject.name.to_owned(), subject.operation.to_owned()],
-        _ => vec![subject.name.to_owned()],
-    }
-}
-
-/// The signals of a row, with what they are called here.
-fn signals(way: Way) -> &'static [(Signal, &'static str)] {
-    match way {
-        Way::Block => &[
-            (Signal::BlockQueueWait, "Waits in the queue"),
-            (Signal::BlockDeviceWait, "Waits for the device"),
-        ],
-        Way::Send => &[(Signal::NetTxWait, "Waits in the queue")],
-        Way::Receive => &[(Signal::NetRxWait, "Waits for delivery")],
-        Way::Retransmit | Way::Drop => &[],
+/// What the delays of a signal are called here.
+fn title(signal: Signal) -> &'static str {
+    match signal {
+        Signal::BlockDeviceWait => "Waits for the device",
+        Signal::NetRxWait => "Waits for delivery",
+        _ => "Waits in the queue",
     }
 }
 
@@ -192,37 +188,27 @@ fn table(recent: &Recent<'_>, subject: &Subject<'_>) -> Table {
 }
 
 /// What else went wrong: segments that the interface sent again, packets that were thrown away.
-fn troubles(
-    recent: &Recent<'_>,
-    subject: &Subject<'_>,
-    rows: &BTreeMap<Subject<'_>, Waits>,
-) -> Option<Block> {
+fn troubles(recent: &Recent<'_>, subject: &Subject<'_>, known: &Rows<'_>) -> Option<Block> {
     if subject.way == Way::Block {
         return None;
     }
-    let is_own = |other: &&Subject<'_>| match other.way {
-        Way::Retransmit => other.name == subject.name,
-        way => way == Way::Drop,
-    };
-    let lines: Vec<(String, Tone)> = rows
-        .keys()
-        .filter(is_own)
-        .filter_map(|other| {
-            let count = rows.get(other)?.events;
-            let rate = units::per_second(recent.per_second(count as f64));
-            let count = units::count(count);
-            Some(match other.way {
-                Way::Retransmit => {
-                    (format!("{count} TCP segments sent again ({rate})"), Tone::Strong)
-                }
-                // The kernel does not say at which interface.
-                _ => (
-                    format!("{count} packets dropped on this host ({rate}): {}", other.name),
-                    Tone::Plain,
-                ),
-            })
-        })
-        .collect();
+    let all = known.subjects.iter().zip(known.waits(recent));
+    let lines = all.filter(|(_, waits)| waits.events > 0).filter_map(|(other, waits)| {
+        let rate = units::per_second(recent.per_second(waits.events as f64));
+        let count = units::count(waits.events);
+        match other.way {
+            Way::Retransmit if other.name == subject.name => {
+                Some((format!("{count} TCP segments sent again ({rate})"), Tone::Strong))
+            }
+            // The kernel does not say at which interface.
+            Way::Drop => Some((
+                format!("{count} packets dropped on this host ({rate}): {}", other.name),
+                Tone::Plain,
+            )),
+            _ => None,
+        }
+    });
+    let lines: Vec<(String, Tone)> = lines.collect();
     (!lines.is_empty()).then_some(Block::Text(lines))
 }
 

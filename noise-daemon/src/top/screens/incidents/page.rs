@@ -5,9 +5,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use noise_common::signals::Signal;
 
-use super::cells;
-use super::heat::heatmap;
 use crate::analysis::{Episode, Level, Outlier, Report, Time};
+use crate::top::heat::heatmap;
+use crate::top::screens::cells;
 use crate::top::{Block, Cell, History, Page, Row, Table, Tone, units};
 
 /// Culprits, and remedies, that a page has room for: those of whom more is known than that they
@@ -153,7 +153,9 @@ fn over_time(history: &History, episode: &Episode) -> Option<Block> {
         _ if signal.info().labels.is_empty() => Vec::new(),
         _ => vec![subject.to_owned()],
     };
-    heatmap(history, "The last minutes".to_owned(), signal, &labels)
+    let heatmap =
+        heatmap(history, "The last minutes", |one, others| one == signal && others == labels);
+    (!heatmap.bounds_ns.is_empty()).then_some(Block::Heatmap(heatmap))
 }
 
 /// Long waits of those who are disturbed, the newest first.

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use noise_common::charge::{Cause, Charged, Resource};
 
-use super::cells;
-use super::recent::Recent;
-use super::who::{Accounts, key, names};
+use super::{Accounts, names};
 use crate::resolve::OTHER;
 use crate::top::history::Deed;
 use crate::top::pairs::{Cost, after};
+use crate::top::screens::cells;
+use crate::top::screens::recent::Recent;
 use crate::top::{Block, Cell, History, Look, Page, Row, Table, Tone, units};
 
 /// What the row with that key opens.
@@ -42,9 +42,7 @@ pub(super) fn page(history: &History, look: &Look, row: &str) -> Option<Page> {
 }
 
 fn rest(accounts: &Accounts<'_>) -> Option<Page> {
-    let key = key(OTHER, OTHER);
-    let account =
-        accounts.shown.iter().find(|one| super::who::key(one.victim, one.culprit) == key)?;
+    let account = accounts.shown.iter().find(|one| [one.victim, one.culprit] == [OTHER; 2])?;
     let lost = units::lost(accounts.recent.lost(account.cost.ns));
     let lines = vec![
         (format!("All that have no row of their own lost {lost} together."), Tone::Strong),
@@ -193,6 +191,7 @@ fn table(
 mod tests {
     use super::*;
     use crate::top::screens::made::Made;
+    use crate::top::screens::who::key;
 
     fn opened(made: &Made, victim: &str, culprit: &str) -> Page {
         page(&made.history, &Look::default(), &key(victim, culprit)).unwrap()
