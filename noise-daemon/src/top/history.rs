@@ -12,6 +12,7 @@ use noise_common::charge::{Cause, Charged, Resource};
 use noise_common::event::Drop;
 use noise_common::signals::Signal;
 
+use super::pairs::Pairs;
 use crate::model::Totals;
 use crate::wire::Frame;
 
@@ -94,6 +95,7 @@ pub struct Step {
 pub struct History {
     latest: Option<Arc<Frame>>,
     steps: VecDeque<Step>,
+    pairs: Pairs,
 }
 
 fn grow<K: Ord + Clone>(sums: &mut BTreeMap<K, u64>, more: &BTreeMap<K, u64>) {
@@ -239,8 +241,10 @@ impl History {
             let (then_ns, now_ns) = (before.sample.at_ns, frame.sample.at_ns);
             if now_ns < then_ns || before.host.name != frame.host.name {
                 self.steps.clear();
+                self.pairs.clear();
             } else if now_ns > then_ns {
                 let span = between(&before, &frame);
+                self.pairs.push(now_ns, &span.deeds);
                 self.steps.push_back(Step { time: frame.time, at_ns: now_ns, span });
             }
         }
@@ -250,6 +254,7 @@ impl History {
         {
             self.steps.pop_front();
         }
+        self.pairs.forget_before(self.steps.front().map_or(newest_ns, |step| step.at_ns));
         self.latest = Some(frame);
     }
 
@@ -277,6 +282,11 @@ impl History {
         steps
             .take_while(move |(index, step)| *index == 0 || step.at_ns > from_ns)
             .map(|(_, step)| step)
+    }
+
+    /// What each victim and culprit had with each other.
+    pub fn pairs(&self) -> &Pairs {
+        &self.pairs
     }
 
     /// What came in the last seconds, all together.

@@ -14,6 +14,7 @@ pub mod input;
 pub mod live;
 pub mod look;
 pub mod page;
+pub mod pairs;
 pub mod screens;
 pub mod source;
 pub mod sources;

@@ -64,7 +64,7 @@ fn report(number: u64) -> Report {
     let level = Level { p50_ns: Some(number), p99_ns: None, mean_ns: None, rate: 0.5, lost: 1e-9 };
     let time = Time { seconds: 0.25, share: 1.0 };
     let main = Episode {
-        signal: Signal::RunqueueWait,
+        signal: Signal::RunqueueWait.into(),
         subject: "/web.slice".into(),
         start: Timestamp::from_second(1).unwrap(),
         end: Timestamp::from_nanosecond(i128::from(number)).unwrap(),
@@ -124,7 +124,7 @@ pub fn frames() -> impl Strategy<Value = Frame> {
             overview.incidents.push(Arc::new(report(number)));
             let time = Timestamp::from_second(i64::from(seconds)).unwrap();
             overview.outliers.push(Arc::new(Outlier { time, wait: outlier(number) }));
-            overview.opened.push((signal, number));
+            overview.opened.push((signal.into(), number));
         }
         let time = Timestamp::from_second(i64::from(seconds)).unwrap();
         Frame { time, host: Arc::new(host()), sample: Arc::new(sample), overview }

@@ -2,25 +2,27 @@
 
 mod engine;
 mod open;
+mod print;
+mod tape;
 
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
 use jiff::SignedDuration;
+
+use self::tape::FileTape;
 
 pub use self::engine::EngineSource;
 pub use self::open::{Connect, OpenError, open};
 use crate::kernel::KernelError;
+use crate::top::live::{self, Options, Tape};
 use crate::top::sources::ReplaySource;
-use crate::top::{News, Source};
-use crate::wire::{Frame, Recorder};
+use crate::top::{SCREENS, Screen, Source};
 
 /// Bounds of the interval.
 const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(3600);
-/// Longer than any source waits before it says that there is trouble.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Arguments of `noised top`.
 #[derive(Debug, clap::Args)]
@@ -41,9 +43,9 @@ pub struct TopArgs {
     /// Print each refresh below the one before, for logs.
     #[arg(long, conflicts_with = "once")]
     pub batch: bool,
-    /// Screen to begin with.
-    #[arg(long, value_name = "NAME")]
-    pub screen: Option<String>,
+    /// Screen to begin with: overview, cpu, who, disk-net, irq or incidents [default: overview].
+    #[arg(long, value_name = "NAME", value_parser = screen)]
+    pub screen: Option<Screen>,
     /// Write what is shown to a file as well, at its end if it exists.
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
@@ -94,50 +96,50 @@ fn interval(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// See [`TopError`].
 pub fn run(args: &TopArgs) -> Result<(), TopError> {
-    let source: Box<dyn Source> = match &args.replay {
+    let mut source: Box<dyn Source> = match &args.replay {
         Some(path) => Box::new(ReplaySource::open(path, args.interval)?),
         None => open(args.connect.as_ref(), args.interval)?,
     };
-    Ok(show(source, args)?)
-}
-
-/// Shows what a source has to say, until there is enough.
-fn show(mut source: Box<dyn Source>, args: &TopArgs) -> anyhow::Result<()> {
-    let mut recorder: Option<Recorder> = None;
-    loop {
-        let frame = match source.poll(PATIENCE) {
-            Some(News::Frame(frame)) => frame,
-            Some(News::Trouble(trouble)) if args.once => bail!(trouble),
-            Some(News::Trouble(trouble)) => {
-                eprintln!("noised: {trouble}");
-                continue;
-            }
-            None if args.once => bail!("{} shows nothing", source.name()),
-            None => continue,
-        };
-        record(&mut recorder, args, &frame)?;
-        let count = frame.sample.series.len();
-        match args.json {
-            true => println!("{}", serde_json::json!({ "time": frame.time, "series": count })),
-            false => println!("{} {count} series", frame.time),
-        }
-        if args.once {
-            return Ok(());
-        }
-    }
-}
-
-/// Records a frame where that was asked for. One that cannot be written is told, and no more.
-fn record(recorder: &mut Option<Recorder>, args: &TopArgs, frame: &Frame) -> anyhow::Result<()> {
-    let Some(path) = &args.record else { return Ok(()) };
-    let recorder = match recorder {
-        Some(recorder) => recorder,
-        None => recorder.insert(Recorder::open(path, &frame.host).context("--record")?),
+    let plan = Plan {
+        screen: args.screen.unwrap_or_default(),
+        filter: args.filter.clone().unwrap_or_default(),
+        sort: args.sort.clone(),
     };
-    if let Err(error) = recorder.append(frame) {
-        eprintln!("noised: {error}");
+    if args.once || args.json || args.batch {
+        return Ok(print::print(source.as_mut(), args, plan)?);
     }
-    Ok(())
+    if !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
+        let hint = "this is no terminal: use --once for one screen, --batch for one after the \
+                    other, or --json";
+        return Err(TopError::Failed(anyhow::anyhow!(hint)));
+    }
+    let options = Options {
+        interval: args.interval,
+        screen: plan.screen,
+        filter: plan.filter,
+        sort: plan.sort,
+        colour: std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+        tape: args
+            .replay
+            .is_none()
+            .then(|| Box::new(FileTape::new(args.record.clone())) as Box<dyn Tape>),
+        ..Options::default()
+    };
+    Ok(live::run(source.as_mut(), options)?)
+}
+
+/// With what a screen is shown.
+struct Plan {
+    screen: Screen,
+    filter: String,
+    sort: Option<String>,
+}
+
+fn screen(text: &str) -> Result<Screen, String> {
+    SCREENS.into_iter().find(|screen| screen.key() == text).ok_or_else(|| {
+        let keys: Vec<_> = SCREENS.iter().map(|screen| screen.key()).collect();
+        format!("expected one of {}", keys.join(", "))
+    })
 }
 
 #[cfg(test)]

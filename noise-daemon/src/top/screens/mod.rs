@@ -5,6 +5,8 @@ pub mod cpu;
 pub mod disk_net;
 pub mod incidents;
 pub mod irq;
+#[cfg(test)]
+mod made;
 pub mod overview;
 mod recent;
 mod tally;

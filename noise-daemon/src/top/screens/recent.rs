@@ -21,7 +21,9 @@ impl<'a> Recent<'a> {
         let steps: Vec<&Step> = history.steps_since(from_ns).collect();
         Self {
             // The newest step counts in any case.
-            from_ns: steps.first().map_or(from_ns, |step| from_ns.min(step.at_ns - 1)),
+            from_ns: steps
+                .first()
+                .map_or(from_ns, |step| from_ns.min(step.at_ns.saturating_sub(1))),
             seconds: steps.iter().map(|step| step.span.seconds).sum(),
             steps,
         }

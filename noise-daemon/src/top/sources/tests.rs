@@ -160,7 +160,7 @@ async fn collect(mut asked: mpsc::Receiver<Viewer>) {
         let sample = Arc::make_mut(&mut shown.model.sample);
         sample.at_ns = at_ns;
         sample.waited = since_ns.map(|ns| (0, ns)).into_iter().collect();
-        shown.overview.opened = vec![(Signal::RunqueueWait, at_ns)];
+        shown.overview.opened = vec![(Signal::RunqueueWait.into(), at_ns)];
         let _ = reply.send(Arc::new(shown));
     }
 }
