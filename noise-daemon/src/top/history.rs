@@ -213,9 +213,11 @@ fn between(before: &Frame, now: &Frame) -> Span {
     span.waited = fresh(old.waited.clone(), new.waited.clone());
     span.stolen = grown(&old.stolen, &new.stolen);
     span.page_faults = grown(&old.page_faults, &new.page_faults);
-    // Neither of these two is a loss: what is told late is told, and a long wait that is not told one
-    // by one is counted.
-    let lost = |reason: &Drop| !matches!(reason, Drop::RateLimited | Drop::RingFullDelayed);
+    // None of these is a loss: what is told late is told, a long wait that is not told one by one is
+    // counted, and what began before the programs were attached is not theirs.
+    let lost = |reason: &Drop| {
+        !matches!(reason, Drop::RateLimited | Drop::RingFullDelayed | Drop::NoStart)
+    };
     let dropped = |frame: &Frame| {
         let drops = frame.sample.drops.iter().filter(|(_, reason, _)| lost(reason));
         drops.map(|(_, _, count)| count).sum::<u64>()

@@ -73,6 +73,11 @@ impl Drop for Served {
     }
 }
 
+/// How a group reads where its path has no room.
+fn short(group: &Group) -> String {
+    group.label().trim_start_matches('/').to_owned()
+}
+
 /// What a person does not want to wait for.
 fn impossible() -> Option<Verdict> {
     let reason = "there is no tmux here".to_owned();
@@ -108,16 +113,16 @@ fn every_key() -> Result<Verdict> {
     }
     let served = Served::start()?;
     let (group, workers) = everything()?;
-    let terminal = served.top(100, 30, &[])?;
-    let label = group.label();
+    let terminal = served.top(150, 30, &[])?;
+    let (label, name) = (group.label(), short(&group));
     for (key, words) in [
-        ("2", vec!["hardirq", "softirq", "steal"]),
-        ("3", vec!["victim", "culprit", label.as_str()]),
-        ("4", vec!["device"]),
+        ("2", vec!["softirq", "steal", "waiting"]),
+        ("3", vec!["victim", "culprit", name.as_str()]),
+        ("4", vec!["worst culprit"]),
         ("5", vec!["local_timer"]),
         ("6", vec!["Incidents"]),
         ("1", vec!["runqueue_wait", "p99"]),
-        ("Tab", vec!["hardirq", "softirq", "steal"]),
+        ("Tab", vec!["softirq", "steal", "waiting"]),
         ("BTab", vec!["runqueue_wait", "p99"]),
     ] {
         terminal.press(&[key])?;
@@ -126,9 +131,9 @@ fn every_key() -> Result<Verdict> {
     // Help, and back.
     for key in ["?", "h"] {
         terminal.press(&[key])?;
-        terminal.wait_for_words(&["quit", "filter", "export"])?;
+        terminal.wait_for_words(&["quit", "filter", "record the frames"])?;
         terminal.press(&["Escape"])?;
-        terminal.wait_for("no help", |screen| !screen.contains("export the"))?;
+        terminal.wait_for("no help", |screen| !screen.contains("record the frames"))?;
     }
     // A filter leaves what it names; Esc gives the rest back.
     terminal.press(&["1", "/", "s", "o", "f", "t", "Enter"])?;
@@ -139,7 +144,7 @@ fn every_key() -> Result<Verdict> {
     terminal.wait_for_words(&["softirq", "runqueue_wait"])?;
     // A page with a distribution over time, and back.
     terminal.press(&["3"])?;
-    terminal.wait_for_words(&[&label])?;
+    terminal.wait_for_words(&[&name])?;
     terminal.press(&["Enter"])?;
     let page = terminal.wait_for("a page", |screen| !screen.contains("culprit  "))?;
     println!("{page}");
@@ -166,9 +171,9 @@ fn every_key() -> Result<Verdict> {
     let header = |screen: &str| screen.lines().take(2).collect::<String>();
     println!("{}", header(&first));
     terminal.press(&["+"])?;
-    terminal.wait_for_words(&["600 ms"])?;
+    terminal.wait_for_words(&["every 1"])?;
     terminal.press(&["-"])?;
-    terminal.wait_for_words(&["500 ms"])?;
+    terminal.wait_for_words(&["every 0.5 s"])?;
     terminal.press(&["r"])?;
     terminal.wait_for("a reset", |screen| screen.to_lowercase().contains("reset"))?;
     // An export is a file that a script can read.
@@ -197,12 +202,12 @@ fn who_names_a_hog() -> Result<Verdict> {
     let victim = Group::new("victim", &[Hierarchy::Cpu])?;
     let hog = Group::new("hog", &[Hierarchy::Cpu])?;
     let worker = Worker::start_at(Place::group(&victim), "burn", &["0"])?;
-    let terminal = served.top(120, 30, &[])?;
+    let terminal = served.top(150, 30, &[])?;
     terminal.press(&["3"])?;
     terminal.wait_for_words(&["victim", "culprit"])?;
     let burner = Worker::start_at(Place::group(&hog), "burn", &["0"])?;
     let planted = Instant::now();
-    let (victim_label, hog_label) = (victim.label(), hog.label());
+    let (victim_label, hog_label) = (short(&victim), short(&hog));
     let names_both = |line: &str| line.contains(&victim_label) && line.contains(&hog_label);
     let screen = terminal.wait_for("the hog", |screen| screen.lines().any(names_both))?;
     println!("named {:.1} s after it began to work:\n{screen}", planted.elapsed().as_secs_f64());
@@ -220,19 +225,19 @@ fn daemon_stops_and_comes_back() -> Result<Verdict> {
     let daemon = served.daemon.take().context("no daemon")?;
     // It hangs, and goes on.
     daemon.process().signal(libc::SIGSTOP)?;
-    let stale = terminal.wait_for("that it hangs", |screen| screen.contains("no answer"))?;
+    let stale = terminal.wait_for("that it hangs", |screen| screen.contains("does not answer"))?;
     println!("{}", stale.lines().take(3).collect::<Vec<_>>().join("\n"));
     ensure!(stale.contains("runqueue_wait"), "what was known is gone:\n{stale}");
     daemon.process().signal(libc::SIGCONT)?;
-    terminal.wait_for("that it goes on", |screen| !screen.contains("no answer"))?;
+    terminal.wait_for("that it goes on", |screen| !screen.contains("STALE"))?;
     // It ends, and another one starts.
     let (status, _) = daemon.stop(libc::SIGTERM)?;
     ensure!(status.success(), "the daemon ended with {status}");
-    let gone = terminal.wait_for("that it is gone", |screen| screen.contains("noised run"))?;
+    let gone = terminal.wait_for("that it is gone", |screen| screen.contains("STALE"))?;
     println!("{}", gone.lines().take(3).collect::<Vec<_>>().join("\n"));
     ensure!(gone.contains("runqueue_wait"), "what was known is gone:\n{gone}");
     served.start_daemon()?;
-    terminal.wait_for("that it is back", |screen| !screen.contains("noised run"))?;
+    terminal.wait_for("that it is back", |screen| !screen.contains("STALE"))?;
     terminal.press(&["q"])?;
     ensure!(terminal.wait()? == 0, "the view ended with a failure");
     Ok(Verdict::Passed)
@@ -246,7 +251,7 @@ fn small_terminals() -> Result<Verdict> {
     let terminal = served.top(80, 24, &[])?;
     println!("{}", terminal.screen()?);
     terminal.resize(40, 10)?;
-    terminal.wait_for("a notice", |screen| screen.contains("small"))?;
+    terminal.wait_for("a notice", |screen| screen.contains("needs 60x16"))?;
     terminal.resize(140, 45)?;
     terminal.wait_for_words(&["runqueue_wait", "net_rx_wait"])?;
     terminal.press(&["q"])?;
@@ -277,8 +282,8 @@ fn records_and_replays() -> Result<Verdict> {
     }
     let served = Served::start()?;
     let (group, workers) = everything()?;
-    let label = group.label();
-    let terminal = served.top(120, 30, &["--record", "it.noised"])?;
+    let label = short(&group);
+    let terminal = served.top(150, 30, &["--record", "it.noised"])?;
     terminal.press(&["3"])?;
     terminal.wait_for_words(&[&label])?;
     thread::sleep(Duration::from_secs(4));
@@ -293,7 +298,7 @@ fn records_and_replays() -> Result<Verdict> {
     // As if the machine had stopped in the middle of a write.
     fs::write(&path, whole.get(..whole.len() - 7).context("nothing was recorded")?)?;
     let (binary, path) = (binary()?.display().to_string(), path.display().to_string());
-    let replay = Terminal::start(120, 30, &[&binary, "top", "--replay", &path])?;
+    let replay = Terminal::start(150, 30, &[&binary, "top", "--replay", &path])?;
     replay.wait_for_words(&["REPLAY"])?;
     replay.press(&["3", "End"])?;
     replay.wait_for_words(&[&label])?;
