@@ -12,7 +12,7 @@ use super::draw::draw;
 use super::draw::theme::Theme;
 use super::source::{News, Source};
 use super::table::Tone;
-use super::term;
+use super::term::{self, Waited};
 use super::{Look, Screen};
 use crate::wire::Frame;
 
@@ -93,10 +93,12 @@ pub fn run(source: &mut dyn Source, options: Options) -> anyhow::Result<()> {
             screen.draw(|frame| draw(frame, &mut live.app, theme)).context("drawing")?;
         }
         changed = false;
-        let mut patience = PATIENCE;
-        while event::poll(patience).context("waiting for keys")? {
-            patience = Duration::ZERO;
-            changed = true;
+        match term::wait(PATIENCE) {
+            Waited::Gone => anyhow::bail!("the terminal is gone"),
+            Waited::Something => changed = true,
+            Waited::Nothing => {}
+        }
+        while changed && event::poll(Duration::ZERO).context("waiting for keys")? {
             match event::read().context("reading keys")? {
                 Event::Key(key) if key.kind != KeyEventKind::Release => {
                     match live.app.handle(key) {

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use ratatui::backend::CrosstermBackend;
@@ -22,8 +23,37 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 /// Signals that end the view.
 const ENDING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
+/// Time in which the view ends after a signal, s: then the kernel ends it.
+const LAST_SECONDS: libc::c_uint = 10;
+
 extern "C" fn stop(_signal: libc::c_int) {
     STOPPED.store(true, Ordering::Relaxed);
+    // SAFETY: async-signal-safe, and no memory argument.
+    unsafe { libc::alarm(LAST_SECONDS) };
+}
+
+/// What came while keys were waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// Nothing.
+    Nothing,
+    /// Keys, or a signal, such as that of another size.
+    Something,
+    /// The terminal is gone.
+    Gone,
+}
+
+/// Waits for keys. Where the terminal is gone, what reads the keys would read its end for ever, so it
+/// must not be asked.
+pub fn wait(timeout: Duration) -> Waited {
+    let mut wanted = libc::pollfd { fd: libc::STDIN_FILENO, events: libc::POLLIN, revents: 0 };
+    let milliseconds = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
+    // SAFETY: it points to one live value.
+    match unsafe { libc::poll(&raw mut wanted, 1, milliseconds) } {
+        0 => Waited::Nothing,
+        _ if wanted.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0 => Waited::Gone,
+        _ => Waited::Something,
+    }
 }
 
 /// Handlers of the signals that end the view; dropping it gives back those that were there.

@@ -1,3 +1,5 @@
+//! Steps between frames that were made for it.
+
 use super::*;
 use crate::top::generated::{Made, history, totals};
 

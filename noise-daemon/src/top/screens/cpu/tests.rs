@@ -1,3 +1,5 @@
+//! What is taken from CPUs, of frames that were made for it.
+
 use noise_common::signals::SIGNALS;
 
 use super::*;

@@ -181,7 +181,10 @@ fn waits(outliers: &[Arc<Outlier>], report: &Report, now: Timestamp) -> Option<B
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::*;
+    use super::{
+        Arc, Block, Cell, Episode, Level, Outlier, Page, Report, Signal, Table, Time, Timestamp,
+        over_time, page,
+    };
     use crate::analysis::{Cause, Culprit, Ending, Remedy, Rule};
     use crate::model::{OutlierPart, OutlierRecord};
     use crate::top::screens::made::{BEGIN, Made};

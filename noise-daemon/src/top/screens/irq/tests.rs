@@ -1,3 +1,5 @@
+//! Interrupts by source, of frames that were made for it.
+
 use super::*;
 use crate::top::generated::{Made, history};
 

@@ -1,3 +1,5 @@
+//! Every signal, of frames that were made for it.
+
 use std::sync::Arc;
 
 use super::*;
