@@ -11,7 +11,7 @@ use proptest::prelude::{Strategy, any};
 
 use super::{Frame, Host};
 use crate::analysis::{
-    Cause, Culprit, Ending, Episode, Level, Outlier, Overview, Remedy, Report, Rule, Time,
+    Cause, Culprit, Ending, Episode, Level, Outlier, Overview, Remedy, Report, Rule, Time, Watched,
 };
 use crate::model::{
     Count, HookSample, Interference, OutlierPart, OutlierRecord, Sample, Series, Totals,
@@ -124,7 +124,8 @@ pub fn frames() -> impl Strategy<Value = Frame> {
             overview.incidents.push(Arc::new(report(number)));
             let time = Timestamp::from_second(i64::from(seconds)).unwrap();
             overview.outliers.push(Arc::new(Outlier { time, wait: outlier(number) }));
-            overview.opened.push((signal.into(), number));
+            let watched: Vec<_> = Watched::all().collect();
+            overview.opened.push((watched[pick(number, watched.len())], number));
         }
         let time = Timestamp::from_second(i64::from(seconds)).unwrap();
         Frame { time, host: Arc::new(host()), sample: Arc::new(sample), overview }
