@@ -152,6 +152,7 @@ pub struct ChargeKey {
 /// What was charged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+#[cfg_attr(feature = "user", derive(serde::Serialize, serde::Deserialize))]
 #[repr(C)]
 pub struct Charged {
     /// Time, ns.

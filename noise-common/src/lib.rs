@@ -6,6 +6,8 @@
 //! tested on the host.
 #![no_std]
 
+#[cfg(feature = "user")]
+extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
@@ -14,6 +16,8 @@ pub mod event;
 pub mod hist;
 pub mod hooks;
 pub mod ledger;
+#[cfg(feature = "user")]
+mod names;
 pub mod nesting;
 pub mod offsets;
 pub mod queue;

@@ -10,3 +10,5 @@ pub mod kernel;
 pub mod model;
 pub mod resolve;
 pub mod state;
+pub mod top;
+pub mod wire;

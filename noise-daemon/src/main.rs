@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use noise_daemon::cli::{Cli, Command, check, incidents, run};
+use noise_daemon::cli::{Cli, Command, check, incidents, run, top};
 use noise_daemon::kernel::KernelError;
 
 fn kernel_exit(error: &KernelError) -> ExitCode {
@@ -20,6 +20,17 @@ fn main() -> ExitCode {
                     run::RunError::Config(_) => ExitCode::from(2),
                     run::RunError::Kernel(error) => kernel_exit(error),
                     run::RunError::Failed(_) => ExitCode::FAILURE,
+                };
+                (error.to_string(), code)
+            }
+        },
+        Command::Top(args) => match top::run(&args) {
+            Ok(()) => return ExitCode::SUCCESS,
+            Err(error) => {
+                let code = match &error {
+                    top::TopError::NoSource(_) => ExitCode::from(3),
+                    top::TopError::Kernel(error) => kernel_exit(error),
+                    top::TopError::Failed(_) => ExitCode::FAILURE,
                 };
                 (error.to_string(), code)
             }

@@ -23,6 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The option that names where the daemon keeps its state.
 pub const STATE_DIRECTORY: &str = "--state.directory";
 
+/// The option that names the socket for `noised top`.
+pub const SOCKET_PATH: &str = "--socket.path";
+
 /// The daemon's path: `NOISED_BIN`, or the workspace's release build.
 ///
 /// # Errors
@@ -173,13 +176,17 @@ impl Daemon {
         Self::start_with(&[])
     }
 
-    /// Starts a daemon with further options. It keeps no state unless they name a directory.
+    /// Starts a daemon with further options. It keeps no state unless they name a directory,
+    /// and has no socket unless they name one.
     pub fn start_with(options: &[&str]) -> Result<Self> {
         let address = free_address()?;
         let mut command = Command::new(binary()?);
         command.args(["run", "--web.listen-address", &address.to_string()]).args(options);
         if !options.contains(&STATE_DIRECTORY) {
             command.args([STATE_DIRECTORY, ""]);
+        }
+        if !options.contains(&SOCKET_PATH) {
+            command.args([SOCKET_PATH, ""]);
         }
         Self::start_command(command, address)
     }

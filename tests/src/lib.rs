@@ -21,3 +21,4 @@ pub mod prom;
 pub mod scenario;
 pub mod surroundings;
 pub mod task;
+pub mod terminal;

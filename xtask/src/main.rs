@@ -21,6 +21,7 @@ mod run;
 mod scenario;
 mod setup;
 mod test;
+mod top;
 
 /// Developer tasks of noised.
 #[derive(Parser)]
@@ -37,6 +38,12 @@ enum Task {
     /// Build noised and start it as root
     Run {
         /// Arguments of `noised run`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Build noised and open its view as root
+    Top {
+        /// Arguments of `noised top`
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
@@ -74,6 +81,7 @@ fn dispatch(task: Task) -> Result<ExitCode> {
     match task {
         Task::Setup => setup::run(&workspace),
         Task::Run { arguments } => run::run(&workspace, &arguments),
+        Task::Top { arguments } => top::run(&workspace, &arguments),
         Task::Test { filter } => test::run(&workspace, filter.as_deref()),
         Task::Lint => lint::run(&workspace),
         Task::Bench { arguments } => bench::run(&workspace, &arguments),

@@ -13,7 +13,8 @@ use super::watched::Watched;
 use crate::model::Sample;
 
 /// What there is to see at one time.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct Overview {
     /// Incidents, the oldest first; those that are open last.
     pub incidents: Vec<Arc<Report>>,

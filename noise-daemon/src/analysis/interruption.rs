@@ -86,7 +86,7 @@ mod tests {
         Sample {
             at_ns,
             interference: taken.iter().map(pair).collect(),
-            interrupted: (0..).zip(cpus).map(|(cpu, ns)| (cpu, "hardirq", *ns)).collect(),
+            interrupted: (0..).zip(cpus).map(|(cpu, ns)| (cpu, "hardirq".into(), *ns)).collect(),
             ..Sample::default()
         }
     }

@@ -25,6 +25,7 @@ mod remedy;
 mod report;
 mod rules;
 mod settings;
+mod telling;
 mod track;
 mod watched;
 mod window;

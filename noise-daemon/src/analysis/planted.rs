@@ -88,7 +88,11 @@ impl Host {
             at_ns: self.at_ns,
             series: series.collect(),
             interference: interference.collect(),
-            interrupted: self.interrupted.iter().map(|(cpu, ns)| (*cpu, "hardirq", *ns)).collect(),
+            interrupted: self
+                .interrupted
+                .iter()
+                .map(|(cpu, ns)| (*cpu, "hardirq".into(), *ns))
+                .collect(),
             ..Sample::default()
         })
     }

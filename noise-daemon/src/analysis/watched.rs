@@ -29,6 +29,17 @@ impl Watched {
         }
     }
 
+    /// What it is, in a sentence.
+    pub fn help(self) -> &'static str {
+        match self {
+            Self::Signal(signal) => signal.info().help,
+            Self::Interruption => {
+                "Time that interrupts and the hypervisor take from a cgroup while it runs, of one \
+                 CPU's time."
+            }
+        }
+    }
+
     /// Every signal that measures delays, and what no signal measures.
     pub fn all() -> impl Iterator<Item = Self> {
         let delays = SIGNALS.iter().filter(|info| matches!(info.kind, Kind::Histogram(_)));

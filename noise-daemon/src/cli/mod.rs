@@ -3,6 +3,7 @@
 pub mod check;
 pub mod incidents;
 pub mod run;
+pub mod top;
 mod watching;
 
 use clap::{Parser, Subcommand};
@@ -21,6 +22,8 @@ pub struct Cli {
 pub enum Command {
     /// Measure, and serve metrics and a status page.
     Run(run::RunArgs),
+    /// Show live what is delayed, by how much, by whom, since when.
+    Top(top::TopArgs),
     /// Say what this kernel offers, and whether noised can work here.
     Check(check::CheckArgs),
     /// Show what was unusual, since when, by how much, by whom, and what can be done about it.

@@ -3,27 +3,27 @@
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use axum::Router;
 use aya_log::EbpfLogger;
-use tokio::io::unix::AsyncFd;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tracing_subscriber::EnvFilter;
 
 use super::watching::Watching;
 use crate::analysis::Settings;
 use crate::collect::Collector;
 use crate::config::{ConfigFile, DEFAULT_ADDRESS, DEFAULT_THRESHOLD, LogLevel};
-use crate::export::{Refresh, Shown, serve};
+use crate::export::{LocalSocket, Refresh, Shown, SocketOptions, Viewer, router, serve};
 use crate::kernel::{DebugRecords, Engine, HookState, KernelError, LoadOptions, other_daemon_runs};
-use crate::model::{Builder, Limits};
+use crate::model::{Builder, Limits, Longest};
 use crate::state::DEFAULT_DIRECTORY;
+use crate::wire::Host;
 
 /// How often the ring is drained and a sample taken when nobody asks.
 const SAMPLE_EVERY: Duration = Duration::from_nanos(noise_common::WINDOW_NS);
@@ -46,6 +46,10 @@ pub struct RunArgs {
     /// /var/lib/noised].
     #[arg(long = "state.directory", value_name = "DIRECTORY")]
     state_directory: Option<OsString>,
+    /// Socket on which those who may use it are shown what is measured; empty = none [default:
+    /// /run/noised/noised.sock].
+    #[arg(long = "socket.path", value_name = "PATH")]
+    socket_path: Option<OsString>,
     /// Least severe level that is logged [default: info]; RUST_LOG overrides it.
     #[arg(long = "log.level", value_name = "LEVEL")]
     log_level: Option<LogLevel>,
@@ -91,6 +95,7 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
     let threshold = file.outliers.threshold_microseconds.unwrap_or(DEFAULT_THRESHOLD);
     runtime.block_on(daemon(Plan {
         address,
+        socket: file.socket.resolve(args.socket_path.as_ref().map(PathBuf::from)),
         level,
         limits: file.limits.resolve(),
         incidents: file.incidents,
@@ -102,6 +107,7 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
 /// What the daemon does, as flags and file say.
 struct Plan {
     address: SocketAddr,
+    socket: Option<SocketOptions>,
     level: LogLevel,
     limits: Limits,
     incidents: Settings,
@@ -123,7 +129,7 @@ fn start_logging(level: LogLevel) {
 }
 
 async fn daemon(plan: Plan) -> Result<(), RunError> {
-    let Plan { address, level, limits, incidents, directory, outlier_us } = plan;
+    let Plan { address, socket, level, limits, incidents, directory, outlier_us } = plan;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     // Bind before loading: where another daemon has the address, nothing is attached.
@@ -157,15 +163,45 @@ async fn daemon(plan: Plan) -> Result<(), RunError> {
     let mut watching = Watching::start(incidents, &directory)?;
     tracing::info!("listening on http://{address} (metrics at http://{address}/metrics)");
     let (refresh, asked) = mpsc::channel(PENDING_REFRESHES);
+    let router = router(Refresh(refresh), Host::read(Path::new("/")));
+    let (_socket, local) = local_socket(socket).await.unzip();
     tokio::select! {
         result = collect(collector, Builder::new(limits), asked, &mut watching) => result?,
-        () = serve(listener, Refresh(refresh)) => {}
+        () = serve(listener, router.clone()) => {}
+        () = serve_local(local, router) => {}
         () = drain_debug_records(logger) => {}
         _ = interrupt.recv() => tracing::info!("SIGINT: detaching"),
         _ = terminate.recv() => tracing::info!("SIGTERM: detaching"),
     }
     watching.stop().await;
     Ok(())
+}
+
+/// The local socket, where there shall be one and can be.
+async fn local_socket(options: Option<SocketOptions>) -> Option<(LocalSocket, UnixListener)> {
+    let options = options?;
+    let path = options.path.display();
+    match LocalSocket::bind(&options).await {
+        Ok(socket) => {
+            tracing::debug!(%path, "listening");
+            Some(socket)
+        }
+        Err(error) => {
+            tracing::warn!(
+                %path, %error,
+                "no local socket: `noised top` cannot look here without privileges; choose another \
+                 path with --socket.path"
+            );
+            None
+        }
+    }
+}
+
+async fn serve_local(listener: Option<UnixListener>, router: Router) {
+    match listener {
+        Some(listener) => serve(listener, router).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Whether another daemon measures on this host. The kernel frees the maps of one that just ended
@@ -203,21 +239,20 @@ fn report(engine: &Engine) {
 async fn collect(
     mut collector: Collector,
     mut builder: Builder,
-    mut asked: mpsc::Receiver<oneshot::Sender<Arc<Shown>>>,
+    mut asked: mpsc::Receiver<Viewer>,
     watching: &mut Watching,
 ) -> anyhow::Result<()> {
-    // SAFETY: the descriptor belongs to the collector's ring and is open here.
-    let ring = unsafe { BorrowedFd::borrow_raw(collector.as_raw_fd()) };
-    let ring = ring.try_clone_to_owned()?;
-    // SAFETY: an `OwnedFd` keeps one open descriptor as long as it lives.
-    let ring: AsyncFd<OwnedFd> = unsafe { AsyncFd::register(ring) }?;
+    let ring = collector.readiness()?;
+    let mut longest = Longest::default();
     let mut timer = tokio::time::interval(SAMPLE_EVERY);
     timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         let mut waiting = Vec::new();
         tokio::select! {
             _ = timer.tick() => {
-                watching.take(&builder.keep(collector.glance()));
+                let sample = builder.keep(collector.glance());
+                longest.take(&sample);
+                watching.take(&sample);
                 continue;
             }
             ready = ring.readable() => {
@@ -225,20 +260,26 @@ async fn collect(
                 collector.drain();
                 continue;
             }
-            Some(reply) = asked.recv() => {
-                waiting.push(reply);
-                while let Ok(reply) = asked.try_recv() {
-                    waiting.push(reply);
+            Some(viewer) = asked.recv() => {
+                waiting.push(viewer);
+                while let Ok(viewer) = asked.try_recv() {
+                    waiting.push(viewer);
                 }
             }
         }
         let model = builder.advance(collector.sample());
         let overview = watching.look(&model.sample);
         let shown = Arc::new(Shown { model, overview });
-        for reply in waiting {
+        for Viewer { reply, since_ns } in waiting {
+            let mut shown = Arc::clone(&shown);
+            if let Some(since_ns) = since_ns {
+                let Shown { model, .. } = Arc::make_mut(&mut shown);
+                longest.raise(Arc::make_mut(&mut model.sample), since_ns);
+            }
             // A client that went away does not want its answer.
-            let _ = reply.send(Arc::clone(&shown));
+            let _ = reply.send(shown);
         }
+        longest.take(&shown.model.sample);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Page faults, as `/proc/vmstat` counts them anyway. A program on every fault would cost each of
 //! them more than what it tells is worth.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 /// Page faults of the host since boot.
@@ -22,10 +23,10 @@ fn parse(text: &str) -> Option<Faults> {
 }
 
 /// Reads the counts; nothing where the kernel does not say.
-pub fn faults(procfs: &Path) -> Vec<(&'static str, u64)> {
+pub fn faults(procfs: &Path) -> Vec<(Cow<'static, str>, u64)> {
     let text = std::fs::read_to_string(procfs.join("vmstat")).unwrap_or_default();
     let Some(Faults { minor, major }) = parse(&text) else { return Vec::new() };
-    vec![("minor", minor), ("major", major)]
+    vec![("minor".into(), minor), ("major".into(), major)]
 }
 
 #[cfg(test)]

@@ -45,11 +45,17 @@ impl Histograms {
     /// Adds the histograms to a sample. A subject whose name will be known later has to wait.
     pub fn add_to(&mut self, sample: &mut Sample, names: &mut Names, now: Instant) {
         let mut interrupted: BTreeMap<(u32, &'static str), u64> = BTreeMap::new();
+        let mut waited: BTreeMap<u32, u64> = BTreeMap::new();
         // Boxed, because moving them within the map costs more.
         let mut series: BTreeMap<Label, Box<(Totals, u64)>> = BTreeMap::new();
         let folded = self.windows.folded();
         self.windows.visit(|counted| {
             let Some(signal) = Signal::from_number(counted.key.signal) else { return };
+            if signal == Signal::RunqueueWait {
+                for (cpu, ns) in &counted.by_cpu {
+                    *waited.entry(*cpu).or_default() += ns;
+                }
+            }
             if let Some(source) = signal.info().interrupts {
                 for (cpu, ns) in &counted.by_cpu {
                     *interrupted.entry((*cpu, source)).or_default() += ns;
@@ -57,7 +63,7 @@ impl Histograms {
             }
             if signal.info().storage == Storage::Rotating && counted.key.subject == UNKNOWN {
                 // How many had no cell of their own is not known; at least one.
-                sample.folded.push((signal.info().metric, folded.max(1)));
+                sample.folded.push((signal.info().metric.into(), folded.max(1)));
             }
             let Some(labels) = names.labels(signal, counted.key.subject, now) else { return };
             let (totals, max_ns) = &mut **series.entry((signal, labels)).or_default();
@@ -72,7 +78,8 @@ impl Histograms {
             None => false,
         });
         sample.interrupted =
-            interrupted.into_iter().map(|((cpu, source), ns)| (cpu, source, ns)).collect();
+            interrupted.into_iter().map(|((cpu, source), ns)| (cpu, source.into(), ns)).collect();
+        sample.waited = waited.into_iter().collect();
         sample.series = series
             .into_iter()
             .map(|((signal, labels), one)| {

@@ -1,7 +1,8 @@
 //! The maps of the programs, and the sample that they add up to.
 
 use std::collections::BTreeMap;
-use std::os::fd::AsFd as _;
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use aya::maps::{HashMap, Map, MapData, PerCpuHashMap, RingBuf};
 use noise_common::MARKER_MAP;
 use noise_common::event::{Cell, CellKey, DROPS, Drop, PacketTimes, RequestTimes};
 use noise_common::signals::{CELLS_PER_CPU, SIGNALS, Signal, Storage};
+use tokio::io::unix::AsyncFd;
 
 use super::charges::{Asked, Charges};
 use super::faults;
@@ -120,6 +122,18 @@ impl Collector {
         &self.absent
     }
 
+    /// Tells when there is something in the ring; of the runtime that it is called in.
+    ///
+    /// # Errors
+    /// Where the system has no more descriptors.
+    pub fn readiness(&self) -> io::Result<AsyncFd<OwnedFd>> {
+        // SAFETY: the descriptor belongs to our ring and is open here.
+        let ring = unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) };
+        let ring = ring.try_clone_to_owned()?;
+        // SAFETY: an `OwnedFd` keeps one open descriptor as long as it lives.
+        Ok(unsafe { AsyncFd::register(ring) }?)
+    }
+
     /// Moves all closed windows from the ring into the totals.
     pub fn drain(&mut self) {
         while let Some(record) = self.ring.next() {
@@ -152,7 +166,7 @@ impl Collector {
         self.charges.read(&self.states, &mut asked);
         sample.interference = self.charges.totals();
         sample.outliers = self.outliers.named(&mut self.names, now);
-        sample.folded.push((INTERFERENCE_METRIC, self.charges.folded()));
+        sample.folded.push((INTERFERENCE_METRIC.into(), self.charges.folded()));
         self.add_counts(&mut sample, now);
         self.add_drops(&mut sample);
         let crowded = self.charges.is_crowded() || self.histograms.is_crowded();
@@ -292,11 +306,5 @@ impl Collector {
         for skb in stale {
             let _ = self.spilled.remove(&skb);
         }
-    }
-}
-
-impl std::os::fd::AsRawFd for Collector {
-    fn as_raw_fd(&self) -> std::os::fd::RawFd {
-        self.ring.as_raw_fd()
     }
 }

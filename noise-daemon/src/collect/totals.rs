@@ -77,7 +77,7 @@ impl Compact {
 #[derive(Debug, Default)]
 struct Subject {
     closed: Compact,
-    /// Sums by CPU, of signals that interrupt.
+    /// Sums by CPU, of signals that interrupt and of waits for CPUs.
     by_cpu: BTreeMap<u32, u64>,
     recent_max_ns: u64,
     /// Number of values at the last look, and the newest window in which it was another.
@@ -94,7 +94,7 @@ pub struct Counted {
     pub totals: Totals,
     /// The longest value since the last look, ns.
     pub recent_max_ns: u64,
-    /// Sums by CPU, of signals that interrupt.
+    /// Sums by CPU, of signals that interrupt and of waits for CPUs.
     pub by_cpu: BTreeMap<u32, u64>,
 }
 
@@ -123,8 +123,10 @@ fn is_rotating(key: CellKey) -> bool {
     signal_of(key).is_some_and(|signal| signal.info().storage == Storage::Rotating)
 }
 
-fn interrupts(key: CellKey) -> bool {
-    signal_of(key).is_some_and(|signal| signal.info().interrupts.is_some())
+/// Whether sums are kept for each CPU.
+fn by_cpu(key: CellKey) -> bool {
+    signal_of(key)
+        .is_some_and(|signal| signal.info().interrupts.is_some() || signal == Signal::RunqueueWait)
 }
 
 /// Buckets with their counts, where there are any.
@@ -203,7 +205,7 @@ impl WindowTotals {
         let subject = subject(&mut self.subjects, &mut self.rotating, into);
         subject.recent_max_ns = subject.recent_max_ns.max(cell.max_ns);
         subject.closed.add(cell);
-        if interrupts(key) {
+        if by_cpu(key) {
             *subject.by_cpu.entry(cell.cpu).or_default() += cell.sum_ns;
         }
     }
@@ -226,7 +228,7 @@ impl WindowTotals {
                     open.add_to(folded.entry(of.signal).or_default());
                 } else if of == key {
                     open.add_to(&mut counted.totals);
-                    if interrupts(*key) {
+                    if by_cpu(*key) {
                         *counted.by_cpu.entry(*cpu).or_default() += open.sum_ns;
                     }
                 }

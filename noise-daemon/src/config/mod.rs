@@ -6,11 +6,19 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 
 use crate::analysis::Settings;
+use crate::export::SocketOptions;
 use crate::model::Limits;
 
 /// Where the daemon listens unless told otherwise.
 pub const DEFAULT_ADDRESS: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 19435);
+
+/// Where the daemon's local socket is unless told otherwise.
+pub const DEFAULT_SOCKET: &str = "/run/noised/noised.sock";
+/// Who may use it unless told otherwise: its owner and its group.
+const DEFAULT_SOCKET_MODE: SocketMode = SocketMode(0o660);
+/// Its group unless told otherwise, where there is such a group.
+const DEFAULT_SOCKET_GROUP: &str = "noised";
 
 /// The configuration file, as written; every key is optional.
 #[derive(Debug, Default, PartialEq, serde::Deserialize)]
@@ -19,6 +27,9 @@ pub struct ConfigFile {
     /// The HTTP server.
     #[serde(default)]
     pub web: WebSection,
+    /// The local socket.
+    #[serde(default)]
+    pub socket: SocketSection,
     /// Logging.
     #[serde(default)]
     pub log: LogSection,
@@ -72,6 +83,45 @@ impl TryFrom<i64> for Threshold {
 pub struct WebSection {
     /// Address and port of the server.
     pub listen_address: Option<SocketAddr>,
+}
+
+/// `[socket]`.
+#[derive(Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct SocketSection {
+    /// Where it is; empty = there is none.
+    pub path: Option<PathBuf>,
+    /// Who may use it.
+    pub mode: Option<SocketMode>,
+    /// The group it belongs to.
+    pub group: Option<String>,
+}
+
+impl SocketSection {
+    /// The socket, with the usual where nothing is said; a path on the command line comes first.
+    /// `None` where there is none.
+    pub fn resolve(&self, path: Option<PathBuf>) -> Option<SocketOptions> {
+        let path = path.or_else(|| self.path.clone()).unwrap_or_else(|| DEFAULT_SOCKET.into());
+        let group = self.group.as_deref().unwrap_or(DEFAULT_SOCKET_GROUP).to_owned();
+        let mode = self.mode.unwrap_or(DEFAULT_SOCKET_MODE).0;
+        (!path.as_os_str().is_empty()).then_some(SocketOptions { path, mode, group })
+    }
+}
+
+/// Permissions, written as chmod takes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(try_from = "String")]
+pub struct SocketMode(u32);
+
+impl TryFrom<String> for SocketMode {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        match u32::from_str_radix(&text, 8) {
+            Ok(mode @ 0..=0o777) if text.len() >= 3 => Ok(Self(mode)),
+            _ => Err(format!("`{text}` is not between \"000\" and \"0777\", as chmod takes it")),
+        }
+    }
 }
 
 /// `[log]`.
@@ -236,6 +286,22 @@ mod tests {
     }
 
     #[test]
+    fn the_socket_can_be_elsewhere_or_nowhere() {
+        let socket = |text: &str, flag: Option<&str>| {
+            parse(text).unwrap().socket.resolve(flag.map(PathBuf::from))
+        };
+        let usual = socket("", None).unwrap();
+        assert_eq!((usual.path.to_str(), usual.mode), (Some(DEFAULT_SOCKET), 0o660));
+        assert_eq!(usual.group, "noised");
+        let text = "[socket]\npath = \"/x\"\nmode = \"0600\"\ngroup = \"ops\"\n";
+        let said = socket(text, None).unwrap();
+        assert_eq!((said.path.to_str(), said.mode, &*said.group), (Some("/x"), 0o600, "ops"));
+        assert_eq!(socket(text, Some("/y")).unwrap().path, Path::new("/y"));
+        assert_eq!(socket(text, Some("")), None);
+        assert_eq!(socket("[socket]\npath = \"\"\n", None), None);
+    }
+
+    #[test]
     fn the_readme_shows_the_defaults() {
         let readme = include_str!("../../../README.md");
         let (_, shown) = readme.split_once("```toml\n").unwrap();
@@ -243,6 +309,9 @@ mod tests {
         let config = parse(shown).unwrap();
         assert_eq!(config.incidents, Settings::default());
         assert_eq!(config.web.listen_address, Some(DEFAULT_ADDRESS));
+        assert_eq!(config.socket.path, Some(DEFAULT_SOCKET.into()));
+        assert_eq!(config.socket.mode, Some(DEFAULT_SOCKET_MODE));
+        assert_eq!(config.socket.group.as_deref(), Some(DEFAULT_SOCKET_GROUP));
         assert_eq!(config.state.directory, Some(crate::state::DEFAULT_DIRECTORY.into()));
         assert_eq!(config.limits.resolve(), Limits::default());
         assert_eq!(config.outliers.threshold_microseconds, Some(DEFAULT_THRESHOLD));
@@ -263,6 +332,10 @@ mod tests {
             ("[limits]\ncgroups = 10001\n", "line 2", ["10001", "between"]),
             ("[outliers]\nthreshold-microseconds = 0\n", "line 2", ["threshold", "60000000"]),
             ("[limits]\npairs = 7\n", "line 2", ["pairs", "preemptions"]),
+            ("[socket]\nmode = \"rw\"\n", "line 2", ["rw", "0777"]),
+            ("[socket]\nmode = \"1777\"\n", "line 2", ["1777", "0777"]),
+            ("[socket]\nmode = 432\n", "line 2", ["432", "string"]),
+            ("[socket]\nfile = \"/x\"\n", "line 2", ["file", "path"]),
             ("[web\n", "line 1", ["web", "noised.toml"]),
             ("[state]\ndir = \"/x\"\n", "line 2", ["dir", "directory"]),
             ("[incidents]\ndeviation = 2.0\n", "line 2", ["deviation", "deviations"]),

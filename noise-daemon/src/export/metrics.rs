@@ -365,9 +365,9 @@ mod tests {
                 labels: vec!["voluntary".into()],
                 total: 7,
             }],
-            interrupted: vec![(0, "softirq", 1_500_000_000)],
+            interrupted: vec![(0, "softirq".into(), 1_500_000_000)],
             stolen: vec![(1, 20_000_000)],
-            page_faults: vec![("minor", 5)],
+            page_faults: vec![("minor".into(), 5)],
             drops: vec![(Signal::RunqueueWait, Drop::NoStart, 3)],
             hooks: vec![HookSample {
                 hook: Hook::SchedSwitch,

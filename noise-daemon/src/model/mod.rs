@@ -3,10 +3,12 @@
 
 mod blame;
 mod fold;
+mod longest;
 mod outlier;
 mod sample;
 mod sums;
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -15,6 +17,7 @@ use noise_common::signals::{Kind, SIGNALS, Signal};
 
 use blame::Attribution;
 pub use blame::{INTERFERENCE_METRIC, Limits, PREEMPTIONS_METRIC, Pair, Recent};
+pub use longest::Longest;
 pub use outlier::{OutlierPart, OutlierRecord};
 use sums::Sums;
 
@@ -58,7 +61,7 @@ pub struct Model {
     /// Waits of the cgroups that waited most, and the rest as `~other`.
     pub cgroup_waits: Vec<Series>,
     /// How many series were folded into `~other`, by metric.
-    pub folded: Vec<(&'static str, u64)>,
+    pub folded: Vec<(Cow<'static, str>, u64)>,
     /// Who delayed whom most over the last seconds, the worst first.
     pub worst: Vec<Recent>,
 }
@@ -88,11 +91,12 @@ impl Builder {
         let now = self.take(&sample);
         let signals = SIGNALS.iter().map(|info| self.summary(info.signal, &sample, &now)).collect();
         self.remember(now);
-        let mut folded = self.attribution.folded().to_vec();
+        let mut folded: Vec<(Cow<'static, str>, u64)> =
+            self.attribution.folded().map(|(metric, count)| (metric.into(), count)).into();
         for (metric, count) in &sample.folded {
             match folded.iter_mut().find(|(known, _)| known == metric) {
                 Some((_, sum)) => *sum += count,
-                None => folded.push((metric, *count)),
+                None => folded.push((metric.clone(), *count)),
             }
         }
         Model {

@@ -1,5 +1,6 @@
 //! One snapshot of everything collected: plain data, with its time.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use noise_common::charge::{Cause, Charged, Resource};
@@ -11,12 +12,40 @@ use noise_common::signals::Signal;
 use super::outlier::OutlierRecord;
 
 /// Totals of one histogram since the programs were attached.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(from = "Sparse", into = "Sparse")]
 pub struct Totals {
     /// Counts by bucket.
     pub buckets: [u64; BUCKETS],
     /// Exact sum, ns.
     pub sum_ns: u64,
+}
+
+/// [`Totals`] as they are written: most buckets are empty.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Sparse {
+    sum_ns: u64,
+    /// Bucket and count.
+    counts: Vec<(u8, u64)>,
+}
+
+impl From<Totals> for Sparse {
+    fn from(totals: Totals) -> Self {
+        let counts = (0..).zip(totals.buckets).filter(|(_, count)| *count > 0).collect();
+        Self { sum_ns: totals.sum_ns, counts }
+    }
+}
+
+impl From<Sparse> for Totals {
+    fn from(sparse: Sparse) -> Self {
+        let mut totals = Self { sum_ns: sparse.sum_ns, ..Self::default() };
+        for (bucket, count) in sparse.counts {
+            if let Some(own) = totals.buckets.get_mut(usize::from(bucket)) {
+                *own = count;
+            }
+        }
+        totals
+    }
 }
 
 impl Default for Totals {
@@ -66,7 +95,7 @@ impl Totals {
 }
 
 /// One histogram: a signal with its label values.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Series {
     /// The signal.
     pub signal: Signal,
@@ -79,7 +108,7 @@ pub struct Series {
 }
 
 /// One counter: a signal with its label values.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Count {
     /// The signal.
     pub signal: Signal,
@@ -90,7 +119,7 @@ pub struct Count {
 }
 
 /// Who was charged with the delays of whom.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Interference {
     /// What the victim had to wait for, or what was taken from it.
     pub resource: Resource,
@@ -110,7 +139,7 @@ pub struct Interference {
 }
 
 /// How one hook fares.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct HookSample {
     /// The hook.
     pub hook: Hook,
@@ -125,7 +154,8 @@ pub struct HookSample {
 }
 
 /// Everything collected at one time.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct Sample {
     /// When, on CLOCK_MONOTONIC, ns.
     pub at_ns: u64,
@@ -140,11 +170,13 @@ pub struct Sample {
     /// Long waits that were told since the previous sample, the oldest first; each is in one sample.
     pub outliers: Vec<OutlierRecord>,
     /// Net time that interrupts took from each CPU: CPU, source, ns.
-    pub interrupted: Vec<(u32, &'static str, u64)>,
+    pub interrupted: Vec<(u32, Cow<'static, str>, u64)>,
+    /// Time that tasks waited for each CPU on which they ran in the end: CPU, ns.
+    pub waited: Vec<(u32, u64)>,
     /// Time that the hypervisor took from each CPU: CPU, ns.
     pub stolen: Vec<(u32, u64)>,
     /// Page faults of the host since boot: kind, count.
-    pub page_faults: Vec<(&'static str, u64)>,
+    pub page_faults: Vec<(Cow<'static, str>, u64)>,
     /// What was not counted.
     pub drops: Vec<(Signal, Drop, u64)>,
     /// The hooks.
@@ -152,5 +184,5 @@ pub struct Sample {
     /// Signals that are not measured here, and why.
     pub absent: Vec<(Signal, String)>,
     /// How many series were folded into `~other` before they were sampled, by metric.
-    pub folded: Vec<(&'static str, u64)>,
+    pub folded: Vec<(Cow<'static, str>, u64)>,
 }

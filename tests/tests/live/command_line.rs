@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
-use noise_tests::daemon::{STATE_DIRECTORY, run_noised};
+use noise_tests::daemon::{SOCKET_PATH, STATE_DIRECTORY, run_noised};
 
 use crate::lifecycle::ensure_refused;
 use crate::{Test, Verdict};
@@ -82,7 +82,9 @@ fn help_and_version() -> Result<Verdict> {
     let help = run_noised(&["--help"])?;
     ensure!(help.code == 0 && help.stdout.contains("run"), "--help: {help:?}");
     let help = run_noised(&["run", "--help"])?;
-    for option in ["--web.listen-address", "--config.file", "--config.check", STATE_DIRECTORY] {
+    for option in
+        ["--web.listen-address", "--config.file", "--config.check", STATE_DIRECTORY, SOCKET_PATH]
+    {
         ensure!(help.stdout.contains(option), "run --help does not name {option}");
     }
     let version = run_noised(&["--version"])?;

@@ -20,6 +20,7 @@ mod referee;
 mod scenario;
 mod sched;
 mod state;
+mod top;
 mod web;
 
 use std::env;
@@ -92,7 +93,7 @@ fn main() -> ExitCode {
     }
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let modules: [(&str, &[(&str, Test)]); 17] = [
+    let modules: [(&str, &[(&str, Test)]); 18] = [
         ("referee", referee::TESTS),
         ("command_line", command_line::TESTS),
         ("lifecycle", lifecycle::TESTS),
@@ -110,6 +111,7 @@ fn main() -> ExitCode {
         ("faults", faults::TESTS),
         ("state", state::TESTS),
         ("incidents", incidents::TESTS),
+        ("top", top::TESTS),
     ];
     let trials = modules
         .into_iter()

@@ -5,15 +5,11 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::analysis::{Ending, Episode, Level, Outlier, Report, Time, Watched};
+use crate::analysis::{Episode, Level, Outlier, Report, Time, Watched};
 use crate::export::duration;
 
 /// Culprits, and remedies, that a page has room for.
 const TOLD: usize = 8;
-
-/// Least shares, of what is beyond the usual or of all, of culprits that are told by name.
-const LEAST_BEYOND: f64 = 0.01;
-const LEAST_SHARE: f64 = 0.05;
 
 /// The incidents, each a block.
 pub fn incidents(incidents: &[Arc<Report>]) -> String {
@@ -42,14 +38,7 @@ fn moment(time: Timestamp) -> String {
 
 fn block(report: &Report) -> String {
     let main = &report.main;
-    let lasted = report.end().duration_since(main.start).as_secs_f64();
-    let ending = match (report.open, main.ending) {
-        (true, _) | (_, None) => "open",
-        (_, Some(Ending::Over)) => "over",
-        (_, Some(Ending::Adopted)) => "taken for the new normal",
-        (_, Some(Ending::Vanished)) => "its subject is gone",
-        (_, Some(Ending::Unwatched)) => "open when the daemon stopped",
-    };
+    let (lasted, ending) = (report.lasted(), report.standing());
     let mut text = format!("#{}  {}, {lasted:.1} s, {ending}\n", report.id, moment(main.start));
     let _ = writeln!(text, "  {}", whose(main));
     let _ = writeln!(text, "    {:<8}{:>12}  ->{:>12}", "", "before", "during");
@@ -96,7 +85,7 @@ fn taken(level: &Level) -> String {
 }
 
 fn whose(episode: &Episode) -> String {
-    format!("{} of {}", episode.signal.name(), clean(&episode.subject))
+    clean(&episode.whose())
 }
 
 fn culprits(text: &mut String, episode: &Episode) {
@@ -105,18 +94,10 @@ fn culprits(text: &mut String, episode: &Episode) {
         return;
     }
     let _ = writeln!(text, "  {:<20}{:>12}", "who did it", "beyond usual");
-    let mut others = episode.others;
-    let mut told = 0;
-    for culprit in &episode.culprits {
-        let (time, beyond) = (culprit.time, culprit.beyond);
-        if told < TOLD && (beyond.share >= LEAST_BEYOND || time.share >= LEAST_SHARE) {
-            let name = format!("{} ({})", clean(&culprit.culprit), culprit.cause.name());
-            line(text, time, Some(beyond), &name);
-            told += 1;
-        } else {
-            others.seconds += time.seconds;
-            others.share += time.share;
-        }
+    let (told, others) = episode.told_culprits(TOLD);
+    for culprit in told {
+        let name = format!("{} ({})", clean(&culprit.culprit), culprit.cause.name());
+        line(text, culprit.time, Some(culprit.beyond), &name);
     }
     for (time, name) in [(others, "others"), (episode.untracked, "not known")] {
         if time.seconds > 0.0 {
@@ -143,27 +124,10 @@ fn remedies(text: &mut String, episode: &Episode) {
 }
 
 fn wait(outlier: &Outlier) -> String {
-    let wait = &outlier.wait;
-    let mut text = format!(
-        "{}  {} ({}) of {} waited {} for CPU {}, after {}\n",
-        moment(outlier.time),
-        clean(&wait.comm),
-        wait.pid,
-        clean(&wait.victim),
-        duration(Some(wait.wait_ns)),
-        wait.cpu,
-        clean(&wait.made_runnable)
-    );
-    for part in &wait.parts {
-        let (culprit, cause) = (clean(&part.culprit), part.cause.name());
-        let _ = write!(text, "  {:>9}  {culprit} ({cause})", duration(Some(part.ns)));
-        if part.pid > 0 {
-            let _ = write!(text, "  {} ({})", clean(&part.comm), part.pid);
-        }
-        text.push('\n');
-    }
-    if wait.rest_ns > 0 {
-        let _ = writeln!(text, "  {:>9}  not told apart", duration(Some(wait.rest_ns)));
+    let told = |ns| duration(Some(ns));
+    let mut text = format!("{}  {}\n", moment(outlier.time), clean(&outlier.sentence(told)));
+    for part in outlier.parts(told) {
+        let _ = writeln!(text, "  {}", clean(&part));
     }
     text
 }
@@ -171,7 +135,7 @@ fn wait(outlier: &Outlier) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::{Cause, Culprit, Remedy, Rule};
+    use crate::analysis::{Cause, Culprit, Ending, Remedy, Rule};
     use crate::model::{OutlierPart, OutlierRecord};
     use noise_common::signals::Signal;
 

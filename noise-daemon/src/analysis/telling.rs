@@ -1,0 +1,91 @@
+//! How incidents and long waits are told to people, wherever that is. Names are as the host has
+//! them: whoever shows them to a terminal takes the control characters out.
+
+use super::culprits::{Culprit, Time, nothing_beyond};
+use super::feed::Name;
+use super::incident::Ending;
+use super::report::{Episode, Outlier, Report};
+
+/// Least shares, of what is beyond the usual or of all, of culprits that are told by name.
+const LEAST_BEYOND: f64 = 0.01;
+const LEAST_SHARE: f64 = 0.05;
+
+impl Report {
+    /// Whether it goes on, or how it ended.
+    pub fn standing(&self) -> &'static str {
+        match (self.open, self.main.ending) {
+            (true, _) | (_, None) => "open",
+            (_, Some(Ending::Over)) => "over",
+            (_, Some(Ending::Adopted)) => "taken for the new normal",
+            (_, Some(Ending::Vanished)) => "its subject is gone",
+            (_, Some(Ending::Unwatched)) => "open when the daemon stopped",
+        }
+    }
+
+    /// How long it lasted, seconds.
+    pub fn lasted(&self) -> f64 {
+        self.end().duration_since(self.main.start).as_secs_f64()
+    }
+}
+
+impl Episode {
+    /// What is disturbed.
+    pub fn whose(&self) -> String {
+        format!("{} of {}", self.signal.name(), self.subject)
+    }
+
+    /// Whether no culprit is charged with more than usual.
+    pub fn nothing_beyond(&self) -> bool {
+        nothing_beyond(&self.culprits)
+    }
+
+    /// Culprits that are worth their name, at most so many, and all others together.
+    pub fn told_culprits(&self, most: usize) -> (Vec<&Culprit<Name>>, Time) {
+        let mut told = Vec::new();
+        let mut others = self.others;
+        for culprit in &self.culprits {
+            let (time, beyond) = (culprit.time, culprit.beyond);
+            if told.len() < most && (beyond.share >= LEAST_BEYOND || time.share >= LEAST_SHARE) {
+                told.push(culprit);
+            } else {
+                others.seconds += time.seconds;
+                others.share += time.share;
+            }
+        }
+        (told, others)
+    }
+}
+
+impl Outlier {
+    /// Who waited for how long, as it follows the time.
+    pub fn sentence(&self, duration: impl Fn(u64) -> String) -> String {
+        let wait = &self.wait;
+        format!(
+            "{} ({}) of {} waited {} for CPU {}, after {}",
+            wait.comm,
+            wait.pid,
+            wait.victim,
+            duration(wait.wait_ns),
+            wait.cpu,
+            wait.made_runnable
+        )
+    }
+
+    /// What the wait consists of, a line each.
+    pub fn parts(&self, duration: impl Fn(u64) -> String) -> Vec<String> {
+        let wait = &self.wait;
+        let mut lines: Vec<String> = Vec::with_capacity(wait.parts.len() + 1);
+        for part in &wait.parts {
+            let (culprit, cause) = (&part.culprit, part.cause.name());
+            let mut line = format!("{:>9}  {culprit} ({cause})", duration(part.ns));
+            if part.pid > 0 {
+                line.push_str(&format!("  {} ({})", part.comm, part.pid));
+            }
+            lines.push(line);
+        }
+        if wait.rest_ns > 0 {
+            lines.push(format!("{:>9}  not told apart", duration(wait.rest_ns)));
+        }
+        lines
+    }
+}

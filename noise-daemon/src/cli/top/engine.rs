@@ -1,0 +1,180 @@
+//! The kernel itself: programs that are loaded by this process, for as long as it looks.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc as std_mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use jiff::Timestamp;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, Interval, MissedTickBehavior};
+
+use super::open::OpenError;
+use crate::analysis::Settings;
+use crate::cli::watching::Watching;
+use crate::collect::Collector;
+use crate::kernel::{Engine, LoadOptions};
+use crate::model::Longest;
+use crate::top::sources::Mailbox;
+use crate::top::{News, Source};
+use crate::wire::{Frame, Host};
+
+/// How far samples are apart in which incidents are looked for.
+const WINDOW: Duration = Duration::from_nanos(noise_common::WINDOW_NS);
+
+/// Frames of what this process measures. Dropping it detaches the programs.
+#[derive(Debug)]
+pub struct EngineSource {
+    news: Arc<Mailbox>,
+    /// Ends the thread when it is dropped.
+    interval: Option<mpsc::UnboundedSender<Duration>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl EngineSource {
+    /// Loads and attaches the programs, and begins to measure.
+    ///
+    /// # Errors
+    /// Where this kernel or these privileges cannot do it. Nothing is left attached.
+    pub fn start(interval: Duration) -> Result<Self, OpenError> {
+        let news = Arc::new(Mailbox::default());
+        let (sender, commands) = mpsc::unbounded_channel();
+        let (started, starting) = std_mpsc::channel();
+        let mailbox = Arc::clone(&news);
+        let thread = thread::Builder::new()
+            .name("engine".to_owned())
+            .spawn(move || match attach() {
+                Ok((collector, watching)) => {
+                    let _ = started.send(Ok(()));
+                    let measuring = Measuring::new(collector, watching, &mailbox);
+                    if let Err(error) = measuring.run(interval, commands) {
+                        mailbox.put(News::Trouble(format!("measuring has ended: {error:#}")));
+                    }
+                }
+                Err(error) => {
+                    let _ = started.send(Err(error));
+                }
+            })
+            .context("cannot start a thread")?;
+        let source = Self { news, interval: Some(sender), thread: Some(thread) };
+        starting.recv().context("the thread that measures ended early")??;
+        Ok(source)
+    }
+}
+
+fn attach() -> Result<(Collector, Watching), OpenError> {
+    let mut engine = Engine::load(&LoadOptions::default())?;
+    engine.attach()?;
+    // SAFETY: no preconditions; gives back what parsing the type information took.
+    unsafe { libc::malloc_trim(0) };
+    let collector = Collector::new(engine)?;
+    Ok((collector, Watching::start(Settings::default(), Path::new(""))?))
+}
+
+struct Measuring<'a> {
+    collector: Collector,
+    watching: Watching,
+    host: Arc<Host>,
+    longest: Longest,
+    /// The time of the last frame's sample, ns.
+    shown_ns: u64,
+    news: &'a Mailbox,
+}
+
+/// A timer that ticks after one interval first.
+fn timer(interval: Duration) -> Interval {
+    let mut timer = tokio::time::interval_at(Instant::now() + interval, interval);
+    timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    timer
+}
+
+impl<'a> Measuring<'a> {
+    fn new(collector: Collector, watching: Watching, news: &'a Mailbox) -> Self {
+        let host = Arc::new(Host::read(Path::new("/")));
+        Self { collector, watching, host, longest: Longest::default(), shown_ns: 0, news }
+    }
+
+    fn run(
+        self,
+        interval: Duration,
+        commands: mpsc::UnboundedReceiver<Duration>,
+    ) -> anyhow::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("cannot start the runtime")?;
+        runtime.block_on(self.measure(interval, commands))
+    }
+
+    async fn measure(
+        mut self,
+        interval: Duration,
+        mut commands: mpsc::UnboundedReceiver<Duration>,
+    ) -> anyhow::Result<()> {
+        let ring = self.collector.readiness()?;
+        let (mut windows, mut frames) = (timer(WINDOW), timer(interval));
+        self.show();
+        loop {
+            tokio::select! {
+                _ = windows.tick() => self.look(),
+                _ = frames.tick() => self.show(),
+                ready = ring.readable() => {
+                    ready?.clear_ready();
+                    self.collector.drain();
+                }
+                command = commands.recv() => match command {
+                    Some(interval) => frames = timer(interval),
+                    None => return Ok(()),
+                },
+            }
+        }
+    }
+
+    fn look(&mut self) {
+        let sample = Arc::new(self.collector.glance());
+        self.longest.take(&sample);
+        self.watching.take(&sample);
+    }
+
+    fn show(&mut self) {
+        let mut sample = self.collector.sample();
+        let overview = self.watching.look(&sample);
+        self.longest.raise(&mut sample, self.shown_ns);
+        self.shown_ns = sample.at_ns;
+        self.news.put(News::Frame(Arc::new(Frame {
+            time: Timestamp::now(),
+            host: Arc::clone(&self.host),
+            sample: Arc::new(sample),
+            overview,
+        })));
+    }
+}
+
+impl Source for EngineSource {
+    fn name(&self) -> String {
+        "this process".to_owned()
+    }
+
+    fn poll(&mut self, timeout: Duration) -> Option<News> {
+        self.news.take(timeout)
+    }
+
+    fn set_interval(&mut self, interval: Duration) {
+        if let Some(sender) = &self.interval {
+            // A thread that is gone has told its trouble.
+            let _ = sender.send(interval);
+        }
+    }
+}
+
+impl Drop for EngineSource {
+    fn drop(&mut self) {
+        self.interval = None;
+        if let Some(thread) = self.thread.take() {
+            // One that panicked has detached as well.
+            let _ = thread.join();
+        }
+    }
+}

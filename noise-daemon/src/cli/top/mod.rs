@@ -1,0 +1,194 @@
+//! `noised top`: the live view.
+
+mod engine;
+mod open;
+mod print;
+mod tape;
+
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+
+use self::tape::FileTape;
+
+pub use self::engine::EngineSource;
+pub use self::open::{Connect, OpenError, open};
+use crate::kernel::KernelError;
+use crate::top::live::{self, Options, Tape};
+use crate::top::sources::ReplaySource;
+use crate::top::{SCREENS, Screen, Source};
+
+/// Bounds of the interval.
+const SHORTEST: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// Arguments of `noised top`.
+#[derive(Debug, clap::Args)]
+pub struct TopArgs {
+    /// Show what a daemon measures: its socket, or its address (http://HOST:PORT, https://…)
+    /// [default: /run/noised/noised.sock; where none answers, this process measures].
+    #[arg(long, value_name = "SOCKET|URL")]
+    pub connect: Option<Connect>,
+    /// How often it is refreshed (200ms, 1s, 10s).
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = interval)]
+    pub interval: Duration,
+    /// Print one screen, and exit.
+    #[arg(long)]
+    pub once: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Print each refresh below the one before, for logs.
+    #[arg(long, conflicts_with = "once")]
+    pub batch: bool,
+    /// Screen to begin with: overview, cpu, who, disk-net, irq or incidents [default: overview].
+    #[arg(long, value_name = "NAME", value_parser = screen)]
+    pub screen: Option<Screen>,
+    /// Write what is shown to a file as well, at its end if it exists.
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// Show what was recorded in a file.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["connect", "record"])]
+    pub replay: Option<PathBuf>,
+    /// Show only rows that contain this.
+    #[arg(long, value_name = "TEXT")]
+    pub filter: Option<String>,
+    /// Column to sort by.
+    #[arg(long, value_name = "COLUMN")]
+    pub sort: Option<String>,
+}
+
+/// Why there is nothing to see.
+#[derive(Debug, thiserror::Error)]
+pub enum TopError {
+    /// No daemon, and no privileges: exit status 3.
+    #[error("{0}")]
+    NoSource(String),
+    /// The kernel side.
+    #[error(transparent)]
+    Kernel(KernelError),
+    /// Anything else.
+    #[error("{0:#}")]
+    Failed(#[from] anyhow::Error),
+}
+
+impl From<OpenError> for TopError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::NoSource(text) => Self::NoSource(text),
+            OpenError::Kernel(error) => Self::Kernel(error),
+            OpenError::Failed(error) => Self::Failed(error),
+        }
+    }
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let expected = || "expected a duration from 100ms to 1h, such as 500ms or 2s".to_owned();
+    let duration: SignedDuration = text.parse().map_err(|_| expected())?;
+    let duration = Duration::try_from(duration).map_err(|_| expected())?;
+    if (SHORTEST..=LONGEST).contains(&duration) { Ok(duration) } else { Err(expected()) }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// See [`TopError`].
+pub fn run(args: &TopArgs) -> Result<(), TopError> {
+    let mut source: Box<dyn Source> = match &args.replay {
+        Some(path) => Box::new(ReplaySource::open(path, args.interval)?),
+        None => open(args.connect.as_ref(), args.interval)?,
+    };
+    let plan = Plan {
+        screen: args.screen.unwrap_or_default(),
+        filter: args.filter.clone().unwrap_or_default(),
+        sort: args.sort.clone(),
+    };
+    if args.once || args.json || args.batch {
+        return Ok(print::print(source.as_mut(), args, plan)?);
+    }
+    if !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
+        let hint = "this is no terminal: use --once for one screen, --batch for one after the \
+                    other, or --json";
+        return Err(TopError::Failed(anyhow::anyhow!(hint)));
+    }
+    let options = Options {
+        interval: args.interval,
+        screen: plan.screen,
+        filter: plan.filter,
+        sort: plan.sort,
+        colour: std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+        tape: args
+            .replay
+            .is_none()
+            .then(|| Box::new(FileTape::new(args.record.clone())) as Box<dyn Tape>),
+        ..Options::default()
+    };
+    Ok(live::run(source.as_mut(), options)?)
+}
+
+/// With what a screen is shown.
+struct Plan {
+    screen: Screen,
+    filter: String,
+    sort: Option<String>,
+}
+
+fn screen(text: &str) -> Result<Screen, String> {
+    SCREENS.into_iter().find(|screen| screen.key() == text).ok_or_else(|| {
+        let keys: Vec<_> = SCREENS.iter().map(|screen| screen.key()).collect();
+        format!("expected one of {}", keys.join(", "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        top: TopArgs,
+    }
+
+    fn parse(words: &[&str]) -> Result<TopArgs, String> {
+        let line = Line::try_parse_from([&["top"], words].concat());
+        line.map(|line| line.top).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn intervals_have_bounds() {
+        assert_eq!(parse(&[]).unwrap().interval, Duration::from_secs(1));
+        for (text, millis) in [("100ms", 100), ("2s", 2_000), ("1h", 3_600_000)] {
+            let parsed = parse(&["--interval", text]).unwrap().interval;
+            assert_eq!(parsed, Duration::from_millis(millis));
+        }
+        for bad in ["99ms", "0s", "-1s", "2h", "1", "soon"] {
+            let error = parse(&[&format!("--interval={bad}")]).unwrap_err();
+            assert!(error.contains("from 100ms to 1h"), "{error}");
+        }
+    }
+
+    #[test]
+    fn daemons_are_named_by_socket_or_address() {
+        let connect = |text| parse(&["--connect", text]).map(|args| args.connect.unwrap());
+        assert_eq!(connect("/run/x.sock"), Ok(Connect::Socket("/run/x.sock".into())));
+        assert_eq!(connect("./x.sock"), Ok(Connect::Socket("./x.sock".into())));
+        for good in ["http://127.0.0.1:19435", "https://host.example/behind/"] {
+            assert_eq!(connect(good), Ok(Connect::Http(good.to_owned())));
+        }
+        for bad in ["", "host:19435", "ftp://host", "http://", "http:///x", "http://host/?x"] {
+            let error = connect(bad).unwrap_err();
+            assert!(error.contains("path of a socket"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_excludes_each_other_is_refused() {
+        assert!(parse(&["--once", "--batch"]).is_err());
+        assert!(parse(&["--replay", "x", "--connect", "/x"]).is_err());
+        assert!(parse(&["--replay", "x", "--record", "y"]).is_err());
+    }
+}

@@ -1,0 +1,172 @@
+//! Which source is shown.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::Context as _;
+
+use super::engine::EngineSource;
+use crate::config::DEFAULT_SOCKET;
+use crate::kernel::KernelError;
+use crate::top::Source;
+use crate::top::sources::{Fault, over_http, over_socket, probe};
+
+/// A daemon that somebody named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Connect {
+    /// By its local socket.
+    Socket(PathBuf),
+    /// By its address, `http://` or `https://`.
+    Http(String),
+}
+
+impl FromStr for Connect {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let expected = || {
+            "expected the path of a socket, or an address such as http://127.0.0.1:19435".to_owned()
+        };
+        match text.split_once("://") {
+            Some(("http" | "https", host)) if !host.is_empty() && !host.starts_with('/') => {
+                let uri = text.parse::<axum::http::Uri>().map_err(|error| error.to_string())?;
+                match uri.query() {
+                    None => Ok(Self::Http(text.to_owned())),
+                    Some(_) => Err(expected()),
+                }
+            }
+            // A host and port without a scheme is more likely than a file of that name.
+            None if text.contains('/') => Ok(Self::Socket(text.into())),
+            _ => Err(expected()),
+        }
+    }
+}
+
+/// Why there is no source.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// No daemon, and no privileges.
+    #[error("{0}")]
+    NoSource(String),
+    /// No daemon, and the kernel side does not work.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// Anything else.
+    #[error("{0:#}")]
+    Failed(#[from] anyhow::Error),
+}
+
+/// The daemon that somebody named; else the one of this host; else the kernel itself, where that is
+/// allowed.
+///
+/// # Errors
+/// Where there is neither; see [`OpenError`].
+pub fn open(connect: Option<&Connect>, interval: Duration) -> Result<Box<dyn Source>, OpenError> {
+    match connect {
+        Some(Connect::Socket(path)) => local(path, interval),
+        Some(Connect::Http(address)) => {
+            let source = over_http(address, interval).context("cannot start a thread")?;
+            Ok(Box::new(source))
+        }
+        None => choose(Path::new(DEFAULT_SOCKET), interval, || {
+            Ok(Box::new(EngineSource::start(interval)?))
+        }),
+    }
+}
+
+fn local(path: &Path, interval: Duration) -> Result<Box<dyn Source>, OpenError> {
+    let source = over_socket(path, interval).context("cannot start a thread")?;
+    Ok(Box::new(source))
+}
+
+fn choose(
+    path: &Path,
+    interval: Duration,
+    engine: impl FnOnce() -> Result<Box<dyn Source>, OpenError>,
+) -> Result<Box<dyn Source>, OpenError> {
+    let fault = match probe(path) {
+        Err(fault @ (Fault::Absent { .. } | Fault::Denied { .. })) => fault,
+        // Whoever is there, also one that hangs: to measure beside it would cost twice.
+        _ => return local(path, interval),
+    };
+    match engine() {
+        Err(OpenError::Kernel(KernelError::NotPermitted { missing })) => {
+            Err(OpenError::NoSource(match fault {
+                Fault::Denied { .. } => fault.to_string(),
+                _ => format!(
+                    "no noised runs here (nobody answers at {}), and measuring without one needs \
+                     {missing}: start one with `sudo noised run`, look with `sudo noised top`, or \
+                     name one with --connect http://HOST:19435",
+                    path.display()
+                ),
+            }))
+        }
+        opened => opened,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use crate::top::sources::fake::{Fake, Reply, as_nobody};
+    use crate::wire::{CONTENT_TYPE, encode, sampled};
+
+    const INTERVAL: Duration = Duration::from_millis(20);
+
+    fn not_permitted() -> Result<Box<dyn Source>, OpenError> {
+        Err(KernelError::NotPermitted { missing: "CAP_BPF".to_owned() }.into())
+    }
+
+    fn no_source(path: &Path) -> String {
+        match choose(path, INTERVAL, not_permitted) {
+            Err(OpenError::NoSource(sentence)) => sentence,
+            Err(error) => panic!("{error}"),
+            Ok(source) => panic!("{}", source.name()),
+        }
+    }
+
+    #[test]
+    fn a_daemon_comes_before_measuring() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("noised.sock");
+        let daemon = Fake::local(&path, Reply::frame(1));
+        let chosen = || choose(&path, INTERVAL, || panic!("not asked for")).unwrap();
+        assert_eq!(chosen().name(), daemon.name);
+        let mut newer = encode(&sampled::small(2)).unwrap();
+        newer[8] = 2;
+        for reply in [Reply::of(200, CONTENT_TYPE, &newer), Reply::Silence] {
+            daemon.answer(reply);
+            assert_eq!(chosen().name(), daemon.name);
+        }
+    }
+
+    #[test]
+    fn without_a_daemon_privileges_are_needed() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("noised.sock");
+        let sentence = no_source(&path);
+        for words in [path.to_str().unwrap(), "CAP_BPF", "noised run", "--connect"] {
+            assert!(sentence.contains(words), "{sentence}");
+        }
+        // One that died.
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(no_source(&path).contains("noised run"));
+        let error = choose(&path, INTERVAL, || Err(KernelError::Lockdown.into()));
+        assert!(matches!(error, Err(OpenError::Kernel(KernelError::Lockdown))));
+    }
+
+    #[test]
+    fn who_may_not_use_the_socket_is_told_so() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(root.path(), Permissions::from_mode(0o755)).unwrap();
+        let path = root.path().join("noised.sock");
+        let _daemon = Fake::local(&path, Reply::frame(1));
+        std::fs::set_permissions(&path, Permissions::from_mode(0o000)).unwrap();
+        let sentence = as_nobody(move || no_source(&path));
+        assert!(sentence.contains("not allowed to use"), "{sentence}");
+    }
+}

@@ -1,0 +1,104 @@
+//! `noised top` for scripts and logs: screens as text or JSON, one below the other.
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+
+use super::tape::FileTape;
+use super::{Plan, TopArgs};
+use crate::top::app::App;
+use crate::top::arrange::Filter;
+use crate::top::live::Tape as _;
+use crate::top::{Look, News, Source, text};
+use crate::wire::Frame;
+
+/// Longer than any source waits before it says that there is trouble.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Columns of text that goes to no terminal.
+const COLUMNS: usize = 160;
+
+/// Prints screens until there is enough, or the reader goes away.
+///
+/// # Errors
+/// Where the source has nothing to show at all, and where there is no such column.
+pub fn print(source: &mut dyn Source, args: &TopArgs, plan: Plan) -> anyhow::Result<()> {
+    let mut printer = Printer::new(args, plan)?;
+    let mut tape = FileTape::new(args.record.clone());
+    if let Some(replay) = source.replay()
+        && args.once
+    {
+        // All that was recorded, as it was at the end.
+        for frame in replay.step(i64::MAX) {
+            printer.app.take(frame);
+        }
+        printer.print();
+        return Ok(());
+    }
+    let began = Instant::now();
+    let mut before: Option<Arc<Frame>> = None;
+    loop {
+        let frame = match source.poll(PATIENCE) {
+            Some(News::Frame(frame)) => frame,
+            Some(News::Trouble(trouble)) if args.once && before.is_none() => bail!(trouble),
+            Some(News::Trouble(trouble)) => {
+                eprintln!("noised: {trouble}");
+                continue;
+            }
+            None if args.once => bail!("{} shows nothing", source.name()),
+            // A recording has ended; a daemon that is silent says why.
+            None if source.replay().is_some() => return Ok(()),
+            None => continue,
+        };
+        if let Err(error) = tape.take(&frame) {
+            eprintln!("noised: {error:#}");
+        }
+        printer.app.take(Arc::clone(&frame));
+        // The first one has totals but no rates.
+        let first = before.replace(frame).is_none();
+        if first || (args.once && began.elapsed() < args.interval) {
+            continue;
+        }
+        if !printer.print() || args.once {
+            return Ok(());
+        }
+    }
+}
+
+struct Printer {
+    app: App,
+    filter: Filter,
+    json: bool,
+}
+
+impl Printer {
+    fn new(args: &TopArgs, plan: Plan) -> anyhow::Result<Self> {
+        let mut app = App::new(plan.screen, Look::default(), args.interval);
+        let filter = Filter::new(&plan.filter);
+        app.set_filter(plan.filter);
+        if let Some(key) = &plan.sort {
+            app.sort_by(key)
+                .map_err(|keys| anyhow::anyhow!("no column {key}; there are {keys}"))?;
+        }
+        Ok(Self { app, filter, json: args.json })
+    }
+
+    /// Prints what there is now; whether somebody reads it.
+    fn print(&self) -> bool {
+        let app = &self.app;
+        let text = if self.json {
+            format!("{}\n", app.export())
+        } else {
+            let table = app.screen().table(app.history(), app.look());
+            let time = app.history().latest().map(|frame| {
+                let time = frame.time.strftime("%Y-%m-%d %H:%M:%S UTC");
+                format!("{time}  {}  {}\n", frame.host.name, app.screen().title())
+            });
+            let rows = text::table(&table, &self.filter, app.view().sort, COLUMNS);
+            format!("{}{rows}\n", time.unwrap_or_default())
+        };
+        let mut out = std::io::stdout().lock();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_ok()
+    }
+}

@@ -1,0 +1,155 @@
+//! The local socket: where those who may use it see what is measured without being root.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::unistd::Group;
+use tokio::net::{UnixListener, UnixStream};
+
+/// How long a daemon that may have the socket is waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Where the socket is, and who may use it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SocketOptions {
+    /// Where.
+    pub path: PathBuf,
+    /// Permissions, as chmod takes them.
+    pub mode: u32,
+    /// Name of the group it belongs to; our own where there is no such group.
+    pub group: String,
+}
+
+/// A socket that is ours; its file is removed when this is dropped.
+#[derive(Debug)]
+pub struct LocalSocket {
+    path: PathBuf,
+    /// Device and inode: another daemon's file is not ours to remove.
+    identity: (u64, u64),
+}
+
+impl LocalSocket {
+    /// Makes the socket, in a folder that is made if it is missing. The file of a daemon that is
+    /// gone is replaced.
+    ///
+    /// # Errors
+    /// Where it cannot be made, or what is there must not be replaced.
+    pub async fn bind(options: &SocketOptions) -> io::Result<(Self, UnixListener)> {
+        let path = options.path.as_path();
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        check_replaceable(path).await?;
+        // Under another name until only those may use it who should.
+        let mut temporary = path.as_os_str().to_owned();
+        temporary.push(format!(".{}", std::process::id()));
+        let temporary = PathBuf::from(temporary);
+        match fs::remove_file(&temporary) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = UnixListener::bind(&temporary)?;
+        let placed = place(&temporary, options);
+        if placed.is_err() {
+            let _ = fs::remove_file(&temporary);
+        }
+        Ok((Self { path: path.to_owned(), identity: placed? }, listener))
+    }
+}
+
+fn place(temporary: &Path, options: &SocketOptions) -> io::Result<(u64, u64)> {
+    fs::set_permissions(temporary, Permissions::from_mode(options.mode & !0o077))?;
+    if let Some(group) = Group::from_name(&options.group)? {
+        chown(temporary, None, Some(group.gid.as_raw()))?;
+    }
+    fs::set_permissions(temporary, Permissions::from_mode(options.mode))?;
+    let metadata = fs::symlink_metadata(temporary)?;
+    fs::rename(temporary, &options.path)?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
+/// Fails where there is something other than the socket of a daemon that is gone.
+async fn check_replaceable(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "what is there is no socket"));
+        }
+        Ok(_) => {}
+    }
+    let answer = tokio::time::timeout(PATIENCE, UnixStream::connect(path)).await;
+    match answer {
+        Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
+        Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        _ => Err(io::Error::new(io::ErrorKind::AddrInUse, "another process serves there")),
+    }
+}
+
+impl Drop for LocalSocket {
+    fn drop(&mut self) {
+        let found = fs::symlink_metadata(&self.path);
+        if found.is_ok_and(|found| (found.dev(), found.ino()) == self.identity) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(path: &Path) -> SocketOptions {
+        SocketOptions { path: path.to_owned(), mode: 0o640, group: "no such group".to_owned() }
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[tokio::test]
+    async fn a_socket_lives_as_long_as_its_daemon() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("run/noised/noised.sock");
+        let (socket, listener) = LocalSocket::bind(&options(&path)).await.unwrap();
+        assert_eq!(mode(&path), 0o640);
+        UnixStream::connect(&path).await.unwrap();
+        listener.accept().await.unwrap();
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+        drop(socket);
+        assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn the_file_of_a_dead_daemon_is_replaced_and_that_of_a_live_one_kept() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("noised.sock");
+        let dead = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        drop(dead);
+        let (socket, listener) = LocalSocket::bind(&options(&path)).await.unwrap();
+        let error = LocalSocket::bind(&options(&path)).await.unwrap_err();
+        assert!(error.to_string().contains("another process"), "{error}");
+        UnixStream::connect(&path).await.unwrap();
+        // One that somebody else put there meanwhile is not ours.
+        fs::remove_file(&path).unwrap();
+        let other = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        drop((socket, listener));
+        assert!(path.exists());
+        drop(other);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_socket_is_not_touched() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("noised.sock");
+        fs::write(&path, "precious").unwrap();
+        assert!(LocalSocket::bind(&options(&path)).await.is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+        assert!(LocalSocket::bind(&options(&path.join("below"))).await.is_err());
+        let long = root.path().join("x".repeat(200));
+        assert!(LocalSocket::bind(&options(&long)).await.is_err());
+    }
+}

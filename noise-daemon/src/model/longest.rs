@@ -1,0 +1,105 @@
+//! The longest delays of the last seconds, for those who look at intervals of their own: a sample
+//! knows those since the one before it alone, whoever had asked for that.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use noise_common::signals::Signal;
+
+use super::Sample;
+
+/// How far back longest delays are known, ns.
+const HORIZON_NS: u64 = 60_000_000_000;
+
+type Key = (Signal, Vec<String>);
+
+/// Longest delays by the samples that had them.
+#[derive(Debug, Default)]
+pub struct Longest {
+    /// When somebody asked last.
+    asked_ns: Option<u64>,
+    samples: VecDeque<(u64, BTreeMap<Key, u64>)>,
+}
+
+impl Longest {
+    /// Takes a sample that others will not see. Does nothing where nobody asks.
+    pub fn take(&mut self, sample: &Sample) {
+        let is_recent = |then: u64| then.saturating_add(HORIZON_NS) >= sample.at_ns;
+        self.samples.retain(|(then, _)| is_recent(*then));
+        if !self.asked_ns.is_some_and(is_recent) {
+            self.asked_ns = None;
+            return;
+        }
+        let delayed = sample.series.iter().filter(|one| one.recent_max_ns > 0);
+        let longest: BTreeMap<Key, u64> =
+            delayed.map(|one| ((one.signal, one.labels.clone()), one.recent_max_ns)).collect();
+        if !longest.is_empty() {
+            self.samples.push_back((sample.at_ns, longest));
+        }
+    }
+
+    /// Raises the longest delays of a sample to those since a time, ns on the clock of the samples.
+    pub fn raise(&mut self, sample: &mut Sample, since_ns: u64) {
+        self.asked_ns = Some(sample.at_ns);
+        let mut longest: BTreeMap<&Key, u64> = BTreeMap::new();
+        for (key, ns) in
+            self.samples.iter().filter(|(at_ns, _)| *at_ns > since_ns).flat_map(|one| &one.1)
+        {
+            let known = longest.entry(key).or_default();
+            *known = (*known).max(*ns);
+        }
+        let mut longest = longest.into_iter().peekable();
+        for one in &mut sample.series {
+            let key = (one.signal, &one.labels);
+            while longest.next_if(|(known, _)| (known.0, &known.1) < key).is_some() {}
+            if let Some((_, ns)) = longest.next_if(|(known, _)| (known.0, &known.1) == key) {
+                one.recent_max_ns = one.recent_max_ns.max(ns);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Series, Totals};
+
+    fn sample(at_ns: u64, longest: &[(&str, u64)]) -> Sample {
+        let series = longest.iter().map(|(label, recent_max_ns)| Series {
+            signal: Signal::BlockQueueWait,
+            labels: vec![(*label).to_owned()],
+            totals: Totals::default(),
+            recent_max_ns: *recent_max_ns,
+        });
+        Sample { at_ns, series: series.collect(), ..Sample::default() }
+    }
+
+    fn raised(longest: &mut Longest, mut sample: Sample, since_ns: u64) -> Vec<u64> {
+        longest.raise(&mut sample, since_ns);
+        sample.series.iter().map(|one| one.recent_max_ns).collect()
+    }
+
+    #[test]
+    fn each_who_asks_is_told_the_longest_since_then() {
+        let mut longest = Longest::default();
+        assert_eq!(raised(&mut longest, sample(10, &[("a", 1)]), 0), [1]);
+        longest.take(&sample(11, &[("a", 5), ("b", 0), ("gone", 9)]));
+        longest.take(&sample(12, &[("a", 3), ("b", 7)]));
+        let now = || sample(13, &[("0", 2), ("a", 4), ("b", 0)]);
+        assert_eq!(raised(&mut longest, now(), 10), [2, 5, 7]);
+        assert_eq!(raised(&mut longest, now(), 11), [2, 4, 7]);
+        assert_eq!(raised(&mut longest, now(), 12), [2, 4, 0]);
+    }
+
+    #[test]
+    fn nothing_is_kept_where_nobody_asks() {
+        let mut longest = Longest::default();
+        longest.take(&sample(1, &[("a", 5)]));
+        assert!(longest.samples.is_empty());
+        raised(&mut longest, sample(2, &[]), 0);
+        for second in 0..180 {
+            longest.take(&sample(second * 1_000_000_000, &[("a", 5)]));
+            assert!(longest.samples.len() <= 61);
+        }
+        assert!(longest.samples.is_empty());
+    }
+}

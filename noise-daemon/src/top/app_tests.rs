@@ -1,0 +1,292 @@
+//! What keys do to the state of the view.
+
+use std::time::Duration;
+
+use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_assert, prop_oneof, proptest};
+use proptest::sample::select;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::app::{Action, App};
+use super::draw::draw;
+use super::draw::theme::Theme;
+use super::sampled::{MAKERS, frame, frames};
+use super::source::Position;
+use super::{Look, Screen};
+
+fn app(seconds: u64, cgroups: u64) -> App {
+    let mut app = App::with(MAKERS, Screen::Overview, Look::default(), Duration::from_secs(1));
+    frames(seconds, cgroups).for_each(|frame| app.take(frame));
+    app
+}
+
+fn press(app: &mut App, keys: &str) -> Action {
+    let mut last = Action::None;
+    for key in keys.chars() {
+        let code = match key {
+            '\n' => KeyCode::Enter,
+            '\t' => KeyCode::Tab,
+            '\u{1b}' => KeyCode::Esc,
+            '\u{8}' => KeyCode::Backspace,
+            '→' => KeyCode::Right,
+            '⇤' => KeyCode::Home,
+            other => KeyCode::Char(other),
+        };
+        last = app.handle(KeyEvent::from(code));
+    }
+    last
+}
+
+fn keys(app: &App) -> Vec<String> {
+    app.shown.rows().map(|row| row.key.clone()).collect()
+}
+
+fn selected(app: &App) -> Option<String> {
+    let at = app.view().selected(&app.shown)?;
+    app.shown.row(at).map(|row| row.key.clone())
+}
+
+#[test]
+fn the_selection_stays_with_its_row_when_the_order_changes() {
+    let mut app = app(10, 8);
+    press(&mut app, "jjj");
+    let chosen = selected(&app);
+    press(&mut app, "ss");
+    assert_eq!(selected(&app), chosen);
+    for number in 10..20 {
+        app.take(frame(number, 8));
+        assert_eq!(selected(&app), chosen);
+    }
+    // The first row is chosen by place until somebody moves.
+    press(&mut app, "g");
+    let before = keys(&app);
+    press(&mut app, "S");
+    assert_eq!(selected(&app).as_ref(), keys(&app).first());
+    assert_ne!(keys(&app), before);
+}
+
+#[test]
+fn a_selected_row_that_goes_leaves_the_selection_in_its_place() {
+    let mut app = app(10, 8);
+    press(&mut app, "G");
+    for number in 10..30 {
+        app.take(frame(number, 3));
+    }
+    assert_eq!(keys(&app).len(), 3);
+    assert!(selected(&app).is_some());
+    press(&mut app, "/no such row\n");
+    assert_eq!(app.view().selected(&app.shown), None);
+    assert_eq!(press(&mut app, "jk\n"), Action::None);
+    press(&mut app, "\u{1b}");
+    assert!(selected(&app).is_some());
+}
+
+#[test]
+fn a_filter_is_kept_by_enter_and_dropped_by_escape() {
+    let mut app = app(10, 8);
+    press(&mut app, "/WEBx\u{8}");
+    assert_eq!(keys(&app), ["/system.slice/web.service"], "while it is typed");
+    press(&mut app, "\n");
+    assert_eq!(keys(&app).len(), 1);
+    press(&mut app, "3");
+    assert_eq!(keys(&app).len(), 8, "each screen has its own");
+    press(&mut app, "1/");
+    assert_eq!(app.typing.as_ref().map(|typing| typing.text.as_str()), Some("WEB"));
+    press(&mut app, "\u{1b}");
+    assert_eq!(keys(&app).len(), 8);
+    assert_eq!(press(&mut app, "/q"), Action::None, "q is typed");
+    assert_eq!(press(&mut app, "\u{1b}q"), Action::Quit);
+}
+
+#[test]
+fn a_pause_holds_what_is_shown_while_frames_go_on() {
+    let mut app = app(10, 8);
+    press(&mut app, " ");
+    let before = app.shown.clone();
+    for number in 10..15 {
+        app.take(frame(number, 4));
+    }
+    assert_eq!(app.shown, before);
+    press(&mut app, "\t1");
+    assert_eq!(app.shown, before, "other screens are of the same time");
+    press(&mut app, "p");
+    assert_eq!(keys(&app).len(), 4);
+    assert_eq!(app.history().latest().map(|frame| frame.sample.at_ns), Some(1_014_000_000_000));
+}
+
+#[test]
+fn intervals_go_by_steps_from_a_tenth_of_a_second_to_a_minute() {
+    let mut app = app(1, 1);
+    let mut slower = Vec::new();
+    while let Action::SetInterval(interval) = press(&mut app, "+") {
+        slower.push(interval.as_secs_f64());
+    }
+    assert_eq!(slower, [2.0, 5.0, 10.0, 30.0, 60.0]);
+    while press(&mut app, "-") != Action::None {}
+    assert_eq!(app.interval(), Duration::from_millis(100));
+}
+
+#[test]
+fn a_reset_counts_from_the_newest_frame_on() {
+    let mut app = app(10, 2);
+    press(&mut app, "r");
+    app.take(frame(10, 2));
+    app.take(frame(11, 2));
+    assert!((app.look().span(app.history()).seconds - 2.0).abs() < 1e-9);
+    press(&mut app, "t");
+    assert_eq!(*app.look(), Look::default());
+    // A clock that begins anew ends a reset.
+    press(&mut app, "r");
+    app.take(frame(0, 2));
+    assert_eq!(app.look().since_ns, 0);
+}
+
+#[test]
+fn enter_opens_a_page_which_follows_the_frames_until_its_row_is_gone() {
+    let mut app = app(10, 8);
+    press(&mut app, "s/vm-7\n\n");
+    let opened = app.page.clone().unwrap();
+    assert_eq!(opened.key, "/machine.slice/vm-7.scope");
+    app.take(frame(10, 8));
+    assert_ne!(app.page.as_ref().unwrap().page, opened.page);
+    for number in 11..30 {
+        app.take(frame(number, 4));
+    }
+    assert!(app.page.as_ref().unwrap().gone);
+    press(&mut app, "\u{1b}");
+    assert!(app.page.is_none());
+    assert!(keys(&app).is_empty(), "the filter is still there");
+}
+
+#[test]
+fn a_replay_seeks_and_stands_still_when_it_is_paused() {
+    let mut app = app(3, 2);
+    assert_eq!(press(&mut app, "→"), Action::None, "no replay, no seeking");
+    let time = app.history().latest().unwrap().time;
+    app.status.replay = Some(Position { index: 2, frames: 9, time });
+    assert_eq!(press(&mut app, "→"), Action::Step(1));
+    assert_eq!(app.handle(KeyEvent::new(KeyCode::Left, KeyModifiers::SHIFT)), Action::Step(-10));
+    assert!(matches!(press(&mut app, "⇤"), Action::Step(steps) if steps < -1_000_000));
+    let noon = "2026-03-04T12:34:00Z".parse().unwrap();
+    assert_eq!(press(&mut app, "@12:34\n"), Action::SeekTo(noon));
+    assert_eq!(press(&mut app, "@noon\n"), Action::None);
+    assert!(app.message.is_some());
+    press(&mut app, "p");
+    app.restart(frames(5, 3).collect());
+    assert_eq!(keys(&app).len(), 3, "a seek is shown though it is paused");
+}
+
+#[test]
+fn trouble_is_told_until_the_next_frame() {
+    let mut app = app(3, 2);
+    let before = app.shown.clone();
+    app.trouble("connection refused".to_owned());
+    assert_eq!(app.shown, before);
+    app.take(frame(3, 2));
+    assert_eq!(app.status.trouble, None);
+}
+
+#[test]
+fn what_is_exported_is_what_is_shown() {
+    let mut app = app(10, 8);
+    press(&mut app, "/web\n");
+    let json = app.export();
+    assert_eq!(json["version"], 1);
+    assert_eq!(json["screen"], "overview");
+    assert_eq!(json["host"], "db1.example");
+    assert_eq!(json["time"], "2026-03-04T12:00:09Z");
+    assert_eq!(json["rows"].as_array().unwrap().len(), 1);
+    assert_eq!(json["rows"][0]["cgroup"], "/system.slice/web.service");
+    assert!(json["rows"][0]["lost_seconds_per_second"].is_number());
+    assert_eq!(json["rows"][0]["seconds_over_time"].as_array().unwrap().len(), 9);
+    assert_eq!(app.export_name(), "noised-overview-20260304T120009000Z.json");
+    press(&mut app, "\n");
+    let page = app.export();
+    assert_eq!(page["title"], "/system.slice/web.service in detail");
+    let bounds = page["blocks"][1]["heatmap"]["bounds_seconds"].as_array().unwrap();
+    assert_eq!(bounds[0], 256e-9);
+    assert!(bounds.last().unwrap().is_null());
+    press(&mut app, "\u{1b}\u{1b}s");
+    let first = app.export()["rows"][0]["cgroup"].clone();
+    assert_eq!(Some(first.as_str().unwrap()), keys(&app).first().map(String::as_str));
+}
+
+#[test]
+fn columns_are_found_by_key() {
+    let mut app = app(3, 2);
+    assert_eq!(app.sort_by("p99_seconds"), Ok(()));
+    assert_eq!(app.shown.sort.column, 3);
+    assert!(app.sort_by("nothing").is_err_and(|keys| keys.contains("p99_seconds")));
+}
+
+fn any_key() -> impl Strategy<Value = KeyEvent> {
+    let known: Vec<char> = "qh?123456jkgGsSatprew/@<>+-= ".chars().collect();
+    let code = prop_oneof![
+        8 => select(known).prop_map(KeyCode::Char),
+        1 => any::<char>().prop_map(KeyCode::Char),
+        6 => select(vec![
+            KeyCode::Up, KeyCode::Down, KeyCode::PageUp, KeyCode::PageDown, KeyCode::Home,
+            KeyCode::End, KeyCode::Left, KeyCode::Right, KeyCode::Enter, KeyCode::Esc,
+            KeyCode::Tab, KeyCode::BackTab, KeyCode::Backspace, KeyCode::Delete, KeyCode::F(1),
+        ]),
+    ];
+    let modifiers = prop_oneof![
+        6 => Just(KeyModifiers::NONE),
+        1 => Just(KeyModifiers::SHIFT),
+        1 => Just(KeyModifiers::CONTROL),
+    ];
+    (code, modifiers).prop_map(|(code, modifiers)| KeyEvent::new(code, modifiers))
+}
+
+/// What happens to a view.
+#[derive(Clone, Debug)]
+enum Event {
+    Key(KeyEvent),
+    Frame(u64),
+    Size(u16, u16),
+    Trouble,
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        12 => any_key().prop_map(Event::Key),
+        2 => (0u64..30).prop_map(Event::Frame),
+        1 => (1u16..140, 1u16..50).prop_map(|(width, height)| Event::Size(width, height)),
+        1 => Just(Event::Trouble),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn whatever_happens_there_is_something_to_draw(
+        events in proptest::collection::vec(any_event(), 1..80),
+        replay: bool,
+    ) {
+        let mut app = app(2, 2);
+        let time = app.history().latest().unwrap().time;
+        app.status.replay = replay.then_some(Position { index: 0, frames: 2, time });
+        let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+        for (number, event) in events.into_iter().enumerate() {
+            match event {
+                Event::Key(key) => drop(app.handle(key)),
+                Event::Frame(cgroups) => app.take(frame(2 + number as u64, cgroups)),
+                Event::Size(width, height) => terminal.backend_mut().resize(width, height),
+                Event::Trouble => app.trouble("gone\u{1b}".to_owned()),
+            }
+            terminal.draw(|frame| draw(frame, &mut app, Theme { colour: true })).unwrap();
+            let rows = app.shown.order.len();
+            match app.view().selected(&app.shown) {
+                Some(at) => prop_assert!(at < rows),
+                None => prop_assert!(rows == 0),
+            }
+            prop_assert!(app.view().offset <= rows);
+            let symbols = terminal.backend().buffer().content.iter().map(|cell| cell.symbol());
+            for symbol in symbols {
+                prop_assert!(!symbol.contains(char::is_control), "{symbol:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! PURE: what is shown, as JSON for scripts.
+//!
+//! `version` counts changes that break readers. Numbers are in the units that the columns' keys
+//! name; `null` is where there is none.
+
+use serde_json::{Map, Value, json};
+
+use super::app::App;
+use super::page::{Block, Heatmap, Page};
+use super::table::{Cell, Row, Table};
+use super::{History, Look, Screen};
+
+/// Of the form of what is written.
+const VERSION: u32 = 1;
+
+fn cell(cell: &Cell) -> Value {
+    match cell {
+        Cell::Text(text) => json!(text),
+        Cell::Number { value, .. } => json!(value.filter(|value| value.is_finite())),
+        Cell::Share(share) => json!(share),
+        Cell::Spark(values) => json!(values),
+    }
+}
+
+fn row(table: &Table, row: &Row) -> Value {
+    let cells = table.columns.iter().zip(&row.cells);
+    Value::Object(cells.map(|(column, one)| (column.key.to_owned(), cell(one))).collect())
+}
+
+fn rows<'a>(table: &Table, shown: impl Iterator<Item = &'a Row>) -> Value {
+    shown.map(|one| row(table, one)).collect()
+}
+
+fn heatmap(map: &Heatmap) -> Value {
+    let seconds = |bound: &Option<u64>| bound.map(|ns| ns as f64 / 1e9);
+    json!({
+        "title": map.title,
+        "bounds_seconds": map.bounds_ns.iter().map(seconds).collect::<Vec<_>>(),
+        "window_seconds": map.window_seconds,
+        "counts": map.windows,
+    })
+}
+
+fn block(block: &Block) -> Value {
+    match block {
+        Block::Text(lines) => {
+            json!({ "text": lines.iter().map(|(line, _)| line).collect::<Vec<_>>() })
+        }
+        Block::Table(table) => {
+            json!({ "title": table.title, "rows": rows(table, table.rows.iter()) })
+        }
+        Block::Heatmap(map) => json!({ "heatmap": heatmap(map) }),
+        Block::Graph { title, values, .. } => {
+            json!({ "graph": { "title": title, "values": values } })
+        }
+    }
+}
+
+/// What is said of every export.
+fn head(screen: Screen, history: &History, look: &Look) -> Map<String, Value> {
+    let frame = history.latest();
+    let since_ns = look.since_ns;
+    let newest_ns = frame.map_or(0, |frame| frame.sample.at_ns);
+    let seconds = match since_ns {
+        0 => look.seconds,
+        _ => look.seconds.min(newest_ns.saturating_sub(since_ns) as f64 / 1e9),
+    };
+    let head = [
+        ("version", json!(VERSION)),
+        ("screen", json!(screen.key())),
+        ("time", json!(frame.map(|frame| frame.time.to_string()))),
+        ("host", json!(frame.map(|frame| frame.host.name.as_str()))),
+        ("seconds", json!(seconds)),
+    ];
+    head.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+/// Rows of a screen's table, in their order.
+pub fn table<'a>(
+    screen: Screen,
+    history: &History,
+    look: &Look,
+    table: &Table,
+    shown: impl Iterator<Item = &'a Row>,
+) -> Value {
+    let mut document = head(screen, history, look);
+    document.insert("rows".to_owned(), rows(table, shown));
+    Value::Object(document)
+}
+
+/// A page of a screen.
+pub fn page(screen: Screen, history: &History, look: &Look, page: &Page) -> Value {
+    let mut document = head(screen, history, look);
+    document.insert("title".to_owned(), json!(page.title));
+    document.insert("blocks".to_owned(), page.blocks.iter().map(block).collect());
+    Value::Object(document)
+}
+
+impl App {
+    /// What is shown: the open page, or the table's rows as they are sorted and filtered.
+    pub fn export(&self) -> Value {
+        let (screen, history, look) = (self.screen(), self.history(), self.look());
+        match &self.page {
+            Some(opened) => page(screen, history, look, &opened.page),
+            None => table(screen, history, look, &self.shown.table, self.shown.rows()),
+        }
+    }
+
+    /// A name for the file of it.
+    pub fn export_name(&self) -> String {
+        let time = self.history().latest().map(|frame| frame.time).unwrap_or_default();
+        format!("noised-{}-{}.json", self.screen().key(), time.strftime("%Y%m%dT%H%M%S%3fZ"))
+    }
+}

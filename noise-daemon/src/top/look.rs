@@ -1,0 +1,25 @@
+//! How the person wants to look at it.
+
+/// What a screen takes into account besides the frames.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Look {
+    /// Sums and rates cover that many seconds, back from the newest frame.
+    pub seconds: f64,
+    /// They begin no earlier than this time of the samples' clock, ns: a reset.
+    pub since_ns: u64,
+}
+
+impl Look {
+    /// What came in that time.
+    pub fn span(&self, history: &super::History) -> super::Span {
+        let newest_ns = history.latest().map_or(0, |frame| frame.sample.at_ns);
+        let from_ns = newest_ns.saturating_sub((self.seconds * 1e9) as u64);
+        history.since(from_ns.max(self.since_ns))
+    }
+}
+
+impl Default for Look {
+    fn default() -> Self {
+        Self { seconds: 5.0, since_ns: 0 }
+    }
+}

@@ -1,0 +1,42 @@
+//! `noised top`: the view that people keep open.
+//!
+//! PURE but for [`live`] and [`term`]: frames come in, and what is on the screen is a function of
+//! them and of the keys that were pressed. Each screen makes a [`Table`] or blocks of a [`Page`];
+//! the application sorts, filters, exports and draws them all alike.
+
+pub mod app;
+pub mod arrange;
+pub mod draw;
+pub mod export;
+pub mod heat;
+pub mod history;
+pub mod input;
+pub mod live;
+pub mod look;
+pub mod page;
+pub mod pairs;
+pub mod screens;
+pub mod source;
+pub mod sources;
+pub mod table;
+pub mod term;
+pub mod text;
+pub mod typing;
+pub mod units;
+pub mod view;
+
+#[cfg(test)]
+mod app_tests;
+#[cfg(test)]
+mod draw_tests;
+#[cfg(test)]
+mod generated;
+#[cfg(test)]
+mod sampled;
+
+pub use history::{History, Span, Step};
+pub use look::Look;
+pub use page::{Block, Heatmap, Page};
+pub use screens::{SCREENS, Screen};
+pub use source::{News, Position, Replay, Source};
+pub use table::{Align, Cell, Column, Row, Table, Tone};

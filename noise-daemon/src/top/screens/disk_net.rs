@@ -1,0 +1,405 @@
+//! Devices and interfaces: the wait for one's turn, against that for the device itself.
+
+mod page;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use noise_common::charge::{Cause, Resource};
+use noise_common::signals::Signal;
+
+use super::cells;
+use super::recent::{Recent, empty};
+use crate::model::Totals;
+use crate::top::history::Deed;
+use crate::top::{Cell, Column, History, Look, Page, Row, Span, Step, Table, Tone};
+
+/// Between the parts of a row's key; no name holds it.
+const BETWEEN: char = '\0';
+
+/// What a row is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Way {
+    /// Requests to a block device.
+    Block,
+    /// Packets that an interface sends.
+    Send,
+    /// Packets that it receives.
+    Receive,
+    /// Segments that were sent again.
+    Retransmit,
+    /// Packets that were thrown away, by reason.
+    Drop,
+}
+
+const WAYS: [Way; 5] = [Way::Block, Way::Send, Way::Receive, Way::Retransmit, Way::Drop];
+
+impl Way {
+    fn of(signal: Signal) -> Option<Self> {
+        WAYS.into_iter().find(|way| way.signals().contains(&signal))
+    }
+
+    /// The signals that it is made of.
+    pub(super) fn signals(self) -> &'static [Signal] {
+        match self {
+            Self::Block => &[Signal::BlockQueueWait, Signal::BlockDeviceWait],
+            Self::Send => &[Signal::NetTxWait],
+            Self::Receive => &[Signal::NetRxWait],
+            Self::Retransmit => &[Signal::TcpRetransmit],
+            Self::Drop => &[Signal::PacketDrop],
+        }
+    }
+
+    /// Whether there are no delays, but events that are counted.
+    pub(super) fn is_counted(self) -> bool {
+        matches!(self, Self::Retransmit | Self::Drop)
+    }
+
+    /// The resources of its charges.
+    pub(super) fn resources(self) -> &'static [Resource] {
+        match self {
+            Self::Block => &[Resource::BlockQueue, Resource::BlockDevice],
+            Self::Send => &[Resource::NetTx],
+            Self::Receive => &[Resource::NetRx],
+            Self::Retransmit | Self::Drop => &[],
+        }
+    }
+
+    /// The operation, where it says it all.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Block => "block",
+            Self::Send => "send",
+            Self::Receive => "receive",
+            Self::Retransmit => "retransmit",
+            Self::Drop => "drop",
+        }
+    }
+}
+
+/// Which row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Subject<'a> {
+    pub way: Way,
+    /// A device, interface or reason.
+    pub name: &'a str,
+    /// What is done.
+    pub operation: &'a str,
+}
+
+impl<'a> Subject<'a> {
+    fn new(signal: Signal, labels: &'a [String]) -> Option<Self> {
+        let way = Way::of(signal)?;
+        let operation = match (way, labels) {
+            (Way::Block, [_, operation, ..]) => operation,
+            _ => way.name(),
+        };
+        Some(Self { way, name: labels.first()?, operation })
+    }
+
+    /// Label values of its signals.
+    pub(super) fn labels(&self) -> Vec<String> {
+        match self.way {
+            Way::Block => vec![self.name.to_owned(), self.operation.to_owned()],
+            _ => vec![self.name.to_owned()],
+        }
+    }
+
+    fn key(&self) -> String {
+        let Self { way, name, operation } = self;
+        format!("{}{BETWEEN}{name}{BETWEEN}{operation}", way.name())
+    }
+
+    /// That of a row's key.
+    pub(super) fn parse(key: &'a str) -> Option<Self> {
+        let (way, rest) = key.split_once(BETWEEN)?;
+        let (name, operation) = rest.split_once(BETWEEN)?;
+        let way = WAYS.into_iter().find(|one| one.name() == way)?;
+        Some(Self { way, name, operation })
+    }
+}
+
+/// What came.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Waits {
+    /// The turn in the queue; of what is received, the delivery.
+    pub queue: Totals,
+    /// The device itself.
+    pub device: Totals,
+    /// What is only counted.
+    pub events: u64,
+}
+
+impl Waits {
+    /// Requests or packets. Not all of them wait in a queue.
+    pub(super) fn count(&self) -> u64 {
+        match self.device.count() {
+            0 => self.queue.count().max(self.events),
+            count => count,
+        }
+    }
+
+    /// Whether there was anything.
+    pub(super) fn is_none(&self) -> bool {
+        self.count() == 0 && self.queue.count() == 0
+    }
+
+    fn add(&mut self, signal: Signal, totals: &Totals) {
+        match signal {
+            Signal::BlockDeviceWait => self.device.add(totals),
+            _ => self.queue.add(totals),
+        }
+    }
+}
+
+type Labelled<'a, T> = (Signal, &'a Vec<String>, T);
+
+/// The delays of a span that may have a row here, in order.
+fn delays(span: &Span) -> impl Iterator<Item = Labelled<'_, &Totals>> {
+    let first = (Signal::BlockQueueWait, Vec::new());
+    let end = (Signal::TcpRetransmit, Vec::new());
+    let own = span.delays.range(first..end);
+    own.map(|((signal, labels), delays)| (*signal, labels, &delays.totals))
+}
+
+fn counts(span: &Span) -> impl Iterator<Item = Labelled<'_, u64>> {
+    span.counts.iter().map(|((signal, labels), count)| (*signal, labels, *count))
+}
+
+/// The charges of a span that are about places.
+pub(super) fn deeds(span: &Span) -> impl Iterator<Item = (&Deed, u64, u64)> {
+    let none: Arc<str> = Arc::from("");
+    let from = |resource| Deed {
+        resource,
+        cause: Cause::Foreign,
+        place: Arc::clone(&none),
+        victim: Arc::clone(&none),
+        culprit: Arc::clone(&none),
+    };
+    let own = span.deeds.range(from(Resource::BlockQueue)..from(Resource::Preemption));
+    own.map(|(deed, charged)| (deed, charged.ns, charged.count))
+}
+
+/// What rows there are.
+#[derive(Debug)]
+pub(super) struct Rows<'a> {
+    /// What they are about.
+    pub subjects: Vec<Subject<'a>>,
+    /// What each is made of, with its index, in order.
+    sources: Vec<(Signal, Vec<String>, usize)>,
+}
+
+impl<'a> Rows<'a> {
+    /// All that is known.
+    pub(super) fn known(history: &'a History) -> Self {
+        let sample = history.latest().map(|frame| &frame.sample);
+        let series = sample.iter().flat_map(|sample| {
+            let used = sample.series.iter().filter(|one| one.totals.sum_ns > 0);
+            used.map(|one| (one.signal, &one.labels))
+        });
+        let counts = sample
+            .iter()
+            .flat_map(|sample| sample.counts.iter().map(|one| (one.signal, &one.labels)));
+        let subjects = series.chain(counts);
+        let subjects: BTreeSet<_> =
+            subjects.filter_map(|(signal, labels)| Subject::new(signal, labels)).collect();
+        Self::new(subjects.into_iter().collect())
+    }
+
+    /// These.
+    pub(super) fn new(subjects: Vec<Subject<'a>>) -> Self {
+        let sources = subjects.iter().enumerate().flat_map(|(row, subject)| {
+            subject.way.signals().iter().map(move |signal| (*signal, subject.labels(), row))
+        });
+        let mut sources: Vec<_> = sources.collect();
+        sources.sort_unstable();
+        Self { subjects, sources }
+    }
+
+    /// Those that have a row, with its index; they come in order, so that nothing is searched for.
+    fn matched<'b, T>(
+        &self,
+        labelled: impl Iterator<Item = Labelled<'b, T>>,
+    ) -> impl Iterator<Item = (usize, Signal, T)> {
+        let mut sources = self.sources.iter().peekable();
+        labelled.filter_map(move |(signal, labels, what)| {
+            let order = |source: &&(Signal, Vec<String>, usize)| {
+                source.0.cmp(&signal).then_with(|| source.1.cmp(labels))
+            };
+            while sources.next_if(|source| order(source).is_lt()).is_some() {}
+            let (_, _, row) = sources.next_if(|source| order(source).is_eq())?;
+            Some((*row, signal, what))
+        })
+    }
+
+    /// What came for each.
+    pub(super) fn waits(&self, recent: &Recent<'_>) -> Vec<Waits> {
+        let mut waits = vec![Waits::default(); self.subjects.len()];
+        for step in &recent.steps {
+            for (row, signal, totals) in self.matched(delays(&step.span)) {
+                if let Some(waits) = waits.get_mut(row) {
+                    waits.add(signal, totals);
+                }
+            }
+            for (row, _, count) in self.matched(counts(&step.span)) {
+                if let Some(waits) = waits.get_mut(row) {
+                    waits.events += count;
+                }
+            }
+        }
+        waits
+    }
+
+    /// What each lost in a second, in each step; of what is only counted, how often it came.
+    pub(super) fn trends(&self, history: &History) -> Vec<Vec<f64>> {
+        let mut trends = vec![vec![0.0; history.steps().count()]; self.subjects.len()];
+        for (index, Step { span, .. }) in history.steps().enumerate() {
+            let lost = self.matched(delays(span));
+            let lost = lost.map(|(row, _, totals)| (row, totals.sum_ns as f64 / 1e9));
+            let events = self.matched(counts(span));
+            let events = events.map(|(row, _, count)| (row, count as f64));
+            for (row, amount) in lost.chain(events) {
+                if let Some(value) = trends.get_mut(row).and_then(|trend| trend.get_mut(index)) {
+                    *value += span.per_second(amount);
+                }
+            }
+        }
+        trends
+    }
+}
+
+/// A culprit at a place, what it took there, and what all did, ns.
+#[derive(Clone, Copy, Debug, Default)]
+struct Worst<'a> {
+    culprit: &'a str,
+    cause: Option<Cause>,
+    ns: u64,
+    whole_ns: u64,
+}
+
+/// Who took most at each place, of those who are known.
+fn worst<'a>(recent: &Recent<'a>) -> BTreeMap<(Way, &'a str), Worst<'a>> {
+    let mut sums: BTreeMap<(Way, &str, &str, Cause), u64> = BTreeMap::new();
+    for (deed, ns, _) in recent.steps.iter().flat_map(|step| deeds(&step.span)) {
+        let way = match deed.resource {
+            Resource::NetTx => Way::Send,
+            Resource::NetRx => Way::Receive,
+            _ => Way::Block,
+        };
+        *sums.entry((way, &deed.place, &deed.culprit, deed.cause)).or_default() += ns;
+    }
+    let mut worst: BTreeMap<(Way, &str), Worst<'_>> = BTreeMap::new();
+    for ((way, place, culprit, cause), ns) in sums {
+        let most = worst.entry((way, place)).or_default();
+        most.whole_ns += ns;
+        let is_known = !matches!(cause, Cause::Idle | Cause::Untracked);
+        if is_known && ns > most.ns {
+            *most = Worst { culprit, cause: Some(cause), ns, ..*most };
+        }
+    }
+    worst
+}
+
+impl Worst<'_> {
+    fn text(&self) -> String {
+        let Self { culprit, ns, whole_ns, .. } = self;
+        let share = || crate::top::units::share(cells::ratio(*ns as f64, *whole_ns as f64));
+        match self.cause {
+            Some(cause) => format!("{culprit} ({}) {}", cause.name(), share()),
+            None if *whole_ns > 0 => "not known".to_owned(),
+            None => String::new(),
+        }
+    }
+}
+
+fn columns() -> Vec<Column> {
+    vec![
+        cells::names("name", "name", 10, false, "The device or interface; of drops, the reason."),
+        cells::names("what", "operation", 7, false, "What is done with it."),
+        cells::numbers("rate", "per_second", 8, "Requests or packets in a second."),
+        cells::numbers(
+            "lost",
+            "lost_seconds_per_second",
+            9,
+            "Time that requests or packets spent in the queue and the device, in a second.",
+        ),
+        cells::numbers(
+            "queue p50",
+            "queue_p50_seconds",
+            9,
+            "Half of them had their turn within that time; of what is received: were delivered.",
+        ),
+        cells::numbers("q p99", "queue_p99_seconds", 8, "The same of 99 in 100."),
+        cells::numbers("dev p50", "device_p50_seconds", 8, "Half were served within that time."),
+        cells::numbers("dev p99", "device_p99_seconds", 8, "The same of 99 in 100."),
+        cells::names(
+            "worst culprit",
+            "worst_culprit",
+            16,
+            true,
+            "Who delayed others most there, all operations together; of those who are known.",
+        ),
+        cells::pictures("trend", "lost_over_time", 12, "What was lost over the last two minutes."),
+    ]
+}
+
+/// Devices and interfaces, by what was lost.
+pub fn table(history: &History, look: &Look) -> Table {
+    let recent = Recent::new(history, look);
+    let rows = Rows::known(history);
+    let worst = worst(&recent);
+    let all = rows.subjects.iter().zip(rows.waits(&recent)).zip(rows.trends(history));
+    let rows = all
+        // What was counted long ago is of no interest.
+        .filter(|((subject, waits), _)| !subject.way.is_counted() || !waits.is_none())
+        .map(|((subject, waits), trend)| {
+            let culprit = worst.get(&(subject.way, subject.name)).copied().unwrap_or_default();
+            row(&recent, subject, &waits, culprit, trend)
+        });
+    Table {
+        title: format!("Devices and interfaces, {}", cells::length(recent.seconds)),
+        rows: rows.collect(),
+        columns: columns(),
+        sorted_by: 3,
+        empty: empty(history, "No device and no interface was used."),
+    }
+}
+
+fn row(
+    recent: &Recent<'_>,
+    subject: &Subject<'_>,
+    waits: &Waits,
+    worst: Worst<'_>,
+    trend: Vec<f64>,
+) -> Row {
+    let is_counted = subject.way.is_counted();
+    let lost = match is_counted {
+        true => cells::nothing(),
+        false => cells::lost(recent.lost(waits.queue.sum_ns + waits.device.sum_ns)),
+    };
+    let tone = match (waits.is_none(), is_counted) {
+        (true, _) => Tone::Dim,
+        (false, true) => Tone::Strong,
+        (false, false) => Tone::Plain,
+    };
+    let cells = vec![
+        cells::text(subject.name),
+        cells::text(subject.operation),
+        cells::rate(recent.per_second(waits.count() as f64)),
+        lost,
+        cells::quantile(&waits.queue, 0.5),
+        cells::quantile(&waits.queue, 0.99),
+        cells::quantile(&waits.device, 0.5),
+        cells::quantile(&waits.device, 0.99),
+        cells::text(worst.text()),
+        Cell::Spark(trend),
+    ];
+    Row { key: subject.key(), cells, tone }
+}
+
+/// A device or interface over time.
+pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
+    page::page(history, look, key)
+}

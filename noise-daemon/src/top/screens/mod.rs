@@ -1,0 +1,120 @@
+//! The screens, each a pure function of the last minutes.
+
+mod cells;
+pub mod cpu;
+pub mod disk_net;
+pub mod incidents;
+pub mod irq;
+#[cfg(test)]
+mod made;
+pub mod overview;
+mod recent;
+mod tally;
+mod totals;
+pub mod who;
+
+use super::{History, Look, Page, Table};
+
+/// What can be looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Screen {
+    /// Every signal.
+    #[default]
+    Overview,
+    /// What is taken from each CPU.
+    Cpu,
+    /// Who delays whom.
+    Who,
+    /// Devices and interfaces.
+    DiskNet,
+    /// Interrupts by source.
+    Irq,
+    /// What left its baseline.
+    Incidents,
+}
+
+/// All screens, in the order of their keys.
+pub const SCREENS: [Screen; 6] =
+    [Screen::Overview, Screen::Cpu, Screen::Who, Screen::DiskNet, Screen::Irq, Screen::Incidents];
+
+impl Screen {
+    /// Its place in [`SCREENS`].
+    pub fn index(self) -> usize {
+        self as usize
+    }
+
+    /// As people read it.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Overview => "Overview",
+            Self::Cpu => "CPU",
+            Self::Who => "Who",
+            Self::DiskNet => "Disk and net",
+            Self::Irq => "IRQ",
+            Self::Incidents => "Incidents",
+        }
+    }
+
+    /// As scripts, options and file names have it.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Overview => "overview",
+            Self::Cpu => "cpu",
+            Self::Who => "who",
+            Self::DiskNet => "disk-net",
+            Self::Irq => "irq",
+            Self::Incidents => "incidents",
+        }
+    }
+
+    /// What it says, for the help.
+    pub fn help(self) -> &'static str {
+        match self {
+            Self::Overview => "Every signal: how often, how long, how much time is lost to it.",
+            Self::Cpu => "What interrupts, the hypervisor and waiting take from each CPU.",
+            Self::Who => "Who delays whom, by how much.",
+            Self::DiskNet => "Devices and interfaces: waits in their queues and for themselves.",
+            Self::Irq => "Interrupts, softirqs and vectors by source.",
+            Self::Incidents => "What left its own baseline, since when, and by whom.",
+        }
+    }
+
+    /// The one that many further, round.
+    pub fn further(self, steps: usize) -> Self {
+        SCREENS.get((self.index() + steps) % SCREENS.len()).copied().unwrap_or_default()
+    }
+
+    /// What it shows.
+    pub fn table(self, history: &History, look: &Look) -> Table {
+        match self {
+            Self::Overview => overview::table(history, look),
+            Self::Cpu => cpu::table(history, look),
+            Self::Who => who::table(history, look),
+            Self::DiskNet => disk_net::table(history, look),
+            Self::Irq => irq::table(history, look),
+            Self::Incidents => incidents::table(history, look),
+        }
+    }
+
+    /// What the row with that key opens.
+    pub fn open(self, history: &History, look: &Look, key: &str) -> Option<Page> {
+        match self {
+            Self::Overview => overview::open(history, look, key),
+            Self::Cpu => cpu::open(history, look, key),
+            Self::Who => who::open(history, look, key),
+            Self::DiskNet => disk_net::open(history, look, key),
+            Self::Irq => irq::open(history, look, key),
+            Self::Incidents => incidents::open(history, look, key),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SCREENS;
+
+    #[test]
+    fn screens_are_in_the_order_of_their_keys() {
+        assert!(SCREENS.iter().enumerate().all(|(index, screen)| screen.index() == index));
+    }
+}

@@ -1,0 +1,36 @@
+//! Sums of counters, in the time that is looked at and over time.
+
+use std::collections::BTreeMap;
+
+use super::recent::Recent;
+use crate::top::{History, Span};
+
+/// A number of each step: all of them in the time that is looked at, and each per second.
+pub(super) fn of(
+    history: &History,
+    recent: &Recent<'_>,
+    number: impl Fn(&Span) -> u64,
+) -> (u64, Vec<f64>) {
+    let mut sum = 0;
+    let trend = history.steps().map(|step| {
+        let number = number(&step.span);
+        if step.at_ns > recent.from_ns {
+            sum += number;
+        }
+        step.span.per_second(number as f64)
+    });
+    let trend = trend.collect();
+    (sum, trend)
+}
+
+/// Numbers by name, in the time that is looked at.
+pub(super) fn by<'a, K: Ord, I: Iterator<Item = (K, u64)>>(
+    recent: &Recent<'a>,
+    numbers: impl Fn(&'a Span) -> I,
+) -> BTreeMap<K, u64> {
+    let mut sums = BTreeMap::new();
+    for (name, number) in recent.steps.iter().flat_map(|step| numbers(&step.span)) {
+        *sums.entry(name).or_default() += number;
+    }
+    sums
+}

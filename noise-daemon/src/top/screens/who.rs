@@ -1,0 +1,393 @@
+//! Who delays whom: a row for each victim and culprit.
+
+mod page;
+
+use std::cmp::Reverse;
+
+use noise_common::charge::Cause;
+
+use super::cells;
+use super::recent::{Recent, empty};
+use crate::resolve::OTHER;
+use crate::top::pairs::{Cost, Costs, Pairs, after};
+use crate::top::{Cell, Column, History, Look, Page, Row, Table, Tone};
+
+/// Pairs with a row of their own: those that lost most. Nobody reads more, and each costs a
+/// microsecond whenever the screen is made.
+const SHOWN: usize = 500;
+
+/// Between the names in a row's key; no name holds it.
+const BETWEEN: char = '\0';
+
+/// One row.
+#[derive(Debug)]
+pub(super) struct Account<'a> {
+    pub victim: &'a str,
+    pub culprit: &'a str,
+    /// What came in the time that is looked at.
+    pub cost: Cost,
+    /// How many pairs share it: 0 where it is one of its own.
+    pub folded: usize,
+    costs: Option<&'a Costs>,
+}
+
+/// All that the rows are made of.
+#[derive(Debug)]
+pub(super) struct Accounts<'a> {
+    pub recent: Recent<'a>,
+    /// Those that lost most, and at the end the rest, if there is one.
+    pub shown: Vec<Account<'a>>,
+    /// What all of them lost, ns.
+    pub lost_ns: u64,
+    pairs: &'a Pairs,
+    /// Time and length of each step.
+    steps: Vec<(u64, f64)>,
+}
+
+impl<'a> Accounts<'a> {
+    pub(super) fn new(history: &'a History, look: &Look) -> Self {
+        let recent = Recent::new(history, look);
+        let pairs = history.pairs();
+        let mut shown: Vec<Account<'_>> = pairs
+            .iter()
+            .map(|((victim, culprit), costs)| Account {
+                victim,
+                culprit,
+                cost: after(costs, recent.from_ns),
+                folded: 0,
+                costs: Some(costs),
+            })
+            .filter(|account| account.cost.ns > 0 || account.cost.delays > 0)
+            .collect();
+        let lost_ns = shown.iter().map(|account| account.cost.ns).sum();
+        // What was folded before it came here is one row with what is folded here.
+        let is_rest = |account: &Account<'_>| [account.victim, account.culprit] == [OTHER; 2];
+        let mut folded: Vec<Account<'_>> =
+            shown.iter().position(is_rest).map(|index| shown.remove(index)).into_iter().collect();
+        if shown.len() > SHOWN {
+            shown.select_nth_unstable_by_key(SHOWN, |account| {
+                (Reverse(account.cost.ns), account.victim, account.culprit)
+            });
+            folded.extend(shown.drain(SHOWN..));
+        }
+        let steps = history.steps().map(|step| (step.at_ns, step.span.seconds)).collect();
+        if !folded.is_empty() {
+            let mut cost = Cost::default();
+            folded.iter().for_each(|account| cost.add(&account.cost));
+            let folded = folded.len();
+            shown.push(Account { victim: OTHER, culprit: OTHER, cost, folded, costs: None });
+        }
+        Self { recent, shown, lost_ns, pairs, steps }
+    }
+
+    /// Seconds that a row lost in a second, of every step.
+    pub(super) fn trend(&self, account: &Account<'_>) -> Vec<f64> {
+        match account.costs {
+            Some(costs) => self.rates(&self.lost_ns(costs)),
+            None => self.rates(&self.rest_ns()),
+        }
+    }
+
+    /// The same of a pair that has no row.
+    pub(super) fn trend_of(&self, costs: &Costs) -> Vec<f64> {
+        self.rates(&self.lost_ns(costs))
+    }
+
+    fn rates(&self, lost_ns: &[u64]) -> Vec<f64> {
+        let steps = lost_ns.iter().zip(&self.steps);
+        steps.map(|(ns, (_, seconds))| cells::ratio(*ns as f64 / 1e9, *seconds)).collect()
+    }
+
+    fn lost_ns(&self, costs: &Costs) -> Vec<u64> {
+        let mut costs = costs.iter().map(|(at_ns, cost)| (*at_ns, cost.ns)).peekable();
+        self.by_step(&mut costs)
+    }
+
+    /// Each number at the step of its time; both are in order.
+    fn by_step(
+        &self,
+        numbers: &mut std::iter::Peekable<impl Iterator<Item = (u64, u64)>>,
+    ) -> Vec<u64> {
+        let number = |(step_ns, _): &(u64, f64)| {
+            numbers.next_if(|(at_ns, _)| at_ns == step_ns).map_or(0, |(_, number)| number)
+        };
+        self.steps.iter().map(number).collect()
+    }
+
+    /// Of all that was lost, what no other row tells.
+    fn rest_ns(&self) -> Vec<u64> {
+        let mut rest = self.by_step(&mut self.pairs.lost().iter().copied().peekable());
+        for costs in self.shown.iter().filter_map(|account| account.costs) {
+            let told = self.lost_ns(costs);
+            rest.iter_mut().zip(told).for_each(|(rest, told)| *rest = rest.saturating_sub(told));
+        }
+        rest
+    }
+}
+
+/// A row's key.
+pub(super) fn key(victim: &str, culprit: &str) -> String {
+    format!("{victim}{BETWEEN}{culprit}")
+}
+
+/// The names in a row's key.
+pub(super) fn names(key: &str) -> Option<(&str, &str)> {
+    key.split_once(BETWEEN)
+}
+
+fn columns() -> Vec<Column> {
+    vec![
+        cells::names("victim", "victim", 14, true, "Who was delayed."),
+        cells::names(
+            "culprit",
+            "culprit",
+            14,
+            true,
+            "Who did it; `self` is other work of the victim, `~other` all that have no row.",
+        ),
+        cells::numbers(
+            "lost",
+            "lost_seconds_per_second",
+            9,
+            "Time that the victim lost to the culprit, in a second.",
+        ),
+        cells::pictures("share", "share", 11, "Its part of all that anybody lost."),
+        cells::names(
+            "cause",
+            "causes",
+            8,
+            false,
+            "Why: another cgroup (foreign), own work (self), a kernel thread, an interrupt, the \
+             CPU quota (throttle), the hypervisor (steal), a CPU that slept (idle).",
+        ),
+        cells::pictures("trend", "lost_over_time", 12, "What was lost over the last two minutes."),
+        cells::numbers("delays", "delays_per_second", 8, "Delays of which that is a part."),
+        cells::numbers("mean", "mean_seconds", 8, "What one of them lost to the culprit."),
+        cells::names(
+            "resource",
+            "resources",
+            8,
+            false,
+            "What the victim had to wait for, or lost.",
+        ),
+    ]
+}
+
+/// Victims and culprits, by what was lost.
+pub fn table(history: &History, look: &Look) -> Table {
+    let accounts = Accounts::new(history, look);
+    Table {
+        title: format!("Who delays whom, {}", cells::length(accounts.recent.seconds)),
+        columns: columns(),
+        rows: accounts.shown.iter().map(|account| row(&accounts, account)).collect(),
+        sorted_by: 2,
+        empty: empty(history, "Nobody was delayed."),
+    }
+}
+
+fn row(accounts: &Accounts<'_>, account: &Account<'_>) -> Row {
+    let (recent, cost) = (&accounts.recent, &account.cost);
+    let cells = vec![
+        cells::text(account.victim),
+        cells::text(told(account)),
+        cells::lost(recent.lost(cost.ns)),
+        cells::share(cost.ns as f64, accounts.lost_ns as f64),
+        cells::text(joined(cost.causes().map(Cause::name))),
+        Cell::Spark(accounts.trend(account)),
+        cells::rate(recent.per_second(cost.delays as f64)),
+        cells::mean(cost.ns, cost.delays),
+        cells::text(joined(cost.resources().map(noise_common::charge::Resource::name))),
+    ];
+    let is_dim = account.folded > 0 || cost.is_rest();
+    Row {
+        key: key(account.victim, account.culprit),
+        cells,
+        tone: if is_dim { Tone::Dim } else { Tone::Plain },
+    }
+}
+
+fn told<'a>(account: &Account<'a>) -> &'a str {
+    let is_own = account.victim == account.culprit && account.cost.causes().eq([Cause::Own]);
+    if is_own { Cause::Own.name() } else { account.culprit }
+}
+
+fn joined<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut joined = String::new();
+    for name in names {
+        if !joined.is_empty() {
+            joined.push_str(", ");
+        }
+        joined.push_str(name);
+    }
+    joined
+}
+
+/// One pair over time.
+pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
+    page::page(history, look, key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::top::screens::made::Made;
+    use noise_common::charge::Resource;
+
+    fn value(table: &Table, key: &str, column: &str) -> f64 {
+        let row = table.rows.iter().find(|row| row.key == key).unwrap();
+        let index = table.columns.iter().position(|one| one.key == column).unwrap();
+        match &row.cells[index] {
+            Cell::Number { value, .. } => value.unwrap(),
+            Cell::Share(share) => *share,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn text<'a>(table: &'a Table, key: &str, column: &str) -> &'a str {
+        let row = table.rows.iter().find(|row| row.key == key).unwrap();
+        let index = table.columns.iter().position(|one| one.key == column).unwrap();
+        let Cell::Text(text) = &row.cells[index] else { panic!("{:?}", row.cells[index]) };
+        text
+    }
+
+    fn shares(table: &Table) -> f64 {
+        table.rows.iter().map(|row| value(table, &row.key, "share")).sum()
+    }
+
+    #[test]
+    fn what_was_lost_is_told_by_pair() {
+        let mut made = Made::new();
+        made.frame();
+        for _ in 0..10 {
+            made.deed(Resource::Cpu, Cause::Foreign, "", "web", "batch", 300_000_000, 100);
+            made.deed(Resource::BlockQueue, Cause::Foreign, "vda", "web", "batch", 100_000_000, 20);
+            made.deed(Resource::Preemption, Cause::Foreign, "", "web", "batch", 0, 7);
+            made.deed(Resource::Cpu, Cause::Own, "", "web", "web", 50_000_000, 10);
+            made.deed(Resource::Cpu, Cause::Idle, "", "web", "idle", 50_000_000, 1_000);
+            made.deed(Resource::Preemption, Cause::Foreign, "", "db", "batch", 0, 3);
+            made.frame();
+        }
+        let table = table(&made.history, &Look::default());
+        let pair = key("web", "batch");
+        assert_eq!(table.rows.len(), 3);
+        assert!(table.rows.iter().all(|row| row.cells.len() == table.columns.len()));
+        assert_eq!(value(&table, &pair, "lost_seconds_per_second"), 0.4);
+        assert_eq!(value(&table, &pair, "share"), 0.8);
+        assert_eq!(value(&table, &pair, "delays_per_second"), 120.0);
+        assert_eq!(value(&table, &pair, "mean_seconds"), 0.4 / 120.0);
+        assert_eq!(text(&table, &pair, "resources"), "cpu, block_queue");
+        assert_eq!(text(&table, &key("web", "web"), "culprit"), "self");
+        assert_eq!(text(&table, &key("web", "idle"), "causes"), "idle");
+        assert!((shares(&table) - 1.0).abs() < 1e-12);
+        let tones: Vec<_> = table.rows.iter().map(|row| (row.key.as_str(), row.tone)).collect();
+        assert!(tones.contains(&(&key("web", "idle"), Tone::Dim)), "{tones:?}");
+        assert!(tones.contains(&(&key("web", "web"), Tone::Plain)), "{tones:?}");
+        let row = table.rows.iter().find(|row| row.key == pair).unwrap();
+        assert_eq!(row.cells[5], Cell::Spark(vec![0.4; 10]));
+    }
+
+    #[test]
+    fn sums_begin_at_the_reset() {
+        let mut made = Made::new();
+        made.frame();
+        for ns in [100_000_000, 200_000_000, 600_000_000] {
+            made.deed(Resource::Cpu, Cause::Foreign, "", "a", "b", ns, 1);
+            made.frame();
+        }
+        let lost = |look: Look| {
+            value(&table(&made.history, &look), &key("a", "b"), "lost_seconds_per_second")
+        };
+        let all = Look { seconds: 3.0, since_ns: 0 };
+        assert_eq!(lost(all), 0.3);
+        let newest_ns = made.history.latest().unwrap().sample.at_ns;
+        assert_eq!(lost(Look { since_ns: newest_ns - 2_000_000_000, ..all }), 0.4);
+        // Even with a reset right now, the newest step is shown.
+        assert_eq!(lost(Look { since_ns: newest_ns, ..all }), 0.6);
+        assert_eq!(lost(Look { seconds: 0.0, since_ns: 0 }), 0.6);
+    }
+
+    #[test]
+    fn without_two_frames_there_is_nothing() {
+        let mut made = Made::new();
+        let none = table(&made.history, &Look::default());
+        assert!(none.rows.is_empty() && none.empty.contains("second reading"));
+        made.deed(Resource::Cpu, Cause::Foreign, "", "a", "b", 1, 1);
+        made.frame();
+        let one = table(&made.history, &Look::default());
+        assert!(one.rows.is_empty() && one.empty.contains("second reading"));
+        assert!(open(&made.history, &Look::default(), &key("a", "b")).is_none());
+        made.frame();
+        assert_eq!(table(&made.history, &Look::default()).empty, "Nobody was delayed.");
+    }
+
+    #[test]
+    fn a_pair_that_vanishes_leaves_when_its_time_is_over() {
+        let mut made = Made::new();
+        made.frame();
+        made.deed(Resource::Cpu, Cause::Foreign, "", "a", "b", 500_000_000, 1);
+        made.frame();
+        made.forget("a", "b");
+        (0..4).for_each(|_| made.frame());
+        let pair = key("a", "b");
+        let lost = value(&table(&made.history, &Look::default()), &pair, "lost_seconds_per_second");
+        assert_eq!(lost, 0.1);
+        made.frame();
+        assert!(table(&made.history, &Look::default()).rows.is_empty());
+        assert!(open(&made.history, &Look::default(), &pair).is_some());
+        (0..130).for_each(|_| made.frame());
+        assert!(open(&made.history, &Look::default(), &pair).is_none());
+        assert_eq!(made.history.pairs().iter().count(), 0);
+    }
+
+    #[test]
+    fn a_daemon_that_starts_anew_counts_from_nothing() {
+        let mut made = Made::new();
+        made.deed(Resource::Cpu, Cause::Foreign, "", "a", "b", 700_000_000, 9);
+        made.frame();
+        made.restart();
+        made.deed(Resource::Cpu, Cause::Foreign, "", "a", "b", 200_000_000, 1);
+        made.frame();
+        let table = table(&made.history, &Look::default());
+        assert_eq!(value(&table, &key("a", "b"), "lost_seconds_per_second"), 0.2);
+    }
+
+    #[test]
+    fn nothing_lost_is_no_share() {
+        let mut made = Made::new();
+        made.frame();
+        made.deed(Resource::Cpu, Cause::Foreign, "", "a", "b", 0, 3);
+        made.frame();
+        let table = table(&made.history, &Look::default());
+        assert_eq!(value(&table, &key("a", "b"), "share"), 0.0);
+        assert_eq!(value(&table, &key("a", "b"), "mean_seconds"), 0.0);
+    }
+
+    #[test]
+    fn what_has_no_row_is_one_row() {
+        let mut made = Made::new();
+        made.frame();
+        for _ in 0..3 {
+            for number in 1..=600 {
+                let culprit = format!("b{number}");
+                made.deed(Resource::Cpu, Cause::Foreign, "", "a", &culprit, number * 1_000, 1);
+            }
+            made.deed(Resource::Cpu, Cause::Untracked, "", OTHER, OTHER, 1_000_000_000, 1);
+            made.frame();
+        }
+        let table = table(&made.history, &Look { seconds: 2.0, since_ns: 0 });
+        let rest = key(OTHER, OTHER);
+        assert_eq!(table.rows.len(), SHOWN + 1);
+        assert_eq!(table.rows.iter().filter(|row| row.key == rest).count(), 1);
+        let lost = 1.0 + (1..=100).sum::<u64>() as f64 * 1e-6;
+        assert!((value(&table, &rest, "lost_seconds_per_second") - lost).abs() < 1e-12);
+        assert_eq!(value(&table, &rest, "delays_per_second"), 101.0);
+        assert!((shares(&table) - 1.0).abs() < 1e-9);
+        let row = table.rows.iter().find(|row| row.key == rest).unwrap();
+        assert_eq!(row.tone, Tone::Dim);
+        let Cell::Spark(trend) = &row.cells[5] else { panic!() };
+        assert!(trend.iter().all(|value| (value - lost).abs() < 1e-9), "{trend:?}");
+        assert_eq!(text(&table, &rest, "causes"), "foreign, untracked");
+        assert!(!table.rows.iter().any(|row| row.key == key("a", "b100")));
+        assert!(table.rows.iter().any(|row| row.key == key("a", "b101")));
+    }
+}

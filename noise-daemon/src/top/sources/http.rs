@@ -1,0 +1,88 @@
+//! A daemon on another host, or on this one, over HTTP.
+
+use std::io;
+use std::time::Duration;
+
+use ureq::tls::{RootCerts, TlsConfig};
+
+use super::remote::{Answer, Fault, Link, PATIENCE, Remote};
+use crate::wire::{MOST_BYTES, WireError};
+
+/// Frames from a daemon's HTTP address, as it is written in front of a route.
+///
+/// # Errors
+/// Where there can be no thread. A daemon that is not there is trouble, and may come.
+pub fn start(address: &str, interval: Duration) -> io::Result<Remote> {
+    let address = address.trim_end_matches('/').to_owned();
+    Remote::start(address.clone(), interval, move || Box::new(HttpLink::new(address)))
+}
+
+/// A connection over HTTP, kept open.
+pub struct HttpLink {
+    address: String,
+    agent: ureq::Agent,
+}
+
+impl HttpLink {
+    /// One that is not connected yet.
+    pub fn new(address: String) -> Self {
+        // Certificates that this host trusts, the operator's own authority among them.
+        let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
+        let agent = ureq::Agent::config_builder()
+            .timeout_global(Some(PATIENCE))
+            .http_status_as_error(false)
+            .max_redirects(0)
+            // As `noised incidents`: a proxy for the world is not meant for daemons.
+            .proxy(None)
+            .tls_config(tls)
+            .build()
+            .into();
+        Self { address, agent }
+    }
+
+    fn fault(&self, error: ureq::Error) -> Fault {
+        let place = self.place();
+        match error {
+            ureq::Error::Timeout(_) => Fault::Hangs { place },
+            ureq::Error::BodyExceedsLimit(_) => Fault::Wire { place, error: WireError::TooLarge },
+            ureq::Error::Protocol(_) => Fault::Stranger(place),
+            ureq::Error::HostNotFound => {
+                Fault::Other { place, reason: "there is no host of that name".to_owned() }
+            }
+            ureq::Error::Io(error) => match error.kind() {
+                io::ErrorKind::TimedOut => Fault::Hangs { place },
+                io::ErrorKind::ConnectionRefused => {
+                    Fault::Absent { place, reason: "nobody listens there".to_owned() }
+                }
+                io::ErrorKind::ConnectionReset
+                | io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::BrokenPipe
+                | io::ErrorKind::UnexpectedEof => {
+                    Fault::Absent { place, reason: "the connection was closed".to_owned() }
+                }
+                _ => Fault::Other { place, reason: error.to_string() },
+            },
+            error => Fault::Other { place, reason: error.to_string() },
+        }
+    }
+
+    fn get(&self, route: &str) -> Result<Answer, ureq::Error> {
+        let mut answer = self.agent.get(format!("{}{route}", self.address)).call()?;
+        let status = answer.status().as_u16();
+        let content_type = answer.headers().get("content-type");
+        let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let content_type = content_type.to_owned();
+        let body = answer.body_mut().with_config().limit(MOST_BYTES as u64).read_to_vec()?;
+        Ok(Answer { status, content_type, body })
+    }
+}
+
+impl Link for HttpLink {
+    fn ask(&mut self, route: &str) -> Result<Answer, Fault> {
+        self.get(route).map_err(|error| self.fault(error))
+    }
+
+    fn place(&self) -> String {
+        self.address.clone()
+    }
+}

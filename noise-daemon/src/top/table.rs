@@ -1,0 +1,88 @@
+//! A table as data: what a screen shows, before it is sorted, filtered, drawn or exported.
+
+/// How a row, or a cell of it, is meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tone {
+    /// As the others.
+    #[default]
+    Plain,
+    /// Less than the others: nothing happened, or it is a rest.
+    Dim,
+    /// To be looked at.
+    Strong,
+    /// Something is wrong.
+    Alarm,
+}
+
+/// Where a column's cells stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Align {
+    /// Names.
+    #[default]
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// One value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// A name.
+    Text(String),
+    /// A number, as people read it, and as it sorts and is exported; nothing where there is none.
+    Number {
+        /// With its unit.
+        text: String,
+        /// In seconds, or per second, or as a share.
+        value: Option<f64>,
+    },
+    /// A part of a whole, 0 to 1, drawn as a bar.
+    Share(f64),
+    /// Values over time, the newest last.
+    Spark(Vec<f64>),
+}
+
+/// A column.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    /// Its heading.
+    pub title: &'static str,
+    /// The same for scripts: snake case, with the unit of the number (`wait_seconds_per_second`).
+    pub key: &'static str,
+    /// Where its cells stand.
+    pub align: Align,
+    /// Least width; the widest cell is shown whole where there is room.
+    pub width: u16,
+    /// Whether it takes what room is left.
+    pub grows: bool,
+    /// What it says, for the help.
+    pub help: &'static str,
+}
+
+/// A row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// What it is about, the same from one frame to the next: the selection stays with it.
+    pub key: String,
+    /// A cell for each column.
+    pub cells: Vec<Cell>,
+    /// How it is meant.
+    pub tone: Tone,
+}
+
+/// A table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Table {
+    /// Its heading.
+    pub title: String,
+    /// The columns.
+    pub columns: Vec<Column>,
+    /// The rows, in no particular order.
+    pub rows: Vec<Row>,
+    /// The column by which it is sorted unless somebody says otherwise; numbers the largest first,
+    /// names in order.
+    pub sorted_by: usize,
+    /// What is shown in place of rows where there are none.
+    pub empty: &'static str,
+}

@@ -1,0 +1,121 @@
+//! PURE: a line that is being typed.
+
+use jiff::Timestamp;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+/// More is not taken.
+const LONGEST: usize = 200;
+
+/// What a line is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Rows that are shown.
+    Filter,
+    /// A time to go to; of the day only, on the day of this one.
+    Time {
+        /// Where the replay is.
+        near: Timestamp,
+    },
+}
+
+/// What a key made of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Typed {
+    /// More may come.
+    More,
+    /// It is as it shall be.
+    Kept,
+    /// It shall be forgotten.
+    Dropped,
+    /// The person wants to end.
+    Quit,
+}
+
+/// A line that is being typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Typing {
+    /// What for.
+    pub purpose: Purpose,
+    /// So far.
+    pub text: String,
+}
+
+impl Typing {
+    /// Begins with a text.
+    pub fn new(purpose: Purpose, text: &str) -> Self {
+        Self { purpose, text: text.to_owned() }
+    }
+
+    /// Takes a key.
+    pub fn take(&mut self, key: &KeyEvent) -> Typed {
+        if key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) {
+            match key.code {
+                KeyCode::Char('c') => return Typed::Quit,
+                KeyCode::Char('u') => self.text.clear(),
+                KeyCode::Char('w') => {
+                    let kept = self.text.trim_end().rfind(' ').map_or(0, |space| space + 1);
+                    self.text.truncate(kept);
+                }
+                KeyCode::Char('h') => drop(self.text.pop()),
+                _ => {}
+            }
+            return Typed::More;
+        }
+        match key.code {
+            KeyCode::Enter => return Typed::Kept,
+            KeyCode::Esc => return Typed::Dropped,
+            KeyCode::Backspace => drop(self.text.pop()),
+            KeyCode::Char(c) if !c.is_control() && self.text.chars().count() < LONGEST => {
+                self.text.push(c);
+            }
+            _ => {}
+        }
+        Typed::More
+    }
+}
+
+/// A time as it is typed, UTC.
+pub fn time_of(text: &str, near: Timestamp) -> Option<Timestamp> {
+    let text = text.trim();
+    let day = near.strftime("%Y-%m-%d");
+    let text = match (text.contains('T') || text.contains('-'), text.matches(':').count()) {
+        (true, _) if text.ends_with('Z') => text.to_owned(),
+        (true, _) => format!("{}Z", text.replace(' ', "T")),
+        (false, 1) => format!("{day}T{text}:00Z"),
+        (false, 2) => format!("{day}T{text}Z"),
+        _ => return None,
+    };
+    text.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_of_the_day_is_on_the_day_of_the_replay() {
+        let near: Timestamp = "2026-03-04T05:06:07Z".parse().unwrap();
+        let day = |text| time_of(text, near).map(|time| time.to_string());
+        assert_eq!(day("12:34").as_deref(), Some("2026-03-04T12:34:00Z"));
+        assert_eq!(day(" 12:34:56 ").as_deref(), Some("2026-03-04T12:34:56Z"));
+        assert_eq!(day("2026-01-31T12:34:56Z").as_deref(), Some("2026-01-31T12:34:56Z"));
+        assert_eq!(day("2026-01-31 12:34:56").as_deref(), Some("2026-01-31T12:34:56Z"));
+        for nonsense in ["", ":", "99:99", "x", "12", "1:2:3:4", "-"] {
+            assert_eq!(day(nonsense), None, "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn words_and_lines_can_be_taken_back() {
+        let mut typing = Typing::new(Purpose::Filter, "web slice");
+        let control = |c| KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL);
+        assert_eq!(typing.take(&control('w')), Typed::More);
+        assert_eq!(typing.text, "web ");
+        typing.take(&KeyEvent::from(KeyCode::Char('ä')));
+        typing.take(&KeyEvent::from(KeyCode::Backspace));
+        assert_eq!(typing.text, "web ");
+        typing.take(&control('u'));
+        assert_eq!(typing.text, "");
+        assert_eq!(typing.take(&KeyEvent::from(KeyCode::Esc)), Typed::Dropped);
+    }
+}

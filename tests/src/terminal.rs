@@ -1,0 +1,169 @@
+//! A real terminal: a tmux server of its own, whose keys are pressed and whose screen is read.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+/// Longer than a loaded machine takes to draw what a key asks for.
+const PATIENCE: Duration = Duration::from_secs(20);
+const SESSION: &str = "noised";
+
+/// Whether this machine has what it takes.
+pub fn is_possible() -> bool {
+    Command::new("tmux").arg("-V").output().is_ok_and(|output| output.status.success())
+}
+
+/// A terminal in which one command runs. The server and all in it end when this is dropped.
+#[derive(Debug)]
+pub struct Terminal {
+    directory: PathBuf,
+}
+
+impl Terminal {
+    /// Starts a command in a terminal of so many columns and rows, in a directory of its own.
+    pub fn start(columns: u16, rows: u16, command: &[&str]) -> Result<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("noised-terminal-{}-{number}", std::process::id());
+        let terminal = Self { directory: std::env::temp_dir().join(name) };
+        fs::create_dir(&terminal.directory).context("creating a directory for the terminal")?;
+        let configuration = terminal.directory.join("tmux.conf");
+        // The screen stays to be read after the command has ended, and Esc is not waited for.
+        fs::write(
+            &configuration,
+            "set -g remain-on-exit on\nset -g escape-time 0\nset -g default-terminal screen-256color\n",
+        )?;
+        let (width, height) = (columns.to_string(), rows.to_string());
+        let directory = terminal.directory.clone();
+        let mut arguments: Vec<&OsStr> = vec!["-f".as_ref(), configuration.as_os_str()];
+        for argument in ["new-session", "-d", "-s", SESSION, "-x", &width, "-y", &height, "-c"] {
+            arguments.push(argument.as_ref());
+        }
+        arguments.push(directory.as_os_str());
+        arguments.extend(command.iter().map(OsStr::new));
+        terminal.tmux(&arguments)?;
+        Ok(terminal)
+    }
+
+    /// Where the command runs.
+    pub fn directory(&self) -> &PathBuf {
+        &self.directory
+    }
+
+    fn tmux(&self, arguments: &[&OsStr]) -> Result<String> {
+        let output = Command::new("tmux")
+            .arg("-S")
+            .arg(self.directory.join("tmux.socket"))
+            .args(arguments)
+            .env_remove("TMUX")
+            .env("LC_ALL", "C.UTF-8")
+            .output()
+            .context("running tmux")?;
+        let error = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "tmux {arguments:?}: {error}");
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    fn ask(&self, arguments: &[&str]) -> Result<String> {
+        let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
+        self.tmux(&arguments)
+    }
+
+    /// Presses keys, as tmux names them (`Enter`, `Escape`, `Tab`, `Left`, single characters).
+    pub fn press(&self, keys: &[&str]) -> Result<()> {
+        for key in keys {
+            self.ask(&["send-keys", "-t", SESSION, key])?;
+        }
+        Ok(())
+    }
+
+    /// Makes the terminal larger or smaller.
+    pub fn resize(&self, columns: u16, rows: u16) -> Result<()> {
+        let (columns, rows) = (columns.to_string(), rows.to_string());
+        self.ask(&["resize-window", "-t", SESSION, "-x", &columns, "-y", &rows])?;
+        Ok(())
+    }
+
+    /// What is on the screen.
+    pub fn screen(&self) -> Result<String> {
+        self.ask(&["capture-pane", "-p", "-t", SESSION])
+    }
+
+    /// Whether the command has ended, and with which status.
+    pub fn ended(&self) -> Result<Option<i32>> {
+        let said = self.ask(&[
+            "display-message",
+            "-p",
+            "-t",
+            SESSION,
+            "#{pane_dead} #{pane_dead_status}",
+        ])?;
+        let Some(status) = said.trim().strip_prefix("1") else { return Ok(None) };
+        Ok(Some(status.trim().parse().unwrap_or(-1)))
+    }
+
+    /// Process id of the command.
+    pub fn pid(&self) -> Result<i32> {
+        let said = self.ask(&["display-message", "-p", "-t", SESSION, "#{pane_pid}"])?;
+        said.trim().parse().context("tmux tells no process id")
+    }
+
+    /// Whether the terminal shows its alternate screen, as it does while a view has it.
+    pub fn is_taken(&self) -> Result<bool> {
+        let said = self.ask(&["display-message", "-p", "-t", SESSION, "#{alternate_on}"])?;
+        Ok(said.trim() == "1")
+    }
+
+    /// Waits until the screen is as wanted, and returns it.
+    ///
+    /// # Errors
+    /// With the screen as it is, if it does not become so.
+    pub fn wait_for(&self, what: &str, wanted: impl Fn(&str) -> bool) -> Result<String> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let screen = self.screen()?;
+            if wanted(&screen) {
+                return Ok(screen);
+            }
+            if Instant::now() > deadline {
+                bail!("the screen does not show {what}:\n{screen}");
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Waits until the screen has all of these words on it.
+    pub fn wait_for_words(&self, words: &[&str]) -> Result<String> {
+        self.wait_for(&format!("{words:?}"), |screen| {
+            words.iter().all(|word| screen.contains(word))
+        })
+    }
+
+    /// Waits for the end of the command.
+    pub fn wait(&self) -> Result<i32> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.ended()? {
+                return Ok(status);
+            }
+            if Instant::now() > deadline {
+                bail!("the command does not end; on its screen:\n{}", self.screen()?);
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // Errors mean that there is nothing to end.
+        let _ = self.ask(&["kill-server"]);
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}

@@ -1,0 +1,372 @@
+//! `noised top` in a real terminal, against a live daemon.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use noise_tests::daemon::{Daemon, SOCKET_PATH, binary, run, run_noised};
+use noise_tests::group::{Group, Hierarchy};
+use noise_tests::load::{Place, Worker};
+use noise_tests::terminal::{Terminal, is_possible};
+use serde_json::Value;
+
+use crate::lifecycle::ensure_refused;
+use crate::{Test, Verdict};
+
+pub(crate) const TESTS: &[(&str, Test)] = &[
+    ("every_key", every_key),
+    ("who_names_a_hog", who_names_a_hog),
+    ("daemon_stops_and_comes_back", daemon_stops_and_comes_back),
+    ("small_terminals", small_terminals),
+    ("signals_restore_the_terminal", signals_restore_the_terminal),
+    ("records_and_replays", records_and_replays),
+    ("once_and_json", once_and_json),
+    ("without_a_daemon", without_a_daemon),
+    ("refusals", refusals),
+];
+
+/// A daemon with a socket of its own in a directory that goes when this is dropped.
+struct Served {
+    daemon: Option<Daemon>,
+    directory: PathBuf,
+}
+
+impl Served {
+    fn start() -> Result<Self> {
+        let directory = std::env::temp_dir().join(format!("noised-top-{}", std::process::id()));
+        fs::create_dir_all(&directory)?;
+        let mut served = Self { daemon: None, directory };
+        served.start_daemon()?;
+        Ok(served)
+    }
+
+    fn socket(&self) -> String {
+        self.directory.join("noised.sock").display().to_string()
+    }
+
+    fn start_daemon(&mut self) -> Result<()> {
+        self.daemon = Some(Daemon::start_with(&[SOCKET_PATH, &self.socket()])?);
+        Ok(())
+    }
+
+    fn top(&self, columns: u16, rows: u16, options: &[&str]) -> Result<Terminal> {
+        let (binary, socket) = (binary()?.display().to_string(), self.socket());
+        let mut command = vec![binary.as_str(), "top", "--connect", &socket, "--interval", "500ms"];
+        command.extend(options);
+        let terminal = Terminal::start(columns, rows, &command)?;
+        terminal.wait_for_words(&["Overview", "runqueue_wait"])?;
+        Ok(terminal)
+    }
+
+    fn address(&self) -> Result<String> {
+        Ok(format!("http://{}", self.daemon.as_ref().context("no daemon")?.address))
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.daemon = None;
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// How a group reads where its path has no room.
+fn short(group: &Group) -> String {
+    group.label().trim_start_matches('/').to_owned()
+}
+
+/// What a person does not want to wait for.
+fn impossible() -> Option<Verdict> {
+    let reason = "there is no tmux here".to_owned();
+    (!is_possible()).then_some(Verdict::Impossible(reason))
+}
+
+/// A load that every screen has something to show of.
+fn everything() -> Result<(Group, Vec<Worker>)> {
+    let group = Group::new("top", &[Hierarchy::Cpu])?;
+    let workers = [("burn", vec!["0"]), ("burn", vec!["0"]), ("sleep", vec!["0", "700"])];
+    let workers = workers
+        .into_iter()
+        .map(|(load, arguments)| Worker::start_at(Place::group(&group), load, &arguments))
+        .collect::<Result<_>>()?;
+    Ok((group, workers))
+}
+
+/// The one file in a directory whose name begins and ends so.
+fn written(directory: &PathBuf, begin: &str, end: &str) -> Result<Option<PathBuf>> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if name.starts_with(begin) && name.ends_with(end) {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
+}
+
+fn every_key() -> Result<Verdict> {
+    if let Some(verdict) = impossible() {
+        return Ok(verdict);
+    }
+    let served = Served::start()?;
+    let (group, workers) = everything()?;
+    let terminal = served.top(150, 30, &[])?;
+    let (label, name) = (group.label(), short(&group));
+    for (key, words) in [
+        ("2", vec!["softirq", "steal", "waiting"]),
+        ("3", vec!["victim", "culprit", name.as_str()]),
+        ("4", vec!["worst culprit"]),
+        ("5", vec!["local_timer"]),
+        ("6", vec!["Incidents"]),
+        ("1", vec!["runqueue_wait", "p99"]),
+        ("Tab", vec!["softirq", "steal", "waiting"]),
+        ("BTab", vec!["runqueue_wait", "p99"]),
+    ] {
+        terminal.press(&[key])?;
+        terminal.wait_for_words(&words).with_context(|| format!("after {key}"))?;
+    }
+    // Help, and back.
+    for key in ["?", "h"] {
+        terminal.press(&[key])?;
+        terminal.wait_for_words(&["quit", "filter", "record the frames"])?;
+        terminal.press(&["Escape"])?;
+        terminal.wait_for("no help", |screen| !screen.contains("record the frames"))?;
+    }
+    // A filter leaves what it names; Esc gives the rest back.
+    terminal.press(&["1", "/", "s", "o", "f", "t", "Enter"])?;
+    terminal.wait_for("softirq alone", |screen| {
+        screen.contains("softirq") && !screen.contains("runqueue_wait")
+    })?;
+    terminal.press(&["/", "Escape"])?;
+    terminal.wait_for_words(&["softirq", "runqueue_wait"])?;
+    // A page with a distribution over time, and back.
+    terminal.press(&["3"])?;
+    terminal.wait_for_words(&[&name])?;
+    terminal.press(&["Enter"])?;
+    let page = terminal.wait_for("a page", |screen| !screen.contains("culprit  "))?;
+    println!("{page}");
+    terminal.press(&["Escape"])?;
+    terminal.wait_for_words(&["victim", "culprit"])?;
+    // Order, and its reverse: the rows change places.
+    terminal.press(&["5", "s"])?;
+    let rows = |screen: &str| -> Vec<String> {
+        let names = ["local_timer", "reschedule", "timer", "sched", "rcu", "net_rx"];
+        let lines = screen.lines().filter(|line| names.iter().any(|name| line.contains(name)));
+        lines.filter_map(|line| line.split_whitespace().nth(1).map(str::to_owned)).collect()
+    };
+    terminal.press(&["p"])?;
+    let before = rows(&terminal.wait_for_words(&["PAUSED"])?);
+    terminal.press(&["S"])?;
+    terminal.wait_for("another order", |screen| rows(screen) != before)?;
+    terminal.press(&["p"])?;
+    terminal.wait_for("no pause", |screen| !screen.contains("PAUSED"))?;
+    terminal.press(&["Space"])?;
+    terminal.wait_for_words(&["PAUSED"])?;
+    terminal.press(&["Space"])?;
+    // The interval grows and shrinks, rates begin anew.
+    let first = terminal.screen()?;
+    let header = |screen: &str| screen.lines().take(2).collect::<String>();
+    println!("{}", header(&first));
+    terminal.press(&["+"])?;
+    terminal.wait_for_words(&["every 1"])?;
+    terminal.press(&["-"])?;
+    terminal.wait_for_words(&["every 0.5 s"])?;
+    terminal.press(&["r"])?;
+    terminal.wait_for("a reset", |screen| screen.to_lowercase().contains("reset"))?;
+    // An export is a file that a script can read.
+    terminal.press(&["3", "e"])?;
+    terminal.wait_for_words(&["noised-who-"])?;
+    let path = written(terminal.directory(), "noised-who-", ".json")?.context("no export")?;
+    let export: Value = serde_json::from_str(&fs::read_to_string(path)?)?;
+    let rows = export["rows"].as_array().context("no rows")?;
+    ensure!(rows.iter().any(|row| row["victim"] == label.as_str()), "{label} is not exported");
+    // The end gives the terminal back.
+    ensure!(terminal.is_taken()?, "the view has no screen of its own");
+    terminal.press(&["q"])?;
+    ensure!(terminal.wait()? == 0, "the view ended with a failure");
+    ensure!(!terminal.is_taken()?, "the terminal is not given back");
+    for worker in workers {
+        worker.stop()?;
+    }
+    Ok(Verdict::Passed)
+}
+
+fn who_names_a_hog() -> Result<Verdict> {
+    if let Some(verdict) = impossible() {
+        return Ok(verdict);
+    }
+    let served = Served::start()?;
+    let victim = Group::new("victim", &[Hierarchy::Cpu])?;
+    let hog = Group::new("hog", &[Hierarchy::Cpu])?;
+    let worker = Worker::start_at(Place::group(&victim), "burn", &["0"])?;
+    let terminal = served.top(150, 30, &[])?;
+    terminal.press(&["3"])?;
+    terminal.wait_for_words(&["victim", "culprit"])?;
+    let burner = Worker::start_at(Place::group(&hog), "burn", &["0"])?;
+    let planted = Instant::now();
+    let (victim_label, hog_label) = (short(&victim), short(&hog));
+    let names_both = |line: &str| line.contains(&victim_label) && line.contains(&hog_label);
+    let screen = terminal.wait_for("the hog", |screen| screen.lines().any(names_both))?;
+    println!("named {:.1} s after it began to work:\n{screen}", planted.elapsed().as_secs_f64());
+    burner.stop()?;
+    worker.stop()?;
+    Ok(Verdict::Passed)
+}
+
+fn daemon_stops_and_comes_back() -> Result<Verdict> {
+    if let Some(verdict) = impossible() {
+        return Ok(verdict);
+    }
+    let mut served = Served::start()?;
+    let terminal = served.top(100, 30, &[])?;
+    let daemon = served.daemon.take().context("no daemon")?;
+    // It hangs, and goes on.
+    daemon.process().signal(libc::SIGSTOP)?;
+    let stale = terminal.wait_for("that it hangs", |screen| screen.contains("does not answer"))?;
+    println!("{}", stale.lines().take(3).collect::<Vec<_>>().join("\n"));
+    ensure!(stale.contains("runqueue_wait"), "what was known is gone:\n{stale}");
+    daemon.process().signal(libc::SIGCONT)?;
+    terminal.wait_for("that it goes on", |screen| !screen.contains("STALE"))?;
+    // It ends, and another one starts.
+    let (status, _) = daemon.stop(libc::SIGTERM)?;
+    ensure!(status.success(), "the daemon ended with {status}");
+    let gone = terminal.wait_for("that it is gone", |screen| screen.contains("STALE"))?;
+    println!("{}", gone.lines().take(3).collect::<Vec<_>>().join("\n"));
+    ensure!(gone.contains("runqueue_wait"), "what was known is gone:\n{gone}");
+    served.start_daemon()?;
+    terminal.wait_for("that it is back", |screen| !screen.contains("STALE"))?;
+    terminal.press(&["q"])?;
+    ensure!(terminal.wait()? == 0, "the view ended with a failure");
+    Ok(Verdict::Passed)
+}
+
+fn small_terminals() -> Result<Verdict> {
+    if let Some(verdict) = impossible() {
+        return Ok(verdict);
+    }
+    let served = Served::start()?;
+    let terminal = served.top(80, 24, &[])?;
+    println!("{}", terminal.screen()?);
+    terminal.resize(40, 10)?;
+    terminal.wait_for("a notice", |screen| screen.contains("needs 60x16"))?;
+    terminal.resize(140, 45)?;
+    terminal.wait_for_words(&["runqueue_wait", "net_rx_wait"])?;
+    terminal.press(&["q"])?;
+    ensure!(terminal.wait()? == 0, "the view ended with a failure");
+    Ok(Verdict::Passed)
+}
+
+fn signals_restore_the_terminal() -> Result<Verdict> {
+    if let Some(verdict) = impossible() {
+        return Ok(verdict);
+    }
+    let served = Served::start()?;
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+        let terminal = served.top(80, 24, &[])?;
+        ensure!(terminal.is_taken()?, "the view has no screen of its own");
+        // SAFETY: no memory argument; the process is the terminal's own and not reaped yet.
+        let result = unsafe { libc::kill(terminal.pid()?, signal) };
+        ensure!(result == 0, "kill: {}", std::io::Error::last_os_error());
+        terminal.wait()?;
+        ensure!(!terminal.is_taken()?, "signal {signal}: the terminal is not given back");
+    }
+    Ok(Verdict::Passed)
+}
+
+fn records_and_replays() -> Result<Verdict> {
+    if let Some(verdict) = impossible() {
+        return Ok(verdict);
+    }
+    let served = Served::start()?;
+    let (group, workers) = everything()?;
+    let label = short(&group);
+    let terminal = served.top(150, 30, &["--record", "it.noised"])?;
+    terminal.press(&["3"])?;
+    terminal.wait_for_words(&[&label])?;
+    thread::sleep(Duration::from_secs(4));
+    terminal.press(&["q"])?;
+    ensure!(terminal.wait()? == 0, "the view ended with a failure");
+    for worker in workers {
+        worker.stop()?;
+    }
+    let path = terminal.directory().join("it.noised");
+    let whole = fs::read(&path)?;
+    println!("{} bytes recorded", whole.len());
+    // As if the machine had stopped in the middle of a write.
+    fs::write(&path, whole.get(..whole.len() - 7).context("nothing was recorded")?)?;
+    let (binary, path) = (binary()?.display().to_string(), path.display().to_string());
+    let replay = Terminal::start(150, 30, &[&binary, "top", "--replay", &path])?;
+    replay.wait_for_words(&["REPLAY"])?;
+    replay.press(&["3", "End"])?;
+    replay.wait_for_words(&[&label])?;
+    let position = |screen: &str| -> Option<String> {
+        let line = screen.lines().find(|line| line.contains("REPLAY"))?;
+        line.split("REPLAY").nth(1).map(str::to_owned)
+    };
+    let end = position(&replay.screen()?);
+    replay.press(&["Left", "Left"])?;
+    let back = replay.wait_for("another position", |screen| position(screen) != end)?;
+    println!("{end:?}, then {:?}", position(&back));
+    replay.press(&["Right", "Right"])?;
+    replay.wait_for("the end again", |screen| position(screen) == end)?;
+    replay.press(&["q"])?;
+    ensure!(replay.wait()? == 0, "the replay ended with a failure");
+    Ok(Verdict::Passed)
+}
+
+fn once_and_json() -> Result<Verdict> {
+    let served = Served::start()?;
+    let (group, workers) = everything()?;
+    let label = group.label();
+    thread::sleep(Duration::from_secs(2));
+    for source in [served.socket(), served.address()?] {
+        let outcome =
+            run_noised(&["top", "--connect", &source, "--once", "--json", "--screen", "who"])?;
+        ensure!(outcome.code == 0, "{source}: {}", outcome.stderr);
+        let document: Value = serde_json::from_str(&outcome.stdout)?;
+        let rows = document["rows"].as_array().context("no rows")?;
+        ensure!(rows.iter().any(|row| row["victim"] == label.as_str()), "{source}: no {label}");
+    }
+    let outcome = run_noised(&["top", "--connect", &served.socket(), "--once"])?;
+    ensure!(outcome.code == 0, "{}", outcome.stderr);
+    println!("{}", outcome.stdout);
+    ensure!(outcome.stdout.contains("runqueue_wait"), "no signal is told");
+    ensure!(!outcome.stdout.contains('\u{1b}'), "text for a file has colours");
+    for worker in workers {
+        worker.stop()?;
+    }
+    Ok(Verdict::Passed)
+}
+
+fn without_a_daemon() -> Result<Verdict> {
+    if PathBuf::from("/run/noised/noised.sock").exists() {
+        return Ok(Verdict::Impossible("a daemon of somebody else runs here".to_owned()));
+    }
+    let outcome = run_noised(&["top", "--once", "--screen", "irq"])?;
+    println!("{}", outcome.stdout);
+    ensure!(outcome.code == 0, "{}", outcome.stderr);
+    ensure!(outcome.stdout.contains("local_timer"), "the engine measures nothing");
+    Ok(Verdict::Passed)
+}
+
+fn refusals() -> Result<Verdict> {
+    let outcome = run_noised(&["top", "--connect", "/nonexistent/noised.sock", "--once"])?;
+    ensure_refused(&outcome, 1, &["/nonexistent/noised.sock"])?;
+    let outcome = run_noised(&["top", "--replay", "/nonexistent/file"])?;
+    ensure_refused(&outcome, 1, &["/nonexistent/file"])?;
+    let outcome = run_noised(&["top", "--interval", "0s", "--once"])?;
+    ensure_refused(&outcome, 2, &["interval"])?;
+    // Nobody without privileges, and without a daemon.
+    if PathBuf::from("/run/noised/noised.sock").exists() {
+        return Ok(Verdict::Passed);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
+    command.arg(binary()?).args(["top", "--once"]);
+    let outcome = run(command)?;
+    ensure_refused(&outcome, 3, &["noised run"])?;
+    Ok(Verdict::Passed)
+}
