@@ -32,6 +32,8 @@ mod draw_tests;
 #[cfg(test)]
 mod generated;
 #[cfg(test)]
+mod recorded_tests;
+#[cfg(test)]
 mod sampled;
 
 pub use history::{History, Span, Step};

@@ -176,6 +176,19 @@ fn every_key() -> Result<Verdict> {
     terminal.wait_for_words(&["every 0.5 s"])?;
     terminal.press(&["r"])?;
     terminal.wait_for("a reset", |screen| screen.to_lowercase().contains("reset"))?;
+    // What rates cover, and the keys that move.
+    terminal.press(&["t"])?;
+    terminal.wait_for_words(&["rates and sums over"])?;
+    terminal.press(&["1", "j", "k", "Down", "Up", "NPage", "PPage", "End", "Home", "G", "g"])?;
+    terminal.press(&["a", ">", "<", "C-l"])?;
+    terminal.wait_for_words(&["runqueue_wait", "p99"])?;
+    // A recording begins and ends.
+    terminal.press(&["w"])?;
+    terminal.wait_for_words(&["recording to noised-"])?;
+    thread::sleep(Duration::from_secs(2));
+    terminal.press(&["w"])?;
+    terminal.wait_for_words(&["recording ended"])?;
+    ensure!(written(terminal.directory(), "noised-", ".frames")?.is_some(), "nothing is recorded");
     // An export is a file that a script can read.
     terminal.press(&["3", "e"])?;
     terminal.wait_for_words(&["noised-who-"])?;
