@@ -13,7 +13,7 @@ use noise_tests::pairing::counts::context_switches;
 use noise_tests::pairing::runqueue::{runqueue_wait, wakeups_of_running};
 use noise_tests::task::{ChosenChild, cpus, pin, sched_stat, unused_pid};
 
-use crate::{Test, Verdict};
+use crate::{INCONCLUSIVE, Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("known_delay_is_read_back", known_delay_is_read_back),
@@ -93,7 +93,7 @@ fn woken_while_running() -> Result<Verdict> {
     })?;
     let found = wakeups_of_running(&seen.trace.events);
     println!("{found} wake-ups found their task running");
-    ensure!(found > 0, "no wake-up found its task running: nothing was tested");
+    ensure!(found > 0, "{INCONCLUSIVE}: no wake-up found its task running");
     agree(&seen)?;
     Ok(Verdict::Passed)
 }
@@ -116,7 +116,7 @@ fn preemption() -> Result<Verdict> {
     let waits = runqueue_wait(&seen.trace.events);
     let ours = |sample: &&Sample| pids.contains(&sample.pid) && &*sample.labels.0 == "preempt";
     let count = seen.certain(&waits).filter(ours).count();
-    ensure!(count > 20, "two tasks that share a CPU took turns only {count} times");
+    ensure!(count > 20, "{INCONCLUSIVE}: two tasks that share a CPU took turns {count} times");
     let preempted = noise_tests::prom::label_set(&[("cause", "preempt")]);
     let found = seen.histograms(WAITS)?.get(&preempted).cloned().unwrap_or_default();
     let kernel_seconds = kernel_ns as f64 / 1e9;
@@ -153,7 +153,7 @@ fn migrated_while_waiting() -> Result<Verdict> {
     // Bound to CPU 0 when it woke, so a wait that ended on CPU 1 went through a migration.
     ensure!(
         moved.len() == 1 && moved.iter().all(|sample| sample.cpu == 1),
-        "the waiter's migration did not come off: {moved:?}"
+        "{INCONCLUSIVE}: the waiter's migration did not come off: {moved:?}"
     );
     agree(&seen)?;
     Ok(Verdict::Passed)
@@ -198,7 +198,7 @@ fn killed_while_waiting() -> Result<Verdict> {
     })?;
     let long = long_waits(&seen)?;
     let own = long.iter().filter(|sample| sample.pid == pid).count();
-    ensure!(own == 1, "the killed task has {own} long waits in the trace: nothing was tested");
+    ensure!(own == 1, "{INCONCLUSIVE}: the killed task has {own} long waits");
     agree(&seen)?;
     Ok(Verdict::Passed)
 }
@@ -229,7 +229,7 @@ fn recycled_pid() -> Result<Verdict> {
     })?;
     let waits = runqueue_wait(&seen.trace.events);
     let own = seen.certain(&waits).filter(|sample| sample.pid == pid).count();
-    ensure!(own >= 60, "the id was used for {own} waits only");
+    ensure!(own >= 60, "{INCONCLUSIVE}: the id was used for {own} waits only");
     long_waits(&seen)?;
     agree(&seen)?;
     Ok(Verdict::Passed)
