@@ -121,9 +121,8 @@ fn pairs() -> Vec<Interference> {
     let mut pairs: Vec<Interference> = (0..PAIRS).map(pair).collect();
     pairs.sort_by(|a, b| {
         let key = |one: &Interference| (one.resource, one.cause);
-        let names = |one: &Interference| {
-            [&one.place, &one.victim, &one.culprit].map(ToString::to_string)
-        };
+        let names =
+            |one: &Interference| [&one.place, &one.victim, &one.culprit].map(ToString::to_string);
         key(a).cmp(&key(b)).then_with(|| names(a).cmp(&names(b)))
     });
     pairs
