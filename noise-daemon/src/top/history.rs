@@ -11,7 +11,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use noise_common::charge::{Cause, Charged, Resource};
 use noise_common::event::Drop;
-use noise_common::signals::Signal;
+use noise_common::signals::{SIGNALS, Signal};
 
 use super::pairs::Pairs;
 use crate::model::{Interference, Series, Totals};
@@ -243,6 +243,12 @@ fn by_parties(a: &Interference, b: &Interference) -> Ordering {
         .then_with(|| a.culprit.cmp(&b.culprit))
 }
 
+/// The name of what interrupts, without a copy of its own where it is known.
+fn own(source: &Cow<'static, str>) -> Cow<'static, str> {
+    let mut known = SIGNALS.iter().filter_map(|info| info.interrupts);
+    known.find(|known| known == source).map_or_else(|| source.clone(), Cow::Borrowed)
+}
+
 /// What came between two frames. The series of the newer one are known in order.
 fn between(before: &Frame, now: &Frame, names: &mut Names, known: &[(Signal, Labels)]) -> Span {
     let (old, new) = (&before.sample, &now.sample);
@@ -280,7 +286,7 @@ fn between(before: &Frame, now: &Frame, names: &mut Names, known: &[(Signal, Lab
     span.deeds = deeds.into_iter().collect();
     let interrupted = |frame: &Frame| -> Vec<_> {
         let all = frame.sample.interrupted.iter();
-        all.map(|(cpu, source, ns)| ((*cpu, source.clone()), *ns)).collect()
+        all.map(|(cpu, source, ns)| ((*cpu, own(source)), *ns)).collect()
     };
     span.interrupted = fresh(interrupted(before), interrupted(now));
     span.waited = fresh(old.waited.clone(), new.waited.clone());
