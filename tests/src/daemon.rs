@@ -147,6 +147,17 @@ pub struct Outcome {
     pub stderr: String,
 }
 
+/// Resident memory of a process, bytes.
+///
+/// # Errors
+/// If there is no such process.
+pub fn resident_bytes(pid: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
+    Ok(kib * 1024)
+}
+
 /// Runs a command to its end.
 pub fn run(command: Command) -> Result<Outcome> {
     let mut process = Process::start(command)?;
@@ -241,11 +252,7 @@ impl Daemon {
 
     /// Its resident memory, bytes.
     pub fn resident_bytes(&self) -> Result<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.process.pid()))?;
-        let line =
-            status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-        let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
-        Ok(kib * 1024)
+        resident_bytes(self.process.pid())
     }
 
     /// Ends it by a signal and returns its status and what it printed to standard error.

@@ -3,9 +3,8 @@
 use noise_common::hist::{BUCKETS, buckets_within, upper_bound_ns};
 use noise_common::signals::Signal;
 
-use super::history::{History, Span};
+use super::history::{Delta, History, Span};
 use super::page::Heatmap;
-use crate::model::Totals;
 
 /// Where the rows end among the buckets: at each power of two, and behind the last bucket.
 fn ends() -> Vec<usize> {
@@ -16,11 +15,11 @@ fn ends() -> Vec<usize> {
 }
 
 /// Counts by row.
-fn add_rows(rows: &mut [u64], ends: &[usize], totals: &Totals) {
-    let mut begin = 0;
-    for (row, end) in rows.iter_mut().zip(ends) {
-        *row += totals.buckets.get(begin..*end).unwrap_or_default().iter().sum::<u64>();
-        begin = *end;
+fn add_rows(rows: &mut [u64], ends: &[usize], delays: &Delta) {
+    for (bucket, count) in delays.counts() {
+        if let Some(row) = rows.get_mut(ends.partition_point(|end| *end <= bucket)) {
+            *row += count;
+        }
     }
 }
 
@@ -36,7 +35,7 @@ pub fn heatmap(
         span.delays
             .iter()
             .filter(|((signal, labels), _)| wanted(*signal, labels))
-            .map(|(_, delays)| &delays.totals)
+            .map(|(_, delays)| delays)
     })
 }
 
@@ -48,25 +47,21 @@ pub fn heatmap_of(
     wanted: impl Fn(&[String]) -> bool,
 ) -> Heatmap {
     picture(history, title, |span| {
-        span.delays
-            .range((signal, Vec::new())..)
-            .take_while(move |((other, _), _)| *other == signal)
-            .filter(|((_, labels), _)| wanted(labels))
-            .map(|(_, delays)| &delays.totals)
+        span.delays_of(signal).filter(|(labels, _)| wanted(labels)).map(|(_, delays)| delays)
     })
 }
 
-fn picture<'a, I: Iterator<Item = &'a Totals>>(
+fn picture<'a, I: Iterator<Item = &'a Delta>>(
     history: &'a History,
     title: &str,
-    totals: impl Fn(&'a Span) -> I,
+    delays: impl Fn(&'a Span) -> I,
 ) -> Heatmap {
     let ends = ends();
     let mut windows = Vec::new();
     let mut seconds = 0.0;
     for step in history.steps() {
         let mut rows = vec![0; ends.len()];
-        totals(&step.span).for_each(|totals| add_rows(&mut rows, &ends, totals));
+        delays(&step.span).for_each(|delays| add_rows(&mut rows, &ends, delays));
         windows.push(rows);
         seconds += step.span.seconds;
     }

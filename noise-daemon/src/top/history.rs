@@ -4,27 +4,36 @@
 //! gone, and begins at 0 if it comes again; the same holds for all where a daemon was started anew.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use noise_common::charge::{Cause, Charged, Resource};
 use noise_common::event::Drop;
-use noise_common::signals::Signal;
+use noise_common::signals::{SIGNALS, Signal};
 
 use super::pairs::Pairs;
-use crate::model::Totals;
+use crate::model::{Interference, Series, Totals};
 use crate::wire::Frame;
 
+mod delta;
+mod pool;
 #[cfg(test)]
 mod tests;
+
+pub use delta::Delta;
+use pool::Pool;
 
 /// Steps that are kept.
 const STEPS: usize = 1_200;
 /// How far back steps are kept, ns.
 const HORIZON_NS: u64 = 120_000_000_000;
 
-/// Delays of one signal and subject.
+/// Label values of a series.
+pub type Labels = Arc<[String]>;
+
+/// Delays of one signal and subject, added up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
     /// By length.
@@ -34,9 +43,9 @@ pub struct Delays {
 }
 
 impl Delays {
-    /// Adds others.
-    pub fn add(&mut self, more: &Self) {
-        self.totals.add(&more.totals);
+    /// Adds those of a step.
+    pub fn add(&mut self, more: &Delta) {
+        more.add_to(&mut self.totals);
         self.max_ns = self.max_ns.max(more.max_ns);
     }
 }
@@ -62,9 +71,9 @@ pub struct Span {
     /// How long it was.
     pub seconds: f64,
     /// Delays by signal and label values.
-    pub delays: BTreeMap<(Signal, Vec<String>), Delays>,
+    pub delays: BTreeMap<(Signal, Labels), Delta>,
     /// Events by signal and label values.
-    pub counts: BTreeMap<(Signal, Vec<String>), u64>,
+    pub counts: BTreeMap<(Signal, Labels), u64>,
     /// Who delayed whom.
     pub deeds: BTreeMap<Deed, Charged>,
     /// What interrupts took from each CPU, ns, by CPU and source.
@@ -96,6 +105,16 @@ pub struct History {
     latest: Option<Arc<Frame>>,
     steps: VecDeque<Step>,
     pairs: Pairs,
+    names: Names,
+    /// The series of the newest frame, in order.
+    series: Vec<(Signal, Labels)>,
+}
+
+/// The names in the steps.
+#[derive(Clone, Debug, Default)]
+struct Names {
+    texts: Pool<str>,
+    labels: Pool<[String]>,
 }
 
 fn grow<K: Ord + Clone>(sums: &mut BTreeMap<K, u64>, more: &BTreeMap<K, u64>) {
@@ -131,11 +150,24 @@ impl Span {
         self.dropped += more.dropped;
     }
 
+    /// The delays of a signal by label values, in their order.
+    pub fn delays_of(&self, signal: Signal) -> impl Iterator<Item = (&Labels, &Delta)> {
+        let own = self.delays.range((signal, Labels::default())..);
+        own.take_while(move |((other, _), _)| *other == signal)
+            .map(|((_, labels), delays)| (labels, delays))
+    }
+
+    /// The events of a signal by label values, in their order.
+    pub fn counts_of(&self, signal: Signal) -> impl Iterator<Item = (&Labels, u64)> {
+        let own = self.counts.range((signal, Labels::default())..);
+        own.take_while(move |((other, _), _)| *other == signal)
+            .map(|((_, labels), count)| (labels, *count))
+    }
+
     /// All delays of a signal together.
     pub fn of(&self, signal: Signal) -> Delays {
         let mut sum = Delays::default();
-        let own = self.delays.iter().filter(|((other, _), _)| *other == signal);
-        own.for_each(|(_, delays)| sum.add(delays));
+        self.delays_of(signal).for_each(|(_, delays)| sum.add(delays));
         sum
     }
 
@@ -172,42 +204,89 @@ fn grown<K: Ord + Clone>(before: &[(K, u64)], now: &[(K, u64)]) -> BTreeMap<K, u
         .collect()
 }
 
-/// What came between two frames.
-fn between(before: &Frame, now: &Frame) -> Span {
+/// In order, whoever sent them; they are already, unless somebody did otherwise.
+fn in_order<T>(all: &[T], order: fn(&T, &T) -> Ordering) -> Vec<&T> {
+    let mut all: Vec<&T> = all.iter().collect();
+    all.sort_by(|a, b| order(a, b));
+    all
+}
+
+/// Each of the newer with what it was before, if it was there. Both are in order.
+fn joined<'a, T>(
+    before: &[&'a T],
+    now: &[&'a T],
+    order: fn(&T, &T) -> Ordering,
+) -> impl Iterator<Item = (Option<&'a T>, &'a T)> {
+    let mut before = before.iter().copied().peekable();
+    now.iter().copied().map(move |one| {
+        // One comparison for most.
+        while let Some(other) = before.peek() {
+            match order(other, one) {
+                Ordering::Less => drop(before.next()),
+                Ordering::Equal => return (before.next(), one),
+                Ordering::Greater => break,
+            }
+        }
+        (None, one)
+    })
+}
+
+fn by_labels(a: &Series, b: &Series) -> Ordering {
+    (a.signal, &a.labels).cmp(&(b.signal, &b.labels))
+}
+
+fn by_parties(a: &Interference, b: &Interference) -> Ordering {
+    let names = |one: &Interference| (one.resource, one.cause);
+    (names(a).cmp(&names(b)))
+        .then_with(|| a.place.cmp(&b.place))
+        .then_with(|| a.victim.cmp(&b.victim))
+        .then_with(|| a.culprit.cmp(&b.culprit))
+}
+
+/// The name of what interrupts, without a copy of its own where it is known.
+fn own(source: &Cow<'static, str>) -> Cow<'static, str> {
+    let mut known = SIGNALS.iter().filter_map(|info| info.interrupts);
+    known.find(|known| known == source).map_or_else(|| source.clone(), Cow::Borrowed)
+}
+
+/// What came between two frames. The series of the newer one are known in order.
+fn between(before: &Frame, now: &Frame, names: &mut Names, known: &[(Signal, Labels)]) -> Span {
     let (old, new) = (&before.sample, &now.sample);
-    let known: BTreeMap<_, _> =
-        old.series.iter().map(|one| ((one.signal, &one.labels), &one.totals)).collect();
     let mut span =
         Span { seconds: new.at_ns.saturating_sub(old.at_ns) as f64 / 1e9, ..Span::default() };
-    for one in &new.series {
-        let totals = match known.get(&(one.signal, &one.labels)) {
-            Some(before) if **before == one.totals => continue,
-            Some(before) if before.count() <= one.totals.count() => one.totals.since(before),
-            _ => one.totals.clone(),
+    let series = [old, new].map(|sample| in_order(&sample.series, by_labels));
+    let mut delays = Vec::with_capacity(new.series.len());
+    for ((before, one), key) in joined(&series[0], &series[1], by_labels).zip(known) {
+        let delta = match before {
+            Some(before) if before.totals == one.totals => continue,
+            Some(before) if before.totals.count() <= one.totals.count() => {
+                Delta::since(&one.totals, &before.totals, one.recent_max_ns)
+            }
+            _ => Delta::of(&one.totals, one.recent_max_ns),
         };
-        let delays = Delays { totals, max_ns: one.recent_max_ns };
-        span.delays.insert((one.signal, one.labels.clone()), delays);
+        delays.push((key.clone(), delta));
     }
-    let counts = |frame: &Frame| -> Vec<_> {
+    span.delays = delays.into_iter().collect();
+    let mut counts = |frame: &Frame| -> Vec<_> {
         let counts = frame.sample.counts.iter();
-        counts.map(|one| ((one.signal, one.labels.clone()), one.total)).collect()
+        counts.map(|one| ((one.signal, names.labels.one(&one.labels)), one.total)).collect()
     };
     span.counts = fresh(counts(before), counts(now));
-    let deeds: BTreeMap<_, _> =
-        old.interference.iter().map(|one| (deed(one), one.charged)).collect();
-    for one in &new.interference {
-        let deed = deed(one);
-        let known = deeds.get(&deed).copied().unwrap_or_default();
+    let pairs = [old, new].map(|sample| in_order(&sample.interference, by_parties));
+    let mut deeds = Vec::new();
+    for (before, one) in joined(&pairs[0], &pairs[1], by_parties) {
+        let known = before.map(|before| before.charged).unwrap_or_default();
         let grown = (one.charged.ns.checked_sub(known.ns))
             .zip(one.charged.count.checked_sub(known.count))
             .map_or(one.charged, |(ns, count)| Charged { ns, count });
         if grown != Charged::default() {
-            span.deeds.insert(deed, grown);
+            deeds.push((names.deed(one), grown));
         }
     }
+    span.deeds = deeds.into_iter().collect();
     let interrupted = |frame: &Frame| -> Vec<_> {
         let all = frame.sample.interrupted.iter();
-        all.map(|(cpu, source, ns)| ((*cpu, source.clone()), *ns)).collect()
+        all.map(|(cpu, source, ns)| ((*cpu, own(source)), *ns)).collect()
     };
     span.interrupted = fresh(interrupted(before), interrupted(now));
     span.waited = fresh(old.waited.clone(), new.waited.clone());
@@ -226,26 +305,34 @@ fn between(before: &Frame, now: &Frame) -> Span {
     span
 }
 
-fn deed(one: &crate::model::Interference) -> Deed {
-    Deed {
-        resource: one.resource,
-        cause: one.cause,
-        place: Arc::clone(&one.place),
-        victim: Arc::clone(&one.victim),
-        culprit: Arc::clone(&one.culprit),
+impl Names {
+    fn series(&mut self, frame: &Frame) -> Vec<(Signal, Labels)> {
+        let series = in_order(&frame.sample.series, by_labels).into_iter();
+        series.map(|one| (one.signal, self.labels.one(&one.labels))).collect()
+    }
+
+    fn deed(&mut self, one: &Interference) -> Deed {
+        Deed {
+            resource: one.resource,
+            cause: one.cause,
+            place: self.texts.one(&one.place),
+            victim: self.texts.one(&one.victim),
+            culprit: self.texts.one(&one.culprit),
+        }
     }
 }
 
 impl History {
     /// Takes the next frame. One that is older than the last, or of another host, begins anew.
     pub fn push(&mut self, frame: Arc<Frame>) {
+        self.series = self.names.series(&frame);
         if let Some(before) = self.latest.take() {
             let (then_ns, now_ns) = (before.sample.at_ns, frame.sample.at_ns);
             if now_ns < then_ns || before.host.name != frame.host.name {
                 self.steps.clear();
                 self.pairs.clear();
             } else if now_ns > then_ns {
-                let span = between(&before, &frame);
+                let span = between(&before, &frame, &mut self.names, &self.series);
                 self.pairs.push(now_ns, &span.deeds);
                 self.steps.push_back(Step { time: frame.time, at_ns: now_ns, span });
             }
@@ -263,6 +350,13 @@ impl History {
     /// The newest frame.
     pub fn latest(&self) -> Option<&Arc<Frame>> {
         self.latest.as_ref()
+    }
+
+    /// The series of a signal that the newest frame has, by label values, in their order.
+    pub fn series_of(&self, signal: Signal) -> impl Iterator<Item = &Labels> {
+        let first = self.series.partition_point(|(other, _)| *other < signal);
+        let own = self.series.iter().skip(first).take_while(move |(other, _)| *other == signal);
+        own.map(|(_, labels)| labels)
     }
 
     /// What came from one frame to the next, the newest last.

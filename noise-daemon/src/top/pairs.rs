@@ -3,7 +3,7 @@
 //! Steps come once, but a screen is made of them again and again, from thousands of pairs and a
 //! hundred steps. So names are compared when a step comes, not when it is looked at.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use noise_common::charge::{CHARGE_CAUSES, Cause, Charged, RESOURCES, Resource};
@@ -74,7 +74,8 @@ pub type Costs = VecDeque<(u64, Cost)>;
 /// The costs of every pair.
 #[derive(Clone, Debug, Default)]
 pub struct Pairs {
-    pairs: BTreeMap<Pair, Costs>,
+    /// Names are long and begin alike: to compare them on the way to each takes longer than this.
+    pairs: HashMap<Pair, Costs>,
     lost: VecDeque<(u64, u64)>,
 }
 
@@ -119,7 +120,7 @@ impl Pairs {
         &self.lost
     }
 
-    /// Every pair, in order.
+    /// Every pair, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (&Pair, &Costs)> {
         self.pairs.iter()
     }

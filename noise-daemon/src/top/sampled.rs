@@ -8,6 +8,7 @@ use noise_common::hist::{BUCKETS, bucket_of, upper_bound_ns};
 use noise_common::signals::Signal;
 
 use super::app::Makers;
+use super::history::Labels;
 use super::{
     Align, Block, Cell, Column, Heatmap, History, Look, Page, Row, Screen, Span, Table, Tone,
 };
@@ -155,19 +156,19 @@ fn number(value: f64, unit: &str) -> Cell {
     Cell::Number { text: format!("{value:.1} {unit}"), value: Some(value) }
 }
 
-fn row(history: &History, span: &Span, labels: &[String]) -> Option<Row> {
-    let key = (Signal::CgroupRunqueueWait, labels.to_vec());
+fn row(history: &History, span: &Span, labels: &Labels) -> Option<Row> {
+    let key = (Signal::CgroupRunqueueWait, Arc::clone(labels));
     let delays = span.delays.get(&key)?;
     let name = labels.first()?;
-    let lost = span.per_second(delays.totals.sum_ns as f64 / 1e9);
-    let of = |span: &Span| span.delays.get(&key).map_or(0.0, |one| one.totals.sum_ns as f64);
+    let lost = span.per_second(delays.sum_ns as f64 / 1e9);
+    let of = |span: &Span| span.delays.get(&key).map_or(0.0, |one| one.sum_ns as f64);
     Some(Row {
         key: name.clone(),
         cells: vec![
             Cell::Text(name.clone()),
-            number(span.per_second(delays.totals.count() as f64), "/s"),
+            number(span.per_second(delays.count() as f64), "/s"),
             number(lost * 1e3, "ms/s"),
-            match delays.totals.quantile_ns(0.99) {
+            match delays.totals().quantile_ns(0.99) {
                 Some(ns) => number(ns as f64 / 1e3, "µs"),
                 None => Cell::Number { text: "–".to_owned(), value: None },
             },
@@ -185,7 +186,7 @@ fn row(history: &History, span: &Span, labels: &[String]) -> Option<Row> {
 /// A table of cgroups, on every screen but the one of incidents, which is empty.
 fn table(screen: Screen, history: &History, look: &Look) -> Table {
     let span = look.span(history);
-    let own = |(signal, _): &&(Signal, Vec<String>)| *signal == Signal::CgroupRunqueueWait;
+    let own = |(signal, _): &&(Signal, Labels)| *signal == Signal::CgroupRunqueueWait;
     let rows = match screen {
         Screen::Incidents => Vec::new(),
         _ => {
@@ -203,9 +204,9 @@ fn table(screen: Screen, history: &History, look: &Look) -> Table {
 }
 
 fn heatmap(history: &History, key: &str) -> Heatmap {
-    let key = (Signal::CgroupRunqueueWait, vec![key.to_owned()]);
+    let key = (Signal::CgroupRunqueueWait, Labels::from([key.to_owned()]));
     let window = |span: &Span| match span.delays.get(&key) {
-        Some(delays) => delays.totals.buckets.to_vec(),
+        Some(delays) => delays.totals().buckets.to_vec(),
         None => vec![0; BUCKETS],
     };
     Heatmap {

@@ -90,6 +90,11 @@ fn cpu_time(pid: u32) -> Result<Duration> {
     // SAFETY: the pointer is valid for the call.
     let result = unsafe { libc::clock_getcpuclockid(i32::try_from(pid)?, &raw mut clock) };
     ensure!(result == 0, "clock_getcpuclockid: {}", std::io::Error::from_raw_os_error(result));
+    clock_time(clock)
+}
+
+/// What a clock says.
+pub(super) fn clock_time(clock: libc::clockid_t) -> Result<Duration> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is valid for the call.
     let result = unsafe { libc::clock_gettime(clock, &raw mut time) };

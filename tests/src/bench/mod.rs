@@ -24,4 +24,6 @@ pub mod report;
 #[cfg(feature = "bench")]
 pub mod table;
 #[cfg(feature = "bench")]
+pub mod view;
+#[cfg(feature = "bench")]
 pub mod workload;

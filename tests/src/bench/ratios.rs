@@ -37,6 +37,13 @@ pub fn median(values: &[f64]) -> Option<f64> {
     Spread::of(values).map(|spread| spread.median)
 }
 
+/// What 99 in 100 of these values are not above; `None` if there are none.
+pub fn p99(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    quantile(&sorted, 0.99)
+}
+
 /// Some bursts of a workload under one set of programs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Turn {

@@ -6,6 +6,7 @@ use super::daemon_cost::DaemonCost;
 use super::interleave::Calls;
 use super::machine::Machine;
 use super::ratios::Comparison;
+use super::view::ViewCost;
 
 /// A set of programs under a workload.
 #[derive(Clone, Debug, Serialize)]
@@ -102,6 +103,8 @@ pub struct Report {
     pub programs: Vec<ProgramResult>,
     /// The daemon's process, if it was measured.
     pub daemon: Option<DaemonCost>,
+    /// Frames of the view by screen, if they were measured.
+    pub view: Vec<ViewCost>,
     /// What was not measured.
     pub skipped: Vec<Skipped>,
 }

@@ -33,7 +33,6 @@ pub fn render(report: &Report) -> String {
     }
     if let Some(daemon) = &report.daemon {
         push(&mut text, format_args!("\nthe daemon's process\n"));
-        let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
         let row = |cells: [String; 3]| cells.to_vec();
         text.push_str(&align(&[
             row(["".into(), "CPU".into(), "resident".into()]),
@@ -56,6 +55,13 @@ pub fn render(report: &Report) -> String {
             ),
         );
     }
+    if !report.view.is_empty() {
+        push(
+            &mut text,
+            format_args!("\na frame of noised top: 500 cgroups, 128 CPUs, 200 irqs, 120x40\n"),
+        );
+        text.push_str(&align(&frames(report)));
+    }
     for skipped in &report.skipped {
         push(&mut text, format_args!("\nskipped: {}: {}\n", skipped.what, skipped.reason));
     }
@@ -65,6 +71,27 @@ pub fn render(report: &Report) -> String {
 fn push(text: &mut String, what: std::fmt::Arguments<'_>) {
     // Writing to a string cannot fail.
     let _ = text.write_fmt(what);
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+/// One row for each screen of the view.
+fn frames(report: &Report) -> Vec<Vec<String>> {
+    let head = ["screen", "frame ms", "p99 ms", "decode ms", "% of one CPU at 1/s", "resident"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    rows.extend(report.view.iter().map(|cost| {
+        vec![
+            cost.screen.clone(),
+            format!("{:.2}", cost.frame_ms_median),
+            format!("{:.2}", cost.frame_ms_p99),
+            format!("{:.2}", cost.decode_ms_median),
+            format!("{:.2}", cost.cpu_percent),
+            mib(cost.resident_bytes),
+        ]
+    }));
+    rows
 }
 
 fn slowdowns(report: &Report) -> Vec<Vec<String>> {

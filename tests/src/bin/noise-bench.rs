@@ -1,5 +1,5 @@
 //! `noise-bench`: what noised costs the work that it watches, against nothing, empty programs and
-//! other tools. Started by `cargo xtask bench`.
+//! other tools, and what it costs by itself. Started by `cargo xtask bench`.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use noise_tests::bench::probes::ProbeSet;
 use noise_tests::bench::ratios::{compare, median};
 use noise_tests::bench::report::{ProgramResult, Report, SetResult, Skipped};
 use noise_tests::bench::workload::{ECHO, Kind, Workload, echo};
-use noise_tests::bench::{daemon_cost, peers, table};
+use noise_tests::bench::{daemon_cost, peers, table, view};
 
 /// Part of the time that goes to the daemon's process.
 const DAEMON_SHARE: f64 = 0.3;
@@ -48,6 +48,17 @@ impl Way {
     }
 }
 
+/// A part of the measurements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// The daemon's process.
+    Daemon,
+    /// The slowdown of workloads.
+    Programs,
+    /// Frames of `noised top`.
+    View,
+}
+
 /// Measure what noised costs the work that it watches.
 ///
 /// Programs are loaded once; their links are made and closed between bursts of a workload, and each
@@ -55,6 +66,9 @@ impl Way {
 #[derive(Debug, Parser)]
 #[command(name = "noise-bench", version)]
 struct Options {
+    /// Measure these parts only
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Daemon, Part::Programs, Part::View])]
+    only: Vec<Part>,
     /// Workloads to slow down
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Kind::Pipe, Kind::Tcp, Kind::Disk, Kind::Loop])]
     workloads: Vec<Kind>,
@@ -88,7 +102,7 @@ fn main() -> ExitCode {
     }
     let options = Options::parse();
     // SAFETY: no argument, cannot fail.
-    if unsafe { libc::geteuid() } != 0 {
+    if options.only != [Part::View] && unsafe { libc::geteuid() } != 0 {
         eprintln!("noise-bench: loading BPF programs needs root; run it as root");
         return ExitCode::from(3);
     }
@@ -109,24 +123,39 @@ fn run(options: Options) -> Result<()> {
         results: Vec::new(),
         programs: Vec::new(),
         daemon: None,
+        view: Vec::new(),
         skipped: Vec::new(),
     };
     let time = Duration::from_secs(options.seconds.into());
     let json = options.json;
-    let daemon_time = if options.no_daemon { Duration::ZERO } else { time.mul_f64(DAEMON_SHARE) };
-    // First, while nothing else is loaded. Its own thread, since it binds itself to a CPU.
-    if !options.no_daemon {
+    let wanted = |part| options.only.contains(&part);
+    let with_daemon = wanted(Part::Daemon) && !options.no_daemon;
+    let daemon_time = match (with_daemon, wanted(Part::Programs)) {
+        (false, _) => Duration::ZERO,
+        (true, false) => time,
+        (true, true) => time.mul_f64(DAEMON_SHARE),
+    };
+    // First, while nothing else takes memory.
+    if wanted(Part::View) {
+        eprintln!("frames of the view");
+        report.view = view::measure()?;
+    }
+    // While nothing else is loaded.
+    if with_daemon {
         eprintln!("the daemon's process: {:.0} s", daemon_time.as_secs_f64());
         match daemon_cost::measure(daemon_time) {
             Ok(cost) => report.daemon = Some(cost),
             Err(error) => skip(&mut report, "the daemon's process", &error),
         }
     }
-    let slowdowns = std::thread::spawn(move || -> Result<Report> {
-        measure_slowdowns(&options, time - daemon_time, &mut report)?;
-        Ok(report)
-    });
-    let report = slowdowns.join().ok().context("the measuring thread has panicked")??;
+    if wanted(Part::Programs) {
+        // A thread of its own, since it binds itself to a CPU.
+        let slowdowns = std::thread::spawn(move || -> Result<Report> {
+            measure_slowdowns(&options, time - daemon_time, &mut report)?;
+            Ok(report)
+        });
+        report = slowdowns.join().ok().context("the measuring thread has panicked")??;
+    }
     if json {
         println!("{}", serde_json::to_string_pretty(&report)?);
     } else {

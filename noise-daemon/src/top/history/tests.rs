@@ -5,8 +5,13 @@ use crate::top::generated::{Made, history, totals};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-fn labels(labels: &[&str]) -> Vec<String> {
+fn labels(labels: &[&str]) -> Labels {
     labels.iter().map(|label| (*label).to_owned()).collect()
+}
+
+/// What came between two frames.
+fn between(before: Made, now: Made) -> Span {
+    history([before, now]).steps().next().unwrap().span.clone()
 }
 
 #[test]
@@ -39,9 +44,9 @@ fn a_step_is_the_difference_of_two_frames() {
         .deed("/b", Cause::Hardirq, "a", 30);
     now.sample.interference[0].charged.count = 3;
     now.sample.drops.push((Signal::Nmi, noise_common::event::DROPS[0], 5));
-    let span = between(&before.frame(), &now.frame());
+    let span = between(before, now);
     assert_eq!(span.seconds, 2.0);
-    let delays = |values: &[u64], max_ns| Delays { totals: totals(values), max_ns };
+    let delays = |values: &[u64], max_ns| Delta::of(&totals(values), max_ns);
     let expected = [
         ((Signal::Hardirq, labels(&["1", "a"])), delays(&[9_000], 9_000)),
         ((Signal::Hardirq, labels(&["3", "c"])), delays(&[700], 700)),
@@ -56,7 +61,8 @@ fn a_step_is_the_difference_of_two_frames() {
     let deeds: Vec<_> = span.deeds.iter().map(|(deed, sum)| (&*deed.victim, *sum)).collect();
     assert_eq!(deeds, [("/a", Charged { ns: 15, count: 2 })]);
     assert_eq!(span.dropped, 5);
-    assert_eq!(span.of(Signal::Hardirq), delays(&[9_000, 700], 9_000));
+    let sum = Delays { totals: totals(&[9_000, 700]), max_ns: 9_000 };
+    assert_eq!(span.of(Signal::Hardirq), sum);
     assert_eq!(span.of(Signal::Nmi), Delays::default());
 }
 
@@ -72,7 +78,7 @@ fn counters_that_fell_begin_anew() {
         .delays(Signal::Nmi, &[], &[4_000])
         .deed("/a", Cause::Nmi, "nmi", 20)
         .interrupted(0, "nmi", 40);
-    let span = between(&before.frame(), &now.frame());
+    let span = between(before, now);
     assert_eq!(span.of(Signal::Nmi).totals, totals(&[4_000]));
     assert_eq!(span.deeds.values().next(), Some(&Charged { ns: 20, count: 1 }));
     assert_eq!(span.interrupted.values().next(), Some(&40));

@@ -13,7 +13,7 @@ use noise_common::signals::Signal;
 use super::cells;
 use super::recent::{Recent, empty};
 use crate::model::Totals;
-use crate::top::history::Deed;
+use crate::top::history::{Deed, Delta, Labels};
 use crate::top::{Cell, Column, History, Look, Page, Row, Span, Step, Table, Tone};
 
 /// Between the parts of a row's key; no name holds it.
@@ -146,22 +146,22 @@ impl Waits {
         self.count() == 0 && self.queue.count() == 0
     }
 
-    fn add(&mut self, signal: Signal, totals: &Totals) {
+    fn add(&mut self, signal: Signal, delays: &Delta) {
         match signal {
-            Signal::BlockDeviceWait => self.device.add(totals),
-            _ => self.queue.add(totals),
+            Signal::BlockDeviceWait => delays.add_to(&mut self.device),
+            _ => delays.add_to(&mut self.queue),
         }
     }
 }
 
-type Labelled<'a, T> = (Signal, &'a Vec<String>, T);
+type Labelled<'a, T> = (Signal, &'a Labels, T);
 
 /// The delays of a span that may have a row here, in order.
-fn delays(span: &Span) -> impl Iterator<Item = Labelled<'_, &Totals>> {
-    let first = (Signal::BlockQueueWait, Vec::new());
-    let end = (Signal::TcpRetransmit, Vec::new());
+fn delays(span: &Span) -> impl Iterator<Item = Labelled<'_, &Delta>> {
+    let first = (Signal::BlockQueueWait, Labels::default());
+    let end = (Signal::TcpRetransmit, Labels::default());
     let own = span.delays.range(first..end);
-    own.map(|((signal, labels), delays)| (*signal, labels, &delays.totals))
+    own.map(|((signal, labels), delays)| (*signal, labels, delays))
 }
 
 fn counts(span: &Span) -> impl Iterator<Item = Labelled<'_, u64>> {
@@ -226,7 +226,7 @@ impl<'a> Rows<'a> {
         let mut sources = self.sources.iter().peekable();
         labelled.filter_map(move |(signal, labels, what)| {
             let order = |source: &&(Signal, Vec<String>, usize)| {
-                source.0.cmp(&signal).then_with(|| source.1.cmp(labels))
+                source.0.cmp(&signal).then_with(|| source.1[..].cmp(labels))
             };
             while sources.next_if(|source| order(source).is_lt()).is_some() {}
             let (_, _, row) = sources.next_if(|source| order(source).is_eq())?;

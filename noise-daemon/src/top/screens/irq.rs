@@ -9,7 +9,7 @@ use super::cells;
 use super::recent::{Recent, empty};
 use super::tally::{self, Tally};
 use crate::top::heat::heatmap_of;
-use crate::top::history::Delays;
+use crate::top::history::{Delays, Labels};
 use crate::top::{Block, Cell, Column, History, Look, Page, Row, Table, Tone, units};
 
 /// A kind of source.
@@ -81,7 +81,7 @@ fn columns() -> Vec<Column> {
 pub fn table(history: &History, look: &Look) -> Table {
     let recent = Recent::new(history, look);
     let raised = tally::recent_by_labels(history, &recent, Signal::SoftirqRaiseWait);
-    let raised: BTreeMap<&[String], Delays> = raised.into_iter().collect();
+    let raised: BTreeMap<&Labels, Delays> = raised.into_iter().collect();
     let mut rows = Vec::new();
     for kind in KINDS {
         for (labels, Tally { delays, trend }) in tally::by_labels(history, &recent, kind.signal) {
@@ -120,7 +120,7 @@ pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
     let recent = Recent::new(history, look);
     let one = |signal| {
         let mut tallies = tally::by_labels(history, &recent, signal).into_iter();
-        tallies.find(|(own, _)| *own == labels).map(|(_, tally)| tally).unwrap_or_default()
+        tallies.find(|(own, _)| ***own == *labels).map(|(_, tally)| tally).unwrap_or_default()
     };
     let heat =
         |title, wanted| Block::Heatmap(heatmap_of(history, title, wanted, |own| own == labels));

@@ -89,8 +89,7 @@ impl Subject {
     fn counted(self, history: &History, recent: &Recent<'_>) -> (u64, Vec<f64>) {
         match self {
             Self::Signal(signal) => totals::of(history, recent, |span| {
-                let own = span.counts.range((signal, Vec::new())..);
-                own.take_while(|((other, _), _)| *other == signal).map(|(_, count)| count).sum()
+                span.counts_of(signal).map(|(_, count)| count).sum()
             }),
             Self::PageFaults => totals::of(history, recent, |span| span.page_faults.values().sum()),
             Self::Steal => {
@@ -217,9 +216,7 @@ fn parts(history: &History, recent: &Recent<'_>, subject: Subject) -> Table {
     };
     let parts = match subject {
         Subject::Signal(signal) => totals::by(recent, |span| {
-            let own = span.counts.range((signal, Vec::new())..);
-            own.take_while(move |((other, _), _)| *other == signal)
-                .map(|((_, labels), count)| (labels.join(" "), *count))
+            span.counts_of(signal).map(|(labels, count)| (labels.join(" "), count))
         }),
         Subject::PageFaults => totals::by(recent, |span| {
             span.page_faults.iter().map(|(kind, count)| (kind.to_string(), *count))

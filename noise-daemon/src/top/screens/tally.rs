@@ -1,12 +1,15 @@
 //! One signal's delays, in the time that is looked at and over all that is known, in one pass over
 //! the steps.
 
+use std::cmp::Ordering;
+use std::sync::Arc;
+
 use noise_common::hist::{BUCKETS, bucket_of, upper_bound_ns};
 use noise_common::signals::Signal;
 
 use super::cells;
 use super::recent::Recent;
-use crate::top::history::Delays;
+use crate::top::history::{Delays, Delta, Labels};
 use crate::top::{Block, Cell, Column, History, Row, Span, Table, Tone, units};
 
 /// Delays in the time that is looked at, and seconds lost per second in each step.
@@ -16,20 +19,13 @@ pub(super) struct Tally {
     pub trend: Vec<f64>,
 }
 
-/// One signal's delays in a span, by labels, in their order.
-fn of(span: &Span, signal: Signal) -> impl Iterator<Item = (&[String], &Delays)> {
-    let own = span.delays.range((signal, Vec::new())..);
-    own.take_while(move |((other, _), _)| *other == signal)
-        .map(|((_, labels), delays)| (labels.as_slice(), delays))
-}
-
 /// All of a signal together.
 pub(super) fn whole(history: &History, recent: &Recent<'_>, signal: Signal) -> Tally {
     let mut tally = Tally::default();
     for step in history.steps() {
         let mut sum_ns = 0;
-        for (_, delays) in of(&step.span, signal) {
-            sum_ns += delays.totals.sum_ns;
+        for (_, delays) in step.span.delays_of(signal) {
+            sum_ns += delays.sum_ns;
             if step.at_ns > recent.from_ns {
                 tally.delays.add(delays);
             }
@@ -40,28 +36,38 @@ pub(super) fn whole(history: &History, recent: &Recent<'_>, signal: Signal) -> T
 }
 
 /// The label values of a signal that the newest frame has, whether anything happened or not.
-fn known<T: Default>(history: &History, signal: Signal) -> Vec<(&[String], T)> {
-    let Some(latest) = history.latest() else { return Vec::new() };
-    let series = latest.sample.series.iter().filter(|series| series.signal == signal);
-    let mut labels: Vec<&[String]> = series.map(|series| series.labels.as_slice()).collect();
-    // They are, unless whoever sent them did otherwise.
-    labels.sort_unstable();
+fn known<T: Default>(history: &History, signal: Signal) -> Vec<(&Labels, T)> {
+    let mut labels: Vec<&Labels> = history.series_of(signal).collect();
+    // Each is there once, unless whoever sent them did otherwise.
     labels.dedup();
     labels.into_iter().map(|labels| (labels, T::default())).collect()
 }
 
+/// As the names are, which need not be read where they are one and the same.
+fn order(a: &Labels, b: &Labels) -> Ordering {
+    if Arc::ptr_eq(a, b) { Ordering::Equal } else { a.cmp(b) }
+}
+
 /// Adds what a span has of each; both are in order of the labels.
 fn add<T>(
-    known: &mut [(&[String], T)],
+    known: &mut [(&Labels, T)],
     span: &Span,
     signal: Signal,
-    mut add: impl FnMut(&mut T, &Delays),
+    mut add: impl FnMut(&mut T, &Delta),
 ) {
     let mut rest = known.iter_mut().peekable();
-    for (labels, delays) in of(span, signal) {
-        while rest.next_if(|(own, _)| *own < labels).is_some() {}
-        if let Some((_, sum)) = rest.next_if(|(own, _)| *own == labels) {
-            add(sum, delays);
+    for (labels, delays) in span.delays_of(signal) {
+        while let Some((own, _)) = rest.peek() {
+            match order(own, labels) {
+                Ordering::Less => drop(rest.next()),
+                Ordering::Equal => {
+                    if let Some((_, sum)) = rest.next() {
+                        add(sum, delays);
+                    }
+                    break;
+                }
+                Ordering::Greater => break,
+            }
         }
     }
 }
@@ -71,14 +77,14 @@ pub(super) fn by_labels<'a>(
     history: &'a History,
     recent: &Recent<'_>,
     signal: Signal,
-) -> Vec<(&'a [String], Tally)> {
-    let mut known: Vec<(&[String], Tally)> = known(history, signal);
+) -> Vec<(&'a Labels, Tally)> {
+    let mut known: Vec<(&Labels, Tally)> = known(history, signal);
     let steps = history.steps().count();
     known.iter_mut().for_each(|(_, tally)| tally.trend = vec![0.0; steps]);
     for (index, step) in history.steps().enumerate() {
         add(&mut known, &step.span, signal, |tally, delays| {
             if let Some(value) = tally.trend.get_mut(index) {
-                *value = step.span.per_second(delays.totals.sum_ns as f64 / 1e9);
+                *value = step.span.per_second(delays.sum_ns as f64 / 1e9);
             }
             if step.at_ns > recent.from_ns {
                 tally.delays.add(delays);
@@ -93,8 +99,8 @@ pub(super) fn recent_by_labels<'a>(
     history: &'a History,
     recent: &Recent<'_>,
     signal: Signal,
-) -> Vec<(&'a [String], Delays)> {
-    let mut known: Vec<(&[String], Delays)> = known(history, signal);
+) -> Vec<(&'a Labels, Delays)> {
+    let mut known: Vec<(&Labels, Delays)> = known(history, signal);
     for step in &recent.steps {
         add(&mut known, &step.span, signal, Delays::add);
     }
