@@ -95,17 +95,23 @@ impl Terminal {
         self.ask(&["capture-pane", "-p", "-t", SESSION])
     }
 
-    /// Whether the command has ended, and with which status.
+    /// The status with which the command has ended, or the signal and 128, if it has.
     pub fn ended(&self) -> Result<Option<i32>> {
         let said = self.ask(&[
             "display-message",
             "-p",
             "-t",
             SESSION,
-            "#{pane_dead} #{pane_dead_status}",
+            "#{pane_dead}/#{pane_dead_status}/#{pane_dead_signal}",
         ])?;
-        let Some(status) = said.trim().strip_prefix("1") else { return Ok(None) };
-        Ok(Some(status.trim().parse().unwrap_or(-1)))
+        let mut parts = said.trim().split('/');
+        if parts.next() != Some("1") {
+            return Ok(None);
+        }
+        // The end of its output is seen before its status is known.
+        let mut number = || parts.next().and_then(|part| part.parse::<i32>().ok());
+        let status = number();
+        Ok(status.or_else(|| number().map(|signal| 128 + signal)))
     }
 
     /// Process id of the command.

@@ -84,6 +84,13 @@ fn impossible() -> Option<Verdict> {
     (!is_possible()).then_some(Verdict::Impossible(reason))
 }
 
+/// Requires that the view ends by itself, and well.
+fn ended_well(terminal: &Terminal) -> Result<()> {
+    let status = terminal.wait()?;
+    ensure!(status == 0, "the view ended with {status}:\n{}", terminal.screen()?);
+    Ok(())
+}
+
 /// A load that every screen has something to show of.
 fn everything() -> Result<(Group, Vec<Worker>)> {
     let group = Group::new("top", &[Hierarchy::Cpu])?;
@@ -199,7 +206,7 @@ fn every_key() -> Result<Verdict> {
     // The end gives the terminal back.
     ensure!(terminal.is_taken()?, "the view has no screen of its own");
     terminal.press(&["q"])?;
-    ensure!(terminal.wait()? == 0, "the view ended with a failure");
+    ended_well(&terminal)?;
     ensure!(!terminal.is_taken()?, "the terminal is not given back");
     for worker in workers {
         worker.stop()?;
@@ -252,7 +259,7 @@ fn daemon_stops_and_comes_back() -> Result<Verdict> {
     served.start_daemon()?;
     terminal.wait_for("that it is back", |screen| !screen.contains("STALE"))?;
     terminal.press(&["q"])?;
-    ensure!(terminal.wait()? == 0, "the view ended with a failure");
+    ended_well(&terminal)?;
     Ok(Verdict::Passed)
 }
 
@@ -268,7 +275,7 @@ fn small_terminals() -> Result<Verdict> {
     terminal.resize(140, 45)?;
     terminal.wait_for_words(&["runqueue_wait", "net_rx_wait"])?;
     terminal.press(&["q"])?;
-    ensure!(terminal.wait()? == 0, "the view ended with a failure");
+    ended_well(&terminal)?;
     Ok(Verdict::Passed)
 }
 
@@ -301,7 +308,7 @@ fn records_and_replays() -> Result<Verdict> {
     terminal.wait_for_words(&[&label])?;
     thread::sleep(Duration::from_secs(4));
     terminal.press(&["q"])?;
-    ensure!(terminal.wait()? == 0, "the view ended with a failure");
+    ended_well(&terminal)?;
     for worker in workers {
         worker.stop()?;
     }
@@ -326,7 +333,7 @@ fn records_and_replays() -> Result<Verdict> {
     replay.press(&["Right", "Right"])?;
     replay.wait_for("the end again", |screen| position(screen) == end)?;
     replay.press(&["q"])?;
-    ensure!(replay.wait()? == 0, "the replay ended with a failure");
+    ended_well(&replay)?;
     Ok(Verdict::Passed)
 }
 
