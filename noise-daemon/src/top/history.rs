@@ -244,9 +244,9 @@ fn by_parties(a: &Interference, b: &Interference) -> Ordering {
 }
 
 /// The name of what interrupts, without a copy of its own where it is known.
-fn own(source: &Cow<'static, str>) -> Cow<'static, str> {
+fn own(source: &str) -> Cow<'static, str> {
     let mut known = SIGNALS.iter().filter_map(|info| info.interrupts);
-    known.find(|known| known == source).map_or_else(|| source.clone(), Cow::Borrowed)
+    known.find(|known| *known == source).map_or_else(|| source.to_owned().into(), Cow::Borrowed)
 }
 
 /// What came between two frames. The series of the newer one are known in order.

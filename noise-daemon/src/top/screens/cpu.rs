@@ -100,7 +100,12 @@ fn loads(history: &History, recent: &Recent<'_>, cpus: &[u32]) -> Vec<Load> {
     let mut loads = vec![Load { trend: vec![0.0; steps], ..Load::default() }; cpus.len()];
     for (index, step) in history.steps().enumerate() {
         let counts = step.at_ns > recent.from_ns;
-        let place = |cpu| cpus.binary_search(&cpu).ok();
+        // Each comes several times in a row.
+        let mut newest = None;
+        let mut place = |cpu| match newest {
+            Some((own, place)) if own == cpu => place,
+            _ => newest.insert((cpu, cpus.binary_search(&cpu).ok())).1,
+        };
         for (cpu, who, ns) in taken(&step.span) {
             let Some(load) = place(cpu).and_then(|place| loads.get_mut(place)) else { continue };
             if let Some(value) = load.trend.get_mut(index) {
