@@ -13,6 +13,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 /// Longer than a loaded machine takes to draw what a key asks for.
 const PATIENCE: Duration = Duration::from_secs(20);
 const SESSION: &str = "noised";
+/// What is on the screen once the command has ended, before its status.
+const ENDED: &str = "ended with ";
 
 /// Whether this machine has what it takes.
 pub fn is_possible() -> bool {
@@ -34,10 +36,10 @@ impl Terminal {
         let terminal = Self { directory: std::env::temp_dir().join(name) };
         fs::create_dir(&terminal.directory).context("creating a directory for the terminal")?;
         let configuration = terminal.directory.join("tmux.conf");
-        // The screen stays to be read after the command has ended, and Esc is not waited for.
+        // Esc is not waited for.
         fs::write(
             &configuration,
-            "set -g remain-on-exit on\nset -g escape-time 0\nset -g default-terminal screen-256color\n",
+            "set -g escape-time 0\nset -g default-terminal screen-256color\n",
         )?;
         let (width, height) = (columns.to_string(), rows.to_string());
         let directory = terminal.directory.clone();
@@ -46,6 +48,10 @@ impl Terminal {
             arguments.push(argument.as_ref());
         }
         arguments.push(directory.as_os_str());
+        // The screen stays to be read after the command has ended. What tmux knows of the status of one
+        // that ended is not there now and then.
+        let keep = format!("\"$0\" \"$@\"; printf '\\n{ENDED}%s\\n' $?; exec sleep 1000");
+        arguments.extend(["sh", "-c", &keep].map(OsStr::new));
         arguments.extend(command.iter().map(OsStr::new));
         terminal.tmux(&arguments)?;
         Ok(terminal)
@@ -95,29 +101,28 @@ impl Terminal {
         self.ask(&["capture-pane", "-p", "-t", SESSION])
     }
 
-    /// The status with which the command has ended, or the signal and 128, if it has.
+    /// The status with which the command has ended, as a shell has it, if it has.
     pub fn ended(&self) -> Result<Option<i32>> {
-        let said = self.ask(&[
-            "display-message",
-            "-p",
-            "-t",
-            SESSION,
-            "#{pane_dead}/#{pane_dead_status}/#{pane_dead_signal}",
-        ])?;
-        let mut parts = said.trim().split('/');
-        if parts.next() != Some("1") {
-            return Ok(None);
-        }
-        // The end of its output is seen before its status is known.
-        let mut number = || parts.next().and_then(|part| part.parse::<i32>().ok());
-        let status = number();
-        Ok(status.or_else(|| number().map(|signal| 128 + signal)))
+        let screen = self.screen()?;
+        let said = screen.lines().find_map(|line| line.strip_prefix(ENDED));
+        said.map(|status| status.trim().parse().context("no status")).transpose()
     }
 
     /// Process id of the command.
     pub fn pid(&self) -> Result<i32> {
         let said = self.ask(&["display-message", "-p", "-t", SESSION, "#{pane_pid}"])?;
-        said.trim().parse().context("tmux tells no process id")
+        let shell: i32 = said.trim().parse().context("tmux tells no process id")?;
+        for entry in fs::read_dir("/proc")? {
+            let entry = entry?;
+            let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+            // The name before may have blanks in it.
+            let Some((_, rest)) = stat.rsplit_once(") ") else { continue };
+            if rest.split(' ').nth(1).and_then(|parent| parent.parse().ok()) == Some(shell) {
+                let name = entry.file_name();
+                return name.to_str().and_then(|name| name.parse().ok()).context("no process id");
+            }
+        }
+        bail!("the command does not run any more")
     }
 
     /// Whether the terminal shows its alternate screen, as it does while a view has it.
