@@ -130,7 +130,7 @@ impl Attribution {
         self.cgroups.advance(at_ns);
         self.turn_recent(at_ns);
         let (charges, gone) =
-            changes(&previous.interference, &sample.interference, compare_interference);
+            changes(&previous.interference, &sample.interference, Interference::order);
         for one in gone {
             let pair = Pair::of(one);
             self.fold_of(one.resource).release(&pair);
@@ -252,15 +252,6 @@ fn since(now: Charged, before: Option<Charged>) -> Charged {
     }
 }
 
-fn compare_interference(a: &Interference, b: &Interference) -> std::cmp::Ordering {
-    let key = |one: &Interference| (one.resource, one.cause);
-    key(a)
-        .cmp(&key(b))
-        .then_with(|| a.place.cmp(&b.place))
-        .then_with(|| a.victim.cmp(&b.victim))
-        .then_with(|| a.culprit.cmp(&b.culprit))
-}
-
 /// The part of a sample that is about cgroups' waits; series are ordered by signal.
 fn of_cgroups(sample: &Sample) -> &[Series] {
     let signal = Signal::CgroupRunqueueWait;
@@ -308,7 +299,7 @@ mod tests {
     }
 
     fn sample(at_ns: u64, mut interference: Vec<Interference>) -> Arc<Sample> {
-        interference.sort_by(compare_interference);
+        interference.sort_by(Interference::order);
         Arc::new(Sample { at_ns, interference, ..Sample::default() })
     }
 

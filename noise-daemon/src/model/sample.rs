@@ -1,6 +1,7 @@
 //! One snapshot of everything collected: plain data, with its time.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use noise_common::charge::{Cause, Charged, Resource};
@@ -136,6 +137,17 @@ pub struct Interference {
     pub culprit: Arc<str>,
     /// Everything since attach.
     pub charged: Charged,
+}
+
+impl Interference {
+    /// The order of [`Sample::interference`]: by all but the charge.
+    pub fn order(&self, other: &Self) -> Ordering {
+        let kind = |one: &Self| (one.resource, one.cause);
+        (kind(self).cmp(&kind(other)))
+            .then_with(|| self.place.cmp(&other.place))
+            .then_with(|| self.victim.cmp(&other.victim))
+            .then_with(|| self.culprit.cmp(&other.culprit))
+    }
 }
 
 /// How one hook fares.

@@ -235,14 +235,6 @@ fn by_labels(a: &Series, b: &Series) -> Ordering {
     (a.signal, &a.labels).cmp(&(b.signal, &b.labels))
 }
 
-fn by_parties(a: &Interference, b: &Interference) -> Ordering {
-    let names = |one: &Interference| (one.resource, one.cause);
-    (names(a).cmp(&names(b)))
-        .then_with(|| a.place.cmp(&b.place))
-        .then_with(|| a.victim.cmp(&b.victim))
-        .then_with(|| a.culprit.cmp(&b.culprit))
-}
-
 /// The name of what interrupts, without a copy of its own where it is known.
 fn own(source: &str) -> Cow<'static, str> {
     let mut known = SIGNALS.iter().filter_map(|info| info.interrupts);
@@ -272,9 +264,9 @@ fn between(before: &Frame, now: &Frame, names: &mut Names, known: &[(Signal, Lab
         counts.map(|one| ((one.signal, names.labels.one(&one.labels)), one.total)).collect()
     };
     span.counts = fresh(counts(before), counts(now));
-    let pairs = [old, new].map(|sample| in_order(&sample.interference, by_parties));
+    let pairs = [old, new].map(|sample| in_order(&sample.interference, Interference::order));
     let mut deeds = Vec::new();
-    for (before, one) in joined(&pairs[0], &pairs[1], by_parties) {
+    for (before, one) in joined(&pairs[0], &pairs[1], Interference::order) {
         let known = before.map(|before| before.charged).unwrap_or_default();
         let grown = (one.charged.ns.checked_sub(known.ns))
             .zip(one.charged.count.checked_sub(known.count))

@@ -144,8 +144,7 @@ fn told(report: &Report, now: Timestamp, columns: usize) -> String {
     let Some(culprit) = main.culprits.first() else {
         return what + &clean(subject);
     };
-    let nothing_beyond = main.culprits.iter().all(|one| one.beyond.seconds <= 0.0);
-    let share = culprit.part(nothing_beyond).clamp(0.0, 1.0);
+    let share = culprit.part(main.nothing_beyond()).clamp(0.0, 1.0);
     let by = " by ";
     let room = |how: &str| columns.saturating_sub(width(&what) + width(by) + width(how));
     let both = width(subject) + width(&culprit.culprit);
