@@ -3,7 +3,7 @@
 use noise_common::hist::{BUCKETS, buckets_within, upper_bound_ns};
 use noise_common::signals::Signal;
 
-use super::history::{Delta, History, Span};
+use super::history::{Delta, History};
 use super::page::Heatmap;
 
 /// Where the rows end among the buckets: at each power of two, and behind the last bucket.
@@ -23,45 +23,22 @@ fn add_rows(rows: &mut [u64], ends: &[usize], delays: &Delta) {
     }
 }
 
-/// The delays of the wanted signals and label values, all together: a column for each step, a row
+/// The delays of a signal with the wanted label values, all together: a column for each step, a row
 /// for each power of two. Rows beyond the first that stays empty are left out; all of them where
 /// there was no delay.
 pub fn heatmap(
     history: &History,
     title: &str,
-    wanted: impl Fn(Signal, &[String]) -> bool,
-) -> Heatmap {
-    picture(history, title, |span| {
-        span.delays
-            .iter()
-            .filter(|((signal, labels), _)| wanted(*signal, labels))
-            .map(|(_, delays)| delays)
-    })
-}
-
-/// The same of one signal, which takes less where there are many others.
-pub fn heatmap_of(
-    history: &History,
-    title: &str,
     signal: Signal,
     wanted: impl Fn(&[String]) -> bool,
-) -> Heatmap {
-    picture(history, title, |span| {
-        span.delays_of(signal).filter(|(labels, _)| wanted(labels)).map(|(_, delays)| delays)
-    })
-}
-
-fn picture<'a, I: Iterator<Item = &'a Delta>>(
-    history: &'a History,
-    title: &str,
-    delays: impl Fn(&'a Span) -> I,
 ) -> Heatmap {
     let ends = ends();
     let mut windows = Vec::new();
     let mut seconds = 0.0;
     for step in history.steps() {
         let mut rows = vec![0; ends.len()];
-        delays(&step.span).for_each(|delays| add_rows(&mut rows, &ends, delays));
+        let delays = step.span.delays_of(signal).filter(|(labels, _)| wanted(labels));
+        delays.for_each(|(_, delays)| add_rows(&mut rows, &ends, delays));
         windows.push(rows);
         seconds += step.span.seconds;
     }
@@ -90,7 +67,7 @@ mod tests {
     use super::*;
     use crate::top::generated::{Made, history};
 
-    fn all(_: Signal, _: &[String]) -> bool {
+    fn all(_: &[String]) -> bool {
         true
     }
 
@@ -101,7 +78,7 @@ mod tests {
             Made::new(2).delays(Signal::Nmi, &[], &[1_000, 1_024, 1_025, 4_096]),
             Made::new(4).delays(Signal::Nmi, &[], &[1_000, 1_024, 1_025, 4_096, 900]),
         ]);
-        let heat = heatmap(&history, "nmi", all);
+        let heat = heatmap(&history, "nmi", Signal::Nmi, all);
         assert_eq!(heat.bounds_ns, [512, 1_024, 2_048, 4_096, 8_192].map(Some));
         assert_eq!(heat.windows, [[0, 1, 1, 1, 0], [0, 1, 0, 0, 0]]);
         assert_eq!((heat.title.as_str(), heat.window_seconds), ("nmi", 1.5));
@@ -114,8 +91,8 @@ mod tests {
             Made::new(2).delays(Signal::Nmi, &[], &[0, 256]).delays(Signal::Compaction, &[], &[1]),
             Made::new(3).delays(Signal::Nmi, &[], &[0, 256, 1 << 36, u64::MAX >> 8]),
         ]);
-        let heat = heatmap(&history, "", |signal, _| signal == Signal::Nmi);
-        assert_eq!(heat, heatmap_of(&history, "", Signal::Nmi, <[String]>::is_empty));
+        let heat = heatmap(&history, "", Signal::Nmi, all);
+        assert_eq!(heat, heatmap(&history, "", Signal::Nmi, <[String]>::is_empty));
         assert_eq!(heat.bounds_ns.len(), 30);
         assert_eq!((heat.bounds_ns[0], heat.bounds_ns[28]), (Some(256), Some(1 << 36)));
         assert_eq!(heat.bounds_ns[29], None);
@@ -126,9 +103,9 @@ mod tests {
 
     #[test]
     fn nothing_is_no_row() {
-        assert_eq!(heatmap(&History::default(), "", all), Heatmap::default());
+        assert_eq!(heatmap(&History::default(), "", Signal::Nmi, all), Heatmap::default());
         let quiet = history([Made::new(1), Made::new(2), Made::new(5)]);
-        let heat = heatmap(&quiet, "quiet", all);
+        let heat = heatmap(&quiet, "quiet", Signal::Nmi, all);
         assert_eq!((heat.bounds_ns.len(), heat.windows.len()), (0, 2));
         assert_eq!(heat.window_seconds, 2.0);
     }

@@ -8,7 +8,7 @@ use noise_common::signals::Signal;
 use super::cells;
 use super::recent::{Recent, empty};
 use super::tally::{self, Tally};
-use crate::top::heat::heatmap_of;
+use crate::top::heat::heatmap;
 use crate::top::history::{Delays, Labels};
 use crate::top::{Block, Cell, Column, History, Look, Page, Row, Table, Tone, units};
 
@@ -122,8 +122,7 @@ pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
         let mut tallies = tally::by_labels(history, &recent, signal).into_iter();
         tallies.find(|(own, _)| ***own == *labels).map(|(_, tally)| tally).unwrap_or_default()
     };
-    let heat =
-        |title, wanted| Block::Heatmap(heatmap_of(history, title, wanted, |own| own == labels));
+    let heat = |title, wanted| Block::Heatmap(heatmap(history, title, wanted, |own| own == labels));
     let tally = one(kind.signal);
     let mut lines = vec![(kind.signal.info().help.to_owned(), Tone::Plain)];
     let raised = (kind.signal == Signal::Softirq).then(|| one(Signal::SoftirqRaiseWait).delays);

@@ -6,7 +6,7 @@ use super::recent::{Recent, empty};
 use super::tally::{self, Tally};
 use super::{cells, totals};
 use crate::analysis::Watched;
-use crate::top::heat::heatmap_of;
+use crate::top::heat::heatmap;
 use crate::top::{Block, Cell, Column, History, Look, Page, Row, Table, Tone, units};
 
 /// What a row is about.
@@ -182,7 +182,7 @@ pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
     match subject.delays() {
         Some(signal) => {
             // Pictures first: a table may be long.
-            let heat = heatmap_of(history, "How long, over time", signal, |_| true);
+            let heat = heatmap(history, "How long, over time", signal, |_| true);
             blocks.push(Block::Heatmap(heat));
             let trend = tally::whole(history, &recent, signal).trend;
             blocks.push(tally::graph("Time lost per second", trend, units::lost));

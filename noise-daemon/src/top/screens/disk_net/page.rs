@@ -33,11 +33,7 @@ pub(super) fn page(history: &History, look: &Look, key: &str) -> Option<Page> {
             let labels = subject.labels();
             let signals = subject.way.signals().iter();
             let heatmaps: Vec<Block> = signals
-                .map(|signal| {
-                    heatmap(history, title(*signal), |one, others| {
-                        one == *signal && others == labels
-                    })
-                })
+                .map(|signal| heatmap(history, title(*signal), *signal, |own| own == labels))
                 // Where there were none, there is nothing to draw.
                 .filter(|heatmap| !heatmap.bounds_ns.is_empty())
                 .map(Block::Heatmap)

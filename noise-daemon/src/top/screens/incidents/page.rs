@@ -155,8 +155,7 @@ fn over_time(history: &History, episode: &Episode) -> Option<Block> {
         _ if signal.info().labels.is_empty() => Vec::new(),
         _ => vec![subject.to_owned()],
     };
-    let heatmap =
-        heatmap(history, "The last minutes", |one, others| one == signal && others == labels);
+    let heatmap = heatmap(history, "The last minutes", signal, |own| own == labels);
     (!heatmap.bounds_ns.is_empty()).then_some(Block::Heatmap(heatmap))
 }
 
