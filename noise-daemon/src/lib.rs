@@ -7,6 +7,7 @@ pub mod collect;
 pub mod config;
 pub mod export;
 pub mod kernel;
+pub mod measure;
 pub mod model;
 pub mod resolve;
 pub mod state;

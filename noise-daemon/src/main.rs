@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use noise_daemon::cli::{Cli, Command, check, incidents, run, top};
+use noise_daemon::cli::{Cli, Command, bench, check, incidents, run, top};
 use noise_daemon::kernel::KernelError;
 
 fn kernel_exit(error: &KernelError) -> ExitCode {
@@ -38,6 +38,17 @@ fn main() -> ExitCode {
         Command::Check(args) => match check::run(&args) {
             Ok(()) => return ExitCode::SUCCESS,
             Err(error) => (error.to_string(), kernel_exit(&error)),
+        },
+        Command::Bench(args) => match bench::run(&args) {
+            Ok(()) => return ExitCode::SUCCESS,
+            Err(error) => {
+                let code = match &error {
+                    bench::BenchError::Usage(_) => ExitCode::from(2),
+                    bench::BenchError::Unsupported(_) => ExitCode::from(3),
+                    bench::BenchError::Failed(_) => ExitCode::FAILURE,
+                };
+                (error.to_string(), code)
+            }
         },
         Command::Incidents(args) => match incidents::run(&args) {
             Ok(()) => return ExitCode::SUCCESS,

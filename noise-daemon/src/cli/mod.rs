@@ -1,5 +1,6 @@
 //! The command line.
 
+pub mod bench;
 pub mod check;
 pub mod incidents;
 pub mod run;
@@ -28,4 +29,6 @@ pub enum Command {
     Check(check::CheckArgs),
     /// Show what was unusual, since when, by how much, by whom, and what can be done about it.
     Incidents(incidents::IncidentsArgs),
+    /// Measure this machine's noise from the inside, and what it costs at scale.
+    Bench(bench::BenchArgs),
 }
