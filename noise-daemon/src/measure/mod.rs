@@ -1,10 +1,13 @@
 //! Measuring a machine from the inside: loops that watch the clock for gaps, and what filled each
 //! gap by the kernel's own events.
 
+pub mod clock;
+pub mod cpus;
+pub mod placement;
 mod report;
 mod source;
 
 pub use report::{
     CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourReport, Part, ReportError,
 };
-pub use source::{Class, Source};
+pub use source::{CLASSES, Class, Source};
