@@ -3,9 +3,15 @@
 
 pub mod clock;
 pub mod cpus;
+pub mod error;
+pub mod explain;
+pub mod gaps;
+pub mod naming;
 pub mod placement;
 mod report;
+pub mod selfish;
 mod source;
+pub mod watcher;
 
 pub use report::{
     CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourReport, Part, ReportError,
