@@ -1,8 +1,11 @@
 //! Measuring a machine from the inside: loops that watch the clock for gaps, and what filled each
 //! gap by the kernel's own events.
 
+pub mod clock;
 mod columns;
+pub mod cpus;
 pub mod detours;
+pub mod placement;
 mod plot;
 mod report;
 mod source;
@@ -11,4 +14,4 @@ pub use plot::PlotError;
 pub use report::{
     CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourReport, Part, ReportError,
 };
-pub use source::{Class, Source};
+pub use source::{CLASSES, Class, Source};

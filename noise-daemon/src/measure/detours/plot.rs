@@ -14,8 +14,7 @@ use super::{Shares, SourceShare};
 use crate::measure::plot::{
     Area, HEADING, LEFT, PlotError, SMALL, WIDTH, colour, decades, font, heading, label, page,
 };
-use crate::measure::source::CLASSES;
-use crate::measure::{Class, CpuDetours, Detour, DetourReport};
+use crate::measure::{CLASSES, Class, CpuDetours, Detour, DetourReport};
 use crate::top::units::{duration, share};
 
 const CPU_HEIGHT: u32 = 200;
