@@ -2,17 +2,21 @@
 //! gap by the kernel's own events.
 
 pub mod clock;
+mod columns;
 pub mod cpus;
+pub mod detours;
 pub mod error;
 pub mod explain;
 pub mod gaps;
 pub mod naming;
 pub mod placement;
+mod plot;
 mod report;
 pub mod selfish;
 mod source;
 pub mod watcher;
 
+pub use plot::PlotError;
 pub use report::{
     CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourReport, Part, ReportError,
 };

@@ -47,7 +47,7 @@ impl KernelThreads {
 
 /// A thread's name without the CPU that it is bound to. Workers take on work of any kind, so the
 /// kind that they had when asked says nothing either.
-fn without_cpu(comm: &str) -> &str {
+pub fn without_cpu(comm: &str) -> &str {
     match comm.rsplit_once('/') {
         _ if comm.starts_with("kworker/") => "kworker",
         Some((name, cpu)) if !cpu.is_empty() && cpu.bytes().all(|byte| byte.is_ascii_digit()) => {

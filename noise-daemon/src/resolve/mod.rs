@@ -15,6 +15,7 @@ use noise_common::signals::{
 
 use cgroup::{Hierarchies, Labels, Of};
 use kthread::KernelThreads;
+pub use kthread::without_cpu;
 use who::Interner;
 pub use who::{Being, Parties};
 

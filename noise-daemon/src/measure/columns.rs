@@ -1,0 +1,57 @@
+//! PURE: tables as plain text, every column as wide as its widest cell.
+
+use crate::top::draw::words::{clean, pad, width};
+
+/// A table.
+#[derive(Clone, Debug)]
+pub struct Columns {
+    /// How many of the first columns are names, which stand to the left.
+    names: usize,
+    rows: Vec<Vec<String>>,
+}
+
+impl Columns {
+    /// A table with these headings; the first so many columns are names.
+    pub fn new(names: usize, headings: &[&str]) -> Self {
+        Self { names, rows: vec![headings.iter().map(|text| (*text).to_owned()).collect()] }
+    }
+
+    /// Adds a row. Names may come from anybody: they do not steer the terminal.
+    pub fn push(&mut self, row: &[String]) {
+        self.rows.push(row.iter().map(|text| clean(text).into_owned()).collect());
+    }
+
+    /// The table, each line ending with a newline.
+    pub fn text(&self) -> String {
+        let count = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let widest = |column: usize| {
+            self.rows.iter().filter_map(|row| row.get(column)).map(|text| width(text)).max()
+        };
+        let widths: Vec<usize> = (0..count).map(|column| widest(column).unwrap_or(0)).collect();
+        let line = |row: &Vec<String>| {
+            let cells = row.iter().zip(&widths).enumerate();
+            let cells =
+                cells.map(|(column, (text, width))| pad(text, *width, column >= self.names));
+            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+        };
+        self.rows.iter().map(line).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stand_left_and_numbers_right() {
+        let mut table = Columns::new(1, &["name", "n"]);
+        table.push(&["a".into(), "1".into()]);
+        table.push(&["longer\n".into(), "1234 µs".into()]);
+        assert_eq!(
+            table.text(),
+            "name           n\n\
+             a              1\n\
+             longer\u{fffd}  1234 µs\n"
+        );
+    }
+}

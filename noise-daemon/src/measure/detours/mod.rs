@@ -1,0 +1,16 @@
+//! PURE: what a [`DetourReport`](super::DetourReport) says, as text, data and plots.
+
+mod plot;
+mod shares;
+mod summary;
+mod table;
+mod trace;
+
+#[cfg(test)]
+mod generated;
+
+pub use plot::svg;
+pub use shares::{Shares, SourceShare};
+pub use summary::{CpuSummary, Lengths};
+pub use table::text;
+pub use trace::{csv, json, loggopsim};

@@ -1,0 +1,139 @@
+//! PURE: detours as text for a person.
+
+use std::fmt::Write as _;
+
+use super::{CpuSummary, Shares};
+use crate::measure::DetourReport;
+use crate::measure::columns::Columns;
+use crate::top::units::{count, duration, per_second, share};
+
+/// The CPUs, then the sources.
+pub fn text(report: &DetourReport) -> String {
+    let mut text = cpus(report);
+    let shares = Shares::of(report);
+    if shares.detours > 0 {
+        text.push('\n');
+        text.push_str(&sources(&shares));
+    }
+    notes(&mut text, report);
+    text
+}
+
+fn cpus(report: &DetourReport) -> String {
+    let mut table = Columns::new(
+        0,
+        &[
+            "CPU",
+            "measured",
+            "passes",
+            "min loop",
+            "clock step",
+            "threshold",
+            "detours",
+            "rate",
+            "overhead",
+            "mean",
+            "median",
+            "max",
+            "lost",
+        ],
+    );
+    let mut summaries: Vec<CpuSummary> = report.cpus.iter().map(CpuSummary::of).collect();
+    if summaries.len() > 1 {
+        summaries.push(CpuSummary::of_all(report));
+    }
+    summaries.iter().for_each(|summary| table.push(&row(summary)));
+    table.text()
+}
+
+fn row(summary: &CpuSummary) -> [String; 13] {
+    let length = |of: fn(&super::Lengths) -> f64| {
+        summary.lengths.as_ref().map_or_else(|| "–".to_owned(), |lengths| duration(of(lengths)))
+    };
+    [
+        summary.cpu.map_or_else(|| "all".to_owned(), |cpu| cpu.to_string()),
+        duration(summary.duration_ns as f64),
+        count(summary.passes),
+        duration(summary.min_loop_ns),
+        duration(summary.resolution_ns as f64),
+        duration(summary.threshold_ns as f64),
+        count(summary.detours),
+        per_second(summary.per_second),
+        share(summary.overhead),
+        length(|lengths| lengths.mean_ns),
+        length(|lengths| lengths.median_ns),
+        length(|lengths| lengths.max_ns as f64),
+        count(summary.lost_detours),
+    ]
+}
+
+fn sources(shares: &Shares) -> String {
+    let mut table = Columns::new(
+        1,
+        &["source", "events", "detours", "of detours", "time", "of time", "mean", "max"],
+    );
+    for source in &shares.sources {
+        let mean_ns = source.time_ns as f64 / (source.events as f64).max(1.0);
+        table.push(&[
+            source.to_string(),
+            count(source.events),
+            format!("{:.1}", source.detours),
+            share(source.detours_share),
+            duration(source.time_ns as f64),
+            share(source.time_share),
+            duration(mean_ns),
+            duration(source.max_ns as f64),
+        ]);
+    }
+    let mut text = table.text();
+    let explained = share(shares.explained as f64 / (shares.detours as f64).max(1.0));
+    let _ = writeln!(text, "\n{explained} of the detours are explained by events of the kernel.");
+    text
+}
+
+fn notes(text: &mut String, report: &DetourReport) {
+    let all = CpuSummary::of_all(report);
+    if all.lost_detours > 0 {
+        let lost = count(all.lost_detours);
+        let _ = writeln!(
+            text,
+            "{lost} detours could not be kept: their time is missing above. A higher threshold, or \
+             a shorter duration, keeps them all."
+        );
+    }
+    if all.lost_events > 0 {
+        let lost = count(all.lost_events);
+        let _ = writeln!(
+            text,
+            "{lost} events of the kernel were lost: some of what is told as hardware may be theirs."
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::generated::{any_report, report};
+    use super::*;
+    use proptest::prelude::{prop_assert, proptest};
+
+    #[test]
+    fn detours_are_told_as_agreed() {
+        insta::assert_snapshot!(text(&report()));
+    }
+
+    #[test]
+    fn quiet_cpus_have_no_sources() {
+        let mut quiet = report();
+        quiet.cpus.remove(0);
+        quiet.cpus[0].lost_detours = 0;
+        quiet.cpus[0].lost_events = 0;
+        assert_eq!(text(&quiet).lines().count(), 2);
+    }
+
+    proptest! {
+        #[test]
+        fn names_do_not_steer_the_terminal(report in any_report()) {
+            prop_assert!(!text(&report).chars().any(|char| char.is_control() && char != '\n'));
+        }
+    }
+}
