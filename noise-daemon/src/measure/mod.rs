@@ -9,6 +9,7 @@ pub mod error;
 pub mod explain;
 pub mod gaps;
 pub mod naming;
+pub mod osnoise;
 pub mod placement;
 mod plot;
 mod report;
