@@ -175,9 +175,13 @@ impl Tally {
 pub mod sampled {
     //! A period as it could have been.
 
-    use super::*;
+    use noise_common::watch::{Interference, Kind};
+
+    use super::{HistogramShape, Tally};
     use crate::measure::explain::Explained;
     use crate::measure::gaps::Gap;
+    use crate::measure::naming::Naming;
+    use crate::measure::osnoise::PeriodReport;
 
     /// An event of CPU 1.
     pub fn event(kind: Kind, id: u32, start_ns: u64, net_ns: u64) -> Interference {
