@@ -15,6 +15,7 @@ mod plot;
 mod report;
 pub mod selfish;
 mod source;
+pub mod tenant;
 pub mod watcher;
 
 pub use plot::PlotError;
