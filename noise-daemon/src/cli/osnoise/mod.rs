@@ -76,6 +76,9 @@ pub struct OsnoiseArgs {
     pub json: bool,
 }
 
+/// How often everything that was told is taken.
+const TURN: Duration = Duration::from_millis(20);
+
 /// Options that make no sense without a measuring thread.
 const WORKLOAD_ONLY: [&str; 8] =
     ["cpus", "period", "runtime", "stop", "stop_total", "priority", "housekeeping", "threshold"];
@@ -165,6 +168,8 @@ impl OsnoiseArgs {
             stop_total_ns: self.stop_total.map(nanoseconds),
             priority: self.priority.unwrap_or_default(),
             housekeeping,
+            turn: TURN,
+            lock_memory: true,
         })
     }
 

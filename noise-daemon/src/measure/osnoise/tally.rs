@@ -96,7 +96,7 @@ fn folded(mut source: Source) -> Source {
     source
 }
 
-fn class_of(event: &Interference) -> Class {
+pub(super) fn class_of(event: &Interference) -> Class {
     match KINDS.get(event.kind as usize) {
         Some(Kind::Nmi) => Class::Nmi,
         Some(Kind::Hardirq | Kind::Vector) => Class::Irq,
