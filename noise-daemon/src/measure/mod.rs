@@ -2,9 +2,14 @@
 //! gap by the kernel's own events.
 
 mod report;
+#[cfg(test)]
+pub(crate) mod sample;
+pub mod scale;
+mod shares;
 mod source;
 
 pub use report::{
     CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourReport, Part, ReportError,
 };
+pub use shares::{Share, Shares, SourceKey};
 pub use source::{Class, Source};
