@@ -1,6 +1,7 @@
 //! Measuring a machine from the inside: loops that watch the clock for gaps, and what filled each
 //! gap by the kernel's own events.
 
+pub mod compare;
 mod report;
 #[cfg(test)]
 pub(crate) mod sample;
