@@ -1,5 +1,10 @@
 //! `noised bench`: what this machine's noise is, and what it costs.
 
+pub mod compare;
+mod document;
+mod grid;
+pub mod scale;
+
 /// Arguments of `noised bench`.
 #[derive(Debug, clap::Args)]
 pub struct BenchArgs {
@@ -10,7 +15,12 @@ pub struct BenchArgs {
 
 /// The benches.
 #[derive(Debug, clap::Subcommand)]
-pub enum BenchCommand {}
+pub enum BenchCommand {
+    /// Say what measured noise does to a program on many nodes.
+    Scale(scale::ScaleArgs),
+    /// Say whether one report has less noise than another, source by source.
+    Compare(compare::CompareArgs),
+}
 
 /// Why a bench did not come to its end.
 #[derive(Debug, thiserror::Error)]
@@ -31,5 +41,8 @@ pub enum BenchError {
 /// # Errors
 /// See [`BenchError`].
 pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
-    match args.command {}
+    match &args.command {
+        BenchCommand::Scale(args) => scale::run(args),
+        BenchCommand::Compare(args) => compare::run(args),
+    }
 }
