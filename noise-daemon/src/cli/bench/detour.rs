@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use super::BenchError;
+use super::{BenchError, document};
 use crate::cli::durations::{self, duration};
 use crate::cli::interrupt;
 use crate::cli::progress::Progress;
@@ -90,7 +90,8 @@ pub fn run(args: &DetourArgs) -> Result<(), BenchError> {
     } else {
         detours::text(&report)
     };
-    super::print(&text)
+    document::print(&text);
+    Ok(())
 }
 
 /// Files that are written beside.

@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::measure::{Class, Detour, DetourReport, Source};
-use crate::resolve::without_cpu;
 
 /// What one source, or all threads of one name, made of the detours.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -108,10 +107,9 @@ impl Shares {
 /// Sources that are told as one: threads of one name, and whatever else has the same name.
 fn folded(source: &Source) -> Key {
     let name = match source.class {
-        Class::Thread => without_cpu(&source.name).to_owned(),
         Class::Hardware => String::new(),
         _ if source.name.is_empty() && source.id != 0 => source.id.to_string(),
-        _ => source.name.clone(),
+        _ => source.kind_name().to_owned(),
     };
     (Some(source.class), name)
 }
