@@ -61,6 +61,15 @@ struct Delayed {
     max_ns: u64,
 }
 
+/// All delays of one signal. Steps are many and far apart in memory, so these are not searched for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Whole {
+    /// Its own among all.
+    first: usize,
+    end: usize,
+    lost_ns: u64,
+}
+
 /// What came in some time. What did not change is missing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Span {
@@ -69,7 +78,7 @@ pub struct Span {
     delays: Vec<Delayed>,
     /// Those of all delays.
     buckets: Vec<u64>,
-    lost_ns: [u64; SIGNALS.len()],
+    by_signal: [Whole; SIGNALS.len()],
     /// Events by signal and label values.
     pub(super) counts: Vec<(Key, u64)>,
     /// Who delayed whom, by resource.
@@ -90,15 +99,18 @@ impl Span {
         let start = self.buckets.len() as u32;
         let sum_ns = put(&mut self.buckets, now, earlier);
         let counts = start..self.buckets.len() as u32;
-        if let Some(lost_ns) = self.lost_ns.get_mut(key.0 as usize) {
-            *lost_ns += sum_ns;
-        }
+        let at = self.delays.len();
         self.delays.push(Delayed { key: key.clone(), counts, sum_ns, max_ns });
+        if let Some(whole) = self.by_signal.get_mut(key.0 as usize) {
+            let first = if whole.end == 0 { at } else { whole.first };
+            *whole = Whole { first, end: at + 1, lost_ns: whole.lost_ns + sum_ns };
+        }
     }
 
     /// The delays of a signal by label values, in their order.
     pub fn delays_of(&self, signal: Signal) -> impl Iterator<Item = (&Labels, Delta<'_>)> {
-        let own = run(&self.delays, |delayed| delayed.key.0, signal);
+        let own = self.by_signal.get(signal as usize);
+        let own = own.and_then(|own| self.delays.get(own.first..own.end)).unwrap_or_default();
         own.iter().map(|Delayed { key, counts, sum_ns, max_ns }| {
             let counts = self.buckets.get(counts.start as usize..counts.end as usize);
             let counts = counts.unwrap_or_default();
@@ -108,7 +120,7 @@ impl Span {
 
     /// What all delays of a signal took together, ns.
     pub fn lost_ns(&self, signal: Signal) -> u64 {
-        self.lost_ns.get(signal as usize).copied().unwrap_or_default()
+        self.by_signal.get(signal as usize).map_or(0, |whole| whole.lost_ns)
     }
 
     /// The events of a signal by label values, in their order.
