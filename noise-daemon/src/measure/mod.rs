@@ -7,8 +7,12 @@ pub mod cpus;
 pub mod detours;
 pub mod placement;
 mod plot;
+#[cfg(test)]
+mod random;
 mod report;
 mod source;
+pub mod spectrum;
+pub mod tick;
 
 pub use plot::PlotError;
 pub use report::{
