@@ -80,6 +80,7 @@ macro_rules! for_each_hook {
             MemcgEnd "mm_vmscan_memcg_reclaim_end" n_memcg_out r_memcg_out TpBtf;
             CompactionBegin "mm_compaction_begin" n_compact_in r_compact_in TpBtf;
             CompactionEnd "mm_compaction_end" n_compact_out r_compact_out TpBtf;
+            PageFault "page_fault_user" n_page_fault r_page_fault TpBtf;
         }
     };
 }
@@ -123,6 +124,14 @@ macro_rules! define_hooks {
 }
 
 for_each_hook!(define_hooks);
+
+impl Hook {
+    /// Whether the programs that measure signals use it; the others belong to those of
+    /// [`crate::watch`] alone.
+    pub const fn is_measured(self) -> bool {
+        !matches!(self, Self::PageFault)
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -22,6 +22,7 @@ pub mod nesting;
 pub mod offsets;
 pub mod queue;
 pub mod signals;
+pub mod watch;
 
 /// Length of a window: the slice of time over which one histogram is closed and streamed.
 pub const WINDOW_NS: u64 = 500_000_000;

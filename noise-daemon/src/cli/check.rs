@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 
-use noise_common::hooks::HOOKS;
 use noise_common::signals::SIGNALS;
 use serde_json::{Value, json};
 
@@ -139,7 +138,7 @@ fn human(report: &serde_json::Map<String, Value>, mode: Lockdown) -> String {
         number("pid_max")
     );
     if let Some(hooks) = report.get("hooks").and_then(Value::as_array) {
-        let _ = writeln!(page, "\nhooks ({})", HOOKS.len());
+        let _ = writeln!(page, "\nhooks ({})", hooks.len());
         for hook in hooks {
             let of = |key: &str| hook.get(key).and_then(Value::as_str).unwrap_or_default();
             let _ = writeln!(page, "  {:28} {:8} {}", of("hook"), of("state"), of("detail"));

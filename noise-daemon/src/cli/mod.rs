@@ -2,7 +2,10 @@
 
 pub mod bench;
 pub mod check;
+mod durations;
 pub mod incidents;
+mod interrupt;
+mod progress;
 pub mod run;
 pub mod top;
 mod watching;

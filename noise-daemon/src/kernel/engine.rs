@@ -10,6 +10,7 @@ use aya::programs::{Program, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader, VerifierLogLevel};
 use noise_common::MARKER_MAP;
 use noise_common::hooks::{Attach, HOOKS, Hook};
+use noise_common::watch::WATCHED_HOOKS;
 
 use super::{Facts, KernelBtf, KernelError, Lockdown, Sizes, lockdown, missing_capabilities};
 
@@ -19,6 +20,8 @@ pub enum ObjectKind {
     /// The programs that measure.
     #[default]
     Measuring,
+    /// The programs that tell what interrupts CPUs, event by event.
+    Watching,
     /// Empty programs on the same hooks, for the benchmarks.
     #[cfg(feature = "bench")]
     Empty,
@@ -30,6 +33,8 @@ struct Aligned<T: ?Sized>(T);
 
 static MEASURING: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/noise-programs")));
+static WATCHING: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/watch-programs")));
 #[cfg(feature = "bench")]
 static EMPTY: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/empty-programs")));
@@ -38,8 +43,17 @@ impl ObjectKind {
     fn bytes(self) -> &'static [u8] {
         match self {
             Self::Measuring => &MEASURING.0,
+            Self::Watching => &WATCHING.0,
             #[cfg(feature = "bench")]
             Self::Empty => &EMPTY.0,
+        }
+    }
+
+    /// The hooks of its programs, in table order.
+    fn hooks(self) -> Vec<Hook> {
+        match self {
+            Self::Watching => WATCHED_HOOKS.to_vec(),
+            _ => HOOKS.iter().copied().filter(|hook| hook.is_measured()).collect(),
         }
     }
 }
@@ -170,7 +184,7 @@ impl Engine {
         })?;
         let mut ebpf = load_object(options, &facts, sizes, &btf)?;
         let mut hooks = Vec::with_capacity(HOOKS.len());
-        for hook in HOOKS.iter().copied() {
+        for hook in options.object.hooks() {
             let state = if facts.arguments.contains_key(&hook) {
                 load_hook(&mut ebpf, hook, options.only, &btf)
             } else {
@@ -290,11 +304,14 @@ fn load_object(
     btf: &Btf,
 ) -> Result<Ebpf, KernelError> {
     let log_level = options.debug.level();
-    let maps = sizes.maps(options.debug != DebugRecords::Off);
+    let maps = match options.object {
+        ObjectKind::Watching => sizes.watching_maps(),
+        _ => sizes.maps(options.debug != DebugRecords::Off),
+    };
     let waits_mask = sizes.waits() - 1;
     let mut loader = EbpfLoader::new();
     loader.btf(Some(btf)).verifier_log_level(VerifierLogLevel::STATS);
-    if options.object == ObjectKind::Measuring {
+    if matches!(options.object, ObjectKind::Measuring | ObjectKind::Watching) {
         for (global, value) in &facts.globals {
             loader.override_global(global, value, false);
         }

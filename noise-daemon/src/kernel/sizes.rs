@@ -7,6 +7,7 @@ use noise_common::event::{
 };
 use noise_common::ledger::Waiting;
 use noise_common::queue::{QUEUES, Served};
+use noise_common::watch::WatchedCpu;
 
 /// The host's dimensions, from which map sizes follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,8 @@ const WAITS: (u32, u32) = (2048, 65_536);
 const SPILLED: u32 = 1024;
 /// Charges that find no room in the CPUs' own tables.
 const CHARGES: u32 = 1024;
+/// Ring for each CPU that is watched: 50 ms of 300,000 events a second.
+const WATCH_RING_BYTES_PER_CPU: u32 = 1024 * 1024;
 /// The smallest and the largest ring.
 const RING_BYTES: (u32, u32) = (256 * 1024, 16 * 1024 * 1024);
 /// Ring of the programs' debug records, where they are on; the smallest one where they are off.
@@ -103,6 +106,16 @@ impl Sizes {
             size("NOISE_RING", ring, u64::from(ring)),
             size("AYA_LOGS", debug_ring, u64::from(debug_ring)),
         ]
+    }
+
+    /// The maps of the programs that watch.
+    pub fn watching_maps(self) -> Vec<MapSize> {
+        let size = |name, max_entries: u32, bytes: u64| MapSize { name, max_entries, bytes };
+        let ring = (self.cpus.saturating_mul(WATCH_RING_BYTES_PER_CPU))
+            .clamp(RING_BYTES.0, RING_BYTES.1)
+            .next_power_of_two();
+        let states = u64::from(self.cpus) * size_of::<WatchedCpu>() as u64;
+        vec![size("WATCH_CPUS", self.cpus, states), size("WATCH_RING", ring, u64::from(ring))]
     }
 
     /// Bytes of all maps, and of those the part that grows with possible pids.

@@ -5,14 +5,20 @@ pub mod clock;
 mod columns;
 pub mod cpus;
 pub mod detours;
+pub mod error;
+pub mod explain;
+pub mod gaps;
+pub mod naming;
 pub mod placement;
 mod plot;
 #[cfg(test)]
 mod random;
 mod report;
+pub mod selfish;
 mod source;
 pub mod spectrum;
 pub mod tick;
+pub mod watcher;
 
 pub use plot::PlotError;
 pub use report::{

@@ -86,7 +86,7 @@ impl fmt::Display for Priority {
 }
 
 /// Why a thread cannot be placed.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlacementError {
     /// The kernel does not let it run there.
     #[error("cannot run on CPU {cpu}: {reason}")]

@@ -26,6 +26,20 @@ pub const GONE: &str = "~gone";
 /// Label value of what the programs could not tell.
 pub const UNKNOWN_LABEL: &str = "~unknown";
 
+/// What the last columns of `interrupts` below a procfs root say of an irq.
+pub fn irq_name(procfs: &Path, irq: u64) -> String {
+    let text = std::fs::read_to_string(procfs.join("interrupts")).unwrap_or_default();
+    let cpus = text.lines().next().unwrap_or_default().split_whitespace().count();
+    let line = text.lines().find_map(|line| {
+        let (number, rest) = line.split_once(':')?;
+        (number.trim().parse() == Ok(irq)).then_some(rest)
+    });
+    let words: Vec<&str> = line.unwrap_or_default().split_whitespace().skip(cpus).collect();
+    // Chip, hardware irq (with its trigger), then the actions' names, joined with commas.
+    let name = words.get(2..).unwrap_or_default().join(" ");
+    if name.is_empty() { "unknown".to_owned() } else { name }
+}
+
 /// Turns subjects of signals into label values, and remembers them.
 #[derive(Debug)]
 pub struct Names {
@@ -81,7 +95,7 @@ impl Names {
         Some(match signal {
             Signal::RunqueueWait => vec![nth(&CAUSES)],
             Signal::ContextSwitch => vec![nth(&["voluntary", "involuntary"])],
-            Signal::Hardirq => vec![subject.to_string(), self.irq_name(subject)],
+            Signal::Hardirq => vec![subject.to_string(), irq_name(&self.procfs, subject)],
             Signal::Vector => vec![nth(&VECTORS)],
             Signal::Softirq | Signal::SoftirqRaiseWait => vec![nth(&SOFTIRQ_VECTORS)],
             // What found no cell of its own, or no cgroup.
@@ -118,20 +132,6 @@ impl Names {
             }
             _ => true,
         }
-    }
-
-    /// What the last columns of /proc/interrupts say of an irq.
-    fn irq_name(&self, irq: u64) -> String {
-        let text = std::fs::read_to_string(self.procfs.join("interrupts")).unwrap_or_default();
-        let cpus = text.lines().next().unwrap_or_default().split_whitespace().count();
-        let line = text.lines().find_map(|line| {
-            let (number, rest) = line.split_once(':')?;
-            (number.trim().parse() == Ok(irq)).then_some(rest)
-        });
-        let words: Vec<&str> = line.unwrap_or_default().split_whitespace().skip(cpus).collect();
-        // Chip, hardware irq (with its trigger), then the actions' names, joined with commas.
-        let name = words.get(2..).unwrap_or_default().join(" ");
-        if name.is_empty() { "unknown".to_owned() } else { name }
     }
 
     fn device_name(&self, major: u32, minor: u32) -> String {

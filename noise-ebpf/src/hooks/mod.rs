@@ -86,5 +86,7 @@ fn handle<A: Access>(hook: Hook, access: A) -> Option<()> {
         Hook::ReclaimEnd | Hook::MemcgEnd => memory::reclaim_end(access),
         Hook::CompactionBegin => memory::compaction_begin(access),
         Hook::CompactionEnd => memory::compaction_end(access),
+        // Counted from /proc: a program for each fault would cost too much. Not loaded here.
+        Hook::PageFault => None,
     }
 }

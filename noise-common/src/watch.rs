@@ -1,0 +1,378 @@
+//! What interrupts a CPU that is measured, event by event.
+//!
+//! The state of one CPU between its kernel events, without maps and helpers, so that it is tested on the
+//! host. Times are net, as in [`crate::nesting`]: whoever is interrupted is told with less. An
+//! interval is told when it ends, inner ones before outer ones.
+
+use crate::event::{IRQ_DEPTH, IrqStack};
+use crate::hooks::Hook;
+use crate::nesting::{Frame, Taken};
+
+/// The hooks of the programs that watch.
+pub const WATCHED_HOOKS: &[Hook] = &[
+    Hook::SchedSwitch,
+    Hook::IrqHandlerEntry,
+    Hook::IrqHandlerExit,
+    Hook::SoftirqEntry,
+    Hook::SoftirqExit,
+    Hook::NmiHandler,
+    Hook::LocalTimerEntry,
+    Hook::LocalTimerExit,
+    Hook::RescheduleEntry,
+    Hook::RescheduleExit,
+    Hook::CallFunctionEntry,
+    Hook::CallFunctionExit,
+    Hook::CallSingleEntry,
+    Hook::CallSingleExit,
+    Hook::IrqWorkEntry,
+    Hook::IrqWorkExit,
+    Hook::PlatformIpiEntry,
+    Hook::PlatformIpiExit,
+    Hook::SpuriousEntry,
+    Hook::SpuriousExit,
+    Hook::ApicErrorEntry,
+    Hook::ApicErrorExit,
+    Hook::ThermalEntry,
+    Hook::ThermalExit,
+    Hook::ThresholdEntry,
+    Hook::ThresholdExit,
+    Hook::DeferredErrorEntry,
+    Hook::DeferredErrorExit,
+    Hook::PageFault,
+];
+
+/// What an [`Interference`] was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Kind {
+    /// NMI handlers.
+    Nmi,
+    /// A device interrupt's handler; `id` = the irq.
+    Hardirq,
+    /// An interrupt vector without a handler; `id` = [`crate::signals::Vector`].
+    Vector,
+    /// A softirq vector; `id` = its number.
+    Softirq,
+    /// A thread; `id` = its pid.
+    Thread,
+    /// A thread whose end was not seen: `end_ns` is when another one was seen to be running.
+    EndlessThread,
+    /// A page fault; it has no end.
+    PageFault,
+}
+
+/// All kinds, in order of their discriminants.
+pub const KINDS: [Kind; 7] = [
+    Kind::Nmi,
+    Kind::Hardirq,
+    Kind::Vector,
+    Kind::Softirq,
+    Kind::Thread,
+    Kind::EndlessThread,
+    Kind::PageFault,
+];
+
+/// One event that took time from the CPU. Also the record of the ring buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+#[repr(C)]
+pub struct Interference {
+    /// When it began, CLOCK_MONOTONIC, ns.
+    pub start_ns: u64,
+    /// When it ended, ns.
+    pub end_ns: u64,
+    /// How long it ran itself, without what interrupted it, ns.
+    pub net_ns: u64,
+    /// The thread's name, else zeros.
+    pub comm: [u64; 2],
+    /// The CPU.
+    pub cpu: u32,
+    /// A [`Kind`].
+    pub kind: u32,
+    /// What it was, by kind.
+    pub id: u32,
+    /// The interrupt vector's number as the kernel has it, else 0.
+    pub number: u32,
+}
+
+/// The thread that runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Running {
+    /// Since when; 0 = not known.
+    pub start_ns: u64,
+    /// What interrupts and softirqs had taken by then.
+    pub taken_ns: u64,
+    /// Its name.
+    pub comm: [u64; 2],
+    /// Its pid.
+    pub pid: u32,
+    /// Always 0.
+    pub padding: u32,
+}
+
+/// One CPU. Memory-mapped by the process that measures, which writes `workload` alone.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct WatchedCpu {
+    /// Pid of the thread that measures there now; 0 = nothing is told of this CPU.
+    pub workload: u32,
+    /// Vector number of the running softirq plus one; 0 = none runs.
+    pub softirq_running: u32,
+    /// Net interrupt time so far.
+    pub taken: Taken,
+    /// Running irq handlers.
+    pub irqs: IrqStack,
+    /// The vector that runs.
+    pub vector: Frame,
+    /// The softirq that runs.
+    pub softirq: Frame,
+    /// The thread that runs.
+    pub running: Running,
+    /// The event that is told.
+    pub told: Interference,
+    /// The same for NMIs, which come in between.
+    pub told_nmi: Interference,
+    /// Events that were told.
+    pub sent: u64,
+    /// Events that found the ring full.
+    pub lost: u64,
+}
+
+impl WatchedCpu {
+    /// A handler of a device interrupt begins. Deeper nesting than [`IRQ_DEPTH`] counts as its
+    /// outer handlers' time.
+    #[inline(always)]
+    pub fn enter_irq(&mut self, irq: u32, now_ns: u64) {
+        let depth = core::hint::black_box(self.irqs.depth) as usize;
+        if depth < IRQ_DEPTH {
+            self.irqs.irqs[depth] = irq;
+            self.irqs.frames[depth] = Frame::open(now_ns, &self.taken);
+            self.irqs.depth = depth as u32 + 1;
+        }
+    }
+
+    /// A handler of a device interrupt ends. True where [`WatchedCpu::told`] is to be told.
+    #[inline(always)]
+    pub fn exit_irq(&mut self, irq: u32, now_ns: u64) -> bool {
+        let depth = core::hint::black_box(self.irqs.depth.wrapping_sub(1)) as usize;
+        if depth >= IRQ_DEPTH {
+            return false;
+        }
+        self.irqs.depth = depth as u32;
+        if self.irqs.irqs[depth] != irq {
+            return false;
+        }
+        let frame = self.irqs.frames[depth];
+        let Some(net_ns) = frame.net_ns(now_ns, &self.taken) else { return false };
+        self.taken.hardirq_ns += net_ns;
+        self.tell(Kind::Hardirq, irq, frame.start_ns, now_ns, net_ns)
+    }
+
+    /// A vector begins.
+    #[inline(always)]
+    pub fn enter_vector(&mut self, now_ns: u64) {
+        self.vector = Frame::open(now_ns, &self.taken);
+    }
+
+    /// A vector ends.
+    #[inline(always)]
+    pub fn exit_vector(&mut self, vector: u32, number: u32, now_ns: u64) -> bool {
+        let frame = self.vector;
+        self.vector.start_ns = 0;
+        if frame.start_ns == 0 {
+            return false;
+        }
+        let Some(net_ns) = frame.net_ns(now_ns, &self.taken) else { return false };
+        self.taken.hardirq_ns += net_ns;
+        let told = self.tell(Kind::Vector, vector, frame.start_ns, now_ns, net_ns);
+        self.told.number = number;
+        told
+    }
+
+    /// A softirq vector begins.
+    #[inline(always)]
+    pub fn enter_softirq(&mut self, vector: u32, now_ns: u64) {
+        self.softirq = Frame::open(now_ns, &self.taken);
+        self.softirq_running = vector + 1;
+    }
+
+    /// A softirq vector ends.
+    #[inline(always)]
+    pub fn exit_softirq(&mut self, vector: u32, now_ns: u64) -> bool {
+        let running = self.softirq_running;
+        self.softirq_running = 0;
+        if running != vector + 1 {
+            return false;
+        }
+        let frame = self.softirq;
+        let Some(net_ns) = frame.net_ns(now_ns, &self.taken) else { return false };
+        self.taken.softirq_ns += net_ns;
+        self.tell(Kind::Softirq, vector, frame.start_ns, now_ns, net_ns)
+    }
+
+    /// NMI handlers ran for `delta_ns`, by their own clock. True where [`WatchedCpu::told_nmi`] is
+    /// to be told.
+    #[inline(always)]
+    pub fn handled_nmi(&mut self, cpu: u32, delta_ns: u64, now_ns: u64) -> bool {
+        self.taken.nmi_ns += delta_ns;
+        self.told_nmi = Interference {
+            start_ns: now_ns.saturating_sub(delta_ns),
+            end_ns: now_ns,
+            net_ns: delta_ns,
+            comm: [0; 2],
+            cpu,
+            kind: Kind::Nmi as u32,
+            id: 0,
+            number: 0,
+        };
+        self.workload != 0
+    }
+
+    /// A page fault of the thread that measures.
+    #[inline(always)]
+    pub fn faulted(&mut self, now_ns: u64) -> bool {
+        self.tell(Kind::PageFault, 0, now_ns, now_ns, 0)
+    }
+
+    /// The CPU goes from one thread to another. Neither the thread that measures nor the idle task is
+    /// told.
+    #[inline(always)]
+    pub fn switch(&mut self, previous: u32, next: u32, next_comm: [u64; 2], now_ns: u64) -> bool {
+        let before = self.running;
+        let taken_ns = self.taken.interrupts_ns().wrapping_add(self.taken.softirq_ns);
+        self.running =
+            Running { start_ns: now_ns, taken_ns, comm: next_comm, pid: next, padding: 0 };
+        if before.start_ns == 0
+            || before.pid == 0
+            || before.pid == self.workload
+            || now_ns < before.start_ns
+        {
+            return false;
+        }
+        let kind = if before.pid == previous { Kind::Thread } else { Kind::EndlessThread };
+        let gross_ns = now_ns - before.start_ns;
+        let net_ns = gross_ns.saturating_sub(taken_ns.wrapping_sub(before.taken_ns));
+        let told = self.tell(kind, before.pid, before.start_ns, now_ns, net_ns);
+        self.told.comm = before.comm;
+        told
+    }
+
+    #[inline(always)]
+    fn tell(&mut self, kind: Kind, id: u32, start_ns: u64, end_ns: u64, net_ns: u64) -> bool {
+        self.told.start_ns = start_ns;
+        self.told.end_ns = end_ns;
+        self.told.net_ns = net_ns;
+        self.told.comm = [0; 2];
+        self.told.kind = kind as u32;
+        self.told.id = id;
+        self.told.number = 0;
+        self.workload != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cpu() -> WatchedCpu {
+        let nothing = Interference::default();
+        WatchedCpu {
+            workload: 7,
+            softirq_running: 0,
+            taken: Taken::default(),
+            irqs: IrqStack {
+                depth: 0,
+                irqs: [0; IRQ_DEPTH],
+                padding: 0,
+                frames: [Frame::default(); IRQ_DEPTH],
+            },
+            vector: Frame::default(),
+            softirq: Frame::default(),
+            running: Running::default(),
+            told: nothing,
+            told_nmi: nothing,
+            sent: 0,
+            lost: 0,
+        }
+    }
+
+    fn last(cpu: &WatchedCpu) -> (u32, u32, u64, u64, u64) {
+        let told = cpu.told;
+        (told.kind, told.id, told.start_ns, told.end_ns, told.net_ns)
+    }
+
+    #[test]
+    fn kinds_are_in_order() {
+        for (index, kind) in KINDS.iter().enumerate() {
+            assert_eq!(*kind as usize, index);
+        }
+    }
+
+    #[test]
+    fn everything_nested_is_told_once() {
+        let mut cpu = cpu();
+        // The thread that measures gives way to another, in whose time comes a softirq with an irq
+        // with an NMI in it.
+        assert!(!cpu.switch(7, 9, [1, 2], 1_000));
+        cpu.enter_softirq(3, 1_100);
+        cpu.enter_irq(36, 1_200);
+        assert!(cpu.handled_nmi(0, 20, 1_250));
+        assert_eq!((cpu.told_nmi.start_ns, cpu.told_nmi.net_ns), (1_230, 20));
+        assert!(cpu.exit_irq(36, 1_300));
+        assert_eq!(last(&cpu), (Kind::Hardirq as u32, 36, 1_200, 1_300, 80));
+        assert!(cpu.exit_softirq(3, 1_400));
+        assert_eq!(last(&cpu), (Kind::Softirq as u32, 3, 1_100, 1_400, 200));
+        assert!(cpu.switch(9, 7, [3, 4], 1_500));
+        assert_eq!(last(&cpu), (Kind::Thread as u32, 9, 1_000, 1_500, 200));
+        assert_eq!(cpu.told.comm, [1, 2]);
+        // 20 + 80 + 200 + 200 = 500, the whole time that the measuring thread was away.
+    }
+
+    #[test]
+    fn the_measuring_thread_and_the_idle_task_are_not_told() {
+        let mut cpu = cpu();
+        assert!(!cpu.switch(7, 0, [0; 2], 10));
+        assert!(!cpu.switch(0, 7, [0; 2], 20));
+        assert!(!cpu.switch(7, 0, [0; 2], 30));
+    }
+
+    #[test]
+    fn a_thread_whose_end_was_not_seen_is_told_as_that() {
+        let mut cpu = cpu();
+        assert!(!cpu.switch(7, 1, [5, 6], 10));
+        // From thread 1 back to the measuring one: not seen.
+        assert!(cpu.switch(7, 0, [0; 2], 90));
+        assert_eq!(last(&cpu).0, Kind::EndlessThread as u32);
+        assert_eq!((last(&cpu).1, last(&cpu).2), (1, 10));
+    }
+
+    #[test]
+    fn nothing_is_told_while_nobody_measures() {
+        let mut cpu = cpu();
+        cpu.workload = 0;
+        cpu.enter_vector(5);
+        assert!(!cpu.exit_vector(0, 236, 6));
+        assert!(!cpu.handled_nmi(0, 1, 9));
+        assert_eq!(cpu.taken.hardirq_ns, 1);
+    }
+
+    #[test]
+    fn halves_are_not_told() {
+        let mut cpu = cpu();
+        assert!(!cpu.exit_irq(1, 5));
+        assert!(!cpu.exit_vector(0, 236, 5));
+        assert!(!cpu.exit_softirq(0, 5));
+        cpu.enter_irq(1, 10);
+        assert!(!cpu.exit_irq(2, 11));
+    }
+
+    #[test]
+    fn a_clock_that_runs_backwards_tells_nothing() {
+        let mut cpu = cpu();
+        cpu.enter_irq(1, 10);
+        assert!(!cpu.exit_irq(1, 9));
+        assert!(!cpu.switch(7, 8, [0; 2], 10));
+        assert!(!cpu.switch(8, 7, [0; 2], 9));
+    }
+}

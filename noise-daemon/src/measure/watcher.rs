@@ -1,0 +1,172 @@
+//! IO: the programs that tell what interrupts measured CPUs, and their ring.
+
+use std::os::fd::AsFd as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context as _, anyhow};
+use aya::maps::{Map, MapData, RingBuf};
+use memmap2::{MmapOptions, MmapRaw};
+use noise_common::hooks::Hook;
+use noise_common::watch::{Interference, WatchedCpu};
+
+use crate::kernel::{Engine, HookState, KernelError, LoadOptions, ObjectKind};
+
+/// The pid namespace of the host (`PROC_PID_INIT_INO` of the kernel's `proc_ns.h`).
+const HOST_PIDS: &str = "pid:[4026531836]";
+
+/// Why nothing can be watched.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    /// The kernel side.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// Threads have other numbers here than in the kernel.
+    #[error(
+        "this process runs in a pid namespace of its own, where the kernel's events cannot be told \
+         from the measuring thread's: run it on the host, or in a container with the host's pids"
+    )]
+    OwnPids,
+    /// What no gap can be explained without.
+    #[error("the kernel refused the program on {hook}: {reason}")]
+    Hook {
+        /// The tracepoint.
+        hook: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// Anything else.
+    #[error("{0:#}")]
+    Failed(#[from] anyhow::Error),
+}
+
+impl WatchError {
+    /// Whether this kernel or these privileges cannot do it, as opposed to a failure.
+    pub fn is_unsupported(&self) -> bool {
+        match self {
+            Self::Kernel(error) => error.is_unsupported(),
+            Self::OwnPids | Self::Hook { .. } => true,
+            Self::Failed(_) => false,
+        }
+    }
+}
+
+/// The states of all possible CPUs, in the programs' memory.
+#[derive(Debug)]
+struct States {
+    map: MmapRaw,
+    cpus: usize,
+}
+
+impl States {
+    fn of(&self, cpu: u32) -> Option<*mut WatchedCpu> {
+        let first = self.map.as_mut_ptr().cast::<WatchedCpu>();
+        // SAFETY: the mapping holds this many states.
+        ((cpu as usize) < self.cpus).then(|| unsafe { first.add(cpu as usize) })
+    }
+}
+
+/// Loaded and attached programs. Dropping it detaches them.
+pub struct Watcher {
+    engine: Engine,
+    ring: RingBuf<MapData>,
+    states: Arc<States>,
+}
+
+/// Tells the programs which thread measures a CPU.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    states: Arc<States>,
+    cpu: u32,
+}
+
+impl Workload {
+    /// The calling thread measures from now on: what else happens on the CPU is told.
+    pub fn begin(&self) {
+        // SAFETY: no preconditions.
+        let thread = unsafe { libc::gettid() };
+        self.set(thread.cast_unsigned());
+    }
+
+    /// Nothing is told any more.
+    pub fn end(&self) {
+        self.set(0);
+    }
+
+    fn set(&self, thread: u32) {
+        if let Some(state) = self.states.of(self.cpu) {
+            // SAFETY: the pointer lies in the mapping; programs only read this member.
+            let workload = unsafe { AtomicU32::from_ptr(&raw mut (*state).workload) };
+            workload.store(thread, Ordering::Release);
+        }
+    }
+}
+
+fn refused(engine: &Engine) -> impl Iterator<Item = (Hook, String)> {
+    engine.hooks().iter().filter_map(|status| match &status.state {
+        HookState::Refused(reason) => Some((status.hook, reason.clone())),
+        _ => None,
+    })
+}
+
+impl Watcher {
+    /// Loads and attaches the programs.
+    ///
+    /// # Errors
+    /// See [`WatchError`]; nothing is left attached.
+    pub fn start() -> Result<Self, WatchError> {
+        let own = std::fs::read_link(Path::new("/proc/self/ns/pid"));
+        if own.is_ok_and(|own| own.as_os_str() != HOST_PIDS) {
+            return Err(WatchError::OwnPids);
+        }
+        let options = LoadOptions { object: ObjectKind::Watching, ..LoadOptions::default() };
+        let mut engine = Engine::load(&options)?;
+        let ring = engine
+            .take_map("WATCH_RING")
+            .context("the BPF object has no ring")
+            .and_then(|map| Ok(RingBuf::try_from(map)?))?;
+        let Some(Map::Array(array)) = engine.take_map("WATCH_CPUS") else {
+            return Err(anyhow!("the BPF object has no states of CPUs").into());
+        };
+        let cpus = engine.sizes().cpus as usize;
+        let map = MmapOptions::new()
+            .len(size_of::<WatchedCpu>() * cpus)
+            .map_raw(&array.fd().as_fd())
+            .context("cannot map the states of CPUs into memory")?;
+        engine.attach()?;
+        if let Some((hook, reason)) = refused(&engine).find(|(hook, _)| *hook == Hook::SchedSwitch)
+        {
+            return Err(WatchError::Hook { hook: hook.tracepoint(), reason });
+        }
+        Ok(Self { engine, ring, states: Arc::new(States { map, cpus }) })
+    }
+
+    /// Hooks that this kernel has but refused, and why: what they would tell looks like the
+    /// hardware's.
+    pub fn refused(&self) -> Vec<(Hook, String)> {
+        refused(&self.engine).collect()
+    }
+
+    /// The switch for a CPU.
+    pub fn workload(&self, cpu: u32) -> Workload {
+        Workload { states: Arc::clone(&self.states), cpu }
+    }
+
+    /// Takes what has been told. What happened on a CPU before a thread of that CPU did anything is
+    /// complete behind it.
+    pub fn drain(&mut self, mut take: impl FnMut(Interference)) {
+        while let Some(record) = self.ring.next() {
+            // What has another size cannot come from our programs.
+            if let Ok(event) = bytemuck::try_pod_read_unaligned::<Interference>(&record) {
+                take(event);
+            }
+        }
+    }
+
+    /// Events of a CPU that found the ring full, since the start.
+    pub fn lost(&self, cpu: u32) -> u64 {
+        // SAFETY: the pointer lies in the mapping; a program may be writing the number.
+        self.states.of(cpu).map_or(0, |state| unsafe { (&raw const (*state).lost).read_volatile() })
+    }
+}

@@ -1,0 +1,219 @@
+//! Programs that tell, event by event, what takes time from CPUs that are measured: for `noised
+//! osnoise` and `noised bench`, loaded only while they run.
+//!
+//! The logic is in noise-common's `watch`; here are its hooks, its state of each CPU, and the ring.
+#![no_std]
+#![no_main]
+
+#[expect(dead_code, reason = "what the measuring programs read beside")]
+mod kernel;
+mod object;
+
+use core::ffi::c_void;
+
+use aya_ebpf::bindings::{BPF_F_MMAPABLE, BPF_RB_NO_WAKEUP};
+use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_get_smp_processor_id, bpf_ktime_get_ns};
+use aya_ebpf::macros::map;
+use aya_ebpf::maps::{Array, RingBuf};
+use noise_common::for_each_hook;
+use noise_common::hooks::Hook;
+use noise_common::signals::{SOFTIRQ_VECTORS, Vector};
+use noise_common::watch::{Interference, WatchedCpu};
+
+use crate::kernel::{Access, Raw, Task, Typed};
+
+/// State of each CPU. Sized at load to the possible CPUs.
+#[map]
+static WATCH_CPUS: Array<WatchedCpu> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+
+/// What was told. Sized at load.
+#[map]
+static WATCH_RING: RingBuf = RingBuf::with_byte_size(256 * 1024, 0);
+
+macro_rules! define_programs {
+    ($($variant:ident $tracepoint:literal $typed:ident $raw:ident $first:ident;)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            #[unsafe(link_section = concat!("tp_btf/", $tracepoint))]
+            extern "C" fn $typed(context: *mut c_void) -> i32 {
+                let _ = handle(Hook::$variant, Typed(context));
+                0
+            }
+
+            #[unsafe(no_mangle)]
+            #[unsafe(link_section = concat!("raw_tp/", $tracepoint))]
+            extern "C" fn $raw(context: *mut c_void) -> i32 {
+                let _ = handle(Hook::$variant, Raw(context));
+                0
+            }
+        )*
+    };
+}
+for_each_hook!(define_programs);
+
+/// What each hook does; the match is resolved at compile time in every program. Hooks that take no
+/// time from anybody have empty programs here, which are not loaded.
+#[inline(always)]
+fn handle<A: Access>(hook: Hook, access: A) -> Option<()> {
+    match hook {
+        Hook::SchedSwitch => switch(access),
+        Hook::IrqHandlerEntry => {
+            // SAFETY: the state is this CPU's.
+            unsafe { (*state()?).enter_irq(access.argument(0) as u32, clock_ns()) };
+            Some(())
+        }
+        Hook::IrqHandlerExit => {
+            let state = state()?;
+            // SAFETY: as above.
+            let tell = unsafe { (*state).exit_irq(access.argument(0) as u32, clock_ns()) };
+            send(state, tell)
+        }
+        Hook::SoftirqEntry => {
+            let vector = softirq_vector(access)?;
+            // SAFETY: as above.
+            unsafe { (*state()?).enter_softirq(vector, clock_ns()) };
+            Some(())
+        }
+        Hook::SoftirqExit => {
+            let (vector, state) = (softirq_vector(access)?, state()?);
+            // SAFETY: as above.
+            let tell = unsafe { (*state).exit_softirq(vector, clock_ns()) };
+            send(state, tell)
+        }
+        Hook::NmiHandler => nmi(access),
+        Hook::PageFault => page_fault(),
+        Hook::LocalTimerEntry
+        | Hook::RescheduleEntry
+        | Hook::CallFunctionEntry
+        | Hook::CallSingleEntry
+        | Hook::IrqWorkEntry
+        | Hook::PlatformIpiEntry
+        | Hook::SpuriousEntry
+        | Hook::ApicErrorEntry
+        | Hook::ThermalEntry
+        | Hook::ThresholdEntry
+        | Hook::DeferredErrorEntry => {
+            // SAFETY: as above.
+            unsafe { (*state()?).enter_vector(clock_ns()) };
+            Some(())
+        }
+        Hook::LocalTimerExit => vector_exit(access, Vector::LocalTimer),
+        Hook::RescheduleExit => vector_exit(access, Vector::Reschedule),
+        Hook::CallFunctionExit => vector_exit(access, Vector::CallFunction),
+        Hook::CallSingleExit => vector_exit(access, Vector::CallFunctionSingle),
+        Hook::IrqWorkExit => vector_exit(access, Vector::IrqWork),
+        Hook::PlatformIpiExit => vector_exit(access, Vector::PlatformIpi),
+        Hook::SpuriousExit => vector_exit(access, Vector::Spurious),
+        Hook::ApicErrorExit => vector_exit(access, Vector::ApicError),
+        Hook::ThermalExit => vector_exit(access, Vector::Thermal),
+        Hook::ThresholdExit => vector_exit(access, Vector::Threshold),
+        Hook::DeferredErrorExit => vector_exit(access, Vector::DeferredError),
+        _ => None,
+    }
+}
+
+/// This CPU's number.
+#[inline(always)]
+fn this_cpu() -> u32 {
+    // SAFETY: the helper has no preconditions.
+    unsafe { bpf_get_smp_processor_id() }
+}
+
+/// This CPU's state.
+#[inline(always)]
+fn state() -> Option<*mut WatchedCpu> {
+    WATCH_CPUS.get_ptr_mut(this_cpu())
+}
+
+/// CLOCK_MONOTONIC, ns.
+#[inline(always)]
+fn clock_ns() -> u64 {
+    // SAFETY: the helper has no preconditions.
+    unsafe { bpf_ktime_get_ns() }
+}
+
+/// Sends what is to be told.
+#[inline(always)]
+fn send(state: *mut WatchedCpu, tell: bool) -> Option<()> {
+    if tell {
+        // SAFETY: the state is this CPU's.
+        unsafe {
+            (*state).told.cpu = this_cpu();
+            let told = &raw const (*state).told;
+            output(state, &*told);
+        }
+    }
+    Some(())
+}
+
+#[inline(always)]
+fn output(state: *mut WatchedCpu, told: &Interference) {
+    let refused = WATCH_RING.output::<Interference>(told, u64::from(BPF_RB_NO_WAKEUP)).is_err();
+    // SAFETY: the state is this CPU's. An NMI between load and store is lost from the count at worst.
+    unsafe {
+        if refused {
+            (*state).lost += 1;
+        } else {
+            (*state).sent += 1;
+        }
+    }
+}
+
+/// `sched_switch(preempt, prev, next[, prev_state])`.
+#[inline(always)]
+fn switch<A: Access>(access: A) -> Option<()> {
+    let previous = Task::argument(access, 1).pid();
+    let next = Task::argument(access, 2);
+    let (next_pid, next_comm) = (next.pid(), next.comm());
+    let state = state()?;
+    // SAFETY: the state is this CPU's, and interrupts are off.
+    let tell = unsafe { (*state).switch(previous, next_pid, next_comm, clock_ns()) };
+    send(state, tell)
+}
+
+/// `nmi_handler(handler, delta_ns, handled)`.
+#[inline(always)]
+fn nmi<A: Access>(access: A) -> Option<()> {
+    let delta_ns = access.argument(1) as i64;
+    if delta_ns < 0 {
+        return None;
+    }
+    let (state, cpu) = (state()?, this_cpu());
+    // SAFETY: the state is this CPU's, and NMIs do not nest.
+    unsafe {
+        if (*state).handled_nmi(cpu, delta_ns as u64, clock_ns()) {
+            let told = &raw const (*state).told_nmi;
+            output(state, &*told);
+        }
+    }
+    Some(())
+}
+
+/// `page_fault_user(address, registers, error)`.
+#[inline(always)]
+fn page_fault() -> Option<()> {
+    let state = state()?;
+    // SAFETY: the state is this CPU's.
+    unsafe {
+        let workload = (*state).workload;
+        if workload == 0 || workload != bpf_get_current_pid_tgid() as u32 {
+            return None;
+        }
+        let tell = (*state).faulted(clock_ns());
+        send(state, tell)
+    }
+}
+
+#[inline(always)]
+fn softirq_vector<A: Access>(access: A) -> Option<u32> {
+    let vector = access.argument(0) as u32;
+    ((vector as usize) < SOFTIRQ_VECTORS.len()).then_some(vector)
+}
+
+#[inline(always)]
+fn vector_exit<A: Access>(access: A, vector: Vector) -> Option<()> {
+    let (state, number) = (state()?, access.argument(0) as u32);
+    // SAFETY: the state is this CPU's, and interrupts are off.
+    let tell = unsafe { (*state).exit_vector(vector as u32, number, clock_ns()) };
+    send(state, tell)
+}
