@@ -7,10 +7,12 @@ pub mod cpus;
 pub mod detours;
 pub mod error;
 pub mod explain;
+mod fleet;
 pub mod gaps;
 pub mod naming;
 pub mod placement;
 mod plot;
+pub mod quanta;
 #[cfg(test)]
 mod random;
 mod report;
@@ -19,6 +21,7 @@ mod source;
 pub mod spectrum;
 pub mod tick;
 pub mod watcher;
+mod work;
 
 pub use plot::PlotError;
 pub use report::{

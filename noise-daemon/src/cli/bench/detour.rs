@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use super::BenchError;
+use super::{BenchError, output};
 use crate::cli::durations::{self, duration};
 use crate::cli::interrupt;
 use crate::cli::progress::Progress;
@@ -90,7 +90,7 @@ pub fn run(args: &DetourArgs) -> Result<(), BenchError> {
     } else {
         detours::text(&report)
     };
-    super::print(&text)
+    output::print(&text)
 }
 
 /// Files that are written beside.
@@ -102,27 +102,20 @@ struct Files<'a> {
 impl<'a> Files<'a> {
     fn open(args: &'a DetourArgs) -> Result<Self, BenchError> {
         for path in args.svg.iter().chain(&args.loggopsim) {
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            if folder.is_some_and(|folder| !folder.is_dir()) {
-                let path = path.display();
-                return Err(BenchError::Usage(format!("cannot write {path}: no such folder")));
-            }
+            output::check(path)?;
         }
         Ok(Self { svg: args.svg.as_deref(), loggopsim: args.loggopsim.as_deref() })
     }
 
     fn write(&self, report: &DetourReport) -> anyhow::Result<()> {
-        let save = |path: &Path, text: &str| {
-            std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-        };
         if let Some(path) = self.svg {
-            save(path, &detours::svg(report).context("cannot draw")?)?;
+            output::save(path, &detours::svg(report).context("cannot draw")?)?;
         }
         if let Some(prefix) = self.loggopsim {
             for cpu in &report.cpus {
                 let mut path = prefix.as_os_str().to_owned();
                 path.push(format!(".{}", cpu.cpu));
-                save(Path::new(&path), &detours::loggopsim(report, cpu))?;
+                output::save(Path::new(&path), &detours::loggopsim(report, cpu))?;
             }
         }
         Ok(())
