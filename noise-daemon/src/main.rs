@@ -1,11 +1,13 @@
 //! `noised`: parses the command line, runs the command, and turns errors into exit codes:
-//! 0 fine, 1 failed, 2 usage, 3 this kernel or these privileges cannot do it.
+//! 0 fine, 1 failed, 2 usage, 3 this kernel or these privileges cannot do it, 4 a measurement ended
+//! by its threshold.
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use noise_daemon::cli::{Cli, Command, bench, check, incidents, run, top};
+use noise_daemon::cli::{Cli, Command, bench, check, incidents, osnoise, run, top};
 use noise_daemon::kernel::KernelError;
+use noise_daemon::measure::error::Failure;
 
 fn kernel_exit(error: &KernelError) -> ExitCode {
     ExitCode::from(if error.is_unsupported() { 3 } else { 1 })
@@ -38,6 +40,18 @@ fn main() -> ExitCode {
         Command::Check(args) => match check::run(&args) {
             Ok(()) => return ExitCode::SUCCESS,
             Err(error) => (error.to_string(), kernel_exit(&error)),
+        },
+        Command::Osnoise(args) => match osnoise::run(&args) {
+            Ok(osnoise::Ended::Regularly) => return ExitCode::SUCCESS,
+            Ok(osnoise::Ended::ByThreshold) => return ExitCode::from(4),
+            Err(error) => {
+                let code = match error.failure() {
+                    Failure::Usage => ExitCode::from(2),
+                    Failure::Unsupported => ExitCode::from(3),
+                    Failure::Failed => ExitCode::FAILURE,
+                };
+                (error.to_string(), code)
+            }
         },
         Command::Bench(args) => match bench::run(&args) {
             Ok(()) => return ExitCode::SUCCESS,

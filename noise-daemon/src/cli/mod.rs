@@ -5,6 +5,7 @@ pub mod check;
 mod durations;
 pub mod incidents;
 mod interrupt;
+pub mod osnoise;
 mod progress;
 pub mod run;
 pub mod top;
@@ -32,6 +33,8 @@ pub enum Command {
     Check(check::CheckArgs),
     /// Show what was unusual, since when, by how much, by whom, and what can be done about it.
     Incidents(incidents::IncidentsArgs),
+    /// Measure how much of a CPU a busy thread gets, and who takes the rest.
+    Osnoise(osnoise::OsnoiseArgs),
     /// Measure this machine's noise from the inside, and what it costs at scale.
     Bench(bench::BenchArgs),
 }

@@ -32,7 +32,7 @@ impl Explained {
 }
 
 /// Where an event lies on the time axis.
-fn place_ns(event: &Interference) -> u64 {
+pub(super) fn place_ns(event: &Interference) -> u64 {
     if event.kind == Kind::EndlessThread as u32 { event.start_ns } else { event.end_ns }
 }
 

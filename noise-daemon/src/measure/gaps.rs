@@ -162,7 +162,7 @@ impl Calibration {
 mod tests {
     use super::*;
 
-    const NEVER: AtomicBool = AtomicBool::new(false);
+    static NEVER: AtomicBool = AtomicBool::new(false);
 
     fn plan(stop: &AtomicBool) -> Plan<'_> {
         Plan {
@@ -176,9 +176,8 @@ mod tests {
 
     #[test]
     fn with_a_threshold_below_everything_all_time_is_in_gaps() {
-        let stop = NEVER;
         let mut watched = Watched::with_room(1_000_000);
-        watched.watch(&plan(&stop));
+        watched.watch(&plan(&NEVER));
         assert!(watched.duration_ns() >= 2_000_000);
         assert_eq!(watched.noise_ns, watched.duration_ns());
         assert_eq!(watched.gaps.iter().map(|gap| gap.duration_ns).max(), Some(watched.longest_ns));
@@ -188,9 +187,8 @@ mod tests {
 
     #[test]
     fn gaps_without_room_are_counted_with_their_time() {
-        let stop = NEVER;
         let mut watched = Watched::with_room(10);
-        watched.watch(&plan(&stop));
+        watched.watch(&plan(&NEVER));
         assert_eq!(watched.gaps.len(), 10);
         assert!(watched.lost > 0);
         assert_eq!(watched.noise_ns, watched.duration_ns());
@@ -202,10 +200,9 @@ mod tests {
         let mut watched = Watched::with_room(1);
         watched.watch(&plan(&stop));
         assert_eq!((watched.stopped, watched.passes), (Some(Stopped::Asked), 1));
-        let stop = NEVER;
-        watched.watch(&Plan { stop_single_ns: 1, ..plan(&stop) });
+        watched.watch(&Plan { stop_single_ns: 1, ..plan(&NEVER) });
         assert!(matches!(watched.stopped, Some(Stopped::Single(gap)) if gap.duration_ns >= 1));
-        watched.watch(&Plan { stop_total_ns: 500, ..plan(&stop) });
+        watched.watch(&Plan { stop_total_ns: 500, ..plan(&NEVER) });
         assert!(matches!(watched.stopped, Some(Stopped::Total(500.., _))));
     }
 

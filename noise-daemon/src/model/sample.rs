@@ -165,6 +165,30 @@ pub struct HookSample {
     pub missed: u64,
 }
 
+/// What one source of noise did to a measured CPU.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct NoiseSource {
+    /// Its kind, in the words of the kernel's osnoise tracer.
+    pub source: Cow<'static, str>,
+    /// Its net time in samples of noise, ns.
+    pub ns: u64,
+    /// Its events.
+    pub count: u64,
+    /// The longest, net, ns.
+    pub longest_ns: u64,
+}
+
+/// What a thread that measures one CPU has seen since it began.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct CpuNoise {
+    /// The CPU.
+    pub cpu: u32,
+    /// How long it was measured, ns.
+    pub runtime_ns: u64,
+    /// By source; their times add up to the noise.
+    pub sources: Vec<NoiseSource>,
+}
+
 /// Everything collected at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
@@ -189,6 +213,8 @@ pub struct Sample {
     pub stolen: Vec<(u32, u64)>,
     /// Page faults of the host since boot: kind, count.
     pub page_faults: Vec<(Cow<'static, str>, u64)>,
+    /// Noise of the CPUs that are measured from the inside, in order of their numbers.
+    pub noise: Vec<CpuNoise>,
     /// What was not counted.
     pub drops: Vec<(Signal, Drop, u64)>,
     /// The hooks.

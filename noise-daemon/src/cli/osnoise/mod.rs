@@ -1,0 +1,241 @@
+//! `noised osnoise`: how much of a CPU a busy thread gets, and who takes the rest.
+
+mod show;
+mod stopping;
+mod tenant;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use self::show::Screen;
+use self::stopping::{OnThreshold, Recent};
+use super::durations::{duration, nanoseconds};
+use super::interrupt;
+use crate::measure::cpus::{self, CpuError, CpuList};
+use crate::measure::error::{Failure, MeasureError};
+use crate::measure::gaps::Stopped;
+use crate::measure::naming::Naming;
+use crate::measure::osnoise::{self, HistogramShape, Options, Tally};
+use crate::measure::placement::Priority;
+use crate::measure::tenant::Subject;
+
+/// Arguments of `noised osnoise`.
+#[derive(Debug, clap::Args)]
+pub struct OsnoiseArgs {
+    /// What to print.
+    #[arg(value_enum, default_value_t = View::Top)]
+    pub view: View,
+    /// CPUs to measure (0-3,8) [default: all].
+    #[arg(long, short, value_name = "LIST")]
+    pub cpus: Option<CpuList>,
+    /// From the begin of one measurement to that of the next.
+    #[arg(long, short, value_name = "TIME", default_value = "1s", value_parser = period)]
+    pub period: Duration,
+    /// How long each measurement takes, the period at most [default: the period].
+    #[arg(long, short, value_name = "TIME", value_parser = period)]
+    pub runtime: Option<Duration>,
+    /// How long altogether [default: until it is interrupted].
+    #[arg(long, short, value_name = "TIME", value_parser = whole)]
+    pub duration: Option<Duration>,
+    /// A gap of this length is noise.
+    #[arg(long, short = 'T', value_name = "TIME", default_value = "5us", value_parser = gap)]
+    pub threshold: Duration,
+    /// End as soon as a single gap is this long.
+    #[arg(long, short, value_name = "TIME", value_parser = gap)]
+    pub stop: Option<Duration>,
+    /// End as soon as the noise of one period is this much.
+    #[arg(long, short = 'S', value_name = "TIME", value_parser = gap)]
+    pub stop_total: Option<Duration>,
+    /// What to do when it ends by --stop or --stop-total: `dump` the recent samples of that CPU, or
+    /// `shell,command=COMMAND`; may be given more than once.
+    #[arg(long, value_name = "ACTION", default_value = "dump")]
+    pub on_threshold: Vec<OnThreshold>,
+    /// Scheduling of the measuring threads: o:NICE, f:PRIORITY, r:PRIORITY or d:RUNTIME:PERIOD.
+    #[arg(long, short = 'P', value_name = "POLICY")]
+    pub priority: Option<Priority>,
+    /// CPUs for everything else that this command does.
+    #[arg(long, short = 'H', value_name = "LIST")]
+    pub housekeeping: Option<CpuList>,
+    /// Width of a bucket of the histogram.
+    #[arg(long, short, value_name = "TIME", default_value = "1us", value_parser = bucket)]
+    pub bucket_size: Duration,
+    /// Number of its buckets; longer samples are counted apart.
+    #[arg(long, short = 'E', value_name = "NUMBER", default_value_t = 256)]
+    #[arg(value_parser = clap::value_parser!(u32).range(10..10_000))]
+    pub entries: u32,
+    /// Measure no CPU: account for a process, or one thread, instead: what was taken from it, and
+    /// behind whom it waited.
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(conflicts_with_all = WORKLOAD_ONLY)]
+    pub task: Option<u32>,
+    /// The same for a cgroup and all below it, by its path.
+    #[arg(long, value_name = "PATH", conflicts_with = "task", conflicts_with_all = WORKLOAD_ONLY)]
+    pub cgroup: Option<PathBuf>,
+    /// Print JSON, at the end.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How often everything that was told is taken.
+const TURN: Duration = Duration::from_millis(20);
+
+/// Options that make no sense without a measuring thread.
+const WORKLOAD_ONLY: [&str; 8] =
+    ["cpus", "period", "runtime", "stop", "stop_total", "priority", "housekeeping", "threshold"];
+
+/// What is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum View {
+    /// A line for each CPU, and who it was.
+    Top,
+    /// Samples by length.
+    Hist,
+    /// Every sample with its parts, in the words of the kernel's tracer.
+    Log,
+}
+
+/// Why a measurement did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum OsnoiseError {
+    /// What was asked for makes no sense: exit status 2.
+    #[error("{0}")]
+    Usage(String),
+    /// What cannot be measured.
+    #[error(transparent)]
+    Measure(#[from] MeasureError),
+    /// Anything else.
+    #[error("{0:#}")]
+    Failed(#[from] anyhow::Error),
+}
+
+impl OsnoiseError {
+    /// Its kind, as exit codes tell it.
+    pub fn failure(&self) -> Failure {
+        match self {
+            Self::Usage(_) => Failure::Usage,
+            Self::Measure(error) => error.failure(),
+            Self::Failed(_) => Failure::Failed,
+        }
+    }
+}
+
+/// How a measurement ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// By its duration, or by its user.
+    Regularly,
+    /// By a threshold.
+    ByThreshold,
+}
+
+fn period(text: &str) -> Result<Duration, String> {
+    duration(text, Duration::from_millis(1), Duration::from_secs(3600))
+}
+
+fn whole(text: &str) -> Result<Duration, String> {
+    duration(text, Duration::from_millis(10), Duration::from_secs(366 * 86_400))
+}
+
+fn gap(text: &str) -> Result<Duration, String> {
+    duration(text, Duration::from_nanos(100), Duration::from_secs(3600))
+}
+
+fn bucket(text: &str) -> Result<Duration, String> {
+    duration(text, Duration::from_nanos(100), Duration::from_secs(1))
+}
+
+impl OsnoiseArgs {
+    fn options(&self) -> Result<Options, OsnoiseError> {
+        let runtime = self.runtime.unwrap_or(self.period);
+        if runtime > self.period {
+            let period = self.period;
+            return Err(OsnoiseError::Usage(format!(
+                "a runtime of {runtime:?} does not fit into a period of {period:?}: give a longer \
+                 --period or a shorter --runtime"
+            )));
+        }
+        let cpus = cpus::choose(self.cpus.as_ref()).map_err(MeasureError::from)?;
+        let housekeeping = match &self.housekeeping {
+            Some(asked) => Some(cpus::choose(Some(asked)).map_err(hint)?),
+            None => self.spare(&cpus),
+        };
+        Ok(Options {
+            cpus,
+            period: self.period,
+            runtime,
+            threshold_ns: nanoseconds(self.threshold),
+            stop_single_ns: self.stop.map(nanoseconds),
+            stop_total_ns: self.stop_total.map(nanoseconds),
+            priority: self.priority.unwrap_or_default(),
+            housekeeping,
+            turn: TURN,
+            lock_memory: true,
+        })
+    }
+
+    /// Whom to account for, if not for a measuring thread.
+    fn subject(&self) -> Result<Option<Subject>, OsnoiseError> {
+        let subject = match (self.task, &self.cgroup) {
+            (Some(pid), _) => Subject::task(pid),
+            (None, Some(path)) => Subject::cgroup(path),
+            (None, None) => return Ok(None),
+        };
+        subject.map(Some).map_err(|error| OsnoiseError::Usage(error.to_string()))
+    }
+
+    /// CPUs that are not measured, if there are any.
+    fn spare(&self, measured: &CpuList) -> Option<CpuList> {
+        let spare = CpuList::allowed().ok()?.without(measured);
+        (!spare.is_empty()).then_some(spare)
+    }
+}
+
+fn hint(error: CpuError) -> OsnoiseError {
+    OsnoiseError::Usage(format!("--housekeeping: {error}"))
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// See [`OsnoiseError`].
+pub fn run(args: &OsnoiseArgs) -> Result<Ended, OsnoiseError> {
+    if let Some(subject) = args.subject()? {
+        let stop = interrupt::flag()?;
+        return tenant::run(subject, args.duration, args.json, &stop).map(|()| Ended::Regularly);
+    }
+    let options = args.options()?;
+    let stop = interrupt::flag()?;
+    let shape =
+        HistogramShape { bucket_ns: nanoseconds(args.bucket_size), entries: args.entries as usize };
+    let mut tally = Tally::new(shape, Naming::new(Path::new("/proc")));
+    let mut screen = Screen::new(args);
+    let mut recent = Recent::default();
+    let mut by_threshold = None;
+    let begin = Instant::now();
+    let state = std::cell::RefCell::new((&mut tally, &mut screen));
+    osnoise::run(
+        &options,
+        &stop,
+        |period| {
+            let (tally, screen) = &mut *state.borrow_mut();
+            screen.log(&period, tally.naming());
+            tally.add(&period);
+            recent.keep(&period, tally.naming());
+            if let Some(stopped) = period.stopped.filter(|stopped| *stopped != Stopped::Asked) {
+                by_threshold.get_or_insert((period.cpu, stopped));
+            }
+        },
+        || {
+            let passed = begin.elapsed();
+            if args.duration.is_some_and(|duration| passed >= duration) {
+                stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            }
+            let (tally, screen) = &mut *state.borrow_mut();
+            screen.refresh(tally, passed);
+        },
+    )?;
+    screen.end(&tally, begin.elapsed())?;
+    let Some((cpu, stopped)) = by_threshold else { return Ok(Ended::Regularly) };
+    stopping::act(&args.on_threshold, cpu, stopped, &recent, args.json)?;
+    Ok(Ended::ByThreshold)
+}

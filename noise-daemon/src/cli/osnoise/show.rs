@@ -1,0 +1,122 @@
+//! What `noised osnoise` prints while it measures and at its end.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+
+use super::{OsnoiseArgs, View};
+use crate::cli::progress::Progress;
+use crate::measure::naming::Naming;
+use crate::measure::osnoise::{self, PeriodReport, Tally};
+
+/// How often a terminal is drawn anew.
+const REFRESH: Duration = Duration::from_secs(1);
+/// Sources in the table.
+const SOURCES: usize = 12;
+
+/// The output.
+pub struct Screen {
+    view: View,
+    json: bool,
+    /// Whether tables are drawn in place, again and again.
+    live: bool,
+    drawn: Option<Instant>,
+    progress: Progress,
+    /// Nobody reads any more.
+    closed: bool,
+}
+
+impl Screen {
+    /// Tables are live where standard output is a terminal, else they come at the end.
+    pub fn new(args: &OsnoiseArgs) -> Self {
+        let live = !args.json && args.view != View::Log && io::stdout().is_terminal();
+        Self {
+            view: args.view,
+            json: args.json,
+            live,
+            drawn: None,
+            progress: Progress::new("measuring", args.duration.unwrap_or_default()),
+            closed: false,
+        }
+    }
+
+    /// A period is over.
+    pub fn log(&mut self, period: &PeriodReport, naming: &mut Naming) {
+        if self.view == View::Log && !self.json {
+            for sample in &period.samples {
+                self.write(&osnoise::lines(period, sample, naming));
+            }
+            if period.lost_samples + period.lost_events != 0 {
+                self.write(&format!(
+                    "# CPU {}: {} samples and {} events lost\n",
+                    period.cpu, period.lost_samples, period.lost_events
+                ));
+            }
+        }
+    }
+
+    /// Some time has passed.
+    pub fn refresh(&mut self, tally: &Tally, passed: Duration) {
+        if !self.live {
+            if self.view != View::Log || self.json {
+                self.progress.at(passed);
+            }
+            return;
+        }
+        if self.drawn.is_some_and(|drawn| drawn.elapsed() < REFRESH) {
+            return;
+        }
+        self.drawn = Some(Instant::now());
+        let text = self.tables(tally, passed);
+        // To the upper left corner, each line cleared behind its end, then all below.
+        let lines = text.replace('\n', "\x1b[K\n");
+        self.write(&format!("\x1b[H{lines}\x1b[J"));
+    }
+
+    /// The measurement is over.
+    ///
+    /// # Errors
+    /// Where the output cannot be written.
+    pub fn end(mut self, tally: &Tally, passed: Duration) -> anyhow::Result<()> {
+        drop(std::mem::replace(&mut self.progress, Progress::new("", Duration::ZERO)));
+        if self.json {
+            let json = osnoise::json(tally, passed);
+            let text = serde_json::to_string_pretty(&json).context("cannot write JSON")?;
+            self.write(&(text + "\n"));
+        } else if self.view != View::Log {
+            let text = self.tables(tally, passed);
+            self.write(&if self.live { format!("\x1b[H\x1b[J{text}") } else { text });
+        }
+        Ok(())
+    }
+
+    fn tables(&self, tally: &Tally, passed: Duration) -> String {
+        let mut text = if self.view == View::Hist {
+            osnoise::histogram(tally, passed)
+        } else {
+            osnoise::top(tally, passed)
+        };
+        text.push('\n');
+        text.push_str(&osnoise::sources(tally, SOURCES));
+        let lost = tally.cpus().values().fold((0, 0), |(samples, events), cpu| {
+            (samples + cpu.lost_samples, events + cpu.lost_events)
+        });
+        if lost != (0, 0) {
+            let (samples, events) = lost;
+            text.push_str(&format!(
+                "\nlost: {samples} samples (their time is in the noise), {events} events (samples \
+                 lack parts)\n"
+            ));
+        }
+        text
+    }
+
+    fn write(&mut self, text: &str) {
+        if self.closed {
+            return;
+        }
+        let mut output = io::stdout().lock();
+        self.closed = output.write_all(text.as_bytes()).and_then(|()| output.flush()).is_err();
+    }
+}

@@ -1,0 +1,133 @@
+//! What happens when a measurement ends by a threshold.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::process::Command;
+use std::str::FromStr;
+
+use anyhow::{Context as _, bail};
+
+use crate::measure::gaps::Stopped;
+use crate::measure::naming::Naming;
+use crate::measure::osnoise::{self, PeriodReport};
+use crate::top::units;
+
+/// Samples of a CPU that are kept for the record.
+const RECENT: usize = 50;
+
+/// An action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OnThreshold {
+    /// Print the recent samples of that CPU.
+    Dump,
+    /// Run a command by the shell.
+    Command(String),
+}
+
+impl FromStr for OnThreshold {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.strip_prefix("shell,command=") {
+            _ if text == "dump" => Ok(Self::Dump),
+            Some(command) if !command.is_empty() => Ok(Self::Command(command.to_owned())),
+            _ => Err("expected dump or shell,command=COMMAND".to_owned()),
+        }
+    }
+}
+
+/// The last samples of each CPU, as text.
+#[derive(Debug, Default)]
+pub struct Recent {
+    cpus: BTreeMap<u32, VecDeque<String>>,
+}
+
+impl Recent {
+    /// Keeps the last ones of a period.
+    pub fn keep(&mut self, period: &PeriodReport, naming: &mut Naming) {
+        let lines = self.cpus.entry(period.cpu).or_default();
+        let first = period.samples.len().saturating_sub(RECENT);
+        for sample in &period.samples[first..] {
+            if lines.len() == RECENT {
+                lines.pop_front();
+            }
+            lines.push_back(osnoise::lines(period, sample, naming));
+        }
+    }
+}
+
+/// Does what is to be done. Where the output is JSON, the record goes to standard error.
+///
+/// # Errors
+/// Where a command cannot be run, or fails.
+pub fn act(
+    actions: &[OnThreshold],
+    cpu: u32,
+    stopped: Stopped,
+    recent: &Recent,
+    json: bool,
+) -> anyhow::Result<()> {
+    let (what, gap) = match stopped {
+        Stopped::Single(gap) => ("a single gap of", gap.duration_ns),
+        Stopped::Total(noise_ns, _) => ("noise in one period of", noise_ns),
+        Stopped::Asked => return Ok(()),
+    };
+    let mut record = format!("\nstopped by {what} {} on CPU {cpu}", units::duration(gap as f64));
+    for action in actions {
+        match action {
+            OnThreshold::Dump => {
+                let samples = recent.cpus.get(&cpu);
+                record.push_str(&format!(
+                    "; its last {} samples:\n",
+                    samples.map_or(0, VecDeque::len)
+                ));
+                record.extend(samples.into_iter().flatten().map(String::as_str));
+            }
+            OnThreshold::Command(command) => {
+                let status = Command::new("sh")
+                    .args(["-c", command])
+                    .env("NOISED_CPU", cpu.to_string())
+                    .status()
+                    .with_context(|| format!("cannot run `{command}`"))?;
+                if !status.success() {
+                    bail!("`{command}` ended with {status}");
+                }
+            }
+        }
+    }
+    if !record.ends_with('\n') {
+        record.push('\n');
+    }
+    if json {
+        eprint!("{record}");
+    } else {
+        print!("{record}");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn actions_are_written_as_rtla_takes_them() {
+        assert_eq!("dump".parse(), Ok(OnThreshold::Dump));
+        let command = OnThreshold::Command("logger a,b=c".to_owned());
+        assert_eq!("shell,command=logger a,b=c".parse(), Ok(command));
+        for wrong in ["", "shell", "shell,command=", "trace"] {
+            assert!(wrong.parse::<OnThreshold>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_command_that_fails_is_told() {
+        let gap = crate::measure::gaps::Gap { start_ns: 1, duration_ns: 2 };
+        let act = |command: &str| {
+            let actions = [OnThreshold::Command(command.to_owned())];
+            act(&actions, 0, Stopped::Single(gap), &Recent::default(), true)
+        };
+        assert!(act("test \"$NOISED_CPU\" = 0").is_ok());
+        let error = act("exit 3").unwrap_err().to_string();
+        assert!(error.starts_with("`exit 3` ended with"), "{error}");
+    }
+}

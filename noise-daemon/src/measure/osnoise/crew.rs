@@ -1,0 +1,284 @@
+//! The measuring threads, and the one that collects what they and the programs tell.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use noise_common::watch::Interference;
+
+use crate::measure::clock::now_ns;
+use crate::measure::cpus::CpuList;
+use crate::measure::error::MeasureError;
+use crate::measure::explain::{Explained, explain, place_ns};
+use crate::measure::gaps::{Plan, Stopped, Watched};
+use crate::measure::placement::{LockedMemory, Placement, Priority};
+use crate::measure::watcher::{Watcher, Workload};
+
+/// Samples for which a thread has room in one period: the fewest and the most, and how long each is
+/// on average where there is no more room than that, ns.
+const SAMPLES: (u64, u64) = (1_000, 200_000);
+const SAMPLE_NS: u64 = 2_000;
+/// Events of a CPU that are kept until its period is over.
+const EVENTS_MAX: usize = 1_000_000;
+/// A thread that sleeps looks so often whether it is to end.
+const SLEEP: Duration = Duration::from_millis(50);
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The CPUs.
+    pub cpus: CpuList,
+    /// From the begin of one measurement to that of the next.
+    pub period: Duration,
+    /// How long each takes, the period at most.
+    pub runtime: Duration,
+    /// A gap of this length is noise, ns.
+    pub threshold_ns: u64,
+    /// A gap of this length ends it, ns.
+    pub stop_single_ns: Option<u64>,
+    /// So much noise in one period ends it, ns.
+    pub stop_total_ns: Option<u64>,
+    /// Priority of the measuring threads.
+    pub priority: Priority,
+    /// Where the collecting thread runs; `None` = anywhere.
+    pub housekeeping: Option<CpuList>,
+    /// How often everything that was told is taken.
+    pub turn: Duration,
+    /// Whether all memory of this process is kept in RAM meanwhile.
+    pub lock_memory: bool,
+}
+
+/// One CPU's measurement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeriodReport {
+    /// The CPU.
+    pub cpu: u32,
+    /// The thread that measured it.
+    pub thread: u32,
+    /// First reading of the clock, CLOCK_MONOTONIC, ns.
+    pub start_ns: u64,
+    /// How long it measured, ns.
+    pub runtime_ns: u64,
+    /// Time of all gaps from the threshold on, ns.
+    pub noise_ns: u64,
+    /// The longest of them, ns.
+    pub longest_ns: u64,
+    /// They, explained, in order of time.
+    pub samples: Vec<Explained>,
+    /// All events of this time, those in gaps below the threshold included, in the order in which they
+    /// ended.
+    pub events: Vec<Interference>,
+    /// Samples for which there was no room; their time is in the noise.
+    pub lost_samples: u64,
+    /// Events that were lost: samples may lack parts.
+    pub lost_events: u64,
+    /// Why it ended early.
+    pub stopped: Option<Stopped>,
+}
+
+/// What a thread sends.
+struct Period {
+    cpu: u32,
+    thread: u32,
+    watched: Watched,
+}
+
+/// Measures until it is stopped, or a gap or their sum is too long. `each` is given every period, and
+/// `turn` is called some times in a second; both run in the calling thread.
+///
+/// # Errors
+/// See [`MeasureError`]; no thread is left pinned, and nothing is left attached.
+pub fn run(
+    options: &Options,
+    stop: &AtomicBool,
+    mut each: impl FnMut(PeriodReport),
+    mut turn: impl FnMut(),
+) -> Result<(), MeasureError> {
+    let mut watcher = Watcher::start()?;
+    let _locked = if options.lock_memory { LockedMemory::take() } else { None };
+    let _here = match &options.housekeeping {
+        Some(cpus) => Some(Placement::among(cpus, Priority::Inherited)?),
+        None => None,
+    };
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (sender, periods) = mpsc::channel();
+        let mut threads = Vec::new();
+        let mut failed = None;
+        for cpu in options.cpus.iter() {
+            let (over, sender, workload) = (&over, sender.clone(), watcher.workload(cpu));
+            let spawned = thread::Builder::new()
+                .name(format!("osnoise/{cpu}"))
+                .spawn_scoped(scope, move || work(options, cpu, &workload, over, &sender));
+            match spawned.context("cannot start a thread") {
+                Ok(thread) => threads.push(thread),
+                Err(error) => failed = Some(MeasureError::from(error)),
+            }
+        }
+        drop(sender);
+        let mut events = Events::of(options, &watcher);
+        loop {
+            let ended = threads.iter().all(thread::ScopedJoinHandle::is_finished);
+            let mut arrived = Vec::new();
+            for period in periods.try_iter() {
+                match period {
+                    Ok(period) => arrived.push(period),
+                    Err(error) => failed = failed.or(Some(error)),
+                }
+            }
+            // What happened in a period was told before the period was sent.
+            watcher.drain(|event| events.take(event));
+            for period in arrived {
+                let report = events.report(period, &watcher);
+                if report.stopped.is_some_and(|stopped| stopped != Stopped::Asked) {
+                    over.store(true, Ordering::Relaxed);
+                }
+                each(report);
+            }
+            if stop.load(Ordering::Relaxed) || failed.is_some() {
+                over.store(true, Ordering::Relaxed);
+            }
+            turn();
+            if ended {
+                break;
+            }
+            thread::sleep(options.turn);
+        }
+        for thread in threads {
+            thread.join().map_err(|_| anyhow!("a measuring thread has failed"))?;
+        }
+        failed.map_or(Ok(()), Err)
+    })
+}
+
+/// One thread's work.
+fn work(
+    options: &Options,
+    cpu: u32,
+    workload: &Workload,
+    over: &AtomicBool,
+    sender: &mpsc::Sender<Result<Period, MeasureError>>,
+) {
+    let placement = match Placement::take(cpu, options.priority) {
+        Ok(placement) => placement,
+        Err(error) => {
+            let _ = sender.send(Err(error.into()));
+            return;
+        }
+    };
+    let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let (runtime_ns, period_ns) = (nanoseconds(options.runtime), nanoseconds(options.period));
+    // SAFETY: no preconditions.
+    let thread = unsafe { libc::gettid() }.cast_unsigned();
+    let room = (runtime_ns / SAMPLE_NS).clamp(SAMPLES.0, SAMPLES.1);
+    let mut watched = Watched::with_room(room as usize);
+    let mut begin_ns = now_ns();
+    while !over.load(Ordering::Relaxed) {
+        workload.begin();
+        watched.watch(&Plan {
+            runtime_ns,
+            threshold_ns: options.threshold_ns,
+            stop_single_ns: options.stop_single_ns.unwrap_or(u64::MAX),
+            stop_total_ns: options.stop_total_ns.unwrap_or(u64::MAX),
+            stop: over,
+        });
+        workload.end();
+        // The thread keeps its room; only what there is is copied.
+        let copy = Watched { gaps: watched.gaps.as_slice().to_vec(), ..without_gaps(&watched) };
+        let stopped = watched.stopped.is_some();
+        if sender.send(Ok(Period { cpu, thread, watched: copy })).is_err() || stopped {
+            break;
+        }
+        if period_ns > runtime_ns {
+            // Periods that were missed altogether are not made up for.
+            let passed = (now_ns() - begin_ns) / period_ns + 1;
+            begin_ns += passed * period_ns;
+            sleep_until(begin_ns, over);
+        }
+    }
+    drop(placement);
+}
+
+fn without_gaps(watched: &Watched) -> Watched {
+    Watched {
+        gaps: Vec::new(),
+        start_ns: watched.start_ns,
+        end_ns: watched.end_ns,
+        passes: watched.passes,
+        lost: watched.lost,
+        noise_ns: watched.noise_ns,
+        longest_ns: watched.longest_ns,
+        stopped: watched.stopped,
+    }
+}
+
+fn sleep_until(time_ns: u64, over: &AtomicBool) {
+    while !over.load(Ordering::Relaxed) {
+        let left = Duration::from_nanos(time_ns.saturating_sub(now_ns()));
+        if left.is_zero() {
+            return;
+        }
+        thread::sleep(left.min(SLEEP));
+    }
+}
+
+/// Events that belong to periods which are not over, by CPU.
+struct Events {
+    waiting: BTreeMap<u32, CpuEvents>,
+}
+
+#[derive(Default)]
+struct CpuEvents {
+    events: Vec<Interference>,
+    /// Those without room, since the last period.
+    unkept: u64,
+    /// The programs' count of lost ones at the last period.
+    lost: u64,
+}
+
+impl Events {
+    fn of(options: &Options, watcher: &Watcher) -> Self {
+        let cpus = options.cpus.iter();
+        let begin = |cpu| (cpu, CpuEvents { lost: watcher.lost(cpu), ..CpuEvents::default() });
+        Self { waiting: cpus.map(begin).collect() }
+    }
+
+    fn take(&mut self, event: Interference) {
+        let Some(cpu) = self.waiting.get_mut(&event.cpu) else { return };
+        if cpu.events.len() < EVENTS_MAX {
+            cpu.events.push(event);
+        } else {
+            cpu.unkept += 1;
+        }
+    }
+
+    fn report(&mut self, period: Period, watcher: &Watcher) -> PeriodReport {
+        let Period { cpu, thread, watched } = period;
+        let own = self.waiting.entry(cpu).or_default();
+        let lost = watcher.lost(cpu);
+        let lost_events = std::mem::take(&mut own.unkept) + lost.saturating_sub(own.lost);
+        own.lost = lost;
+        let samples = explain(&watched.gaps, &mut own.events);
+        // They are in order now.
+        let first = own.events.partition_point(|event| place_ns(event) < watched.start_ns);
+        let behind = own.events.partition_point(|event| place_ns(event) <= watched.end_ns);
+        let events = own.events[first..behind].to_vec();
+        own.events.drain(..behind);
+        PeriodReport {
+            cpu,
+            thread,
+            start_ns: watched.start_ns,
+            runtime_ns: watched.duration_ns(),
+            noise_ns: watched.noise_ns,
+            longest_ns: watched.longest_ns,
+            samples,
+            events,
+            lost_samples: watched.lost,
+            lost_events,
+            stopped: watched.stopped,
+        }
+    }
+}

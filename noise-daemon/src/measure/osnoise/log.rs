@@ -1,0 +1,75 @@
+//! Samples in the kernel tracer's own words, so that what reads its trace reads ours. Pure, but for
+//! the names of sources.
+
+use std::fmt::Write as _;
+
+use noise_common::watch::{Interference, KINDS, Kind};
+
+use super::crew::PeriodReport;
+use crate::measure::explain::Explained;
+use crate::measure::naming::Naming;
+
+const NS_PER_S: u64 = 1_000_000_000;
+
+/// Lines of a sample: its parts as they ended, then the sample itself.
+pub fn lines(period: &PeriodReport, sample: &Explained, naming: &mut Naming) -> String {
+    let mut text = String::new();
+    for part in &sample.parts {
+        let named = naming.source(part);
+        let told = match KINDS.get(part.kind as usize) {
+            Some(Kind::Nmi) => "nmi_noise:".to_owned(),
+            Some(Kind::Hardirq | Kind::Vector) => {
+                format!("irq_noise: {}:{}", named.name, named.id)
+            }
+            Some(Kind::Softirq) => {
+                format!("softirq_noise: {}:{}", named.name.to_uppercase(), named.id)
+            }
+            Some(Kind::PageFault) => "page_fault_noise:".to_owned(),
+            _ => format!("thread_noise: {}:{}", named.name, named.id),
+        };
+        prefix(&mut text, period, part.end_ns);
+        let _ = writeln!(text, "{told} start {} duration {} ns", start(part), part.net_ns);
+    }
+    prefix(&mut text, period, sample.gap.end_ns());
+    let (start_ns, duration_ns) = (sample.gap.start_ns, sample.gap.duration_ns);
+    let interferences = sample.parts.len();
+    let _ = writeln!(
+        text,
+        "sample_threshold: start {} duration {duration_ns} ns interferences {interferences}",
+        seconds(start_ns)
+    );
+    text
+}
+
+fn prefix(text: &mut String, period: &PeriodReport, time_ns: u64) {
+    let PeriodReport { cpu, thread, .. } = period;
+    let (whole, micro) = (time_ns / NS_PER_S, time_ns % NS_PER_S / 1_000);
+    let name = format!("osnoise/{cpu}-{thread}");
+    let _ = write!(text, "{name:>20} [{cpu:03}] {whole:5}.{micro:06}: ");
+}
+
+/// The begin of a part, pushed behind what interrupted it, as the tracer does: begin and duration
+/// end where the part ended.
+fn start(part: &Interference) -> String {
+    let begin_ns = part.end_ns.saturating_sub(part.net_ns).max(part.start_ns);
+    seconds(begin_ns)
+}
+
+fn seconds(ns: u64) -> String {
+    format!("{}.{:09}", ns / NS_PER_S, ns % NS_PER_S)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::osnoise::tally::sampled;
+
+    #[test]
+    fn samples_are_told_in_the_tracers_words() {
+        let period = sampled::period();
+        let mut naming = Naming::new(std::path::Path::new("/nonexistent"));
+        let told: String =
+            period.samples.iter().map(|sample| lines(&period, sample, &mut naming)).collect();
+        insta::assert_snapshot!(told);
+    }
+}

@@ -1,0 +1,15 @@
+//! The osnoise workload, as the kernel's tracer has it: on every chosen CPU a thread that watches the
+//! clock for `runtime` of every `period`. What it could have run but did not is noise; the programs
+//! tell by whom.
+
+mod crew;
+mod duty;
+mod log;
+mod tables;
+mod tally;
+
+pub use crew::{Options, PeriodReport, run};
+pub use duty::{Duty, DutyOptions};
+pub use log::lines;
+pub use tables::{histogram, json, sources, top};
+pub use tally::{CpuTally, HistogramShape, SourceTally, Tally};
