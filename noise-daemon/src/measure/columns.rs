@@ -1,4 +1,4 @@
-//! PURE: tables as plain text, every column as wide as its widest cell.
+//! PURE: tables as plain text, every column as wide as its widest cell, and what stands in them.
 
 use crate::top::draw::words::{clean, pad, width};
 
@@ -41,6 +41,11 @@ pub fn aligned(rows: &[Vec<String>], names: usize, words_from: usize) -> String 
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
     };
     rows.iter().map(line).collect()
+}
+
+/// A frequency: `250.0 Hz`, `1.234 kHz`.
+pub fn frequency(hz: f64) -> String {
+    if hz < 999.95 { format!("{hz:.1} Hz") } else { format!("{:.3} kHz", hz / 1e3) }
 }
 
 #[cfg(test)]

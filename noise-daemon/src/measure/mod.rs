@@ -8,11 +8,15 @@ pub mod cpus;
 pub mod detours;
 pub mod error;
 pub mod explain;
+mod fleet;
 pub mod gaps;
 pub mod naming;
 pub mod osnoise;
 pub mod placement;
 mod plot;
+pub mod quanta;
+#[cfg(test)]
+mod random;
 mod report;
 #[cfg(test)]
 pub(crate) mod sample;
@@ -20,8 +24,11 @@ pub mod scale;
 pub mod selfish;
 mod shares;
 mod source;
+pub mod spectrum;
 pub mod tenant;
+pub mod tick;
 pub mod watcher;
+mod work;
 
 pub use plot::PlotError;
 pub use report::{

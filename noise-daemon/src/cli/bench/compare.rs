@@ -5,7 +5,8 @@ mod page;
 use std::path::PathBuf;
 
 use super::BenchError;
-use super::document::{json, print, read};
+use super::document::{json, read};
+use crate::cli::output::print;
 use crate::measure::compare::{Comparison, Options, compare};
 
 /// Arguments of `noised bench compare`.
@@ -58,7 +59,7 @@ pub fn run(args: &CompareArgs) -> Result<(), BenchError> {
     let (a, b) = (read(&args.a)?, read(&args.b)?);
     let (confidence, resamples, seed) = (args.confidence, args.resamples, args.seed);
     let comparison = compare(&a, &b, Options { confidence, resamples, seed });
-    print(&if args.json { document(&comparison)? } else { page::page(&comparison) });
+    print(&if args.json { document(&comparison)? } else { page::page(&comparison) })?;
     Ok(())
 }
 

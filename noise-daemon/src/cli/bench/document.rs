@@ -1,6 +1,5 @@
 //! Reports that are read, and documents that are written.
 
-use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -25,11 +24,6 @@ pub fn read(path: &Path) -> anyhow::Result<DetourReport> {
 /// Where it cannot be serialised.
 pub fn json(document: &impl serde::Serialize) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(document)? + "\n")
-}
-
-/// Writes to standard output; a reader that went away has seen enough.
-pub fn print(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 pub mod compare;
 pub mod detour;
 mod document;
+mod files;
+mod quanta;
 pub mod scale;
 
 use crate::measure::error::{Failure, MeasureError};
@@ -24,6 +26,10 @@ pub enum BenchCommand {
     Scale(scale::ScaleArgs),
     /// Say whether one report has less noise than another, source by source.
     Compare(compare::CompareArgs),
+    /// Count the units of work that are finished in each of many equal times, on all CPUs at once.
+    Ftq(quanta::FtqArgs),
+    /// Time many equal quanta of work, on all CPUs at once.
+    Fwq(quanta::FwqArgs),
 }
 
 /// Why a bench did not come to its end.
@@ -59,5 +65,7 @@ pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
         BenchCommand::Detour(args) => detour::run(args),
         BenchCommand::Scale(args) => scale::run(args),
         BenchCommand::Compare(args) => compare::run(args),
+        BenchCommand::Ftq(args) => quanta::ftq(args),
+        BenchCommand::Fwq(args) => quanta::fwq(args),
     }
 }

@@ -6,7 +6,8 @@ mod quantity;
 use std::path::PathBuf;
 
 use super::BenchError;
-use super::document::{json, print, read};
+use super::document::{json, read};
+use crate::cli::output::print;
 use crate::measure::DetourReport;
 use crate::measure::scale::{
     Forecast, Noise, Periodic, Question, Ranking, Trace, TraceError, of_noise, of_periodic, rank,
@@ -100,7 +101,7 @@ pub fn run(args: &ScaleArgs) -> Result<(), BenchError> {
             return Err(BenchError::Usage(text.to_owned()));
         }
     };
-    print(&if args.json { json(&document)? } else { page::page(&document) });
+    print(&if args.json { json(&document)? } else { page::page(&document) })?;
     Ok(())
 }
 

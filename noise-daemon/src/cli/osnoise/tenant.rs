@@ -1,7 +1,7 @@
 //! `noised osnoise --task` and `--cgroup`: no thread of ours measures; the work that is there is
 //! accounted for.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 
 use super::OsnoiseError;
+use crate::cli::output;
 use crate::cli::progress::Progress;
 use crate::collect::Collector;
 use crate::kernel::{Engine, KernelError, LoadOptions};
@@ -81,7 +82,7 @@ pub fn run(
         if live && drawn.elapsed() >= REFRESH {
             drawn = Instant::now();
             let text = tenant::text(&books.account(None), &name).replace('\n', "\x1b[K\n");
-            write(&format!("\x1b[H{text}\x1b[J"))?;
+            output::print(&format!("\x1b[H{text}\x1b[J"))?;
         } else if !live {
             progress.at(begin.elapsed());
         }
@@ -91,20 +92,9 @@ pub fn run(
     if json {
         let json = tenant::json(&account, &name);
         let text = serde_json::to_string_pretty(&json).context("cannot write JSON")?;
-        return Ok(write(&(text + "\n"))?);
+        return Ok(output::print(&(text + "\n"))?);
     }
     let text = tenant::text(&account, &name);
-    write(&if live { format!("\x1b[H\x1b[J{text}") } else { text })?;
+    output::print(&if live { format!("\x1b[H\x1b[J{text}") } else { text })?;
     Ok(())
-}
-
-/// A reader that has seen enough is no failure.
-fn write(text: &str) -> anyhow::Result<()> {
-    let mut output = std::io::stdout().lock();
-    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(error).context("cannot write the result")
-        }
-        _ => Ok(()),
-    }
 }
