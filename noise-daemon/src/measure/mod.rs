@@ -2,7 +2,8 @@
 //! gap by the kernel's own events.
 
 pub mod clock;
-mod columns;
+pub mod columns;
+pub mod compare;
 pub mod cpus;
 pub mod detours;
 pub mod error;
@@ -17,7 +18,11 @@ pub mod quanta;
 #[cfg(test)]
 mod random;
 mod report;
+#[cfg(test)]
+pub(crate) mod sample;
+pub mod scale;
 pub mod selfish;
+mod shares;
 mod source;
 pub mod spectrum;
 pub mod tenant;
@@ -29,4 +34,5 @@ pub use plot::PlotError;
 pub use report::{
     CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourReport, Part, ReportError,
 };
+pub use shares::{Share, Shares, SourceKey};
 pub use source::{CLASSES, Class, Source};

@@ -4,6 +4,7 @@
 mod blame;
 mod fold;
 mod longest;
+pub(crate) mod names;
 mod outlier;
 mod sample;
 mod sums;

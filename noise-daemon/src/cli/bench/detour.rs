@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use super::{BenchError, output};
+use super::{BenchError, document};
 use crate::cli::durations::{self, duration};
 use crate::cli::interrupt;
 use crate::cli::progress::Progress;
@@ -90,7 +90,8 @@ pub fn run(args: &DetourArgs) -> Result<(), BenchError> {
     } else {
         detours::text(&report)
     };
-    output::print(&text)
+    document::print(&text);
+    Ok(())
 }
 
 /// Files that are written beside.
@@ -102,20 +103,20 @@ struct Files<'a> {
 impl<'a> Files<'a> {
     fn open(args: &'a DetourArgs) -> Result<Self, BenchError> {
         for path in args.svg.iter().chain(&args.loggopsim) {
-            output::check(path)?;
+            document::check(path)?;
         }
         Ok(Self { svg: args.svg.as_deref(), loggopsim: args.loggopsim.as_deref() })
     }
 
     fn write(&self, report: &DetourReport) -> anyhow::Result<()> {
         if let Some(path) = self.svg {
-            output::save(path, &detours::svg(report).context("cannot draw")?)?;
+            document::save(path, &detours::svg(report).context("cannot draw")?)?;
         }
         if let Some(prefix) = self.loggopsim {
             for cpu in &report.cpus {
                 let mut path = prefix.as_os_str().to_owned();
                 path.push(format!(".{}", cpu.cpu));
-                output::save(Path::new(&path), &detours::loggopsim(report, cpu))?;
+                document::save(Path::new(&path), &detours::loggopsim(report, cpu))?;
             }
         }
         Ok(())

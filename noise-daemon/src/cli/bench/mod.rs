@@ -1,8 +1,10 @@
 //! `noised bench`: what this machine's noise is, and what it costs.
 
-mod detour;
-mod output;
+pub mod compare;
+pub mod detour;
+mod document;
 mod quanta;
+pub mod scale;
 
 use crate::measure::error::{Failure, MeasureError};
 
@@ -23,6 +25,10 @@ pub enum BenchCommand {
     Ftq(quanta::FtqArgs),
     /// Time many equal quanta of work, on all CPUs at once.
     Fwq(quanta::FwqArgs),
+    /// Say what measured noise does to a program on many nodes.
+    Scale(scale::ScaleArgs),
+    /// Say whether one report has less noise than another, source by source.
+    Compare(compare::CompareArgs),
 }
 
 /// Why a bench did not come to its end.
@@ -58,5 +64,7 @@ pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
         BenchCommand::Detour(args) => detour::run(args),
         BenchCommand::Ftq(args) => quanta::ftq(args),
         BenchCommand::Fwq(args) => quanta::fwq(args),
+        BenchCommand::Scale(args) => scale::run(args),
+        BenchCommand::Compare(args) => compare::run(args),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use super::{BenchError, output};
+use super::{BenchError, document};
 use crate::cli::durations::{duration, nanoseconds};
 use crate::cli::interrupt;
 use crate::cli::progress::Progress;
@@ -93,7 +93,7 @@ type Measure = fn(&Options, &AtomicBool, &mut Progress) -> Result<QuantaReport, 
 
 fn run(args: &CommonArgs, quantum: Duration, measure: Measure) -> Result<(), BenchError> {
     if let Some(path) = &args.svg {
-        output::check(path)?;
+        document::check(path)?;
     }
     let options = options(args, quantum)?;
     let stop = interrupt::flag()?;
@@ -101,7 +101,7 @@ fn run(args: &CommonArgs, quantum: Duration, measure: Measure) -> Result<(), Ben
     let report = measure(&options, &stop, &mut progress)?;
     drop(progress);
     if let Some(path) = &args.svg {
-        output::save(path, &quanta::svg(&report).context("cannot draw")?)?;
+        document::save(path, &quanta::svg(&report).context("cannot draw")?)?;
     }
     let text = if args.json {
         quanta::json(&report).context("cannot write JSON")?
@@ -110,7 +110,8 @@ fn run(args: &CommonArgs, quantum: Duration, measure: Measure) -> Result<(), Ben
     } else {
         quanta::text(&report)
     };
-    output::print(&text)
+    document::print(&text);
+    Ok(())
 }
 
 fn options(args: &CommonArgs, quantum: Duration) -> Result<Options, BenchError> {

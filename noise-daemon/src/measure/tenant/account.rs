@@ -38,14 +38,7 @@ pub struct Account {
 impl Account {
     /// What came between two samples for the victims with these labels.
     pub fn between(before: &Sample, after: &Sample, labels: &BTreeSet<String>, ran: Usage) -> Self {
-        let mut waits = Totals::default();
-        for series in own_waits(after, labels) {
-            waits.add(&series.1);
-        }
-        let mut earlier = Totals::default();
-        for series in own_waits(before, labels) {
-            earlier.add(&series.1);
-        }
+        let (waits, earlier) = (own_waits(after, labels), own_waits(before, labels));
         Self {
             passed_ns: after.at_ns.saturating_sub(before.at_ns),
             ran,
@@ -61,15 +54,14 @@ impl Account {
     }
 }
 
-fn own_waits<'a>(
-    sample: &'a Sample,
-    labels: &'a BTreeSet<String>,
-) -> impl Iterator<Item = (&'a str, &'a Totals)> {
-    let series = sample.series.iter().filter(|one| one.signal == Signal::CgroupRunqueueWait);
-    series.filter_map(|one| {
-        let label = one.labels.first()?;
-        labels.contains(label).then_some((label.as_str(), &one.totals))
-    })
+fn own_waits(sample: &Sample, labels: &BTreeSet<String>) -> Totals {
+    let mut waits = Totals::default();
+    for one in sample.series.iter().filter(|one| one.signal == Signal::CgroupRunqueueWait) {
+        if one.labels.first().is_some_and(|label| labels.contains(label)) {
+            waits.add(&one.totals);
+        }
+    }
+    waits
 }
 
 fn charges(
