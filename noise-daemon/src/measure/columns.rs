@@ -27,6 +27,11 @@ impl Columns {
     }
 }
 
+/// A frequency: `250.0 Hz`, `1.234 kHz`.
+pub fn frequency(hz: f64) -> String {
+    if hz < 999.95 { format!("{hz:.1} Hz") } else { format!("{:.3} kHz", hz / 1e3) }
+}
+
 /// Rows as lines: the first `names` columns to the left, numbers to the right, and words from column
 /// `words_from` on to the left again.
 pub fn aligned(rows: &[Vec<String>], names: usize, words_from: usize) -> String {
@@ -41,11 +46,6 @@ pub fn aligned(rows: &[Vec<String>], names: usize, words_from: usize) -> String 
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
     };
     rows.iter().map(line).collect()
-}
-
-/// A frequency: `250.0 Hz`, `1.234 kHz`.
-pub fn frequency(hz: f64) -> String {
-    if hz < 999.95 { format!("{hz:.1} Hz") } else { format!("{:.3} kHz", hz / 1e3) }
 }
 
 #[cfg(test)]

@@ -1,22 +1,21 @@
 //! Random numbers for tests: the same for the same seed.
 
-/// SplitMix64 (Steele, Lea and Flood 2014).
+use rand::rngs::Xoshiro256PlusPlus;
+use rand::{RngExt as _, SeedableRng as _};
+
+/// A generator of the distributions that noise has.
 #[derive(Debug)]
-pub struct Random(u64);
+pub struct Random(Xoshiro256PlusPlus);
 
 impl Random {
     /// Begins at a seed.
     pub fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(Xoshiro256PlusPlus::seed_from_u64(seed))
     }
 
     /// From 0 up to, but without, 1.
     pub fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+        self.0.random()
     }
 
     /// Of an exponential distribution of mean 1.

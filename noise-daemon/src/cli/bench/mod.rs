@@ -22,14 +22,14 @@ pub struct BenchArgs {
 pub enum BenchCommand {
     /// Watch the clock on all CPUs at once, and say what every gap was.
     Detour(detour::DetourArgs),
-    /// Say what measured noise does to a program on many nodes.
-    Scale(scale::ScaleArgs),
-    /// Say whether one report has less noise than another, source by source.
-    Compare(compare::CompareArgs),
     /// Count the units of work that are finished in each of many equal times, on all CPUs at once.
     Ftq(quanta::FtqArgs),
     /// Time many equal quanta of work, on all CPUs at once.
     Fwq(quanta::FwqArgs),
+    /// Say what measured noise does to a program on many nodes.
+    Scale(scale::ScaleArgs),
+    /// Say whether one report has less noise than another, source by source.
+    Compare(compare::CompareArgs),
 }
 
 /// Why a bench did not come to its end.
@@ -63,9 +63,9 @@ impl From<MeasureError> for BenchError {
 pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
     match &args.command {
         BenchCommand::Detour(args) => detour::run(args),
-        BenchCommand::Scale(args) => scale::run(args),
-        BenchCommand::Compare(args) => compare::run(args),
         BenchCommand::Ftq(args) => quanta::ftq(args),
         BenchCommand::Fwq(args) => quanta::fwq(args),
+        BenchCommand::Scale(args) => scale::run(args),
+        BenchCommand::Compare(args) => compare::run(args),
     }
 }

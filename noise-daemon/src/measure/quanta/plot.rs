@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use plotters::chart::ChartBuilder;
+use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::element::{Circle, PathElement, Text};
 use plotters::prelude::IntoLogRange as _;
 use plotters::series::LineSeries;
@@ -18,9 +19,9 @@ use crate::measure::spectrum::Spectrum;
 use crate::top::units::duration;
 
 const SAMPLES_HEIGHT: u32 = 220;
-const SPECTRUM_HEIGHT: u32 = 240;
+const SPECTRUM_HEIGHT: u32 = 250;
 /// Samples within so many pixels are drawn as one.
-const GRAIN: f64 = 2.0;
+const GRAIN: i32 = 2;
 /// A spectrum is drawn from this part of its largest power on.
 const DEEPEST: f64 = 1e-8;
 
@@ -71,43 +72,56 @@ fn samples(area: &Area<'_>, report: &QuantaReport, cpu: &CpuQuanta) -> Result<()
     let starts = cpu.starts_ns(report.quantum).map(|at| (at - cpu.start_ns) as f64 / 1e9);
     let points: Vec<(f64, f64)> =
         starts.zip(cpu.samples.iter().map(|value| *value as f64)).collect();
+    let name = format!("CPU {}", cpu.cpu);
+    if report.is_of_time() {
+        let high = points.iter().map(|(_, value)| *value).fold(1.0, f64::max);
+        return dots(area, &name, &points, 0.0..high * 1.05, "units of work", |it| {
+            format!("{it:.0}")
+        });
+    }
+    // One quantum can take a thousand times as long as another.
+    let (low, high) = decades(points.iter().map(|(_, value)| *value)).unwrap_or((1.0, 10.0));
+    dots(area, &name, &points, (low..high).log_scale(), "time", duration)
+}
+
+fn dots<Y>(
+    area: &Area<'_>,
+    name: &str,
+    points: &[(f64, f64)],
+    range: Y,
+    what: &str,
+    told: fn(f64) -> String,
+) -> Result<(), PlotError>
+where
+    Y: AsRangedCoord<Value = f64>,
+    Y::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
     let seconds = points.last().map_or(1e-9, |(at, _)| at.max(1e-9));
-    let low = points.iter().map(|(_, value)| *value).fold(f64::INFINITY, f64::min);
-    let high = points.iter().map(|(_, value)| *value).fold(0.0, f64::max);
-    let low = if low.is_finite() { low } else { 0.0 };
-    let margin = ((high - low) * 0.05).max(0.5);
-    let (low, high) = ((low - margin).max(0.0), high + margin);
-    let told = |value: &f64| match report.is_of_time() {
-        true => format!("{value:.0}"),
-        false => duration(*value),
-    };
-    let what = if report.is_of_time() { "units of work" } else { "time" };
     let mut chart = ChartBuilder::on(area)
-        .caption(format!("CPU {}", cpu.cpu), font(SMALL))
+        .caption(name, font(SMALL))
         .margin_left(12)
         .margin_right(24)
         .x_label_area_size(44)
         .y_label_area_size(LEFT - 12)
-        .build_cartesian_2d(0.0..seconds, low..high)?;
+        .build_cartesian_2d(0.0..seconds, range)?;
     chart
         .configure_mesh()
         .x_desc("time, s")
         .y_desc(what)
         .y_labels(5)
-        .y_label_formatter(&told)
+        .y_label_formatter(&|value| told(*value))
         .label_style(font(SMALL - 2))
         .axis_desc_style(font(SMALL - 2))
         .light_line_style(BLACK.mix(0.03))
         .draw()?;
     let mut seen = BTreeSet::new();
-    let x_grain = seconds / (f64::from(WIDTH - LEFT) / GRAIN);
-    let y_grain = (high - low) / (f64::from(SAMPLES_HEIGHT) / GRAIN);
     // What would cover what is there already only makes the file larger.
-    let is_new = |(at, value): &(f64, f64)| {
-        seen.insert(((at / x_grain) as u64, ((value - low) / y_grain) as u64))
+    let mut is_new = |at: &(f64, f64)| {
+        let (x, y) = chart.backend_coord(at);
+        seen.insert((x / GRAIN, y / GRAIN))
     };
-    let points: Vec<_> = points.into_iter().filter(is_new).collect();
-    chart.draw_series(points.into_iter().map(|at| Circle::new(at, 1, SAMPLES.filled())))?;
+    let shown: Vec<(f64, f64)> = points.iter().copied().filter(|at| is_new(at)).collect();
+    chart.draw_series(shown.into_iter().map(|at| Circle::new(at, 1, SAMPLES.filled())))?;
     Ok(())
 }
 
@@ -134,11 +148,12 @@ fn power(
     let powers = points.iter().map(|(_, power)| *power).filter(|power| *power > most * DEEPEST);
     let Some((low, high)) = decades(powers) else { return Ok(()) };
     let highest = spectrum.hz(spectrum.power.len().saturating_sub(1));
-    let unit = if report.is_of_time() { "power, units²/Hz" } else { "power, ns²/Hz" };
+    // Power spectral density.
+    let unit = if report.is_of_time() { "units²/Hz" } else { "ns²/Hz" };
     let mut chart = ChartBuilder::on(area)
         .margin_left(12)
         .margin_right(24)
-        .margin_top(8)
+        .margin_top(28)
         .margin_bottom(16)
         .x_label_area_size(44)
         .y_label_area_size(LEFT - 12)
@@ -170,7 +185,7 @@ fn power(
         }
         None => format!("CPU {}: no frequency stands out", cpu.cpu),
     };
-    area.draw(&Text::new(told, (i32::try_from(WIDTH).unwrap_or(0) - 420, 14), font(SMALL)))?;
+    area.draw(&Text::new(told, (LEFT as i32 + 12, 8), font(SMALL)))?;
     Ok(())
 }
 

@@ -91,14 +91,29 @@ impl QuantaSummary {
     }
 }
 
-/// The spectrum of one CPU's samples; `None` where there are too few. Quanta of work are taken for
-/// equally long, each the mean: exact as far as their noise is small.
+/// The spectrum of one CPU's samples; `None` where there are too few.
 ///
 /// A few long interruptions have more power than thousands of ticks, spread over all frequencies.
 /// So each sample counts with its distance from the median up to a limit only, above which it is
-/// disturbed, however much.
+/// disturbed, however much. Quanta of work are not equally long: each counts in that slice of
+/// time, as long as the median quantum, in which it began, so that no noise shifts what follows.
 pub fn spectrum(report: &QuantaReport, cpu: &CpuQuanta) -> Option<Spectrum> {
-    Spectrum::of(&limited(&cpu.samples), rate(report, cpu))
+    let distances = limited(&cpu.samples);
+    let rate = rate(report, cpu);
+    if report.is_of_time() {
+        return Spectrum::of(&distances, rate);
+    }
+    let slice = |start_ns: u64| ((start_ns - cpu.start_ns) as f64 * rate / 1e9) as usize;
+    let slices: Vec<usize> = cpu.starts_ns(report.quantum).map(slice).collect();
+    // A quantum that takes no time has no rate, and no place.
+    let count = slices.last().map_or(0, |last| last + 1).min(2 * slices.len());
+    let mut series = vec![0.0; count];
+    for (slice, distance) in slices.into_iter().zip(distances) {
+        if let Some(value) = series.get_mut(slice) {
+            *value += distance;
+        }
+    }
+    Spectrum::of(&series, rate)
 }
 
 /// Distances from the median, limited to some times the median distance.
@@ -107,26 +122,25 @@ fn limited(samples: &[u64]) -> Vec<f64> {
     const TIMES: f64 = 6.0;
     /// Where most samples are the same, a few units are usual nevertheless.
     const LEAST: f64 = 3.0;
-    let middle = |mut values: Vec<u64>| {
-        let half = values.len() / 2;
-        if values.is_empty() { 0 } else { *values.select_nth_unstable(half).1 }
-    };
-    let median = middle(samples.to_vec());
-    let usual = middle(samples.iter().map(|sample| sample.abs_diff(median)).collect());
+    let middle = median(samples.to_vec());
+    let usual = median(samples.iter().map(|sample| sample.abs_diff(middle)).collect());
     let limit = (usual as f64 * TIMES).max(LEAST);
-    let distance = |sample: &u64| (*sample as f64 - median as f64).clamp(-limit, limit);
+    let distance = |sample: &u64| (*sample as f64 - middle as f64).clamp(-limit, limit);
     samples.iter().map(distance).collect()
 }
 
-/// Quanta per second.
+/// Quanta per second; of work, those without noise.
 pub fn rate(report: &QuantaReport, cpu: &CpuQuanta) -> f64 {
-    match report.quantum {
-        Quantum::TimeNs(ns) => 1e9 / ns as f64,
-        Quantum::WorkUnits(_) => {
-            let all_ns: u64 = cpu.samples.iter().sum();
-            cpu.samples.len() as f64 * 1e9 / (all_ns as f64).max(1.0)
-        }
-    }
+    let quantum_ns = match report.quantum {
+        Quantum::TimeNs(ns) => ns,
+        Quantum::WorkUnits(_) => median(cpu.samples.clone()),
+    };
+    1e9 / (quantum_ns as f64).max(1.0)
+}
+
+fn median(mut values: Vec<u64>) -> u64 {
+    let half = values.len() / 2;
+    if values.is_empty() { 0 } else { *values.select_nth_unstable(half).1 }
 }
 
 #[cfg(test)]
