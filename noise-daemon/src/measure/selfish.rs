@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Barrier, mpsc};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -30,6 +30,11 @@ pub const DETOURS_MAX: usize = 1_000_000;
 const EVENTS_MAX: usize = 2_000_000;
 /// How often the programs' ring is drained.
 const DRAIN_EVERY: Duration = Duration::from_millis(20);
+/// How often a thread looks whether all are ready.
+const READY_EVERY: Duration = Duration::from_micros(100);
+/// How often, and how many times, it is looked for events that are still on their way.
+const ARRIVAL: Duration = Duration::from_millis(1);
+const ARRIVALS_MAX: u32 = 500;
 /// From the moment when all threads are ready to the first reading, ns.
 const START_AFTER_NS: u64 = 2_000_000;
 
@@ -68,7 +73,9 @@ pub struct Options {
 /// What the threads share.
 struct Shared<'a> {
     options: &'a Options,
-    barrier: Barrier,
+    /// Threads that are ready.
+    ready: AtomicUsize,
+    /// When all begin; 0 = not before the last one is ready.
     start_ns: AtomicU64,
     running: AtomicUsize,
     abort: AtomicBool,
@@ -81,6 +88,8 @@ struct Seen {
     threshold_ns: u64,
     calibration: Calibration,
     watched: Watched,
+    /// Events that its CPU had told by then.
+    told: u64,
 }
 
 /// Measures.
@@ -101,7 +110,7 @@ pub fn measure(
     let lost_before: Vec<u64> = options.cpus.iter().map(|cpu| watcher.lost(cpu)).collect();
     let shared = Shared {
         options,
-        barrier: Barrier::new(options.cpus.len()),
+        ready: AtomicUsize::new(0),
         start_ns: AtomicU64::new(0),
         running: AtomicUsize::new(options.cpus.len()),
         abort: AtomicBool::new(false),
@@ -119,11 +128,8 @@ pub fn measure(
             match spawned {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
-                    // The others wait for all; the process ends with this error.
+                    // The others do not wait for one that never comes.
                     shared.abort.store(true, Ordering::SeqCst);
-                    (threads.len()..options.cpus.len()).for_each(|_| {
-                        drop(thread::Builder::new().spawn_scoped(scope, || shared.barrier.wait()));
-                    });
                     return Err(anyhow!(error).context("cannot start a thread").into());
                 }
             }
@@ -151,11 +157,19 @@ pub fn measure(
         Ok(seen)
     })?;
     watcher.drain(|event| events.take(event));
+    for _ in 0..ARRIVALS_MAX {
+        if seen.iter().all(|seen| events.missing(seen) == 0) {
+            break;
+        }
+        thread::sleep(ARRIVAL);
+        watcher.drain(|event| events.take(event));
+    }
     let mut naming = Naming::new(Path::new("/proc"));
     let mut sources = Sources::default();
     let mut cpus = Vec::new();
     for (seen, lost_before) in seen.into_iter().zip(lost_before) {
-        let lost = watcher.lost(seen.cpu) - lost_before + events.unkept(seen.cpu);
+        let lost =
+            watcher.lost(seen.cpu) - lost_before + events.unkept(seen.cpu) + events.missing(&seen);
         let explained = explain(&seen.watched.gaps, events.of(seen.cpu));
         let start_ns = seen.watched.start_ns;
         let mut part = |event: &Interference| Part {
@@ -209,14 +223,19 @@ fn work(
         shared.abort.store(true, Ordering::SeqCst);
         let _ = ready.send(Err(error.clone().into()));
     }
-    if shared.barrier.wait().is_leader() {
+    if shared.ready.fetch_add(1, Ordering::SeqCst) + 1 == options.cpus.len() {
         shared.start_ns.store(now_ns() + START_AFTER_NS, Ordering::SeqCst);
     }
-    if shared.abort.load(Ordering::SeqCst) {
-        return None;
-    }
-    while !(1..=now_ns()).contains(&shared.start_ns.load(Ordering::Relaxed)) {
-        std::hint::spin_loop();
+    loop {
+        if shared.abort.load(Ordering::SeqCst) {
+            return None;
+        }
+        match shared.start_ns.load(Ordering::SeqCst) {
+            // Others may need this CPU to get ready.
+            0 => thread::sleep(READY_EVERY),
+            start_ns if start_ns <= now_ns() => break,
+            _ => std::hint::spin_loop(),
+        }
     }
     workload.begin();
     watched.watch(&Plan {
@@ -230,9 +249,9 @@ fn work(
     while shared.running.load(Ordering::Relaxed) != 0 {
         std::hint::spin_loop();
     }
-    workload.end();
+    let told = workload.end();
     drop(placement);
-    Some(Seen { cpu, threshold_ns, calibration, watched })
+    Some(Seen { cpu, threshold_ns, calibration, watched, told })
 }
 
 /// Events by CPU, bounded.
@@ -253,6 +272,13 @@ impl Events {
 
     fn of(&mut self, cpu: u32) -> &mut [Interference] {
         &mut self.by_cpu.entry(cpu).or_default().0
+    }
+
+    /// Events that were told and have not arrived.
+    fn missing(&self, seen: &Seen) -> u64 {
+        let arrived =
+            self.by_cpu.get(&seen.cpu).map_or(0, |(kept, unkept)| kept.len() as u64 + unkept);
+        seen.told.saturating_sub(arrived)
     }
 
     fn unkept(&self, cpu: u32) -> u64 {
