@@ -17,12 +17,12 @@ use crate::measure::gaps::{Plan, Stopped, Watched};
 use crate::measure::placement::{LockedMemory, Placement, Priority};
 use crate::measure::watcher::{Watcher, Workload};
 
-/// Samples for which a thread has room in one period.
-const SAMPLES_MAX: usize = 200_000;
+/// Samples for which a thread has room in one period: the fewest and the most, and how long each is
+/// on average where there is no more room than that, ns.
+const SAMPLES: (u64, u64) = (1_000, 200_000);
+const SAMPLE_NS: u64 = 2_000;
 /// Events of a CPU that are kept until its period is over.
 const EVENTS_MAX: usize = 1_000_000;
-/// How often everything that was told is taken.
-const TURN: Duration = Duration::from_millis(20);
 /// How often, and how many times, it is looked for events that are still on their way. A CPU that the
 /// hypervisor took away in the middle of one holds up all others.
 const ARRIVAL: Duration = Duration::from_millis(1);
@@ -51,6 +51,10 @@ pub struct Options {
     pub priority: Priority,
     /// Where the collecting thread runs; `None` = anywhere.
     pub housekeeping: Option<CpuList>,
+    /// How often everything that was told is taken.
+    pub turn: Duration,
+    /// Whether all memory of this process is kept in RAM meanwhile.
+    pub lock_memory: bool,
 }
 
 /// One CPU's measurement.
@@ -103,7 +107,7 @@ pub fn run(
     mut turn: impl FnMut(),
 ) -> Result<(), MeasureError> {
     let mut watcher = Watcher::start()?;
-    let _locked = LockedMemory::take();
+    let _locked = if options.lock_memory { LockedMemory::take() } else { None };
     let _here = match &options.housekeeping {
         Some(cpus) => Some(Placement::among(cpus, Priority::Inherited)?),
         None => None,
@@ -150,7 +154,7 @@ pub fn run(
             if ended {
                 break;
             }
-            thread::sleep(TURN);
+            thread::sleep(options.turn);
         }
         for thread in threads {
             thread.join().map_err(|_| anyhow!("a measuring thread has failed"))?;
@@ -178,7 +182,8 @@ fn work(
     let (runtime_ns, period_ns) = (nanoseconds(options.runtime), nanoseconds(options.period));
     // SAFETY: no preconditions.
     let thread = unsafe { libc::gettid() }.cast_unsigned();
-    let mut watched = Watched::with_room(SAMPLES_MAX);
+    let room = (runtime_ns / SAMPLE_NS).clamp(SAMPLES.0, SAMPLES.1);
+    let mut watched = Watched::with_room(room as usize);
     let mut begin_ns = now_ns();
     // Not left to the collecting thread, which may not get to run in time beside this one.
     let end_ns = options.duration.map_or(u64::MAX, |all| begin_ns.saturating_add(nanoseconds(all)));
@@ -249,6 +254,8 @@ struct CpuEvents {
     unkept: u64,
     /// The programs' count of lost ones at the last period.
     lost: u64,
+    /// Those that had not arrived at the last period.
+    missing: u64,
 }
 
 impl Events {
@@ -291,9 +298,9 @@ impl Events {
         let own = self.waiting.entry(cpu).or_default();
         let lost = watcher.lost(cpu);
         // What arrives too late for its period is in none.
-        own.arrived += missing;
-        let lost_events = std::mem::take(&mut own.unkept) + lost.saturating_sub(own.lost) + missing;
-        own.lost = lost;
+        let late = missing.saturating_sub(own.missing);
+        let lost_events = std::mem::take(&mut own.unkept) + lost.saturating_sub(own.lost) + late;
+        (own.lost, own.missing) = (lost, missing);
         let samples = explain(&watched.gaps, &mut own.events);
         // They are in order now.
         let first = own.events.partition_point(|event| place_ns(event) < watched.start_ns);

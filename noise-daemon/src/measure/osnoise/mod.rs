@@ -3,11 +3,13 @@
 //! tell by whom.
 
 mod crew;
+mod duty;
 mod log;
 mod tables;
 mod tally;
 
 pub use crew::{Options, PeriodReport, run};
+pub use duty::{Duty, DutyOptions};
 pub use log::lines;
 pub use tables::{histogram, json, sources, top};
 pub use tally::{CpuTally, HistogramShape, SourceTally, Tally};

@@ -88,15 +88,16 @@ pub struct Tally {
     cpus: BTreeMap<u32, CpuTally>,
 }
 
-/// The source of which all threads of a name are one.
-fn folded(mut source: Source) -> Source {
+/// The source of which all threads of a kind are one.
+fn folded(source: Source) -> Source {
     if source.class == Class::Thread {
-        source.id = 0;
+        Source { name: source.kind_name().to_owned(), id: 0, ..source }
+    } else {
+        source
     }
-    source
 }
 
-fn class_of(event: &Interference) -> Class {
+pub(super) fn class_of(event: &Interference) -> Class {
     match KINDS.get(event.kind as usize) {
         Some(Kind::Nmi) => Class::Nmi,
         Some(Kind::Hardirq | Kind::Vector) => Class::Irq,
@@ -271,7 +272,7 @@ mod tests {
                 "hardware 2 24000",
                 "irq local_timer:236 4 3690",
                 "softirq timer:1 2 4600",
-                "thread kworker/1:0:0 2 80000",
+                "thread kworker:0 2 80000",
             ]
         );
     }
