@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -29,6 +30,10 @@ pub const DETOURS_MAX: usize = 1_000_000;
 const EVENTS_MAX: usize = 2_000_000;
 /// How often the programs' ring is drained.
 const DRAIN_EVERY: Duration = Duration::from_millis(20);
+
+/// How often, and how many times, it is looked for events that are still on their way.
+const ARRIVAL: Duration = Duration::from_millis(1);
+const ARRIVALS_MAX: u32 = 500;
 
 /// When a gap is a detour.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -67,6 +72,8 @@ struct Seen {
     threshold_ns: u64,
     calibration: Calibration,
     watched: Watched,
+    /// Events that the programs had sent by then.
+    told: u64,
 }
 
 /// Measures.
@@ -98,12 +105,19 @@ pub fn measure(
         progress(passed);
     })?;
     watcher.drain(|event| events.take(event));
+    for _ in 0..ARRIVALS_MAX {
+        if seen.iter().all(|(cpu, seen)| events.missing(*cpu, seen) == 0) {
+            break;
+        }
+        thread::sleep(ARRIVAL);
+        watcher.drain(|event| events.take(event));
+    }
     let mut naming = Naming::new(Path::new("/proc"));
     let mut sources = Sources::default();
     let mut cpus = Vec::new();
     for (cpu, seen) in seen {
         let before = lost_before.get(&cpu).copied().unwrap_or(0);
-        let lost = watcher.lost(cpu) - before + events.unkept(cpu);
+        let lost = watcher.lost(cpu) - before + events.unkept(cpu) + events.missing(cpu, &seen);
         let explained = explain(&seen.watched.gaps, events.of(cpu));
         let start_ns = seen.watched.start_ns;
         let mut part = |event: &Interference| Part {
@@ -162,8 +176,8 @@ fn watch(
         stop_total_ns: u64::MAX,
         stop,
     });
-    workload.inspect(|workload| workload.end());
-    Seen { threshold_ns, calibration, watched }
+    let told = workload.map_or(0, Workload::end);
+    Seen { threshold_ns, calibration, watched, told }
 }
 
 /// Events by CPU, bounded.
@@ -184,6 +198,12 @@ impl Events {
 
     fn of(&mut self, cpu: u32) -> &mut [Interference] {
         &mut self.by_cpu.entry(cpu).or_default().0
+    }
+
+    /// Events of a CPU that were told and have not arrived.
+    fn missing(&self, cpu: u32, seen: &Seen) -> u64 {
+        let arrived = self.by_cpu.get(&cpu).map_or(0, |(kept, unkept)| kept.len() as u64 + unkept);
+        seen.told.saturating_sub(arrived)
     }
 
     fn unkept(&self, cpu: u32) -> u64 {

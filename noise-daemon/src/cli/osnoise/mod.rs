@@ -5,6 +5,7 @@ mod stopping;
 mod tenant;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use self::show::Screen;
@@ -163,6 +164,7 @@ impl OsnoiseArgs {
             cpus,
             period: self.period,
             runtime,
+            duration: self.duration,
             threshold_ns: nanoseconds(self.threshold),
             stop_single_ns: self.stop.map(nanoseconds),
             stop_total_ns: self.stop_total.map(nanoseconds),
@@ -211,7 +213,8 @@ pub fn run(args: &OsnoiseArgs) -> Result<Ended, OsnoiseError> {
     let mut screen = Screen::new(args);
     let mut recent = Recent::default();
     let mut by_threshold = None;
-    let begin = Instant::now();
+    // From when everything is loaded.
+    let begin = std::cell::OnceCell::new();
     let state = std::cell::RefCell::new((&mut tally, &mut screen));
     osnoise::run(
         &options,
@@ -226,15 +229,15 @@ pub fn run(args: &OsnoiseArgs) -> Result<Ended, OsnoiseError> {
             }
         },
         || {
-            let passed = begin.elapsed();
-            if args.duration.is_some_and(|duration| passed >= duration) {
-                stop.store(true, std::sync::atomic::Ordering::Relaxed);
-            }
+            let passed = begin.get_or_init(Instant::now).elapsed();
             let (tally, screen) = &mut *state.borrow_mut();
             screen.refresh(tally, passed);
+            if screen.is_closed() {
+                stop.store(true, Ordering::Relaxed);
+            }
         },
     )?;
-    screen.end(&tally, begin.elapsed())?;
+    screen.end(&tally, begin.get().map_or(Duration::ZERO, Instant::elapsed))?;
     let Some((cpu, stopped)) = by_threshold else { return Ok(Ended::Regularly) };
     stopping::act(&args.on_threshold, cpu, stopped, &recent, args.json)?;
     Ok(Ended::ByThreshold)
