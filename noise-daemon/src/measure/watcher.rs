@@ -89,6 +89,11 @@ impl Workload {
         self.set(thread.cast_unsigned());
     }
 
+    /// Another thread measures, by the number that the kernel has for it.
+    pub fn begin_of(&self, thread: u32) {
+        self.set(thread);
+    }
+
     /// Nothing is told any more.
     pub fn end(&self) {
         self.set(0);
