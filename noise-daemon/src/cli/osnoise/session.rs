@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 
@@ -23,6 +23,8 @@ pub struct Session<'a> {
     recent: Recent,
     by_threshold: Option<(u32, Stopped)>,
     begin: Instant,
+    /// Until the last turn: what is taken down behind it is no part of the measurement.
+    passed: Duration,
     check: Option<CrossCheck>,
 }
 
@@ -38,6 +40,7 @@ impl<'a> Session<'a> {
             recent: Recent::default(),
             by_threshold: None,
             begin: Instant::now(),
+            passed: Duration::ZERO,
             check: None,
         }
     }
@@ -69,6 +72,7 @@ impl<'a> Session<'a> {
     /// Some time has passed.
     pub fn turn(&mut self, stop: &AtomicBool) {
         let passed = self.begin.elapsed();
+        self.passed = passed;
         if self.args.duration.is_some_and(|duration| passed >= duration) {
             stop.store(true, Ordering::Relaxed);
         }
@@ -83,9 +87,9 @@ impl<'a> Session<'a> {
     /// # Errors
     /// Where the output cannot be written, an action fails, or two counts do not agree.
     pub fn end(self) -> Result<Ended, OsnoiseError> {
-        let Self { args, tally, screen, recent, by_threshold, begin, check } = self;
+        let Self { args, tally, screen, recent, by_threshold, passed, check, .. } = self;
         let agreement = check.map(CrossCheck::finish);
-        screen.end(&tally, begin.elapsed(), agreement.as_ref())?;
+        screen.end(&tally, passed, agreement.as_ref())?;
         let wrong = agreement.map(|agreement| agreement.disagreements()).unwrap_or_default();
         if !wrong.is_empty() {
             let wrong = wrong.join("; ");
