@@ -22,6 +22,7 @@ mod scenario;
 mod setup;
 mod test;
 mod top;
+mod vm;
 
 /// Developer tasks of noised.
 #[derive(Parser)]
@@ -67,6 +68,8 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Run a scenario on Debian's kernels, in QEMU
+    Vm(vm::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -86,5 +89,6 @@ fn dispatch(task: Task) -> Result<ExitCode> {
         Task::Lint => lint::run(&workspace),
         Task::Bench { arguments } => bench::run(&workspace, &arguments),
         Task::Scenario { arguments } => scenario::run(&workspace, &arguments),
+        Task::Vm(arguments) => vm::run(&workspace, &arguments),
     }
 }

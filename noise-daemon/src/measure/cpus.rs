@@ -149,6 +149,16 @@ pub fn choose(asked: Option<&CpuList>) -> Result<CpuList, CpuError> {
     among(asked, &CpuList::online()?, &CpuList::allowed()?)
 }
 
+/// The CPUs that kernel threads measure, which this process's cpuset does not bind: those asked for,
+/// or all that are online.
+///
+/// # Errors
+/// Names the CPUs that are offline; see [`CpuError`].
+pub fn choose_online(asked: Option<&CpuList>) -> Result<CpuList, CpuError> {
+    let online = CpuList::online()?;
+    among(asked, &online, &online)
+}
+
 fn among(
     asked: Option<&CpuList>,
     online: &CpuList,

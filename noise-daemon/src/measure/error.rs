@@ -1,6 +1,7 @@
 //! Why a machine cannot be measured.
 
 use super::cpus::CpuError;
+use super::osnoise::kernel::TracerError;
 use super::placement::PlacementError;
 use super::watcher::WatchError;
 
@@ -16,6 +17,9 @@ pub enum MeasureError {
     /// The programs.
     #[error(transparent)]
     Watch(#[from] WatchError),
+    /// The kernel's tracer.
+    #[error(transparent)]
+    Tracer(#[from] TracerError),
     /// Anything else.
     #[error("{0:#}")]
     Failed(#[from] anyhow::Error),
@@ -40,7 +44,8 @@ impl MeasureError {
             Self::Cpus(_) => Failure::Usage,
             Self::Placement(error) if error.is_unsupported() => Failure::Unsupported,
             Self::Watch(error) if error.is_unsupported() => Failure::Unsupported,
-            Self::Placement(_) | Self::Watch(_) => Failure::Failed,
+            Self::Tracer(error) if error.is_unsupported() => Failure::Unsupported,
+            Self::Placement(_) | Self::Watch(_) | Self::Tracer(_) => Failure::Failed,
         }
     }
 }

@@ -16,6 +16,8 @@ pub struct Explained {
     pub gap: Gap,
     /// Its events in the order in which they ended; no [`Kind::EndlessThread`] is left among them.
     pub parts: Vec<Interference>,
+    /// Events that it had besides, but of which nothing is known.
+    pub unseen: u64,
 }
 
 impl Explained {
@@ -27,7 +29,7 @@ impl Explained {
 
     /// Whether nothing explains it.
     pub fn is_hardware(&self) -> bool {
-        self.parts.is_empty()
+        self.parts.is_empty() && self.unseen == 0
     }
 }
 
@@ -45,7 +47,7 @@ pub fn explain(gaps: &[Gap], events: &mut [Interference]) -> Vec<Explained> {
         let before = events.partition_point(|event| place_ns(event) < gap.start_ns);
         events = &events[before..];
         let inside = events.partition_point(|event| place_ns(event) <= gap.end_ns());
-        let mut explained = Explained { gap: *gap, parts: events[..inside].to_vec() };
+        let mut explained = Explained { gap: *gap, parts: events[..inside].to_vec(), unseen: 0 };
         events = &events[inside..];
         settle(&mut explained);
         all.push(explained);

@@ -85,6 +85,19 @@ impl fmt::Display for Priority {
     }
 }
 
+impl Priority {
+    /// Gives it to a thread, for good.
+    ///
+    /// # Errors
+    /// Where the kernel refuses it.
+    pub fn give(self, thread: u32) -> Result<(), PlacementError> {
+        match Attributes::of(self) {
+            Some(attributes) => attributes.set(thread).map_err(|reason| refusal(self, reason)),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Why a thread cannot be placed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlacementError {
@@ -143,9 +156,10 @@ impl Attributes {
         Errno::result(result).map(|_| own)
     }
 
-    fn set(&self) -> Result<(), Errno> {
+    /// Gives them to a thread; 0 is the calling one.
+    fn set(&self, thread: u32) -> Result<(), Errno> {
         // SAFETY: the pointer is valid, and the structure tells its size.
-        let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, self, 0u32) };
+        let result = unsafe { libc::syscall(libc::SYS_sched_setattr, thread, self, 0u32) };
         Errno::result(result).map(drop)
     }
 
@@ -218,7 +232,7 @@ impl Placement {
         let mut placement = Self { affinity, attributes: None };
         if let Some(attributes) = Attributes::of(priority) {
             let change = Attributes::own().and_then(|before| {
-                attributes.set()?;
+                attributes.set(0)?;
                 Ok(before)
             });
             let before = change.map_err(|reason| refusal(priority, reason))?;
@@ -247,7 +261,7 @@ impl Drop for Placement {
     fn drop(&mut self) {
         // Nobody is left to be told; the thread ends soon after.
         if let Some(AttributesBefore(before)) = self.attributes {
-            let _ = Attributes { size: ATTRIBUTES_BYTES, ..before }.set();
+            let _ = Attributes { size: ATTRIBUTES_BYTES, ..before }.set(0);
         }
         let _ = sched_setaffinity(Pid::from_raw(0), &self.affinity);
     }

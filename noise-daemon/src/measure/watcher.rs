@@ -92,6 +92,11 @@ impl Workload {
         self.set(own_thread());
     }
 
+    /// Another thread measures, by the number that the kernel has for it.
+    pub fn begin_of(&self, thread: u32) {
+        self.set(thread);
+    }
+
     /// Nothing is told any more. Called by the measuring thread; returns how many events its CPU has
     /// told since the programs were attached. They may still be on their way through the ring.
     pub fn end(&self) -> u64 {

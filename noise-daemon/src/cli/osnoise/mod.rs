@@ -1,22 +1,23 @@
 //! `noised osnoise`: how much of a CPU a busy thread gets, and who takes the rest.
 
+mod backend;
+mod session;
 mod show;
 mod stopping;
 mod tenant;
 
-use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::time::Duration;
 
-use self::show::Screen;
-use self::stopping::{OnThreshold, Recent};
+pub use self::backend::Backend;
+use self::session::Session;
+use self::stopping::OnThreshold;
 use super::durations::{duration, nanoseconds};
 use super::interrupt;
 use crate::measure::cpus::{self, CpuError, CpuList};
 use crate::measure::error::{Failure, MeasureError};
-use crate::measure::gaps::Stopped;
-use crate::measure::naming::Naming;
-use crate::measure::osnoise::{self, HistogramShape, Options, Tally};
+use crate::measure::osnoise::{self, Options};
 use crate::measure::placement::Priority;
 use crate::measure::tenant::Subject;
 
@@ -26,6 +27,20 @@ pub struct OsnoiseArgs {
     /// What to print.
     #[arg(value_enum, default_value_t = View::Top)]
     pub view: View,
+    /// Who measures: noised's own threads and programs, on any kernel, or the kernel's osnoise tracer,
+    /// where the kernel has it.
+    #[arg(long, value_enum, default_value_t = Backend::Noised)]
+    pub backend: Backend,
+    /// Measure with preemption off (kernel backend).
+    #[arg(long)]
+    pub preempt_disable: bool,
+    /// Measure with interrupts off (kernel backend).
+    #[arg(long)]
+    pub irq_disable: bool,
+    /// Count the same seconds with noised's own programs as well, show both counts, and fail where they
+    /// differ by more than 5 % (kernel backend).
+    #[arg(long)]
+    pub cross_check: bool,
     /// CPUs to measure (0-3,8) [default: all].
     #[arg(long, short, value_name = "LIST")]
     pub cpus: Option<CpuList>,
@@ -155,7 +170,12 @@ impl OsnoiseArgs {
                  --period or a shorter --runtime"
             )));
         }
-        let cpus = cpus::choose(self.cpus.as_ref()).map_err(MeasureError::from)?;
+        let asked = self.cpus.as_ref();
+        let cpus = match self.backend {
+            Backend::Noised => cpus::choose(asked),
+            Backend::Kernel => cpus::choose_online(asked),
+        };
+        let cpus = cpus.map_err(MeasureError::from)?;
         let housekeeping = match &self.housekeeping {
             Some(asked) => Some(cpus::choose(Some(asked)).map_err(hint)?),
             None => self.spare(&cpus),
@@ -205,40 +225,18 @@ pub fn run(args: &OsnoiseArgs) -> Result<Ended, OsnoiseError> {
         let stop = interrupt::flag()?;
         return tenant::run(subject, args.duration, args.json, &stop).map(|()| Ended::Regularly);
     }
+    backend::refuse(args)?;
     let options = args.options()?;
     let stop = interrupt::flag()?;
-    let shape =
-        HistogramShape { bucket_ns: nanoseconds(args.bucket_size), entries: args.entries as usize };
-    let mut tally = Tally::new(shape, Naming::new(Path::new("/proc")));
-    let mut screen = Screen::new(args);
-    let mut recent = Recent::default();
-    let mut by_threshold = None;
-    // From when everything is loaded.
-    let begin = std::cell::OnceCell::new();
-    let state = std::cell::RefCell::new((&mut tally, &mut screen));
-    osnoise::run(
-        &options,
-        &stop,
-        |period| {
-            let (tally, screen) = &mut *state.borrow_mut();
-            screen.log(&period, tally.naming());
-            tally.add(&period);
-            recent.keep(&period, tally.naming());
-            if let Some(stopped) = period.stopped.filter(|stopped| *stopped != Stopped::Asked) {
-                by_threshold.get_or_insert((period.cpu, stopped));
-            }
-        },
-        || {
-            let passed = begin.get_or_init(Instant::now).elapsed();
-            let (tally, screen) = &mut *state.borrow_mut();
-            screen.refresh(tally, passed);
-            if screen.is_closed() {
-                stop.store(true, Ordering::Relaxed);
-            }
-        },
-    )?;
-    screen.end(&tally, begin.get().map_or(Duration::ZERO, Instant::elapsed))?;
-    let Some((cpu, stopped)) = by_threshold else { return Ok(Ended::Regularly) };
-    stopping::act(&args.on_threshold, cpu, stopped, &recent, args.json)?;
-    Ok(Ended::ByThreshold)
+    let session = RefCell::new(Session::new(args));
+    match args.backend {
+        Backend::Noised => osnoise::run(
+            &options,
+            &stop,
+            |period| session.borrow_mut().period(&period),
+            || session.borrow_mut().turn(&stop),
+        )?,
+        Backend::Kernel => backend::measure(args, &options, &stop, &session)?,
+    }
+    session.into_inner().end()
 }

@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use super::{OsnoiseArgs, View};
 use crate::cli::progress::Progress;
 use crate::measure::naming::Naming;
+use crate::measure::osnoise::kernel::Agreement;
 use crate::measure::osnoise::{self, PeriodReport, Tally};
 
 /// How often a terminal is drawn anew.
@@ -78,15 +79,26 @@ impl Screen {
     ///
     /// # Errors
     /// Where the output cannot be written.
-    pub fn end(mut self, tally: &Tally, passed: Duration) -> anyhow::Result<()> {
+    pub fn end(
+        mut self,
+        tally: &Tally,
+        passed: Duration,
+        check: Option<&Agreement>,
+    ) -> anyhow::Result<()> {
         drop(std::mem::replace(&mut self.progress, Progress::new("", Duration::ZERO)));
         if self.json {
-            let json = osnoise::json(tally, passed);
+            let mut json = osnoise::json(tally, passed);
+            if let Some(check) = check {
+                json["cross_check"] = check.json();
+            }
             let text = serde_json::to_string_pretty(&json).context("cannot write JSON")?;
             self.write(&(text + "\n"));
         } else if self.view != View::Log {
             let text = self.tables(tally, passed);
             self.write(&if self.live { format!("\x1b[H\x1b[J{text}") } else { text });
+        }
+        if let Some(check) = check.filter(|_| !self.json) {
+            self.write(&format!("\n{}", check.text()));
         }
         Ok(())
     }

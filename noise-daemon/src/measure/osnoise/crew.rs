@@ -9,10 +9,11 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use noise_common::watch::Interference;
 
+use super::period::{Counts, PeriodReport};
 use crate::measure::clock::now_ns;
 use crate::measure::cpus::CpuList;
 use crate::measure::error::MeasureError;
-use crate::measure::explain::{Explained, explain, place_ns};
+use crate::measure::explain::{explain, place_ns};
 use crate::measure::gaps::{Plan, Stopped, Watched};
 use crate::measure::placement::{LockedMemory, Placement, Priority};
 use crate::measure::watcher::{Watcher, Workload};
@@ -55,34 +56,6 @@ pub struct Options {
     pub turn: Duration,
     /// Whether all memory of this process is kept in RAM meanwhile.
     pub lock_memory: bool,
-}
-
-/// One CPU's measurement.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PeriodReport {
-    /// The CPU.
-    pub cpu: u32,
-    /// The thread that measured it.
-    pub thread: u32,
-    /// First reading of the clock, CLOCK_MONOTONIC, ns.
-    pub start_ns: u64,
-    /// How long it measured, ns.
-    pub runtime_ns: u64,
-    /// Time of all gaps from the threshold on, ns.
-    pub noise_ns: u64,
-    /// The longest of them, ns.
-    pub longest_ns: u64,
-    /// They, explained, in order of time.
-    pub samples: Vec<Explained>,
-    /// All events of this time, those in gaps below the threshold included, in the order in which they
-    /// ended.
-    pub events: Vec<Interference>,
-    /// Samples for which there was no room; their time is in the noise.
-    pub lost_samples: u64,
-    /// Events that were lost: samples may lack parts.
-    pub lost_events: u64,
-    /// Why it ended early.
-    pub stopped: Option<Stopped>,
 }
 
 /// What a thread sends.
@@ -314,6 +287,7 @@ impl Events {
             runtime_ns: watched.duration_ns(),
             noise_ns: watched.noise_ns,
             longest_ns: watched.longest_ns,
+            counts: Counts::of(&samples, &events),
             samples,
             events,
             lost_samples: watched.lost,

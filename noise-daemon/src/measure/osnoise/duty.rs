@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use super::crew::{Options, PeriodReport, run};
-use super::tally::class_of;
+use super::crew::{Options, run};
+use super::period::{PeriodReport, class_of};
 use crate::measure::cpus::{self, CpuList};
 use crate::measure::error::MeasureError;
 use crate::measure::placement::Priority;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use noise_common::watch::{Interference, KINDS, Kind};
 
-use super::crew::PeriodReport;
+use super::period::PeriodReport;
 use crate::measure::explain::Explained;
 use crate::measure::naming::Naming;
 use crate::top::draw::words::clean;
@@ -35,7 +35,7 @@ pub fn lines(period: &PeriodReport, sample: &Explained, naming: &mut Naming) -> 
     }
     prefix(&mut text, period, sample.gap.end_ns());
     let (start_ns, duration_ns) = (sample.gap.start_ns, sample.gap.duration_ns);
-    let interferences = sample.parts.len();
+    let interferences = sample.parts.len() as u64 + sample.unseen;
     let _ = writeln!(
         text,
         "sample_threshold: start {} duration {duration_ns} ns interferences {interferences}",

@@ -4,12 +4,15 @@
 
 mod crew;
 mod duty;
+pub mod kernel;
 mod log;
+mod period;
 mod tables;
 mod tally;
 
-pub use crew::{Options, PeriodReport, run};
+pub use crew::{Options, run};
 pub use duty::{Duty, DutyOptions};
 pub use log::lines;
+pub use period::{Counts, PeriodReport};
 pub use tables::{histogram, json, sources, top};
 pub use tally::{CpuTally, HistogramShape, SourceTally, Tally};

@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use noise_common::watch::{Interference, KINDS, Kind};
-
-use super::crew::PeriodReport;
+use super::period::{Counts, PeriodReport};
 use crate::measure::naming::Naming;
-use crate::measure::source::{CLASSES, Class, Source};
+use crate::measure::source::{Class, Source};
 
 /// The shape of a histogram of noise, as rtla has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,10 +41,8 @@ pub struct CpuTally {
     pub max_single_ns: u64,
     /// Samples.
     pub samples: u64,
-    /// Samples without any event.
-    pub hardware: u64,
-    /// Events by place in [`CLASSES`], those in no sample included.
-    pub events: [u64; CLASSES.len()],
+    /// Events by class, those in no sample included; of the hardware, samples without any event.
+    pub counts: Counts,
     /// What is in samples but in no event, where there was an event: the ways in and out, ns.
     pub ways_ns: u64,
     /// Samples by length.
@@ -73,10 +69,7 @@ impl CpuTally {
 
     /// Events of a class; of the hardware, samples.
     pub fn count(&self, class: Class) -> u64 {
-        match class {
-            Class::Hardware => self.hardware,
-            _ => self.events[class as usize],
-        }
+        self.counts.of_class(class)
     }
 }
 
@@ -89,22 +82,11 @@ pub struct Tally {
 }
 
 /// The source of which all threads of a kind are one.
-fn folded(source: Source) -> Source {
+pub fn folded(source: Source) -> Source {
     if source.class == Class::Thread {
         Source { name: source.kind_name().to_owned(), id: 0, ..source }
     } else {
         source
-    }
-}
-
-pub(super) fn class_of(event: &Interference) -> Class {
-    match KINDS.get(event.kind as usize) {
-        Some(Kind::Nmi) => Class::Nmi,
-        Some(Kind::Hardirq | Kind::Vector) => Class::Irq,
-        Some(Kind::Softirq) => Class::Softirq,
-        Some(Kind::Thread | Kind::EndlessThread) => Class::Thread,
-        Some(Kind::PageFault) => Class::PageFault,
-        None => Class::Hardware,
     }
 }
 
@@ -139,10 +121,10 @@ impl Tally {
         cpu.max_noise_ns = cpu.max_noise_ns.max(period.noise_ns);
         cpu.max_single_ns = cpu.max_single_ns.max(period.longest_ns);
         cpu.samples += period.samples.len() as u64 + period.lost_samples;
+        cpu.counts.add(&period.counts);
         cpu.lost_samples += period.lost_samples;
         cpu.lost_events += period.lost_events;
         for event in &period.events {
-            cpu.events[class_of(event) as usize] += 1;
             cpu.sources.entry(folded(self.naming.source(event))).or_default().count += 1;
         }
         let hardware = Source { class: Class::Hardware, name: String::new(), id: 0 };
@@ -155,7 +137,6 @@ impl Tally {
                 None => cpu.over += 1,
             }
             if sample.is_hardware() {
-                cpu.hardware += 1;
                 let source = cpu.sources.entry(hardware.clone()).or_default();
                 source.count += 1;
                 source.noise_ns += duration_ns;
@@ -182,7 +163,7 @@ pub mod sampled {
     use crate::measure::explain::Explained;
     use crate::measure::gaps::Gap;
     use crate::measure::naming::Naming;
-    use crate::measure::osnoise::PeriodReport;
+    use crate::measure::osnoise::period::{Counts, PeriodReport};
 
     /// An event of CPU 1.
     pub fn event(kind: Kind, id: u32, start_ns: u64, net_ns: u64) -> Interference {
@@ -208,7 +189,14 @@ pub mod sampled {
         let sample = |start_ns, duration_ns, parts: &[Interference]| Explained {
             gap: Gap { start_ns, duration_ns },
             parts: parts.to_vec(),
+            unseen: 0,
         };
+        let samples = vec![
+            sample(5_789_857_529_000, 6_000, &[tick, softirq]),
+            sample(5_789_899_998_000, 45_000, &[thread]),
+            sample(5_789_950_000_000, 12_000, &[]),
+        ];
+        let events = vec![small, tick, softirq, thread];
         PeriodReport {
             cpu: 1,
             thread: 961,
@@ -216,12 +204,9 @@ pub mod sampled {
             runtime_ns: 1_000_000_000,
             noise_ns: 6_000 + 45_000 + 12_000,
             longest_ns: 45_000,
-            samples: vec![
-                sample(5_789_857_529_000, 6_000, &[tick, softirq]),
-                sample(5_789_899_998_000, 45_000, &[thread]),
-                sample(5_789_950_000_000, 12_000, &[]),
-            ],
-            events: vec![small, tick, softirq, thread],
+            counts: Counts::of(&samples, &events),
+            samples,
+            events,
             lost_samples: 0,
             lost_events: 0,
             stopped: None,
@@ -248,7 +233,7 @@ mod tests {
         let cpu = &tally.cpus()[&1];
         assert_eq!((cpu.periods, cpu.runtime_ns, cpu.noise_ns), (2, 2_000_000_000, 126_000));
         assert_eq!((cpu.max_noise_ns, cpu.max_single_ns), (63_000, 45_000));
-        assert_eq!((cpu.samples, cpu.hardware), (6, 2));
+        assert_eq!((cpu.samples, cpu.count(Class::Hardware)), (6, 2));
         assert_eq!(cpu.count(Class::Irq), 4);
         assert_eq!((cpu.count(Class::Softirq), cpu.count(Class::Thread)), (2, 2));
         assert_eq!((cpu.histogram.as_slice(), cpu.over), ([2, 2, 0].as_slice(), 2));
