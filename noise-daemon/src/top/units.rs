@@ -91,6 +91,15 @@ pub fn share(share: f64) -> String {
     scaled(percent, &[(1.0, "%")])
 }
 
+/// How much longer something takes, where 0 is as long as ever: `3.4 %`, from ten times longer on
+/// `12.3x`.
+pub fn slowdown(slowdown: f64) -> String {
+    if slowdown.abs() < 9.995 {
+        return share(slowdown);
+    }
+    scaled(slowdown, &[(1.0, "x"), (1e3, "kx")]).replace(' ', "")
+}
+
 /// Seconds lost per second: `12.3 ms/s`.
 pub fn lost(seconds_per_second: f64) -> String {
     scaled(seconds_per_second * 1e9, &LOSSES)

@@ -4,6 +4,7 @@ use super::forecast::windows;
 use super::node::{Node, Start};
 use super::trace::{Noise, Trace};
 use crate::measure::shares::SourceKey;
+use crate::top::units;
 
 /// The sources, those first that cost most at scale.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -88,17 +89,17 @@ impl Ranking {
             (self.sources.iter().find(|source| source.rank_local == 1)?, self.sources.first()?);
         let nodes = self.ranked_at_nodes;
         let percent = |share: f64| share * 100.0;
-        let (taken, slowed) = (percent(local.overhead), percent(*scaled.slowdown.get(at)?));
+        let (taken, slowed) = (percent(local.overhead), units::slowdown(*scaled.slowdown.get(at)?));
         Some(if local.key == scaled.key {
             format!(
                 "{} costs most here ({taken:.3} % of the time) and on {nodes} nodes (slowdown \
-                 {slowed:.1} %).",
+                 {slowed}).",
                 local.key
             )
         } else {
             format!(
                 "{} costs most here ({taken:.3} % of the time), but on {nodes} nodes {} does \
-                 (slowdown {slowed:.1} %).",
+                 (slowdown {slowed}).",
                 local.key, scaled.key
             )
         })

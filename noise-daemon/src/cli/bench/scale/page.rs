@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::{Document, Input};
 use crate::measure::columns::aligned;
 use crate::measure::scale::{Forecast, Periodic, Played, Ranking, Row};
-use crate::top::units::{count, duration, share};
+use crate::top::units::{self, count, duration, share};
 
 /// Sources that a page has room for.
 const TOLD: usize = 12;
@@ -17,7 +17,7 @@ begun running  slowdown where phases begin while their node computes, as right a
 begun anytime  slowdown where phases begin at moments that their node's noise has no part in, also
                amid a detour; phases that follow one another are near begun running on few nodes,
                near begun anytime on many
-co-scheduled   slowdown where all nodes are hit at once
+co-scheduled   slowdown where all nodes are hit at once; 25.0x is 25 times the phase on top of it
 ";
 
 const PLAYED: &str = "\
@@ -90,7 +90,16 @@ fn periodic_head(periodic: &Periodic) -> String {
 }
 
 fn bounded(is_bound: bool, slowdown: f64) -> String {
-    format!("{}{}", if is_bound { "≥ " } else { "" }, share(slowdown))
+    format!("{}{}", if is_bound { "≥ " } else { "" }, units::slowdown(slowdown))
+}
+
+/// Both in the unit of the first.
+fn with_error(slowdown: f64, error: f64) -> String {
+    let slowed = units::slowdown(slowdown);
+    match slowed.ends_with('x') {
+        true => format!("{slowed} ± {error:.2}x"),
+        false => format!("{slowed} ± {}", share(error)),
+    }
 }
 
 fn table(forecast: &Forecast) -> String {
@@ -113,7 +122,7 @@ fn table(forecast: &Forecast) -> String {
         rows.push(cells(row, is_played));
     }
     if let Some(limit) = forecast.limit {
-        let cells = ["no end", "100 %", &share(limit), &share(limit)];
+        let cells = ["no end", "100 %", &units::slowdown(limit), &units::slowdown(limit)];
         rows.push(cells.into_iter().map(str::to_owned).collect());
     }
     text + &aligned(&rows, 1, usize::MAX)
@@ -126,12 +135,12 @@ fn cells(row: &Row, is_played: bool) -> Vec<String> {
         share(row.running.unwrap_or(row.anytime).hit),
         row.running.map_or_else(unknown, |scaled| bounded(row.lower_bound, scaled.slowdown)),
         bounded(row.lower_bound, row.anytime.slowdown),
-        row.co_scheduled.map_or_else(unknown, share),
+        row.co_scheduled.map_or_else(unknown, units::slowdown),
     ];
     if is_played {
         let of = |played: Option<Played>| {
             let text = |played: Played| match played.slowdown > 0.0 {
-                true => format!("{} ± {}", share(played.slowdown), share(played.standard_error)),
+                true => with_error(played.slowdown, played.standard_error),
                 // Too few phases to meet anything: there is no error to be told from that.
                 false => "not hit".to_owned(),
             };
@@ -171,7 +180,7 @@ fn sources(ranking: &Ranking, forecast: Option<&Forecast>) -> String {
             bounded(bounds.get(place).copied().unwrap_or(false), slowdown)
         }));
         let gain = place.and_then(|place| *source.gain.get(place)?);
-        cells.push(gain.map_or_else(|| UNKNOWN.to_owned(), share));
+        cells.push(gain.map_or_else(|| UNKNOWN.to_owned(), units::slowdown));
         rows.push(cells);
     }
     text.push_str(&aligned(&rows, 1, usize::MAX));
