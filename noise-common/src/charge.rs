@@ -130,6 +130,12 @@ pub const VECTOR_SOURCE: u64 = 1 << 32;
 /// a cgroup that cannot be told.
 pub const UNKNOWN: u64 = u64::MAX;
 
+/// Stands for the cgroup of a process that is watched apart from the others of its cgroup.
+pub const WATCHED_TASK: u64 = u64::MAX - 1;
+
+/// Set in a culprit of [`WATCHED_TASK`] that is a task, by its pid, instead of a cgroup.
+pub const TASK_CULPRIT: u64 = 1 << 63;
+
 /// Who is charged with what, against whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]

@@ -14,6 +14,7 @@ macro_rules! for_each_offset {
     ($then:ident) => {
         $then! {
             TASK_PID "task_struct" "pid";
+            TASK_TGID "task_struct" "tgid";
             TASK_FLAGS "task_struct" "flags";
             TASK_STATE "task_struct" "__state";
             TASK_STATE_OLD "task_struct" "state";
@@ -67,6 +68,7 @@ macro_rules! for_each_fact {
             CPU_CSS "Offset in css_set of the cpu controller's state, where tasks are told apart by its own hierarchy (version 1), else MISSING.";
             WAITS_MASK "Entries of the table of waits, less one: a power of two, less one.";
             OUTLIER_US "Length from which on a wait for a CPU is told by a record of its own, us.";
+            WATCHED_PID "The process or thread that is told apart from the others of its cgroup; MISSING = none.";
             HOST_NETNS "Inode number of the host's network namespace.";
         }
     };

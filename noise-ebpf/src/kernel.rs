@@ -10,7 +10,7 @@ use core::ptr;
 use aya_ebpf::Global;
 use aya_ebpf::helpers::bpf_probe_read_kernel;
 use aya_ebpf::helpers::generated::{bpf_get_current_task, bpf_get_current_task_btf};
-use noise_common::charge::UNKNOWN;
+use noise_common::charge::{UNKNOWN, WATCHED_TASK};
 use noise_common::{for_each_fact, for_each_offset};
 
 macro_rules! define_offsets {
@@ -39,6 +39,12 @@ for_each_fact!(define_facts);
 #[inline(always)]
 fn present(fact: u32) -> bool {
     fact != noise_common::offsets::MISSING
+}
+
+/// Whether a process is told apart from the others of its cgroup.
+#[inline(always)]
+pub fn is_watching() -> bool {
+    present(WATCHED_PID.load())
 }
 
 /// A kernel pointer that only [`Access::load`] follows.
@@ -181,6 +187,12 @@ impl<A: Access> Task<A> {
         self.access.load(self.at, TASK_PID.load())
     }
 
+    #[inline(always)]
+    fn is_watched(self) -> bool {
+        let watched = WATCHED_PID.load();
+        self.pid() == watched || self.access.load::<u32>(self.at, TASK_TGID.load()) == watched
+    }
+
     /// Its name, as two words.
     #[inline(always)]
     pub fn comm(self) -> [u64; 2] {
@@ -203,10 +215,13 @@ impl<A: Access> Task<A> {
     }
 
     /// Id of its cgroup in the hierarchy by which tasks are told apart; [`UNKNOWN`] where there are no
-    /// cgroups.
+    /// cgroups, and [`WATCHED_TASK`] where it is watched.
     #[inline(always)]
     pub fn cgroup(self) -> u64 {
         let access = self.access;
+        if is_watching() && self.is_watched() {
+            return WATCHED_TASK;
+        }
         if !present(TASK_CGROUPS.load()) || !present(CGROUP_KN.load()) || !present(KN_ID.load()) {
             return UNKNOWN;
         }

@@ -4,7 +4,7 @@
 //! itself, once, instead of following every path through the loops.
 
 use aya_log_ebpf::macro_support::{Level, level_enabled};
-use noise_common::charge::{Cause, ChargeKey, Resource, UNKNOWN};
+use noise_common::charge::{Cause, ChargeKey, Resource, TASK_CULPRIT, UNKNOWN, WATCHED_TASK};
 use noise_common::event::{CpuState, Drop, Outlier};
 use noise_common::ledger::{
     Context, Ledger, Parts, Runner, STRETCHES, TURNS, Takes, Turn, Waiting, Walk,
@@ -13,7 +13,7 @@ use noise_common::signals::Signal;
 use noise_common::{OUTLIERS_PER_WINDOW, WINDOW_NS};
 
 use crate::charge::{charge, charge_here, charge_kind, spill};
-use crate::kernel::{Access, OUTLIER_US, Task, WAITS_MASK};
+use crate::kernel::{Access, OUTLIER_US, Task, WAITS_MASK, is_watching};
 use crate::maps::{
     NOISE_CPUS, NOISE_WAITING, NOISE_WAITS, cpu_state, drop_event, send_outlier, this_cpu,
 };
@@ -224,6 +224,8 @@ fn blame(turn: &Turn, victim: u64) -> (Cause, u64) {
         (Cause::Kthread, u64::from(turn.pid))
     } else if turn.cgroup == victim {
         (Cause::Own, victim)
+    } else if is_watching() && victim == WATCHED_TASK {
+        (Cause::Foreign, TASK_CULPRIT | u64::from(turn.pid))
     } else {
         (Cause::Foreign, turn.cgroup)
     }

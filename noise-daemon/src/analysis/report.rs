@@ -10,6 +10,7 @@ use super::remedy::Remedy;
 use super::rules::Rule;
 use super::watched::Watched;
 use crate::model::OutlierRecord;
+use crate::model::names::shared;
 use jiff::Timestamp;
 
 /// One moment on both clocks.
@@ -37,6 +38,7 @@ pub struct Episode {
     /// What was unusual, written as its name.
     pub signal: Watched,
     /// Whose.
+    #[serde(deserialize_with = "shared")]
     pub subject: Name,
     /// Begin of the first disturbed window.
     pub start: Timestamp,

@@ -6,6 +6,7 @@ mod durations;
 pub mod incidents;
 mod interrupt;
 pub mod osnoise;
+mod output;
 mod progress;
 pub mod run;
 pub mod top;

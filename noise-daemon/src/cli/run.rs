@@ -18,9 +18,10 @@ use tracing_subscriber::EnvFilter;
 use super::watching::Watching;
 use crate::analysis::Settings;
 use crate::collect::Collector;
-use crate::config::{ConfigFile, DEFAULT_ADDRESS, DEFAULT_THRESHOLD, LogLevel};
+use crate::config::{ConfigFile, Cpus, DEFAULT_ADDRESS, DEFAULT_THRESHOLD, LogLevel};
 use crate::export::{LocalSocket, Refresh, Shown, SocketOptions, Viewer, router, serve};
 use crate::kernel::{DebugRecords, Engine, HookState, KernelError, LoadOptions, other_daemon_runs};
+use crate::measure::osnoise::{Duty, DutyOptions};
 use crate::model::{Builder, Limits, Longest};
 use crate::state::DEFAULT_DIRECTORY;
 use crate::wire::Host;
@@ -50,6 +51,10 @@ pub struct RunArgs {
     /// /run/noised/noised.sock].
     #[arg(long = "socket.path", value_name = "PATH")]
     socket_path: Option<OsString>,
+    /// CPUs on which a thread measures the noise from the inside, for a hundredth of the time
+    /// (0-3,8); empty = none [default: none].
+    #[arg(long = "osnoise.cpus", value_name = "LIST")]
+    osnoise_cpus: Option<Cpus>,
     /// Least severe level that is logged [default: info]; RUST_LOG overrides it.
     #[arg(long = "log.level", value_name = "LEVEL")]
     log_level: Option<LogLevel>,
@@ -80,6 +85,7 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
     };
     let address = args.listen_address.or(file.web.listen_address).unwrap_or(DEFAULT_ADDRESS);
     let level = args.log_level.or(file.log.level).unwrap_or(LogLevel::Info);
+    let osnoise = file.osnoise.resolve(args.osnoise_cpus.clone()).map_err(RunError::Config)?;
     if args.config_check {
         println!("the configuration is valid");
         return Ok(());
@@ -101,6 +107,7 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
         incidents: file.incidents,
         directory,
         outlier_us: threshold.0,
+        osnoise,
     }))
 }
 
@@ -113,6 +120,7 @@ struct Plan {
     incidents: Settings,
     directory: PathBuf,
     outlier_us: u32,
+    osnoise: Option<DutyOptions>,
 }
 
 /// Logs to standard error: in colour on a terminal, and with the part that speaks from debug on.
@@ -129,7 +137,7 @@ fn start_logging(level: LogLevel) {
 }
 
 async fn daemon(plan: Plan) -> Result<(), RunError> {
-    let Plan { address, socket, level, limits, incidents, directory, outlier_us } = plan;
+    let Plan { address, socket, level, limits, incidents, directory, outlier_us, osnoise } = plan;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     // Bind before loading: where another daemon has the address, nothing is attached.
@@ -161,12 +169,13 @@ async fn daemon(plan: Plan) -> Result<(), RunError> {
         tracing::warn!(signal = signal.info().name, reason, "not measured");
     }
     let mut watching = Watching::start(incidents, &directory)?;
+    let duty = osnoise.map(Duty::start).transpose()?;
     tracing::info!("listening on http://{address} (metrics at http://{address}/metrics)");
     let (refresh, asked) = mpsc::channel(PENDING_REFRESHES);
     let router = router(Refresh(refresh), Host::read(Path::new("/")));
     let (_socket, local) = local_socket(socket).await.unzip();
     tokio::select! {
-        result = collect(collector, Builder::new(limits), asked, &mut watching) => result?,
+        result = collect(collector, Builder::new(limits), asked, &mut watching, duty.as_ref()) => result?,
         () = serve(listener, router.clone()) => {}
         () = serve_local(local, router) => {}
         () = drain_debug_records(logger) => {}
@@ -241,6 +250,7 @@ async fn collect(
     mut builder: Builder,
     mut asked: mpsc::Receiver<Viewer>,
     watching: &mut Watching,
+    duty: Option<&Duty>,
 ) -> anyhow::Result<()> {
     let ring = collector.readiness()?;
     let mut longest = Longest::default();
@@ -267,7 +277,9 @@ async fn collect(
                 }
             }
         }
-        let model = builder.advance(collector.sample());
+        let mut sample = collector.sample();
+        sample.noise = duty.map(Duty::noise).unwrap_or_default();
+        let model = builder.advance(sample);
         let overview = watching.look(&model.sample);
         let shown = Arc::new(Shown { model, overview });
         for Viewer { reply, since_ns } in waiting {

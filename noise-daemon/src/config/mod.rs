@@ -2,11 +2,14 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context as _;
 
 use crate::analysis::Settings;
 use crate::export::SocketOptions;
+use crate::measure::cpus::CpuList;
+use crate::measure::osnoise::DutyOptions;
 use crate::model::Limits;
 
 /// Where the daemon listens unless told otherwise.
@@ -45,6 +48,94 @@ pub struct ConfigFile {
     /// Which single waits are told.
     #[serde(default)]
     pub outliers: OutliersSection,
+    /// Which CPUs are measured from the inside.
+    #[serde(default)]
+    pub osnoise: OsnoiseSection,
+}
+
+/// `[osnoise]`.
+#[derive(Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct OsnoiseSection {
+    /// The CPUs, as the kernel writes lists; empty = none.
+    pub cpus: Option<Cpus>,
+    /// From the begin of one measurement to that of the next.
+    pub period_milliseconds: Option<Milliseconds>,
+    /// How long each takes.
+    pub runtime_milliseconds: Option<Milliseconds>,
+    /// A gap of this length is noise.
+    pub threshold_microseconds: Option<Threshold>,
+}
+
+/// The usual period, runtime and threshold: one percent of a CPU.
+const OSNOISE_PERIOD: Milliseconds = Milliseconds(1000);
+const OSNOISE_RUNTIME: Milliseconds = Milliseconds(10);
+const OSNOISE_THRESHOLD: Threshold = Threshold(5);
+
+impl OsnoiseSection {
+    /// What to measure, with the usual where nothing is said; CPUs on the command line come first.
+    /// `None` where no CPU is measured.
+    ///
+    /// # Errors
+    /// Where the runtime is longer than the period.
+    pub fn resolve(&self, cpus: Option<Cpus>) -> anyhow::Result<Option<DutyOptions>> {
+        let period = self.period_milliseconds.unwrap_or(OSNOISE_PERIOD);
+        let runtime = self.runtime_milliseconds.unwrap_or(OSNOISE_RUNTIME);
+        anyhow::ensure!(
+            runtime.0 <= period.0,
+            "[osnoise]: a runtime of {} ms does not fit into a period of {} ms",
+            runtime.0,
+            period.0
+        );
+        let cpus = cpus.or_else(|| self.cpus.clone()).and_then(|cpus| cpus.0);
+        Ok(cpus.map(|cpus| DutyOptions {
+            cpus,
+            period: Duration::from_millis(u64::from(period.0)),
+            runtime: Duration::from_millis(u64::from(runtime.0)),
+            threshold_ns: u64::from(self.threshold_microseconds.unwrap_or(OSNOISE_THRESHOLD).0)
+                * 1_000,
+        }))
+    }
+}
+
+/// CPUs, or none.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(try_from = "String")]
+pub struct Cpus(Option<CpuList>);
+
+impl TryFrom<String> for Cpus {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl std::str::FromStr for Cpus {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.is_empty() { Ok(Self(None)) } else { text.parse().map(|cpus| Self(Some(cpus))) }
+    }
+}
+
+/// A time in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(try_from = "i64")]
+pub struct Milliseconds(u32);
+
+/// Largest [`Milliseconds`]: an hour.
+const LARGEST_MILLISECONDS: u32 = 3_600_000;
+
+impl TryFrom<i64> for Milliseconds {
+    type Error = String;
+
+    fn try_from(number: i64) -> Result<Self, Self::Error> {
+        match u32::try_from(number) {
+            Ok(time @ 1..=LARGEST_MILLISECONDS) => Ok(Self(time)),
+            _ => Err(format!("{number} is not between 1 and {LARGEST_MILLISECONDS}")),
+        }
+    }
 }
 
 /// `[outliers]`.
@@ -302,6 +393,22 @@ mod tests {
     }
 
     #[test]
+    fn cpus_are_measured_where_that_is_asked_for() {
+        let resolve = |text: &str, flag: Option<&str>| {
+            parse(text).unwrap().osnoise.resolve(flag.map(|cpus| cpus.parse().unwrap()))
+        };
+        assert_eq!(resolve("", None).unwrap(), None);
+        let duty = resolve("[osnoise]\ncpus = \"2-3\"\nruntime-milliseconds = 20\n", None);
+        let duty = duty.unwrap().unwrap();
+        assert_eq!((duty.cpus.to_string(), duty.runtime.as_millis()), ("2,3".to_owned(), 20));
+        assert_eq!((duty.period.as_millis(), duty.threshold_ns), (1000, 5_000));
+        assert_eq!(resolve("[osnoise]\ncpus = \"2\"\n", Some("")).unwrap(), None);
+        let error = resolve("[osnoise]\nperiod-milliseconds = 5\n", None).unwrap_err();
+        assert!(error.to_string().contains("a runtime of 10 ms does not fit"), "{error}");
+        assert!(parse("[osnoise]\ncpus = \"x\"\n").is_err());
+    }
+
+    #[test]
     fn the_readme_shows_the_defaults() {
         let readme = include_str!("../../../README.md");
         let (_, shown) = readme.split_once("```toml\n").unwrap();
@@ -315,6 +422,11 @@ mod tests {
         assert_eq!(config.state.directory, Some(crate::state::DEFAULT_DIRECTORY.into()));
         assert_eq!(config.limits.resolve(), Limits::default());
         assert_eq!(config.outliers.threshold_microseconds, Some(DEFAULT_THRESHOLD));
+        let osnoise = &config.osnoise;
+        assert_eq!(osnoise.resolve(None).unwrap(), None);
+        assert_eq!(osnoise.period_milliseconds, Some(OSNOISE_PERIOD));
+        assert_eq!(osnoise.runtime_milliseconds, Some(OSNOISE_RUNTIME));
+        assert_eq!(osnoise.threshold_microseconds, Some(OSNOISE_THRESHOLD));
         let keys = toml::to_string(&Settings::default()).unwrap();
         for key in keys.lines().filter_map(|line| line.split_once(" = ")) {
             assert!(shown.contains(&format!("\n{} = ", key.0)), "{}", key.0);

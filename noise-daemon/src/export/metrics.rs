@@ -9,7 +9,7 @@ use prometheus::proto::{
 use prometheus::{Encoder as _, TextEncoder};
 
 use crate::analysis::Overview;
-use crate::model::{INTERFERENCE_METRIC, Model, PREEMPTIONS_METRIC, Series};
+use crate::model::{INTERFERENCE_METRIC, Model, NoiseSource, PREEMPTIONS_METRIC, Series};
 
 /// The revision that this was built from.
 const REVISION: &str = match option_env!("NOISED_REVISION") {
@@ -243,6 +243,46 @@ fn own_families(model: &Model) -> Vec<MetricFamily> {
     ]
 }
 
+/// The families of CPUs that are measured from the inside.
+fn noise_families(model: &Model) -> Vec<MetricFamily> {
+    let noise = &model.sample.noise;
+    let of_cpu = noise
+        .iter()
+        .map(|cpu| counter(&["cpu"], &[&cpu.cpu.to_string()], seconds(cpu.runtime_ns)))
+        .collect();
+    let by_source = |make: fn(&[&str], &[&str], f64) -> Metric, value: fn(&NoiseSource) -> f64| {
+        let all = noise.iter().flat_map(|cpu| cpu.sources.iter().map(move |own| (cpu.cpu, own)));
+        all.map(|(cpu, own)| make(&["cpu", "source"], &[&cpu.to_string(), &own.source], value(own)))
+            .collect()
+    };
+    vec![
+        family(
+            "noised_osnoise_runtime_seconds_total",
+            "How long a thread watched the clock on a CPU to measure its noise.",
+            MetricType::COUNTER,
+            of_cpu,
+        ),
+        family(
+            "noised_osnoise_seconds_total",
+            "Time that was taken from the thread that measures a CPU, net, by source; the sources add up.",
+            MetricType::COUNTER,
+            by_source(counter, |own| seconds(own.ns)),
+        ),
+        family(
+            "noised_osnoise_max_single_seconds",
+            "The longest that a source took at once from the thread that measures a CPU.",
+            MetricType::GAUGE,
+            by_source(gauge, |own| seconds(own.longest_ns)),
+        ),
+        family(
+            "noised_osnoise_interferences_total",
+            "Events that interrupted the thread that measures a CPU, by source.",
+            MetricType::COUNTER,
+            by_source(counter, |own| own.count as f64),
+        ),
+    ]
+}
+
 /// The families about incidents.
 fn incident_families(overview: &Overview) -> Vec<MetricFamily> {
     let active = overview
@@ -281,6 +321,7 @@ pub fn render(
     let mut families = signal_families(model);
     families.extend(blame_families(model));
     families.extend(own_families(model));
+    families.extend(noise_families(model));
     families.extend(incident_families(overview));
     if let Some(process) = process {
         families.extend(process.0.collect());
@@ -296,7 +337,7 @@ pub fn render(
 mod tests {
     use super::*;
     use crate::analysis::{Ending, Episode, Level, Report, Rule, Time};
-    use crate::model::{Builder, Count, HookSample, Interference, Sample, Totals};
+    use crate::model::{Builder, Count, CpuNoise, HookSample, Interference, Sample, Totals};
     use noise_common::charge::{Cause, Charged, Resource};
     use noise_common::event::Drop;
     use noise_common::hist::bucket_of;
@@ -368,6 +409,16 @@ mod tests {
             interrupted: vec![(0, "softirq".into(), 1_500_000_000)],
             stolen: vec![(1, 20_000_000)],
             page_faults: vec![("minor".into(), 5)],
+            noise: vec![CpuNoise {
+                cpu: 3,
+                runtime_ns: 10_000_000,
+                sources: vec![NoiseSource {
+                    source: "irq".into(),
+                    ns: 5_000,
+                    count: 2,
+                    longest_ns: 3_000,
+                }],
+            }],
             drops: vec![(Signal::RunqueueWait, Drop::NoStart, 3)],
             hooks: vec![HookSample {
                 hook: Hook::SchedSwitch,

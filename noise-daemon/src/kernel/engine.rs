@@ -92,6 +92,8 @@ pub struct LoadOptions {
     pub only: Option<Attach>,
     /// Length from which on a wait for a CPU is told by a record of its own, us.
     pub outlier_us: u32,
+    /// A process or thread that is told apart from the others of its cgroup.
+    pub watched: Option<u32>,
 }
 
 impl Default for LoadOptions {
@@ -101,6 +103,7 @@ impl Default for LoadOptions {
             debug: DebugRecords::default(),
             only: None,
             outlier_us: 1000,
+            watched: None,
         }
     }
 }
@@ -314,6 +317,9 @@ fn load_object(
     if matches!(options.object, ObjectKind::Measuring | ObjectKind::Watching) {
         for (global, value) in &facts.globals {
             loader.override_global(global, value, false);
+        }
+        if let Some(watched) = &options.watched {
+            loader.override_global("WATCHED_PID", watched, false);
         }
         loader.override_global("WAITS_MASK", &waits_mask, false);
         loader.override_global("OUTLIER_US", &options.outlier_us, false);

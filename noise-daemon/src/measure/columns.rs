@@ -1,4 +1,4 @@
-//! PURE: tables as plain text, every column as wide as its widest cell.
+//! PURE: tables as plain text, every column as wide as its widest cell, and what stands in them.
 
 use crate::top::draw::words::{clean, pad, width};
 
@@ -23,19 +23,29 @@ impl Columns {
 
     /// The table, each line ending with a newline.
     pub fn text(&self) -> String {
-        let count = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let widest = |column: usize| {
-            self.rows.iter().filter_map(|row| row.get(column)).map(|text| width(text)).max()
-        };
-        let widths: Vec<usize> = (0..count).map(|column| widest(column).unwrap_or(0)).collect();
-        let line = |row: &Vec<String>| {
-            let cells = row.iter().zip(&widths).enumerate();
-            let cells =
-                cells.map(|(column, (text, width))| pad(text, *width, column >= self.names));
-            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
-        };
-        self.rows.iter().map(line).collect()
+        aligned(&self.rows, self.names, usize::MAX)
     }
+}
+
+/// A frequency: `250.0 Hz`, `1.234 kHz`.
+pub fn frequency(hz: f64) -> String {
+    if hz < 999.95 { format!("{hz:.1} Hz") } else { format!("{:.3} kHz", hz / 1e3) }
+}
+
+/// Rows as lines: the first `names` columns to the left, numbers to the right, and words from column
+/// `words_from` on to the left again.
+pub fn aligned(rows: &[Vec<String>], names: usize, words_from: usize) -> String {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let widest =
+        |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|text| width(text)).max();
+    let widths: Vec<usize> = (0..count).map(|column| widest(column).unwrap_or(0)).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).enumerate().map(|(column, (text, width))| {
+            pad(text, *width, (names..words_from).contains(&column))
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
 }
 
 #[cfg(test)]
@@ -53,5 +63,9 @@ mod tests {
              a              1\n\
              longer\u{fffd}  1234 µs\n"
         );
+        let row = |cells: [&str; 3]| cells.map(ToOwned::to_owned).to_vec();
+        let rows = [row(["a", "5 µs", "x"]), row(["long", "100 µs", "longer"])];
+        assert_eq!(aligned(&rows, 1, 2), "a       5 µs  x\nlong  100 µs  longer\n");
+        assert_eq!(aligned(&[], 1, 2), "");
     }
 }

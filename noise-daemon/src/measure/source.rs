@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::resolve::without_cpu;
+
 /// Kinds of noise, in the words of the kernel's osnoise tracer.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
@@ -58,6 +60,14 @@ pub struct Source {
     pub name: String,
     /// Number of the irq, of the vector or of the softirq, or the thread's pid; 0 where there is none.
     pub id: u32,
+}
+
+impl Source {
+    /// Its name without what tells kernel threads of one kind apart: which of them did the work is
+    /// chance.
+    pub fn kind_name(&self) -> &str {
+        if self.class == Class::Thread { without_cpu(&self.name) } else { &self.name }
+    }
 }
 
 impl fmt::Display for Source {

@@ -144,6 +144,8 @@ impl Watcher {
         {
             return Err(WatchError::Hook { hook: hook.tracepoint(), reason });
         }
+        // SAFETY: no preconditions; gives back what parsing the type information took.
+        unsafe { libc::malloc_trim(0) };
         Ok(Self { engine, ring, states: Arc::new(States { map, cpus }) })
     }
 

@@ -4,6 +4,7 @@
 mod blame;
 mod fold;
 mod longest;
+pub(crate) mod names;
 mod outlier;
 mod sample;
 mod sums;
@@ -21,7 +22,7 @@ pub use longest::Longest;
 pub use outlier::{OutlierPart, OutlierRecord};
 use sums::Sums;
 
-pub use sample::{Count, HookSample, Interference, Sample, Series, Totals};
+pub use sample::{Count, CpuNoise, HookSample, Interference, NoiseSource, Sample, Series, Totals};
 
 /// How far back rates and quantiles look, ns.
 const HORIZON_NS: u64 = 5_000_000_000;

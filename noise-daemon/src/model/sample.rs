@@ -10,6 +10,7 @@ use noise_common::hist::BUCKETS;
 use noise_common::hooks::Hook;
 use noise_common::signals::Signal;
 
+use super::names::shared;
 use super::outlier::OutlierRecord;
 
 /// Totals of one histogram since the programs were attached.
@@ -127,13 +128,16 @@ pub struct Interference {
     /// Why.
     pub cause: Cause,
     /// Where: a device or interface by name; empty for CPUs.
+    #[serde(deserialize_with = "shared")]
     pub place: Arc<str>,
     /// Who was delayed: a cgroup's label. `~gone` is one that was gone before its name was asked
     /// for, `~unknown` one that the programs could not tell, `~other` all for which there was no
     /// room.
+    #[serde(deserialize_with = "shared")]
     pub victim: Arc<str>,
     /// Who did it: the label of a cgroup, kernel thread, irq or softirq vector; the cause's name
     /// where the cause says it all.
+    #[serde(deserialize_with = "shared")]
     pub culprit: Arc<str>,
     /// Everything since attach.
     pub charged: Charged,
@@ -144,10 +148,15 @@ impl Interference {
     pub fn order(&self, other: &Self) -> Ordering {
         let kind = |one: &Self| (one.resource, one.cause);
         (kind(self).cmp(&kind(other)))
-            .then_with(|| self.place.cmp(&other.place))
-            .then_with(|| self.victim.cmp(&other.victim))
-            .then_with(|| self.culprit.cmp(&other.culprit))
+            .then_with(|| by_name(&self.place, &other.place))
+            .then_with(|| by_name(&self.victim, &other.victim))
+            .then_with(|| by_name(&self.culprit, &other.culprit))
     }
+}
+
+/// Names that are one and the same need not be read.
+fn by_name(a: &Arc<str>, b: &Arc<str>) -> Ordering {
+    if Arc::ptr_eq(a, b) { Ordering::Equal } else { a.cmp(b) }
 }
 
 /// How one hook fares.
@@ -163,6 +172,30 @@ pub struct HookSample {
     pub run_ns: u64,
     /// Events that it missed because it was already running on that CPU.
     pub missed: u64,
+}
+
+/// What one source of noise did to a measured CPU.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct NoiseSource {
+    /// Its kind, in the words of the kernel's osnoise tracer.
+    pub source: Cow<'static, str>,
+    /// Its net time in samples of noise, ns.
+    pub ns: u64,
+    /// Its events.
+    pub count: u64,
+    /// The longest, net, ns.
+    pub longest_ns: u64,
+}
+
+/// What a thread that measures one CPU has seen since it began.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct CpuNoise {
+    /// The CPU.
+    pub cpu: u32,
+    /// How long it was measured, ns.
+    pub runtime_ns: u64,
+    /// By source; their times add up to the noise.
+    pub sources: Vec<NoiseSource>,
 }
 
 /// Everything collected at one time.
@@ -189,6 +222,8 @@ pub struct Sample {
     pub stolen: Vec<(u32, u64)>,
     /// Page faults of the host since boot: kind, count.
     pub page_faults: Vec<(Cow<'static, str>, u64)>,
+    /// Noise of the CPUs that are measured from the inside, in order of their numbers.
+    pub noise: Vec<CpuNoise>,
     /// What was not counted.
     pub drops: Vec<(Signal, Drop, u64)>,
     /// The hooks.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use noise_common::charge::UNKNOWN;
+use noise_common::charge::{UNKNOWN, WATCHED_TASK};
 use noise_common::signals::{
     CAUSES, OPERATIONS, OTHER_INTERFACE, SOFTIRQ_VECTORS, Signal, VECTORS, split_block_subject,
 };
@@ -39,6 +39,9 @@ pub fn irq_name(procfs: &Path, irq: u64) -> String {
     let name = words.get(2..).unwrap_or_default().join(" ");
     if name.is_empty() { "unknown".to_owned() } else { name }
 }
+
+/// Label value of a process that is watched apart from the others of its cgroup.
+pub const WATCHED_LABEL: &str = "~task";
 
 /// Turns subjects of signals into label values, and remembers them.
 #[derive(Debug)]
@@ -128,7 +131,8 @@ impl Names {
                 subject == OTHER_INTERFACE || self.find_interface(subject).is_some()
             }
             Signal::CgroupRunqueueWait => {
-                subject == UNKNOWN || !self.cgroups.is_gone(Of::Task, subject)
+                matches!(subject, UNKNOWN | WATCHED_TASK)
+                    || !self.cgroups.is_gone(Of::Task, subject)
             }
             _ => true,
         }

@@ -7,11 +7,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use noise_common::charge::{Cause, ChargeKey, Resource, UNKNOWN, VECTOR_SOURCE};
+use noise_common::charge::{
+    Cause, ChargeKey, Resource, TASK_CULPRIT, UNKNOWN, VECTOR_SOURCE, WATCHED_TASK,
+};
 use noise_common::signals::{OTHER_INTERFACE, SOFTIRQ_VECTORS, Signal, VECTORS, block_subject};
 
 use super::cgroup::{Look, Of};
-use super::{GONE, Names, UNKNOWN_LABEL};
+use super::{GONE, Names, UNKNOWN_LABEL, WATCHED_LABEL};
 
 /// Width of the minor number in a place.
 const MINOR_BITS: u32 = 20;
@@ -84,6 +86,14 @@ fn place(resource: Resource, place: u32) -> Option<(Signal, u64)> {
     }
 }
 
+/// The pid of a culprit that is a task.
+fn task_culprit(key: &ChargeKey) -> Option<u64> {
+    let is_task = key.victim == WATCHED_TASK
+        && key.culprit & TASK_CULPRIT != 0
+        && !matches!(key.culprit, UNKNOWN | WATCHED_TASK);
+    is_task.then_some(key.culprit & !TASK_CULPRIT)
+}
+
 impl Names {
     /// Label values of a charge; `None` where they will be known later. A cgroup that cannot be
     /// found is [`GONE`], one that the programs could not tell is [`UNKNOWN_LABEL`].
@@ -97,15 +107,14 @@ impl Names {
         let of = hierarchy(resource);
         let victim = self.cgroup(of, key.victim, now)?;
         let culprit = match cause {
-            Cause::Foreign | Cause::Own => self.cgroup(of, key.culprit, now)?,
+            Cause::Foreign | Cause::Own => match task_culprit(key) {
+                Some(pid) => self.thread(pid),
+                None => self.cgroup(of, key.culprit, now)?,
+            },
             Cause::Kthread | Cause::Hardirq | Cause::Softirq if key.culprit == UNKNOWN => {
                 self.interner.get(UNKNOWN_LABEL)
             }
-            Cause::Kthread => {
-                let interner = &mut self.interner;
-                let name = self.threads.name(key.culprit, |name| interner.get(name));
-                name.unwrap_or_else(|| self.interner.get(GONE))
-            }
+            Cause::Kthread => self.thread(key.culprit),
             Cause::Hardirq => self.interrupt(key.culprit, now),
             Cause::Softirq => {
                 let name = SOFTIRQ_VECTORS.get(key.culprit as usize);
@@ -131,11 +140,15 @@ impl Names {
     pub fn beings(key: &ChargeKey, resource: Resource, cause: Cause) -> Vec<Being> {
         let of = hierarchy(resource);
         let mut beings = Vec::with_capacity(3);
-        if key.victim != UNKNOWN {
+        let is_being = |id| !matches!(id, UNKNOWN | WATCHED_TASK);
+        if is_being(key.victim) {
             beings.push(Being::Cgroup(of, key.victim));
         }
         match cause {
-            Cause::Foreign | Cause::Own if key.culprit != UNKNOWN => {
+            Cause::Foreign | Cause::Own if task_culprit(key).is_some() => {
+                beings.extend(task_culprit(key).map(Being::Thread));
+            }
+            Cause::Foreign | Cause::Own if is_being(key.culprit) => {
                 beings.push(Being::Cgroup(of, key.culprit));
             }
             Cause::Kthread if key.culprit != UNKNOWN => beings.push(Being::Thread(key.culprit)),
@@ -171,11 +184,21 @@ impl Names {
         if id == UNKNOWN {
             return Some(self.interner.get(UNKNOWN_LABEL));
         }
+        if id == WATCHED_TASK {
+            return Some(self.interner.get(WATCHED_LABEL));
+        }
         match self.cgroups.look(of, id, now) {
             Look::Found(cgroup) => Some(self.interner.get(&cgroup.identity.label)),
             Look::Waiting => None,
             Look::Absent => Some(self.interner.get(GONE)),
         }
+    }
+
+    /// The name of a thread.
+    fn thread(&mut self, pid: u64) -> Arc<str> {
+        let interner = &mut self.interner;
+        let name = self.threads.name(pid, |name| interner.get(name));
+        name.unwrap_or_else(|| self.interner.get(GONE))
     }
 
     fn interrupt(&mut self, source: u64, now: Instant) -> Arc<str> {

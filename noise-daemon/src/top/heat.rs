@@ -15,7 +15,7 @@ fn ends() -> Vec<usize> {
 }
 
 /// Counts by row.
-fn add_rows(rows: &mut [u64], ends: &[usize], delays: &Delta) {
+fn add_rows(rows: &mut [u64], ends: &[usize], delays: Delta<'_>) {
     for (bucket, count) in delays.counts() {
         if let Some(row) = rows.get_mut(ends.partition_point(|end| *end <= bucket)) {
             *row += count;

@@ -10,11 +10,11 @@ pub struct Look {
 }
 
 impl Look {
-    /// What came in that time.
-    pub fn span(&self, history: &super::History) -> super::Span {
+    /// The time after which steps are taken into account, ns on the clock of the samples; the
+    /// newest step is in any case.
+    pub fn from_ns(&self, history: &super::History) -> u64 {
         let newest_ns = history.latest().map_or(0, |frame| frame.sample.at_ns);
-        let from_ns = newest_ns.saturating_sub((self.seconds * 1e9) as u64);
-        history.since(from_ns.max(self.since_ns))
+        newest_ns.saturating_sub((self.seconds * 1e9) as u64).max(self.since_ns)
     }
 }
 

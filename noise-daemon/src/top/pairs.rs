@@ -1,9 +1,9 @@
-//! PURE: what each victim and culprit had with each other, step by step.
+//! PURE: what each victim and culprit had with each other.
 //!
 //! Steps come once, but a screen is made of them again and again, from thousands of pairs and a
 //! hundred steps. So names are compared when a step comes, not when it is looked at.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use noise_common::charge::{CHARGE_CAUSES, Cause, Charged, RESOURCES, Resource};
@@ -67,74 +67,101 @@ impl Cost {
     }
 }
 
-/// The costs of one pair, by the time of the step on the clock of the samples, ns; steps without
-/// any are missing.
-pub type Costs = VecDeque<(u64, Cost)>;
+/// A pair in the costs of the steps.
+pub type Id = u32;
 
-/// The costs of every pair.
+/// Of a pair that is in some step.
+#[derive(Clone, Debug)]
+struct Known {
+    pair: Pair,
+    /// In how many.
+    steps: u32,
+    /// Where it is in the newest that it is in.
+    at: usize,
+}
+
+/// Who is among the costs of the steps.
 #[derive(Clone, Debug, Default)]
 pub struct Pairs {
     /// Names are long and begin alike: to compare them on the way to each takes longer than this.
-    pairs: HashMap<Pair, Costs>,
-    lost: VecDeque<(u64, u64)>,
+    ids: HashMap<Pair, Id>,
+    known: Vec<Option<Known>>,
+    free: Vec<Id>,
 }
 
 impl Pairs {
-    /// Takes the next step.
-    pub(super) fn push(&mut self, at_ns: u64, deeds: &BTreeMap<Deed, Charged>) {
-        let mut lost_ns = 0;
+    /// What each pair had in the next step.
+    pub(super) fn costs(&mut self, deeds: &[(Deed, Charged)]) -> Vec<(Id, Cost)> {
+        let mut costs: Vec<(Id, Cost)> = Vec::with_capacity(deeds.len());
         for (deed, charged) in deeds {
-            let pair = (Arc::clone(&deed.victim), Arc::clone(&deed.culprit));
-            let costs = self.pairs.entry(pair).or_default();
             let cost = Cost::of(deed, *charged);
-            lost_ns += cost.ns;
-            match costs.back_mut() {
-                Some((newest_ns, sum)) if *newest_ns == at_ns => sum.add(&cost),
-                _ => costs.push_back((at_ns, cost)),
+            let Some((id, known)) = self.known(deed) else { continue };
+            match costs.get_mut(known.at).filter(|(other, _)| *other == id) {
+                Some((_, sum)) => sum.add(&cost),
+                None => {
+                    known.steps += 1;
+                    known.at = costs.len();
+                    costs.push((id, cost));
+                }
             }
         }
-        self.lost.push_back((at_ns, lost_ns));
+        costs
     }
 
-    /// Forgets the steps before that time, ns, and pairs that had nothing since.
-    pub(super) fn forget_before(&mut self, at_ns: u64) {
-        while self.lost.front().is_some_and(|(then_ns, _)| *then_ns < at_ns) {
-            self.lost.pop_front();
-        }
-        self.pairs.retain(|_, costs| {
-            while costs.front().is_some_and(|(then_ns, _)| *then_ns < at_ns) {
-                costs.pop_front();
+    fn known(&mut self, deed: &Deed) -> Option<(Id, &mut Known)> {
+        let pair = (Arc::clone(&deed.victim), Arc::clone(&deed.culprit));
+        let id = match self.ids.get(&pair) {
+            Some(id) => *id,
+            None => {
+                let id = self.free.pop().unwrap_or(self.known.len() as Id);
+                let new = Some(Known { pair: pair.clone(), steps: 0, at: 0 });
+                match self.known.get_mut(id as usize) {
+                    Some(free) => *free = new,
+                    None => self.known.push(new),
+                }
+                self.ids.insert(pair, id);
+                id
             }
-            !costs.is_empty()
-        });
+        };
+        Some((id, self.known.get_mut(id as usize)?.as_mut()?))
     }
 
-    /// Forgets everything.
-    pub(super) fn clear(&mut self) {
-        self.pairs.clear();
-        self.lost.clear();
+    /// Forgets a step with these costs, and pairs that are in no other.
+    pub(super) fn forget<'a>(&mut self, costs: impl Iterator<Item = &'a (Id, Cost)>) {
+        for (id, _) in costs {
+            let Some(slot) = self.known.get_mut(*id as usize) else { continue };
+            let Some(known) = slot else { continue };
+            known.steps = known.steps.saturating_sub(1);
+            if known.steps == 0 {
+                self.ids.remove(&known.pair);
+                *slot = None;
+                self.free.push(*id);
+            }
+        }
     }
 
-    /// What all of them lost, by the time of the step, both ns.
-    pub fn lost(&self) -> &VecDeque<(u64, u64)> {
-        &self.lost
+    /// How many ids there are, or were: all are below.
+    pub fn bound(&self) -> usize {
+        self.known.len()
     }
 
-    /// Every pair, in no particular order.
-    pub fn iter(&self) -> impl Iterator<Item = (&Pair, &Costs)> {
-        self.pairs.iter()
+    /// How many pairs are in some step.
+    pub fn len(&self) -> usize {
+        self.ids.len()
     }
 
-    /// One pair's costs.
-    pub fn get(&self, victim: &str, culprit: &str) -> Option<(&Pair, &Costs)> {
-        self.pairs.get_key_value(&(Arc::from(victim), Arc::from(culprit)))
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
     }
-}
 
-/// The sum of all that came after a time, ns.
-pub fn after(costs: &Costs, from_ns: u64) -> Cost {
-    let mut sum = Cost::default();
-    let recent = costs.iter().rev().take_while(|(at_ns, _)| *at_ns > from_ns);
-    recent.for_each(|(_, cost)| sum.add(cost));
-    sum
+    /// The pair with an id.
+    pub fn pair(&self, id: Id) -> Option<&Pair> {
+        self.known.get(id as usize)?.as_ref().map(|known| &known.pair)
+    }
+
+    /// A pair's id.
+    pub fn id(&self, victim: &str, culprit: &str) -> Option<Id> {
+        self.ids.get(&(Arc::from(victim), Arc::from(culprit))).copied()
+    }
 }

@@ -1,5 +1,6 @@
 //! Frames, tables and pages for tests: generated, always the same.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -8,9 +9,9 @@ use noise_common::hist::{BUCKETS, bucket_of, upper_bound_ns};
 use noise_common::signals::Signal;
 
 use super::app::Makers;
-use super::history::Labels;
+use super::history::{Delays, Labels};
 use super::{
-    Align, Block, Cell, Column, Heatmap, History, Look, Page, Row, Screen, Span, Table, Tone,
+    Align, Block, Cell, Column, Heatmap, History, Look, Page, Row, Screen, Span, Step, Table, Tone,
 };
 use crate::analysis::{Culprit, Episode, Level, Overview, Remedy, Report, Rule, Time};
 use crate::model::{Interference, Sample, Series, Totals};
@@ -156,24 +157,21 @@ fn number(value: f64, unit: &str) -> Cell {
     Cell::Number { text: format!("{value:.1} {unit}"), value: Some(value) }
 }
 
-fn row(history: &History, span: &Span, labels: &Labels) -> Option<Row> {
-    let key = (Signal::CgroupRunqueueWait, Arc::clone(labels));
-    let delays = span.delays.get(&key)?;
+fn row(history: &History, labels: &Labels, delays: &Delays, seconds: f64) -> Option<Row> {
     let name = labels.first()?;
-    let lost = span.per_second(delays.sum_ns as f64 / 1e9);
-    let of = |span: &Span| span.delays.get(&key).map_or(0.0, |one| one.sum_ns as f64);
+    let lost = delays.totals.sum_ns as f64 / 1e9 / seconds;
     Some(Row {
         key: name.clone(),
         cells: vec![
             Cell::Text(name.clone()),
-            number(span.per_second(delays.count() as f64), "/s"),
+            number(delays.totals.count() as f64 / seconds, "/s"),
             number(lost * 1e3, "ms/s"),
-            match delays.totals().quantile_ns(0.99) {
+            match delays.totals.quantile_ns(0.99) {
                 Some(ns) => number(ns as f64 / 1e3, "µs"),
                 None => Cell::Number { text: "–".to_owned(), value: None },
             },
             Cell::Share(lost * 20.0),
-            Cell::Spark(history.over_time(of)),
+            Cell::Spark(history.over_time(|span| of(span, labels).totals.sum_ns as f64)),
         ],
         tone: match lost {
             lost if lost > 0.02 => Tone::Alarm,
@@ -183,36 +181,42 @@ fn row(history: &History, span: &Span, labels: &Labels) -> Option<Row> {
     })
 }
 
+/// The waits of one cgroup.
+fn of(span: &Span, wanted: &[String]) -> Delays {
+    let mut sum = Delays::default();
+    let all = span.delays_of(Signal::CgroupRunqueueWait);
+    all.filter(|(labels, _)| labels[..] == *wanted).for_each(|(_, delays)| sum.add(delays));
+    sum
+}
+
 /// A table of cgroups, on every screen but the one of incidents, which is empty.
 fn table(screen: Screen, history: &History, look: &Look) -> Table {
-    let span = look.span(history);
-    let own = |(signal, _): &&(Signal, Labels)| *signal == Signal::CgroupRunqueueWait;
-    let rows = match screen {
-        Screen::Incidents => Vec::new(),
-        _ => {
-            let keys = span.delays.keys().filter(own);
-            keys.filter_map(|(_, labels)| row(history, &span, labels)).collect()
-        }
-    };
+    let steps: Vec<&Step> = history.steps_since(look.from_ns(history)).collect();
+    let seconds = steps.iter().map(|step| step.span.seconds).sum();
+    let mut sums: BTreeMap<&Labels, Delays> = BTreeMap::new();
+    let spans = steps.iter().map(|step| &step.span).filter(|_| screen != Screen::Incidents);
+    for (labels, delays) in spans.flat_map(|span| span.delays_of(Signal::CgroupRunqueueWait)) {
+        sums.entry(labels).or_default().add(delays);
+    }
+    let rows = sums.iter().filter_map(|(labels, delays)| row(history, labels, delays, seconds));
     Table {
         title: format!("Cgroups as {}", screen.title()),
         columns: columns(),
-        rows,
+        rows: rows.collect(),
         sorted_by: 2,
         empty: "nothing waits",
     }
 }
 
 fn heatmap(history: &History, key: &str) -> Heatmap {
-    let key = (Signal::CgroupRunqueueWait, Labels::from([key.to_owned()]));
-    let window = |span: &Span| match span.delays.get(&key) {
-        Some(delays) => delays.totals().buckets.to_vec(),
-        None => vec![0; BUCKETS],
-    };
+    let wanted = [key.to_owned()];
     Heatmap {
         title: "Waits over time".to_owned(),
         bounds_ns: (0..BUCKETS).map(upper_bound_ns).collect(),
-        windows: history.steps().map(|step| window(&step.span)).collect(),
+        windows: history
+            .steps()
+            .map(|step| of(&step.span, &wanted).totals.buckets.to_vec())
+            .collect(),
         window_seconds: 1.0,
     }
 }

@@ -22,7 +22,7 @@ const COUNTS: [(f64, &str); 6] =
     [(1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"), (1e15, "P"), (1e18, "E")];
 
 /// How many decimals make three digits of it, but two at most.
-fn decimals(amount: f64) -> usize {
+fn three(amount: f64) -> usize {
     // Where rounding gives one digit more, one decimal less is shown.
     match amount {
         _ if amount < 9.995 => 2,
@@ -31,8 +31,17 @@ fn decimals(amount: f64) -> usize {
     }
 }
 
-/// A value in the unit that suits it; units ascend, each with its size.
+/// How many decimals make two digits of it, but one at most.
+fn two(amount: f64) -> usize {
+    if amount < 9.95 { 1 } else { 0 }
+}
+
 fn scaled(value: f64, units: &[(f64, &str)]) -> String {
+    rounded(value, units, three)
+}
+
+/// A value in the unit that suits it; units ascend, each with its size.
+fn rounded(value: f64, units: &[(f64, &str)], decimals: fn(f64) -> usize) -> String {
     if !value.is_finite() {
         return NONE.to_owned();
     }
@@ -61,6 +70,11 @@ fn scaled(value: f64, units: &[(f64, &str)]) -> String {
 /// A duration, ns: `12.3 µs`, `4.56 ms`.
 pub fn duration(ns: f64) -> String {
     scaled(ns, &TIMES)
+}
+
+/// A bound of buckets, ns, which are no finer than two digits: `2.6 ms`.
+pub fn bound(ns: u64) -> String {
+    rounded(ns as f64, &TIMES, two)
 }
 
 /// Events per second: `1.20 k/s`.
@@ -126,6 +140,15 @@ mod tests {
         for (ns, text) in known {
             assert_eq!(duration(ns), text, "{ns} ns");
         }
+    }
+
+    #[test]
+    fn bounds_have_two_digits() {
+        let known = [(256, "256 ns"), (1_280, "1.3 µs"), (2_560_000, "2.6 ms"), (1 << 25, "34 ms")];
+        for (ns, text) in known {
+            assert_eq!(bound(ns), text);
+        }
+        assert_eq!(bound(1 << 36), "1.1 min");
     }
 
     #[test]

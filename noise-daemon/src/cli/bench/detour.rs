@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use super::BenchError;
+use super::{BenchError, files};
 use crate::cli::durations::{self, duration};
 use crate::cli::interrupt;
+use crate::cli::output;
 use crate::cli::progress::Progress;
 use crate::measure::DetourReport;
 use crate::measure::cpus::{self, CpuList};
@@ -90,7 +91,7 @@ pub fn run(args: &DetourArgs) -> Result<(), BenchError> {
     } else {
         detours::text(&report)
     };
-    super::print(&text)
+    Ok(output::print(&text)?)
 }
 
 /// Files that are written beside.
@@ -102,27 +103,20 @@ struct Files<'a> {
 impl<'a> Files<'a> {
     fn open(args: &'a DetourArgs) -> Result<Self, BenchError> {
         for path in args.svg.iter().chain(&args.loggopsim) {
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            if folder.is_some_and(|folder| !folder.is_dir()) {
-                let path = path.display();
-                return Err(BenchError::Usage(format!("cannot write {path}: no such folder")));
-            }
+            files::check(path)?;
         }
         Ok(Self { svg: args.svg.as_deref(), loggopsim: args.loggopsim.as_deref() })
     }
 
     fn write(&self, report: &DetourReport) -> anyhow::Result<()> {
-        let save = |path: &Path, text: &str| {
-            std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-        };
         if let Some(path) = self.svg {
-            save(path, &detours::svg(report).context("cannot draw")?)?;
+            output::save(path, &detours::svg(report).context("cannot draw")?)?;
         }
         if let Some(prefix) = self.loggopsim {
             for cpu in &report.cpus {
                 let mut path = prefix.as_os_str().to_owned();
                 path.push(format!(".{}", cpu.cpu));
-                save(Path::new(&path), &detours::loggopsim(report, cpu))?;
+                output::save(Path::new(&path), &detours::loggopsim(report, cpu))?;
             }
         }
         Ok(())

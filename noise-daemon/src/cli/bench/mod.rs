@@ -1,8 +1,11 @@
 //! `noised bench`: what this machine's noise is, and what it costs.
 
-mod detour;
-
-use std::io::{ErrorKind, Write as _};
+pub mod compare;
+pub mod detour;
+mod document;
+mod files;
+mod quanta;
+pub mod scale;
 
 use crate::measure::error::{Failure, MeasureError};
 
@@ -19,6 +22,14 @@ pub struct BenchArgs {
 pub enum BenchCommand {
     /// Watch the clock on all CPUs at once, and say what every gap was.
     Detour(detour::DetourArgs),
+    /// Count the units of work that are finished in each of many equal times, on all CPUs at once.
+    Ftq(quanta::FtqArgs),
+    /// Time many equal quanta of work, on all CPUs at once.
+    Fwq(quanta::FwqArgs),
+    /// Say what measured noise does to a program on many nodes.
+    Scale(scale::ScaleArgs),
+    /// Say whether one report has less noise than another, source by source.
+    Compare(compare::CompareArgs),
 }
 
 /// Why a bench did not come to its end.
@@ -52,16 +63,9 @@ impl From<MeasureError> for BenchError {
 pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
     match &args.command {
         BenchCommand::Detour(args) => detour::run(args),
-    }
-}
-
-/// Prints a result. A reader that has seen enough is no failure.
-fn print(text: &str) -> Result<(), BenchError> {
-    let mut output = std::io::stdout().lock();
-    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(anyhow::Error::from(error).context("cannot write the result").into())
-        }
-        _ => Ok(()),
+        BenchCommand::Ftq(args) => quanta::ftq(args),
+        BenchCommand::Fwq(args) => quanta::fwq(args),
+        BenchCommand::Scale(args) => scale::run(args),
+        BenchCommand::Compare(args) => compare::run(args),
     }
 }

@@ -38,6 +38,12 @@ pub fn refuse(args: &OsnoiseArgs) -> Result<(), OsnoiseError> {
                 None => Ok(()),
             }
         }
+        Backend::Kernel if args.task.is_some() || args.cgroup.is_some() => {
+            Err(OsnoiseError::Usage(
+                "the kernel's tracer accounts for its own threads alone: leave `--backend kernel` out"
+                    .to_owned(),
+            ))
+        }
         Backend::Kernel => {
             let times = [
                 ("--period", Some(args.period)),
@@ -76,17 +82,17 @@ pub fn measure(
 ) -> Result<(), MeasureError> {
     let tracefs = Tracefs::find()?;
     // Loading the programs takes a moment, of which the tracer is to see nothing.
-    let mut check = match args.cross_check {
+    let check = match args.cross_check {
         true => Some(CrossCheck::start(is_preempt_rt())?),
         false => None,
     };
     let kernel =
         KernelOptions { preempt_disable: args.preempt_disable, irq_disable: args.irq_disable };
     let tracer = Tracer::start(&tracefs, options, kernel)?;
-    if let Some(check) = &mut check {
+    if let Some(mut check) = check {
         check.watch(tracer.threads());
+        session.borrow_mut().check(check);
     }
-    session.borrow_mut().begin(check);
     tracer.run(
         options,
         stop,
@@ -134,5 +140,7 @@ mod tests {
              `--backend kernel` out"
         );
         assert!(refused("--backend kernel --stop 100ns").is_some());
+        assert!(refused("--backend kernel --task 1").is_some());
+        assert!(refused("--backend kernel --cgroup /a").is_some());
     }
 }

@@ -4,8 +4,10 @@ mod backend;
 mod session;
 mod show;
 mod stopping;
+mod tenant;
 
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub use self::backend::Backend;
@@ -17,6 +19,7 @@ use crate::measure::cpus::{self, CpuError, CpuList};
 use crate::measure::error::{Failure, MeasureError};
 use crate::measure::osnoise::{self, Options};
 use crate::measure::placement::Priority;
+use crate::measure::tenant::Subject;
 
 /// Arguments of `noised osnoise`.
 #[derive(Debug, clap::Args)]
@@ -76,10 +79,25 @@ pub struct OsnoiseArgs {
     #[arg(long, short = 'E', value_name = "NUMBER", default_value_t = 256)]
     #[arg(value_parser = clap::value_parser!(u32).range(10..10_000))]
     pub entries: u32,
+    /// Measure no CPU: account for a process, or one thread, instead: what was taken from it, and
+    /// behind whom it waited.
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(conflicts_with_all = WORKLOAD_ONLY)]
+    pub task: Option<u32>,
+    /// The same for a cgroup and all below it, by its path.
+    #[arg(long, value_name = "PATH", conflicts_with = "task", conflicts_with_all = WORKLOAD_ONLY)]
+    pub cgroup: Option<PathBuf>,
     /// Print JSON, at the end.
     #[arg(long)]
     pub json: bool,
 }
+
+/// How often everything that was told is taken.
+const TURN: Duration = Duration::from_millis(20);
+
+/// Options that make no sense without a measuring thread.
+const WORKLOAD_ONLY: [&str; 8] =
+    ["cpus", "period", "runtime", "stop", "stop_total", "priority", "housekeeping", "threshold"];
 
 /// What is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -171,7 +189,19 @@ impl OsnoiseArgs {
             stop_total_ns: self.stop_total.map(nanoseconds),
             priority: self.priority.unwrap_or_default(),
             housekeeping,
+            turn: TURN,
+            lock_memory: true,
         })
+    }
+
+    /// Whom to account for, if not for a measuring thread.
+    fn subject(&self) -> Result<Option<Subject>, OsnoiseError> {
+        let subject = match (self.task, &self.cgroup) {
+            (Some(pid), _) => Subject::task(pid),
+            (None, Some(path)) => Subject::cgroup(path),
+            (None, None) => return Ok(None),
+        };
+        subject.map(Some).map_err(|error| OsnoiseError::Usage(error.to_string()))
     }
 
     /// CPUs that are not measured, if there are any.
@@ -191,6 +221,10 @@ fn hint(error: CpuError) -> OsnoiseError {
 /// See [`OsnoiseError`].
 pub fn run(args: &OsnoiseArgs) -> Result<Ended, OsnoiseError> {
     backend::refuse(args)?;
+    if let Some(subject) = args.subject()? {
+        let stop = interrupt::flag()?;
+        return tenant::run(subject, args.duration, args.json, &stop).map(|()| Ended::Regularly);
+    }
     let options = args.options()?;
     let stop = interrupt::flag()?;
     let session = RefCell::new(Session::new(args));

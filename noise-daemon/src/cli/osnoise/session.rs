@@ -22,14 +22,15 @@ pub struct Session<'a> {
     screen: Screen,
     recent: Recent,
     by_threshold: Option<(u32, Stopped)>,
-    begin: Instant,
-    /// Until the last turn: what is taken down behind it is no part of the measurement.
+    /// The first turn: loading the programs is no part of the measurement.
+    begin: Option<Instant>,
+    /// From there to the last turn.
     passed: Duration,
     check: Option<CrossCheck>,
 }
 
 impl<'a> Session<'a> {
-    /// It begins now.
+    /// Nothing was measured yet.
     pub fn new(args: &'a OsnoiseArgs) -> Self {
         let bucket_ns = nanoseconds(args.bucket_size);
         let shape = HistogramShape { bucket_ns, entries: args.entries as usize };
@@ -39,16 +40,15 @@ impl<'a> Session<'a> {
             screen: Screen::new(args),
             recent: Recent::default(),
             by_threshold: None,
-            begin: Instant::now(),
+            begin: None,
             passed: Duration::ZERO,
             check: None,
         }
     }
 
-    /// The measurement begins only now. It is counted a second time where there is a check.
-    pub fn begin(&mut self, check: Option<CrossCheck>) {
-        self.begin = Instant::now();
-        self.check = check;
+    /// Counts a second time from here on.
+    pub fn check(&mut self, check: CrossCheck) {
+        self.check = Some(check);
     }
 
     /// An irq has this name.
@@ -71,7 +71,7 @@ impl<'a> Session<'a> {
 
     /// Some time has passed.
     pub fn turn(&mut self, stop: &AtomicBool) {
-        let passed = self.begin.elapsed();
+        let passed = self.begin.get_or_insert_with(Instant::now).elapsed();
         self.passed = passed;
         if self.args.duration.is_some_and(|duration| passed >= duration) {
             stop.store(true, Ordering::Relaxed);

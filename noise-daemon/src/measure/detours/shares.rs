@@ -8,8 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::measure::{Class, Detour, DetourReport, Source};
-use crate::resolve::without_cpu;
+use crate::measure::{Class, Detour, DetourReport, Source, SourceKey};
 
 /// What one source, or all threads of one name, made of the detours.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -65,7 +64,7 @@ type Key = (Option<Class>, String);
 impl Shares {
     /// Of all detours of a report.
     pub fn of(report: &DetourReport) -> Self {
-        let keys: Vec<Key> = report.sources.iter().map(folded).collect();
+        let keys: Vec<Key> = report.sources.iter().map(key).collect();
         let mut sums: BTreeMap<&Key, Sum> = BTreeMap::new();
         let hardware = (Some(Class::Hardware), String::new());
         let ways = (None, String::new());
@@ -105,15 +104,10 @@ impl Shares {
     }
 }
 
-/// Sources that are told as one: threads of one name, and whatever else has the same name.
-fn folded(source: &Source) -> Key {
-    let name = match source.class {
-        Class::Thread => without_cpu(&source.name).to_owned(),
-        Class::Hardware => String::new(),
-        _ if source.name.is_empty() && source.id != 0 => source.id.to_string(),
-        _ => source.name.clone(),
-    };
-    (Some(source.class), name)
+/// Sources that are told as one.
+fn key(source: &Source) -> Key {
+    let SourceKey { class, name } = source.into();
+    (Some(class), name)
 }
 
 /// How much of one detour each of its parts is, by time; all alike where they took none.

@@ -3,11 +3,13 @@
 use std::fmt::Write as _;
 
 use super::{CpuSummary, Shares};
-use crate::measure::DetourReport;
-use crate::measure::columns::Columns;
+use crate::measure::columns::{Columns, frequency};
+use crate::measure::spectrum::Peak;
+use crate::measure::{DetourReport, tick};
 use crate::top::units::{count, duration, per_second, share};
 
-/// The CPUs, then the sources.
+/// The CPUs, then the sources. The tick is the frequency at which detours come, where they come at
+/// one.
 pub fn text(report: &DetourReport) -> String {
     let mut text = cpus(report);
     let shares = Shares::of(report);
@@ -35,18 +37,21 @@ fn cpus(report: &DetourReport) -> String {
             "mean",
             "median",
             "max",
+            "tick",
             "lost",
         ],
     );
-    let mut summaries: Vec<CpuSummary> = report.cpus.iter().map(CpuSummary::of).collect();
-    if summaries.len() > 1 {
-        summaries.push(CpuSummary::of_all(report));
+    for cpu in &report.cpus {
+        let starts_ns = cpu.detours.iter().map(|detour| detour.start_ns);
+        table.push(&row(&CpuSummary::of(cpu), tick::of_starts(starts_ns, cpu.duration_ns)));
     }
-    summaries.iter().for_each(|summary| table.push(&row(summary)));
+    if report.cpus.len() > 1 {
+        table.push(&row(&CpuSummary::of_all(report), None));
+    }
     table.text()
 }
 
-fn row(summary: &CpuSummary) -> [String; 13] {
+fn row(summary: &CpuSummary, tick: Option<Peak>) -> [String; 14] {
     let length = |of: fn(&super::Lengths) -> f64| {
         summary.lengths.as_ref().map_or_else(|| "–".to_owned(), |lengths| duration(of(lengths)))
     };
@@ -63,6 +68,7 @@ fn row(summary: &CpuSummary) -> [String; 13] {
         length(|lengths| lengths.mean_ns),
         length(|lengths| lengths.median_ns),
         length(|lengths| lengths.max_ns as f64),
+        tick.map_or_else(|| "–".to_owned(), |peak| frequency(peak.hz)),
         count(summary.lost_detours),
     ]
 }
@@ -91,6 +97,7 @@ fn sources(shares: &Shares) -> String {
     text
 }
 
+/// What the numbers above leave out.
 fn notes(text: &mut String, report: &DetourReport) {
     let all = CpuSummary::of_all(report);
     if all.lost_detours > 0 {
@@ -114,6 +121,7 @@ fn notes(text: &mut String, report: &DetourReport) {
 mod tests {
     use super::super::generated::{any_report, report};
     use super::*;
+    use crate::measure::Detour;
     use proptest::prelude::{prop_assert, proptest};
 
     #[test]
@@ -128,6 +136,15 @@ mod tests {
         quiet.cpus[0].lost_detours = 0;
         quiet.cpus[0].lost_events = 0;
         assert_eq!(text(&quiet).lines().count(), 2);
+    }
+
+    #[test]
+    fn the_tick_is_told() {
+        let mut ticking = report();
+        let detour = ticking.cpus[0].detours[0].clone();
+        let at = |number: u64| Detour { start_ns: number * 4_000_000, ..detour.clone() };
+        ticking.cpus[1].detours = (0..250).map(at).collect();
+        assert!(text(&ticking).contains("  250.0 Hz     3\n"), "{}", text(&ticking));
     }
 
     proptest! {

@@ -18,12 +18,12 @@ use crate::measure::gaps::{Plan, Stopped, Watched};
 use crate::measure::placement::{LockedMemory, Placement, Priority};
 use crate::measure::watcher::{Watcher, Workload};
 
-/// Samples for which a thread has room in one period.
-const SAMPLES_MAX: usize = 200_000;
+/// Samples for which a thread has room in one period: the fewest and the most, and how long each is
+/// on average where there is no more room than that, ns.
+const SAMPLES: (u64, u64) = (1_000, 200_000);
+const SAMPLE_NS: u64 = 2_000;
 /// Events of a CPU that are kept until its period is over.
 const EVENTS_MAX: usize = 1_000_000;
-/// How often everything that was told is taken.
-const TURN: Duration = Duration::from_millis(20);
 /// A thread that sleeps looks so often whether it is to end.
 const SLEEP: Duration = Duration::from_millis(50);
 
@@ -46,6 +46,10 @@ pub struct Options {
     pub priority: Priority,
     /// Where the collecting thread runs; `None` = anywhere.
     pub housekeeping: Option<CpuList>,
+    /// How often everything that was told is taken.
+    pub turn: Duration,
+    /// Whether all memory of this process is kept in RAM meanwhile.
+    pub lock_memory: bool,
 }
 
 /// What a thread sends.
@@ -67,7 +71,7 @@ pub fn run(
     mut turn: impl FnMut(),
 ) -> Result<(), MeasureError> {
     let mut watcher = Watcher::start()?;
-    let _locked = LockedMemory::take();
+    let _locked = if options.lock_memory { LockedMemory::take() } else { None };
     let _here = match &options.housekeeping {
         Some(cpus) => Some(Placement::among(cpus, Priority::Inherited)?),
         None => None,
@@ -114,7 +118,7 @@ pub fn run(
             if ended {
                 break;
             }
-            thread::sleep(TURN);
+            thread::sleep(options.turn);
         }
         for thread in threads {
             thread.join().map_err(|_| anyhow!("a measuring thread has failed"))?;
@@ -142,7 +146,8 @@ fn work(
     let (runtime_ns, period_ns) = (nanoseconds(options.runtime), nanoseconds(options.period));
     // SAFETY: no preconditions.
     let thread = unsafe { libc::gettid() }.cast_unsigned();
-    let mut watched = Watched::with_room(SAMPLES_MAX);
+    let room = (runtime_ns / SAMPLE_NS).clamp(SAMPLES.0, SAMPLES.1);
+    let mut watched = Watched::with_room(room as usize);
     let mut begin_ns = now_ns();
     while !over.load(Ordering::Relaxed) {
         workload.begin();

@@ -3,6 +3,7 @@
 //! tell by whom.
 
 mod crew;
+mod duty;
 pub mod kernel;
 mod log;
 mod period;
@@ -10,6 +11,7 @@ mod tables;
 mod tally;
 
 pub use crew::{Options, run};
+pub use duty::{Duty, DutyOptions};
 pub use log::lines;
 pub use period::{Counts, PeriodReport};
 pub use tables::{histogram, json, sources, top};

@@ -81,12 +81,13 @@ pub struct Tally {
     cpus: BTreeMap<u32, CpuTally>,
 }
 
-/// The source of which all threads of a name are one.
-pub fn folded(mut source: Source) -> Source {
+/// The source of which all threads of a kind are one.
+fn folded(source: Source) -> Source {
     if source.class == Class::Thread {
-        source.id = 0;
+        Source { name: source.kind_name().to_owned(), id: 0, ..source }
+    } else {
+        source
     }
-    source
 }
 
 impl Tally {
@@ -256,7 +257,7 @@ mod tests {
                 "hardware 2 24000",
                 "irq local_timer:236 4 3690",
                 "softirq timer:1 2 4600",
-                "thread kworker/1:0:0 2 80000",
+                "thread kworker:0 2 80000",
             ]
         );
     }

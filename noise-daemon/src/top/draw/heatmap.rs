@@ -5,6 +5,7 @@ use ratatui::text::{Line, Span};
 use super::theme::Theme;
 use super::words::{clean, cut, folded, low_block, pad, roughly, width};
 use crate::top::page::Heatmap;
+use crate::top::units::bound;
 
 /// Columns of the labels of the y axis, with the axis.
 const LABEL: usize = 10;
@@ -14,17 +15,6 @@ const ROWS: usize = 14;
 const GRAPH_ROWS: usize = 6;
 /// Columns of one window at most.
 const WIDEST: usize = 3;
-
-/// A bound in two digits: buckets are no finer.
-fn bound(ns: u64) -> String {
-    let (value, unit) = match ns as f64 {
-        ns if ns < 995.0 => (ns, "ns"),
-        ns if ns < 995e3 => (ns / 1e3, "µs"),
-        ns if ns < 995e6 => (ns / 1e6, "ms"),
-        ns => (ns / 1e9, "s"),
-    };
-    if value < 9.95 { format!("{value:.1} {unit}") } else { format!("{value:.0} {unit}") }
-}
 
 /// Rows of the picture: what is its upper bound, and its counts, the newest last.
 struct Band {

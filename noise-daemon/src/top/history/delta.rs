@@ -10,43 +10,20 @@ const MOST: u64 = (1 << COUNT_BITS) - 1;
 const _: () = assert!(BUCKETS <= 1 << (u64::BITS - COUNT_BITS));
 
 /// Delays of one signal and subject in one step.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Delta {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delta<'a> {
     /// Bucket and count in one, by bucket.
-    counts: Box<[u64]>,
+    pub(super) counts: &'a [u64],
     /// Exact sum, ns.
     pub sum_ns: u64,
     /// The longest, ns.
     pub max_ns: u64,
 }
 
-impl Delta {
-    fn new(counts: impl Iterator<Item = u64>, sum_ns: u64, max_ns: u64) -> Self {
-        let buckets = (0_u64..).zip(counts).filter(|(_, count)| *count > 0);
-        let counts = buckets.map(|(bucket, count)| bucket << COUNT_BITS | count.min(MOST));
-        Self { counts: counts.collect(), sum_ns, max_ns }
-    }
-
-    /// All of these.
-    pub fn of(totals: &Totals, max_ns: u64) -> Self {
-        Self::new(totals.buckets.iter().copied(), totals.sum_ns, max_ns)
-    }
-
-    /// What came since an earlier reading.
-    pub fn since(now: &Totals, earlier: &Totals, max_ns: u64) -> Self {
-        let both = now.buckets.iter().zip(&earlier.buckets);
-        let counts = both.map(|(now, earlier)| now.saturating_sub(*earlier));
-        Self::new(counts, now.sum_ns.saturating_sub(earlier.sum_ns), max_ns)
-    }
-
+impl Delta<'_> {
     /// The buckets that have any, and how many, in order.
     pub fn counts(&self) -> impl Iterator<Item = (usize, u64)> {
         self.counts.iter().map(|both| ((both >> COUNT_BITS) as usize, both & MOST))
-    }
-
-    /// Number of delays.
-    pub fn count(&self) -> u64 {
-        self.counts().map(|(_, count)| count).sum()
     }
 
     /// Adds these to others.
@@ -58,18 +35,39 @@ impl Delta {
         }
         totals.sum_ns += self.sum_ns;
     }
+}
 
-    /// These, as they are added up.
-    pub fn totals(&self) -> Totals {
-        let mut totals = Totals::default();
-        self.add_to(&mut totals);
-        totals
+/// Puts what came since an earlier reading behind the counts of others; gives its sum, ns.
+pub(super) fn put(counts: &mut Vec<u64>, now: &Totals, earlier: Option<&Totals>) -> u64 {
+    let mut put = |bucket: usize, count: u64| {
+        if count > 0 {
+            counts.push((bucket as u64) << COUNT_BITS | count.min(MOST));
+        }
+    };
+    let all = now.buckets.iter().enumerate();
+    let Some(earlier) = earlier else {
+        all.for_each(|(bucket, count)| put(bucket, *count));
+        return now.sum_ns;
+    };
+    for ((bucket, count), before) in all.zip(&earlier.buckets) {
+        put(bucket, count.saturating_sub(*before));
     }
+    now.sum_ns.saturating_sub(earlier.sum_ns)
+}
 
-    /// Adds others.
-    pub fn add(&mut self, more: &Self) {
-        let mut totals = self.totals();
-        more.add_to(&mut totals);
-        *self = Self::of(&totals, self.max_ns.max(more.max_ns));
+/// Delays of one signal and subject, added up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Delays {
+    /// By length.
+    pub totals: Totals,
+    /// The longest, ns.
+    pub max_ns: u64,
+}
+
+impl Delays {
+    /// Adds those of a step.
+    pub fn add(&mut self, more: Delta<'_>) {
+        more.add_to(&mut self.totals);
+        self.max_ns = self.max_ns.max(more.max_ns);
     }
 }

@@ -1,5 +1,7 @@
 //! Steps between frames that were made for it.
 
+use noise_common::charge::{Cause, Charged, Resource};
+
 use super::*;
 use crate::top::generated::{Made, history, totals};
 
@@ -7,6 +9,15 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 fn labels(labels: &[&str]) -> Labels {
     labels.iter().map(|label| (*label).to_owned()).collect()
+}
+
+fn delays(span: &Span, signal: Signal) -> Vec<(Labels, Delays)> {
+    let own = |(labels, delta): (&Labels, Delta<'_>)| {
+        let mut delays = Delays::default();
+        delays.add(delta);
+        (Arc::clone(labels), delays)
+    };
+    span.delays_of(signal).map(own).collect()
 }
 
 /// What came between two frames.
@@ -46,49 +57,73 @@ fn a_step_is_the_difference_of_two_frames() {
     now.sample.drops.push((Signal::Nmi, noise_common::event::DROPS[0], 5));
     let span = between(before, now);
     assert_eq!(span.seconds, 2.0);
-    let delays = |values: &[u64], max_ns| Delta::of(&totals(values), max_ns);
-    let expected = [
-        ((Signal::Hardirq, labels(&["1", "a"])), delays(&[9_000], 9_000)),
-        ((Signal::Hardirq, labels(&["3", "c"])), delays(&[700], 700)),
-    ];
-    assert_eq!(span.delays, BTreeMap::from(expected));
-    let dropped = (Signal::PacketDrop, labels(&["no_socket"]));
-    assert_eq!(span.counts, BTreeMap::from([(dropped, 2)]));
-    assert_eq!(span.interrupted, BTreeMap::from([((0, "hardirq".into()), 50)]));
-    assert_eq!(span.waited, BTreeMap::from([(3, 4)]));
-    assert_eq!(span.stolen, BTreeMap::from([(1, 250)]));
-    assert_eq!(span.page_faults, BTreeMap::from([("minor".into(), 10)]));
+    let one = |ns| Delays { totals: totals(&[ns]), max_ns: ns };
+    let expected = [(labels(&["1", "a"]), one(9_000)), (labels(&["3", "c"]), one(700))];
+    assert_eq!(delays(&span, Signal::Hardirq), expected);
+    assert_eq!((span.lost_ns(Signal::Hardirq), span.lost_ns(Signal::Nmi)), (9_700, 0));
+    let drops: Vec<_> = span.counts_of(Signal::PacketDrop).collect();
+    assert_eq!(drops, [(&labels(&["no_socket"]), 2)]);
+    let cpus: Vec<_> =
+        span.cpus.iter().map(|cpu| (cpu.cpu, cpu.all_taken_ns(), cpu.waited_ns)).collect();
+    assert_eq!(cpus, [(0, 50, 0), (1, 250, 0), (3, 0, 4)]);
+    assert_eq!((span.cpus[0].taken_by(Taker::Hardirq), span.stolen_ns()), (50, 250));
+    assert_eq!(span.page_faults, [("minor".into(), 10)]);
     let deeds: Vec<_> = span.deeds.iter().map(|(deed, sum)| (&*deed.victim, *sum)).collect();
     assert_eq!(deeds, [("/a", Charged { ns: 15, count: 2 })]);
+    assert_eq!(span.deeds_of(Resource::Running).len(), 1);
+    assert!(span.deeds_of(Resource::Cpu).is_empty());
     assert_eq!(span.dropped, 5);
-    let sum = Delays { totals: totals(&[9_000, 700]), max_ns: 9_000 };
-    assert_eq!(span.of(Signal::Hardirq), sum);
-    assert_eq!(span.of(Signal::Nmi), Delays::default());
+    assert!(delays(&span, Signal::Nmi).is_empty());
 }
 
 #[test]
 fn counters_that_fell_begin_anew() {
-    let fell = fresh([("a", 5), ("b", 5), ("c", 5)], [("a", 7), ("b", 3), ("d", 2)]);
-    assert_eq!(fell, BTreeMap::from([("a", 2), ("b", 3), ("d", 2)]));
     let before = Made::new(1)
         .delays(Signal::Nmi, &[], &[1_000, 2_000, 3_000])
         .deed("/a", Cause::Nmi, "nmi", 30)
+        .count(Signal::PacketDrop, &["x"], 5)
         .interrupted(0, "nmi", 100);
     let now = Made::new(2)
         .delays(Signal::Nmi, &[], &[4_000])
         .deed("/a", Cause::Nmi, "nmi", 20)
+        .count(Signal::PacketDrop, &["x"], 3)
         .interrupted(0, "nmi", 40);
     let span = between(before, now);
-    assert_eq!(span.of(Signal::Nmi).totals, totals(&[4_000]));
-    assert_eq!(span.deeds.values().next(), Some(&Charged { ns: 20, count: 1 }));
-    assert_eq!(span.interrupted.values().next(), Some(&40));
+    assert_eq!(delays(&span, Signal::Nmi)[0].1.totals, totals(&[4_000]));
+    assert_eq!(span.deeds[0].1, Charged { ns: 20, count: 1 });
+    assert_eq!(span.counts_of(Signal::PacketDrop).next().unwrap().1, 3);
+    assert_eq!(span.cpus[0].taken_by(Taker::Nmi), 40);
 }
 
 #[test]
 fn what_counts_since_boot_says_nothing_at_first() {
-    let before = [(0, 100), (1, 100), (2, 100)];
-    let now = [(0, 130), (1, 90), (2, 100), (3, 1 << 40)];
-    assert_eq!(grown(&before, &now), BTreeMap::from([(0, 30)]));
+    let before = Made::new(1).stolen(0, 100).stolen(1, 100).stolen(2, 100);
+    let now = Made::new(2).stolen(0, 130).stolen(1, 90).stolen(2, 100).stolen(3, 1 << 40);
+    let span = between(before, now);
+    assert_eq!((span.cpus.len(), span.stolen_ns()), (1, 30));
+}
+
+#[test]
+fn frames_in_no_order_are_put_in_order() {
+    let made = |seconds: u64, reversed: bool| {
+        let mut made = Made::new(seconds)
+            .interrupted(0, "nmi", seconds)
+            .interrupted(1, "nmi", seconds * 2)
+            .count(Signal::PacketDrop, &["x"], seconds)
+            .count(Signal::PacketDrop, &["y"], seconds * 2)
+            .deed("/a", Cause::Nmi, "nmi", seconds)
+            .deed("/b", Cause::Nmi, "nmi", seconds * 2);
+        if reversed {
+            made.sample.interrupted.reverse();
+            made.sample.counts.reverse();
+            made.sample.interference.reverse();
+        }
+        made
+    };
+    let expected = between(made(1, false), made(2, false));
+    for (one, other) in [(false, true), (true, false), (true, true)] {
+        assert_eq!(between(made(1, one), made(2, other)), expected);
+    }
 }
 
 #[test]
@@ -102,40 +137,19 @@ fn a_cpu_that_goes_offline_and_comes_back() {
     };
     let history =
         history([steal(1, Some(500)), steal(2, None), steal(3, Some(520)), steal(4, Some(521))]);
-    let of_one = |span: &Span| span.stolen.get(&1).copied().unwrap_or_default() as f64;
+    let of_one = |span: &Span| {
+        let one = span.cpus.iter().find(|cpu| cpu.cpu == 1);
+        one.map_or(0, |cpu| cpu.taken_by(Taker::Steal)) as f64
+    };
     assert_eq!(history.over_time(of_one), [0.0, 0.0, 1.0]);
 }
 
 #[test]
-fn sums_go_back_to_a_time_but_have_the_newest_step() {
-    let drops =
-        |seconds: u64| Made::new(seconds).count(Signal::PacketDrop, &["x"], seconds * seconds);
-    let history = history([drops(1), drops(2), drops(3), drops(6)]);
-    let sum = |span: Span| (span.seconds, span.counts.values().sum::<u64>());
-    assert_eq!(sum(history.since(0)), (5.0, 35));
-    assert_eq!(sum(history.since(2 * SECOND_NS)), (4.0, 32));
-    assert_eq!(sum(history.since(2 * SECOND_NS - 1)), (5.0, 35));
-    assert_eq!(sum(history.since(6 * SECOND_NS)), (3.0, 27));
-    assert_eq!(sum(history.since(u64::MAX)), (3.0, 27));
-    assert_eq!(sum(history.last(0.0)), (3.0, 27));
-    assert_eq!(sum(history.last(3.5)), (4.0, 32));
-    assert_eq!(sum(history.last(f64::NAN)), (3.0, 27));
-    assert_eq!(sum(history.last(f64::INFINITY)), (5.0, 35));
-    let rates = history.over_time(|span| span.per_second(span.counts.values().sum::<u64>() as f64));
-    assert_eq!(rates, [3.0, 5.0, 9.0]);
-    let times: Vec<_> = history.steps_since(2 * SECOND_NS).map(|step| step.at_ns).collect();
-    assert_eq!(times, [6 * SECOND_NS, 3 * SECOND_NS]);
-}
-
-#[test]
-fn nothing_comes_of_nothing() {
-    let empty = History::default();
-    assert_eq!(empty.since(0), Span::default());
-    assert_eq!(empty.since(0).per_second(5.0), 0.0);
-    assert!(empty.latest().is_none() && empty.over_time(|_| 1.0).is_empty());
+fn the_first_frame_is_no_step() {
     let one = history([Made::new(1).count(Signal::PacketDrop, &["x"], 5)]);
-    assert_eq!((one.since(0), one.steps().count()), (Span::default(), 0));
-    assert!(one.latest().is_some());
+    assert_eq!(one.steps().count(), 0);
+    assert!(one.latest().is_some() && one.over_time(|_| 1.0).is_empty());
+    assert_eq!(one.counters_of(Signal::PacketDrop).count(), 1);
 }
 
 #[test]

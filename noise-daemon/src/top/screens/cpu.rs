@@ -5,76 +5,48 @@ use std::collections::BTreeSet;
 use super::cells;
 use super::recent::{Recent, empty};
 use super::tally;
-use crate::top::{Align, Block, Cell, Column, History, Look, Page, Row, Span, Table, Tone, units};
+use crate::top::history::{Cpu, TAKERS, Taker, joined};
+use crate::top::{Align, Block, Cell, Column, History, Look, Page, Row, Table, Tone, units};
 
 /// Key and name of the row of all CPUs together.
 const ALL: &str = "all";
 
 /// Who takes time from a CPU.
 #[derive(Clone, Copy, Debug)]
-struct Taker {
-    /// As [`Span::interrupted`] has it; the hypervisor and whoever else is not among those.
-    source: Option<&'static str>,
+struct Told {
     title: &'static str,
     key: &'static str,
     help: &'static str,
 }
 
-const HYPERVISOR: usize = 4;
-const OTHERS: usize = 5;
-const TAKERS: usize = 6;
+const OTHERS: usize = Taker::Other as usize;
 
-/// All of them. What a newer daemon may name besides is the last.
-const WHO: [Taker; TAKERS] = [
-    Taker {
-        source: Some("hardirq"),
-        title: "irq",
-        key: "hardirq_share",
-        help: "Taken by handlers of device interrupts.",
-    },
-    Taker {
-        source: Some("softirq"),
-        title: "softirq",
-        key: "softirq_share",
-        help: "Taken by softirqs.",
-    },
-    Taker { source: Some("nmi"), title: "nmi", key: "nmi_share", help: "Taken by NMIs." },
-    Taker {
-        source: Some("vector"),
+/// All of them, in the order of [`Taker`].
+const WHO: [Told; TAKERS] = [
+    Told { title: "irq", key: "hardirq_share", help: "Taken by handlers of device interrupts." },
+    Told { title: "softirq", key: "softirq_share", help: "Taken by softirqs." },
+    Told { title: "nmi", key: "nmi_share", help: "Taken by NMIs." },
+    Told {
         title: "vector",
         key: "vector_share",
         help: "Taken by x86 vectors: timer, calls of other CPUs.",
     },
-    Taker { source: None, title: "steal", key: "steal_share", help: "Taken by the hypervisor." },
-    Taker { source: None, title: "other", key: "other_share", help: "Taken by something else." },
+    Told { title: "steal", key: "steal_share", help: "Taken by the hypervisor." },
+    Told { title: "other", key: "other_share", help: "Taken by something else." },
 ];
 
-/// One CPU, or all: ns in the time that is looked at, and in each step per second.
+/// One CPU, or all: what came in the time that is looked at.
 #[derive(Clone, Debug, Default)]
 struct Load {
-    taken_ns: [u64; TAKERS],
-    waited_ns: u64,
-    /// Share that was taken, all together.
+    sum: Cpu,
+    /// Share that was taken in each step, all together.
     trend: Vec<f64>,
 }
 
 impl Load {
-    fn all_taken_ns(&self) -> u64 {
-        self.taken_ns.iter().sum()
-    }
-
     fn is_quiet(&self) -> bool {
-        self.all_taken_ns() == 0 && self.waited_ns == 0
+        self.sum.all_taken_ns() == 0 && self.sum.waited_ns == 0
     }
-}
-
-/// What a span says that was taken: CPU, by whom, ns.
-fn taken(span: &Span) -> impl Iterator<Item = (u32, usize, u64)> {
-    let interrupted = span.interrupted.iter().map(|((cpu, source), ns)| {
-        let who = WHO.iter().position(|who| who.source == Some(source));
-        (*cpu, who.unwrap_or(OTHERS), *ns)
-    });
-    interrupted.chain(span.stolen.iter().map(|(cpu, ns)| (*cpu, HYPERVISOR, *ns)))
 }
 
 /// The CPUs that are online, and others that something happened on; where that is not told, those
@@ -87,10 +59,7 @@ fn cpus(history: &History, recent: &Recent<'_>) -> Vec<u32> {
         cpus.extend(sample.interrupted.iter().map(|(cpu, _, _)| *cpu));
         cpus.extend(sample.waited.iter().chain(&sample.stolen).map(|(cpu, _)| *cpu));
     }
-    for step in &recent.steps {
-        cpus.extend(taken(&step.span).map(|(cpu, _, _)| cpu));
-        cpus.extend(step.span.waited.keys());
-    }
+    cpus.extend(recent.steps.iter().flat_map(|step| &step.span.cpus).map(|came| came.cpu));
     cpus.into_iter().collect()
 }
 
@@ -100,24 +69,14 @@ fn loads(history: &History, recent: &Recent<'_>, cpus: &[u32]) -> Vec<Load> {
     let mut loads = vec![Load { trend: vec![0.0; steps], ..Load::default() }; cpus.len()];
     for (index, step) in history.steps().enumerate() {
         let counts = step.at_ns > recent.from_ns;
-        // Each comes several times in a row.
-        let mut newest = None;
-        let mut place = |cpu| match newest {
-            Some((own, place)) if own == cpu => place,
-            _ => newest.insert((cpu, cpus.binary_search(&cpu).ok())).1,
-        };
-        for (cpu, who, ns) in taken(&step.span) {
-            let Some(load) = place(cpu).and_then(|place| loads.get_mut(place)) else { continue };
+        let known = loads.iter_mut().zip(cpus);
+        for (load, came) in joined(known, &step.span.cpus, |(_, cpu), came| cpu.cmp(&&came.cpu)) {
+            let Some((load, _)) = load else { continue };
             if let Some(value) = load.trend.get_mut(index) {
-                *value += step.span.per_second(ns as f64 / 1e9);
+                *value = step.span.per_second(came.all_taken_ns() as f64 / 1e9);
             }
-            if let Some(sum) = load.taken_ns.get_mut(who).filter(|_| counts) {
-                *sum += ns;
-            }
-        }
-        for (cpu, ns) in step.span.waited.iter().filter(|_| counts) {
-            if let Some(load) = place(*cpu).and_then(|place| loads.get_mut(place)) {
-                load.waited_ns += ns;
+            if counts {
+                load.sum.add(came);
             }
         }
     }
@@ -129,10 +88,7 @@ fn sum(loads: &[Load]) -> Load {
     let mut sum = Load::default();
     for load in loads {
         sum.trend.resize(load.trend.len(), 0.0);
-        sum.waited_ns += load.waited_ns;
-        for (sum, ns) in sum.taken_ns.iter_mut().zip(load.taken_ns) {
-            *sum += ns;
-        }
+        sum.sum.add(&load.sum);
         for (sum, value) in sum.trend.iter_mut().zip(&load.trend) {
             *sum += value / loads.len() as f64;
         }
@@ -160,9 +116,9 @@ fn mark(history: &History, cpu: u32) -> &'static str {
 fn cells(name: &str, mark: &str, load: Load, cpus: usize, recent: &Recent<'_>) -> Vec<Cell> {
     let share = |ns| recent.lost(ns) / cpus.max(1) as f64;
     let mut cells = vec![cells::text(name), cells::text(mark)];
-    cells.extend(load.taken_ns.iter().take(OTHERS).map(|ns| number_of_share(share(*ns))));
-    cells.push(Cell::Share(share(load.all_taken_ns()).clamp(0.0, 1.0)));
-    cells.push(cells::lost(recent.lost(load.waited_ns)));
+    cells.extend(load.sum.taken_ns.iter().take(OTHERS).map(|ns| number_of_share(share(*ns))));
+    cells.push(Cell::Share(share(load.sum.all_taken_ns()).clamp(0.0, 1.0)));
+    cells.push(cells::lost(recent.lost(load.sum.waited_ns)));
     cells.push(Cell::Spark(load.trend));
     cells
 }
@@ -248,24 +204,24 @@ pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
         let tone = if all.is_quiet() { Tone::Plain } else { Tone::Alarm };
         blocks.push(Block::Text(vec![(text.to_owned(), tone)]));
     }
-    let over_time = |wanted: Option<usize>| -> Vec<f64> {
+    let over_time = |number: &dyn Fn(&Cpu) -> u64| {
         history.over_time(|span| {
-            let own = taken(span).filter(|(cpu, who, _)| {
-                wanted.is_none_or(|wanted| wanted == *who) && chosen.binary_search(cpu).is_ok()
-            });
-            let ns: u64 = own.map(|(_, _, ns)| ns).sum();
-            span.per_second(ns as f64 / 1e9) / chosen.len() as f64
+            let own = span.cpus.iter().filter(|came| chosen.binary_search(&came.cpu).is_ok());
+            span.per_second(own.map(number).sum::<u64>() as f64 / 1e9)
         })
     };
-    let waited = history.over_time(|span| {
-        let own = span.waited.iter().filter(|(cpu, _)| chosen.binary_search(cpu).is_ok());
-        span.per_second(own.map(|(_, ns)| ns).sum::<u64>() as f64 / 1e9)
-    });
-    blocks.push(tally::graph("Share taken, all together", over_time(None), units::share));
+    let share = |number: &dyn Fn(&Cpu) -> u64| {
+        let mut shares = over_time(number);
+        shares.iter_mut().for_each(|value| *value /= chosen.len() as f64);
+        shares
+    };
+    let waited = over_time(&|came| came.waited_ns);
+    let taken = share(&Cpu::all_taken_ns);
+    blocks.push(tally::graph("Share taken, all together", taken, units::share));
     blocks.push(tally::graph("Waiting for it, per second", waited, units::lost));
     let mut rows = Vec::new();
-    for (index, (who, ns)) in WHO.iter().zip(all.taken_ns).enumerate() {
-        let trend = over_time(Some(index));
+    for (index, (who, ns)) in WHO.iter().zip(all.sum.taken_ns).enumerate() {
+        let trend = share(&|came| came.taken_ns.get(index).copied().unwrap_or_default());
         if trend.iter().any(|value| *value > 0.0) {
             let title = format!("Share of {}", who.title);
             blocks.push(tally::graph(&title, trend.clone(), units::share));

@@ -4,16 +4,16 @@ mod page;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use noise_common::charge::{Cause, Resource};
+use noise_common::charge::{Cause, Charged, Resource};
 use noise_common::signals::Signal;
 
 use super::cells;
 use super::recent::{Recent, empty};
 use crate::model::Totals;
-use crate::top::history::{Deed, Delta, Labels};
+use crate::top::history::{Deed, Delta, Labels, by_labels, joined};
 use crate::top::{Cell, Column, History, Look, Page, Row, Span, Step, Table, Tone};
 
 /// Between the parts of a row's key; no name holds it.
@@ -146,7 +146,7 @@ impl Waits {
         self.count() == 0 && self.queue.count() == 0
     }
 
-    fn add(&mut self, signal: Signal, delays: &Delta) {
+    fn add(&mut self, signal: Signal, delays: Delta<'_>) {
         match signal {
             Signal::BlockDeviceWait => delays.add_to(&mut self.device),
             _ => delays.add_to(&mut self.queue),
@@ -154,32 +154,9 @@ impl Waits {
     }
 }
 
-type Labelled<'a, T> = (Signal, &'a Labels, T);
-
-/// The delays of a span that may have a row here, in order.
-fn delays(span: &Span) -> impl Iterator<Item = Labelled<'_, &Delta>> {
-    let first = (Signal::BlockQueueWait, Labels::default());
-    let end = (Signal::TcpRetransmit, Labels::default());
-    let own = span.delays.range(first..end);
-    own.map(|((signal, labels), delays)| (*signal, labels, delays))
-}
-
-fn counts(span: &Span) -> impl Iterator<Item = Labelled<'_, u64>> {
-    span.counts.iter().map(|((signal, labels), count)| (*signal, labels, *count))
-}
-
-/// The charges of a span that are about places.
-pub(super) fn deeds(span: &Span) -> impl Iterator<Item = (&Deed, u64, u64)> {
-    let none: Arc<str> = Arc::from("");
-    let from = |resource| Deed {
-        resource,
-        cause: Cause::Foreign,
-        place: Arc::clone(&none),
-        victim: Arc::clone(&none),
-        culprit: Arc::clone(&none),
-    };
-    let own = span.deeds.range(from(Resource::BlockQueue)..from(Resource::Preemption));
-    own.map(|(deed, charged)| (deed, charged.ns, charged.count))
+/// The charges of a span that are about the places of some way.
+pub(super) fn deeds(span: &Span, way: Way) -> impl Iterator<Item = &(Deed, Charged)> {
+    way.resources().iter().flat_map(|resource| span.deeds_of(*resource))
 }
 
 /// What rows there are.
@@ -187,63 +164,63 @@ pub(super) fn deeds(span: &Span) -> impl Iterator<Item = (&Deed, u64, u64)> {
 pub(super) struct Rows<'a> {
     /// What they are about.
     pub subjects: Vec<Subject<'a>>,
-    /// What each is made of, with its index, in order.
-    sources: Vec<(Signal, Vec<String>, usize)>,
+    /// What each is made of, with its index, by signal and label values.
+    sources: Vec<(Signal, Labels, usize)>,
 }
 
 impl<'a> Rows<'a> {
     /// All that is known.
     pub(super) fn known(history: &'a History) -> Self {
-        let sample = history.latest().map(|frame| &frame.sample);
-        let series = sample.iter().flat_map(|sample| {
-            let used = sample.series.iter().filter(|one| one.totals.sum_ns > 0);
-            used.map(|one| (one.signal, &one.labels))
+        let signals = WAYS.iter().flat_map(|way| way.signals());
+        let all = signals.flat_map(|signal| {
+            let series = history.series_of(*signal).map(|(labels, ns)| (labels, ns > 0));
+            let counters = history.counters_of(*signal).map(|labels| (labels, true));
+            series.chain(counters).filter_map(|(labels, is_used)| {
+                Some((Subject::new(*signal, labels)?, is_used, *signal, labels))
+            })
         });
-        let counts = sample
-            .iter()
-            .flat_map(|sample| sample.counts.iter().map(|one| (one.signal, &one.labels)));
-        let subjects = series.chain(counts);
-        let subjects: BTreeSet<_> =
-            subjects.filter_map(|(signal, labels)| Subject::new(signal, labels)).collect();
-        Self::new(subjects.into_iter().collect())
+        let all: Vec<_> = all.collect();
+        let used = all.iter().filter(|(_, is_used, ..)| *is_used);
+        let mut subjects: Vec<Subject<'_>> = used.map(|(subject, ..)| *subject).collect();
+        subjects.sort_unstable();
+        subjects.dedup();
+        let sources = all.iter().filter_map(|(subject, _, signal, labels)| {
+            let row = subjects.binary_search(subject).ok()?;
+            Some((*signal, Arc::clone(labels), row))
+        });
+        Self { sources: sources.collect(), subjects }
     }
 
-    /// These.
-    pub(super) fn new(subjects: Vec<Subject<'a>>) -> Self {
-        let sources = subjects.iter().enumerate().flat_map(|(row, subject)| {
-            subject.way.signals().iter().map(move |signal| (*signal, subject.labels(), row))
-        });
-        let mut sources: Vec<_> = sources.collect();
-        sources.sort_unstable();
-        Self { subjects, sources }
+    /// One.
+    pub(super) fn one(subject: Subject<'a>) -> Self {
+        let labels = Labels::from(subject.labels());
+        let signals = subject.way.signals().iter();
+        let sources = signals.map(|signal| (*signal, Arc::clone(&labels), 0)).collect();
+        Self { subjects: vec![subject], sources }
     }
 
-    /// Those that have a row, with its index; they come in order, so that nothing is searched for.
-    fn matched<'b, T>(
+    /// Of what there is by signal, that of each row, with its index.
+    fn matched<'b, T, I: Iterator<Item = (&'b Labels, T)>>(
         &self,
-        labelled: impl Iterator<Item = Labelled<'b, T>>,
+        of: impl Fn(Signal) -> I,
     ) -> impl Iterator<Item = (usize, Signal, T)> {
-        let mut sources = self.sources.iter().peekable();
-        labelled.filter_map(move |(signal, labels, what)| {
-            let order = |source: &&(Signal, Vec<String>, usize)| {
-                source.0.cmp(&signal).then_with(|| source.1[..].cmp(labels))
-            };
-            while sources.next_if(|source| order(source).is_lt()).is_some() {}
-            let (_, _, row) = sources.next_if(|source| order(source).is_eq())?;
-            Some((*row, signal, what))
+        self.sources.chunk_by(|a, b| a.0 == b.0).flat_map(move |own| {
+            let all = own.first().map(|(signal, ..)| of(*signal)).into_iter().flatten();
+            let pairs = joined(own, all, |(_, own, _), (labels, _)| by_labels(own, labels));
+            pairs.filter_map(|(own, (_, what))| own.map(|(signal, _, row)| (*row, *signal, what)))
         })
     }
 
     /// What came for each.
     pub(super) fn waits(&self, recent: &Recent<'_>) -> Vec<Waits> {
         let mut waits = vec![Waits::default(); self.subjects.len()];
-        for step in &recent.steps {
-            for (row, signal, totals) in self.matched(delays(&step.span)) {
+        for Step { span, .. } in &recent.steps {
+            for (row, signal, delays) in self.matched(|signal| span.delays_of(signal)) {
                 if let Some(waits) = waits.get_mut(row) {
-                    waits.add(signal, totals);
+                    waits.add(signal, delays);
                 }
             }
-            for (row, _, count) in self.matched(counts(&step.span)) {
+            for (row, _, count) in self.matched(|signal| span.counts_of(signal)) {
                 if let Some(waits) = waits.get_mut(row) {
                     waits.events += count;
                 }
@@ -256,9 +233,9 @@ impl<'a> Rows<'a> {
     pub(super) fn trends(&self, history: &History) -> Vec<Vec<f64>> {
         let mut trends = vec![vec![0.0; history.steps().count()]; self.subjects.len()];
         for (index, Step { span, .. }) in history.steps().enumerate() {
-            let lost = self.matched(delays(span));
-            let lost = lost.map(|(row, _, totals)| (row, totals.sum_ns as f64 / 1e9));
-            let events = self.matched(counts(span));
+            let lost = self.matched(|signal| span.delays_of(signal));
+            let lost = lost.map(|(row, _, delays)| (row, delays.sum_ns as f64 / 1e9));
+            let events = self.matched(|signal| span.counts_of(signal));
             let events = events.map(|(row, _, count)| (row, count as f64));
             for (row, amount) in lost.chain(events) {
                 if let Some(value) = trends.get_mut(row).and_then(|trend| trend.get_mut(index)) {
@@ -282,13 +259,11 @@ struct Worst<'a> {
 /// Who took most at each place, of those who are known.
 fn worst<'a>(recent: &Recent<'a>) -> BTreeMap<(Way, &'a str), Worst<'a>> {
     let mut sums: BTreeMap<(Way, &str, &str, Cause), u64> = BTreeMap::new();
-    for (deed, ns, _) in recent.steps.iter().flat_map(|step| deeds(&step.span)) {
-        let way = match deed.resource {
-            Resource::NetTx => Way::Send,
-            Resource::NetRx => Way::Receive,
-            _ => Way::Block,
-        };
-        *sums.entry((way, &deed.place, &deed.culprit, deed.cause)).or_default() += ns;
+    for way in WAYS {
+        for (deed, charged) in recent.steps.iter().flat_map(|step| deeds(&step.span, way)) {
+            let key = (way, &*deed.place, &*deed.culprit, deed.cause);
+            *sums.entry(key).or_default() += charged.ns;
+        }
     }
     let mut worst: BTreeMap<(Way, &str), Worst<'_>> = BTreeMap::new();
     for ((way, place, culprit, cause), ns) in sums {

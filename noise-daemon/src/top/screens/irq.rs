@@ -84,7 +84,7 @@ pub fn table(history: &History, look: &Look) -> Table {
     let raised: BTreeMap<&Labels, Delays> = raised.into_iter().collect();
     let mut rows = Vec::new();
     for kind in KINDS {
-        for (labels, Tally { delays, trend }) in tally::by_labels(history, &recent, kind.signal) {
+        for (labels, Tally { delays, trend }) in tally::over_time(history, &recent, kind.signal) {
             let (count, ns) = (delays.totals.count(), delays.totals.sum_ns);
             let wait = raised.get(labels).filter(|_| kind.signal == Signal::Softirq);
             let cells = vec![
@@ -119,7 +119,7 @@ pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
     })?;
     let recent = Recent::new(history, look);
     let one = |signal| {
-        let mut tallies = tally::by_labels(history, &recent, signal).into_iter();
+        let mut tallies = tally::over_time(history, &recent, signal).into_iter();
         tallies.find(|(own, _)| ***own == *labels).map(|(_, tally)| tally).unwrap_or_default()
     };
     let heat = |title, wanted| Block::Heatmap(heatmap(history, title, wanted, |own| own == labels));

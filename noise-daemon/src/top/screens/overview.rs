@@ -7,7 +7,8 @@ use super::tally::{self, Tally};
 use super::{cells, totals};
 use crate::analysis::Watched;
 use crate::top::heat::heatmap;
-use crate::top::{Block, Cell, Column, History, Look, Page, Row, Table, Tone, units};
+use crate::top::history::Taker;
+use crate::top::{Block, Cell, Column, History, Look, Page, Row, Span, Table, Tone, units};
 
 /// What a row is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,10 +92,11 @@ impl Subject {
             Self::Signal(signal) => totals::of(history, recent, |span| {
                 span.counts_of(signal).map(|(_, count)| count).sum()
             }),
-            Self::PageFaults => totals::of(history, recent, |span| span.page_faults.values().sum()),
+            Self::PageFaults => totals::of(history, recent, |span| {
+                span.page_faults.iter().map(|(_, count)| count).sum()
+            }),
             Self::Steal => {
-                let (ns, mut trend) =
-                    totals::of(history, recent, |span| span.stolen.values().sum());
+                let (ns, mut trend) = totals::of(history, recent, Span::stolen_ns);
                 trend.iter_mut().for_each(|ns| *ns /= 1e9);
                 (ns, trend)
             }
@@ -222,7 +224,10 @@ fn parts(history: &History, recent: &Recent<'_>, subject: Subject) -> Table {
             span.page_faults.iter().map(|(kind, count)| (kind.to_string(), *count))
         }),
         Subject::Steal => {
-            totals::by(recent, |span| span.stolen.iter().map(|(cpu, ns)| (cpu.to_string(), *ns)))
+            let stolen = totals::by(recent, |span| {
+                span.cpus.iter().map(|cpu| (cpu.cpu.to_string(), cpu.taken_by(Taker::Steal)))
+            });
+            stolen.into_iter().filter(|(_, ns)| *ns > 0).collect()
         }
     };
     let value = match subject {

@@ -16,8 +16,7 @@ pub(super) struct Recent<'a> {
 
 impl<'a> Recent<'a> {
     pub(super) fn new(history: &'a History, look: &Look) -> Self {
-        let newest_ns = history.latest().map_or(0, |frame| frame.sample.at_ns);
-        let from_ns = newest_ns.saturating_sub((look.seconds * 1e9) as u64).max(look.since_ns);
+        let from_ns = look.from_ns(history);
         let steps: Vec<&Step> = history.steps_since(from_ns).collect();
         Self {
             // The newest step counts in any case.
@@ -45,5 +44,49 @@ pub(super) fn empty(history: &History, otherwise: &'static str) -> &'static str 
     match history.steps().next() {
         Some(_) => otherwise,
         None => "The first numbers come with the second reading.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use noise_common::signals::Signal;
+
+    use super::*;
+    use crate::top::generated::{Made, history};
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    #[test]
+    fn sums_go_back_to_a_time_but_have_the_newest_step() {
+        let drops =
+            |seconds: u64| Made::new(seconds).count(Signal::PacketDrop, &["x"], seconds * seconds);
+        let history = history([drops(1), drops(2), drops(3), drops(6)]);
+        let events = |span: &crate::top::Span| -> u64 {
+            span.counts_of(Signal::PacketDrop).map(|(_, count)| count).sum()
+        };
+        let sum = |seconds, since_ns| {
+            let recent = Recent::new(&history, &Look { seconds, since_ns });
+            (recent.seconds, recent.steps.iter().map(|step| events(&step.span)).sum::<u64>())
+        };
+        assert_eq!(sum(f64::INFINITY, 0), (5.0, 35));
+        assert_eq!(sum(f64::INFINITY, 2 * SECOND_NS), (4.0, 32));
+        assert_eq!(sum(f64::INFINITY, 2 * SECOND_NS - 1), (5.0, 35));
+        assert_eq!(sum(f64::INFINITY, 6 * SECOND_NS), (3.0, 27));
+        assert_eq!(sum(f64::INFINITY, u64::MAX), (3.0, 27));
+        assert_eq!(sum(0.0, 0), (3.0, 27));
+        assert_eq!(sum(3.5, 0), (4.0, 32));
+        assert_eq!(sum(f64::NAN, 0), (3.0, 27));
+        let rates = history.over_time(|span| span.per_second(events(span) as f64));
+        assert_eq!(rates, [3.0, 5.0, 9.0]);
+        let times: Vec<_> = history.steps_since(2 * SECOND_NS).map(|step| step.at_ns).collect();
+        assert_eq!(times, [6 * SECOND_NS, 3 * SECOND_NS]);
+    }
+
+    #[test]
+    fn nothing_comes_of_nothing() {
+        let history = History::default();
+        let none = Recent::new(&history, &Look::default());
+        assert!(none.steps.is_empty());
+        assert_eq!((none.per_second(5.0), none.lost(5)), (0.0, 0.0));
     }
 }

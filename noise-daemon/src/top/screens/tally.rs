@@ -1,15 +1,12 @@
 //! One signal's delays, in the time that is looked at and over all that is known, in one pass over
 //! the steps.
 
-use std::cmp::Ordering;
-use std::sync::Arc;
-
 use noise_common::hist::{BUCKETS, bucket_of, upper_bound_ns};
 use noise_common::signals::Signal;
 
 use super::cells;
 use super::recent::Recent;
-use crate::top::history::{Delays, Delta, Labels};
+use crate::top::history::{Delays, Delta, Labels, by_labels, joined};
 use crate::top::{Block, Cell, Column, History, Row, Span, Table, Tone, units};
 
 /// Delays in the time that is looked at, and seconds lost per second in each step.
@@ -22,30 +19,19 @@ pub(super) struct Tally {
 /// All of a signal together.
 pub(super) fn whole(history: &History, recent: &Recent<'_>, signal: Signal) -> Tally {
     let mut tally = Tally::default();
-    for step in history.steps() {
-        let mut sum_ns = 0;
-        for (_, delays) in step.span.delays_of(signal) {
-            sum_ns += delays.sum_ns;
-            if step.at_ns > recent.from_ns {
-                tally.delays.add(delays);
-            }
-        }
-        tally.trend.push(step.span.per_second(sum_ns as f64 / 1e9));
+    for step in &recent.steps {
+        step.span.delays_of(signal).for_each(|(_, delays)| tally.delays.add(delays));
     }
+    tally.trend = history.over_time(|span| span.per_second(span.lost_ns(signal) as f64 / 1e9));
     tally
 }
 
 /// The label values of a signal that the newest frame has, whether anything happened or not.
 fn known<T: Default>(history: &History, signal: Signal) -> Vec<(&Labels, T)> {
-    let mut labels: Vec<&Labels> = history.series_of(signal).collect();
+    let mut labels: Vec<&Labels> = history.series_of(signal).map(|(labels, _)| labels).collect();
     // Each is there once, unless whoever sent them did otherwise.
     labels.dedup();
     labels.into_iter().map(|labels| (labels, T::default())).collect()
-}
-
-/// As the names are, which need not be read where they are one and the same.
-fn order(a: &Labels, b: &Labels) -> Ordering {
-    if Arc::ptr_eq(a, b) { Ordering::Equal } else { a.cmp(b) }
 }
 
 /// Adds what a span has of each; both are in order of the labels.
@@ -53,27 +39,18 @@ fn add<T>(
     known: &mut [(&Labels, T)],
     span: &Span,
     signal: Signal,
-    mut add: impl FnMut(&mut T, &Delta),
+    mut add: impl FnMut(&mut T, Delta<'_>),
 ) {
-    let mut rest = known.iter_mut().peekable();
-    for (labels, delays) in span.delays_of(signal) {
-        while let Some((own, _)) = rest.peek() {
-            match order(own, labels) {
-                Ordering::Less => drop(rest.next()),
-                Ordering::Equal => {
-                    if let Some((_, sum)) = rest.next() {
-                        add(sum, delays);
-                    }
-                    break;
-                }
-                Ordering::Greater => break,
-            }
+    let order = |own: &&mut (&Labels, T), one: &(&Labels, _)| by_labels(own.0, one.0);
+    for (own, (_, delays)) in joined(known, span.delays_of(signal), order) {
+        if let Some((_, sum)) = own {
+            add(sum, delays);
         }
     }
 }
 
 /// A signal by labels, with what it was over time.
-pub(super) fn by_labels<'a>(
+pub(super) fn over_time<'a>(
     history: &'a History,
     recent: &Recent<'_>,
     signal: Signal,

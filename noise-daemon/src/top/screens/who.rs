@@ -9,8 +9,8 @@ use noise_common::charge::Cause;
 use super::cells;
 use super::recent::{Recent, empty};
 use crate::resolve::OTHER;
-use crate::top::pairs::{Cost, Costs, Pairs, after};
-use crate::top::{Cell, Column, History, Look, Page, Row, Table, Tone};
+use crate::top::pairs::{Cost, Id, Pair};
+use crate::top::{Cell, Column, History, Look, Page, Row, Step, Table, Tone};
 
 /// Pairs with a row of their own: those that lost most. Nobody reads more, and each costs a
 /// microsecond whenever the screen is made.
@@ -28,7 +28,8 @@ pub(super) struct Account<'a> {
     pub cost: Cost,
     /// How many pairs share it: 0 where it is one of its own.
     pub folded: usize,
-    costs: Option<&'a Costs>,
+    /// Seconds that it lost in a second, of every step.
+    pub trend: Vec<f64>,
 }
 
 /// All that the rows are made of.
@@ -39,90 +40,82 @@ pub(super) struct Accounts<'a> {
     pub shown: Vec<Account<'a>>,
     /// What all of them lost, ns.
     pub lost_ns: u64,
-    pairs: &'a Pairs,
-    /// Time and length of each step.
-    steps: Vec<(u64, f64)>,
 }
 
 impl<'a> Accounts<'a> {
     pub(super) fn new(history: &'a History, look: &Look) -> Self {
         let recent = Recent::new(history, look);
         let pairs = history.pairs();
-        let mut shown: Vec<Account<'_>> = pairs
-            .iter()
-            .map(|((victim, culprit), costs)| Account {
-                victim,
-                culprit,
-                cost: after(costs, recent.from_ns),
-                folded: 0,
-                costs: Some(costs),
-            })
-            .filter(|account| account.cost.ns > 0 || account.cost.delays > 0)
-            .collect();
-        let lost_ns = shown.iter().map(|account| account.cost.ns).sum();
+        let mut sums = vec![Cost::default(); pairs.bound()];
+        for (id, cost) in recent.steps.iter().flat_map(|step| &step.span.costs) {
+            if let Some(sum) = sums.get_mut(*id as usize) {
+                sum.add(cost);
+            }
+        }
+        let lost_ns = sums.iter().map(|cost| cost.ns).sum();
         // What was folded before it came here is one row with what is folded here.
-        let is_rest = |account: &Account<'_>| [account.victim, account.culprit] == [OTHER; 2];
-        let mut folded: Vec<Account<'_>> =
-            shown.iter().position(is_rest).map(|index| shown.remove(index)).into_iter().collect();
-        if shown.len() > SHOWN {
-            shown.select_nth_unstable_by_key(SHOWN, |account| {
-                (Reverse(account.cost.ns), account.victim, account.culprit)
-            });
-            folded.extend(shown.drain(SHOWN..));
-        }
-        let steps = history.steps().map(|step| (step.at_ns, step.span.seconds)).collect();
-        if !folded.is_empty() {
-            let mut cost = Cost::default();
-            folded.iter().for_each(|account| cost.add(&account.cost));
-            let folded = folded.len();
-            shown.push(Account { victim: OTHER, culprit: OTHER, cost, folded, costs: None });
-        }
-        Self { recent, shown, lost_ns, pairs, steps }
-    }
-
-    /// Seconds that a row lost in a second, of every step.
-    pub(super) fn trend(&self, account: &Account<'_>) -> Vec<f64> {
-        match account.costs {
-            Some(costs) => self.rates(&self.lost_ns(costs)),
-            None => self.rates(&self.rest_ns()),
-        }
-    }
-
-    /// The same of a pair that has no row.
-    pub(super) fn trend_of(&self, costs: &Costs) -> Vec<f64> {
-        self.rates(&self.lost_ns(costs))
-    }
-
-    fn rates(&self, lost_ns: &[u64]) -> Vec<f64> {
-        let steps = lost_ns.iter().zip(&self.steps);
-        steps.map(|(ns, (_, seconds))| cells::ratio(*ns as f64 / 1e9, *seconds)).collect()
-    }
-
-    fn lost_ns(&self, costs: &Costs) -> Vec<u64> {
-        let mut costs = costs.iter().map(|(at_ns, cost)| (*at_ns, cost.ns)).peekable();
-        self.by_step(&mut costs)
-    }
-
-    /// Each number at the step of its time; both are in order.
-    fn by_step(
-        &self,
-        numbers: &mut std::iter::Peekable<impl Iterator<Item = (u64, u64)>>,
-    ) -> Vec<u64> {
-        let number = |(step_ns, _): &(u64, f64)| {
-            numbers.next_if(|(at_ns, _)| at_ns == step_ns).map_or(0, |(_, number)| number)
+        let mut rest = Cost::default();
+        let mut folded = 0;
+        let mut fold = |cost: &Cost| {
+            rest.add(cost);
+            folded += 1;
         };
-        self.steps.iter().map(number).collect()
-    }
-
-    /// Of all that was lost, what no other row tells.
-    fn rest_ns(&self) -> Vec<u64> {
-        let mut rest = self.by_step(&mut self.pairs.lost().iter().copied().peekable());
-        for costs in self.shown.iter().filter_map(|account| account.costs) {
-            let told = self.lost_ns(costs);
-            rest.iter_mut().zip(told).for_each(|(rest, told)| *rest = rest.saturating_sub(told));
+        let mut known: Vec<(Id, &Pair, Cost)> = Vec::new();
+        for (id, cost) in (0..).zip(sums).filter(|(_, cost)| cost.ns > 0 || cost.delays > 0) {
+            match pairs.pair(id) {
+                Some((victim, culprit)) if [&**victim, &**culprit] == [OTHER; 2] => fold(&cost),
+                Some(pair) => known.push((id, pair, cost)),
+                None => {}
+            }
         }
-        rest
+        if known.len() > SHOWN {
+            known.select_nth_unstable_by_key(SHOWN, |(_, pair, cost)| (Reverse(cost.ns), *pair));
+            known.drain(SHOWN..).for_each(|(_, _, cost)| fold(&cost));
+        }
+        let ids: Vec<Id> = known.iter().map(|(id, ..)| *id).collect();
+        let mut trends = trends(history, &ids).into_iter();
+        let account = |(_, (victim, culprit), cost): (Id, &'a Pair, Cost)| Account {
+            victim,
+            culprit,
+            cost,
+            folded: 0,
+            trend: trends.next().unwrap_or_default(),
+        };
+        let mut shown: Vec<Account<'_>> = known.into_iter().map(account).collect();
+        if folded > 0 {
+            let trend = trends.next().unwrap_or_default();
+            shown.push(Account { victim: OTHER, culprit: OTHER, cost: rest, folded, trend });
+        }
+        Self { recent, shown, lost_ns }
     }
+}
+
+/// Seconds that each of these pairs lost in a second, of every step; and at the end, all others
+/// together.
+pub(super) fn trends(history: &History, ids: &[Id]) -> Vec<Vec<f64>> {
+    let mut trends = vec![vec![0.0; history.steps().count()]; ids.len() + 1];
+    let mut places = vec![ids.len(); history.pairs().bound()];
+    for (place, id) in ids.iter().enumerate() {
+        if let Some(own) = places.get_mut(*id as usize) {
+            *own = place;
+        }
+    }
+    let mut lost_ns = vec![0_u64; ids.len() + 1];
+    for (index, Step { span, .. }) in history.steps().enumerate() {
+        lost_ns.fill(0);
+        for (id, cost) in &span.costs {
+            let place = places.get(*id as usize).and_then(|place| lost_ns.get_mut(*place));
+            if let Some(sum) = place {
+                *sum += cost.ns;
+            }
+        }
+        for (trend, ns) in trends.iter_mut().zip(&lost_ns).filter(|(_, ns)| **ns > 0) {
+            if let Some(value) = trend.get_mut(index) {
+                *value = span.per_second(*ns as f64 / 1e9);
+            }
+        }
+    }
+    trends
 }
 
 /// A row's key.
@@ -175,25 +168,26 @@ fn columns() -> Vec<Column> {
 
 /// Victims and culprits, by what was lost.
 pub fn table(history: &History, look: &Look) -> Table {
-    let accounts = Accounts::new(history, look);
+    let Accounts { recent, shown, lost_ns } = Accounts::new(history, look);
+    let row = |account| row(&recent, lost_ns, account);
     Table {
-        title: format!("Who delays whom, {}", cells::length(accounts.recent.seconds)),
+        title: format!("Who delays whom, {}", cells::length(recent.seconds)),
         columns: columns(),
-        rows: accounts.shown.iter().map(|account| row(&accounts, account)).collect(),
+        rows: shown.into_iter().map(row).collect(),
         sorted_by: 2,
         empty: empty(history, "Nobody was delayed."),
     }
 }
 
-fn row(accounts: &Accounts<'_>, account: &Account<'_>) -> Row {
-    let (recent, cost) = (&accounts.recent, &account.cost);
+fn row(recent: &Recent<'_>, lost_ns: u64, account: Account<'_>) -> Row {
+    let cost = &account.cost;
     let cells = vec![
         cells::text(account.victim),
-        cells::text(told(account)),
+        cells::text(told(&account)),
         cells::lost(recent.lost(cost.ns)),
-        cells::share(cost.ns as f64, accounts.lost_ns as f64),
+        cells::share(cost.ns as f64, lost_ns as f64),
         cells::text(joined(cost.causes().map(Cause::name))),
-        Cell::Spark(accounts.trend(account)),
+        Cell::Spark(account.trend),
         cells::rate(recent.per_second(cost.delays as f64)),
         cells::mean(cost.ns, cost.delays),
         cells::text(joined(cost.resources().map(noise_common::charge::Resource::name))),
@@ -336,7 +330,7 @@ mod tests {
         assert!(open(&made.history, &Look::default(), &pair).is_some());
         (0..130).for_each(|_| made.frame());
         assert!(open(&made.history, &Look::default(), &pair).is_none());
-        assert_eq!(made.history.pairs().iter().count(), 0);
+        assert_eq!(made.history.pairs().len(), 0);
     }
 
     #[test]

@@ -19,7 +19,7 @@ const SHOWN: usize = 200;
 pub(super) fn page(history: &History, look: &Look, key: &str) -> Option<Page> {
     let subject = Subject::parse(key)?;
     let recent = Recent::new(history, look);
-    let rows = Rows::new(vec![subject]);
+    let rows = Rows::one(subject);
     let waits = rows.waits(&recent).pop().unwrap_or_default();
     let trend = rows.trends(history).pop().unwrap_or_default();
     let known = Rows::known(history);
@@ -128,13 +128,13 @@ fn graph(title: &str, values: Vec<f64>, unit: impl Fn(f64) -> String) -> Block {
 /// Who waited there for whom.
 fn table(recent: &Recent<'_>, subject: &Subject<'_>) -> Table {
     let mut sums: BTreeMap<(Resource, Cause, &str, &str), Charged> = BTreeMap::new();
-    let resources = subject.way.resources();
-    for (deed, ns, count) in recent.steps.iter().flat_map(|step| deeds(&step.span)) {
-        if resources.contains(&deed.resource) && *deed.place == *subject.name {
+    let all = recent.steps.iter().flat_map(|step| deeds(&step.span, subject.way));
+    for (deed, charged) in all {
+        if *deed.place == *subject.name {
             let key = (deed.resource, deed.cause, &*deed.victim, &*deed.culprit);
             let sum = sums.entry(key).or_default();
-            sum.ns += ns;
-            sum.count += count;
+            sum.ns += charged.ns;
+            sum.count += charged.count;
         }
     }
     let whole_ns: u64 = sums.values().map(|charged| charged.ns).sum();

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use noise_common::charge::{Cause, Charged, Resource};
 
-use super::{Accounts, names};
+use super::{Accounts, names, trends};
 use crate::resolve::OTHER;
 use crate::top::history::Deed;
-use crate::top::pairs::{Cost, after};
+use crate::top::pairs::Cost;
 use crate::top::screens::cells;
 use crate::top::screens::recent::Recent;
-use crate::top::{Block, Cell, History, Look, Page, Row, Table, Tone, units};
+use crate::top::{Block, Cell, History, Look, Page, Row, Step, Table, Tone, units};
 
 /// What the row with that key opens.
 pub(super) fn page(history: &History, look: &Look, row: &str) -> Option<Page> {
@@ -19,11 +19,14 @@ pub(super) fn page(history: &History, look: &Look, row: &str) -> Option<Page> {
     if [victim, culprit] == [OTHER; 2] {
         return rest(&accounts);
     }
-    let (_, costs) = history.pairs().get(victim, culprit)?;
-    let cost = after(costs, accounts.recent.from_ns);
+    let id = history.pairs().id(victim, culprit)?;
+    let cost_in =
+        |step: &Step| step.span.costs.iter().find(|(one, _)| *one == id).map(|(_, cost)| *cost);
+    let mut cost = Cost::default();
+    accounts.recent.steps.iter().filter_map(|step| cost_in(step)).for_each(|one| cost.add(&one));
     let deeds = deeds(&accounts.recent, victim, culprit);
     let cause = main_cause(&deeds).or_else(|| {
-        let (_, last) = costs.back()?;
+        let last = history.steps().rev().find_map(cost_in)?;
         last.causes().next()
     });
     let lines = vec![
@@ -35,7 +38,7 @@ pub(super) fn page(history: &History, look: &Look, row: &str) -> Option<Page> {
         title: format!("{culprit} delays {victim}"),
         blocks: vec![
             Block::Text(lines),
-            graph(accounts.trend_of(costs)),
+            graph(trends(history, &[id]).into_iter().next().unwrap_or_default()),
             Block::Table(table(&accounts.recent, &deeds, cost.ns)),
         ],
     })
@@ -50,7 +53,7 @@ fn rest(accounts: &Accounts<'_>) -> Option<Page> {
     ];
     Some(Page {
         title: "All others".to_owned(),
-        blocks: vec![Block::Text(lines), graph(accounts.trend(account))],
+        blocks: vec![Block::Text(lines), graph(account.trend.clone())],
     })
 }
 

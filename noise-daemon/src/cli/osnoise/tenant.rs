@@ -1,0 +1,100 @@
+//! `noised osnoise --task` and `--cgroup`: no thread of ours measures; the work that is there is
+//! accounted for.
+
+use std::io::IsTerminal as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+
+use super::OsnoiseError;
+use crate::cli::output;
+use crate::cli::progress::Progress;
+use crate::collect::Collector;
+use crate::kernel::{Engine, KernelError, LoadOptions};
+use crate::measure::tenant::{self, Account, Subject, Usage};
+use crate::model::Sample;
+
+/// How often the programs' ring is drained.
+const TURN: Duration = Duration::from_millis(50);
+/// How often a terminal is drawn anew.
+const REFRESH: Duration = Duration::from_secs(1);
+
+/// The account so far.
+struct Books {
+    subject: Subject,
+    collector: Collector,
+    begin: Sample,
+    used: Usage,
+}
+
+impl Books {
+    fn open(subject: Subject) -> Result<Self, OsnoiseError> {
+        let options = LoadOptions { watched: subject.watched(), ..LoadOptions::default() };
+        let mut engine = Engine::load(&options).map_err(unsupported)?;
+        engine.attach().map_err(unsupported)?;
+        let mut collector = Collector::new(engine)?;
+        let used = subject.usage();
+        let begin = collector.glance();
+        Ok(Self { subject, collector, begin, used })
+    }
+
+    fn account(&mut self, ended: Option<Usage>) -> Account {
+        let now = self.collector.glance();
+        let ran = match (self.used, ended.unwrap_or_else(|| self.subject.usage())) {
+            (Usage::Known(before), Usage::Known(now)) => Usage::Known(now.saturating_sub(before)),
+            _ => Usage::Unknown,
+        };
+        Account::between(&self.begin, &now, &self.subject.labels(), ran)
+    }
+}
+
+fn unsupported(error: KernelError) -> OsnoiseError {
+    OsnoiseError::Measure(crate::measure::watcher::WatchError::from(error).into())
+}
+
+/// Accounts for a subject until it is gone, or time is over, or somebody ends it.
+///
+/// # Errors
+/// See [`OsnoiseError`]; nothing is left attached.
+pub fn run(
+    subject: Subject,
+    duration: Option<Duration>,
+    json: bool,
+    stop: &AtomicBool,
+) -> Result<(), OsnoiseError> {
+    let name = subject.name();
+    let mut books = Books::open(subject)?;
+    let live = !json && std::io::stdout().is_terminal();
+    let mut progress = Progress::new("measuring", duration.unwrap_or_default());
+    let begin = Instant::now();
+    let (mut drawn, mut last) = (begin, books.used);
+    while !stop.load(Ordering::Relaxed)
+        && duration.is_none_or(|duration| begin.elapsed() < duration)
+        && books.subject.exists()
+    {
+        thread::sleep(TURN);
+        books.collector.drain();
+        if let known @ Usage::Known(_) = books.subject.usage() {
+            last = known;
+        }
+        if live && drawn.elapsed() >= REFRESH {
+            drawn = Instant::now();
+            let text = tenant::text(&books.account(None), &name).replace('\n', "\x1b[K\n");
+            output::print(&format!("\x1b[H{text}\x1b[J"))?;
+        } else if !live {
+            progress.at(begin.elapsed());
+        }
+    }
+    drop(progress);
+    let account = books.account(Some(last));
+    if json {
+        let json = tenant::json(&account, &name);
+        let text = serde_json::to_string_pretty(&json).context("cannot write JSON")?;
+        return Ok(output::print(&(text + "\n"))?);
+    }
+    let text = tenant::text(&account, &name);
+    output::print(&if live { format!("\x1b[H\x1b[J{text}") } else { text })?;
+    Ok(())
+}

@@ -1,0 +1,239 @@
+//! IO: a task or cgroup on this host.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use nix::time::clock_getcpuclockid;
+use nix::unistd::Pid;
+
+use crate::resolve::WATCHED_LABEL;
+use crate::resolve::cgroup::{Hierarchies, Identity};
+
+/// Whose time is accounted for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A process with all its threads, or one thread.
+    Task {
+        /// Its pid, or the thread's.
+        pid: u32,
+        /// Its name.
+        name: String,
+        /// Whether it is one thread of a process of several.
+        is_thread: bool,
+    },
+    /// A cgroup with all below it.
+    Cgroup {
+        /// Its folder.
+        folder: PathBuf,
+        /// The mount point of its hierarchy.
+        root: PathBuf,
+    },
+}
+
+/// Why there is nobody to account for.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SubjectError {
+    /// There is no such task.
+    #[error("there is no process or thread {0}")]
+    NoTask(u32),
+    /// There is no such cgroup.
+    #[error(
+        "there is no cgroup {path} (tasks are told apart by the hierarchy at {root}): give a path \
+         below it"
+    )]
+    NoCgroup {
+        /// What was asked for.
+        path: String,
+        /// Where to look.
+        root: String,
+    },
+    /// There are no cgroups.
+    #[error("this host has no cgroup hierarchy")]
+    NoHierarchy,
+}
+
+/// CPU time so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Usage {
+    /// As the kernel has it, ns.
+    Known(u64),
+    /// Not to be told.
+    Unknown,
+}
+
+impl Subject {
+    /// A process, by its pid, or a thread.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub fn task(pid: u32) -> Result<Self, SubjectError> {
+        let gone = |_| SubjectError::NoTask(pid);
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).map_err(gone)?;
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            line.map(|line| line.trim().to_owned()).unwrap_or_default()
+        };
+        let is_thread = field("Tgid:") != pid.to_string();
+        Ok(Self::Task { pid, name: field("Name:"), is_thread })
+    }
+
+    /// A cgroup, by its path below the hierarchy by which tasks are told apart, or from the root of
+    /// the file system.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub fn cgroup(path: &Path) -> Result<Self, SubjectError> {
+        Self::below(path, Hierarchies::of_host().tasks.ok_or(SubjectError::NoHierarchy)?)
+    }
+
+    fn below(path: &Path, root: PathBuf) -> Result<Self, SubjectError> {
+        let inside = path.strip_prefix(&root).unwrap_or(path);
+        let folder = root.join(inside.strip_prefix("/").unwrap_or(inside));
+        if folder.join("cgroup.procs").exists() {
+            Ok(Self::Cgroup { folder, root })
+        } else {
+            let (path, root) = (path.display().to_string(), root.display().to_string());
+            Err(SubjectError::NoCgroup { path, root })
+        }
+    }
+
+    /// The pid that the programs tell apart.
+    pub const fn watched(&self) -> Option<u32> {
+        match self {
+            Self::Task { pid, .. } => Some(*pid),
+            Self::Cgroup { .. } => None,
+        }
+    }
+
+    /// The labels under which its delays are charged.
+    pub fn labels(&self) -> BTreeSet<String> {
+        match self {
+            Self::Task { .. } => BTreeSet::from([WATCHED_LABEL.to_owned()]),
+            Self::Cgroup { folder, root } => {
+                let mut labels = BTreeSet::new();
+                collect(folder, root, &mut labels);
+                labels
+            }
+        }
+    }
+
+    /// Its name for people.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Task { pid, name, is_thread: false } => format!("process {name}:{pid}"),
+            Self::Task { pid, name, is_thread: true } => format!("thread {name}:{pid}"),
+            Self::Cgroup { folder, root } => {
+                let path = folder.strip_prefix(root).unwrap_or(folder);
+                format!("cgroup /{}", path.display())
+            }
+        }
+    }
+
+    /// Whether it is still there.
+    pub fn exists(&self) -> bool {
+        match self {
+            Self::Task { pid, .. } => Path::new(&format!("/proc/{pid}")).exists(),
+            Self::Cgroup { folder, .. } => folder.exists(),
+        }
+    }
+
+    /// The CPU time that it has had.
+    pub fn usage(&self) -> Usage {
+        let known = match self {
+            Self::Task { pid, is_thread, .. } => task_usage(*pid, *is_thread),
+            Self::Cgroup { folder, root } => cgroup_usage(folder, root),
+        };
+        known.map_or(Usage::Unknown, Usage::Known)
+    }
+}
+
+/// The labels of a cgroup and of those below it, the shallow ones first.
+fn collect(folder: &Path, root: &Path, labels: &mut BTreeSet<String>) {
+    /// Cgroups that are accounted for at most.
+    const MOST: usize = 10_000;
+    labels.insert(Identity::of(folder.strip_prefix(root).unwrap_or(folder)).label);
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+        if labels.len() < MOST {
+            collect(&entry.path(), root, labels);
+        }
+    }
+}
+
+fn task_usage(pid: u32, is_thread: bool) -> Option<u64> {
+    if is_thread {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+        return text.split_whitespace().next()?.parse().ok();
+    }
+    // The process' own clock counts threads that have ended as well.
+    let clock = clock_getcpuclockid(Pid::from_raw(i32::try_from(pid).ok()?)).ok()?;
+    let time = clock.now().ok()?;
+    u64::try_from(time.tv_sec() * 1_000_000_000 + time.tv_nsec()).ok()
+}
+
+/// From version 2's `cpu.stat`, or version 1's `cpuacct.usage`, here or in a hierarchy beside.
+fn cgroup_usage(folder: &Path, root: &Path) -> Option<u64> {
+    let read = |path: PathBuf| -> io::Result<String> { std::fs::read_to_string(path) };
+    let version_2 = read(folder.join("cpu.stat")).ok().and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
+        Some(line.trim().parse::<u64>().ok()? * 1_000)
+    });
+    let beside = || {
+        let path = folder.strip_prefix(root).ok()?;
+        Some(root.parent()?.join("cpuacct").join(path).join("cpuacct.usage"))
+    };
+    version_2.or_else(|| {
+        let own = read(folder.join("cpuacct.usage")).ok();
+        own.or_else(|| read(beside()?).ok())?.trim().parse().ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_found_and_another_is_not() {
+        let own = std::process::id();
+        let subject = Subject::task(own).unwrap();
+        assert_eq!(subject.watched(), Some(own));
+        assert!(subject.exists());
+        assert!(matches!(subject.usage(), Usage::Known(1..)));
+        assert!(matches!(subject, Subject::Task { is_thread: false, .. }));
+        assert_eq!(Subject::task(u32::MAX), Err(SubjectError::NoTask(u32::MAX)));
+        std::thread::spawn(move || {
+            // SAFETY: no preconditions.
+            let thread = unsafe { libc::gettid() }.cast_unsigned();
+            let subject = Subject::task(thread).unwrap();
+            assert!(matches!(subject, Subject::Task { is_thread: true, .. }));
+            assert!(matches!(subject.usage(), Usage::Known(_)));
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_cgroup_is_given_by_its_path_with_or_without_the_mount_point() {
+        let host = tempfile::tempdir().unwrap();
+        let root = host.path().join("cpu");
+        for folder in ["", "a", "a/b"] {
+            std::fs::create_dir_all(root.join(folder)).unwrap();
+            std::fs::write(root.join(folder).join("cgroup.procs"), "").unwrap();
+        }
+        std::fs::create_dir_all(host.path().join("cpuacct/a")).unwrap();
+        std::fs::write(host.path().join("cpuacct/a/cpuacct.usage"), "77\n").unwrap();
+        for path in ["a", "/a", root.join("a").to_str().unwrap()] {
+            let subject = Subject::below(Path::new(path), root.clone()).unwrap();
+            assert_eq!(subject.name(), "cgroup /a");
+            assert_eq!(subject.labels(), BTreeSet::from(["/a".to_owned(), "/a/b".to_owned()]));
+            assert_eq!(subject.usage(), Usage::Known(77));
+            assert_eq!(subject.watched(), None);
+        }
+        let error = Subject::below(Path::new("/c"), root.clone()).unwrap_err();
+        assert!(error.to_string().starts_with("there is no cgroup /c "), "{error}");
+        std::fs::write(root.join("a/b/cpu.stat"), "usage_usec 5\nuser_usec 3\n").unwrap();
+        let deeper = Subject::below(Path::new("a/b"), root).unwrap();
+        assert_eq!(deeper.usage(), Usage::Known(5_000));
+    }
+}
