@@ -95,6 +95,15 @@ pub struct Interference {
     pub number: u32,
 }
 
+/// A thread and its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// Its pid.
+    pub pid: u32,
+    /// Its name.
+    pub comm: [u64; 2],
+}
+
 /// The thread that runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -109,6 +118,19 @@ pub struct Running {
     pub pid: u32,
     /// Always 0.
     pub padding: u32,
+}
+
+/// What is told by the programs of one level. Those of another level may interrupt them at any
+/// moment, also between writing an event and sending it, so that each level has its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Outbox {
+    /// The event that is told.
+    pub told: Interference,
+    /// Events that were sent.
+    pub sent: u64,
+    /// Events that found the ring full.
+    pub lost: u64,
 }
 
 /// One CPU. Memory-mapped by the process that measures, which writes `workload` alone.
@@ -129,17 +151,25 @@ pub struct WatchedCpu {
     pub softirq: Frame,
     /// The thread that runs.
     pub running: Running,
-    /// The event that is told.
-    pub told: Interference,
-    /// The same for NMIs, which come in between.
-    pub told_nmi: Interference,
-    /// Events that were told.
-    pub sent: u64,
-    /// Events that found the ring full.
-    pub lost: u64,
+    /// What is told while interrupts are off: by interrupts, switches and page faults.
+    pub main: Outbox,
+    /// What is told while interrupts are on: by softirqs.
+    pub softirqs: Outbox,
+    /// What is told by NMIs.
+    pub nmis: Outbox,
 }
 
 impl WatchedCpu {
+    /// Events that were sent so far.
+    pub const fn sent(&self) -> u64 {
+        self.main.sent + self.softirqs.sent + self.nmis.sent
+    }
+
+    /// Events that found the ring full so far.
+    pub const fn lost(&self) -> u64 {
+        self.main.lost + self.softirqs.lost + self.nmis.lost
+    }
+
     /// A handler of a device interrupt begins. Deeper nesting than [`IRQ_DEPTH`] counts as its
     /// outer handlers' time.
     #[inline(always)]
@@ -152,7 +182,7 @@ impl WatchedCpu {
         }
     }
 
-    /// A handler of a device interrupt ends. True where [`WatchedCpu::told`] is to be told.
+    /// A handler of a device interrupt ends. True where [`WatchedCpu::main`] is to be sent.
     #[inline(always)]
     pub fn exit_irq(&mut self, irq: u32, now_ns: u64) -> bool {
         let depth = core::hint::black_box(self.irqs.depth.wrapping_sub(1)) as usize;
@@ -166,7 +196,8 @@ impl WatchedCpu {
         let frame = self.irqs.frames[depth];
         let Some(net_ns) = frame.net_ns(now_ns, &self.taken) else { return false };
         self.taken.hardirq_ns += net_ns;
-        self.tell(Kind::Hardirq, irq, frame.start_ns, now_ns, net_ns)
+        self.main.put(Kind::Hardirq, irq, frame.start_ns, now_ns, net_ns);
+        self.workload != 0
     }
 
     /// A vector begins.
@@ -175,7 +206,7 @@ impl WatchedCpu {
         self.vector = Frame::open(now_ns, &self.taken);
     }
 
-    /// A vector ends.
+    /// A vector ends. True where [`WatchedCpu::main`] is to be sent.
     #[inline(always)]
     pub fn exit_vector(&mut self, vector: u32, number: u32, now_ns: u64) -> bool {
         let frame = self.vector;
@@ -185,9 +216,9 @@ impl WatchedCpu {
         }
         let Some(net_ns) = frame.net_ns(now_ns, &self.taken) else { return false };
         self.taken.hardirq_ns += net_ns;
-        let told = self.tell(Kind::Vector, vector, frame.start_ns, now_ns, net_ns);
-        self.told.number = number;
-        told
+        self.main.put(Kind::Vector, vector, frame.start_ns, now_ns, net_ns);
+        self.main.told.number = number;
+        self.workload != 0
     }
 
     /// A softirq vector begins.
@@ -197,7 +228,7 @@ impl WatchedCpu {
         self.softirq_running = vector + 1;
     }
 
-    /// A softirq vector ends.
+    /// A softirq vector ends. True where [`WatchedCpu::softirqs`] is to be sent.
     #[inline(always)]
     pub fn exit_softirq(&mut self, vector: u32, now_ns: u64) -> bool {
         let running = self.softirq_running;
@@ -208,41 +239,35 @@ impl WatchedCpu {
         let frame = self.softirq;
         let Some(net_ns) = frame.net_ns(now_ns, &self.taken) else { return false };
         self.taken.softirq_ns += net_ns;
-        self.tell(Kind::Softirq, vector, frame.start_ns, now_ns, net_ns)
-    }
-
-    /// NMI handlers ran for `delta_ns`, by their own clock. True where [`WatchedCpu::told_nmi`] is
-    /// to be told.
-    #[inline(always)]
-    pub fn handled_nmi(&mut self, cpu: u32, delta_ns: u64, now_ns: u64) -> bool {
-        self.taken.nmi_ns += delta_ns;
-        self.told_nmi = Interference {
-            start_ns: now_ns.saturating_sub(delta_ns),
-            end_ns: now_ns,
-            net_ns: delta_ns,
-            comm: [0; 2],
-            cpu,
-            kind: Kind::Nmi as u32,
-            id: 0,
-            number: 0,
-        };
+        self.softirqs.put(Kind::Softirq, vector, frame.start_ns, now_ns, net_ns);
         self.workload != 0
     }
 
-    /// A page fault of the thread that measures.
+    /// NMI handlers ran for `delta_ns`, by their own clock. True where [`WatchedCpu::nmis`] is to be
+    /// sent.
+    #[inline(always)]
+    pub fn handled_nmi(&mut self, delta_ns: u64, now_ns: u64) -> bool {
+        self.taken.nmi_ns += delta_ns;
+        self.nmis.put(Kind::Nmi, 0, now_ns.saturating_sub(delta_ns), now_ns, delta_ns);
+        self.workload != 0
+    }
+
+    /// A page fault of the thread that measures. True where [`WatchedCpu::main`] is to be sent.
     #[inline(always)]
     pub fn faulted(&mut self, now_ns: u64) -> bool {
-        self.tell(Kind::PageFault, 0, now_ns, now_ns, 0)
+        self.main.put(Kind::PageFault, 0, now_ns, now_ns, 0);
+        self.workload != 0
     }
 
     /// The CPU goes from one thread to another. Neither the thread that measures nor the idle task is
-    /// told.
+    /// told. A thread has the name under which it leaves: many a one becomes a program of another
+    /// name while it runs. True where [`WatchedCpu::main`] is to be sent.
     #[inline(always)]
-    pub fn switch(&mut self, previous: u32, next: u32, next_comm: [u64; 2], now_ns: u64) -> bool {
+    pub fn switch(&mut self, previous: Named, next: Named, now_ns: u64) -> bool {
         let before = self.running;
         let taken_ns = self.taken.interrupts_ns().wrapping_add(self.taken.softirq_ns);
         self.running =
-            Running { start_ns: now_ns, taken_ns, comm: next_comm, pid: next, padding: 0 };
+            Running { start_ns: now_ns, taken_ns, comm: next.comm, pid: next.pid, padding: 0 };
         if before.start_ns == 0
             || before.pid == 0
             || before.pid == self.workload
@@ -250,16 +275,22 @@ impl WatchedCpu {
         {
             return false;
         }
-        let kind = if before.pid == previous { Kind::Thread } else { Kind::EndlessThread };
+        let (kind, comm) = if before.pid == previous.pid {
+            (Kind::Thread, previous.comm)
+        } else {
+            (Kind::EndlessThread, before.comm)
+        };
         let gross_ns = now_ns - before.start_ns;
         let net_ns = gross_ns.saturating_sub(taken_ns.wrapping_sub(before.taken_ns));
-        let told = self.tell(kind, before.pid, before.start_ns, now_ns, net_ns);
-        self.told.comm = before.comm;
-        told
+        self.main.put(kind, before.pid, before.start_ns, now_ns, net_ns);
+        self.main.told.comm = comm;
+        self.workload != 0
     }
+}
 
+impl Outbox {
     #[inline(always)]
-    fn tell(&mut self, kind: Kind, id: u32, start_ns: u64, end_ns: u64, net_ns: u64) -> bool {
+    fn put(&mut self, kind: Kind, id: u32, start_ns: u64, end_ns: u64, net_ns: u64) {
         self.told.start_ns = start_ns;
         self.told.end_ns = end_ns;
         self.told.net_ns = net_ns;
@@ -267,7 +298,6 @@ impl WatchedCpu {
         self.told.kind = kind as u32;
         self.told.id = id;
         self.told.number = 0;
-        self.workload != 0
     }
 }
 
@@ -276,7 +306,6 @@ mod tests {
     use super::*;
 
     fn cpu() -> WatchedCpu {
-        let nothing = Interference::default();
         WatchedCpu {
             workload: 7,
             softirq_running: 0,
@@ -290,15 +319,19 @@ mod tests {
             vector: Frame::default(),
             softirq: Frame::default(),
             running: Running::default(),
-            told: nothing,
-            told_nmi: nothing,
-            sent: 0,
-            lost: 0,
+            main: Outbox::default(),
+            softirqs: Outbox::default(),
+            nmis: Outbox::default(),
         }
     }
 
-    fn last(cpu: &WatchedCpu) -> (u32, u32, u64, u64, u64) {
-        let told = cpu.told;
+    /// A thread whose name is its pid twice.
+    fn thread(pid: u32) -> Named {
+        Named { pid, comm: [pid.into(); 2] }
+    }
+
+    fn last(outbox: &Outbox) -> (u32, u32, u64, u64, u64) {
+        let told = outbox.told;
         (told.kind, told.id, told.start_ns, told.end_ns, told.net_ns)
     }
 
@@ -314,37 +347,59 @@ mod tests {
         let mut cpu = cpu();
         // The thread that measures gives way to another, in whose time comes a softirq with an irq
         // with an NMI in it.
-        assert!(!cpu.switch(7, 9, [1, 2], 1_000));
+        assert!(!cpu.switch(thread(7), thread(9), 1_000));
         cpu.enter_softirq(3, 1_100);
         cpu.enter_irq(36, 1_200);
-        assert!(cpu.handled_nmi(0, 20, 1_250));
-        assert_eq!((cpu.told_nmi.start_ns, cpu.told_nmi.net_ns), (1_230, 20));
+        assert!(cpu.handled_nmi(20, 1_250));
+        assert_eq!(last(&cpu.nmis), (Kind::Nmi as u32, 0, 1_230, 1_250, 20));
         assert!(cpu.exit_irq(36, 1_300));
-        assert_eq!(last(&cpu), (Kind::Hardirq as u32, 36, 1_200, 1_300, 80));
+        assert_eq!(last(&cpu.main), (Kind::Hardirq as u32, 36, 1_200, 1_300, 80));
         assert!(cpu.exit_softirq(3, 1_400));
-        assert_eq!(last(&cpu), (Kind::Softirq as u32, 3, 1_100, 1_400, 200));
-        assert!(cpu.switch(9, 7, [3, 4], 1_500));
-        assert_eq!(last(&cpu), (Kind::Thread as u32, 9, 1_000, 1_500, 200));
-        assert_eq!(cpu.told.comm, [1, 2]);
+        assert_eq!(last(&cpu.softirqs), (Kind::Softirq as u32, 3, 1_100, 1_400, 200));
+        assert!(cpu.switch(thread(9), thread(7), 1_500));
+        assert_eq!(last(&cpu.main), (Kind::Thread as u32, 9, 1_000, 1_500, 200));
+        assert_eq!(cpu.main.told.comm, [9, 9]);
         // 20 + 80 + 200 + 200 = 500, the whole time that the measuring thread was away.
+    }
+
+    #[test]
+    fn what_interrupts_the_telling_leaves_it_whole() {
+        let mut cpu = cpu();
+        cpu.enter_softirq(3, 100);
+        assert!(cpu.exit_softirq(3, 200));
+        // Its program has not sent it yet.
+        cpu.enter_vector(210);
+        assert!(cpu.handled_nmi(5, 218));
+        assert!(cpu.exit_vector(0, 236, 220));
+        assert_eq!(last(&cpu.softirqs), (Kind::Softirq as u32, 3, 100, 200, 100));
+        assert_eq!(last(&cpu.main), (Kind::Vector as u32, 0, 210, 220, 5));
+        assert_eq!(last(&cpu.nmis), (Kind::Nmi as u32, 0, 213, 218, 5));
+    }
+
+    #[test]
+    fn a_thread_has_the_name_that_it_leaves_with() {
+        let mut cpu = cpu();
+        assert!(!cpu.switch(thread(7), Named { pid: 9, comm: [1, 2] }, 10));
+        assert!(cpu.switch(Named { pid: 9, comm: [3, 4] }, thread(7), 20));
+        assert_eq!(cpu.main.told.comm, [3, 4]);
     }
 
     #[test]
     fn the_measuring_thread_and_the_idle_task_are_not_told() {
         let mut cpu = cpu();
-        assert!(!cpu.switch(7, 0, [0; 2], 10));
-        assert!(!cpu.switch(0, 7, [0; 2], 20));
-        assert!(!cpu.switch(7, 0, [0; 2], 30));
+        assert!(!cpu.switch(thread(7), thread(0), 10));
+        assert!(!cpu.switch(thread(0), thread(7), 20));
+        assert!(!cpu.switch(thread(7), thread(0), 30));
     }
 
     #[test]
     fn a_thread_whose_end_was_not_seen_is_told_as_that() {
         let mut cpu = cpu();
-        assert!(!cpu.switch(7, 1, [5, 6], 10));
+        assert!(!cpu.switch(thread(7), thread(1), 10));
         // From thread 1 back to the measuring one: not seen.
-        assert!(cpu.switch(7, 0, [0; 2], 90));
-        assert_eq!(last(&cpu).0, Kind::EndlessThread as u32);
-        assert_eq!((last(&cpu).1, last(&cpu).2), (1, 10));
+        assert!(cpu.switch(thread(7), thread(0), 90));
+        assert_eq!(last(&cpu.main), (Kind::EndlessThread as u32, 1, 10, 90, 80));
+        assert_eq!(cpu.main.told.comm, [1, 1]);
     }
 
     #[test]
@@ -353,7 +408,7 @@ mod tests {
         cpu.workload = 0;
         cpu.enter_vector(5);
         assert!(!cpu.exit_vector(0, 236, 6));
-        assert!(!cpu.handled_nmi(0, 1, 9));
+        assert!(!cpu.handled_nmi(1, 9));
         assert_eq!(cpu.taken.hardirq_ns, 1);
     }
 
@@ -372,7 +427,7 @@ mod tests {
         let mut cpu = cpu();
         cpu.enter_irq(1, 10);
         assert!(!cpu.exit_irq(1, 9));
-        assert!(!cpu.switch(7, 8, [0; 2], 10));
-        assert!(!cpu.switch(8, 7, [0; 2], 9));
+        assert!(!cpu.switch(thread(7), thread(8), 10));
+        assert!(!cpu.switch(thread(8), thread(7), 9));
     }
 }

@@ -18,7 +18,7 @@ use aya_ebpf::maps::{Array, RingBuf};
 use noise_common::for_each_hook;
 use noise_common::hooks::Hook;
 use noise_common::signals::{SOFTIRQ_VECTORS, Vector};
-use noise_common::watch::{Interference, WatchedCpu};
+use noise_common::watch::{Interference, Named, Outbox, WatchedCpu};
 
 use crate::kernel::{Access, Raw, Task, Typed};
 
@@ -65,8 +65,10 @@ fn handle<A: Access>(hook: Hook, access: A) -> Option<()> {
         Hook::IrqHandlerExit => {
             let state = state()?;
             // SAFETY: as above.
-            let tell = unsafe { (*state).exit_irq(access.argument(0) as u32, clock_ns()) };
-            send(state, tell)
+            unsafe {
+                let tell = (*state).exit_irq(access.argument(0) as u32, clock_ns());
+                send(tell, &raw mut (*state).main)
+            }
         }
         Hook::SoftirqEntry => {
             let vector = softirq_vector(access)?;
@@ -77,8 +79,10 @@ fn handle<A: Access>(hook: Hook, access: A) -> Option<()> {
         Hook::SoftirqExit => {
             let (vector, state) = (softirq_vector(access)?, state()?);
             // SAFETY: as above.
-            let tell = unsafe { (*state).exit_softirq(vector, clock_ns()) };
-            send(state, tell)
+            unsafe {
+                let tell = (*state).exit_softirq(vector, clock_ns());
+                send(tell, &raw mut (*state).softirqs)
+            }
         }
         Hook::NmiHandler => nmi(access),
         Hook::PageFault => page_fault(),
@@ -134,41 +138,34 @@ fn clock_ns() -> u64 {
 
 /// Sends what is to be told.
 #[inline(always)]
-fn send(state: *mut WatchedCpu, tell: bool) -> Option<()> {
+fn send(tell: bool, outbox: *mut Outbox) -> Option<()> {
     if tell {
-        // SAFETY: the state is this CPU's.
+        // SAFETY: the outbox is of this CPU and of the level of this program.
         unsafe {
-            (*state).told.cpu = this_cpu();
-            let told = &raw const (*state).told;
-            output(state, &*told);
+            (*outbox).told.cpu = this_cpu();
+            let told = &raw const (*outbox).told;
+            let flags = u64::from(BPF_RB_NO_WAKEUP);
+            if WATCH_RING.output::<Interference>(&*told, flags).is_err() {
+                (*outbox).lost += 1;
+            } else {
+                (*outbox).sent += 1;
+            }
         }
     }
     Some(())
 }
 
-#[inline(always)]
-fn output(state: *mut WatchedCpu, told: &Interference) {
-    let refused = WATCH_RING.output::<Interference>(told, u64::from(BPF_RB_NO_WAKEUP)).is_err();
-    // SAFETY: the state is this CPU's. An NMI between load and store is lost from the count at worst.
-    unsafe {
-        if refused {
-            (*state).lost += 1;
-        } else {
-            (*state).sent += 1;
-        }
-    }
-}
-
 /// `sched_switch(preempt, prev, next[, prev_state])`.
 #[inline(always)]
 fn switch<A: Access>(access: A) -> Option<()> {
-    let previous = Task::argument(access, 1).pid();
-    let next = Task::argument(access, 2);
-    let (next_pid, next_comm) = (next.pid(), next.comm());
+    let named = |task: Task<A>| Named { pid: task.pid(), comm: task.comm() };
+    let (previous, next) = (named(Task::argument(access, 1)), named(Task::argument(access, 2)));
     let state = state()?;
     // SAFETY: the state is this CPU's, and interrupts are off.
-    let tell = unsafe { (*state).switch(previous, next_pid, next_comm, clock_ns()) };
-    send(state, tell)
+    unsafe {
+        let tell = (*state).switch(previous, next, clock_ns());
+        send(tell, &raw mut (*state).main)
+    }
 }
 
 /// `nmi_handler(handler, delta_ns, handled)`.
@@ -178,15 +175,12 @@ fn nmi<A: Access>(access: A) -> Option<()> {
     if delta_ns < 0 {
         return None;
     }
-    let (state, cpu) = (state()?, this_cpu());
+    let state = state()?;
     // SAFETY: the state is this CPU's, and NMIs do not nest.
     unsafe {
-        if (*state).handled_nmi(cpu, delta_ns as u64, clock_ns()) {
-            let told = &raw const (*state).told_nmi;
-            output(state, &*told);
-        }
+        let tell = (*state).handled_nmi(delta_ns as u64, clock_ns());
+        send(tell, &raw mut (*state).nmis)
     }
-    Some(())
 }
 
 /// `page_fault_user(address, registers, error)`.
@@ -200,7 +194,7 @@ fn page_fault() -> Option<()> {
             return None;
         }
         let tell = (*state).faulted(clock_ns());
-        send(state, tell)
+        send(tell, &raw mut (*state).main)
     }
 }
 
@@ -214,6 +208,8 @@ fn softirq_vector<A: Access>(access: A) -> Option<u32> {
 fn vector_exit<A: Access>(access: A, vector: Vector) -> Option<()> {
     let (state, number) = (state()?, access.argument(0) as u32);
     // SAFETY: the state is this CPU's, and interrupts are off.
-    let tell = unsafe { (*state).exit_vector(vector as u32, number, clock_ns()) };
-    send(state, tell)
+    unsafe {
+        let tell = (*state).exit_vector(vector as u32, number, clock_ns());
+        send(tell, &raw mut (*state).main)
+    }
 }

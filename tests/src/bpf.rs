@@ -151,6 +151,21 @@ pub fn programs_of(pid: u32) -> Result<BTreeMap<u32, Program>> {
     Ok(programs)
 }
 
+/// Waits until nothing is loaded that was not before, but for what processes hold: the kernel frees
+/// programs some time after their last descriptor is closed.
+pub fn ensure_none_left(before: &BTreeSet<u32>) -> Result<()> {
+    let mut new: BTreeSet<u32> = program_ids()?.difference(before).copied().collect();
+    for entry in fs::read_dir("/proc")? {
+        if let Ok(pid) = entry?.file_name().to_string_lossy().parse()
+            // A process that ends holds nothing any more.
+            && let Ok(held) = programs_of(pid)
+        {
+            new.retain(|id| !held.contains_key(id));
+        }
+    }
+    wait_until_gone(new)
+}
+
 /// Waits until none of these programs is loaded: the kernel frees them some time after their last
 /// descriptor is closed.
 pub fn wait_until_gone(ids: impl IntoIterator<Item = u32>) -> Result<()> {

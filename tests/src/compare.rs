@@ -155,8 +155,8 @@ fn dropped(first: &Scrape, last: &Scrape) -> BTreeMap<String, u64> {
     dropped
 }
 
-/// The mean run time of the program with the longest.
-fn slowest_program_ns(before: &BTreeMap<u32, Program>, after: &BTreeMap<u32, Program>) -> f64 {
+/// The mean run time of the program with the longest, between two looks at them.
+pub fn slowest_program_ns(before: &BTreeMap<u32, Program>, after: &BTreeMap<u32, Program>) -> f64 {
     let means = after.values().filter_map(|program| {
         let earlier = before.get(&program.id)?;
         let runs = program.runs.checked_sub(earlier.runs).filter(|&runs| runs >= WARM_RUNS)?;

@@ -26,6 +26,10 @@ pub enum Hierarchy {
     Io,
     /// Sockets.
     Sockets,
+    /// Tasks, by the CPUs that they may run on.
+    Cpuset,
+    /// Tasks, by their number.
+    Pids,
 }
 
 /// Mount points of cgroup hierarchies.
@@ -33,6 +37,8 @@ pub enum Hierarchy {
 struct Mounts {
     cpu: Option<PathBuf>,
     blkio: Option<PathBuf>,
+    cpuset: Option<PathBuf>,
+    pids: Option<PathBuf>,
     unified: Option<PathBuf>,
 }
 
@@ -53,6 +59,10 @@ impl Mounts {
                 mounts.cpu.get_or_insert(point.into());
             } else if kind == "cgroup" && has("blkio") {
                 mounts.blkio.get_or_insert(point.into());
+            } else if kind == "cgroup" && has("cpuset") {
+                mounts.cpuset.get_or_insert(point.into());
+            } else if kind == "cgroup" && has("pids") {
+                mounts.pids.get_or_insert(point.into());
             }
         }
         mounts
@@ -63,7 +73,8 @@ impl Mounts {
     }
 
     fn all(&self) -> impl Iterator<Item = &PathBuf> {
-        self.cpu.iter().chain(&self.blkio).chain(&self.unified)
+        let old = self.cpu.iter().chain(&self.blkio).chain(&self.cpuset).chain(&self.pids);
+        old.chain(&self.unified)
     }
 
     fn point(&self, hierarchy: Hierarchy) -> Result<&Path> {
@@ -72,6 +83,8 @@ impl Mounts {
             Hierarchy::Cpu => self.cpu.as_deref().or(unified),
             Hierarchy::Io => self.blkio.as_deref().or(unified),
             Hierarchy::Sockets => unified,
+            Hierarchy::Cpuset => self.cpuset.as_deref().or(unified),
+            Hierarchy::Pids => self.pids.as_deref().or(unified),
         };
         found.with_context(|| format!("no cgroup hierarchy tells {hierarchy:?} apart"))
     }
@@ -197,6 +210,22 @@ impl Group {
         Ok(self.set("cpu.max", &format!("{quota} {period}"))?
             || (self.set("cpu.cfs_period_us", &period.to_string())?
                 && self.set("cpu.cfs_quota_us", &quota.to_string())?))
+    }
+
+    /// Lets it run on these CPUs only; false where this host keeps no group to CPUs.
+    pub fn allow_cpus(&self, cpus: &str) -> Result<bool> {
+        // A group of version 1 takes nobody before it has been told its memory.
+        if let Some(parent) = self.directories.first().and_then(|directory| directory.parent())
+            && let Ok(nodes) = fs::read_to_string(parent.join("cpuset.mems"))
+        {
+            self.set("cpuset.mems", nodes.trim())?;
+        }
+        self.set("cpuset.cpus", cpus)
+    }
+
+    /// Lets it have so many tasks; false where this host does not count them.
+    pub fn limit_tasks(&self, tasks: u32) -> Result<bool> {
+        self.set("pids.max", &tasks.to_string())
     }
 
     /// Gives it as much of the CPUs as that many groups have; without effect where a host weighs no

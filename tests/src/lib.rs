@@ -15,6 +15,7 @@ pub mod ftrace;
 pub mod group;
 pub mod http;
 pub mod load;
+pub mod measuring;
 pub mod namespace;
 pub mod pairing;
 pub mod prom;

@@ -80,9 +80,11 @@ fn settle(explained: &mut Explained) {
     let fault = Kind::PageFault as u32;
     let faults = explained.parts.iter().filter(|part| part.kind == fault).count() as u64;
     for part in explained.parts.iter_mut().filter(|part| part.kind == fault) {
-        part.net_ns = left_ns / faults;
-        part.end_ns = part.start_ns;
+        // Nobody says when it was over: behind it there may be less than its share.
+        part.net_ns = (left_ns / faults).min(gap.end_ns().saturating_sub(part.start_ns));
+        part.end_ns = part.start_ns.saturating_add(part.net_ns);
     }
+    explained.parts.sort_by_key(|part| part.end_ns);
 }
 
 #[cfg(test)]
@@ -130,8 +132,9 @@ mod tests {
             event(Kind::Vector, 1_200, 1_250, 50),
         ];
         let explained = explain(&[GAP], &mut events);
-        assert_eq!(explained[0].parts[0].kind, Kind::Thread as u32);
-        assert_eq!(explained[0].parts[0].net_ns, 400);
+        // It ended last.
+        assert_eq!(explained[0].parts[1].kind, Kind::Thread as u32);
+        assert_eq!(explained[0].parts[1].net_ns, 400);
         assert_eq!(explained[0].rest_ns(), 50);
     }
 
@@ -144,12 +147,24 @@ mod tests {
         ];
         let explained = explain(&[GAP], &mut events);
         let lengths: Vec<u64> = explained[0].parts.iter().map(|part| part.net_ns).collect();
-        assert_eq!(lengths, [200, 200, 100]);
+        assert_eq!(lengths, [200, 100, 200]);
+    }
+
+    #[test]
+    fn a_page_fault_ends_with_its_gap_at_the_latest() {
+        let mut events =
+            [event(Kind::PageFault, 1_010, 1_010, 0), event(Kind::PageFault, 1_450, 1_450, 0)];
+        let explained = explain(&[GAP], &mut events);
+        let parts = explained[0].parts.iter();
+        let parts: Vec<_> = parts.map(|part| (part.net_ns, part.end_ns)).collect();
+        assert_eq!(parts, [(250, 1_260), (50, 1_500)]);
     }
 
     fn an_event() -> impl Strategy<Value = Interference> {
         (0u32..7, 0u64..3_000, 0u64..800, 0u64..1_000).prop_map(|(kind, start, gross, net)| {
             let kind = noise_common::watch::KINDS[kind as usize];
+            // A page fault is told as a moment.
+            let gross = if kind == Kind::PageFault { 0 } else { gross };
             event(kind, start, start + gross, net)
         })
     }
@@ -174,6 +189,11 @@ mod tests {
                 let sum: u64 = one.parts.iter().map(|part| part.net_ns).sum();
                 prop_assert!(sum <= one.gap.duration_ns);
                 prop_assert_eq!(sum + one.rest_ns(), one.gap.duration_ns);
+                for part in &one.parts {
+                    prop_assert!(part.end_ns <= one.gap.end_ns());
+                    prop_assert!(part.end_ns - part.net_ns >= one.gap.start_ns);
+                }
+                prop_assert!(one.parts.is_sorted_by_key(|part| part.end_ns));
             }
             let parts: usize = explained.iter().map(|one| one.parts.len()).sum();
             prop_assert!(parts <= events.len());

@@ -91,65 +91,85 @@ impl Drop for Done<'_> {
     }
 }
 
-/// Runs `measure` on all CPUs at once, each in a thread of its own that is pinned there, with the
-/// memory of the process locked where that is allowed; what each returned, in order of the CPUs.
-///
-/// `prepare` is called before on each CPU, and allocates and touches what will be needed. All
-/// begin at the same time, a multiple of `multiple_ns` on CLOCK_MONOTONIC, which `measure` is
-/// given, and may be called a little before. `progress` is told how much time has passed.
-///
-/// # Errors
-/// Where a thread cannot be started, or cannot be placed.
-pub fn on_each<P, T: Send>(
-    cpus: &CpuList,
-    priority: Priority,
-    multiple_ns: u64,
-    prepare: impl Fn() -> P + Sync,
-    measure: impl Fn(u64, P) -> T + Sync,
-    mut progress: impl FnMut(Duration),
-) -> Result<Vec<(u32, T)>, MeasureError> {
-    let _locked = LockedMemory::take();
-    let _aside = step_aside(cpus);
-    let gate = Gate::new();
-    let running = AtomicUsize::new(cpus.len());
-    let work = |cpu: u32| -> Result<Option<T>, PlacementError> {
-        let placement = Placement::take(cpu, priority).inspect_err(|_| gate.give_up())?;
-        let prepared = prepare();
-        let Some(start_ns) = gate.arrive() else { return Ok(None) };
-        let done = Done(&running);
-        let measured = measure(start_ns, prepared);
-        drop(done);
-        while running.load(Ordering::Relaxed) != 0 {
-            spin_loop();
-        }
-        drop(placement);
-        Ok(Some(measured))
-    };
-    thread::scope(|scope| {
-        let mut threads = Vec::new();
-        for cpu in cpus.iter() {
-            let thread = thread::Builder::new().name(format!("noised/{cpu}"));
-            let work = &work;
-            let thread = thread.spawn_scoped(scope, move || work(cpu));
-            // The threads that were started already end only when they are told to.
-            let thread = thread.inspect_err(|_| gate.give_up());
-            let failed =
-                |error: std::io::Error| anyhow!(error).context("cannot start a measuring thread");
-            threads.push((cpu, thread.map_err(failed)?));
-        }
-        let start_ns = gate.start(threads.len(), multiple_ns);
-        while threads.iter().any(|(_, thread)| !thread.is_finished()) {
-            thread::park_timeout(TELL_EVERY);
-            let passed_ns = start_ns.map_or(0, |start_ns| now_ns().saturating_sub(start_ns));
-            progress(Duration::from_nanos(passed_ns));
-        }
-        let mut results = Vec::new();
-        for (cpu, thread) in threads {
-            let result = thread.join().map_err(|_| anyhow!("a measuring thread has failed"))??;
-            results.extend(result.map(|result| (cpu, result)));
-        }
-        Ok(results)
-    })
+/// The threads to be.
+#[derive(Clone, Debug)]
+pub struct Fleet<'a> {
+    /// Where: one on each.
+    pub cpus: &'a CpuList,
+    /// With what priority.
+    pub priority: Priority,
+    /// They begin at a multiple of this time on CLOCK_MONOTONIC, ns.
+    pub multiple_ns: u64,
+    /// How often the calling thread looks after them.
+    pub every: Duration,
+}
+
+impl<'a> Fleet<'a> {
+    /// One that begins at any time, and is seldom looked after.
+    pub const fn new(cpus: &'a CpuList, priority: Priority) -> Self {
+        Self { cpus, priority, multiple_ns: 1, every: TELL_EVERY }
+    }
+
+    /// Runs `measure` on all CPUs at once, each in a thread of its own that is pinned there, with the
+    /// memory of the process locked where that is allowed; what each returned, in order of the CPUs.
+    ///
+    /// `prepare` is called before on each CPU, and allocates and touches what will be needed. All
+    /// begin at the same time, which `measure` is given with the CPU, and may be called a little
+    /// before. `progress` is told how much time has passed.
+    ///
+    /// # Errors
+    /// Where a thread cannot be started, or cannot be placed.
+    pub fn run<P, T: Send>(
+        &self,
+        prepare: impl Fn() -> P + Sync,
+        measure: impl Fn(u32, u64, P) -> T + Sync,
+        mut progress: impl FnMut(Duration),
+    ) -> Result<Vec<(u32, T)>, MeasureError> {
+        let _locked = LockedMemory::take();
+        let _aside = step_aside(self.cpus);
+        let gate = Gate::new();
+        let running = AtomicUsize::new(self.cpus.len());
+        let work = |cpu: u32| -> Result<Option<T>, PlacementError> {
+            let placement = Placement::take(cpu, self.priority).inspect_err(|_| gate.give_up())?;
+            let prepared = prepare();
+            let Some(start_ns) = gate.arrive() else { return Ok(None) };
+            let done = Done(&running);
+            let measured = measure(cpu, start_ns, prepared);
+            drop(done);
+            while running.load(Ordering::Relaxed) != 0 {
+                spin_loop();
+            }
+            drop(placement);
+            Ok(Some(measured))
+        };
+        thread::scope(|scope| {
+            let mut threads = Vec::new();
+            for cpu in self.cpus.iter() {
+                let thread = thread::Builder::new().name(format!("noised/{cpu}"));
+                let work = &work;
+                let thread = thread.spawn_scoped(scope, move || work(cpu));
+                // The threads that were started already end only when they are told to.
+                let thread = thread.inspect_err(|_| gate.give_up());
+                let failed = |error: std::io::Error| {
+                    anyhow!(error).context("cannot start a measuring thread")
+                };
+                threads.push((cpu, thread.map_err(failed)?));
+            }
+            let start_ns = gate.start(threads.len(), self.multiple_ns);
+            while threads.iter().any(|(_, thread)| !thread.is_finished()) {
+                thread::park_timeout(self.every);
+                let passed_ns = start_ns.map_or(0, |start_ns| now_ns().saturating_sub(start_ns));
+                progress(Duration::from_nanos(passed_ns));
+            }
+            let mut results = Vec::new();
+            for (cpu, thread) in threads {
+                let result =
+                    thread.join().map_err(|_| anyhow!("a measuring thread has failed"))??;
+                results.extend(result.map(|result| (cpu, result)));
+            }
+            Ok(results)
+        })
+    }
 }
 
 /// Leaves the CPUs that are measured to those who measure, where there are others.
@@ -168,9 +188,11 @@ mod tests {
 
     #[test]
     fn each_cpu_works_where_it_should_and_all_begin_at_once() {
-        let measure = |start_ns: u64, prepared: u32| (start_ns, prepared, allowed());
-        let seen = on_each(&allowed(), Priority::Inherited, 1_000, || 7, measure, |_| {}).unwrap();
-        assert_eq!(seen.len(), allowed().len());
+        let cpus = allowed();
+        let fleet = Fleet { multiple_ns: 1_000, ..Fleet::new(&cpus, Priority::Inherited) };
+        let measure = |_, start_ns: u64, prepared: u32| (start_ns, prepared, allowed());
+        let seen = fleet.run(|| 7, measure, |_| {}).unwrap();
+        assert_eq!(seen.len(), cpus.len());
         for (cpu, (start_ns, prepared, place)) in &seen {
             assert_eq!((*prepared, place), (7, &CpuList::from_iter([*cpu])));
             assert_eq!((*start_ns % 1_000, *start_ns), (0, seen[0].1.0));
@@ -183,8 +205,8 @@ mod tests {
         cpus.push(1_023);
         let cpus = CpuList::from_iter(cpus);
         let ran = AtomicUsize::new(0);
-        let measure = |_, ()| ran.fetch_add(1, Ordering::SeqCst);
-        let error = on_each(&cpus, Priority::Inherited, 1, || (), measure, |_| {}).unwrap_err();
+        let measure = |_, _, ()| ran.fetch_add(1, Ordering::SeqCst);
+        let error = Fleet::new(&cpus, Priority::Inherited).run(|| (), measure, |_| {}).unwrap_err();
         assert!(error.to_string().contains("CPU 1023"), "{error}");
         assert_eq!(ran.load(Ordering::SeqCst), 0);
     }

@@ -2,14 +2,13 @@
 //! programs tell what interrupts it. CPUs that finish early keep spinning, so that they do not draw
 //! noise away from the others.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Barrier, mpsc};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 use jiff::Timestamp;
 use noise_common::watch::Interference;
 
@@ -17,9 +16,10 @@ use super::clock::now_ns;
 use super::cpus::CpuList;
 use super::error::MeasureError;
 use super::explain::{Explained, explain};
+use super::fleet::Fleet;
 use super::gaps::{Calibration, Plan, Watched};
 use super::naming::Naming;
-use super::placement::{LockedMemory, Placement, Priority};
+use super::placement::Priority;
 use super::report::{CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourReport, Part};
 use super::source::Source;
 use super::watcher::{Watcher, Workload};
@@ -30,8 +30,10 @@ pub const DETOURS_MAX: usize = 1_000_000;
 const EVENTS_MAX: usize = 2_000_000;
 /// How often the programs' ring is drained.
 const DRAIN_EVERY: Duration = Duration::from_millis(20);
-/// From the moment when all threads are ready to the first reading, ns.
-const START_AFTER_NS: u64 = 2_000_000;
+
+/// How often, and how many times, it is looked for events that are still on their way.
+const ARRIVAL: Duration = Duration::from_millis(1);
+const ARRIVALS_MAX: u32 = 500;
 
 /// When a gap is a detour.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -65,22 +67,13 @@ pub struct Options {
     pub priority: Priority,
 }
 
-/// What the threads share.
-struct Shared<'a> {
-    options: &'a Options,
-    barrier: Barrier,
-    start_ns: AtomicU64,
-    running: AtomicUsize,
-    abort: AtomicBool,
-    stop: &'a AtomicBool,
-}
-
 /// What a thread came home with.
 struct Seen {
-    cpu: u32,
     threshold_ns: u64,
     calibration: Calibration,
     watched: Watched,
+    /// Events that the programs had sent by then.
+    told: u64,
 }
 
 /// Measures.
@@ -96,67 +89,36 @@ pub fn measure(
     mut progress: impl FnMut(Duration),
 ) -> Result<DetourReport, MeasureError> {
     let mut watcher = Watcher::start()?;
-    let _locked = LockedMemory::take();
     let started = Timestamp::now();
-    let lost_before: Vec<u64> = options.cpus.iter().map(|cpu| watcher.lost(cpu)).collect();
-    let shared = Shared {
-        options,
-        barrier: Barrier::new(options.cpus.len()),
-        start_ns: AtomicU64::new(0),
-        running: AtomicUsize::new(options.cpus.len()),
-        abort: AtomicBool::new(false),
-        stop,
-    };
+    let lost_before: BTreeMap<u32, u64> =
+        options.cpus.iter().map(|cpu| (cpu, watcher.lost(cpu))).collect();
+    let workloads: BTreeMap<u32, Workload> =
+        options.cpus.iter().map(|cpu| (cpu, watcher.workload(cpu))).collect();
     let mut events = Events::default();
-    let seen = thread::scope(|scope| -> Result<Vec<Seen>, MeasureError> {
-        let (ready, readiness) = mpsc::channel();
-        let mut threads = Vec::new();
-        for cpu in options.cpus.iter() {
-            let (shared, ready, workload) = (&shared, ready.clone(), watcher.workload(cpu));
-            let spawned = thread::Builder::new()
-                .name(format!("noised/{cpu}"))
-                .spawn_scoped(scope, move || work(shared, cpu, &workload, &ready));
-            match spawned {
-                Ok(thread) => threads.push(thread),
-                Err(error) => {
-                    // The others wait for all; the process ends with this error.
-                    shared.abort.store(true, Ordering::SeqCst);
-                    (threads.len()..options.cpus.len()).for_each(|_| {
-                        drop(thread::Builder::new().spawn_scoped(scope, || shared.barrier.wait()));
-                    });
-                    return Err(anyhow!(error).context("cannot start a thread").into());
-                }
-            }
-        }
-        drop(ready);
-        let mut failed = None;
-        while threads.iter().any(|thread| !thread.is_finished()) {
-            if let Ok(Err(error)) = readiness.try_recv() {
-                failed.get_or_insert(error);
-            }
-            thread::sleep(DRAIN_EVERY);
-            watcher.drain(|event| events.take(event));
-            let start_ns = shared.start_ns.load(Ordering::Relaxed);
-            if start_ns != 0 {
-                progress(Duration::from_nanos(now_ns().saturating_sub(start_ns)));
-            }
-        }
-        let mut seen = Vec::new();
-        for thread in threads {
-            seen.extend(thread.join().map_err(|_| anyhow!("a measuring thread has failed"))?);
-        }
-        if let Some(error) = failed.or_else(|| readiness.try_iter().find_map(Result::err)) {
-            return Err(error);
-        }
-        Ok(seen)
+    let fleet = Fleet { every: DRAIN_EVERY, ..Fleet::new(&options.cpus, options.priority) };
+    let prepare = || (Watched::with_room(DETOURS_MAX), Calibration::measure());
+    let measure = |cpu: u32, start_ns, (watched, calibration)| {
+        watch(options, stop, workloads.get(&cpu), start_ns, watched, calibration)
+    };
+    let seen = fleet.run(prepare, measure, |passed| {
+        watcher.drain(|event| events.take(event));
+        progress(passed);
     })?;
     watcher.drain(|event| events.take(event));
+    for _ in 0..ARRIVALS_MAX {
+        if seen.iter().all(|(cpu, seen)| events.missing(*cpu, seen) == 0) {
+            break;
+        }
+        thread::sleep(ARRIVAL);
+        watcher.drain(|event| events.take(event));
+    }
     let mut naming = Naming::new(Path::new("/proc"));
     let mut sources = Sources::default();
     let mut cpus = Vec::new();
-    for (seen, lost_before) in seen.into_iter().zip(lost_before) {
-        let lost = watcher.lost(seen.cpu) - lost_before + events.unkept(seen.cpu);
-        let explained = explain(&seen.watched.gaps, events.of(seen.cpu));
+    for (cpu, seen) in seen {
+        let before = lost_before.get(&cpu).copied().unwrap_or(0);
+        let lost = watcher.lost(cpu) - before + events.unkept(cpu) + events.missing(cpu, &seen);
+        let explained = explain(&seen.watched.gaps, events.of(cpu));
         let start_ns = seen.watched.start_ns;
         let mut part = |event: &Interference| Part {
             source: sources.place(naming.source(event)),
@@ -169,7 +131,7 @@ pub fn measure(
             parts: explained.parts.iter().map(&mut part).collect(),
         };
         cpus.push(CpuDetours {
-            cpu: seen.cpu,
+            cpu,
             start_ns,
             duration_ns: seen.watched.duration_ns(),
             threshold_ns: seen.threshold_ns,
@@ -193,46 +155,29 @@ pub fn measure(
     })
 }
 
-/// One thread's work.
-fn work(
-    shared: &Shared<'_>,
-    cpu: u32,
-    workload: &Workload,
-    ready: &mpsc::Sender<Result<(), MeasureError>>,
-) -> Option<Seen> {
-    let options = shared.options;
-    let placement = Placement::take(cpu, options.priority);
-    let mut watched = Watched::with_room(if placement.is_ok() { DETOURS_MAX } else { 0 });
-    let calibration = Calibration::measure();
+/// One thread's work, from the moment when all begin.
+fn watch(
+    options: &Options,
+    stop: &AtomicBool,
+    workload: Option<&Workload>,
+    start_ns: u64,
+    mut watched: Watched,
+    calibration: Calibration,
+) -> Seen {
     let threshold_ns = options.threshold.ns(&calibration);
-    if let Err(error) = &placement {
-        shared.abort.store(true, Ordering::SeqCst);
-        let _ = ready.send(Err(error.clone().into()));
-    }
-    if shared.barrier.wait().is_leader() {
-        shared.start_ns.store(now_ns() + START_AFTER_NS, Ordering::SeqCst);
-    }
-    if shared.abort.load(Ordering::SeqCst) {
-        return None;
-    }
-    while !(1..=now_ns()).contains(&shared.start_ns.load(Ordering::Relaxed)) {
+    while now_ns() < start_ns {
         std::hint::spin_loop();
     }
-    workload.begin();
+    workload.inspect(|workload| workload.begin());
     watched.watch(&Plan {
         runtime_ns: u64::try_from(options.duration.as_nanos()).unwrap_or(u64::MAX),
         threshold_ns,
         stop_single_ns: u64::MAX,
         stop_total_ns: u64::MAX,
-        stop: shared.stop,
+        stop,
     });
-    shared.running.fetch_sub(1, Ordering::SeqCst);
-    while shared.running.load(Ordering::Relaxed) != 0 {
-        std::hint::spin_loop();
-    }
-    workload.end();
-    drop(placement);
-    Some(Seen { cpu, threshold_ns, calibration, watched })
+    let told = workload.map_or(0, Workload::end);
+    Seen { threshold_ns, calibration, watched, told }
 }
 
 /// Events by CPU, bounded.
@@ -253,6 +198,12 @@ impl Events {
 
     fn of(&mut self, cpu: u32) -> &mut [Interference] {
         &mut self.by_cpu.entry(cpu).or_default().0
+    }
+
+    /// Events of a CPU that were told and have not arrived.
+    fn missing(&self, cpu: u32, seen: &Seen) -> u64 {
+        let arrived = self.by_cpu.get(&cpu).map_or(0, |(kept, unkept)| kept.len() as u64 + unkept);
+        seen.told.saturating_sub(arrived)
     }
 
     fn unkept(&self, cpu: u32) -> u64 {

@@ -4,6 +4,8 @@ use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use aya::maps::{Map, MapData, RingBuf};
@@ -15,6 +17,9 @@ use crate::kernel::{Engine, HookState, KernelError, LoadOptions, ObjectKind};
 
 /// The pid namespace of the host (`PROC_PID_INIT_INO` of the kernel's `proc_ns.h`).
 const HOST_PIDS: &str = "pid:[4026531836]";
+
+/// Long enough for a thread that sleeps to leave its CPU.
+const A_SWITCH: Duration = Duration::from_micros(20);
 
 /// Why nothing can be watched.
 #[derive(Debug, thiserror::Error)]
@@ -84,9 +89,7 @@ pub struct Workload {
 impl Workload {
     /// The calling thread measures from now on: what else happens on the CPU is told.
     pub fn begin(&self) {
-        // SAFETY: no preconditions.
-        let thread = unsafe { libc::gettid() };
-        self.set(thread.cast_unsigned());
+        self.set(own_thread());
     }
 
     /// Another thread measures, by the number that the kernel has for it.
@@ -94,9 +97,19 @@ impl Workload {
         self.set(thread);
     }
 
-    /// Nothing is told any more.
-    pub fn end(&self) {
+    /// Nothing is told any more. Called by the measuring thread; returns how many events its CPU has
+    /// told since the programs were attached. They may still be on their way through the ring.
+    pub fn end(&self) -> u64 {
+        let Some(state) = self.states.of(self.cpu) else { return 0 };
+        // SAFETY: the pointer lies in the mapping; a program may be writing there.
+        let running = unsafe { (&raw const (*state).running).read_volatile() };
+        if running.start_ns != 0 && running.pid != own_thread() {
+            // No program was called for the switch back to this thread: the next switch tells of it.
+            thread::sleep(A_SWITCH);
+        }
         self.set(0);
+        // SAFETY: as above; no program of this CPU is in the middle of anything while this thread runs.
+        unsafe { state.read_volatile() }.sent()
     }
 
     fn set(&self, thread: u32) {
@@ -106,6 +119,11 @@ impl Workload {
             workload.store(thread, Ordering::Release);
         }
     }
+}
+
+fn own_thread() -> u32 {
+    // SAFETY: no preconditions.
+    unsafe { libc::gettid() }.cast_unsigned()
 }
 
 fn refused(engine: &Engine) -> impl Iterator<Item = (Hook, String)> {
@@ -160,8 +178,8 @@ impl Watcher {
         Workload { states: Arc::clone(&self.states), cpu }
     }
 
-    /// Takes what has been told. What happened on a CPU before a thread of that CPU did anything is
-    /// complete behind it.
+    /// Takes what has been told, as far as it is complete: an event that a CPU is about to write
+    /// holds up those of other CPUs behind it.
     pub fn drain(&mut self, mut take: impl FnMut(Interference)) {
         while let Some(record) = self.ring.next() {
             // What has another size cannot come from our programs.
@@ -173,7 +191,7 @@ impl Watcher {
 
     /// Events of a CPU that found the ring full, since the start.
     pub fn lost(&self, cpu: u32) -> u64 {
-        // SAFETY: the pointer lies in the mapping; a program may be writing the number.
-        self.states.of(cpu).map_or(0, |state| unsafe { (&raw const (*state).lost).read_volatile() })
+        // SAFETY: the pointer lies in the mapping; a program may be writing the numbers.
+        self.states.of(cpu).map_or(0, |state| unsafe { state.read_volatile() }.lost())
     }
 }

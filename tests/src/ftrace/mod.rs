@@ -70,6 +70,18 @@ pub const CHARGE_EVENTS: &[&str] = &[
     "nmi:nmi_handler",
 ];
 
+/// What takes time from the thread that runs on a CPU.
+pub const INTERFERENCE_EVENTS: &[&str] = &[
+    "sched:sched_switch",
+    "irq:irq_handler_entry",
+    "irq:irq_handler_exit",
+    "irq:softirq_entry",
+    "irq:softirq_exit",
+    "irq_vectors:*_entry",
+    "irq_vectors:*_exit",
+    "nmi:nmi_handler",
+];
+
 /// The events of interrupts and of the network.
 const OTHER_EVENTS: &[&str] = &[
     "sched:sched_waking",

@@ -9,6 +9,7 @@ pub mod compute;
 pub mod disk;
 pub mod files;
 pub mod net;
+pub mod noise;
 pub mod packets;
 pub mod storm;
 pub mod task;
@@ -261,6 +262,7 @@ pub fn run(arguments: Vec<String>) -> Result<()> {
         "datagrams" => packets::datagrams(&mut arguments),
         "frames" => packets::frames(&mut arguments),
         "clock-storm" => storm::clock_storm(&mut arguments),
+        "planter" => noise::planter(&mut arguments),
         "ipi-storm" => storm::ipi_storm(&mut arguments),
         "direct-reads" => disk::direct_reads(&mut arguments),
         "shuffled-reads" => disk::shuffled_reads(&mut arguments),

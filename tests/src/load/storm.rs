@@ -1,7 +1,7 @@
 //! Loads that interrupt a CPU without running anything on it.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd as _, FromRawFd as _};
 use std::thread;
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn open_event(cpu: i32, config: u64, period: u64) -> Result<File> {
 }
 
 /// `clock-storm <cpu> <period ns> <timers>`: timers that interrupt a CPU and wake nobody. The kernel makes
-/// a period 10 us at least.
+/// a period 10 us at least. Tells how long they ran, all together.
 pub(super) fn clock_storm(arguments: &mut Arguments) -> Result<()> {
     let cpu = arguments.number()?;
     let period = arguments.number()?;
@@ -65,8 +65,14 @@ pub(super) fn clock_storm(arguments: &mut Arguments) -> Result<()> {
     while session.going() {
         thread::sleep(Duration::from_millis(20));
     }
-    drop(events);
-    report(&format!("timers {timers}"))
+    let mut ran_ns = 0;
+    for mut event in events {
+        let mut count = [0_u8; 8];
+        event.read_exact(&mut count)?;
+        ran_ns += u64::from_ne_bytes(count);
+    }
+    report(&format!("timers {timers}"))?;
+    report(&format!("ran_ns {ran_ns}"))
 }
 
 /// `ipi-storm <cpu> <target cpu> <pause us>`: has an event of another CPU switched on and off, for which the

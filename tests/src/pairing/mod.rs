@@ -12,6 +12,7 @@ pub mod memory;
 pub mod net;
 pub mod raise;
 pub mod runqueue;
+pub mod runs;
 
 use std::sync::Arc;
 

@@ -108,15 +108,22 @@ fn second_daemon_on_another_address() -> Result<Verdict> {
 }
 
 /// A copy of the daemon that everybody may run, removed when dropped.
-struct PublicCopy(PathBuf);
+pub(crate) struct PublicCopy(PathBuf);
 
 impl PublicCopy {
-    fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let path = env::temp_dir().join(format!("noised-test-{}-copy", std::process::id()));
         fs::copy(binary()?, &path)?;
         let copy = Self(path);
         fs::set_permissions(&copy.0, fs::Permissions::from_mode(0o755))?;
         Ok(copy)
+    }
+
+    /// A command that runs it as nobody.
+    pub(crate) fn as_nobody(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.0);
+        command.args(arguments).current_dir("/").uid(65534).gid(65534);
+        command
     }
 }
 
@@ -129,10 +136,8 @@ impl Drop for PublicCopy {
 
 fn without_privileges() -> Result<Verdict> {
     let copy = PublicCopy::new()?;
-    let mut command = Command::new(&copy.0);
-    command.args(["run", "--web.listen-address", &free_address()?.to_string()]);
-    command.current_dir("/").uid(65534).gid(65534);
-    let outcome = run(command)?;
+    let address = free_address()?.to_string();
+    let outcome = run(copy.as_nobody(&["run", "--web.listen-address", &address]))?;
     ensure_refused(&outcome, 3, &[])?;
     let named = ["CAP_BPF", "root"].iter().any(|word| outcome.stderr.contains(word));
     ensure!(named, "the message does not say which privilege: {}", outcome.stderr);

@@ -8,6 +8,7 @@ mod attribution;
 mod block;
 mod cgroups;
 mod command_line;
+mod detour;
 mod differential;
 mod faults;
 mod incidents;
@@ -16,6 +17,9 @@ mod lifecycle;
 mod memory;
 mod metrics;
 mod network;
+mod osnoise;
+mod osnoise_ends;
+mod osnoise_log;
 mod referee;
 mod scenario;
 mod sched;
@@ -93,7 +97,7 @@ fn main() -> ExitCode {
     }
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let modules: [(&str, &[(&str, Test)]); 18] = [
+    let modules: [(&str, &[(&str, Test)]); 22] = [
         ("referee", referee::TESTS),
         ("command_line", command_line::TESTS),
         ("lifecycle", lifecycle::TESTS),
@@ -112,6 +116,10 @@ fn main() -> ExitCode {
         ("state", state::TESTS),
         ("incidents", incidents::TESTS),
         ("top", top::TESTS),
+        ("osnoise", osnoise::TESTS),
+        ("osnoise_log", osnoise_log::TESTS),
+        ("osnoise_ends", osnoise_ends::TESTS),
+        ("detour", detour::TESTS),
     ];
     let trials = modules
         .into_iter()

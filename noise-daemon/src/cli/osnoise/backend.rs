@@ -82,17 +82,17 @@ pub fn measure(
 ) -> Result<(), MeasureError> {
     let tracefs = Tracefs::find()?;
     // Loading the programs takes a moment, of which the tracer is to see nothing.
-    let check = match args.cross_check {
+    let mut check = match args.cross_check {
         true => Some(CrossCheck::start(is_preempt_rt())?),
         false => None,
     };
     let kernel =
         KernelOptions { preempt_disable: args.preempt_disable, irq_disable: args.irq_disable };
     let tracer = Tracer::start(&tracefs, options, kernel)?;
-    if let Some(mut check) = check {
+    if let Some(check) = &mut check {
         check.watch(tracer.threads());
-        session.borrow_mut().check(check);
     }
+    session.borrow_mut().begin(check);
     tracer.run(
         options,
         stop,

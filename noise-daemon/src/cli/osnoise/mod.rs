@@ -184,6 +184,7 @@ impl OsnoiseArgs {
             cpus,
             period: self.period,
             runtime,
+            duration: self.duration,
             threshold_ns: nanoseconds(self.threshold),
             stop_single_ns: self.stop.map(nanoseconds),
             stop_total_ns: self.stop_total.map(nanoseconds),

@@ -8,7 +8,7 @@ use anyhow::anyhow;
 
 use super::show::Screen;
 use super::stopping::{self, Recent};
-use super::{Ended, OsnoiseArgs, OsnoiseError};
+use super::{Backend, Ended, OsnoiseArgs, OsnoiseError};
 use crate::cli::durations::nanoseconds;
 use crate::measure::gaps::Stopped;
 use crate::measure::naming::Naming;
@@ -22,15 +22,15 @@ pub struct Session<'a> {
     screen: Screen,
     recent: Recent,
     by_threshold: Option<(u32, Stopped)>,
-    /// The first turn: loading the programs is no part of the measurement.
+    /// From when everything is loaded.
     begin: Option<Instant>,
-    /// From there to the last turn.
+    /// Until the last turn: what is taken down behind it is no part of the measurement.
     passed: Duration,
     check: Option<CrossCheck>,
 }
 
 impl<'a> Session<'a> {
-    /// Nothing was measured yet.
+    /// It begins with the first turn.
     pub fn new(args: &'a OsnoiseArgs) -> Self {
         let bucket_ns = nanoseconds(args.bucket_size);
         let shape = HistogramShape { bucket_ns, entries: args.entries as usize };
@@ -46,9 +46,10 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Counts a second time from here on.
-    pub fn check(&mut self, check: CrossCheck) {
-        self.check = Some(check);
+    /// The measurement begins only now. It is counted a second time where there is a check.
+    pub fn begin(&mut self, check: Option<CrossCheck>) {
+        self.begin = Some(Instant::now());
+        self.check = check;
     }
 
     /// An irq has this name.
@@ -73,7 +74,10 @@ impl<'a> Session<'a> {
     pub fn turn(&mut self, stop: &AtomicBool) {
         let passed = self.begin.get_or_insert_with(Instant::now).elapsed();
         self.passed = passed;
-        if self.args.duration.is_some_and(|duration| passed >= duration) {
+        // Threads of ours look at the time themselves.
+        let kernel = self.args.backend == Backend::Kernel;
+        let over = self.args.duration.is_some_and(|duration| passed >= duration);
+        if (kernel && over) || self.screen.is_closed() {
             stop.store(true, Ordering::Relaxed);
         }
         if let Some(check) = &mut self.check {

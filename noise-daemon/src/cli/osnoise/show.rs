@@ -124,6 +124,11 @@ impl Screen {
         text
     }
 
+    /// Whether nobody reads any more.
+    pub const fn is_closed(&self) -> bool {
+        self.closed
+    }
+
     fn write(&mut self, text: &str) {
         if self.closed {
             return;

@@ -1,6 +1,7 @@
 //! What happens when a measurement ends by a threshold.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io::Write as _;
 use std::process::Command;
 use std::str::FromStr;
 
@@ -55,7 +56,8 @@ impl Recent {
     }
 }
 
-/// Does what is to be done. Where the output is JSON, the record goes to standard error.
+/// Does what is to be done. Where the output is JSON, the record goes to standard error, and so does
+/// what commands print.
 ///
 /// # Errors
 /// Where a command cannot be run, or fails.
@@ -71,38 +73,45 @@ pub fn act(
         Stopped::Total(noise_ns, _) => ("noise in one period of", noise_ns),
         Stopped::Asked => return Ok(()),
     };
-    let mut record = format!("\nstopped by {what} {} on CPU {cpu}", units::duration(gap as f64));
+    tell(&record(actions, cpu, &format!("{what} {}", units::duration(gap as f64)), recent), json);
     for action in actions {
-        match action {
-            OnThreshold::Dump => {
-                let samples = recent.cpus.get(&cpu);
-                record.push_str(&format!(
-                    "; its last {} samples:\n",
-                    samples.map_or(0, VecDeque::len)
-                ));
-                record.extend(samples.into_iter().flatten().map(String::as_str));
-            }
-            OnThreshold::Command(command) => {
-                let status = Command::new("sh")
-                    .args(["-c", command])
-                    .env("NOISED_CPU", cpu.to_string())
-                    .status()
-                    .with_context(|| format!("cannot run `{command}`"))?;
-                if !status.success() {
-                    bail!("`{command}` ended with {status}");
-                }
-            }
+        let OnThreshold::Command(command) = action else { continue };
+        let mut shell = Command::new("sh");
+        shell.args(["-c", command]).env("NOISED_CPU", cpu.to_string());
+        if json {
+            // Whoever reads JSON reads nothing else.
+            shell.stdout(std::io::stderr());
+        }
+        let status = shell.status().with_context(|| format!("cannot run `{command}`"))?;
+        if !status.success() {
+            bail!("`{command}` ended with {status}");
         }
     }
-    if !record.ends_with('\n') {
+    Ok(())
+}
+
+/// Why it ended and, where that is wanted, what was there before.
+fn record(actions: &[OnThreshold], cpu: u32, reason: &str, recent: &Recent) -> String {
+    let mut record = format!("\nstopped by {reason} on CPU {cpu}");
+    if actions.contains(&OnThreshold::Dump) {
+        let samples = recent.cpus.get(&cpu);
+        let count = samples.map_or(0, VecDeque::len);
+        record.push_str(&format!("; its last {count} samples:\n"));
+        record.extend(samples.into_iter().flatten().map(String::as_str));
+    } else {
         record.push('\n');
     }
-    if json {
-        eprint!("{record}");
+    record
+}
+
+/// Prints the record. A reader that has gone is no failure.
+fn tell(record: &str, json: bool) {
+    let _ = if json {
+        std::io::stderr().lock().write_all(record.as_bytes())
     } else {
-        print!("{record}");
-    }
-    Ok(())
+        let mut output = std::io::stdout().lock();
+        output.write_all(record.as_bytes()).and_then(|()| output.flush())
+    };
 }
 
 #[cfg(test)]
@@ -117,6 +126,19 @@ mod tests {
         for wrong in ["", "shell", "shell,command=", "trace"] {
             assert!(wrong.parse::<OnThreshold>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn the_record_has_the_samples_where_they_are_wanted() {
+        let mut recent = Recent::default();
+        recent.cpus.entry(1).or_default().push_back("a sample\n".to_owned());
+        let command = OnThreshold::Command("false".to_owned());
+        let of = |actions: &[OnThreshold], cpu| record(actions, cpu, "a reason", &recent);
+        let told = "\nstopped by a reason on CPU 1; its last 1 samples:\na sample\n";
+        assert_eq!(of(&[command.clone(), OnThreshold::Dump], 1), told);
+        assert_eq!(of(&[command], 1), "\nstopped by a reason on CPU 1\n");
+        let told = "\nstopped by a reason on CPU 0; its last 0 samples:\n";
+        assert_eq!(of(&[OnThreshold::Dump], 0), told);
     }
 
     #[test]

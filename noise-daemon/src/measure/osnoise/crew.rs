@@ -24,6 +24,10 @@ const SAMPLES: (u64, u64) = (1_000, 200_000);
 const SAMPLE_NS: u64 = 2_000;
 /// Events of a CPU that are kept until its period is over.
 const EVENTS_MAX: usize = 1_000_000;
+/// How often, and how many times, it is looked for events that are still on their way. A CPU that the
+/// hypervisor took away in the middle of one holds up all others.
+const ARRIVAL: Duration = Duration::from_millis(1);
+const ARRIVALS_MAX: u32 = 500;
 /// A thread that sleeps looks so often whether it is to end.
 const SLEEP: Duration = Duration::from_millis(50);
 
@@ -36,6 +40,8 @@ pub struct Options {
     pub period: Duration,
     /// How long each takes, the period at most.
     pub runtime: Duration,
+    /// How long altogether; `None` = until it is stopped.
+    pub duration: Option<Duration>,
     /// A gap of this length is noise, ns.
     pub threshold_ns: u64,
     /// A gap of this length ends it, ns.
@@ -57,10 +63,13 @@ struct Period {
     cpu: u32,
     thread: u32,
     watched: Watched,
+    /// Events that its CPU had told by then.
+    told: u64,
 }
 
-/// Measures until it is stopped, or a gap or their sum is too long. `each` is given every period, and
-/// `turn` is called some times in a second; both run in the calling thread.
+/// Measures for as long as it is to, until it is stopped, or until a gap or their sum is too long.
+/// `each` is given every period, and `turn` is called some times in a second; both run in the calling
+/// thread.
 ///
 /// # Errors
 /// See [`MeasureError`]; no thread is left pinned, and nothing is left attached.
@@ -102,9 +111,9 @@ pub fn run(
                     Err(error) => failed = failed.or(Some(error)),
                 }
             }
-            // What happened in a period was told before the period was sent.
             watcher.drain(|event| events.take(event));
             for period in arrived {
+                events.await_all(&period, &mut watcher);
                 let report = events.report(period, &watcher);
                 if report.stopped.is_some_and(|stopped| stopped != Stopped::Asked) {
                     over.store(true, Ordering::Relaxed);
@@ -149,27 +158,33 @@ fn work(
     let room = (runtime_ns / SAMPLE_NS).clamp(SAMPLES.0, SAMPLES.1);
     let mut watched = Watched::with_room(room as usize);
     let mut begin_ns = now_ns();
+    // Not left to the collecting thread, which may not get to run in time beside this one.
+    let end_ns = options.duration.map_or(u64::MAX, |all| begin_ns.saturating_add(nanoseconds(all)));
     while !over.load(Ordering::Relaxed) {
+        let left_ns = end_ns.saturating_sub(now_ns());
+        if left_ns == 0 {
+            break;
+        }
         workload.begin();
         watched.watch(&Plan {
-            runtime_ns,
+            runtime_ns: runtime_ns.min(left_ns),
             threshold_ns: options.threshold_ns,
             stop_single_ns: options.stop_single_ns.unwrap_or(u64::MAX),
             stop_total_ns: options.stop_total_ns.unwrap_or(u64::MAX),
             stop: over,
         });
-        workload.end();
+        let told = workload.end();
         // The thread keeps its room; only what there is is copied.
         let copy = Watched { gaps: watched.gaps.as_slice().to_vec(), ..without_gaps(&watched) };
         let stopped = watched.stopped.is_some();
-        if sender.send(Ok(Period { cpu, thread, watched: copy })).is_err() || stopped {
+        if sender.send(Ok(Period { cpu, thread, watched: copy, told })).is_err() || stopped {
             break;
         }
         if period_ns > runtime_ns {
             // Periods that were missed altogether are not made up for.
             let passed = (now_ns() - begin_ns) / period_ns + 1;
             begin_ns += passed * period_ns;
-            sleep_until(begin_ns, over);
+            sleep_until(begin_ns.min(end_ns), over);
         }
     }
     drop(placement);
@@ -206,10 +221,14 @@ struct Events {
 #[derive(Default)]
 struct CpuEvents {
     events: Vec<Interference>,
+    /// All that have arrived.
+    arrived: u64,
     /// Those without room, since the last period.
     unkept: u64,
     /// The programs' count of lost ones at the last period.
     lost: u64,
+    /// Those that had not arrived at the last period.
+    missing: u64,
 }
 
 impl Events {
@@ -221,6 +240,7 @@ impl Events {
 
     fn take(&mut self, event: Interference) {
         let Some(cpu) = self.waiting.get_mut(&event.cpu) else { return };
+        cpu.arrived += 1;
         if cpu.events.len() < EVENTS_MAX {
             cpu.events.push(event);
         } else {
@@ -228,12 +248,32 @@ impl Events {
         }
     }
 
+    /// Waits until everything has arrived that was told in a period.
+    fn await_all(&mut self, period: &Period, watcher: &mut Watcher) {
+        for _ in 0..ARRIVALS_MAX {
+            if self.missing(period) == 0 {
+                return;
+            }
+            thread::sleep(ARRIVAL);
+            watcher.drain(|event| self.take(event));
+        }
+    }
+
+    /// Events of a period, or of earlier ones, that have not arrived.
+    fn missing(&self, period: &Period) -> u64 {
+        let arrived = self.waiting.get(&period.cpu).map_or(0, |cpu| cpu.arrived);
+        period.told.saturating_sub(arrived)
+    }
+
     fn report(&mut self, period: Period, watcher: &Watcher) -> PeriodReport {
-        let Period { cpu, thread, watched } = period;
+        let missing = self.missing(&period);
+        let Period { cpu, thread, watched, .. } = period;
         let own = self.waiting.entry(cpu).or_default();
         let lost = watcher.lost(cpu);
-        let lost_events = std::mem::take(&mut own.unkept) + lost.saturating_sub(own.lost);
-        own.lost = lost;
+        // What arrives too late for its period is in none.
+        let late = missing.saturating_sub(own.missing);
+        let lost_events = std::mem::take(&mut own.unkept) + lost.saturating_sub(own.lost) + late;
+        (own.lost, own.missing) = (lost, missing);
         let samples = explain(&watched.gaps, &mut own.events);
         // They are in order now.
         let first = own.events.partition_point(|event| place_ns(event) < watched.start_ns);
@@ -254,5 +294,25 @@ impl Events {
             lost_events,
             stopped: watched.stopped,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_on_their_way_are_missed() {
+        let mut events = Events { waiting: BTreeMap::from([(1, CpuEvents::default())]) };
+        let period = Period { cpu: 1, thread: 7, watched: Watched::default(), told: 2 };
+        assert_eq!(events.missing(&period), 2);
+        events.take(Interference { cpu: 1, ..Interference::default() });
+        events.take(Interference { cpu: 0, ..Interference::default() });
+        assert_eq!(events.missing(&period), 1);
+        // One that was told after the period.
+        for _ in 0..2 {
+            events.take(Interference { cpu: 1, ..Interference::default() });
+        }
+        assert_eq!(events.missing(&period), 0);
     }
 }

@@ -107,6 +107,7 @@ fn measure(
         cpus,
         period: options.period,
         runtime: options.runtime,
+        duration: None,
         threshold_ns: options.threshold_ns,
         stop_single_ns: None,
         stop_total_ns: None,

@@ -8,6 +8,7 @@ use noise_common::watch::{Interference, KINDS, Kind};
 use super::period::PeriodReport;
 use crate::measure::explain::Explained;
 use crate::measure::naming::Naming;
+use crate::top::draw::words::clean;
 
 const NS_PER_S: u64 = 1_000_000_000;
 
@@ -15,7 +16,9 @@ const NS_PER_S: u64 = 1_000_000_000;
 pub fn lines(period: &PeriodReport, sample: &Explained, naming: &mut Naming) -> String {
     let mut text = String::new();
     for part in &sample.parts {
-        let named = naming.source(part);
+        let mut named = naming.source(part);
+        // Threads choose their names; a line has to stay one, and none steers a terminal.
+        named.name = clean(&named.name).into_owned();
         let told = match KINDS.get(part.kind as usize) {
             Some(Kind::Nmi) => "nmi_noise:".to_owned(),
             Some(Kind::Hardirq | Kind::Vector) => {
@@ -63,6 +66,18 @@ fn seconds(ns: u64) -> String {
 mod tests {
     use super::*;
     use crate::measure::osnoise::tally::sampled;
+
+    #[test]
+    fn a_name_does_not_break_its_line() {
+        let mut period = sampled::period();
+        let name = u64::from_le_bytes(*b"a\nb\x1b[2J\0");
+        period.samples.truncate(2);
+        period.samples[1].parts[0].comm = [name, 0];
+        let mut naming = Naming::new(std::path::Path::new("/nonexistent"));
+        let told = lines(&period, &period.samples[1], &mut naming);
+        assert_eq!(told.lines().count(), 2);
+        assert!(told.contains("thread_noise: a\u{fffd}b\u{fffd}[2J:77 start "), "{told}");
+    }
 
     #[test]
     fn samples_are_told_in_the_tracers_words() {

@@ -8,7 +8,8 @@ use std::time::Duration;
 use super::{CpuQuanta, FTQ_FORMAT, Options, QUANTA_VERSION, QuantaReport, Quantum};
 use crate::measure::clock::now_ns;
 use crate::measure::error::MeasureError;
-use crate::measure::{fleet, work};
+use crate::measure::fleet::Fleet;
+use crate::measure::work;
 use crate::wire::Host;
 
 /// Measures. `stop` ends it early: the quanta up to then are reported. `progress` is told how much
@@ -23,14 +24,14 @@ pub fn ftq(
 ) -> Result<QuantaReport, MeasureError> {
     let started = jiff::Timestamp::now();
     let quantum_ns = options.quantum_ns.max(1);
-    let count = |start_ns, samples| {
+    let count = |_, start_ns, samples| {
         let mut samples: Vec<u64> = samples;
         let start_ns = count(&mut samples, start_ns, quantum_ns, stop, now_ns);
         (start_ns, samples)
     };
     let prepare = || options.room(quantum_ns);
-    let cpus =
-        fleet::on_each(&options.cpus, options.priority, quantum_ns, prepare, count, progress)?;
+    let fleet = Fleet { multiple_ns: quantum_ns, ..Fleet::new(&options.cpus, options.priority) };
+    let cpus = fleet.run(prepare, count, progress)?;
     let cpus =
         cpus.into_iter().map(|(cpu, (start_ns, samples))| CpuQuanta { cpu, start_ns, samples });
     let host = Host::read(Path::new("/"));

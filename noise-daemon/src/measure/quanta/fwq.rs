@@ -9,7 +9,8 @@ use super::{CpuQuanta, FWQ_FORMAT, Options, QUANTA_VERSION, QuantaReport, Quantu
 use crate::measure::clock::now_ns;
 use crate::measure::cpus::CpuList;
 use crate::measure::error::MeasureError;
-use crate::measure::{fleet, work};
+use crate::measure::fleet::Fleet;
+use crate::measure::work;
 use crate::wire::Host;
 
 /// Work may turn out to take less time than it was calibrated for, down to this part of it, as
@@ -29,18 +30,18 @@ pub fn fwq(
     let started = jiff::Timestamp::now();
     let priority = options.priority;
     let first: CpuList = options.cpus.iter().take(1).collect();
-    let calibrate = |_, ()| work::worth(options.quantum_ns);
-    let calibrated = fleet::on_each(&first, priority, 1, || (), calibrate, |_| {})?;
+    let calibrate = |_, _, ()| work::worth(options.quantum_ns);
+    let calibrated = Fleet::new(&first, priority).run(|| (), calibrate, |_| {})?;
     let units = calibrated.first().map_or(1, |(_, units)| *units);
     let duration_ns = u64::try_from(options.duration.as_nanos()).unwrap_or(u64::MAX);
-    let time = |start_ns, samples| {
+    let time = |_, start_ns, samples| {
         let mut samples: Vec<u64> = samples;
         let until = Until { start_ns, end_ns: start_ns.saturating_add(duration_ns), stop };
         let start_ns = time(&mut samples, units, &until, now_ns);
         (start_ns, samples)
     };
     let prepare = || options.room(options.quantum_ns / FASTEST);
-    let cpus = fleet::on_each(&options.cpus, priority, 1, prepare, time, progress)?;
+    let cpus = Fleet::new(&options.cpus, priority).run(prepare, time, progress)?;
     let cpus =
         cpus.into_iter().map(|(cpu, (start_ns, samples))| CpuQuanta { cpu, start_ns, samples });
     let host = Host::read(Path::new("/"));

@@ -1,0 +1,163 @@
+//! What `noised bench detour` says of planted noise and of the tick.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use noise_tests::bpf;
+use noise_tests::compare::slowest_program_ns;
+use noise_tests::ftrace::{INTERFERENCE_EVENTS, Recording};
+use noise_tests::load::figure;
+use noise_tests::measuring::{
+    Judgement, Measuring, array, by_detour, by_ftrace, ensure_planted, number, of_cpu,
+};
+use serde_json::Value;
+
+use crate::osnoise::{CPU, PLANTER, ensure_seen, planter, two_cpus};
+use crate::{Test, Verdict};
+
+pub(crate) const TESTS: &[(&str, Test)] =
+    &[("planted_thread", planted_thread), ("the_tick", the_tick)];
+
+/// How far counts of the tick may be apart.
+const TICKS: f64 = 0.03;
+
+fn arguments(cpu: &str) -> [&str; 7] {
+    ["bench", "detour", "--cpus", cpu, "--duration", "1m", "--json"]
+}
+
+fn planted_thread() -> Result<Verdict> {
+    if let Some(verdict) = two_cpus() {
+        return Ok(verdict);
+    }
+    let recording = Recording::start(INTERFERENCE_EVENTS, 64)?;
+    let _statistics = bpf::Statistics::enable()?;
+    let measuring = Measuring::start(CPU, &arguments(&CPU.to_string()))?;
+    let before = bpf::programs_of(measuring.process.pid())?;
+    let mut worker = planter(200, 10_000, 400)?;
+    recording.mark("planting")?;
+    let pid = worker.pid();
+    let figures = worker.figures()?;
+    let after = bpf::programs_of(measuring.process.pid())?;
+    let outcome = measuring.stop()?;
+    let trace = recording.stop()?;
+    let report: Value = serde_json::from_str(&outcome.stdout)?;
+    let part = of_cpu(&report, CPU)?;
+    ensure!(number(part, "lost_detours")? == 0, "detours were lost");
+    ensure!(number(part, "lost_events")? == 0, "events were lost");
+    let start_ns = number(part, "start_ns")?;
+    let measured = (start_ns, start_ns + number(part, "duration_ns")?);
+    ensure_seen(&trace, measured)?;
+    let planting_ns = trace.mark_ns("planting")?;
+    ensure!(planting_ns > start_ns, "it was planted before it was measured");
+    let mut expected = by_ftrace(&trace, CPU, measured, &BTreeMap::new());
+    let runs = (planting_ns, measured.1);
+    let threads = by_ftrace(&trace, CPU, runs, &BTreeMap::from([(pid, PLANTER)]));
+    expected.extend(threads.into_iter().filter(|((class, _), _)| class == "thread"));
+    let found = by_detour(&report, CPU)?;
+    let resolution_ns = trace.shortest_gap_ns as f64 + slowest_program_ns(&before, &after);
+    let judgement = Judgement { found: &found, expected: &expected, resolution_ns };
+    println!("stamps may be {resolution_ns:.0} ns apart");
+    judgement.print();
+    let amount = judgement.agree("thread", PLANTER)?;
+    judgement.agree("irq", "local_timer")?;
+    let by_ftrace = expected.get(&("thread".to_owned(), PLANTER.to_owned()));
+    let by_ftrace = by_ftrace.context("ftrace has no planter")?.count;
+    ensure_planted(amount.count, by_ftrace, figure(&figures, "runs")?)?;
+    Ok(Verdict::Passed)
+}
+
+/// Local timer interrupts of a CPU since boot.
+fn timer_interrupts(cpu: u32) -> Result<u64> {
+    let text = fs::read_to_string("/proc/interrupts")?;
+    let line = text.lines().find_map(|line| line.trim_start().strip_prefix("LOC:"));
+    let count = line.and_then(|line| line.split_whitespace().nth(cpu as usize));
+    Ok(count.context("/proc/interrupts does not tell")?.parse()?)
+}
+
+fn monotonic_ns() -> Result<u64> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the time is written during the call only.
+    let result = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    ensure!(result == 0, "clock_gettime: {}", std::io::Error::last_os_error());
+    Ok(u64::try_from(time.tv_sec)? * 1_000_000_000 + u64::try_from(time.tv_nsec)?)
+}
+
+/// On a CPU where nothing but the measuring thread runs, what remains is the tick.
+fn the_tick() -> Result<Verdict> {
+    if let Some(verdict) = two_cpus() {
+        return Ok(verdict);
+    }
+    if timer_interrupts(CPU).is_err() {
+        return Ok(Verdict::Impossible("this architecture does not count its ticks".to_owned()));
+    }
+    // Of a higher priority than whatever else this machine does.
+    let cpu = CPU.to_string();
+    let measuring =
+        Measuring::start(CPU, &[&arguments(&cpu)[..], &["--priority", "f:3"]].concat())?;
+    let look = || -> Result<(u64, u64)> { Ok((timer_interrupts(CPU)?, monotonic_ns()?)) };
+    let (first, from_ns) = look()?;
+    thread::sleep(Duration::from_secs(5));
+    let (last, to_ns) = look()?;
+    let outcome = measuring.stop()?;
+    let report: Value = serde_json::from_str(&outcome.stdout)?;
+    let part = of_cpu(&report, CPU)?;
+    let start_ns = number(part, "start_ns")?;
+    ensure!(start_ns < from_ns, "it was not measured yet");
+    let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut all: BTreeMap<u64, u64> = BTreeMap::new();
+    for detour in array(part, "detours")? {
+        for part in array(detour, "parts")? {
+            let source = number(part, "source")?;
+            *all.entry(source).or_default() += 1;
+            if (from_ns..to_ns).contains(&(start_ns + number(part, "start_ns")?)) {
+                *counts.entry(source).or_default() += 1;
+            }
+        }
+    }
+    let named = |index: u64| -> Result<String> {
+        let source = array(&report, "sources")?.get(usize::try_from(index)?);
+        let source = source.context("a part of no source")?;
+        Ok(format!("{} {}", source["class"], source["name"]).replace('"', ""))
+    };
+    let mut by_count: Vec<_> = counts.iter().map(|(source, count)| (*count, *source)).collect();
+    by_count.sort_unstable_by_key(|(count, _)| std::cmp::Reverse(*count));
+    for (count, source) in by_count.iter().take(5) {
+        println!("{count:>6} {}", named(*source)?);
+    }
+    let (found, source) = by_count.first().copied().context("no detour is explained")?;
+    ensure!(named(source)? == "irq local_timer", "the most frequent source is not the tick");
+    let counted = last - first;
+    let seconds = (to_ns - from_ns) as f64 / 1e9;
+    println!(
+        "/proc/interrupts: {counted}, {:.1} a second; noised: {found}, {:.1} a second",
+        counted as f64 / seconds,
+        found as f64 / seconds
+    );
+    ensure!(
+        (found as f64 / counted as f64 - 1.0).abs() <= TICKS,
+        "{found} of {counted} local timer interrupts"
+    );
+    let whole = number(part, "duration_ns")? as f64 / 1e9;
+    let ticks = all.get(&source).copied().unwrap_or_default() as f64;
+    println!("over all {whole:.1} s: {:.1} a second", ticks / whole);
+    if let Some(frequency) = tick_frequency() {
+        // Timers of other threads interrupt beside the tick, and never less often.
+        let rate = found as f64 / seconds;
+        println!("CONFIG_HZ={frequency}");
+        ensure!(
+            rate >= f64::from(frequency) * (1.0 - TICKS),
+            "{rate} ticks of {frequency} a second"
+        );
+    }
+    Ok(Verdict::Passed)
+}
+
+/// `CONFIG_HZ`, where the kernel tells its configuration.
+fn tick_frequency() -> Option<u32> {
+    let output = std::process::Command::new("zcat").arg("/proc/config.gz").output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("CONFIG_HZ="))?.parse().ok()
+}

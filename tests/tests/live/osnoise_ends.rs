@@ -1,0 +1,292 @@
+//! How measuring ends, how it refuses to begin, and that it leaves nothing behind.
+
+use std::fs;
+use std::io::{Read as _, Seek as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use noise_tests::bpf;
+use noise_tests::daemon::{Outcome, binary, capture, run, run_noised};
+use noise_tests::group::{Group, Hierarchy};
+use noise_tests::measuring::{Measuring, array, number, of_cpu};
+use noise_tests::task::cpus;
+use serde_json::Value;
+
+use crate::lifecycle::{PublicCopy, ensure_refused};
+use crate::osnoise::{CPU, PLANTER, planter, two_cpus};
+use crate::{Test, Verdict};
+
+pub(crate) const TESTS: &[(&str, Test)] = &[
+    ("without_privileges", without_privileges),
+    ("a_cpu_that_is_not_there", a_cpu_that_is_not_there),
+    ("a_cpu_out_of_reach", a_cpu_out_of_reach),
+    ("what_makes_no_sense", what_makes_no_sense),
+    ("a_deadline_is_refused", a_deadline_is_refused),
+    ("no_more_threads", no_more_threads),
+    ("one_cpu_only", one_cpu_only),
+    ("killed", killed),
+    ("interrupted", interrupted),
+    ("a_gap_ends_it", a_gap_ends_it),
+    ("noise_in_sum_ends_it", noise_in_sum_ends_it),
+];
+
+/// Both commands that watch CPUs, short.
+const COMMANDS: [&[&str]; 2] =
+    [&["osnoise", "--duration", "200ms"], &["bench", "detour", "--duration", "200ms"]];
+
+/// Runs what is refused, and requires that it says so and leaves nothing.
+fn ensure_refused_clean(command: Command, code: i32, words: &[&str]) -> Result<()> {
+    let before = bpf::program_ids()?;
+    let outcome = run(command)?;
+    ensure_refused(&outcome, code, words)?;
+    ensure!(outcome.stdout.is_empty(), "a refusal with a result: {}", outcome.stdout);
+    let lines = outcome.stderr.trim().lines().count();
+    ensure!(lines == 1, "{lines} lines instead of one: {}", outcome.stderr);
+    ensure_nothing_left(&before.into_iter().collect::<Vec<_>>())
+}
+
+/// Requires that no program is loaded that nobody holds, and that no process runs this binary.
+fn ensure_nothing_left(before: &[u32]) -> Result<()> {
+    let binary = binary()?;
+    for entry in fs::read_dir("/proc")? {
+        let path = entry?.path();
+        // Kernel threads, and processes that are not ours, cannot be looked at.
+        let Ok(program) = fs::read_link(path.join("exe")) else { continue };
+        let parent = fs::read_to_string(path.join("stat")).unwrap_or_default();
+        let parent = parent.rsplit_once(')').and_then(|(_, rest)| rest.split(' ').nth(2));
+        let ours = parent.is_some_and(|pid| pid == std::process::id().to_string());
+        ensure!(program != binary || !ours, "{} goes on", path.display());
+    }
+    bpf::ensure_none_left(&before.iter().copied().collect())
+}
+
+fn noised(arguments: &[&str]) -> Result<Command> {
+    let mut command = Command::new(binary()?);
+    command.args(arguments);
+    Ok(command)
+}
+
+fn without_privileges() -> Result<Verdict> {
+    let copy = PublicCopy::new()?;
+    for command in COMMANDS {
+        ensure_refused_clean(copy.as_nobody(command), 3, &["CAP_BPF"])?;
+    }
+    Ok(Verdict::Passed)
+}
+
+fn a_cpu_that_is_not_there() -> Result<Verdict> {
+    for command in COMMANDS {
+        let command = noised(&[command, &["--cpus", "0,1000"]].concat())?;
+        ensure_refused_clean(command, 2, &["CPU 1000 is not online", "--cpus"])?;
+    }
+    let elsewhere = ["osnoise", "--duration", "200ms", "--housekeeping", "1000"];
+    ensure_refused_clean(noised(&elsewhere)?, 2, &["--housekeeping", "1000"])?;
+    Ok(Verdict::Passed)
+}
+
+fn a_cpu_out_of_reach() -> Result<Verdict> {
+    if let Some(verdict) = two_cpus() {
+        return Ok(verdict);
+    }
+    let (cpu, words) = (CPU.to_string(), [&*format!("not run on CPU {CPU}"), "allows 0"]);
+    for command in COMMANDS {
+        let mut bound = Command::new("taskset");
+        bound.args(["-c", "0"]).arg(binary()?).args(command).args(["--cpus", &cpu]);
+        ensure_refused_clean(bound, 2, &words)?;
+    }
+    let group = Group::new("cpuset", &[Hierarchy::Cpuset])?;
+    if !group.allow_cpus("0")? {
+        return Ok(Verdict::Impossible("this host keeps no group to CPUs".to_owned()));
+    }
+    for command in COMMANDS {
+        let mut bound = noised(&[command, &["--cpus", &cpu]].concat())?;
+        group.admit(&mut bound)?;
+        ensure_refused_clean(bound, 2, &words)?;
+    }
+    Ok(Verdict::Passed)
+}
+
+fn what_makes_no_sense() -> Result<Verdict> {
+    let period = ["osnoise", "--period", "100ms", "--runtime", "200ms"];
+    ensure_refused_clean(noised(&period)?, 2, &["200ms", "100ms", "--period"])?;
+    for arguments in [
+        &["osnoise", "--duration", "0s"][..],
+        &["osnoise", "--cpus", "1-0"],
+        &["osnoise", "--priority", "f:100"],
+        &["osnoise", "--on-threshold", "nothing"],
+        &["bench", "detour", "--threshold", "0x"],
+        &["bench", "detour", "--json", "--csv"],
+    ] {
+        let outcome = run_noised(arguments)?;
+        ensure_refused(&outcome, 2, &[arguments[arguments.len() - 2]])?;
+    }
+    Ok(Verdict::Passed)
+}
+
+/// The kernel takes no thread with a deadline that is bound to one of several CPUs.
+fn a_deadline_is_refused() -> Result<Verdict> {
+    if let Some(verdict) = two_cpus() {
+        return Ok(verdict);
+    }
+    let admission = fs::read_to_string("/proc/sys/kernel/sched_rt_runtime_us")?;
+    if admission.trim() == "-1" {
+        return Ok(Verdict::Impossible("this host admits every deadline".to_owned()));
+    }
+    for command in COMMANDS {
+        let command = noised(&[command, &["--priority", "d:900us:1ms"]].concat())?;
+        ensure_refused_clean(command, 3, &["SCHED_DEADLINE", "cpuset"])?;
+    }
+    Ok(Verdict::Passed)
+}
+
+/// Where one of the measuring threads cannot be started, those that were do not wait for it.
+fn no_more_threads() -> Result<Verdict> {
+    if let Some(verdict) = two_cpus() {
+        return Ok(verdict);
+    }
+    let group = Group::new("few", &[Hierarchy::Pids])?;
+    // The first thread, and one that measures.
+    if !group.limit_tasks(2)? {
+        return Ok(Verdict::Impossible("this host counts no group's tasks".to_owned()));
+    }
+    for command in COMMANDS {
+        let mut limited = noised(&[command, &["--cpus", "0,1"]].concat())?;
+        group.admit(&mut limited)?;
+        ensure_refused_clean(limited, 1, &["cannot start a thread"])?;
+    }
+    Ok(Verdict::Passed)
+}
+
+fn one_cpu_only() -> Result<Verdict> {
+    for command in [&["osnoise", "--duration", "1s"][..], &["bench", "detour", "--duration", "1s"]]
+    {
+        let before = bpf::program_ids()?;
+        let mut bound = Command::new("taskset");
+        bound.args(["-c", "0"]).arg(binary()?).args(command).arg("--json");
+        let Outcome { code, stdout, stderr } = run(bound)?;
+        ensure!(code == 0 && stderr.is_empty(), "exit code {code}: {stderr}");
+        let report: Value = serde_json::from_str(&stdout)?;
+        ensure!(array(&report, "cpus")?.len() == 1, "other CPUs: {stdout}");
+        let part = of_cpu(&report, 0)?;
+        let measured = number(part, "runtime_ns").or_else(|_| number(part, "duration_ns"))?;
+        println!("{command:?} measured {measured} ns");
+        // All of the time, or what the collecting thread left of it.
+        ensure!(measured > 300_000_000, "only {measured} ns of a second");
+        ensure_nothing_left(&before.into_iter().collect::<Vec<_>>())?;
+    }
+    Ok(Verdict::Passed)
+}
+
+/// Starts each command with real-time priority, and requires that its end by a signal leaves nothing.
+fn ends_clean(signal: i32, ended: fn(std::process::ExitStatus) -> bool) -> Result<Verdict> {
+    let cpu = u32::from(cpus() > 1);
+    for command in [&["osnoise"][..], &["bench", "detour", "--duration", "1m"]] {
+        let wanted = ["--cpus", &cpu.to_string(), "--priority", "f:3"];
+        let mut measuring = Measuring::start(cpu, &[command, &wanted].concat())?;
+        let programs = bpf::programs_of(measuring.process.pid())?;
+        ensure!(!programs.is_empty(), "it holds no BPF program");
+        let policy = policy_of(measuring.thread)?;
+        ensure!(policy == libc::SCHED_FIFO, "it measures with policy {policy}");
+        measuring.process.signal(signal)?;
+        let status = measuring.process.wait()?;
+        ensure!(ended(status), "{command:?} ended with {status}");
+        let thread = format!("/proc/{}", measuring.thread);
+        ensure!(!Path::new(&thread).exists(), "the measuring thread goes on");
+        bpf::wait_until_gone(programs.into_keys())?;
+        ensure_nothing_left(&bpf::program_ids()?.into_iter().collect::<Vec<_>>())?;
+    }
+    Ok(Verdict::Passed)
+}
+
+fn policy_of(thread: i32) -> Result<i32> {
+    // SAFETY: no memory argument.
+    let policy = unsafe { libc::sched_getscheduler(thread) };
+    ensure!(policy >= 0, "sched_getscheduler: {}", std::io::Error::last_os_error());
+    Ok(policy)
+}
+
+fn killed() -> Result<Verdict> {
+    ends_clean(libc::SIGKILL, |status| status.signal() == Some(libc::SIGKILL))
+}
+
+fn interrupted() -> Result<Verdict> {
+    ends_clean(libc::SIGINT, |status| status.code() == Some(0))
+}
+
+/// Measures with a priority at which nobody but a planter takes the CPU for long, until a threshold
+/// ends it. Real-time threads as a whole are held up for 50 ms of every second at most.
+fn until_threshold(arguments: &[&str], run_us: u64, period_us: u64) -> Result<Outcome> {
+    let cpu = CPU.to_string();
+    let first = ["osnoise", "--cpus", &cpu, "--housekeeping", "0", "--priority", "f:5"];
+    let measuring = Measuring::start(CPU, &[&first[..], arguments].concat())?;
+    let programs = bpf::programs_of(measuring.process.pid())?;
+    let worker = planter(run_us, period_us, 20)?;
+    let outcome = measuring.outcome()?;
+    drop(worker);
+    println!("{}{}", outcome.stdout, outcome.stderr);
+    ensure!(outcome.code == 4, "exit code {}: {}", outcome.code, outcome.stderr);
+    bpf::wait_until_gone(programs.into_keys())?;
+    Ok(outcome)
+}
+
+fn a_gap_ends_it() -> Result<Verdict> {
+    if let Some(verdict) = two_cpus() {
+        return Ok(verdict);
+    }
+    let mut file = capture()?;
+    let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+    let command = format!(
+        "shell,command=(echo cpu $NOISED_CPU; grep Cpus_allowed_list /proc/self/status; \
+         grep ^policy /proc/self/sched) > {path}"
+    );
+    let actions = ["--on-threshold", "dump", "--on-threshold", &command];
+    let outcome =
+        until_threshold(&[&["--stop", "200ms"], &actions[..]].concat(), 300_000, 600_000)?;
+    let record = outcome.stdout.split_once("stopped by a single gap of").context("no record")?.1;
+    let mut lines = record.lines().rev();
+    let sample = lines.next().context("an empty record")?;
+    ensure!(sample.contains("sample_threshold: "), "the record ends with {sample:?}");
+    let named = format!("thread_noise: {PLANTER}:");
+    let part = lines.take_while(|line| !line.contains("sample_threshold: "));
+    let part = part.into_iter().find(|line| line.contains(&named));
+    let part = part.context("the last sample does not name the planter")?;
+    let duration = |line: &str| -> Result<u64> {
+        let (_, rest) = line.split_once(" duration ").context("no duration")?;
+        Ok(rest.split(' ').next().context("no duration")?.parse()?)
+    };
+    let (part, whole) = (duration(part)?, duration(sample)?);
+    println!("the planter has {part} of {whole} ns");
+    ensure!(part * 10 > whole * 7, "the planter has {part} ns of {whole} only");
+    let mut text = String::new();
+    file.rewind()?;
+    file.read_to_string(&mut text)?;
+    let own = fs::read_to_string("/proc/self/status")?;
+    let allowed =
+        own.lines().find(|line| line.starts_with("Cpus_allowed_list")).context("no list")?;
+    println!("{text}");
+    ensure!(text.starts_with(&format!("cpu {CPU}\n")), "the command saw {text:?}");
+    ensure!(text.contains(allowed), "the command was bound to other CPUs than {allowed}: {text:?}");
+    ensure!(!text.contains("policy") || text.trim_end().ends_with(" 0"), "real-time: {text:?}");
+    Ok(Verdict::Passed)
+}
+
+fn noise_in_sum_ends_it() -> Result<Verdict> {
+    if let Some(verdict) = two_cpus() {
+        return Ok(verdict);
+    }
+    let command = "shell,command=echo the command ran";
+    let actions = ["--json", "--on-threshold", "dump", "--on-threshold", command];
+    let outcome =
+        until_threshold(&[&["--stop-total", "150ms"], &actions[..]].concat(), 60_000, 120_000)?;
+    let report: Value = serde_json::from_str(&outcome.stdout).context("the output is no JSON")?;
+    let noise_ns = number(of_cpu(&report, CPU)?, "max_noise_ns")?;
+    ensure!(noise_ns >= 150_000_000, "{noise_ns} ns of noise ended it");
+    let record = &outcome.stderr;
+    ensure!(record.contains("noise in one period of"), "the record lacks the reason: {record}");
+    ensure!(record.contains(&format!("thread_noise: {PLANTER}:")), "no planter: {record}");
+    ensure!(record.contains("the command ran"), "the command did not run: {record}");
+    Ok(Verdict::Passed)
+}
