@@ -38,6 +38,12 @@ pub fn refuse(args: &OsnoiseArgs) -> Result<(), OsnoiseError> {
                 None => Ok(()),
             }
         }
+        Backend::Kernel if args.task.is_some() || args.cgroup.is_some() => {
+            Err(OsnoiseError::Usage(
+                "the kernel's tracer accounts for its own threads alone: leave `--backend kernel` out"
+                    .to_owned(),
+            ))
+        }
         Backend::Kernel => {
             let times = [
                 ("--period", Some(args.period)),
@@ -134,5 +140,7 @@ mod tests {
              `--backend kernel` out"
         );
         assert!(refused("--backend kernel --stop 100ns").is_some());
+        assert!(refused("--backend kernel --task 1").is_some());
+        assert!(refused("--backend kernel --cgroup /a").is_some());
     }
 }

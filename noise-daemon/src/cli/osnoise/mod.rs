@@ -221,11 +221,11 @@ fn hint(error: CpuError) -> OsnoiseError {
 /// # Errors
 /// See [`OsnoiseError`].
 pub fn run(args: &OsnoiseArgs) -> Result<Ended, OsnoiseError> {
+    backend::refuse(args)?;
     if let Some(subject) = args.subject()? {
         let stop = interrupt::flag()?;
         return tenant::run(subject, args.duration, args.json, &stop).map(|()| Ended::Regularly);
     }
-    backend::refuse(args)?;
     let options = args.options()?;
     let stop = interrupt::flag()?;
     let session = RefCell::new(Session::new(args));

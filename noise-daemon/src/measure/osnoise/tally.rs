@@ -82,7 +82,7 @@ pub struct Tally {
 }
 
 /// The source of which all threads of a kind are one.
-pub fn folded(source: Source) -> Source {
+fn folded(source: Source) -> Source {
     if source.class == Class::Thread {
         Source { name: source.kind_name().to_owned(), id: 0, ..source }
     } else {

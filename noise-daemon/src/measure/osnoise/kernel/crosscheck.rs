@@ -12,7 +12,6 @@ use crate::measure::columns::Columns;
 use crate::measure::explain::place_ns;
 use crate::measure::naming::Naming;
 use crate::measure::osnoise::period::PeriodReport;
-use crate::measure::osnoise::tally::folded;
 use crate::measure::source::{Class, Source};
 use crate::measure::watcher::{WatchError, Watcher};
 
@@ -62,8 +61,12 @@ pub struct Agreement {
 }
 
 impl Agreement {
-    fn add(&mut self, source: Source, kernel: u64, noised: u64) {
-        let both = self.sources.entry(folded(source)).or_default();
+    /// Threads of one name are one source; those of one kind are not.
+    fn add(&mut self, mut source: Source, kernel: u64, noised: u64) {
+        if source.class == Class::Thread {
+            source.id = 0;
+        }
+        let both = self.sources.entry(source).or_default();
         both.kernel += kernel;
         both.noised += noised;
     }

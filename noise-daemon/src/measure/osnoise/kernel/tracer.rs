@@ -20,8 +20,6 @@ use crate::measure::osnoise::{Options, PeriodReport};
 use crate::measure::placement::{Placement, Priority};
 
 const PROCFS: &str = "/proc";
-/// How often everything that was told is taken.
-const TURN: Duration = Duration::from_millis(20);
 const NS_PER_US: u64 = 1_000;
 
 /// What the kernel's tracer can do besides.
@@ -120,7 +118,7 @@ impl Tracer {
             // Asked first: what was recorded before it was switched off is read behind.
             let on = self.instance.is_on()?;
             let periods = &mut self.periods;
-            let limit = if on { TURN } else { Duration::MAX };
+            let limit = if on { options.turn } else { Duration::MAX };
             self.instance.read(limit, |line: Line| {
                 if let Some(report) = periods.take(line, &mut irq) {
                     by_threshold |= matches!(report.stopped, Some(Stopped::Total(..)));
@@ -131,7 +129,7 @@ impl Tracer {
             if !on || stop.load(Ordering::Relaxed) {
                 break on;
             }
-            thread::sleep(TURN);
+            thread::sleep(options.turn);
         };
         let Self { instance, mut settings, periods, .. } = self;
         let path = instance.path().to_owned();
