@@ -81,8 +81,9 @@ fn settle(explained: &mut Explained) {
     let faults = explained.parts.iter().filter(|part| part.kind == fault).count() as u64;
     for part in explained.parts.iter_mut().filter(|part| part.kind == fault) {
         // Nobody says when it was over: behind it there may be less than its share.
+        part.start_ns = part.end_ns;
         part.net_ns = (left_ns / faults).min(gap.end_ns().saturating_sub(part.start_ns));
-        part.end_ns = part.start_ns.saturating_add(part.net_ns);
+        part.end_ns += part.net_ns;
     }
     explained.parts.sort_by_key(|part| part.end_ns);
 }
