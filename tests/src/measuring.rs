@@ -201,11 +201,32 @@ pub fn by_ftrace(
     amounts
 }
 
-/// From the first to the last event that found a thread running on a CPU.
-pub fn stretch(trace: &Trace, cpu: u32, thread: i32) -> Result<(u64, u64)> {
+/// A stretch of time of which the ends are known only so well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// In it for certain.
+    pub certain: (u64, u64),
+    /// Possibly in it.
+    pub possible: (u64, u64),
+}
+
+/// The longest time between two ticks, and so between two events of a CPU that works: of the slowest
+/// tick that kernels have.
+const TICK_NS: u64 = 10_000_000;
+
+/// When a thread measured a CPU, for `runtime_ns` without a break: from about the first to about the last
+/// event that found it there. It is found while it prepares as well, and for up to a tick not at all.
+pub fn stretch(trace: &Trace, cpu: u32, thread: i32, runtime_ns: u64) -> Result<Stretch> {
     let mut own = trace.events.iter().filter(|event| event.cpu == cpu && event.pid == thread);
     let first = own.next().context("ftrace has no event of the measuring thread")?.time_ns;
-    Ok((first, own.next_back().map_or(first, |event| event.time_ns)))
+    let last = own.next_back().map_or(first, |event| event.time_ns);
+    Ok(around(first, last, runtime_ns))
+}
+
+fn around(first: u64, last: u64, runtime_ns: u64) -> Stretch {
+    // One end is off by what the other is not, and by what both are together.
+    let slack = (last - first).abs_diff(runtime_ns) + TICK_NS;
+    Stretch { certain: (first + slack, last - slack), possible: (first - slack, last + slack) }
 }
 
 /// Switches of a CPU in a stretch of time, and those that are missing from the recording. Those away
@@ -230,8 +251,10 @@ pub fn lost_switches(
 pub struct Judgement<'a> {
     /// By noised.
     pub found: &'a Amounts,
-    /// By ftrace.
-    pub expected: &'a Amounts,
+    /// By ftrace, in the time that was measured for certain.
+    pub certain: &'a Amounts,
+    /// By ftrace, in the time that was possibly measured.
+    pub possible: &'a Amounts,
     /// How far apart the stamps of one event may be, ns. Noised reads the clock in its program, ftrace in
     /// the probe behind it: at the begin and at the end of an event they are apart by nothing at least,
     /// and by one run of the slowest program and one record of ftrace at most. Of an event of 1 us that
@@ -243,52 +266,63 @@ impl Judgement<'_> {
     /// Prints everything.
     pub fn print(&self) {
         println!(
-            "{:<28} {:>8} {:>8} {:>7} {:>12} {:>12} {:>7}",
+            "{:<28} {:>8} {:>17} {:>7} {:>12} {:>12} {:>7}",
             "source", "noised", "ftrace", "diff %", "noised ns", "ftrace ns", "diff %"
         );
-        let mut keys: Vec<_> = self.found.keys().chain(self.expected.keys()).collect();
+        let mut keys: Vec<_> = self.found.keys().chain(self.possible.keys()).collect();
         keys.sort_unstable();
         keys.dedup();
         for key in keys {
-            let (found, expected) = (amount(self.found, key), amount(self.expected, key));
+            let [found, certain, possible] = self.amounts(key);
             println!(
-                "{:<28} {:>8} {:>8} {:>7.2} {:>12} {:>12} {:>7.2}",
+                "{:<28} {:>8} {:>17} {:>7.2} {:>12} {:>12} {:>7.2}",
                 format!("{} {}", key.0, key.1),
                 found.count,
-                expected.count,
-                100.0 * deviation(found.count, expected.count),
+                format!("{}..={}", certain.count, possible.count),
+                100.0 * outside(found.count, certain.count, possible.count),
                 found.ns,
-                expected.ns,
-                100.0 * deviation(found.ns, expected.ns),
+                u64::midpoint(certain.ns, possible.ns),
+                100.0 * deviation(found.ns, u64::midpoint(certain.ns, possible.ns)),
             );
         }
+    }
+
+    fn amounts(&self, key: &(String, String)) -> [Amount; 3] {
+        [self.found, self.certain, self.possible]
+            .map(|amounts| amounts.get(key).copied().unwrap_or_default())
     }
 
     /// Requires that both say the same of a source: its events within 2 %, its time within 5 %, or
     /// within what the stamps of so many events may be apart.
     pub fn agree(&self, class: &str, name: &str) -> Result<Amount> {
-        let key = (class.to_owned(), name.to_owned());
-        let (found, expected) = (amount(self.found, &key), amount(self.expected, &key));
+        self.agree_within(class, name, COUNTS)
+    }
+
+    /// The same with less room for the count.
+    pub fn agree_within(&self, class: &str, name: &str, counts: f64) -> Result<Amount> {
+        let [found, certain, possible] = self.amounts(&(class.to_owned(), name.to_owned()));
         ensure!(
-            deviation(found.count, expected.count).abs() <= COUNTS,
-            "{class} {name}: {} events, ftrace has {}",
+            outside(found.count, certain.count, possible.count).abs() <= counts,
+            "{class} {name}: {} events, ftrace has {} to {}",
             found.count,
-            expected.count
+            certain.count,
+            possible.count
         );
-        let apart = found.ns.abs_diff(expected.ns) as f64;
-        let allowed = SUMS * expected.ns as f64;
+        let apart = certain.ns.saturating_sub(found.ns).max(found.ns.saturating_sub(possible.ns));
+        let allowed = SUMS * possible.ns as f64;
         ensure!(
-            apart <= allowed.max(self.resolution_ns * expected.count as f64),
-            "{class} {name}: {} ns, ftrace has {} ns",
+            apart as f64 <= allowed.max(self.resolution_ns * possible.count as f64),
+            "{class} {name}: {} ns, ftrace has {} to {} ns",
             found.ns,
-            expected.ns
+            certain.ns,
+            possible.ns
         );
         Ok(found)
     }
 
     /// The same for every kind of interrupt and softirq that is frequent enough to tell.
     pub fn agree_on_interrupts(&self) -> Result<()> {
-        for ((class, name), amount) in self.expected {
+        for ((class, name), amount) in self.certain {
             if amount.count >= FREQUENT && class != "thread" {
                 self.agree(class, name)?;
             }
@@ -297,8 +331,9 @@ impl Judgement<'_> {
     }
 }
 
-fn amount(amounts: &Amounts, key: &(String, String)) -> Amount {
-    amounts.get(key).copied().unwrap_or_default()
+/// By how much a number is below the least that it may be, or above the most, as a part of that.
+fn outside(found: u64, least: u64, most: u64) -> f64 {
+    deviation(found, found.clamp(least, most))
 }
 
 /// By how much one number is above another, as a part of that one.
@@ -326,28 +361,48 @@ pub fn ensure_planted(found: u64, by_ftrace: u64, planted: u64) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Amount, Amounts, Judgement, ensure_planted};
+    use super::{Amount, Amounts, Judgement, Stretch, around, ensure_planted};
 
     fn amounts(count: u64, ns: u64) -> Amounts {
         Amounts::from([(("irq".to_owned(), "x".to_owned()), Amount { count, ns })])
     }
 
+    fn between(found: (u64, u64), certain: (u64, u64), possible: (u64, u64)) -> bool {
+        let [found, certain, possible] =
+            [found, certain, possible].map(|(count, ns)| amounts(count, ns));
+        let (found, certain, possible) = (&found, &certain, &possible);
+        Judgement { found, certain, possible, resolution_ns: 10.0 }.agree("irq", "x").is_ok()
+    }
+
     fn agree(found: (u64, u64), expected: (u64, u64)) -> bool {
-        let (found, expected) = (amounts(found.0, found.1), amounts(expected.0, expected.1));
-        Judgement { found: &found, expected: &expected, resolution_ns: 10.0 }
-            .agree("irq", "x")
-            .is_ok()
+        between(found, expected, expected)
     }
 
     #[test]
     fn what_differs_is_noticed() {
         assert!(agree((1_000, 100_000), (1_000, 100_000)));
-        assert!(agree((1_020, 105_000), (1_000, 100_000)));
+        assert!(agree((1_019, 104_900), (1_000, 100_000)));
         assert!(!agree((1_030, 100_000), (1_000, 100_000)));
         assert!(!agree((970, 100_000), (1_000, 100_000)));
         assert!(agree((1_000, 109_000), (1_000, 100_000)));
-        assert!(!agree((1_000, 111_000), (1_000, 100_000)));
+        assert!(!agree((1_000, 112_000), (1_000, 100_000)));
         assert!(!agree((0, 0), (1_000, 100_000)));
+    }
+
+    #[test]
+    fn what_is_lost_in_the_middle_is_noticed_what_is_at_the_ends_is_not() {
+        assert!(between((715, 71_500), (710, 71_000), (732, 73_200)));
+        assert!(!between((715, 71_500), (732, 73_200), (732, 73_200)));
+        assert!(!between((760, 76_000), (710, 71_000), (732, 73_200)));
+    }
+
+    #[test]
+    fn what_a_thread_prepares_is_not_certain() {
+        // It began 24 ms later than it was found, and ended 3 ms later: 21 ms too long.
+        let Stretch { certain, possible } = around(1_000_000_000, 5_000_000_000, 3_979_000_000);
+        assert!(certain.0 >= 1_024_000_000 && certain.1 <= 5_003_000_000);
+        assert!(possible.0 <= 1_024_000_000 && possible.1 >= 5_003_000_000);
+        assert_eq!(certain, (1_031_000_000, 4_969_000_000));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use noise_tests::task::cpus;
 use serde_json::Value;
 
 use crate::lifecycle::{PublicCopy, ensure_refused};
-use crate::osnoise::{CPU, PLANTER, planter, two_cpus};
+use crate::osnoise::{CPU, planter, planter_name, two_cpus};
 use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
@@ -249,15 +249,17 @@ fn a_gap_ends_it() -> Result<Verdict> {
     let mut lines = record.lines().rev();
     let sample = lines.next().context("an empty record")?;
     ensure!(sample.contains("sample_threshold: "), "the record ends with {sample:?}");
-    let named = format!("thread_noise: {PLANTER}:");
-    let part = lines.take_while(|line| !line.contains("sample_threshold: "));
-    let part = part.into_iter().find(|line| line.contains(&named));
-    let part = part.context("the last sample does not name the planter")?;
+    let named = format!("thread_noise: {}:", planter_name());
+    // The kernel lets other threads in between for up to 50 ms, so that the planter may have several.
+    let parts = lines.take_while(|line| !line.contains("sample_threshold: "));
+    let parts: Vec<_> = parts.filter(|line| line.contains(&named)).collect();
+    ensure!(!parts.is_empty(), "the last sample does not name the planter");
     let duration = |line: &str| -> Result<u64> {
         let (_, rest) = line.split_once(" duration ").context("no duration")?;
         Ok(rest.split(' ').next().context("no duration")?.parse()?)
     };
-    let (part, whole) = (duration(part)?, duration(sample)?);
+    let part: u64 = parts.into_iter().map(duration).sum::<Result<_>>()?;
+    let whole = duration(sample)?;
     println!("the planter has {part} of {whole} ns");
     ensure!(part * 10 > whole * 7, "the planter has {part} ns of {whole} only");
     let mut text = String::new();
@@ -286,7 +288,7 @@ fn noise_in_sum_ends_it() -> Result<Verdict> {
     ensure!(noise_ns >= 150_000_000, "{noise_ns} ns of noise ended it");
     let record = &outcome.stderr;
     ensure!(record.contains("noise in one period of"), "the record lacks the reason: {record}");
-    ensure!(record.contains(&format!("thread_noise: {PLANTER}:")), "no planter: {record}");
+    ensure!(record.contains(&format!("thread_noise: {}:", planter_name())), "no planter: {record}");
     ensure!(record.contains("the command ran"), "the command did not run: {record}");
     Ok(Verdict::Passed)
 }
