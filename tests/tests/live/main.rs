@@ -20,6 +20,7 @@ mod network;
 mod osnoise;
 mod osnoise_ends;
 mod osnoise_log;
+mod osnoise_tenant;
 mod referee;
 mod scenario;
 mod sched;
@@ -97,7 +98,7 @@ fn main() -> ExitCode {
     }
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let modules: [(&str, &[(&str, Test)]); 22] = [
+    let modules: [(&str, &[(&str, Test)]); 23] = [
         ("referee", referee::TESTS),
         ("command_line", command_line::TESTS),
         ("lifecycle", lifecycle::TESTS),
@@ -118,6 +119,7 @@ fn main() -> ExitCode {
         ("top", top::TESTS),
         ("osnoise", osnoise::TESTS),
         ("osnoise_log", osnoise_log::TESTS),
+        ("osnoise_tenant", osnoise_tenant::TESTS),
         ("osnoise_ends", osnoise_ends::TESTS),
         ("detour", detour::TESTS),
     ];
