@@ -10,8 +10,10 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::bpf;
 use noise_tests::daemon::{Outcome, binary, capture, run, run_noised};
+use noise_tests::ftrace::Recording;
 use noise_tests::group::{Group, Hierarchy};
 use noise_tests::measuring::{Measuring, array, number, of_cpu};
+use noise_tests::pairing::runs::runs;
 use noise_tests::task::cpus;
 use serde_json::Value;
 
@@ -217,19 +219,50 @@ fn interrupted() -> Result<Verdict> {
 }
 
 /// Measures with a priority at which nobody but a planter takes the CPU for long, until a threshold
-/// ends it. Real-time threads as a whole are held up for 50 ms of every second at most.
-fn until_threshold(arguments: &[&str], run_us: u64, period_us: u64) -> Result<Outcome> {
+/// ends it. Real-time threads as a whole are held up for 50 ms of every second at most. Where by
+/// ftrace the planter had run for less than `least_ns` by then, it was somebody else with real-time
+/// priority.
+fn until_threshold(
+    arguments: &[&str],
+    (run_us, period_us): (u64, u64),
+    least_ns: u64,
+) -> Result<Outcome> {
     let cpu = CPU.to_string();
     let first = ["osnoise", "--cpus", &cpu, "--housekeeping", "0", "--priority", "f:5"];
+    let recording = Recording::start(&["sched:sched_switch"], 8)?;
     let measuring = Measuring::start(CPU, &[&first[..], arguments].concat())?;
     let programs = bpf::programs_of(measuring.process.pid())?;
     let worker = planter(run_us, period_us, 20)?;
+    let pid = worker.pid();
     let outcome = measuring.outcome()?;
     drop(worker);
+    let trace = recording.stop()?;
     println!("{}{}", outcome.stdout, outcome.stderr);
     ensure!(outcome.code == 4, "exit code {}: {}", outcome.code, outcome.stderr);
     bpf::wait_until_gone(programs.into_keys())?;
+    let record = format!("{}{}", outcome.stdout, outcome.stderr);
+    let last = record.lines().rfind(|line| line.contains("sample_threshold: "));
+    let end_ns = end_ns(last.context("the record has no sample")?)?;
+    let runs = runs(&trace.events).samples;
+    let own = runs.iter().filter(|run| run.pid == pid && run.end_ns <= end_ns);
+    let ran_ns: u64 = own.map(|run| run.value_ns).sum();
+    println!("by ftrace, the planter had run for {ran_ns} ns");
+    ensure!(
+        ran_ns >= least_ns,
+        "the recording is inconclusive: of the planter's {least_ns} ns only {ran_ns} came before"
+    );
     Ok(outcome)
+}
+
+/// When the sample of a line ended.
+fn end_ns(line: &str) -> Result<u64> {
+    let number = |name: &str| -> Result<&str> {
+        let (_, rest) = line.split_once(name).with_context(|| format!("no{name}in {line:?}"))?;
+        rest.split(' ').next().context("a line that is cut off")
+    };
+    let (seconds, rest) = number(" start ")?.split_once('.').context("no fraction of a second")?;
+    let start_ns = seconds.parse::<u64>()? * 1_000_000_000 + rest.parse::<u64>()?;
+    Ok(start_ns + number(" duration ")?.parse::<u64>()?)
 }
 
 fn a_gap_ends_it() -> Result<Verdict> {
@@ -243,8 +276,11 @@ fn a_gap_ends_it() -> Result<Verdict> {
          grep ^policy /proc/self/sched) > {path}"
     );
     let actions = ["--on-threshold", "dump", "--on-threshold", &command];
-    let outcome =
-        until_threshold(&[&["--stop", "200ms"], &actions[..]].concat(), 300_000, 600_000)?;
+    let outcome = until_threshold(
+        &[&["--stop", "200ms"], &actions[..]].concat(),
+        (300_000, 600_000),
+        200_000_000,
+    )?;
     let record = outcome.stdout.split_once("stopped by a single gap of").context("no record")?.1;
     let mut lines = record.lines().rev();
     let sample = lines.next().context("an empty record")?;
@@ -281,8 +317,11 @@ fn noise_in_sum_ends_it() -> Result<Verdict> {
     }
     let command = "shell,command=echo the command ran";
     let actions = ["--json", "--on-threshold", "dump", "--on-threshold", command];
-    let outcome =
-        until_threshold(&[&["--stop-total", "150ms"], &actions[..]].concat(), 60_000, 120_000)?;
+    let outcome = until_threshold(
+        &[&["--stop-total", "150ms"], &actions[..]].concat(),
+        (60_000, 120_000),
+        55_000_000,
+    )?;
     let report: Value = serde_json::from_str(&outcome.stdout).context("the output is no JSON")?;
     let noise_ns = number(of_cpu(&report, CPU)?, "max_noise_ns")?;
     ensure!(noise_ns >= 150_000_000, "{noise_ns} ns of noise ended it");
