@@ -259,8 +259,8 @@ impl WatchedCpu {
         self.workload != 0
     }
 
-    /// The CPU goes from one thread to another. Neither the thread that measures nor the idle task is
-    /// told. A thread has the name under which it leaves: many a one becomes a program of another
+    /// The CPU goes from one thread to another. The thread that measures is
+    /// not told. The idle task is: it runs where the kernel holds real-time threads up. A thread has the name under which it leaves: many a one becomes a program of another
     /// name while it runs. True where [`WatchedCpu::main`] is to be sent.
     #[inline(always)]
     pub fn switch(&mut self, previous: Named, next: Named, now_ns: u64) -> bool {
@@ -268,11 +268,7 @@ impl WatchedCpu {
         let taken_ns = self.taken.interrupts_ns().wrapping_add(self.taken.softirq_ns);
         self.running =
             Running { start_ns: now_ns, taken_ns, comm: next.comm, pid: next.pid, padding: 0 };
-        if before.start_ns == 0
-            || before.pid == 0
-            || before.pid == self.workload
-            || now_ns < before.start_ns
-        {
+        if before.start_ns == 0 || before.pid == self.workload || now_ns < before.start_ns {
             return false;
         }
         let (kind, comm) = if before.pid == previous.pid {
@@ -385,10 +381,10 @@ mod tests {
     }
 
     #[test]
-    fn the_measuring_thread_and_the_idle_task_are_not_told() {
+    fn all_but_the_measuring_thread_are_told() {
         let mut cpu = cpu();
         assert!(!cpu.switch(thread(7), thread(0), 10));
-        assert!(!cpu.switch(thread(0), thread(7), 20));
+        assert!(cpu.switch(thread(0), thread(7), 20));
         assert!(!cpu.switch(thread(7), thread(0), 30));
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{CpuSummary, Shares};
+use super::{CpuSummary, Shares, SourceShare};
 use crate::measure::columns::{Columns, frequency};
 use crate::measure::spectrum::Peak;
 use crate::measure::{DetourReport, tick};
@@ -73,23 +73,55 @@ fn row(summary: &CpuSummary, tick: Option<Peak>) -> [String; 14] {
     ]
 }
 
+/// Sources with a line of their own; JSON has all.
+const MOST: usize = 20;
+
+/// The sum of some sources, if there are any.
+fn together(sources: &[&SourceShare]) -> Option<SourceShare> {
+    let (first, rest) = sources.split_first()?;
+    let mut sum = (*first).clone();
+    for source in rest {
+        sum.events += source.events;
+        sum.detours += source.detours;
+        sum.detours_share += source.detours_share;
+        sum.time_ns += source.time_ns;
+        sum.time_share += source.time_share;
+        sum.max_ns = sum.max_ns.max(source.max_ns);
+    }
+    Some(sum)
+}
+
 fn sources(shares: &Shares) -> String {
     let mut table = Columns::new(
         1,
         &["source", "events", "detours", "of detours", "time", "of time", "mean", "max"],
     );
-    for source in &shares.sources {
-        let mean_ns = source.time_ns as f64 / (source.events as f64).max(1.0);
-        table.push(&[
-            source.to_string(),
-            count(source.events),
-            format!("{:.1}", source.detours),
-            share(source.detours_share),
-            duration(source.time_ns as f64),
-            share(source.time_share),
+    let row = |name: String, of: &SourceShare| {
+        let mean_ns = of.time_ns as f64 / (of.events as f64).max(1.0);
+        [
+            name,
+            count(of.events),
+            format!("{:.1}", of.detours),
+            share(of.detours_share),
+            duration(of.time_ns as f64),
+            share(of.time_share),
             duration(mean_ns),
-            duration(source.max_ns as f64),
-        ]);
+            duration(of.max_ns as f64),
+        ]
+    };
+    // Ways in and out come last, whatever they took.
+    let (ways, named): (Vec<_>, Vec<_>) =
+        shares.sources.iter().partition(|source| source.class.is_none());
+    let told = if named.len() > MOST + 1 { MOST } else { named.len() };
+    for source in &named[..told] {
+        table.push(&row(source.to_string(), source));
+    }
+    let others = &named[told..];
+    if let Some(sum) = together(others) {
+        table.push(&row(format!("{} others", others.len()), &sum));
+    }
+    for source in ways {
+        table.push(&row(source.to_string(), source));
     }
     let mut text = table.text();
     let explained = share(shares.explained as f64 / (shares.detours as f64).max(1.0));
@@ -121,12 +153,34 @@ fn notes(text: &mut String, report: &DetourReport) {
 mod tests {
     use super::super::generated::{any_report, report};
     use super::*;
-    use crate::measure::Detour;
+    use crate::measure::{Class, Detour};
     use proptest::prelude::{prop_assert, proptest};
 
     #[test]
     fn detours_are_told_as_agreed() {
         insta::assert_snapshot!(text(&report()));
+    }
+
+    #[test]
+    fn sources_without_a_line_of_their_own_are_summed_up() {
+        let source = |number: u64| SourceShare {
+            class: Some(Class::Thread),
+            name: format!("worker-{number}"),
+            events: number,
+            detours: 1.0,
+            detours_share: 1.0 / 30.0,
+            time_ns: 1_000,
+            time_share: 1.0 / 30.0,
+            max_ns: number,
+        };
+        let ways = SourceShare { class: None, name: String::new(), ..source(1) };
+        let sources = (1..30).map(source).chain([ways]).collect();
+        let told = super::sources(&Shares { sources, detours: 30, explained: 30 });
+        let lines: Vec<&str> = told.lines().collect();
+        assert!(lines[20].starts_with("thread worker-20 "), "{told}");
+        // 21 to 29.
+        assert!(lines[21].split_whitespace().take(4).eq(["9", "others", "225", "9.0"]), "{told}");
+        assert!(lines[22].starts_with("ways in and out "), "{told}");
     }
 
     #[test]
