@@ -150,9 +150,8 @@ impl<'a> Fleet<'a> {
                 let thread = thread.spawn_scoped(scope, move || work(cpu));
                 // The threads that were started already end only when they are told to.
                 let thread = thread.inspect_err(|_| gate.give_up());
-                let failed = |error: std::io::Error| {
-                    anyhow!(error).context("cannot start a measuring thread")
-                };
+                let failed =
+                    |error: std::io::Error| anyhow!(error).context("cannot start a thread");
                 threads.push((cpu, thread.map_err(failed)?));
             }
             let start_ns = gate.start(threads.len(), self.multiple_ns);

@@ -271,11 +271,19 @@ mod tests {
         ] {
             assert_eq!(told(cpu(culprit, cause)), ["", "web.service", name], "{cause:?}");
         }
+        // A process that is told apart from its cgroup: those that it waits for are tasks.
+        let watched = |culprit, cause| key(WATCHED_TASK, culprit, 0, cause, Resource::Cpu);
+        let own = told(watched(WATCHED_TASK, Cause::Own));
+        assert_eq!(own, ["", WATCHED_LABEL, WATCHED_LABEL]);
+        for (pid, name) in [(11, "ksoftirqd"), (12, GONE)] {
+            let told = told(watched(TASK_CULPRIT | pid, Cause::Foreign));
+            assert_eq!(told, ["", WATCHED_LABEL, name]);
+        }
         let disk = key(web, db, 8 << 20 | 16, Cause::Foreign, Resource::BlockQueue);
         assert_eq!(told(disk), ["sdb", "web.service", "db.service"]);
         let net = key(UNKNOWN, db, 7, Cause::Foreign, Resource::NetTx);
         assert_eq!(told(net), ["eth7", UNKNOWN_LABEL, "db.service"]);
-        let late = key(u64::MAX - 1, db, 0, Cause::Foreign, Resource::Cpu);
+        let late = key(u64::MAX - 2, db, 0, Cause::Foreign, Resource::Cpu);
         assert!(names.parties(&late, Resource::Cpu, Cause::Foreign, now).is_none());
         let later = now + std::time::Duration::from_secs(5);
         let parties = names.parties(&late, Resource::Cpu, Cause::Foreign, later).unwrap();

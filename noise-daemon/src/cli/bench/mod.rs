@@ -51,7 +51,11 @@ impl From<MeasureError> for BenchError {
         match error.failure() {
             Failure::Usage => Self::Usage(error.to_string()),
             Failure::Unsupported => Self::Unsupported(error.to_string()),
-            Failure::Failed => Self::Failed(error.into()),
+            Failure::Failed => match error {
+                // Its causes are told once.
+                MeasureError::Failed(error) => Self::Failed(error),
+                error => Self::Failed(error.into()),
+            },
         }
     }
 }
