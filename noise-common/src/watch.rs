@@ -259,9 +259,10 @@ impl WatchedCpu {
         self.workload != 0
     }
 
-    /// The CPU goes from one thread to another. The thread that measures is
-    /// not told. The idle task is: it runs where the kernel holds real-time threads up. A thread has the name under which it leaves: many a one becomes a program of another
-    /// name while it runs. True where [`WatchedCpu::main`] is to be sent.
+    /// The CPU goes from one thread to another. The thread that measures is not told; the idle task is:
+    /// it runs where the kernel holds real-time threads up. A thread has the name under which it
+    /// leaves: many a one becomes a program of another name while it runs. True where
+    /// [`WatchedCpu::main`] is to be sent.
     #[inline(always)]
     pub fn switch(&mut self, previous: Named, next: Named, now_ns: u64) -> bool {
         let before = self.running;

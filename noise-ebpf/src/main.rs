@@ -18,6 +18,7 @@ mod ledger;
 mod maps;
 mod object;
 mod outlier;
+mod programs;
 mod queue;
 mod signals;
 mod task_time;

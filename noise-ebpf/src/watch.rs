@@ -8,6 +8,7 @@
 #[expect(dead_code, reason = "what the measuring programs read beside")]
 mod kernel;
 mod object;
+mod programs;
 
 use core::ffi::c_void;
 
@@ -21,6 +22,7 @@ use noise_common::signals::{SOFTIRQ_VECTORS, Vector};
 use noise_common::watch::{Interference, Named, Outbox, WatchedCpu};
 
 use crate::kernel::{Access, Raw, Task, Typed};
+use crate::programs::define_programs;
 
 /// State of each CPU. Sized at load to the possible CPUs.
 #[map]
@@ -30,25 +32,6 @@ static WATCH_CPUS: Array<WatchedCpu> = Array::with_max_entries(1, BPF_F_MMAPABLE
 #[map]
 static WATCH_RING: RingBuf = RingBuf::with_byte_size(256 * 1024, 0);
 
-macro_rules! define_programs {
-    ($($variant:ident $tracepoint:literal $typed:ident $raw:ident $first:ident;)*) => {
-        $(
-            #[unsafe(no_mangle)]
-            #[unsafe(link_section = concat!("tp_btf/", $tracepoint))]
-            extern "C" fn $typed(context: *mut c_void) -> i32 {
-                let _ = handle(Hook::$variant, Typed(context));
-                0
-            }
-
-            #[unsafe(no_mangle)]
-            #[unsafe(link_section = concat!("raw_tp/", $tracepoint))]
-            extern "C" fn $raw(context: *mut c_void) -> i32 {
-                let _ = handle(Hook::$variant, Raw(context));
-                0
-            }
-        )*
-    };
-}
 for_each_hook!(define_programs);
 
 /// What each hook does; the match is resolved at compile time in every program. Hooks that take no

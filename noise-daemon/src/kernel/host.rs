@@ -43,6 +43,7 @@ pub fn missing_capabilities() -> Vec<Capability> {
 }
 
 /// Now on CLOCK_MONOTONIC, the clock of the programs, ns.
+#[inline(always)]
 pub fn monotonic_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is valid, and this clock always exists.

@@ -8,7 +8,6 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use jiff::Timestamp;
 use noise_common::watch::Interference;
 
@@ -23,6 +22,7 @@ use super::placement::Priority;
 use super::report::{CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourReport, Part};
 use super::source::Source;
 use super::watcher::{Watcher, Workload};
+use crate::wire::Host;
 
 /// Detours that a CPU has room for.
 pub const DETOURS_MAX: usize = 1_000_000;
@@ -143,12 +143,12 @@ pub fn measure(
             lost_events: lost,
         });
     }
-    let read = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned());
+    let host = Host::read(Path::new("/"));
     Ok(DetourReport {
         format: DETOURS_FORMAT.to_owned(),
         version: DETOURS_VERSION,
-        host: read("/proc/sys/kernel/hostname").context("cannot read the host's name")?,
-        kernel: read("/proc/sys/kernel/osrelease").context("cannot read the kernel's release")?,
+        host: host.name,
+        kernel: host.kernel,
         started,
         sources: sources.list,
         cpus,

@@ -14,26 +14,8 @@ use noise_common::hooks::Hook;
 use noise_common::signals::Vector;
 
 use crate::kernel::{Access, Raw, Typed};
+use crate::programs::define_programs;
 
-macro_rules! define_programs {
-    ($($variant:ident $tracepoint:literal $typed:ident $raw:ident $first:ident;)*) => {
-        $(
-            #[unsafe(no_mangle)]
-            #[unsafe(link_section = concat!("tp_btf/", $tracepoint))]
-            extern "C" fn $typed(context: *mut c_void) -> i32 {
-                let _ = handle(Hook::$variant, Typed(context));
-                0
-            }
-
-            #[unsafe(no_mangle)]
-            #[unsafe(link_section = concat!("raw_tp/", $tracepoint))]
-            extern "C" fn $raw(context: *mut c_void) -> i32 {
-                let _ = handle(Hook::$variant, Raw(context));
-                0
-            }
-        )*
-    };
-}
 for_each_hook!(define_programs);
 
 /// What each hook does; the match is resolved at compile time in every program.

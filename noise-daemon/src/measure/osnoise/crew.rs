@@ -175,7 +175,7 @@ fn work(
         });
         let told = workload.end();
         // The thread keeps its room; only what there is is copied.
-        let copy = Watched { gaps: watched.gaps.as_slice().to_vec(), ..without_gaps(&watched) };
+        let copy = watched.clone();
         let stopped = watched.stopped.is_some();
         if sender.send(Ok(Period { cpu, thread, watched: copy, told })).is_err() || stopped {
             break;
@@ -188,19 +188,6 @@ fn work(
         }
     }
     drop(placement);
-}
-
-fn without_gaps(watched: &Watched) -> Watched {
-    Watched {
-        gaps: Vec::new(),
-        start_ns: watched.start_ns,
-        end_ns: watched.end_ns,
-        passes: watched.passes,
-        lost: watched.lost,
-        noise_ns: watched.noise_ns,
-        longest_ns: watched.longest_ns,
-        stopped: watched.stopped,
-    }
 }
 
 fn sleep_until(time_ns: u64, over: &AtomicBool) {
