@@ -12,7 +12,7 @@ use crate::hist::BUCKETS;
 use crate::ledger::{CONTEXTS, Division, Ledger, Waiting};
 use crate::nesting::{Frame, Taken};
 use crate::queue::Share;
-use crate::signals::{CELLS_PER_CPU, SIGNAL_COUNT, SOFTIRQ_VECTORS};
+use crate::signals::{CELLS_PER_CPU, SIGNAL_COUNT, SOFTIRQ_VECTORS, Signal};
 
 /// One histogram of one window on one CPU. Also the record of the ring buffer.
 ///
@@ -44,6 +44,19 @@ pub struct Cell {
 }
 
 impl CpuState {
+    /// Whether a signal is switched on.
+    #[inline(always)]
+    pub const fn measures(&self, signal: Signal) -> bool {
+        self.off & signal.bit() == 0
+    }
+
+    /// Whether a start that was stored belongs to a signal that was measured since: while it was
+    /// switched off, nobody looked for the end.
+    #[inline(always)]
+    pub const fn trusts(&self, signal: Signal, start_ns: u64) -> bool {
+        start_ns >= self.since_ns[signal as usize]
+    }
+
     /// What has been taken from the CPU up to `now_ns`, with what runs at that moment.
     ///
     /// Exact on the CPU itself; a reading from another CPU may miss or double what begins or ends
@@ -240,8 +253,8 @@ pub struct CpuState {
     pub softirq: Frame,
     /// Vector number of the running softirq plus one; 0 = none runs.
     pub softirq_running: u32,
-    /// Always 0.
-    pub padding: u32,
+    /// The signals that are switched off, a bit each; the daemon writes it.
+    pub off: u32,
     /// Running irq handlers.
     pub irqs: IrqStack,
     /// The packet that this CPU queued last, until it is transmitted or another follows.
@@ -276,12 +289,16 @@ pub struct CpuState {
     pub charge: ChargeRequest,
     /// The window in which outliers are counted, and how many were told in it.
     pub outliers: [u64; 2],
+    /// Length from which on a wait for a CPU is told by a record of its own, ns; the daemon writes it.
+    pub outlier_ns: u64,
+    /// When each signal was switched on last, ns; the daemon writes it.
+    pub since_ns: [u64; SIGNAL_COUNT],
     /// Who is charged with the delays that ended on this CPU.
     pub charges: [ChargeSlot; CHARGE_SLOTS],
     /// Charges for which there was room nowhere, by resource and cause.
     pub unplaced: [[Charged; CHARGE_CAUSES.len()]; RESOURCES.len()],
     /// Always 0; puts the head of each cell into one cache line.
-    pub gap: [u64; 4],
+    pub gap: [u64; 3],
     /// Always zero: the initial value of new keyed cells (too large for a program's stack).
     pub empty: Cell,
     /// Cells of the signals whose subjects are known at build time, and direct-mapped ones of the

@@ -131,6 +131,39 @@ impl Hook {
     pub const fn is_measured(self) -> bool {
         !matches!(self, Self::PageFault)
     }
+
+    /// The hooks that look for what this one stores: they end it, move it or give it up. While one of
+    /// them is not attached, what is stored here may stay for good.
+    pub const fn awaits(self) -> &'static [Self] {
+        match self {
+            Self::SchedWakeup | Self::SchedWakeupNew => &[Self::SchedSwitch, Self::SchedMigrate],
+            // It ends the waits that it begins itself.
+            Self::SchedSwitch => &[Self::SchedMigrate],
+            Self::IrqHandlerEntry => &[Self::IrqHandlerExit],
+            Self::SoftirqRaise => &[Self::SoftirqEntry],
+            Self::SoftirqEntry => &[Self::SoftirqExit],
+            Self::LocalTimerEntry => &[Self::LocalTimerExit],
+            Self::RescheduleEntry => &[Self::RescheduleExit],
+            Self::CallFunctionEntry => &[Self::CallFunctionExit],
+            Self::CallSingleEntry => &[Self::CallSingleExit],
+            Self::IrqWorkEntry => &[Self::IrqWorkExit],
+            Self::PlatformIpiEntry => &[Self::PlatformIpiExit],
+            Self::SpuriousEntry => &[Self::SpuriousExit],
+            Self::ApicErrorEntry => &[Self::ApicErrorExit],
+            Self::ThermalEntry => &[Self::ThermalExit],
+            Self::ThresholdEntry => &[Self::ThresholdExit],
+            Self::DeferredErrorEntry => &[Self::DeferredErrorExit],
+            Self::BlockInsert => &[Self::BlockIssue, Self::BlockMerge, Self::BlockComplete],
+            // A request that is put back is known already: a requeue stores nothing new.
+            Self::BlockIssue => &[Self::BlockRequeue, Self::BlockComplete],
+            Self::NetQueue => &[Self::NetXmit, Self::FreeSkb],
+            Self::NetReceive => &[Self::SchedWaking, Self::SoftirqEntry, Self::SoftirqExit],
+            Self::ReclaimBegin => &[Self::ReclaimEnd],
+            Self::MemcgBegin => &[Self::MemcgEnd],
+            Self::CompactionBegin => &[Self::CompactionEnd],
+            _ => &[],
+        }
+    }
 }
 
 #[cfg(test)]
@@ -147,6 +180,23 @@ mod tests {
                 let program = hook.program(attach);
                 assert!(program.len() <= 15, "{program} is longer than 15 characters");
                 assert!(names.insert(program));
+            }
+        }
+    }
+
+    #[test]
+    fn what_begins_awaits_its_end() {
+        let named = |name: &str| HOOKS.iter().find(|hook| hook.tracepoint() == name);
+        for hook in HOOKS {
+            let name = hook.tracepoint();
+            for (begin, end) in [("_entry", "_exit"), ("_begin", "_end")] {
+                let Some(stem) = name.strip_suffix(begin) else { continue };
+                let end = named(&std::format!("{stem}{end}")).unwrap();
+                assert!(hook.awaits().contains(end), "{name}");
+            }
+            // Nobody would come first.
+            for other in hook.awaits() {
+                assert!(!other.awaits().contains(hook), "{name}");
             }
         }
     }

@@ -67,7 +67,6 @@ macro_rules! for_each_fact {
             ARG_DROP_REASON "Index of kfree_skb's reason argument, MISSING before 5.17.";
             CPU_CSS "Offset in css_set of the cpu controller's state, where tasks are told apart by its own hierarchy (version 1), else MISSING.";
             WAITS_MASK "Entries of the table of waits, less one: a power of two, less one.";
-            OUTLIER_US "Length from which on a wait for a CPU is told by a record of its own, us.";
             WATCHED_PID "The process or thread that is told apart from the others of its cgroup; MISSING = none.";
             HOST_NETNS "Inode number of the host's network namespace.";
         }

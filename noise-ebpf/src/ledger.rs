@@ -13,7 +13,7 @@ use noise_common::signals::Signal;
 use noise_common::{OUTLIERS_PER_WINDOW, WINDOW_NS};
 
 use crate::charge::{charge, charge_here, charge_kind, spill};
-use crate::kernel::{Access, OUTLIER_US, Task, WAITS_MASK, is_watching};
+use crate::kernel::{Access, Task, WAITS_MASK, is_watching};
 use crate::maps::{
     NOISE_CPUS, NOISE_WAITING, NOISE_WAITS, cpu_state, drop_event, send_outlier, this_cpu,
 };
@@ -339,7 +339,7 @@ pub fn wait_ends<A: Access>(
     unsafe {
         let taken = (*state).taken;
         let division = division(state, Context::Scheduler as u32);
-        let long = now_ns.wrapping_sub(start.at_ns) >= u64::from(OUTLIER_US.load()) * 1000;
+        let long = now_ns.wrapping_sub(start.at_ns) >= (*state).outlier_ns;
         match waiting(start.pid, start.at_ns) {
             Some(wait) if (*wait).cpu == start.cpu => {
                 let throttled_ns = throttled(task, &*wait);

@@ -90,11 +90,26 @@ pub fn clock_ns() -> u64 {
     unsafe { bpf_ktime_get_ns() }
 }
 
+/// Whether a signal is switched on.
+#[inline(always)]
+pub fn measures(state: *mut CpuState, signal: Signal) -> bool {
+    // SAFETY: `state` points to a whole CpuState.
+    unsafe { (*state).measures(signal) }
+}
+
+/// Whether a start may be that of an interval which ends now: one from before the signal was
+/// switched off is not.
+#[inline(always)]
+pub fn trusts(state: *mut CpuState, signal: Signal, start_ns: u64) -> bool {
+    // SAFETY: as above.
+    unsafe { (*state).trusts(signal, start_ns) }
+}
+
 /// Counts something that could not be counted properly.
 #[inline(always)]
 pub fn drop_event(state: *mut CpuState, signal: Signal, reason: Drop) {
     count_drop(state, signal, reason);
-    if level_enabled(Level::Debug) {
+    if level_enabled(Level::Debug) && measures(state, signal) {
         log_drop(signal.info().name, reason.name());
     }
 }
@@ -103,6 +118,9 @@ pub fn drop_event(state: *mut CpuState, signal: Signal, reason: Drop) {
 /// which the verifier follows.
 #[inline(always)]
 fn count_drop(state: *mut CpuState, signal: Signal, reason: Drop) {
+    if !measures(state, signal) {
+        return;
+    }
     // SAFETY: `state` points to a whole CpuState, and both indices are discriminants of the enums
     // that give the arrays their lengths.
     unsafe {
@@ -143,6 +161,9 @@ pub fn record_fixed(
     value_ns: u64,
     now_ns: u64,
 ) {
+    if !measures(state, signal) {
+        return;
+    }
     // SAFETY: callers keep `index` below the signal's number of subjects; the verifier checks.
     let cell = unsafe { &raw mut (*state).cells }.cast::<Cell>();
     // SAFETY: as above.
@@ -151,6 +172,9 @@ pub fn record_fixed(
 }
 
 /// Adds a value to the cell of a subject that comes and goes.
+///
+/// A subject stays where its window is open: in two places, one window would be taken for another
+/// reading of the other.
 #[inline(always)]
 pub fn record_keyed(
     state: *mut CpuState,
@@ -159,23 +183,33 @@ pub fn record_keyed(
     value_ns: u64,
     now_ns: u64,
 ) {
+    if !measures(state, signal) {
+        return;
+    }
     let slot = signal.first_cell() + keyed_slot(subject);
     // SAFETY: the slot is below the number of the signal's cells.
-    let cell = unsafe { (&raw mut (*state).cells).cast::<Cell>().add(slot) };
-    // SAFETY: as above; one hook alone writes the cells of a signal.
-    if unsafe { (*cell).subject == subject || (*cell).closes_ns == 0 } {
-        return record(state, cell, signal, subject, value_ns, now_ns);
+    let direct = unsafe { (&raw mut (*state).cells).cast::<Cell>().add(slot) };
+    // SAFETY: as above; one hook alone writes the cells of a signal. A cell that nobody uses has the
+    // subject 0, an irq, and the cells of irqs are never freed: no window of irq 0 is elsewhere.
+    if unsafe { (*direct).subject == subject } {
+        return record(state, direct, signal, subject, value_ns, now_ns);
     }
     let key = CellKey { signal: signal as u32, padding: 0, subject };
-    let cell = match NOISE_CELLS.get_ptr_mut(key) {
-        Some(cell) => cell,
-        None => {
-            // SAFETY: `empty` is never written. Another CPU may insert the same key first.
-            let empty = unsafe { &(*state).empty };
-            let _ = NOISE_CELLS.insert(key, empty, u64::from(BPF_NOEXIST));
-            match NOISE_CELLS.get_ptr_mut(key) {
-                Some(cell) => cell,
-                None => return drop_event(state, signal, Drop::MapFull),
+    // SAFETY: the pointers are an entry of the hash, and the cell from above; `empty` is never
+    // written.
+    let cell = unsafe {
+        match NOISE_CELLS.get_ptr_mut(key) {
+            Some(hashed) if (*hashed).closes_ns != 0 => hashed,
+            _ if (*direct).closes_ns == 0 => direct,
+            Some(hashed) => hashed,
+            None => {
+                let empty = &(*state).empty;
+                // Another CPU may insert the same key first.
+                let _ = NOISE_CELLS.insert(key, empty, u64::from(BPF_NOEXIST));
+                match NOISE_CELLS.get_ptr_mut(key) {
+                    Some(hashed) => hashed,
+                    None => return drop_event(state, signal, Drop::MapFull),
+                }
             }
         }
     };
@@ -191,6 +225,9 @@ pub fn record_rotating(
     value_ns: u64,
     now_ns: u64,
 ) {
+    if !measures(state, signal) {
+        return;
+    }
     let first = rotating_slot(subject);
     // SAFETY: all indices are below the number of the signal's cells; one hook alone writes them.
     unsafe {
@@ -220,6 +257,9 @@ pub fn record_rotating(
 /// Adds one to the counter of a subject that comes and goes.
 #[inline(always)]
 pub fn count_keyed(state: *mut CpuState, signal: Signal, subject: u64) {
+    if !measures(state, signal) {
+        return;
+    }
     let key = CellKey { signal: signal as u32, padding: 0, subject };
     if let Some(counter) = NOISE_COUNTS.get_ptr_mut(key) {
         // SAFETY: the pointer is this CPU's value; programs of one hook do not nest.

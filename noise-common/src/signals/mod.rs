@@ -179,6 +179,8 @@ define_signals! {
 /// The table: `SIGNALS[signal as usize].signal == signal`.
 pub static SIGNALS: [SignalInfo; SIGNAL_COUNT] = INFOS;
 
+const _: () = assert!(SIGNAL_COUNT <= u32::BITS as usize);
+
 /// First cell of each signal in [`crate::event::CpuState::cells`], and behind it their number.
 const CELL_LAYOUT: [usize; SIGNAL_COUNT + 1] = {
     let mut layout = [0; SIGNAL_COUNT + 1];
@@ -202,6 +204,12 @@ impl Signal {
     /// The signal of a number that came from the kernel side.
     pub fn from_number(number: u32) -> Option<Self> {
         SIGNALS.get(number as usize).map(|info| info.signal)
+    }
+
+    /// The signal's bit in [`crate::event::CpuState::off`].
+    #[inline(always)]
+    pub const fn bit(self) -> u32 {
+        1 << self as u32
     }
 
     /// Index of the signal's first cell in [`crate::event::CpuState::cells`].

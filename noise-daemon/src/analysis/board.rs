@@ -58,6 +58,24 @@ impl Board {
         })
     }
 
+    /// Goes on with other settings; what was learnt stays. Where nothing is looked for any more, what is
+    /// open is dropped.
+    ///
+    /// # Errors
+    /// Where the settings cannot work; nothing has changed then.
+    pub fn set(&mut self, settings: Settings) -> Result<(), SettingsError> {
+        self.feed.set(settings.clone())?;
+        self.groups.set(settings.recent_windows);
+        if !settings.enabled && self.settings.enabled {
+            self.feed = Feed::new(settings.clone())?;
+            self.groups.clear();
+        }
+        shorten(&mut self.past, settings.past_incidents);
+        shorten(&mut self.outliers, settings.past_outliers);
+        self.settings = settings;
+        Ok(())
+    }
+
     /// Takes over what an earlier one knew, the oldest first.
     pub fn restore(&mut self, incidents: Vec<Report>, outliers: Vec<Outlier>) {
         for report in incidents {
@@ -126,8 +144,10 @@ impl Board {
 }
 
 fn keep<T>(ring: &mut VecDeque<T>, item: T, most: usize) {
-    while ring.len() >= most.max(1) {
-        ring.pop_front();
-    }
     ring.push_back(item);
+    shorten(ring, most.max(1));
+}
+
+fn shorten<T>(ring: &mut VecDeque<T>, most: usize) {
+    ring.drain(..ring.len().saturating_sub(most));
 }

@@ -59,6 +59,24 @@ impl Feed {
     /// # Errors
     /// Where the settings cannot work.
     pub fn new(settings: Settings) -> Result<Self, SettingsError> {
+        let mut feed = Self {
+            monitor: Monitor::new(settings.clone())?,
+            watched: [false; SIGNAL_COUNT],
+            interruption: false,
+            minimum_taken: 0.0,
+            by_cgroup: false,
+            previous: None,
+        };
+        feed.set(settings)?;
+        Ok(feed)
+    }
+
+    /// Goes on with other settings. What is not watched any more is forgotten as what is silent is.
+    ///
+    /// # Errors
+    /// Where the settings cannot work; nothing has changed then.
+    pub fn set(&mut self, settings: Settings) -> Result<(), SettingsError> {
+        settings.check()?;
         let mut watched = [false; SIGNAL_COUNT];
         let mut interruption = false;
         for one in &settings.watch {
@@ -71,9 +89,10 @@ impl Feed {
                 Watched::Interruption => interruption = true,
             }
         }
-        let minimum_taken = settings.minimum_taken;
-        let monitor = Monitor::new(settings)?;
-        Ok(Self { monitor, watched, interruption, minimum_taken, by_cgroup: false, previous: None })
+        (self.watched, self.interruption) = (watched, interruption);
+        self.minimum_taken = settings.minimum_taken;
+        self.monitor.set(settings);
+        Ok(())
     }
 
     /// Takes the next sample, about one window's length after the one before.
@@ -86,9 +105,11 @@ impl Feed {
         if sample.at_ns <= previous.at_ns {
             return changes;
         }
-        self.by_cgroup = self.by_cgroup
-            || self.is_watched(Signal::CgroupRunqueueWait)
-                && sample.series.iter().any(|series| series.signal == Signal::CgroupRunqueueWait);
+        // They come with the first cgroup that waits, and what was measured stays in the sample.
+        let signal = Signal::CgroupRunqueueWait;
+        self.by_cgroup = self.is_watched(signal)
+            && !sample.absent.iter().any(|(absent, _)| *absent == signal)
+            && (self.by_cgroup || sample.series.iter().any(|series| series.signal == signal));
         let growths = self.growths(&previous, sample);
         let mut delays_ns: BTreeMap<(Signal, &Pool), u64> = BTreeMap::new();
         for growth in &growths {

@@ -126,6 +126,16 @@ impl Groups {
         Self { open: Vec::new(), last_id: 0, linger }
     }
 
+    /// Goes on with another `linger`.
+    pub fn set(&mut self, linger: usize) {
+        self.linger = linger;
+    }
+
+    /// Drops what is open, untold.
+    pub fn clear(&mut self) {
+        self.open.clear();
+    }
+
     /// Numbers go on after that one.
     pub fn continue_after(&mut self, id: u64) {
         self.last_id = self.last_id.max(id);

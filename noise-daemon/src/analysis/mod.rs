@@ -31,6 +31,8 @@ mod watched;
 mod window;
 
 #[cfg(test)]
+mod changed;
+#[cfg(test)]
 mod planted;
 #[cfg(test)]
 mod planters;

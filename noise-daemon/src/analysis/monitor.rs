@@ -50,6 +50,11 @@ impl<S: Clone + Ord, C: Clone + Ord> Monitor<S, C> {
         Ok(Self { settings, tracks: BTreeMap::new(), counts: Counts::default(), searches: 0 })
     }
 
+    /// Goes on with other settings, which have been checked.
+    pub fn set(&mut self, settings: Settings) {
+        self.settings = settings;
+    }
+
     /// Takes the next window of a signal of a subject, and who is charged with its delays.
     ///
     /// Windows without events may be left out, or given in pieces of any length: they say only that
@@ -123,7 +128,25 @@ impl<S: Clone + Ord, C: Clone + Ord> Monitor<S, C> {
             !gone
         });
         self.counts.forgotten += (before - self.tracks.len()) as u64;
+        self.keep_to_room(at_ns);
         changes
+    }
+
+    /// Forgets the cheapest where there are more than there may be by now, but none whose incident is
+    /// open.
+    fn keep_to_room(&mut self, at_ns: u64) {
+        let excess = self.tracks.len().saturating_sub(self.settings.subjects);
+        if excess == 0 {
+            return;
+        }
+        let closed = self.tracks.iter().filter(|(_, track)| !track.is_open());
+        let mut closed: Vec<_> =
+            closed.map(|(key, track)| (track.cost(at_ns), key.clone())).collect();
+        closed.sort_by(|one, other| one.0.total_cmp(&other.0));
+        for (_, key) in closed.into_iter().take(excess) {
+            self.tracks.remove(&key);
+            self.counts.displaced += 1;
+        }
     }
 
     /// What outlives the daemon: every baseline.

@@ -26,6 +26,8 @@ pub(super) struct Host {
     charged: BTreeMap<Pair, Charged>,
     /// What interrupts took from each CPU.
     interrupted: BTreeMap<u32, u64>,
+    /// What is not measured any more.
+    pub absent: Vec<Signal>,
 }
 
 impl Host {
@@ -65,7 +67,7 @@ impl Host {
         *self.interrupted.entry(cpu).or_default() += ns;
     }
 
-    fn sample(&mut self) -> Arc<Sample> {
+    pub fn sample(&mut self) -> Arc<Sample> {
         self.at_ns += WINDOW_NS;
         let series = self.series.iter().map(|((signal, labels), totals)| Series {
             signal: *signal,
@@ -93,22 +95,23 @@ impl Host {
                 .iter()
                 .map(|(cpu, ns)| (*cpu, "hardirq".into(), *ns))
                 .collect(),
+            absent: self.absent.iter().map(|signal| (*signal, "off".to_owned())).collect(),
             ..Sample::default()
         })
     }
 }
 
-fn clock(sample: &Sample) -> Clock {
+pub(super) fn clock(sample: &Sample) -> Clock {
     let now = Timestamp::from_nanosecond(i128::from(sample.at_ns)).unwrap();
     Clock { at_ns: sample.at_ns, now }
 }
 
-fn board() -> Board {
+pub(super) fn board() -> Board {
     Board::new(Settings::default()).unwrap()
 }
 
 /// Lets a host live through some windows; what happens in each is told by `act`.
-fn live(
+pub(super) fn live(
     board: &mut Board,
     host: &mut Host,
     windows: std::ops::Range<u64>,

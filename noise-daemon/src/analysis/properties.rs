@@ -292,6 +292,22 @@ fn the_cheapest_subject_gives_way_but_none_with_an_incident() {
 }
 
 #[test]
+fn fewer_subjects_keep_the_most_expensive_and_those_with_an_incident() {
+    let mut monitor = monitor(Settings { subjects: 4, ..Settings::default() });
+    feed(&mut monitor, 0..WARM + 20, |number| if number >= WARM { SLOW_NS } else { USUAL_NS });
+    assert_eq!(monitor.active().count(), 1);
+    let at = WARM + 20;
+    for (subject, delay) in [(7, 1 << 35), (8, 1 << 20), (9, 1 << 36)] {
+        monitor.observe(SIGNAL, &subject, &window(at, &[delay]), &[]);
+    }
+    monitor.set(Settings { subjects: 2, ..Settings::default() });
+    monitor.settle((at + 1) * LENGTH_NS);
+    assert_eq!((monitor.subjects(), monitor.active().count()), (2, 1));
+    assert!(monitor.baseline(SIGNAL, &9).is_some());
+    assert_eq!(monitor.counts().displaced, 2);
+}
+
+#[test]
 fn few_subjects_give_way_between_two_settlements() {
     let mut monitor = monitor(Settings { subjects: 1, ..Settings::default() });
     for subject in 0..100 {

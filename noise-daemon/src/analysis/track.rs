@@ -115,7 +115,7 @@ impl<C: Clone + Ord> Settled<C> {
 impl<C: Clone + Ord> Open<C> {
     fn push(&mut self, slice: Slice<C>, settings: &Settings) {
         self.tail.push_back(slice);
-        if self.tail.len() > settings.closing_windows
+        while self.tail.len() > settings.closing_windows
             && let Some(slice) = self.tail.pop_front()
         {
             self.settled.add(&slice, settings);

@@ -156,9 +156,10 @@ impl Charges {
         self.crowded
     }
 
-    /// How often a label was counted for [`OTHER`] because there were too many.
+    /// How often a label was counted for [`OTHER`] because there were too many, and how often a
+    /// program charged by cause alone because there was no room for the pair.
     pub fn folded(&self) -> u64 {
-        self.folded
+        self.nobody.iter().fold(self.folded, |sum, entry| sum.wrapping_add(entry.last.count))
     }
 
     /// Reads everything.
@@ -511,8 +512,12 @@ mod tests {
         let of = |ns| Charged { ns, count: 1 };
         bench.states.charge_nobody(1, Resource::Cpu, Cause::Idle, of(9));
         assert_eq!(bench.read(), [("~other<~other".into(), 9, 1)]);
+        assert_eq!(bench.charges.folded(), 1);
         bench.states.charge_nobody(0, Resource::Cpu, Cause::Idle, of(2));
-        assert_eq!(bench.read(), [("~other<~other".into(), 11, 2)]);
+        bench.states.charge_nobody(1, Resource::NetTx, Cause::Own, of(3));
+        let told = [("~other<~other".into(), 11, 2), ("~other<~other".into(), 3, 1)];
+        assert_eq!(bench.read(), told);
+        assert_eq!(bench.charges.folded(), 3);
     }
 
     #[test]

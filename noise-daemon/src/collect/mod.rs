@@ -5,9 +5,11 @@
 //! that opens in between was empty when it was read.
 
 mod charges;
+mod counters;
 mod faults;
 mod hashed;
 mod outliers;
+mod procfs;
 mod series;
 mod sources;
 mod states;

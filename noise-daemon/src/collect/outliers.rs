@@ -18,6 +18,7 @@ const MOST_WAITING: usize = 1024;
 #[derive(Debug, Default)]
 pub struct Outliers {
     waiting: VecDeque<Outlier>,
+    lost: u64,
 }
 
 impl Outliers {
@@ -26,9 +27,15 @@ impl Outliers {
         let Ok(outlier) = bytemuck::try_pod_read_unaligned::<Outlier>(record) else { return false };
         if self.waiting.len() == MOST_WAITING {
             self.waiting.pop_front();
+            self.lost += 1;
         }
         self.waiting.push_back(outlier);
         true
+    }
+
+    /// Records that had to give way to newer ones.
+    pub fn lost(&self) -> u64 {
+        self.lost
     }
 
     /// The records whose names are known by now.
@@ -137,5 +144,16 @@ mod tests {
             record.parts.iter().map(|part| (part.cause, &*part.comm, part.ns)).collect();
         assert_eq!(told, [(Cause::Kthread, "kworker/0:1", 1_100), (Cause::Idle, "", 900)]);
         assert!(outliers.named(&mut names, Instant::now()).is_empty());
+    }
+
+    #[test]
+    fn records_that_give_way_are_counted() {
+        let mut outliers = Outliers::default();
+        let record = Outlier::default();
+        for taken in 1..=MOST_WAITING as u64 + 3 {
+            assert!(outliers.take(bytemuck::bytes_of(&record)));
+            assert_eq!(outliers.lost(), taken.saturating_sub(MOST_WAITING as u64));
+        }
+        assert_eq!(outliers.waiting.len(), MOST_WAITING);
     }
 }

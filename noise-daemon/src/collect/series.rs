@@ -110,11 +110,10 @@ impl Histograms {
                 Storage::Rotating if key.subject != UNKNOWN => true,
                 _ => continue,
             };
-            let over = if !rotating {
-                !names.exists(signal, key.subject)
-            } else if crowded {
+            let over = if rotating && crowded {
                 idle >= IDLE_WINDOWS_CROWDED
             } else {
+                // Some that are used have no entry in sysfs, as the paths of a multipath NVMe disk.
                 idle >= IDLE_WINDOWS && !names.exists(signal, key.subject)
             };
             let label = if over { names.labels(signal, key.subject, now) } else { None };
@@ -137,6 +136,7 @@ mod tests {
     use super::*;
     use crate::resolve::cgroup::Hierarchies;
     use noise_common::hist::bucket_of;
+    use noise_common::signals::block_subject;
     use std::os::unix::fs::MetadataExt as _;
 
     fn cell(subject: u64, window: u64, value: u64) -> Cell {
@@ -186,5 +186,29 @@ mod tests {
         histograms.sweep(&mut names, now, |_, _| {});
         assert_eq!(told(&mut histograms, &mut names, now), [("~other".to_owned(), 1)]);
         assert!(histograms.left.is_empty());
+    }
+
+    #[test]
+    fn a_device_that_is_used_keeps_its_cells_though_sysfs_does_not_show_it() {
+        let root = tempfile::tempdir().unwrap();
+        let hierarchies = Hierarchies::default();
+        let mut names = Names::new(root.path(), root.path(), BTreeMap::new(), &hierarchies);
+        let (signal, now) = (Signal::BlockDeviceWait, Instant::now());
+        let subject = block_subject(259, 1, 0);
+        let of = |window, value| Cell { signal: signal as u32, ..cell(subject, window, value) };
+        let mut histograms = Histograms::default();
+        let mut freed = Vec::new();
+        for window in 1..=IDLE_WINDOWS + 1 {
+            histograms.close(&of(window, 5));
+            histograms.add_to(&mut Sample::default(), &mut names, now);
+            histograms.sweep(&mut names, now, |_, key| freed.push(key.subject));
+            assert!(freed.is_empty());
+        }
+        // Another device goes on.
+        let newer = Cell { subject: 1, ..of(2 * IDLE_WINDOWS + 1, 5) };
+        histograms.close(&newer);
+        histograms.add_to(&mut Sample::default(), &mut names, now);
+        histograms.sweep(&mut names, now, |_, key| freed.push(key.subject));
+        assert_eq!(freed, [subject]);
     }
 }

@@ -14,13 +14,15 @@ use noise_common::signals::{CELLS_PER_CPU, SIGNALS, Signal, Storage};
 use tokio::io::unix::AsyncFd;
 
 use super::charges::{Asked, Charges};
-use super::faults;
+use super::counters::{Label, Left};
+use super::faults::PageFaults;
 use super::hashed::HashedCharges;
 use super::outliers::Outliers;
+use super::procfs::Reader;
 use super::series::Histograms;
 use super::states::{CpuStates, Mark};
 use super::steal;
-use crate::kernel::{Engine, SignalState, monotonic_ns, signal_state};
+use crate::kernel::{Engine, HookStatus, Measured, PidLimit, monotonic_ns};
 use crate::model::{Count, HookSample, INTERFERENCE_METRIC, Sample};
 use crate::resolve::Names;
 use crate::resolve::cgroup::Hierarchies;
@@ -51,9 +53,13 @@ pub struct Collector {
     requests: HashMap<MapData, u64, RequestTimes>,
     spilled: HashMap<MapData, u64, PacketTimes>,
     histograms: Histograms,
+    left: Left,
     charges: Charges,
     outliers: Outliers,
     names: Names,
+    reader: Reader,
+    page_faults: PageFaults,
+    pids: PidLimit,
     absent: Vec<(Signal, String)>,
     swept: Instant,
     full_seen: u64,
@@ -80,14 +86,7 @@ impl Collector {
             .map(|map| HashedCharges::new(map, count))
             .transpose()
             .with_context(|| format!("cannot use {CHARGES_MAP}"))?;
-        let facts = engine.facts().clone();
-        let absent = SIGNALS
-            .iter()
-            .filter_map(|info| match signal_state(info, &facts, engine.hooks()) {
-                SignalState::Active => None,
-                SignalState::Absent(reason) => Some((info.signal, reason)),
-            })
-            .collect();
+        let drop_reasons = engine.facts().drop_reasons.clone();
         Ok(Self {
             ring: take(&mut engine, "NOISE_RING")?.try_into()?,
             cells: take(&mut engine, "NOISE_CELLS")?.try_into()?,
@@ -97,24 +96,39 @@ impl Collector {
             states,
             read: vec![Mark::default(); count * CELLS_PER_CPU],
             histograms: Histograms::default(),
+            left: Left::default(),
             charges: Charges::new(hashed),
             outliers: Outliers::default(),
             names: Names::new(
                 Path::new("/proc"),
                 Path::new("/sys"),
-                facts.drop_reasons,
+                drop_reasons,
                 &Hierarchies::of_host(),
             ),
-            absent,
+            reader: Reader::default(),
+            page_faults: PageFaults::default(),
+            pids: PidLimit::new(engine.sizes()),
+            absent: engine.absent(),
             swept: Instant::now(),
             full_seen: 0,
             engine,
         })
     }
 
+    /// Switches signals on and off, and sets thresholds, while the programs run.
+    pub fn measure(&mut self, measured: Measured) {
+        self.engine.measure(measured);
+        self.absent = self.engine.absent();
+    }
+
     /// The engine, to attach, detach and ask for the hooks.
     pub fn engine_mut(&mut self) -> &mut Engine {
         &mut self.engine
+    }
+
+    /// How the hooks fare.
+    pub fn hooks(&self) -> &[HookStatus] {
+        self.engine.hooks()
     }
 
     /// Signals that are not measured here, and why.
@@ -150,8 +164,8 @@ impl Collector {
     pub fn sample(&mut self) -> Sample {
         let mut sample = self.glance();
         self.add_hooks(&mut sample);
-        sample.stolen = steal::stolen(Path::new("/proc"));
-        sample.page_faults = faults::faults(Path::new("/proc"));
+        sample.stolen = steal::stolen(Path::new("/proc"), &mut self.reader);
+        sample.page_faults = self.page_faults.read(Path::new("/proc"), &mut self.reader);
         sample
     }
 
@@ -179,23 +193,19 @@ impl Collector {
     }
 
     fn add_hooks(&mut self, sample: &mut Sample) {
-        let attached: BTreeMap<_, _> =
-            self.engine.hooks().iter().map(|status| (status.hook, status.is_attached())).collect();
-        let mut stats: BTreeMap<_, _> =
-            self.engine.program_stats().into_iter().map(|stats| (stats.hook, stats)).collect();
-        sample.hooks = attached
-            .into_iter()
-            .map(|(hook, attached)| {
-                let stats = stats.remove(&hook);
-                HookSample {
-                    hook,
-                    attached,
-                    runs: stats.map_or(0, |stats| stats.runs),
-                    run_ns: stats.map_or(0, |stats| stats.run_ns),
-                    missed: stats.map_or(0, |stats| stats.missed),
-                }
-            })
-            .collect();
+        // Both are in table order.
+        let mut stats = self.engine.program_stats().into_iter().peekable();
+        let hooks = self.engine.hooks().iter().map(|status| {
+            let stats = stats.next_if(|stats| stats.hook == status.hook);
+            HookSample {
+                hook: status.hook,
+                attached: status.is_attached(),
+                runs: stats.map_or(0, |stats| stats.runs),
+                run_ns: stats.map_or(0, |stats| stats.run_ns),
+                missed: stats.map_or(0, |stats| stats.missed),
+            }
+        });
+        sample.hooks = hooks.collect();
     }
 
     fn read_open_windows(&mut self) {
@@ -223,7 +233,7 @@ impl Collector {
     }
 
     fn add_counts(&mut self, sample: &mut Sample, now: Instant) {
-        let mut counts: BTreeMap<(Signal, Vec<String>), u64> = BTreeMap::new();
+        let mut counts: BTreeMap<Label, u64> = BTreeMap::new();
         for info in SIGNALS.iter().filter(|info| info.storage == Storage::Switches) {
             for kind in 0..2 {
                 let labels = self.names.labels(info.signal, kind as u64, now).unwrap_or_default();
@@ -237,6 +247,7 @@ impl Collector {
             let Some(labels) = self.names.labels(signal, key.subject, now) else { continue };
             *counts.entry((signal, labels)).or_default() += values.iter().sum::<u64>();
         }
+        self.left.add_to(&mut counts);
         sample.counts = counts
             .into_iter()
             .map(|((signal, labels), total)| Count { signal, labels, total })
@@ -246,7 +257,10 @@ impl Collector {
     fn add_drops(&self, sample: &mut Sample) {
         for info in &SIGNALS {
             for reason in DROPS {
-                let total = self.states.drops(info.signal, reason);
+                let mut total = self.states.drops(info.signal, reason);
+                if (info.signal, reason) == (Signal::CgroupRunqueueWait, Drop::RateLimited) {
+                    total += self.outliers.lost();
+                }
                 if total > 0 {
                     sample.drops.push((info.signal, reason, total));
                 }
@@ -254,10 +268,20 @@ impl Collector {
         }
     }
 
+    fn warn_of_pids(&mut self) {
+        if let Some(largest) = self.pids.outgrown(Path::new("/proc")) {
+            let first = self.engine.sizes().pids;
+            tracing::warn!(
+                "kernel.pid_max was raised to {largest}: threads with ids from {first} on are not \
+                 measured before noised is started again"
+            );
+        }
+    }
+
     /// Frees what belongs to devices, interfaces, cgroups and threads that are gone, and, where a
     /// map was found full, requests and packets that were lost on the way.
     fn sweep(&mut self, now_ns: u64, now: Instant, sample: &Sample) {
-        let Self { states, cells, counts, names, histograms, .. } = self;
+        let Self { states, cells, counts, names, histograms, left, .. } = self;
         histograms.sweep(names, now, |signal, key| {
             let _ = cells.remove(&key);
             states.free_cells(signal, key);
@@ -266,6 +290,10 @@ impl Collector {
         for key in keys {
             let Some(signal) = Signal::from_number(key.signal) else { continue };
             if !names.exists(signal, key.subject) {
+                let Ok(values) = counts.get(&key, 0) else { continue };
+                if let Some(labels) = names.labels(signal, key.subject, now) {
+                    left.take((signal, labels), values.iter().sum());
+                }
                 let _ = counts.remove(&key);
                 names.forget(signal, key.subject);
             }
@@ -273,8 +301,9 @@ impl Collector {
         let mut asked = Asked { names: &mut self.names, at: now, at_ns: now_ns };
         self.charges.sweep(&self.states, &mut asked);
         self.names.sweep();
-        // SAFETY: no preconditions; gives back what the forgotten took.
-        unsafe { libc::malloc_trim(0) };
+        self.warn_of_pids();
+        // What the forgotten took.
+        crate::memory::give_back();
         let full: u64 = sample
             .drops
             .iter()
@@ -306,5 +335,63 @@ impl Collector {
         for skb in stale {
             let _ = self.spilled.remove(&skb);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use nix::sched::{CpuSet, sched_setaffinity};
+    use nix::unistd::Pid;
+    use noise_common::signals::keyed_slot;
+
+    use super::*;
+    use crate::kernel::LoadOptions;
+    use crate::model::Series;
+
+    /// The loopback interface, as it is numbered in every namespace.
+    const LOOPBACK: u64 = 1;
+    const SIGNAL: Signal = Signal::NetTxWait;
+
+    /// Packets that the collector has counted on the loopback interface.
+    fn sent(collector: &mut Collector) -> u64 {
+        let series = collector.glance().series.into_iter();
+        let own = |one: &Series| one.signal == SIGNAL && one.labels == ["lo"];
+        series.filter(own).map(|one| one.totals.count()).sum()
+    }
+
+    #[test]
+    fn a_subject_stays_where_its_window_is_open() {
+        // SAFETY: no preconditions.
+        if unsafe { libc::geteuid() } != 0 {
+            return eprintln!("skipped: loading programs needs root");
+        }
+        let mut here = CpuSet::new();
+        here.set(0).unwrap();
+        sched_setaffinity(Pid::from_raw(0), &here).unwrap();
+        let mut collector = Collector::new(Engine::load(&LoadOptions::default()).unwrap()).unwrap();
+        // Somebody else has the cell that the interface would use.
+        let slot = SIGNAL.first_cell() + keyed_slot(LOOPBACK);
+        let occupant = (2..).find(|other| keyed_slot(*other) == keyed_slot(LOOPBACK)).unwrap();
+        let key = CellKey { signal: SIGNAL as u32, padding: 0, subject: occupant };
+        let cell = Cell { signal: SIGNAL as u32, subject: occupant, closes_ns: 1, ..Cell::EMPTY };
+        for cpu in 0..collector.states.len() {
+            collector.states.write_cell(cpu, slot, cell);
+        }
+        collector.engine_mut().attach().unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let send = |count: u64| {
+            for _ in 0..count {
+                socket.send_to(&[0], socket.local_addr().unwrap()).unwrap();
+            }
+        };
+        send(100);
+        let before = sent(&mut collector);
+        assert!(before >= 100, "{before} packets of 100");
+        collector.states.free_cells(SIGNAL, key);
+        send(10);
+        let after = sent(&mut collector);
+        assert!(after >= before + 10, "{after} packets after {before} and 10 more");
     }
 }

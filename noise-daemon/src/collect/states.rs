@@ -204,6 +204,11 @@ impl CpuStates {
         Self { map: map.into(), cpus }
     }
 
+    pub fn write_cell(&self, cpu: usize, index: usize, content: Cell) {
+        // SAFETY: the pointer lies in the mapping.
+        unsafe { self.cell(cpu, index).unwrap().write_volatile(content) };
+    }
+
     pub fn charge(&self, cpu: usize, index: usize, key: ChargeKey, charged: Charged) {
         let slot = self.slot(cpu, index).unwrap();
         // SAFETY: the pointer lies in the mapping.

@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use super::procfs::Reader;
+
 /// Position of `steal` among the numbers of a CPU's line.
 const STEAL_AT: usize = 7;
 
@@ -18,13 +20,13 @@ fn parse(text: &str) -> impl Iterator<Item = (u32, u64)> {
 }
 
 /// Stolen time of each CPU since boot, ns; empty where the kernel does not say.
-pub fn stolen(procfs: &Path) -> Vec<(u32, u64)> {
+pub fn stolen(procfs: &Path, reader: &mut Reader) -> Vec<(u32, u64)> {
     // SAFETY: no preconditions.
     let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
     let Ok(ticks_per_second) = u64::try_from(ticks_per_second) else { return Vec::new() };
-    let text = std::fs::read_to_string(procfs.join("stat")).unwrap_or_default();
     let tick_ns = 1_000_000_000 / ticks_per_second.max(1);
-    parse(&text).map(|(cpu, ticks)| (cpu, ticks.saturating_mul(tick_ns))).collect()
+    let text = reader.read(&procfs.join("stat"));
+    parse(text).map(|(cpu, ticks)| (cpu, ticks.saturating_mul(tick_ns))).collect()
 }
 
 #[cfg(test)]
@@ -43,6 +45,6 @@ mod tests {
     #[test]
     fn a_kernel_that_does_not_say() {
         assert_eq!(parse("cpu0 1 2 3 4 5 6 7\ncpu1\ncpux 1\n").count(), 0);
-        assert!(stolen("/nonexistent".as_ref()).is_empty());
+        assert!(stolen("/nonexistent".as_ref(), &mut Reader::default()).is_empty());
     }
 }

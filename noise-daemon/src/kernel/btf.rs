@@ -7,6 +7,9 @@ use btf_rs::{Btf, Type};
 
 use super::KernelError;
 
+/// Deepest nesting that is followed: a malformed file may go in a circle.
+const MOST_NESTED: usize = 32;
+
 /// The kernel's type information.
 pub struct KernelBtf {
     btf: Btf,
@@ -37,10 +40,11 @@ impl KernelBtf {
     /// looked into. `None` where this kernel has no such member or it is a bit field.
     pub fn offset(&self, container: &str, path: &str) -> Option<u32> {
         let types = self.btf.resolve_types_by_name(container).ok()?;
-        types.into_iter().find_map(|candidate| self.offset_in(candidate, path))
+        types.into_iter().find_map(|candidate| self.offset_in(candidate, path, MOST_NESTED))
     }
 
-    fn offset_in(&self, container: Type, path: &str) -> Option<u32> {
+    fn offset_in(&self, container: Type, path: &str, depth: usize) -> Option<u32> {
+        let depth = depth.checked_sub(1)?;
         let (name, rest) = path.split_once('.').map_or((path, None), |(a, b)| (a, Some(b)));
         let (Type::Struct(members) | Type::Union(members)) = self.bare(container)? else {
             return None;
@@ -57,24 +61,25 @@ impl KernelBtf {
                 }
                 return match rest {
                     None => Some(at),
-                    Some(rest) => Some(
-                        at + self.offset_in(self.btf.resolve_chained_type(member).ok()?, rest)?,
-                    ),
+                    Some(rest) => {
+                        let inner = self.btf.resolve_chained_type(member).ok()?;
+                        at.checked_add(self.offset_in(inner, rest, depth)?)
+                    }
                 };
             }
             if member_name.is_empty() {
                 let inner = self.btf.resolve_chained_type(member).ok()?;
-                if let Some(offset) = self.offset_in(inner, path) {
-                    return Some(at + offset);
+                if let Some(offset) = self.offset_in(inner, path, depth) {
+                    return at.checked_add(offset);
                 }
             }
         }
         None
     }
 
-    /// Strips qualifiers and typedefs.
+    /// Strips qualifiers and typedefs; `None` of more than anybody writes, which may be a circle.
     fn bare(&self, mut kind: Type) -> Option<Type> {
-        loop {
+        for _ in 0..MOST_NESTED {
             kind = match &kind {
                 Type::Typedef(inner) => self.btf.resolve_chained_type(inner).ok()?,
                 Type::Const(inner) | Type::Volatile(inner) | Type::Restrict(inner) => {
@@ -84,6 +89,7 @@ impl KernelBtf {
                 _ => return Some(kind),
             };
         }
+        None
     }
 
     /// Number of arguments of a tracepoint, or `None` where this kernel does not have it.

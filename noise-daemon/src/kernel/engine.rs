@@ -8,11 +8,21 @@ use aya::programs::raw_trace_point::RawTracePointLink;
 use aya::programs::tp_btf::BtfTracePointLink;
 use aya::programs::{Program, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader, VerifierLogLevel};
+use nix::sys::resource::{RLIM_INFINITY, Resource, setrlimit};
 use noise_common::MARKER_MAP;
 use noise_common::hooks::{Attach, HOOKS, Hook};
+use noise_common::signals::{SIGNALS, Signal, SignalInfo};
 use noise_common::watch::WATCHED_HOOKS;
 
-use super::{Facts, KernelBtf, KernelError, Lockdown, Sizes, lockdown, missing_capabilities};
+use super::controls::{Controls, Measured};
+use super::order::ends_first;
+use super::{
+    Facts, KernelBtf, KernelError, Lockdown, SignalState, Sizes, ensure_room, lockdown,
+    missing_capabilities, signal_state,
+};
+
+/// Why a signal is not measured though it could be.
+const SWITCHED_OFF: &str = "switched off by the configuration";
 
 /// The programs that are loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,7 +92,7 @@ impl DebugRecords {
 }
 
 /// How to load.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
     /// Which programs.
     pub object: ObjectKind,
@@ -90,22 +100,10 @@ pub struct LoadOptions {
     pub debug: DebugRecords,
     /// Attach every hook by this way only, for tests and benchmarks; `None` = the usual order.
     pub only: Option<Attach>,
-    /// Length from which on a wait for a CPU is told by a record of its own, us.
-    pub outlier_us: u32,
+    /// What is measured at first.
+    pub measured: Measured,
     /// A process or thread that is told apart from the others of its cgroup.
     pub watched: Option<u32>,
-}
-
-impl Default for LoadOptions {
-    fn default() -> Self {
-        Self {
-            object: ObjectKind::default(),
-            debug: DebugRecords::default(),
-            only: None,
-            outlier_us: 1000,
-            watched: None,
-        }
-    }
 }
 
 /// How one hook fares.
@@ -163,6 +161,8 @@ pub struct Engine {
     sizes: Sizes,
     hooks: Vec<HookStatus>,
     links: BTreeMap<Hook, Link>,
+    controls: Option<Controls>,
+    measured: Measured,
 }
 
 impl Engine {
@@ -195,7 +195,35 @@ impl Engine {
             };
             hooks.push(HookStatus { hook, state });
         }
-        Ok(Self { ebpf, facts, sizes, hooks, links: BTreeMap::new() })
+        let mut engine = Self {
+            controls: controls(&ebpf, sizes)?,
+            ebpf,
+            facts,
+            sizes,
+            hooks,
+            links: BTreeMap::new(),
+            measured: Measured::default(),
+        };
+        engine.measure(options.measured.clone());
+        Ok(engine)
+    }
+
+    /// Switches signals on and off, and sets thresholds, while the programs run.
+    pub fn measure(&mut self, measured: Measured) {
+        if let Some(controls) = &self.controls {
+            controls.apply(&measured);
+        }
+        self.measured = measured;
+    }
+
+    /// Signals that are not measured, and why.
+    pub fn absent(&self) -> Vec<(Signal, String)> {
+        let state = |info: &SignalInfo| match signal_state(info, &self.facts, &self.hooks) {
+            SignalState::Absent(reason) => Some((info.signal, reason)),
+            SignalState::Active if self.measured.measures(info.signal) => None,
+            SignalState::Active => Some((info.signal, SWITCHED_OFF.to_owned())),
+        };
+        SIGNALS.iter().filter_map(state).collect()
     }
 
     /// Attaches every loaded hook that is not attached yet.
@@ -203,9 +231,9 @@ impl Engine {
     /// # Errors
     /// [`KernelError::NothingAttached`] where not one could be.
     pub fn attach(&mut self) -> Result<(), KernelError> {
-        // Exits before entries: an interval that is under way now is then not half seen, but
-        // starts whole with the next entry.
-        for status in self.hooks.iter_mut().rev() {
+        for hook in self.order() {
+            let found = self.hooks.iter_mut().find(|status| status.hook == hook);
+            let Some(status) = found else { continue };
             let HookState::Loaded(attach) = status.state else { continue };
             status.state = match attach_hook(&mut self.ebpf, status.hook, attach) {
                 Ok(link) => {
@@ -227,11 +255,19 @@ impl Engine {
         Ok(())
     }
 
+    /// The hooks in the order in which they are attached.
+    fn order(&self) -> Vec<Hook> {
+        let hooks: Vec<Hook> = self.hooks.iter().map(|status| status.hook).collect();
+        ends_first(&hooks)
+    }
+
     /// Detaches every program; they stay loaded and can be attached again.
     ///
-    /// In table order, entries before exits: an interval that is under way ends whole.
+    /// Begins before ends, so that nothing is stored which nobody looks for.
     pub fn detach(&mut self) {
-        self.links.clear();
+        for hook in self.order().iter().rev() {
+            self.links.remove(hook);
+        }
         for status in &mut self.hooks {
             if let HookState::Attached(attach) = status.state {
                 status.state = HookState::Loaded(attach);
@@ -264,6 +300,11 @@ impl Engine {
         &mut self.ebpf
     }
 
+    /// Whether this thread may ask the kernel for what is open here.
+    pub fn is_readable(&self) -> bool {
+        !self.program_stats().is_empty()
+    }
+
     /// What the kernel counted of each loaded program.
     pub fn program_stats(&self) -> Vec<ProgramStats> {
         self.hooks
@@ -279,6 +320,14 @@ impl Engine {
     }
 }
 
+/// The memory through which the programs are told what to measure, where they look there.
+fn controls(ebpf: &Ebpf, sizes: Sizes) -> Result<Option<Controls>, KernelError> {
+    let Some(Map::Array(states)) = ebpf.map(MARKER_MAP) else { return Ok(None) };
+    Controls::map(states.fd().as_fd(), sizes.cpus as usize)
+        .map(Some)
+        .map_err(|error| KernelError::Refused(format!("cannot map {MARKER_MAP}: {error}")))
+}
+
 /// Refuses early what can be known early, so that nothing is half-started.
 fn preflight() -> Result<(), KernelError> {
     let missing = missing_capabilities();
@@ -289,15 +338,13 @@ fn preflight() -> Result<(), KernelError> {
     if lockdown("/sys".as_ref()) == Lockdown::Confidentiality {
         return Err(KernelError::Lockdown);
     }
-    Ok(())
+    ensure_room()
 }
 
 /// Kernels before 5.11 charge maps to RLIMIT_MEMLOCK. Where it cannot be raised, they will say so
 /// when a map is created.
 fn raise_memlock() {
-    let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: the pointer is valid for the call.
-    unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) };
+    let _ = setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY);
 }
 
 fn load_object(
@@ -322,7 +369,6 @@ fn load_object(
             loader.override_global("WATCHED_PID", watched, false);
         }
         loader.override_global("WAITS_MASK", &waits_mask, false);
-        loader.override_global("OUTLIER_US", &options.outlier_us, false);
         loader.override_global("AYA_LOG_LEVEL", &log_level, false);
         for map in &maps {
             loader.map_max_entries(map.name, map.max_entries);

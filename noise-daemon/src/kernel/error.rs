@@ -43,6 +43,21 @@ pub enum KernelError {
         /// What the kernel said of the first hook.
         first: String,
     },
+    /// A limit on this process leaves no room to start.
+    #[error(
+        "measuring needs {needed} {what}, and this process may have {allowed}: raise the limit \
+         ({remedy})"
+    )]
+    NoRoom {
+        /// Of what.
+        what: &'static str,
+        /// The limit.
+        allowed: u64,
+        /// What a start takes.
+        needed: u64,
+        /// Where it is set.
+        remedy: &'static str,
+    },
     /// The kernel refused the maps or the object.
     #[error("the kernel refused the BPF object: {0}")]
     Refused(String),
@@ -51,6 +66,6 @@ pub enum KernelError {
 impl KernelError {
     /// Whether this kernel or these privileges can never do it, as opposed to a failure.
     pub fn is_unsupported(&self) -> bool {
-        !matches!(self, Self::Refused(_))
+        !matches!(self, Self::Refused(_) | Self::NoRoom { .. })
     }
 }

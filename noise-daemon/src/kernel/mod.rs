@@ -2,14 +2,19 @@
 //! per-hook health, detach.
 
 mod btf;
+mod controls;
 mod engine;
 mod error;
 mod facts;
 mod host;
+mod order;
 mod prog_info;
+mod room;
+mod sight;
 mod sizes;
 
 pub use btf::KernelBtf;
+pub use controls::Measured;
 pub use engine::{
     DebugRecords, Engine, HookState, HookStatus, LoadOptions, ObjectKind, ProgramStats,
     other_daemon_runs,
@@ -17,4 +22,6 @@ pub use engine::{
 pub use error::KernelError;
 pub use facts::{Facts, SignalState, signal_state};
 pub use host::{Capability, Lockdown, lockdown, missing_capabilities, monotonic_ns};
-pub use sizes::{MapSize, Sizes};
+pub use room::ensure_room;
+pub use sight::Sight;
+pub use sizes::{MapSize, PidLimit, Sizes};

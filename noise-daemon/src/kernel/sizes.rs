@@ -1,5 +1,7 @@
 //! How large the maps are on this host.
 
+use std::path::Path;
+
 use anyhow::Context as _;
 use noise_common::charge::{ChargeKey, Charged};
 use noise_common::event::{
@@ -47,6 +49,38 @@ const RING_BYTES: (u32, u32) = (256 * 1024, 16 * 1024 * 1024);
 /// Ring of the programs' debug records, where they are on; the smallest one where they are off.
 const DEBUG_RING_BYTES: (u32, u32) = (4096, 128 * 1024);
 
+/// Reads the kernel's `pid_max` below a procfs root.
+fn pid_max(procfs: &Path) -> anyhow::Result<u32> {
+    let path = procfs.join("sys/kernel/pid_max");
+    let text = std::fs::read_to_string(&path)
+        .with_context(|| format!("cannot read {}", path.display()))?;
+    text.trim().parse().with_context(|| format!("{} does not hold a number", path.display()))
+}
+
+/// Watches whether threads may get ids for which the maps have no room.
+#[derive(Debug)]
+pub struct PidLimit {
+    pids: u32,
+    told: bool,
+}
+
+impl PidLimit {
+    /// As it was when the maps were made.
+    pub fn new(sizes: Sizes) -> Self {
+        Self { pids: sizes.pids, told: false }
+    }
+
+    /// The limit below a procfs root, when it is found to be larger for the first time.
+    pub fn outgrown(&mut self, procfs: &Path) -> Option<u32> {
+        if self.told {
+            return None;
+        }
+        let pids = pid_max(procfs).ok().filter(|pids| *pids > self.pids)?;
+        self.told = true;
+        Some(pids)
+    }
+}
+
 impl Sizes {
     /// Reads the host's dimensions.
     ///
@@ -55,12 +89,7 @@ impl Sizes {
     pub fn of_host() -> anyhow::Result<Self> {
         let cpus = aya::util::nr_cpus()
             .map_err(|(path, error)| anyhow::anyhow!("cannot read {path}: {error}"))?;
-        let path = "/proc/sys/kernel/pid_max";
-        let pids = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read {path}"))?
-            .trim()
-            .parse()
-            .with_context(|| format!("{path} does not hold a number"))?;
+        let pids = pid_max("/proc".as_ref())?;
         Ok(Self { cpus: u32::try_from(cpus)?, pids })
     }
 
@@ -138,6 +167,21 @@ mod tests {
             let budget = u64::from(cpus.max(2)) * 1024 * 1024;
             assert!(total - by_pid <= budget, "{cpus} CPUs: {total} - {by_pid} > {budget}");
         }
+    }
+
+    #[test]
+    fn a_larger_limit_of_pids_is_told_once() {
+        let procfs = tempfile::tempdir().unwrap();
+        let path = procfs.path().join("sys/kernel/pid_max");
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let mut limit = PidLimit::new(Sizes { cpus: 1, pids: 32_768 });
+        assert_eq!(limit.outgrown(procfs.path()), None);
+        for (text, told) in [("32768", None), ("1000", None), ("65536\n", Some(65_536))] {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(limit.outgrown(procfs.path()), told);
+        }
+        std::fs::write(&path, "131072").unwrap();
+        assert_eq!(limit.outgrown(procfs.path()), None);
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Block-layer hooks. All take the request.
 
 use noise_common::event::RequestTimes;
-use noise_common::signals::{block_subject, operation_of};
+use noise_common::signals::{Signal, block_subject, operation_of};
 
 use crate::kernel::{Access, Request};
-use crate::maps::{NOISE_REQUESTS, clock_ns, cpu_state};
+use crate::maps::{NOISE_REQUESTS, clock_ns, cpu_state, measures, trusts};
 use crate::queue::{self, AT_DEVICE, Ticket};
 use crate::signals::{block_device_wait, block_queue_wait};
 
@@ -41,9 +41,13 @@ fn disk<A: Access>(request: Request<A>) -> u64 {
 #[inline(always)]
 pub fn insert<A: Access>(access: A) -> Option<()> {
     let request = Request::argument(access);
+    let state = cpu_state()?;
+    if !measures(state, Signal::BlockQueueWait) {
+        return None;
+    }
     let now_ns = clock_ns();
     let ticket = Ticket { mark: queue::mark(disk(request), now_ns), cgroup: request.cgroup() };
-    block_queue_wait::queue(cpu_state()?, request.address(), times(request), ticket, now_ns);
+    block_queue_wait::queue(state, request.address(), times(request), ticket, now_ns);
     Some(())
 }
 
@@ -52,6 +56,10 @@ pub fn insert<A: Access>(access: A) -> Option<()> {
 pub fn issue<A: Access>(access: A) -> Option<()> {
     let request = Request::argument(access);
     let state = cpu_state()?;
+    let at_device = measures(state, Signal::BlockDeviceWait);
+    if !at_device && !measures(state, Signal::BlockQueueWait) {
+        return None;
+    }
     let now_ns = clock_ns();
     let times = times(request);
     let disk = disk(request);
@@ -59,8 +67,10 @@ pub fn issue<A: Access>(access: A) -> Option<()> {
         block_queue_wait::issue(state, times, subject, disk, now_ns);
     }
     let cgroup = request.cgroup();
-    let ticket = Ticket { mark: queue::mark(disk | AT_DEVICE, now_ns), cgroup };
-    block_device_wait::issue(state, request.address(), times, ticket, now_ns);
+    if at_device {
+        let ticket = Ticket { mark: queue::mark(disk | AT_DEVICE, now_ns), cgroup };
+        block_device_wait::issue(state, request.address(), times, ticket, now_ns);
+    }
     queue::serve(disk, cgroup, sectors(request.remaining_bytes()), now_ns);
     Some(())
 }
@@ -90,14 +100,21 @@ pub fn complete<A: Access>(access: A) -> Option<()> {
         return None;
     }
     let state = cpu_state()?;
+    let at_device = measures(state, Signal::BlockDeviceWait);
+    if !at_device && !measures(state, Signal::BlockQueueWait) {
+        return None;
+    }
     let times = times(request);
     let issued_ns = block_device_wait::take(times);
+    if !at_device {
+        return None;
+    }
     if bytes == 0 && operation_of(request.cmd_flags()) == WRITE {
         // The flush machinery ends the request of its caller: one that was never issued, or that
         // has ended before.
         return None;
     }
-    if issued_ns == 0 {
+    if issued_ns == 0 || !trusts(state, Signal::BlockDeviceWait, issued_ns) {
         block_device_wait::unknown(state);
         return None;
     }

@@ -23,7 +23,8 @@ for_each_hook!(define_programs);
 fn handle<A: Access>(hook: Hook, access: A) -> Option<()> {
     match hook {
         Hook::SchedSwitch => sched::switch(access),
-        Hook::SchedWakeup | Hook::SchedWakeupNew => sched::wakeup(access),
+        Hook::SchedWakeup => sched::wakeup::<A, false>(access),
+        Hook::SchedWakeupNew => sched::wakeup::<A, true>(access),
         Hook::SchedMigrate => sched::migrate(access),
         Hook::SchedWaking => sched::waking(access),
         Hook::IrqHandlerEntry => irq::handler_entry(access),

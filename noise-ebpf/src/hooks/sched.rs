@@ -41,11 +41,11 @@ pub fn switch<A: Access>(access: A) -> Option<()> {
     Some(())
 }
 
-/// `sched_wakeup(task)` and `sched_wakeup_new(task)`: under the lock of the run queue that the task
-/// is put on.
+/// `sched_wakeup(task)` and, if `NEW`, `sched_wakeup_new(task)`: under the lock of the run queue that
+/// the task is put on.
 #[inline(always)]
-pub fn wakeup<A: Access>(access: A) -> Option<()> {
-    runqueue_wait::wake(Task::argument(access, 0))
+pub fn wakeup<A: Access, const NEW: bool>(access: A) -> Option<()> {
+    runqueue_wait::wake::<A, NEW>(Task::argument(access, 0))
 }
 
 /// `sched_migrate_task(task, to_cpu)`.

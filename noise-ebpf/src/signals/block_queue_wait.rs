@@ -3,7 +3,7 @@
 use noise_common::event::{CpuState, Drop, QueueWait, RequestTimes};
 use noise_common::signals::Signal;
 
-use crate::maps::{NOISE_REQUESTS, drop_event, insert_or_drop, record_keyed};
+use crate::maps::{NOISE_REQUESTS, drop_event, insert_or_drop, measures, record_keyed, trusts};
 use crate::queue::{self, Ticket, Wait};
 
 /// A request enters the queue. One that was put back waits since then.
@@ -18,7 +18,8 @@ pub fn queue(
     match times {
         // SAFETY: the block layer hands a request from stage to stage, never to two at once.
         Some(times) => unsafe {
-            if (*times).queued_ns == 0 {
+            if (*times).queued_ns == 0 || !trusts(state, Signal::BlockQueueWait, (*times).queued_ns)
+            {
                 (*times).queued_ns = now_ns;
             }
             (*times).issued_ns = 0;
@@ -39,11 +40,14 @@ pub fn queue(
 pub fn issue(state: *mut CpuState, times: *mut RequestTimes, subject: u64, disk: u64, now_ns: u64) {
     // SAFETY: as in `queue`.
     let queued_ns = unsafe { core::ptr::replace(&raw mut (*times).queued_ns, 0) };
-    if queued_ns == 0 {
+    if queued_ns == 0 || !trusts(state, Signal::BlockQueueWait, queued_ns) {
         return;
     }
     if now_ns < queued_ns {
         return drop_event(state, Signal::BlockQueueWait, Drop::ClockBackwards);
+    }
+    if !measures(state, Signal::BlockQueueWait) {
+        return;
     }
     record_keyed(state, Signal::BlockQueueWait, subject, now_ns - queued_ns, now_ns);
     // SAFETY: as in `queue`.

@@ -12,7 +12,7 @@ use noise_common::signals::Signal;
 
 use crate::kernel::{Access, Device, Skb};
 use crate::maps::{
-    NOISE_CPUS, NOISE_PACKETS, NOISE_SPILLED, drop_event, insert_or_drop, record_keyed,
+    NOISE_CPUS, NOISE_PACKETS, NOISE_SPILLED, drop_event, insert_or_drop, record_keyed, trusts,
 };
 use crate::queue::{self, Ticket, Wait};
 
@@ -112,6 +112,11 @@ pub fn take<A: Access>(state: *mut CpuState, skb: Skb<A>, now_ns: u64) -> Option
         }
     };
     if now_ns.wrapping_sub(packet.queued_ns) > LONG_NS && !find(skb.address(), &mut packet) {
+        drop_event(state, Signal::NetTxWait, Drop::NoStart);
+        return None;
+    }
+    if !trusts(state, Signal::NetTxWait, packet.queued_ns) {
+        // Left behind when the signal was switched off.
         drop_event(state, Signal::NetTxWait, Drop::NoStart);
         return None;
     }

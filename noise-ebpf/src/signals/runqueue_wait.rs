@@ -6,19 +6,22 @@ use noise_common::signals::Signal;
 
 use crate::kernel::{Access, Task};
 use crate::ledger::{self, Start};
-use crate::maps::{NOISE_WAITING, clock_ns, cpu_state, drop_event, record_fixed, this_cpu};
+use crate::maps::{
+    NOISE_WAITING, clock_ns, cpu_state, drop_event, measures, record_fixed, this_cpu,
+};
 use crate::signals::cgroup_runqueue_wait;
 
 const CAUSE_WAKEUP: u64 = 0;
 const CAUSE_PREEMPT: u64 = 1;
 
-/// A task was woken up or created.
+/// A task was woken up, or, if `NEW`, created.
 ///
 /// A wake-up of a task that already waits does not restart its wait. One of a task that still
 /// runs leaves a start which the task's next switch-out overwrites or clears: both happen under
-/// the lock of the run queue.
+/// the lock of the run queue. A new task has not waited yet: a start is that of another one, whose
+/// end was not seen.
 #[inline(always)]
-pub fn wake<A: Access>(task: Task<A>) -> Option<()> {
+pub fn wake<A: Access, const NEW: bool>(task: Task<A>) -> Option<()> {
     let pid = task.pid();
     let Some(start) = NOISE_WAITING.get_ptr_mut(pid) else {
         drop_event(cpu_state()?, Signal::RunqueueWait, Drop::OutOfRange);
@@ -27,7 +30,7 @@ pub fn wake<A: Access>(task: Task<A>) -> Option<()> {
     // SAFETY: the pointer is an entry of the array; entries are only written under the run-queue
     // lock of the task.
     unsafe {
-        if *start == 0 {
+        if NEW || *start == 0 {
             let now_ns = clock_ns();
             *start = now_ns << 1 | CAUSE_WAKEUP;
             ledger::wait_begins(task, pid, task.cpu(), now_ns);
@@ -88,6 +91,10 @@ pub fn run<A: Access>(state: *mut CpuState, task: Task<A>, pid: u32, cgroup: u64
     let cause = waiting & 1;
     record_fixed(state, Signal::RunqueueWait, cause as usize, now_ns - at_ns, now_ns);
     cgroup_runqueue_wait::run(state, cgroup, now_ns - at_ns, now_ns);
+    // Charged are the waits that are measured.
+    if !measures(state, Signal::RunqueueWait) && !measures(state, Signal::CgroupRunqueueWait) {
+        return;
+    }
     let start = Start { pid, cpu: this_cpu(), at_ns, cause: cause as u32 };
     ledger::wait_ends(state, task, cgroup, start, now_ns);
 }

@@ -3,7 +3,7 @@
 use noise_common::event::CpuState;
 use noise_common::signals::Signal;
 
-use crate::maps::{clock_ns, record_interval};
+use crate::maps::{clock_ns, measures, record_interval};
 use crate::signals::net_rx_wait;
 
 /// The vector's number.
@@ -12,6 +12,9 @@ const NET_RX: usize = 3;
 /// A vector is raised on this CPU. Runs with interrupts off.
 #[inline(always)]
 pub fn raise(state: *mut CpuState, vector: usize) {
+    if !measures(state, Signal::SoftirqRaiseWait) && !measures(state, Signal::NetRxWait) {
+        return;
+    }
     // SAFETY: the state is this CPU's; the caller checked the vector.
     unsafe {
         if (*state).raised_ns[vector] == 0 {
