@@ -5,7 +5,9 @@
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use noise_daemon::cli::{Cli, Command, bench, check, incidents, osnoise, run, top};
+use noise_daemon::cli::{
+    Cli, Command, bench, check, completions, incidents, man, osnoise, run, top,
+};
 use noise_daemon::kernel::KernelError;
 use noise_daemon::measure::error::Failure;
 
@@ -65,6 +67,14 @@ fn main() -> ExitCode {
             }
         },
         Command::Incidents(args) => match incidents::run(&args) {
+            Ok(()) => return ExitCode::SUCCESS,
+            Err(error) => (format!("{error:#}"), ExitCode::FAILURE),
+        },
+        Command::Completions(args) => match completions::run(&args) {
+            Ok(()) => return ExitCode::SUCCESS,
+            Err(error) => (format!("{error:#}"), ExitCode::FAILURE),
+        },
+        Command::Man(args) => match man::run(&args) {
             Ok(()) => return ExitCode::SUCCESS,
             Err(error) => (format!("{error:#}"), ExitCode::FAILURE),
         },

@@ -7,9 +7,10 @@ use std::path::Path;
 use noise_common::signals::SIGNALS;
 use serde_json::{Value, json};
 
+use crate::confine::{filters_system_calls, landlock_abi, reader, without};
 use crate::kernel::{
-    Engine, HookState, KernelBtf, KernelError, LoadOptions, Lockdown, SignalState, Sizes, lockdown,
-    missing_capabilities, signal_state,
+    Engine, HookState, KernelBtf, KernelError, LoadOptions, Lockdown, Sight, SignalState, Sizes,
+    lockdown, missing_capabilities, signal_state,
 };
 
 /// Arguments of `noised check`.
@@ -66,7 +67,15 @@ pub fn run(args: &CheckArgs) -> Result<(), KernelError> {
         engine.attach()?;
         Ok(engine)
     });
+    report.insert("landlock".into(), json!(landlock_abi()));
+    report.insert("seccomp".into(), json!(filters_system_calls()));
+    let sight = without(|| Sight::of(Path::new("/proc"))).unwrap_or(Sight::Hidden);
+    report.insert("threads".into(), json!(sight));
     if let Ok(engine) = &outcome {
+        let readable = without(|| engine.is_readable()).unwrap_or(false);
+        report.insert("reads_maps_unprivileged".into(), json!(readable));
+        let kept = (!readable).then(|| reader().to_string());
+        report.insert("kept_capability".into(), json!(kept));
         let hooks: Vec<Value> = engine
             .hooks()
             .iter()
@@ -95,7 +104,7 @@ pub fn run(args: &CheckArgs) -> Result<(), KernelError> {
     if args.json {
         write_out(&format!("{:#}\n", Value::Object(report)));
     } else {
-        write_out(&human(&report, mode));
+        write_out(&human(&report, mode, sight));
     }
     error.map_or(Ok(()), Err)
 }
@@ -105,7 +114,26 @@ fn write_out(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
-fn human(report: &serde_json::Map<String, Value>, mode: Lockdown) -> String {
+/// What the daemon gives up once it measures, as far as this kernel can take it.
+fn confinement(report: &serde_json::Map<String, Value>) -> String {
+    let is = |key: &str| report.get(key).and_then(Value::as_bool) == Some(true);
+    let capabilities = match report.get("kept_capability") {
+        Some(Value::String(kept)) => {
+            format!("{kept} kept (this kernel lets nobody read maps without it)")
+        }
+        Some(_) => "all capabilities dropped".to_owned(),
+        None => "capabilities unknown".to_owned(),
+    };
+    let files = match report.get("landlock").and_then(Value::as_u64) {
+        Some(0) | None => "files not confined (no Landlock)".to_owned(),
+        Some(abi @ 1..=3) => format!("files confined, ports not (Landlock {abi})"),
+        Some(abi) => format!("files and ports confined (Landlock {abi})"),
+    };
+    let calls = if is("seccomp") { "confined" } else { "not confined (no seccomp)" };
+    format!("{capabilities}, {files}, system calls {calls}")
+}
+
+fn human(report: &serde_json::Map<String, Value>, mode: Lockdown, sight: Sight) -> String {
     let mut page = String::new();
     let text = |key: &str| match report.get(key) {
         Some(Value::String(text)) => text.clone(),
@@ -129,6 +157,8 @@ fn human(report: &serde_json::Map<String, Value>, mode: Lockdown) -> String {
     let _ = writeln!(page, "privileges   {privileges}");
     let _ = writeln!(page, "lockdown     {}", format!("{mode:?}").to_lowercase());
     let _ = writeln!(page, "cgroups      {}", text("cgroup"));
+    let _ = writeln!(page, "threads      {}", sight.trouble().unwrap_or("can be named"));
+    let _ = writeln!(page, "confinement  {}", confinement(report));
     let _ = writeln!(
         page,
         "maps         {:.1} MiB for {} CPUs, of which {:.1} MiB for {} pids",

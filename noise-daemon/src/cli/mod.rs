@@ -2,9 +2,11 @@
 
 pub mod bench;
 pub mod check;
+pub mod completions;
 mod durations;
 pub mod incidents;
 mod interrupt;
+pub mod man;
 pub mod osnoise;
 mod output;
 mod progress;
@@ -38,4 +40,8 @@ pub enum Command {
     Osnoise(osnoise::OsnoiseArgs),
     /// Measure this machine's noise from the inside, and what it costs at scale.
     Bench(bench::BenchArgs),
+    /// Print what a shell needs to complete this command line.
+    Completions(completions::CompletionsArgs),
+    /// Print the manual, or write a page for each command.
+    Man(man::ManArgs),
 }

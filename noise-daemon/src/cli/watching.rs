@@ -50,6 +50,14 @@ impl Watching {
         Ok(Self { board, keeper, boot, taken: 0 })
     }
 
+    /// Goes on with other settings.
+    ///
+    /// # Errors
+    /// Where the settings cannot work; nothing has changed then.
+    pub fn set(&mut self, settings: Settings) -> anyhow::Result<()> {
+        self.board.set(settings).context("incidents")
+    }
+
     /// Takes the next of the samples that are a window apart.
     pub fn take(&mut self, sample: &Arc<Sample>) {
         let clock = clock();

@@ -1,39 +1,23 @@
-//! The HTTP server. Its memory is bounded whatever clients do: at most [`MAX_CONNECTIONS`] of each
-//! listener are open, and a further one ends the oldest; a request must arrive whole within
-//! [`HEADER_TIMEOUT`] and its head must fit [`HEAD_BYTES`].
+//! What is served over HTTP, and how it is asked for.
 
-use std::collections::VecDeque;
-use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
-use axum::http::{StatusCode, Uri, header};
-use axum::response::{Html, IntoResponse as _, Response};
-use axum::routing::get;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{MethodRouter, get};
 use jiff::Timestamp;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot};
-use tower_http::compression::CompressionLayer;
-use tower_http::compression::predicate::{DefaultPredicate, NotForContentType, Predicate as _};
 
+use super::answers::{Answers, Document, Question};
+use super::status::{SCRIPT, STYLE};
+use super::web::Hangup;
 use super::{IncidentsDocument, OutliersDocument, Process, page, render};
 use crate::analysis::Overview;
 use crate::model::Model;
 use crate::wire::{CONTENT_TYPE, Frame, Host, encode};
-
-/// Connections open at once.
-const MAX_CONNECTIONS: usize = 256;
-/// Time for a request's head to arrive, and of idleness between requests.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Largest head of a request.
-const HEAD_BYTES: usize = 16 * 1024;
-/// Pause after a failed accept (out of descriptors).
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What is answered where there is nothing.
 const NOT_FOUND: &str = "not found; see /, /metrics, /api/v1/frame, /api/v1/incidents, \
@@ -79,41 +63,126 @@ struct App {
     refresh: Refresh,
     process: Process,
     host: Arc<Host>,
+    answers: Arc<Answers>,
 }
 
-async fn metrics(State(app): State<Arc<App>>) -> Result<Response, StatusCode> {
-    let shown = app.refresh.shown().await?;
-    let text = render(&shown.model, &shown.overview, Some(&app.process)).map_err(|error| {
-        tracing::error!(%error, "cannot render the metrics");
-        StatusCode::INTERNAL_SERVER_ERROR
-    })?;
-    Ok(([(header::CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response())
+/// The connection that is to be answered, where one is known.
+type Asker = Option<Extension<Hangup>>;
+
+fn hangup(asker: Asker) -> Option<tokio::task::AbortHandle> {
+    asker.map(|Extension(Hangup(abort))| abort)
 }
 
-async fn status(State(app): State<Arc<App>>) -> Result<Html<String>, StatusCode> {
-    Ok(Html(page(&app.refresh.shown().await?.model)))
+impl App {
+    /// A document, for all who ask at the same time.
+    async fn document(
+        self: Arc<Self>,
+        document: Document,
+        headers: &HeaderMap,
+        asker: Asker,
+    ) -> Result<Response, StatusCode> {
+        let question = Question { document, is_packed: takes_gzip(headers) };
+        let app = Arc::clone(&self);
+        let write = move || async move { app.write(document).await };
+        let bytes = self.answers.shared(question, hangup(asker), write).await?;
+        let kind = match document {
+            Document::Metrics => prometheus::TEXT_FORMAT,
+            Document::Page => "text/html; charset=utf-8",
+            Document::Incidents | Document::Outliers => "application/json",
+        };
+        let head = [(header::CONTENT_TYPE, kind), (header::VARY, "accept-encoding")];
+        let mut response = (head, Body::from(bytes)).into_response();
+        if question.is_packed {
+            let gzip = header::HeaderValue::from_static("gzip");
+            response.headers_mut().insert(header::CONTENT_ENCODING, gzip);
+        }
+        Ok(response)
+    }
+
+    async fn write(&self, document: Document) -> Result<Vec<u8>, StatusCode> {
+        let shown = self.refresh.shown().await?;
+        match document {
+            Document::Metrics => {
+                let text = render(&shown.model, &shown.overview, Some(&self.process));
+                text.map_err(|error| {
+                    tracing::error!(%error, "cannot render the metrics");
+                    StatusCode::INTERNAL_SERVER_ERROR
+                })
+            }
+            Document::Page => Ok(page(&shown.model).into_bytes()),
+            Document::Incidents => json(&IncidentsDocument::new(shown.overview.incidents.clone())),
+            Document::Outliers => json(&OutliersDocument::new(shown.overview.outliers.clone())),
+        }
+    }
 }
 
-async fn incidents(State(app): State<Arc<App>>) -> Result<Response, StatusCode> {
-    let incidents = app.refresh.shown().await?.overview.incidents.clone();
-    json(&IncidentsDocument::new(incidents))
+/// Whether an answer may be gzip (RFC 9110, 12.5.3).
+fn takes_gzip(headers: &HeaderMap) -> bool {
+    let refused = |weight: &str| {
+        let weight = weight.trim().strip_prefix("q=").and_then(|weight| weight.parse().ok());
+        weight.is_some_and(|weight: f32| weight <= 0.0)
+    };
+    let mut any = false;
+    for value in headers.get_all(header::ACCEPT_ENCODING) {
+        for coding in value.to_str().unwrap_or_default().split(',') {
+            let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
+            match name.trim() {
+                name if name.eq_ignore_ascii_case("gzip") => return !refused(weight),
+                "*" => any = !refused(weight),
+                _ => {}
+            }
+        }
+    }
+    any
 }
 
-async fn outliers(State(app): State<Arc<App>>) -> Result<Response, StatusCode> {
-    let outliers = app.refresh.shown().await?.overview.outliers.clone();
-    json(&OutliersDocument::new(outliers))
+/// Answers with what all see alike.
+fn shared(document: Document) -> MethodRouter<Arc<App>> {
+    get(move |State(app): State<Arc<App>>, asker: Asker, headers: HeaderMap| async move {
+        app.document(document, &headers, asker).await
+    })
 }
 
-fn json(document: &impl serde::Serialize) -> Result<Response, StatusCode> {
-    let text = serde_json::to_vec(document).map_err(|error| {
+/// Answers with what is the same as long as this program is: a client that has it need not get it
+/// again, but has to ask, because another version may have another.
+fn fixed(kind: &'static str, text: &'static str) -> MethodRouter<Arc<App>> {
+    let tag = format!("\"{:08x}\"", crc32fast::hash(text.as_bytes()));
+    get(async move |headers: HeaderMap| {
+        let is_known = has_tag(&headers, &tag);
+        let head = [
+            (header::CONTENT_TYPE, kind.to_owned()),
+            (header::CACHE_CONTROL, "no-cache".to_owned()),
+            (header::ETAG, tag),
+        ];
+        if is_known {
+            (StatusCode::NOT_MODIFIED, head).into_response()
+        } else {
+            (head, text).into_response()
+        }
+    })
+}
+
+/// Whether a client has what has this tag (RFC 9110, 13.1.2).
+fn has_tag(headers: &HeaderMap, tag: &str) -> bool {
+    let tags = headers.get_all(header::IF_NONE_MATCH).iter();
+    let tags = tags.filter_map(|value| value.to_str().ok()).flat_map(|tags| tags.split(','));
+    tags.map(|known| known.trim().trim_start_matches("W/"))
+        .any(|known| known == tag || known == "*")
+}
+
+fn json(document: &impl serde::Serialize) -> Result<Vec<u8>, StatusCode> {
+    serde_json::to_vec(document).map_err(|error| {
         tracing::error!(%error, "cannot write JSON");
         StatusCode::INTERNAL_SERVER_ERROR
-    })?;
-    Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
+    })
 }
 
-/// A frame; `?since=NS` names the time of the sample that the viewer had last.
-async fn frame(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, StatusCode> {
+/// A frame; `?since=NS` names the time of the sample that the viewer had last. It is packed already.
+async fn frame(
+    State(app): State<Arc<App>>,
+    asker: Asker,
+    uri: Uri,
+) -> Result<Response, StatusCode> {
     let since_ns = match uri.query() {
         None => None,
         Some(query) => {
@@ -121,6 +190,7 @@ async fn frame(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Status
             Some(since.ok_or(StatusCode::BAD_REQUEST)?)
         }
     };
+    let room = app.answers.room().await?;
     let shown = app.refresh.shown_since(since_ns).await?;
     let frame = Frame {
         time: Timestamp::now(),
@@ -132,7 +202,8 @@ async fn frame(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Status
         tracing::error!(%error, "cannot show a frame");
         StatusCode::INTERNAL_SERVER_ERROR
     })?;
-    Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], bytes).into_response())
+    let bytes = app.answers.own(bytes, room, hangup(asker));
+    Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], Body::from(bytes)).into_response())
 }
 
 async fn healthy() -> &'static str {
@@ -147,76 +218,66 @@ async fn not_found() -> (StatusCode, &'static str) {
     (StatusCode::NOT_FOUND, NOT_FOUND)
 }
 
-/// What takes connections.
-pub trait Listener {
-    /// A connection.
-    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
-    /// Waits for the next one.
-    fn next(&self) -> impl Future<Output = io::Result<Self::Stream>>;
-}
-
-impl Listener for TcpListener {
-    type Stream = TcpStream;
-
-    async fn next(&self) -> io::Result<TcpStream> {
-        self.accept().await.map(|(stream, _)| stream)
-    }
-}
-
-impl Listener for UnixListener {
-    type Stream = UnixStream;
-
-    async fn next(&self) -> io::Result<UnixStream> {
-        self.accept().await.map(|(stream, _)| stream)
-    }
-}
-
 /// All that is served, the same wherever it is asked for.
 pub fn router(refresh: Refresh, host: Host) -> Router {
-    let app = Arc::new(App { refresh, process: Process::of_self(), host: Arc::new(host) });
-    // Frames are packed already.
-    let packs = DefaultPredicate::new().and(NotForContentType::const_new(CONTENT_TYPE));
+    let app = Arc::new(App {
+        refresh,
+        process: Process::of_self(),
+        host: Arc::new(host),
+        answers: Arc::default(),
+    });
     Router::new()
-        .route("/", get(status))
-        .route("/metrics", get(metrics))
+        .route("/", shared(Document::Page))
+        .route("/status.css", fixed("text/css; charset=utf-8", STYLE))
+        .route("/status.js", fixed("text/javascript; charset=utf-8", SCRIPT))
+        .route("/metrics", shared(Document::Metrics))
         .route("/api/v1/frame", get(frame))
-        .route("/api/v1/incidents", get(incidents))
-        .route("/api/v1/outliers", get(outliers))
+        .route("/api/v1/incidents", shared(Document::Incidents))
+        .route("/api/v1/outliers", shared(Document::Outliers))
         .route("/-/healthy", get(healthy))
         .route("/-/ready", get(ready))
         .fallback(not_found)
-        .layer(CompressionLayer::new().compress_when(packs))
         .with_state(app)
 }
 
-/// Serves until the future is dropped.
-pub async fn serve(listener: impl Listener, router: Router) {
-    let mut open: VecDeque<tokio::task::JoinHandle<()>> = VecDeque::new();
-    loop {
-        let stream = match listener.next().await {
-            Ok(stream) => stream,
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
-        open.retain(|connection| !connection.is_finished());
-        while open.len() >= MAX_CONNECTIONS {
-            if let Some(oldest) = open.pop_front() {
-                oldest.abort();
-            }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gzip_is_for_those_who_take_it() {
+        for (value, expected) in [
+            ("gzip", true),
+            ("deflate, GZIP;q=0.5", true),
+            ("gzip;q=0", false),
+            ("gzip;q=0.0, *", false),
+            ("identity", false),
+            ("*", true),
+            ("*;q=0", false),
+            ("", false),
+        ] {
+            let value_on_wire = header::HeaderValue::from_static(value);
+            let headers = HeaderMap::from_iter([(header::ACCEPT_ENCODING, value_on_wire)]);
+            assert_eq!(takes_gzip(&headers), expected, "{value}");
         }
-        let service = TowerToHyperService::new(router.clone());
-        open.push_back(tokio::spawn(async move {
-            let connection = hyper::server::conn::http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEADER_TIMEOUT)
-                .max_buf_size(HEAD_BYTES)
-                .serve_connection(TokioIo::new(stream), service);
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection ended early");
-            }
-        }));
+        assert!(!takes_gzip(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn what_a_client_has_is_known_by_its_tag() {
+        for (value, expected) in [
+            ("\"a1\"", true),
+            ("W/\"a1\"", true),
+            ("\"b\", \"a1\"", true),
+            ("*", true),
+            ("\"b\"", false),
+            ("a1", false),
+            ("", false),
+        ] {
+            let value_on_wire = header::HeaderValue::from_static(value);
+            let headers = HeaderMap::from_iter([(header::IF_NONE_MATCH, value_on_wire)]);
+            assert_eq!(has_tag(&headers, "\"a1\""), expected, "{value}");
+        }
+        assert!(!has_tag(&HeaderMap::new(), "\"a1\""));
     }
 }

@@ -1,5 +1,9 @@
 //! PURE but for the process metrics: a model as Prometheus text.
 
+use std::io;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike as _;
 use noise_common::hist::buckets_within;
 use noise_common::signals::{Buckets, Kind, SIGNALS, Signal};
 use prometheus::core::{Collector as _, Desc};
@@ -17,6 +21,11 @@ const REVISION: &str = match option_env!("NOISED_REVISION") {
     None => "unknown",
 };
 
+/// Up to this many bytes are copied one by one.
+const SHORT_PIECE: usize = 12;
+/// Room for the text of most hosts.
+const USUAL_BYTES: usize = 128 << 10;
+
 /// The metrics of this process itself.
 pub struct Process(prometheus::process_collector::ProcessCollector);
 
@@ -24,6 +33,18 @@ impl Process {
     /// Those of the running process.
     pub fn of_self() -> Self {
         Self(prometheus::process_collector::ProcessCollector::for_self())
+    }
+
+    /// Their families. The library counts whole seconds of CPU time, of which this process needs few.
+    fn collect(&self) -> Vec<MetricFamily> {
+        let mut families = self.0.collect();
+        let cpu = families.iter_mut().find(|family| family.name() == "process_cpu_seconds_total");
+        if let (Some(family), Ok(usage)) = (cpu, getrusage(UsageWho::RUSAGE_SELF)) {
+            let used = [usage.user_time(), usage.system_time()];
+            let used: f64 = used.map(|time| time.num_microseconds() as f64 / 1e6).iter().sum();
+            family.set_metric(vec![counter(&[], &[], used)]);
+        }
+        families
     }
 
     /// Names of the process metrics.
@@ -100,6 +121,10 @@ fn signal_families(model: &Model) -> Vec<MetricFamily> {
     let sample = &model.sample;
     let mut families = Vec::new();
     for info in &SIGNALS {
+        // What was counted before a signal was switched off would look like calm.
+        if sample.absent.iter().any(|(absent, _)| *absent == info.signal) {
+            continue;
+        }
         let (kind, metrics): (_, Vec<Metric>) = match info.kind {
             Kind::Histogram(buckets) => {
                 // Cgroups are many: the model chooses.
@@ -172,7 +197,12 @@ fn own_families(model: &Model) -> Vec<MetricFamily> {
     let by_hook = |value: &dyn Fn(&crate::model::HookSample) -> f64| -> Vec<Metric> {
         ran.iter().map(|hook| counter(&["hook"], &[hook.hook.tracepoint()], value(hook))).collect()
     };
-    let interrupted = sample.interrupted.iter().map(|(cpu, source, ns)| {
+    let is_absent = |source: &str| {
+        let of_source = |signal: Signal| signal.info().interrupts == Some(source);
+        sample.absent.iter().any(|(signal, _)| of_source(*signal))
+    };
+    let interrupted = sample.interrupted.iter().filter(|(_, source, _)| !is_absent(source));
+    let interrupted = interrupted.map(|(cpu, source, ns)| {
         counter(&["cpu", "source"], &[&cpu.to_string(), source], seconds(*ns))
     });
     let stolen =
@@ -184,6 +214,7 @@ fn own_families(model: &Model) -> Vec<MetricFamily> {
     let attached = sample.hooks.iter().map(|hook| {
         gauge(&["hook"], &[hook.hook.tracepoint()], f64::from(u8::from(hook.attached)))
     });
+    let reload = sample.reload;
     let build = gauge(&["version", "revision"], &[env!("CARGO_PKG_VERSION"), REVISION], 1.0);
     vec![
         family(
@@ -209,6 +240,18 @@ fn own_families(model: &Model) -> Vec<MetricFamily> {
             "Version of this daemon; always 1.",
             MetricType::GAUGE,
             vec![build],
+        ),
+        family(
+            "noised_config_last_reload_successful",
+            "Whether the configuration could be read when it was last asked for.",
+            MetricType::GAUGE,
+            vec![gauge(&[], &[], f64::from(u8::from(!reload.failed)))],
+        ),
+        family(
+            "noised_config_last_reload_success_timestamp_seconds",
+            "When the configuration was last read without a mistake, since 1970.",
+            MetricType::GAUGE,
+            vec![gauge(&[], &[], reload.read_at_s as f64)],
         ),
         family(
             "noised_probe_attached",
@@ -308,6 +351,25 @@ fn incident_families(overview: &Overview) -> Vec<MetricFamily> {
     ]
 }
 
+/// The text as it grows. The encoder writes it in ten thousand pieces of a few bytes, for which calling
+/// `memcpy` costs more than copying them, above all musl's.
+struct Text(Vec<u8>);
+
+impl io::Write for Text {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        if piece.len() <= SHORT_PIECE {
+            piece.iter().for_each(|byte| self.0.push(*byte));
+        } else {
+            self.0.extend_from_slice(piece);
+        }
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Renders a model and the incidents, with the metrics of the process where given, in the text
 /// format 0.0.4.
 ///
@@ -324,13 +386,13 @@ pub fn render(
     families.extend(noise_families(model));
     families.extend(incident_families(overview));
     if let Some(process) = process {
-        families.extend(process.0.collect());
+        families.extend(process.collect());
     }
     families.retain(|family| !family.get_metric().is_empty());
     families.sort_by(|a, b| a.name().cmp(b.name()));
-    let mut text = Vec::new();
+    let mut text = Text(Vec::with_capacity(USUAL_BYTES));
     TextEncoder::new().encode(&families, &mut text)?;
-    Ok(text)
+    Ok(text.0)
 }
 
 #[cfg(test)]
@@ -384,6 +446,20 @@ mod tests {
             culprit: culprit.into(),
             charged: Charged { ns, count: 3 },
         }
+    }
+
+    #[test]
+    fn cpu_time_of_the_process_is_told_in_fractions_of_a_second() {
+        let told = || {
+            let families = Process::of_self().collect();
+            let cpu = families.iter().find(|family| family.name() == "process_cpu_seconds_total");
+            cpu.unwrap().get_metric()[0].get_counter().get_value()
+        };
+        let before = told();
+        let began = std::time::Instant::now();
+        while began.elapsed() < std::time::Duration::from_millis(50) {}
+        let after = told();
+        assert!(after > before && after - before < 1.0, "{before}, then {after}");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _,
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::unistd::Group;
 use tokio::net::{UnixListener, UnixStream};
 
@@ -62,13 +63,22 @@ impl LocalSocket {
 
 fn place(temporary: &Path, options: &SocketOptions) -> io::Result<(u64, u64)> {
     fs::set_permissions(temporary, Permissions::from_mode(options.mode & !0o077))?;
-    if let Some(group) = Group::from_name(&options.group)? {
+    if let Some(group) = group(&options.group)? {
         chown(temporary, None, Some(group.gid.as_raw()))?;
     }
     fs::set_permissions(temporary, Permissions::from_mode(options.mode))?;
     let metadata = fs::symlink_metadata(temporary)?;
     fs::rename(temporary, &options.path)?;
     Ok((metadata.dev(), metadata.ino()))
+}
+
+/// The group of that name. A system that keeps no list of groups, as a container image with one file in
+/// it, has none (getgrnam(3) names the errors that say so).
+fn group(name: &str) -> io::Result<Option<Group>> {
+    match Group::from_name(name) {
+        Err(Errno::ENOENT | Errno::ESRCH | Errno::EBADF | Errno::EPERM) => Ok(None),
+        found => Ok(found?),
+    }
 }
 
 /// Fails where there is something other than the socket of a daemon that is gone.

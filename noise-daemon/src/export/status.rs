@@ -7,18 +7,26 @@ use noise_common::signals::Kind;
 use crate::model::{Model, Recent, Summary};
 
 const HEAD: &str = r#"<!doctype html><html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width"><title>noised</title><style>
+<meta name="viewport" content="width=device-width"><title>noised</title>
+<link rel="stylesheet" href="/status.css"><script src="/status.js" defer></script></head><body><h1>noised</h1>"#;
+
+const TAIL: &str = r#"<p><a href="/metrics">/metrics</a> for Prometheus,
+<a href="/api/v1/incidents">incidents</a> and <a href="/api/v1/outliers">long waits</a> as JSON</p><noscript><p>Reload for newer values.</p></noscript></body></html>"#;
+
+/// What the page looks like. Apart from it, as the script: `Content-Security-Policy: default-src
+/// 'self'` allows neither within a page.
+pub const STYLE: &str = "\
 body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:70em;padding:0 1em;color:#222}
 table{border-collapse:collapse;width:100%}th,td{padding:.3em .8em;text-align:right;border-bottom:1px solid #ddd}
 th:first-child,td:first-child{text-align:left}td{font-variant-numeric:tabular-nums}th+th,td+td{white-space:nowrap}
 small{color:#666}.absent td{color:#888}.bad{color:#b00}
 @media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}th,td{border-color:#333}a{color:#8bf}}
-</style></head><body><h1>noised</h1>"#;
+";
 
-const TAIL: &str = r#"<p><a href="/metrics">/metrics</a> for Prometheus,
-<a href="/api/v1/incidents">incidents</a> and <a href="/api/v1/outliers">long waits</a> as JSON</p><noscript><p>Reload for newer values.</p></noscript>
-<script>setInterval(async()=>{try{const r=await fetch("/");const d=new DOMParser().parseFromString(await r.text(),"text/html");
-document.querySelector("main").replaceWith(d.querySelector("main"))}catch(e){}},1000)</script></body></html>"#;
+/// What keeps the page up to date.
+pub const SCRIPT: &str = r#"setInterval(async()=>{try{const r=await fetch("/");const d=new DOMParser().parseFromString(await r.text(),"text/html");
+document.querySelector("main").replaceWith(d.querySelector("main"))}catch(e){}},1000)
+"#;
 
 /// A duration in the unit that people read.
 pub(crate) fn duration(ns: Option<u64>) -> String {
@@ -123,6 +131,14 @@ mod tests {
             assert!(page.contains(info.name), "{}", info.name);
         }
         assert!(page.contains("not measured: not attached: &lt;x&gt;"));
+    }
+
+    #[test]
+    fn a_strict_policy_lets_the_page_work() {
+        let page = page(&Builder::default().advance(Sample::default()));
+        for inline in ["<style", "<script>", " style=", " onload=", "javascript:"] {
+            assert!(!page.contains(inline), "{inline}: {page}");
+        }
     }
 
     #[test]

@@ -74,6 +74,9 @@ pub struct Part {
     pub duration_ns: u64,
 }
 
+/// Nanoseconds of all CPUs together: 146 years.
+const LARGEST_SUM: u64 = 1 << 62;
+
 /// What is wrong with a document.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReportError {
@@ -111,7 +114,24 @@ impl DetourReport {
         }
         let report: Self = serde_json::from_value(value).map_err(not)?;
         report.cpus.iter().try_for_each(|cpu| cpu.check(report.sources.len()))?;
+        report.check_sums()?;
         Ok(report)
+    }
+
+    /// What is added up over all CPUs must not overflow.
+    fn check_sums(&self) -> Result<(), ReportError> {
+        let numbers: [fn(&CpuDetours) -> u64; 5] = [
+            |cpu| cpu.start_ns,
+            |cpu| cpu.duration_ns,
+            |cpu| cpu.passes,
+            |cpu| cpu.lost_detours,
+            |cpu| cpu.lost_events,
+        ];
+        let sums = numbers.map(|number| self.cpus.iter().map(|cpu| u128::from(number(cpu))).sum());
+        if sums.iter().all(|sum: &u128| *sum <= u128::from(LARGEST_SUM)) {
+            return Ok(());
+        }
+        Err(ReportError::Inconsistent("its numbers are larger than any measurement's".to_owned()))
     }
 
     /// How long all CPUs together were measured, ns.
@@ -136,6 +156,9 @@ impl CpuDetours {
             if detour.start_ns < end_ns {
                 return wrong("detours overlap or are out of order");
             }
+            if detour.parts.iter().any(|part| part.start_ns > LARGEST_SUM) {
+                return wrong("a part begins later than any measurement ends");
+            }
             if sum > detour.duration_ns {
                 return wrong("the parts of a detour are longer than the detour");
             }
@@ -156,5 +179,31 @@ impl Detour {
     pub fn rest_ns(&self) -> u64 {
         let parts: u64 = self.parts.iter().map(|part| part.duration_ns).sum();
         self.duration_ns.saturating_sub(parts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::sample;
+
+    #[test]
+    fn numbers_beyond_any_measurement_are_refused() {
+        let text = |report: &DetourReport| serde_json::to_string(report).unwrap();
+        let report = sample::report(2, 1_000_000, &[], 1);
+        assert_eq!(DetourReport::parse(&text(&report)), Ok(report.clone()));
+        let set: [fn(&mut CpuDetours); 5] = [
+            |cpu| cpu.start_ns = u64::MAX,
+            |cpu| cpu.duration_ns = u64::MAX,
+            |cpu| cpu.passes = u64::MAX,
+            |cpu| cpu.lost_detours = u64::MAX,
+            |cpu| cpu.lost_events = u64::MAX,
+        ];
+        for set in set {
+            let mut report = report.clone();
+            report.cpus.iter_mut().for_each(set);
+            let error = DetourReport::parse(&text(&report)).unwrap_err();
+            assert!(matches!(error, ReportError::Inconsistent(_)), "{error}");
+        }
     }
 }

@@ -111,9 +111,10 @@ impl Spectrum {
     /// The period that stands out most, by its fundamental; `None` where none does.
     ///
     /// Of a train of short events every harmonic is about as strong, so that the strongest says
-    /// little: it is the longest period that has a peak itself, and whose harmonics up to the
-    /// strongest one have a quarter of its power in the mean. Weaker lines below, as aliases of
-    /// high harmonics draw them, are no fundamentals.
+    /// little: it is the longest period that has a peak itself, and whose harmonics below the
+    /// strongest one have a quarter of its power in the mean, also those alone that no shorter
+    /// period would have as well. Weaker lines below, as aliases of high harmonics draw them, are no
+    /// fundamentals.
     pub fn tick(&self) -> Option<Peak> {
         let floor = self.floor();
         let places = LEAST_PERIODS..self.power.len().saturating_sub(1);
@@ -136,11 +137,18 @@ impl Spectrum {
         };
         let is_fundamental = |divisor: &usize| {
             let lowest = exact / *divisor as f64;
-            let below = (1..*divisor).map(|harmonic| power(around(lowest * harmonic as f64)));
-            let mean = below.sum::<f64>() / (divisor - 1).max(1) as f64;
+            // Those that a fundamental of so many times the frequency would not have.
+            let is_strong = |shorter: usize| {
+                let own = (1..*divisor).filter(|harmonic| harmonic % shorter != 0);
+                let count = own.clone().count() as f64;
+                let sum: f64 = own.map(|harmonic| power(around(lowest * harmonic as f64))).sum();
+                sum / count >= BELOW_STRONGEST * power(strongest)
+            };
             *divisor == 1
                 || (above(around(lowest)) >= FUNDAMENTAL
-                    && mean >= BELOW_STRONGEST * power(strongest))
+                    && (2..=*divisor)
+                        .filter(|shorter| divisor.is_multiple_of(*shorter))
+                        .all(is_strong))
         };
         let divisor = (1..=strongest / LEAST_PERIODS).rev().find(is_fundamental).unwrap_or(1);
         let fundamental = around(exact / divisor as f64);

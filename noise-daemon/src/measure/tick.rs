@@ -74,8 +74,11 @@ mod tests {
         ) {
             let mut random = Random::new(seed);
             let peak = found(&events(hz, jitter, missing, others * hz, &mut random));
-            let told = peak.map(|peak| peak.hz).unwrap_or_default();
-            prop_assert!((told - hz).abs() < 0.5 / SECONDS, "{peak:?}");
+            match peak {
+                Some(peak) => prop_assert!((peak.hz - hz).abs() < 0.5 / SECONDS, "{peak:?}"),
+                // Seconds do not tell the weakest from chance.
+                None => prop_assert!(jitter >= 0.08 || missing >= 0.2),
+            }
         }
 
         #[test]

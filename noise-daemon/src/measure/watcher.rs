@@ -13,10 +13,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use noise_common::hooks::Hook;
 use noise_common::watch::{Interference, WatchedCpu};
 
-use crate::kernel::{Engine, HookState, KernelError, LoadOptions, ObjectKind};
-
-/// The pid namespace of the host (`PROC_PID_INIT_INO` of the kernel's `proc_ns.h`).
-const HOST_PIDS: &str = "pid:[4026531836]";
+use crate::kernel::{Engine, HookState, KernelError, LoadOptions, ObjectKind, Sight};
 
 /// Long enough for a thread that sleeps to leave its CPU.
 const A_SWITCH: Duration = Duration::from_micros(20);
@@ -139,8 +136,7 @@ impl Watcher {
     /// # Errors
     /// See [`WatchError`]; nothing is left attached.
     pub fn start() -> Result<Self, WatchError> {
-        let own = std::fs::read_link(Path::new("/proc/self/ns/pid"));
-        if own.is_ok_and(|own| own.as_os_str() != HOST_PIDS) {
+        if Sight::of(Path::new("/proc")) == Sight::OwnPids {
             return Err(WatchError::OwnPids);
         }
         let options = LoadOptions { object: ObjectKind::Watching, ..LoadOptions::default() };
@@ -162,8 +158,8 @@ impl Watcher {
         {
             return Err(WatchError::Hook { hook: hook.tracepoint(), reason });
         }
-        // SAFETY: no preconditions; gives back what parsing the type information took.
-        unsafe { libc::malloc_trim(0) };
+        // What parsing the type information took.
+        crate::memory::give_back();
         Ok(Self { engine, ring, states: Arc::new(States { map, cpus }) })
     }
 

@@ -121,6 +121,13 @@ impl Attribution {
         }
     }
 
+    /// Goes on with other limits.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.interference.set_limit(limits.interference);
+        self.preemptions.set_limit(limits.preemptions);
+        self.cgroups.set_limit(limits.cgroups);
+    }
+
     /// Takes the next sample.
     pub fn advance(&mut self, sample: &Arc<Sample>) {
         let previous = std::mem::replace(&mut self.previous, Arc::clone(sample));

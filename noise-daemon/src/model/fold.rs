@@ -96,6 +96,24 @@ impl<K: Subject, V: Amount> Fold<K, V> {
         }
     }
 
+    /// Makes room for another number of subjects. Those that cost least give way.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+        while self.places.len() > limit {
+            let cheapest = self.places.iter().min_by(|a, b| a.1.cost.total_cmp(&b.1.cost));
+            let Some(out) = cheapest.map(|(key, _)| key.clone()) else { break };
+            if let Some(place) = self.places.remove(&out) {
+                if place.gone_ns.is_none() {
+                    self.waiting.insert(out.clone(), place.cost);
+                    self.folded += 1;
+                }
+                self.remembered.insert(out, Memory { amount: place.amount, at_ns: self.at_ns });
+            }
+        }
+        self.forget_oldest();
+        self.forget_cheap();
+    }
+
     /// Turns to the next time; what is added from now on came until then. Subjects change places.
     pub fn advance(&mut self, at_ns: u64) {
         self.at_ns = self.at_ns.max(at_ns);
@@ -394,10 +412,12 @@ mod tests {
         Advance(u64),
         Add(u16, u64),
         Release(u16),
+        Limit(usize),
     }
 
     fn step() -> impl Strategy<Value = Step> {
-        (0u8..12, any::<u16>(), any::<u16>()).prop_map(|(kind, key, amount)| match kind {
+        (0u8..13, any::<u16>(), any::<u16>()).prop_map(|(kind, key, amount)| match kind {
+            12 => Step::Limit(usize::from(key % 8)),
             0 | 1 => Step::Advance(u64::from(amount) * SECOND / 300),
             2 => Step::Release(key % 40),
             // A few cost much more than the others.
@@ -408,7 +428,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_value_counts_once_and_nothing_runs_backwards(
-            limit in 0usize..8,
+            mut limit in 0usize..8,
             steps in proptest::collection::vec(step(), 0..400),
         ) {
             let mut fold: Fold<u16, u64> = Fold::new(limit);
@@ -429,6 +449,10 @@ mod tests {
                         all += amount;
                     }
                     Step::Release(key) => fold.release(&key),
+                    Step::Limit(to) => {
+                        limit = to;
+                        fold.set_limit(limit);
+                    }
                 }
                 // In the counters that are shown, exactly what was added came to exactly one.
                 let now: BTreeMap<u16, u64> = told(&fold).into_iter().collect();

@@ -22,7 +22,9 @@ pub use longest::Longest;
 pub use outlier::{OutlierPart, OutlierRecord};
 use sums::Sums;
 
-pub use sample::{Count, CpuNoise, HookSample, Interference, NoiseSource, Sample, Series, Totals};
+pub use sample::{
+    Count, CpuNoise, HookSample, Interference, NoiseSource, Reload, Sample, Series, Totals,
+};
 
 /// How far back rates and quantiles look, ns.
 const HORIZON_NS: u64 = 5_000_000_000;
@@ -71,6 +73,8 @@ pub struct Model {
 #[derive(Debug)]
 pub struct Builder {
     history: VecDeque<Sums>,
+    /// What nobody looks back at any more, for its memory.
+    spare: Sums,
     attribution: Attribution,
 }
 
@@ -83,7 +87,13 @@ impl Default for Builder {
 impl Builder {
     /// One that has seen no sample.
     pub fn new(limits: Limits) -> Self {
-        Self { history: VecDeque::new(), attribution: Attribution::new(limits, HORIZON_NS) }
+        let attribution = Attribution::new(limits, HORIZON_NS);
+        Self { history: VecDeque::new(), spare: Sums::default(), attribution }
+    }
+
+    /// Goes on with other limits.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.attribution.set_limits(limits);
     }
 
     /// The model after one more sample.
@@ -123,9 +133,9 @@ impl Builder {
         self.attribution.advance(sample);
         // Keep the newest sample that is older than the horizon as the reference.
         while self.history.get(1).is_some_and(|next| next.at_ns + HORIZON_NS <= sample.at_ns) {
-            self.history.pop_front();
+            self.spare = self.history.pop_front().unwrap_or_default();
         }
-        Sums::of(sample, self.attribution.of_cgroups())
+        Sums::of(sample, self.attribution.of_cgroups(), std::mem::take(&mut self.spare))
     }
 
     fn remember(&mut self, now: Sums) {
@@ -134,6 +144,8 @@ impl Builder {
             self.history.back().is_none_or(|last| now.at_ns >= last.at_ns + HORIZON_NS / 20);
         if spaced {
             self.history.push_back(now);
+        } else {
+            self.spare = now;
         }
     }
 

@@ -198,6 +198,16 @@ pub struct CpuNoise {
     pub sources: Vec<NoiseSource>,
 }
 
+/// How the configuration was read last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+pub struct Reload {
+    /// The last attempt failed: what was read before goes on.
+    pub failed: bool,
+    /// When it was last read as a whole, seconds since 1970; 0 = unknown.
+    pub read_at_s: u64,
+}
+
 /// Everything collected at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
@@ -232,4 +242,6 @@ pub struct Sample {
     pub absent: Vec<(Signal, String)>,
     /// How many series were folded into `~other` before they were sampled, by metric.
     pub folded: Vec<(Cow<'static, str>, u64)>,
+    /// The configuration of the daemon that took it.
+    pub reload: Reload,
 }

@@ -25,9 +25,12 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// Those of a sample. Subjects of cgroups come and go, so their sum since attach comes apart.
-    pub fn of(sample: &Sample, of_cgroups: &Totals) -> Self {
-        let mut signals = vec![Sum::default(); SIGNAL_COUNT];
+    /// Those of a sample, in the memory of others that nobody needs. Subjects of cgroups come and
+    /// go, so their sum since attach comes apart.
+    pub fn of(sample: &Sample, of_cgroups: &Totals, spare: Self) -> Self {
+        let Self { mut signals, .. } = spare;
+        signals.clear();
+        signals.resize(SIGNAL_COUNT, Sum::default());
         for series in &sample.series {
             let Some(sum) = signals.get_mut(series.signal as usize) else { continue };
             sum.recent_max_ns = sum.recent_max_ns.max(series.recent_max_ns);

@@ -4,7 +4,8 @@ pub mod cgroup;
 mod kthread;
 mod who;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -53,6 +54,8 @@ pub struct Names {
     cgroups: Labels,
     threads: KernelThreads,
     interner: Interner,
+    /// The interfaces that there were when a sweep first asked; empty where that cannot be told.
+    interfaces: Option<BTreeSet<u64>>,
 }
 
 impl Names {
@@ -72,6 +75,7 @@ impl Names {
             cgroups: Labels::new(hierarchies),
             threads: KernelThreads::new(procfs),
             interner: Interner::default(),
+            interfaces: None,
         }
     }
 
@@ -120,15 +124,17 @@ impl Names {
         })
     }
 
-    /// Whether a subject that comes and goes still exists.
+    /// Whether a subject that comes and goes still exists, or that cannot be told. For sweeps:
+    /// interfaces are looked at once, and again after [`Names::sweep`].
     pub fn exists(&mut self, signal: Signal, subject: u64) -> bool {
         match signal {
             Signal::BlockQueueWait | Signal::BlockDeviceWait => {
                 let (major, minor, _) = split_block_subject(subject);
-                self.sysfs.join(format!("dev/block/{major}:{minor}")).exists()
+                let path = self.sysfs.join(format!("dev/block/{major}:{minor}"));
+                path.try_exists().unwrap_or(true)
             }
             Signal::NetTxWait | Signal::NetRxWait | Signal::TcpRetransmit => {
-                subject == OTHER_INTERFACE || self.find_interface(subject).is_some()
+                subject == OTHER_INTERFACE || self.has_interface(subject)
             }
             Signal::CgroupRunqueueWait => {
                 matches!(subject, UNKNOWN | WATCHED_TASK)
@@ -136,6 +142,14 @@ impl Names {
             }
             _ => true,
         }
+    }
+
+    fn has_interface(&mut self, ifindex: u64) -> bool {
+        if self.interfaces.is_none() {
+            let found = interfaces(&self.sysfs);
+            self.interfaces = found.map(|found| found.map(|(index, _)| index).collect()).ok();
+        }
+        self.interfaces.as_ref().is_none_or(|known| known.contains(&ifindex))
     }
 
     fn device_name(&self, major: u32, minor: u32) -> String {
@@ -153,12 +167,18 @@ impl Names {
     }
 
     fn find_interface(&self, ifindex: u64) -> Option<String> {
-        let entries = std::fs::read_dir(self.sysfs.join("class/net")).ok()?;
-        entries.flatten().find_map(|entry| {
-            let index = std::fs::read_to_string(entry.path().join("ifindex")).ok()?;
-            (index.trim().parse() == Ok(ifindex)).then(|| entry.file_name().into_string().ok())?
-        })
+        let (_, name) = interfaces(&self.sysfs).ok()?.find(|(index, _)| *index == ifindex)?;
+        name.into_string().ok()
     }
+}
+
+/// Index and name of every interface below a sysfs root.
+fn interfaces(sysfs: &Path) -> std::io::Result<impl Iterator<Item = (u64, OsString)>> {
+    let entries = std::fs::read_dir(sysfs.join("class/net"))?;
+    Ok(entries.flatten().filter_map(|entry| {
+        let index = std::fs::read_to_string(entry.path().join("ifindex")).ok()?;
+        Some((index.trim().parse().ok()?, entry.file_name()))
+    }))
 }
 
 #[cfg(test)]
@@ -200,5 +220,21 @@ mod tests {
         assert_eq!(labels(Signal::CgroupRunqueueWait, UNKNOWN), [OTHER]);
         assert_eq!(labels(Signal::CgroupRunqueueWait, 77), [GONE]);
         assert!(names.exists(Signal::NetTxWait, 7) && !names.exists(Signal::NetTxWait, 9));
+    }
+
+    #[test]
+    fn interfaces_are_looked_at_once_a_sweep() {
+        let (root, mut names) = fixture();
+        let net = root.path().join("class/net");
+        assert!(names.exists(Signal::NetTxWait, 7));
+        std::fs::rename(net.join("eth7"), net.join("eth8")).unwrap();
+        std::fs::write(net.join("eth8/ifindex"), "8\n").unwrap();
+        assert!(names.exists(Signal::NetTxWait, 7) && !names.exists(Signal::NetRxWait, 8));
+        names.sweep();
+        assert!(!names.exists(Signal::NetTxWait, 7) && names.exists(Signal::NetRxWait, 8));
+        names.sweep();
+        std::fs::remove_dir_all(&net).unwrap();
+        // What cannot be listed is not gone for that.
+        assert!(names.exists(Signal::TcpRetransmit, 7));
     }
 }

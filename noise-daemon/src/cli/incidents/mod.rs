@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use self::since::Since;
 use self::source::Source;
-use crate::export::{IncidentsDocument, OutliersDocument};
+use crate::export::{IncidentsDocument, OutliersDocument, WebClient};
 
 /// Arguments of `noised incidents`.
 #[derive(Debug, clap::Args)]
@@ -26,10 +26,14 @@ pub struct IncidentsArgs {
     /// Show single long waits, with what they consist of, instead.
     #[arg(long)]
     outliers: bool,
-    /// Ask the daemon at this address [default: 127.0.0.1:19435, or the state directory where none
+    /// Ask the daemon at this address, with https:// in front of it over TLS [default: 127.0.0.1:19435, or the state directory where none
     /// answers].
-    #[arg(long = "web.address", value_name = "HOST:PORT", value_parser = source::host_and_port)]
+    #[arg(long = "web.address", value_name = "HOST:PORT", value_parser = source::address)]
     web_address: Option<String>,
+    /// How to ask a daemon that does not answer everybody: basic_auth and tls_config as in the file
+    /// of `promtool --http.config.file` (YAML).
+    #[arg(long = "http.config.file", value_name = "FILE")]
+    http_config_file: Option<PathBuf>,
     /// Read what a daemon left in this directory [default: /var/lib/noised]; with --web.address,
     /// only where none answers.
     #[arg(long = "state.directory", value_name = "DIRECTORY")]
@@ -41,7 +45,8 @@ pub struct IncidentsArgs {
 /// # Errors
 /// Where there is no daemon and no state, or neither can be understood.
 pub fn run(args: &IncidentsArgs) -> anyhow::Result<()> {
-    let source = Source::new(args.web_address.clone(), args.state_directory.clone());
+    let client = WebClient::read(args.http_config_file.as_deref())?;
+    let source = Source::new(args.web_address.clone(), args.state_directory.clone(), client);
     let now = Timestamp::now();
     let from = args.since.as_ref().map(|since| since.from(now)).transpose()?;
     let is_shown = |end: Timestamp| from.is_none_or(|from| end >= from);

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::analysis::{Outlier, Report};
 use crate::config::DEFAULT_ADDRESS;
-use crate::export::{API_VERSION, IncidentsDocument, OutliersDocument};
+use crate::export::{API_VERSION, IncidentsDocument, OutliersDocument, WebClient};
 use crate::state::{DEFAULT_DIRECTORY, Document, read};
 
 /// Longer than a daemon on a loaded machine takes.
@@ -24,11 +24,18 @@ pub struct Source {
     directory: Option<PathBuf>,
     /// Nothing was said about where to look.
     is_default: bool,
+    client: WebClient,
 }
 
-/// An address as the daemon takes it, or with a name in front of the port.
-pub fn host_and_port(text: &str) -> Result<String, String> {
-    match text.rsplit_once(':') {
+/// An address as the daemon takes it, or with a name in front of the port, or all of it behind
+/// `http://` or `https://`.
+pub fn address(text: &str) -> Result<String, String> {
+    let bare = text.strip_prefix("https://").or(text.strip_prefix("http://")).unwrap_or(text);
+    match bare.rsplit_once(':') {
+        Some((_, _)) if bare.contains('@') => Err("others can read what is on a command line: a \
+                                                   name and a password belong into the file of \
+                                                   --http.config.file"
+            .to_owned()),
         Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
             Ok(text.to_owned())
         }
@@ -38,14 +45,15 @@ pub fn host_and_port(text: &str) -> Result<String, String> {
 
 impl Source {
     /// A daemon, a directory, one after the other; or both defaults.
-    pub fn new(address: Option<String>, directory: Option<PathBuf>) -> Self {
+    pub fn new(address: Option<String>, directory: Option<PathBuf>, client: WebClient) -> Self {
         match (address, directory) {
             (None, None) => Self {
                 address: Some(DEFAULT_ADDRESS.to_string()),
                 directory: Some(DEFAULT_DIRECTORY.into()),
                 is_default: true,
+                client,
             },
-            (address, directory) => Self { address, directory, is_default: false },
+            (address, directory) => Self { address, directory, is_default: false, client },
         }
     }
 
@@ -77,7 +85,7 @@ impl Source {
     ) -> anyhow::Result<T> {
         let unreachable = match &self.address {
             None => None,
-            Some(address) => match fetch(address, route)? {
+            Some(address) => match fetch(address, route, &self.client)? {
                 Ok(text) => return parse(address, &text).map(asked),
                 Err(reason) => Some(format!("no noised answers at {address} ({reason})")),
             },
@@ -118,19 +126,25 @@ fn find(directory: &Path, unreachable: Option<&str>, is_default: bool) -> anyhow
 ///
 /// # Errors
 /// Where one answers, but not what was asked for.
-fn fetch(address: &str, route: &str) -> anyhow::Result<Result<String, String>> {
+fn fetch(address: &str, route: &str, client: &WebClient) -> anyhow::Result<Result<String, String>> {
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .timeout_global(Some(PATIENCE))
         // The daemon is near; a proxy for the world is not meant for it.
         .proxy(None)
+        .tls_config(client.tls.clone())
         .build()
         .into();
-    let mut answer = match agent.get(format!("http://{address}/api/v{API_VERSION}/{route}")).call()
-    {
+    let scheme = if address.contains("://") { "" } else { "http://" };
+    let uri = format!("{scheme}{address}/api/v{API_VERSION}/{route}");
+    let mut answer = match client.get(&agent, &uri).call() {
         Ok(answer) => answer,
         Err(ureq::Error::StatusCode(404)) => bail!(
             "what answers at {address} knows no incidents: it is another program, or another \
              version of noised"
+        ),
+        Err(ureq::Error::StatusCode(401)) => bail!(
+            "noised at {address} wants a name and a password that it knows: give them in the file \
+             of --http.config.file"
         ),
         Err(error @ ureq::Error::StatusCode(_)) => bail!("noised at {address}: {error}"),
         Err(ureq::Error::Io(error)) => return Ok(Err(error.to_string())),
@@ -182,14 +196,18 @@ mod tests {
     }
 
     fn error(address: &str, directory: Option<&Path>) -> String {
-        let source = Source::new(Some(address.to_owned()), directory.map(Path::to_owned));
+        let source = Source::new(
+            Some(address.to_owned()),
+            directory.map(Path::to_owned),
+            WebClient::default(),
+        );
         format!("{:#}", source.incidents().unwrap_err())
     }
 
     #[test]
     fn a_daemon_is_asked() {
         let address = answering("200 OK", "{\"version\":1,\"incidents\":[]}");
-        let source = Source::new(Some(address), None);
+        let source = Source::new(Some(address), None, WebClient::default());
         assert_eq!(source.incidents().unwrap(), []);
     }
 
@@ -218,10 +236,10 @@ mod tests {
         assert!(error(&nobody, None).contains("noised run"));
         let folder = crate::state::Folder::take(root.path()).unwrap();
         folder.write(&Document::default()).unwrap();
-        let source = Source::new(Some(nobody), Some(root.path().to_owned()));
+        let source = Source::new(Some(nobody), Some(root.path().to_owned()), WebClient::default());
         assert_eq!(source.outliers().unwrap(), []);
         std::fs::write(root.path().join("incidents.json"), "garbage").unwrap();
-        let source = Source::new(None, Some(root.path().to_owned()));
+        let source = Source::new(None, Some(root.path().to_owned()), WebClient::default());
         let text = format!("{:#}", source.outliers().unwrap_err());
         assert!(text.contains("damaged"), "{text}");
         // A command that reads sets nothing aside.
@@ -231,10 +249,10 @@ mod tests {
     #[test]
     fn addresses_have_a_port() {
         for good in ["127.0.0.1:80", "[::1]:19435", "host.example:1"] {
-            assert_eq!(host_and_port(good).as_deref(), Ok(good));
+            assert_eq!(address(good).as_deref(), Ok(good));
         }
         for bad in ["", "host", ":80", "host:", "host:99999"] {
-            assert!(host_and_port(bad).is_err(), "{bad}");
+            assert!(address(bad).is_err(), "{bad}");
         }
     }
 }

@@ -192,6 +192,7 @@ impl OsnoiseArgs {
             housekeeping,
             turn: TURN,
             lock_memory: true,
+            in_turns: false,
         })
     }
 

@@ -67,8 +67,8 @@ impl EngineSource {
 fn attach() -> Result<(Collector, Watching), OpenError> {
     let mut engine = Engine::load(&LoadOptions::default())?;
     engine.attach()?;
-    // SAFETY: no preconditions; gives back what parsing the type information took.
-    unsafe { libc::malloc_trim(0) };
+    // What parsing the type information took.
+    crate::memory::give_back();
     let collector = Collector::new(engine)?;
     Ok((collector, Watching::start(Settings::default(), Path::new(""))?))
 }

@@ -31,6 +31,10 @@ pub struct TopArgs {
     /// [default: /run/noised/noised.sock; where none answers, this process measures].
     #[arg(long, value_name = "SOCKET|URL")]
     pub connect: Option<Connect>,
+    /// How to ask a daemon that does not answer everybody: basic_auth and tls_config as in the file
+    /// of `promtool --http.config.file` (YAML).
+    #[arg(long = "http.config.file", value_name = "FILE", requires = "connect")]
+    pub http_config_file: Option<PathBuf>,
     /// How often it is refreshed (200ms, 1s, 10s).
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = interval)]
     pub interval: Duration,
@@ -98,7 +102,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 pub fn run(args: &TopArgs) -> Result<(), TopError> {
     let mut source: Box<dyn Source> = match &args.replay {
         Some(path) => Box::new(ReplaySource::open(path, args.interval)?),
-        None => open(args.connect.as_ref(), args.interval)?,
+        None => open(args.connect.as_ref(), args.http_config_file.as_deref(), args.interval)?,
     };
     let plan = Plan {
         screen: args.screen.unwrap_or_default(),

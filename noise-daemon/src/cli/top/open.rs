@@ -8,6 +8,7 @@ use anyhow::Context as _;
 
 use super::engine::EngineSource;
 use crate::config::DEFAULT_SOCKET;
+use crate::export::WebClient;
 use crate::kernel::KernelError;
 use crate::top::Source;
 use crate::top::sources::{Fault, over_http, over_socket, probe};
@@ -31,6 +32,11 @@ impl FromStr for Connect {
         match text.split_once("://") {
             Some(("http" | "https", host)) if !host.is_empty() && !host.starts_with('/') => {
                 let uri = text.parse::<axum::http::Uri>().map_err(|error| error.to_string())?;
+                if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+                    return Err("others can read what is on a command line: a name and a \
+                                password belong into the file of --http.config.file"
+                        .to_owned());
+                }
                 match uri.query() {
                     None => Ok(Self::Http(text.to_owned())),
                     Some(_) => Err(expected()),
@@ -62,11 +68,16 @@ pub enum OpenError {
 ///
 /// # Errors
 /// Where there is neither; see [`OpenError`].
-pub fn open(connect: Option<&Connect>, interval: Duration) -> Result<Box<dyn Source>, OpenError> {
+pub fn open(
+    connect: Option<&Connect>,
+    client: Option<&Path>,
+    interval: Duration,
+) -> Result<Box<dyn Source>, OpenError> {
     match connect {
         Some(Connect::Socket(path)) => local(path, interval),
         Some(Connect::Http(address)) => {
-            let source = over_http(address, interval).context("cannot start a thread")?;
+            let client = WebClient::read(client)?;
+            let source = over_http(address, interval, client).context("cannot start a thread")?;
             Ok(Box::new(source))
         }
         None => choose(Path::new(DEFAULT_SOCKET), interval, || {

@@ -56,6 +56,8 @@ pub struct Options {
     pub turn: Duration,
     /// Whether all memory of this process is kept in RAM meanwhile.
     pub lock_memory: bool,
+    /// Whether the CPUs take turns: their measurements are spread over the period.
+    pub in_turns: bool,
 }
 
 /// What a thread sends.
@@ -76,10 +78,23 @@ struct Period {
 pub fn run(
     options: &Options,
     stop: &AtomicBool,
+    each: impl FnMut(PeriodReport),
+    turn: impl FnMut(),
+) -> Result<(), MeasureError> {
+    run_with(Watcher::start()?, options, stop, each, turn)
+}
+
+/// The same with programs that are attached already, which takes no privileges.
+///
+/// # Errors
+/// See [`run`].
+pub fn run_with(
+    mut watcher: Watcher,
+    options: &Options,
+    stop: &AtomicBool,
     mut each: impl FnMut(PeriodReport),
     mut turn: impl FnMut(),
 ) -> Result<(), MeasureError> {
-    let mut watcher = Watcher::start()?;
     let _locked = if options.lock_memory { LockedMemory::take() } else { None };
     let _here = match &options.housekeeping {
         Some(cpus) => Some(Placement::among(cpus, Priority::Inherited)?),
@@ -90,11 +105,15 @@ pub fn run(
         let (sender, periods) = mpsc::channel();
         let mut threads = Vec::new();
         let mut failed = None;
-        for cpu in options.cpus.iter() {
+        let crew = options.cpus.iter().count();
+        for (index, cpu) in options.cpus.iter().enumerate() {
+            let delay_ns = if options.in_turns { turn_ns(options.period, index, crew) } else { 0 };
             let (over, sender, workload) = (&over, sender.clone(), watcher.workload(cpu));
             let spawned = thread::Builder::new()
                 .name(format!("osnoise/{cpu}"))
-                .spawn_scoped(scope, move || work(options, cpu, &workload, over, &sender));
+                .spawn_scoped(scope, move || {
+                    work(options, cpu, delay_ns, &workload, over, &sender)
+                });
             match spawned.context("cannot start a thread") {
                 Ok(thread) => threads.push(thread),
                 Err(error) => failed = Some(MeasureError::from(error)),
@@ -136,10 +155,17 @@ pub fn run(
     })
 }
 
+/// How long after the first of so many CPUs the one with this index begins.
+fn turn_ns(period: Duration, index: usize, crew: usize) -> u64 {
+    let turn = period.as_nanos() * index as u128 / crew.max(1) as u128;
+    u64::try_from(turn).unwrap_or(u64::MAX)
+}
+
 /// One thread's work.
 fn work(
     options: &Options,
     cpu: u32,
+    delay_ns: u64,
     workload: &Workload,
     over: &AtomicBool,
     sender: &mpsc::Sender<Result<Period, MeasureError>>,
@@ -157,9 +183,10 @@ fn work(
     let thread = unsafe { libc::gettid() }.cast_unsigned();
     let room = (runtime_ns / SAMPLE_NS).clamp(SAMPLES.0, SAMPLES.1);
     let mut watched = Watched::with_room(room as usize);
-    let mut begin_ns = now_ns();
+    let mut begin_ns = now_ns().saturating_add(delay_ns);
     // Not left to the collecting thread, which may not get to run in time beside this one.
     let end_ns = options.duration.map_or(u64::MAX, |all| begin_ns.saturating_add(nanoseconds(all)));
+    sleep_until(begin_ns, over);
     while !over.load(Ordering::Relaxed) {
         let left_ns = end_ns.saturating_sub(now_ns());
         if left_ns == 0 {
@@ -287,6 +314,13 @@ impl Events {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn turns_are_spread_over_the_period() {
+        let turns = [0, 1, 2, 3].map(|index| turn_ns(Duration::from_secs(1), index, 4));
+        assert_eq!(turns, [0, 250_000_000, 500_000_000, 750_000_000]);
+        assert_eq!(turn_ns(Duration::from_secs(1), 0, 0), 0);
+    }
 
     #[test]
     fn events_on_their_way_are_missed() {

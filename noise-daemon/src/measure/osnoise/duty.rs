@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use super::crew::{Options, run};
+use super::crew::{Options, run_with};
 use super::period::{PeriodReport, class_of};
 use crate::measure::cpus::{self, CpuList};
 use crate::measure::error::MeasureError;
 use crate::measure::placement::Priority;
 use crate::measure::source::{CLASSES, Class};
+use crate::measure::watcher::Watcher;
 use crate::model::{CpuNoise, NoiseSource};
 
 /// How often everything that was told is taken: what a CPU tells in a period waits in the ring.
@@ -65,12 +66,29 @@ struct Totals {
     ways: Sum,
 }
 
+/// What is to be measured, with its programs attached: the rest takes no privileges.
+pub struct Prepared {
+    options: Options,
+    watcher: Watcher,
+}
+
 impl Duty {
-    /// Starts. What cannot be measured is logged; the daemon goes on without.
+    /// Attaches the programs. What cannot be measured is logged; the daemon goes on without.
+    pub fn prepare(options: &DutyOptions) -> Option<Prepared> {
+        prepare(options)
+            .inspect_err(|error| {
+                let reason = error.to_string();
+                tracing::error!(cpus = %options.cpus, reason, "no osnoise");
+            })
+            .ok()
+    }
+
+    /// Starts.
     ///
     /// # Errors
     /// Where the system has no more threads.
-    pub fn start(options: DutyOptions) -> anyhow::Result<Self> {
+    pub fn start(prepared: Prepared) -> anyhow::Result<Self> {
+        let Prepared { options, watcher } = prepared;
         let totals = Arc::new(Mutex::new(BTreeMap::<u32, Totals>::new()));
         let stop = Arc::new(AtomicBool::new(false));
         let (sums, ending) = (Arc::clone(&totals), Arc::clone(&stop));
@@ -81,7 +99,9 @@ impl Duty {
                     let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
                     sums.entry(period.cpu).or_default().add(&period);
                 };
-                if let Err(error) = measure(&options, &ending, each) {
+                tracing::info!(cpus = %options.cpus, runtime = ?options.runtime,
+                    period = ?options.period, "measuring the noise from the inside");
+                if let Err(error) = run_with(watcher, &options, &ending, each, || {}) {
                     let reason = error.to_string();
                     tracing::error!(cpus = %options.cpus, reason, "no osnoise");
                 }
@@ -97,11 +117,7 @@ impl Duty {
     }
 }
 
-fn measure(
-    options: &DutyOptions,
-    stop: &AtomicBool,
-    each: impl FnMut(PeriodReport),
-) -> Result<(), MeasureError> {
+fn prepare(options: &DutyOptions) -> Result<Prepared, MeasureError> {
     let cpus = cpus::choose(Some(&options.cpus))?;
     let options = Options {
         cpus,
@@ -116,10 +132,11 @@ fn measure(
         turn: TURN.min(options.period),
         // The daemon's memory is none of the measurement's.
         lock_memory: false,
+        // All at once they would take a CPU quota of the daemon at one go, and measure how they are
+        // kept from running for the rest of its period.
+        in_turns: true,
     };
-    tracing::info!(cpus = %options.cpus, runtime = ?options.runtime, period = ?options.period,
-        "measuring the noise from the inside");
-    run(&options, stop, each, || {})
+    Ok(Prepared { options, watcher: Watcher::start()? })
 }
 
 impl Drop for Duty {

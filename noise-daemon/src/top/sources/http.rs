@@ -3,41 +3,39 @@
 use std::io;
 use std::time::Duration;
 
-use ureq::tls::{RootCerts, TlsConfig};
-
 use super::remote::{Answer, Fault, Link, PATIENCE, Remote};
+use crate::export::WebClient;
 use crate::wire::{MOST_BYTES, WireError};
 
 /// Frames from a daemon's HTTP address, as it is written in front of a route.
 ///
 /// # Errors
 /// Where there can be no thread. A daemon that is not there is trouble, and may come.
-pub fn start(address: &str, interval: Duration) -> io::Result<Remote> {
+pub fn start(address: &str, interval: Duration, client: WebClient) -> io::Result<Remote> {
     let address = address.trim_end_matches('/').to_owned();
-    Remote::start(address.clone(), interval, move || Box::new(HttpLink::new(address)))
+    Remote::start(address.clone(), interval, move || Box::new(HttpLink::new(address, client)))
 }
 
 /// A connection over HTTP, kept open.
 pub struct HttpLink {
     address: String,
+    client: WebClient,
     agent: ureq::Agent,
 }
 
 impl HttpLink {
     /// One that is not connected yet.
-    pub fn new(address: String) -> Self {
-        // Certificates that this host trusts, the operator's own authority among them.
-        let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
+    pub fn new(address: String, client: WebClient) -> Self {
         let agent = ureq::Agent::config_builder()
             .timeout_global(Some(PATIENCE))
             .http_status_as_error(false)
             .max_redirects(0)
             // As `noised incidents`: a proxy for the world is not meant for daemons.
             .proxy(None)
-            .tls_config(tls)
+            .tls_config(client.tls.clone())
             .build()
             .into();
-        Self { address, agent }
+        Self { address, client, agent }
     }
 
     fn fault(&self, error: ureq::Error) -> Fault {
@@ -67,7 +65,8 @@ impl HttpLink {
     }
 
     fn get(&self, route: &str) -> Result<Answer, ureq::Error> {
-        let mut answer = self.agent.get(format!("{}{route}", self.address)).call()?;
+        let mut answer =
+            self.client.get(&self.agent, &format!("{}{route}", self.address)).call()?;
         let status = answer.status().as_u16();
         let content_type = answer.headers().get("content-type");
         let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();

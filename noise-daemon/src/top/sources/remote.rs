@@ -102,7 +102,11 @@ pub fn ask(link: &mut dyn Link, since_ns: u64) -> Result<Frame, Fault> {
     let Answer { status, content_type, body } = link.ask(&format!("{ROUTE}?since={since_ns}"))?;
     match status {
         200 if content_type.starts_with(wire::CONTENT_TYPE) => {}
-        401 | 403 => {
+        401 => {
+            let advice = "it wants a name and a password, see --http.config.file".to_owned();
+            return Err(Fault::Denied { place, advice });
+        }
+        403 => {
             let advice = format!("it answers with status {status}");
             return Err(Fault::Denied { place, advice });
         }

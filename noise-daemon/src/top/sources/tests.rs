@@ -13,7 +13,9 @@ use tokio::sync::{mpsc, oneshot};
 use super::fake::{Fake, Reply, as_nobody};
 use super::socket::SocketLink;
 use super::{Fault, over_http, over_socket, probe};
-use crate::export::{LocalSocket, Refresh, Shown, SocketOptions, Viewer, router, serve};
+use crate::export::{
+    LocalSocket, Refresh, Shown, SocketOptions, Viewer, Web, WebClient, router, serve,
+};
 use crate::top::{News, Source};
 use crate::wire::{CONTENT_TYPE, encode, sampled};
 
@@ -23,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The daemon of that name.
 fn open(name: &str) -> Box<dyn Source> {
     match name.starts_with("http") {
-        true => Box::new(over_http(name, INTERVAL).unwrap()),
+        true => Box::new(over_http(name, INTERVAL, WebClient::default()).unwrap()),
         false => Box::new(over_socket(name.as_ref(), INTERVAL).unwrap()),
     }
 }
@@ -142,8 +144,8 @@ fn server(folder: &Path) -> Server {
             let (refresh, asked) = mpsc::channel(4);
             let router = router(Refresh(refresh), sampled::host());
             tokio::select! {
-                () = serve(local, router.clone()) => {}
-                () = serve(web, router) => {}
+                () = serve(local, router.clone(), Web::plain()) => {}
+                () = serve(web, router, Web::plain()) => {}
                 () = collect(asked) => {}
                 _ = ended => {}
             }

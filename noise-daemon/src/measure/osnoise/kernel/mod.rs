@@ -17,5 +17,6 @@ mod tracer;
 
 pub use crosscheck::{Agreement, Both, CrossCheck};
 pub use error::TracerError;
+pub use line::parse as read_line;
 pub use tracefs::Tracefs;
 pub use tracer::{KernelOptions, Tracer};

@@ -2,6 +2,8 @@
 //!
 //! Needs `rust-src` of the pinned toolchain and `bpf-linker`; `cargo xtask setup` installs both.
 
+mod strip;
+
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,6 +12,8 @@ use anyhow::{Context as _, bail};
 
 /// Folder with `bpf-linker`, where it is not on PATH.
 const LINKER_DIR: &str = "NOISED_BPF_LINKER_DIR";
+/// What the kernel side is built to.
+const OBJECTS: [&str; 3] = ["noise-programs", "watch-programs", "empty-programs"];
 
 fn main() -> anyhow::Result<()> {
     let here = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").context("no CARGO_MANIFEST_DIR")?);
@@ -36,6 +40,9 @@ fn main() -> anyhow::Result<()> {
         env::set_var("RUSTC_BOOTSTRAP", "1");
         // aya-build replays each line of that build as a warning of this one.
         env::set_var("CARGO_TERM_QUIET", "true");
+        // The programs' type information names files as they are in the repository, not where it lies.
+        env::set_var("CARGO_UNSTABLE_TRIM_PATHS", "true");
+        env::set_var("CARGO_PROFILE_RELEASE_TRIM_PATHS", "all");
     }
 
     let toolchain = env::var("RUSTUP_TOOLCHAIN").unwrap_or_else(|_| "stable".to_owned());
@@ -49,10 +56,14 @@ fn main() -> anyhow::Result<()> {
             .leak(),
         ..Default::default()
     };
-    aya_build::build_ebpf([package], aya_build::Toolchain::Custom(&toolchain))
+    aya_build::build_ebpf([package], aya_build::Toolchain::Custom(&toolchain))?;
+    let out = PathBuf::from(env::var_os("OUT_DIR").context("no OUT_DIR")?);
+    OBJECTS.iter().try_for_each(|name| strip::strip(&out.join(name)))
 }
 
-/// Tells the daemon the revision that it is built from, for `noised_build_info`.
+/// Tells the daemon the revision that it is built from, for `noised_build_info`: its whole name, because
+/// how far git shortens it depends on the clone. Packages also say whether files differ from it; here that
+/// would be as old as the last run of this script.
 fn name_revision(root: &Path) {
     println!("cargo:rerun-if-env-changed=NOISED_REVISION");
     // A line is added with every commit and every change of branch.
@@ -61,8 +72,7 @@ fn name_revision(root: &Path) {
         return;
     }
     println!("cargo:rerun-if-changed={}", log.display());
-    let output =
-        Command::new("git").arg("-C").arg(root).args(["rev-parse", "--short", "HEAD"]).output();
+    let output = Command::new("git").arg("-C").arg(root).args(["rev-parse", "HEAD"]).output();
     // Without git the revision stays unknown.
     if let Some(output) = output.ok().filter(|output| output.status.success()) {
         let revision = String::from_utf8_lossy(&output.stdout);

@@ -1,0 +1,124 @@
+//! `noised man`: the manual, made from the definition of the command line.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::{Command, CommandFactory as _};
+use clap_mangen::Man;
+use clap_mangen::roff::{Inline, Roff, bold, roman};
+
+use super::Cli;
+use super::output;
+
+/// Arguments of `noised man`.
+#[derive(Debug, clap::Args)]
+pub struct ManArgs {
+    /// Write noised.1 and a page for each command into this directory, instead of printing noised.1.
+    #[arg(long, value_name = "DIRECTORY")]
+    directory: Option<PathBuf>,
+}
+
+/// What ends each command, by its exit code.
+const EXIT_CODES: [(&str, &str); 5] = [
+    ("0", "Fine."),
+    ("1", "Failed."),
+    ("2", "The command line or the configuration is wrong."),
+    ("3", "This kernel or these privileges cannot do it."),
+    ("4", "A measurement ended by its threshold."),
+];
+
+/// What lies where unless something else is said.
+const FILES: [(&str, &str); 3] = [
+    ("/etc/noised/noised.toml", "What the service is told to do."),
+    ("/run/noised/noised.sock", "What `noised top` asks; for root and the group noised."),
+    ("/var/lib/noised", "Past incidents and what was learnt as usual."),
+];
+
+/// Prints a page or writes all.
+///
+/// # Errors
+/// Where there is no such directory, or it or standard output cannot take it.
+pub fn run(args: &ManArgs) -> anyhow::Result<()> {
+    let Some(directory) = &args.directory else {
+        let page = render(whole(), "noised")?;
+        return output::print(&String::from_utf8_lossy(&page));
+    };
+    for (name, page) in pages()? {
+        let path = directory.join(name);
+        fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// The command with all that clap adds to it, and without its `help`, which is no command of ours.
+fn whole() -> Command {
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    command
+}
+
+/// File name and text of every page.
+fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
+    let mut pages = Vec::new();
+    let mut left = vec![whole()];
+    while let Some(command) = left.pop() {
+        left.extend(command.get_subcommands().filter(|inner| !inner.is_hide_set()).cloned());
+        let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
+        pages.push((format!("{name}.1"), render(command, &name)?));
+    }
+    Ok(pages)
+}
+
+fn render(command: Command, name: &str) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let version = command.get_version().unwrap_or_default().to_owned();
+    Man::new(command)
+        .title(name.to_uppercase())
+        .source(format!("noised {version}"))
+        .manual("noised")
+        .render(&mut text)?;
+    list("EXIT STATUS", &EXIT_CODES).to_writer(&mut text)?;
+    if name == "noised" {
+        list("FILES", &FILES).to_writer(&mut text)?;
+    }
+    Ok(text)
+}
+
+/// A section that says something of each of several things.
+fn list(heading: &str, entries: &[(&str, &str)]) -> Roff {
+    let mut section = Roff::new();
+    section.control("SH", [heading]);
+    for (term, meaning) in entries {
+        section.control("TP", []);
+        section.text([bold(*term)]);
+        section.text(Vec::<Inline>::from([roman(*meaning)]));
+    }
+    section
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_has_a_page() {
+        let pages = pages().unwrap();
+        let text = |name: &str| {
+            let found = pages.iter().find(|(page, _)| page == name);
+            String::from_utf8(found.unwrap_or_else(|| panic!("no {name}")).1.clone()).unwrap()
+        };
+        for command in whole().get_subcommands() {
+            let page = text(&format!("noised-{}.1", command.get_name()));
+            assert!(page.contains("EXIT STATUS"), "{page}");
+        }
+        assert!(text("noised-run.1").contains("config.file"));
+        assert!(text("noised-bench-detour.1").contains("threshold"));
+        let own = text("noised.1");
+        for word in [".TH NOISED 1", "/etc/noised/noised.toml", "noised\\-incidents(1)"] {
+            assert!(own.contains(word), "{word} is not in {own}");
+        }
+        assert!(!pages.iter().any(|(name, _)| name.contains("help")));
+    }
+}

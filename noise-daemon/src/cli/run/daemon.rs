@@ -1,0 +1,204 @@
+//! The daemon once it measures: samples by a timer, early where the ring runs full, and when asked;
+//! and reads its configuration again when told to.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::signal::unix::Signal;
+use tokio::sync::mpsc;
+
+use super::beat::Beat;
+use super::logging::Log;
+use super::service::Service;
+use crate::cli::watching::Watching;
+use crate::collect::Collector;
+use crate::config::{Config, Flags, applied, changes, load};
+use crate::export::{Shown, Viewer, Web};
+use crate::measure::osnoise::Duty;
+use crate::model::{Builder, Longest, Reload};
+
+/// How often the ring is drained and a sample taken when nobody asks.
+pub const SAMPLE_EVERY: Duration = Duration::from_nanos(noise_common::WINDOW_NS);
+
+/// Where the configuration is from.
+pub struct Source {
+    /// The file; `None` = the usual one, which was not there at the start.
+    pub file: Option<PathBuf>,
+    /// What comes before it.
+    pub flags: Flags,
+}
+
+/// Seconds since 1970.
+pub fn now_s() -> u64 {
+    u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or(0)
+}
+
+/// What came of a configuration that was applied.
+struct Applied {
+    /// It names another web file than the one in force.
+    moves_web_file: bool,
+}
+
+/// Everything that measures, in one place.
+pub struct Daemon {
+    pub beat: Beat,
+    pub collector: Collector,
+    pub builder: Builder,
+    pub watching: Watching,
+    pub duty: Option<Duty>,
+    pub web: Web,
+    pub log: Log,
+    pub service: Service,
+    pub source: Source,
+    pub config: Config,
+    pub reload: Reload,
+}
+
+impl Daemon {
+    /// Works until the future is dropped.
+    ///
+    /// # Errors
+    /// Where the ring cannot be waited for.
+    pub async fn work(
+        &mut self,
+        mut asked: mpsc::Receiver<Viewer>,
+        mut hangup: Signal,
+    ) -> anyhow::Result<()> {
+        let ring = self.collector.readiness()?;
+        let mut longest = Longest::default();
+        self.service.ready(&self.status());
+        loop {
+            let mut waiting = Vec::new();
+            tokio::select! {
+                beat = self.beat.next() => {
+                    beat.context("the timer of samples")?;
+                    let sample = self.builder.keep(self.collector.glance());
+                    longest.take(&sample);
+                    self.watching.take(&sample);
+                    self.service.alive();
+                    continue;
+                }
+                ready = ring.readable() => {
+                    ready?.clear_ready();
+                    self.collector.drain();
+                    continue;
+                }
+                _ = hangup.recv() => {
+                    self.reload();
+                    continue;
+                }
+                Some(viewer) = asked.recv() => {
+                    waiting.push(viewer);
+                    while let Ok(viewer) = asked.try_recv() {
+                        waiting.push(viewer);
+                    }
+                }
+            }
+            let mut sample = self.collector.sample();
+            sample.noise = self.duty.as_ref().map(Duty::noise).unwrap_or_default();
+            sample.reload = self.reload;
+            let model = self.builder.advance(sample);
+            let overview = self.watching.look(&model.sample);
+            let shown = Arc::new(Shown { model, overview });
+            for Viewer { reply, since_ns } in waiting {
+                let mut shown = Arc::clone(&shown);
+                if let Some(since_ns) = since_ns {
+                    let Shown { model, .. } = Arc::make_mut(&mut shown);
+                    longest.raise(Arc::make_mut(&mut model.sample), since_ns);
+                }
+                // A client that went away does not want its answer.
+                let _ = reply.send(shown);
+            }
+            longest.take(&shown.model.sample);
+        }
+    }
+
+    /// What the service manager shows.
+    fn status(&self) -> String {
+        let hooks = self.collector.hooks();
+        let attached = hooks.iter().filter(|status| status.is_attached()).count();
+        let address = self.config.web.listen_address;
+        let reload = if self.reload.failed { "; the last reload failed, see the log" } else { "" };
+        format!("{attached} of {} hooks attached, listening on {address}{reload}", hooks.len())
+    }
+
+    /// Reads the configuration again and applies what can be. One that is wrong changes nothing; nor
+    /// does a web file that is wrong, whatever becomes of the rest.
+    fn reload(&mut self) {
+        self.service.reloading();
+        let configured = load(self.source.file.as_deref(), &self.source.flags)
+            .and_then(|config| self.apply(config))
+            .inspect_err(|error| {
+                let hint = self.hint(error);
+                tracing::error!("the configuration stays as it was: {error:#}{hint}");
+            });
+        let guarded = match configured {
+            // Another file is in force from the next start on; this one may be gone.
+            Ok(Applied { moves_web_file: true }) => Ok(()),
+            _ => self.read_web_file(),
+        };
+        self.reload = match configured.and(guarded) {
+            Ok(()) => Reload { failed: false, read_at_s: now_s() },
+            Err(_) => Reload { failed: true, ..self.reload },
+        };
+        self.service.ready(&self.status());
+    }
+
+    fn read_web_file(&self) -> anyhow::Result<()> {
+        match self.web.reload() {
+            Ok(true) => tracing::info!("the web file changed, and is in force"),
+            Ok(false) => {}
+            Err(error) => {
+                let hint = self.hint(&error);
+                tracing::error!("what the web file said before stays in force: {error:#}{hint}");
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// What to do about it, where permissions are refused that may well be right.
+    fn hint(&self, error: &anyhow::Error) -> &'static str {
+        let is_refused = error.chain().any(|cause| {
+            let cause = cause.downcast_ref::<io::Error>();
+            cause.is_some_and(|cause| cause.kind() == io::ErrorKind::PermissionDenied)
+        });
+        match is_refused && self.config.privileges.drop {
+            true => {
+                "; noised gave up all folders but those that its configuration named at the start: \
+                     restart it if this is a new one"
+            }
+            false => "",
+        }
+    }
+
+    fn apply(&mut self, config: Config) -> anyhow::Result<Applied> {
+        // What may still refuse comes first. What was not applied is told again with each reload, as
+        // long as it differs from what runs.
+        let running = applied(&self.config, &config)?;
+        let changes = changes(&self.config, &config)?;
+        let moves_web_file = config.web.config.file != self.config.web.config.file;
+        self.watching.set(config.incidents.clone())?;
+        self.collector.measure(config.measured());
+        self.builder.set_limits(config.limits.limits());
+        self.log.set(config.log.level);
+        let names = |live: bool| -> Vec<String> {
+            changes.iter().filter(|key| key.is_live() == live).map(|key| key.path()).collect()
+        };
+        let (now, later) = (names(true), names(false));
+        if changes.is_empty() {
+            tracing::info!("the configuration is as it was");
+        }
+        if !now.is_empty() {
+            tracing::info!("changed: {}", now.join(", "));
+        }
+        if !later.is_empty() {
+            tracing::warn!("these change with the next start only: {}", later.join(", "));
+        }
+        self.config = running;
+        Ok(Applied { moves_web_file })
+    }
+}

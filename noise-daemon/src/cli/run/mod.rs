@@ -1,0 +1,287 @@
+//! `noised run`: the daemon. Everything that needs privileges is done first, then they are given up.
+
+mod beat;
+mod daemon;
+mod logging;
+mod service;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use axum::Router;
+use aya_log::EbpfLogger;
+use tokio::net::UnixListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use self::beat::Beat;
+use self::daemon::{Daemon, SAMPLE_EVERY, Source, now_s};
+use self::logging::Log;
+use self::service::Service;
+use super::watching::Watching;
+use crate::collect::Collector;
+use crate::config::{Config, DEFAULT_FILE, Flags, LogLevel, load};
+use crate::confine::{Confined, Extent, Rest, confine, folder_of, out_of_reach, reader, without};
+use crate::export::{LocalSocket, Refresh, SocketOptions, Web, listen, router, serve};
+use crate::kernel::{
+    Capability, DebugRecords, Engine, HookState, KernelError, LoadOptions, Sight, ensure_room,
+    other_daemon_runs,
+};
+use crate::measure::osnoise::Duty;
+use crate::model::{Builder, Reload};
+use crate::wire::Host;
+
+/// Requests for a fresh model that may wait.
+const PENDING_REFRESHES: usize = 64;
+
+/// Arguments of `noised run`.
+#[derive(Debug, clap::Args)]
+pub struct RunArgs {
+    /// Configuration file (TOML); empty = none [default: /etc/noised/noised.toml, if there is one].
+    #[arg(long = "config.file", value_name = "FILE")]
+    config_file: Option<PathBuf>,
+    /// Check the configuration and exit.
+    #[arg(long = "config.check")]
+    config_check: bool,
+    #[command(flatten)]
+    flags: Flags,
+}
+
+/// Why the daemon did not start or did not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Bad configuration: exit status 2.
+    #[error("{0:#}")]
+    Config(anyhow::Error),
+    /// The kernel side.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// Anything else.
+    #[error("{0:#}")]
+    Failed(#[from] anyhow::Error),
+}
+
+/// Runs until SIGINT or SIGTERM.
+///
+/// # Errors
+/// See [`RunError`]. Nothing is left attached.
+pub fn run(args: &RunArgs) -> Result<(), RunError> {
+    // One that is there now has to be there when it is read again: what vanishes is a mistake then,
+    // and does not bring back the usual values.
+    let usual = Path::new(DEFAULT_FILE);
+    let there = || usual.exists().then(|| usual.to_owned());
+    let config_file = args.config_file.clone().or_else(there);
+    let config = load(config_file.as_deref(), &args.flags).map_err(RunError::Config)?;
+    let file = &config.web.config.file;
+    let file = (!file.as_os_str().is_empty()).then_some(file.as_path());
+    let web = Web::open(file).map_err(RunError::Config)?;
+    if args.config_check {
+        println!("the configuration is valid");
+        return Ok(());
+    }
+    // The runtime panics where it finds no descriptors.
+    ensure_room()?;
+    let log = Log::start(config.log.level);
+    // One thread: a second one would be woken for every sample, to wake the first.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let source = Source { file: config_file, flags: args.flags.clone() };
+    runtime.block_on(daemon(config, source, log, web))
+}
+
+async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<(), RunError> {
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
+    // Bind before loading: where another daemon has the address, nothing is attached.
+    let address = config.web.listen_address;
+    let listener = listen(address).map_err(|error| {
+        let hint = if error.kind() == io::ErrorKind::AddrInUse {
+            " (is another noised running?); choose another with --web.listen-address"
+        } else {
+            ""
+        };
+        anyhow::anyhow!("cannot listen on {address}: {error}{hint}")
+    })?;
+    let other = another_daemon().await;
+    let level = config.log.level;
+    let debug = match level {
+        LogLevel::Trace => DebugRecords::All,
+        LogLevel::Debug => DebugRecords::Drops,
+        _ => DebugRecords::Off,
+    };
+    let options = LoadOptions { debug, measured: config.measured(), ..LoadOptions::default() };
+    let mut engine = Engine::load(&options)?;
+    if other {
+        tracing::warn!("another noised measures on this host: the cost is now paid twice");
+    }
+    let logger = if level.is_detailed() { debug_records(&mut engine) } else { None };
+    engine.attach()?;
+    report(&engine);
+    let readable = without(|| engine.is_readable()).unwrap_or(false);
+    let collector = Collector::new(engine)?;
+    for (signal, reason) in collector.absent() {
+        tracing::warn!(signal = signal.info().name, reason, "not measured");
+    }
+    let watching = Watching::start(config.incidents.clone(), &config.state.directory)?;
+    let prepared = config.osnoise.duty().and_then(|options| Duty::prepare(&options));
+    // What parsing the type information took.
+    crate::memory::give_back();
+    let beat = Beat::every(SAMPLE_EVERY).context("no timer of samples")?;
+    let (_socket, local) = local_socket(config.socket.options()).await.unzip();
+    // What the service manager is told has to be connected by then.
+    let service = Service::of_environment();
+    if config.privileges.drop {
+        let rest = rest(&config, &source, &web, (!readable).then(reader));
+        report_lost(&rest);
+        report_confined(&confine(&rest)?);
+    }
+    if let Some(trouble) = Sight::of(Path::new("/proc")).trouble() {
+        tracing::warn!("{trouble}");
+    }
+    let duty = prepared.map(Duty::start).transpose()?;
+    let scheme = if web.is_tls() { "https" } else { "http" };
+    tracing::info!("listening on {scheme}://{address} (metrics at {scheme}://{address}/metrics)");
+    let (refresh, asked) = mpsc::channel(PENDING_REFRESHES);
+    let router = router(Refresh(refresh), Host::read(Path::new("/")));
+    let builder = Builder::new(config.limits.limits());
+    let reload = Reload { failed: false, read_at_s: now_s() };
+    let served = web.clone();
+    let mut daemon = Daemon {
+        beat,
+        collector,
+        builder,
+        watching,
+        duty,
+        web,
+        log,
+        service,
+        source,
+        config,
+        reload,
+    };
+    tokio::select! {
+        result = daemon.work(asked, hangup) => result?,
+        () = serve(listener, router.clone(), served) => {}
+        () = serve_local(local, router) => {}
+        () = drain_debug_records(logger) => {}
+        _ = interrupt.recv() => tracing::info!("SIGINT: detaching"),
+        _ = terminate.recv() => tracing::info!("SIGTERM: detaching"),
+    }
+    daemon.service.stopping();
+    daemon.watching.stop().await;
+    Ok(())
+}
+
+/// What the daemon reads and writes once it measures.
+fn rest(config: &Config, source: &Source, web: &Web, kept: Option<Capability>) -> Rest {
+    let mut read_again = web.files();
+    read_again.push(source.file.clone().unwrap_or_else(|| DEFAULT_FILE.into()));
+    let mut write = vec![config.state.directory.clone()];
+    write.extend(config.socket.options().and_then(|socket| folder_of(&socket.path)));
+    write.retain(|path| !path.as_os_str().is_empty());
+    Rest { read: vec!["/proc".into(), "/sys".into()], read_again, write, kept }
+}
+
+/// Says which files only privileges can reach.
+fn report_lost(rest: &Rest) {
+    for path in out_of_reach(rest) {
+        tracing::warn!(
+            path = %path.display(),
+            "out of reach once privileges are dropped, so what changes there is lost: give it to the \
+             user or group that noised runs as"
+        );
+    }
+}
+
+/// Says what the kernel could not do.
+fn report_confined(confined: &Confined) {
+    let Confined { kept, files, system_calls } = confined;
+    if let Some(kept) = kept {
+        tracing::warn!("{kept} is kept: this kernel lets nobody read maps without it");
+    }
+    for (what, extent) in [("files", files), ("system calls", system_calls)] {
+        match extent {
+            Extent::Whole => tracing::debug!("{what}: {extent}"),
+            Extent::Part | Extent::Not(_) => tracing::info!("{what}: {extent}"),
+        }
+    }
+}
+
+/// The local socket, where there shall be one and can be.
+async fn local_socket(options: Option<SocketOptions>) -> Option<(LocalSocket, UnixListener)> {
+    let options = options?;
+    let path = options.path.display();
+    match LocalSocket::bind(&options).await {
+        Ok(socket) => {
+            tracing::debug!(%path, "listening");
+            Some(socket)
+        }
+        Err(error) => {
+            tracing::warn!(
+                %path, %error,
+                "no local socket: `noised top` cannot look here without privileges; choose another \
+                 path with --socket.path"
+            );
+            None
+        }
+    }
+}
+
+async fn serve_local(listener: Option<UnixListener>, router: Router) {
+    match listener {
+        Some(listener) => serve(listener, router, Web::plain()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether another daemon measures on this host. The kernel frees the maps of one that just ended
+/// a little later, so what is seen once may be gone a moment after.
+async fn another_daemon() -> bool {
+    for _ in 0..10 {
+        if other_daemon_runs() != Some(true) {
+            return false;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    true
+}
+
+/// Logs how the hooks fare.
+fn report(engine: &Engine) {
+    let mut absent = Vec::new();
+    for status in engine.hooks() {
+        let hook = status.hook.tracepoint();
+        match &status.state {
+            HookState::Attached(attach) => tracing::debug!(hook, by = attach.name(), "attached"),
+            HookState::Loaded(_) => tracing::warn!(hook, "not attached"),
+            HookState::Absent => absent.push(hook),
+            HookState::Refused(reason) => tracing::warn!(hook, reason, "cannot attach"),
+        }
+    }
+    let attached = engine.hooks().iter().filter(|status| status.is_attached()).count();
+    tracing::info!("{attached} of {} hooks attached", engine.hooks().len());
+    if !absent.is_empty() {
+        tracing::info!("tracepoints that this kernel does not have: {}", absent.join(", "));
+    }
+}
+
+/// The reader of the programs' debug records.
+fn debug_records(engine: &mut Engine) -> Option<EbpfLogger<&'static dyn tracing_log::log::Log>> {
+    EbpfLogger::init(engine.object_mut())
+        .inspect_err(|error| tracing::warn!(%error, "no debug records of the programs"))
+        .ok()
+}
+
+async fn drain_debug_records(logger: Option<EbpfLogger<&'static dyn tracing_log::log::Log>>) {
+    let Some(mut logger) = logger else { return std::future::pending().await };
+    let mut timer = tokio::time::interval(SAMPLE_EVERY);
+    loop {
+        timer.tick().await;
+        logger.flush();
+    }
+}

@@ -1,0 +1,171 @@
+//! Every key as a flag.
+
+use clap::builder::ValueParser;
+use clap::{Arg, ArgMatches, Command};
+use toml::{Table, Value};
+
+use super::keys::{KEYS, Key, Kind};
+use super::parse::{single, usual};
+
+/// The keys that were given as flags, as a file would have them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Flags(pub(super) Table);
+
+/// The value that a flag's text stands for.
+fn value(kind: Kind, text: &str) -> Result<Value, String> {
+    let expected = |what: &str| format!("`{text}` is not {what}");
+    match kind {
+        Kind::Text => Ok(Value::String(text.to_owned())),
+        Kind::Integer => text.parse().map(Value::Integer).map_err(|_| expected("a whole number")),
+        Kind::Number => text.parse().map(Value::Float).map_err(|_| expected("a number")),
+        Kind::Switch => text.parse().map(Value::Boolean).map_err(|_| expected("true or false")),
+        Kind::List => {
+            let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+            Ok(Value::Array(names.map(|name| Value::String(name.to_owned())).collect()))
+        }
+    }
+}
+
+/// A value as a flag takes it.
+fn written(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(values) => values.iter().map(written).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
+    }
+}
+
+fn parser(key: &'static Key) -> ValueParser {
+    ValueParser::from(move |text: &str| -> Result<Value, String> {
+        let value = value(key.kind, text)?;
+        single(key, value.clone())?;
+        Ok(value)
+    })
+}
+
+fn argument(key: &'static Key) -> Arg {
+    let usual = usual(key).map(|value| written(&value)).unwrap_or_default();
+    let usual = if usual.is_empty() { "none".to_owned() } else { usual };
+    Arg::new(key.path())
+        .long(key.path())
+        .value_name(key.value)
+        .value_parser(parser(key))
+        .allow_hyphen_values(matches!(key.kind, Kind::Integer | Kind::Number))
+        .help_heading(format!("[{}]", key.section))
+        .help(format!("{} [default: {usual}]", key.help))
+}
+
+impl clap::Args for Flags {
+    fn augment_args(command: Command) -> Command {
+        command.args(KEYS.iter().map(argument))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl clap::FromArgMatches for Flags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut flags = Self::default();
+        flags.update_from_arg_matches(matches)?;
+        Ok(flags)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        for key in KEYS {
+            if let Some(value) = matches.get_one::<Value>(&key.path()) {
+                put(&mut self.0, key, value.clone());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Puts a value where its key belongs.
+pub(super) fn put(table: &mut Table, key: &Key, value: Value) {
+    let mut table = table;
+    let mut parts = key.parts().peekable();
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            table.insert(part.to_owned(), value);
+            return;
+        }
+        let inner = table.entry(part).or_insert_with(|| Value::Table(Table::new()));
+        let Value::Table(inner) = inner else { return };
+        table = inner;
+    }
+}
+
+/// What a table has for a key.
+pub(super) fn get<'a>(table: &'a Table, key: &Key) -> Option<&'a Value> {
+    let mut parts = key.parts();
+    let mut value = table.get(parts.next()?)?;
+    for part in parts {
+        value = value.as_table()?.get(part)?;
+    }
+    Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::config::load;
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        flags: Flags,
+    }
+
+    fn flags(arguments: &[&str]) -> Result<Flags, String> {
+        let line = Line::try_parse_from(["noised"].iter().chain(arguments));
+        line.map(|line| line.flags).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_key_is_a_flag_that_takes_its_usual_value() {
+        for key in KEYS {
+            let value = usual(key).unwrap();
+            let flag = format!("--{}={}", key.path(), written(&value));
+            let given = flags(&[&flag]).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(get(&given.0, key), Some(&value), "{flag}");
+        }
+        assert_eq!(flags(&[]).unwrap(), Flags::default());
+    }
+
+    #[test]
+    fn mistakes_name_the_flag_and_what_is_expected() {
+        for (flag, words) in [
+            ("--limits.interference=0", "0 is not between 1 and 10000"),
+            ("--limits.interference=many", "`many` is not a whole number"),
+            ("--limits.interference=-1", "-1 is not between"),
+            ("--web.listen-address=nowhere", "invalid socket address"),
+            ("--socket.mode=rw", "0777"),
+            ("--log.level=loud", "unknown variant `loud`"),
+            ("--signals.off=net_rx_wait,disk", "there is no signal `disk`"),
+            ("--incidents.enabled=perhaps", "`perhaps` is not true or false"),
+            ("--incidents.chance=2", "chance must be between 0 and 1"),
+            ("--osnoise.cpus=x", "x"),
+        ] {
+            let error = flags(&[flag]).unwrap_err();
+            assert!(error.contains(words), "{error}");
+            assert!(error.contains(flag.split_once('=').unwrap().0), "{error}");
+        }
+        assert!(flags(&["--web.listen-adress=[::1]:1"]).unwrap_err().contains("listen-address"));
+    }
+
+    #[test]
+    fn flags_come_before_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("noised.toml");
+        std::fs::write(&file, "[limits]\ncgroups = 7\npreemptions = 8\n").unwrap();
+        let flags = flags(&["--limits.cgroups", "9", "--signals.off", "nmi"]).unwrap();
+        let config = load(Some(&file), &flags).unwrap();
+        assert_eq!((config.limits.cgroups.get(), config.limits.preemptions.get()), (9, 8));
+        assert!(!config.measured().measures(noise_common::signals::Signal::Nmi));
+        assert_eq!(load(None, &Flags::default()).unwrap(), crate::config::Config::default());
+    }
+}

@@ -1,0 +1,251 @@
+//! The one table of what can be configured.
+
+/// How a value is written as a flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// As it is.
+    Text,
+    /// Without a decimal point.
+    Integer,
+    /// With or without a decimal point.
+    Number,
+    /// `true` or `false`.
+    Switch,
+    /// Names with commas between; empty = none.
+    List,
+}
+
+/// What a reload does with a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applies {
+    /// It is applied.
+    Live,
+    /// It needs a restart.
+    AtStart,
+}
+
+/// One thing that can be configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// The section of the file.
+    pub section: &'static str,
+    /// The key in it; behind a dot, one in a table of the section.
+    pub name: &'static str,
+    /// How it is written as a flag.
+    pub kind: Kind,
+    /// What stands for the value in the help.
+    pub value: &'static str,
+    /// What a reload does with it.
+    pub applies: Applies,
+    /// What it is, as in the help and the sample.
+    pub help: &'static str,
+}
+
+impl Key {
+    /// Its path in the file, and its flag.
+    pub fn path(&self) -> String {
+        format!("{}.{}", self.section, self.name)
+    }
+
+    /// Whether a reload applies it.
+    pub fn is_live(&self) -> bool {
+        self.applies == Live
+    }
+
+    /// The tables and the key that lead to it.
+    pub fn parts(&self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.section).chain(self.name.split('.'))
+    }
+}
+
+const fn key(
+    section: &'static str,
+    name: &'static str,
+    (kind, value): (Kind, &'static str),
+    applies: Applies,
+    help: &'static str,
+) -> Key {
+    Key { section, name, kind, value, applies, help }
+}
+
+use Applies::{AtStart, Live};
+
+const MILLISECONDS: (Kind, &str) = (Kind::Integer, "MS");
+const MICROSECONDS: (Kind, &str) = (Kind::Integer, "US");
+const COUNT: (Kind, &str) = (Kind::Integer, "N");
+const NUMBER: (Kind, &str) = (Kind::Number, "X");
+
+/// Everything that can be configured, in order.
+pub const KEYS: &[Key] = &[
+    key(
+        "web",
+        "listen-address",
+        (Kind::Text, "ADDRESS:PORT"),
+        AtStart,
+        "Address and port of metrics and status page",
+    ),
+    key(
+        "web",
+        "config.file",
+        (Kind::Text, "FILE"),
+        AtStart,
+        "File of TLS, users and headers, as Prometheus' exporters take it; empty = none of them. What is \
+         in the file is read again whenever it changes",
+    ),
+    key(
+        "socket",
+        "path",
+        (Kind::Text, "PATH"),
+        AtStart,
+        "Socket on which those who may use it are shown what is measured; empty = none",
+    ),
+    key(
+        "socket",
+        "mode",
+        (Kind::Text, "MODE"),
+        AtStart,
+        "Who may use the socket, as chmod takes it",
+    ),
+    key(
+        "socket",
+        "group",
+        (Kind::Text, "GROUP"),
+        AtStart,
+        "Group of the socket; where there is no such group, the daemon's own",
+    ),
+    key(
+        "log",
+        "level",
+        (Kind::Text, "LEVEL"),
+        Live,
+        "Least severe level that is logged: error, warn, info, debug or trace; RUST_LOG overrides it. The \
+         programs tell what they could not count if it is debug or trace at the start",
+    ),
+    key(
+        "signals",
+        "off",
+        (Kind::List, "SIGNALS"),
+        Live,
+        "Signals that are not measured, by the names that `noised check` shows; empty = all are",
+    ),
+    key(
+        "outliers",
+        "threshold-microseconds",
+        MICROSECONDS,
+        Live,
+        "Waits for a CPU from this length on are told one by one",
+    ),
+    key(
+        "limits",
+        "interference",
+        COUNT,
+        Live,
+        "Victims with their culprits that have a series of their own in \
+         noised_interference_seconds_total; the others are ~other",
+    ),
+    key("limits", "preemptions", COUNT, Live, "The same for noised_preemptions_total"),
+    key(
+        "limits",
+        "cgroups",
+        COUNT,
+        Live,
+        "Cgroups that have a histogram of their own in noised_cgroup_runqueue_wait_seconds",
+    ),
+    key(
+        "osnoise",
+        "cpus",
+        (Kind::Text, "LIST"),
+        AtStart,
+        "CPUs on which a thread measures the noise from the inside (0-3,8); empty = none",
+    ),
+    key("osnoise", "period-milliseconds", MILLISECONDS, AtStart, "It does so once in this time"),
+    key("osnoise", "runtime-milliseconds", MILLISECONDS, AtStart, "For this long"),
+    key(
+        "osnoise",
+        "threshold-microseconds",
+        MICROSECONDS,
+        AtStart,
+        "A gap of this length is noise",
+    ),
+    key(
+        "state",
+        "directory",
+        (Kind::Text, "DIRECTORY"),
+        AtStart,
+        "Where past incidents are kept, so that they survive a restart; empty = nowhere",
+    ),
+    key(
+        "privileges",
+        "drop",
+        (Kind::Switch, "BOOL"),
+        AtStart,
+        "Give up every privilege once the programs are attached: capabilities, other files, other system \
+         calls",
+    ),
+    key("incidents", "enabled", (Kind::Switch, "BOOL"), Live, "Look for incidents"),
+    key("incidents", "watch", (Kind::List, "SIGNALS"), Live, "What they are looked for in"),
+    key(
+        "incidents",
+        "deviations",
+        NUMBER,
+        Live,
+        "Rule 1: the mean of the latest windows is above the baseline's by so many standard deviations",
+    ),
+    key(
+        "incidents",
+        "share-factor",
+        NUMBER,
+        Live,
+        "Rule 2: so many times the usual share of windows is above the baseline's mean",
+    ),
+    key("incidents", "chance", NUMBER, Live, "Rule 2: and at most so probable by chance"),
+    key(
+        "incidents",
+        "minimum-lost",
+        NUMBER,
+        Live,
+        "Seconds lost per second beyond the usual, below which nothing is an incident",
+    ),
+    key(
+        "incidents",
+        "minimum-taken",
+        NUMBER,
+        Live,
+        "The same for interruption; a CPU must lose as large a part of its time",
+    ),
+    key(
+        "incidents",
+        "closing-fraction",
+        NUMBER,
+        Live,
+        "How far the thresholds go down for one that is open: 0 = to the baseline, 1 = not at all",
+    ),
+    key(
+        "incidents",
+        "recent-windows",
+        COUNT,
+        Live,
+        "Latest windows (of half a second) that are held against the baseline",
+    ),
+    key("incidents", "closing-windows", COUNT, Live, "Calm windows after which one is over"),
+    key(
+        "incidents",
+        "warmup-windows",
+        COUNT,
+        Live,
+        "Calm windows from which a baseline is learnt first",
+    ),
+    key(
+        "incidents",
+        "half-life-windows",
+        COUNT,
+        Live,
+        "Windows after which what was learnt weighs half; of baselines that begin from now on",
+    ),
+    key("incidents", "adopt-seconds", COUNT, Live, "Age at which one is taken for the new normal"),
+    key("incidents", "forget-seconds", COUNT, Live, "Silence after which a subject is forgotten"),
+    key("incidents", "subjects", COUNT, Live, "Most signals of subjects with a baseline"),
+    key("incidents", "past-incidents", COUNT, Live, "Most incidents that are kept"),
+    key("incidents", "past-outliers", COUNT, Live, "Most long waits that are kept"),
+    key("incidents", "culprits", COUNT, Live, "Most culprits told apart in one incident"),
+];

@@ -1,0 +1,388 @@
+//! From text to configuration, with mistakes named by file, line and what was probably meant.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use anyhow::Context as _;
+use toml::de::{DeTable, DeValue};
+use toml::{Spanned, Table, Value};
+
+use super::flags::{Flags, get, put};
+use super::keys::{KEYS, Key};
+use super::sections::Config;
+
+/// The file that is read where none is named; it may be missing.
+pub const DEFAULT_FILE: &str = "/etc/noised/noised.toml";
+
+/// Least likeness of a name to the one that is taken for meant, from 0 to 1.
+const LIKENESS: f64 = 0.75;
+
+/// The configuration: the usual values, the file over them, the flags over that. `None` reads
+/// [`DEFAULT_FILE`] if there is one; an empty path reads none.
+///
+/// # Errors
+/// Names the file, line, key and what was expected.
+pub fn load(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Config> {
+    let mut table = match file {
+        Some(path) if path.as_os_str().is_empty() => Table::new(),
+        Some(path) => read(path)?,
+        None => match read(DEFAULT_FILE.as_ref()) {
+            Ok(table) => table,
+            Err(error) if is_missing(&error) => Table::new(),
+            Err(error) => return Err(error),
+        },
+    };
+    for key in KEYS {
+        if let Some(value) = get(&flags.0, key) {
+            put(&mut table, key, value.clone());
+        }
+    }
+    let config: Config = table.try_into().context("the flags do not go with the file")?;
+    check(&config).map_err(|mistake| anyhow::anyhow!("{}: {}", mistake.key, mistake.text))?;
+    Ok(config)
+}
+
+fn is_missing(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::NotFound)
+}
+
+fn read(path: &Path) -> anyhow::Result<Table> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
+    table(&text, path)
+}
+
+/// The configuration that the text of a file stands for; `name` is for messages.
+///
+/// # Errors
+/// See [`load`].
+pub fn parse(text: &str, name: &Path) -> anyhow::Result<Config> {
+    Ok(table(text, name)?.try_into()?)
+}
+
+/// What a file says.
+fn table(text: &str, name: &Path) -> anyhow::Result<Table> {
+    let wrong = |at: usize, message: &str| {
+        let line = text.get(..at).unwrap_or_default().matches('\n').count() + 1;
+        let source = text.lines().nth(line - 1).unwrap_or_default().trim();
+        anyhow::anyhow!("{}, line {line} (`{source}`): {message}", name.display())
+    };
+    let by_toml = |error: toml::de::Error| {
+        wrong(error.span().map_or(0, |span| span.start), &error.message().replace('\n', ", "))
+    };
+    let document = DeTable::parse(text).map_err(by_toml)?;
+    if let Some((at, message)) = unknown(document.get_ref(), "") {
+        return Err(wrong(at, &message));
+    }
+    let config: Config = toml::from_str(text).map_err(by_toml)?;
+    check(&config).map_err(|mistake| {
+        let place = KEYS
+            .iter()
+            .find(|key| key.path() == mistake.key)
+            .and_then(|key| place(document.get_ref(), key));
+        wrong(place.unwrap_or(0), &mistake.text)
+    })?;
+    toml::from_str(text).map_err(by_toml)
+}
+
+/// Keys whose values do not go together.
+struct Mistake {
+    key: String,
+    text: String,
+}
+
+fn check(config: &Config) -> Result<(), Mistake> {
+    config.incidents.check().map_err(|error| Mistake {
+        key: format!("incidents.{}", error.name),
+        text: error.to_string(),
+    })?;
+    let (period, runtime) =
+        (config.osnoise.period_milliseconds.get(), config.osnoise.runtime_milliseconds.get());
+    if runtime > period {
+        return Err(Mistake {
+            key: "osnoise.runtime-milliseconds".to_owned(),
+            text: format!("a runtime of {runtime} ms does not fit into a period of {period} ms"),
+        });
+    }
+    Ok(())
+}
+
+/// Where a key is written.
+fn place(table: &DeTable<'_>, key: &Key) -> Option<usize> {
+    let mut table = table;
+    let mut parts = key.parts().peekable();
+    while let Some(part) = parts.next() {
+        let (name, value) = table.iter().find(|(name, _)| name.get_ref() == part)?;
+        if parts.peek().is_none() {
+            return Some(name.span().start);
+        }
+        let DeValue::Table(inner) = value.get_ref() else { return Some(name.span().start) };
+        table = inner;
+    }
+    None
+}
+
+/// The first key that does not exist, and what was probably meant. `path` leads to the table.
+fn unknown(table: &DeTable<'_>, path: &str) -> Option<(usize, String)> {
+    let mut found: Option<(usize, String)> = None;
+    for (name, value) in table {
+        let own = if path.is_empty() {
+            name.get_ref().to_string()
+        } else {
+            format!("{path}.{}", name.get_ref())
+        };
+        let begin = format!("{own}.");
+        let mistake = if KEYS.iter().any(|key| key.path() == own) {
+            None
+        } else if KEYS.iter().any(|key| key.path().starts_with(&begin)) {
+            inner(value).and_then(|inner| unknown(inner, &own))
+        } else {
+            Some((name.span().start, advice(&own)))
+        };
+        let earlier =
+            |(at, _): &(usize, String)| found.as_ref().is_none_or(|(first, _)| at < first);
+        found = mistake.filter(earlier).or(found);
+    }
+    found
+}
+
+fn inner<'a, 'b>(value: &'a Spanned<DeValue<'b>>) -> Option<&'a DeTable<'b>> {
+    match value.get_ref() {
+        DeValue::Table(inner) => Some(inner),
+        _ => None,
+    }
+}
+
+/// What to say of a key or section that does not exist.
+fn advice(path: &str) -> String {
+    let Some((section, name)) = path.split_once('.') else {
+        let mut sections: Vec<&str> = KEYS.iter().map(|key| key.section).collect();
+        sections.dedup();
+        let meant = nearest(path, sections.iter().copied());
+        // A key outside of its section is a mistake that is easily made.
+        let inside = KEYS.iter().find(|key| key.name == path);
+        return match (inside, meant) {
+            (Some(key), _) => format!("`{path}` belongs to [{}]", key.section),
+            (None, Some(meant)) => format!("there is no [{path}]; is [{meant}] meant?"),
+            (None, None) => format!("there is no [{path}]; there are {}", listed(&sections)),
+        };
+    };
+    let own: Vec<&str> =
+        KEYS.iter().filter(|key| key.section == section).map(|key| key.name).collect();
+    if let Some(meant) = nearest(name, own.iter().copied()) {
+        return format!("there is no `{name}` in [{section}]; is `{meant}` meant?");
+    }
+    if let Some(key) = KEYS.iter().find(|key| key.name == name) {
+        return format!("there is no `{name}` in [{section}]; it belongs to [{}]", key.section);
+    }
+    format!("there is no `{name}` in [{section}]; there are {}", listed(&own))
+}
+
+fn listed(names: &[&str]) -> String {
+    names.join(", ")
+}
+
+/// The name that is most like this one, if any is.
+fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let like = |other: &&str| {
+        strsim::normalized_damerau_levenshtein(name, other).max(
+            // Much was left out, or too much was said.
+            if other.starts_with(name) && name.len() > 2 { LIKENESS } else { 0.0 },
+        )
+    };
+    names.max_by(|a, b| like(a).total_cmp(&like(b))).filter(|best| like(best) >= LIKENESS)
+}
+
+/// Whether a key can have a value, by itself.
+pub(super) fn single(key: &Key, value: Value) -> Result<(), String> {
+    let mut table = Table::new();
+    put(&mut table, key, value);
+    let config: Config =
+        table.try_into().map_err(|error: toml::de::Error| error.message().replace('\n', ", "))?;
+    // What it must go together with may be another flag, or in the file.
+    config.incidents.check().or_else(|error| {
+        let own = key.section == "incidents" && error.name == key.name;
+        if own && !error.expected.contains("windows") { Err(error.to_string()) } else { Ok(()) }
+    })
+}
+
+/// The usual value of a key.
+pub(super) fn usual(key: &Key) -> Option<Value> {
+    let table = Table::try_from(Config::default()).ok()?;
+    get(&table, key).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::Settings;
+    use crate::config::{Applies, LogLevel, sample};
+    use crate::model::Limits;
+
+    fn parse(text: &str) -> anyhow::Result<Config> {
+        super::parse(text, Path::new("noised.toml"))
+    }
+
+    #[test]
+    fn known_keys_are_read() {
+        let config =
+            parse("[web]\nlisten-address = \"[::1]:9\"\n[log]\nlevel = \"debug\"\n").unwrap();
+        assert_eq!(config.web.listen_address, "[::1]:9".parse().unwrap());
+        assert_eq!(config.log.level, LogLevel::Debug);
+        assert_eq!(parse("").unwrap(), Config::default());
+        let config = parse(
+            "[state]\ndirectory = \"/x\"\n[incidents]\nwatch = [\"softirq\"]\ndeviations = 3.0\n",
+        );
+        let config = config.unwrap();
+        assert_eq!(config.state.directory, Path::new("/x"));
+        assert_eq!(config.incidents.deviations, 3.0);
+        assert_eq!(config.incidents.chance, Settings::default().chance);
+        let limits = parse("[limits]\ninterference = 7\npreemptions = 10000\n").unwrap().limits;
+        let limits = limits.limits();
+        assert_eq!((limits.interference, limits.preemptions), (7, 10_000));
+        assert_eq!(limits.cgroups, Limits::default().cgroups);
+        assert_eq!(Config::default().limits.limits(), Limits::default());
+        assert_eq!(Config::default().measured(), crate::kernel::Measured::default());
+        let file = parse("[web]\nconfig.file = \"/x\"\n").unwrap().web.config.file;
+        assert_eq!(file, Path::new("/x"));
+    }
+
+    #[test]
+    fn the_socket_can_be_elsewhere_or_nowhere() {
+        let socket = |text: &str| parse(text).unwrap().socket.options();
+        let usual = socket("").unwrap();
+        assert_eq!((usual.path.to_str(), usual.mode), (Some(crate::config::DEFAULT_SOCKET), 0o660));
+        assert_eq!(usual.group, "noised");
+        let text = "[socket]\npath = \"/x\"\nmode = \"0600\"\ngroup = \"ops\"\n";
+        let said = socket(text).unwrap();
+        assert_eq!((said.path.to_str(), said.mode, &*said.group), (Some("/x"), 0o600, "ops"));
+        assert_eq!(socket("[socket]\npath = \"\"\n"), None);
+    }
+
+    #[test]
+    fn cpus_are_measured_where_that_is_asked_for() {
+        let duty = |text: &str| parse(text).unwrap().osnoise.duty();
+        assert_eq!(duty(""), None);
+        let some = duty("[osnoise]\ncpus = \"2-3\"\nruntime-milliseconds = 20\n").unwrap();
+        assert_eq!((some.cpus.to_string(), some.runtime.as_millis()), ("2,3".to_owned(), 20));
+        assert_eq!((some.period.as_millis(), some.threshold_ns), (1000, 5_000));
+        assert_eq!(duty("[osnoise]\ncpus = \"\"\n"), None);
+        let error = parse("[osnoise]\nruntime-milliseconds = 5\nperiod-milliseconds = 4\n");
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("line 2") && error.contains("a runtime of 5 ms"), "{error}");
+        assert!(parse("[osnoise]\ncpus = \"x\"\n").is_err());
+    }
+
+    #[test]
+    fn the_table_of_keys_is_whole() {
+        let table = Table::try_from(Config::default()).unwrap();
+        let mut fields = 0;
+        for (section, keys) in &table {
+            for (name, value) in keys.as_table().unwrap() {
+                let own = format!("{section}.{name}");
+                let begin = format!("{own}.");
+                let known = |key: &&Key| key.path() == own || key.path().starts_with(&begin);
+                assert!(KEYS.iter().any(|key| known(&key)), "{own} has no row");
+                fields += value.as_table().map_or(1, Table::len);
+            }
+        }
+        assert_eq!(KEYS.len(), fields);
+        for key in KEYS {
+            assert!(usual(key).is_some(), "{} is no field", key.path());
+            assert!(key.help.len() > 10, "{}", key.path());
+        }
+        assert!(KEYS.is_sorted_by_key(|key| KEYS.iter().position(|of| of.section == key.section)));
+        assert!(KEYS.iter().any(|key| key.applies == Applies::AtStart));
+    }
+
+    /// Written anew with `NOISED_BLESS=1 cargo test -p noise-daemon config`.
+    #[test]
+    fn the_sample_is_as_generated_and_says_what_is_usual() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/noised.toml");
+        if std::env::var_os("NOISED_BLESS").is_some() {
+            std::fs::write(&path, sample()).unwrap();
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text, sample());
+        assert_eq!(parse(&text).unwrap(), Config::default());
+        let is_key = |line: &str| line.starts_with('#') && !line.starts_with("# ") && line != "#";
+        assert_eq!(text.lines().filter(|line| is_key(line)).count(), KEYS.len());
+        let bare: Vec<&str> =
+            text.lines().map(|line| if is_key(line) { &line[1..] } else { line }).collect();
+        assert_eq!(parse(&bare.join("\n")).unwrap(), Config::default());
+    }
+
+    #[test]
+    fn the_readme_shows_what_is_usual() {
+        let readme = include_str!("../../../README.md");
+        let (_, shown) = readme.split_once("```toml\n").unwrap();
+        let (shown, _) = shown.split_once("```").unwrap();
+        assert_eq!(parse(shown).unwrap(), Config::default());
+    }
+
+    #[test]
+    fn mistakes_name_file_line_key_and_expectation() {
+        for (text, line, words) in [
+            (
+                "[web]\n\nlisten-adress = \"x\"\n",
+                "line 3",
+                ["listen-adress", "is `listen-address` meant"],
+            ),
+            ("[log]\nlevel = \"loud\"\n", "line 2", ["loud", "debug"]),
+            ("[web]\nlisten-address = \"nowhere\"\n", "line 2", ["listen-address", "address"]),
+            ("[web]\nconfig.fil = \"/x\"\n", "line 2", ["`config.fil`", "`config.file`"]),
+            ("[limits]\ninterference = 0\n", "line 2", ["interference", "1 and 10000"]),
+            ("[limits]\ncgroups = -5\n", "line 2", ["-5", "between"]),
+            ("[limits]\ncgroups = 10001\n", "line 2", ["10001", "between"]),
+            ("[outliers]\nthreshold-microseconds = 0\n", "line 2", ["threshold", "60000000"]),
+            (
+                "[outliers]\nthreshold = 5\n",
+                "line 2",
+                ["`threshold`", "`threshold-microseconds` meant"],
+            ),
+            ("[limits]\npairs = 7\n", "line 2", ["pairs", "preemptions"]),
+            ("[limit]\ncgroups = 7\n", "line 1", ["[limit]", "[limits] meant"]),
+            ("[colours]\nred = 7\n", "line 1", ["[colours]", "privileges"]),
+            ("cgroups = 7\n", "line 1", ["cgroups", "belongs to [limits]"]),
+            ("[log]\ncgroups = 7\n", "line 2", ["cgroups", "belongs to [limits]"]),
+            ("[signals]\noff = [\"disk\"]\n", "line 2", ["`disk`", "block_device_wait"]),
+            ("[socket]\nmode = \"rw\"\n", "line 2", ["rw", "0777"]),
+            ("[socket]\nmode = \"1777\"\n", "line 2", ["1777", "0777"]),
+            ("[socket]\nmode = 432\n", "line 2", ["432", "string"]),
+            ("[socket]\nfile = \"/x\"\n", "line 2", ["file", "path"]),
+            ("[web\n", "line 1", ["web", "noised.toml"]),
+            ("[state]\ndir = \"/x\"\n", "line 2", ["dir", "directory"]),
+            ("[incidents]\ndeviation = 2.0\n", "line 2", ["deviation", "deviations"]),
+            ("[incidents]\nenabled = \"no\"\n", "line 2", ["enabled", "boolean"]),
+            ("[incidents]\nsubjects = -1\n", "line 2", ["subjects", "-1"]),
+            ("[incidents]\n\ndeviations = 0\n", "line 3", ["deviations", "above 0"]),
+            ("[incidents]\nchance = 2.0 # x\n", "line 2", ["chance", "between 0 and 1"]),
+            (
+                "[incidents]\nwarmup-windows = 60\nhalf-life-windows = 30\n",
+                "line 3",
+                ["half-life-windows", "at least warmup-windows"],
+            ),
+            (
+                "[incidents]\nwatch = [\"runqueue\"]\n",
+                "line 2",
+                ["`runqueue`", "cgroup_runqueue_wait"],
+            ),
+        ] {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(error.contains(line), "{error}");
+            for word in words {
+                assert!(error.contains(word), "{error}");
+            }
+            assert!(!error.contains('\n'), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_missing_file_is_no_mistake_unless_it_was_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = folder.path().join("noised.toml");
+        let error = load(Some(&missing), &Flags::default()).unwrap_err();
+        assert!(error.to_string().contains("cannot read"), "{error}");
+        assert_eq!(load(Some(Path::new("")), &Flags::default()).unwrap(), Config::default());
+    }
+}

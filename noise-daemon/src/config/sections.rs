@@ -1,0 +1,266 @@
+//! The sections of the configuration, with the usual values.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::values::{Cpus, Limit, LogLevel, Microseconds, Milliseconds, SignalName, SocketMode};
+use crate::analysis::Settings;
+use crate::export::SocketOptions;
+use crate::kernel::Measured;
+use crate::measure::osnoise::DutyOptions;
+use crate::model::Limits;
+use crate::state::DEFAULT_DIRECTORY;
+
+/// Where the daemon listens unless told otherwise.
+pub const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 19435);
+
+/// Where the daemon's local socket is unless told otherwise.
+pub const DEFAULT_SOCKET: &str = "/run/noised/noised.sock";
+
+/// When something is unusual.
+pub type IncidentsSection = Settings;
+
+/// Everything that can be configured.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Config {
+    /// The HTTP server.
+    pub web: WebSection,
+    /// The local socket.
+    pub socket: SocketSection,
+    /// Logging.
+    pub log: LogSection,
+    /// What is measured.
+    pub signals: SignalsSection,
+    /// Which single waits are told.
+    pub outliers: OutliersSection,
+    /// How much is told apart.
+    pub limits: LimitsSection,
+    /// Which CPUs are measured from the inside.
+    pub osnoise: OsnoiseSection,
+    /// What outlives the daemon.
+    pub state: StateSection,
+    /// What the daemon gives up once it measures.
+    pub privileges: PrivilegesSection,
+    /// When something is unusual.
+    pub incidents: IncidentsSection,
+}
+
+impl Config {
+    /// What the programs shall measure.
+    pub fn measured(&self) -> Measured {
+        Measured {
+            off: self.signals.off.iter().map(|name| name.0).collect(),
+            outlier_ns: u64::from(self.outliers.threshold_microseconds.get()) * 1_000,
+        }
+    }
+}
+
+/// `[web]`.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct WebSection {
+    /// Address and port of the server.
+    pub listen_address: SocketAddr,
+    /// Where its own configuration is.
+    pub config: WebConfigSection,
+}
+
+impl Default for WebSection {
+    fn default() -> Self {
+        Self { listen_address: DEFAULT_ADDRESS, config: WebConfigSection::default() }
+    }
+}
+
+/// `config.…` of `[web]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct WebConfigSection {
+    /// A file of TLS, users and headers; empty = none of them.
+    pub file: PathBuf,
+}
+
+/// `[socket]`.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct SocketSection {
+    /// Where it is; empty = there is none.
+    pub path: PathBuf,
+    /// Who may use it.
+    pub mode: SocketMode,
+    /// The group it belongs to, where there is such a group.
+    pub group: String,
+}
+
+impl Default for SocketSection {
+    fn default() -> Self {
+        Self { path: DEFAULT_SOCKET.into(), mode: SocketMode(0o660), group: "noised".to_owned() }
+    }
+}
+
+impl SocketSection {
+    /// The socket; `None` where there is none.
+    pub fn options(&self) -> Option<SocketOptions> {
+        (!self.path.as_os_str().is_empty()).then(|| SocketOptions {
+            path: self.path.clone(),
+            mode: self.mode.0,
+            group: self.group.clone(),
+        })
+    }
+}
+
+/// `[log]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LogSection {
+    /// Least severe level that is logged.
+    pub level: LogLevel,
+}
+
+/// `[signals]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct SignalsSection {
+    /// Signals that are not measured.
+    pub off: Vec<SignalName>,
+}
+
+/// `[outliers]`.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct OutliersSection {
+    /// Length from which on a wait for a CPU is told with what it consists of.
+    pub threshold_microseconds: Microseconds,
+}
+
+impl Default for OutliersSection {
+    fn default() -> Self {
+        const USUAL: Microseconds = microseconds(1_000);
+        Self { threshold_microseconds: USUAL }
+    }
+}
+
+/// `[limits]`: how many subjects of a metric have series of their own; the others are `~other`.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LimitsSection {
+    /// Of `noised_interference_seconds_total`: victims with their culprits.
+    pub interference: Limit,
+    /// Of `noised_preemptions_total`: victims with their culprits.
+    pub preemptions: Limit,
+    /// Of `noised_cgroup_runqueue_wait_seconds`: cgroups.
+    pub cgroups: Limit,
+}
+
+impl Default for LimitsSection {
+    fn default() -> Self {
+        const INTERFERENCE: Limit = limit(200);
+        const PREEMPTIONS: Limit = limit(100);
+        const CGROUPS: Limit = limit(50);
+        Self { interference: INTERFERENCE, preemptions: PREEMPTIONS, cgroups: CGROUPS }
+    }
+}
+
+impl LimitsSection {
+    /// The limits.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            interference: self.interference.get().into(),
+            preemptions: self.preemptions.get().into(),
+            cgroups: self.cgroups.get().into(),
+        }
+    }
+}
+
+/// `[osnoise]`.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct OsnoiseSection {
+    /// The CPUs, as the kernel writes lists; empty = none.
+    pub cpus: Cpus,
+    /// From the begin of one measurement to that of the next.
+    pub period_milliseconds: Milliseconds,
+    /// How long each takes.
+    pub runtime_milliseconds: Milliseconds,
+    /// A gap of this length is noise.
+    pub threshold_microseconds: Microseconds,
+}
+
+impl Default for OsnoiseSection {
+    fn default() -> Self {
+        // One percent of a CPU.
+        const PERIOD: Milliseconds = milliseconds(1_000);
+        const RUNTIME: Milliseconds = milliseconds(10);
+        const THRESHOLD: Microseconds = microseconds(5);
+        Self {
+            cpus: Cpus::default(),
+            period_milliseconds: PERIOD,
+            runtime_milliseconds: RUNTIME,
+            threshold_microseconds: THRESHOLD,
+        }
+    }
+}
+
+impl OsnoiseSection {
+    /// What to measure; `None` where no CPU is.
+    pub fn duty(&self) -> Option<DutyOptions> {
+        let milliseconds = |time: Milliseconds| Duration::from_millis(u64::from(time.get()));
+        self.cpus.0.clone().map(|cpus| DutyOptions {
+            cpus,
+            period: milliseconds(self.period_milliseconds),
+            runtime: milliseconds(self.runtime_milliseconds),
+            threshold_ns: u64::from(self.threshold_microseconds.get()) * 1_000,
+        })
+    }
+}
+
+/// `[state]`.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct StateSection {
+    /// Where past incidents are kept; empty = nowhere.
+    pub directory: PathBuf,
+}
+
+impl Default for StateSection {
+    fn default() -> Self {
+        Self { directory: DEFAULT_DIRECTORY.into() }
+    }
+}
+
+/// `[privileges]`.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct PrivilegesSection {
+    /// Whether every privilege is given up once the programs are attached.
+    pub drop: bool,
+}
+
+impl Default for PrivilegesSection {
+    fn default() -> Self {
+        Self { drop: true }
+    }
+}
+
+/// At build time: a number out of its range does not compile.
+const fn milliseconds(number: u32) -> Milliseconds {
+    match Milliseconds::new(number) {
+        Some(time) => time,
+        None => unreachable!(),
+    }
+}
+
+const fn microseconds(number: u32) -> Microseconds {
+    match Microseconds::new(number) {
+        Some(time) => time,
+        None => unreachable!(),
+    }
+}
+
+const fn limit(number: u16) -> Limit {
+    match Limit::new(number) {
+        Some(limit) => limit,
+        None => unreachable!(),
+    }
+}

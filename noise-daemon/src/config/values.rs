@@ -1,0 +1,149 @@
+//! Values of keys, with their ranges.
+
+use noise_common::signals::{SIGNALS, Signal};
+
+use crate::measure::cpus::CpuList;
+
+/// CPUs, or none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Cpus(pub Option<CpuList>);
+
+impl TryFrom<String> for Cpus {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        if text.is_empty() { Ok(Self(None)) } else { text.parse().map(|cpus| Self(Some(cpus))) }
+    }
+}
+
+impl From<Cpus> for String {
+    fn from(cpus: Cpus) -> Self {
+        cpus.0.map(|cpus| cpus.to_string()).unwrap_or_default()
+    }
+}
+
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident, $number:ident, $largest:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        #[serde(try_from = "i64")]
+        pub struct $name($number);
+
+        impl $name {
+            /// That many, where that is in range.
+            pub const fn new(number: $number) -> Option<Self> {
+                if number >= 1 && number <= $largest { Some(Self(number)) } else { None }
+            }
+
+            /// The number.
+            pub const fn get(self) -> $number {
+                self.0
+            }
+        }
+
+        impl TryFrom<i64> for $name {
+            type Error = String;
+
+            fn try_from(number: i64) -> Result<Self, Self::Error> {
+                let within = $number::try_from(number).ok().and_then(Self::new);
+                within.ok_or_else(|| format!("{number} is not between 1 and {}", $largest))
+            }
+        }
+    };
+}
+
+number! {
+    /// A time in milliseconds, up to an hour.
+    Milliseconds, u32, 3_600_000
+}
+
+number! {
+    /// A time in microseconds, up to a minute.
+    Microseconds, u32, 60_000_000
+}
+
+number! {
+    /// A number of series; the largest is what a server that scrapes many hosts can bear of each.
+    Limit, u16, 10_000
+}
+
+/// Permissions, written as chmod takes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct SocketMode(pub u32);
+
+impl TryFrom<String> for SocketMode {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        match u32::from_str_radix(&text, 8) {
+            Ok(mode @ 0..=0o777) if text.len() >= 3 => Ok(Self(mode)),
+            _ => Err(format!("`{text}` is not between \"000\" and \"0777\", as chmod takes it")),
+        }
+    }
+}
+
+impl From<SocketMode> for String {
+    fn from(mode: SocketMode) -> Self {
+        format!("{:04o}", mode.0)
+    }
+}
+
+/// A signal, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct SignalName(pub Signal);
+
+impl TryFrom<String> for SignalName {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let found = SIGNALS.iter().find(|info| info.name == text);
+        found.map(|info| Self(info.signal)).ok_or_else(|| {
+            let names: Vec<&str> = SIGNALS.iter().map(|info| info.name).collect();
+            format!("there is no signal `{text}`; there are {}", names.join(", "))
+        })
+    }
+}
+
+impl From<SignalName> for String {
+    fn from(name: SignalName) -> Self {
+        name.0.info().name.to_owned()
+    }
+}
+
+/// Severity of log lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// What stops something.
+    Error,
+    /// What an operator should know.
+    Warn,
+    /// What happens.
+    #[default]
+    Info,
+    /// How it happens; the BPF programs tell what they could not count, and why.
+    Debug,
+    /// Everything, of the libraries and the BPF programs as well.
+    Trace,
+}
+
+impl LogLevel {
+    /// The filter that shows this level. What the libraries have to say is not for operators.
+    pub const fn filter(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "info,noise_daemon=debug,noise_programs=debug",
+            Self::Trace => "trace",
+        }
+    }
+
+    /// Whether this is for those who look for a fault.
+    pub const fn is_detailed(self) -> bool {
+        matches!(self, Self::Debug | Self::Trace)
+    }
+}

@@ -1,0 +1,85 @@
+//! IO: what the daemon gives up once it measures: capabilities, other files, other system calls.
+//!
+//! Everything that needs privileges (loading and attaching, listening, keys) has been done by then.
+//! Afterwards a fault in the daemon can at most make it tell wrong figures: it cannot load programs,
+//! start others, signal them, write elsewhere than in its state directory, or connect to anything.
+
+mod capabilities;
+mod files;
+mod system_calls;
+
+use std::fmt;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use caps::Capability;
+
+pub use capabilities::{reader, threads_with_capabilities, without};
+pub use files::{folder_of, landlock_abi, out_of_reach};
+pub use system_calls::filters_system_calls;
+
+/// What stays possible.
+#[derive(Clone, Debug, Default)]
+pub struct Rest {
+    /// Files and folders that are read; those that are missing are left out.
+    pub read: Vec<PathBuf>,
+    /// Files that are read again when somebody replaces them: their folders stay readable, and
+    /// those where symbolic links lead now.
+    pub read_again: Vec<PathBuf>,
+    /// Folders that are written to.
+    pub write: Vec<PathBuf>,
+    /// The capability that is kept, because this kernel lets nobody read maps without it.
+    pub kept: Option<Capability>,
+}
+
+/// How far this kernel confines the daemon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Confined {
+    /// The capability that was kept.
+    pub kept: Option<Capability>,
+    /// How far files are.
+    pub files: Extent,
+    /// Whether system calls are.
+    pub system_calls: Extent,
+}
+
+/// How far something is confined.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// As far as noised knows how.
+    Whole,
+    /// In part: the kernel does not know all of it.
+    Part,
+    /// Not at all; why.
+    Not(String),
+}
+
+impl fmt::Display for Extent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Whole => f.write_str("confined"),
+            Self::Part => f.write_str("confined as far as this kernel can"),
+            Self::Not(reason) => write!(f, "not confined: {reason}"),
+        }
+    }
+}
+
+/// Gives up everything but the rest, for the whole process. There is no way back.
+///
+/// What the kernel cannot do is told and goes without; what it can do but refuses is an error.
+///
+/// # Errors
+/// Where a thread keeps what was to be given up.
+pub fn confine(rest: &Rest) -> anyhow::Result<Confined> {
+    nix::sys::prctl::set_no_new_privs().context("cannot set no_new_privs")?;
+    let files = files::confine(rest)?;
+    capabilities::drop_all(rest.kept)?;
+    let system_calls = system_calls::confine()?;
+    let with = threads_with_capabilities(rest.kept);
+    let with = with.context("cannot read the capabilities of threads")?;
+    anyhow::ensure!(
+        with.is_empty(),
+        "threads {with:?} still have capabilities: start with --privileges.drop=false and report this"
+    );
+    Ok(Confined { kept: rest.kept, files, system_calls })
+}

@@ -1,0 +1,28 @@
+//! Who may ask over HTTP, and over what: the web file of Prometheus exporters, and the server that
+//! keeps to it.
+
+mod auth;
+mod bounded;
+mod client;
+mod client_certificates;
+mod connections;
+mod file;
+#[cfg(test)]
+mod file_tests;
+mod listen;
+mod pem;
+mod rate;
+mod reload;
+mod serve;
+#[cfg(test)]
+mod serve_tests;
+mod tls;
+mod tls_file;
+mod traffic;
+
+pub use auth::Peer;
+pub use client::WebClient;
+pub use file::WebFile;
+pub use listen::listen;
+pub use reload::Web;
+pub use serve::{Hangup, Listener, serve};

@@ -1,0 +1,296 @@
+//! The server: takes connections, encrypts them where that is asked for, and lets in who may ask.
+//! Its memory is bounded whatever clients do: at most `MAX_CONNECTIONS` of each listener are open,
+//! clients may take as long as [`Patience`] says, and the head of a request must fit [`HEAD_BYTES`].
+
+use std::convert::Infallible;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderValue, Request, Response, StatusCode, header};
+use axum::response::IntoResponse as _;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use hyper::service::{Service as _, service_fn};
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::task::{AbortHandle, Id};
+use tokio_rustls::TlsAcceptor;
+
+use super::auth::{Credentials, Peer, Verdict};
+use super::connections::{Busy, Connections};
+use super::file::Secret;
+use super::reload::{Rules, Web};
+use super::traffic::{Answering, Patience, Traffic, Watched};
+
+/// Largest head of a request.
+const HEAD_BYTES: usize = 16 * 1024;
+/// Pause after a failed accept (out of descriptors).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// From one word of failed accepts to the next.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
+
+/// Ends the connection over which a request came: found in the extensions of each request.
+#[derive(Clone, Debug)]
+pub struct Hangup(pub AbortHandle);
+
+/// What takes connections.
+pub trait Listener {
+    /// A connection.
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+    /// Waits for the next one.
+    fn next(&self) -> impl Future<Output = io::Result<(Self::Stream, Peer)>>;
+    /// Lets a connection end without what it still has to send, where that would be kept somewhere.
+    fn reset(_stream: &Self::Stream) {}
+}
+
+impl Listener for TcpListener {
+    type Stream = TcpStream;
+
+    async fn next(&self) -> io::Result<(TcpStream, Peer)> {
+        self.accept().await.map(|(stream, address)| (stream, Peer::at(address.ip())))
+    }
+
+    fn reset(stream: &TcpStream) {
+        // If it fails, the kernel keeps for some minutes what nobody takes.
+        let _ = stream.set_zero_linger();
+    }
+}
+
+impl Listener for UnixListener {
+    type Stream = UnixStream;
+
+    async fn next(&self) -> io::Result<(UnixStream, Peer)> {
+        self.accept().await.map(|(stream, _)| (stream, Peer::LOCAL))
+    }
+}
+
+/// Serves until the future is dropped.
+pub async fn serve(listener: impl Listener, router: Router, web: Web) {
+    serve_with(listener, router, web, Patience::default()).await;
+}
+
+/// Serves with this patience.
+pub(super) async fn serve_with<L: Listener>(
+    listener: L,
+    router: Router,
+    web: Web,
+    patience: Patience,
+) {
+    let connections = Arc::new(Connections::default());
+    // Ends what is open when this future ends.
+    let mut tasks = tokio::task::JoinSet::new();
+    if web.rules().file.wants_http2 {
+        tracing::info!("HTTP/2 is not offered: clients use HTTP/1.1");
+    }
+    let mut told = None;
+    loop {
+        let (stream, peer) = match listener.next().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                if told.is_none_or(|told: Instant| told.elapsed() >= TOLD_EVERY) {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    told = Some(Instant::now());
+                }
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        connections.room().await;
+        while tasks.try_join_next().is_some() {}
+        let server = Server {
+            router: router.clone(),
+            web: web.clone(),
+            peer,
+            connections: Arc::clone(&connections),
+            patience,
+        };
+        connections.keep(|| tasks.spawn(server.talk(stream, L::reset)));
+    }
+}
+
+/// What serves one connection.
+struct Server {
+    router: Router,
+    web: Web,
+    peer: Peer,
+    connections: Arc<Connections>,
+    patience: Patience,
+}
+
+/// Forgets a connection when its task ends, however it ends.
+struct Open(Arc<Connections>, Id);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.forget(self.1);
+    }
+}
+
+impl Server {
+    async fn talk<S>(self, stream: S, reset: fn(&S))
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let id = tokio::task::id();
+        let _open = Open(Arc::clone(&self.connections), id);
+        let traffic = Traffic::new(self.patience);
+        let stream = Watched::new(stream, Arc::clone(&traffic), reset);
+        match self.web.rules().tls.clone() {
+            None => self.answer_all(stream, None, traffic, id).await,
+            Some(config) => {
+                let accept = TlsAcceptor::from(Arc::clone(&config)).accept(stream);
+                match tokio::time::timeout(self.patience.handshake, accept).await {
+                    Ok(Ok(stream)) => {
+                        self.connections.agreed(id);
+                        self.answer_all(stream, Some(config), traffic, id).await;
+                    }
+                    Ok(Err(error)) => tracing::debug!(%error, "no TLS with a client"),
+                    Err(_) => tracing::debug!("a client did not agree on TLS in time"),
+                }
+            }
+        }
+    }
+
+    async fn answer_all(
+        self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        tls: Option<Arc<ServerConfig>>,
+        traffic: Arc<Traffic>,
+        id: Id,
+    ) {
+        let server = Arc::new(self);
+        traffic.begin();
+        let noted = Arc::clone(&traffic);
+        let service = service_fn(move |request| {
+            let server = Arc::clone(&server);
+            let tls = tls.clone();
+            let answering = noted.asked();
+            async move {
+                let response = server.answer(request, tls.as_ref(), id).await;
+                let answered = |(body, busy)| Answered { body, _busy: busy, _answering: answering };
+                Ok::<_, Infallible>(response.map(answered))
+            }
+        });
+        let connection = hyper::server::conn::http1::Builder::new()
+            // Its time would run between requests, too.
+            .header_read_timeout(None)
+            .max_buf_size(HEAD_BYTES)
+            .serve_connection(TokioIo::new(stream), service);
+        tokio::select! {
+            biased;
+            ended = connection => if let Err(error) = ended {
+                tracing::debug!(%error, "a connection ended early");
+            },
+            () = traffic.overdue() => tracing::debug!("a client took too long"),
+        }
+    }
+
+    async fn answer(
+        &self,
+        mut request: Request<Incoming>,
+        tls: Option<&Arc<ServerConfig>>,
+        id: Id,
+    ) -> Response<(Body, Busy)> {
+        let busy = self.connections.busy(id);
+        if let Some(abort) = self.connections.abort_handle(id) {
+            request.extensions_mut().insert(Hangup(abort));
+        }
+        let rules = self.web.rules();
+        let mut response = match self.may_ask(&rules, &request).await {
+            Err(refusal) => refusal,
+            Ok(()) => {
+                let service = TowerToHyperService::new(self.router.clone());
+                match service.call(request).await {
+                    Ok(response) => response,
+                    Err(never) => match never {},
+                }
+            }
+        };
+        for (name, value) in &rules.file.headers {
+            response.headers_mut().insert(name, value.clone());
+        }
+        if tls.zip(rules.tls.as_ref()).is_some_and(|(agreed, now)| !Arc::ptr_eq(agreed, now)) {
+            // What was agreed on may be what nobody may have any more.
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response.map(|body| (body, busy))
+    }
+
+    async fn may_ask(
+        &self,
+        rules: &Rules,
+        request: &Request<Incoming>,
+    ) -> Result<(), Response<Body>> {
+        if !self.web.passes() {
+            let sentence = "too many requests: see rate_limit in the web file\n";
+            return Err((StatusCode::TOO_MANY_REQUESTS, sentence).into_response());
+        }
+        let Some(auth) = self.web.auth().filter(|_| !rules.file.users.is_empty()) else {
+            return Ok(());
+        };
+        match auth.check(&rules.file.users, credentials(request), self.peer).await {
+            Verdict::Accepted => Ok(()),
+            Verdict::Refused => Err((
+                StatusCode::UNAUTHORIZED,
+                [(header::WWW_AUTHENTICATE, "Basic realm=\"noised\", charset=\"UTF-8\"")],
+                "a name and a password are needed\n",
+            )
+                .into_response()),
+            Verdict::Busy => Err((
+                StatusCode::TOO_MANY_REQUESTS,
+                [(header::RETRY_AFTER, "1")],
+                "too many passwords wait to be verified\n",
+            )
+                .into_response()),
+        }
+    }
+}
+
+/// Name and password of a request (RFC 7617).
+fn credentials(request: &Request<Incoming>) -> Option<Credentials> {
+    let text = request.headers().get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, text) = text.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let text = String::from_utf8(BASE64_STANDARD.decode(text.trim()).ok()?).ok()?;
+    let (user, password) = text.split_once(':')?;
+    Some(Credentials { user: user.to_owned(), password: Secret(password.to_owned()) })
+}
+
+/// An answer that is being sent.
+struct Answered {
+    body: Body,
+    _busy: Busy,
+    _answering: Answering,
+}
+
+impl HttpBody for Answered {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

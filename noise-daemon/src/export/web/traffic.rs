@@ -1,0 +1,279 @@
+//! What moves over a connection, and when its client has taken too long: with the head of a request
+//! that it has begun, with an answer of which it takes nothing more, or with asking again.
+
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// How long clients may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// For TLS to be agreed on.
+    pub handshake: Duration,
+    /// For a request's head to arrive, from its first byte on; for the first one, from when it may
+    /// be sent.
+    pub head: Duration,
+    /// From an answer to the first byte of the next request.
+    pub idle: Duration,
+    /// Without taking any more of an answer.
+    pub stuck: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            handshake: Duration::from_secs(10),
+            head: Duration::from_secs(10),
+            // Longer than from one scrape to the next where those are far between.
+            idle: Duration::from_secs(180),
+            stuck: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The client, to ask again.
+    Idle,
+    /// The rest of a request's head.
+    Head,
+    /// Us.
+    Answer {
+        /// There are bytes that may begin another request.
+        is_followed: bool,
+    },
+}
+
+struct State {
+    stage: Stage,
+    /// Since when the stage is that.
+    since: Instant,
+    /// When bytes moved last, either way.
+    moved: Instant,
+    /// Since when the client takes nothing of what there is for it.
+    stuck: Option<Instant>,
+}
+
+impl State {
+    fn new(now: Instant) -> Self {
+        Self { stage: Stage::Head, since: now, moved: now, stuck: None }
+    }
+
+    fn enter(&mut self, stage: Stage, now: Instant) {
+        self.stage = stage;
+        self.since = now;
+    }
+
+    fn read(&mut self, now: Instant) {
+        self.moved = now;
+        match self.stage {
+            Stage::Idle => self.enter(Stage::Head, now),
+            Stage::Head => {}
+            Stage::Answer { .. } => self.stage = Stage::Answer { is_followed: true },
+        }
+    }
+
+    fn answered(&mut self, now: Instant) {
+        let is_followed = self.stage == Stage::Answer { is_followed: true };
+        self.enter(if is_followed { Stage::Head } else { Stage::Idle }, now);
+    }
+
+    /// When it will have taken too long, unless something moves; `None` = it is our turn.
+    fn due(&self, patience: &Patience) -> Option<Instant> {
+        if let Some(stuck) = self.stuck {
+            return Some(stuck + patience.stuck);
+        }
+        match self.stage {
+            Stage::Idle => Some(self.moved.max(self.since) + patience.idle),
+            Stage::Head => Some(self.since + patience.head),
+            Stage::Answer { .. } => None,
+        }
+    }
+}
+
+/// What has moved over a connection.
+pub struct Traffic {
+    state: Mutex<State>,
+    patience: Patience,
+}
+
+impl Traffic {
+    /// Of a connection that begins now.
+    pub fn new(patience: Patience) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new(State::new(Instant::now())), patience })
+    }
+
+    /// The first request may come from now on.
+    pub fn begin(&self) {
+        self.state().enter(Stage::Head, Instant::now());
+    }
+
+    /// A request's head is there; it is being answered until what is returned is dropped.
+    pub fn asked(self: &Arc<Self>) -> Answering {
+        self.state().enter(Stage::Answer { is_followed: false }, Instant::now());
+        Answering(Arc::clone(self))
+    }
+
+    /// Waits until the client has taken too long. To be polled by the task that serves the
+    /// connection, after it: whatever moves wakes that task, and only then is the time looked at.
+    pub async fn overdue(&self) {
+        let mut alarm = pin!(tokio::time::sleep(Duration::ZERO));
+        poll_fn(|context| {
+            let Some(due) = self.state().due(&self.patience) else { return Poll::Pending };
+            if alarm.deadline() != due.into() {
+                alarm.as_mut().reset(due.into());
+            }
+            alarm.as_mut().poll(context)
+        })
+        .await;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes how writing went.
+    fn wrote(&self, outcome: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        let now = Instant::now();
+        let mut state = self.state();
+        if outcome.is_pending() {
+            state.stuck.get_or_insert(now);
+        } else {
+            state.stuck = None;
+            state.moved = now;
+        }
+        outcome
+    }
+}
+
+/// A request that is being answered.
+pub struct Answering(Arc<Traffic>);
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.state().answered(Instant::now());
+    }
+}
+
+/// A stream whose traffic is noted: below TLS, where it is seen to move however little it is. One
+/// that is hung up on while its client takes nothing leaves nothing behind in the kernel, which
+/// otherwise goes on offering the beginning of an answer whose end will never come.
+pub struct Watched<S> {
+    stream: S,
+    traffic: Arc<Traffic>,
+    reset: fn(&S),
+}
+
+impl<S> Watched<S> {
+    /// Notes what moves over `stream`; `reset` lets it end without what it still has to send.
+    pub fn new(stream: S, traffic: Arc<Traffic>, reset: fn(&S)) -> Self {
+        Self { stream, traffic, reset }
+    }
+}
+
+impl<S> Drop for Watched<S> {
+    fn drop(&mut self) {
+        let is_stuck = self.traffic.state().stuck.is_some();
+        if is_stuck {
+            (self.reset)(&self.stream);
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let outcome = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if buffer.filled().len() > before {
+            self.traffic.state().read(Instant::now());
+        }
+        outcome
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let outcome = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.traffic.wrote(outcome)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let outcome = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.traffic.wrote(outcome)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_head_that_is_begun_has_less_time_than_one_that_is_not() {
+        let patience = Patience::default();
+        let start = Instant::now();
+        let mut state = State::new(start);
+        assert_eq!(state.due(&patience), Some(start + patience.head));
+        // More of it does not give it more time.
+        state.read(start + SECOND);
+        assert_eq!(state.due(&patience), Some(start + patience.head));
+        state.enter(Stage::Answer { is_followed: false }, start + SECOND);
+        assert_eq!(state.due(&patience), None);
+        state.answered(start + 2 * SECOND);
+        assert_eq!(state.due(&patience), Some(start + 2 * SECOND + patience.idle));
+        state.read(start + 100 * SECOND);
+        assert_eq!(state.due(&patience), Some(start + 100 * SECOND + patience.head));
+        // What comes while one is answered is the next, which had no turn yet.
+        state.enter(Stage::Answer { is_followed: false }, start + 101 * SECOND);
+        state.read(start + 102 * SECOND);
+        assert_eq!(state.due(&patience), None);
+        state.answered(start + 103 * SECOND);
+        assert_eq!(state.due(&patience), Some(start + 103 * SECOND + patience.head));
+    }
+
+    #[test]
+    fn who_takes_an_answer_slowly_has_time_and_who_takes_none_has_not() {
+        let traffic = Traffic::new(Patience::default());
+        drop(traffic.asked());
+        let due = || traffic.state().due(&traffic.patience).unwrap();
+        let idle = due();
+        assert!(traffic.wrote(Poll::Pending).is_pending());
+        let stuck = due();
+        assert!(stuck < idle);
+        assert!(traffic.wrote(Poll::Pending).is_pending());
+        assert_eq!(due(), stuck);
+        assert!(traffic.wrote(Poll::Ready(Ok(1))).is_ready());
+        assert!(due() > idle);
+    }
+}

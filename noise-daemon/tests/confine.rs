@@ -1,0 +1,168 @@
+//! What a process may still do after it gave everything else up. A process of its own for that: there
+//! is no way back.
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::{env, fs, io, thread};
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use noise_daemon::confine::{
+    Extent, Rest, confine, filters_system_calls, landlock_abi, threads_with_capabilities,
+};
+
+/// Names the folder to the process that confines itself.
+const FOLDER: &str = "NOISED_CONFINED_FOLDER";
+/// Where the file that is read again is, and where it leads as a symbolic link.
+const CONFIGURATION: &str = "configuration";
+const TARGET: &str = "target";
+
+fn main() -> ExitCode {
+    if let Some(folder) = env::var_os(FOLDER) {
+        return confined(&folder);
+    }
+    let trial = Trial::ignorable_test("confine::what_was_given_up_is_gone", || {
+        if landlock_abi() == 0 || !filters_system_calls() {
+            return Ok(Completion::ignored_with("this kernel has no Landlock or no seccomp"));
+        }
+        parent().map_err(Failed::from)?;
+        Ok(Completion::Completed)
+    });
+    libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit_code()
+}
+
+fn parent() -> Result<(), String> {
+    let text = |error: io::Error| error.to_string();
+    let folder = tempfile::tempdir().map_err(text)?;
+    fs::create_dir(folder.path().join("state")).map_err(text)?;
+    fs::write(folder.path().join("secret"), "x").map_err(text)?;
+    for place in [CONFIGURATION, TARGET] {
+        fs::create_dir(folder.path().join(place)).map_err(text)?;
+    }
+    fs::write(folder.path().join(TARGET).join("file"), "x").map_err(text)?;
+    let link = folder.path().join(CONFIGURATION).join("file");
+    std::os::unix::fs::symlink(Path::new("..").join(TARGET).join("file"), link).map_err(text)?;
+    let output = Command::new(env::current_exe().map_err(text)?)
+        .env(FOLDER, folder.path())
+        .output()
+        .map_err(text)?;
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
+    print!("{told}");
+    if !output.status.success() || !told.ends_with("all as it should be\n") {
+        return Err(format!("{}: {complaints}", output.status));
+    }
+    Ok(())
+}
+
+/// The process that confines itself, and then tries.
+fn confined(folder: &OsString) -> ExitCode {
+    let folder = PathBuf::from(folder);
+    let state = folder.join("state");
+    let rest = Rest {
+        read: vec!["/proc".into(), folder.join("missing")],
+        read_again: vec![folder.join(CONFIGURATION).join("file")],
+        write: vec![state.clone()],
+        kept: None,
+    };
+    let manager = UnixDatagram::pair();
+    let confined = match confine(&rest) {
+        Ok(confined) => confined,
+        Err(error) => {
+            eprintln!("{error:#}");
+            return ExitCode::FAILURE;
+        }
+    };
+    println!("files {}, system calls {}", confined.files, confined.system_calls);
+    let mut wrong = 0;
+    let told = manager.and_then(|(own, _manager)| own.send(b"READY=1").map(drop));
+    let mut attempts = attempts(&folder, &state);
+    attempts.push(("talk to the service manager", true, told));
+    for (what, allowed, outcome) in attempts {
+        let (holds, told) = match outcome {
+            Ok(()) => (allowed, "done".to_owned()),
+            Err(error) => {
+                (!allowed && error.kind() == ErrorKind::PermissionDenied, error.to_string())
+            }
+        };
+        println!("{what}: {told}{}", if holds { "" } else { "  <- WRONG" });
+        wrong += u32::from(!holds);
+    }
+    let whole = confined.system_calls == Extent::Whole
+        && !matches!(confined.files, Extent::Not(_))
+        && threads_with_capabilities(None).is_ok_and(|threads| threads.is_empty());
+    if wrong > 0 || !whole {
+        eprintln!("{wrong} attempts ended otherwise than they should");
+        return ExitCode::FAILURE;
+    }
+    println!("all as it should be");
+    ExitCode::SUCCESS
+}
+
+/// What is tried, whether it shall be possible, and how it ended.
+fn attempts(folder: &Path, state: &Path) -> Vec<(&'static str, bool, io::Result<()>)> {
+    let call = |result: libc::c_long| match result {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    };
+    let in_a_thread = thread::Builder::new().spawn(|| fs::read_to_string("/proc/self/comm"));
+    let in_a_thread = in_a_thread.and_then(|thread| {
+        thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread failed"))).map(drop)
+    });
+    // SAFETY: none of these calls takes memory that is not valid for it.
+    let (signal, own_signal, limit, affinity) = unsafe {
+        let (parent, own) = (libc::getppid(), libc::getpid());
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(0, &mut set);
+        let size = size_of::<libc::cpu_set_t>();
+        let mut old: libc::rlimit64 = std::mem::zeroed();
+        let nothing = std::ptr::null::<libc::rlimit64>();
+        (
+            call(libc::syscall(libc::SYS_tgkill, parent, parent, 0)),
+            call(libc::syscall(libc::SYS_tgkill, own, own, 0)),
+            call(libc::syscall(
+                libc::SYS_prlimit64,
+                parent,
+                libc::RLIMIT_CORE,
+                nothing,
+                &raw mut old,
+            )),
+            call(libc::syscall(libc::SYS_sched_setaffinity, parent, size, &raw const set)),
+        )
+    };
+    // SAFETY: none of these calls takes memory that is not valid for it.
+    let (program, trace, mount, uid) = unsafe {
+        (
+            // BPF_PROG_LOAD.
+            call(libc::syscall(libc::SYS_bpf, 5, [0u64; 16].as_ptr(), 128)),
+            call(libc::syscall(libc::SYS_ptrace, libc::PTRACE_TRACEME, 0, 0, 0)),
+            call(libc::syscall(libc::SYS_umount2, c"/proc".as_ptr(), libc::MNT_DETACH)),
+            call(libc::syscall(libc::SYS_setuid, 0)),
+        )
+    };
+    let again = folder.join(CONFIGURATION).join("file");
+    vec![
+        ("read the configuration again, through a link", true, fs::read(again).map(drop)),
+        ("read what was granted", true, fs::read_to_string("/proc/self/comm").map(drop)),
+        ("write where it was granted", true, fs::write(state.join("file"), "x")),
+        ("replace there", true, fs::rename(state.join("file"), state.join("other"))),
+        ("start a thread", true, in_a_thread),
+        ("read another file", false, fs::read(folder.join("secret")).map(drop)),
+        ("read a password file", false, fs::read("/etc/shadow").map(drop)),
+        ("write elsewhere", false, fs::write(folder.join("file"), "x")),
+        ("execute", false, Command::new("/bin/true").status().map(drop)),
+        ("listen", false, std::net::TcpListener::bind("127.0.0.1:0").map(drop)),
+        ("load a program", false, program),
+        ("trace", false, trace),
+        ("unmount", false, mount),
+        ("become another", false, uid),
+        ("signal itself", true, own_signal),
+        ("signal another", false, signal),
+        ("ask for another's limits", false, limit),
+        ("move another", false, affinity),
+        ("make a local socket", false, UnixDatagram::unbound().map(drop)),
+        ("connect", false, std::net::TcpStream::connect("127.0.0.1:9").map(drop)),
+    ]
+}
