@@ -6,10 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::compare::Observation;
+use crate::ftrace::event::{Event, Kind};
 use crate::group::Group;
 use crate::pairing::charges::{Charge, Holder, charges};
 use crate::prom::{LabelSet, Scrape, label_set};
@@ -149,6 +151,24 @@ pub fn charged(first: &Scrape, last: &Scrape, victim: &str) -> Result<BTreeMap<B
     Ok(found)
 }
 
+/// The part of the time between two scrapes for which others kept this victim from a CPU, or the
+/// hypervisor did. Who is its own noise is not among the others.
+///
+/// # Errors
+/// If a charge ran backwards.
+pub fn kept_by_others(
+    (first, last): (&Scrape, &Scrape),
+    time: Duration,
+    victim: &str,
+    is_own: impl Fn(&str) -> bool,
+) -> Result<f64> {
+    let charges = charged(first, last, victim)?;
+    let by_others = charges.iter().filter(|(blame, _)| {
+        blame.resource == "cpu" && blame.cause != "idle" && !is_own(&blame.culprit)
+    });
+    Ok(by_others.map(|(_, seconds)| seconds).sum::<f64>() / time.as_secs_f64())
+}
+
 impl Account {
     /// Both sides' charges for what was done to `victim`.
     pub fn of(seen: &Observation, victim: &Group, cast: &Cast) -> Result<Self> {
@@ -213,6 +233,11 @@ impl Account {
         charges: &[Charge],
     ) {
         self.expect(seen, resource, &victim.label(), cast, charges);
+    }
+
+    /// Adds seconds of waits of which the referee cannot tell whose they are.
+    pub fn doubt(&mut self, resource: &str, seconds: f64) {
+        *self.unknown.entry(resource.to_owned()).or_default() += seconds;
     }
 
     /// The referee's seconds of one cause, all culprits together.
@@ -327,14 +352,32 @@ impl Account {
     }
 }
 
+/// Until when a thread counts as one of the group that it came from, by thread: the end of the turn in
+/// which it entered its own.
+fn entrances(events: &[Event]) -> BTreeMap<i32, u64> {
+    let mut entering = BTreeSet::new();
+    let mut entered = BTreeMap::new();
+    for event in events {
+        match event.kind {
+            Kind::Attach { pid } => {
+                entering.insert(pid);
+            }
+            Kind::Switch { prev, .. } | Kind::LostSwitch { prev, .. } if entering.remove(&prev) => {
+                entered.insert(prev, event.time_ns);
+            }
+            _ => {}
+        }
+    }
+    entered
+}
+
 /// Requires that the daemon counts the victim's preemptions as the referee does, by who took the CPU.
 ///
 /// # Errors
-/// If one count differs by more than the switches that the recording lacks, and a hundredth.
+/// If one count differs by more than a hundredth, the switches that the recording lacks, and those by
+/// or from a process that had not entered its group yet.
 pub fn ensure_preemptions(seen: &Observation, victim: &Group, cast: &Cast) -> Result<()> {
     const METRIC: &str = "noised_preemptions_total";
-    /// A process of the group may be preempted before it has entered it.
-    const BEFORE_ENTRANCE: f64 = 3.0;
     let label = victim.label();
     let mut found: BTreeMap<(String, String), f64> = BTreeMap::new();
     for (labels, count) in seen.counters(METRIC)? {
@@ -349,8 +392,13 @@ pub fn ensure_preemptions(seen: &Observation, victim: &Group, cast: &Cast) -> Re
             *found.entry((relation, culprit)).or_default() += count;
         }
     }
+    let entrances = entrances(&seen.trace.events);
+    let mut before_entrance = 0.0;
     let mut expected: BTreeMap<(String, String), (f64, f64)> = BTreeMap::new();
     for preemption in charges(&seen.trace.events, &cast.threads(victim)).preemptions {
+        let outside = |pid: &i32| entrances.get(pid).is_some_and(|end| preemption.end_ns <= *end);
+        let by_outsider = matches!(&preemption.holder, Holder::Task(pid) if outside(pid));
+        before_entrance += f64::from(u8::from(by_outsider || outside(&preemption.pid)));
         let (certain, possible) = seen.covers(preemption.end_ns);
         if let Some((relation, culprit)) = cast.charge(&label, &preemption.holder) {
             let (least, most) = expected.entry((relation.to_owned(), culprit)).or_default();
@@ -363,8 +411,11 @@ pub fn ensure_preemptions(seen: &Observation, victim: &Group, cast: &Cast) -> Re
     for key in keys {
         let count = found.get(key).copied().unwrap_or_default();
         let (least, most) = expected.get(key).copied().unwrap_or_default();
-        println!("preempted by {key:?}: noised {count}, ftrace {least}..={most}");
-        let margin = gaps as f64 + most / 100.0 + BEFORE_ENTRANCE;
+        println!(
+            "preempted by {key:?}: noised {count}, ftrace {least}..={most}; \
+             {before_entrance} before an entrance, {gaps} gaps"
+        );
+        let margin = gaps as f64 + most / 100.0 + before_entrance;
         ensure!(
             (least - margin..=most + margin).contains(&count),
             "preempted by {key:?} {count} times, ftrace has {least}..={most}"

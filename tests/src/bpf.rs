@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
+const MAP_GET_NEXT_KEY: u32 = 4;
 const PROG_GET_NEXT_ID: u32 = 11;
 const PROG_GET_FD_BY_ID: u32 = 13;
+const MAP_GET_FD_BY_ID: u32 = 14;
 const OBJ_GET_INFO_BY_FD: u32 = 15;
 const ENABLE_STATS: u32 = 32;
 
@@ -50,11 +52,17 @@ struct RawInfo {
 
 const _: () = assert!(size_of::<RawInfo>() == 216);
 
+/// The types of what noised loads: raw tracepoints, and those that know types. Services and containers
+/// that others start have programs of other types, which no process holds.
+const TRACING: [u32; 2] = [17, 26];
+
 /// A loaded program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     /// The kernel's number for it.
     pub id: u32,
+    /// The kernel's number for its type.
+    kind: u32,
     /// Its name, cut at 15 characters.
     pub name: String,
     /// Time spent in it while statistics were on, nanoseconds.
@@ -129,6 +137,7 @@ pub fn program(id: u32) -> Result<Option<Program>> {
     let end = info.name.iter().position(|&byte| byte == 0).unwrap_or(info.name.len());
     Ok(Some(Program {
         id: info.id,
+        kind: info.kind,
         name: String::from_utf8_lossy(info.name.get(..end).unwrap_or_default()).into_owned(),
         run_time_ns: info.run_time_ns,
         runs: info.run_cnt,
@@ -151,10 +160,69 @@ pub fn programs_of(pid: u32) -> Result<BTreeMap<u32, Program>> {
     Ok(programs)
 }
 
-/// Waits until nothing is loaded that was not before, but for what processes hold: the kernel frees
-/// programs some time after their last descriptor is closed.
+/// Map types whose entries come and go: hashes, shared and by CPU.
+const HASHES: [u32; 2] = [1, 5];
+
+/// How many hash maps a process holds and how many entries they have together; entries that come
+/// and go meanwhile count or not.
+pub fn hash_entries_of(pid: u32) -> Result<(usize, usize)> {
+    let mut maps = BTreeMap::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))? {
+        // A descriptor may be closed meanwhile.
+        let Ok(text) = fs::read_to_string(entry?.path()) else { continue };
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            line.and_then(|number| number.trim().parse::<u32>().ok())
+        };
+        let (Some(id), Some(kind)) = (field("map_id"), field("map_type")) else { continue };
+        if HASHES.contains(&kind) {
+            let size = (field("key_size"), field("max_entries"));
+            maps.insert(id, (size.0.context("no key_size")?, size.1.context("no max_entries")?));
+        }
+    }
+    let mut entries = 0;
+    for (&id, &(key_size, max_entries)) in &maps {
+        entries += count_keys(id, key_size as usize, max_entries as usize)?;
+    }
+    Ok((maps.len(), entries))
+}
+
+fn count_keys(map: u32, key_size: usize, max_entries: usize) -> Result<usize> {
+    let mut attributes = [0_u64; 16];
+    attributes[0] = u64::from(map);
+    let descriptor = bpf(MAP_GET_FD_BY_ID, &mut attributes).context("BPF_MAP_GET_FD_BY_ID")?;
+    // SAFETY: a descriptor that was just opened and that nothing else owns.
+    let map = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    let (mut key, mut next) = (vec![0_u8; key_size], vec![0_u8; key_size]);
+    let mut first = true;
+    // The walk begins anew behind a key that was removed meanwhile, so that it needs an end.
+    for count in 0..max_entries * 2 {
+        let mut attributes = [0_u64; 16];
+        attributes[0] = map.as_raw_fd() as u64;
+        attributes[1] = if first { 0 } else { key.as_ptr() as u64 };
+        attributes[2] = next.as_mut_ptr() as u64;
+        match bpf(MAP_GET_NEXT_KEY, &mut attributes) {
+            Ok(_) => std::mem::swap(&mut key, &mut next),
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {
+                return Ok(count.min(max_entries));
+            }
+            Err(error) => return Err(error).context("BPF_MAP_GET_NEXT_KEY"),
+        }
+        first = false;
+    }
+    Ok(max_entries)
+}
+
+/// Waits until nothing is loaded that traces and was not before, but for what processes hold: the kernel
+/// frees programs some time after their last descriptor is closed.
 pub fn ensure_none_left(before: &BTreeSet<u32>) -> Result<()> {
-    let mut new: BTreeSet<u32> = program_ids()?.difference(before).copied().collect();
+    let mut new = BTreeSet::new();
+    for &id in program_ids()?.difference(before) {
+        new.extend(program(id)?.filter(|it| TRACING.contains(&it.kind)).map(|it| it.id));
+    }
+    if new.is_empty() {
+        return Ok(());
+    }
     for entry in fs::read_dir("/proc")? {
         if let Ok(pid) = entry?.file_name().to_string_lossy().parse()
             // A process that ends holds nothing any more.

@@ -1,6 +1,6 @@
 //! A cgroup with a memory limit, gone when dropped.
 
-use std::fs;
+use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -31,6 +31,13 @@ impl MemoryLimit {
         let limit = Self { directory };
         fs::write(limit.directory.join(file), bytes.to_string()).context("setting the limit")?;
         Ok(Some(limit))
+    }
+
+    /// The file through which a process enters: it writes `0`.
+    pub fn door(&self) -> Result<File> {
+        let path = self.directory.join("cgroup.procs");
+        let door = OpenOptions::new().write(true).open(&path);
+        door.with_context(|| format!("opening {}", path.display()))
     }
 
     /// Puts a process into it.

@@ -117,7 +117,12 @@ impl Process {
 
     /// Waits for its end.
     pub fn wait(&mut self) -> Result<ExitStatus> {
-        let deadline = Instant::now() + PATIENCE;
+        self.wait_for(PATIENCE)
+    }
+
+    /// Waits for its end, no longer than this.
+    pub fn wait_for(&mut self, patience: Duration) -> Result<ExitStatus> {
+        let deadline = Instant::now() + patience;
         loop {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(status);
@@ -190,6 +195,19 @@ impl Daemon {
     /// Starts a daemon with further options. It keeps no state unless they name a directory,
     /// and has no socket unless they name one.
     pub fn start_with(options: &[&str]) -> Result<Self> {
+        let (command, address) = Self::command(options)?;
+        Self::start_command(command, address)
+    }
+
+    /// Starts a daemon with further options, and waits until `is_ready` says so of its address.
+    pub fn start_until(options: &[&str], is_ready: impl Fn(SocketAddr) -> bool) -> Result<Self> {
+        let (command, address) = Self::command(options)?;
+        let mut daemon = Self { process: Process::start(command)?, address };
+        daemon.wait_until(is_ready)?;
+        Ok(daemon)
+    }
+
+    fn command(options: &[&str]) -> Result<(Command, SocketAddr)> {
         let address = free_address()?;
         let mut command = Command::new(binary()?);
         command.args(["run", "--web.listen-address", &address.to_string()]).args(options);
@@ -199,7 +217,7 @@ impl Daemon {
         if !options.contains(&SOCKET_PATH) {
             command.args([SOCKET_PATH, ""]);
         }
-        Self::start_command(command, address)
+        Ok((command, address))
     }
 
     /// Starts a daemon that folds next to nothing into the rest, however many cgroups there are.
@@ -213,17 +231,19 @@ impl Daemon {
     /// Starts a daemon by a command that makes it listen on `address`.
     pub fn start_command(command: Command, address: SocketAddr) -> Result<Self> {
         let mut daemon = Self { process: Process::start(command)?, address };
-        daemon.wait_until_ready()?;
+        daemon.wait_until(|address| {
+            http::get(address, "/-/ready", &[]).is_ok_and(|answer| answer.status == 200)
+        })?;
         Ok(daemon)
     }
 
-    fn wait_until_ready(&mut self) -> Result<()> {
+    fn wait_until(&mut self, is_ready: impl Fn(SocketAddr) -> bool) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.process.ended()? {
                 bail!("the daemon ended with {status}: {}", self.process.stderr()?);
             }
-            if http::get(self.address, "/-/ready", &[]).is_ok_and(|answer| answer.status == 200) {
+            if is_ready(self.address) {
                 return Ok(());
             }
             if Instant::now() > deadline {

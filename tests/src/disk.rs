@@ -6,9 +6,13 @@ use std::io::{self, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
+
+use crate::daemon::run;
+use crate::scratch::Folder;
 
 /// The kernel's name of a block device (`major << 20 | minor`, as trace events have it).
 pub fn device_name(device: u32) -> Arc<str> {
@@ -76,37 +80,26 @@ impl Drop for ScratchFile {
 #[derive(Debug)]
 pub struct ScratchTree {
     files: Vec<ScratchFile>,
-    path: PathBuf,
+    folder: Folder,
 }
 
 impl ScratchTree {
     /// Writes so many files of `mebibytes` each.
     pub fn new(name: &str, files: usize, mebibytes: usize) -> Result<Self> {
-        let path = env::temp_dir().join(format!("noised-test-{}-{name}", std::process::id()));
-        fs::create_dir(&path).with_context(|| format!("creating {}", path.display()))?;
-        let mut tree = Self { files: Vec::new(), path };
-        for number in 0..files {
-            tree.files.push(ScratchFile::new_in(&tree.path, &number.to_string(), mebibytes)?);
-        }
-        Ok(tree)
+        let folder = Folder::new(name)?;
+        let files = (0..files)
+            .map(|number| ScratchFile::new_in(folder.path(), &number.to_string(), mebibytes));
+        Ok(Self { files: files.collect::<Result<_>>()?, folder })
     }
 
     /// Its path as a load's argument.
     pub fn argument(&self) -> Result<&str> {
-        self.path.to_str().context("a path that is not UTF-8")
+        self.folder.argument()
     }
 
     /// The whole disk it lies on, or `None` if that is no block device.
     pub fn disk(&self) -> Result<Option<String>> {
         self.files.first().map_or(Ok(None), ScratchFile::disk)
-    }
-}
-
-impl Drop for ScratchTree {
-    fn drop(&mut self) {
-        self.files.clear();
-        // Nobody to report to; the name says whose it was.
-        let _ = fs::remove_dir(&self.path);
     }
 }
 
@@ -147,6 +140,17 @@ pub struct LoopDevice {
     pub name: String,
 }
 
+/// Lets the host's device manager, where there is one, look into a new device before tests count what
+/// is read of it.
+fn wait_for_udev() {
+    if Path::new("/run/udev/control").exists() {
+        let mut settle = Command::new("udevadm");
+        settle.args(["settle", "--timeout=20"]);
+        // Whoever counts has bounds for what others read, should it be late, or not to be asked.
+        let _ = run(settle);
+    }
+}
+
 impl LoopDevice {
     /// Puts a loop device with direct I/O over `backing`.
     pub fn attach(backing: &ScratchFile) -> Result<Self> {
@@ -173,7 +177,9 @@ impl LoopDevice {
         // SAFETY: the configuration is read during the call only.
         let result = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const config) };
         ensure!(result == 0, "LOOP_CONFIGURE: {}", io::Error::last_os_error());
-        Ok(Self { _device: device, name })
+        let attached = Self { _device: device, name };
+        wait_for_udev();
+        Ok(attached)
     }
 
     /// The device's path.

@@ -158,6 +158,11 @@ impl Group {
         Ok(inner)
     }
 
+    /// Its folder, in the first of its hierarchies.
+    pub fn directory(&self) -> Result<&Path> {
+        Ok(self.directories.first().context("a group without a directory")?)
+    }
+
     /// Whether this host tells work apart in this respect.
     pub fn is_possible(hierarchy: Hierarchy) -> Result<bool> {
         Ok(Mounts::of_host()?.point(hierarchy).is_ok())
@@ -187,7 +192,7 @@ impl Group {
 
     /// The threads that are in it now.
     pub fn threads(&self) -> Result<BTreeSet<i32>> {
-        let directory = self.directories.first().context("a group without a directory")?;
+        let directory = self.directory()?;
         // Of version 1, then of version 2.
         let text = fs::read_to_string(directory.join("tasks"))
             .or_else(|_| fs::read_to_string(directory.join("cgroup.threads")))?;

@@ -1,6 +1,6 @@
 //! A plain HTTP/1.1 client: one request per connection, nothing hidden.
 
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -41,6 +41,19 @@ pub fn get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Result<
         .with_context(|| format!("connecting to {address}"))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
+    exchange(&mut stream, address, path, headers)
+}
+
+/// Fetches `path` over a connection to `address` that is made already, and ends with the answer.
+///
+/// # Errors
+/// As [`get`].
+pub fn exchange(
+    stream: &mut (impl Read + Write),
+    address: SocketAddr,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> Result<Response> {
     let mut request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
     for (name, value) in headers {
         request.push_str(&format!("{name}: {value}\r\n"));

@@ -1,11 +1,14 @@
 //! Network namespaces joined by a pair of virtual interfaces, gone when dropped.
 
-use std::fs::File;
+use std::ffi::{CStr, OsStr};
+use std::fs::{self, File};
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd as _;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::process::Command;
+use std::sync::OnceLock;
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -36,6 +39,9 @@ impl Namespace {
     /// # Errors
     /// Without `ip`, or where this host lets nobody make namespaces.
     pub fn new(name: &str) -> Result<Self> {
+        if FOUND.get().is_none() {
+            let _ = FOUND.set(find_folder().context("looking for namespaces")?);
+        }
         let namespace = Self { name: format!("noised-test-{}-{name}", std::process::id()) };
         configure("ip", &["netns", "add", &namespace.name])?;
         namespace.ip(&["link", "set", "lo", "up"])?;
@@ -54,7 +60,7 @@ impl Namespace {
 
     /// The file by which a process enters it.
     pub(crate) fn door(&self) -> Result<File> {
-        let path = PathBuf::from("/run/netns").join(&self.name);
+        let path = names().join(&self.name);
         File::open(&path).with_context(|| format!("opening {}", path.display()))
     }
 }
@@ -63,6 +69,51 @@ impl Drop for Namespace {
     fn drop(&mut self) {
         // Its interfaces go with it. A failure shows as a leftover mount.
         let _ = configure("ip", &["netns", "delete", &self.name]);
+        leave_folder();
+    }
+}
+
+/// The folder of the names of namespaces.
+const NAMES: &CStr = c"/run/netns";
+
+/// What there was of it before this process made its first namespace.
+static FOUND: OnceLock<Found> = OnceLock::new();
+
+#[derive(Clone, Copy, Debug)]
+enum Found {
+    Nothing,
+    Folder,
+    Mount,
+}
+
+/// The path of [`NAMES`].
+fn names() -> &'static Path {
+    Path::new(OsStr::from_bytes(NAMES.to_bytes()))
+}
+
+fn find_folder() -> Result<Found> {
+    let mounts = fs::read_to_string("/proc/self/mounts")?;
+    let mut places = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+    Ok(match names().try_exists()? {
+        _ if places.any(|place| Path::new(place) == names()) => Found::Mount,
+        true => Found::Folder,
+        false => Found::Nothing,
+    })
+}
+
+/// `ip` mounts the folder with the first namespace, and leaves it so. It stays where somebody has
+/// one there.
+fn leave_folder() {
+    let is_empty = fs::read_dir(names()).is_ok_and(|mut left| left.next().is_none());
+    let found = FOUND.get().copied().unwrap_or(Found::Mount);
+    if !is_empty || matches!(found, Found::Mount) {
+        return;
+    }
+    // SAFETY: the path ends with a NUL and outlives the call.
+    let result = unsafe { libc::umount2(NAMES.as_ptr(), libc::UMOUNT_NOFOLLOW) };
+    if result == 0 && matches!(found, Found::Nothing) {
+        // An empty folder is no harm.
+        let _ = fs::remove_dir(names());
     }
 }
 
@@ -151,7 +202,7 @@ impl VethPair {
     /// Has what arrives at the far end received by softirqs of one of the first CPUs.
     pub fn receive_on(&self, cpu: usize) -> Result<()> {
         let steering = format!("/sys/class/net/{}/queues/rx-0/rps_cpus", self.far);
-        std::fs::write(&steering, format!("{:x}", 1_u32 << cpu))
+        fs::write(&steering, format!("{:x}", 1_u32 << cpu))
             .with_context(|| format!("writing {steering}"))
     }
 
@@ -162,7 +213,7 @@ impl VethPair {
         switch(&self.far, ETHTOOL_SGRO, true)?;
         switch(&self.near, ETHTOOL_STSO, false)?;
         let switch = format!("/sys/class/net/{}/threaded", self.far);
-        std::fs::write(&switch, "1").with_context(|| format!("writing {switch}"))
+        fs::write(&switch, "1").with_context(|| format!("writing {switch}"))
     }
 }
 

@@ -107,6 +107,16 @@ impl Scrape {
         Ok(())
     }
 
+    /// Number of samples.
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
     /// The family that a sample's name belongs to.
     fn family_of(&self, name: &str) -> Option<&Family> {
         self.families.get(name).or_else(|| {

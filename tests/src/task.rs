@@ -39,10 +39,19 @@ pub fn settle(cpu: &str) -> Result<()> {
 
 /// Context switches of the caller's process so far, voluntary and not.
 pub fn own_switches() -> Result<(u64, u64)> {
+    switches_of(libc::RUSAGE_SELF)
+}
+
+/// Context switches of those of its children that it has waited for, voluntary and not.
+pub fn child_switches() -> Result<(u64, u64)> {
+    switches_of(libc::RUSAGE_CHILDREN)
+}
+
+fn switches_of(who: i32) -> Result<(u64, u64)> {
     // SAFETY: an all-zero value is valid, and the call fills it.
     let usage = unsafe {
         let mut usage: libc::rusage = mem::zeroed();
-        check(libc::getrusage(libc::RUSAGE_SELF, &raw mut usage), "getrusage")?;
+        check(libc::getrusage(who, &raw mut usage), "getrusage")?;
         usage
     };
     Ok((u64::try_from(usage.ru_nvcsw)?, u64::try_from(usage.ru_nivcsw)?))
@@ -226,4 +235,10 @@ pub fn kernel_threads() -> Result<BTreeSet<i32>> {
 pub fn is_root() -> bool {
     // SAFETY: no memory argument, cannot fail.
     unsafe { libc::geteuid() == 0 }
+}
+
+/// Whether the processor is an emulated one, so that times mean nothing: whoever starts the tests says
+/// so by `NOISED_EMULATED`.
+pub fn is_emulated() -> bool {
+    std::env::var_os("NOISED_EMULATED").is_some()
 }

@@ -2,13 +2,14 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::scratch::Folder;
 
 /// Longer than a loaded machine takes to draw what a key asks for.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -24,30 +25,25 @@ pub fn is_possible() -> bool {
 /// A terminal in which one command runs. The server and all in it end when this is dropped.
 #[derive(Debug)]
 pub struct Terminal {
-    directory: PathBuf,
+    folder: Folder,
 }
 
 impl Terminal {
-    /// Starts a command in a terminal of so many columns and rows, in a directory of its own.
+    /// Starts a command in a terminal of so many columns and rows, in a folder of its own.
     pub fn start(columns: u16, rows: u16, command: &[&str]) -> Result<Self> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("noised-terminal-{}-{number}", std::process::id());
-        let terminal = Self { directory: std::env::temp_dir().join(name) };
-        fs::create_dir(&terminal.directory).context("creating a directory for the terminal")?;
-        let configuration = terminal.directory.join("tmux.conf");
+        let terminal = Self { folder: Folder::new("terminal")? };
+        let configuration = terminal.folder.path().join("tmux.conf");
         // Esc is not waited for.
         fs::write(
             &configuration,
             "set -g escape-time 0\nset -g default-terminal screen-256color\n",
         )?;
         let (width, height) = (columns.to_string(), rows.to_string());
-        let directory = terminal.directory.clone();
         let mut arguments: Vec<&OsStr> = vec!["-f".as_ref(), configuration.as_os_str()];
         for argument in ["new-session", "-d", "-s", SESSION, "-x", &width, "-y", &height, "-c"] {
             arguments.push(argument.as_ref());
         }
-        arguments.push(directory.as_os_str());
+        arguments.push(terminal.folder.path().as_os_str());
         // The screen stays to be read after the command has ended. What tmux knows of the status of one
         // that ended is not there now and then.
         let keep = format!("\"$0\" \"$@\"; printf '\\n{ENDED}%s\\n' $?; exec sleep 1000");
@@ -58,14 +54,14 @@ impl Terminal {
     }
 
     /// Where the command runs.
-    pub fn directory(&self) -> &PathBuf {
-        &self.directory
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     fn tmux(&self, arguments: &[&OsStr]) -> Result<String> {
         let output = Command::new("tmux")
             .arg("-S")
-            .arg(self.directory.join("tmux.socket"))
+            .arg(self.folder.path().join("tmux.socket"))
             .args(arguments)
             .env_remove("TMUX")
             .env("LC_ALL", "C.UTF-8")
@@ -175,6 +171,5 @@ impl Drop for Terminal {
     fn drop(&mut self) {
         // Errors mean that there is nothing to end.
         let _ = self.ask(&["kill-server"]);
-        let _ = fs::remove_dir_all(&self.directory);
     }
 }

@@ -71,9 +71,19 @@ impl Workspace {
     /// Runs `cargo <arguments>` and returns the programs that it built. Diagnostics go to the
     /// terminal as usual.
     pub fn build(&self, arguments: &[&str]) -> Result<Vec<Executable>> {
+        self.build_with(arguments, &[])
+    }
+
+    /// As [`Self::build`], with these environment variables.
+    pub fn build_with(
+        &self,
+        arguments: &[&str],
+        environment: &[(&str, String)],
+    ) -> Result<Vec<Executable>> {
         let output = self
             .cargo()
             .args(arguments)
+            .envs(environment.iter().map(|(name, value)| (name, value)))
             .arg("--message-format=json-render-diagnostics")
             .stderr(Stdio::inherit())
             .output()

@@ -32,6 +32,8 @@ pub struct Skipped {
 pub struct Reading {
     tally: Tally,
     line: Vec<u8>,
+    /// The test that printed something itself, so that its outcome is on a line of its own.
+    talkative: Option<String>,
     /// Programs that said how many tests they would run, and that gave a summary.
     begun: usize,
     ended: usize,
@@ -128,12 +130,25 @@ impl Reading {
             line.strip_prefix("test ").and_then(|line| line.split_once(" ... "))
         {
             let test = test.trim().to_owned();
-            if outcome.starts_with("FAILED") {
-                self.tally.failed.push(test);
-            } else if let Some(reason) = outcome.strip_prefix("ignored") {
-                self.tally.skipped.push(Skipped { test, reason: reason_of(reason) });
-            }
+            self.talkative = (!self.judge(&test, outcome)).then_some(test);
+        } else if let Some(test) = self.talkative.take()
+            && !self.judge(&test, line)
+        {
+            self.talkative = Some(test);
         }
+    }
+
+    /// Notes the outcome of a test, if it is one.
+    fn judge(&mut self, test: &str, outcome: &str) -> bool {
+        let test = test.to_owned();
+        if outcome.starts_with("FAILED") {
+            self.tally.failed.push(test);
+        } else if let Some(reason) = outcome.strip_prefix("ignored") {
+            self.tally.skipped.push(Skipped { test, reason: reason_of(reason) });
+        } else {
+            return outcome == "ok";
+        }
+        true
     }
 }
 
@@ -206,6 +221,17 @@ mod tests {
         let tally = tally(output, 101);
         assert_eq!(tally.failed, ["a"]);
         assert!(!tally.is_good());
+    }
+
+    #[test]
+    fn tests_that_print_something_keep_their_names() {
+        let output = "running 3 tests\ntest a ... 3 reads\nmore\nFAILED\ntest b ... one\n\
+            ignored (no disk)\ntest c ... two\nok\n\n\
+            test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out\n";
+        let tally = tally(output, 101);
+        assert_eq!(tally.failed, ["a"]);
+        assert_eq!(tally.skipped[0].test, "b");
+        assert_eq!(tally.skipped[0].reason, "no disk");
     }
 
     #[test]

@@ -14,12 +14,16 @@ use crate::cargo::Workspace;
 
 mod bench;
 mod cargo;
+mod dashboards;
+mod fuzz;
 mod libtest;
 mod lint;
+mod package;
 mod privilege;
 mod run;
 mod scenario;
 mod setup;
+mod soak;
 mod test;
 mod top;
 mod vm;
@@ -54,6 +58,8 @@ enum Task {
         #[arg(long)]
         filter: Option<String>,
     },
+    /// Feed what reads data of others with anything
+    Fuzz(fuzz::Arguments),
     /// Check the rules of this project that no compiler knows
     Lint,
     /// Measure what noised costs the work that it watches
@@ -68,8 +74,18 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
-    /// Run a scenario on Debian's kernels, in QEMU
+    /// Write Grafana's dashboards and Prometheus's recording rules, or draw the dashboards
+    Dashboards(dashboards::Arguments),
+    /// Keep noised under a mixed load for long, and show what it holds
+    Soak {
+        /// --minutes N, --every SECONDS, --growth MIB
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Test noised on Debian's kernels, in QEMU
     Vm(vm::Arguments),
+    /// Make the Debian and RPM packages and the container image
+    Package(package::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -86,9 +102,13 @@ fn dispatch(task: Task) -> Result<ExitCode> {
         Task::Run { arguments } => run::run(&workspace, &arguments),
         Task::Top { arguments } => top::run(&workspace, &arguments),
         Task::Test { filter } => test::run(&workspace, filter.as_deref()),
+        Task::Fuzz(arguments) => fuzz::run(&workspace, &arguments),
         Task::Lint => lint::run(&workspace),
         Task::Bench { arguments } => bench::run(&workspace, &arguments),
         Task::Scenario { arguments } => scenario::run(&workspace, &arguments),
+        Task::Dashboards(arguments) => dashboards::run(&workspace, &arguments),
+        Task::Soak { arguments } => soak::run(&workspace, &arguments),
         Task::Vm(arguments) => vm::run(&workspace, &arguments),
+        Task::Package(arguments) => package::run(&workspace, &arguments),
     }
 }

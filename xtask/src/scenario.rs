@@ -15,14 +15,23 @@ use crate::setup;
 
 /// Builds the scenarios and the daemon, and becomes the former.
 pub fn run(workspace: &Workspace, arguments: &[OsString]) -> Result<ExitCode> {
+    become_program(workspace, "noise-scenario", arguments)
+}
+
+/// Builds a program of `noise-tests` and the daemon that it starts, and becomes the former as root.
+pub fn become_program(
+    workspace: &Workspace,
+    name: &str,
+    arguments: &[OsString],
+) -> Result<ExitCode> {
     let privilege = Privilege::demand()?;
     setup::ensure(workspace)?;
     let noised = workspace.noised()?;
-    let package = ["--package", "noise-tests", "--bin", "noise-scenario"];
+    let package = ["--package", "noise-tests", "--bin", name];
     let built = workspace.build(&[&["build", "--release"], &package[..]].concat())?;
-    let scenario = named(built, "noise-scenario")?;
+    let program = named(built, name)?;
     let environment = [("NOISED_BIN", noised.as_os_str())];
-    let mut command = privilege.command(&scenario, &environment)?;
+    let mut command = privilege.command(&program, &environment)?;
     let error = command.args(arguments).exec();
     Err(error).with_context(|| format!("cannot start {}", command.get_program().display()))
 }

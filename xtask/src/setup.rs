@@ -103,7 +103,7 @@ fn version_answer(answer: &str) -> Installed {
 }
 
 /// Root folder of the toolchain in use.
-fn sysroot() -> Result<PathBuf> {
+pub fn sysroot() -> Result<PathBuf> {
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output = Command::new(rustc)
         .args(["--print", "sysroot"])
@@ -142,6 +142,27 @@ fn add_components(sysroot: &Path) -> Result<()> {
         bail!(
             "`rustup component add {list}` failed, and noised cannot be built and checked without it"
         );
+    }
+    Ok(())
+}
+
+/// Adds the standard library of another target to the toolchain, if it is missing.
+pub fn add_target(target: &str) -> Result<()> {
+    if sysroot()?.join("lib/rustlib").join(target).join("lib").exists() {
+        return Ok(());
+    }
+    if on_path("rustup").is_none() {
+        bail!(
+            "this Rust toolchain cannot build for {target} and there is no rustup to add that; install rustup from https://rustup.rs"
+        );
+    }
+    eprintln!("setup: adding {target} to the Rust toolchain (a small download)");
+    let status = Command::new("rustup")
+        .args(["target", "add", target])
+        .status()
+        .context("cannot start rustup")?;
+    if !status.success() {
+        bail!("`rustup target add {target}` failed");
     }
     Ok(())
 }

@@ -48,15 +48,8 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
-    if arguments.next().as_deref() == Some(load::FLAG) {
-        return match load::run(arguments.collect()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("load: {error:#}");
-                ExitCode::FAILURE
-            }
-        };
+    if let Some(code) = load::instead() {
+        return code;
     }
     let options = Options::parse();
     if !is_root() {

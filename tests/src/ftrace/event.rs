@@ -42,6 +42,8 @@ pub enum Kind {
     Migrate { pid: i32, to: u32 },
     /// `sched_process_exec`; where a thread is not its group's first, it has taken that one's id.
     Exec { pid: i32, old_pid: i32 },
+    /// `cgroup_attach_task`, in any hierarchy.
+    Attach { pid: i32 },
     /// `mm_vmscan_direct_reclaim_*` and `mm_vmscan_memcg_reclaim_*`: begins, else ends.
     Reclaim { begins: bool },
     /// `mm_compaction_*`: begins, else ends.
@@ -169,6 +171,10 @@ pub fn decoder(system: &str, event: &str, format: &Format) -> Result<Decode> {
             Box::new(move |record, _| {
                 Some(Kind::Exec { pid: pid(new, record)?, old_pid: pid(old, record)? })
             })
+        }
+        ("cgroup", "cgroup_attach_task") => {
+            let task = field("pid")?;
+            Box::new(move |record, _| Some(Kind::Attach { pid: pid(task, record)? }))
         }
         ("irq", "irq_handler_entry") => {
             let (irq, name) = (field("irq")?, field("name")?);

@@ -22,9 +22,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 
 use blind::Sight;
-use event::{Decode, Event, Kind, Names};
+use event::{BlockStep, Decode, Event, Kind, Names};
 use format::{Field, Format};
 use pages::Layout;
+
+use crate::disk::device_name;
 
 /// The scheduler's events.
 pub const SCHED_EVENTS: &[&str] = &[
@@ -61,6 +63,7 @@ pub const CHARGE_EVENTS: &[&str] = &[
     "sched:sched_wakeup_new",
     "sched:sched_migrate_task",
     "sched:sched_process_exec",
+    "cgroup:cgroup_attach_task",
     "irq:irq_handler_entry",
     "irq:irq_handler_exit",
     "irq:softirq_entry",
@@ -138,6 +141,17 @@ impl Trace {
         let mut all: Vec<Event> = self.events.iter().chain(&self.hidden).cloned().collect();
         all.sort_by_key(|event| event.time_ns);
         all
+    }
+
+    /// Ends of requests to a device that BPF was not offered.
+    pub fn hidden_completions(&self, device: &str) -> u64 {
+        let hidden = self.hidden.iter().filter(|event| match &event.kind {
+            Kind::Block(block) => {
+                block.step == BlockStep::Complete && *device_name(block.device) == *device
+            }
+            _ => false,
+        });
+        hidden.count() as u64
     }
 
     /// The time of the mark with this text.

@@ -72,7 +72,7 @@ pub(super) fn direct_reads(arguments: &mut Arguments) -> Result<()> {
     let mut scatter = Scatter(1);
     let session = Session::begin()?;
     let mut reads = 0_u64;
-    while if count > 0 { reads < count } else { session.going() } {
+    while if count > 0 { reads < count } else { session.going_after(reads) } {
         file.read_exact_at(memory.bytes(), scatter.below(places) * size)?;
         reads += 1;
         if !pause.is_zero() {
@@ -91,7 +91,7 @@ pub(super) fn synced_writes(arguments: &mut Arguments) -> Result<()> {
     let mut scatter = Scatter(2);
     let session = Session::begin()?;
     let mut syncs = 0_u64;
-    while session.going() {
+    while session.going_after(syncs) {
         let block = vec![syncs as u8; BLOCK_BYTES as usize];
         file.write_all_at(&block, scatter.below(places) * BLOCK_BYTES)?;
         file.sync_data()?;
@@ -120,7 +120,7 @@ pub(super) fn stream(arguments: &mut Arguments) -> Result<()> {
     let pause = Duration::from_micros(arguments.number()?);
     let session = Session::begin()?;
     let mut passes = 0_u64;
-    while session.going() {
+    while session.going_after(passes) {
         fill(&mut file, mebibytes)?;
         file.sync_all()?;
         passes += 1;
@@ -141,7 +141,7 @@ pub(super) fn new_pages(arguments: &mut Arguments) -> Result<()> {
     let mebibytes: u64 = arguments.number()?;
     let session = Session::begin()?;
     let mut passes = 0_u64;
-    while session.going() {
+    while session.going_after(passes) {
         fill(&mut file, mebibytes)?;
         file.set_len(0)?;
         passes += 1;
@@ -190,7 +190,7 @@ pub(super) fn shuffled_reads(arguments: &mut Arguments) -> Result<()> {
     ensure!(set_up == 0, "io_setup: {}", io::Error::last_os_error());
     let session = Session::begin()?;
     let mut reads = 0_u64;
-    while session.going() {
+    while session.going_after(reads) {
         let first = scatter.below(places) * batch_bytes;
         let buffer = memory.bytes().as_mut_ptr() as u64;
         let mut blocks = [ControlBlock::default(); BATCH];

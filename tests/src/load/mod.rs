@@ -5,6 +5,7 @@
 //! did as `name number` lines. A worker is killed when its handle is dropped, and by the kernel if
 //! the test itself dies.
 
+pub mod churn;
 pub mod compute;
 pub mod disk;
 pub mod files;
@@ -19,7 +20,7 @@ use std::env;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, RawFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +32,7 @@ use crate::group::Group;
 use crate::namespace::Namespace;
 
 /// The argument that turns the test binary into a worker.
-pub const FLAG: &str = "--noise-load";
+const FLAG: &str = "--noise-load";
 
 /// What a worker did, by name.
 pub type Figures = BTreeMap<String, u64>;
@@ -225,6 +226,12 @@ impl Session {
     fn going(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
+
+    /// The same for whoever counts what it does: nobody stops before there is something to tell,
+    /// however seldom it gets to run.
+    fn going_after(&self, done: u64) -> bool {
+        done == 0 || self.going()
+    }
 }
 
 fn report(line: &str) -> Result<()> {
@@ -233,11 +240,26 @@ fn report(line: &str) -> Result<()> {
     Ok(output.flush()?)
 }
 
+/// What the program that a [`Worker`] started does instead of its own work; `None` in others.
+pub fn instead() -> Option<ExitCode> {
+    let mut arguments = env::args().skip(1);
+    if arguments.next().as_deref() != Some(FLAG) {
+        return None;
+    }
+    Some(match run(arguments.collect()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("load: {error:#}");
+            ExitCode::FAILURE
+        }
+    })
+}
+
 /// Runs the load that the arguments after [`FLAG`] name.
 ///
 /// # Errors
 /// If there is no such load, or it fails.
-pub fn run(arguments: Vec<String>) -> Result<()> {
+fn run(arguments: Vec<String>) -> Result<()> {
     let mut arguments = Arguments(arguments.into_iter());
     let name = arguments.text()?;
     match name.as_str() {
@@ -252,6 +274,10 @@ pub fn run(arguments: Vec<String>) -> Result<()> {
         "nap" => task::nap(&mut arguments),
         "exec-chain" => task::exec_chain(&mut arguments),
         "thread-exec" => task::thread_exec(&mut arguments),
+        "sleepers" => churn::sleepers(&mut arguments),
+        "forks" => churn::forks(&mut arguments),
+        "group-churn" => churn::group_churn(&mut arguments),
+        "device-churn" => churn::device_churn(&mut arguments),
         "crew" => compute::crew(&mut arguments),
         "primes" => compute::primes(&mut arguments),
         "download" => compute::download(&mut arguments),
@@ -274,6 +300,7 @@ pub fn run(arguments: Vec<String>) -> Result<()> {
         "udp-flood" => net::udp_flood(&mut arguments),
         "udp-drops" => net::udp_drops(&mut arguments),
         "broadcasts" => packets::broadcasts(&mut arguments),
+        "broadcast-each" => packets::broadcast_each(&mut arguments),
         "namespace-drops" => net::namespace_drops(&mut arguments),
         "syn-retransmits" => net::syn_retransmits(&mut arguments),
         _ => bail!("no load {name:?}"),

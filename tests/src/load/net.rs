@@ -29,7 +29,7 @@ pub(super) fn tcp(arguments: &mut Arguments) -> Result<()> {
     let mut message = vec![7_u8; size.parse()?];
     let session = Session::begin()?;
     let mut rounds = 0_u64;
-    while session.going() {
+    while session.going_after(rounds) {
         stream.write_all(&message)?;
         stream.read_exact(&mut message)?;
         rounds += 1;
@@ -67,7 +67,7 @@ pub(super) fn udp_flood(arguments: &mut Arguments) -> Result<()> {
     let mut datagram = vec![3_u8; size];
     let session = Session::begin()?;
     let mut sent = 0_u64;
-    while session.going() {
+    while session.going_after(sent) {
         sender.send(&datagram)?;
         sent += 1;
         if sent.is_multiple_of(BURST) {
@@ -88,7 +88,7 @@ pub(super) fn udp_drops(arguments: &mut Arguments) -> Result<()> {
     let sender = UdpSocket::bind("127.0.0.1:0")?;
     let session = Session::begin()?;
     let mut sent = 0_u64;
-    while session.going() {
+    while session.going_after(sent) {
         sender.send_to(b"nobody", closed)?;
         sent += 1;
         thread::sleep(pause);

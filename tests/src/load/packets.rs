@@ -90,6 +90,23 @@ impl Broadcast {
         Ok(Self { socket, to, frame })
     }
 
+    /// Lets the socket have more under way than a queue can hold.
+    fn lift_limit(&self) -> Result<()> {
+        let bytes: i32 = 256 << 20;
+        // SAFETY: the number is read during the call only.
+        let result = unsafe {
+            libc::setsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_SNDBUFFORCE,
+                (&raw const bytes).cast(),
+                size_of_val(&bytes) as libc::socklen_t,
+            )
+        };
+        ensure!(result == 0, "SO_SNDBUFFORCE: {}", io::Error::last_os_error());
+        Ok(())
+    }
+
     fn send(&self) -> io::Result<()> {
         // SAFETY: frame and address are read during the call only.
         let sent = unsafe {
@@ -106,6 +123,16 @@ impl Broadcast {
     }
 }
 
+/// Sends so many broadcasts of `bytes` through an interface's queue, as many at once as that holds.
+pub(super) fn send_broadcasts(interface: &str, bytes: usize, count: u64) -> Result<()> {
+    let broadcast = Broadcast::new(interface.to_owned(), bytes)?;
+    broadcast.lift_limit()?;
+    for _ in 0..count {
+        broadcast.send()?;
+    }
+    Ok(())
+}
+
 /// `broadcasts <cpu> <interface> <bytes> <count>`: so many, through the interface's queue.
 pub(super) fn broadcasts(arguments: &mut Arguments) -> Result<()> {
     pin(0, arguments.number()?)?;
@@ -116,6 +143,19 @@ pub(super) fn broadcasts(arguments: &mut Arguments) -> Result<()> {
         broadcast.send()?;
     }
     report(&format!("sent {count}"))
+}
+
+/// `broadcast-each <bytes> <count> <interface>...`: so many through the queue of each.
+pub(super) fn broadcast_each(arguments: &mut Arguments) -> Result<()> {
+    let bytes = arguments.number()?;
+    let count: u64 = arguments.number()?;
+    report("ready")?;
+    let mut sent = 0;
+    while let Ok(interface) = arguments.text() {
+        send_broadcasts(&interface, bytes, count)?;
+        sent += count;
+    }
+    report(&format!("sent {sent}"))
 }
 
 /// `frames <cpu> <interface> <bytes> <burst> <pause us>`: so many at a time.

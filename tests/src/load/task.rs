@@ -35,7 +35,7 @@ pub(super) fn pipe(arguments: &mut Arguments) -> Result<()> {
     let session = Session::begin()?;
     let mut rounds = 0_u64;
     let mut byte = [1_u8];
-    while session.going() {
+    while session.going_after(rounds) {
         to.write_all(&byte)?;
         from.read_exact(&mut byte)?;
         rounds += 1;
@@ -67,7 +67,7 @@ pub(super) fn timer(arguments: &mut Arguments) -> Result<()> {
     let session = Session::begin()?;
     let mut wakes = 0_u64;
     let mut expirations = [0_u8; 8];
-    while session.going() {
+    while session.going_after(wakes) {
         timer.read_exact(&mut expirations)?;
         wakes += 1;
     }
@@ -80,7 +80,7 @@ pub(super) fn sleep(arguments: &mut Arguments) -> Result<()> {
     let period = Duration::from_micros(arguments.number()?);
     let session = Session::begin()?;
     let mut wakes = 0_u64;
-    while session.going() {
+    while session.going_after(wakes) {
         thread::sleep(period);
         wakes += 1;
     }
@@ -103,7 +103,7 @@ pub(super) fn soak(arguments: &mut Arguments) -> Result<()> {
 fn spin() -> Result<()> {
     let session = Session::begin()?;
     let mut turns = 0_u64;
-    while session.going() {
+    while session.going_after(turns) {
         std::hint::spin_loop();
         turns += 1;
     }
@@ -138,7 +138,7 @@ pub(super) fn short_sleeps(arguments: &mut Arguments) -> Result<()> {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
     let session = Session::begin()?;
     let mut rounds = 0_u64;
-    while session.going() {
+    while session.going_after(rounds) {
         thread::sleep(Duration::from_nanos(1 + rounds % 64 * 50));
         rounds += 1;
         if rounds.is_multiple_of(BURST * 8) {

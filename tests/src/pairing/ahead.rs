@@ -53,8 +53,49 @@ fn divide(mut services: Vec<Service>, chosen: &BTreeSet<i32>) -> Vec<Charge> {
     charges
 }
 
+/// The part of these waits that is one's or another's by the order of two events which lie closer
+/// together than their stamps can tell: a wait in which one request was served, about when it began,
+/// is wholly somebody's or nobody's.
+fn doubtful(mut services: Vec<Service>, chosen: &BTreeSet<i32>, resolution_ns: u64) -> u64 {
+    services.sort_by_key(|service| service.at_ns);
+    let mut doubtful_ns = 0;
+    for own in services.iter().filter(|own| chosen.contains(&own.pid)) {
+        let Some(from_ns) = own.from_ns else { continue };
+        let least = from_ns.saturating_sub(resolution_ns);
+        let first = services.partition_point(|service| service.at_ns < least);
+        let most = own.at_ns + resolution_ns;
+        let (mut certain, mut close) = (own.own_bytes, 0);
+        for other in services.iter().skip(first).take_while(|service| service.at_ns <= most) {
+            let is_close = |at_ns: u64| other.at_ns.abs_diff(at_ns) <= resolution_ns;
+            if other == own {
+                continue;
+            }
+            if is_close(from_ns) || is_close(own.at_ns) {
+                close += other.bytes;
+            } else {
+                certain += other.bytes;
+            }
+        }
+        if close > 0 {
+            let wait_ns = u128::from(own.at_ns.saturating_sub(from_ns));
+            let part = wait_ns * u128::from(close) / u128::from(close + certain);
+            doubtful_ns += u64::try_from(part).unwrap_or(u64::MAX);
+        }
+    }
+    doubtful_ns
+}
+
+/// What of the waits in the queue of one device cannot be told, at this distance of two stamps.
+pub fn block_queue_doubt(lives: &[Life], chosen: &BTreeSet<i32>, resolution_ns: u64) -> u64 {
+    doubtful(issues(lives), chosen, resolution_ns)
+}
+
 /// Waits in the queue of one device.
 pub fn block_queue(lives: &[Life], chosen: &BTreeSet<i32>) -> Vec<Charge> {
+    divide(issues(lives), chosen)
+}
+
+fn issues(lives: &[Life]) -> Vec<Service> {
     let issue = |life: &Life| Service {
         pid: life.pid,
         bytes: life.sectors * 512,
@@ -62,7 +103,7 @@ pub fn block_queue(lives: &[Life], chosen: &BTreeSet<i32>) -> Vec<Charge> {
         at_ns: life.issued_ns,
         own_bytes: 0,
     };
-    divide(lives.iter().map(issue).collect(), chosen)
+    lives.iter().map(issue).collect()
 }
 
 /// Waits for one device.
@@ -103,7 +144,7 @@ pub fn net_tx(events: &[Event], interface: &str, chosen: &BTreeSet<i32>) -> Vec<
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{block_device, block_queue, net_tx};
+    use super::{block_device, block_queue, block_queue_doubt, net_tx};
     use crate::ftrace::event::{Event, Kind};
     use crate::pairing::block::Life;
     use crate::pairing::charges::{Charge, Holder};
@@ -140,6 +181,25 @@ mod tests {
                 (Holder::Task(5), 10),
             ]
         );
+    }
+
+    #[test]
+    fn what_hangs_on_the_order_of_two_stamps_is_doubtful() {
+        let chosen = BTreeSet::from([5]);
+        // Waits from 100 to 200 behind one of another's, issued when it began, in the middle, or not.
+        let behind = |others: &[(u64, u64)]| {
+            let others = others.iter().map(|&(at, sectors)| life(6, sectors, (None, at, at + 500)));
+            let own = life(5, 1, (Some(100), 200, 900));
+            let lives: Vec<Life> = others.chain([own]).collect();
+            block_queue_doubt(&lives, &chosen, 10)
+        };
+        assert_eq!(behind(&[]), 0);
+        assert_eq!(behind(&[(150, 1)]), 0);
+        assert_eq!(behind(&[(95, 1)]), 100);
+        assert_eq!(behind(&[(105, 1)]), 100);
+        assert_eq!(behind(&[(209, 1)]), 100);
+        assert_eq!(behind(&[(80, 1), (220, 1)]), 0);
+        assert_eq!(behind(&[(95, 1), (150, 3)]), 25);
     }
 
     #[test]

@@ -1,11 +1,8 @@
 //! Mistakes in the arguments and the configuration file.
 
-use std::env;
-use std::fs;
-use std::path::PathBuf;
-
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use noise_tests::daemon::{SOCKET_PATH, STATE_DIRECTORY, run_noised};
+use noise_tests::scratch::TextFile;
 
 use crate::lifecycle::ensure_refused;
 use crate::{Test, Verdict};
@@ -18,28 +15,6 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("missing_file", missing_file),
     ("help_and_version", help_and_version),
 ];
-
-/// A configuration file, removed when dropped.
-struct ConfigFile(PathBuf);
-
-impl ConfigFile {
-    fn new(text: &str) -> Result<Self> {
-        let path = env::temp_dir().join(format!("noised-test-{}.toml", std::process::id()));
-        fs::write(&path, text)?;
-        Ok(Self(path))
-    }
-
-    fn path(&self) -> Result<&str> {
-        self.0.to_str().context("a path that is not UTF-8")
-    }
-}
-
-impl Drop for ConfigFile {
-    fn drop(&mut self) {
-        // Nobody to report to; the name says whose it was.
-        let _ = fs::remove_file(&self.0);
-    }
-}
 
 fn unknown_option() -> Result<Verdict> {
     ensure_refused(&run_noised(&["run", "--no-such-option"])?, 2, &["--no-such-option"])?;
@@ -56,19 +31,19 @@ fn malformed_address() -> Result<Verdict> {
 }
 
 fn unknown_key() -> Result<Verdict> {
-    let file = ConfigFile::new("# A comment.\n\nno_such_key = 1\n")?;
+    let file = TextFile::new("noised.toml", "# A comment.\n\nno_such_key = 1\n")?;
     for extra in [&[][..], &["--config.check"][..]] {
-        let arguments = [&["run", "--config.file", file.path()?], extra].concat();
+        let arguments = [&["run", "--config.file", file.argument()?], extra].concat();
         let outcome = run_noised(&arguments)?;
-        ensure_refused(&outcome, 2, &[file.path()?, "no_such_key", "3"])?;
+        ensure_refused(&outcome, 2, &[file.argument()?, "no_such_key", "3"])?;
     }
     Ok(Verdict::Passed)
 }
 
 fn malformed_file() -> Result<Verdict> {
-    let file = ConfigFile::new("[[[\n")?;
-    let outcome = run_noised(&["run", "--config.file", file.path()?])?;
-    ensure_refused(&outcome, 2, &[file.path()?])?;
+    let file = TextFile::new("noised.toml", "[[[\n")?;
+    let outcome = run_noised(&["run", "--config.file", file.argument()?])?;
+    ensure_refused(&outcome, 2, &[file.argument()?])?;
     Ok(Verdict::Passed)
 }
 

@@ -10,13 +10,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use noise_tests::attribution::charged;
+use noise_tests::attribution::kept_by_others;
 use noise_tests::daemon::{Daemon, capture};
 use noise_tests::disk::ScratchFile;
 use noise_tests::group::{Group, Hierarchy};
 use noise_tests::http::get;
 use noise_tests::load::{Place, Worker};
 use noise_tests::namespace::{VethPair, configure};
+use noise_tests::prom::Scrape;
 use serde_json::Value;
 
 use crate::{INCONCLUSIVE, Test, Verdict};
@@ -90,6 +91,12 @@ impl Stage {
             let device = subject.split(' ').next();
             self.is_own(subject) || subject == self.wire.near || device == Some(&*self.disk)
         })
+    }
+
+    /// The part of time for which others kept the quiet work from a CPU, or the hypervisor did.
+    fn noise(&self, first: &Scrape, time: Duration) -> Result<f64> {
+        let scrapes = (first, &self.daemon.scrape()?);
+        kept_by_others(scrapes, time, &self.victim.label(), |name| self.is_own(name))
     }
 
     /// `None` where the temporary directory is on no block device.
@@ -178,13 +185,17 @@ fn main_culprits(episode: &Value) -> impl Iterator<Item = &str> {
 }
 
 /// Whether planted work is disturbed in it, or disturbs. What others do to it, or it to them, is
-/// the machine's own, and so is what the hypervisor takes.
+/// the machine's own, and so is what the hypervisor takes, and a device that is slow by itself: with
+/// requests of the quiet work alone, whose culprit that is then.
 fn is_planted(incident: &Value, stage: &Stage) -> bool {
+    let victim = stage.victim.label();
     episodes(incident).any(|episode| {
         let mut culprits = main_culprits(episode).peekable();
         let by_own = culprits.peek().is_some() && culprits.all(|name| stage.is_own(name));
+        let is_slow_device = episode["signal"] == "block_device_wait"
+            && main_culprits(episode).all(|name| name == victim);
         main_culprits(episode).any(|name| stage.disturbs(name))
-            || stage.is_disturbed(episode) && by_own
+            || stage.is_disturbed(episode) && by_own && !is_slow_device
     })
 }
 
@@ -309,11 +320,7 @@ fn each_disturbance_is_one_incident() -> Result<Verdict> {
     let victims = stage.start_victims()?;
     let first = stage.daemon.scrape()?;
     thread::sleep(QUIET);
-    let charges = charged(&first, &stage.daemon.scrape()?, &stage.victim.label())?;
-    let by_others = charges.iter().filter(|(blame, _)| {
-        blame.resource == "cpu" && blame.cause != "idle" && !stage.is_own(&blame.culprit)
-    });
-    let noise = by_others.map(|(_, seconds)| seconds).sum::<f64>() / QUIET.as_secs_f64();
+    let noise = stage.noise(&first, QUIET)?;
     println!("others take {noise:.3} of the quiet work's time");
     if noise > MOST_NOISE {
         bail!("{INCONCLUSIVE}: the machine is not quiet");
@@ -324,7 +331,11 @@ fn each_disturbance_is_one_incident() -> Result<Verdict> {
     // All are planted, whatever becomes of one: their failures are told together.
     let (mut failed, mut doubtful) = (Vec::new(), None);
     for plant in stage.plants() {
-        match disturb(&stage, &plant) {
+        let (first, begin) = (stage.daemon.scrape()?, Instant::now());
+        let outcome = disturb(&stage, &plant);
+        let noise = stage.noise(&first, begin.elapsed())?;
+        println!("  others took {noise:.3} of the quiet work's time meanwhile");
+        match outcome {
             Err(error) if error.to_string().starts_with(INCONCLUSIVE) => doubtful = Some(error),
             Err(error) => failed.push(format!("{error:#}")),
             Ok(()) => {}

@@ -4,7 +4,7 @@ use std::env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub(crate) fn ensure_refused(outcome: &Outcome, code: i32, words: &[&str]) -> Re
 }
 
 /// As [`ensure_refused`], in one line.
-fn ensure_refused_in_a_line(outcome: &Outcome, code: i32, words: &[&str]) -> Result<()> {
+pub(crate) fn ensure_refused_in_a_line(outcome: &Outcome, code: i32, words: &[&str]) -> Result<()> {
     ensure_refused(outcome, code, words)?;
     let lines = outcome.stderr.trim().lines().count();
     ensure!(lines == 1, "{lines} lines instead of one: {}", outcome.stderr);
@@ -119,6 +119,11 @@ impl PublicCopy {
         Ok(copy)
     }
 
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
     /// A command that runs it as nobody.
     pub(crate) fn as_nobody(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.0);
@@ -145,7 +150,7 @@ fn without_privileges() -> Result<Verdict> {
 }
 
 /// A command that runs the daemon in a mount namespace of its own, after this bit of shell.
-fn in_private_mounts(shell: &str) -> Result<Command> {
+pub(crate) fn in_private_mounts(shell: &str) -> Result<Command> {
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation", "private", "sh", "-c"]);
     command.arg(format!("{shell} && exec \"$@\"")).arg("sh").arg(binary()?);

@@ -8,9 +8,12 @@ mod attribution;
 mod block;
 mod cgroups;
 mod command_line;
+mod configuration;
+mod deeds;
 mod detour;
 mod differential;
 mod faults;
+mod https;
 mod incidents;
 mod interrupts;
 mod lifecycle;
@@ -21,14 +24,19 @@ mod osnoise;
 mod osnoise_ends;
 mod osnoise_log;
 mod osnoise_tenant;
+mod packages;
+mod privileges;
+mod prometheus;
 mod referee;
 mod scenario;
 mod sched;
 mod state;
+mod systemd;
 mod top;
 mod web;
+mod web_abuse;
+mod web_config;
 
-use std::env;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -86,24 +94,22 @@ fn trial(module: &str, name: &str, test: Test) -> Trial {
 }
 
 fn main() -> ExitCode {
-    let mut arguments = env::args().skip(1);
-    if arguments.next().as_deref() == Some(load::FLAG) {
-        return match load::run(arguments.collect()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("load: {error:#}");
-                ExitCode::FAILURE
-            }
-        };
+    if let Some(code) = load::instead() {
+        return code;
     }
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let modules: [(&str, &[(&str, Test)]); 23] = [
+    let modules: &[(&str, &[(&str, Test)])] = &[
         ("referee", referee::TESTS),
         ("command_line", command_line::TESTS),
         ("lifecycle", lifecycle::TESTS),
+        ("configuration", configuration::TESTS),
+        ("privileges", privileges::TESTS),
         ("web", web::TESTS),
+        ("web_config", web_config::TESTS),
+        ("web_abuse", web_abuse::TESTS),
         ("metrics", metrics::TESTS),
+        ("deeds", deeds::TESTS),
         ("sched", sched::TESTS),
         ("interrupts", interrupts::TESTS),
         ("block", block::TESTS),
@@ -114,6 +120,13 @@ fn main() -> ExitCode {
         ("attribution", attribution::TESTS),
         ("scenario", scenario::TESTS),
         ("faults", faults::TESTS),
+        ("faults::crowds", faults::crowds::TESTS),
+        ("faults::maps", faults::maps::TESTS),
+        ("faults::devices", faults::devices::TESTS),
+        ("faults::clients", faults::clients::TESTS),
+        ("faults::starts", faults::starts::TESTS),
+        ("faults::storage", faults::storage::TESTS),
+        ("faults::clock", faults::clock::TESTS),
         ("state", state::TESTS),
         ("incidents", incidents::TESTS),
         ("top", top::TESTS),
@@ -122,10 +135,13 @@ fn main() -> ExitCode {
         ("osnoise_tenant", osnoise_tenant::TESTS),
         ("osnoise_ends", osnoise_ends::TESTS),
         ("detour", detour::TESTS),
+        ("prometheus", prometheus::TESTS),
+        ("packages", packages::TESTS),
+        ("systemd", systemd::TESTS),
     ];
     let trials = modules
-        .into_iter()
-        .flat_map(|(module, tests)| {
+        .iter()
+        .flat_map(|&(module, tests)| {
             tests.iter().map(move |&(name, test)| trial(module, name, test))
         })
         .collect();

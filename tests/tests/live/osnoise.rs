@@ -17,7 +17,7 @@ use noise_tests::namespace::VethPair;
 use noise_tests::task::cpus;
 use serde_json::Value;
 
-use crate::{Test, Verdict};
+use crate::{INCONCLUSIVE, Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("planted_thread", planted_thread),
@@ -177,10 +177,15 @@ fn planted_timers() -> Result<Verdict> {
     let (found, expected) = seen.judge("irq", "local_timer")?;
     let expired = figure(&seen.figures, "ran_ns")? / period_ns;
     println!("the storm expired {expired} times");
-    ensure!(expired > 5_000, "too few to compare");
-    for (who, count) in [("noised", found.count), ("ftrace", expected.count)] {
-        ensure!(count as f64 > 0.98 * expired as f64, "{who} has {count} of {expired}");
-    }
+    ensure!(expired > 5_000, "{INCONCLUSIVE}: {expired} expiries are too few to compare");
+    // While the hypervisor has the CPU, one interrupt serves several: then neither sees them all.
+    ensure!(
+        expected.count as f64 > 0.98 * expired as f64,
+        "{INCONCLUSIVE}: the storm expired {expired} times, ftrace has {}",
+        expected.count
+    );
+    // Both may be off to one side by that much.
+    ensure!(found.count as f64 > 0.96 * expired as f64, "noised has {} of {expired}", found.count);
     Ok(Verdict::Passed)
 }
 
@@ -217,7 +222,7 @@ fn timers_in_softirqs() -> Result<Verdict> {
     judgement.agree_on_interrupts()?;
     for (class, name) in [("softirq", "net_rx"), ("irq", "local_timer")] {
         let found = judgement.agree_within(class, name, 0.001)?;
-        ensure!(found.count > 5_000, "{class} {name}: too few to tell");
+        ensure!(found.count > 5_000, "{INCONCLUSIVE}: {class} {name}: too few to tell");
     }
     Ok(Verdict::Passed)
 }

@@ -1,12 +1,13 @@
 //! What outlives the daemon, and `noised incidents`.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use noise_tests::daemon::{Daemon, STATE_DIRECTORY, free_address, run_noised};
 use noise_tests::http::get;
 use noise_tests::prom::label_set;
+use noise_tests::scratch::Folder;
 
 use crate::{Test, Verdict};
 
@@ -17,35 +18,13 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("neither_daemon_nor_state", neither_daemon_nor_state),
 ];
 
-/// A directory of this process, removed when dropped.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new() -> Result<Self> {
-        let path = std::env::temp_dir().join(format!("noised-test-{}-state", std::process::id()));
-        fs::create_dir(&path).with_context(|| format!("creating {}", path.display()))?;
-        Ok(Self(path))
-    }
-
-    fn path(&self) -> Result<&str> {
-        self.0.to_str().context("a path that is not UTF-8")
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        // Nobody to report to; the name says whose it was.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 fn warnings(text: &str) -> usize {
     text.lines().filter(|line| line.contains(" WARN ") && line.contains("state")).count()
 }
 
 fn incidents_from_the_daemon_and_what_it_left() -> Result<Verdict> {
-    let directory = Directory::new()?;
-    let daemon = Daemon::start_with(&[STATE_DIRECTORY, directory.path()?])?;
+    let directory = Folder::new("state")?;
+    let daemon = Daemon::start_with(&[STATE_DIRECTORY, directory.argument()?])?;
     for (route, key) in [("incidents", "incidents"), ("outliers", "outliers")] {
         let answer = get(daemon.address, &format!("/api/v1/{route}"), &[])?;
         let kind = answer.header("content-type").unwrap_or_default();
@@ -64,7 +43,7 @@ fn incidents_from_the_daemon_and_what_it_left() -> Result<Verdict> {
     let (status, log) = daemon.stop(libc::SIGTERM)?;
     ensure!(status.success() && warnings(&log) == 0, "{status}: {log}");
     // Nobody answers there any more; what was left is read, by default and as the only source.
-    let options = ["incidents", "--outliers", STATE_DIRECTORY, directory.path()?];
+    let options = ["incidents", "--outliers", STATE_DIRECTORY, directory.argument()?];
     let left = run_noised(&options)?;
     ensure!(left.code == 0 && left.stderr.is_empty(), "{left:?}");
     let left = run_noised(&[&options[..], &["--web.address", &address]].concat())?;
@@ -73,15 +52,15 @@ fn incidents_from_the_daemon_and_what_it_left() -> Result<Verdict> {
 }
 
 fn unusable_state_is_kept_aside() -> Result<Verdict> {
-    let directory = Directory::new()?;
-    let name = Path::new(directory.path()?).join("incidents.json");
+    let directory = Folder::new("state")?;
+    let name = Path::new(directory.argument()?).join("incidents.json");
     for (number, text) in
         [&b"\0garbage"[..], b"{\"format\":1,\"incidents\":[{", b"{\"format\":1000}"]
             .into_iter()
             .enumerate()
     {
         fs::write(&name, text)?;
-        let daemon = Daemon::start_with(&[STATE_DIRECTORY, directory.path()?])?;
+        let daemon = Daemon::start_with(&[STATE_DIRECTORY, directory.argument()?])?;
         let (status, log) = daemon.stop(libc::SIGTERM)?;
         ensure!(status.success() && warnings(&log) == 1, "{status}: {log}");
         let kept = name.with_extension(format!("json.bad-{}", number + 1));
@@ -93,9 +72,9 @@ fn unusable_state_is_kept_aside() -> Result<Verdict> {
 }
 
 fn unusable_directory_is_no_obstacle() -> Result<Verdict> {
-    let directory = Directory::new()?;
-    let first = Daemon::start_with(&[STATE_DIRECTORY, directory.path()?])?;
-    for unusable in [directory.path()?, "/proc/noised"] {
+    let directory = Folder::new("state")?;
+    let first = Daemon::start_with(&[STATE_DIRECTORY, directory.argument()?])?;
+    for unusable in [directory.argument()?, "/proc/noised"] {
         let daemon = Daemon::start_with(&[STATE_DIRECTORY, unusable])?;
         let (status, log) = daemon.stop(libc::SIGTERM)?;
         ensure!(status.success() && warnings(&log) == 1, "{status}: {log}");

@@ -1,7 +1,7 @@
 //! `noised top` in a real terminal, against a live daemon.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use noise_tests::daemon::{Daemon, SOCKET_PATH, binary, run, run_noised};
 use noise_tests::group::{Group, Hierarchy};
 use noise_tests::load::{Place, Worker};
+use noise_tests::scratch::Folder;
 use noise_tests::terminal::{Terminal, is_possible};
 use serde_json::Value;
 
@@ -28,23 +29,25 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("refusals", refusals),
 ];
 
-/// A daemon with a socket of its own in a directory that goes when this is dropped.
+/// In which a load that goes on has to show.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A daemon with a socket of its own in a folder that goes when this is dropped.
 struct Served {
+    // Ended before its folder goes.
     daemon: Option<Daemon>,
-    directory: PathBuf,
+    folder: Folder,
 }
 
 impl Served {
     fn start() -> Result<Self> {
-        let directory = std::env::temp_dir().join(format!("noised-top-{}", std::process::id()));
-        fs::create_dir_all(&directory)?;
-        let mut served = Self { daemon: None, directory };
+        let mut served = Self { daemon: None, folder: Folder::new("top")? };
         served.start_daemon()?;
         Ok(served)
     }
 
     fn socket(&self) -> String {
-        self.directory.join("noised.sock").display().to_string()
+        self.folder.path().join("noised.sock").display().to_string()
     }
 
     fn start_daemon(&mut self) -> Result<()> {
@@ -63,13 +66,6 @@ impl Served {
 
     fn address(&self) -> Result<String> {
         Ok(format!("http://{}", self.daemon.as_ref().context("no daemon")?.address))
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        self.daemon = None;
-        let _ = fs::remove_dir_all(&self.directory);
     }
 }
 
@@ -102,9 +98,9 @@ fn everything() -> Result<(Group, Vec<Worker>)> {
     Ok((group, workers))
 }
 
-/// The one file in a directory whose name begins and ends so.
-fn written(directory: &PathBuf, begin: &str, end: &str) -> Result<Option<PathBuf>> {
-    for entry in fs::read_dir(directory)? {
+/// The one file in a folder whose name begins and ends so.
+fn written(folder: &Path, begin: &str, end: &str) -> Result<Option<PathBuf>> {
+    for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if name.starts_with(begin) && name.ends_with(end) {
@@ -195,11 +191,11 @@ fn every_key() -> Result<Verdict> {
     thread::sleep(Duration::from_secs(2));
     terminal.press(&["w"])?;
     terminal.wait_for_words(&["recording ended"])?;
-    ensure!(written(terminal.directory(), "noised-", ".frames")?.is_some(), "nothing is recorded");
+    ensure!(written(terminal.folder(), "noised-", ".frames")?.is_some(), "nothing is recorded");
     // An export is a file that a script can read.
     terminal.press(&["3", "e"])?;
     terminal.wait_for_words(&["noised-who-"])?;
-    let path = written(terminal.directory(), "noised-who-", ".json")?.context("no export")?;
+    let path = written(terminal.folder(), "noised-who-", ".json")?.context("no export")?;
     let export: Value = serde_json::from_str(&fs::read_to_string(path)?)?;
     let rows = export["rows"].as_array().context("no rows")?;
     ensure!(rows.iter().any(|row| row["victim"] == label.as_str()), "{label} is not exported");
@@ -312,7 +308,7 @@ fn records_and_replays() -> Result<Verdict> {
     for worker in workers {
         worker.stop()?;
     }
-    let path = terminal.directory().join("it.noised");
+    let path = terminal.folder().join("it.noised");
     let whole = fs::read(&path)?;
     println!("{} bytes recorded", whole.len());
     // As if the machine had stopped in the middle of a write.
@@ -341,14 +337,20 @@ fn once_and_json() -> Result<Verdict> {
     let served = Served::start()?;
     let (group, workers) = everything()?;
     let label = group.label();
-    thread::sleep(Duration::from_secs(2));
-    for source in [served.socket(), served.address()?] {
+    let is_told_by = |source: &str| -> Result<bool> {
         let outcome =
-            run_noised(&["top", "--connect", &source, "--once", "--json", "--screen", "who"])?;
+            run_noised(&["top", "--connect", source, "--once", "--json", "--screen", "who"])?;
         ensure!(outcome.code == 0, "{source}: {}", outcome.stderr);
         let document: Value = serde_json::from_str(&outcome.stdout)?;
         let rows = document["rows"].as_array().context("no rows")?;
-        ensure!(rows.iter().any(|row| row["victim"] == label.as_str()), "{source}: no {label}");
+        Ok(rows.iter().any(|row| row["victim"] == label.as_str()))
+    };
+    for source in [served.socket(), served.address()?] {
+        // A new group has no name at first.
+        let deadline = Instant::now() + PATIENCE;
+        while !is_told_by(&source)? {
+            ensure!(Instant::now() < deadline, "{source}: no {label} within {PATIENCE:?}");
+        }
     }
     let outcome = run_noised(&["top", "--connect", &served.socket(), "--once"])?;
     ensure!(outcome.code == 0, "{}", outcome.stderr);

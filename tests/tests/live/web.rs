@@ -1,8 +1,9 @@
 //! The HTTP server: what it serves, and clients that mean no good.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
+use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -15,6 +16,9 @@ use crate::{Test, Verdict};
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("routes", routes),
     ("status_page_names_every_signal", status_page_names_every_signal),
+    ("what_the_page_needs", what_the_page_needs),
+    ("head_and_other_methods", head_and_other_methods),
+    ("a_connection_waits_for_the_next_scrape", a_connection_waits_for_the_next_scrape),
     ("compression", compression),
     ("idle_connections", idle_connections),
     ("half_a_request", half_a_request),
@@ -72,6 +76,97 @@ fn status_page_names_every_signal() -> Result<Verdict> {
         ensure!(page.text()?.contains(signal), "the page does not name {signal}");
     }
     ensure!(page.text()?.contains("href=\"/metrics\""), "no link to /metrics");
+    Ok(Verdict::Passed)
+}
+
+/// With `Content-Security-Policy: default-src 'self'` a browser takes style and script from elsewhere
+/// on this server, and from nowhere within the page.
+fn what_the_page_needs() -> Result<Verdict> {
+    let daemon = Daemon::start()?;
+    let page = get(daemon.address, "/", &[])?;
+    let page = page.text()?;
+    for inline in ["<style", "<script>", " style=", " onload="] {
+        ensure!(!page.contains(inline), "the page has {inline:?}");
+    }
+    for (path, named, kind) in [
+        ("/status.css", "href=\"/status.css\"", "text/css"),
+        ("/status.js", "src=\"/status.js\"", "text/javascript"),
+    ] {
+        ensure!(page.contains(named), "the page does not name {path}");
+        let answer = get(daemon.address, path, &[])?;
+        let found = answer.header("content-type").unwrap_or_default();
+        ensure!(answer.status == 200 && found.starts_with(kind), "{path}: {answer:?}");
+        ensure!(!answer.body.is_empty(), "{path} is empty");
+        let tag = answer.header("etag").context("no tag")?;
+        let again = get(daemon.address, path, &[("If-None-Match", tag)])?;
+        ensure!(again.status == 304 && again.body.is_empty(), "{path}, again: {again:?}");
+        let other = get(daemon.address, path, &[("If-None-Match", "\"0\"")])?;
+        ensure!(other.status == 200, "{path}, of another version: {other:?}");
+    }
+    Ok(Verdict::Passed)
+}
+
+/// What is answered to a request line, until the connection ends.
+fn answer_to(daemon: &Daemon, line: &str) -> Result<String> {
+    let mut stream = connect(daemon)?;
+    write!(stream, "{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).with_context(|| format!("the answer to {line}"))?;
+    Ok(answer.to_ascii_lowercase())
+}
+
+fn head_and_other_methods() -> Result<Verdict> {
+    let daemon = Daemon::start()?;
+    for path in ["/", "/metrics", "/api/v1/frame", "/api/v1/incidents", "/-/ready", "/status.css"] {
+        let head = answer_to(&daemon, &format!("HEAD {path}"))?;
+        ensure!(head.starts_with("http/1.1 200 "), "HEAD {path}: {head}");
+        ensure!(head.contains("\r\ncontent-type: "), "HEAD {path}: {head}");
+        ensure!(head.ends_with("\r\n\r\n"), "HEAD {path} has a body: {head}");
+        for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"] {
+            let answer = answer_to(&daemon, &format!("{method} {path}"))?;
+            ensure!(answer.starts_with("http/1.1 405 "), "{method} {path}: {answer}");
+            let allowed = answer.lines().find_map(|line| line.strip_prefix("allow: "));
+            let mut allowed: Vec<_> = allowed.unwrap_or_default().split(',').collect();
+            allowed.sort_unstable();
+            ensure!(allowed == ["get", "head"], "{method} {path}: {answer}");
+        }
+    }
+    let nothing = answer_to(&daemon, "HEAD /nothing")?;
+    ensure!(nothing.starts_with("http/1.1 404 ") && nothing.ends_with("\r\n\r\n"), "{nothing}");
+    Ok(Verdict::Passed)
+}
+
+/// Asks whether the daemon is healthy, and leaves the connection open.
+fn ask_health(stream: &mut TcpStream) -> Result<()> {
+    stream.write_all(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n")?;
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"noised is healthy\n") {
+        let mut byte = [0];
+        stream
+            .read_exact(&mut byte)
+            .with_context(|| String::from_utf8_lossy(&answer).into_owned())?;
+        answer.extend(byte);
+    }
+    Ok(())
+}
+
+/// A scraper's connection is there when it asks the next time; a request that is begun ends with its
+/// connection when it does not go on.
+fn a_connection_waits_for_the_next_scrape() -> Result<Verdict> {
+    let daemon = Daemon::start()?;
+    let (mut kept, mut begun) = (connect(&daemon)?, connect(&daemon)?);
+    ask_health(&mut kept)?;
+    ask_health(&mut begun)?;
+    begun.write_all(b"GET /-/healthy HTTP/1.1\r\nX-Slow: ")?;
+    sleep(Duration::from_secs(15));
+    ask_health(&mut kept).context("after the usual time between two scrapes")?;
+    begun.set_nonblocking(true)?;
+    let rest = begun.read(&mut [0; 100]);
+    let is_ended = match &rest {
+        Ok(bytes) => *bytes == 0,
+        Err(error) => error.kind() != ErrorKind::WouldBlock,
+    };
+    ensure!(is_ended, "half a request is waited for: {rest:?}");
     Ok(Verdict::Passed)
 }
 

@@ -1,38 +1,95 @@
 //! QEMU: boots a kernel and reads from its console how the script ended.
 
-use std::fs;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
 /// A guest that takes longer hangs. Emulation on a busy machine is slow.
-const LONGEST: Duration = Duration::from_secs(900);
+const LONGEST: Duration = Duration::from_secs(1500);
 const LOOK: Duration = Duration::from_millis(200);
 /// How the last line of the console begins, by `init.sh`.
 const EXIT: &str = "noised-vm: exit ";
+/// Sizes of the disks: one with a file system for temporary files, one with nothing.
+const DISKS: [(&str, u64); 2] = [("disk.files", 512 << 20), ("disk.raw", 64 << 20)];
 
-/// Boots, waits for the guest's end and prints its console; an error where the script failed.
-pub fn boot(kernel: &Path, initramfs: &Path, console: &Path) -> Result<()> {
+/// What a guest left.
+pub struct Ended {
+    /// Everything on its console: the kernel's words, and the script's where it writes there.
+    pub console: String,
+    /// Everything that the script wrote to its second serial line.
+    pub results: String,
+    /// How the script ended, or why it did not.
+    pub script: Result<()>,
+}
+
+/// A folder that nobody else boots from: guests would write over each other's disks.
+pub struct Folder {
+    pub path: PathBuf,
+    lock: File,
+}
+
+impl Folder {
+    /// Makes it where it is not there, and takes it.
+    ///
+    /// # Errors
+    /// If somebody has it, be it a guest whose starter was killed.
+    pub fn take(path: PathBuf) -> Result<Self> {
+        fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        let lock = File::create(path.join("lock"))
+            .with_context(|| format!("cannot create a file in {}", path.display()))?;
+        lock.try_lock().with_context(|| {
+            format!("guests are booted from {} already; wait for their end", path.display())
+        })?;
+        Ok(Self { path, lock })
+    }
+}
+
+/// Boots and waits for the guest's end. `name` is part of the names of the files that are left.
+///
+/// # Errors
+/// If there is no guest at all.
+pub fn boot(folder: &Folder, name: &str, kernel: &Path, initramfs: &Path) -> Result<Ended> {
     let mut append = "console=ttyS0 panic=-1 quiet no_timer_check".to_owned();
     if let Some(khz) = tsc_khz() {
         append.push_str(&format!(" tsc_early_khz={khz}"));
     }
-    // Never with KVM: where it is nested it may be there and not work.
-    let mut child = Command::new("nice")
-        .args(["-n", "19", "qemu-system-x86_64", "-nodefaults", "-no-user-config"])
+    let [console, results] =
+        ["console", "results"].map(|what| folder.path.join(format!("{what}.{name}")));
+    // What an earlier guest said must not be taken for the words of one that never started.
+    for file in [&console, &results] {
+        forget(file)?;
+    }
+    // Never with KVM: where it is nested it may be there and not work. The guest's CPUs take turns in
+    // one thread: with a thread each, kernels hung or died now and then while they put other
+    // instructions in the place of those that the other CPU runs, as they do for each tracepoint.
+    let mut command = Command::new("nice");
+    command
+        .args(["-n", "10", "qemu-system-x86_64", "-nodefaults", "-no-user-config"])
         .args(["-display", "none", "-no-reboot", "-monitor", "none", "-machine", "q35"])
-        .args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "768"])
-        .arg("-serial")
-        .arg(format!("file:{}", console.display()))
-        .args(["-serial", "null", "-append", &append])
+        .args(["-accel", "tcg,thread=single", "-cpu", "max", "-smp", "2", "-m", "2048"]);
+    for file in [&console, &results] {
+        command.arg("-serial").arg(format!("file:{}", file.display()));
+    }
+    for (index, disk) in disks(&folder.path)?.iter().enumerate() {
+        let file = disk.display();
+        command
+            .args(["-drive", &format!("file={file},format=raw,if=none,id=disk{index}")])
+            // With one queue it gets a scheduler, in which requests wait.
+            .args(["-device", &format!("virtio-blk-pci,drive=disk{index},num-queues=1")]);
+    }
+    let mut child = command
+        .args(["-append", &append])
         .arg("-kernel")
         .arg(kernel)
         .arg("-initrd")
         .arg(initramfs)
-        .stdin(Stdio::null())
+        // Nothing to read: with it the guest holds the folder for as long as it runs.
+        .stdin(folder.lock.try_clone().context("cannot hand the lock on")?)
         .spawn()
         .context("cannot start qemu-system-x86_64 (Debian: apt-get install qemu-system-x86)")?;
     let begin = Instant::now();
@@ -47,15 +104,70 @@ pub fn boot(kernel: &Path, initramfs: &Path, console: &Path) -> Result<()> {
         }
         thread::sleep(LOOK);
     };
-    let said = fs::read(console).with_context(|| format!("cannot read {}", console.display()))?;
-    let said = String::from_utf8_lossy(&said).replace('\r', "");
-    print!("{said}");
-    match (exit_of(&said), status) {
-        (Some("0"), _) => Ok(()),
+    // QEMU may have refused before it made them.
+    let read = |path: &PathBuf| match fs::read(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+        Ok(said) => Ok(String::from_utf8_lossy(&said).replace('\r', "")),
+    };
+    let (console, results) = (read(&console)?, read(&results)?);
+    let script = ending(&console, status);
+    Ok(Ended { console, results, script })
+}
+
+/// Whether a script ended well: by its own word, and in a guest that QEMU saw power off. `None` is one
+/// that had to be killed.
+fn ending(console: &str, status: Option<ExitStatus>) -> Result<()> {
+    match (exit_of(console), status) {
+        (Some("0"), Some(status)) if status.success() => Ok(()),
+        (Some("0"), Some(status)) => bail!("the script ended well, but QEMU with {status}"),
+        (Some("0"), None) => bail!("the script ended well, but the guest did not power off"),
         (Some(code), _) => bail!("the script ended with {code}"),
         (None, None) => bail!("the guest did not end within {LONGEST:?}"),
         (None, Some(status)) => bail!("the guest ended ({status}) before its script"),
     }
+}
+
+/// Removes a file that may not be there.
+fn forget(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether guests can be booted here.
+pub fn is_possible() -> Result<()> {
+    let version = Command::new("qemu-system-x86_64").arg("--version").output();
+    version.map(drop).context(
+        "there is no qemu-system-x86_64, which boots the kernels; install it (Debian: apt-get \
+         install qemu-system-x86)",
+    )
+}
+
+/// Fresh disks.
+fn disks(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut disks = Vec::new();
+    for (name, bytes) in DISKS {
+        let path = folder.join(name);
+        File::create(&path)
+            .and_then(|file| file.set_len(bytes))
+            .with_context(|| format!("cannot create {}", path.display()))?;
+        disks.push(path);
+    }
+    // Where there is none, the guest has its temporary files in memory.
+    let [files, ..] = disks.as_slice() else { bail!("no disk") };
+    let made = ["mke2fs", "/usr/sbin/mke2fs", "/sbin/mke2fs"].into_iter().any(|program| {
+        let mut command = Command::new(program);
+        command.args(["-q", "-F", "-t", "ext4"]).arg(files);
+        command.stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+    });
+    if !made {
+        eprintln!("vm: no mke2fs here (Debian: apt-get install e2fsprogs); guests get no files");
+    }
+    Ok(disks)
 }
 
 /// How the script ended, as the console says.
@@ -81,12 +193,48 @@ fn khz_in(messages: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{exit_of, khz_in};
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::ExitStatus;
+
+    use super::{Folder, ending, exit_of, forget, khz_in};
 
     #[test]
     fn the_script_ends_as_its_last_line_says() {
         assert_eq!(exit_of("a\nnoised-vm: exit 3\n[ 9.1] reboot: Power down\n"), Some("3"));
         assert_eq!(exit_of("Kernel panic\n"), None);
+    }
+
+    #[test]
+    fn only_a_guest_that_was_seen_to_power_off_ended_well() {
+        let (good, bad) = (ExitStatus::from_raw(0), ExitStatus::from_raw(1 << 8));
+        let well = "noised-vm: exit 0\n";
+        assert!(ending(well, Some(good)).is_ok());
+        for (console, status) in [
+            (well, Some(bad)),
+            (well, None),
+            ("noised-vm: exit 1\n", Some(good)),
+            ("", Some(good)),
+            ("", Some(bad)),
+            ("", None),
+        ] {
+            assert!(ending(console, status).is_err(), "{console:?} {status:?}");
+        }
+    }
+
+    #[test]
+    fn a_folder_is_one_owners_and_forgets() -> anyhow::Result<()> {
+        let path = std::env::temp_dir().join(format!("noised-vm-folder-{}", std::process::id()));
+        let folder = Folder::take(path.clone())?;
+        assert!(Folder::take(path.clone()).is_err());
+        drop(folder);
+        let folder = Folder::take(path.clone())?;
+        let left = path.join("console.7");
+        std::fs::write(&left, "noised-vm: exit 0\n")?;
+        forget(&left)?;
+        forget(&left)?;
+        assert!(!left.exists());
+        drop(folder);
+        Ok(std::fs::remove_dir_all(path)?)
     }
 
     #[test]

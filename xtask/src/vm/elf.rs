@@ -38,8 +38,8 @@ fn places<'a>(bytes: &'a [u8], magic: &'a [u8]) -> impl Iterator<Item = usize> +
     starts.filter(move |(_, window)| *window == magic).map(|(at, _)| at)
 }
 
-/// What comes out, however the command ends: behind the data lies more of the image.
-fn undone(data: &[u8], command: &[&str]) -> Result<Vec<u8>> {
+/// What a command makes of data, however the command ends: behind the data lies more of the image.
+pub fn undone(data: &[u8], command: &[&str]) -> Result<Vec<u8>> {
     let [program, arguments @ ..] = command else { bail!("no command") };
     let mut child = Command::new(program)
         .args(arguments)

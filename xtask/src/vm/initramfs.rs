@@ -1,4 +1,7 @@
-//! What the guest finds: busybox, noised with its libraries, and the script.
+//! What the guest finds: busybox, programs with their libraries, kernel modules, and the script.
+//!
+//! Two archives: one of everything but the modules, for all kernels, and one of a kernel's modules.
+//! The kernel unpacks both, one behind the other.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -8,38 +11,108 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use super::modules::Module;
 use crate::cargo::on_path;
 
 const INIT: &str = include_str!("init.sh");
 /// Folders of the guest that are mounted over, or written to.
-const EMPTY: [&str; 5] = ["bin", "proc", "sys", "dev", "tmp"];
+const EMPTY: [&str; 10] =
+    ["bin", "busybox", "proc", "sys", "dev", "tmp", "root", "run/netns", "modules", "etc"];
+/// Programs that busybox has not, or not well enough for the tests, with their Debian packages.
+const PROGRAMS: [(&str, &str); 3] =
+    [("ip", "iproute2"), ("tc", "iproute2"), ("setpriv", "util-linux")];
+const USERS: &str = "root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n";
+const GROUPS: &str = "root:x:0:\nnogroup:x:65534:\n";
 
-/// Packs an archive for the kernel to unpack.
-pub fn build(folder: &Path, noised: &Path, script: &str) -> Result<PathBuf> {
-    let root = folder.join("root");
-    if root.exists() {
-        fs::remove_dir_all(&root).with_context(|| format!("cannot remove {}", root.display()))?;
-    }
+/// What is put into the archive of all kernels.
+pub struct Contents<'a> {
+    /// Programs of this workspace, each with the path that it gets.
+    pub programs: &'a [(PathBuf, &'static str)],
+    /// The script.
+    pub script: &'a str,
+    /// Arguments of the live tests, one a line.
+    pub arguments: &'a str,
+}
+
+/// Packs the archive of all kernels.
+pub fn build(folder: &Path, contents: &Contents) -> Result<PathBuf> {
+    let root = fresh(&folder.join("root"))?;
     for empty in EMPTY {
         let path = root.join(empty);
         fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
     }
-    let Some(busybox) = on_path("busybox") else {
-        bail!(
-            "the guest needs busybox and there is none; install it (Debian: apt-get install busybox-static)"
-        );
-    };
-    let libraries = libraries(&busybox)?;
-    for library in libraries.iter().chain(&self::libraries(noised)?) {
-        copy(library, &root.join(library.strip_prefix("/").unwrap_or(library)))?;
+    let busybox = found("busybox", "busybox-static")?;
+    add(&root, &busybox, "bin/busybox")?;
+    for (program, package) in PROGRAMS {
+        add(&root, &found(program, package)?, &format!("bin/{program}"))?;
     }
-    copy(&busybox, &root.join("bin/busybox"))?;
-    strip(noised, &root.join("noised"))?;
+    for (program, path) in contents.programs {
+        add(&root, program, path)?;
+        strip(program, &root.join(path))?;
+    }
     write(&root.join("init"), INIT)?;
-    write(&root.join("script"), script)?;
+    write(&root.join("script"), contents.script)?;
+    write(&root.join("arguments"), contents.arguments)?;
+    write(&root.join("etc/passwd"), USERS)?;
+    write(&root.join("etc/group"), GROUPS)?;
     let archive = folder.join("initramfs");
     pack(&root, &archive)?;
     Ok(archive)
+}
+
+/// Packs that archive together with a kernel's modules, which are loaded in this order.
+pub fn with_modules(folder: &Path, archive: &Path, modules: &[Module]) -> Result<PathBuf> {
+    let root = fresh(&folder.join("modules"))?;
+    let inner = root.join("modules");
+    fs::create_dir_all(&inner).with_context(|| format!("cannot create {}", inner.display()))?;
+    let mut order = String::new();
+    for module in modules {
+        let path = inner.join(format!("{}.ko", module.name));
+        fs::write(&path, &module.bytes)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        order.push_str(&format!("{}\n", module.name));
+    }
+    write(&inner.join("order"), &order)?;
+    let own = folder.join("initramfs.modules");
+    pack(&root, &own)?;
+    let whole = folder.join("initramfs.whole");
+    let doing = || format!("cannot write {}", whole.display());
+    // Archives end at a multiple of 512 bytes, as the kernel wants them to begin at one of four.
+    let mut output = File::create(&whole).with_context(doing)?;
+    for part in [archive, &own] {
+        let mut input = File::open(part).with_context(doing)?;
+        std::io::copy(&mut input, &mut output).with_context(doing)?;
+    }
+    Ok(whole)
+}
+
+fn fresh(root: &Path) -> Result<PathBuf> {
+    if root.exists() {
+        fs::remove_dir_all(root).with_context(|| format!("cannot remove {}", root.display()))?;
+    }
+    Ok(root.to_owned())
+}
+
+fn found(program: &str, package: &str) -> Result<PathBuf> {
+    // What only root needs may lie where others do not look.
+    let places = ["/usr/sbin", "/sbin"].map(|folder| Path::new(folder).join(program));
+    match on_path(program).or_else(|| places.into_iter().find(|path| path.is_file())) {
+        Some(path) => Ok(path),
+        None => bail!(
+            "the guest needs {program} and there is none; install it (Debian: apt-get install {package})"
+        ),
+    }
+}
+
+/// Adds a program with its libraries.
+fn add(root: &Path, program: &Path, path: &str) -> Result<()> {
+    for library in libraries(program)? {
+        let to = root.join(library.strip_prefix("/").unwrap_or(&library));
+        if !to.exists() {
+            copy(&library, &to)?;
+        }
+    }
+    copy(program, &root.join(path))
 }
 
 /// The files that the loader names for a program; none where it is static.

@@ -1,36 +1,68 @@
-//! `cargo xtask vm`: scenarios on Debian's kernels, in QEMU.
+//! `cargo xtask vm`: noised on Debian's kernels, in QEMU.
 //!
-//! The packages are downloaded and unpacked, never installed; the guest is a kernel, busybox, noised
-//! with its libraries, and a script. All of it lies below `target/vm`. The processor is emulated:
-//! what a scenario may judge are names, counts and order, never times.
+//! The packages are downloaded and unpacked, never installed; the guest is a kernel with some of its
+//! modules, busybox, noised, its live tests, and a script. All of it lies below `target/vm`. The
+//! processor is emulated: what may be judged are names, counts and order, never times.
 
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::cargo::{Workspace, named};
 use crate::setup;
 
 mod boot;
+mod complaints;
 mod debian;
 mod elf;
 mod initramfs;
+mod modules;
+mod outcome;
+mod selection;
+mod table;
+
+use boot::Folder;
+use complaints::Complaints;
+use initramfs::Contents;
+use outcome::Outcome;
+use selection::{Extent, Selection};
+use table::{Row, Verdict};
 
 /// What runs in the guest.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// A kernel: 6.1, 6.12, each also with -rt or -cloud; may be given more than once [default: those
-    /// of the scenario]
-    #[arg(long, value_name = "NAME")]
-    kernel: Vec<String>,
+    /// Kernels: 5.10, 6.1, 6.12, 7 (the newest of them), also with -rt or -cloud [default: those of
+    /// the scenario]
+    #[arg(value_name = "KERNEL")]
+    kernels: Vec<String>,
+    /// A kernel to leave out; may be given more than once
+    #[arg(long, value_name = "KERNEL")]
+    skip: Vec<String>,
     /// A scenario of this task
-    #[arg(long, value_name = "NAME", default_value = "osnoise", conflicts_with = "script")]
+    #[arg(long, value_name = "NAME", default_value = "matrix", conflicts_with = "script")]
     scenario: String,
     /// A shell script instead; /noised is the daemon
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
+    /// Of the live tests, only those that count deeds of known number
+    #[arg(long)]
+    quick: bool,
+    /// Two small kernels, --quick; fails where one of them is not booted
+    #[arg(long, conflicts_with_all = ["script", "scenario"])]
+    ci: bool,
+    /// Of the live tests, only those with this in their names
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
+    /// Print the matrix as JSON
+    #[arg(long, conflicts_with = "markdown")]
+    json: bool,
+    /// Print the matrix as a table for the README
+    #[arg(long)]
+    markdown: bool,
 }
 
 /// A script with the kernels that it is made for.
@@ -40,59 +72,226 @@ struct Scenario {
     script: &'static str,
 }
 
-const SCENARIOS: &[Scenario] = &[Scenario {
+const MATRIX: Scenario = Scenario {
+    name: "matrix",
+    kernels: &[
+        "5.10-cloud",
+        "5.10",
+        "6.1-cloud",
+        "6.1",
+        "6.1-rt",
+        "6.12-cloud",
+        "6.12",
+        "6.12-rt",
+        "7.2-cloud",
+        "7-cloud",
+        "7",
+    ],
+    script: include_str!("scenarios/matrix.sh"),
+};
+
+const OSNOISE: Scenario = Scenario {
     name: "osnoise",
     kernels: &["6.1-rt", "6.12-rt"],
     script: include_str!("scenarios/osnoise.sh"),
-}];
+};
 
-/// Boots every kernel in turn; fails if the script fails on one of them.
+const SCENARIOS: [&Scenario; 2] = [&MATRIX, &OSNOISE];
+
+/// Names the daemon to test instead of this workspace's, as for the live tests.
+const DAEMON: &str = "NOISED_BIN";
+
+/// Small packages, of the two versions that most hosts run.
+const CI: [&str; 2] = ["6.1-cloud", "6.12-cloud"];
+
+/// Boots every kernel in turn; fails if one of them does.
 pub fn run(workspace: &Workspace, arguments: &Arguments) -> Result<ExitCode> {
-    let (script, made_for) = chosen(arguments)?;
-    let kernels = match arguments.kernel.as_slice() {
-        [] => made_for.iter().map(|name| (*name).to_owned()).collect(),
-        asked => asked.to_vec(),
-    };
-    if kernels.is_empty() {
-        bail!("a script of your own runs on the kernels that --kernel names, and there is none");
-    }
-    let folder = workspace.target.join("vm");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let plan = Plan::new(arguments)?;
+    boot::is_possible()?;
+    let folder = Folder::take(workspace.target.join("vm"))?;
     setup::ensure(workspace)?;
-    // Not optimised: times mean nothing there.
-    let built = workspace.build(&["build", "--package", "noise-daemon"])?;
-    let initramfs = initramfs::build(&folder, &named(built, "noised")?, &script)?;
-    let mut failed = Vec::new();
-    for name in &kernels {
-        if let Err(error) = scenario_on(name, &folder, &initramfs) {
+    if plan.is_matrix {
+        matrix(workspace, arguments, &plan, &folder)
+    } else {
+        scripted(workspace, &plan, &folder)
+    }
+}
+
+/// What is to be run, and where.
+struct Plan {
+    kernels: Vec<String>,
+    script: String,
+    is_matrix: bool,
+}
+
+impl Plan {
+    fn new(arguments: &Arguments) -> Result<Self> {
+        let (script, made_for, is_matrix) = match &arguments.script {
+            Some(file) => {
+                let script = fs::read_to_string(file)
+                    .with_context(|| format!("cannot read the script {}", file.display()))?;
+                (script, &[][..], false)
+            }
+            None => {
+                let name = arguments.scenario.as_str();
+                let Some(scenario) = SCENARIOS.iter().find(|scenario| scenario.name == name) else {
+                    let known = SCENARIOS.map(|scenario| scenario.name).join(", ");
+                    bail!("there is no scenario {name}; there are: {known}");
+                };
+                (scenario.script.to_owned(), scenario.kernels, name == MATRIX.name)
+            }
+        };
+        let made_for = if arguments.ci { &CI } else { made_for };
+        let mut kernels = arguments.kernels.clone();
+        if kernels.is_empty() {
+            kernels = made_for.iter().map(|&name| name.to_owned()).collect();
+        }
+        kernels.retain(|kernel| !arguments.skip.contains(kernel));
+        if kernels.is_empty() {
+            bail!("no kernel is left to boot; name one");
+        }
+        Ok(Self { kernels, script, is_matrix })
+    }
+}
+
+/// The daemon, not optimised: times mean nothing there.
+fn daemon(workspace: &Workspace) -> Result<PathBuf> {
+    named(workspace.build(&["build", "--package", "noise-daemon"])?, "noised")
+}
+
+/// A script that judges by itself.
+fn scripted(workspace: &Workspace, plan: &Plan, folder: &Folder) -> Result<ExitCode> {
+    let programs = [(daemon(workspace)?, "noised")];
+    let contents = Contents { programs: &programs, script: &plan.script, arguments: "" };
+    let archive = initramfs::build(&folder.path, &contents)?;
+    let mut failed = 0;
+    for name in &plan.kernels {
+        println!("\nvm: {name}");
+        let ended = debian::obtain(&folder.path, name)
+            .and_then(|kernel| guest(folder, name, &kernel, &archive))
+            .and_then(|ended| {
+                print!("{}", ended.console);
+                let faults = Complaints::among(&[&ended.console]).faults;
+                ended.script?;
+                ensure!(faults.is_empty(), "the kernel says {}", faults.join("; "));
+                Ok(())
+            });
+        if let Err(error) = ended {
             eprintln!("vm: {name}: {error:#}");
-            failed.push(name.as_str());
+            failed += 1;
         }
     }
-    println!("\nvm: {} of {} kernels passed", kernels.len() - failed.len(), kernels.len());
-    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let all = plan.kernels.len();
+    println!("\nvm: {} of {all} kernels passed", all - failed);
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn chosen(arguments: &Arguments) -> Result<(String, &'static [&'static str])> {
-    if let Some(file) = &arguments.script {
-        let script = fs::read_to_string(file)
-            .with_context(|| format!("cannot read the script {}", file.display()))?;
-        return Ok((script, &[]));
-    }
-    let name = arguments.scenario.as_str();
-    match SCENARIOS.iter().find(|scenario| scenario.name == name) {
-        Some(scenario) => Ok((scenario.script.to_owned(), scenario.kernels)),
-        None => {
-            let known: Vec<&str> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
-            bail!("there is no scenario {name}; there are: {}", known.join(", "))
+fn matrix(
+    workspace: &Workspace,
+    arguments: &Arguments,
+    plan: &Plan,
+    folder: &Folder,
+) -> Result<ExitCode> {
+    let noised = match env::var_os(DAEMON) {
+        Some(path) => PathBuf::from(path),
+        // Optimised, as it is shipped: emulation makes enough of it slow.
+        None => workspace.noised()?,
+    };
+    let tests = &["test", "--package", "noise-tests", "--test", "live", "--no-run"];
+    let live = named(workspace.build(tests)?, "live")?;
+    let helper = &["build", "--package", "noise-tests", "--bin", "noise-rights"];
+    let rights = named(workspace.build(helper)?, "noise-rights")?;
+    let extent = if arguments.ci || arguments.quick { Extent::Quick } else { Extent::Whole };
+    let Selection { arguments: for_tests, chosen, left_out } =
+        selection::select(&live, extent, arguments.filter.as_deref())?;
+    let programs = [(noised, "noised"), (live, "live"), (rights, "noise-rights")];
+    let contents = Contents { programs: &programs, script: &plan.script, arguments: &for_tests };
+    let archive = initramfs::build(&folder.path, &contents)?;
+    let mut rows = Vec::new();
+    for name in &plan.kernels {
+        eprintln!("vm: {name}: {} live tests", chosen.len());
+        // Where a check of everything says nothing of kernels, nobody would notice.
+        let is_wanted = arguments.ci || arguments.kernels.contains(name);
+        let row = row(folder, name, &archive, is_wanted);
+        match &row.verdict {
+            Verdict::Told(outcome) => eprintln!("vm: {name}: {} passed", outcome.tests.passed),
+            Verdict::Skipped(reason) | Verdict::Broken(reason) => eprintln!("vm: {name}: {reason}"),
         }
+        rows.push(row);
     }
+    if arguments.json {
+        println!("{:#}", table::json(&rows, &left_out));
+    } else if arguments.markdown {
+        print!("{}", table::markdown(&rows));
+    } else {
+        print!("\n{}", table::text(&rows, &left_out));
+    }
+    let is_good = rows.iter().all(|row| row.faults().is_empty());
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn scenario_on(name: &str, folder: &Path, initramfs: &Path) -> Result<()> {
-    let package = debian::newest(name)?;
-    println!("\nvm: {name} is {package}");
-    let kernel = debian::kernel(folder, &package)?;
-    let console = folder.join(format!("console.{name}"));
-    boot::boot(&kernel, initramfs, &console)
+/// A kernel that cannot be had is a failure only where it was asked for.
+fn row(folder: &Folder, name: &str, archive: &Path, is_wanted: bool) -> Row {
+    let begin = Instant::now();
+    let verdict = match debian::obtain(&folder.path, name) {
+        Err(error) if is_wanted => Verdict::Broken(format!("{error:#}")),
+        Err(error) => Verdict::Skipped(format!("{error:#}")),
+        Ok(kernel) => match guest(folder, name, &kernel, archive) {
+            Err(error) => Verdict::Broken(format!("{error:#}")),
+            Ok(boot::Ended { script: Err(error), console, results }) => Verdict::Broken(format!(
+                "{error:#}; last words: {}",
+                last_words(&console, &results)
+            )),
+            Ok(ended) => Verdict::Told(Box::new(Outcome::read(&ended.results, &ended.console))),
+        },
+    };
+    Row { kernel: name.to_owned(), verdict, took: begin.elapsed() }
+}
+
+fn guest(
+    folder: &Folder,
+    name: &str,
+    kernel: &debian::Kernel,
+    archive: &Path,
+) -> Result<boot::Ended> {
+    eprintln!("vm: {name} is {}", kernel.package);
+    let modules = modules::wanted(&kernel.modules)?;
+    let whole = initramfs::with_modules(&folder.path, archive, &modules)?;
+    boot::boot(folder, name, &kernel.vmlinux, &whole)
+}
+
+/// The end of what a guest said before it broke off.
+fn last_words(console: &str, results: &str) -> String {
+    let last = |text: &str| text.trim_end().lines().last().unwrap_or("nothing").to_owned();
+    format!("{} / {}", last(console), last(results))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::{Arguments, MATRIX, Plan};
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn plan(line: &[&str]) -> anyhow::Result<Plan> {
+        Plan::new(&Line::try_parse_from([&["vm"], line].concat())?.arguments)
+    }
+
+    #[test]
+    fn kernels_are_those_of_the_scenario_unless_named() -> anyhow::Result<()> {
+        assert_eq!(plan(&[])?.kernels, MATRIX.kernels);
+        assert_eq!(plan(&["6.1", "7-cloud"])?.kernels, ["6.1", "7-cloud"]);
+        assert_eq!(plan(&["--scenario", "osnoise"])?.kernels, ["6.1-rt", "6.12-rt"]);
+        assert_eq!(plan(&["--ci", "--skip", "6.1-cloud"])?.kernels, ["6.12-cloud"]);
+        assert!(!plan(&["--skip", "7"])?.kernels.contains(&"7".to_owned()));
+        assert!(plan(&["6.1", "--skip", "6.1"]).is_err());
+        assert!(plan(&["--scenario", "none"]).is_err());
+        assert!(plan(&["--ci", "--scenario", "osnoise"]).is_err());
+        Ok(())
+    }
 }

@@ -1,0 +1,250 @@
+//! What reads data of others, each as a function of bytes that panics where something is wrong.
+//!
+//! libFuzzer drives them (`cargo xtask fuzz`), and so does a test of the daemon, which changes the seeds
+//! at random: the same functions find the same faults in both.
+
+use std::fs::File;
+use std::future::pending;
+use std::io::{self, Write as _};
+use std::os::fd::{AsRawFd as _, FromRawFd as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use noise_daemon::config::{Cpus, parse};
+use noise_daemon::export::{Listener, Peer, Refresh, Shown, Viewer, Web, WebFile, router, serve};
+use noise_daemon::kernel::{Facts, KernelBtf};
+use noise_daemon::measure::DetourReport;
+use noise_daemon::measure::cpus::CpuList;
+use noise_daemon::measure::detours::{CpuSummary, Shares, csv, text};
+use noise_daemon::measure::osnoise::kernel::read_line;
+use noise_daemon::measure::scale::{Noise, Trace};
+use noise_daemon::resolve::cgroup::{Identity, MAX_LABEL_BYTES, Mounts};
+use noise_daemon::state::Document;
+use noise_daemon::wire::{Host, Recording, decode, encode};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+use tokio::sync::mpsc;
+
+/// A target: its name, which is that of its folder of seeds, too, and what it does.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All of them.
+pub const TARGETS: &[Target] = &[
+    ("http", http),
+    ("config", config),
+    ("web_file", web_file),
+    ("frame", frame),
+    ("recording", recording),
+    ("state", state),
+    ("btf", btf),
+    ("tracer_line", tracer_line),
+    ("cgroup", cgroup),
+    ("report", report),
+    ("cpu_list", cpu_list),
+];
+
+/// Most that the server may answer to a request of a few hundred bytes.
+const MOST_ANSWERED: usize = 4 << 20;
+/// The server hangs where an answer takes longer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A listener with one connection.
+struct Once(Mutex<Option<DuplexStream>>);
+
+impl Listener for Once {
+    type Stream = DuplexStream;
+
+    async fn next(&self) -> io::Result<(DuplexStream, Peer)> {
+        let stream = self.0.lock().ok().and_then(|mut stream| stream.take());
+        match stream {
+            Some(stream) => Ok((stream, Peer::LOCAL)),
+            None => pending().await,
+        }
+    }
+}
+
+/// A collector that has measured nothing.
+async fn collect(mut asked: mpsc::Receiver<Viewer>) {
+    while let Some(viewer) = asked.recv().await {
+        let _ = viewer.reply.send(Arc::new(Shown::default()));
+    }
+}
+
+/// Bytes on a connection to the server: it answers in HTTP or not at all, and ends.
+pub fn http(bytes: &[u8]) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let answer = runtime.block_on(async {
+        let (client, server) = tokio::io::duplex(64 * 1024);
+        let (refresh, asked) = mpsc::channel(4);
+        let router = router(Refresh(refresh), Host::default());
+        let (mut reader, mut writer) = tokio::io::split(client);
+        let exchange = async {
+            let send = async {
+                // The server may hang up before everything is sent.
+                let _ = writer.write_all(bytes).await;
+                let _ = writer.shutdown().await;
+            };
+            let mut answer = Vec::new();
+            let receive = async {
+                let _ = (&mut reader).take(MOST_ANSWERED as u64 + 1).read_to_end(&mut answer).await;
+            };
+            tokio::join!(send, receive);
+            answer
+        };
+        tokio::select! {
+            answer = tokio::time::timeout(PATIENCE, exchange) => answer.expect("the server hangs"),
+            () = serve(Once(Mutex::new(Some(server))), router, Web::plain()) => {
+                unreachable!("it serves for ever")
+            }
+            () = collect(asked) => unreachable!("the router holds the other end"),
+        }
+    });
+    assert!(answer.is_empty() || answer.starts_with(b"HTTP/1."), "no HTTP: {answer:?}");
+    // Every request of a pipeline is answered, so that many bytes may be asked for many pages.
+    assert!(answer.len() <= MOST_ANSWERED, "{} bytes", answer.len());
+}
+
+/// A configuration file, and what it says put to use.
+pub fn config(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    match parse(text, Path::new("noised.toml")) {
+        Ok(config) => {
+            let _ = config.osnoise.duty();
+            let _ = config.limits.limits();
+            let _ = config.socket.options();
+            let _ = config.measured();
+        }
+        Err(error) => {
+            let message = format!("{error:#}");
+            assert!(message.contains("noised.toml"), "does not name the file: {message}");
+            // A line is quoted, and no more than a line.
+            assert!(message.len() <= 4096 + bytes.len() * 8, "{} bytes of words", message.len());
+        }
+    }
+}
+
+/// A web file: TLS, users and headers.
+pub fn web_file(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Err(error) = WebFile::parse(text, Path::new("web.yml")) {
+        let message = format!("{error:#}");
+        assert!(message.contains("web.yml"), "does not name the file: {message}");
+        assert!(!message.contains('\n'), "more than a sentence: {message}");
+    }
+}
+
+/// How frames begin: which kind of thing it is, and its version.
+const FRAME_HEAD: &[u8] = b"NOISEDfr\x01\0";
+/// How recordings begin.
+const RECORDING_HEAD: &[u8] = b"NOISEDre\x01\0";
+
+/// A frame from a daemon or a file: as it comes, and as what unpacks to these bytes.
+pub fn frame(bytes: &[u8]) {
+    read_frame(bytes);
+    let mut packed = FRAME_HEAD.to_vec();
+    packed.extend(zstd::encode_all(bytes, 1).expect("memory"));
+    read_frame(&packed);
+}
+
+fn read_frame(bytes: &[u8]) {
+    if let Ok(frame) = decode(bytes) {
+        let again = encode(&frame).expect("what was read can be written");
+        let again = decode(&again).expect("what was written can be read");
+        // Not-a-number is not equal to itself.
+        assert_eq!(format!("{frame:?}"), format!("{again:?}"));
+    }
+}
+
+/// A nameless file with these bytes.
+fn memory_file(bytes: &[u8]) -> File {
+    // SAFETY: the name is NUL-terminated and read during the call only.
+    let descriptor = unsafe { libc::memfd_create(c"noised-fuzz".as_ptr(), 0) };
+    assert!(descriptor >= 0, "memfd_create: {}", io::Error::last_os_error());
+    // SAFETY: a descriptor that was just opened and that nothing else owns.
+    let mut file = unsafe { File::from_raw_fd(descriptor) };
+    file.write_all(bytes).expect("a file in memory");
+    file
+}
+
+/// A recording and all its frames: as it comes, and with records around two parts of these bytes.
+pub fn recording(bytes: &[u8]) {
+    read_recording(bytes);
+    let (host, frame) = bytes.split_at(bytes.len() / 2);
+    let mut file = RECORDING_HEAD.to_vec();
+    for record in [host, frame] {
+        file.extend(u32::try_from(record.len()).unwrap_or(u32::MAX).to_le_bytes());
+        file.extend(crc32fast::hash(record).to_le_bytes());
+        file.extend(record);
+    }
+    read_recording(&file);
+}
+
+fn read_recording(bytes: &[u8]) {
+    let file = memory_file(bytes);
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    if let Ok(recording) = Recording::open(Path::new(&path)) {
+        assert!(recording.len() <= bytes.len(), "more frames than bytes");
+        let _ = recording.warning();
+        for index in 0..recording.len() {
+            let _ = recording.frame(index);
+        }
+    }
+}
+
+/// A state file.
+pub fn state(bytes: &[u8]) {
+    if let Ok(document) = Document::parse(bytes) {
+        let text = document.text().expect("what was read can be written");
+        Document::parse(&text).expect("what was written can be read");
+    }
+}
+
+/// The kernel's type information.
+pub fn btf(bytes: &[u8]) {
+    let file = memory_file(bytes);
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    if let Ok(btf) = KernelBtf::read(Path::new(&path)) {
+        let _ = Facts::learn(&btf);
+        let _ = btf.offset("task_struct", "cgroups.dfl_cgrp.kn.id");
+        let _ = btf.tracepoint_arguments("sched_switch");
+    }
+}
+
+/// Lines of the kernel's osnoise tracer.
+pub fn tracer_line(bytes: &[u8]) {
+    for line in bytes.split(|&byte| byte == b'\n') {
+        let _ = read_line(line);
+    }
+}
+
+/// Where cgroups are mounted, and how they are named.
+pub fn cgroup(bytes: &[u8]) {
+    use std::os::unix::ffi::OsStrExt as _;
+    let mounts = Mounts::parse(&String::from_utf8_lossy(bytes));
+    let _ = mounts.layout();
+    let identity = Identity::of(Path::new(std::ffi::OsStr::from_bytes(bytes)));
+    assert!(identity.label.len() <= MAX_LABEL_BYTES, "a label of {} bytes", identity.label.len());
+    let steers = |character: char| character.is_control();
+    assert!(!identity.label.contains(steers), "a label that steers a terminal: {identity:?}");
+}
+
+/// A report of a bench, and what is made of it.
+pub fn report(bytes: &[u8]) {
+    let Ok(document) = std::str::from_utf8(bytes) else { return };
+    if let Ok(report) = DetourReport::parse(document) {
+        let _ = (report.measured_ns(), text(&report), csv(&report), Shares::of(&report));
+        let _ = CpuSummary::of_all(&report);
+        let _ = Trace::new(&report, None).map(|trace| trace.node(Noise::All));
+    }
+}
+
+/// A list of CPUs.
+pub fn cpu_list(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Ok(list) = text.parse::<CpuList>() {
+        let again: CpuList = list.to_string().parse().expect("what was written can be read");
+        assert_eq!(list, again);
+    }
+    let _ = Cpus::try_from(text.to_owned());
+}

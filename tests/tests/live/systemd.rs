@@ -1,0 +1,321 @@
+//! The Debian package and its service, on a clean Debian under a real systemd.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use noise_tests::bpf;
+use noise_tests::nspawn::{Machine, obstacle};
+use noise_tests::packages;
+use noise_tests::prom::Scrape;
+
+use crate::{Test, Verdict};
+
+pub(crate) const TESTS: &[(&str, Test)] = &[
+    ("package_is_installed_and_purged", package_is_installed_and_purged),
+    ("service_runs_confined", service_runs_confined),
+    ("service_is_reloaded", service_is_reloaded),
+    ("service_that_hangs_is_started_anew", service_that_hangs_is_started_anew),
+    ("service_tries_again_only_where_it_helps", service_tries_again_only_where_it_helps),
+];
+
+/// Where the service listens.
+const ADDRESS: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 19435);
+
+const INSTALL: &str = "apt-get install --yes --no-install-recommends ./noised.deb 2>&1";
+
+/// A machine with the package in its root folder, or why there is none.
+fn machine() -> Result<Result<Machine, String>> {
+    if let Some(obstacle) = obstacle()? {
+        return Ok(Err(obstacle));
+    }
+    let package = match packages::newest(".deb")? {
+        Ok(package) => package,
+        Err(obstacle) => return Ok(Err(obstacle)),
+    };
+    let machine = Machine::boot()?;
+    fs::copy(package, machine.root().join("noised.deb"))?;
+    Ok(Ok(machine))
+}
+
+/// The same with the service running.
+fn serving() -> Result<Result<Machine, String>> {
+    let machine = match machine()? {
+        Ok(machine) => machine,
+        Err(obstacle) => return Ok(Err(obstacle)),
+    };
+    machine.told(INSTALL)?;
+    wait_until_ready(&machine)?;
+    Ok(Ok(machine))
+}
+
+fn wait_until_ready(machine: &Machine) -> Result<()> {
+    machine.wait_for("systemctl is-active --quiet noised")?;
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !machine.get(ADDRESS, "/-/ready").is_ok_and(|answer| answer.status == 200) {
+        ensure!(Instant::now() < deadline, "{}", machine.told("journalctl -u noised; exit 1")?);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Ok(())
+}
+
+fn scrape(machine: &Machine) -> Result<Scrape> {
+    let answer = machine.get(ADDRESS, "/metrics")?;
+    ensure!(answer.status == 200, "/metrics answers {}", answer.status);
+    Scrape::parse(answer.text()?)
+}
+
+/// What is in the root, but for what dpkg, apt and the journal write for themselves.
+fn files(root: &Path) -> Result<BTreeSet<String>> {
+    const THEIRS: [&str; 9] = [
+        "var/lib/dpkg",
+        "var/lib/apt",
+        "var/cache",
+        "var/log",
+        "tmp",
+        "var/tmp",
+        "run",
+        "proc",
+        "sys",
+    ];
+    let mut found = BTreeSet::new();
+    let mut left = vec![root.to_owned()];
+    while let Some(folder) = left.pop() {
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            let path = entry.path();
+            let name = path.strip_prefix(root)?.to_string_lossy().into_owned();
+            if THEIRS.contains(&name.as_str()) {
+                continue;
+            }
+            if entry.file_type()?.is_dir() {
+                left.push(path);
+            }
+            found.insert(name);
+        }
+    }
+    Ok(found)
+}
+
+/// How the package leaves the machine as it found it.
+fn package_is_installed_and_purged() -> Result<Verdict> {
+    let machine = match machine()? {
+        Ok(machine) => machine,
+        Err(obstacle) => return Ok(Verdict::Impossible(obstacle)),
+    };
+    // Made by the first package of its kind, and nobody's to remove.
+    machine.told("mkdir -p -m 700 /var/lib/private; systemctl daemon-reload")?;
+    let loaded = bpf::program_ids()?;
+    let before = files(machine.root())?;
+    println!("{}", machine.told(INSTALL)?);
+    wait_until_ready(&machine)?;
+    ensure!(machine.told("systemctl is-enabled noised")? == "enabled", "not enabled");
+    machine.told("dpkg --verify noised && test -z \"$(dpkg --verify noised)\"")?;
+    machine.told(
+        "man_page=/usr/share/man/man1/noised-run.1.gz; gzip -dc $man_page | grep -q config",
+    )?;
+    // systemd has programs of its own for other services.
+    let programs = bpf::programs_of(machine.on_host(&machine.property("MainPID")?)?)?;
+    ensure!(!programs.is_empty(), "the service has loaded nothing");
+
+    machine.told("systemctl stop noised")?;
+    for (name, value) in
+        [("Result", "success"), ("ExecMainStatus", "0"), ("ActiveState", "inactive")]
+    {
+        let found = machine.property(name)?;
+        ensure!(found == value, "{name} of the stopped service: {found}");
+    }
+    bpf::wait_until_gone(programs.into_keys())?;
+    ensure!(!machine.root().join("run/noised").exists(), "the socket's folder is left");
+
+    machine.told("systemctl start noised && systemctl is-active noised")?;
+    machine.told("echo '# mine' >> /etc/noised/noised.toml")?;
+    println!("{}", machine.told("apt-get remove --yes noised 2>&1")?);
+    machine.told("! systemctl is-active --quiet noised && grep -q mine /etc/noised/noised.toml")?;
+    machine.told(&format!("{INSTALL} && grep -q mine /etc/noised/noised.toml"))?;
+    wait_until_ready(&machine)?;
+    println!("{}", machine.told("apt-get purge --yes noised 2>&1")?);
+    machine.told("! getent group noised && ! id _noised 2>/dev/null")?;
+    machine.told("systemctl --failed --no-legend | grep . && exit 1; exit 0")?;
+    let after = files(machine.root())?;
+    let left: Vec<_> = after.difference(&before).filter(|name| !is_backup(name)).collect();
+    let gone: Vec<_> = before.difference(&after).collect();
+    ensure!(left.is_empty() && gone.is_empty(), "left behind {left:?}, took away {gone:?}");
+    drop(machine);
+    bpf::ensure_none_left(&loaded)?;
+    Ok(Verdict::Passed)
+}
+
+/// What the tools that change groups keep of the file before.
+fn is_backup(name: &str) -> bool {
+    ["etc/group-", "etc/gshadow-", "etc/passwd-", "etc/shadow-"].contains(&name)
+}
+
+/// The lines of `/proc/<pid>/status` of each thread of the service, by their names.
+fn threads(machine: &Machine) -> Result<Vec<BTreeMap<String, String>>> {
+    let pid = machine.property("MainPID")?;
+    let text = machine.told(&format!("cat /proc/{pid}/task/*/status"))?;
+    let mut threads: Vec<BTreeMap<String, String>> = Vec::new();
+    for line in text.lines() {
+        let Some((name, value)) = line.split_once(':') else { continue };
+        if name == "Name" {
+            threads.push(BTreeMap::new());
+        }
+        let thread = threads.last_mut().context("a status without a name")?;
+        thread.insert(name.to_owned(), value.trim().to_owned());
+    }
+    Ok(threads)
+}
+
+/// Measures, as nobody in particular, shown to those whom the group names.
+fn service_runs_confined() -> Result<Verdict> {
+    let machine = match serving()? {
+        Ok(machine) => machine,
+        Err(obstacle) => return Ok(Verdict::Impossible(obstacle)),
+    };
+    let status = machine.property("StatusText")?;
+    println!("status: {status}");
+    ensure!(status.contains("hooks"), "the service does not tell how it fares: {status:?}");
+    let scraped = scrape(&machine)?;
+    let attached = scraped.total("noised_probe_attached");
+    ensure!(attached > 20.0, "{attached} hooks are attached");
+    ensure!(scraped.total("noised_context_switches_total") > 0.0, "nothing is counted");
+    let dropped = scraped.total("noised_dropped_total");
+    println!("{attached} hooks, {dropped} dropped");
+
+    for thread in threads(&machine)? {
+        let of = |name: &str| thread.get(name).map(String::as_str).unwrap_or_default();
+        for name in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+            let held = u64::from_str_radix(of(name), 16)?;
+            ensure!(held == 0, "{} of thread {} is {held:x}", name, of("Name"));
+        }
+        ensure!(of("NoNewPrivs") == "1" && of("Seccomp") == "2", "thread {thread:?}");
+        ensure!(!of("Uid").starts_with("0\t"), "thread {thread:?}");
+    }
+
+    machine.told("useradd --groups noised watcher && useradd stranger")?;
+    let as_user = |name: &str| {
+        format!("setpriv --reuid {name} --regid {name} --init-groups noised top --once")
+    };
+    let shown = machine.told(&as_user("watcher"))?;
+    ensure!(shown.contains("runqueue_wait"), "the operator is shown {shown}");
+    let refused = machine.run(&as_user("stranger"))?;
+    ensure!(refused.code == 3 && refused.stderr.contains("not allowed"), "{refused:?}");
+    // What is kept is nobody else's to read, and configuration nobody's to write.
+    machine.told("setpriv --reuid watcher --regid watcher --init-groups ls /var/lib/noised/ && exit 1; exit 0")?;
+    // By number: a minimal system has no name for a dynamic user.
+    let owner = machine.told("stat -c %u:%G /run/noised/noised.sock")?;
+    let pid = machine.property("MainPID")?;
+    let own = machine.told(&format!("stat -c %u:noised /proc/{pid}"))?;
+    ensure!(owner == own, "the socket belongs to {owner}, the daemon is {own}");
+    let unit = "/lib/systemd/system/noised.service";
+    let analyse = format!("systemd-analyze security --offline=true {unit} | tail -1");
+    let exposure = machine.told(&analyse)?;
+    println!("{exposure}");
+    let level = exposure.split_whitespace().find_map(|word| word.parse::<f64>().ok());
+    ensure!(level.is_some_and(|level| level <= 2.0), "{exposure}");
+    for (name, limit) in [
+        ("MemoryMax", "536870912"),
+        ("MemoryHigh", "402653184"),
+        ("TasksMax", "1024"),
+        ("CPUQuotaPerSecUSec", "1s"),
+    ] {
+        let found = machine.property(name)?;
+        ensure!(found == limit, "{name} of the service is {found}, not {limit}");
+    }
+    let denied = machine.told("journalctl -u noised --no-pager")?;
+    let is_trouble = |line: &&str| line.contains(" WARN ") || line.contains(" ERROR ");
+    // The machine has pids of its own, which a host's service has not.
+    let trouble = denied.lines().filter(is_trouble).filter(|line| !line.contains("pid namespace"));
+    ensure!(trouble.count() == 0, "{denied}");
+    Ok(Verdict::Passed)
+}
+
+fn service_is_reloaded() -> Result<Verdict> {
+    let machine = match serving()? {
+        Ok(machine) => machine,
+        Err(obstacle) => return Ok(Verdict::Impossible(obstacle)),
+    };
+    let pid = machine.property("MainPID")?;
+    let write = |text: &str| -> Result<()> {
+        Ok(fs::write(machine.root().join("etc/noised/noised.toml"), text)?)
+    };
+    write("[outliers]\nthreshold-microseconds = 777\n")?;
+    machine.told("systemctl reload noised")?;
+    wait_until_told(&machine, "changed: .*outliers.threshold-microseconds")?;
+    write("[outliers]\nthreshold-microseconds = \"many\"\n")?;
+    machine.told("systemctl reload noised")?;
+    wait_until_told(&machine, "the configuration stays as it was: .*/etc/noised/noised.toml")?;
+    let status = machine.property("StatusText")?;
+    println!("status: {status}");
+    ensure!(status.contains("reload"), "the status does not tell of it: {status}");
+    ensure!(machine.property("MainPID")? == pid, "another process");
+    ensure!(machine.property("ActiveState")? == "active", "not active any more");
+    wait_until_ready(&machine)?;
+    Ok(Verdict::Passed)
+}
+
+/// What may mend itself is waited for, as long as it takes; a mistake is not.
+fn service_tries_again_only_where_it_helps() -> Result<Verdict> {
+    let machine = match serving()? {
+        Ok(machine) => machine,
+        Err(obstacle) => return Ok(Verdict::Impossible(obstacle)),
+    };
+    let write = |text: &str| -> Result<()> {
+        Ok(fs::write(machine.root().join("etc/noised/noised.toml"), text)?)
+    };
+    ensure!(machine.property("StartLimitIntervalUSec")? == "0", "the service gives up some time");
+    // An address that is not there (RFC 5737).
+    write("[web]\nlisten-address = \"192.0.2.7:19435\"\n")?;
+    machine.run("systemctl restart noised")?;
+    machine.wait_for("test \"$(systemctl show -P NRestarts noised)\" -ge 2")?;
+    wait_until_told(&machine, "cannot listen on 192.0.2.7:19435")?;
+    write("")?;
+    wait_until_ready(&machine)?;
+
+    write("[web]\nlisten-adress = \"127.0.0.1:19435\"\n")?;
+    machine.run("systemctl restart noised")?;
+    machine.wait_for("systemctl is-failed --quiet noised")?;
+    let (status, restarts) = (machine.property("ExecMainStatus")?, machine.property("NRestarts")?);
+    println!("with a mistake: status {status}, {restarts} restarts");
+    ensure!(status == "2" && restarts == "0", "status {status} after {restarts} restarts");
+    std::thread::sleep(Duration::from_secs(7));
+    ensure!(machine.property("ActiveState")? == "failed", "a mistake is tried again");
+    Ok(Verdict::Passed)
+}
+
+/// Waits until the journal of the service has a word.
+fn wait_until_told(machine: &Machine, word: &str) -> Result<()> {
+    machine
+        .wait_for(&format!("journalctl -u noised --no-pager | grep -q '{word}'"))
+        .with_context(|| format!("the journal does not tell {word}"))
+}
+
+fn service_that_hangs_is_started_anew() -> Result<Verdict> {
+    let machine = match serving()? {
+        Ok(machine) => machine,
+        Err(obstacle) => return Ok(Verdict::Impossible(obstacle)),
+    };
+    // Sooner than an operator would want it, so that a test need not wait for long.
+    machine.told(
+        "mkdir -p /etc/systemd/system/noised.service.d && \
+         printf '[Service]\\nWatchdogSec=2s\\n' > /etc/systemd/system/noised.service.d/soon.conf && \
+         systemctl daemon-reload && systemctl restart noised",
+    )?;
+    wait_until_ready(&machine)?;
+    // One that works is let alone for longer than that.
+    let pid = machine.property("MainPID")?;
+    std::thread::sleep(Duration::from_secs(6));
+    ensure!(machine.property("MainPID")? == pid, "a working daemon was killed");
+    machine.told(&format!("kill -STOP {pid}"))?;
+    machine.wait_for("test \"$(systemctl show -P NRestarts noised)\" = 1")?;
+    wait_until_ready(&machine)?;
+    ensure!(machine.property("MainPID")? != pid, "the same process");
+    wait_until_told(&machine, "Watchdog timeout")?;
+    ensure!(scrape(&machine)?.total("noised_probe_attached") > 20.0, "it measures nothing");
+    Ok(Verdict::Passed)
+}

@@ -1,0 +1,213 @@
+//! *Host noise*: one host, everything at a glance.
+
+use noise_common::signals::{Kind, SIGNALS, Signal};
+
+use super::{INSTANCE, INTERFERENCE, INTERRUPTED, JOB, OTHERS, STEAL, cpus, taken_share};
+use crate::dashboards::promql::{
+    buckets, lost, metric, of_hosts, quantile, ranked, rate, sum_rate, top,
+};
+use crate::dashboards::table::{Board, Panel, Shape, Unit};
+
+pub(super) fn board() -> Board {
+    let mut panels = at_a_glance();
+    panels.extend(over_time());
+    panels.extend(what_else());
+    Board {
+        name: "host",
+        title: "Host noise",
+        description: "What delays work on one host: how long, how often, and by whom.",
+        variables: vec![JOB, INSTANCE],
+        panels,
+    }
+}
+
+fn at_a_glance() -> Vec<Panel> {
+    vec![
+        Panel::new(
+            Shape::Number,
+            "CPU time taken",
+            Unit::Share,
+            "Part of all CPU time that interrupts and the hypervisor took. 1-3 % is usual under load; \
+             above 10 % something interrupts too much: see IRQ and softirq.",
+        )
+        .ask("taken", taken_share())
+        .limits(0.05, 0.15),
+        Panel::new(
+            Shape::Number,
+            "Wait for a CPU, p99",
+            Unit::Seconds,
+            "99 of 100 times a task got a CPU at least this fast. Below 1 ms on a host with room; \
+             from 10 ms on tasks queue up for CPUs.",
+        )
+        .ask("p99", quantile("0.99", "", Signal::RunqueueWait, ""))
+        .limits(0.01, 0.05),
+        Panel::new(
+            Shape::Number,
+            "Disk, p99",
+            Unit::Seconds,
+            "99 of 100 block requests were served at least this fast once the device had them. Flash: \
+             below 5 ms; spinning disks: below 50 ms.",
+        )
+        .ask("p99", quantile("0.99", "", Signal::BlockDeviceWait, ""))
+        .limits(0.05, 0.2),
+        Panel::new(
+            Shape::Number,
+            "Steal",
+            Unit::Share,
+            "Part of CPU time that the hypervisor gave to others. More than a few percent lasting \
+             minutes means that the machine below is overcommitted.",
+        )
+        .ask("steal", format!("avg({})", rate(STEAL, "")))
+        .limits(0.02, 0.1),
+        Panel::new(
+            Shape::Number,
+            "Open incidents",
+            Unit::Count,
+            "Signals that have left their own baseline now. 0 is usual. `noised incidents` on the host \
+             tells each in full.",
+        )
+        .ask("open", format!("sum({}) or vector(0)", of_hosts("noised_incident_active", "")))
+        .limits(1.0, 3.0),
+        Panel::new(
+            Shape::Number,
+            "Events not counted",
+            Unit::PerSecond,
+            "Events that could not be counted, so that the numbers here are too low by so much. 0 is \
+             usual; `noised check` says what limits apply.",
+        )
+        .ask(
+            "lost",
+            sum_rate("", "noised_dropped_total", r#"reason!~"no_start|rate_limited|ring_full_delayed""#),
+        )
+        .limits(1.0, 100.0),
+    ]
+}
+
+fn over_time() -> Vec<Panel> {
+    let stolen = format!("sum({}) / {}", rate(STEAL, ""), cpus());
+    vec![
+        Panel::new(
+            Shape::Heatmap,
+            "How long tasks waited for a CPU",
+            Unit::Seconds,
+            "Every wait for a CPU by its length; brighter is more. Usual is one band below 100 us. A \
+             second band at some milliseconds is work that waits for the end of somebody's time slice.",
+        )
+        .ask("{{le}}", buckets(Signal::RunqueueWait, "")),
+        Panel::new(
+            Shape::Lines,
+            "Wait for a CPU",
+            Unit::Seconds,
+            "Median, 99th and 99.9th percentile of waits for a CPU. A p99 that rises while the median \
+             stays is somebody who hogs a CPU now and then; if all rise, the host is full.",
+        )
+        .ask("median", quantile("0.5", "", Signal::RunqueueWait, ""))
+        .ask("p99", quantile("0.99", "", Signal::RunqueueWait, ""))
+        .ask("p99.9", quantile("0.999", "", Signal::RunqueueWait, "")),
+        Panel::new(
+            Shape::Stacked,
+            "Time lost, by what was waited for",
+            Unit::SecondsPerSecond,
+            "Delay of all cgroups together: 1 s/s is one task, request or packet that waits all the time. `running` is CPU \
+             time that interrupts took. Unusual is what differs from the same hour of other days.",
+        )
+        .ask("{{resource}}", sum_rate("resource", INTERFERENCE, "")),
+        Panel::new(
+            Shape::Stacked,
+            "CPU time taken, by what",
+            Unit::Share,
+            "Part of all CPU time by who took it from tasks: handlers of devices (hardirq), vectors such \
+             as the local timer, softirqs, NMIs, the hypervisor (steal). Each is net of the others.",
+        )
+        .ask("{{source}}", format!("{} / scalar({})", sum_rate("source", INTERRUPTED, ""), cpus()))
+        .ask("steal", stolen),
+        everything(),
+        Panel::new(
+            Shape::Lines,
+            "Cgroups that wait most for a CPU",
+            Unit::SecondsPerSecond,
+            "Time that all tasks of a cgroup waited, the eight largest. 1 s/s is one task that waits all \
+             the time. A batch job may wait; a service that appears here is delayed.",
+        )
+        .ask("{{cgroup}}", top(8, &lost("cgroup", Signal::CgroupRunqueueWait, ""))),
+    ]
+}
+
+/// One line for each kind of delay.
+fn everything() -> Panel {
+    let panel = Panel::new(
+        Shape::Lines,
+        "Every signal, p99",
+        Unit::Seconds,
+        "The 99th percentile of every kind of delay on a logarithmic scale: which one moved when \
+         something became slow. Signals without an event have no line.",
+    )
+    .sized(24, 9);
+    let own = SIGNALS.iter().filter(|info| {
+        matches!(info.kind, Kind::Histogram(_)) && info.signal != Signal::CgroupRunqueueWait
+    });
+    own.fold(panel, |panel, info| panel.ask(info.name, quantile("0.99", "", info.signal, "")))
+}
+
+fn what_else() -> Vec<Panel> {
+    vec![
+        Panel::new(
+            Shape::Bars,
+            "Who delays others most",
+            Unit::SecondsPerSecond,
+            "Delay by who caused it, without what cgroups do to themselves. A kernel thread or an \
+             interrupt far in front, or a service that should be small, is where to look: see Who did it.",
+        )
+        .ask("{{culprit}} ({{cause}})", ranked(10, &sum_rate("culprit, cause", INTERFERENCE, OTHERS))),
+        Panel::new(
+            Shape::Table {
+                columns: &[("signal", "What is delayed"), ("subject", "Of whom")],
+                units: &[],
+            },
+            "What is unusual now",
+            Unit::Count,
+            "What has left its own baseline and not come back yet. Empty is usual. `noised incidents` on \
+             the host tells since when, by how much, by whom, and what can be done.",
+        )
+        .ask("", of_hosts("noised_incident_active", "")),
+        Panel::new(
+            Shape::Lines,
+            "Context switches",
+            Unit::PerSecond,
+            "How often CPUs changed from one task to another: because it waited (voluntary) or had to \
+             give way (involuntary). A jump of involuntary switches is a fight for CPUs.",
+        )
+        .ask("{{kind}}", sum_rate("kind", metric(Signal::ContextSwitch), "")),
+        Panel::new(
+            Shape::Lines,
+            "Waiting for memory",
+            Unit::SecondsPerSecond,
+            "Time that tasks spent freeing or compacting memory themselves before they got some. 0 is \
+             usual; anything that lasts means that the host or a cgroup is short of memory.",
+        )
+        .ask("direct reclaim", lost("", Signal::DirectReclaim, ""))
+        .ask("compaction", lost("", Signal::Compaction, ""))
+        .sized(8, 8),
+        Panel::new(
+            Shape::Lines,
+            "Page faults",
+            Unit::PerSecond,
+            "Faults served from memory (minor) and those that had to wait for a device (major). Major \
+             faults in numbers mean that programs are read back from disk: memory is short.",
+        )
+        .ask("{{kind}}", sum_rate("kind", "noised_page_faults_total", ""))
+        .sized(8, 8),
+        Panel::new(
+            Shape::Lines,
+            "What noised itself takes of a CPU",
+            Unit::Share,
+            "CPU time of the daemon, 1 = one CPU; its programs in the kernel are counted with whom they \
+             interrupt. Below 1 % is usual.",
+        )
+        .ask("daemon", {
+            // It is counted in whole seconds: over less than minutes, its rate jumps.
+            format!("sum(rate({}[5m]))", of_hosts("process_cpu_seconds_total", ""))
+        })
+        .sized(8, 8),
+    ]
+}

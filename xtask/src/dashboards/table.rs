@@ -1,0 +1,143 @@
+//! What a dashboard consists of, before it becomes JSON.
+
+/// A dashboard.
+pub struct Board {
+    /// Its place in addresses and its file's name, without the prefix `noised-`.
+    pub name: &'static str,
+    /// What Grafana calls it.
+    pub title: &'static str,
+    /// Whom it serves, in a sentence.
+    pub description: &'static str,
+    /// What can be chosen at its top, in order.
+    pub variables: Vec<Variable>,
+    /// Its panels, in reading order.
+    pub panels: Vec<Panel>,
+}
+
+/// A choice at the top of a dashboard.
+#[derive(Clone, Copy)]
+pub struct Variable {
+    /// By which queries name it.
+    pub name: &'static str,
+    /// What people read.
+    pub label: &'static str,
+    /// The query of its values.
+    pub query: &'static str,
+    /// Whether several can be chosen, and all.
+    pub many: bool,
+}
+
+/// One picture of a dashboard.
+pub struct Panel {
+    /// Its headline.
+    pub title: &'static str,
+    /// What it shows, and what is unusual.
+    pub says: &'static str,
+    /// How it looks.
+    pub shape: Shape,
+    /// Unit of its values.
+    pub unit: Unit,
+    /// Of 24 columns.
+    pub width: u32,
+    /// In Grafana's rows, of about 36 pixels.
+    pub height: u32,
+    /// What it asks.
+    pub queries: Vec<Query>,
+    /// From which values on it is worth a look, and bad.
+    pub limits: Option<(f64, f64)>,
+}
+
+/// A question to Prometheus.
+pub struct Query {
+    /// In PromQL.
+    pub expr: String,
+    /// How a series is called; in a table, the column of the value, which is not shown if this is empty.
+    pub legend: &'static str,
+}
+
+/// How a panel looks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// Lines over time.
+    Lines,
+    /// Areas over time that add up.
+    Stacked,
+    /// A number, and its past behind it.
+    Number,
+    /// A bar for each series, of now.
+    Bars,
+    /// How many delays of which length, over time.
+    Heatmap,
+    /// A table, of now.
+    Table {
+        /// Labels and what people read above them, in order. The values come behind.
+        columns: &'static [(&'static str, &'static str)],
+        /// The unit of each query's column where it is not the panel's.
+        units: &'static [Unit],
+    },
+}
+
+/// A unit, as Grafana names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A duration.
+    Seconds,
+    /// Time lost in each second, of one task, request or packet or of several at once.
+    SecondsPerSecond,
+    /// A part of a whole, 1 = all.
+    Share,
+    /// A rate of events.
+    PerSecond,
+    /// A number of things.
+    Count,
+}
+
+impl Unit {
+    /// Grafana's identifier.
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::Seconds => "s",
+            Self::SecondsPerSecond => "si:s/s",
+            Self::Share => "percentunit",
+            Self::PerSecond => "cps",
+            Self::Count => "short",
+        }
+    }
+}
+
+impl Board {
+    /// Whether several hosts can be chosen; `None` where no host can.
+    pub fn hosts(&self) -> Option<bool> {
+        let own = self.variables.iter().find(|variable| variable.name == "instance");
+        own.map(|variable| variable.many)
+    }
+}
+
+impl Panel {
+    /// A panel of that look, with one query, half a dashboard wide.
+    pub fn new(shape: Shape, title: &'static str, unit: Unit, says: &'static str) -> Self {
+        let (width, height) = match shape {
+            Shape::Number => (4, 4),
+            _ => (12, 8),
+        };
+        Self { title, says, shape, unit, width, height, queries: Vec::new(), limits: None }
+    }
+
+    /// With one more query.
+    pub fn ask(mut self, legend: &'static str, expr: impl Into<String>) -> Self {
+        self.queries.push(Query { expr: expr.into(), legend });
+        self
+    }
+
+    /// Of another size.
+    pub fn sized(mut self, width: u32, height: u32) -> Self {
+        (self.width, self.height) = (width, height);
+        self
+    }
+
+    /// With values from which on it is worth a look, and bad.
+    pub fn limits(mut self, look: f64, bad: f64) -> Self {
+        self.limits = Some((look, bad));
+        self
+    }
+}
