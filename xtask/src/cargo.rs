@@ -2,11 +2,15 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
+
+/// Names the daemon to try, here and for the programs of `noise-tests`.
+pub const DAEMON: &str = "NOISED_BIN";
 
 /// The workspace that the caller stands in.
 pub struct Workspace {
@@ -98,6 +102,15 @@ impl Workspace {
     pub fn noised(&self) -> Result<PathBuf> {
         let built = self.build(&["build", "--release", "--package", "noise-daemon"])?;
         named(built, "noised")
+    }
+
+    /// The `noised` that tests and loads are started against: the one that [`DAEMON`] names, else as
+    /// [`Self::noised`].
+    pub fn noised_to_try(&self) -> Result<PathBuf> {
+        let Some(given) = env::var_os(DAEMON) else { return self.noised() };
+        let given = PathBuf::from(given);
+        fs::canonicalize(&given)
+            .with_context(|| format!("{DAEMON} names {}, which is not there", given.display()))
     }
 }
 

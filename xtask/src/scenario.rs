@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
-use crate::cargo::{Workspace, named};
+use crate::cargo::{DAEMON, Workspace, named};
 use crate::privilege::Privilege;
 use crate::setup;
 
@@ -26,11 +26,11 @@ pub fn become_program(
 ) -> Result<ExitCode> {
     let privilege = Privilege::demand()?;
     setup::ensure(workspace)?;
-    let noised = workspace.noised()?;
+    let noised = workspace.noised_to_try()?;
     let package = ["--package", "noise-tests", "--bin", name];
     let built = workspace.build(&[&["build", "--release"], &package[..]].concat())?;
     let program = named(built, name)?;
-    let environment = [("NOISED_BIN", noised.as_os_str())];
+    let environment = [(DAEMON, noised.as_os_str())];
     let mut command = privilege.command(&program, &environment)?;
     let error = command.args(arguments).exec();
     Err(error).with_context(|| format!("cannot start {}", command.get_program().display()))

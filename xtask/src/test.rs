@@ -12,7 +12,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::cargo::{Executable, Workspace};
+use crate::cargo::{DAEMON, Executable, Workspace};
 use crate::libtest::{Reading, Skipped, Tally};
 use crate::privilege::Privilege;
 use crate::setup;
@@ -40,7 +40,7 @@ fn ordinary(workspace: &Workspace, filter: Option<&str>) -> Result<Tally> {
 }
 
 fn live(workspace: &Workspace, filter: Option<&str>, tally: &mut Tally) -> Result<()> {
-    let noised = workspace.noised()?;
+    let noised = workspace.noised_to_try()?;
     let built = workspace.build(&["test", "--package", "noise-tests", "--no-run"])?;
     let privilege = Privilege::detect();
     for program in built.iter().filter(|executable| executable.tests) {
@@ -49,7 +49,7 @@ fn live(workspace: &Workspace, filter: Option<&str>, tally: &mut Tally) -> Resul
             Privilege::Root | Privilege::Sudo => {
                 eprintln!("     Running {} as root", program.name);
                 let environment = [
-                    ("NOISED_BIN", noised.as_os_str()),
+                    (DAEMON, noised.as_os_str()),
                     ("CARGO_MANIFEST_DIR", program.package.as_os_str()),
                 ];
                 start(&privilege, program, &environment, filter)?

@@ -25,6 +25,7 @@ mod osnoise_ends;
 mod osnoise_log;
 mod osnoise_tenant;
 mod packages;
+mod patience;
 mod privileges;
 mod prometheus;
 mod referee;
@@ -44,6 +45,8 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use noise_tests::load;
 use noise_tests::surroundings::Surroundings;
 use noise_tests::task::is_root;
+
+use patience::Watch;
 
 /// How a test that did not fail ended.
 enum Verdict {
@@ -73,6 +76,7 @@ fn trial(module: &str, name: &str, test: Test) -> Trial {
             return Ok(Completion::ignored_with("needs root"));
         }
         let around = |error: anyhow::Error| Failed::from(format!("{error:#}"));
+        let _watch = Watch::begin();
         let before = Surroundings::look().map_err(around)?;
         let mut verdict = test();
         for _ in 1..ATTEMPTS {

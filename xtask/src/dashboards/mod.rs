@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
-use crate::cargo::{Workspace, named};
+use crate::cargo::{DAEMON, Workspace, named};
 use crate::privilege::Privilege;
 use crate::setup;
 
@@ -67,11 +67,11 @@ pub fn run(workspace: &Workspace, arguments: &Arguments) -> Result<ExitCode> {
 fn draw(workspace: &Workspace, folder: &PathBuf, prometheus: Option<&str>) -> Result<ExitCode> {
     let privilege = Privilege::demand()?;
     setup::ensure(workspace)?;
-    let noised = workspace.noised()?;
+    let noised = workspace.noised_to_try()?;
     let package = ["--package", "noise-tests", "--bin", "noise-pictures", "--features", "pictures"];
     let built = workspace.build(&[&["build", "--release"], &package[..]].concat())?;
     let pictures = named(built, "noise-pictures")?;
-    let environment = [("NOISED_BIN", noised.as_os_str())];
+    let environment = [(DAEMON, noised.as_os_str())];
     let mut command = privilege.command(&pictures, &environment)?;
     command.arg(folder);
     if let Some(address) = prometheus {

@@ -9,8 +9,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// A guest that takes longer hangs. Emulation on a busy machine is slow.
-const LONGEST: Duration = Duration::from_secs(1500);
 const LOOK: Duration = Duration::from_millis(200);
 /// How the last line of the console begins, by `init.sh`.
 const EXIT: &str = "noised-vm: exit ";
@@ -49,11 +47,18 @@ impl Folder {
     }
 }
 
-/// Boots and waits for the guest's end. `name` is part of the names of the files that are left.
+/// Boots and waits for the guest's end; one that takes longer than `longest` hangs. `name` is part of
+/// the names of the files that are left.
 ///
 /// # Errors
 /// If there is no guest at all.
-pub fn boot(folder: &Folder, name: &str, kernel: &Path, initramfs: &Path) -> Result<Ended> {
+pub fn boot(
+    folder: &Folder,
+    name: &str,
+    kernel: &Path,
+    initramfs: &Path,
+    longest: Duration,
+) -> Result<Ended> {
     let mut append = "console=ttyS0 panic=-1 quiet no_timer_check".to_owned();
     if let Some(khz) = tsc_khz() {
         append.push_str(&format!(" tsc_early_khz={khz}"));
@@ -97,7 +102,7 @@ pub fn boot(folder: &Folder, name: &str, kernel: &Path, initramfs: &Path) -> Res
         if let Some(status) = child.try_wait().context("cannot wait for QEMU")? {
             break Some(status);
         }
-        if begin.elapsed() > LONGEST {
+        if begin.elapsed() > longest {
             child.kill().context("cannot end QEMU")?;
             child.wait().context("cannot wait for QEMU")?;
             break None;
@@ -111,19 +116,19 @@ pub fn boot(folder: &Folder, name: &str, kernel: &Path, initramfs: &Path) -> Res
         Ok(said) => Ok(String::from_utf8_lossy(&said).replace('\r', "")),
     };
     let (console, results) = (read(&console)?, read(&results)?);
-    let script = ending(&console, status);
+    let script = ending(&console, status, longest);
     Ok(Ended { console, results, script })
 }
 
 /// Whether a script ended well: by its own word, and in a guest that QEMU saw power off. `None` is one
 /// that had to be killed.
-fn ending(console: &str, status: Option<ExitStatus>) -> Result<()> {
+fn ending(console: &str, status: Option<ExitStatus>, longest: Duration) -> Result<()> {
     match (exit_of(console), status) {
         (Some("0"), Some(status)) if status.success() => Ok(()),
         (Some("0"), Some(status)) => bail!("the script ended well, but QEMU with {status}"),
         (Some("0"), None) => bail!("the script ended well, but the guest did not power off"),
         (Some(code), _) => bail!("the script ended with {code}"),
-        (None, None) => bail!("the guest did not end within {LONGEST:?}"),
+        (None, None) => bail!("the guest did not end within {longest:?}"),
         (None, Some(status)) => bail!("the guest ended ({status}) before its script"),
     }
 }
@@ -195,6 +200,7 @@ fn khz_in(messages: &str) -> Option<String> {
 mod tests {
     use std::os::unix::process::ExitStatusExt as _;
     use std::process::ExitStatus;
+    use std::time::Duration;
 
     use super::{Folder, ending, exit_of, forget, khz_in};
 
@@ -208,7 +214,8 @@ mod tests {
     fn only_a_guest_that_was_seen_to_power_off_ended_well() {
         let (good, bad) = (ExitStatus::from_raw(0), ExitStatus::from_raw(1 << 8));
         let well = "noised-vm: exit 0\n";
-        assert!(ending(well, Some(good)).is_ok());
+        let longest = Duration::from_secs(1);
+        assert!(ending(well, Some(good), longest).is_ok());
         for (console, status) in [
             (well, Some(bad)),
             (well, None),
@@ -217,7 +224,7 @@ mod tests {
             ("", Some(bad)),
             ("", None),
         ] {
-            assert!(ending(console, status).is_err(), "{console:?} {status:?}");
+            assert!(ending(console, status, longest).is_err(), "{console:?} {status:?}");
         }
     }
 

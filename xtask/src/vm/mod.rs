@@ -4,11 +4,10 @@
 //! modules, busybox, noised, its live tests, and a script. All of it lies below `target/vm`. The
 //! processor is emulated: what may be judged are names, counts and order, never times.
 
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -98,11 +97,15 @@ const OSNOISE: Scenario = Scenario {
 
 const SCENARIOS: [&Scenario; 2] = [&MATRIX, &OSNOISE];
 
-/// Names the daemon to test instead of this workspace's, as for the live tests.
-const DAEMON: &str = "NOISED_BIN";
-
 /// Small packages, of the two versions that most hosts run.
 const CI: [&str; 2] = ["6.1-cloud", "6.12-cloud"];
+
+/// A guest that takes longer hangs. Emulation on a busy machine is slow, and some kernels have much
+/// to run.
+const LONGEST: Duration = Duration::from_secs(1500);
+
+/// As [`LONGEST`], where a check of everything has to end in its time: four times what it takes.
+const LONGEST_IN_CI: Duration = Duration::from_secs(640);
 
 /// Boots every kernel in turn; fails if one of them does.
 pub fn run(workspace: &Workspace, arguments: &Arguments) -> Result<ExitCode> {
@@ -122,6 +125,7 @@ struct Plan {
     kernels: Vec<String>,
     script: String,
     is_matrix: bool,
+    longest: Duration,
 }
 
 impl Plan {
@@ -150,7 +154,8 @@ impl Plan {
         if kernels.is_empty() {
             bail!("no kernel is left to boot; name one");
         }
-        Ok(Self { kernels, script, is_matrix })
+        let longest = if arguments.ci { LONGEST_IN_CI } else { LONGEST };
+        Ok(Self { kernels, script, is_matrix, longest })
     }
 }
 
@@ -168,7 +173,7 @@ fn scripted(workspace: &Workspace, plan: &Plan, folder: &Folder) -> Result<ExitC
     for name in &plan.kernels {
         println!("\nvm: {name}");
         let ended = debian::obtain(&folder.path, name)
-            .and_then(|kernel| guest(folder, name, &kernel, &archive))
+            .and_then(|kernel| guest(folder, name, &kernel, &archive, plan.longest))
             .and_then(|ended| {
                 print!("{}", ended.console);
                 let faults = Complaints::among(&[&ended.console]).faults;
@@ -192,11 +197,8 @@ fn matrix(
     plan: &Plan,
     folder: &Folder,
 ) -> Result<ExitCode> {
-    let noised = match env::var_os(DAEMON) {
-        Some(path) => PathBuf::from(path),
-        // Optimised, as it is shipped: emulation makes enough of it slow.
-        None => workspace.noised()?,
-    };
+    // Optimised, as it is shipped: emulation makes enough of it slow.
+    let noised = workspace.noised_to_try()?;
     let tests = &["test", "--package", "noise-tests", "--test", "live", "--no-run"];
     let live = named(workspace.build(tests)?, "live")?;
     let helper = &["build", "--package", "noise-tests", "--bin", "noise-rights"];
@@ -212,7 +214,7 @@ fn matrix(
         eprintln!("vm: {name}: {} live tests", chosen.len());
         // Where a check of everything says nothing of kernels, nobody would notice.
         let is_wanted = arguments.ci || arguments.kernels.contains(name);
-        let row = row(folder, name, &archive, is_wanted);
+        let row = row(folder, name, &archive, is_wanted, plan.longest);
         match &row.verdict {
             Verdict::Told(outcome) => eprintln!("vm: {name}: {} passed", outcome.tests.passed),
             Verdict::Skipped(reason) | Verdict::Broken(reason) => eprintln!("vm: {name}: {reason}"),
@@ -231,12 +233,12 @@ fn matrix(
 }
 
 /// A kernel that cannot be had is a failure only where it was asked for.
-fn row(folder: &Folder, name: &str, archive: &Path, is_wanted: bool) -> Row {
+fn row(folder: &Folder, name: &str, archive: &Path, is_wanted: bool, longest: Duration) -> Row {
     let begin = Instant::now();
     let verdict = match debian::obtain(&folder.path, name) {
         Err(error) if is_wanted => Verdict::Broken(format!("{error:#}")),
         Err(error) => Verdict::Skipped(format!("{error:#}")),
-        Ok(kernel) => match guest(folder, name, &kernel, archive) {
+        Ok(kernel) => match guest(folder, name, &kernel, archive, longest) {
             Err(error) => Verdict::Broken(format!("{error:#}")),
             Ok(boot::Ended { script: Err(error), console, results }) => Verdict::Broken(format!(
                 "{error:#}; last words: {}",
@@ -253,11 +255,12 @@ fn guest(
     name: &str,
     kernel: &debian::Kernel,
     archive: &Path,
+    longest: Duration,
 ) -> Result<boot::Ended> {
     eprintln!("vm: {name} is {}", kernel.package);
     let modules = modules::wanted(&kernel.modules)?;
     let whole = initramfs::with_modules(&folder.path, archive, &modules)?;
-    boot::boot(folder, name, &kernel.vmlinux, &whole)
+    boot::boot(folder, name, &kernel.vmlinux, &whole, longest)
 }
 
 /// The end of what a guest said before it broke off.

@@ -1,0 +1,57 @@
+//! No test waits for ever: one that hangs is named and ends the run, as a failure.
+
+use std::fs;
+use std::io::{Write as _, stdout};
+use std::process::exit;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
+
+/// Several times what the longest test takes on a busy machine, both attempts together.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// As the standard harness ends when a test failed.
+const FAILED: i32 = 101;
+
+/// Held while a test runs.
+pub struct Watch {
+    _end: Sender<()>,
+}
+
+impl Watch {
+    /// Begins to wait for the end of the running test.
+    pub fn begin() -> Self {
+        let (end, ended) = mpsc::channel();
+        thread::spawn(move || {
+            if ended.recv_timeout(LONGEST) == Err(RecvTimeoutError::Timeout) {
+                give_up();
+            }
+        });
+        Self { _end: end }
+    }
+}
+
+/// Ends this program, and by that the processes that tests start. What the test set up in the kernel
+/// stays: whoever could remove it hangs.
+fn give_up() -> ! {
+    let mut out = stdout().lock();
+    // The harness has printed the name.
+    let _ = writeln!(out, "has not ended after {LONGEST:?}; its processes: {}\nFAILED", children());
+    let _ = out.flush();
+    exit(FAILED)
+}
+
+/// The processes that this one started and that have not ended, with what each waits for.
+fn children() -> String {
+    let read = |path: String| fs::read_to_string(path).unwrap_or_default();
+    let mut told = Vec::new();
+    for task in fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
+        let list = read(task.path().join("children").display().to_string());
+        for pid in list.split_whitespace() {
+            let command = read(format!("/proc/{pid}/cmdline")).replace('\0', " ");
+            let waits = read(format!("/proc/{pid}/wchan"));
+            told.push(format!("{pid} ({}) in {waits}", command.trim()));
+        }
+    }
+    if told.is_empty() { "none".to_owned() } else { told.join(", ") }
+}
