@@ -261,13 +261,12 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // A process that has just ended may still be counted in it.
         for directory in &self.directories {
-            for _ in 0..100 {
-                if fs::remove_dir(directory).is_ok() {
-                    break;
-                }
-                thread::sleep(Duration::from_millis(20));
+            // A process that has just ended may still be counted in it, for a moment or longer.
+            let mut pause = Duration::from_micros(100);
+            while fs::remove_dir(directory).is_err() && pause < Duration::from_secs(1) {
+                thread::sleep(pause);
+                pause *= 2;
             }
         }
     }

@@ -131,11 +131,13 @@ fn use_group(directory: &Path) -> Result<()> {
 
 /// A process that has just ended may still be counted in it.
 fn remove_group(directory: &Path) -> Result<()> {
-    for _ in 0..1000 {
+    let mut pause = Duration::from_micros(100);
+    while pause < Duration::from_secs(1) {
         if fs::remove_dir(directory).is_ok() {
             return Ok(());
         }
-        thread::sleep(Duration::from_millis(1));
+        thread::sleep(pause);
+        pause *= 2;
     }
     fs::remove_dir(directory).with_context(|| format!("removing {}", directory.display()))
 }
