@@ -13,7 +13,8 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::task::AbortHandle;
+
+use super::web::Hangup;
 
 /// Answers for all who ask that are in memory at once.
 const MOST_SHARED: usize = 8;
@@ -57,7 +58,7 @@ struct Written {
 /// Somebody has the answer and is to be sent it.
 struct Taken {
     written: Arc<Written>,
-    hangup: Option<AbortHandle>,
+    hangup: Option<Hangup>,
     since: Instant,
 }
 
@@ -114,7 +115,7 @@ impl Answers {
     pub async fn shared<W>(
         self: &Arc<Self>,
         question: Question,
-        hangup: Option<AbortHandle>,
+        hangup: Option<Hangup>,
         write: impl FnOnce() -> W + Send + 'static,
     ) -> Result<Bytes, StatusCode>
     where
@@ -163,7 +164,7 @@ impl Answers {
     }
 
     /// An answer for one who asks, with the room it has waited for.
-    pub fn own(&self, bytes: Vec<u8>, room: Room, hangup: Option<AbortHandle>) -> Bytes {
+    pub fn own(&self, bytes: Vec<u8>, room: Room, hangup: Option<Hangup>) -> Bytes {
         self.own.hand_out(Arc::new(Written { bytes, _room: room }), hangup)
     }
 }
@@ -173,7 +174,7 @@ impl Places {
         Self { free: Arc::new(Semaphore::new(most)), taken: Mutex::default() }
     }
 
-    fn hand_out(&self, written: Arc<Written>, hangup: Option<AbortHandle>) -> Bytes {
+    fn hand_out(&self, written: Arc<Written>, hangup: Option<Hangup>) -> Bytes {
         let taken = Arc::new(Taken { written, hangup, since: Instant::now() });
         let mut all = lock(&self.taken);
         all.retain(|taken| taken.strong_count() > 0);
@@ -213,7 +214,7 @@ impl Places {
                 && let Some(hangup) = &taken.hangup
             {
                 tracing::debug!("a client took its answer too slowly");
-                hangup.abort();
+                hangup.too_slow();
             }
         }
     }
@@ -235,6 +236,7 @@ fn packed(bytes: Vec<u8>, question: Question) -> Result<Vec<u8>, StatusCode> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::export::Hangups;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::task::JoinSet;
 
@@ -273,10 +275,11 @@ mod tests {
         for number in 0..MOST_OWN {
             let room = answers.room().await.unwrap();
             let (sender, receiver) = tokio::sync::oneshot::channel();
-            let hangup = slow.spawn(async move {
+            let connection = slow.spawn(async move {
                 let _held: Bytes = receiver.await.unwrap();
                 std::future::pending::<()>().await;
             });
+            let hangup = Hangup { connection, hangups: Hangups::default() };
             let _ = sender.send(answers.own(vec![number as u8], room, Some(hangup)));
             tokio::task::yield_now().await;
         }

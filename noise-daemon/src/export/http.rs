@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::answers::{Answers, Document, Question};
 use super::status::{SCRIPT, STYLE};
-use super::web::Hangup;
+use super::web::{Hangup, Hangups};
 use super::{IncidentsDocument, OutliersDocument, Process, page, render};
 use crate::analysis::Overview;
 use crate::model::Model;
@@ -69,8 +69,8 @@ struct App {
 /// The connection that is to be answered, where one is known.
 type Asker = Option<Extension<Hangup>>;
 
-fn hangup(asker: Asker) -> Option<tokio::task::AbortHandle> {
-    asker.map(|Extension(Hangup(abort))| abort)
+fn hangup(asker: Asker) -> Option<Hangup> {
+    asker.map(|Extension(hangup)| hangup)
 }
 
 impl App {
@@ -218,11 +218,11 @@ async fn not_found() -> (StatusCode, &'static str) {
     (StatusCode::NOT_FOUND, NOT_FOUND)
 }
 
-/// All that is served, the same wherever it is asked for.
-pub fn router(refresh: Refresh, host: Host) -> Router {
+/// All that is served, the same wherever it is asked for; `hangups` are those of all who serve it.
+pub fn router(refresh: Refresh, host: Host, hangups: Hangups) -> Router {
     let app = Arc::new(App {
         refresh,
-        process: Process::of_self(),
+        process: Process::of_self(hangups),
         host: Arc::new(host),
         answers: Arc::default(),
     });

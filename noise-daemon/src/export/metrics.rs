@@ -12,6 +12,7 @@ use prometheus::proto::{
 };
 use prometheus::{Encoder as _, TextEncoder};
 
+use super::web::Hangups;
 use crate::analysis::Overview;
 use crate::model::{INTERFERENCE_METRIC, Model, NoiseSource, PREEMPTIONS_METRIC, Series};
 
@@ -27,29 +28,40 @@ const SHORT_PIECE: usize = 12;
 const USUAL_BYTES: usize = 128 << 10;
 
 /// The metrics of this process itself.
-pub struct Process(prometheus::process_collector::ProcessCollector);
+pub struct Process {
+    collector: prometheus::process_collector::ProcessCollector,
+    hangups: Hangups,
+}
 
 impl Process {
     /// Those of the running process.
-    pub fn of_self() -> Self {
-        Self(prometheus::process_collector::ProcessCollector::for_self())
+    pub fn of_self(hangups: Hangups) -> Self {
+        let collector = prometheus::process_collector::ProcessCollector::for_self();
+        Self { collector, hangups }
     }
 
     /// Their families. The library counts whole seconds of CPU time, of which this process needs few.
     fn collect(&self) -> Vec<MetricFamily> {
-        let mut families = self.0.collect();
+        let mut families = self.collector.collect();
         let cpu = families.iter_mut().find(|family| family.name() == "process_cpu_seconds_total");
         if let (Some(family), Ok(usage)) = (cpu, getrusage(UsageWho::RUSAGE_SELF)) {
             let used = [usage.user_time(), usage.system_time()];
             let used: f64 = used.map(|time| time.num_microseconds() as f64 / 1e6).iter().sum();
             family.set_metric(vec![counter(&[], &[], used)]);
         }
+        let hangups = self.hangups.counts();
+        families.push(family(
+            "noised_http_hangups_total",
+            "Connections that this daemon ended before their clients were done, by why: unused or slow while others waited, or late.",
+            MetricType::COUNTER,
+            hangups.map(|(why, count)| counter(&["reason"], &[why], count as f64)).collect(),
+        ));
         families
     }
 
     /// Names of the process metrics.
     pub fn descriptions(&self) -> Vec<&Desc> {
-        self.0.desc()
+        self.collector.desc()
     }
 }
 
@@ -451,7 +463,7 @@ mod tests {
     #[test]
     fn cpu_time_of_the_process_is_told_in_fractions_of_a_second() {
         let told = || {
-            let families = Process::of_self().collect();
+            let families = Process::of_self(Hangups::default()).collect();
             let cpu = families.iter().find(|family| family.name() == "process_cpu_seconds_total");
             cpu.unwrap().get_metric()[0].get_counter().get_value()
         };

@@ -13,7 +13,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use noise_daemon::config::{Cpus, parse};
-use noise_daemon::export::{Listener, Peer, Refresh, Shown, Viewer, Web, WebFile, router, serve};
+use noise_daemon::export::{
+    Hangups, Listener, Peer, Refresh, Shown, Viewer, Web, WebFile, router, serve,
+};
 use noise_daemon::kernel::{Facts, KernelBtf};
 use noise_daemon::measure::DetourReport;
 use noise_daemon::measure::cpus::CpuList;
@@ -77,7 +79,8 @@ pub fn http(bytes: &[u8]) {
     let answer = runtime.block_on(async {
         let (client, server) = tokio::io::duplex(64 * 1024);
         let (refresh, asked) = mpsc::channel(4);
-        let router = router(Refresh(refresh), Host::default());
+        let hangups = Hangups::default();
+        let router = router(Refresh(refresh), Host::default(), hangups.clone());
         let (mut reader, mut writer) = tokio::io::split(client);
         let exchange = async {
             let send = async {
@@ -94,7 +97,7 @@ pub fn http(bytes: &[u8]) {
         };
         tokio::select! {
             answer = tokio::time::timeout(PATIENCE, exchange) => answer.expect("the server hangs"),
-            () = serve(Once(Mutex::new(Some(server))), router, Web::plain()) => {
+            () = serve(Once(Mutex::new(Some(server))), router, Web::plain(), hangups) => {
                 unreachable!("it serves for ever")
             }
             () = collect(asked) => unreachable!("the router holds the other end"),

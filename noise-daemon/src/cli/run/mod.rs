@@ -24,7 +24,7 @@ use super::watching::Watching;
 use crate::collect::Collector;
 use crate::config::{Config, DEFAULT_FILE, Flags, LogLevel, load};
 use crate::confine::{Confined, Extent, Rest, confine, folder_of, out_of_reach, reader, without};
-use crate::export::{LocalSocket, Refresh, SocketOptions, Web, listen, router, serve};
+use crate::export::{Hangups, LocalSocket, Refresh, SocketOptions, Web, listen, router, serve};
 use crate::kernel::{
     Capability, DebugRecords, Engine, HookState, KernelError, LoadOptions, Sight, ensure_room,
     other_daemon_runs,
@@ -147,7 +147,8 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     let scheme = if web.is_tls() { "https" } else { "http" };
     tracing::info!("listening on {scheme}://{address} (metrics at {scheme}://{address}/metrics)");
     let (refresh, asked) = mpsc::channel(PENDING_REFRESHES);
-    let router = router(Refresh(refresh), Host::read(Path::new("/")));
+    let hangups = Hangups::default();
+    let router = router(Refresh(refresh), Host::read(Path::new("/")), hangups.clone());
     let builder = Builder::new(config.limits.limits());
     let reload = Reload { failed: false, read_at_s: now_s() };
     let served = web.clone();
@@ -166,8 +167,8 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     };
     tokio::select! {
         result = daemon.work(asked, hangup) => result?,
-        () = serve(listener, router.clone(), served) => {}
-        () = serve_local(local, router) => {}
+        () = serve(listener, router.clone(), served, hangups.clone()) => {}
+        () = serve_local(local, router, hangups) => {}
         () = drain_debug_records(logger) => {}
         _ = interrupt.recv() => tracing::info!("SIGINT: detaching"),
         _ = terminate.recv() => tracing::info!("SIGTERM: detaching"),
@@ -232,9 +233,9 @@ async fn local_socket(options: Option<SocketOptions>) -> Option<(LocalSocket, Un
     }
 }
 
-async fn serve_local(listener: Option<UnixListener>, router: Router) {
+async fn serve_local(listener: Option<UnixListener>, router: Router, hangups: Hangups) {
     match listener {
-        Some(listener) => serve(listener, router, Web::plain()).await,
+        Some(listener) => serve(listener, router, Web::plain(), hangups).await,
         None => std::future::pending().await,
     }
 }

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+use super::hangups::{Hangup, Hangups, Why};
+
 /// Connections open at once.
 pub const MAX_CONNECTIONS: usize = 256;
 /// A connection that is new is left alone for so long: it may not have had its turn.
@@ -41,6 +43,7 @@ pub struct Connections {
     known: Mutex<HashMap<tokio::task::Id, Known>>,
     /// One ended, or is not busy any more.
     changed: Notify,
+    hangups: Hangups,
 }
 
 impl Known {
@@ -60,6 +63,11 @@ impl Known {
 }
 
 impl Connections {
+    /// None yet; those that have to go are counted there.
+    pub fn new(hangups: Hangups) -> Self {
+        Self { hangups, ..Self::default() }
+    }
+
     /// Waits until there is room for one more, and makes some where that is right.
     pub async fn room(&self) {
         loop {
@@ -83,6 +91,7 @@ impl Connections {
         if at > now {
             return known.values().map(Known::may_end_at).min();
         }
+        self.hangups.count(if one.is_busy() { Why::Slow } else { Why::Unused });
         one.abort.abort();
         let id = *id;
         known.remove(&id);
@@ -114,9 +123,15 @@ impl Connections {
         Busy { connections: Arc::clone(self), id }
     }
 
-    /// The handle that ends one.
-    pub fn abort_handle(&self, id: tokio::task::Id) -> Option<AbortHandle> {
-        self.known().get(&id).map(|one| one.abort.clone())
+    /// What ends one.
+    pub fn hangup(&self, id: tokio::task::Id) -> Option<Hangup> {
+        let connection = self.known().get(&id)?.abort.clone();
+        Some(Hangup { connection, hangups: self.hangups.clone() })
+    }
+
+    /// One has taken too long.
+    pub fn late(&self) {
+        self.hangups.count(Why::Late);
     }
 
     fn mark(&self, id: tokio::task::Id, used: Use) {
@@ -192,6 +207,10 @@ mod tests {
         connections.known().get_mut(&ids[7]).unwrap().used = Use::New;
         connections.make_room(now);
         assert_eq!(ended(&connections, &ids), [7]);
+        assert_eq!(
+            connections.hangups.counts().map(|(_, count)| count).collect::<Vec<_>>(),
+            [1, 0, 0]
+        );
         connections.keep(|| tasks.spawn(std::future::pending()));
         // The new one is not even looked at yet.
         connections.make_room(now);
@@ -203,6 +222,10 @@ mod tests {
         let until = connections.make_room(now).unwrap();
         assert!(until > now && until < now + GRACE, "{:?}", until - now);
         assert_eq!(ended(&connections, &ids), [0, 7]);
+        assert_eq!(
+            connections.hangups.counts().map(|(_, count)| count).collect::<Vec<_>>(),
+            [1, 1, 0]
+        );
     }
 
     #[tokio::test]

@@ -9,6 +9,7 @@ mod connections;
 mod file;
 #[cfg(test)]
 mod file_tests;
+mod hangups;
 mod listen;
 mod pem;
 mod rate;
@@ -23,6 +24,7 @@ mod traffic;
 pub use auth::Peer;
 pub use client::WebClient;
 pub use file::WebFile;
+pub use hangups::{Hangup, Hangups};
 pub use listen::listen;
 pub use reload::Web;
-pub use serve::{Hangup, Listener, serve};
+pub use serve::{Listener, serve};

@@ -23,14 +23,15 @@ use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::task::{AbortHandle, Id};
+use tokio::task::Id;
 use tokio_rustls::TlsAcceptor;
 
 use super::auth::{Credentials, Peer, Verdict};
 use super::connections::{Busy, Connections};
 use super::file::Secret;
+use super::hangups::Hangups;
 use super::reload::{Rules, Web};
-use super::traffic::{Answering, Patience, Traffic, Watched};
+use super::traffic::{Answering, Overdue, Patience, Traffic, Watched};
 
 /// Largest head of a request.
 const HEAD_BYTES: usize = 16 * 1024;
@@ -38,10 +39,6 @@ const HEAD_BYTES: usize = 16 * 1024;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// From one word of failed accepts to the next.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
-
-/// Ends the connection over which a request came: found in the extensions of each request.
-#[derive(Clone, Debug)]
-pub struct Hangup(pub AbortHandle);
 
 /// What takes connections.
 pub trait Listener {
@@ -74,9 +71,9 @@ impl Listener for UnixListener {
     }
 }
 
-/// Serves until the future is dropped.
-pub async fn serve(listener: impl Listener, router: Router, web: Web) {
-    serve_with(listener, router, web, Patience::default()).await;
+/// Serves until the future is dropped, and counts whom it hangs up on.
+pub async fn serve(listener: impl Listener, router: Router, web: Web, hangups: Hangups) {
+    serve_with(listener, router, web, hangups, Patience::default()).await;
 }
 
 /// Serves with this patience.
@@ -84,9 +81,10 @@ pub(super) async fn serve_with<L: Listener>(
     listener: L,
     router: Router,
     web: Web,
+    hangups: Hangups,
     patience: Patience,
 ) {
-    let connections = Arc::new(Connections::default());
+    let connections = Arc::new(Connections::new(hangups));
     // Ends what is open when this future ends.
     let mut tasks = tokio::task::JoinSet::new();
     if web.rules().file.wants_http2 {
@@ -155,7 +153,10 @@ impl Server {
                         self.answer_all(stream, Some(config), traffic, id).await;
                     }
                     Ok(Err(error)) => tracing::debug!(%error, "no TLS with a client"),
-                    Err(_) => tracing::debug!("a client did not agree on TLS in time"),
+                    Err(_) => {
+                        self.connections.late();
+                        tracing::debug!("a client did not agree on TLS in time");
+                    }
                 }
             }
         }
@@ -168,6 +169,7 @@ impl Server {
         traffic: Arc<Traffic>,
         id: Id,
     ) {
+        let connections = Arc::clone(&self.connections);
         let server = Arc::new(self);
         traffic.begin();
         let noted = Arc::clone(&traffic);
@@ -191,7 +193,10 @@ impl Server {
             ended = connection => if let Err(error) = ended {
                 tracing::debug!(%error, "a connection ended early");
             },
-            () = traffic.overdue() => tracing::debug!("a client took too long"),
+            overdue = traffic.overdue() => if overdue == Overdue::Late {
+                connections.late();
+                tracing::debug!("a client took too long");
+            },
         }
     }
 
@@ -202,8 +207,8 @@ impl Server {
         id: Id,
     ) -> Response<(Body, Busy)> {
         let busy = self.connections.busy(id);
-        if let Some(abort) = self.connections.abort_handle(id) {
-            request.extensions_mut().insert(Hangup(abort));
+        if let Some(hangup) = self.connections.hangup(id) {
+            request.extensions_mut().insert(hangup);
         }
         let rules = self.web.rules();
         let mut response = match self.may_ask(&rules, &request).await {

@@ -9,6 +9,7 @@ use axum::Router;
 use axum::routing::get;
 use tokio::task::{JoinSet, spawn_blocking};
 
+use super::hangups::Hangups;
 use super::listen::listen;
 use super::reload::Web;
 use super::serve::serve_with;
@@ -35,7 +36,7 @@ fn start_with(tasks: &mut JoinSet<()>, patience: Patience) -> SocketAddr {
         .route("/", get(async || "x".repeat(200_000)))
         .route("/short", get(async || "short"))
         .route("/long", get(async || "x".repeat(50_000_000)));
-    tasks.spawn(serve_with(listener, router, Web::plain(), patience));
+    tasks.spawn(serve_with(listener, router, Web::plain(), Hangups::default(), patience));
     address
 }
 

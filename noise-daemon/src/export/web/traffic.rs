@@ -97,6 +97,15 @@ impl State {
     }
 }
 
+/// What a client has let pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overdue {
+    /// The time in which it could have asked again: it has all that it asked for.
+    Idle,
+    /// The time for what it has begun.
+    Late,
+}
+
 /// What has moved over a connection.
 pub struct Traffic {
     state: Mutex<State>,
@@ -122,7 +131,7 @@ impl Traffic {
 
     /// Waits until the client has taken too long. To be polled by the task that serves the
     /// connection, after it: whatever moves wakes that task, and only then is the time looked at.
-    pub async fn overdue(&self) {
+    pub async fn overdue(&self) -> Overdue {
         let mut alarm = pin!(tokio::time::sleep(Duration::ZERO));
         poll_fn(|context| {
             let Some(due) = self.state().due(&self.patience) else { return Poll::Pending };
@@ -132,6 +141,9 @@ impl Traffic {
             alarm.as_mut().poll(context)
         })
         .await;
+        let state = self.state();
+        let is_idle = state.stage == Stage::Idle && state.stuck.is_none();
+        if is_idle { Overdue::Idle } else { Overdue::Late }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

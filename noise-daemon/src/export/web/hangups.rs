@@ -1,0 +1,83 @@
+//! Connections that this daemon ended before their clients were done, counted by why.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::task::AbortHandle;
+
+/// Why a connection is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It asks nothing, and others wait for a connection.
+    Unused,
+    /// It takes its answer slowly, and others wait.
+    Slow,
+    /// Its client took longer than anybody may, for TLS, a request or an answer.
+    Late,
+}
+
+impl Why {
+    const ALL: [Self; 3] = [Self::Unused, Self::Slow, Self::Late];
+
+    /// As a label.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Unused => "unused",
+            Self::Slow => "slow",
+            Self::Late => "late",
+        }
+    }
+}
+
+/// How many were ended, over all listeners that have it.
+#[derive(Clone, Debug, Default)]
+pub struct Hangups(Arc<[AtomicU64; Why::ALL.len()]>);
+
+impl Hangups {
+    /// Counts one.
+    pub fn count(&self, why: Why) {
+        self.0[why as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Each reason with its count.
+    pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Why::ALL.into_iter().map(|why| (why.name(), self.0[why as usize].load(Ordering::Relaxed)))
+    }
+}
+
+/// Ends the connection over which a request came: found in the extensions of each request.
+#[derive(Clone, Debug)]
+pub struct Hangup {
+    /// Ends it.
+    pub connection: AbortHandle,
+    /// Counts that.
+    pub hangups: Hangups,
+}
+
+impl Hangup {
+    /// Ends it, because its client takes its answer too slowly.
+    pub fn too_slow(&self) {
+        if !self.connection.is_finished() {
+            self.hangups.count(Why::Slow);
+        }
+        self.connection.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn each_is_counted_once_by_its_reason() {
+        let hangups = Hangups::default();
+        hangups.count(Why::Late);
+        let task = tokio::spawn(std::future::pending::<()>());
+        let hangup = Hangup { connection: task.abort_handle(), hangups: hangups.clone() };
+        hangup.too_slow();
+        assert!(task.await.unwrap_err().is_cancelled());
+        // It has ended already.
+        hangup.too_slow();
+        assert_eq!(hangups.counts().collect::<Vec<_>>(), [("unused", 0), ("slow", 1), ("late", 1)]);
+    }
+}
