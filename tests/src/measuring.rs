@@ -292,8 +292,8 @@ impl Judgement<'_> {
             .map(|amounts| amounts.get(key).copied().unwrap_or_default())
     }
 
-    /// Requires that both say the same of a source: its events within 2 %, its time within 5 %, or
-    /// within what the stamps of so many events may be apart.
+    /// Requires that both say the same of a source: its events within 2 %, its time within 5 % and
+    /// what the stamps of so many events may be apart: the slower a machine, the more of it they are.
     pub fn agree(&self, class: &str, name: &str) -> Result<Amount> {
         self.agree_within(class, name, COUNTS)
     }
@@ -309,9 +309,9 @@ impl Judgement<'_> {
             possible.count
         );
         let apart = certain.ns.saturating_sub(found.ns).max(found.ns.saturating_sub(possible.ns));
-        let allowed = SUMS * possible.ns as f64;
+        let allowed = SUMS * possible.ns as f64 + self.resolution_ns * possible.count as f64;
         ensure!(
-            apart as f64 <= allowed.max(self.resolution_ns * possible.count as f64),
+            apart as f64 <= allowed,
             "{class} {name}: {} ns, ftrace has {} to {} ns",
             found.ns,
             certain.ns,

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::interrupts::{Context, Stacks};
+use super::raise::softirq_raise_wait;
 use super::{Paired, Sample};
 use crate::ftrace::event::{Event, Kind};
 
@@ -75,9 +76,27 @@ pub fn net_rx_wait(events: &[Event]) -> Paired {
     paired
 }
 
+/// What came before deliveries: from the raise to the entry of the softirq that each is made in, where
+/// that is no shorter than `least_ns`. They end with the entry.
+pub fn net_rx_backlogs(events: &[Event], deliveries: &[Sample], least_ns: u64) -> Vec<Sample> {
+    let raised = softirq_raise_wait(events);
+    // One whose raise was not seen waited for nothing.
+    let mut entries: Vec<Sample> = raised.samples.into_iter().chain(raised.orphans).collect();
+    entries.retain(|entry| &*entry.labels.0 == "net_rx");
+    entries.sort_by_key(|entry| (entry.cpu, entry.end_ns));
+    let of = |delivery: &Sample| {
+        let place = (delivery.cpu, delivery.end_ns);
+        let behind = entries.partition_point(|entry| (entry.cpu, entry.end_ns) <= place);
+        let entry = behind.checked_sub(1).and_then(|last| entries.get(last))?;
+        let is_its = entry.cpu == delivery.cpu && entry.value_ns >= least_ns;
+        is_its.then(|| Sample { pid: delivery.pid, ..entry.clone() })
+    };
+    deliveries.iter().filter_map(of).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{net_rx_wait, net_tx_wait};
+    use super::{net_rx_backlogs, net_rx_wait, net_tx_wait};
     use crate::ftrace::event::{Event, Kind};
     use crate::pairing::testing::{at, brief};
 
@@ -141,5 +160,32 @@ mod tests {
             waking(24),
         ];
         assert_eq!(brief(&net_rx_wait(&events).samples), [("lo", "", 4, 0)]);
+    }
+
+    #[test]
+    fn a_delivery_that_waited_for_its_softirq_has_a_backlog() {
+        let raise = |time| at(time, 0, Kind::SoftirqRaise { vector: "net_rx".into() });
+        let events = [
+            raise(1),
+            enter(20),
+            receive(21),
+            waking(22),
+            receive(23),
+            waking(24),
+            exit(30),
+            raise(40),
+            enter(49),
+            receive(50),
+            waking(51),
+            exit(52),
+            enter(90),
+            receive(91),
+            waking(92),
+        ];
+        let deliveries = net_rx_wait(&events).samples;
+        let backlogs = net_rx_backlogs(&events, &deliveries, 10);
+        let brief: Vec<_> =
+            backlogs.iter().map(|one| (one.pid, one.end_ns, one.value_ns)).collect();
+        assert_eq!(brief, [(7, 20, 19), (7, 20, 19)]);
     }
 }

@@ -12,7 +12,7 @@ use noise_tests::namespace::INTERFACE;
 use noise_tests::pairing::ahead::{block_device, block_queue, block_queue_doubt, net_tx};
 use noise_tests::pairing::block::{Life, block_waits};
 use noise_tests::pairing::charges::overlay;
-use noise_tests::pairing::net::net_rx_wait;
+use noise_tests::pairing::net::{net_rx_backlogs, net_rx_wait};
 use noise_tests::scenario::{
     CpuStage, DiskStage, IrqLoad, IrqStage, NetworkStage, Report, Stage, play, render,
 };
@@ -26,6 +26,8 @@ pub(crate) const TESTS: &[(&str, Test)] =
 const CPU_SHARE: f64 = 0.05;
 /// How far charges for a place in a queue may be.
 const QUEUE_SHARE: f64 = 0.15;
+/// From which wait for its softirq on a packet's delivery is told to have waited for that, too.
+const BACKLOG_NS: u64 = 10_000;
 /// The part of the waits for a disk that others on this machine may cause by what is written back later.
 const MOST_WRITTEN_BACK: f64 = 0.01;
 const LENGTH: Duration = Duration::from_secs(3);
@@ -122,7 +124,8 @@ fn network() -> Result<Verdict> {
     let Played { seen, cast, account } = &mut played;
     let charges = net_tx(&seen.trace.events, INTERFACE, &cast.threads(stage.victim()));
     account.expect_queued(seen, "net_tx", stage.victim(), cast, &charges);
-    let deliveries = net_rx_wait(&seen.trace.events).samples;
+    let mut deliveries = net_rx_wait(&seen.trace.events).samples;
+    deliveries.extend(net_rx_backlogs(&seen.trace.events, &deliveries, BACKLOG_NS));
     let charges = overlay(&seen.trace.events, &deliveries, &cast.threads(stage.victim()));
     account.expect_queued(seen, "net_rx", stage.victim(), cast, &charges);
     judge(&stage, account, QUEUE_SHARE)?;
