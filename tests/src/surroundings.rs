@@ -72,7 +72,9 @@ impl Surroundings {
         let own = own();
         let mut found = BTreeSet::new();
         for thread in names("/proc/self/task")? {
-            let children = fs::read_to_string(format!("/proc/self/task/{thread}/children"))?;
+            // A thread may have ended meanwhile.
+            let children = format!("/proc/self/task/{thread}/children");
+            let children = fs::read_to_string(children).unwrap_or_default();
             for child in children.split_whitespace() {
                 let command =
                     fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap_or_default();

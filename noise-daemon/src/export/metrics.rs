@@ -6,7 +6,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
 use noise_common::hist::buckets_within;
 use noise_common::signals::{Buckets, Kind, SIGNALS, Signal};
-use prometheus::core::{Collector as _, Desc};
+use prometheus::core::Collector as _;
 use prometheus::proto::{
     Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
 };
@@ -57,11 +57,6 @@ impl Process {
             hangups.map(|(why, count)| counter(&["reason"], &[why], count as f64)).collect(),
         ));
         families
-    }
-
-    /// Names of the process metrics.
-    pub fn descriptions(&self) -> Vec<&Desc> {
-        self.collector.desc()
     }
 }
 

@@ -42,6 +42,7 @@ const COUNTERS: &[&str] = &[
     "noised_interference_seconds_total",
     "noised_preemptions_total",
     "noised_series_folded_total",
+    "noised_http_hangups_total",
     "process_cpu_seconds_total",
 ];
 const GAUGES: &[&str] = &[

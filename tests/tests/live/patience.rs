@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Write as _, stdout};
 use std::process::exit;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// Several times what the longest test takes on a busy machine, both attempts together.
@@ -13,21 +13,32 @@ const LONGEST: Duration = Duration::from_secs(600);
 /// As the standard harness ends when a test failed.
 const FAILED: i32 = 101;
 
-/// Held while a test runs.
+/// Held while a test runs. Nothing of it is left behind.
 pub struct Watch {
-    _end: Sender<()>,
+    end: Option<Sender<()>>,
+    waiting: Option<JoinHandle<()>>,
 }
 
 impl Watch {
     /// Begins to wait for the end of the running test.
     pub fn begin() -> Self {
         let (end, ended) = mpsc::channel();
-        thread::spawn(move || {
+        let waiting = thread::spawn(move || {
             if ended.recv_timeout(LONGEST) == Err(RecvTimeoutError::Timeout) {
                 give_up();
             }
         });
-        Self { _end: end }
+        Self { end: Some(end), waiting: Some(waiting) }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(waiting) = self.waiting.take() {
+            // It cannot panic.
+            let _ = waiting.join();
+        }
     }
 }
 
