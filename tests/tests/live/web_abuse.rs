@@ -130,8 +130,8 @@ fn hangups(scrape: &Scrape) -> f64 {
 }
 
 /// All at once. Who is not answered, because it had no turn to ask while others waited for its
-/// connection, is counted by the daemon, and is one of few.
-fn scrape_all(get: impl Fn() -> Result<Response> + Sync) -> Result<()> {
+/// connection, is counted by the daemon; at least so many are answered.
+fn scrape_all(least: usize, get: impl Fn() -> Result<Response> + Sync) -> Result<()> {
     let before = hangups(&parsed(&get()?)?);
     let began = Instant::now();
     let answered = thread::scope(|scope| -> Result<usize> {
@@ -158,7 +158,7 @@ fn scrape_all(get: impl Fn() -> Result<Response> + Sync) -> Result<()> {
     })?;
     let counted = hangups(&parsed(&get()?)?) - before;
     println!("{counted} were hung up on");
-    ensure!(answered >= SCRAPERS - SCRAPERS / 20, "{answered} of {SCRAPERS} were answered");
+    ensure!(answered >= least, "{answered} of {SCRAPERS} were answered, not {least}");
     ensure!(
         answered as f64 + counted >= SCRAPERS as f64,
         "{answered} of {SCRAPERS} were answered, and {counted} hung up on"
@@ -169,7 +169,7 @@ fn scrape_all(get: impl Fn() -> Result<Response> + Sync) -> Result<()> {
 fn a_thousand_scrapers() -> Result<Verdict> {
     let daemon = Daemon::start()?;
     let address = daemon.address;
-    bounded(&daemon, || plain(address), || scrape_all(|| get(address, "/metrics", &[])))?;
+    bounded(&daemon, || plain(address), || scrape_all(SCRAPERS, || get(address, "/metrics", &[])))?;
     Ok(Verdict::Passed)
 }
 
@@ -179,7 +179,9 @@ fn a_thousand_scrapers_over_tls() -> Result<Verdict> {
     let daemon = site.start_open()?;
     let scrape = || encrypted(&client, daemon.address);
     let get = || client.get(daemon.address, "/metrics", &[]);
-    bounded(&daemon, scrape, || scrape_all(get))?;
+    // While it is busy with the handshakes of all, the request of one may wait for longer than
+    // a connection that is not used is left alone.
+    bounded(&daemon, scrape, || scrape_all(SCRAPERS - SCRAPERS / 100, get))?;
     Ok(Verdict::Passed)
 }
 
