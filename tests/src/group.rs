@@ -259,15 +259,27 @@ impl Group {
     }
 }
 
+/// Removes a cgroup. A process that has just ended may still be counted in it, for a moment or longer.
+///
+/// # Errors
+/// If it cannot be removed within a second or two.
+pub fn remove(directory: &Path) -> std::io::Result<()> {
+    let mut pause = Duration::from_micros(100);
+    while pause < Duration::from_secs(1) {
+        if fs::remove_dir(directory).is_ok() {
+            return Ok(());
+        }
+        thread::sleep(pause);
+        pause *= 2;
+    }
+    fs::remove_dir(directory)
+}
+
 impl Drop for Group {
     fn drop(&mut self) {
         for directory in &self.directories {
-            // A process that has just ended may still be counted in it, for a moment or longer.
-            let mut pause = Duration::from_micros(100);
-            while fs::remove_dir(directory).is_err() && pause < Duration::from_secs(1) {
-                thread::sleep(pause);
-                pause *= 2;
-            }
+            // What is left is found by the look at the surroundings.
+            let _ = remove(directory);
         }
     }
 }

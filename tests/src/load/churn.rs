@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 
 use super::{Arguments, Session, report};
+use crate::group;
 use crate::namespace::configure;
 use crate::task::{child_switches, own_switches, settle};
 
@@ -109,7 +110,7 @@ pub(super) fn group_churn(arguments: &mut Arguments) -> Result<()> {
         let inner = directory.join(format!("churn-{made}"));
         fs::create_dir(&inner).with_context(|| format!("creating {}", inner.display()))?;
         let used = use_group(&inner);
-        remove_group(&inner)?;
+        group::remove(&inner).with_context(|| format!("removing {}", inner.display()))?;
         used?;
         made += 1;
         thread::sleep(pause);
@@ -127,19 +128,6 @@ fn use_group(directory: &Path) -> Result<()> {
         unsafe { libc::nanosleep(&raw const nap, std::ptr::null_mut()) };
     })?;
     Ok(reap(child)?)
-}
-
-/// A process that has just ended may still be counted in it.
-fn remove_group(directory: &Path) -> Result<()> {
-    let mut pause = Duration::from_micros(100);
-    while pause < Duration::from_secs(1) {
-        if fs::remove_dir(directory).is_ok() {
-            return Ok(());
-        }
-        thread::sleep(pause);
-        pause *= 2;
-    }
-    fs::remove_dir(directory).with_context(|| format!("removing {}", directory.display()))
 }
 
 /// A compressed disk in memory, gone when dropped.
