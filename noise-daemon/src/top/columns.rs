@@ -31,11 +31,12 @@ pub fn find(columns: &[Column], wanted: &str) -> Result<usize, String> {
             .collect();
         let near = nearest(&name, all.iter().map(|(name, _)| name.as_str()));
         let meant = near.and_then(|near| all.iter().find(|(name, _)| name == near));
-        let meant = meant
-            .map(|(_, column)| format!("did you mean `{}`? ", column.title))
-            .unwrap_or_default();
+        let meant = match meant {
+            Some((_, column)) => format!("; did you mean `{}`? There are", column.title),
+            None => "; there are".to_owned(),
+        };
         let titles: Vec<&str> = columns.iter().map(|column| column.title).collect();
-        format!("this screen has no column `{wanted}`; {meant}There are: {}", titles.join(", "))
+        format!("this screen has no column `{wanted}`{meant}: {}", titles.join(", "))
     })
 }
 
@@ -69,7 +70,7 @@ mod tests {
         }
         for wrong in ["", "c", "colour"] {
             let error = find(&columns, wrong).unwrap_err();
-            assert!(!error.contains("did you mean"), "{error}");
+            assert!(error.contains(&format!("`{wrong}`; there are: victim")), "{error}");
         }
     }
 }

@@ -353,7 +353,7 @@ fn once_and_json() -> Result<Verdict> {
     let is_told = second == "no open incident" || second.starts_with("! ");
     ensure!(text.code == 0 && is_told, "{}{}", text.stdout, text.stderr);
     let wrong = run_noised(&["top", "--connect", &socket, "--once", "--sort", "p"])?;
-    ensure_refused(&wrong, 1, &["no column `p`", "There are: signal"])?;
+    ensure_refused(&wrong, 1, &["no column `p`", "there are: signal"])?;
     for source in [served.socket(), served.address()?] {
         // A new group has no name at first.
         let deadline = Instant::now() + PATIENCE;
