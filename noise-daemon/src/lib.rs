@@ -11,6 +11,7 @@ pub mod kernel;
 pub mod measure;
 pub mod memory;
 pub mod model;
+pub mod nearest;
 pub mod resolve;
 pub mod state;
 pub mod top;

@@ -1,5 +1,7 @@
 //! `noised check`: what this kernel offers.
 
+mod advice;
+
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
@@ -10,8 +12,9 @@ use serde_json::{Value, json};
 use crate::confine::{filters_system_calls, landlock_abi, reader, without};
 use crate::kernel::{
     Engine, HookState, KernelBtf, KernelError, LoadOptions, Lockdown, Sight, SignalState, Sizes,
-    lockdown, missing_capabilities, signal_state,
+    has_own_users, lockdown, missing_capabilities, signal_state,
 };
+use advice::{Caller, advice, privileges};
 
 /// Arguments of `noised check`.
 #[derive(Debug, clap::Args)]
@@ -47,12 +50,14 @@ fn hook_line(state: &HookState) -> (&'static str, String) {
 pub fn run(args: &CheckArgs) -> Result<(), KernelError> {
     let mut report = serde_json::Map::new();
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let missing: Vec<String> = missing_capabilities().iter().map(ToString::to_string).collect();
+    let capabilities = missing_capabilities();
+    let missing: Vec<String> = capabilities.iter().map(ToString::to_string).collect();
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let mode = lockdown(Path::new("/sys"));
     report.insert("kernel".into(), json!(kernel.trim()));
     report.insert("btf".into(), json!(Path::new(KernelBtf::PATH).exists()));
     report.insert("missing_capabilities".into(), json!(missing));
+    report.insert("user_namespace".into(), json!(has_own_users(Path::new("/proc"))));
     report.insert("lockdown".into(), json!(mode));
     report.insert("cgroup".into(), json!(cgroup_layout(&mounts)));
     if let Ok(sizes) = Sizes::of_host() {
@@ -104,7 +109,11 @@ pub fn run(args: &CheckArgs) -> Result<(), KernelError> {
     if args.json {
         write_out(&format!("{:#}\n", Value::Object(report)));
     } else {
-        write_out(&human(&report, mode, sight));
+        let mut page = human(&report, mode, sight, &privileges(&capabilities, error.as_ref()));
+        if let Some(error) = &error {
+            page.push_str(&advice(error, &Caller::of_process()));
+        }
+        write_out(&page);
     }
     error.map_or(Ok(()), Err)
 }
@@ -133,7 +142,12 @@ fn confinement(report: &serde_json::Map<String, Value>) -> String {
     format!("{capabilities}, {files}, system calls {calls}")
 }
 
-fn human(report: &serde_json::Map<String, Value>, mode: Lockdown, sight: Sight) -> String {
+fn human(
+    report: &serde_json::Map<String, Value>,
+    mode: Lockdown,
+    sight: Sight,
+    privileges: &str,
+) -> String {
     let mut page = String::new();
     let text = |key: &str| match report.get(key) {
         Some(Value::String(text)) => text.clone(),
@@ -142,11 +156,6 @@ fn human(report: &serde_json::Map<String, Value>, mode: Lockdown, sight: Sight) 
     };
     let number = |key: &str| report.get(key).and_then(Value::as_u64).unwrap_or(0);
     let mib = |key: &str| number(key) as f64 / (1024.0 * 1024.0);
-    let missing = report.get("missing_capabilities").and_then(Value::as_array);
-    let privileges = match missing.map(Vec::as_slice) {
-        Some([]) => "sufficient".to_owned(),
-        _ => format!("missing: {}", text("missing_capabilities")),
-    };
     let works = report.get("works").and_then(Value::as_bool) == Some(true);
     let _ = writeln!(page, "kernel       {}", text("kernel"));
     let _ = writeln!(

@@ -10,7 +10,7 @@
 //! for [`QUIET_NS`]. Labels that no entry is about any more disappear from the sample, with what
 //! they had; should they come again, they begin at 0.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -205,6 +205,26 @@ impl Charges {
             binder.add(entry, charged);
         }
         self.crowded = fullest >= CROWDED_TABLE || self.hashed.len() >= CROWDED_HASH;
+    }
+
+    /// Charges at these interfaces, which have other names now, go to other labels from now on. What
+    /// there was stays with the label that it has.
+    pub fn rename(&mut self, states: &CpuStates, interfaces: &BTreeSet<u64>) {
+        let is_there = |key: &ChargeKey| {
+            matches!(key.resource(), Some(Resource::NetTx | Resource::NetRx))
+                && interfaces.contains(&u64::from(key.place))
+        };
+        for (cpu, entries) in self.slots.chunks_exact_mut(CHARGE_SLOTS).enumerate() {
+            for (index, entry) in entries.iter_mut().enumerate() {
+                if entry.row != UNBOUND
+                    && states.charge_key(cpu, index).as_ref().is_some_and(is_there)
+                {
+                    entry.row = UNBOUND;
+                }
+            }
+        }
+        let hashed = self.hashed.iter_mut().filter(|(key, _)| is_there(key));
+        hashed.for_each(|(_, entry)| entry.row = UNBOUND);
     }
 
     /// Every label's charges, in order.

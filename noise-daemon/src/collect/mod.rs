@@ -7,6 +7,7 @@
 mod charges;
 mod counters;
 mod faults;
+mod former;
 mod hashed;
 mod outliers;
 mod procfs;

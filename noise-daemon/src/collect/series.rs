@@ -10,9 +10,11 @@ use noise_common::charge::UNKNOWN;
 use noise_common::event::{Cell, CellKey};
 use noise_common::signals::{Signal, Storage};
 
+use super::counters::Label;
+use super::former::Former;
 use super::totals::WindowTotals;
 use crate::model::{Sample, Series, Totals};
-use crate::resolve::Names;
+use crate::resolve::{Names, Renamed};
 
 /// Windows without a value after which a subject may be forgotten, if it is gone.
 const IDLE_WINDOWS: u64 = 120;
@@ -21,14 +23,13 @@ const IDLE_WINDOWS_CROWDED: u64 = 10;
 /// Subjects of rotating signals from which on they run short.
 const CROWDED: usize = super::totals::SUBJECTS * 3 / 4;
 
-type Label = (Signal, Vec<String>);
-
 /// All histograms.
 #[derive(Debug, Default)]
 pub struct Histograms {
     windows: WindowTotals,
     /// What forgotten subjects left to labels that others bear.
     left: BTreeMap<Label, Totals>,
+    former: Former<Totals>,
 }
 
 impl Histograms {
@@ -49,6 +50,7 @@ impl Histograms {
         // Boxed, because moving them within the map costs more.
         let mut series: BTreeMap<Label, Box<(Totals, u64)>> = BTreeMap::new();
         let folded = self.windows.folded();
+        let former = &mut self.former;
         self.windows.visit(|counted| {
             let Some(signal) = Signal::from_number(counted.key.signal) else { return };
             if signal == Signal::RunqueueWait {
@@ -67,9 +69,12 @@ impl Histograms {
             }
             let Some(labels) = names.labels(signal, counted.key.subject, now) else { return };
             let (totals, max_ns) = &mut **series.entry((signal, labels)).or_default();
-            totals.add(&counted.totals);
+            totals.add(&former.own((signal, counted.key.subject), &counted.totals));
             *max_ns = (*max_ns).max(counted.recent_max_ns);
         });
+        for (label, totals) in self.former.kept() {
+            series.entry(label.clone()).or_default().0.add(totals);
+        }
         self.left.retain(|label, left| match series.get_mut(label) {
             Some(one) => {
                 one.0.add(left);
@@ -87,6 +92,11 @@ impl Histograms {
                 Series { signal, labels, totals, recent_max_ns }
             })
             .collect();
+    }
+
+    /// A subject has another name than it had until now.
+    pub fn rename(&mut self, Renamed { signal, subject, labels }: Renamed) {
+        self.former.rename((signal, subject), labels);
     }
 
     /// Whether subjects run short, and a sweep should come early.
@@ -124,6 +134,8 @@ impl Histograms {
                 free(signal, key);
                 self.windows.forget_freed(key)
             };
+            let totals = self.former.own((signal, key.subject), &totals).into_owned();
+            self.former.forget((signal, key.subject));
             self.left.entry((signal, label)).or_default().add(&totals);
             names.forget(signal, key.subject);
         }
@@ -186,6 +198,43 @@ mod tests {
         histograms.sweep(&mut names, now, |_, _| {});
         assert_eq!(told(&mut histograms, &mut names, now), [("~other".to_owned(), 1)]);
         assert!(histograms.left.is_empty());
+    }
+
+    #[test]
+    fn what_an_interface_counts_after_it_is_renamed_counts_for_its_new_name() {
+        let root = tempfile::tempdir().unwrap();
+        let net = root.path().join("class/net");
+        std::fs::create_dir_all(net.join("a")).unwrap();
+        std::fs::write(net.join("a/ifindex"), "7\n").unwrap();
+        let hierarchies = Hierarchies::default();
+        let mut names = Names::new(root.path(), root.path(), BTreeMap::new(), &hierarchies);
+        let mut histograms = Histograms::default();
+        let now = Instant::now();
+        let mut told = |histograms: &mut Histograms| {
+            names.renamed().into_iter().for_each(|renamed| histograms.rename(renamed));
+            let mut sample = Sample::default();
+            histograms.add_to(&mut sample, &mut names, now);
+            let series = sample.series.into_iter();
+            series.map(|one| (one.labels.concat(), one.totals.sum_ns)).collect::<Vec<_>>()
+        };
+        let of =
+            |window, value| Cell { signal: Signal::NetTxWait as u32, ..cell(7, window, value) };
+        let expected = |sums: &[(&str, u64)]| -> Vec<(String, u64)> {
+            sums.iter().map(|(name, sum)| ((*name).to_owned(), *sum)).collect()
+        };
+        histograms.close(&of(1, 100));
+        histograms.read_open(&of(2, 5));
+        assert_eq!(told(&mut histograms), expected(&[("a", 105)]));
+        std::fs::rename(net.join("a"), net.join("b")).unwrap();
+        assert_eq!(told(&mut histograms), expected(&[("a", 105), ("b", 0)]));
+        // The window that was open goes on.
+        histograms.close(&of(2, 9));
+        histograms.close(&of(3, 10));
+        assert_eq!(told(&mut histograms), expected(&[("a", 105), ("b", 14)]));
+        std::fs::rename(net.join("b"), net.join("a")).unwrap();
+        told(&mut histograms);
+        histograms.close(&of(4, 1));
+        assert_eq!(told(&mut histograms), expected(&[("a", 106), ("b", 14)]));
     }
 
     #[test]

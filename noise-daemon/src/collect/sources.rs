@@ -16,6 +16,7 @@ use tokio::io::unix::AsyncFd;
 use super::charges::{Asked, Charges};
 use super::counters::{Label, Left};
 use super::faults::PageFaults;
+use super::former::Former;
 use super::hashed::HashedCharges;
 use super::outliers::Outliers;
 use super::procfs::Reader;
@@ -54,6 +55,8 @@ pub struct Collector {
     spilled: HashMap<MapData, u64, PacketTimes>,
     histograms: Histograms,
     left: Left,
+    /// What counters of interfaces had under names that they bear no more.
+    former: Former<u64>,
     charges: Charges,
     outliers: Outliers,
     names: Names,
@@ -97,6 +100,7 @@ impl Collector {
             read: vec![Mark::default(); count * CELLS_PER_CPU],
             histograms: Histograms::default(),
             left: Left::default(),
+            former: Former::default(),
             charges: Charges::new(hashed),
             outliers: Outliers::default(),
             names: Names::new(
@@ -189,7 +193,25 @@ impl Collector {
             self.swept = now;
             self.sweep(at_ns, now, &sample);
         }
+        self.rename();
         sample
+    }
+
+    /// Interfaces that were renamed count under their new names from the next reading on.
+    fn rename(&mut self) {
+        let renamed = self.names.renamed();
+        if renamed.is_empty() {
+            return;
+        }
+        let interfaces = renamed.iter().map(|renamed| renamed.subject).collect();
+        self.charges.rename(&self.states, &interfaces);
+        for renamed in renamed {
+            if renamed.signal == Signal::TcpRetransmit {
+                self.former.rename((renamed.signal, renamed.subject), renamed.labels);
+            } else {
+                self.histograms.rename(renamed);
+            }
+        }
     }
 
     fn add_hooks(&mut self, sample: &mut Sample) {
@@ -245,7 +267,12 @@ impl Collector {
             let Some(signal) = Signal::from_number(key.signal) else { continue };
             let Ok(values) = self.counts.get(&key, 0) else { continue };
             let Some(labels) = self.names.labels(signal, key.subject, now) else { continue };
-            *counts.entry((signal, labels)).or_default() += values.iter().sum::<u64>();
+            let total = values.iter().sum();
+            *counts.entry((signal, labels)).or_default() +=
+                *self.former.own((signal, key.subject), &total);
+        }
+        for (label, total) in self.former.kept() {
+            *counts.entry(label.clone()).or_default() += total;
         }
         self.left.add_to(&mut counts);
         sample.counts = counts
@@ -281,7 +308,7 @@ impl Collector {
     /// Frees what belongs to devices, interfaces, cgroups and threads that are gone, and, where a
     /// map was found full, requests and packets that were lost on the way.
     fn sweep(&mut self, now_ns: u64, now: Instant, sample: &Sample) {
-        let Self { states, cells, counts, names, histograms, left, .. } = self;
+        let Self { states, cells, counts, names, histograms, left, former, .. } = self;
         histograms.sweep(names, now, |signal, key| {
             let _ = cells.remove(&key);
             states.free_cells(signal, key);
@@ -292,8 +319,10 @@ impl Collector {
             if !names.exists(signal, key.subject) {
                 let Ok(values) = counts.get(&key, 0) else { continue };
                 if let Some(labels) = names.labels(signal, key.subject, now) {
-                    left.take((signal, labels), values.iter().sum());
+                    let total = values.iter().sum();
+                    left.take((signal, labels), *former.own((signal, key.subject), &total));
                 }
+                former.forget((signal, key.subject));
                 let _ = counts.remove(&key);
                 names.forget(signal, key.subject);
             }

@@ -82,7 +82,7 @@ pub const KEYS: &[Key] = &[
         "listen-address",
         (Kind::Text, "ADDRESS:PORT"),
         AtStart,
-        "Address and port of metrics and status page",
+        "Address, or name, and port of metrics and status page; :PORT = all addresses",
     ),
     key(
         "web",

@@ -4,14 +4,17 @@
 //! sample in `deploy/`, the names that a mistyped key is held against, and what a reload can apply all
 //! come from it.
 
+mod address;
 mod flags;
 mod keys;
+mod mistakes;
 mod parse;
 mod reload;
 mod sample;
 mod sections;
 mod values;
 
+pub use address::ListenAddress;
 pub use flags::Flags;
 pub use keys::{Applies, KEYS, Key, Kind};
 pub use parse::{DEFAULT_FILE, load, parse};

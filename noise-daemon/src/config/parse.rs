@@ -4,18 +4,18 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::Context as _;
-use toml::de::{DeTable, DeValue};
+use serde::Deserialize as _;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
 use toml::{Spanned, Table, Value};
 
 use super::flags::{Flags, get, put};
-use super::keys::{KEYS, Key};
+use super::keys::{KEYS, Key, Kind};
+use super::mistakes::Mistakes;
 use super::sections::Config;
+use crate::nearest::nearest;
 
 /// The file that is read where none is named; it may be missing.
 pub const DEFAULT_FILE: &str = "/etc/noised/noised.toml";
-
-/// Least likeness of a name to the one that is taken for meant, from 0 to 1.
-const LIKENESS: f64 = 0.75;
 
 /// The configuration: the usual values, the file over them, the flags over that. `None` reads
 /// [`DEFAULT_FILE`] if there is one; an empty path reads none.
@@ -60,29 +60,115 @@ pub fn parse(text: &str, name: &Path) -> anyhow::Result<Config> {
     Ok(table(text, name)?.try_into()?)
 }
 
-/// What a file says.
+/// What a file says, or all that is wrong with it.
 fn table(text: &str, name: &Path) -> anyhow::Result<Table> {
-    let wrong = |at: usize, message: &str| {
-        let line = text.get(..at).unwrap_or_default().matches('\n').count() + 1;
-        let source = text.lines().nth(line - 1).unwrap_or_default().trim();
-        anyhow::anyhow!("{}, line {line} (`{source}`): {message}", name.display())
-    };
-    let by_toml = |error: toml::de::Error| {
-        wrong(error.span().map_or(0, |span| span.start), &error.message().replace('\n', ", "))
-    };
-    let document = DeTable::parse(text).map_err(by_toml)?;
-    if let Some((at, message)) = unknown(document.get_ref(), "") {
-        return Err(wrong(at, &message));
+    let (document, syntax) = DeTable::parse_recoverable(text);
+    let document = document.get_ref();
+    let mut found = Mistakes::default();
+    unknown(document, "", &mut found);
+    let table = values(document, &mut found);
+    let unreadable = syntax
+        .into_iter()
+        .map(|error| (error.span().map_or(0, |span| span.start), error.message().to_owned()));
+    found.add_unreadable(text, unreadable);
+    if found.is_empty() {
+        let config: Config = table.clone().try_into()?;
+        if let Err(mistake) = check(&config) {
+            let key = KEYS.iter().find(|key| key.path() == mistake.key);
+            let place = key.and_then(|key| written(document, key));
+            found.add(place.map_or(0, |(at, _)| at), &mistake.text);
+        }
     }
-    let config: Config = toml::from_str(text).map_err(by_toml)?;
-    check(&config).map_err(|mistake| {
-        let place = KEYS
-            .iter()
-            .find(|key| key.path() == mistake.key)
-            .and_then(|key| place(document.get_ref(), key));
-        wrong(place.unwrap_or(0), &mistake.text)
-    })?;
-    toml::from_str(text).map_err(by_toml)
+    found.end(text, name)?;
+    Ok(table)
+}
+
+/// The values of all keys that are right.
+fn values(document: &DeTable<'_>, found: &mut Mistakes) -> Table {
+    let mut table = Table::new();
+    for key in KEYS {
+        let Some((at, value)) = written(document, key) else { continue };
+        let items: Vec<&Spanned<DeValue<'_>>> = match value.get_ref() {
+            DeValue::Array(items) if key.kind == Kind::List => items.iter().collect(),
+            _ => Vec::new(),
+        };
+        let right = read_value(value).and_then(|value| judged(key, value));
+        let message = match right {
+            Ok(value) => {
+                put(&mut table, key, value);
+                continue;
+            }
+            Err(message) => message,
+        };
+        // In a list each item is told by itself, where it stands.
+        let mut wrong = items.into_iter().filter_map(|item| {
+            let list = read_value(item).map(|item| Value::Array(vec![item]));
+            Some((item.span().start, list.and_then(|list| judged(key, list)).err()?))
+        });
+        match wrong.next() {
+            None => found.add(at, &message),
+            Some(first) => {
+                std::iter::once(first).chain(wrong).for_each(|(at, why)| found.add(at, &why));
+            }
+        }
+    }
+    table
+}
+
+fn read_value(value: &Spanned<DeValue<'_>>) -> Result<Value, String> {
+    let value = ValueDeserializer::from(value.clone());
+    Value::deserialize(value).map_err(|error| error.message().to_owned())
+}
+
+/// A value that its key can have.
+fn judged(key: &Key, value: Value) -> Result<Value, String> {
+    let expected = match (key.kind, &value) {
+        (Kind::Text, Value::String(_))
+        | (Kind::Integer, Value::Integer(_))
+        | (Kind::Number, Value::Integer(_) | Value::Float(_))
+        | (Kind::Switch, Value::Boolean(_)) => None,
+        (Kind::List, Value::Array(items)) => {
+            let other = items.iter().find(|item| !item.is_str());
+            other.map(|item| ("names in quotes", item))
+        }
+        (Kind::Text, other) => Some(("a text in quotes", other)),
+        (Kind::Integer, other) => Some(("a whole number", other)),
+        (Kind::Number, other) => Some(("a number", other)),
+        (Kind::Switch, other) => Some(("true or false, without quotes", other)),
+        (Kind::List, other) => Some(("a list, as in [\"a\", \"b\"]", other)),
+    };
+    if let Some((expected, value)) = expected {
+        return Err(format!("`{}`: expected {expected}, found {}", key.name, described(value)));
+    }
+    single(key, value.clone()).map(|()| value).map_err(|error| format!("`{}`: {error}", key.name))
+}
+
+/// A value in words.
+fn described(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("the text \"{text}\""),
+        Value::Integer(_) | Value::Float(_) => format!("the number {value}"),
+        Value::Boolean(_) => format!("{value}"),
+        Value::Datetime(_) => format!("the date {value}"),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Table(_) => "a section".to_owned(),
+    }
+}
+
+/// What the library says of a value, in words.
+fn in_words(message: &str) -> String {
+    let quoted = |begin: &str| {
+        let (value, rest) = message.strip_prefix(begin)?.split_once('`')?;
+        Some((value.to_owned(), rest.strip_prefix(", expected ")?.to_owned()))
+    };
+    if let Some((number, expected)) = quoted("invalid value: integer `") {
+        let expected = if expected.starts_with('u') { "0 or more" } else { &expected };
+        return format!("{number} is not possible: expected {expected}");
+    }
+    if let Some((name, expected)) = quoted("unknown variant `") {
+        return format!("`{name}` is unknown: expected {expected}");
+    }
+    message.replace('\n', ", ")
 }
 
 /// Keys whose values do not go together.
@@ -107,24 +193,22 @@ fn check(config: &Config) -> Result<(), Mistake> {
     Ok(())
 }
 
-/// Where a key is written.
-fn place(table: &DeTable<'_>, key: &Key) -> Option<usize> {
+/// Where a key is written, and its value.
+fn written<'a, 'b>(table: &'a DeTable<'b>, key: &Key) -> Option<(usize, &'a Spanned<DeValue<'b>>)> {
     let mut table = table;
     let mut parts = key.parts().peekable();
     while let Some(part) = parts.next() {
         let (name, value) = table.iter().find(|(name, _)| name.get_ref() == part)?;
         if parts.peek().is_none() {
-            return Some(name.span().start);
+            return Some((name.span().start, value));
         }
-        let DeValue::Table(inner) = value.get_ref() else { return Some(name.span().start) };
-        table = inner;
+        table = inner(value)?;
     }
     None
 }
 
-/// The first key that does not exist, and what was probably meant. `path` leads to the table.
-fn unknown(table: &DeTable<'_>, path: &str) -> Option<(usize, String)> {
-    let mut found: Option<(usize, String)> = None;
+/// The keys that do not exist, and what was probably meant. `path` leads to the table.
+fn unknown(table: &DeTable<'_>, path: &str, found: &mut Mistakes) {
     for (name, value) in table {
         let own = if path.is_empty() {
             name.get_ref().to_string()
@@ -132,18 +216,20 @@ fn unknown(table: &DeTable<'_>, path: &str) -> Option<(usize, String)> {
             format!("{path}.{}", name.get_ref())
         };
         let begin = format!("{own}.");
-        let mistake = if KEYS.iter().any(|key| key.path() == own) {
-            None
-        } else if KEYS.iter().any(|key| key.path().starts_with(&begin)) {
-            inner(value).and_then(|inner| unknown(inner, &own))
+        if KEYS.iter().any(|key| key.path() == own) {
+            continue;
+        }
+        if !KEYS.iter().any(|key| key.path().starts_with(&begin)) {
+            found.add(name.span().start, &advice(&own));
+        } else if let Some(inner) = inner(value) {
+            unknown(inner, &own, found);
         } else {
-            Some((name.span().start, advice(&own)))
-        };
-        let earlier =
-            |(at, _): &(usize, String)| found.as_ref().is_none_or(|(first, _)| at < first);
-        found = mistake.filter(earlier).or(found);
+            let is_list = matches!(value.get_ref(), DeValue::Array(_));
+            let once = if is_list { ", once, in single brackets" } else { "" };
+            let text = format!("`{own}` is a section: write [{own}]{once}, and its keys below it");
+            found.add(name.span().start, &text);
+        }
     }
-    found
 }
 
 fn inner<'a, 'b>(value: &'a Spanned<DeValue<'b>>) -> Option<&'a DeTable<'b>> {
@@ -182,23 +268,12 @@ fn listed(names: &[&str]) -> String {
     names.join(", ")
 }
 
-/// The name that is most like this one, if any is.
-fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let like = |other: &&str| {
-        strsim::normalized_damerau_levenshtein(name, other).max(
-            // Much was left out, or too much was said.
-            if other.starts_with(name) && name.len() > 2 { LIKENESS } else { 0.0 },
-        )
-    };
-    names.max_by(|a, b| like(a).total_cmp(&like(b))).filter(|best| like(best) >= LIKENESS)
-}
-
 /// Whether a key can have a value, by itself.
 pub(super) fn single(key: &Key, value: Value) -> Result<(), String> {
     let mut table = Table::new();
     put(&mut table, key, value);
     let config: Config =
-        table.try_into().map_err(|error: toml::de::Error| error.message().replace('\n', ", "))?;
+        table.try_into().map_err(|error: toml::de::Error| in_words(error.message()))?;
     // What it must go together with may be another flag, or in the file.
     config.incidents.check().or_else(|error| {
         let own = key.section == "incidents" && error.name == key.name;
@@ -227,7 +302,7 @@ mod tests {
     fn known_keys_are_read() {
         let config =
             parse("[web]\nlisten-address = \"[::1]:9\"\n[log]\nlevel = \"debug\"\n").unwrap();
-        assert_eq!(config.web.listen_address, "[::1]:9".parse().unwrap());
+        assert_eq!(config.web.listen_address.to_string(), "[::1]:9");
         assert_eq!(config.log.level, LogLevel::Debug);
         assert_eq!(parse("").unwrap(), Config::default());
         let config = parse(
@@ -348,12 +423,12 @@ mod tests {
             ("[signals]\noff = [\"disk\"]\n", "line 2", ["`disk`", "block_device_wait"]),
             ("[socket]\nmode = \"rw\"\n", "line 2", ["rw", "0777"]),
             ("[socket]\nmode = \"1777\"\n", "line 2", ["1777", "0777"]),
-            ("[socket]\nmode = 432\n", "line 2", ["432", "string"]),
+            ("[socket]\nmode = 432\n", "line 2", ["the number 432", "text in quotes"]),
             ("[socket]\nfile = \"/x\"\n", "line 2", ["file", "path"]),
             ("[web\n", "line 1", ["web", "noised.toml"]),
             ("[state]\ndir = \"/x\"\n", "line 2", ["dir", "directory"]),
             ("[incidents]\ndeviation = 2.0\n", "line 2", ["deviation", "deviations"]),
-            ("[incidents]\nenabled = \"no\"\n", "line 2", ["enabled", "boolean"]),
+            ("[incidents]\nenabled = \"no\"\n", "line 2", ["enabled", "expected true or false"]),
             ("[incidents]\nsubjects = -1\n", "line 2", ["subjects", "-1"]),
             ("[incidents]\n\ndeviations = 0\n", "line 3", ["deviations", "above 0"]),
             ("[incidents]\nchance = 2.0 # x\n", "line 2", ["chance", "between 0 and 1"]),
@@ -375,6 +450,55 @@ mod tests {
             }
             assert!(!error.contains('\n'), "{error}");
         }
+    }
+
+    #[test]
+    fn all_mistakes_are_told_at_once_in_words() {
+        let text = "[web]\nlisten-adress = \"x\"\n[limits]\ncgroups = \"many\"\npreemptions = 2.5\n\
+                    [signals]\noff = [\"nmi\", \"disk\",\n  \"net\"]\n[incidents]\nwatch = \"nmi\"\n\
+                    chance = \"x\"\nsubjects = -1\n[log]\nlevel = \"loud\"\n[[state]]\ndirectory = \"/x\"\n";
+        let error = parse(text).unwrap_err().to_string();
+        let lines: Vec<&str> = error.lines().collect();
+        assert_eq!(lines[0], "10 mistakes in noised.toml:", "{error}");
+        for (line, words) in lines[1..].iter().zip([
+            "line 2 (`listen-adress = \"x\"`): there is no `listen-adress`",
+            "line 4 (`cgroups = \"many\"`): `cgroups`: expected a whole number, found the text \"many\"",
+            "line 5 (`preemptions = 2.5`): `preemptions`: expected a whole number, found the number 2.5",
+            "line 7 (`off = [\"nmi\", \"disk\",`): `off`: there is no signal `disk`",
+            "line 8 (`\"net\"]`): `off`: there is no signal `net`",
+            "line 10 (`watch = \"nmi\"`): `watch`: expected a list",
+            "line 11 (`chance = \"x\"`): `chance`: expected a number",
+            "line 12 (`subjects = -1`): `subjects`: -1 is not possible: expected 0 or more",
+            "line 14 (`level = \"loud\"`): `level`: `loud` is unknown: expected one of `error`",
+            "line 15 (`[[state]]`): `state` is a section: write [state], once",
+        ]) {
+            assert!(line.starts_with("noised.toml, ") && line.contains(words), "{error}");
+        }
+        for words in ["i64", "u64", "usize", "f64", "integer", "boolean", "invalid type"] {
+            assert!(!error.contains(words), "{words}: {error}");
+        }
+        // What cannot be read at all is told beside what can.
+        let error = parse("[log]\nlevel = 5\n[limits]\ncgroups =\n").unwrap_err().to_string();
+        for words in ["line 2 (`level = 5`): `level`: expected a text in quotes", "line 4"] {
+            assert!(error.contains(words), "{error}");
+        }
+        let error = parse("[[[\n").unwrap_err().to_string();
+        assert_eq!(error.lines().count(), 1, "{error}");
+        let many: String = (0..100).map(|number| format!("key{number} = 1\n")).collect();
+        let error = parse(&many).unwrap_err().to_string();
+        assert_eq!(error.lines().count(), 22, "{error}");
+        assert!(error.ends_with("and 80 more"), "{error}");
+    }
+
+    #[test]
+    fn a_file_of_nothing_but_mistakes_is_refused_soon() {
+        let begin = std::time::Instant::now();
+        for text in ["\0", "x", "=\n", "[", "a=\n", "[[a]]\n", "\"", "a.", "a=[", "{"] {
+            let error = parse(&text.repeat((1 << 16) / text.len())).unwrap_err().to_string();
+            assert!(error.lines().count() <= 22, "{text}");
+            assert!(error.len() < 20 * 4_000, "{text}: {} bytes", error.len());
+        }
+        assert!(begin.elapsed().as_secs() < 60, "{:?}", begin.elapsed());
     }
 
     #[test]

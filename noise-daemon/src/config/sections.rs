@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::address::ListenAddress;
 use super::values::{Cpus, Limit, LogLevel, Microseconds, Milliseconds, SignalName, SocketMode};
 use crate::analysis::Settings;
 use crate::export::SocketOptions;
@@ -62,14 +63,15 @@ impl Config {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct WebSection {
     /// Address and port of the server.
-    pub listen_address: SocketAddr,
+    pub listen_address: ListenAddress,
     /// Where its own configuration is.
     pub config: WebConfigSection,
 }
 
 impl Default for WebSection {
     fn default() -> Self {
-        Self { listen_address: DEFAULT_ADDRESS, config: WebConfigSection::default() }
+        let listen_address = ListenAddress::At(DEFAULT_ADDRESS);
+        Self { listen_address, config: WebConfigSection::default() }
     }
 }
 

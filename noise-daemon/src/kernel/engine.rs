@@ -17,8 +17,8 @@ use noise_common::watch::WATCHED_HOOKS;
 use super::controls::{Controls, Measured};
 use super::order::ends_first;
 use super::{
-    Facts, KernelBtf, KernelError, Lockdown, SignalState, Sizes, ensure_room, lockdown,
-    missing_capabilities, signal_state,
+    Facts, KernelBtf, KernelError, Lockdown, SignalState, Sizes, ensure_room, has_own_users,
+    lockdown, missing_capabilities, signal_state,
 };
 
 /// Why a signal is not measured though it could be.
@@ -330,6 +330,9 @@ fn controls(ebpf: &Ebpf, sizes: Sizes) -> Result<Option<Controls>, KernelError> 
 
 /// Refuses early what can be known early, so that nothing is half-started.
 fn preflight() -> Result<(), KernelError> {
+    if has_own_users("/proc".as_ref()) {
+        return Err(KernelError::OwnUsers);
+    }
     let missing = missing_capabilities();
     if !missing.is_empty() {
         let names: Vec<String> = missing.iter().map(ToString::to_string).collect();
@@ -374,7 +377,19 @@ fn load_object(
             loader.map_max_entries(map.name, map.max_entries);
         }
     }
-    loader.load(options.object.bytes()).map_err(|error| KernelError::Refused(one_line(&error)))
+    loader.load(options.object.bytes()).map_err(|error| match is_forbidden(&error) {
+        true => KernelError::Forbidden(one_line(&error)),
+        false => KernelError::Refused(one_line(&error)),
+    })
+}
+
+/// Whether the kernel says that this process may not, whatever it is about.
+fn is_forbidden(error: &(dyn std::error::Error + 'static)) -> bool {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.filter_map(|cause| cause.downcast_ref::<std::io::Error>()).any(|cause| {
+        // A filter may answer either.
+        matches!(cause.raw_os_error(), Some(libc::EPERM | libc::EACCES))
+    })
 }
 
 fn load_hook(ebpf: &mut Ebpf, hook: Hook, only: Option<Attach>, btf: &Btf) -> HookState {
@@ -463,4 +478,24 @@ pub fn other_daemon_runs() -> Option<bool> {
         }
     }
     Some(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use aya::EbpfError;
+    use aya::maps::MapError;
+
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_forbids_is_told_from_what_it_cannot_do() {
+        let refused = |number| {
+            let io_error = io::Error::from_raw_os_error(number);
+            EbpfError::MapError(MapError::CreateError { name: "A".to_owned(), io_error })
+        };
+        assert!(is_forbidden(&refused(libc::EPERM)) && is_forbidden(&refused(libc::EACCES)));
+        assert!(!is_forbidden(&refused(libc::ENOMEM)) && !is_forbidden(&refused(libc::EINVAL)));
+    }
 }

@@ -14,6 +14,21 @@ pub enum KernelError {
         /// Names of the missing capabilities.
         missing: String,
     },
+    /// Capabilities of another user namespace than the host's.
+    #[error(
+        "this process runs in a user namespace of its own (a rootless container, `unshare --user`, \
+         PrivateUsers=), whose capabilities do not count for BPF programs: start noised outside of it, \
+         as root or with CAP_BPF and CAP_PERFMON"
+    )]
+    OwnUsers,
+    /// It has the capabilities, and is refused nevertheless.
+    #[error(
+        "the kernel forbids this process BPF programs although it has CAP_BPF and CAP_PERFMON ({0}): \
+         allow bpf(2) in the seccomp filter or security module that it runs under (the profile of a \
+         container, SystemCallFilter=, AppArmor, SELinux); before Linux 5.11, also raise the limit on \
+         locked memory (ulimit -l, LimitMEMLOCK=)"
+    )]
+    Forbidden(String),
     /// The kernel's lockdown mode forbids reading kernel memory.
     #[error(
         "the kernel is locked down (mode \"confidentiality\"), which forbids BPF programs to read \

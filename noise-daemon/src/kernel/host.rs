@@ -30,9 +30,11 @@ pub fn lockdown(sysfs: &Path) -> Lockdown {
 }
 
 /// Capabilities that loading needs and this process does not have. CAP_SYS_ADMIN, which older
-/// kernels ask for, stands for both.
+/// kernels ask for, stands for both. In a user namespace of its own a process has none that count.
 pub fn missing_capabilities() -> Vec<Capability> {
-    let has = |capability| caps::has_cap(None, CapSet::Effective, capability).unwrap_or(false);
+    let counts = !has_own_users(Path::new("/proc"));
+    let has =
+        |capability| counts && caps::has_cap(None, CapSet::Effective, capability).unwrap_or(false);
     if has(Capability::CAP_SYS_ADMIN) {
         return Vec::new();
     }
@@ -42,18 +44,33 @@ pub fn missing_capabilities() -> Vec<Capability> {
         .collect()
 }
 
-/// Now on CLOCK_MONOTONIC, the clock of the programs, ns.
-#[inline(always)]
-pub fn monotonic_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is valid, and this clock always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+/// The user namespace of the host (`PROC_USER_INIT_INO` of the kernel's `proc_ns.h`).
+const HOST_USERS: &str = "user:[4026531837]";
+
+/// Whether this process is in a user namespace of its own, by a procfs root. Whatever capabilities it
+/// has there, the kernel asks for those of the host's before it loads BPF programs.
+pub fn has_own_users(procfs: &Path) -> bool {
+    let users = std::fs::read_link(procfs.join("self/ns/user"));
+    users.is_ok_and(|users| users != Path::new(HOST_USERS))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_user_namespace_than_the_hosts_is_seen() {
+        let root = tempfile::tempdir().unwrap();
+        // Where the kernel has no such namespaces, there is no link.
+        assert!(!has_own_users(root.path()));
+        let link = root.path().join("self/ns/user");
+        std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(HOST_USERS, &link).unwrap();
+        assert!(!has_own_users(root.path()));
+        std::fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink("user:[4026532001]", &link).unwrap();
+        assert!(has_own_users(root.path()));
+    }
 
     #[test]
     fn lockdown_is_read_from_its_brackets() {

@@ -2,6 +2,7 @@
 //! per-hook health, detach.
 
 mod btf;
+mod clock;
 mod controls;
 mod engine;
 mod error;
@@ -14,6 +15,7 @@ mod sight;
 mod sizes;
 
 pub use btf::KernelBtf;
+pub use clock::monotonic_ns;
 pub use controls::Measured;
 pub use engine::{
     DebugRecords, Engine, HookState, HookStatus, LoadOptions, ObjectKind, ProgramStats,
@@ -21,7 +23,7 @@ pub use engine::{
 };
 pub use error::KernelError;
 pub use facts::{Facts, SignalState, signal_state};
-pub use host::{Capability, Lockdown, lockdown, missing_capabilities, monotonic_ns};
+pub use host::{Capability, Lockdown, has_own_users, lockdown, missing_capabilities};
 pub use room::ensure_room;
 pub use sight::Sight;
 pub use sizes::{MapSize, PidLimit, Sizes};

@@ -2,6 +2,7 @@
 
 pub mod cgroup;
 mod kthread;
+mod renamed;
 mod who;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +18,8 @@ use noise_common::signals::{
 use cgroup::{Hierarchies, Labels, Of};
 use kthread::KernelThreads;
 pub use kthread::without_cpu;
+pub use renamed::Renamed;
+use renamed::Round;
 use who::Interner;
 pub use who::{Being, Parties};
 
@@ -56,6 +59,7 @@ pub struct Names {
     interner: Interner,
     /// The interfaces that there were when a sweep first asked; empty where that cannot be told.
     interfaces: Option<BTreeSet<u64>>,
+    round: Round,
 }
 
 impl Names {
@@ -76,11 +80,12 @@ impl Names {
             threads: KernelThreads::new(procfs),
             interner: Interner::default(),
             interfaces: None,
+            round: Round::default(),
         }
     }
 
     /// Label values of a subject, in the order of the signal's labels; `None` where they will be
-    /// known later. Once told, they stay until the subject is forgotten.
+    /// known later. Once told, they stay until the subject is forgotten or [renamed](Names::renamed).
     pub fn labels(&mut self, signal: Signal, subject: u64, now: Instant) -> Option<Vec<String>> {
         if let Some(labels) = self.known.get(&(signal, subject)) {
             return Some(labels.clone());
@@ -163,7 +168,7 @@ impl Names {
         if subject == OTHER_INTERFACE {
             return OTHER.to_owned();
         }
-        self.find_interface(subject).unwrap_or_else(|| format!("if{subject}"))
+        self.find_interface(subject).unwrap_or_else(|| nameless(subject))
     }
 
     fn find_interface(&self, ifindex: u64) -> Option<String> {
@@ -172,13 +177,20 @@ impl Names {
     }
 }
 
+/// The label of an interface that cannot be found.
+fn nameless(index: u64) -> String {
+    format!("if{index}")
+}
+
+/// The number of the interface that has this folder in sysfs.
+fn index_of(folder: &Path) -> Option<u64> {
+    std::fs::read_to_string(folder.join("ifindex")).ok()?.trim().parse().ok()
+}
+
 /// Index and name of every interface below a sysfs root.
 fn interfaces(sysfs: &Path) -> std::io::Result<impl Iterator<Item = (u64, OsString)>> {
     let entries = std::fs::read_dir(sysfs.join("class/net"))?;
-    Ok(entries.flatten().filter_map(|entry| {
-        let index = std::fs::read_to_string(entry.path().join("ifindex")).ok()?;
-        Some((index.trim().parse().ok()?, entry.file_name()))
-    }))
+    Ok(entries.flatten().filter_map(|entry| Some((index_of(&entry.path())?, entry.file_name()))))
 }
 
 #[cfg(test)]

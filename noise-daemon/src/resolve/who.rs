@@ -176,6 +176,7 @@ impl Names {
     /// Forgets the names of what is gone and asked for no more, and which interfaces there were.
     pub fn sweep(&mut self) {
         self.interfaces = None;
+        self.round.clear();
         self.threads.forget_gone();
         self.interner.forget_unused();
     }

@@ -12,7 +12,7 @@ use super::source::Position;
 use super::table::Tone;
 use super::typing::{Purpose, Typed, Typing, time_of};
 use super::view::{Shown, View, moved};
-use super::{History, Look, Page, SCREENS, Screen, Table};
+use super::{History, Look, Page, SCREENS, Screen, Table, columns};
 use crate::wire::Frame;
 
 /// Intervals to choose from, ms.
@@ -193,16 +193,12 @@ impl App {
         self.refresh();
     }
 
-    /// Sorts the screen by the column with that key.
+    /// Sorts the screen by the column of that name; see [`columns::find`].
     ///
     /// # Errors
-    /// The keys that there are, where it is none of them.
-    pub fn sort_by(&mut self, key: &str) -> Result<(), String> {
-        let columns = &self.shown.table.columns;
-        let Some(column) = columns.iter().position(|column| column.key == key) else {
-            let keys: Vec<&str> = columns.iter().map(|column| column.key).collect();
-            return Err(keys.join(", "));
-        };
+    /// Says which columns there are.
+    pub fn sort_by(&mut self, name: &str) -> Result<(), String> {
+        let column = columns::find(&self.shown.table.columns, name)?;
         self.view_mut().sort = Some(Sort { column, reversed: false });
         self.rearrange();
         Ok(())

@@ -50,6 +50,7 @@ impl Filter {
 fn words(cell: &Cell) -> Option<String> {
     match cell {
         Cell::Text(text) | Cell::Number { text, .. } => Some(text.to_lowercase()),
+        Cell::Named { name, notes } => Some(Cell::words(name, notes).to_lowercase()),
         Cell::Share(_) | Cell::Spark(_) => None,
     }
 }
@@ -66,7 +67,7 @@ fn rank(row: &Row, column: usize) -> Rank<'_> {
     match row.cells.get(column) {
         Some(Cell::Number { value: Some(value), .. } | Cell::Share(value)) => number(*value),
         Some(Cell::Spark(values)) => number(values.iter().sum()),
-        Some(Cell::Text(text)) if !text.is_empty() => Rank::Name(text),
+        Some(Cell::Text(name) | Cell::Named { name, .. }) if !name.is_empty() => Rank::Name(name),
         _ => Rank::Nothing,
     }
 }

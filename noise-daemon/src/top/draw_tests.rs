@@ -17,7 +17,9 @@ use super::draw::theme::Theme;
 use super::sampled::{MAKERS, frame, frames};
 use super::source::Position;
 use super::{Look, Screen, text};
+use crate::analysis::Cause;
 use crate::model::Sample;
+use crate::wire::Frame;
 
 fn app(seconds: u64, cgroups: u64) -> App {
     let mut app = App::with(MAKERS, Screen::Overview, Look::default(), Duration::from_secs(1));
@@ -162,6 +164,59 @@ fn without_colours_there_are_modifiers_only() {
         assert!(plain, "{keys:?}");
         assert!(cells.iter().any(|cell| cell.modifier.contains(Modifier::REVERSED)), "{keys:?}");
     }
+}
+
+/// A host where a service keeps itself waiting, and so does a device's only user.
+fn own_work() -> Arc<Frame> {
+    let mut own = (*frame(30, 4)).clone();
+    let mut report = (*own.overview.incidents[0]).clone();
+    report.main.culprits[0].culprit = report.main.subject.clone();
+    report.main.culprits[0].cause = Cause::Own;
+    let mut device = report.clone();
+    device.id = 4;
+    device.main.signal = Signal::BlockQueueWait.into();
+    device.main.subject = "vda write".into();
+    own.overview.incidents = vec![Arc::new(report), Arc::new(device)];
+    Arc::new(own)
+}
+
+#[test]
+fn own_work_is_told_in_whole_words_in_any_width() {
+    for columns in [60, 80, 120] {
+        let mut app = App::new(Screen::Overview, Look::default(), Duration::from_secs(1));
+        app.take(own_work());
+        insta::assert_snapshot!(format!("own_work_{columns}"), screen(&mut app, columns, 16));
+        press(&mut app, "6");
+        let incidents = screen(&mut app, columns, 16);
+        insta::assert_snapshot!(format!("own_incidents_{columns}"), &incidents);
+        assert_eq!(incidents.matches("(self)").count(), 2, "{incidents}");
+    }
+}
+
+#[test]
+fn plain_text_says_which_incidents_are_open() {
+    for (number, line) in [
+        (0, "no open incident"),
+        (
+            1,
+            "! cgroup_runqueue_wait for 30 s: /system.slice/web.service by /system.slice/backup.service \
+             (foreign, 89 %)",
+        ),
+    ] {
+        let mut app = app(30, 6);
+        let mut next = (*frame(30, 6)).clone();
+        next.overview.incidents.truncate(number);
+        app.take(Arc::new(next));
+        let text = text::screen(&app, &Filter::new(""), 160);
+        assert_eq!(text.lines().nth(1), Some(line), "{text}");
+    }
+    let mut app = app(30, 6);
+    let mut next = (*frame(31, 6)).clone();
+    let report = Arc::clone(&next.overview.incidents[0]);
+    next.overview.incidents = vec![report; 5];
+    app.take(Arc::new(next));
+    let text = text::screen(&app, &Filter::new(""), 160);
+    assert!(text.contains("\n! and 2 more: --screen incidents\n"), "{text}");
 }
 
 #[test]

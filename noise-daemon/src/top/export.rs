@@ -16,6 +16,7 @@ const VERSION: u32 = 1;
 fn cell(cell: &Cell) -> Value {
     match cell {
         Cell::Text(text) => json!(text),
+        Cell::Named { name, notes } => json!(Cell::words(name, notes)),
         Cell::Number { value, .. } => json!(value.filter(|value| value.is_finite())),
         Cell::Share(share) => json!(share),
         Cell::Spark(values) => json!(values),

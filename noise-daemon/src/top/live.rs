@@ -49,7 +49,7 @@ pub struct Options {
     pub screen: Screen,
     /// With which rows of it.
     pub filter: String,
-    /// By the column of it with that key, instead of its own.
+    /// By the column of it with that name, instead of its own.
     pub sort: Option<String>,
     /// Whether there are colours.
     pub colour: bool,
@@ -79,8 +79,8 @@ pub fn run(source: &mut dyn Source, options: Options) -> anyhow::Result<()> {
     let Options { interval, seconds, screen, filter, colour, tape, sort } = options;
     let mut app = App::new(screen, Look { seconds, since_ns: 0 }, interval);
     app.set_filter(filter);
-    if let Some(key) = sort {
-        app.sort_by(&key).map_err(|keys| anyhow::anyhow!("no column {key}; there are {keys}"))?;
+    if let Some(column) = sort {
+        app.sort_by(&column).map_err(anyhow::Error::msg)?;
     }
     let mut live = Live { app, source, tape };
     live.source.set_interval(interval);

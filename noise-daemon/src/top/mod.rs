@@ -6,6 +6,7 @@
 
 pub mod app;
 pub mod arrange;
+pub mod columns;
 pub mod draw;
 pub mod export;
 pub mod heat;

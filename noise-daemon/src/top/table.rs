@@ -30,6 +30,14 @@ pub enum Align {
 pub enum Cell {
     /// A name.
     Text(String),
+    /// A name with what is said of it.
+    Named {
+        /// The name, which may be shortened.
+        name: String,
+        /// What follows it, each with its blank in front, the most important first: shown whole, or
+        /// left out from the end where there is no room.
+        notes: Vec<String>,
+    },
     /// A number, as people read it, and as it sorts and is exported; nothing where there is none.
     Number {
         /// With its unit.
@@ -41,6 +49,13 @@ pub enum Cell {
     Share(f64),
     /// Values over time, the newest last.
     Spark(Vec<f64>),
+}
+
+impl Cell {
+    /// A name with all that is said of it.
+    pub fn words(name: &str, notes: &[String]) -> String {
+        [name, &notes.concat()].concat()
+    }
 }
 
 /// A column.

@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 
+use super::app::App;
 use super::arrange::{Filter, Sort, arrange};
 use super::draw::grid::Grid;
-use super::draw::page;
 use super::draw::theme::Theme;
 use super::draw::words::clean;
-use super::{Page, Row, Table};
+use super::draw::{header, page};
+use super::{Page, Row, Screen, Table};
 
 const PLAIN: Theme = Theme { colour: false };
 
@@ -33,6 +34,23 @@ pub fn table(table: &Table, filter: &Filter, sort: Option<Sort>, columns: usize)
     put(&grid.heading(table, PLAIN));
     rows.iter().for_each(|row| put(&grid.row(table, row, PLAIN)));
     text
+}
+
+/// What is shown: when and where, which incidents are open, and the rows that a filter keeps.
+pub fn screen(app: &App, filter: &Filter, columns: usize) -> String {
+    let mut text = String::new();
+    if let Some(frame) = app.history().latest() {
+        let time = frame.time.strftime("%Y-%m-%d %H:%M:%S UTC");
+        let (name, title) = (clean(&frame.host.name), app.screen().title());
+        let _ = writeln!(text, "{time}  {name}  {title}");
+    }
+    // The screen of incidents lists them itself.
+    if app.screen() != Screen::Incidents {
+        for line in header::strip(app, "--screen incidents", columns, PLAIN) {
+            let _ = writeln!(text, "{}", line.to_string().trim_end());
+        }
+    }
+    text + &table(&app.shown.table, filter, app.view().sort, columns) + "\n"
 }
 
 /// A page, at most so many columns wide.

@@ -1,7 +1,11 @@
 //! Mistakes in the arguments and the configuration file.
 
+use std::net::{Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs as _};
+use std::process::Command;
+
 use anyhow::{Result, ensure};
-use noise_tests::daemon::{SOCKET_PATH, STATE_DIRECTORY, run_noised};
+use noise_tests::daemon::{Daemon, SOCKET_PATH, STATE_DIRECTORY, binary, free_address, run_noised};
+use noise_tests::http::get;
 use noise_tests::scratch::TextFile;
 
 use crate::lifecycle::ensure_refused;
@@ -13,6 +17,9 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("unknown_key", unknown_key),
     ("malformed_file", malformed_file),
     ("missing_file", missing_file),
+    ("no_file", no_file),
+    ("all_mistakes_at_once", all_mistakes_at_once),
+    ("addresses_of_the_server", addresses_of_the_server),
     ("help_and_version", help_and_version),
 ];
 
@@ -50,6 +57,58 @@ fn malformed_file() -> Result<Verdict> {
 fn missing_file() -> Result<Verdict> {
     let path = "/nonexistent/noised.toml";
     ensure_refused(&run_noised(&["run", "--config.file", path])?, 2, &[path])?;
+    Ok(Verdict::Passed)
+}
+
+/// An empty name stands for no file.
+fn no_file() -> Result<Verdict> {
+    for none in [&["--config.file", ""][..], &["--config.file="]] {
+        let outcome = run_noised(&[&["run", "--config.check"], none].concat())?;
+        ensure!(outcome.code == 0, "{none:?}: {}", outcome.stderr);
+    }
+    Ok(Verdict::Passed)
+}
+
+fn all_mistakes_at_once() -> Result<Verdict> {
+    let text = "[limits]\ncgroup = 7\npreemptions = \"many\"\n[incidents]\nenabled = 1\n";
+    let file = TextFile::new("noised.toml", text)?;
+    let outcome = run_noised(&["run", "--config.file", file.argument()?, "--config.check"])?;
+    let words = [
+        "3 mistakes in",
+        "line 2 (`cgroup = 7`)",
+        "is `cgroups` meant",
+        "line 3 (`preemptions = \"many\"`)",
+        "expected a whole number",
+        "line 5 (`enabled = 1`)",
+        "expected true or false",
+    ];
+    ensure_refused(&outcome, 2, &words)?;
+    Ok(Verdict::Passed)
+}
+
+fn addresses_of_the_server() -> Result<Verdict> {
+    let version_6 = TcpListener::bind("[::1]:0").is_ok();
+    for host in ["", "localhost"] {
+        let address = free_address()?;
+        let port = address.port();
+        let mut command = Command::new(binary()?);
+        command.args(["run", "--web.listen-address", &format!("{host}:{port}")]);
+        command.args([SOCKET_PATH, "", STATE_DIRECTORY, "", "--config.file", ""]);
+        let daemon = Daemon::start_command(command, address)?;
+        if version_6 {
+            let answer = get(SocketAddr::from((Ipv6Addr::LOCALHOST, port)), "/-/ready", &[]);
+            // A host may have no such address for its own name.
+            let is_named =
+                || ("localhost", port).to_socket_addrs().map(|mut all| all.any(|a| a.is_ipv6()));
+            ensure!(answer.is_ok() || (host == "localhost" && !is_named()?), "{host}: {answer:?}");
+        }
+        let (status, stderr) = daemon.stop(libc::SIGTERM)?;
+        ensure!(status.success() && stderr.contains("listening on"), "{status}: {stderr}");
+    }
+    let quiet = [SOCKET_PATH, "", STATE_DIRECTORY, ""];
+    let nowhere = ["run", "--web.listen-address", "name.invalid:1"];
+    let outcome = run_noised(&[&nowhere[..], &quiet].concat())?;
+    ensure_refused(&outcome, 1, &["name.invalid:1", "cannot be resolved", "--web.listen-address"])?;
     Ok(Verdict::Passed)
 }
 

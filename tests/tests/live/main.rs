@@ -19,6 +19,7 @@ mod interrupts;
 mod lifecycle;
 mod memory;
 mod metrics;
+mod namespaces;
 mod network;
 mod osnoise;
 mod osnoise_ends;
@@ -109,6 +110,7 @@ fn main() -> ExitCode {
         ("lifecycle", lifecycle::TESTS),
         ("configuration", configuration::TESTS),
         ("privileges", privileges::TESTS),
+        ("namespaces", namespaces::TESTS),
         ("web", web::TESTS),
         ("web_config", web_config::TESTS),
         ("web_abuse", web_abuse::TESTS),

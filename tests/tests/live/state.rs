@@ -1,17 +1,20 @@
 //! What outlives the daemon, and `noised incidents`.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use noise_tests::daemon::{Daemon, STATE_DIRECTORY, free_address, run_noised};
+use noise_tests::daemon::{Daemon, SOCKET_PATH, STATE_DIRECTORY, free_address, run, run_noised};
 use noise_tests::http::get;
 use noise_tests::prom::label_set;
 use noise_tests::scratch::Folder;
 
+use crate::lifecycle::{PublicCopy, ensure_refused_in_a_line};
 use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
+    ("incidents_of_the_local_socket", incidents_of_the_local_socket),
     ("incidents_from_the_daemon_and_what_it_left", incidents_from_the_daemon_and_what_it_left),
     ("unusable_state_is_kept_aside", unusable_state_is_kept_aside),
     ("unusable_directory_is_no_obstacle", unusable_directory_is_no_obstacle),
@@ -48,6 +51,34 @@ fn incidents_from_the_daemon_and_what_it_left() -> Result<Verdict> {
     ensure!(left.code == 0 && left.stderr.is_empty(), "{left:?}");
     let left = run_noised(&[&options[..], &["--web.address", &address]].concat())?;
     ensure!(left.code == 0 && left.stderr.contains("no noised answers"), "{left:?}");
+    Ok(Verdict::Passed)
+}
+
+/// Who is in the group of the socket reads incidents there; who is not learns what to do.
+fn incidents_of_the_local_socket() -> Result<Verdict> {
+    let folder = Folder::new("socket")?;
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
+    let socket = folder.path().join("noised.sock").display().to_string();
+    let copy = PublicCopy::new()?;
+    let ask = |options: &[&str]| {
+        run(copy.as_nobody(&[&["incidents", "--connect", &socket], options].concat()))
+    };
+    for (mode, words) in [("0666", None), ("0600", Some("not allowed to use"))] {
+        let daemon = Daemon::start_with(&[SOCKET_PATH, &socket, "--socket.mode", mode])?;
+        let told = ask(&["--json"])?;
+        match words {
+            None => {
+                let document: serde_json::Value = serde_json::from_str(&told.stdout)?;
+                ensure!(told.code == 0 && document["incidents"].is_array(), "{told:?}");
+                let outliers = ask(&["--outliers"])?;
+                ensure!(outliers.code == 0, "{outliers:?}");
+            }
+            Some(words) => ensure_refused_in_a_line(&told, 1, &[words, &socket, "sudo"])?,
+        }
+        let (status, _) = daemon.stop(libc::SIGTERM)?;
+        ensure!(status.success(), "ended with {status}");
+    }
+    ensure_refused_in_a_line(&ask(&[])?, 1, &["no noised answers", &socket, "noised run"])?;
     Ok(Verdict::Passed)
 }
 

@@ -345,6 +345,15 @@ fn once_and_json() -> Result<Verdict> {
         let rows = document["rows"].as_array().context("no rows")?;
         Ok(rows.iter().any(|row| row["victim"] == label.as_str()))
     };
+    // Text says first which incidents are open; a column is named as it is called on the screen.
+    let socket = served.socket();
+    let text = ["top", "--connect", &socket, "--once", "--screen", "who", "--sort", "Mean"];
+    let text = run_noised(&text)?;
+    let second = text.stdout.lines().nth(1).unwrap_or_default();
+    let is_told = second == "no open incident" || second.starts_with("! ");
+    ensure!(text.code == 0 && is_told, "{}{}", text.stdout, text.stderr);
+    let wrong = run_noised(&["top", "--connect", &socket, "--once", "--sort", "p"])?;
+    ensure_refused(&wrong, 1, &["no column `p`", "there are: signal"])?;
     for source in [served.socket(), served.address()?] {
         // A new group has no name at first.
         let deadline = Instant::now() + PATIENCE;

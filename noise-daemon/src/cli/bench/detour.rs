@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 
 use super::{BenchError, files};
-use crate::cli::durations::{self, duration};
+use crate::cli::durations::{self, Plain, duration};
 use crate::cli::interrupt;
 use crate::cli::output;
 use crate::cli::progress::Progress;
@@ -26,11 +26,11 @@ pub struct DetourArgs {
     /// CPUs to measure, all at once (0-3,8) [default: all].
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<CpuList>,
-    /// How long to measure (10s, 1m).
+    /// How long to measure (10s, 1m; without a unit: seconds).
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = length)]
     pub duration: Duration,
-    /// A gap of this length is a detour: a time (1us), or a multiple of the shortest pass of the loop
-    /// on that CPU (9x).
+    /// A gap of this length is a detour: a time (1us; without a unit: microseconds), or a multiple of
+    /// the shortest pass of the loop on that CPU (9x).
     #[arg(long, value_name = "TIME|MULTIPLE", default_value = "1us", value_parser = threshold)]
     pub threshold: Threshold,
     /// Scheduling of the measuring threads: o:NICE, f:PRIORITY, r:PRIORITY or d:RUNTIME:PERIOD.
@@ -51,7 +51,7 @@ pub struct DetourArgs {
 }
 
 fn length(text: &str) -> Result<Duration, String> {
-    duration(text, SHORTEST, LONGEST)
+    duration(text, Plain::Seconds, SHORTEST, LONGEST)
 }
 
 fn threshold(text: &str) -> Result<Threshold, String> {
@@ -62,7 +62,8 @@ fn threshold(text: &str) -> Result<Threshold, String> {
         };
     }
     let (least, most) = (Duration::from_nanos(1), Duration::from_secs(1));
-    duration(text, least, most).map(|time| Threshold::Time(durations::nanoseconds(time)))
+    duration(text, Plain::Microseconds, least, most)
+        .map(|time| Threshold::Time(durations::nanoseconds(time)))
 }
 
 /// Runs the command.
@@ -131,7 +132,8 @@ mod tests {
     fn thresholds_are_times_or_multiples() {
         assert_eq!(threshold("9x"), Ok(Threshold::Passes(9.0)));
         assert_eq!(threshold("1us"), Ok(Threshold::Time(1_000)));
-        for wrong in ["", "x", "0x", "1", "2h", "-1us", "nanx"] {
+        assert_eq!(threshold("5"), Ok(Threshold::Time(5_000)));
+        for wrong in ["", "x", "0x", "0", "2h", "-1us", "nanx"] {
             assert!(threshold(wrong).is_err(), "{wrong}");
         }
     }

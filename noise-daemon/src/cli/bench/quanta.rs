@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 
 use super::{BenchError, files};
-use crate::cli::durations::{duration, nanoseconds};
+use crate::cli::durations::{Plain, duration, nanoseconds};
 use crate::cli::interrupt;
 use crate::cli::output;
 use crate::cli::progress::Progress;
@@ -19,7 +19,7 @@ use crate::measure::quanta::{self, Options, QuantaReport, SAMPLES_MAX};
 /// Arguments of `noised bench ftq`.
 #[derive(Debug, clap::Args)]
 pub struct FtqArgs {
-    /// Length of a quantum (200us). A tick is seen up to half as many Hz as there are quanta in a
+    /// Length of a quantum (200us; without a unit: microseconds). A tick is seen up to half as many Hz as there are quanta in a
     /// second.
     #[arg(long, value_name = "TIME", default_value = "200us", value_parser = quantum)]
     quantum: Duration,
@@ -30,8 +30,8 @@ pub struct FtqArgs {
 /// Arguments of `noised bench fwq`.
 #[derive(Debug, clap::Args)]
 pub struct FwqArgs {
-    /// Work of a quantum: what takes so long without noise on the first of the CPUs (200us). A tick
-    /// is seen up to half as many Hz as there are quanta in a second.
+    /// Work of a quantum: what takes so long without noise on the first of the CPUs (200us; without a
+    /// unit: microseconds). A tick is seen up to half as many Hz as there are quanta in a second.
     #[arg(long, value_name = "TIME", default_value = "200us", value_parser = quantum)]
     work_quantum: Duration,
     #[command(flatten)]
@@ -43,7 +43,7 @@ struct CommonArgs {
     /// CPUs to measure, all at once (0-3,8) [default: all].
     #[arg(long, value_name = "LIST")]
     cpus: Option<CpuList>,
-    /// How long to measure (10s, 1m).
+    /// How long to measure (10s, 1m; without a unit: seconds).
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = length)]
     duration: Duration,
     /// Scheduling of the measuring threads: o:NICE, f:PRIORITY, r:PRIORITY or d:RUNTIME:PERIOD.
@@ -61,11 +61,11 @@ struct CommonArgs {
 }
 
 fn quantum(text: &str) -> Result<Duration, String> {
-    duration(text, Duration::from_micros(10), Duration::from_secs(1))
+    duration(text, Plain::Microseconds, Duration::from_micros(10), Duration::from_secs(1))
 }
 
 fn length(text: &str) -> Result<Duration, String> {
-    duration(text, Duration::from_millis(10), Duration::from_secs(24 * 3600))
+    duration(text, Plain::Seconds, Duration::from_millis(10), Duration::from_secs(24 * 3600))
 }
 
 /// Runs `noised bench ftq`.

@@ -19,15 +19,15 @@ pub struct ScaleArgs {
     /// What `noised bench detour --json` wrote.
     #[arg(value_name = "REPORT", required_unless_present = "period")]
     report: Option<PathBuf>,
-    /// Instead of a report: noise with this period (100ms) …
+    /// Instead of a report: noise with this period (100ms; without a unit: microseconds) …
     #[arg(long, value_name = "DURATION", value_parser = quantity::duration, requires = "length")]
     #[arg(conflicts_with_all = ["report", "cpu"])]
     period: Option<f64>,
-    /// … and this length (2500us).
+    /// … and this length (2500us; without a unit: microseconds).
     #[arg(long, value_name = "DURATION", value_parser = quantity::duration, requires = "period")]
     length: Option<f64>,
-    /// How long each process computes between two waits for all the others; sources are ranked for
-    /// the first one.
+    /// How long each process computes between two waits for all the others (without a unit:
+    /// microseconds); sources are ranked for the first one.
     #[arg(long, value_name = "DURATION,…", value_parser = quantity::duration)]
     #[arg(value_delimiter = ',', default_value = "100us,1ms,10ms,100ms")]
     granularity: Vec<f64>,

@@ -10,7 +10,8 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 
 use self::since::Since;
-use self::source::Source;
+use self::source::{Place, Source};
+use super::top::Connect;
 use crate::export::{IncidentsDocument, OutliersDocument, WebClient};
 
 /// Arguments of `noised incidents`.
@@ -26,16 +27,21 @@ pub struct IncidentsArgs {
     /// Show single long waits, with what they consist of, instead.
     #[arg(long)]
     outliers: bool,
-    /// Ask the daemon at this address, with https:// in front of it over TLS [default: 127.0.0.1:19435, or the state directory where none
-    /// answers].
+    /// Ask this daemon: its socket, or its address (http://HOST:PORT, https://…)
+    /// [default: /run/noised/noised.sock; where none answers there, 127.0.0.1:19435, then the state
+    /// directory].
+    #[arg(long, value_name = "SOCKET|URL")]
+    connect: Option<Connect>,
+    /// Ask the daemon at this address, with https:// in front of it over TLS.
     #[arg(long = "web.address", value_name = "HOST:PORT", value_parser = source::address)]
+    #[arg(conflicts_with = "connect")]
     web_address: Option<String>,
     /// How to ask a daemon that does not answer everybody: basic_auth and tls_config as in the file
     /// of `promtool --http.config.file` (YAML).
     #[arg(long = "http.config.file", value_name = "FILE")]
     http_config_file: Option<PathBuf>,
-    /// Read what a daemon left in this directory [default: /var/lib/noised]; with --web.address,
-    /// only where none answers.
+    /// Read what a daemon left in this directory [default: /var/lib/noised]; with --connect or
+    /// --web.address, only where none answers.
     #[arg(long = "state.directory", value_name = "DIRECTORY")]
     state_directory: Option<PathBuf>,
 }
@@ -46,7 +52,13 @@ pub struct IncidentsArgs {
 /// Where there is no daemon and no state, or neither can be understood.
 pub fn run(args: &IncidentsArgs) -> anyhow::Result<()> {
     let client = WebClient::read(args.http_config_file.as_deref())?;
-    let source = Source::new(args.web_address.clone(), args.state_directory.clone(), client);
+    let place = match (&args.connect, &args.web_address) {
+        (Some(Connect::Socket(path)), _) => Some(Place::Socket(path.clone())),
+        (Some(Connect::Http(address)), _) => Some(Place::Web(address.clone())),
+        (None, Some(address)) => Some(Place::Web(address.clone())),
+        (None, None) => None,
+    };
+    let source = Source::new(place, args.state_directory.clone(), client);
     let now = Timestamp::now();
     let from = args.since.as_ref().map(|since| since.from(now)).transpose()?;
     let is_shown = |end: Timestamp| from.is_none_or(|from| end >= from);

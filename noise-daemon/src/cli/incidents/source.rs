@@ -1,5 +1,6 @@
 //! Where incidents are read from: a running daemon, or what one left behind.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,19 +9,38 @@ use anyhow::{Context as _, bail};
 use serde::de::DeserializeOwned;
 
 use crate::analysis::{Outlier, Report};
-use crate::config::DEFAULT_ADDRESS;
+use crate::config::{DEFAULT_ADDRESS, DEFAULT_SOCKET};
 use crate::export::{API_VERSION, IncidentsDocument, OutliersDocument, WebClient};
 use crate::state::{DEFAULT_DIRECTORY, Document, read};
+use crate::top::sources::{Fault, ask_socket};
 
 /// Longer than a daemon on a loaded machine takes.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Larger than any answer that the bounds of the settings allow.
 const MOST_BYTES: u64 = 256 << 20;
 
+/// A daemon, by where it answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Its local socket.
+    Socket(PathBuf),
+    /// Its address.
+    Web(String),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Socket(path) => path.display().fmt(f),
+            Self::Web(address) => f.write_str(address),
+        }
+    }
+}
+
 /// Where to look, in this order.
 #[derive(Debug)]
 pub struct Source {
-    address: Option<String>,
+    places: Vec<Place>,
     directory: Option<PathBuf>,
     /// Nothing was said about where to look.
     is_default: bool,
@@ -44,16 +64,22 @@ pub fn address(text: &str) -> Result<String, String> {
 }
 
 impl Source {
-    /// A daemon, a directory, one after the other; or both defaults.
-    pub fn new(address: Option<String>, directory: Option<PathBuf>, client: WebClient) -> Self {
-        match (address, directory) {
+    /// A daemon, a directory, one after the other; or all defaults.
+    pub fn new(place: Option<Place>, directory: Option<PathBuf>, client: WebClient) -> Self {
+        match (place, directory) {
             (None, None) => Self {
-                address: Some(DEFAULT_ADDRESS.to_string()),
+                places: vec![
+                    Place::Socket(DEFAULT_SOCKET.into()),
+                    Place::Web(DEFAULT_ADDRESS.to_string()),
+                ],
                 directory: Some(DEFAULT_DIRECTORY.into()),
                 is_default: true,
                 client,
             },
-            (address, directory) => Self { address, directory, is_default: false, client },
+            (place, directory) => {
+                let places = place.into_iter().collect();
+                Self { places, directory, is_default: false, client }
+            }
         }
     }
 
@@ -83,18 +109,29 @@ impl Source {
         asked: impl Fn(D) -> T,
         left: impl Fn(Document) -> T,
     ) -> anyhow::Result<T> {
-        let unreachable = match &self.address {
-            None => None,
-            Some(address) => match fetch(address, route, &self.client)? {
-                Ok(text) => return parse(address, &text).map(asked),
-                Err(reason) => Some(format!("no noised answers at {address} ({reason})")),
-            },
-        };
+        let mut unreachable = Vec::new();
+        for place in &self.places {
+            let answer = match place {
+                Place::Socket(path) => ask(path, route)?,
+                Place::Web(address) => fetch(address, route, &self.client)?,
+            };
+            match answer {
+                Ok(text) => return parse(place, &text).map(asked),
+                Err(reason) => unreachable.push(reason),
+            }
+        }
+        let is_denied = unreachable.iter().any(|reason| matches!(reason, Unreachable::Denied(_)));
+        let reasons: Vec<String> = unreachable.iter().map(ToString::to_string).collect();
+        let unreachable = (!reasons.is_empty()).then(|| reasons.join(" and "));
         let Some(directory) = &self.directory else {
-            bail!(
-                "{}: start one with `noised run`, or say where it listens with --web.address",
-                unreachable.unwrap_or_default()
-            );
+            let unreachable = unreachable.unwrap_or_default();
+            match is_denied {
+                true => bail!(unreachable),
+                false => bail!(
+                    "{unreachable}: start one with `noised run`, or say where it answers with \
+                     --connect"
+                ),
+            }
         };
         let found = find(directory, unreachable.as_deref(), self.is_default)?;
         if let Some(unreachable) = unreachable {
@@ -102,6 +139,17 @@ impl Source {
         }
         Ok(left(found))
     }
+}
+
+/// Why a daemon is not asked.
+#[derive(Debug, thiserror::Error)]
+enum Unreachable {
+    /// There is none.
+    #[error("no noised answers at {0} ({1})")]
+    Absent(String, String),
+    /// It takes no connection from us; what to do.
+    #[error("{0}")]
+    Denied(Fault),
 }
 
 /// What a daemon left in a directory.
@@ -112,8 +160,8 @@ fn find(directory: &Path, unreachable: Option<&str>, is_default: bool) -> anyhow
         let unreachable = unreachable.map(|reason| format!("{reason}, and ")).unwrap_or_default();
         let advice = match is_default {
             true => {
-                "start one with `noised run`, or say where it listens with --web.address, or where \
-                 it kept its state with --state.directory"
+                "start one with `noised run`, or say where it answers with --connect, or where it \
+                 kept its state with --state.directory"
             }
             false => "is it the directory that the daemon was given with --state.directory?",
         };
@@ -122,11 +170,49 @@ fn find(directory: &Path, unreachable: Option<&str>, is_default: bool) -> anyhow
     found.with_context(missing)
 }
 
+/// What a daemon answers on its local socket, or why none does.
+///
+/// # Errors
+/// As [`fetch`].
+fn ask(socket: &Path, route: &str) -> anyhow::Result<Result<String, Unreachable>> {
+    let route = format!("/api/v{API_VERSION}/{route}");
+    let place = socket.display();
+    let answer = match ask_socket(socket, &route, PATIENCE) {
+        Ok(answer) => answer,
+        Err(Fault::Absent { reason, .. }) => {
+            return Ok(Err(Unreachable::Absent(place.to_string(), reason)));
+        }
+        Err(fault @ Fault::Denied { .. }) => return Ok(Err(Unreachable::Denied(fault))),
+        Err(Fault::Hangs { .. }) => {
+            bail!("noised at {place} does not answer (waited {} s)", PATIENCE.as_secs())
+        }
+        Err(fault) => bail!(fault),
+    };
+    match answer.status {
+        200 => {}
+        404 => bail!("{}", unknown(&place)),
+        status => bail!("noised at {place} cannot answer now (status {status})"),
+    }
+    let text = String::from_utf8(answer.body);
+    Ok(Ok(text.with_context(|| format!("{place} did not answer as noised does"))?))
+}
+
+fn unknown(place: &dyn fmt::Display) -> String {
+    format!(
+        "what answers at {place} knows no incidents: it is another program, or another version of \
+         noised"
+    )
+}
+
 /// What a daemon answers, or why none does.
 ///
 /// # Errors
 /// Where one answers, but not what was asked for.
-fn fetch(address: &str, route: &str, client: &WebClient) -> anyhow::Result<Result<String, String>> {
+fn fetch(
+    address: &str,
+    route: &str,
+    client: &WebClient,
+) -> anyhow::Result<Result<String, Unreachable>> {
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .timeout_global(Some(PATIENCE))
         // The daemon is near; a proxy for the world is not meant for it.
@@ -134,27 +220,26 @@ fn fetch(address: &str, route: &str, client: &WebClient) -> anyhow::Result<Resul
         .tls_config(client.tls.clone())
         .build()
         .into();
+    let absent =
+        |reason: &dyn fmt::Display| Unreachable::Absent(address.to_owned(), reason.to_string());
     let scheme = if address.contains("://") { "" } else { "http://" };
-    let uri = format!("{scheme}{address}/api/v{API_VERSION}/{route}");
+    let uri = format!("{scheme}{}/api/v{API_VERSION}/{route}", address.trim_end_matches('/'));
     let mut answer = match client.get(&agent, &uri).call() {
         Ok(answer) => answer,
-        Err(ureq::Error::StatusCode(404)) => bail!(
-            "what answers at {address} knows no incidents: it is another program, or another \
-             version of noised"
-        ),
+        Err(ureq::Error::StatusCode(404)) => bail!("{}", unknown(&address)),
         Err(ureq::Error::StatusCode(401)) => bail!(
             "noised at {address} wants a name and a password that it knows: give them in the file \
              of --http.config.file"
         ),
         Err(error @ ureq::Error::StatusCode(_)) => bail!("noised at {address}: {error}"),
-        Err(ureq::Error::Io(error)) => return Ok(Err(error.to_string())),
-        Err(error) => return Ok(Err(error.to_string())),
+        Err(ureq::Error::Io(error)) => return Ok(Err(absent(&error))),
+        Err(error) => return Ok(Err(absent(&error))),
     };
     let text = answer.body_mut().with_config().limit(MOST_BYTES).read_to_string();
     Ok(Ok(text.with_context(|| format!("reading the answer of {address}"))?))
 }
 
-fn parse<D: DeserializeOwned>(address: &str, text: &str) -> anyhow::Result<D> {
+fn parse<D: DeserializeOwned>(address: &Place, text: &str) -> anyhow::Result<D> {
     #[derive(serde::Deserialize)]
     struct Versioned {
         version: u64,
@@ -177,8 +262,12 @@ fn parse<D: DeserializeOwned>(address: &str, text: &str) -> anyhow::Result<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::{self, Permissions};
     use std::io::{Read as _, Write as _};
     use std::net::TcpListener;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use crate::top::sources::fake::{Fake, Reply, as_nobody};
 
     /// Answers one request, and is gone.
     fn answering(status: &str, body: &str) -> String {
@@ -197,7 +286,7 @@ mod tests {
 
     fn error(address: &str, directory: Option<&Path>) -> String {
         let source = Source::new(
-            Some(address.to_owned()),
+            Some(Place::Web(address.to_owned())),
             directory.map(Path::to_owned),
             WebClient::default(),
         );
@@ -207,7 +296,7 @@ mod tests {
     #[test]
     fn a_daemon_is_asked() {
         let address = answering("200 OK", "{\"version\":1,\"incidents\":[]}");
-        let source = Source::new(Some(address), None, WebClient::default());
+        let source = Source::new(Some(Place::Web(address)), None, WebClient::default());
         assert_eq!(source.incidents().unwrap(), []);
     }
 
@@ -236,14 +325,72 @@ mod tests {
         assert!(error(&nobody, None).contains("noised run"));
         let folder = crate::state::Folder::take(root.path()).unwrap();
         folder.write(&Document::default()).unwrap();
-        let source = Source::new(Some(nobody), Some(root.path().to_owned()), WebClient::default());
+        let place = Some(Place::Web(nobody));
+        let source = Source::new(place, Some(root.path().to_owned()), WebClient::default());
         assert_eq!(source.outliers().unwrap(), []);
-        std::fs::write(root.path().join("incidents.json"), "garbage").unwrap();
+        fs::write(root.path().join("incidents.json"), "garbage").unwrap();
         let source = Source::new(None, Some(root.path().to_owned()), WebClient::default());
         let text = format!("{:#}", source.outliers().unwrap_err());
         assert!(text.contains("damaged"), "{text}");
         // A command that reads sets nothing aside.
         assert!(root.path().join("incidents.json").exists());
+    }
+
+    const NONE: &[u8] = b"{\"version\":1,\"incidents\":[]}";
+
+    #[test]
+    fn a_daemon_is_asked_on_its_local_socket_first() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("noised.sock");
+        let daemon = Fake::local(&path, Reply::of(200, "application/json", NONE));
+        let nobody = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let source = |address: String| Source {
+            places: vec![Place::Socket(path.clone()), Place::Web(address)],
+            directory: None,
+            is_default: true,
+            client: WebClient::default(),
+        };
+        assert_eq!(source(nobody()).incidents().unwrap(), []);
+        let incidents = |source: Source| source.incidents().map_err(|error| format!("{error:#}"));
+        for (reply, words) in [
+            (Reply::of(404, "text/plain", b""), "knows no incidents"),
+            (Reply::of(503, "text/plain", b""), "cannot answer now (status 503)"),
+            (Reply::of(200, "application/json", b"hello"), "did not answer as noised does"),
+            (Reply::of(200, "application/json", b"{\"version\":2}"), "version 2"),
+            (Reply::Raw(b"garbage\r\n\r\n".to_vec()), "is not noised"),
+        ] {
+            daemon.answer(reply);
+            let error = incidents(source(nobody())).unwrap_err();
+            assert!(error.contains(words) && error.contains("noised.sock"), "{error}");
+        }
+        drop(daemon);
+        // Without one, the address; without both, both are named.
+        let address = answering("200 OK", "{\"version\":1,\"incidents\":[]}");
+        assert_eq!(source(address).incidents().unwrap(), []);
+        let error = incidents(source(nobody())).unwrap_err();
+        assert!(error.contains("noised.sock (there is no such socket) and no noised"), "{error}");
+    }
+
+    #[test]
+    fn who_may_not_use_the_socket_learns_what_helps_unless_the_address_answers() {
+        let root = tempfile::tempdir().unwrap();
+        fs::set_permissions(root.path(), Permissions::from_mode(0o755)).unwrap();
+        let path = root.path().join("noised.sock");
+        let _daemon = Fake::local(&path, Reply::of(200, "application/json", NONE));
+        fs::set_permissions(&path, Permissions::from_mode(0o000)).unwrap();
+        let incidents = move |address: Option<String>| {
+            let places = [Some(Place::Socket(path.clone())), address.map(Place::Web)];
+            let places = places.into_iter().flatten().collect();
+            as_nobody(move || {
+                let client = WebClient::default();
+                let source = Source { places, directory: None, is_default: true, client };
+                source.incidents().map_err(|error| format!("{error:#}"))
+            })
+        };
+        let error = incidents(None).unwrap_err();
+        assert!(error.contains("not allowed to use") && error.contains("sudo"), "{error}");
+        let address = answering("200 OK", "{\"version\":1,\"incidents\":[]}");
+        assert_eq!(incidents(Some(address)).unwrap(), []);
     }
 
     #[test]

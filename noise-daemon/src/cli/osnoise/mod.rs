@@ -13,7 +13,7 @@ use std::time::Duration;
 pub use self::backend::Backend;
 use self::session::Session;
 use self::stopping::OnThreshold;
-use super::durations::{duration, nanoseconds};
+use super::durations::{Plain, duration, nanoseconds};
 use super::interrupt;
 use crate::measure::cpus::{self, CpuError, CpuList};
 use crate::measure::error::{Failure, MeasureError};
@@ -44,22 +44,24 @@ pub struct OsnoiseArgs {
     /// CPUs to measure (0-3,8) [default: all].
     #[arg(long, short, value_name = "LIST")]
     pub cpus: Option<CpuList>,
-    /// From the begin of one measurement to that of the next.
+    /// From the begin of one measurement to that of the next (1s, 500ms; without a unit:
+    /// microseconds).
     #[arg(long, short, value_name = "TIME", default_value = "1s", value_parser = period)]
     pub period: Duration,
-    /// How long each measurement takes, the period at most [default: the period].
+    /// How long each measurement takes, the period at most; without a unit: microseconds
+    /// [default: the period].
     #[arg(long, short, value_name = "TIME", value_parser = period)]
     pub runtime: Option<Duration>,
-    /// How long altogether [default: until it is interrupted].
+    /// How long altogether (5s, 10m; without a unit: seconds) [default: until it is interrupted].
     #[arg(long, short, value_name = "TIME", value_parser = whole)]
     pub duration: Option<Duration>,
-    /// A gap of this length is noise.
+    /// A gap of this length is noise (5us; without a unit: microseconds).
     #[arg(long, short = 'T', value_name = "TIME", default_value = "5us", value_parser = gap)]
     pub threshold: Duration,
-    /// End as soon as a single gap is this long.
+    /// End as soon as a single gap is this long; without a unit: microseconds.
     #[arg(long, short, value_name = "TIME", value_parser = gap)]
     pub stop: Option<Duration>,
-    /// End as soon as the noise of one period is this much.
+    /// End as soon as the noise of one period is this much; without a unit: microseconds.
     #[arg(long, short = 'S', value_name = "TIME", value_parser = gap)]
     pub stop_total: Option<Duration>,
     /// What to do when it ends by --stop or --stop-total: `dump` the recent samples of that CPU, or
@@ -72,7 +74,7 @@ pub struct OsnoiseArgs {
     /// CPUs for everything else that this command does.
     #[arg(long, short = 'H', value_name = "LIST")]
     pub housekeeping: Option<CpuList>,
-    /// Width of a bucket of the histogram.
+    /// Width of a bucket of the histogram; without a unit: microseconds.
     #[arg(long, short, value_name = "TIME", default_value = "1us", value_parser = bucket)]
     pub bucket_size: Duration,
     /// Number of its buckets; longer samples are counted apart.
@@ -145,19 +147,19 @@ pub enum Ended {
 }
 
 fn period(text: &str) -> Result<Duration, String> {
-    duration(text, Duration::from_millis(1), Duration::from_secs(3600))
+    duration(text, Plain::Microseconds, Duration::from_millis(1), Duration::from_secs(3600))
 }
 
 fn whole(text: &str) -> Result<Duration, String> {
-    duration(text, Duration::from_millis(10), Duration::from_secs(366 * 86_400))
+    duration(text, Plain::Seconds, Duration::from_millis(10), Duration::from_secs(366 * 86_400))
 }
 
 fn gap(text: &str) -> Result<Duration, String> {
-    duration(text, Duration::from_nanos(100), Duration::from_secs(3600))
+    duration(text, Plain::Microseconds, Duration::from_nanos(100), Duration::from_secs(3600))
 }
 
 fn bucket(text: &str) -> Result<Duration, String> {
-    duration(text, Duration::from_nanos(100), Duration::from_secs(1))
+    duration(text, Plain::Microseconds, Duration::from_nanos(100), Duration::from_secs(1))
 }
 
 impl OsnoiseArgs {
@@ -240,4 +242,31 @@ pub fn run(args: &OsnoiseArgs) -> Result<Ended, OsnoiseError> {
         Backend::Kernel => backend::measure(args, &options, &stop, &session)?,
     }
     session.into_inner().end()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        osnoise: OsnoiseArgs,
+    }
+
+    #[test]
+    fn numbers_without_a_unit_are_read_as_rtla_reads_them() {
+        let words = "osnoise -d 5 -p 1000000 -r 950000 -s 100 -S 2000 -T 5 --bucket-size 2";
+        let args = Line::try_parse_from(words.split(' ')).unwrap().osnoise;
+        assert_eq!(args.duration, Some(Duration::from_secs(5)));
+        let lengths = [Some(args.period), args.runtime, args.stop, args.stop_total];
+        let micros = lengths.map(|length| length.unwrap().as_micros());
+        assert_eq!(micros, [1_000_000, 950_000, 100, 2_000]);
+        assert_eq!((args.threshold.as_micros(), args.bucket_size.as_micros()), (5, 2));
+        let same = "osnoise -d 5s -p 1s -r 950ms -s 100us -S 2ms -T 5us --bucket-size 2us";
+        let same = Line::try_parse_from(same.split(' ')).unwrap().osnoise;
+        assert_eq!((same.duration, same.stop), (args.duration, args.stop));
+    }
 }

@@ -120,7 +120,7 @@ impl Daemon {
     fn status(&self) -> String {
         let hooks = self.collector.hooks();
         let attached = hooks.iter().filter(|status| status.is_attached()).count();
-        let address = self.config.web.listen_address;
+        let address = &self.config.web.listen_address;
         let reload = if self.reload.failed { "; the last reload failed, see the log" } else { "" };
         format!("{attached} of {} hooks attached, listening on {address}{reload}", hooks.len())
     }
@@ -133,7 +133,9 @@ impl Daemon {
             .and_then(|config| self.apply(config))
             .inspect_err(|error| {
                 let hint = self.hint(error);
-                tracing::error!("the configuration stays as it was: {error:#}{hint}");
+                // Mistakes are lines; the log has one line for all.
+                let error = format!("{error:#}").replace('\n', "; ");
+                tracing::error!("the configuration stays as it was: {error}{hint}");
             });
         let guarded = match configured {
             // Another file is in force from the next start on; this one may be gone.

@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use axum::Router;
 use aya_log::EbpfLogger;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -24,7 +25,9 @@ use super::watching::Watching;
 use crate::collect::Collector;
 use crate::config::{Config, DEFAULT_FILE, Flags, LogLevel, load};
 use crate::confine::{Confined, Extent, Rest, confine, folder_of, out_of_reach, reader, without};
-use crate::export::{Hangups, LocalSocket, Refresh, SocketOptions, Web, listen, router, serve};
+use crate::export::{
+    Hangups, ListenError, Listeners, LocalSocket, Refresh, SocketOptions, Web, router, serve,
+};
 use crate::kernel::{
     Capability, DebugRecords, Engine, HookState, KernelError, LoadOptions, Sight, ensure_room,
     other_daemon_runs,
@@ -40,13 +43,18 @@ const PENDING_REFRESHES: usize = 64;
 #[derive(Debug, clap::Args)]
 pub struct RunArgs {
     /// Configuration file (TOML); empty = none [default: /etc/noised/noised.toml, if there is one].
-    #[arg(long = "config.file", value_name = "FILE")]
+    #[arg(long = "config.file", value_name = "FILE", value_parser = path_or_none())]
     config_file: Option<PathBuf>,
     /// Check the configuration and exit.
     #[arg(long = "config.check")]
     config_check: bool,
     #[command(flatten)]
     flags: Flags,
+}
+
+/// A path that may be empty.
+fn path_or_none() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
 }
 
 /// Why the daemon did not start or did not go on.
@@ -98,15 +106,8 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
     // Bind before loading: where another daemon has the address, nothing is attached.
-    let address = config.web.listen_address;
-    let listener = listen(address).map_err(|error| {
-        let hint = if error.kind() == io::ErrorKind::AddrInUse {
-            " (is another noised running?); choose another with --web.listen-address"
-        } else {
-            ""
-        };
-        anyhow::anyhow!("cannot listen on {address}: {error}{hint}")
-    })?;
+    let listeners = Listeners::bind(&config.web.listen_address).map_err(cannot_listen)?;
+    let listening = listeners.addresses().context("where it listens")?;
     let other = another_daemon().await;
     let level = config.log.level;
     let debug = match level {
@@ -145,7 +146,10 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     }
     let duty = prepared.map(Duty::start).transpose()?;
     let scheme = if web.is_tls() { "https" } else { "http" };
-    tracing::info!("listening on {scheme}://{address} (metrics at {scheme}://{address}/metrics)");
+    for address in listening {
+        let url = format!("{scheme}://{address}");
+        tracing::info!("listening on {url} (metrics at {url}/metrics)");
+    }
     let (refresh, asked) = mpsc::channel(PENDING_REFRESHES);
     let hangups = Hangups::default();
     let router = router(Refresh(refresh), Host::read(Path::new("/")), hangups.clone());
@@ -167,7 +171,7 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     };
     tokio::select! {
         result = daemon.work(asked, hangup) => result?,
-        () = serve(listener, router.clone(), served, hangups.clone()) => {}
+        () = serve(listeners, router.clone(), served, hangups.clone()) => {}
         () = serve_local(local, router, hangups) => {}
         () = drain_debug_records(logger) => {}
         _ = interrupt.recv() => tracing::info!("SIGINT: detaching"),
@@ -178,10 +182,29 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     Ok(())
 }
 
+/// Why there is no server, and what to do about it.
+fn cannot_listen(error: ListenError) -> anyhow::Error {
+    let hint = match &error {
+        ListenError::Bind(_, reason) if reason.kind() == io::ErrorKind::AddrInUse => {
+            " (is another noised running?); choose another with --web.listen-address"
+        }
+        ListenError::Bind(_, reason) if reason.kind() == io::ErrorKind::AddrNotAvailable => {
+            ": no interface of this host has it; choose another with --web.listen-address"
+        }
+        ListenError::Bind(..) => "",
+        ListenError::Unresolved(..) => {
+            ": correct --web.listen-address, or name an address such as 127.0.0.1:19435"
+        }
+    };
+    anyhow::anyhow!("{error}{hint}")
+}
+
 /// What the daemon reads and writes once it measures.
 fn rest(config: &Config, source: &Source, web: &Web, kept: Option<Capability>) -> Rest {
     let mut read_again = web.files();
-    read_again.push(source.file.clone().unwrap_or_else(|| DEFAULT_FILE.into()));
+    let file = source.file.clone().unwrap_or_else(|| DEFAULT_FILE.into());
+    // An empty path is none.
+    read_again.extend(Some(file).filter(|file| !file.as_os_str().is_empty()));
     let mut write = vec![config.state.directory.clone()];
     write.extend(config.socket.options().and_then(|socket| folder_of(&socket.path)));
     write.retain(|path| !path.as_os_str().is_empty());

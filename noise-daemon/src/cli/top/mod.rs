@@ -59,7 +59,7 @@ pub struct TopArgs {
     /// Show only rows that contain this.
     #[arg(long, value_name = "TEXT")]
     pub filter: Option<String>,
-    /// Column to sort by.
+    /// Column to sort by, as it is called on the screen.
     #[arg(long, value_name = "COLUMN")]
     pub sort: Option<String>,
 }

@@ -102,12 +102,18 @@ fn choose(
         _ => return local(path, interval),
     };
     match engine() {
-        Err(OpenError::Kernel(KernelError::NotPermitted { missing })) => {
+        Err(OpenError::Kernel(
+            error @ (KernelError::NotPermitted { .. } | KernelError::OwnUsers),
+        )) => {
+            let needed = match error {
+                KernelError::NotPermitted { missing } => missing,
+                _ => "CAP_BPF and CAP_PERFMON outside of this user namespace".to_owned(),
+            };
             Err(OpenError::NoSource(match fault {
                 Fault::Denied { .. } => fault.to_string(),
                 _ => format!(
                     "no noised runs here (nobody answers at {}), and measuring without one needs \
-                     {missing}: start one with `sudo noised run`, look with `sudo noised top`, or \
+                     {needed}: start one with `sudo noised run`, look with `sudo noised top`, or \
                      name one with --connect http://HOST:19435",
                     path.display()
                 ),

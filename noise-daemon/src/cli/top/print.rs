@@ -77,9 +77,8 @@ impl Printer {
         let mut app = App::new(plan.screen, Look::default(), args.interval);
         let filter = Filter::new(&plan.filter);
         app.set_filter(plan.filter);
-        if let Some(key) = &plan.sort {
-            app.sort_by(key)
-                .map_err(|keys| anyhow::anyhow!("no column {key}; there are {keys}"))?;
+        if let Some(column) = &plan.sort {
+            app.sort_by(column).map_err(anyhow::Error::msg)?;
         }
         Ok(Self { app, filter, json: args.json })
     }
@@ -90,13 +89,7 @@ impl Printer {
         let text = if self.json {
             format!("{}\n", app.export())
         } else {
-            let table = app.screen().table(app.history(), app.look());
-            let time = app.history().latest().map(|frame| {
-                let time = frame.time.strftime("%Y-%m-%d %H:%M:%S UTC");
-                format!("{time}  {}  {}\n", frame.host.name, app.screen().title())
-            });
-            let rows = text::table(&table, &self.filter, app.view().sort, COLUMNS);
-            format!("{}{rows}\n", time.unwrap_or_default())
+            text::screen(app, &self.filter, COLUMNS)
         };
         let mut out = std::io::stdout().lock();
         out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_ok()

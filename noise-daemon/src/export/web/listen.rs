@@ -1,9 +1,15 @@
-//! The socket that clients connect to over the network.
+//! The sockets that clients connect to over the network.
 
-use std::io;
-use std::net::SocketAddr;
+use std::future::poll_fn;
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
+use std::os::fd::AsRawFd as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+use crate::config::ListenAddress;
 
 /// What the kernel may hold of answers that one client does not take. The kernel reserves twice as
 /// much, for its own bookkeeping. Left alone it would grow this to megabytes for each connection; with
@@ -14,15 +20,140 @@ const RECEIVE_BUFFER_BYTES: u32 = 16 << 10;
 /// Connections that may wait to be accepted.
 const MOST_WAITING: u32 = 1024;
 
+/// Why nothing listens.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// The name has no address.
+    #[error("cannot listen on {0}: its name cannot be resolved ({1})")]
+    Unresolved(String, io::Error),
+    /// The system refuses an address.
+    #[error("cannot listen on {0}: {1}")]
+    Bind(SocketAddr, io::Error),
+}
+
+/// The sockets of one address, or of several where a name has several.
+#[derive(Debug)]
+pub struct Listeners {
+    sockets: Vec<TcpListener>,
+    turn: AtomicUsize,
+}
+
+impl From<Vec<TcpListener>> for Listeners {
+    fn from(sockets: Vec<TcpListener>) -> Self {
+        Self { sockets, turn: AtomicUsize::new(0) }
+    }
+}
+
+impl Listeners {
+    /// Listens where the configuration says.
+    ///
+    /// # Errors
+    /// Another process has one of the addresses, or this host has none of them.
+    pub fn bind(address: &ListenAddress) -> Result<Self, ListenError> {
+        let listener = match address {
+            ListenAddress::At(address) => {
+                listen(*address, None).map_err(|error| ListenError::Bind(*address, error))?
+            }
+            ListenAddress::All(port) => all(*port)?,
+            ListenAddress::Named(name, port) => {
+                let unresolved = |error| ListenError::Unresolved(address.to_string(), error);
+                let found = (name.as_str(), *port).to_socket_addrs().map_err(unresolved)?;
+                let listeners = each(found)?;
+                let none = || unresolved(io::Error::new(ErrorKind::NotFound, "it has no address"));
+                return if listeners.is_empty() { Err(none()) } else { Ok(listeners.into()) };
+            }
+        };
+        Ok(vec![listener].into())
+    }
+
+    /// Where they listen.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
+        self.sockets.iter().map(TcpListener::local_addr).collect()
+    }
+
+    /// Waits for a connection at any of them.
+    pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        poll_fn(|context| {
+            // Another one is asked first each time, so that none has to wait for ever.
+            let first = self.turn.fetch_add(1, Ordering::Relaxed) % self.sockets.len().max(1);
+            let (later, sooner) = self.sockets.split_at(first);
+            let mut sockets = sooner.iter().chain(later);
+            let ready = sockets.find_map(|socket| match socket.poll_accept(context) {
+                Poll::Ready(accepted) => Some(accepted),
+                Poll::Pending => None,
+            });
+            ready.map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
+}
+
+/// One socket for all addresses: of version 6, which takes those of version 4 as well, or of version 4
+/// where there is no other.
+fn all(port: u16) -> Result<TcpListener, ListenError> {
+    let [v6, v4] = [IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED)]
+        .map(|any| SocketAddr::new(any, port));
+    match listen(v6, Some(Version6::AndVersion4)) {
+        Err(error) if error.kind() != ErrorKind::AddrInUse => {
+            listen(v4, None).map_err(|error| ListenError::Bind(v4, error))
+        }
+        listener => listener.map_err(|error| ListenError::Bind(v6, error)),
+    }
+}
+
+/// A socket for each address that this host has. `localhost` may have one of version 6 where the host
+/// has none.
+fn each(addresses: impl Iterator<Item = SocketAddr>) -> Result<Vec<TcpListener>, ListenError> {
+    let mut listeners: Vec<TcpListener> = Vec::new();
+    let mut known = Vec::new();
+    let mut missing = None;
+    for mut address in addresses {
+        if known.contains(&address) {
+            continue;
+        }
+        known.push(address);
+        // A port that the system chooses is the same for all.
+        if let Some(first) = listeners.first().and_then(|first| first.local_addr().ok()) {
+            address.set_port(first.port());
+        }
+        match listen(address, Some(Version6::Alone)) {
+            Ok(listener) => listeners.push(listener),
+            Err(error) => {
+                let is_missing = error.kind() == ErrorKind::AddrNotAvailable
+                    || error.raw_os_error() == Some(libc::EAFNOSUPPORT);
+                let error = ListenError::Bind(address, error);
+                if !is_missing {
+                    return Err(error);
+                }
+                missing = Some(error);
+            }
+        }
+    }
+    match missing {
+        Some(error) if listeners.is_empty() => Err(error),
+        _ => Ok(listeners),
+    }
+}
+
+/// What a socket of version 6 takes; else what the system is set to (net.ipv6.bindv6only).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version6 {
+    Alone,
+    AndVersion4,
+}
+
 /// Listens at an address.
-///
-/// # Errors
-/// Those of the system: somebody else has the address, or it is none of this host.
-pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+fn listen(address: SocketAddr, version_6: Option<Version6>) -> io::Result<TcpListener> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
+    if let (SocketAddr::V6(_), Some(version)) = (address, version_6) {
+        set_version_6(&socket, version == Version6::Alone)?;
+    }
     // So that a restart need not wait until the last connections are forgotten.
     socket.set_reuseaddr(true)?;
     // Whoever is accepted inherits them, and with them that they stay as they are.
@@ -34,19 +165,30 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(MOST_WAITING)
 }
 
+fn set_version_6(socket: &TcpSocket, alone: bool) -> io::Result<()> {
+    let alone = libc::c_int::from(alone);
+    // SAFETY: the descriptor is open, and the pointer is that of a number of this length.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_IPV6,
+            libc::IPV6_V6ONLY,
+            (&raw const alone).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::ErrorKind;
     use std::time::Duration;
-
-    use tokio::net::TcpStream;
-
     #[tokio::test]
     async fn the_kernel_takes_little_that_nobody_reads() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             // A host may be without one of the two.
-            let Ok(listener) = listen(address.parse().unwrap()) else { continue };
+            let Ok(listener) = listen(address.parse().unwrap(), None) else { continue };
             let client = TcpStream::connect(listener.local_addr().unwrap());
             let (client, accepted) = tokio::join!(client, listener.accept());
             let (client, (accepted, _)) = (client.unwrap(), accepted.unwrap());
@@ -68,8 +210,66 @@ mod tests {
 
     #[tokio::test]
     async fn an_address_is_given_once() {
-        let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
-        let again = listen(listener.local_addr().unwrap());
+        let listener = listen("127.0.0.1:0".parse().unwrap(), None).unwrap();
+        let again = listen(listener.local_addr().unwrap(), None);
         assert_eq!(again.unwrap_err().kind(), ErrorKind::AddrInUse);
+    }
+
+    /// The client's address as whoever accepts it sees it.
+    async fn reached(listeners: &Listeners, address: SocketAddr) -> IpAddr {
+        let (client, accepted) = tokio::join!(TcpStream::connect(address), listeners.accept());
+        client.unwrap();
+        accepted.unwrap().1.ip().to_canonical()
+    }
+
+    fn has_version_6() -> bool {
+        std::net::TcpListener::bind("[::1]:0").is_ok()
+    }
+
+    #[tokio::test]
+    async fn a_bare_port_listens_on_all_addresses_of_both_versions() {
+        let listeners = Listeners::bind(&":0".parse().unwrap()).unwrap();
+        let port = listeners.addresses().unwrap()[0].port();
+        let version_4 = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        assert_eq!(reached(&listeners, (version_4, port).into()).await, version_4);
+        if has_version_6() {
+            let version_6 = IpAddr::V6(Ipv6Addr::LOCALHOST);
+            assert_eq!(reached(&listeners, (version_6, port).into()).await, version_6);
+        }
+        let again = Listeners::bind(&format!(":{port}").parse().unwrap()).unwrap_err();
+        assert!(
+            matches!(again, ListenError::Bind(_, error) if error.kind() == ErrorKind::AddrInUse)
+        );
+    }
+
+    #[tokio::test]
+    async fn every_address_of_a_name_is_listened_on_where_the_host_has_it() {
+        let any: Vec<SocketAddr> =
+            ["127.0.0.1:0", "192.0.2.1:0", "[2001:db8::1]:0", "[::1]:0", "127.0.0.1:0"]
+                .map(|address| address.parse().unwrap())
+                .to_vec();
+        let listeners = Listeners::from(each(any.into_iter()).unwrap());
+        let addresses = listeners.addresses().unwrap();
+        assert_eq!(addresses.len(), 1 + usize::from(has_version_6()), "{addresses:?}");
+        for address in &addresses {
+            assert_eq!(address.port(), addresses[0].port());
+            assert_eq!(reached(&listeners, *address).await, address.ip());
+        }
+        let error = each([addresses[0]].into_iter()).unwrap_err();
+        assert!(error.to_string().contains(&addresses[0].to_string()), "{error}");
+        let nowhere = each(["192.0.2.1:0".parse().unwrap()].into_iter()).unwrap_err();
+        assert!(matches!(nowhere, ListenError::Bind(..)), "{nowhere}");
+    }
+
+    #[tokio::test]
+    async fn a_name_is_resolved_or_refused_with_a_sentence() {
+        let listeners = Listeners::bind(&"localhost:0".parse().unwrap()).unwrap();
+        for address in listeners.addresses().unwrap() {
+            assert!(address.ip().is_loopback());
+            reached(&listeners, address).await;
+        }
+        let error = Listeners::bind(&"name.invalid:1".parse().unwrap()).unwrap_err().to_string();
+        let begin = "cannot listen on name.invalid:1: its name cannot be resolved (";
+        assert!(error.starts_with(begin), "{error}");
     }
 }

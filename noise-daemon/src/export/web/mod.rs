@@ -25,6 +25,6 @@ pub use auth::Peer;
 pub use client::WebClient;
 pub use file::WebFile;
 pub use hangups::{Hangup, Hangups};
-pub use listen::listen;
+pub use listen::{ListenError, Listeners};
 pub use reload::Web;
 pub use serve::{Listener, serve};

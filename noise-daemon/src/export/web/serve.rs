@@ -4,6 +4,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -30,6 +31,7 @@ use super::auth::{Credentials, Peer, Verdict};
 use super::connections::{Busy, Connections};
 use super::file::Secret;
 use super::hangups::Hangups;
+use super::listen::Listeners;
 use super::reload::{Rules, Web};
 use super::traffic::{Answering, Overdue, Patience, Traffic, Watched};
 
@@ -60,6 +62,20 @@ impl Listener for TcpListener {
     fn reset(stream: &TcpStream) {
         // If it fails, the kernel keeps for some minutes what nobody takes.
         let _ = stream.set_zero_linger();
+    }
+}
+
+impl Listener for Listeners {
+    type Stream = TcpStream;
+
+    async fn next(&self) -> io::Result<(TcpStream, Peer)> {
+        // A client of version 4 is the same one on a socket of version 6.
+        let peer = |address: SocketAddr| Peer::at(address.ip().to_canonical());
+        self.accept().await.map(|(stream, address)| (stream, peer(address)))
+    }
+
+    fn reset(stream: &TcpStream) {
+        TcpListener::reset(stream);
     }
 }
 

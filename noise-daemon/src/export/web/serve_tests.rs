@@ -10,7 +10,7 @@ use axum::routing::get;
 use tokio::task::{JoinSet, spawn_blocking};
 
 use super::hangups::Hangups;
-use super::listen::listen;
+use super::listen::Listeners;
 use super::reload::Web;
 use super::serve::serve_with;
 use super::traffic::Patience;
@@ -30,8 +30,8 @@ fn start(tasks: &mut JoinSet<()>) -> SocketAddr {
 }
 
 fn start_with(tasks: &mut JoinSet<()>, patience: Patience) -> SocketAddr {
-    let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
-    let address = listener.local_addr().unwrap();
+    let listener = Listeners::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.addresses().unwrap()[0];
     let router = Router::new()
         .route("/", get(async || "x".repeat(200_000)))
         .route("/short", get(async || "short"))

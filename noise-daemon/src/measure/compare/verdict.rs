@@ -25,6 +25,11 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// Whether there is none.
+    pub const fn is_unknown(self) -> bool {
+        matches!(self, Self::UnknownTooShort | Self::UnknownTooFewEvents)
+    }
+
     /// As people read it.
     pub const fn text(self) -> &'static str {
         match self {

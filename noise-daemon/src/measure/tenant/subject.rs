@@ -69,7 +69,9 @@ impl Subject {
     /// Where there is none.
     pub fn task(pid: u32) -> Result<Self, SubjectError> {
         let gone = |_| SubjectError::NoTask(pid);
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).map_err(gone)?;
+        // A name is any bytes.
+        let status = std::fs::read(format!("/proc/{pid}/status")).map_err(gone)?;
+        let status = String::from_utf8_lossy(&status);
         let field = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
             line.map(|line| line.trim().to_owned()).unwrap_or_default()
@@ -208,6 +210,20 @@ mod tests {
             let subject = Subject::task(thread).unwrap();
             assert!(matches!(subject, Subject::Task { is_thread: true, .. }));
             assert!(matches!(subject.usage(), Usage::Known(_)));
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_name_may_be_any_bytes() {
+        std::thread::spawn(|| {
+            // SAFETY: the name ends with a zero byte, and holds for this thread alone, which ends.
+            unsafe { libc::prctl(libc::PR_SET_NAME, c"w\xff\xfe".as_ptr()) };
+            // SAFETY: no preconditions.
+            let thread = unsafe { libc::gettid() }.cast_unsigned();
+            let subject = Subject::task(thread).unwrap();
+            assert_eq!(subject.name(), format!("thread w\u{fffd}\u{fffd}:{thread}"));
         })
         .join()
         .unwrap();

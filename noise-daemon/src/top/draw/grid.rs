@@ -8,6 +8,8 @@ use super::words::{bar, clean, cut, pad, percent, shorten, spark, width};
 use crate::top::arrange::Sort;
 use crate::top::{Align, Cell, Column, Row, Table, Tone};
 
+/// Columns that a name keeps before something is said of it.
+const NAME: usize = 6;
 /// Columns of a share's number, with the blank before it.
 const PERCENT: usize = 7;
 /// Least width of a bar with a number behind it.
@@ -39,6 +41,7 @@ struct Wish {
 fn cell_width(cell: &Cell) -> usize {
     match cell {
         Cell::Text(text) | Cell::Number { text, .. } => width(text),
+        Cell::Named { name, notes } => width(name) + width(&notes.concat()),
         Cell::Share(_) => PERCENT - 1,
         Cell::Spark(_) => 0,
     }
@@ -50,7 +53,9 @@ fn wish(index: usize, column: &Column, rows: &[&Row], sorted: bool) -> Wish {
     let cells = rows.iter().filter_map(|row| row.cells.get(index));
     let widest = cells.map(cell_width).max().unwrap_or(0);
     let natural = own.max(title).max(widest);
-    let is_name = rows.iter().any(|row| matches!(row.cells.get(index), Some(Cell::Text(_))));
+    let names =
+        |row: &&Row| matches!(row.cells.get(index), Some(Cell::Text(_) | Cell::Named { .. }));
+    let is_name = rows.iter().any(names);
     // A name can be shortened, a number cannot.
     let least = if is_name { own.max(title).min(natural) } else { natural };
     Wish { natural, least }
@@ -149,14 +154,53 @@ impl Grid {
     }
 }
 
+/// A name with as much of what is said of it as leaves room for the name.
+fn named(name: &str, notes: &[String], columns: usize) -> String {
+    let least = width(name).min(NAME);
+    let fitting =
+        (0..=notes.len()).rev().filter_map(|count| notes.get(..count)).map(|notes| notes.concat());
+    let notes =
+        fitting.into_iter().find(|notes| width(notes) + least <= columns).unwrap_or_default();
+    shorten(name, columns.saturating_sub(width(&notes))) + &clean(&notes)
+}
+
 fn fitted(cell: &Cell, align: Align, columns: usize) -> String {
     match cell {
         Cell::Text(text) => pad(&shorten(text, columns), columns, align == Align::Right),
+        Cell::Named { name, notes } => pad(&named(name, notes, columns), columns, false),
         Cell::Number { text, .. } => pad(&clean(text), columns, align == Align::Right),
         Cell::Share(share) => match columns.checked_sub(PERCENT) {
             Some(rest) if rest >= BAR => bar(*share, rest) + &pad(&percent(*share), PERCENT, true),
             _ => pad(&percent(*share), columns, align == Align::Right),
         },
         Cell::Spark(values) => spark(values, columns),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::named;
+
+    #[test]
+    fn what_is_said_of_a_name_is_whole_or_left_out() {
+        let notes = |cause: &str| [format!(" ({cause})"), " 94.3 %".to_owned()];
+        for (columns, expected) in [
+            (40, "/system.slice/web.service (self) 94.3 %"),
+            (30, "…ice/web.service (self) 94.3 %"),
+            (25, "web.service (self) 94.3 %"),
+            (20, "web…ce (self) 94.3 %"),
+            (19, "…web.service (self)"),
+            (18, "web.service (self)"),
+            (14, "web…ice (self)"),
+            (13, "web…ce (self)"),
+            (12, "…web.service"),
+            (5, "we…ce"),
+            (0, ""),
+        ] {
+            assert_eq!(named("/system.slice/web.service", &notes("self"), columns), expected);
+        }
+        assert_eq!(named("/", &notes("self"), 14), "/ (self)");
+        assert_eq!(named("/", &notes("self"), 15), "/ (self) 94.3 %");
+        assert_eq!(named("a\u{1b}", &[" \u{9b}1m".to_owned()], 20), "a\u{fffd} \u{fffd}1m");
     }
 }

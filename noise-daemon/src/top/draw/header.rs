@@ -1,6 +1,7 @@
 //! PURE: the lines above a screen: where and when, the screens, what needs attention.
 
 use jiff::Timestamp;
+use noise_common::charge::Cause;
 use ratatui::text::{Line, Span};
 
 use super::theme::Theme;
@@ -144,13 +145,22 @@ fn told(report: &Report, now: Timestamp, columns: usize) -> String {
     let Some(culprit) = main.culprits.first() else {
         return what + &clean(subject);
     };
-    let share = culprit.part(main.nothing_beyond()).clamp(0.0, 1.0);
+    let share = percent(culprit.part(main.nothing_beyond()).clamp(0.0, 1.0));
+    if culprit.cause == Cause::Own && *culprit.culprit == *subject {
+        let how = format!(" by itself ({share})");
+        let room = columns.saturating_sub(width(&what) + width(&how));
+        return what + &shorten(subject, room) + &how;
+    }
     let by = " by ";
     let room = |how: &str| columns.saturating_sub(width(&what) + width(by) + width(how));
-    let both = width(subject) + width(&culprit.culprit);
-    let mut how = format!(" ({}, {})", culprit.cause.name(), percent(share));
-    if both > room(&how) {
-        how = format!(" ({})", percent(share));
+    let cause = culprit.cause.name();
+    let mut how = format!(" ({cause}, {share})");
+    if width(subject) + width(&culprit.culprit) > room(&how) {
+        // That it was its own work says more than how much of it.
+        how = match culprit.cause {
+            Cause::Own => format!(" ({cause})"),
+            _ => format!(" ({share})"),
+        };
     }
     // Where one is short, the other has the rest.
     let (room, half) = (room(&how), room(&how) / 2);
@@ -160,8 +170,9 @@ fn told(report: &Report, now: Timestamp, columns: usize) -> String {
     what + &subject + by + &culprit + &how
 }
 
-/// The open incidents: which signal of whom, since when, by whom.
-pub fn strip(app: &App, columns: usize, theme: Theme) -> Vec<Line<'static>> {
+/// The open incidents: which signal of whom, since when, by whom; behind those that have room, where
+/// the others are.
+pub fn strip(app: &App, others: &str, columns: usize, theme: Theme) -> Vec<Line<'static>> {
     let now = app.history().latest().map(|frame| frame.time).unwrap_or_default();
     let mut reports: Vec<&Report> = open_incidents(app).collect();
     reports.sort_by_key(|report| std::cmp::Reverse((report.main.start, report.id)));
@@ -171,7 +182,7 @@ pub fn strip(app: &App, columns: usize, theme: Theme) -> Vec<Line<'static>> {
     };
     let mut lines: Vec<Line<'static>> = reports.iter().take(NAMED).map(line).collect();
     if let Some(more) = reports.len().checked_sub(NAMED).filter(|more| *more > 0) {
-        let text = format!("! and {more} more: 6");
+        let text = format!("! and {more} more: {others}");
         lines.push(Line::styled(text, theme.tone(Tone::Alarm)));
     }
     if lines.is_empty() && app.history().latest().is_some() {

@@ -1,7 +1,7 @@
 //! PURE: the state of the view on the screen.
 
 pub mod grid;
-mod header;
+pub mod header;
 mod heatmap;
 mod help;
 pub mod page;
@@ -75,7 +75,7 @@ pub fn draw(frame: &mut Frame<'_>, app: &mut App, theme: Theme) {
         }
     } else {
         if app.screen() == Screen::Overview {
-            header::strip(app, columns, theme).into_iter().for_each(|line| sheet.put(line));
+            header::strip(app, "6", columns, theme).into_iter().for_each(|line| sheet.put(line));
         }
         table(&mut sheet, app, theme);
     }

@@ -1,6 +1,7 @@
 //! Cells and columns, and what several screens say alike.
 
 use jiff::Timestamp;
+use noise_common::charge::Cause;
 
 use crate::model::Totals;
 use crate::top::{Align, Cell, Column, units};
@@ -11,6 +12,12 @@ const NOTHING: &str = "–";
 /// A name.
 pub(super) fn text(text: impl Into<String>) -> Cell {
     Cell::Text(text.into())
+}
+
+/// A culprit with its cause and its part.
+pub(super) fn culprit(culprit: &str, cause: Cause, share: f64) -> Cell {
+    let notes = vec![format!(" ({})", cause.name()), format!(" {}", units::share(share))];
+    Cell::Named { name: culprit.to_owned(), notes }
 }
 
 /// Nothing to tell.

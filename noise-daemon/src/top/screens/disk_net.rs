@@ -278,13 +278,14 @@ fn worst<'a>(recent: &Recent<'a>) -> BTreeMap<(Way, &'a str), Worst<'a>> {
 }
 
 impl Worst<'_> {
-    fn text(&self) -> String {
+    fn cell(&self) -> Cell {
         let Self { culprit, ns, whole_ns, .. } = self;
-        let share = || crate::top::units::share(cells::ratio(*ns as f64, *whole_ns as f64));
         match self.cause {
-            Some(cause) => format!("{culprit} ({}) {}", cause.name(), share()),
-            None if *whole_ns > 0 => "not known".to_owned(),
-            None => String::new(),
+            Some(cause) => {
+                cells::culprit(culprit, cause, cells::ratio(*ns as f64, *whole_ns as f64))
+            }
+            None if *whole_ns > 0 => cells::text("not known"),
+            None => cells::text(""),
         }
     }
 }
@@ -368,7 +369,7 @@ fn row(
         cells::quantile(&waits.queue, 0.99),
         cells::quantile(&waits.device, 0.5),
         cells::quantile(&waits.device, 0.99),
-        cells::text(worst.text()),
+        worst.cell(),
         Cell::Spark(trend),
     ];
     Row { key: subject.key(), cells, tone }

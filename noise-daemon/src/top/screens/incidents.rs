@@ -73,7 +73,7 @@ fn row(report: &Report, now: Timestamp) -> Row {
         Cell::Number { text: cells::moment(main.start, now), value: unix(main.start) },
         cells::duration(report.lasted() * 1e9),
         cells::text(&*main.subject),
-        cells::text(culprit(main)),
+        culprit(main),
         change(main),
         cells::duration(main.lost_seconds * 1e9),
         cells::text(main.signal.name()),
@@ -92,12 +92,11 @@ fn state(report: &Report) -> &'static str {
 }
 
 /// Who did most of it.
-pub(super) fn culprit(episode: &Episode) -> String {
+pub(super) fn culprit(episode: &Episode) -> Cell {
     match episode.culprits.first() {
-        None => "not known".to_owned(),
+        None => cells::text("not known"),
         Some(first) => {
-            let part = units::share(first.part(episode.nothing_beyond()));
-            format!("{} ({}) {part}", first.culprit, first.cause.name())
+            cells::culprit(&first.culprit, first.cause, first.part(episode.nothing_beyond()))
         }
     }
 }
@@ -131,7 +130,7 @@ mod tests {
 
     use super::page::tests::{episode, report};
     use super::*;
-    use crate::analysis::Ending;
+    use crate::analysis::{Cause, Ending};
     use crate::top::screens::made::Made;
 
     #[test]
@@ -187,13 +186,14 @@ mod tests {
     #[test]
     fn the_first_culprit_is_told_with_its_part() {
         let mut one = episode();
-        let share = units::share(0.889);
-        assert_eq!(culprit(&one), format!("/system.slice/backup.service (foreign) {share}"));
+        let expected =
+            |share| cells::culprit("/system.slice/backup.service", Cause::Foreign, share);
+        assert_eq!(culprit(&one), expected(0.889));
         one.culprits.iter_mut().for_each(|culprit| culprit.beyond = Default::default());
         one.culprits[0].time.share = 0.5;
-        assert!(culprit(&one).ends_with(&units::share(0.5)));
+        assert_eq!(culprit(&one), expected(0.5));
         one.culprits.clear();
-        assert_eq!(culprit(&one), "not known");
+        assert_eq!(culprit(&one), cells::text("not known"));
     }
 
     #[test]

@@ -12,14 +12,24 @@ mod socket;
 mod tests;
 
 use std::path::Path;
+use std::time::Duration;
 
 pub use self::http::start as over_http;
 pub use self::mailbox::Mailbox;
-pub use self::remote::{Fault, Remote};
+use self::remote::Link as _;
+pub use self::remote::{Answer, Fault, Remote};
 pub use self::replay::ReplaySource;
 pub use self::socket::start as over_socket;
 
-/// Asks a local socket once.
+/// Asks a local socket for a route once, for so long at most.
+///
+/// # Errors
+/// Why there is no answer.
+pub fn ask_socket(socket: &Path, route: &str, patience: Duration) -> Result<Answer, Fault> {
+    socket::SocketLink::patient(socket.to_owned(), patience).ask(route)
+}
+
+/// Asks a local socket for a frame once.
 ///
 /// # Errors
 /// Why there is no frame.

@@ -29,6 +29,7 @@ pub fn start(path: &Path, interval: Duration) -> io::Result<Remote> {
 /// A connection to a local socket, kept open.
 pub struct SocketLink {
     path: PathBuf,
+    patience: Duration,
     /// For this connection alone; made in the thread that asks.
     runtime: Option<Runtime>,
     open: Option<SendRequest<Empty<Bytes>>>,
@@ -56,7 +57,12 @@ impl From<hyper::Error> for Failure {
 impl SocketLink {
     /// One that is not connected yet.
     pub fn new(path: PathBuf) -> Self {
-        Self { path, runtime: None, open: None }
+        Self::patient(path, PATIENCE)
+    }
+
+    /// The same, with another time that an answer may take.
+    pub fn patient(path: PathBuf, patience: Duration) -> Self {
+        Self { path, patience, runtime: None, open: None }
     }
 
     fn fault(&self, failure: Failure) -> Fault {
@@ -156,7 +162,7 @@ impl Link for SocketLink {
         };
         let open = self.open.take();
         let asked = runtime.block_on(async {
-            tokio::time::timeout(PATIENCE, ask(&self.path, &route, open)).await
+            tokio::time::timeout(self.patience, ask(&self.path, &route, open)).await
         });
         self.runtime = Some(runtime);
         match asked {

@@ -6,28 +6,58 @@ use crate::measure::columns::aligned;
 use crate::measure::compare::{Comparison, Figure, Line, Side};
 use crate::top::units::{duration, lost, per_second};
 
-/// Sources that a page has room for.
+/// Sources that a table has room for.
 const TOLD: usize = 20;
+/// Those of them at most of which nothing is known but how much they were.
+const UNKNOWN_TOLD: usize = 3;
 const UNKNOWN: &str = "–";
 
 /// All of it.
 pub fn page(comparison: &Comparison) -> String {
     let mut text = format!("A  {}\nB  {}\n", side(&comparison.a), side(&comparison.b));
+    // What makes all of it doubtful has to be read before it.
+    if !comparison.warnings.is_empty() {
+        text.push('\n');
+    }
+    for warning in &comparison.warnings {
+        let _ = writeln!(text, "warning: {}", clean(warning));
+    }
     let lost_time = |ns: f64| lost(ns / 1e9);
     text.push_str("\ntime lost, per second of a CPU\n");
     text.push_str(&table(comparison, |line| &line.lost_ns_per_second, lost_time));
     text.push_str("\nevents (in total: detours), per second of a CPU\n");
     text.push_str(&table(comparison, |line| &line.events_per_second, per_second));
-    if let Some(more) = comparison.sources.len().checked_sub(TOLD + 1) {
-        let _ = writeln!(text, "and {} more sources", more + 1);
-    }
     text.push_str(
         "\nThe intervals know what happened within A and B, not what differs from day to day.\n",
     );
-    for warning in &comparison.warnings {
-        let _ = writeln!(text, "\nwarning: {}", clean(warning));
-    }
     text
+}
+
+/// The sources that a table shows: the largest, few of them unknown; and what to say of the others.
+fn folded(comparison: &Comparison, of: impl Fn(&Line) -> &Figure) -> (Vec<&Line>, Option<String>) {
+    let is_unknown = |line: &&Line| of(line).verdict.is_unknown();
+    let mut unknown = 0;
+    let mut shown: Vec<&Line> = Vec::new();
+    for line in &comparison.sources {
+        unknown += usize::from(is_unknown(&line));
+        if shown.len() < TOLD && !(is_unknown(&line) && unknown > UNKNOWN_TOLD) {
+            shown.push(line);
+        }
+    }
+    let left = comparison.sources.len() - shown.len();
+    let unknown = unknown - shown.iter().filter(|line| is_unknown(line)).count();
+    let more = match (left, unknown) {
+        (0, _) => None,
+        (left, 0) => Some(format!("and {left} more sources; --json has all")),
+        (left, unknown) if left == unknown => Some(format!(
+            "and {left} more sources, unknown: too few events or too short a sample; --json has all"
+        )),
+        (left, unknown) => Some(format!(
+            "and {left} more sources, {unknown} of them unknown: too few events or too short a \
+             sample; --json has all"
+        )),
+    };
+    (shown, more)
 }
 
 /// Hosts and kernels are named by whoever wrote the file.
@@ -56,9 +86,11 @@ fn table(
     let interval = format!("{percent} interval");
     let head = ["source", "A", "B", "B - A", &interval, "B / A", &interval, "B has"];
     let mut rows: Vec<Vec<String>> = vec![head.map(str::to_owned).into()];
-    let lines = std::iter::once(&comparison.total).chain(comparison.sources.iter().take(TOLD));
+    let (sources, more) = folded(comparison, &of);
+    let lines = std::iter::once(&comparison.total).chain(sources);
     rows.extend(lines.map(|line| cells(line, of(line), told)));
-    aligned(&rows, 1, 7)
+    let more = more.map(|more| more + "\n").unwrap_or_default();
+    aligned(&rows, 1, 7) + &more
 }
 
 fn cells(line: &Line, figure: &Figure, told: impl Fn(f64) -> String) -> Vec<String> {

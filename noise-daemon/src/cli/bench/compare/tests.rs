@@ -57,6 +57,24 @@ fn comparisons_are_told_as_agreed() {
 }
 
 #[test]
+fn a_short_sample_is_warned_of_before_its_figures_and_takes_few_lines() {
+    let random = |pid| Random {
+        source: source(Class::Thread, &format!("worker{pid}"), pid),
+        rate: 30.0,
+        length_ns: 20_000 + u64::from(pid) * 100,
+        burst_ns: 0,
+    };
+    let noise: Vec<Random> = (1..=30).map(random).collect();
+    let [a, b] = [1, 2].map(|seed| report(1, 1_000_000_000, &noise, seed));
+    let options = Options { confidence: 0.95, resamples: 100, seed: 1 };
+    let text = page::page(&compare(&a, &b, options));
+    let line = |words: &str| text.lines().position(|line| line.contains(words)).unwrap();
+    assert!(line("warning: A is too short") < line("time lost"), "{text}");
+    assert!(text.lines().count() < 25, "{text}");
+    assert!(text.contains("and 27 more sources, unknown"), "{text}");
+}
+
+#[test]
 fn documents_tell_the_unknown_as_null() {
     let options = Options { confidence: 0.9, resamples: 100, seed: 1 };
     let compared = compare(&sample(10, 2.0, 1), &sample(1, 2.0, 2), options);

@@ -1,23 +1,22 @@
 //! Durations and numbers of nodes as they are typed.
 
-use jiff::SignedDuration;
+use std::time::Duration;
+
+use crate::cli::durations::{self, Plain};
 
 /// Most nodes.
 const MOST_NODES: f64 = 1e9;
-/// Shortest and longest duration, ns.
-const DURATIONS: std::ops::RangeInclusive<f64> = 1e3..=3_600e9;
+/// Shortest and longest duration.
+const SHORTEST: Duration = Duration::from_micros(1);
+const LONGEST: Duration = Duration::from_secs(3_600);
 
 /// A duration, ns.
 ///
 /// # Errors
 /// Says what would do.
 pub fn duration(text: &str) -> Result<f64, String> {
-    let parsed = text.parse::<SignedDuration>().map(|duration| duration.as_secs_f64() * 1e9);
-    match parsed {
-        // Seconds are kept in fractions; what was typed is whole nanoseconds.
-        Ok(ns) if DURATIONS.contains(&ns.round()) => Ok(ns.round()),
-        _ => Err("expected a duration from 1us to 1h, such as 100us, 2500us or 1ms".to_owned()),
-    }
+    let parsed = durations::duration(text, Plain::Microseconds, SHORTEST, LONGEST);
+    parsed.map(|time| time.as_nanos() as f64)
 }
 
 /// A number of nodes, also as `1e6`.
@@ -39,12 +38,17 @@ mod tests {
 
     #[test]
     fn quantities_are_read_or_refused() {
-        for (text, ns) in
-            [("100us", 1e5), ("2500us", 2.5e6), ("1ms", 1e6), ("1.5ms", 1.5e6), ("2s", 2e9)]
-        {
+        for (text, ns) in [
+            ("100us", 1e5),
+            ("2500us", 2.5e6),
+            ("1ms", 1e6),
+            ("1.5ms", 1.5e6),
+            ("2s", 2e9),
+            ("5", 5e3),
+        ] {
             assert_eq!(duration(text), Ok(ns), "{text}");
         }
-        for text in ["", "5", "-1ms", "0ms", "10ns", "2h", "1 parsec"] {
+        for text in ["", "0.5", "-1ms", "0ms", "10ns", "2h", "1 parsec"] {
             assert!(duration(text).unwrap_err().contains("such as"), "{text}");
         }
         assert_eq!((nodes("1"), nodes("1e7"), nodes("12345")), (Ok(1), Ok(10_000_000), Ok(12_345)));

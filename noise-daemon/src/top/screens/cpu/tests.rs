@@ -10,6 +10,7 @@ const MS: u64 = 1_000_000;
 fn read(row: &Row) -> Vec<String> {
     let read = |cell: &Cell| match cell {
         Cell::Text(text) | Cell::Number { text, .. } => text.clone(),
+        Cell::Named { name, notes } => Cell::words(name, notes),
         Cell::Share(share) => format!("{share:.3}"),
         Cell::Spark(values) => {
             values.iter().map(|value| format!("{value:.3}")).collect::<Vec<_>>().join(" ")

@@ -78,7 +78,8 @@ fn waits_are_told_by_place_and_operation() {
 fn who_is_worst_is_one_who_is_known() {
     let table = table(&busy().history, &Look::default());
     let text = |name, operation| match cell(&table, name, operation, "worst_culprit") {
-        Cell::Text(text) => text.as_str(),
+        Cell::Text(text) => text.clone(),
+        Cell::Named { name, notes } => Cell::words(name, notes),
         other => panic!("{other:?}"),
     };
     let share = crate::top::units::share(0.35);

@@ -6,6 +6,7 @@ use crate::top::generated::{Made, history};
 fn read(row: &Row) -> Vec<String> {
     let read = |cell: &Cell| match cell {
         Cell::Text(text) | Cell::Number { text, .. } => text.clone(),
+        Cell::Named { name, notes } => Cell::words(name, notes),
         Cell::Share(share) => format!("{share}"),
         Cell::Spark(values) => format!("{values:?}"),
     };

@@ -36,6 +36,7 @@ fn row(table: &Table, key: &str) -> Row {
 fn read(row: &Row) -> Vec<String> {
     let read = |cell: &Cell| match cell {
         Cell::Text(text) | Cell::Number { text, .. } => text.clone(),
+        Cell::Named { name, notes } => Cell::words(name, notes),
         Cell::Share(share) => format!("{share}"),
         Cell::Spark(values) => format!("{values:?}"),
     };

@@ -1,0 +1,164 @@
+//! IO: interfaces that were given another name.
+//!
+//! Asked of sysfs, since the kernel tells only those who listen, for which a daemon that gave up its
+//! privileges has no socket: whether the folder of that name still has that number, of some
+//! interfaces at a time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use noise_common::signals::{OTHER_INTERFACE, Signal};
+
+use super::{Names, index_of, interfaces};
+
+/// Signals whose subjects are interfaces.
+const OF_INTERFACES: [Signal; 3] = [Signal::NetTxWait, Signal::NetRxWait, Signal::TcpRetransmit];
+/// Interfaces that are asked for at a time.
+const AT_ONCE: usize = 16;
+
+/// Which interfaces were asked for.
+#[derive(Debug, Default)]
+pub struct Round {
+    /// The last one.
+    last: u64,
+    /// Those that are not there any more; a sweep deals with them.
+    gone: BTreeSet<u64>,
+}
+
+impl Round {
+    /// After a sweep.
+    pub fn clear(&mut self) {
+        self.gone.clear();
+    }
+}
+
+/// A subject that has another name, and the labels that it had until now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Renamed {
+    /// The signal.
+    pub signal: Signal,
+    /// The interface's number.
+    pub subject: u64,
+    /// Its labels before.
+    pub labels: Vec<String>,
+}
+
+impl Names {
+    /// The subjects of some interfaces whose names have changed; from now on they have their new ones.
+    pub fn renamed(&mut self) -> Vec<Renamed> {
+        let mut named: BTreeMap<u64, &str> = BTreeMap::new();
+        for signal in OF_INTERFACES {
+            for ((_, subject), labels) in self.known.range((signal, 0)..=(signal, u64::MAX)) {
+                let name = labels.first().map(String::as_str).unwrap_or_default();
+                // What was never found has no name that could change.
+                if *subject != OTHER_INTERFACE && name != super::nameless(*subject) {
+                    named.insert(*subject, name);
+                }
+            }
+        }
+        let asked = named.range(self.round.last + 1..).chain(named.range(..=self.round.last));
+        let asked: Vec<_> = asked.take(AT_ONCE).map(|(index, name)| (*index, *name)).collect();
+        self.round.last = asked.last().map_or(0, |(index, _)| *index);
+        let mut there: Option<BTreeSet<u64>> = None;
+        let mut renamed = BTreeSet::new();
+        for (index, name) in asked {
+            if self.round.gone.contains(&index)
+                || index_of(&self.sysfs.join("class/net").join(name)) == Some(index)
+            {
+                continue;
+            }
+            let there = there.get_or_insert_with(|| {
+                interfaces(&self.sysfs)
+                    .map(|found| found.map(|(index, _)| index).collect())
+                    .unwrap_or_default()
+            });
+            if there.contains(&index) {
+                renamed.insert(index);
+            } else {
+                self.round.gone.insert(index);
+            }
+        }
+        let subjects = renamed.into_iter().flat_map(|index| OF_INTERFACES.map(|of| (of, index)));
+        let known = &mut self.known;
+        subjects
+            .filter_map(|(signal, subject)| {
+                let labels = known.remove(&(signal, subject))?;
+                Some(Renamed { signal, subject, labels })
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::Instant;
+
+    use super::*;
+    use crate::resolve::cgroup::Hierarchies;
+
+    #[test]
+    fn an_interface_that_is_renamed_is_known_by_its_new_name() {
+        let root = tempfile::tempdir().unwrap();
+        let net = root.path().join("class/net");
+        for (name, index) in [("eth0", 2), ("eth1", 3), ("lo", 1)] {
+            fs::create_dir_all(net.join(name)).unwrap();
+            fs::write(net.join(name).join("ifindex"), format!("{index}\n")).unwrap();
+        }
+        let hierarchies = Hierarchies::default();
+        let mut names = Names::new(root.path(), root.path(), BTreeMap::new(), &hierarchies);
+        let now = Instant::now();
+        let tell = |names: &mut Names, index| {
+            names.labels(Signal::NetTxWait, index, now).unwrap().remove(0)
+        };
+        for (index, name) in [(1, "lo"), (2, "eth0"), (3, "eth1"), (9, "if9")] {
+            assert_eq!(tell(&mut names, index), name);
+        }
+        names.labels(Signal::NetRxWait, 2, now).unwrap();
+        assert_eq!(names.renamed(), []);
+        // They change places.
+        for (from, to) in [("eth0", "x"), ("eth1", "eth0"), ("x", "eth1")] {
+            fs::rename(net.join(from), net.join(to)).unwrap();
+        }
+        let renamed: Vec<_> = names
+            .renamed()
+            .into_iter()
+            .map(|Renamed { signal, subject, labels }| (signal, subject, labels.concat()))
+            .collect();
+        let expected = [
+            (Signal::NetTxWait, 2, "eth0".to_owned()),
+            (Signal::NetRxWait, 2, "eth0".to_owned()),
+            (Signal::NetTxWait, 3, "eth1".to_owned()),
+        ];
+        assert_eq!(renamed, expected);
+        assert_eq!((tell(&mut names, 2).as_str(), tell(&mut names, 3).as_str()), ("eth1", "eth0"));
+        // One that is gone keeps its name until it is swept.
+        fs::remove_dir_all(net.join("lo")).unwrap();
+        assert_eq!(names.renamed(), []);
+        assert_eq!(tell(&mut names, 1), "lo");
+    }
+
+    #[test]
+    fn all_interfaces_have_their_turn() {
+        let root = tempfile::tempdir().unwrap();
+        let net = root.path().join("class/net");
+        let hierarchies = Hierarchies::default();
+        let mut names = Names::new(root.path(), root.path(), BTreeMap::new(), &hierarchies);
+        let count = 2 * AT_ONCE as u64 + 3;
+        for index in 1..=count {
+            let path = net.join(format!("old{index}"));
+            fs::create_dir_all(&path).unwrap();
+            fs::write(path.join("ifindex"), format!("{index}\n")).unwrap();
+        }
+        for index in 1..=count {
+            names.labels(Signal::NetRxWait, index, Instant::now()).unwrap();
+        }
+        for index in 1..=count {
+            fs::rename(net.join(format!("old{index}")), net.join(format!("new{index}"))).unwrap();
+        }
+        let mut renamed = 0;
+        for _ in 0..3 {
+            renamed += names.renamed().len() as u64;
+        }
+        assert_eq!(renamed, count);
+    }
+}
