@@ -12,6 +12,8 @@ use crate::kernel::{
     Engine, HookState, KernelBtf, KernelError, LoadOptions, Lockdown, Sight, SignalState, Sizes,
     lockdown, missing_capabilities, signal_state,
 };
+use crate::procfs;
+use crate::resolve::cgroup::Hierarchies;
 
 /// Arguments of `noised check`.
 #[derive(Debug, clap::Args)]
@@ -46,15 +48,17 @@ fn hook_line(state: &HookState) -> (&'static str, String) {
 /// Why it cannot.
 pub fn run(args: &CheckArgs) -> Result<(), KernelError> {
     let mut report = serde_json::Map::new();
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let kernel = procfs::text("/proc/sys/kernel/osrelease").unwrap_or_default();
     let missing: Vec<String> = missing_capabilities().iter().map(ToString::to_string).collect();
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let mounts = procfs::text("/proc/self/mounts").unwrap_or_default();
     let mode = lockdown(Path::new("/sys"));
     report.insert("kernel".into(), json!(kernel.trim()));
     report.insert("btf".into(), json!(Path::new(KernelBtf::PATH).exists()));
     report.insert("missing_capabilities".into(), json!(missing));
     report.insert("lockdown".into(), json!(mode));
     report.insert("cgroup".into(), json!(cgroup_layout(&mounts)));
+    let hierarchies = Hierarchies::of_host();
+    report.insert("missing_cgroup_hierarchies".into(), json!(hierarchies.missing()));
     if let Ok(sizes) = Sizes::of_host() {
         let (total, by_pid) = sizes.total_bytes(false);
         report.insert("cpus".into(), json!(sizes.cpus));
@@ -104,7 +108,7 @@ pub fn run(args: &CheckArgs) -> Result<(), KernelError> {
     if args.json {
         write_out(&format!("{:#}\n", Value::Object(report)));
     } else {
-        write_out(&human(&report, mode, sight));
+        write_out(&human(&report, mode, sight, &hierarchies));
     }
     error.map_or(Ok(()), Err)
 }
@@ -133,7 +137,12 @@ fn confinement(report: &serde_json::Map<String, Value>) -> String {
     format!("{capabilities}, {files}, system calls {calls}")
 }
 
-fn human(report: &serde_json::Map<String, Value>, mode: Lockdown, sight: Sight) -> String {
+fn human(
+    report: &serde_json::Map<String, Value>,
+    mode: Lockdown,
+    sight: Sight,
+    hierarchies: &Hierarchies,
+) -> String {
     let mut page = String::new();
     let text = |key: &str| match report.get(key) {
         Some(Value::String(text)) => text.clone(),
@@ -157,6 +166,9 @@ fn human(report: &serde_json::Map<String, Value>, mode: Lockdown, sight: Sight) 
     let _ = writeln!(page, "privileges   {privileges}");
     let _ = writeln!(page, "lockdown     {}", format!("{mode:?}").to_lowercase());
     let _ = writeln!(page, "cgroups      {}", text("cgroup"));
+    if let Some(trouble) = hierarchies.trouble() {
+        let _ = writeln!(page, "             {trouble}");
+    }
     let _ = writeln!(page, "threads      {}", sight.trouble().unwrap_or("can be named"));
     let _ = writeln!(page, "confinement  {}", confinement(report));
     let _ = writeln!(
@@ -194,6 +206,19 @@ fn human(report: &serde_json::Map<String, Value>, mode: Lockdown, sight: Sight) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_without_hierarchies_is_told_so() {
+        let page = |hierarchies: &Hierarchies| {
+            human(&serde_json::Map::new(), Lockdown::None, Sight::Whole, hierarchies)
+        };
+        let words = "no cgroup hierarchy was found for tasks, requests, sockets";
+        assert!(page(&Hierarchies::default()).contains(words));
+        let root = Some(std::path::PathBuf::from("/sys/fs/cgroup"));
+        let all =
+            Hierarchies { tasks: root.clone(), io: root.clone(), sockets: root, by_cpu: false };
+        assert!(!page(&all).contains("no cgroup hierarchy"));
+    }
 
     #[test]
     fn cgroup_layouts_are_told_apart() {

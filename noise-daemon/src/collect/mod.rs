@@ -9,7 +9,6 @@ mod counters;
 mod faults;
 mod hashed;
 mod outliers;
-mod procfs;
 mod series;
 mod sources;
 mod states;
