@@ -10,9 +10,13 @@ use toml::{Spanned, Table, Value};
 use super::flags::{Flags, get, put};
 use super::keys::{KEYS, Key};
 use super::sections::Config;
+use crate::files::{self, brief, quoted};
 
 /// The file that is read where none is named; it may be missing.
 pub const DEFAULT_FILE: &str = "/etc/noised/noised.toml";
+
+/// Longest path that the kernel takes, bytes, without its end.
+const LONGEST_PATH: usize = 4095;
 
 /// Least likeness of a name to the one that is taken for meant, from 0 to 1.
 const LIKENESS: f64 = 0.75;
@@ -47,7 +51,7 @@ fn is_missing(error: &anyhow::Error) -> bool {
 }
 
 fn read(path: &Path) -> anyhow::Result<Table> {
-    let text = std::fs::read_to_string(path)
+    let text = files::read_text(path, files::MOST_BYTES)
         .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
     table(&text, path)
 }
@@ -64,12 +68,11 @@ pub fn parse(text: &str, name: &Path) -> anyhow::Result<Config> {
 fn table(text: &str, name: &Path) -> anyhow::Result<Table> {
     let wrong = |at: usize, message: &str| {
         let line = text.get(..at).unwrap_or_default().matches('\n').count() + 1;
-        let source = text.lines().nth(line - 1).unwrap_or_default().trim();
-        anyhow::anyhow!("{}, line {line} (`{source}`): {message}", name.display())
+        let source = quoted(text.lines().nth(line - 1).unwrap_or_default().trim());
+        anyhow::anyhow!("{}, line {line} (`{source}`): {}", name.display(), brief(message))
     };
-    let by_toml = |error: toml::de::Error| {
-        wrong(error.span().map_or(0, |span| span.start), &error.message().replace('\n', ", "))
-    };
+    let by_toml =
+        |error: toml::de::Error| wrong(error.span().map_or(0, |span| span.start), error.message());
     let document = DeTable::parse(text).map_err(by_toml)?;
     if let Some((at, message)) = unknown(document.get_ref(), "") {
         return Err(wrong(at, &message));
@@ -96,6 +99,17 @@ fn check(config: &Config) -> Result<(), Mistake> {
         key: format!("incidents.{}", error.name),
         text: error.to_string(),
     })?;
+    let paths = [
+        ("web.config.file", &config.web.config.file),
+        ("socket.path", &config.socket.path),
+        ("state.directory", &config.state.directory),
+    ];
+    if let Some((key, _)) = paths.iter().find(|(_, path)| path.as_os_str().len() > LONGEST_PATH) {
+        return Err(Mistake {
+            key: (*key).to_owned(),
+            text: format!("a path has at most {LONGEST_PATH} bytes"),
+        });
+    }
     let (period, runtime) =
         (config.osnoise.period_milliseconds.get(), config.osnoise.runtime_milliseconds.get());
     if runtime > period {
@@ -375,6 +389,43 @@ mod tests {
             }
             assert!(!error.contains('\n'), "{error}");
         }
+    }
+
+    #[test]
+    fn no_content_makes_a_long_message() {
+        let long = "x".repeat(1 << 20);
+        for text in [
+            "\0".repeat(1 << 20),
+            format!("[{long}]\n"),
+            format!("{long} = 7\n"),
+            format!("[web]\n{long} = 7\n"),
+            format!("[log]\nlevel = \"{long}\"\n"),
+            format!("[log]\nlevel = \"{}\"\n", "`".repeat(1 << 20)),
+            format!("[signals]\noff = [\"{long}\"]\n"),
+            format!("[limits]\ncgroups = \"{long}\"\n"),
+            format!("[socket]\nmode = \"{long}\"\n"),
+            format!("[web]\nlisten-address = \"{long}\"\n"),
+            format!("[state]\ndirectory = \"/{long}\"\n"),
+            format!("{long} = 1\n{long} = 1\n"),
+        ] {
+            let error = parse(&text).unwrap_err().to_string();
+            let begin: String = text.chars().take(40).collect();
+            assert!(error.len() < 1500, "{} bytes for {begin}", error.len());
+            assert!(!error.contains(char::is_control), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn what_may_block_or_has_no_end_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("noised.toml");
+        let error = |path: &Path| format!("{:#}", load(Some(path), &Flags::default()).unwrap_err());
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(error(&path).ends_with("noised.toml: it is a FIFO, not a regular file"));
+        std::fs::remove_file(&path).unwrap();
+        std::fs::File::create(&path).unwrap().set_len(100 << 20).unwrap();
+        assert!(error(&path).ends_with("noised.toml: it is longer than 1048576 bytes"));
+        assert!(error(Path::new("/dev/zero")).ends_with("it is a device, not a regular file"));
     }
 
     #[test]
