@@ -223,7 +223,7 @@ mod tests {
         #[test]
         fn any_text_is_read(text in "[ -~\n\\\\0-9]{0,300}") {
             Mounts::parse(&text);
-            Mounts::parse(&format!("9 1 0:26 {text} - cgroup2 cgroup2 rw"));
+            Mounts::parse(format!("9 1 0:26 {text} - cgroup2 cgroup2 rw"));
         }
     }
 }

@@ -2,17 +2,21 @@
 //! for them, and no message and no memory grows with them.
 
 use std::fs::{self, File};
-use std::path::Path;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use noise_tests::daemon::{Daemon, Process, SOCKET_PATH, STATE_DIRECTORY, binary, free_address};
+use noise_tests::daemon::{
+    Daemon, Process, SOCKET_PATH, STATE_DIRECTORY, binary, free_address, run_noised,
+};
+use noise_tests::http::exchange;
 use noise_tests::namespace::configure;
 use noise_tests::scratch::Folder;
 
-use crate::https::{Client, Site, TLS, text};
+use crate::https::{Site, TLS, text};
 use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
@@ -59,7 +63,7 @@ impl Instead {
 /// Another file in the place of one of the daemon's, which is back when this is dropped.
 struct Replaced<'a> {
     path: &'a Path,
-    kept: std::path::PathBuf,
+    kept: PathBuf,
 }
 
 impl<'a> Replaced<'a> {
@@ -111,7 +115,7 @@ fn the_start_refuses() -> Result<Verdict> {
     }
     // One that is no larger than it may be, and says nothing that makes sense.
     fs::write(&config, vec![0; 1 << 20])?;
-    let told = noise_tests::daemon::run_noised(&["run", "--config.file", text(&config)?])?;
+    let told = run_noised(&["run", "--config.file", text(&config)?])?;
     ensure!(told.code == 2 && told.stderr.len() < LINE_BYTES, "{} bytes", told.stderr.len());
     // State that cannot be kept ends no start.
     let state = Folder::new("state")?;
@@ -132,14 +136,22 @@ fn ended(daemon: Daemon) -> Result<String> {
     Ok(log)
 }
 
-fn ensure_answers(client: &Client, daemon: &Daemon) -> Result<()> {
-    let answer = client.get(daemon.address, "/-/ready", &[])?;
-    ensure!(answer.status == 200, "status {}", answer.status);
+/// Whether it answers over TLS and at its socket.
+fn ensure_answers(site: &Site, daemon: &Daemon) -> Result<()> {
+    let answer = site.client()?.get(daemon.address, "/-/ready", &[])?;
+    let mut stream = UnixStream::connect(socket(site))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let local = exchange(&mut stream, daemon.address, "/-/ready", &[])?;
+    ensure!((answer.status, local.status) == (200, 200), "{} and {}", answer.status, local.status);
     Ok(())
 }
 
+fn socket(site: &Site) -> PathBuf {
+    site.directory.path().join("noised.sock")
+}
+
 /// Asks for a reload, and waits for what the daemon says of it.
-fn reload(daemon: &Daemon, client: &Client, words: &str) -> Result<String> {
+fn reload(daemon: &Daemon, site: &Site, words: &str) -> Result<String> {
     let before = daemon.process().stderr()?.len();
     daemon.process().signal(libc::SIGHUP)?;
     let deadline = Instant::now() + PATIENCE;
@@ -147,7 +159,7 @@ fn reload(daemon: &Daemon, client: &Client, words: &str) -> Result<String> {
         let told = daemon.process().stderr()?;
         let new = told.get(before..).unwrap_or_default();
         if new.contains(words) {
-            ensure_answers(client, daemon)?;
+            ensure_answers(site, daemon)?;
             return Ok(new.to_owned());
         }
         ensure!(
@@ -162,22 +174,24 @@ fn reload(daemon: &Daemon, client: &Client, words: &str) -> Result<String> {
 fn a_running_daemon_passes_over() -> Result<Verdict> {
     let site = site()?;
     let (client, config) = (site.client()?, site.directory.path().join("noised.toml"));
-    let daemon = Daemon::start_until(&["--config.file", text(&config)?], |address| {
+    let socket = socket(&site);
+    let options = ["--config.file", text(&config)?, SOCKET_PATH, text(&socket)?];
+    let daemon = Daemon::start_until(&options, |address| {
         client.get(address, "/-/ready", &[]).is_ok_and(|answer| answer.status == 200)
     })?;
-    reload(&daemon, &client, "the configuration is as it was")?;
+    reload(&daemon, &site, "the configuration is as it was")?;
     let before = daemon.resident_bytes()?;
     for file in FILES {
         for instead in Instead::ALL {
             let path = site.directory.path().join(file);
             let _replaced = Replaced::new(&path, instead)?;
-            let new = reload(&daemon, &client, instead.words())
+            let new = reload(&daemon, &site, instead.words())
                 .with_context(|| format!("{file} as {instead:?}"))?;
             let longest = new.lines().map(str::len).max().unwrap_or_default();
             ensure!(longest < LINE_BYTES, "{file} as {instead:?}: a line of {longest} bytes");
         }
     }
-    reload(&daemon, &client, "the configuration is as it was")?;
+    reload(&daemon, &site, "the configuration is as it was")?;
     let after = daemon.resident_bytes()?;
     println!("resident: {} KiB before, {} KiB after", before >> 10, after >> 10);
     ensure!(after < before + GROWTH_BYTES, "grew from {before} to {after} bytes");
