@@ -5,7 +5,6 @@ use std::fs::{self, File};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -16,6 +15,7 @@ use noise_tests::http::exchange;
 use noise_tests::namespace::configure;
 use noise_tests::scratch::Folder;
 
+use crate::configuration::reload;
 use crate::https::{Site, TLS, text};
 use crate::{Test, Verdict};
 
@@ -150,25 +150,11 @@ fn socket(site: &Site) -> PathBuf {
     site.directory.path().join("noised.sock")
 }
 
-/// Asks for a reload, and waits for what the daemon says of it.
-fn reload(daemon: &Daemon, site: &Site, words: &str) -> Result<String> {
-    let before = daemon.process().stderr()?.len();
-    daemon.process().signal(libc::SIGHUP)?;
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let told = daemon.process().stderr()?;
-        let new = told.get(before..).unwrap_or_default();
-        if new.contains(words) {
-            ensure_answers(site, daemon)?;
-            return Ok(new.to_owned());
-        }
-        ensure!(
-            Instant::now() < deadline,
-            "the daemon does not say {words:?}: {} bytes",
-            new.len()
-        );
-        thread::sleep(Duration::from_millis(20));
-    }
+/// Asks for a reload; what the daemon says of it.
+fn reloaded(daemon: &Daemon, site: &Site, words: &str) -> Result<String> {
+    let new = reload(daemon, &[words])?;
+    ensure_answers(site, daemon)?;
+    Ok(new)
 }
 
 fn a_running_daemon_passes_over() -> Result<Verdict> {
@@ -179,19 +165,19 @@ fn a_running_daemon_passes_over() -> Result<Verdict> {
     let daemon = Daemon::start_until(&options, |address| {
         client.get(address, "/-/ready", &[]).is_ok_and(|answer| answer.status == 200)
     })?;
-    reload(&daemon, &site, "the configuration is as it was")?;
+    reloaded(&daemon, &site, "the configuration is as it was")?;
     let before = daemon.resident_bytes()?;
     for file in FILES {
         for instead in Instead::ALL {
             let path = site.directory.path().join(file);
             let _replaced = Replaced::new(&path, instead)?;
-            let new = reload(&daemon, &site, instead.words())
+            let new = reloaded(&daemon, &site, instead.words())
                 .with_context(|| format!("{file} as {instead:?}"))?;
             let longest = new.lines().map(str::len).max().unwrap_or_default();
             ensure!(longest < LINE_BYTES, "{file} as {instead:?}: a line of {longest} bytes");
         }
     }
-    reload(&daemon, &site, "the configuration is as it was")?;
+    reloaded(&daemon, &site, "the configuration is as it was")?;
     let after = daemon.resident_bytes()?;
     println!("resident: {} KiB before, {} KiB after", before >> 10, after >> 10);
     ensure!(after < before + GROWTH_BYTES, "grew from {before} to {after} bytes");
