@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::document::{Document, Unusable};
-use super::guard::{FILE_MODE, Guard, give, open_folder};
+use super::guard::{FILE_MODE, Guard, Heir, open_folder};
 use crate::files::{open_regular, rest};
 
 /// Where the state is kept unless told otherwise.
@@ -26,6 +26,7 @@ const MOST_BYTES: u64 = 256 << 20;
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
+    heir: Heir,
     /// Held until dropped.
     _lock: File,
 }
@@ -60,8 +61,8 @@ impl Folder {
     /// # Errors
     /// Where it cannot be created or written, or belongs to another process.
     pub fn take(path: &Path) -> io::Result<Self> {
-        let lock = Guard { folder: path, lock: LOCK, prefix: NAME }.take()?;
-        Ok(Self { path: path.to_owned(), _lock: lock })
+        let (lock, heir) = Guard { folder: path, lock: LOCK, prefix: NAME }.take()?;
+        Ok(Self { path: path.to_owned(), heir, _lock: lock })
     }
 
     /// The state that an earlier daemon left. What cannot be used is set aside, and told.
@@ -130,7 +131,7 @@ impl Folder {
         }
         let mut options = OpenOptions::new();
         let mut file = options.write(true).create_new(true).mode(FILE_MODE).open(temporary)?;
-        give(&file, &self.path.metadata()?);
+        self.heir.give(&file);
         file.write_all(&text)?;
         file.sync_all()
     }

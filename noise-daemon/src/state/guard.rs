@@ -43,18 +43,18 @@ pub struct Guard<'a> {
 
 impl Guard<'_> {
     /// Makes the folder if it is missing, takes away what others may do in it, and takes the lock,
-    /// which is held until the file is closed.
+    /// which is held until the file is closed. Also tells to whom new files go.
     ///
     /// # Errors
     /// Where the folder cannot be made or written, or another daemon has the lock.
-    pub fn take(&self) -> io::Result<File> {
+    pub fn take(&self) -> io::Result<(File, Heir)> {
         self.make()?;
         let folder = open_folder(self.folder)?;
         self.tighten(&folder)?;
         let owner = folder.metadata()?;
         let lock = self.lock(&owner)?;
         self.tighten_files(&owner);
-        Ok(lock)
+        Ok((lock, Heir::of(&owner)))
     }
 
     fn make(&self) -> io::Result<()> {
@@ -136,7 +136,7 @@ impl Guard<'_> {
             options.create(true).truncate(false).read(true).write(true).mode(FILE_MODE);
             let lock = open_regular(&options, &path, libc::O_NOFOLLOW)?;
             if found.is_err() {
-                give(&lock, owner);
+                Heir::of(owner).give(&lock);
             }
             if !is_own(&lock.metadata()?, owner) {
                 replaced(&path, "it belonged to another user, or had a second name")?;
@@ -168,11 +168,22 @@ pub fn open_folder(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
-/// Hands a new file to whom the folder belongs to, where root runs by hand what else runs as a user of
-/// its own. A confined daemon cannot, and need not.
-pub fn give(file: &File, owner: &Metadata) {
-    if owner.uid() != geteuid().as_raw() {
-        let _ = fchown(file, Some(owner.uid()), Some(owner.gid()));
+/// Whom the folder belongs to, where that is another user: root runs by hand what else runs as a user
+/// of its own, who has to read what is left.
+#[derive(Clone, Copy, Debug)]
+pub struct Heir(Option<(u32, u32)>);
+
+impl Heir {
+    fn of(folder: &Metadata) -> Self {
+        let is_other = folder.uid() != geteuid().as_raw();
+        Self(is_other.then(|| (folder.uid(), folder.gid())))
+    }
+
+    /// Hands a new file on. A confined daemon cannot.
+    pub fn give(self, file: &File) {
+        if let Self(Some((user, group))) = self {
+            let _ = fchown(file, Some(user), Some(group));
+        }
     }
 }
 
@@ -218,7 +229,7 @@ mod tests {
     const LOCK: &str = "lock";
 
     fn take(folder: &Path) -> io::Result<File> {
-        Guard { folder, lock: LOCK, prefix: "state" }.take()
+        Guard { folder, lock: LOCK, prefix: "state" }.take().map(|(lock, _)| lock)
     }
 
     fn mode(path: &Path) -> u32 {
