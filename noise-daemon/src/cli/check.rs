@@ -14,6 +14,8 @@ use crate::kernel::{
     Engine, HookState, KernelBtf, KernelError, LoadOptions, Lockdown, Sight, SignalState, Sizes,
     has_own_users, lockdown, missing_capabilities, signal_state,
 };
+use crate::procfs;
+use crate::resolve::cgroup::Hierarchies;
 use advice::{Caller, advice, privileges};
 
 /// Arguments of `noised check`.
@@ -49,10 +51,10 @@ fn hook_line(state: &HookState) -> (&'static str, String) {
 /// Why it cannot.
 pub fn run(args: &CheckArgs) -> Result<(), KernelError> {
     let mut report = serde_json::Map::new();
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let kernel = procfs::text("/proc/sys/kernel/osrelease").unwrap_or_default();
     let capabilities = missing_capabilities();
     let missing: Vec<String> = capabilities.iter().map(ToString::to_string).collect();
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let mounts = procfs::text("/proc/self/mounts").unwrap_or_default();
     let mode = lockdown(Path::new("/sys"));
     report.insert("kernel".into(), json!(kernel.trim()));
     report.insert("btf".into(), json!(Path::new(KernelBtf::PATH).exists()));
@@ -60,6 +62,8 @@ pub fn run(args: &CheckArgs) -> Result<(), KernelError> {
     report.insert("user_namespace".into(), json!(has_own_users(Path::new("/proc"))));
     report.insert("lockdown".into(), json!(mode));
     report.insert("cgroup".into(), json!(cgroup_layout(&mounts)));
+    let hierarchies = Hierarchies::of_host();
+    report.insert("missing_cgroup_hierarchies".into(), json!(hierarchies.missing()));
     if let Ok(sizes) = Sizes::of_host() {
         let (total, by_pid) = sizes.total_bytes(false);
         report.insert("cpus".into(), json!(sizes.cpus));
@@ -109,7 +113,8 @@ pub fn run(args: &CheckArgs) -> Result<(), KernelError> {
     if args.json {
         write_out(&format!("{:#}\n", Value::Object(report)));
     } else {
-        let mut page = human(&report, mode, sight, &privileges(&capabilities, error.as_ref()));
+        let privileges = privileges(&capabilities, error.as_ref());
+        let mut page = human(&report, mode, sight, &privileges, &hierarchies);
         if let Some(error) = &error {
             page.push_str(&advice(error, &Caller::of_process()));
         }
@@ -147,6 +152,7 @@ fn human(
     mode: Lockdown,
     sight: Sight,
     privileges: &str,
+    hierarchies: &Hierarchies,
 ) -> String {
     let mut page = String::new();
     let text = |key: &str| match report.get(key) {
@@ -166,6 +172,9 @@ fn human(
     let _ = writeln!(page, "privileges   {privileges}");
     let _ = writeln!(page, "lockdown     {}", format!("{mode:?}").to_lowercase());
     let _ = writeln!(page, "cgroups      {}", text("cgroup"));
+    if let Some(trouble) = hierarchies.trouble() {
+        let _ = writeln!(page, "             {trouble}");
+    }
     let _ = writeln!(page, "threads      {}", sight.trouble().unwrap_or("can be named"));
     let _ = writeln!(page, "confinement  {}", confinement(report));
     let _ = writeln!(
@@ -203,6 +212,19 @@ fn human(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_without_hierarchies_is_told_so() {
+        let page = |hierarchies: &Hierarchies| {
+            human(&serde_json::Map::new(), Lockdown::None, Sight::Whole, "", hierarchies)
+        };
+        let words = "no cgroup hierarchy was found for tasks, requests, sockets";
+        assert!(page(&Hierarchies::default()).contains(words));
+        let root = Some(std::path::PathBuf::from("/sys/fs/cgroup"));
+        let all =
+            Hierarchies { tasks: root.clone(), io: root.clone(), sockets: root, by_cpu: false };
+        assert!(!page(&all).contains("no cgroup hierarchy"));
+    }
 
     #[test]
     fn cgroup_layouts_are_told_apart() {

@@ -10,6 +10,7 @@ use crate::analysis::{Board, Clock, Event, Overview, Settings};
 use crate::export::log_event;
 use crate::kernel::monotonic_ns;
 use crate::model::Sample;
+use crate::procfs;
 use crate::state::{Baselines, Document, Keeper};
 
 /// Samples after which baselines are written though nothing else changed: ten minutes.
@@ -96,7 +97,7 @@ impl Watching {
 
 /// Which boot this is, as the kernel tells; empty where it does not.
 fn boot_id() -> String {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let text = procfs::text("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     text.trim().to_owned()
 }
 

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use super::procfs::Reader;
+use crate::procfs::Reader;
 
 /// Page faults of the host since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct PageFaults(Faults);
 impl PageFaults {
     /// Reads the counts; nothing where the kernel does not say.
     pub fn read(&mut self, procfs: &Path, reader: &mut Reader) -> Vec<(Cow<'static, str>, u64)> {
-        let Some(now) = parse(reader.read(&procfs.join("vmstat"))) else { return Vec::new() };
+        let Some(now) = parse(&reader.read(&procfs.join("vmstat"))) else { return Vec::new() };
         let Self(most) = self;
         most.minor = most.minor.max(now.minor);
         most.major = most.major.max(now.major);

@@ -10,7 +10,6 @@ mod faults;
 mod former;
 mod hashed;
 mod outliers;
-mod procfs;
 mod series;
 mod sources;
 mod states;

@@ -9,6 +9,7 @@ use noise_common::event::{Outlier, OutlierPart};
 use noise_common::signals::CAUSES;
 
 use crate::model::{OutlierPart as NamedPart, OutlierRecord};
+use crate::procfs::as_text;
 use crate::resolve::Names;
 
 /// Records whose names are not known yet; programs send a few a window, so this is many windows.
@@ -97,7 +98,7 @@ fn name(outlier: &Outlier, names: &mut Names, now: Instant) -> Option<OutlierRec
 fn comm_text(comm: &[u64]) -> String {
     let comm: &[u8] = bytemuck::cast_slice(comm);
     let end = comm.iter().position(|byte| *byte == 0).unwrap_or(comm.len());
-    String::from_utf8_lossy(comm.get(..end).unwrap_or_default()).into_owned()
+    as_text(comm.get(..end).unwrap_or_default()).into_owned()
 }
 
 #[cfg(test)]
@@ -144,6 +145,12 @@ mod tests {
             record.parts.iter().map(|part| (part.cause, &*part.comm, part.ns)).collect();
         assert_eq!(told, [(Cause::Kthread, "kworker/0:1", 1_100), (Cause::Idle, "", 900)]);
         assert!(outliers.named(&mut names, Instant::now()).is_empty());
+    }
+
+    #[test]
+    fn a_name_that_is_no_text_is_told_in_escapes() {
+        let bytes = *b"a\xffb\0\xff\0\0\0";
+        assert_eq!(comm_text(&[u64::from_ne_bytes(bytes), 0]), r"a\xffb");
     }
 
     #[test]

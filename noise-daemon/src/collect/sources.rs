@@ -19,12 +19,12 @@ use super::faults::PageFaults;
 use super::former::Former;
 use super::hashed::HashedCharges;
 use super::outliers::Outliers;
-use super::procfs::Reader;
 use super::series::Histograms;
 use super::states::{CpuStates, Mark};
 use super::steal;
 use crate::kernel::{Engine, HookStatus, Measured, PidLimit, monotonic_ns};
 use crate::model::{Count, HookSample, INTERFERENCE_METRIC, Sample};
+use crate::procfs::Reader;
 use crate::resolve::Names;
 use crate::resolve::cgroup::Hierarchies;
 
@@ -60,6 +60,7 @@ pub struct Collector {
     charges: Charges,
     outliers: Outliers,
     names: Names,
+    hierarchies: Hierarchies,
     reader: Reader,
     page_faults: PageFaults,
     pids: PidLimit,
@@ -90,6 +91,7 @@ impl Collector {
             .transpose()
             .with_context(|| format!("cannot use {CHARGES_MAP}"))?;
         let drop_reasons = engine.facts().drop_reasons.clone();
+        let hierarchies = Hierarchies::of_host();
         Ok(Self {
             ring: take(&mut engine, "NOISE_RING")?.try_into()?,
             cells: take(&mut engine, "NOISE_CELLS")?.try_into()?,
@@ -103,12 +105,8 @@ impl Collector {
             former: Former::default(),
             charges: Charges::new(hashed),
             outliers: Outliers::default(),
-            names: Names::new(
-                Path::new("/proc"),
-                Path::new("/sys"),
-                drop_reasons,
-                &Hierarchies::of_host(),
-            ),
+            names: Names::new(Path::new("/proc"), Path::new("/sys"), drop_reasons, &hierarchies),
+            hierarchies,
             reader: Reader::default(),
             page_faults: PageFaults::default(),
             pids: PidLimit::new(engine.sizes()),
@@ -168,6 +166,8 @@ impl Collector {
     pub fn sample(&mut self) -> Sample {
         let mut sample = self.glance();
         self.add_hooks(&mut sample);
+        let found = self.hierarchies.found();
+        sample.hierarchies = found.map(|(kind, is_found)| (kind.into(), is_found)).into();
         sample.stolen = steal::stolen(Path::new("/proc"), &mut self.reader);
         sample.page_faults = self.page_faults.read(Path::new("/proc"), &mut self.reader);
         sample

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::procfs::Reader;
+use crate::procfs::Reader;
 
 /// Position of `steal` among the numbers of a CPU's line.
 const STEAL_AT: usize = 7;
@@ -26,7 +26,7 @@ pub fn stolen(procfs: &Path, reader: &mut Reader) -> Vec<(u32, u64)> {
     let Ok(ticks_per_second) = u64::try_from(ticks_per_second) else { return Vec::new() };
     let tick_ns = 1_000_000_000 / ticks_per_second.max(1);
     let text = reader.read(&procfs.join("stat"));
-    parse(text).map(|(cpu, ticks)| (cpu, ticks.saturating_mul(tick_ns))).collect()
+    parse(&text).map(|(cpu, ticks)| (cpu, ticks.saturating_mul(tick_ns))).collect()
 }
 
 #[cfg(test)]

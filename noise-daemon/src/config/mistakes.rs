@@ -3,21 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::files::{brief, quoted};
+
 /// Mistakes that are told at once.
 const MOST: usize = 20;
-
-/// Characters of a line that are quoted.
-const QUOTED: usize = 200;
-/// Characters of what is said of one mistake, which may quote a value and name all that are possible.
-const WORDS: usize = 600;
-
-/// At most so many characters.
-fn cut(text: &str, characters: usize) -> String {
-    match text.char_indices().nth(characters) {
-        Some((end, _)) => text.get(..end).unwrap_or_default().to_owned() + "…",
-        None => text.to_owned(),
-    }
-}
 
 /// What is wrong with a file: where, and what.
 #[derive(Debug, Default)]
@@ -31,7 +20,7 @@ fn line_of(text: &str, at: usize) -> usize {
 impl Mistakes {
     /// One more.
     pub fn add(&mut self, at: usize, message: &str) {
-        self.0.push((at, cut(&message.replace('\n', ", "), WORDS)));
+        self.0.push((at, brief(message)));
     }
 
     /// Whether there is none.
@@ -62,7 +51,7 @@ impl Mistakes {
         self.0.dedup();
         let wrong = |(at, message): &(usize, String)| {
             let line = line_of(text, *at);
-            let source = cut(text.lines().nth(line).unwrap_or_default().trim(), QUOTED);
+            let source = quoted(text.lines().nth(line).unwrap_or_default().trim());
             format!("{}, line {} (`{source}`): {message}", name.display(), line + 1)
         };
         let mut lines: Vec<String> = self.0.iter().take(MOST).map(wrong).collect();

@@ -12,10 +12,14 @@ use super::flags::{Flags, get, put};
 use super::keys::{KEYS, Key, Kind};
 use super::mistakes::Mistakes;
 use super::sections::Config;
+use crate::files;
 use crate::nearest::nearest;
 
 /// The file that is read where none is named; it may be missing.
 pub const DEFAULT_FILE: &str = "/etc/noised/noised.toml";
+
+/// Longest path that the kernel takes, bytes, without its end.
+const LONGEST_PATH: usize = 4095;
 
 /// The configuration: the usual values, the file over them, the flags over that. `None` reads
 /// [`DEFAULT_FILE`] if there is one; an empty path reads none.
@@ -47,7 +51,7 @@ fn is_missing(error: &anyhow::Error) -> bool {
 }
 
 fn read(path: &Path) -> anyhow::Result<Table> {
-    let text = std::fs::read_to_string(path)
+    let text = files::read_text(path, files::MOST_BYTES)
         .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
     table(&text, path)
 }
@@ -182,6 +186,17 @@ fn check(config: &Config) -> Result<(), Mistake> {
         key: format!("incidents.{}", error.name),
         text: error.to_string(),
     })?;
+    let paths = [
+        ("web.config.file", &config.web.config.file),
+        ("socket.path", &config.socket.path),
+        ("state.directory", &config.state.directory),
+    ];
+    if let Some((key, _)) = paths.iter().find(|(_, path)| path.as_os_str().len() > LONGEST_PATH) {
+        return Err(Mistake {
+            key: (*key).to_owned(),
+            text: format!("a path has at most {LONGEST_PATH} bytes"),
+        });
+    }
     let (period, runtime) =
         (config.osnoise.period_milliseconds.get(), config.osnoise.runtime_milliseconds.get());
     if runtime > period {
@@ -499,6 +514,47 @@ mod tests {
             assert!(error.len() < 20 * 4_000, "{text}: {} bytes", error.len());
         }
         assert!(begin.elapsed().as_secs() < 60, "{:?}", begin.elapsed());
+    }
+
+    #[test]
+    fn no_content_makes_a_long_message() {
+        let long = "x".repeat(1 << 20);
+        for text in [
+            "\0".repeat(1 << 20),
+            format!("[{long}]\n"),
+            format!("{long} = 7\n"),
+            format!("[web]\n{long} = 7\n"),
+            format!("[log]\nlevel = \"{long}\"\n"),
+            format!("[log]\nlevel = \"{}\"\n", "`".repeat(1 << 20)),
+            format!("[signals]\noff = [\"{long}\"]\n"),
+            format!("[limits]\ncgroups = \"{long}\"\n"),
+            format!("[socket]\nmode = \"{long}\"\n"),
+            format!("[web]\nlisten-address = \"{long}\"\n"),
+            format!("[state]\ndirectory = \"/{long}\"\n"),
+            format!("{long} = 1\n{long} = 1\n"),
+        ] {
+            let error = parse(&text).unwrap_err().to_string();
+            let begin: String = text.chars().take(40).collect();
+            // A line for each mistake, of which there are few.
+            assert!(error.lines().count() <= 4, "{begin}");
+            for line in error.lines() {
+                assert!(line.len() < 1500, "{} bytes for {begin}", line.len());
+                assert!(!line.contains(char::is_control), "{line:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_may_block_or_has_no_end_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("noised.toml");
+        let error = |path: &Path| format!("{:#}", load(Some(path), &Flags::default()).unwrap_err());
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(error(&path).ends_with("noised.toml: it is a FIFO, not a regular file"));
+        std::fs::remove_file(&path).unwrap();
+        std::fs::File::create(&path).unwrap().set_len(100 << 20).unwrap();
+        assert!(error(&path).ends_with("noised.toml: it is longer than 1048576 bytes"));
+        assert!(error(Path::new("/dev/zero")).ends_with("it is a device, not a regular file"));
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::{fs, io, thread};
 use anyhow::Context as _;
 use caps::{CapSet, Capability};
 
+use crate::procfs;
+
 /// What reading maps takes where the kernel lets nobody do so without: CAP_BPF, or CAP_SYS_ADMIN where
 /// the daemon was given that in its place.
 pub fn reader() -> Capability {
@@ -42,7 +44,7 @@ pub fn threads_with_capabilities(kept: Option<Capability>) -> io::Result<Vec<u32
     let mut with = Vec::new();
     for entry in fs::read_dir("/proc/self/task")? {
         let entry = entry?;
-        let status = match fs::read_to_string(entry.path().join("status")) {
+        let status = match procfs::text(entry.path().join("status")) {
             Ok(status) => status,
             // It has ended meanwhile.
             Err(_) => continue,
@@ -84,6 +86,9 @@ mod tests {
         assert!(has_others(&status(none, bpf), Some(Capability::CAP_SYS_ADMIN)));
         assert!(has_others(&status(bpf, none), Some(Capability::CAP_BPF)));
         assert!(has_others(&status(none, "many"), None));
+        // The name of a thread need not be text.
+        let named = [&b"Name:\tx\xff\n"[..], status(none, bpf).as_bytes()].concat();
+        assert!(has_others(&procfs::as_text(&named), None));
     }
 
     #[test]

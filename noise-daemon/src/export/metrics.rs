@@ -221,6 +221,10 @@ fn own_families(model: &Model) -> Vec<MetricFamily> {
     let attached = sample.hooks.iter().map(|hook| {
         gauge(&["hook"], &[hook.hook.tracepoint()], f64::from(u8::from(hook.attached)))
     });
+    let hierarchies = sample
+        .hierarchies
+        .iter()
+        .map(|(kind, is_found)| gauge(&["kind"], &[kind], f64::from(u8::from(*is_found))));
     let reload = sample.reload;
     let build = gauge(&["version", "revision"], &[env!("CARGO_PKG_VERSION"), REVISION], 1.0);
     vec![
@@ -259,6 +263,12 @@ fn own_families(model: &Model) -> Vec<MetricFamily> {
             "When the configuration was last read without a mistake, since 1970.",
             MetricType::GAUGE,
             vec![gauge(&[], &[], reload.read_at_s as f64)],
+        ),
+        family(
+            "noised_cgroup_hierarchy_found",
+            "Whether there is a cgroup hierarchy that names the cgroups of tasks, block requests and sockets; where there is none, they count as ~gone.",
+            MetricType::GAUGE,
+            hierarchies.collect(),
         ),
         family(
             "noised_probe_attached",
@@ -492,6 +502,7 @@ mod tests {
             interrupted: vec![(0, "softirq".into(), 1_500_000_000)],
             stolen: vec![(1, 20_000_000)],
             page_faults: vec![("minor".into(), 5)],
+            hierarchies: vec![("tasks".into(), true), ("sockets".into(), false)],
             noise: vec![CpuNoise {
                 cpu: 3,
                 runtime_ns: 10_000_000,

@@ -1,8 +1,10 @@
 //! The local socket: where those who may use it see what is measured without being root.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown};
+use std::os::unix::fs::{
+    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown,
+};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -41,7 +43,8 @@ impl LocalSocket {
     pub async fn bind(options: &SocketOptions) -> io::Result<(Self, UnixListener)> {
         let path = options.path.as_path();
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
+            // Whatever the umask, others do not get to replace the socket.
+            DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
         }
         check_replaceable(path).await?;
         // Under another name until only those may use it who should.

@@ -6,6 +6,7 @@ use std::path::Path;
 use btf_rs::{Btf, Type};
 
 use super::KernelError;
+use crate::procfs;
 
 /// Deepest nesting that is followed: a malformed file may go in a circle.
 const MOST_NESTED: usize = 32;
@@ -25,7 +26,7 @@ impl KernelBtf {
     /// [`KernelError::NoBtf`] where it is missing, unreadable or malformed.
     pub fn read(path: &Path) -> Result<Self, KernelError> {
         // Read it whole: a memory mapping of the sysfs file fails on older kernels.
-        let bytes = std::fs::read(path).map_err(|error| KernelError::NoBtf {
+        let bytes = procfs::bytes(path).map_err(|error| KernelError::NoBtf {
             path: path.to_owned(),
             reason: error.to_string(),
         })?;

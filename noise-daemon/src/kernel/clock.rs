@@ -8,6 +8,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::LazyLock;
 
+use crate::procfs;
+
 /// By how much this process' clock is ahead of the host's, ns.
 static AHEAD_NS: LazyLock<i64> = LazyLock::new(|| ahead_ns(Path::new("/proc")));
 
@@ -23,13 +25,13 @@ pub fn monotonic_ns() -> u64 {
 
 /// The same below a procfs root. The file tells of the namespace of children, which is our own unless
 /// another was made for them.
-fn ahead_ns(procfs: &Path) -> i64 {
-    let own = procfs.join("self");
+fn ahead_ns(root: &Path) -> i64 {
+    let own = root.join("self");
     let namespace = |name: &str| fs::read_link(own.join("ns").join(name)).ok();
     if namespace("time") != namespace("time_for_children") {
         return 0;
     }
-    let text = fs::read_to_string(own.join("timens_offsets")).unwrap_or_default();
+    let text = procfs::text(own.join("timens_offsets")).unwrap_or_default();
     text.lines().find_map(monotonic_offset).unwrap_or(0)
 }
 

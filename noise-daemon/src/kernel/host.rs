@@ -5,6 +5,8 @@ use std::path::Path;
 use caps::CapSet;
 pub use caps::Capability;
 
+use crate::procfs;
+
 /// The kernel's lockdown mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -19,7 +21,7 @@ pub enum Lockdown {
 
 /// Reads the lockdown mode below a sysfs root.
 pub fn lockdown(sysfs: &Path) -> Lockdown {
-    let text = std::fs::read_to_string(sysfs.join("kernel/security/lockdown")).unwrap_or_default();
+    let text = procfs::text(sysfs.join("kernel/security/lockdown")).unwrap_or_default();
     if text.contains("[confidentiality]") {
         Lockdown::Confidentiality
     } else if text.contains("[integrity]") {

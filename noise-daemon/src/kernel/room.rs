@@ -2,13 +2,15 @@
 //! and memory. Without them the start would end somewhere in its midst, in words of the allocator or
 //! in none.
 
-use std::fs;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use noise_common::hooks::HOOKS;
 
 use super::KernelError;
+use crate::procfs;
 
 /// Descriptors beside those of the programs: maps, sockets, the runtime's own, the standard three, and
 /// some clients.
@@ -54,7 +56,7 @@ pub fn ensure_room() -> Result<(), KernelError> {
         ADDRESS_SPACE_MIB + cpus * MIB_PER_CPU,
         "ulimit -v, or LimitAS= of the unit",
     )?;
-    let limit = fs::read_to_string("/proc/self/cgroup")
+    let limit = procfs::bytes("/proc/self/cgroup")
         .ok()
         .and_then(|groups| memory_limit(Path::new("/sys/fs/cgroup"), &groups));
     ensure(
@@ -77,18 +79,18 @@ fn lift_descriptors() -> u64 {
 
 /// The least limit on memory of the cgroups that the lines of `/proc/self/cgroup` name and of those
 /// above them, below where the hierarchies are usually mounted.
-fn memory_limit(mount: &Path, groups: &str) -> Option<u64> {
-    let limits = groups.lines().filter_map(|line| {
-        let mut fields = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (fields.next()?, fields.next()?);
+fn memory_limit(mount: &Path, groups: &[u8]) -> Option<u64> {
+    let limits = groups.split(|byte| *byte == b'\n').filter_map(|line| {
+        let mut fields = line.splitn(3, |byte| *byte == b':').skip(1);
+        let (controllers, path) = (fields.next()?, Path::new(OsStr::from_bytes(fields.next()?)));
         let (root, file) = match controllers {
-            "" => (mount.to_owned(), "memory.max"),
-            "memory" => (mount.join("memory"), "memory.limit_in_bytes"),
+            b"" => (mount.to_owned(), "memory.max"),
+            b"memory" => (mount.join("memory"), "memory.limit_in_bytes"),
             _ => return None,
         };
-        let group = root.join(path.trim_start_matches('/'));
+        let group = root.join(path.strip_prefix("/").unwrap_or(path));
         let number = |folder: &Path| -> Option<u64> {
-            fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok()
+            procfs::text(folder.join(file)).ok()?.trim().parse().ok()
         };
         group.ancestors().take_while(|folder| folder.starts_with(&root)).filter_map(number).min()
     });
@@ -97,25 +99,29 @@ fn memory_limit(mount: &Path, groups: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
     fn the_least_limit_above_counts() {
         let root = tempfile::tempdir().unwrap();
-        let put = |path: &str, text: &str| {
-            let path = root.path().join(path);
+        let put = |path: &[u8], text: &str| {
+            let path = root.path().join(OsStr::from_bytes(path));
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        put("a.slice/memory.max", "1000\n");
-        put("a.slice/b.service/memory.max", "max\n");
-        put("memory/c/memory.limit_in_bytes", "7000\n");
-        let limit = |groups: &str| memory_limit(root.path(), groups);
+        put(b"a.slice/memory.max", "1000\n");
+        put(b"a.slice/b.service/memory.max", "max\n");
+        put(b"memory/c/memory.limit_in_bytes", "7000\n");
+        put(b"\xff.slice/memory.max", "500\n");
+        let limit = |groups: &str| memory_limit(root.path(), groups.as_bytes());
         assert_eq!(limit("0::/a.slice/b.service\n"), Some(1000));
         assert_eq!(limit("9:cpu:/x\n3:memory:/c\n0::/\n"), Some(7000));
         assert_eq!(limit("3:memory:/c\n0::/a.slice\n"), Some(1000));
         assert_eq!(limit("0::/\n"), None);
         assert_eq!(limit("nonsense\n"), None);
+        assert_eq!(memory_limit(root.path(), b"0::/\xff.slice/x\n"), Some(500));
     }
 
     #[test]

@@ -11,6 +11,8 @@ use noise_common::ledger::Waiting;
 use noise_common::queue::{QUEUES, Served};
 use noise_common::watch::WatchedCpu;
 
+use crate::procfs;
+
 /// The host's dimensions, from which map sizes follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
@@ -52,8 +54,7 @@ const DEBUG_RING_BYTES: (u32, u32) = (4096, 128 * 1024);
 /// Reads the kernel's `pid_max` below a procfs root.
 fn pid_max(procfs: &Path) -> anyhow::Result<u32> {
     let path = procfs.join("sys/kernel/pid_max");
-    let text = std::fs::read_to_string(&path)
-        .with_context(|| format!("cannot read {}", path.display()))?;
+    let text = procfs::text(&path).with_context(|| format!("cannot read {}", path.display()))?;
     text.trim().parse().with_context(|| format!("{} does not hold a number", path.display()))
 }
 

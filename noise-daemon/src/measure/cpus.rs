@@ -8,6 +8,8 @@ use std::str::FromStr;
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
 
+use crate::procfs;
+
 /// A list of CPUs as the kernel writes it: `0-3,8`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuList(BTreeSet<u32>);
@@ -74,7 +76,7 @@ impl CpuList {
     /// Where sysfs does not tell.
     pub fn online() -> Result<Self, CpuError> {
         let path = Path::new("/sys/devices/system/cpu/online");
-        let text = std::fs::read_to_string(path)
+        let text = procfs::text(path)
             .map_err(|error| CpuError::Unknown(format!("{}: {error}", path.display())))?;
         text.trim().parse().map_err(CpuError::Unknown)
     }

@@ -7,6 +7,7 @@ use noise_common::signals::{SOFTIRQ_VECTORS, VECTORS};
 use noise_common::watch::{Interference, KINDS, Kind};
 
 use super::source::{Class, Source};
+use crate::procfs::as_text;
 use crate::resolve::irq_name;
 
 /// Names sources, and remembers those of irqs.
@@ -60,7 +61,7 @@ impl Naming {
 fn comm(event: &Interference) -> String {
     let bytes = bytemuck::bytes_of(&event.comm);
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
+    as_text(&bytes[..end]).into_owned()
 }
 
 #[cfg(test)]

@@ -244,4 +244,6 @@ pub struct Sample {
     pub folded: Vec<(Cow<'static, str>, u64)>,
     /// The configuration of the daemon that took it.
     pub reload: Reload,
+    /// What cgroups are counted of, and whether there is a hierarchy that names them.
+    pub hierarchies: Vec<(Cow<'static, str>, bool)>,
 }

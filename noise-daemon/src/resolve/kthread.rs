@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::cgroup::Lru;
+use super::cgroup::{Lru, printable};
+use crate::procfs;
 
 /// Threads that are remembered: workers die, and what they did has to be told later.
 const REMEMBERED: usize = 2_048;
@@ -27,8 +28,8 @@ impl KernelThreads {
         if let Some((_, name)) = self.known.get(pid) {
             return Some(Arc::clone(name));
         }
-        let comm = std::fs::read_to_string(self.procfs.join(format!("{pid}/comm"))).ok()?;
-        let name = intern(without_cpu(comm.trim_end()));
+        let comm = procfs::bytes(self.procfs.join(format!("{pid}/comm"))).ok()?;
+        let name = intern(without_cpu(printable(comm.trim_ascii_end()).as_str()));
         self.known.insert(pid, (pid, Arc::clone(&name)));
         Some(name)
     }
@@ -87,6 +88,9 @@ mod tests {
         let name = |threads: &mut KernelThreads, pid| threads.name(pid, |name| Arc::from(name));
         assert_eq!(name(&mut threads, 7).as_deref(), Some("kworker"));
         assert_eq!(name(&mut threads, 8), None);
+        std::fs::create_dir(root.path().join("9")).unwrap();
+        std::fs::write(root.path().join("9/comm"), b"irq/5-a\xff\x1b\n").unwrap();
+        assert_eq!(name(&mut threads, 9).as_deref(), Some(r"irq/5-a\xff\x1b"));
         assert!(!threads.is_gone(7) && threads.is_gone(8));
         std::fs::remove_dir_all(root.path().join("7")).unwrap();
         assert_eq!(name(&mut threads, 7).as_deref(), Some("kworker"));

@@ -7,6 +7,7 @@ mod who;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -15,13 +16,15 @@ use noise_common::signals::{
     CAUSES, OPERATIONS, OTHER_INTERFACE, SOFTIRQ_VECTORS, Signal, VECTORS, split_block_subject,
 };
 
-use cgroup::{Hierarchies, Labels, Of};
+use cgroup::{Hierarchies, Labels, Of, printable};
 use kthread::KernelThreads;
 pub use kthread::without_cpu;
 pub use renamed::Renamed;
 use renamed::Round;
 use who::Interner;
 pub use who::{Being, Parties};
+
+use crate::procfs;
 
 /// Label value of what is folded together.
 pub const OTHER: &str = "~other";
@@ -32,7 +35,7 @@ pub const UNKNOWN_LABEL: &str = "~unknown";
 
 /// What the last columns of `interrupts` below a procfs root say of an irq.
 pub fn irq_name(procfs: &Path, irq: u64) -> String {
-    let text = std::fs::read_to_string(procfs.join("interrupts")).unwrap_or_default();
+    let text = procfs::text(procfs.join("interrupts")).unwrap_or_default();
     let cpus = text.lines().next().unwrap_or_default().split_whitespace().count();
     let line = text.lines().find_map(|line| {
         let (number, rest) = line.split_once(':')?;
@@ -41,7 +44,7 @@ pub fn irq_name(procfs: &Path, irq: u64) -> String {
     let words: Vec<&str> = line.unwrap_or_default().split_whitespace().skip(cpus).collect();
     // Chip, hardware irq (with its trigger), then the actions' names, joined with commas.
     let name = words.get(2..).unwrap_or_default().join(" ");
-    if name.is_empty() { "unknown".to_owned() } else { name }
+    if name.is_empty() { "unknown".to_owned() } else { printable(name.as_bytes()) }
 }
 
 /// Label value of a process that is watched apart from the others of its cgroup.
@@ -160,7 +163,7 @@ impl Names {
     fn device_name(&self, major: u32, minor: u32) -> String {
         std::fs::read_link(self.sysfs.join(format!("dev/block/{major}:{minor}")))
             .ok()
-            .and_then(|target| Some(target.file_name()?.to_str()?.to_owned()))
+            .and_then(|target| Some(printable(target.file_name()?.as_bytes())))
             .unwrap_or_else(|| format!("{major}:{minor}"))
     }
 
@@ -173,7 +176,7 @@ impl Names {
 
     fn find_interface(&self, ifindex: u64) -> Option<String> {
         let (_, name) = interfaces(&self.sysfs).ok()?.find(|(index, _)| *index == ifindex)?;
-        name.into_string().ok()
+        Some(printable(name.as_bytes()))
     }
 }
 
@@ -184,7 +187,7 @@ fn nameless(index: u64) -> String {
 
 /// The number of the interface that has this folder in sysfs.
 fn index_of(folder: &Path) -> Option<u64> {
-    std::fs::read_to_string(folder.join("ifindex")).ok()?.trim().parse().ok()
+    procfs::text(folder.join("ifindex")).ok()?.trim().parse().ok()
 }
 
 /// Index and name of every interface below a sysfs root.
@@ -232,6 +235,25 @@ mod tests {
         assert_eq!(labels(Signal::CgroupRunqueueWait, UNKNOWN), [OTHER]);
         assert_eq!(labels(Signal::CgroupRunqueueWait, 77), [GONE]);
         assert!(names.exists(Signal::NetTxWait, 7) && !names.exists(Signal::NetTxWait, 9));
+    }
+
+    #[test]
+    fn names_that_are_no_text_are_told_in_escapes_and_hide_no_other() {
+        let (root, mut names) = fixture();
+        let path = |bytes: &[u8]| root.path().join(std::ffi::OsStr::from_bytes(bytes));
+        let interrupts =
+            b"  CPU0\n 35:  0 PCI 1-edge evil\xff\x1b[2J\n 36:  0 PCI 2-edge virtio1\n";
+        std::fs::write(path(b"interrupts"), interrupts).unwrap();
+        std::fs::create_dir_all(path(b"class/net/we\xff")).unwrap();
+        std::fs::write(path(b"class/net/we\xff/ifindex"), "8\n").unwrap();
+        std::os::unix::fs::symlink(path(b"block/d\xff"), path(b"dev/block/254:1")).unwrap();
+        let now = Instant::now();
+        let mut labels = |signal, subject| names.labels(signal, subject, now).unwrap();
+        assert_eq!(labels(Signal::Hardirq, 35), ["35", r"evil\xff\x1b[2J"]);
+        assert_eq!(labels(Signal::Hardirq, 36), ["36", "virtio1"]);
+        assert_eq!(labels(Signal::NetTxWait, 8), [r"we\xff"]);
+        assert_eq!(labels(Signal::NetTxWait, 7), ["eth7"]);
+        assert_eq!(labels(Signal::BlockQueueWait, block_subject(254, 1, 0)), [r"d\xff", "read"]);
     }
 
     #[test]

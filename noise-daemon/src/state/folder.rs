@@ -1,10 +1,13 @@
 //! The folder of the state file: read, written, and what cannot be used set aside.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read as _, Write as _};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::document::{Document, Unusable};
+use super::guard::{FILE_MODE, Guard, Heir, open_folder};
+use crate::files::{open_regular, rest};
 
 /// Where the state is kept unless told otherwise.
 pub const DEFAULT_DIRECTORY: &str = "/var/lib/noised";
@@ -23,6 +26,7 @@ const MOST_BYTES: u64 = 256 << 20;
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
+    heir: Heir,
     /// Held until dropped.
     _lock: File,
 }
@@ -37,36 +41,28 @@ pub fn read(folder: &Path) -> Result<Option<Document>, Unusable> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         found => found.map_err(Unusable::Unreadable)?.file_type(),
     };
-    // Opening a pipe or a device may block for ever.
+    // Opening a device may start something.
     if !kind.is_file() {
         return Err(Unusable::NoFile("no regular file"));
     }
-    let mut text = Vec::new();
-    File::open(&path)
-        .and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut text))
-        .map_err(Unusable::Unreadable)?;
-    if text.len() as u64 > MOST_BYTES {
-        return Err(Unusable::NoFile("too large to be a state file"));
-    }
+    let text = open_regular(OpenOptions::new().read(true), &path, libc::O_NOFOLLOW)
+        .and_then(|file| rest(file, MOST_BYTES))
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::FileTooLarge => Unusable::NoFile("too large to be a state file"),
+            _ => Unusable::Unreadable(error),
+        })?;
     Document::parse(&text).map(Some)
 }
 
 impl Folder {
-    /// Takes a folder for this process, and creates it if it is missing.
+    /// Takes a folder for this process, and creates it if it is missing. Other users are kept out of
+    /// it from now on.
     ///
     /// # Errors
     /// Where it cannot be created or written, or belongs to another process.
     pub fn take(path: &Path) -> io::Result<Self> {
-        fs::create_dir_all(path)?;
-        let lock =
-            OpenOptions::new().create(true).truncate(false).write(true).open(path.join(LOCK))?;
-        lock.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => {
-                io::Error::new(io::ErrorKind::ResourceBusy, "another noised keeps its state there")
-            }
-            TryLockError::Error(error) => error,
-        })?;
-        Ok(Self { path: path.to_owned(), _lock: lock })
+        let (lock, heir) = Guard { folder: path, lock: LOCK, prefix: NAME }.take()?;
+        Ok(Self { path: path.to_owned(), heir, _lock: lock })
     }
 
     /// The state that an earlier daemon left. What cannot be used is set aside, and told.
@@ -118,7 +114,7 @@ impl Folder {
         let written = self.write_temporary(&temporary, document).and_then(|()| {
             fs::rename(&temporary, self.path.join(NAME))?;
             // The new name outlives a crash only once the folder is written too.
-            File::open(&self.path)?.sync_all()
+            open_folder(&self.path)?.sync_all()
         });
         if written.is_err() {
             let _ = fs::remove_file(&temporary);
@@ -133,7 +129,9 @@ impl Folder {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let mut file = OpenOptions::new().write(true).create_new(true).open(temporary)?;
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(FILE_MODE).open(temporary)?;
+        self.heir.give(&file);
         file.write_all(&text)?;
         file.sync_all()
     }
@@ -259,6 +257,20 @@ mod tests {
         assert!(error.contains("another noised"), "{error}");
         drop(first);
         Folder::take(root.path()).unwrap();
+    }
+
+    #[test]
+    fn files_are_for_the_daemon_alone_and_a_pipe_is_no_state() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::take(root.path()).unwrap();
+        folder.write(&document(1)).unwrap();
+        let mode = fs::metadata(root.path().join(NAME)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        fs::remove_file(root.path().join(NAME)).unwrap();
+        let mode = nix::sys::stat::Mode::S_IRWXU;
+        nix::unistd::mkfifo(&root.path().join(NAME), mode).unwrap();
+        assert!(folder.restore().1.unwrap().contains("no regular file"));
     }
 
     #[test]

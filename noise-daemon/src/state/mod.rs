@@ -1,10 +1,12 @@
 //! IO: what outlives the daemon: past incidents, long waits and baselines, in a folder of its own.
 //!
 //! One file, written as a whole beside the old one and then renamed, so that a reader or a crash
-//! finds one of the two. A file that cannot be used is never overwritten: it is set aside.
+//! finds one of the two. A file that cannot be used is never overwritten: it is set aside. Folder and
+//! files are for the daemon's own user alone.
 
 mod document;
 mod folder;
+mod guard;
 mod keeper;
 
 pub use document::{Baselines, Document, Unusable};

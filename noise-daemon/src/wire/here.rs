@@ -1,10 +1,10 @@
 //! IO: what there is to say of this host.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 
 use super::Host;
+use crate::procfs;
 
 /// Larger than the number of CPUs of any kernel: a range that says more is no range.
 const MOST_CPUS: u32 = 1 << 16;
@@ -12,7 +12,7 @@ const MOST_CPUS: u32 = 1 << 16;
 impl Host {
     /// Reads what the kernel says below a root.
     pub fn read(root: &Path) -> Self {
-        let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
+        let read = |path: &str| procfs::text(root.join(path)).unwrap_or_default();
         let line = |path: &str| read(path).trim().to_owned();
         let online = cpus(&read("sys/devices/system/cpu/online"));
         let among = |path: &str| {
@@ -42,6 +42,8 @@ fn cpus(list: &str) -> BTreeSet<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -63,6 +65,8 @@ mod tests {
         assert_eq!(host.cpus, [0, 1, 2, 3, 8]);
         assert_eq!(host.isolated, [2, 3]);
         assert!(host.nohz_full.is_empty());
+        fs::write(root.path().join("proc/sys/kernel/hostname"), b"b\xffx\n").unwrap();
+        assert_eq!(Host::read(root.path()).name, r"b\xffx");
     }
 
     #[test]

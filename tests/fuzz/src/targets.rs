@@ -224,7 +224,7 @@ pub fn tracer_line(bytes: &[u8]) {
 /// Where cgroups are mounted, and how they are named.
 pub fn cgroup(bytes: &[u8]) {
     use std::os::unix::ffi::OsStrExt as _;
-    let mounts = Mounts::parse(&String::from_utf8_lossy(bytes));
+    let mounts = Mounts::parse(bytes);
     let _ = mounts.layout();
     let identity = Identity::of(Path::new(std::ffi::OsStr::from_bytes(bytes)));
     assert!(identity.label.len() <= MAX_LABEL_BYTES, "a label of {} bytes", identity.label.len());

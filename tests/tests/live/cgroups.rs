@@ -1,17 +1,29 @@
 //! Cgroups in numbers: what the daemon tells of them is bounded, and so is its memory.
 
+use std::ffi::{CString, OsStr};
+use std::fs;
+use std::io;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
-use noise_tests::daemon::Daemon;
+use anyhow::{Context as _, Result, ensure};
+use noise_tests::daemon::{
+    Daemon, Outcome, SOCKET_PATH, STATE_DIRECTORY, binary, free_address, run,
+};
 use noise_tests::group::{Group, Hierarchy};
-use noise_tests::prom::label_set;
+use noise_tests::load::Worker;
+use noise_tests::prom::{Scrape, label_set};
+use noise_tests::scratch::Folder;
 
 use crate::{Test, Verdict};
 
-pub(crate) const TESTS: &[(&str, Test)] = &[("ten_thousand_short_lives", ten_thousand_short_lives)];
+pub(crate) const TESTS: &[(&str, Test)] = &[
+    ("mounts_that_are_no_text_or_missing", mounts_that_are_no_text_or_missing),
+    ("ten_thousand_short_lives", ten_thousand_short_lives),
+];
 
 /// Cgroups that live so long that the daemon learns their names, and all of them.
 const LASTING: usize = 400;
@@ -32,6 +44,102 @@ const SERIES: [(&str, usize); 3] = [
     ("noised_interference_seconds_total", 200 + 60),
     ("noised_preemptions_total", 100 + 10),
 ];
+
+/// Has a command see other mounts than this process: a tmpfs at `extra`, and none of those at `hidden`.
+fn with_mounts(command: &mut Command, extra: CString, hidden: Vec<CString>) {
+    let checked = |result: i32| match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    };
+    let mount = move || {
+        let none = std::ptr::null();
+        // SAFETY: unshare, mount and umount2 are async-signal-safe, and the paths outlive the calls.
+        unsafe {
+            checked(libc::unshare(libc::CLONE_NEWNS))?;
+            let flags = libc::MS_REC | libc::MS_PRIVATE;
+            checked(libc::mount(none, c"/".as_ptr(), none, flags, none.cast()))?;
+            let kind = c"tmpfs".as_ptr();
+            checked(libc::mount(kind, extra.as_ptr(), kind, 0, none.cast()))?;
+            for path in &hidden {
+                checked(libc::umount2(path.as_ptr(), libc::MNT_DETACH))?;
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: nothing but system calls between fork and exec.
+    unsafe { command.pre_exec(mount) };
+}
+
+/// What `noised check` says of cgroups, and what a daemon counts, where the mounts are these.
+fn seen_with(extra: &CString, hidden: &[CString]) -> Result<(Outcome, Scrape, String)> {
+    let mut command = Command::new(binary()?);
+    command.args(["check", "--json"]);
+    with_mounts(&mut command, extra.clone(), hidden.to_vec());
+    let checked = run(command)?;
+    let address = free_address()?;
+    let mut command = Command::new(binary()?);
+    command.args(["run", "--web.listen-address", &address.to_string()]);
+    command.args([STATE_DIRECTORY, "", SOCKET_PATH, ""]);
+    with_mounts(&mut command, extra.clone(), hidden.to_vec());
+    let daemon = Daemon::start_command(command, address)?;
+    let _hogs = [Worker::start("burn", &["0"])?, Worker::start("burn", &["0"])?];
+    thread::sleep(Duration::from_secs(2));
+    let scrape = daemon.scrape()?;
+    let (status, log) = daemon.stop(libc::SIGTERM)?;
+    ensure!(status.success(), "ended with {status}: {log}");
+    Ok((checked, scrape, log))
+}
+
+/// A mount point of a user that is not UTF-8 hides no cgroup; where there is no hierarchy at all, that is
+/// said wherever somebody may look.
+fn mounts_that_are_no_text_or_missing() -> Result<Verdict> {
+    const TROUBLE: &str = "no cgroup hierarchy was found for tasks";
+    if !Group::is_possible(Hierarchy::Cpu)? {
+        return Ok(Verdict::Impossible("this host has no cgroups".to_owned()));
+    }
+    let folder = Folder::new("mounts")?;
+    let extra = folder.path().join(OsStr::from_bytes(b"a\xffb"));
+    fs::create_dir(&extra)?;
+    let extra = CString::new(extra.into_os_string().into_vec())?;
+    let found = |scrape: &Scrape| {
+        scrape.value("noised_cgroup_hierarchy_found", &label_set(&[("kind", "tasks")]))
+    };
+    let named = |scrape: &Scrape| {
+        let victims = scrape.series("noised_interference_seconds_total").into_keys();
+        victims
+            .filter(|labels| labels.get("victim").is_some_and(|name| !name.starts_with('~')))
+            .count()
+    };
+
+    let (checked, scrape, log) = seen_with(&extra, &[])?;
+    println!("{} pairs whose victim has a name", named(&scrape));
+    ensure!(named(&scrape) > 0, "no cgroup has a name");
+    let document: serde_json::Value = serde_json::from_str(&checked.stdout)?;
+    let missing = document["missing_cgroup_hierarchies"].as_array().context("no such field")?;
+    ensure!(missing.is_empty() && document["cgroup"] != "none", "{}", document["cgroup"]);
+    ensure!(found(&scrape) == Some(1.0), "{:?}", found(&scrape));
+    ensure!(!log.contains(TROUBLE), "{log}");
+
+    // The inner ones first.
+    let mounts = fs::read("/proc/self/mounts")?;
+    let lines = mounts.split(|byte| *byte == b'\n').rev();
+    let fields = lines.map(|line| line.split(|byte| *byte == b' ').collect::<Vec<_>>());
+    let hidden = fields.filter_map(|fields| match fields.as_slice() {
+        [_, point, b"cgroup" | b"cgroup2", ..] => CString::new(*point).ok(),
+        _ => None,
+    });
+    let (checked, scrape, log) = seen_with(&extra, &hidden.collect::<Vec<_>>())?;
+    let document: serde_json::Value = serde_json::from_str(&checked.stdout)?;
+    ensure!(
+        document["missing_cgroup_hierarchies"][0] == "tasks" && document["cgroup"] == "none",
+        "check says {} and {}",
+        document["missing_cgroup_hierarchies"],
+        document["cgroup"]
+    );
+    ensure!(found(&scrape) == Some(0.0) && named(&scrape) == 0, "names without a hierarchy");
+    ensure!(log.contains(TROUBLE), "{log}");
+    Ok(Verdict::Passed)
+}
 
 fn ten_thousand_short_lives() -> Result<Verdict> {
     if !Group::is_possible(Hierarchy::Cpu)? {

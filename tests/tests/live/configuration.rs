@@ -54,8 +54,8 @@ fn mistakes_are_refused() -> Result<Verdict> {
     Ok(Verdict::Passed)
 }
 
-/// Asks for a reload, and waits until the daemon has said one of `words`.
-fn reload(daemon: &Daemon, words: &[&str]) -> Result<()> {
+/// Asks for a reload, and waits until the daemon has said all of `words`; what it said.
+pub(crate) fn reload(daemon: &Daemon, words: &[&str]) -> Result<String> {
     let before = daemon.process().stderr()?.len();
     daemon.process().signal(libc::SIGHUP)?;
     let deadline = Instant::now() + PATIENCE;
@@ -64,7 +64,7 @@ fn reload(daemon: &Daemon, words: &[&str]) -> Result<()> {
         let new = told.get(before..).unwrap_or_default();
         if words.iter().all(|word| new.contains(word)) {
             print!("{new}");
-            return Ok(());
+            return Ok(new.to_owned());
         }
         ensure!(Instant::now() < deadline, "the daemon does not say {words:?}: {new}");
         thread::sleep(Duration::from_millis(20));

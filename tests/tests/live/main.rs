@@ -129,6 +129,7 @@ fn main() -> ExitCode {
         ("faults::crowds", faults::crowds::TESTS),
         ("faults::maps", faults::maps::TESTS),
         ("faults::devices", faults::devices::TESTS),
+        ("faults::files", faults::files::TESTS),
         ("faults::clients", faults::clients::TESTS),
         ("faults::starts", faults::starts::TESTS),
         ("faults::storage", faults::storage::TESTS),

@@ -47,6 +47,7 @@ const COUNTERS: &[&str] = &[
 ];
 const GAUGES: &[&str] = &[
     "noised_build_info",
+    "noised_cgroup_hierarchy_found",
     "noised_probe_attached",
     "process_resident_memory_bytes",
     "process_open_fds",

@@ -1,11 +1,17 @@
 //! What outlives the daemon, and `noised incidents`.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use noise_tests::daemon::{Daemon, SOCKET_PATH, STATE_DIRECTORY, free_address, run, run_noised};
+use noise_tests::daemon::{
+    Daemon, Process, SOCKET_PATH, STATE_DIRECTORY, binary, free_address, run, run_noised,
+};
 use noise_tests::http::get;
 use noise_tests::prom::label_set;
 use noise_tests::scratch::Folder;
@@ -18,6 +24,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("incidents_from_the_daemon_and_what_it_left", incidents_from_the_daemon_and_what_it_left),
     ("unusable_state_is_kept_aside", unusable_state_is_kept_aside),
     ("unusable_directory_is_no_obstacle", unusable_directory_is_no_obstacle),
+    ("other_users_are_kept_out", other_users_are_kept_out),
     ("neither_daemon_nor_state", neither_daemon_nor_state),
 ];
 
@@ -112,6 +119,66 @@ fn unusable_directory_is_no_obstacle() -> Result<Verdict> {
         ensure!(log.contains(unusable), "the warning does not name {unusable}: {log}");
     }
     first.stop(libc::SIGTERM)?;
+    Ok(Verdict::Passed)
+}
+
+/// A user without rights.
+const STRANGER: u32 = 65_534;
+
+/// Runs a daemon that was given this umask, until its state is written; its log.
+fn run_with_umask(mask: libc::mode_t, directory: &Path) -> Result<String> {
+    let address = free_address()?;
+    let mut command = Command::new(binary()?);
+    command.args(["run", "--web.listen-address", &address.to_string(), SOCKET_PATH, ""]);
+    command.arg(STATE_DIRECTORY).arg(directory);
+    // SAFETY: umask is async-signal-safe.
+    unsafe {
+        command.pre_exec(move || {
+            libc::umask(mask);
+            Ok(())
+        });
+    }
+    let (status, log) = Daemon::start_command(command, address)?.stop(libc::SIGTERM)?;
+    ensure!(status.success() && !log.contains("will not survive"), "{status}: {log}");
+    for (name, expected) in [("", 0o700), ("lock", 0o600), ("incidents.json", 0o600)] {
+        let mode = fs::symlink_metadata(directory.join(name))?.mode();
+        ensure!(mode & 0o777 == expected, "umask {mask:03o}: {name:?} has mode {mode:o}");
+    }
+    Ok(log)
+}
+
+/// Modes do not depend on the umask; a lock that another user holds, or that leads elsewhere, is no
+/// obstacle, even in a folder that an earlier daemon left open to all.
+fn other_users_are_kept_out() -> Result<Verdict> {
+    let folder = Folder::new("kept")?;
+    run_with_umask(0, &folder.path().join("new"))?;
+
+    let (old, lock) = (folder.path().join("old"), folder.path().join("old/lock"));
+    fs::create_dir(&old)?;
+    fs::write(&lock, "")?;
+    for (path, mode) in [(&old, 0o755), (&lock, 0o644)] {
+        fs::set_permissions(path, Permissions::from_mode(mode))?;
+    }
+    let mut command = Command::new("flock");
+    command.uid(STRANGER).gid(STRANGER).arg("-F").arg(&lock).args(["sleep", "600"]);
+    let _stranger = Process::start(command)?;
+    let own = File::open(&lock)?;
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while own.try_lock().is_ok() {
+        own.unlock()?;
+        ensure!(Instant::now() < deadline, "the other user does not lock {}", lock.display());
+        thread::sleep(Duration::from_millis(20));
+    }
+    let log = run_with_umask(0o077, &old)?;
+    ensure!(log.contains("other users could hold it"), "{log}");
+
+    let elsewhere = folder.path().join("elsewhere");
+    fs::write(&elsewhere, "precious")?;
+    fs::remove_file(&lock)?;
+    symlink(&elsewhere, &lock)?;
+    let log = run_with_umask(0o777, &old)?;
+    ensure!(log.contains("it was no regular file"), "{log}");
+    ensure!(fs::read_to_string(&elsewhere)? == "precious", "written through a link");
     Ok(Verdict::Passed)
 }
 

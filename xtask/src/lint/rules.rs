@@ -9,9 +9,10 @@ use crate::lint::source::{Name, Source};
 pub type Rule = fn(&Source<'_>) -> Vec<Finding>;
 
 /// Every rule about a single file.
-pub const RULES: [Rule; 9] = [
+pub const RULES: [Rule; 10] = [
     purity,
     arrows,
+    reading,
     length,
     file_names,
     globs,
@@ -122,6 +123,37 @@ fn from_root<'a>(parts: &[&'a str], depth: usize) -> Option<&'a str> {
             (supers > 0 && supers >= depth).then(|| parts.get(supers).copied()).flatten()
         }
     }
+}
+
+/// Modules of the daemon that may read files in ways of their own: those by which all others read, and
+/// tracefs, whose files want to be read in one piece.
+const READERS: [&str; 3] = ["files.rs", "procfs.rs", "measure/osnoise/kernel/tracefs.rs"];
+
+/// The daemon waits for no file, takes none of any length into memory, and finds text that is not UTF-8
+/// in `/proc` and `/sys`: the standard library's own ways to read a file promise none of this.
+fn reading(source: &Source<'_>) -> Vec<Finding> {
+    let Some(inside) = source.path.strip_prefix(DAEMON) else { return Vec::new() };
+    if READERS.contains(&inside) || inside.ends_with("_tests.rs") || inside.ends_with("/tests.rs") {
+        return Vec::new();
+    }
+    let names = source.names();
+    let reads = names.iter().filter(|name| {
+        matches!(
+            name.parts.as_slice(),
+            [.., "fs", "read" | "read_to_string"] | [.., "File", "open"]
+        )
+    });
+    reads
+        .filter(|name| !source.in_tests(name.token))
+        .map(|name| {
+            let message = format!(
+                "`{}` may wait for ever, read without end, and refuse what is not UTF-8; use crate::files \
+                 for files that people look after, crate::procfs for /proc and /sys",
+                name.parts.join("::")
+            );
+            finding(source, name.line, message)
+        })
+        .collect()
 }
 
 /// A file that one person can hold in mind.
@@ -251,7 +283,7 @@ pub fn has_word(text: &str, word: &str) -> bool {
 mod tests {
     use super::{
         MARKS, MAX_LINES, Rule, arrows, file_names, globs, has_word, leftovers, length,
-        module_head, mutable_statics, purity, silenced_dead_code,
+        module_head, mutable_statics, purity, reading, silenced_dead_code,
     };
     use crate::lint::source::Source;
 
@@ -291,6 +323,26 @@ mod tests {
         let io = "use std::{fs, time::Instant};";
         assert_eq!(lines(purity, "noise-daemon/src/collect/mod.rs", io), NONE);
         assert_eq!(lines(purity, "noise-common/src/model.rs", io), NONE);
+    }
+
+    #[test]
+    fn files_are_read_in_one_way() {
+        let watching = "noise-daemon/src/cli/watching.rs";
+        for text in [
+            "fn f() { std::fs::read(p); }",
+            "use std::fs;\nfn f() { fs::read_to_string(p); }",
+            "fn f() { File::open(p); }",
+            "use std::fs::read_to_string;",
+        ] {
+            assert_eq!(lines(reading, watching, text).len(), 1, "{text}");
+            assert_eq!(lines(reading, "noise-daemon/src/procfs.rs", text), NONE);
+            assert_eq!(lines(reading, "xtask/src/setup.rs", text), NONE);
+            let test = format!("#[cfg(test)]\nmod tests {{ {text} }}");
+            assert_eq!(lines(reading, watching, &test), NONE, "{text}");
+        }
+        let other =
+            "fn f() { fs::read_dir(p); fs::read_link(p); files::read(p); File::create(p); }";
+        assert_eq!(lines(reading, watching, other), NONE);
     }
 
     #[test]

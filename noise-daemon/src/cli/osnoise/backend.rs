@@ -9,6 +9,7 @@ use super::{OsnoiseArgs, OsnoiseError};
 use crate::measure::error::MeasureError;
 use crate::measure::osnoise::Options;
 use crate::measure::osnoise::kernel::{CrossCheck, KernelOptions, Tracefs, Tracer};
+use crate::procfs;
 
 /// Who measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -66,7 +67,7 @@ pub fn refuse(args: &OsnoiseArgs) -> Result<(), OsnoiseError> {
 
 /// Whether softirqs run in threads.
 fn is_preempt_rt() -> bool {
-    std::fs::read_to_string("/proc/sys/kernel/version")
+    procfs::text("/proc/sys/kernel/version")
         .is_ok_and(|version| version.split_ascii_whitespace().any(|word| word == "PREEMPT_RT"))
 }
 

@@ -13,6 +13,7 @@ use anyhow::Context as _;
 use axum::Router;
 use aya_log::EbpfLogger;
 use clap::builder::{OsStringValueParser, TypedValueParser};
+use nix::sys::stat::{Mode, umask};
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -34,6 +35,7 @@ use crate::kernel::{
 };
 use crate::measure::osnoise::Duty;
 use crate::model::{Builder, Reload};
+use crate::resolve::cgroup::Hierarchies;
 use crate::wire::Host;
 
 /// Requests for a fresh model that may wait.
@@ -76,6 +78,9 @@ pub enum RunError {
 /// # Errors
 /// See [`RunError`]. Nothing is left attached.
 pub fn run(args: &RunArgs) -> Result<(), RunError> {
+    // What this process makes stays its own to read and write, whatever the umask that it was given.
+    let given = umask(Mode::S_IRWXG | Mode::S_IRWXO);
+    umask(given & (Mode::S_IRWXG | Mode::S_IRWXO));
     // One that is there now has to be there when it is read again: what vanishes is a mistake then,
     // and does not bring back the usual values.
     let usual = Path::new(DEFAULT_FILE);
@@ -142,6 +147,9 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
         report_confined(&confine(&rest)?);
     }
     if let Some(trouble) = Sight::of(Path::new("/proc")).trouble() {
+        tracing::warn!("{trouble}");
+    }
+    if let Some(trouble) = Hierarchies::of_host().trouble() {
         tracing::warn!("{trouble}");
     }
     let duty = prepared.map(Duty::start).transpose()?;

@@ -2,7 +2,6 @@
 //! clients (that of `promtool --http.config.file`) which are for such a daemon. Unknown keys are
 //! errors.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -12,6 +11,7 @@ use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 use super::file::told;
 use super::pem;
+use crate::files::{self, quoted};
 
 /// What a client shows of itself, and whom it trusts.
 #[derive(Clone, Debug)]
@@ -89,11 +89,18 @@ impl WebClient {
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {
-    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+    let text = files::read_text(path, files::MOST_BYTES);
+    text.with_context(|| format!("cannot read {}", shown(path)))
 }
 
 fn read_pem(path: &Path) -> anyhow::Result<Vec<u8>> {
-    pem::read(path).with_context(|| format!("cannot read {}", path.display()))
+    let bytes = files::read(path, files::MOST_BYTES);
+    bytes.with_context(|| format!("cannot read {}", shown(path)))
+}
+
+/// A path that a file names.
+fn shown(path: &Path) -> String {
+    quoted(&path.display().to_string())
 }
 
 impl BasicSection {
@@ -125,7 +132,7 @@ impl TlsSection {
                 let path = folder.join(key);
                 // The error's own words could hold a part of the key.
                 let key = PrivateKey::from_pem(&read_pem(&path)?)
-                    .map_err(|_| anyhow::anyhow!("there is no key in {}", path.display()))?;
+                    .map_err(|_| anyhow::anyhow!("there is no key in {}", shown(&path)))?;
                 tls = tls.client_cert(Some(ClientCert::new_with_certs(&chain, key)));
             }
             _ => bail!("`cert_file` and `key_file` belong together"),
@@ -135,12 +142,14 @@ impl TlsSection {
 }
 
 fn certificates(path: &Path) -> anyhow::Result<Vec<Certificate<'static>>> {
-    let found = pem::certificates(&read_pem(path)?, &path.display().to_string())?;
+    let found = pem::certificates(&read_pem(path)?, &shown(path))?;
     Ok(found.iter().map(|der| Certificate::from_der(der).to_owned()).collect())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn read_text(text: &str) -> anyhow::Result<WebClient> {
@@ -182,6 +191,15 @@ mod tests {
             assert!(error.contains(words) && error.contains("client.yml"), "{error}");
             assert!(!error.contains('\n'), "{error}");
         }
+        for (text, words) in [
+            ("basic_auth: {username: a, password_file: /dev/zero}\n", "it is a device"),
+            ("tls_config: {ca_file: .}\n", "it is a directory"),
+        ] {
+            let error = format!("{:#}", read_text(text).unwrap_err());
+            assert!(error.contains(words), "{error}");
+        }
+        let error = format!("{:#}", WebClient::read(Some(Path::new("/dev/zero"))).unwrap_err());
+        assert_eq!(error, "cannot read /dev/zero: it is a device, not a regular file");
         let error = WebClient::read(Some(Path::new("/nowhere.yml"))).unwrap_err();
         assert!(format!("{error:#}").contains("/nowhere.yml"));
     }

@@ -18,9 +18,8 @@ use jiff::SignedDuration;
 use serde_saphyr::{Error, Location, Spanned};
 
 use super::tls_file::{TlsFile, TlsSection};
+use crate::files::{MOST_BYTES, brief};
 
-/// The file's largest sensible size; also bounds what it can make the parser do.
-pub const MOST_BYTES: u64 = 1 << 20;
 /// The highest cost of a hash: with more, one wrong password takes seconds.
 const MOST_COST: u32 = 16;
 /// Most users: their hashes and what is known of their passwords stay in memory.
@@ -84,7 +83,7 @@ impl Wrong {
     }
 
     pub(super) fn within(self, name: &Path) -> anyhow::Error {
-        let Self { line, message } = self;
+        let (line, message) = (self.line, brief(&self.message));
         match line.filter(|line| *line > 0) {
             Some(line) => anyhow::anyhow!("{}, line {line}: {message}", name.display()),
             None => anyhow::anyhow!("{}: {message}", name.display()),
@@ -134,6 +133,7 @@ impl WebFile {
 }
 
 fn parse(text: &str, folder: &Path) -> Result<WebFile, Wrong> {
+    // Bounds what it can make the parser do.
     if text.len() as u64 > MOST_BYTES {
         return Err(Wrong { line: None, message: format!("larger than {MOST_BYTES} bytes") });
     }

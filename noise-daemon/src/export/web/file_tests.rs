@@ -220,6 +220,18 @@ fn mistakes_name_file_line_and_what_was_expected() {
 fn large_and_many_are_refused() {
     let error = parse(&"#".repeat(2 << 20)).unwrap_err().to_string();
     assert!(error.contains("larger than"), "{error}");
+    let long = "x".repeat(1 << 19);
+    for text in [
+        format!("{long}: 1\n"),
+        format!("basic_auth_users:\n  {long}: y\n"),
+        format!("basic_auth_users:\n  alice: [{long}]\n"),
+        format!("rate_limit:\n  interval: {long}\n"),
+        format!("tls_server_config:\n  cert: a\n  key: b\n  curve_preferences: [{long}]\n"),
+        "\0".repeat(1 << 19),
+    ] {
+        let error = parse(&text).unwrap_err().to_string();
+        assert!(error.len() < 1500 && !error.contains(char::is_control), "{} bytes", error.len());
+    }
     let users: String = (0..1001).map(|user| format!("  u{user}: {HASH}\n")).collect();
     let error = parse(&format!("basic_auth_users:\n{users}")).unwrap_err().to_string();
     assert!(error.contains("1001 users"), "{error}");

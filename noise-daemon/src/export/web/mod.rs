@@ -2,7 +2,6 @@
 //! keeps to it.
 
 mod auth;
-mod bounded;
 mod client;
 mod client_certificates;
 mod connections;

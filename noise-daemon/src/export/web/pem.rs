@@ -1,24 +1,10 @@
-//! Certificates and keys as PEM (RFC 7468), from files that somebody else looks after.
-
-use std::io;
-use std::path::Path;
+//! Certificates and keys as PEM (RFC 7468).
 
 use anyhow::bail;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-use super::bounded;
-
-/// Larger than any chain of certificates.
-const MOST_BYTES: u64 = 4 << 20;
-
-/// A file of PEM.
-///
-/// # Errors
-/// See [`bounded::read`].
-pub fn read(path: &Path) -> io::Result<Vec<u8>> {
-    bounded::read(path, MOST_BYTES)
-}
+use crate::files::brief;
 
 /// The certificates in a text; `place` is where that is, for sentences.
 ///
@@ -29,7 +15,7 @@ pub fn certificates(text: &[u8], place: &str) -> anyhow::Result<Vec<CertificateD
     match found {
         Ok(found) if !found.is_empty() => Ok(found),
         Ok(_) => bail!("there is no certificate in {place}"),
-        Err(error) => bail!("{place} is not PEM: {error}"),
+        Err(error) => bail!("{place} is not PEM: {}", brief(&error.to_string())),
     }
 }
 

@@ -4,7 +4,6 @@
 //! looks like one that says so.
 
 use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,10 +13,10 @@ use anyhow::{Context as _, bail};
 use rustls::ServerConfig;
 
 use super::auth::Auth;
-use super::bounded;
-use super::file::{MOST_BYTES, WebFile};
+use super::file::WebFile;
 use super::rate::Bucket;
 use super::tls::server_config;
+use crate::files;
 
 /// How often files are looked at, at most.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -215,8 +214,8 @@ fn load(path: &Path) -> (Vec<(PathBuf, Stamp)>, anyhow::Result<Rules>) {
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {
-    let text = || String::from_utf8(bounded::read(path, MOST_BYTES)?).map_err(io::Error::other);
-    text().with_context(|| format!("cannot read the web file {}", path.display()))
+    let text = files::read_text(path, files::MOST_BYTES);
+    text.with_context(|| format!("cannot read the web file {}", path.display()))
 }
 
 #[cfg(test)]
@@ -242,6 +241,42 @@ mod tests {
         fs::write(&path, USERS.replace("alice", "bob")).unwrap();
         web.reload().unwrap();
         assert!(web.rules().file.users.contains_key("bob"));
+    }
+
+    /// Each file that may be named, at the start and when it is read again.
+    #[test]
+    fn what_may_block_or_has_no_end_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let text = "tls_server_config:\n  cert_file: cert\n  key_file: key\n  client_ca_file: ca\n  \
+                    client_auth_type: RequireAndVerifyClientCert\n";
+        fs::write(path("plain.yml"), USERS).unwrap();
+        let web = Web::open(Some(&path("plain.yml"))).unwrap();
+        let place = |name: &str, how: usize| {
+            let _ = fs::remove_file(path(name));
+            match how {
+                0 => nix::unistd::mkfifo(&path(name), nix::sys::stat::Mode::S_IRWXU).unwrap(),
+                1 => fs::File::create(path(name)).unwrap().set_len(100 << 20).unwrap(),
+                _ => std::os::unix::fs::symlink("/dev/zero", path(name)).unwrap(),
+            }
+        };
+        let words = ["a FIFO, not a regular file", "longer than 1048576 bytes", "a device"];
+        for (how, words) in words.into_iter().enumerate() {
+            for name in ["cert", "key", "ca", "web.yml", "plain.yml"] {
+                // Certificates are read in an order of their own: all are like that.
+                ["cert", "key", "ca"].into_iter().for_each(|name| place(name, how));
+                let _ = fs::remove_file(path("web.yml"));
+                fs::write(path("web.yml"), text).unwrap();
+                place(name, how);
+                let error = match name {
+                    "plain.yml" => web.reload().unwrap_err(),
+                    _ => Web::open(Some(&path("web.yml"))).err().unwrap(),
+                };
+                let error = format!("{error:#}");
+                assert!(error.contains("cannot read") && error.contains(words), "{name}: {error}");
+            }
+        }
+        assert_eq!(web.rules().file.users.len(), 1);
     }
 
     /// What these settings are, of clients and their certificates.

@@ -17,6 +17,7 @@ use rustls::{ProtocolVersion, RootCertStore, ServerConfig, SupportedProtocolVers
 use super::client_certificates::Clients;
 use super::pem;
 use super::tls_file::{ClientAuth, Pem, TlsFile};
+use crate::files::{self, quoted};
 
 /// Reads what the settings name.
 ///
@@ -100,7 +101,7 @@ fn clients(tls: &TlsFile, provider: Arc<CryptoProvider>) -> anyhow::Result<Clien
 /// Where a setting's text is, for sentences.
 fn place(name: &str, pem: &Pem) -> String {
     match pem {
-        Pem::File(path) => format!("`{name}_file` {}", path.display()),
+        Pem::File(path) => format!("`{name}_file` {}", quoted(&path.display().to_string())),
         Pem::Inline(_) => format!("`{name}`"),
     }
 }
@@ -109,7 +110,8 @@ fn read(name: &str, source: &Pem) -> anyhow::Result<Vec<u8>> {
     match source {
         Pem::Inline(text) => Ok(text.0.clone().into_bytes()),
         Pem::File(path) => {
-            pem::read(path).with_context(|| format!("cannot read {}", place(name, source)))
+            let bytes = files::read(path, files::MOST_BYTES);
+            bytes.with_context(|| format!("cannot read {}", place(name, source)))
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::Mounts;
+use crate::procfs;
 
 /// The hierarchies whose ids the kernel side reports, by what it reports them for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,8 +24,13 @@ impl Hierarchies {
     /// Version 2 is preferred. Where it is mounted beside hierarchies of version 1 and has no
     /// cgroup but its root, nobody uses it, and tasks are told apart by the `cpu` controller.
     pub fn of_host() -> Self {
-        let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        Self::of(&Mounts::parse(&text))
+        Self::below(Path::new("/proc"))
+    }
+
+    /// Those that the mounts of this process below a procfs root show.
+    fn below(procfs: &Path) -> Self {
+        let mounts = procfs::bytes(procfs.join("self/mountinfo")).unwrap_or_default();
+        Self::of(&Mounts::parse(mounts))
     }
 
     /// Those behind mount points.
@@ -38,6 +44,30 @@ impl Hierarchies {
             sockets: mounts.unified.clone(),
             by_cpu,
         }
+    }
+
+    /// What cgroups are counted of, and whether there is a hierarchy that names them.
+    pub fn found(&self) -> [(&'static str, bool); 3] {
+        let found = [("tasks", &self.tasks), ("requests", &self.io), ("sockets", &self.sockets)];
+        found.map(|(kind, root)| (kind, root.is_some()))
+    }
+
+    /// What is missing, and what to do about it; `None` where nothing is.
+    pub fn trouble(&self) -> Option<String> {
+        let missing = self.missing();
+        (!missing.is_empty()).then(|| {
+            format!(
+                "no cgroup hierarchy was found for {}: their cgroups cannot be named, and count as \
+                 ~gone; mount cgroup2 on /sys/fs/cgroup where noised runs, and start it again",
+                missing.join(", ")
+            )
+        })
+    }
+
+    /// What has no hierarchy.
+    pub fn missing(&self) -> Vec<&'static str> {
+        let missing = self.found().into_iter().filter(|(_, is_found)| !is_found);
+        missing.map(|(kind, _)| kind).collect()
     }
 }
 
@@ -73,5 +103,20 @@ mod tests {
         assert_eq!(used.tasks, Some(path("unified")));
         assert!(!used.by_cpu);
         assert_eq!(Hierarchies::of(&Mounts::default()), Hierarchies::default());
+    }
+
+    #[test]
+    fn a_mount_point_that_is_no_text_hides_no_hierarchy() {
+        let procfs = tempfile::tempdir().unwrap();
+        std::fs::create_dir(procfs.path().join("self")).unwrap();
+        let mounts = b"21 22 0:9 / /mnt/\xff rw - tmpfs tmpfs rw\n\
+                       9 1 0:26 / /cgroup rw - cgroup2 cgroup2 rw\n";
+        std::fs::write(procfs.path().join("self/mountinfo"), mounts).unwrap();
+        let found = Hierarchies::below(procfs.path());
+        assert_eq!(found.tasks.as_deref(), Some(Path::new("/cgroup")));
+        assert_eq!(found.trouble(), None);
+        let nothing = Hierarchies::below(Path::new("/nonexistent"));
+        assert_eq!(nothing, Hierarchies::default());
+        assert!(nothing.trouble().unwrap().contains("for tasks, requests, sockets: "));
     }
 }

@@ -1,4 +1,5 @@
-//! PURE: where the cgroup hierarchies are mounted, read from the text of `/proc/self/mountinfo`.
+//! PURE: where the cgroup hierarchies are mounted, read from `/proc/self/mountinfo`. Its lines are bytes:
+//! whoever may mount something chooses where, and the kernel escapes no more than white space.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -28,19 +29,20 @@ pub struct Mounts {
 }
 
 impl Mounts {
-    /// Reads the text of `/proc/self/mountinfo`. Lines that make no sense are passed over.
+    /// Reads what is in `/proc/self/mountinfo`. Lines that make no sense are passed over.
     ///
     /// When a hierarchy is mounted several times, the mount that shows most of it counts: in a
     /// container with a cgroup namespace of its own, the host's tree appears as `/../..`.
-    pub fn parse(mountinfo: &str) -> Self {
+    pub fn parse(mountinfo: impl AsRef<[u8]>) -> Self {
         let mut mounts = Self::default();
         let mut widest = [i64::MIN; 3];
-        for mount in mountinfo.lines().filter_map(Mount::parse) {
-            mounts.any_v1 |= mount.kind == "cgroup";
+        let lines = mountinfo.as_ref().split(|byte| *byte == b'\n');
+        for mount in lines.filter_map(Mount::parse) {
+            mounts.any_v1 |= mount.kind == b"cgroup";
             let shows = [
-                (&mut mounts.unified, mount.kind == "cgroup2"),
-                (&mut mounts.cpu, mount.controls("cpu")),
-                (&mut mounts.blkio, mount.controls("blkio")),
+                (&mut mounts.unified, mount.kind == b"cgroup2"),
+                (&mut mounts.cpu, mount.controls(b"cpu")),
+                (&mut mounts.blkio, mount.controls(b"blkio")),
             ];
             let width = width(mount.root);
             for ((place, shown), widest) in shows.into_iter().zip(&mut widest) {
@@ -66,18 +68,18 @@ impl Mounts {
 
 struct Mount<'a> {
     /// The folder of the hierarchy that is visible at the mount point.
-    root: &'a str,
-    point: &'a str,
-    kind: &'a str,
-    options: &'a str,
+    root: &'a [u8],
+    point: &'a [u8],
+    kind: &'a [u8],
+    options: &'a [u8],
 }
 
 impl<'a> Mount<'a> {
-    fn parse(line: &'a str) -> Option<Self> {
+    fn parse(line: &'a [u8]) -> Option<Self> {
         // The number of optional fields before the dash varies.
-        let (mount, kind) = line.split_once(" - ")?;
-        let mut mount = mount.split(' ').skip(3);
-        let mut kind = kind.split(' ');
+        let dash = line.windows(3).position(|three| three == b" - ")?;
+        let fields = |part: &'a [u8]| part.split(|byte| *byte == b' ');
+        let (mut mount, mut kind) = (fields(&line[..dash]).skip(3), fields(&line[dash + 3..]));
         Some(Self {
             root: mount.next()?,
             point: mount.next()?,
@@ -87,23 +89,24 @@ impl<'a> Mount<'a> {
     }
 
     /// Whether it is a hierarchy of version 1 with that controller.
-    fn controls(&self, controller: &str) -> bool {
-        self.kind == "cgroup" && self.options.split(',').any(|option| option == controller)
+    fn controls(&self, controller: &[u8]) -> bool {
+        let mut options = self.options.split(|byte| *byte == b',');
+        self.kind == b"cgroup" && options.any(|option| option == controller)
     }
 }
 
 /// Levels above (positive) or below (negative) the reader's own root that a mount begins at.
-fn width(root: &str) -> i64 {
-    root.split('/')
+fn width(root: &[u8]) -> i64 {
+    root.split(|byte| *byte == b'/')
         .filter(|segment| !segment.is_empty())
-        .map(|segment| if segment == ".." { 1 } else { -1 })
+        .map(|segment| if segment == b".." { 1 } else { -1 })
         .sum()
 }
 
 /// Undoes the kernel's escapes of blanks, tabs, line ends and backslashes: three octal digits.
-fn unescape(text: &str) -> PathBuf {
+fn unescape(text: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
+    let mut rest = text;
     while let Some((&byte, tail)) = rest.split_first() {
         let (byte, tail) = match (byte, tail) {
             (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', tail @ ..]) => {
@@ -119,9 +122,12 @@ fn unescape(text: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
     use std::path::Path;
 
-    use proptest::prelude::proptest;
+    use proptest::collection::vec;
+    use proptest::prelude::{any, proptest};
 
     use super::{Layout, Mounts};
 
@@ -197,11 +203,27 @@ mod tests {
         assert_eq!(root_of(&Mounts::parse(text)), Some(Path::new("/a b\\c\\9")));
     }
 
+    #[test]
+    fn a_mount_point_that_is_no_text_hides_no_other() {
+        let other = b"21 22 0:9 / /mnt/\xff\xfe rw - tmpfs tmpfs\xff rw\n";
+        let own = b"9 1 0:26 / /cg\xff\\040x rw - cgroup2 cgroup2 rw\n";
+        let mounts = Mounts::parse([&other[..], V2.as_bytes()].concat());
+        assert_eq!(root_of(&mounts), Some(Path::new("/sys/fs/cgroup")));
+        let mounts = Mounts::parse([&other[..], own].concat());
+        assert_eq!(root_of(&mounts), Some(Path::new(OsStr::from_bytes(b"/cg\xff x"))));
+    }
+
     proptest! {
+        #[test]
+        fn any_bytes_are_read(bytes in vec(any::<u8>(), 0..300)) {
+            Mounts::parse(&bytes);
+            Mounts::parse([&b"9 1 0:26 "[..], &bytes, b" - cgroup2 cgroup2 rw"].concat());
+        }
+
         #[test]
         fn any_text_is_read(text in "[ -~\n\\\\0-9]{0,300}") {
             Mounts::parse(&text);
-            Mounts::parse(&format!("9 1 0:26 {text} - cgroup2 cgroup2 rw"));
+            Mounts::parse(format!("9 1 0:26 {text} - cgroup2 cgroup2 rw"));
         }
     }
 }

@@ -14,12 +14,13 @@ mod writing;
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 pub use self::reading::Recording;
 pub use self::writing::Recorder;
 use super::codec::{MOST_BYTES, WireError};
+use crate::files;
 
 /// The version that is written, and the only one that is read.
 pub const FILE_VERSION: u16 = 1;
@@ -116,13 +117,7 @@ enum Rest {
 
 fn open_regular(options: &OpenOptions, path: &Path) -> Result<File, FileError> {
     // A pipe would block until somebody writes.
-    let file = options.clone().custom_flags(libc::O_NONBLOCK).open(path);
-    let file = file.map_err(FileError::io(path))?;
-    if !file.metadata().map_err(FileError::io(path))?.is_file() {
-        let error = io::Error::other("it is no regular file");
-        return Err(FileError::Io { path: path.to_owned(), error });
-    }
-    Ok(file)
+    files::open_regular(options, path, 0).map_err(FileError::io(path))
 }
 
 /// One record: its bytes, and where the next one begins. Nothing where the file ends before it

@@ -9,6 +9,7 @@ pub(crate) mod clients;
 pub(crate) mod clock;
 pub(crate) mod crowds;
 pub(crate) mod devices;
+pub(crate) mod files;
 pub(crate) mod maps;
 pub(crate) mod starts;
 pub(crate) mod storage;

@@ -9,6 +9,8 @@ use std::str::FromStr;
 use noise_common::signals::VECTORS;
 use noise_common::watch::Kind;
 
+use crate::procfs::as_text;
+
 /// Columns of the running task's name; the kernel's names are shorter.
 const NAME_COLUMNS: usize = 16;
 const NS_PER_S: u64 = 1_000_000_000;
@@ -104,7 +106,7 @@ pub fn parse(line: &[u8]) -> Option<Line> {
         return Some(Line::Lost { cpu: cpu.parse().ok()?, entries });
     }
     let rest = line.get(NAME_COLUMNS..)?.strip_prefix(b"-")?;
-    let rest = String::from_utf8_lossy(rest);
+    let rest = as_text(rest);
     let (thread, rest) = rest.split_once(' ')?;
     let (cpu, rest) = rest.trim_start().strip_prefix('[')?.split_once("] ")?;
     let (_flags, rest) = rest.split_once(' ')?;

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::error::TracerError;
 use crate::measure::cpus::CpuList;
+use crate::procfs;
 
 /// The parent of all threads of the kernel.
 const KTHREADD: u32 = 2;
@@ -20,8 +21,8 @@ pub fn find(procfs: &Path, cpus: &CpuList) -> Result<BTreeMap<u32, u32>, TracerE
         let name = entry.file_name();
         let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
         // Processes end while they are looked at.
-        let Ok(stat) = fs::read(entry.path().join("stat")) else { continue };
-        if let Some(cpu) = measured(&String::from_utf8_lossy(&stat)) {
+        let Ok(stat) = procfs::text(entry.path().join("stat")) else { continue };
+        if let Some(cpu) = measured(&stat) {
             threads.insert(cpu, pid);
         }
     }

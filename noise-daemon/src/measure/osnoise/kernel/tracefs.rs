@@ -5,6 +5,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::error::TracerError;
+use crate::procfs::as_text;
 
 /// Where tracefs is mounted.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
@@ -39,7 +40,7 @@ pub fn read(path: &Path) -> Result<String, TracerError> {
             }
         }
         bytes.truncate(length);
-        Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
+        Ok(as_text(&bytes).trim().to_owned())
     };
     whole().map_err(|reason| TracerError::File { doing: "read", path: path.to_owned(), reason })
 }
