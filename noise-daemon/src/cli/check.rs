@@ -12,6 +12,7 @@ use crate::kernel::{
     Engine, HookState, KernelBtf, KernelError, LoadOptions, Lockdown, Sight, SignalState, Sizes,
     lockdown, missing_capabilities, signal_state,
 };
+use crate::resolve::cgroup::{Explained, Hierarchies};
 
 /// Arguments of `noised check`.
 #[derive(Debug, clap::Args)]
@@ -55,6 +56,8 @@ pub fn run(args: &CheckArgs) -> Result<(), KernelError> {
     report.insert("missing_capabilities".into(), json!(missing));
     report.insert("lockdown".into(), json!(mode));
     report.insert("cgroup".into(), json!(cgroup_layout(&mounts)));
+    let hierarchies = Hierarchies::of_host().explained();
+    report.insert("cgroup_hierarchies".into(), json!(hierarchies));
     if let Ok(sizes) = Sizes::of_host() {
         let (total, by_pid) = sizes.total_bytes(false);
         report.insert("cpus".into(), json!(sizes.cpus));
@@ -104,7 +107,7 @@ pub fn run(args: &CheckArgs) -> Result<(), KernelError> {
     if args.json {
         write_out(&format!("{:#}\n", Value::Object(report)));
     } else {
-        write_out(&human(&report, mode, sight));
+        write_out(&human(&report, &hierarchies, mode, sight));
     }
     error.map_or(Ok(()), Err)
 }
@@ -133,7 +136,12 @@ fn confinement(report: &serde_json::Map<String, Value>) -> String {
     format!("{capabilities}, {files}, system calls {calls}")
 }
 
-fn human(report: &serde_json::Map<String, Value>, mode: Lockdown, sight: Sight) -> String {
+fn human(
+    report: &serde_json::Map<String, Value>,
+    hierarchies: &Explained,
+    mode: Lockdown,
+    sight: Sight,
+) -> String {
     let mut page = String::new();
     let text = |key: &str| match report.get(key) {
         Some(Value::String(text)) => text.clone(),
@@ -157,6 +165,9 @@ fn human(report: &serde_json::Map<String, Value>, mode: Lockdown, sight: Sight) 
     let _ = writeln!(page, "privileges   {privileges}");
     let _ = writeln!(page, "lockdown     {}", format!("{mode:?}").to_lowercase());
     let _ = writeln!(page, "cgroups      {}", text("cgroup"));
+    for line in hierarchies.to_string().lines() {
+        let _ = writeln!(page, "             {line}");
+    }
     let _ = writeln!(page, "threads      {}", sight.trouble().unwrap_or("can be named"));
     let _ = writeln!(page, "confinement  {}", confinement(report));
     let _ = writeln!(

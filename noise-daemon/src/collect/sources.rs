@@ -25,7 +25,6 @@ use super::steal;
 use crate::kernel::{Engine, HookStatus, Measured, PidLimit, monotonic_ns};
 use crate::model::{Count, HookSample, INTERFERENCE_METRIC, Sample};
 use crate::resolve::Names;
-use crate::resolve::cgroup::Hierarchies;
 
 /// The ring buffer of closed windows; its descriptor can be polled.
 pub type Ring = RingBuf<MapData>;
@@ -86,7 +85,13 @@ impl Collector {
             .map(|map| HashedCharges::new(map, count))
             .transpose()
             .with_context(|| format!("cannot use {CHARGES_MAP}"))?;
-        let drop_reasons = engine.facts().drop_reasons.clone();
+        let facts = engine.facts();
+        let names = Names::new(
+            Path::new("/proc"),
+            Path::new("/sys"),
+            facts.drop_reasons.clone(),
+            &facts.hierarchies,
+        );
         Ok(Self {
             ring: take(&mut engine, "NOISE_RING")?.try_into()?,
             cells: take(&mut engine, "NOISE_CELLS")?.try_into()?,
@@ -99,12 +104,7 @@ impl Collector {
             left: Left::default(),
             charges: Charges::new(hashed),
             outliers: Outliers::default(),
-            names: Names::new(
-                Path::new("/proc"),
-                Path::new("/sys"),
-                drop_reasons,
-                &Hierarchies::of_host(),
-            ),
+            names,
             reader: Reader::default(),
             page_faults: PageFaults::default(),
             pids: PidLimit::new(engine.sizes()),
