@@ -136,6 +136,14 @@ pub const WATCHED_TASK: u64 = u64::MAX - 1;
 /// Set in a culprit of [`WATCHED_TASK`] that is a task, by its pid, instead of a cgroup.
 pub const TASK_CULPRIT: u64 = 1 << 63;
 
+/// Set in the id of a task's cgroup that is one of version 2, on hosts that tell tasks apart by two
+/// hierarchies: each counts its ids by itself. The kernel gives out ids one by one and comes nowhere
+/// near this bit.
+pub const UNIFIED_CGROUP: u64 = 1 << 62;
+
+/// Id of the root of every cgroup hierarchy: the first that kernfs gives out.
+pub const ROOT_CGROUP: u64 = 1;
+
 /// Who is charged with what, against whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]

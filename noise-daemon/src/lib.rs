@@ -2,6 +2,8 @@
 //! `kernel -> collect -> model -> export`.
 
 pub mod analysis;
+#[cfg(test)]
+mod chance;
 pub mod cli;
 pub mod collect;
 pub mod config;

@@ -10,7 +10,7 @@ use core::ptr;
 use aya_ebpf::Global;
 use aya_ebpf::helpers::bpf_probe_read_kernel;
 use aya_ebpf::helpers::generated::{bpf_get_current_task, bpf_get_current_task_btf};
-use noise_common::charge::{UNKNOWN, WATCHED_TASK};
+use noise_common::charge::{ROOT_CGROUP, UNIFIED_CGROUP, UNKNOWN, WATCHED_TASK};
 use noise_common::{for_each_fact, for_each_offset};
 
 macro_rules! define_offsets {
@@ -214,8 +214,13 @@ impl<A: Access> Task<A> {
         }
     }
 
-    /// Id of its cgroup in the hierarchy by which tasks are told apart; [`UNKNOWN`] where there are no
-    /// cgroups, and [`WATCHED_TASK`] where it is watched.
+    /// Id of its cgroup; [`UNKNOWN`] where there are no cgroups, and [`WATCHED_TASK`] where it is
+    /// watched.
+    ///
+    /// Where the `cpu` controller has a hierarchy of its own beside version 2, either may have the
+    /// cgroup that people know the task by. A task in a cgroup of version 2 counts for that, with
+    /// [`UNIFIED_CGROUP`] in its id; one in the root of version 2 counts for the controller's. Which
+    /// of the two is in use need not be decided at the start.
     #[inline(always)]
     pub fn cgroup(self) -> u64 {
         let access = self.access;
@@ -227,14 +232,23 @@ impl<A: Access> Task<A> {
         }
         let sets: Address = access.load(self.at, TASK_CGROUPS.load());
         let css = CPU_CSS.load();
-        let cgroup: Address = if present(css) {
-            let css: Address = access.follow(sets, css);
-            access.follow(css, CSS_CGROUP.load())
-        } else {
-            access.follow(sets, CSS_SET_DEFAULT.load())
-        };
-        let kn: Address = access.follow(cgroup, CGROUP_KN.load());
-        access.follow(kn, KN_ID.load())
+        if !present(css) {
+            return self.cgroup_id(access.follow(sets, CSS_SET_DEFAULT.load()));
+        }
+        if present(BOTH_TREES.load()) {
+            let id = self.cgroup_id(access.follow(sets, CSS_SET_DEFAULT.load()));
+            if id > ROOT_CGROUP {
+                return id | UNIFIED_CGROUP;
+            }
+        }
+        let css: Address = access.follow(sets, css);
+        self.cgroup_id(access.follow(css, CSS_CGROUP.load()))
+    }
+
+    #[inline(always)]
+    fn cgroup_id(self, cgroup: Address) -> u64 {
+        let kn: Address = self.access.follow(cgroup, CGROUP_KN.load());
+        self.access.follow(kn, KN_ID.load())
     }
 
     /// What the hypervisor has taken from the CPU of the task, as the scheduler knows it; 0 where

@@ -1,10 +1,9 @@
 //! Cgroups that tell planted work apart, gone when dropped.
 //!
 //! On version 1 tasks, block requests and sockets are told apart by hierarchies of their own; a
-//! group is made under one name in each that it is needed in. The daemon prefers version 2 for tasks
-//! where that has any cgroup when it starts: make groups after that, and none with
-//! [`Hierarchy::Sockets`] before. Where somebody else had one there by then, tasks are told apart in
-//! both.
+//! group is made under one name in each that it is needed in. The daemon counts a task for its cgroup
+//! of version 2, and only in the root of that for the one of the `cpu` controller. Where version 2
+//! has cgroups already, which this process may be in, a group for tasks is made there as well.
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -166,6 +165,15 @@ impl Group {
     /// Whether this host tells work apart in this respect.
     pub fn is_possible(hierarchy: Hierarchy) -> Result<bool> {
         Ok(Mounts::of_host()?.point(hierarchy).is_ok())
+    }
+
+    /// Whether this host tells work apart by different hierarchies in these two respects.
+    pub fn are_apart(one: Hierarchy, other: Hierarchy) -> Result<bool> {
+        let mounts = Mounts::of_host()?;
+        Ok(match (mounts.point(one), mounts.point(other)) {
+            (Ok(one), Ok(other)) => one != other,
+            _ => false,
+        })
     }
 
     /// What the daemon calls it.

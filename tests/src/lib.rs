@@ -17,6 +17,7 @@ pub mod http;
 pub mod load;
 pub mod measuring;
 pub mod namespace;
+pub mod needed;
 pub mod nspawn;
 pub mod packages;
 pub mod pairing;

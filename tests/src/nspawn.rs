@@ -18,6 +18,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::daemon::{Outcome, Process, run};
 use crate::http::{self, Response};
+use crate::needed::missing;
 use crate::scratch::Folder;
 
 /// Longer than a boot takes on a loaded machine.
@@ -26,24 +27,16 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// What Debian has to have inside, beside what is essential.
 const INSIDE: &str = "systemd,systemd-sysv,dbus";
 
-/// Commands of this host that are needed, each with its Debian package.
-const NEEDED: [(&str, &str); 4] = [
-    ("systemd-nspawn", "systemd-container"),
-    ("nsenter", "util-linux"),
-    ("tar", "tar"),
-    ("mmdebstrap", "mmdebstrap"),
-];
+/// Commands of this host that are needed.
+const NEEDED: [&str; 4] = ["systemd-nspawn", "nsenter", "tar", "mmdebstrap"];
 
 /// What keeps this host from booting a machine, if anything does.
 ///
 /// # Errors
 /// If the host cannot be asked.
 pub fn obstacle() -> Result<Option<String>> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    for (command, package) in NEEDED {
-        if !env::split_paths(&path).any(|folder| folder.join(command).is_file()) {
-            return Ok(Some(format!("there is no {command} (Debian: {package})")));
-        }
+    if let Some(reason) = missing(&NEEDED) {
+        return Ok(Some(reason));
     }
     let base = base()?;
     if base.is_file() {

@@ -7,6 +7,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
+use crate::needed::missing;
+
 /// What the image is called everywhere: in its archive, the README and the DaemonSet.
 pub const IMAGE: &str = concat!("localhost/noised:", env!("CARGO_PKG_VERSION"));
 
@@ -31,7 +33,12 @@ fn folder() -> Result<PathBuf> {
 /// If the folder is there but cannot be read.
 pub fn newest(ending: &str) -> Result<Result<PathBuf, String>> {
     let folder = folder()?;
-    let none = || format!("`cargo xtask package` has made no *{ending} in {}", folder.display());
+    let none = || {
+        let made = format!("`cargo xtask package` has made no *{ending} in {}", folder.display());
+        // Without these it makes none, or not of every kind.
+        let tools = missing(&["musl-gcc", "dpkg-deb", "rpmbuild", "buildah"]);
+        tools.map_or(made.clone(), |tools| format!("{made}: {tools}"))
+    };
     if !folder.is_dir() {
         return Ok(Err(none()));
     }

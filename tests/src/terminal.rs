@@ -17,11 +17,6 @@ const SESSION: &str = "noised";
 /// What is on the screen once the command has ended, before its status.
 const ENDED: &str = "ended with ";
 
-/// Whether this machine has what it takes.
-pub fn is_possible() -> bool {
-    Command::new("tmux").arg("-V").output().is_ok_and(|output| output.status.success())
-}
-
 /// A terminal in which one command runs. The server and all in it end when this is dropped.
 #[derive(Debug)]
 pub struct Terminal {

@@ -42,7 +42,8 @@ fn is_accepted(name: &str, text: &str) -> Result<()> {
     let arguments = ["check", "config", "--syntax-only"];
     let output = match Command::new("promtool").args(arguments).arg(&path).output() {
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            println!("{name} is not checked: there is no promtool (Debian: prometheus)");
+            let reason = noise_tests::needed::missing(&["promtool"]).unwrap_or_default();
+            println!("{name} is not checked: {reason}");
             return Ok(());
         }
         output => output?,

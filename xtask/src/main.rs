@@ -53,11 +53,7 @@ enum Task {
         arguments: Vec<OsString>,
     },
     /// Run every test: those that need no privileges, then the live ones as root
-    Test {
-        /// Run only tests whose name contains this
-        #[arg(long)]
-        filter: Option<String>,
-    },
+    Test(test::Arguments),
     /// Feed what reads data of others with anything
     Fuzz(fuzz::Arguments),
     /// Check the rules of this project that no compiler knows
@@ -101,7 +97,7 @@ fn dispatch(task: Task) -> Result<ExitCode> {
         Task::Setup => setup::run(&workspace),
         Task::Run { arguments } => run::run(&workspace, &arguments),
         Task::Top { arguments } => top::run(&workspace, &arguments),
-        Task::Test { filter } => test::run(&workspace, filter.as_deref()),
+        Task::Test(arguments) => test::run(&workspace, &arguments),
         Task::Fuzz(arguments) => fuzz::run(&workspace, &arguments),
         Task::Lint => lint::run(&workspace),
         Task::Bench { arguments } => bench::run(&workspace, &arguments),

@@ -5,7 +5,9 @@
 //! `N passed, N failed, N skipped`; before it stands each skipped test with its reason. The kernel
 //! side has no tests of its own: its logic is tested in `noise-common` and, loaded, by the live tests.
 
+use std::env;
 use std::ffi::OsStr;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{Read, Write, stdout};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -17,26 +19,82 @@ use crate::libtest::{Reading, Skipped, Tally};
 use crate::privilege::Privilege;
 use crate::setup;
 
-/// Runs everything; succeeds if something ran and nothing failed.
-pub fn run(workspace: &Workspace, filter: Option<&str>) -> Result<ExitCode> {
+/// What is run.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Run only tests whose name contains this
+    #[arg(long)]
+    filter: Option<String>,
+    /// Run only unit and property tests, N times, each time with another seed
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    seeds: Option<u32>,
+}
+
+/// Names the number from which the property tests draw their cases. The library reads it.
+const SEED: &str = "PROPTEST_RNG_SEED";
+
+/// Runs the tests; succeeds if something ran and nothing failed.
+pub fn run(workspace: &Workspace, arguments: &Arguments) -> Result<ExitCode> {
     setup::ensure(workspace)?;
-    let mut tally = ordinary(workspace, filter)?;
-    if let Err(error) = live(workspace, filter, &mut tally) {
-        // An error here must not hide the results so far.
-        tally.failed.push(format!("live tests: {error:#}"));
-    }
+    let filter = arguments.filter.as_deref();
+    let tally = match arguments.seeds {
+        Some(runs) => repeated(workspace, filter, runs)?,
+        None => everything(workspace, filter)?,
+    };
     print!("\n{}", tally.report());
     Ok(if tally.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn ordinary(workspace: &Workspace, filter: Option<&str>) -> Result<Tally> {
+fn everything(workspace: &Workspace, filter: Option<&str>) -> Result<Tally> {
+    let mut command = ordinary(workspace);
+    command.args(filter.map(|filter| ["--", filter]).into_iter().flatten());
+    let mut tally = seeded(command, given_seed().unwrap_or_else(fresh_seed))?;
+    if let Err(error) = live(workspace, filter, &mut tally) {
+        // An error here must not hide the results so far.
+        tally.failed.push(format!("live tests: {error:#}"));
+    }
+    Ok(tally)
+}
+
+/// Runs the unit and property tests that often. What fails in one of a hundred runs is found here
+/// rather than by whoever clones the repository next.
+fn repeated(workspace: &Workspace, filter: Option<&str>, runs: u32) -> Result<Tally> {
+    let mut all = Tally::default();
+    for number in 1..=runs {
+        let seed = fresh_seed();
+        eprintln!("     Running with {SEED}={seed} ({number} of {runs})");
+        let mut command = ordinary(workspace);
+        command.arg("--tests").args(filter.map(|filter| ["--", filter]).into_iter().flatten());
+        all.add(seeded(command, seed)?);
+    }
+    Ok(all)
+}
+
+fn ordinary(workspace: &Workspace) -> Command {
     let mut command = workspace.cargo();
     command.args(["test", "--workspace", "--no-fail-fast"]);
     command.args(["--exclude", "noise-ebpf", "--exclude", "noise-tests"]);
-    if let Some(filter) = filter {
-        command.args(["--", filter]);
+    command
+}
+
+/// Runs tests with a seed, and names it beside those that failed: with it they fail again.
+fn seeded(mut command: Command, seed: u64) -> Result<Tally> {
+    command.env(SEED, seed.to_string());
+    let mut tally = stream(command, "cargo test")?;
+    for test in &mut tally.failed {
+        test.push_str(&format!(" (with {SEED}={seed})"));
     }
-    stream(command, "cargo test")
+    Ok(tally)
+}
+
+/// The seed that the caller asks for.
+fn given_seed() -> Option<u64> {
+    env::var(SEED).ok()?.parse().ok()
+}
+
+/// Another one each time: the standard library seeds its hashes at random.
+fn fresh_seed() -> u64 {
+    RandomState::new().build_hasher().finish() >> 32
 }
 
 fn live(workspace: &Workspace, filter: Option<&str>, tally: &mut Tally) -> Result<()> {
@@ -124,12 +182,25 @@ fn stream(mut command: Command, name: &str) -> Result<Tally> {
 mod tests {
     use std::process::Command;
 
-    use super::{listed, stream};
+    use super::{fresh_seed, listed, seeded, stream};
 
     #[test]
     fn a_list_of_tests_is_read() {
         let output = "[live] a::b: test\nc: test\nd: bench\n\n2 tests, 1 benchmark\n";
         assert_eq!(listed(output).collect::<Vec<_>>(), ["[live] a::b", "c"]);
+    }
+
+    #[test]
+    fn a_failure_names_the_seed_that_the_tests_were_given() -> anyhow::Result<()> {
+        let mut command = Command::new("sh");
+        let script = "echo running 1 test; echo \"test a$PROPTEST_RNG_SEED ... FAILED\"; \
+            echo test result: FAILED. 0 passed\\; 1 failed\\; 0 ignored; exit 101";
+        command.args(["-c", script]);
+        let tally = seeded(command, 77)?;
+        assert_eq!(tally.failed, ["a77 (with PROPTEST_RNG_SEED=77)"]);
+        let seeds: std::collections::BTreeSet<u64> = (0..10).map(|_| fresh_seed()).collect();
+        assert!(seeds.len() > 8, "{seeds:?}");
+        Ok(())
     }
 
     #[test]

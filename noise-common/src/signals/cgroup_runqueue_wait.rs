@@ -1,8 +1,8 @@
 //! Run-queue latency by cgroup: the waits of [`super::runqueue_wait`], by who waited.
 //!
-//! The cgroup is the one of the host's unified hierarchy, or of the `cpu` controller where that is
-//! still a hierarchy of its own. A task that moves between cgroups while it waits counts for the one
-//! that it is in when it runs.
+//! The cgroup is the one of the host's unified hierarchy; where the `cpu` controller still has a
+//! hierarchy of its own, a task in the root of the unified one counts for its cgroup there. A task
+//! that moves between cgroups while it waits counts for the one that it is in when it runs.
 
 use crate::hooks::Hook;
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};

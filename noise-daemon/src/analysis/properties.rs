@@ -3,10 +3,11 @@
 use noise_common::hist::bucket_of;
 use noise_common::signals::Signal;
 use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, proptest};
-use proptest::test_runner::{Config, RngSeed};
+use proptest::test_runner::Config;
 
 use super::window::{Charge, Window};
 use super::{Change, Counts, Ending, Incident, Memory, Monitor, Rule, Settings};
+use crate::chance::same_draws;
 use crate::model::Totals;
 use noise_common::charge::Cause;
 
@@ -386,13 +387,8 @@ fn nearly_all_steps_are_told_to_the_window() {
     assert!(exact >= streams * 85 / 100 && far <= streams / 100, "{exact} exact, {far} far off");
 }
 
-/// What is said of chance holds for nearly all streams, so every run tries the same ones.
-fn the_same_streams() -> Config {
-    Config { cases: 24, rng_seed: RngSeed::Fixed(1), ..Config::default() }
-}
-
 proptest! {
-    #![proptest_config(the_same_streams())]
+    #![proptest_config(same_draws(24))]
 
     #[test]
     fn a_stationary_stream_has_no_incident((seed, mean_ns, events) in streams()) {

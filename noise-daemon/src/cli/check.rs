@@ -63,6 +63,7 @@ pub fn run(args: &CheckArgs) -> Result<(), KernelError> {
     report.insert("lockdown".into(), json!(mode));
     report.insert("cgroup".into(), json!(cgroup_layout(&mounts)));
     let hierarchies = Hierarchies::of_host();
+    report.insert("cgroup_hierarchies".into(), json!(hierarchies.explained()));
     report.insert("missing_cgroup_hierarchies".into(), json!(hierarchies.missing()));
     if let Ok(sizes) = Sizes::of_host() {
         let (total, by_pid) = sizes.total_bytes(false);
@@ -172,6 +173,9 @@ fn human(
     let _ = writeln!(page, "privileges   {privileges}");
     let _ = writeln!(page, "lockdown     {}", format!("{mode:?}").to_lowercase());
     let _ = writeln!(page, "cgroups      {}", text("cgroup"));
+    for line in hierarchies.explained().to_string().lines() {
+        let _ = writeln!(page, "             {line}");
+    }
     if let Some(trouble) = hierarchies.trouble() {
         let _ = writeln!(page, "             {trouble}");
     }
@@ -221,8 +225,12 @@ mod tests {
         let words = "no cgroup hierarchy was found for tasks, requests, sockets";
         assert!(page(&Hierarchies::default()).contains(words));
         let root = Some(std::path::PathBuf::from("/sys/fs/cgroup"));
-        let all =
-            Hierarchies { tasks: root.clone(), io: root.clone(), sockets: root, by_cpu: false };
+        let all = Hierarchies {
+            tasks: root.clone(),
+            io: root.clone(),
+            sockets: root,
+            ..Hierarchies::default()
+        };
         assert!(!page(&all).contains("no cgroup hierarchy"));
     }
 

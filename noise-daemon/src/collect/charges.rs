@@ -369,7 +369,7 @@ impl Binder<'_, '_> {
 mod tests {
     use super::*;
     use crate::resolve::cgroup::Hierarchies;
-    use noise_common::charge::charge_slot;
+    use noise_common::charge::{CHARGE_WAYS, charge_slot};
     use std::os::unix::fs::MetadataExt as _;
     use std::path::PathBuf;
     use std::time::Duration;
@@ -419,7 +419,13 @@ mod tests {
                 resource: Resource::Cpu as u8,
                 used: 1,
             };
-            let index = charge_slot(victim, culprit, kind);
+            // As the programs do it: numbers of folders are anything, and two keys may meet.
+            let home = charge_slot(victim, culprit, kind);
+            let mut entries = (0..CHARGE_WAYS).map(|way| home ^ way);
+            let is_its = |index: &usize| {
+                self.states.charge_key(cpu, *index).is_none_or(|taken| taken == key)
+            };
+            let index = entries.find(is_its).unwrap();
             self.states.charge(cpu, index, key, Charged { ns, count });
         }
 

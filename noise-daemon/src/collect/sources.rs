@@ -90,8 +90,14 @@ impl Collector {
             .map(|map| HashedCharges::new(map, count))
             .transpose()
             .with_context(|| format!("cannot use {CHARGES_MAP}"))?;
-        let drop_reasons = engine.facts().drop_reasons.clone();
-        let hierarchies = Hierarchies::of_host();
+        let facts = engine.facts();
+        let hierarchies = facts.hierarchies.clone();
+        let names = Names::new(
+            Path::new("/proc"),
+            Path::new("/sys"),
+            facts.drop_reasons.clone(),
+            &hierarchies,
+        );
         Ok(Self {
             ring: take(&mut engine, "NOISE_RING")?.try_into()?,
             cells: take(&mut engine, "NOISE_CELLS")?.try_into()?,
@@ -105,7 +111,7 @@ impl Collector {
             former: Former::default(),
             charges: Charges::new(hashed),
             outliers: Outliers::default(),
-            names: Names::new(Path::new("/proc"), Path::new("/sys"), drop_reasons, &hierarchies),
+            names,
             hierarchies,
             reader: Reader::default(),
             page_faults: PageFaults::default(),

@@ -20,6 +20,8 @@ pub struct Facts {
     pub arguments: BTreeMap<Hook, usize>,
     /// Kernel names of the reasons for dropping packets.
     pub drop_reasons: BTreeMap<u32, String>,
+    /// The hierarchies that the programs take ids of cgroups from.
+    pub hierarchies: Hierarchies,
 }
 
 impl Facts {
@@ -40,15 +42,17 @@ impl Facts {
             .iter()
             .map(|field| (field.global, btf.offset(field.container, field.path).unwrap_or(MISSING)))
             .collect();
+        let hierarchies = Hierarchies::of_host();
         let has = |present: bool, index: u32| if present { index } else { MISSING };
         globals.extend([
             ("ARG_PREV_STATE", has(count(Hook::SchedSwitch) > 3, 3)),
             ("ARG_REQUEST", u32::from(count(Hook::BlockIssue) == 2)),
             ("ARG_DROP_REASON", has(count(Hook::FreeSkb) > 2, 2)),
-            ("CPU_CSS", cpu_css(btf).unwrap_or(MISSING)),
+            ("CPU_CSS", hierarchies.by_cpu.then(|| cpu_css(btf)).flatten().unwrap_or(MISSING)),
+            ("BOTH_TREES", has(hierarchies.unified_tasks.is_some(), 1)),
             ("HOST_NETNS", host_netns()),
         ]);
-        Ok(Self { globals, arguments, drop_reasons: drop_reasons(btf) })
+        Ok(Self { globals, arguments, drop_reasons: drop_reasons(btf), hierarchies })
     }
 
     /// Fields of a signal that this kernel does not have. Of two spellings of one field, either
@@ -63,12 +67,8 @@ impl Facts {
     }
 }
 
-/// Offset in `css_set` of the `cpu` controller's state, where this host's cgroups are told apart by
-/// that controller's own hierarchy.
+/// Offset in `css_set` of the `cpu` controller's state.
 fn cpu_css(btf: &KernelBtf) -> Option<u32> {
-    if !Hierarchies::of_host().by_cpu {
-        return None;
-    }
     let subsystems = btf.enumerators("cgroup_subsys_id");
     let (index, _) = subsystems.iter().find(|(_, name)| name == "cpu_cgrp_id")?;
     Some(btf.offset("css_set", "subsys")? + index * size_of::<u64>() as u32)

@@ -171,7 +171,8 @@ impl Spectrum {
 mod tests {
     use super::super::random::Random;
     use super::*;
-    use proptest::prelude::{ProptestConfig, any, prop_assert, proptest};
+    use crate::chance::same_draws;
+    use proptest::prelude::{any, prop_assert, proptest};
 
     /// A wave, and noise around it.
     fn wave(hz: f64, height: f64, noise: f64, sample_hz: f64, random: &mut Random) -> Vec<f64> {
@@ -223,7 +224,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
+        #![proptest_config(same_draws(64))]
 
         #[test]
         fn a_wave_is_found_where_it_is(seed in any::<u64>(), hz in 5.0f64..490.0) {

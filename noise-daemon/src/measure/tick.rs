@@ -30,7 +30,8 @@ pub fn of_starts(starts_ns: impl IntoIterator<Item = u64>, duration_ns: u64) -> 
 mod tests {
     use super::super::random::Random;
     use super::*;
-    use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, proptest};
+    use crate::chance::same_draws;
+    use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
     use proptest::sample::select;
 
     const SECONDS: f64 = 4.0;
@@ -62,7 +63,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(32))]
+        #![proptest_config(same_draws(32))]
 
         #[test]
         fn a_tick_is_found_among_others(

@@ -245,7 +245,7 @@ mod tests {
             tasks: Some(path("cg")),
             io: Some(path("cg")),
             sockets: Some(path("cg")),
-            by_cpu: false,
+            ..Hierarchies::default()
         };
         let mut names = Names::new(root.path(), root.path(), BTreeMap::new(), &hierarchies);
         let id = |name: &str| path(name).metadata().unwrap().ino();

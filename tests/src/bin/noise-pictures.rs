@@ -10,13 +10,14 @@ use std::process::{Command, ExitCode};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser;
 use noise_tests::daemon::{Daemon, capture, run};
 use noise_tests::load;
+use noise_tests::needed::missing;
 use noise_tests::pictures::page;
 use noise_tests::prometheus::{
-    Bustle, CONFIGURATION, DISTURBED, Dashboard, QUIET, Server, dashboards, is_installed,
+    Bustle, CONFIGURATION, DISTURBED, Dashboard, QUIET, Server, dashboards,
 };
 
 /// Draw Grafana's dashboards, with the data of a Prometheus.
@@ -54,7 +55,9 @@ fn draw(options: &Options) -> Result<()> {
     if let Some(address) = options.prometheus {
         return draw_all(&Server::at(address), &folder, Duration::from_secs(900));
     }
-    ensure!(is_installed(), "there is no Prometheus (Debian: apt-get install prometheus)");
+    if let Some(reason) = missing(&["prometheus"]) {
+        bail!(reason);
+    }
     let mut file = capture()?;
     file.write_all(CONFIGURATION)?;
     let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());

@@ -9,4 +9,4 @@ mod server;
 pub use bustle::{Bustle, CONFIGURATION, DISTURBED, QUIET};
 pub use dashboard::{Choices, Dashboard, Panel, Query, Variable, dashboards};
 pub use selector::{Selector, selectors};
-pub use server::{Series, Server, is_installed};
+pub use server::{Series, Server};

@@ -20,11 +20,6 @@ use crate::scratch::Folder;
 const PROGRAM: &str = "/usr/bin/prometheus";
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Whether there is a Prometheus.
-pub fn is_installed() -> bool {
-    Path::new(PROGRAM).exists()
-}
-
 const RULES: [&str; 2] = ["recording.rules.yml", "alerts.rules.yml"];
 
 /// Where the rules that this project comes with are.

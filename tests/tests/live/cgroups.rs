@@ -1,4 +1,5 @@
-//! Cgroups in numbers: what the daemon tells of them is bounded, and so is its memory.
+//! Cgroups in numbers: what the daemon tells of them is bounded, and so is its memory. And where they
+//! are: hosts with two hierarchies may begin to use either at any time.
 
 use std::ffi::{CString, OsStr};
 use std::fs;
@@ -7,22 +8,24 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::daemon::{
-    Daemon, Outcome, SOCKET_PATH, STATE_DIRECTORY, binary, free_address, run,
+    Daemon, Outcome, SOCKET_PATH, STATE_DIRECTORY, binary, free_address, run, run_noised,
 };
 use noise_tests::group::{Group, Hierarchy};
-use noise_tests::load::Worker;
+use noise_tests::load::{Place, Worker};
 use noise_tests::prom::{Scrape, label_set};
 use noise_tests::scratch::Folder;
+use serde_json::Value;
 
 use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("mounts_that_are_no_text_or_missing", mounts_that_are_no_text_or_missing),
     ("ten_thousand_short_lives", ten_thousand_short_lives),
+    ("a_hierarchy_that_is_used_late", a_hierarchy_that_is_used_late),
 ];
 
 /// Cgroups that live so long that the daemon learns their names, and all of them.
@@ -202,5 +205,89 @@ fn ten_thousand_short_lives() -> Result<Verdict> {
         most >> 10
     );
     ensure!(most <= before + GROWTH_BYTES, "the daemon grew from {before} to {most} bytes");
+    Ok(Verdict::Passed)
+}
+
+/// How long a new cgroup may stay without a name.
+const NAMED_WITHIN: Duration = Duration::from_secs(20);
+
+/// Waits for a CPU of a cgroup so far.
+fn waits(daemon: &Daemon, group: &Group) -> Result<f64> {
+    let labels = label_set(&[("cgroup", &group.label())]);
+    let scrape = daemon.scrape()?;
+    Ok(scrape.value("noised_cgroup_runqueue_wait_seconds_count", &labels).unwrap_or(0.0))
+}
+
+/// Waits until a cgroup has waited more often than that for a CPU.
+fn await_waits(daemon: &Daemon, group: &Group, more_than: f64) -> Result<f64> {
+    let deadline = Instant::now() + NAMED_WITHIN;
+    loop {
+        let count = waits(daemon, group)?;
+        if count > more_than {
+            return Ok(count);
+        }
+        ensure!(
+            Instant::now() < deadline,
+            "{} waited {count} times by the daemon's account, which should be more than {more_than}",
+            group.label()
+        );
+        thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// Waits until one cgroup is charged with what another one waited.
+fn await_charge(daemon: &Daemon, victim: &Group, culprit: &Group) -> Result<()> {
+    let (victim, culprit) = (victim.label(), culprit.label());
+    let parties = [("victim", victim.as_str()), ("culprit", &culprit), ("cause", "foreign")];
+    let labels = label_set(&[&parties[..], &[("resource", "cpu")]].concat());
+    let deadline = Instant::now() + NAMED_WITHIN;
+    while daemon.scrape()?.value("noised_interference_seconds_total", &labels).is_none() {
+        ensure!(Instant::now() < deadline, "{culprit} is not charged with waits of {victim}");
+        thread::sleep(Duration::from_millis(200));
+    }
+    Ok(())
+}
+
+/// Tasks are in cgroups of version 1 when the daemon starts; the first of version 2 comes later and
+/// goes again. Each task is known by its cgroup all the time.
+fn a_hierarchy_that_is_used_late() -> Result<Verdict> {
+    if !Group::are_apart(Hierarchy::Cpu, Hierarchy::Sockets)? {
+        return Ok(Verdict::Impossible("this host has one hierarchy for tasks".to_owned()));
+    }
+    let early = Group::new("early", &[Hierarchy::Cpu])?;
+    let daemon = Daemon::start_unfolded()?;
+    let burner = Worker::start_at(Place::group(&early), "burn", &["0"])?;
+    let rival = Worker::start("burn", &["0"])?;
+    let before = await_waits(&daemon, &early, 0.0)?;
+
+    let late = Group::new("late", &[Hierarchy::Sockets])?;
+    let latecomer = Worker::start_at(Place::group(&late), "burn", &["0"])?;
+    let begin = Instant::now();
+    await_waits(&daemon, &late, 0.0)?;
+    println!("named {:.1} s after its first task", begin.elapsed().as_secs_f64());
+    await_charge(&daemon, &late, &early)?;
+    await_charge(&daemon, &early, &late)?;
+    let during = await_waits(&daemon, &early, before)?;
+
+    latecomer.stop()?;
+    let last = waits(&daemon, &late)?;
+    drop(late);
+    let after = await_waits(&daemon, &early, during)?;
+    println!("waits of the early one: {before} before, {during} during, {after} after");
+    ensure!(last > 0.0, "what the late one waited is forgotten");
+    daemon.stop(libc::SIGTERM).context("stopping the daemon")?;
+
+    // The other way round: version 2 is in use at the start, and these tasks are not in it.
+    let _other = Group::new("other", &[Hierarchy::Sockets])?;
+    let daemon = Daemon::start()?;
+    await_waits(&daemon, &early, 0.0)?;
+    burner.stop()?;
+    rival.stop()?;
+    let checked = run_noised(&["check", "--json"])?;
+    let report: Value = serde_json::from_str(&checked.stdout)?;
+    let versions: Option<Vec<u64>> = report["cgroup_hierarchies"]["tasks"]
+        .as_array()
+        .map(|all| all.iter().filter_map(|one| one["version"].as_u64()).collect());
+    ensure!(versions == Some(vec![2, 1]), "noised check: {}", report["cgroup_hierarchies"]);
     Ok(Verdict::Passed)
 }

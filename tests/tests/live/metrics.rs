@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::daemon::Daemon;
+use noise_tests::needed::missing;
 use noise_tests::prom::label_set;
 
 use crate::differential::MixedLoad;
@@ -65,15 +66,15 @@ fn after_load() -> Result<(Daemon, String)> {
 }
 
 fn promtool_is_silent() -> Result<Verdict> {
-    let promtool = Command::new("promtool")
+    if let Some(reason) = missing(&["promtool"]) {
+        return Ok(Verdict::Impossible(reason));
+    }
+    let mut promtool = Command::new("promtool")
         .args(["check", "metrics"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .spawn();
-    let Ok(mut promtool) = promtool else {
-        return Ok(Verdict::Impossible("there is no promtool".to_owned()));
-    };
+        .spawn()?;
     let page = after_load().map(|(_, page)| page);
     // Fed and waited for in any case, so that none is left behind.
     let mut input = promtool.stdin.take().context("no pipe")?;

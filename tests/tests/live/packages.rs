@@ -14,6 +14,7 @@ use std::ptr;
 
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::daemon::{Daemon, STATE_DIRECTORY, free_address, run};
+use noise_tests::needed::{is_there, missing};
 use noise_tests::packages::{HEALTH_COMMAND, IMAGE, newest};
 use noise_tests::scratch::Folder;
 use serde_json::Value;
@@ -46,11 +47,6 @@ const FILES: [(&str, &str); 11] = [
     (NOTICES, "-rw-r--r--"),
     (NOTICES_OF_RUST, "-rw-r--r--"),
 ];
-
-fn is_there(command: &str) -> bool {
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).any(|folder| folder.join(command).is_file())
-}
 
 /// What a command prints; it must succeed.
 fn told(command: &str, arguments: &[&str]) -> Result<String> {
@@ -116,8 +112,8 @@ fn rpm_package() -> Result<Verdict> {
         Ok(package) => package,
         Err(obstacle) => return Ok(Verdict::Impossible(obstacle)),
     };
-    if !is_there("rpm") {
-        return Ok(Verdict::Impossible("there is no rpm (Debian: rpm)".to_owned()));
+    if let Some(reason) = missing(&["rpm"]) {
+        return Ok(Verdict::Impossible(reason));
     }
     let package = text(&package)?;
     ensure_listed(&told("rpm", &["-qplv", "--nosignature", package])?, " root ")?;
@@ -175,10 +171,8 @@ fn rpm_scripts() -> Result<Verdict> {
         Ok(package) => package,
         Err(obstacle) => return Ok(Verdict::Impossible(obstacle)),
     };
-    for (command, debian) in [("rpm", "rpm"), ("busybox", "busybox-static")] {
-        if !is_there(command) {
-            return Ok(Verdict::Impossible(format!("there is no {command} (Debian: {debian})")));
-        }
+    if let Some(reason) = missing(&["rpm", "busybox"]) {
+        return Ok(Verdict::Impossible(reason));
     }
     let package = text(&package)?;
     let running: [&[&str]; 3] =

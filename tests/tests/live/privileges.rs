@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use noise_tests::daemon::{Daemon, SOCKET_PATH, STATE_DIRECTORY, free_address, run_noised};
 use noise_tests::http::get;
 use noise_tests::load::Worker;
+use noise_tests::needed::missing;
 use noise_tests::scratch::Folder;
 
 use crate::lifecycle::PublicCopy;
@@ -139,8 +140,8 @@ fn privileges_can_be_kept() -> Result<Verdict> {
 
 /// An unprivileged user to whom the service manager gives just what loading needs.
 fn a_user_with_two_capabilities() -> Result<Verdict> {
-    if Command::new("setpriv").arg("--version").output().is_err() {
-        return Ok(Verdict::Impossible("there is no setpriv".to_owned()));
+    if let Some(reason) = missing(&["setpriv"]) {
+        return Ok(Verdict::Impossible(reason));
     }
     let copy = PublicCopy::new()?;
     let address = free_address()?;

@@ -12,9 +12,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use noise_tests::attribution::kept_by_others;
 use noise_tests::daemon::{Daemon, capture, free_address};
+use noise_tests::needed::missing;
 use noise_tests::prometheus::{
     Bustle, CONFIGURATION, Choices, DISTURBED, Panel, QUIET, Query, Series, Server, dashboards,
-    is_installed, selectors,
+    selectors,
 };
 use serde_json::Value;
 
@@ -233,8 +234,8 @@ fn ask_alerts(asked: &mut Asked<'_>) -> Result<()> {
 
 /// Rules and configuration are well-formed, and every rule does what its tests say.
 fn promtool_finds_no_fault() -> Result<Verdict> {
-    if Command::new("promtool").arg("--version").output().is_err() {
-        return Ok(Verdict::Impossible("there is no promtool (Debian: prometheus)".to_owned()));
+    if let Some(reason) = missing(&["promtool"]) {
+        return Ok(Verdict::Impossible(reason));
     }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/prometheus");
     let rules = ["recording.rules.yml", "alerts.rules.yml", "federation.rules.yml"];
@@ -263,8 +264,8 @@ fn promtool_finds_no_fault() -> Result<Verdict> {
 }
 
 fn every_query_finds_data() -> Result<Verdict> {
-    if !is_installed() {
-        return Ok(Verdict::Impossible("there is no Prometheus (Debian: prometheus)".to_owned()));
+    if let Some(reason) = missing(&["prometheus"]) {
+        return Ok(Verdict::Impossible(reason));
     }
     let mut file = capture()?;
     file.write_all(CONFIGURATION)?;

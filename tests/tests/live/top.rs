@@ -10,8 +10,9 @@ use anyhow::{Context as _, Result, ensure};
 use noise_tests::daemon::{Daemon, SOCKET_PATH, binary, run, run_noised};
 use noise_tests::group::{Group, Hierarchy};
 use noise_tests::load::{Place, Worker};
+use noise_tests::needed::missing;
 use noise_tests::scratch::Folder;
-use noise_tests::terminal::{Terminal, is_possible};
+use noise_tests::terminal::Terminal;
 use serde_json::Value;
 
 use crate::lifecycle::ensure_refused;
@@ -76,8 +77,7 @@ fn short(group: &Group) -> String {
 
 /// What a person does not want to wait for.
 fn impossible() -> Option<Verdict> {
-    let reason = "there is no tmux here".to_owned();
-    (!is_possible()).then_some(Verdict::Impossible(reason))
+    missing(&["tmux"]).map(Verdict::Impossible)
 }
 
 /// Requires that the view ends by itself, and well.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::daemon::Daemon;
 use noise_tests::http::get;
+use noise_tests::needed::missing;
 use noise_tests::prom::Scrape;
 
 use crate::{Test, Verdict};
@@ -174,10 +175,11 @@ fn compression() -> Result<Verdict> {
     let daemon = Daemon::start()?;
     let answer = get(daemon.address, "/metrics", &[("Accept-Encoding", "gzip")])?;
     ensure!(answer.header("content-encoding") == Some("gzip"), "not compressed when asked");
-    let gzip = Command::new("gzip").arg("-dc").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-    let Ok(mut gzip) = gzip else {
-        return Ok(Verdict::Impossible("there is no gzip to unpack with".to_owned()));
-    };
+    if let Some(reason) = missing(&["gzip"]) {
+        return Ok(Verdict::Impossible(reason));
+    }
+    let mut gzip =
+        Command::new("gzip").arg("-dc").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     gzip.stdin.take().context("no pipe")?.write_all(&answer.body)?;
     let output = gzip.wait_with_output()?;
     ensure!(output.status.success(), "gzip ended with {}", output.status);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::daemon::{Daemon, Process, run, run_noised};
 use noise_tests::http::get;
+use noise_tests::needed::missing;
 use noise_tests::prom::Scrape;
 use rustls::version::{TLS12, TLS13};
 
@@ -98,13 +99,9 @@ fn curl(site: &Site, address: SocketAddr, options: &[&str]) -> Result<i32> {
     Ok(outcome.code)
 }
 
-fn has_curl() -> bool {
-    Command::new("curl").arg("-V").output().is_ok()
-}
-
 fn older_tls_and_plain_http_are_refused() -> Result<Verdict> {
-    if !has_curl() {
-        return Ok(Verdict::Impossible("there is no curl".to_owned()));
+    if let Some(reason) = missing(&["curl"]) {
+        return Ok(Verdict::Impossible(reason));
     }
     let site = Site::new(TLS)?;
     let daemon = site.start_open()?;
@@ -416,8 +413,8 @@ fn commands_ask_over_tls() -> Result<Verdict> {
 }
 
 fn a_real_prometheus() -> Result<Verdict> {
-    if Command::new("prometheus").arg("--version").output().is_err() {
-        return Ok(Verdict::Impossible("there is no prometheus".to_owned()));
+    if let Some(reason) = missing(&["prometheus"]) {
+        return Ok(Verdict::Impossible(reason));
     }
     let users = user("scraper", "correct horse")?;
     let site = Site::new(&format!("{TLS}basic_auth_users:\n{users}"))?;

@@ -3,8 +3,6 @@
 use super::*;
 use crate::measure::sample::{Random, report, source};
 use crate::measure::{Class, DetourReport};
-use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
-use proptest::test_runner::Config;
 
 const OPTIONS: Options = Options { confidence: 0.95, resamples: 300, seed: 1 };
 const SECOND: u64 = 1_000_000_000;
@@ -49,27 +47,53 @@ fn two_samples_of_one_process_differ_as_seldom_as_promised() {
     assert!(shares.iter().all(|share| (0.87..=0.99).contains(share)), "{shares:?}");
 }
 
-proptest! {
-    #![proptest_config(Config { cases: 12, ..Config::default() })]
+/// What is found of a change that is planted into pairs of samples, seen from both sides.
+#[derive(Debug, Default)]
+struct Found {
+    pairs: u32,
+    /// Whose verdicts are all right.
+    right: u32,
+    /// Of which one calls more less, or less more.
+    reversed: u32,
+    /// Whose ratio is within a half of the true one.
+    close: u32,
+}
 
-    #[test]
-    fn a_planted_change_is_found(seed in any::<u64>(), backwards in any::<bool>()) {
-        let before = report(2, 20 * SECOND, &[timer(60.0), worker(10.0)], seed);
-        let after = report(2, 20 * SECOND, &[timer(60.0), worker(25.0)], seed.wrapping_add(1));
-        let (a, b) = if backwards { (&after, &before) } else { (&before, &after) };
-        let (verdict, ratio) = if backwards { (Verdict::Less, 0.4) } else { (Verdict::More, 2.5) };
-        let compared = compare(a, b, OPTIONS);
-        for figure in [
-            &line(&compared, "thread kworker").lost_ns_per_second,
-            &line(&compared, "thread kworker").events_per_second,
-            &compared.total.lost_ns_per_second,
-        ] {
-            prop_assert_eq!(figure.verdict, verdict);
+fn planted(seeds: std::ops::Range<u64>) -> Found {
+    let mut found = Found::default();
+    for seed in seeds {
+        let before = report(2, 20 * SECOND, &[timer(60.0), worker(10.0)], 2 * seed);
+        let after = report(2, 20 * SECOND, &[timer(60.0), worker(25.0)], 2 * seed + 1);
+        let ways = [
+            (&before, &after, Verdict::More, Verdict::Less, 2.5),
+            (&after, &before, Verdict::Less, Verdict::More, 0.4),
+        ];
+        for (a, b, verdict, reverse, ratio) in ways {
+            let compared = compare(a, b, OPTIONS);
+            let worker = line(&compared, "thread kworker");
+            let verdicts = [
+                worker.lost_ns_per_second.verdict,
+                worker.events_per_second.verdict,
+                compared.total.lost_ns_per_second.verdict,
+            ];
+            let estimate = worker.events_per_second.ratio.unwrap();
+            found.pairs += 1;
+            found.right += u32::from(verdicts == [verdict; 3]);
+            found.reversed += u32::from(verdicts.contains(&reverse));
+            found.close += u32::from((estimate.value / ratio - 1.0).abs() < 0.5);
+            assert_eq!(compared.warnings, Vec::<String>::new());
         }
-        let estimate = line(&compared, "thread kworker").events_per_second.ratio.unwrap();
-        prop_assert!((estimate.value / ratio - 1.0).abs() < 0.5, "{estimate:?}");
-        prop_assert_eq!(&compared.warnings, &Vec::<String>::new());
     }
+    found
+}
+
+/// Always the same pairs, as above. Of 4 000 others, all verdicts were right, and one ratio in 800 was
+/// more than a half off: a source that comes in bursts is on for longer or shorter than half the time.
+#[test]
+fn a_planted_change_is_found() {
+    let found = planted(0..25);
+    assert_eq!((found.pairs, found.right, found.reversed), (50, 50, 0), "{found:?}");
+    assert!(found.close >= 48, "{found:?}");
 }
 
 #[test]

@@ -147,8 +147,9 @@ fn median(mut values: Vec<u64>) -> u64 {
 mod tests {
     use super::super::generated::{ftq_of, fwq_of, report};
     use super::*;
+    use crate::chance::same_draws;
     use crate::measure::random::Random;
-    use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, proptest};
+    use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
     use proptest::sample::select;
 
     #[test]
@@ -184,7 +185,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(16))]
+        #![proptest_config(same_draws(16))]
 
         #[test]
         fn both_benches_see_the_tick(

@@ -97,10 +97,10 @@ impl Played {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chance::same_draws;
     use crate::measure::scale::lane::Lane;
     use crate::measure::scale::periodic::Periodic;
     use proptest::prelude::{any, prop, prop_assert, proptest};
-    use proptest::test_runner::Config;
 
     const STARTS: [Start; 2] = [Start::Running, Start::Anytime];
     /// Standard errors that chance may take: once in a million and a half.
@@ -177,7 +177,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(Config { cases: 40, ..Config::default() })]
+        #![proptest_config(same_draws(40))]
         #[test]
         fn measured_noise_is_played_as_the_distribution_says(
             ticks in prop::collection::vec(any::<[bool; 2]>(), 5..60),

@@ -28,6 +28,8 @@ pub enum Subject {
         folder: PathBuf,
         /// The mount point of its hierarchy.
         root: PathBuf,
+        /// Folder and mount point of its namesake in another hierarchy, which has tasks as well.
+        beside: Option<(PathBuf, PathBuf)>,
     },
 }
 
@@ -84,18 +86,27 @@ impl Subject {
     /// # Errors
     /// Where there is none.
     pub fn cgroup(path: &Path) -> Result<Self, SubjectError> {
-        Self::below(path, Hierarchies::of_host().tasks.ok_or(SubjectError::NoHierarchy)?)
+        let roots: Vec<PathBuf> = Hierarchies::of_host().of_tasks().cloned().collect();
+        Self::below(path, &roots)
     }
 
-    fn below(path: &Path, root: PathBuf) -> Result<Self, SubjectError> {
-        let inside = path.strip_prefix(&root).unwrap_or(path);
-        let folder = root.join(inside.strip_prefix("/").unwrap_or(inside));
-        if folder.join("cgroup.procs").exists() {
-            Ok(Self::Cgroup { folder, root })
-        } else {
-            let (path, root) = (path.display().to_string(), root.display().to_string());
-            Err(SubjectError::NoCgroup { path, root })
+    /// In the first of these hierarchies that has it.
+    fn below(path: &Path, roots: &[PathBuf]) -> Result<Self, SubjectError> {
+        if roots.is_empty() {
+            return Err(SubjectError::NoHierarchy);
         }
+        let inside = roots.iter().find_map(|root| path.strip_prefix(root).ok()).unwrap_or(path);
+        let inside = inside.strip_prefix("/").unwrap_or(inside);
+        let mut found = roots
+            .iter()
+            .map(|root| (root.join(inside), root.clone()))
+            .filter(|(folder, _)| folder.join("cgroup.procs").exists());
+        if let Some((folder, root)) = found.next() {
+            return Ok(Self::Cgroup { folder, root, beside: found.next() });
+        }
+        let roots: Vec<String> = roots.iter().map(|root| root.display().to_string()).collect();
+        let path = path.display().to_string();
+        Err(SubjectError::NoCgroup { path, root: roots.join(" and at ") })
     }
 
     /// The pid that the programs tell apart.
@@ -110,9 +121,12 @@ impl Subject {
     pub fn labels(&self) -> BTreeSet<String> {
         match self {
             Self::Task { .. } => BTreeSet::from([WATCHED_LABEL.to_owned()]),
-            Self::Cgroup { folder, root } => {
+            Self::Cgroup { folder, root, beside } => {
                 let mut labels = BTreeSet::new();
                 collect(folder, root, &mut labels);
+                if let Some((folder, root)) = beside {
+                    collect(folder, root, &mut labels);
+                }
                 labels
             }
         }
@@ -123,7 +137,7 @@ impl Subject {
         match self {
             Self::Task { pid, name, is_thread: false } => format!("process {name}:{pid}"),
             Self::Task { pid, name, is_thread: true } => format!("thread {name}:{pid}"),
-            Self::Cgroup { folder, root } => {
+            Self::Cgroup { folder, root, .. } => {
                 let path = folder.strip_prefix(root).unwrap_or(folder);
                 format!("cgroup /{}", path.display())
             }
@@ -142,7 +156,7 @@ impl Subject {
     pub fn usage(&self) -> Usage {
         let known = match self {
             Self::Task { pid, is_thread, .. } => task_usage(*pid, *is_thread),
-            Self::Cgroup { folder, root } => cgroup_usage(folder, root),
+            Self::Cgroup { folder, root, .. } => cgroup_usage(folder, root),
         };
         known.map_or(Usage::Unknown, Usage::Known)
     }
@@ -234,16 +248,35 @@ mod tests {
         std::fs::create_dir_all(host.path().join("cpuacct/a")).unwrap();
         std::fs::write(host.path().join("cpuacct/a/cpuacct.usage"), "77\n").unwrap();
         for path in ["a", "/a", root.join("a").to_str().unwrap()] {
-            let subject = Subject::below(Path::new(path), root.clone()).unwrap();
+            let subject = Subject::below(Path::new(path), std::slice::from_ref(&root)).unwrap();
             assert_eq!(subject.name(), "cgroup /a");
             assert_eq!(subject.labels(), BTreeSet::from(["/a".to_owned(), "/a/b".to_owned()]));
             assert_eq!(subject.usage(), Usage::Known(77));
             assert_eq!(subject.watched(), None);
         }
-        let error = Subject::below(Path::new("/c"), root.clone()).unwrap_err();
+        let error = Subject::below(Path::new("/c"), std::slice::from_ref(&root)).unwrap_err();
         assert!(error.to_string().starts_with("there is no cgroup /c "), "{error}");
         std::fs::write(root.join("a/b/cpu.stat"), "usage_usec 5\nuser_usec 3\n").unwrap();
-        let deeper = Subject::below(Path::new("a/b"), root).unwrap();
+        let deeper = Subject::below(Path::new("a/b"), &[root]).unwrap();
         assert_eq!(deeper.usage(), Usage::Known(5_000));
+    }
+    #[test]
+    fn a_cgroup_is_looked_for_in_every_hierarchy_that_has_tasks() {
+        let host = tempfile::tempdir().unwrap();
+        let roots = ["unified", "cpu"].map(|name| host.path().join(name));
+        for folder in ["unified/a", "unified/a/new", "cpu/a", "cpu/a/old", "cpu/b"] {
+            std::fs::create_dir_all(host.path().join(folder)).unwrap();
+            std::fs::write(host.path().join(folder).join("cgroup.procs"), "").unwrap();
+        }
+        let of = |path: &Path| Subject::below(path, &roots).unwrap();
+        let both = of(Path::new("/a"));
+        let labels = ["/a", "/a/new", "/a/old"].map(str::to_owned);
+        assert_eq!((both.name().as_str(), both.labels()), ("cgroup /a", labels.into()));
+        // However it is given.
+        assert_eq!(of(&roots[1].join("a")), both);
+        assert_eq!(of(Path::new("b")).labels(), BTreeSet::from(["/b".to_owned()]));
+        let error = Subject::below(Path::new("c"), &roots).unwrap_err().to_string();
+        assert!(error.contains("unified and at "), "{error}");
+        assert_eq!(Subject::below(Path::new("c"), &[]), Err(SubjectError::NoHierarchy));
     }
 }

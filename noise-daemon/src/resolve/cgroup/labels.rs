@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
+use noise_common::charge::UNIFIED_CGROUP;
+
 use super::{Hierarchies, Look, Tree};
 
 /// What an id is the cgroup of: ids of different hierarchies have nothing to do with each other.
@@ -21,6 +23,7 @@ pub enum Of {
 pub struct Labels {
     trees: Vec<Tree>,
     tasks: Option<usize>,
+    unified_tasks: Option<usize>,
     io: Option<usize>,
     sockets: Option<usize>,
 }
@@ -37,29 +40,33 @@ impl Labels {
                 roots.len() - 1
             }))
         };
-        let (tasks, io, sockets) =
-            (place(&hierarchies.tasks), place(&hierarchies.io), place(&hierarchies.sockets));
+        let (tasks, unified_tasks) = (place(&hierarchies.tasks), place(&hierarchies.unified_tasks));
+        let (io, sockets) = (place(&hierarchies.io), place(&hierarchies.sockets));
         let trees = roots.iter().map(|root| Tree::new(root)).collect();
-        Self { trees, tasks, io, sockets }
+        Self { trees, tasks, unified_tasks, io, sockets }
     }
 
-    fn tree(&mut self, of: Of) -> Option<&mut Tree> {
-        let index = match of {
-            Of::Task => self.tasks,
-            Of::Request => self.io,
-            Of::Socket => self.sockets,
+    /// The hierarchy that an id belongs to, and the id as it has it.
+    fn tree(&mut self, of: Of, id: u64) -> Option<(&mut Tree, u64)> {
+        let (index, id) = match of {
+            Of::Task if self.unified_tasks.is_some() && id & UNIFIED_CGROUP != 0 => {
+                (self.unified_tasks, id & !UNIFIED_CGROUP)
+            }
+            Of::Task => (self.tasks, id),
+            Of::Request => (self.io, id),
+            Of::Socket => (self.sockets, id),
         };
-        self.trees.get_mut(index?)
+        Some((self.trees.get_mut(index?)?, id))
     }
 
     /// The cgroup of an id; absent where there is no such hierarchy.
     pub fn look(&mut self, of: Of, id: u64, now: Instant) -> Look {
-        self.tree(of).map_or(Look::Absent, |tree| tree.look(id, now))
+        self.tree(of, id).map_or(Look::Absent, |(tree, id)| tree.look(id, now))
     }
 
     /// Whether a cgroup is no longer there, as far as can be seen.
     pub fn is_gone(&mut self, of: Of, id: u64) -> bool {
-        self.tree(of).is_none_or(|tree| tree.is_gone(id))
+        self.tree(of, id).is_none_or(|(tree, id)| tree.is_gone(id))
     }
 }
 
@@ -81,6 +88,7 @@ mod tests {
             io: Some(folder("unified")),
             sockets: Some(folder("unified")),
             by_cpu: true,
+            ..Hierarchies::default()
         });
         assert_eq!(labels.trees.len(), 2);
         let now = Instant::now();
@@ -95,8 +103,44 @@ mod tests {
         assert_eq!(label(labels.look(Of::Socket, b, now)), "b.service");
         assert_eq!(labels.look(Of::Socket, a, now), Look::Waiting);
         assert!(!labels.is_gone(Of::Task, a) && labels.is_gone(Of::Task, b));
+        // Nothing marks ids where one hierarchy has all tasks.
+        assert_eq!(labels.look(Of::Task, UNIFIED_CGROUP | b, now), Look::Waiting);
         let mut nowhere = Labels::new(&Hierarchies::default());
         assert_eq!(nowhere.look(Of::Task, a, now), Look::Absent);
         assert!(nowhere.is_gone(Of::Task, a));
+    }
+    #[test]
+    fn a_marked_id_is_one_of_version_2() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = |name: &str| root.path().join(name);
+        for name in ["cpu/a.service", "unified"] {
+            std::fs::create_dir_all(folder(name)).unwrap();
+        }
+        let mut labels = Labels::new(&Hierarchies {
+            tasks: Some(folder("cpu")),
+            unified_tasks: Some(folder("unified")),
+            io: Some(folder("cpu")),
+            sockets: Some(folder("unified")),
+            by_cpu: true,
+        });
+        assert_eq!(labels.trees.len(), 2);
+        let now = Instant::now();
+        let id = |name: &str| folder(name).metadata().unwrap().ino();
+        let path = |look: Look| match look {
+            Look::Found(cgroup) => Some(cgroup.path.clone()),
+            Look::Waiting | Look::Absent => None,
+        };
+        let a = id("cpu/a.service");
+        assert_eq!(path(labels.look(Of::Task, a, now)), Some("/a.service".into()));
+        // The first cgroup of version 2 comes after the start.
+        std::fs::create_dir(folder("unified/b.service")).unwrap();
+        let b = id("unified/b.service");
+        let marked = UNIFIED_CGROUP | b;
+        assert_eq!(path(labels.look(Of::Task, marked, now)), Some("/b.service".into()));
+        assert_eq!(path(labels.look(Of::Socket, b, now)), Some("/b.service".into()));
+        assert_eq!(path(labels.look(Of::Task, UNIFIED_CGROUP | a, now)), None);
+        assert!(!labels.is_gone(Of::Task, marked) && labels.is_gone(Of::Task, b));
+        std::fs::remove_dir(folder("unified/b.service")).unwrap();
+        assert!(labels.is_gone(Of::Task, marked) && !labels.is_gone(Of::Task, a));
     }
 }

@@ -12,7 +12,7 @@ mod mounts;
 mod segment;
 mod tree;
 
-pub use hierarchies::Hierarchies;
+pub use hierarchies::{Counted, Explained, Hierarchies};
 pub use identity::{Identity, MAX_LABEL_BYTES};
 pub use labels::{Labels, Of};
 pub(super) use lru::Lru;
