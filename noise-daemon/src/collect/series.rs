@@ -1,7 +1,8 @@
 //! Histograms by label: the totals of all subjects that bear the same one.
 //!
-//! When a subject is forgotten while others bear its label (a service that was started again), what
-//! it had stays with the label. Labels that no subject bears any more disappear from the sample.
+//! When a subject is forgotten while others bear its label (a service that was started again), or gets
+//! another name, what it had stays with the label. Labels that no subject bears any more disappear
+//! from the sample.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -10,6 +11,7 @@ use noise_common::charge::UNKNOWN;
 use noise_common::event::{Cell, CellKey};
 use noise_common::signals::{Signal, Storage};
 
+use super::bearers::{Bearers, Label};
 use super::totals::WindowTotals;
 use crate::model::{Sample, Series, Totals};
 use crate::resolve::Names;
@@ -21,14 +23,11 @@ const IDLE_WINDOWS_CROWDED: u64 = 10;
 /// Subjects of rotating signals from which on they run short.
 const CROWDED: usize = super::totals::SUBJECTS * 3 / 4;
 
-type Label = (Signal, Vec<String>);
-
 /// All histograms.
 #[derive(Debug, Default)]
 pub struct Histograms {
     windows: WindowTotals,
-    /// What forgotten subjects left to labels that others bear.
-    left: BTreeMap<Label, Totals>,
+    bearers: Bearers<Totals>,
 }
 
 impl Histograms {
@@ -65,12 +64,18 @@ impl Histograms {
                 // How many had no cell of their own is not known; at least one.
                 sample.folded.push((signal.info().metric.into(), folded.max(1)));
             }
-            let Some(labels) = names.labels(signal, counted.key.subject, now) else { return };
-            let (totals, max_ns) = &mut **series.entry((signal, labels)).or_default();
-            totals.add(&counted.totals);
+            let named = names.labels(signal, counted.key.subject, now);
+            let named = named.map(|labels| (signal, labels));
+            // What is asked for again keeps its name meanwhile.
+            let known = || self.bearers.label(counted.key).cloned();
+            let Some(label) = named.or_else(known) else { return };
+            let exists = || names.exists(signal, counted.key.subject);
+            let (label, part) = self.bearers.bear(counted.key, label, &counted.totals, exists);
+            let (totals, max_ns) = &mut **series.entry(label).or_default();
+            totals.add(&part);
             *max_ns = (*max_ns).max(counted.recent_max_ns);
         });
-        self.left.retain(|label, left| match series.get_mut(label) {
+        self.bearers.add_left(|label, left| match series.get_mut(label) {
             Some(one) => {
                 one.0.add(left);
                 true
@@ -96,12 +101,7 @@ impl Histograms {
 
     /// Forgets subjects that are gone. `free` frees the kernel's cells of one whose cells do not
     /// go to others by themselves.
-    pub fn sweep(
-        &mut self,
-        names: &mut Names,
-        now: Instant,
-        mut free: impl FnMut(Signal, CellKey),
-    ) {
+    pub fn sweep(&mut self, names: &mut Names, mut free: impl FnMut(Signal, CellKey)) {
         let crowded = self.is_crowded();
         for (key, idle) in self.windows.idle() {
             let Some(signal) = Signal::from_number(key.signal) else { continue };
@@ -116,15 +116,17 @@ impl Histograms {
                 // Some that are used have no entry in sysfs, as the paths of a multipath NVMe disk.
                 idle >= IDLE_WINDOWS && !names.exists(signal, key.subject)
             };
-            let label = if over { names.labels(signal, key.subject, now) } else { None };
-            let Some(label) = label else { continue };
+            // One that still waits for its name has not been counted anywhere.
+            if !over || self.bearers.label(key).is_none() {
+                continue;
+            }
             let totals = if rotating {
                 self.windows.forget(key)
             } else {
                 free(signal, key);
                 self.windows.forget_freed(key)
             };
-            self.left.entry((signal, label)).or_default().add(&totals);
+            self.bearers.forget(key, &totals);
             names.forget(signal, key.subject);
         }
         self.windows.sweep();
@@ -134,6 +136,7 @@ impl Histograms {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Builder;
     use crate::resolve::cgroup::Hierarchies;
     use noise_common::hist::bucket_of;
     use noise_common::signals::block_subject;
@@ -177,15 +180,76 @@ mod tests {
         now += std::time::Duration::from_secs(5);
         histograms.close(&cell(second, 200, 7));
         assert_eq!(told(&mut histograms, &mut names, now), [("/a".to_owned(), 107)]);
-        histograms.sweep(&mut names, now, |_, _| panic!("rotating cells are not freed"));
+        histograms.sweep(&mut names, |_, _| panic!("rotating cells are not freed"));
         assert_eq!(histograms.windows.rotating(), 1);
         assert_eq!(told(&mut histograms, &mut names, now), [("/a".to_owned(), 107)]);
         remove("second");
         histograms.close(&cell(UNKNOWN, 400, 1));
         told(&mut histograms, &mut names, now);
-        histograms.sweep(&mut names, now, |_, _| {});
+        histograms.sweep(&mut names, |_, _| {});
         assert_eq!(told(&mut histograms, &mut names, now), [("~other".to_owned(), 1)]);
-        assert!(histograms.left.is_empty());
+        histograms.bearers.add_left(|label, _| panic!("{label:?} is remembered"));
+    }
+
+    #[test]
+    fn an_interface_goes_on_where_one_of_its_name_was() {
+        let root = tempfile::tempdir().unwrap();
+        let net = root.path().join("class/net");
+        let make = |name: &str, index: u64| {
+            std::fs::create_dir_all(net.join(name)).unwrap();
+            std::fs::write(net.join(name).join("ifindex"), format!("{index}\n")).unwrap();
+        };
+        let remove = |name: &str| std::fs::remove_dir_all(net.join(name)).unwrap();
+        let mut names =
+            Names::new(root.path(), root.path(), BTreeMap::new(), &Hierarchies::default());
+        let (signal, now) = (Signal::NetTxWait, Instant::now());
+        let sent =
+            |subject, window, value| Cell { signal: signal as u32, ..cell(subject, window, value) };
+        let (mut histograms, mut builder) = (Histograms::default(), Builder::default());
+        let mut at_ns = 0;
+        // What is sampled, and what is exported.
+        let mut told = |histograms: &mut Histograms, names: &mut Names| {
+            at_ns += 1_000_000_000;
+            let mut sample = Sample { at_ns, ..Sample::default() };
+            histograms.add_to(&mut sample, names, now);
+            let model = builder.advance(sample);
+            let sums = |series: &[Series]| -> Vec<(String, u64)> {
+                series.iter().map(|one| (one.labels.join(","), one.totals.sum_ns)).collect()
+            };
+            let sampled = sums(&model.sample.series);
+            let exported = model.steady_series.as_deref().map_or_else(|| sampled.clone(), sums);
+            (sampled, exported)
+        };
+        let pairs = |pairs: &[(&str, u64)]| -> Vec<(String, u64)> {
+            pairs.iter().map(|(name, sum)| ((*name).to_owned(), *sum)).collect()
+        };
+        make("veth", 7);
+        histograms.close(&sent(7, 5, 100));
+        assert_eq!(told(&mut histograms, &mut names).1, pairs(&[("veth", 100)]));
+        // What is gone keeps its name, though it is not found under it any more.
+        remove("veth");
+        names.forget(signal, 7);
+        names.sweep();
+        assert_eq!(told(&mut histograms, &mut names).1, pairs(&[("veth", 100)]));
+        make("veth", 8);
+        names.sweep();
+        histograms.close(&sent(8, 200, 5));
+        assert_eq!(told(&mut histograms, &mut names).1, pairs(&[("veth", 105)]));
+        histograms.sweep(&mut names, |_, key| assert_eq!(key.subject, 7));
+        assert_eq!(told(&mut histograms, &mut names).1, pairs(&[("veth", 105)]));
+        // Renamed: what it has sent stays where it is.
+        std::fs::rename(net.join("veth"), net.join("wan")).unwrap();
+        names.forget(signal, 8);
+        names.sweep();
+        assert_eq!(told(&mut histograms, &mut names).1, pairs(&[("wan", 0)]));
+        histograms.close(&sent(8, 201, 3));
+        assert_eq!(told(&mut histograms, &mut names).1, pairs(&[("wan", 3)]));
+        make("veth", 9);
+        names.sweep();
+        histograms.close(&sent(9, 202, 1));
+        let (sampled, exported) = told(&mut histograms, &mut names);
+        assert_eq!(sampled, pairs(&[("veth", 1), ("wan", 3)]));
+        assert_eq!(exported, pairs(&[("veth", 106), ("wan", 3)]));
     }
 
     #[test]
@@ -201,14 +265,14 @@ mod tests {
         for window in 1..=IDLE_WINDOWS + 1 {
             histograms.close(&of(window, 5));
             histograms.add_to(&mut Sample::default(), &mut names, now);
-            histograms.sweep(&mut names, now, |_, key| freed.push(key.subject));
+            histograms.sweep(&mut names, |_, key| freed.push(key.subject));
             assert!(freed.is_empty());
         }
         // Another device goes on.
         let newer = Cell { subject: 1, ..of(2 * IDLE_WINDOWS + 1, 5) };
         histograms.close(&newer);
         histograms.add_to(&mut Sample::default(), &mut names, now);
-        histograms.sweep(&mut names, now, |_, key| freed.push(key.subject));
+        histograms.sweep(&mut names, |_, key| freed.push(key.subject));
         assert_eq!(freed, [subject]);
     }
 }
