@@ -8,6 +8,7 @@ use anyhow::{Result, ensure};
 use noise_tests::daemon::Daemon;
 use noise_tests::group::{Group, Hierarchy};
 use noise_tests::prom::label_set;
+use noise_tests::recall::Recall;
 
 use crate::{Test, Verdict};
 
@@ -50,6 +51,7 @@ fn ten_thousand_short_lives() -> Result<Verdict> {
     for number in 0..LASTING {
         lasting.push(top.inner(&format!("lasting-{number}"))?);
     }
+    let mut recall = Recall::default();
     let mut rounds = 0;
     let mut missing = FOLDED.to_vec();
     while !missing.is_empty() && rounds < ROUNDS {
@@ -60,6 +62,7 @@ fn ten_thousand_short_lives() -> Result<Verdict> {
         // The names of those that are new are known now, or in the next round.
         thread::sleep(Duration::from_secs(1));
         let scrape = daemon.scrape()?;
+        recall.ensure_rising(&scrape)?;
         missing.retain(|metric| {
             let count =
                 scrape.value("noised_series_folded_total", &label_set(&[("metric", metric)]));
@@ -74,11 +77,12 @@ fn ten_thousand_short_lives() -> Result<Verdict> {
         let group = top.inner(&format!("short-{number}"))?;
         ensure!(group.run(short())?.success(), "the process in a cgroup failed");
         if number.is_multiple_of(1_000) {
-            daemon.scrape()?;
+            recall.ensure_rising(&daemon.scrape()?)?;
             most = most.max(daemon.resident_bytes()?);
         }
     }
     let scrape = daemon.scrape()?;
+    recall.ensure_rising(&scrape)?;
     for (name, bound) in SERIES {
         let count = scrape.series(name).len();
         println!("{count} series of {name}");
