@@ -162,6 +162,11 @@ impl Group {
         Ok(self.directories.first().context("a group without a directory")?)
     }
 
+    /// Its folders, one in each of its hierarchies.
+    pub fn directories(&self) -> impl Iterator<Item = &Path> {
+        self.directories.iter().map(PathBuf::as_path)
+    }
+
     /// Whether this host tells work apart in this respect.
     pub fn is_possible(hierarchy: Hierarchy) -> Result<bool> {
         Ok(Mounts::of_host()?.point(hierarchy).is_ok())

@@ -24,6 +24,7 @@ pub mod pairing;
 pub mod pictures;
 pub mod prom;
 pub mod prometheus;
+pub mod recall;
 pub mod rights;
 pub mod scenario;
 pub mod scratch;

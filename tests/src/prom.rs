@@ -127,6 +127,16 @@ impl Scrape {
         })
     }
 
+    /// Every sample that may only rise: of counters, and the buckets, counts and sums of histograms.
+    pub fn counters(&self) -> impl Iterator<Item = (&(String, LabelSet), f64)> {
+        let rises = |name: &str| {
+            self.family_of(name)
+                .is_some_and(|family| matches!(&*family.kind, "counter" | "histogram"))
+        };
+        let all = self.values.iter().filter(move |((name, _), _)| rises(name));
+        all.map(|(series, value)| (series, *value))
+    }
+
     /// The value of a counter or gauge.
     pub fn value(&self, name: &str, labels: &LabelSet) -> Option<f64> {
         self.values.get(&(name.to_owned(), labels.clone())).copied()

@@ -8,7 +8,7 @@
 //!
 //! An entry is freed, for others to use, when one whom it is about is gone and it has not changed
 //! for [`QUIET_NS`]. Labels that no entry is about any more disappear from the sample, with what
-//! they had; should they come again, they begin at 0.
+//! they had; should they come again after a sample without them, they begin at 0.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -68,6 +68,8 @@ struct Rows {
     rows: Vec<Option<Row>>,
     free: Vec<u32>,
     order: BTreeMap<Label, u32>,
+    /// What labels had that no entry is about since the last sample.
+    left: BTreeMap<Label, Charged>,
 }
 
 impl Rows {
@@ -79,7 +81,8 @@ impl Rows {
             }
             return row;
         }
-        let new = Row { label: label.clone(), charged: Charged::default(), entries: 1 };
+        let charged = self.left.remove(&label).unwrap_or_default();
+        let new = Row { label: label.clone(), charged, entries: 1 };
         let row = self.free.pop().unwrap_or_else(|| {
             self.rows.push(None);
             self.rows.len() as u32 - 1
@@ -98,6 +101,7 @@ impl Rows {
         known.entries -= 1;
         if known.entries == 0 {
             self.order.remove(&known.label);
+            self.left.insert(known.label.clone(), known.charged);
             *place = None;
             self.free.push(row);
         }
@@ -204,6 +208,7 @@ impl Charges {
             }
             binder.add(entry, charged);
         }
+        self.rows.left = BTreeMap::new();
         self.crowded = fullest >= CROWDED_TABLE || self.hashed.len() >= CROWDED_HASH;
     }
 
@@ -509,6 +514,25 @@ mod tests {
         bench.sweep();
         assert!(bench.read().is_empty());
         assert!(bench.charges.rows.order.is_empty());
+    }
+
+    #[test]
+    fn a_label_that_is_never_missing_from_a_sample_goes_on() {
+        let mut bench = Bench::new();
+        let (a, b) = (bench.cgroup("a"), bench.cgroup("b"));
+        bench.charge(0, (a, b), 100, 1);
+        bench.read();
+        let away = tempfile::tempdir().unwrap();
+        std::fs::rename(bench.folder("b"), away.path().join("b")).unwrap();
+        let again = bench.cgroup("b");
+        bench.charge(1, (a, a), 1, 1);
+        bench.wait(10);
+        bench.read();
+        bench.sweep();
+        // Nothing is about it until one does the same that is called the same: before the next sample.
+        bench.wait(3);
+        bench.charge(1, (a, again), 500, 1);
+        assert_eq!(bench.read()[1], ("/a</b".into(), 600, 2));
     }
 
     #[test]

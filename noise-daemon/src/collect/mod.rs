@@ -4,10 +4,9 @@
 //! A window that closes in between arrives in the ring and replaces its open reading; a window
 //! that opens in between was empty when it was read.
 
+mod bearers;
 mod charges;
-mod counters;
 mod faults;
-mod former;
 mod hashed;
 mod outliers;
 mod series;

@@ -1,7 +1,8 @@
 //! Histograms by label: the totals of all subjects that bear the same one.
 //!
-//! When a subject is forgotten while others bear its label (a service that was started again), what
-//! it had stays with the label. Labels that no subject bears any more disappear from the sample.
+//! When a subject is forgotten while others bear its label (a service that was started again), or gets
+//! another name, what it had stays with the label. Labels that no subject bears any more disappear
+//! from the sample.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -10,11 +11,10 @@ use noise_common::charge::UNKNOWN;
 use noise_common::event::{Cell, CellKey};
 use noise_common::signals::{Signal, Storage};
 
-use super::counters::Label;
-use super::former::Former;
+use super::bearers::{Bearers, Label};
 use super::totals::WindowTotals;
 use crate::model::{Sample, Series, Totals};
-use crate::resolve::{Names, Renamed};
+use crate::resolve::Names;
 
 /// Windows without a value after which a subject may be forgotten, if it is gone.
 const IDLE_WINDOWS: u64 = 120;
@@ -27,9 +27,7 @@ const CROWDED: usize = super::totals::SUBJECTS * 3 / 4;
 #[derive(Debug, Default)]
 pub struct Histograms {
     windows: WindowTotals,
-    /// What forgotten subjects left to labels that others bear.
-    left: BTreeMap<Label, Totals>,
-    former: Former<Totals>,
+    bearers: Bearers<Totals>,
 }
 
 impl Histograms {
@@ -50,7 +48,6 @@ impl Histograms {
         // Boxed, because moving them within the map costs more.
         let mut series: BTreeMap<Label, Box<(Totals, u64)>> = BTreeMap::new();
         let folded = self.windows.folded();
-        let former = &mut self.former;
         self.windows.visit(|counted| {
             let Some(signal) = Signal::from_number(counted.key.signal) else { return };
             if signal == Signal::RunqueueWait {
@@ -67,15 +64,18 @@ impl Histograms {
                 // How many had no cell of their own is not known; at least one.
                 sample.folded.push((signal.info().metric.into(), folded.max(1)));
             }
-            let Some(labels) = names.labels(signal, counted.key.subject, now) else { return };
-            let (totals, max_ns) = &mut **series.entry((signal, labels)).or_default();
-            totals.add(&former.own((signal, counted.key.subject), &counted.totals));
+            let named = names.labels(signal, counted.key.subject, now);
+            let named = named.map(|labels| (signal, labels));
+            // What is asked for again keeps its name meanwhile.
+            let known = || self.bearers.label(counted.key).cloned();
+            let Some(label) = named.or_else(known) else { return };
+            let exists = || names.exists(signal, counted.key.subject);
+            let (label, part) = self.bearers.bear(counted.key, label, &counted.totals, exists);
+            let (totals, max_ns) = &mut **series.entry(label).or_default();
+            totals.add(&part);
             *max_ns = (*max_ns).max(counted.recent_max_ns);
         });
-        for (label, totals) in self.former.kept() {
-            series.entry(label.clone()).or_default().0.add(totals);
-        }
-        self.left.retain(|label, left| match series.get_mut(label) {
+        self.bearers.add_left(|label, left| match series.get_mut(label) {
             Some(one) => {
                 one.0.add(left);
                 true
@@ -94,11 +94,6 @@ impl Histograms {
             .collect();
     }
 
-    /// A subject has another name than it had until now.
-    pub fn rename(&mut self, Renamed { signal, subject, labels }: Renamed) {
-        self.former.rename((signal, subject), labels);
-    }
-
     /// Whether subjects run short, and a sweep should come early.
     pub fn is_crowded(&self) -> bool {
         self.windows.rotating() >= CROWDED
@@ -106,12 +101,7 @@ impl Histograms {
 
     /// Forgets subjects that are gone. `free` frees the kernel's cells of one whose cells do not
     /// go to others by themselves.
-    pub fn sweep(
-        &mut self,
-        names: &mut Names,
-        now: Instant,
-        mut free: impl FnMut(Signal, CellKey),
-    ) {
+    pub fn sweep(&mut self, names: &mut Names, mut free: impl FnMut(Signal, CellKey)) {
         let crowded = self.is_crowded();
         for (key, idle) in self.windows.idle() {
             let Some(signal) = Signal::from_number(key.signal) else { continue };
@@ -126,17 +116,17 @@ impl Histograms {
                 // Some that are used have no entry in sysfs, as the paths of a multipath NVMe disk.
                 idle >= IDLE_WINDOWS && !names.exists(signal, key.subject)
             };
-            let label = if over { names.labels(signal, key.subject, now) } else { None };
-            let Some(label) = label else { continue };
+            // One that still waits for its name has not been counted anywhere.
+            if !over || self.bearers.label(key).is_none() {
+                continue;
+            }
             let totals = if rotating {
                 self.windows.forget(key)
             } else {
                 free(signal, key);
                 self.windows.forget_freed(key)
             };
-            let totals = self.former.own((signal, key.subject), &totals).into_owned();
-            self.former.forget((signal, key.subject));
-            self.left.entry((signal, label)).or_default().add(&totals);
+            self.bearers.forget(key, &totals);
             names.forget(signal, key.subject);
         }
         self.windows.sweep();
@@ -146,6 +136,7 @@ impl Histograms {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Builder;
     use crate::resolve::cgroup::Hierarchies;
     use noise_common::hist::bucket_of;
     use noise_common::signals::block_subject;
@@ -189,52 +180,75 @@ mod tests {
         now += std::time::Duration::from_secs(5);
         histograms.close(&cell(second, 200, 7));
         assert_eq!(told(&mut histograms, &mut names, now), [("/a".to_owned(), 107)]);
-        histograms.sweep(&mut names, now, |_, _| panic!("rotating cells are not freed"));
+        histograms.sweep(&mut names, |_, _| panic!("rotating cells are not freed"));
         assert_eq!(histograms.windows.rotating(), 1);
         assert_eq!(told(&mut histograms, &mut names, now), [("/a".to_owned(), 107)]);
         remove("second");
         histograms.close(&cell(UNKNOWN, 400, 1));
         told(&mut histograms, &mut names, now);
-        histograms.sweep(&mut names, now, |_, _| {});
+        histograms.sweep(&mut names, |_, _| {});
         assert_eq!(told(&mut histograms, &mut names, now), [("~other".to_owned(), 1)]);
-        assert!(histograms.left.is_empty());
+        histograms.bearers.add_left(|label, _| panic!("{label:?} is remembered"));
     }
 
     #[test]
-    fn what_an_interface_counts_after_it_is_renamed_counts_for_its_new_name() {
+    fn an_interface_goes_on_where_one_of_its_name_was() {
         let root = tempfile::tempdir().unwrap();
         let net = root.path().join("class/net");
-        std::fs::create_dir_all(net.join("a")).unwrap();
-        std::fs::write(net.join("a/ifindex"), "7\n").unwrap();
-        let hierarchies = Hierarchies::default();
-        let mut names = Names::new(root.path(), root.path(), BTreeMap::new(), &hierarchies);
-        let mut histograms = Histograms::default();
-        let now = Instant::now();
-        let mut told = |histograms: &mut Histograms| {
-            names.renamed().into_iter().for_each(|renamed| histograms.rename(renamed));
-            let mut sample = Sample::default();
-            histograms.add_to(&mut sample, &mut names, now);
-            let series = sample.series.into_iter();
-            series.map(|one| (one.labels.concat(), one.totals.sum_ns)).collect::<Vec<_>>()
+        let make = |name: &str, index: u64| {
+            std::fs::create_dir_all(net.join(name)).unwrap();
+            std::fs::write(net.join(name).join("ifindex"), format!("{index}\n")).unwrap();
         };
-        let of =
-            |window, value| Cell { signal: Signal::NetTxWait as u32, ..cell(7, window, value) };
-        let expected = |sums: &[(&str, u64)]| -> Vec<(String, u64)> {
-            sums.iter().map(|(name, sum)| ((*name).to_owned(), *sum)).collect()
+        let remove = |name: &str| std::fs::remove_dir_all(net.join(name)).unwrap();
+        let mut names =
+            Names::new(root.path(), root.path(), BTreeMap::new(), &Hierarchies::default());
+        let (signal, now) = (Signal::NetTxWait, Instant::now());
+        let sent =
+            |subject, window, value| Cell { signal: signal as u32, ..cell(subject, window, value) };
+        let (mut histograms, mut builder) = (Histograms::default(), Builder::default());
+        let mut at_ns = 0;
+        // What is sampled, and what is exported.
+        let mut told = |histograms: &mut Histograms, names: &mut Names| {
+            at_ns += 1_000_000_000;
+            let mut sample = Sample { at_ns, ..Sample::default() };
+            histograms.add_to(&mut sample, names, now);
+            let model = builder.advance(sample);
+            let sums = |series: &[Series]| -> Vec<(String, u64)> {
+                series.iter().map(|one| (one.labels.join(","), one.totals.sum_ns)).collect()
+            };
+            let sampled = sums(&model.sample.series);
+            let exported = model.steady_series.as_deref().map_or_else(|| sampled.clone(), sums);
+            (sampled, exported)
         };
-        histograms.close(&of(1, 100));
-        histograms.read_open(&of(2, 5));
-        assert_eq!(told(&mut histograms), expected(&[("a", 105)]));
-        std::fs::rename(net.join("a"), net.join("b")).unwrap();
-        assert_eq!(told(&mut histograms), expected(&[("a", 105), ("b", 0)]));
-        // The window that was open goes on.
-        histograms.close(&of(2, 9));
-        histograms.close(&of(3, 10));
-        assert_eq!(told(&mut histograms), expected(&[("a", 105), ("b", 14)]));
-        std::fs::rename(net.join("b"), net.join("a")).unwrap();
-        told(&mut histograms);
-        histograms.close(&of(4, 1));
-        assert_eq!(told(&mut histograms), expected(&[("a", 106), ("b", 14)]));
+        let pairs = |pairs: &[(&str, u64)]| -> Vec<(String, u64)> {
+            pairs.iter().map(|(name, sum)| ((*name).to_owned(), *sum)).collect()
+        };
+        make("veth", 7);
+        histograms.close(&sent(7, 5, 100));
+        assert_eq!(told(&mut histograms, &mut names).1, pairs(&[("veth", 100)]));
+        // What is gone keeps its name, though it is not found under it any more.
+        remove("veth");
+        names.forget(signal, 7);
+        names.sweep();
+        assert_eq!(told(&mut histograms, &mut names).1, pairs(&[("veth", 100)]));
+        make("veth", 8);
+        names.sweep();
+        histograms.close(&sent(8, 200, 5));
+        assert_eq!(told(&mut histograms, &mut names).1, pairs(&[("veth", 105)]));
+        histograms.sweep(&mut names, |_, key| assert_eq!(key.subject, 7));
+        assert_eq!(told(&mut histograms, &mut names).1, pairs(&[("veth", 105)]));
+        // Renamed: what it has sent stays where it is.
+        std::fs::rename(net.join("veth"), net.join("wan")).unwrap();
+        assert_eq!(names.renamed().len(), 1);
+        assert_eq!(told(&mut histograms, &mut names).1, pairs(&[("wan", 0)]));
+        histograms.close(&sent(8, 201, 3));
+        assert_eq!(told(&mut histograms, &mut names).1, pairs(&[("wan", 3)]));
+        make("veth", 9);
+        names.sweep();
+        histograms.close(&sent(9, 202, 1));
+        let (sampled, exported) = told(&mut histograms, &mut names);
+        assert_eq!(sampled, pairs(&[("veth", 1), ("wan", 3)]));
+        assert_eq!(exported, pairs(&[("veth", 106), ("wan", 3)]));
     }
 
     #[test]
@@ -250,14 +264,14 @@ mod tests {
         for window in 1..=IDLE_WINDOWS + 1 {
             histograms.close(&of(window, 5));
             histograms.add_to(&mut Sample::default(), &mut names, now);
-            histograms.sweep(&mut names, now, |_, key| freed.push(key.subject));
+            histograms.sweep(&mut names, |_, key| freed.push(key.subject));
             assert!(freed.is_empty());
         }
         // Another device goes on.
         let newer = Cell { subject: 1, ..of(2 * IDLE_WINDOWS + 1, 5) };
         histograms.close(&newer);
         histograms.add_to(&mut Sample::default(), &mut names, now);
-        histograms.sweep(&mut names, now, |_, key| freed.push(key.subject));
+        histograms.sweep(&mut names, |_, key| freed.push(key.subject));
         assert_eq!(freed, [subject]);
     }
 }

@@ -10,19 +10,19 @@ use anyhow::{Context as _, bail};
 use aya::maps::{HashMap, Map, MapData, PerCpuHashMap, RingBuf};
 use noise_common::MARKER_MAP;
 use noise_common::event::{Cell, CellKey, DROPS, Drop, PacketTimes, RequestTimes};
+use noise_common::hooks::Hook;
 use noise_common::signals::{CELLS_PER_CPU, SIGNALS, Signal, Storage};
 use tokio::io::unix::AsyncFd;
 
+use super::bearers::{Bearers, Label};
 use super::charges::{Asked, Charges};
-use super::counters::{Label, Left};
 use super::faults::PageFaults;
-use super::former::Former;
 use super::hashed::HashedCharges;
 use super::outliers::Outliers;
 use super::series::Histograms;
 use super::states::{CpuStates, Mark};
 use super::steal;
-use crate::kernel::{Engine, HookStatus, Measured, PidLimit, monotonic_ns};
+use crate::kernel::{Engine, HookStatus, Measured, PidLimit, ProgramStats, monotonic_ns};
 use crate::model::{Count, HookSample, INTERFERENCE_METRIC, Sample};
 use crate::procfs::Reader;
 use crate::resolve::Names;
@@ -54,9 +54,7 @@ pub struct Collector {
     requests: HashMap<MapData, u64, RequestTimes>,
     spilled: HashMap<MapData, u64, PacketTimes>,
     histograms: Histograms,
-    left: Left,
-    /// What counters of interfaces had under names that they bear no more.
-    former: Former<u64>,
+    bearers: Bearers<u64>,
     charges: Charges,
     outliers: Outliers,
     names: Names,
@@ -64,6 +62,7 @@ pub struct Collector {
     reader: Reader,
     page_faults: PageFaults,
     pids: PidLimit,
+    programs: BTreeMap<Hook, ProgramStats>,
     absent: Vec<(Signal, String)>,
     swept: Instant,
     full_seen: u64,
@@ -107,8 +106,7 @@ impl Collector {
             states,
             read: vec![Mark::default(); count * CELLS_PER_CPU],
             histograms: Histograms::default(),
-            left: Left::default(),
-            former: Former::default(),
+            bearers: Bearers::default(),
             charges: Charges::new(hashed),
             outliers: Outliers::default(),
             names,
@@ -116,6 +114,7 @@ impl Collector {
             reader: Reader::default(),
             page_faults: PageFaults::default(),
             pids: PidLimit::new(engine.sizes()),
+            programs: BTreeMap::new(),
             absent: engine.absent(),
             swept: Instant::now(),
             full_seen: 0,
@@ -205,26 +204,18 @@ impl Collector {
 
     /// Interfaces that were renamed count under their new names from the next reading on.
     fn rename(&mut self) {
-        let renamed = self.names.renamed();
-        if renamed.is_empty() {
-            return;
-        }
-        let interfaces = renamed.iter().map(|renamed| renamed.subject).collect();
-        self.charges.rename(&self.states, &interfaces);
-        for renamed in renamed {
-            if renamed.signal == Signal::TcpRetransmit {
-                self.former.rename((renamed.signal, renamed.subject), renamed.labels);
-            } else {
-                self.histograms.rename(renamed);
-            }
+        let interfaces = self.names.renamed();
+        if !interfaces.is_empty() {
+            self.charges.rename(&self.states, &interfaces);
         }
     }
 
     fn add_hooks(&mut self, sample: &mut Sample) {
-        // Both are in table order.
-        let mut stats = self.engine.program_stats().into_iter().peekable();
+        // Where the kernel does not say for once, what it said last counts.
+        let stats = self.engine.program_stats().into_iter();
+        self.programs.extend(stats.map(|stats| (stats.hook, stats)));
         let hooks = self.engine.hooks().iter().map(|status| {
-            let stats = stats.next_if(|stats| stats.hook == status.hook);
+            let stats = self.programs.get(&status.hook);
             HookSample {
                 hook: status.hook,
                 attached: status.is_attached(),
@@ -273,14 +264,18 @@ impl Collector {
             let Some(signal) = Signal::from_number(key.signal) else { continue };
             let Ok(values) = self.counts.get(&key, 0) else { continue };
             let Some(labels) = self.names.labels(signal, key.subject, now) else { continue };
+            let exists = || self.names.exists(signal, key.subject);
             let total = values.iter().sum();
-            *counts.entry((signal, labels)).or_default() +=
-                *self.former.own((signal, key.subject), &total);
+            let (label, part) = self.bearers.bear(key, (signal, labels), &total, exists);
+            *counts.entry(label).or_default() += *part;
         }
-        for (label, total) in self.former.kept() {
-            *counts.entry(label.clone()).or_default() += total;
-        }
-        self.left.add_to(&mut counts);
+        self.bearers.add_left(|label, left| match counts.get_mut(label) {
+            Some(count) => {
+                *count += *left;
+                true
+            }
+            None => false,
+        });
         sample.counts = counts
             .into_iter()
             .map(|((signal, labels), total)| Count { signal, labels, total })
@@ -314,21 +309,18 @@ impl Collector {
     /// Frees what belongs to devices, interfaces, cgroups and threads that are gone, and, where a
     /// map was found full, requests and packets that were lost on the way.
     fn sweep(&mut self, now_ns: u64, now: Instant, sample: &Sample) {
-        let Self { states, cells, counts, names, histograms, left, former, .. } = self;
-        histograms.sweep(names, now, |signal, key| {
+        let Self { states, cells, counts, names, histograms, bearers, .. } = self;
+        histograms.sweep(names, |signal, key| {
             let _ = cells.remove(&key);
             states.free_cells(signal, key);
         });
         let keys: Vec<CellKey> = counts.keys().flatten().collect();
         for key in keys {
             let Some(signal) = Signal::from_number(key.signal) else { continue };
-            if !names.exists(signal, key.subject) {
+            // One that has not been sampled has not been counted anywhere.
+            if bearers.label(key).is_some() && !names.exists(signal, key.subject) {
                 let Ok(values) = counts.get(&key, 0) else { continue };
-                if let Some(labels) = names.labels(signal, key.subject, now) {
-                    let total = values.iter().sum();
-                    left.take((signal, labels), *former.own((signal, key.subject), &total));
-                }
-                former.forget((signal, key.subject));
+                bearers.forget(key, &values.iter().sum());
                 let _ = counts.remove(&key);
                 names.forget(signal, key.subject);
             }

@@ -137,14 +137,15 @@ fn signal_families(model: &Model) -> Vec<MetricFamily> {
                 // Cgroups are many: the model chooses.
                 let from = match info.signal {
                     Signal::CgroupRunqueueWait => &model.cgroup_waits,
-                    _ => &sample.series,
+                    _ => model.steady_series.as_ref().unwrap_or(&sample.series),
                 };
                 let own = from.iter().filter(|series| series.signal == info.signal);
                 let metrics = own.map(|series| histogram(info.labels, series, buckets)).collect();
                 (MetricType::HISTOGRAM, metrics)
             }
             Kind::Counter => {
-                let own = sample.counts.iter().filter(|count| count.signal == info.signal);
+                let counts = model.steady_counts.as_ref().unwrap_or(&sample.counts);
+                let own = counts.iter().filter(|count| count.signal == info.signal);
                 let metrics = own
                     .map(|count| {
                         let values: Vec<&str> = count.labels.iter().map(String::as_str).collect();

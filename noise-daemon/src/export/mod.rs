@@ -10,6 +10,9 @@ mod socket;
 mod status;
 pub mod web;
 
+#[cfg(test)]
+mod recall_tests;
+
 pub use api::{API_VERSION, IncidentsDocument, OutliersDocument};
 pub use http::{Refresh, Shown, Viewer, router};
 pub use log::log_event;

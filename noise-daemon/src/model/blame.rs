@@ -6,8 +6,10 @@ use std::sync::Arc;
 use noise_common::charge::{Cause, Charged, Resource};
 use noise_common::signals::Signal;
 
-use super::fold::{Amount, Fold, Subject};
-use super::sample::{Interference, Sample, Series, Totals};
+use super::changes::{changes, grown};
+use super::fold::{Fold, Subject};
+use super::sample::{Count, Interference, Sample, Series, Totals};
+use super::steady::Steady;
 use crate::resolve::OTHER;
 
 /// Name of the metric of delays by who caused them.
@@ -36,7 +38,7 @@ impl Default for Limits {
 }
 
 /// Who delayed whom, at all places together.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pair {
     /// What the victim had to wait for, or what was taken from it.
     pub resource: Resource,
@@ -73,19 +75,6 @@ impl Subject for String {
     }
 }
 
-impl Amount for Charged {
-    fn add(&mut self, more: &Self) {
-        self.ns += more.ns;
-        self.count += more.count;
-    }
-}
-
-impl Amount for Totals {
-    fn add(&mut self, more: &Self) {
-        Self::add(self, more);
-    }
-}
-
 /// Who delayed whom over the last seconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recent {
@@ -103,6 +92,8 @@ pub struct Attribution {
     preemptions: Fold<Pair, Charged>,
     cgroups: Fold<String, Totals>,
     of_cgroups: Totals,
+    series: Steady<Series>,
+    counts: Steady<Count>,
     recent: VecDeque<(u64, BTreeMap<Pair, u64>)>,
     horizon_ns: u64,
 }
@@ -116,6 +107,8 @@ impl Attribution {
             preemptions: Fold::new(limits.preemptions),
             cgroups: Fold::new(limits.cgroups),
             of_cgroups: Totals::default(),
+            series: Steady::default(),
+            counts: Steady::default(),
             recent: VecDeque::new(),
             horizon_ns,
         }
@@ -135,6 +128,8 @@ impl Attribution {
         self.interference.advance(at_ns);
         self.preemptions.advance(at_ns);
         self.cgroups.advance(at_ns);
+        self.series.advance(of_others(&previous), of_others(sample), at_ns);
+        self.counts.advance(&previous.counts, &sample.counts, at_ns);
         self.turn_recent(at_ns);
         let (charges, gone) =
             changes(&previous.interference, &sample.interference, Interference::order);
@@ -143,7 +138,7 @@ impl Attribution {
             self.fold_of(one.resource).release(&pair);
         }
         for (before, now) in charges {
-            let more = since(now.charged, before.map(|before| before.charged));
+            let more = grown(&now.charged, before.map(|before| &before.charged));
             if more != Charged::default() {
                 self.charge(Pair::of(now), more);
             }
@@ -155,13 +150,10 @@ impl Attribution {
         }
         for (before, now) in series {
             let Some(cgroup) = now.labels.first() else { continue };
-            let count = now.totals.count();
-            let more = match before {
-                Some(before) if before.totals == now.totals => continue,
-                // Less than before: the label was forgotten, and began anew.
-                Some(before) if before.totals.count() <= count => now.totals.since(&before.totals),
-                _ => now.totals.clone(),
-            };
+            if before.is_some_and(|before| before.totals == now.totals) {
+                continue;
+            }
+            let more = grown(&now.totals, before.map(|before| &before.totals));
             self.of_cgroups.add(&more);
             self.cgroups.add(cgroup, &more, more.sum_ns.max(1));
         }
@@ -218,18 +210,31 @@ impl Attribution {
             .collect()
     }
 
+    /// The histograms of a sample but those of cgroups, where they are not exported as they are.
+    pub fn series(&self, sample: &Sample) -> Option<Vec<Series>> {
+        self.series.exported(of_others(sample))
+    }
+
+    /// Its counters, where they are not exported as they are.
+    pub fn counts(&self, sample: &Sample) -> Option<Vec<Count>> {
+        self.counts.exported(&sample.counts)
+    }
+
     /// All cgroups together, those that are gone included.
     pub fn of_cgroups(&self) -> &Totals {
         &self.of_cgroups
     }
 
     /// How often something became one of the rest here, by metric.
-    pub fn folded(&self) -> [(&'static str, u64); 3] {
-        [
+    pub fn folded(&self) -> Vec<(&'static str, u64)> {
+        let mut folded = vec![
             (Signal::CgroupRunqueueWait.info().metric, self.cgroups.folded()),
             (INTERFERENCE_METRIC, self.interference.folded()),
             (PREEMPTIONS_METRIC, self.preemptions.folded()),
-        ]
+        ];
+        let steady = self.series.folded().chain(self.counts.folded());
+        folded.extend(steady.map(|(signal, count)| (signal.info().metric, count)));
+        folded
     }
 
     /// Those who cost most over the last seconds, the worst first.
@@ -250,40 +255,25 @@ fn counters(fold: &Fold<Pair, Charged>) -> Vec<(Pair, Charged)> {
     fold.counters().map(|(pair, charged)| (pair.clone(), *charged)).collect()
 }
 
-/// What came since a reading; a total that is smaller began anew.
-fn since(now: Charged, before: Option<Charged>) -> Charged {
-    let before = before.unwrap_or_default();
-    match (now.ns.checked_sub(before.ns), now.count.checked_sub(before.count)) {
-        (Some(ns), Some(count)) => Charged { ns, count },
-        _ => now,
-    }
-}
-
 /// The part of a sample that is about cgroups' waits; series are ordered by signal.
 fn of_cgroups(sample: &Sample) -> &[Series] {
+    let [_, of_cgroups, _] = by_cgroups(sample);
+    of_cgroups
+}
+
+/// The part of a sample that is about other signals.
+fn of_others(sample: &Sample) -> impl Iterator<Item = &Series> {
+    let [first, _, last] = by_cgroups(sample);
+    first.iter().chain(last)
+}
+
+/// What comes before cgroups' waits, these, and what comes after them.
+fn by_cgroups(sample: &Sample) -> [&[Series]; 3] {
     let signal = Signal::CgroupRunqueueWait;
     let first = sample.series.partition_point(|series| series.signal < signal);
     let end = sample.series.partition_point(|series| series.signal <= signal);
-    sample.series.get(first..end).unwrap_or_default()
-}
-
-/// Each of `now` with its counterpart of `before`, and those of `before` that are gone. Both are in
-/// order.
-fn changes<'a, T>(
-    before: &'a [T],
-    now: &'a [T],
-    compare: impl Fn(&T, &T) -> std::cmp::Ordering,
-) -> (Vec<(Option<&'a T>, &'a T)>, Vec<&'a T>) {
-    let (mut both, mut gone) = (Vec::with_capacity(now.len()), Vec::new());
-    let mut before = before.iter().peekable();
-    for one in now {
-        while let Some(past) = before.next_if(|past| compare(past, one).is_lt()) {
-            gone.push(past);
-        }
-        both.push((before.next_if(|past| compare(past, one).is_eq()), one));
-    }
-    gone.extend(before);
-    (both, gone)
+    let part = |range: std::ops::Range<usize>| sample.series.get(range).unwrap_or_default();
+    [part(0..first), part(first..end), part(end..sample.series.len())]
 }
 
 #[cfg(test)]

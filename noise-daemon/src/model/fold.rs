@@ -8,9 +8,14 @@
 //! Cost decays, so that what costs now counts, not what did yesterday. A subject without a counter
 //! takes the place of one that costs clearly less, and far less if that got its counter of late. One that is
 //! gone gives way to anybody, but keeps its counter until then. Counters of those that gave way are
-//! remembered, within bounds, and go on where they were if their subject gets its place back.
+//! remembered, within bounds, and go on where they were if their subject gets its place back. One that
+//! had to be forgotten gets no place before nothing is compared with it any more.
 
 use std::collections::BTreeMap;
+use std::hash::Hash;
+
+use super::amount::Amount;
+use super::remembered::Remembered;
 
 /// Time in which a cost counts half, ns.
 const HALF_LIFE_NS: f64 = 60e9;
@@ -21,21 +26,16 @@ const TAKEOVER: f64 = 2.0;
 const EARLY_TAKEOVER: f64 = 16.0;
 /// For how long that is, ns.
 const STAY_NS: u64 = 60_000_000_000;
-/// Subjects without a counter whose cost is kept, and counters that are remembered, for each place.
+/// Subjects without a counter whose cost is kept, and counters that are remembered, for each place:
+/// those of the largest number that there ever was, since limits may be lowered and raised again.
 const KEPT: usize = 4;
 /// Costs are scaled up instead of decaying; beyond this scale all begin anew, before they overflow.
 const LARGEST_SCALE: f64 = 1e30;
 
 /// Whom something is counted for.
-pub trait Subject: Ord + Clone {
+pub trait Subject: Ord + Clone + Hash {
     /// The one that stands for all of its kind that have no counter of their own.
     fn rest(&self) -> Self;
-}
-
-/// What is counted.
-pub trait Amount: Default + Clone {
-    /// Adds more of it.
-    fn add(&mut self, more: &Self);
 }
 
 #[derive(Clone, Debug)]
@@ -59,20 +59,24 @@ impl<V> Place<V> {
     }
 }
 
-#[derive(Clone, Debug)]
-struct Memory<V> {
-    amount: V,
-    at_ns: u64,
+/// A subject without a counter.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    cost: f64,
+    /// Until when it has to stay without one, ns.
+    away_until_ns: u64,
 }
 
 /// The counters.
 #[derive(Clone, Debug)]
 pub struct Fold<K, V> {
     limit: usize,
+    /// The largest that there was.
+    largest: usize,
     places: BTreeMap<K, Place<V>>,
     rest: BTreeMap<K, V>,
-    waiting: BTreeMap<K, f64>,
-    remembered: BTreeMap<K, Memory<V>>,
+    waiting: BTreeMap<K, Waiting>,
+    remembered: Remembered<K, V>,
     /// Scale of the costs, and the time of scale 1.
     scale: f64,
     began_ns: u64,
@@ -85,10 +89,11 @@ impl<K: Subject, V: Amount> Fold<K, V> {
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
+            largest: limit,
             places: BTreeMap::new(),
             rest: BTreeMap::new(),
             waiting: BTreeMap::new(),
-            remembered: BTreeMap::new(),
+            remembered: Remembered::default(),
             scale: 1.0,
             began_ns: 0,
             at_ns: 0,
@@ -99,15 +104,17 @@ impl<K: Subject, V: Amount> Fold<K, V> {
     /// Makes room for another number of subjects. Those that cost least give way.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
+        self.largest = self.largest.max(limit);
         while self.places.len() > limit {
             let cheapest = self.places.iter().min_by(|a, b| a.1.cost.total_cmp(&b.1.cost));
             let Some(out) = cheapest.map(|(key, _)| key.clone()) else { break };
             if let Some(place) = self.places.remove(&out) {
                 if place.gone_ns.is_none() {
-                    self.waiting.insert(out.clone(), place.cost);
+                    self.waiting
+                        .insert(out.clone(), Waiting { cost: place.cost, away_until_ns: 0 });
                     self.folded += 1;
                 }
-                self.remembered.insert(out, Memory { amount: place.amount, at_ns: self.at_ns });
+                self.remembered.insert(out, place.amount, self.at_ns);
             }
         }
         self.forget_oldest();
@@ -123,8 +130,8 @@ impl<K: Subject, V: Amount> Fold<K, V> {
             for cost in self.places.values_mut().map(|place| &mut place.cost) {
                 *cost /= self.scale;
             }
-            for cost in self.waiting.values_mut() {
-                *cost /= self.scale;
+            for waiting in self.waiting.values_mut() {
+                waiting.cost /= self.scale;
             }
             (self.scale, self.began_ns) = (1.0, self.at_ns);
         }
@@ -143,18 +150,21 @@ impl<K: Subject, V: Amount> Fold<K, V> {
         let rest = key.rest();
         if *key != rest
             && let Some(out) = self.room()
+            && self.away_until_ns(key) <= self.at_ns
         {
-            let before = self.waiting.remove(key).unwrap_or_default();
+            let before = self.waiting.remove(key).map_or(0.0, |waiting| waiting.cost);
             let (mut amount, _) = self.replace(key, out.as_ref());
-            self.forget_oldest();
             amount.add(more);
             self.admit(key.clone(), amount, before + cost);
+            self.forget_oldest();
             return;
         }
         if *key != rest {
-            let waited = self.waiting.len();
-            *self.waiting.entry(key.clone()).or_default() += cost;
-            if self.waiting.len() > waited {
+            if let Some(waiting) = self.waiting.get_mut(key) {
+                waiting.cost += cost;
+            } else {
+                let away_until_ns = self.away_until_ns(key);
+                self.waiting.insert(key.clone(), Waiting { cost, away_until_ns });
                 self.folded += 1;
                 self.forget_cheap();
             }
@@ -185,6 +195,12 @@ impl<K: Subject, V: Amount> Fold<K, V> {
         self.folded
     }
 
+    /// Until when a subject has to stay without a counter.
+    fn away_until_ns(&self, key: &K) -> u64 {
+        let waiting = self.waiting.get(key).map(|waiting| waiting.away_until_ns);
+        waiting.unwrap_or_else(|| self.remembered.away_until_ns(key))
+    }
+
     /// Whether there is a free place, or else one of a subject that is gone, which is told.
     fn room(&self) -> Option<Option<K>> {
         if self.places.len() < self.limit {
@@ -202,20 +218,21 @@ impl<K: Subject, V: Amount> Fold<K, V> {
     /// Takes the place of `out`, if any, for `key`: the counter of `key` as it is remembered, and
     /// the cost of `out`.
     fn replace(&mut self, key: &K, out: Option<&K>) -> (V, f64) {
-        let amount = self.remembered.remove(key).map(|memory| memory.amount).unwrap_or_default();
+        let amount = self.remembered.take(key).unwrap_or_default();
         let Some((out, place)) = out.and_then(|out| self.places.remove_entry(out)) else {
             return (amount, 0.0);
         };
-        self.remembered.insert(out, Memory { amount: place.amount, at_ns: self.at_ns });
+        self.remembered.insert(out, place.amount, self.at_ns);
         (amount, place.cost)
     }
 
     /// Keeps the counters that gave way last.
     fn forget_oldest(&mut self) {
-        while self.remembered.len() > self.limit * KEPT {
-            let oldest = self.remembered.iter().min_by_key(|(_, memory)| memory.at_ns);
-            let Some(key) = oldest.map(|(key, _)| key.clone()) else { return };
-            self.remembered.remove(&key);
+        let most = (self.largest * (KEPT + 1)).saturating_sub(self.places.len());
+        for (key, until_ns) in self.remembered.trim(most, self.at_ns) {
+            if let Some(waiting) = self.waiting.get_mut(&key) {
+                waiting.away_until_ns = until_ns;
+            }
         }
     }
 
@@ -231,8 +248,9 @@ impl<K: Subject, V: Amount> Fold<K, V> {
         while let Some((key, cost)) = self
             .waiting
             .iter()
-            .max_by(|a, b| a.1.total_cmp(b.1))
-            .map(|(key, cost)| (key.clone(), *cost))
+            .filter(|(_, waiting)| waiting.away_until_ns <= self.at_ns)
+            .max_by(|a, b| a.1.cost.total_cmp(&b.1.cost))
+            .map(|(key, waiting)| (key.clone(), waiting.cost))
         {
             let cheapest = self
                 .places
@@ -249,7 +267,7 @@ impl<K: Subject, V: Amount> Fold<K, V> {
             self.waiting.remove(&key);
             self.admit(key, amount, cost);
             if !was_gone {
-                self.waiting.insert(out, left);
+                self.waiting.insert(out, Waiting { cost: left, away_until_ns: 0 });
                 self.folded += 1;
             }
         }
@@ -261,17 +279,18 @@ impl<K: Subject, V: Amount> Fold<K, V> {
         if self.waiting.len() < 2 * most {
             return;
         }
-        let mut costs: Vec<f64> = self.waiting.values().copied().collect();
+        let mut costs: Vec<f64> = self.waiting.values().map(|waiting| waiting.cost).collect();
         costs.sort_by(|a, b| b.total_cmp(a));
         let Some(least) = costs.get(most).copied() else { return };
         // Of several that cost the same, all go.
-        self.waiting.retain(|_, cost| *cost > least);
+        self.waiting.retain(|_, waiting| waiting.cost > least);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::remembered::COMPARED_NS;
     use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, proptest};
 
     const SECOND: u64 = 1_000_000_000;
@@ -281,12 +300,6 @@ mod tests {
     impl Subject for u16 {
         fn rest(&self) -> Self {
             REST
-        }
-    }
-
-    impl Amount for u64 {
-        fn add(&mut self, more: &Self) {
-            *self += more;
         }
     }
 
@@ -432,10 +445,12 @@ mod tests {
             steps in proptest::collection::vec(step(), 0..400),
         ) {
             let mut fold: Fold<u16, u64> = Fold::new(limit);
-            let (mut at, mut all, mut forgotten) = (0, 0, 0);
+            let (mut at, mut all, mut forgotten, mut largest) = (0, 0, 0, limit);
+            // What a scraper saw that forgets nothing: value and time.
+            let mut seen: BTreeMap<u16, (u64, u64)> = BTreeMap::new();
             for step in steps {
                 let mut before: BTreeMap<u16, u64> =
-                    fold.remembered.iter().map(|(key, memory)| (*key, memory.amount)).collect();
+                    fold.remembered.iter().map(|(key, amount)| (*key, *amount)).collect();
                 before.extend(told(&fold));
                 let mut added = 0;
                 match step {
@@ -451,6 +466,7 @@ mod tests {
                     Step::Release(key) => fold.release(&key),
                     Step::Limit(to) => {
                         limit = to;
+                        largest = largest.max(limit);
                         fold.set_limit(limit);
                     }
                 }
@@ -461,6 +477,13 @@ mod tests {
                     let known = before.get(key).copied().unwrap_or(0);
                     prop_assert!(*amount >= known, "{} ran back from {} to {}", key, known, amount);
                     grown.extend(amount.checked_sub(known).filter(|grown| *grown > 0));
+                    let (known, known_at) = seen.get(key).copied().unwrap_or_default();
+                    let is_compared = known_at + COMPARED_NS > at;
+                    prop_assert!(
+                        *amount >= known || !is_compared,
+                        "{} came back with {} instead of {}", key, amount, known
+                    );
+                    seen.insert(*key, (*amount, at));
                 }
                 if added > 0 {
                     prop_assert_eq!(grown, vec![added]);
@@ -468,16 +491,19 @@ mod tests {
                     prop_assert!(grown.is_empty());
                 }
                 // Nothing is forgotten unless more was to be remembered than may be.
-                let is_kept = |key: &u16| now.contains_key(key) || fold.remembered.contains_key(key);
+                let most = (KEPT + 1) * largest;
+                let kept: BTreeMap<u16, u64> =
+                    fold.remembered.iter().map(|(key, amount)| (*key, *amount)).collect();
+                let is_kept = |key: &u16| now.contains_key(key) || kept.contains_key(key);
                 for (_, amount) in before.iter().filter(|(key, _)| !is_kept(key)) {
-                    prop_assert_eq!(fold.remembered.len(), limit * KEPT);
+                    prop_assert_eq!(kept.len() + fold.places.len(), most);
                     forgotten += amount;
                 }
-                let in_memory: u64 = fold.remembered.values().map(|memory| memory.amount).sum();
+                let in_memory: u64 = kept.values().sum();
                 prop_assert_eq!(now.values().sum::<u64>() + in_memory + forgotten, all);
                 prop_assert!(fold.places.len() <= limit && now.len() <= limit + 1);
                 prop_assert!(fold.waiting.len() <= (2 * KEPT * limit).max(2));
-                prop_assert!(fold.remembered.len() <= KEPT * limit);
+                prop_assert!(kept.len() + fold.places.len() <= most);
                 prop_assert!(fold.waiting.keys().all(|key| !fold.places.contains_key(key)));
             }
         }

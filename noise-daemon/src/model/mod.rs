@@ -1,12 +1,16 @@
 //! PURE: from samples to what consumers show. No clock, no file, no kernel: a recorded stream of
 //! samples gives the same answer as the live one.
 
+mod amount;
 mod blame;
+mod changes;
 mod fold;
 mod longest;
 pub(crate) mod names;
 mod outlier;
+mod remembered;
 mod sample;
+mod steady;
 mod sums;
 
 use std::borrow::Cow;
@@ -16,6 +20,7 @@ use std::sync::Arc;
 use noise_common::charge::Charged;
 use noise_common::signals::{Kind, SIGNALS, Signal};
 
+pub use amount::Amount;
 use blame::Attribution;
 pub use blame::{INTERFERENCE_METRIC, Limits, PREEMPTIONS_METRIC, Pair, Recent};
 pub use longest::Longest;
@@ -67,6 +72,10 @@ pub struct Model {
     pub folded: Vec<(Cow<'static, str>, u64)>,
     /// Who delayed whom most over the last seconds, the worst first.
     pub worst: Vec<Recent>,
+    /// Histograms to export instead of the sample's, where these would run backwards.
+    pub steady_series: Option<Vec<Series>>,
+    /// The same of counters.
+    pub steady_counts: Option<Vec<Count>>,
 }
 
 /// Builds models from consecutive samples.
@@ -102,8 +111,12 @@ impl Builder {
         let now = self.take(&sample);
         let signals = SIGNALS.iter().map(|info| self.summary(info.signal, &sample, &now)).collect();
         self.remember(now);
-        let mut folded: Vec<(Cow<'static, str>, u64)> =
-            self.attribution.folded().map(|(metric, count)| (metric.into(), count)).into();
+        let mut folded: Vec<(Cow<'static, str>, u64)> = self
+            .attribution
+            .folded()
+            .into_iter()
+            .map(|(metric, count)| (metric.into(), count))
+            .collect();
         for (metric, count) in &sample.folded {
             match folded.iter_mut().find(|(known, _)| known == metric) {
                 Some((_, sum)) => *sum += count,
@@ -111,6 +124,8 @@ impl Builder {
             }
         }
         Model {
+            steady_series: self.attribution.series(&sample),
+            steady_counts: self.attribution.counts(&sample),
             sample,
             signals,
             interference: self.attribution.interference(),

@@ -214,10 +214,11 @@ pub struct Reload {
 pub struct Sample {
     /// When, on CLOCK_MONOTONIC, ns.
     pub at_ns: u64,
-    /// Histograms, ordered by signal and labels. Of cgroups, one that is missing is gone; if it
-    /// comes again, it begins at 0.
+    /// Histograms, ordered by signal and labels. One that is missing is gone; if it comes again, it
+    /// begins at 0.
     pub series: Vec<Series>,
-    /// Counters, ordered by signal and labels.
+    /// Counters, ordered by signal and labels. One that is missing is gone; if it comes again, it
+    /// begins at 0.
     pub counts: Vec<Count>,
     /// Who was charged with the delays of whom, ordered by all but the charge; each pair once. One
     /// that is missing is gone; if it comes again, it begins at 0.

@@ -19,7 +19,6 @@ use noise_common::signals::{
 use cgroup::{Hierarchies, Labels, Of, printable};
 use kthread::KernelThreads;
 pub use kthread::without_cpu;
-pub use renamed::Renamed;
 use renamed::Round;
 use who::Interner;
 pub use who::{Being, Parties};

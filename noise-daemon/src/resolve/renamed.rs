@@ -31,20 +31,9 @@ impl Round {
     }
 }
 
-/// A subject that has another name, and the labels that it had until now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Renamed {
-    /// The signal.
-    pub signal: Signal,
-    /// The interface's number.
-    pub subject: u64,
-    /// Its labels before.
-    pub labels: Vec<String>,
-}
-
 impl Names {
-    /// The subjects of some interfaces whose names have changed; from now on they have their new ones.
-    pub fn renamed(&mut self) -> Vec<Renamed> {
+    /// Those of some interfaces whose names have changed; from now on they have their new ones.
+    pub fn renamed(&mut self) -> BTreeSet<u64> {
         let mut named: BTreeMap<u64, &str> = BTreeMap::new();
         for signal in OF_INTERFACES {
             for ((_, subject), labels) in self.known.range((signal, 0)..=(signal, u64::MAX)) {
@@ -77,14 +66,10 @@ impl Names {
                 self.round.gone.insert(index);
             }
         }
-        let subjects = renamed.into_iter().flat_map(|index| OF_INTERFACES.map(|of| (of, index)));
-        let known = &mut self.known;
-        subjects
-            .filter_map(|(signal, subject)| {
-                let labels = known.remove(&(signal, subject))?;
-                Some(Renamed { signal, subject, labels })
-            })
-            .collect()
+        self.known.retain(|(signal, subject), _| {
+            !(OF_INTERFACES.contains(signal) && renamed.contains(subject))
+        });
+        renamed
     }
 }
 
@@ -114,26 +99,16 @@ mod tests {
             assert_eq!(tell(&mut names, index), name);
         }
         names.labels(Signal::NetRxWait, 2, now).unwrap();
-        assert_eq!(names.renamed(), []);
+        assert_eq!(names.renamed(), BTreeSet::new());
         // They change places.
         for (from, to) in [("eth0", "x"), ("eth1", "eth0"), ("x", "eth1")] {
             fs::rename(net.join(from), net.join(to)).unwrap();
         }
-        let renamed: Vec<_> = names
-            .renamed()
-            .into_iter()
-            .map(|Renamed { signal, subject, labels }| (signal, subject, labels.concat()))
-            .collect();
-        let expected = [
-            (Signal::NetTxWait, 2, "eth0".to_owned()),
-            (Signal::NetRxWait, 2, "eth0".to_owned()),
-            (Signal::NetTxWait, 3, "eth1".to_owned()),
-        ];
-        assert_eq!(renamed, expected);
+        assert_eq!(names.renamed(), BTreeSet::from([2, 3]));
         assert_eq!((tell(&mut names, 2).as_str(), tell(&mut names, 3).as_str()), ("eth1", "eth0"));
         // One that is gone keeps its name until it is swept.
         fs::remove_dir_all(net.join("lo")).unwrap();
-        assert_eq!(names.renamed(), []);
+        assert_eq!(names.renamed(), BTreeSet::new());
         assert_eq!(tell(&mut names, 1), "lo");
     }
 

@@ -60,7 +60,7 @@ pub(super) fn sleepers(arguments: &mut Arguments) -> Result<()> {
 }
 
 /// A child that does `work` and ends. What it does must be safe behind a fork of one thread of many.
-fn fork(work: impl FnOnce()) -> io::Result<libc::pid_t> {
+pub(super) fn fork(work: impl FnOnce()) -> io::Result<libc::pid_t> {
     // SAFETY: the child calls nothing but what the caller promises to be safe, then ends.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
@@ -73,7 +73,7 @@ fn fork(work: impl FnOnce()) -> io::Result<libc::pid_t> {
     }
 }
 
-fn reap(child: libc::pid_t) -> io::Result<()> {
+pub(super) fn reap(child: libc::pid_t) -> io::Result<()> {
     // SAFETY: no status is asked for.
     let result = unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
     if result == child { Ok(()) } else { Err(io::Error::last_os_error()) }

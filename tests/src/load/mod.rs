@@ -14,6 +14,7 @@ pub mod noise;
 pub mod packets;
 pub mod storm;
 pub mod task;
+pub mod tides;
 
 use std::collections::BTreeMap;
 use std::env;
@@ -277,6 +278,7 @@ fn run(arguments: Vec<String>) -> Result<()> {
         "sleepers" => churn::sleepers(&mut arguments),
         "forks" => churn::forks(&mut arguments),
         "group-churn" => churn::group_churn(&mut arguments),
+        "group-tides" => tides::group_tides(&mut arguments),
         "device-churn" => churn::device_churn(&mut arguments),
         "crew" => compute::crew(&mut arguments),
         "primes" => compute::primes(&mut arguments),

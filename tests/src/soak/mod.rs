@@ -18,10 +18,12 @@ use crate::bpf::hash_entries_of;
 use crate::daemon::{Daemon, SOCKET_PATH, binary};
 use crate::group::{Group, Hierarchy};
 use crate::load::{Figures, Place, Worker};
+use crate::prom::Scrape;
+use crate::recall::Recall;
 use crate::toll::Footprint;
 
 pub use table::{heading, row};
-pub use verdict::{Slope, backwards, judge};
+pub use verdict::{Slope, judge};
 
 /// How long a soak takes.
 #[derive(Clone, Copy, Debug)]
@@ -165,16 +167,12 @@ pub fn soak(plan: &Plan, mut show: impl FnMut(&Reading)) -> Result<(Vec<Reading>
     let (mut next_look, mut next_disturbance) = (begin, begin + DISTURB_EVERY);
     let (mut disturbances, mut disturbance) = (0, "");
     let mut readings: Vec<Reading> = Vec::new();
-    let mut last = daemon.scrape()?;
+    let mut recall = Recall::default();
     loop {
         thread::sleep(SCRAPE_EVERY);
         let page = daemon.metrics()?;
-        let scrape = crate::prom::Scrape::parse(&page)?;
-        let wrong = backwards(&last, &scrape);
-        if !wrong.is_empty() {
-            bail!("counters ran backwards: {}", wrong.join(", "));
-        }
-        last = scrape;
+        let scrape = Scrape::parse(&page)?;
+        recall.ensure_rising(&scrape)?;
         let now = Instant::now();
         if now >= next_disturbance {
             next_disturbance += DISTURB_EVERY;
@@ -190,9 +188,9 @@ pub fn soak(plan: &Plan, mut show: impl FnMut(&Reading)) -> Result<(Vec<Reading>
                 entries,
                 maps,
                 page_bytes: page.len(),
-                series: last.len(),
-                dropped: last.total("noised_dropped_total"),
-                switches: last.total("noised_context_switches_total"),
+                series: scrape.len(),
+                dropped: scrape.total("noised_dropped_total"),
+                switches: scrape.total("noised_context_switches_total"),
                 disturbance,
             };
             disturbance = "";

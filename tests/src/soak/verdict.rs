@@ -5,7 +5,6 @@ use std::fmt;
 use anyhow::{Context as _, Result, ensure};
 
 use super::Reading;
-use crate::prom::Scrape;
 
 /// The part of a soak in which caches may fill.
 const WARM_UP: f64 = 0.2;
@@ -164,31 +163,9 @@ fn ensure_bounded(what: &str, warm: &[Reading], value: fn(&Reading) -> f64) -> R
     Ok(())
 }
 
-/// Counters and parts of histograms that are lower than before. A series may go with its subject.
-pub fn backwards(before: &Scrape, after: &Scrape) -> Vec<String> {
-    let mut found = Vec::new();
-    for (name, family) in &before.families {
-        let names = match family.kind.as_str() {
-            "counter" => vec![name.clone()],
-            "histogram" => ["_bucket", "_sum", "_count"].map(|end| format!("{name}{end}")).into(),
-            _ => Vec::new(),
-        };
-        for name in names {
-            let now = after.series(&name);
-            for (labels, was) in before.series(&name) {
-                if let Some(is) = now.get(&labels).filter(|is| **is < was) {
-                    found.push(format!("{name} {labels:?}: {was} became {is}"));
-                }
-            }
-        }
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Reading, Slope, backwards, judge};
-    use crate::prom::Scrape;
+    use super::{Reading, Slope, judge};
     use crate::toll::Footprint;
 
     fn readings(bytes: fn(u64) -> u64) -> Vec<Reading> {
@@ -267,16 +244,5 @@ mod tests {
         let error = judge(&readings(|at| (20 << 20) + (at << 16)), 4 << 20).unwrap_err();
         assert!(error.to_string().contains("RSS MiB +22"), "{error}");
         assert!(judge(&[], 4 << 20).is_err());
-    }
-
-    #[test]
-    fn counters_that_fall_are_found_and_gauges_may() {
-        let page = |counter: u32, gauge: u32| {
-            let text =
-                format!("# TYPE c counter\nc{{x=\"1\"}} {counter}\n# TYPE g gauge\ng {gauge}\n");
-            Scrape::parse(&text).unwrap()
-        };
-        assert!(backwards(&page(3, 9), &page(3, 2)).is_empty());
-        assert_eq!(backwards(&page(3, 9), &page(2, 9)).len(), 1);
     }
 }

@@ -17,6 +17,7 @@ use noise_tests::daemon::{
 use noise_tests::group::{Group, Hierarchy};
 use noise_tests::load::{Place, Worker};
 use noise_tests::prom::{Scrape, label_set};
+use noise_tests::recall::Recall;
 use noise_tests::scratch::Folder;
 use serde_json::Value;
 
@@ -161,6 +162,7 @@ fn ten_thousand_short_lives() -> Result<Verdict> {
     for number in 0..LASTING {
         lasting.push(top.inner(&format!("lasting-{number}"))?);
     }
+    let mut recall = Recall::default();
     let mut rounds = 0;
     let mut missing = FOLDED.to_vec();
     while !missing.is_empty() && rounds < ROUNDS {
@@ -171,6 +173,7 @@ fn ten_thousand_short_lives() -> Result<Verdict> {
         // The names of those that are new are known now, or in the next round.
         thread::sleep(Duration::from_secs(1));
         let scrape = daemon.scrape()?;
+        recall.ensure_rising(&scrape)?;
         missing.retain(|metric| {
             let count =
                 scrape.value("noised_series_folded_total", &label_set(&[("metric", metric)]));
@@ -185,11 +188,12 @@ fn ten_thousand_short_lives() -> Result<Verdict> {
         let group = top.inner(&format!("short-{number}"))?;
         ensure!(group.run(short())?.success(), "the process in a cgroup failed");
         if number.is_multiple_of(1_000) {
-            daemon.scrape()?;
+            recall.ensure_rising(&daemon.scrape()?)?;
             most = most.max(daemon.resident_bytes()?);
         }
     }
     let scrape = daemon.scrape()?;
+    recall.ensure_rising(&scrape)?;
     for (name, bound) in SERIES {
         let count = scrape.series(name).len();
         println!("{count} series of {name}");

@@ -9,6 +9,7 @@ mod block;
 mod cgroups;
 mod command_line;
 mod configuration;
+mod counters;
 mod deeds;
 mod detour;
 mod differential;
@@ -115,6 +116,7 @@ fn main() -> ExitCode {
         ("web_config", web_config::TESTS),
         ("web_abuse", web_abuse::TESTS),
         ("metrics", metrics::TESTS),
+        ("counters", counters::TESTS),
         ("deeds", deeds::TESTS),
         ("sched", sched::TESTS),
         ("interrupts", interrupts::TESTS),

@@ -194,35 +194,29 @@ fn a_renamed_interface_has_its_new_name() -> Result<Verdict> {
         let scrape = daemon.scrape()?;
         Ok(scrape.value("noised_net_tx_wait_seconds_count", &labels).unwrap_or_default())
     };
-    let send = |interface: &str| -> Result<()> {
+    let send = |interface: &str, expected: f64| -> Result<()> {
         let mut sender = Worker::start("broadcasts", &["0", interface, "100", "50"])?;
         ensure!(
             figure(&sender.figures()?, "sent")? as f64 == PACKETS,
             "not all datagrams were sent"
         );
         let deadline = Instant::now() + PATIENCE;
-        while sent(interface)? < PACKETS {
+        while sent(interface)? < expected {
             ensure!(Instant::now() < deadline, "{interface} has sent {}", sent(interface)?);
             thread::sleep(Duration::from_millis(100));
         }
         Ok(())
     };
-    send(&pair.near)?;
+    send(&pair.near, PACKETS)?;
     let before = sent(&pair.near)?;
     let renamed = Renamed::new(&pair)?;
     // Within a window the new name is known.
     thread::sleep(Duration::from_secs(2));
-    let kept = sent(&pair.near)?;
-    ensure!(kept >= before, "{}: {kept} after {before}", pair.near);
-    send(&renamed.name)?;
-    let after = sent(&pair.near)?;
-    println!(
-        "{}: {before}, {kept}, {after}; {}: {}",
-        pair.near,
-        renamed.name,
-        sent(&renamed.name)?
-    );
-    ensure!(after == kept, "what was sent as {} counts for {}", renamed.name, pair.near);
+    send(&renamed.name, PACKETS)?;
+    let (old, new) = (sent(&pair.near)?, sent(&renamed.name)?);
+    println!("{}: {before}, then {old}; {}: {new}", pair.near, renamed.name);
+    ensure!(old == 0.0, "{} is gone, and has {old}", pair.near);
+    ensure!(new < before + PACKETS, "what was sent as {} counts for {}", pair.near, renamed.name);
     let top = run_noised(&[
         "top",
         "--connect",
@@ -233,5 +227,8 @@ fn a_renamed_interface_has_its_new_name() -> Result<Verdict> {
     ])?;
     ensure!(top.stdout.contains(&renamed.name), "{}", top.stdout);
     drop(renamed);
+    // The old name goes on where it was.
+    thread::sleep(Duration::from_secs(2));
+    send(&pair.near, before + PACKETS)?;
     Ok(Verdict::Passed)
 }

@@ -5,11 +5,11 @@ use std::mem;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use noise_tests::daemon::Daemon;
 use noise_tests::load::Worker;
 use noise_tests::prom::Scrape;
-use noise_tests::soak::backwards;
+use noise_tests::recall::Recall;
 use noise_tests::toll::Toll;
 
 use super::asked_for;
@@ -82,16 +82,15 @@ fn the_clock_is_set() -> Result<Verdict> {
     let toll = Toll::begin(&daemon)?;
     let begin = Instant::now();
     let clock = WallClock::keep()?;
-    let mut last = daemon.scrape()?;
+    let mut recall = Recall::default();
+    recall.ensure_rising(&daemon.scrape()?)?;
     for beside in [HOUR, -HOUR, 0] {
         if let Err(error) = clock.set(beside) {
             return Ok(Verdict::Impossible(format!("this machine's clock cannot be set: {error}")));
         }
         thread::sleep(Duration::from_millis(700));
-        let scrape = daemon.scrape()?;
-        let wrong = backwards(&last, &scrape);
-        ensure!(wrong.is_empty(), "{beside} s beside the truth: {wrong:?}");
-        last = scrape;
+        let rising = recall.ensure_rising(&daemon.scrape()?);
+        rising.with_context(|| format!("{beside} s beside the truth"))?;
     }
     drop(clock);
     load.stop()?;

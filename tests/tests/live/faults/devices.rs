@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use noise_tests::daemon::Daemon;
 use noise_tests::disk::{LoopDevice, ScratchFile, device_name};
 use noise_tests::ftrace::{BLOCK_EVENTS, Recording};
@@ -13,7 +13,7 @@ use noise_tests::load::{Worker, figure};
 use noise_tests::pairing::Labels;
 use noise_tests::pairing::block::block_waits;
 use noise_tests::prom::label_set;
-use noise_tests::soak::backwards;
+use noise_tests::recall::Recall;
 use noise_tests::toll::Toll;
 
 use super::{Setting, asked_for};
@@ -96,7 +96,8 @@ fn a_cpu_goes_and_comes() -> Result<Verdict> {
     let toll = Toll::begin(&daemon)?;
     let workers = [Worker::start("timer", &["0", "500"])?, Worker::start("burn", &["any"])?];
     let sleepers = Worker::start("sleepers", &["50", "5"])?;
-    let mut last = daemon.scrape()?;
+    let (mut last, mut recall) = (daemon.scrape()?, Recall::default());
+    recall.ensure_rising(&last)?;
     for round in 0..3 {
         let off = match Setting::write(path, "0") {
             Ok(off) => off,
@@ -104,17 +105,16 @@ fn a_cpu_goes_and_comes() -> Result<Verdict> {
         };
         for _ in 0..3 {
             thread::sleep(Duration::from_millis(400));
-            let scrape = daemon.scrape()?;
-            let wrong = backwards(&last, &scrape);
-            ensure!(wrong.is_empty(), "round {round}, while off: {wrong:?}");
-            last = scrape;
+            last = daemon.scrape()?;
+            let rising = recall.ensure_rising(&last);
+            rising.with_context(|| format!("round {round}, while off"))?;
         }
         drop(off);
         ensure!(fs::read_to_string(path)?.trim() == "1", "CPU 1 does not come back");
         thread::sleep(Duration::from_millis(600));
         let scrape = daemon.scrape()?;
-        let wrong = backwards(&last, &scrape);
-        ensure!(wrong.is_empty(), "round {round}, on again: {wrong:?}");
+        let rising = recall.ensure_rising(&scrape);
+        rising.with_context(|| format!("round {round}, on again"))?;
         let by = interrupted(&scrape, "1") - interrupted(&last, "1");
         ensure!(by > 0.0, "nothing is counted on the CPU that came back");
         last = scrape;

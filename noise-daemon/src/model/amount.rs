@@ -1,0 +1,61 @@
+//! PURE: what counters count.
+
+use noise_common::charge::Charged;
+
+use super::sample::Totals;
+
+/// What is counted; it only grows.
+pub trait Amount: Default + Clone {
+    /// Adds more of it.
+    fn add(&mut self, more: &Self);
+
+    /// What came since an earlier reading.
+    fn since(&self, earlier: &Self) -> Self;
+
+    /// Whether nothing of it is less than in an earlier reading. If something is, counting began anew.
+    fn reaches(&self, earlier: &Self) -> bool;
+}
+
+impl Amount for u64 {
+    fn add(&mut self, more: &Self) {
+        *self += more;
+    }
+
+    fn since(&self, earlier: &Self) -> Self {
+        self.saturating_sub(*earlier)
+    }
+
+    fn reaches(&self, earlier: &Self) -> bool {
+        self >= earlier
+    }
+}
+
+impl Amount for Charged {
+    fn add(&mut self, more: &Self) {
+        self.ns += more.ns;
+        self.count += more.count;
+    }
+
+    fn since(&self, earlier: &Self) -> Self {
+        Self { ns: self.ns.since(&earlier.ns), count: self.count.since(&earlier.count) }
+    }
+
+    fn reaches(&self, earlier: &Self) -> bool {
+        self.ns >= earlier.ns && self.count >= earlier.count
+    }
+}
+
+impl Amount for Totals {
+    fn add(&mut self, more: &Self) {
+        Self::add(self, more);
+    }
+
+    fn since(&self, earlier: &Self) -> Self {
+        Self::since(self, earlier)
+    }
+
+    fn reaches(&self, earlier: &Self) -> bool {
+        self.sum_ns >= earlier.sum_ns
+            && self.buckets.iter().zip(&earlier.buckets).all(|(now, before)| now >= before)
+    }
+}
