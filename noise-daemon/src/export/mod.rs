@@ -17,4 +17,4 @@ pub use metrics::{Process, render};
 pub use socket::{LocalSocket, SocketOptions};
 pub(crate) use status::duration;
 pub use status::page;
-pub use web::{Hangups, Listener, Peer, Web, WebClient, WebFile, listen, serve};
+pub use web::{Hangups, Listener, Peer, Web, WebClient, WebFile, agent, listen, serve};

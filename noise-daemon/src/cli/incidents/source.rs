@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::analysis::{Outlier, Report};
 use crate::config::DEFAULT_ADDRESS;
-use crate::export::{API_VERSION, IncidentsDocument, OutliersDocument, WebClient};
+use crate::export::{API_VERSION, IncidentsDocument, OutliersDocument, WebClient, agent};
 use crate::state::{DEFAULT_DIRECTORY, Document, read};
 
 /// Longer than a daemon on a loaded machine takes.
@@ -127,13 +127,13 @@ fn find(directory: &Path, unreachable: Option<&str>, is_default: bool) -> anyhow
 /// # Errors
 /// Where one answers, but not what was asked for.
 fn fetch(address: &str, route: &str, client: &WebClient) -> anyhow::Result<Result<String, String>> {
-    let agent: ureq::Agent = ureq::Agent::config_builder()
+    let config = ureq::Agent::config_builder()
         .timeout_global(Some(PATIENCE))
         // The daemon is near; a proxy for the world is not meant for it.
         .proxy(None)
         .tls_config(client.tls.clone())
-        .build()
-        .into();
+        .build();
+    let agent = agent(config);
     let scheme = if address.contains("://") { "" } else { "http://" };
     let uri = format!("{scheme}{address}/api/v{API_VERSION}/{route}");
     let mut answer = match client.get(&agent, &uri).call() {

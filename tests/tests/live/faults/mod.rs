@@ -12,6 +12,7 @@ pub(crate) mod devices;
 pub(crate) mod maps;
 pub(crate) mod starts;
 pub(crate) mod storage;
+pub(crate) mod threads;
 
 use std::env;
 use std::fs;
