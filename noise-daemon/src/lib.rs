@@ -20,3 +20,4 @@ pub mod resolve;
 pub mod state;
 pub mod top;
 pub mod wire;
+pub mod worker;

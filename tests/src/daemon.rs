@@ -202,9 +202,7 @@ impl Daemon {
     /// Starts a daemon with further options, and waits until `is_ready` says so of its address.
     pub fn start_until(options: &[&str], is_ready: impl Fn(SocketAddr) -> bool) -> Result<Self> {
         let (command, address) = Self::command(options)?;
-        let mut daemon = Self { process: Process::start(command)?, address };
-        daemon.wait_until(is_ready)?;
-        Ok(daemon)
+        Self::start_command_until(command, address, is_ready)
     }
 
     fn command(options: &[&str]) -> Result<(Command, SocketAddr)> {
@@ -230,10 +228,19 @@ impl Daemon {
 
     /// Starts a daemon by a command that makes it listen on `address`.
     pub fn start_command(command: Command, address: SocketAddr) -> Result<Self> {
-        let mut daemon = Self { process: Process::start(command)?, address };
-        daemon.wait_until(|address| {
+        Self::start_command_until(command, address, |address| {
             http::get(address, "/-/ready", &[]).is_ok_and(|answer| answer.status == 200)
-        })?;
+        })
+    }
+
+    /// As [`Daemon::start_command`], until `is_ready` says so of its address.
+    pub fn start_command_until(
+        command: Command,
+        address: SocketAddr,
+        is_ready: impl Fn(SocketAddr) -> bool,
+    ) -> Result<Self> {
+        let mut daemon = Self { process: Process::start(command)?, address };
+        daemon.wait_until(is_ready)?;
         Ok(daemon)
     }
 
@@ -256,6 +263,11 @@ impl Daemon {
     /// Its process.
     pub fn process(&self) -> &Process {
         &self.process
+    }
+
+    /// Its exit status, if it has ended.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        self.process.ended()
     }
 
     /// The text of `/metrics`.

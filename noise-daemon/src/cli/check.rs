@@ -79,10 +79,10 @@ pub fn run(args: &CheckArgs) -> Result<(), KernelError> {
     });
     report.insert("landlock".into(), json!(landlock_abi()));
     report.insert("seccomp".into(), json!(filters_system_calls()));
-    let sight = without(|| Sight::of(Path::new("/proc"))).unwrap_or(Sight::Hidden);
+    let sight = without(|| Sight::of(Path::new("/proc"))).ok().flatten().unwrap_or(Sight::Hidden);
     report.insert("threads".into(), json!(sight));
     if let Ok(engine) = &outcome {
-        let readable = without(|| engine.is_readable()).unwrap_or(false);
+        let readable = without(|| engine.is_readable()).ok().flatten().unwrap_or(false);
         report.insert("reads_maps_unprivileged".into(), json!(readable));
         let kept = (!readable).then(|| reader().to_string());
         report.insert("kept_capability".into(), json!(kept));

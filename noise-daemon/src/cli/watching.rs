@@ -51,6 +51,14 @@ impl Watching {
         Ok(Self { board, keeper, boot, taken: 0 })
     }
 
+    /// Starts the thread that writes, where something is kept.
+    ///
+    /// # Errors
+    /// Where there can be no further thread.
+    pub fn begin(&mut self) -> anyhow::Result<()> {
+        self.keeper.as_mut().map_or(Ok(()), Keeper::begin)
+    }
+
     /// Goes on with other settings.
     ///
     /// # Errors
@@ -88,9 +96,9 @@ impl Watching {
     }
 
     /// Keeps what there is.
-    pub async fn stop(mut self) {
+    pub fn stop(mut self) {
         if let Some(keeper) = self.keeper.take() {
-            keeper.finish(document(&mut self.board, &self.boot, clock())).await;
+            keeper.finish(document(&mut self.board, &self.boot, clock()));
         }
     }
 }

@@ -31,9 +31,15 @@ pub fn drop_all(kept: Option<Capability>) -> anyhow::Result<()> {
 }
 
 /// What a thread finds that has no capability; `None` where it cannot get rid of them.
-pub fn without<T: Send>(find: impl FnOnce() -> T + Send) -> Option<T> {
+///
+/// # Errors
+/// Where there can be no further thread.
+pub fn without<T: Send>(find: impl FnOnce() -> T + Send) -> io::Result<Option<T>> {
     let finding = move || drop_all(None).ok().map(|()| find());
-    thread::scope(|scope| scope.spawn(finding).join().ok().flatten())
+    thread::scope(|scope| {
+        let finding = thread::Builder::new().spawn_scoped(scope, finding)?;
+        Ok(finding.join().ok().flatten())
+    })
 }
 
 /// The threads of this process that have another capability than the one that is kept, or may have it.
@@ -96,7 +102,7 @@ mod tests {
         let own = || threads_with_capabilities(None).unwrap().contains(&std::process::id());
         let before = own();
         let status = without(|| fs::read_to_string("/proc/thread-self/status").unwrap());
-        assert!(!has_others(&status.unwrap(), None));
+        assert!(!has_others(&status.unwrap().unwrap(), None));
         assert_eq!(own(), before);
     }
 }

@@ -77,6 +77,8 @@ pub fn out_of_reach(rest: &Rest) -> Vec<PathBuf> {
         let lost = all.into_iter().filter(|(path, how)| refused(path, *how));
         lost.map(|(path, _)| path.clone()).collect()
     })
+    .ok()
+    .flatten()
     .unwrap_or_default()
 }
 

@@ -20,4 +20,6 @@ pub use metrics::{Process, render};
 pub use socket::{LocalSocket, SocketOptions};
 pub(crate) use status::duration;
 pub use status::page;
-pub use web::{Hangups, ListenError, Listener, Listeners, Peer, Web, WebClient, WebFile, serve};
+pub use web::{
+    Hangups, ListenError, Listener, Listeners, Peer, Web, WebClient, WebFile, agent, serve,
+};

@@ -7,19 +7,21 @@ use aya::maps::Map;
 use aya::programs::raw_trace_point::RawTracePointLink;
 use aya::programs::tp_btf::BtfTracePointLink;
 use aya::programs::{Program, ProgramError};
-use aya::{Btf, Ebpf, EbpfLoader, VerifierLogLevel};
-use nix::sys::resource::{RLIM_INFINITY, Resource, setrlimit};
+use aya::{Btf, Ebpf, VerifierLogLevel};
 use noise_common::MARKER_MAP;
 use noise_common::hooks::{Attach, HOOKS, Hook};
 use noise_common::signals::{SIGNALS, Signal, SignalInfo};
 use noise_common::watch::WATCHED_HOOKS;
 
 use super::controls::{Controls, Measured};
+use super::loader::loader;
 use super::order::ends_first;
+use super::room::ensure_locked_memory;
 use super::{
     Facts, KernelBtf, KernelError, Lockdown, SignalState, Sizes, ensure_room, has_own_users,
     lockdown, missing_capabilities, signal_state,
 };
+use crate::memory::give_back;
 
 /// Why a signal is not measured though it could be.
 const SWITCHED_OFF: &str = "switched off by the configuration";
@@ -175,17 +177,18 @@ impl Engine {
     /// Where nothing can be loaded at all; see [`KernelError`].
     pub fn load(options: &LoadOptions) -> Result<Self, KernelError> {
         preflight()?;
-        raise_memlock();
-        let facts = {
-            let btf = KernelBtf::read(KernelBtf::PATH.as_ref())?;
-            Facts::learn(&btf)?
-        };
         let sizes = Sizes::of_host().map_err(|error| KernelError::Refused(format!("{error:#}")))?;
-        let btf = Btf::from_sys_fs().map_err(|error| KernelError::NoBtf {
-            path: KernelBtf::PATH.into(),
-            reason: error.to_string(),
-        })?;
-        let mut ebpf = load_object(options, &facts, sizes, &btf)?;
+        ensure_locked_memory(sizes)?;
+        let (facts, btf) = {
+            let btf = KernelBtf::read(KernelBtf::PATH.as_ref())?;
+            let facts = Facts::learn(&btf)?;
+            let tracepoints = btf.tracepoints(facts.arguments.keys().map(|hook| hook.tracepoint()));
+            (facts, tracepoints?)
+        };
+        let mut ebpf = load_object(options, &facts, sizes)?;
+        // The kernel needs most of all while it verifies the first program: what was free by then is
+        // not kept on top.
+        give_back();
         let mut hooks = Vec::with_capacity(HOOKS.len());
         for hook in options.object.hooks() {
             let state = if facts.arguments.contains_key(&hook) {
@@ -344,26 +347,15 @@ fn preflight() -> Result<(), KernelError> {
     ensure_room()
 }
 
-/// Kernels before 5.11 charge maps to RLIMIT_MEMLOCK. Where it cannot be raised, they will say so
-/// when a map is created.
-fn raise_memlock() {
-    let _ = setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY);
-}
-
-fn load_object(
-    options: &LoadOptions,
-    facts: &Facts,
-    sizes: Sizes,
-    btf: &Btf,
-) -> Result<Ebpf, KernelError> {
+fn load_object(options: &LoadOptions, facts: &Facts, sizes: Sizes) -> Result<Ebpf, KernelError> {
     let log_level = options.debug.level();
     let maps = match options.object {
         ObjectKind::Watching => sizes.watching_maps(),
         _ => sizes.maps(options.debug != DebugRecords::Off),
     };
     let waits_mask = sizes.waits() - 1;
-    let mut loader = EbpfLoader::new();
-    loader.btf(Some(btf)).verifier_log_level(VerifierLogLevel::STATS);
+    let mut loader = loader();
+    loader.verifier_log_level(VerifierLogLevel::STATS);
     if matches!(options.object, ObjectKind::Measuring | ObjectKind::Watching) {
         for (global, value) in &facts.globals {
             loader.override_global(global, value, false);

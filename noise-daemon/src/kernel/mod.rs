@@ -2,12 +2,14 @@
 //! per-hook health, detach.
 
 mod btf;
+mod cgroup_memory;
 mod clock;
 mod controls;
 mod engine;
 mod error;
 mod facts;
 mod host;
+mod loader;
 mod order;
 mod prog_info;
 mod room;

@@ -1,27 +1,36 @@
 //! What a process must be allowed to have before programs can be loaded: descriptors, address space
 //! and memory. Without them the start would end somewhere in its midst, in words of the allocator or
-//! in none.
+//! in none: the kernel kills what takes more than its cgroup may have.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
+use std::fs;
 use std::path::Path;
 
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use noise_common::hooks::HOOKS;
 
-use super::KernelError;
+use super::cgroup_memory::{code_bytes, free_memory};
+use super::loader::is_alone;
+use super::{KernelBtf, KernelError, Sizes};
 use crate::procfs;
 
+const MIB: u64 = 1 << 20;
 /// Descriptors beside those of the programs: maps, sockets, the runtime's own, the standard three, and
 /// some clients.
 const OTHER_DESCRIPTORS: usize = 48;
-/// Address space, MiB: 65 at most were measured on two CPUs, while the kernel's types are read.
-const ADDRESS_SPACE_MIB: u64 = 72;
-/// What each further CPU may add, MiB.
-const MIB_PER_CPU: u64 = 1;
-/// In a cgroup with less than this, MiB, a start is killed; 52 resident at most were measured, of which
-/// a part is the program itself, which several may share.
-const MEMORY_MIB: u64 = 32;
+/// Address space: the program, its libraries, and what allocators and threads reserve.
+const ADDRESS_SPACE: u64 = 72 * MIB;
+/// What each further CPU may add.
+const ADDRESS_SPACE_PER_CPU: u64 = MIB;
+/// Of memory that is written to: the same without files.
+const RESERVED: u64 = 16 * MIB;
+
+/// The daemon's own while it loads: heap, the object with its programs, stacks, page tables. 6 MiB were
+/// measured.
+const OWN: u64 = 7 * MIB;
+/// The kernel's while it verifies the largest program, that of `sched_switch`, beside those that it
+/// keeps: 13 and 2 MiB were measured on Linux 6.18, which charges both to the cgroup. Older ones charge
+/// less.
+const PROGRAMS: u64 = 16 * MIB;
 
 /// A limit and what is needed.
 fn ensure(
@@ -34,6 +43,56 @@ fn ensure(
         return Ok(());
     }
     Err(KernelError::NoRoom { what, allowed, needed, remedy })
+}
+
+/// As [`ensure`], for bytes.
+fn ensure_mib(
+    what: &'static str,
+    allowed: u64,
+    needed: u64,
+    remedy: &'static str,
+) -> Result<(), KernelError> {
+    ensure(what, allowed / MIB, needed.div_ceil(MIB), remedy)
+}
+
+/// What a start takes on this host, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Needed {
+    /// The daemon's while it reads the kernel's types.
+    reading: u64,
+    /// The daemon's while the programs are loaded.
+    loading: u64,
+    /// The kernel's for the maps.
+    maps: u64,
+    /// Pages of the program's file: half of its code is used at a time, and with less room it is read
+    /// again and again.
+    code: u64,
+}
+
+impl Needed {
+    /// Where the types are a file of `btf` bytes. Beside other threads aya's loader reads them, too.
+    fn of(btf: u64, maps: u64, code: u64, is_alone: bool) -> Self {
+        let types = if is_alone { KernelBtf::memory(btf) } else { KernelBtf::memory_in_aya(btf) };
+        let loading = OWN + KernelBtf::memory_of_tracepoints(btf);
+        Self { reading: OWN + types, loading, maps, code: code / 2 }
+    }
+
+    fn of_host() -> Self {
+        // What cannot be read here stops the start a moment later, in words of its own.
+        let btf = fs::metadata(KernelBtf::PATH).map_or(0, |file| file.len());
+        let maps = Sizes::of_host().map_or(0, |sizes| sizes.total_bytes(false).0);
+        Self::of(btf, maps, code_bytes(), is_alone())
+    }
+
+    /// All that a cgroup is charged for.
+    fn charged(self) -> u64 {
+        self.reading.max(self.loading + self.maps + PROGRAMS) + self.code
+    }
+
+    /// Memory that only this process has.
+    fn own(self) -> u64 {
+        self.reading.max(self.loading) + RESERVED
+    }
 }
 
 /// Lifts the soft limit on descriptors as far as it goes, and requires that a start fits into what this
@@ -50,21 +109,54 @@ pub fn ensure_room() -> Result<(), KernelError> {
         "ulimit -n, or LimitNOFILE= of the unit",
     )?;
     let cpus = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-    ensure(
+    ensure_mib(
         "MiB of address space for its memory",
-        soft_limit(Resource::RLIMIT_AS) >> 20,
-        ADDRESS_SPACE_MIB + cpus * MIB_PER_CPU,
+        soft_limit(Resource::RLIMIT_AS),
+        ADDRESS_SPACE + cpus * ADDRESS_SPACE_PER_CPU,
         "ulimit -v, or LimitAS= of the unit",
     )?;
-    let limit = procfs::bytes("/proc/self/cgroup")
-        .ok()
-        .and_then(|groups| memory_limit(Path::new("/sys/fs/cgroup"), &groups));
-    ensure(
+    let needed = Needed::of_host();
+    ensure_mib(
+        "MiB of data (heap and stacks)",
+        soft_limit(Resource::RLIMIT_DATA),
+        needed.own(),
+        "ulimit -d, or LimitDATA= of the unit",
+    )?;
+    let groups = procfs::bytes("/proc/self/cgroup").unwrap_or_default();
+    ensure_mib(
         "MiB of memory",
-        limit.unwrap_or(u64::MAX) >> 20,
-        MEMORY_MIB,
-        "memory.max of its cgroup, or MemoryMax= of the unit",
+        free_memory(Path::new("/sys/fs/cgroup"), &groups).unwrap_or(u64::MAX),
+        needed.charged(),
+        "memory.max of its cgroup or of one above it, which all in them share, or MemoryMax= of the \
+         unit",
     )
+}
+
+/// Lifts the limit on locked memory, to which kernels before 5.11 charge maps and programs, and requires
+/// on those that a start fits where it cannot be lifted.
+///
+/// # Errors
+/// [`KernelError::NoRoom`] where it does not.
+pub fn ensure_locked_memory(sizes: Sizes) -> Result<(), KernelError> {
+    let _ = setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY);
+    let release = procfs::text("/proc/sys/kernel/osrelease").unwrap_or_default();
+    if !charges_locked_memory(&release) {
+        return Ok(());
+    }
+    ensure_mib(
+        "MiB of locked memory",
+        soft_limit(Resource::RLIMIT_MEMLOCK),
+        sizes.total_bytes(false).0,
+        "ulimit -l, or LimitMEMLOCK= of the unit",
+    )
+}
+
+/// Whether a kernel of this release charges maps to the limit on locked memory: those before 5.11.
+fn charges_locked_memory(release: &str) -> bool {
+    let mut numbers = release.split(|letter: char| !letter.is_ascii_digit());
+    let mut next = || numbers.next().and_then(|number| number.parse::<u32>().ok());
+    let version = next().zip(next());
+    version.is_some_and(|version| version < (5, 11))
 }
 
 fn soft_limit(resource: Resource) -> u64 {
@@ -77,51 +169,31 @@ fn lift_descriptors() -> u64 {
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_or(soft, |()| hard)
 }
 
-/// The least limit on memory of the cgroups that the lines of `/proc/self/cgroup` name and of those
-/// above them, below where the hierarchies are usually mounted.
-fn memory_limit(mount: &Path, groups: &[u8]) -> Option<u64> {
-    let limits = groups.split(|byte| *byte == b'\n').filter_map(|line| {
-        let mut fields = line.splitn(3, |byte| *byte == b':').skip(1);
-        let (controllers, path) = (fields.next()?, Path::new(OsStr::from_bytes(fields.next()?)));
-        let (root, file) = match controllers {
-            b"" => (mount.to_owned(), "memory.max"),
-            b"memory" => (mount.join("memory"), "memory.limit_in_bytes"),
-            _ => return None,
-        };
-        let group = root.join(path.strip_prefix("/").unwrap_or(path));
-        let number = |folder: &Path| -> Option<u64> {
-            procfs::text(folder.join(file)).ok()?.trim().parse().ok()
-        };
-        group.ancestors().take_while(|folder| folder.starts_with(&root)).filter_map(number).min()
-    });
-    limits.min()
-}
-
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[test]
-    fn the_least_limit_above_counts() {
-        let root = tempfile::tempdir().unwrap();
-        let put = |path: &[u8], text: &str| {
-            let path = root.path().join(OsStr::from_bytes(path));
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
-        put(b"a.slice/memory.max", "1000\n");
-        put(b"a.slice/b.service/memory.max", "max\n");
-        put(b"memory/c/memory.limit_in_bytes", "7000\n");
-        put(b"\xff.slice/memory.max", "500\n");
-        let limit = |groups: &str| memory_limit(root.path(), groups.as_bytes());
-        assert_eq!(limit("0::/a.slice/b.service\n"), Some(1000));
-        assert_eq!(limit("9:cpu:/x\n3:memory:/c\n0::/\n"), Some(7000));
-        assert_eq!(limit("3:memory:/c\n0::/a.slice\n"), Some(1000));
-        assert_eq!(limit("0::/\n"), None);
-        assert_eq!(limit("nonsense\n"), None);
-        assert_eq!(memory_limit(root.path(), b"0::/\xff.slice/x\n"), Some(500));
+    fn what_is_needed_follows_from_the_host() {
+        let here = Needed::of(5_519_912, 2_400_000, 13 * MIB, true);
+        // 24 MiB were measured, without pages of the file.
+        assert!((28..42).contains(&(here.charged() / MIB)), "{here:?}");
+        let larger = Needed::of(5_519_912, 130_000_000, 13 * MIB, true);
+        assert_eq!(larger.charged() - here.charged(), 130_000_000 - 2_400_000);
+        let types = Needed::of(60_000_000, 2_400_000, 13 * MIB, true);
+        assert!(types.charged() > 60_000_000 && types.own() > 60_000_000, "{types:?}");
+        let beside = Needed::of(60_000_000, 2_400_000, 13 * MIB, false);
+        assert!(beside.charged() > types.charged());
+    }
+
+    #[test]
+    fn kernels_before_5_11_charge_locked_memory() {
+        for release in ["5.10.0-46-cloud-amd64\n", "5.4.0", "4.19"] {
+            assert!(charges_locked_memory(release), "{release}");
+        }
+        for release in ["5.11.0-rc1", "5.15.0", "6.18.44-fc", "10.0.1", "", "vendor"] {
+            assert!(!charges_locked_memory(release), "{release}");
+        }
     }
 
     #[test]
@@ -131,6 +203,8 @@ mod tests {
         let text = error.to_string();
         assert!(text.contains("needs 8 things") && text.contains("more things"), "{text}");
         assert!(!error.is_unsupported());
+        assert!(ensure_mib("MiB", 8 * MIB, 8 * MIB, "more").is_ok());
+        assert!(ensure_mib("MiB", 9 * MIB - 1, 8 * MIB + 1, "more").is_err());
     }
 
     #[test]

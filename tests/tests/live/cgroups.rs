@@ -118,7 +118,7 @@ fn mounts_that_are_no_text_or_missing() -> Result<Verdict> {
     let (checked, scrape, log) = seen_with(&extra, &[])?;
     println!("{} pairs whose victim has a name", named(&scrape));
     ensure!(named(&scrape) > 0, "no cgroup has a name");
-    let document: serde_json::Value = serde_json::from_str(&checked.stdout)?;
+    let document: Value = serde_json::from_str(&checked.stdout)?;
     let missing = document["missing_cgroup_hierarchies"].as_array().context("no such field")?;
     ensure!(missing.is_empty() && document["cgroup"] != "none", "{}", document["cgroup"]);
     ensure!(found(&scrape) == Some(1.0), "{:?}", found(&scrape));
@@ -133,7 +133,7 @@ fn mounts_that_are_no_text_or_missing() -> Result<Verdict> {
         _ => None,
     });
     let (checked, scrape, log) = seen_with(&extra, &hidden.collect::<Vec<_>>())?;
-    let document: serde_json::Value = serde_json::from_str(&checked.stdout)?;
+    let document: Value = serde_json::from_str(&checked.stdout)?;
     ensure!(
         document["missing_cgroup_hierarchies"][0] == "tasks" && document["cgroup"] == "none",
         "check says {} and {}",

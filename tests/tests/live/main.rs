@@ -135,6 +135,7 @@ fn main() -> ExitCode {
         ("faults::clients", faults::clients::TESTS),
         ("faults::starts", faults::starts::TESTS),
         ("faults::storage", faults::storage::TESTS),
+        ("faults::threads", faults::threads::TESTS),
         ("faults::clock", faults::clock::TESTS),
         ("state", state::TESTS),
         ("incidents", incidents::TESTS),

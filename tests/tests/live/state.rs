@@ -64,7 +64,7 @@ fn incidents_from_the_daemon_and_what_it_left() -> Result<Verdict> {
 /// Who is in the group of the socket reads incidents there; who is not learns what to do.
 fn incidents_of_the_local_socket() -> Result<Verdict> {
     let folder = Folder::new("socket")?;
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
     let socket = folder.path().join("noised.sock").display().to_string();
     let copy = PublicCopy::new()?;
     let ask = |options: &[&str]| {

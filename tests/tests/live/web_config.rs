@@ -35,7 +35,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
 const SEEN: Duration = Duration::from_millis(1200);
 
 /// `Authorization` of a name and a password.
-fn basic(user: &str, password: &str) -> String {
+pub(crate) fn basic(user: &str, password: &str) -> String {
     let mut text = String::from("Basic ");
     let bytes = format!("{user}:{password}").into_bytes();
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -51,7 +51,7 @@ fn basic(user: &str, password: &str) -> String {
 }
 
 /// A line of `basic_auth_users`.
-fn user(name: &str, password: &str) -> Result<String> {
+pub(crate) fn user(name: &str, password: &str) -> Result<String> {
     Ok(format!("  {name}: {}\n", bcrypt::hash(password, 4)?))
 }
 

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use crate::analysis::{Outlier, Report};
 use crate::config::{DEFAULT_ADDRESS, DEFAULT_SOCKET};
-use crate::export::{API_VERSION, IncidentsDocument, OutliersDocument, WebClient};
+use crate::export::{API_VERSION, IncidentsDocument, OutliersDocument, WebClient, agent};
 use crate::state::{DEFAULT_DIRECTORY, Document, read};
 use crate::top::sources::{Fault, ask_socket};
 
@@ -213,13 +213,13 @@ fn fetch(
     route: &str,
     client: &WebClient,
 ) -> anyhow::Result<Result<String, Unreachable>> {
-    let agent: ureq::Agent = ureq::Agent::config_builder()
+    let config = ureq::Agent::config_builder()
         .timeout_global(Some(PATIENCE))
         // The daemon is near; a proxy for the world is not meant for it.
         .proxy(None)
         .tls_config(client.tls.clone())
-        .build()
-        .into();
+        .build();
+    let agent = agent(config);
     let absent =
         |reason: &dyn fmt::Display| Unreachable::Absent(address.to_owned(), reason.to_string());
     let scheme = if address.contains("://") { "" } else { "http://" };

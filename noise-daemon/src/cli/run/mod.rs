@@ -37,6 +37,7 @@ use crate::measure::osnoise::Duty;
 use crate::model::{Builder, Reload};
 use crate::resolve::cgroup::Hierarchies;
 use crate::wire::Host;
+use crate::worker::ensure_threads;
 
 /// Requests for a fresh model that may wait.
 const PENDING_REFRESHES: usize = 64;
@@ -96,6 +97,7 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
     }
     // The runtime panics where it finds no descriptors.
     ensure_room()?;
+    ensure_threads(threads(&config, &web))?;
     let log = Log::start(config.log.level);
     // One thread: a second one would be woken for every sample, to wake the first.
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -128,12 +130,13 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     let logger = if level.is_detailed() { debug_records(&mut engine) } else { None };
     engine.attach()?;
     report(&engine);
-    let readable = without(|| engine.is_readable()).unwrap_or(false);
+    let readable = without(|| engine.is_readable()).context("cannot start a thread")?;
+    let readable = readable.unwrap_or(false);
     let collector = Collector::new(engine)?;
     for (signal, reason) in collector.absent() {
         tracing::warn!(signal = signal.info().name, reason, "not measured");
     }
-    let watching = Watching::start(config.incidents.clone(), &config.state.directory)?;
+    let mut watching = Watching::start(config.incidents.clone(), &config.state.directory)?;
     let prepared = config.osnoise.duty().and_then(|options| Duty::prepare(&options));
     // What parsing the type information took.
     crate::memory::give_back();
@@ -152,6 +155,9 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     if let Some(trouble) = Hierarchies::of_host().trouble() {
         tracing::warn!("{trouble}");
     }
+    // What these threads have is what is left.
+    watching.begin()?;
+    web.begin()?;
     let duty = prepared.map(Duty::start).transpose()?;
     let scheme = if web.is_tls() { "https" } else { "http" };
     for address in listening {
@@ -186,7 +192,7 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
         _ = terminate.recv() => tracing::info!("SIGTERM: detaching"),
     }
     daemon.service.stopping();
-    daemon.watching.stop().await;
+    daemon.watching.stop();
     Ok(())
 }
 
@@ -205,6 +211,16 @@ fn cannot_listen(error: ListenError) -> anyhow::Error {
         }
     };
     anyhow::anyhow!("{error}{hint}")
+}
+
+/// Threads that the daemon has at most beside the first: those that write the state and verify
+/// passwords, those that measure from the inside, and before them one that looks what it may.
+fn threads(config: &Config, web: &Web) -> usize {
+    let writes = usize::from(!config.state.directory.as_os_str().is_empty());
+    let verifies = usize::from(web.may_ask_for_passwords());
+    let duty = config.osnoise.duty();
+    let measure = duty.map_or(0, |duty| 1 + duty.cpus.iter().count());
+    (writes + verifies + measure).max(1)
 }
 
 /// What the daemon reads and writes once it measures.

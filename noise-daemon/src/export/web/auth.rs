@@ -7,17 +7,17 @@
 //! as good a chance as any other address, however many passwords the others try.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::mem;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use ring::hmac;
 use ring::rand::SystemRandom;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use super::file::Secret;
+use crate::worker::Worker;
 
 /// Refusals that are remembered.
 const REFUSALS: usize = 256;
@@ -86,6 +86,23 @@ struct Question {
     done: watch::Sender<Option<bool>>,
 }
 
+/// A password and the hash that it may be of.
+struct Sum {
+    hash: String,
+    password: Secret,
+    /// Dropped unused where it could not be computed.
+    fits: oneshot::Sender<bool>,
+}
+
+impl Sum {
+    fn compute(self) {
+        // An error is a hash that cannot be, or a password with a NUL in it.
+        let fits = bcrypt::verify(self.password.0.as_bytes(), &self.hash).unwrap_or(false);
+        // Who asked goes on only with the daemon.
+        let _ = self.fits.send(fits);
+    }
+}
+
 #[derive(Default)]
 struct Known {
     /// What was verified last for each name.
@@ -151,10 +168,40 @@ fn one_of(indices: &[usize], random: u64) -> Option<usize> {
     indices.get(index as usize).copied()
 }
 
+/// The one task that verifies what waits. However it ends, the next question starts another.
+struct Working(Arc<Auth>);
+
+impl Working {
+    /// Verifies what waits, one after the other.
+    async fn work(self) {
+        while let Some(question) = self.0.next() {
+            let began = Instant::now();
+            if !self.0.verify(question).await {
+                tokio::time::sleep(began.elapsed() * REST).await;
+            }
+        }
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        let mut known = self.0.known();
+        // Another may have begun since the last question was answered: only where this task was cut
+        // off is there one that is still being verified.
+        if std::thread::panicking() {
+            (known.is_working, known.running) = (false, None);
+            // Whoever waits is sent away, and may ask again.
+            known.waiting.clear();
+        }
+    }
+}
+
 /// Verifies who asks.
 pub struct Auth {
     key: hmac::Key,
     known: Mutex<Known>,
+    /// Computes; not there before [`Auth::begin`].
+    computer: OnceLock<Worker<Sum>>,
     /// How many random numbers were made.
     randoms: AtomicU64,
 }
@@ -167,7 +214,19 @@ impl Auth {
     pub fn new() -> anyhow::Result<Self> {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new())
             .map_err(|_| anyhow::anyhow!("the system gives no random numbers"))?;
-        Ok(Self { key, known: Mutex::default(), randoms: AtomicU64::new(0) })
+        let (known, computer, randoms) = Default::default();
+        Ok(Self { key, known, computer, randoms })
+    }
+
+    /// Starts the thread that computes: it has the privileges of whoever calls this.
+    ///
+    /// # Errors
+    /// Where there can be no further thread.
+    pub fn begin(&self) -> anyhow::Result<()> {
+        let computer = Worker::start("passwords", Sum::compute)?;
+        // Where one was started before, this one ends here.
+        let _ = self.computer.set(computer);
+        Ok(())
     }
 
     /// Whether one of these users asks. A name that is none of them costs the same time.
@@ -196,10 +255,11 @@ impl Auth {
                 let (done, outcome) = watch::channel(None);
                 let hash = hash.0.clone();
                 known.waiting.push(Question { tag, peer, user, hash, password, is_user, done });
-                if !mem::replace(&mut known.is_working, true) {
+                if !known.is_working {
+                    known.is_working = true;
                     // Goes on although who asked may go away: else that would be a way to compute
                     // without limit.
-                    tokio::spawn(Arc::clone(self).work());
+                    tokio::spawn(Working(Arc::clone(self)).work());
                 }
                 outcome
             }
@@ -211,36 +271,31 @@ impl Auth {
         }
     }
 
-    /// Verifies what waits, one after the other.
-    async fn work(self: Arc<Self>) {
-        loop {
-            let question = {
-                let mut known = self.known();
-                let Some(question) = known.next(self.random()) else {
-                    known.is_working = false;
-                    return;
-                };
-                known.running = Some((question.tag, question.done.subscribe()));
-                question
-            };
-            let began = Instant::now();
-            if !self.verify(question).await {
-                tokio::time::sleep(began.elapsed() * REST).await;
-            }
-        }
+    /// The next question, which is being verified from now on; without one, the work is over.
+    fn next(&self) -> Option<Question> {
+        let mut known = self.known();
+        let next = known.next(self.random());
+        known.running = next.as_ref().map(|next| (next.tag, next.done.subscribe()));
+        known.is_working = next.is_some();
+        next
+    }
+
+    /// Whether a password fits; `None` where that could not be computed.
+    async fn fits(&self, hash: String, password: Secret) -> Option<bool> {
+        let (fits, outcome) = oneshot::channel();
+        self.computer.get()?.give(Sum { hash, password, fits }).ok()?;
+        outcome.await.ok()
     }
 
     async fn verify(&self, question: Question) -> bool {
         let Question { tag, user, hash, password, is_user, done, .. } = question;
-        let verified = tokio::task::spawn_blocking(move || {
-            // An error is a hash that cannot be, or a password with a NUL in it.
-            bcrypt::verify(password.0.as_bytes(), &hash).unwrap_or(false)
-        });
-        let accepted = verified.await.unwrap_or(false) && is_user;
+        let fits = self.fits(hash, password).await;
         {
             let mut known = self.known();
             known.running = None;
-            if accepted {
+            // Neither accepted nor refused: who asks again is verified again.
+            let Some(fits) = fits else { return false };
+            if fits && is_user {
                 known.accepted.insert(user, tag);
             } else {
                 if known.refused.len() >= REFUSALS {
@@ -250,6 +305,7 @@ impl Auth {
             }
         }
         // Who asked may be gone.
+        let accepted = fits == Some(true) && is_user;
         let _ = done.send(Some(accepted));
         accepted
     }
@@ -309,6 +365,13 @@ mod tests {
         BTreeMap::from([("alice".to_owned(), Secret(hash))])
     }
 
+    /// One that computes.
+    fn auth() -> Arc<Auth> {
+        let auth = Auth::new().unwrap();
+        auth.begin().unwrap();
+        Arc::new(auth)
+    }
+
     fn credentials(password: &str) -> Option<Credentials> {
         Some(Credentials { user: "alice".to_owned(), password: Secret(password.to_owned()) })
     }
@@ -328,7 +391,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_has_the_password_is_let_in_whoever_else_tries() {
-        let (auth, users) = (Arc::new(Auth::new().unwrap()), users());
+        let (auth, users) = (auth(), users());
         let mut attackers = tokio::task::JoinSet::new();
         for name in 0..80 {
             let peer = peer(name % 20);
@@ -341,6 +404,41 @@ mod tests {
         let verdict = auth.check(&users, credentials("right"), peer(200)).await;
         assert_eq!(verdict, Verdict::Accepted);
         assert!(attackers.try_join_next().is_none());
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_computed_is_neither_let_in_nor_remembered() {
+        // Nothing computes yet.
+        let (auth, users) = (Arc::new(Auth::new().unwrap()), users());
+        for _ in 0..3 {
+            let verdict = auth.check(&users, credentials("right"), peer(1)).await;
+            assert_eq!(verdict, Verdict::Busy);
+        }
+        auth.begin().unwrap();
+        let verdict = auth.check(&users, credentials("right"), peer(1)).await;
+        assert_eq!(verdict, Verdict::Accepted);
+    }
+
+    #[tokio::test]
+    async fn work_that_was_cut_off_begins_again() {
+        let (auth, users) = (auth(), users());
+        let (waits, outcome) = question(9, 1);
+        {
+            let mut known = auth.known();
+            known.is_working = true;
+            known.waiting.push(waits);
+        }
+        let working = Working(Arc::clone(&auth));
+        let task = tokio::spawn(async move {
+            let _question = working.0.next();
+            let _working = working;
+            panic!("planted");
+        });
+        assert!(task.await.is_err());
+        // Who waited is sent away, and the next one is verified.
+        assert!(outcome.has_changed().is_err());
+        let verdict = auth.check(&users, credentials("right"), peer(1)).await;
+        assert_eq!(verdict, Verdict::Accepted);
     }
 
     fn question(number: u8, of: u8) -> (Question, Outcome) {

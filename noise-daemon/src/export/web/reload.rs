@@ -89,6 +89,19 @@ impl Web {
         Self(Arc::new(Kept { path: None, state, auth: None }))
     }
 
+    /// Whether there may be passwords to verify, now or after the file changed.
+    pub fn may_ask_for_passwords(&self) -> bool {
+        self.0.auth.is_some()
+    }
+
+    /// Starts the thread that verifies passwords, where there may be any.
+    ///
+    /// # Errors
+    /// Where there can be no further thread.
+    pub fn begin(&self) -> anyhow::Result<()> {
+        self.auth().map_or(Ok(()), |auth| auth.begin())
+    }
+
     /// The files that are read again when they change: the web file and what it names.
     pub fn files(&self) -> Vec<PathBuf> {
         let rules = Arc::clone(&self.state().rules);

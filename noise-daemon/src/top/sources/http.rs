@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use super::remote::{Answer, Fault, Link, PATIENCE, Remote};
-use crate::export::WebClient;
+use crate::export::{WebClient, agent};
 use crate::wire::{MOST_BYTES, WireError};
 
 /// Frames from a daemon's HTTP address, as it is written in front of a route.
@@ -26,16 +26,15 @@ pub struct HttpLink {
 impl HttpLink {
     /// One that is not connected yet.
     pub fn new(address: String, client: WebClient) -> Self {
-        let agent = ureq::Agent::config_builder()
+        let config = ureq::Agent::config_builder()
             .timeout_global(Some(PATIENCE))
             .http_status_as_error(false)
             .max_redirects(0)
             // As `noised incidents`: a proxy for the world is not meant for daemons.
             .proxy(None)
             .tls_config(client.tls.clone())
-            .build()
-            .into();
-        Self { address, client, agent }
+            .build();
+        Self { address, client, agent: agent(config) }
     }
 
     fn fault(&self, error: ureq::Error) -> Fault {

@@ -13,6 +13,7 @@ pub(crate) mod files;
 pub(crate) mod maps;
 pub(crate) mod starts;
 pub(crate) mod storage;
+pub(crate) mod threads;
 
 use std::env;
 use std::fs;

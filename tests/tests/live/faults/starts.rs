@@ -1,5 +1,6 @@
 //! Starts that are cut short, and starts without what they need: nothing stays attached.
 
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::thread;
@@ -22,6 +23,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("killed_while_starting", killed_while_starting),
     ("too_few_descriptors", too_few_descriptors),
     ("too_little_address_space", too_little_address_space),
+    ("too_little_data", too_little_data),
     ("too_little_memory", too_little_memory),
 ];
 
@@ -32,7 +34,7 @@ enum Start {
     /// By itself.
     Ended(Outcome),
     /// It serves.
-    Ready(Process),
+    Ready(Process, SocketAddr),
 }
 
 /// Starts the daemon with what `prepare` does to its process, and waits until it is ready or ends.
@@ -53,7 +55,7 @@ fn start(prepare: impl FnMut() -> std::io::Result<()> + Send + Sync + 'static) -
             return Ok(Start::Ended(Outcome { code, stdout, stderr }));
         }
         if get(address, "/-/ready", &[]).is_ok_and(|answer| answer.status == 200) {
-            return Ok(Start::Ready(process));
+            return Ok(Start::Ready(process, address));
         }
         ensure!(Instant::now() < deadline, "neither ready nor ended: {}", process.stderr()?);
         thread::sleep(Duration::from_millis(20));
@@ -104,7 +106,7 @@ fn tried(
                 ensure_refused_in_a_line(&outcome, 1, words)?;
                 refused += 1;
             }
-            Start::Ready(process) => {
+            Start::Ready(process, _) => {
                 let footprint = Footprint::of(process.pid())?;
                 println!("{resource} {limit}: works, {footprint:?}");
                 process.signal(libc::SIGTERM)?;
@@ -135,6 +137,12 @@ fn too_few_descriptors() -> Result<Verdict> {
     })
 }
 
+fn too_little_data() -> Result<Verdict> {
+    const MIB: u64 = 1 << 20;
+    let limits = [8, 16, 24, 28, 32, 40, 64].map(|mebibytes| mebibytes * MIB);
+    tried("bytes of data", &limits, &["data", "LimitDATA"], |most| limit(libc::RLIMIT_DATA, most))
+}
+
 fn too_little_address_space() -> Result<Verdict> {
     const MIB: u64 = 1 << 20;
     // With less, the kernel does not even load the program.
@@ -144,10 +152,12 @@ fn too_little_address_space() -> Result<Verdict> {
     })
 }
 
-/// A cgroup that is too small: without a word of its own the daemon would be killed by the kernel.
+/// Cgroups that are too small, and larger ones: a start is refused in a sentence, or serves. None is
+/// killed by the kernel.
 fn too_little_memory() -> Result<Verdict> {
     let before = bpf::program_ids()?;
-    for mebibytes in [4_u64, 16, 256] {
+    let mut worked = Vec::new();
+    for mebibytes in [4_u64, 16, 24, 32, 36, 38, 40, 42, 44, 48, 52, 56, 64, 80, 256] {
         let Some(group) = MemoryLimit::new(mebibytes << 20)? else {
             return Ok(Verdict::Impossible("this host gives no cgroup a memory limit".to_owned()));
         };
@@ -160,11 +170,15 @@ fn too_little_memory() -> Result<Verdict> {
             Start::Ended(outcome) => {
                 let stderr = outcome.stderr.trim();
                 println!("{mebibytes} MiB: exit code {}: {stderr}", outcome.code);
-                ensure!(mebibytes < 256, "{mebibytes} MiB are not enough");
+                ensure!(mebibytes < 64, "{mebibytes} MiB are not enough");
+                ensure!(worked.is_empty(), "{worked:?} MiB were enough");
                 ensure_refused_in_a_line(&outcome, 1, &["memory", "MemoryMax"])?;
             }
-            Start::Ready(mut process) => {
+            Start::Ready(mut process, address) => {
                 println!("{mebibytes} MiB: works, {:?}", Footprint::of(process.pid())?);
+                let page = get(address, "/metrics", &[])?;
+                ensure!(page.status == 200, "{mebibytes} MiB: {}", page.status);
+                worked.push(mebibytes);
                 process.signal(libc::SIGTERM)?;
                 ensure!(process.wait()?.success(), "{}", process.stderr()?);
             }

@@ -15,8 +15,11 @@ use super::ensure_switches;
 use crate::lifecycle::in_private_mounts;
 use crate::{Test, Verdict};
 
-pub(crate) const TESTS: &[(&str, Test)] =
-    &[("a_full_disk", a_full_disk), ("a_read_only_disk", a_read_only_disk)];
+pub(crate) const TESTS: &[(&str, Test)] = &[
+    ("a_full_disk", a_full_disk),
+    ("no_inodes", no_inodes),
+    ("a_read_only_disk", a_read_only_disk),
+];
 
 /// A folder of ours as a daemon in mounts of its own sees it.
 fn seen_by(daemon: &Daemon, point: &Folder) -> Result<PathBuf> {
@@ -47,12 +50,22 @@ fn names(folder: &Path) -> Result<Vec<String>> {
 }
 
 fn a_full_disk() -> Result<Verdict> {
+    filled("size=2m", "{ head -c 4000000 /dev/zero >filler 2>/dev/null || true; }")
+}
+
+/// There is room for bytes, and for no further file: one for the folder, one for each of three.
+fn no_inodes() -> Result<Verdict> {
+    filled("size=2m,nr_inodes=4", "touch lock filler")
+}
+
+/// A state directory on a disk that `fill` leaves no room on, with a file that makes room when it goes.
+fn filled(options: &str, fill: &str) -> Result<Verdict> {
     let point = Folder::new("full")?;
     let old = r#"{"format":1,"incidents":[],"outliers":[]}"#;
     let path = point.argument()?;
     let shell = format!(
-        "mount -t tmpfs -o size=2m none {path} && printf %s '{old}' >{path}/incidents.json && \
-         {{ head -c 4000000 /dev/zero >{path}/filler 2>/dev/null || true; }}"
+        "mount -t tmpfs -o {options} none {path} && cd {path} && \
+         printf %s '{old}' >incidents.json && {fill} && cd /"
     );
     // Twice: one that ends on a full disk, and one that finds room again.
     for room in [false, true] {
