@@ -336,7 +336,8 @@ fn noise_families(model: &Model) -> Vec<MetricFamily> {
 /// The families about incidents.
 fn incident_families(overview: &Overview) -> Vec<MetricFamily> {
     let active = overview
-        .active()
+        .active
+        .iter()
         .map(|(signal, subject)| gauge(&["signal", "subject"], &[signal.name(), subject], 1.0));
     let opened = overview
         .opened
@@ -345,7 +346,7 @@ fn incident_families(overview: &Overview) -> Vec<MetricFamily> {
     vec![
         family(
             "noised_incident_active",
-            "Incidents that are open, by what opened them; always 1.",
+            "Signals of subjects that are disturbed now, each as a part of an open incident; always 1.",
             MetricType::GAUGE,
             active.collect(),
         ),
@@ -403,7 +404,7 @@ pub fn render(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::analysis::{Ending, Episode, Level, Report, Rule, Time};
     use crate::model::{Builder, Count, CpuNoise, HookSample, Interference, Sample, Totals};
@@ -424,13 +425,15 @@ mod tests {
         Series { signal, labels, totals, recent_max_ns: 0 }
     }
 
-    fn report(open: bool) -> Arc<Report> {
+    /// One of nothing in particular.
+    pub fn report(open: bool) -> Arc<Report> {
         let level = Level { p50_ns: None, p99_ns: None, mean_ns: None, rate: 0.0, lost: 0.0 };
         let main = Episode {
             signal: Signal::CgroupRunqueueWait.into(),
             subject: "/system.slice/a.service".into(),
             start: jiff::Timestamp::UNIX_EPOCH,
             end: jiff::Timestamp::UNIX_EPOCH,
+            seconds: 0.0,
             ending: (!open).then_some(Ending::Over),
             rule: Rule::Mean,
             before: level,
@@ -516,6 +519,7 @@ mod tests {
         let overview = Overview {
             incidents: vec![report(true), report(false)],
             opened,
+            active: vec![(Signal::CgroupRunqueueWait.into(), "/system.slice/a.service".into())],
             ..Overview::default()
         };
         let text = render(&Builder::default().advance(sample), &overview, None).unwrap();
