@@ -160,7 +160,7 @@ fn incident(mut value: Value) -> serde_json::Result<Report> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::export::metrics;
+    use crate::export::made;
 
     fn episode(subject: &str, start: i64, end: i64, ending: Option<Ending>) -> Episode {
         let time = |seconds| Timestamp::from_second(seconds).unwrap();
@@ -170,7 +170,7 @@ mod tests {
             end: time(end),
             seconds: 3.5,
             ending,
-            ..metrics::tests::report(true).main.clone()
+            ..made::report(true).main.clone()
         }
     }
 

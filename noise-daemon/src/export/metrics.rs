@@ -404,16 +404,15 @@ pub fn render(
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
-    use crate::analysis::{Ending, Episode, Level, Report, Rule, Time};
+    use crate::export::made::report;
     use crate::model::{Builder, Count, CpuNoise, HookSample, Interference, Sample, Totals};
     use noise_common::charge::{Cause, Charged, Resource};
     use noise_common::event::Drop;
     use noise_common::hist::bucket_of;
     use noise_common::hooks::Hook;
     use noise_common::signals::Signal;
-    use std::sync::Arc;
 
     fn series(signal: Signal, labels: &[&str], values: &[u64]) -> Series {
         let mut totals = Totals::default();
@@ -423,28 +422,6 @@ pub(super) mod tests {
         }
         let labels = labels.iter().map(ToString::to_string).collect();
         Series { signal, labels, totals, recent_max_ns: 0 }
-    }
-
-    /// One of nothing in particular.
-    pub fn report(open: bool) -> Arc<Report> {
-        let level = Level { p50_ns: None, p99_ns: None, mean_ns: None, rate: 0.0, lost: 0.0 };
-        let main = Episode {
-            signal: Signal::CgroupRunqueueWait.into(),
-            subject: "/system.slice/a.service".into(),
-            start: jiff::Timestamp::UNIX_EPOCH,
-            end: jiff::Timestamp::UNIX_EPOCH,
-            seconds: 0.0,
-            ending: (!open).then_some(Ending::Over),
-            rule: Rule::Mean,
-            before: level,
-            after: level,
-            lost_seconds: 1.0,
-            culprits: Vec::new(),
-            others: Time::default(),
-            untracked: Time::default(),
-            remedies: Vec::new(),
-        };
-        Arc::new(Report { id: 1, open, main, also: Vec::new(), untold: 0 })
     }
 
     fn charge(resource: Resource, cause: Cause, culprit: &str, ns: u64) -> Interference {
