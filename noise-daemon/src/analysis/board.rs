@@ -22,14 +22,8 @@ pub struct Overview {
     pub outliers: Vec<Arc<Outlier>>,
     /// Incidents that opened since the start, by what is watched.
     pub opened: Vec<(Watched, u64)>,
-}
-
-impl Overview {
-    /// What is unusual of whom in the incidents that are open.
-    pub fn active(&self) -> impl Iterator<Item = (Watched, &Name)> {
-        let open = self.incidents.iter().filter(|report| report.open);
-        open.map(|report| (report.main.signal, &report.main.subject))
-    }
+    /// What is disturbed now, each signal of a subject once.
+    pub active: Vec<(Watched, Name)>,
 }
 
 /// Finds incidents, and remembers them.
@@ -50,7 +44,7 @@ impl Board {
     pub fn new(settings: Settings) -> Result<Self, SettingsError> {
         Ok(Self {
             feed: Feed::new(settings.clone())?,
-            groups: Groups::new(settings.recent_windows),
+            groups: Groups::new(&settings),
             past: VecDeque::new(),
             outliers: VecDeque::new(),
             opened: BTreeMap::new(),
@@ -65,7 +59,7 @@ impl Board {
     /// Where the settings cannot work; nothing has changed then.
     pub fn set(&mut self, settings: Settings) -> Result<(), SettingsError> {
         self.feed.set(settings.clone())?;
-        self.groups.set(settings.recent_windows);
+        self.groups.set(&settings);
         if !settings.enabled && self.settings.enabled {
             self.feed = Feed::new(settings.clone())?;
             self.groups.clear();
@@ -109,7 +103,7 @@ impl Board {
                 Event::Opened(report) => {
                     *self.opened.entry(report.main.signal).or_default() += 1;
                 }
-                Event::Joined(_) | Event::Merged { .. } => {}
+                Event::Joined { .. } | Event::Merged { .. } => {}
                 Event::Closed(report) => {
                     keep(&mut self.past, Arc::clone(report), self.settings.past_incidents);
                 }
@@ -138,6 +132,7 @@ impl Board {
         Overview {
             incidents: self.past.iter().cloned().chain(open).collect(),
             outliers: self.outliers.iter().cloned().collect(),
+            active: self.groups.active().into_iter().collect(),
             opened: if self.settings.enabled { opened.collect() } else { Vec::new() },
         }
     }

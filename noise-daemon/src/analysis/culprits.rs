@@ -48,6 +48,19 @@ impl<C> Culprit<C> {
     }
 }
 
+impl<C: Eq> Culprit<C> {
+    /// Whether both are the same.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        is_same((&self.culprit, self.cause), (&other.culprit, other.cause))
+    }
+}
+
+/// Whether two culprits are the same. A cgroup is, whoever waits for it.
+fn is_same<C: Eq>((one, how): (&C, Cause), (other, with): (&C, Cause)) -> bool {
+    let is_cgroup = |cause| matches!(cause, Cause::Own | Cause::Foreign);
+    (how == with || is_cgroup(how) && is_cgroup(with)) && one == other
+}
+
 /// Whether no culprit is charged with more than usual.
 pub(super) fn nothing_beyond<C>(culprits: &[Culprit<C>]) -> bool {
     culprits.iter().all(|culprit| culprit.beyond.seconds <= 0.0)
@@ -60,6 +73,51 @@ pub(super) struct Ranking<C> {
     /// Those that had no room.
     pub others: Time,
     pub untracked: Time,
+    /// All that is beyond the usual, those without a name included.
+    pub beyond_seconds: f64,
+}
+
+impl<C: Clone + Ord> Ranking<C> {
+    /// Both as one; at most `limit` are told apart.
+    pub fn together(one: &Self, other: &Self, limit: usize) -> Self {
+        let seconds = |ranking: &Self| {
+            let named: f64 = ranking.culprits.iter().map(|culprit| culprit.time.seconds).sum();
+            named + ranking.others.seconds + ranking.untracked.seconds
+        };
+        let whole = seconds(one) + seconds(other);
+        let beyond_seconds = one.beyond_seconds + other.beyond_seconds;
+        let part = |seconds: f64, whole: f64| {
+            let share = if whole > 0.0 { seconds / whole } else { 0.0 };
+            Time { seconds, share }
+        };
+        let mut sums: BTreeMap<(Cause, &C), (f64, f64)> = BTreeMap::new();
+        for culprit in one.culprits.iter().chain(&other.culprits) {
+            let (time, beyond) = sums.entry((culprit.cause, &culprit.culprit)).or_default();
+            *time += culprit.time.seconds;
+            *beyond += culprit.beyond.seconds;
+        }
+        let mut sums: Vec<_> = sums.into_iter().collect();
+        // The order of the map settles ties.
+        sums.sort_by(|(_, (time, beyond)), (_, (with, more))| {
+            more.total_cmp(beyond).then_with(|| with.total_cmp(time))
+        });
+        let no_room = sums.split_off(sums.len().min(limit));
+        let others = no_room.iter().map(|(_, (time, _))| time).sum::<f64>()
+            + one.others.seconds
+            + other.others.seconds;
+        let culprit = |((cause, who), (time, beyond)): ((Cause, &C), (f64, f64))| Culprit {
+            culprit: who.clone(),
+            cause,
+            time: part(time, whole),
+            beyond: part(beyond, beyond_seconds),
+        };
+        Self {
+            culprits: sums.into_iter().map(culprit).collect(),
+            others: part(others, whole),
+            untracked: part(one.untracked.seconds + other.untracked.seconds, whole),
+            beyond_seconds,
+        }
+    }
 }
 
 /// Sums of charges.
@@ -159,7 +217,16 @@ impl<C: Clone + Ord> Ledger<C> {
             culprits,
             others: Time::new(self.others_ns, whole_ns),
             untracked: Time::new(untracked_ns, whole_ns),
+            beyond_seconds: beyond_ns as f64 / 1e9,
         }
+    }
+
+    /// What was charged to one of these.
+    pub fn charged_to(&self, whom: &[&Culprit<C>]) -> u64 {
+        let by_them = self.charged_ns.iter().filter(|((cause, culprit), _)| {
+            whom.iter().any(|one| is_same((&one.culprit, one.cause), (culprit, *cause)))
+        });
+        by_them.fold(0, |sum, (_, charged_ns)| sum.saturating_add(*charged_ns))
     }
 }
 

@@ -1,39 +1,37 @@
 //! One disturbance is one incident, however many signals of however many subjects it shows in.
 //!
 //! What opens while an incident is open joins it where one explains the other:
-//! - it is back: the same signal of the same subject was a part of it and ended earlier;
-//! - it is at the same place: another operation or another stage of the same device, interface, …;
 //! - the two share a culprit that has at least a quarter of each, of what is beyond the usual;
+//! - it is at the same place: another operation or another stage of the same device, interface, …;
 //! - one's subject is such a culprit of the other: two sides of one contention;
-//! - one is a signal of interrupts, and interrupts of that kind are such a culprit of the other.
+//! - one is a signal of an interrupt that is such a culprit of the other;
+//! - it is back: the same signal of the same subject was a part of it, ended a few windows ago, and
+//!   is not another's doing now.
 //!
-//! Otherwise it is an incident of its own: two that happen at a time are told as two. What joined
-//! stays, even where its culprits turn out to be others. Where two turn out to have one cause only
-//! after the second began, as who did it is not clear from the first windows, the second joins late
-//! ([`Event::Merged`]). Shortly after its end, an incident goes on with what shares a culprit with it
-//! and with what is back without being another's doing.
+//! A changed culprit is a new incident. What is back by others than before does not join, nor does
+//! what others do in the same queue, nor what has nothing to do with what opened the incident: what
+//! both disturb would be the only link. For that, the culprits of both must be known. What joined
+//! while they were not yet leaves when they are ([`Event::Opened`], late), and where two turn out to
+//! have one cause only after the second began, the second joins late ([`Event::Merged`]). What left
+//! an incident does not join it again, so that numbers do not come and go.
 //!
-//! Who is kept waiting queues behind himself as well: a cgroup's own tasks are left out of account
-//! when it is asked who did a quarter of its delays. At a device or an interface they are not: who
-//! floods it waits for himself most.
+//! Otherwise it is an incident of its own: two that happen at a time are told as two.
+
+mod member;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use noise_common::charge::Cause;
-use noise_common::signals::Signal;
-
-use super::culprits::{Culprit, nothing_beyond};
-use super::feed::{Name, is_catch_all};
-use super::incident::{Change, Incident};
+use self::member::Member;
+use super::feed::Name;
+use super::incident::Change;
+use super::relation::{
+    Disturbance, allies, has_first_of, is_apart, is_by_itself, related, rivals, share_culprit,
+    succeeds,
+};
 use super::report::{Clock, Episode, Report};
+use super::settings::Settings;
 use super::watched::Watched;
-
-/// Least part in an incident that makes a culprit a reason to join another.
-const MAIN_SHARE: f64 = 0.25;
-
-/// The same where a cgroup's own tasks are left out of account: part of all that it must have.
-const LEAST_SHARE: f64 = 0.1;
 
 /// Most signals of subjects that are told of one incident; further ones are counted.
 const TOLD: usize = 32;
@@ -45,8 +43,15 @@ type Key = (Watched, Name);
 pub enum Event {
     /// It opened.
     Opened(Arc<Report>),
-    /// Another signal of another subject joined it, the last of [`Report::also`].
-    Joined(Arc<Report>),
+    /// A signal of a subject joined it, or came back.
+    Joined {
+        /// Which signal.
+        signal: Watched,
+        /// Of whom.
+        subject: Name,
+        /// The incident that it is a part of.
+        into: Arc<Report>,
+    },
     /// An incident that had opened by itself turned out to be of the same cause.
     Merged {
         /// The one that is no more.
@@ -63,72 +68,159 @@ pub enum Event {
 pub(super) struct Groups {
     open: Vec<Group>,
     last_id: u64,
+    /// How long an incident may rest before it is over, windows.
     linger: usize,
+    /// Age at which what is certain of an incident remains so, windows.
+    settled: usize,
+    /// Most culprits that are told apart.
+    culprits: usize,
 }
 
 #[derive(Debug)]
 struct Group {
     id: u64,
-    /// What belongs to it, in the order of joining; never empty.
-    members: Vec<Incident<Name, Name>>,
+    /// What belongs to it, each signal of a subject once, in the order of joining; never empty.
+    members: Vec<Member>,
+    /// How many ended that were not told.
     untold: u64,
-    open: BTreeSet<Key>,
-    /// Windows since all of it ended.
-    calm: usize,
+    /// Windows since it opened.
+    age: usize,
+    /// Older incidents that are certainly different.
+    apart: BTreeSet<u64>,
 }
 
 impl Group {
-    fn update(&mut self, incident: &Incident<Name, Name>) {
-        // The newest of a signal and subject; one that ended before stays as it was.
-        let own = self.members.iter_mut().rev().find(|member| key(member) == key(incident));
-        if let Some(member) = own {
-            *member = incident.clone();
-        }
+    fn new(id: u64, member: Member) -> Self {
+        Self { id, members: vec![member], untold: 0, age: 0, apart: BTreeSet::new() }
     }
 
-    fn explains(&self, incident: &Incident<Name, Name>) -> bool {
-        self.members.iter().any(|member| {
-            let goes_on = self.open.contains(&key(member)) && related(member, incident);
-            goes_on || share_culprit(member, incident)
-        }) || self.comes_back(incident)
+    fn is_open(&self) -> bool {
+        self.members.iter().any(Member::is_open)
     }
 
-    /// Whether it was a part of this one, and is not another's doing now.
-    fn comes_back(&self, incident: &Incident<Name, Name>) -> bool {
-        let was_here = self.members.iter().any(|member| key(member) == key(incident));
-        let by_nobody_else = || main_culprits(incident).all(|one| one.cause == Cause::Own);
-        was_here && (!self.open.is_empty() || by_nobody_else())
+    fn of(&mut self, key: &Key) -> Option<&mut Member> {
+        self.members.iter_mut().find(|member| member.is_of(key))
     }
 
-    fn push(&mut self, incident: Incident<Name, Name>) {
-        if self.members.len() > TOLD {
-            self.untold += 1;
-        } else {
-            self.members.push(incident);
-        }
+    fn goes_on(&mut self, key: &Key) -> Option<&mut Member> {
+        self.of(key).filter(|member| member.is_open())
     }
 
-    fn report(&self, clock: Clock) -> Option<Report> {
-        let (first, others) = self.members.split_first()?;
-        Some(Report {
-            id: self.id,
-            open: !self.open.is_empty(),
-            main: Episode::new(first, clock),
-            also: others.iter().map(|member| Episode::new(member, clock)).collect(),
-            untold: self.untold,
+    fn disturbances(&self) -> impl Iterator<Item = &Disturbance> {
+        self.members.iter().flat_map(Member::disturbances)
+    }
+
+    /// Whether it is a reason for the other, or has the same reason.
+    fn explains(&self, incident: &Disturbance, linger: usize) -> bool {
+        let key = key(incident);
+        self.members.iter().filter(|member| member.is_live(linger)).any(|member| {
+            member.disturbances().any(|one| share_culprit(one, incident))
+                || member.is_open() && related(member.newest(), incident)
+                || member.is_of(&key) && is_by_itself(incident)
         })
+    }
+
+    /// Whether that is certainly another's doing than what is here.
+    fn refuses(&self, incident: &Disturbance) -> bool {
+        let key = key(incident);
+        let was_by_others = self.members.iter().any(|member| {
+            member.is_of(&key) && member.disturbances().any(|one| succeeds(one, incident))
+        });
+        let is_by_others = || {
+            self.disturbances().any(|one| rivals(one, incident))
+                && !self.disturbances().any(|one| allies(one, incident))
+        };
+        was_by_others || is_by_others() || self.is_apart(incident)
+    }
+
+    /// Whether it has nothing to do with what opened this.
+    fn is_apart(&self, incident: &Disturbance) -> bool {
+        self.members.first().is_some_and(|opener| is_apart(opener.first(), incident))
+    }
+
+    fn takes(&self, incident: &Disturbance, linger: usize) -> bool {
+        self.explains(incident, linger) && !self.refuses(incident)
+    }
+
+    fn takes_all(&self, newer: &Self, linger: usize) -> bool {
+        let mut all = newer.disturbances();
+        !newer.apart.contains(&self.id)
+            && newer.members.iter().any(|member| {
+                member.is_live(linger)
+                    && member.disturbances().any(|one| self.explains(one, linger))
+            })
+            && !all.any(|one| self.refuses(one))
+    }
+
+    /// Keeps in mind which of the older ones are certainly different.
+    fn part_from(&mut self, older: &[Self]) {
+        let Some(opener) = self.members.first() else { return };
+        let apart = older.iter().filter(|one| one.refuses(opener.first())).map(|one| one.id);
+        self.apart.extend(apart);
+    }
+
+    /// A part that goes on, and turned out to be another's doing.
+    fn leaver(&mut self) -> Option<Member> {
+        let is_other = |(index, member): (usize, &Member)| {
+            let is_apart = index > 0 && member.is_open() && self.is_apart(member.newest());
+            member.is_another() || is_apart
+        };
+        let index = self.members.iter().enumerate().position(is_other)?;
+        let (before, leaver) = self.members.remove(index).part();
+        if let Some(before) = before {
+            self.members.insert(index, before);
+        }
+        Some(leaver)
+    }
+
+    /// Takes a part of another incident.
+    fn absorb(&mut self, member: Member, culprits: usize) {
+        match self.of(&key(member.newest())) {
+            Some(own) => own.absorb(member, culprits),
+            None => self.members.push(member),
+        }
+    }
+
+    /// One more window has passed. What is told stays.
+    fn rest(&mut self, linger: usize) {
+        self.age = self.age.saturating_add(1);
+        self.members.iter_mut().for_each(Member::rest);
+        let mut index = 0;
+        let before = self.members.len();
+        self.members.retain(|member| {
+            index += 1;
+            index <= TOLD + 1 || !member.is_over(linger)
+        });
+        self.untold += (before - self.members.len()) as u64;
+    }
+
+    fn is_over(&self, linger: usize) -> bool {
+        self.members.iter().all(|member| member.is_over(linger))
+    }
+
+    fn report(&self, clock: Clock, culprits: usize) -> Option<Report> {
+        let mut episodes =
+            self.members.iter().map(|member| Episode::new(&member.whole(culprits), clock));
+        let main = episodes.next()?;
+        let also: Vec<Episode> = episodes.by_ref().take(TOLD).collect();
+        let untold = self.untold + episodes.count() as u64;
+        Some(Report { id: self.id, open: self.is_open(), main, also, untold })
     }
 }
 
 impl Groups {
-    /// None. An incident is over when it did not come back for `linger` windows.
-    pub fn new(linger: usize) -> Self {
-        Self { open: Vec::new(), last_id: 0, linger }
+    /// None. An incident is over when it did not come back for `recent-windows`.
+    pub fn new(settings: &Settings) -> Self {
+        let mut groups = Self { open: Vec::new(), last_id: 0, linger: 0, settled: 0, culprits: 0 };
+        groups.set(settings);
+        groups
     }
 
-    /// Goes on with another `linger`.
-    pub fn set(&mut self, linger: usize) {
-        self.linger = linger;
+    /// Goes on with other settings.
+    pub fn set(&mut self, settings: &Settings) {
+        self.linger = settings.recent_windows;
+        self.settled = settings.closing_windows;
+        self.culprits = settings.culprits;
     }
 
     /// Drops what is open, untold.
@@ -145,32 +237,44 @@ impl Groups {
     pub fn take(
         &mut self,
         changes: Vec<Change<Name, Name>>,
-        active: impl Iterator<Item = Incident<Name, Name>>,
+        active: impl Iterator<Item = Disturbance>,
         clock: Clock,
     ) -> Vec<Event> {
         let mut events = Vec::new();
         if changes.is_empty() && self.open.is_empty() {
             return events;
         }
-        if !changes.is_empty() || self.open.len() > 1 {
+        let is_many = match self.open.as_slice() {
+            [one] => one.disturbances().nth(1).is_some(),
+            _ => true,
+        };
+        if !changes.is_empty() || is_many {
             self.refresh(active);
         }
         for change in changes {
             match change {
                 Change::Opened(incident) => events.extend(self.add(incident, clock)),
-                Change::Closed(incident) => self.end(&incident),
+                Change::Closed(incident) => self.end(incident),
             }
+        }
+        while let Some((from, leaver)) = self.leaver() {
+            events.extend(self.place(leaver, Some(from), clock));
         }
         while let Some(event) = self.merge(clock) {
             events.push(event);
         }
-        self.open.retain_mut(|group| {
-            let is_over = group.open.is_empty() && group.calm >= self.linger;
-            if group.open.is_empty() {
-                group.calm += 1;
+        for index in 1..self.open.len() {
+            let (older, newer) = self.open.split_at_mut(index);
+            if let Some(newer) = newer.first_mut().filter(|newer| newer.age >= self.settled) {
+                newer.part_from(older);
             }
+        }
+        let (linger, culprits) = (self.linger, self.culprits);
+        self.open.retain_mut(|group| {
+            let is_over = group.is_over(linger);
+            group.rest(linger);
             if is_over {
-                events.extend(group.report(clock).map(Arc::new).map(Event::Closed));
+                events.extend(group.report(clock, culprits).map(Arc::new).map(Event::Closed));
             }
             !is_over
         });
@@ -180,146 +284,100 @@ impl Groups {
     /// What is open, as it stands.
     pub fn reports(
         &mut self,
-        active: impl Iterator<Item = Incident<Name, Name>>,
+        active: impl Iterator<Item = Disturbance>,
         clock: Clock,
     ) -> Vec<Arc<Report>> {
         self.refresh(active);
-        self.open.iter().filter_map(|group| group.report(clock)).map(Arc::new).collect()
+        let reports = self.open.iter().filter_map(|group| group.report(clock, self.culprits));
+        reports.map(Arc::new).collect()
     }
 
-    fn refresh(&mut self, active: impl Iterator<Item = Incident<Name, Name>>) {
+    /// What is disturbed now, told or not.
+    pub fn active(&self) -> BTreeSet<Key> {
+        let members = self.open.iter().flat_map(|group| &group.members);
+        members.filter(|member| member.is_open()).map(|member| key(member.newest())).collect()
+    }
+
+    fn refresh(&mut self, active: impl Iterator<Item = Disturbance>) {
         for incident in active {
             let key = key(&incident);
-            if let Some(group) = self.open.iter_mut().find(|group| group.open.contains(&key)) {
-                group.update(&incident);
+            if let Some(member) = self.open.iter_mut().find_map(|group| group.goes_on(&key)) {
+                member.update(incident);
             }
         }
     }
 
-    fn add(&mut self, incident: Incident<Name, Name>, clock: Clock) -> Option<Event> {
-        if let Some(group) = self.open.iter_mut().find(|group| group.explains(&incident)) {
-            group.open.insert(key(&incident));
-            group.calm = 0;
-            let told = group.members.len();
-            group.push(incident);
-            let is_told = group.members.len() > told;
-            let report = group.report(clock).filter(|_| is_told);
-            return report.map(Arc::new).map(Event::Joined);
+    /// Where it belongs: above all to what its first culprit did.
+    fn group_of(&self, incident: &Disturbance, but: Option<u64>) -> Option<usize> {
+        let (linger, mut fallback) = (self.linger, None);
+        for (index, group) in self.open.iter().enumerate() {
+            if but == Some(group.id) || !group.takes(incident, linger) {
+                continue;
+            }
+            let mut live = group.members.iter().filter(|member| member.is_live(linger));
+            if live.any(|member| member.disturbances().any(|one| has_first_of(incident, one))) {
+                return Some(index);
+            }
+            fallback = fallback.or(Some(index));
+        }
+        fallback
+    }
+
+    fn add(&mut self, incident: Disturbance, clock: Clock) -> Option<Event> {
+        self.place(Member::new(incident), None, clock)
+    }
+
+    /// Has a member that begins, or left another incident, join one or be its own.
+    fn place(&mut self, member: Member, left: Option<u64>, clock: Clock) -> Option<Event> {
+        let incident = member.newest();
+        let (signal, subject) = key(incident);
+        if let Some(index) = self.group_of(incident, left) {
+            let culprits = self.culprits;
+            let group = self.open.get_mut(index)?;
+            group.absorb(member, culprits);
+            let told = group.members.iter().take(TOLD + 1);
+            let is_told = told.into_iter().any(|one| one.is_of(&(signal, Arc::clone(&subject))));
+            let into = group.report(clock, culprits).filter(|_| is_told)?;
+            return Some(Event::Joined { signal, subject, into: Arc::new(into) });
         }
         self.last_id += 1;
-        let group = Group {
-            id: self.last_id,
-            open: BTreeSet::from([key(&incident)]),
-            members: vec![incident],
-            untold: 0,
-            calm: 0,
-        };
-        let report = group.report(clock);
+        let mut group = Group::new(self.last_id, member);
+        group.apart.extend(left);
+        let report = group.report(clock, self.culprits);
         self.open.push(group);
         report.map(Arc::new).map(Event::Opened)
     }
 
-    fn end(&mut self, incident: &Incident<Name, Name>) {
-        let key = key(incident);
-        if let Some(group) = self.open.iter_mut().find(|group| group.open.contains(&key)) {
-            group.update(incident);
-            group.open.remove(&key);
+    fn end(&mut self, incident: Disturbance) {
+        let (key, culprits) = (key(&incident), self.culprits);
+        if let Some(member) = self.open.iter_mut().find_map(|group| group.goes_on(&key)) {
+            member.end(incident, culprits);
         }
+    }
+
+    /// What leaves an incident, and which.
+    fn leaver(&mut self) -> Option<(u64, Member)> {
+        self.open.iter_mut().find_map(|group| Some((group.id, group.leaver()?)))
     }
 
     /// Lets an incident join an older one that explains it by now, if there are two such.
     fn merge(&mut self, clock: Clock) -> Option<Event> {
+        let linger = self.linger;
         let (older, newer) = self.open.iter().enumerate().find_map(|(index, older)| {
-            let explained =
-                |newer: &Group| newer.members.iter().any(|member| older.explains(member));
-            let newer = self.open.iter().skip(index + 1).position(explained)?;
+            let newer = self.open.iter().skip(index + 1);
+            let newer = newer.into_iter().position(|newer| older.takes_all(newer, linger))?;
             Some((index, index + 1 + newer))
         })?;
         let newer = self.open.remove(newer);
         let group = self.open.get_mut(older)?;
         group.untold += newer.untold;
-        group.open.extend(newer.open);
-        group.calm = group.calm.min(newer.calm);
-        newer.members.into_iter().for_each(|member| group.push(member));
-        let into = Arc::new(group.report(clock)?);
+        group.apart.extend(newer.apart);
+        newer.members.into_iter().for_each(|member| group.absorb(member, self.culprits));
+        let into = Arc::new(group.report(clock, self.culprits)?);
         Some(Event::Merged { id: newer.id, into })
     }
 }
 
-fn key(incident: &Incident<Name, Name>) -> Key {
+fn key(incident: &Disturbance) -> Key {
     (incident.signal, Arc::clone(&incident.subject))
-}
-
-/// Where the delays are: what a signal's subject has in common with that of another signal.
-fn place(incident: &Incident<Name, Name>) -> (&'static str, &str) {
-    let subject = &*incident.subject;
-    let Watched::Signal(signal) = incident.signal else { return (incident.signal.name(), subject) };
-    match signal {
-        Signal::BlockQueueWait | Signal::BlockDeviceWait => {
-            ("device", subject.rsplit_once(' ').map_or(subject, |(device, _)| device))
-        }
-        Signal::NetTxWait | Signal::NetRxWait => ("interface", subject),
-        Signal::RunqueueWait => ("cpu", ""),
-        Signal::DirectReclaim | Signal::Compaction => ("memory", ""),
-        signal => (signal.info().name, subject),
-    }
-}
-
-/// The cause that a signal is itself.
-fn inherent(watched: Watched) -> Option<Cause> {
-    let Watched::Signal(signal) = watched else { return None };
-    match signal {
-        Signal::Hardirq | Signal::Vector => Some(Cause::Hardirq),
-        Signal::Softirq | Signal::SoftirqRaiseWait => Some(Cause::Softirq),
-        Signal::Nmi => Some(Cause::Nmi),
-        _ => None,
-    }
-}
-
-/// Whether the subject is a cgroup, which is then no culprit of its own delays.
-fn is_of_cgroup(incident: &Incident<Name, Name>) -> bool {
-    matches!(incident.signal, Watched::Signal(Signal::CgroupRunqueueWait) | Watched::Interruption)
-}
-
-/// Culprits that two incidents can have in common. A victim's own tasks and its own quota are
-/// nobody else's culprits, and those without a name may be different ones.
-fn main_culprits(incident: &Incident<Name, Name>) -> impl Iterator<Item = &Culprit<Name>> + Clone {
-    let nothing_beyond = nothing_beyond(&incident.culprits);
-    let of_cgroup = is_of_cgroup(incident);
-    let is_own = move |culprit: &Culprit<Name>| of_cgroup && culprit.cause == Cause::Own;
-    let part = move |culprit: &Culprit<Name>| culprit.part(nothing_beyond);
-    let own: f64 = incident.culprits.iter().filter(|one| is_own(one)).map(part).sum();
-    let least = (MAIN_SHARE * (1.0 - own)).max(LEAST_SHARE);
-    incident.culprits.iter().filter(move |culprit| {
-        let nobody = matches!(culprit.cause, Cause::Throttle | Cause::Idle | Cause::Untracked);
-        let named = !nobody && !is_own(culprit) && !is_catch_all(&culprit.culprit);
-        named && part(culprit) >= least
-    })
-}
-
-/// Whether two culprits are the same. A cgroup is, whoever waits for it.
-fn is_same(one: &Culprit<Name>, other: &Culprit<Name>) -> bool {
-    let is_cgroup = |culprit: &Culprit<Name>| matches!(culprit.cause, Cause::Own | Cause::Foreign);
-    let alike = one.cause == other.cause || is_cgroup(one) && is_cgroup(other);
-    alike && one.culprit == other.culprit
-}
-
-fn share_culprit(one: &Incident<Name, Name>, other: &Incident<Name, Name>) -> bool {
-    let of_other = main_culprits(other);
-    main_culprits(one).any(|culprit| of_other.clone().any(|with| is_same(with, culprit)))
-}
-
-fn related(one: &Incident<Name, Name>, other: &Incident<Name, Name>) -> bool {
-    let caused = |victim: &Incident<Name, Name>, by: &Incident<Name, Name>| {
-        let nothing_beyond = nothing_beyond(&victim.culprits);
-        main_culprits(victim)
-            // Who waits for himself at a slow device is not why it is slow; and who is overloaded by
-            // himself is so whatever befalls a small part of those whom he waits for.
-            .filter(|culprit| culprit.cause != Cause::Own)
-            .filter(|culprit| culprit.part(nothing_beyond) >= MAIN_SHARE)
-            .any(|culprit| {
-                culprit.culprit == by.subject || Some(culprit.cause) == inherent(by.signal)
-            })
-    };
-    place(one) == place(other) || caused(one, other) || caused(other, one)
 }

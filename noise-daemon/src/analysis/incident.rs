@@ -1,7 +1,7 @@
 //! An incident as plain data: what was unusual, from when to when, by how much, and by whom.
 
-use super::culprits::{Culprit, Time};
-use super::remedy::Remedy;
+use super::culprits::{Culprit, Ranking, Time};
+use super::remedy::{Remedy, recommended};
 use super::rules::Rule;
 use super::watched::Watched;
 use crate::model::Totals;
@@ -43,7 +43,7 @@ impl Level {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// The signal came back to its baseline, or nothing more happened.
+    /// The signal came back to its baseline, nothing more happened, or another culprit took over.
     Over,
     /// It lasted so long that it became the baseline.
     Adopted,
@@ -64,13 +64,17 @@ pub struct Incident<S, C> {
     pub start_ns: u64,
     /// End of the last disturbed window, ns; of the newest window while the incident is open.
     pub end_ns: u64,
+    /// How long the signal was disturbed from start to end, ns: calm in between is left out.
+    pub disturbed_ns: u64,
     /// Why it ended; `None` while it is open.
     pub ending: Option<Ending>,
     /// What told it.
     pub rule: Rule,
     /// The baseline at its begin.
     pub before: Level,
-    /// How the signal behaved from start to end.
+    /// The delays meanwhile.
+    pub delays: Totals,
+    /// How the signal behaved meanwhile.
     pub after: Level,
     /// Delay beyond what as many events usually have, seconds; below 0 where it was less.
     pub lost_seconds: f64,
@@ -80,8 +84,55 @@ pub struct Incident<S, C> {
     pub others: Time,
     /// Charged to nobody.
     pub untracked: Time,
+    /// All that is charged beyond the usual, seconds.
+    pub beyond_seconds: f64,
     /// What can be done about its main causes; empty where nothing is known to help.
     pub remedies: Vec<Remedy>,
+}
+
+impl<S: Clone, C: Clone + Ord> Incident<S, C> {
+    /// Two of the same signal of the same subject as one, with the calm between them left out; at
+    /// most `limit` culprits are told apart.
+    pub(super) fn together(one: &Self, other: &Self, limit: usize) -> Self {
+        let (first, then) =
+            if one.start_ns <= other.start_ns { (one, other) } else { (other, one) };
+        let last = if first.end_ns > then.end_ns { first } else { then };
+        let mut delays = first.delays.clone();
+        for (count, more) in delays.buckets.iter_mut().zip(&then.delays.buckets) {
+            *count = count.saturating_add(*more);
+        }
+        delays.sum_ns = delays.sum_ns.saturating_add(then.delays.sum_ns);
+        let disturbed_ns = first.disturbed_ns.saturating_add(then.disturbed_ns);
+        let Ranking { culprits, others, untracked, beyond_seconds } =
+            Ranking::together(&first.ranking(), &then.ranking(), limit);
+        Self {
+            signal: first.signal,
+            subject: first.subject.clone(),
+            start_ns: first.start_ns,
+            end_ns: last.end_ns,
+            disturbed_ns,
+            ending: last.ending,
+            rule: first.rule,
+            before: first.before,
+            after: Level::new(&delays, disturbed_ns),
+            delays,
+            lost_seconds: first.lost_seconds + then.lost_seconds,
+            remedies: recommended(first.signal, &culprits),
+            culprits,
+            others,
+            untracked,
+            beyond_seconds,
+        }
+    }
+
+    fn ranking(&self) -> Ranking<C> {
+        Ranking {
+            culprits: self.culprits.clone(),
+            others: self.others,
+            untracked: self.untracked,
+            beyond_seconds: self.beyond_seconds,
+        }
+    }
 }
 
 /// An incident that began or ended.
@@ -108,9 +159,11 @@ mod tests {
             subject: "/system.slice/a.service".to_owned(),
             start_ns: 1,
             end_ns: 2,
+            disturbed_ns: 1,
             ending: Some(Ending::Over),
             rule: Rule::Mean,
             before: level,
+            delays: Totals::default(),
             after: Level { p50_ns: Some(256), mean_ns: Some(1.5), rate: 2.0, ..level },
             lost_seconds: 0.25,
             culprits: vec![Culprit {
@@ -121,6 +174,7 @@ mod tests {
             }],
             others: Time::default(),
             untracked: Time::default(),
+            beyond_seconds: 0.25,
             remedies: vec![Remedy::CpuWeight],
         };
         let text = serde_json::to_string(&Change::Closed(incident.clone())).unwrap();

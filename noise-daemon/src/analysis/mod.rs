@@ -12,6 +12,7 @@
 //! not the mean, which is what both rules look at. And a level that wanders by itself for many
 //! windows looks like an incident: allowances for chance are those of independent windows.
 
+mod accused;
 mod baseline;
 mod board;
 mod charges;
@@ -21,6 +22,7 @@ mod group;
 mod incident;
 mod interruption;
 mod monitor;
+mod relation;
 mod remedy;
 mod report;
 mod rules;
@@ -38,7 +40,10 @@ mod planted;
 mod planters;
 #[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod successors;
 
+pub use accused::Party;
 pub use baseline::Baseline;
 pub use board::{Board, Overview};
 pub use culprits::{Culprit, Time};

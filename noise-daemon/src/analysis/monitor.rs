@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::accused::Party;
 use super::baseline::Baseline;
 use super::culprits::Ledger;
 use super::incident::{Change, Incident};
@@ -40,7 +41,7 @@ pub struct Monitor<S, C> {
     searches: u32,
 }
 
-impl<S: Clone + Ord, C: Clone + Ord> Monitor<S, C> {
+impl<S: Clone + Ord, C: Party> Monitor<S, C> {
     /// One that has learnt nothing.
     ///
     /// # Errors
@@ -120,11 +121,10 @@ impl<S: Clone + Ord, C: Clone + Ord> Monitor<S, C> {
         let before = self.tracks.len();
         self.tracks.retain(|key, track| {
             let gone = track.is_gone(at_ns, settings);
-            let change = match gone {
+            changes.extend(match gone {
                 true => track.vanish(key, at_ns, settings),
                 false => track.be_silent(key, at_ns, settings),
-            };
-            changes.extend(change);
+            });
             !gone
         });
         self.counts.forgotten += (before - self.tracks.len()) as u64;

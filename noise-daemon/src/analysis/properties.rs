@@ -6,12 +6,12 @@ use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, proptest};
 use proptest::test_runner::Config;
 
 use super::window::{Charge, Window};
-use super::{Change, Counts, Ending, Incident, Memory, Monitor, Rule, Settings};
+use super::{Change, Counts, Ending, Incident, Memory, Monitor, Party, Rule, Settings};
 use crate::chance::same_draws;
 use crate::model::Totals;
 use noise_common::charge::Cause;
 
-const LENGTH_NS: u64 = 500_000_000;
+pub const LENGTH_NS: u64 = 500_000_000;
 const SIGNAL: Signal = Signal::RunqueueWait;
 
 /// The window of the default length with that number and those delays.
@@ -45,6 +45,12 @@ impl Random {
         let delays: Vec<u64> =
             (0..events).map(|_| (-self.uniform().ln() * mean_ns) as u64 + 1).collect();
         window(number, &delays)
+    }
+}
+
+impl Party for u8 {
+    fn is_named(&self) -> bool {
+        true
     }
 }
 
@@ -514,9 +520,12 @@ fn answer(windows: &[Window], silence: Silence, settings: &Settings) -> Answer {
     let mut monitor = monitor(settings.clone());
     let mut changes = Vec::new();
     for window in windows {
+        let turn = 3 + u8::from((window.start_ns / (25 * LENGTH_NS)).is_multiple_of(2));
         let charges = [
             Charge { culprit: 1, cause: Cause::Own, charged_ns: window.delays.sum_ns / 3 },
-            Charge { culprit: 2, cause: Cause::Foreign, charged_ns: window.delays.sum_ns / 5 },
+            Charge { culprit: 2, cause: Cause::Foreign, charged_ns: window.delays.sum_ns / 50 },
+            // Two that take over from each other.
+            Charge { culprit: turn, cause: Cause::Foreign, charged_ns: window.delays.sum_ns / 2 },
         ];
         if !window.is_empty() {
             changes.extend(monitor.observe(SIGNAL, &0, window, &charges));

@@ -42,15 +42,19 @@ pub struct Episode {
     pub subject: Name,
     /// Begin of the first disturbed window.
     pub start: Timestamp,
-    /// End of the last disturbed window; of the newest one while it is open.
+    /// End of the last disturbed window; while it is open, when this was known.
     pub end: Timestamp,
+    /// How long it was disturbed until then: calm in between is left out. 0 where an
+    /// older noised did not say it.
+    #[serde(default)]
+    pub seconds: f64,
     /// Why it ended; none while it is open.
     pub ending: Option<Ending>,
     /// What told it.
     pub rule: Rule,
     /// The baseline at its begin.
     pub before: Level,
-    /// How the signal behaved from start to end.
+    /// How the signal behaved while it was disturbed.
     pub after: Level,
     /// Delay beyond what as many events usually have, seconds; below 0 where it was less.
     pub lost_seconds: f64,
@@ -66,11 +70,15 @@ pub struct Episode {
 
 impl Episode {
     pub(super) fn new(incident: &Incident<Name, Name>, clock: Clock) -> Self {
+        let end = clock.wall(incident.end_ns);
+        let until = if incident.ending.is_none() { end.max(clock.now) } else { end };
+        let known_seconds = incident.disturbed_ns as f64 / 1e9;
         Self {
             signal: incident.signal,
             subject: Arc::clone(&incident.subject),
             start: clock.wall(incident.start_ns),
-            end: clock.wall(incident.end_ns),
+            end: until,
+            seconds: known_seconds + until.duration_since(end).as_secs_f64(),
             ending: incident.ending,
             rule: incident.rule,
             before: incident.before,
@@ -80,6 +88,19 @@ impl Episode {
             others: incident.others,
             untracked: incident.untracked,
             remedies: incident.remedies.clone(),
+        }
+    }
+
+    /// Whether it goes on.
+    pub fn is_active(&self) -> bool {
+        self.ending.is_none()
+    }
+
+    /// How long it was disturbed, seconds; an older noised did not say it.
+    pub fn disturbed_seconds(&self) -> f64 {
+        match self.seconds > 0.0 {
+            true => self.seconds,
+            false => self.end.duration_since(self.start).as_secs_f64(),
         }
     }
 }
@@ -94,16 +115,21 @@ pub struct Report {
     /// What opened it.
     #[serde(flatten)]
     pub main: Episode,
-    /// What joined it, being explained by the same.
+    /// What joined it, being explained by the same: each signal of a subject once.
     pub also: Vec<Episode>,
     /// How many more joined it.
     pub untold: u64,
 }
 
 impl Report {
-    /// When the last of it ended.
+    /// What opened it, and what joined.
+    pub fn episodes(&self) -> impl Iterator<Item = &Episode> {
+        [&self.main].into_iter().chain(&self.also)
+    }
+
+    /// When the last of it ended; while it is open, when this was known.
     pub fn end(&self) -> Timestamp {
-        self.also.iter().map(|episode| episode.end).fold(self.main.end, Timestamp::max)
+        self.episodes().map(|episode| episode.end).fold(self.main.end, Timestamp::max)
     }
 
     /// As it is known after the daemon that watched it has stopped.

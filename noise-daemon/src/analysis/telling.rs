@@ -13,7 +13,10 @@ const LEAST_SHARE: f64 = 0.05;
 impl Report {
     /// Whether it goes on, or how it ended.
     pub fn standing(&self) -> &'static str {
-        match (self.open, self.main.ending) {
+        // Of what joined, some may have gone on for longer than what opened it.
+        let stopped = self.episodes().any(|one| one.ending == Some(Ending::Unwatched));
+        let ending = if stopped { Some(Ending::Unwatched) } else { self.main.ending };
+        match (self.open, ending) {
             (true, _) | (_, None) => "open",
             (_, Some(Ending::Over)) => "over",
             (_, Some(Ending::Adopted)) => "taken for the new normal",
@@ -22,7 +25,7 @@ impl Report {
         }
     }
 
-    /// How long it lasted, seconds.
+    /// How long it lasted, or has lasted so far, seconds.
     pub fn lasted(&self) -> f64 {
         self.end().duration_since(self.main.start).as_secs_f64()
     }

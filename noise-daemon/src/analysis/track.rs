@@ -1,5 +1,8 @@
 //! One signal of one subject: its baseline, its latest windows, and its incident if it has one.
 //!
+//! Where another culprit takes over while the signal stays disturbed, one incident ends and the
+//! next begins (`takeover`).
+//!
 //! A window teaches the baseline only when newer windows have pushed it out of the latest ones, so
 //! that the begin of an incident is not learnt before it is noticed. While an incident is open,
 //! its windows teach a second baseline, which takes over if the change lasts.
@@ -8,8 +11,11 @@
 //! without events, each as long as the last one with some; behind the incident, and where there is
 //! none, it counts for the rate.
 
+mod takeover;
+
 use std::collections::VecDeque;
 
+use super::accused::Party;
 use super::baseline::Baseline;
 use super::culprits::{Ledger, Usual};
 use super::incident::{Change, Ending, Incident, Level};
@@ -99,13 +105,21 @@ struct Open<C> {
 
 #[derive(Clone, Debug)]
 struct Settled<C> {
+    windows: usize,
     end_ns: Option<u64>,
     delays: Totals,
     charged: Ledger<C>,
 }
 
+impl<C> Default for Settled<C> {
+    fn default() -> Self {
+        Self { windows: 0, end_ns: None, delays: Totals::default(), charged: Ledger::default() }
+    }
+}
+
 impl<C: Clone + Ord> Settled<C> {
     fn add(&mut self, slice: &Slice<C>, settings: &Settings) {
+        self.windows += 1;
         self.end_ns = Some(slice.end_ns);
         slice.add_to(&mut self.delays);
         self.charged.add(&slice.charged, settings.culprits);
@@ -113,6 +127,17 @@ impl<C: Clone + Ord> Settled<C> {
 }
 
 impl<C: Clone + Ord> Open<C> {
+    fn new(rule: Rule, start_ns: u64, before: Level, settings: &Settings) -> Self {
+        Self {
+            rule,
+            start_ns,
+            before,
+            settled: Settled::default(),
+            tail: VecDeque::new(),
+            next: Normal::new(Baseline::new(settings.half_life_windows)),
+        }
+    }
+
     fn push(&mut self, slice: Slice<C>, settings: &Settings) {
         self.tail.push_back(slice);
         while self.tail.len() > settings.closing_windows
@@ -138,7 +163,6 @@ impl<C: Clone + Ord> Open<C> {
         }
         let end_ns = all.end_ns.unwrap_or(self.start_ns);
         let length_ns = end_ns.saturating_sub(self.start_ns);
-        let after = Level::new(&all.delays, length_ns);
         let usual_ns = self.before.mean_ns.unwrap_or(0.0) * all.delays.count() as f64;
         let ranking = all.charged.ranking(all.delays.sum_ns, &usual.within(length_ns));
         let remedies = recommended(key.0, &ranking.culprits);
@@ -147,20 +171,23 @@ impl<C: Clone + Ord> Open<C> {
             subject: key.1.clone(),
             start_ns: self.start_ns,
             end_ns,
+            disturbed_ns: length_ns,
             ending,
             rule: self.rule,
             before: self.before,
-            after,
+            after: Level::new(&all.delays, length_ns),
             lost_seconds: (all.delays.sum_ns as f64 - usual_ns) / 1e9,
             culprits: ranking.culprits,
             others: ranking.others,
             untracked: ranking.untracked,
+            beyond_seconds: ranking.beyond_seconds,
             remedies,
+            delays: all.delays,
         }
     }
 }
 
-impl<C: Clone + Ord> Track<C> {
+impl<C: Party> Track<C> {
     /// One that begins where its first window does.
     pub fn new(start_ns: u64, settings: &Settings) -> Self {
         Self {
@@ -238,8 +265,7 @@ impl<C: Clone + Ord> Track<C> {
         charged: Ledger<C>,
         settings: &Settings,
     ) -> Vec<Change<S, C>> {
-        let mut changes = Vec::new();
-        changes.extend(self.be_silent(key, window.start_ns, settings));
+        let mut changes = self.be_silent(key, window.start_ns, settings);
         if self.open.is_none() {
             self.normal.learn_quiet(window.start_ns.saturating_sub(self.told_ns));
         }
@@ -248,10 +274,10 @@ impl<C: Clone + Ord> Track<C> {
         self.cost = self.cost(window.start_ns) * (1.0 - COST_WEIGHT) + lost * COST_WEIGHT;
         (self.heard_ns, self.told_ns) = (slice.end_ns, slice.end_ns);
         self.length_ns = slice.length_ns();
-        changes.extend(match self.is_open() {
-            true => self.continue_incident(key, slice, settings),
-            false => self.look_for_incident(key, slice, settings),
-        });
+        match self.is_open() {
+            true => changes.extend(self.continue_incident(key, slice, settings)),
+            false => changes.extend(self.look_for_incident(key, slice, settings)),
+        }
         changes
     }
 
@@ -261,23 +287,20 @@ impl<C: Clone + Ord> Track<C> {
         key: &Key<S>,
         at_ns: u64,
         settings: &Settings,
-    ) -> Option<Change<S, C>> {
+    ) -> Vec<Change<S, C>> {
+        let mut changes = Vec::new();
         // What comes after a subject is gone is not its silence, whenever that is noticed.
         let at_ns = at_ns.min(self.heard_ns.saturating_add(settings.forget_ns()));
         // However long the silence is: the incident is over when it fills the closing windows.
-        while self.is_open() {
-            let end_ns = self.told_ns.checked_add(self.length_ns.max(1))?;
-            if end_ns > at_ns {
-                break;
-            }
+        while self.is_open()
+            && let Some(end_ns) = self.told_ns.checked_add(self.length_ns.max(1))
+            && end_ns <= at_ns
+        {
             let slice = Slice::empty(self.told_ns, end_ns);
             self.told_ns = end_ns;
-            let change = self.continue_incident(key, slice, settings);
-            if change.is_some() {
-                return change;
-            }
+            changes.extend(self.continue_incident(key, slice, settings));
         }
-        None
+        changes
     }
 
     /// Ends the incident, if there is one, because the subject is gone at `at_ns`, unless the
@@ -287,8 +310,10 @@ impl<C: Clone + Ord> Track<C> {
         key: &Key<S>,
         at_ns: u64,
         settings: &Settings,
-    ) -> Option<Change<S, C>> {
-        self.be_silent(key, at_ns, settings).or_else(|| self.close(key, Ending::Vanished, settings))
+    ) -> Vec<Change<S, C>> {
+        let mut changes = self.be_silent(key, at_ns, settings);
+        changes.extend(self.close(key, Ending::Vanished, settings));
+        changes
     }
 
     fn look_for_incident<S: Clone>(
@@ -317,18 +342,8 @@ impl<C: Clone + Ord> Track<C> {
         for slice in self.recent.drain(..calm) {
             self.normal.learn(&slice, settings);
         }
-        let mut open = Box::new(Open {
-            rule,
-            start_ns: self.recent.front()?.start_ns,
-            before: self.normal.baseline.level(),
-            settled: Settled {
-                end_ns: None,
-                delays: Totals::default(),
-                charged: Ledger::default(),
-            },
-            tail: VecDeque::new(),
-            next: Normal::new(Baseline::new(settings.half_life_windows)),
-        });
+        let start_ns = self.recent.front()?.start_ns;
+        let mut open = Box::new(Open::new(rule, start_ns, self.normal.baseline.level(), settings));
         for slice in self.recent.drain(..) {
             open.push(slice, settings);
         }
@@ -342,23 +357,41 @@ impl<C: Clone + Ord> Track<C> {
         key: &Key<S>,
         slice: Slice<C>,
         settings: &Settings,
-    ) -> Option<Change<S, C>> {
+    ) -> Vec<Change<S, C>> {
         let end_ns = slice.end_ns;
-        let open = self.open.as_mut()?;
-        open.push(slice, settings);
+        if let Some(open) = &mut self.open {
+            open.push(slice, settings);
+        }
+        let Some(open) = &self.open else { return Vec::new() };
+        let start_ns = open.start_ns;
         if open.tail.len() >= settings.closing_windows {
-            let means: Vec<f64> = open.tail.iter().filter_map(Slice::mean_ns).collect();
-            let usual_ns = open.before.mean_ns.unwrap_or(0.0);
-            let lost = rules::lost_beyond_usual(open.tail.iter(), usual_ns);
+            let lost = lost_beyond(&open.before, open.tail.iter());
             let large = lost >= settings.minimum(key.0) * settings.closing_fraction;
-            if !large || !rules::lasts(open.rule, &means, &self.normal.baseline, settings) {
-                return self.close(key, Ending::Over, settings);
+            if !large || !self.lasts(open, open.tail.iter(), settings) {
+                return self.close(key, Ending::Over, settings).into_iter().collect();
             }
         }
-        if end_ns.saturating_sub(open.start_ns) >= settings.adopt_ns() {
-            return self.close(key, Ending::Adopted, settings);
+        if let Some(both) = self.hand_over(key, settings) {
+            return both.into();
         }
-        None
+        if end_ns.saturating_sub(start_ns) >= settings.adopt_ns() {
+            return self.close(key, Ending::Adopted, settings).into_iter().collect();
+        }
+        Vec::new()
+    }
+
+    /// Whether the rule that opened an incident holds for these windows of it.
+    fn lasts<'a>(
+        &self,
+        open: &Open<C>,
+        slices: impl Iterator<Item = &'a Slice<C>>,
+        settings: &Settings,
+    ) -> bool
+    where
+        C: 'a,
+    {
+        let means: Vec<f64> = slices.filter_map(Slice::mean_ns).collect();
+        rules::lasts(open.rule, &means, &self.normal.baseline, settings)
     }
 
     fn close<S: Clone>(
@@ -404,4 +437,12 @@ impl<C: Clone + Ord> Track<C> {
         let divide_ns = rules::divide_ns(mean_ns, &self.normal.baseline);
         rules::disturbed_prefix(open.tail.iter().map(Slice::mean_ns), divide_ns)
     }
+}
+
+/// Time lost beyond what as many events lost before, seconds per second.
+fn lost_beyond<'a, C: Clone + Ord + 'a>(
+    before: &Level,
+    slices: impl Iterator<Item = &'a Slice<C>>,
+) -> f64 {
+    rules::lost_beyond_usual(slices, before.mean_ns.unwrap_or(0.0))
 }

@@ -73,7 +73,7 @@ impl Watching {
         let events = self.board.analyse(sample, clock);
         events.iter().for_each(log_event);
         // What joins changes what is open, which a crash may lose.
-        let lasting = |event: &Event| !matches!(event, Event::Joined(_));
+        let lasting = |event: &Event| !matches!(event, Event::Joined { .. });
         let changed = events.iter().any(lasting);
         let waited = self.board.keep_outliers(sample, clock);
         self.taken = (self.taken + 1) % BASELINES_EVERY;

@@ -1,7 +1,7 @@
 //! Incidents as log lines: one when they open, one when they close.
 
 use super::duration;
-use crate::analysis::{Episode, Event, Level, Report};
+use crate::analysis::{Episode, Event, Level};
 
 /// Culprits that a line has room for.
 const TOLD: usize = 3;
@@ -23,12 +23,9 @@ pub fn log_event(event: &Event) {
                 "incident opened"
             );
         }
-        Event::Joined(report) => {
-            if let Some(joined) = report.also.last() {
-                let signal = joined.signal.name();
-                let subject = &*joined.subject;
-                tracing::debug!(id = report.id, signal, subject, "belongs to the same incident");
-            }
+        Event::Joined { signal, subject, into } => {
+            let (signal, subject) = (signal.name(), &**subject);
+            tracing::debug!(id = into.id, signal, subject, "belongs to the same incident");
         }
         Event::Merged { id, into } => {
             tracing::info!(id = into.id, other = id, "another incident belongs to this one");
@@ -44,17 +41,13 @@ pub fn log_event(event: &Event) {
                 rate,
                 culprits,
                 remedy,
-                seconds = seconds(report),
+                seconds = report.lasted(),
                 lost_seconds = (report.main.lost_seconds * 1e3).round() / 1e3,
                 also = report.also.len() as u64 + report.untold,
                 "incident closed"
             );
         }
     }
-}
-
-fn seconds(report: &Report) -> f64 {
-    report.end().duration_since(report.main.start).as_secs_f64()
 }
 
 /// What both lines say.

@@ -347,7 +347,8 @@ fn noise_families(model: &Model) -> Vec<MetricFamily> {
 /// The families about incidents.
 fn incident_families(overview: &Overview) -> Vec<MetricFamily> {
     let active = overview
-        .active()
+        .active
+        .iter()
         .map(|(signal, subject)| gauge(&["signal", "subject"], &[signal.name(), subject], 1.0));
     let opened = overview
         .opened
@@ -356,7 +357,7 @@ fn incident_families(overview: &Overview) -> Vec<MetricFamily> {
     vec![
         family(
             "noised_incident_active",
-            "Incidents that are open, by what opened them; always 1.",
+            "Signals of subjects that are disturbed now, each as a part of an open incident; always 1.",
             MetricType::GAUGE,
             active.collect(),
         ),
@@ -416,14 +417,13 @@ pub fn render(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::{Ending, Episode, Level, Report, Rule, Time};
+    use crate::export::made::report;
     use crate::model::{Builder, Count, CpuNoise, HookSample, Interference, Sample, Totals};
     use noise_common::charge::{Cause, Charged, Resource};
     use noise_common::event::Drop;
     use noise_common::hist::bucket_of;
     use noise_common::hooks::Hook;
     use noise_common::signals::Signal;
-    use std::sync::Arc;
 
     fn series(signal: Signal, labels: &[&str], values: &[u64]) -> Series {
         let mut totals = Totals::default();
@@ -433,26 +433,6 @@ mod tests {
         }
         let labels = labels.iter().map(ToString::to_string).collect();
         Series { signal, labels, totals, recent_max_ns: 0 }
-    }
-
-    fn report(open: bool) -> Arc<Report> {
-        let level = Level { p50_ns: None, p99_ns: None, mean_ns: None, rate: 0.0, lost: 0.0 };
-        let main = Episode {
-            signal: Signal::CgroupRunqueueWait.into(),
-            subject: "/system.slice/a.service".into(),
-            start: jiff::Timestamp::UNIX_EPOCH,
-            end: jiff::Timestamp::UNIX_EPOCH,
-            ending: (!open).then_some(Ending::Over),
-            rule: Rule::Mean,
-            before: level,
-            after: level,
-            lost_seconds: 1.0,
-            culprits: Vec::new(),
-            others: Time::default(),
-            untracked: Time::default(),
-            remedies: Vec::new(),
-        };
-        Arc::new(Report { id: 1, open, main, also: Vec::new(), untold: 0 })
     }
 
     fn charge(resource: Resource, cause: Cause, culprit: &str, ns: u64) -> Interference {
@@ -528,6 +508,7 @@ mod tests {
         let overview = Overview {
             incidents: vec![report(true), report(false)],
             opened,
+            active: vec![(Signal::CgroupRunqueueWait.into(), "/system.slice/a.service".into())],
             ..Overview::default()
         };
         let text = render(&Builder::default().advance(sample), &overview, None).unwrap();

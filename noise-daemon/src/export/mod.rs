@@ -5,6 +5,8 @@ mod answers;
 mod api;
 mod http;
 mod log;
+#[cfg(test)]
+mod made;
 mod metrics;
 mod socket;
 mod status;

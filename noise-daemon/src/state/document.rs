@@ -88,3 +88,46 @@ impl Document {
         serde_json::to_vec(self)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::{Board, Clock, Ending, Settings};
+
+    /// As noised 0.1 wrote it: open though what opened it is over, with one that joined it twice.
+    const OLDER: &str = r#"{"format":1,"incidents":[{"id":7,"open":true,
+        "signal":"cgroup_runqueue_wait","subject":"/a","start":"2026-11-21T09:00:00Z",
+        "end":"2026-11-21T09:00:20Z","ending":"over","rule":"mean",
+        "before":{"p50_ns":1024,"p99_ns":4096,"mean_ns":1500.5,"rate":20.0,"lost":0.00003},
+        "after":{"p50_ns":8388608,"p99_ns":null,"mean_ns":8000000.0,"rate":20.0,"lost":0.16},
+        "lost_seconds":3.2,"culprits":[{"culprit":"/hog","cause":"foreign",
+        "time":{"seconds":3.2,"share":1.0},"beyond":{"seconds":3.2,"share":1.0}}],
+        "others":{"seconds":0.0,"share":0.0},"untracked":{"seconds":0.0,"share":0.0},
+        "remedies":["cpu_weight"],"also":[{"signal":"cgroup_runqueue_wait","subject":"/b",
+        "start":"2026-11-21T09:00:10Z","end":"2026-11-21T09:00:30Z","ending":null,"rule":"share",
+        "before":{"p50_ns":null,"p99_ns":null,"mean_ns":null,"rate":0.0,"lost":0.0},
+        "after":{"p50_ns":null,"p99_ns":null,"mean_ns":null,"rate":0.0,"lost":0.0},
+        "lost_seconds":1.0,"culprits":[],"others":{"seconds":0.0,"share":0.0},
+        "untracked":{"seconds":0.0,"share":0.0},"remedies":[]}],"untold":0}],"outliers":[]}"#;
+
+    #[test]
+    fn what_an_older_noised_left_is_read() {
+        let left = Document::parse(OLDER.as_bytes()).unwrap();
+        let mut board = Board::new(Settings::default()).unwrap();
+        let incidents = left.incidents.into_iter().map(Arc::unwrap_or_clone).collect();
+        board.restore(incidents, Vec::new());
+        let now = "2026-11-22T00:00:00Z".parse().unwrap();
+        let kept = board.overview(Clock { at_ns: 0, now });
+        let [report] = &kept.incidents[..] else { panic!("{kept:#?}") };
+        assert_eq!((report.id, report.open), (7, false));
+        assert_eq!(report.also[0].ending, Some(Ending::Unwatched));
+        assert_eq!(report.standing(), "open when the daemon stopped");
+        assert_eq!((report.main.disturbed_seconds(), report.lasted()), (20.0, 30.0));
+        assert_eq!(kept.active, []);
+        let text = Document::new(kept.incidents.clone(), Vec::new(), Baselines::default()).text();
+        let again = Document::parse(&text.unwrap()).unwrap();
+        assert_eq!(again.incidents, kept.incidents);
+        let newer = OLDER.replacen("\"format\":1", "\"format\":2", 1);
+        assert!(matches!(Document::parse(newer.as_bytes()), Err(Unusable::Newer(2))));
+    }
+}

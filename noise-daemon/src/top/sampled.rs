@@ -106,6 +106,7 @@ fn report() -> Report {
         subject: "/system.slice/web.service".into(),
         start: begin,
         end: begin,
+        seconds: 12.5,
         ending: None,
         rule: Rule::Mean,
         before: level(2e4),

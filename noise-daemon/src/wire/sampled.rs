@@ -68,6 +68,7 @@ fn report(number: u64) -> Report {
         subject: "/web.slice".into(),
         start: Timestamp::from_second(1).unwrap(),
         end: Timestamp::from_nanosecond(i128::from(number)).unwrap(),
+        seconds: 12.5,
         ending: Some(Ending::Over),
         rule: Rule::Mean,
         before: level,

@@ -4,6 +4,7 @@
 //! Others use the machine too. An incident counts where planted work is its subject or did a good
 //! part of it; what the hypervisor took is the machine's own.
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::os::fd::AsRawFd as _;
 use std::thread;
@@ -26,7 +27,8 @@ pub(crate) const TESTS: &[(&str, Test)] =
     &[("each_disturbance_is_one_incident", each_disturbance_is_one_incident)];
 
 /// A baseline in seconds instead of minutes.
-const CONFIGURATION: &[u8] = b"[incidents]\nwarmup-windows = 20\nhalf-life-windows = 200\n\
+pub(crate) const CONFIGURATION: &[u8] =
+    b"[incidents]\nwarmup-windows = 20\nhalf-life-windows = 200\n\
     recent-windows = 8\nclosing-windows = 6\n";
 /// Warm-up, what is held against it, and some rest to find nothing in.
 const QUIET: Duration = Duration::from_secs(24);
@@ -43,14 +45,14 @@ const MAIN_SHARE: f64 = 0.25;
 const TIMER: &str = "local_timer";
 /// How much of the quiet work's time others may take: what is learnt beside more noise hides what is
 /// planted.
-const MOST_NOISE: f64 = 0.15;
+pub(crate) const MOST_NOISE: f64 = 0.15;
 /// As many groups as the quiet work counts for, so that others on the machine disturb it little, and
 /// as many as the hog does.
-const WEIGHTS: [u32; 2] = [4, 24];
+pub(crate) const WEIGHTS: [u32; 2] = [4, 24];
 
 const RATE: &str = "20mbit";
-const CPU: &str = "0";
-const OTHER_CPU: &str = "1";
+pub(crate) const CPU: &str = "0";
+pub(crate) const OTHER_CPU: &str = "1";
 
 /// Everything that is disturbed and that disturbs.
 struct Stage {
@@ -170,7 +172,7 @@ fn timers(stage: &Stage) -> Result<Vec<Worker>> {
 }
 
 /// What opened it and what joined.
-fn episodes(incident: &Value) -> impl Iterator<Item = &Value> {
+pub(crate) fn episodes(incident: &Value) -> impl Iterator<Item = &Value> {
     let also = incident["also"].as_array().into_iter().flatten();
     [incident].into_iter().chain(also)
 }
@@ -204,9 +206,28 @@ fn names(incident: &Value, culprit: &str) -> bool {
     episodes(incident).any(|episode| main_culprits(episode).any(|name| name == culprit))
 }
 
+/// Whether an incident is told as agreed: what goes on has no end, and nothing is told twice.
+pub(crate) fn consistent(incident: &Value) -> Result<()> {
+    let (mut keys, mut active) = (BTreeSet::new(), false);
+    for episode in episodes(incident) {
+        let key = (episode["signal"].as_str(), episode["subject"].as_str());
+        ensure!(keys.insert(key), "{key:?} is told twice: {incident}");
+        let goes_on = episode["active"] == true;
+        active |= goes_on;
+        let is_ended = !episode["end"].is_null() && !episode["ending"].is_null();
+        let is_open = goes_on || episode == incident && incident["open"] == true;
+        ensure!(is_ended != is_open, "{key:?} has an end, or none: {incident}");
+    }
+    ensure!(incident["open"] == active, "{active}: {incident}");
+    let seconds = |key: &str| incident[key].as_f64().with_context(|| format!("{key}: {incident}"));
+    let (lasted, disturbed) = (seconds("lasted_seconds")?, seconds("seconds")?);
+    ensure!(lasted > 0.0 && disturbed <= lasted + 1e-3, "{disturbed} s of {lasted} s: {incident}");
+    Ok(())
+}
+
 /// The part of an incident that is not over.
 fn open_episodes(incident: &Value) -> impl Iterator<Item = &Value> {
-    episodes(incident).filter(|episode| episode["ending"].is_null())
+    episodes(incident).filter(|episode| episode["active"] == true)
 }
 
 /// Whether somebody's doing is not over. What he did may have joined what others do for longer.
@@ -215,7 +236,7 @@ fn goes_on(incident: &Value, planter: &str) -> bool {
 }
 
 /// One line of an incident.
-fn told(incident: &Value) -> String {
+pub(crate) fn told(incident: &Value) -> String {
     let episode = |episode: &Value| {
         let first = &episode["culprits"][0];
         format!(
@@ -237,13 +258,14 @@ fn incidents(stage: &Stage, after: u64) -> Result<(Vec<Value>, Vec<Value>)> {
     let answer = get(stage.daemon.address, "/api/v1/incidents", &[])?;
     let document: Value = serde_json::from_slice(&answer.body)?;
     let all = document["incidents"].as_array().context("no list of incidents")?;
+    all.iter().try_for_each(consistent)?;
     let is_new = |incident: &&Value| incident["id"].as_u64().is_some_and(|id| id > after);
     let new = all.iter().filter(is_new).cloned();
     Ok(new.partition(|incident| is_planted(incident, stage)))
 }
 
 /// Asks until the answer is as wanted, or patience ends.
-fn until(wanted: impl Fn() -> Result<bool>) -> Result<bool> {
+pub(crate) fn until(wanted: impl Fn() -> Result<bool>) -> Result<bool> {
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
         if wanted()? {

@@ -34,6 +34,7 @@ mod referee;
 mod scenario;
 mod sched;
 mod state;
+mod successors;
 mod systemd;
 mod top;
 mod web;
@@ -139,6 +140,7 @@ fn main() -> ExitCode {
         ("faults::clock", faults::clock::TESTS),
         ("state", state::TESTS),
         ("incidents", incidents::TESTS),
+        ("successors", successors::TESTS),
         ("top", top::TESTS),
         ("osnoise", osnoise::TESTS),
         ("osnoise_log", osnoise_log::TESTS),

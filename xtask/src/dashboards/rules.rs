@@ -196,7 +196,7 @@ fn state() -> Group {
     ];
     Group {
         name: "noised_state".to_owned(),
-        about: "Open incidents, and events that were not counted.",
+        about: "What open incidents disturb, and events that were not counted.",
         rules,
     }
 }

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::analysis::{Episode, Level, Outlier, Report, Time, Watched};
+use crate::analysis::{Culprit, Episode, Level, Name, Outlier, Report, Time, Watched};
 use crate::export::duration;
 
 /// Culprits, and remedies, that a page has room for.
 const TOLD: usize = 8;
+/// Culprits that are told of one that joined.
+const TOLD_OF_JOINED: usize = 2;
 
 /// The incidents, each a block.
 pub fn incidents(incidents: &[Arc<Report>]) -> String {
@@ -40,7 +42,9 @@ fn block(report: &Report) -> String {
     let main = &report.main;
     let (lasted, ending) = (report.lasted(), report.standing());
     let mut text = format!("#{}  {}, {lasted:.1} s, {ending}\n", report.id, moment(main.start));
-    let _ = writeln!(text, "  {}", whose(main));
+    // What joined may go on for longer than what opened it.
+    let calm = if report.open && !main.is_active() { ", calm now" } else { "" };
+    let _ = writeln!(text, "  {}{calm}", whose(main));
     let _ = writeln!(text, "    {:<8}{:>12}  ->{:>12}", "", "before", "during");
     for (name, of) in figures(main.signal) {
         let (before, after) = (of(&main.before), of(&main.after));
@@ -52,16 +56,27 @@ fn block(report: &Report) -> String {
     if !report.also.is_empty() {
         text.push_str("  also disturbed\n");
     }
-    for episode in &report.also {
-        if let Some((name, of)) = figures(episode.signal).first() {
-            let (before, after) = (of(&episode.before), of(&episode.after));
-            let _ = writeln!(text, "    {}: {name} {before} -> {after}", whose(episode));
-        }
-    }
+    report.also.iter().for_each(|episode| joined(&mut text, episode));
     if report.untold > 0 {
         let _ = writeln!(text, "    and {} more", report.untold);
     }
     text
+}
+
+/// One of those that are disturbed as well.
+fn joined(text: &mut String, episode: &Episode) {
+    let Some((name, of)) = figures(episode.signal).first() else { return };
+    let (before, after) = (of(&episode.before), of(&episode.after));
+    let _ = writeln!(text, "    {}: {name} {before} -> {after}", whose(episode));
+    let so_far = if episode.is_active() { " so far" } else { "" };
+    let (seconds, lost) = (episode.disturbed_seconds(), episode.lost_seconds);
+    let _ = write!(text, "      {seconds:.1} s{so_far}, {lost:.3} s lost");
+    let part = |culprit: &Culprit<Name>| culprit.part(episode.nothing_beyond());
+    for culprit in episode.told_culprits(TOLD_OF_JOINED).0 {
+        let (name, cause) = (clean(&culprit.culprit), culprit.cause.name());
+        let _ = write!(text, ", {name} ({cause}) {:.0} %", part(culprit) * 100.0);
+    }
+    text.push('\n');
 }
 
 /// What is told of before and during: its name, and how it reads.
@@ -135,7 +150,7 @@ fn wait(outlier: &Outlier) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::{Cause, Culprit, Ending, Remedy, Rule};
+    use crate::analysis::{Cause, Ending, Remedy, Rule};
     use crate::model::{OutlierPart, OutlierRecord};
     use noise_common::signals::Signal;
 
@@ -164,6 +179,7 @@ mod tests {
             subject: subject.into(),
             start: "2026-11-21T09:41:02.5Z".parse().unwrap(),
             end: "2026-11-21T09:41:15Z".parse().unwrap(),
+            seconds: 12.5,
             ending: Some(Ending::Over),
             rule: Rule::Mean,
             before,
@@ -184,6 +200,7 @@ mod tests {
         let web = episode("/system.slice/web.service");
         let mut later = episode("/system.slice/db.service");
         later.end = "2026-11-21T09:41:20Z".parse().unwrap();
+        later.seconds = 15.0;
         let first = Report { id: 3, open: false, main: web.clone(), also: vec![later], untold: 2 };
         let unknown = Episode {
             signal: Signal::DirectReclaim.into(),
@@ -210,6 +227,20 @@ mod tests {
         assert!(text.contains("    taken          0.4 %  ->      31.0 %\n"), "{text}");
         assert!(text.contains("    interruption of /a: taken 0.4 % -> 31.0 %\n"), "{text}");
         assert!(!text.contains("median"), "{text}");
+    }
+
+    #[test]
+    fn those_that_joined_are_told_with_their_own_culprits() {
+        let (mut calm, mut goes_on) = (episode("/a"), episode("/b"));
+        (calm.ending, goes_on.ending) = (Some(Ending::Over), None);
+        goes_on.end = "2026-11-21T09:42:02.5Z".parse().unwrap();
+        goes_on.culprits = vec![culprit("/other", Cause::Foreign, 3.0, 0.75)];
+        let report = Report { id: 1, open: true, main: calm, also: vec![goes_on], untold: 0 };
+        let text = incidents(&[Arc::new(report)]);
+        assert!(text.starts_with("#1  2026-11-21 09:41:02.500 UTC, 60.0 s, open\n"), "{text}");
+        assert!(text.contains("  cgroup_runqueue_wait of /a, calm now\n"), "{text}");
+        let expected = "      12.5 s so far, 11.205 s lost, /other (foreign) 75 %\n";
+        assert!(text.contains(expected), "{text}");
     }
 
     #[test]

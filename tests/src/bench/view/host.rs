@@ -150,6 +150,7 @@ fn report(index: u64) -> Report {
         subject: cgroup((index * 17 + number) % CGROUPS).into(),
         start,
         end: start + Duration::from_secs(100),
+        seconds: 100.0,
         ending: (!is_open).then_some(Ending::Over),
         rule: Rule::Mean,
         before: level(2e4),
@@ -225,6 +226,7 @@ impl LargeHost {
                 incidents: (0..INCIDENTS).map(|index| Arc::new(report(index))).collect(),
                 outliers: (0..OUTLIERS).map(|index| Arc::new(outlier(index))).collect(),
                 opened: vec![(Signal::CgroupRunqueueWait.into(), INCIDENTS)],
+                active: Vec::new(),
             },
             seconds: 0,
         }

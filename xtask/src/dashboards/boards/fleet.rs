@@ -143,10 +143,10 @@ fn over_time() -> Vec<Panel> {
         .ask("{{source}}", format!("avg by (source) ({})", spread(HOST_INTERRUPTED))),
         Panel::new(
             Shape::Stacked,
-            "Open incidents, by signal",
+            "Disturbed in open incidents, by signal",
             Unit::Count,
-            "How many incidents are open, by the signal that left its baseline. A wall of one signal is \
-             something that many hosts share.",
+            "How many subjects open incidents disturb, by the signal that left its baseline. A wall of one \
+             signal is something that many hosts share.",
         )
         .ask("{{signal}}", format!("sum by (signal) (job_signal:noised_incident_active:sum{{{CHOSEN}}})")),
     ]

@@ -61,9 +61,9 @@ fn at_a_glance() -> Vec<Panel> {
         .limits(0.02, 0.1),
         Panel::new(
             Shape::Number,
-            "Open incidents",
+            "Disturbed now",
             Unit::Count,
-            "Signals that have left their own baseline now. 0 is usual. `noised incidents` on the host \
+            "Signals of subjects that have left their own baseline now. 0 is usual. `noised incidents` on the host \
              tells each in full.",
         )
         .ask("open", format!("sum({}) or vector(0)", of_hosts("noised_incident_active", "")))

@@ -40,8 +40,10 @@ fn heading(report: &Report, now: Timestamp) -> Vec<(String, Tone)> {
     let (since, lasted) = (cells::moment(main.start, now), cells::length(report.lasted()));
     let what = format!("{} of {} since {since}, {lasted}", main.signal.name(), main.subject);
     let lost = units::duration(main.lost_seconds * 1e9);
+    // What joined may go on for longer than what opened it.
+    let calm = if report.open && !main.is_active() { ", calm now" } else { "" };
     vec![
-        (format!("{what}: {}.", report.standing()), tone),
+        (format!("{what}: {}{calm}.", report.standing()), tone),
         (format!("{lost} lost beyond the usual."), Tone::Plain),
         (main.signal.help().to_owned(), Tone::Dim),
     ]
@@ -134,6 +136,14 @@ fn also(report: &Report) -> Option<Block> {
     for episode in &report.also {
         let (before, after) = (told(episode.before.p50_ns), told(episode.after.p50_ns));
         lines.push((format!("{}: median {before} → {after}", episode.whose()), Tone::Plain));
+        let lasted = cells::length(episode.disturbed_seconds());
+        let so_far = if episode.is_active() { " so far" } else { "" };
+        let lost = units::duration(episode.lost_seconds * 1e9);
+        let culprit = match super::culprit(episode) {
+            Cell::Named { name, notes } => Cell::words(&name, &notes),
+            _ => "culprit not known".to_owned(),
+        };
+        lines.push((format!("  {lasted}{so_far}, {lost} lost, {culprit}"), Tone::Dim));
     }
     if report.untold > 0 {
         lines.push((format!("and {} more", report.untold), Tone::Plain));
@@ -212,6 +222,7 @@ pub(super) mod tests {
             subject: "/system.slice/web.service".into(),
             start: time(0),
             end: time(0),
+            seconds: 12.5,
             ending: None,
             rule: Rule::Mean,
             before: level(12_288, 20_000.0),

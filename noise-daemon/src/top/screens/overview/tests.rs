@@ -16,6 +16,7 @@ fn episode(signal: Signal, subject: &str) -> Episode {
         subject: subject.into(),
         start: jiff::Timestamp::default(),
         end: jiff::Timestamp::default(),
+        seconds: 12.5,
         ending: None,
         rule: Rule::Mean,
         before: level(),

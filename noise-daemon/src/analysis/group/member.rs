@@ -1,0 +1,118 @@
+//! One signal of one subject in an incident: it may calm down and come back.
+
+use std::borrow::Cow;
+
+use super::super::relation::{Disturbance, succeeds};
+use super::Key;
+
+#[derive(Debug)]
+pub(super) struct Member {
+    /// The newest: the one that goes on, or all that is over.
+    incident: Disturbance,
+    /// What was before the one that goes on, as one.
+    past: Option<Disturbance>,
+    is_open: bool,
+    /// Windows since it ended.
+    calm: usize,
+}
+
+impl Member {
+    /// One that begins.
+    pub fn new(incident: Disturbance) -> Self {
+        Self { incident, past: None, is_open: true, calm: 0 }
+    }
+
+    pub fn is_of(&self, key: &Key) -> bool {
+        self.incident.signal == key.0 && self.incident.subject == key.1
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// Whether it ended no more than so many windows ago, if it did.
+    pub fn is_live(&self, linger: usize) -> bool {
+        self.is_open || self.calm <= linger
+    }
+
+    /// Whether it ended so many windows ago.
+    pub fn is_over(&self, linger: usize) -> bool {
+        !self.is_open && self.calm >= linger
+    }
+
+    /// One more window has passed.
+    pub fn rest(&mut self) {
+        if !self.is_open {
+            self.calm = self.calm.saturating_add(1);
+        }
+    }
+
+    /// Its disturbances, those that are over as one: what it is known by, first.
+    pub fn disturbances(&self) -> impl Iterator<Item = &Disturbance> {
+        self.past.iter().chain([&self.incident])
+    }
+
+    /// What it is known by.
+    pub fn first(&self) -> &Disturbance {
+        self.past.as_ref().unwrap_or(&self.incident)
+    }
+
+    /// The newest.
+    pub fn newest(&self) -> &Disturbance {
+        &self.incident
+    }
+
+    /// All as one.
+    pub fn whole(&self, culprits: usize) -> Cow<'_, Disturbance> {
+        match &self.past {
+            None => Cow::Borrowed(&self.incident),
+            Some(past) => Cow::Owned(Disturbance::together(past, &self.incident, culprits)),
+        }
+    }
+
+    /// The one that goes on, as it stands.
+    pub fn update(&mut self, incident: Disturbance) {
+        self.incident = incident;
+    }
+
+    /// The one that went on is over.
+    pub fn end(&mut self, incident: Disturbance, culprits: usize) {
+        self.incident = incident;
+        self.incident = self.whole(culprits).into_owned();
+        (self.past, self.is_open, self.calm) = (None, false, 0);
+    }
+
+    /// Whether what goes on is the doing of others than what was before.
+    pub fn is_another(&self) -> bool {
+        self.is_open && self.past.as_ref().is_some_and(|past| succeeds(past, &self.incident))
+    }
+
+    /// Parts what goes on from what was before, if there was something.
+    pub fn part(self) -> (Option<Self>, Self) {
+        let Self { incident, past, calm, .. } = self;
+        let before = past.map(|past| Self { incident: past, past: None, is_open: false, calm });
+        (before, Self::new(incident))
+    }
+
+    /// Takes what another incident knew of the same.
+    pub fn absorb(&mut self, other: Self, culprits: usize) {
+        let both =
+            |one: &Disturbance, other: &Disturbance| Disturbance::together(one, other, culprits);
+        if other.is_open {
+            let past = self.whole(culprits);
+            let past =
+                other.past.map_or_else(|| past.clone().into_owned(), |one| both(&past, &one));
+            (self.past, self.incident, self.is_open) = (Some(past), other.incident, true);
+        } else if self.is_open {
+            let past = other.whole(culprits);
+            let past = self
+                .past
+                .as_ref()
+                .map_or_else(|| past.clone().into_owned(), |one| both(one, &past));
+            self.past = Some(past);
+        } else {
+            self.incident = both(&self.incident, &other.incident);
+            self.calm = self.calm.min(other.calm);
+        }
+    }
+}

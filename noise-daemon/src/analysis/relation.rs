@@ -1,0 +1,141 @@
+//! What two disturbances have to do with each other: a place, a contention, or a culprit.
+
+use noise_common::charge::Cause;
+use noise_common::signals::Signal;
+
+use super::accused::Accused;
+use super::culprits::Culprit;
+use super::feed::Name;
+use super::incident::Incident;
+use super::watched::Watched;
+
+/// Least part that a culprit has in another's delays who is one side of the same contention.
+const MAIN_SHARE: f64 = 0.25;
+
+/// The cgroup that holds whatever is in no other.
+const ROOT: &str = "/";
+
+pub(super) type Disturbance = Incident<Name, Name>;
+
+/// Where the delays are: what a signal's subject has in common with that of another signal.
+fn place(incident: &Disturbance) -> (&'static str, &str) {
+    let subject = &*incident.subject;
+    let Watched::Signal(signal) = incident.signal else { return (incident.signal.name(), subject) };
+    match signal {
+        Signal::BlockQueueWait | Signal::BlockDeviceWait => {
+            ("device", subject.rsplit_once(' ').map_or(subject, |(device, _)| device))
+        }
+        Signal::NetTxWait | Signal::NetRxWait => ("interface", subject),
+        Signal::RunqueueWait => ("cpu", ""),
+        Signal::DirectReclaim | Signal::Compaction => ("memory", ""),
+        signal => (signal.info().name, subject),
+    }
+}
+
+/// Whether both wait for the same, so that their culprits are those of one queue. What an interface
+/// sends and what it receives are not.
+fn is_one_queue(one: &Disturbance, other: &Disturbance) -> bool {
+    let is_block = |incident: &Disturbance| {
+        incident.signal == Signal::BlockQueueWait || incident.signal == Signal::BlockDeviceWait
+    };
+    let alike = one.signal == other.signal || is_block(one) && is_block(other);
+    alike && place(one) == place(other)
+}
+
+fn accused(incident: &Disturbance) -> Accused<'_, Name> {
+    Accused::new(incident.signal, &incident.culprits)
+}
+
+/// Whether a signal is itself what the culprit is charged with: the same interrupt.
+fn is_itself(incident: &Disturbance, culprit: &Culprit<Name>) -> bool {
+    let Watched::Signal(signal) = incident.signal else { return false };
+    let (subject, name) = (&*incident.subject, &*culprit.culprit);
+    match (signal, culprit.cause) {
+        (Signal::Hardirq, Cause::Hardirq) => subject.split_once(' ').is_some_and(|(irq, own)| {
+            own == name || name.strip_prefix("irq ").is_some_and(|number| number == irq)
+        }),
+        (Signal::Vector, Cause::Hardirq)
+        | (Signal::Softirq | Signal::SoftirqRaiseWait, Cause::Softirq) => subject == name,
+        (Signal::Nmi, Cause::Nmi) => true,
+        _ => false,
+    }
+}
+
+/// Whether the subject of one, which waits itself, is whom the other waits for.
+fn is_side(incident: &Disturbance, culprit: &Culprit<Name>) -> bool {
+    // Who loses time to interrupts is in no contention with those who wait for him.
+    incident.signal != Watched::Interruption && culprit.culprit == incident.subject
+}
+
+fn caused(victim: &Disturbance, by: &Disturbance) -> bool {
+    let accused = accused(victim);
+    accused
+        .main()
+        // Who waits for himself at a slow device is not why it is slow; and who is overloaded by
+        // himself is so whatever befalls a small part of those whom he waits for.
+        .filter(|culprit| culprit.cause != Cause::Own)
+        .filter(|culprit| accused.part(culprit) >= MAIN_SHARE)
+        .any(|culprit| is_side(by, culprit) || is_itself(by, culprit))
+}
+
+/// Whether one is where the other is, or they are two sides of one contention, or one is the
+/// interrupts that the other suffers from.
+pub(super) fn related(one: &Disturbance, other: &Disturbance) -> bool {
+    place(one) == place(other) || caused(one, other) || caused(other, one)
+}
+
+/// Whether the two have a main culprit in common. What interrupts take from all that has no cgroup
+/// of its own has every interrupt among its culprits: it is another's doing unless it shares the
+/// first of the other.
+pub(super) fn share_culprit(one: &Disturbance, other: &Disturbance) -> bool {
+    let is_class = |incident: &Disturbance| {
+        incident.signal == Watched::Interruption && &*incident.subject == ROOT
+    };
+    let first_of = |incident: &Disturbance, class: &Disturbance| {
+        let first = accused(incident).main().next();
+        first.is_some_and(|first| accused(class).main().any(|with| with.is_same(first)))
+    };
+    match (is_class(one), is_class(other)) {
+        (true, false) => first_of(other, one),
+        (false, true) => first_of(one, other),
+        _ => accused(one).shares(&accused(other)),
+    }
+}
+
+/// Whether one did not come back as the other: the culprits of both are known, and are others.
+pub(super) fn succeeds(one: &Disturbance, other: &Disturbance) -> bool {
+    accused(one).differs(&accused(other), true)
+}
+
+/// Whether two of one queue are by others.
+pub(super) fn rivals(one: &Disturbance, other: &Disturbance) -> bool {
+    is_one_queue(one, other) && succeeds(one, other)
+}
+
+/// Whether two of one queue have a main culprit in common.
+pub(super) fn allies(one: &Disturbance, other: &Disturbance) -> bool {
+    is_one_queue(one, other) && share_culprit(one, other)
+}
+
+/// Whether the first main culprit of one is a main culprit of the other.
+pub(super) fn has_first_of(one: &Disturbance, other: &Disturbance) -> bool {
+    let first = accused(one).main().next();
+    first.is_some_and(|first| accused(other).main().any(|with| with.is_same(first)))
+}
+
+/// Whether nobody but itself did the main part, as far as that is known.
+pub(super) fn is_by_itself(incident: &Disturbance) -> bool {
+    accused(incident).main().all(|one| one.cause == Cause::Own)
+}
+
+/// Whether two are disturbances of their own: by others, and neither the other's other side.
+pub(super) fn is_apart(one: &Disturbance, other: &Disturbance) -> bool {
+    let names = |victim: &Disturbance, by: &Disturbance| {
+        accused(victim).main().any(|culprit| is_side(by, culprit) || is_itself(by, culprit))
+    };
+    let is_linked = || {
+        let neighbours = place(one) == place(other) && !is_one_queue(one, other);
+        neighbours || names(one, other) || names(other, one)
+    };
+    accused(one).differs(&accused(other), false) && !is_linked()
+}
