@@ -2,6 +2,7 @@
 //! `kernel -> collect -> model -> export`.
 
 pub mod analysis;
+pub mod clean;
 pub mod cli;
 pub mod collect;
 pub mod config;

@@ -7,6 +7,7 @@ use noise_common::signals::{SOFTIRQ_VECTORS, VECTORS};
 use noise_common::watch::{Interference, KINDS, Kind};
 
 use super::source::{Class, Source};
+use crate::clean::clean;
 use crate::resolve::irq_name;
 
 /// Names sources, and remembers those of irqs.
@@ -52,7 +53,7 @@ impl Naming {
             Some(Kind::PageFault) => (Class::PageFault, String::new(), 0),
             None => (Class::Hardware, String::new(), 0),
         };
-        Source { class, name, id }
+        Source { class, name: clean(&name).into_owned(), id }
     }
 }
 

@@ -6,8 +6,8 @@ use super::arrange::{Filter, Sort, arrange};
 use super::draw::grid::Grid;
 use super::draw::page;
 use super::draw::theme::Theme;
-use super::draw::words::clean;
 use super::{Page, Row, Table};
+use crate::clean::clean;
 
 const PLAIN: Theme = Theme { colour: false };
 

@@ -13,6 +13,7 @@ mod deeds;
 mod detour;
 mod differential;
 mod faults;
+mod hostile;
 mod https;
 mod incidents;
 mod interrupts;
@@ -113,6 +114,7 @@ fn main() -> ExitCode {
         ("web_config", web_config::TESTS),
         ("web_abuse", web_abuse::TESTS),
         ("metrics", metrics::TESTS),
+        ("hostile", hostile::TESTS),
         ("deeds", deeds::TESTS),
         ("sched", sched::TESTS),
         ("interrupts", interrupts::TESTS),

@@ -4,8 +4,9 @@ use jiff::Timestamp;
 use ratatui::text::{Line, Span};
 
 use super::theme::Theme;
-use super::words::{clean, cut, pad, percent, roughly, shorten, width};
+use super::words::{cut, pad, percent, roughly, shorten, width};
 use crate::analysis::Report;
+use crate::clean::clean;
 use crate::top::app::App;
 use crate::top::{SCREENS, Screen, Tone};
 
