@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::values::{Cpus, Limit, LogLevel, Microseconds, Milliseconds, SignalName, SocketMode};
 use crate::analysis::Settings;
-use crate::export::SocketOptions;
+use crate::export::{HostName, Hosts, SocketOptions};
 use crate::kernel::Measured;
 use crate::measure::osnoise::DutyOptions;
 use crate::model::Limits;
@@ -65,11 +65,24 @@ pub struct WebSection {
     pub listen_address: SocketAddr,
     /// Where its own configuration is.
     pub config: WebConfigSection,
+    /// Names by which it may be asked on loopback, besides addresses and `localhost`.
+    pub allowed_hosts: Vec<HostName>,
 }
 
 impl Default for WebSection {
     fn default() -> Self {
-        Self { listen_address: DEFAULT_ADDRESS, config: WebConfigSection::default() }
+        Self {
+            listen_address: DEFAULT_ADDRESS,
+            config: WebConfigSection::default(),
+            allowed_hosts: Vec::new(),
+        }
+    }
+}
+
+impl WebSection {
+    /// The names by which the server may be asked.
+    pub fn hosts(&self) -> Hosts {
+        Hosts::at(self.listen_address.ip(), &self.allowed_hosts)
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod answers;
 mod api;
+mod encoding;
 mod http;
 mod log;
 mod metrics;
@@ -17,4 +18,6 @@ pub use metrics::{Process, render};
 pub use socket::{LocalSocket, SocketOptions};
 pub(crate) use status::duration;
 pub use status::page;
-pub use web::{Hangups, Listener, Peer, Web, WebClient, WebFile, listen, serve};
+pub use web::{
+    Budget, Costs, Hangups, HostName, Hosts, Listener, Peer, Web, WebClient, WebFile, listen, serve,
+};

@@ -24,8 +24,8 @@ pub(crate) const TESTS: &[(&str, Test)] = &[("names_of_real_things", names_of_re
 
 /// Colours, the order of characters, and a sequence that begins with one character of C1.
 const NAME: &str = "\x1b[31m\u{202e}\u{9b}2J";
-/// How it is shown.
-const SHOWN: &str = r"\x1b[31m\u{202e}\u{9b}2J";
+/// How a cgroup of that name is shown: with what is not plain as bytes, as systemd writes them.
+const SHOWN: &str = r"\x1b[31m\xe2\x80\xae\xc2\x9b2J";
 /// Names of interfaces: the kernel takes bytes.
 const INTERFACES: [&[u8]; 2] = [b"nt7\x1b[31m\x07", b"nt8\x9b31m"];
 /// In which what goes on has to show.

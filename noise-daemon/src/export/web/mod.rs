@@ -3,6 +3,7 @@
 
 mod auth;
 mod bounded;
+mod budget;
 mod client;
 mod client_certificates;
 mod connections;
@@ -10,6 +11,7 @@ mod file;
 #[cfg(test)]
 mod file_tests;
 mod hangups;
+mod hosts;
 mod listen;
 mod pem;
 mod rate;
@@ -20,11 +22,14 @@ mod serve_tests;
 mod tls;
 mod tls_file;
 mod traffic;
+mod validity;
 
 pub use auth::Peer;
+pub use budget::Budget;
 pub use client::WebClient;
 pub use file::WebFile;
 pub use hangups::{Hangup, Hangups};
+pub use hosts::{HostName, Hosts};
 pub use listen::listen;
 pub use reload::Web;
-pub use serve::{Listener, serve};
+pub use serve::{Costs, Listener, serve};
