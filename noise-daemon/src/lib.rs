@@ -4,6 +4,7 @@
 pub mod analysis;
 #[cfg(test)]
 mod chance;
+pub mod clean;
 pub mod cli;
 pub mod collect;
 pub mod config;

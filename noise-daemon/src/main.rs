@@ -2,11 +2,13 @@
 //! 0 fine, 1 failed, 2 usage, 3 this kernel or these privileges cannot do it, 4 a measurement ended
 //! by its threshold.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use noise_daemon::clean::is_harmful;
 use noise_daemon::cli::{
-    Cli, Command, bench, check, completions, incidents, man, osnoise, run, top,
+    Cli, Command, bench, check, completions, incidents, man, osnoise, output, run, top,
 };
 use noise_daemon::kernel::KernelError;
 use noise_daemon::measure::error::Failure;
@@ -15,8 +17,27 @@ fn kernel_exit(error: &KernelError) -> ExitCode {
     ExitCode::from(if error.is_unsupported() { 3 } else { 1 })
 }
 
+/// The command line. A mistake in it is quoted: where an argument (a file of that name, say) would act
+/// on the terminal, without colours and cleaned.
+fn parsed() -> Result<Cli, ExitCode> {
+    Cli::try_parse().map_err(|error| {
+        let is_plain = |argument: OsString| {
+            argument.to_str().is_some_and(|argument| !argument.contains(is_harmful))
+        };
+        if std::env::args_os().all(is_plain) {
+            error.exit();
+        }
+        output::note(&error.render().to_string());
+        ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+    })
+}
+
 fn main() -> ExitCode {
-    let (message, code) = match Cli::parse().command {
+    let cli = match parsed() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    let (message, code) = match cli.command {
         Command::Run(args) => match run::run(&args) {
             Ok(()) => return ExitCode::SUCCESS,
             Err(error) => {
@@ -79,6 +100,6 @@ fn main() -> ExitCode {
             Err(error) => (format!("{error:#}"), ExitCode::FAILURE),
         },
     };
-    eprintln!("noised: {message}");
+    output::complain(&message);
     code
 }

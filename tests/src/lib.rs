@@ -13,6 +13,7 @@ pub mod daemon;
 pub mod disk;
 pub mod ftrace;
 pub mod group;
+pub mod hostile;
 pub mod http;
 pub mod load;
 pub mod measuring;

@@ -3,12 +3,12 @@
 mod advice;
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::Path;
 
 use noise_common::signals::SIGNALS;
 use serde_json::{Value, json};
 
+use crate::cli::output;
 use crate::confine::{filters_system_calls, landlock_abi, reader, without};
 use crate::kernel::{
     Engine, HookState, KernelBtf, KernelError, LoadOptions, Lockdown, Sight, SignalState, Sizes,
@@ -111,22 +111,18 @@ pub fn run(args: &CheckArgs) -> Result<(), KernelError> {
     if let Some(error) = &error {
         report.insert("error".into(), json!(error.to_string()));
     }
+    // A reader that went away has seen enough.
     if args.json {
-        write_out(&format!("{:#}\n", Value::Object(report)));
+        let _ = output::show_json(&format!("{:#}\n", Value::Object(report)));
     } else {
         let privileges = privileges(&capabilities, error.as_ref());
         let mut page = human(&report, mode, sight, &privileges, &hierarchies);
         if let Some(error) = &error {
             page.push_str(&advice(error, &Caller::of_process()));
         }
-        write_out(&page);
+        let _ = output::show(&page);
     }
     error.map_or(Ok(()), Err)
-}
-
-/// Writes to standard output; a reader that went away has seen enough.
-fn write_out(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
 /// What the daemon gives up once it measures, as far as this kernel can take it.

@@ -18,7 +18,7 @@ pub struct CompletionsArgs {
 /// # Errors
 /// Where standard output cannot take it.
 pub fn run(args: &CompletionsArgs) -> anyhow::Result<()> {
-    output::print(&String::from_utf8_lossy(&script(args.shell)))
+    output::print_own(&String::from_utf8_lossy(&script(args.shell)))
 }
 
 fn script(shell: Shell) -> Vec<u8> {

@@ -43,7 +43,7 @@ const FILES: [(&str, &str); 3] = [
 pub fn run(args: &ManArgs) -> anyhow::Result<()> {
     let Some(directory) = &args.directory else {
         let page = render(whole(), "noised")?;
-        return output::print(&String::from_utf8_lossy(&page));
+        return output::print_own(&String::from_utf8_lossy(&page));
     };
     for (name, page) in pages()? {
         let path = directory.join(name);

@@ -8,7 +8,7 @@ pub mod incidents;
 mod interrupt;
 pub mod man;
 pub mod osnoise;
-mod output;
+pub mod output;
 mod progress;
 pub mod run;
 pub mod top;

@@ -1,9 +1,12 @@
-//! Where results go.
+//! Where results go: the one way from a command to standard output and standard error. Whatever names
+//! are in a text, nothing in it acts on the terminal that shows it.
 
-use std::io::{ErrorKind, Write as _};
+use std::io::{self, ErrorKind, IsTerminal as _, Write};
 use std::path::Path;
 
 use anyhow::Context as _;
+
+use crate::clean::{clean_json, clean_lines};
 
 /// Writes a file.
 ///
@@ -13,16 +16,102 @@ pub fn save(path: &Path, text: &str) -> anyhow::Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Prints a result. A reader that has seen enough is no failure.
+/// Whether standard output is a terminal.
+pub fn is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Prints text for a person. A reader that has seen enough is no failure.
 ///
 /// # Errors
 /// Where standard output cannot take it.
 pub fn print(text: &str) -> anyhow::Result<()> {
-    let mut output = std::io::stdout().lock();
-    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+    settle(show(text))
+}
+
+/// Prints a JSON document.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_json(text: &str) -> anyhow::Result<()> {
+    settle(show_json(text))
+}
+
+/// Prints what is made of nothing but this program's own definitions.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_own(text: &str) -> anyhow::Result<()> {
+    settle(write(io::stdout().lock(), text))
+}
+
+/// Draws text for a person in place of what was drawn before, from the upper left corner on.
+///
+/// # Errors
+/// As [`print`].
+pub fn redraw(text: &str) -> anyhow::Result<()> {
+    settle(show_again(text))
+}
+
+/// As [`print`], for callers that act on a closed standard output.
+///
+/// # Errors
+/// Also where the reader is gone.
+pub fn show(text: &str) -> io::Result<()> {
+    write(io::stdout().lock(), &clean_lines(text))
+}
+
+/// As [`print_json`]; see [`show`].
+///
+/// # Errors
+/// Also where the reader is gone.
+pub fn show_json(text: &str) -> io::Result<()> {
+    write(io::stdout().lock(), &clean_json(text))
+}
+
+/// As [`redraw`]; see [`show`].
+///
+/// # Errors
+/// Also where the reader is gone.
+pub fn show_again(text: &str) -> io::Result<()> {
+    write(io::stdout().lock(), &drawn(text))
+}
+
+/// Says on standard error what went wrong.
+pub fn complain(sentence: &str) {
+    note(&format!("noised: {sentence}\n"));
+}
+
+/// Writes to standard error. Where it is gone, nothing can be said.
+pub fn note(text: &str) {
+    let _ = write(io::stderr().lock(), &clean_lines(text));
+}
+
+/// Each line cleared behind its end, then all below.
+fn drawn(text: &str) -> String {
+    format!("\x1b[H{}\x1b[J", clean_lines(text).replace('\n', "\x1b[K\n"))
+}
+
+fn write(mut output: impl Write, text: &str) -> io::Result<()> {
+    output.write_all(text.as_bytes())?;
+    output.flush()
+}
+
+fn settle(written: io::Result<()>) -> anyhow::Result<()> {
+    match written {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(error).context("cannot write the result")
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_drawn_in_place_has_no_other_sequences_than_ours() {
+        assert_eq!(drawn("a\x1b[2J\nb\n"), "\x1b[Ha\\x1b[2J\x1b[K\nb\x1b[K\n\x1b[J");
     }
 }

@@ -93,6 +93,14 @@ pub const KEYS: &[Key] = &[
          in the file is read again whenever it changes",
     ),
     key(
+        "web",
+        "allowed-hosts",
+        (Kind::List, "NAMES"),
+        Live,
+        "Host names that requests may name (in `Host`), besides addresses and localhost, where the daemon \
+         listens on loopback without users or TLS",
+    ),
+    key(
         "socket",
         "path",
         (Kind::Text, "PATH"),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::address::ListenAddress;
 use super::values::{Cpus, Limit, LogLevel, Microseconds, Milliseconds, SignalName, SocketMode};
 use crate::analysis::Settings;
-use crate::export::SocketOptions;
+use crate::export::{HostName, Hosts, SocketOptions};
 use crate::kernel::Measured;
 use crate::measure::osnoise::DutyOptions;
 use crate::model::Limits;
@@ -66,12 +66,28 @@ pub struct WebSection {
     pub listen_address: ListenAddress,
     /// Where its own configuration is.
     pub config: WebConfigSection,
+    /// Names by which it may be asked on loopback, besides addresses and `localhost`.
+    pub allowed_hosts: Vec<HostName>,
 }
 
 impl Default for WebSection {
     fn default() -> Self {
-        let listen_address = ListenAddress::At(DEFAULT_ADDRESS);
-        Self { listen_address, config: WebConfigSection::default() }
+        Self {
+            listen_address: ListenAddress::At(DEFAULT_ADDRESS),
+            config: WebConfigSection::default(),
+            allowed_hosts: Vec::new(),
+        }
+    }
+}
+
+impl WebSection {
+    /// The names by which a server that listens there may be asked.
+    pub fn hosts(&self, listening: &[IpAddr]) -> Hosts {
+        let mut allowed = self.allowed_hosts.clone();
+        if let ListenAddress::Named(name, _) = &self.listen_address {
+            allowed.extend(HostName::try_from(name.clone()));
+        }
+        Hosts::at(listening, allowed)
     }
 }
 

@@ -14,7 +14,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use super::web::Hangup;
+use super::web::{Budget, Hangup};
 
 /// Answers for all who ask that are in memory at once.
 const MOST_SHARED: usize = 8;
@@ -83,6 +83,7 @@ pub struct Answers {
     own: Places,
     /// Those that are not begun, so that they can still be for who asks now.
     awaited: Mutex<HashMap<Question, watch::Receiver<Outcome>>>,
+    budget: Budget,
 }
 
 /// The room for answers of one kind.
@@ -96,17 +97,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Default for Answers {
-    fn default() -> Self {
+impl Answers {
+    /// None yet; to write them is paid from the budget.
+    pub fn new(budget: Budget) -> Self {
         Self {
             shared: Places::new(MOST_SHARED),
             own: Places::new(MOST_OWN),
             awaited: Mutex::default(),
+            budget,
         }
     }
-}
 
-impl Answers {
     /// The answer to a question, made by `write` from what is measured after it was asked; for all
     /// who ask before `write` begins, once. `hangup` ends the connection that is to be sent it.
     ///
@@ -130,7 +131,7 @@ impl Answers {
                     awaited.insert(question, outcome.clone());
                     let answers = Arc::clone(self);
                     // Goes on although the first who asked may go away: others wait, too.
-                    tokio::spawn(async move {
+                    tokio::spawn(self.budget.spending(async move {
                         let room = answers.shared.room().await;
                         lock(&answers.awaited).remove(&question);
                         let written = match room {
@@ -142,7 +143,7 @@ impl Answers {
                         };
                         // All who asked may be gone.
                         let _ = done.send(Some(written));
-                    });
+                    }));
                     outcome
                 }
             }
@@ -244,7 +245,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_asks_at_the_same_time_shares_an_answer() {
-        let answers = Arc::new(Answers::default());
+        let answers = Arc::new(Answers::new(Budget::default()));
         let written = Arc::new(AtomicUsize::new(0));
         let mut askers = JoinSet::new();
         for _ in 0..1000 {
@@ -288,7 +289,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_is_slow_is_hung_up_on_for_others() {
-        let answers = Arc::new(Answers::default());
+        let answers = Arc::new(Answers::new(Budget::default()));
         let mut slow = crowd(&answers).await;
         let began = Instant::now();
         answers.room().await.unwrap();
@@ -299,7 +300,7 @@ mod tests {
 
     #[tokio::test]
     async fn answers_to_one_do_not_take_the_room_of_those_to_all() {
-        let answers = Arc::new(Answers::default());
+        let answers = Arc::new(Answers::new(Budget::default()));
         let mut slow = crowd(&answers).await;
         let waiting: Vec<_> = (0..10)
             .map(|_| {
@@ -317,7 +318,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_waits_first_is_next() {
-        let answers = Arc::new(Answers::default());
+        let answers = Arc::new(Answers::new(Budget::default()));
         let mut rooms = Vec::new();
         for _ in 0..MOST_OWN {
             rooms.push(answers.room().await.unwrap());

@@ -12,10 +12,12 @@ use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 
 use super::answers::{Answers, Document, Question};
+use super::encoding::takes_gzip;
 use super::status::{SCRIPT, STYLE};
-use super::web::{Hangup, Hangups};
+use super::web::{Costs, Hangup, Web};
 use super::{IncidentsDocument, OutliersDocument, Process, page, render};
 use crate::analysis::Overview;
+use crate::clean::clean_json;
 use crate::model::Model;
 use crate::wire::{CONTENT_TYPE, Frame, Host, encode};
 
@@ -116,26 +118,6 @@ impl App {
     }
 }
 
-/// Whether an answer may be gzip (RFC 9110, 12.5.3).
-fn takes_gzip(headers: &HeaderMap) -> bool {
-    let refused = |weight: &str| {
-        let weight = weight.trim().strip_prefix("q=").and_then(|weight| weight.parse().ok());
-        weight.is_some_and(|weight: f32| weight <= 0.0)
-    };
-    let mut any = false;
-    for value in headers.get_all(header::ACCEPT_ENCODING) {
-        for coding in value.to_str().unwrap_or_default().split(',') {
-            let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
-            match name.trim() {
-                name if name.eq_ignore_ascii_case("gzip") => return !refused(weight),
-                "*" => any = !refused(weight),
-                _ => {}
-            }
-        }
-    }
-    any
-}
-
 /// Answers with what all see alike.
 fn shared(document: Document) -> MethodRouter<Arc<App>> {
     get(move |State(app): State<Arc<App>>, asker: Asker, headers: HeaderMap| async move {
@@ -171,7 +153,8 @@ fn has_tag(headers: &HeaderMap, tag: &str) -> bool {
 }
 
 fn json(document: &impl serde::Serialize) -> Result<Vec<u8>, StatusCode> {
-    serde_json::to_vec(document).map_err(|error| {
+    let text = serde_json::to_string(document);
+    text.map(|text| clean_json(&text).into_owned().into_bytes()).map_err(|error| {
         tracing::error!(%error, "cannot write JSON");
         StatusCode::INTERNAL_SERVER_ERROR
     })
@@ -218,13 +201,14 @@ async fn not_found() -> (StatusCode, &'static str) {
     (StatusCode::NOT_FOUND, NOT_FOUND)
 }
 
-/// All that is served, the same wherever it is asked for; `hangups` are those of all who serve it.
-pub fn router(refresh: Refresh, host: Host, hangups: Hangups) -> Router {
+/// All routes, the same on every listener. The metrics report `costs`, which all listeners share, and the
+/// certificate of `web`.
+pub fn router(refresh: Refresh, host: Host, web: Web, costs: Costs) -> Router {
     let app = Arc::new(App {
         refresh,
-        process: Process::of_self(hangups),
         host: Arc::new(host),
-        answers: Arc::default(),
+        answers: Arc::new(Answers::new(costs.budget.clone())),
+        process: Process::of_self(web, costs),
     });
     Router::new()
         .route("/", shared(Document::Page))
@@ -243,25 +227,6 @@ pub fn router(refresh: Refresh, host: Host, hangups: Hangups) -> Router {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn gzip_is_for_those_who_take_it() {
-        for (value, expected) in [
-            ("gzip", true),
-            ("deflate, GZIP;q=0.5", true),
-            ("gzip;q=0", false),
-            ("gzip;q=0.0, *", false),
-            ("identity", false),
-            ("*", true),
-            ("*;q=0", false),
-            ("", false),
-        ] {
-            let value_on_wire = header::HeaderValue::from_static(value);
-            let headers = HeaderMap::from_iter([(header::ACCEPT_ENCODING, value_on_wire)]);
-            assert_eq!(takes_gzip(&headers), expected, "{value}");
-        }
-        assert!(!takes_gzip(&HeaderMap::new()));
-    }
 
     #[test]
     fn what_a_client_has_is_known_by_its_tag() {

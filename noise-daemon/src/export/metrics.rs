@@ -12,8 +12,9 @@ use prometheus::proto::{
 };
 use prometheus::{Encoder as _, TextEncoder};
 
-use super::web::Hangups;
+use super::web::{Costs, Web};
 use crate::analysis::Overview;
+use crate::clean::clean;
 use crate::model::{INTERFERENCE_METRIC, Model, NoiseSource, PREEMPTIONS_METRIC, Series};
 
 /// The revision that this was built from.
@@ -30,14 +31,15 @@ const USUAL_BYTES: usize = 128 << 10;
 /// The metrics of this process itself.
 pub struct Process {
     collector: prometheus::process_collector::ProcessCollector,
-    hangups: Hangups,
+    web: Web,
+    costs: Costs,
 }
 
 impl Process {
     /// Those of the running process.
-    pub fn of_self(hangups: Hangups) -> Self {
+    pub fn of_self(web: Web, costs: Costs) -> Self {
         let collector = prometheus::process_collector::ProcessCollector::for_self();
-        Self { collector, hangups }
+        Self { collector, web, costs }
     }
 
     /// Their families. The library counts whole seconds of CPU time, of which this process needs few.
@@ -49,12 +51,25 @@ impl Process {
             let used: f64 = used.map(|time| time.num_microseconds() as f64 / 1e6).iter().sum();
             family.set_metric(vec![counter(&[], &[], used)]);
         }
-        let hangups = self.hangups.counts();
+        let hangups = self.costs.hangups.counts();
         families.push(family(
             "noised_http_hangups_total",
             "Connections that this daemon ended before their clients were done, by why: unused or slow while others waited, or late.",
             MetricType::COUNTER,
             hangups.map(|(why, count)| counter(&["reason"], &[why], count as f64)).collect(),
+        ));
+        families.push(family(
+            "noised_http_requests_delayed_total",
+            "Requests that waited for their turn, because answering had used up its part of a CPU.",
+            MetricType::COUNTER,
+            vec![counter(&[], &[], self.costs.budget.delayed() as f64)],
+        ));
+        let expiry = self.web.expiry_s().map(|seconds| gauge(&[], &[], seconds as f64));
+        families.push(family(
+            "noised_tls_certificate_expiry_timestamp_seconds",
+            "When the first certificate of the server's chain expires, since 1970.",
+            MetricType::GAUGE,
+            expiry.into_iter().collect(),
         ));
         families
     }
@@ -67,7 +82,7 @@ fn labels(names: &[&str], values: &[&str]) -> Vec<LabelPair> {
         .map(|(name, value)| {
             let mut pair = LabelPair::default();
             pair.set_name((*name).to_owned());
-            pair.set_value((*value).to_owned());
+            pair.set_value(clean(value).into_owned());
             pair
         })
         .collect()
@@ -449,7 +464,7 @@ mod tests {
     #[test]
     fn cpu_time_of_the_process_is_told_in_fractions_of_a_second() {
         let told = || {
-            let families = Process::of_self(Hangups::default()).collect();
+            let families = Process::of_self(Web::plain(), Costs::default()).collect();
             let cpu = families.iter().find(|family| family.name() == "process_cpu_seconds_total");
             cpu.unwrap().get_metric()[0].get_counter().get_value()
         };

@@ -3,6 +3,7 @@
 
 mod answers;
 mod api;
+mod encoding;
 mod http;
 mod log;
 #[cfg(test)]
@@ -23,5 +24,6 @@ pub use socket::{LocalSocket, SocketOptions};
 pub(crate) use status::duration;
 pub use status::page;
 pub use web::{
-    Hangups, ListenError, Listener, Listeners, Peer, Web, WebClient, WebFile, agent, serve,
+    Budget, Costs, Hangups, HostName, Hosts, ListenError, Listener, Listeners, Peer, Web,
+    WebClient, WebFile, agent, serve,
 };

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use noise_common::signals::Kind;
 
+use crate::clean::clean;
 use crate::model::{Model, Recent, Summary};
 
 const HEAD: &str = r#"<!doctype html><html lang="en"><head><meta charset="utf-8">
@@ -41,7 +42,8 @@ pub(crate) fn duration(ns: Option<u64>) -> String {
 
 /// Text as HTML.
 fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    let text = clean(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    text.replace('"', "&quot;").replace('\'', "&#39;")
 }
 
 fn row(page: &mut String, summary: &Summary) {

@@ -1,6 +1,7 @@
 //! PURE: tables as plain text, every column as wide as its widest cell, and what stands in them.
 
-use crate::top::draw::words::{clean, pad, width};
+use crate::clean::clean;
+use crate::top::draw::words::{pad, width};
 
 /// A table.
 #[derive(Clone, Debug)]
@@ -59,9 +60,9 @@ mod tests {
         table.push(&["longer\n".into(), "1234 µs".into()]);
         assert_eq!(
             table.text(),
-            "name           n\n\
-             a              1\n\
-             longer\u{fffd}  1234 µs\n"
+            "name              n\n\
+             a                 1\n\
+             longer\\x0a  1234 µs\n"
         );
         let row = |cells: [&str; 3]| cells.map(ToOwned::to_owned).to_vec();
         let rows = [row(["a", "5 µs", "x"]), row(["long", "100 µs", "longer"])];

@@ -7,6 +7,7 @@ use noise_common::signals::{SOFTIRQ_VECTORS, VECTORS};
 use noise_common::watch::{Interference, KINDS, Kind};
 
 use super::source::{Class, Source};
+use crate::clean::clean;
 use crate::procfs::as_text;
 use crate::resolve::irq_name;
 
@@ -53,7 +54,7 @@ impl Naming {
             Some(Kind::PageFault) => (Class::PageFault, String::new(), 0),
             None => (Class::Hardware, String::new(), 0),
         };
-        Source { class, name, id }
+        Source { class, name: clean(&name).into_owned(), id }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The document that `noised bench detour` writes, and that others read.
 
 use super::source::Source;
+use crate::clean::reading::from_json;
 
 /// [`DetourReport::format`].
 pub const DETOURS_FORMAT: &str = "noised-detours";
@@ -102,7 +103,7 @@ impl DetourReport {
     /// See [`ReportError`].
     pub fn parse(text: &str) -> Result<Self, ReportError> {
         let not = |error: serde_json::Error| ReportError::NotAReport(error.to_string());
-        let value: serde_json::Value = serde_json::from_str(text).map_err(not)?;
+        let value: serde_json::Value = from_json(text.as_bytes()).map_err(not)?;
         let format = value.get("format").and_then(serde_json::Value::as_str);
         if format != Some(DETOURS_FORMAT) {
             let reason = format!("`format` is not \"{DETOURS_FORMAT}\"");

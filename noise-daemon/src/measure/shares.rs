@@ -8,6 +8,7 @@ use std::fmt;
 
 use super::report::{Detour, DetourReport};
 use super::source::{Class, Source};
+use crate::clean::clean;
 
 /// A source without its ids: what a person would call one cause.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
@@ -58,8 +59,7 @@ impl fmt::Display for SourceKey {
         formatter.write_str(self.class.name())?;
         if !self.name.is_empty() {
             // Threads are named by those who start them.
-            let clean = |char: char| if char.is_control() { '\u{fffd}' } else { char };
-            write!(formatter, " {}", self.name.chars().map(clean).collect::<String>())?;
+            write!(formatter, " {}", clean(&self.name))?;
         }
         Ok(())
     }
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(name(Class::Thread, "jbd2/vda1-8"), "thread jbd2/vda1-8");
         assert_eq!(name(Class::Irq, "nvme0/1"), "irq nvme0/1");
         assert_eq!(name(Class::Hardware, ""), "hardware");
-        assert_eq!(name(Class::Thread, "a\u{1b}[2J"), "thread a\u{fffd}[2J");
+        assert_eq!(name(Class::Thread, "a\u{1b}[2J"), r"thread a\x1b[2J");
     }
 
     #[test]

@@ -16,6 +16,7 @@ use noise_common::signals::{
     CAUSES, OPERATIONS, OTHER_INTERFACE, SOFTIRQ_VECTORS, Signal, VECTORS, split_block_subject,
 };
 
+use crate::clean::clean;
 use cgroup::{Hierarchies, Labels, Of, printable};
 use kthread::KernelThreads;
 pub use kthread::without_cpu;
@@ -93,6 +94,8 @@ impl Names {
             return Some(labels.clone());
         }
         let labels = self.look_up(signal, subject, now)?;
+        // Cgroups and interfaces bear names that their makers chose.
+        let labels: Vec<String> = labels.iter().map(|name| clean(name).into_owned()).collect();
         self.known.insert((signal, subject), labels.clone());
         Some(labels)
     }

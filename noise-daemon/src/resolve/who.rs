@@ -3,6 +3,7 @@
 //! What a culprit's number means depends on the cause. Causes that say it all (`nmi`, `throttle`,
 //! `steal`, `idle`, `untracked`) are their own culprit: the victim's quota is `throttle`.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,6 +15,7 @@ use noise_common::signals::{OTHER_INTERFACE, SOFTIRQ_VECTORS, Signal, VECTORS, b
 
 use super::cgroup::{Look, Of};
 use super::{GONE, Names, UNKNOWN_LABEL, WATCHED_LABEL};
+use crate::clean::clean;
 
 /// Width of the minor number in a place.
 const MINOR_BITS: u32 = 20;
@@ -45,10 +47,14 @@ pub enum Being {
 pub struct Interner(HashSet<Arc<str>>);
 
 impl Interner {
-    /// The one copy of a text.
+    /// The one copy of a text, as it may be shown.
     pub fn get(&mut self, text: &str) -> Arc<str> {
         if let Some(known) = self.0.get(text) {
             return Arc::clone(known);
+        }
+        let shown = clean(text);
+        if matches!(shown, Cow::Owned(_)) {
+            return self.get(&shown);
         }
         let new: Arc<str> = Arc::from(text);
         self.0.insert(Arc::clone(&new));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::analysis::{Memory, Name, Outlier, Report};
+use crate::clean::reading::from_json;
 
 /// The format that is written, and the newest that is read.
 const FORMAT: u64 = 1;
@@ -73,11 +74,11 @@ impl Document {
         struct Versioned {
             format: u64,
         }
-        let Versioned { format } = serde_json::from_slice(text).map_err(Unusable::Damaged)?;
+        let Versioned { format } = from_json(text).map_err(Unusable::Damaged)?;
         if format > FORMAT {
             return Err(Unusable::Newer(format));
         }
-        serde_json::from_slice(text).map_err(Unusable::Damaged)
+        from_json(text).map_err(Unusable::Damaged)
     }
 
     /// The text of a state file.

@@ -14,6 +14,7 @@ use super::source::{News, Source};
 use super::table::Tone;
 use super::term::{self, Waited};
 use super::{Look, Screen};
+use crate::clean::clean_json;
 use crate::wire::Frame;
 
 /// How long keys are waited for before frames are looked at. Keys are answered at once.
@@ -212,7 +213,8 @@ fn export(app: &App) -> anyhow::Result<String> {
     let name = app.export_name();
     let directory = std::env::current_dir().context("the current directory")?;
     let path = directory.join(&name);
-    let mut text = serde_json::to_string_pretty(&app.export())?;
+    let text = serde_json::to_string_pretty(&app.export())?;
+    let mut text = clean_json(&text).into_owned();
     text.push('\n');
     let file = fs::OpenOptions::new().write(true).create_new(true).open(&path);
     let write = file.and_then(|mut file| file.write_all(text.as_bytes()));

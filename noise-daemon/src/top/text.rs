@@ -6,9 +6,9 @@ use super::app::App;
 use super::arrange::{Filter, Sort, arrange};
 use super::draw::grid::Grid;
 use super::draw::theme::Theme;
-use super::draw::words::clean;
 use super::draw::{header, page};
 use super::{Page, Row, Screen, Table};
+use crate::clean::clean;
 
 const PLAIN: Theme = Theme { colour: false };
 

@@ -9,6 +9,8 @@ use std::io::{self, Read as _};
 use serde::Deserialize as _;
 
 use super::Frame;
+use crate::clean::excerpt;
+use crate::clean::reading::Cleaned;
 
 /// The version that is written, and the only one that is read.
 pub const WIRE_VERSION: u16 = 1;
@@ -17,6 +19,8 @@ pub const CONTENT_TYPE: &str = "application/vnd.noised.frame";
 /// Most bytes of a frame, as they are and when they are unpacked.
 pub const MOST_BYTES: usize = 64 << 20;
 
+/// Characters of an error about a frame's contents that are shown.
+pub(super) const MOST_QUOTED: usize = 200;
 const MAGIC: &[u8; 8] = b"NOISEDfr";
 const HEAD: usize = MAGIC.len() + size_of::<u16>();
 /// Frames are packed whenever somebody looks, on the host that is measured.
@@ -96,7 +100,8 @@ pub fn decode(bytes: &[u8]) -> Result<Frame, WireError> {
     }
     let mut reader = rmp_serde::Deserializer::from_read_ref(&plain);
     reader.set_max_depth(MOST_DEPTH);
-    Frame::deserialize(&mut reader).map_err(|error| WireError::Unknown(error.to_string()))
+    Frame::deserialize(Cleaned(&mut reader))
+        .map_err(|error| WireError::Unknown(excerpt(&error.to_string(), MOST_QUOTED)))
 }
 
 /// What follows the head of a frame of our version.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::Host;
+use crate::clean::clean;
 use crate::procfs;
 
 /// Larger than the number of CPUs of any kernel: a range that says more is no range.
@@ -13,7 +14,7 @@ impl Host {
     /// Reads what the kernel says below a root.
     pub fn read(root: &Path) -> Self {
         let read = |path: &str| procfs::text(root.join(path)).unwrap_or_default();
-        let line = |path: &str| read(path).trim().to_owned();
+        let line = |path: &str| clean(read(path).trim()).into_owned();
         let online = cpus(&read("sys/devices/system/cpu/online"));
         let among = |path: &str| {
             let said = cpus(&read(path));

@@ -13,6 +13,7 @@ use super::{Frame, Host};
 use crate::analysis::{
     Cause, Culprit, Ending, Episode, Level, Outlier, Overview, Remedy, Report, Rule, Time, Watched,
 };
+use crate::clean::clean;
 use crate::model::{
     Count, HookSample, Interference, OutlierPart, OutlierRecord, Sample, Series, Totals,
 };
@@ -90,7 +91,9 @@ fn report(number: u64) -> Report {
 /// Frames with some of everything.
 pub fn frames() -> impl Strategy<Value = Frame> {
     let numbers = proptest::collection::vec(any::<u64>(), 1..20);
-    (numbers, any::<u32>(), ".{0,20}").prop_map(|(numbers, seconds, text)| {
+    // What is read has been cleaned.
+    let text = ".{0,20}".prop_map(|text| clean(&text).into_owned());
+    (numbers, any::<u32>(), text).prop_map(|(numbers, seconds, text)| {
         let pick = |number: u64, len: usize| (number % len as u64) as usize;
         let mut sample = Sample { at_ns: numbers[0], ..Sample::default() };
         let mut overview = Overview::default();

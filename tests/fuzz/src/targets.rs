@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use noise_daemon::config::{Cpus, parse};
 use noise_daemon::export::{
-    Hangups, Listener, Peer, Refresh, Shown, Viewer, Web, WebFile, router, serve,
+    Costs, Hosts, Listener, Peer, Refresh, Shown, Viewer, Web, WebFile, router, serve,
 };
 use noise_daemon::kernel::{Facts, KernelBtf};
 use noise_daemon::measure::DetourReport;
@@ -79,8 +79,10 @@ pub fn http(bytes: &[u8]) {
     let answer = runtime.block_on(async {
         let (client, server) = tokio::io::duplex(64 * 1024);
         let (refresh, asked) = mpsc::channel(4);
-        let hangups = Hangups::default();
-        let router = router(Refresh(refresh), Host::default(), hangups.clone());
+        let (web, costs) = (Web::plain(), Costs::default());
+        // As on loopback.
+        web.set_hosts(Hosts::Known(Vec::new()));
+        let router = router(Refresh(refresh), Host::default(), web.clone(), costs.clone());
         let (mut reader, mut writer) = tokio::io::split(client);
         let exchange = async {
             let send = async {
@@ -97,7 +99,7 @@ pub fn http(bytes: &[u8]) {
         };
         tokio::select! {
             answer = tokio::time::timeout(PATIENCE, exchange) => answer.expect("the server hangs"),
-            () = serve(Once(Mutex::new(Some(server))), router, Web::plain(), hangups) => {
+            () = serve(Once(Mutex::new(Some(server))), router, web, costs) => {
                 unreachable!("it serves for ever")
             }
             () = collect(asked) => unreachable!("the router holds the other end"),

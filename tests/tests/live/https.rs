@@ -9,7 +9,9 @@ use anyhow::{Context as _, Result};
 use noise_tests::daemon::Daemon;
 use noise_tests::http::{Response, exchange};
 use noise_tests::scratch::Folder;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd,
+};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{
@@ -41,9 +43,16 @@ impl Authority {
 
     /// A certificate for these names or addresses.
     pub(crate) fn issue(&self, names: &[&str]) -> Result<Identity> {
+        self.issue_until(names, 4096)
+    }
+
+    /// One that is valid until the first day of a year.
+    pub(crate) fn issue_until(&self, names: &[&str], year: i32) -> Result<Identity> {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let key = KeyPair::generate()?;
-        let certificate = CertificateParams::new(names)?.signed_by(&key, &self.0)?;
+        let mut params = CertificateParams::new(names)?;
+        params.not_after = date_time_ymd(year, 1, 1);
+        let certificate = params.signed_by(&key, &self.0)?;
         Ok(Identity { certificate: certificate.pem(), key: key.serialize_pem() })
     }
 }

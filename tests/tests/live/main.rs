@@ -14,6 +14,7 @@ mod deeds;
 mod detour;
 mod differential;
 mod faults;
+mod hostile;
 mod https;
 mod incidents;
 mod interrupts;
@@ -118,6 +119,7 @@ fn main() -> ExitCode {
         ("web_abuse", web_abuse::TESTS),
         ("metrics", metrics::TESTS),
         ("counters", counters::TESTS),
+        ("hostile", hostile::TESTS),
         ("deeds", deeds::TESTS),
         ("sched", sched::TESTS),
         ("interrupts", interrupts::TESTS),

@@ -44,6 +44,7 @@ const COUNTERS: &[&str] = &[
     "noised_preemptions_total",
     "noised_series_folded_total",
     "noised_http_hangups_total",
+    "noised_http_requests_delayed_total",
     "process_cpu_seconds_total",
 ];
 const GAUGES: &[&str] = &[

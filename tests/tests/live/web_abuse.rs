@@ -209,7 +209,7 @@ fn slow_loris_over_tls() -> Result<Verdict> {
         }
         for _ in 0..300 {
             let mut stream = client.connect(daemon.address)?;
-            let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nX-Slow: ");
+            let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nX-Slow: ");
             let _ = stream.flush();
             half.push(stream);
         }
@@ -221,7 +221,7 @@ fn slow_loris_over_tls() -> Result<Verdict> {
 
 /// Clients that ask and do not read.
 fn askers(address: SocketAddr, clients: usize, requests: usize) -> Result<Vec<TcpStream>> {
-    let request = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n".repeat(requests);
+    let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(requests);
     (0..clients)
         .map(|number| {
             let mut stream = connect(address)?;

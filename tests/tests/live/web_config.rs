@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use noise_tests::daemon::{Daemon, Process, run, run_noised};
+use noise_tests::daemon::{Daemon, Outcome, Process, run, run_noised};
 use noise_tests::http::get;
 use noise_tests::needed::missing;
 use noise_tests::prom::Scrape;
@@ -22,6 +22,8 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("versions_and_ciphers_can_be_chosen", versions_and_ciphers_can_be_chosen),
     ("client_certificates", client_certificates),
     ("any_client_certificate", any_client_certificate),
+    ("names_that_any_client_signs", names_that_any_client_signs),
+    ("a_certificate_that_has_expired", a_certificate_that_has_expired),
     ("users", users),
     ("headers_and_rate", headers_and_rate),
     ("certificate_changes", certificate_changes),
@@ -174,6 +176,70 @@ fn client_certificates() -> Result<Verdict> {
             ensure_refused(&client, daemon.address, what)?;
         }
     }
+    Ok(Verdict::Passed)
+}
+
+/// The format accepts allowed names in certificates that no authority verifies: the operator is warned.
+fn names_that_any_client_signs() -> Result<Verdict> {
+    let site = Site::new(&format!(
+        "{TLS}  client_auth_type: RequireAnyClientCert\n  client_allowed_sans: [prometheus.example]\n"
+    ))?;
+    let forged = Authority::new("unknown")?.issue(&["prometheus.example"])?;
+    let client = Client::with(&site.authority, Some(&forged), &[&TLS13])?;
+    let checked = check(&site)?;
+    ensure!(checked.code == 0, "{}", checked.stderr);
+    let daemon = site.start(|address| client.get(address, "/-/ready", &[]).is_ok())?;
+    for said in [checked.stderr, daemon.process().stderr()?] {
+        let words = ["does not restrict access", "RequireAndVerifyClientCert"];
+        ensure!(words.into_iter().all(|word| said.contains(word)), "no warning: {said}");
+    }
+    Ok(Verdict::Passed)
+}
+
+/// What `--config.check` says of the web file.
+fn check(site: &Site) -> Result<Outcome> {
+    let empty = site.directory.write("noised.toml", "")?;
+    let options = ["--config.file", text(&empty)?, "--web.config.file", text(&site.file)?];
+    run_noised(&[&["run", "--config.check"], &options[..]].concat())
+}
+
+/// When the server's certificate expires, as the metrics have it, for a client that does not verify it.
+fn expiry(site: &Site, daemon: &Daemon) -> Result<f64> {
+    let mut command = Command::new("curl");
+    command.args(["-sk", &format!("https://{}/metrics", daemon.address)]);
+    let outcome = run(command)?;
+    ensure!(outcome.code == 0, "curl of {}: {}", site.file.display(), outcome.code);
+    Ok(Scrape::parse(&outcome.stdout)?.total("noised_tls_certificate_expiry_timestamp_seconds"))
+}
+
+fn a_certificate_that_has_expired() -> Result<Verdict> {
+    if let Some(reason) = missing(&["curl"]) {
+        return Ok(Verdict::Impossible(reason));
+    }
+    let site = Site::new(TLS)?;
+    site.install(&site.authority.issue_until(&["127.0.0.1"], 2001)?)?;
+    let checked = check(&site)?;
+    ensure!(checked.code == 0 && checked.stderr.contains("certificate expired"), "{checked:?}");
+    let daemon = site.start(|address| {
+        let mut curl = Command::new("curl");
+        curl.args(["-skf", &format!("https://{address}/-/ready")]);
+        run(curl).is_ok_and(|outcome| outcome.code == 0)
+    })?;
+    let log = daemon.process().stderr()?;
+    ensure!(log.matches("certificate expired").count() == 1, "{log}");
+    let seconds = expiry(&site, &daemon)?;
+    ensure!(seconds == 978_307_200.0, "it expires at {seconds}");
+    // A new one is used, and nothing more is said.
+    site.install(&site.authority.issue_until(&["127.0.0.1"], 2101)?)?;
+    sleep(SEEN);
+    let client = site.client()?;
+    // The first request is what makes it look for changes.
+    let _ = expiry(&site, &daemon)?;
+    ensure!(client.get(daemon.address, "/metrics", &[])?.status == 200, "not answered");
+    let seconds = expiry(&site, &daemon)?;
+    ensure!(seconds == 4_133_980_800.0, "it expires at {seconds}");
+    let log = daemon.process().stderr()?;
+    ensure!(log.matches("certificate expired").count() == 1, "{log}");
     Ok(Verdict::Passed)
 }
 

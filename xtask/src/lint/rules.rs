@@ -9,7 +9,7 @@ use crate::lint::source::{Name, Source};
 pub type Rule = fn(&Source<'_>) -> Vec<Finding>;
 
 /// Every rule about a single file.
-pub const RULES: [Rule; 10] = [
+pub const RULES: [Rule; 11] = [
     purity,
     arrows,
     reading,
@@ -20,6 +20,7 @@ pub const RULES: [Rule; 10] = [
     leftovers,
     silenced_dead_code,
     module_head,
+    outlets,
 ];
 
 /// Folders of the daemon, each with those that it may not use: data flows
@@ -264,6 +265,40 @@ fn silenced_dead_code(source: &Source<'_>) -> Vec<Finding> {
     findings
 }
 
+/// Where the daemon's program may write to standard output and error: commands through the first, which
+/// cleans what they print. The others write what is made of this program's own words and sequences.
+const OUTLETS: [&str; 4] =
+    ["cli/output.rs", "cli/progress.rs", "cli/run/logging.rs", "top/term.rs"];
+
+/// What others named reaches a terminal through one place, so that none of it acts there.
+fn outlets(source: &Source<'_>) -> Vec<Finding> {
+    let is_outlet = |inside: &str| OUTLETS.contains(&inside);
+    if source.path.strip_prefix(DAEMON).is_none_or(is_outlet) || source.path.ends_with("tests.rs") {
+        return Vec::new();
+    }
+    let is_macro = |index: usize| {
+        let word = source.word(index);
+        let prints = matches!(word, Some("print" | "println" | "eprint" | "eprintln" | "dbg"));
+        prints && source.is(index + 1, '!')
+    };
+    let is_stream = |index: usize| {
+        let word = source.word(index);
+        // What another program is given as its own.
+        let is_handed_on = || source.is(index.saturating_sub(1), '.') || source.is(index + 3, ')');
+        matches!(word, Some("stdout" | "stderr"))
+            && source.is(index + 1, '(')
+            && source.is(index + 2, ')')
+            && !is_handed_on()
+    };
+    (0..source.tokens.len())
+        .filter(|index| (is_macro(*index) || is_stream(*index)) && !source.in_tests(*index))
+        .map(|index| {
+            let message = "writes to the terminal past cli/output.rs, which cleans what is printed";
+            finding(source, source.tokens[index].line, message)
+        })
+        .collect()
+}
+
 /// Every file says first what it is about.
 fn module_head(source: &Source<'_>) -> Vec<Finding> {
     if source.text.trim_start().starts_with("//!") {
@@ -283,7 +318,7 @@ pub fn has_word(text: &str, word: &str) -> bool {
 mod tests {
     use super::{
         MARKS, MAX_LINES, Rule, arrows, file_names, globs, has_word, leftovers, length,
-        module_head, mutable_statics, purity, reading, silenced_dead_code,
+        module_head, mutable_statics, outlets, purity, reading, silenced_dead_code,
     };
     use crate::lint::source::Source;
 
@@ -343,6 +378,28 @@ mod tests {
         let other =
             "fn f() { fs::read_dir(p); fs::read_link(p); files::read(p); File::create(p); }";
         assert_eq!(lines(reading, watching, other), NONE);
+    }
+
+    #[test]
+    fn commands_print_through_one_place() {
+        let check = "noise-daemon/src/cli/check.rs";
+        for text in [
+            "fn f() { println!(\"a\"); }",
+            "fn f() { eprint!(\"a\"); }",
+            "fn f() { let _ = std::io::stdout().write_all(b); }",
+            "fn f() { let mut out = io::stderr().lock(); }",
+        ] {
+            assert_eq!(lines(outlets, check, text), [1], "{text}");
+            assert_eq!(lines(outlets, "noise-daemon/src/cli/output.rs", text), NONE);
+            assert_eq!(lines(outlets, "xtask/src/main.rs", text), NONE);
+            let tests = format!("#[cfg(test)]\nmod tests {{ {text} }}");
+            assert_eq!(lines(outlets, check, &tests), NONE);
+        }
+        for text in
+            ["fn f() { output::print(text) }", "fn f() { shell.stdout(std::io::stderr()); }"]
+        {
+            assert_eq!(lines(outlets, check, text), NONE, "{text}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::BenchError;
 use super::document::{json, read};
-use crate::cli::output::print;
+use crate::cli::output::{print, print_json};
 use crate::measure::compare::{Comparison, Options, compare};
 
 /// Arguments of `noised bench compare`.
@@ -59,7 +59,10 @@ pub fn run(args: &CompareArgs) -> Result<(), BenchError> {
     let (a, b) = (read(&args.a)?, read(&args.b)?);
     let (confidence, resamples, seed) = (args.confidence, args.resamples, args.seed);
     let comparison = compare(&a, &b, Options { confidence, resamples, seed });
-    print(&if args.json { document(&comparison)? } else { page::page(&comparison) })?;
+    match args.json {
+        true => print_json(&document(&comparison)?)?,
+        false => print(&page::page(&comparison))?,
+    }
     Ok(())
 }
 

@@ -85,13 +85,10 @@ pub fn run(args: &DetourArgs) -> Result<(), BenchError> {
     let report = selfish::measure(&options, &stop, |passed| progress.at(passed))?;
     drop(progress);
     files.write(&report)?;
-    let text = if args.json {
-        detours::json(&report).context("cannot write JSON")?
-    } else if args.csv {
-        detours::csv(&report)
-    } else {
-        detours::text(&report)
-    };
+    if args.json {
+        return Ok(output::print_json(&detours::json(&report).context("cannot write JSON")?)?);
+    }
+    let text = if args.csv { detours::csv(&report) } else { detours::text(&report) };
     Ok(output::print(&text)?)
 }
 

@@ -104,13 +104,10 @@ fn run(args: &CommonArgs, quantum: Duration, measure: Measure) -> Result<(), Ben
     if let Some(path) = &args.svg {
         output::save(path, &quanta::svg(&report).context("cannot draw")?)?;
     }
-    let text = if args.json {
-        quanta::json(&report).context("cannot write JSON")?
-    } else if args.csv {
-        quanta::csv(&report)
-    } else {
-        quanta::text(&report)
-    };
+    if args.json {
+        return Ok(output::print_json(&quanta::json(&report).context("cannot write JSON")?)?);
+    }
+    let text = if args.csv { quanta::csv(&report) } else { quanta::text(&report) };
     Ok(output::print(&text)?)
 }
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use super::BenchError;
 use super::document::{json, read};
-use crate::cli::output::print;
+use crate::cli::output::{print, print_json};
 use crate::measure::DetourReport;
 use crate::measure::scale::{
     Forecast, Noise, Periodic, Question, Ranking, Trace, TraceError, of_noise, of_periodic, rank,
@@ -101,7 +101,10 @@ pub fn run(args: &ScaleArgs) -> Result<(), BenchError> {
             return Err(BenchError::Usage(text.to_owned()));
         }
     };
-    print(&if args.json { json(&document)? } else { page::page(&document) })?;
+    match args.json {
+        true => print_json(&json(&document)?)?,
+        false => print(&page::page(&document))?,
+    }
     Ok(())
 }
 

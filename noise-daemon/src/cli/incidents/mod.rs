@@ -4,7 +4,6 @@ mod page;
 mod since;
 mod source;
 
-use std::io::Write as _;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
@@ -12,6 +11,7 @@ use jiff::Timestamp;
 use self::since::Since;
 use self::source::{Place, Source};
 use super::top::Connect;
+use crate::cli::output;
 use crate::export::{IncidentsDocument, OutliersDocument, WebClient};
 
 /// Arguments of `noised incidents`.
@@ -62,24 +62,21 @@ pub fn run(args: &IncidentsArgs) -> anyhow::Result<()> {
     let now = Timestamp::now();
     let from = args.since.as_ref().map(|since| since.from(now)).transpose()?;
     let is_shown = |end: Timestamp| from.is_none_or(|from| end >= from);
-    let text = if args.outliers {
+    if args.outliers {
         let mut outliers = source.outliers()?;
         outliers.retain(|outlier| is_shown(outlier.time));
         match args.json {
-            true => json(&OutliersDocument::new(outliers))?,
-            false => page::outliers(&outliers),
+            true => output::print_json(&json(&OutliersDocument::new(outliers))?),
+            false => output::print(&page::outliers(&outliers)),
         }
     } else {
         let mut incidents = source.incidents()?;
         incidents.retain(|report| report.open || is_shown(report.end()));
         match args.json {
-            true => json(&IncidentsDocument::new(incidents))?,
-            false => page::incidents(&incidents),
+            true => output::print_json(&json(&IncidentsDocument::new(incidents))?),
+            false => output::print(&page::incidents(&incidents)),
         }
-    };
-    // A reader that went away has seen enough.
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    Ok(())
+    }
 }
 
 fn json(document: &impl serde::Serialize) -> serde_json::Result<String> {

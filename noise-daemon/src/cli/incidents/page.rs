@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::analysis::{Culprit, Episode, Level, Name, Outlier, Report, Time, Watched};
+use crate::clean::clean;
 use crate::export::duration;
 
 /// Culprits, and remedies, that a page has room for.
@@ -27,11 +28,6 @@ pub fn outliers(outliers: &[Arc<Outlier>]) -> String {
         return "no long waits\n".to_owned();
     }
     outliers.iter().map(|outlier| wait(outlier)).collect::<Vec<_>>().join("\n")
-}
-
-/// A name as it may be written to a terminal: tasks and cgroups are named by those who start them.
-fn clean(name: &str) -> String {
-    name.chars().map(|char| if char.is_control() { '\u{fffd}' } else { char }).collect()
 }
 
 fn moment(time: Timestamp) -> String {
@@ -100,7 +96,7 @@ fn taken(level: &Level) -> String {
 }
 
 fn whose(episode: &Episode) -> String {
-    clean(&episode.whose())
+    clean(&episode.whose()).into_owned()
 }
 
 fn culprits(text: &mut String, episode: &Episode) {

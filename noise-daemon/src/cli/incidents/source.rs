@@ -9,6 +9,9 @@ use anyhow::{Context as _, bail};
 use serde::de::DeserializeOwned;
 
 use crate::analysis::{Outlier, Report};
+use crate::clean::excerpt;
+use crate::clean::reading::from_json;
+use crate::cli::output;
 use crate::config::{DEFAULT_ADDRESS, DEFAULT_SOCKET};
 use crate::export::{API_VERSION, IncidentsDocument, OutliersDocument, WebClient, agent};
 use crate::state::{DEFAULT_DIRECTORY, Document, read};
@@ -18,6 +21,8 @@ use crate::top::sources::{Fault, ask_socket};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Larger than any answer that the bounds of the settings allow.
 const MOST_BYTES: u64 = 256 << 20;
+/// Characters of an answer that a sentence quotes.
+const MOST_QUOTED: usize = 200;
 
 /// A daemon, by where it answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,7 +140,8 @@ impl Source {
         };
         let found = find(directory, unreachable.as_deref(), self.is_default)?;
         if let Some(unreachable) = unreachable {
-            eprintln!("noised: {unreachable}: this is what one left in {}", directory.display());
+            let left = directory.display();
+            output::complain(&format!("{unreachable}: this is what one left in {left}"));
         }
         Ok(left(found))
     }
@@ -231,9 +237,14 @@ fn fetch(
             "noised at {address} wants a name and a password that it knows: give them in the file \
              of --http.config.file"
         ),
+        Err(ureq::Error::StatusCode(403)) => bail!(
+            "noised at {address} refuses this (status 403): if it listens on loopback, ask by address or \
+             as localhost, or add this name to web.allowed-hosts there"
+        ),
         Err(error @ ureq::Error::StatusCode(_)) => bail!("noised at {address}: {error}"),
         Err(ureq::Error::Io(error)) => return Ok(Err(absent(&error))),
-        Err(error) => return Ok(Err(absent(&error))),
+        // What it quotes of the answer is the peer's.
+        Err(error) => return Ok(Err(absent(&excerpt(&error.to_string(), MOST_QUOTED)))),
     };
     let text = answer.body_mut().with_config().limit(MOST_BYTES).read_to_string();
     Ok(Ok(text.with_context(|| format!("reading the answer of {address}"))?))
@@ -245,8 +256,8 @@ fn parse<D: DeserializeOwned>(address: &Place, text: &str) -> anyhow::Result<D> 
         version: u64,
     }
     let read = || {
-        let Versioned { version } = serde_json::from_str(text)?;
-        Ok::<_, serde_json::Error>((version, serde_json::from_str(text)))
+        let Versioned { version } = from_json(text.as_bytes())?;
+        Ok::<_, serde_json::Error>((version, from_json(text.as_bytes())))
     };
     match read().with_context(|| format!("{address} did not answer as noised does"))? {
         (version, _) if version > API_VERSION => bail!(

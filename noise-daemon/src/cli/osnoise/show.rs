@@ -1,11 +1,12 @@
 //! What `noised osnoise` prints while it measures and at its end.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
 use super::{OsnoiseArgs, View};
+use crate::cli::output;
 use crate::cli::progress::Progress;
 use crate::measure::naming::Naming;
 use crate::measure::osnoise::kernel::Agreement;
@@ -31,7 +32,7 @@ pub struct Screen {
 impl Screen {
     /// Tables are live where standard output is a terminal, else they come at the end.
     pub fn new(args: &OsnoiseArgs) -> Self {
-        let live = !args.json && args.view != View::Log && io::stdout().is_terminal();
+        let live = !args.json && args.view != View::Log && output::is_terminal();
         Self {
             view: args.view,
             json: args.json,
@@ -46,13 +47,14 @@ impl Screen {
     pub fn log(&mut self, period: &PeriodReport, naming: &mut Naming) {
         if self.view == View::Log && !self.json {
             for sample in &period.samples {
-                self.write(&osnoise::lines(period, sample, naming));
+                self.write(&osnoise::lines(period, sample, naming), output::show);
             }
             if period.lost_samples + period.lost_events != 0 {
-                self.write(&format!(
+                let text = format!(
                     "# CPU {}: {} samples and {} events lost\n",
                     period.cpu, period.lost_samples, period.lost_events
-                ));
+                );
+                self.write(&text, output::show);
             }
         }
     }
@@ -70,9 +72,7 @@ impl Screen {
         }
         self.drawn = Some(Instant::now());
         let text = self.tables(tally, passed);
-        // To the upper left corner, each line cleared behind its end, then all below.
-        let lines = text.replace('\n', "\x1b[K\n");
-        self.write(&format!("\x1b[H{lines}\x1b[J"));
+        self.write(&text, output::show_again);
     }
 
     /// The measurement is over.
@@ -92,13 +92,13 @@ impl Screen {
                 json["cross_check"] = check.json();
             }
             let text = serde_json::to_string_pretty(&json).context("cannot write JSON")?;
-            self.write(&(text + "\n"));
+            self.write(&(text + "\n"), output::show_json);
         } else if self.view != View::Log {
             let text = self.tables(tally, passed);
-            self.write(&if self.live { format!("\x1b[H\x1b[J{text}") } else { text });
+            self.write(&text, if self.live { output::show_again } else { output::show });
         }
         if let Some(check) = check.filter(|_| !self.json) {
-            self.write(&format!("\n{}", check.text()));
+            self.write(&format!("\n{}", check.text()), output::show);
         }
         Ok(())
     }
@@ -129,11 +129,7 @@ impl Screen {
         self.closed
     }
 
-    fn write(&mut self, text: &str) {
-        if self.closed {
-            return;
-        }
-        let mut output = io::stdout().lock();
-        self.closed = output.write_all(text.as_bytes()).and_then(|()| output.flush()).is_err();
+    fn write(&mut self, text: &str, show: impl Fn(&str) -> io::Result<()>) {
+        self.closed = self.closed || show(text).is_err();
     }
 }

@@ -1,12 +1,12 @@
 //! What happens when a measurement ends by a threshold.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::Write as _;
 use std::process::Command;
 use std::str::FromStr;
 
 use anyhow::{Context as _, bail};
 
+use crate::cli::output;
 use crate::measure::gaps::Stopped;
 use crate::measure::naming::Naming;
 use crate::measure::osnoise::{self, PeriodReport};
@@ -106,12 +106,11 @@ fn record(actions: &[OnThreshold], cpu: u32, reason: &str, recent: &Recent) -> S
 
 /// Prints the record. A reader that has gone is no failure.
 fn tell(record: &str, json: bool) {
-    let _ = if json {
-        std::io::stderr().lock().write_all(record.as_bytes())
+    if json {
+        output::note(record);
     } else {
-        let mut output = std::io::stdout().lock();
-        output.write_all(record.as_bytes()).and_then(|()| output.flush())
-    };
+        let _ = output::show(record);
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! `noised osnoise --task` and `--cgroup`: no thread of ours measures; the work that is there is
 //! accounted for.
 
-use std::io::IsTerminal as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -66,7 +65,7 @@ pub fn run(
 ) -> Result<(), OsnoiseError> {
     let name = subject.name();
     let mut books = Books::open(subject)?;
-    let live = !json && std::io::stdout().is_terminal();
+    let live = !json && output::is_terminal();
     let mut progress = Progress::new("measuring", duration.unwrap_or_default());
     let begin = Instant::now();
     let (mut drawn, mut last) = (begin, books.used);
@@ -81,8 +80,7 @@ pub fn run(
         }
         if live && drawn.elapsed() >= REFRESH {
             drawn = Instant::now();
-            let text = tenant::text(&books.account(None), &name).replace('\n', "\x1b[K\n");
-            output::print(&format!("\x1b[H{text}\x1b[J"))?;
+            output::redraw(&tenant::text(&books.account(None), &name))?;
         } else if !live {
             progress.at(begin.elapsed());
         }
@@ -92,9 +90,8 @@ pub fn run(
     if json {
         let json = tenant::json(&account, &name);
         let text = serde_json::to_string_pretty(&json).context("cannot write JSON")?;
-        return Ok(output::print(&(text + "\n"))?);
+        return Ok(output::print_json(&(text + "\n"))?);
     }
     let text = tenant::text(&account, &name);
-    output::print(&if live { format!("\x1b[H\x1b[J{text}") } else { text })?;
-    Ok(())
+    Ok(if live { output::redraw(&text) } else { output::print(&text) }?)
 }

@@ -2,6 +2,7 @@
 //! and reads its configuration again when told to.
 
 use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use super::service::Service;
 use crate::cli::watching::Watching;
 use crate::collect::Collector;
 use crate::config::{Config, Flags, applied, changes, load};
-use crate::export::{Shown, Viewer, Web};
+use crate::export::{Budget, Shown, Viewer, Web};
 use crate::measure::osnoise::Duty;
 use crate::model::{Builder, Longest, Reload};
 
@@ -52,9 +53,13 @@ pub struct Daemon {
     pub web: Web,
     pub log: Log,
     pub service: Service,
+    /// The addresses of the server.
+    pub listening: Vec<IpAddr>,
     pub source: Source,
     pub config: Config,
     pub reload: Reload,
+    /// From which samples for clients are paid.
+    pub budget: Budget,
 }
 
 impl Daemon {
@@ -79,6 +84,7 @@ impl Daemon {
                     longest.take(&sample);
                     self.watching.take(&sample);
                     self.service.alive();
+                    self.web.remind();
                     continue;
                 }
                 ready = ring.readable() => {
@@ -97,23 +103,29 @@ impl Daemon {
                     }
                 }
             }
-            let mut sample = self.collector.sample();
-            sample.noise = self.duty.as_ref().map(Duty::noise).unwrap_or_default();
-            sample.reload = self.reload;
-            let model = self.builder.advance(sample);
-            let overview = self.watching.look(&model.sample);
-            let shown = Arc::new(Shown { model, overview });
-            for Viewer { reply, since_ns } in waiting {
-                let mut shown = Arc::clone(&shown);
-                if let Some(since_ns) = since_ns {
-                    let Shown { model, .. } = Arc::make_mut(&mut shown);
-                    longest.raise(Arc::make_mut(&mut model.sample), since_ns);
-                }
-                // A client that went away does not want its answer.
-                let _ = reply.send(shown);
-            }
-            longest.take(&shown.model.sample);
+            let budget = self.budget.clone();
+            budget.spend(|| self.show(waiting, &mut longest));
         }
+    }
+
+    /// Takes a sample for those who ask.
+    fn show(&mut self, waiting: Vec<Viewer>, longest: &mut Longest) {
+        let mut sample = self.collector.sample();
+        sample.noise = self.duty.as_ref().map(Duty::noise).unwrap_or_default();
+        sample.reload = self.reload;
+        let model = self.builder.advance(sample);
+        let overview = self.watching.look(&model.sample);
+        let shown = Arc::new(Shown { model, overview });
+        for Viewer { reply, since_ns } in waiting {
+            let mut shown = Arc::clone(&shown);
+            if let Some(since_ns) = since_ns {
+                let Shown { model, .. } = Arc::make_mut(&mut shown);
+                longest.raise(Arc::make_mut(&mut model.sample), since_ns);
+            }
+            // A client that went away does not want its answer.
+            let _ = reply.send(shown);
+        }
+        longest.take(&shown.model.sample);
     }
 
     /// What the service manager shows.
@@ -186,6 +198,9 @@ impl Daemon {
         self.watching.set(config.incidents.clone())?;
         self.collector.measure(config.measured());
         self.builder.set_limits(config.limits.limits());
+        // Where it listens does not change.
+        let listens = &running.web;
+        self.web.set_hosts(listens.hosts(&self.listening));
         self.log.set(config.log.level);
         let names = |live: bool| -> Vec<String> {
             changes.iter().filter(|key| key.is_live() == live).map(|key| key.path()).collect()

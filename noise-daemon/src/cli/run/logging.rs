@@ -1,13 +1,21 @@
 //! The log: to standard error, at a level that a reload can change.
 
+use std::fmt;
 use std::io::{self, IsTerminal as _};
 
+use tracing_subscriber::field::RecordFields;
+use tracing_subscriber::fmt::FormatFields;
+use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::reload::Handle;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
+use tracing_subscriber::{EnvFilter, Registry, reload};
 
+use crate::clean::clean;
 use crate::config::LogLevel;
+
+/// Longest value in a line, in bytes: what quotes a file or a peer may be as long as that is.
+const MOST_BYTES: usize = 8 << 10;
 
 /// The level of the log that was started.
 pub struct Log {
@@ -23,8 +31,11 @@ impl Log {
         let filter = said.unwrap_or_else(|| EnvFilter::new(level.filter()));
         let (filter, handle) = reload::Layer::new(filter);
         let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        let lines =
-            fmt::layer().with_writer(io::stderr).with_ansi(colour).with_target(level.is_detailed());
+        let lines = tracing_subscriber::fmt::layer()
+            .fmt_fields(Cleaned)
+            .with_writer(io::stderr)
+            .with_ansi(colour)
+            .with_target(level.is_detailed());
         // A second log in one process is none of the daemon's.
         let _ = tracing_subscriber::registry().with(filter).with(lines).try_init();
         Self { filter: handle, by_environment }
@@ -38,5 +49,115 @@ impl Log {
         if let Err(error) = self.filter.reload(EnvFilter::new(level.filter())) {
             tracing::warn!(%error, "the level of the log stays as it was");
         }
+    }
+}
+
+/// Writes the message and the fields of an event, which may quote names, files and peers: no line of
+/// the log is forged, and none acts on the terminal or journal that shows it.
+struct Cleaned;
+
+impl<'writer> FormatFields<'writer> for Cleaned {
+    fn format_fields<R: RecordFields>(
+        &self,
+        writer: Writer<'writer>,
+        fields: R,
+    ) -> Result<(), fmt::Error> {
+        let mut line = Line { writer, is_first: true, outcome: Ok(()) };
+        fields.record(&mut line);
+        line.outcome
+    }
+}
+
+struct Line<'writer> {
+    writer: Writer<'writer>,
+    is_first: bool,
+    outcome: fmt::Result,
+}
+
+impl Line<'_> {
+    fn write(&mut self, name: &str, value: &dyn fmt::Debug) -> fmt::Result {
+        let value = format!("{value:?}");
+        let end = value.floor_char_boundary(MOST_BYTES);
+        let (value, rest) = value.split_at(end);
+        let cut = if rest.is_empty() { "" } else { "…" };
+        let value = clean(value);
+        if !std::mem::take(&mut self.is_first) {
+            self.writer.write_char(' ')?;
+        }
+        match (name, self.writer.has_ansi_escapes()) {
+            ("message", _) => write!(self.writer, "{value}{cut}"),
+            (_, true) => write!(self.writer, "\x1b[3m{name}\x1b[0m\x1b[2m=\x1b[0m{value}{cut}"),
+            (_, false) => write!(self.writer, "{name}={value}{cut}"),
+        }
+    }
+}
+
+impl tracing::field::Visit for Line<'_> {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn fmt::Debug) {
+        // What a library of another log says of itself is no field.
+        if self.outcome.is_ok() && !field.name().starts_with("log.") {
+            self.outcome = self.write(field.name(), value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::clean::corpus::NAMES;
+    use crate::clean::is_harmful;
+
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn logged(colour: bool, log: impl FnOnce()) -> String {
+        let kept = Kept::default();
+        let writer = kept.clone();
+        let lines = tracing_subscriber::fmt::layer()
+            .fmt_fields(Cleaned)
+            .with_writer(move || writer.clone())
+            .with_ansi(colour)
+            .without_time();
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), log);
+        let bytes = kept.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn whatever_is_logged_is_one_line_that_acts_on_nothing() {
+        for name in NAMES {
+            let path = std::path::Path::new(name);
+            let text = logged(false, || {
+                let error = io::Error::other(*name);
+                tracing::warn!(%error, text = name, path = %path.display(), ?error, "of {name}");
+            });
+            let line = text.strip_suffix('\n').unwrap();
+            assert!(!line.contains(is_harmful), "{line:?}");
+            let text = logged(true, || tracing::warn!("{name}: {name}"));
+            let sequences = ["\x1b[33m", "\x1b[2m", "\x1b[0m"];
+            let rest = sequences.into_iter().fold(text, |text, own| text.replace(own, ""));
+            assert!(!rest.trim_end_matches('\n').contains(is_harmful), "{rest:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_looks_as_others_of_its_kind() {
+        let text = logged(false, || tracing::info!(a = 1, b = "x y", c = %"z", "said"));
+        assert!(text.ends_with(": said a=1 b=\"x y\" c=z\n"), "{text}");
+        let long = "x".repeat(10 * MOST_BYTES);
+        assert!(logged(false, || tracing::info!("{long}")).len() < MOST_BYTES + 200);
     }
 }

@@ -6,6 +6,7 @@ mod logging;
 mod service;
 
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -22,12 +23,13 @@ use self::beat::Beat;
 use self::daemon::{Daemon, SAMPLE_EVERY, Source, now_s};
 use self::logging::Log;
 use self::service::Service;
+use super::output;
 use super::watching::Watching;
 use crate::collect::Collector;
 use crate::config::{Config, DEFAULT_FILE, Flags, LogLevel, load};
 use crate::confine::{Confined, Extent, Rest, confine, folder_of, out_of_reach, reader, without};
 use crate::export::{
-    Hangups, ListenError, Listeners, LocalSocket, Refresh, SocketOptions, Web, router, serve,
+    Costs, ListenError, Listeners, LocalSocket, Refresh, SocketOptions, Web, router, serve,
 };
 use crate::kernel::{
     Capability, DebugRecords, Engine, HookState, KernelError, LoadOptions, Sight, ensure_room,
@@ -92,7 +94,10 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
     let file = (!file.as_os_str().is_empty()).then_some(file.as_path());
     let web = Web::open(file).map_err(RunError::Config)?;
     if args.config_check {
-        println!("the configuration is valid");
+        for warning in web.warnings() {
+            output::complain(&format!("warning: {warning}"));
+        }
+        let _ = output::show("the configuration is valid\n");
         return Ok(());
     }
     // The runtime panics where it finds no descriptors.
@@ -160,13 +165,16 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     web.begin()?;
     let duty = prepared.map(Duty::start).transpose()?;
     let scheme = if web.is_tls() { "https" } else { "http" };
-    for address in listening {
+    for address in &listening {
         let url = format!("{scheme}://{address}");
         tracing::info!("listening on {url} (metrics at {url}/metrics)");
     }
     let (refresh, asked) = mpsc::channel(PENDING_REFRESHES);
-    let hangups = Hangups::default();
-    let router = router(Refresh(refresh), Host::read(Path::new("/")), hangups.clone());
+    web.warn();
+    let listening: Vec<IpAddr> = listening.iter().map(SocketAddr::ip).collect();
+    web.set_hosts(config.web.hosts(&listening));
+    let costs = Costs::default();
+    let router = router(Refresh(refresh), Host::read(Path::new("/")), web.clone(), costs.clone());
     let builder = Builder::new(config.limits.limits());
     let reload = Reload { failed: false, read_at_s: now_s() };
     let served = web.clone();
@@ -179,14 +187,16 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
         web,
         log,
         service,
+        listening,
         source,
         config,
         reload,
+        budget: costs.budget.clone(),
     };
     tokio::select! {
         result = daemon.work(asked, hangup) => result?,
-        () = serve(listeners, router.clone(), served, hangups.clone()) => {}
-        () = serve_local(local, router, hangups) => {}
+        () = serve(listeners, router.clone(), served, costs.clone()) => {}
+        () = serve_local(local, router, costs) => {}
         () = drain_debug_records(logger) => {}
         _ = interrupt.recv() => tracing::info!("SIGINT: detaching"),
         _ = terminate.recv() => tracing::info!("SIGTERM: detaching"),
@@ -280,9 +290,9 @@ async fn local_socket(options: Option<SocketOptions>) -> Option<(LocalSocket, Un
     }
 }
 
-async fn serve_local(listener: Option<UnixListener>, router: Router, hangups: Hangups) {
+async fn serve_local(listener: Option<UnixListener>, router: Router, costs: Costs) {
     match listener {
-        Some(listener) => serve(listener, router, Web::plain(), hangups).await,
+        Some(listener) => serve(listener, router, Web::plain(), costs).await,
         None => std::future::pending().await,
     }
 }

@@ -15,6 +15,7 @@ use self::tape::FileTape;
 
 pub use self::engine::EngineSource;
 pub use self::open::{Connect, OpenError, open};
+use crate::cli::output;
 use crate::kernel::KernelError;
 use crate::top::live::{self, Options, Tape};
 use crate::top::sources::ReplaySource;
@@ -112,7 +113,7 @@ pub fn run(args: &TopArgs) -> Result<(), TopError> {
     if args.once || args.json || args.batch {
         return Ok(print::print(source.as_mut(), args, plan)?);
     }
-    if !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
+    if !(output::is_terminal() && std::io::stdin().is_terminal()) {
         let hint = "this is no terminal: use --once for one screen, --batch for one after the \
                     other, or --json";
         return Err(TopError::Failed(anyhow::anyhow!(hint)));

@@ -1,6 +1,5 @@
 //! `noised top` for scripts and logs: screens as text or JSON, one below the other.
 
-use std::io::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,6 +7,7 @@ use anyhow::bail;
 
 use super::tape::FileTape;
 use super::{Plan, TopArgs};
+use crate::cli::output;
 use crate::top::app::App;
 use crate::top::arrange::Filter;
 use crate::top::live::Tape as _;
@@ -43,7 +43,7 @@ pub fn print(source: &mut dyn Source, args: &TopArgs, plan: Plan) -> anyhow::Res
             Some(News::Frame(frame)) => frame,
             Some(News::Trouble(trouble)) if args.once && before.is_none() => bail!(trouble),
             Some(News::Trouble(trouble)) => {
-                eprintln!("noised: {trouble}");
+                output::complain(&trouble);
                 continue;
             }
             None if args.once => bail!("{} shows nothing", source.name()),
@@ -52,7 +52,7 @@ pub fn print(source: &mut dyn Source, args: &TopArgs, plan: Plan) -> anyhow::Res
             None => continue,
         };
         if let Err(error) = tape.take(&frame) {
-            eprintln!("noised: {error:#}");
+            output::complain(&format!("{error:#}"));
         }
         printer.app.take(Arc::clone(&frame));
         // The first one has totals but no rates.
@@ -86,12 +86,11 @@ impl Printer {
     /// Prints what there is now; whether somebody reads it.
     fn print(&self) -> bool {
         let app = &self.app;
-        let text = if self.json {
-            format!("{}\n", app.export())
+        let printed = if self.json {
+            output::show_json(&format!("{}\n", app.export()))
         } else {
-            text::screen(app, &self.filter, COLUMNS)
+            output::show(&text::screen(app, &self.filter, COLUMNS))
         };
-        let mut out = std::io::stdout().lock();
-        out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_ok()
+        printed.is_ok()
     }
 }

@@ -126,6 +126,16 @@ impl WebFile {
         parse(text, folder).map_err(|wrong| wrong.within(name))
     }
 
+    /// What is as the format has it, and keeps fewer out than it seems.
+    pub fn warning(&self) -> Option<&'static str> {
+        let tls = self.tls.as_ref()?;
+        (tls.client_allowed_sans.is_some() && !tls.client_auth.verifies()).then_some(
+            "`client_allowed_sans` does not restrict access with `client_auth_type: RequireAnyClientCert`: no \
+             authority verifies the certificate, so any client can sign itself one with an allowed name; use \
+             RequireAndVerifyClientCert with `client_ca_file`",
+        )
+    }
+
     /// The files that are read besides this one.
     pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         self.tls.iter().flat_map(TlsFile::paths)

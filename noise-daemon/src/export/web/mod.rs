@@ -2,6 +2,7 @@
 //! keeps to it.
 
 mod auth;
+mod budget;
 mod client;
 mod client_certificates;
 mod connections;
@@ -9,6 +10,7 @@ mod file;
 #[cfg(test)]
 mod file_tests;
 mod hangups;
+mod hosts;
 mod listen;
 mod lookup;
 mod pem;
@@ -20,12 +22,15 @@ mod serve_tests;
 mod tls;
 mod tls_file;
 mod traffic;
+mod validity;
 
 pub use auth::Peer;
+pub use budget::Budget;
 pub use client::WebClient;
 pub use file::WebFile;
 pub use hangups::{Hangup, Hangups};
+pub use hosts::{HostName, Hosts};
 pub use listen::{ListenError, Listeners};
 pub use lookup::agent;
 pub use reload::Web;
-pub use serve::{Listener, serve};
+pub use serve::{Costs, Listener, serve};

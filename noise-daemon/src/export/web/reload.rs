@@ -10,12 +10,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+use axum::http::{HeaderMap, Uri};
+use jiff::Timestamp;
 use rustls::ServerConfig;
 
 use super::auth::Auth;
 use super::file::WebFile;
+use super::hosts::Hosts;
 use super::rate::Bucket;
-use super::tls::server_config;
+use super::tls::{Served, server_config};
+use super::validity::{Reminder, Validity};
 use crate::files;
 
 /// How often files are looked at, at most.
@@ -26,6 +30,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub(super) struct Rules {
     pub(super) file: WebFile,
     pub(super) tls: Option<Arc<ServerConfig>>,
+    validity: Option<Validity>,
 }
 
 /// What a file was when it was read; `None` = it was not there.
@@ -46,13 +51,18 @@ struct State {
     looked: Instant,
     /// Why what is there now is not in force.
     trouble: Option<String>,
+    /// The hosts that requests may name where there is no authentication.
+    hosts: Arc<Hosts>,
+    reminder: Reminder,
 }
 
 impl State {
     fn new(rules: Rules, stamps: Vec<(PathBuf, Stamp)>) -> Mutex<Self> {
         let looked = Instant::now();
         let bucket = rules.file.rate.map(|rate| Bucket::new(rate, looked));
-        Mutex::new(Self { rules: Arc::new(rules), bucket, stamps, looked, trouble: None })
+        let (hosts, reminder) = (Arc::default(), Reminder::default());
+        let rules = Arc::new(rules);
+        Mutex::new(Self { rules, bucket, stamps, looked, trouble: None, hosts, reminder })
     }
 }
 
@@ -149,6 +159,52 @@ impl Web {
         Arc::clone(&state.rules)
     }
 
+    /// Sets the hosts that requests may name where there is neither authentication nor TLS; any before.
+    pub fn set_hosts(&self, hosts: Hosts) {
+        self.state().hosts = Arc::new(hosts);
+    }
+
+    /// Whether a request is for this host, as far as that is looked at: who has to say who it is cannot be
+    /// led here by a stranger's page, and a browser compares the name with the certificate.
+    pub(super) fn is_for(&self, rules: &Rules, uri: &Uri, headers: &HeaderMap) -> bool {
+        let is_open = rules.tls.is_none() && rules.file.users.is_empty();
+        !is_open || Arc::clone(&self.state().hosts).allow(uri, headers)
+    }
+
+    /// When the first certificate of the server's chain expires, seconds since 1970.
+    pub fn expiry_s(&self) -> Option<i64> {
+        self.state().rules.validity.map(|validity| validity.until_s)
+    }
+
+    /// What an operator should know of what is in force.
+    pub fn warnings(&self) -> Vec<String> {
+        let rules = Arc::clone(&self.state().rules);
+        let now_s = Timestamp::now().as_second();
+        let certificate = rules.validity.and_then(|validity| validity.warning(now_s));
+        rules.file.warning().map(str::to_owned).into_iter().chain(certificate).collect()
+    }
+
+    /// Logs these; called at the start.
+    pub fn warn(&self) {
+        let rules = Arc::clone(&self.state().rules);
+        if let Some(warning) = rules.file.warning() {
+            tracing::warn!("{warning}");
+        }
+        self.remind();
+    }
+
+    /// Warns of a certificate that has expired or soon will, once a day; to be called now and then.
+    pub fn remind(&self) {
+        let mut state = self.state();
+        let Some(validity) = state.rules.validity else { return };
+        let now_s = Timestamp::now().as_second();
+        let due = state.reminder.due(&validity, now_s, Instant::now());
+        drop(state);
+        if let Some(warning) = due {
+            tracing::warn!("{warning}");
+        }
+    }
+
     /// Whether one more request may pass now.
     pub(super) fn passes(&self) -> bool {
         self.state().bucket.as_mut().is_none_or(|bucket| bucket.take(Instant::now()))
@@ -182,7 +238,11 @@ impl Web {
                 if let Some(auth) = self.auth() {
                     auth.retain(&rules.file.users);
                 }
+                if let Some(warning) = rules.file.warning() {
+                    tracing::warn!("{warning}");
+                }
                 state.rules = Arc::new(rules);
+                state.reminder = Reminder::default();
                 Ok(())
             }
             Err(error) => {
@@ -221,7 +281,8 @@ fn load(path: &Path) -> (Vec<(PathBuf, Stamp)>, anyhow::Result<Rules>) {
         stamps.extend(file.paths().map(|path| (path.clone(), stamp(path))));
         let tls = file.tls.as_ref().map(server_config).transpose();
         let tls = tls.with_context(|| path.display().to_string())?;
-        Ok(Rules { tls: tls.map(Arc::new), file })
+        let (tls, validity) = tls.map(|Served { config, validity }| (config, validity)).unzip();
+        Ok(Rules { tls, validity: validity.flatten(), file })
     });
     (stamps, rules)
 }
@@ -296,7 +357,7 @@ mod tests {
     fn rules(more: &str) -> Rules {
         let text = format!("tls_server_config:\n  cert_file: a\n  key_file: b\n{more}");
         let file = WebFile::parse(&text, Path::new("/etc/noised/web.yml")).unwrap();
-        Rules { file, tls: None }
+        Rules { file, ..Rules::default() }
     }
 
     #[test]

@@ -28,9 +28,11 @@ use tokio::task::Id;
 use tokio_rustls::TlsAcceptor;
 
 use super::auth::{Credentials, Peer, Verdict};
+use super::budget::{Budget, Pace};
 use super::connections::{Busy, Connections};
 use super::file::Secret;
 use super::hangups::Hangups;
+use super::hosts;
 use super::listen::Listeners;
 use super::reload::{Rules, Web};
 use super::traffic::{Answering, Overdue, Patience, Traffic, Watched};
@@ -87,9 +89,18 @@ impl Listener for UnixListener {
     }
 }
 
-/// Serves until the future is dropped, and counts whom it hangs up on.
-pub async fn serve(listener: impl Listener, router: Router, web: Web, hangups: Hangups) {
-    serve_with(listener, router, web, hangups, Patience::default()).await;
+/// What clients cost, and what became of them, over all listeners that have it.
+#[derive(Clone, Default)]
+pub struct Costs {
+    /// How much of a CPU answering may take.
+    pub budget: Budget,
+    /// Who was hung up on.
+    pub hangups: Hangups,
+}
+
+/// Serves until the future is dropped.
+pub async fn serve(listener: impl Listener, router: Router, web: Web, costs: Costs) {
+    serve_with(listener, router, web, costs, Patience::default()).await;
 }
 
 /// Serves with this patience.
@@ -97,9 +108,10 @@ pub(super) async fn serve_with<L: Listener>(
     listener: L,
     router: Router,
     web: Web,
-    hangups: Hangups,
+    costs: Costs,
     patience: Patience,
 ) {
+    let Costs { budget, hangups } = costs;
     let connections = Arc::new(Connections::new(hangups));
     // Ends what is open when this future ends.
     let mut tasks = tokio::task::JoinSet::new();
@@ -108,6 +120,7 @@ pub(super) async fn serve_with<L: Listener>(
     }
     let mut told = None;
     loop {
+        budget.turn_to_accept().await;
         let (stream, peer) = match listener.next().await {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -126,9 +139,11 @@ pub(super) async fn serve_with<L: Listener>(
             web: web.clone(),
             peer,
             connections: Arc::clone(&connections),
+            budget: budget.clone(),
             patience,
         };
-        connections.keep(|| tasks.spawn(server.talk(stream, L::reset)));
+        let talk = budget.spending(server.talk(stream, L::reset));
+        connections.keep(|| tasks.spawn(talk));
     }
 }
 
@@ -138,6 +153,7 @@ struct Server {
     web: Web,
     peer: Peer,
     connections: Arc<Connections>,
+    budget: Budget,
     patience: Patience,
 }
 
@@ -192,9 +208,9 @@ impl Server {
         let service = service_fn(move |request| {
             let server = Arc::clone(&server);
             let tls = tls.clone();
-            let answering = noted.asked();
+            let (answering, pace) = noted.asked();
             async move {
-                let response = server.answer(request, tls.as_ref(), id).await;
+                let response = server.answer(request, tls.as_ref(), id, pace).await;
                 let answered = |(body, busy)| Answered { body, _busy: busy, _answering: answering };
                 Ok::<_, Infallible>(response.map(answered))
             }
@@ -221,11 +237,13 @@ impl Server {
         mut request: Request<Incoming>,
         tls: Option<&Arc<ServerConfig>>,
         id: Id,
+        pace: Pace,
     ) -> Response<(Body, Busy)> {
         let busy = self.connections.busy(id);
         if let Some(hangup) = self.connections.hangup(id) {
             request.extensions_mut().insert(hangup);
         }
+        self.budget.turn_to_answer(pace).await;
         let rules = self.web.rules();
         let mut response = match self.may_ask(&rules, &request).await {
             Err(refusal) => refusal,
@@ -252,6 +270,9 @@ impl Server {
         rules: &Rules,
         request: &Request<Incoming>,
     ) -> Result<(), Response<Body>> {
+        if !self.web.is_for(rules, request.uri(), request.headers()) {
+            return Err((StatusCode::FORBIDDEN, hosts::SENTENCE).into_response());
+        }
         if !self.web.passes() {
             let sentence = "too many requests: see rate_limit in the web file\n";
             return Err((StatusCode::TOO_MANY_REQUESTS, sentence).into_response());

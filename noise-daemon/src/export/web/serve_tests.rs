@@ -9,10 +9,9 @@ use axum::Router;
 use axum::routing::get;
 use tokio::task::{JoinSet, spawn_blocking};
 
-use super::hangups::Hangups;
 use super::listen::Listeners;
 use super::reload::Web;
-use super::serve::serve_with;
+use super::serve::{Costs, serve_with};
 use super::traffic::Patience;
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
@@ -36,7 +35,7 @@ fn start_with(tasks: &mut JoinSet<()>, patience: Patience) -> SocketAddr {
         .route("/", get(async || "x".repeat(200_000)))
         .route("/short", get(async || "short"))
         .route("/long", get(async || "x".repeat(50_000_000)));
-    tasks.spawn(serve_with(listener, router, Web::plain(), Hangups::default(), patience));
+    tasks.spawn(serve_with(listener, router, Web::plain(), Costs::default(), patience));
     address
 }
 

@@ -17,13 +17,23 @@ use rustls::{ProtocolVersion, RootCertStore, ServerConfig, SupportedProtocolVers
 use super::client_certificates::Clients;
 use super::pem;
 use super::tls_file::{ClientAuth, Pem, TlsFile};
+use super::validity::Validity;
 use crate::files::{self, quoted};
+
+/// TLS as it is served.
+#[derive(Clone)]
+pub struct Served {
+    /// For the library.
+    pub config: Arc<ServerConfig>,
+    /// How long its certificate lasts; `None` where that cannot be read.
+    pub validity: Option<Validity>,
+}
 
 /// Reads what the settings name.
 ///
 /// # Errors
 /// One sentence that names the setting and its file.
-pub fn server_config(tls: &TlsFile) -> anyhow::Result<ServerConfig> {
+pub fn server_config(tls: &TlsFile) -> anyhow::Result<Served> {
     let provider = Arc::new(provider(tls));
     let versions: Vec<_> = tls.versions.iter().filter_map(supported).collect();
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -34,6 +44,7 @@ pub fn server_config(tls: &TlsFile) -> anyhow::Result<ServerConfig> {
         _ => builder.with_client_cert_verifier(Arc::new(clients(tls, provider)?)),
     };
     let chain = certificates("cert", &tls.certificate)?;
+    let validity = Validity::of(&chain);
     let key = key(&tls.key)?;
     let mut config = builder.with_single_cert(chain, key).map_err(|error| match error {
         rustls::Error::InconsistentKeys(_) => {
@@ -45,7 +56,7 @@ pub fn server_config(tls: &TlsFile) -> anyhow::Result<ServerConfig> {
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    Ok(config)
+    Ok(Served { config: Arc::new(config), validity })
 }
 
 fn certificate(tls: &TlsFile) -> String {

@@ -166,8 +166,8 @@ impl TlsSection {
         }
         if let Some(sans) = self.client_allowed_sans.as_ref().filter(|_| !client_auth.requires()) {
             let message = "`client_allowed_sans` needs `client_auth_type: \
-                           RequireAndVerifyClientCert` (or RequireAnyClientCert): a client without \
-                           a certificate has no names";
+                           RequireAndVerifyClientCert`: a client without a certificate has no \
+                           names";
             return Err(Wrong::at(sans, message.to_owned()));
         }
         let versions = versions(self.min_version.as_ref(), self.max_version.as_ref())?;

@@ -10,6 +10,11 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::budget::Pace;
+
+/// A client that asks again before this time has passed does not pause.
+const PAUSE: Duration = Duration::from_millis(50);
+
 /// How long clients may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
@@ -58,11 +63,13 @@ struct State {
     moved: Instant,
     /// Since when the client takes nothing of what there is for it.
     stuck: Option<Instant>,
+    /// When it was answered last.
+    answered: Option<Instant>,
 }
 
 impl State {
     fn new(now: Instant) -> Self {
-        Self { stage: Stage::Head, since: now, moved: now, stuck: None }
+        Self { stage: Stage::Head, since: now, moved: now, stuck: None, answered: None }
     }
 
     fn enter(&mut self, stage: Stage, now: Instant) {
@@ -80,6 +87,7 @@ impl State {
     }
 
     fn answered(&mut self, now: Instant) {
+        self.answered = Some(now);
         let is_followed = self.stage == Stage::Answer { is_followed: true };
         self.enter(if is_followed { Stage::Head } else { Stage::Idle }, now);
     }
@@ -124,9 +132,12 @@ impl Traffic {
     }
 
     /// A request's head is there; it is being answered until what is returned is dropped.
-    pub fn asked(self: &Arc<Self>) -> Answering {
-        self.state().enter(Stage::Answer { is_followed: false }, Instant::now());
-        Answering(Arc::clone(self))
+    pub fn asked(self: &Arc<Self>) -> (Answering, Pace) {
+        let now = Instant::now();
+        let mut state = self.state();
+        let is_hasty = state.answered.is_some_and(|answered| now.duration_since(answered) < PAUSE);
+        state.enter(Stage::Answer { is_followed: false }, now);
+        (Answering(Arc::clone(self)), if is_hasty { Pace::Hasty } else { Pace::Patient })
     }
 
     /// Waits until the client has taken too long. To be polled by the task that serves the

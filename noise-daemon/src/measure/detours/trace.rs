@@ -71,6 +71,7 @@ pub fn loggopsim(report: &DetourReport, cpu: &CpuDetours) -> String {
 mod tests {
     use super::super::generated::{any_report, report};
     use super::*;
+    use crate::clean::clean;
     use proptest::prelude::{prop_assert_eq, proptest};
 
     #[test]
@@ -101,7 +102,12 @@ mod tests {
     proptest! {
         #[test]
         fn a_report_comes_back_from_json(report in any_report()) {
-            prop_assert_eq!(DetourReport::parse(&json(&report).unwrap()).unwrap(), report);
+            let read = DetourReport::parse(&json(&report).unwrap()).unwrap();
+            let mut expected = report;
+            for source in &mut expected.sources {
+                source.name = clean(&source.name).into_owned();
+            }
+            prop_assert_eq!(read, expected);
         }
     }
 }

@@ -8,7 +8,6 @@ use noise_common::watch::{Interference, KINDS, Kind};
 use super::period::PeriodReport;
 use crate::measure::explain::Explained;
 use crate::measure::naming::Naming;
-use crate::top::draw::words::clean;
 
 const NS_PER_S: u64 = 1_000_000_000;
 
@@ -16,9 +15,7 @@ const NS_PER_S: u64 = 1_000_000_000;
 pub fn lines(period: &PeriodReport, sample: &Explained, naming: &mut Naming) -> String {
     let mut text = String::new();
     for part in &sample.parts {
-        let mut named = naming.source(part);
-        // Threads choose their names; a line has to stay one, and none steers a terminal.
-        named.name = clean(&named.name).into_owned();
+        let named = naming.source(part);
         let told = match KINDS.get(part.kind as usize) {
             Some(Kind::Nmi) => "nmi_noise:".to_owned(),
             Some(Kind::Hardirq | Kind::Vector) => {
@@ -76,7 +73,7 @@ mod tests {
         let mut naming = Naming::new(std::path::Path::new("/nonexistent"));
         let told = lines(&period, &period.samples[1], &mut naming);
         assert_eq!(told.lines().count(), 2);
-        assert!(told.contains("thread_noise: a\u{fffd}b\u{fffd}[2J:77 start "), "{told}");
+        assert!(told.contains("thread_noise: a\\x0ab\\x1b[2J:77 start "), "{told}");
     }
 
     #[test]

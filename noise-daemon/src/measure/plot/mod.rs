@@ -7,7 +7,7 @@ use plotters::element::{EmptyElement, Rectangle, Text};
 use plotters::style::{BLACK, Color as _, IntoFont as _, RGBColor, TextStyle, WHITE};
 
 use super::source::Class;
-use crate::top::draw::words::clean;
+use crate::clean::clean;
 
 /// Width of a page, pixels.
 pub const WIDTH: u32 = 1_200;
@@ -63,7 +63,7 @@ pub fn font(size: i32) -> TextStyle<'static> {
 
 /// A name as it may stand in XML, which has no place for most control characters, however written.
 pub fn label(name: &str) -> String {
-    clean(name).replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}")
+    clean(name).into_owned()
 }
 
 /// Names and their colours.

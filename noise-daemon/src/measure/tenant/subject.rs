@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use nix::time::clock_getcpuclockid;
 use nix::unistd::Pid;
 
+use crate::clean::clean;
 use crate::procfs;
 use crate::resolve::WATCHED_LABEL;
 use crate::resolve::cgroup::{Hierarchies, Identity};
@@ -135,11 +136,13 @@ impl Subject {
     /// Its name for people.
     pub fn name(&self) -> String {
         match self {
-            Self::Task { pid, name, is_thread: false } => format!("process {name}:{pid}"),
-            Self::Task { pid, name, is_thread: true } => format!("thread {name}:{pid}"),
+            Self::Task { pid, name, is_thread } => {
+                let kind = if *is_thread { "thread" } else { "process" };
+                format!("{kind} {}:{pid}", clean(name))
+            }
             Self::Cgroup { folder, root, .. } => {
                 let path = folder.strip_prefix(root).unwrap_or(folder);
-                format!("cgroup /{}", path.display())
+                format!("cgroup /{}", clean(&path.display().to_string()))
             }
         }
     }
@@ -166,7 +169,9 @@ impl Subject {
 fn collect(folder: &Path, root: &Path, labels: &mut BTreeSet<String>) {
     /// Cgroups that are accounted for at most.
     const MOST: usize = 10_000;
-    labels.insert(Identity::of(folder.strip_prefix(root).unwrap_or(folder)).label);
+    // As samples have them.
+    let identity = Identity::of(folder.strip_prefix(root).unwrap_or(folder));
+    labels.insert(clean(&identity.label).into_owned());
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
         if labels.len() < MOST {

@@ -4,7 +4,8 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::theme::Theme;
-use super::words::{bar, clean, cut, pad, percent, shorten, spark, width};
+use super::words::{bar, cut, pad, percent, shorten, spark, width};
+use crate::clean::clean;
 use crate::top::arrange::Sort;
 use crate::top::{Align, Cell, Column, Row, Table, Tone};
 

@@ -5,8 +5,9 @@ use noise_common::charge::Cause;
 use ratatui::text::{Line, Span};
 
 use super::theme::Theme;
-use super::words::{clean, cut, pad, percent, roughly, shorten, width};
+use super::words::{cut, pad, percent, roughly, shorten, width};
 use crate::analysis::Report;
+use crate::clean::clean;
 use crate::top::app::App;
 use crate::top::{SCREENS, Screen, Tone};
 

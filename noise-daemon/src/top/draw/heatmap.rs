@@ -3,7 +3,8 @@
 use ratatui::text::{Line, Span};
 
 use super::theme::Theme;
-use super::words::{clean, cut, folded, low_block, pad, roughly, width};
+use super::words::{cut, folded, low_block, pad, roughly, width};
+use crate::clean::clean;
 use crate::top::page::Heatmap;
 use crate::top::units::bound;
 

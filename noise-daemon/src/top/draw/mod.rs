@@ -9,6 +9,7 @@ pub mod theme;
 pub mod words;
 
 use ratatui::Frame;
+use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Widget as _, Wrap};
@@ -16,9 +17,10 @@ use ratatui::widgets::{Paragraph, Widget as _, Wrap};
 use super::app::{App, Seen};
 use super::typing::Purpose;
 use super::{Row, Screen, Tone};
+use crate::clean::{clean, is_harmful};
 use grid::Grid;
 use theme::Theme;
-use words::{clean, cut, pad, roughly, width};
+use words::{cut, pad, roughly, width};
 
 /// Smaller terminals get a notice only.
 const LEAST: (u16, u16) = (60, 16);
@@ -51,6 +53,20 @@ impl Sheet<'_, '_> {
 
 /// Draws the state. What was seen is noted in it, as paging and scrolling depend on it.
 pub fn draw(frame: &mut Frame<'_>, app: &mut App, theme: Theme) {
+    draw_all(frame, app, theme);
+    scrub(frame.buffer_mut());
+}
+
+/// Replaces what would act on the terminal, in every cell: the last check before the screen.
+fn scrub(buffer: &mut Buffer) {
+    for cell in &mut buffer.content {
+        if cell.symbol().contains(is_harmful) {
+            cell.set_char(char::REPLACEMENT_CHARACTER);
+        }
+    }
+}
+
+fn draw_all(frame: &mut Frame<'_>, app: &mut App, theme: Theme) {
     let area = frame.area();
     if area.width < LEAST.0 || area.height < LEAST.1 {
         notice(frame, area);
@@ -245,4 +261,21 @@ fn foot(sheet: &mut Sheet<'_, '_>, app: &App, theme: Theme) {
         spans.push(Span::raw(format!(" {what}  ")));
     }
     sheet.put(Line::from(spans));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clean::corpus::NAMES;
+
+    #[test]
+    fn no_cell_acts_on_the_terminal() {
+        let mut buffer = Buffer::empty(Rect::new(0, 0, 80, 4));
+        for (cell, name) in buffer.content.iter_mut().zip(NAMES) {
+            cell.set_symbol(name);
+        }
+        scrub(&mut buffer);
+        let usual = |symbol: &str| symbol == " " || symbol == "\u{fffd}";
+        assert!(buffer.content.iter().all(|cell| usual(cell.symbol())));
+    }
 }

@@ -3,7 +3,8 @@
 use std::io;
 use std::time::Duration;
 
-use super::remote::{Answer, Fault, Link, PATIENCE, Remote};
+use super::remote::{Answer, Fault, Link, MOST_QUOTED, PATIENCE, Remote};
+use crate::clean::excerpt;
 use crate::export::{WebClient, agent};
 use crate::wire::{MOST_BYTES, WireError};
 
@@ -14,6 +15,11 @@ use crate::wire::{MOST_BYTES, WireError};
 pub fn start(address: &str, interval: Duration, client: WebClient) -> io::Result<Remote> {
     let address = address.trim_end_matches('/').to_owned();
     Remote::start(address.clone(), interval, move || Box::new(HttpLink::new(address, client)))
+}
+
+/// An error's words, which may be the peer's.
+fn quoted(error: &dyn std::error::Error) -> String {
+    excerpt(&error.to_string(), MOST_QUOTED)
 }
 
 /// A connection over HTTP, kept open.
@@ -57,9 +63,9 @@ impl HttpLink {
                 | io::ErrorKind::UnexpectedEof => {
                     Fault::Absent { place, reason: "the connection was closed".to_owned() }
                 }
-                _ => Fault::Other { place, reason: error.to_string() },
+                _ => Fault::Other { place, reason: quoted(&error) },
             },
-            error => Fault::Other { place, reason: error.to_string() },
+            error => Fault::Other { place, reason: quoted(&error) },
         }
     }
 

@@ -11,6 +11,8 @@ use crate::wire::{self, Frame, WireError};
 
 /// How long an answer may take.
 pub const PATIENCE: Duration = Duration::from_secs(3);
+/// Characters of a peer's words that a sentence quotes.
+pub const MOST_QUOTED: usize = 200;
 /// What is asked for.
 const ROUTE: &str = "/api/v1/frame";
 /// Pauses between attempts while there is trouble: they double.
@@ -107,7 +109,10 @@ pub fn ask(link: &mut dyn Link, since_ns: u64) -> Result<Frame, Fault> {
             return Err(Fault::Denied { place, advice });
         }
         403 => {
-            let advice = format!("it answers with status {status}");
+            let advice = format!(
+                "it answers with status {status}; if it listens on loopback, ask by address or as \
+                 localhost, or add this name to web.allowed-hosts there"
+            );
             return Err(Fault::Denied { place, advice });
         }
         500..=599 => return Err(Fault::Status { place, status }),

@@ -14,7 +14,8 @@ use nix::unistd::{Gid, Group};
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 
-use super::remote::{Answer, Fault, Link, PATIENCE, Remote};
+use super::remote::{Answer, Fault, Link, MOST_QUOTED, PATIENCE, Remote};
+use crate::clean::excerpt;
 use crate::wire::{MOST_BYTES, WireError};
 
 /// Frames from a daemon's local socket.
@@ -70,7 +71,9 @@ impl SocketLink {
         match failure {
             Failure::TooLarge => Fault::Wire { place, error: WireError::TooLarge },
             Failure::Http(error) if error.is_parse() => Fault::Stranger(place),
-            Failure::Http(error) => Fault::Absent { place, reason: error.to_string() },
+            Failure::Http(error) => {
+                Fault::Absent { place, reason: excerpt(&error.to_string(), MOST_QUOTED) }
+            }
             Failure::System(error) => match error.kind() {
                 io::ErrorKind::PermissionDenied => {
                     let advice = advice(&self.path);

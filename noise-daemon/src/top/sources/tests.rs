@@ -14,7 +14,7 @@ use super::fake::{Fake, Reply, as_nobody};
 use super::socket::SocketLink;
 use super::{Fault, over_http, over_socket, probe};
 use crate::export::{
-    Hangups, LocalSocket, Refresh, Shown, SocketOptions, Viewer, Web, WebClient, router, serve,
+    Costs, LocalSocket, Refresh, Shown, SocketOptions, Viewer, Web, WebClient, router, serve,
 };
 use crate::top::{News, Source};
 use crate::wire::{CONTENT_TYPE, encode, sampled};
@@ -142,10 +142,10 @@ fn server(folder: &Path) -> Server {
             let web = TcpListener::bind("127.0.0.1:0").await.unwrap();
             ready.send(web.local_addr().unwrap()).unwrap();
             let (refresh, asked) = mpsc::channel(4);
-            let router = router(Refresh(refresh), sampled::host(), Hangups::default());
+            let router = router(Refresh(refresh), sampled::host(), Web::plain(), Costs::default());
             tokio::select! {
-                () = serve(local, router.clone(), Web::plain(), Hangups::default()) => {}
-                () = serve(web, router, Web::plain(), Hangups::default()) => {}
+                () = serve(local, router.clone(), Web::plain(), Costs::default()) => {}
+                () = serve(web, router, Web::plain(), Costs::default()) => {}
                 () = collect(asked) => {}
                 _ = ended => {}
             }

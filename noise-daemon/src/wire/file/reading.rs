@@ -4,11 +4,15 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize as _;
+
 use super::{
     FILE_VERSION, FileError, HEAD, MAGIC, RECORD_HEAD, Rest, Scanned, open_regular, record,
     record_head,
 };
-use crate::wire::codec::{WireError, decode};
+use crate::clean::excerpt;
+use crate::clean::reading::Cleaned;
+use crate::wire::codec::{MOST_QUOTED, WireError, decode};
 use crate::wire::{Frame, Host};
 
 /// A recording that is read. Only where the records are is held in memory.
@@ -59,8 +63,11 @@ impl Recording {
             }
             Err(_) => return Err(FileError::damaged(path, "it was cut off at its begin")),
         };
-        let host = rmp_serde::from_slice(&host)
-            .map_err(|error| FileError::damaged(path, format!("its host: {error}")))?;
+        let mut reader = rmp_serde::Deserializer::from_read_ref(&host);
+        let host = Host::deserialize(Cleaned(&mut reader)).map_err(|error| {
+            let error = excerpt(&error.to_string(), MOST_QUOTED);
+            FileError::damaged(path, format!("its host: {error}"))
+        })?;
         let mut frames = Vec::new();
         let rest = loop {
             match record_head(&file, at, size).map_err(failed)? {

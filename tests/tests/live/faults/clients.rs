@@ -48,7 +48,7 @@ fn readers_that_stop_reading() -> Result<Verdict> {
     thread::sleep(Duration::from_millis(600));
     // SAFETY: no memory argument; the child is not reaped yet, so the id is still its own.
     let stopped = unsafe { libc::kill(view.id().cast_signed(), libc::SIGSTOP) };
-    let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n".repeat(200);
+    let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(200);
     let asked = (0..CLIENTS)
         .map(|_| {
             let mut stream = connect(&daemon)?;
@@ -108,7 +108,7 @@ fn a_thousand_scrapers() -> Result<Verdict> {
 
 /// What no client should send.
 fn bad_requests() -> Vec<Vec<u8>> {
-    let head = |text: &str| format!("{text}\r\nHost: x\r\n\r\n").into_bytes();
+    let head = |text: &str| format!("{text}\r\nHost: localhost\r\n\r\n").into_bytes();
     let long = "a".repeat(100_000);
     let many: String = (0..5000).map(|number| format!("X-{number}: y\r\n")).collect();
     let mut all = vec![
@@ -159,8 +159,8 @@ fn bad_requests() -> Vec<Vec<u8>> {
     all.push(head(&format!("GET /{long} HTTP/1.1")));
     all.push(head(&format!("GET /api/v1/frame?{long} HTTP/1.1")));
     all.push(head(&format!("{long} / HTTP/1.1")));
-    all.push(format!("GET / HTTP/1.1\r\nHost: x\r\n{many}\r\n").into_bytes());
-    all.push(format!("GET / HTTP/1.1\r\nHost: x\r\nA: {long}\r\n\r\n").into_bytes());
+    all.push(format!("GET / HTTP/1.1\r\nHost: localhost\r\n{many}\r\n").into_bytes());
+    all.push(format!("GET / HTTP/1.1\r\nHost: localhost\r\nA: {long}\r\n\r\n").into_bytes());
     all
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::clean::clean;
 use crate::measure::columns::aligned;
 use crate::measure::compare::{Comparison, Figure, Line, Side};
 use crate::top::units::{duration, lost, per_second};
@@ -61,10 +62,6 @@ fn folded(comparison: &Comparison, of: impl Fn(&Line) -> &Figure) -> (Vec<&Line>
 }
 
 /// Hosts and kernels are named by whoever wrote the file.
-fn clean(text: &str) -> String {
-    text.chars().map(|char| if char.is_control() { '\u{fffd}' } else { char }).collect()
-}
-
 fn side(side: &Side) -> String {
     let cpus: Vec<String> = side.cpus.iter().map(ToString::to_string).collect();
     clean(&format!(
@@ -75,6 +72,7 @@ fn side(side: &Side) -> String {
         cpus.join(","),
         duration(side.cpu_seconds * 1e9)
     ))
+    .into_owned()
 }
 
 fn table(

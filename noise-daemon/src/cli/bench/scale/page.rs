@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{Document, Input};
+use crate::clean::clean;
 use crate::measure::columns::aligned;
 use crate::measure::scale::{Forecast, Periodic, Played, Ranking, Row};
 use crate::top::units::{self, count, duration, share};
@@ -68,10 +69,9 @@ fn head(noise: &Input) -> String {
                 [first, .., last] => format!("{} CPUs ({first} to {last}) at once", cpus.len()),
                 [] => "no CPU".to_owned(),
             };
-            let clean = |char: char| if char.is_control() { '\u{fffd}' } else { char };
-            let named = format!("{host}, kernel {kernel}").chars().map(clean).collect::<String>();
+            let (host, kernel) = (clean(host), clean(kernel));
             format!(
-                "{named}: {cpus} measured for {}, {} of the time in detours\n",
+                "{host}, kernel {kernel}: {cpus} measured for {}, {} of the time in detours\n",
                 duration(*duration_ns),
                 share(*overhead)
             )
