@@ -4,10 +4,9 @@
 //! programs needs. Nothing of it outlives the value: the folder, the processes and the cgroups go.
 
 use std::env;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,6 +17,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::daemon::{Outcome, Process, run};
 use crate::http::{self, Response};
+use crate::namespace::in_network_of;
 use crate::scratch::Folder;
 
 /// Longer than a boot takes on a loaded machine.
@@ -259,16 +259,7 @@ impl Machine {
 
     /// Fetches a page in the machine's network.
     pub fn get(&self, address: SocketAddr, path: &str) -> Result<Response> {
-        let door = format!("/proc/{}/ns/net", self.init);
-        let door = File::open(&door).with_context(|| format!("opening {door}"))?;
-        let path = path.to_owned();
-        let inside = thread::spawn(move || {
-            // SAFETY: no memory argument; only this thread changes its network.
-            let entered = unsafe { libc::setns(door.as_raw_fd(), libc::CLONE_NEWNET) };
-            ensure!(entered == 0, "setns: {}", std::io::Error::last_os_error());
-            http::get(address, &path, &[])
-        });
-        inside.join().map_err(|_| anyhow::anyhow!("the client panicked"))?
+        in_network_of(self.init, || http::get(address, path, &[]))
     }
 }
 
