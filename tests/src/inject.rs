@@ -99,7 +99,15 @@ impl Injector {
         set_registers(self.thread, &changed)?;
         ask(libc::PTRACE_SINGLESTEP, self.thread, 0, 0).context("going on")?;
         loop {
-            let status = wait(self.thread)?;
+            let status = match wait(self.thread) {
+                Ok(status) => status,
+                Err(error) => {
+                    // So that it can be put back.
+                    ask(libc::PTRACE_INTERRUPT, self.thread, 0, 0).context("stopping")?;
+                    wait(self.thread)?;
+                    return Err(error.context(format!("call {number} does not come back")));
+                }
+            };
             let event = status >> 16;
             if event == 0 && libc::WSTOPSIG(status) == libc::SIGTRAP {
                 break;

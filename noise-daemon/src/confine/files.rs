@@ -165,4 +165,27 @@ mod tests {
         let rest = Rest { read_again: vec!["/missing".into(), own], ..Rest::default() };
         assert_eq!(seen_once(&rest), [PathBuf::new(); 0]);
     }
+
+    #[test]
+    fn signals_and_abstract_sockets_of_others_are_out_of_reach() {
+        use std::os::linux::net::SocketAddrExt as _;
+        use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+
+        let name = format!("noised-test-{}-scope", std::process::id());
+        let address = SocketAddr::from_abstract_name(name).unwrap();
+        let _listener = UnixListener::bind_addr(&address).unwrap();
+        // SAFETY: no memory argument.
+        let signals_parent = || unsafe { libc::kill(libc::getppid(), 0) == 0 };
+        let connects = || UnixStream::connect_addr(&address).map(drop);
+        if landlock_abi() < 6 || !signals_parent() || connects().is_err() {
+            return;
+        }
+        // Landlock holds for a thread and those that it starts.
+        let confined = || (confine(&Rest::default()).unwrap(), signals_parent(), connects());
+        let (extent, signalled, connected) =
+            std::thread::scope(|scope| scope.spawn(confined).join().unwrap());
+        assert_eq!(extent, Extent::Whole);
+        assert!(!signalled);
+        assert_eq!(connected.unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
+    }
 }

@@ -4,7 +4,6 @@
 //! that `NOISED_BIN` names, else the workspace's release build. A test that this machine cannot run
 //! says why; it never passes for that reason. After each test the machine has to look as before.
 
-#[cfg(target_arch = "x86_64")]
 mod attacks;
 mod attribution;
 mod block;

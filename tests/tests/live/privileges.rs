@@ -143,14 +143,14 @@ fn what_the_daemon_is_made_to_try_is_refused() -> Result<Verdict> {
         "0",
     ];
     let daemon = Daemon::start_with(&options)?;
-    ensure_confined(&Target {
+    let verdict = ensure_confined(&Target {
         pid: daemon.process().pid(),
         address: daemon.address,
         state: state_here(state.path())?,
     })?;
     let (status, stderr) = daemon.stop(libc::SIGTERM)?;
     ensure!(status.success(), "ended with {status}: {stderr}");
-    Ok(Verdict::Passed)
+    Ok(verdict)
 }
 
 /// What stays writable stays so with everything below it, so that must not be everything.

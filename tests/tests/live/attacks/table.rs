@@ -78,11 +78,13 @@ fn signals(injector: &mut Injector, scene: &Scene) -> Result<Vec<Attack>> {
     const F_SETOWN_EX: u64 = 15;
     let listener = scene.listener;
     let kill = libc::SIGKILL as u64;
+    // Not blocking, as it was.
+    let asynchronous = (libc::O_ASYNC | libc::O_NONBLOCK) as u64;
     let word = injector.place_words(&[1])?;
     let info = injector.place(&[0; 128])?;
     let mut attacks = vec![
         attack("fcntl F_SETSIG", libc::SYS_fcntl, &[listener, 10, kill]),
-        attack("fcntl F_SETFL O_ASYNC", libc::SYS_fcntl, &[listener, 4, libc::O_ASYNC as u64]),
+        attack("fcntl F_SETFL O_ASYNC", libc::SYS_fcntl, &[listener, 4, asynchronous]),
         attack("fcntl F_SETLEASE", libc::SYS_fcntl, &[2, 1024, 0]),
         attack("fcntl F_NOTIFY", libc::SYS_fcntl, &[2, 1026, 1]),
         attack("ioctl FIOASYNC", libc::SYS_ioctl, &[listener, FIOASYNC, word]),
@@ -136,7 +138,6 @@ fn network(injector: &mut Injector, scene: &Scene) -> Result<Vec<Attack>> {
     let (internet, stream) = (libc::AF_INET as u64, libc::SOCK_STREAM as u64);
     Ok(vec![
         attack("shutdown of the listener", libc::SYS_shutdown, &[listener, 0]),
-        attack("shutdown of the listener both ways", libc::SYS_shutdown, &[listener, 2]),
         attack("sendto MSG_FASTOPEN", libc::SYS_sendto, &[listener, data, 6, fast, address, 16]),
         attack("sendto MSG_FASTOPEN nowhere", libc::SYS_sendto, &[listener, data, 6, fast]),
         attack("sendto an address", libc::SYS_sendto, &[listener, data, 6, 0, address, 16]),
@@ -160,6 +161,7 @@ fn network(injector: &mut Injector, scene: &Scene) -> Result<Vec<Attack>> {
             libc::SYS_setsockopt,
             &[listener, 0, libc::IP_ADD_MEMBERSHIP as u64, group, 8],
         ),
+        attack("shutdown of the listener both ways", libc::SYS_shutdown, &[listener, 2]),
         attack("splice", libc::SYS_splice, &[2, 0, listener, 0, 1]),
         attack("sendfile", libc::SYS_sendfile, &[listener, 2, 0, 1]),
     ])
