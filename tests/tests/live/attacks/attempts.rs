@@ -238,7 +238,9 @@ fn ensure_out_of_reach(target: &Target) -> Result<()> {
     let user = of_status(target.pid, "Uid:")?;
     let daemon = i32::try_from(target.pid)?;
     let memory = CString::new(format!("/proc/{daemon}/mem"))?;
+    // SAFETY: no memory argument.
     let attach = move || unsafe { libc::ptrace(libc::PTRACE_SEIZE, daemon, 0, 0) };
+    // SAFETY: the path was made before and outlives the call.
     let read = move || unsafe { libc::open(memory.as_ptr(), libc::O_RDONLY).into() };
     let attempts: [(&str, Attempt); 2] =
         [("attached to", Box::new(attach)), ("read the memory of", Box::new(read))];
