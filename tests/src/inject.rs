@@ -102,9 +102,10 @@ impl Injector {
             let status = match wait(self.thread) {
                 Ok(status) => status,
                 Err(error) => {
-                    // So that it can be put back.
-                    ask(libc::PTRACE_INTERRUPT, self.thread, 0, 0).context("stopping")?;
-                    wait(self.thread)?;
+                    // So that it can be put back, unless it has ended.
+                    if ask(libc::PTRACE_INTERRUPT, self.thread, 0, 0).is_ok() {
+                        wait(self.thread)?;
+                    }
                     return Err(error.context(format!("call {number} does not come back")));
                 }
             };

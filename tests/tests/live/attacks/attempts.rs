@@ -173,7 +173,7 @@ pub(super) fn ensure_refused(target: &Target) -> Result<()> {
             injector.clear();
             let attacks = part(&mut injector, &scene)?;
             for Attack { what, number, arguments, refused } in attacks {
-                let answer = injector.call(number, arguments)?;
+                let answer = injector.call(number, arguments).context(what)?;
                 if !refused.iter().any(|error| answer == -i64::from(*error)) {
                     succeeded.push(format!("{what}: {answer}"));
                 }

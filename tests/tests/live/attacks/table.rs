@@ -47,7 +47,6 @@ const OUT_OF_REACH: &[i32] = &[libc::EACCES, libc::ENOENT];
 const FCHMODAT2: i64 = 452;
 const PIDFD_GETFD: i64 = 438;
 const PROCESS_MADVISE: i64 = 440;
-const X32: i64 = 0x4000_0000;
 const LANDLOCK_CREATE_RULESET: i64 = 444;
 
 /// Makes a line of a table.
@@ -358,7 +357,6 @@ fn kernel(injector: &mut Injector, _scene: &Scene) -> Result<Vec<Attack>> {
         attack("acct", libc::SYS_acct, &[text]),
         attack("mlockall", libc::SYS_mlockall, &[1]),
         attack("timer_create", libc::SYS_timer_create, &[0, attributes, attributes]),
-        attack("a call of x32", X32 | libc::SYS_getpid, &[]),
     ])
 }
 
