@@ -26,6 +26,10 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// What Debian has to have inside, beside what is essential.
 const INSIDE: &str = "systemd,systemd-sysv,dbus";
 
+/// Calls that a service of a host has and one of a machine has not: with them the daemon loads and confines itself.
+const SYSTEM_CALLS: &str = "--system-call-filter=bpf landlock_create_ruleset landlock_add_rule \
+                            landlock_restrict_self";
+
 /// Commands of this host that are needed, each with its Debian package.
 const NEEDED: [(&str, &str); 4] = [
     ("systemd-nspawn", "systemd-container"),
@@ -158,7 +162,7 @@ impl Machine {
             .args(["--quiet", "--boot", "--register=no", "--keep-unit", "--private-network"])
             .args(["--console=pipe", "--link-journal=no", "--machine", &name, "--directory"])
             .arg(folder.path())
-            .args(["--capability=CAP_BPF,CAP_PERFMON", "--system-call-filter=bpf"])
+            .args(["--capability=CAP_BPF,CAP_PERFMON", SYSTEM_CALLS])
             .env("SYSTEMD_NSPAWN_UNIFIED_HIERARCHY", "1");
         groups.admit(&mut command)?;
         let process = Process::start(command)?;

@@ -234,6 +234,7 @@ fn service_runs_confined() -> Result<Verdict> {
         ensure!(found == limit, "{name} of the service is {found}, not {limit}");
     }
     let denied = machine.told("journalctl -u noised --no-pager")?;
+    ensure!(!denied.contains("not confined"), "{denied}");
     let is_trouble = |line: &&str| line.contains(" WARN ") || line.contains(" ERROR ");
     // The machine has pids of its own, which a host's service has not.
     let trouble = denied.lines().filter(is_trouble).filter(|line| !line.contains("pid namespace"));

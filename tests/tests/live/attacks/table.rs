@@ -209,17 +209,19 @@ fn files(injector: &mut Injector, scene: &Scene) -> Result<Vec<Attack>> {
     if !has_landlock() {
         return Ok(attacks);
     }
-    for tracefs in [&b"/sys/kernel/tracing/trace\0"[..], b"/sys/kernel/debug\0", b"/sys/firmware\0"]
-    {
-        let path = injector.place(tracefs)?;
-        attacks.push(by(
-            OUT_OF_REACH,
-            attack("read other parts of /sys", libc::SYS_openat, &[here, path]),
-        ));
+    for (what, path) in [
+        ("read traces", &b"/sys/kernel/tracing/trace\0"[..]),
+        ("read debugfs", b"/sys/kernel/debug\0"),
+        ("read firmware", b"/sys/firmware\0"),
+    ] {
+        let path = injector.place(path)?;
+        attacks.push(by(OUT_OF_REACH, attack(what, libc::SYS_openat, &[here, path])));
     }
+    let public = injector.place(b"/etc/passwd\0")?;
     let setting = injector.place(b"/proc/sys/kernel/core_pattern\0")?;
     let write = libc::O_WRONLY as u64;
     attacks.extend([
+        by(OUT_OF_REACH, attack("read what all may read", libc::SYS_openat, &[here, public])),
         by(OUT_OF_REACH, attack("read passwords", libc::SYS_openat, &[here, secret])),
         by(OUT_OF_REACH, attack("create a file", libc::SYS_openat, &[here, file, writing, 0o600])),
         by(OUT_OF_REACH, attack("set a parameter", libc::SYS_openat, &[here, setting, write])),
