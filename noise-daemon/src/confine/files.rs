@@ -163,7 +163,7 @@ mod tests {
         assert!(root.iter().all(|path| !is_root(path)), "{root:?}");
         let own = fs::canonicalize("/proc/self").unwrap();
         let rest = Rest { read_again: vec!["/missing".into(), own], ..Rest::default() };
-        assert_eq!(seen_once(&rest), [PathBuf::new(); 0]);
+        assert!(seen_once(&rest).is_empty());
     }
 
     #[test]
