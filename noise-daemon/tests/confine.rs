@@ -3,6 +3,8 @@
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -36,7 +38,10 @@ fn main() -> ExitCode {
 fn parent() -> Result<(), String> {
     let text = |error: io::Error| error.to_string();
     let folder = tempfile::tempdir().map_err(text)?;
-    fs::create_dir(folder.path().join("state")).map_err(text)?;
+    for place in ["state", "socket"] {
+        fs::create_dir(folder.path().join(place)).map_err(text)?;
+    }
+    fs::write(folder.path().join("socket").join("file"), "x").map_err(text)?;
     fs::write(folder.path().join("secret"), "x").map_err(text)?;
     for place in [CONFIGURATION, TARGET] {
         fs::create_dir(folder.path().join(place)).map_err(text)?;
@@ -65,6 +70,7 @@ fn confined(folder: &OsString) -> ExitCode {
         read: vec!["/proc".into(), folder.join("missing")],
         read_again: vec![folder.join(CONFIGURATION).join("file")],
         write: vec![state.clone()],
+        remove: vec![folder.join("socket")],
         kept: None,
     };
     let manager = UnixDatagram::pair();
@@ -79,6 +85,7 @@ fn confined(folder: &OsString) -> ExitCode {
     let mut wrong = 0;
     let told = manager.and_then(|(own, _manager)| own.send(b"READY=1").map(drop));
     let mut attempts = attempts(&folder, &state);
+    attempts.extend(by_arguments(&state));
     attempts.push(("talk to the service manager", true, told));
     for (what, allowed, outcome) in attempts {
         let (holds, told) = match outcome {
@@ -157,12 +164,72 @@ fn attempts(folder: &Path, state: &Path) -> Vec<(&'static str, bool, io::Result<
         ("load a program", false, program),
         ("trace", false, trace),
         ("unmount", false, mount),
-        ("become another", false, uid),
+        ("become another user", false, uid),
+        ("remove where that was granted", true, fs::remove_file(folder.join("socket/file"))),
+        ("write where files are removed", false, fs::write(folder.join("socket/file"), "x")),
         ("signal itself", true, own_signal),
         ("signal another", false, signal),
         ("ask for another's limits", false, limit),
         ("move another", false, affinity),
         ("make a local socket", false, UnixDatagram::unbound().map(drop)),
         ("connect", false, std::net::TcpStream::connect("127.0.0.1:9").map(drop)),
+    ]
+}
+
+/// Calls that are allowed, with arguments that are not.
+fn by_arguments(state: &Path) -> Vec<(&'static str, bool, io::Result<()>)> {
+    let call = |result: libc::c_long| match result {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    };
+    let create = |name: &str, mode: u32| {
+        fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(state.join(name))
+    };
+    let file = create("data", 0o600);
+    let changed = file.and_then(|file| {
+        // SAFETY: no memory argument.
+        call(unsafe { libc::syscall(libc::SYS_fchmod, file.as_raw_fd(), 0o4755) })
+    });
+    let executable = libc::PROT_READ | libc::PROT_EXEC;
+    let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let nothing = std::ptr::null::<u8>();
+    // SAFETY: fresh memory at most, that nothing uses; a process that is made ends at once.
+    let (owner, asynchronous, limit, mapped, process, by_clone3) = unsafe {
+        let child = libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0);
+        if child == 0 {
+            libc::_exit(0);
+        }
+        let process = call(child);
+        (
+            call(libc::fcntl(0, libc::F_SETOWN, libc::getppid()).into()),
+            call(libc::fcntl(0, libc::F_SETFL, libc::O_ASYNC).into()),
+            call(
+                libc::setrlimit(libc::RLIMIT_CORE, &libc::rlimit { rlim_cur: 0, rlim_max: 0 })
+                    .into(),
+            ),
+            call(libc::syscall(libc::SYS_mmap, nothing, 4096, executable, private, -1, 0)),
+            process,
+            call(libc::syscall(libc::SYS_clone3, nothing, 0)),
+        )
+    };
+    // As if the kernel were older: the C libraries go on with clone() then.
+    let by_clone3 = match by_clone3.map_err(|error| error.raw_os_error()) {
+        Err(Some(libc::ENOSYS)) => Err(ErrorKind::PermissionDenied.into()),
+        other => Err(io::Error::other(format!("{other:?}"))),
+    };
+    // Another way to the same calls; other architectures have no such number.
+    // SAFETY: no memory argument.
+    let by_x32 = call(unsafe { libc::syscall(0x4000_0000 | libc::SYS_getpid) });
+    vec![
+        ("make a call of x32", false, by_x32),
+        ("give a file the rights of its owner", false, changed),
+        ("create a program", false, create("program", 0o700).map(drop)),
+        ("create one with the rights of its owner", false, create("owned", 0o4600).map(drop)),
+        ("say who is signalled", false, owner),
+        ("have signals sent", false, asynchronous),
+        ("change a limit of its own", false, limit),
+        ("make memory executable", false, mapped),
+        ("start a process", false, process),
+        ("start one by clone3", false, by_clone3),
     ]
 }

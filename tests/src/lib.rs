@@ -15,6 +15,8 @@ pub mod ftrace;
 pub mod group;
 pub mod hostile;
 pub mod http;
+#[cfg(target_arch = "x86_64")]
+pub mod inject;
 pub mod load;
 pub mod measuring;
 pub mod namespace;

@@ -7,8 +7,9 @@ use std::net::UdpSocket;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{self, Command};
 use std::sync::OnceLock;
+use std::thread;
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -42,7 +43,7 @@ impl Namespace {
         if FOUND.get().is_none() {
             let _ = FOUND.set(find_folder().context("looking for namespaces")?);
         }
-        let namespace = Self { name: format!("noised-test-{}-{name}", std::process::id()) };
+        let namespace = Self { name: format!("noised-test-{}-{name}", process::id()) };
         configure("ip", &["netns", "add", &namespace.name])?;
         namespace.ip(&["link", "set", "lo", "up"])?;
         Ok(namespace)
@@ -71,6 +72,46 @@ impl Drop for Namespace {
         let _ = configure("ip", &["netns", "delete", &self.name]);
         leave_folder();
     }
+}
+
+/// Does something in the network of a process, with a thread of its own for that.
+///
+/// # Errors
+/// If there is no such process, and those of the work.
+pub fn in_network_of<T: Send>(pid: u32, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    let door = door_of(pid, "net")?;
+    let inside = || {
+        change(&door, libc::CLONE_NEWNET)?;
+        work()
+    };
+    let ended = thread::scope(|scope| scope.spawn(inside).join());
+    ended.map_err(|_| anyhow::anyhow!("the work in another network panicked"))?
+}
+
+/// Does something of which the processes that it starts are those of another process's namespace.
+///
+/// # Errors
+/// If there is no such process, and those of the work.
+pub fn in_processes_of<T>(pid: u32, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let own = door_of(process::id(), "pid")?;
+    change(&door_of(pid, "pid")?, libc::CLONE_NEWPID)?;
+    let done = work();
+    change(&own, libc::CLONE_NEWPID)?;
+    done
+}
+
+/// The file by which one enters a namespace of a process.
+fn door_of(pid: u32, kind: &str) -> Result<File> {
+    let path = format!("/proc/{pid}/ns/{kind}");
+    File::open(&path).with_context(|| format!("opening {path}"))
+}
+
+/// Goes there, with this thread only.
+fn change(door: &File, kind: libc::c_int) -> Result<()> {
+    // SAFETY: no memory argument.
+    let entered = unsafe { libc::setns(door.as_raw_fd(), kind) };
+    ensure!(entered == 0, "setns: {}", io::Error::last_os_error());
+    Ok(())
 }
 
 /// The folder of the names of namespaces.
@@ -190,7 +231,7 @@ impl VethPair {
     /// Makes one.
     pub fn new() -> Result<Self> {
         // An interface's name has 15 characters at most.
-        let pid = std::process::id();
+        let pid = process::id();
         let pair = Self { near: format!("ntest{pid}a"), far: format!("ntest{pid}b") };
         configure("ip", &["link", "add", &pair.near, "type", "veth", "peer", "name", &pair.far])?;
         for end in [&pair.near, &pair.far] {

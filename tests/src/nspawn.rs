@@ -4,10 +4,9 @@
 //! programs needs. Nothing of it outlives the value: the folder, the processes and the cgroups go.
 
 use std::env;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,6 +17,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::daemon::{Outcome, Process, run};
 use crate::http::{self, Response};
+use crate::namespace::in_network_of;
 use crate::needed::missing;
 use crate::scratch::Folder;
 
@@ -26,6 +26,10 @@ const PATIENCE: Duration = Duration::from_secs(90);
 
 /// What Debian has to have inside, beside what is essential.
 const INSIDE: &str = "systemd,systemd-sysv,dbus";
+
+/// Calls that a service of a host has and one of a machine has not: with them the daemon loads and confines itself.
+const SYSTEM_CALLS: &str = "--system-call-filter=bpf landlock_create_ruleset landlock_add_rule \
+                            landlock_restrict_self";
 
 /// Commands of this host that are needed.
 const NEEDED: [&str; 4] = ["systemd-nspawn", "nsenter", "tar", "mmdebstrap"];
@@ -151,7 +155,7 @@ impl Machine {
             .args(["--quiet", "--boot", "--register=no", "--keep-unit", "--private-network"])
             .args(["--console=pipe", "--link-journal=no", "--machine", &name, "--directory"])
             .arg(folder.path())
-            .args(["--capability=CAP_BPF,CAP_PERFMON", "--system-call-filter=bpf"])
+            .args(["--capability=CAP_BPF,CAP_PERFMON", SYSTEM_CALLS])
             .env("SYSTEMD_NSPAWN_UNIFIED_HIERARCHY", "1");
         groups.admit(&mut command)?;
         let process = Process::start(command)?;
@@ -252,16 +256,7 @@ impl Machine {
 
     /// Fetches a page in the machine's network.
     pub fn get(&self, address: SocketAddr, path: &str) -> Result<Response> {
-        let door = format!("/proc/{}/ns/net", self.init);
-        let door = File::open(&door).with_context(|| format!("opening {door}"))?;
-        let path = path.to_owned();
-        let inside = thread::spawn(move || {
-            // SAFETY: no memory argument; only this thread changes its network.
-            let entered = unsafe { libc::setns(door.as_raw_fd(), libc::CLONE_NEWNET) };
-            ensure!(entered == 0, "setns: {}", std::io::Error::last_os_error());
-            http::get(address, &path, &[])
-        });
-        inside.join().map_err(|_| anyhow::anyhow!("the client panicked"))?
+        in_network_of(self.init, || http::get(address, path, &[]))
     }
 }
 

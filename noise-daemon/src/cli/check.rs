@@ -135,10 +135,12 @@ fn confinement(report: &serde_json::Map<String, Value>) -> String {
         Some(_) => "all capabilities dropped".to_owned(),
         None => "capabilities unknown".to_owned(),
     };
+    // What Landlock does not do here, the filter of system calls does alone.
     let files = match report.get("landlock").and_then(Value::as_u64) {
         Some(0) | None => "files not confined (no Landlock)".to_owned(),
-        Some(abi @ 1..=3) => format!("files confined, ports not (Landlock {abi})"),
-        Some(abi) => format!("files and ports confined (Landlock {abi})"),
+        Some(abi @ 1..=3) => format!("files confined, ports and signals not (Landlock {abi})"),
+        Some(abi @ 4..=5) => format!("files and ports confined, signals not (Landlock {abi})"),
+        Some(abi) => format!("files, ports and signals confined (Landlock {abi})"),
     };
     let calls = if is("seccomp") { "confined" } else { "not confined (no seccomp)" };
     format!("{capabilities}, {files}, system calls {calls}")
@@ -238,5 +240,20 @@ mod tests {
         assert_eq!(cgroup_layout(v2), "v2");
         assert!(cgroup_layout(&format!("{v1}{v2}")).starts_with("hybrid"));
         assert_eq!(cgroup_layout(""), "none");
+    }
+
+    #[test]
+    fn what_is_not_confined_is_named() {
+        let line = |landlock: u32| {
+            let report = json!({"landlock": landlock, "seccomp": true, "kept_capability": null});
+            confinement(report.as_object().unwrap())
+        };
+        assert!(line(0).contains("files not confined"));
+        assert!(line(2).contains("ports and signals not (Landlock 2)"));
+        assert!(line(5).contains("files and ports confined, signals not"));
+        assert_eq!(
+            line(7),
+            "all capabilities dropped, files, ports and signals confined (Landlock 7), system calls confined"
+        );
     }
 }

@@ -1,12 +1,13 @@
-//! Files and ports, by Landlock.
+//! Files, ports and signals, by Landlock.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, PathBeneath,
-    PathFd, Ruleset, RulesetAttr as _, RulesetCreatedAttr as _, RulesetStatus,
+    PathFd, Ruleset, RulesetAttr as _, RulesetCreatedAttr as _, RulesetStatus, Scope,
 };
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
@@ -14,8 +15,9 @@ use nix::unistd::{AccessFlags, access};
 use super::capabilities::without;
 use super::{Extent, Rest};
 
-/// The newest that is asked for: files from 1, truncation from 3, ports from 4, devices from 5.
-const NEWEST: ABI = ABI::V5;
+/// The newest that is asked for: files from 1, truncation from 3, ports from 4, devices from 5, signals and
+/// abstract sockets from 6.
+const NEWEST: ABI = ABI::V6;
 /// Asks the kernel for its version instead of making a ruleset.
 const VERSION: u32 = 1;
 
@@ -28,7 +30,8 @@ pub fn landlock_abi() -> u32 {
     u32::try_from(version).unwrap_or(0)
 }
 
-/// Leaves this thread, and those that it starts, no other files than those, and no new ports.
+/// Leaves this thread, and those that it starts, no other files than those, no new ports, and no process to
+/// signal but this one.
 pub fn confine(rest: &Rest) -> anyhow::Result<Extent> {
     if landlock_abi() == 0 {
         return Ok(Extent::Not("this kernel has no Landlock, or it is off".to_owned()));
@@ -41,16 +44,21 @@ pub fn confine(rest: &Rest) -> anyhow::Result<Extent> {
     })
 }
 
-fn restrict(rest: &Rest) -> Result<RulesetStatus, landlock::RulesetError> {
+fn restrict(rest: &Rest) -> anyhow::Result<RulesetStatus> {
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(NEWEST))?
         .handle_access(AccessNet::from_all(NEWEST))?
+        .scope(Scope::from_all(NEWEST))?
         .create()?;
-    let (read, write) = (AccessFs::from_read(NEWEST) & !AccessFs::Execute, writing());
+    let read = AccessFs::from_read(NEWEST) & !AccessFs::Execute;
     let folders = rest.read_again.iter().flat_map(|file| folders(file));
     let granted = rest.read.iter().cloned().chain(folders).map(|path| (path, read));
-    for (path, access) in granted.chain(rest.write.iter().cloned().map(|path| (path, write))) {
+    let written = rest.write.iter().map(|folder| (folder.clone(), writing()));
+    let cleared = rest.remove.iter().map(|folder| (folder.clone(), AccessFs::RemoveFile.into()));
+    for (path, access) in granted.chain(written).chain(cleared) {
+        // A rule holds for everything below.
+        anyhow::ensure!(!is_root(&path), "{} is the root folder", path.display());
         if let Some(rule) = beneath(&path, access) {
             rules = rules.add_rule(rule)?;
         }
@@ -58,10 +66,26 @@ fn restrict(rest: &Rest) -> Result<RulesetStatus, landlock::RulesetError> {
     Ok(rules.restrict_self()?.ruleset)
 }
 
-/// The folder of a file, and that of the file where it leads as a symbolic link.
+/// Whether a path leads to the root folder, by whatever name.
+pub fn is_root(path: &Path) -> bool {
+    let identity = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
+    identity(path).is_some_and(|found| Some(found) == identity(Path::new("/")))
+}
+
+/// The folder of a file, and that of the file where it leads as a symbolic link. Of a file in the root folder
+/// only the file: the folder has everything.
 fn folders(file: &Path) -> impl Iterator<Item = PathBuf> {
     let target = fs::canonicalize(file).ok();
-    [Some(file.to_owned()), target].into_iter().flatten().filter_map(|path| folder_of(&path))
+    let paths = [Some(file.to_owned()), target].into_iter().flatten();
+    paths.filter_map(|path| {
+        folder_of(&path).map(|folder| if is_root(&folder) { path } else { folder })
+    })
+}
+
+/// Which of the files that are read again are not seen any more once another takes their name.
+pub fn seen_once(rest: &Rest) -> Vec<PathBuf> {
+    let lies_in_root = |file: &&PathBuf| file.exists() && folders(file).any(|path| !path.is_dir());
+    rest.read_again.iter().filter(lies_in_root).cloned().collect()
 }
 
 /// Which of the files that are there, and of the folders that are written to, could not be reached
@@ -71,7 +95,8 @@ pub fn out_of_reach(rest: &Rest) -> Vec<PathBuf> {
         matches!(access(path, how), Err(Errno::EACCES | Errno::EPERM))
     };
     let read = rest.read_again.iter().map(|path| (path, AccessFlags::R_OK));
-    let write = rest.write.iter().map(|path| (path, AccessFlags::W_OK | AccessFlags::X_OK));
+    let write = rest.write.iter().chain(&rest.remove);
+    let write = write.map(|path| (path, AccessFlags::W_OK | AccessFlags::X_OK));
     let all: Vec<_> = read.chain(write).filter(|(path, _)| path.exists()).collect();
     without(|| {
         let lost = all.into_iter().filter(|(path, how)| refused(path, *how));
@@ -90,14 +115,9 @@ pub fn folder_of(file: &Path) -> Option<PathBuf> {
     }
 }
 
-/// What is done in the state directory and where the socket lies.
+/// What replacing the state file takes: another beside it that takes its name, and the folder written too.
 fn writing() -> BitFlags<AccessFs> {
-    AccessFs::ReadFile
-        | AccessFs::ReadDir
-        | AccessFs::WriteFile
-        | AccessFs::Truncate
-        | AccessFs::MakeReg
-        | AccessFs::RemoveFile
+    AccessFs::ReadDir | AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::RemoveFile
 }
 
 /// A rule for what is there.
@@ -124,5 +144,50 @@ mod tests {
         assert_eq!(folders(&own.join("missing")).collect::<Vec<_>>(), [own]);
         assert_eq!(folder_of(Path::new("file")), Some(PathBuf::from(".")));
         assert_eq!(folder_of(Path::new("/")), None);
+    }
+
+    #[test]
+    fn the_root_folder_is_known_by_any_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("/", &link).unwrap();
+        for path in ["/", "//", "/.", "/proc/..", "/../..", link.to_str().unwrap()] {
+            assert!(is_root(Path::new(path)), "{path}");
+        }
+        assert!(!is_root(folder.path()) && !is_root(&folder.path().join("missing")));
+    }
+
+    #[test]
+    fn a_file_in_the_root_folder_does_not_open_that() {
+        assert_eq!(folders(Path::new("/missing")).collect::<Vec<_>>(), [Path::new("/missing")]);
+        // A link there leads elsewhere, or another elsewhere leads there.
+        let root: Vec<PathBuf> = folders(Path::new("/proc/../proc/self")).collect();
+        assert!(root.iter().all(|path| !is_root(path)), "{root:?}");
+        let own = fs::canonicalize("/proc/self").unwrap();
+        let rest = Rest { read_again: vec!["/missing".into(), own], ..Rest::default() };
+        assert!(seen_once(&rest).is_empty());
+    }
+
+    #[test]
+    fn signals_and_abstract_sockets_of_others_are_out_of_reach() {
+        use std::os::linux::net::SocketAddrExt as _;
+        use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+
+        let name = format!("noised-test-{}-scope", std::process::id());
+        let address = SocketAddr::from_abstract_name(name).unwrap();
+        let _listener = UnixListener::bind_addr(&address).unwrap();
+        // SAFETY: no memory argument.
+        let signals_parent = || unsafe { libc::kill(libc::getppid(), 0) == 0 };
+        let connects = || UnixStream::connect_addr(&address).map(drop);
+        if landlock_abi() < 6 || !signals_parent() || connects().is_err() {
+            return;
+        }
+        // Landlock holds for a thread and those that it starts.
+        let confined = || (confine(&Rest::default()).unwrap(), signals_parent(), connects());
+        let (extent, signalled, connected) =
+            std::thread::scope(|scope| scope.spawn(confined).join().unwrap());
+        assert_eq!(extent, Extent::Whole);
+        assert!(!signalled);
+        assert_eq!(connected.unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
     }
 }

@@ -1,8 +1,9 @@
 //! IO: what the daemon gives up once it measures: capabilities, other files, other system calls.
 //!
 //! Everything that needs privileges (loading and attaching, listening, keys) has been done by then.
-//! Afterwards a fault in the daemon can at most make it tell wrong figures: it cannot load programs,
-//! start others, signal them, write elsewhere than in its state directory, or connect to anything.
+//! Afterwards whoever takes over the daemon cannot load programs, start others, signal them, write
+//! elsewhere than in its state directory, or connect to anything. What is left to them is listed in
+//! `docs/privileges.md`, and tried there and then by the live tests.
 
 mod capabilities;
 mod files;
@@ -15,7 +16,7 @@ use anyhow::Context as _;
 use caps::Capability;
 
 pub use capabilities::{reader, threads_with_capabilities, without};
-pub use files::{folder_of, landlock_abi, out_of_reach};
+pub use files::{folder_of, is_root, landlock_abi, out_of_reach, seen_once};
 pub use system_calls::filters_system_calls;
 
 /// What stays possible.
@@ -26,8 +27,10 @@ pub struct Rest {
     /// Files that are read again when somebody replaces them: their folders stay readable, and
     /// those where symbolic links lead now.
     pub read_again: Vec<PathBuf>,
-    /// Folders that are written to.
+    /// Folders in which files are replaced.
     pub write: Vec<PathBuf>,
+    /// Folders from which a file is removed.
+    pub remove: Vec<PathBuf>,
     /// The capability that is kept, because this kernel lets nobody read maps without it.
     pub kept: Option<Capability>,
 }
@@ -37,7 +40,7 @@ pub struct Rest {
 pub struct Confined {
     /// The capability that was kept.
     pub kept: Option<Capability>,
-    /// How far files are.
+    /// How far files, ports and signals are.
     pub files: Extent,
     /// Whether system calls are.
     pub system_calls: Extent,
@@ -72,6 +75,8 @@ impl fmt::Display for Extent {
 /// Where a thread keeps what was to be given up.
 pub fn confine(rest: &Rest) -> anyhow::Result<Confined> {
     nix::sys::prctl::set_no_new_privs().context("cannot set no_new_privs")?;
+    // Whoever has the same user id could attach, and take the maps and sockets over.
+    nix::sys::prctl::set_dumpable(false).context("cannot keep other processes from attaching")?;
     let files = files::confine(rest)?;
     capabilities::drop_all(rest.kept)?;
     let system_calls = system_calls::confine()?;

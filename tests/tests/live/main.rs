@@ -4,6 +4,7 @@
 //! that `NOISED_BIN` names, else the workspace's release build. A test that this machine cannot run
 //! says why; it never passes for that reason. After each test the machine has to look as before.
 
+mod attacks;
 mod attribution;
 mod block;
 mod cgroups;

@@ -19,6 +19,7 @@ use noise_tests::packages::{HEALTH_COMMAND, IMAGE, newest};
 use noise_tests::scratch::Folder;
 use serde_json::Value;
 
+use crate::attacks::{Target, ensure_confined};
 use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
@@ -292,6 +293,7 @@ fn container_image() -> Result<Verdict> {
     let health = [&[text(&root)?], &HEALTH_COMMAND[..]].concat();
     let healthy = told("chroot", &health);
     ensure!(healthy.is_ok(), "the check of a healthy container: {healthy:?}");
+    ensure_confined(&Target { pid: daemon.process().pid(), address, state: None })?;
     let (status, log) = daemon.stop(libc::SIGTERM)?;
     ensure!(status.success(), "ended with {status}: {log}");
     ensure!(told("chroot", &health).is_err(), "the check finds health where nothing runs");

@@ -10,14 +10,17 @@ use noise_tests::daemon::{Daemon, SOCKET_PATH, STATE_DIRECTORY, free_address, ru
 use noise_tests::http::get;
 use noise_tests::load::Worker;
 use noise_tests::needed::missing;
-use noise_tests::scratch::Folder;
+use noise_tests::scratch::{Folder, argument};
 
+use crate::attacks::{Target, ensure_confined, state_here};
 use crate::lifecycle::PublicCopy;
 use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("every_thread_has_dropped_everything", every_thread_has_dropped_everything),
     ("nothing_that_is_needed_is_forbidden", nothing_that_is_needed_is_forbidden),
+    ("what_the_daemon_is_made_to_try_is_refused", what_the_daemon_is_made_to_try_is_refused),
+    ("the_root_folder_is_refused", the_root_folder_is_refused),
     ("privileges_can_be_kept", privileges_can_be_kept),
     ("a_user_with_two_capabilities", a_user_with_two_capabilities),
 ];
@@ -125,6 +128,50 @@ fn nothing_that_is_needed_is_forbidden() -> Result<Verdict> {
     }
     ensure!(!socket.exists(), "the socket is left behind");
     ensure!(state.path().join("incidents.json").exists(), "no state was written");
+    Ok(Verdict::Passed)
+}
+
+/// A daemon that root started, with everything that it may keep.
+fn what_the_daemon_is_made_to_try_is_refused() -> Result<Verdict> {
+    let state = Folder::new("state")?;
+    let socket = state.path().join("noised.sock");
+    let options = [
+        STATE_DIRECTORY,
+        state.argument()?,
+        SOCKET_PATH,
+        argument(&socket)?,
+        "--osnoise.cpus",
+        "0",
+    ];
+    let daemon = Daemon::start_with(&options)?;
+    let verdict = ensure_confined(&Target {
+        pid: daemon.process().pid(),
+        address: daemon.address,
+        state: state_here(state.path())?,
+    })?;
+    let (status, stderr) = daemon.stop(libc::SIGTERM)?;
+    ensure!(status.success(), "ended with {status}: {stderr}");
+    Ok(verdict)
+}
+
+/// What stays writable stays so with everything below it, so that must not be everything.
+fn the_root_folder_is_refused() -> Result<Verdict> {
+    let folder = Folder::new("link")?;
+    let link = folder.path().join("root");
+    std::os::unix::fs::symlink("/", &link)?;
+    for (option, value) in [
+        (SOCKET_PATH, "/noised-test.sock".to_owned()),
+        (SOCKET_PATH, format!("{}/noised-test.sock", link.display())),
+        (STATE_DIRECTORY, "/".to_owned()),
+        (STATE_DIRECTORY, "/proc/..".to_owned()),
+    ] {
+        let outcome = run_noised(&["run", option, &value])?;
+        let key = option.trim_start_matches("--");
+        let sentence = format!("{key}: {value} ");
+        ensure!(outcome.code == 2, "{option} {value}: {outcome:?}");
+        ensure!(outcome.stderr.contains(&sentence), "{option} {value}: {}", outcome.stderr);
+        ensure!(outcome.stderr.lines().count() == 1, "{option} {value}: {}", outcome.stderr);
+    }
     Ok(Verdict::Passed)
 }
 

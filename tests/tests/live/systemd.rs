@@ -12,6 +12,7 @@ use noise_tests::nspawn::{Machine, obstacle};
 use noise_tests::packages;
 use noise_tests::prom::Scrape;
 
+use crate::attacks::{Target, ensure_confined};
 use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
@@ -212,12 +213,17 @@ fn service_runs_confined() -> Result<Verdict> {
     let pid = machine.property("MainPID")?;
     let own = machine.told(&format!("stat -c %u:noised /proc/{pid}"))?;
     ensure!(owner == own, "the socket belongs to {owner}, the daemon is {own}");
+    ensure_confined(&Target {
+        pid: machine.on_host(&pid)?,
+        address: ADDRESS,
+        state: Some((machine.root().join("var/lib/private/noised"), "/var/lib/noised".to_owned())),
+    })?;
     let unit = "/lib/systemd/system/noised.service";
     let analyse = format!("systemd-analyze security --offline=true {unit} | tail -1");
     let exposure = machine.told(&analyse)?;
     println!("{exposure}");
     let level = exposure.split_whitespace().find_map(|word| word.parse::<f64>().ok());
-    ensure!(level.is_some_and(|level| level <= 2.0), "{exposure}");
+    ensure!(level.is_some_and(|level| level <= 1.7), "{exposure}");
     for (name, limit) in [
         ("MemoryMax", "536870912"),
         ("MemoryHigh", "402653184"),
@@ -228,6 +234,7 @@ fn service_runs_confined() -> Result<Verdict> {
         ensure!(found == limit, "{name} of the service is {found}, not {limit}");
     }
     let denied = machine.told("journalctl -u noised --no-pager")?;
+    ensure!(!denied.contains("not confined"), "{denied}");
     let is_trouble = |line: &&str| line.contains(" WARN ") || line.contains(" ERROR ");
     // The machine has pids of its own, which a host's service has not.
     let trouble = denied.lines().filter(is_trouble).filter(|line| !line.contains("pid namespace"));

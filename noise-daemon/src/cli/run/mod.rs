@@ -26,8 +26,10 @@ use self::service::Service;
 use super::output;
 use super::watching::Watching;
 use crate::collect::Collector;
-use crate::config::{Config, DEFAULT_FILE, Flags, LogLevel, load};
-use crate::confine::{Confined, Extent, Rest, confine, folder_of, out_of_reach, reader, without};
+use crate::config::{Config, DEFAULT_FILE, DEFAULT_SOCKET, Flags, LogLevel, load};
+use crate::confine::{
+    Confined, Extent, Rest, confine, folder_of, is_root, out_of_reach, reader, seen_once, without,
+};
 use crate::export::{
     Costs, ListenError, Listeners, LocalSocket, Refresh, SocketOptions, Web, router, serve,
 };
@@ -93,6 +95,7 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
     let file = &config.web.config.file;
     let file = (!file.as_os_str().is_empty()).then_some(file.as_path());
     let web = Web::open(file).map_err(RunError::Config)?;
+    ensure_confinable(&config).map_err(RunError::Config)?;
     if args.config_check {
         for warning in web.warnings() {
             output::complain(&format!("warning: {warning}"));
@@ -233,20 +236,59 @@ fn threads(config: &Config, web: &Web) -> usize {
     (writes + verifies + measure).max(1)
 }
 
+/// Folders of /sys that are read. The others show what the kernel traces and how it is made.
+const SYSFS: [&str; 5] = ["/sys/block", "/sys/class", "/sys/dev", "/sys/devices", "/sys/fs/cgroup"];
+
 /// What the daemon reads and writes once it measures.
 fn rest(config: &Config, source: &Source, web: &Web, kept: Option<Capability>) -> Rest {
     let mut read_again = web.files();
     let file = source.file.clone().unwrap_or_else(|| DEFAULT_FILE.into());
     // An empty path is none.
     read_again.extend(Some(file).filter(|file| !file.as_os_str().is_empty()));
-    let mut write = vec![config.state.directory.clone()];
-    write.extend(config.socket.options().and_then(|socket| folder_of(&socket.path)));
-    write.retain(|path| !path.as_os_str().is_empty());
-    Rest { read: vec!["/proc".into(), "/sys".into()], read_again, write, kept }
+    let read = ["/proc"].into_iter().chain(SYSFS).map(PathBuf::from).collect();
+    let write = state_folder(config).into_iter().collect();
+    Rest { read, read_again, write, remove: socket_folder(config).into_iter().collect(), kept }
+}
+
+fn state_folder(config: &Config) -> Option<PathBuf> {
+    let folder = &config.state.directory;
+    (!folder.as_os_str().is_empty()).then(|| folder.clone())
+}
+
+fn socket_folder(config: &Config) -> Option<PathBuf> {
+    config.socket.options().and_then(|socket| folder_of(&socket.path))
+}
+
+/// What stays writable stays so with everything below it.
+fn ensure_confinable(config: &Config) -> anyhow::Result<()> {
+    if !config.privileges.drop {
+        return Ok(());
+    }
+    anyhow::ensure!(
+        !state_folder(config).is_some_and(|folder| is_root(&folder)),
+        "state.directory: {} is the root folder, and noised would keep the right to write every file; choose a \
+         folder of its own, such as {}",
+        config.state.directory.display(),
+        crate::state::DEFAULT_DIRECTORY,
+    );
+    anyhow::ensure!(
+        !socket_folder(config).is_some_and(|folder| is_root(&folder)),
+        "socket.path: {} lies in the root folder, and noised would keep the right to remove every file; choose a \
+         folder of its own, such as that of {DEFAULT_SOCKET}",
+        config.socket.path.display(),
+    );
+    Ok(())
 }
 
 /// Says which files only privileges can reach.
 fn report_lost(rest: &Rest) {
+    for path in seen_once(rest) {
+        tracing::warn!(
+            path = %path.display(),
+            "lies in the root folder, which is out of reach once privileges are dropped: another file of this \
+             name is not read until restart; put it into a folder of its own"
+        );
+    }
     for path in out_of_reach(rest) {
         tracing::warn!(
             path = %path.display(),
@@ -262,7 +304,7 @@ fn report_confined(confined: &Confined) {
     if let Some(kept) = kept {
         tracing::warn!("{kept} is kept: this kernel lets nobody read maps without it");
     }
-    for (what, extent) in [("files", files), ("system calls", system_calls)] {
+    for (what, extent) in [("files, ports and signals", files), ("system calls", system_calls)] {
         match extent {
             Extent::Whole => tracing::debug!("{what}: {extent}"),
             Extent::Part | Extent::Not(_) => tracing::info!("{what}: {extent}"),
