@@ -156,7 +156,7 @@ mod tests {
     const BLKIO: &str = "33 24 0:29 / /cg/blkio rw - cgroup cgroup rw,blkio\n";
 
     fn of(lines: &[&str]) -> Hierarchies {
-        Hierarchies::of(&Mounts::parse(&lines.concat()))
+        Hierarchies::of(&Mounts::parse(lines.concat()))
     }
 
     #[test]

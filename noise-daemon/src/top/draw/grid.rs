@@ -202,6 +202,6 @@ mod tests {
         }
         assert_eq!(named("/", &notes("self"), 14), "/ (self)");
         assert_eq!(named("/", &notes("self"), 15), "/ (self) 94.3 %");
-        assert_eq!(named("a\u{1b}", &[" \u{9b}1m".to_owned()], 20), "a\u{fffd} \u{fffd}1m");
+        assert_eq!(named("a\u{1b}", &[" \u{9b}1m".to_owned()], 20), "a\\x1b \\u{9b}1m");
     }
 }
