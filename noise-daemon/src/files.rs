@@ -9,6 +9,8 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
+use crate::clean::excerpt;
+
 /// Bytes of any file that a person writes.
 pub const MOST_BYTES: u64 = 1 << 20;
 
@@ -100,7 +102,8 @@ fn ensure_regular(kind: FileType) -> io::Result<()> {
 
 /// Content of a file as a message shows it: in one line, and only its begin where it is long.
 pub fn quoted(content: &str) -> String {
-    shortened(content, QUOTED)
+    // What is not shown need not be cleaned.
+    excerpt(&content.chars().take(QUOTED + 1).collect::<String>(), QUOTED)
 }
 
 /// A parser's message about a file in one line. It may quote what it read at any length: of what
@@ -120,28 +123,7 @@ pub fn brief(message: &str) -> String {
     }
     brief.push_str(rest);
     let lines: Vec<&str> = brief.lines().map(str::trim).collect();
-    shortened(&lines.join(", "), MESSAGE)
-}
-
-/// As many characters, control characters escaped.
-fn shortened(text: &str, most: usize) -> String {
-    let mut short = String::new();
-    let mut room = most;
-    for letter in text.chars() {
-        let piece = match letter.is_control() {
-            true => letter.escape_default().to_string(),
-            false => letter.to_string(),
-        };
-        // An escape is of ASCII.
-        let length = if letter.is_control() { piece.len() } else { 1 };
-        if length > room {
-            short.push('…');
-            break;
-        }
-        room -= length;
-        short.push_str(&piece);
-    }
-    short
+    excerpt(&lines.join(", "), MESSAGE)
 }
 
 #[cfg(test)]
@@ -211,8 +193,8 @@ mod tests {
         let long = quoted(&"x".repeat(100_000));
         assert_eq!(long.chars().count(), QUOTED + 1);
         let nothing = quoted(&"\0".repeat(100_000));
-        assert!(nothing.starts_with("\\u{0}\\u{0}") && nothing.chars().count() <= QUOTED + 1);
-        assert_eq!(quoted("a\tb\u{9b}"), "a\\tb\\u{9b}");
+        assert!(nothing.starts_with(r"\x00\x00") && nothing.chars().count() <= QUOTED + 1);
+        assert_eq!(quoted("a\tb\u{9b}\u{202e}"), r"a\x09b\u{9b}\u{202e}");
         let listed = "unknown variant `loud`, expected one of `error`, `warn`";
         assert_eq!(brief(listed), listed);
         for mark in ["`", "\""] {

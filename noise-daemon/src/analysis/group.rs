@@ -374,6 +374,9 @@ impl Groups {
         group.apart.extend(newer.apart);
         newer.members.into_iter().for_each(|member| group.absorb(member, self.culprits));
         let into = Arc::new(group.report(clock, self.culprits)?);
+        // Numbers of what is over are used no more.
+        let open: BTreeSet<u64> = self.open.iter().map(|group| group.id).collect();
+        self.open.iter_mut().for_each(|group| group.apart.retain(|id| open.contains(id)));
         Some(Event::Merged { id: newer.id, into })
     }
 }

@@ -42,7 +42,7 @@ impl<V: Amount> Bearers<V> {
         key: CellKey,
         label: Label,
         amount: &'a V,
-        exists: impl FnOnce() -> bool,
+        is_named: impl FnOnce() -> bool,
     ) -> (Label, Cow<'a, V>) {
         let Some(bearer) = self.bearers.get_mut(&key) else {
             self.bearers.insert(key, Bearer { label: label.clone(), before: None });
@@ -51,7 +51,7 @@ impl<V: Amount> Bearers<V> {
         if bearer.label == label {
             return (label, part(&bearer.before, amount));
         }
-        if exists() {
+        if is_named() {
             let part = part(&bearer.before, amount).into_owned();
             let old = std::mem::replace(&mut bearer.label, label);
             bearer.before = Some(Box::new(amount.clone()));

@@ -219,17 +219,18 @@ impl Charges {
             matches!(key.resource(), Some(Resource::NetTx | Resource::NetRx))
                 && interfaces.contains(&u64::from(key.place))
         };
-        for (cpu, entries) in self.slots.chunks_exact_mut(CHARGE_SLOTS).enumerate() {
+        let Self { rows, slots, hashed, .. } = self;
+        // One that is bound to nothing stays so.
+        let mut unbind =
+            |entry: &mut Entry| rows.unbind(std::mem::replace(&mut entry.row, UNBOUND));
+        for (cpu, entries) in slots.chunks_exact_mut(CHARGE_SLOTS).enumerate() {
             for (index, entry) in entries.iter_mut().enumerate() {
-                if entry.row != UNBOUND
-                    && states.charge_key(cpu, index).as_ref().is_some_and(is_there)
-                {
-                    entry.row = UNBOUND;
+                if states.charge_key(cpu, index).as_ref().is_some_and(is_there) {
+                    unbind(entry);
                 }
             }
         }
-        let hashed = self.hashed.iter_mut().filter(|(key, _)| is_there(key));
-        hashed.for_each(|(_, entry)| entry.row = UNBOUND);
+        hashed.iter_mut().filter(|(key, _)| is_there(key)).for_each(|(_, entry)| unbind(entry));
     }
 
     /// Every label's charges, in order.

@@ -69,8 +69,8 @@ impl Histograms {
             // What is asked for again keeps its name meanwhile.
             let known = || self.bearers.label(counted.key).cloned();
             let Some(label) = named.or_else(known) else { return };
-            let exists = || names.exists(signal, counted.key.subject);
-            let (label, part) = self.bearers.bear(counted.key, label, &counted.totals, exists);
+            let is_named = || names.is_named(signal, counted.key.subject);
+            let (label, part) = self.bearers.bear(counted.key, label, &counted.totals, is_named);
             let (totals, max_ns) = &mut **series.entry(label).or_default();
             totals.add(&part);
             *max_ns = (*max_ns).max(counted.recent_max_ns);

@@ -34,6 +34,8 @@ pub type Ring = RingBuf<MapData>;
 /// How often subjects are checked for being gone, and how often where room runs short.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 const SWEEP_EVERY_CROWDED: Duration = Duration::from_secs(5);
+/// How often interfaces are asked for new names.
+const NAMES_EVERY: Duration = Duration::from_secs(2);
 /// The hash of charges that found no entry in their CPU's table.
 const CHARGES_MAP: &str = "NOISE_CHARGES";
 /// Requests and packets that are under way longer than this are taken for lost, when their map
@@ -65,6 +67,7 @@ pub struct Collector {
     programs: BTreeMap<Hook, ProgramStats>,
     absent: Vec<(Signal, String)>,
     swept: Instant,
+    asked_names: Instant,
     full_seen: u64,
 }
 
@@ -117,6 +120,7 @@ impl Collector {
             programs: BTreeMap::new(),
             absent: engine.absent(),
             swept: Instant::now(),
+            asked_names: Instant::now(),
             full_seen: 0,
             engine,
         })
@@ -136,6 +140,11 @@ impl Collector {
     /// How the hooks fare.
     pub fn hooks(&self) -> &[HookStatus] {
         self.engine.hooks()
+    }
+
+    /// The hierarchies by which cgroups are told apart.
+    pub fn hierarchies(&self) -> &Hierarchies {
+        &self.hierarchies
     }
 
     /// Signals that are not measured here, and why.
@@ -198,12 +207,16 @@ impl Collector {
             self.swept = now;
             self.sweep(at_ns, now, &sample);
         }
-        self.rename();
+        self.rename(now);
         sample
     }
 
     /// Interfaces that were renamed count under their new names from the next reading on.
-    fn rename(&mut self) {
+    fn rename(&mut self, now: Instant) {
+        if now.duration_since(self.asked_names) < NAMES_EVERY {
+            return;
+        }
+        self.asked_names = now;
         let interfaces = self.names.renamed();
         if !interfaces.is_empty() {
             self.charges.rename(&self.states, &interfaces);
@@ -264,9 +277,9 @@ impl Collector {
             let Some(signal) = Signal::from_number(key.signal) else { continue };
             let Ok(values) = self.counts.get(&key, 0) else { continue };
             let Some(labels) = self.names.labels(signal, key.subject, now) else { continue };
-            let exists = || self.names.exists(signal, key.subject);
+            let is_named = || self.names.is_named(signal, key.subject);
             let total = values.iter().sum();
-            let (label, part) = self.bearers.bear(key, (signal, labels), &total, exists);
+            let (label, part) = self.bearers.bear(key, (signal, labels), &total, is_named);
             *counts.entry(label).or_default() += *part;
         }
         self.bearers.add_left(|label, left| match counts.get_mut(label) {

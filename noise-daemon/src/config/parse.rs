@@ -18,6 +18,9 @@ use crate::nearest::nearest;
 /// The file that is read where none is named; it may be missing.
 pub const DEFAULT_FILE: &str = "/etc/noised/noised.toml";
 
+/// Mistakes up to which it is looked for what was meant.
+const ADVISED: usize = 200;
+
 /// Longest path that the kernel takes, bytes, without its end.
 const LONGEST_PATH: usize = 4095;
 
@@ -235,7 +238,10 @@ fn unknown(table: &DeTable<'_>, path: &str, found: &mut Mistakes) {
             continue;
         }
         if !KEYS.iter().any(|key| key.path().starts_with(&begin)) {
-            found.add(name.span().start, &advice(&own));
+            // A file with so many mistakes is no configuration.
+            let is_lost = found.count() > ADVISED;
+            let message = if is_lost { format!("there is no `{own}`") } else { advice(&own) };
+            found.add(name.span().start, &message);
         } else if let Some(inner) = inner(value) {
             unknown(inner, &own, found);
         } else {

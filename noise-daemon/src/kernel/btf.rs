@@ -186,7 +186,7 @@ impl KernelBtf {
                 let hash = hash(name);
                 btf.by_name.push((hash, btf.types.len() as u32));
             }
-            at = found.rest + found.rest_bytes().ok_or("a type is of an unknown kind")?;
+            at = found.rest + found.rest_bytes().ok_or("a type is of a kind that this noised does not know; the kernel is newer: update noised")?;
         }
         if at != types.end {
             return Err("its last type is cut off");

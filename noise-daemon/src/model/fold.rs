@@ -3,7 +3,7 @@
 //! What comes is counted once, for the subject if it has a counter of its own at that time, else for
 //! the rest. So no counter ever runs backwards: a subject that gets a counter counts what comes from
 //! then on, and the rest keeps what it had. As long as there is room, every subject has a counter
-//! from its first value on.
+//! from its first value on, but for those that had to be forgotten of late.
 //!
 //! Cost decays, so that what costs now counts, not what did yesterday. A subject without a counter
 //! takes the place of one that costs clearly less, and far less if that got its counter of late. One that is

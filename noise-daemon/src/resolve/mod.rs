@@ -6,7 +6,7 @@ mod renamed;
 mod who;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -154,6 +154,17 @@ impl Names {
         }
     }
 
+    /// Whether the labels of a subject are its own, not what stands for one that cannot be found.
+    pub fn is_named(&mut self, signal: Signal, subject: u64) -> bool {
+        match signal {
+            Signal::NetTxWait | Signal::NetRxWait | Signal::TcpRetransmit => {
+                let labels = self.known.get(&(signal, subject));
+                labels.is_some_and(|labels| labels.first() != Some(&nameless(subject)))
+            }
+            _ => self.exists(signal, subject),
+        }
+    }
+
     fn has_interface(&mut self, ifindex: u64) -> bool {
         if self.interfaces.is_none() {
             let found = interfaces(&self.sysfs);
@@ -178,8 +189,13 @@ impl Names {
 
     fn find_interface(&self, ifindex: u64) -> Option<String> {
         let (_, name) = interfaces(&self.sysfs).ok()?.find(|(index, _)| *index == ifindex)?;
-        Some(printable(name.as_bytes()))
+        Some(shown(&name))
     }
+}
+
+/// The label of an interface.
+fn shown(name: &OsStr) -> String {
+    clean(&printable(name.as_bytes())).into_owned()
 }
 
 /// The label of an interface that cannot be found.
@@ -242,7 +258,7 @@ mod tests {
     #[test]
     fn names_that_are_no_text_are_told_in_escapes_and_hide_no_other() {
         let (root, mut names) = fixture();
-        let path = |bytes: &[u8]| root.path().join(std::ffi::OsStr::from_bytes(bytes));
+        let path = |bytes: &[u8]| root.path().join(OsStr::from_bytes(bytes));
         let interrupts =
             b"  CPU0\n 35:  0 PCI 1-edge evil\xff\x1b[2J\n 36:  0 PCI 2-edge virtio1\n";
         std::fs::write(path(b"interrupts"), interrupts).unwrap();

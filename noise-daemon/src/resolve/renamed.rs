@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use noise_common::signals::{OTHER_INTERFACE, Signal};
 
-use super::{Names, index_of, interfaces};
+use super::{Names, index_of, interfaces, shown};
 
 /// Signals whose subjects are interfaces.
 const OF_INTERFACES: [Signal; 3] = [Signal::NetTxWait, Signal::NetRxWait, Signal::TcpRetransmit];
@@ -47,7 +47,7 @@ impl Names {
         let asked = named.range(self.round.last + 1..).chain(named.range(..=self.round.last));
         let asked: Vec<_> = asked.take(AT_ONCE).map(|(index, name)| (*index, *name)).collect();
         self.round.last = asked.last().map_or(0, |(index, _)| *index);
-        let mut there: Option<BTreeSet<u64>> = None;
+        let mut there: Option<BTreeMap<u64, String>> = None;
         let mut renamed = BTreeSet::new();
         for (index, name) in asked {
             if self.round.gone.contains(&index)
@@ -57,13 +57,18 @@ impl Names {
             }
             let there = there.get_or_insert_with(|| {
                 interfaces(&self.sysfs)
-                    .map(|found| found.map(|(index, _)| index).collect())
+                    .map(|found| found.map(|(index, name)| (index, shown(&name))).collect())
                     .unwrap_or_default()
             });
-            if there.contains(&index) {
-                renamed.insert(index);
-            } else {
-                self.round.gone.insert(index);
+            match there.get(&index) {
+                // A name that is shown in escapes is no folder's.
+                Some(now) if now == name => {}
+                Some(_) => {
+                    renamed.insert(index);
+                }
+                None => {
+                    self.round.gone.insert(index);
+                }
             }
         }
         self.known.retain(|(signal, subject), _| {

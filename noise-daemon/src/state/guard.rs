@@ -192,14 +192,14 @@ fn is_own(found: &Metadata, owner: &Metadata) -> bool {
     found.nlink() == 1 && [geteuid().as_raw(), owner.uid(), 0].contains(&found.uid())
 }
 
-/// Whether others could open a lock until now. They cannot from now on, but may hold it. A file system
-/// without modes says so for ever, and has no other users.
+/// Whether others could open a lock until now. They cannot from now on, but may hold it. Where the mode
+/// cannot be changed (a file system without modes), a new file would be open to them as well.
 fn was_open_to_others(lock: &File) -> io::Result<bool> {
     if lock.metadata()?.mode() & OTHERS == 0 {
         return Ok(false);
     }
-    lock.set_permissions(Permissions::from_mode(FILE_MODE))?;
-    Ok(lock.metadata()?.mode() & OTHERS == 0)
+    let is_changed = lock.set_permissions(Permissions::from_mode(FILE_MODE)).is_ok();
+    Ok(is_changed && lock.metadata()?.mode() & OTHERS == 0)
 }
 
 fn is_same(found: &Metadata, file: &File) -> bool {

@@ -22,7 +22,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
 /// A name that would break its line, and look like another field.
 const HOSTILE: &str = "a\n start 1.0";
 /// The same as it may be printed.
-const HARMLESS: &str = "a\u{fffd} start 1.0";
+const HARMLESS: &str = r"a\x0a start 1.0";
 
 /// A line of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -29,7 +29,8 @@ pub fn privileges(missing: &[Capability], error: Option<&KernelError>) -> String
     let names: Vec<String> = missing.iter().map(ToString::to_string).collect();
     match (error, names.as_slice()) {
         (Some(KernelError::OwnUsers), _) => {
-            "missing: those of a user namespace of its own do not count".to_owned()
+            "missing: CAP_BPF and CAP_PERFMON of the host (those of this user namespace do not count)"
+                .to_owned()
         }
         (Some(KernelError::Forbidden(_)), []) => {
             "CAP_BPF and CAP_PERFMON are there, and the kernel refuses bpf(2) nevertheless"

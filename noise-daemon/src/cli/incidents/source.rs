@@ -160,8 +160,11 @@ enum Unreachable {
 
 /// What a daemon left in a directory.
 fn find(directory: &Path, unreachable: Option<&str>, is_default: bool) -> anyhow::Result<Document> {
-    let found = read(directory)
-        .with_context(|| format!("cannot use the state file in {}", directory.display()))?;
+    let unusable = || {
+        let unreachable = unreachable.map(|reason| format!("{reason}, and ")).unwrap_or_default();
+        format!("{unreachable}the state file in {} cannot be used", directory.display())
+    };
+    let found = read(directory).with_context(unusable)?;
     let missing = || {
         let unreachable = unreachable.map(|reason| format!("{reason}, and ")).unwrap_or_default();
         let advice = match is_default {

@@ -122,7 +122,7 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     let hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
     // Bind before loading: where another daemon has the address, nothing is attached.
     let listeners = Listeners::bind(&config.web.listen_address).map_err(cannot_listen)?;
-    let listening = listeners.addresses().context("where it listens")?;
+    let listening = listeners.addresses().context("cannot read the listening address")?;
     let other = another_daemon().await;
     let level = config.log.level;
     let debug = match level {
@@ -152,15 +152,16 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     let (_socket, local) = local_socket(config.socket.options()).await.unzip();
     // What the service manager is told has to be connected by then.
     let service = Service::of_environment();
+    let hierarchies = collector.hierarchies().clone();
     if config.privileges.drop {
-        let rest = rest(&config, &source, &web, (!readable).then(reader));
+        let rest = rest(&config, &source, &web, &hierarchies, (!readable).then(reader));
         report_lost(&rest);
         report_confined(&confine(&rest)?);
     }
     if let Some(trouble) = Sight::of(Path::new("/proc")).trouble() {
         tracing::warn!("{trouble}");
     }
-    if let Some(trouble) = Hierarchies::of_host().trouble() {
+    if let Some(trouble) = hierarchies.trouble() {
         tracing::warn!("{trouble}");
     }
     // What these threads have is what is left.
@@ -199,7 +200,7 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     tokio::select! {
         result = daemon.work(asked, hangup) => result?,
         () = serve(listeners, router.clone(), served, costs.clone()) => {}
-        () = serve_local(local, router, costs) => {}
+        () = serve_local(local, router, costs.beside()) => {}
         () = drain_debug_records(logger) => {}
         _ = interrupt.recv() => tracing::info!("SIGINT: detaching"),
         _ = terminate.recv() => tracing::info!("SIGTERM: detaching"),
@@ -240,12 +241,19 @@ fn threads(config: &Config, web: &Web) -> usize {
 const SYSFS: [&str; 5] = ["/sys/block", "/sys/class", "/sys/dev", "/sys/devices", "/sys/fs/cgroup"];
 
 /// What the daemon reads and writes once it measures.
-fn rest(config: &Config, source: &Source, web: &Web, kept: Option<Capability>) -> Rest {
+fn rest(
+    config: &Config,
+    source: &Source,
+    web: &Web,
+    hierarchies: &Hierarchies,
+    kept: Option<Capability>,
+) -> Rest {
     let mut read_again = web.files();
     let file = source.file.clone().unwrap_or_else(|| DEFAULT_FILE.into());
     // An empty path is none.
     read_again.extend(Some(file).filter(|file| !file.as_os_str().is_empty()));
-    let read = ["/proc"].into_iter().chain(SYSFS).map(PathBuf::from).collect();
+    let read = ["/proc"].into_iter().chain(SYSFS).map(PathBuf::from);
+    let read = read.chain(hierarchies.roots().cloned()).collect();
     let write = state_folder(config).into_iter().collect();
     Rest { read, read_again, write, remove: socket_folder(config).into_iter().collect(), kept }
 }

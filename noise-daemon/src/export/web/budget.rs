@@ -231,11 +231,10 @@ mod tests {
             while cpu_time() - begin < BURST + Duration::from_millis(20) {}
         });
         assert!(taken() > BURST);
-        let begin = Instant::now();
         budget.turn_to_answer(Pace::Patient).await;
-        assert!(begin.elapsed() < Duration::from_millis(100), "{:?}", begin.elapsed());
-        budget.turn_to_answer(Pace::Hasty).await;
-        assert!(begin.elapsed() > Duration::from_millis(100), "{:?}", begin.elapsed());
+        assert_eq!(budget.delayed(), 0);
+        // More than a second's worth, which no stall of this machine pays back.
+        budget.account(|account, now| account.charge(Duration::from_millis(130), now));
         budget.turn_to_answer(Pace::Hasty).await;
         assert_eq!(budget.delayed(), 1);
     }

@@ -98,6 +98,13 @@ pub struct Costs {
     pub hangups: Hangups,
 }
 
+impl Costs {
+    /// Those of a listener that is answered whatever others ask: only hang-ups are counted together.
+    pub fn beside(&self) -> Self {
+        Self { budget: Budget::default(), hangups: self.hangups.clone() }
+    }
+}
+
 /// Serves until the future is dropped.
 pub async fn serve(listener: impl Listener, router: Router, web: Web, costs: Costs) {
     serve_with(listener, router, web, costs, Patience::default()).await;

@@ -57,6 +57,7 @@ impl Validity {
     pub fn warning(&self, now_s: i64) -> Option<String> {
         let date = |seconds| Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX);
         let days = |seconds: i64| match seconds / DAY_S {
+            0 => "less than a day".to_owned(),
             1 => "1 day".to_owned(),
             days => format!("{days} days"),
         };

@@ -104,6 +104,11 @@ impl Hierarchies {
         self.unified_tasks.iter().chain(&self.tasks)
     }
 
+    /// All mount points that are used.
+    pub fn roots(&self) -> impl Iterator<Item = &PathBuf> {
+        self.of_tasks().chain(&self.io).chain(&self.sockets)
+    }
+
     /// Which hierarchy counts for what, and why.
     pub fn explained(&self) -> Explained {
         let counted = |mount: &PathBuf| Counted {

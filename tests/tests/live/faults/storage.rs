@@ -55,7 +55,7 @@ fn a_full_disk() -> Result<Verdict> {
 
 /// There is room for bytes, and for no further file: one for the folder, one for each of three.
 fn no_inodes() -> Result<Verdict> {
-    filled("size=2m,nr_inodes=4", "touch lock filler")
+    filled("size=2m,nr_inodes=4", "(umask 077; touch lock filler)")
 }
 
 /// A state directory on a disk that `fill` leaves no room on, with a file that makes room when it goes.
@@ -64,7 +64,7 @@ fn filled(options: &str, fill: &str) -> Result<Verdict> {
     let old = r#"{"format":1,"incidents":[],"outliers":[]}"#;
     let path = point.argument()?;
     let shell = format!(
-        "mount -t tmpfs -o {options} none {path} && cd {path} && \
+        "mount -t tmpfs -o mode=700,{options} none {path} && cd {path} && \
          printf %s '{old}' >incidents.json && {fill} && cd /"
     );
     // Twice: one that ends on a full disk, and one that finds room again.
@@ -115,7 +115,7 @@ fn filled(options: &str, fill: &str) -> Result<Verdict> {
 fn a_read_only_disk() -> Result<Verdict> {
     let point = Folder::new("read-only")?;
     let path = point.argument()?;
-    let shell = format!("mount -t tmpfs -o ro none {path}");
+    let shell = format!("mount -t tmpfs -o ro,mode=700 none {path}");
     let daemon = start(&shell, &point)?;
     let toll = Toll::begin(&daemon)?;
     let pipe = Worker::start("pipe", &["0", "0", "0"])?;
