@@ -31,14 +31,15 @@ use crate::ftrace::blind::{ensure_sight, keep_sight};
 use crate::ftrace::{Recording, Trace};
 use crate::pairing::{self, Labels, Paired, Sample};
 use crate::prom::{Histogram, LabelSet, Scrape};
-use crate::task::{is_emulated, kernel_threads};
+use crate::task::{cpus, is_emulated, kernel_threads};
 
 /// Work under way when a recording begins has ended by then.
 const SETTLE: Duration = Duration::from_millis(300);
 /// Allowed difference of sums.
 const SUM_TOLERANCE: f64 = 0.03;
-/// Samples of a series that may be cold ones: code that runs seldom finds cold caches.
-const COLD_SAMPLES: u64 = 100;
+/// Samples of a series on one CPU that may be cold ones: code that runs seldom finds cold caches, and each
+/// CPU has its own.
+const COLD_SAMPLES_PER_CPU: u64 = 50;
 /// How far the two stamps of a cold event may be apart (up to 9.2 us were seen on an idle machine;
 /// the kernel's statistics have means only, so this cannot be measured on the way).
 const COLD_NS: u64 = 10_000;
@@ -54,6 +55,11 @@ const WARM_RUNS: u64 = 100;
 const SAMPLES_PER_STRAY: u64 = 200;
 /// How long it may have been held up: an interrupt, and the softirqs that run at its end.
 const STRAY_NS: u64 = 100_000;
+
+/// Samples of a series that may be cold ones.
+fn cold_samples() -> u64 {
+    COLD_SAMPLES_PER_CPU * cpus() as u64
+}
 
 /// Everything seen of one stretch of time.
 #[derive(Debug)]
@@ -393,9 +399,9 @@ impl Table<'_> {
         let least = seconds(&expected.inner);
         let most = seconds(&expected.outer) + expected.orphans_ns as f64 / 1e9;
         let stamps = expected.outer.len() as u64 + expected.nested;
-        let cold = stamps.min(COLD_SAMPLES);
+        let cold = stamps.min(cold_samples());
         let strays = stamps.div_ceil(SAMPLES_PER_STRAY);
-        let cold_sum_ns = if stamps <= COLD_SAMPLES { COLD_SUM_NS } else { 0 };
+        let cold_sum_ns = if stamps <= cold_samples() { COLD_SUM_NS } else { 0 };
         let clocks = ((cold * COLD_NS + strays * STRAY_NS + cold_sum_ns) as f64
             + (stamps - cold) as f64 * self.observation.resolution_ns)
             / 1e9;
@@ -418,9 +424,9 @@ impl Table<'_> {
             return;
         }
         let count = expected.outer.len() as u64;
-        let cold = count.min(COLD_SAMPLES).div_ceil(COLD_SAMPLES_PER_STRAY);
+        let cold = count.min(cold_samples()).div_ceil(COLD_SAMPLES_PER_STRAY);
         let strays = dropped + expected.orphans + count / SAMPLES_PER_STRAY + cold;
-        let cold_ns = if count <= COLD_SAMPLES { COLD_NS } else { 0 };
+        let cold_ns = if count <= cold_samples() { COLD_NS } else { 0 };
         for &(bound, count) in &found.buckets {
             let margin = (4.0 * self.observation.resolution_ns) as u64 + cold_ns + bound / 32;
             let below = |values: &[u64], limit: u64| {
