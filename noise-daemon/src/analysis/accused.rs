@@ -76,12 +76,12 @@ impl<'a, C: Party> Accused<'a, C> {
         let (of_cgroup, nothing_beyond) = (self.of_cgroup, self.nothing_beyond);
         let least = (MAIN_SHARE * self.by_others).max(LEAST_SHARE);
         self.culprits.iter().filter(move |one| {
-            let nobody = match one.cause {
+            let is_nameless = match one.cause {
                 Cause::Idle | Cause::Untracked => true,
                 Cause::Own => of_cgroup,
                 _ => false,
             };
-            !nobody && one.culprit.is_named() && one.part(nothing_beyond) >= least
+            !is_nameless && one.culprit.is_named() && one.part(nothing_beyond) >= least
         })
     }
 
@@ -137,11 +137,11 @@ mod tests {
         let hog = culprits(&[("/hog", Cause::Foreign, 0.9), ("/b", Cause::Foreign, 0.1)]);
         let other = culprits(&[("/other", Cause::Foreign, 0.95), ("/hog", Cause::Foreign, 0.05)]);
         let both = culprits(&[("/other", Cause::Foreign, 0.8), ("/hog", Cause::Foreign, 0.2)]);
-        let nobody = culprits(&[("idle", Cause::Idle, 1.0)]);
+        let idle = culprits(&[("idle", Cause::Idle, 1.0)]);
         let folded = culprits(&[("~other", Cause::Foreign, 1.0)]);
         let own = culprits(&[("/a", Cause::Own, 1.0)]);
         assert!(differ(CPU, &hog, &other) && differ(CPU, &other, &hog));
-        for unclear in [&both, &nobody, &folded, &own, &Vec::new(), &hog] {
+        for unclear in [&both, &idle, &folded, &own, &Vec::new(), &hog] {
             assert!(!differ(CPU, &hog, unclear) && !differ(CPU, unclear, &hog), "{unclear:?}");
         }
         // At a device, who waits for himself is a culprit like any other.

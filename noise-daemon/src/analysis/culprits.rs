@@ -78,7 +78,7 @@ pub(super) struct Ranking<C> {
 }
 
 impl<C: Clone + Ord> Ranking<C> {
-    /// Both as one; at most `limit` are told apart.
+    /// Both as one; at most `limit` are listed by name.
     pub fn together(one: &Self, other: &Self, limit: usize) -> Self {
         let seconds = |ranking: &Self| {
             let named: f64 = ranking.culprits.iter().map(|culprit| culprit.time.seconds).sum();

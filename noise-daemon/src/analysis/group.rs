@@ -15,7 +15,7 @@
 //! have one cause only after the second began, the second joins late ([`Event::Merged`]). What left
 //! an incident does not join it again, so that numbers do not come and go.
 //!
-//! Otherwise it is an incident of its own: two that happen at a time are told as two.
+//! Otherwise it is an incident of its own: two at the same time are reported as two.
 
 mod member;
 
@@ -72,7 +72,7 @@ pub(super) struct Groups {
     linger: usize,
     /// Age at which what is certain of an incident remains so, windows.
     settled: usize,
-    /// Most culprits that are told apart.
+    /// Most culprits that are listed by name.
     culprits: usize,
 }
 
@@ -181,7 +181,7 @@ impl Group {
         }
     }
 
-    /// One more window has passed. What is told stays.
+    /// One more window has passed. What was reported stays.
     fn rest(&mut self, linger: usize) {
         self.age = self.age.saturating_add(1);
         self.members.iter_mut().for_each(Member::rest);

@@ -92,7 +92,7 @@ pub struct Incident<S, C> {
 
 impl<S: Clone, C: Clone + Ord> Incident<S, C> {
     /// Two of the same signal of the same subject as one, with the calm between them left out; at
-    /// most `limit` culprits are told apart.
+    /// most `limit` culprits are listed by name.
     pub(super) fn together(one: &Self, other: &Self, limit: usize) -> Self {
         let (first, then) =
             if one.start_ns <= other.start_ns { (one, other) } else { (other, one) };
