@@ -26,6 +26,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
@@ -34,6 +35,9 @@ use crate::namespace::Namespace;
 
 /// The argument that turns the test binary into a worker.
 const FLAG: &str = "--noise-load";
+
+/// How long a load may take to start: some make thousands of cgroups first.
+const LONGEST_START: Duration = Duration::from_secs(120);
 
 /// What a worker did, by name.
 pub type Figures = BTreeMap<String, u64>;
@@ -110,10 +114,28 @@ impl Worker {
             .with_context(|| format!("starting the load {name}"))?;
         let output = BufReader::new(child.stdout.take().context("no standard output")?);
         let mut worker = Self { child, output };
+        ensure!(
+            worker.speaks_within(LONGEST_START)?,
+            "the load {name} had no turn in its first {} s",
+            LONGEST_START.as_secs()
+        );
         let mut line = String::new();
         worker.output.read_line(&mut line)?;
         ensure!(line == "ready\n", "the load {name} did not start");
         Ok(worker)
+    }
+
+    /// Whether it has printed something by the end of a time.
+    fn speaks_within(&self, time: Duration) -> Result<bool> {
+        let mut asked = libc::pollfd {
+            fd: self.output.get_ref().as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one entry, which outlives the call.
+        let ready = unsafe { libc::poll(&raw mut asked, 1, time.as_millis().try_into()?) };
+        ensure!(ready >= 0, "poll: {}", std::io::Error::last_os_error());
+        Ok(ready > 0)
     }
 
     /// Its process id; of its first thread, too.
