@@ -3,8 +3,12 @@
 //!
 //! Other architectures have no such tracepoints; there this signal is absent.
 
+use crate::charge::Cause;
 use crate::hooks::Hook;
+use crate::remedy::Remedy;
+use crate::shown::{RECENT, Shown};
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
+use crate::subject::{Domain, Subject};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
     signal: Signal::Vector,
@@ -39,6 +43,18 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     fields: &[],
     storage: Storage::Fixed { subjects: VECTORS.len() },
     interrupts: Some("vector"),
+    between: "x86 vectors without a handler (local timer, inter-processor, …), net",
+    domain: Domain::Interrupts,
+    subject: Subject::Vectors(&VECTORS),
+    part_of: None,
+    resource: None,
+    cause: Some(Cause::Hardirq),
+    outliers: false,
+    watched: false,
+    remedies: &[],
+    inherent: &[Remedy::IsolatedCpus],
+    shown: Shown::Source { kind: "vector" },
+    table: RECENT,
 };
 
 /// An x86 interrupt vector that the kernel serves without an irq handler; the discriminant is the
