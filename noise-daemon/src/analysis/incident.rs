@@ -1,10 +1,11 @@
 //! An incident as plain data: what was unusual, from when to when, by how much, and by whom.
 
 use super::culprits::{Culprit, Ranking, Time};
-use super::remedy::{Remedy, recommended};
+use super::remedy::recommended;
 use super::rules::Rule;
 use super::watched::Watched;
 use crate::model::Totals;
+use noise_common::remedy::Remedy;
 
 /// How a signal behaved over some time.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
