@@ -113,7 +113,7 @@ mod tests {
                 let name = format!("{} / {}", board.title, panel.title);
                 // A number of now and its past may share a title.
                 let number = panel.shape == Shape::Number;
-                assert!(titles.insert((panel.title, number)), "{name} twice");
+                assert!(titles.insert((panel.title.clone(), number)), "{name} twice");
                 assert!(
                     panel.says.len() > 40 && panel.says.ends_with('.'),
                     "{name}: {}",
@@ -123,7 +123,8 @@ mod tests {
                 assert!((1..=24).contains(&panel.width), "{name}");
                 let one = panel.queries.len() == 1;
                 assert!(one || !matches!(panel.shape, Shape::Number | Shape::Heatmap), "{name}");
-                let legends: BTreeSet<_> = panel.queries.iter().map(|query| query.legend).collect();
+                let legends: BTreeSet<_> =
+                    panel.queries.iter().map(|query| &query.legend).collect();
                 assert_eq!(legends.len(), panel.queries.len(), "{name} has a legend twice");
             }
         }
