@@ -256,6 +256,21 @@ mod tests {
         }
     }
 
+    /// The documentation's table of signals has the row of each as the table in noise-common says it.
+    #[test]
+    fn the_documentation_has_a_row_for_each_signal() {
+        let pages = fs::read_dir(root().join("docs")).into_iter().flatten().flatten();
+        let paths = pages.map(|page| page.path()).chain([root().join("README.md")]);
+        let texts: Vec<String> = paths.filter_map(|path| fs::read_to_string(path).ok()).collect();
+        for info in &SIGNALS {
+            let labels: Vec<_> = info.labels.iter().map(|label| format!("`{label}`")).collect();
+            let row = format!("| `{}` | {} | {} |", info.name, info.between, labels.join(", "));
+            let row = row.replace("|  |", "| |");
+            let is_there = texts.iter().any(|text| text.lines().any(|line| line == row));
+            assert!(is_there, "no page has this row: {row}");
+        }
+    }
+
     /// The hooks that the alert about missing ones asks for are those without which a signal cannot be
     /// measured, vectors excepted: only x86 has them.
     #[test]
