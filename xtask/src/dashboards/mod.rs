@@ -19,6 +19,7 @@ use crate::setup;
 mod boards;
 mod json;
 mod promql;
+mod repeated;
 mod rules;
 mod table;
 
@@ -33,12 +34,25 @@ pub struct Arguments {
     prometheus: Option<String>,
 }
 
+/// Tests of rules, the parts of which that are the same for every histogram are generated.
+const RULE_TESTS: [(&str, &str); 2] = [
+    (
+        "deploy/prometheus/tests/recording.test.yml",
+        include_str!("../../../deploy/prometheus/tests/recording.test.yml"),
+    ),
+    (
+        "deploy/prometheus/tests/federation.test.yml",
+        include_str!("../../../deploy/prometheus/tests/federation.test.yml"),
+    ),
+];
+
 /// The files that are generated, relative to the workspace, with their text.
 fn files() -> Vec<(String, String)> {
     let mut files = vec![
         ("deploy/prometheus/recording.rules.yml".to_owned(), rules::file()),
         ("deploy/prometheus/federation.rules.yml".to_owned(), rules::federation()),
     ];
+    files.extend(RULE_TESTS.map(|(path, text)| (path.to_owned(), repeated::repeated(text))));
     let all = boards::all();
     files.extend(all.iter().map(|board| {
         let path = format!("deploy/grafana/dashboards/{}.json", json::uid(board));
