@@ -1,4 +1,4 @@
-//! The results of all kernels side by side: for people, for programs, for the README.
+//! The results of all kernels side by side: for people, for programs, for docs/kernels.md.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -158,7 +158,7 @@ fn reasons(page: &mut String, left_out: &[Skipped]) {
     page.push('\n');
 }
 
-/// For the README.
+/// For docs/kernels.md.
 pub fn markdown(rows: &[Row]) -> String {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let mut page = line(HEAD.map(str::to_owned).to_vec());
