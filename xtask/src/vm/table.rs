@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_readme_lists_the_kernels_that_told() {
+    fn the_page_lists_the_kernels_that_were_tested() {
         let page = markdown(&rows());
         assert_eq!(page.lines().count(), 3, "{page}");
         assert!(page.contains("| 6.1 | 6.1.0 | 0 of 1 |"), "{page}");
