@@ -179,13 +179,18 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
 /// Links and pictures of a page: `[text](target)`, not inside code.
 fn links(text: &str) -> Vec<Link> {
     let mut links = Vec::new();
+    // Whether the line before ended in code, which may go on for a paragraph. Text between two
+    // backticks is code; a link may have code in its text.
+    let mut is_code = false;
     for (line, text) in prose(text) {
-        // What lies between two backticks is code: the odd pieces. A link may have code in its text.
-        let mut rest: String = text
-            .split('`')
-            .enumerate()
-            .map(|(at, piece)| if at % 2 == 0 { piece } else { "" })
-            .collect();
+        is_code &= !text.is_empty();
+        let mut rest = String::new();
+        for (at, piece) in text.split('`').enumerate() {
+            is_code ^= at > 0;
+            if !is_code {
+                rest.push_str(piece);
+            }
+        }
         while let Some((_, after)) = rest.split_once("](") {
             let Some((target, after)) = after.split_once(')') else { break };
             links.push(Link { line, target: target.to_owned() });
@@ -293,6 +298,7 @@ mod tests {
             "[x](#one-thing-two) [x](page.md#again-1)",
             "[x](https://example.org/missing.md#x)",
             "`[x](missing.md)`",
+            "a `code that\ngoes on [x](missing.md)`",
             "```\n[x](missing.md)\n# Heading\n```",
         ] {
             assert_eq!(on_page(line), [""; 0], "{line}");
@@ -346,6 +352,13 @@ mod tests {
         assert_eq!(anchor("The kernel's own tracer"), "the-kernels-own-tracer");
         let found = anchors("# A\n## B_1\n#tag\n```\n# C\n```\n## A\n");
         assert_eq!(found.iter().map(String::as_str).collect::<Vec<_>>(), ["a", "a-1", "b_1"]);
+    }
+
+    #[test]
+    fn a_link_behind_code_of_two_lines_is_seen() {
+        let found = links("a `b\nc` [d](e)\n\nan odd ` ends here\n\n[f](g)\n");
+        let found: Vec<_> = found.iter().map(|link| (link.line, link.target.as_str())).collect();
+        assert_eq!(found, [(2, "e"), (6, "g")]);
     }
 
     #[test]
