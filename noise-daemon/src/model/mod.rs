@@ -5,6 +5,7 @@ mod amount;
 mod blame;
 mod changes;
 mod fold;
+pub mod labels;
 mod longest;
 pub(crate) mod names;
 mod outlier;

@@ -24,14 +24,8 @@ use renamed::Round;
 use who::Interner;
 pub use who::{Being, Parties};
 
+use crate::model::labels::OTHER;
 use crate::procfs;
-
-/// Label value of what is folded together.
-pub const OTHER: &str = "~other";
-/// Label value of a cgroup or kernel thread that was gone before anybody asked for its name.
-pub const GONE: &str = "~gone";
-/// Label value of what the programs could not tell.
-pub const UNKNOWN_LABEL: &str = "~unknown";
 
 /// What the last columns of `interrupts` below a procfs root say of an irq.
 pub fn irq_name(procfs: &Path, irq: u64) -> String {
@@ -46,9 +40,6 @@ pub fn irq_name(procfs: &Path, irq: u64) -> String {
     let name = words.get(2..).unwrap_or_default().join(" ");
     if name.is_empty() { "unknown".to_owned() } else { printable(name.as_bytes()) }
 }
-
-/// Label value of a process that is watched apart from the others of its cgroup.
-pub const WATCHED_LABEL: &str = "~task";
 
 /// Turns subjects of signals into label values, and remembers them.
 #[derive(Debug)]
@@ -217,6 +208,7 @@ fn interfaces(sysfs: &Path) -> std::io::Result<impl Iterator<Item = (u64, OsStri
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::labels::GONE;
     use noise_common::signals::block_subject;
 
     fn fixture() -> (tempfile::TempDir, Names) {

@@ -1,7 +1,7 @@
 //! Devices and interfaces of histories that were made for it.
 
 use super::{BTreeMap, Cause, Cell, Resource, Signal, Subject, Table, Tone, Way, table};
-use crate::resolve::OTHER;
+use crate::model::labels::OTHER;
 use crate::top::Look;
 use crate::top::screens::made::Made;
 

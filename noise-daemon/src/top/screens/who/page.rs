@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use noise_common::charge::{Cause, Charged, Resource};
 
 use super::{Accounts, names, trends};
-use crate::resolve::OTHER;
+use crate::model::labels::OTHER;
 use crate::top::history::Deed;
 use crate::top::pairs::Cost;
 use crate::top::screens::cells;
