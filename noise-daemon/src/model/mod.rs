@@ -13,6 +13,8 @@ mod remembered;
 mod sample;
 mod steady;
 mod sums;
+pub mod units;
+pub mod words;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;

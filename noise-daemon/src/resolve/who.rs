@@ -13,8 +13,8 @@ use noise_common::charge::{
 };
 use noise_common::signals::{OTHER_INTERFACE, SOFTIRQ_VECTORS, Signal, VECTORS, block_subject};
 
-use super::cgroup::{Look, Of};
 use super::Names;
+use super::cgroup::{Look, Of};
 use crate::clean::clean;
 use crate::model::labels::{GONE, UNKNOWN_LABEL, WATCHED_LABEL};
 
