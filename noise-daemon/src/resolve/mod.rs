@@ -1,6 +1,7 @@
 //! IO: ids to names. Rooted at paths, so that tests use fixture trees.
 
 pub mod cgroup;
+mod host;
 mod kthread;
 mod renamed;
 mod who;
@@ -18,6 +19,7 @@ use noise_common::signals::{
 
 use crate::clean::clean;
 use cgroup::{Hierarchies, Labels, Of, printable};
+pub use host::read_host;
 use kthread::KernelThreads;
 pub use kthread::without_cpu;
 use renamed::Round;

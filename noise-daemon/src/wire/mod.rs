@@ -3,11 +3,10 @@
 mod codec;
 mod file;
 mod frame;
-mod here;
 
 #[cfg(test)]
 pub(crate) mod sampled;
 
 pub use codec::{CONTENT_TYPE, MOST_BYTES, WIRE_VERSION, WireError, decode, encode};
 pub use file::{FileError, Recorder, Recording};
-pub use frame::{Frame, Host};
+pub use frame::Frame;

@@ -1,6 +1,7 @@
 //! Who may ask over HTTP, and over what: the web file of Prometheus exporters, and the server that
 //! keeps to it.
 
+mod address;
 mod auth;
 mod budget;
 mod client;
@@ -24,6 +25,7 @@ mod tls_file;
 mod traffic;
 mod validity;
 
+pub use address::ListenAddress;
 pub use auth::Peer;
 pub use budget::Budget;
 pub use client::WebClient;
