@@ -25,5 +25,5 @@ pub(crate) use status::duration;
 pub use status::page;
 pub use web::{
     Budget, Costs, Hangups, HostName, Hosts, ListenAddress, ListenError, Listener, Listeners, Peer,
-    Web, WebClient, WebFile, agent, serve,
+    Web, WebFile, serve,
 };
