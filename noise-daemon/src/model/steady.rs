@@ -13,7 +13,7 @@ use super::amount::Amount;
 use super::changes::changes;
 use super::remembered::Remembered;
 use super::sample::{Count, Series, Totals};
-use crate::resolve::OTHER;
+use crate::model::labels::OTHER;
 
 /// Series that are gone and remembered.
 const GONE: usize = 128;
