@@ -4,7 +4,7 @@
 //! that takes it; what finds no entry goes to a per-CPU hash, and what finds no room there is added
 //! up by cause alone, so that charges always sum to the delays.
 
-use crate::subject::{Of, Subject};
+use crate::subject::{Of, SubjectKind};
 
 /// What a victim had to wait for, or what was taken from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -63,11 +63,11 @@ impl Resource {
     }
 
     /// The subjects at whose place it is waited for: a device's requests, interfaces; none for CPUs.
-    pub const fn place(self) -> Option<Subject> {
+    pub const fn place(self) -> Option<SubjectKind> {
         match self {
             Self::Cpu | Self::Running | Self::Preemption => None,
-            Self::BlockQueue | Self::BlockDevice => Some(Subject::Request),
-            Self::NetTx | Self::NetRx => Some(Subject::Interface),
+            Self::BlockQueue | Self::BlockDevice => Some(SubjectKind::Request),
+            Self::NetTx | Self::NetRx => Some(SubjectKind::Interface),
         }
     }
 

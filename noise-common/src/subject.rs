@@ -1,5 +1,4 @@
-//! What signals are told apart by: what their subjects are, and to which part of the host they
-//! belong.
+//! What the subjects of signals are, and to which part of the host signals belong.
 
 /// A part of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +31,7 @@ impl Domain {
 /// What the subjects of a signal are, and with that, what the numbers mean that the kernel side has
 /// for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subject {
+pub enum SubjectKind {
     /// The host alone.
     Host,
     /// Kinds of the host's own delays or events: an index into these names.
@@ -51,8 +50,8 @@ pub enum Subject {
     DropReason,
 }
 
-impl Subject {
-    /// How many labels tell one from another.
+impl SubjectKind {
+    /// How many labels a subject has.
     pub const fn labels(self) -> usize {
         match self {
             Self::Host => 0,

@@ -8,7 +8,7 @@ use crate::hooks::Hook;
 use crate::remedy::Remedy;
 use crate::shown::{RECENT, Shown, Stage, Way};
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
-use crate::subject::{Domain, Subject};
+use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
     signal: Signal::BlockDeviceWait,
@@ -24,7 +24,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     interrupts: None,
     between: "`block_rq_issue` → last `block_rq_complete`",
     domain: Domain::Disk,
-    subject: Subject::Request,
+    subject: SubjectKind::Request,
     part_of: None,
     resource: Some(Resource::BlockDevice),
     cause: None,

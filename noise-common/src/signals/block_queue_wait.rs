@@ -9,7 +9,7 @@ use crate::hooks::Hook;
 use crate::remedy::Remedy;
 use crate::shown::{RECENT, Shown, Stage, Way};
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
-use crate::subject::{Domain, Subject};
+use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
     signal: Signal::BlockQueueWait,
@@ -25,7 +25,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     interrupts: None,
     between: "`block_rq_insert` → `block_rq_issue`",
     domain: Domain::Disk,
-    subject: Subject::Request,
+    subject: SubjectKind::Request,
     part_of: None,
     resource: Some(Resource::BlockQueue),
     cause: None,

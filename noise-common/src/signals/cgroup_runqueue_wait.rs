@@ -8,7 +8,7 @@ use crate::charge::Resource;
 use crate::hooks::Hook;
 use crate::shown::Shown;
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage, runqueue_wait};
-use crate::subject::{Domain, Subject};
+use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
     signal: Signal::CgroupRunqueueWait,
@@ -24,7 +24,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     interrupts: None,
     between: "the same waits, by who waited",
     domain: Domain::Cpu,
-    subject: Subject::Cgroup,
+    subject: SubjectKind::Cgroup,
     part_of: Some(Signal::RunqueueWait),
     resource: Some(Resource::Cpu),
     cause: None,

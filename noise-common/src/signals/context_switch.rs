@@ -6,7 +6,7 @@
 use crate::hooks::Hook;
 use crate::shown::{RECENT, Shown};
 use crate::signals::{Kind, Signal, SignalInfo, Storage};
-use crate::subject::{Domain, Subject};
+use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
     signal: Signal::ContextSwitch,
@@ -22,7 +22,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     interrupts: None,
     between: "switches away from tasks, counted",
     domain: Domain::Cpu,
-    subject: Subject::Kinds(&["voluntary", "involuntary"]),
+    subject: SubjectKind::Kinds(&["voluntary", "involuntary"]),
     part_of: None,
     resource: None,
     cause: None,

@@ -5,7 +5,7 @@ use crate::hooks::Hook;
 use crate::remedy::Remedy;
 use crate::shown::{RECENT, Shown};
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
-use crate::subject::{Domain, Subject};
+use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
     signal: Signal::DirectReclaim,
@@ -21,7 +21,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     interrupts: None,
     between: "a task begins to reclaim memory itself, for the host or for its cgroup's limit → it ends",
     domain: Domain::Memory,
-    subject: Subject::Host,
+    subject: SubjectKind::Host,
     part_of: None,
     resource: None,
     cause: None,

@@ -8,7 +8,7 @@ use crate::hooks::Hook;
 use crate::remedy::against;
 use crate::shown::{RECENT, Shown};
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
-use crate::subject::{Domain, Subject};
+use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
     signal: Signal::Hardirq,
@@ -24,7 +24,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     interrupts: Some("hardirq"),
     between: "`irq_handler_entry` → `irq_handler_exit`, net",
     domain: Domain::Interrupts,
-    subject: Subject::Irq,
+    subject: SubjectKind::Irq,
     part_of: None,
     resource: None,
     cause: Some(Cause::Hardirq),

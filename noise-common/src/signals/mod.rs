@@ -7,7 +7,7 @@ use crate::charge::{Cause, Resource};
 use crate::hooks::Hook;
 use crate::remedy::{Remedies, Remedy};
 use crate::shown::Shown;
-use crate::subject::{Domain, Subject};
+use crate::subject::{Domain, SubjectKind};
 
 mod block_device_wait;
 mod block_queue_wait;
@@ -147,9 +147,9 @@ pub struct SignalInfo {
     pub between: &'static str,
     /// The part of the host that it belongs to.
     pub domain: Domain,
-    /// What tells its delays or events apart; the number that the kernel side has for it.
-    pub subject: Subject,
-    /// The signal whose delays these are once more, told apart by another subject.
+    /// What its delays or events are counted by; the number that the kernel side has for it.
+    pub subject: SubjectKind,
+    /// The signal whose delays these are once more, counted by another kind of subject.
     pub part_of: Option<Signal>,
     /// What those who are delayed wait for, and are charged with; none of what is counted, of what
     /// is no wait, and of delays whose culprits are not known.
@@ -158,8 +158,8 @@ pub struct SignalInfo {
     pub cause: Option<Cause>,
     /// Whether its longest delays are reported one by one.
     pub outliers: bool,
-    /// Whether incidents of it are looked for unless configured otherwise: delays of somebody's work
-    /// are; interrupts appear as culprits of those.
+    /// Whether incidents of it are looked for unless configured otherwise: delays of work are;
+    /// interrupts appear as culprits of those.
     pub watched: bool,
     /// What helps against causes of its delays, besides what [helps](crate::remedy::against)
     /// against a cause whatever is delayed.
@@ -188,7 +188,7 @@ impl SignalInfo {
         matches!(self.storage, Storage::Rotating)
     }
 
-    /// The signals that tell its delays apart by other subjects.
+    /// The signals that count its delays by other kinds of subject.
     pub fn parts(&self) -> impl Iterator<Item = &'static SignalInfo> {
         let whole = self.signal;
         SIGNALS.iter().filter(move |info| info.part_of == Some(whole))
@@ -202,7 +202,7 @@ pub fn in_reading_order() -> impl Iterator<Item = &'static SignalInfo> {
 }
 
 /// The signals whose subjects are of a kind.
-pub fn of_subject(subject: Subject) -> impl Iterator<Item = Signal> {
+pub fn of_subject(subject: SubjectKind) -> impl Iterator<Item = Signal> {
     SIGNALS.iter().filter(move |info| info.subject == subject).map(|info| info.signal)
 }
 

@@ -9,7 +9,7 @@ use crate::hooks::Hook;
 use crate::remedy::Remedy;
 use crate::shown::{RECENT, Shown, Stage, Way};
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
-use crate::subject::{Domain, Subject};
+use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
     signal: Signal::NetRxWait,
@@ -25,7 +25,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     interrupts: None,
     between: "`netif_receive_skb` → wake-up of the receiver in the same softirq",
     domain: Domain::Network,
-    subject: Subject::Interface,
+    subject: SubjectKind::Interface,
     part_of: None,
     resource: Some(Resource::NetRx),
     cause: None,

@@ -6,7 +6,7 @@ use crate::hooks::Hook;
 use crate::remedy::against;
 use crate::shown::{RECENT, Shown};
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
-use crate::subject::{Domain, Subject};
+use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
     signal: Signal::Nmi,
@@ -22,7 +22,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     interrupts: Some("nmi"),
     between: "NMI handlers, as the kernel timed them",
     domain: Domain::Interrupts,
-    subject: Subject::Host,
+    subject: SubjectKind::Host,
     part_of: None,
     resource: None,
     cause: Some(Cause::Nmi),

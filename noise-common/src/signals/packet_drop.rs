@@ -5,7 +5,7 @@
 use crate::hooks::Hook;
 use crate::shown::{RECENT, Shown, Stage, Way};
 use crate::signals::{Kind, Signal, SignalInfo, Storage};
-use crate::subject::{Domain, Subject};
+use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
     signal: Signal::PacketDrop,
@@ -21,7 +21,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     interrupts: None,
     between: "packets dropped by the kernel, counted",
     domain: Domain::Network,
-    subject: Subject::DropReason,
+    subject: SubjectKind::DropReason,
     part_of: None,
     resource: None,
     cause: None,

@@ -10,7 +10,7 @@ use crate::hooks::Hook;
 use crate::remedy::{Remedies, Remedy};
 use crate::shown::Shown;
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
-use crate::subject::{Domain, Subject};
+use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
     signal: Signal::RunqueueWait,
@@ -26,7 +26,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     interrupts: None,
     between: "runnable (woken, created or preempted) → running",
     domain: Domain::Cpu,
-    subject: Subject::Kinds(&CAUSES),
+    subject: SubjectKind::Kinds(&CAUSES),
     part_of: None,
     resource: Some(Resource::Cpu),
     cause: None,

@@ -6,7 +6,7 @@ use crate::hooks::Hook;
 use crate::remedy::against;
 use crate::shown::{RECENT, Shown};
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
-use crate::subject::{Domain, Subject};
+use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
     signal: Signal::Softirq,
@@ -22,7 +22,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     interrupts: Some("softirq"),
     between: "`softirq_entry` → `softirq_exit`, net",
     domain: Domain::Interrupts,
-    subject: Subject::Vectors(&SOFTIRQ_VECTORS),
+    subject: SubjectKind::Vectors(&SOFTIRQ_VECTORS),
     part_of: None,
     resource: None,
     cause: Some(Cause::Softirq),

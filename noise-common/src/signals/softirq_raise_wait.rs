@@ -9,7 +9,7 @@ use crate::hooks::Hook;
 use crate::remedy::against;
 use crate::shown::{RECENT, Shown};
 use crate::signals::{Buckets, Kind, SOFTIRQ_VECTORS, Signal, SignalInfo, Storage};
-use crate::subject::{Domain, Subject};
+use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
     signal: Signal::SoftirqRaiseWait,
@@ -25,7 +25,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     interrupts: None,
     between: "first `softirq_raise` → `softirq_entry`",
     domain: Domain::Interrupts,
-    subject: Subject::Vectors(&SOFTIRQ_VECTORS),
+    subject: SubjectKind::Vectors(&SOFTIRQ_VECTORS),
     part_of: None,
     resource: None,
     cause: Some(Cause::Softirq),

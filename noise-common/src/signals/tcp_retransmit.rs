@@ -3,7 +3,7 @@
 use crate::hooks::Hook;
 use crate::shown::{RECENT, Shown, Stage, Way};
 use crate::signals::{Kind, Signal, SignalInfo, Storage};
-use crate::subject::{Domain, Subject};
+use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
     signal: Signal::TcpRetransmit,
@@ -19,7 +19,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     interrupts: None,
     between: "segments sent again, counted",
     domain: Domain::Network,
-    subject: Subject::Interface,
+    subject: SubjectKind::Interface,
     part_of: None,
     resource: None,
     cause: None,

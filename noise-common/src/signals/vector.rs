@@ -8,7 +8,7 @@ use crate::hooks::Hook;
 use crate::remedy::Remedy;
 use crate::shown::{RECENT, Shown};
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
-use crate::subject::{Domain, Subject};
+use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
     signal: Signal::Vector,
@@ -45,7 +45,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     interrupts: Some("vector"),
     between: "x86 vectors without a handler (local timer, inter-processor, …), net",
     domain: Domain::Interrupts,
-    subject: Subject::Vectors(&VECTORS),
+    subject: SubjectKind::Vectors(&VECTORS),
     part_of: None,
     resource: None,
     cause: Some(Cause::Hardirq),

@@ -9,7 +9,7 @@
 //! they neither differ nor have a culprit in common.
 
 use noise_common::charge::Cause;
-use noise_common::subject::Subject;
+use noise_common::subject::SubjectKind;
 
 use super::culprits::{Culprit, nothing_beyond};
 use super::feed::{Name, is_catch_all};
@@ -39,7 +39,7 @@ impl Party for Name {
 /// Whether the subjects of a signal are cgroups, which are no culprits of their own delays.
 fn is_of_cgroup(watched: Watched) -> bool {
     match watched {
-        Watched::Signal(signal) => signal.info().subject == Subject::Cgroup,
+        Watched::Signal(signal) => signal.info().subject == SubjectKind::Cgroup,
         Watched::Interruption => true,
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use noise_common::charge::Resource;
 use noise_common::signals::Signal;
-use noise_common::subject::Subject;
+use noise_common::subject::SubjectKind;
 
 use super::feed::{Name, matched};
 use super::window::Charge;
@@ -29,7 +29,7 @@ impl Pool {
     pub fn new(signal: Signal, labels: &[String]) -> Option<Self> {
         let info = signal.info();
         let of = match info.subject {
-            Subject::Kinds(_) => None,
+            SubjectKind::Kinds(_) => None,
             _ => labels.first().map(|of| of.as_str().into()),
         };
         Some(Self { resource: info.resource?, of })

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use noise_common::signals::{SIGNAL_COUNT, SIGNALS, Signal};
-use noise_common::subject::Subject;
+use noise_common::subject::SubjectKind;
 
 use super::charges::{Charges, Pool};
 use super::incident::{Change, Incident};
@@ -26,8 +26,8 @@ use super::settings::{Settings, SettingsError};
 use super::track::Memory;
 use super::watched::Watched;
 use super::window::Window;
+use crate::model::labels::{GONE, OTHER, UNKNOWN_LABEL};
 use crate::model::{Sample, Series};
-use crate::resolve::{GONE, OTHER, UNKNOWN_LABEL};
 
 /// A subject or a culprit.
 pub type Name = Arc<str>;
@@ -43,7 +43,7 @@ pub struct Feed {
     interruption: bool,
     minimum_taken: f64,
     /// Signals whose delays are known, and watched, by the subjects of a part of them.
-    told_by_part: BTreeSet<Signal>,
+    seen_by_part: BTreeSet<Signal>,
     previous: Option<Arc<Sample>>,
 }
 
@@ -65,7 +65,7 @@ impl Feed {
             watched: [false; SIGNAL_COUNT],
             interruption: false,
             minimum_taken: 0.0,
-            told_by_part: BTreeSet::new(),
+            seen_by_part: BTreeSet::new(),
             previous: None,
         };
         feed.set(settings)?;
@@ -171,11 +171,11 @@ impl Feed {
             let (Some(whole), part) = (info.part_of, info.signal) else { continue };
             let is_known = self.is_watched(part)
                 && !sample.absent.iter().any(|(absent, _)| *absent == part)
-                && (self.told_by_part.contains(&whole)
+                && (self.seen_by_part.contains(&whole)
                     || sample.series.iter().any(|series| series.signal == part));
             match is_known {
-                true => self.told_by_part.insert(whole),
-                false => self.told_by_part.remove(&whole),
+                true => self.seen_by_part.insert(whole),
+                false => self.seen_by_part.remove(&whole),
             };
         }
     }
@@ -183,7 +183,7 @@ impl Feed {
     fn growths<'a>(&self, previous: &'a Sample, sample: &'a Sample) -> Vec<Growth<'a>> {
         matched(&previous.series, &sample.series, by_labels)
             .filter(|(now, _)| {
-                self.is_watched(now.signal) && !self.told_by_part.contains(&now.signal)
+                self.is_watched(now.signal) && !self.seen_by_part.contains(&now.signal)
             })
             .filter_map(|(now, then)| {
                 let then = then.filter(|then| then.totals != now.totals)?;
@@ -208,7 +208,7 @@ pub(super) fn is_catch_all(label: &str) -> bool {
 fn subject(series: &Series) -> Name {
     match (series.signal.info().subject, series.labels.as_slice()) {
         (_, []) => HOST.into(),
-        (Subject::Kinds(_), labels) => format!("{HOST} {}", labels.join(" ")).into(),
+        (SubjectKind::Kinds(_), labels) => format!("{HOST} {}", labels.join(" ")).into(),
         (_, [label]) => label.as_str().into(),
         (_, labels) => labels.join(" ").into(),
     }

@@ -1,7 +1,7 @@
 //! What two disturbances have to do with each other: a place, a contention, or a culprit.
 
 use noise_common::charge::Cause;
-use noise_common::subject::Subject;
+use noise_common::subject::SubjectKind;
 
 use super::accused::Accused;
 use super::culprits::Culprit;
@@ -23,11 +23,11 @@ fn place(incident: &Disturbance) -> (&'static str, &str) {
     let Watched::Signal(signal) = incident.signal else { return (incident.signal.name(), subject) };
     let info = signal.info();
     match info.subject {
-        Subject::Request => {
+        SubjectKind::Request => {
             ("device", subject.rsplit_once(' ').map_or(subject, |(device, _)| device))
         }
-        Subject::Interface => ("interface", subject),
-        Subject::Host | Subject::Kinds(_) => (info.domain.name(), ""),
+        SubjectKind::Interface => ("interface", subject),
+        SubjectKind::Host | SubjectKind::Kinds(_) => (info.domain.name(), ""),
         _ => (info.name, subject),
     }
 }
@@ -37,7 +37,7 @@ fn place(incident: &Disturbance) -> (&'static str, &str) {
 fn is_one_queue(one: &Disturbance, other: &Disturbance) -> bool {
     let is_block = |incident: &Disturbance| {
         let Watched::Signal(signal) = incident.signal else { return false };
-        signal.info().subject == Subject::Request
+        signal.info().subject == SubjectKind::Request
     };
     let alike = one.signal == other.signal || is_block(one) && is_block(other);
     alike && place(one) == place(other)
@@ -56,10 +56,10 @@ fn is_itself(incident: &Disturbance, culprit: &Culprit<Name>) -> bool {
         return false;
     }
     match info.subject {
-        Subject::Irq => subject.split_once(' ').is_some_and(|(irq, own)| {
+        SubjectKind::Irq => subject.split_once(' ').is_some_and(|(irq, own)| {
             own == name || name.strip_prefix("irq ").is_some_and(|number| number == irq)
         }),
-        Subject::Host => true,
+        SubjectKind::Host => true,
         _ => subject == name,
     }
 }

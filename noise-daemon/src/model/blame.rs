@@ -10,7 +10,7 @@ use super::changes::{changes, grown};
 use super::fold::{Fold, Subject};
 use super::sample::{Count, Interference, Sample, Series, Totals};
 use super::steady::Steady;
-use crate::resolve::OTHER;
+use crate::model::labels::OTHER;
 
 /// Name of the metric of delays by who caused them.
 pub const INTERFERENCE_METRIC: &str = "noised_interference_seconds_total";

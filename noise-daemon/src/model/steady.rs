@@ -8,13 +8,13 @@
 use std::collections::BTreeMap;
 
 use noise_common::signals::Signal;
-use noise_common::subject::Subject;
+use noise_common::subject::SubjectKind;
 
 use super::amount::Amount;
 use super::changes::changes;
 use super::remembered::Remembered;
 use super::sample::{Count, Series, Totals};
-use crate::resolve::OTHER;
+use crate::model::labels::OTHER;
 
 /// Series that are gone and remembered.
 const GONE: usize = 128;
@@ -130,7 +130,7 @@ impl<T: Sampled> Default for Steady<T> {
 fn rest_of(signal: Signal, labels: &[String]) -> Vec<String> {
     let other = |index| match (signal.info().subject, index) {
         // Devices are many, operations are not.
-        (Subject::Request, 1) => None,
+        (SubjectKind::Request, 1) => None,
         _ => Some(OTHER.to_owned()),
     };
     labels.iter().enumerate().map(|(index, own)| other(index).unwrap_or(own.clone())).collect()

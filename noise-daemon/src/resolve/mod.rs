@@ -1,6 +1,7 @@
 //! IO: ids to names. Rooted at paths, so that tests use fixture trees.
 
 pub mod cgroup;
+mod host;
 mod kthread;
 mod renamed;
 mod who;
@@ -13,24 +14,19 @@ use std::time::Instant;
 
 use noise_common::charge::{UNKNOWN, WATCHED_TASK};
 use noise_common::signals::{OPERATIONS, OTHER_INTERFACE, Signal, split_block_subject};
-use noise_common::subject::Subject;
+use noise_common::subject::SubjectKind;
 
 use crate::clean::clean;
 use cgroup::{Hierarchies, Labels, Of, printable};
+pub use host::read_host;
 use kthread::KernelThreads;
 pub use kthread::without_cpu;
 use renamed::Round;
 use who::Interner;
 pub use who::{Being, Parties};
 
+use crate::model::labels::OTHER;
 use crate::procfs;
-
-/// Label value of what is folded together.
-pub const OTHER: &str = "~other";
-/// Label value of a cgroup or kernel thread that was gone before anybody asked for its name.
-pub const GONE: &str = "~gone";
-/// Label value of what the programs could not tell.
-pub const UNKNOWN_LABEL: &str = "~unknown";
 
 /// What the last columns of `interrupts` below a procfs root say of an irq.
 pub fn irq_name(procfs: &Path, irq: u64) -> String {
@@ -45,9 +41,6 @@ pub fn irq_name(procfs: &Path, irq: u64) -> String {
     let name = words.get(2..).unwrap_or_default().join(" ");
     if name.is_empty() { "unknown".to_owned() } else { printable(name.as_bytes()) }
 }
-
-/// Label value of a process that is watched apart from the others of its cgroup.
-pub const WATCHED_LABEL: &str = "~task";
 
 /// Turns subjects of signals into label values, and remembers them.
 #[derive(Debug)]
@@ -106,22 +99,22 @@ impl Names {
 
     fn look_up(&mut self, signal: Signal, subject: u64, now: Instant) -> Option<Vec<String>> {
         Some(match signal.info().subject {
-            Subject::Host => Vec::new(),
-            Subject::Kinds(names) | Subject::Vectors(names) => {
+            SubjectKind::Host => Vec::new(),
+            SubjectKind::Kinds(names) | SubjectKind::Vectors(names) => {
                 let name = names.get(subject as usize);
                 vec![name.map_or_else(|| subject.to_string(), ToString::to_string)]
             }
-            Subject::Irq => vec![subject.to_string(), irq_name(&self.procfs, subject)],
+            SubjectKind::Irq => vec![subject.to_string(), irq_name(&self.procfs, subject)],
             // What found no cell of its own, or no cgroup.
-            Subject::Cgroup if subject == UNKNOWN => vec![OTHER.to_owned()],
-            Subject::Cgroup => vec![self.cgroup(Of::Task, subject, now)?.to_string()],
-            Subject::Request => {
+            SubjectKind::Cgroup if subject == UNKNOWN => vec![OTHER.to_owned()],
+            SubjectKind::Cgroup => vec![self.cgroup(Of::Task, subject, now)?.to_string()],
+            SubjectKind::Request => {
                 let (major, minor, operation) = split_block_subject(subject);
                 let operation = OPERATIONS.get(operation).copied().unwrap_or("other");
                 vec![self.device_name(major, minor), operation.to_owned()]
             }
-            Subject::Interface => vec![self.interface_name(subject)],
-            Subject::DropReason => {
+            SubjectKind::Interface => vec![self.interface_name(subject)],
+            SubjectKind::DropReason => {
                 let reason = self.drop_reasons.get(&(subject as u32));
                 vec![reason.map_or_else(|| "unknown".to_owned(), Clone::clone)]
             }
@@ -132,13 +125,13 @@ impl Names {
     /// interfaces are looked at once, and again after [`Names::sweep`].
     pub fn exists(&mut self, signal: Signal, subject: u64) -> bool {
         match signal.info().subject {
-            Subject::Request => {
+            SubjectKind::Request => {
                 let (major, minor, _) = split_block_subject(subject);
                 let path = self.sysfs.join(format!("dev/block/{major}:{minor}"));
                 path.try_exists().unwrap_or(true)
             }
-            Subject::Interface => subject == OTHER_INTERFACE || self.has_interface(subject),
-            Subject::Cgroup => {
+            SubjectKind::Interface => subject == OTHER_INTERFACE || self.has_interface(subject),
+            SubjectKind::Cgroup => {
                 matches!(subject, UNKNOWN | WATCHED_TASK)
                     || !self.cgroups.is_gone(Of::Task, subject)
             }
@@ -149,7 +142,7 @@ impl Names {
     /// Whether the labels of a subject are its own, not what stands for one that cannot be found.
     pub fn is_named(&mut self, signal: Signal, subject: u64) -> bool {
         match signal.info().subject {
-            Subject::Interface => {
+            SubjectKind::Interface => {
                 let labels = self.known.get(&(signal, subject));
                 labels.is_some_and(|labels| labels.first() != Some(&nameless(subject)))
             }
@@ -209,6 +202,7 @@ fn interfaces(sysfs: &Path) -> std::io::Result<impl Iterator<Item = (u64, OsStri
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::labels::GONE;
     use noise_common::signals::block_subject;
 
     fn fixture() -> (tempfile::TempDir, Names) {

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use noise_common::signals::{OTHER_INTERFACE, of_subject};
-use noise_common::subject::Subject;
+use noise_common::subject::SubjectKind;
 
 use super::{Names, index_of, interfaces, shown};
 
@@ -34,7 +34,7 @@ impl Names {
     /// Those of some interfaces whose names have changed; from now on they have their new ones.
     pub fn renamed(&mut self) -> BTreeSet<u64> {
         let mut named: BTreeMap<u64, &str> = BTreeMap::new();
-        for signal in of_subject(Subject::Interface) {
+        for signal in of_subject(SubjectKind::Interface) {
             for ((_, subject), labels) in self.known.range((signal, 0)..=(signal, u64::MAX)) {
                 let name = labels.first().map(String::as_str).unwrap_or_default();
                 // What was never found has no name that could change.
@@ -71,7 +71,7 @@ impl Names {
             }
         }
         self.known.retain(|(signal, subject), _| {
-            !(signal.info().subject == Subject::Interface && renamed.contains(subject))
+            !(signal.info().subject == SubjectKind::Interface && renamed.contains(subject))
         });
         renamed
     }

@@ -14,11 +14,12 @@ use noise_common::charge::{
 use noise_common::signals::{
     OTHER_INTERFACE, SOFTIRQ_VECTORS, Signal, VECTORS, block_subject, of_subject,
 };
-use noise_common::subject::Subject;
+use noise_common::subject::SubjectKind;
 
+use super::Names;
 use super::cgroup::{Look, Of};
-use super::{GONE, Names, UNKNOWN_LABEL, WATCHED_LABEL};
 use crate::clean::clean;
+use crate::model::labels::{GONE, UNKNOWN_LABEL, WATCHED_LABEL};
 
 /// Width of the minor number in a place.
 const MINOR_BITS: u32 = 20;
@@ -75,9 +76,11 @@ impl Interner {
 fn place(resource: Resource, place: u32) -> Option<(Signal, u64)> {
     let kind = resource.place()?;
     let subject = match kind {
-        Subject::Request => block_subject(place >> MINOR_BITS, place & ((1 << MINOR_BITS) - 1), 0),
+        SubjectKind::Request => {
+            block_subject(place >> MINOR_BITS, place & ((1 << MINOR_BITS) - 1), 0)
+        }
         // Interfaces of other namespaces are one place.
-        Subject::Interface if place == u32::MAX => OTHER_INTERFACE,
+        SubjectKind::Interface if place == u32::MAX => OTHER_INTERFACE,
         _ => u64::from(place),
     };
     Some((of_subject(kind).next()?, subject))
@@ -124,7 +127,7 @@ impl Names {
         let place = match place(resource, key.place) {
             None => self.interner.get(""),
             // No device has these numbers.
-            Some(_) if key.place == 0 && resource.place() == Some(Subject::Request) => {
+            Some(_) if key.place == 0 && resource.place() == Some(SubjectKind::Request) => {
                 self.interner.get(UNKNOWN_LABEL)
             }
             Some((signal, subject)) => {
@@ -208,7 +211,7 @@ impl Names {
             let name = VECTORS.get((source & !VECTOR_SOURCE) as usize);
             return self.interner.get(name.copied().unwrap_or(UNKNOWN_LABEL));
         }
-        let irqs = of_subject(Subject::Irq).next();
+        let irqs = of_subject(SubjectKind::Irq).next();
         let labels = irqs.and_then(|signal| self.labels(signal, source, now)).unwrap_or_default();
         match labels.as_slice() {
             [_, name] if name != "unknown" => self.interner.get(name),

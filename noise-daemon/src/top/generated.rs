@@ -8,8 +8,8 @@ use noise_common::hist::bucket_of;
 use noise_common::signals::Signal;
 
 use super::History;
-use crate::model::{Count, Interference, Sample, Series, Totals};
-use crate::wire::{Frame, Host};
+use crate::model::{Count, Host, Interference, Sample, Series, Totals};
+use crate::wire::Frame;
 
 /// A frame that is being made. Delays and counters are those since attach.
 #[derive(Clone, Debug, Default)]

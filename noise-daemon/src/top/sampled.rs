@@ -14,8 +14,8 @@ use super::{
     Align, Block, Cell, Column, Heatmap, History, Look, Page, Row, Screen, Span, Step, Table, Tone,
 };
 use crate::analysis::{Culprit, Episode, Level, Overview, Remedy, Report, Rule, Time};
-use crate::model::{Interference, Sample, Series, Totals};
-use crate::wire::{Frame, Host};
+use crate::model::{Host, Interference, Sample, Series, Totals};
+use crate::wire::Frame;
 
 /// When the first frame was taken.
 const BEGIN: &str = "2026-03-04T12:00:00Z";

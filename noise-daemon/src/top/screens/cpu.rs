@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use super::cells;
 use super::recent::{Recent, empty};
 use super::tally;
+use crate::model::units;
 use crate::top::history::{Cpu, TAKERS, Taker, joined};
-use crate::top::{Align, Block, Cell, Column, History, Look, Page, Row, Table, Tone, units};
+use crate::top::{Align, Block, Cell, Column, History, Look, Page, Row, Table, Tone};
 
 /// Key and name of the row of all CPUs together.
 const ALL: &str = "all";

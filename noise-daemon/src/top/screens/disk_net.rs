@@ -10,7 +10,7 @@ use std::sync::Arc;
 use noise_common::charge::{Cause, Charged};
 use noise_common::shown::{Shown, Stage, WAYS, Way};
 use noise_common::signals::{SIGNALS, Signal};
-use noise_common::subject::Subject as Kind;
+use noise_common::subject::SubjectKind;
 
 use super::cells;
 use super::recent::{Recent, empty};
@@ -54,7 +54,7 @@ impl<'a> Subject<'a> {
     fn new(signal: Signal, labels: &'a [String]) -> Option<Self> {
         let (way, _) = place(signal)?;
         let operation = match (signal.info().subject, labels) {
-            (Kind::Request, [_, operation, ..]) => operation,
+            (SubjectKind::Request, [_, operation, ..]) => operation,
             _ => way.name(),
         };
         Some(Self { way, name: labels.first()?, operation })

@@ -9,9 +9,10 @@ use noise_common::signals::{SIGNALS, Signal};
 use super::cells;
 use super::recent::{Recent, empty};
 use super::tally::{self, Tally};
+use crate::model::units;
 use crate::top::heat::heatmap;
 use crate::top::history::{Delays, Labels};
-use crate::top::{Block, Cell, Column, History, Look, Page, Row, Table, Tone, units};
+use crate::top::{Block, Cell, Column, History, Look, Page, Row, Table, Tone};
 
 /// A kind of source.
 #[derive(Clone, Copy, Debug)]

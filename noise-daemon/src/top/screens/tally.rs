@@ -6,8 +6,9 @@ use noise_common::signals::{Signal, SignalInfo};
 
 use super::cells;
 use super::recent::Recent;
+use crate::model::units;
 use crate::top::history::{Delays, Delta, Labels, by_labels, joined};
-use crate::top::{Block, Cell, Column, History, Row, Span, Table, Tone, units};
+use crate::top::{Block, Cell, Column, History, Row, Span, Table, Tone};
 
 /// Delays in the time that is looked at, and seconds lost per second in each step.
 #[derive(Debug, Default)]

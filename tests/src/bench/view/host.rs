@@ -6,14 +6,14 @@ use std::time::Duration;
 use noise_common::charge::{Cause, Charged, Resource};
 use noise_common::hist::bucket_of;
 use noise_common::signals::{SIGNALS, Signal, SignalInfo};
-use noise_common::subject::Subject;
+use noise_common::subject::SubjectKind;
 use noise_daemon::analysis::{
     Culprit, Ending, Episode, Level, Outlier, Overview, Remedy, Report, Rule, Time,
 };
 use noise_daemon::model::{
-    Count, Interference, OutlierPart, OutlierRecord, Sample, Series, Totals,
+    Count, Host, Interference, OutlierPart, OutlierRecord, Sample, Series, Totals,
 };
-use noise_daemon::wire::{Frame, Host};
+use noise_daemon::wire::Frame;
 
 const CGROUPS: u64 = 500;
 const CPUS: u32 = 128;
@@ -61,18 +61,20 @@ fn series() -> Vec<Series> {
     };
     let labels = |info: &SignalInfo| match info.subject {
         _ if !info.is_delay() => Vec::new(),
-        Subject::Host => vec![Vec::new()],
-        Subject::Kinds(_) => fixed(&["wakeup", "preempted", "new", "migrated"]),
-        Subject::Vectors(names) => fixed(names),
-        Subject::Irq => (0..IRQS).map(|index| vec![(index + 24).to_string(), irq(index)]).collect(),
-        Subject::Request => (0..DEVICES)
+        SubjectKind::Host => vec![Vec::new()],
+        SubjectKind::Kinds(_) => fixed(&["wakeup", "preempted", "new", "migrated"]),
+        SubjectKind::Vectors(names) => fixed(names),
+        SubjectKind::Irq => {
+            (0..IRQS).map(|index| vec![(index + 24).to_string(), irq(index)]).collect()
+        }
+        SubjectKind::Request => (0..DEVICES)
             .flat_map(|index| {
                 ["read", "write", "flush"].map(|what| vec![format!("nvme{index}n1"), what.into()])
             })
             .collect(),
-        Subject::Interface => named(INTERFACES, |index| format!("eth{index}")),
-        Subject::Cgroup => named(CGROUPS, cgroup),
-        Subject::DropReason => Vec::new(),
+        SubjectKind::Interface => named(INTERFACES, |index| format!("eth{index}")),
+        SubjectKind::Cgroup => named(CGROUPS, cgroup),
+        SubjectKind::DropReason => Vec::new(),
     };
     let of = |info: &SignalInfo| {
         let signal = info.signal;

@@ -7,10 +7,11 @@ use noise_common::shown::Way;
 
 use super::{Rows, Subject, Waits, deeds, is_counted, place, signals};
 use crate::model::Totals;
+use crate::model::units;
 use crate::top::heat::heatmap;
 use crate::top::screens::cells;
 use crate::top::screens::recent::Recent;
-use crate::top::{Block, History, Look, Page, Row, Table, Tone, units};
+use crate::top::{Block, History, Look, Page, Row, Table, Tone};
 
 /// Rows of who waited for whom.
 const SHOWN: usize = 200;

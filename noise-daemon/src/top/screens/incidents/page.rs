@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use noise_common::subject::Subject;
+use noise_common::subject::SubjectKind;
 
 use crate::analysis::{Episode, Level, Outlier, Report, Time, Watched};
+use crate::model::units;
 use crate::top::heat::heatmap;
 use crate::top::screens::cells;
-use crate::top::{Block, Cell, History, Page, Row, Table, Tone, units};
+use crate::top::{Block, Cell, History, Page, Row, Table, Tone};
 
 /// Culprits, and remedies, that a page has room for: those of whom more is known than that they
 /// were there.
@@ -157,12 +158,12 @@ fn over_time(history: &History, episode: &Episode) -> Option<Block> {
         return None;
     };
     let labels = match signal.info().subject {
-        Subject::Request => {
+        SubjectKind::Request => {
             let (device, operation) = subject.rsplit_once(' ')?;
             vec![device.to_owned(), operation.to_owned()]
         }
-        Subject::Kinds(_) => vec![subject.rsplit_once(' ')?.1.to_owned()],
-        Subject::Host => Vec::new(),
+        SubjectKind::Kinds(_) => vec![subject.rsplit_once(' ')?.1.to_owned()],
+        SubjectKind::Host => Vec::new(),
         _ => vec![subject.to_owned()],
     };
     let heatmap = heatmap(history, "The last minutes", signal, |own| own == labels);
