@@ -23,6 +23,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     storage: Storage::Keyed,
     interrupts: None,
     between: "`block_rq_issue` → last `block_rq_complete`",
+    values: "",
     domain: Domain::Disk,
     subject: SubjectKind::Request,
     part_of: None,

@@ -24,6 +24,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     storage: Storage::Keyed,
     interrupts: None,
     between: "`block_rq_insert` → `block_rq_issue`",
+    values: "",
     domain: Domain::Disk,
     subject: SubjectKind::Request,
     part_of: None,

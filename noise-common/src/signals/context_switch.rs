@@ -21,6 +21,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     storage: Storage::Switches,
     interrupts: None,
     between: "switches away from tasks, counted",
+    values: "`voluntary` (it went to sleep), `involuntary` (it stayed runnable)",
     domain: Domain::Cpu,
     subject: SubjectKind::Kinds(&["voluntary", "involuntary"]),
     part_of: None,

@@ -20,6 +20,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     storage: Storage::Fixed { subjects: 1 },
     interrupts: None,
     between: "a task begins to reclaim memory itself, for the host or for its cgroup's limit → it ends",
+    values: "",
     domain: Domain::Memory,
     subject: SubjectKind::Host,
     part_of: None,

@@ -23,6 +23,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     storage: Storage::Keyed,
     interrupts: Some("hardirq"),
     between: "`irq_handler_entry` → `irq_handler_exit`, net",
+    values: "",
     domain: Domain::Interrupts,
     subject: SubjectKind::Irq,
     part_of: None,

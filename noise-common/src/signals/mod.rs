@@ -145,6 +145,8 @@ pub struct SignalInfo {
     pub interrupts: Option<&'static str>,
     /// From which event to which, in a few words, for the table of signals in the documentation.
     pub between: &'static str,
+    /// What is to be said there of the values of its labels; mostly nothing.
+    pub values: &'static str,
     /// The part of the host that it belongs to.
     pub domain: Domain,
     /// What its delays or events are counted by; the number that the kernel side has for it.

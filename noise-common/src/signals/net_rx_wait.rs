@@ -24,6 +24,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     storage: Storage::Keyed,
     interrupts: None,
     between: "`netif_receive_skb` → wake-up of the receiver in the same softirq",
+    values: "",
     domain: Domain::Network,
     subject: SubjectKind::Interface,
     part_of: None,

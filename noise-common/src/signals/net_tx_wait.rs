@@ -24,6 +24,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     storage: Storage::Keyed,
     interrupts: None,
     between: "`net_dev_queue` → `net_dev_start_xmit` of the same packet",
+    values: "",
     domain: Domain::Network,
     subject: SubjectKind::Interface,
     part_of: None,

@@ -21,6 +21,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     storage: Storage::Fixed { subjects: 1 },
     interrupts: Some("nmi"),
     between: "NMI handlers, as the kernel timed them",
+    values: "",
     domain: Domain::Interrupts,
     subject: SubjectKind::Host,
     part_of: None,

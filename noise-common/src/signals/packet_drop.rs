@@ -20,6 +20,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     storage: Storage::KeyedCounter,
     interrupts: None,
     between: "packets dropped by the kernel, counted",
+    values: "the kernel's own",
     domain: Domain::Network,
     subject: SubjectKind::DropReason,
     part_of: None,

@@ -21,6 +21,7 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     storage: Storage::Fixed { subjects: SOFTIRQ_VECTORS.len() },
     interrupts: Some("softirq"),
     between: "`softirq_entry` → `softirq_exit`, net",
+    values: "",
     domain: Domain::Interrupts,
     subject: SubjectKind::Vectors(&SOFTIRQ_VECTORS),
     part_of: None,

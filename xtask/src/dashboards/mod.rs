@@ -1,6 +1,7 @@
-//! `cargo xtask dashboards`: Grafana's dashboards and Prometheus's recording rules.
+//! `cargo xtask dashboards`: Grafana's dashboards, Prometheus's recording rules, and what else repeats
+//! the table of signals: tests of those rules and the documentation's table.
 //!
-//! Both are written from tables here and from noise-common's table of signals, so that a hundred
+//! They are written from tables here and from noise-common's table of signals, so that a hundred
 //! queries are not kept in step by hand. With `--pictures` it draws the dashboards with the data of
 //! a running Prometheus, so that people can look at them without Grafana.
 
@@ -21,6 +22,7 @@ mod json;
 mod promql;
 mod repeated;
 mod rules;
+mod signals_page;
 mod table;
 
 /// What the task takes.
@@ -53,6 +55,7 @@ fn files() -> Vec<(String, String)> {
         ("deploy/prometheus/federation.rules.yml".to_owned(), rules::federation()),
     ];
     files.extend(RULE_TESTS.map(|(path, text)| (path.to_owned(), repeated::repeated(text))));
+    files.push((signals_page::PATH.to_owned(), signals_page::page()));
     let all = boards::all();
     files.extend(all.iter().map(|board| {
         let path = format!("deploy/grafana/dashboards/{}.json", json::uid(board));
@@ -267,21 +270,6 @@ mod tests {
                     .any(|(path, text)| path.ends_with(wanted) && text.contains(info.metric));
                 assert!(named, "{} is in no {wanted}", info.metric);
             }
-        }
-    }
-
-    /// The documentation's table of signals has the row of each as the table in noise-common says it.
-    #[test]
-    fn the_documentation_has_a_row_for_each_signal() {
-        let pages = fs::read_dir(root().join("docs")).into_iter().flatten().flatten();
-        let paths = pages.map(|page| page.path()).chain([root().join("README.md")]);
-        let texts: Vec<String> = paths.filter_map(|path| fs::read_to_string(path).ok()).collect();
-        for info in &SIGNALS {
-            let labels: Vec<_> = info.labels.iter().map(|label| format!("`{label}`")).collect();
-            let row = format!("| `{}` | {} | {} |", info.name, info.between, labels.join(", "));
-            let row = row.replace("|  |", "| |");
-            let is_there = texts.iter().any(|text| text.lines().any(|line| line == row));
-            assert!(is_there, "no page has this row: {row}");
         }
     }
 
