@@ -8,14 +8,15 @@
 //!
 //! What is taken from a cgroup while it runs is watched as well ([`Watched::Interruption`]).
 //!
-//! Where waits for a CPU are measured by cgroup, the same waits of the whole host are left out:
-//! one disturbance would be told twice.
+//! Where delays are measured by a further subject, as waits for a CPU are by cgroup, the same delays
+//! of the whole host are left out: one disturbance would be reported twice.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use noise_common::signals::{SIGNAL_COUNT, Signal};
+use noise_common::signals::{SIGNAL_COUNT, SIGNALS, Signal};
+use noise_common::subject::SubjectKind;
 
 use super::charges::{Charges, Pool};
 use super::incident::{Change, Incident};
@@ -41,8 +42,8 @@ pub struct Feed {
     /// Whether what is taken from running work is watched.
     interruption: bool,
     minimum_taken: f64,
-    /// Waits for a CPU are known, and watched, by cgroup.
-    by_cgroup: bool,
+    /// Signals whose delays are known, and watched, by the subjects of a part of them.
+    seen_by_part: BTreeSet<Signal>,
     previous: Option<Arc<Sample>>,
 }
 
@@ -64,7 +65,7 @@ impl Feed {
             watched: [false; SIGNAL_COUNT],
             interruption: false,
             minimum_taken: 0.0,
-            by_cgroup: false,
+            seen_by_part: BTreeSet::new(),
             previous: None,
         };
         feed.set(settings)?;
@@ -105,11 +106,7 @@ impl Feed {
         if sample.at_ns <= previous.at_ns {
             return changes;
         }
-        // They come with the first cgroup that waits, and what was measured stays in the sample.
-        let signal = Signal::CgroupRunqueueWait;
-        self.by_cgroup = self.is_watched(signal)
-            && !sample.absent.iter().any(|(absent, _)| *absent == signal)
-            && (self.by_cgroup || sample.series.iter().any(|series| series.signal == signal));
+        self.find_parts(sample);
         let growths = self.growths(&previous, sample);
         let mut delays_ns: BTreeMap<(Signal, &Pool), u64> = BTreeMap::new();
         for growth in &growths {
@@ -168,11 +165,25 @@ impl Feed {
         self.watched.get(signal as usize).copied().unwrap_or(false)
     }
 
+    /// Parts come with their first subject, and what was measured stays in the sample.
+    fn find_parts(&mut self, sample: &Sample) {
+        for info in &SIGNALS {
+            let (Some(whole), part) = (info.part_of, info.signal) else { continue };
+            let is_known = self.is_watched(part)
+                && !sample.absent.iter().any(|(absent, _)| *absent == part)
+                && (self.seen_by_part.contains(&whole)
+                    || sample.series.iter().any(|series| series.signal == part));
+            match is_known {
+                true => self.seen_by_part.insert(whole),
+                false => self.seen_by_part.remove(&whole),
+            };
+        }
+    }
+
     fn growths<'a>(&self, previous: &'a Sample, sample: &'a Sample) -> Vec<Growth<'a>> {
         matched(&previous.series, &sample.series, by_labels)
             .filter(|(now, _)| {
-                let twice = self.by_cgroup && now.signal == Signal::RunqueueWait;
-                self.is_watched(now.signal) && !twice
+                self.is_watched(now.signal) && !self.seen_by_part.contains(&now.signal)
             })
             .filter_map(|(now, then)| {
                 let then = then.filter(|then| then.totals != now.totals)?;
@@ -195,9 +206,9 @@ pub(super) fn is_catch_all(label: &str) -> bool {
 }
 
 fn subject(series: &Series) -> Name {
-    match (series.signal, series.labels.as_slice()) {
+    match (series.signal.info().subject, series.labels.as_slice()) {
         (_, []) => HOST.into(),
-        (Signal::RunqueueWait, labels) => format!("{HOST} {}", labels.join(" ")).into(),
+        (SubjectKind::Kinds(_), labels) => format!("{HOST} {}", labels.join(" ")).into(),
         (_, [label]) => label.as_str().into(),
         (_, labels) => labels.join(" ").into(),
     }
