@@ -5,9 +5,9 @@ use core::ptr;
 use aya_ebpf::bindings::BPF_NOEXIST;
 use aya_log_ebpf::macro_support::{Level, level_enabled};
 use noise_common::charge::{
-    CHARGE_WAYS, Cause, ChargeKey, ChargeSlot, Charged, Resource, charge_slot,
+    CHARGE_WAYS, Cause, ChargeKey, ChargeRequest, ChargeSlot, Charged, Resource, charge_slot,
 };
-use noise_common::event::{ChargeRequest, CpuState};
+use noise_common::event::CpuState;
 
 use crate::maps::{NOISE_CHARGES, cpu_state};
 

@@ -5,10 +5,11 @@
 
 use aya_log_ebpf::macro_support::{Level, level_enabled};
 use noise_common::charge::{Cause, ChargeKey, Resource, TASK_CULPRIT, UNKNOWN, WATCHED_TASK};
-use noise_common::event::{CpuState, Drop, Outlier};
+use noise_common::event::{CpuState, Outlier};
 use noise_common::ledger::{
     Context, Ledger, Parts, Runner, STRETCHES, TURNS, Takes, Turn, Waiting, Walk,
 };
+use noise_common::loss::Loss;
 use noise_common::signals::Signal;
 use noise_common::{OUTLIERS_PER_WINDOW, WINDOW_NS};
 
@@ -256,7 +257,7 @@ pub fn wait_begins<A: Access>(task: Task<A>, pid: u32, cpu: u32, now_ns: u64) {
         {
             return;
         }
-        let mut taken = (*state).taken_by(now_ns);
+        let mut taken = (*state).nesting.taken_by(now_ns);
         taken.stolen_ns = task.stolen_ns();
         let throttled_ns = task.throttled_ns();
         *wait = Waiting { pid, cpu, since_ns: now_ns, taken, throttled_ns };
@@ -294,7 +295,7 @@ pub fn migrate<A: Access>(
     unsafe {
         let from = *wait;
         let Some(old) = NOISE_CPUS.get_ptr_mut(from.cpu) else { return };
-        let mut taken = (*old).taken_by(now_ns);
+        let mut taken = (*old).nesting.taken_by(now_ns);
         taken.stolen_ns = task.stolen_ns();
         let division = division(state, Context::Scheduler as u32);
         (*division).wait = from;
@@ -308,7 +309,7 @@ pub fn migrate<A: Access>(
         let Some(new) = NOISE_CPUS.get_ptr_mut(to_cpu) else { return };
         (*wait).cpu = to_cpu;
         (*wait).since_ns = now_ns;
-        (*wait).taken = (*new).taken_by(now_ns);
+        (*wait).taken = (*new).nesting.taken_by(now_ns);
         (*wait).throttled_ns = UNKNOWN;
     }
 }
@@ -337,7 +338,7 @@ pub fn wait_ends<A: Access>(
 ) {
     // SAFETY: the state is this CPU's, the entry the task's.
     unsafe {
-        let taken = (*state).taken;
+        let taken = (*state).nesting.taken;
         let division = division(state, Context::Scheduler as u32);
         let long = now_ns.wrapping_sub(start.at_ns) >= (*state).outlier_ns;
         match waiting(start.pid, start.at_ns) {
@@ -383,7 +384,7 @@ fn report<A: Access>(state: *mut CpuState, task: Task<A>, start: Start, now_ns: 
             (*state).outliers = [window, 0];
         }
         if (*state).outliers[1] >= OUTLIERS_PER_WINDOW {
-            return drop_event(state, Signal::CgroupRunqueueWait, Drop::RateLimited);
+            return drop_event(state, Signal::CgroupRunqueueWait, Loss::RateLimited);
         }
         (*state).outliers[1] += 1;
         let outlier: *mut Outlier = &raw mut (*state).outlier;
@@ -410,7 +411,7 @@ pub fn charge_running<const HERE: bool>(state: *mut CpuState, now_ns: u64) {
     // SAFETY: the state is this CPU's, and interrupts are off.
     unsafe {
         let turn = newest(state);
-        let taken = (*state).taken;
+        let taken = (*state).nesting.taken;
         let before = (*state).running;
         let since_ns = (*state).running_ns;
         (*state).running = taken;
@@ -492,7 +493,7 @@ pub fn begin_turn<A: Access>(
     };
     // SAFETY: the state is this CPU's, and interrupts are off.
     unsafe {
-        let taken_ns = (*state).taken.all_ns();
+        let taken_ns = (*state).nesting.taken.all_ns();
         (*state).ledger.newest += 1;
         let turn = newest(state);
         (*turn).start_ns = now_ns;

@@ -6,8 +6,8 @@
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 
 use noise_common::charge::{Cause, ChargeKey, UNKNOWN};
-use noise_common::event::{CpuState, QueueWait};
-use noise_common::queue::{Ahead, QUEUE_IDLE_NS, Served, Share, queue_entry};
+use noise_common::event::CpuState;
+use noise_common::queue::{Ahead, QUEUE_IDLE_NS, QueueWait, Served, Share, queue_entry};
 
 use crate::charge::spill;
 use crate::maps::{NOISE_QUEUES, cpu_state};

@@ -42,7 +42,9 @@ fn handle<A: Access>(hook: Hook, access: A) -> Option<()> {
         Hook::SchedSwitch => switch(access),
         Hook::IrqHandlerEntry => {
             // SAFETY: the state is this CPU's.
-            unsafe { (*state()?).enter_irq(access.argument(0) as u32, clock_ns()) };
+            unsafe {
+                let _ = (*state()?).nesting.enter_irq(access.argument(0) as u32, clock_ns());
+            };
             Some(())
         }
         Hook::IrqHandlerExit => {
@@ -56,7 +58,7 @@ fn handle<A: Access>(hook: Hook, access: A) -> Option<()> {
         Hook::SoftirqEntry => {
             let vector = softirq_vector(access)?;
             // SAFETY: as above.
-            unsafe { (*state()?).enter_softirq(vector, clock_ns()) };
+            unsafe { (*state()?).nesting.enter_softirq(vector, clock_ns()) };
             Some(())
         }
         Hook::SoftirqExit => {
@@ -81,7 +83,7 @@ fn handle<A: Access>(hook: Hook, access: A) -> Option<()> {
         | Hook::ThresholdEntry
         | Hook::DeferredErrorEntry => {
             // SAFETY: as above.
-            unsafe { (*state()?).enter_vector(clock_ns()) };
+            unsafe { (*state()?).nesting.enter_vector(clock_ns()) };
             Some(())
         }
         Hook::LocalTimerExit => vector_exit(access, Vector::LocalTimer),

@@ -21,7 +21,7 @@ pub fn raise(state: *mut CpuState, vector: usize) {
             let now_ns = clock_ns();
             (*state).raised_ns[vector] = now_ns;
             if vector == NET_RX {
-                (*state).raised_taken = (*state).taken_by(now_ns);
+                (*state).raised_taken = (*state).nesting.taken_by(now_ns);
             }
         }
     }
