@@ -4,42 +4,8 @@
 //! host. Times are net, as in [`crate::nesting`]: whoever is interrupted is told with less. An
 //! interval is told when it ends, inner ones before outer ones.
 
-use crate::hooks::Hook;
 use crate::loss::Loss;
 use crate::nesting::{Ended, Nesting};
-
-/// The hooks of the programs that watch.
-pub const WATCHED_HOOKS: &[Hook] = &[
-    Hook::SchedSwitch,
-    Hook::IrqHandlerEntry,
-    Hook::IrqHandlerExit,
-    Hook::SoftirqEntry,
-    Hook::SoftirqExit,
-    Hook::NmiHandler,
-    Hook::LocalTimerEntry,
-    Hook::LocalTimerExit,
-    Hook::RescheduleEntry,
-    Hook::RescheduleExit,
-    Hook::CallFunctionEntry,
-    Hook::CallFunctionExit,
-    Hook::CallSingleEntry,
-    Hook::CallSingleExit,
-    Hook::IrqWorkEntry,
-    Hook::IrqWorkExit,
-    Hook::PlatformIpiEntry,
-    Hook::PlatformIpiExit,
-    Hook::SpuriousEntry,
-    Hook::SpuriousExit,
-    Hook::ApicErrorEntry,
-    Hook::ApicErrorExit,
-    Hook::ThermalEntry,
-    Hook::ThermalExit,
-    Hook::ThresholdEntry,
-    Hook::ThresholdExit,
-    Hook::DeferredErrorEntry,
-    Hook::DeferredErrorExit,
-    Hook::PageFault,
-];
 
 /// What an [`Interference`] was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +15,7 @@ pub enum Kind {
     Nmi,
     /// A device interrupt's handler; `id` = the irq.
     Hardirq,
-    /// An interrupt vector without a handler; `id` = [`crate::signals::Vector`].
+    /// An interrupt vector without a handler; `id` = [`crate::hooks::Vector`].
     Vector,
     /// A softirq vector; `id` = its number.
     Softirq,

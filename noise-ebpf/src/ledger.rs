@@ -7,7 +7,7 @@ use aya_log_ebpf::macro_support::{Level, level_enabled};
 use noise_common::charge::{Cause, ChargeKey, Resource, TASK_CULPRIT, UNKNOWN, WATCHED_TASK};
 use noise_common::event::{CpuState, Outlier};
 use noise_common::ledger::{
-    Context, Ledger, Parts, Runner, STRETCHES, TURNS, Takes, Turn, Waiting, Walk,
+    Context, Division, Ledger, Parts, Runner, STRETCHES, TURNS, Takes, Turn, Waiting, Walk,
 };
 use noise_common::loss::Loss;
 use noise_common::signals::Signal;
@@ -33,7 +33,7 @@ fn detailed() -> bool {
 
 /// Takes the parts of a division in [`CpuState::divisions`]: charges them, or notes them in the
 /// record that is made.
-struct Division {
+struct Dividing {
     /// The CPU that divides.
     state: *mut CpuState,
     /// The CPU whose ledger it is.
@@ -42,7 +42,7 @@ struct Division {
     context: u32,
 }
 
-impl Parts for Division {
+impl Parts for Dividing {
     #[inline(always)]
     fn walk(&mut self) -> &mut Walk {
         // SAFETY: the state is this CPU's; a context does not interrupt itself.
@@ -60,7 +60,7 @@ impl Parts for Division {
     }
 }
 
-impl Takes for Division {
+impl Takes for Dividing {
     #[inline(always)]
     fn turn(&mut self, turn: &Turn, ns: u64) {
         // SAFETY: as in `walk`.
@@ -100,7 +100,7 @@ impl<const HERE: bool> Takes for Direct<HERE> {
     }
 }
 
-impl Division {
+impl Dividing {
     #[inline(always)]
     fn part(&mut self, cause: Cause, culprit: u64, ns: u64, turn: Option<&Turn>) {
         let state = self.state;
@@ -124,10 +124,10 @@ impl Division {
 
 /// The division of a context.
 #[inline(always)]
-fn division(state: *mut CpuState, context: u32) -> *mut noise_common::ledger::Division {
+fn division(state: *mut CpuState, context: u32) -> *mut Division {
     // SAFETY: the state is this CPU's, and there are two contexts.
     unsafe {
-        let first = (&raw mut (*state).divisions).cast::<noise_common::ledger::Division>();
+        let first = (&raw mut (*state).divisions).cast::<Division>();
         if context == Context::Delivery as u32 {
             first.add(Context::Delivery as usize)
         } else {
@@ -141,7 +141,7 @@ fn division(state: *mut CpuState, context: u32) -> *mut noise_common::ledger::Di
 #[inline(never)]
 extern "C" fn noise_turn(cpu: u32, back: u32, context: u32) -> u32 {
     let (Some(state), Some(owner)) = (cpu_state(), NOISE_CPUS.get_ptr(cpu)) else { return 1 };
-    let mut parts = Division { state, cpu, context };
+    let mut parts = Dividing { state, cpu, context };
     // SAFETY: the ledger is only written under the lock of its run queue, which is held, or by this
     // CPU when it leaves the softirq that it is in.
     u32::from(unsafe { (*owner).ledger.step(u64::from(back), &mut parts) })
@@ -153,7 +153,7 @@ extern "C" fn noise_turn(cpu: u32, back: u32, context: u32) -> u32 {
 extern "C" fn noise_stretch(cpu: u32, back: u32, class: u32, context: u32) -> u32 {
     let (Some(state), Some(owner)) = (cpu_state(), NOISE_CPUS.get_ptr(cpu)) else { return 1 };
     let class = if class == Cause::Hardirq as u32 { Cause::Hardirq } else { Cause::Softirq };
-    let mut parts = Division { state, cpu, context };
+    let mut parts = Dividing { state, cpu, context };
     // SAFETY: the sources are this CPU's, or may change under a reading that is only one of
     // another CPU's.
     unsafe { u32::from((*owner).ledger.stretches(class).step(u64::from(back), class, &mut parts)) }
@@ -169,7 +169,7 @@ extern "C" fn noise_divide(cpu: u32, context: u32) -> u32 {
         let division = division(state, context);
         let (wait, now_ns, taken) = ((*division).wait, (*division).now_ns, (*division).taken);
         let throttled_ns = (*division).throttled_ns;
-        let mut parts = Division { state, cpu, context };
+        let mut parts = Dividing { state, cpu, context };
         (*owner).ledger.divide_wait(&wait, now_ns, &taken, throttled_ns, &mut parts);
     }
     0
@@ -188,7 +188,7 @@ extern "C" fn noise_running() -> u32 {
         let division = division(state, context);
         let (before, taken) = ((*division).wait.taken, (*division).taken);
         let length_ns = (*division).now_ns.wrapping_sub((*division).wait.since_ns);
-        let mut parts = Division { state, cpu, context };
+        let mut parts = Dividing { state, cpu, context };
         (*state).ledger.divide_running(&before, &taken, length_ns, &mut parts);
     }
     0

@@ -4,6 +4,7 @@
 //! one event. The daemon, the exporter and the status page iterate this table.
 
 use crate::hooks::Hook;
+pub use crate::hooks::{VECTORS, Vector};
 
 mod block_device_wait;
 mod block_queue_wait;
@@ -27,7 +28,6 @@ pub use net_rx_wait::{BACKLOG_NS, Backlog, Received};
 pub use net_tx_wait::{OTHER_INTERFACE, interface_subject};
 pub use runqueue_wait::CAUSES;
 pub use softirq::{NET_RX, SOFTIRQ_VECTORS};
-pub use vector::{VECTORS, Vector};
 
 /// Histogram buckets that a signal is exported with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,9 +17,22 @@ pub fn listens(state: *mut CpuState) -> bool {
     unsafe { (*state).nesting.in_softirq(NET_RX) }
 }
 
-/// A NET_RX softirq begins that was raised at `raised_ns`; 0 = not seen.
+/// A softirq vector is raised for the first time since its last entry.
 #[inline(always)]
-pub fn begin(state: *mut CpuState, raised_ns: u64, now_ns: u64) {
+pub fn raised(state: *mut CpuState, vector: usize, now_ns: u64) {
+    if vector == NET_RX as usize {
+        // SAFETY: the state is this CPU's.
+        unsafe { (*state).raised_taken = (*state).nesting.taken_by(now_ns) };
+    }
+}
+
+/// A softirq vector begins that was raised at `raised_ns`; 0 = not seen.
+#[inline(always)]
+pub fn begin(state: *mut CpuState, vector: usize, raised_ns: u64, now_ns: u64) {
+    forget(state);
+    if vector != NET_RX as usize {
+        return;
+    }
     // SAFETY: the state is this CPU's.
     unsafe {
         if raised_ns == 0 || now_ns.wrapping_sub(raised_ns) < BACKLOG_NS {
