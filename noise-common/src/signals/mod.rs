@@ -1,7 +1,7 @@
-//! The one table of signals.
+//! Signals: what is known of each before it is measured.
 //!
 //! A signal is one kind of delay: a pair of kernel events and what lies between, or a count of
-//! one event. The daemon, the exporter and the status page iterate this table.
+//! one event. The daemon, the exporter and the status page iterate the table of them.
 
 use crate::hooks::Hook;
 pub use crate::hooks::{VECTORS, Vector};
@@ -20,6 +20,7 @@ mod packet_drop;
 mod runqueue_wait;
 mod softirq;
 mod softirq_raise_wait;
+mod table;
 mod tcp_retransmit;
 mod vector;
 
@@ -28,6 +29,7 @@ pub use net_rx_wait::{BACKLOG_NS, Backlog, Received};
 pub use net_tx_wait::{OTHER_INTERFACE, interface_subject};
 pub use runqueue_wait::CAUSES;
 pub use softirq::{NET_RX, SOFTIRQ_VECTORS};
+pub use table::{CELLS_PER_CPU, SIGNALS};
 
 /// Histogram buckets that a signal is exported with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,6 +144,31 @@ pub struct SignalInfo {
     pub interrupts: Option<&'static str>,
 }
 
+/// Calls `$then!` with the list of signals: variant and room.
+macro_rules! for_each_signal {
+    ($then:ident) => {
+        $then! {
+            RunqueueWait runqueue_wait;
+            ContextSwitch context_switch;
+            Hardirq hardirq;
+            Vector vector;
+            Softirq softirq;
+            SoftirqRaiseWait softirq_raise_wait;
+            Nmi nmi;
+            BlockQueueWait block_queue_wait;
+            BlockDeviceWait block_device_wait;
+            NetTxWait net_tx_wait;
+            NetRxWait net_rx_wait;
+            TcpRetransmit tcp_retransmit;
+            PacketDrop packet_drop;
+            DirectReclaim direct_reclaim;
+            Compaction compaction;
+            CgroupRunqueueWait cgroup_runqueue_wait;
+        }
+    };
+}
+use for_each_signal;
+
 macro_rules! define_signals {
     ($($variant:ident $room:ident;)*) => {
         /// One kind of delay, or one kind of event that is counted.
@@ -153,122 +180,25 @@ macro_rules! define_signals {
 
         /// Number of signals.
         pub const SIGNAL_COUNT: usize = [$(Signal::$variant),*].len();
-
-        const INFOS: [SignalInfo; SIGNAL_COUNT] = [$($room::INFO,)*];
     };
 }
 
-define_signals! {
-    RunqueueWait runqueue_wait;
-    ContextSwitch context_switch;
-    Hardirq hardirq;
-    Vector vector;
-    Softirq softirq;
-    SoftirqRaiseWait softirq_raise_wait;
-    Nmi nmi;
-    BlockQueueWait block_queue_wait;
-    BlockDeviceWait block_device_wait;
-    NetTxWait net_tx_wait;
-    NetRxWait net_rx_wait;
-    TcpRetransmit tcp_retransmit;
-    PacketDrop packet_drop;
-    DirectReclaim direct_reclaim;
-    Compaction compaction;
-    CgroupRunqueueWait cgroup_runqueue_wait;
-}
-
-/// The table: `SIGNALS[signal as usize].signal == signal`.
-pub static SIGNALS: [SignalInfo; SIGNAL_COUNT] = INFOS;
+for_each_signal!(define_signals);
 
 const _: () = assert!(SIGNAL_COUNT <= u32::BITS as usize);
 
-/// First cell of each signal in [`crate::event::CpuState::cells`], and behind it their number.
-const CELL_LAYOUT: [usize; SIGNAL_COUNT + 1] = {
-    let mut layout = [0; SIGNAL_COUNT + 1];
-    let mut index = 0;
-    while index < SIGNAL_COUNT {
-        layout[index + 1] = layout[index] + INFOS[index].storage.cells();
-        index += 1;
-    }
-    layout
-};
-
-/// Number of cells on each CPU, fixed and direct-mapped ones.
-pub const CELLS_PER_CPU: usize = CELL_LAYOUT[SIGNAL_COUNT];
-
 impl Signal {
-    /// The signal's row of the table.
-    pub fn info(self) -> &'static SignalInfo {
-        &SIGNALS[self as usize]
-    }
-
-    /// The signal of a number that came from the kernel side.
-    pub fn from_number(number: u32) -> Option<Self> {
-        SIGNALS.get(number as usize).map(|info| info.signal)
-    }
-
     /// The signal's bit in [`crate::event::CpuState::off`].
     #[inline(always)]
     pub const fn bit(self) -> u32 {
         1 << self as u32
-    }
-
-    /// Index of the signal's first cell in [`crate::event::CpuState::cells`].
-    pub const fn first_cell(self) -> usize {
-        CELL_LAYOUT[self as usize]
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::offsets::FIELDS;
     use std::collections::BTreeSet;
-
-    #[test]
-    fn table_order_is_the_discriminant() {
-        for (index, info) in SIGNALS.iter().enumerate() {
-            assert_eq!(info.signal as usize, index);
-            assert_eq!(Signal::from_number(index as u32), Some(info.signal));
-        }
-        assert_eq!(Signal::from_number(SIGNAL_COUNT as u32), None);
-    }
-
-    #[test]
-    fn names_are_unique_and_texts_are_not_empty() {
-        let mut seen = BTreeSet::new();
-        for info in &SIGNALS {
-            assert!(seen.insert(info.name), "{} twice", info.name);
-            assert!(seen.insert(info.metric), "{} twice", info.metric);
-            assert!(info.metric.starts_with("noised_"));
-            assert!(info.help.len() > 20, "{} has no help", info.name);
-            assert!(!info.hooks.is_empty() || !info.optional_hooks.is_empty());
-            let suffix = match info.kind {
-                Kind::Histogram(_) => "_seconds",
-                Kind::Counter => "_total",
-            };
-            assert!(info.metric.ends_with(suffix), "{}", info.metric);
-        }
-    }
-
-    #[test]
-    fn named_fields_exist() {
-        for info in &SIGNALS {
-            for field in info.fields {
-                assert!(FIELDS.iter().any(|known| known.global == *field), "{field}");
-            }
-        }
-    }
-
-    #[test]
-    fn cells_are_laid_out_without_gaps() {
-        let mut next = 0;
-        for info in &SIGNALS {
-            assert_eq!(info.signal.first_cell(), next);
-            next += info.storage.cells();
-        }
-        assert_eq!(next, CELLS_PER_CPU);
-    }
 
     #[test]
     fn neighbouring_subjects_have_cells_of_their_own() {
