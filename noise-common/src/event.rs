@@ -13,6 +13,7 @@ use crate::nesting::{Nesting, Taken};
 use crate::queue::{QUEUE_WAITS, Share};
 use crate::signals::{Backlog, CELLS_PER_CPU, Received, SIGNAL_COUNT, SOFTIRQ_VECTORS, Signal};
 
+// The daemon still has the old names.
 pub use crate::loss::{LOSSES as DROPS, Loss as Drop};
 
 /// One histogram of one window on one CPU. Also the record of the ring buffer.
@@ -125,7 +126,7 @@ pub struct CpuState {
     pub backlog: Backlog,
     /// The record of a long wait that is made.
     pub outlier: Outlier,
-    /// The waits in queues that are divided, by [`QueueWait`].
+    /// The waits in queues that are divided, by [`crate::queue::QueueWait`].
     pub shares: [Share; QUEUE_WAITS],
     /// A charge on its way into the table.
     pub charge: ChargeRequest,

@@ -217,7 +217,8 @@ impl Nesting {
     /// What has been taken from the CPU up to `now_ns`, with what runs at that moment.
     ///
     /// Exact on the CPU itself; a reading from another CPU may miss or double what begins or ends
-    /// at that very moment.
+    /// at that very moment. A vector that interrupts a handler (one that enables interrupts) hides what
+    /// the handler took so far until it ends.
     #[inline(always)]
     pub fn taken_by(&self, now_ns: u64) -> Taken {
         let mut taken = self.taken;
