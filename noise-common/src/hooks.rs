@@ -8,7 +8,8 @@
 pub enum Attach {
     /// `tp_btf`: the verifier knows the argument types, fields are loaded directly.
     TpBtf,
-    /// `raw_tp`: cheaper to call, but each kernel field costs a probe read.
+    /// `raw_tp`: each kernel field costs a probe read. Of the kernels tried, from 5.10 to 7.3, one needs
+    /// it: 5.10 has no `bpf_get_current_task_btf`, so the memory hooks are attached like this there.
     RawTp,
 }
 
