@@ -211,6 +211,16 @@ pub struct ChargeSlot {
     pub charged: Charged,
 }
 
+/// A charge on its way into the table.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct ChargeRequest {
+    /// Who is charged with what.
+    pub key: ChargeKey,
+    /// Time, ns.
+    pub ns: u64,
+}
+
 /// Entries of each CPU's table, a power of two.
 pub const CHARGE_SLOTS: usize = 512;
 

@@ -5,14 +5,16 @@
 //! that comes and goes (irq, device, interface) is a [`Cell`] in a per-CPU hash. A closed window
 //! travels through the ring buffer as the very [`Cell`] that collected it.
 
-use crate::charge::{
-    CHARGE_CAUSES, CHARGE_SLOTS, ChargeKey, ChargeSlot, Charged, RESOURCES, Resource,
-};
+use crate::charge::{CHARGE_CAUSES, CHARGE_SLOTS, ChargeRequest, ChargeSlot, Charged, RESOURCES};
 use crate::hist::BUCKETS;
-use crate::ledger::{CONTEXTS, Division, Ledger, Waiting};
-use crate::nesting::{Frame, Taken};
-use crate::queue::Share;
-use crate::signals::{CELLS_PER_CPU, SIGNAL_COUNT, SOFTIRQ_VECTORS, Signal};
+use crate::ledger::{COMM_WORDS, CONTEXTS, Division, Ledger};
+use crate::loss::LOSSES;
+use crate::nesting::{Nesting, Taken};
+use crate::queue::{QUEUE_WAITS, Share};
+use crate::signals::{Backlog, CELLS_PER_CPU, Received, SIGNAL_COUNT, SOFTIRQ_VECTORS, Signal};
+
+// The daemon still has the old names.
+pub use crate::loss::{LOSSES as DROPS, Loss as Drop};
 
 /// One histogram of one window on one CPU. Also the record of the ring buffer.
 ///
@@ -56,31 +58,6 @@ impl CpuState {
     pub const fn trusts(&self, signal: Signal, start_ns: u64) -> bool {
         start_ns >= self.since_ns[signal as usize]
     }
-
-    /// What has been taken from the CPU up to `now_ns`, with what runs at that moment.
-    ///
-    /// Exact on the CPU itself; a reading from another CPU may miss or double what begins or ends
-    /// at that very moment.
-    #[inline(always)]
-    pub fn taken_by(&self, now_ns: u64) -> Taken {
-        let mut taken = self.taken;
-        let outermost = if self.vector.start_ns != 0 {
-            self.vector
-        } else if self.irqs.depth != 0 {
-            self.irqs.frames[0]
-        } else {
-            Frame { start_ns: u64::MAX, taken_ns: 0 }
-        };
-        if let Some(net_ns) = outermost.net_ns(now_ns, &taken) {
-            taken.hardirq_ns += net_ns;
-        }
-        if self.softirq_running != 0
-            && let Some(net_ns) = self.softirq.net_ns(now_ns, &taken)
-        {
-            taken.softirq_ns += net_ns;
-        }
-        taken
-    }
 }
 
 impl Cell {
@@ -111,152 +88,18 @@ pub struct CellKey {
     pub subject: u64,
 }
 
-/// Why something was not counted, or was counted late.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Drop {
-    /// The end of a pair came before its start by the clock.
-    ClockBackwards,
-    /// An end whose start was not seen (before the programs were attached, or lost).
-    NoStart,
-    /// A map had no room for a new entry.
-    MapFull,
-    /// An index (a pid, a vector) beyond what the maps were sized for.
-    OutOfRange,
-    /// A 32-bit bucket of one window was full.
-    Saturated,
-    /// A record of a long wait that the limit on their number suppressed.
-    RateLimited,
-    /// The ring buffer was full: the window stays open and is sent later, nothing is lost.
-    RingFullDelayed,
-}
-
-/// All reasons, in order of their discriminants.
-pub const DROPS: [Drop; 7] = [
-    Drop::ClockBackwards,
-    Drop::NoStart,
-    Drop::MapFull,
-    Drop::OutOfRange,
-    Drop::Saturated,
-    Drop::RateLimited,
-    Drop::RingFullDelayed,
-];
-
-impl Drop {
-    /// Value of the label `reason`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::ClockBackwards => "clock_backwards",
-            Self::NoStart => "no_start",
-            Self::MapFull => "map_full",
-            Self::OutOfRange => "out_of_range",
-            Self::Saturated => "saturated",
-            Self::RateLimited => "rate_limited",
-            Self::RingFullDelayed => "ring_full_delayed",
-        }
-    }
-}
-
-/// Deepest nesting of `irq_handler_entry` that is followed. Handlers run with interrupts off, so
-/// anything above 1 is a driver that enables them.
-pub const IRQ_DEPTH: usize = 4;
-
-/// The handlers that run on one CPU, outermost first.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct IrqStack {
-    /// Number of open handlers.
-    pub depth: u32,
-    /// Their irq numbers.
-    pub irqs: [u32; IRQ_DEPTH],
-    /// Always 0.
-    pub padding: u32,
-    /// Their intervals.
-    pub frames: [Frame; IRQ_DEPTH],
-}
-
-/// The packet that this CPU's NET_RX softirq received last.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Received {
-    /// When; 0 = none, or already used by a wake-up.
-    pub at_ns: u64,
-    /// The interface, as [`crate::signals::interface_subject`] makes it.
-    pub interface: u64,
-    /// What hard interrupts had taken by then, ns.
-    pub interrupts_ns: u64,
-}
-
-/// From the raise of NET_RX to its entry.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Backlog {
-    /// The raise.
-    pub wait: Waiting,
-    /// The entry; 0 where the backlog was short.
-    pub until_ns: u64,
-    /// What had been taken by then.
-    pub taken: Taken,
-}
-
-/// Backlogs from this length on delay the delivery of packets noticeably, ns.
-pub const BACKLOG_NS: u64 = 10_000;
-
-/// Waits that are divided among those who were ahead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum QueueWait {
-    /// For a block device, in its queue.
-    Queue,
-    /// At a block device.
-    Device,
-    /// For an interface, in its queue.
-    Transmit,
-}
-
-/// Number of the kinds of [`QueueWait`].
-pub const QUEUE_WAITS: usize = QueueWait::Transmit as usize + 1;
-
-impl QueueWait {
-    /// What was waited for.
-    #[inline(always)]
-    pub const fn resource(self) -> Resource {
-        match self {
-            Self::Queue => Resource::BlockQueue,
-            Self::Device => Resource::BlockDevice,
-            Self::Transmit => Resource::NetTx,
-        }
-    }
-}
-
-/// A charge on its way into the table.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct ChargeRequest {
-    /// Who is charged with what.
-    pub key: ChargeKey,
-    /// Time, ns.
-    pub ns: u64,
-}
-
 /// Everything that programs keep for one CPU. A whole number of cache lines; the compiler is not told
 /// so, because LLVM cannot copy what it knows to be aligned to more than 8 bytes.
 #[repr(C)]
 pub struct CpuState {
     // First what other CPUs read when they wake a task up here, in as few cache lines as possible and
     // apart from what every switch writes.
-    /// Net interrupt time so far.
-    pub taken: Taken,
-    /// The vector that runs (vectors do not nest: interrupts are off).
-    pub vector: Frame,
-    /// The softirq that runs.
-    pub softirq: Frame,
-    /// Vector number of the running softirq plus one; 0 = none runs.
-    pub softirq_running: u32,
+    /// The interrupts that run, and what those before them took.
+    pub nesting: Nesting,
     /// The signals that are switched off, a bit each; the daemon writes it.
     pub off: u32,
-    /// Running irq handlers.
-    pub irqs: IrqStack,
+    /// Always 0.
+    pub padding: u32,
     /// The packet that this CPU queued last, until it is transmitted or another follows.
     pub queued: PacketTimes,
     /// The packet whose wake-up is awaited.
@@ -264,7 +107,7 @@ pub struct CpuState {
     /// First raise of each vector since its last entry, ns; 0 = none.
     pub raised_ns: [u64; SOFTIRQ_VECTORS.len()],
     /// What was not counted, by signal and reason.
-    pub drops: [[u64; DROPS.len()]; SIGNAL_COUNT],
+    pub drops: [[u64; LOSSES.len()]; SIGNAL_COUNT],
     /// Switches away from a task that went to sleep (0) or stayed runnable (1).
     pub switches: [u64; 2],
     /// What had been taken from the task that runs, as far as it is charged.
@@ -283,7 +126,7 @@ pub struct CpuState {
     pub backlog: Backlog,
     /// The record of a long wait that is made.
     pub outlier: Outlier,
-    /// The waits in queues that are divided, by [`QueueWait`].
+    /// The waits in queues that are divided, by [`crate::queue::QueueWait`].
     pub shares: [Share; QUEUE_WAITS],
     /// A charge on its way into the table.
     pub charge: ChargeRequest,
@@ -331,10 +174,6 @@ impl RequestTimes {
 
 /// Culprits that an [`Outlier`] names.
 pub const OUTLIER_PARTS: usize = 16;
-
-/// Length of a task's name in words, the terminating zero included (the kernel's `TASK_COMM_LEN`).
-/// Programs move words faster than bytes.
-pub const COMM_WORDS: usize = 2;
 
 /// A part of a long wait. A record of the ring buffer holds as many as it has room for, the
 /// latest ones; what the others sum to is told beside them.
@@ -448,16 +287,6 @@ const _: () = assert!(PACKET_SLOTS.is_power_of_two());
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
-
-    #[test]
-    fn drop_reasons_are_in_order_and_unique() {
-        let mut names = BTreeSet::new();
-        for (index, drop) in DROPS.iter().enumerate() {
-            assert_eq!(*drop as usize, index);
-            assert!(names.insert(drop.name()));
-        }
-    }
 
     #[test]
     fn packet_slots_stay_in_the_table() {

@@ -8,7 +8,6 @@
 //! is told as such. All parts sum to the wait, always.
 
 use crate::charge::{Cause, UNKNOWN};
-use crate::event::COMM_WORDS;
 use crate::nesting::Taken;
 
 /// Turns that each CPU remembers, a power of two.
@@ -16,6 +15,10 @@ pub const TURNS: usize = 1024;
 
 /// Changes of the source of interrupts that each CPU remembers for each class, a power of two.
 pub const STRETCHES: usize = 256;
+
+/// Length of a task's name in words, the terminating zero included (the kernel's `TASK_COMM_LEN`).
+/// Programs move words faster than bytes.
+pub const COMM_WORDS: usize = 2;
 
 /// What kind of task had a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,6 +16,7 @@ pub mod event;
 pub mod hist;
 pub mod hooks;
 pub mod ledger;
+pub mod loss;
 #[cfg(feature = "user")]
 mod names;
 pub mod nesting;

@@ -6,8 +6,8 @@ use alloc::format;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::event::{DROPS, Drop};
 use crate::hooks::{HOOKS, Hook};
+use crate::loss::{LOSSES, Loss};
 use crate::signals::{SIGNALS, Signal};
 
 macro_rules! by_name {
@@ -32,4 +32,4 @@ macro_rules! by_name {
 
 by_name!(Signal, "signal", |signal| signal.info().name, SIGNALS.iter().map(|info| info.signal));
 by_name!(Hook, "hook", |hook| hook.tracepoint(), HOOKS.iter().copied());
-by_name!(Drop, "reason", |reason| reason.name(), DROPS.iter().copied());
+by_name!(Loss, "reason", |reason| reason.name(), LOSSES.iter().copied());

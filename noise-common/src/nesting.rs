@@ -1,9 +1,14 @@
-//! Net interrupt time: nothing is charged twice.
+//! Interrupts that nest on one CPU, and their net time: nothing is charged twice.
 //!
 //! An NMI inside a hardirq inside a softirq is subtracted outward, as the kernel's osnoise tracer
 //! does. Instead of pushing start times forward, each CPU keeps one running total of net time per
 //! level; whatever the deeper totals grew by between entry and exit ran inside. Each total has one
 //! writer level, so an interrupt between load and store of an outer level's program loses nothing.
+//!
+//! The programs that measure and those of [`crate::watch`] keep the same [`Nesting`], without maps and
+//! helpers, so that it is tested on the host.
+
+use crate::loss::Loss;
 
 /// Net nanoseconds that interrupts took on one CPU since the programs were attached, by level, and
 /// what the hypervisor took.
@@ -63,55 +68,178 @@ impl Frame {
         // An NMI reports its own duration by another clock, so it can exceed the gap by a little.
         if nested >= gross { Some(0) } else { Some(gross - nested) }
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::{prop_assert_eq, proptest};
-
-    #[test]
-    fn an_irq_inside_a_softirq_is_charged_once() {
-        let mut taken = Taken::default();
-        let softirq = Frame::open(100, &taken);
-        let irq = Frame::open(150, &taken);
-        taken.nmi_ns += 5;
-        let irq_net = irq.net_ns(180, &taken).unwrap();
-        taken.hardirq_ns += irq_net;
-        assert_eq!(irq_net, 25);
-        assert_eq!(softirq.net_ns(200, &taken), Some(70));
-    }
-
-    #[test]
-    fn a_clock_that_runs_backwards_is_refused() {
-        assert_eq!(Frame::open(100, &Taken::default()).net_ns(99, &Taken::default()), None);
-    }
-
-    proptest! {
-        /// Net times of all levels sum to the wall time of the outermost one.
-        #[test]
-        fn net_times_sum_to_the_outermost_interval(
-            irqs in proptest::collection::vec((1u64..1_000, 1u64..1_000, 0u64..500), 0..20),
-            tail in 1u64..1_000,
-        ) {
-            let mut taken = Taken { nmi_ns: 7, hardirq_ns: 11, ..Taken::default() };
-            let mut now = 1_000;
-            let softirq = Frame::open(now, &taken);
-            let (mut nmi_sum, mut irq_sum) = (0, 0);
-            for (gap, own, nmi) in irqs {
-                now += gap;
-                let irq = Frame::open(now, &taken);
-                now += own + nmi;
-                taken.nmi_ns += nmi;
-                nmi_sum += nmi;
-                let net = irq.net_ns(now, &taken).unwrap();
-                prop_assert_eq!(net, own);
-                taken.hardirq_ns += net;
-                irq_sum += net;
-            }
-            now += tail;
-            let net = softirq.net_ns(now, &taken).unwrap();
-            prop_assert_eq!(net + irq_sum + nmi_sum, now - 1_000);
+    /// The interval, which ends at `now_ns`.
+    #[inline(always)]
+    const fn close(&self, now_ns: u64, taken: &Taken) -> Result<Ended, Loss> {
+        match self.net_ns(now_ns, taken) {
+            Some(net_ns) => Ok(Ended { start_ns: self.start_ns, net_ns }),
+            None => Err(Loss::ClockBackwards),
         }
     }
 }
+
+/// Deepest nesting of `irq_handler_entry` that is followed. Handlers run with interrupts off, so
+/// anything above 1 is a driver that enables them.
+pub const IRQ_DEPTH: usize = 4;
+
+/// The interrupts that run on one CPU, and what those before them took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Nesting {
+    // In the order in which other CPUs read it when they wake a task up here.
+    /// Net interrupt time so far.
+    pub taken: Taken,
+    /// The vector that runs (vectors do not nest: interrupts are off).
+    vector: Frame,
+    /// The softirq that runs (they do not nest either).
+    softirq: Frame,
+    /// Vector number of the running softirq plus one; 0 = none runs.
+    softirq_running: u32,
+    /// Number of irq handlers that run.
+    irq_depth: u32,
+    /// Their irq numbers, outermost first.
+    irqs: [u32; IRQ_DEPTH],
+    /// Their intervals.
+    irq_frames: [Frame; IRQ_DEPTH],
+}
+
+/// An interrupt that ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// When it began.
+    pub start_ns: u64,
+    /// How long it ran itself, without what interrupted it.
+    pub net_ns: u64,
+}
+
+impl Nesting {
+    /// A handler of a device interrupt begins. One that nests deeper than [`IRQ_DEPTH`] counts as its
+    /// outer handlers' time.
+    ///
+    /// # Errors
+    /// [`Loss::OutOfRange`] where it nests too deep.
+    #[inline(always)]
+    pub fn enter_irq(&mut self, irq: u32, now_ns: u64) -> Result<(), Loss> {
+        let depth = core::hint::black_box(self.irq_depth) as usize;
+        if depth >= IRQ_DEPTH {
+            return Err(Loss::OutOfRange);
+        }
+        self.irqs[depth] = irq;
+        self.irq_frames[depth] = Frame::open(now_ns, &self.taken);
+        self.irq_depth = depth as u32 + 1;
+        Ok(())
+    }
+
+    /// A handler of a device interrupt ends.
+    ///
+    /// # Errors
+    /// Where its begin was not seen, or lies in the future.
+    #[inline(always)]
+    pub fn exit_irq(&mut self, irq: u32, now_ns: u64) -> Result<Ended, Loss> {
+        let depth = core::hint::black_box(self.irq_depth.wrapping_sub(1)) as usize;
+        if depth >= IRQ_DEPTH {
+            return Err(Loss::NoStart);
+        }
+        self.irq_depth = depth as u32;
+        if self.irqs[depth] != irq {
+            // The programs were attached in the middle of a handler.
+            return Err(Loss::NoStart);
+        }
+        let ended = self.irq_frames[depth].close(now_ns, &self.taken)?;
+        self.taken.hardirq_ns += ended.net_ns;
+        Ok(ended)
+    }
+
+    /// A vector begins.
+    #[inline(always)]
+    pub fn enter_vector(&mut self, now_ns: u64) {
+        self.vector = Frame::open(now_ns, &self.taken);
+    }
+
+    /// A vector ends.
+    ///
+    /// # Errors
+    /// Where its begin was not seen, or lies in the future.
+    #[inline(always)]
+    pub fn exit_vector(&mut self, now_ns: u64) -> Result<Ended, Loss> {
+        let frame = self.vector;
+        self.vector.start_ns = 0;
+        if frame.start_ns == 0 {
+            return Err(Loss::NoStart);
+        }
+        let ended = frame.close(now_ns, &self.taken)?;
+        self.taken.hardirq_ns += ended.net_ns;
+        Ok(ended)
+    }
+
+    /// A softirq vector begins.
+    #[inline(always)]
+    pub fn enter_softirq(&mut self, vector: u32, now_ns: u64) {
+        self.softirq = Frame::open(now_ns, &self.taken);
+        self.softirq_running = vector + 1;
+    }
+
+    /// A softirq vector ends.
+    ///
+    /// # Errors
+    /// Where its begin was not seen, or lies in the future.
+    #[inline(always)]
+    pub fn exit_softirq(&mut self, vector: u32, now_ns: u64) -> Result<Ended, Loss> {
+        let running = self.softirq_running;
+        self.softirq_running = 0;
+        if running != vector + 1 {
+            return Err(Loss::NoStart);
+        }
+        let ended = self.softirq.close(now_ns, &self.taken)?;
+        self.taken.softirq_ns += ended.net_ns;
+        Ok(ended)
+    }
+
+    /// NMI handlers ran for `delta_ns`, by their own clock. NMIs do not nest.
+    #[inline(always)]
+    pub fn handled_nmi(&mut self, delta_ns: u64) {
+        self.taken.nmi_ns += delta_ns;
+    }
+
+    /// Whether a handler or a vector runs.
+    #[inline(always)]
+    pub const fn in_hardirq(&self) -> bool {
+        self.irq_depth != 0 || self.vector.start_ns != 0
+    }
+
+    /// Whether a softirq vector runs, interrupted or not.
+    #[inline(always)]
+    pub const fn in_softirq(&self, vector: u32) -> bool {
+        self.softirq_running == vector + 1
+    }
+
+    /// What has been taken from the CPU up to `now_ns`, with what runs at that moment.
+    ///
+    /// Exact on the CPU itself; a reading from another CPU may miss or double what begins or ends
+    /// at that very moment. A vector that interrupts a handler (one that enables interrupts) hides what
+    /// the handler took so far until it ends.
+    #[inline(always)]
+    pub fn taken_by(&self, now_ns: u64) -> Taken {
+        let mut taken = self.taken;
+        let outermost = if self.vector.start_ns != 0 {
+            self.vector
+        } else if self.irq_depth != 0 {
+            self.irq_frames[0]
+        } else {
+            Frame { start_ns: u64::MAX, taken_ns: 0 }
+        };
+        if let Some(net_ns) = outermost.net_ns(now_ns, &taken) {
+            taken.hardirq_ns += net_ns;
+        }
+        if self.softirq_running != 0
+            && let Some(net_ns) = self.softirq.net_ns(now_ns, &taken)
+        {
+            taken.softirq_ns += net_ns;
+        }
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests;

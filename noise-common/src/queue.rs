@@ -5,7 +5,7 @@
 //! scale was ahead of somebody who waited meanwhile, and the wait is divided in proportion to it. The
 //! parts sum to the wait, always.
 
-use crate::charge::Cause;
+use crate::charge::{Cause, Resource};
 use crate::ledger::Stretches;
 
 /// Changes of whom a queue serves that it remembers, a power of two.
@@ -29,6 +29,33 @@ pub struct Served {
     pub total: u64,
     /// For whom, latest.
     pub sources: Stretches<SERVICES>,
+}
+
+/// Waits that are divided among those who were ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum QueueWait {
+    /// For a block device, in its queue.
+    Queue,
+    /// At a block device.
+    Device,
+    /// For an interface, in its queue.
+    Transmit,
+}
+
+/// Number of the kinds of [`QueueWait`].
+pub const QUEUE_WAITS: usize = QueueWait::Transmit as usize + 1;
+
+impl QueueWait {
+    /// What was waited for.
+    #[inline(always)]
+    pub const fn resource(self) -> Resource {
+        match self {
+            Self::Queue => Resource::BlockQueue,
+            Self::Device => Resource::BlockDevice,
+            Self::Transmit => Resource::NetTx,
+        }
+    }
 }
 
 /// A wait that is divided.

@@ -4,42 +4,8 @@
 //! host. Times are net, as in [`crate::nesting`]: whoever is interrupted is told with less. An
 //! interval is told when it ends, inner ones before outer ones.
 
-use crate::event::{IRQ_DEPTH, IrqStack};
-use crate::hooks::Hook;
-use crate::nesting::{Frame, Taken};
-
-/// The hooks of the programs that watch.
-pub const WATCHED_HOOKS: &[Hook] = &[
-    Hook::SchedSwitch,
-    Hook::IrqHandlerEntry,
-    Hook::IrqHandlerExit,
-    Hook::SoftirqEntry,
-    Hook::SoftirqExit,
-    Hook::NmiHandler,
-    Hook::LocalTimerEntry,
-    Hook::LocalTimerExit,
-    Hook::RescheduleEntry,
-    Hook::RescheduleExit,
-    Hook::CallFunctionEntry,
-    Hook::CallFunctionExit,
-    Hook::CallSingleEntry,
-    Hook::CallSingleExit,
-    Hook::IrqWorkEntry,
-    Hook::IrqWorkExit,
-    Hook::PlatformIpiEntry,
-    Hook::PlatformIpiExit,
-    Hook::SpuriousEntry,
-    Hook::SpuriousExit,
-    Hook::ApicErrorEntry,
-    Hook::ApicErrorExit,
-    Hook::ThermalEntry,
-    Hook::ThermalExit,
-    Hook::ThresholdEntry,
-    Hook::ThresholdExit,
-    Hook::DeferredErrorEntry,
-    Hook::DeferredErrorExit,
-    Hook::PageFault,
-];
+use crate::loss::Loss;
+use crate::nesting::{Ended, Nesting};
 
 /// What an [`Interference`] was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +15,7 @@ pub enum Kind {
     Nmi,
     /// A device interrupt's handler; `id` = the irq.
     Hardirq,
-    /// An interrupt vector without a handler; `id` = [`crate::signals::Vector`].
+    /// An interrupt vector without a handler; `id` = [`crate::hooks::Vector`].
     Vector,
     /// A softirq vector; `id` = its number.
     Softirq,
@@ -139,16 +105,10 @@ pub struct Outbox {
 pub struct WatchedCpu {
     /// Pid of the thread that measures there now; 0 = nothing is told of this CPU.
     pub workload: u32,
-    /// Vector number of the running softirq plus one; 0 = none runs.
-    pub softirq_running: u32,
-    /// Net interrupt time so far.
-    pub taken: Taken,
-    /// Running irq handlers.
-    pub irqs: IrqStack,
-    /// The vector that runs.
-    pub vector: Frame,
-    /// The softirq that runs.
-    pub softirq: Frame,
+    /// Always 0.
+    pub padding: u32,
+    /// The interrupts that run, and what those before them took.
+    pub nesting: Nesting,
     /// The thread that runs.
     pub running: Running,
     /// What is told while interrupts are off: by interrupts, switches and page faults.
@@ -170,84 +130,36 @@ impl WatchedCpu {
         self.main.lost + self.softirqs.lost + self.nmis.lost
     }
 
-    /// A handler of a device interrupt begins. Deeper nesting than [`IRQ_DEPTH`] counts as its
-    /// outer handlers' time.
-    #[inline(always)]
-    pub fn enter_irq(&mut self, irq: u32, now_ns: u64) {
-        let depth = core::hint::black_box(self.irqs.depth) as usize;
-        if depth < IRQ_DEPTH {
-            self.irqs.irqs[depth] = irq;
-            self.irqs.frames[depth] = Frame::open(now_ns, &self.taken);
-            self.irqs.depth = depth as u32 + 1;
-        }
-    }
-
     /// A handler of a device interrupt ends. True where [`WatchedCpu::main`] is to be sent.
     #[inline(always)]
     pub fn exit_irq(&mut self, irq: u32, now_ns: u64) -> bool {
-        let depth = core::hint::black_box(self.irqs.depth.wrapping_sub(1)) as usize;
-        if depth >= IRQ_DEPTH {
-            return false;
-        }
-        self.irqs.depth = depth as u32;
-        if self.irqs.irqs[depth] != irq {
-            return false;
-        }
-        let frame = self.irqs.frames[depth];
-        let Some(net_ns) = frame.net_ns(now_ns, &self.taken) else { return false };
-        self.taken.hardirq_ns += net_ns;
-        self.main.put(Kind::Hardirq, irq, frame.start_ns, now_ns, net_ns);
-        self.workload != 0
-    }
-
-    /// A vector begins.
-    #[inline(always)]
-    pub fn enter_vector(&mut self, now_ns: u64) {
-        self.vector = Frame::open(now_ns, &self.taken);
+        let ended = self.nesting.exit_irq(irq, now_ns);
+        self.main.put_ended(Kind::Hardirq, irq, ended, now_ns) && self.workload != 0
     }
 
     /// A vector ends. True where [`WatchedCpu::main`] is to be sent.
     #[inline(always)]
     pub fn exit_vector(&mut self, vector: u32, number: u32, now_ns: u64) -> bool {
-        let frame = self.vector;
-        self.vector.start_ns = 0;
-        if frame.start_ns == 0 {
+        let ended = self.nesting.exit_vector(now_ns);
+        if !self.main.put_ended(Kind::Vector, vector, ended, now_ns) {
             return false;
         }
-        let Some(net_ns) = frame.net_ns(now_ns, &self.taken) else { return false };
-        self.taken.hardirq_ns += net_ns;
-        self.main.put(Kind::Vector, vector, frame.start_ns, now_ns, net_ns);
         self.main.told.number = number;
         self.workload != 0
-    }
-
-    /// A softirq vector begins.
-    #[inline(always)]
-    pub fn enter_softirq(&mut self, vector: u32, now_ns: u64) {
-        self.softirq = Frame::open(now_ns, &self.taken);
-        self.softirq_running = vector + 1;
     }
 
     /// A softirq vector ends. True where [`WatchedCpu::softirqs`] is to be sent.
     #[inline(always)]
     pub fn exit_softirq(&mut self, vector: u32, now_ns: u64) -> bool {
-        let running = self.softirq_running;
-        self.softirq_running = 0;
-        if running != vector + 1 {
-            return false;
-        }
-        let frame = self.softirq;
-        let Some(net_ns) = frame.net_ns(now_ns, &self.taken) else { return false };
-        self.taken.softirq_ns += net_ns;
-        self.softirqs.put(Kind::Softirq, vector, frame.start_ns, now_ns, net_ns);
-        self.workload != 0
+        let ended = self.nesting.exit_softirq(vector, now_ns);
+        self.softirqs.put_ended(Kind::Softirq, vector, ended, now_ns) && self.workload != 0
     }
 
     /// NMI handlers ran for `delta_ns`, by their own clock. True where [`WatchedCpu::nmis`] is to be
     /// sent.
     #[inline(always)]
     pub fn handled_nmi(&mut self, delta_ns: u64, now_ns: u64) -> bool {
-        self.taken.nmi_ns += delta_ns;
+        self.nesting.handled_nmi(delta_ns);
         self.nmis.put(Kind::Nmi, 0, now_ns.saturating_sub(delta_ns), now_ns, delta_ns);
         self.workload != 0
     }
@@ -266,7 +178,8 @@ impl WatchedCpu {
     #[inline(always)]
     pub fn switch(&mut self, previous: Named, next: Named, now_ns: u64) -> bool {
         let before = self.running;
-        let taken_ns = self.taken.interrupts_ns().wrapping_add(self.taken.softirq_ns);
+        let taken = &self.nesting.taken;
+        let taken_ns = taken.interrupts_ns().wrapping_add(taken.softirq_ns);
         self.running =
             Running { start_ns: now_ns, taken_ns, comm: next.comm, pid: next.pid, padding: 0 };
         if before.start_ns == 0 || before.pid == self.workload || now_ns < before.start_ns {
@@ -286,6 +199,14 @@ impl WatchedCpu {
 }
 
 impl Outbox {
+    /// An interrupt that ended, if its begin was seen. Whether it was.
+    #[inline(always)]
+    fn put_ended(&mut self, kind: Kind, id: u32, ended: Result<Ended, Loss>, now_ns: u64) -> bool {
+        let Ok(Ended { start_ns, net_ns }) = ended else { return false };
+        self.put(kind, id, start_ns, now_ns, net_ns);
+        true
+    }
+
     #[inline(always)]
     fn put(&mut self, kind: Kind, id: u32, start_ns: u64, end_ns: u64, net_ns: u64) {
         self.told.start_ns = start_ns;
@@ -305,16 +226,8 @@ mod tests {
     fn cpu() -> WatchedCpu {
         WatchedCpu {
             workload: 7,
-            softirq_running: 0,
-            taken: Taken::default(),
-            irqs: IrqStack {
-                depth: 0,
-                irqs: [0; IRQ_DEPTH],
-                padding: 0,
-                frames: [Frame::default(); IRQ_DEPTH],
-            },
-            vector: Frame::default(),
-            softirq: Frame::default(),
+            padding: 0,
+            nesting: Nesting::default(),
             running: Running::default(),
             main: Outbox::default(),
             softirqs: Outbox::default(),
@@ -345,8 +258,8 @@ mod tests {
         // The thread that measures gives way to another, in whose time comes a softirq with an irq
         // with an NMI in it.
         assert!(!cpu.switch(thread(7), thread(9), 1_000));
-        cpu.enter_softirq(3, 1_100);
-        cpu.enter_irq(36, 1_200);
+        cpu.nesting.enter_softirq(3, 1_100);
+        cpu.nesting.enter_irq(36, 1_200).unwrap();
         assert!(cpu.handled_nmi(20, 1_250));
         assert_eq!(last(&cpu.nmis), (Kind::Nmi as u32, 0, 1_230, 1_250, 20));
         assert!(cpu.exit_irq(36, 1_300));
@@ -362,10 +275,10 @@ mod tests {
     #[test]
     fn what_interrupts_the_telling_leaves_it_whole() {
         let mut cpu = cpu();
-        cpu.enter_softirq(3, 100);
+        cpu.nesting.enter_softirq(3, 100);
         assert!(cpu.exit_softirq(3, 200));
         // Its program has not sent it yet.
-        cpu.enter_vector(210);
+        cpu.nesting.enter_vector(210);
         assert!(cpu.handled_nmi(5, 218));
         assert!(cpu.exit_vector(0, 236, 220));
         assert_eq!(last(&cpu.softirqs), (Kind::Softirq as u32, 3, 100, 200, 100));
@@ -403,10 +316,10 @@ mod tests {
     fn nothing_is_told_while_nobody_measures() {
         let mut cpu = cpu();
         cpu.workload = 0;
-        cpu.enter_vector(5);
+        cpu.nesting.enter_vector(5);
         assert!(!cpu.exit_vector(0, 236, 6));
         assert!(!cpu.handled_nmi(1, 9));
-        assert_eq!(cpu.taken.hardirq_ns, 1);
+        assert_eq!(cpu.nesting.taken.hardirq_ns, 1);
     }
 
     #[test]
@@ -415,14 +328,14 @@ mod tests {
         assert!(!cpu.exit_irq(1, 5));
         assert!(!cpu.exit_vector(0, 236, 5));
         assert!(!cpu.exit_softirq(0, 5));
-        cpu.enter_irq(1, 10);
+        cpu.nesting.enter_irq(1, 10).unwrap();
         assert!(!cpu.exit_irq(2, 11));
     }
 
     #[test]
     fn a_clock_that_runs_backwards_tells_nothing() {
         let mut cpu = cpu();
-        cpu.enter_irq(1, 10);
+        cpu.nesting.enter_irq(1, 10).unwrap();
         assert!(!cpu.exit_irq(1, 9));
         assert!(!cpu.switch(thread(7), thread(8), 10));
         assert!(!cpu.switch(thread(8), thread(7), 9));

@@ -5,9 +5,10 @@ use core::ptr;
 use aya_ebpf::bindings::BPF_NOEXIST;
 use aya_log_ebpf::macro_support::{Level, level_enabled};
 use noise_common::charge::{
-    CHARGE_WAYS, Cause, ChargeKey, ChargeSlot, Charged, Resource, charge_slot,
+    CHARGE_CAUSES, CHARGE_WAYS, Cause, ChargeKey, ChargeRequest, ChargeSlot, Charged, RESOURCES,
+    Resource, charge_slot,
 };
-use noise_common::event::{ChargeRequest, CpuState};
+use noise_common::event::CpuState;
 
 use crate::maps::{NOISE_CHARGES, cpu_state};
 
@@ -22,7 +23,7 @@ struct Words {
 }
 
 const _: () = assert!(size_of::<Words>() == size_of::<ChargeSlot>());
-const _: () = assert!(size_of::<Request>() == size_of::<ChargeRequest>());
+const _: () = assert!(size_of::<RequestWords>() == size_of::<ChargeRequest>());
 
 /// Charges a culprit with a part of a victim's delay, or of what it lost while it ran.
 ///
@@ -55,7 +56,7 @@ pub fn charge_kind(state: *mut CpuState, kind: u64, victim: u64, culprit: u64, n
 
 /// The words of [`CpuState::charge`].
 #[repr(C)]
-struct Request {
+struct RequestWords {
     victim: u64,
     culprit: u64,
     kind: u64,
@@ -63,7 +64,7 @@ struct Request {
 }
 
 #[inline(always)]
-fn request(state: *mut CpuState) -> *mut Request {
+fn request(state: *mut CpuState) -> *mut RequestWords {
     // SAFETY: the state is this CPU's.
     unsafe { (&raw mut (*state).charge).cast() }
 }
@@ -74,7 +75,7 @@ fn request(state: *mut CpuState) -> *mut Request {
 extern "C" fn noise_charge() -> u32 {
     let Some(state) = cpu_state() else { return 0 };
     // SAFETY: the state is this CPU's.
-    let Request { victim, culprit, kind, ns } = unsafe { ptr::read_volatile(request(state)) };
+    let RequestWords { victim, culprit, kind, ns } = unsafe { ptr::read_volatile(request(state)) };
     add(state, kind, victim, culprit, ns);
     0
 }
@@ -154,13 +155,21 @@ pub fn spill(state: *mut CpuState, victim: u64, culprit: u64, kind: u64, ns: u64
     }
 }
 
+/// A number with all bits that an index below `len` may have: the verifier wants to see a bound, and
+/// none of these indices is taken for another.
+const fn index_bits(len: usize) -> u8 {
+    assert!(len > 0 && len <= u8::MAX as usize);
+    (len.next_power_of_two() - 1) as u8
+}
+
 #[inline(always)]
 fn unplaced(state: *mut CpuState, cause: u8, resource: u8, ns: u64) {
-    let (cause, resource) = (usize::from(cause & 15), usize::from(resource & 7));
+    let cause = usize::from(cause & const { index_bits(CHARGE_CAUSES.len()) });
+    let resource = usize::from(resource & const { index_bits(RESOURCES.len()) });
     // SAFETY: the state is this CPU's; both indices are checked.
     unsafe {
         let unplaced = &raw mut (*state).unplaced;
-        if cause < (*unplaced)[0].len() && resource < (*unplaced).len() {
+        if cause < CHARGE_CAUSES.len() && resource < RESOURCES.len() {
             let charged = &raw mut (*unplaced)[resource][cause];
             (*charged).ns += ns;
             (*charged).count += 1;

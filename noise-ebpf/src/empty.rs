@@ -3,27 +3,20 @@
 #![no_main]
 
 mod object;
+mod programs;
 
 use core::ffi::c_void;
 
 use noise_common::for_each_hook;
+use noise_common::hooks::{Edge, Hook, Vector};
 
-macro_rules! define_empty_programs {
-    ($($variant:ident $tracepoint:literal $typed:ident $raw:ident $first:ident;)*) => {
-        $(
-            #[unsafe(no_mangle)]
-            #[unsafe(link_section = concat!("tp_btf/", $tracepoint))]
-            extern "C" fn $typed(_context: *mut c_void) -> i32 {
-                0
-            }
+use crate::programs::define_programs;
 
-            #[unsafe(no_mangle)]
-            #[unsafe(link_section = concat!("raw_tp/", $tracepoint))]
-            extern "C" fn $raw(_context: *mut c_void) -> i32 {
-                0
-            }
-        )*
-    };
-}
+/// Stands for the access of either form.
+struct Typed(#[expect(dead_code, reason = "an empty program looks at nothing")] *mut c_void);
+use Typed as Raw;
 
-for_each_hook!(define_empty_programs);
+for_each_hook!(define_programs);
+
+#[inline(always)]
+fn handle(_hook: Hook, _access: Typed) {}

@@ -5,10 +5,11 @@
 
 use aya_log_ebpf::macro_support::{Level, level_enabled};
 use noise_common::charge::{Cause, ChargeKey, Resource, TASK_CULPRIT, UNKNOWN, WATCHED_TASK};
-use noise_common::event::{CpuState, Drop, Outlier};
+use noise_common::event::{CpuState, Outlier};
 use noise_common::ledger::{
-    Context, Ledger, Parts, Runner, STRETCHES, TURNS, Takes, Turn, Waiting, Walk,
+    Context, Division, Ledger, Parts, Runner, STRETCHES, TURNS, Takes, Turn, Waiting, Walk,
 };
+use noise_common::loss::Loss;
 use noise_common::signals::Signal;
 use noise_common::{OUTLIERS_PER_WINDOW, WINDOW_NS};
 
@@ -32,7 +33,7 @@ fn detailed() -> bool {
 
 /// Takes the parts of a division in [`CpuState::divisions`]: charges them, or notes them in the
 /// record that is made.
-struct Division {
+struct Dividing {
     /// The CPU that divides.
     state: *mut CpuState,
     /// The CPU whose ledger it is.
@@ -41,7 +42,7 @@ struct Division {
     context: u32,
 }
 
-impl Parts for Division {
+impl Parts for Dividing {
     #[inline(always)]
     fn walk(&mut self) -> &mut Walk {
         // SAFETY: the state is this CPU's; a context does not interrupt itself.
@@ -59,7 +60,7 @@ impl Parts for Division {
     }
 }
 
-impl Takes for Division {
+impl Takes for Dividing {
     #[inline(always)]
     fn turn(&mut self, turn: &Turn, ns: u64) {
         // SAFETY: as in `walk`.
@@ -99,7 +100,7 @@ impl<const HERE: bool> Takes for Direct<HERE> {
     }
 }
 
-impl Division {
+impl Dividing {
     #[inline(always)]
     fn part(&mut self, cause: Cause, culprit: u64, ns: u64, turn: Option<&Turn>) {
         let state = self.state;
@@ -123,10 +124,10 @@ impl Division {
 
 /// The division of a context.
 #[inline(always)]
-fn division(state: *mut CpuState, context: u32) -> *mut noise_common::ledger::Division {
+fn division(state: *mut CpuState, context: u32) -> *mut Division {
     // SAFETY: the state is this CPU's, and there are two contexts.
     unsafe {
-        let first = (&raw mut (*state).divisions).cast::<noise_common::ledger::Division>();
+        let first = (&raw mut (*state).divisions).cast::<Division>();
         if context == Context::Delivery as u32 {
             first.add(Context::Delivery as usize)
         } else {
@@ -140,7 +141,7 @@ fn division(state: *mut CpuState, context: u32) -> *mut noise_common::ledger::Di
 #[inline(never)]
 extern "C" fn noise_turn(cpu: u32, back: u32, context: u32) -> u32 {
     let (Some(state), Some(owner)) = (cpu_state(), NOISE_CPUS.get_ptr(cpu)) else { return 1 };
-    let mut parts = Division { state, cpu, context };
+    let mut parts = Dividing { state, cpu, context };
     // SAFETY: the ledger is only written under the lock of its run queue, which is held, or by this
     // CPU when it leaves the softirq that it is in.
     u32::from(unsafe { (*owner).ledger.step(u64::from(back), &mut parts) })
@@ -152,7 +153,7 @@ extern "C" fn noise_turn(cpu: u32, back: u32, context: u32) -> u32 {
 extern "C" fn noise_stretch(cpu: u32, back: u32, class: u32, context: u32) -> u32 {
     let (Some(state), Some(owner)) = (cpu_state(), NOISE_CPUS.get_ptr(cpu)) else { return 1 };
     let class = if class == Cause::Hardirq as u32 { Cause::Hardirq } else { Cause::Softirq };
-    let mut parts = Division { state, cpu, context };
+    let mut parts = Dividing { state, cpu, context };
     // SAFETY: the sources are this CPU's, or may change under a reading that is only one of
     // another CPU's.
     unsafe { u32::from((*owner).ledger.stretches(class).step(u64::from(back), class, &mut parts)) }
@@ -168,7 +169,7 @@ extern "C" fn noise_divide(cpu: u32, context: u32) -> u32 {
         let division = division(state, context);
         let (wait, now_ns, taken) = ((*division).wait, (*division).now_ns, (*division).taken);
         let throttled_ns = (*division).throttled_ns;
-        let mut parts = Division { state, cpu, context };
+        let mut parts = Dividing { state, cpu, context };
         (*owner).ledger.divide_wait(&wait, now_ns, &taken, throttled_ns, &mut parts);
     }
     0
@@ -187,7 +188,7 @@ extern "C" fn noise_running() -> u32 {
         let division = division(state, context);
         let (before, taken) = ((*division).wait.taken, (*division).taken);
         let length_ns = (*division).now_ns.wrapping_sub((*division).wait.since_ns);
-        let mut parts = Division { state, cpu, context };
+        let mut parts = Dividing { state, cpu, context };
         (*state).ledger.divide_running(&before, &taken, length_ns, &mut parts);
     }
     0
@@ -256,7 +257,7 @@ pub fn wait_begins<A: Access>(task: Task<A>, pid: u32, cpu: u32, now_ns: u64) {
         {
             return;
         }
-        let mut taken = (*state).taken_by(now_ns);
+        let mut taken = (*state).nesting.taken_by(now_ns);
         taken.stolen_ns = task.stolen_ns();
         let throttled_ns = task.throttled_ns();
         *wait = Waiting { pid, cpu, since_ns: now_ns, taken, throttled_ns };
@@ -294,7 +295,7 @@ pub fn migrate<A: Access>(
     unsafe {
         let from = *wait;
         let Some(old) = NOISE_CPUS.get_ptr_mut(from.cpu) else { return };
-        let mut taken = (*old).taken_by(now_ns);
+        let mut taken = (*old).nesting.taken_by(now_ns);
         taken.stolen_ns = task.stolen_ns();
         let division = division(state, Context::Scheduler as u32);
         (*division).wait = from;
@@ -308,7 +309,7 @@ pub fn migrate<A: Access>(
         let Some(new) = NOISE_CPUS.get_ptr_mut(to_cpu) else { return };
         (*wait).cpu = to_cpu;
         (*wait).since_ns = now_ns;
-        (*wait).taken = (*new).taken_by(now_ns);
+        (*wait).taken = (*new).nesting.taken_by(now_ns);
         (*wait).throttled_ns = UNKNOWN;
     }
 }
@@ -337,7 +338,7 @@ pub fn wait_ends<A: Access>(
 ) {
     // SAFETY: the state is this CPU's, the entry the task's.
     unsafe {
-        let taken = (*state).taken;
+        let taken = (*state).nesting.taken;
         let division = division(state, Context::Scheduler as u32);
         let long = now_ns.wrapping_sub(start.at_ns) >= (*state).outlier_ns;
         match waiting(start.pid, start.at_ns) {
@@ -383,7 +384,7 @@ fn report<A: Access>(state: *mut CpuState, task: Task<A>, start: Start, now_ns: 
             (*state).outliers = [window, 0];
         }
         if (*state).outliers[1] >= OUTLIERS_PER_WINDOW {
-            return drop_event(state, Signal::CgroupRunqueueWait, Drop::RateLimited);
+            return drop_event(state, Signal::CgroupRunqueueWait, Loss::RateLimited);
         }
         (*state).outliers[1] += 1;
         let outlier: *mut Outlier = &raw mut (*state).outlier;
@@ -410,7 +411,7 @@ pub fn charge_running<const HERE: bool>(state: *mut CpuState, now_ns: u64) {
     // SAFETY: the state is this CPU's, and interrupts are off.
     unsafe {
         let turn = newest(state);
-        let taken = (*state).taken;
+        let taken = (*state).nesting.taken;
         let before = (*state).running;
         let since_ns = (*state).running_ns;
         (*state).running = taken;
@@ -492,7 +493,7 @@ pub fn begin_turn<A: Access>(
     };
     // SAFETY: the state is this CPU's, and interrupts are off.
     unsafe {
-        let taken_ns = (*state).taken.all_ns();
+        let taken_ns = (*state).nesting.taken.all_ns();
         (*state).ledger.newest += 1;
         let turn = newest(state);
         (*turn).start_ns = now_ns;

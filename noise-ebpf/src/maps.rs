@@ -12,10 +12,11 @@ use aya_log_ebpf::{debug, trace};
 use noise_common::WINDOW_NS;
 use noise_common::charge::{ChargeKey, Charged, UNKNOWN};
 use noise_common::event::{
-    Cell, CellKey, CpuState, Drop, Outlier, PACKET_SLOTS, PacketTimes, RequestTimes, TASKS,
+    Cell, CellKey, CpuState, Outlier, PACKET_SLOTS, PacketTimes, RequestTimes, TASKS,
 };
 use noise_common::hist::{BUCKETS, bucket_of};
 use noise_common::ledger::Waiting;
+use noise_common::loss::Loss;
 use noise_common::queue::{QUEUES, Served};
 use noise_common::signals::{ROTATING_CELLS, ROTATING_WAYS, Signal, keyed_slot, rotating_slot};
 
@@ -107,7 +108,7 @@ pub fn trusts(state: *mut CpuState, signal: Signal, start_ns: u64) -> bool {
 
 /// Counts something that could not be counted properly.
 #[inline(always)]
-pub fn drop_event(state: *mut CpuState, signal: Signal, reason: Drop) {
+pub fn drop_event(state: *mut CpuState, signal: Signal, reason: Loss) {
     count_drop(state, signal, reason);
     if level_enabled(Level::Debug) && measures(state, signal) {
         log_drop(signal.info().name, reason.name());
@@ -117,7 +118,7 @@ pub fn drop_event(state: *mut CpuState, signal: Signal, reason: Drop) {
 /// The same without telling of it one by one: in the midst of a program that multiplies the paths
 /// which the verifier follows.
 #[inline(always)]
-fn count_drop(state: *mut CpuState, signal: Signal, reason: Drop) {
+fn count_drop(state: *mut CpuState, signal: Signal, reason: Loss) {
     if !measures(state, signal) {
         return;
     }
@@ -146,7 +147,7 @@ pub fn record_interval(
     now_ns: u64,
 ) {
     if now_ns < start_ns {
-        drop_event(state, signal, Drop::ClockBackwards);
+        drop_event(state, signal, Loss::ClockBackwards);
     } else {
         record_fixed(state, signal, index, now_ns - start_ns, now_ns);
     }
@@ -208,7 +209,7 @@ pub fn record_keyed(
                 let _ = NOISE_CELLS.insert(key, empty, u64::from(BPF_NOEXIST));
                 match NOISE_CELLS.get_ptr_mut(key) {
                     Some(hashed) => hashed,
-                    None => return drop_event(state, signal, Drop::MapFull),
+                    None => return drop_event(state, signal, Loss::MapFull),
                 }
             }
         }
@@ -269,7 +270,7 @@ pub fn count_keyed(state: *mut CpuState, signal: Signal, subject: u64) {
         match NOISE_COUNTS.get_ptr_mut(key) {
             // SAFETY: as above.
             Some(counter) => unsafe { *counter += 1 },
-            None => drop_event(state, signal, Drop::MapFull),
+            None => drop_event(state, signal, Loss::MapFull),
         }
     }
 }
@@ -294,7 +295,7 @@ fn record(
         }
         let count = (&raw mut (*cell).buckets).cast::<u32>().add(bucket);
         if *count == u32::MAX {
-            return count_drop(state, signal, Drop::Saturated);
+            return count_drop(state, signal, Loss::Saturated);
         }
         *count += 1;
         (*cell).sum_ns += value_ns;
@@ -321,8 +322,8 @@ fn turn_window(cell: *mut Cell, signal: u32, subject: u64, now_ns: u64) {
                 if let (Some(state), Some(signal)) = (cpu_state(), known_signal(signal)) {
                     let counter = (&raw mut (*state).drops)
                         .cast::<u64>()
-                        .add(signal * noise_common::event::DROPS.len())
-                        .add(Drop::RingFullDelayed as usize);
+                        .add(signal * noise_common::loss::LOSSES.len())
+                        .add(Loss::RingFullDelayed as usize);
                     *counter += 1;
                 }
                 return;
@@ -353,7 +354,7 @@ pub fn send_outlier(state: *mut CpuState) {
     // SAFETY: the state is this CPU's.
     let outlier = unsafe { &(*state).outlier };
     if NOISE_RING.output::<Outlier>(outlier, u64::from(BPF_RB_NO_WAKEUP)).is_err() {
-        drop_event(state, Signal::CgroupRunqueueWait, Drop::RateLimited);
+        drop_event(state, Signal::CgroupRunqueueWait, Loss::RateLimited);
     }
 }
 
@@ -373,6 +374,6 @@ pub fn insert_or_drop<V: Copy>(
     value: &V,
 ) {
     if map.insert(key, value, u64::from(BPF_ANY)).is_err() {
-        drop_event(state, signal, Drop::MapFull);
+        drop_event(state, signal, Loss::MapFull);
     }
 }

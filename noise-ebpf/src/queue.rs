@@ -6,8 +6,8 @@
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 
 use noise_common::charge::{Cause, ChargeKey, UNKNOWN};
-use noise_common::event::{CpuState, QueueWait};
-use noise_common::queue::{Ahead, QUEUE_IDLE_NS, Served, Share, queue_entry};
+use noise_common::event::CpuState;
+use noise_common::queue::{Ahead, QUEUE_IDLE_NS, QueueWait, Served, Share, queue_entry};
 
 use crate::charge::spill;
 use crate::maps::{NOISE_QUEUES, cpu_state};
@@ -97,12 +97,12 @@ pub fn charge(state: *mut CpuState, wait: &Wait) {
 }
 
 /// Takes the parts of the wait in [`CpuState::shares`].
-struct Parts {
+struct Sharing {
     state: *mut CpuState,
     which: u32,
 }
 
-impl Ahead for Parts {
+impl Ahead for Sharing {
     #[inline(always)]
     fn share(&mut self) -> &mut Share {
         // SAFETY: as in `charge`; the index is one of three.
@@ -142,7 +142,7 @@ fn which(number: u32) -> QueueWait {
 #[inline(never)]
 extern "C" fn noise_ahead(which: u32) -> u32 {
     let Some(state) = cpu_state() else { return 0 };
-    let mut parts = Parts { state, which };
+    let mut parts = Sharing { state, which };
     let Share { entry, from: mark, left_ns: wait_ns, .. } = *parts.share();
     let Some(served) = NOISE_QUEUES.get_ptr(entry as u32) else { return 0 };
     if mark == UNKNOWN {
@@ -161,7 +161,7 @@ extern "C" fn noise_ahead(which: u32) -> u32 {
 #[inline(never)]
 extern "C" fn noise_ahead_step(which: u32, back: u32) -> u32 {
     let Some(state) = cpu_state() else { return 1 };
-    let mut parts = Parts { state, which };
+    let mut parts = Sharing { state, which };
     let entry = parts.share().entry as u32;
     let Some(served) = NOISE_QUEUES.get_ptr(entry) else { return 1 };
     // SAFETY: the pointer is an entry of the array.

@@ -17,8 +17,8 @@ use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_get_smp_processor_id, bpf_
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, RingBuf};
 use noise_common::for_each_hook;
-use noise_common::hooks::Hook;
-use noise_common::signals::{SOFTIRQ_VECTORS, Vector};
+use noise_common::hooks::{Edge, Hook, Vector};
+use noise_common::signals::SOFTIRQ_VECTORS;
 use noise_common::watch::{Interference, Named, Outbox, WatchedCpu};
 
 use crate::kernel::{Access, Raw, Task, Typed};
@@ -42,7 +42,9 @@ fn handle<A: Access>(hook: Hook, access: A) -> Option<()> {
         Hook::SchedSwitch => switch(access),
         Hook::IrqHandlerEntry => {
             // SAFETY: the state is this CPU's.
-            unsafe { (*state()?).enter_irq(access.argument(0) as u32, clock_ns()) };
+            unsafe {
+                let _ = (*state()?).nesting.enter_irq(access.argument(0) as u32, clock_ns());
+            };
             Some(())
         }
         Hook::IrqHandlerExit => {
@@ -56,7 +58,7 @@ fn handle<A: Access>(hook: Hook, access: A) -> Option<()> {
         Hook::SoftirqEntry => {
             let vector = softirq_vector(access)?;
             // SAFETY: as above.
-            unsafe { (*state()?).enter_softirq(vector, clock_ns()) };
+            unsafe { (*state()?).nesting.enter_softirq(vector, clock_ns()) };
             Some(())
         }
         Hook::SoftirqExit => {
@@ -69,32 +71,12 @@ fn handle<A: Access>(hook: Hook, access: A) -> Option<()> {
         }
         Hook::NmiHandler => nmi(access),
         Hook::PageFault => page_fault(),
-        Hook::LocalTimerEntry
-        | Hook::RescheduleEntry
-        | Hook::CallFunctionEntry
-        | Hook::CallSingleEntry
-        | Hook::IrqWorkEntry
-        | Hook::PlatformIpiEntry
-        | Hook::SpuriousEntry
-        | Hook::ApicErrorEntry
-        | Hook::ThermalEntry
-        | Hook::ThresholdEntry
-        | Hook::DeferredErrorEntry => {
+        Hook::Vector(_, Edge::Entry) => {
             // SAFETY: as above.
-            unsafe { (*state()?).enter_vector(clock_ns()) };
+            unsafe { (*state()?).nesting.enter_vector(clock_ns()) };
             Some(())
         }
-        Hook::LocalTimerExit => vector_exit(access, Vector::LocalTimer),
-        Hook::RescheduleExit => vector_exit(access, Vector::Reschedule),
-        Hook::CallFunctionExit => vector_exit(access, Vector::CallFunction),
-        Hook::CallSingleExit => vector_exit(access, Vector::CallFunctionSingle),
-        Hook::IrqWorkExit => vector_exit(access, Vector::IrqWork),
-        Hook::PlatformIpiExit => vector_exit(access, Vector::PlatformIpi),
-        Hook::SpuriousExit => vector_exit(access, Vector::Spurious),
-        Hook::ApicErrorExit => vector_exit(access, Vector::ApicError),
-        Hook::ThermalExit => vector_exit(access, Vector::Thermal),
-        Hook::ThresholdExit => vector_exit(access, Vector::Threshold),
-        Hook::DeferredErrorExit => vector_exit(access, Vector::DeferredError),
+        Hook::Vector(vector, Edge::Exit) => vector_exit(access, vector),
         _ => None,
     }
 }

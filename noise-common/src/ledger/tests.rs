@@ -1,8 +1,7 @@
 //! The arithmetic, against a CPU whose every nanosecond has a known owner.
 
 use super::*;
-use crate::event::CpuState;
-use crate::nesting::Frame;
+use crate::nesting::Nesting;
 use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use std::boxed::Box;
 use std::collections::BTreeMap;
@@ -33,7 +32,8 @@ impl Takes for Sums {
 
 /// A CPU whose every nanosecond has a known owner.
 struct Cpu {
-    state: Box<CpuState>,
+    nesting: Nesting,
+    ledger: Box<Ledger>,
     now_ns: u64,
     owners: Vec<Owner>,
 }
@@ -43,8 +43,9 @@ const BEGIN_NS: u64 = 1_000;
 impl Cpu {
     fn new() -> Self {
         // SAFETY: all fields are valid when zero.
-        let state = unsafe { Box::<CpuState>::new_zeroed().assume_init() };
-        let mut cpu = Self { state, now_ns: BEGIN_NS, owners: Vec::new() };
+        let ledger = unsafe { Box::<Ledger>::new_zeroed().assume_init() };
+        let nesting = Nesting::default();
+        let mut cpu = Self { nesting, ledger, now_ns: BEGIN_NS, owners: Vec::new() };
         cpu.switch(1);
         cpu
     }
@@ -55,9 +56,9 @@ impl Cpu {
     }
 
     fn switch(&mut self, pid: u32) {
-        let taken_ns = self.state.taken.all_ns();
+        let taken_ns = self.nesting.taken.all_ns();
         let (start_ns, runner, comm) = (self.now_ns, Runner::Task as u32, [0; COMM_WORDS]);
-        self.state.ledger.begin_turn(Turn { start_ns, taken_ns, cgroup: 0, pid, runner, comm });
+        self.ledger.begin_turn(Turn { start_ns, taken_ns, cgroup: 0, pid, runner, comm });
     }
 
     /// An interrupt of `level` with what it is interrupted by; `looks` are told the moment
@@ -66,58 +67,51 @@ impl Cpu {
         match level {
             Level::Nmi { ns } => {
                 self.pass((Cause::Nmi, 0), *ns);
-                self.state.taken.nmi_ns += ns;
+                self.nesting.handled_nmi(*ns);
             }
             Level::Hardirq { source, ns, inside } => {
                 let owner = (Cause::Hardirq, u64::from(*source));
-                self.state.vector = Frame::open(self.now_ns, &self.state.taken);
+                self.nesting.enter_vector(self.now_ns);
                 self.pass(owner, *ns);
                 look(self);
                 inside.iter().for_each(|level| self.interrupt(level, look));
                 self.pass(owner, *ns);
-                let net = self.state.vector.net_ns(self.now_ns, &self.state.taken).unwrap();
-                self.state.vector.start_ns = 0;
-                self.state.taken.hardirq_ns += net;
-                let total = self.state.taken.hardirq_ns;
-                self.state.ledger.hardirqs.note(u64::from(*source), total);
+                self.nesting.exit_vector(self.now_ns).unwrap();
+                let total = self.nesting.taken.hardirq_ns;
+                self.ledger.hardirqs.note(u64::from(*source), total);
             }
             Level::Softirq { source, ns, inside } => {
                 let owner = (Cause::Softirq, u64::from(*source));
-                self.state.softirq = Frame::open(self.now_ns, &self.state.taken);
-                self.state.softirq_running = u32::from(*source) + 1;
+                self.nesting.enter_softirq((*source).into(), self.now_ns);
                 self.pass(owner, *ns);
                 look(self);
                 inside.iter().for_each(|level| self.interrupt(level, look));
                 self.pass(owner, *ns);
-                let net = self.state.softirq.net_ns(self.now_ns, &self.state.taken).unwrap();
-                self.state.softirq_running = 0;
-                self.state.taken.softirq_ns += net;
-                let total = self.state.taken.softirq_ns;
-                self.state.ledger.softirqs.note(u64::from(*source), total);
+                self.nesting.exit_softirq((*source).into(), self.now_ns).unwrap();
+                let total = self.nesting.taken.softirq_ns;
+                self.ledger.softirqs.note(u64::from(*source), total);
             }
         }
         look(self);
     }
 
     fn waiting(&self) -> Waiting {
-        let taken = self.state.taken_by(self.now_ns);
+        let taken = self.nesting.taken_by(self.now_ns);
         Waiting { pid: 9, cpu: 0, since_ns: self.now_ns, taken, throttled_ns: 0 }
     }
 
     fn divided(&self, wait: &Waiting, throttled_ns: u64) -> Sums {
         let mut sums = Sums::default();
-        let taken = self.state.taken_by(self.now_ns);
-        let ledger = &self.state.ledger;
-        ledger.divide_wait(wait, self.now_ns, &taken, throttled_ns, &mut sums);
+        let taken = self.nesting.taken_by(self.now_ns);
+        self.ledger.divide_wait(wait, self.now_ns, &taken, throttled_ns, &mut sums);
         sums
     }
 
     /// The parts of a wait that needs no steps.
     fn divided_simply(&self, wait: &Waiting) -> Option<Sums> {
         let mut sums = Sums::default();
-        let taken = self.state.taken_by(self.now_ns);
-        let ledger = &self.state.ledger;
-        ledger.divide_simple_wait(wait, self.now_ns, &taken, &mut sums).then_some(sums)
+        let taken = self.nesting.taken_by(self.now_ns);
+        self.ledger.divide_simple_wait(wait, self.now_ns, &taken, &mut sums).then_some(sums)
     }
 
     fn owned(&self, since_ns: u64) -> Sums {
@@ -212,11 +206,11 @@ proptest! {
     ) {
         let (cpu, waits) = play(&steps);
         for wait in &waits {
-            let (taken, length_ns) = (cpu.state.taken_by(cpu.now_ns), cpu.now_ns - wait.since_ns);
+            let (taken, length_ns) = (cpu.nesting.taken_by(cpu.now_ns), cpu.now_ns - wait.since_ns);
             let mut owned = cpu.owned(wait.since_ns);
             owned.0.retain(|(cause, _), _| *cause != Cause::Foreign);
             let (mut sums, mut simply) = (Sums::default(), Sums::default());
-            let ledger = &cpu.state.ledger;
+            let ledger = &cpu.ledger;
             ledger.divide_running(&wait.taken, &taken, length_ns, &mut sums);
             prop_assert_eq!(&sums.0, &owned.0);
             if ledger.divide_simple_running(&wait.taken, &taken, length_ns, &mut simply) {

@@ -1,10 +1,11 @@
-//! The one table of signals.
+//! Signals: what is known of each before it is measured.
 //!
 //! A signal is one kind of delay: a pair of kernel events and what lies between, or a count of
-//! one event. The daemon, the exporter and the status page iterate this table.
+//! one event. The daemon, the exporter and the status page iterate the table of them.
 
 use crate::charge::{Cause, Resource};
 use crate::hooks::Hook;
+pub use crate::hooks::{VECTORS, Vector};
 use crate::remedy::{Remedies, Remedy};
 use crate::shown::Shown;
 use crate::subject::{Domain, SubjectKind};
@@ -23,14 +24,16 @@ mod packet_drop;
 mod runqueue_wait;
 mod softirq;
 mod softirq_raise_wait;
+mod table;
 mod tcp_retransmit;
 mod vector;
 
 pub use block_queue_wait::{OPERATIONS, block_subject, operation_of, split_block_subject};
+pub use net_rx_wait::{BACKLOG_NS, Backlog, Received};
 pub use net_tx_wait::{OTHER_INTERFACE, interface_subject};
 pub use runqueue_wait::CAUSES;
-pub use softirq::SOFTIRQ_VECTORS;
-pub use vector::{VECTORS, Vector};
+pub use softirq::{NET_RX, SOFTIRQ_VECTORS};
+pub use table::{CELLS_PER_CPU, SIGNALS, in_reading_order, of_subject};
 
 /// Histogram buckets that a signal is exported with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,24 +192,32 @@ impl SignalInfo {
     pub const fn is_folded(&self) -> bool {
         matches!(self.storage, Storage::Rotating)
     }
-
-    /// The signals that count its delays by other kinds of subject.
-    pub fn parts(&self) -> impl Iterator<Item = &'static SignalInfo> {
-        let whole = self.signal;
-        SIGNALS.iter().filter(move |info| info.part_of == Some(whole))
-    }
 }
 
-/// All signals as people read them: the parts of a signal right behind it.
-pub fn in_reading_order() -> impl Iterator<Item = &'static SignalInfo> {
-    let whole = SIGNALS.iter().filter(|info| info.part_of.is_none());
-    whole.flat_map(|info| [info].into_iter().chain(info.parts()))
+/// Calls `$then!` with the list of signals: variant and room.
+macro_rules! for_each_signal {
+    ($then:ident) => {
+        $then! {
+            RunqueueWait runqueue_wait;
+            ContextSwitch context_switch;
+            Hardirq hardirq;
+            Vector vector;
+            Softirq softirq;
+            SoftirqRaiseWait softirq_raise_wait;
+            Nmi nmi;
+            BlockQueueWait block_queue_wait;
+            BlockDeviceWait block_device_wait;
+            NetTxWait net_tx_wait;
+            NetRxWait net_rx_wait;
+            TcpRetransmit tcp_retransmit;
+            PacketDrop packet_drop;
+            DirectReclaim direct_reclaim;
+            Compaction compaction;
+            CgroupRunqueueWait cgroup_runqueue_wait;
+        }
+    };
 }
-
-/// The signals whose subjects are of a kind.
-pub fn of_subject(subject: SubjectKind) -> impl Iterator<Item = Signal> {
-    SIGNALS.iter().filter(move |info| info.subject == subject).map(|info| info.signal)
-}
+use for_each_signal;
 
 macro_rules! define_signals {
     ($($variant:ident $room:ident;)*) => {
@@ -219,154 +230,25 @@ macro_rules! define_signals {
 
         /// Number of signals.
         pub const SIGNAL_COUNT: usize = [$(Signal::$variant),*].len();
-
-        const INFOS: [SignalInfo; SIGNAL_COUNT] = [$($room::INFO,)*];
     };
 }
 
-define_signals! {
-    RunqueueWait runqueue_wait;
-    ContextSwitch context_switch;
-    Hardirq hardirq;
-    Vector vector;
-    Softirq softirq;
-    SoftirqRaiseWait softirq_raise_wait;
-    Nmi nmi;
-    BlockQueueWait block_queue_wait;
-    BlockDeviceWait block_device_wait;
-    NetTxWait net_tx_wait;
-    NetRxWait net_rx_wait;
-    TcpRetransmit tcp_retransmit;
-    PacketDrop packet_drop;
-    DirectReclaim direct_reclaim;
-    Compaction compaction;
-    CgroupRunqueueWait cgroup_runqueue_wait;
-}
-
-/// The table: `SIGNALS[signal as usize].signal == signal`.
-pub static SIGNALS: [SignalInfo; SIGNAL_COUNT] = INFOS;
+for_each_signal!(define_signals);
 
 const _: () = assert!(SIGNAL_COUNT <= u32::BITS as usize);
 
-/// First cell of each signal in [`crate::event::CpuState::cells`], and behind it their number.
-const CELL_LAYOUT: [usize; SIGNAL_COUNT + 1] = {
-    let mut layout = [0; SIGNAL_COUNT + 1];
-    let mut index = 0;
-    while index < SIGNAL_COUNT {
-        layout[index + 1] = layout[index] + INFOS[index].storage.cells();
-        index += 1;
-    }
-    layout
-};
-
-/// Number of cells on each CPU, fixed and direct-mapped ones.
-pub const CELLS_PER_CPU: usize = CELL_LAYOUT[SIGNAL_COUNT];
-
 impl Signal {
-    /// The signal's row of the table.
-    pub fn info(self) -> &'static SignalInfo {
-        &SIGNALS[self as usize]
-    }
-
-    /// The signal of a number that came from the kernel side.
-    pub fn from_number(number: u32) -> Option<Self> {
-        SIGNALS.get(number as usize).map(|info| info.signal)
-    }
-
     /// The signal's bit in [`crate::event::CpuState::off`].
     #[inline(always)]
     pub const fn bit(self) -> u32 {
         1 << self as u32
-    }
-
-    /// Index of the signal's first cell in [`crate::event::CpuState::cells`].
-    pub const fn first_cell(self) -> usize {
-        CELL_LAYOUT[self as usize]
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::offsets::FIELDS;
-    use crate::remedy::against;
-    use crate::shown::Stage;
     use std::collections::BTreeSet;
-
-    #[test]
-    fn table_order_is_the_discriminant() {
-        for (index, info) in SIGNALS.iter().enumerate() {
-            assert_eq!(info.signal as usize, index);
-            assert_eq!(Signal::from_number(index as u32), Some(info.signal));
-        }
-        assert_eq!(Signal::from_number(SIGNAL_COUNT as u32), None);
-    }
-
-    #[test]
-    fn names_are_unique_and_texts_are_not_empty() {
-        let mut seen = BTreeSet::new();
-        for info in &SIGNALS {
-            assert!(seen.insert(info.name), "{} twice", info.name);
-            assert!(seen.insert(info.metric), "{} twice", info.metric);
-            assert!(info.metric.starts_with("noised_"));
-            assert!(info.help.len() > 20, "{} has no help", info.name);
-            assert!(info.between.len() > 20, "{} has no row", info.name);
-            assert_eq!(info.labels.len(), info.subject.labels(), "{}", info.name);
-            assert!(!info.hooks.is_empty() || !info.optional_hooks.is_empty());
-            let suffix = match info.kind {
-                Kind::Histogram(_) => "_seconds",
-                Kind::Counter => "_total",
-            };
-            assert!(info.metric.ends_with(suffix), "{}", info.metric);
-        }
-    }
-
-    #[test]
-    fn named_fields_exist() {
-        for info in &SIGNALS {
-            for field in info.fields {
-                assert!(FIELDS.iter().any(|known| known.global == *field), "{field}");
-            }
-        }
-    }
-
-    #[test]
-    fn what_a_row_says_of_a_signal_agrees() {
-        for info in &SIGNALS {
-            let name = info.name;
-            assert!(info.is_delay() || !info.watched && info.resource.is_none(), "{name}");
-            assert!(info.cause.is_some() || info.interrupts.is_none(), "{name}");
-            let rows: BTreeSet<_> = info.remedies.iter().map(|(cause, _)| *cause).collect();
-            assert_eq!(rows.len(), info.remedies.len(), "{name} has a cause twice");
-            for (cause, remedies) in info.remedies {
-                // What helps whatever is delayed comes before, and this row would never be read.
-                let hidden = !against(*cause).is_empty() || *cause == Cause::Untracked;
-                assert!(!hidden && !remedies.is_empty(), "{name}: {cause:?}");
-            }
-            if let Some(whole) = info.part_of.map(Signal::info) {
-                assert!(whole.part_of.is_none() && whole.resource == info.resource, "{name}");
-            }
-            let place = info.resource.and_then(Resource::place);
-            assert!(place.is_none_or(|place| place == info.subject), "{name}");
-            if let Shown::Way { way, stage } = info.shown {
-                assert_eq!(stage == Stage::Events, !info.is_delay(), "{name}");
-                let own = |other: &SignalInfo| other.shown == Shown::Way { way, stage };
-                assert_eq!(SIGNALS.iter().filter(|other| own(other)).count(), 1, "{name}");
-            }
-        }
-        let read: BTreeSet<_> = in_reading_order().map(|info| info.signal).collect();
-        assert_eq!((read.len(), in_reading_order().count()), (SIGNAL_COUNT, SIGNAL_COUNT));
-    }
-
-    #[test]
-    fn cells_are_laid_out_without_gaps() {
-        let mut next = 0;
-        for info in &SIGNALS {
-            assert_eq!(info.signal.first_cell(), next);
-            next += info.storage.cells();
-        }
-        assert_eq!(next, CELLS_PER_CPU);
-    }
 
     #[test]
     fn neighbouring_subjects_have_cells_of_their_own() {

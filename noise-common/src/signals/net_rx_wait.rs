@@ -6,6 +6,8 @@
 
 use crate::charge::{Cause, Resource};
 use crate::hooks::Hook;
+use crate::ledger::Waiting;
+use crate::nesting::Taken;
 use crate::remedy::Remedy;
 use crate::shown::{RECENT, Shown, Stage, Way};
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
@@ -40,3 +42,30 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     shown: Shown::Way { way: Way::Receive, stage: Stage::Delivery },
     table: RECENT,
 };
+
+/// The packet that this CPU's NET_RX softirq received last.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Received {
+    /// When; 0 = none, or already used by a wake-up.
+    pub at_ns: u64,
+    /// The interface, as [`super::interface_subject`] makes it.
+    pub interface: u64,
+    /// What hard interrupts had taken by then, ns.
+    pub interrupts_ns: u64,
+}
+
+/// From the raise of NET_RX to its entry.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Backlog {
+    /// The raise.
+    pub wait: Waiting,
+    /// The entry; 0 where the backlog was short.
+    pub until_ns: u64,
+    /// What had been taken by then.
+    pub taken: Taken,
+}
+
+/// Backlogs from this length on delay the delivery of packets noticeably, ns.
+pub const BACKLOG_NS: u64 = 10_000;

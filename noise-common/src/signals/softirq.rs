@@ -38,3 +38,14 @@ pub(super) const INFO: SignalInfo = SignalInfo {
 /// Names of the softirq vectors by number (the kernel's order, in lower case).
 pub const SOFTIRQ_VECTORS: [&str; 10] =
     ["hi", "timer", "net_tx", "net_rx", "block", "irq_poll", "tasklet", "sched", "hrtimer", "rcu"];
+
+/// The number of the vector that receives packets.
+pub const NET_RX: u32 = 3;
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_vector_that_receives_packets_has_its_name() {
+        assert_eq!(super::SOFTIRQ_VECTORS[super::NET_RX as usize], "net_rx");
+    }
+}

@@ -5,10 +5,11 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 
 use anyhow::{Context as _, bail};
 use aya::maps::{Map, MapData, PerCpuHashMap};
+use aya_obj::generated::bpf_cmd;
 use noise_common::charge::{ChargeKey, Charged};
 
-/// `BPF_MAP_LOOKUP_BATCH` of the `bpf` system call, which aya does not offer.
-const MAP_LOOKUP_BATCH: libc::c_long = 24;
+/// The command of the `bpf` system call, which aya does not offer.
+const MAP_LOOKUP_BATCH: libc::c_long = bpf_cmd::BPF_MAP_LOOKUP_BATCH as libc::c_long;
 /// What the values of one call take, bytes, unless one bucket has more.
 const BATCH_BYTES: usize = 64 * 1024;
 /// Entries of one call: at least, and at most, which is more than any bucket has.

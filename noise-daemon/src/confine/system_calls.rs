@@ -5,6 +5,7 @@
 //! `docs/privileges.md` says what is still possible.
 
 use anyhow::Context as _;
+use aya_obj::generated::bpf_cmd;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, TargetArch, sock_filter,
@@ -26,9 +27,16 @@ enum Needs {
 /// Calls that are allowed where one of the alternatives holds, each a list of what it needs.
 type Checked = (i64, Vec<Vec<Needs>>);
 
-/// Commands of `bpf()`: look up, update, delete, next key, information, look up many. All take descriptors
-/// that are open already; those that find objects of others by number or path are not among them.
-const BPF_COMMANDS: [u32; 6] = [1, 2, 3, 4, 15, 24];
+/// Commands of `bpf()`. All take descriptors that are open already; those that find objects of others by
+/// number or path are not among them.
+const BPF_COMMANDS: [u32; 6] = [
+    bpf_cmd::BPF_MAP_LOOKUP_ELEM as u32,
+    bpf_cmd::BPF_MAP_UPDATE_ELEM as u32,
+    bpf_cmd::BPF_MAP_DELETE_ELEM as u32,
+    bpf_cmd::BPF_MAP_GET_NEXT_KEY as u32,
+    bpf_cmd::BPF_OBJ_GET_INFO_BY_FD as u32,
+    bpf_cmd::BPF_MAP_LOOKUP_BATCH as u32,
+];
 
 /// A thread's name, and names of memory (the allocators).
 const PRCTLS: [i32; 3] = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA];

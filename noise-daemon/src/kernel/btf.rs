@@ -9,6 +9,12 @@ use std::ops::Range;
 use std::path::Path;
 
 use aya::Btf;
+use aya_obj::generated::{
+    BTF_KIND_ARRAY, BTF_KIND_CONST, BTF_KIND_DATASEC, BTF_KIND_DECL_TAG, BTF_KIND_ENUM,
+    BTF_KIND_ENUM64, BTF_KIND_FLOAT, BTF_KIND_FUNC, BTF_KIND_FUNC_PROTO, BTF_KIND_FWD,
+    BTF_KIND_INT, BTF_KIND_PTR, BTF_KIND_RESTRICT, BTF_KIND_STRUCT, BTF_KIND_TYPE_TAG,
+    BTF_KIND_TYPEDEF, BTF_KIND_UNION, BTF_KIND_VAR, BTF_KIND_VOLATILE,
+};
 
 use super::KernelError;
 use crate::procfs;
@@ -26,29 +32,6 @@ const TYPE_BYTES: usize = 12;
 const MEMBER_BYTES: usize = 12;
 const ENUMERATOR_BYTES: usize = 8;
 const PARAMETER_BYTES: usize = 8;
-
-/// Kinds of types, as the file numbers them.
-mod kind {
-    pub const INT: u32 = 1;
-    pub const PTR: u32 = 2;
-    pub const ARRAY: u32 = 3;
-    pub const STRUCT: u32 = 4;
-    pub const UNION: u32 = 5;
-    pub const ENUM: u32 = 6;
-    pub const FWD: u32 = 7;
-    pub const TYPEDEF: u32 = 8;
-    pub const VOLATILE: u32 = 9;
-    pub const CONST: u32 = 10;
-    pub const RESTRICT: u32 = 11;
-    pub const FUNC: u32 = 12;
-    pub const FUNC_PROTO: u32 = 13;
-    pub const VAR: u32 = 14;
-    pub const DATASEC: u32 = 15;
-    pub const FLOAT: u32 = 16;
-    pub const DECL_TAG: u32 = 17;
-    pub const TYPE_TAG: u32 = 18;
-    pub const ENUM64: u32 = 19;
-}
 
 /// The number at an offset, as this machine writes it.
 fn number(bytes: &[u8], at: usize) -> Option<u32> {
@@ -91,20 +74,15 @@ impl Type {
     /// Bytes of what follows; `None` of a kind that is not known.
     fn rest_bytes(self) -> Option<usize> {
         Some(match self.kind() {
-            kind::INT | kind::VAR | kind::DECL_TAG => 4,
-            kind::ARRAY => 12,
-            kind::STRUCT | kind::UNION | kind::DATASEC | kind::ENUM64 => self.count() * 12,
-            kind::ENUM => self.count() * ENUMERATOR_BYTES,
-            kind::FUNC_PROTO => self.count() * PARAMETER_BYTES,
-            kind::PTR
-            | kind::FWD
-            | kind::TYPEDEF
-            | kind::VOLATILE
-            | kind::CONST
-            | kind::RESTRICT
-            | kind::FUNC
-            | kind::FLOAT
-            | kind::TYPE_TAG => 0,
+            BTF_KIND_INT | BTF_KIND_VAR | BTF_KIND_DECL_TAG => 4,
+            BTF_KIND_ARRAY => 12,
+            BTF_KIND_STRUCT | BTF_KIND_UNION | BTF_KIND_DATASEC | BTF_KIND_ENUM64 => {
+                self.count() * 12
+            }
+            BTF_KIND_ENUM => self.count() * ENUMERATOR_BYTES,
+            BTF_KIND_FUNC_PROTO => self.count() * PARAMETER_BYTES,
+            BTF_KIND_PTR | BTF_KIND_FWD | BTF_KIND_TYPEDEF | BTF_KIND_VOLATILE | BTF_KIND_CONST
+            | BTF_KIND_RESTRICT | BTF_KIND_FUNC | BTF_KIND_FLOAT | BTF_KIND_TYPE_TAG => 0,
             _ => return None,
         })
     }
@@ -243,7 +221,7 @@ impl KernelBtf {
         let depth = depth.checked_sub(1)?;
         let (name, rest) = path.split_once('.').map_or((path, None), |(a, b)| (a, Some(b)));
         let container = self.bare(container)?;
-        if !matches!(container.kind(), kind::STRUCT | kind::UNION) {
+        if !matches!(container.kind(), BTF_KIND_STRUCT | BTF_KIND_UNION) {
             return None;
         }
         for member in self.members(container) {
@@ -278,9 +256,8 @@ impl KernelBtf {
     fn bare(&self, mut found: Type) -> Option<Type> {
         for _ in 0..MOST_NESTED {
             found = match found.kind() {
-                kind::TYPEDEF | kind::CONST | kind::VOLATILE | kind::RESTRICT | kind::TYPE_TAG => {
-                    self.get(found.inner)?
-                }
+                BTF_KIND_TYPEDEF | BTF_KIND_CONST | BTF_KIND_VOLATILE | BTF_KIND_RESTRICT
+                | BTF_KIND_TYPE_TAG => self.get(found.inner)?,
                 _ => return Some(found),
             };
         }
@@ -292,8 +269,8 @@ impl KernelBtf {
         self.named(&format!("btf_trace_{tracepoint}")).find_map(|(id, typedef)| {
             let inner =
                 |of: Type, wanted: u32| self.get(of.inner).filter(|found| found.kind() == wanted);
-            let typedef = Some(typedef).filter(|found| found.kind() == kind::TYPEDEF)?;
-            let prototype = inner(inner(typedef, kind::PTR)?, kind::FUNC_PROTO)?;
+            let typedef = Some(typedef).filter(|found| found.kind() == BTF_KIND_TYPEDEF)?;
+            let prototype = inner(inner(typedef, BTF_KIND_PTR)?, BTF_KIND_FUNC_PROTO)?;
             // The first parameter is the probe's own data.
             Some((id, prototype.count().checked_sub(1)?))
         })
@@ -321,9 +298,9 @@ impl KernelBtf {
         };
         let mut next = 1;
         for (id, name) in types {
-            (next..id).for_each(|_| put(0, kind::FWD));
+            (next..id).for_each(|_| put(0, BTF_KIND_FWD));
             next = id + 1;
-            put(names.len(), kind::TYPEDEF);
+            put(names.len(), BTF_KIND_TYPEDEF);
             names.extend_from_slice(format!("btf_trace_{name}\0").as_bytes());
         }
         let mut file = Vec::with_capacity(HEADER_BYTES + places.len() + names.len());
@@ -340,7 +317,7 @@ impl KernelBtf {
 
     /// Names and values of an enum; empty where this kernel does not have it.
     pub fn enumerators(&self, name: &str) -> Vec<(u32, String)> {
-        let found = self.named(name).find(|(_, found)| found.kind() == kind::ENUM);
+        let found = self.named(name).find(|(_, found)| found.kind() == BTF_KIND_ENUM);
         let Some((_, found)) = found else { return Vec::new() };
         let enumerators = (0..found.count()).map(|index| {
             let at = found.rest + index * ENUMERATOR_BYTES;
@@ -391,12 +368,12 @@ mod tests {
         // A forward declaration, a pointer to a prototype, the prototype with one parameter and two
         // words of it, and the tracepoint.
         let types = [
-            [1, kind::FWD << 24, 0],
-            [0, kind::PTR << 24, 3],
-            [0, kind::FUNC_PROTO << 24 | 3, 0],
+            [1, BTF_KIND_FWD << 24, 0],
+            [0, BTF_KIND_PTR << 24, 3],
+            [0, BTF_KIND_FUNC_PROTO << 24 | 3, 0],
             [0, 0, 0],
             [0, 0, 0],
-            [3, kind::TYPEDEF << 24, 2],
+            [3, BTF_KIND_TYPEDEF << 24, 2],
         ];
         let bytes = file(&types, b"\0x\0btf_trace_t\0");
         let btf = KernelBtf::parse(bytes.clone()).unwrap();
@@ -415,7 +392,7 @@ mod tests {
 
     #[test]
     fn what_goes_in_a_circle_ends() {
-        let types = [[1, kind::TYPEDEF << 24, 1], [3, kind::CONST << 24, 77]];
+        let types = [[1, BTF_KIND_TYPEDEF << 24, 1], [3, BTF_KIND_CONST << 24, 77]];
         let btf = KernelBtf::parse(file(&types, b"\0a\0b\0")).unwrap();
         assert_eq!(btf.offset("a", "x"), None);
         assert_eq!(btf.offset("b", "x"), None);

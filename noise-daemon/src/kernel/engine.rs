@@ -11,7 +11,6 @@ use aya::{Btf, Ebpf, VerifierLogLevel};
 use noise_common::MARKER_MAP;
 use noise_common::hooks::{Attach, HOOKS, Hook};
 use noise_common::signals::{SIGNALS, Signal, SignalInfo};
-use noise_common::watch::WATCHED_HOOKS;
 
 use super::controls::{Controls, Measured};
 use super::loader::loader;
@@ -63,10 +62,11 @@ impl ObjectKind {
 
     /// The hooks of its programs, in table order.
     fn hooks(self) -> Vec<Hook> {
-        match self {
-            Self::Watching => WATCHED_HOOKS.to_vec(),
-            _ => HOOKS.iter().copied().filter(|hook| hook.is_measured()).collect(),
-        }
+        let is_of = match self {
+            Self::Watching => Hook::is_watched,
+            _ => Hook::is_measured,
+        };
+        HOOKS.into_iter().filter(|hook| is_of(*hook)).collect()
     }
 }
 
@@ -386,7 +386,7 @@ fn is_forbidden(error: &(dyn std::error::Error + 'static)) -> bool {
 
 fn load_hook(ebpf: &mut Ebpf, hook: Hook, only: Option<Attach>, btf: &Btf) -> HookState {
     let mut reasons = Vec::new();
-    for attach in hook.attach_order() {
+    for attach in Attach::ORDER {
         if only.is_some_and(|only| only != attach) {
             continue;
         }

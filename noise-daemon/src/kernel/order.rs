@@ -35,12 +35,12 @@ pub fn ends_first(hooks: &[Hook]) -> Vec<Hook> {
 mod tests {
     use super::*;
     use noise_common::hooks::HOOKS;
-    use noise_common::watch::WATCHED_HOOKS;
     use std::collections::BTreeSet;
 
     #[test]
     fn every_end_comes_before_its_begin() {
-        for hooks in [HOOKS, WATCHED_HOOKS] {
+        let watched: Vec<Hook> = HOOKS.into_iter().filter(|hook| hook.is_watched()).collect();
+        for hooks in [HOOKS.as_slice(), &watched] {
             let order = ends_first(hooks);
             let place = |hook: Hook| order.iter().position(|other| *other == hook);
             assert_eq!(order.len(), hooks.len());
@@ -51,7 +51,7 @@ mod tests {
                 }
             }
         }
-        let order = ends_first(HOOKS);
+        let order = ends_first(&HOOKS);
         let place = |hook| order.iter().position(|other| *other == hook).unwrap();
         // The pairs that were wrong once.
         assert!(place(Hook::SchedSwitch) < place(Hook::SchedWakeup));

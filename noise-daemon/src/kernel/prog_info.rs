@@ -5,12 +5,7 @@
 
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
-/// `BPF_OBJ_GET_INFO_BY_FD` of the `bpf` system call.
-const OBJ_GET_INFO_BY_FD: libc::c_long = 15;
-/// Offset of `run_time_ns` in the kernel's `struct bpf_prog_info`.
-const RUN_TIME_AT: usize = 192;
-/// Length of that struct up to and including `recursion_misses`.
-const INFO_BYTES: usize = 216;
+use aya_obj::generated::{bpf_cmd, bpf_prog_info};
 
 /// The statistic of one program.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,28 +27,23 @@ struct Attributes {
 
 /// Reads the statistic; `None` where the kernel refuses.
 pub fn read(program: BorrowedFd<'_>) -> Option<ProgInfo> {
-    let mut info = [0u8; INFO_BYTES];
+    // SAFETY: the kernel's struct is numbers only, each valid when zero.
+    let mut info: bpf_prog_info = unsafe { std::mem::zeroed() };
     let mut attributes = Attributes {
         fd: program.as_raw_fd() as u32,
-        info_len: INFO_BYTES as u32,
-        info: info.as_mut_ptr() as u64,
+        info_len: size_of_val(&info) as u32,
+        info: &raw mut info as u64,
     };
-    // SAFETY: the attributes and the buffer they point to live for the call, and the kernel
+    // SAFETY: the attributes and the struct they point to live for the call, and the kernel
     // writes at most `info_len` bytes.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,
-            OBJ_GET_INFO_BY_FD,
+            bpf_cmd::BPF_OBJ_GET_INFO_BY_FD as libc::c_long,
             &raw mut attributes,
             size_of::<Attributes>(),
         )
     };
-    if result != 0 {
-        return None;
-    }
-    let word = |index: usize| -> u64 {
-        let at = RUN_TIME_AT + index * 8;
-        info.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_ne_bytes)
-    };
-    Some(ProgInfo { run_time_ns: word(0), run_cnt: word(1), recursion_misses: word(2) })
+    let bpf_prog_info { run_time_ns, run_cnt, recursion_misses, .. } = info;
+    (result == 0).then_some(ProgInfo { run_time_ns, run_cnt, recursion_misses })
 }

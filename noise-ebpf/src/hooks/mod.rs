@@ -10,8 +10,7 @@ mod softirq;
 use core::ffi::c_void;
 
 use noise_common::for_each_hook;
-use noise_common::hooks::Hook;
-use noise_common::signals::Vector;
+use noise_common::hooks::{Edge, Hook, Vector};
 
 use crate::kernel::{Access, Raw, Typed};
 use crate::programs::define_programs;
@@ -33,28 +32,8 @@ fn handle<A: Access>(hook: Hook, access: A) -> Option<()> {
         Hook::SoftirqRaise => softirq::raise(access),
         Hook::SoftirqEntry => softirq::entry(access),
         Hook::SoftirqExit => softirq::exit(access),
-        Hook::LocalTimerEntry
-        | Hook::RescheduleEntry
-        | Hook::CallFunctionEntry
-        | Hook::CallSingleEntry
-        | Hook::IrqWorkEntry
-        | Hook::PlatformIpiEntry
-        | Hook::SpuriousEntry
-        | Hook::ApicErrorEntry
-        | Hook::ThermalEntry
-        | Hook::ThresholdEntry
-        | Hook::DeferredErrorEntry => irq::vector_entry(),
-        Hook::LocalTimerExit => irq::vector_exit(Vector::LocalTimer),
-        Hook::RescheduleExit => irq::vector_exit(Vector::Reschedule),
-        Hook::CallFunctionExit => irq::vector_exit(Vector::CallFunction),
-        Hook::CallSingleExit => irq::vector_exit(Vector::CallFunctionSingle),
-        Hook::IrqWorkExit => irq::vector_exit(Vector::IrqWork),
-        Hook::PlatformIpiExit => irq::vector_exit(Vector::PlatformIpi),
-        Hook::SpuriousExit => irq::vector_exit(Vector::Spurious),
-        Hook::ApicErrorExit => irq::vector_exit(Vector::ApicError),
-        Hook::ThermalExit => irq::vector_exit(Vector::Thermal),
-        Hook::ThresholdExit => irq::vector_exit(Vector::Threshold),
-        Hook::DeferredErrorExit => irq::vector_exit(Vector::DeferredError),
+        Hook::Vector(_, Edge::Entry) => irq::vector_entry(),
+        Hook::Vector(vector, Edge::Exit) => irq::vector_exit(vector),
         Hook::BlockInsert => block::insert(access),
         Hook::BlockIssue => block::issue(access),
         Hook::BlockRequeue => block::requeue(access),

@@ -21,8 +21,8 @@ pub fn switch<A: Access>(access: A) -> Option<()> {
     // SAFETY: the state is this CPU's, and no other hook writes this total.
     unsafe {
         // Other CPUs read it; what is not written stays in their caches.
-        if (*state).taken.stolen_ns != stolen_ns {
-            (*state).taken.stolen_ns = stolen_ns;
+        if (*state).nesting.taken.stolen_ns != stolen_ns {
+            (*state).nesting.taken.stolen_ns = stolen_ns;
         }
     }
     ledger::charge_running::<true>(state, now_ns);

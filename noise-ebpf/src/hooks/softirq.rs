@@ -1,9 +1,9 @@
 //! Softirq hooks: `softirq_raise`, `_entry` and `_exit`, each with the vector's number.
 
-use noise_common::signals::SOFTIRQ_VECTORS;
+use noise_common::signals::{SOFTIRQ_VECTORS, Signal};
 
 use crate::kernel::Access;
-use crate::maps::{clock_ns, cpu_state};
+use crate::maps::{clock_ns, cpu_state, measures};
 use crate::signals::{net_rx_wait, softirq, softirq_raise_wait};
 
 /// The vector's number, if it is one that this program knows.
@@ -17,7 +17,12 @@ fn vector<A: Access>(access: A) -> Option<usize> {
 #[inline(always)]
 pub fn raise<A: Access>(access: A) -> Option<()> {
     let vector = vector(access)?;
-    softirq_raise_wait::raise(cpu_state()?, vector);
+    let state = cpu_state()?;
+    if !measures(state, Signal::SoftirqRaiseWait) && !measures(state, Signal::NetRxWait) {
+        return None;
+    }
+    let now_ns = softirq_raise_wait::raise(state, vector)?;
+    net_rx_wait::raised(state, vector, now_ns);
     Some(())
 }
 
@@ -27,8 +32,9 @@ pub fn entry<A: Access>(access: A) -> Option<()> {
     let vector = vector(access)?;
     let state = cpu_state()?;
     let now_ns = clock_ns();
-    softirq_raise_wait::enter(state, vector, now_ns);
-    net_rx_wait::forget(state);
+    let raised_ns = softirq_raise_wait::take(state, vector);
+    net_rx_wait::begin(state, vector, raised_ns, now_ns);
+    softirq_raise_wait::enter(state, vector, raised_ns, now_ns);
     softirq::enter(state, vector, now_ns);
     Some(())
 }

@@ -1,6 +1,8 @@
 //! Time of requests at a block device.
 
-use noise_common::event::{CpuState, Drop, QueueWait, RequestTimes};
+use noise_common::event::{CpuState, RequestTimes};
+use noise_common::loss::Loss;
+use noise_common::queue::QueueWait;
 use noise_common::signals::Signal;
 
 use crate::maps::{NOISE_REQUESTS, drop_event, insert_or_drop, record_keyed};
@@ -54,7 +56,7 @@ pub fn complete(
     now_ns: u64,
 ) {
     if now_ns < issued_ns {
-        return drop_event(state, Signal::BlockDeviceWait, Drop::ClockBackwards);
+        return drop_event(state, Signal::BlockDeviceWait, Loss::ClockBackwards);
     }
     record_keyed(state, Signal::BlockDeviceWait, subject, now_ns - issued_ns, now_ns);
     let (which, ns) = (QueueWait::Device, now_ns - issued_ns);
@@ -64,5 +66,5 @@ pub fn complete(
 /// A completion whose issue was not seen.
 #[inline(always)]
 pub fn unknown(state: *mut CpuState) {
-    drop_event(state, Signal::BlockDeviceWait, Drop::NoStart);
+    drop_event(state, Signal::BlockDeviceWait, Loss::NoStart);
 }

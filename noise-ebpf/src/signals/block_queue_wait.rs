@@ -1,6 +1,8 @@
 //! Time of requests in a block device's queue.
 
-use noise_common::event::{CpuState, Drop, QueueWait, RequestTimes};
+use noise_common::event::{CpuState, RequestTimes};
+use noise_common::loss::Loss;
+use noise_common::queue::QueueWait;
 use noise_common::signals::Signal;
 
 use crate::maps::{NOISE_REQUESTS, drop_event, insert_or_drop, measures, record_keyed, trusts};
@@ -44,7 +46,7 @@ pub fn issue(state: *mut CpuState, times: *mut RequestTimes, subject: u64, disk:
         return;
     }
     if now_ns < queued_ns {
-        return drop_event(state, Signal::BlockQueueWait, Drop::ClockBackwards);
+        return drop_event(state, Signal::BlockQueueWait, Loss::ClockBackwards);
     }
     if !measures(state, Signal::BlockQueueWait) {
         return;

@@ -1,28 +1,38 @@
 //! From the arrival of a packet to the wake-up of its receiver, within one NET_RX softirq.
 
 use noise_common::charge::{Cause, ChargeKey, Resource, UNKNOWN};
-use noise_common::event::{BACKLOG_NS, CpuState, Drop, Received};
-use noise_common::signals::Signal;
+use noise_common::event::CpuState;
+use noise_common::loss::Loss;
+use noise_common::signals::{BACKLOG_NS, NET_RX, Received, Signal};
 
 use crate::charge::{charge_here, spill};
 use crate::kernel::{Access, Task};
 use crate::ledger;
 use crate::maps::{clock_ns, drop_event, record_keyed};
-use crate::signals::{hardirq, vector};
-
-/// `softirq_running` while NET_RX runs: its number plus one.
-const NET_RX_RUNS: u32 = 3 + 1;
 
 /// Whether a packet that arrives now can be followed.
 #[inline(always)]
 pub fn listens(state: *mut CpuState) -> bool {
     // SAFETY: the state is this CPU's.
-    unsafe { (*state).softirq_running == NET_RX_RUNS }
+    unsafe { (*state).nesting.in_softirq(NET_RX) }
 }
 
-/// A NET_RX softirq begins that was raised at `raised_ns`; 0 = not seen.
+/// A softirq vector is raised for the first time since its last entry.
 #[inline(always)]
-pub fn begin(state: *mut CpuState, raised_ns: u64, now_ns: u64) {
+pub fn raised(state: *mut CpuState, vector: usize, now_ns: u64) {
+    if vector == NET_RX as usize {
+        // SAFETY: the state is this CPU's.
+        unsafe { (*state).raised_taken = (*state).nesting.taken_by(now_ns) };
+    }
+}
+
+/// A softirq vector begins that was raised at `raised_ns`; 0 = not seen.
+#[inline(always)]
+pub fn begin(state: *mut CpuState, vector: usize, raised_ns: u64, now_ns: u64) {
+    forget(state);
+    if vector != NET_RX as usize {
+        return;
+    }
     // SAFETY: the state is this CPU's.
     unsafe {
         if raised_ns == 0 || now_ns.wrapping_sub(raised_ns) < BACKLOG_NS {
@@ -32,7 +42,7 @@ pub fn begin(state: *mut CpuState, raised_ns: u64, now_ns: u64) {
         let wait = &raw mut (*state).backlog.wait;
         (*wait).since_ns = raised_ns;
         (*wait).taken = (*state).raised_taken;
-        (*state).backlog.taken = (*state).taken_by(now_ns);
+        (*state).backlog.taken = (*state).nesting.taken_by(now_ns);
         (*state).backlog.until_ns = now_ns;
     }
 }
@@ -42,7 +52,7 @@ pub fn begin(state: *mut CpuState, raised_ns: u64, now_ns: u64) {
 pub fn receive(state: *mut CpuState, interface: u64, now_ns: u64) {
     // SAFETY: the state is this CPU's. A hardirq's wake-up in between does not look at it.
     unsafe {
-        let interrupts_ns = (*state).taken.interrupts_ns();
+        let interrupts_ns = (*state).nesting.taken.interrupts_ns();
         (*state).received = Received { at_ns: now_ns, interface, interrupts_ns };
     }
 }
@@ -63,25 +73,25 @@ pub fn wake<A: Access>(state: *mut CpuState, task: Task<A>) {
     // SAFETY: the state is this CPU's.
     unsafe {
         let received = (*state).received;
-        if received.at_ns == 0 || hardirq::runs(state) || vector::runs(state) {
+        if received.at_ns == 0 || (*state).nesting.in_hardirq() {
             return;
         }
         forget(state);
         let now_ns = clock_ns();
         if now_ns < received.at_ns {
-            return drop_event(state, Signal::NetRxWait, Drop::ClockBackwards);
+            return drop_event(state, Signal::NetRxWait, Loss::ClockBackwards);
         }
         let wait_ns = now_ns - received.at_ns;
         record_keyed(state, Signal::NetRxWait, received.interface, wait_ns, now_ns);
         let (victim, place) = (task.cgroup(), received.interface as u32);
-        let grown_ns = (*state).taken.interrupts_ns().wrapping_sub(received.interrupts_ns);
+        let grown_ns = (*state).nesting.taken.interrupts_ns().wrapping_sub(received.interrupts_ns);
         let hardirq_ns = if grown_ns < wait_ns { grown_ns } else { wait_ns };
         if hardirq_ns > 0 {
             let kind = ChargeKey::kind(place, Cause::Hardirq, Resource::NetRx);
             spill(state, victim, UNKNOWN, kind, hardirq_ns);
         }
         let kind = ChargeKey::kind(place, Cause::Softirq, Resource::NetRx);
-        let (culprit, own_ns) = (u64::from(NET_RX_RUNS - 1), wait_ns - hardirq_ns);
+        let (culprit, own_ns) = (u64::from(NET_RX), wait_ns - hardirq_ns);
         // A task that is woken has its lock held, with interrupts off, unless it still runs.
         if ledger::may_run(state, task.pid()) {
             spill(state, victim, culprit, kind, own_ns);

@@ -7,7 +7,9 @@
 //! Where one memory has several entries, because a packet left one behind when it went another way,
 //! the newest is the packet's.
 
-use noise_common::event::{CpuState, Drop, PacketTimes, QueueWait, packet_slot};
+use noise_common::event::{CpuState, PacketTimes, packet_slot};
+use noise_common::loss::Loss;
+use noise_common::queue::QueueWait;
 use noise_common::signals::Signal;
 
 use crate::kernel::{Access, Device, Skb};
@@ -112,18 +114,18 @@ pub fn take<A: Access>(state: *mut CpuState, skb: Skb<A>, now_ns: u64) -> Option
         }
     };
     if now_ns.wrapping_sub(packet.queued_ns) > LONG_NS && !find(skb.address(), &mut packet) {
-        drop_event(state, Signal::NetTxWait, Drop::NoStart);
+        drop_event(state, Signal::NetTxWait, Loss::NoStart);
         return None;
     }
     if !trusts(state, Signal::NetTxWait, packet.queued_ns) {
         // Left behind when the signal was switched off.
-        drop_event(state, Signal::NetTxWait, Drop::NoStart);
+        drop_event(state, Signal::NetTxWait, Loss::NoStart);
         return None;
     }
     let grown = skb.len().wrapping_sub(packet.len);
     if grown != 0 && grown != TAG_BYTES {
         // Another packet in the memory of one that was split by software segmentation.
-        drop_event(state, Signal::NetTxWait, Drop::NoStart);
+        drop_event(state, Signal::NetTxWait, Loss::NoStart);
         return None;
     }
     Some(packet)
@@ -138,7 +140,7 @@ pub fn start<A: Access>(
     now_ns: u64,
 ) {
     if now_ns < packet.queued_ns {
-        return drop_event(state, Signal::NetTxWait, Drop::ClockBackwards);
+        return drop_event(state, Signal::NetTxWait, Loss::ClockBackwards);
     }
     let ns = now_ns - packet.queued_ns;
     let interface = device.subject();

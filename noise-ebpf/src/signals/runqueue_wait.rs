@@ -1,7 +1,8 @@
 //! Run-queue latency. The start of a wait lives in an array by pid: `time << 1 | cause`, 0 = not
 //! waiting. The low bit is the index into [`noise_common::signals::CAUSES`].
 
-use noise_common::event::{CpuState, Drop};
+use noise_common::event::CpuState;
+use noise_common::loss::Loss;
 use noise_common::signals::Signal;
 
 use crate::kernel::{Access, Task};
@@ -24,7 +25,7 @@ const CAUSE_PREEMPT: u64 = 1;
 pub fn wake<A: Access, const NEW: bool>(task: Task<A>) -> Option<()> {
     let pid = task.pid();
     let Some(start) = NOISE_WAITING.get_ptr_mut(pid) else {
-        drop_event(cpu_state()?, Signal::RunqueueWait, Drop::OutOfRange);
+        drop_event(cpu_state()?, Signal::RunqueueWait, Loss::OutOfRange);
         return None;
     };
     // SAFETY: the pointer is an entry of the array; entries are only written under the run-queue
@@ -62,7 +63,7 @@ pub fn leave<A: Access>(
     now_ns: u64,
 ) {
     let Some(start) = NOISE_WAITING.get_ptr_mut(pid) else {
-        return drop_event(state, Signal::RunqueueWait, Drop::OutOfRange);
+        return drop_event(state, Signal::RunqueueWait, Loss::OutOfRange);
     };
     // SAFETY: as in `wake`.
     unsafe {
@@ -77,16 +78,16 @@ pub fn leave<A: Access>(
 #[inline(always)]
 pub fn run<A: Access>(state: *mut CpuState, task: Task<A>, pid: u32, cgroup: u64, now_ns: u64) {
     let Some(start) = NOISE_WAITING.get_ptr_mut(pid) else {
-        return drop_event(state, Signal::RunqueueWait, Drop::OutOfRange);
+        return drop_event(state, Signal::RunqueueWait, Loss::OutOfRange);
     };
     // SAFETY: as in `wake`.
     let waiting = unsafe { core::ptr::replace(start, 0) };
     if waiting == 0 {
-        return drop_event(state, Signal::RunqueueWait, Drop::NoStart);
+        return drop_event(state, Signal::RunqueueWait, Loss::NoStart);
     }
     let at_ns = waiting >> 1;
     if now_ns < at_ns {
-        return drop_event(state, Signal::RunqueueWait, Drop::ClockBackwards);
+        return drop_event(state, Signal::RunqueueWait, Loss::ClockBackwards);
     }
     let cause = waiting & 1;
     record_fixed(state, Signal::RunqueueWait, cause as usize, now_ns - at_ns, now_ns);

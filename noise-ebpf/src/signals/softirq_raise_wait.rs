@@ -3,38 +3,33 @@
 use noise_common::event::CpuState;
 use noise_common::signals::Signal;
 
-use crate::maps::{clock_ns, measures, record_interval};
-use crate::signals::net_rx_wait;
+use crate::maps::{clock_ns, record_interval};
 
-/// The vector's number.
-const NET_RX: usize = 3;
-
-/// A vector is raised on this CPU. Runs with interrupts off.
+/// A vector is raised on this CPU, with interrupts off. When, if it is the first raise since its last
+/// entry.
 #[inline(always)]
-pub fn raise(state: *mut CpuState, vector: usize) {
-    if !measures(state, Signal::SoftirqRaiseWait) && !measures(state, Signal::NetRxWait) {
-        return;
-    }
+pub fn raise(state: *mut CpuState, vector: usize) -> Option<u64> {
     // SAFETY: the state is this CPU's; the caller checked the vector.
     unsafe {
-        if (*state).raised_ns[vector] == 0 {
-            let now_ns = clock_ns();
-            (*state).raised_ns[vector] = now_ns;
-            if vector == NET_RX {
-                (*state).raised_taken = (*state).taken_by(now_ns);
-            }
+        if (*state).raised_ns[vector] != 0 {
+            return None;
         }
+        let now_ns = clock_ns();
+        (*state).raised_ns[vector] = now_ns;
+        Some(now_ns)
     }
 }
 
-/// A vector is served. An entry without a raise of its own is normal (see noise-common).
+/// When a vector that is now served was raised; 0 = not seen, which is normal (see noise-common).
 #[inline(always)]
-pub fn enter(state: *mut CpuState, vector: usize, now_ns: u64) {
+pub fn take(state: *mut CpuState, vector: usize) -> u64 {
     // SAFETY: the state is this CPU's; the caller checked the vector.
-    let raised_ns = unsafe { core::ptr::replace(&raw mut (*state).raised_ns[vector], 0) };
-    if vector == NET_RX {
-        net_rx_wait::begin(state, raised_ns, now_ns);
-    }
+    unsafe { core::ptr::replace(&raw mut (*state).raised_ns[vector], 0) }
+}
+
+/// A vector is served that was raised at `raised_ns`.
+#[inline(always)]
+pub fn enter(state: *mut CpuState, vector: usize, raised_ns: u64, now_ns: u64) {
     if raised_ns != 0 {
         record_interval(state, Signal::SoftirqRaiseWait, vector, raised_ns, now_ns);
     }
