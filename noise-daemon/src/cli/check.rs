@@ -8,11 +8,12 @@ use std::path::Path;
 use noise_common::signals::SIGNALS;
 use serde_json::{Value, json};
 
+use crate::cli::CommandError;
 use crate::cli::output;
 use crate::confine::{filters_system_calls, landlock_abi, reader, without};
 use crate::kernel::{
-    Engine, HookState, KernelBtf, KernelError, LoadOptions, Lockdown, Sight, SignalState, Sizes,
-    has_own_users, lockdown, missing_capabilities, signal_state,
+    Engine, HookState, KernelBtf, LoadOptions, Lockdown, Sight, SignalState, Sizes, has_own_users,
+    lockdown, missing_capabilities, signal_state,
 };
 use crate::procfs;
 use crate::resolve::cgroup::Hierarchies;
@@ -49,7 +50,7 @@ fn hook_line(state: &HookState) -> (&'static str, String) {
 ///
 /// # Errors
 /// Why it cannot.
-pub fn run(args: &CheckArgs) -> Result<(), KernelError> {
+pub fn run(args: &CheckArgs) -> Result<(), CommandError> {
     let mut report = serde_json::Map::new();
     let kernel = procfs::text("/proc/sys/kernel/osrelease").unwrap_or_default();
     let capabilities = missing_capabilities();
@@ -122,7 +123,7 @@ pub fn run(args: &CheckArgs) -> Result<(), KernelError> {
         }
         let _ = output::show(&page);
     }
-    error.map_or(Ok(()), Err)
+    error.map_or(Ok(()), |error| Err(error.into()))
 }
 
 /// What the daemon gives up once it measures, as far as this kernel can take it.

@@ -39,7 +39,7 @@ pub enum WatchError {
         reason: String,
     },
     /// Anything else.
-    #[error("{0:#}")]
+    #[error(transparent)]
     Failed(#[from] anyhow::Error),
 }
 

@@ -4,8 +4,8 @@ mod page;
 
 use std::path::PathBuf;
 
-use super::BenchError;
 use super::document::{json, read};
+use crate::cli::CommandError;
 use crate::cli::output::{print, print_json};
 use crate::measure::compare::{Comparison, Options, compare};
 
@@ -54,8 +54,8 @@ fn confidence(text: &str) -> Result<f64, String> {
 /// Runs the command.
 ///
 /// # Errors
-/// See [`BenchError`].
-pub fn run(args: &CompareArgs) -> Result<(), BenchError> {
+/// See [`CommandError`].
+pub fn run(args: &CompareArgs) -> Result<(), CommandError> {
     let (a, b) = (read(&args.a)?, read(&args.b)?);
     let (confidence, resamples, seed) = (args.confidence, args.resamples, args.seed);
     let comparison = compare(&a, &b, Options { confidence, resamples, seed });

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use super::{BenchError, files};
+use super::files;
+use crate::cli::CommandError;
 use crate::cli::durations::{self, Plain, duration};
 use crate::cli::interrupt;
 use crate::cli::output;
@@ -69,8 +70,8 @@ fn threshold(text: &str) -> Result<Threshold, String> {
 /// Runs the command.
 ///
 /// # Errors
-/// See [`BenchError`].
-pub fn run(args: &DetourArgs) -> Result<(), BenchError> {
+/// See [`CommandError`].
+pub fn run(args: &DetourArgs) -> Result<(), CommandError> {
     // What cannot be written is better known before than behind the measurement.
     let files = Files::open(args)?;
     let options = Options {
@@ -99,7 +100,7 @@ struct Files<'a> {
 }
 
 impl<'a> Files<'a> {
-    fn open(args: &'a DetourArgs) -> Result<Self, BenchError> {
+    fn open(args: &'a DetourArgs) -> Result<Self, CommandError> {
         for path in args.svg.iter().chain(&args.loggopsim) {
             files::check(path)?;
         }

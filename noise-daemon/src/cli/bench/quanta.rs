@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use super::{BenchError, files};
+use super::files;
+use crate::cli::CommandError;
 use crate::cli::durations::{Plain, duration, nanoseconds};
 use crate::cli::interrupt;
 use crate::cli::output;
@@ -71,8 +72,8 @@ fn length(text: &str) -> Result<Duration, String> {
 /// Runs `noised bench ftq`.
 ///
 /// # Errors
-/// See [`BenchError`].
-pub fn ftq(args: &FtqArgs) -> Result<(), BenchError> {
+/// See [`CommandError`].
+pub fn ftq(args: &FtqArgs) -> Result<(), CommandError> {
     let measure = |options: &Options, stop: &AtomicBool, progress: &mut Progress| {
         quanta::ftq(options, stop, |passed| progress.at(passed))
     };
@@ -82,8 +83,8 @@ pub fn ftq(args: &FtqArgs) -> Result<(), BenchError> {
 /// Runs `noised bench fwq`.
 ///
 /// # Errors
-/// See [`BenchError`].
-pub fn fwq(args: &FwqArgs) -> Result<(), BenchError> {
+/// See [`CommandError`].
+pub fn fwq(args: &FwqArgs) -> Result<(), CommandError> {
     let measure = |options: &Options, stop: &AtomicBool, progress: &mut Progress| {
         quanta::fwq(options, stop, |passed| progress.at(passed))
     };
@@ -92,7 +93,7 @@ pub fn fwq(args: &FwqArgs) -> Result<(), BenchError> {
 
 type Measure = fn(&Options, &AtomicBool, &mut Progress) -> Result<QuantaReport, MeasureError>;
 
-fn run(args: &CommonArgs, quantum: Duration, measure: Measure) -> Result<(), BenchError> {
+fn run(args: &CommonArgs, quantum: Duration, measure: Measure) -> Result<(), CommandError> {
     if let Some(path) = &args.svg {
         files::check(path)?;
     }
@@ -111,7 +112,7 @@ fn run(args: &CommonArgs, quantum: Duration, measure: Measure) -> Result<(), Ben
     Ok(output::print(&text)?)
 }
 
-fn options(args: &CommonArgs, quantum: Duration) -> Result<Options, BenchError> {
+fn options(args: &CommonArgs, quantum: Duration) -> Result<Options, CommandError> {
     let options = Options {
         cpus: cpus::choose(args.cpus.as_ref()).map_err(MeasureError::from)?,
         duration: args.duration,
@@ -119,11 +120,11 @@ fn options(args: &CommonArgs, quantum: Duration) -> Result<Options, BenchError> 
         priority: args.priority.unwrap_or_default(),
     };
     match options.samples(options.quantum_ns) {
-        0 => Err(BenchError::Usage(format!(
+        0 => Err(CommandError::misused(format!(
             "no quantum of {quantum:?} fits into {:?}: choose a shorter one, or measure longer",
             args.duration
         ))),
-        samples if samples > SAMPLES_MAX => Err(BenchError::Usage(format!(
+        samples if samples > SAMPLES_MAX => Err(CommandError::misused(format!(
             "{samples} quanta are more than the {SAMPLES_MAX} that are kept: choose a longer one \
              than {quantum:?}, or measure shorter than {:?}",
             args.duration

@@ -77,7 +77,7 @@ impl Duty {
     pub fn prepare(options: &DutyOptions) -> Option<Prepared> {
         prepare(options)
             .inspect_err(|error| {
-                let reason = error.to_string();
+                let reason = format!("{error:#}");
                 tracing::error!(cpus = %options.cpus, reason, "no osnoise");
             })
             .ok()
@@ -102,7 +102,7 @@ impl Duty {
                 tracing::info!(cpus = %options.cpus, runtime = ?options.runtime,
                     period = ?options.period, "measuring the noise from the inside");
                 if let Err(error) = run_with(watcher, &options, &ending, each, || {}) {
-                    let reason = error.to_string();
+                    let reason = format!("{error:#}");
                     tracing::error!(cpus = %options.cpus, reason, "no osnoise");
                 }
             })

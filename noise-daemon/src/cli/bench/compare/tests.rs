@@ -3,7 +3,7 @@
 use clap::Parser as _;
 
 use super::*;
-use crate::cli::{Cli, Command, bench::BenchCommand};
+use crate::cli::{Cli, Command, Exit, bench::BenchCommand};
 use crate::measure::sample::{Random, report, source};
 use crate::measure::{Class, DetourReport};
 
@@ -43,7 +43,7 @@ fn arguments_are_read() {
         assert_eq!(args(wrong).unwrap_err().exit_code(), 2, "{wrong:?}");
     }
     let missing = args(&["/nonexistent/a", "/nonexistent/b"]).unwrap();
-    assert!(matches!(run(&missing), Err(BenchError::Failed(_))));
+    assert_eq!(run(&missing).unwrap_err().exit, Exit::Failed);
 }
 
 #[test]
