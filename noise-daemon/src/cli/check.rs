@@ -16,7 +16,7 @@ use crate::kernel::{
     lockdown, missing_capabilities, signal_state,
 };
 use crate::procfs;
-use crate::resolve::cgroup::Hierarchies;
+use crate::resolve::cgroup::{Hierarchies, Layout, Mounts};
 use advice::{Caller, advice, privileges};
 
 /// Arguments of `noised check`.
@@ -25,17 +25,6 @@ pub struct CheckArgs {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-}
-
-/// How cgroups are mounted: `v2`, `v1`, `hybrid` or `none`.
-fn cgroup_layout(mounts: &str) -> &'static str {
-    let kinds = |kind: &str| mounts.lines().any(|line| line.split(' ').nth(2) == Some(kind));
-    match (kinds("cgroup"), kinds("cgroup2")) {
-        (true, true) => "hybrid (v1 controllers and a v2 tree)",
-        (true, false) => "v1",
-        (false, true) => "v2",
-        (false, false) => "none",
-    }
 }
 
 fn hook_line(state: &HookState) -> (&'static str, String) {
@@ -55,15 +44,15 @@ pub fn run(args: &CheckArgs) -> Result<(), CommandError> {
     let kernel = procfs::text("/proc/sys/kernel/osrelease").unwrap_or_default();
     let capabilities = missing_capabilities();
     let missing: Vec<String> = capabilities.iter().map(ToString::to_string).collect();
-    let mounts = procfs::text("/proc/self/mounts").unwrap_or_default();
+    let mounts = Mounts::of_process();
     let mode = lockdown(Path::new("/sys"));
     report.insert("kernel".into(), json!(kernel.trim()));
     report.insert("btf".into(), json!(Path::new(KernelBtf::PATH).exists()));
     report.insert("missing_capabilities".into(), json!(missing));
     report.insert("user_namespace".into(), json!(has_own_users(Path::new("/proc"))));
     report.insert("lockdown".into(), json!(mode));
-    report.insert("cgroup".into(), json!(cgroup_layout(&mounts)));
-    let hierarchies = Hierarchies::of_host();
+    report.insert("cgroup".into(), json!(mounts.layout().map_or("none", Layout::name)));
+    let hierarchies = Hierarchies::of(&mounts);
     report.insert("cgroup_hierarchies".into(), json!(hierarchies.explained()));
     report.insert("missing_cgroup_hierarchies".into(), json!(hierarchies.missing()));
     if let Ok(sizes) = Sizes::of_host() {
@@ -131,7 +120,7 @@ fn confinement(report: &serde_json::Map<String, Value>) -> String {
     let is = |key: &str| report.get(key).and_then(Value::as_bool) == Some(true);
     let capabilities = match report.get("kept_capability") {
         Some(Value::String(kept)) => {
-            format!("{kept} kept (this kernel lets nobody read maps without it)")
+            format!("{kept} kept (this kernel demands it for reading BPF maps)")
         }
         Some(_) => "all capabilities dropped".to_owned(),
         None => "capabilities unknown".to_owned(),
@@ -231,16 +220,6 @@ mod tests {
             ..Hierarchies::default()
         };
         assert!(!page(&all).contains("no cgroup hierarchy"));
-    }
-
-    #[test]
-    fn cgroup_layouts_are_told_apart() {
-        let v1 = "cgroup /sys/fs/cgroup/cpu cgroup rw 0 0\n";
-        let v2 = "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n";
-        assert_eq!(cgroup_layout(v1), "v1");
-        assert_eq!(cgroup_layout(v2), "v2");
-        assert!(cgroup_layout(&format!("{v1}{v2}")).starts_with("hybrid"));
-        assert_eq!(cgroup_layout(""), "none");
     }
 
     #[test]

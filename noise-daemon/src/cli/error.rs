@@ -106,7 +106,8 @@ mod tests {
     use anyhow::{Context as _, anyhow};
 
     use super::*;
-    use crate::measure::cpus::{CpuError, CpuList};
+    use crate::cpulist::CpuList;
+    use crate::measure::cpus::CpuError;
     use crate::measure::osnoise::kernel::TracerError;
     use crate::measure::watcher::WatchError;
 

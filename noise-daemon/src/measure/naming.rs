@@ -7,8 +7,8 @@ use noise_common::signals::{SOFTIRQ_VECTORS, VECTORS};
 use noise_common::watch::{Interference, KINDS, Kind};
 
 use super::source::{Class, Source};
+use crate::clean::as_text;
 use crate::clean::clean;
-use crate::procfs::as_text;
 use crate::resolve::irq_name;
 
 /// Names sources, and remembers those of irqs.

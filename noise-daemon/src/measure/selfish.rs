@@ -12,7 +12,6 @@ use jiff::Timestamp;
 use noise_common::watch::Interference;
 
 use super::clock::now_ns;
-use super::cpus::CpuList;
 use super::error::MeasureError;
 use super::explain::{Explained, explain};
 use super::fleet::Fleet;
@@ -22,6 +21,7 @@ use super::placement::Priority;
 use super::report::{CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourReport, Part};
 use super::source::Source;
 use super::watcher::{Watcher, Workload};
+use crate::cpulist::CpuList;
 use crate::wire::Host;
 
 /// Detours that a CPU has room for.

@@ -17,7 +17,8 @@ use noise_common::signals::{
 };
 
 use crate::clean::clean;
-use cgroup::{Hierarchies, Labels, Of, printable};
+use crate::clean::printable;
+use cgroup::{Hierarchies, Labels, Of};
 use kthread::KernelThreads;
 pub use kthread::without_cpu;
 use renamed::Round;

@@ -23,8 +23,9 @@ pub mod table;
 pub mod term;
 pub mod text;
 pub mod typing;
-pub mod units;
 pub mod view;
+
+use crate::units;
 
 #[cfg(test)]
 mod app_tests;

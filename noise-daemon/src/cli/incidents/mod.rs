@@ -36,8 +36,8 @@ pub struct IncidentsArgs {
     #[arg(long = "web.address", value_name = "HOST:PORT", value_parser = source::address)]
     #[arg(conflicts_with = "connect")]
     web_address: Option<String>,
-    /// How to ask a daemon that does not answer everybody: basic_auth and tls_config as in the file
-    /// of `promtool --http.config.file` (YAML).
+    /// How to log in to a daemon: basic_auth and tls_config as in the file of
+    /// `promtool --http.config.file` (YAML).
     #[arg(long = "http.config.file", value_name = "FILE")]
     http_config_file: Option<PathBuf>,
     /// Read what a daemon left in this directory [default: /var/lib/noised]; with --connect or

@@ -16,7 +16,8 @@ use self::stopping::OnThreshold;
 use super::durations::{Plain, duration, nanoseconds};
 use super::interrupt;
 use super::{CommandError, Exit};
-use crate::measure::cpus::{self, CpuError, CpuList};
+use crate::cpulist::CpuList;
+use crate::measure::cpus::{self, CpuError};
 use crate::measure::error::MeasureError;
 use crate::measure::osnoise::{self, Options};
 use crate::measure::placement::Priority;
@@ -177,7 +178,7 @@ impl OsnoiseArgs {
 
     /// CPUs that are not measured, if there are any.
     fn spare(&self, measured: &CpuList) -> Option<CpuList> {
-        let spare = CpuList::allowed().ok()?.without(measured);
+        let spare = cpus::allowed().ok()?.without(measured);
         (!spare.is_empty()).then_some(spare)
     }
 }

@@ -119,7 +119,7 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     let options = LoadOptions { debug, measured: config.measured(), ..LoadOptions::default() };
     let mut engine = Engine::load(&options)?;
     if other {
-        tracing::warn!("another noised measures on this host: the cost is now paid twice");
+        tracing::warn!("another noised is attached on this host: overhead doubles");
     }
     let logger = if level.is_detailed() { debug_records(&mut engine) } else { None };
     engine.attach()?;
@@ -296,7 +296,7 @@ fn report_lost(rest: &Rest) {
 fn report_confined(confined: &Confined) {
     let Confined { kept, files, system_calls } = confined;
     if let Some(kept) = kept {
-        tracing::warn!("{kept} is kept: this kernel lets nobody read maps without it");
+        tracing::warn!("{kept} is kept: this kernel demands it for reading BPF maps");
     }
     for (what, extent) in [("files, ports and signals", files), ("system calls", system_calls)] {
         match extent {
@@ -367,7 +367,7 @@ fn report(engine: &Engine) {
 /// The reader of the programs' debug records.
 fn debug_records(engine: &mut Engine) -> Option<EbpfLogger<&'static dyn tracing_log::log::Log>> {
     EbpfLogger::init(engine.object_mut())
-        .inspect_err(|error| tracing::warn!(%error, "no debug records of the programs"))
+        .inspect_err(|error| tracing::warn!(%error, "BPF debug log unavailable"))
         .ok()
 }
 

@@ -9,13 +9,12 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use jiff::SignedDuration;
-
 use self::tape::FileTape;
 
 pub use self::engine::EngineSource;
 pub use self::open::{Connect, open};
 use crate::cli::CommandError;
+use crate::cli::durations::duration;
 use crate::cli::output;
 use crate::top::live::{self, Options, Tape};
 use crate::top::sources::ReplaySource;
@@ -32,8 +31,8 @@ pub struct TopArgs {
     /// [default: /run/noised/noised.sock; where none answers, this process measures].
     #[arg(long, value_name = "SOCKET|URL")]
     pub connect: Option<Connect>,
-    /// How to ask a daemon that does not answer everybody: basic_auth and tls_config as in the file
-    /// of `promtool --http.config.file` (YAML).
+    /// How to log in to a daemon: basic_auth and tls_config as in the file of
+    /// `promtool --http.config.file` (YAML).
     #[arg(long = "http.config.file", value_name = "FILE", requires = "connect")]
     pub http_config_file: Option<PathBuf>,
     /// How often it is refreshed (200ms, 1s, 10s).
@@ -66,10 +65,7 @@ pub struct TopArgs {
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
-    let expected = || "expected a duration from 100ms to 1h, such as 500ms or 2s".to_owned();
-    let duration: SignedDuration = text.parse().map_err(|_| expected())?;
-    let duration = Duration::try_from(duration).map_err(|_| expected())?;
-    if (SHORTEST..=LONGEST).contains(&duration) { Ok(duration) } else { Err(expected()) }
+    duration(text, None, SHORTEST, LONGEST)
 }
 
 /// Runs the command.

@@ -119,7 +119,7 @@ fn choose(
             let sentence = match fault {
                 Fault::Denied { .. } => fault.to_string(),
                 _ => format!(
-                    "no noised runs here (nobody answers at {}), and measuring without one needs \
+                    "no noised runs here (no answer at {}), and measuring without one needs \
                      {needed}: start one with `sudo noised run`, look with `sudo noised top`, or \
                      name one with --connect http://HOST:19435",
                     path.display()

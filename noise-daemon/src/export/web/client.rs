@@ -11,7 +11,8 @@ use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 use super::file::told;
 use super::pem;
-use crate::files::{self, quoted};
+use crate::clean::quoted;
+use crate::files;
 
 /// What a client shows of itself, and whom it trusts.
 #[derive(Clone, Debug)]

@@ -18,7 +18,9 @@ use jiff::SignedDuration;
 use serde_saphyr::{Error, Location, Spanned};
 
 use super::tls_file::{TlsFile, TlsSection};
-use crate::files::{MOST_BYTES, brief};
+use crate::clean::brief;
+use crate::files::MOST_BYTES;
+use crate::nearest::meant;
 
 /// The highest cost of a hash: with more, one wrong password takes seconds.
 const MOST_COST: u32 = 16;
@@ -186,16 +188,6 @@ pub(super) fn told(error: &Error) -> Wrong {
 
 fn suffix(place: Location) -> String {
     format!(" at line {}, column {}", place.line(), place.column())
-}
-
-/// Which of the known names was probably meant.
-pub(super) fn meant(found: &str, known: &[&str]) -> String {
-    let likeness = |name: &str| strsim::jaro_winkler(&found.to_lowercase(), &name.to_lowercase());
-    let nearest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-    match nearest.filter(|name| likeness(name) > 0.8) {
-        Some(nearest) => format!("did you mean `{nearest}`?"),
-        None => format!("expected one of {}", known.join(", ")),
-    }
 }
 
 fn headers(

@@ -23,7 +23,7 @@ use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpStream, UnixListener, UnixStream};
 use tokio::task::Id;
 use tokio_rustls::TlsAcceptor;
 
@@ -54,19 +54,6 @@ pub trait Listener {
     fn reset(_stream: &Self::Stream) {}
 }
 
-impl Listener for TcpListener {
-    type Stream = TcpStream;
-
-    async fn next(&self) -> io::Result<(TcpStream, Peer)> {
-        self.accept().await.map(|(stream, address)| (stream, Peer::at(address.ip())))
-    }
-
-    fn reset(stream: &TcpStream) {
-        // If it fails, the kernel keeps for some minutes what nobody takes.
-        let _ = stream.set_zero_linger();
-    }
-}
-
 impl Listener for Listeners {
     type Stream = TcpStream;
 
@@ -77,7 +64,8 @@ impl Listener for Listeners {
     }
 
     fn reset(stream: &TcpStream) {
-        TcpListener::reset(stream);
+        // If it fails, the kernel keeps for some minutes what nobody takes.
+        let _ = stream.set_zero_linger();
     }
 }
 
@@ -298,7 +286,7 @@ impl Server {
             Verdict::Busy => Err((
                 StatusCode::TOO_MANY_REQUESTS,
                 [(header::RETRY_AFTER, "1")],
-                "too many passwords wait to be verified\n",
+                "too many pending logins\n",
             )
                 .into_response()),
         }

@@ -18,7 +18,8 @@ use super::client_certificates::Clients;
 use super::pem;
 use super::tls_file::{ClientAuth, Pem, TlsFile};
 use super::validity::Validity;
-use crate::files::{self, quoted};
+use crate::clean::quoted;
+use crate::files;
 
 /// TLS as it is served.
 #[derive(Clone)]

@@ -6,7 +6,7 @@ use super::{CpuSummary, Shares, SourceShare};
 use crate::measure::columns::{Columns, frequency};
 use crate::measure::spectrum::Peak;
 use crate::measure::{DetourReport, tick};
-use crate::top::units::{count, duration, per_second, share};
+use crate::units::{count, duration, per_second, share};
 
 /// The CPUs, then the sources. The tick is the frequency at which detours come, where they come at
 /// one.
@@ -144,7 +144,7 @@ fn notes(text: &mut String, report: &DetourReport) {
         let lost = count(all.lost_events);
         let _ = writeln!(
             text,
-            "{lost} events of the kernel were lost: some of what is told as hardware may be theirs."
+            "{lost} events of the kernel were lost: some of what is reported as hardware may be theirs."
         );
     }
 }

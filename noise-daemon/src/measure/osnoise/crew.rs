@@ -10,8 +10,8 @@ use anyhow::{Context as _, anyhow};
 use noise_common::watch::Interference;
 
 use super::period::{Counts, PeriodReport};
+use crate::cpulist::CpuList;
 use crate::measure::clock::now_ns;
-use crate::measure::cpus::CpuList;
 use crate::measure::error::MeasureError;
 use crate::measure::explain::{explain, place_ns};
 use crate::measure::gaps::{Plan, Stopped, Watched};

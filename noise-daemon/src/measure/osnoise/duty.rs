@@ -10,7 +10,8 @@ use anyhow::Context as _;
 
 use super::crew::{Options, run_with};
 use super::period::{PeriodReport, class_of};
-use crate::measure::cpus::{self, CpuList};
+use crate::cpulist::CpuList;
+use crate::measure::cpus;
 use crate::measure::error::MeasureError;
 use crate::measure::placement::Priority;
 use crate::measure::source::{CLASSES, Class};
@@ -78,7 +79,7 @@ impl Duty {
         prepare(options)
             .inspect_err(|error| {
                 let reason = format!("{error:#}");
-                tracing::error!(cpus = %options.cpus, reason, "no osnoise");
+                tracing::error!(cpus = %options.cpus, reason, "osnoise could not start");
             })
             .ok()
     }
@@ -103,7 +104,7 @@ impl Duty {
                     period = ?options.period, "measuring the noise from the inside");
                 if let Err(error) = run_with(watcher, &options, &ending, each, || {}) {
                     let reason = format!("{error:#}");
-                    tracing::error!(cpus = %options.cpus, reason, "no osnoise");
+                    tracing::error!(cpus = %options.cpus, reason, "osnoise has stopped");
                 }
             })
             .context("cannot start a thread")?;

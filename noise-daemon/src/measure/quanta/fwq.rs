@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::{CpuQuanta, FWQ_FORMAT, Options, QUANTA_VERSION, QuantaReport, Quantum};
+use crate::cpulist::CpuList;
 use crate::measure::clock::now_ns;
-use crate::measure::cpus::CpuList;
 use crate::measure::error::MeasureError;
 use crate::measure::fleet::Fleet;
 use crate::measure::work;

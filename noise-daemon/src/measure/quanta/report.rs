@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::super::cpus::CpuList;
 use super::super::placement::Priority;
+use crate::cpulist::CpuList;
 
 /// [`QuantaReport::format`] of FTQ.
 pub const FTQ_FORMAT: &str = "noised-ftq";

@@ -8,7 +8,7 @@ use super::account::{Account, Charge};
 use super::subject::Usage;
 use crate::measure::columns::Columns;
 use crate::resolve::WATCHED_LABEL;
-use crate::top::units::{count, duration, share};
+use crate::units::{count, duration, share};
 
 /// Lines of each list.
 const MOST: usize = 15;
@@ -31,7 +31,7 @@ pub fn text(account: &Account, subject: &str) -> String {
         ),
         Usage::Unknown => writeln!(
             text,
-            "ran     (the kernel does not tell for how long); {} was taken from it",
+            "ran     (for how long is unknown); {} was taken from it",
             duration(stolen_ns as f64)
         ),
     };

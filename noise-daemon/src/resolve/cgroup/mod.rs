@@ -17,6 +17,5 @@ pub use identity::{Identity, MAX_LABEL_BYTES};
 pub use labels::{Labels, Of};
 pub(super) use lru::Lru;
 pub use mounts::{Layout, Mounts};
-pub(super) use segment::printable;
 pub use segment::{Container, Runtime};
 pub use tree::{CAPACITY, Cgroup, Look, Tree};

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use noise_common::signals::Signal;
-use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 
 use super::fake::{Fake, Reply, as_nobody};
 use super::socket::SocketLink;
 use super::{Fault, over_http, over_socket, probe};
 use crate::export::{
-    Costs, LocalSocket, Refresh, Shown, SocketOptions, Viewer, Web, WebClient, router, serve,
+    Costs, Listeners, LocalSocket, Refresh, Shown, SocketOptions, Viewer, Web, WebClient, router,
+    serve,
 };
 use crate::top::{News, Source};
 use crate::wire::{CONTENT_TYPE, encode, sampled};
@@ -73,7 +73,7 @@ fn survives(start: &dyn Fn(Reply) -> Fake) {
         (Reply::of(404, "text/plain", b"not found"), "is not noised"),
         (Reply::of(403, "text/html", b"no"), "not allowed"),
         (Reply::of(200, "text/html", b"<!doctype html>"), "is not noised"),
-        (Reply::of(200, CONTENT_TYPE, &newer), "speaks version 2 of the wire, this noised knows 1"),
+        (Reply::of(200, CONTENT_TYPE, &newer), "speaks protocol version 2, this noised speaks 1"),
         (Reply::of(200, CONTENT_TYPE, b"hello"), "is not noised"),
         (Reply::of(200, CONTENT_TYPE, damaged), "damaged"),
     ] {
@@ -139,8 +139,8 @@ fn server(folder: &Path) -> Server {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let (_socket, local) = LocalSocket::bind(&options).await.unwrap();
-            let web = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            ready.send(web.local_addr().unwrap()).unwrap();
+            let web = Listeners::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
+            ready.send(web.addresses().unwrap()[0]).unwrap();
             let (refresh, asked) = mpsc::channel(4);
             let router = router(Refresh(refresh), sampled::host(), Web::plain(), Costs::default());
             tokio::select! {
