@@ -22,9 +22,9 @@ pub struct ManArgs {
 
 /// What lies where unless something else is said.
 const FILES: [(&str, &str); 3] = [
-    ("/etc/noised/noised.toml", "What the service is told to do."),
+    ("/etc/noised/noised.toml", "Configuration of the service."),
     ("/run/noised/noised.sock", "What `noised top` asks; for root and the group noised."),
-    ("/var/lib/noised", "Past incidents and what was learnt as usual."),
+    ("/var/lib/noised", "Past incidents and learnt baselines."),
 ];
 
 /// Prints a page or writes all.

@@ -37,7 +37,7 @@ pub enum Command {
     Top(top::TopArgs),
     /// Say what this kernel offers, and whether noised can work here.
     Check(check::CheckArgs),
-    /// Show what was unusual, since when, by how much, by whom, and what can be done about it.
+    /// Show incidents: what changed, since when, by how much, the culprits and the remedies.
     Incidents(incidents::IncidentsArgs),
     /// Measure how much of a CPU a busy thread gets, and who takes the rest.
     Osnoise(osnoise::OsnoiseArgs),

@@ -105,7 +105,7 @@ pub const KEYS: &[Key] = &[
         "path",
         (Kind::Text, "PATH"),
         AtStart,
-        "Socket on which those who may use it are shown what is measured; empty = none",
+        "Local query socket, for `noised top` and `noised incidents` without root; empty = none",
     ),
     key(
         "socket",
@@ -127,7 +127,7 @@ pub const KEYS: &[Key] = &[
         (Kind::Text, "LEVEL"),
         Live,
         "Least severe level that is logged: error, warn, info, debug or trace; RUST_LOG overrides it. The \
-         programs tell what they could not count if it is debug or trace at the start",
+         BPF programs log what they could not count if the daemon starts with debug or trace",
     ),
     key(
         "signals",
@@ -141,7 +141,7 @@ pub const KEYS: &[Key] = &[
         "threshold-microseconds",
         MICROSECONDS,
         Live,
-        "Waits for a CPU from this length on are told one by one",
+        "Waits for a CPU from this length on are reported individually",
     ),
     key(
         "limits",
@@ -166,8 +166,14 @@ pub const KEYS: &[Key] = &[
         AtStart,
         "CPUs on which a thread measures the noise from the inside (0-3,8); empty = none",
     ),
-    key("osnoise", "period-milliseconds", MILLISECONDS, AtStart, "It does so once in this time"),
-    key("osnoise", "runtime-milliseconds", MILLISECONDS, AtStart, "For this long"),
+    key(
+        "osnoise",
+        "period-milliseconds",
+        MILLISECONDS,
+        AtStart,
+        "Period: each of these CPUs is measured once in it",
+    ),
+    key("osnoise", "runtime-milliseconds", MILLISECONDS, AtStart, "Run time per period"),
     key(
         "osnoise",
         "threshold-microseconds",
@@ -212,7 +218,7 @@ pub const KEYS: &[Key] = &[
         "minimum-lost",
         NUMBER,
         Live,
-        "Seconds lost per second beyond the usual, below which nothing is an incident",
+        "Excess delay, in seconds per second, below which nothing is an incident",
     ),
     key(
         "incidents",
@@ -250,10 +256,16 @@ pub const KEYS: &[Key] = &[
         Live,
         "Windows after which what was learnt weighs half; of baselines that begin from now on",
     ),
-    key("incidents", "adopt-seconds", COUNT, Live, "Age at which one is taken for the new normal"),
+    key(
+        "incidents",
+        "adopt-seconds",
+        COUNT,
+        Live,
+        "Age at which an incident is adopted as baseline",
+    ),
     key("incidents", "forget-seconds", COUNT, Live, "Silence after which a subject is forgotten"),
     key("incidents", "subjects", COUNT, Live, "Most signals of subjects with a baseline"),
     key("incidents", "past-incidents", COUNT, Live, "Most incidents that are kept"),
     key("incidents", "past-outliers", COUNT, Live, "Most long waits that are kept"),
-    key("incidents", "culprits", COUNT, Live, "Most culprits told apart in one incident"),
+    key("incidents", "culprits", COUNT, Live, "Most culprits tracked in one incident"),
 ];
