@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 /// Bytes of any file that a person writes.
-pub const MOST_BYTES: u64 = 1 << 20;
+pub const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Opens a regular file, without waiting for what may never come. The flags come on top of the
 /// options' own.
@@ -119,7 +119,7 @@ mod tests {
             ("", "a directory"),
             ("/dev/zero", "a device"),
         ] {
-            let error = read(&path(name), MOST_BYTES).unwrap_err().to_string();
+            let error = read(&path(name), MAX_FILE_BYTES).unwrap_err().to_string();
             assert_eq!(error, format!("it is {kind}, not a regular file"), "{name}");
             assert!(open_regular(OpenOptions::new().read(true), &path(name), 0).is_err());
         }
@@ -137,7 +137,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let file = File::create(&path).unwrap();
-        for (length, bound, fits) in [(4, 4, true), (5, 4, false), (1 << 40, MOST_BYTES, false)] {
+        for (length, bound, fits) in [(4, 4, true), (5, 4, false), (1 << 40, MAX_FILE_BYTES, false)]
+        {
             file.set_len(length).unwrap();
             match read(&path, bound) {
                 Ok(bytes) => assert!(fits && bytes.len() as u64 == length),

@@ -8,6 +8,6 @@ mod here;
 #[cfg(test)]
 pub(crate) mod sampled;
 
-pub use codec::{CONTENT_TYPE, MOST_BYTES, WIRE_VERSION, WireError, decode, encode};
+pub use codec::{CONTENT_TYPE, MAX_FRAME_BYTES, WIRE_VERSION, WireError, decode, encode};
 pub use file::{FileError, Recorder, Recording};
 pub use frame::{Frame, Host};

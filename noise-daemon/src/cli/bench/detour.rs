@@ -16,7 +16,7 @@ use crate::measure::DetourReport;
 use crate::measure::cpus;
 use crate::measure::detours;
 use crate::measure::placement::Priority;
-use crate::measure::selfish::{self, Options, Threshold};
+use crate::measure::selfish::{self, DetourOptions, Threshold};
 
 /// Bounds of the duration.
 const SHORTEST: Duration = Duration::from_millis(10);
@@ -75,7 +75,7 @@ fn threshold(text: &str) -> Result<Threshold, String> {
 pub fn run(args: &DetourArgs) -> Result<(), CommandError> {
     // What cannot be written is better known before than behind the measurement.
     let files = Files::open(args)?;
-    let options = Options {
+    let options = DetourOptions {
         cpus: cpus::choose(args.cpus.as_ref())
             .map_err(crate::measure::error::MeasureError::from)?,
         duration: args.duration,

@@ -16,7 +16,7 @@ use crate::cpulist::CpuList;
 use crate::measure::cpus;
 use crate::measure::error::MeasureError;
 use crate::measure::placement::Priority;
-use crate::measure::quanta::{self, Options, QuantaReport, SAMPLES_MAX};
+use crate::measure::quanta::{self, QuantaOptions, QuantaReport, SAMPLES_MAX};
 
 /// Arguments of `noised bench ftq`.
 #[derive(Debug, clap::Args)]
@@ -75,7 +75,7 @@ fn length(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// See [`CommandError`].
 pub fn ftq(args: &FtqArgs) -> Result<(), CommandError> {
-    let measure = |options: &Options, stop: &AtomicBool, progress: &mut Progress| {
+    let measure = |options: &QuantaOptions, stop: &AtomicBool, progress: &mut Progress| {
         quanta::ftq(options, stop, |passed| progress.at(passed))
     };
     run(&args.common, args.quantum, measure)
@@ -86,13 +86,13 @@ pub fn ftq(args: &FtqArgs) -> Result<(), CommandError> {
 /// # Errors
 /// See [`CommandError`].
 pub fn fwq(args: &FwqArgs) -> Result<(), CommandError> {
-    let measure = |options: &Options, stop: &AtomicBool, progress: &mut Progress| {
+    let measure = |options: &QuantaOptions, stop: &AtomicBool, progress: &mut Progress| {
         quanta::fwq(options, stop, |passed| progress.at(passed))
     };
     run(&args.common, args.work_quantum, measure)
 }
 
-type Measure = fn(&Options, &AtomicBool, &mut Progress) -> Result<QuantaReport, MeasureError>;
+type Measure = fn(&QuantaOptions, &AtomicBool, &mut Progress) -> Result<QuantaReport, MeasureError>;
 
 fn run(args: &CommonArgs, quantum: Duration, measure: Measure) -> Result<(), CommandError> {
     if let Some(path) = &args.svg {
@@ -113,8 +113,8 @@ fn run(args: &CommonArgs, quantum: Duration, measure: Measure) -> Result<(), Com
     Ok(output::print(&text)?)
 }
 
-fn options(args: &CommonArgs, quantum: Duration) -> Result<Options, CommandError> {
-    let options = Options {
+fn options(args: &CommonArgs, quantum: Duration) -> Result<QuantaOptions, CommandError> {
+    let options = QuantaOptions {
         cpus: cpus::choose(args.cpus.as_ref()).map_err(MeasureError::from)?,
         duration: args.duration,
         quantum_ns: nanoseconds(quantum),
@@ -145,7 +145,7 @@ mod tests {
         args: FtqArgs,
     }
 
-    fn parsed(options: &[&str]) -> Result<Options, String> {
+    fn parsed(options: &[&str]) -> Result<QuantaOptions, String> {
         let args = ["ftq"].iter().chain(options);
         let ftq = Ftq::try_parse_from(args).map_err(|error| error.to_string())?.args;
         super::options(&ftq.common, ftq.quantum).map_err(|error| error.to_string())

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 
 use self::since::Since;
-use self::source::{Place, Source};
+use self::source::{IncidentSource, Place};
 use super::top::Connect;
 use crate::cli::output;
 use crate::export::{IncidentsDocument, OutliersDocument, WebClient};
@@ -58,7 +58,7 @@ pub fn run(args: &IncidentsArgs) -> anyhow::Result<()> {
         (None, Some(address)) => Some(Place::Web(address.clone())),
         (None, None) => None,
     };
-    let source = Source::new(place, args.state_directory.clone(), client);
+    let source = IncidentSource::new(place, args.state_directory.clone(), client);
     let now = Timestamp::now();
     let from = args.since.as_ref().map(|since| since.from(now)).transpose()?;
     let is_shown = |end: Timestamp| from.is_none_or(|from| end >= from);

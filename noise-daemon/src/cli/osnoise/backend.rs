@@ -8,7 +8,7 @@ use super::OsnoiseArgs;
 use super::session::Session;
 use crate::cli::CommandError;
 use crate::measure::error::MeasureError;
-use crate::measure::osnoise::Options;
+use crate::measure::osnoise::OsnoiseOptions;
 use crate::measure::osnoise::kernel::{CrossCheck, KernelOptions, Tracefs, Tracer};
 use crate::procfs;
 
@@ -77,7 +77,7 @@ fn is_preempt_rt() -> bool {
 /// See [`MeasureError`]; everything is as it was before.
 pub fn measure(
     args: &OsnoiseArgs,
-    options: &Options,
+    options: &OsnoiseOptions,
     stop: &AtomicBool,
     session: &RefCell<Session<'_>>,
 ) -> Result<(), MeasureError> {

@@ -19,7 +19,7 @@ use super::{CommandError, Exit};
 use crate::cpulist::CpuList;
 use crate::measure::cpus::{self, CpuError};
 use crate::measure::error::MeasureError;
-use crate::measure::osnoise::{self, Options};
+use crate::measure::osnoise::{self, OsnoiseOptions};
 use crate::measure::placement::Priority;
 use crate::measure::tenant::Subject;
 
@@ -131,7 +131,7 @@ fn bucket(text: &str) -> Result<Duration, String> {
 }
 
 impl OsnoiseArgs {
-    fn options(&self) -> Result<Options, CommandError> {
+    fn options(&self) -> Result<OsnoiseOptions, CommandError> {
         let runtime = self.runtime.unwrap_or(self.period);
         if runtime > self.period {
             let period = self.period;
@@ -150,7 +150,7 @@ impl OsnoiseArgs {
             Some(asked) => Some(cpus::choose(Some(asked)).map_err(hint)?),
             None => self.spare(&cpus),
         };
-        Ok(Options {
+        Ok(OsnoiseOptions {
             cpus,
             period: self.period,
             runtime,

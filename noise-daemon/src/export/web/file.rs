@@ -19,7 +19,7 @@ use serde_saphyr::{Error, Location, Spanned};
 
 use super::tls_file::{TlsFile, TlsSection};
 use crate::clean::brief;
-use crate::files::MOST_BYTES;
+use crate::files::MAX_FILE_BYTES;
 use crate::nearest::meant;
 
 /// The highest cost of a hash: with more, one wrong password takes seconds.
@@ -146,8 +146,8 @@ impl WebFile {
 
 fn parse(text: &str, folder: &Path) -> Result<WebFile, Wrong> {
     // Bounds what it can make the parser do.
-    if text.len() as u64 > MOST_BYTES {
-        return Err(Wrong { line: None, message: format!("larger than {MOST_BYTES} bytes") });
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(Wrong { line: None, message: format!("larger than {MAX_FILE_BYTES} bytes") });
     }
     // An empty file is valid, and says nothing.
     let sections: Option<Sections> = serde_saphyr::from_str(text).map_err(|error| told(&error))?;

@@ -1,6 +1,6 @@
 //! The server: takes connections, encrypts them where that is asked for, and lets in who may ask.
 //! Its memory is bounded whatever clients do: at most `MAX_CONNECTIONS` of each listener are open,
-//! clients may take as long as [`Patience`] says, and the head of a request must fit [`HEAD_BYTES`].
+//! clients may take as long as [`Timeouts`] says, and the head of a request must fit [`HEAD_BYTES`].
 
 use std::convert::Infallible;
 use std::io;
@@ -35,7 +35,7 @@ use super::hangups::Hangups;
 use super::hosts;
 use super::listen::Listeners;
 use super::reload::{Rules, Web};
-use super::traffic::{Answering, Overdue, Patience, Traffic, Watched};
+use super::traffic::{Answering, Overdue, Timeouts, Traffic, Watched};
 
 /// Largest head of a request.
 const HEAD_BYTES: usize = 16 * 1024;
@@ -95,16 +95,16 @@ impl Costs {
 
 /// Serves until the future is dropped.
 pub async fn serve(listener: impl Listener, router: Router, web: Web, costs: Costs) {
-    serve_with(listener, router, web, costs, Patience::default()).await;
+    serve_with(listener, router, web, costs, Timeouts::default()).await;
 }
 
-/// Serves with this patience.
+/// Serves with these timeouts.
 pub(super) async fn serve_with<L: Listener>(
     listener: L,
     router: Router,
     web: Web,
     costs: Costs,
-    patience: Patience,
+    timeouts: Timeouts,
 ) {
     let Costs { budget, hangups } = costs;
     let connections = Arc::new(Connections::new(hangups));
@@ -135,7 +135,7 @@ pub(super) async fn serve_with<L: Listener>(
             peer,
             connections: Arc::clone(&connections),
             budget: budget.clone(),
-            patience,
+            timeouts,
         };
         let talk = budget.spending(server.talk(stream, L::reset));
         connections.keep(|| tasks.spawn(talk));
@@ -149,7 +149,7 @@ struct Server {
     peer: Peer,
     connections: Arc<Connections>,
     budget: Budget,
-    patience: Patience,
+    timeouts: Timeouts,
 }
 
 /// Forgets a connection when its task ends, however it ends.
@@ -168,13 +168,13 @@ impl Server {
     {
         let id = tokio::task::id();
         let _open = Open(Arc::clone(&self.connections), id);
-        let traffic = Traffic::new(self.patience);
+        let traffic = Traffic::new(self.timeouts);
         let stream = Watched::new(stream, Arc::clone(&traffic), reset);
         match self.web.rules().tls.clone() {
             None => self.answer_all(stream, None, traffic, id).await,
             Some(config) => {
                 let accept = TlsAcceptor::from(Arc::clone(&config)).accept(stream);
-                match tokio::time::timeout(self.patience.handshake, accept).await {
+                match tokio::time::timeout(self.timeouts.handshake, accept).await {
                     Ok(Ok(stream)) => {
                         self.connections.agreed(id);
                         self.answer_all(stream, Some(config), traffic, id).await;

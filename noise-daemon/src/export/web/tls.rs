@@ -122,7 +122,7 @@ fn read(name: &str, source: &Pem) -> anyhow::Result<Vec<u8>> {
     match source {
         Pem::Inline(text) => Ok(text.0.clone().into_bytes()),
         Pem::File(path) => {
-            let bytes = files::read(path, files::MOST_BYTES);
+            let bytes = files::read(path, files::MAX_FILE_BYTES);
             bytes.with_context(|| format!("cannot read {}", place(name, source)))
         }
     }

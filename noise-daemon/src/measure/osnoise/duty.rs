@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use super::crew::{Options, run_with};
+use super::crew::{OsnoiseOptions, run_with};
 use super::period::{PeriodReport, class_of};
 use crate::cpulist::CpuList;
 use crate::measure::cpus;
@@ -69,7 +69,7 @@ struct Totals {
 
 /// What is to be measured, with its programs attached: the rest takes no privileges.
 pub struct Prepared {
-    options: Options,
+    options: OsnoiseOptions,
     watcher: Watcher,
 }
 
@@ -120,7 +120,7 @@ impl Duty {
 
 fn prepare(options: &DutyOptions) -> Result<Prepared, MeasureError> {
     let cpus = cpus::choose(Some(&options.cpus))?;
-    let options = Options {
+    let options = OsnoiseOptions {
         cpus,
         period: options.period,
         runtime: options.runtime,

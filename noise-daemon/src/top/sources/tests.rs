@@ -20,7 +20,7 @@ use crate::top::{News, Source};
 use crate::wire::{CONTENT_TYPE, encode, sampled};
 
 const INTERVAL: Duration = Duration::from_millis(20);
-const PATIENCE: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The daemon of that name.
 fn open(name: &str) -> Box<dyn Source> {
@@ -32,7 +32,7 @@ fn open(name: &str) -> Box<dyn Source> {
 
 /// The first frame's time, or trouble, of which this is true.
 fn until(source: &mut dyn Source, is_it: impl Fn(Result<i64, &str>) -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     let mut seen = Vec::new();
     while Instant::now() < deadline {
         let Some(news) = source.poll(Duration::from_millis(100)) else { continue };
@@ -175,7 +175,7 @@ fn the_daemon_shows_frames_on_both_its_ears() {
         let mut source = open(connect);
         let mut before = 0;
         for _ in 0..3 {
-            let Some(News::Frame(frame)) = source.poll(PATIENCE) else { panic!("no frame") };
+            let Some(News::Frame(frame)) = source.poll(TEST_TIMEOUT) else { panic!("no frame") };
             assert!(frame.sample.at_ns > before);
             assert_eq!(frame.sample.waited, [(0, before)]);
             before = frame.sample.at_ns;
