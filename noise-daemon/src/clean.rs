@@ -16,6 +16,10 @@ use std::fmt::Write as _;
 
 /// Longest name that is kept of a document, in characters: no path that the kernel takes is longer.
 const MOST_CHARS: usize = 4_096;
+/// Characters of a file's content that a message shows at once.
+const QUOTED_CHARS: usize = 200;
+/// Characters of a parser's message.
+const MESSAGE_CHARS: usize = 1000;
 
 /// Whether a character acts on a terminal, is invisible, or changes the order of others: control
 /// characters (C0, DEL and C1), format characters (bidirectional controls, joiners, tags, soft hyphen),
@@ -109,6 +113,39 @@ pub fn clean_json(text: &str) -> Cow<'_, str> {
     replaced(text, |c| c != '\n' && is_harmful(c), put)
 }
 
+/// Bytes of the kernel as text: each byte that makes none becomes `\xNN`.
+pub fn as_text(bytes: &[u8]) -> Cow<'_, str> {
+    str::from_utf8(bytes).map_or_else(|_| text_of(bytes, |_| true).into(), Cow::Borrowed)
+}
+
+/// Bytes as labels show them: each byte that makes no text, and those of letters that could garble a
+/// terminal or hide in a text, become `\xNN`.
+pub fn printable(bytes: &[u8]) -> String {
+    text_of(bytes, is_printable)
+}
+
+/// Whether labels show a letter.
+pub fn is_printable(letter: char) -> bool {
+    letter.is_alphanumeric() || letter.is_ascii_graphic() || letter == ' '
+}
+
+fn text_of(bytes: &[u8], is_shown: impl Fn(char) -> bool) -> String {
+    let mut text = String::with_capacity(bytes.len() + 16);
+    let escaped =
+        |bytes: &[u8]| -> String { bytes.iter().map(|b| format!("\\x{b:02x}")).collect() };
+    for chunk in bytes.utf8_chunks() {
+        for letter in chunk.valid().chars() {
+            if is_shown(letter) {
+                text.push(letter);
+            } else {
+                text.push_str(&escaped(letter.encode_utf8(&mut [0; 4]).as_bytes()));
+            }
+        }
+        text.push_str(&escaped(chunk.invalid()));
+    }
+    text
+}
+
 /// The beginning of a text of others, for a sentence that quotes it.
 pub fn excerpt(text: &str, most_chars: usize) -> String {
     let text = clean(text);
@@ -116,6 +153,32 @@ pub fn excerpt(text: &str, most_chars: usize) -> String {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text.into_owned(),
     }
+}
+
+/// Content of a file as a message shows it: in one line, and only its begin where it is long.
+pub fn quoted(content: &str) -> String {
+    // What is not shown need not be cleaned.
+    excerpt(&content.chars().take(QUOTED_CHARS + 1).collect::<String>(), QUOTED_CHARS)
+}
+
+/// A parser's message about a file in one line. It may quote what it read at any length: of what
+/// stands between quotation marks only the begin is left, and of all of it not much more.
+pub fn brief(message: &str) -> String {
+    let mut brief = String::new();
+    let mut rest = message;
+    while let Some(begin) = rest.find(['`', '"']) {
+        let (before, mark) = (&rest[..begin], &rest[begin..=begin]);
+        let inside = &rest[begin + 1..];
+        let end = inside.find(mark).unwrap_or(inside.len());
+        brief.push_str(before);
+        brief.push_str(mark);
+        brief.push_str(&quoted(&inside[..end]));
+        brief.push_str(inside.get(end..=end).unwrap_or_default());
+        rest = inside.get(end + 1..).unwrap_or_default();
+    }
+    brief.push_str(rest);
+    let lines: Vec<&str> = brief.lines().map(str::trim).collect();
+    excerpt(&lines.join(", "), MESSAGE_CHARS)
 }
 
 #[cfg(test)]
@@ -185,5 +248,38 @@ mod tests {
         assert_eq!(excerpt("abc", 3), "abc");
         assert_eq!(excerpt("abcd\x1b", 3), "abc…");
         assert_eq!(excerpt("µ\x1b", 3), "µ\\x…");
+    }
+
+    #[test]
+    fn a_message_shows_little_of_a_file() {
+        assert_eq!(quoted("level = \"loud\""), "level = \"loud\"");
+        let long = quoted(&"x".repeat(100_000));
+        assert_eq!(long.chars().count(), QUOTED_CHARS + 1);
+        let nothing = quoted(&"\0".repeat(100_000));
+        assert!(nothing.starts_with(r"\x00\x00") && nothing.chars().count() <= QUOTED_CHARS + 1);
+        assert_eq!(quoted("a\tb\u{9b}\u{202e}"), r"a\x09b\u{9b}\u{202e}");
+        let listed = "unknown variant `loud`, expected one of `error`, `warn`";
+        assert_eq!(brief(listed), listed);
+        for mark in ["`", "\""] {
+            let content = "y".repeat(1 << 20);
+            let told =
+                brief(&format!("there is no {mark}{content}{mark};\n is {mark}z{mark} meant?"));
+            assert!(told.ends_with(&format!("…{mark};, is {mark}z{mark} meant?")), "{told}");
+            assert!(told.chars().count() < 300, "{told}");
+            let marks = brief(&format!("no {mark}{}", mark.repeat(1 << 20)));
+            assert!(marks.chars().count() <= MESSAGE_CHARS + 1);
+        }
+    }
+
+    #[test]
+    fn what_labels_do_not_show_is_escaped() {
+        assert_eq!(printable(b"a b\n\x1b[2J\xff\"\\"), r#"a b\x0a\x1b[2J\xff"\"#);
+        assert_eq!(printable("é\u{202e}x\u{200b}".as_bytes()), r"é\xe2\x80\xaex\xe2\x80\x8b");
+    }
+
+    #[test]
+    fn text_stays_and_bytes_that_make_none_are_escaped() {
+        assert!(matches!(as_text("é\x1b".as_bytes()), Cow::Borrowed("é\x1b")));
+        assert_eq!(as_text(b"a\xff\xc3\nb"), "a\\xff\\xc3\nb");
     }
 }

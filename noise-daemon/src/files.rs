@@ -2,7 +2,8 @@
 //! the daemon or fill its memory: without waiting, regular files only, and up to a bound.
 //!
 //! A FIFO without a writer would block the thread that opens it, and a device may do anything when it
-//! is opened. What is in a file reaches messages only as [`quoted`] or [`brief`].
+//! is opened. What is in a file reaches messages only as
+//! [`crate::clean::quoted`] or [`crate::clean::brief`].
 
 pub mod pem;
 pub mod yaml;
@@ -12,15 +13,8 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use crate::clean::excerpt;
-
 /// Bytes of any file that a person writes.
-pub const MOST_BYTES: u64 = 1 << 20;
-
-/// Characters of a file's content that a message shows at once.
-const QUOTED: usize = 200;
-/// Characters of a parser's message.
-const MESSAGE: usize = 1000;
+pub const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Opens a regular file, without waiting for what may never come. The flags come on top of the
 /// options' own.
@@ -103,32 +97,6 @@ fn ensure_regular(kind: FileType) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is {found}, not a regular file")))
 }
 
-/// Content of a file as a message shows it: in one line, and only its begin where it is long.
-pub fn quoted(content: &str) -> String {
-    // What is not shown need not be cleaned.
-    excerpt(&content.chars().take(QUOTED + 1).collect::<String>(), QUOTED)
-}
-
-/// A parser's message about a file in one line. It may quote what it read at any length: of what
-/// stands between quotation marks only the begin is left, and of all of it not much more.
-pub fn brief(message: &str) -> String {
-    let mut brief = String::new();
-    let mut rest = message;
-    while let Some(begin) = rest.find(['`', '"']) {
-        let (before, mark) = (&rest[..begin], &rest[begin..=begin]);
-        let inside = &rest[begin + 1..];
-        let end = inside.find(mark).unwrap_or(inside.len());
-        brief.push_str(before);
-        brief.push_str(mark);
-        brief.push_str(&quoted(&inside[..end]));
-        brief.push_str(inside.get(end..=end).unwrap_or_default());
-        rest = inside.get(end + 1..).unwrap_or_default();
-    }
-    brief.push_str(rest);
-    let lines: Vec<&str> = brief.lines().map(str::trim).collect();
-    excerpt(&lines.join(", "), MESSAGE)
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -154,7 +122,7 @@ mod tests {
             ("", "a directory"),
             ("/dev/zero", "a device"),
         ] {
-            let error = read(&path(name), MOST_BYTES).unwrap_err().to_string();
+            let error = read(&path(name), MAX_FILE_BYTES).unwrap_err().to_string();
             assert_eq!(error, format!("it is {kind}, not a regular file"), "{name}");
             assert!(open_regular(OpenOptions::new().read(true), &path(name), 0).is_err());
         }
@@ -172,7 +140,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let file = File::create(&path).unwrap();
-        for (length, bound, fits) in [(4, 4, true), (5, 4, false), (1 << 40, MOST_BYTES, false)] {
+        for (length, bound, fits) in [(4, 4, true), (5, 4, false), (1 << 40, MAX_FILE_BYTES, false)]
+        {
             file.set_len(length).unwrap();
             match read(&path, bound) {
                 Ok(bytes) => assert!(fits && bytes.len() as u64 == length),
@@ -188,26 +157,5 @@ mod tests {
         fs::write(&path, b"ab\xffc").unwrap();
         let error = read_text(&path, 9).unwrap_err().to_string();
         assert_eq!(error, "it is not UTF-8 (at byte 2)");
-    }
-
-    #[test]
-    fn a_message_shows_little_of_a_file() {
-        assert_eq!(quoted("level = \"loud\""), "level = \"loud\"");
-        let long = quoted(&"x".repeat(100_000));
-        assert_eq!(long.chars().count(), QUOTED + 1);
-        let nothing = quoted(&"\0".repeat(100_000));
-        assert!(nothing.starts_with(r"\x00\x00") && nothing.chars().count() <= QUOTED + 1);
-        assert_eq!(quoted("a\tb\u{9b}\u{202e}"), r"a\x09b\u{9b}\u{202e}");
-        let listed = "unknown variant `loud`, expected one of `error`, `warn`";
-        assert_eq!(brief(listed), listed);
-        for mark in ["`", "\""] {
-            let content = "y".repeat(1 << 20);
-            let told =
-                brief(&format!("there is no {mark}{content}{mark};\n is {mark}z{mark} meant?"));
-            assert!(told.ends_with(&format!("…{mark};, is {mark}z{mark} meant?")), "{told}");
-            assert!(told.chars().count() < 300, "{told}");
-            let marks = brief(&format!("no {mark}{}", mark.repeat(1 << 20)));
-            assert!(marks.chars().count() <= MESSAGE + 1);
-        }
     }
 }

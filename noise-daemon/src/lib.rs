@@ -9,6 +9,7 @@ pub mod cli;
 pub mod collect;
 pub mod config;
 pub mod confine;
+pub mod cpulist;
 pub mod export;
 pub mod files;
 pub mod kernel;

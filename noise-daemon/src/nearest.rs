@@ -3,9 +3,19 @@
 /// Least likeness of a name to the one that is taken for meant, from 0 to 1.
 const LIKENESS: f64 = 0.75;
 
-/// The name that is most like this one, if any is.
+/// Which name was probably meant, as a message has it; all of them where none is like it.
+pub fn meant(name: &str, names: &[&str]) -> String {
+    match nearest(name, names.iter().copied()) {
+        Some(nearest) => format!("did you mean `{nearest}`?"),
+        None => format!("expected one of {}", names.join(", ")),
+    }
+}
+
+/// The name that is most like this one, if any is. Capitals make no difference.
 pub fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let name = &*name.to_lowercase();
     let like = |other: &&str| {
+        let other = &*other.to_lowercase();
         strsim::normalized_damerau_levenshtein(name, other).max(
             // Much was left out, or too much was said.
             if other.starts_with(name) && name.len() > 2 { LIKENESS } else { 0.0 },
@@ -16,7 +26,14 @@ pub fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&
 
 #[cfg(test)]
 mod tests {
-    use super::nearest;
+    use super::{meant, nearest};
+
+    #[test]
+    fn a_message_names_the_nearest_or_all() {
+        let names = ["deny", "sameorigin"];
+        assert_eq!(meant("DENY", &names), "did you mean `deny`?");
+        assert_eq!(meant("allow", &names), "expected one of deny, sameorigin");
+    }
 
     #[test]
     fn slips_and_omissions_are_understood_and_other_names_are_not() {

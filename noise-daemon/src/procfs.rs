@@ -9,21 +9,10 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::Path;
 
+use crate::clean::as_text;
+
 /// As long as such files are on most hosts.
 const USUAL_BYTES: usize = 8 << 10;
-
-/// Bytes of the kernel as text.
-pub fn as_text(bytes: &[u8]) -> Cow<'_, str> {
-    if let Ok(text) = str::from_utf8(bytes) {
-        return Cow::Borrowed(text);
-    }
-    let mut text = String::with_capacity(bytes.len() + 16);
-    for chunk in bytes.utf8_chunks() {
-        text.push_str(chunk.valid());
-        text.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
-    }
-    Cow::Owned(text)
-}
 
 /// The bytes of a file, for what is to be used as they are.
 ///
@@ -92,7 +81,6 @@ mod tests {
         assert_eq!(text(&path).unwrap(), "a \\xff\\xc3\nb \\xe9\\xe8 c");
         assert_eq!(Reader::default().read(&path), "a \\xff\\xc3\nb \\xe9\\xe8 c");
         assert_eq!(bytes(&path).unwrap(), b"a \xff\xc3\nb \xe9\xe8 c");
-        assert!(matches!(as_text("é".as_bytes()), Cow::Borrowed("é")));
         assert!(text("/nonexistent").is_err());
     }
 }

@@ -32,7 +32,7 @@ use noise_daemon::analysis::{
 use noise_daemon::clean::is_harmful;
 use noise_daemon::export::{IncidentsDocument, OutliersDocument};
 use noise_daemon::measure::{
-    Class, CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourReport, Part, Source,
+    Class, CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourReport, GapSource, Part,
 };
 use noise_daemon::model::{
     Count, CpuNoise, Host, Interference, NoiseSource, OutlierPart, OutlierRecord, Sample, Series,
@@ -303,8 +303,8 @@ fn a_peer_whose_answers_are_none() {
 
 fn detours() -> DetourReport {
     let source =
-        |(id, name): (u32, &&str)| Source { class: Class::Thread, name: (*name).to_owned(), id };
-    let sources: Vec<Source> = (0..).zip(NAMES).map(source).collect();
+        |(id, name): (u32, &&str)| GapSource { class: Class::Thread, name: (*name).to_owned(), id };
+    let sources: Vec<GapSource> = (0..).zip(NAMES).map(source).collect();
     let detour = |index: usize| Detour {
         start_ns: index as u64 * 1_000_000,
         duration_ns: 20_000,

@@ -19,7 +19,7 @@ impl Report {
         match (self.open, ending) {
             (true, _) | (_, None) => "open",
             (_, Some(Ending::Over)) => "over",
-            (_, Some(Ending::Adopted)) => "taken for the new normal",
+            (_, Some(Ending::Adopted)) => "adopted as baseline",
             (_, Some(Ending::Vanished)) => "its subject is gone",
             (_, Some(Ending::Unwatched)) => "open when the daemon stopped",
         }
@@ -87,7 +87,7 @@ impl Outlier {
             lines.push(line);
         }
         if wait.rest_ns > 0 {
-            lines.push(format!("{:>9}  not told apart", duration(wait.rest_ns)));
+            lines.push(format!("{:>9}  not attributed", duration(wait.rest_ns)));
         }
         lines
     }

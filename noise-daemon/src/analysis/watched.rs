@@ -71,7 +71,7 @@ impl<'de> Deserialize<'de> for Watched {
         Self::all().find(|watched| watched.name() == name).ok_or_else(|| {
             let known: Vec<_> = Self::all().map(Self::name).collect();
             D::Error::custom(format!(
-                "`{name}` is nothing that can be watched, expected one of {}",
+                "unknown signal `{name}`, expected one of {}",
                 known.join(", ")
             ))
         })

@@ -8,14 +8,15 @@ use std::path::Path;
 use noise_common::signals::SIGNALS;
 use serde_json::{Value, json};
 
+use crate::cli::CommandError;
 use crate::cli::output;
 use crate::confine::{filters_system_calls, landlock_abi, reader, without};
 use crate::kernel::{
-    Engine, HookState, KernelBtf, KernelError, LoadOptions, Lockdown, Sight, SignalState, Sizes,
-    has_own_users, lockdown, missing_capabilities, signal_state,
+    Engine, HookState, KernelBtf, LoadOptions, Lockdown, Sight, SignalState, Sizes, has_own_users,
+    lockdown, missing_capabilities, signal_state,
 };
 use crate::procfs;
-use crate::resolve::cgroup::Hierarchies;
+use crate::resolve::cgroup::{Hierarchies, Layout, Mounts};
 use advice::{Caller, advice, privileges};
 
 /// Arguments of `noised check`.
@@ -24,17 +25,6 @@ pub struct CheckArgs {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-}
-
-/// How cgroups are mounted: `v2`, `v1`, `hybrid` or `none`.
-fn cgroup_layout(mounts: &str) -> &'static str {
-    let kinds = |kind: &str| mounts.lines().any(|line| line.split(' ').nth(2) == Some(kind));
-    match (kinds("cgroup"), kinds("cgroup2")) {
-        (true, true) => "hybrid (v1 controllers and a v2 tree)",
-        (true, false) => "v1",
-        (false, true) => "v2",
-        (false, false) => "none",
-    }
 }
 
 fn hook_line(state: &HookState) -> (&'static str, String) {
@@ -49,20 +39,20 @@ fn hook_line(state: &HookState) -> (&'static str, String) {
 ///
 /// # Errors
 /// Why it cannot.
-pub fn run(args: &CheckArgs) -> Result<(), KernelError> {
+pub fn run(args: &CheckArgs) -> Result<(), CommandError> {
     let mut report = serde_json::Map::new();
     let kernel = procfs::text("/proc/sys/kernel/osrelease").unwrap_or_default();
     let capabilities = missing_capabilities();
     let missing: Vec<String> = capabilities.iter().map(ToString::to_string).collect();
-    let mounts = procfs::text("/proc/self/mounts").unwrap_or_default();
+    let mounts = Mounts::of_process();
     let mode = lockdown(Path::new("/sys"));
     report.insert("kernel".into(), json!(kernel.trim()));
     report.insert("btf".into(), json!(Path::new(KernelBtf::PATH).exists()));
     report.insert("missing_capabilities".into(), json!(missing));
     report.insert("user_namespace".into(), json!(has_own_users(Path::new("/proc"))));
     report.insert("lockdown".into(), json!(mode));
-    report.insert("cgroup".into(), json!(cgroup_layout(&mounts)));
-    let hierarchies = Hierarchies::of_host();
+    report.insert("cgroup".into(), json!(mounts.layout().map_or("none", Layout::name)));
+    let hierarchies = Hierarchies::of(&mounts);
     report.insert("cgroup_hierarchies".into(), json!(hierarchies.explained()));
     report.insert("missing_cgroup_hierarchies".into(), json!(hierarchies.missing()));
     if let Ok(sizes) = Sizes::of_host() {
@@ -122,7 +112,7 @@ pub fn run(args: &CheckArgs) -> Result<(), KernelError> {
         }
         let _ = output::show(&page);
     }
-    error.map_or(Ok(()), Err)
+    error.map_or(Ok(()), |error| Err(error.into()))
 }
 
 /// What the daemon gives up once it measures, as far as this kernel can take it.
@@ -130,7 +120,7 @@ fn confinement(report: &serde_json::Map<String, Value>) -> String {
     let is = |key: &str| report.get(key).and_then(Value::as_bool) == Some(true);
     let capabilities = match report.get("kept_capability") {
         Some(Value::String(kept)) => {
-            format!("{kept} kept (this kernel lets nobody read maps without it)")
+            format!("{kept} kept (this kernel demands it for reading BPF maps)")
         }
         Some(_) => "all capabilities dropped".to_owned(),
         None => "capabilities unknown".to_owned(),
@@ -230,16 +220,6 @@ mod tests {
             ..Hierarchies::default()
         };
         assert!(!page(&all).contains("no cgroup hierarchy"));
-    }
-
-    #[test]
-    fn cgroup_layouts_are_told_apart() {
-        let v1 = "cgroup /sys/fs/cgroup/cpu cgroup rw 0 0\n";
-        let v2 = "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n";
-        assert_eq!(cgroup_layout(v1), "v1");
-        assert_eq!(cgroup_layout(v2), "v2");
-        assert!(cgroup_layout(&format!("{v1}{v2}")).starts_with("hybrid"));
-        assert_eq!(cgroup_layout(""), "none");
     }
 
     #[test]

@@ -32,27 +32,36 @@ impl Plain {
     }
 }
 
-/// Parses a length of time within bounds, with a unit or without.
+/// Parses a length of time within bounds, with a unit, or where `plain` is given, without.
 ///
 /// # Errors
 /// Says what is expected.
 pub fn duration(
     text: &str,
-    plain: Plain,
+    plain: impl Into<Option<Plain>>,
     least: Duration,
     most: Duration,
 ) -> Result<Duration, String> {
+    let plain = plain.into();
     let parsed = match text.parse::<f64>() {
-        Ok(number) => plain.of(number),
+        Ok(number) => plain.and_then(|plain| plain.of(number)),
         Err(_) => text.parse::<SignedDuration>().ok().and_then(|time| time.try_into().ok()),
     };
     parsed.filter(|time| (least..=most).contains(time)).ok_or_else(|| {
-        format!(
-            "expected a time from {least:?} to {most:?}, such as {least:?}; a number without a unit \
-             counts {}",
-            plain.name()
-        )
+        let [least, most] = [least, most].map(written);
+        let expected = format!("expected a duration from {least} to {most}, such as {least}");
+        match plain {
+            Some(plain) => {
+                format!("{expected}; a number without a unit counts {}", plain.name())
+            }
+            None => expected,
+        }
     })
+}
+
+/// As it can be typed: `1h`, `500ms`.
+fn written(duration: Duration) -> String {
+    SignedDuration::try_from(duration).map_or_else(|_| String::new(), |time| format!("{time:#}"))
 }
 
 /// In nanoseconds; centuries are as long as it gets.
@@ -73,9 +82,21 @@ mod tests {
         assert_eq!(parse("1m"), Ok(Duration::from_secs(60)));
         for wrong in ["", "61s", "999ns", "-1s", "1h", "61", "-5", "0", "nan", "inf", "1e300"] {
             let error = parse(wrong).unwrap_err();
-            let expected = "expected a time from 1µs to 60s, such as 1µs; a number without a unit \
+            let expected = "expected a duration from 1µs to 1m, such as 1µs; a number without a unit \
                             counts seconds";
             assert_eq!(error, expected, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_unit_may_be_demanded() {
+        let parse = |text| {
+            duration(text, None, Duration::from_millis(100), Duration::from_secs(366 * 86_400))
+        };
+        assert_eq!(parse("1.5s"), Ok(Duration::from_millis(1500)));
+        for wrong in ["1", "0.5", "99ms", "soon"] {
+            let expected = "expected a duration from 100ms to 8784h, such as 100ms";
+            assert_eq!(parse(wrong).unwrap_err(), expected, "{wrong}");
         }
     }
 

@@ -9,8 +9,8 @@ use clap::{Command, CommandFactory as _};
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, roman};
 
-use super::Cli;
 use super::output;
+use super::{Cli, Exit};
 
 /// Arguments of `noised man`.
 #[derive(Debug, clap::Args)]
@@ -20,20 +20,11 @@ pub struct ManArgs {
     directory: Option<PathBuf>,
 }
 
-/// What ends each command, by its exit code.
-const EXIT_CODES: [(&str, &str); 5] = [
-    ("0", "Fine."),
-    ("1", "Failed."),
-    ("2", "The command line or the configuration is wrong."),
-    ("3", "This kernel or these privileges cannot do it."),
-    ("4", "A measurement ended by its threshold."),
-];
-
 /// What lies where unless something else is said.
 const FILES: [(&str, &str); 3] = [
-    ("/etc/noised/noised.toml", "What the service is told to do."),
+    ("/etc/noised/noised.toml", "Configuration of the service."),
     ("/run/noised/noised.sock", "What `noised top` asks; for root and the group noised."),
-    ("/var/lib/noised", "Past incidents and what was learnt as usual."),
+    ("/var/lib/noised", "Past incidents and learnt baselines."),
 ];
 
 /// Prints a page or writes all.
@@ -79,21 +70,25 @@ fn render(command: Command, name: &str) -> io::Result<Vec<u8>> {
         .source(format!("noised {version}"))
         .manual("noised")
         .render(&mut text)?;
-    list("EXIT STATUS", &EXIT_CODES).to_writer(&mut text)?;
+    list("EXIT STATUS", Exit::ALL.map(|exit| (exit.code().to_string(), exit.meaning())))
+        .to_writer(&mut text)?;
     if name == "noised" {
-        list("FILES", &FILES).to_writer(&mut text)?;
+        list("FILES", FILES).to_writer(&mut text)?;
     }
     Ok(text)
 }
 
 /// A section that says something of each of several things.
-fn list(heading: &str, entries: &[(&str, &str)]) -> Roff {
+fn list(
+    heading: &str,
+    entries: impl IntoIterator<Item = (impl Into<String>, &'static str)>,
+) -> Roff {
     let mut section = Roff::new();
     section.control("SH", [heading]);
     for (term, meaning) in entries {
         section.control("TP", []);
-        section.text([bold(*term)]);
-        section.text(Vec::<Inline>::from([roman(*meaning)]));
+        section.text([bold(term)]);
+        section.text(Vec::<Inline>::from([roman(meaning)]));
     }
     section
 }

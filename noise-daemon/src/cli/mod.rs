@@ -4,6 +4,7 @@ pub mod bench;
 pub mod check;
 pub mod completions;
 mod durations;
+mod error;
 pub mod incidents;
 mod interrupt;
 pub mod man;
@@ -13,6 +14,8 @@ mod progress;
 pub mod run;
 pub mod top;
 mod watching;
+
+pub use self::error::{CommandError, Exit};
 
 use clap::{Parser, Subcommand};
 
@@ -34,7 +37,7 @@ pub enum Command {
     Top(top::TopArgs),
     /// Say what this kernel offers, and whether noised can work here.
     Check(check::CheckArgs),
-    /// Show what was unusual, since when, by how much, by whom, and what can be done about it.
+    /// Show incidents: what changed, since when, by how much, the culprits and the remedies.
     Incidents(incidents::IncidentsArgs),
     /// Measure how much of a CPU a busy thread gets, and who takes the rest.
     Osnoise(osnoise::OsnoiseArgs),
@@ -44,4 +47,24 @@ pub enum Command {
     Completions(completions::CompletionsArgs),
     /// Print the manual, or write a page for each command.
     Man(man::ManArgs),
+}
+
+impl Command {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// What the command failed with.
+    pub fn run(&self) -> Result<Exit, CommandError> {
+        match self {
+            Self::Run(args) => run::run(args)?,
+            Self::Top(args) => top::run(args)?,
+            Self::Check(args) => check::run(args)?,
+            Self::Incidents(args) => incidents::run(args)?,
+            Self::Osnoise(args) => return osnoise::run(args),
+            Self::Bench(args) => bench::run(args)?,
+            Self::Completions(args) => completions::run(args)?,
+            Self::Man(args) => man::run(args)?,
+        }
+        Ok(Exit::Fine)
+    }
 }

@@ -8,8 +8,8 @@ use noise_common::charge::{Cause, ChargeKey, Resource};
 use noise_common::event::{Outlier, OutlierPart};
 use noise_common::signals::CAUSES;
 
+use crate::clean::as_text;
 use crate::model::{OutlierPart as NamedPart, OutlierRecord};
-use crate::procfs::as_text;
 use crate::resolve::Names;
 
 /// Records whose names are not known yet; programs send a few a window, so this is many windows.

@@ -127,7 +127,7 @@ pub const KEYS: &[Key] = &[
         (Kind::Text, "LEVEL"),
         Live,
         "Least severe level that is logged: error, warn, info, debug or trace; RUST_LOG overrides it. The \
-         programs tell what they could not count if it is debug or trace at the start",
+         BPF programs log what they could not count if the daemon starts with debug or trace",
     ),
     key(
         "signals",
@@ -218,7 +218,7 @@ pub const KEYS: &[Key] = &[
         "minimum-lost",
         NUMBER,
         Live,
-        "Seconds lost per second beyond the usual, below which nothing is an incident",
+        "Excess delay, in seconds per second, below which nothing is an incident",
     ),
     key(
         "incidents",
@@ -261,11 +261,11 @@ pub const KEYS: &[Key] = &[
         "adopt-seconds",
         COUNT,
         Live,
-        "Age at which an open one is adopted as baseline",
+        "Age at which an incident is adopted as baseline",
     ),
     key("incidents", "forget-seconds", COUNT, Live, "Silence after which a subject is forgotten"),
     key("incidents", "subjects", COUNT, Live, "Most signals of subjects with a baseline"),
     key("incidents", "past-incidents", COUNT, Live, "Most incidents that are kept"),
     key("incidents", "past-outliers", COUNT, Live, "Most long waits that are kept"),
-    key("incidents", "culprits", COUNT, Live, "Most culprits told apart in one incident"),
+    key("incidents", "culprits", COUNT, Live, "Most culprits tracked in one incident"),
 ];

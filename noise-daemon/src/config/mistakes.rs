@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::files::{brief, quoted};
+use crate::clean::{brief, quoted};
 
 /// Mistakes that are told at once.
 const MOST: usize = 20;

@@ -54,7 +54,7 @@ fn is_missing(error: &anyhow::Error) -> bool {
 }
 
 fn read(path: &Path) -> anyhow::Result<Table> {
-    let text = files::read_text(path, files::MOST_BYTES)
+    let text = files::read_text(path, files::MAX_FILE_BYTES)
         .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
     table(&text, path)
 }

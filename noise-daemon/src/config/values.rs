@@ -2,7 +2,7 @@
 
 use noise_common::signals::{SIGNALS, Signal};
 
-use crate::measure::cpus::CpuList;
+use crate::cpulist::CpuList;
 
 /// CPUs, or none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

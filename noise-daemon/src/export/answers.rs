@@ -21,7 +21,7 @@ const MOST_SHARED: usize = 8;
 /// Answers for one who asks, likewise.
 const MOST_OWN: usize = 4;
 /// An answer is taken by then, or may be given up for others.
-const PATIENCE: Duration = Duration::from_secs(2);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Between two looks at those who are slow.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -199,7 +199,7 @@ impl Places {
     fn next_slow(&self) -> Instant {
         let oldest = lock(&self.taken).iter().find_map(Weak::upgrade);
         let now = Instant::now();
-        let slow = oldest.map_or(now, |oldest| oldest.since) + PATIENCE;
+        let slow = oldest.map_or(now, |oldest| oldest.since) + ANSWER_TIMEOUT;
         // A connection that was hung up on has to end first.
         slow.max(now + PAUSE)
     }
@@ -207,7 +207,8 @@ impl Places {
     /// Ends the connections that still hold the answer that was given out first.
     fn hang_up_on_the_slowest(&self) {
         let taken: Vec<_> = lock(&self.taken).iter().filter_map(Weak::upgrade).collect();
-        let Some(oldest) = taken.first().filter(|oldest| oldest.since.elapsed() >= PATIENCE) else {
+        let Some(oldest) = taken.first().filter(|oldest| oldest.since.elapsed() >= ANSWER_TIMEOUT)
+        else {
             return;
         };
         for taken in &taken {
@@ -293,7 +294,7 @@ mod tests {
         let mut slow = crowd(&answers).await;
         let began = Instant::now();
         answers.room().await.unwrap();
-        assert!(began.elapsed() >= PATIENCE / 2, "{:?}", began.elapsed());
+        assert!(began.elapsed() >= ANSWER_TIMEOUT / 2, "{:?}", began.elapsed());
         assert!(slow.join_next().await.unwrap().unwrap_err().is_cancelled());
         assert_eq!(slow.len(), MOST_OWN - 1);
     }
@@ -309,7 +310,7 @@ mod tests {
             })
             .collect();
         let shared = answers.shared(METRICS, None, || async { Ok(vec![1]) });
-        let shared = tokio::time::timeout(PATIENCE / 2, shared).await;
+        let shared = tokio::time::timeout(ANSWER_TIMEOUT / 2, shared).await;
         assert_eq!(&*shared.unwrap().unwrap(), [1]);
         // Nobody was hung up on for it.
         assert!(slow.try_join_next().is_none());
@@ -330,7 +331,7 @@ mod tests {
             tokio::time::sleep(PAUSE).await;
         }
         // The first half has looked after the slow meanwhile.
-        tokio::time::sleep(PATIENCE - 10 * PAUSE).await;
+        tokio::time::sleep(ANSWER_TIMEOUT - 10 * PAUSE).await;
         rooms.pop();
         let mut order = Vec::new();
         while let Some(next) = waiting.join_next().await {

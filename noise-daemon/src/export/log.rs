@@ -1,7 +1,7 @@
 //! Incidents as log lines: one when they open, one when they close.
 
-use super::duration;
 use crate::analysis::{Episode, Event, Level};
+use crate::model::units::known_duration;
 
 /// Culprits that a line has room for.
 const TOLD: usize = 3;
@@ -63,7 +63,11 @@ struct Line {
 impl Line {
     fn of(episode: &Episode) -> Self {
         let both = |of: fn(&Level) -> Option<u64>| {
-            format!("{} -> {}", duration(of(&episode.before)), duration(of(&episode.after)))
+            format!(
+                "{} -> {}",
+                known_duration(of(&episode.before)),
+                known_duration(of(&episode.after))
+            )
         };
         let mut culprits: Vec<String> = episode
             .culprits

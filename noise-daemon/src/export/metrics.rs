@@ -54,7 +54,7 @@ impl Process {
         let hangups = self.costs.hangups.counts();
         families.push(family(
             "noised_http_hangups_total",
-            "Connections that this daemon ended before their clients were done, by why: unused or slow while others waited, or late.",
+            "Connections that this daemon ended before their clients were done, by reason: unused or slow while others waited, or late.",
             MetricType::COUNTER,
             hangups.map(|(why, count)| counter(&["reason"], &[why], count as f64)).collect(),
         ));

@@ -21,7 +21,6 @@ pub use http::{Refresh, Shown, Viewer, router};
 pub use log::log_event;
 pub use metrics::{Process, render};
 pub use socket::{LocalSocket, SocketOptions};
-pub(crate) use status::duration;
 pub use status::page;
 pub use web::{
     Budget, Costs, Hangups, HostName, Hosts, ListenAddress, ListenError, Listener, Listeners, Peer,

@@ -13,7 +13,7 @@ use nix::unistd::Group;
 use tokio::net::{UnixListener, UnixStream};
 
 /// How long a daemon that may have the socket is waited for.
-const PATIENCE: Duration = Duration::from_secs(1);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Where the socket is, and who may use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ async fn check_replaceable(path: &Path) -> io::Result<()> {
         }
         Ok(_) => {}
     }
-    let answer = tokio::time::timeout(PATIENCE, UnixStream::connect(path)).await;
+    let answer = tokio::time::timeout(CONNECT_TIMEOUT, UnixStream::connect(path)).await;
     match answer {
         Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
         Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => Ok(()),

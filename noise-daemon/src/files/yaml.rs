@@ -4,7 +4,8 @@ use std::path::Path;
 
 use serde_saphyr::{Error, Location, Spanned};
 
-use super::brief;
+use crate::clean::brief;
+use crate::nearest::meant;
 
 /// What is wrong, and where.
 #[derive(Debug)]
@@ -57,14 +58,4 @@ pub fn told(error: &Error) -> Wrong {
 
 fn suffix(place: Location) -> String {
     format!(" at line {}, column {}", place.line(), place.column())
-}
-
-/// Which of the known names was probably meant.
-pub fn meant(found: &str, known: &[&str]) -> String {
-    let likeness = |name: &str| strsim::jaro_winkler(&found.to_lowercase(), &name.to_lowercase());
-    let nearest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-    match nearest.filter(|name| likeness(name) > 0.8) {
-        Some(nearest) => format!("did you mean `{nearest}`?"),
-        None => format!("expected one of {}", known.join(", ")),
-    }
 }

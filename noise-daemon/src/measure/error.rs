@@ -21,31 +21,23 @@ pub enum MeasureError {
     #[error(transparent)]
     Tracer(#[from] TracerError),
     /// Anything else.
-    #[error("{0:#}")]
+    #[error(transparent)]
     Failed(#[from] anyhow::Error),
 }
 
-/// What kind of failure it was, as exit codes tell it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// What was asked for makes no sense here.
-    Usage,
-    /// This kernel or these privileges cannot do it.
-    Unsupported,
-    /// It failed.
-    Failed,
-}
-
 impl MeasureError {
-    /// The kind of failure.
-    pub fn failure(&self) -> Failure {
+    /// Whether the CPUs that were asked for cannot be had.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Cpus(CpuError::Offline { .. } | CpuError::NotAllowed { .. }))
+    }
+
+    /// Whether this kernel or these privileges cannot do it, as opposed to a failure.
+    pub fn is_unsupported(&self) -> bool {
         match self {
-            Self::Cpus(CpuError::Unknown(_)) | Self::Failed(_) => Failure::Failed,
-            Self::Cpus(_) => Failure::Usage,
-            Self::Placement(error) if error.is_unsupported() => Failure::Unsupported,
-            Self::Watch(error) if error.is_unsupported() => Failure::Unsupported,
-            Self::Tracer(error) if error.is_unsupported() => Failure::Unsupported,
-            Self::Placement(_) | Self::Watch(_) | Self::Tracer(_) => Failure::Failed,
+            Self::Cpus(_) | Self::Failed(_) => false,
+            Self::Placement(error) => error.is_unsupported(),
+            Self::Watch(error) => error.is_unsupported(),
+            Self::Tracer(error) => error.is_unsupported(),
         }
     }
 }

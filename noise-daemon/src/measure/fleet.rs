@@ -12,9 +12,10 @@ use std::time::Duration;
 use anyhow::anyhow;
 
 use super::clock::now_ns;
-use super::cpus::CpuList;
+use super::cpus;
 use super::error::MeasureError;
 use super::placement::{LockedMemory, Placement, PlacementError, Priority};
+use crate::cpulist::CpuList;
 
 /// How often it is told how far it is: seldom, as that is noise as well.
 const TELL_EVERY: Duration = Duration::from_millis(250);
@@ -173,7 +174,7 @@ impl<'a> Fleet<'a> {
 
 /// Leaves the CPUs that are measured to those who measure, where there are others.
 fn step_aside(measured: &CpuList) -> Option<Placement> {
-    let others = CpuList::allowed().ok()?.without(measured);
+    let others = cpus::allowed().ok()?.without(measured);
     if others.is_empty() { None } else { Placement::among(&others, Priority::Inherited).ok() }
 }
 
@@ -182,7 +183,7 @@ mod tests {
     use super::*;
 
     fn allowed() -> CpuList {
-        CpuList::allowed().unwrap()
+        cpus::allowed().unwrap()
     }
 
     #[test]

@@ -35,4 +35,4 @@ pub use report::{
     CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourReport, Part, ReportError,
 };
 pub use shares::{Share, Shares, SourceKey};
-pub use source::{CLASSES, Class, Source};
+pub use source::{CLASSES, Class, GapSource};

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use noise_common::signals::{SOFTIRQ_VECTORS, VECTORS};
 use noise_common::watch::{Interference, KINDS, Kind};
 
-use super::source::{Class, Source};
+use super::source::{Class, GapSource};
+use crate::clean::as_text;
 use crate::clean::clean;
-use crate::procfs::as_text;
 use crate::resolve::irq_name;
 
 /// Names sources, and remembers those of irqs.
@@ -32,7 +32,7 @@ impl Naming {
     }
 
     /// The source of an event.
-    pub fn source(&mut self, event: &Interference) -> Source {
+    pub fn source(&mut self, event: &Interference) -> GapSource {
         let of = |names: &[&str]| {
             let name = names.get(event.id as usize).copied();
             name.map_or_else(|| event.id.to_string(), ToOwned::to_owned)
@@ -54,7 +54,7 @@ impl Naming {
             Some(Kind::PageFault) => (Class::PageFault, String::new(), 0),
             None => (Class::Hardware, String::new(), 0),
         };
-        Source { class, name: clean(&name).into_owned(), id }
+        GapSource { class, name: clean(&name).into_owned(), id }
     }
 }
 

@@ -8,7 +8,7 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::mman::{MlockAllFlags, mlockall, munlockall};
 use nix::unistd::Pid;
 
-use super::cpus::CpuList;
+use crate::cpulist::CpuList;
 
 /// Scheduling policy and priority, as rtla takes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -289,6 +289,7 @@ impl Drop for LockedMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::cpus;
 
     #[test]
     fn priorities_are_written_as_rtla_takes_them() {
@@ -305,17 +306,17 @@ mod tests {
     #[test]
     fn a_thread_is_put_back() {
         std::thread::spawn(|| {
-            let before = CpuList::allowed().unwrap();
+            let before = cpus::allowed().unwrap();
             let first = before.iter().next().unwrap();
             let placement = Placement::take(first, Priority::Inherited).unwrap();
-            assert_eq!(CpuList::allowed().unwrap(), CpuList::from_iter([first]));
+            assert_eq!(cpus::allowed().unwrap(), CpuList::from_iter([first]));
             drop(placement);
-            assert_eq!(CpuList::allowed().unwrap(), before);
+            assert_eq!(cpus::allowed().unwrap(), before);
             let policy = Attributes::own().unwrap().policy;
             // Without the privilege there is nothing to put back.
             drop(Placement::take(first, Priority::Fifo(1)));
             assert_eq!(Attributes::own().unwrap().policy, policy);
-            assert_eq!(CpuList::allowed().unwrap(), before);
+            assert_eq!(cpus::allowed().unwrap(), before);
         })
         .join()
         .unwrap();
@@ -324,10 +325,10 @@ mod tests {
     #[test]
     fn a_cpu_that_does_not_exist_is_refused() {
         std::thread::spawn(|| {
-            let before = CpuList::allowed().unwrap();
+            let before = cpus::allowed().unwrap();
             let error = Placement::take(1023, Priority::Inherited).unwrap_err();
             assert!(error.to_string().starts_with("cannot run on CPU 1023: "), "{error}");
-            assert_eq!(CpuList::allowed().unwrap(), before);
+            assert_eq!(cpus::allowed().unwrap(), before);
         })
         .join()
         .unwrap();

@@ -1,6 +1,6 @@
 //! The document that `noised bench detour` writes, and that others read.
 
-use super::source::Source;
+use super::source::GapSource;
 use crate::clean::reading::from_json;
 
 /// [`DetourReport::format`].
@@ -22,7 +22,7 @@ pub struct DetourReport {
     /// When it was measured.
     pub started: jiff::Timestamp,
     /// Sources that [`Part`]s refer to by their place here.
-    pub sources: Vec<Source>,
+    pub sources: Vec<GapSource>,
     /// The CPUs, in order of their numbers.
     pub cpus: Vec<CpuDetours>,
 }

@@ -4,14 +4,14 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt as _, SeedableRng as _};
 
 use super::{
-    Class, CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourReport, Part, Source,
+    Class, CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourReport, GapSource, Part,
 };
 
 /// Noise of one source that comes at random.
 #[derive(Clone, Debug)]
 pub struct Random {
     /// The source; [`Class::Hardware`] leaves no part.
-    pub source: Source,
+    pub source: GapSource,
     /// Events per second of a CPU, in the mean.
     pub rate: f64,
     /// Length of each, ns; its detour is 500 ns longer.
@@ -21,8 +21,8 @@ pub struct Random {
 }
 
 /// A source.
-pub fn source(class: Class, name: &str, id: u32) -> Source {
-    Source { class, name: name.to_owned(), id }
+pub fn source(class: Class, name: &str, id: u32) -> GapSource {
+    GapSource { class, name: name.to_owned(), id }
 }
 
 /// A report of this many CPUs, of sources that come at random.
@@ -78,7 +78,7 @@ fn detours(duration_ns: u64, noise: &[Random], random: &mut Xoshiro256PlusPlus) 
     events.sort_unstable();
     let (mut detours, mut free_ns) = (Vec::new(), 0);
     for (at, source) in events {
-        let Random { length_ns, source: Source { class, .. }, .. } = &noise[source];
+        let Random { length_ns, source: GapSource { class, .. }, .. } = &noise[source];
         let (start_ns, duration_ns_of) = (at.max(free_ns), length_ns + 500);
         free_ns = start_ns + duration_ns_of;
         if free_ns > duration_ns {

@@ -12,7 +12,6 @@ use jiff::Timestamp;
 use noise_common::watch::Interference;
 
 use super::clock::now_ns;
-use super::cpus::CpuList;
 use super::error::MeasureError;
 use super::explain::{Explained, explain};
 use super::fleet::Fleet;
@@ -20,8 +19,9 @@ use super::gaps::{Calibration, Plan, Watched};
 use super::naming::Naming;
 use super::placement::Priority;
 use super::report::{CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourReport, Part};
-use super::source::Source;
+use super::source::GapSource;
 use super::watcher::{Watcher, Workload};
+use crate::cpulist::CpuList;
 use crate::resolve::read_host;
 
 /// Detours that a CPU has room for.
@@ -56,7 +56,7 @@ impl Threshold {
 
 /// What to measure.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct DetourOptions {
     /// The CPUs.
     pub cpus: CpuList,
     /// How long.
@@ -84,7 +84,7 @@ struct Seen {
 /// # Errors
 /// See [`MeasureError`]; no thread is left pinned, and nothing is left attached.
 pub fn measure(
-    options: &Options,
+    options: &DetourOptions,
     stop: &AtomicBool,
     mut progress: impl FnMut(Duration),
 ) -> Result<DetourReport, MeasureError> {
@@ -157,7 +157,7 @@ pub fn measure(
 
 /// One thread's work, from the moment when all begin.
 fn watch(
-    options: &Options,
+    options: &DetourOptions,
     stop: &AtomicBool,
     workload: Option<&Workload>,
     start_ns: u64,
@@ -214,12 +214,12 @@ impl Events {
 /// Sources in the order in which they came.
 #[derive(Debug, Default)]
 struct Sources {
-    list: Vec<Source>,
-    places: HashMap<Source, usize>,
+    list: Vec<GapSource>,
+    places: HashMap<GapSource, usize>,
 }
 
 impl Sources {
-    fn place(&mut self, source: Source) -> usize {
+    fn place(&mut self, source: GapSource) -> usize {
         if let Some(place) = self.places.get(&source) {
             return *place;
         }

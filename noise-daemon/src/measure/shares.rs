@@ -7,7 +7,7 @@
 use std::fmt;
 
 use super::report::{Detour, DetourReport};
-use super::source::{Class, Source};
+use super::source::{Class, GapSource};
 use crate::clean::clean;
 
 /// A source without its ids: what a person would call one cause.
@@ -46,10 +46,10 @@ impl SourceKey {
     }
 }
 
-impl From<&Source> for SourceKey {
+impl From<&GapSource> for SourceKey {
     /// Drops the id. Threads that the kernel numbers (`ksoftirqd/3`, `kworker/1:2-events`) lose
     /// the number too: which of them did the work is chance, and differs from run to run.
-    fn from(source: &Source) -> Self {
+    fn from(source: &GapSource) -> Self {
         Self { class: source.class, name: source.kind_name().to_owned() }
     }
 }
@@ -117,8 +117,8 @@ mod tests {
     use super::*;
     use crate::measure::Part;
 
-    fn source(class: Class, name: &str, id: u32) -> Source {
-        Source { class, name: name.to_owned(), id }
+    fn source(class: Class, name: &str, id: u32) -> GapSource {
+        GapSource { class, name: name.to_owned(), id }
     }
 
     fn detour(parts: &[(usize, u64)]) -> Detour {

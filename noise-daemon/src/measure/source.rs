@@ -52,7 +52,7 @@ impl fmt::Display for Class {
 #[derive(
     Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
-pub struct Source {
+pub struct GapSource {
     /// Its kind.
     pub class: Class,
     /// A name that people know: a handler (`virtio0-input.0`), a vector (`local_timer`), a softirq
@@ -62,7 +62,7 @@ pub struct Source {
     pub id: u32,
 }
 
-impl Source {
+impl GapSource {
     /// Its name without what tells kernel threads of one kind apart: which of them did the work is
     /// chance.
     pub fn kind_name(&self) -> &str {
@@ -70,7 +70,7 @@ impl Source {
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for GapSource {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.class.name())?;
         if !self.name.is_empty() {

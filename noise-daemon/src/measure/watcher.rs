@@ -26,8 +26,8 @@ pub enum WatchError {
     Kernel(#[from] KernelError),
     /// Threads have other numbers here than in the kernel.
     #[error(
-        "this process runs in a pid namespace of its own, where the kernel's events cannot be told \
-         from the measuring thread's: run it on the host, or in a container with the host's pids"
+        "this process runs in a pid namespace of its own, where the kernel's events cannot be \
+         matched with the measuring threads: run it on the host, or in a container with the host's pids"
     )]
     OwnPids,
     /// What no gap can be explained without.
@@ -39,7 +39,7 @@ pub enum WatchError {
         reason: String,
     },
     /// Anything else.
-    #[error("{0:#}")]
+    #[error(transparent)]
     Failed(#[from] anyhow::Error),
 }
 

@@ -72,6 +72,11 @@ pub fn duration(ns: f64) -> String {
     scaled(ns, &TIMES)
 }
 
+/// As [`duration`], of one that may not be known.
+pub fn known_duration(ns: Option<u64>) -> String {
+    ns.map_or_else(|| NONE.to_owned(), |ns| duration(ns as f64))
+}
+
 /// A bound of buckets, ns, which are no finer than two digits: `2.6 ms`.
 pub fn bound(ns: u64) -> String {
     rounded(ns as f64, &TIMES, two)

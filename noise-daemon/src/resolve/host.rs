@@ -1,23 +1,20 @@
 //! IO: what there is to say of this host.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::clean::clean;
+use crate::cpulist::CpuList;
 use crate::model::Host;
 use crate::procfs;
-
-/// Larger than the number of CPUs of any kernel: a range that says more is no range.
-const MOST_CPUS: u32 = 1 << 16;
 
 /// Reads what the kernel says of this host, below a root.
 pub fn read_host(root: &Path) -> Host {
     let read = |path: &str| procfs::text(root.join(path)).unwrap_or_default();
     let line = |path: &str| clean(read(path).trim()).into_owned();
-    let online = cpus(&read("sys/devices/system/cpu/online"));
+    let online = CpuList::of_kernel(&read("sys/devices/system/cpu/online"));
     let among = |path: &str| {
-        let said = cpus(&read(path));
-        said.intersection(&online).copied().collect()
+        let said = CpuList::of_kernel(&read(path));
+        said.iter().filter(|cpu| online.contains(*cpu)).collect()
     };
     Host {
         name: line("proc/sys/kernel/hostname"),
@@ -25,18 +22,8 @@ pub fn read_host(root: &Path) -> Host {
         noised: env!("CARGO_PKG_VERSION").to_owned(),
         isolated: among("sys/devices/system/cpu/isolated"),
         nohz_full: among("sys/devices/system/cpu/nohz_full"),
-        cpus: online.into_iter().collect(),
+        cpus: online.iter().collect(),
     }
-}
-
-/// A list as the kernel writes it (`0-3,8`); what is none (`(null)`) is empty.
-fn cpus(list: &str) -> BTreeSet<u32> {
-    let range = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        (last < MOST_CPUS).then_some(first..=last)
-    };
-    list.trim().split(',').filter_map(range).flatten().collect()
 }
 
 #[cfg(test)]
@@ -72,13 +59,5 @@ mod tests {
     fn what_is_not_there_is_empty() {
         let host = read_host(Path::new("/nonexistent"));
         assert_eq!(host, Host { noised: host.noised.clone(), ..Host::default() });
-    }
-
-    #[test]
-    fn lists_that_make_no_sense_are_empty() {
-        for text in ["", "\n", "(null)", "a-b", "3-1", "0-4294967295", "-", ",,"] {
-            assert!(cpus(text).is_empty(), "{text}");
-        }
-        assert_eq!(cpus("1,x,3\n"), BTreeSet::from([1, 3]));
     }
 }

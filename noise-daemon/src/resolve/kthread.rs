@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::cgroup::{Lru, printable};
+use super::cgroup::Lru;
+use crate::clean::printable;
 use crate::procfs;
 
 /// Threads that are remembered: workers die, and what they did has to be told later.

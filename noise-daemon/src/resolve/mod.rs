@@ -17,7 +17,8 @@ use noise_common::signals::{OPERATIONS, OTHER_INTERFACE, Signal, split_block_sub
 use noise_common::subject::SubjectKind;
 
 use crate::clean::clean;
-use cgroup::{Hierarchies, Labels, Of, printable};
+use crate::clean::printable;
+use cgroup::{Hierarchies, Labels, Of};
 pub use host::read_host;
 use kthread::KernelThreads;
 pub use kthread::without_cpu;

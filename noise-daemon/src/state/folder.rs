@@ -20,7 +20,7 @@ const LOCK: &str = "lock";
 const SET_ASIDE: u32 = 5;
 
 /// Larger than any file that the bounds of the settings allow.
-const MOST_BYTES: u64 = 256 << 20;
+const MAX_STATE_BYTES: u64 = 256 << 20;
 
 /// A folder that is ours while this lives.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub fn read(folder: &Path) -> Result<Option<Document>, Unusable> {
         return Err(Unusable::NoFile("no regular file"));
     }
     let text = open_regular(OpenOptions::new().read(true), &path, libc::O_NOFOLLOW)
-        .and_then(|file| rest(file, MOST_BYTES))
+        .and_then(|file| rest(file, MAX_STATE_BYTES))
         .map_err(|error| match error.kind() {
             io::ErrorKind::FileTooLarge => Unusable::NoFile("too large to be a state file"),
             _ => Unusable::Unreadable(error),

@@ -12,7 +12,7 @@ use crate::worker::Worker;
 
 /// Long waits may come many a second. Losing the last of them to a crash is no harm, and writing
 /// more often would be noise of our own.
-const PATIENCE: Duration = Duration::from_secs(300);
+const WRITE_DELAY: Duration = Duration::from_secs(300);
 
 /// What is to be written, and the mark that it is: gone when it was written, or could not be.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ impl Keeper {
     /// Says that the state changed: at once, or soon.
     pub fn changed(&mut self, at_once: bool) {
         let now = Instant::now();
-        let due = if at_once { now } else { now + PATIENCE };
+        let due = if at_once { now } else { now + WRITE_DELAY };
         self.due = Some(self.due.map_or(due, |before| before.min(due)));
     }
 

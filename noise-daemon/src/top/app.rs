@@ -431,7 +431,7 @@ impl App {
         let since_ns = self.history().latest().map_or(0, |frame| frame.sample.at_ns);
         self.look = Look { seconds: SPANS[SPANS.len() - 1], since_ns };
         self.refresh();
-        self.say("rates and sums from now on; t: as before".to_owned(), Tone::Plain);
+        self.say("counters reset; t: as before".to_owned(), Tone::Plain);
     }
 
     fn type_key(&mut self, key: &KeyEvent) -> Action {

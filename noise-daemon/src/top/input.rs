@@ -159,7 +159,7 @@ pub const KEYS: [(&str, &str); 16] = [
     ("Space p", "hold what is shown; frames go on being taken and recorded"),
     ("+ -", "longer, shorter interval, 0.1 s to 60 s"),
     ("t", "rates and sums over the last 1, 5, 15, 60, 120 seconds; ends a reset"),
-    ("r", "reset: rates and sums from now on"),
+    ("r", "reset the counters: rates and sums from now on"),
     ("e", "write what is shown as JSON into the current directory"),
     ("w", "record the frames, or end it"),
     ("? h q", "this help; quit"),

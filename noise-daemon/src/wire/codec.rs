@@ -17,7 +17,7 @@ pub const WIRE_VERSION: u16 = 1;
 /// The kind of content, as HTTP names it.
 pub const CONTENT_TYPE: &str = "application/vnd.noised.frame";
 /// Most bytes of a frame, as they are and when they are unpacked.
-pub const MOST_BYTES: usize = 64 << 20;
+pub const MAX_FRAME_BYTES: usize = 64 << 20;
 
 /// Characters of an error about a frame's contents that are shown.
 pub(super) const MOST_QUOTED: usize = 200;
@@ -38,19 +38,19 @@ pub enum WireError {
     NotAFrame,
     /// Another version.
     #[error(
-        "speaks version {0} of the wire, this noised knows {WIRE_VERSION}: use the same version on \
-         both sides"
+        "speaks protocol version {0}, this noised speaks {WIRE_VERSION}: use the same version on both \
+         sides"
     )]
     Version(u16),
     /// Too much.
-    #[error("the frame is larger than {} MiB", MOST_BYTES >> 20)]
+    #[error("the frame is larger than {} MiB", MAX_FRAME_BYTES >> 20)]
     TooLarge,
     /// It did not arrive as it was sent.
     #[error("the frame is damaged ({0})")]
     Damaged(String),
     /// It is whole, but tells things that are not known here.
     #[error(
-        "the frame tells what this noised does not know ({0}): use the same version on both sides"
+        "the frame has content that is unknown to this noised ({0}): use the same version on both sides"
     )]
     Unknown(String),
     /// It cannot be written.
@@ -65,7 +65,7 @@ pub enum WireError {
 pub fn encode(frame: &Frame) -> Result<Vec<u8>, WireError> {
     let unwritable = |error: &dyn std::error::Error| WireError::Unwritable(error.to_string());
     let plain = rmp_serde::to_vec_named(frame).map_err(|error| unwritable(&error))?;
-    if plain.len() > MOST_BYTES {
+    if plain.len() > MAX_FRAME_BYTES {
         return Err(WireError::TooLarge);
     }
     let mut bytes = Vec::with_capacity(HEAD + plain.len() / 4);
@@ -91,8 +91,8 @@ pub fn decode(bytes: &[u8]) -> Result<Frame, WireError> {
     let mut unpacker = zstd::Decoder::with_buffer(packed).map_err(damaged)?.single_frame();
     unpacker.window_log_max(WINDOW_LOG).map_err(damaged)?;
     let mut plain = Vec::new();
-    unpacker.by_ref().take(MOST_BYTES as u64 + 1).read_to_end(&mut plain).map_err(damaged)?;
-    if plain.len() > MOST_BYTES {
+    unpacker.by_ref().take(MAX_FRAME_BYTES as u64 + 1).read_to_end(&mut plain).map_err(damaged)?;
+    if plain.len() > MAX_FRAME_BYTES {
         return Err(WireError::TooLarge);
     }
     if !unpacker.finish().is_empty() {
@@ -106,7 +106,7 @@ pub fn decode(bytes: &[u8]) -> Result<Frame, WireError> {
 
 /// What follows the head of a frame of our version.
 fn body(bytes: &[u8]) -> Result<&[u8], WireError> {
-    if bytes.len() > MOST_BYTES {
+    if bytes.len() > MAX_FRAME_BYTES {
         return Err(WireError::TooLarge);
     }
     let Some((magic, rest)) = bytes.split_first_chunk::<{ MAGIC.len() }>() else {
@@ -177,7 +177,7 @@ mod tests {
         let error = decode(&bytes).unwrap_err().to_string();
         assert_eq!(
             error,
-            "speaks version 2 of the wire, this noised knows 1: use the same version on both sides"
+            "speaks protocol version 2, this noised speaks 1: use the same version on both sides"
         );
         // Whatever follows: it need not be packed as ours is.
         assert_eq!(decode(&[MAGIC.as_slice(), &[0, 1]].concat()), Err(WireError::Version(256)));
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(decode(&packed(&plain)), Ok(small(7)));
         let absent = b"\x81\xa6sample\x81\xa6absent\x91\x92\xa9tomorrows\xa0";
         let error = decode(&packed(absent)).unwrap_err();
-        assert!(error.to_string().contains("does not know"), "{error}");
+        assert!(error.to_string().contains("unknown to this noised"), "{error}");
         // A field of the future can be left alone.
         let field = b"\x81\xa9tomorrows\x91\x92\x01\x02";
         assert_eq!(decode(&packed(field)), Ok(Frame::default()));
@@ -212,10 +212,10 @@ mod tests {
 
     #[test]
     fn what_unpacks_without_end_is_refused() {
-        let bomb = packed(&vec![0; MOST_BYTES + 1]);
-        assert!(bomb.len() < MOST_BYTES / 1000);
+        let bomb = packed(&vec![0; MAX_FRAME_BYTES + 1]);
+        assert!(bomb.len() < MAX_FRAME_BYTES / 1000);
         assert_eq!(decode(&bomb), Err(WireError::TooLarge));
-        assert_eq!(decode(&vec![0; MOST_BYTES + 1]), Err(WireError::TooLarge));
+        assert_eq!(decode(&vec![0; MAX_FRAME_BYTES + 1]), Err(WireError::TooLarge));
     }
 
     proptest! {

@@ -9,6 +9,6 @@ mod frame;
 pub(crate) mod sampled;
 
 pub use client::{WebClient, agent};
-pub use codec::{CONTENT_TYPE, MOST_BYTES, WIRE_VERSION, WireError, decode, encode};
+pub use codec::{CONTENT_TYPE, MAX_FRAME_BYTES, WIRE_VERSION, WireError, decode, encode};
 pub use file::{FileError, Recorder, Recording};
 pub use frame::Frame;

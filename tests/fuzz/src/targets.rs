@@ -13,12 +13,12 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use noise_daemon::config::{Cpus, parse};
+use noise_daemon::cpulist::CpuList;
 use noise_daemon::export::{
     Costs, Hosts, Listener, Peer, Refresh, Shown, Viewer, Web, WebFile, router, serve,
 };
 use noise_daemon::kernel::{Facts, KernelBtf};
 use noise_daemon::measure::DetourReport;
-use noise_daemon::measure::cpus::CpuList;
 use noise_daemon::measure::detours::{CpuSummary, Shares, csv, text};
 use noise_daemon::measure::osnoise::kernel::read_line;
 use noise_daemon::measure::scale::{Noise, Trace};

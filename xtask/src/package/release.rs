@@ -24,7 +24,8 @@ impl Release {
     pub fn of(workspace: &Workspace, program: &Path) -> Result<Self> {
         let said = output_of(Command::new(program).arg("--version"))?;
         let said = String::from_utf8_lossy(&said);
-        let version = said.split_whitespace().nth(1).context("noised does not tell its version")?;
+        let version =
+            said.split_whitespace().nth(1).context("`noised --version` prints no version")?;
         Ok(Self {
             version: version.to_owned(),
             revision: binary::revision(&workspace.root)?,

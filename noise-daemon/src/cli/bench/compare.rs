@@ -4,10 +4,10 @@ mod page;
 
 use std::path::PathBuf;
 
-use super::BenchError;
 use super::document::{json, read};
+use crate::cli::CommandError;
 use crate::cli::output::{print, print_json};
-use crate::measure::compare::{Comparison, Options, compare};
+use crate::measure::compare::{CompareOptions, Comparison, compare};
 
 /// Arguments of `noised bench compare`.
 #[derive(Debug, clap::Args)]
@@ -54,11 +54,11 @@ fn confidence(text: &str) -> Result<f64, String> {
 /// Runs the command.
 ///
 /// # Errors
-/// See [`BenchError`].
-pub fn run(args: &CompareArgs) -> Result<(), BenchError> {
+/// See [`CommandError`].
+pub fn run(args: &CompareArgs) -> Result<(), CommandError> {
     let (a, b) = (read(&args.a)?, read(&args.b)?);
     let (confidence, resamples, seed) = (args.confidence, args.resamples, args.seed);
-    let comparison = compare(&a, &b, Options { confidence, resamples, seed });
+    let comparison = compare(&a, &b, CompareOptions { confidence, resamples, seed });
     match args.json {
         true => print_json(&document(&comparison)?)?,
         false => print(&page::page(&comparison))?,

@@ -5,16 +5,18 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use super::{BenchError, files};
+use super::files;
+use crate::cli::CommandError;
 use crate::cli::durations::{self, Plain, duration};
 use crate::cli::interrupt;
 use crate::cli::output;
 use crate::cli::progress::Progress;
+use crate::cpulist::CpuList;
 use crate::measure::DetourReport;
-use crate::measure::cpus::{self, CpuList};
+use crate::measure::cpus;
 use crate::measure::detours;
 use crate::measure::placement::Priority;
-use crate::measure::selfish::{self, Options, Threshold};
+use crate::measure::selfish::{self, DetourOptions, Threshold};
 
 /// Bounds of the duration.
 const SHORTEST: Duration = Duration::from_millis(10);
@@ -69,11 +71,11 @@ fn threshold(text: &str) -> Result<Threshold, String> {
 /// Runs the command.
 ///
 /// # Errors
-/// See [`BenchError`].
-pub fn run(args: &DetourArgs) -> Result<(), BenchError> {
+/// See [`CommandError`].
+pub fn run(args: &DetourArgs) -> Result<(), CommandError> {
     // What cannot be written is better known before than behind the measurement.
     let files = Files::open(args)?;
-    let options = Options {
+    let options = DetourOptions {
         cpus: cpus::choose(args.cpus.as_ref())
             .map_err(crate::measure::error::MeasureError::from)?,
         duration: args.duration,
@@ -99,7 +101,7 @@ struct Files<'a> {
 }
 
 impl<'a> Files<'a> {
-    fn open(args: &'a DetourArgs) -> Result<Self, BenchError> {
+    fn open(args: &'a DetourArgs) -> Result<Self, CommandError> {
         for path in args.svg.iter().chain(&args.loggopsim) {
             files::check(path)?;
         }

@@ -8,7 +8,7 @@ use crate::files::read_input;
 use crate::measure::DetourReport;
 
 /// Longer than any report that `noised bench detour` writes: with as many detours as it keeps.
-const MOST_BYTES: u64 = 1 << 30;
+const MAX_REPORT_BYTES: u64 = 1 << 30;
 
 /// Reads what `noised bench detour --json` wrote: a file, or what another command unpacks into a pipe.
 ///
@@ -16,7 +16,7 @@ const MOST_BYTES: u64 = 1 << 30;
 /// Where there is no such file, or it is something else.
 pub fn read(path: &Path) -> anyhow::Result<DetourReport> {
     let name = path.display();
-    let text = read_input(path, MOST_BYTES).with_context(|| {
+    let text = read_input(path, MAX_REPORT_BYTES).with_context(|| {
         format!("cannot read {name}; `noised bench detour --json > {name}` writes such a report")
     })?;
     DetourReport::parse(&text).with_context(|| format!("cannot use {name}"))

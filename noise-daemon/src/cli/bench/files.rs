@@ -2,17 +2,19 @@
 
 use std::path::Path;
 
-use super::BenchError;
+use crate::cli::CommandError;
 
 /// Whether a file can be written there: what cannot is better known before than behind the
 /// measurement.
 ///
 /// # Errors
 /// Where its folder is missing.
-pub fn check(path: &Path) -> Result<(), BenchError> {
+pub fn check(path: &Path) -> Result<(), CommandError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     match folder.is_some_and(|folder| !folder.is_dir()) {
-        true => Err(BenchError::Usage(format!("cannot write {}: no such folder", path.display()))),
+        true => {
+            Err(CommandError::misused(format!("cannot write {}: no such folder", path.display())))
+        }
         false => Ok(()),
     }
 }

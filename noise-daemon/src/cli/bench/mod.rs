@@ -7,7 +7,7 @@ mod files;
 mod quanta;
 pub mod scale;
 
-use crate::measure::error::{Failure, MeasureError};
+use super::CommandError;
 
 /// Arguments of `noised bench`.
 #[derive(Debug, clap::Args)]
@@ -32,39 +32,11 @@ pub enum BenchCommand {
     Compare(compare::CompareArgs),
 }
 
-/// Why a bench did not come to its end.
-#[derive(Debug, thiserror::Error)]
-pub enum BenchError {
-    /// What was asked for makes no sense: exit status 2.
-    #[error("{0}")]
-    Usage(String),
-    /// Privileges or the kernel are missing: exit status 3.
-    #[error("{0}")]
-    Unsupported(String),
-    /// Anything else.
-    #[error("{0:#}")]
-    Failed(#[from] anyhow::Error),
-}
-
-impl From<MeasureError> for BenchError {
-    fn from(error: MeasureError) -> Self {
-        match error.failure() {
-            Failure::Usage => Self::Usage(error.to_string()),
-            Failure::Unsupported => Self::Unsupported(error.to_string()),
-            Failure::Failed => match error {
-                // Its causes are told once.
-                MeasureError::Failed(error) => Self::Failed(error),
-                error => Self::Failed(error.into()),
-            },
-        }
-    }
-}
-
 /// Runs the command.
 ///
 /// # Errors
-/// See [`BenchError`].
-pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
+/// See [`CommandError`].
+pub fn run(args: &BenchArgs) -> Result<(), CommandError> {
     match &args.command {
         BenchCommand::Detour(args) => detour::run(args),
         BenchCommand::Ftq(args) => quanta::ftq(args),

@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use super::{BenchError, files};
+use super::files;
+use crate::cli::CommandError;
 use crate::cli::durations::{Plain, duration, nanoseconds};
 use crate::cli::interrupt;
 use crate::cli::output;
 use crate::cli::progress::Progress;
-use crate::measure::cpus::{self, CpuList};
+use crate::cpulist::CpuList;
+use crate::measure::cpus;
 use crate::measure::error::MeasureError;
 use crate::measure::placement::Priority;
-use crate::measure::quanta::{self, Options, QuantaReport, SAMPLES_MAX};
+use crate::measure::quanta::{self, QuantaOptions, QuantaReport, SAMPLES_MAX};
 
 /// Arguments of `noised bench ftq`.
 #[derive(Debug, clap::Args)]
@@ -71,9 +73,9 @@ fn length(text: &str) -> Result<Duration, String> {
 /// Runs `noised bench ftq`.
 ///
 /// # Errors
-/// See [`BenchError`].
-pub fn ftq(args: &FtqArgs) -> Result<(), BenchError> {
-    let measure = |options: &Options, stop: &AtomicBool, progress: &mut Progress| {
+/// See [`CommandError`].
+pub fn ftq(args: &FtqArgs) -> Result<(), CommandError> {
+    let measure = |options: &QuantaOptions, stop: &AtomicBool, progress: &mut Progress| {
         quanta::ftq(options, stop, |passed| progress.at(passed))
     };
     run(&args.common, args.quantum, measure)
@@ -82,17 +84,17 @@ pub fn ftq(args: &FtqArgs) -> Result<(), BenchError> {
 /// Runs `noised bench fwq`.
 ///
 /// # Errors
-/// See [`BenchError`].
-pub fn fwq(args: &FwqArgs) -> Result<(), BenchError> {
-    let measure = |options: &Options, stop: &AtomicBool, progress: &mut Progress| {
+/// See [`CommandError`].
+pub fn fwq(args: &FwqArgs) -> Result<(), CommandError> {
+    let measure = |options: &QuantaOptions, stop: &AtomicBool, progress: &mut Progress| {
         quanta::fwq(options, stop, |passed| progress.at(passed))
     };
     run(&args.common, args.work_quantum, measure)
 }
 
-type Measure = fn(&Options, &AtomicBool, &mut Progress) -> Result<QuantaReport, MeasureError>;
+type Measure = fn(&QuantaOptions, &AtomicBool, &mut Progress) -> Result<QuantaReport, MeasureError>;
 
-fn run(args: &CommonArgs, quantum: Duration, measure: Measure) -> Result<(), BenchError> {
+fn run(args: &CommonArgs, quantum: Duration, measure: Measure) -> Result<(), CommandError> {
     if let Some(path) = &args.svg {
         files::check(path)?;
     }
@@ -111,19 +113,19 @@ fn run(args: &CommonArgs, quantum: Duration, measure: Measure) -> Result<(), Ben
     Ok(output::print(&text)?)
 }
 
-fn options(args: &CommonArgs, quantum: Duration) -> Result<Options, BenchError> {
-    let options = Options {
+fn options(args: &CommonArgs, quantum: Duration) -> Result<QuantaOptions, CommandError> {
+    let options = QuantaOptions {
         cpus: cpus::choose(args.cpus.as_ref()).map_err(MeasureError::from)?,
         duration: args.duration,
         quantum_ns: nanoseconds(quantum),
         priority: args.priority.unwrap_or_default(),
     };
     match options.samples(options.quantum_ns) {
-        0 => Err(BenchError::Usage(format!(
+        0 => Err(CommandError::misused(format!(
             "no quantum of {quantum:?} fits into {:?}: choose a shorter one, or measure longer",
             args.duration
         ))),
-        samples if samples > SAMPLES_MAX => Err(BenchError::Usage(format!(
+        samples if samples > SAMPLES_MAX => Err(CommandError::misused(format!(
             "{samples} quanta are more than the {SAMPLES_MAX} that are kept: choose a longer one \
              than {quantum:?}, or measure shorter than {:?}",
             args.duration
@@ -143,7 +145,7 @@ mod tests {
         args: FtqArgs,
     }
 
-    fn parsed(options: &[&str]) -> Result<Options, String> {
+    fn parsed(options: &[&str]) -> Result<QuantaOptions, String> {
         let args = ["ftq"].iter().chain(options);
         let ftq = Ftq::try_parse_from(args).map_err(|error| error.to_string())?.args;
         super::options(&ftq.common, ftq.quantum).map_err(|error| error.to_string())

@@ -5,8 +5,8 @@ mod quantity;
 
 use std::path::PathBuf;
 
-use super::BenchError;
 use super::document::{json, read};
+use crate::cli::CommandError;
 use crate::cli::output::{print, print_json};
 use crate::measure::DetourReport;
 use crate::measure::scale::{
@@ -91,14 +91,14 @@ enum Input {
 /// Runs the command.
 ///
 /// # Errors
-/// See [`BenchError`].
-pub fn run(args: &ScaleArgs) -> Result<(), BenchError> {
+/// See [`CommandError`].
+pub fn run(args: &ScaleArgs) -> Result<(), CommandError> {
     let document = match (&args.report, args.period, args.length) {
         (Some(path), ..) => args.measured(&read(path)?)?,
         (None, Some(period_ns), Some(length_ns)) => args.periodic(period_ns, length_ns)?,
         _ => {
             let text = "what is to be scaled? give a REPORT, or --period and --length";
-            return Err(BenchError::Usage(text.to_owned()));
+            return Err(CommandError::misused(text));
         }
     };
     match args.json {
@@ -118,10 +118,10 @@ impl ScaleArgs {
         }
     }
 
-    fn measured(&self, report: &DetourReport) -> Result<Document, BenchError> {
+    fn measured(&self, report: &DetourReport) -> Result<Document, CommandError> {
         let usage = |error: TraceError| match error {
-            TraceError::NoSuchCpu(..) => BenchError::Usage(error.to_string()),
-            _ => BenchError::Failed(error.into()),
+            TraceError::NoSuchCpu(..) => CommandError::usage(error),
+            _ => anyhow::Error::from(error).into(),
         };
         let trace = Trace::new(report, self.cpu).map_err(usage)?;
         // A trace has undisturbed time on each CPU, and thus is a node.
@@ -152,11 +152,11 @@ impl ScaleArgs {
         })
     }
 
-    fn periodic(&self, period_ns: f64, length_ns: f64) -> Result<Document, BenchError> {
+    fn periodic(&self, period_ns: f64, length_ns: f64) -> Result<Document, CommandError> {
         let periodic = Periodic::new(period_ns, length_ns).ok_or_else(|| {
             let text =
                 "--length must be shorter than --period: else there is no time to compute in";
-            BenchError::Usage(text.to_owned())
+            CommandError::misused(text)
         })?;
         Ok(Document {
             noise: Input::Periodic(periodic),

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 
 use self::since::Since;
-use self::source::{Place, Source};
+use self::source::{IncidentSource, Place};
 use super::top::Connect;
 use crate::cli::output;
 use crate::export::{IncidentsDocument, OutliersDocument};
@@ -37,8 +37,8 @@ pub struct IncidentsArgs {
     #[arg(long = "web.address", value_name = "HOST:PORT", value_parser = source::address)]
     #[arg(conflicts_with = "connect")]
     web_address: Option<String>,
-    /// How to ask a daemon that does not answer everybody: basic_auth and tls_config as in the file
-    /// of `promtool --http.config.file` (YAML).
+    /// How to log in to a daemon: basic_auth and tls_config as in the file of
+    /// `promtool --http.config.file` (YAML).
     #[arg(long = "http.config.file", value_name = "FILE")]
     http_config_file: Option<PathBuf>,
     /// Read what a daemon left in this directory [default: /var/lib/noised]; with --connect or
@@ -59,7 +59,7 @@ pub fn run(args: &IncidentsArgs) -> anyhow::Result<()> {
         (None, Some(address)) => Some(Place::Web(address.clone())),
         (None, None) => None,
     };
-    let source = Source::new(place, args.state_directory.clone(), client);
+    let source = IncidentSource::new(place, args.state_directory.clone(), client);
     let now = Timestamp::now();
     let from = args.since.as_ref().map(|since| since.from(now)).transpose()?;
     let is_shown = |end: Timestamp| from.is_none_or(|from| end >= from);

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::analysis::{Culprit, Episode, Level, Name, Outlier, Report, Time, Watched};
 use crate::clean::clean;
-use crate::export::duration;
+use crate::model::units::{duration, known_duration};
 
 /// Culprits, and remedies, that a page has room for.
 const TOLD: usize = 8;
@@ -46,7 +46,7 @@ fn block(report: &Report) -> String {
         let (before, after) = (of(&main.before), of(&main.after));
         let _ = writeln!(text, "    {name:<8}{before:>12}  ->{after:>12}");
     }
-    let _ = writeln!(text, "    {:.3} s lost beyond the usual", main.lost_seconds);
+    let _ = writeln!(text, "    {:.3} s excess delay", main.lost_seconds);
     culprits(&mut text, main);
     remedies(&mut text, main);
     if !report.also.is_empty() {
@@ -81,9 +81,9 @@ type Figure = (&'static str, fn(&Level) -> String);
 fn figures(of: Watched) -> &'static [Figure] {
     match of {
         Watched::Signal(_) => &[
-            ("median", |level| duration(level.p50_ns)),
-            ("p99", |level| duration(level.p99_ns)),
-            ("mean", |level| duration(level.mean_ns.map(|mean_ns| mean_ns as u64))),
+            ("median", |level| known_duration(level.p50_ns)),
+            ("p99", |level| known_duration(level.p99_ns)),
+            ("mean", |level| level.mean_ns.map_or_else(|| known_duration(None), duration)),
             ("rate", |level| format!("{:.1}/s", level.rate)),
         ],
         Watched::Interruption => &[("taken", taken)],
@@ -101,10 +101,10 @@ fn whose(episode: &Episode) -> String {
 
 fn culprits(text: &mut String, episode: &Episode) {
     if episode.culprits.is_empty() {
-        text.push_str("  who did it is not known\n");
+        text.push_str("  culprits unknown\n");
         return;
     }
-    let _ = writeln!(text, "  {:<20}{:>12}", "who did it", "beyond usual");
+    let _ = writeln!(text, "  {:<20}{:>12}", "culprits", "excess");
     let (told, others) = episode.told_culprits(TOLD);
     for culprit in told {
         let name = format!("{} ({})", clean(&culprit.culprit), culprit.cause.name());
@@ -127,7 +127,7 @@ fn remedies(text: &mut String, episode: &Episode) {
     if episode.remedies.is_empty() {
         return;
     }
-    text.push_str("  what can be done\n");
+    text.push_str("  remedies\n");
     for remedy in episode.remedies.iter().take(TOLD) {
         let advice = remedy.advice();
         let _ = writeln!(text, "    {}\n      {} {}", advice.setting, advice.effect, advice.cost);
@@ -135,7 +135,7 @@ fn remedies(text: &mut String, episode: &Episode) {
 }
 
 fn wait(outlier: &Outlier) -> String {
-    let told = |ns| duration(Some(ns));
+    let told = |ns: u64| duration(ns as f64);
     let mut text = format!("{}  {}\n", moment(outlier.time), clean(&outlier.sentence(told)));
     for part in outlier.parts(told) {
         let _ = writeln!(text, "  {}", clean(&part));

@@ -19,9 +19,9 @@ use crate::top::sources::{Fault, ask_socket};
 use crate::wire::{WebClient, agent};
 
 /// Longer than a daemon on a loaded machine takes.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Larger than any answer that the bounds of the settings allow.
-const MOST_BYTES: u64 = 256 << 20;
+const MAX_ANSWER_BYTES: u64 = 256 << 20;
 /// Characters of an answer that a sentence quotes.
 const MOST_QUOTED: usize = 200;
 
@@ -45,7 +45,7 @@ impl fmt::Display for Place {
 
 /// Where to look, in this order.
 #[derive(Debug)]
-pub struct Source {
+pub struct IncidentSource {
     places: Vec<Place>,
     directory: Option<PathBuf>,
     /// Nothing was said about where to look.
@@ -69,7 +69,7 @@ pub fn address(text: &str) -> Result<String, String> {
     }
 }
 
-impl Source {
+impl IncidentSource {
     /// A daemon, a directory, one after the other; or all defaults.
     pub fn new(place: Option<Place>, directory: Option<PathBuf>, client: WebClient) -> Self {
         match (place, directory) {
@@ -187,14 +187,14 @@ fn find(directory: &Path, unreachable: Option<&str>, is_default: bool) -> anyhow
 fn ask(socket: &Path, route: &str) -> anyhow::Result<Result<String, Unreachable>> {
     let route = format!("/api/v{API_VERSION}/{route}");
     let place = socket.display();
-    let answer = match ask_socket(socket, &route, PATIENCE) {
+    let answer = match ask_socket(socket, &route, ANSWER_TIMEOUT) {
         Ok(answer) => answer,
         Err(Fault::Absent { reason, .. }) => {
             return Ok(Err(Unreachable::Absent(place.to_string(), reason)));
         }
         Err(fault @ Fault::Denied { .. }) => return Ok(Err(Unreachable::Denied(fault))),
         Err(Fault::Hangs { .. }) => {
-            bail!("noised at {place} does not answer (waited {} s)", PATIENCE.as_secs())
+            bail!("noised at {place} does not answer (waited {} s)", ANSWER_TIMEOUT.as_secs())
         }
         Err(fault) => bail!(fault),
     };
@@ -224,7 +224,7 @@ fn fetch(
     client: &WebClient,
 ) -> anyhow::Result<Result<String, Unreachable>> {
     let config = ureq::Agent::config_builder()
-        .timeout_global(Some(PATIENCE))
+        .timeout_global(Some(ANSWER_TIMEOUT))
         // The daemon is near; a proxy for the world is not meant for it.
         .proxy(None)
         .tls_config(client.tls.clone())
@@ -250,7 +250,7 @@ fn fetch(
         // What it quotes of the answer is the peer's.
         Err(error) => return Ok(Err(absent(&excerpt(&error.to_string(), MOST_QUOTED)))),
     };
-    let text = answer.body_mut().with_config().limit(MOST_BYTES).read_to_string();
+    let text = answer.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_string();
     Ok(Ok(text.with_context(|| format!("reading the answer of {address}"))?))
 }
 
@@ -300,7 +300,7 @@ mod tests {
     }
 
     fn error(address: &str, directory: Option<&Path>) -> String {
-        let source = Source::new(
+        let source = IncidentSource::new(
             Some(Place::Web(address.to_owned())),
             directory.map(Path::to_owned),
             WebClient::default(),
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn a_daemon_is_asked() {
         let address = answering("200 OK", "{\"version\":1,\"incidents\":[]}");
-        let source = Source::new(Some(Place::Web(address)), None, WebClient::default());
+        let source = IncidentSource::new(Some(Place::Web(address)), None, WebClient::default());
         assert_eq!(source.incidents().unwrap(), []);
     }
 
@@ -341,10 +341,10 @@ mod tests {
         let folder = crate::state::Folder::take(root.path()).unwrap();
         folder.write(&Document::default()).unwrap();
         let place = Some(Place::Web(nobody));
-        let source = Source::new(place, Some(root.path().to_owned()), WebClient::default());
+        let source = IncidentSource::new(place, Some(root.path().to_owned()), WebClient::default());
         assert_eq!(source.outliers().unwrap(), []);
         fs::write(root.path().join("incidents.json"), "garbage").unwrap();
-        let source = Source::new(None, Some(root.path().to_owned()), WebClient::default());
+        let source = IncidentSource::new(None, Some(root.path().to_owned()), WebClient::default());
         let text = format!("{:#}", source.outliers().unwrap_err());
         assert!(text.contains("damaged"), "{text}");
         // A command that reads sets nothing aside.
@@ -359,14 +359,15 @@ mod tests {
         let path = root.path().join("noised.sock");
         let daemon = Fake::local(&path, Reply::of(200, "application/json", NONE));
         let nobody = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        let source = |address: String| Source {
+        let source = |address: String| IncidentSource {
             places: vec![Place::Socket(path.clone()), Place::Web(address)],
             directory: None,
             is_default: true,
             client: WebClient::default(),
         };
         assert_eq!(source(nobody()).incidents().unwrap(), []);
-        let incidents = |source: Source| source.incidents().map_err(|error| format!("{error:#}"));
+        let incidents =
+            |source: IncidentSource| source.incidents().map_err(|error| format!("{error:#}"));
         for (reply, words) in [
             (Reply::of(404, "text/plain", b""), "knows no incidents"),
             (Reply::of(503, "text/plain", b""), "cannot answer now (status 503)"),
@@ -398,7 +399,7 @@ mod tests {
             let places = places.into_iter().flatten().collect();
             as_nobody(move || {
                 let client = WebClient::default();
-                let source = Source { places, directory: None, is_default: true, client };
+                let source = IncidentSource { places, directory: None, is_default: true, client };
                 source.incidents().map_err(|error| format!("{error:#}"))
             })
         };

@@ -4,10 +4,11 @@ use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use super::OsnoiseArgs;
 use super::session::Session;
-use super::{OsnoiseArgs, OsnoiseError};
+use crate::cli::CommandError;
 use crate::measure::error::MeasureError;
-use crate::measure::osnoise::Options;
+use crate::measure::osnoise::OsnoiseOptions;
 use crate::measure::osnoise::kernel::{CrossCheck, KernelOptions, Tracefs, Tracer};
 use crate::procfs;
 
@@ -24,7 +25,7 @@ pub enum Backend {
 ///
 /// # Errors
 /// A sentence for whoever asked.
-pub fn refuse(args: &OsnoiseArgs) -> Result<(), OsnoiseError> {
+pub fn refuse(args: &OsnoiseArgs) -> Result<(), CommandError> {
     match args.backend {
         Backend::Noised => {
             let flags = [
@@ -33,16 +34,15 @@ pub fn refuse(args: &OsnoiseArgs) -> Result<(), OsnoiseError> {
                 ("--cross-check", args.cross_check),
             ];
             match flags.into_iter().find(|(_, given)| *given) {
-                Some((flag, _)) => Err(OsnoiseError::Usage(format!(
+                Some((flag, _)) => Err(CommandError::misused(format!(
                     "{flag} is the kernel's tracer's: add `--backend kernel`, or leave it out"
                 ))),
                 None => Ok(()),
             }
         }
         Backend::Kernel if args.task.is_some() || args.cgroup.is_some() => {
-            Err(OsnoiseError::Usage(
-                "the kernel's tracer accounts for its own threads alone: leave `--backend kernel` out"
-                    .to_owned(),
+            Err(CommandError::misused(
+                "the kernel's tracer accounts for its own threads alone: leave `--backend kernel` out",
             ))
         }
         Backend::Kernel => {
@@ -55,7 +55,7 @@ pub fn refuse(args: &OsnoiseArgs) -> Result<(), OsnoiseError> {
             ];
             let whole = |time: Duration| time.subsec_nanos().is_multiple_of(1_000);
             match times.into_iter().find(|(_, time)| !time.is_none_or(whole)) {
-                Some((flag, _)) => Err(OsnoiseError::Usage(format!(
+                Some((flag, _)) => Err(CommandError::misused(format!(
                     "the kernel's tracer takes whole microseconds: give another {flag}, or leave \
                      `--backend kernel` out"
                 ))),
@@ -77,7 +77,7 @@ fn is_preempt_rt() -> bool {
 /// See [`MeasureError`]; everything is as it was before.
 pub fn measure(
     args: &OsnoiseArgs,
-    options: &Options,
+    options: &OsnoiseOptions,
     stop: &AtomicBool,
     session: &RefCell<Session<'_>>,
 ) -> Result<(), MeasureError> {
@@ -108,6 +108,7 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
+    use crate::cli::Exit;
 
     #[derive(clap::Parser)]
     struct Arguments {
@@ -121,8 +122,10 @@ mod tests {
         let args = Arguments::try_parse_from(words).ok()?.osnoise;
         match refuse(&args) {
             Ok(()) => None,
-            Err(OsnoiseError::Usage(told)) => Some(told),
-            Err(other) => unreachable!("{other}"),
+            Err(error) => {
+                assert_eq!(error.exit, Exit::Usage);
+                Some(error.to_string())
+            }
         }
     }
 

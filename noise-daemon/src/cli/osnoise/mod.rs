@@ -15,9 +15,11 @@ use self::session::Session;
 use self::stopping::OnThreshold;
 use super::durations::{Plain, duration, nanoseconds};
 use super::interrupt;
-use crate::measure::cpus::{self, CpuError, CpuList};
-use crate::measure::error::{Failure, MeasureError};
-use crate::measure::osnoise::{self, Options};
+use super::{CommandError, Exit};
+use crate::cpulist::CpuList;
+use crate::measure::cpus::{self, CpuError};
+use crate::measure::error::MeasureError;
+use crate::measure::osnoise::{self, OsnoiseOptions};
 use crate::measure::placement::Priority;
 use crate::measure::tenant::Subject;
 
@@ -112,40 +114,6 @@ pub enum View {
     Log,
 }
 
-/// Why a measurement did not come to its end.
-#[derive(Debug, thiserror::Error)]
-pub enum OsnoiseError {
-    /// What was asked for makes no sense: exit status 2.
-    #[error("{0}")]
-    Usage(String),
-    /// What cannot be measured.
-    #[error(transparent)]
-    Measure(#[from] MeasureError),
-    /// Anything else.
-    #[error("{0:#}")]
-    Failed(#[from] anyhow::Error),
-}
-
-impl OsnoiseError {
-    /// Its kind, as exit codes tell it.
-    pub fn failure(&self) -> Failure {
-        match self {
-            Self::Usage(_) => Failure::Usage,
-            Self::Measure(error) => error.failure(),
-            Self::Failed(_) => Failure::Failed,
-        }
-    }
-}
-
-/// How a measurement ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// By its duration, or by its user.
-    Regularly,
-    /// By a threshold.
-    ByThreshold,
-}
-
 fn period(text: &str) -> Result<Duration, String> {
     duration(text, Plain::Microseconds, Duration::from_millis(1), Duration::from_secs(3600))
 }
@@ -163,11 +131,11 @@ fn bucket(text: &str) -> Result<Duration, String> {
 }
 
 impl OsnoiseArgs {
-    fn options(&self) -> Result<Options, OsnoiseError> {
+    fn options(&self) -> Result<OsnoiseOptions, CommandError> {
         let runtime = self.runtime.unwrap_or(self.period);
         if runtime > self.period {
             let period = self.period;
-            return Err(OsnoiseError::Usage(format!(
+            return Err(CommandError::misused(format!(
                 "a runtime of {runtime:?} does not fit into a period of {period:?}: give a longer \
                  --period or a shorter --runtime"
             )));
@@ -182,7 +150,7 @@ impl OsnoiseArgs {
             Some(asked) => Some(cpus::choose(Some(asked)).map_err(hint)?),
             None => self.spare(&cpus),
         };
-        Ok(Options {
+        Ok(OsnoiseOptions {
             cpus,
             period: self.period,
             runtime,
@@ -199,35 +167,35 @@ impl OsnoiseArgs {
     }
 
     /// Whom to account for, if not for a measuring thread.
-    fn subject(&self) -> Result<Option<Subject>, OsnoiseError> {
+    fn subject(&self) -> Result<Option<Subject>, CommandError> {
         let subject = match (self.task, &self.cgroup) {
             (Some(pid), _) => Subject::task(pid),
             (None, Some(path)) => Subject::cgroup(path),
             (None, None) => return Ok(None),
         };
-        subject.map(Some).map_err(|error| OsnoiseError::Usage(error.to_string()))
+        subject.map(Some).map_err(CommandError::usage)
     }
 
     /// CPUs that are not measured, if there are any.
     fn spare(&self, measured: &CpuList) -> Option<CpuList> {
-        let spare = CpuList::allowed().ok()?.without(measured);
+        let spare = cpus::allowed().ok()?.without(measured);
         (!spare.is_empty()).then_some(spare)
     }
 }
 
-fn hint(error: CpuError) -> OsnoiseError {
-    OsnoiseError::Usage(format!("--housekeeping: {error}"))
+fn hint(error: CpuError) -> CommandError {
+    CommandError::misused(format!("--housekeeping: {error}"))
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// See [`OsnoiseError`].
-pub fn run(args: &OsnoiseArgs) -> Result<Ended, OsnoiseError> {
+/// See [`CommandError`].
+pub fn run(args: &OsnoiseArgs) -> Result<Exit, CommandError> {
     backend::refuse(args)?;
     if let Some(subject) = args.subject()? {
         let stop = interrupt::flag()?;
-        return tenant::run(subject, args.duration, args.json, &stop).map(|()| Ended::Regularly);
+        return tenant::run(subject, args.duration, args.json, &stop).map(|()| Exit::Fine);
     }
     let options = args.options()?;
     let stop = interrupt::flag()?;

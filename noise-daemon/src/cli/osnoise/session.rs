@@ -8,8 +8,9 @@ use anyhow::anyhow;
 
 use super::show::Screen;
 use super::stopping::{self, Recent};
-use super::{Backend, Ended, OsnoiseArgs, OsnoiseError};
+use super::{Backend, OsnoiseArgs};
 use crate::cli::durations::nanoseconds;
+use crate::cli::{CommandError, Exit};
 use crate::measure::gaps::Stopped;
 use crate::measure::naming::Naming;
 use crate::measure::osnoise::kernel::CrossCheck;
@@ -90,7 +91,7 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// Where the output cannot be written, an action fails, or two counts do not agree.
-    pub fn end(self) -> Result<Ended, OsnoiseError> {
+    pub fn end(self) -> Result<Exit, CommandError> {
         let Self { args, tally, screen, recent, by_threshold, passed, check, .. } = self;
         let agreement = check.map(CrossCheck::finish);
         screen.end(&tally, passed, agreement.as_ref())?;
@@ -99,8 +100,8 @@ impl<'a> Session<'a> {
             let wrong = wrong.join("; ");
             return Err(anyhow!("the kernel's tracer and noised do not agree: {wrong}").into());
         }
-        let Some((cpu, stopped)) = by_threshold else { return Ok(Ended::Regularly) };
+        let Some((cpu, stopped)) = by_threshold else { return Ok(Exit::Fine) };
         stopping::act(&args.on_threshold, cpu, stopped, &recent, args.json)?;
-        Ok(Ended::ByThreshold)
+        Ok(Exit::Threshold)
     }
 }

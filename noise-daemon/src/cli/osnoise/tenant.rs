@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
-use super::OsnoiseError;
+use crate::cli::CommandError;
 use crate::cli::output;
 use crate::cli::progress::Progress;
 use crate::collect::Collector;
-use crate::kernel::{Engine, KernelError, LoadOptions};
+use crate::kernel::{Engine, LoadOptions};
 use crate::measure::tenant::{self, Account, Subject, Usage};
 use crate::model::Sample;
 
@@ -29,10 +29,10 @@ struct Books {
 }
 
 impl Books {
-    fn open(subject: Subject) -> Result<Self, OsnoiseError> {
+    fn open(subject: Subject) -> Result<Self, CommandError> {
         let options = LoadOptions { watched: subject.watched(), ..LoadOptions::default() };
-        let mut engine = Engine::load(&options).map_err(unsupported)?;
-        engine.attach().map_err(unsupported)?;
+        let mut engine = Engine::load(&options)?;
+        engine.attach()?;
         let mut collector = Collector::new(engine)?;
         let used = subject.usage();
         let begin = collector.glance();
@@ -49,20 +49,16 @@ impl Books {
     }
 }
 
-fn unsupported(error: KernelError) -> OsnoiseError {
-    OsnoiseError::Measure(crate::measure::watcher::WatchError::from(error).into())
-}
-
 /// Accounts for a subject until it is gone, or time is over, or somebody ends it.
 ///
 /// # Errors
-/// See [`OsnoiseError`]; nothing is left attached.
+/// See [`CommandError`]; nothing is left attached.
 pub fn run(
     subject: Subject,
     duration: Option<Duration>,
     json: bool,
     stop: &AtomicBool,
-) -> Result<(), OsnoiseError> {
+) -> Result<(), CommandError> {
     let name = subject.name();
     let mut books = Books::open(subject)?;
     let live = !json && output::is_terminal();

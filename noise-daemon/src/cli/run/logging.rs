@@ -15,7 +15,7 @@ use crate::clean::clean;
 use crate::config::LogLevel;
 
 /// Longest value in a line, in bytes: what quotes a file or a peer may be as long as that is.
-const MOST_BYTES: usize = 8 << 10;
+const MAX_VALUE_BYTES: usize = 8 << 10;
 
 /// The level of the log that was started.
 pub struct Log {
@@ -47,7 +47,7 @@ impl Log {
             return;
         }
         if let Err(error) = self.filter.reload(EnvFilter::new(level.filter())) {
-            tracing::warn!(%error, "the level of the log stays as it was");
+            tracing::warn!(%error, "cannot change the log level; keeping the previous one");
         }
     }
 }
@@ -77,7 +77,7 @@ struct Line<'writer> {
 impl Line<'_> {
     fn write(&mut self, name: &str, value: &dyn fmt::Debug) -> fmt::Result {
         let value = format!("{value:?}");
-        let end = value.floor_char_boundary(MOST_BYTES);
+        let end = value.floor_char_boundary(MAX_VALUE_BYTES);
         let (value, rest) = value.split_at(end);
         let cut = if rest.is_empty() { "" } else { "…" };
         let value = clean(value);
@@ -157,7 +157,7 @@ mod tests {
     fn a_line_looks_as_others_of_its_kind() {
         let text = logged(false, || tracing::info!(a = 1, b = "x y", c = %"z", "said"));
         assert!(text.ends_with(": said a=1 b=\"x y\" c=z\n"), "{text}");
-        let long = "x".repeat(10 * MOST_BYTES);
-        assert!(logged(false, || tracing::info!("{long}")).len() < MOST_BYTES + 200);
+        let long = "x".repeat(10 * MAX_VALUE_BYTES);
+        assert!(logged(false, || tracing::info!("{long}")).len() < MAX_VALUE_BYTES + 200);
     }
 }

@@ -23,6 +23,7 @@ use self::beat::Beat;
 use self::daemon::{Daemon, SAMPLE_EVERY, Source, now_s};
 use self::logging::Log;
 use self::service::Service;
+use super::CommandError;
 use super::output;
 use super::watching::Watching;
 use crate::collect::Collector;
@@ -34,8 +35,7 @@ use crate::export::{
     Costs, ListenError, Listeners, LocalSocket, Refresh, SocketOptions, Web, router, serve,
 };
 use crate::kernel::{
-    Capability, DebugRecords, Engine, HookState, KernelError, LoadOptions, Sight, ensure_room,
-    other_daemon_runs,
+    Capability, DebugRecords, Engine, HookState, LoadOptions, Sight, ensure_room, other_daemon_runs,
 };
 use crate::measure::osnoise::Duty;
 use crate::model::{Builder, Reload};
@@ -64,25 +64,11 @@ fn path_or_none() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().map(PathBuf::from)
 }
 
-/// Why the daemon did not start or did not go on.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// Bad configuration: exit status 2.
-    #[error("{0:#}")]
-    Config(anyhow::Error),
-    /// The kernel side.
-    #[error(transparent)]
-    Kernel(#[from] KernelError),
-    /// Anything else.
-    #[error("{0:#}")]
-    Failed(#[from] anyhow::Error),
-}
-
 /// Runs until SIGINT or SIGTERM.
 ///
 /// # Errors
-/// See [`RunError`]. Nothing is left attached.
-pub fn run(args: &RunArgs) -> Result<(), RunError> {
+/// See [`CommandError`]. Nothing is left attached.
+pub fn run(args: &RunArgs) -> Result<(), CommandError> {
     // What this process makes stays its own to read and write, whatever the umask that it was given.
     let given = umask(Mode::S_IRWXG | Mode::S_IRWXO);
     umask(given & (Mode::S_IRWXG | Mode::S_IRWXO));
@@ -91,11 +77,11 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
     let usual = Path::new(DEFAULT_FILE);
     let there = || usual.exists().then(|| usual.to_owned());
     let config_file = args.config_file.clone().or_else(there);
-    let config = load(config_file.as_deref(), &args.flags).map_err(RunError::Config)?;
+    let config = load(config_file.as_deref(), &args.flags).map_err(CommandError::usage)?;
     let file = &config.web.config.file;
     let file = (!file.as_os_str().is_empty()).then_some(file.as_path());
-    let web = Web::open(file).map_err(RunError::Config)?;
-    ensure_confinable(&config).map_err(RunError::Config)?;
+    let web = Web::open(file).map_err(CommandError::usage)?;
+    ensure_confinable(&config).map_err(CommandError::usage)?;
     if args.config_check {
         for warning in web.warnings() {
             output::complain(&format!("warning: {warning}"));
@@ -116,7 +102,7 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
     runtime.block_on(daemon(config, source, log, web))
 }
 
-async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<(), RunError> {
+async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<(), CommandError> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
@@ -133,7 +119,7 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     let options = LoadOptions { debug, measured: config.measured(), ..LoadOptions::default() };
     let mut engine = Engine::load(&options)?;
     if other {
-        tracing::warn!("another noised measures on this host: the cost is now paid twice");
+        tracing::warn!("another noised is attached on this host: overhead doubles");
     }
     let logger = if level.is_detailed() { debug_records(&mut engine) } else { None };
     engine.attach()?;
@@ -310,7 +296,7 @@ fn report_lost(rest: &Rest) {
 fn report_confined(confined: &Confined) {
     let Confined { kept, files, system_calls } = confined;
     if let Some(kept) = kept {
-        tracing::warn!("{kept} is kept: this kernel lets nobody read maps without it");
+        tracing::warn!("{kept} is kept: this kernel demands it for reading BPF maps");
     }
     for (what, extent) in [("files, ports and signals", files), ("system calls", system_calls)] {
         match extent {
@@ -381,7 +367,7 @@ fn report(engine: &Engine) {
 /// The reader of the programs' debug records.
 fn debug_records(engine: &mut Engine) -> Option<EbpfLogger<&'static dyn tracing_log::log::Log>> {
     EbpfLogger::init(engine.object_mut())
-        .inspect_err(|error| tracing::warn!(%error, "no debug records of the programs"))
+        .inspect_err(|error| tracing::warn!(%error, "BPF debug log unavailable"))
         .ok()
 }
 

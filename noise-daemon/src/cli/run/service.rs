@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use sd_notify::NotifyState;
 
 /// How long a service manager that does not listen may hold the daemon up.
-const PATIENCE: Duration = Duration::from_secs(1);
+const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What is told to the service manager.
 pub struct Service {
@@ -83,7 +83,7 @@ fn connect(name: &OsStr) -> io::Result<UnixDatagram> {
     };
     let socket = UnixDatagram::unbound()?;
     socket.connect_addr(&address)?;
-    socket.set_write_timeout(Some(PATIENCE))?;
+    socket.set_write_timeout(Some(SEND_TIMEOUT))?;
     Ok(socket)
 }
 

@@ -9,14 +9,13 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use jiff::SignedDuration;
-
 use self::tape::FileTape;
 
 pub use self::engine::EngineSource;
-pub use self::open::{Connect, OpenError, open};
+pub use self::open::{Connect, open};
+use crate::cli::CommandError;
+use crate::cli::durations::duration;
 use crate::cli::output;
-use crate::kernel::KernelError;
 use crate::top::live::{self, Options, Tape};
 use crate::top::sources::ReplaySource;
 use crate::top::{SCREENS, Screen, Source};
@@ -32,8 +31,8 @@ pub struct TopArgs {
     /// [default: /run/noised/noised.sock; where none answers, this process measures].
     #[arg(long, value_name = "SOCKET|URL")]
     pub connect: Option<Connect>,
-    /// How to ask a daemon that does not answer everybody: basic_auth and tls_config as in the file
-    /// of `promtool --http.config.file` (YAML).
+    /// How to log in to a daemon: basic_auth and tls_config as in the file of
+    /// `promtool --http.config.file` (YAML).
     #[arg(long = "http.config.file", value_name = "FILE", requires = "connect")]
     pub http_config_file: Option<PathBuf>,
     /// How often it is refreshed (200ms, 1s, 10s).
@@ -65,42 +64,15 @@ pub struct TopArgs {
     pub sort: Option<String>,
 }
 
-/// Why there is nothing to see.
-#[derive(Debug, thiserror::Error)]
-pub enum TopError {
-    /// No daemon, and no privileges: exit status 3.
-    #[error("{0}")]
-    NoSource(String),
-    /// The kernel side.
-    #[error(transparent)]
-    Kernel(KernelError),
-    /// Anything else.
-    #[error("{0:#}")]
-    Failed(#[from] anyhow::Error),
-}
-
-impl From<OpenError> for TopError {
-    fn from(error: OpenError) -> Self {
-        match error {
-            OpenError::NoSource(text) => Self::NoSource(text),
-            OpenError::Kernel(error) => Self::Kernel(error),
-            OpenError::Failed(error) => Self::Failed(error),
-        }
-    }
-}
-
 fn interval(text: &str) -> Result<Duration, String> {
-    let expected = || "expected a duration from 100ms to 1h, such as 500ms or 2s".to_owned();
-    let duration: SignedDuration = text.parse().map_err(|_| expected())?;
-    let duration = Duration::try_from(duration).map_err(|_| expected())?;
-    if (SHORTEST..=LONGEST).contains(&duration) { Ok(duration) } else { Err(expected()) }
+    duration(text, None, SHORTEST, LONGEST)
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// See [`TopError`].
-pub fn run(args: &TopArgs) -> Result<(), TopError> {
+/// See [`CommandError`].
+pub fn run(args: &TopArgs) -> Result<(), CommandError> {
     let mut source: Box<dyn Source> = match &args.replay {
         Some(path) => Box::new(ReplaySource::open(path, args.interval)?),
         None => open(args.connect.as_ref(), args.http_config_file.as_deref(), args.interval)?,
@@ -116,7 +88,7 @@ pub fn run(args: &TopArgs) -> Result<(), TopError> {
     if !(output::is_terminal() && std::io::stdin().is_terminal()) {
         let hint = "this is no terminal: use --once for one screen, --batch for one after the \
                     other, or --json";
-        return Err(TopError::Failed(anyhow::anyhow!(hint)));
+        return Err(anyhow::anyhow!(hint).into());
     }
     let options = Options {
         interval: args.interval,

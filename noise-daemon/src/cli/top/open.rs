@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 
 use super::engine::EngineSource;
+use crate::cli::{CommandError, Exit};
 use crate::config::DEFAULT_SOCKET;
 use crate::kernel::KernelError;
 use crate::top::Source;
@@ -49,30 +50,36 @@ impl FromStr for Connect {
     }
 }
 
-/// Why there is no source.
+/// Why this process cannot measure by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// No daemon, and no privileges.
-    #[error("{0}")]
-    NoSource(String),
-    /// No daemon, and the kernel side does not work.
+    /// The kernel side.
     #[error(transparent)]
     Kernel(#[from] KernelError),
     /// Anything else.
-    #[error("{0:#}")]
+    #[error(transparent)]
     Failed(#[from] anyhow::Error),
+}
+
+impl From<OpenError> for CommandError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Kernel(error) => error.into(),
+            OpenError::Failed(error) => error.into(),
+        }
+    }
 }
 
 /// The daemon that somebody named; else the one of this host; else the kernel itself, where that is
 /// allowed.
 ///
 /// # Errors
-/// Where there is neither; see [`OpenError`].
+/// Where there is neither.
 pub fn open(
     connect: Option<&Connect>,
     client: Option<&Path>,
     interval: Duration,
-) -> Result<Box<dyn Source>, OpenError> {
+) -> Result<Box<dyn Source>, CommandError> {
     match connect {
         Some(Connect::Socket(path)) => local(path, interval),
         Some(Connect::Http(address)) => {
@@ -86,7 +93,7 @@ pub fn open(
     }
 }
 
-fn local(path: &Path, interval: Duration) -> Result<Box<dyn Source>, OpenError> {
+fn local(path: &Path, interval: Duration) -> Result<Box<dyn Source>, CommandError> {
     let source = over_socket(path, interval).context("cannot start a thread")?;
     Ok(Box::new(source))
 }
@@ -95,7 +102,7 @@ fn choose(
     path: &Path,
     interval: Duration,
     engine: impl FnOnce() -> Result<Box<dyn Source>, OpenError>,
-) -> Result<Box<dyn Source>, OpenError> {
+) -> Result<Box<dyn Source>, CommandError> {
     let fault = match probe(path) {
         Err(fault @ (Fault::Absent { .. } | Fault::Denied { .. })) => fault,
         // Whoever is there, also one that hangs: to measure beside it would cost twice.
@@ -109,17 +116,18 @@ fn choose(
                 KernelError::NotPermitted { missing } => missing,
                 _ => "CAP_BPF and CAP_PERFMON outside of this user namespace".to_owned(),
             };
-            Err(OpenError::NoSource(match fault {
+            let sentence = match fault {
                 Fault::Denied { .. } => fault.to_string(),
                 _ => format!(
-                    "no noised runs here (nobody answers at {}), and measuring without one needs \
+                    "no noised runs here (no answer at {}), and measuring without one needs \
                      {needed}: start one with `sudo noised run`, look with `sudo noised top`, or \
                      name one with --connect http://HOST:19435",
                     path.display()
                 ),
-            }))
+            };
+            Err(CommandError { exit: Exit::Unsupported, source: anyhow::Error::msg(sentence) })
         }
-        opened => opened,
+        opened => Ok(opened?),
     }
 }
 
@@ -140,8 +148,10 @@ mod tests {
 
     fn no_source(path: &Path) -> String {
         match choose(path, INTERVAL, not_permitted) {
-            Err(OpenError::NoSource(sentence)) => sentence,
-            Err(error) => panic!("{error}"),
+            Err(error) => {
+                assert_eq!(error.exit, Exit::Unsupported);
+                error.to_string()
+            }
             Ok(source) => panic!("{}", source.name()),
         }
     }
@@ -172,8 +182,10 @@ mod tests {
         // One that died.
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(no_source(&path).contains("noised run"));
-        let error = choose(&path, INTERVAL, || Err(KernelError::Lockdown.into()));
-        assert!(matches!(error, Err(OpenError::Kernel(KernelError::Lockdown))));
+        let chosen = choose(&path, INTERVAL, || Err(KernelError::Lockdown.into()));
+        let error = chosen.err().unwrap();
+        assert!(matches!(error.source.downcast_ref(), Some(KernelError::Lockdown)));
+        assert_eq!(error.exit, Exit::Unsupported);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::top::{Look, News, Source, text};
 use crate::wire::Frame;
 
 /// Longer than any source waits before it says that there is trouble.
-const PATIENCE: Duration = Duration::from_secs(10);
+const FRAME_TIMEOUT: Duration = Duration::from_secs(10);
 /// Columns of text that goes to no terminal.
 const COLUMNS: usize = 160;
 
@@ -39,7 +39,7 @@ pub fn print(source: &mut dyn Source, args: &TopArgs, plan: Plan) -> anyhow::Res
     let began = Instant::now();
     let mut before: Option<Arc<Frame>> = None;
     loop {
-        let frame = match source.poll(PATIENCE) {
+        let frame = match source.poll(FRAME_TIMEOUT) {
             Some(News::Frame(frame)) => frame,
             Some(News::Trouble(trouble)) if args.once && before.is_none() => bail!(trouble),
             Some(News::Trouble(trouble)) => {

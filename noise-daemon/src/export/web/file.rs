@@ -18,8 +18,9 @@ use jiff::SignedDuration;
 use serde_saphyr::Spanned;
 
 use super::tls_file::{TlsFile, TlsSection};
-use crate::files::MOST_BYTES;
-use crate::files::yaml::{Wrong, meant, told};
+use crate::files::MAX_FILE_BYTES;
+use crate::files::yaml::{Wrong, told};
+use crate::nearest::meant;
 
 /// The highest cost of a hash: with more, one wrong password takes seconds.
 const MOST_COST: u32 = 16;
@@ -123,8 +124,8 @@ impl WebFile {
 
 fn parse(text: &str, folder: &Path) -> Result<WebFile, Wrong> {
     // Bounds what it can make the parser do.
-    if text.len() as u64 > MOST_BYTES {
-        return Err(Wrong { line: None, message: format!("larger than {MOST_BYTES} bytes") });
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(Wrong { line: None, message: format!("larger than {MAX_FILE_BYTES} bytes") });
     }
     // An empty file is valid, and says nothing.
     let sections: Option<Sections> = serde_saphyr::from_str(text).map_err(|error| told(&error))?;

@@ -13,7 +13,7 @@ use axum::http::{HeaderMap, Uri, header};
 pub const SENTENCE: &str = "noised listens on loopback without users or TLS here, so the Host of a request must be an \
                             address, localhost or a name in web.allowed-hosts: add the name, or use the address\n";
 /// Longest name that DNS has.
-const MOST_BYTES: usize = 253;
+const MAX_NAME_BYTES: usize = 253;
 
 /// The name of a host: in lower case, without a dot behind it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -27,7 +27,7 @@ impl TryFrom<String> for HostName {
         let name = bare(&text);
         let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         let is_name = !name.is_empty()
-            && name.len() <= MOST_BYTES
+            && name.len() <= MAX_NAME_BYTES
             && name.bytes().all(is_letter)
             && name.split('.').all(|label| !label.is_empty());
         if is_name {

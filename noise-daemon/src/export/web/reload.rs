@@ -146,12 +146,12 @@ impl Web {
                 let before = state.trouble.clone();
                 match self.read_again(path, &mut state) {
                     Ok(()) if before.is_some() => {
-                        tracing::info!("the web file can be used again, and is in force");
+                        tracing::info!("the web file is valid again, applied");
                     }
-                    Ok(()) => tracing::info!("the web file changed, and is in force"),
+                    Ok(()) => tracing::info!("the web file changed, applied"),
                     Err(_) if state.trouble == before => {}
                     Err(error) => tracing::error!(
-                        "the web file cannot be used, what was in force before stays: {error:#}"
+                        "reload of the web file failed; keeping the previous one: {error:#}"
                     ),
                 }
             }
@@ -288,7 +288,7 @@ fn load(path: &Path) -> (Vec<(PathBuf, Stamp)>, anyhow::Result<Rules>) {
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {
-    let text = files::read_text(path, files::MOST_BYTES);
+    let text = files::read_text(path, files::MAX_FILE_BYTES);
     text.with_context(|| format!("cannot read the web file {}", path.display()))
 }
 

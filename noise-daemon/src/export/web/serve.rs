@@ -1,6 +1,6 @@
 //! The server: takes connections, encrypts them where that is asked for, and lets in who may ask.
 //! Its memory is bounded whatever clients do: at most `MAX_CONNECTIONS` of each listener are open,
-//! clients may take as long as [`Patience`] says, and the head of a request must fit [`HEAD_BYTES`].
+//! clients may take as long as [`Timeouts`] says, and the head of a request must fit [`HEAD_BYTES`].
 
 use std::convert::Infallible;
 use std::io;
@@ -23,7 +23,7 @@ use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpStream, UnixListener, UnixStream};
 use tokio::task::Id;
 use tokio_rustls::TlsAcceptor;
 
@@ -35,7 +35,7 @@ use super::hangups::Hangups;
 use super::hosts;
 use super::listen::Listeners;
 use super::reload::{Rules, Web};
-use super::traffic::{Answering, Overdue, Patience, Traffic, Watched};
+use super::traffic::{Answering, Overdue, Timeouts, Traffic, Watched};
 
 /// Largest head of a request.
 const HEAD_BYTES: usize = 16 * 1024;
@@ -54,19 +54,6 @@ pub trait Listener {
     fn reset(_stream: &Self::Stream) {}
 }
 
-impl Listener for TcpListener {
-    type Stream = TcpStream;
-
-    async fn next(&self) -> io::Result<(TcpStream, Peer)> {
-        self.accept().await.map(|(stream, address)| (stream, Peer::at(address.ip())))
-    }
-
-    fn reset(stream: &TcpStream) {
-        // If it fails, the kernel keeps for some minutes what nobody takes.
-        let _ = stream.set_zero_linger();
-    }
-}
-
 impl Listener for Listeners {
     type Stream = TcpStream;
 
@@ -77,7 +64,8 @@ impl Listener for Listeners {
     }
 
     fn reset(stream: &TcpStream) {
-        TcpListener::reset(stream);
+        // If it fails, the kernel keeps for some minutes what nobody takes.
+        let _ = stream.set_zero_linger();
     }
 }
 
@@ -107,16 +95,16 @@ impl Costs {
 
 /// Serves until the future is dropped.
 pub async fn serve(listener: impl Listener, router: Router, web: Web, costs: Costs) {
-    serve_with(listener, router, web, costs, Patience::default()).await;
+    serve_with(listener, router, web, costs, Timeouts::default()).await;
 }
 
-/// Serves with this patience.
+/// Serves with these timeouts.
 pub(super) async fn serve_with<L: Listener>(
     listener: L,
     router: Router,
     web: Web,
     costs: Costs,
-    patience: Patience,
+    timeouts: Timeouts,
 ) {
     let Costs { budget, hangups } = costs;
     let connections = Arc::new(Connections::new(hangups));
@@ -147,7 +135,7 @@ pub(super) async fn serve_with<L: Listener>(
             peer,
             connections: Arc::clone(&connections),
             budget: budget.clone(),
-            patience,
+            timeouts,
         };
         let talk = budget.spending(server.talk(stream, L::reset));
         connections.keep(|| tasks.spawn(talk));
@@ -161,7 +149,7 @@ struct Server {
     peer: Peer,
     connections: Arc<Connections>,
     budget: Budget,
-    patience: Patience,
+    timeouts: Timeouts,
 }
 
 /// Forgets a connection when its task ends, however it ends.
@@ -180,13 +168,13 @@ impl Server {
     {
         let id = tokio::task::id();
         let _open = Open(Arc::clone(&self.connections), id);
-        let traffic = Traffic::new(self.patience);
+        let traffic = Traffic::new(self.timeouts);
         let stream = Watched::new(stream, Arc::clone(&traffic), reset);
         match self.web.rules().tls.clone() {
             None => self.answer_all(stream, None, traffic, id).await,
             Some(config) => {
                 let accept = TlsAcceptor::from(Arc::clone(&config)).accept(stream);
-                match tokio::time::timeout(self.patience.handshake, accept).await {
+                match tokio::time::timeout(self.timeouts.handshake, accept).await {
                     Ok(Ok(stream)) => {
                         self.connections.agreed(id);
                         self.answer_all(stream, Some(config), traffic, id).await;
@@ -298,7 +286,7 @@ impl Server {
             Verdict::Busy => Err((
                 StatusCode::TOO_MANY_REQUESTS,
                 [(header::RETRY_AFTER, "1")],
-                "too many passwords wait to be verified\n",
+                "too many pending logins\n",
             )
                 .into_response()),
         }

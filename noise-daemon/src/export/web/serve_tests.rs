@@ -12,7 +12,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 use super::listen::Listeners;
 use super::reload::Web;
 use super::serve::{Costs, serve_with};
-use super::traffic::Patience;
+use super::traffic::Timeouts;
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
 
@@ -25,17 +25,17 @@ fn ask(address: SocketAddr) -> std::io::Result<String> {
 }
 
 fn start(tasks: &mut JoinSet<()>) -> SocketAddr {
-    start_with(tasks, Patience::default())
+    start_with(tasks, Timeouts::default())
 }
 
-fn start_with(tasks: &mut JoinSet<()>, patience: Patience) -> SocketAddr {
+fn start_with(tasks: &mut JoinSet<()>, timeouts: Timeouts) -> SocketAddr {
     let listener = Listeners::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.addresses().unwrap()[0];
     let router = Router::new()
         .route("/", get(async || "x".repeat(200_000)))
         .route("/short", get(async || "short"))
         .route("/long", get(async || "x".repeat(50_000_000)));
-    tasks.spawn(serve_with(listener, router, Web::plain(), Costs::default(), patience));
+    tasks.spawn(serve_with(listener, router, Web::plain(), Costs::default(), timeouts));
     address
 }
 
@@ -100,7 +100,7 @@ async fn a_connection_is_kept_for_longer_than_a_head_that_is_begun() {
     let mut server = JoinSet::new();
     let head = Duration::from_millis(300);
     let idle = Duration::from_secs(3);
-    let address = start_with(&mut server, Patience { head, idle, ..Patience::default() });
+    let address = start_with(&mut server, Timeouts { head, idle, ..Timeouts::default() });
     let asked = spawn_blocking(move || {
         let mut kept = TcpStream::connect(address)?;
         ask_again(&mut kept)?;
@@ -125,7 +125,7 @@ async fn who_takes_nothing_of_an_answer_is_hung_up_on() {
     let mut server = JoinSet::new();
     // Long beside what a loaded machine adds to the pauses below.
     let stuck = Duration::from_secs(2);
-    let address = start_with(&mut server, Patience { stuck, ..Patience::default() });
+    let address = start_with(&mut server, Timeouts { stuck, ..Timeouts::default() });
     let asked = spawn_blocking(move || {
         let ask = || -> std::io::Result<_> {
             let mut stream = TcpStream::connect(address)?;
@@ -166,5 +166,5 @@ async fn who_reads_is_answered_beside_those_who_do_not() {
     let (answers, took, _silent) = asked.await.unwrap().unwrap();
     assert!(answers.iter().all(|answer| answer.len() > 200_000));
     // Nobody had to be hung up on for it.
-    assert!(took < Patience::default().stuck, "{took:?}");
+    assert!(took < Timeouts::default().stuck, "{took:?}");
 }

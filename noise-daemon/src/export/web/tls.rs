@@ -17,7 +17,8 @@ use rustls::{ProtocolVersion, RootCertStore, ServerConfig, SupportedProtocolVers
 use super::client_certificates::Clients;
 use super::tls_file::{ClientAuth, Pem, TlsFile};
 use super::validity::Validity;
-use crate::files::{self, pem, quoted};
+use crate::clean::quoted;
+use crate::files::{self, pem};
 
 /// TLS as it is served.
 #[derive(Clone)]
@@ -120,7 +121,7 @@ fn read(name: &str, source: &Pem) -> anyhow::Result<Vec<u8>> {
     match source {
         Pem::Inline(text) => Ok(text.0.clone().into_bytes()),
         Pem::File(path) => {
-            let bytes = files::read(path, files::MOST_BYTES);
+            let bytes = files::read(path, files::MAX_FILE_BYTES);
             bytes.with_context(|| format!("cannot read {}", place(name, source)))
         }
     }

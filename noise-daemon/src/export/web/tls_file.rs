@@ -8,7 +8,8 @@ use rustls::{NamedGroup, ProtocolVersion, SupportedCipherSuite};
 use serde_saphyr::Spanned;
 
 use super::file::Secret;
-use crate::files::yaml::{Wrong, meant};
+use crate::files::yaml::Wrong;
+use crate::nearest::meant;
 
 /// Versions that the format names, the oldest first; the first two cannot be offered.
 const VERSIONS: [(&str, Option<ProtocolVersion>); 4] = [

@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// How long clients may take.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct Timeouts {
     /// For TLS to be agreed on.
     pub handshake: Duration,
     /// For a request's head to arrive, from its first byte on; for the first one, from when it may
@@ -29,7 +29,7 @@ pub struct Patience {
     pub stuck: Duration,
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     fn default() -> Self {
         Self {
             handshake: Duration::from_secs(10),
@@ -93,13 +93,13 @@ impl State {
     }
 
     /// When it will have taken too long, unless something moves; `None` = it is our turn.
-    fn due(&self, patience: &Patience) -> Option<Instant> {
+    fn due(&self, timeouts: &Timeouts) -> Option<Instant> {
         if let Some(stuck) = self.stuck {
-            return Some(stuck + patience.stuck);
+            return Some(stuck + timeouts.stuck);
         }
         match self.stage {
-            Stage::Idle => Some(self.moved.max(self.since) + patience.idle),
-            Stage::Head => Some(self.since + patience.head),
+            Stage::Idle => Some(self.moved.max(self.since) + timeouts.idle),
+            Stage::Head => Some(self.since + timeouts.head),
             Stage::Answer { .. } => None,
         }
     }
@@ -117,13 +117,13 @@ pub enum Overdue {
 /// What has moved over a connection.
 pub struct Traffic {
     state: Mutex<State>,
-    patience: Patience,
+    timeouts: Timeouts,
 }
 
 impl Traffic {
     /// Of a connection that begins now.
-    pub fn new(patience: Patience) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::new(State::new(Instant::now())), patience })
+    pub fn new(timeouts: Timeouts) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new(State::new(Instant::now())), timeouts })
     }
 
     /// The first request may come from now on.
@@ -145,7 +145,7 @@ impl Traffic {
     pub async fn overdue(&self) -> Overdue {
         let mut alarm = pin!(tokio::time::sleep(Duration::ZERO));
         poll_fn(|context| {
-            let Some(due) = self.state().due(&self.patience) else { return Poll::Pending };
+            let Some(due) = self.state().due(&self.timeouts) else { return Poll::Pending };
             if alarm.deadline() != due.into() {
                 alarm.as_mut().reset(due.into());
             }
@@ -264,32 +264,32 @@ mod tests {
 
     #[test]
     fn a_head_that_is_begun_has_less_time_than_one_that_is_not() {
-        let patience = Patience::default();
+        let timeouts = Timeouts::default();
         let start = Instant::now();
         let mut state = State::new(start);
-        assert_eq!(state.due(&patience), Some(start + patience.head));
+        assert_eq!(state.due(&timeouts), Some(start + timeouts.head));
         // More of it does not give it more time.
         state.read(start + SECOND);
-        assert_eq!(state.due(&patience), Some(start + patience.head));
+        assert_eq!(state.due(&timeouts), Some(start + timeouts.head));
         state.enter(Stage::Answer { is_followed: false }, start + SECOND);
-        assert_eq!(state.due(&patience), None);
+        assert_eq!(state.due(&timeouts), None);
         state.answered(start + 2 * SECOND);
-        assert_eq!(state.due(&patience), Some(start + 2 * SECOND + patience.idle));
+        assert_eq!(state.due(&timeouts), Some(start + 2 * SECOND + timeouts.idle));
         state.read(start + 100 * SECOND);
-        assert_eq!(state.due(&patience), Some(start + 100 * SECOND + patience.head));
+        assert_eq!(state.due(&timeouts), Some(start + 100 * SECOND + timeouts.head));
         // What comes while one is answered is the next, which had no turn yet.
         state.enter(Stage::Answer { is_followed: false }, start + 101 * SECOND);
         state.read(start + 102 * SECOND);
-        assert_eq!(state.due(&patience), None);
+        assert_eq!(state.due(&timeouts), None);
         state.answered(start + 103 * SECOND);
-        assert_eq!(state.due(&patience), Some(start + 103 * SECOND + patience.head));
+        assert_eq!(state.due(&timeouts), Some(start + 103 * SECOND + timeouts.head));
     }
 
     #[test]
     fn who_takes_an_answer_slowly_has_time_and_who_takes_none_has_not() {
-        let traffic = Traffic::new(Patience::default());
+        let traffic = Traffic::new(Timeouts::default());
         drop(traffic.asked());
-        let due = || traffic.state().due(&traffic.patience).unwrap();
+        let due = || traffic.state().due(&traffic.timeouts).unwrap();
         let idle = due();
         assert!(traffic.wrote(Poll::Pending).is_pending());
         let stuck = due();

@@ -13,7 +13,7 @@ use crate::measure::shares::SourceKey;
 
 /// How to compare.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
-pub struct Options {
+pub struct CompareOptions {
     /// Share of intervals that have the true value in them, 0..1.
     pub confidence: f64,
     /// How often slices are drawn again.
@@ -55,7 +55,7 @@ pub struct Line {
 pub struct Comparison {
     /// How they were compared.
     #[serde(flatten)]
-    pub options: Options,
+    pub options: CompareOptions,
     /// Detours from this length on were compared, ns.
     pub from_ns: u64,
     /// The first one.
@@ -79,7 +79,7 @@ struct Pair {
 }
 
 /// Compares B with A.
-pub fn compare(a: &DetourReport, b: &DetourReport, options: Options) -> Comparison {
+pub fn compare(a: &DetourReport, b: &DetourReport, options: CompareOptions) -> Comparison {
     let thresholds = || [a, b].into_iter().flat_map(|report| &report.cpus);
     let from_ns = thresholds().map(|cpu| cpu.threshold_ns).max().unwrap_or(0);
     let series = [a, b].map(|report| Series::new(report, from_ns));
@@ -125,7 +125,7 @@ fn pairs(series: &[Series; 2]) -> Vec<Pair> {
 }
 
 /// All sources are drawn at once, as they came.
-fn resample(pairs: &mut [Pair], series: &[Series; 2], options: Options) {
+fn resample(pairs: &mut [Pair], series: &[Series; 2], options: CompareOptions) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(options.seed);
     let mut times = [vec![0.0; series[0].slices], vec![0.0; series[1].slices]];
     for _ in 0..options.resamples {
@@ -191,7 +191,7 @@ fn doubts(a: &Side, b: &Side) -> Vec<String> {
         if side.slices < FEWEST_SLICES {
             let needed = FEWEST_SLICES as f64 * SLICE_NS as f64 / 1e9;
             doubts.push(format!(
-                "{name} is too short to tell what is chance: measure for {needed} s at least, \
+                "{name} is too short to rule out chance: measure for {needed} s at least, \
                  better for a minute"
             ));
         }

@@ -27,6 +27,6 @@ mod series;
 mod tests;
 mod verdict;
 
-pub use comparison::{Comparison, Line, Options, Side, compare};
+pub use comparison::{CompareOptions, Comparison, Line, Side, compare};
 pub use series::SLICE_NS;
 pub use verdict::{Estimate, Figure, Verdict};

@@ -4,7 +4,7 @@ use super::*;
 use crate::measure::sample::{Random, report, source};
 use crate::measure::{Class, DetourReport};
 
-const OPTIONS: Options = Options { confidence: 0.95, resamples: 300, seed: 1 };
+const OPTIONS: CompareOptions = CompareOptions { confidence: 0.95, resamples: 300, seed: 1 };
 const SECOND: u64 = 1_000_000_000;
 
 fn timer(rate: f64) -> Random {
@@ -152,6 +152,6 @@ fn doubts_are_told() {
 fn a_seed_is_a_result() {
     let [a, b] = [1, 2].map(|seed| report(1, 10 * SECOND, &[timer(60.0)], seed));
     assert_eq!(compare(&a, &b, OPTIONS), compare(&a, &b, OPTIONS));
-    let other = compare(&a, &b, Options { seed: 2, ..OPTIONS });
+    let other = compare(&a, &b, CompareOptions { seed: 2, ..OPTIONS });
     assert_ne!(compare(&a, &b, OPTIONS).total, other.total);
 }

@@ -3,11 +3,11 @@
 use proptest::prelude::{Strategy, any};
 
 use crate::measure::{
-    Class, CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourReport, Part, Source,
+    Class, CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourReport, GapSource, Part,
 };
 
-fn source(class: Class, name: &str, id: u32) -> Source {
-    Source { class, name: name.to_owned(), id }
+fn source(class: Class, name: &str, id: u32) -> GapSource {
+    GapSource { class, name: name.to_owned(), id }
 }
 
 fn cpu(cpu: u32, detours: Vec<Detour>) -> CpuDetours {

@@ -275,9 +275,10 @@ mod tests {
         let mut report = report();
         let kworker = report.sources[2].clone();
         for number in 0..40u64 {
-            report
-                .sources
-                .push(crate::measure::Source { name: format!("task{number}"), ..kworker.clone() });
+            report.sources.push(crate::measure::GapSource {
+                name: format!("task{number}"),
+                ..kworker.clone()
+            });
             let mut detour = report.cpus[0].detours[2].clone();
             detour.start_ns += (number + 1) * 1_000_000;
             detour.parts.truncate(1);

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::measure::{Class, Detour, DetourReport, Source, SourceKey};
+use crate::measure::{Class, Detour, DetourReport, GapSource, SourceKey};
 
 /// What one source, or all threads of one name, made of the detours.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -105,7 +105,7 @@ impl Shares {
 }
 
 /// Sources that are told as one.
-fn key(source: &Source) -> Key {
+fn key(source: &GapSource) -> Key {
     let SourceKey { class, name } = source.into();
     (Some(class), name)
 }

@@ -144,7 +144,7 @@ fn notes(text: &mut String, report: &DetourReport) {
         let lost = count(all.lost_events);
         let _ = writeln!(
             text,
-            "{lost} events of the kernel were lost: some of what is told as hardware may be theirs."
+            "{lost} events of the kernel were lost: some of what is reported as hardware may be theirs."
         );
     }
 }

@@ -10,8 +10,8 @@ use anyhow::{Context as _, anyhow};
 use noise_common::watch::Interference;
 
 use super::period::{Counts, PeriodReport};
+use crate::cpulist::CpuList;
 use crate::measure::clock::now_ns;
-use crate::measure::cpus::CpuList;
 use crate::measure::error::MeasureError;
 use crate::measure::explain::{explain, place_ns};
 use crate::measure::gaps::{Plan, Stopped, Watched};
@@ -33,7 +33,7 @@ const SLEEP: Duration = Duration::from_millis(50);
 
 /// What to measure.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct OsnoiseOptions {
     /// The CPUs.
     pub cpus: CpuList,
     /// From the begin of one measurement to that of the next.
@@ -76,7 +76,7 @@ struct Period {
 /// # Errors
 /// See [`MeasureError`]; no thread is left pinned, and nothing is left attached.
 pub fn run(
-    options: &Options,
+    options: &OsnoiseOptions,
     stop: &AtomicBool,
     each: impl FnMut(PeriodReport),
     turn: impl FnMut(),
@@ -90,7 +90,7 @@ pub fn run(
 /// See [`run`].
 pub fn run_with(
     mut watcher: Watcher,
-    options: &Options,
+    options: &OsnoiseOptions,
     stop: &AtomicBool,
     mut each: impl FnMut(PeriodReport),
     mut turn: impl FnMut(),
@@ -163,7 +163,7 @@ fn turn_ns(period: Duration, index: usize, crew: usize) -> u64 {
 
 /// One thread's work.
 fn work(
-    options: &Options,
+    options: &OsnoiseOptions,
     cpu: u32,
     delay_ns: u64,
     workload: &Workload,
@@ -246,7 +246,7 @@ struct CpuEvents {
 }
 
 impl Events {
-    fn of(options: &Options, watcher: &Watcher) -> Self {
+    fn of(options: &OsnoiseOptions, watcher: &Watcher) -> Self {
         let cpus = options.cpus.iter();
         let begin = |cpu| (cpu, CpuEvents { lost: watcher.lost(cpu), ..CpuEvents::default() });
         Self { waiting: cpus.map(begin).collect() }

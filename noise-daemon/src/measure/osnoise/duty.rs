@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use super::crew::{Options, run_with};
+use super::crew::{OsnoiseOptions, run_with};
 use super::period::{PeriodReport, class_of};
-use crate::measure::cpus::{self, CpuList};
+use crate::cpulist::CpuList;
+use crate::measure::cpus;
 use crate::measure::error::MeasureError;
 use crate::measure::placement::Priority;
 use crate::measure::source::{CLASSES, Class};
@@ -68,7 +69,7 @@ struct Totals {
 
 /// What is to be measured, with its programs attached: the rest takes no privileges.
 pub struct Prepared {
-    options: Options,
+    options: OsnoiseOptions,
     watcher: Watcher,
 }
 
@@ -77,8 +78,8 @@ impl Duty {
     pub fn prepare(options: &DutyOptions) -> Option<Prepared> {
         prepare(options)
             .inspect_err(|error| {
-                let reason = error.to_string();
-                tracing::error!(cpus = %options.cpus, reason, "no osnoise");
+                let reason = format!("{error:#}");
+                tracing::error!(cpus = %options.cpus, reason, "osnoise could not start");
             })
             .ok()
     }
@@ -102,8 +103,8 @@ impl Duty {
                 tracing::info!(cpus = %options.cpus, runtime = ?options.runtime,
                     period = ?options.period, "measuring the noise from the inside");
                 if let Err(error) = run_with(watcher, &options, &ending, each, || {}) {
-                    let reason = error.to_string();
-                    tracing::error!(cpus = %options.cpus, reason, "no osnoise");
+                    let reason = format!("{error:#}");
+                    tracing::error!(cpus = %options.cpus, reason, "osnoise has stopped");
                 }
             })
             .context("cannot start a thread")?;
@@ -119,7 +120,7 @@ impl Duty {
 
 fn prepare(options: &DutyOptions) -> Result<Prepared, MeasureError> {
     let cpus = cpus::choose(Some(&options.cpus))?;
-    let options = Options {
+    let options = OsnoiseOptions {
         cpus,
         period: options.period,
         runtime: options.runtime,

@@ -10,7 +10,7 @@ mod period;
 mod tables;
 mod tally;
 
-pub use crew::{Options, run};
+pub use crew::{OsnoiseOptions, run};
 pub use duty::{Duty, DutyOptions};
 pub use log::lines;
 pub use period::{Counts, PeriodReport};

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::tally::{CpuTally, SourceTally, Tally};
 use crate::measure::columns::Columns;
-use crate::measure::source::{CLASSES, Class, Source};
+use crate::measure::source::{CLASSES, Class, GapSource};
 use crate::model::units::{count, duration, share};
 
 /// Microseconds, as rtla writes them.
@@ -65,7 +65,7 @@ pub fn top(tally: &Tally, passed: Duration) -> String {
 /// Who it was on all CPUs, most time first: `most` lines at most.
 pub fn sources(tally: &Tally, most: usize) -> String {
     let whole = whole(tally);
-    let mut rows: Vec<(&Source, SourceTally)> =
+    let mut rows: Vec<(&GapSource, SourceTally)> =
         whole.sources.iter().map(|(source, own)| (source, *own)).collect();
     rows.sort_by_key(|(source, own)| (std::cmp::Reverse(own.noise_ns), (*source).clone()));
     let mut table =
@@ -100,7 +100,7 @@ pub fn sources(tally: &Tally, most: usize) -> String {
     table.text()
 }
 
-fn label(source: &Source) -> String {
+fn label(source: &GapSource) -> String {
     match source.class {
         Class::Thread => format!("thread {}", source.name),
         _ => source.to_string(),
@@ -178,7 +178,7 @@ pub fn json(tally: &Tally, passed: Duration) -> Value {
 fn cpu_json(number: u32, cpu: &CpuTally) -> Value {
     let counts: BTreeMap<&str, u64> =
         CLASSES.iter().map(|class| (class.name(), cpu.count(*class))).collect();
-    let source = |(source, own): (&Source, &SourceTally)| {
+    let source = |(source, own): (&GapSource, &SourceTally)| {
         json!({
             "class": source.class,
             "name": source.name,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::period::{Counts, PeriodReport};
 use crate::measure::naming::Naming;
-use crate::measure::source::{Class, Source};
+use crate::measure::source::{Class, GapSource};
 
 /// The shape of a histogram of noise, as rtla has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub struct CpuTally {
     /// The shortest sample, ns.
     pub shortest_ns: Option<u64>,
     /// By source; threads without their pids.
-    pub sources: BTreeMap<Source, SourceTally>,
+    pub sources: BTreeMap<GapSource, SourceTally>,
     /// Samples without room; not among the sources.
     pub lost_samples: u64,
     /// Events that were lost.
@@ -82,9 +82,9 @@ pub struct Tally {
 }
 
 /// The source of which all threads of a kind are one.
-fn folded(source: Source) -> Source {
+fn folded(source: GapSource) -> GapSource {
     if source.class == Class::Thread {
-        Source { name: source.kind_name().to_owned(), id: 0, ..source }
+        GapSource { name: source.kind_name().to_owned(), id: 0, ..source }
     } else {
         source
     }
@@ -127,7 +127,7 @@ impl Tally {
         for event in &period.events {
             cpu.sources.entry(folded(self.naming.source(event))).or_default().count += 1;
         }
-        let hardware = Source { class: Class::Hardware, name: String::new(), id: 0 };
+        let hardware = GapSource { class: Class::Hardware, name: String::new(), id: 0 };
         for sample in &period.samples {
             let duration_ns = sample.gap.duration_ns;
             cpu.shortest_ns = Some(cpu.shortest_ns.map_or(duration_ns, |ns| ns.min(duration_ns)));

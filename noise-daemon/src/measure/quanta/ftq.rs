@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::{CpuQuanta, FTQ_FORMAT, Options, QUANTA_VERSION, QuantaReport, Quantum};
+use super::{CpuQuanta, FTQ_FORMAT, QUANTA_VERSION, QuantaOptions, QuantaReport, Quantum};
 use crate::measure::clock::now_ns;
 use crate::measure::error::MeasureError;
 use crate::measure::fleet::Fleet;
@@ -18,7 +18,7 @@ use crate::resolve::read_host;
 /// # Errors
 /// See [`MeasureError`]; no thread is left pinned.
 pub fn ftq(
-    options: &Options,
+    options: &QuantaOptions,
     stop: &AtomicBool,
     progress: impl FnMut(Duration),
 ) -> Result<QuantaReport, MeasureError> {

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::{CpuQuanta, FWQ_FORMAT, Options, QUANTA_VERSION, QuantaReport, Quantum};
+use super::{CpuQuanta, FWQ_FORMAT, QUANTA_VERSION, QuantaOptions, QuantaReport, Quantum};
+use crate::cpulist::CpuList;
 use crate::measure::clock::now_ns;
-use crate::measure::cpus::CpuList;
 use crate::measure::error::MeasureError;
 use crate::measure::fleet::Fleet;
 use crate::measure::work;
@@ -23,7 +23,7 @@ const FASTEST: u64 = 4;
 /// # Errors
 /// See [`MeasureError`]; no thread is left pinned.
 pub fn fwq(
-    options: &Options,
+    options: &QuantaOptions,
     stop: &AtomicBool,
     progress: impl FnMut(Duration),
 ) -> Result<QuantaReport, MeasureError> {

@@ -21,7 +21,8 @@ pub use ftq::ftq;
 pub use fwq::fwq;
 pub use plot::svg;
 pub use report::{
-    CpuQuanta, FTQ_FORMAT, FWQ_FORMAT, Options, QUANTA_VERSION, QuantaReport, Quantum, SAMPLES_MAX,
+    CpuQuanta, FTQ_FORMAT, FWQ_FORMAT, QUANTA_VERSION, QuantaOptions, QuantaReport, Quantum,
+    SAMPLES_MAX,
 };
 pub use summary::{Moments, QuantaSummary};
 pub use table::text;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::super::cpus::CpuList;
 use super::super::placement::Priority;
+use crate::cpulist::CpuList;
 
 /// [`QuantaReport::format`] of FTQ.
 pub const FTQ_FORMAT: &str = "noised-ftq";
@@ -14,7 +14,7 @@ pub const QUANTA_VERSION: u32 = 1;
 
 /// What to measure.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct QuantaOptions {
     /// The CPUs.
     pub cpus: CpuList,
     /// How long.
@@ -28,7 +28,7 @@ pub struct Options {
 /// Samples of one CPU, at most: 80 MB.
 pub const SAMPLES_MAX: u64 = 10_000_000;
 
-impl Options {
+impl QuantaOptions {
     /// Quanta of a length that fit into the duration.
     pub fn samples(&self, quantum_ns: u64) -> u64 {
         let quanta = self.duration.as_nanos() / u128::from(quantum_ns.max(1));

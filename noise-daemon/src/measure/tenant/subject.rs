@@ -42,7 +42,7 @@ pub enum SubjectError {
     NoTask(u32),
     /// There is no such cgroup.
     #[error(
-        "there is no cgroup {path} (tasks are told apart by the hierarchy at {root}): give a path \
+        "there is no cgroup {path} (tasks are identified by the hierarchy at {root}): give a path \
          below it"
     )]
     NoCgroup {

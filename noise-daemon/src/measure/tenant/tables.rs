@@ -31,7 +31,7 @@ pub fn text(account: &Account, subject: &str) -> String {
         ),
         Usage::Unknown => writeln!(
             text,
-            "ran     (the kernel does not tell for how long); {} was taken from it",
+            "ran     (for how long is unknown); {} was taken from it",
             duration(stolen_ns as f64)
         ),
     };

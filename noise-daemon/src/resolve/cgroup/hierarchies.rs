@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::Mounts;
-use super::segment::printable;
+use crate::clean::printable;
 use crate::procfs;
 
 /// The hierarchies whose ids the kernel side reports, by what it reports them for.
@@ -47,6 +47,18 @@ pub struct Explained {
     pub why: &'static str,
 }
 
+impl Mounts {
+    /// Those that this process sees.
+    pub fn of_process() -> Self {
+        Self::below(Path::new("/proc"))
+    }
+
+    /// Those that it sees by a procfs at this root.
+    fn below(procfs: &Path) -> Self {
+        Self::parse(procfs::bytes(procfs.join("self/mountinfo")).unwrap_or_default())
+    }
+}
+
 impl Hierarchies {
     /// Those of this host.
     ///
@@ -54,13 +66,7 @@ impl Hierarchies {
     /// a task counts for its cgroup of version 2, and in the root of that for its cgroup of the
     /// controller. So it does not matter which of them has cgroups, and when they are made.
     pub fn of_host() -> Self {
-        Self::below(Path::new("/proc"))
-    }
-
-    /// Those that the mounts of this process below a procfs root show.
-    fn below(procfs: &Path) -> Self {
-        let mounts = procfs::bytes(procfs.join("self/mountinfo")).unwrap_or_default();
-        Self::of(&Mounts::parse(mounts))
+        Self::of(&Mounts::of_process())
     }
 
     /// Those behind mount points.
@@ -218,10 +224,10 @@ mod tests {
         let mounts = b"21 22 0:9 / /mnt/\xff rw - tmpfs tmpfs rw\n\
                        9 1 0:26 / /cgroup rw - cgroup2 cgroup2 rw\n";
         std::fs::write(procfs.path().join("self/mountinfo"), mounts).unwrap();
-        let found = Hierarchies::below(procfs.path());
+        let found = Hierarchies::of(&Mounts::below(procfs.path()));
         assert_eq!(found.tasks.as_deref(), Some(Path::new("/cgroup")));
         assert_eq!(found.trouble(), None);
-        let nothing = Hierarchies::below(Path::new("/nonexistent"));
+        let nothing = Hierarchies::of(&Mounts::below(Path::new("/nonexistent")));
         assert_eq!(nothing, Hierarchies::default());
         assert!(nothing.trouble().unwrap().contains("for tasks, requests, sockets: "));
     }

@@ -14,7 +14,8 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::segment::{Container, pod_of_folder, pod_of_slice, printable, unit_name};
+use super::segment::{Container, pod_of_folder, pod_of_slice, unit_name};
+use crate::clean::printable;
 
 /// Longest label in bytes. Longer ones are cut and end in `~` and a hash of the whole.
 pub const MAX_LABEL_BYTES: usize = 128;

@@ -18,6 +18,5 @@ pub use labels::Labels;
 pub(super) use lru::Lru;
 pub use mounts::{Layout, Mounts};
 pub use noise_common::subject::Of;
-pub(super) use segment::printable;
 pub use segment::{Container, Runtime};
 pub use tree::{CAPACITY, Cgroup, Look, Tree};

@@ -16,6 +16,17 @@ pub enum Layout {
     V1,
 }
 
+impl Layout {
+    /// For people and scripts.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::V2 => "v2",
+            Self::Hybrid => "hybrid (v1 controllers and a v2 tree)",
+            Self::V1 => "v1",
+        }
+    }
+}
+
 /// The hierarchies whose ids the kernel side may count by.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mounts {
@@ -153,13 +164,14 @@ mod tests {
 
     #[test]
     fn layouts_are_told_apart() {
-        for (text, layout, root) in [
-            (V2, Layout::V2, "/sys/fs/cgroup"),
-            (HYBRID, Layout::Hybrid, "/sys/fs/cgroup/unified"),
-            (V1, Layout::V1, "/sys/fs/cgroup/cpu"),
+        for (text, layout, name, root) in [
+            (V2, Layout::V2, "v2", "/sys/fs/cgroup"),
+            (HYBRID, Layout::Hybrid, "hybrid", "/sys/fs/cgroup/unified"),
+            (V1, Layout::V1, "v1", "/sys/fs/cgroup/cpu"),
         ] {
             let mounts = Mounts::parse(text);
             assert_eq!(mounts.layout(), Some(layout));
+            assert!(layout.name().starts_with(name), "{}", layout.name());
             assert_eq!(root_of(&mounts), Some(Path::new(root)));
         }
         let cpu = Mounts::parse(HYBRID).cpu;

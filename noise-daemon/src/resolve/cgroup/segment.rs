@@ -1,5 +1,7 @@
 //! PURE: what the segments of a cgroup's path say by themselves or together with their parent.
 
+use crate::clean::is_printable;
+
 /// Who made a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Runtime {
@@ -207,35 +209,13 @@ fn unescape(name: &str) -> Option<String> {
         bytes.push(digit(*high)? * 16 + digit(*low)?);
         rest = tail;
     }
-    let fits = |letter: char| is_shown(letter) && letter != '/' && letter != '\\';
+    let fits = |letter: char| is_printable(letter) && letter != '/' && letter != '\\';
     String::from_utf8(bytes).ok().filter(|name| name.chars().all(fits))
-}
-
-/// Letters that labels show; the rest could garble a terminal or hide in a text.
-fn is_shown(letter: char) -> bool {
-    letter.is_alphanumeric() || letter.is_ascii_graphic() || letter == ' '
-}
-
-/// A segment as text, with `\xNN` for each byte that labels do not show.
-pub fn printable(segment: &[u8]) -> String {
-    let mut text = String::with_capacity(segment.len());
-    let escape = |bytes: &[u8]| -> String { bytes.iter().map(|b| format!("\\x{b:02x}")).collect() };
-    for chunk in segment.utf8_chunks() {
-        for letter in chunk.valid().chars() {
-            if is_shown(letter) {
-                text.push(letter);
-            } else {
-                text.push_str(&escape(letter.encode_utf8(&mut [0; 4]).as_bytes()));
-            }
-        }
-        text.push_str(&escape(chunk.invalid()));
-    }
-    text
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Container, pod_of_slice, printable, unit_name};
+    use super::{Container, pod_of_slice, unit_name};
 
     #[test]
     fn units_are_unescaped() {
@@ -296,11 +276,5 @@ mod tests {
         ] {
             assert_eq!(pod_of_slice(segment), None, "{segment}");
         }
-    }
-
-    #[test]
-    fn what_labels_do_not_show_is_escaped() {
-        assert_eq!(printable(b"a b\n\x1b[2J\xff\"\\"), r#"a b\x0a\x1b[2J\xff"\"#);
-        assert_eq!(printable("é\u{202e}x\u{200b}".as_bytes()), r"é\xe2\x80\xaex\xe2\x80\x8b");
     }
 }

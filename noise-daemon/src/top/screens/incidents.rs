@@ -38,7 +38,7 @@ fn columns() -> Vec<Column> {
             14,
             "The median delay; the mean, if that did not change.",
         ),
-        cells::numbers("lost", "lost_seconds", 8, "Time that was lost beyond the usual."),
+        cells::numbers("lost", "lost_seconds", 8, "Excess delay: time lost above the baseline."),
         cells::names("signal", "signal", 12, false, "Which kind of delay."),
         cells::numbers("id", "id", 4, "Its number, as in `noised incidents`."),
     ]

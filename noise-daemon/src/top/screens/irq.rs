@@ -193,7 +193,7 @@ fn victims(history: &History, recent: &Recent<'_>, kind: Kind, culprit: &str) ->
         ],
         rows: rows.collect(),
         sorted_by: 2,
-        empty: empty(history, "It delayed nobody in that time."),
+        empty: empty(history, "It delayed no task in that time."),
     }
 }
 

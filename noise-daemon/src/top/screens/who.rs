@@ -144,7 +144,7 @@ fn columns() -> Vec<Column> {
             9,
             "Time that the victim lost to the culprit, in a second.",
         ),
-        cells::pictures("share", "share", 11, "Its part of all that anybody lost."),
+        cells::pictures("share", "share", 11, "Its part of all lost time."),
         cells::names(
             "cause",
             "causes",
@@ -175,7 +175,7 @@ pub fn table(history: &History, look: &Look) -> Table {
         columns: columns(),
         rows: shown.into_iter().map(row).collect(),
         sorted_by: 2,
-        empty: empty(history, "Nobody was delayed."),
+        empty: empty(history, "No delays."),
     }
 }
 
@@ -311,7 +311,7 @@ mod tests {
         assert!(one.rows.is_empty() && one.empty.contains("second reading"));
         assert!(open(&made.history, &Look::default(), &key("a", "b")).is_none());
         made.frame();
-        assert_eq!(table(&made.history, &Look::default()).empty, "Nobody was delayed.");
+        assert_eq!(table(&made.history, &Look::default()).empty, "No delays.");
     }
 
     #[test]

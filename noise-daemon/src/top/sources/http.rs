@@ -3,9 +3,9 @@
 use std::io;
 use std::time::Duration;
 
-use super::remote::{Answer, Fault, Link, MOST_QUOTED, PATIENCE, Remote};
+use super::remote::{ANSWER_TIMEOUT, Answer, Fault, Link, MOST_QUOTED, Remote};
 use crate::clean::excerpt;
-use crate::wire::{MOST_BYTES, WebClient, WireError, agent};
+use crate::wire::{MAX_FRAME_BYTES, WebClient, WireError, agent};
 
 /// Frames from a daemon's HTTP address, as it is written in front of a route.
 ///
@@ -32,7 +32,7 @@ impl HttpLink {
     /// One that is not connected yet.
     pub fn new(address: String, client: WebClient) -> Self {
         let config = ureq::Agent::config_builder()
-            .timeout_global(Some(PATIENCE))
+            .timeout_global(Some(ANSWER_TIMEOUT))
             .http_status_as_error(false)
             .max_redirects(0)
             // As `noised incidents`: a proxy for the world is not meant for daemons.
@@ -54,7 +54,7 @@ impl HttpLink {
             ureq::Error::Io(error) => match error.kind() {
                 io::ErrorKind::TimedOut => Fault::Hangs { place },
                 io::ErrorKind::ConnectionRefused => {
-                    Fault::Absent { place, reason: "nobody listens there".to_owned() }
+                    Fault::Absent { place, reason: "nothing listens there".to_owned() }
                 }
                 io::ErrorKind::ConnectionReset
                 | io::ErrorKind::ConnectionAborted
@@ -75,7 +75,7 @@ impl HttpLink {
         let content_type = answer.headers().get("content-type");
         let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
         let content_type = content_type.to_owned();
-        let body = answer.body_mut().with_config().limit(MOST_BYTES as u64).read_to_vec()?;
+        let body = answer.body_mut().with_config().limit(MAX_FRAME_BYTES as u64).read_to_vec()?;
         Ok(Answer { status, content_type, body })
     }
 }

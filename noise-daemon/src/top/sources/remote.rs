@@ -10,7 +10,7 @@ use crate::top::source::{News, Source};
 use crate::wire::{self, Frame, WireError};
 
 /// How long an answer may take.
-pub const PATIENCE: Duration = Duration::from_secs(3);
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 /// Characters of a peer's words that a sentence quotes.
 pub const MOST_QUOTED: usize = 200;
 /// What is asked for.
@@ -39,7 +39,7 @@ pub enum Fault {
         advice: String,
     },
     /// It takes connections and is silent.
-    #[error("noised at {place} does not answer (waited {} s)", PATIENCE.as_secs())]
+    #[error("noised at {place} does not answer (waited {} s)", ANSWER_TIMEOUT.as_secs())]
     Hangs {
         /// Where.
         place: String,
@@ -86,7 +86,7 @@ pub struct Answer {
 
 /// A connection to a daemon.
 pub trait Link {
-    /// Asks for a route, for [`PATIENCE`] at most.
+    /// Asks for a route, for [`ANSWER_TIMEOUT`] at most.
     ///
     /// # Errors
     /// Why there is no answer.

@@ -14,9 +14,9 @@ use nix::unistd::{Gid, Group};
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 
-use super::remote::{Answer, Fault, Link, MOST_QUOTED, PATIENCE, Remote};
+use super::remote::{ANSWER_TIMEOUT, Answer, Fault, Link, MOST_QUOTED, Remote};
 use crate::clean::excerpt;
-use crate::wire::{MOST_BYTES, WireError};
+use crate::wire::{MAX_FRAME_BYTES, WireError};
 
 /// Frames from a daemon's local socket.
 ///
@@ -58,7 +58,7 @@ impl From<hyper::Error> for Failure {
 impl SocketLink {
     /// One that is not connected yet.
     pub fn new(path: PathBuf) -> Self {
-        Self::patient(path, PATIENCE)
+        Self::patient(path, ANSWER_TIMEOUT)
     }
 
     /// The same, with another time that an answer may take.
@@ -84,7 +84,7 @@ impl SocketLink {
                 io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
                     let reason = match error.kind() {
                         io::ErrorKind::NotFound => "there is no such socket",
-                        _ => "nobody listens there any more",
+                        _ => "nothing listens there any more",
                     };
                     Fault::Absent { place, reason: reason.to_owned() }
                 }
@@ -126,7 +126,7 @@ async fn request(sender: &mut SendRequest<Empty<Bytes>>, route: &Uri) -> Result<
     let content_type = answer.headers().get(header::CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
     let content_type = content_type.to_owned();
-    let body = Limited::new(answer.into_body(), MOST_BYTES).collect().await;
+    let body = Limited::new(answer.into_body(), MAX_FRAME_BYTES).collect().await;
     let body = body.map_err(|error| match error.downcast::<hyper::Error>() {
         Ok(error) => Failure::Http(*error),
         Err(error) if error.is::<LengthLimitError>() => Failure::TooLarge,

@@ -7,20 +7,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use noise_common::signals::Signal;
-use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 
 use super::fake::{Fake, Reply, as_nobody};
 use super::socket::SocketLink;
 use super::{Fault, over_http, over_socket, probe};
 use crate::export::{
-    Costs, LocalSocket, Refresh, Shown, SocketOptions, Viewer, Web, router, serve,
+    Costs, Listeners, LocalSocket, Refresh, Shown, SocketOptions, Viewer, Web, router, serve,
 };
 use crate::top::{News, Source};
 use crate::wire::{CONTENT_TYPE, WebClient, encode, sampled};
 
 const INTERVAL: Duration = Duration::from_millis(20);
-const PATIENCE: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The daemon of that name.
 fn open(name: &str) -> Box<dyn Source> {
@@ -32,7 +31,7 @@ fn open(name: &str) -> Box<dyn Source> {
 
 /// The first frame's time, or trouble, of which this is true.
 fn until(source: &mut dyn Source, is_it: impl Fn(Result<i64, &str>) -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     let mut seen = Vec::new();
     while Instant::now() < deadline {
         let Some(news) = source.poll(Duration::from_millis(100)) else { continue };
@@ -73,7 +72,7 @@ fn survives(start: &dyn Fn(Reply) -> Fake) {
         (Reply::of(404, "text/plain", b"not found"), "is not noised"),
         (Reply::of(403, "text/html", b"no"), "not allowed"),
         (Reply::of(200, "text/html", b"<!doctype html>"), "is not noised"),
-        (Reply::of(200, CONTENT_TYPE, &newer), "speaks version 2 of the wire, this noised knows 1"),
+        (Reply::of(200, CONTENT_TYPE, &newer), "speaks protocol version 2, this noised speaks 1"),
         (Reply::of(200, CONTENT_TYPE, b"hello"), "is not noised"),
         (Reply::of(200, CONTENT_TYPE, damaged), "damaged"),
     ] {
@@ -139,8 +138,8 @@ fn server(folder: &Path) -> Server {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let (_socket, local) = LocalSocket::bind(&options).await.unwrap();
-            let web = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            ready.send(web.local_addr().unwrap()).unwrap();
+            let web = Listeners::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
+            ready.send(web.addresses().unwrap()[0]).unwrap();
             let (refresh, asked) = mpsc::channel(4);
             let router = router(Refresh(refresh), sampled::host(), Web::plain(), Costs::default());
             tokio::select! {
@@ -175,7 +174,7 @@ fn the_daemon_shows_frames_on_both_its_ears() {
         let mut source = open(connect);
         let mut before = 0;
         for _ in 0..3 {
-            let Some(News::Frame(frame)) = source.poll(PATIENCE) else { panic!("no frame") };
+            let Some(News::Frame(frame)) = source.poll(TEST_TIMEOUT) else { panic!("no frame") };
             assert!(frame.sample.at_ns > before);
             assert_eq!(frame.sample.waited, [(0, before)]);
             before = frame.sample.at_ns;

@@ -11,8 +11,9 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
+use crate::clean::quoted;
 use crate::files::yaml::told;
-use crate::files::{self, pem, quoted};
+use crate::files::{self, pem};
 
 pub use lookup::agent;
 
@@ -92,12 +93,12 @@ impl WebClient {
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {
-    let text = files::read_text(path, files::MOST_BYTES);
+    let text = files::read_text(path, files::MAX_FILE_BYTES);
     text.with_context(|| format!("cannot read {}", shown(path)))
 }
 
 fn read_pem(path: &Path) -> anyhow::Result<Vec<u8>> {
-    let bytes = files::read(path, files::MOST_BYTES);
+    let bytes = files::read(path, files::MAX_FILE_BYTES);
     bytes.with_context(|| format!("cannot read {}", shown(path)))
 }
 

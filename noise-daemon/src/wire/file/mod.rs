@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 pub use self::reading::Recording;
 pub use self::writing::Recorder;
-use super::codec::{MOST_BYTES, WireError};
+use super::codec::{MAX_FRAME_BYTES, WireError};
 use crate::files;
 
 /// The version that is written, and the only one that is read.
@@ -145,7 +145,7 @@ fn record_head(file: &File, at: u64, size: u64) -> io::Result<Result<(u32, u32),
     file.read_exact_at(&mut head, at)?;
     let [a, b, c, d, crc @ ..] = head;
     let (length, crc) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes(crc));
-    if length == 0 || length as usize > MOST_BYTES {
+    if length == 0 || length as usize > MAX_FRAME_BYTES {
         return Ok(Err(Rest::Damaged));
     }
     let is_whole = at + RECORD_HEAD + u64::from(length) <= size;
@@ -154,7 +154,8 @@ fn record_head(file: &File, at: u64, size: u64) -> io::Result<Result<(u32, u32),
 
 /// The bytes of one record.
 fn framed(bytes: &[u8]) -> Option<Vec<u8>> {
-    let length = u32::try_from(bytes.len()).ok().filter(|length| *length as usize <= MOST_BYTES)?;
+    let length =
+        u32::try_from(bytes.len()).ok().filter(|length| *length as usize <= MAX_FRAME_BYTES)?;
     let mut record = Vec::with_capacity(RECORD_HEAD as usize + bytes.len());
     record.extend_from_slice(&length.to_le_bytes());
     record.extend_from_slice(&crc32fast::hash(bytes).to_le_bytes());

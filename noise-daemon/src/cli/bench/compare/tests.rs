@@ -3,7 +3,7 @@
 use clap::Parser as _;
 
 use super::*;
-use crate::cli::{Cli, Command, bench::BenchCommand};
+use crate::cli::{Cli, Command, Exit, bench::BenchCommand};
 use crate::measure::sample::{Random, report, source};
 use crate::measure::{Class, DetourReport};
 
@@ -43,12 +43,12 @@ fn arguments_are_read() {
         assert_eq!(args(wrong).unwrap_err().exit_code(), 2, "{wrong:?}");
     }
     let missing = args(&["/nonexistent/a", "/nonexistent/b"]).unwrap();
-    assert!(matches!(run(&missing), Err(BenchError::Failed(_))));
+    assert_eq!(run(&missing).unwrap_err().exit, Exit::Failed);
 }
 
 #[test]
 fn comparisons_are_told_as_agreed() {
-    let options = Options { confidence: 0.95, resamples: 500, seed: 1 };
+    let options = CompareOptions { confidence: 0.95, resamples: 500, seed: 1 };
     let compared = compare(&sample(10, 2.0, 1), &sample(20, 8.0, 2), options);
     insta::assert_snapshot!(page::page(&compared));
     let mut other = sample(1, 2.0, 1);
@@ -66,7 +66,7 @@ fn a_short_sample_is_warned_of_before_its_figures_and_takes_few_lines() {
     };
     let noise: Vec<Random> = (1..=30).map(random).collect();
     let [a, b] = [1, 2].map(|seed| report(1, 1_000_000_000, &noise, seed));
-    let options = Options { confidence: 0.95, resamples: 100, seed: 1 };
+    let options = CompareOptions { confidence: 0.95, resamples: 100, seed: 1 };
     let text = page::page(&compare(&a, &b, options));
     let line = |words: &str| text.lines().position(|line| line.contains(words)).unwrap();
     assert!(line("warning: A is too short") < line("time lost"), "{text}");
@@ -76,7 +76,7 @@ fn a_short_sample_is_warned_of_before_its_figures_and_takes_few_lines() {
 
 #[test]
 fn documents_tell_the_unknown_as_null() {
-    let options = Options { confidence: 0.9, resamples: 100, seed: 1 };
+    let options = CompareOptions { confidence: 0.9, resamples: 100, seed: 1 };
     let compared = compare(&sample(10, 2.0, 1), &sample(1, 2.0, 2), options);
     let value: serde_json::Value = serde_json::from_str(&document(&compared).unwrap()).unwrap();
     assert_eq!((&value["format"], &value["version"]), (&"noised-comparison".into(), &1.into()));

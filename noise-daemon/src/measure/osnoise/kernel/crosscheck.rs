@@ -12,7 +12,7 @@ use crate::measure::columns::Columns;
 use crate::measure::explain::place_ns;
 use crate::measure::naming::Naming;
 use crate::measure::osnoise::period::PeriodReport;
-use crate::measure::source::{Class, Source};
+use crate::measure::source::{Class, GapSource};
 use crate::measure::watcher::{WatchError, Watcher};
 
 /// What both count.
@@ -52,7 +52,7 @@ impl Both {
 /// Both counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Agreement {
-    sources: BTreeMap<Source, Both>,
+    sources: BTreeMap<GapSource, Both>,
     /// The tracer counts softirqs: it does not with PREEMPT_RT.
     softirqs: bool,
     /// Events that either of them lost.
@@ -62,7 +62,7 @@ pub struct Agreement {
 
 impl Agreement {
     /// Threads of one name are one source; those of one kind are not.
-    fn add(&mut self, mut source: Source, kernel: u64, noised: u64) {
+    fn add(&mut self, mut source: GapSource, kernel: u64, noised: u64) {
         if source.class == Class::Thread {
             source.id = 0;
         }
@@ -139,7 +139,7 @@ impl Agreement {
 
     /// The same for scripts.
     pub fn json(&self) -> Value {
-        let row = |(source, both): (&Source, &Both)| {
+        let row = |(source, both): (&GapSource, &Both)| {
             json!({
                 "class": source.class,
                 "name": source.name,
@@ -235,7 +235,7 @@ mod tests {
     fn agreement(rows: &[(Class, &str, u64, u64)]) -> Agreement {
         let mut agreement = Agreement { periods: 1, ..Agreement::default() };
         for (class, name, kernel, noised) in rows {
-            let source = Source { class: *class, name: (*name).to_owned(), id: 1 };
+            let source = GapSource { class: *class, name: (*name).to_owned(), id: 1 };
             agreement.add(source, *kernel, *noised);
         }
         agreement

@@ -54,7 +54,7 @@ pub enum TracerError {
         hint: String,
     },
     /// Somebody switched our tracing off.
-    #[error("somebody else switched tracing off in {0}: start again")]
+    #[error("another program switched tracing off in {0}: start again")]
     SwitchedOff(PathBuf),
     /// The threads do not show.
     #[error(

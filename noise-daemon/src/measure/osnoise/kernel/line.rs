@@ -9,7 +9,7 @@ use std::str::FromStr;
 use noise_common::signals::VECTORS;
 use noise_common::watch::Kind;
 
-use crate::procfs::as_text;
+use crate::clean::as_text;
 
 /// Columns of the running task's name; the kernel's names are shorter.
 const NAME_COLUMNS: usize = 16;

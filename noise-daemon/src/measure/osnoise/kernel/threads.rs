@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use super::error::TracerError;
-use crate::measure::cpus::CpuList;
+use crate::cpulist::CpuList;
 use crate::procfs;
 
 /// The parent of all threads of the kernel.

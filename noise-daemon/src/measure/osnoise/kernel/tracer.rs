@@ -16,7 +16,7 @@ use super::tracefs::Tracefs;
 use crate::measure::clock::now_ns;
 use crate::measure::error::MeasureError;
 use crate::measure::gaps::Stopped;
-use crate::measure::osnoise::{Options, PeriodReport};
+use crate::measure::osnoise::{OsnoiseOptions, PeriodReport};
 use crate::measure::placement::{Placement, Priority};
 
 const PROCFS: &str = "/proc";
@@ -45,7 +45,7 @@ fn microseconds(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-fn wanted(options: &Options, kernel: KernelOptions) -> Wanted {
+fn wanted(options: &OsnoiseOptions, kernel: KernelOptions) -> Wanted {
     let stop_us = |ns: Option<u64>| ns.map_or(0, |ns| ns / NS_PER_US);
     Wanted {
         cpus: options.cpus.to_string(),
@@ -68,7 +68,7 @@ impl Tracer {
     /// See [`MeasureError`]; everything is as it was before.
     pub fn start(
         tracefs: &Tracefs,
-        options: &Options,
+        options: &OsnoiseOptions,
         kernel: KernelOptions,
     ) -> Result<Self, MeasureError> {
         let procfs = Path::new(PROCFS);
@@ -103,7 +103,7 @@ impl Tracer {
     /// See [`MeasureError`].
     pub fn run(
         mut self,
-        options: &Options,
+        options: &OsnoiseOptions,
         stop: &AtomicBool,
         mut irq: impl FnMut(u32, &str),
         mut each: impl FnMut(PeriodReport),

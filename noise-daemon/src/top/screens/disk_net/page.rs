@@ -66,7 +66,7 @@ fn lines(recent: &Recent<'_>, subject: &Subject<'_>, waits: &Waits) -> Vec<(Stri
             each(recent, "wait in its queue", &waits.queue),
         ),
         Way::Receive => (
-            format!("{name} received {rate} packets that somebody waited for."),
+            format!("{name} received {rate} packets that a task waited for."),
             each(recent, "delivery to the receiver", &waits.queue),
         ),
         Way::Retransmit => (
@@ -171,7 +171,7 @@ fn table(recent: &Recent<'_>, subject: &Subject<'_>) -> Table {
         ],
         rows: largest.iter().map(row).collect(),
         sorted_by: 2,
-        empty: "Nobody is known to have waited there.",
+        empty: "No known waits there.",
     }
 }
 

@@ -45,7 +45,7 @@ fn heading(report: &Report, now: Timestamp) -> Vec<(String, Tone)> {
     let calm = if report.open && !main.is_active() { ", calm now" } else { "" };
     vec![
         (format!("{what}: {}{calm}.", report.standing()), tone),
-        (format!("{lost} lost beyond the usual."), Tone::Plain),
+        (format!("{lost} excess delay."), Tone::Plain),
         (main.signal.help().to_owned(), Tone::Dim),
     ]
 }
@@ -310,7 +310,7 @@ pub(super) mod tests {
             "Gives the victim a larger part",
             "db.service: median",
             "and 2 more",
-            "not told apart",
+            "not attributed",
         ] {
             assert!(words.iter().any(|line| line.contains(part)), "{part}: {words:?}");
         }
