@@ -29,6 +29,7 @@ use blame::Attribution;
 pub use blame::{INTERFERENCE_METRIC, Limits, PREEMPTIONS_METRIC, Pair, Recent};
 pub use host::Host;
 pub use longest::Longest;
+pub use names::SharedNames;
 pub use outlier::{OutlierPart, OutlierRecord};
 use sums::Sums;
 
