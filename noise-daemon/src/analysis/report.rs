@@ -10,7 +10,6 @@ use super::level::Level;
 use super::rules::Rule;
 use super::watched::Watched;
 use crate::model::OutlierRecord;
-use crate::model::names::shared;
 use jiff::Timestamp;
 use noise_common::remedy::Remedy;
 
@@ -39,7 +38,6 @@ pub struct Episode {
     /// What was unusual, written as its name.
     pub signal: Watched,
     /// Whose.
-    #[serde(deserialize_with = "shared")]
     pub subject: Name,
     /// Begin of the first disturbed window.
     pub start: Timestamp,

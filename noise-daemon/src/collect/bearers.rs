@@ -6,12 +6,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use noise_common::event::CellKey;
-use noise_common::signals::Signal;
 
-use crate::model::Amount;
-
-/// A signal with its label values.
-pub type Label = (Signal, Vec<String>);
+use crate::model::{Amount, Label};
 
 /// A subject.
 #[derive(Debug)]
@@ -89,6 +85,7 @@ fn part<'a, V: Amount>(before: &Option<Box<V>>, amount: &'a V) -> Cow<'a, V> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use noise_common::signals::Signal;
 
     fn label(name: &str) -> Label {
         (Signal::TcpRetransmit, vec![name.to_owned()])

@@ -17,11 +17,12 @@ use std::time::Instant;
 use noise_common::charge::{
     CHARGE_CAUSES, CHARGE_SLOTS, Cause, ChargeKey, Charged, RESOURCES, Resource,
 };
+use slab::Slab;
 
 use super::hashed::HashedCharges;
 use super::states::CpuStates;
-use crate::model::Interference;
 use crate::model::labels::{GONE, OTHER};
+use crate::model::{Amount as _, Bounded, Foldable, Interference};
 use crate::resolve::{Being, Names, Parties};
 
 /// Labelled charges that are told apart; the others count for [`OTHER`].
@@ -34,13 +35,13 @@ const CROWDED_HASH: usize = 512;
 const CROWDED_TABLE: usize = CHARGE_SLOTS * 3 / 4;
 
 /// No row yet.
-const UNBOUND: u32 = u32::MAX;
+const UNBOUND: usize = usize::MAX;
 
 /// An entry of the programs as it was read last.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     last: Charged,
-    row: u32,
+    row: usize,
     changed_ns: u64,
 }
 
@@ -54,6 +55,21 @@ struct Label {
     parties: Parties,
 }
 
+impl Label {
+    /// That of all that is told apart by resource and cause alone.
+    fn others(resource: Resource, cause: Cause) -> Self {
+        let other: Arc<str> = Arc::from(OTHER);
+        let parties = Parties { place: "".into(), victim: Arc::clone(&other), culprit: other };
+        Self { resource, cause, parties }
+    }
+}
+
+impl Foldable for Label {
+    fn rest(&self) -> Self {
+        Self::others(self.resource, self.cause)
+    }
+}
+
 /// The charges under one label.
 #[derive(Debug)]
 struct Row {
@@ -64,59 +80,47 @@ struct Row {
 }
 
 /// The labelled charges.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Rows {
-    rows: Vec<Option<Row>>,
-    free: Vec<u32>,
-    order: BTreeMap<Label, u32>,
+    rows: Slab<Row>,
+    order: Bounded<Label, usize>,
     /// What labels had that no entry is about since the last sample.
     left: BTreeMap<Label, Charged>,
 }
 
 impl Rows {
-    /// One more entry is about a label.
-    fn bind(&mut self, label: Label) -> u32 {
-        if let Some(row) = self.order.get(&label).copied() {
-            if let Some(Some(known)) = self.rows.get_mut(row as usize) {
-                known.entries += 1;
-            }
-            return row;
-        }
-        let charged = self.left.remove(&label).unwrap_or_default();
-        let new = Row { label: label.clone(), charged, entries: 1 };
-        let row = self.free.pop().unwrap_or_else(|| {
-            self.rows.push(None);
-            self.rows.len() as u32 - 1
+    /// One more entry is about a label, or about the rest where there is no room for it.
+    fn bind(&mut self, label: Label) -> usize {
+        let Self { rows, order, left } = self;
+        let row = *order.value_with(label, |label| {
+            let charged = left.remove(label).unwrap_or_default();
+            rows.insert(Row { label: label.clone(), charged, entries: 0 })
         });
-        if let Some(place) = self.rows.get_mut(row as usize) {
-            *place = Some(new);
+        if let Some(known) = rows.get_mut(row) {
+            known.entries += 1;
         }
-        self.order.insert(label, row);
         row
     }
 
     /// One entry less is about it.
-    fn unbind(&mut self, row: u32) {
-        let Some(place) = self.rows.get_mut(row as usize) else { return };
-        let Some(known) = place else { return };
+    fn unbind(&mut self, row: usize) {
+        let Some(known) = self.rows.get_mut(row) else { return };
         known.entries -= 1;
         if known.entries == 0 {
-            self.order.remove(&known.label);
-            self.left.insert(known.label.clone(), known.charged);
-            *place = None;
-            self.free.push(row);
+            let Some(Row { label, charged, .. }) = self.rows.try_remove(row) else { return };
+            self.order.remove(&label);
+            self.left.insert(label, charged);
         }
     }
 
-    fn add(&mut self, row: u32, charged: Charged) {
-        if let Some(Some(row)) = self.rows.get_mut(row as usize) {
-            row.charged.ns += charged.ns;
-            row.charged.count += charged.count;
+    fn add(&mut self, row: usize, charged: Charged) {
+        if let Some(row) = self.rows.get_mut(row) {
+            row.charged.add(&charged);
         }
     }
 
-    fn label(&self, row: u32) -> Option<&Label> {
-        self.rows.get(row as usize)?.as_ref().map(|row| &row.label)
+    fn label(&self, row: usize) -> Option<&Label> {
+        self.rows.get(row).map(|row| &row.label)
     }
 }
 
@@ -146,7 +150,7 @@ impl Charges {
     /// Those of the programs' tables and of the hash, where the object has one.
     pub fn new(hash: Option<HashedCharges>) -> Self {
         Self {
-            rows: Rows::default(),
+            rows: Rows { rows: Slab::new(), order: Bounded::new(PAIRS), left: BTreeMap::new() },
             slots: Vec::new(),
             hashed: HashMap::new(),
             nobody: Vec::new(),
@@ -204,8 +208,7 @@ impl Charges {
                 continue;
             }
             if entry.row == UNBOUND {
-                let others = binder.others(resource, cause);
-                entry.row = binder.rows.bind(others);
+                entry.row = binder.rows.bind(Label::others(resource, cause));
             }
             binder.add(entry, charged);
         }
@@ -236,8 +239,7 @@ impl Charges {
 
     /// Every label's charges, in order.
     pub fn totals(&self) -> Vec<Interference> {
-        let rows = self.rows.order.values();
-        let rows = rows.filter_map(|row| self.rows.rows.get(*row as usize)?.as_ref());
+        let rows = self.rows.order.iter().filter_map(|(_, row)| self.rows.rows.get(*row));
         rows.map(|Row { label, charged, .. }| Interference {
             resource: label.resource,
             cause: label.cause,
@@ -342,33 +344,18 @@ impl Binder<'_, '_> {
     }
 
     fn add(&mut self, entry: &mut Entry, charged: Charged) {
-        let delta = Charged {
-            ns: charged.ns.saturating_sub(entry.last.ns),
-            count: charged.count.saturating_sub(entry.last.count),
-        };
+        let delta = charged.since(&entry.last);
         self.rows.add(entry.row, delta);
         entry.last = charged;
         entry.changed_ns = self.asked.at_ns;
     }
 
-    fn bind(&mut self, key: &ChargeKey) -> Option<u32> {
+    fn bind(&mut self, key: &ChargeKey) -> Option<usize> {
         let (resource, cause) = (key.resource()?, key.cause()?);
         let parties = self.asked.names.parties(key, resource, cause, self.asked.at)?;
         let label = Label { resource, cause, parties };
-        if self.rows.order.len() < PAIRS || self.rows.order.contains_key(&label) {
-            return Some(self.rows.bind(label));
-        }
-        *self.folded += 1;
-        let others = self.others(resource, cause);
-        Some(self.rows.bind(others))
-    }
-
-    /// The label of what is told apart by resource and cause alone.
-    fn others(&mut self, resource: Resource, cause: Cause) -> Label {
-        let other = self.asked.names.label(OTHER);
-        let place = self.asked.names.label("");
-        let parties = Parties { place, victim: Arc::clone(&other), culprit: other };
-        Label { resource, cause, parties }
+        *self.folded += u64::from(!self.rows.order.has_room(&label));
+        Some(self.rows.bind(label))
     }
 }
 
@@ -515,7 +502,7 @@ mod tests {
         bench.wait(10);
         bench.sweep();
         assert!(bench.read().is_empty());
-        assert!(bench.charges.rows.order.is_empty());
+        assert!(bench.charges.rows.order.iter().next().is_none());
     }
 
     #[test]

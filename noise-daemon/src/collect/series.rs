@@ -11,9 +11,9 @@ use noise_common::charge::UNKNOWN;
 use noise_common::event::{Cell, CellKey};
 use noise_common::signals::{Signal, Storage};
 
-use super::bearers::{Bearers, Label};
+use super::bearers::Bearers;
 use super::totals::WindowTotals;
-use crate::model::{Sample, Series, Totals};
+use crate::model::{Label, Sample, Series, Totals};
 use crate::resolve::Names;
 
 /// Windows without a value after which a subject may be forgotten, if it is gone.
@@ -216,9 +216,8 @@ mod tests {
             let sums = |series: &[Series]| -> Vec<(String, u64)> {
                 series.iter().map(|one| (one.labels.join(","), one.totals.sum_ns)).collect()
             };
-            let sampled = sums(&model.sample.series);
-            let exported = model.steady_series.as_deref().map_or_else(|| sampled.clone(), sums);
-            (sampled, exported)
+            let exported: Vec<Series> = model.series().cloned().collect();
+            (sums(&model.sample.series), sums(&exported))
         };
         let pairs = |pairs: &[(&str, u64)]| -> Vec<(String, u64)> {
             pairs.iter().map(|(name, sum)| ((*name).to_owned(), *sum)).collect()

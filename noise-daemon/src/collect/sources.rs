@@ -14,7 +14,7 @@ use noise_common::hooks::Hook;
 use noise_common::signals::{CELLS_PER_CPU, SIGNALS, Signal, Storage};
 use tokio::io::unix::AsyncFd;
 
-use super::bearers::{Bearers, Label};
+use super::bearers::Bearers;
 use super::charges::{Asked, Charges};
 use super::faults::PageFaults;
 use super::hashed::HashedCharges;
@@ -23,7 +23,7 @@ use super::series::Histograms;
 use super::states::{CpuStates, Mark};
 use super::steal;
 use crate::kernel::{Engine, HookStatus, Measured, PidLimit, ProgramStats, monotonic_ns};
-use crate::model::{Count, HookSample, INTERFERENCE_METRIC, Sample};
+use crate::model::{Count, HookSample, INTERFERENCE_METRIC, Label, Sample};
 use crate::procfs::Reader;
 use crate::resolve::Names;
 use crate::resolve::cgroup::Hierarchies;

@@ -10,7 +10,7 @@ use noise_common::charge::UNKNOWN;
 use noise_common::event::{Cell, CellKey};
 use noise_common::signals::{Signal, SignalInfo, Storage};
 
-use crate::model::Totals;
+use crate::model::{Bounded, Foldable, Totals};
 
 /// Subjects of one rotating signal that are told apart.
 pub const SUBJECTS: usize = 2_048;
@@ -99,16 +99,21 @@ pub struct Counted {
 }
 
 /// Sums of all windows of all cells.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct WindowTotals {
-    subjects: BTreeMap<CellKey, Box<Subject>>,
+    /// Those of rotating signals are bounded.
+    subjects: Bounded<CellKey, Box<Subject>>,
     cells: BTreeMap<(CellKey, u32), Windows>,
     /// Number of the newest window.
     newest: u64,
-    /// Subjects of rotating signals.
-    rotating: usize,
     /// Windows' subjects that had no room.
     folded: u64,
+}
+
+impl Default for WindowTotals {
+    fn default() -> Self {
+        Self { subjects: Bounded::new(SUBJECTS), cells: BTreeMap::new(), newest: 0, folded: 0 }
+    }
 }
 
 fn key_of(cell: &Cell) -> CellKey {
@@ -119,8 +124,15 @@ fn signal_of(key: CellKey) -> Option<Signal> {
     Signal::from_number(key.signal)
 }
 
-fn is_rotating(key: CellKey) -> bool {
-    signal_of(key).is_some_and(|signal| signal.info().storage == Storage::Rotating)
+impl Foldable for CellKey {
+    /// Devices, interfaces, irqs and what is known beforehand are few.
+    fn rest(&self) -> Self {
+        let is_rotating = |signal: Signal| signal.info().storage == Storage::Rotating;
+        match signal_of(*self).is_some_and(is_rotating) {
+            true => Self { subject: UNKNOWN, ..*self },
+            false => *self,
+        }
+    }
 }
 
 /// Whether sums are kept for each CPU.
@@ -173,13 +185,13 @@ impl WindowTotals {
         }
         let continues = windows.open.as_ref().is_some_and(|open| open.window == cell.head);
         if !continues {
-            windows.folded = !has_room(&self.subjects, self.rotating, key);
+            windows.folded = !self.subjects.has_room(&key);
             self.folded += u64::from(windows.folded);
         }
         let empty = || Reading { window: 0, sum_ns: 0, counts: Vec::new() };
         windows.open.get_or_insert_with(empty).take(cell);
-        let into = if windows.folded { others(key) } else { key };
-        let subject = subject(&mut self.subjects, &mut self.rotating, into);
+        let into = if windows.folded { key.rest() } else { key };
+        let subject = self.subjects.value(into);
         subject.recent_max_ns = subject.recent_max_ns.max(cell.max_ns);
     }
 
@@ -194,15 +206,15 @@ impl WindowTotals {
         }
         let continues = windows.open.as_ref().is_some_and(|open| open.window == cell.head);
         if !continues {
-            windows.folded = !has_room(&self.subjects, self.rotating, key);
+            windows.folded = !self.subjects.has_room(&key);
             self.folded += u64::from(windows.folded);
         }
         windows.last_closed = windows.last_closed.max(cell.head);
         if windows.open.as_ref().is_some_and(|open| open.window <= cell.head) {
             windows.open = None;
         }
-        let into = if windows.folded { others(key) } else { key };
-        let subject = subject(&mut self.subjects, &mut self.rotating, into);
+        let into = if windows.folded { key.rest() } else { key };
+        let subject = self.subjects.value(into);
         subject.recent_max_ns = subject.recent_max_ns.max(cell.max_ns);
         subject.closed.add(cell);
         if by_cpu(key) {
@@ -215,7 +227,7 @@ impl WindowTotals {
         // Both maps are in order of the keys, and those who stand for others come last.
         let mut cells = self.cells.iter().peekable();
         let mut folded: BTreeMap<u32, Totals> = BTreeMap::new();
-        for (key, subject) in &mut self.subjects {
+        for (key, subject) in self.subjects.iter_mut() {
             let mut counted = Counted {
                 key: *key,
                 totals: subject.closed.totals(),
@@ -258,7 +270,7 @@ impl WindowTotals {
 
     /// How many subjects of rotating signals there are.
     pub fn rotating(&self) -> usize {
-        self.rotating
+        self.subjects.taken()
     }
 
     /// How often a subject was counted for [`UNKNOWN`] because there was no room for it.
@@ -270,9 +282,6 @@ impl WindowTotals {
     /// back. Those windows are not counted again when they arrive.
     pub fn forget(&mut self, key: CellKey) -> Totals {
         let Some(subject) = self.subjects.remove(&key) else { return Totals::default() };
-        if is_rotating(key) && key.subject != UNKNOWN {
-            self.rotating -= 1;
-        }
         let mut totals = subject.closed.totals();
         for (_, windows) in self.cells.range_mut((key, 0)..=(key, u32::MAX)) {
             if !windows.folded
@@ -302,29 +311,6 @@ impl WindowTotals {
                 || windows.last_closed + REMEMBERED_WINDOWS > newest
         });
     }
-}
-
-/// The subject of the same signal that those without room count for.
-fn others(key: CellKey) -> CellKey {
-    CellKey { subject: UNKNOWN, ..key }
-}
-
-fn has_room(subjects: &BTreeMap<CellKey, Box<Subject>>, rotating: usize, key: CellKey) -> bool {
-    rotating < SUBJECTS
-        || !is_rotating(key)
-        || key.subject == UNKNOWN
-        || subjects.contains_key(&key)
-}
-
-fn subject<'a>(
-    subjects: &'a mut BTreeMap<CellKey, Box<Subject>>,
-    rotating: &mut usize,
-    key: CellKey,
-) -> &'a mut Subject {
-    subjects.entry(key).or_insert_with(|| {
-        *rotating += usize::from(is_rotating(key) && key.subject != UNKNOWN);
-        Box::default()
-    })
 }
 
 #[cfg(test)]
@@ -438,7 +424,7 @@ mod tests {
         }
         totals.close(&of_cgroup(1, 0, cell(5 + REMEMBERED_WINDOWS, &[1])));
         totals.sweep();
-        assert_eq!((totals.subjects.len(), totals.cells.len()), (1, 1));
+        assert_eq!((totals.subjects.taken(), totals.cells.len()), (1, 1));
     }
 
     /// What may happen to one cell.

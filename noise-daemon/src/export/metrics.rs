@@ -141,6 +141,8 @@ fn histogram(names: &[&str], series: &Series, buckets: Buckets) -> Metric {
 /// The families of the signals.
 fn signal_families(model: &Model) -> Vec<MetricFamily> {
     let sample = &model.sample;
+    let series: Vec<&Series> = model.series().collect();
+    let cgroups: Vec<&Series> = model.cgroup_waits.iter().collect();
     let mut families = Vec::new();
     for info in &SIGNALS {
         // What was counted before a signal was switched off would look like calm.
@@ -151,16 +153,15 @@ fn signal_families(model: &Model) -> Vec<MetricFamily> {
             Kind::Histogram(buckets) => {
                 // Cgroups are many: the model chooses.
                 let from = match info.is_folded() {
-                    true => &model.cgroup_waits,
-                    false => model.steady_series.as_ref().unwrap_or(&sample.series),
+                    true => &cgroups,
+                    false => &series,
                 };
                 let own = from.iter().filter(|series| series.signal == info.signal);
                 let metrics = own.map(|series| histogram(info.labels, series, buckets)).collect();
                 (MetricType::HISTOGRAM, metrics)
             }
             Kind::Counter => {
-                let counts = model.steady_counts.as_ref().unwrap_or(&sample.counts);
-                let own = counts.iter().filter(|count| count.signal == info.signal);
+                let own = model.counts().filter(|count| count.signal == info.signal);
                 let metrics = own
                     .map(|count| {
                         let values: Vec<&str> = count.labels.iter().map(String::as_str).collect();

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use noise_common::charge::{Cause, Charged, Resource};
 use noise_common::signals::Signal;
 
+use super::bounded::Foldable;
 use super::changes::{changes, grown};
-use super::fold::{Fold, Subject};
+use super::fold::Fold;
+use super::labels::OTHER;
 use super::sample::{Count, Interference, Sample, Series, Totals};
-use super::steady::Steady;
-use crate::model::labels::OTHER;
+use super::steady::{Corrections, Steady};
 
 /// Name of the metric of delays by who caused them.
 pub const INTERFERENCE_METRIC: &str = "noised_interference_seconds_total";
@@ -61,7 +62,7 @@ impl Pair {
     }
 }
 
-impl Subject for Pair {
+impl Foldable for Pair {
     /// Resource and cause are told of the rest, too.
     fn rest(&self) -> Self {
         let other: Arc<str> = Arc::from(OTHER);
@@ -69,7 +70,7 @@ impl Subject for Pair {
     }
 }
 
-impl Subject for String {
+impl Foldable for String {
     fn rest(&self) -> Self {
         OTHER.to_owned()
     }
@@ -211,13 +212,13 @@ impl Attribution {
     }
 
     /// The histograms of a sample but those of cgroups, where they are not exported as they are.
-    pub fn series(&self, sample: &Sample) -> Option<Vec<Series>> {
-        self.series.exported(of_others(sample))
+    pub fn steady_series(&self, sample: &Sample) -> Corrections<Series> {
+        self.series.corrections(&sample.series)
     }
 
     /// Its counters, where they are not exported as they are.
-    pub fn counts(&self, sample: &Sample) -> Option<Vec<Count>> {
-        self.counts.exported(&sample.counts)
+    pub fn steady_counts(&self, sample: &Sample) -> Corrections<Count> {
+        self.counts.corrections(&sample.counts)
     }
 
     /// All cgroups together, those that are gone included.

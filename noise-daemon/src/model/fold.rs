@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::hash::Hash;
 
 use super::amount::Amount;
+use super::bounded::{Bounded, Foldable};
 use super::remembered::Remembered;
 
 /// Time in which a cost counts half, ns.
@@ -32,13 +33,8 @@ const KEPT: usize = 4;
 /// Costs are scaled up instead of decaying; beyond this scale all begin anew, before they overflow.
 const LARGEST_SCALE: f64 = 1e30;
 
-/// Whom something is counted for.
-pub trait Subject: Ord + Clone + Hash {
-    /// The one that stands for all of its kind that have no counter of their own.
-    fn rest(&self) -> Self;
-}
-
-#[derive(Clone, Debug)]
+/// A counter.
+#[derive(Debug, Default)]
 struct Place<V> {
     amount: V,
     cost: f64,
@@ -68,13 +64,11 @@ struct Waiting {
 }
 
 /// The counters.
-#[derive(Clone, Debug)]
-pub struct Fold<K, V> {
-    limit: usize,
-    /// The largest that there was.
+#[derive(Debug)]
+pub struct Fold<K: Hash + Eq, V> {
+    /// The largest number of places that there was.
     largest: usize,
-    places: BTreeMap<K, Place<V>>,
-    rest: BTreeMap<K, V>,
+    places: Bounded<K, Place<V>>,
     waiting: BTreeMap<K, Waiting>,
     remembered: Remembered<K, V>,
     /// Scale of the costs, and the time of scale 1.
@@ -84,14 +78,12 @@ pub struct Fold<K, V> {
     folded: u64,
 }
 
-impl<K: Subject, V: Amount> Fold<K, V> {
+impl<K: Foldable + Hash, V: Amount> Fold<K, V> {
     /// Room for that many subjects, the rest not counted.
     pub fn new(limit: usize) -> Self {
         Self {
-            limit,
             largest: limit,
-            places: BTreeMap::new(),
-            rest: BTreeMap::new(),
+            places: Bounded::new(limit),
             waiting: BTreeMap::new(),
             remembered: Remembered::default(),
             scale: 1.0,
@@ -103,10 +95,10 @@ impl<K: Subject, V: Amount> Fold<K, V> {
 
     /// Makes room for another number of subjects. Those that cost least give way.
     pub fn set_limit(&mut self, limit: usize) {
-        self.limit = limit;
         self.largest = self.largest.max(limit);
-        while self.places.len() > limit {
-            let cheapest = self.places.iter().min_by(|a, b| a.1.cost.total_cmp(&b.1.cost));
+        self.places.set_most(limit);
+        while self.places.taken() > limit {
+            let cheapest = self.places.own().min_by(|a, b| a.1.cost.total_cmp(&b.1.cost));
             let Some(out) = cheapest.map(|(key, _)| key.clone()) else { break };
             if let Some(place) = self.places.remove(&out) {
                 if place.gone_ns.is_none() {
@@ -127,8 +119,8 @@ impl<K: Subject, V: Amount> Fold<K, V> {
         let passed = self.at_ns.saturating_sub(self.began_ns) as f64;
         self.scale = (passed / HALF_LIFE_NS).exp2();
         if self.scale > LARGEST_SCALE {
-            for cost in self.places.values_mut().map(|place| &mut place.cost) {
-                *cost /= self.scale;
+            for (_, place) in self.places.iter_mut() {
+                place.cost /= self.scale;
             }
             for waiting in self.waiting.values_mut() {
                 waiting.cost /= self.scale;
@@ -169,7 +161,7 @@ impl<K: Subject, V: Amount> Fold<K, V> {
                 self.forget_cheap();
             }
         }
-        self.rest.entry(rest).or_default().add(more);
+        self.places.value(rest).amount.add(more);
     }
 
     /// A subject is gone: nothing more is to be expected of it.
@@ -182,11 +174,7 @@ impl<K: Subject, V: Amount> Fold<K, V> {
 
     /// Every counter, in order.
     pub fn counters(&self) -> impl Iterator<Item = (&K, &V)> {
-        let mut all: Vec<(&K, &V)> =
-            self.places.iter().map(|(key, place)| (key, &place.amount)).collect();
-        all.extend(self.rest.iter());
-        all.sort_by(|a, b| a.0.cmp(b.0));
-        all.into_iter()
+        self.places.iter().map(|(key, place)| (key, &place.amount))
     }
 
     /// How often a subject became one of the rest: because it had no room, or gave way. One that
@@ -203,32 +191,31 @@ impl<K: Subject, V: Amount> Fold<K, V> {
 
     /// Whether there is a free place, or else one of a subject that is gone, which is told.
     fn room(&self) -> Option<Option<K>> {
-        if self.places.len() < self.limit {
+        if !self.places.is_full() {
             return Some(None);
         }
-        let gone = self.places.iter().filter_map(|(key, place)| Some((place.gone_ns?, key)));
+        let gone = self.places.own().filter_map(|(key, place)| Some((place.gone_ns?, key)));
         gone.min().map(|(_, key)| Some(key.clone()))
     }
 
     fn admit(&mut self, key: K, amount: V, cost: f64) {
         let place = Place { amount, cost, since_ns: self.at_ns, gone_ns: None };
-        self.places.insert(key, place);
+        *self.places.value(key) = place;
     }
 
     /// Takes the place of `out`, if any, for `key`: the counter of `key` as it is remembered, and
     /// the cost of `out`.
     fn replace(&mut self, key: &K, out: Option<&K>) -> (V, f64) {
         let amount = self.remembered.take(key).unwrap_or_default();
-        let Some((out, place)) = out.and_then(|out| self.places.remove_entry(out)) else {
-            return (amount, 0.0);
-        };
-        self.remembered.insert(out, place.amount, self.at_ns);
+        let Some(out) = out else { return (amount, 0.0) };
+        let Some(place) = self.places.remove(out) else { return (amount, 0.0) };
+        self.remembered.insert(out.clone(), place.amount, self.at_ns);
         (amount, place.cost)
     }
 
     /// Keeps the counters that gave way last.
     fn forget_oldest(&mut self) {
-        let most = (self.largest * (KEPT + 1)).saturating_sub(self.places.len());
+        let most = (self.largest * (KEPT + 1)).saturating_sub(self.places.taken());
         for (key, until_ns) in self.remembered.trim(most, self.at_ns) {
             if let Some(waiting) = self.waiting.get_mut(&key) {
                 waiting.away_until_ns = until_ns;
@@ -254,7 +241,7 @@ impl<K: Subject, V: Amount> Fold<K, V> {
         {
             let cheapest = self
                 .places
-                .iter()
+                .own()
                 .map(|(key, place)| (place.bar(self.at_ns), key))
                 .min_by(|a, b| a.0.total_cmp(&b.0));
             let Some((bar, out)) = cheapest else { return };
@@ -275,7 +262,7 @@ impl<K: Subject, V: Amount> Fold<K, V> {
 
     /// Keeps the costs of those who may get a place soonest.
     fn forget_cheap(&mut self) {
-        let most = (self.limit * KEPT).max(1);
+        let most = (self.places.most() * KEPT).max(1);
         if self.waiting.len() < 2 * most {
             return;
         }
@@ -297,7 +284,7 @@ mod tests {
     /// Stands for the rest.
     const REST: u16 = u16::MAX;
 
-    impl Subject for u16 {
+    impl Foldable for u16 {
         fn rest(&self) -> Self {
             REST
         }
@@ -416,7 +403,7 @@ mod tests {
             fold.add(&2, &1, 3);
         }
         assert_eq!(told(&fold)[0], (1, 24 * 365));
-        assert!(fold.places.values().all(|place| place.cost.is_finite() && place.cost > 0.0));
+        assert!(fold.places.own().all(|(_, place)| place.cost.is_finite() && place.cost > 0.0));
     }
 
     /// What may happen: time, values, ends.
@@ -452,7 +439,12 @@ mod tests {
                 let mut before: BTreeMap<u16, u64> =
                     fold.remembered.iter().map(|(key, amount)| (*key, *amount)).collect();
                 before.extend(told(&fold));
-                let mut added = 0;
+                let had: BTreeMap<u16, bool> = fold
+                    .places
+                    .own()
+                    .map(|(key, place)| (*key, place.gone_ns.is_some()))
+                    .collect();
+                let (mut added, is_limit) = (0, matches!(step, Step::Limit(_)));
                 match step {
                     Step::Advance(by) => {
                         at += by;
@@ -490,21 +482,32 @@ mod tests {
                 } else {
                     prop_assert!(grown.is_empty());
                 }
+                // One that is still there gives way only to another that costs clearly more.
+                let came = fold.places.own().filter(|(key, _)| !had.contains_key(key));
+                let dearest = came.map(|(_, place)| place.cost).fold(0.0, f64::max);
+                let stays = |key: &u16| fold.places.own().any(|(own, _)| own == key);
+                for (key, _) in had.iter().filter(|(key, gone)| !**gone && !stays(key)) {
+                    let cost = fold.waiting.get(key).map(|waiting| waiting.cost);
+                    prop_assert!(
+                        is_limit || cost.is_some_and(|cost| dearest > cost * TAKEOVER),
+                        "{} gave way at {:?} to one of {}", key, cost, dearest
+                    );
+                }
                 // Nothing is forgotten unless more was to be remembered than may be.
                 let most = (KEPT + 1) * largest;
                 let kept: BTreeMap<u16, u64> =
                     fold.remembered.iter().map(|(key, amount)| (*key, *amount)).collect();
                 let is_kept = |key: &u16| now.contains_key(key) || kept.contains_key(key);
                 for (_, amount) in before.iter().filter(|(key, _)| !is_kept(key)) {
-                    prop_assert_eq!(kept.len() + fold.places.len(), most);
+                    prop_assert_eq!(kept.len() + fold.places.taken(), most);
                     forgotten += amount;
                 }
                 let in_memory: u64 = kept.values().sum();
                 prop_assert_eq!(now.values().sum::<u64>() + in_memory + forgotten, all);
-                prop_assert!(fold.places.len() <= limit && now.len() <= limit + 1);
+                prop_assert!(fold.places.taken() <= limit && now.len() <= limit + 1);
                 prop_assert!(fold.waiting.len() <= (2 * KEPT * limit).max(2));
-                prop_assert!(kept.len() + fold.places.len() <= most);
-                prop_assert!(fold.waiting.keys().all(|key| !fold.places.contains_key(key)));
+                prop_assert!(kept.len() + fold.places.taken() <= most);
+                prop_assert!(fold.waiting.keys().all(|key| fold.places.get(key).is_none()));
             }
         }
     }

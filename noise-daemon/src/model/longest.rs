@@ -3,21 +3,17 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use noise_common::signals::Signal;
-
-use super::Sample;
+use super::{Label, Sample};
 
 /// How far back longest delays are known, ns.
 const HORIZON_NS: u64 = 60_000_000_000;
-
-type Key = (Signal, Vec<String>);
 
 /// Longest delays by the samples that had them.
 #[derive(Debug, Default)]
 pub struct Longest {
     /// When somebody asked last.
     asked_ns: Option<u64>,
-    samples: VecDeque<(u64, BTreeMap<Key, u64>)>,
+    samples: VecDeque<(u64, BTreeMap<Label, u64>)>,
 }
 
 impl Longest {
@@ -30,7 +26,7 @@ impl Longest {
             return;
         }
         let delayed = sample.series.iter().filter(|one| one.recent_max_ns > 0);
-        let longest: BTreeMap<Key, u64> =
+        let longest: BTreeMap<Label, u64> =
             delayed.map(|one| ((one.signal, one.labels.clone()), one.recent_max_ns)).collect();
         if !longest.is_empty() {
             self.samples.push_back((sample.at_ns, longest));
@@ -40,7 +36,7 @@ impl Longest {
     /// Raises the longest delays of a sample to those since a time, ns on the clock of the samples.
     pub fn raise(&mut self, sample: &mut Sample, since_ns: u64) {
         self.asked_ns = Some(sample.at_ns);
-        let mut longest: BTreeMap<&Key, u64> = BTreeMap::new();
+        let mut longest: BTreeMap<&Label, u64> = BTreeMap::new();
         for (key, ns) in
             self.samples.iter().filter(|(at_ns, _)| *at_ns > since_ns).flat_map(|one| &one.1)
         {
@@ -62,6 +58,7 @@ impl Longest {
 mod tests {
     use super::*;
     use crate::model::{Series, Totals};
+    use noise_common::signals::Signal;
 
     fn sample(at_ns: u64, longest: &[(&str, u64)]) -> Sample {
         let series = longest.iter().map(|(label, recent_max_ns)| Series {

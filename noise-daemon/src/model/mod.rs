@@ -3,6 +3,7 @@
 
 mod amount;
 mod blame;
+mod bounded;
 mod changes;
 mod fold;
 mod host;
@@ -27,13 +28,16 @@ use noise_common::signals::{Kind, SIGNALS, Signal};
 pub use amount::Amount;
 use blame::Attribution;
 pub use blame::{INTERFERENCE_METRIC, Limits, PREEMPTIONS_METRIC, Pair, Recent};
+pub use bounded::{Bounded, Foldable};
 pub use host::Host;
 pub use longest::Longest;
+pub use names::SharedNames;
 pub use outlier::{OutlierPart, OutlierRecord};
+use steady::Corrections;
 use sums::Sums;
 
 pub use sample::{
-    Count, CpuNoise, HookSample, Interference, NoiseSource, Reload, Sample, Series, Totals,
+    Count, CpuNoise, HookSample, Interference, Label, NoiseSource, Reload, Sample, Series, Totals,
 };
 
 /// How far back rates and quantiles look, ns.
@@ -78,9 +82,21 @@ pub struct Model {
     /// Who delayed whom most over the last seconds, the worst first.
     pub worst: Vec<Recent>,
     /// Histograms to export instead of the sample's, where these would run backwards.
-    pub steady_series: Option<Vec<Series>>,
+    steady_series: Corrections<Series>,
     /// The same of counters.
-    pub steady_counts: Option<Vec<Count>>,
+    steady_counts: Corrections<Count>,
+}
+
+impl Model {
+    /// The histograms to export, in order; those of cgroups as they were sampled.
+    pub fn series(&self) -> impl Iterator<Item = &Series> {
+        self.steady_series.apply(&self.sample.series)
+    }
+
+    /// The counters to export, in order.
+    pub fn counts(&self) -> impl Iterator<Item = &Count> {
+        self.steady_counts.apply(&self.sample.counts)
+    }
 }
 
 /// Builds models from consecutive samples.
@@ -129,8 +145,8 @@ impl Builder {
             }
         }
         Model {
-            steady_series: self.attribution.series(&sample),
-            steady_counts: self.attribution.counts(&sample),
+            steady_series: self.attribution.steady_series(&sample),
+            steady_counts: self.attribution.steady_counts(&sample),
             sample,
             signals,
             interference: self.attribution.interference(),

@@ -1,7 +1,5 @@
-//! PURE: one copy of each name. Every frame that is read brings thousands, nearly all of them those
-//! of the frame before.
+//! PURE: one copy of each name.
 
-use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
@@ -9,42 +7,55 @@ use std::sync::Arc;
 use serde::Deserializer;
 use serde::de::{Error, Visitor};
 
-/// Names below which it is not worth looking for those that nobody has any more.
+use super::Sample;
+
+/// Names below which it is not worth looking for those that are not in use any more.
 const FEW: usize = 1_024;
 
-/// What there is, once.
+/// One copy of each name, for a reader of samples: every sample brings thousands, nearly all of them
+/// those of the sample before. To compare and to keep those that are one is next to nothing.
 #[derive(Debug)]
-struct Pool {
+pub struct SharedNames {
     kept: HashSet<Arc<str>>,
     /// With how many it is looked through.
     full: usize,
 }
 
-impl Default for Pool {
+impl Default for SharedNames {
     fn default() -> Self {
         Self { kept: HashSet::new(), full: FEW }
     }
 }
 
-impl Pool {
-    /// The copy that is kept.
-    fn one(&mut self, name: &str) -> Arc<str> {
-        if let Some(kept) = self.kept.get(name) {
-            return Arc::clone(kept);
+impl SharedNames {
+    /// Makes the names of a sample those that are kept, where they are equal.
+    pub fn share(&mut self, sample: &mut Sample) {
+        for one in &mut sample.interference {
+            self.each([&mut one.place, &mut one.victim, &mut one.culprit]);
+        }
+        for one in &mut sample.outliers {
+            self.each([&mut one.victim, &mut one.comm, &mut one.made_runnable]);
+            for part in &mut one.parts {
+                self.each([&mut part.culprit, &mut part.comm]);
+            }
+        }
+    }
+
+    fn each<const N: usize>(&mut self, names: [&mut Arc<str>; N]) {
+        names.into_iter().for_each(|name| self.one(name));
+    }
+
+    fn one(&mut self, name: &mut Arc<str>) {
+        if let Some(kept) = self.kept.get(&**name) {
+            *name = Arc::clone(kept);
+            return;
         }
         if self.kept.len() >= self.full {
             self.kept.retain(|kept| Arc::strong_count(kept) > 1);
             self.full = FEW.max(self.kept.len() * 2);
         }
-        let new: Arc<str> = Arc::from(name);
-        self.kept.insert(Arc::clone(&new));
-        new
+        self.kept.insert(Arc::clone(name));
     }
-}
-
-thread_local! {
-    /// Of all that this thread reads: deserializing knows no place of its own for them.
-    static READ: RefCell<Pool> = RefCell::default();
 }
 
 struct Name;
@@ -57,15 +68,15 @@ impl Visitor<'_> for Name {
     }
 
     fn visit_str<E: Error>(self, name: &str) -> Result<Arc<str>, E> {
-        Ok(READ.with_borrow_mut(|names| names.one(name)))
+        Ok(Arc::from(name))
     }
 }
 
-/// Reads a name; equal ones are one, so that to compare and to drop them is next to nothing.
+/// Reads a name into memory that is taken once; serde's own way takes it twice, for thousands of them.
 ///
 /// # Errors
 /// Where it is no text.
-pub fn shared<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
+pub fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
     deserializer.deserialize_str(Name)
 }
 
@@ -75,21 +86,40 @@ mod tests {
 
     #[test]
     fn names_that_are_read_are_one() {
-        let read = |json: &str| shared(&mut serde_json::Deserializer::from_str(json));
-        let (first, second) = (read("\"a\"").unwrap(), read("\"\\u0061\"").unwrap());
-        assert!(Arc::ptr_eq(&first, &second));
-        assert!(read("7").is_err());
+        let mut names = SharedNames::default();
+        let mut read = |json: &str| {
+            let mut sample: Sample = serde_json::from_str(json).unwrap();
+            names.share(&mut sample);
+            sample
+        };
+        let outlier = |comm: &str| {
+            format!(
+                r#"{{"outliers": [{{"wait_ns": 1, "victim": "a", "pid": 1, "comm": "{comm}", "cpu": 0,
+                "made_runnable": "wakeup", "parts": [], "rest_ns": 1}}]}}"#
+            )
+        };
+        let (first, second) = (read(&outlier("a")), read(&outlier("\\u0061")));
+        let [first, second] = [&first, &second].map(|sample| &sample.outliers[0]);
+        assert!(Arc::ptr_eq(&first.victim, &first.comm));
+        assert!(Arc::ptr_eq(&first.victim, &second.comm));
+        assert!(Arc::ptr_eq(&first.made_runnable, &second.made_runnable));
+        assert!(serde_json::from_str::<Sample>(&outlier("a").replace("\"a\"", "7")).is_err());
     }
 
     #[test]
     fn equal_names_are_one_and_forgotten_names_go() {
-        let mut pool = Pool::default();
-        let first = pool.one("a");
-        assert!(Arc::ptr_eq(&first, &pool.one("a")));
+        let mut names = SharedNames::default();
+        let mut one = |name: &str| {
+            let mut name = Arc::from(name);
+            names.one(&mut name);
+            name
+        };
+        let first = one("a");
+        assert!(Arc::ptr_eq(&first, &one("a")));
         for number in 0..10 * FEW {
-            pool.one(&number.to_string());
+            one(&number.to_string());
         }
-        assert!(pool.kept.len() <= FEW);
-        assert!(Arc::ptr_eq(&first, &pool.one("a")));
+        assert!(Arc::ptr_eq(&first, &one("a")));
+        assert!(names.kept.len() <= FEW);
     }
 }

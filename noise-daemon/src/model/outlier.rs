@@ -4,21 +4,21 @@ use std::sync::Arc;
 
 use noise_common::charge::Cause;
 
-use super::names::shared;
+use super::names::name;
 
 /// A part of a long wait: what ran, or happened, meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct OutlierPart {
     /// Who: the label of a cgroup, kernel thread, irq or softirq vector; the cause's name where the
     /// cause says it all.
-    #[serde(deserialize_with = "shared")]
+    #[serde(deserialize_with = "name")]
     pub culprit: Arc<str>,
     /// Why.
     pub cause: Cause,
     /// The thread that ran; 0 where it was none.
     pub pid: u32,
     /// Its name; empty where it was none.
-    #[serde(deserialize_with = "shared")]
+    #[serde(deserialize_with = "name")]
     pub comm: Arc<str>,
     /// How long, ns.
     pub ns: u64,
@@ -34,17 +34,17 @@ pub struct OutlierRecord {
     /// How long it was, ns.
     pub wait_ns: u64,
     /// Who waited: a cgroup's label.
-    #[serde(deserialize_with = "shared")]
+    #[serde(deserialize_with = "name")]
     pub victim: Arc<str>,
     /// The thread that waited.
     pub pid: u32,
     /// Its name.
-    #[serde(deserialize_with = "shared")]
+    #[serde(deserialize_with = "name")]
     pub comm: Arc<str>,
     /// The CPU on which it ran in the end.
     pub cpu: u32,
     /// What made it runnable: one of [`noise_common::signals::CAUSES`].
-    #[serde(deserialize_with = "shared")]
+    #[serde(deserialize_with = "name")]
     pub made_runnable: Arc<str>,
     /// What the wait consists of, in the order of time as far as it is known.
     pub parts: Vec<OutlierPart>,

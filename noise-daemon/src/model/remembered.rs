@@ -9,8 +9,10 @@
 //! the series away. From some twenty thousand of them within twenty minutes on, one in a hundred others
 //! is kept away with them, and then more: counted with the rest, as all for which there is no room.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
+
+use lru::LruCache;
 
 /// For how long a series that is not exported must not come back lower than it was, ns: queries
 /// seldom look back further than an hour.
@@ -23,26 +25,27 @@ const BITS: u64 = 1 << 18;
 /// Bits of one key.
 const PROBES: u64 = 4;
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Memory<V> {
     amount: V,
     at_ns: u64,
 }
 
 /// What series had when they were last exported.
-#[derive(Clone, Debug)]
-pub struct Remembered<K, V> {
-    kept: BTreeMap<K, Memory<V>>,
+#[derive(Debug)]
+pub struct Remembered<K: Hash + Eq, V> {
+    /// The one that was exported last comes first.
+    kept: LruCache<K, Memory<V>>,
     away: Away,
 }
 
-impl<K, V> Default for Remembered<K, V> {
+impl<K: Hash + Eq, V> Default for Remembered<K, V> {
     fn default() -> Self {
-        Self { kept: BTreeMap::new(), away: Away::default() }
+        Self { kept: LruCache::unbounded(), away: Away::default() }
     }
 }
 
-impl<K: Ord + Clone + Hash, V> Remembered<K, V> {
+impl<K: Hash + Eq, V> Remembered<K, V> {
     /// Number of amounts.
     #[cfg(test)]
     pub fn len(&self) -> usize {
@@ -56,17 +59,17 @@ impl<K: Ord + Clone + Hash, V> Remembered<K, V> {
 
     /// A series is exported no more. Times must not run backwards.
     pub fn insert(&mut self, key: K, amount: V, at_ns: u64) {
-        self.kept.insert(key, Memory { amount, at_ns });
+        self.kept.put(key, Memory { amount, at_ns });
     }
 
     /// What a series that comes back had, if that is remembered.
     pub fn take(&mut self, key: &K) -> Option<V> {
-        self.kept.remove(key).map(|memory| memory.amount)
+        self.kept.pop(key).map(|memory| memory.amount)
     }
 
     /// Until when a series must not be exported; 0 = it may be.
     pub fn away_until_ns(&self, key: &K) -> u64 {
-        if self.away.is_empty() || self.kept.contains_key(key) { 0 } else { self.away.until(key) }
+        if self.away.is_empty() || self.kept.contains(key) { 0 } else { self.away.until(key) }
     }
 
     /// Forgets the oldest amounts but so many. Those that have to stay away, and until when.
@@ -74,13 +77,10 @@ impl<K: Ord + Clone + Hash, V> Remembered<K, V> {
         self.away.forget(now_ns);
         let mut away = Vec::new();
         while self.kept.len() > most {
-            let oldest = self.kept.iter().min_by_key(|(_, memory)| memory.at_ns);
-            let Some((key, at_ns)) = oldest.map(|(key, memory)| (key.clone(), memory.at_ns)) else {
-                break;
-            };
-            self.kept.remove(&key);
+            let Some((key, Memory { at_ns, .. })) = self.kept.pop_lru() else { break };
             if at_ns.saturating_add(COMPARED_NS) > now_ns {
-                away.push((key.clone(), self.away.add(&key, at_ns)));
+                let until_ns = self.away.add(&key, at_ns);
+                away.push((key, until_ns));
             }
         }
         away
@@ -94,7 +94,7 @@ impl<K: Ord + Clone + Hash, V> Remembered<K, V> {
 }
 
 /// Bits of the series that left within one span.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Span {
     began_ns: u64,
     bits: Box<[u64]>,
@@ -137,7 +137,7 @@ fn hash_of(key: &impl Hash) -> u64 {
 }
 
 /// Series that have to stay away, the earliest span first.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Away(VecDeque<Span>);
 
 impl Away {
@@ -188,7 +188,7 @@ mod tests {
             for key in 0..=minute {
                 let from = remembered.away_until_ns(&key);
                 let is_kept = key + 10 > minute;
-                assert_eq!(is_kept, remembered.kept.contains_key(&key));
+                assert_eq!(is_kept, remembered.kept.contains(&key));
                 assert!(!is_kept || from == 0, "{key} is remembered");
                 let is_recent = key * MINUTE + COMPARED_NS > now;
                 assert!(is_kept || !is_recent || from > now, "{key} may come back at {minute}");

@@ -10,7 +10,7 @@ use noise_common::hist::BUCKETS;
 use noise_common::hooks::Hook;
 use noise_common::signals::Signal;
 
-use super::names::shared;
+use super::names::name;
 use super::outlier::OutlierRecord;
 
 /// Totals of one histogram since the programs were attached.
@@ -96,6 +96,9 @@ impl Totals {
     }
 }
 
+/// What tells two series apart: a signal with its label values.
+pub type Label = (Signal, Vec<String>);
+
 /// One histogram: a signal with its label values.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Series {
@@ -128,16 +131,16 @@ pub struct Interference {
     /// Why.
     pub cause: Cause,
     /// Where: a device or interface by name; empty for CPUs.
-    #[serde(deserialize_with = "shared")]
+    #[serde(deserialize_with = "name")]
     pub place: Arc<str>,
     /// Who was delayed: a cgroup's label. `~gone` is one that was gone before its name was asked
     /// for, `~unknown` one that the programs could not tell, `~other` all for which there was no
     /// room.
-    #[serde(deserialize_with = "shared")]
+    #[serde(deserialize_with = "name")]
     pub victim: Arc<str>,
     /// Who did it: the label of a cgroup, kernel thread, irq or softirq vector; the cause's name
     /// where the cause says it all.
-    #[serde(deserialize_with = "shared")]
+    #[serde(deserialize_with = "name")]
     pub culprit: Arc<str>,
     /// Everything since attach.
     pub charged: Charged,

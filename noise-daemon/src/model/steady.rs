@@ -4,22 +4,24 @@
 //! a device that is made anew under its name. Exported, it goes on where it was. Of the series that
 //! are gone so many are remembered as [`GONE`] says; one that had to be forgotten is counted for all
 //! of its kind (`~other`) if it comes back too early.
+//!
+//! Few series are exported otherwise than sampled, and those alone are kept: see [`Corrections`].
 
 use std::collections::BTreeMap;
+use std::iter::from_fn;
 
 use noise_common::signals::Signal;
 use noise_common::subject::SubjectKind;
 
 use super::amount::Amount;
+use super::bounded::{Bounded, Foldable};
 use super::changes::changes;
+use super::labels::OTHER;
 use super::remembered::Remembered;
-use super::sample::{Count, Series, Totals};
-use crate::model::labels::OTHER;
+use super::sample::{Count, Label, Series, Totals};
 
 /// Series that are gone and remembered.
 const GONE: usize = 128;
-
-type Label = (Signal, Vec<String>);
 
 /// A series of a sample.
 pub trait Sampled: Clone {
@@ -32,11 +34,11 @@ pub trait Sampled: Clone {
     /// What it has.
     fn counted(&self) -> &Self::Counted;
 
+    /// The same, to be changed.
+    fn counted_mut(&mut self) -> &mut Self::Counted;
+
     /// One of that label that has so much.
     fn new(label: &Label, counted: Self::Counted) -> Self;
-
-    /// The same with another amount.
-    fn with(&self, counted: Self::Counted) -> Self;
 }
 
 impl Sampled for Series {
@@ -50,13 +52,12 @@ impl Sampled for Series {
         &self.totals
     }
 
-    fn new((signal, labels): &Label, totals: Totals) -> Self {
-        Self { signal: *signal, labels: labels.clone(), totals, recent_max_ns: 0 }
+    fn counted_mut(&mut self) -> &mut Totals {
+        &mut self.totals
     }
 
-    fn with(&self, totals: Totals) -> Self {
-        let labels = self.labels.clone();
-        Self { signal: self.signal, labels, totals, recent_max_ns: self.recent_max_ns }
+    fn new((signal, labels): &Label, totals: Totals) -> Self {
+        Self { signal: *signal, labels: labels.clone(), totals, recent_max_ns: 0 }
     }
 }
 
@@ -71,17 +72,54 @@ impl Sampled for Count {
         &self.total
     }
 
+    fn counted_mut(&mut self) -> &mut u64 {
+        &mut self.total
+    }
+
     fn new((signal, labels): &Label, total: u64) -> Self {
         Self { signal: *signal, labels: labels.clone(), total }
     }
+}
 
-    fn with(&self, total: u64) -> Self {
-        Self { signal: self.signal, labels: self.labels.clone(), total }
+fn borrowed((signal, labels): &Label) -> (Signal, &[String]) {
+    (*signal, labels)
+}
+
+/// The series of a sample that are exported otherwise than sampled. One without a series is not
+/// exported at all: it is counted for the rest.
+#[derive(Clone, Debug)]
+pub struct Corrections<T>(BTreeMap<Label, Option<T>>);
+
+impl<T> Default for Corrections<T> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<T: Sampled> Corrections<T> {
+    /// What to export of a sample. Both are in order of their labels.
+    pub fn apply<'a>(&'a self, sampled: &'a [T]) -> impl Iterator<Item = &'a T> {
+        let (mut sampled, mut corrections) = (sampled.iter().peekable(), self.0.iter().peekable());
+        from_fn(move || {
+            loop {
+                let Some((label, exported)) = corrections.peek().copied() else {
+                    return sampled.next();
+                };
+                if let Some(as_it_is) = sampled.next_if(|one| one.label() < borrowed(label)) {
+                    return Some(as_it_is);
+                }
+                sampled.next_if(|one| one.label() == borrowed(label));
+                corrections.next();
+                if exported.is_some() {
+                    return exported.as_ref();
+                }
+            }
+        })
     }
 }
 
 /// How a series that is exported differs from what is sampled.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Bent<V> {
     /// What it had before it began anew.
     more: V,
@@ -104,13 +142,14 @@ impl<V: Amount> Bent<V> {
 }
 
 /// The series of one kind.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Steady<T: Sampled> {
     /// Those that are exported otherwise than sampled.
-    bent: BTreeMap<Signal, BTreeMap<Vec<String>, Bent<T::Counted>>>,
+    bent: BTreeMap<Label, Bent<T::Counted>>,
     gone: Remembered<Label, T::Counted>,
     most_gone: usize,
-    rest: BTreeMap<Label, T::Counted>,
+    /// None has room of its own here.
+    rest: Bounded<Label, T::Counted>,
     folded: BTreeMap<Signal, u64>,
 }
 
@@ -120,20 +159,27 @@ impl<T: Sampled> Default for Steady<T> {
             bent: BTreeMap::new(),
             gone: Remembered::default(),
             most_gone: GONE,
-            rest: BTreeMap::new(),
+            rest: Bounded::new(0),
             folded: BTreeMap::new(),
         }
     }
 }
 
-/// The label of those of a signal that have none of their own.
-fn rest_of(signal: Signal, labels: &[String]) -> Vec<String> {
-    let other = |index| match (signal.info().subject, index) {
-        // Devices are many, operations are not.
-        (SubjectKind::Request, 1) => None,
-        _ => Some(OTHER.to_owned()),
-    };
-    labels.iter().enumerate().map(|(index, own)| other(index).unwrap_or(own.clone())).collect()
+impl Foldable for Label {
+    fn rest(&self) -> Self {
+        let (signal, labels) = self;
+        let other = |(index, own): (usize, &String)| match (signal.info().subject, index) {
+            // Devices are many, operations are not.
+            (SubjectKind::Request, 1) => own.clone(),
+            _ => OTHER.to_owned(),
+        };
+        (*signal, labels.iter().enumerate().map(other).collect())
+    }
+}
+
+fn label_of(one: &impl Sampled) -> Label {
+    let (signal, labels) = one.label();
+    (signal, labels.to_vec())
 }
 
 impl<T: Sampled> Steady<T> {
@@ -150,120 +196,100 @@ impl<T: Sampled> Steady<T> {
         for one in gone {
             self.leave(one, at_ns);
         }
-        for (before, now) in series {
+        for (before, now) in &series {
             match before {
                 None => self.appear(now, at_ns),
                 Some(before) if !now.counted().reaches(before.counted()) => {
                     self.begin_anew(before, now);
                 }
-                Some(_) if self.bent.is_empty() => {}
-                Some(_) => self.go_on(now, at_ns),
+                Some(_) => {}
             }
         }
+        self.go_on(&series, at_ns);
         self.gone.trim(self.most_gone, at_ns);
     }
 
-    fn bent(&mut self, one: &T) -> Option<&mut Bent<T::Counted>> {
-        let (signal, labels) = one.label();
-        self.bent.get_mut(&signal)?.get_mut(labels)
-    }
-
-    fn bend(&mut self, one: &T) -> &mut Bent<T::Counted> {
-        let (signal, labels) = one.label();
-        self.bent.entry(signal).or_default().entry(labels.to_vec()).or_default()
-    }
-
-    fn count_for_rest(&mut self, (signal, labels): (Signal, &[String]), more: &T::Counted) {
-        let rest = (signal, rest_of(signal, labels));
-        self.rest.entry(rest).or_default().add(more);
-    }
-
     fn leave(&mut self, one: &T, at_ns: u64) {
-        let (signal, labels) = one.label();
-        let bent = match self.bent.get_mut(&signal) {
-            Some(of_signal) => of_signal.remove(labels),
-            None => None,
-        };
-        self.bent.retain(|_, of_signal| !of_signal.is_empty());
-        let exported = match bent {
+        let label = label_of(one);
+        let exported = match self.bent.remove(&label) {
             Some(bent) => bent.exported(one.counted()),
             None => Some(one.counted().clone()),
         };
         let Some(exported) = exported else { return };
-        if rest_of(signal, labels) == labels {
+        if label.rest() == label {
             // What is exported of all together stays, whoever of them is there.
-            self.count_for_rest((signal, labels), &exported);
+            self.rest.value(label).add(&exported);
         } else {
-            self.gone.insert((signal, labels.to_vec()), exported, at_ns);
+            self.gone.insert(label, exported, at_ns);
         }
     }
 
     fn appear(&mut self, one: &T, at_ns: u64) {
-        let (signal, labels) = one.label();
-        if self.gone.is_empty() || rest_of(signal, labels) == labels {
+        if self.gone.is_empty() {
             return;
         }
-        let label = (signal, labels.to_vec());
+        let label = label_of(one);
+        if label.rest() == label {
+            return;
+        }
         if let Some(more) = self.gone.take(&label) {
-            self.bend(one).more = more;
+            self.bent.entry(label).or_default().more = more;
             return;
         }
         let away_until_ns = self.gone.away_until_ns(&label);
         if away_until_ns > at_ns {
-            *self.folded.entry(signal).or_default() += 1;
-            self.count_for_rest((signal, labels), one.counted());
-            let bent = self.bend(one);
+            *self.folded.entry(label.0).or_default() += 1;
+            self.rest.value(label.clone()).add(one.counted());
+            let bent = self.bent.entry(label).or_default();
             (bent.less, bent.away_ns) = (one.counted().clone(), Some(away_until_ns));
         }
     }
 
     fn begin_anew(&mut self, before: &T, now: &T) {
-        let bent = self.bend(now);
+        let label = label_of(now);
+        let bent = self.bent.entry(label.clone()).or_default();
         let Some(exported) = bent.exported(before.counted()) else {
             bent.less = now.counted().clone();
-            return self.count_for_rest(now.label(), now.counted());
+            return self.rest.value(label).add(now.counted());
         };
         (bent.more, bent.less) = (exported, T::Counted::default());
     }
 
-    /// Counts what has come for the rest, of a series that has to stay away.
-    fn go_on(&mut self, now: &T, at_ns: u64) {
-        let Some(bent) = self.bent(now) else { return };
-        let Some(away_until_ns) = bent.away_ns else { return };
-        let more = now.counted().since(&bent.less);
-        bent.less = now.counted().clone();
-        bent.away_ns = (away_until_ns > at_ns).then_some(away_until_ns);
-        self.count_for_rest(now.label(), &more);
+    /// Counts what has come for the rest, of series that have to stay away.
+    fn go_on(&mut self, series: &[(Option<&T>, &T)], at_ns: u64) {
+        for (label, bent) in &mut self.bent {
+            let Some(away_until_ns) = bent.away_ns else { continue };
+            let found = series.binary_search_by(|(_, one)| one.label().cmp(&borrowed(label)));
+            let Some((_, now)) = found.ok().and_then(|found| series.get(found)) else { continue };
+            let more = now.counted().since(&bent.less);
+            bent.less = now.counted().clone();
+            bent.away_ns = (away_until_ns > at_ns).then_some(away_until_ns);
+            self.rest.value(label.clone()).add(&more);
+        }
     }
 
-    /// What to export instead of a sample; `None` where it is exported as it is.
-    pub fn exported<'a>(&self, now: impl IntoIterator<Item = &'a T>) -> Option<Vec<T>>
-    where
-        T: 'a,
-    {
-        if self.bent.is_empty() && self.rest.is_empty() {
-            return None;
+    /// What is exported otherwise than it is in a sample.
+    pub fn corrections(&self, now: &[T]) -> Corrections<T> {
+        let find = |label: &Label| {
+            let found = now.binary_search_by(|one| one.label().cmp(&borrowed(label)));
+            found.ok().and_then(|found| now.get(found))
+        };
+        let bent = self.bent.iter().filter_map(|(label, bent)| {
+            let mut one = find(label)?.clone();
+            let exported = bent.exported(one.counted()).map(|exported| {
+                *one.counted_mut() = exported;
+                one
+            });
+            Some((label.clone(), exported))
+        });
+        let mut all: BTreeMap<Label, Option<T>> = bent.collect();
+        for (label, more) in self.rest.iter() {
+            let rest = all.entry(label.clone()).or_insert_with(|| find(label).cloned());
+            rest.get_or_insert_with(|| T::new(label, T::Counted::default()))
+                .counted_mut()
+                .add(more);
         }
-        let mut rest = self.rest.clone();
-        let mut all = Vec::new();
-        for one in now {
-            let (signal, labels) = one.label();
-            let bent = self.bent.get(&signal).and_then(|of_signal| of_signal.get(labels));
-            let exported = match bent {
-                Some(bent) => bent.exported(one.counted()),
-                None => Some(one.counted().clone()),
-            };
-            let Some(mut exported) = exported else { continue };
-            if !rest.is_empty()
-                && let Some(more) = rest.remove(&(signal, labels.to_vec()))
-            {
-                exported.add(&more);
-            }
-            all.push(one.with(exported));
-        }
-        all.extend(rest.into_iter().map(|(label, counted)| T::new(&label, counted)));
-        all.sort_by(|a, b| a.label().cmp(&b.label()));
-        Some(all)
+        Corrections(all)
     }
 
     /// How often a series was counted for the rest, by signal.
@@ -294,7 +320,7 @@ mod tests {
     impl Bench {
         fn export(&mut self, at_ns: u64, now: Vec<Count>) -> BTreeMap<String, u64> {
             self.steady.advance(&self.before, &now, at_ns);
-            let exported = self.steady.exported(&now).unwrap_or_else(|| now.clone());
+            let exported: Vec<Count> = self.steady.corrections(&now).apply(&now).cloned().collect();
             self.before = now;
             assert!(exported.is_sorted_by(|a, b| a.label() < b.label()), "{exported:?}");
             exported.into_iter().map(|one| (one.labels.join(","), one.total)).collect()
@@ -342,11 +368,11 @@ mod tests {
 
     #[test]
     fn a_device_that_is_counted_for_the_rest_keeps_its_operation() {
-        let labels = |names: [&str; 2]| names.map(str::to_owned);
-        let device = rest_of(Signal::BlockQueueWait, &labels(["loop3", "read"]));
-        assert_eq!(device, labels([OTHER, "read"]));
-        let irq = rest_of(Signal::Hardirq, &labels(["36", "virtio1"]));
-        assert_eq!(irq, labels([OTHER, OTHER]));
+        let label = |signal, names: [&str; 2]| (signal, names.map(str::to_owned).to_vec());
+        let device = label(Signal::BlockQueueWait, ["loop3", "read"]);
+        assert_eq!(device.rest(), label(Signal::BlockQueueWait, [OTHER, "read"]));
+        let irq = label(Signal::Hardirq, ["36", "virtio1"]);
+        assert_eq!(irq.rest(), label(Signal::Hardirq, [OTHER, OTHER]));
     }
 
     /// What may happen to one series: it is gone, or it has so much more, counted on or anew.

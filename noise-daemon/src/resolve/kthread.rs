@@ -1,9 +1,11 @@
 //! IO: kernel threads by pid, under the name of what they do, whichever CPU they do it for.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::cgroup::Lru;
+use lru::LruCache;
+
 use crate::clean::printable;
 use crate::procfs;
 
@@ -14,24 +16,25 @@ const REMEMBERED: usize = 2_048;
 #[derive(Debug)]
 pub struct KernelThreads {
     procfs: PathBuf,
-    known: Lru<(u64, Arc<str>)>,
+    known: LruCache<u64, Arc<str>>,
 }
 
 impl KernelThreads {
     /// Those below a procfs root.
     pub fn new(procfs: &Path) -> Self {
-        Self { procfs: procfs.to_owned(), known: Lru::new(REMEMBERED) }
+        let most = NonZeroUsize::new(REMEMBERED).unwrap_or(NonZeroUsize::MIN);
+        Self { procfs: procfs.to_owned(), known: LruCache::sparse(most) }
     }
 
     /// The name of a thread; `None` where it is gone and was never asked for. `intern` makes the
     /// label.
     pub fn name(&mut self, pid: u64, intern: impl FnOnce(&str) -> Arc<str>) -> Option<Arc<str>> {
-        if let Some((_, name)) = self.known.get(pid) {
+        if let Some(name) = self.known.get(&pid) {
             return Some(Arc::clone(name));
         }
         let comm = procfs::bytes(self.procfs.join(format!("{pid}/comm"))).ok()?;
         let name = intern(without_cpu(printable(comm.trim_ascii_end()).as_str()));
-        self.known.insert(pid, (pid, Arc::clone(&name)));
+        self.known.put(pid, Arc::clone(&name));
         Some(name)
     }
 
@@ -43,7 +46,7 @@ impl KernelThreads {
     /// Forgets the threads that are gone: their pids may come again for others.
     pub fn forget_gone(&mut self) {
         let procfs = &self.procfs;
-        self.known.retain(|(pid, _)| procfs.join(pid.to_string()).exists());
+        self.known.retain(|pid, _| procfs.join(pid.to_string()).exists());
     }
 }
 

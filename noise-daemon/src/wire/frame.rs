@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::analysis::Overview;
-use crate::model::{Host, Sample};
+use crate::model::{Host, Sample, SharedNames};
 
 /// Everything at one time.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -19,4 +19,11 @@ pub struct Frame {
     pub sample: Arc<Sample>,
     /// What is unusual among them.
     pub overview: Overview,
+}
+
+impl Frame {
+    /// Makes its names those of the frames before it, where they are equal; for one that was just read.
+    pub fn share_names(&mut self, names: &mut SharedNames) {
+        names.share(Arc::make_mut(&mut self.sample));
+    }
 }

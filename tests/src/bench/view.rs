@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use noise_daemon::model::SharedNames;
 use noise_daemon::top::app::App;
 use noise_daemon::top::draw::draw;
 use noise_daemon::top::draw::theme::Theme;
@@ -58,6 +59,7 @@ struct Bench {
     host: LargeHost,
     app: App,
     terminal: Terminal<TestBackend>,
+    names: SharedNames,
 }
 
 /// Measures every screen.
@@ -70,6 +72,7 @@ pub fn measure() -> Result<Vec<ViewCost>> {
         host: LargeHost::new(),
         app: App::new(Screen::Overview, Look::default(), second),
         terminal: Terminal::new(TestBackend::new(SIZE.0, SIZE.1))?,
+        names: SharedNames::default(),
     };
     for _ in 0..=STEPS {
         bench.frame()?;
@@ -83,7 +86,9 @@ impl Bench {
         let bytes = encode(&self.host.frame())?;
         let cpu = clock_time(libc::CLOCK_THREAD_CPUTIME_ID)?;
         let begin = Instant::now();
-        let frame = Arc::new(decode(&bytes)?);
+        let mut frame = decode(&bytes)?;
+        frame.share_names(&mut self.names);
+        let frame = Arc::new(frame);
         let decoded = begin.elapsed();
         let begin = Instant::now();
         self.app.take(frame);

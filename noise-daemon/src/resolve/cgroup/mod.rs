@@ -7,7 +7,6 @@
 mod hierarchies;
 mod identity;
 mod labels;
-mod lru;
 mod mounts;
 mod segment;
 mod tree;
@@ -15,7 +14,6 @@ mod tree;
 pub use hierarchies::{Counted, Explained, Hierarchies};
 pub use identity::{Identity, MAX_LABEL_BYTES};
 pub use labels::Labels;
-pub(super) use lru::Lru;
 pub use mounts::{Layout, Mounts};
 pub use noise_common::subject::Of;
 pub use segment::{Container, Runtime};

@@ -9,13 +9,15 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
+use std::num::NonZeroUsize;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use lru::LruCache;
+
 use super::identity::Identity;
-use super::lru::Lru;
 
 /// Cgroups that a [`Tree`] remembers, ids that it knows to be absent, and ids that wait for a walk.
 pub const CAPACITY: usize = 8_192;
@@ -57,8 +59,8 @@ pub enum Look {
 #[derive(Debug)]
 pub struct Tree {
     root: PathBuf,
-    known: Lru<Known>,
-    absent: Lru<Instant>,
+    known: LruCache<u64, Known>,
+    absent: LruCache<u64, Instant>,
     waiting: HashSet<u64>,
     next_walk: Option<Instant>,
     walks: u64,
@@ -80,10 +82,11 @@ impl Tree {
     }
 
     fn with_capacity(root: &Path, capacity: usize) -> Self {
+        let capacity = NonZeroUsize::new(capacity).unwrap_or(NonZeroUsize::MIN);
         Self {
             root: root.to_owned(),
-            known: Lru::new(capacity),
-            absent: Lru::new(capacity),
+            known: LruCache::sparse(capacity),
+            absent: LruCache::sparse(capacity),
             waiting: HashSet::new(),
             next_walk: None,
             walks: 0,
@@ -95,11 +98,11 @@ impl Tree {
     /// An id that is not known makes the tree be walked, at most once per second. Ids that come in
     /// between wait for the next walk, which answers all of them.
     pub fn look(&mut self, id: u64, now: Instant) -> Look {
-        if let Some(known) = self.known.get(id) {
+        if let Some(known) = self.known.get_mut(&id) {
             known.asked = now;
             return Look::Found(Arc::clone(&known.cgroup));
         }
-        if self.absent.get(id).is_some_and(|until| now < *until) {
+        if self.absent.get(&id).is_some_and(|until| now < *until) {
             return Look::Absent;
         }
         if self.waiting.len() < CAPACITY {
@@ -109,12 +112,12 @@ impl Tree {
             return Look::Waiting;
         }
         self.walk(now);
-        self.known.get(id).map_or(Look::Absent, |known| Look::Found(Arc::clone(&known.cgroup)))
+        self.known.get(&id).map_or(Look::Absent, |known| Look::Found(Arc::clone(&known.cgroup)))
     }
 
     /// Whether the folder of an id is no longer there; also where its path is not known any more.
     pub fn is_gone(&mut self, id: u64) -> bool {
-        let Some(known) = self.known.peek(id) else { return true };
+        let Some(known) = self.known.peek(&id) else { return true };
         let path = &known.cgroup.path;
         let path = self.root.join(path.strip_prefix("/").unwrap_or(path));
         !path.metadata().is_ok_and(|metadata| metadata.ino() == id)
@@ -136,24 +139,24 @@ impl Tree {
         let Self { known, waiting, .. } = self;
         let walked = visit(&self.root, |id, path| {
             let wanted = waiting.remove(&id);
-            if let Some(old) = known.peek(id) {
+            if let Some(old) = known.peek_mut(&id) {
                 old.walk = walk;
                 // Version 1 lets cgroups be renamed.
                 if old.cgroup.path == path {
                     return;
                 }
-            } else if !wanted && known.is_full() {
+            } else if !wanted && known.len() == known.cap().get() {
                 // In a tree that is larger than the memory, only what is asked for gets in.
                 return;
             }
             let cgroup = Cgroup { path: path.to_owned(), identity: Identity::of(path) };
-            known.insert(id, Known { cgroup: Arc::new(cgroup), asked: now, walk });
+            known.put(id, Known { cgroup: Arc::new(cgroup), asked: now, walk });
         });
         if walked.complete {
-            known.retain(|known| known.walk == walk || now < known.asked + GONE_FOR);
+            known.retain(|_, known| known.walk == walk || now < known.asked + GONE_FOR);
         }
         for id in waiting.drain() {
-            self.absent.insert(id, now + ABSENT_FOR);
+            self.absent.put(id, now + ABSENT_FOR);
         }
         let folders = u32::try_from(walked.folders).unwrap_or(u32::MAX);
         self.next_walk = Some(now + PAUSE + PAUSE_PER_FOLDER * folders);

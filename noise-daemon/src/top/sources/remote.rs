@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::mailbox::Mailbox;
+use crate::model::SharedNames;
 use crate::top::source::{News, Source};
 use crate::wire::{self, Frame, WireError};
 
@@ -163,12 +164,14 @@ fn ask_for_ever(
     let mut told: Option<Fault> = None;
     let mut since_ns = 0;
     let mut pause = FIRST_PAUSE;
+    let mut names = SharedNames::default();
     loop {
         let begun = Instant::now();
         let answer = ask(link, since_ns);
         let failed = answer.is_err();
         match answer {
-            Ok(frame) => {
+            Ok(mut frame) => {
+                frame.share_names(&mut names);
                 (told, pause, since_ns) = (None, FIRST_PAUSE, frame.sample.at_ns);
                 news.put(News::Frame(Arc::new(frame)));
             }

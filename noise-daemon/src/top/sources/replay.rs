@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use jiff::{SignedDuration, Timestamp};
 
+use crate::model::SharedNames;
 use crate::top::source::{News, Position, Replay, Source};
-use crate::wire::{Frame, Recording};
+use crate::wire::{FileError, Frame, Recording};
 
 /// How far back a move shows what came before.
 const BEFORE: SignedDuration = SignedDuration::from_secs(120);
@@ -21,6 +22,7 @@ const MOST: usize = 1_200;
 pub struct ReplaySource {
     name: String,
     recording: Recording,
+    names: SharedNames,
     interval: Duration,
     position: Position,
     /// Index of the next frame.
@@ -43,6 +45,7 @@ impl ReplaySource {
         Ok(Self {
             name: path.display().to_string(),
             recording,
+            names: SharedNames::default(),
             interval,
             position,
             next: 0,
@@ -51,13 +54,15 @@ impl ReplaySource {
         })
     }
 
-    fn read(&self, index: usize) -> Option<Arc<Frame>> {
-        self.recording.frame(index).ok().map(Arc::new)
+    fn read(&mut self, index: usize) -> Result<Arc<Frame>, FileError> {
+        let mut frame = self.recording.frame(index)?;
+        frame.share_names(&mut self.names);
+        Ok(Arc::new(frame))
     }
 
     /// The time of the last frame up to an index that can be read.
-    fn time_of(&self, index: usize) -> Option<Timestamp> {
-        (0..=index).rev().find_map(|index| self.read(index)).map(|frame| frame.time)
+    fn time_of(&mut self, index: usize) -> Option<Timestamp> {
+        (0..=index).rev().find_map(|index| self.read(index).ok()).map(|frame| frame.time)
     }
 
     fn move_to(&mut self, index: usize) -> Vec<Arc<Frame>> {
@@ -67,7 +72,7 @@ impl ReplaySource {
                 break;
             }
             // One that is damaged is as one that was not recorded.
-            let Some(frame) = self.read(earlier) else { continue };
+            let Ok(frame) = self.read(earlier) else { continue };
             let newest = frames.first().map_or(frame.time, |newest| newest.time);
             if newest.duration_since(frame.time) > BEFORE {
                 break;
@@ -132,10 +137,10 @@ impl Source for ReplaySource {
         let index = self.next;
         self.next += 1;
         self.position.index = index;
-        match self.recording.frame(index) {
+        match self.read(index) {
             Ok(frame) => {
                 self.position.time = frame.time;
-                Some(News::Frame(Arc::new(frame)))
+                Some(News::Frame(frame))
             }
             Err(error) => Some(News::Trouble(error.to_string())),
         }
