@@ -35,7 +35,8 @@ use noise_daemon::measure::{
     Class, CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourReport, Part, Source,
 };
 use noise_daemon::model::{
-    Count, CpuNoise, Interference, NoiseSource, OutlierPart, OutlierRecord, Sample, Series, Totals,
+    Count, CpuNoise, Histogram, Interference, NoiseSource, OutlierPart, OutlierRecord, Sample,
+    Series,
 };
 use noise_daemon::state::{Baselines, Document};
 use noise_daemon::wire::{CONTENT_TYPE, Frame, Host, Recorder, encode};
@@ -182,7 +183,7 @@ fn frame(second: i64) -> Frame {
             Signal::NetRxWait,
             Signal::Hardirq,
         ] {
-            let mut totals = Totals { sum_ns: total, ..Totals::default() };
+            let mut totals = Histogram { sum_ns: total, ..Histogram::default() };
             totals.buckets[40] = total;
             let labels = vec![name.to_owned(), name.to_owned()];
             sample.series.push(Series { signal, labels, totals, recent_max_ns: 9 });

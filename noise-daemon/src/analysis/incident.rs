@@ -4,7 +4,7 @@ use super::culprits::{Culprit, Ranking, Time};
 use super::remedy::{Remedy, recommended};
 use super::rules::Rule;
 use super::watched::Watched;
-use crate::model::Totals;
+use crate::model::Histogram;
 
 /// How a signal behaved over some time.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -23,8 +23,8 @@ pub struct Level {
 }
 
 impl Level {
-    pub(super) fn new(delays: &Totals, length_ns: u64) -> Self {
-        let count = delays.buckets.iter().fold(0u64, |sum, count| sum.saturating_add(*count));
+    pub(super) fn new(delays: &Histogram, length_ns: u64) -> Self {
+        let count = delays.count();
         let per_second = |value: f64| match length_ns {
             0 => 0.0,
             _ => value / (length_ns as f64 / 1e9),
@@ -73,7 +73,7 @@ pub struct Incident<S, C> {
     /// The baseline at its begin.
     pub before: Level,
     /// The delays meanwhile.
-    pub delays: Totals,
+    pub delays: Histogram,
     /// How the signal behaved meanwhile.
     pub after: Level,
     /// Delay beyond what as many events usually have, seconds; below 0 where it was less.
@@ -98,10 +98,7 @@ impl<S: Clone, C: Clone + Ord> Incident<S, C> {
             if one.start_ns <= other.start_ns { (one, other) } else { (other, one) };
         let last = if first.end_ns > then.end_ns { first } else { then };
         let mut delays = first.delays.clone();
-        for (count, more) in delays.buckets.iter_mut().zip(&then.delays.buckets) {
-            *count = count.saturating_add(*more);
-        }
-        delays.sum_ns = delays.sum_ns.saturating_add(then.delays.sum_ns);
+        delays.add(&then.delays);
         let disturbed_ns = first.disturbed_ns.saturating_add(then.disturbed_ns);
         let Ranking { culprits, others, untracked, beyond_seconds } =
             Ranking::together(&first.ranking(), &then.ranking(), limit);
@@ -153,7 +150,7 @@ mod tests {
 
     #[test]
     fn it_survives_being_written() {
-        let level = Level::new(&Totals::default(), 0);
+        let level = Level::new(&Histogram::default(), 0);
         let incident = Incident {
             signal: Signal::RunqueueWait.into(),
             subject: "/system.slice/a.service".to_owned(),
@@ -163,7 +160,7 @@ mod tests {
             ending: Some(Ending::Over),
             rule: Rule::Mean,
             before: level,
-            delays: Totals::default(),
+            delays: Histogram::default(),
             after: Level { p50_ns: Some(256), mean_ns: Some(1.5), rate: 2.0, ..level },
             lost_seconds: 0.25,
             culprits: vec![Culprit {
@@ -189,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_level_of_nothing_knows_no_delay() {
-        let level = Level::new(&Totals::default(), 1_000_000_000);
+        let level = Level::new(&Histogram::default(), 1_000_000_000);
         assert_eq!((level.p50_ns, level.p99_ns, level.mean_ns), (None, None, None));
         assert_eq!((level.rate, level.lost), (0.0, 0.0));
     }

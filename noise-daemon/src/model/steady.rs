@@ -11,8 +11,9 @@ use noise_common::signals::Signal;
 
 use super::amount::Amount;
 use super::changes::changes;
+use super::histogram::Histogram;
 use super::remembered::Remembered;
-use super::sample::{Count, Series, Totals};
+use super::sample::{Count, Series};
 use crate::resolve::OTHER;
 
 /// Series that are gone and remembered.
@@ -39,21 +40,21 @@ pub trait Sampled: Clone {
 }
 
 impl Sampled for Series {
-    type Counted = Totals;
+    type Counted = Histogram;
 
     fn label(&self) -> (Signal, &[String]) {
         (self.signal, &self.labels)
     }
 
-    fn counted(&self) -> &Totals {
+    fn counted(&self) -> &Histogram {
         &self.totals
     }
 
-    fn new((signal, labels): &Label, totals: Totals) -> Self {
+    fn new((signal, labels): &Label, totals: Histogram) -> Self {
         Self { signal: *signal, labels: labels.clone(), totals, recent_max_ns: 0 }
     }
 
-    fn with(&self, totals: Totals) -> Self {
+    fn with(&self, totals: Histogram) -> Self {
         let labels = self.labels.clone();
         Self { signal: self.signal, labels, totals, recent_max_ns: self.recent_max_ns }
     }

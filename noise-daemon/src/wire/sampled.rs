@@ -15,7 +15,7 @@ use crate::analysis::{
 };
 use crate::clean::clean;
 use crate::model::{
-    Count, HookSample, Interference, OutlierPart, OutlierRecord, Sample, Series, Totals,
+    Count, Histogram, HookSample, Interference, OutlierPart, OutlierRecord, Sample, Series,
 };
 
 /// The host of all.
@@ -100,7 +100,7 @@ pub fn frames() -> impl Strategy<Value = Frame> {
         for number in numbers {
             let signal = SIGNALS[pick(number, SIGNALS.len())].signal;
             let labels = vec![text.clone(), number.to_string()];
-            let mut totals = Totals { sum_ns: number, ..Totals::default() };
+            let mut totals = Histogram { sum_ns: number, ..Histogram::default() };
             let buckets = totals.buckets.len();
             totals.buckets[pick(number, buckets)] = number;
             let series = Series { signal, labels: labels.clone(), totals, recent_max_ns: number };

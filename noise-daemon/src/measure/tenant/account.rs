@@ -7,7 +7,7 @@ use noise_common::charge::{Cause, Resource};
 use noise_common::signals::Signal;
 
 use super::subject::Usage;
-use crate::model::{Sample, Totals};
+use crate::model::{Histogram, Sample};
 
 /// What one culprit took, or for how long it was in the way.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct Account {
     /// What interrupts and the hypervisor took of that, most first.
     pub stolen: Vec<Charge>,
     /// Its waits for a CPU.
-    pub waits: Totals,
+    pub waits: Histogram,
     /// Who was in the way meanwhile, most first. The sum is that of the waits.
     pub behind: Vec<Charge>,
 }
@@ -54,8 +54,8 @@ impl Account {
     }
 }
 
-fn own_waits(sample: &Sample, labels: &BTreeSet<String>) -> Totals {
-    let mut waits = Totals::default();
+fn own_waits(sample: &Sample, labels: &BTreeSet<String>) -> Histogram {
+    let mut waits = Histogram::default();
     for one in sample.series.iter().filter(|one| one.signal == Signal::CgroupRunqueueWait) {
         if one.labels.first().is_some_and(|label| labels.contains(label)) {
             waits.add(&one.totals);
@@ -103,7 +103,7 @@ pub mod sampled {
     use noise_common::signals::Signal;
 
     use super::{Account, Usage};
-    use crate::model::{Interference, Sample, Series, Totals};
+    use crate::model::{Histogram, Interference, Sample, Series};
 
     fn sample(at_ns: u64, times: u64) -> Sample {
         let charge = |resource, cause, victim: &str, culprit: &str, ns: u64| Interference {
@@ -114,7 +114,7 @@ pub mod sampled {
             culprit: Arc::from(culprit),
             charged: Charged { ns: ns * times, count: times },
         };
-        let mut totals = Totals { sum_ns: 700_000 * times, ..Totals::default() };
+        let mut totals = Histogram { sum_ns: 700_000 * times, ..Histogram::default() };
         totals.buckets[40] = 2 * times;
         let series = Series {
             signal: Signal::CgroupRunqueueWait,

@@ -8,8 +8,8 @@ use noise_common::signals::Signal;
 use super::cells;
 use super::recent::{Recent, empty};
 use super::tally::{self, Tally};
+use crate::model::{Histogram, Labels};
 use crate::top::heat::heatmap;
-use crate::top::history::{Delays, Labels};
 use crate::top::{Block, Cell, Column, History, Look, Page, Row, Table, Tone, units};
 
 /// A kind of source.
@@ -81,11 +81,11 @@ fn columns() -> Vec<Column> {
 pub fn table(history: &History, look: &Look) -> Table {
     let recent = Recent::new(history, look);
     let raised = tally::recent_by_labels(history, &recent, Signal::SoftirqRaiseWait);
-    let raised: BTreeMap<&Labels, Delays> = raised.into_iter().collect();
+    let raised: BTreeMap<&Labels, Histogram> = raised.into_iter().collect();
     let mut rows = Vec::new();
     for kind in KINDS {
         for (labels, Tally { delays, trend }) in tally::over_time(history, &recent, kind.signal) {
-            let (count, ns) = (delays.totals.count(), delays.totals.sum_ns);
+            let (count, ns) = (delays.count(), delays.sum_ns);
             let wait = raised.get(labels).filter(|_| kind.signal == Signal::Softirq);
             let cells = vec![
                 cells::text(kind.name),
@@ -152,12 +152,12 @@ pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
 /// Whom a source delayed, and at what.
 fn victims(history: &History, recent: &Recent<'_>, kind: Kind, culprit: &str) -> Table {
     let mut sums: BTreeMap<(&str, &str, &str), Charged> = BTreeMap::new();
-    for (deed, charged) in recent.steps.iter().flat_map(|step| &step.span.deeds) {
-        if deed.cause == kind.cause && &*deed.culprit == culprit {
-            let key = (&*deed.victim, deed.resource.name(), &*deed.place);
+    for one in recent.steps.iter().flat_map(|step| &step.charges) {
+        if one.cause == kind.cause && &*one.culprit == culprit {
+            let key = (&*one.victim, one.resource.name(), &*one.place);
             let sum = sums.entry(key).or_default();
-            sum.ns += charged.ns;
-            sum.count += charged.count;
+            sum.ns += one.charged.ns;
+            sum.count += one.charged.count;
         }
     }
     let whole = sums.values().map(|charged| charged.ns).sum::<u64>() as f64;

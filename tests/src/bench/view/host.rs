@@ -10,7 +10,7 @@ use noise_daemon::analysis::{
     Culprit, Ending, Episode, Level, Outlier, Overview, Remedy, Report, Rule, Time,
 };
 use noise_daemon::model::{
-    Count, Interference, OutlierPart, OutlierRecord, Sample, Series, Totals,
+    Count, Histogram, Interference, OutlierPart, OutlierRecord, Sample, Series,
 };
 use noise_daemon::wire::{Frame, Host};
 
@@ -77,7 +77,7 @@ fn series() -> Vec<Series> {
     };
     let of = |signal: Signal| {
         let new =
-            move |labels| Series { signal, labels, totals: Totals::default(), recent_max_ns: 0 };
+            move |labels| Series { signal, labels, totals: Histogram::default(), recent_max_ns: 0 };
         labels(signal).into_iter().map(new)
     };
     let mut series: Vec<Series> = SIGNALS.iter().flat_map(|info| of(info.signal)).collect();
