@@ -183,8 +183,7 @@ fn frame(second: i64) -> Frame {
             Signal::NetRxWait,
             Signal::Hardirq,
         ] {
-            let mut totals = Histogram { sum_ns: total, ..Histogram::default() };
-            totals.buckets[40] = total;
+            let totals = Histogram::new(total, [(40, total)]);
             let labels = vec![name.to_owned(), name.to_owned()];
             sample.series.push(Series { signal, labels, totals, recent_max_ns: 9 });
         }

@@ -1,6 +1,5 @@
 //! Tests of the whole analysis on streams of windows, and what other tests make windows with.
 
-use noise_common::hist::bucket_of;
 use noise_common::signals::Signal;
 use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, proptest};
 use proptest::test_runner::Config;

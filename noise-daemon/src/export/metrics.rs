@@ -435,16 +435,11 @@ mod tests {
     use crate::model::{Builder, Count, CpuNoise, Histogram, HookSample, Interference, Sample};
     use noise_common::charge::{Cause, Charged, Resource};
     use noise_common::event::Drop;
-    use noise_common::hist::bucket_of;
     use noise_common::hooks::Hook;
     use noise_common::signals::Signal;
 
     fn series(signal: Signal, labels: &[&str], values: &[u64]) -> Series {
-        let mut totals = Histogram::default();
-        for value in values {
-            totals.buckets[bucket_of(*value)] += 1;
-            totals.sum_ns += value;
-        }
+        let totals = Histogram::of(values);
         let labels = labels.iter().map(ToString::to_string).collect();
         Series { signal, labels, totals, recent_max_ns: 0 }
     }

@@ -94,8 +94,7 @@ impl World {
                 _ => format!("/{:02}", name % 40),
             };
             let total = amount;
-            let mut totals = Histogram { sum_ns: amount, ..Histogram::default() };
-            totals.buckets[bucket_of(u64::from(name) << 12)] = amount;
+            let totals = Histogram::new(amount, [(bucket_of(u64::from(name) << 12), amount)]);
             let series = |signal, labels: Vec<String>| Series {
                 signal,
                 labels,

@@ -157,6 +157,12 @@ impl Histogram {
         histogram
     }
 
+    /// The same with its longest delay, ns.
+    #[must_use]
+    pub fn with_longest(self, max_ns: u64) -> Self {
+        Self { max_ns, ..self }
+    }
+
     /// Adds so many delays of one length.
     pub fn record(&mut self, ns: u64, count: u64) {
         self.put(bucket_of(ns), count);
@@ -289,7 +295,7 @@ mod tests {
         assert_eq!(histogram.quantile_ns(0.51), Some(1 << 20));
         assert_eq!((histogram.count(), histogram.sum_ns), (100, 50 * ((1 << 10) + (1 << 20))));
         assert_eq!(Histogram::of(&[1 << 40]).quantile_ns(0.5), None);
-        assert_eq!(Histogram::default().quantile_ns(0.5), None);
+        assert_eq!(Histogram::of(&[]).quantile_ns(0.5), None);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use noise_common::charge::Cause;
 use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, proptest};
 
 use super::*;
+use crate::model::amount::Amount;
 use crate::model::sample::Count;
 
 fn series(name: &str, totals: Histogram, recent_max_ns: u64) -> Series {
@@ -50,7 +51,7 @@ fn series_come_grow_begin_anew_and_go() {
     let step = Step::between(&before, &now);
     let of = |values: &[u64]| {
         let max_ns = values.iter().copied().max().unwrap();
-        Histogram { max_ns, ..Histogram::of(values) }
+        Histogram::of(values).with_longest(max_ns)
     };
     // The first has more delays than before, yet other ones.
     let expected = [

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use noise_common::charge::{Cause, Charged, Resource};
-use noise_common::hist::bucket_of;
 use noise_common::signals::Signal;
 
 use crate::analysis::{Outlier, Report};

@@ -243,10 +243,7 @@ impl LargeHost {
             for _ in 0..12 {
                 let octave = 10 + dice.below(5) + dice.below(5) + dice.below(3);
                 let (ns, count) = ((1 << octave) + dice.below(1 << octave), 1 + dice.below(200));
-                if let Some(own) = one.totals.buckets.get_mut(bucket_of(ns)) {
-                    *own += count;
-                }
-                one.totals.sum_ns += ns * count;
+                one.totals.record(ns, count);
                 one.recent_max_ns = one.recent_max_ns.max(ns);
             }
         }
