@@ -4,6 +4,9 @@
 //! A FIFO without a writer would block the thread that opens it, and a device may do anything when it
 //! is opened. What is in a file reaches messages only as [`quoted`] or [`brief`].
 
+pub mod pem;
+pub mod yaml;
+
 use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};

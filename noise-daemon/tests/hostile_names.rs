@@ -35,11 +35,11 @@ use noise_daemon::measure::{
     Class, CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourReport, Part, Source,
 };
 use noise_daemon::model::{
-    Count, CpuNoise, Histogram, Interference, NoiseSource, OutlierPart, OutlierRecord, Sample,
-    Series,
+    Count, CpuNoise, Histogram, Host, Interference, NoiseSource, OutlierPart, OutlierRecord,
+    Sample, Series,
 };
 use noise_daemon::state::{Baselines, Document};
-use noise_daemon::wire::{CONTENT_TYPE, Frame, Host, Recorder, encode};
+use noise_daemon::wire::{CONTENT_TYPE, Frame, Recorder, encode};
 
 const SCREENS: [&str; 6] = ["overview", "cpu", "who", "disk-net", "irq", "incidents"];
 

@@ -23,6 +23,7 @@ pub mod namespace;
 pub mod needed;
 pub mod nspawn;
 pub mod packages;
+pub mod pages;
 pub mod pairing;
 pub mod pictures;
 pub mod prom;

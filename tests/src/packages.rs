@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 
 use crate::needed::missing;
 
-/// What the image is called everywhere: in its archive, the README and the DaemonSet.
+/// What the image is called everywhere: in its archive, the pages and the DaemonSet.
 pub const IMAGE: &str = concat!("localhost/noised:", env!("CARGO_PKG_VERSION"));
 
 /// How a daemon in a container is asked whether it works.

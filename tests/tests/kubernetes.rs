@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::packages::{HEALTH_COMMAND, IMAGE};
+use noise_tests::pages;
 use serde_json::{Value, json};
 
 const MANIFEST: &str =
@@ -155,9 +156,9 @@ fn resources_are_bounded_and_every_node_is_watched() -> Result<()> {
 fn the_image_has_the_name_that_its_archive_gives_it() -> Result<()> {
     // The live test of the archive holds its name against the same one.
     assert_eq!(container()?["image"], IMAGE);
-    let readme = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md"));
     let named = concat!("noised:", env!("CARGO_PKG_VERSION"));
-    let told: Vec<_> = readme.split_whitespace().filter(|word| word.contains(named)).collect();
-    assert_eq!(told, [IMAGE]);
+    let pages = pages::texts()?.join("\n");
+    let shown: Vec<_> = pages.split_whitespace().filter(|word| word.contains(named)).collect();
+    assert_eq!(shown, [IMAGE]);
     Ok(())
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
+use noise_tests::pages;
 use noise_tests::prometheus::{dashboards, selectors};
 use serde_json::{Value, json};
 
@@ -108,18 +109,21 @@ fn what_is_commented_out_fits_where_it_stands() -> Result<()> {
     Ok(())
 }
 
-/// What the README has people write into their own configuration is what stands in ours.
+/// What the pages have people write into their own configuration is what stands in ours.
 #[test]
-fn the_readme_shows_what_the_configuration_says() -> Result<()> {
-    let readme = read("../../README.md")?;
-    let mut blocks = readme.split("```yaml\n").skip(1).filter_map(|rest| rest.split_once("```"));
-    let shown = blocks.find(|(block, _)| block.starts_with("rule_files:")).context("no lines")?.0;
-    is_accepted("readme.yml", shown)?;
-    let (shown, ours) = (parsed(shown)?, parsed(&read("prometheus.yml")?)?);
-    assert_eq!(shown["rule_files"], ours["rule_files"]);
-    let jobs = [&shown, &ours].map(|config| &config["scrape_configs"][0]);
-    for (key, value) in jobs[0].as_object().context("no job")? {
-        assert_eq!(&jobs[1][key], value, "{key}");
+fn the_pages_show_what_the_configuration_says() -> Result<()> {
+    let mut shown = pages::blocks("yaml")?;
+    shown.retain(|block| block.starts_with("rule_files:"));
+    ensure!(!shown.is_empty(), "no page has the lines");
+    let ours = parsed(&read("prometheus.yml")?)?;
+    for shown in shown {
+        is_accepted("pages.yml", &shown)?;
+        let shown = parsed(&shown)?;
+        assert_eq!(shown["rule_files"], ours["rule_files"]);
+        let jobs = [&shown, &ours].map(|config| &config["scrape_configs"][0]);
+        for (key, value) in jobs[0].as_object().context("no job")? {
+            assert_eq!(&jobs[1][key], value, "{key}");
+        }
     }
     Ok(())
 }

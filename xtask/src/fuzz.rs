@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: what reads data of others, fed with anything, by libFuzzer.
+//! `cargo xtask fuzz`: all parsers of untrusted input, fuzzed by libFuzzer.
 //!
 //! The targets are programs of `tests/fuzz`, a crate outside the workspace in the layout that
 //! `cargo-fuzz` knows. libFuzzer and its instrumentation need no other toolchain than the pinned one:

@@ -54,7 +54,7 @@ enum Task {
     },
     /// Run every test: those that need no privileges, then the live ones as root
     Test(test::Arguments),
-    /// Feed what reads data of others with anything
+    /// Fuzz all parsers of untrusted input
     Fuzz(fuzz::Arguments),
     /// Check the rules of this project that no compiler knows
     Lint,

@@ -6,7 +6,7 @@
 //! Rate and quantiles come from a histogram that is halved once per half-life. Windows without
 //! events have no mean; they count for the rate alone.
 
-use super::incident::Level;
+use super::level::Level;
 use super::window::Slice;
 use crate::model::Histogram;
 

@@ -24,8 +24,8 @@ use super::settings::{Settings, SettingsError};
 use super::track::Memory;
 use super::watched::Watched;
 use super::window::Window;
+use crate::model::labels::{GONE, OTHER, UNKNOWN_LABEL};
 use crate::model::{Delays, Sample, Step};
-use crate::resolve::{GONE, OTHER, UNKNOWN_LABEL};
 
 /// A subject or a culprit.
 pub type Name = Arc<str>;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::culprits::{Culprit, Time};
 use super::feed::Name;
-use super::incident::{Ending, Incident, Level};
+use super::incident::{Ending, Incident};
+use super::level::Level;
 use super::remedy::Remedy;
 use super::rules::Rule;
 use super::watched::Watched;

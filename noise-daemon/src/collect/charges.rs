@@ -21,7 +21,8 @@ use noise_common::charge::{
 use super::hashed::HashedCharges;
 use super::states::CpuStates;
 use crate::model::Interference;
-use crate::resolve::{Being, GONE, Names, OTHER, Parties};
+use crate::model::labels::{GONE, OTHER};
+use crate::resolve::{Being, Names, Parties};
 
 /// Labelled charges that are told apart; the others count for [`OTHER`].
 const PAIRS: usize = 4_096;

@@ -4,7 +4,6 @@
 //! sample in `deploy/`, the names that a mistyped key is held against, and what a reload can apply all
 //! come from it.
 
-mod address;
 mod flags;
 mod keys;
 mod mistakes;
@@ -14,7 +13,6 @@ mod sample;
 mod sections;
 mod values;
 
-pub use address::ListenAddress;
 pub use flags::Flags;
 pub use keys::{Applies, KEYS, Key, Kind};
 pub use parse::{DEFAULT_FILE, load, parse};

@@ -409,11 +409,18 @@ mod tests {
     }
 
     #[test]
-    fn the_readme_shows_what_is_usual() {
-        let readme = include_str!("../../../README.md");
-        let (_, shown) = readme.split_once("```toml\n").unwrap();
-        let (shown, _) = shown.split_once("```").unwrap();
-        assert_eq!(parse(shown).unwrap(), Config::default());
+    fn the_pages_show_what_is_usual() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let listed =
+            std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+        let pages = listed.chain([root.join("README.md")]);
+        let texts = pages.map(|page| std::fs::read_to_string(page).unwrap()).collect::<String>();
+        let rest = texts.split("```toml\n").skip(1);
+        let shown: Vec<&str> = rest.map(|rest| rest.split_once("```").unwrap().0).collect();
+        assert!(!shown.is_empty());
+        for shown in shown {
+            assert_eq!(parse(shown).unwrap(), Config::default(), "{shown}");
+        }
     }
 
     #[test]

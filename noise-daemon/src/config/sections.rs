@@ -4,10 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::address::ListenAddress;
 use super::values::{Cpus, Limit, LogLevel, Microseconds, Milliseconds, SignalName, SocketMode};
 use crate::analysis::Settings;
-use crate::export::{HostName, Hosts, SocketOptions};
+use crate::export::{HostName, Hosts, ListenAddress, SocketOptions};
 use crate::kernel::Measured;
 use crate::measure::osnoise::DutyOptions;
 use crate::model::Limits;

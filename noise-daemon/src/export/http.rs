@@ -18,8 +18,8 @@ use super::web::{Costs, Hangup, Web};
 use super::{IncidentsDocument, OutliersDocument, Process, page, render};
 use crate::analysis::Overview;
 use crate::clean::clean_json;
-use crate::model::Model;
-use crate::wire::{CONTENT_TYPE, Frame, Host, encode};
+use crate::model::{Host, Model};
+use crate::wire::{CONTENT_TYPE, Frame, encode};
 
 /// What is answered where there is nothing.
 const NOT_FOUND: &str = "not found; see /, /metrics, /api/v1/frame, /api/v1/incidents, \

@@ -24,6 +24,6 @@ pub use socket::{LocalSocket, SocketOptions};
 pub(crate) use status::duration;
 pub use status::page;
 pub use web::{
-    Budget, Costs, Hangups, HostName, Hosts, ListenError, Listener, Listeners, Peer, Web,
-    WebClient, WebFile, agent, serve,
+    Budget, Costs, Hangups, HostName, Hosts, ListenAddress, ListenError, Listener, Listeners, Peer,
+    Web, WebFile, serve,
 };

@@ -1,7 +1,7 @@
 //! PURE: tables as plain text, every column as wide as its widest cell, and what stands in them.
 
 use crate::clean::clean;
-use crate::top::draw::words::{pad, width};
+use crate::model::words::{pad, width};
 
 /// A table.
 #[derive(Clone, Debug)]

@@ -22,7 +22,7 @@ use super::placement::Priority;
 use super::report::{CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourReport, Part};
 use super::source::Source;
 use super::watcher::{Watcher, Workload};
-use crate::wire::Host;
+use crate::resolve::read_host;
 
 /// Detours that a CPU has room for.
 pub const DETOURS_MAX: usize = 1_000_000;
@@ -143,7 +143,7 @@ pub fn measure(
             lost_events: lost,
         });
     }
-    let host = Host::read(Path::new("/"));
+    let host = read_host(Path::new("/"));
     Ok(DetourReport {
         format: DETOURS_FORMAT.to_owned(),
         version: DETOURS_VERSION,

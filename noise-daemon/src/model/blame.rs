@@ -11,7 +11,7 @@ use super::histogram::Histogram;
 use super::sample::{Count, Interference, Sample, Series};
 use super::steady::Steady;
 use super::step::Step;
-use crate::resolve::OTHER;
+use crate::model::labels::OTHER;
 
 /// Name of the metric of delays by who caused them.
 pub const INTERFERENCE_METRIC: &str = "noised_interference_seconds_total";

@@ -29,3 +29,9 @@ pub fn grown<V: Amount>(now: &V, before: Option<&V>) -> V {
         _ => now.clone(),
     }
 }
+
+/// What is new of a counter that runs since boot: one that was not there before, as that of a CPU
+/// that came online, or has less than then, says nothing of what is new.
+pub fn since_boot(before: Option<u64>, now: u64) -> u64 {
+    before.and_then(|before| now.checked_sub(before)).unwrap_or_default()
+}

@@ -14,7 +14,7 @@ const _: () = assert!(BUCKETS <= 2 * WORD);
 
 /// Counts of delays by bucket, with their exact sum. All sums saturate.
 ///
-/// `C` is where the counts are: its own, or those of a [`super::Step`], which has the counts of all
+/// `C` is where the counts are: its own, or those of a step, which has the counts of all
 /// its histograms in one piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Histogram<C = Vec<u64>> {

@@ -14,7 +14,7 @@ use super::changes::changes;
 use super::histogram::Histogram;
 use super::remembered::Remembered;
 use super::sample::{Count, Series};
-use crate::resolve::OTHER;
+use crate::model::labels::OTHER;
 
 /// Series that are gone and remembered.
 const GONE: usize = 128;

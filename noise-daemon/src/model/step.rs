@@ -12,7 +12,7 @@ use noise_common::charge::{Charged, Resource};
 use noise_common::event::Drop;
 use noise_common::signals::{SIGNALS, Signal};
 
-use super::changes::grown;
+use super::changes::{grown, since_boot};
 use super::histogram::{Among, Histogram};
 use super::joined::{in_order, joined, side_by_side};
 use super::sample::{Interference, Sample, Series};
@@ -232,12 +232,6 @@ impl Step {
     pub fn stolen_ns(&self) -> u64 {
         self.cpus.iter().map(|cpu| cpu.taken_by(Taker::Steal)).sum()
     }
-}
-
-/// What is new of a counter that runs since boot: one that was not there before, as that of a CPU
-/// that came online, or has less than then, says nothing of what is new.
-fn since_boot(before: Option<u64>, now: u64) -> u64 {
-    before.and_then(|before| now.checked_sub(before)).unwrap_or_default()
 }
 
 /// Events that were lost so far. None of the others is a loss: what is reported late is reported, a

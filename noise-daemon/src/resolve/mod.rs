@@ -1,6 +1,7 @@
 //! IO: ids to names. Rooted at paths, so that tests use fixture trees.
 
 pub mod cgroup;
+mod host;
 mod kthread;
 mod renamed;
 mod who;
@@ -18,20 +19,15 @@ use noise_common::signals::{
 
 use crate::clean::clean;
 use cgroup::{Hierarchies, Labels, Of, printable};
+pub use host::read_host;
 use kthread::KernelThreads;
 pub use kthread::without_cpu;
 use renamed::Round;
 use who::Interner;
 pub use who::{Being, Parties};
 
+use crate::model::labels::OTHER;
 use crate::procfs;
-
-/// Label value of what is folded together.
-pub const OTHER: &str = "~other";
-/// Label value of a cgroup or kernel thread that was gone before anybody asked for its name.
-pub const GONE: &str = "~gone";
-/// Label value of what the programs could not tell.
-pub const UNKNOWN_LABEL: &str = "~unknown";
 
 /// What the last columns of `interrupts` below a procfs root say of an irq.
 pub fn irq_name(procfs: &Path, irq: u64) -> String {
@@ -46,9 +42,6 @@ pub fn irq_name(procfs: &Path, irq: u64) -> String {
     let name = words.get(2..).unwrap_or_default().join(" ");
     if name.is_empty() { "unknown".to_owned() } else { printable(name.as_bytes()) }
 }
-
-/// Label value of a process that is watched apart from the others of its cgroup.
-pub const WATCHED_LABEL: &str = "~task";
 
 /// Turns subjects of signals into label values, and remembers them.
 #[derive(Debug)]
@@ -217,6 +210,7 @@ fn interfaces(sysfs: &Path) -> std::io::Result<impl Iterator<Item = (u64, OsStri
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::labels::GONE;
     use noise_common::signals::block_subject;
 
     fn fixture() -> (tempfile::TempDir, Names) {

@@ -13,9 +13,10 @@ use noise_common::charge::{
 };
 use noise_common::signals::{OTHER_INTERFACE, SOFTIRQ_VECTORS, Signal, VECTORS, block_subject};
 
+use super::Names;
 use super::cgroup::{Look, Of};
-use super::{GONE, Names, UNKNOWN_LABEL, WATCHED_LABEL};
 use crate::clean::clean;
+use crate::model::labels::{GONE, UNKNOWN_LABEL, WATCHED_LABEL};
 
 /// Width of the minor number in a place.
 const MINOR_BITS: u32 = 20;

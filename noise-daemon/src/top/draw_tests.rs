@@ -44,7 +44,7 @@ fn screen(app: &mut App, width: u16, height: u16) -> String {
             let symbol = buffer[(x, y)].symbol();
             if hidden == 0 {
                 row.push_str(symbol);
-                hidden = super::draw::words::width(symbol).saturating_sub(1);
+                hidden = crate::model::words::width(symbol).saturating_sub(1);
             } else {
                 hidden -= 1;
             }

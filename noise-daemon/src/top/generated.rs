@@ -7,8 +7,8 @@ use noise_common::charge::{Cause, Charged, Resource};
 use noise_common::signals::Signal;
 
 use super::History;
-use crate::model::{Count, Histogram, Interference, Sample, Series};
-use crate::wire::{Frame, Host};
+use crate::model::{Count, Histogram, Host, Interference, Sample, Series};
+use crate::wire::Frame;
 
 /// A frame that is being made. Delays and counters are those since attach.
 #[derive(Clone, Debug, Default)]

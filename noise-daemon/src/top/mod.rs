@@ -23,7 +23,6 @@ pub mod table;
 pub mod term;
 pub mod text;
 pub mod typing;
-pub mod units;
 pub mod view;
 
 #[cfg(test)]

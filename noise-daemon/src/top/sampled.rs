@@ -11,8 +11,8 @@ use noise_common::signals::Signal;
 use super::app::Makers;
 use super::{Align, Block, Cell, Column, Heatmap, History, Look, Page, Row, Screen, Table, Tone};
 use crate::analysis::{Culprit, Episode, Level, Overview, Remedy, Report, Rule, Time};
-use crate::model::{Histogram, Interference, Labels, Sample, Series, Step};
-use crate::wire::{Frame, Host};
+use crate::model::{Histogram, Host, Interference, Labels, Sample, Series, Step};
+use crate::wire::Frame;
 
 /// When the first frame was taken.
 const BEGIN: &str = "2026-03-04T12:00:00Z";

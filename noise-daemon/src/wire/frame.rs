@@ -5,25 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::analysis::Overview;
-use crate::model::Sample;
-
-/// What does not change while the daemon runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(default)]
-pub struct Host {
-    /// Its name.
-    pub name: String,
-    /// The kernel's release.
-    pub kernel: String,
-    /// Version of the `noised` that measures.
-    pub noised: String,
-    /// CPUs that are online, in order.
-    pub cpus: Vec<u32>,
-    /// Those of them that the scheduler leaves alone (`isolcpus=`, isolated partitions).
-    pub isolated: Vec<u32>,
-    /// Those of them without a tick while one task runs (`nohz_full=`).
-    pub nohz_full: Vec<u32>,
-}
+use crate::model::{Host, Sample};
 
 /// Everything at one time.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]

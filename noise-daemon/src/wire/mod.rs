@@ -1,13 +1,14 @@
 //! Frames: what the daemon tells the terminal view, and what is recorded of it.
 
+mod client;
 mod codec;
 mod file;
 mod frame;
-mod here;
 
 #[cfg(test)]
 pub(crate) mod sampled;
 
+pub use client::{WebClient, agent};
 pub use codec::{CONTENT_TYPE, MOST_BYTES, WIRE_VERSION, WireError, decode, encode};
 pub use file::{FileError, Recorder, Recording};
-pub use frame::{Frame, Host};
+pub use frame::Frame;

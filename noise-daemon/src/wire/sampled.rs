@@ -10,13 +10,13 @@ use noise_common::hooks::HOOKS;
 use noise_common::signals::{SIGNALS, Signal};
 use proptest::prelude::{Strategy, any};
 
-use super::{Frame, Host};
+use super::Frame;
 use crate::analysis::{
     Cause, Culprit, Ending, Episode, Level, Outlier, Overview, Remedy, Report, Rule, Time, Watched,
 };
 use crate::clean::clean;
 use crate::model::{
-    Count, Histogram, HookSample, Interference, OutlierPart, OutlierRecord, Sample, Series,
+    Count, Histogram, HookSample, Host, Interference, OutlierPart, OutlierRecord, Sample, Series,
 };
 
 /// The host of all.

@@ -22,9 +22,10 @@ use noise_daemon::measure::cpus::CpuList;
 use noise_daemon::measure::detours::{CpuSummary, Shares, csv, text};
 use noise_daemon::measure::osnoise::kernel::read_line;
 use noise_daemon::measure::scale::{Noise, Trace};
+use noise_daemon::model::Host;
 use noise_daemon::resolve::cgroup::{Identity, MAX_LABEL_BYTES, Mounts};
 use noise_daemon::state::Document;
-use noise_daemon::wire::{Host, Recording, decode, encode};
+use noise_daemon::wire::{Recording, decode, encode};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::sync::mpsc;
 

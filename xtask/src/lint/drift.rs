@@ -1,5 +1,5 @@
 //! Rules about files that belong together: a signal has a room of the same name on both sides of
-//! the kernel line, and the README names it.
+//! the kernel line, and the page about signals names it.
 
 use std::collections::BTreeSet;
 
@@ -8,6 +8,9 @@ use crate::lint::rules::has_word;
 
 const COMMON: &str = "noise-common/src/signals/";
 const KERNEL: &str = "noise-ebpf/src/signals/";
+
+/// The page that says what each signal measures.
+pub const PAGE: &str = "docs/signals.md";
 
 /// The signals that have a file on each side.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -22,8 +25,8 @@ impl Rooms {
         Self { common: stems(files, COMMON), kernel: stems(files, KERNEL) }
     }
 
-    /// What is missing, given the text of the README if there is one.
-    pub fn findings(&self, readme: Option<&str>) -> Vec<Finding> {
+    /// What is missing, given the text of the page about signals if there is one.
+    pub fn findings(&self, page: Option<&str>) -> Vec<Finding> {
         let mut findings = Vec::new();
         let mut find = |path: String, message: String| {
             findings.push(Finding { path, line: 1, message });
@@ -42,11 +45,11 @@ impl Rooms {
                 find(format!("{from}{signal}.rs"), message);
             }
         }
-        match readme {
-            None => find("README.md".to_owned(), "is missing or unreadable".to_owned()),
+        match page {
+            None => find(PAGE.to_owned(), "is missing or unreadable".to_owned()),
             Some(text) => {
                 for signal in self.common.iter().filter(|signal| !has_word(text, signal)) {
-                    find("README.md".to_owned(), format!("does not mention the signal `{signal}`"));
+                    find(PAGE.to_owned(), format!("does not mention the signal `{signal}`"));
                 }
             }
         }
@@ -67,9 +70,9 @@ fn stems(files: &[String], folder: &str) -> BTreeSet<String> {
 mod tests {
     use super::Rooms;
 
-    fn messages(files: &[&str], readme: Option<&str>) -> Vec<String> {
+    fn messages(files: &[&str], page: Option<&str>) -> Vec<String> {
         let files: Vec<_> = files.iter().map(|&path| path.to_owned()).collect();
-        Rooms::among(&files).findings(readme).iter().map(ToString::to_string).collect()
+        Rooms::among(&files).findings(page).iter().map(ToString::to_string).collect()
     }
 
     const BOTH: [&str; 4] = [
@@ -80,7 +83,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_signal_on_both_sides_and_in_the_readme_is_fine() {
+    fn a_signal_on_both_sides_and_on_its_page_is_fine() {
         assert_eq!(messages(&BOTH, Some("The `nmi` signal.")), [""; 0]);
     }
 
@@ -94,12 +97,12 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_that_the_readme_leaves_out_is_found() {
+    fn a_signal_that_the_page_leaves_out_is_found() {
         assert_eq!(
             messages(&BOTH, Some("nmis")),
-            ["README.md:1: does not mention the signal `nmi`"]
+            ["docs/signals.md:1: does not mention the signal `nmi`"]
         );
-        assert_eq!(messages(&BOTH, None), ["README.md:1: is missing or unreadable"]);
+        assert_eq!(messages(&BOTH, None), ["docs/signals.md:1: is missing or unreadable"]);
     }
 
     #[test]

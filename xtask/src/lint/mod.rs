@@ -2,8 +2,10 @@
 //!
 //! Rules about one file are pure functions of its path and text (`rules.rs`), read through a small
 //! lexer (`source.rs`) so that comments and strings are never taken for code. Rules about several
-//! files compare them (`drift.rs`). What clippy checks already is not repeated here.
+//! files compare them (`drift.rs`), rules about README.md and `docs/` read those (`pages.rs`). What
+//! clippy checks already is not repeated here.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
 use std::path::Path;
@@ -13,10 +15,12 @@ use anyhow::{Context, Result, bail};
 
 use crate::cargo::Workspace;
 use crate::lint::drift::Rooms;
+use crate::lint::pages::{Pages, metrics_in};
 use crate::lint::rules::RULES;
 use crate::lint::source::Source;
 
 mod drift;
+mod pages;
 mod rules;
 mod source;
 
@@ -45,20 +49,25 @@ pub fn run(workspace: &Workspace) -> Result<ExitCode> {
         bail!("there is no Rust file in {}", workspace.root.display());
     }
     let mut findings = Vec::new();
+    let mut metrics = BTreeSet::new();
     for path in &files {
         let text = fs::read_to_string(workspace.root.join(path))
             .with_context(|| format!("cannot read {path}"))?;
         findings.extend(check(path, &text));
+        // What is exported is in the crates of both sides of the kernel line, whatever their number.
+        if path.starts_with("noise-") {
+            metrics.extend(metrics_in(&text));
+        }
     }
-    // A missing README is a finding of the rule about it, not an error.
-    let readme = fs::read_to_string(workspace.root.join("README.md")).ok();
-    findings.extend(Rooms::among(&files).findings(readme.as_deref()));
+    let pages = Pages::read(&workspace.root)?;
+    findings.extend(Rooms::among(&files).findings(pages.text(drift::PAGE)));
+    findings.extend(pages.findings(&metrics, &|path| workspace.root.join(path).exists()));
     findings.sort();
     for finding in &findings {
         println!("{finding}");
     }
     if findings.is_empty() {
-        println!("lint: {} files keep the rules", files.len());
+        println!("lint: {} files and {} pages keep the rules", files.len(), pages.count());
         return Ok(ExitCode::SUCCESS);
     }
     bail!("the rules of this project are broken ({} findings)", findings.len())

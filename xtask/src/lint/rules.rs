@@ -25,14 +25,16 @@ pub const RULES: [Rule; 11] = [
 
 /// Folders of the daemon, each with those that it may not use: data flows
 /// kernel -> collect -> model -> (export, top, analysis), and no arrow points back.
-const ARROWS: [(&str, &[&str]); 7] = [
+const ARROWS: [(&str, &[&str]); 9] = [
     ("kernel", &["collect", "model", "export", "top", "analysis", "cli"]),
     ("collect", &["export", "top", "analysis", "cli"]),
-    ("model", &["kernel", "collect", "export", "top", "analysis", "cli", "config"]),
-    ("analysis", &["kernel", "collect", "export", "top", "cli", "config"]),
-    ("export", &["kernel", "collect"]),
-    ("top", &["kernel", "collect"]),
-    ("resolve", &["kernel", "collect", "model", "export", "top", "analysis", "cli"]),
+    ("model", &["kernel", "collect", "resolve", "export", "top", "analysis", "cli", "config"]),
+    ("analysis", &["kernel", "collect", "resolve", "export", "top", "cli", "config"]),
+    ("measure", &["collect", "export", "top", "wire", "analysis", "cli", "config"]),
+    ("wire", &["kernel", "collect", "export", "top", "cli", "config"]),
+    ("export", &["kernel", "collect", "top", "cli", "config"]),
+    ("top", &["kernel", "collect", "resolve", "measure", "cli", "config"]),
+    ("resolve", &["kernel", "collect", "export", "top", "analysis", "cli"]),
 ];
 
 const DAEMON: &str = "noise-daemon/src/";

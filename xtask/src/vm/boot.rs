@@ -47,6 +47,15 @@ impl Folder {
     }
 }
 
+impl Drop for Folder {
+    /// Closing the file is not enough: a process that another thread forks has it too, until it starts
+    /// its program.
+    fn drop(&mut self) {
+        // An error leaves the lock to whoever has the file still.
+        let _ = self.lock.unlock();
+    }
+}
+
 /// Boots and waits for the guest's end; one that takes longer than `longest` hangs. `name` is part of
 /// the names of the files that are left.
 ///

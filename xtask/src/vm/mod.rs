@@ -59,7 +59,7 @@ pub struct Arguments {
     /// Print the matrix as JSON
     #[arg(long, conflicts_with = "markdown")]
     json: bool,
-    /// Print the matrix as a table for the README
+    /// Print the matrix as a table for docs/kernels.md
     #[arg(long)]
     markdown: bool,
 }

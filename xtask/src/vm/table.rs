@@ -1,4 +1,4 @@
-//! The results of all kernels side by side: for people, for programs, for the README.
+//! The results of all kernels side by side: for people, for programs, for docs/kernels.md.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -158,7 +158,7 @@ fn reasons(page: &mut String, left_out: &[Skipped]) {
     page.push('\n');
 }
 
-/// For the README.
+/// For docs/kernels.md.
 pub fn markdown(rows: &[Row]) -> String {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let mut page = line(HEAD.map(str::to_owned).to_vec());
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_readme_lists_the_kernels_that_told() {
+    fn the_page_lists_the_kernels_that_were_tested() {
         let page = markdown(&rows());
         assert_eq!(page.lines().count(), 3, "{page}");
         assert!(page.contains("| 6.1 | 6.1.0 | 0 of 1 |"), "{page}");

@@ -12,7 +12,8 @@ use self::since::Since;
 use self::source::{Place, Source};
 use super::top::Connect;
 use crate::cli::output;
-use crate::export::{IncidentsDocument, OutliersDocument, WebClient};
+use crate::export::{IncidentsDocument, OutliersDocument};
+use crate::wire::WebClient;
 
 /// Arguments of `noised incidents`.
 #[derive(Debug, clap::Args)]

@@ -13,9 +13,10 @@ use crate::clean::excerpt;
 use crate::clean::reading::from_json;
 use crate::cli::output;
 use crate::config::{DEFAULT_ADDRESS, DEFAULT_SOCKET};
-use crate::export::{API_VERSION, IncidentsDocument, OutliersDocument, WebClient, agent};
+use crate::export::{API_VERSION, IncidentsDocument, OutliersDocument};
 use crate::state::{DEFAULT_DIRECTORY, Document, read};
 use crate::top::sources::{Fault, ask_socket};
+use crate::wire::{WebClient, agent};
 
 /// Longer than a daemon on a loaded machine takes.
 const PATIENCE: Duration = Duration::from_secs(10);

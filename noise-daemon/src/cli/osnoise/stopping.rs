@@ -10,7 +10,7 @@ use crate::cli::output;
 use crate::measure::gaps::Stopped;
 use crate::measure::naming::Naming;
 use crate::measure::osnoise::{self, PeriodReport};
-use crate::top::units;
+use crate::model::units;
 
 /// Samples of a CPU that are kept for the record.
 const RECENT: usize = 50;

@@ -40,7 +40,7 @@ use crate::kernel::{
 use crate::measure::osnoise::Duty;
 use crate::model::{Builder, Reload};
 use crate::resolve::cgroup::Hierarchies;
-use crate::wire::Host;
+use crate::resolve::read_host;
 use crate::worker::ensure_threads;
 
 /// Requests for a fresh model that may wait.
@@ -178,7 +178,7 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     let listening: Vec<IpAddr> = listening.iter().map(SocketAddr::ip).collect();
     web.set_hosts(config.web.hosts(&listening));
     let costs = Costs::default();
-    let router = router(Refresh(refresh), Host::read(Path::new("/")), web.clone(), costs.clone());
+    let router = router(Refresh(refresh), read_host(Path::new("/")), web.clone(), costs.clone());
     let builder = Builder::new(config.limits.limits());
     let reload = Reload { failed: false, read_at_s: now_s() };
     let served = web.clone();

@@ -16,10 +16,11 @@ use crate::analysis::Settings;
 use crate::cli::watching::Watching;
 use crate::collect::Collector;
 use crate::kernel::{Engine, LoadOptions};
-use crate::model::Longest;
+use crate::model::{Host, Longest};
+use crate::resolve::read_host;
 use crate::top::sources::Mailbox;
 use crate::top::{News, Source};
-use crate::wire::{Frame, Host};
+use crate::wire::Frame;
 
 /// How far samples are apart in which incidents are looked for.
 const WINDOW: Duration = Duration::from_nanos(noise_common::WINDOW_NS);
@@ -92,7 +93,7 @@ fn timer(interval: Duration) -> Interval {
 
 impl<'a> Measuring<'a> {
     fn new(collector: Collector, watching: Watching, news: &'a Mailbox) -> Self {
-        let host = Arc::new(Host::read(Path::new("/")));
+        let host = Arc::new(read_host(Path::new("/")));
         Self { collector, watching, host, longest: Longest::default(), shown_ns: 0, news }
     }
 

@@ -8,10 +8,10 @@ use anyhow::Context as _;
 
 use super::engine::EngineSource;
 use crate::config::DEFAULT_SOCKET;
-use crate::export::WebClient;
 use crate::kernel::KernelError;
 use crate::top::Source;
 use crate::top::sources::{Fault, over_http, over_socket, probe};
+use crate::wire::WebClient;
 
 /// A daemon that somebody named.
 #[derive(Clone, Debug, PartialEq, Eq)]

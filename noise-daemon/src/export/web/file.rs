@@ -15,10 +15,11 @@ use std::time::Duration;
 use axum::http::{HeaderName, HeaderValue};
 use bcrypt::HashParts;
 use jiff::SignedDuration;
-use serde_saphyr::{Error, Location, Spanned};
+use serde_saphyr::Spanned;
 
 use super::tls_file::{TlsFile, TlsSection};
-use crate::files::{MOST_BYTES, brief};
+use crate::files::MOST_BYTES;
+use crate::files::yaml::{Wrong, meant, told};
 
 /// The highest cost of a hash: with more, one wrong password takes seconds.
 const MOST_COST: u32 = 16;
@@ -67,28 +68,6 @@ pub struct WebFile {
     pub users: BTreeMap<String, Secret>,
     /// How often may be asked.
     pub rate: Option<Rate>,
-}
-
-/// What is wrong, and where.
-#[derive(Debug)]
-pub struct Wrong {
-    pub(super) line: Option<u64>,
-    pub(super) message: String,
-}
-
-impl Wrong {
-    /// At a value of the file.
-    pub(super) fn at<T>(value: &Spanned<T>, message: String) -> Self {
-        Self { line: Some(value.referenced.line()), message }
-    }
-
-    pub(super) fn within(self, name: &Path) -> anyhow::Error {
-        let (line, message) = (self.line, brief(&self.message));
-        match line.filter(|line| *line > 0) {
-            Some(line) => anyhow::anyhow!("{}, line {line}: {message}", name.display()),
-            None => anyhow::anyhow!("{}: {message}", name.display()),
-        }
-    }
 }
 
 /// The file as written. Unknown keys are errors.
@@ -158,44 +137,6 @@ fn parse(text: &str, folder: &Path) -> Result<WebFile, Wrong> {
         users: users(sections.basic_auth_users.unwrap_or_default())?,
         rate: sections.rate_limit.map(RateSection::resolve).transpose()?.flatten(),
     })
-}
-
-/// The parser's error in our words: one line, with the name that was probably meant.
-pub(super) fn told(error: &Error) -> Wrong {
-    let error = error.without_snippet();
-    let message = match error {
-        Error::SerdeUnknownField { field, expected, .. } => {
-            format!("unknown key `{field}`: {}", meant(field, expected))
-        }
-        Error::DuplicateMappingKey { key, .. } => match key {
-            Some(key) => format!("`{key}` is there twice"),
-            None => "a key is there twice".to_owned(),
-        },
-        error => {
-            let text = error.to_string();
-            // The place is told by us.
-            let text = match error.location() {
-                Some(place) => text.strip_suffix(&suffix(place)).unwrap_or(&text),
-                None => &text,
-            };
-            text.lines().map(str::trim).collect::<Vec<_>>().join(", ")
-        }
-    };
-    Wrong { line: error.location().map(|place| place.line()), message }
-}
-
-fn suffix(place: Location) -> String {
-    format!(" at line {}, column {}", place.line(), place.column())
-}
-
-/// Which of the known names was probably meant.
-pub(super) fn meant(found: &str, known: &[&str]) -> String {
-    let likeness = |name: &str| strsim::jaro_winkler(&found.to_lowercase(), &name.to_lowercase());
-    let nearest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-    match nearest.filter(|name| likeness(name) > 0.8) {
-        Some(nearest) => format!("did you mean `{nearest}`?"),
-        None => format!("expected one of {}", known.join(", ")),
-    }
 }
 
 fn headers(

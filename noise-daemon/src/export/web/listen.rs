@@ -9,7 +9,7 @@ use std::task::Poll;
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-use crate::config::ListenAddress;
+use super::address::ListenAddress;
 
 /// What the kernel may hold of answers that one client does not take. The kernel reserves twice as
 /// much, for its own bookkeeping. Left alone it would grow this to megabytes for each connection; with

@@ -1,9 +1,9 @@
 //! Who may ask over HTTP, and over what: the web file of Prometheus exporters, and the server that
 //! keeps to it.
 
+mod address;
 mod auth;
 mod budget;
-mod client;
 mod client_certificates;
 mod connections;
 mod file;
@@ -12,8 +12,6 @@ mod file_tests;
 mod hangups;
 mod hosts;
 mod listen;
-mod lookup;
-mod pem;
 mod rate;
 mod reload;
 mod serve;
@@ -24,13 +22,12 @@ mod tls_file;
 mod traffic;
 mod validity;
 
+pub use address::ListenAddress;
 pub use auth::Peer;
 pub use budget::Budget;
-pub use client::WebClient;
 pub use file::WebFile;
 pub use hangups::{Hangup, Hangups};
 pub use hosts::{HostName, Hosts};
 pub use listen::{ListenError, Listeners};
-pub use lookup::agent;
 pub use reload::Web;
 pub use serve::{Costs, Listener, serve};

@@ -15,10 +15,9 @@ use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{ProtocolVersion, RootCertStore, ServerConfig, SupportedProtocolVersion};
 
 use super::client_certificates::Clients;
-use super::pem;
 use super::tls_file::{ClientAuth, Pem, TlsFile};
 use super::validity::Validity;
-use crate::files::{self, quoted};
+use crate::files::{self, pem, quoted};
 
 /// TLS as it is served.
 #[derive(Clone)]

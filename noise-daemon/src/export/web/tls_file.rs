@@ -7,7 +7,8 @@ use rustls::crypto::ring::{ALL_CIPHER_SUITES, ALL_KX_GROUPS};
 use rustls::{NamedGroup, ProtocolVersion, SupportedCipherSuite};
 use serde_saphyr::Spanned;
 
-use super::file::{Secret, Wrong, meant};
+use super::file::Secret;
+use crate::files::yaml::{Wrong, meant};
 
 /// Versions that the format names, the oldest first; the first two cannot be offered.
 const VERSIONS: [(&str, Option<ProtocolVersion>); 4] = [

@@ -15,7 +15,7 @@ use crate::measure::plot::{
     Area, HEADING, LEFT, PlotError, SMALL, WIDTH, colour, decades, font, heading, label, page,
 };
 use crate::measure::{CLASSES, Class, CpuDetours, Detour, DetourReport};
-use crate::top::units::{duration, share};
+use crate::model::units::{duration, share};
 
 const CPU_HEIGHT: u32 = 200;
 const HISTOGRAM_HEIGHT: u32 = 340;

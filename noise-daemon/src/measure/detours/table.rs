@@ -6,7 +6,7 @@ use super::{CpuSummary, Shares, SourceShare};
 use crate::measure::columns::{Columns, frequency};
 use crate::measure::spectrum::Peak;
 use crate::measure::{DetourReport, tick};
-use crate::top::units::{count, duration, per_second, share};
+use crate::model::units::{count, duration, per_second, share};
 
 /// The CPUs, then the sources. The tick is the frequency at which detours come, where they come at
 /// one.

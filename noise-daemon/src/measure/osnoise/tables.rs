@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::tally::{CpuTally, SourceTally, Tally};
 use crate::measure::columns::Columns;
 use crate::measure::source::{CLASSES, Class, Source};
-use crate::top::units::{count, duration, share};
+use crate::model::units::{count, duration, share};
 
 /// Microseconds, as rtla writes them.
 fn us(ns: u64) -> String {

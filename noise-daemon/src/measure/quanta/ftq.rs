@@ -10,7 +10,7 @@ use crate::measure::clock::now_ns;
 use crate::measure::error::MeasureError;
 use crate::measure::fleet::Fleet;
 use crate::measure::work;
-use crate::wire::Host;
+use crate::resolve::read_host;
 
 /// Measures. `stop` ends it early: the quanta up to then are reported. `progress` is told how much
 /// time has passed.
@@ -34,7 +34,7 @@ pub fn ftq(
     let cpus = fleet.run(prepare, count, progress)?;
     let cpus =
         cpus.into_iter().map(|(cpu, (start_ns, samples))| CpuQuanta { cpu, start_ns, samples });
-    let host = Host::read(Path::new("/"));
+    let host = read_host(Path::new("/"));
     Ok(QuantaReport {
         format: FTQ_FORMAT.to_owned(),
         version: QUANTA_VERSION,

@@ -11,7 +11,7 @@ use crate::measure::cpus::CpuList;
 use crate::measure::error::MeasureError;
 use crate::measure::fleet::Fleet;
 use crate::measure::work;
-use crate::wire::Host;
+use crate::resolve::read_host;
 
 /// Work may turn out to take less time than it was calibrated for, down to this part of it, as
 /// CPUs differ and change their frequency.
@@ -44,7 +44,7 @@ pub fn fwq(
     let cpus = Fleet::new(&options.cpus, priority).run(prepare, time, progress)?;
     let cpus =
         cpus.into_iter().map(|(cpu, (start_ns, samples))| CpuQuanta { cpu, start_ns, samples });
-    let host = Host::read(Path::new("/"));
+    let host = read_host(Path::new("/"));
     Ok(QuantaReport {
         format: FWQ_FORMAT.to_owned(),
         version: QUANTA_VERSION,

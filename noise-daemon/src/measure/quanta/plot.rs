@@ -16,7 +16,7 @@ use crate::measure::plot::{
     Area, HEADING, LEFT, PlotError, SMALL, WIDTH, decades, font, heading, page,
 };
 use crate::measure::spectrum::Spectrum;
-use crate::top::units::duration;
+use crate::model::units::duration;
 
 const SAMPLES_HEIGHT: u32 = 220;
 const SPECTRUM_HEIGHT: u32 = 250;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::summary::rate;
 use super::{QuantaReport, QuantaSummary, Quantum};
 use crate::measure::columns::{Columns, frequency};
-use crate::top::units::{count, duration, share};
+use crate::model::units::{count, duration, share};
 
 /// What is shown where there is no number.
 const NONE: &str = "–";

@@ -4,7 +4,7 @@ use super::forecast::windows;
 use super::node::{Node, Start};
 use super::trace::{Noise, Trace};
 use crate::measure::shares::SourceKey;
-use crate::top::units;
+use crate::model::units;
 
 /// The sources, those first that cost most at scale.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]

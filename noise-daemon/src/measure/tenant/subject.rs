@@ -7,8 +7,8 @@ use nix::time::clock_getcpuclockid;
 use nix::unistd::Pid;
 
 use crate::clean::clean;
+use crate::model::labels::WATCHED_LABEL;
 use crate::procfs;
-use crate::resolve::WATCHED_LABEL;
 use crate::resolve::cgroup::{Hierarchies, Identity};
 
 /// Whose time is accounted for.

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::account::{Account, Charge};
 use super::subject::Usage;
 use crate::measure::columns::Columns;
-use crate::resolve::WATCHED_LABEL;
-use crate::top::units::{count, duration, share};
+use crate::model::labels::WATCHED_LABEL;
+use crate::model::units::{count, duration, share};
 
 /// Lines of each list.
 const MOST: usize = 15;

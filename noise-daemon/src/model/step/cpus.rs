@@ -3,8 +3,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use super::since_boot;
-use crate::model::changes::grown;
+use crate::model::changes::{grown, since_boot};
 use crate::model::joined::{in_order, joined};
 use crate::model::sample::Sample;
 

@@ -3,9 +3,10 @@
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
+use super::bars::{bar, percent, spark};
 use super::theme::Theme;
-use super::words::{bar, cut, pad, percent, shorten, spark, width};
 use crate::clean::clean;
+use crate::model::words::{cut, pad, shorten, width};
 use crate::top::arrange::Sort;
 use crate::top::{Align, Cell, Column, Row, Table, Tone};
 

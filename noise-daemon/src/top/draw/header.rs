@@ -4,10 +4,11 @@ use jiff::Timestamp;
 use noise_common::charge::Cause;
 use ratatui::text::{Line, Span};
 
+use super::bars::{percent, roughly};
 use super::theme::Theme;
-use super::words::{cut, pad, percent, roughly, shorten, width};
 use crate::analysis::Report;
 use crate::clean::clean;
+use crate::model::words::{cut, pad, shorten, width};
 use crate::top::app::App;
 use crate::top::{SCREENS, Screen, Tone};
 

@@ -2,11 +2,12 @@
 
 use ratatui::text::{Line, Span};
 
+use super::bars::{folded, low_block, roughly};
 use super::theme::Theme;
-use super::words::{cut, folded, low_block, pad, roughly, width};
 use crate::clean::clean;
+use crate::model::units::bound;
+use crate::model::words::{cut, pad, width};
 use crate::top::page::Heatmap;
-use crate::top::units::bound;
 
 /// Columns of the labels of the y axis, with the axis.
 const LABEL: usize = 10;

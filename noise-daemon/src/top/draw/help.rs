@@ -3,7 +3,7 @@
 use ratatui::text::{Line, Span};
 
 use super::theme::Theme;
-use super::words::{pad, width, wrap};
+use crate::model::words::{pad, width, wrap};
 use crate::top::app::App;
 use crate::top::input::{KEYS, REPLAY_KEYS};
 

@@ -1,12 +1,12 @@
 //! PURE: the state of the view on the screen.
 
+mod bars;
 pub mod grid;
 pub mod header;
 mod heatmap;
 mod help;
 pub mod page;
 pub mod theme;
-pub mod words;
 
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -18,9 +18,10 @@ use super::app::{App, Seen};
 use super::typing::Purpose;
 use super::{Row, Screen, Tone};
 use crate::clean::{clean, is_harmful};
+use crate::model::words::{cut, pad, width};
+use bars::roughly;
 use grid::Grid;
 use theme::Theme;
-use words::{cut, pad, roughly, width};
 
 /// Smaller terminals get a notice only.
 const LEAST: (u16, u16) = (60, 16);

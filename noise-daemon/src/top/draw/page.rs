@@ -5,7 +5,7 @@ use ratatui::text::Line;
 use super::grid::Grid;
 use super::heatmap::{graph, heatmap};
 use super::theme::Theme;
-use super::words::{cut, wrap};
+use crate::model::words::{cut, wrap};
 use crate::top::arrange::{Filter, Sort, arrange};
 use crate::top::{Block, Page, Row, Table, Tone};
 

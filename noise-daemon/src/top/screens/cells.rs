@@ -4,7 +4,8 @@ use jiff::Timestamp;
 use noise_common::charge::Cause;
 
 use crate::model::Histogram;
-use crate::top::{Align, Cell, Column, units};
+use crate::model::units;
+use crate::top::{Align, Cell, Column};
 
 /// What stands where there is no number.
 const NOTHING: &str = "–";

@@ -6,8 +6,9 @@ use super::cells;
 use super::recent::{Recent, empty};
 use super::tally;
 use crate::model::joined::joined;
+use crate::model::units;
 use crate::model::{Cpu, TAKERS, Taker};
-use crate::top::{Align, Block, Cell, Column, History, Look, Page, Row, Table, Tone, units};
+use crate::top::{Align, Block, Cell, Column, History, Look, Page, Row, Table, Tone};
 
 /// Key and name of the row of all CPUs together.
 const ALL: &str = "all";

@@ -6,7 +6,8 @@ use jiff::Timestamp;
 
 use super::cells;
 use crate::analysis::{Episode, Report, Watched};
-use crate::top::{Align, Cell, Column, History, Look, Page, Row, Table, Tone, units};
+use crate::model::units;
+use crate::top::{Align, Cell, Column, History, Look, Page, Row, Table, Tone};
 
 fn columns() -> Vec<Column> {
     vec![

@@ -8,9 +8,10 @@ use noise_common::signals::Signal;
 use super::cells;
 use super::recent::{Recent, empty};
 use super::tally::{self, Tally};
+use crate::model::units;
 use crate::model::{Histogram, Labels};
 use crate::top::heat::heatmap;
-use crate::top::{Block, Cell, Column, History, Look, Page, Row, Table, Tone, units};
+use crate::top::{Block, Cell, Column, History, Look, Page, Row, Table, Tone};
 
 /// A kind of source.
 #[derive(Clone, Copy, Debug)]

@@ -6,9 +6,10 @@ use super::recent::{Recent, empty};
 use super::tally::{self, Tally};
 use super::{cells, totals};
 use crate::analysis::Watched;
+use crate::model::units;
 use crate::model::{Step, Taker};
 use crate::top::heat::heatmap;
-use crate::top::{Block, Cell, Column, History, Look, Page, Row, Table, Tone, units};
+use crate::top::{Block, Cell, Column, History, Look, Page, Row, Table, Tone};
 
 /// What a row is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,9 @@ use noise_common::signals::Signal;
 use super::cells;
 use super::recent::Recent;
 use crate::model::joined::joined;
+use crate::model::units;
 use crate::model::{Histogram, Labels, Step, by_labels};
-use crate::top::{Block, Cell, Column, History, Row, Table, Tone, units};
+use crate::top::{Block, Cell, Column, History, Row, Table, Tone};
 
 /// Delays in the time that is looked at, and seconds lost per second in each step.
 #[derive(Debug, Default)]

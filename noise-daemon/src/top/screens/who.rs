@@ -8,7 +8,7 @@ use noise_common::charge::Cause;
 
 use super::cells;
 use super::recent::{Recent, empty};
-use crate::resolve::OTHER;
+use crate::model::labels::OTHER;
 use crate::top::pairs::{Cost, Id, Pair};
 use crate::top::{Cell, Column, History, Look, Page, Row, Table, Tone};
 

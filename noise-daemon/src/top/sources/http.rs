@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use super::remote::{Answer, Fault, Link, MOST_QUOTED, PATIENCE, Remote};
 use crate::clean::excerpt;
-use crate::export::{WebClient, agent};
-use crate::wire::{MOST_BYTES, WireError};
+use crate::wire::{MOST_BYTES, WebClient, WireError, agent};
 
 /// Frames from a daemon's HTTP address, as it is written in front of a route.
 ///

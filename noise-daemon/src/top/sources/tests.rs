@@ -14,10 +14,10 @@ use super::fake::{Fake, Reply, as_nobody};
 use super::socket::SocketLink;
 use super::{Fault, over_http, over_socket, probe};
 use crate::export::{
-    Costs, LocalSocket, Refresh, Shown, SocketOptions, Viewer, Web, WebClient, router, serve,
+    Costs, LocalSocket, Refresh, Shown, SocketOptions, Viewer, Web, router, serve,
 };
 use crate::top::{News, Source};
-use crate::wire::{CONTENT_TYPE, encode, sampled};
+use crate::wire::{CONTENT_TYPE, WebClient, encode, sampled};
 
 const INTERVAL: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -12,8 +12,9 @@ use super::{
 };
 use crate::clean::excerpt;
 use crate::clean::reading::Cleaned;
+use crate::model::Host;
+use crate::wire::Frame;
 use crate::wire::codec::{MOST_QUOTED, WireError, decode};
-use crate::wire::{Frame, Host};
 
 /// A recording that is read. Only where the records are is held in memory.
 #[derive(Debug)]

@@ -5,8 +5,9 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use super::{MAGIC, Recorder, Recording};
+use crate::model::Host;
+use crate::wire::encode;
 use crate::wire::sampled::{host, small};
-use crate::wire::{Host, encode};
 
 fn record_all(path: &Path, times: impl IntoIterator<Item = i64>) {
     let mut recorder = Recorder::open(path, &host()).unwrap();

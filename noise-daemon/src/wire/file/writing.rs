@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use super::{
     FILE_VERSION, FileError, HEAD, MAGIC, Recording, Rest, framed, open_regular, record_head,
 };
+use crate::model::Host;
+use crate::wire::Frame;
 use crate::wire::codec::{WireError, encode};
-use crate::wire::{Frame, Host};
 
 /// A recording that is written.
 #[derive(Debug)]

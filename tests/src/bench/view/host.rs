@@ -10,9 +10,9 @@ use noise_daemon::analysis::{
     Culprit, Ending, Episode, Level, Outlier, Overview, Remedy, Report, Rule, Time,
 };
 use noise_daemon::model::{
-    Count, Histogram, Interference, OutlierPart, OutlierRecord, Sample, Series,
+    Count, Histogram, Host, Interference, OutlierPart, OutlierRecord, Sample, Series,
 };
-use noise_daemon::wire::{Frame, Host};
+use noise_daemon::wire::Frame;
 
 const CGROUPS: u64 = 500;
 const CPUS: u32 = 128;

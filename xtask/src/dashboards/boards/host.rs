@@ -64,7 +64,7 @@ fn at_a_glance() -> Vec<Panel> {
             "Disturbed now",
             Unit::Count,
             "Signals of subjects that have left their own baseline now. 0 is usual. `noised incidents` on the host \
-             tells each in full.",
+             shows each in full.",
         )
         .ask("open", format!("sum({}) or vector(0)", of_hosts("noised_incident_active", "")))
         .limits(1.0, 3.0),
@@ -91,7 +91,7 @@ fn over_time() -> Vec<Panel> {
             "How long tasks waited for a CPU",
             Unit::Seconds,
             "Every wait for a CPU by its length; brighter is more. Usual is one band below 100 us. A \
-             second band at some milliseconds is work that waits for the end of somebody's time slice.",
+             second band at some milliseconds is work that waits for the end of another task's time slice.",
         )
         .ask("{{le}}", buckets(Signal::RunqueueWait, "")),
         Panel::new(
@@ -99,7 +99,7 @@ fn over_time() -> Vec<Panel> {
             "Wait for a CPU",
             Unit::Seconds,
             "Median, 99th and 99.9th percentile of waits for a CPU. A p99 that rises while the median \
-             stays is somebody who hogs a CPU now and then; if all rise, the host is full.",
+             stays is a task that hogs a CPU now and then; if all rise, the host is full.",
         )
         .ask("median", quantile("0.5", "", Signal::RunqueueWait, ""))
         .ask("p99", quantile("0.99", "", Signal::RunqueueWait, ""))
@@ -167,7 +167,7 @@ fn what_else() -> Vec<Panel> {
             "What is unusual now",
             Unit::Count,
             "What has left its own baseline and not come back yet. Empty is usual. `noised incidents` on \
-             the host tells since when, by how much, by whom, and what can be done.",
+             the host says since when, by how much, by whom, and what can be done.",
         )
         .ask("", of_hosts("noised_incident_active", "")),
         Panel::new(

@@ -133,7 +133,7 @@ fn losses() -> Vec<Panel> {
             Shape::Lines,
             "Dropped packets, by reason",
             Unit::PerSecond,
-            "Packets that the kernel dropped, by its own words for why. no_socket is mail to nobody, \
+            "Packets that the kernel dropped, by its own words for why. no_socket is a port that no program listens on, \
              socket_rcvbuff a program that reads too slowly, qdisc_drop a full queue, netfilter_drop a firewall.",
         )
         .ask("{{reason}}", top(10, &sum_rate("reason", metric(Signal::PacketDrop), ""))),

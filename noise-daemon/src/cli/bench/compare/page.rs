@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::clean::clean;
 use crate::measure::columns::aligned;
 use crate::measure::compare::{Comparison, Figure, Line, Side};
-use crate::top::units::{duration, lost, per_second};
+use crate::model::units::{duration, lost, per_second};
 
 /// Sources that a table has room for.
 const TOLD: usize = 20;

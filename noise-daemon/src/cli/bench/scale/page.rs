@@ -6,7 +6,7 @@ use super::{Document, Input};
 use crate::clean::clean;
 use crate::measure::columns::aligned;
 use crate::measure::scale::{Forecast, Periodic, Played, Ranking, Row};
-use crate::top::units::{self, count, duration, share};
+use crate::model::units::{self, count, duration, share};
 
 /// Sources that a page has room for.
 const TOLD: usize = 12;

@@ -7,10 +7,11 @@ use noise_common::signals::Signal;
 
 use super::{Rows, Subject, Waits, Way, charges};
 use crate::model::Histogram;
+use crate::model::units;
 use crate::top::heat::heatmap;
 use crate::top::screens::cells;
 use crate::top::screens::recent::Recent;
-use crate::top::{Block, History, Look, Page, Row, Table, Tone, units};
+use crate::top::{Block, History, Look, Page, Row, Table, Tone};
 
 /// Rows of who waited for whom.
 const SHOWN: usize = 200;

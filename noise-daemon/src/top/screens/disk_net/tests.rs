@@ -1,7 +1,7 @@
 //! Devices and interfaces of histories that were made for it.
 
 use super::{BTreeMap, Cause, Cell, Resource, Signal, Subject, Table, Tone, Way, table};
-use crate::resolve::OTHER;
+use crate::model::labels::OTHER;
 use crate::top::Look;
 use crate::top::screens::made::Made;
 
@@ -82,7 +82,7 @@ fn who_is_worst_is_one_who_is_known() {
         Cell::Named { name, notes } => Cell::words(name, notes),
         other => panic!("{other:?}"),
     };
-    let share = crate::top::units::share(0.35);
+    let share = crate::model::units::share(0.35);
     assert_eq!(text("vda", "read"), format!("batch (foreign) {share}"));
     assert_eq!(text("vda", "write"), text("vda", "read"));
     assert_eq!(text("eth0", "send"), "not known");

@@ -6,9 +6,10 @@ use jiff::Timestamp;
 use noise_common::signals::Signal;
 
 use crate::analysis::{Episode, Level, Outlier, Report, Time, Watched};
+use crate::model::units;
 use crate::top::heat::heatmap;
 use crate::top::screens::cells;
-use crate::top::{Block, Cell, History, Page, Row, Table, Tone, units};
+use crate::top::{Block, Cell, History, Page, Row, Table, Tone};
 
 /// Culprits, and remedies, that a page has room for: those of whom more is known than that they
 /// were there.

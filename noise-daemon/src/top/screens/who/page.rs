@@ -6,11 +6,12 @@ use noise_common::charge::{Cause, Charged, Resource};
 
 use super::{Accounts, names, trends};
 use crate::model::Interference;
-use crate::resolve::OTHER;
+use crate::model::labels::OTHER;
+use crate::model::units;
 use crate::top::pairs::Cost;
 use crate::top::screens::cells;
 use crate::top::screens::recent::Recent;
-use crate::top::{Block, Cell, History, Look, Page, Row, Table, Tone, units};
+use crate::top::{Block, Cell, History, Look, Page, Row, Table, Tone};
 
 /// What the row with that key opens.
 pub(super) fn page(history: &History, look: &Look, row: &str) -> Option<Page> {

@@ -2,6 +2,8 @@
 //! clients (that of `promtool --http.config.file`) which are for such a daemon. Unknown keys are
 //! errors.
 
+mod lookup;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -9,9 +11,10 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
-use super::file::told;
-use super::pem;
-use crate::files::{self, quoted};
+use crate::files::yaml::told;
+use crate::files::{self, pem, quoted};
+
+pub use lookup::agent;
 
 /// What a client shows of itself, and whom it trusts.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use anyhow::bail;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-use crate::files::brief;
+use super::brief;
 
 /// The certificates in a text; `place` is where that is, for sentences.
 ///

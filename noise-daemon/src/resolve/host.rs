@@ -3,31 +3,29 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::Host;
 use crate::clean::clean;
+use crate::model::Host;
 use crate::procfs;
 
 /// Larger than the number of CPUs of any kernel: a range that says more is no range.
 const MOST_CPUS: u32 = 1 << 16;
 
-impl Host {
-    /// Reads what the kernel says below a root.
-    pub fn read(root: &Path) -> Self {
-        let read = |path: &str| procfs::text(root.join(path)).unwrap_or_default();
-        let line = |path: &str| clean(read(path).trim()).into_owned();
-        let online = cpus(&read("sys/devices/system/cpu/online"));
-        let among = |path: &str| {
-            let said = cpus(&read(path));
-            said.intersection(&online).copied().collect()
-        };
-        Self {
-            name: line("proc/sys/kernel/hostname"),
-            kernel: line("proc/sys/kernel/osrelease"),
-            noised: env!("CARGO_PKG_VERSION").to_owned(),
-            isolated: among("sys/devices/system/cpu/isolated"),
-            nohz_full: among("sys/devices/system/cpu/nohz_full"),
-            cpus: online.into_iter().collect(),
-        }
+/// Reads what the kernel says of this host, below a root.
+pub fn read_host(root: &Path) -> Host {
+    let read = |path: &str| procfs::text(root.join(path)).unwrap_or_default();
+    let line = |path: &str| clean(read(path).trim()).into_owned();
+    let online = cpus(&read("sys/devices/system/cpu/online"));
+    let among = |path: &str| {
+        let said = cpus(&read(path));
+        said.intersection(&online).copied().collect()
+    };
+    Host {
+        name: line("proc/sys/kernel/hostname"),
+        kernel: line("proc/sys/kernel/osrelease"),
+        noised: env!("CARGO_PKG_VERSION").to_owned(),
+        isolated: among("sys/devices/system/cpu/isolated"),
+        nohz_full: among("sys/devices/system/cpu/nohz_full"),
+        cpus: online.into_iter().collect(),
     }
 }
 
@@ -60,19 +58,19 @@ mod tests {
         write("sys/devices/system/cpu/online", "0-3,8\n");
         write("sys/devices/system/cpu/isolated", "2-3,9\n");
         write("sys/devices/system/cpu/nohz_full", " (null)\n");
-        let host = Host::read(root.path());
+        let host = read_host(root.path());
         assert_eq!((&*host.name, &*host.kernel), ("box", "6.12.0-rt"));
         assert_eq!(host.noised, env!("CARGO_PKG_VERSION"));
         assert_eq!(host.cpus, [0, 1, 2, 3, 8]);
         assert_eq!(host.isolated, [2, 3]);
         assert!(host.nohz_full.is_empty());
         fs::write(root.path().join("proc/sys/kernel/hostname"), b"b\xffx\n").unwrap();
-        assert_eq!(Host::read(root.path()).name, r"b\xffx");
+        assert_eq!(read_host(root.path()).name, r"b\xffx");
     }
 
     #[test]
     fn what_is_not_there_is_empty() {
-        let host = Host::read(Path::new("/nonexistent"));
+        let host = read_host(Path::new("/nonexistent"));
         assert_eq!(host, Host { noised: host.noised.clone(), ..Host::default() });
     }
 
