@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noise_common::charge::{Cause, Charged, Resource};
-use noise_common::hist::bucket_of;
 use noise_common::signals::{SIGNALS, SOFTIRQ_VECTORS, Signal, VECTORS};
 use noise_daemon::analysis::{
     Culprit, Ending, Episode, Level, Outlier, Overview, Remedy, Report, Rule, Time,
