@@ -4,6 +4,8 @@
 //! that takes it; what finds no entry goes to a per-CPU hash, and what finds no room there is added
 //! up by cause alone, so that charges always sum to the delays.
 
+use crate::subject::{Of, SubjectKind};
+
 /// What a victim had to wait for, or what was taken from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "user", derive(serde::Serialize, serde::Deserialize))]
@@ -49,6 +51,29 @@ impl Resource {
             Self::NetRx => "net_rx",
             Self::Preemption => "preemption",
         }
+    }
+
+    /// What the cgroups of victims and culprits are those of.
+    pub const fn of(self) -> Of {
+        match self {
+            Self::Cpu | Self::Running | Self::Preemption | Self::NetRx => Of::Task,
+            Self::BlockQueue | Self::BlockDevice => Of::Request,
+            Self::NetTx => Of::Socket,
+        }
+    }
+
+    /// The subjects at whose place it is waited for: a device's requests, interfaces; none for CPUs.
+    pub const fn place(self) -> Option<SubjectKind> {
+        match self {
+            Self::Cpu | Self::Running | Self::Preemption => None,
+            Self::BlockQueue | Self::BlockDevice => Some(SubjectKind::Request),
+            Self::NetTx | Self::NetRx => Some(SubjectKind::Interface),
+        }
+    }
+
+    /// Whether what is charged is time, and not only counted.
+    pub const fn is_timed(self) -> bool {
+        !matches!(self, Self::Preemption)
     }
 
     /// The resource of a number that came from the kernel side.

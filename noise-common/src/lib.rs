@@ -21,7 +21,10 @@ mod names;
 pub mod nesting;
 pub mod offsets;
 pub mod queue;
+pub mod remedy;
+pub mod shown;
 pub mod signals;
+pub mod subject;
 pub mod watch;
 
 /// Length of a window: the slice of time over which one histogram is closed and streamed.

@@ -4,8 +4,11 @@
 //! hierarchy of its own, a task in the root of the unified one counts for its cgroup there. A task
 //! that moves between cgroups while it waits counts for the one that it is in when it runs.
 
+use crate::charge::Resource;
 use crate::hooks::Hook;
-use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
+use crate::shown::Shown;
+use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage, runqueue_wait};
+use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
     signal: Signal::CgroupRunqueueWait,
@@ -19,4 +22,17 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     fields: &["TASK_PID", "TASK_CGROUPS", "CGROUP_KN", "KN_ID"],
     storage: Storage::Rotating,
     interrupts: None,
+    between: "the same waits, by the cgroup that waited",
+    values: "",
+    domain: Domain::Cpu,
+    subject: SubjectKind::Cgroup,
+    part_of: Some(Signal::RunqueueWait),
+    resource: Some(Resource::Cpu),
+    cause: None,
+    outliers: true,
+    watched: true,
+    remedies: runqueue_wait::REMEDIES,
+    inherent: &[],
+    shown: Shown::Overview,
+    table: "By cgroup",
 };

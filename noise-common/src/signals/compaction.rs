@@ -2,7 +2,10 @@
 //! background compaction of kernel threads is not among it.
 
 use crate::hooks::Hook;
+use crate::remedy::Remedy;
+use crate::shown::{RECENT, Shown};
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
+use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
     signal: Signal::Compaction,
@@ -16,4 +19,17 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     fields: &["TASK_PID", "TASK_FLAGS"],
     storage: Storage::Fixed { subjects: 1 },
     interrupts: None,
+    between: "a task begins to compact a memory zone itself → it ends; kernel threads excepted",
+    values: "",
+    domain: Domain::Memory,
+    subject: SubjectKind::Host,
+    part_of: None,
+    resource: None,
+    cause: None,
+    outliers: false,
+    watched: true,
+    remedies: &[],
+    inherent: &[Remedy::HugePages, Remedy::ProactiveCompaction],
+    shown: Shown::Overview,
+    table: RECENT,
 };

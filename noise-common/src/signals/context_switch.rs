@@ -4,7 +4,9 @@
 //! Switches away from the idle task are not counted: nobody lost the CPU.
 
 use crate::hooks::Hook;
+use crate::shown::{RECENT, Shown};
 use crate::signals::{Kind, Signal, SignalInfo, Storage};
+use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
     signal: Signal::ContextSwitch,
@@ -18,4 +20,17 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     fields: &["TASK_PID"],
     storage: Storage::Switches,
     interrupts: None,
+    between: "switches away from tasks, counted",
+    values: "`voluntary` (it went to sleep), `involuntary` (it stayed runnable)",
+    domain: Domain::Cpu,
+    subject: SubjectKind::Kinds(&["voluntary", "involuntary"]),
+    part_of: None,
+    resource: None,
+    cause: None,
+    outliers: false,
+    watched: false,
+    remedies: &[],
+    inherent: &[],
+    shown: Shown::Overview,
+    table: RECENT,
 };

@@ -3,8 +3,12 @@
 //! Net of NMIs and of handlers nested inside. One value per handler: a shared line calls several.
 //! x86 vectors (local timer, reschedule, ...) never pass here; see `vector`.
 
+use crate::charge::Cause;
 use crate::hooks::Hook;
+use crate::remedy::against;
+use crate::shown::{RECENT, Shown};
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
+use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
     signal: Signal::Hardirq,
@@ -18,4 +22,17 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     fields: &[],
     storage: Storage::Keyed,
     interrupts: Some("hardirq"),
+    between: "`irq_handler_entry` → `irq_handler_exit`, net",
+    values: "",
+    domain: Domain::Interrupts,
+    subject: SubjectKind::Irq,
+    part_of: None,
+    resource: None,
+    cause: Some(Cause::Hardirq),
+    outliers: false,
+    watched: false,
+    remedies: &[],
+    inherent: against(Cause::Hardirq),
+    shown: Shown::Source { kind: "irq" },
+    table: RECENT,
 };

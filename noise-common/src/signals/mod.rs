@@ -3,7 +3,11 @@
 //! A signal is one kind of delay: a pair of kernel events and what lies between, or a count of
 //! one event. The daemon, the exporter and the status page iterate this table.
 
+use crate::charge::{Cause, Resource};
 use crate::hooks::Hook;
+use crate::remedy::{Remedies, Remedy};
+use crate::shown::Shown;
+use crate::subject::{Domain, SubjectKind};
 
 mod block_device_wait;
 mod block_queue_wait;
@@ -139,6 +143,69 @@ pub struct SignalInfo {
     pub storage: Storage,
     /// The source of `noised_cpu_interrupted_seconds_total` that its time counts for.
     pub interrupts: Option<&'static str>,
+    /// From which event to which, in a few words, for the table of signals in the documentation.
+    pub between: &'static str,
+    /// What is to be said there of the values of its labels; mostly nothing.
+    pub values: &'static str,
+    /// The part of the host that it belongs to.
+    pub domain: Domain,
+    /// What its delays or events are counted by; the number that the kernel side has for it.
+    pub subject: SubjectKind,
+    /// The signal whose delays these are once more, counted by another kind of subject.
+    pub part_of: Option<Signal>,
+    /// What those who are delayed wait for, and are charged with; none of what is counted, of what
+    /// is no wait, and of delays whose culprits are not known.
+    pub resource: Option<Resource>,
+    /// The cause that its time is of the delays of others.
+    pub cause: Option<Cause>,
+    /// Whether its longest delays are reported one by one.
+    pub outliers: bool,
+    /// Whether incidents of it are looked for unless configured otherwise: delays of work are;
+    /// interrupts appear as culprits of those.
+    pub watched: bool,
+    /// What helps against causes of its delays, besides what [helps](crate::remedy::against)
+    /// against a cause whatever is delayed.
+    pub remedies: Remedies,
+    /// What helps against the signal itself, whose delays are what takes time from others.
+    pub inherent: &'static [Remedy],
+    /// Where screens show it besides the overview.
+    pub shown: Shown,
+    /// Title of the table of its subjects on its page.
+    pub table: &'static str,
+}
+
+impl SignalInfo {
+    /// Whether it is measured as a histogram, not counted.
+    pub const fn is_delay(&self) -> bool {
+        matches!(self.kind, Kind::Histogram(_))
+    }
+
+    /// Whether its time is that of tasks which wait for a CPU, each wait once.
+    pub const fn is_wait_for_cpu(&self) -> bool {
+        matches!(self.resource, Some(Resource::Cpu)) && self.part_of.is_none()
+    }
+
+    /// Whether it has so many subjects that only those which cost most are exported by name.
+    pub const fn is_folded(&self) -> bool {
+        matches!(self.storage, Storage::Rotating)
+    }
+
+    /// The signals that count its delays by other kinds of subject.
+    pub fn parts(&self) -> impl Iterator<Item = &'static SignalInfo> {
+        let whole = self.signal;
+        SIGNALS.iter().filter(move |info| info.part_of == Some(whole))
+    }
+}
+
+/// All signals as people read them: the parts of a signal right behind it.
+pub fn in_reading_order() -> impl Iterator<Item = &'static SignalInfo> {
+    let whole = SIGNALS.iter().filter(|info| info.part_of.is_none());
+    whole.flat_map(|info| [info].into_iter().chain(info.parts()))
+}
+
+/// The signals whose subjects are of a kind.
+pub fn of_subject(subject: SubjectKind) -> impl Iterator<Item = Signal> {
+    SIGNALS.iter().filter(move |info| info.subject == subject).map(|info| info.signal)
 }
 
 macro_rules! define_signals {
@@ -222,6 +289,8 @@ impl Signal {
 mod tests {
     use super::*;
     use crate::offsets::FIELDS;
+    use crate::remedy::against;
+    use crate::shown::Stage;
     use std::collections::BTreeSet;
 
     #[test]
@@ -241,6 +310,8 @@ mod tests {
             assert!(seen.insert(info.metric), "{} twice", info.metric);
             assert!(info.metric.starts_with("noised_"));
             assert!(info.help.len() > 20, "{} has no help", info.name);
+            assert!(info.between.len() > 20, "{} has no row", info.name);
+            assert_eq!(info.labels.len(), info.subject.labels(), "{}", info.name);
             assert!(!info.hooks.is_empty() || !info.optional_hooks.is_empty());
             let suffix = match info.kind {
                 Kind::Histogram(_) => "_seconds",
@@ -257,6 +328,34 @@ mod tests {
                 assert!(FIELDS.iter().any(|known| known.global == *field), "{field}");
             }
         }
+    }
+
+    #[test]
+    fn what_a_row_says_of_a_signal_agrees() {
+        for info in &SIGNALS {
+            let name = info.name;
+            assert!(info.is_delay() || !info.watched && info.resource.is_none(), "{name}");
+            assert!(info.cause.is_some() || info.interrupts.is_none(), "{name}");
+            let rows: BTreeSet<_> = info.remedies.iter().map(|(cause, _)| *cause).collect();
+            assert_eq!(rows.len(), info.remedies.len(), "{name} has a cause twice");
+            for (cause, remedies) in info.remedies {
+                // What helps whatever is delayed comes before, and this row would never be read.
+                let hidden = !against(*cause).is_empty() || *cause == Cause::Untracked;
+                assert!(!hidden && !remedies.is_empty(), "{name}: {cause:?}");
+            }
+            if let Some(whole) = info.part_of.map(Signal::info) {
+                assert!(whole.part_of.is_none() && whole.resource == info.resource, "{name}");
+            }
+            let place = info.resource.and_then(Resource::place);
+            assert!(place.is_none_or(|place| place == info.subject), "{name}");
+            if let Shown::Way { way, stage } = info.shown {
+                assert_eq!(stage == Stage::Events, !info.is_delay(), "{name}");
+                let own = |other: &SignalInfo| other.shown == Shown::Way { way, stage };
+                assert_eq!(SIGNALS.iter().filter(|other| own(other)).count(), 1, "{name}");
+            }
+        }
+        let read: BTreeSet<_> = in_reading_order().map(|info| info.signal).collect();
+        assert_eq!((read.len(), in_reading_order().count()), (SIGNAL_COUNT, SIGNAL_COUNT));
     }
 
     #[test]

@@ -4,8 +4,12 @@
 //! Each packet counts at most once, and of several packets before one wake-up the last. Packets
 //! that wake nobody, and packets received outside the softirq (threaded NAPI), are not counted.
 
+use crate::charge::{Cause, Resource};
 use crate::hooks::Hook;
+use crate::remedy::Remedy;
+use crate::shown::{RECENT, Shown, Stage, Way};
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
+use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
     signal: Signal::NetRxWait,
@@ -19,4 +23,20 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     fields: &["SKB_DEV", "DEV_IFINDEX", "DEV_NET", "NET_INUM"],
     storage: Storage::Keyed,
     interrupts: None,
+    between: "`netif_receive_skb` → wake-up of the receiver in the same softirq",
+    values: "",
+    domain: Domain::Network,
+    subject: SubjectKind::Interface,
+    part_of: None,
+    resource: Some(Resource::NetRx),
+    cause: None,
+    outliers: false,
+    watched: true,
+    remedies: &[
+        (Cause::Foreign, &[Remedy::PacketSteering, Remedy::IrqAffinity]),
+        (Cause::Own, &[Remedy::PacketSteering, Remedy::IrqAffinity]),
+    ],
+    inherent: &[],
+    shown: Shown::Way { way: Way::Receive, stage: Stage::Delivery },
+    table: RECENT,
 };

@@ -4,8 +4,12 @@
 //! Packets that software segmentation splits before transmission are not counted: their segments are
 //! other buffers. Interfaces of other network namespaces than the host's are one subject together.
 
+use crate::charge::{Cause, Resource};
 use crate::hooks::Hook;
+use crate::remedy::Remedy;
+use crate::shown::{RECENT, Shown, Stage, Way};
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
+use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
     signal: Signal::NetTxWait,
@@ -19,6 +23,22 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     fields: &["SKB_LEN", "DEV_IFINDEX", "DEV_NET", "NET_INUM"],
     storage: Storage::Keyed,
     interrupts: None,
+    between: "`net_dev_queue` → `net_dev_start_xmit` of the same packet",
+    values: "",
+    domain: Domain::Network,
+    subject: SubjectKind::Interface,
+    part_of: None,
+    resource: Some(Resource::NetTx),
+    cause: None,
+    outliers: false,
+    watched: true,
+    remedies: &[
+        (Cause::Foreign, &[Remedy::TrafficShaping]),
+        (Cause::Own, &[Remedy::TrafficShaping]),
+    ],
+    inherent: &[],
+    shown: Shown::Way { way: Way::Send, stage: Stage::Queue },
+    table: RECENT,
 };
 
 /// Subject of all interfaces that are not in the host's network namespace.

@@ -1,8 +1,12 @@
 //! Time in NMI handlers, as the kernel itself measured it (`nmi_handler`'s delta argument, by the
 //! scheduler clock). One value per handler call; an NMI may call several.
 
+use crate::charge::Cause;
 use crate::hooks::Hook;
+use crate::remedy::against;
+use crate::shown::{RECENT, Shown};
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
+use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
     signal: Signal::Nmi,
@@ -16,4 +20,17 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     fields: &[],
     storage: Storage::Fixed { subjects: 1 },
     interrupts: Some("nmi"),
+    between: "NMI handlers, as the kernel timed them",
+    values: "",
+    domain: Domain::Interrupts,
+    subject: SubjectKind::Host,
+    part_of: None,
+    resource: None,
+    cause: Some(Cause::Nmi),
+    outliers: false,
+    watched: false,
+    remedies: &[],
+    inherent: against(Cause::Nmi),
+    shown: Shown::Source { kind: "nmi" },
+    table: RECENT,
 };

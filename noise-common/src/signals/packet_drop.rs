@@ -3,7 +3,9 @@
 //! Kernels before 5.17 give no reason; there all are `unknown`.
 
 use crate::hooks::Hook;
+use crate::shown::{RECENT, Shown, Stage, Way};
 use crate::signals::{Kind, Signal, SignalInfo, Storage};
+use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
     signal: Signal::PacketDrop,
@@ -17,4 +19,17 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     fields: &[],
     storage: Storage::KeyedCounter,
     interrupts: None,
+    between: "packets dropped by the kernel, counted",
+    values: "the kernel's own",
+    domain: Domain::Network,
+    subject: SubjectKind::DropReason,
+    part_of: None,
+    resource: None,
+    cause: None,
+    outliers: false,
+    watched: false,
+    remedies: &[],
+    inherent: &[],
+    shown: Shown::Way { way: Way::Drop, stage: Stage::Events },
+    table: RECENT,
 };

@@ -5,8 +5,12 @@
 //! start a new wait. The idle task never waits. Tasks that already waited when the programs were
 //! attached are not counted.
 
+use crate::charge::{Cause, Resource};
 use crate::hooks::Hook;
+use crate::remedy::{Remedies, Remedy};
+use crate::shown::Shown;
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
+use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
     signal: Signal::RunqueueWait,
@@ -20,7 +24,31 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     fields: &["TASK_PID"],
     storage: Storage::Fixed { subjects: CAUSES.len() },
     interrupts: None,
+    between: "runnable (woken, created or preempted) → running: run-queue latency",
+    values: "`wakeup`, `preempt`",
+    domain: Domain::Cpu,
+    subject: SubjectKind::Kinds(&CAUSES),
+    part_of: None,
+    resource: Some(Resource::Cpu),
+    cause: None,
+    outliers: false,
+    watched: true,
+    remedies: REMEDIES,
+    inherent: &[],
+    shown: Shown::Overview,
+    table: "By what made the task runnable",
 };
 
 /// What made the waiting task runnable; the index is the subject of the cell.
 pub const CAUSES: [&str; 2] = ["wakeup", "preempt"];
+
+/// What helps against waits for a CPU, of the host or of a cgroup.
+pub(super) const REMEDIES: Remedies = &[
+    (
+        Cause::Foreign,
+        &[Remedy::CpuWeight, Remedy::CpuAffinity, Remedy::CpuQuota, Remedy::IsolatedCpus],
+    ),
+    (Cause::Own, &[Remedy::FewerThreads, Remedy::CpuAffinity]),
+    (Cause::Kthread, &[Remedy::WorkqueueCpus, Remedy::HugePages, Remedy::IsolatedCpus]),
+    (Cause::Idle, &[Remedy::IdleStates]),
+];

@@ -1,8 +1,12 @@
 //! Time in softirq vectors: `softirq_entry` to `softirq_exit`, net of the hardirqs, vectors and NMIs
 //! that interrupted them.
 
+use crate::charge::Cause;
 use crate::hooks::Hook;
+use crate::remedy::against;
+use crate::shown::{RECENT, Shown};
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
+use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
     signal: Signal::Softirq,
@@ -16,6 +20,19 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     fields: &[],
     storage: Storage::Fixed { subjects: SOFTIRQ_VECTORS.len() },
     interrupts: Some("softirq"),
+    between: "`softirq_entry` → `softirq_exit`, net",
+    values: "",
+    domain: Domain::Interrupts,
+    subject: SubjectKind::Vectors(&SOFTIRQ_VECTORS),
+    part_of: None,
+    resource: None,
+    cause: Some(Cause::Softirq),
+    outliers: false,
+    watched: false,
+    remedies: &[],
+    inherent: against(Cause::Softirq),
+    shown: Shown::Source { kind: "softirq" },
+    table: RECENT,
 };
 
 /// Names of the softirq vectors by number (the kernel's order, in lower case).

@@ -4,8 +4,12 @@
 //! A vector that is raised again after the kernel took its pending mask but before the entry is
 //! served twice with one wait: the second entry has no raise of its own and counts nothing.
 
+use crate::charge::Cause;
 use crate::hooks::Hook;
+use crate::remedy::against;
+use crate::shown::{RECENT, Shown};
 use crate::signals::{Buckets, Kind, SOFTIRQ_VECTORS, Signal, SignalInfo, Storage};
+use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
     signal: Signal::SoftirqRaiseWait,
@@ -19,4 +23,17 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     fields: &[],
     storage: Storage::Fixed { subjects: SOFTIRQ_VECTORS.len() },
     interrupts: None,
+    between: "first `softirq_raise` → `softirq_entry` on that CPU",
+    values: "",
+    domain: Domain::Interrupts,
+    subject: SubjectKind::Vectors(&SOFTIRQ_VECTORS),
+    part_of: None,
+    resource: None,
+    cause: Some(Cause::Softirq),
+    outliers: false,
+    watched: false,
+    remedies: &[],
+    inherent: against(Cause::Softirq),
+    shown: Shown::Before(Signal::Softirq),
+    table: RECENT,
 };

@@ -1,7 +1,9 @@
 //! TCP segments sent again (`tcp_retransmit_skb`), by the interface of the socket's route.
 
 use crate::hooks::Hook;
+use crate::shown::{RECENT, Shown, Stage, Way};
 use crate::signals::{Kind, Signal, SignalInfo, Storage};
+use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
     signal: Signal::TcpRetransmit,
@@ -15,4 +17,17 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     fields: &["SOCK_DST", "DST_DEV", "DEV_IFINDEX", "DEV_NET", "NET_INUM"],
     storage: Storage::KeyedCounter,
     interrupts: None,
+    between: "TCP segments sent again, counted",
+    values: "",
+    domain: Domain::Network,
+    subject: SubjectKind::Interface,
+    part_of: None,
+    resource: None,
+    cause: None,
+    outliers: false,
+    watched: false,
+    remedies: &[],
+    inherent: &[],
+    shown: Shown::Way { way: Way::Retransmit, stage: Stage::Events },
+    table: RECENT,
 };

@@ -3,8 +3,12 @@
 //!
 //! Other architectures have no such tracepoints; there this signal is absent.
 
+use crate::charge::Cause;
 use crate::hooks::Hook;
+use crate::remedy::Remedy;
+use crate::shown::{RECENT, Shown};
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
+use crate::subject::{Domain, SubjectKind};
 
 pub(super) const INFO: SignalInfo = SignalInfo {
     signal: Signal::Vector,
@@ -39,6 +43,19 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     fields: &[],
     storage: Storage::Fixed { subjects: VECTORS.len() },
     interrupts: Some("vector"),
+    between: "x86 interrupt vectors without a device handler (local timer, inter-processor interrupts, APIC), net",
+    values: "",
+    domain: Domain::Interrupts,
+    subject: SubjectKind::Vectors(&VECTORS),
+    part_of: None,
+    resource: None,
+    cause: Some(Cause::Hardirq),
+    outliers: false,
+    watched: false,
+    remedies: &[],
+    inherent: &[Remedy::IsolatedCpus],
+    shown: Shown::Source { kind: "vector" },
+    table: RECENT,
 };
 
 /// An x86 interrupt vector that the kernel serves without an irq handler; the discriminant is the

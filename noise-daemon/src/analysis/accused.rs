@@ -9,7 +9,7 @@
 //! they neither differ nor have a culprit in common.
 
 use noise_common::charge::Cause;
-use noise_common::signals::Signal;
+use noise_common::subject::SubjectKind;
 
 use super::culprits::{Culprit, nothing_beyond};
 use super::feed::{Name, is_catch_all};
@@ -38,7 +38,10 @@ impl Party for Name {
 
 /// Whether the subjects of a signal are cgroups, which are no culprits of their own delays.
 fn is_of_cgroup(watched: Watched) -> bool {
-    matches!(watched, Watched::Signal(Signal::CgroupRunqueueWait) | Watched::Interruption)
+    match watched {
+        Watched::Signal(signal) => signal.info().subject == SubjectKind::Cgroup,
+        Watched::Interruption => true,
+    }
 }
 
 /// The ranked culprits of an incident.
@@ -114,6 +117,7 @@ impl<'a, C: Party> Accused<'a, C> {
 mod tests {
     use super::*;
     use crate::analysis::Time;
+    use noise_common::signals::Signal;
     use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, proptest};
 
     const CPU: Watched = Watched::Signal(Signal::CgroupRunqueueWait);

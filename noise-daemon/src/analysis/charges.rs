@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use noise_common::charge::Resource;
 use noise_common::signals::Signal;
+use noise_common::subject::SubjectKind;
 
 use super::feed::Name;
 use super::window::Charge;
@@ -25,27 +26,21 @@ pub(super) struct Pool {
 impl Pool {
     /// The pool that the delays of a signal are charged from; none for signals that are causes.
     pub fn new(signal: Signal, labels: &[String]) -> Option<Self> {
-        let of =
-            |resource| Some(Self { resource, of: labels.first().map(|of| of.as_str().into()) });
-        match signal {
-            Signal::RunqueueWait => Some(Self { resource: Resource::Cpu, of: None }),
-            Signal::CgroupRunqueueWait => of(Resource::Cpu),
-            Signal::BlockQueueWait => of(Resource::BlockQueue),
-            Signal::BlockDeviceWait => of(Resource::BlockDevice),
-            Signal::NetTxWait => of(Resource::NetTx),
-            Signal::NetRxWait => of(Resource::NetRx),
-            _ => None,
-        }
+        let info = signal.info();
+        let of = match info.subject {
+            SubjectKind::Kinds(_) => None,
+            _ => labels.first().map(|of| of.as_str().into()),
+        };
+        Some(Self { resource: info.resource?, of })
     }
 
     fn of_charge(charge: &Interference) -> Option<Self> {
-        let of = match charge.resource {
-            Resource::Cpu | Resource::Running => &charge.victim,
-            Resource::BlockQueue | Resource::BlockDevice | Resource::NetTx | Resource::NetRx => {
-                &charge.place
-            }
-            // Counted, not timed.
-            Resource::Preemption => return None,
+        if !charge.resource.is_timed() {
+            return None;
+        }
+        let of = match charge.resource.place() {
+            None => &charge.victim,
+            Some(_) => &charge.place,
         };
         Some(Self { resource: charge.resource, of: Some(Arc::clone(of)) })
     }

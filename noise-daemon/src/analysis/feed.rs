@@ -8,13 +8,14 @@
 //!
 //! What is taken from a cgroup while it runs is watched as well ([`Watched::Interruption`]).
 //!
-//! Where waits for a CPU are measured by cgroup, the same waits of the whole host are left out:
-//! one disturbance would be told twice.
+//! Where delays are measured by a further subject, as waits for a CPU are by cgroup, the same delays
+//! of the whole host are left out: one disturbance would be reported twice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use noise_common::signals::{SIGNAL_COUNT, Signal};
+use noise_common::signals::{SIGNAL_COUNT, SIGNALS, Signal};
+use noise_common::subject::SubjectKind;
 
 use super::charges::{Charges, Pool};
 use super::incident::{Change, Incident};
@@ -40,8 +41,8 @@ pub struct Feed {
     /// Whether what is taken from running work is watched.
     interruption: bool,
     minimum_taken: f64,
-    /// Waits for a CPU are known, and watched, by cgroup.
-    by_cgroup: bool,
+    /// Signals whose delays are known, and watched, by the subjects of a part of them.
+    seen_by_part: BTreeSet<Signal>,
     previous: Option<Arc<Sample>>,
 }
 
@@ -62,7 +63,7 @@ impl Feed {
             watched: [false; SIGNAL_COUNT],
             interruption: false,
             minimum_taken: 0.0,
-            by_cgroup: false,
+            seen_by_part: BTreeSet::new(),
             previous: None,
         };
         feed.set(settings)?;
@@ -109,11 +110,7 @@ impl Feed {
     /// Takes what came up to a sample.
     fn advance(&mut self, step: &Step, sample: &Sample) -> Vec<Change<Name, Name>> {
         let mut changes = Vec::new();
-        // They come with the first cgroup that waits, and what was measured stays in the sample.
-        let signal = Signal::CgroupRunqueueWait;
-        self.by_cgroup = self.is_watched(signal)
-            && !sample.absent.iter().any(|(absent, _)| *absent == signal)
-            && (self.by_cgroup || sample.series.iter().any(|series| series.signal == signal));
+        self.find_parts(sample);
         let came: Vec<Came<'_>> = self.watched_of(step).collect();
         let mut delays_ns: BTreeMap<(Signal, &Pool), u64> = BTreeMap::new();
         for one in &came {
@@ -173,9 +170,24 @@ impl Feed {
         self.watched.get(signal as usize).copied().unwrap_or(false)
     }
 
+    /// Parts come with their first subject, and what was measured stays in the sample.
+    fn find_parts(&mut self, sample: &Sample) {
+        for info in &SIGNALS {
+            let (Some(whole), part) = (info.part_of, info.signal) else { continue };
+            let is_known = self.is_watched(part)
+                && !sample.absent.iter().any(|(absent, _)| *absent == part)
+                && (self.seen_by_part.contains(&whole)
+                    || sample.series.iter().any(|series| series.signal == part));
+            match is_known {
+                true => self.seen_by_part.insert(whole),
+                false => self.seen_by_part.remove(&whole),
+            };
+        }
+    }
+
     fn watched_of<'a>(&self, step: &'a Step) -> impl Iterator<Item = Came<'a>> {
         let watched = step.delays().filter(|delays| {
-            let twice = self.by_cgroup && delays.signal == Signal::RunqueueWait;
+            let twice = self.seen_by_part.contains(&delays.signal);
             // Where counting began anew, the next window starts from here.
             self.is_watched(delays.signal) && !twice && !delays.began
         });
@@ -191,9 +203,9 @@ pub(super) fn is_catch_all(label: &str) -> bool {
 }
 
 fn subject(delays: &Delays<'_>) -> Name {
-    match (delays.signal, &**delays.labels) {
+    match (delays.signal.info().subject, &**delays.labels) {
         (_, []) => HOST.into(),
-        (Signal::RunqueueWait, labels) => format!("{HOST} {}", labels.join(" ")).into(),
+        (SubjectKind::Kinds(_), labels) => format!("{HOST} {}", labels.join(" ")).into(),
         (_, [label]) => label.as_str().into(),
         (_, labels) => labels.join(" ").into(),
     }

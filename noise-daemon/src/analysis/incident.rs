@@ -2,10 +2,11 @@
 
 use super::culprits::{Culprit, Ranking, Time};
 use super::level::Level;
-use super::remedy::{Remedy, recommended};
+use super::remedy::recommended;
 use super::rules::Rule;
 use super::watched::Watched;
 use crate::model::Histogram;
+use noise_common::remedy::Remedy;
 
 /// Why an incident ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -1,7 +1,7 @@
 //! What two disturbances have to do with each other: a place, a contention, or a culprit.
 
 use noise_common::charge::Cause;
-use noise_common::signals::Signal;
+use noise_common::subject::SubjectKind;
 
 use super::accused::Accused;
 use super::culprits::Culprit;
@@ -21,14 +21,14 @@ pub(super) type Disturbance = Incident<Name, Name>;
 fn place(incident: &Disturbance) -> (&'static str, &str) {
     let subject = &*incident.subject;
     let Watched::Signal(signal) = incident.signal else { return (incident.signal.name(), subject) };
-    match signal {
-        Signal::BlockQueueWait | Signal::BlockDeviceWait => {
+    let info = signal.info();
+    match info.subject {
+        SubjectKind::Request => {
             ("device", subject.rsplit_once(' ').map_or(subject, |(device, _)| device))
         }
-        Signal::NetTxWait | Signal::NetRxWait => ("interface", subject),
-        Signal::RunqueueWait => ("cpu", ""),
-        Signal::DirectReclaim | Signal::Compaction => ("memory", ""),
-        signal => (signal.info().name, subject),
+        SubjectKind::Interface => ("interface", subject),
+        SubjectKind::Host | SubjectKind::Kinds(_) => (info.domain.name(), ""),
+        _ => (info.name, subject),
     }
 }
 
@@ -36,7 +36,8 @@ fn place(incident: &Disturbance) -> (&'static str, &str) {
 /// sends and what it receives are not.
 fn is_one_queue(one: &Disturbance, other: &Disturbance) -> bool {
     let is_block = |incident: &Disturbance| {
-        incident.signal == Signal::BlockQueueWait || incident.signal == Signal::BlockDeviceWait
+        let Watched::Signal(signal) = incident.signal else { return false };
+        signal.info().subject == SubjectKind::Request
     };
     let alike = one.signal == other.signal || is_block(one) && is_block(other);
     alike && place(one) == place(other)
@@ -50,14 +51,16 @@ fn accused(incident: &Disturbance) -> Accused<'_, Name> {
 fn is_itself(incident: &Disturbance, culprit: &Culprit<Name>) -> bool {
     let Watched::Signal(signal) = incident.signal else { return false };
     let (subject, name) = (&*incident.subject, &*culprit.culprit);
-    match (signal, culprit.cause) {
-        (Signal::Hardirq, Cause::Hardirq) => subject.split_once(' ').is_some_and(|(irq, own)| {
+    let info = signal.info();
+    if info.cause != Some(culprit.cause) {
+        return false;
+    }
+    match info.subject {
+        SubjectKind::Irq => subject.split_once(' ').is_some_and(|(irq, own)| {
             own == name || name.strip_prefix("irq ").is_some_and(|number| number == irq)
         }),
-        (Signal::Vector, Cause::Hardirq)
-        | (Signal::Softirq | Signal::SoftirqRaiseWait, Cause::Softirq) => subject == name,
-        (Signal::Nmi, Cause::Nmi) => true,
-        _ => false,
+        SubjectKind::Host => true,
+        _ => subject == name,
     }
 }
 

@@ -7,12 +7,12 @@ use super::culprits::{Culprit, Time};
 use super::feed::Name;
 use super::incident::{Ending, Incident};
 use super::level::Level;
-use super::remedy::Remedy;
 use super::rules::Rule;
 use super::watched::Watched;
 use crate::model::OutlierRecord;
 use crate::model::names::shared;
 use jiff::Timestamp;
+use noise_common::remedy::Remedy;
 
 /// One moment on both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,28 +1,20 @@
 //! Thresholds and bounds of the analysis, with their defaults. Counts of windows are meant for
 //! windows of half a second.
 
-use noise_common::signals::Signal;
+use noise_common::signals::in_reading_order;
 use thiserror::Error;
 
 use super::watched::Watched;
 
-/// What is watched unless told otherwise: delays of somebody's work, and what is taken from it while
-/// it runs.
+/// What is watched unless configured otherwise: the signals whose rows say so, which are delays of
+/// work, and what is taken from it while it runs.
 ///
 /// Interrupts themselves are not watched. What they delay or take from is, and they are named there
-/// as culprits; those that hurt nobody are nobody's incident. Waits of the whole host are watched where those
-/// by cgroup are not measured.
-const WATCHED: [Watched; 9] = [
-    Watched::Signal(Signal::RunqueueWait),
-    Watched::Signal(Signal::CgroupRunqueueWait),
-    Watched::Signal(Signal::BlockQueueWait),
-    Watched::Signal(Signal::BlockDeviceWait),
-    Watched::Signal(Signal::NetTxWait),
-    Watched::Signal(Signal::NetRxWait),
-    Watched::Signal(Signal::DirectReclaim),
-    Watched::Signal(Signal::Compaction),
-    Watched::Interruption,
-];
+/// as culprits. Waits of the whole host are watched where those by cgroup are not measured.
+fn watched() -> Vec<Watched> {
+    let signals = in_reading_order().filter(|info| info.watched);
+    signals.map(|info| Watched::Signal(info.signal)).chain([Watched::Interruption]).collect()
+}
 
 /// When an incident opens and closes, and how much is kept.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -74,7 +66,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             enabled: true,
-            watch: WATCHED.to_vec(),
+            watch: watched(),
             deviations: 1.5,
             share_factor: 1.5,
             chance: 1e-6,
@@ -168,6 +160,7 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use noise_common::signals::Signal;
 
     #[test]
     fn defaults_work_and_may_be_left_out() {

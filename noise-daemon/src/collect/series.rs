@@ -50,7 +50,7 @@ impl Histograms {
         let folded = self.windows.folded();
         self.windows.visit(|counted| {
             let Some(signal) = Signal::from_number(counted.key.signal) else { return };
-            if signal == Signal::RunqueueWait {
+            if signal.info().is_wait_for_cpu() {
                 for (cpu, ns) in &counted.by_cpu {
                     *waited.entry(*cpu).or_default() += ns;
                 }

@@ -299,7 +299,7 @@ impl Collector {
         for info in &SIGNALS {
             for reason in DROPS {
                 let mut total = self.states.drops(info.signal, reason);
-                if (info.signal, reason) == (Signal::CgroupRunqueueWait, Drop::RateLimited) {
+                if info.outliers && reason == Drop::RateLimited {
                     total += self.outliers.lost();
                 }
                 if total > 0 {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use noise_common::charge::UNKNOWN;
 use noise_common::event::{Cell, CellKey};
-use noise_common::signals::{Signal, Storage};
+use noise_common::signals::{Signal, SignalInfo, Storage};
 
 use crate::model::Histogram;
 
@@ -89,8 +89,8 @@ fn is_rotating(key: CellKey) -> bool {
 
 /// Whether sums are kept for each CPU.
 fn by_cpu(key: CellKey) -> bool {
-    signal_of(key)
-        .is_some_and(|signal| signal.info().interrupts.is_some() || signal == Signal::RunqueueWait)
+    let is_by_cpu = |info: &SignalInfo| info.interrupts.is_some() || info.is_wait_for_cpu();
+    signal_of(key).is_some_and(|signal| is_by_cpu(signal.info()))
 }
 
 /// Buckets with their counts, where there are any.

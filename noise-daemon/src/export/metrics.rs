@@ -149,9 +149,9 @@ fn signal_families(model: &Model) -> Vec<MetricFamily> {
         let (kind, metrics): (_, Vec<Metric>) = match info.kind {
             Kind::Histogram(buckets) => {
                 // Cgroups are many: the model chooses.
-                let from = match info.signal {
-                    Signal::CgroupRunqueueWait => &model.cgroup_waits,
-                    _ => model.steady_series.as_ref().unwrap_or(&sample.series),
+                let from = match info.is_folded() {
+                    true => &model.cgroup_waits,
+                    false => model.steady_series.as_ref().unwrap_or(&sample.series),
                 };
                 let own = from.iter().filter(|series| series.signal == info.signal);
                 let metrics = own.map(|series| histogram(info.labels, series, buckets)).collect();

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use noise_common::signals::Signal;
+use noise_common::subject::SubjectKind;
 
 use super::amount::Amount;
 use super::changes::changes;
@@ -128,9 +129,9 @@ impl<T: Sampled> Default for Steady<T> {
 
 /// The label of those of a signal that have none of their own.
 fn rest_of(signal: Signal, labels: &[String]) -> Vec<String> {
-    let other = |index| match (signal, index) {
+    let other = |index| match (signal.info().subject, index) {
         // Devices are many, operations are not.
-        (Signal::BlockQueueWait | Signal::BlockDeviceWait, 1) => None,
+        (SubjectKind::Request, 1) => None,
         _ => Some(OTHER.to_owned()),
     };
     labels.iter().enumerate().map(|(index, own)| other(index).unwrap_or(own.clone())).collect()

@@ -13,9 +13,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use noise_common::charge::{UNKNOWN, WATCHED_TASK};
-use noise_common::signals::{
-    CAUSES, OPERATIONS, OTHER_INTERFACE, SOFTIRQ_VECTORS, Signal, VECTORS, split_block_subject,
-};
+use noise_common::signals::{OPERATIONS, OTHER_INTERFACE, Signal, split_block_subject};
+use noise_common::subject::SubjectKind;
 
 use crate::clean::clean;
 use cgroup::{Hierarchies, Labels, Of, printable};
@@ -99,28 +98,23 @@ impl Names {
     }
 
     fn look_up(&mut self, signal: Signal, subject: u64, now: Instant) -> Option<Vec<String>> {
-        let nth = |names: &[&str]| {
-            names.get(subject as usize).map_or_else(|| subject.to_string(), ToString::to_string)
-        };
-        Some(match signal {
-            Signal::RunqueueWait => vec![nth(&CAUSES)],
-            Signal::ContextSwitch => vec![nth(&["voluntary", "involuntary"])],
-            Signal::Hardirq => vec![subject.to_string(), irq_name(&self.procfs, subject)],
-            Signal::Vector => vec![nth(&VECTORS)],
-            Signal::Softirq | Signal::SoftirqRaiseWait => vec![nth(&SOFTIRQ_VECTORS)],
+        Some(match signal.info().subject {
+            SubjectKind::Host => Vec::new(),
+            SubjectKind::Kinds(names) | SubjectKind::Vectors(names) => {
+                let name = names.get(subject as usize);
+                vec![name.map_or_else(|| subject.to_string(), ToString::to_string)]
+            }
+            SubjectKind::Irq => vec![subject.to_string(), irq_name(&self.procfs, subject)],
             // What found no cell of its own, or no cgroup.
-            Signal::CgroupRunqueueWait if subject == UNKNOWN => vec![OTHER.to_owned()],
-            Signal::CgroupRunqueueWait => vec![self.cgroup(Of::Task, subject, now)?.to_string()],
-            Signal::Nmi | Signal::DirectReclaim | Signal::Compaction => Vec::new(),
-            Signal::BlockQueueWait | Signal::BlockDeviceWait => {
+            SubjectKind::Cgroup if subject == UNKNOWN => vec![OTHER.to_owned()],
+            SubjectKind::Cgroup => vec![self.cgroup(Of::Task, subject, now)?.to_string()],
+            SubjectKind::Request => {
                 let (major, minor, operation) = split_block_subject(subject);
                 let operation = OPERATIONS.get(operation).copied().unwrap_or("other");
                 vec![self.device_name(major, minor), operation.to_owned()]
             }
-            Signal::NetTxWait | Signal::NetRxWait | Signal::TcpRetransmit => {
-                vec![self.interface_name(subject)]
-            }
-            Signal::PacketDrop => {
+            SubjectKind::Interface => vec![self.interface_name(subject)],
+            SubjectKind::DropReason => {
                 let reason = self.drop_reasons.get(&(subject as u32));
                 vec![reason.map_or_else(|| "unknown".to_owned(), Clone::clone)]
             }
@@ -130,16 +124,14 @@ impl Names {
     /// Whether a subject that comes and goes still exists, or that cannot be told. For sweeps:
     /// interfaces are looked at once, and again after [`Names::sweep`].
     pub fn exists(&mut self, signal: Signal, subject: u64) -> bool {
-        match signal {
-            Signal::BlockQueueWait | Signal::BlockDeviceWait => {
+        match signal.info().subject {
+            SubjectKind::Request => {
                 let (major, minor, _) = split_block_subject(subject);
                 let path = self.sysfs.join(format!("dev/block/{major}:{minor}"));
                 path.try_exists().unwrap_or(true)
             }
-            Signal::NetTxWait | Signal::NetRxWait | Signal::TcpRetransmit => {
-                subject == OTHER_INTERFACE || self.has_interface(subject)
-            }
-            Signal::CgroupRunqueueWait => {
+            SubjectKind::Interface => subject == OTHER_INTERFACE || self.has_interface(subject),
+            SubjectKind::Cgroup => {
                 matches!(subject, UNKNOWN | WATCHED_TASK)
                     || !self.cgroups.is_gone(Of::Task, subject)
             }
@@ -149,8 +141,8 @@ impl Names {
 
     /// Whether the labels of a subject are its own, not what stands for one that cannot be found.
     pub fn is_named(&mut self, signal: Signal, subject: u64) -> bool {
-        match signal {
-            Signal::NetTxWait | Signal::NetRxWait | Signal::TcpRetransmit => {
+        match signal.info().subject {
+            SubjectKind::Interface => {
                 let labels = self.known.get(&(signal, subject));
                 labels.is_some_and(|labels| labels.first() != Some(&nameless(subject)))
             }

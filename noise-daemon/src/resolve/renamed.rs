@@ -6,12 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use noise_common::signals::{OTHER_INTERFACE, Signal};
+use noise_common::signals::{OTHER_INTERFACE, of_subject};
+use noise_common::subject::SubjectKind;
 
 use super::{Names, index_of, interfaces, shown};
 
-/// Signals whose subjects are interfaces.
-const OF_INTERFACES: [Signal; 3] = [Signal::NetTxWait, Signal::NetRxWait, Signal::TcpRetransmit];
 /// Interfaces that are asked for at a time.
 const AT_ONCE: usize = 16;
 
@@ -35,7 +34,7 @@ impl Names {
     /// Those of some interfaces whose names have changed; from now on they have their new ones.
     pub fn renamed(&mut self) -> BTreeSet<u64> {
         let mut named: BTreeMap<u64, &str> = BTreeMap::new();
-        for signal in OF_INTERFACES {
+        for signal in of_subject(SubjectKind::Interface) {
             for ((_, subject), labels) in self.known.range((signal, 0)..=(signal, u64::MAX)) {
                 let name = labels.first().map(String::as_str).unwrap_or_default();
                 // What was never found has no name that could change.
@@ -72,7 +71,7 @@ impl Names {
             }
         }
         self.known.retain(|(signal, subject), _| {
-            !(OF_INTERFACES.contains(signal) && renamed.contains(subject))
+            !(signal.info().subject == SubjectKind::Interface && renamed.contains(subject))
         });
         renamed
     }
@@ -82,6 +81,8 @@ impl Names {
 mod tests {
     use std::fs;
     use std::time::Instant;
+
+    use noise_common::signals::Signal;
 
     use super::*;
     use crate::resolve::cgroup::Hierarchies;

@@ -11,7 +11,10 @@ use std::time::Instant;
 use noise_common::charge::{
     Cause, ChargeKey, Resource, TASK_CULPRIT, UNKNOWN, VECTOR_SOURCE, WATCHED_TASK,
 };
-use noise_common::signals::{OTHER_INTERFACE, SOFTIRQ_VECTORS, Signal, VECTORS, block_subject};
+use noise_common::signals::{
+    OTHER_INTERFACE, SOFTIRQ_VECTORS, Signal, VECTORS, block_subject, of_subject,
+};
+use noise_common::subject::SubjectKind;
 
 use super::Names;
 use super::cgroup::{Look, Of};
@@ -68,29 +71,19 @@ impl Interner {
     }
 }
 
-/// The hierarchy that the cgroups of a resource belong to.
-fn hierarchy(resource: Resource) -> Of {
-    match resource {
-        Resource::Cpu | Resource::Running | Resource::Preemption | Resource::NetRx => Of::Task,
-        Resource::BlockQueue | Resource::BlockDevice => Of::Request,
-        Resource::NetTx => Of::Socket,
-    }
-}
-
-/// Signal and subject under which a place is known, if the resource has places.
+/// Signal and subject under which a place is known, if the resource has places: the first signal
+/// whose subjects are such places.
 fn place(resource: Resource, place: u32) -> Option<(Signal, u64)> {
-    match resource {
-        Resource::Cpu | Resource::Running | Resource::Preemption => None,
-        Resource::BlockQueue | Resource::BlockDevice => {
-            let minor = place & ((1 << MINOR_BITS) - 1);
-            Some((Signal::BlockQueueWait, block_subject(place >> MINOR_BITS, minor, 0)))
+    let kind = resource.place()?;
+    let subject = match kind {
+        SubjectKind::Request => {
+            block_subject(place >> MINOR_BITS, place & ((1 << MINOR_BITS) - 1), 0)
         }
         // Interfaces of other namespaces are one place.
-        Resource::NetTx | Resource::NetRx if place == u32::MAX => {
-            Some((Signal::NetTxWait, OTHER_INTERFACE))
-        }
-        Resource::NetTx | Resource::NetRx => Some((Signal::NetTxWait, u64::from(place))),
-    }
+        SubjectKind::Interface if place == u32::MAX => OTHER_INTERFACE,
+        _ => u64::from(place),
+    };
+    Some((of_subject(kind).next()?, subject))
 }
 
 /// The pid of a culprit that is a task.
@@ -111,7 +104,7 @@ impl Names {
         cause: Cause,
         now: Instant,
     ) -> Option<Parties> {
-        let of = hierarchy(resource);
+        let of = resource.of();
         let victim = self.cgroup(of, key.victim, now)?;
         let culprit = match cause {
             Cause::Foreign | Cause::Own => match task_culprit(key) {
@@ -133,7 +126,10 @@ impl Names {
         };
         let place = match place(resource, key.place) {
             None => self.interner.get(""),
-            Some((Signal::BlockQueueWait, _)) if key.place == 0 => self.interner.get(UNKNOWN_LABEL),
+            // No device has these numbers.
+            Some(_) if key.place == 0 && resource.place() == Some(SubjectKind::Request) => {
+                self.interner.get(UNKNOWN_LABEL)
+            }
             Some((signal, subject)) => {
                 let labels = self.labels(signal, subject, now)?;
                 let name = labels.into_iter().next().unwrap_or_default();
@@ -145,7 +141,7 @@ impl Names {
 
     /// What a charge is about and may be gone some day.
     pub fn beings(key: &ChargeKey, resource: Resource, cause: Cause) -> Vec<Being> {
-        let of = hierarchy(resource);
+        let of = resource.of();
         let mut beings = Vec::with_capacity(3);
         let is_being = |id| !matches!(id, UNKNOWN | WATCHED_TASK);
         if is_being(key.victim) {
@@ -215,7 +211,8 @@ impl Names {
             let name = VECTORS.get((source & !VECTOR_SOURCE) as usize);
             return self.interner.get(name.copied().unwrap_or(UNKNOWN_LABEL));
         }
-        let labels = self.labels(Signal::Hardirq, source, now).unwrap_or_default();
+        let irqs = of_subject(SubjectKind::Irq).next();
+        let labels = irqs.and_then(|signal| self.labels(signal, source, now)).unwrap_or_default();
         match labels.as_slice() {
             [_, name] if name != "unknown" => self.interner.get(name),
             _ => self.interner.get(&format!("irq {source}")),

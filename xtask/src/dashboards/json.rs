@@ -319,7 +319,7 @@ fn transformations(panel: &Panel, columns: &[(&str, &str)]) -> Value {
     let (mut names, mut order, mut shown) = (Map::new(), Map::new(), Vec::new());
     let values = panel.queries.iter().enumerate().map(|(index, query)| {
         let field = if several { format!("Value #{}", letter(index)) } else { "Value".to_owned() };
-        (field, query.legend)
+        (field, &*query.legend)
     });
     // A value without a name says no more than that the row is there.
     let values = values.filter(|(_, name)| !name.is_empty());

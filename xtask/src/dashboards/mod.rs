@@ -1,6 +1,7 @@
-//! `cargo xtask dashboards`: Grafana's dashboards and Prometheus's recording rules.
+//! `cargo xtask dashboards`: Grafana's dashboards, Prometheus's recording rules, and what else repeats
+//! the table of signals: tests of those rules and the documentation's table.
 //!
-//! Both are written from tables here and from noise-common's table of signals, so that a hundred
+//! They are written from tables here and from noise-common's table of signals, so that a hundred
 //! queries are not kept in step by hand. With `--pictures` it draws the dashboards with the data of
 //! a running Prometheus, so that people can look at them without Grafana.
 
@@ -19,7 +20,9 @@ use crate::setup;
 mod boards;
 mod json;
 mod promql;
+mod repeated;
 mod rules;
+mod signals_page;
 mod table;
 
 /// What the task takes.
@@ -33,12 +36,26 @@ pub struct Arguments {
     prometheus: Option<String>,
 }
 
+/// Tests of rules, the parts of which that are the same for every histogram are generated.
+const RULE_TESTS: [(&str, &str); 2] = [
+    (
+        "deploy/prometheus/tests/recording.test.yml",
+        include_str!("../../../deploy/prometheus/tests/recording.test.yml"),
+    ),
+    (
+        "deploy/prometheus/tests/federation.test.yml",
+        include_str!("../../../deploy/prometheus/tests/federation.test.yml"),
+    ),
+];
+
 /// The files that are generated, relative to the workspace, with their text.
 fn files() -> Vec<(String, String)> {
     let mut files = vec![
         ("deploy/prometheus/recording.rules.yml".to_owned(), rules::file()),
         ("deploy/prometheus/federation.rules.yml".to_owned(), rules::federation()),
     ];
+    files.extend(RULE_TESTS.map(|(path, text)| (path.to_owned(), repeated::repeated(text))));
+    files.push((signals_page::PATH.to_owned(), signals_page::page()));
     let all = boards::all();
     files.extend(all.iter().map(|board| {
         let path = format!("deploy/grafana/dashboards/{}.json", json::uid(board));
@@ -113,7 +130,7 @@ mod tests {
                 let name = format!("{} / {}", board.title, panel.title);
                 // A number of now and its past may share a title.
                 let number = panel.shape == Shape::Number;
-                assert!(titles.insert((panel.title, number)), "{name} twice");
+                assert!(titles.insert((panel.title.clone(), number)), "{name} twice");
                 assert!(
                     panel.says.len() > 40 && panel.says.ends_with('.'),
                     "{name}: {}",
@@ -123,7 +140,8 @@ mod tests {
                 assert!((1..=24).contains(&panel.width), "{name}");
                 let one = panel.queries.len() == 1;
                 assert!(one || !matches!(panel.shape, Shape::Number | Shape::Heatmap), "{name}");
-                let legends: BTreeSet<_> = panel.queries.iter().map(|query| query.legend).collect();
+                let legends: BTreeSet<_> =
+                    panel.queries.iter().map(|query| &query.legend).collect();
                 assert_eq!(legends.len(), panel.queries.len(), "{name} has a legend twice");
             }
         }

@@ -1,5 +1,7 @@
 //! What a dashboard consists of, before it becomes JSON.
 
+use std::borrow::Cow;
+
 /// A dashboard.
 pub struct Board {
     /// Its place in addresses and its file's name, without the prefix `noised-`.
@@ -30,9 +32,9 @@ pub struct Variable {
 /// One picture of a dashboard.
 pub struct Panel {
     /// Its headline.
-    pub title: &'static str,
+    pub title: Cow<'static, str>,
     /// What it shows, and what is unusual.
-    pub says: &'static str,
+    pub says: Cow<'static, str>,
     /// How it looks.
     pub shape: Shape,
     /// Unit of its values.
@@ -52,7 +54,7 @@ pub struct Query {
     /// In PromQL.
     pub expr: String,
     /// How a series is called; in a table, the column of the value, which is not shown if this is empty.
-    pub legend: &'static str,
+    pub legend: Cow<'static, str>,
 }
 
 /// How a panel looks.
@@ -115,7 +117,13 @@ impl Board {
 
 impl Panel {
     /// A panel of that look, with one query, half a dashboard wide.
-    pub fn new(shape: Shape, title: &'static str, unit: Unit, says: &'static str) -> Self {
+    pub fn new(
+        shape: Shape,
+        title: impl Into<Cow<'static, str>>,
+        unit: Unit,
+        says: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        let (title, says) = (title.into(), says.into());
         let (width, height) = match shape {
             Shape::Number => (4, 4),
             _ => (12, 8),
@@ -124,8 +132,8 @@ impl Panel {
     }
 
     /// With one more query.
-    pub fn ask(mut self, legend: &'static str, expr: impl Into<String>) -> Self {
-        self.queries.push(Query { expr: expr.into(), legend });
+    pub fn ask(mut self, legend: impl Into<Cow<'static, str>>, expr: impl Into<String>) -> Self {
+        self.queries.push(Query { expr: expr.into(), legend: legend.into() });
         self
     }
 

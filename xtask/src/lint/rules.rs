@@ -409,6 +409,7 @@ mod tests {
         for (path, text) in [
             (MODEL, "use crate::kernel::Loaded;"),
             (MODEL, "use crate::{config::Config, model::Key};"),
+            (MODEL, "use crate::resolve::Names;"),
             (MODEL, "fn f() { crate::collect::now() }"),
             (MODEL, "use super::super::export;"),
             ("noise-daemon/src/model/mod.rs", "use super::collect::Drain;"),
@@ -423,7 +424,7 @@ mod tests {
     #[test]
     fn arrows_allow_the_way_on() {
         for (path, text) in [
-            (MODEL, "use crate::model::Sample; use crate::resolve::Names; use super::export;"),
+            (MODEL, "use crate::model::Sample; use super::export;"),
             (MODEL, "// use crate::kernel\nfn kernel() { other::kernel::f() }"),
             ("noise-daemon/src/export/http.rs", "use crate::model::Model;"),
             ("noise-daemon/src/collect/mod.rs", "use crate::{kernel::Loaded, model::Sample};"),

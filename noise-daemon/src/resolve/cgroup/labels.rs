@@ -4,19 +4,9 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use noise_common::charge::UNIFIED_CGROUP;
+use noise_common::subject::Of;
 
 use super::{Hierarchies, Look, Tree};
-
-/// What an id is the cgroup of: ids of different hierarchies have nothing to do with each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Of {
-    /// A task.
-    Task,
-    /// A block request.
-    Request,
-    /// A socket.
-    Socket,
-}
 
 /// The hierarchies that count, each once even where it serves several purposes.
 #[derive(Debug)]

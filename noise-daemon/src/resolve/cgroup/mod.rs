@@ -14,9 +14,10 @@ mod tree;
 
 pub use hierarchies::{Counted, Explained, Hierarchies};
 pub use identity::{Identity, MAX_LABEL_BYTES};
-pub use labels::{Labels, Of};
+pub use labels::Labels;
 pub(super) use lru::Lru;
 pub use mounts::{Layout, Mounts};
+pub use noise_common::subject::Of;
 pub(super) use segment::printable;
 pub use segment::{Container, Runtime};
 pub use tree::{CAPACITY, Cgroup, Look, Tree};

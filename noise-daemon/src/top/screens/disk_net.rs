@@ -7,8 +7,10 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use noise_common::charge::{Cause, Resource};
-use noise_common::signals::Signal;
+use noise_common::charge::Cause;
+use noise_common::shown::{Shown, Stage, WAYS, Way};
+use noise_common::signals::{SIGNALS, Signal};
+use noise_common::subject::SubjectKind;
 
 use super::cells;
 use super::recent::{Recent, empty};
@@ -19,64 +21,23 @@ use crate::top::{Cell, Column, History, Look, Page, Row, Table, Tone};
 /// Between the parts of a row's key; no name holds it.
 const BETWEEN: char = '\0';
 
-/// What a row is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Way {
-    /// Requests to a block device.
-    Block,
-    /// Packets that an interface sends.
-    Send,
-    /// Packets that it receives.
-    Receive,
-    /// Segments that were sent again.
-    Retransmit,
-    /// Packets that were thrown away, by reason.
-    Drop,
+/// What is shown of a signal here.
+pub(super) fn place(signal: Signal) -> Option<(Way, Stage)> {
+    match signal.info().shown {
+        Shown::Way { way, stage } => Some((way, stage)),
+        _ => None,
+    }
 }
 
-const WAYS: [Way; 5] = [Way::Block, Way::Send, Way::Receive, Way::Retransmit, Way::Drop];
+/// The signals that a row is made of.
+pub(super) fn signals(way: Way) -> impl Iterator<Item = Signal> {
+    let all = SIGNALS.iter().map(|info| info.signal);
+    all.filter(move |signal| place(*signal).is_some_and(|(own, _)| own == way))
+}
 
-impl Way {
-    fn of(signal: Signal) -> Option<Self> {
-        WAYS.into_iter().find(|way| way.signals().contains(&signal))
-    }
-
-    /// The signals that it is made of.
-    pub(super) fn signals(self) -> &'static [Signal] {
-        match self {
-            Self::Block => &[Signal::BlockQueueWait, Signal::BlockDeviceWait],
-            Self::Send => &[Signal::NetTxWait],
-            Self::Receive => &[Signal::NetRxWait],
-            Self::Retransmit => &[Signal::TcpRetransmit],
-            Self::Drop => &[Signal::PacketDrop],
-        }
-    }
-
-    /// Whether there are no delays, but events that are counted.
-    pub(super) fn is_counted(self) -> bool {
-        matches!(self, Self::Retransmit | Self::Drop)
-    }
-
-    /// The resources of its charges.
-    pub(super) fn resources(self) -> &'static [Resource] {
-        match self {
-            Self::Block => &[Resource::BlockQueue, Resource::BlockDevice],
-            Self::Send => &[Resource::NetTx],
-            Self::Receive => &[Resource::NetRx],
-            Self::Retransmit | Self::Drop => &[],
-        }
-    }
-
-    /// The operation, where it says it all.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Block => "block",
-            Self::Send => "send",
-            Self::Receive => "receive",
-            Self::Retransmit => "retransmit",
-            Self::Drop => "drop",
-        }
-    }
+/// Whether there are no delays, but events that are counted.
+pub(super) fn is_counted(way: Way) -> bool {
+    signals(way).all(|signal| !signal.info().is_delay())
 }
 
 /// Which row.
@@ -91,9 +52,9 @@ pub(super) struct Subject<'a> {
 
 impl<'a> Subject<'a> {
     fn new(signal: Signal, labels: &'a [String]) -> Option<Self> {
-        let way = Way::of(signal)?;
-        let operation = match (way, labels) {
-            (Way::Block, [_, operation, ..]) => operation,
+        let (way, _) = place(signal)?;
+        let operation = match (signal.info().subject, labels) {
+            (SubjectKind::Request, [_, operation, ..]) => operation,
             _ => way.name(),
         };
         Some(Self { way, name: labels.first()?, operation })
@@ -147,8 +108,8 @@ impl Waits {
     }
 
     fn add(&mut self, signal: Signal, delays: &Histogram<&[u64]>) {
-        match signal {
-            Signal::BlockDeviceWait => self.device.add(delays),
+        match place(signal) {
+            Some((_, Stage::Device)) => self.device.add(delays),
             _ => self.queue.add(delays),
         }
     }
@@ -156,7 +117,8 @@ impl Waits {
 
 /// The charges of a step that are about the places of some way.
 pub(super) fn charges(step: &Step, way: Way) -> impl Iterator<Item = &Interference> {
-    way.resources().iter().flat_map(|resource| step.charges_of(*resource))
+    let resources = signals(way).filter_map(|signal| signal.info().resource);
+    resources.flat_map(|resource| step.charges_of(resource))
 }
 
 /// What rows there are.
@@ -171,12 +133,11 @@ pub(super) struct Rows<'a> {
 impl<'a> Rows<'a> {
     /// All that is known.
     pub(super) fn known(history: &'a History) -> Self {
-        let signals = WAYS.iter().flat_map(|way| way.signals());
-        let all = signals.flat_map(|signal| {
-            let series = history.series_of(*signal).map(|(labels, ns)| (labels, ns > 0));
-            let counters = history.counters_of(*signal).map(|labels| (labels, true));
-            series.chain(counters).filter_map(|(labels, is_used)| {
-                Some((Subject::new(*signal, labels)?, is_used, *signal, labels))
+        let all = WAYS.into_iter().flat_map(signals).flat_map(|signal| {
+            let series = history.series_of(signal).map(|(labels, ns)| (labels, ns > 0));
+            let counters = history.counters_of(signal).map(|labels| (labels, true));
+            series.chain(counters).filter_map(move |(labels, is_used)| {
+                Some((Subject::new(signal, labels)?, is_used, signal, labels))
             })
         });
         let all: Vec<_> = all.collect();
@@ -194,8 +155,7 @@ impl<'a> Rows<'a> {
     /// One.
     pub(super) fn one(subject: Subject<'a>) -> Self {
         let labels = Labels::from(subject.labels());
-        let signals = subject.way.signals().iter();
-        let sources = signals.map(|signal| (*signal, Arc::clone(&labels), 0)).collect();
+        let sources = signals(subject.way).map(|signal| (signal, Arc::clone(&labels), 0)).collect();
         Self { subjects: vec![subject], sources }
     }
 
@@ -329,7 +289,7 @@ pub fn table(history: &History, look: &Look) -> Table {
     let all = rows.subjects.iter().zip(rows.waits(&recent)).zip(rows.trends(history));
     let rows = all
         // What was counted long ago is of no interest.
-        .filter(|((subject, waits), _)| !subject.way.is_counted() || !waits.is_none())
+        .filter(|((subject, waits), _)| !is_counted(subject.way) || !waits.is_none())
         .map(|((subject, waits), trend)| {
             let culprit = worst.get(&(subject.way, subject.name)).copied().unwrap_or_default();
             row(&recent, subject, &waits, culprit, trend)
@@ -350,7 +310,7 @@ fn row(
     worst: Worst<'_>,
     trend: Vec<f64>,
 ) -> Row {
-    let is_counted = subject.way.is_counted();
+    let is_counted = is_counted(subject.way);
     let lost = match is_counted {
         true => cells::nothing(),
         false => cells::lost(recent.lost(waits.queue.sum_ns + waits.device.sum_ns)),

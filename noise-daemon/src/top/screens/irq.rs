@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use noise_common::charge::{Cause, Charged};
-use noise_common::signals::Signal;
+use noise_common::shown::Shown;
+use noise_common::signals::{SIGNALS, Signal};
 
 use super::cells;
 use super::recent::{Recent, empty};
@@ -22,14 +23,22 @@ struct Kind {
 }
 
 /// All kinds.
-const KINDS: [Kind; 4] = [
-    Kind { name: "irq", signal: Signal::Hardirq, cause: Cause::Hardirq },
-    Kind { name: "vector", signal: Signal::Vector, cause: Cause::Hardirq },
-    Kind { name: "softirq", signal: Signal::Softirq, cause: Cause::Softirq },
-    Kind { name: "nmi", signal: Signal::Nmi, cause: Cause::Nmi },
-];
+fn kinds() -> impl Iterator<Item = Kind> {
+    SIGNALS.iter().filter_map(|info| match info.shown {
+        Shown::Source { kind } => {
+            Some(Kind { name: kind, signal: info.signal, cause: info.cause? })
+        }
+        _ => None,
+    })
+}
 
 impl Kind {
+    /// How long its sources wait before they are served, where that is a signal.
+    fn wait(self) -> Option<Signal> {
+        let wait = SIGNALS.iter().find(|info| info.shown == Shown::Before(self.signal));
+        wait.map(|info| info.signal)
+    }
+
     /// The source as people know it.
     fn source(self, labels: &[String]) -> String {
         if labels.is_empty() { self.name.to_owned() } else { labels.join(" ") }
@@ -81,13 +90,13 @@ fn columns() -> Vec<Column> {
 /// A row for each source.
 pub fn table(history: &History, look: &Look) -> Table {
     let recent = Recent::new(history, look);
-    let raised = tally::recent_by_labels(history, &recent, Signal::SoftirqRaiseWait);
-    let raised: BTreeMap<&Labels, Histogram> = raised.into_iter().collect();
     let mut rows = Vec::new();
-    for kind in KINDS {
+    for kind in kinds() {
+        let raised = kind.wait().map(|wait| tally::recent_by_labels(history, &recent, wait));
+        let raised: BTreeMap<&Labels, Histogram> = raised.into_iter().flatten().collect();
         for (labels, Tally { delays, trend }) in tally::over_time(history, &recent, kind.signal) {
             let (count, ns) = (delays.count(), delays.sum_ns);
-            let wait = raised.get(labels).filter(|_| kind.signal == Signal::Softirq);
+            let wait = raised.get(labels);
             let cells = vec![
                 cells::text(kind.name),
                 cells::text(kind.source(labels)),
@@ -115,7 +124,7 @@ pub fn table(history: &History, look: &Look) -> Table {
 pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
     let series = &history.latest()?.sample.series;
     let (kind, labels) = series.iter().find_map(|series| {
-        let kind = KINDS.into_iter().find(|kind| kind.signal == series.signal)?;
+        let kind = kinds().find(|kind| kind.signal == series.signal)?;
         (kind.key(&series.labels) == key).then_some((kind, series.labels.as_slice()))
     })?;
     let recent = Recent::new(history, look);
@@ -126,7 +135,7 @@ pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
     let heat = |title, wanted| Block::Heatmap(heatmap(history, title, wanted, |own| own == labels));
     let tally = one(kind.signal);
     let mut lines = vec![(kind.signal.info().help.to_owned(), Tone::Plain)];
-    let raised = (kind.signal == Signal::Softirq).then(|| one(Signal::SoftirqRaiseWait).delays);
+    let raised = kind.wait().map(|wait| one(wait).delays);
     if let Some(raised) = raised {
         let (half, most) = (tally::quantile(&raised, 0.5), tally::quantile(&raised, 0.99));
         if let (Cell::Number { text: half, value: Some(_) }, Cell::Number { text: most, .. }) =
@@ -143,9 +152,7 @@ pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
         heat("How long, over time", kind.signal),
         tally::graph("CPU time per second", tally.trend, units::lost),
     ];
-    if kind.signal == Signal::Softirq {
-        blocks.push(heat("From the raise to the entry, over time", Signal::SoftirqRaiseWait));
-    }
+    blocks.extend(kind.wait().map(|wait| heat("From the raise to the entry, over time", wait)));
     blocks.push(Block::Table(victims(history, &recent, kind, &kind.culprit(labels))));
     Some(Page { title: key.to_owned(), blocks })
 }

@@ -1,6 +1,7 @@
 //! Every signal: how often, how long, how much time is lost to it, and whether that is unusual.
 
-use noise_common::signals::{Kind, SIGNALS, Signal};
+use noise_common::shown::RECENT;
+use noise_common::signals::{SIGNALS, Signal};
 
 use super::recent::{Recent, empty};
 use super::tally::{self, Tally};
@@ -22,13 +23,12 @@ enum Subject {
     Steal,
 }
 
-/// All rows. Waits by cgroup are those of the host once more.
+/// All rows. A part of a signal is on the page of the whole.
 fn subjects() -> impl Iterator<Item = Subject> {
     SIGNALS
         .iter()
-        .map(|info| info.signal)
-        .filter(|signal| *signal != Signal::CgroupRunqueueWait)
-        .map(Subject::Signal)
+        .filter(|info| info.part_of.is_none())
+        .map(|info| Subject::Signal(info.signal))
         .chain([Subject::PageFaults, Subject::Steal])
 }
 
@@ -57,18 +57,14 @@ impl Subject {
     /// The signal, where it is one of delays.
     fn delays(self) -> Option<Signal> {
         match self {
-            Self::Signal(signal) => {
-                matches!(signal.info().kind, Kind::Histogram(_)).then_some(signal)
-            }
+            Self::Signal(signal) => signal.info().is_delay().then_some(signal),
             Self::PageFaults | Self::Steal => None,
         }
     }
 
     /// Whether an incident of a signal is one of this.
     fn is_about(self, signal: Signal) -> bool {
-        let by_cgroup = signal == Signal::CgroupRunqueueWait;
-        let own = if by_cgroup { Signal::RunqueueWait } else { signal };
-        self == Self::Signal(own)
+        self == Self::Signal(signal.info().part_of.unwrap_or(signal))
     }
 
     fn cells(self, history: &History, recent: &Recent<'_>) -> (Vec<Cell>, bool) {
@@ -189,13 +185,9 @@ pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
             blocks.push(Block::Heatmap(heat));
             let trend = tally::whole(history, &recent, signal).trend;
             blocks.push(tally::graph("Time lost per second", trend, units::lost));
-            let table = |signal, title| tally::series(history, &recent, signal, title);
-            if signal == Signal::RunqueueWait {
-                blocks.push(Block::Table(table(signal, "By what made the task runnable")));
-                blocks.push(Block::Table(table(Signal::CgroupRunqueueWait, "By cgroup")));
-            } else {
-                blocks.push(Block::Table(table(signal, "In the last seconds")));
-            }
+            let whole = signal.info();
+            let tables = [whole].into_iter().chain(whole.parts());
+            blocks.extend(tables.map(|info| Block::Table(tally::series(history, &recent, info))));
         }
         None => {
             let (_, trend) = subject.counted(history, &recent);
@@ -245,7 +237,7 @@ fn parts(history: &History, recent: &Recent<'_>, subject: Subject) -> Table {
         Row { cells: vec![cells::text(&name), value], key: name, tone: Tone::Plain }
     });
     Table {
-        title: "In the last seconds".to_owned(),
+        title: RECENT.to_owned(),
         columns: vec![cells::names(name, name, 16, true, "Where or of what kind."), value],
         rows: rows.collect(),
         sorted_by: 1,

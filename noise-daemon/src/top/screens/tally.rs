@@ -2,7 +2,7 @@
 //! the steps.
 
 use noise_common::hist::{BUCKETS, bucket_of, upper_bound_ns};
-use noise_common::signals::Signal;
+use noise_common::signals::{Signal, SignalInfo};
 
 use super::cells;
 use super::recent::Recent;
@@ -134,22 +134,23 @@ pub(super) fn columns() -> [Column; 5] {
 }
 
 /// A table of a signal's series.
-pub(super) fn series(history: &History, recent: &Recent<'_>, signal: Signal, title: &str) -> Table {
-    let names_of = signal.info().labels;
+pub(super) fn series(history: &History, recent: &Recent<'_>, info: &SignalInfo) -> Table {
+    let names_of = info.labels;
     let last = names_of.len().saturating_sub(1);
     let names = names_of.iter().enumerate().map(|(index, label)| {
         cells::names(label, label, 10, index == last, "Where or of what kind.")
     });
-    let rows = recent_by_labels(history, recent, signal).into_iter().map(|(labels, delays)| {
-        let of_label = |index| labels.get(index).map_or("", String::as_str);
-        let mut cells: Vec<Cell> =
-            (0..names_of.len()).map(|index| cells::text(of_label(index))).collect();
-        cells.extend(numbers(recent, &delays));
-        let quiet = delays.is_empty();
-        Row { key: labels.join(" "), cells, tone: tone(quiet) }
-    });
+    let rows =
+        recent_by_labels(history, recent, info.signal).into_iter().map(|(labels, delays)| {
+            let of_label = |index| labels.get(index).map_or("", String::as_str);
+            let mut cells: Vec<Cell> =
+                (0..names_of.len()).map(|index| cells::text(of_label(index))).collect();
+            cells.extend(numbers(recent, &delays));
+            let quiet = delays.is_empty();
+            Row { key: labels.join(" "), cells, tone: tone(quiet) }
+        });
     Table {
-        title: title.to_owned(),
+        title: info.table.to_owned(),
         rows: rows.collect(),
         sorted_by: names_of.len() + 4,
         columns: names.chain(columns()).collect(),

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noise_common::charge::{Cause, Charged, Resource};
-use noise_common::signals::{SIGNALS, SOFTIRQ_VECTORS, Signal, VECTORS};
+use noise_common::signals::{SIGNALS, Signal, SignalInfo};
+use noise_common::subject::SubjectKind;
 use noise_daemon::analysis::{
     Culprit, Ending, Episode, Level, Outlier, Overview, Remedy, Report, Rule, Time,
 };
@@ -57,29 +58,30 @@ fn series() -> Vec<Series> {
     let fixed = |names: &[&str]| -> Vec<Vec<String>> {
         names.iter().map(|name| vec![(*name).to_owned()]).collect()
     };
-    let labels = |signal: Signal| match signal {
-        Signal::RunqueueWait => fixed(&["wakeup", "preempted", "new", "migrated"]),
-        Signal::Hardirq => {
+    let labels = |info: &SignalInfo| match info.subject {
+        _ if !info.is_delay() => Vec::new(),
+        SubjectKind::Host => vec![Vec::new()],
+        SubjectKind::Kinds(_) => fixed(&["wakeup", "preempted", "new", "migrated"]),
+        SubjectKind::Vectors(names) => fixed(names),
+        SubjectKind::Irq => {
             (0..IRQS).map(|index| vec![(index + 24).to_string(), irq(index)]).collect()
         }
-        Signal::Vector => fixed(&VECTORS),
-        Signal::Softirq | Signal::SoftirqRaiseWait => fixed(&SOFTIRQ_VECTORS),
-        Signal::BlockQueueWait | Signal::BlockDeviceWait => (0..DEVICES)
+        SubjectKind::Request => (0..DEVICES)
             .flat_map(|index| {
                 ["read", "write", "flush"].map(|what| vec![format!("nvme{index}n1"), what.into()])
             })
             .collect(),
-        Signal::NetTxWait | Signal::NetRxWait => named(INTERFACES, |index| format!("eth{index}")),
-        Signal::CgroupRunqueueWait => named(CGROUPS, cgroup),
-        Signal::Nmi | Signal::DirectReclaim | Signal::Compaction => vec![Vec::new()],
-        Signal::ContextSwitch | Signal::TcpRetransmit | Signal::PacketDrop => Vec::new(),
+        SubjectKind::Interface => named(INTERFACES, |index| format!("eth{index}")),
+        SubjectKind::Cgroup => named(CGROUPS, cgroup),
+        SubjectKind::DropReason => Vec::new(),
     };
-    let of = |signal: Signal| {
+    let of = |info: &SignalInfo| {
+        let signal = info.signal;
         let new =
             move |labels| Series { signal, labels, totals: Histogram::default(), recent_max_ns: 0 };
-        labels(signal).into_iter().map(new)
+        labels(info).into_iter().map(new)
     };
-    let mut series: Vec<Series> = SIGNALS.iter().flat_map(|info| of(info.signal)).collect();
+    let mut series: Vec<Series> = SIGNALS.iter().flat_map(of).collect();
     series.sort_by(|a, b| (a.signal, &a.labels).cmp(&(b.signal, &b.labels)));
     series
 }

@@ -1,8 +1,9 @@
 //! *Disk*: block devices.
 
 use noise_common::signals::Signal;
+use noise_common::subject::Domain;
 
-use super::{INSTANCES, INTERFERENCE, JOB, mean};
+use super::{INSTANCES, INTERFERENCE, JOB, mean, of_the_rest};
 use crate::dashboards::promql::{buckets, count, lost, quantile, ranked, sum_rate};
 use crate::dashboards::table::{Board, Panel, Shape, Unit, Variable};
 
@@ -30,6 +31,7 @@ pub(super) fn board() -> Board {
     let mut panels = at_a_glance();
     panels.extend(over_time());
     panels.extend(who());
+    panels.extend(of_the_rest(Domain::Disk, &panels));
     Board {
         name: "disk",
         title: "Disk",

@@ -1,6 +1,6 @@
 //! *Fleet*: all hosts, from recorded series only, so that it stays quick with a thousand of them.
 
-use noise_common::signals::{Kind, SIGNALS, Signal};
+use noise_common::signals::{SIGNALS, Signal};
 
 use super::JOB;
 use crate::dashboards::promql::{metric, ranked, top};
@@ -73,9 +73,7 @@ fn at_a_glance() -> Vec<Panel> {
 }
 
 fn over_time() -> Vec<Panel> {
-    let every = SIGNALS.iter().filter(|info| {
-        matches!(info.kind, Kind::Histogram(_)) && info.signal != Signal::CgroupRunqueueWait
-    });
+    let every = SIGNALS.iter().filter(|info| info.is_delay() && info.part_of.is_none());
     let all = Panel::new(
         Shape::Lines,
         "Every signal, p99 of the fleet",

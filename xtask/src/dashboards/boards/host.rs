@@ -1,17 +1,27 @@
 //! *Host noise*: one host, everything at a glance.
 
-use noise_common::signals::{Kind, SIGNALS, Signal};
+use noise_common::signals::{SIGNALS, Signal};
+use noise_common::subject::Domain;
 
-use super::{INSTANCE, INTERFERENCE, INTERRUPTED, JOB, OTHERS, STEAL, cpus, taken_share};
+use super::{
+    INSTANCE, INTERFERENCE, INTERRUPTED, JOB, OTHERS, STEAL, cpus, of_the_rest, taken_share,
+};
 use crate::dashboards::promql::{
     buckets, lost, metric, of_hosts, quantile, ranked, rate, sum_rate, top,
 };
 use crate::dashboards::table::{Board, Panel, Shape, Unit};
 
+/// Index of the panel that asks for every signal, which makes none of them known well.
+const EVERYTHING: usize = 10;
+
 pub(super) fn board() -> Board {
     let mut panels = at_a_glance();
     panels.extend(over_time());
     panels.extend(what_else());
+    for domain in [Domain::Cpu, Domain::Memory] {
+        panels.extend(of_the_rest(domain, &panels));
+    }
+    panels.insert(EVERYTHING, everything());
     Board {
         name: "host",
         title: "Host noise",
@@ -121,7 +131,6 @@ fn over_time() -> Vec<Panel> {
         )
         .ask("{{source}}", format!("{} / scalar({})", sum_rate("source", INTERRUPTED, ""), cpus()))
         .ask("steal", stolen),
-        everything(),
         Panel::new(
             Shape::Lines,
             "Cgroups that wait most for a CPU",
@@ -143,9 +152,7 @@ fn everything() -> Panel {
          something became slow. Signals without an event have no line.",
     )
     .sized(24, 9);
-    let own = SIGNALS.iter().filter(|info| {
-        matches!(info.kind, Kind::Histogram(_)) && info.signal != Signal::CgroupRunqueueWait
-    });
+    let own = SIGNALS.iter().filter(|info| info.is_delay() && info.part_of.is_none());
     own.fold(panel, |panel, info| panel.ask(info.name, quantile("0.99", "", info.signal, "")))
 }
 

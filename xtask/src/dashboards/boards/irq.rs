@@ -1,8 +1,9 @@
 //! *IRQ and softirq*: what interrupts tasks.
 
 use noise_common::signals::Signal;
+use noise_common::subject::Domain;
 
-use super::{INSTANCES, INTERRUPTED, JOB, STEAL, cpus, taken_share};
+use super::{INSTANCES, INTERRUPTED, JOB, STEAL, cpus, of_the_rest, taken_share};
 use crate::dashboards::promql::{
     buckets, count, lost, of_hosts, quantile, ranked, rate, sum_rate, top,
 };
@@ -12,6 +13,7 @@ pub(super) fn board() -> Board {
     let mut panels = overview();
     panels.extend(hard());
     panels.extend(soft());
+    panels.extend(of_the_rest(Domain::Interrupts, &panels));
     Board {
         name: "irq",
         title: "IRQ and softirq",

@@ -1,8 +1,9 @@
 //! *Network*: queues, deliveries, losses.
 
 use noise_common::signals::Signal;
+use noise_common::subject::Domain;
 
-use super::{INSTANCES, INTERFERENCE, JOB, mean};
+use super::{INSTANCES, INTERFERENCE, JOB, mean, of_the_rest};
 use crate::dashboards::promql::{buckets, count, lost, metric, quantile, ranked, sum_rate, top};
 use crate::dashboards::table::{Board, Panel, Shape, Unit, Variable};
 
@@ -23,6 +24,7 @@ pub(super) fn board() -> Board {
     let mut panels = at_a_glance();
     panels.extend(over_time());
     panels.extend(losses());
+    panels.extend(of_the_rest(Domain::Network, &panels));
     Board {
         name: "network",
         title: "Network",

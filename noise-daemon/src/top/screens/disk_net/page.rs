@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use noise_common::charge::{Cause, Charged, Resource};
-use noise_common::signals::Signal;
+use noise_common::shown::Way;
 
-use super::{Rows, Subject, Waits, Way, charges};
+use super::{Rows, Subject, Waits, charges, is_counted, place, signals};
 use crate::model::Histogram;
 use crate::model::units;
 use crate::top::heat::heatmap;
@@ -28,13 +28,13 @@ pub(super) fn page(history: &History, look: &Look, key: &str) -> Option<Page> {
         return None;
     }
     let mut blocks = vec![Block::Text(lines(&recent, &subject, &waits))];
-    match subject.way {
-        Way::Retransmit | Way::Drop => blocks.push(graph("In a second", trend, units::per_second)),
-        _ => {
+    match is_counted(subject.way) {
+        true => blocks.push(graph("In a second", trend, units::per_second)),
+        false => {
             let labels = subject.labels();
-            let signals = subject.way.signals().iter();
-            let heatmaps: Vec<Block> = signals
-                .map(|signal| heatmap(history, title(*signal), *signal, |own| own == labels))
+            let stages = signals(subject.way).filter_map(|one| Some((one, place(one)?.1)));
+            let heatmaps: Vec<Block> = stages
+                .map(|(one, stage)| heatmap(history, stage.title(), one, |own| own == labels))
                 // Where there were none, there is nothing to draw.
                 .filter(|heatmap| !heatmap.bounds_ns.is_empty())
                 .map(Block::Heatmap)
@@ -46,15 +46,6 @@ pub(super) fn page(history: &History, look: &Look, key: &str) -> Option<Page> {
         }
     }
     Some(Page { title: format!("{} {}", subject.name, subject.operation), blocks })
-}
-
-/// What the delays of a signal are called here.
-fn title(signal: Signal) -> &'static str {
-    match signal {
-        Signal::BlockDeviceWait => "Waits for the device",
-        Signal::NetRxWait => "Waits for delivery",
-        _ => "Waits in the queue",
-    }
 }
 
 fn lines(recent: &Recent<'_>, subject: &Subject<'_>, waits: &Waits) -> Vec<(String, Tone)> {
@@ -214,6 +205,7 @@ mod tests {
     use super::*;
     use crate::top::Cell;
     use crate::top::screens::made::Made;
+    use noise_common::signals::Signal;
 
     fn opened(made: &Made, key: &str) -> Option<Page> {
         page(&made.history, &Look::default(), key)

@@ -1,6 +1,8 @@
 //! Devices and interfaces of histories that were made for it.
 
-use super::{BTreeMap, Cause, Cell, Resource, Signal, Subject, Table, Tone, Way, table};
+use noise_common::charge::Resource;
+
+use super::{BTreeMap, Cause, Cell, Signal, Subject, Table, Tone, Way, table};
 use crate::model::labels::OTHER;
 use crate::top::Look;
 use crate::top::screens::made::Made;

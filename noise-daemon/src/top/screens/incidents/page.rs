@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use noise_common::signals::Signal;
+use noise_common::subject::SubjectKind;
 
 use crate::analysis::{Episode, Level, Outlier, Report, Time, Watched};
 use crate::model::units;
@@ -157,13 +157,13 @@ fn over_time(history: &History, episode: &Episode) -> Option<Block> {
     let (Watched::Signal(signal), subject) = (episode.signal, &*episode.subject) else {
         return None;
     };
-    let labels = match signal {
-        Signal::BlockQueueWait | Signal::BlockDeviceWait => {
+    let labels = match signal.info().subject {
+        SubjectKind::Request => {
             let (device, operation) = subject.rsplit_once(' ')?;
             vec![device.to_owned(), operation.to_owned()]
         }
-        Signal::RunqueueWait => vec![subject.rsplit_once(' ')?.1.to_owned()],
-        _ if signal.info().labels.is_empty() => Vec::new(),
+        SubjectKind::Kinds(_) => vec![subject.rsplit_once(' ')?.1.to_owned()],
+        SubjectKind::Host => Vec::new(),
         _ => vec![subject.to_owned()],
     };
     let heatmap = heatmap(history, "The last minutes", signal, |own| own == labels);
@@ -192,12 +192,13 @@ fn waits(outliers: &[Arc<Outlier>], report: &Report, now: Timestamp) -> Option<B
 #[cfg(test)]
 pub(super) mod tests {
     use super::{
-        Arc, Block, Cell, Episode, Level, Outlier, Page, Report, Signal, Table, Time, Timestamp,
-        over_time, page,
+        Arc, Block, Cell, Episode, Level, Outlier, Page, Report, Table, Time, Timestamp, over_time,
+        page,
     };
     use crate::analysis::{Cause, Culprit, Ending, Remedy, Rule};
     use crate::model::{OutlierPart, OutlierRecord};
     use crate::top::screens::made::{BEGIN, Made};
+    use noise_common::signals::Signal;
 
     fn time(seconds: i64) -> Timestamp {
         Timestamp::from_second(BEGIN.1 + seconds).unwrap()

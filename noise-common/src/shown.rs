@@ -1,0 +1,83 @@
+//! Where screens show a signal.
+
+use crate::signals::Signal;
+
+/// Title of a table of a signal's subjects, where nothing more is to be said.
+pub const RECENT: &str = "In the last seconds";
+
+/// Where a signal is shown besides the overview, which shows every one that is no part of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// Nowhere.
+    Overview,
+    /// *IRQ*: a row for each subject.
+    Source {
+        /// What is in the column `kind`.
+        kind: &'static str,
+    },
+    /// *IRQ*: how long the sources of another signal waited before.
+    Before(Signal),
+    /// *Disk and net*: a row for each subject.
+    Way {
+        /// What the row is about.
+        way: Way,
+        /// Which part of it.
+        stage: Stage,
+    },
+}
+
+/// What happens at a device or interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Way {
+    /// Requests to a block device.
+    Block,
+    /// Packets that an interface sends.
+    Send,
+    /// Packets that it receives.
+    Receive,
+    /// Segments that were sent again.
+    Retransmit,
+    /// Packets that were thrown away, by reason.
+    Drop,
+}
+
+/// All ways, in the order of their discriminants.
+pub const WAYS: [Way; 5] = [Way::Block, Way::Send, Way::Receive, Way::Retransmit, Way::Drop];
+
+impl Way {
+    /// The operation, where it says it all.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Block => "block",
+            Self::Send => "send",
+            Self::Receive => "receive",
+            Self::Retransmit => "retransmit",
+            Self::Drop => "drop",
+        }
+    }
+}
+
+/// A part of a [`Way`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The wait for one's turn.
+    Queue,
+    /// The delivery to whom it is for: the only stage, in the place of a queue.
+    Delivery,
+    /// The device itself.
+    Device,
+    /// What is only counted.
+    Events,
+}
+
+impl Stage {
+    /// What its delays are called.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Queue => "Waits in the queue",
+            Self::Delivery => "Waits for delivery",
+            Self::Device => "Waits for the device",
+            Self::Events => "Events",
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What the subjects of signals are, and to which part of the host signals belong.
+
+/// A part of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Domain {
+    /// Tasks and the CPUs that they wait for.
+    Cpu,
+    /// What interrupts tasks.
+    Interrupts,
+    /// Block devices.
+    Disk,
+    /// Interfaces and packets.
+    Network,
+    /// Reclaim and compaction.
+    Memory,
+}
+
+impl Domain {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Interrupts => "interrupts",
+            Self::Disk => "disk",
+            Self::Network => "network",
+            Self::Memory => "memory",
+        }
+    }
+}
+
+/// What the subjects of a signal are, and with that, what the numbers mean that the kernel side has
+/// for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubjectKind {
+    /// The host alone.
+    Host,
+    /// Kinds of the host's own delays or events: an index into these names.
+    Kinds(&'static [&'static str]),
+    /// Sources of interrupts that have fixed names: an index into these.
+    Vectors(&'static [&'static str]),
+    /// Device interrupts: the number of the irq.
+    Irq,
+    /// Cgroups of tasks: the id.
+    Cgroup,
+    /// Requests of a block device, by operation: see [`crate::signals::split_block_subject`].
+    Request,
+    /// Interfaces: the index, or [`crate::signals::OTHER_INTERFACE`].
+    Interface,
+    /// The kernel's reasons for dropping a packet: the number.
+    DropReason,
+}
+
+impl SubjectKind {
+    /// How many labels a subject has.
+    pub const fn labels(self) -> usize {
+        match self {
+            Self::Host => 0,
+            Self::Irq | Self::Request => 2,
+            _ => 1,
+        }
+    }
+}
+
+/// What an id is the cgroup of: ids of different hierarchies have nothing to do with each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Of {
+    /// A task.
+    Task,
+    /// A block request.
+    Request,
+    /// A socket.
+    Socket,
+}
