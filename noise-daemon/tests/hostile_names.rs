@@ -35,8 +35,8 @@ use noise_daemon::measure::{
     Class, CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourReport, GapSource, Part,
 };
 use noise_daemon::model::{
-    Count, CpuNoise, Host, Interference, NoiseSource, OutlierPart, OutlierRecord, Sample, Series,
-    Totals,
+    Count, CpuNoise, Histogram, Host, Interference, NoiseSource, OutlierPart, OutlierRecord,
+    Sample, Series,
 };
 use noise_daemon::state::{Baselines, Document};
 use noise_daemon::wire::{CONTENT_TYPE, Frame, Recorder, encode};
@@ -183,8 +183,7 @@ fn frame(second: i64) -> Frame {
             Signal::NetRxWait,
             Signal::Hardirq,
         ] {
-            let mut totals = Totals { sum_ns: total, ..Totals::default() };
-            totals.buckets[40] = total;
+            let totals = Histogram::new(total, [(40, total)]);
             let labels = vec![name.to_owned(), name.to_owned()];
             sample.series.push(Series { signal, labels, totals, recent_max_ns: 9 });
         }

@@ -8,7 +8,7 @@
 
 use super::level::Level;
 use super::window::Slice;
-use crate::model::Totals;
+use crate::model::Histogram;
 
 /// Least standard deviation, as part of the mean: a few calm windows may happen to be alike.
 const LEAST_DEVIATION: f64 = 0.05;
@@ -25,8 +25,8 @@ pub struct Baseline {
     mean_ns: f64,
     variance: f64,
     above: f64,
-    #[serde(with = "sparse")]
-    histogram: Totals,
+    #[serde(with = "written")]
+    histogram: Histogram,
     covered_ns: u64,
     until_halved: u64,
 }
@@ -41,7 +41,7 @@ impl Baseline {
             mean_ns: 0.0,
             variance: 0.0,
             above: 0.0,
-            histogram: Totals::default(),
+            histogram: Histogram::default(),
             covered_ns: 0,
             until_halved: half_life.max(1),
         }
@@ -56,7 +56,7 @@ impl Baseline {
             && positive(self.variance)
             && (0.0..=1.0).contains(&self.above)
             && (1..=self.half_life).contains(&self.until_halved)
-            && self.histogram.buckets.iter().copied().all(few)
+            && self.histogram.buckets().all(|(_, count)| few(count))
     }
 
     /// The same with another half-life.
@@ -82,7 +82,7 @@ impl Baseline {
         }
         self.variance = (1.0 - weight) * (self.variance + weight * distance * distance);
         self.mean_ns += weight * distance;
-        slice.add_to(&mut self.histogram);
+        self.histogram.add(&slice.delays);
         self.learn_quiet(slice.length_ns());
         self.until_halved -= 1;
         if self.until_halved == 0 {
@@ -103,10 +103,7 @@ impl Baseline {
     fn halve(&mut self) {
         self.until_halved = self.half_life;
         self.covered_ns /= 2;
-        self.histogram.sum_ns /= 2;
-        for count in &mut self.histogram.buckets {
-            *count /= 2;
-        }
+        self.histogram = self.histogram.halved();
     }
 
     /// Windows with events that it has learnt from.
@@ -146,34 +143,32 @@ impl Baseline {
     }
 }
 
-mod sparse {
-    //! A histogram as its sum and the buckets that hold something.
+mod written {
+    //! A histogram as files have it that outlive the daemon. A bucket that does not exist is refused
+    //! here: what is recalled is believed.
 
+    use noise_common::hist::BUCKETS;
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use crate::model::Totals;
+    use crate::model::Histogram;
 
     #[derive(serde::Serialize, serde::Deserialize)]
-    struct Sparse {
+    struct Written {
         sum_ns: u64,
         buckets: Vec<(usize, u64)>,
     }
 
-    pub fn serialize<S: Serializer>(totals: &Totals, serializer: S) -> Result<S::Ok, S::Error> {
-        let all = totals.buckets.iter().copied().enumerate();
-        let buckets = all.filter(|(_, count)| *count > 0).collect();
-        Sparse { sum_ns: totals.sum_ns, buckets }.serialize(serializer)
+    pub fn serialize<S: Serializer>(own: &Histogram, serializer: S) -> Result<S::Ok, S::Error> {
+        Written { sum_ns: own.sum_ns, buckets: own.buckets().collect() }.serialize(serializer)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Totals, D::Error> {
-        let sparse = Sparse::deserialize(deserializer)?;
-        let mut totals = Totals { sum_ns: sparse.sum_ns, ..Totals::default() };
-        for (bucket, count) in sparse.buckets {
-            let missing = || D::Error::custom(format!("there is no bucket {bucket}"));
-            *totals.buckets.get_mut(bucket).ok_or_else(missing)? = count;
+    pub fn deserialize<'de, D: Deserializer<'de>>(reader: D) -> Result<Histogram, D::Error> {
+        let Written { sum_ns, buckets } = Written::deserialize(reader)?;
+        match buckets.iter().find(|(bucket, _)| *bucket >= BUCKETS) {
+            Some((bucket, _)) => Err(D::Error::custom(format!("there is no bucket {bucket}"))),
+            None => Ok(Histogram::new(sum_ns, buckets)),
         }
-        Ok(totals)
     }
 }
 

@@ -1,6 +1,5 @@
 //! Who was charged between two samples, sorted by what they are charged for.
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -8,9 +7,9 @@ use noise_common::charge::Resource;
 use noise_common::signals::Signal;
 use noise_common::subject::SubjectKind;
 
-use super::feed::{Name, matched};
+use super::feed::Name;
 use super::window::Charge;
-use crate::model::Interference;
+use crate::model::{Interference, Step};
 
 /// What the same culprits are charged for: all delays of one resource, of one victim or at one
 /// place.
@@ -54,19 +53,13 @@ pub(super) struct Charges {
 }
 
 impl Charges {
-    /// The difference of two readings, each in the order of a sample.
-    pub fn between(before: &[Interference], after: &[Interference]) -> Self {
+    /// Those of a step.
+    pub fn of_step(step: &Step) -> Self {
         let mut charges = Self::default();
-        for (now, then) in matched(before, after, by_pair) {
-            // A total that went back began anew, and so did one that was not there: all of it came
-            // since.
-            let then_ns = then.map(|then| then.charged.ns).filter(|ns| *ns <= now.charged.ns);
-            let charged_ns = now.charged.ns - then_ns.unwrap_or(0);
-            if charged_ns == 0 {
-                continue;
-            }
-            let Some(pool) = Pool::of_charge(now) else { continue };
-            let charge = Charge { culprit: Arc::clone(&now.culprit), cause: now.cause, charged_ns };
+        for one in step.charges.iter().filter(|one| one.charged.ns > 0) {
+            let Some(pool) = Pool::of_charge(one) else { continue };
+            let (culprit, charged_ns) = (Arc::clone(&one.culprit), one.charged.ns);
+            let charge = Charge { culprit, cause: one.cause, charged_ns };
             charges.pools.entry(pool).or_default().push(charge);
         }
         charges
@@ -111,23 +104,10 @@ fn portion(ns: u64, part: u64, whole: u64) -> u64 {
     u64::try_from(u128::from(ns) * u128::from(part) / u128::from(whole)).unwrap_or(ns)
 }
 
-/// The order of a sample. Names that are the same in memory, as they mostly are, are not compared.
-fn by_pair(one: &Interference, other: &Interference) -> Ordering {
-    let name = |one: &Name, other: &Name| match Arc::ptr_eq(one, other) {
-        true => Ordering::Equal,
-        false => one.cmp(other),
-    };
-    one.resource
-        .cmp(&other.resource)
-        .then_with(|| one.cause.cmp(&other.cause))
-        .then_with(|| name(&one.place, &other.place))
-        .then_with(|| name(&one.victim, &other.victim))
-        .then_with(|| name(&one.culprit, &other.culprit))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Sample;
     use noise_common::charge::{Cause, Charged};
 
     fn pair(resource: Resource, at: &str, victim: &str, culprit: &str, ns: u64) -> Interference {
@@ -139,6 +119,12 @@ mod tests {
             culprit: culprit.into(),
             charged: Charged { ns, count: 1 },
         }
+    }
+
+    fn between(before: &[Interference], after: &[Interference]) -> Charges {
+        let [before, after] =
+            [before, after].map(|all| Sample { interference: all.to_vec(), ..Sample::default() });
+        Charges::of_step(&Step::between(&before, &after))
     }
 
     fn told(charges: &[Charge<Name>]) -> Vec<(&str, u64)> {
@@ -160,7 +146,7 @@ mod tests {
             pair(Resource::Cpu, "", "/b", "/hog", 107),
             pair(Resource::Running, "", "/a", "timer", 900),
         ];
-        let charges = Charges::between(&before, &after);
+        let charges = between(&before, &after);
         assert_eq!(told(&charges.of(&cgroup("/a"), 60, 60)), [("/hog", 50)]);
         assert_eq!(told(&charges.of(&cgroup("/c"), 60, 60)), []);
         let taken: Vec<_> =
@@ -175,7 +161,7 @@ mod tests {
         let device = Pool::new(Signal::BlockQueueWait, &["vda".into(), "read".into()]).unwrap();
         let before = [pair(Resource::BlockQueue, "vda", "/a", "/hog", 0)];
         let after = [pair(Resource::BlockQueue, "vda", "/a", "/hog", 900)];
-        let charges = Charges::between(&before, &after);
+        let charges = between(&before, &after);
         assert_eq!(told(&charges.of(&device, 250, 1000)), [("/hog", 225)]);
     }
 
@@ -184,7 +170,7 @@ mod tests {
         let before = [pair(Resource::Cpu, "", "/a", "/b", 1000)];
         let after =
             [pair(Resource::Cpu, "", "/a", "/b", 40), pair(Resource::Cpu, "", "/a", "/new", 60)];
-        let charges = Charges::between(&before, &after);
+        let charges = between(&before, &after);
         assert_eq!(told(&charges.of(&cgroup("/a"), 100, 100)), [("/b", 40), ("/new", 60)]);
     }
 

@@ -11,7 +11,6 @@
 //! Where delays are measured by a further subject, as waits for a CPU are by cgroup, the same delays
 //! of the whole host are left out: one disturbance would be reported twice.
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -27,7 +26,7 @@ use super::track::Memory;
 use super::watched::Watched;
 use super::window::Window;
 use crate::model::labels::{GONE, OTHER, UNKNOWN_LABEL};
-use crate::model::{Sample, Series};
+use crate::model::{Delays, Sample, Step};
 
 /// A subject or a culprit.
 pub type Name = Arc<str>;
@@ -47,10 +46,9 @@ pub struct Feed {
     previous: Option<Arc<Sample>>,
 }
 
-/// What a series grew by.
-struct Growth<'a> {
-    series: &'a Series,
-    window: Window,
+/// What came of a subject, and what its charges are looked for in.
+struct Came<'a> {
+    delays: Delays<'a>,
     pool: Option<Pool>,
 }
 
@@ -101,35 +99,42 @@ impl Feed {
     /// Signals of subjects that did not change cost a comparison. A subject's first appearance is
     /// where its windows begin: what it counted before may be old.
     pub fn take(&mut self, sample: &Arc<Sample>) -> Vec<Change<Name, Name>> {
-        let mut changes = Vec::new();
-        let Some(previous) = self.previous.replace(Arc::clone(sample)) else { return changes };
-        if sample.at_ns <= previous.at_ns {
-            return changes;
+        match self.previous.replace(Arc::clone(sample)) {
+            Some(previous) if sample.at_ns > previous.at_ns => {
+                self.advance(&Step::between(&previous, sample), sample)
+            }
+            _ => Vec::new(),
         }
+    }
+
+    /// Takes what came up to a sample.
+    fn advance(&mut self, step: &Step, sample: &Sample) -> Vec<Change<Name, Name>> {
+        let mut changes = Vec::new();
         self.find_parts(sample);
-        let growths = self.growths(&previous, sample);
+        let came: Vec<Came<'_>> = self.watched_of(step).collect();
         let mut delays_ns: BTreeMap<(Signal, &Pool), u64> = BTreeMap::new();
-        for growth in &growths {
-            if let Some(pool) = &growth.pool {
-                let sum_ns = delays_ns.entry((growth.series.signal, pool)).or_default();
-                *sum_ns = sum_ns.saturating_add(growth.window.delays.sum_ns);
+        for one in &came {
+            if let Some(pool) = &one.pool {
+                let sum_ns = delays_ns.entry((one.delays.signal, pool)).or_default();
+                *sum_ns = sum_ns.saturating_add(one.delays.histogram.sum_ns);
             }
         }
         let charges = match delays_ns.is_empty() && !self.interruption {
             true => Charges::default(),
-            false => Charges::between(&previous.interference, &sample.interference),
+            false => Charges::of_step(step),
         };
-        for growth in &growths {
-            let signal = growth.series.signal;
-            let charged = growth.pool.as_ref().map_or_else(Vec::new, |pool| {
+        for Came { delays, pool } in &came {
+            let signal = delays.signal;
+            let charged = pool.as_ref().map_or_else(Vec::new, |pool| {
                 let whole_ns = delays_ns.get(&(signal, pool)).copied().unwrap_or_default();
-                charges.of(pool, growth.window.delays.sum_ns, whole_ns)
+                charges.of(pool, delays.histogram.sum_ns, whole_ns)
             });
-            let subject = subject(growth.series);
-            changes.extend(self.monitor.observe(signal, &subject, &growth.window, &charged));
+            let (start_ns, end_ns) = (step.start_ns, step.end_ns);
+            let window = Window { start_ns, end_ns, delays: delays.histogram.owned() };
+            changes.extend(self.monitor.observe(signal, &subject(delays), &window, &charged));
         }
         if self.interruption {
-            for lost in interruptions(&previous, sample, &charges, self.minimum_taken) {
+            for lost in interruptions(step, &charges, self.minimum_taken) {
                 let Interruption { victim, window, charged } = lost;
                 let watched = Watched::Interruption;
                 changes.extend(self.monitor.observe(watched, victim, &window, charged));
@@ -180,23 +185,15 @@ impl Feed {
         }
     }
 
-    fn growths<'a>(&self, previous: &'a Sample, sample: &'a Sample) -> Vec<Growth<'a>> {
-        matched(&previous.series, &sample.series, by_labels)
-            .filter(|(now, _)| {
-                self.is_watched(now.signal) && !self.seen_by_part.contains(&now.signal)
-            })
-            .filter_map(|(now, then)| {
-                let then = then.filter(|then| then.totals != now.totals)?;
-                if now.labels.iter().any(|label| is_catch_all(label)) {
-                    return None;
-                }
-                let earlier = (previous.at_ns, &then.totals);
-                // A total that went back began anew: the next window starts from here.
-                let window = Window::between(earlier, (sample.at_ns, &now.totals))?;
-                let pool = Pool::new(now.signal, &now.labels);
-                Some(Growth { series: now, window, pool })
-            })
-            .collect()
+    fn watched_of<'a>(&self, step: &'a Step) -> impl Iterator<Item = Came<'a>> {
+        let watched = step.delays().filter(|delays| {
+            let twice = self.seen_by_part.contains(&delays.signal);
+            // Where counting began anew, the next window starts from here.
+            self.is_watched(delays.signal) && !twice && !delays.began
+        });
+        watched
+            .filter(|delays| !delays.labels.iter().any(|label| is_catch_all(label)))
+            .map(|delays| Came { delays, pool: Pool::new(delays.signal, delays.labels) })
     }
 }
 
@@ -205,29 +202,11 @@ pub(super) fn is_catch_all(label: &str) -> bool {
     [OTHER, GONE, UNKNOWN_LABEL].contains(&label)
 }
 
-fn subject(series: &Series) -> Name {
-    match (series.signal.info().subject, series.labels.as_slice()) {
+fn subject(delays: &Delays<'_>) -> Name {
+    match (delays.signal.info().subject, &**delays.labels) {
         (_, []) => HOST.into(),
         (SubjectKind::Kinds(_), labels) => format!("{HOST} {}", labels.join(" ")).into(),
         (_, [label]) => label.as_str().into(),
         (_, labels) => labels.join(" ").into(),
     }
-}
-
-fn by_labels(one: &Series, other: &Series) -> Ordering {
-    one.signal.cmp(&other.signal).then_with(|| one.labels.cmp(&other.labels))
-}
-
-/// Each of `after`, with its counterpart in `before`; both are in that order. Where they are not,
-/// counterparts are missed, never mistaken.
-pub(super) fn matched<'a, T>(
-    before: &'a [T],
-    after: &'a [T],
-    order: fn(&T, &T) -> Ordering,
-) -> impl Iterator<Item = (&'a T, Option<&'a T>)> {
-    let mut before = before.iter().peekable();
-    after.iter().map(move |now| {
-        while before.next_if(|then| order(then, now).is_lt()).is_some() {}
-        (now, before.next_if(|then| order(then, now).is_eq()))
-    })
 }

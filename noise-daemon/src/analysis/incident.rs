@@ -5,7 +5,7 @@ use super::level::Level;
 use super::remedy::recommended;
 use super::rules::Rule;
 use super::watched::Watched;
-use crate::model::Totals;
+use crate::model::Histogram;
 use noise_common::remedy::Remedy;
 
 /// Why an incident ended.
@@ -42,7 +42,7 @@ pub struct Incident<S, C> {
     /// The baseline at its begin.
     pub before: Level,
     /// The delays meanwhile.
-    pub delays: Totals,
+    pub delays: Histogram,
     /// How the signal behaved meanwhile.
     pub after: Level,
     /// Delay beyond what as many events usually have, seconds; below 0 where it was less.
@@ -67,10 +67,7 @@ impl<S: Clone, C: Clone + Ord> Incident<S, C> {
             if one.start_ns <= other.start_ns { (one, other) } else { (other, one) };
         let last = if first.end_ns > then.end_ns { first } else { then };
         let mut delays = first.delays.clone();
-        for (count, more) in delays.buckets.iter_mut().zip(&then.delays.buckets) {
-            *count = count.saturating_add(*more);
-        }
-        delays.sum_ns = delays.sum_ns.saturating_add(then.delays.sum_ns);
+        delays.add(&then.delays);
         let disturbed_ns = first.disturbed_ns.saturating_add(then.disturbed_ns);
         let Ranking { culprits, others, untracked, beyond_seconds } =
             Ranking::together(&first.ranking(), &then.ranking(), limit);
@@ -122,7 +119,7 @@ mod tests {
 
     #[test]
     fn it_survives_being_written() {
-        let level = Level::new(&Totals::default(), 0);
+        let level = Level::new(&Histogram::default(), 0);
         let incident = Incident {
             signal: Signal::RunqueueWait.into(),
             subject: "/system.slice/a.service".to_owned(),
@@ -132,7 +129,7 @@ mod tests {
             ending: Some(Ending::Over),
             rule: Rule::Mean,
             before: level,
-            delays: Totals::default(),
+            delays: Histogram::default(),
             after: Level { p50_ns: Some(256), mean_ns: Some(1.5), rate: 2.0, ..level },
             lost_seconds: 0.25,
             culprits: vec![Culprit {

@@ -5,14 +5,10 @@
 //! much it adds up to: where no CPU lost a large part of its time, a window counts for no more than
 //! what would be a large part of one.
 
-use std::collections::BTreeMap;
-
-use noise_common::hist::bucket_of;
-
 use super::charges::Charges;
 use super::feed::{Name, is_catch_all};
 use super::window::{Charge, Window};
-use crate::model::{Sample, Totals};
+use crate::model::{Cpu, Histogram, Step};
 
 /// What one cgroup lost.
 pub(super) struct Interruption<'a> {
@@ -23,52 +19,33 @@ pub(super) struct Interruption<'a> {
 
 /// The losses of everybody who lost something; `large` is a large part of a CPU's time, 0 to 1.
 pub(super) fn interruptions<'a>(
-    previous: &Sample,
-    sample: &Sample,
+    step: &Step,
     charges: &'a Charges,
     large: f64,
 ) -> impl Iterator<Item = Interruption<'a>> {
-    let (start_ns, end_ns) = (previous.at_ns, sample.at_ns);
+    let (start_ns, end_ns) = (step.start_ns, step.end_ns);
     let large_ns = (large * end_ns.saturating_sub(start_ns) as f64) as u64;
-    let is_storm = most_taken_ns(previous, sample) >= large_ns;
+    let is_storm = most_taken_ns(step) >= large_ns;
     let most_ns = if is_storm { u64::MAX } else { large_ns };
     charges.taken_from_running().filter(|(victim, _)| !is_catch_all(victim)).map(
         move |(victim, charged)| {
             let ns = charged.iter().fold(0u64, |sum, charge| sum.saturating_add(charge.charged_ns));
             let sum_ns = ns.min(most_ns);
-            let mut delays = Totals { sum_ns, ..Totals::default() };
-            if let Some(count) = delays.buckets.get_mut(bucket_of(sum_ns)) {
-                *count = 1;
-            }
+            let delays = Histogram::of(&[sum_ns]);
             Interruption { victim, window: Window { start_ns, end_ns, delays }, charged }
         },
     )
 }
 
 /// What interrupts and the hypervisor took from the CPU that lost most.
-fn most_taken_ns(previous: &Sample, sample: &Sample) -> u64 {
-    let (before, after) = (taken_by_cpu(previous), taken_by_cpu(sample));
-    let grown = |(cpu, ns): (u32, u64)| {
-        let before_ns = before.get(&cpu).copied().unwrap_or_default();
-        ns.saturating_sub(before_ns)
-    };
-    after.into_iter().map(grown).max().unwrap_or_default()
-}
-
-fn taken_by_cpu(sample: &Sample) -> BTreeMap<u32, u64> {
-    let mut taken: BTreeMap<u32, u64> = BTreeMap::new();
-    let interrupted = sample.interrupted.iter().map(|(cpu, _, ns)| (*cpu, *ns));
-    for (cpu, ns) in interrupted.chain(sample.stolen.iter().copied()) {
-        let sum = taken.entry(cpu).or_default();
-        *sum = sum.saturating_add(ns);
-    }
-    taken
+fn most_taken_ns(step: &Step) -> u64 {
+    step.cpus.iter().map(Cpu::all_taken_ns).max().unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Interference;
+    use crate::model::{Interference, Sample};
     use noise_common::charge::{Cause, Charged, Resource};
     use proptest::prelude::{any, prop_assert, proptest};
 
@@ -94,8 +71,8 @@ mod tests {
     /// What each lost in a window, given what each CPU lost.
     fn lost(taken: &[(&str, &str, u64)], cpus: &[u64]) -> Vec<(String, u64)> {
         let (before, after) = (sample(0, &[], &[]), sample(WINDOW_NS, taken, cpus));
-        let charges = Charges::between(&before.interference, &after.interference);
-        interruptions(&before, &after, &charges, 0.05)
+        let step = Step::between(&before, &after);
+        interruptions(&step, &Charges::of_step(&step), 0.05)
             .map(|lost| {
                 assert!(lost.window.is_plausible());
                 (lost.victim.to_string(), lost.window.delays.sum_ns)
@@ -122,11 +99,12 @@ mod tests {
     #[test]
     fn the_hypervisor_counts_and_those_without_a_name_do_not() {
         let taken = [("/a", "steal", 90_000_000), ("~other", "timer", 9)];
-        let (before, mut after) = (sample(0, &[], &[]), sample(WINDOW_NS, &taken, &[]));
-        let charges = Charges::between(&before.interference, &after.interference);
+        let (mut before, mut after) = (sample(0, &[], &[]), sample(WINDOW_NS, &taken, &[]));
+        before.stolen = vec![(1, 7)];
         for (stolen, expected) in [(0, 25_000_000), (90_000_000, 90_000_000)] {
-            after.stolen = vec![(1, stolen)];
-            let lost: Vec<_> = interruptions(&before, &after, &charges, 0.05)
+            after.stolen = vec![(1, 7 + stolen)];
+            let step = Step::between(&before, &after);
+            let lost: Vec<_> = interruptions(&step, &Charges::of_step(&step), 0.05)
                 .map(|lost| lost.window.delays.sum_ns)
                 .collect();
             assert_eq!(lost, [expected]);
@@ -147,8 +125,8 @@ mod tests {
                 sample(at_ns, &taken, &cpus)
             };
             let (before, after) = (reading(7, |both| both.0), reading(7 + WINDOW_NS, |both| both.1));
-            let charges = Charges::between(&before.interference, &after.interference);
-            for lost in interruptions(&before, &after, &charges, large) {
+            let step = Step::between(&before, &after);
+            for lost in interruptions(&step, &Charges::of_step(&step), large) {
                 prop_assert!(lost.window.is_plausible());
                 prop_assert!(lost.window.delays.sum_ns <= lost.charged[0].charged_ns);
             }

@@ -1,6 +1,6 @@
 //! How a signal behaved over some time: quantiles, mean and rates.
 
-use crate::model::Totals;
+use crate::model::Histogram;
 
 /// How a signal behaved over some time.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -19,8 +19,8 @@ pub struct Level {
 }
 
 impl Level {
-    pub(super) fn new(delays: &Totals, length_ns: u64) -> Self {
-        let count = delays.buckets.iter().fold(0u64, |sum, count| sum.saturating_add(*count));
+    pub(super) fn new(delays: &Histogram, length_ns: u64) -> Self {
+        let count = delays.count();
         let per_second = |value: f64| match length_ns {
             0 => 0.0,
             _ => value / (length_ns as f64 / 1e9),
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn a_level_of_nothing_knows_no_delay() {
-        let level = Level::new(&Totals::default(), 1_000_000_000);
+        let level = Level::new(&Histogram::default(), 1_000_000_000);
         assert_eq!((level.p50_ns, level.p99_ns, level.mean_ns), (None, None, None));
         assert_eq!((level.rate, level.lost), (0.0, 0.0));
     }

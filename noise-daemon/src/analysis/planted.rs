@@ -11,7 +11,7 @@ use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 
 use super::{Board, Clock, Event, Name, Report, Settings, Watched};
 use crate::chance::same_draws;
-use crate::model::{Interference, OutlierRecord, Sample, Series, Totals};
+use crate::model::{Histogram, Interference, OutlierRecord, Sample, Series};
 
 const WINDOW_NS: u64 = 500_000_000;
 /// Warm-up and the latest windows are behind.
@@ -23,7 +23,7 @@ type Pair = (Resource, Cause, Name, Name, Name);
 #[derive(Default)]
 pub(super) struct Host {
     at_ns: u64,
-    series: BTreeMap<(Signal, Vec<String>), Totals>,
+    series: BTreeMap<(Signal, Vec<String>), Histogram>,
     charged: BTreeMap<Pair, Charged>,
     /// What interrupts took from each CPU.
     interrupted: BTreeMap<u32, u64>,
@@ -36,8 +36,7 @@ impl Host {
         let labels = labels.iter().map(ToString::to_string).collect();
         let totals = self.series.entry((signal, labels)).or_default();
         for value in values_ns {
-            totals.buckets[bucket_of(*value)] += 1;
-            totals.sum_ns += value;
+            totals.record(*value, 1);
         }
     }
 
@@ -551,8 +550,7 @@ proptest! {
         let mut board = Board::new(settings).unwrap();
         for (at_ns, subject, value, twice) in steps {
             let subject = format!("/{subject}");
-            let mut totals = Totals { sum_ns: value, ..Totals::default() };
-            totals.buckets[bucket_of(value)] = value;
+            let totals = Histogram::new(value, [(bucket_of(value), value)]);
             let signal = Signal::CgroupRunqueueWait;
             let one = Series { signal, labels: vec![subject.clone()], totals, recent_max_ns: 0 };
             let pair = Interference {

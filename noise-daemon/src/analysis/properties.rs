@@ -1,6 +1,5 @@
 //! Tests of the whole analysis on streams of windows, and what other tests make windows with.
 
-use noise_common::hist::bucket_of;
 use noise_common::signals::Signal;
 use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, proptest};
 use proptest::test_runner::Config;
@@ -8,7 +7,7 @@ use proptest::test_runner::Config;
 use super::window::{Charge, Window};
 use super::{Change, Counts, Ending, Incident, Memory, Monitor, Party, Rule, Settings};
 use crate::chance::same_draws;
-use crate::model::Totals;
+use crate::model::Histogram;
 use noise_common::charge::Cause;
 
 pub const LENGTH_NS: u64 = 500_000_000;
@@ -16,11 +15,7 @@ const SIGNAL: Signal = Signal::RunqueueWait;
 
 /// The window of the default length with that number and those delays.
 pub fn window(number: u64, delays_ns: &[u64]) -> Window {
-    let mut delays = Totals::default();
-    for value in delays_ns {
-        delays.buckets[bucket_of(*value)] += 1;
-        delays.sum_ns += value;
-    }
+    let delays = Histogram::of(delays_ns);
     Window { start_ns: number * LENGTH_NS, end_ns: (number + 1) * LENGTH_NS, delays }
 }
 
@@ -484,9 +479,7 @@ proptest! {
             let window = if plain {
                 window(number, &[1 + (sum >> 36); 3])
             } else {
-                let mut delays = Totals::default();
-                delays.buckets[bucket] = count;
-                delays.sum_ns = sum;
+                let delays = Histogram::new(sum, [(bucket, count)]);
                 Window { start_ns: start, end_ns: start.saturating_add(length), delays }
             };
             let charges = [

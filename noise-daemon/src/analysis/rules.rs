@@ -69,7 +69,7 @@ pub(super) fn lost_beyond_usual<'a, C: Clone + Ord + 'a>(
 ) -> f64 {
     let (mut lost_ns, mut length_ns) = (0.0, 0.0);
     for slice in slices {
-        lost_ns += slice.sum_ns as f64 - slice.count as f64 * usual_ns;
+        lost_ns += slice.delays.sum_ns as f64 - slice.delays.count() as f64 * usual_ns;
         length_ns += slice.length_ns() as f64;
     }
     if length_ns > 0.0 { lost_ns / length_ns } else { 0.0 }

@@ -25,7 +25,7 @@ use super::rules::{self, Rule};
 use super::settings::Settings;
 use super::watched::Watched;
 use super::window::{Slice, Window};
-use crate::model::Totals;
+use crate::model::Histogram;
 
 /// Weight of one window in the cost of a subject.
 const COST_WEIGHT: f64 = 0.1;
@@ -65,7 +65,7 @@ impl<C: Clone + Ord> Normal<C> {
         self.baseline.learn(slice);
         self.charges.learn(
             &slice.charged,
-            slice.sum_ns,
+            slice.delays.sum_ns,
             slice.length_ns(),
             settings.culprits,
             settings.half_life_windows,
@@ -108,13 +108,13 @@ struct Open<C> {
 struct Settled<C> {
     windows: usize,
     end_ns: Option<u64>,
-    delays: Totals,
+    delays: Histogram,
     charged: Ledger<C>,
 }
 
 impl<C> Default for Settled<C> {
     fn default() -> Self {
-        Self { windows: 0, end_ns: None, delays: Totals::default(), charged: Ledger::default() }
+        Self { windows: 0, end_ns: None, delays: Histogram::default(), charged: Ledger::default() }
     }
 }
 
@@ -122,7 +122,7 @@ impl<C: Clone + Ord> Settled<C> {
     fn add(&mut self, slice: &Slice<C>, settings: &Settings) {
         self.windows += 1;
         self.end_ns = Some(slice.end_ns);
-        slice.add_to(&mut self.delays);
+        self.delays.add(&slice.delays);
         self.charged.add(&slice.charged, settings.culprits);
     }
 }
@@ -271,7 +271,7 @@ impl<C: Party> Track<C> {
             self.normal.learn_quiet(window.start_ns.saturating_sub(self.told_ns));
         }
         let slice = Slice::new(window, charged);
-        let lost = slice.sum_ns as f64 / slice.length_ns().max(1) as f64;
+        let lost = slice.delays.sum_ns as f64 / slice.length_ns().max(1) as f64;
         self.cost = self.cost(window.start_ns) * (1.0 - COST_WEIGHT) + lost * COST_WEIGHT;
         (self.heard_ns, self.told_ns) = (slice.end_ns, slice.end_ns);
         self.length_ns = slice.length_ns();
@@ -418,7 +418,7 @@ impl<C: Party> Track<C> {
         } else {
             // What is calm behind the end is judged, and learnt, like any other window.
             for slice in open.tail.drain(..).skip(disturbed) {
-                if slice.count == 0 {
+                if slice.delays.is_empty() {
                     self.normal.learn_quiet(slice.length_ns());
                 } else {
                     self.recent.push_back(slice);
@@ -432,7 +432,7 @@ impl<C: Party> Track<C> {
     fn disturbed_in(&self, open: &Open<C>) -> usize {
         let mut delays = open.settled.delays.clone();
         if open.settled.end_ns.is_none() {
-            open.tail.iter().for_each(|slice| slice.add_to(&mut delays));
+            open.tail.iter().for_each(|slice| delays.add(&slice.delays));
         }
         let Some(mean_ns) = Level::new(&delays, 0).mean_ns else { return 0 };
         let divide_ns = rules::divide_ns(mean_ns, &self.normal.baseline);

@@ -13,7 +13,7 @@ use noise_common::signals::{Signal, Storage};
 
 use super::bearers::Bearers;
 use super::totals::WindowTotals;
-use crate::model::{Label, Sample, Series, Totals};
+use crate::model::{Histogram, Label, Sample, Series};
 use crate::resolve::Names;
 
 /// Windows without a value after which a subject may be forgotten, if it is gone.
@@ -27,7 +27,7 @@ const CROWDED: usize = super::totals::SUBJECTS * 3 / 4;
 #[derive(Debug, Default)]
 pub struct Histograms {
     windows: WindowTotals,
-    bearers: Bearers<Totals>,
+    bearers: Bearers<Histogram>,
 }
 
 impl Histograms {
@@ -46,7 +46,7 @@ impl Histograms {
         let mut interrupted: BTreeMap<(u32, &'static str), u64> = BTreeMap::new();
         let mut waited: BTreeMap<u32, u64> = BTreeMap::new();
         // Boxed, because moving them within the map costs more.
-        let mut series: BTreeMap<Label, Box<(Totals, u64)>> = BTreeMap::new();
+        let mut series: BTreeMap<Label, Box<(Histogram, u64)>> = BTreeMap::new();
         let folded = self.windows.folded();
         self.windows.visit(|counted| {
             let Some(signal) = Signal::from_number(counted.key.signal) else { return };

@@ -10,7 +10,7 @@ use noise_common::charge::UNKNOWN;
 use noise_common::event::{Cell, CellKey};
 use noise_common::signals::{Signal, SignalInfo, Storage};
 
-use crate::model::{Bounded, Foldable, Totals};
+use crate::model::{Bounded, Foldable, Histogram};
 
 /// Subjects of one rotating signal that are told apart.
 pub const SUBJECTS: usize = 2_048;
@@ -21,12 +21,10 @@ pub const SUBJECTS: usize = 2_048;
 const REMEMBERED_WINDOWS: u64 = 20;
 
 /// What was read of a window that is open.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Reading {
     window: u64,
-    sum_ns: u64,
-    /// Bucket and count, where there is any.
-    counts: Vec<(u8, u32)>,
+    delays: Histogram,
 }
 
 /// A cell: a subject on one CPU.
@@ -40,43 +38,9 @@ struct Windows {
     folded: bool,
 }
 
-/// Totals in few bytes: of most subjects, most buckets are empty.
-#[derive(Debug, Default)]
-struct Compact {
-    sum_ns: u64,
-    /// Bucket and count, where there is any, in order.
-    counts: Vec<(u8, u64)>,
-}
-
-impl Compact {
-    fn add(&mut self, cell: &Cell) {
-        self.sum_ns += cell.sum_ns;
-        for (bucket, count) in used_buckets(cell) {
-            match self.counts.binary_search_by_key(&bucket, |(bucket, _)| *bucket) {
-                Ok(place) => {
-                    if let Some((_, total)) = self.counts.get_mut(place) {
-                        *total += u64::from(count);
-                    }
-                }
-                Err(place) => self.counts.insert(place, (bucket, u64::from(count))),
-            }
-        }
-    }
-
-    fn totals(&self) -> Totals {
-        let mut totals = Totals { sum_ns: self.sum_ns, ..Totals::default() };
-        for (bucket, count) in &self.counts {
-            if let Some(total) = totals.buckets.get_mut(usize::from(*bucket)) {
-                *total = *count;
-            }
-        }
-        totals
-    }
-}
-
 #[derive(Debug, Default)]
 struct Subject {
-    closed: Compact,
+    closed: Histogram,
     /// Sums by CPU, of signals that interrupt and of waits for CPUs.
     by_cpu: BTreeMap<u32, u64>,
     recent_max_ns: u64,
@@ -91,7 +55,7 @@ pub struct Counted {
     /// The signal and its subject.
     pub key: CellKey,
     /// All CPUs together.
-    pub totals: Totals,
+    pub totals: Histogram,
     /// The longest value since the last look, ns.
     pub recent_max_ns: u64,
     /// Sums by CPU, of signals that interrupt and of waits for CPUs.
@@ -142,13 +106,13 @@ fn by_cpu(key: CellKey) -> bool {
 }
 
 /// Buckets with their counts, where there are any.
-fn used_buckets(cell: &Cell) -> impl Iterator<Item = (u8, u32)> + '_ {
+fn used_buckets(cell: &Cell) -> impl Iterator<Item = (usize, u64)> + '_ {
     // Most are 0, and eight at a time are found so.
     let octets = cell.buckets.chunks(8).enumerate();
     octets.filter(|(_, counts)| counts.iter().fold(0, |any, count| any | count) != 0).flat_map(
         |(octet, counts)| {
             let used = counts.iter().enumerate().filter(|(_, count)| **count > 0);
-            used.map(move |(index, count)| ((octet * 8 + index) as u8, *count))
+            used.map(move |(index, count)| (octet * 8 + index, u64::from(*count)))
         },
     )
 }
@@ -156,18 +120,8 @@ fn used_buckets(cell: &Cell) -> impl Iterator<Item = (u8, u32)> + '_ {
 impl Reading {
     fn take(&mut self, cell: &Cell) {
         self.window = cell.head;
-        self.sum_ns = cell.sum_ns;
-        self.counts.clear();
-        self.counts.extend(used_buckets(cell));
-    }
-
-    fn add_to(&self, totals: &mut Totals) {
-        totals.sum_ns += self.sum_ns;
-        for (bucket, count) in &self.counts {
-            if let Some(total) = totals.buckets.get_mut(usize::from(*bucket)) {
-                *total += u64::from(*count);
-            }
-        }
+        self.delays.clear();
+        self.delays.add_counts(cell.sum_ns, used_buckets(cell));
     }
 }
 
@@ -188,8 +142,7 @@ impl WindowTotals {
             windows.folded = !self.subjects.has_room(&key);
             self.folded += u64::from(windows.folded);
         }
-        let empty = || Reading { window: 0, sum_ns: 0, counts: Vec::new() };
-        windows.open.get_or_insert_with(empty).take(cell);
+        windows.open.get_or_insert_default().take(cell);
         let into = if windows.folded { key.rest() } else { key };
         let subject = self.subjects.value(into);
         subject.recent_max_ns = subject.recent_max_ns.max(cell.max_ns);
@@ -216,7 +169,7 @@ impl WindowTotals {
         let into = if windows.folded { key.rest() } else { key };
         let subject = self.subjects.value(into);
         subject.recent_max_ns = subject.recent_max_ns.max(cell.max_ns);
-        subject.closed.add(cell);
+        subject.closed.add_counts(cell.sum_ns, used_buckets(cell));
         if by_cpu(key) {
             *subject.by_cpu.entry(cell.cpu).or_default() += cell.sum_ns;
         }
@@ -226,22 +179,22 @@ impl WindowTotals {
     pub fn visit(&mut self, mut show: impl FnMut(&Counted)) {
         // Both maps are in order of the keys, and those who stand for others come last.
         let mut cells = self.cells.iter().peekable();
-        let mut folded: BTreeMap<u32, Totals> = BTreeMap::new();
+        let mut folded: BTreeMap<u32, Histogram> = BTreeMap::new();
         for (key, subject) in self.subjects.iter_mut() {
             let mut counted = Counted {
                 key: *key,
-                totals: subject.closed.totals(),
+                totals: subject.closed.clone(),
                 recent_max_ns: std::mem::take(&mut subject.recent_max_ns),
                 by_cpu: subject.by_cpu.clone(),
             };
             while let Some(((of, cpu), windows)) = cells.next_if(|((of, _), _)| of <= key) {
                 let Some(open) = &windows.open else { continue };
                 if windows.folded {
-                    open.add_to(folded.entry(of.signal).or_default());
+                    folded.entry(of.signal).or_default().add(&open.delays);
                 } else if of == key {
-                    open.add_to(&mut counted.totals);
+                    counted.totals.add(&open.delays);
                     if by_cpu(*key) {
-                        *counted.by_cpu.entry(*cpu).or_default() += open.sum_ns;
+                        *counted.by_cpu.entry(*cpu).or_default() += open.delays.sum_ns;
                     }
                 }
             }
@@ -280,14 +233,14 @@ impl WindowTotals {
 
     /// Forgets a subject; what was counted for it, open windows included, is final and handed
     /// back. Those windows are not counted again when they arrive.
-    pub fn forget(&mut self, key: CellKey) -> Totals {
-        let Some(subject) = self.subjects.remove(&key) else { return Totals::default() };
-        let mut totals = subject.closed.totals();
+    pub fn forget(&mut self, key: CellKey) -> Histogram {
+        let Some(subject) = self.subjects.remove(&key) else { return Histogram::default() };
+        let mut totals = subject.closed;
         for (_, windows) in self.cells.range_mut((key, 0)..=(key, u32::MAX)) {
             if !windows.folded
                 && let Some(open) = windows.open.take()
             {
-                open.add_to(&mut totals);
+                totals.add(&open.delays);
                 windows.last_closed = windows.last_closed.max(open.window);
                 windows.counted_early = true;
             }
@@ -296,7 +249,7 @@ impl WindowTotals {
     }
 
     /// Forgets a subject whose cells were freed: none of its windows will arrive any more.
-    pub fn forget_freed(&mut self, key: CellKey) -> Totals {
+    pub fn forget_freed(&mut self, key: CellKey) -> Histogram {
         let totals = self.forget(key);
         self.cells.retain(|(other, _), _| *other != key);
         totals

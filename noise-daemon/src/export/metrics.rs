@@ -124,10 +124,9 @@ fn histogram(names: &[&str], series: &Series, buckets: Buckets) -> Metric {
     histogram.set_sample_count(series.totals.count());
     histogram.set_sample_sum(seconds(series.totals.sum_ns));
     let buckets = buckets.exponents().map(|exponent| {
-        let within = series.totals.buckets.get(..buckets_within(exponent)).unwrap_or_default();
         let mut bucket = Bucket::default();
         bucket.set_upper_bound(seconds(1 << exponent));
-        bucket.set_cumulative_count(within.iter().sum());
+        bucket.set_cumulative_count(series.totals.count_within(buckets_within(exponent)));
         bucket
     });
     histogram.set_bucket(buckets.collect());
@@ -434,19 +433,14 @@ pub fn render(
 mod tests {
     use super::*;
     use crate::export::made::report;
-    use crate::model::{Builder, Count, CpuNoise, HookSample, Interference, Sample, Totals};
+    use crate::model::{Builder, Count, CpuNoise, Histogram, HookSample, Interference, Sample};
     use noise_common::charge::{Cause, Charged, Resource};
     use noise_common::event::Drop;
-    use noise_common::hist::bucket_of;
     use noise_common::hooks::Hook;
     use noise_common::signals::Signal;
 
     fn series(signal: Signal, labels: &[&str], values: &[u64]) -> Series {
-        let mut totals = Totals::default();
-        for value in values {
-            totals.buckets[bucket_of(*value)] += 1;
-            totals.sum_ns += value;
-        }
+        let totals = Histogram::of(values);
         let labels = labels.iter().map(ToString::to_string).collect();
         Series { signal, labels, totals, recent_max_ns: 0 }
     }

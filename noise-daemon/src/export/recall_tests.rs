@@ -10,7 +10,7 @@ use proptest::prelude::{ProptestConfig, Strategy, any, prop_assert, proptest};
 
 use super::metrics::render;
 use crate::analysis::Overview;
-use crate::model::{Builder, Count, Interference, Limits, Sample, Series, Totals};
+use crate::model::{Builder, Count, Histogram, Interference, Limits, Sample, Series};
 
 const SECOND: u64 = 1_000_000_000;
 const HOUR: u64 = 3_600 * SECOND;
@@ -94,8 +94,7 @@ impl World {
                 _ => format!("/{:02}", name % 40),
             };
             let total = amount;
-            let mut totals = Totals { sum_ns: amount, ..Totals::default() };
-            totals.buckets[bucket_of(u64::from(name) << 12)] = amount;
+            let totals = Histogram::new(amount, [(bucket_of(u64::from(name) << 12), amount)]);
             let series = |signal, labels: Vec<String>| Series {
                 signal,
                 labels,

@@ -2,8 +2,6 @@
 
 use noise_common::charge::Charged;
 
-use super::sample::Totals;
-
 /// What is counted; it only grows.
 pub trait Amount: Default + Clone {
     /// Adds more of it.
@@ -42,20 +40,5 @@ impl Amount for Charged {
 
     fn reaches(&self, earlier: &Self) -> bool {
         self.ns >= earlier.ns && self.count >= earlier.count
-    }
-}
-
-impl Amount for Totals {
-    fn add(&mut self, more: &Self) {
-        Self::add(self, more);
-    }
-
-    fn since(&self, earlier: &Self) -> Self {
-        Self::since(self, earlier)
-    }
-
-    fn reaches(&self, earlier: &Self) -> bool {
-        self.sum_ns >= earlier.sum_ns
-            && self.buckets.iter().zip(&earlier.buckets).all(|(now, before)| now >= before)
     }
 }

@@ -7,11 +7,12 @@ use noise_common::charge::{Cause, Charged, Resource};
 use noise_common::signals::Signal;
 
 use super::bounded::Foldable;
-use super::changes::{changes, grown};
 use super::fold::Fold;
+use super::histogram::Histogram;
 use super::labels::OTHER;
-use super::sample::{Count, Interference, Sample, Series, Totals};
+use super::sample::{Count, Interference, Sample, Series};
 use super::steady::{Corrections, Steady};
+use super::step::Step;
 
 /// Name of the metric of delays by who caused them.
 pub const INTERFERENCE_METRIC: &str = "noised_interference_seconds_total";
@@ -88,11 +89,9 @@ pub struct Recent {
 /// The counters of who delayed whom.
 #[derive(Debug)]
 pub struct Attribution {
-    previous: Arc<Sample>,
     interference: Fold<Pair, Charged>,
     preemptions: Fold<Pair, Charged>,
-    cgroups: Fold<String, Totals>,
-    of_cgroups: Totals,
+    cgroups: Fold<String, Histogram>,
     series: Steady<Series>,
     counts: Steady<Count>,
     recent: VecDeque<(u64, BTreeMap<Pair, u64>)>,
@@ -103,11 +102,9 @@ impl Attribution {
     /// Counters for that many, and a look back over `horizon_ns`.
     pub fn new(limits: Limits, horizon_ns: u64) -> Self {
         Self {
-            previous: Arc::default(),
             interference: Fold::new(limits.interference),
             preemptions: Fold::new(limits.preemptions),
             cgroups: Fold::new(limits.cgroups),
-            of_cgroups: Totals::default(),
             series: Steady::default(),
             counts: Steady::default(),
             recent: VecDeque::new(),
@@ -122,40 +119,30 @@ impl Attribution {
         self.cgroups.set_limit(limits.cgroups);
     }
 
-    /// Takes the next sample.
-    pub fn advance(&mut self, sample: &Arc<Sample>) {
-        let previous = std::mem::replace(&mut self.previous, Arc::clone(sample));
+    /// Takes the next sample, with the one before and what came in between.
+    pub fn advance(&mut self, previous: &Sample, sample: &Sample, step: &Step) {
         let at_ns = sample.at_ns;
         self.interference.advance(at_ns);
         self.preemptions.advance(at_ns);
         self.cgroups.advance(at_ns);
-        self.series.advance(of_others(&previous), of_others(sample), at_ns);
+        self.series.advance(of_others(previous), of_others(sample), at_ns);
         self.counts.advance(&previous.counts, &sample.counts, at_ns);
         self.turn_recent(at_ns);
-        let (charges, gone) =
-            changes(&previous.interference, &sample.interference, Interference::order);
-        for one in gone {
-            let pair = Pair::of(one);
-            self.fold_of(one.resource).release(&pair);
+        for one in &step.gone_charges {
+            self.fold_of(one.resource).release(&Pair::of(one));
         }
-        for (before, now) in charges {
-            let more = grown(&now.charged, before.map(|before| &before.charged));
-            if more != Charged::default() {
-                self.charge(Pair::of(now), more);
+        for one in &step.charges {
+            self.charge(Pair::of(one), one.charged);
+        }
+        let cgroups = |signal| signal == Signal::CgroupRunqueueWait;
+        for (_, labels) in step.gone_series.iter().filter(|(signal, _)| cgroups(*signal)) {
+            if let Some(cgroup) = labels.first() {
+                self.cgroups.release(cgroup);
             }
         }
-        let (series, gone) =
-            changes(of_cgroups(&previous), of_cgroups(sample), |a, b| a.labels.cmp(&b.labels));
-        for cgroup in gone.into_iter().filter_map(|one| one.labels.first()) {
-            self.cgroups.release(cgroup);
-        }
-        for (before, now) in series {
-            let Some(cgroup) = now.labels.first() else { continue };
-            if before.is_some_and(|before| before.totals == now.totals) {
-                continue;
-            }
-            let more = grown(&now.totals, before.map(|before| &before.totals));
-            self.of_cgroups.add(&more);
+        for (labels, waits) in step.delays_of(Signal::CgroupRunqueueWait) {
+            let Some(cgroup) = labels.first() else { continue };
+            let more = waits.owned();
             self.cgroups.add(cgroup, &more, more.sum_ns.max(1));
         }
     }
@@ -221,11 +208,6 @@ impl Attribution {
         self.counts.corrections(&sample.counts)
     }
 
-    /// All cgroups together, those that are gone included.
-    pub fn of_cgroups(&self) -> &Totals {
-        &self.of_cgroups
-    }
-
     /// How often something became one of the rest here, by metric.
     pub fn folded(&self) -> Vec<(&'static str, u64)> {
         let mut folded = vec![
@@ -256,25 +238,14 @@ fn counters(fold: &Fold<Pair, Charged>) -> Vec<(Pair, Charged)> {
     fold.counters().map(|(pair, charged)| (pair.clone(), *charged)).collect()
 }
 
-/// The part of a sample that is about cgroups' waits; series are ordered by signal.
-fn of_cgroups(sample: &Sample) -> &[Series] {
-    let [_, of_cgroups, _] = by_cgroups(sample);
-    of_cgroups
-}
-
-/// The part of a sample that is about other signals.
+/// The part of a sample that is about other signals than cgroups' waits; series are ordered by
+/// signal.
 fn of_others(sample: &Sample) -> impl Iterator<Item = &Series> {
-    let [first, _, last] = by_cgroups(sample);
-    first.iter().chain(last)
-}
-
-/// What comes before cgroups' waits, these, and what comes after them.
-fn by_cgroups(sample: &Sample) -> [&[Series]; 3] {
     let signal = Signal::CgroupRunqueueWait;
     let first = sample.series.partition_point(|series| series.signal < signal);
     let end = sample.series.partition_point(|series| series.signal <= signal);
     let part = |range: std::ops::Range<usize>| sample.series.get(range).unwrap_or_default();
-    [part(0..first), part(first..end), part(end..sample.series.len())]
+    part(0..first).iter().chain(part(end..sample.series.len()))
 }
 
 #[cfg(test)]
@@ -296,9 +267,28 @@ mod tests {
         }
     }
 
-    fn sample(at_ns: u64, mut interference: Vec<Interference>) -> Arc<Sample> {
+    fn sample(at_ns: u64, mut interference: Vec<Interference>) -> Sample {
         interference.sort_by(Interference::order);
-        Arc::new(Sample { at_ns, interference, ..Sample::default() })
+        Sample { at_ns, interference, ..Sample::default() }
+    }
+
+    /// Counters that are shown one sample after the other.
+    struct Bench {
+        attribution: Attribution,
+        previous: Sample,
+    }
+
+    impl Bench {
+        fn new(limits: Limits) -> Self {
+            let attribution = Attribution::new(limits, 5 * SECOND);
+            Self { attribution, previous: Sample::default() }
+        }
+
+        fn advance(&mut self, sample: Sample) {
+            let step = Step::between(&self.previous, &sample);
+            self.attribution.advance(&self.previous, &sample, &step);
+            self.previous = sample;
+        }
     }
 
     fn told(counters: &[(Pair, Charged)]) -> Vec<(String, u64)> {
@@ -310,8 +300,8 @@ mod tests {
 
     #[test]
     fn places_count_together_and_preemptions_apart() {
-        let mut attribution = Attribution::new(Limits::default(), 5 * SECOND);
-        attribution.advance(&sample(
+        let mut bench = Bench::new(Limits::default());
+        bench.advance(sample(
             SECOND,
             vec![
                 charge(Resource::BlockQueue, "sda", ("a", "b"), 10),
@@ -319,41 +309,40 @@ mod tests {
                 charge(Resource::Preemption, "", ("a", "b"), 0),
             ],
         ));
-        assert_eq!(told(&attribution.interference()), [("a<b".to_owned(), 30)]);
-        assert_eq!(attribution.preemptions()[0].1.count, 1);
-        assert_eq!(attribution.worst().len(), 1);
-        assert_eq!(attribution.worst()[0].ns, 30);
+        assert_eq!(told(&bench.attribution.interference()), [("a<b".to_owned(), 30)]);
+        assert_eq!(bench.attribution.preemptions()[0].1.count, 1);
+        assert_eq!(bench.attribution.worst().len(), 1);
+        assert_eq!(bench.attribution.worst()[0].ns, 30);
     }
 
     #[test]
     fn what_disappears_and_comes_again_begins_anew() {
-        let mut attribution = Attribution::new(Limits::default(), 5 * SECOND);
+        let mut bench = Bench::new(Limits::default());
         let cpu = |ns| charge(Resource::Cpu, "", ("a", "b"), ns);
-        attribution.advance(&sample(SECOND, vec![cpu(10)]));
-        attribution.advance(&sample(2 * SECOND, vec![]));
-        assert_eq!(told(&attribution.interference()), [("a<b".to_owned(), 10)]);
-        attribution.advance(&sample(3 * SECOND, vec![cpu(4)]));
-        attribution.advance(&sample(4 * SECOND, vec![cpu(5)]));
-        attribution.advance(&sample(5 * SECOND, vec![cpu(2)]));
-        assert_eq!(told(&attribution.interference()), [("a<b".to_owned(), 17)]);
+        bench.advance(sample(SECOND, vec![cpu(10)]));
+        bench.advance(sample(2 * SECOND, vec![]));
+        assert_eq!(told(&bench.attribution.interference()), [("a<b".to_owned(), 10)]);
+        bench.advance(sample(3 * SECOND, vec![cpu(4)]));
+        bench.advance(sample(4 * SECOND, vec![cpu(5)]));
+        bench.advance(sample(5 * SECOND, vec![cpu(2)]));
+        assert_eq!(told(&bench.attribution.interference()), [("a<b".to_owned(), 17)]);
     }
 
     #[test]
     fn the_recent_past_ends() {
-        let mut attribution = Attribution::new(Limits::default(), 5 * SECOND);
+        let mut bench = Bench::new(Limits::default());
         let of = |a, b| {
             vec![charge(Resource::Cpu, "", ("a", "b"), a), charge(Resource::Cpu, "", ("c", "d"), b)]
         };
-        attribution.advance(&sample(SECOND, of(100, 1)));
-        attribution.advance(&sample(7 * SECOND, of(101, 5)));
-        let worst = attribution.worst();
+        bench.advance(sample(SECOND, of(100, 1)));
+        bench.advance(sample(7 * SECOND, of(101, 5)));
+        let worst = bench.attribution.worst();
         let names: Vec<_> = worst.iter().map(|one| (&*one.pair.victim, one.ns)).collect();
         assert_eq!(names, [("c", 4), ("a", 1)]);
     }
 
     fn waits(cgroup: &str, count: u64) -> Series {
-        let mut totals = Totals { sum_ns: count * 1000, ..Totals::default() };
-        totals.buckets[bucket_of(1000)] = count;
+        let totals = Histogram::new(count * 1000, [(bucket_of(1000), count)]);
         Series {
             signal: Signal::CgroupRunqueueWait,
             labels: vec![cgroup.to_owned()],
@@ -364,19 +353,17 @@ mod tests {
 
     #[test]
     fn cgroups_that_are_gone_stay_counted() {
-        let mut attribution =
-            Attribution::new(Limits { cgroups: 1, ..Limits::default() }, 5 * SECOND);
-        let of = |at_ns, series| Arc::new(Sample { at_ns, series, ..Sample::default() });
-        attribution.advance(&of(1, vec![waits("a", 3), waits("b", 1)]));
-        attribution.advance(&of(2, vec![waits("b", 5)]));
-        attribution.advance(&of(3, vec![waits("b", 6), waits("~other", 2)]));
-        let cgroups = attribution.cgroups();
+        let mut bench = Bench::new(Limits { cgroups: 1, ..Limits::default() });
+        let of = |at_ns, series| Sample { at_ns, series, ..Sample::default() };
+        bench.advance(of(1, vec![waits("a", 3), waits("b", 1)]));
+        bench.advance(of(2, vec![waits("b", 5)]));
+        bench.advance(of(3, vec![waits("b", 6), waits("~other", 2)]));
+        let cgroups = bench.attribution.cgroups();
         let counts: Vec<_> =
             cgroups.iter().map(|one| (one.labels[0].as_str(), one.totals.count())).collect();
         // `a` left its place to `b`, which had counted for the rest until then.
         assert_eq!(counts, [("b", 5), ("~other", 3)]);
-        assert_eq!(attribution.of_cgroups().count(), 3 + 6 + 2);
-        assert_eq!(attribution.folded()[0].1, 1);
+        assert_eq!(bench.attribution.folded()[0].1, 1);
     }
 
     proptest! {
@@ -387,7 +374,7 @@ mod tests {
             ),
         ) {
             let limits = Limits { interference: 256, ..Limits::default() };
-            let mut attribution = Attribution::new(limits, 5 * SECOND);
+            let mut bench = Bench::new(limits);
             let mut totals = BTreeMap::new();
             for (step, more) in samples.into_iter().enumerate() {
                 for (victim, ns) in more {
@@ -397,9 +384,10 @@ mod tests {
                     .iter()
                     .map(|(victim, ns)| charge(Resource::Cpu, "", (victim, "x"), *ns))
                     .collect();
-                attribution.advance(&sample(step as u64 * SECOND, rows));
+                bench.advance(sample(step as u64 * SECOND, rows));
             }
-            let shown: BTreeMap<String, u64> = attribution
+            let shown: BTreeMap<String, u64> = bench
+                .attribution
                 .interference()
                 .into_iter()
                 .map(|(pair, charged)| (pair.victim.to_string(), charged.ns))

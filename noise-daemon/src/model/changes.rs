@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use super::amount::Amount;
+use super::joined::side_by_side;
 
 /// Each of `now` with its counterpart of `before`, and those of `before` that are gone. Both are in
 /// order.
@@ -11,16 +12,13 @@ pub fn changes<'a, T: 'a>(
     now: impl IntoIterator<Item = &'a T>,
     compare: impl Fn(&T, &T) -> Ordering,
 ) -> (Vec<(Option<&'a T>, &'a T)>, Vec<&'a T>) {
-    let mut before = before.into_iter().peekable();
-    let now = now.into_iter();
-    let (mut both, mut gone) = (Vec::with_capacity(now.size_hint().0), Vec::new());
-    for one in now {
-        while let Some(past) = before.next_if(|past| compare(past, one).is_lt()) {
-            gone.push(past);
+    let (mut both, mut gone) = (Vec::new(), Vec::new());
+    for pair in side_by_side(before, now, |a, b| compare(a, b)) {
+        match pair {
+            (before, Some(now)) => both.push((before, now)),
+            (before, None) => gone.extend(before),
         }
-        both.push((before.next_if(|past| compare(past, one).is_eq()), one));
     }
-    gone.extend(before);
     (both, gone)
 }
 
@@ -30,4 +28,10 @@ pub fn grown<V: Amount>(now: &V, before: Option<&V>) -> V {
         Some(before) if now.reaches(before) => now.since(before),
         _ => now.clone(),
     }
+}
+
+/// What is new of a counter that runs since boot: one that was not there before, as that of a CPU
+/// that came online, or has less than then, says nothing of what is new.
+pub fn since_boot(before: Option<u64>, now: u64) -> u64 {
+    before.and_then(|before| now.checked_sub(before)).unwrap_or_default()
 }

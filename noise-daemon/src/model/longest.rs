@@ -57,14 +57,14 @@ impl Longest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Series, Totals};
+    use crate::model::{Histogram, Series};
     use noise_common::signals::Signal;
 
     fn sample(at_ns: u64, longest: &[(&str, u64)]) -> Sample {
         let series = longest.iter().map(|(label, recent_max_ns)| Series {
             signal: Signal::BlockQueueWait,
             labels: vec![(*label).to_owned()],
-            totals: Totals::default(),
+            totals: Histogram::default(),
             recent_max_ns: *recent_max_ns,
         });
         Sample { at_ns, series: series.collect(), ..Sample::default() }

@@ -6,7 +6,9 @@ mod blame;
 mod bounded;
 mod changes;
 mod fold;
+mod histogram;
 mod host;
+pub mod joined;
 pub mod labels;
 mod longest;
 pub(crate) mod names;
@@ -14,6 +16,7 @@ mod outlier;
 mod remembered;
 mod sample;
 mod steady;
+mod step;
 mod sums;
 pub mod units;
 pub mod words;
@@ -29,15 +32,17 @@ pub use amount::Amount;
 use blame::Attribution;
 pub use blame::{INTERFERENCE_METRIC, Limits, PREEMPTIONS_METRIC, Pair, Recent};
 pub use bounded::{Bounded, Foldable};
+pub use histogram::Histogram;
 pub use host::Host;
 pub use longest::Longest;
 pub use names::SharedNames;
 pub use outlier::{OutlierPart, OutlierRecord};
 use steady::Corrections;
+pub use step::{Cpu, Delays, Key, Labels, Names, Step, TAKERS, Taker, by_labels, run};
 use sums::Sums;
 
 pub use sample::{
-    Count, CpuNoise, HookSample, Interference, Label, NoiseSource, Reload, Sample, Series, Totals,
+    Count, CpuNoise, HookSample, Interference, Label, NoiseSource, Reload, Sample, Series,
 };
 
 /// How far back rates and quantiles look, ns.
@@ -102,9 +107,10 @@ impl Model {
 /// Builds models from consecutive samples.
 #[derive(Debug)]
 pub struct Builder {
+    previous: Arc<Sample>,
+    now: Sums,
+    /// What there was at times that are looked back at, the newest last.
     history: VecDeque<Sums>,
-    /// What nobody looks back at any more, for its memory.
-    spare: Sums,
     attribution: Attribution,
 }
 
@@ -118,7 +124,8 @@ impl Builder {
     /// One that has seen no sample.
     pub fn new(limits: Limits) -> Self {
         let attribution = Attribution::new(limits, HORIZON_NS);
-        Self { history: VecDeque::new(), spare: Sums::default(), attribution }
+        let (previous, now) = (Arc::default(), Sums::default());
+        Self { previous, now, history: VecDeque::new(), attribution }
     }
 
     /// Goes on with other limits.
@@ -129,9 +136,9 @@ impl Builder {
     /// The model after one more sample.
     pub fn advance(&mut self, sample: Sample) -> Model {
         let sample = Arc::new(sample);
-        let now = self.take(&sample);
-        let signals = SIGNALS.iter().map(|info| self.summary(info.signal, &sample, &now)).collect();
-        self.remember(now);
+        self.take(&sample);
+        let signals = SIGNALS.iter().map(|info| self.summary(info.signal, &sample)).collect();
+        self.remember();
         let mut folded: Vec<(Cow<'static, str>, u64)> = self
             .attribution
             .folded()
@@ -160,32 +167,32 @@ impl Builder {
     /// Takes a sample that nobody asked for, so that later models can look back at it.
     pub fn keep(&mut self, sample: Sample) -> Arc<Sample> {
         let sample = Arc::new(sample);
-        let now = self.take(&sample);
-        self.remember(now);
+        self.take(&sample);
+        self.remember();
         sample
     }
 
-    fn take(&mut self, sample: &Arc<Sample>) -> Sums {
-        self.attribution.advance(sample);
-        // Keep the newest sample that is older than the horizon as the reference.
+    fn take(&mut self, sample: &Arc<Sample>) {
+        let previous = std::mem::replace(&mut self.previous, Arc::clone(sample));
+        let step = Step::between(&previous, sample);
+        self.attribution.advance(&previous, sample, &step);
+        // Keep the newest sums that are older than the horizon as the reference.
         while self.history.get(1).is_some_and(|next| next.at_ns + HORIZON_NS <= sample.at_ns) {
-            self.spare = self.history.pop_front().unwrap_or_default();
+            self.history.pop_front();
         }
-        Sums::of(sample, self.attribution.of_cgroups(), std::mem::take(&mut self.spare))
+        self.now.add(&step);
     }
 
-    fn remember(&mut self, now: Sums) {
+    fn remember(&mut self) {
+        let now = &self.now;
         // Scrapes may come at any rate; a few samples a second are enough to look back.
-        let spaced =
-            self.history.back().is_none_or(|last| now.at_ns >= last.at_ns + HORIZON_NS / 20);
-        if spaced {
-            self.history.push_back(now);
-        } else {
-            self.spare = now;
+        if self.history.back().is_none_or(|last| now.at_ns >= last.at_ns + HORIZON_NS / 20) {
+            self.history.push_back(now.clone());
         }
     }
 
-    fn summary(&self, signal: Signal, sample: &Sample, now: &Sums) -> Summary {
+    fn summary(&self, signal: Signal, sample: &Sample) -> Summary {
+        let now = &self.now;
         let before = self.history.front();
         let seconds =
             before.map_or(0.0, |before| now.at_ns.saturating_sub(before.at_ns) as f64 / 1e9);
@@ -234,18 +241,12 @@ impl Builder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use noise_common::hist::bucket_of;
 
     fn sample(at_ns: u64, values: &[u64]) -> Sample {
-        let mut totals = Totals::default();
-        for value in values {
-            totals.buckets[bucket_of(*value)] += 1;
-            totals.sum_ns += value;
-        }
         let series = Series {
             signal: Signal::RunqueueWait,
             labels: vec!["wakeup".into()],
-            totals,
+            totals: Histogram::of(values),
             recent_max_ns: values.iter().copied().max().unwrap_or(0),
         };
         Sample { at_ns, series: vec![series], ..Sample::default() }

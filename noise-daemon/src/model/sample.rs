@@ -6,95 +6,12 @@ use std::sync::Arc;
 
 use noise_common::charge::{Cause, Charged, Resource};
 use noise_common::event::Drop;
-use noise_common::hist::BUCKETS;
 use noise_common::hooks::Hook;
 use noise_common::signals::Signal;
 
+use super::histogram::Histogram;
 use super::names::name;
 use super::outlier::OutlierRecord;
-
-/// Totals of one histogram since the programs were attached.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(from = "Sparse", into = "Sparse")]
-pub struct Totals {
-    /// Counts by bucket.
-    pub buckets: [u64; BUCKETS],
-    /// Exact sum, ns.
-    pub sum_ns: u64,
-}
-
-/// [`Totals`] as they are written: most buckets are empty.
-#[derive(serde::Serialize, serde::Deserialize)]
-struct Sparse {
-    sum_ns: u64,
-    /// Bucket and count.
-    counts: Vec<(u8, u64)>,
-}
-
-impl From<Totals> for Sparse {
-    fn from(totals: Totals) -> Self {
-        let counts = (0..).zip(totals.buckets).filter(|(_, count)| *count > 0).collect();
-        Self { sum_ns: totals.sum_ns, counts }
-    }
-}
-
-impl From<Sparse> for Totals {
-    fn from(sparse: Sparse) -> Self {
-        let mut totals = Self { sum_ns: sparse.sum_ns, ..Self::default() };
-        for (bucket, count) in sparse.counts {
-            if let Some(own) = totals.buckets.get_mut(usize::from(bucket)) {
-                *own = count;
-            }
-        }
-        totals
-    }
-}
-
-impl Default for Totals {
-    fn default() -> Self {
-        Self { buckets: [0; BUCKETS], sum_ns: 0 }
-    }
-}
-
-impl Totals {
-    /// Number of values.
-    pub fn count(&self) -> u64 {
-        self.buckets.iter().sum()
-    }
-
-    /// Adds another histogram.
-    pub fn add(&mut self, other: &Self) {
-        for (own, others) in self.buckets.iter_mut().zip(&other.buckets) {
-            *own += others;
-        }
-        self.sum_ns += other.sum_ns;
-    }
-
-    /// What came since an earlier reading of the same histogram.
-    pub fn since(&self, earlier: &Self) -> Self {
-        let mut delta = self.clone();
-        for (own, before) in delta.buckets.iter_mut().zip(&earlier.buckets) {
-            *own = own.saturating_sub(*before);
-        }
-        delta.sum_ns = delta.sum_ns.saturating_sub(earlier.sum_ns);
-        delta
-    }
-
-    /// Upper bound of the bucket that holds the quantile, ns; `None` where there is no value or
-    /// it lies beyond the last bound.
-    pub fn quantile_ns(&self, quantile: f64) -> Option<u64> {
-        let count = self.count();
-        let rank = (count as f64 * quantile).ceil().max(1.0) as u64;
-        let mut seen = 0;
-        for (bucket, own) in self.buckets.iter().enumerate() {
-            seen += own;
-            if count > 0 && seen >= rank {
-                return noise_common::hist::upper_bound_ns(bucket);
-            }
-        }
-        None
-    }
-}
 
 /// What tells two series apart: a signal with its label values.
 pub type Label = (Signal, Vec<String>);
@@ -107,7 +24,7 @@ pub struct Series {
     /// Values of the signal's labels.
     pub labels: Vec<String>,
     /// Everything since attach.
-    pub totals: Totals,
+    pub totals: Histogram,
     /// The longest value of the windows that were open since the previous sample, ns.
     pub recent_max_ns: u64,
 }

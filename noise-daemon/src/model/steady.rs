@@ -16,9 +16,10 @@ use noise_common::subject::SubjectKind;
 use super::amount::Amount;
 use super::bounded::{Bounded, Foldable};
 use super::changes::changes;
+use super::histogram::Histogram;
 use super::labels::OTHER;
 use super::remembered::Remembered;
-use super::sample::{Count, Label, Series, Totals};
+use super::sample::{Count, Label, Series};
 
 /// Series that are gone and remembered.
 const GONE: usize = 128;
@@ -42,21 +43,21 @@ pub trait Sampled: Clone {
 }
 
 impl Sampled for Series {
-    type Counted = Totals;
+    type Counted = Histogram;
 
     fn label(&self) -> (Signal, &[String]) {
         (self.signal, &self.labels)
     }
 
-    fn counted(&self) -> &Totals {
+    fn counted(&self) -> &Histogram {
         &self.totals
     }
 
-    fn counted_mut(&mut self) -> &mut Totals {
+    fn counted_mut(&mut self) -> &mut Histogram {
         &mut self.totals
     }
 
-    fn new((signal, labels): &Label, totals: Totals) -> Self {
+    fn new((signal, labels): &Label, totals: Histogram) -> Self {
         Self { signal: *signal, labels: labels.clone(), totals, recent_max_ns: 0 }
     }
 }

@@ -1,55 +1,52 @@
-//! What a sample says of each signal, all its subjects together: the little that is kept of samples
-//! to look back at.
+//! Every signal, all its subjects together, those that are gone included: the little that is kept to
+//! look back at.
 
-use noise_common::signals::{SIGNAL_COUNT, Signal};
+use noise_common::signals::{SIGNAL_COUNT, SIGNALS, Signal};
 
-use super::sample::{Sample, Totals};
+use super::histogram::Histogram;
+use super::step::Step;
 
 /// One signal.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sum {
     /// Everything since attach.
-    pub totals: Totals,
-    /// The longest value since the previous sample, ns.
+    pub totals: Histogram,
+    /// The longest value of the last step, ns.
     pub recent_max_ns: u64,
     /// Everything since attach, of counters.
     pub count: u64,
 }
 
 /// Every signal at one time.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Sums {
     /// When, ns.
     pub at_ns: u64,
     signals: Vec<Sum>,
 }
 
+impl Default for Sums {
+    fn default() -> Self {
+        Self { at_ns: 0, signals: vec![Sum::default(); SIGNAL_COUNT] }
+    }
+}
+
 impl Sums {
-    /// Those of a sample, in the memory of others that nobody needs. Subjects of cgroups come and
-    /// go, so their sum since attach comes apart.
-    pub fn of(sample: &Sample, of_cgroups: &Totals, spare: Self) -> Self {
-        let Self { mut signals, .. } = spare;
-        signals.clear();
-        signals.resize(SIGNAL_COUNT, Sum::default());
-        for series in &sample.series {
-            let Some(sum) = signals.get_mut(series.signal as usize) else { continue };
-            sum.recent_max_ns = sum.recent_max_ns.max(series.recent_max_ns);
-            if series.signal != Signal::CgroupRunqueueWait {
-                sum.totals.add(&series.totals);
+    /// Adds what came in the next step.
+    pub fn add(&mut self, step: &Step) {
+        self.at_ns = step.end_ns;
+        for (info, sum) in SIGNALS.iter().zip(&mut self.signals) {
+            sum.recent_max_ns = step.longest_ns(info.signal);
+            for (_, delays) in step.delays_of(info.signal) {
+                sum.totals.add(&delays);
+            }
+            for (_, count) in step.counts_of(info.signal) {
+                sum.count = sum.count.saturating_add(count);
             }
         }
-        if let Some(sum) = signals.get_mut(Signal::CgroupRunqueueWait as usize) {
-            sum.totals = of_cgroups.clone();
-        }
-        for count in &sample.counts {
-            if let Some(sum) = signals.get_mut(count.signal as usize) {
-                sum.count += count.total;
-            }
-        }
-        Self { at_ns: sample.at_ns, signals }
     }
 
-    /// One signal; `None` before anything was sampled.
+    /// One signal.
     pub fn signal(&self, signal: Signal) -> Option<&Sum> {
         self.signals.get(signal as usize)
     }

@@ -259,8 +259,8 @@ impl App {
     fn dropped_of_late(&self) -> u64 {
         let newest_ns = self.history.latest().map_or(0, |frame| frame.sample.at_ns);
         let late = self.history.steps().rev();
-        let late = late.take_while(|step| step.at_ns.saturating_add(WARNED_NS) >= newest_ns);
-        late.map(|step| step.span.dropped).sum()
+        let late = late.take_while(|step| step.end_ns.saturating_add(WARNED_NS) >= newest_ns);
+        late.map(|step| step.dropped).sum()
     }
 
     /// What is shown, in another order or with another filter.

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use noise_common::charge::{Cause, Charged, Resource};
-use noise_common::hist::bucket_of;
 use noise_common::signals::Signal;
 
 use super::History;
-use crate::model::{Count, Host, Interference, Sample, Series, Totals};
+use crate::model::{Count, Histogram, Host, Interference, Sample, Series};
 use crate::wire::Frame;
 
 /// A frame that is being made. Delays and counters are those since attach.
@@ -17,15 +16,6 @@ pub struct Made {
     pub host: Host,
     pub sample: Sample,
     pub overview: crate::analysis::Overview,
-}
-
-pub fn totals(values: &[u64]) -> Totals {
-    let mut totals = Totals::default();
-    for value in values {
-        totals.buckets[bucket_of(*value)] += 1;
-        totals.sum_ns += value;
-    }
-    totals
 }
 
 fn owned(labels: &[&str]) -> Vec<String> {
@@ -44,7 +34,7 @@ impl Made {
         self.sample.series.push(Series {
             signal,
             labels: owned(labels),
-            totals: totals(values),
+            totals: Histogram::of(values),
             recent_max_ns: values.iter().copied().max().unwrap_or(0),
         });
         self.sample.series.sort_by(|a, b| (a.signal, &a.labels).cmp(&(b.signal, &b.labels)));

@@ -3,8 +3,9 @@
 use noise_common::hist::{BUCKETS, buckets_within, upper_bound_ns};
 use noise_common::signals::Signal;
 
-use super::history::{Delta, History};
+use super::history::History;
 use super::page::Heatmap;
+use crate::model::Histogram;
 
 /// Where the rows end among the buckets: at each power of two, and behind the last bucket.
 fn ends() -> Vec<usize> {
@@ -15,8 +16,8 @@ fn ends() -> Vec<usize> {
 }
 
 /// Counts by row.
-fn add_rows(rows: &mut [u64], ends: &[usize], delays: Delta<'_>) {
-    for (bucket, count) in delays.counts() {
+fn add_rows(rows: &mut [u64], ends: &[usize], delays: Histogram<&[u64]>) {
+    for (bucket, count) in delays.buckets() {
         if let Some(row) = rows.get_mut(ends.partition_point(|end| *end <= bucket)) {
             *row += count;
         }
@@ -37,10 +38,10 @@ pub fn heatmap(
     let mut seconds = 0.0;
     for step in history.steps() {
         let mut rows = vec![0; ends.len()];
-        let delays = step.span.delays_of(signal).filter(|(labels, _)| wanted(labels));
+        let delays = step.delays_of(signal).filter(|(labels, _)| wanted(labels));
         delays.for_each(|(_, delays)| add_rows(&mut rows, &ends, delays));
         windows.push(rows);
-        seconds += step.span.seconds;
+        seconds += step.seconds();
     }
     let used =
         |row: &usize| windows.iter().any(|rows| rows.get(*row).is_some_and(|count| *count > 0));

@@ -1,46 +1,21 @@
 //! PURE: the last minutes, as what came between one frame and the next.
-//!
-//! Counters run for ever, so a step is the difference of two frames. What is missing in a frame is
-//! gone, and begins at 0 if it comes again; the same holds for all where a daemon was started anew.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use noise_common::signals::Signal;
 
 use super::pairs::Pairs;
+use crate::model::{Labels, Names, Step, run};
 use crate::wire::Frame;
 
-mod between;
-mod cpus;
-mod delta;
-mod span;
 #[cfg(test)]
 mod tests;
-
-pub use between::joined;
-use between::{Known, between};
-pub use cpus::{Cpu, TAKERS, Taker};
-pub use delta::{Delays, Delta};
-use span::run;
-pub use span::{Deed, Labels, Span, by_labels};
 
 /// Steps that are kept.
 const STEPS: usize = 1_200;
 /// How far back steps are kept, ns.
 const HORIZON_NS: u64 = 120_000_000_000;
-
-/// What came between two frames.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Step {
-    /// The time of the second, on the wall.
-    pub time: Timestamp,
-    /// The same on the clock of the samples, ns.
-    pub at_ns: u64,
-    /// What came.
-    pub span: Span,
-}
 
 /// The last minutes.
 #[derive(Clone, Debug, Default)]
@@ -49,33 +24,33 @@ pub struct History {
     steps: VecDeque<Step>,
     pairs: Pairs,
     /// What the newest frame has.
-    known: Known,
+    names: Names,
 }
 
 impl History {
     /// Takes the next frame. One that is older than the last, or of another host, begins anew.
     pub fn push(&mut self, frame: Arc<Frame>) {
-        let known = self.known.next(&frame.sample);
-        if let Some(before) = self.latest.take() {
-            let (then_ns, now_ns) = (before.sample.at_ns, frame.sample.at_ns);
-            if now_ns < then_ns || before.host.name != frame.host.name {
+        self.names = self.names.next(&frame.sample);
+        let newest_ns = frame.sample.at_ns;
+        if let Some(before) = self.latest.replace(frame)
+            && let Some(frame) = &self.latest
+        {
+            let then_ns = before.sample.at_ns;
+            if newest_ns < then_ns || before.host.name != frame.host.name {
                 self.steps.clear();
                 self.pairs = Pairs::default();
-            } else if now_ns > then_ns {
-                let then = (&*before, &self.known);
-                let span = between(then, (&frame, &known), &mut self.pairs);
-                self.steps.push_back(Step { time: frame.time, at_ns: now_ns, span });
+            } else if newest_ns > then_ns {
+                let step = Step::named(&before.sample, &frame.sample, &self.names);
+                self.pairs.push(&step.charges);
+                self.steps.push_back(step);
             }
         }
-        let newest_ns = frame.sample.at_ns;
         while self.steps.len() > STEPS
-            || self.steps.front().is_some_and(|step| step.at_ns + HORIZON_NS < newest_ns)
+            || self.steps.front().is_some_and(|step| step.end_ns + HORIZON_NS < newest_ns)
         {
-            let oldest = self.steps.pop_front();
-            self.pairs.forget(oldest.iter().flat_map(|step| &step.span.costs));
+            self.steps.pop_front();
+            self.pairs.forget_oldest();
         }
-        self.known = known;
-        self.latest = Some(frame);
     }
 
     /// The newest frame.
@@ -86,13 +61,13 @@ impl History {
     /// The series of a signal that the newest frame has, with all that was lost so far, ns; by
     /// label values, in their order.
     pub fn series_of(&self, signal: Signal) -> impl Iterator<Item = (&Labels, u64)> {
-        let own = run(&self.known.series, |((own, _), _)| *own, signal);
+        let own = run(&self.names.series, |((own, _), _)| *own, signal);
         own.iter().map(|((_, labels), total_ns)| (labels, *total_ns))
     }
 
     /// The counters of a signal that the newest frame has, by label values, in their order.
     pub fn counters_of(&self, signal: Signal) -> impl Iterator<Item = &Labels> {
-        let own = run(&self.known.counts, |((own, _), _)| *own, signal);
+        let own = run(&self.names.counts, |((own, _), _)| *own, signal);
         own.iter().map(|((_, labels), _)| labels)
     }
 
@@ -106,17 +81,17 @@ impl History {
     pub fn steps_since(&self, from_ns: u64) -> impl Iterator<Item = &Step> {
         let steps = self.steps.iter().rev().enumerate();
         steps
-            .take_while(move |(index, step)| *index == 0 || step.at_ns > from_ns)
+            .take_while(move |(index, step)| *index == 0 || step.end_ns > from_ns)
             .map(|(_, step)| step)
     }
 
-    /// Who is among the costs of the steps.
+    /// What victims and culprits had with each other in the steps.
     pub fn pairs(&self) -> &Pairs {
         &self.pairs
     }
 
     /// A number of each step, the newest last.
-    pub fn over_time(&self, number: impl Fn(&Span) -> f64) -> Vec<f64> {
-        self.steps.iter().map(|step| number(&step.span)).collect()
+    pub fn over_time(&self, number: impl Fn(&Step) -> f64) -> Vec<f64> {
+        self.steps.iter().map(number).collect()
     }
 }

@@ -36,7 +36,7 @@ mod recorded_tests;
 #[cfg(test)]
 mod sampled;
 
-pub use history::{History, Span, Step};
+pub use history::History;
 pub use look::Look;
 pub use page::{Block, Heatmap, Page};
 pub use screens::{SCREENS, Screen};

@@ -3,12 +3,12 @@
 //! Steps come once, but a screen is made of them again and again, from thousands of pairs and a
 //! hundred steps. So names are compared when a step comes, not when it is looked at.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use noise_common::charge::{CHARGE_CAUSES, Cause, Charged, RESOURCES, Resource};
+use noise_common::charge::{CHARGE_CAUSES, Cause, RESOURCES, Resource};
 
-use super::history::Deed;
+use crate::model::Interference;
 
 /// A victim, and who did it.
 pub type Pair = (Arc<str>, Arc<str>);
@@ -53,16 +53,17 @@ impl Cost {
         self.causes().all(|cause| matches!(cause, Cause::Idle | Cause::Untracked))
     }
 
-    fn of(deed: &Deed, charged: Charged) -> Self {
-        if deed.resource == Resource::Preemption {
+    fn of(charge: &Interference) -> Self {
+        let charged = charge.charged;
+        if charge.resource == Resource::Preemption {
             return Self { preemptions: charged.count, ..Self::default() };
         }
         Self {
             ns: charged.ns,
             delays: charged.count,
             preemptions: 0,
-            causes: 1 << deed.cause as u8,
-            resources: 1 << deed.resource as u8,
+            causes: 1 << charge.cause as u8,
+            resources: 1 << charge.resource as u8,
         }
     }
 }
@@ -80,22 +81,23 @@ struct Known {
     at: usize,
 }
 
-/// Who is among the costs of the steps.
+/// What pairs had in the steps, and who they are.
 #[derive(Clone, Debug, Default)]
 pub struct Pairs {
     /// Names are long and begin alike: to compare them on the way to each takes longer than this.
     ids: HashMap<Pair, Id>,
     known: Vec<Option<Known>>,
     free: Vec<Id>,
+    costs: VecDeque<Vec<(Id, Cost)>>,
 }
 
 impl Pairs {
-    /// What each pair had in the next step.
-    pub(super) fn costs(&mut self, deeds: &[(Deed, Charged)]) -> Vec<(Id, Cost)> {
-        let mut costs: Vec<(Id, Cost)> = Vec::with_capacity(deeds.len());
-        for (deed, charged) in deeds {
-            let cost = Cost::of(deed, *charged);
-            let Some((id, known)) = self.known(deed) else { continue };
+    /// Adds the next step.
+    pub(super) fn push(&mut self, charges: &[Interference]) {
+        let mut costs: Vec<(Id, Cost)> = Vec::with_capacity(charges.len());
+        for charge in charges {
+            let cost = Cost::of(charge);
+            let Some((id, known)) = self.known(charge) else { continue };
             match costs.get_mut(known.at).filter(|(other, _)| *other == id) {
                 Some((_, sum)) => sum.add(&cost),
                 None => {
@@ -105,11 +107,11 @@ impl Pairs {
                 }
             }
         }
-        costs
+        self.costs.push_back(costs);
     }
 
-    fn known(&mut self, deed: &Deed) -> Option<(Id, &mut Known)> {
-        let pair = (Arc::clone(&deed.victim), Arc::clone(&deed.culprit));
+    fn known(&mut self, charge: &Interference) -> Option<(Id, &mut Known)> {
+        let pair = (Arc::clone(&charge.victim), Arc::clone(&charge.culprit));
         let id = match self.ids.get(&pair) {
             Some(id) => *id,
             None => {
@@ -126,18 +128,31 @@ impl Pairs {
         Some((id, self.known.get_mut(id as usize)?.as_mut()?))
     }
 
-    /// Forgets a step with these costs, and pairs that are in no other.
-    pub(super) fn forget<'a>(&mut self, costs: impl Iterator<Item = &'a (Id, Cost)>) {
-        for (id, _) in costs {
-            let Some(slot) = self.known.get_mut(*id as usize) else { continue };
+    /// Forgets the oldest step, and pairs that are in no other.
+    pub(super) fn forget_oldest(&mut self) {
+        for (id, _) in self.costs.pop_front().into_iter().flatten() {
+            let Some(slot) = self.known.get_mut(id as usize) else { continue };
             let Some(known) = slot else { continue };
             known.steps = known.steps.saturating_sub(1);
             if known.steps == 0 {
                 self.ids.remove(&known.pair);
                 *slot = None;
-                self.free.push(*id);
+                self.free.push(id);
             }
         }
+    }
+
+    /// What each pair had in each step, in no particular order; the newest step last.
+    pub fn costs(&self) -> impl DoubleEndedIterator<Item = &[(Id, Cost)]> {
+        self.costs.iter().map(|costs| &**costs)
+    }
+
+    /// What a pair had in each step, if anything; the newest last.
+    pub fn costs_of(&self, id: Id) -> impl DoubleEndedIterator<Item = Option<Cost>> {
+        let own = move |costs: &[(Id, Cost)]| {
+            costs.iter().find(|(one, _)| *one == id).map(|(_, cost)| *cost)
+        };
+        self.costs().map(own)
     }
 
     /// How many ids there are, or were: all are below.

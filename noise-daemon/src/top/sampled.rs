@@ -5,16 +5,13 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use noise_common::charge::{Cause, Charged, Resource};
-use noise_common::hist::{BUCKETS, bucket_of, upper_bound_ns};
+use noise_common::hist::{BUCKETS, upper_bound_ns};
 use noise_common::signals::Signal;
 
 use super::app::Makers;
-use super::history::{Delays, Labels};
-use super::{
-    Align, Block, Cell, Column, Heatmap, History, Look, Page, Row, Screen, Span, Step, Table, Tone,
-};
+use super::{Align, Block, Cell, Column, Heatmap, History, Look, Page, Row, Screen, Table, Tone};
 use crate::analysis::{Culprit, Episode, Level, Overview, Remedy, Report, Rule, Time};
-use crate::model::{Host, Interference, Sample, Series, Totals};
+use crate::model::{Histogram, Host, Interference, Labels, Sample, Series, Step};
 use crate::wire::Frame;
 
 /// When the first frame was taken.
@@ -37,8 +34,8 @@ fn some(number: u64, index: u64) -> u64 {
     (number * 7_919 + index * 104_729 + number * index * 31) % 97 + 3
 }
 
-fn totals(number: u64, index: u64) -> Totals {
-    let mut totals = Totals::default();
+fn totals(number: u64, index: u64) -> Histogram {
+    let mut totals = Histogram::default();
     for second in 0..=number {
         for (length_ns, count) in [
             (3_000, some(second, index) * 20),
@@ -46,8 +43,7 @@ fn totals(number: u64, index: u64) -> Totals {
             (900_000, some(second, index) / 20),
             (12_000_000, u64::from(second % 9 == index % 9)),
         ] {
-            totals.buckets[bucket_of(length_ns)] += count;
-            totals.sum_ns += length_ns * count;
+            totals.record(length_ns, count);
         }
     }
     totals
@@ -158,21 +154,21 @@ fn number(value: f64, unit: &str) -> Cell {
     Cell::Number { text: format!("{value:.1} {unit}"), value: Some(value) }
 }
 
-fn row(history: &History, labels: &Labels, delays: &Delays, seconds: f64) -> Option<Row> {
+fn row(history: &History, labels: &Labels, delays: &Histogram, seconds: f64) -> Option<Row> {
     let name = labels.first()?;
-    let lost = delays.totals.sum_ns as f64 / 1e9 / seconds;
+    let lost = delays.sum_ns as f64 / 1e9 / seconds;
     Some(Row {
         key: name.clone(),
         cells: vec![
             Cell::Text(name.clone()),
-            number(delays.totals.count() as f64 / seconds, "/s"),
+            number(delays.count() as f64 / seconds, "/s"),
             number(lost * 1e3, "ms/s"),
-            match delays.totals.quantile_ns(0.99) {
+            match delays.quantile_ns(0.99) {
                 Some(ns) => number(ns as f64 / 1e3, "µs"),
                 None => Cell::Number { text: "–".to_owned(), value: None },
             },
             Cell::Share(lost * 20.0),
-            Cell::Spark(history.over_time(|span| of(span, labels).totals.sum_ns as f64)),
+            Cell::Spark(history.over_time(|step| of(step, labels).sum_ns as f64)),
         ],
         tone: match lost {
             lost if lost > 0.02 => Tone::Alarm,
@@ -183,21 +179,21 @@ fn row(history: &History, labels: &Labels, delays: &Delays, seconds: f64) -> Opt
 }
 
 /// The waits of one cgroup.
-fn of(span: &Span, wanted: &[String]) -> Delays {
-    let mut sum = Delays::default();
-    let all = span.delays_of(Signal::CgroupRunqueueWait);
-    all.filter(|(labels, _)| labels[..] == *wanted).for_each(|(_, delays)| sum.add(delays));
+fn of(step: &Step, wanted: &[String]) -> Histogram {
+    let mut sum = Histogram::default();
+    let all = step.delays_of(Signal::CgroupRunqueueWait);
+    all.filter(|(labels, _)| labels[..] == *wanted).for_each(|(_, delays)| sum.add(&delays));
     sum
 }
 
 /// A table of cgroups, on every screen but the one of incidents, which is empty.
 fn table(screen: Screen, history: &History, look: &Look) -> Table {
     let steps: Vec<&Step> = history.steps_since(look.from_ns(history)).collect();
-    let seconds = steps.iter().map(|step| step.span.seconds).sum();
-    let mut sums: BTreeMap<&Labels, Delays> = BTreeMap::new();
-    let spans = steps.iter().map(|step| &step.span).filter(|_| screen != Screen::Incidents);
-    for (labels, delays) in spans.flat_map(|span| span.delays_of(Signal::CgroupRunqueueWait)) {
-        sums.entry(labels).or_default().add(delays);
+    let seconds = steps.iter().map(|step| step.seconds()).sum();
+    let mut sums: BTreeMap<&Labels, Histogram> = BTreeMap::new();
+    let shown = steps.iter().filter(|_| screen != Screen::Incidents);
+    for (labels, delays) in shown.flat_map(|step| step.delays_of(Signal::CgroupRunqueueWait)) {
+        sums.entry(labels).or_default().add(&delays);
     }
     let rows = sums.iter().filter_map(|(labels, delays)| row(history, labels, delays, seconds));
     Table {
@@ -216,7 +212,10 @@ fn heatmap(history: &History, key: &str) -> Heatmap {
         bounds_ns: (0..BUCKETS).map(upper_bound_ns).collect(),
         windows: history
             .steps()
-            .map(|step| of(&step.span, &wanted).totals.buckets.to_vec())
+            .map(|step| {
+                let waits = of(step, &wanted);
+                (0..BUCKETS).map(|bucket| waits.bucket(bucket)).collect()
+            })
             .collect(),
         window_seconds: 1.0,
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use noise_common::charge::{Charged, Resource};
 use noise_common::event::DROPS;
+use noise_common::hist::BUCKETS;
 use noise_common::hooks::HOOKS;
 use noise_common::signals::{SIGNALS, Signal};
 use proptest::prelude::{Strategy, any};
@@ -15,7 +16,7 @@ use crate::analysis::{
 };
 use crate::clean::clean;
 use crate::model::{
-    Count, HookSample, Host, Interference, OutlierPart, OutlierRecord, Sample, Series, Totals,
+    Count, Histogram, HookSample, Host, Interference, OutlierPart, OutlierRecord, Sample, Series,
 };
 
 /// The host of all.
@@ -100,9 +101,7 @@ pub fn frames() -> impl Strategy<Value = Frame> {
         for number in numbers {
             let signal = SIGNALS[pick(number, SIGNALS.len())].signal;
             let labels = vec![text.clone(), number.to_string()];
-            let mut totals = Totals { sum_ns: number, ..Totals::default() };
-            let buckets = totals.buckets.len();
-            totals.buckets[pick(number, buckets)] = number;
+            let totals = Histogram::new(number, [(pick(number, BUCKETS), number)]);
             let series = Series { signal, labels: labels.clone(), totals, recent_max_ns: number };
             sample.series.push(series);
             sample.counts.push(Count { signal, labels, total: number });

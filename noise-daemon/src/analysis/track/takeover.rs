@@ -86,7 +86,7 @@ impl<C: Party> Track<C> {
         }
         // What lies between the two was calm.
         for slice in ended.tail.iter().skip(disturbed) {
-            if slice.count == 0 {
+            if slice.delays.is_empty() {
                 self.normal.learn_quiet(slice.length_ns());
             } else {
                 self.normal.learn(slice, settings);

@@ -7,7 +7,7 @@ use noise_common::charge::{Cause, Resource};
 use noise_common::signals::Signal;
 
 use super::subject::Usage;
-use crate::model::{Sample, Totals};
+use crate::model::{Histogram, Sample, Step};
 
 /// What one culprit took, or for how long it was in the way.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct Account {
     /// What interrupts and the hypervisor took of that, most first.
     pub stolen: Vec<Charge>,
     /// Its waits for a CPU.
-    pub waits: Totals,
+    pub waits: Histogram,
     /// Who was in the way meanwhile, most first. The sum is that of the waits.
     pub behind: Vec<Charge>,
 }
@@ -38,13 +38,19 @@ pub struct Account {
 impl Account {
     /// What came between two samples for the victims with these labels.
     pub fn between(before: &Sample, after: &Sample, labels: &BTreeSet<String>, ran: Usage) -> Self {
-        let (waits, earlier) = (own_waits(after, labels), own_waits(before, labels));
+        let step = Step::between(before, after);
+        let mut waits = Histogram::default();
+        for (cgroup, delays) in step.delays_of(Signal::CgroupRunqueueWait) {
+            if cgroup.first().is_some_and(|cgroup| labels.contains(cgroup)) {
+                waits.add(&delays);
+            }
+        }
         Self {
             passed_ns: after.at_ns.saturating_sub(before.at_ns),
             ran,
-            stolen: charges(before, after, labels, Resource::Running),
-            waits: waits.since(&earlier),
-            behind: charges(before, after, labels, Resource::Cpu),
+            stolen: charges(&step, labels, Resource::Running),
+            waits,
+            behind: charges(&step, labels, Resource::Cpu),
         }
     }
 
@@ -54,39 +60,14 @@ impl Account {
     }
 }
 
-fn own_waits(sample: &Sample, labels: &BTreeSet<String>) -> Totals {
-    let mut waits = Totals::default();
-    for one in sample.series.iter().filter(|one| one.signal == Signal::CgroupRunqueueWait) {
-        if one.labels.first().is_some_and(|label| labels.contains(label)) {
-            waits.add(&one.totals);
-        }
+fn charges(step: &Step, labels: &BTreeSet<String>, resource: Resource) -> Vec<Charge> {
+    let mut sums: BTreeMap<(Cause, &Arc<str>), u64> = BTreeMap::new();
+    for one in step.charges_of(resource).iter().filter(|one| labels.contains(&*one.victim)) {
+        *sums.entry((one.cause, &one.culprit)).or_default() += one.charged.ns;
     }
-    waits
-}
-
-fn charges(
-    before: &Sample,
-    after: &Sample,
-    labels: &BTreeSet<String>,
-    resource: Resource,
-) -> Vec<Charge> {
-    let sums = |sample: &Sample| {
-        let mut sums: BTreeMap<(Cause, Arc<str>), u64> = BTreeMap::new();
-        for one in &sample.interference {
-            if one.resource == resource && labels.contains(&*one.victim) {
-                *sums.entry((one.cause, Arc::clone(&one.culprit))).or_default() += one.charged.ns;
-            }
-        }
-        sums
-    };
-    let earlier = sums(before);
-    let mut charges: Vec<Charge> = sums(after)
-        .into_iter()
-        .map(|(key, ns)| {
-            let ns = ns.saturating_sub(earlier.get(&key).copied().unwrap_or(0));
-            Charge { cause: key.0, culprit: key.1, ns }
-        })
-        .filter(|charge| charge.ns != 0)
+    let sums = sums.into_iter().filter(|(_, ns)| *ns != 0);
+    let mut charges: Vec<Charge> = sums
+        .map(|((cause, culprit), ns)| Charge { cause, culprit: Arc::clone(culprit), ns })
         .collect();
     charges.sort_by_key(|charge| std::cmp::Reverse(charge.ns));
     charges
@@ -103,7 +84,7 @@ pub mod sampled {
     use noise_common::signals::Signal;
 
     use super::{Account, Usage};
-    use crate::model::{Interference, Sample, Series, Totals};
+    use crate::model::{Histogram, Interference, Sample, Series};
 
     fn sample(at_ns: u64, times: u64) -> Sample {
         let charge = |resource, cause, victim: &str, culprit: &str, ns: u64| Interference {
@@ -114,8 +95,7 @@ pub mod sampled {
             culprit: Arc::from(culprit),
             charged: Charged { ns: ns * times, count: times },
         };
-        let mut totals = Totals { sum_ns: 700_000 * times, ..Totals::default() };
-        totals.buckets[40] = 2 * times;
+        let totals = Histogram::new(700_000 * times, [(40, 2 * times)]);
         let series = Series {
             signal: Signal::CgroupRunqueueWait,
             labels: vec!["~task".to_owned()],

@@ -121,7 +121,7 @@ pub fn json(account: &Account, subject: &str) -> Value {
 mod tests {
     use super::*;
     use crate::measure::tenant::account::sampled::account;
-    use crate::model::Totals;
+    use crate::model::Histogram;
 
     #[test]
     fn an_account_for_people() {
@@ -134,7 +134,7 @@ mod tests {
             passed_ns: 1_000_000_000,
             ran: Usage::Unknown,
             stolen: Vec::new(),
-            waits: Totals::default(),
+            waits: Histogram::default(),
             behind: Vec::new(),
         };
         insta::assert_snapshot!(text(&nothing, "cgroup /a"));

@@ -3,7 +3,8 @@
 use noise_common::charge::{Cause, Charged, Resource};
 
 use super::*;
-use crate::top::generated::{Made, history, totals};
+use crate::model::{Histogram, Taker};
+use crate::top::generated::{Made, history};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -11,18 +12,13 @@ fn labels(labels: &[&str]) -> Labels {
     labels.iter().map(|label| (*label).to_owned()).collect()
 }
 
-fn delays(span: &Span, signal: Signal) -> Vec<(Labels, Delays)> {
-    let own = |(labels, delta): (&Labels, Delta<'_>)| {
-        let mut delays = Delays::default();
-        delays.add(delta);
-        (Arc::clone(labels), delays)
-    };
-    span.delays_of(signal).map(own).collect()
+fn delays(step: &Step, signal: Signal) -> Vec<(Labels, Histogram)> {
+    step.delays_of(signal).map(|(labels, delays)| (Arc::clone(labels), delays.owned())).collect()
 }
 
 /// What came between two frames.
-fn between(before: Made, now: Made) -> Span {
-    history([before, now]).steps().next().unwrap().span.clone()
+fn between(before: Made, now: Made) -> Step {
+    history([before, now]).steps().next().unwrap().clone()
 }
 
 #[test]
@@ -55,25 +51,25 @@ fn a_step_is_the_difference_of_two_frames() {
         .deed("/b", Cause::Hardirq, "a", 30);
     now.sample.interference[0].charged.count = 3;
     now.sample.drops.push((Signal::Nmi, noise_common::event::DROPS[0], 5));
-    let span = between(before, now);
-    assert_eq!(span.seconds, 2.0);
-    let one = |ns| Delays { totals: totals(&[ns]), max_ns: ns };
+    let step = between(before, now);
+    assert_eq!(step.seconds(), 2.0);
+    let one = |max_ns| Histogram::of(&[max_ns]).with_longest(max_ns);
     let expected = [(labels(&["1", "a"]), one(9_000)), (labels(&["3", "c"]), one(700))];
-    assert_eq!(delays(&span, Signal::Hardirq), expected);
-    assert_eq!((span.lost_ns(Signal::Hardirq), span.lost_ns(Signal::Nmi)), (9_700, 0));
-    let drops: Vec<_> = span.counts_of(Signal::PacketDrop).collect();
+    assert_eq!(delays(&step, Signal::Hardirq), expected);
+    assert_eq!((step.lost_ns(Signal::Hardirq), step.lost_ns(Signal::Nmi)), (9_700, 0));
+    let drops: Vec<_> = step.counts_of(Signal::PacketDrop).collect();
     assert_eq!(drops, [(&labels(&["no_socket"]), 2)]);
     let cpus: Vec<_> =
-        span.cpus.iter().map(|cpu| (cpu.cpu, cpu.all_taken_ns(), cpu.waited_ns)).collect();
+        step.cpus.iter().map(|cpu| (cpu.cpu, cpu.all_taken_ns(), cpu.waited_ns)).collect();
     assert_eq!(cpus, [(0, 50, 0), (1, 250, 0), (3, 0, 4)]);
-    assert_eq!((span.cpus[0].taken_by(Taker::Hardirq), span.stolen_ns()), (50, 250));
-    assert_eq!(span.page_faults, [("minor".into(), 10)]);
-    let deeds: Vec<_> = span.deeds.iter().map(|(deed, sum)| (&*deed.victim, *sum)).collect();
-    assert_eq!(deeds, [("/a", Charged { ns: 15, count: 2 })]);
-    assert_eq!(span.deeds_of(Resource::Running).len(), 1);
-    assert!(span.deeds_of(Resource::Cpu).is_empty());
-    assert_eq!(span.dropped, 5);
-    assert!(delays(&span, Signal::Nmi).is_empty());
+    assert_eq!((step.cpus[0].taken_by(Taker::Hardirq), step.stolen_ns()), (50, 250));
+    assert_eq!(step.page_faults, [("minor".into(), 10)]);
+    let charges: Vec<_> = step.charges.iter().map(|one| (&*one.victim, one.charged)).collect();
+    assert_eq!(charges, [("/a", Charged { ns: 15, count: 2 })]);
+    assert_eq!(step.charges_of(Resource::Running).len(), 1);
+    assert!(step.charges_of(Resource::Cpu).is_empty());
+    assert_eq!(step.dropped, 5);
+    assert!(delays(&step, Signal::Nmi).is_empty());
 }
 
 #[test]
@@ -88,19 +84,19 @@ fn counters_that_fell_begin_anew() {
         .deed("/a", Cause::Nmi, "nmi", 20)
         .count(Signal::PacketDrop, &["x"], 3)
         .interrupted(0, "nmi", 40);
-    let span = between(before, now);
-    assert_eq!(delays(&span, Signal::Nmi)[0].1.totals, totals(&[4_000]));
-    assert_eq!(span.deeds[0].1, Charged { ns: 20, count: 1 });
-    assert_eq!(span.counts_of(Signal::PacketDrop).next().unwrap().1, 3);
-    assert_eq!(span.cpus[0].taken_by(Taker::Nmi), 40);
+    let step = between(before, now);
+    assert_eq!(delays(&step, Signal::Nmi)[0].1, Histogram::of(&[4_000]).with_longest(4_000));
+    assert_eq!(step.charges[0].charged, Charged { ns: 20, count: 1 });
+    assert_eq!(step.counts_of(Signal::PacketDrop).next().unwrap().1, 3);
+    assert_eq!(step.cpus[0].taken_by(Taker::Nmi), 40);
 }
 
 #[test]
 fn what_counts_since_boot_says_nothing_at_first() {
     let before = Made::new(1).stolen(0, 100).stolen(1, 100).stolen(2, 100);
     let now = Made::new(2).stolen(0, 130).stolen(1, 90).stolen(2, 100).stolen(3, 1 << 40);
-    let span = between(before, now);
-    assert_eq!((span.cpus.len(), span.stolen_ns()), (1, 30));
+    let step = between(before, now);
+    assert_eq!((step.cpus.len(), step.stolen_ns()), (1, 30));
 }
 
 #[test]
@@ -137,8 +133,8 @@ fn a_cpu_that_goes_offline_and_comes_back() {
     };
     let history =
         history([steal(1, Some(500)), steal(2, None), steal(3, Some(520)), steal(4, Some(521))]);
-    let of_one = |span: &Span| {
-        let one = span.cpus.iter().find(|cpu| cpu.cpu == 1);
+    let of_one = |step: &Step| {
+        let one = step.cpus.iter().find(|cpu| cpu.cpu == 1);
         one.map_or(0, |cpu| cpu.taken_by(Taker::Steal)) as f64
     };
     assert_eq!(history.over_time(of_one), [0.0, 0.0, 1.0]);
@@ -156,7 +152,7 @@ fn the_first_frame_is_no_step() {
 fn it_holds_two_minutes() {
     let history = history((1..=300).map(Made::new));
     assert_eq!(history.steps().count(), 121);
-    assert_eq!(history.steps().next().unwrap().at_ns, 180 * SECOND_NS);
+    assert_eq!(history.steps().next().unwrap().end_ns, 180 * SECOND_NS);
 }
 
 #[test]
@@ -168,7 +164,7 @@ fn it_is_bounded_where_frames_come_fast() {
     });
     let history = history(fast);
     assert_eq!(history.steps().count(), STEPS);
-    assert_eq!(history.steps().next_back().unwrap().at_ns, 2_999_000_000);
+    assert_eq!(history.steps().next_back().unwrap().end_ns, 2_999_000_000);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use noise_common::charge::Cause;
 
-use crate::model::Totals;
+use crate::model::Histogram;
 use crate::model::units;
 use crate::top::{Align, Cell, Column};
 
@@ -66,7 +66,7 @@ pub(super) fn mean(ns: u64, count: u64) -> Cell {
 }
 
 /// Up to how long so many of the delays were.
-pub(super) fn quantile(delays: &Totals, quantile: f64) -> Cell {
+pub(super) fn quantile(delays: &Histogram, quantile: f64) -> Cell {
     match (delays.quantile_ns(quantile), longest_bound_ns()) {
         (Some(ns), _) => duration(ns as f64),
         (None, Some(ns)) if delays.count() > 0 => {

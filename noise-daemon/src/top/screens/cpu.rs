@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use super::cells;
 use super::recent::{Recent, empty};
 use super::tally;
+use crate::model::joined::joined;
 use crate::model::units;
-use crate::top::history::{Cpu, TAKERS, Taker, joined};
+use crate::model::{Cpu, TAKERS, Taker};
 use crate::top::{Align, Block, Cell, Column, History, Look, Page, Row, Table, Tone};
 
 /// Key and name of the row of all CPUs together.
@@ -60,7 +61,7 @@ fn cpus(history: &History, recent: &Recent<'_>) -> Vec<u32> {
         cpus.extend(sample.interrupted.iter().map(|(cpu, _, _)| *cpu));
         cpus.extend(sample.waited.iter().chain(&sample.stolen).map(|(cpu, _)| *cpu));
     }
-    cpus.extend(recent.steps.iter().flat_map(|step| &step.span.cpus).map(|came| came.cpu));
+    cpus.extend(recent.steps.iter().flat_map(|step| &step.cpus).map(|came| came.cpu));
     cpus.into_iter().collect()
 }
 
@@ -69,12 +70,12 @@ fn loads(history: &History, recent: &Recent<'_>, cpus: &[u32]) -> Vec<Load> {
     let steps = history.steps().count();
     let mut loads = vec![Load { trend: vec![0.0; steps], ..Load::default() }; cpus.len()];
     for (index, step) in history.steps().enumerate() {
-        let counts = step.at_ns > recent.from_ns;
+        let counts = step.end_ns > recent.from_ns;
         let known = loads.iter_mut().zip(cpus);
-        for (load, came) in joined(known, &step.span.cpus, |(_, cpu), came| cpu.cmp(&&came.cpu)) {
+        for (load, came) in joined(known, &step.cpus, |(_, cpu), came| cpu.cmp(&&came.cpu)) {
             let Some((load, _)) = load else { continue };
             if let Some(value) = load.trend.get_mut(index) {
-                *value = step.span.per_second(came.all_taken_ns() as f64 / 1e9);
+                *value = step.per_second(came.all_taken_ns() as f64 / 1e9);
             }
             if counts {
                 load.sum.add(came);
@@ -206,9 +207,9 @@ pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
         blocks.push(Block::Text(vec![(text.to_owned(), tone)]));
     }
     let over_time = |number: &dyn Fn(&Cpu) -> u64| {
-        history.over_time(|span| {
-            let own = span.cpus.iter().filter(|came| chosen.binary_search(&came.cpu).is_ok());
-            span.per_second(own.map(number).sum::<u64>() as f64 / 1e9)
+        history.over_time(|step| {
+            let own = step.cpus.iter().filter(|came| chosen.binary_search(&came.cpu).is_ok());
+            step.per_second(own.map(number).sum::<u64>() as f64 / 1e9)
         })
     };
     let share = |number: &dyn Fn(&Cpu) -> u64| {

@@ -7,16 +7,16 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use noise_common::charge::{Cause, Charged};
+use noise_common::charge::Cause;
 use noise_common::shown::{Shown, Stage, WAYS, Way};
 use noise_common::signals::{SIGNALS, Signal};
 use noise_common::subject::SubjectKind;
 
 use super::cells;
 use super::recent::{Recent, empty};
-use crate::model::Totals;
-use crate::top::history::{Deed, Delta, Labels, by_labels, joined};
-use crate::top::{Cell, Column, History, Look, Page, Row, Span, Step, Table, Tone};
+use crate::model::joined::joined;
+use crate::model::{Histogram, Interference, Labels, Step, by_labels};
+use crate::top::{Cell, Column, History, Look, Page, Row, Table, Tone};
 
 /// Between the parts of a row's key; no name holds it.
 const BETWEEN: char = '\0';
@@ -86,9 +86,9 @@ impl<'a> Subject<'a> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waits {
     /// The turn in the queue; of what is received, the delivery.
-    pub queue: Totals,
+    pub queue: Histogram,
     /// The device itself.
-    pub device: Totals,
+    pub device: Histogram,
     /// What is only counted.
     pub events: u64,
 }
@@ -107,18 +107,18 @@ impl Waits {
         self.count() == 0 && self.queue.count() == 0
     }
 
-    fn add(&mut self, signal: Signal, delays: Delta<'_>) {
+    fn add(&mut self, signal: Signal, delays: &Histogram<&[u64]>) {
         match place(signal) {
-            Some((_, Stage::Device)) => delays.add_to(&mut self.device),
-            _ => delays.add_to(&mut self.queue),
+            Some((_, Stage::Device)) => self.device.add(delays),
+            _ => self.queue.add(delays),
         }
     }
 }
 
-/// The charges of a span that are about the places of some way.
-pub(super) fn deeds(span: &Span, way: Way) -> impl Iterator<Item = &(Deed, Charged)> {
+/// The charges of a step that are about the places of some way.
+pub(super) fn charges(step: &Step, way: Way) -> impl Iterator<Item = &Interference> {
     let resources = signals(way).filter_map(|signal| signal.info().resource);
-    resources.flat_map(|resource| span.deeds_of(resource))
+    resources.flat_map(|resource| step.charges_of(resource))
 }
 
 /// What rows there are.
@@ -174,13 +174,13 @@ impl<'a> Rows<'a> {
     /// What came for each.
     pub(super) fn waits(&self, recent: &Recent<'_>) -> Vec<Waits> {
         let mut waits = vec![Waits::default(); self.subjects.len()];
-        for Step { span, .. } in &recent.steps {
-            for (row, signal, delays) in self.matched(|signal| span.delays_of(signal)) {
+        for step in &recent.steps {
+            for (row, signal, delays) in self.matched(|signal| step.delays_of(signal)) {
                 if let Some(waits) = waits.get_mut(row) {
-                    waits.add(signal, delays);
+                    waits.add(signal, &delays);
                 }
             }
-            for (row, _, count) in self.matched(|signal| span.counts_of(signal)) {
+            for (row, _, count) in self.matched(|signal| step.counts_of(signal)) {
                 if let Some(waits) = waits.get_mut(row) {
                     waits.events += count;
                 }
@@ -192,14 +192,14 @@ impl<'a> Rows<'a> {
     /// What each lost in a second, in each step; of what is only counted, how often it came.
     pub(super) fn trends(&self, history: &History) -> Vec<Vec<f64>> {
         let mut trends = vec![vec![0.0; history.steps().count()]; self.subjects.len()];
-        for (index, Step { span, .. }) in history.steps().enumerate() {
-            let lost = self.matched(|signal| span.delays_of(signal));
+        for (index, step) in history.steps().enumerate() {
+            let lost = self.matched(|signal| step.delays_of(signal));
             let lost = lost.map(|(row, _, delays)| (row, delays.sum_ns as f64 / 1e9));
-            let events = self.matched(|signal| span.counts_of(signal));
+            let events = self.matched(|signal| step.counts_of(signal));
             let events = events.map(|(row, _, count)| (row, count as f64));
             for (row, amount) in lost.chain(events) {
                 if let Some(value) = trends.get_mut(row).and_then(|trend| trend.get_mut(index)) {
-                    *value += span.per_second(amount);
+                    *value += step.per_second(amount);
                 }
             }
         }
@@ -220,9 +220,9 @@ struct Worst<'a> {
 fn worst<'a>(recent: &Recent<'a>) -> BTreeMap<(Way, &'a str), Worst<'a>> {
     let mut sums: BTreeMap<(Way, &str, &str, Cause), u64> = BTreeMap::new();
     for way in WAYS {
-        for (deed, charged) in recent.steps.iter().flat_map(|step| deeds(&step.span, way)) {
-            let key = (way, &*deed.place, &*deed.culprit, deed.cause);
-            *sums.entry(key).or_default() += charged.ns;
+        for one in recent.steps.iter().flat_map(|step| charges(step, way)) {
+            let key = (way, &*one.place, &*one.culprit, one.cause);
+            *sums.entry(key).or_default() += one.charged.ns;
         }
     }
     let mut worst: BTreeMap<(Way, &str), Worst<'_>> = BTreeMap::new();

@@ -10,8 +10,8 @@ use super::cells;
 use super::recent::{Recent, empty};
 use super::tally::{self, Tally};
 use crate::model::units;
+use crate::model::{Histogram, Labels};
 use crate::top::heat::heatmap;
-use crate::top::history::{Delays, Labels};
 use crate::top::{Block, Cell, Column, History, Look, Page, Row, Table, Tone};
 
 /// A kind of source.
@@ -93,9 +93,9 @@ pub fn table(history: &History, look: &Look) -> Table {
     let mut rows = Vec::new();
     for kind in kinds() {
         let raised = kind.wait().map(|wait| tally::recent_by_labels(history, &recent, wait));
-        let raised: BTreeMap<&Labels, Delays> = raised.into_iter().flatten().collect();
+        let raised: BTreeMap<&Labels, Histogram> = raised.into_iter().flatten().collect();
         for (labels, Tally { delays, trend }) in tally::over_time(history, &recent, kind.signal) {
-            let (count, ns) = (delays.totals.count(), delays.totals.sum_ns);
+            let (count, ns) = (delays.count(), delays.sum_ns);
             let wait = raised.get(labels);
             let cells = vec![
                 cells::text(kind.name),
@@ -160,12 +160,12 @@ pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
 /// Whom a source delayed, and at what.
 fn victims(history: &History, recent: &Recent<'_>, kind: Kind, culprit: &str) -> Table {
     let mut sums: BTreeMap<(&str, &str, &str), Charged> = BTreeMap::new();
-    for (deed, charged) in recent.steps.iter().flat_map(|step| &step.span.deeds) {
-        if deed.cause == kind.cause && &*deed.culprit == culprit {
-            let key = (&*deed.victim, deed.resource.name(), &*deed.place);
+    for one in recent.steps.iter().flat_map(|step| &step.charges) {
+        if one.cause == kind.cause && &*one.culprit == culprit {
+            let key = (&*one.victim, one.resource.name(), &*one.place);
             let sum = sums.entry(key).or_default();
-            sum.ns += charged.ns;
-            sum.count += charged.count;
+            sum.ns += one.charged.ns;
+            sum.count += one.charged.count;
         }
     }
     let whole = sums.values().map(|charged| charged.ns).sum::<u64>() as f64;

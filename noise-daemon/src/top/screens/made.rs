@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use noise_common::charge::{Cause, Charged, Resource};
-use noise_common::hist::bucket_of;
 use noise_common::signals::Signal;
 
 use crate::analysis::{Outlier, Report};
-use crate::model::{Count, Interference, Sample, Series, Totals};
+use crate::model::{Count, Histogram, Interference, Sample, Series};
 use crate::top::History;
 use crate::wire::Frame;
 
@@ -24,7 +23,7 @@ pub struct Made {
     pub outliers: Vec<Arc<Outlier>>,
     frames: u64,
     charged: BTreeMap<Parties, Charged>,
-    delays: BTreeMap<(Signal, Vec<String>), Totals>,
+    delays: BTreeMap<(Signal, Vec<String>), Histogram>,
     counts: BTreeMap<(Signal, Vec<String>), u64>,
 }
 
@@ -68,8 +67,7 @@ impl Made {
     pub fn delay(&mut self, signal: Signal, labels: &[&str], ns: u64, count: u64) {
         let labels = labels.iter().map(ToString::to_string).collect();
         let totals = self.delays.entry((signal, labels)).or_default();
-        totals.buckets[bucket_of(ns)] += count;
-        totals.sum_ns += ns * count;
+        totals.record(ns, count);
     }
 
     /// So many events.

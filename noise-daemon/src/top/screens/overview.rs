@@ -8,9 +8,9 @@ use super::tally::{self, Tally};
 use super::{cells, totals};
 use crate::analysis::Watched;
 use crate::model::units;
+use crate::model::{Step, Taker};
 use crate::top::heat::heatmap;
-use crate::top::history::Taker;
-use crate::top::{Block, Cell, Column, History, Look, Page, Row, Span, Table, Tone};
+use crate::top::{Block, Cell, Column, History, Look, Page, Row, Table, Tone};
 
 /// What a row is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl Subject {
             let Tally { delays, trend } = tally::whole(history, recent, signal);
             let mut cells = tally::numbers(recent, &delays);
             cells.push(Cell::Spark(trend));
-            return (cells, delays.totals.count() == 0);
+            return (cells, delays.count() == 0);
         }
         let (amount, trend) = self.counted(history, recent);
         let (rate, lost) = match self {
@@ -86,14 +86,14 @@ impl Subject {
     /// Events, or ns that were stolen, and the same per second over time, as it reads: in seconds.
     fn counted(self, history: &History, recent: &Recent<'_>) -> (u64, Vec<f64>) {
         match self {
-            Self::Signal(signal) => totals::of(history, recent, |span| {
-                span.counts_of(signal).map(|(_, count)| count).sum()
+            Self::Signal(signal) => totals::of(history, recent, |step| {
+                step.counts_of(signal).map(|(_, count)| count).sum()
             }),
-            Self::PageFaults => totals::of(history, recent, |span| {
-                span.page_faults.iter().map(|(_, count)| count).sum()
+            Self::PageFaults => totals::of(history, recent, |step| {
+                step.page_faults.iter().map(|(_, count)| count).sum()
             }),
             Self::Steal => {
-                let (ns, mut trend) = totals::of(history, recent, Span::stolen_ns);
+                let (ns, mut trend) = totals::of(history, recent, Step::stolen_ns);
                 trend.iter_mut().for_each(|ns| *ns /= 1e9);
                 (ns, trend)
             }
@@ -210,15 +210,15 @@ fn parts(history: &History, recent: &Recent<'_>, subject: Subject) -> Table {
         Subject::Steal => "cpu",
     };
     let parts = match subject {
-        Subject::Signal(signal) => totals::by(recent, |span| {
-            span.counts_of(signal).map(|(labels, count)| (labels.join(" "), count))
+        Subject::Signal(signal) => totals::by(recent, |step| {
+            step.counts_of(signal).map(|(labels, count)| (labels.join(" "), count))
         }),
-        Subject::PageFaults => totals::by(recent, |span| {
-            span.page_faults.iter().map(|(kind, count)| (kind.to_string(), *count))
+        Subject::PageFaults => totals::by(recent, |step| {
+            step.page_faults.iter().map(|(kind, count)| (kind.to_string(), *count))
         }),
         Subject::Steal => {
-            let stolen = totals::by(recent, |span| {
-                span.cpus.iter().map(|cpu| (cpu.cpu.to_string(), cpu.taken_by(Taker::Steal)))
+            let stolen = totals::by(recent, |step| {
+                step.cpus.iter().map(|cpu| (cpu.cpu.to_string(), cpu.taken_by(Taker::Steal)))
             });
             stolen.into_iter().filter(|(_, ns)| *ns > 0).collect()
         }

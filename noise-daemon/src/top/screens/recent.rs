@@ -1,7 +1,8 @@
 //! The steps that a look takes into account, one by one: to sum up what a screen shows of them is
 //! less than to sum up all of them.
 
-use crate::top::{History, Look, Step};
+use crate::model::Step;
+use crate::top::{History, Look};
 
 /// What came in the time that is looked at.
 #[derive(Debug)]
@@ -22,8 +23,8 @@ impl<'a> Recent<'a> {
             // The newest step counts in any case.
             from_ns: steps
                 .first()
-                .map_or(from_ns, |step| from_ns.min(step.at_ns.saturating_sub(1))),
-            seconds: steps.iter().map(|step| step.span.seconds).sum(),
+                .map_or(from_ns, |step| from_ns.min(step.end_ns.saturating_sub(1))),
+            seconds: steps.iter().map(|step| step.seconds()).sum(),
             steps,
         }
     }
@@ -61,12 +62,12 @@ mod tests {
         let drops =
             |seconds: u64| Made::new(seconds).count(Signal::PacketDrop, &["x"], seconds * seconds);
         let history = history([drops(1), drops(2), drops(3), drops(6)]);
-        let events = |span: &crate::top::Span| -> u64 {
-            span.counts_of(Signal::PacketDrop).map(|(_, count)| count).sum()
+        let events = |step: &Step| -> u64 {
+            step.counts_of(Signal::PacketDrop).map(|(_, count)| count).sum()
         };
         let sum = |seconds, since_ns| {
             let recent = Recent::new(&history, &Look { seconds, since_ns });
-            (recent.seconds, recent.steps.iter().map(|step| events(&step.span)).sum::<u64>())
+            (recent.seconds, recent.steps.iter().map(|step| events(step)).sum::<u64>())
         };
         assert_eq!(sum(f64::INFINITY, 0), (5.0, 35));
         assert_eq!(sum(f64::INFINITY, 2 * SECOND_NS), (4.0, 32));
@@ -76,9 +77,9 @@ mod tests {
         assert_eq!(sum(0.0, 0), (3.0, 27));
         assert_eq!(sum(3.5, 0), (4.0, 32));
         assert_eq!(sum(f64::NAN, 0), (3.0, 27));
-        let rates = history.over_time(|span| span.per_second(events(span) as f64));
+        let rates = history.over_time(|step| step.per_second(events(step) as f64));
         assert_eq!(rates, [3.0, 5.0, 9.0]);
-        let times: Vec<_> = history.steps_since(2 * SECOND_NS).map(|step| step.at_ns).collect();
+        let times: Vec<_> = history.steps_since(2 * SECOND_NS).map(|step| step.end_ns).collect();
         assert_eq!(times, [6 * SECOND_NS, 3 * SECOND_NS]);
     }
 

@@ -6,14 +6,15 @@ use noise_common::signals::{Signal, SignalInfo};
 
 use super::cells;
 use super::recent::Recent;
+use crate::model::joined::joined;
 use crate::model::units;
-use crate::top::history::{Delays, Delta, Labels, by_labels, joined};
-use crate::top::{Block, Cell, Column, History, Row, Span, Table, Tone};
+use crate::model::{Histogram, Labels, Step, by_labels};
+use crate::top::{Block, Cell, Column, History, Row, Table, Tone};
 
 /// Delays in the time that is looked at, and seconds lost per second in each step.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    pub delays: Delays,
+    pub delays: Histogram,
     pub trend: Vec<f64>,
 }
 
@@ -21,9 +22,9 @@ pub(super) struct Tally {
 pub(super) fn whole(history: &History, recent: &Recent<'_>, signal: Signal) -> Tally {
     let mut tally = Tally::default();
     for step in &recent.steps {
-        step.span.delays_of(signal).for_each(|(_, delays)| tally.delays.add(delays));
+        step.delays_of(signal).for_each(|(_, delays)| tally.delays.add(&delays));
     }
-    tally.trend = history.over_time(|span| span.per_second(span.lost_ns(signal) as f64 / 1e9));
+    tally.trend = history.over_time(|step| step.per_second(step.lost_ns(signal) as f64 / 1e9));
     tally
 }
 
@@ -35,17 +36,17 @@ fn known<T: Default>(history: &History, signal: Signal) -> Vec<(&Labels, T)> {
     labels.into_iter().map(|labels| (labels, T::default())).collect()
 }
 
-/// Adds what a span has of each; both are in order of the labels.
+/// Adds what a step has of each; both are in order of the labels.
 fn add<T>(
     known: &mut [(&Labels, T)],
-    span: &Span,
+    step: &Step,
     signal: Signal,
-    mut add: impl FnMut(&mut T, Delta<'_>),
+    mut add: impl FnMut(&mut T, &Histogram<&[u64]>),
 ) {
     let order = |own: &&mut (&Labels, T), one: &(&Labels, _)| by_labels(own.0, one.0);
-    for (own, (_, delays)) in joined(known, span.delays_of(signal), order) {
+    for (own, (_, delays)) in joined(known, step.delays_of(signal), order) {
         if let Some((_, sum)) = own {
-            add(sum, delays);
+            add(sum, &delays);
         }
     }
 }
@@ -60,11 +61,11 @@ pub(super) fn over_time<'a>(
     let steps = history.steps().count();
     known.iter_mut().for_each(|(_, tally)| tally.trend = vec![0.0; steps]);
     for (index, step) in history.steps().enumerate() {
-        add(&mut known, &step.span, signal, |tally, delays| {
+        add(&mut known, step, signal, |tally, delays| {
             if let Some(value) = tally.trend.get_mut(index) {
-                *value = step.span.per_second(delays.sum_ns as f64 / 1e9);
+                *value = step.per_second(delays.sum_ns as f64 / 1e9);
             }
-            if step.at_ns > recent.from_ns {
+            if step.end_ns > recent.from_ns {
                 tally.delays.add(delays);
             }
         });
@@ -77,17 +78,12 @@ pub(super) fn recent_by_labels<'a>(
     history: &'a History,
     recent: &Recent<'_>,
     signal: Signal,
-) -> Vec<(&'a Labels, Delays)> {
-    let mut known: Vec<(&Labels, Delays)> = known(history, signal);
+) -> Vec<(&'a Labels, Histogram)> {
+    let mut known: Vec<(&Labels, Histogram)> = known(history, signal);
     for step in &recent.steps {
-        add(&mut known, &step.span, signal, Delays::add);
+        add(&mut known, step, signal, |sum, delays| sum.add(delays));
     }
     known
-}
-
-/// The bucket of the longest.
-fn last_bucket(delays: &Delays) -> Option<usize> {
-    delays.totals.buckets.iter().rposition(|count| *count > 0)
 }
 
 fn beyond() -> Cell {
@@ -96,8 +92,8 @@ fn beyond() -> Cell {
 }
 
 /// The longest delay. Somebody else may have taken the exact one: then its bucket's bound.
-pub(super) fn longest(delays: &Delays) -> Cell {
-    match last_bucket(delays) {
+pub(super) fn longest(delays: &Histogram) -> Cell {
+    match delays.last_bucket() {
         None => cells::nothing(),
         Some(bucket) if bucket_of(delays.max_ns) >= bucket => cells::duration(delays.max_ns as f64),
         Some(bucket) => upper_bound_ns(bucket).map_or_else(beyond, |ns| cells::duration(ns as f64)),
@@ -105,10 +101,10 @@ pub(super) fn longest(delays: &Delays) -> Cell {
 }
 
 /// Up to how long so many of the delays were; not longer than the longest.
-pub(super) fn quantile(delays: &Delays, quantile: f64) -> Cell {
-    let Some(last) = last_bucket(delays) else { return cells::nothing() };
+pub(super) fn quantile(delays: &Histogram, quantile: f64) -> Cell {
+    let Some(last) = delays.last_bucket() else { return cells::nothing() };
     let exact = bucket_of(delays.max_ns) == last;
-    match delays.totals.quantile_ns(quantile) {
+    match delays.quantile_ns(quantile) {
         Some(ns) if exact => cells::duration(ns.min(delays.max_ns) as f64),
         Some(ns) => cells::duration(ns as f64),
         None => longest(delays),
@@ -116,13 +112,13 @@ pub(super) fn quantile(delays: &Delays, quantile: f64) -> Cell {
 }
 
 /// Rate, quantiles, longest and loss: the cells of [`columns`].
-pub(super) fn numbers(recent: &Recent<'_>, delays: &Delays) -> Vec<Cell> {
+pub(super) fn numbers(recent: &Recent<'_>, delays: &Histogram) -> Vec<Cell> {
     vec![
-        cells::rate(recent.per_second(delays.totals.count() as f64)),
+        cells::rate(recent.per_second(delays.count() as f64)),
         quantile(delays, 0.5),
         quantile(delays, 0.99),
         longest(delays),
-        cells::lost(recent.lost(delays.totals.sum_ns)),
+        cells::lost(recent.lost(delays.sum_ns)),
     ]
 }
 
@@ -150,7 +146,7 @@ pub(super) fn series(history: &History, recent: &Recent<'_>, info: &SignalInfo) 
             let mut cells: Vec<Cell> =
                 (0..names_of.len()).map(|index| cells::text(of_label(index))).collect();
             cells.extend(numbers(recent, &delays));
-            let quiet = last_bucket(&delays).is_none();
+            let quiet = delays.is_empty();
             Row { key: labels.join(" "), cells, tone: tone(quiet) }
         });
     Table {

@@ -3,21 +3,22 @@
 use std::collections::BTreeMap;
 
 use super::recent::Recent;
-use crate::top::{History, Span};
+use crate::model::Step;
+use crate::top::History;
 
 /// A number of each step: all of them in the time that is looked at, and each per second.
 pub(super) fn of(
     history: &History,
     recent: &Recent<'_>,
-    number: impl Fn(&Span) -> u64,
+    number: impl Fn(&Step) -> u64,
 ) -> (u64, Vec<f64>) {
     let mut sum = 0;
     let trend = history.steps().map(|step| {
-        let number = number(&step.span);
-        if step.at_ns > recent.from_ns {
+        let number = number(step);
+        if step.end_ns > recent.from_ns {
             sum += number;
         }
-        step.span.per_second(number as f64)
+        step.per_second(number as f64)
     });
     let trend = trend.collect();
     (sum, trend)
@@ -26,10 +27,10 @@ pub(super) fn of(
 /// Numbers by name, in the time that is looked at.
 pub(super) fn by<'a, K: Ord, I: Iterator<Item = (K, u64)>>(
     recent: &Recent<'a>,
-    numbers: impl Fn(&'a Span) -> I,
+    numbers: impl Fn(&'a Step) -> I,
 ) -> BTreeMap<K, u64> {
     let mut sums = BTreeMap::new();
-    for (name, number) in recent.steps.iter().flat_map(|step| numbers(&step.span)) {
+    for (name, number) in recent.steps.iter().flat_map(|step| numbers(step)) {
         *sums.entry(name).or_default() += number;
     }
     sums

@@ -10,7 +10,7 @@ use super::cells;
 use super::recent::{Recent, empty};
 use crate::model::labels::OTHER;
 use crate::top::pairs::{Cost, Id, Pair};
-use crate::top::{Cell, Column, History, Look, Page, Row, Step, Table, Tone};
+use crate::top::{Cell, Column, History, Look, Page, Row, Table, Tone};
 
 /// Pairs with a row of their own: those that lost most. Nobody reads more, and each costs a
 /// microsecond whenever the screen is made.
@@ -47,7 +47,7 @@ impl<'a> Accounts<'a> {
         let recent = Recent::new(history, look);
         let pairs = history.pairs();
         let mut sums = vec![Cost::default(); pairs.bound()];
-        for (id, cost) in recent.steps.iter().flat_map(|step| &step.span.costs) {
+        for (id, cost) in pairs.costs().rev().take(recent.steps.len()).flatten() {
             if let Some(sum) = sums.get_mut(*id as usize) {
                 sum.add(cost);
             }
@@ -101,9 +101,9 @@ pub(super) fn trends(history: &History, ids: &[Id]) -> Vec<Vec<f64>> {
         }
     }
     let mut lost_ns = vec![0_u64; ids.len() + 1];
-    for (index, Step { span, .. }) in history.steps().enumerate() {
+    for (index, (step, costs)) in history.steps().zip(history.pairs().costs()).enumerate() {
         lost_ns.fill(0);
-        for (id, cost) in &span.costs {
+        for (id, cost) in costs {
             let place = places.get(*id as usize).and_then(|place| lost_ns.get_mut(*place));
             if let Some(sum) = place {
                 *sum += cost.ns;
@@ -111,7 +111,7 @@ pub(super) fn trends(history: &History, ids: &[Id]) -> Vec<Vec<f64>> {
         }
         for (trend, ns) in trends.iter_mut().zip(&lost_ns).filter(|(_, ns)| **ns > 0) {
             if let Some(value) = trend.get_mut(index) {
-                *value = span.per_second(*ns as f64 / 1e9);
+                *value = step.per_second(*ns as f64 / 1e9);
             }
         }
     }

@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noise_common::charge::{Cause, Charged, Resource};
-use noise_common::hist::bucket_of;
 use noise_common::signals::{SIGNALS, Signal, SignalInfo};
 use noise_common::subject::SubjectKind;
 use noise_daemon::analysis::{
     Culprit, Ending, Episode, Level, Outlier, Overview, Remedy, Report, Rule, Time,
 };
 use noise_daemon::model::{
-    Count, Host, Interference, OutlierPart, OutlierRecord, Sample, Series, Totals,
+    Count, Histogram, Host, Interference, OutlierPart, OutlierRecord, Sample, Series,
 };
 use noise_daemon::wire::Frame;
 
@@ -79,7 +78,7 @@ fn series() -> Vec<Series> {
     let of = |info: &SignalInfo| {
         let signal = info.signal;
         let new =
-            move |labels| Series { signal, labels, totals: Totals::default(), recent_max_ns: 0 };
+            move |labels| Series { signal, labels, totals: Histogram::default(), recent_max_ns: 0 };
         labels(info).into_iter().map(new)
     };
     let mut series: Vec<Series> = SIGNALS.iter().flat_map(of).collect();
@@ -245,10 +244,7 @@ impl LargeHost {
             for _ in 0..12 {
                 let octave = 10 + dice.below(5) + dice.below(5) + dice.below(3);
                 let (ns, count) = ((1 << octave) + dice.below(1 << octave), 1 + dice.below(200));
-                if let Some(own) = one.totals.buckets.get_mut(bucket_of(ns)) {
-                    *own += count;
-                }
-                one.totals.sum_ns += ns * count;
+                one.totals.record(ns, count);
                 one.recent_max_ns = one.recent_max_ns.max(ns);
             }
         }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use noise_common::charge::{Cause, Charged, Resource};
 use noise_common::shown::Way;
 
-use super::{Rows, Subject, Waits, deeds, is_counted, place, signals};
-use crate::model::Totals;
+use super::{Rows, Subject, Waits, charges, is_counted, place, signals};
+use crate::model::Histogram;
 use crate::model::units;
 use crate::top::heat::heatmap;
 use crate::top::screens::cells;
@@ -101,7 +101,7 @@ fn halves(recent: &Recent<'_>, waits: &Waits) -> String {
     text + advice
 }
 
-fn each(recent: &Recent<'_>, what: &str, waits: &Totals) -> String {
+fn each(recent: &Recent<'_>, what: &str, waits: &Histogram) -> String {
     match waits.count() {
         0 => format!("No {what}"),
         count => format!(
@@ -120,13 +120,13 @@ fn graph(title: &str, values: Vec<f64>, unit: impl Fn(f64) -> String) -> Block {
 /// Who waited there for whom.
 fn table(recent: &Recent<'_>, subject: &Subject<'_>) -> Table {
     let mut sums: BTreeMap<(Resource, Cause, &str, &str), Charged> = BTreeMap::new();
-    let all = recent.steps.iter().flat_map(|step| deeds(&step.span, subject.way));
-    for (deed, charged) in all {
-        if *deed.place == *subject.name {
-            let key = (deed.resource, deed.cause, &*deed.victim, &*deed.culprit);
+    let all = recent.steps.iter().flat_map(|step| charges(step, subject.way));
+    for one in all {
+        if *one.place == *subject.name {
+            let key = (one.resource, one.cause, &*one.victim, &*one.culprit);
             let sum = sums.entry(key).or_default();
-            sum.ns += charged.ns;
-            sum.count += charged.count;
+            sum.ns += one.charged.ns;
+            sum.count += one.charged.count;
         }
     }
     let whole_ns: u64 = sums.values().map(|charged| charged.ns).sum();

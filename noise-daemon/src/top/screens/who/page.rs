@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use noise_common::charge::{Cause, Charged, Resource};
 
 use super::{Accounts, names, trends};
+use crate::model::Interference;
 use crate::model::labels::OTHER;
 use crate::model::units;
-use crate::top::history::Deed;
 use crate::top::pairs::Cost;
 use crate::top::screens::cells;
 use crate::top::screens::recent::Recent;
-use crate::top::{Block, Cell, History, Look, Page, Row, Step, Table, Tone};
+use crate::top::{Block, Cell, History, Look, Page, Row, Table, Tone};
 
 /// What the row with that key opens.
 pub(super) fn page(history: &History, look: &Look, row: &str) -> Option<Page> {
@@ -21,15 +21,11 @@ pub(super) fn page(history: &History, look: &Look, row: &str) -> Option<Page> {
         return rest(&accounts);
     }
     let id = history.pairs().id(victim, culprit)?;
-    let cost_in =
-        |step: &Step| step.span.costs.iter().find(|(one, _)| *one == id).map(|(_, cost)| *cost);
+    let costs = || history.pairs().costs_of(id).rev();
     let mut cost = Cost::default();
-    accounts.recent.steps.iter().filter_map(|step| cost_in(step)).for_each(|one| cost.add(&one));
-    let deeds = deeds(&accounts.recent, victim, culprit);
-    let cause = main_cause(&deeds).or_else(|| {
-        let last = history.steps().rev().find_map(cost_in)?;
-        last.causes().next()
-    });
+    costs().take(accounts.recent.steps.len()).flatten().for_each(|one| cost.add(&one));
+    let charges = charges(&accounts.recent, victim, culprit);
+    let cause = main_cause(&charges).or_else(|| costs().flatten().next()?.causes().next());
     let lines = vec![
         (sentence(&accounts.recent, victim, culprit, &cost, cause), Tone::Strong),
         (measure(&accounts, &cost), Tone::Plain),
@@ -40,7 +36,7 @@ pub(super) fn page(history: &History, look: &Look, row: &str) -> Option<Page> {
         blocks: vec![
             Block::Text(lines),
             graph(trends(history, &[id]).into_iter().next().unwrap_or_default()),
-            Block::Table(table(&accounts.recent, &deeds, cost.ns)),
+            Block::Table(table(&accounts.recent, &charges, cost.ns)),
         ],
     })
 }
@@ -59,19 +55,17 @@ fn rest(accounts: &Accounts<'_>) -> Option<Page> {
 }
 
 /// What the pair did in the time that is looked at, summed up over its steps.
-fn deeds<'a>(
+fn charges<'a>(
     recent: &Recent<'a>,
     victim: &str,
     culprit: &str,
 ) -> BTreeMap<(Resource, Cause, &'a str), Charged> {
     let mut sums: BTreeMap<_, Charged> = BTreeMap::new();
-    let all = recent.steps.iter().flat_map(|step| &step.span.deeds);
-    let own = all.filter(|(deed, _)| {
-        deed.resource != Resource::Preemption
-            && *deed.victim == *victim
-            && *deed.culprit == *culprit
+    let all = recent.steps.iter().flat_map(|step| &step.charges);
+    let own = all.filter(|one| {
+        one.resource != Resource::Preemption && *one.victim == *victim && *one.culprit == *culprit
     });
-    for (Deed { resource, cause, place, .. }, charged) in own {
+    for Interference { resource, cause, place, charged, .. } in own {
         let sum = sums.entry((*resource, *cause, &**place)).or_default();
         sum.ns += charged.ns;
         sum.count += charged.count;
@@ -79,9 +73,9 @@ fn deeds<'a>(
     sums
 }
 
-fn main_cause(deeds: &BTreeMap<(Resource, Cause, &str), Charged>) -> Option<Cause> {
+fn main_cause(charges: &BTreeMap<(Resource, Cause, &str), Charged>) -> Option<Cause> {
     let mut by_cause: BTreeMap<Cause, u64> = BTreeMap::new();
-    for ((_, cause, _), charged) in deeds {
+    for ((_, cause, _), charged) in charges {
         *by_cause.entry(*cause).or_default() += charged.ns;
     }
     by_cause.into_iter().max_by_key(|(_, ns)| *ns).map(|(cause, _)| cause)
@@ -154,7 +148,7 @@ fn graph(values: Vec<f64>) -> Block {
 
 fn table(
     recent: &Recent<'_>,
-    deeds: &BTreeMap<(Resource, Cause, &str), Charged>,
+    charges: &BTreeMap<(Resource, Cause, &str), Charged>,
     whole_ns: u64,
 ) -> Table {
     let columns = vec![
@@ -185,7 +179,7 @@ fn table(
     Table {
         title: format!("In the last {}", cells::length(recent.seconds)),
         columns,
-        rows: deeds.iter().map(row).collect(),
+        rows: charges.iter().map(row).collect(),
         sorted_by: 3,
         empty: "Nothing in that time.",
     }

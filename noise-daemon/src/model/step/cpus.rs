@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use super::between::{fresh, grown, in_order, joined};
-use crate::model::Sample;
+use crate::model::changes::{grown, since_boot};
+use crate::model::joined::{in_order, joined};
+use crate::model::sample::Sample;
 
 /// Who takes time from a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +59,7 @@ impl Cpu {
 
     /// What all of them took, ns.
     pub fn all_taken_ns(&self) -> u64 {
-        self.taken_ns.iter().sum()
+        self.taken_ns.iter().fold(0, |sum, ns| sum.saturating_add(*ns))
     }
 
     /// Adds what came in another time.
@@ -79,17 +80,17 @@ pub(super) fn between(before: &Sample, now: &Sample) -> Vec<Cpu> {
         |a: &(u32, Cow<'_, str>, u64), b: &(u32, Cow<'_, str>, u64)| (a.0, &a.1).cmp(&(b.0, &b.1));
     let [then, them] = [before, now].map(|sample| in_order(&sample.interrupted, order));
     for (then, (cpu, source, ns)) in joined(then, them, |a, b| order(a, b)) {
-        came.push((*cpu, Some(Taker::of(source)), fresh(then.map(|(_, _, ns)| *ns), *ns)));
+        came.push((*cpu, Some(Taker::of(source)), grown(ns, then.map(|(_, _, ns)| ns))));
     }
     let numbers = |of: fn(&Sample) -> &[(u32, u64)]| {
         let [then, them] = [before, now].map(|sample| in_order(of(sample), by_cpu));
         joined(then, them, |a, b| by_cpu(a, b))
     };
     for (then, (cpu, ns)) in numbers(|sample| &sample.stolen) {
-        came.push((*cpu, Some(Taker::Steal), grown(then.map(|(_, ns)| *ns), *ns)));
+        came.push((*cpu, Some(Taker::Steal), since_boot(then.map(|(_, ns)| *ns), *ns)));
     }
     for (then, (cpu, ns)) in numbers(|sample| &sample.waited) {
-        came.push((*cpu, None, fresh(then.map(|(_, ns)| *ns), *ns)));
+        came.push((*cpu, None, grown(ns, then.map(|(_, ns)| ns))));
     }
     came.retain(|(_, _, ns)| *ns > 0);
     came.sort_by_key(|(cpu, _, _)| *cpu);
@@ -106,8 +107,8 @@ fn together(came: &[Came]) -> Cpu {
     for (cpu, who, ns) in came {
         sum.cpu = *cpu;
         match who.and_then(|who| sum.taken_ns.get_mut(who as usize)) {
-            Some(taken_ns) => *taken_ns += ns,
-            None => sum.waited_ns += ns,
+            Some(taken_ns) => *taken_ns = taken_ns.saturating_add(*ns),
+            None => sum.waited_ns = sum.waited_ns.saturating_add(*ns),
         }
     }
     sum
