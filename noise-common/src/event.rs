@@ -3,7 +3,7 @@
 //! One [`CpuState`] per possible CPU lies in a memory-mapped array: a program finds all its state
 //! with one array look-up, the daemon reads it without a system call. What is keyed by something
 //! that comes and goes (irq, device, interface) is a [`Cell`] in a per-CPU hash. A closed window
-//! travels through the ring buffer as the very [`Cell`] that collected it.
+//! travels through the ring buffer as the very [`Cell`] that collected it: see [`crate::record`].
 
 use crate::charge::{CHARGE_CAUSES, CHARGE_SLOTS, ChargeRequest, ChargeSlot, Charged, RESOURCES};
 use crate::hist::BUCKETS;
@@ -11,12 +11,13 @@ use crate::ledger::{COMM_WORDS, CONTEXTS, Division, Ledger};
 use crate::loss::LOSSES;
 use crate::nesting::{Nesting, Taken};
 use crate::queue::{QUEUE_WAITS, Share};
+use crate::record::Header;
 use crate::signals::{Backlog, CELLS_PER_CPU, Received, SIGNAL_COUNT, SOFTIRQ_VECTORS, Signal};
 
 // The daemon still has the old names.
 pub use crate::loss::{LOSSES as DROPS, Loss as Drop};
 
-/// One histogram of one window on one CPU. Also the record of the ring buffer.
+/// One histogram of one window on one CPU. Also a record of the ring buffer.
 ///
 /// `head` and `tail` name the window. They differ, or are 0, while the cell is unused or being
 /// reset, so a reader that copies front to back knows whether its copy is whole: a program resets
@@ -25,16 +26,14 @@ pub use crate::loss::{LOSSES as DROPS, Loss as Drop};
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[repr(C)]
 pub struct Cell {
+    /// What this is as a record: the signal, and the CPU that collected it.
+    pub header: Header,
     /// Number of the window in which the first event fell (time / window length); 0 = none.
     pub head: u64,
     /// When the next event pushes this window out, ns; 0 = never used.
     pub closes_ns: u64,
     /// What the signal is about: an irq, a device and operation, an interface, a vector.
     pub subject: u64,
-    /// The signal's number.
-    pub signal: u32,
-    /// The CPU that collected this.
-    pub cpu: u32,
     /// Exact sum of all values, ns.
     pub sum_ns: u64,
     /// The longest value, ns.
@@ -63,11 +62,10 @@ impl CpuState {
 impl Cell {
     /// A cell that was never used.
     pub const EMPTY: Self = Self {
+        header: Header::NONE,
         head: 0,
         closes_ns: 0,
         subject: 0,
-        signal: 0,
-        cpu: 0,
         sum_ns: 0,
         max_ns: 0,
         buckets: [0; BUCKETS],
@@ -193,12 +191,13 @@ pub struct OutlierPart {
     pub comm: [u64; COMM_WORDS],
 }
 
-/// A wait for a CPU that was longer than its threshold: a record of the ring buffer, told apart
-/// from a [`Cell`] by its size.
+/// A wait for a CPU that was longer than its threshold: a record of the ring buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[repr(C)]
 pub struct Outlier {
+    /// What this is as a record: the signal, and the CPU on which the thread ran in the end.
+    pub header: Header,
     /// When the wait ended, ns on CLOCK_MONOTONIC.
     pub at_ns: u64,
     /// How long it was, ns.
@@ -209,14 +208,12 @@ pub struct Outlier {
     pub rest_ns: u64,
     /// The thread that waited.
     pub pid: u32,
-    /// The CPU on which it ran in the end.
-    pub cpu: u32,
+    /// Index into [`crate::signals::CAUSES`]: what made it runnable.
+    pub made_runnable: u16,
+    /// How many parts there are.
+    pub parts_used: u16,
     /// Its name.
     pub comm: [u64; COMM_WORDS],
-    /// Index into [`crate::signals::CAUSES`]: what made it runnable.
-    pub made_runnable: u32,
-    /// How many parts there are.
-    pub parts_used: u32,
     /// The parts.
     pub parts: [OutlierPart; OUTLIER_PARTS],
 }

@@ -22,6 +22,7 @@ mod names;
 pub mod nesting;
 pub mod offsets;
 pub mod queue;
+pub mod record;
 pub mod remedy;
 pub mod shown;
 pub mod signals;

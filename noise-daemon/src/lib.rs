@@ -17,6 +17,7 @@ pub mod measure;
 pub mod memory;
 pub mod model;
 pub mod nearest;
+pub mod pipeline;
 pub mod procfs;
 pub mod resolve;
 pub mod state;

@@ -10,6 +10,7 @@ use noise_common::ledger::{
     Context, Division, Ledger, Parts, Runner, STRETCHES, TURNS, Takes, Turn, Waiting, Walk,
 };
 use noise_common::loss::Loss;
+use noise_common::record::{Header, RecordKind};
 use noise_common::signals::Signal;
 use noise_common::{OUTLIERS_PER_WINDOW, WINDOW_NS};
 
@@ -388,14 +389,15 @@ fn report<A: Access>(state: *mut CpuState, task: Task<A>, start: Start, now_ns: 
         }
         (*state).outliers[1] += 1;
         let outlier: *mut Outlier = &raw mut (*state).outlier;
+        let signal = Signal::CgroupRunqueueWait as u32;
+        (*outlier).header = Header::new(RecordKind::Outlier, signal, start.cpu);
         (*outlier).at_ns = now_ns;
         (*outlier).wait_ns = now_ns - start.at_ns;
         let division = division(state, Context::Scheduler as u32);
         (*outlier).victim = (*division).victim;
         (*outlier).pid = start.pid;
-        (*outlier).cpu = start.cpu;
         (*outlier).comm = task.comm();
-        (*outlier).made_runnable = start.cause;
+        (*outlier).made_runnable = start.cause as u16;
         (*outlier).parts_used = 0;
         // What it waited on other CPUs is charged, but not told here.
         (*outlier).rest_ns = (*division).wait.since_ns - start.at_ns;

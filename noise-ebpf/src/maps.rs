@@ -18,6 +18,7 @@ use noise_common::hist::{BUCKETS, bucket_of};
 use noise_common::ledger::Waiting;
 use noise_common::loss::Loss;
 use noise_common::queue::{QUEUES, Served};
+use noise_common::record::{Header, RecordKind};
 use noise_common::signals::{ROTATING_CELLS, ROTATING_WAYS, Signal, keyed_slot, rotating_slot};
 
 /// State of each CPU, memory-mapped by the daemon. Sized at load to the possible CPUs.
@@ -67,7 +68,7 @@ pub static NOISE_SPILLED: HashMap<u64, PacketTimes> = HashMap::with_max_entries(
 #[map]
 pub static NOISE_TASKS: HashMap<u64, u64> = HashMap::with_max_entries(TASKS as u32, 0);
 
-/// Closed windows on their way to the daemon.
+/// Records on their way to the daemon: closed windows and long waits (see `noise_common::record`).
 #[map]
 static NOISE_RING: RingBuf = RingBuf::with_byte_size(256 * 1024, 0);
 
@@ -340,8 +341,8 @@ fn turn_window(cell: *mut Cell, signal: u32, subject: u64, now_ns: u64) {
         let window = now_ns / WINDOW_NS;
         trace!((), "signal {}, subject {:x}: window {} opens", signal, subject, window);
         ptr::write_volatile(&raw mut (*cell).subject, subject);
-        ptr::write_volatile(&raw mut (*cell).signal, signal);
-        ptr::write_volatile(&raw mut (*cell).cpu, bpf_get_smp_processor_id());
+        let header = Header::new(RecordKind::Window, signal, this_cpu());
+        ptr::write_volatile(&raw mut (*cell).header, header);
         ptr::write_volatile(&raw mut (*cell).closes_ns, (window + 1) * WINDOW_NS);
         ptr::write_volatile(&raw mut (*cell).head, window);
         ptr::write_volatile(&raw mut (*cell).tail, window);

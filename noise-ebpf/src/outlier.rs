@@ -29,6 +29,6 @@ pub fn push(state: *mut CpuState, cause: Cause, culprit: u64, ns: u64, turn: Opt
                 (*part).comm = [0; 2];
             }
         }
-        (*outlier).parts_used = used as u32 + 1;
+        (*outlier).parts_used = used as u16 + 1;
     }
 }

@@ -10,7 +10,7 @@ use super::report::{Clock, Outlier, Report};
 use super::settings::{Settings, SettingsError};
 use super::track::Memory;
 use super::watched::Watched;
-use crate::model::Sample;
+use crate::model::{Sample, Step};
 
 /// What there is to see at one time.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -91,12 +91,13 @@ impl Board {
         self.feed.memories().collect()
     }
 
-    /// Takes the next sample, about one window's length after the one before.
-    pub fn analyse(&mut self, sample: &Arc<Sample>, clock: Clock) -> Vec<Event> {
+    /// Takes the next sample, about one window's length after the one before, and the step that led
+    /// to it, if from that one.
+    pub fn analyse(&mut self, sample: &Arc<Sample>, step: &Step, clock: Clock) -> Vec<Event> {
         if !self.settings.enabled {
             return Vec::new();
         }
-        let changes = self.feed.take(sample);
+        let changes = self.feed.take(sample, step);
         let events = self.groups.take(changes, self.feed.active(), clock);
         for event in &events {
             match event {

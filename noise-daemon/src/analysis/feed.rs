@@ -94,14 +94,15 @@ impl Feed {
         Ok(())
     }
 
-    /// Takes the next sample, about one window's length after the one before.
+    /// Takes the next sample, about one window's length after the one before, and the step that led
+    /// to it, if from that one.
     ///
     /// Signals of subjects that did not change cost a comparison. A subject's first appearance is
     /// where its windows begin: what it counted before may be old.
-    pub fn take(&mut self, sample: &Arc<Sample>) -> Vec<Change<Name, Name>> {
+    pub fn take(&mut self, sample: &Arc<Sample>, step: &Step) -> Vec<Change<Name, Name>> {
         match self.previous.replace(Arc::clone(sample)) {
             Some(previous) if sample.at_ns > previous.at_ns => {
-                self.advance(&Step::between(&previous, sample), sample)
+                self.advance(&step.or_between(&previous, sample), sample)
             }
             _ => Vec::new(),
         }

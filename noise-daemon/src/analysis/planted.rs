@@ -11,7 +11,7 @@ use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 
 use super::{Board, Clock, Event, Name, Report, Settings, Watched};
 use crate::chance::same_draws;
-use crate::model::{Histogram, Interference, OutlierRecord, Sample, Series};
+use crate::model::{Histogram, Interference, OutlierRecord, Sample, Series, Step};
 
 const WINDOW_NS: u64 = 500_000_000;
 /// Warm-up and the latest windows are behind.
@@ -121,7 +121,7 @@ pub(super) fn live(
         .flat_map(|number| {
             act(host, number);
             let sample = host.sample();
-            board.analyse(&sample, clock(&sample))
+            board.analyse(&sample, &Step::default(), clock(&sample))
         })
         .collect()
 }
@@ -568,7 +568,7 @@ proptest! {
                 interference: vec![pair; times],
                 ..Sample::default()
             });
-            board.analyse(&sample, clock(&sample));
+            board.analyse(&sample, &Step::default(), clock(&sample));
             board.overview(clock(&sample));
         }
         prop_assert!(board.overview(clock(&Sample::default())).incidents.len() <= 256);

@@ -10,6 +10,7 @@ use proptest::test_runner::Config;
 
 use super::planted::{Host, WARM, around, board, clock, closed, live};
 use super::{Board, Episode, Event, Overview, Report, Settings};
+use crate::model::Step;
 
 const SLOW_NS: u64 = 8_000_000;
 const USUAL_NS: u64 = 50_000;
@@ -76,7 +77,7 @@ fn tell(stories: &[(&str, &Phases)], mut see: impl FnMut(u64, &Overview)) -> Vec
             wait(&mut host, number, victim, at(phases, number));
         }
         let sample = host.sample();
-        events.extend(board.analyse(&sample, clock(&sample)));
+        events.extend(board.analyse(&sample, &Step::default(), clock(&sample)));
         see(number, &board.overview(clock(&sample)));
     }
     events
@@ -336,7 +337,7 @@ fn many_subjects_all_have_their_series() {
             wait(&mut host, number, name, by);
         }
         let sample = host.sample();
-        let events = board.analyse(&sample, clock(&sample));
+        let events = board.analyse(&sample, &Step::default(), clock(&sample));
         most = most.max(board.overview(clock(&sample)).active.len());
         for report in closed(&events) {
             assert_eq!((report.also.len(), report.untold), (32, 17));

@@ -1,4 +1,4 @@
-//! The daemon's side of incidents: samples in, log lines and state file out.
+//! The subscriber that looks for incidents: samples in, log lines and state file out.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use crate::analysis::{Board, Clock, Event, Overview, Settings};
 use crate::export::log_event;
 use crate::kernel::monotonic_ns;
-use crate::model::Sample;
+use crate::pipeline::{Occasion, Published, Subscriber};
 use crate::procfs;
 use crate::state::{Baselines, Document, Keeper};
 
@@ -21,7 +21,8 @@ pub struct Watching {
     board: Board,
     keeper: Option<Keeper>,
     boot: String,
-    taken: u32,
+    /// Beats since baselines were written.
+    beats: u32,
 }
 
 /// The wall clock is read here alone.
@@ -37,7 +38,7 @@ impl Watching {
     pub fn start(settings: Settings, directory: &Path) -> anyhow::Result<Self> {
         let mut board = Board::new(settings).context("incidents")?;
         if directory.as_os_str().is_empty() {
-            return Ok(Self { board, keeper: None, boot: String::new(), taken: 0 });
+            return Ok(Self { board, keeper: None, boot: String::new(), beats: 0 });
         }
         let boot = boot_id();
         let (keeper, left) = Keeper::open(directory);
@@ -48,7 +49,7 @@ impl Watching {
         if baselines.boot == boot && !boot.is_empty() {
             board.recall(baselines.learnt);
         }
-        Ok(Self { board, keeper, boot, taken: 0 })
+        Ok(Self { board, keeper, boot, beats: 0 })
     }
 
     /// Starts the thread that writes, where something is kept.
@@ -67,38 +68,49 @@ impl Watching {
         self.board.set(settings).context("incidents")
     }
 
-    /// Takes the next of the samples that are a window apart.
-    pub fn take(&mut self, sample: &Arc<Sample>) {
+    /// The next of the samples that are a window apart.
+    fn analyse(&mut self, published: &Published) {
+        let Published { sample, step, .. } = published;
         let clock = clock();
-        let events = self.board.analyse(sample, clock);
+        let events = self.board.analyse(sample, step, clock);
         events.iter().for_each(log_event);
         // What joins changes what is open, which a crash may lose.
         let lasting = |event: &Event| !matches!(event, Event::Joined { .. });
         let changed = events.iter().any(lasting);
         let waited = self.board.keep_outliers(sample, clock);
-        self.taken = (self.taken + 1) % BASELINES_EVERY;
+        self.beats = (self.beats + 1) % BASELINES_EVERY;
         let Some(keeper) = &mut self.keeper else { return };
-        if changed || waited || self.taken == 0 {
+        if changed || waited || self.beats == 0 {
             keeper.changed(changed);
         }
         let (board, boot) = (&mut self.board, &self.boot);
         keeper.tick(|| document(board, boot, clock));
     }
 
-    /// Takes a sample that somebody asked for, and answers what there is to see.
-    pub fn look(&mut self, sample: &Sample) -> Overview {
-        let clock = clock();
-        let waited = self.board.keep_outliers(sample, clock);
-        if waited && let Some(keeper) = &mut self.keeper {
-            keeper.changed(false);
-        }
-        self.board.overview(clock)
+    /// What there is to see now.
+    pub fn overview(&mut self) -> Overview {
+        self.board.overview(clock())
     }
 
     /// Keeps what there is.
-    pub fn stop(mut self) {
+    pub fn stop(&mut self) {
         if let Some(keeper) = self.keeper.take() {
             keeper.finish(document(&mut self.board, &self.boot, clock()));
+        }
+    }
+}
+
+impl Subscriber for Watching {
+    fn advance(&mut self, published: &Published) {
+        match published.occasion {
+            Occasion::Beat => self.analyse(published),
+            // Of other lengths, but each long wait is in one sample alone.
+            Occasion::Asked => {
+                let waited = self.board.keep_outliers(&published.sample, clock());
+                if waited && let Some(keeper) = &mut self.keeper {
+                    keeper.changed(false);
+                }
+            }
         }
     }
 }

@@ -1,51 +1,63 @@
 //! Records of long waits: from the ring, with numbers, to names.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
 use noise_common::charge::{Cause, ChargeKey, Resource};
 use noise_common::event::{Outlier, OutlierPart};
+use noise_common::record::Record;
 use noise_common::signals::CAUSES;
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::TryRecvError;
 
 use crate::clean::as_text;
 use crate::model::{OutlierPart as NamedPart, OutlierRecord};
 use crate::resolve::Names;
 
-/// Records whose names are not known yet; programs send a few a window, so this is many windows.
-const MOST_WAITING: usize = 1024;
+/// Records that wait for their names to be known, a power of two; programs send a few a window, so this is
+/// many windows.
+pub const MOST_WAITING: usize = 1024;
 
 /// Records on their way into a sample.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Outliers {
-    waiting: VecDeque<Outlier>,
+    records: broadcast::Receiver<Arc<Record>>,
+    /// The oldest, whose names were not known yet.
+    oldest: Option<Outlier>,
     lost: u64,
 }
 
 impl Outliers {
-    /// Takes a record of the ring, if it is one.
-    pub fn take(&mut self, record: &[u8]) -> bool {
-        let Ok(outlier) = bytemuck::try_pod_read_unaligned::<Outlier>(record) else { return false };
-        if self.waiting.len() == MOST_WAITING {
-            self.waiting.pop_front();
-            self.lost += 1;
-        }
-        self.waiting.push_back(outlier);
-        true
+    /// Those among the records that are received, of which [`MOST_WAITING`] may wait.
+    pub fn new(records: broadcast::Receiver<Arc<Record>>) -> Self {
+        Self { records, oldest: None, lost: 0 }
     }
 
     /// Records that had to give way to newer ones.
     pub fn lost(&self) -> u64 {
-        self.lost
+        self.lost + self.records.len().saturating_sub(MOST_WAITING) as u64
+    }
+
+    fn next(&mut self) -> Option<Outlier> {
+        loop {
+            match self.records.try_recv().as_deref() {
+                Ok(Record::Outlier(outlier)) => return Some(*outlier),
+                Ok(Record::Window(_)) => {}
+                Err(TryRecvError::Lagged(lost)) => self.lost += lost,
+                Err(TryRecvError::Empty | TryRecvError::Closed) => return None,
+            }
+        }
     }
 
     /// The records whose names are known by now.
     pub fn named(&mut self, names: &mut Names, now: Instant) -> Vec<OutlierRecord> {
         let mut known = Vec::new();
-        while let Some(outlier) = self.waiting.front() {
-            let Some(record) = name(outlier, names, now) else { break };
+        while let Some(outlier) = self.oldest.take().or_else(|| self.next()) {
+            let Some(record) = name(&outlier, names, now) else {
+                self.oldest = Some(outlier);
+                break;
+            };
             known.push(record);
-            self.waiting.pop_front();
         }
         known
     }
@@ -87,7 +99,7 @@ fn name(outlier: &Outlier, names: &mut Names, now: Instant) -> Option<OutlierRec
         victim,
         pid: outlier.pid,
         comm: names.label(&comm_text(&outlier.comm)),
-        cpu: outlier.cpu,
+        cpu: outlier.header.cpu.into(),
         made_runnable,
         parts,
         rest_ns: outlier.rest_ns + unknown_ns,
@@ -105,7 +117,17 @@ fn comm_text(comm: &[u64]) -> String {
 mod tests {
     use super::*;
     use crate::resolve::cgroup::Hierarchies;
+    use noise_common::event::Cell;
     use std::collections::BTreeMap;
+
+    fn outliers() -> (broadcast::Sender<Arc<Record>>, Outliers) {
+        let (records, receiver) = broadcast::channel(MOST_WAITING);
+        (records, Outliers::new(receiver))
+    }
+
+    fn send(records: &broadcast::Sender<Arc<Record>>, record: Record) {
+        assert!(records.send(Arc::new(record)).is_ok());
+    }
 
     fn comm(text: &str) -> [u64; 2] {
         let mut bytes = [0u8; 16];
@@ -135,9 +157,9 @@ mod tests {
         outlier.parts[0] = part(900, Cause::Idle, 0, "");
         outlier.parts[1] = part(600, Cause::Kthread, 7, "kworker/0:1");
         outlier.parts[2] = part(500, Cause::Kthread, 7, "kworker/0:1");
-        let mut outliers = Outliers::default();
-        assert!(outliers.take(bytemuck::bytes_of(&outlier)));
-        assert!(!outliers.take(&[0; 512]));
+        let (records, mut outliers) = outliers();
+        send(&records, Record::Outlier(outlier));
+        send(&records, Record::Window(Cell::EMPTY));
         let named = outliers.named(&mut names, Instant::now());
         let [record] = named.as_slice() else { panic!("{named:?}") };
         assert_eq!((&*record.comm, &*record.made_runnable), ("victim", "wakeup"));
@@ -155,12 +177,12 @@ mod tests {
 
     #[test]
     fn records_that_give_way_are_counted() {
-        let mut outliers = Outliers::default();
-        let record = Outlier::default();
-        for taken in 1..=MOST_WAITING as u64 + 3 {
-            assert!(outliers.take(bytemuck::bytes_of(&record)));
-            assert_eq!(outliers.lost(), taken.saturating_sub(MOST_WAITING as u64));
+        let (records, mut outliers) = outliers();
+        for sent in 1..=MOST_WAITING as u64 + 3 {
+            send(&records, Record::Outlier(Outlier::default()));
+            assert_eq!(outliers.lost(), sent.saturating_sub(MOST_WAITING as u64));
         }
-        assert_eq!(outliers.waiting.len(), MOST_WAITING);
+        let taken = std::iter::from_fn(|| outliers.next()).count();
+        assert_eq!((taken, outliers.lost()), (MOST_WAITING, 3));
     }
 }

@@ -139,13 +139,18 @@ mod tests {
     use crate::model::Builder;
     use crate::resolve::cgroup::Hierarchies;
     use noise_common::hist::bucket_of;
+    use noise_common::record::{Header, RecordKind};
     use noise_common::signals::block_subject;
     use std::os::unix::fs::MetadataExt as _;
 
+    fn header(signal: Signal) -> Header {
+        Header::new(RecordKind::Window, signal as u32, 0)
+    }
+
     fn cell(subject: u64, window: u64, value: u64) -> Cell {
-        let signal = Signal::CgroupRunqueueWait as u32;
+        let header = header(Signal::CgroupRunqueueWait);
         let mut cell =
-            Cell { head: window, tail: window, signal, subject, sum_ns: value, ..Cell::EMPTY };
+            Cell { header, head: window, tail: window, subject, sum_ns: value, ..Cell::EMPTY };
         cell.buckets[bucket_of(value)] = 1;
         cell
     }
@@ -203,8 +208,10 @@ mod tests {
         let mut names =
             Names::new(root.path(), root.path(), BTreeMap::new(), &Hierarchies::default());
         let (signal, now) = (Signal::NetTxWait, Instant::now());
-        let sent =
-            |subject, window, value| Cell { signal: signal as u32, ..cell(subject, window, value) };
+        let sent = |subject, window, value| Cell {
+            header: header(signal),
+            ..cell(subject, window, value)
+        };
         let (mut histograms, mut builder) = (Histograms::default(), Builder::default());
         let mut at_ns = 0;
         // What is sampled, and what is exported.
@@ -212,7 +219,7 @@ mod tests {
             at_ns += 1_000_000_000;
             let mut sample = Sample { at_ns, ..Sample::default() };
             histograms.add_to(&mut sample, names, now);
-            let model = builder.advance(sample);
+            let model = builder.model_after(sample);
             let sums = |series: &[Series]| -> Vec<(String, u64)> {
                 series.iter().map(|one| (one.labels.join(","), one.totals.sum_ns)).collect()
             };
@@ -257,7 +264,7 @@ mod tests {
         let mut names = Names::new(root.path(), root.path(), BTreeMap::new(), &hierarchies);
         let (signal, now) = (Signal::BlockDeviceWait, Instant::now());
         let subject = block_subject(259, 1, 0);
-        let of = |window, value| Cell { signal: signal as u32, ..cell(subject, window, value) };
+        let of = |window, value| Cell { header: header(signal), ..cell(subject, window, value) };
         let mut histograms = Histograms::default();
         let mut freed = Vec::new();
         for window in 1..=IDLE_WINDOWS + 1 {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -11,14 +12,16 @@ use aya::maps::{HashMap, Map, MapData, PerCpuHashMap, RingBuf};
 use noise_common::MARKER_MAP;
 use noise_common::event::{Cell, CellKey, DROPS, Drop, PacketTimes, RequestTimes};
 use noise_common::hooks::Hook;
+use noise_common::record::{Header, Record};
 use noise_common::signals::{CELLS_PER_CPU, SIGNALS, Signal, Storage};
 use tokio::io::unix::AsyncFd;
+use tokio::sync::broadcast;
 
 use super::bearers::Bearers;
 use super::charges::{Asked, Charges};
 use super::faults::PageFaults;
 use super::hashed::HashedCharges;
-use super::outliers::Outliers;
+use super::outliers::{MOST_WAITING, Outliers};
 use super::series::Histograms;
 use super::states::{CpuStates, Mark};
 use super::steal;
@@ -44,6 +47,31 @@ const STALE_NS: u64 = 300_000_000_000;
 /// Attempts at reading the cells of a key of which one is being reset.
 const READ_ATTEMPTS: usize = 3;
 
+/// Records of the ring of a kind that is not known here, by the signal that they name.
+#[derive(Debug, Default)]
+struct Unknown(BTreeMap<u16, u64>);
+
+impl Unknown {
+    fn add(&mut self, header: Header) {
+        // None comes from the programs that are part of this executable.
+        if self.0.is_empty() {
+            let Header { kind, length, signal, .. } = header;
+            tracing::warn!(
+                kind,
+                length,
+                signal,
+                "the programs sent a record of an unknown kind, which is not counted: load the programs of \
+                 this version by starting noised again"
+            );
+        }
+        *self.0.entry(header.signal).or_default() += 1;
+    }
+
+    fn of(&self, signal: Signal) -> u64 {
+        self.0.get(&(signal as u16)).copied().unwrap_or_default()
+    }
+}
+
 /// Reads everything that the programs collect.
 pub struct Collector {
     engine: Engine,
@@ -58,7 +86,9 @@ pub struct Collector {
     histograms: Histograms,
     bearers: Bearers<u64>,
     charges: Charges,
+    records: broadcast::Sender<Arc<Record>>,
     outliers: Outliers,
+    unknown: Unknown,
     names: Names,
     hierarchies: Hierarchies,
     reader: Reader,
@@ -100,6 +130,7 @@ impl Collector {
             facts.drop_reasons.clone(),
             &hierarchies,
         );
+        let (records, receiver) = broadcast::channel(MOST_WAITING);
         Ok(Self {
             ring: take(&mut engine, "NOISE_RING")?.try_into()?,
             cells: take(&mut engine, "NOISE_CELLS")?.try_into()?,
@@ -111,7 +142,9 @@ impl Collector {
             histograms: Histograms::default(),
             bearers: Bearers::default(),
             charges: Charges::new(hashed),
-            outliers: Outliers::default(),
+            outliers: Outliers::new(receiver),
+            records,
+            unknown: Unknown::default(),
             names,
             hierarchies,
             reader: Reader::default(),
@@ -164,31 +197,40 @@ impl Collector {
         Ok(unsafe { AsyncFd::register(ring) }?)
     }
 
-    /// Moves all closed windows from the ring into the totals.
+    /// Takes all records from the ring: closed windows go into the totals, others to who receives them.
     pub fn drain(&mut self) {
-        while let Some(record) = self.ring.next() {
-            // A record that is neither cannot come from our programs.
-            if let Ok(cell) = bytemuck::try_pod_read_unaligned::<Cell>(&record) {
-                self.histograms.close(&cell);
-            } else {
-                self.outliers.take(&record);
+        while let Some(bytes) = self.ring.next() {
+            match Record::read(&bytes) {
+                // Totals are made of these, of which none may be lost: they do not go through a channel
+                // that those who are slow lose records of.
+                Ok(Record::Window(cell)) => self.histograms.close(&cell),
+                Ok(record @ Record::Outlier(_)) => {
+                    // Our own receiver is always there.
+                    let _ = self.records.send(Arc::new(record));
+                }
+                Err(header) => self.unknown.add(header),
             }
         }
     }
 
-    /// Everything up to now.
-    pub fn sample(&mut self) -> Sample {
-        let mut sample = self.glance();
-        self.add_hooks(&mut sample);
+    /// The records of the ring from now on, but for the windows, which are in the samples. One that
+    /// receives too slowly loses the oldest, and sees how many.
+    pub fn records(&self) -> broadcast::Receiver<Arc<Record>> {
+        self.records.subscribe()
+    }
+
+    /// Adds to a sample what only those look at who ask for one: the programs themselves, and what the
+    /// host has counted on its own.
+    pub fn complete(&mut self, sample: &mut Sample) {
+        self.add_hooks(sample);
         let found = self.hierarchies.found();
         sample.hierarchies = found.map(|(kind, is_found)| (kind.into(), is_found)).into();
         sample.stolen = steal::stolen(Path::new("/proc"), &mut self.reader);
         sample.page_faults = self.page_faults.read(Path::new("/proc"), &mut self.reader);
-        sample
     }
 
-    /// What the programs have counted up to now; nothing of the programs themselves.
-    pub fn glance(&mut self) -> Sample {
+    /// What the programs have counted up to now.
+    pub fn sample(&mut self) -> Sample {
         self.read_open_windows();
         self.drain();
         let (at_ns, now) = (monotonic_ns(), Instant::now());
@@ -302,6 +344,9 @@ impl Collector {
                 if info.outliers && reason == Drop::RateLimited {
                     total += self.outliers.lost();
                 }
+                if reason == Drop::OutOfRange {
+                    total += self.unknown.of(info.signal);
+                }
                 if total > 0 {
                     sample.drops.push((info.signal, reason, total));
                 }
@@ -384,6 +429,7 @@ mod tests {
 
     use nix::sched::{CpuSet, sched_setaffinity};
     use nix::unistd::Pid;
+    use noise_common::record::RecordKind;
     use noise_common::signals::keyed_slot;
 
     use super::*;
@@ -396,7 +442,7 @@ mod tests {
 
     /// Packets that the collector has counted on the loopback interface.
     fn sent(collector: &mut Collector) -> u64 {
-        let series = collector.glance().series.into_iter();
+        let series = collector.sample().series.into_iter();
         let own = |one: &Series| one.signal == SIGNAL && one.labels == ["lo"];
         series.filter(own).map(|one| one.totals.count()).sum()
     }
@@ -415,7 +461,8 @@ mod tests {
         let slot = SIGNAL.first_cell() + keyed_slot(LOOPBACK);
         let occupant = (2..).find(|other| keyed_slot(*other) == keyed_slot(LOOPBACK)).unwrap();
         let key = CellKey { signal: SIGNAL as u32, padding: 0, subject: occupant };
-        let cell = Cell { signal: SIGNAL as u32, subject: occupant, closes_ns: 1, ..Cell::EMPTY };
+        let header = Header::new(RecordKind::Window, SIGNAL as u32, 0);
+        let cell = Cell { header, subject: occupant, closes_ns: 1, ..Cell::EMPTY };
         for cpu in 0..collector.states.len() {
             collector.states.write_cell(cpu, slot, cell);
         }

@@ -101,7 +101,8 @@ impl CpuStates {
                 // SAFETY: the pointer lies in the mapping, which is writable; the order is the
                 // programs' own.
                 unsafe {
-                    let of_key = (&raw const (*cell).signal).read_volatile() == key.signal
+                    let header = (&raw const (*cell).header).read_volatile();
+                    let of_key = u32::from(header.signal) == key.signal
                         && (&raw const (*cell).subject).read_volatile() == key.subject;
                     if of_key && (&raw const (*cell).closes_ns).read_volatile() != 0 {
                         (&raw mut (*cell).tail).write_volatile(0);

@@ -81,7 +81,7 @@ impl Default for WindowTotals {
 }
 
 fn key_of(cell: &Cell) -> CellKey {
-    CellKey { signal: cell.signal, padding: 0, subject: cell.subject }
+    CellKey { signal: cell.header.signal.into(), padding: 0, subject: cell.subject }
 }
 
 fn signal_of(key: CellKey) -> Option<Signal> {
@@ -133,7 +133,7 @@ impl WindowTotals {
         }
         self.newest = self.newest.max(cell.head);
         let key = key_of(cell);
-        let windows = self.cells.entry((key, cell.cpu)).or_default();
+        let windows = self.cells.entry((key, cell.header.cpu.into())).or_default();
         if cell.head <= windows.last_closed {
             return;
         }
@@ -152,7 +152,7 @@ impl WindowTotals {
     pub fn close(&mut self, cell: &Cell) {
         self.newest = self.newest.max(cell.head);
         let key = key_of(cell);
-        let windows = self.cells.entry((key, cell.cpu)).or_default();
+        let windows = self.cells.entry((key, cell.header.cpu.into())).or_default();
         let early = std::mem::take(&mut windows.counted_early);
         if early && cell.head <= windows.last_closed {
             return;
@@ -171,7 +171,7 @@ impl WindowTotals {
         subject.recent_max_ns = subject.recent_max_ns.max(cell.max_ns);
         subject.closed.add_counts(cell.sum_ns, used_buckets(cell));
         if by_cpu(key) {
-            *subject.by_cpu.entry(cell.cpu).or_default() += cell.sum_ns;
+            *subject.by_cpu.entry(cell.header.cpu.into()).or_default() += cell.sum_ns;
         }
     }
 
@@ -270,6 +270,7 @@ impl WindowTotals {
 mod tests {
     use super::*;
     use noise_common::hist::bucket_of;
+    use noise_common::record::{Header, RecordKind};
     use proptest::prelude::{Strategy, any, prop_assert_eq, proptest};
 
     fn cell(window: u64, values: &[u64]) -> Cell {
@@ -283,7 +284,8 @@ mod tests {
     }
 
     fn of_cgroup(subject: u64, cpu: u32, cell: Cell) -> Cell {
-        Cell { signal: Signal::CgroupRunqueueWait as u32, subject, cpu, ..cell }
+        let signal = Signal::CgroupRunqueueWait as u32;
+        Cell { header: Header::new(RecordKind::Window, signal, cpu), subject, ..cell }
     }
 
     impl WindowTotals {
@@ -332,7 +334,8 @@ mod tests {
     #[test]
     fn interrupts_are_told_by_cpu() {
         let mut totals = WindowTotals::default();
-        let of = |cpu, cell| Cell { signal: Signal::Softirq as u32, subject: 1, cpu, ..cell };
+        let header = |cpu| Header::new(RecordKind::Window, Signal::Softirq as u32, cpu);
+        let of = |cpu, cell| Cell { header: header(cpu), subject: 1, ..cell };
         totals.close(&of(0, cell(5, &[100])));
         totals.read_open(&of(0, cell(6, &[10])));
         totals.read_open(&of(3, cell(6, &[40])));

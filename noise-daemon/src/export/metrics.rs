@@ -521,7 +521,7 @@ mod tests {
             active: vec![(Signal::CgroupRunqueueWait.into(), "/system.slice/a.service".into())],
             ..Overview::default()
         };
-        let text = render(&Builder::default().advance(sample), &overview, None).unwrap();
+        let text = render(&Builder::default().model_after(sample), &overview, None).unwrap();
         let text = String::from_utf8(text).unwrap();
         let revision = format!("revision=\"{REVISION}\"");
         insta::assert_snapshot!(text.replace(&revision, "revision=\"<revision>\""));

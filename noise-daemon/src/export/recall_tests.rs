@@ -199,7 +199,7 @@ proptest! {
                 continue;
             }
             at_ns += SECOND;
-            let model = builder.advance(world.sample(at_ns));
+            let model = builder.model_after(world.sample(at_ns));
             let text = render(&model, &Overview::default(), None).unwrap();
             let text = String::from_utf8(text).unwrap();
             for (series, now) in rising(&text) {

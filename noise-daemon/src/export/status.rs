@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn every_signal_is_named_and_absence_explained() {
         let absent = vec![(Signal::Nmi, "not attached: <x>".to_owned())];
-        let page = page(&Builder::default().advance(Sample { absent, ..Sample::default() }));
+        let page = page(&Builder::default().model_after(Sample { absent, ..Sample::default() }));
         for info in &SIGNALS {
             assert!(page.contains(info.name), "{}", info.name);
         }
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_strict_policy_lets_the_page_work() {
-        let page = page(&Builder::default().advance(Sample::default()));
+        let page = page(&Builder::default().model_after(Sample::default()));
         for inline in ["<style", "<script>", " style=", " onload=", "javascript:"] {
             assert!(!page.contains(inline), "{inline}: {page}");
         }
@@ -144,7 +144,8 @@ mod tests {
             charged: Charged { ns, count: 1 },
         };
         let interference = vec![charge("a", 2_000_000), charge("b", 3_000_000)];
-        let page = page(&Builder::default().advance(Sample { interference, ..Sample::default() }));
+        let page =
+            page(&Builder::default().model_after(Sample { interference, ..Sample::default() }));
         let row = |culprit, time| {
             format!("<tr><td>web&lt;1&gt;<td>{culprit}<td>foreign<td>cpu<td>{time}")
         };

@@ -2,6 +2,7 @@
 //! knows those since the one before it alone, whoever had asked for that.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use super::{Label, Sample};
 
@@ -11,16 +12,28 @@ const HORIZON_NS: u64 = 60_000_000_000;
 /// Longest delays by the samples that had them.
 #[derive(Debug, Default)]
 pub struct Longest {
+    /// Somebody asks for what the next sample shows.
+    asks: bool,
     /// When somebody asked last.
     asked_ns: Option<u64>,
     samples: VecDeque<(u64, BTreeMap<Label, u64>)>,
 }
 
 impl Longest {
-    /// Takes a sample that others will not see. Does nothing where nobody asks.
-    pub fn take(&mut self, sample: &Sample) {
+    /// Says that [`Self::raised`] will be asked for with the next sample.
+    pub fn ask(&mut self) {
+        self.asks = true;
+    }
+
+    /// The next sample. Does nothing where nobody asks.
+    pub fn advance(&mut self, sample: &Sample) {
         let is_recent = |then: u64| then.saturating_add(HORIZON_NS) >= sample.at_ns;
-        self.samples.retain(|(then, _)| is_recent(*then));
+        if std::mem::take(&mut self.asks) {
+            // Who asks is shown all that was known before.
+            self.asked_ns = Some(sample.at_ns);
+        } else {
+            self.samples.retain(|(then, _)| is_recent(*then));
+        }
         if !self.asked_ns.is_some_and(is_recent) {
             self.asked_ns = None;
             return;
@@ -33,9 +46,9 @@ impl Longest {
         }
     }
 
-    /// Raises the longest delays of a sample to those since a time, ns on the clock of the samples.
-    pub fn raise(&mut self, sample: &mut Sample, since_ns: u64) {
-        self.asked_ns = Some(sample.at_ns);
+    /// The newest sample with its longest delays raised to those since a time, ns on the clock of the
+    /// samples.
+    pub fn raised(&self, newest: &Arc<Sample>, since_ns: u64) -> Arc<Sample> {
         let mut longest: BTreeMap<&Label, u64> = BTreeMap::new();
         for (key, ns) in
             self.samples.iter().filter(|(at_ns, _)| *at_ns > since_ns).flat_map(|one| &one.1)
@@ -44,13 +57,26 @@ impl Longest {
             *known = (*known).max(*ns);
         }
         let mut longest = longest.into_iter().peekable();
-        for one in &mut sample.series {
+        let mut raises = Vec::new();
+        for (index, one) in newest.series.iter().enumerate() {
             let key = (one.signal, &one.labels);
             while longest.next_if(|(known, _)| (known.0, &known.1) < key).is_some() {}
-            if let Some((_, ns)) = longest.next_if(|(known, _)| (known.0, &known.1) == key) {
-                one.recent_max_ns = one.recent_max_ns.max(ns);
+            if let Some((_, ns)) = longest.next_if(|(known, _)| (known.0, &known.1) == key)
+                && ns > one.recent_max_ns
+            {
+                raises.push((index, ns));
             }
         }
+        let mut sample = Arc::clone(newest);
+        if !raises.is_empty() {
+            let series = &mut Arc::make_mut(&mut sample).series;
+            for (index, ns) in raises {
+                if let Some(one) = series.get_mut(index) {
+                    one.recent_max_ns = ns;
+                }
+            }
+        }
+        sample
     }
 }
 
@@ -70,8 +96,10 @@ mod tests {
         Sample { at_ns, series: series.collect(), ..Sample::default() }
     }
 
-    fn raised(longest: &mut Longest, mut sample: Sample, since_ns: u64) -> Vec<u64> {
-        longest.raise(&mut sample, since_ns);
+    fn raised(longest: &mut Longest, sample: Sample, since_ns: u64) -> Vec<u64> {
+        longest.ask();
+        longest.advance(&sample);
+        let sample = longest.raised(&Arc::new(sample), since_ns);
         sample.series.iter().map(|one| one.recent_max_ns).collect()
     }
 
@@ -79,8 +107,8 @@ mod tests {
     fn each_who_asks_is_told_the_longest_since_then() {
         let mut longest = Longest::default();
         assert_eq!(raised(&mut longest, sample(10, &[("a", 1)]), 0), [1]);
-        longest.take(&sample(11, &[("a", 5), ("b", 0), ("gone", 9)]));
-        longest.take(&sample(12, &[("a", 3), ("b", 7)]));
+        longest.advance(&sample(11, &[("a", 5), ("b", 0), ("gone", 9)]));
+        longest.advance(&sample(12, &[("a", 3), ("b", 7)]));
         let now = || sample(13, &[("0", 2), ("a", 4), ("b", 0)]);
         assert_eq!(raised(&mut longest, now(), 10), [2, 5, 7]);
         assert_eq!(raised(&mut longest, now(), 11), [2, 4, 7]);
@@ -90,11 +118,11 @@ mod tests {
     #[test]
     fn nothing_is_kept_where_nobody_asks() {
         let mut longest = Longest::default();
-        longest.take(&sample(1, &[("a", 5)]));
+        longest.advance(&sample(1, &[("a", 5)]));
         assert!(longest.samples.is_empty());
         raised(&mut longest, sample(2, &[]), 0);
         for second in 0..180 {
-            longest.take(&sample(second * 1_000_000_000, &[("a", 5)]));
+            longest.advance(&sample(second * 1_000_000_000, &[("a", 5)]));
             assert!(longest.samples.len() <= 61);
         }
         assert!(longest.samples.is_empty());

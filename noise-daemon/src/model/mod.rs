@@ -107,7 +107,8 @@ impl Model {
 /// Builds models from consecutive samples.
 #[derive(Debug)]
 pub struct Builder {
-    previous: Arc<Sample>,
+    newest: Option<Arc<Sample>>,
+    /// What it adds up to.
     now: Sums,
     /// What there was at times that are looked back at, the newest last.
     history: VecDeque<Sums>,
@@ -124,8 +125,7 @@ impl Builder {
     /// One that has seen no sample.
     pub fn new(limits: Limits) -> Self {
         let attribution = Attribution::new(limits, HORIZON_NS);
-        let (previous, now) = (Arc::default(), Sums::default());
-        Self { previous, now, history: VecDeque::new(), attribution }
+        Self { newest: None, now: Sums::default(), history: VecDeque::new(), attribution }
     }
 
     /// Goes on with other limits.
@@ -133,12 +133,10 @@ impl Builder {
         self.attribution.set_limits(limits);
     }
 
-    /// The model after one more sample.
-    pub fn advance(&mut self, sample: Sample) -> Model {
-        let sample = Arc::new(sample);
-        self.take(&sample);
+    /// The model after the newest sample.
+    pub fn model(&self) -> Model {
+        let Some(sample) = self.newest.clone() else { return Model::default() };
         let signals = SIGNALS.iter().map(|info| self.summary(info.signal, &sample)).collect();
-        self.remember();
         let mut folded: Vec<(Cow<'static, str>, u64)> = self
             .attribution
             .folded()
@@ -164,17 +162,14 @@ impl Builder {
         }
     }
 
-    /// Takes a sample that nobody asked for, so that later models can look back at it.
-    pub fn keep(&mut self, sample: Sample) -> Arc<Sample> {
-        let sample = Arc::new(sample);
-        self.take(&sample);
-        self.remember();
-        sample
-    }
-
-    fn take(&mut self, sample: &Arc<Sample>) {
-        let previous = std::mem::replace(&mut self.previous, Arc::clone(sample));
-        let step = Step::between(&previous, sample);
+    /// The next sample, and the step to it.
+    pub fn advance(&mut self, sample: &Arc<Sample>, step: &Step) {
+        let previous = self.newest.replace(Arc::clone(sample));
+        if previous.is_some() {
+            self.remember();
+        }
+        let previous = previous.unwrap_or_default();
+        let step = step.or_between(&previous, sample);
         self.attribution.advance(&previous, sample, &step);
         // Keep the newest sums that are older than the horizon as the reference.
         while self.history.get(1).is_some_and(|next| next.at_ns + HORIZON_NS <= sample.at_ns) {
@@ -239,6 +234,16 @@ impl Builder {
 }
 
 #[cfg(test)]
+impl Builder {
+    /// The model after one more sample.
+    pub fn model_after(&mut self, sample: Sample) -> Model {
+        let step = Step::between(self.newest.as_deref().unwrap_or(&Sample::default()), &sample);
+        self.advance(&Arc::new(sample), &step);
+        self.model()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -255,11 +260,11 @@ mod tests {
     #[test]
     fn rates_and_quantiles_come_from_the_difference() {
         let mut builder = Builder::default();
-        builder.advance(sample(1_000_000_000, &[1 << 20; 10]));
+        builder.model_after(sample(1_000_000_000, &[1 << 20; 10]));
         let mut values = vec![1 << 20; 10];
         values.extend([1 << 10; 99]);
         values.push(1 << 30);
-        let model = builder.advance(sample(2_000_000_000, &values));
+        let model = builder.model_after(sample(2_000_000_000, &values));
         let summary = &model.signals[Signal::RunqueueWait as usize];
         assert_eq!(summary.rate, 100.0);
         assert_eq!(summary.p50_ns, Some(1 << 10));
@@ -270,16 +275,35 @@ mod tests {
 
     #[test]
     fn the_first_sample_has_totals_but_no_rate() {
-        let model = Builder::default().advance(sample(1_000_000_000, &[5000]));
+        let model = Builder::default().model_after(sample(1_000_000_000, &[5000]));
         let summary = &model.signals[Signal::RunqueueWait as usize];
         assert_eq!((summary.rate, summary.total), (0.0, 1));
+    }
+
+    #[test]
+    fn a_step_from_another_sample_changes_nothing() {
+        let samples =
+            (1..5_u64).map(|at| sample(at * 500_000_000, &vec![1 << (10 + at); at as usize]));
+        let samples: Vec<Arc<Sample>> = samples.map(Arc::new).collect();
+        let shown = |step: &dyn Fn(usize) -> Step| {
+            let mut builder = Builder::default();
+            let advance = |(at, sample)| builder.advance(sample, &step(at));
+            samples.iter().enumerate().for_each(advance);
+            format!("{:?}", builder.model())
+        };
+        let none = Sample::default();
+        let before =
+            |at: usize, back: usize| at.checked_sub(back).map_or(&none, |at| &*samples[at]);
+        let own = shown(&|at| Step::between(before(at, 1), &samples[at]));
+        assert_eq!(own, shown(&|_| Step::default()));
+        assert_eq!(own, shown(&|at| Step::between(before(at, 2), &samples[at])));
     }
 
     #[test]
     fn history_is_bounded() {
         let mut builder = Builder::default();
         for step in 0..10_000 {
-            builder.advance(sample(step * 1_000_000, &[5000]));
+            builder.model_after(sample(step * 1_000_000, &[5000]));
         }
         assert!(builder.history.len() <= 30, "{}", builder.history.len());
     }

@@ -98,6 +98,15 @@ impl Step {
         Self::made(earlier, later, Some(names))
     }
 
+    /// This one, if it is what came between these two, or what did. Who looks at every second sample
+    /// alone has steps of its own.
+    pub fn or_between(&self, earlier: &Sample, later: &Sample) -> Cow<'_, Self> {
+        match (self.start_ns, self.end_ns) == (earlier.at_ns, later.at_ns) {
+            true => Cow::Borrowed(self),
+            false => Cow::Owned(Self::between(earlier, later)),
+        }
+    }
+
     fn made(earlier: &Sample, later: &Sample, names: Option<&Names>) -> Self {
         let mut step = Self { start_ns: earlier.at_ns, end_ns: later.at_ns, ..Self::default() };
         step.put_delays(earlier, later, names.map(|names| &*names.series));

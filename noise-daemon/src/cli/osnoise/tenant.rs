@@ -35,12 +35,12 @@ impl Books {
         engine.attach()?;
         let mut collector = Collector::new(engine)?;
         let used = subject.usage();
-        let begin = collector.glance();
+        let begin = collector.sample();
         Ok(Self { subject, collector, begin, used })
     }
 
     fn account(&mut self, ended: Option<Usage>) -> Account {
-        let now = self.collector.glance();
+        let now = self.collector.sample();
         let ran = match (self.used, ended.unwrap_or_else(|| self.subject.usage())) {
             (Usage::Known(before), Usage::Known(now)) => Usage::Known(now.saturating_sub(before)),
             _ => Usage::Unknown,

@@ -1,28 +1,23 @@
-//! The daemon once it measures: samples by a timer, early where the ring runs full, and when asked;
-//! and reads its configuration again when told to.
+//! The daemon once it measures: drives the pipeline, answers those who ask, and reads its configuration
+//! again on SIGHUP.
 
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::Context as _;
 use tokio::signal::unix::Signal;
 use tokio::sync::mpsc;
 
-use super::beat::Beat;
 use super::logging::Log;
 use super::service::Service;
 use crate::cli::watching::Watching;
-use crate::collect::Collector;
 use crate::config::{Config, Flags, applied, changes, load};
 use crate::export::{Budget, Shown, Viewer, Web};
 use crate::measure::osnoise::Duty;
 use crate::model::{Builder, Longest, Reload};
-
-/// How often the ring is drained and a sample taken when nobody asks.
-pub const SAMPLE_EVERY: Duration = Duration::from_nanos(noise_common::WINDOW_NS);
+use crate::pipeline::{Pipeline, Subscription};
 
 /// Where the configuration is from.
 pub struct Source {
@@ -45,10 +40,10 @@ struct Applied {
 
 /// Everything that measures, in one place.
 pub struct Daemon {
-    pub beat: Beat,
-    pub collector: Collector,
-    pub builder: Builder,
-    pub watching: Watching,
+    pub pipeline: Pipeline,
+    pub metrics: Rc<Subscription<Builder>>,
+    pub watching: Rc<Subscription<Watching>>,
+    pub longest: Rc<Subscription<Longest>>,
     pub duty: Option<Duty>,
     pub web: Web,
     pub log: Log,
@@ -66,30 +61,21 @@ impl Daemon {
     /// Works until the future is dropped.
     ///
     /// # Errors
-    /// Where the ring cannot be waited for.
+    /// See [`Pipeline::turn`].
     pub async fn work(
         &mut self,
         mut asked: mpsc::Receiver<Viewer>,
         mut hangup: Signal,
     ) -> anyhow::Result<()> {
-        let ring = self.collector.readiness()?;
-        let mut longest = Longest::default();
         self.service.ready(&self.status());
         loop {
             let mut waiting = Vec::new();
             tokio::select! {
-                beat = self.beat.next() => {
-                    beat.context("the timer of samples")?;
-                    let sample = self.builder.keep(self.collector.glance());
-                    longest.take(&sample);
-                    self.watching.take(&sample);
-                    self.service.alive();
-                    self.web.remind();
-                    continue;
-                }
-                ready = ring.readable() => {
-                    ready?.clear_ready();
-                    self.collector.drain();
+                published = self.pipeline.turn() => {
+                    if published?.is_some() {
+                        self.service.alive();
+                        self.web.remind();
+                    }
                     continue;
                 }
                 _ = hangup.recv() => {
@@ -104,33 +90,37 @@ impl Daemon {
                 }
             }
             let budget = self.budget.clone();
-            budget.spend(|| self.show(waiting, &mut longest));
+            budget.spend(|| self.show(waiting));
         }
     }
 
-    /// Takes a sample for those who ask.
-    fn show(&mut self, waiting: Vec<Viewer>, longest: &mut Longest) {
-        let mut sample = self.collector.sample();
-        sample.noise = self.duty.as_ref().map(Duty::noise).unwrap_or_default();
-        sample.reload = self.reload;
-        let model = self.builder.advance(sample);
-        let overview = self.watching.look(&model.sample);
+    /// Publishes a sample for those who ask, and answers them.
+    fn show(&mut self, waiting: Vec<Viewer>) {
+        if waiting.iter().any(|viewer| viewer.since_ns.is_some()) {
+            self.longest.current().ask();
+        }
+        self.pipeline.sample(|sample| {
+            sample.noise = self.duty.as_ref().map(Duty::noise).unwrap_or_default();
+            sample.reload = self.reload;
+        });
+        let model = self.metrics.current().model();
+        let overview = self.watching.current().overview();
         let shown = Arc::new(Shown { model, overview });
+        let longest = self.longest.current();
         for Viewer { reply, since_ns } in waiting {
             let mut shown = Arc::clone(&shown);
             if let Some(since_ns) = since_ns {
                 let Shown { model, .. } = Arc::make_mut(&mut shown);
-                longest.raise(Arc::make_mut(&mut model.sample), since_ns);
+                model.sample = longest.raised(&model.sample, since_ns);
             }
             // A client that went away does not want its answer.
             let _ = reply.send(shown);
         }
-        longest.take(&shown.model.sample);
     }
 
     /// What the service manager shows.
     fn status(&self) -> String {
-        let hooks = self.collector.hooks();
+        let hooks = self.pipeline.hooks();
         let attached = hooks.iter().filter(|status| status.is_attached()).count();
         let address = &self.config.web.listen_address;
         let reload = if self.reload.failed { "; the last reload failed, see the log" } else { "" };
@@ -195,9 +185,9 @@ impl Daemon {
         let running = applied(&self.config, &config)?;
         let changes = changes(&self.config, &config)?;
         let moves_web_file = config.web.config.file != self.config.web.config.file;
-        self.watching.set(config.incidents.clone())?;
-        self.collector.measure(config.measured());
-        self.builder.set_limits(config.limits.limits());
+        self.watching.current().set(config.incidents.clone())?;
+        self.pipeline.measure(config.measured());
+        self.metrics.current().set_limits(config.limits.limits());
         // Where it listens does not change.
         let listens = &running.web;
         self.web.set_hosts(listens.hosts(&self.listening));

@@ -1,6 +1,5 @@
 //! `noised run`: the daemon. Everything that needs privileges is done first, then they are given up.
 
-mod beat;
 mod daemon;
 mod logging;
 mod service;
@@ -19,8 +18,7 @@ use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use self::beat::Beat;
-use self::daemon::{Daemon, SAMPLE_EVERY, Source, now_s};
+use self::daemon::{Daemon, Source, now_s};
 use self::logging::Log;
 use self::service::Service;
 use super::CommandError;
@@ -38,7 +36,8 @@ use crate::kernel::{
     Capability, DebugRecords, Engine, HookState, LoadOptions, Sight, ensure_room, other_daemon_runs,
 };
 use crate::measure::osnoise::Duty;
-use crate::model::{Builder, Reload};
+use crate::model::{Builder, Longest, Reload};
+use crate::pipeline::{Beat, Pipeline, SAMPLE_EVERY};
 use crate::resolve::cgroup::Hierarchies;
 use crate::resolve::read_host;
 use crate::worker::ensure_threads;
@@ -165,14 +164,17 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     web.set_hosts(config.web.hosts(&listening));
     let costs = Costs::default();
     let router = router(Refresh(refresh), read_host(Path::new("/")), web.clone(), costs.clone());
-    let builder = Builder::new(config.limits.limits());
+    let mut pipeline = Pipeline::new(collector, beat)?;
+    let metrics = pipeline.subscribe(Builder::new(config.limits.limits()));
+    let watching = pipeline.subscribe(watching);
+    let longest = pipeline.subscribe(Longest::default());
     let reload = Reload { failed: false, read_at_s: now_s() };
     let served = web.clone();
     let mut daemon = Daemon {
-        beat,
-        collector,
-        builder,
+        pipeline,
+        metrics,
         watching,
+        longest,
         duty,
         web,
         log,
@@ -192,7 +194,7 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
         _ = terminate.recv() => tracing::info!("SIGTERM: detaching"),
     }
     daemon.service.stopping();
-    daemon.watching.stop();
+    daemon.watching.current().stop();
     Ok(())
 }
 

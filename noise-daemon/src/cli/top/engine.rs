@@ -1,6 +1,7 @@
 //! The kernel itself: programs that are loaded by this process, for as long as it looks.
 
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc as std_mpsc;
 use std::thread::{self, JoinHandle};
@@ -17,13 +18,11 @@ use crate::cli::watching::Watching;
 use crate::collect::Collector;
 use crate::kernel::{Engine, LoadOptions};
 use crate::model::{Host, Longest};
+use crate::pipeline::{Beat, Pipeline, SAMPLE_EVERY, Subscription};
 use crate::resolve::read_host;
 use crate::top::sources::Mailbox;
 use crate::top::{News, Source};
 use crate::wire::Frame;
-
-/// How far samples are apart in which incidents are looked for.
-const WINDOW: Duration = Duration::from_nanos(noise_common::WINDOW_NS);
 
 /// Frames of what this process measures. Dropping it detaches the programs.
 #[derive(Debug)]
@@ -49,8 +48,7 @@ impl EngineSource {
             .spawn(move || match attach() {
                 Ok((collector, watching)) => {
                     let _ = started.send(Ok(()));
-                    let measuring = Measuring::new(collector, watching, &mailbox);
-                    if let Err(error) = measuring.run(interval, commands) {
+                    if let Err(error) = run(collector, watching, &mailbox, interval, commands) {
                         mailbox.put(News::Trouble(format!("measuring has ended: {error:#}")));
                     }
                 }
@@ -75,10 +73,10 @@ fn attach() -> Result<(Collector, Watching), OpenError> {
 }
 
 struct Measuring<'a> {
-    collector: Collector,
-    watching: Watching,
+    pipeline: Pipeline,
+    watching: Rc<Subscription<Watching>>,
+    longest: Rc<Subscription<Longest>>,
     host: Arc<Host>,
-    longest: Longest,
     /// The time of the last frame's sample, ns.
     shown_ns: u64,
     news: &'a Mailbox,
@@ -91,22 +89,32 @@ fn timer(interval: Duration) -> Interval {
     timer
 }
 
-impl<'a> Measuring<'a> {
-    fn new(collector: Collector, watching: Watching, news: &'a Mailbox) -> Self {
-        let host = Arc::new(read_host(Path::new("/")));
-        Self { collector, watching, host, longest: Longest::default(), shown_ns: 0, news }
-    }
+/// Measures until the other end of the commands is gone.
+fn run(
+    collector: Collector,
+    watching: Watching,
+    news: &Mailbox,
+    interval: Duration,
+    commands: mpsc::UnboundedReceiver<Duration>,
+) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(async {
+        let measuring = Measuring::new(collector, watching, news)?;
+        measuring.measure(interval, commands).await
+    })
+}
 
-    fn run(
-        self,
-        interval: Duration,
-        commands: mpsc::UnboundedReceiver<Duration>,
-    ) -> anyhow::Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .context("cannot start the runtime")?;
-        runtime.block_on(self.measure(interval, commands))
+impl<'a> Measuring<'a> {
+    fn new(collector: Collector, watching: Watching, news: &'a Mailbox) -> anyhow::Result<Self> {
+        let beat = Beat::every(SAMPLE_EVERY).context("no timer of samples")?;
+        let mut pipeline = Pipeline::new(collector, beat)?;
+        let watching = pipeline.subscribe(watching);
+        let longest = pipeline.subscribe(Longest::default());
+        let host = Arc::new(read_host(Path::new("/")));
+        Ok(Self { pipeline, watching, longest, host, shown_ns: 0, news })
     }
 
     async fn measure(
@@ -114,17 +122,12 @@ impl<'a> Measuring<'a> {
         interval: Duration,
         mut commands: mpsc::UnboundedReceiver<Duration>,
     ) -> anyhow::Result<()> {
-        let ring = self.collector.readiness()?;
-        let (mut windows, mut frames) = (timer(WINDOW), timer(interval));
+        let mut frames = timer(interval);
         self.show();
         loop {
             tokio::select! {
-                _ = windows.tick() => self.look(),
+                published = self.pipeline.turn() => drop(published?),
                 _ = frames.tick() => self.show(),
-                ready = ring.readable() => {
-                    ready?.clear_ready();
-                    self.collector.drain();
-                }
                 command = commands.recv() => match command {
                     Some(interval) => frames = timer(interval),
                     None => return Ok(()),
@@ -133,23 +136,14 @@ impl<'a> Measuring<'a> {
         }
     }
 
-    fn look(&mut self) {
-        let sample = Arc::new(self.collector.glance());
-        self.longest.take(&sample);
-        self.watching.take(&sample);
-    }
-
     fn show(&mut self) {
-        let mut sample = self.collector.sample();
-        let overview = self.watching.look(&sample);
-        self.longest.raise(&mut sample, self.shown_ns);
+        self.longest.current().ask();
+        let published = self.pipeline.sample(|_| {});
+        let sample = self.longest.current().raised(&published.sample, self.shown_ns);
+        let overview = self.watching.current().overview();
         self.shown_ns = sample.at_ns;
-        self.news.put(News::Frame(Arc::new(Frame {
-            time: Timestamp::now(),
-            host: Arc::clone(&self.host),
-            sample: Arc::new(sample),
-            overview,
-        })));
+        let (time, host) = (Timestamp::now(), Arc::clone(&self.host));
+        self.news.put(News::Frame(Arc::new(Frame { time, host, sample, overview })));
     }
 }
 
