@@ -94,17 +94,23 @@ fn reload_applies_what_it_can() -> Result<Verdict> {
     ensure!(is_well(&daemon)?, "not well before the first reload");
 
     file.write("[outliers]\nthreshold-microseconds = 1000\n[socket]\nmode = \"0600\"\n")?;
-    reload(&daemon, &["changed: outliers.threshold-microseconds", "next start only: socket.mode"])?;
+    reload(
+        &daemon,
+        &["changed: outliers.threshold-microseconds", "restart required for: socket.mode"],
+    )?;
     thread::sleep(Duration::from_secs(1));
     let told = outliers(&daemon)?;
     ensure!(told > 0, "no wait above a millisecond is told beside two that burn on one CPU");
 
     // One that is wrong changes nothing, and is told to Prometheus.
     file.write("[outliers]\nthreshold-microseconds = 0\n")?;
-    reload(&daemon, &["stays as it was", "line 2", "between 1 and 60000000"])?;
+    reload(
+        &daemon,
+        &["reload failed; keeping the previous configuration", "line 2", "between 1 and 60000000"],
+    )?;
     ensure!(!is_well(&daemon)?, "a failed reload is not told");
     fs::remove_file(file.path())?;
-    reload(&daemon, &["stays as it was", "cannot read"])?;
+    reload(&daemon, &["reload failed; keeping the previous configuration", "cannot read"])?;
     thread::sleep(Duration::from_secs(1));
     ensure!(outliers(&daemon)? > told, "a reload that failed changed the threshold");
 
@@ -123,7 +129,7 @@ fn reload_applies_what_it_can() -> Result<Verdict> {
         .collect();
     ensure!(own.len() <= 1, "{} pairs with a limit of 1", own.len());
     ensure!(scrape.series("noised_incidents_total").is_empty(), "incidents though switched off");
-    reload(&daemon, &["next start only: socket.mode"])?;
+    reload(&daemon, &["restart required for: socket.mode"])?;
     let (status, _) = daemon.stop(libc::SIGTERM)?;
     ensure!(status.success(), "ended with {status}");
     Ok(Verdict::Passed)
@@ -141,16 +147,23 @@ fn a_web_file_holds_nothing_else_up() -> Result<Verdict> {
 
     file.write(&configuration(11, name))?;
     web.write("rate_limit:\n  interval: nonsense\n")?;
-    reload(&daemon, &["changed: limits.cgroups", "the web file said before stays in force", name])?;
+    reload(
+        &daemon,
+        &[
+            "changed: limits.cgroups",
+            "reload of the web file failed; keeping the previous one",
+            name,
+        ],
+    )?;
     ensure!(!is_well(&daemon)?, "a web file that cannot be used is not told");
     web.write("rate_limit:\n  interval: 2ms\n  burst: 1000\n")?;
-    reload(&daemon, &["the configuration is as it was", "the web file changed, and is in force"])?;
+    reload(&daemon, &["configuration unchanged", "the web file changed, applied"])?;
     ensure!(is_well(&daemon)?, "not well after a web file that can be used");
 
     // The one in force is gone together with its name.
     fs::remove_file(web.path())?;
     file.write(&configuration(12, "/nowhere/web.yml"))?;
-    reload(&daemon, &["changed: limits.cgroups", "next start only: web.config.file"])?;
+    reload(&daemon, &["changed: limits.cgroups", "restart required for: web.config.file"])?;
     ensure!(is_well(&daemon)?, "a web file that moves is no mistake");
     let (status, _) = daemon.stop(libc::SIGTERM)?;
     ensure!(status.success(), "ended with {status}");

@@ -137,7 +137,7 @@ impl Daemon {
                 let hint = self.hint(error);
                 // Mistakes are lines; the log has one line for all.
                 let error = format!("{error:#}").replace('\n', "; ");
-                tracing::error!("the configuration stays as it was: {error}{hint}");
+                tracing::error!("reload failed; keeping the previous configuration: {error}{hint}");
             });
         let guarded = match configured {
             // Another file is in force from the next start on; this one may be gone.
@@ -153,11 +153,13 @@ impl Daemon {
 
     fn read_web_file(&self) -> anyhow::Result<()> {
         match self.web.reload() {
-            Ok(true) => tracing::info!("the web file changed, and is in force"),
+            Ok(true) => tracing::info!("the web file changed, applied"),
             Ok(false) => {}
             Err(error) => {
                 let hint = self.hint(&error);
-                tracing::error!("what the web file said before stays in force: {error:#}{hint}");
+                tracing::error!(
+                    "reload of the web file failed; keeping the previous one: {error:#}{hint}"
+                );
                 return Err(error);
             }
         }
@@ -197,13 +199,13 @@ impl Daemon {
         };
         let (now, later) = (names(true), names(false));
         if changes.is_empty() {
-            tracing::info!("the configuration is as it was");
+            tracing::info!("configuration unchanged");
         }
         if !now.is_empty() {
             tracing::info!("changed: {}", now.join(", "));
         }
         if !later.is_empty() {
-            tracing::warn!("these change with the next start only: {}", later.join(", "));
+            tracing::warn!("restart required for: {}", later.join(", "));
         }
         self.config = running;
         Ok(Applied { moves_web_file })

@@ -165,7 +165,7 @@ fn a_running_daemon_passes_over() -> Result<Verdict> {
     let daemon = Daemon::start_until(&options, |address| {
         client.get(address, "/-/ready", &[]).is_ok_and(|answer| answer.status == 200)
     })?;
-    reloaded(&daemon, &site, "the configuration is as it was")?;
+    reloaded(&daemon, &site, "configuration unchanged")?;
     let before = daemon.resident_bytes()?;
     for file in FILES {
         for instead in Instead::ALL {
@@ -177,7 +177,7 @@ fn a_running_daemon_passes_over() -> Result<Verdict> {
             ensure!(longest < LINE_BYTES, "{file} as {instead:?}: a line of {longest} bytes");
         }
     }
-    reloaded(&daemon, &site, "the configuration is as it was")?;
+    reloaded(&daemon, &site, "configuration unchanged")?;
     let after = daemon.resident_bytes()?;
     println!("resident: {} KiB before, {} KiB after", before >> 10, after >> 10);
     ensure!(after < before + GROWTH_BYTES, "grew from {before} to {after} bytes");
