@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use noise_common::charge::UNKNOWN;
 use noise_common::event::{Cell, CellKey};
-use noise_common::signals::{Signal, SignalInfo, Storage};
+use noise_common::signals::{Signal, SignalInfo};
 
 use crate::model::{Bounded, Foldable, Histogram};
 
@@ -86,17 +86,6 @@ fn key_of(cell: &Cell) -> CellKey {
 
 fn signal_of(key: CellKey) -> Option<Signal> {
     Signal::from_number(key.signal)
-}
-
-impl Foldable for CellKey {
-    /// Devices, interfaces, irqs and what is known beforehand are few.
-    fn rest(&self) -> Self {
-        let is_rotating = |signal: Signal| signal.info().storage == Storage::Rotating;
-        match signal_of(*self).is_some_and(is_rotating) {
-            true => Self { subject: UNKNOWN, ..*self },
-            false => *self,
-        }
-    }
 }
 
 /// Whether sums are kept for each CPU.

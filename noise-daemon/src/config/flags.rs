@@ -4,7 +4,7 @@ use clap::builder::ValueParser;
 use clap::{Arg, ArgMatches, Command};
 use toml::{Table, Value};
 
-use super::keys::{KEYS, Key, Kind};
+use super::keys::{KEYS, Key, Kind, put};
 use super::parse::{single, usual};
 
 /// The keys that were given as flags, as a file would have them.
@@ -82,36 +82,12 @@ impl clap::FromArgMatches for Flags {
     }
 }
 
-/// Puts a value where its key belongs.
-pub(super) fn put(table: &mut Table, key: &Key, value: Value) {
-    let mut table = table;
-    let mut parts = key.parts().peekable();
-    while let Some(part) = parts.next() {
-        if parts.peek().is_none() {
-            table.insert(part.to_owned(), value);
-            return;
-        }
-        let inner = table.entry(part).or_insert_with(|| Value::Table(Table::new()));
-        let Value::Table(inner) = inner else { return };
-        table = inner;
-    }
-}
-
-/// What a table has for a key.
-pub(super) fn get<'a>(table: &'a Table, key: &Key) -> Option<&'a Value> {
-    let mut parts = key.parts();
-    let mut value = table.get(parts.next()?)?;
-    for part in parts {
-        value = value.as_table()?.get(part)?;
-    }
-    Some(value)
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
 
     use super::*;
+    use crate::config::keys::get;
     use crate::config::load;
 
     #[derive(Debug, clap::Parser)]

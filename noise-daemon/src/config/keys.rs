@@ -68,6 +68,8 @@ const fn key(
     Key { section, name, kind, value, applies, help }
 }
 
+use toml::{Table, Value};
+
 use Applies::{AtStart, Live};
 
 const MILLISECONDS: (Kind, &str) = (Kind::Integer, "MS");
@@ -269,3 +271,28 @@ pub const KEYS: &[Key] = &[
     key("incidents", "past-outliers", COUNT, Live, "Most long waits that are kept"),
     key("incidents", "culprits", COUNT, Live, "Most culprits tracked in one incident"),
 ];
+
+/// Puts a value where its key belongs.
+pub(super) fn put(table: &mut Table, key: &Key, value: Value) {
+    let mut table = table;
+    let mut parts = key.parts().peekable();
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            table.insert(part.to_owned(), value);
+            return;
+        }
+        let inner = table.entry(part).or_insert_with(|| Value::Table(Table::new()));
+        let Value::Table(inner) = inner else { return };
+        table = inner;
+    }
+}
+
+/// What a table has for a key.
+pub(super) fn get<'a>(table: &'a Table, key: &Key) -> Option<&'a Value> {
+    let mut parts = key.parts();
+    let mut value = table.get(parts.next()?)?;
+    for part in parts {
+        value = value.as_table()?.get(part)?;
+    }
+    Some(value)
+}

@@ -6,6 +6,7 @@
 
 mod flags;
 mod keys;
+mod load;
 mod mistakes;
 mod parse;
 mod reload;
@@ -15,7 +16,8 @@ mod values;
 
 pub use flags::Flags;
 pub use keys::{Applies, KEYS, Key, Kind};
-pub use parse::{DEFAULT_FILE, load, parse};
+pub use load::{DEFAULT_FILE, load};
+pub use parse::parse;
 pub use reload::{applied, changes};
 pub use sample::sample;
 pub use sections::{

@@ -1,22 +1,15 @@
 //! From text to configuration, with mistakes named by file, line and what was probably meant.
 
-use std::io::ErrorKind;
 use std::path::Path;
 
-use anyhow::Context as _;
 use serde::Deserialize as _;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 use toml::{Spanned, Table, Value};
 
-use super::flags::{Flags, get, put};
-use super::keys::{KEYS, Key, Kind};
+use super::keys::{KEYS, Key, Kind, get, put};
 use super::mistakes::Mistakes;
 use super::sections::Config;
-use crate::files;
 use crate::nearest::nearest;
-
-/// The file that is read where none is named; it may be missing.
-pub const DEFAULT_FILE: &str = "/etc/noised/noised.toml";
 
 /// Mistakes up to which it is looked for what was meant.
 const ADVISED: usize = 200;
@@ -24,51 +17,16 @@ const ADVISED: usize = 200;
 /// Longest path that the kernel takes, bytes, without its end.
 const LONGEST_PATH: usize = 4095;
 
-/// The configuration: the usual values, the file over them, the flags over that. `None` reads
-/// [`DEFAULT_FILE`] if there is one; an empty path reads none.
-///
-/// # Errors
-/// Names the file, line, key and what was expected.
-pub fn load(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Config> {
-    let mut table = match file {
-        Some(path) if path.as_os_str().is_empty() => Table::new(),
-        Some(path) => read(path)?,
-        None => match read(DEFAULT_FILE.as_ref()) {
-            Ok(table) => table,
-            Err(error) if is_missing(&error) => Table::new(),
-            Err(error) => return Err(error),
-        },
-    };
-    for key in KEYS {
-        if let Some(value) = get(&flags.0, key) {
-            put(&mut table, key, value.clone());
-        }
-    }
-    let config: Config = table.try_into().context("the flags do not go with the file")?;
-    check(&config).map_err(|mistake| anyhow::anyhow!("{}: {}", mistake.key, mistake.text))?;
-    Ok(config)
-}
-
-fn is_missing(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::NotFound)
-}
-
-fn read(path: &Path) -> anyhow::Result<Table> {
-    let text = files::read_text(path, files::MAX_FILE_BYTES)
-        .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
-    table(&text, path)
-}
-
 /// The configuration that the text of a file stands for; `name` is for messages.
 ///
 /// # Errors
-/// See [`load`].
+/// Names the file, line, key and what was expected.
 pub fn parse(text: &str, name: &Path) -> anyhow::Result<Config> {
     Ok(table(text, name)?.try_into()?)
 }
 
 /// What a file says, or all that is wrong with it.
-fn table(text: &str, name: &Path) -> anyhow::Result<Table> {
+pub(super) fn table(text: &str, name: &Path) -> anyhow::Result<Table> {
     let (document, syntax) = DeTable::parse_recoverable(text);
     let document = document.get_ref();
     let mut found = Mistakes::default();
@@ -179,12 +137,12 @@ fn in_words(message: &str) -> String {
 }
 
 /// Keys whose values do not go together.
-struct Mistake {
-    key: String,
-    text: String,
+pub(super) struct Mistake {
+    pub key: String,
+    pub text: String,
 }
 
-fn check(config: &Config) -> Result<(), Mistake> {
+pub(super) fn check(config: &Config) -> Result<(), Mistake> {
     config.incidents.check().map_err(|error| Mistake {
         key: format!("incidents.{}", error.name),
         text: error.to_string(),
@@ -312,7 +270,7 @@ pub(super) fn usual(key: &Key) -> Option<Value> {
 mod tests {
     use super::*;
     use crate::analysis::Settings;
-    use crate::config::{Applies, LogLevel, sample};
+    use crate::config::{Applies, Flags, LogLevel, load, sample};
     use crate::model::Limits;
 
     fn parse(text: &str) -> anyhow::Result<Config> {

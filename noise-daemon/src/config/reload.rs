@@ -3,8 +3,7 @@
 use anyhow::Context as _;
 use toml::Table;
 
-use super::flags::{get, put};
-use super::keys::{KEYS, Key};
+use super::keys::{KEYS, Key, get, put};
 use super::sections::Config;
 
 /// The keys whose values differ, in the order of the table.

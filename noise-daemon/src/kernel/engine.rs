@@ -13,6 +13,7 @@ use noise_common::hooks::{Attach, HOOKS, Hook};
 use noise_common::signals::{SIGNALS, Signal, SignalInfo};
 
 use super::controls::{Controls, Measured};
+use super::hook::{HookState, HookStatus};
 use super::loader::loader;
 use super::order::ends_first;
 use super::room::ensure_locked_memory;
@@ -106,35 +107,6 @@ pub struct LoadOptions {
     pub measured: Measured,
     /// A process or thread that is told apart from the others of its cgroup.
     pub watched: Option<u32>,
-}
-
-/// How one hook fares.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HookState {
-    /// Loaded, not attached.
-    Loaded(Attach),
-    /// Attached.
-    Attached(Attach),
-    /// This kernel has no such tracepoint.
-    Absent,
-    /// The kernel refused it; its words.
-    Refused(String),
-}
-
-/// One hook and how it fares.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HookStatus {
-    /// The hook.
-    pub hook: Hook,
-    /// How it fares.
-    pub state: HookState,
-}
-
-impl HookStatus {
-    /// Whether its program runs.
-    pub fn is_attached(&self) -> bool {
-        matches!(self.state, HookState::Attached(_))
-    }
 }
 
 /// What the kernel counted of one hook's program.

@@ -8,6 +8,7 @@ mod controls;
 mod engine;
 mod error;
 mod facts;
+mod hook;
 mod host;
 mod loader;
 mod order;
@@ -19,12 +20,10 @@ mod sizes;
 pub use btf::KernelBtf;
 pub use clock::monotonic_ns;
 pub use controls::Measured;
-pub use engine::{
-    DebugRecords, Engine, HookState, HookStatus, LoadOptions, ObjectKind, ProgramStats,
-    other_daemon_runs,
-};
+pub use engine::{DebugRecords, Engine, LoadOptions, ObjectKind, ProgramStats, other_daemon_runs};
 pub use error::KernelError;
 pub use facts::{Facts, SignalState, signal_state};
+pub use hook::{HookState, HookStatus};
 pub use host::{Capability, Lockdown, has_own_users, lockdown, missing_capabilities};
 pub use room::ensure_room;
 pub use sight::Sight;

@@ -7,11 +7,26 @@
 use std::collections::BTreeMap;
 use std::iter::from_fn;
 
+use noise_common::charge::UNKNOWN;
+use noise_common::event::CellKey;
+use noise_common::signals::{Signal, Storage};
+
 /// A key of a [`Bounded`].
 pub trait Foldable: Ord + Clone {
     /// The one that stands for all of its kind without a value of their own. Kinds are few. One that
     /// stands for itself always has a value.
     fn rest(&self) -> Self;
+}
+
+impl Foldable for CellKey {
+    /// Devices, interfaces, irqs and what is known beforehand are few.
+    fn rest(&self) -> Self {
+        let is_rotating = |signal: Signal| signal.info().storage == Storage::Rotating;
+        match Signal::from_number(self.signal).is_some_and(is_rotating) {
+            true => Self { subject: UNKNOWN, ..*self },
+            false => *self,
+        }
+    }
 }
 
 /// The values.

@@ -11,6 +11,7 @@ mod host;
 pub mod joined;
 pub mod labels;
 mod longest;
+mod name;
 pub(crate) mod names;
 mod outlier;
 mod remembered;

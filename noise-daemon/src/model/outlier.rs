@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use noise_common::charge::Cause;
 
-use super::names::name;
+use super::name::name;
 
 /// A part of a long wait: what ran, or happened, meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

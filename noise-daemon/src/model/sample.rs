@@ -10,7 +10,7 @@ use noise_common::hooks::Hook;
 use noise_common::signals::Signal;
 
 use super::histogram::Histogram;
-use super::names::name;
+use super::name::name;
 use super::outlier::OutlierRecord;
 
 /// What tells two series apart: a signal with its label values.

@@ -9,7 +9,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
-use super::content::{NOTICES, read};
+use super::content::NOTICES;
+use super::read;
 use super::release::{Release, architecture};
 use super::run_tool;
 use super::stage::{Entry, lay_out};

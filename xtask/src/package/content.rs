@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use super::release::Release;
 use super::stage::Entry;
-use super::{fresh, licences, output_of};
+use super::{fresh, licences, output_of, read};
 use crate::cargo::Workspace;
 
 /// Shells with the file that each looks for.
@@ -48,11 +48,6 @@ pub fn entries(workspace: &Workspace, program: &Path, release: &Release) -> Resu
         .push(Entry::new("usr/share/doc/noised/changelog.gz", compressed(changelog.as_bytes())?));
     entries.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(entries)
-}
-
-/// Reads a file whole.
-pub fn read(path: &Path) -> Result<Vec<u8>> {
-    fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 /// The pages that the program writes.

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::content::read;
+use super::read;
 use super::release::{Release, architecture};
 use super::stage::{Entry, add, lay_out};
 use super::{output_of, run_tool};

@@ -9,9 +9,8 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::content::read;
 use super::notices::{self, Package};
-use super::output_of;
+use super::{output_of, read};
 use crate::cargo::{Workspace, program};
 use crate::setup;
 

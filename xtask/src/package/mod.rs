@@ -121,6 +121,11 @@ fn run_tool(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Reads a file whole.
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
 /// Runs a command and returns what it prints.
 fn output_of(command: &mut Command) -> Result<Vec<u8>> {
     let name = Path::new(command.get_program()).display().to_string();

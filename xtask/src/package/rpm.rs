@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
-use super::content::{NOTICES, read};
+use super::content::NOTICES;
+use super::read;
 use super::release::Release;
 use super::stage::{Entry, lay_out};
 use super::{fresh, run_tool};

@@ -1,25 +1,16 @@
-//! Who measures.
+//! What only one of those who measure has, and measuring with the kernel's tracer.
 
 use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::OsnoiseArgs;
 use super::session::Session;
+use super::{Backend, OsnoiseArgs};
 use crate::cli::CommandError;
 use crate::measure::error::MeasureError;
 use crate::measure::osnoise::OsnoiseOptions;
 use crate::measure::osnoise::kernel::{CrossCheck, KernelOptions, Tracefs, Tracer};
 use crate::procfs;
-
-/// Who measures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Backend {
-    /// noised's own threads, and its programs.
-    Noised,
-    /// The kernel's osnoise tracer.
-    Kernel,
-}
 
 /// Refuses what the chosen backend does not have.
 ///

@@ -10,7 +10,6 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use self::backend::Backend;
 use self::session::Session;
 use self::stopping::OnThreshold;
 use super::durations::{Plain, duration, nanoseconds};
@@ -22,6 +21,15 @@ use crate::measure::error::MeasureError;
 use crate::measure::osnoise::{self, OsnoiseOptions};
 use crate::measure::placement::Priority;
 use crate::measure::tenant::Subject;
+
+/// Who measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Backend {
+    /// noised's own threads, and its programs.
+    Noised,
+    /// The kernel's osnoise tracer.
+    Kernel,
+}
 
 /// Arguments of `noised osnoise`.
 #[derive(Debug, clap::Args)]

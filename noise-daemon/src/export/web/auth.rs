@@ -16,7 +16,7 @@ use ring::hmac;
 use ring::rand::SystemRandom;
 use tokio::sync::{oneshot, watch};
 
-use super::file::Secret;
+use super::secret::Secret;
 use crate::worker::Worker;
 
 /// Refusals that are remembered.

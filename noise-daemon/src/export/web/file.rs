@@ -7,7 +7,6 @@
 //! to verify them against, and versions and ciphers that are not offered are refused.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -17,6 +16,7 @@ use bcrypt::HashParts;
 use jiff::SignedDuration;
 use serde_saphyr::Spanned;
 
+use super::secret::Secret;
 use super::tls_file::{TlsFile, TlsSection};
 use crate::files::MAX_FILE_BYTES;
 use crate::files::yaml::{Wrong, told};
@@ -36,16 +36,6 @@ const HEADERS: [(&str, &[&str]); 5] = [
     ("X-Frame-Options", &["deny", "sameorigin"]),
     ("X-XSS-Protection", &[]),
 ];
-
-/// What must not be printed.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(pub String);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("<secret>")
-    }
-}
 
 /// How often requests may come: a bucket that holds `burst` and gets one more each `interval`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

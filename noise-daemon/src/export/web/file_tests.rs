@@ -6,7 +6,8 @@ use std::time::Duration;
 use proptest::prelude::{any, proptest};
 use rustls::{NamedGroup, ProtocolVersion};
 
-use super::file::{Rate, Secret, WebFile};
+use super::file::{Rate, WebFile};
+use super::secret::Secret;
 use super::tls_file::{ClientAuth, Pem, TlsFile};
 
 /// The hash of "secret" by `htpasswd -nbB -C 4`.

@@ -14,6 +14,7 @@ mod hosts;
 mod listen;
 mod rate;
 mod reload;
+mod secret;
 mod serve;
 #[cfg(test)]
 mod serve_tests;

@@ -30,11 +30,11 @@ use tokio_rustls::TlsAcceptor;
 use super::auth::{Credentials, Peer, Verdict};
 use super::budget::{Budget, Pace};
 use super::connections::{Busy, Connections};
-use super::file::Secret;
 use super::hangups::Hangups;
 use super::hosts;
 use super::listen::Listeners;
 use super::reload::{Rules, Web};
+use super::secret::Secret;
 use super::traffic::{Answering, Overdue, Timeouts, Traffic, Watched};
 
 /// Largest head of a request.

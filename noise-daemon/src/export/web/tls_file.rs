@@ -7,7 +7,7 @@ use rustls::crypto::ring::{ALL_CIPHER_SUITES, ALL_KX_GROUPS};
 use rustls::{NamedGroup, ProtocolVersion, SupportedCipherSuite};
 use serde_saphyr::Spanned;
 
-use super::file::Secret;
+use super::secret::Secret;
 use crate::files::yaml::Wrong;
 use crate::nearest::meant;
 

@@ -1,0 +1,32 @@
+//! PURE: how a hook fares.
+
+use noise_common::hooks::{Attach, Hook};
+
+/// How one hook fares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HookState {
+    /// Loaded, not attached.
+    Loaded(Attach),
+    /// Attached.
+    Attached(Attach),
+    /// This kernel has no such tracepoint.
+    Absent,
+    /// The kernel refused it; its words.
+    Refused(String),
+}
+
+/// One hook and how it fares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HookStatus {
+    /// The hook.
+    pub hook: Hook,
+    /// How it fares.
+    pub state: HookState,
+}
+
+impl HookStatus {
+    /// Whether its program runs.
+    pub fn is_attached(&self) -> bool {
+        matches!(self.state, HookState::Attached(_))
+    }
+}
