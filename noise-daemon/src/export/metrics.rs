@@ -1,6 +1,8 @@
 //! PURE but for the process metrics: a model as Prometheus text.
 
 use std::io;
+use std::ops::Range;
+use std::slice;
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
@@ -123,10 +125,14 @@ fn histogram(names: &[&str], series: &Series, buckets: Buckets) -> Metric {
     let mut histogram = Histogram::default();
     histogram.set_sample_count(series.totals.count());
     histogram.set_sample_sum(seconds(series.totals.sum_ns));
+    let (mut counts, mut seen) = (series.totals.buckets().peekable(), 0_u64);
     let buckets = buckets.exponents().map(|exponent| {
+        while let Some((_, count)) = counts.next_if(|(at, _)| *at < buckets_within(exponent)) {
+            seen = seen.saturating_add(count);
+        }
         let mut bucket = Bucket::default();
         bucket.set_upper_bound(seconds(1 << exponent));
-        bucket.set_cumulative_count(series.totals.count_within(buckets_within(exponent)));
+        bucket.set_cumulative_count(seen);
         bucket
     });
     histogram.set_bucket(buckets.collect());
@@ -137,17 +143,15 @@ fn histogram(names: &[&str], series: &Series, buckets: Buckets) -> Metric {
     metric
 }
 
-/// The families of the signals.
-fn signal_families(model: &Model) -> Vec<MetricFamily> {
+/// The families of the signals, each made when it is asked for: they are most of the page.
+fn signal_families(model: &Model) -> impl Iterator<Item = MetricFamily> {
     let sample = &model.sample;
     let series: Vec<&Series> = model.series().collect();
     let cgroups: Vec<&Series> = model.cgroup_waits.iter().collect();
-    let mut families = Vec::new();
-    for info in &SIGNALS {
-        // What was counted before a signal was switched off would look like calm.
-        if sample.absent.iter().any(|(absent, _)| *absent == info.signal) {
-            continue;
-        }
+    // What was counted before a signal was switched off would look like calm.
+    let is_absent = |signal| sample.absent.iter().any(|(absent, _)| *absent == signal);
+    let measured = SIGNALS.iter().filter(move |info| !is_absent(info.signal));
+    measured.map(move |info| {
         let (kind, metrics): (_, Vec<Metric>) = match info.kind {
             Kind::Histogram(buckets) => {
                 // Cgroups are many: the model chooses.
@@ -170,9 +174,8 @@ fn signal_families(model: &Model) -> Vec<MetricFamily> {
                 (MetricType::COUNTER, metrics)
             }
         };
-        families.push(family(info.metric, info.help, kind, metrics));
-    }
-    families
+        family(info.metric, info.help, kind, metrics)
+    })
 }
 
 /// The families of who delayed whom.
@@ -404,6 +407,37 @@ impl io::Write for Text {
     }
 }
 
+/// The page as it grows: each family is written as soon as it is there, so that the memory of one serves
+/// the next.
+struct Page {
+    text: Text,
+    /// Name and place of what is written.
+    families: Vec<(String, Range<usize>)>,
+}
+
+impl Page {
+    fn add(&mut self, families: impl IntoIterator<Item = MetricFamily>) -> anyhow::Result<()> {
+        for family in families {
+            if !family.get_metric().is_empty() {
+                let start = self.text.0.len();
+                TextEncoder::new().encode(slice::from_ref(&family), &mut self.text)?;
+                self.families.push((family.name().to_owned(), start..self.text.0.len()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The families in order of their names.
+    fn sorted(mut self) -> Vec<u8> {
+        self.families.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let mut sorted = Vec::with_capacity(self.text.0.len());
+        for (_, place) in self.families {
+            sorted.extend_from_slice(self.text.0.get(place).unwrap_or_default());
+        }
+        sorted
+    }
+}
+
 /// Renders a model and the incidents, with the metrics of the process where given, in the text
 /// format 0.0.4.
 ///
@@ -414,19 +448,16 @@ pub fn render(
     overview: &Overview,
     process: Option<&Process>,
 ) -> anyhow::Result<Vec<u8>> {
-    let mut families = signal_families(model);
-    families.extend(blame_families(model));
-    families.extend(own_families(model));
-    families.extend(noise_families(model));
-    families.extend(incident_families(overview));
+    let mut page = Page { text: Text(Vec::with_capacity(USUAL_BYTES)), families: Vec::new() };
+    page.add(signal_families(model))?;
+    page.add(blame_families(model))?;
+    page.add(own_families(model))?;
+    page.add(noise_families(model))?;
+    page.add(incident_families(overview))?;
     if let Some(process) = process {
-        families.extend(process.collect());
+        page.add(process.collect())?;
     }
-    families.retain(|family| !family.get_metric().is_empty());
-    families.sort_by(|a, b| a.name().cmp(b.name()));
-    let mut text = Text(Vec::with_capacity(USUAL_BYTES));
-    TextEncoder::new().encode(&families, &mut text)?;
-    Ok(text.0)
+    Ok(page.sorted())
 }
 
 #[cfg(test)]

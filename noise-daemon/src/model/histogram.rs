@@ -51,12 +51,6 @@ impl<C: AsRef<[u64]>> Histogram<C> {
         self.counts.as_ref().iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// Number of delays in so many of the first buckets.
-    pub fn count_within(&self, buckets: usize) -> u64 {
-        let within = self.buckets().take_while(|(bucket, _)| *bucket < buckets);
-        within.fold(0, |sum, (_, count)| sum.saturating_add(count))
-    }
-
     /// Whether there is no delay.
     pub fn is_empty(&self) -> bool {
         self.used == [0; 2]
@@ -343,9 +337,6 @@ mod tests {
             let last = plain(&own).iter().rposition(|count| *count > 0);
             prop_assert_eq!(one.last_bucket(), last);
             prop_assert_eq!(one.is_empty(), last.is_none());
-            for end in [0, 1, 63, 64, 65, BUCKETS] {
-                prop_assert_eq!(one.count_within(end), plain(&own)[..end].iter().sum::<u64>());
-            }
         }
 
         #[test]
