@@ -6,12 +6,12 @@
 //! travels through the ring buffer as the very [`Cell`] that collected it: see [`crate::record`].
 
 use crate::charge::{CHARGE_CAUSES, CHARGE_SLOTS, ChargeRequest, ChargeSlot, Charged, RESOURCES};
+use crate::header::Header;
 use crate::hist::BUCKETS;
 use crate::ledger::{COMM_WORDS, CONTEXTS, Division, Ledger};
 use crate::loss::LOSSES;
 use crate::nesting::{Nesting, Taken};
 use crate::queue::{QUEUE_WAITS, Share};
-use crate::record::Header;
 use crate::signals::{Backlog, CELLS_PER_CPU, Received, SIGNAL_COUNT, SOFTIRQ_VECTORS, Signal};
 
 // The daemon still has the old names.

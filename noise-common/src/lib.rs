@@ -13,6 +13,7 @@ extern crate std;
 
 pub mod charge;
 pub mod event;
+pub mod header;
 pub mod hist;
 pub mod hooks;
 pub mod ledger;
@@ -24,7 +25,6 @@ pub mod offsets;
 pub mod queue;
 pub mod record;
 pub mod remedy;
-pub mod shown;
 pub mod signals;
 pub mod subject;
 pub mod watch;

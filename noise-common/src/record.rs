@@ -2,7 +2,7 @@
 //! it, and who reads tells kinds apart by nothing else.
 
 use crate::event::{Cell, Outlier};
-use crate::signals::Signal;
+use crate::header::Header;
 
 /// What a record is. 0 is no kind: memory that was never written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,21 +12,6 @@ pub enum RecordKind {
     Window = 1,
     /// A long wait with what it consists of: an [`Outlier`].
     Outlier = 2,
-}
-
-/// Begin of every record.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
-#[repr(C)]
-pub struct Header {
-    /// Number of the [`RecordKind`].
-    pub kind: u16,
-    /// Length of the whole record, bytes.
-    pub length: u16,
-    /// Number of the signal that the record is about.
-    pub signal: u16,
-    /// The CPU that wrote it; no kernel has as many as 65,536.
-    pub cpu: u16,
 }
 
 impl RecordKind {
@@ -50,18 +35,10 @@ impl RecordKind {
 }
 
 impl Header {
-    /// Memory that was never written.
-    pub const NONE: Self = Self { kind: 0, length: 0, signal: 0, cpu: 0 };
-
     /// The header of a record about a signal, given by its number.
     #[inline(always)]
     pub const fn new(kind: RecordKind, signal: u32, cpu: u32) -> Self {
         Self { kind: kind as u16, length: kind.length(), signal: signal as u16, cpu: cpu as u16 }
-    }
-
-    /// The signal, if there is one with this number.
-    pub fn signal(&self) -> Option<Signal> {
-        Signal::from_number(u32::from(self.signal))
     }
 }
 
@@ -104,6 +81,7 @@ const _: () = assert!(size_of::<Outlier>() <= u16::MAX as usize);
 #[cfg(all(test, feature = "user"))]
 mod tests {
     use super::*;
+    use crate::signals::Signal;
     use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
     use std::vec::Vec;
 

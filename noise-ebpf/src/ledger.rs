@@ -6,11 +6,12 @@
 use aya_log_ebpf::macro_support::{Level, level_enabled};
 use noise_common::charge::{Cause, ChargeKey, Resource, TASK_CULPRIT, UNKNOWN, WATCHED_TASK};
 use noise_common::event::{CpuState, Outlier};
+use noise_common::header::Header;
 use noise_common::ledger::{
     Context, Division, Ledger, Parts, Runner, STRETCHES, TURNS, Takes, Turn, Waiting, Walk,
 };
 use noise_common::loss::Loss;
-use noise_common::record::{Header, RecordKind};
+use noise_common::record::RecordKind;
 use noise_common::signals::Signal;
 use noise_common::{OUTLIERS_PER_WINDOW, WINDOW_NS};
 

@@ -14,11 +14,12 @@ use noise_common::charge::{ChargeKey, Charged, UNKNOWN};
 use noise_common::event::{
     Cell, CellKey, CpuState, Outlier, PACKET_SLOTS, PacketTimes, RequestTimes, TASKS,
 };
+use noise_common::header::Header;
 use noise_common::hist::{BUCKETS, bucket_of};
 use noise_common::ledger::Waiting;
 use noise_common::loss::Loss;
 use noise_common::queue::{QUEUES, Served};
-use noise_common::record::{Header, RecordKind};
+use noise_common::record::RecordKind;
 use noise_common::signals::{ROTATING_CELLS, ROTATING_WAYS, Signal, keyed_slot, rotating_slot};
 
 /// State of each CPU, memory-mapped by the daemon. Sized at load to the possible CPUs.

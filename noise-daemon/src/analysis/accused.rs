@@ -12,7 +12,7 @@ use noise_common::charge::Cause;
 use noise_common::subject::SubjectKind;
 
 use super::culprits::{Culprit, nothing_beyond};
-use super::feed::{Name, is_catch_all};
+use super::name::{Name, is_catch_all};
 use super::watched::Watched;
 
 /// Least part in an incident of a main culprit.

@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::feed::{Feed, Name};
+use super::feed::Feed;
 use super::group::{Event, Groups};
+use super::name::Name;
 use super::report::{Clock, Outlier, Report};
 use super::settings::{Settings, SettingsError};
 use super::track::Memory;

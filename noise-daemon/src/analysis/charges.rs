@@ -7,8 +7,8 @@ use noise_common::charge::Resource;
 use noise_common::signals::Signal;
 use noise_common::subject::SubjectKind;
 
-use super::feed::Name;
-use super::window::Charge;
+use super::charge::Charge;
+use super::name::Name;
 use crate::model::{Interference, Step};
 
 /// What the same culprits are charged for: all delays of one resource, of one victim or at one

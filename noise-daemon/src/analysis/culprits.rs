@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use noise_common::charge::Cause;
 
-use super::window::Charge;
+use super::charge::Charge;
 
 /// Part of an incident's delays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]

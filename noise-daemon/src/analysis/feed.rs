@@ -21,15 +21,12 @@ use super::charges::{Charges, Pool};
 use super::incident::{Change, Incident};
 use super::interruption::{Interruption, interruptions};
 use super::monitor::Monitor;
+use super::name::{Name, is_catch_all};
 use super::settings::{Settings, SettingsError};
 use super::track::Memory;
 use super::watched::Watched;
 use super::window::Window;
-use crate::model::labels::{GONE, OTHER, UNKNOWN_LABEL};
 use crate::model::{Delays, Sample, Step};
-
-/// A subject or a culprit.
-pub type Name = Arc<str>;
 
 /// Subject of signals that have no labels.
 const HOST: &str = "host";
@@ -196,11 +193,6 @@ impl Feed {
             .filter(|delays| !delays.labels.iter().any(|label| is_catch_all(label)))
             .map(|delays| Came { delays, pool: Pool::new(delays.signal, delays.labels) })
     }
-}
-
-/// Whether a label stands for whoever has none of its own.
-pub(super) fn is_catch_all(label: &str) -> bool {
-    [OTHER, GONE, UNKNOWN_LABEL].contains(&label)
 }
 
 fn subject(delays: &Delays<'_>) -> Name {

@@ -23,8 +23,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use self::member::Member;
-use super::feed::Name;
 use super::incident::Change;
+use super::name::Name;
 use super::relation::{
     Disturbance, allies, has_first_of, is_apart, is_by_itself, related, rivals, share_culprit,
     succeeds,

@@ -5,9 +5,10 @@
 //! much it adds up to: where no CPU lost a large part of its time, a window counts for no more than
 //! what would be a large part of one.
 
+use super::charge::Charge;
 use super::charges::Charges;
-use super::feed::{Name, is_catch_all};
-use super::window::{Charge, Window};
+use super::name::{Name, is_catch_all};
+use super::window::Window;
 use crate::model::{Cpu, Histogram, Step};
 
 /// What one cgroup lost.

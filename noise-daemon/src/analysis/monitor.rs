@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use super::accused::Party;
 use super::baseline::Baseline;
+use super::charge::Charge;
 use super::culprits::Ledger;
 use super::incident::{Change, Incident};
 use super::settings::{Settings, SettingsError};
 use super::track::{Key, Memory, Track};
 use super::watched::Watched;
-use super::window::{Charge, Window};
+use super::window::Window;
 
 /// How much more than the cheapest a new subject must cost to take its place, so that two of a
 /// size do not forget each other's baseline in turn.

@@ -4,7 +4,8 @@ use noise_common::signals::Signal;
 use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, proptest};
 use proptest::test_runner::Config;
 
-use super::window::{Charge, Window};
+use super::charge::Charge;
+use super::window::Window;
 use super::{Change, Counts, Ending, Incident, Memory, Monitor, Party, Rule, Settings};
 use crate::chance::same_draws;
 use crate::model::Histogram;

@@ -5,8 +5,8 @@ use noise_common::subject::SubjectKind;
 
 use super::accused::Accused;
 use super::culprits::Culprit;
-use super::feed::Name;
 use super::incident::Incident;
+use super::name::Name;
 use super::watched::Watched;
 
 /// Least part that a culprit has in another's delays who is one side of the same contention.

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use super::culprits::{Culprit, Time};
-use super::feed::Name;
 use super::incident::{Ending, Incident};
 use super::level::Level;
+use super::name::Name;
 use super::rules::Rule;
 use super::watched::Watched;
 use crate::model::OutlierRecord;

@@ -2,8 +2,8 @@
 //! them: whoever shows them to a terminal takes the control characters out.
 
 use super::culprits::{Culprit, Time, nothing_beyond};
-use super::feed::Name;
 use super::incident::Ending;
+use super::name::Name;
 use super::report::{Episode, Outlier, Report};
 
 /// Least shares, of what is beyond the usual or of all, of culprits that are told by name.

@@ -1,6 +1,5 @@
 //! What the analysis is fed with: one slice of time of one signal of one subject.
 
-use noise_common::charge::Cause;
 use noise_common::hist::upper_bound_ns;
 
 use super::culprits::Ledger;
@@ -44,17 +43,6 @@ impl Window {
     pub fn is_empty(&self) -> bool {
         self.delays.is_empty()
     }
-}
-
-/// Part of the delays of a window, charged to who caused it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Charge<C> {
-    /// Who.
-    pub culprit: C,
-    /// How.
-    pub cause: Cause,
-    /// How much, ns.
-    pub charged_ns: u64,
 }
 
 /// A window as it is kept while it is recent.

@@ -138,8 +138,9 @@ mod tests {
     use super::*;
     use crate::model::Builder;
     use crate::resolve::cgroup::Hierarchies;
+    use noise_common::header::Header;
     use noise_common::hist::bucket_of;
-    use noise_common::record::{Header, RecordKind};
+    use noise_common::record::RecordKind;
     use noise_common::signals::block_subject;
     use std::os::unix::fs::MetadataExt as _;
 

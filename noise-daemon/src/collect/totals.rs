@@ -258,8 +258,9 @@ impl WindowTotals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use noise_common::header::Header;
     use noise_common::hist::bucket_of;
-    use noise_common::record::{Header, RecordKind};
+    use noise_common::record::RecordKind;
     use proptest::prelude::{Strategy, any, prop_assert_eq, proptest};
 
     fn cell(window: u64, values: &[u64]) -> Cell {

@@ -12,17 +12,37 @@ use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-use super::open::OpenError;
 use crate::analysis::Settings;
+use crate::cli::CommandError;
 use crate::cli::watching::Watching;
 use crate::collect::Collector;
-use crate::kernel::{Engine, LoadOptions};
+use crate::kernel::{Engine, KernelError, LoadOptions};
 use crate::model::{Host, Longest};
 use crate::pipeline::{Beat, Pipeline, SAMPLE_EVERY, Subscription};
 use crate::resolve::read_host;
 use crate::top::sources::Mailbox;
 use crate::top::{News, Source};
 use crate::wire::Frame;
+
+/// Why this process cannot measure by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The kernel side.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// Anything else.
+    #[error(transparent)]
+    Failed(#[from] anyhow::Error),
+}
+
+impl From<OpenError> for CommandError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Kernel(error) => error.into(),
+            OpenError::Failed(error) => error.into(),
+        }
+    }
+}
 
 /// Frames of what this process measures. Dropping it detaches the programs.
 #[derive(Debug)]

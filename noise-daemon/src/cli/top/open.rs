@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use super::engine::EngineSource;
+use super::engine::{EngineSource, OpenError};
 use crate::cli::{CommandError, Exit};
 use crate::config::DEFAULT_SOCKET;
 use crate::kernel::KernelError;
@@ -46,26 +46,6 @@ impl FromStr for Connect {
             // A host and port without a scheme is more likely than a file of that name.
             None if text.contains('/') => Ok(Self::Socket(text.into())),
             _ => Err(expected()),
-        }
-    }
-}
-
-/// Why this process cannot measure by itself.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The kernel side.
-    #[error(transparent)]
-    Kernel(#[from] KernelError),
-    /// Anything else.
-    #[error(transparent)]
-    Failed(#[from] anyhow::Error),
-}
-
-impl From<OpenError> for CommandError {
-    fn from(error: OpenError) -> Self {
-        match error {
-            OpenError::Kernel(error) => error.into(),
-            OpenError::Failed(error) => error.into(),
         }
     }
 }

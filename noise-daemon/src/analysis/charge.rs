@@ -1,0 +1,14 @@
+//! PURE: a charge of an amount of delay to who caused it.
+
+use noise_common::charge::Cause;
+
+/// Part of the delays of a window, charged to who caused it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Charge<C> {
+    /// Who.
+    pub culprit: C,
+    /// How.
+    pub cause: Cause,
+    /// How much, ns.
+    pub charged_ns: u64,
+}
