@@ -25,6 +25,7 @@ pub mod offsets;
 pub mod queue;
 pub mod record;
 pub mod remedy;
+pub mod shown;
 pub mod signals;
 pub mod subject;
 pub mod watch;

@@ -6,7 +6,7 @@
 
 use crate::charge::Resource;
 use crate::hooks::Hook;
-use crate::signals::shown::Shown;
+use crate::shown::Shown;
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage, runqueue_wait};
 use crate::subject::{Domain, SubjectKind};
 

@@ -3,7 +3,7 @@
 
 use crate::hooks::Hook;
 use crate::remedy::Remedy;
-use crate::signals::shown::{RECENT, Shown};
+use crate::shown::{RECENT, Shown};
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 

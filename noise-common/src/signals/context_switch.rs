@@ -4,7 +4,7 @@
 //! Switches away from the idle task are not counted: nobody lost the CPU.
 
 use crate::hooks::Hook;
-use crate::signals::shown::{RECENT, Shown};
+use crate::shown::{RECENT, Shown};
 use crate::signals::{Kind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 

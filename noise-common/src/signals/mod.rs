@@ -7,6 +7,7 @@ use crate::charge::{Cause, Resource};
 use crate::hooks::Hook;
 pub use crate::hooks::{VECTORS, Vector};
 use crate::remedy::{Remedies, Remedy};
+use crate::shown::Shown;
 use crate::subject::{Domain, SubjectKind};
 
 mod block_device_wait;
@@ -21,7 +22,6 @@ mod net_tx_wait;
 mod nmi;
 mod packet_drop;
 mod runqueue_wait;
-pub mod shown;
 mod softirq;
 mod softirq_raise_wait;
 mod table;
@@ -32,7 +32,6 @@ pub use block_queue_wait::{OPERATIONS, block_subject, operation_of, split_block_
 pub use net_rx_wait::{BACKLOG_NS, Backlog, Received};
 pub use net_tx_wait::{OTHER_INTERFACE, interface_subject};
 pub use runqueue_wait::CAUSES;
-pub use shown::Shown;
 pub use softirq::{NET_RX, SOFTIRQ_VECTORS};
 pub use table::{CELLS_PER_CPU, SIGNALS, in_reading_order, of_subject};
 

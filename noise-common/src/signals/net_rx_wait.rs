@@ -9,7 +9,7 @@ use crate::hooks::Hook;
 use crate::ledger::Waiting;
 use crate::nesting::Taken;
 use crate::remedy::Remedy;
-use crate::signals::shown::{RECENT, Shown, Stage, Way};
+use crate::shown::{RECENT, Shown, Stage, Way};
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 

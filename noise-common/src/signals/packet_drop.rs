@@ -3,7 +3,7 @@
 //! Kernels before 5.17 give no reason; there all are `unknown`.
 
 use crate::hooks::Hook;
-use crate::signals::shown::{RECENT, Shown, Stage, Way};
+use crate::shown::{RECENT, Shown, Stage, Way};
 use crate::signals::{Kind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 

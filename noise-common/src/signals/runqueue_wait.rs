@@ -8,7 +8,7 @@
 use crate::charge::{Cause, Resource};
 use crate::hooks::Hook;
 use crate::remedy::{Remedies, Remedy};
-use crate::signals::shown::Shown;
+use crate::shown::Shown;
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 

@@ -7,7 +7,7 @@
 use crate::charge::Cause;
 use crate::hooks::Hook;
 use crate::remedy::against;
-use crate::signals::shown::{RECENT, Shown};
+use crate::shown::{RECENT, Shown};
 use crate::signals::{Buckets, Kind, SOFTIRQ_VECTORS, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 

@@ -1,7 +1,7 @@
 //! TCP segments sent again (`tcp_retransmit_skb`), by the interface of the socket's route.
 
 use crate::hooks::Hook;
-use crate::signals::shown::{RECENT, Shown, Stage, Way};
+use crate::shown::{RECENT, Shown, Stage, Way};
 use crate::signals::{Kind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 

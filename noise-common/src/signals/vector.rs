@@ -6,7 +6,7 @@
 use crate::charge::Cause;
 use crate::hooks::{VECTOR_HOOKS, VECTORS};
 use crate::remedy::Remedy;
-use crate::signals::shown::{RECENT, Shown};
+use crate::shown::{RECENT, Shown};
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 

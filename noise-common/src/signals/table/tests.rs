@@ -4,8 +4,8 @@ use super::*;
 use crate::charge::{Cause, Resource};
 use crate::offsets::FIELDS;
 use crate::remedy::against;
+use crate::shown::{Shown, Stage};
 use crate::signals::Kind;
-use crate::signals::shown::{Shown, Stage};
 use std::collections::BTreeSet;
 
 #[test]

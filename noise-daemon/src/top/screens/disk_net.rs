@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use noise_common::charge::Cause;
-use noise_common::signals::shown::{Shown, Stage, WAYS, Way};
+use noise_common::shown::{Shown, Stage, WAYS, Way};
 use noise_common::signals::{SIGNALS, Signal};
 use noise_common::subject::SubjectKind;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use noise_common::charge::{Cause, Charged};
-use noise_common::signals::shown::Shown;
+use noise_common::shown::Shown;
 use noise_common::signals::{SIGNALS, Signal};
 
 use super::cells;

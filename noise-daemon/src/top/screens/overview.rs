@@ -1,6 +1,6 @@
 //! Every signal: how often, how long, how much time is lost to it, and whether that is unusual.
 
-use noise_common::signals::shown::RECENT;
+use noise_common::shown::RECENT;
 use noise_common::signals::{SIGNALS, Signal};
 
 use super::recent::{Recent, empty};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use noise_common::charge::{Cause, Charged, Resource};
-use noise_common::signals::shown::Way;
+use noise_common::shown::Way;
 
 use super::{Rows, Subject, Waits, charges, is_counted, place, signals};
 use crate::model::Histogram;
