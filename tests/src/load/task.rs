@@ -1,16 +1,21 @@
 //! Loads of the scheduler: processes that wake each other, sleep, burn CPU time and change shape.
 
 use std::env;
-use std::io::{Read as _, Write as _};
+use std::fs;
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use super::{Arguments, Session, command, report};
 use crate::task::{Policy, pin, set_policy, settle};
+
+/// The nice level of the autogroup, where the kernel has them.
+const AUTOGROUP: &str = "/proc/self/autogroup";
 
 /// Sleeps after this many rounds, so that a recording stays of bounded size.
 const BURST: u64 = 32;
@@ -51,7 +56,7 @@ pub(super) fn pipe(arguments: &mut Arguments) -> Result<()> {
 /// `pipe-peer <cpu>`: returns every byte.
 pub(super) fn pipe_peer(arguments: &mut Arguments) -> Result<()> {
     pin(0, arguments.number()?)?;
-    let (mut from, mut to) = (std::io::stdin().lock(), std::io::stdout().lock());
+    let (mut from, mut to) = (io::stdin().lock(), io::stdout().lock());
     let mut byte = [0_u8];
     while from.read(&mut byte)? == 1 {
         to.write_all(&byte)?;
@@ -94,7 +99,15 @@ pub(super) fn burn(arguments: &mut Arguments) -> Result<()> {
 }
 
 /// `soak <cpu>`: takes what time a CPU has left, so that it never idles.
+///
+/// In an autogroup of its own, the least of all: in one that works on other CPUs as well, Linux 6.18 can
+/// let it keep a CPU from kernel threads for minutes.
 pub(super) fn soak(arguments: &mut Arguments) -> Result<()> {
+    // SAFETY: no memory argument. A child leads no session yet.
+    ensure!(unsafe { libc::setsid() } >= 0, "setsid: {}", io::Error::last_os_error());
+    if Path::new(AUTOGROUP).exists() {
+        fs::write(AUTOGROUP, "19").context(AUTOGROUP)?;
+    }
     pin(0, arguments.number()?)?;
     set_policy(0, Policy::Idle)?;
     spin()
