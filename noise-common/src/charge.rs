@@ -152,7 +152,7 @@ impl Cause {
 pub const VECTOR_SOURCE: u64 = 1 << 32;
 
 /// A culprit that has scrolled out of the record of who interrupted, though its cause is known; and
-/// a cgroup that cannot be told.
+/// a cgroup that is not known.
 pub const UNKNOWN: u64 = u64::MAX;
 
 /// Stands for the cgroup of a process that is watched apart from the others of its cgroup.
@@ -161,7 +161,7 @@ pub const WATCHED_TASK: u64 = u64::MAX - 1;
 /// Set in a culprit of [`WATCHED_TASK`] that is a task, by its pid, instead of a cgroup.
 pub const TASK_CULPRIT: u64 = 1 << 63;
 
-/// Set in the id of a task's cgroup that is one of version 2, on hosts that tell tasks apart by two
+/// Set in the id of a task's cgroup that is one of version 2, on hosts that group tasks by two
 /// hierarchies: each counts its ids by itself. The kernel gives out ids one by one and comes nowhere
 /// near this bit.
 pub const UNIFIED_CGROUP: u64 = 1 << 62;

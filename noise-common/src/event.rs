@@ -52,7 +52,7 @@ impl CpuState {
     }
 
     /// Whether a start that was stored belongs to a signal that was measured since: while it was
-    /// switched off, nobody looked for the end.
+    /// switched off, no program looked for the end.
     #[inline(always)]
     pub const fn trusts(&self, signal: Signal, start_ns: u64) -> bool {
         start_ns >= self.since_ns[signal as usize]
@@ -86,8 +86,8 @@ pub struct CellKey {
     pub subject: u64,
 }
 
-/// Everything that programs keep for one CPU. A whole number of cache lines; the compiler is not told
-/// so, because LLVM cannot copy what it knows to be aligned to more than 8 bytes.
+/// Everything that programs keep for one CPU. A whole number of cache lines; the type is not marked as
+/// aligned, because LLVM cannot copy what it knows to be aligned to more than 8 bytes.
 #[repr(C)]
 pub struct CpuState {
     // First what other CPUs read when they wake a task up here, in as few cache lines as possible and
@@ -128,9 +128,9 @@ pub struct CpuState {
     pub shares: [Share; QUEUE_WAITS],
     /// A charge on its way into the table.
     pub charge: ChargeRequest,
-    /// The window in which outliers are counted, and how many were told in it.
+    /// The window in which outliers are counted, and how many were sent in it.
     pub outliers: [u64; 2],
-    /// Length from which on a wait for a CPU is told by a record of its own, ns; the daemon writes it.
+    /// Length from which on a wait for a CPU is sent as a record of its own, ns; the daemon writes it.
     pub outlier_ns: u64,
     /// When each signal was switched on last, ns; the daemon writes it.
     pub since_ns: [u64; SIGNAL_COUNT],
@@ -174,7 +174,7 @@ impl RequestTimes {
 pub const OUTLIER_PARTS: usize = 16;
 
 /// A part of a long wait. A record of the ring buffer holds as many as it has room for, the
-/// latest ones; what the others sum to is told beside them.
+/// latest ones; the others are summed up in [`Outlier::rest_ns`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[repr(C)]
@@ -204,7 +204,7 @@ pub struct Outlier {
     pub wait_ns: u64,
     /// The cgroup that waited.
     pub victim: u64,
-    /// Part of the wait that no part below tells, ns.
+    /// What the parts below do not cover of the wait, ns.
     pub rest_ns: u64,
     /// The thread that waited.
     pub pid: u32,
@@ -240,7 +240,7 @@ pub struct PacketTimes {
     /// When it was queued.
     pub queued_ns: u64,
     /// Its length then. A segment that reuses the memory of a packet which software segmentation
-    /// consumed is always shorter, so it is not taken for that packet.
+    /// consumed is always shorter, so it is not mistaken for that packet.
     pub len: u64,
     /// What the interface's queue had served then.
     pub mark: u64,

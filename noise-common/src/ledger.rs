@@ -5,7 +5,7 @@
 //! time that the class has taken so far, so that any stretch of that scale can be divided among its
 //! sources. A wait is divided exactly: first what interrupts took during it, by class and source,
 //! then the rest among the turns that it overlaps, net of interrupts. What is no longer remembered
-//! is told as such. All parts sum to the wait, always.
+//! becomes a part of its own. All parts sum to the wait, always.
 
 use crate::charge::{Cause, UNKNOWN};
 use crate::nesting::Taken;
@@ -196,7 +196,7 @@ pub struct Waiting {
     /// What had been taken from that CPU by then.
     pub taken: Taken,
     /// How long the task's group had been throttled on that CPU by then; [`UNKNOWN`] where that
-    /// cannot be told.
+    /// is not known.
     pub throttled_ns: u64,
 }
 

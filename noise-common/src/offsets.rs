@@ -68,7 +68,7 @@ macro_rules! for_each_fact {
             CPU_CSS "Offset in css_set of the cpu controller's state, where it has a hierarchy of its own (version 1), else MISSING.";
             BOTH_TREES "1 where a task counts for its cgroup of version 2, and only in the root of that for the one of the cpu controller; else MISSING.";
             WAITS_MASK "Entries of the table of waits, less one: a power of two, less one.";
-            WATCHED_PID "The process or thread that is told apart from the others of its cgroup; MISSING = none.";
+            WATCHED_PID "The process or thread that is kept apart from the others of its cgroup; MISSING = none.";
             HOST_NETNS "Inode number of the host's network namespace.";
         }
     };

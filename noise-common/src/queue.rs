@@ -2,7 +2,7 @@
 //!
 //! A queue (of a block device, of a network interface) remembers on whose behalf it served what, on a
 //! scale of its own: the amount that it has served so far. What it served between two marks on that
-//! scale was ahead of somebody who waited meanwhile, and the wait is divided in proportion to it. The
+//! scale was ahead of those who waited meanwhile, and the wait is divided in proportion to it. The
 //! parts sum to the wait, always.
 
 use crate::charge::{Cause, Resource};
@@ -14,7 +14,7 @@ pub const SERVICES: usize = 32;
 /// Queues that are followed at once, a power of two.
 pub const QUEUES: usize = 128;
 
-/// A queue that nobody used for this long may be forgotten in favour of another, ns.
+/// A queue that was not used for this long may be forgotten in favour of another, ns.
 pub const QUEUE_IDLE_NS: u64 = 10_000_000_000;
 
 /// What one queue served.
@@ -130,7 +130,7 @@ impl Served {
 
     /// Divides a wait of `wait_ns` that began when the queue had served `mark`.
     ///
-    /// Where nothing was served meanwhile, nobody was ahead: that is `idle`.
+    /// Where nothing was served meanwhile, nothing was ahead: that is `idle`.
     #[inline(always)]
     pub fn divide(&self, mark: u64, wait_ns: u64, ahead: &mut impl Ahead) {
         if wait_ns == 0 {

@@ -1,5 +1,5 @@
 //! Records of the ring buffer. Each begins with a [`Header`] that names what it is: the programs write
-//! it, and who reads tells kinds apart by nothing else.
+//! it, and readers distinguish kinds by nothing else.
 
 use crate::event::{Cell, Outlier};
 use crate::header::Header;

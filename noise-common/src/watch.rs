@@ -1,8 +1,8 @@
 //! What interrupts a CPU that is measured, event by event.
 //!
 //! The state of one CPU between its kernel events, without maps and helpers, so that it is tested on the
-//! host. Times are net, as in [`crate::nesting`]: whoever is interrupted is told with less. An
-//! interval is told when it ends, inner ones before outer ones.
+//! host. Times are net, as in [`crate::nesting`]: what interrupts an interval is not part of it. An
+//! interval is reported when it ends, inner ones before outer ones.
 
 use crate::loss::Loss;
 use crate::nesting::{Ended, Nesting};
@@ -86,13 +86,13 @@ pub struct Running {
     pub padding: u32,
 }
 
-/// What is told by the programs of one level. Those of another level may interrupt them at any
-/// moment, also between writing an event and sending it, so that each level has its own.
+/// Where the programs of one level write their events. Those of another level may interrupt them at
+/// any moment, also between writing an event and sending it, so each level has an outbox of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Outbox {
-    /// The event that is told.
-    pub told: Interference,
+    /// The event that is sent next, or was sent last.
+    pub event: Interference,
     /// Events that were sent.
     pub sent: u64,
     /// Events that found the ring full.
@@ -103,7 +103,7 @@ pub struct Outbox {
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct WatchedCpu {
-    /// Pid of the thread that measures there now; 0 = nothing is told of this CPU.
+    /// Pid of the thread that measures there now; 0 = nothing is sent for this CPU.
     pub workload: u32,
     /// Always 0.
     pub padding: u32,
@@ -111,11 +111,11 @@ pub struct WatchedCpu {
     pub nesting: Nesting,
     /// The thread that runs.
     pub running: Running,
-    /// What is told while interrupts are off: by interrupts, switches and page faults.
+    /// Events that end while interrupts are off: interrupts, switches and page faults.
     pub main: Outbox,
-    /// What is told while interrupts are on: by softirqs.
+    /// Events that end while interrupts are on: softirqs.
     pub softirqs: Outbox,
-    /// What is told by NMIs.
+    /// NMIs.
     pub nmis: Outbox,
 }
 
@@ -144,7 +144,7 @@ impl WatchedCpu {
         if !self.main.put_ended(Kind::Vector, vector, ended, now_ns) {
             return false;
         }
-        self.main.told.number = number;
+        self.main.event.number = number;
         self.workload != 0
     }
 
@@ -171,10 +171,10 @@ impl WatchedCpu {
         self.workload != 0
     }
 
-    /// The CPU goes from one thread to another. The thread that measures is not told; the idle task is:
-    /// it runs where the kernel holds real-time threads up. A thread has the name under which it
-    /// leaves: many a one becomes a program of another name while it runs. True where
-    /// [`WatchedCpu::main`] is to be sent.
+    /// The CPU goes from one thread to another. The thread that measures is not reported; the idle task
+    /// is: it runs where the kernel holds real-time threads up. A thread has the name that it leaves
+    /// with, since it may have become another program while it ran. True where [`WatchedCpu::main`] is
+    /// to be sent.
     #[inline(always)]
     pub fn switch(&mut self, previous: Named, next: Named, now_ns: u64) -> bool {
         let before = self.running;
@@ -193,7 +193,7 @@ impl WatchedCpu {
         let gross_ns = now_ns - before.start_ns;
         let net_ns = gross_ns.saturating_sub(taken_ns.wrapping_sub(before.taken_ns));
         self.main.put(kind, before.pid, before.start_ns, now_ns, net_ns);
-        self.main.told.comm = comm;
+        self.main.event.comm = comm;
         self.workload != 0
     }
 }
@@ -209,13 +209,13 @@ impl Outbox {
 
     #[inline(always)]
     fn put(&mut self, kind: Kind, id: u32, start_ns: u64, end_ns: u64, net_ns: u64) {
-        self.told.start_ns = start_ns;
-        self.told.end_ns = end_ns;
-        self.told.net_ns = net_ns;
-        self.told.comm = [0; 2];
-        self.told.kind = kind as u32;
-        self.told.id = id;
-        self.told.number = 0;
+        self.event.start_ns = start_ns;
+        self.event.end_ns = end_ns;
+        self.event.net_ns = net_ns;
+        self.event.comm = [0; 2];
+        self.event.kind = kind as u32;
+        self.event.id = id;
+        self.event.number = 0;
     }
 }
 
@@ -241,8 +241,8 @@ mod tests {
     }
 
     fn last(outbox: &Outbox) -> (u32, u32, u64, u64, u64) {
-        let told = outbox.told;
-        (told.kind, told.id, told.start_ns, told.end_ns, told.net_ns)
+        let event = outbox.event;
+        (event.kind, event.id, event.start_ns, event.end_ns, event.net_ns)
     }
 
     #[test]
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_nested_is_told_once() {
+    fn everything_nested_is_reported_once() {
         let mut cpu = cpu();
         // The thread that measures gives way to another, in whose time comes a softirq with an irq
         // with an NMI in it.
@@ -268,12 +268,12 @@ mod tests {
         assert_eq!(last(&cpu.softirqs), (Kind::Softirq as u32, 3, 1_100, 1_400, 200));
         assert!(cpu.switch(thread(9), thread(7), 1_500));
         assert_eq!(last(&cpu.main), (Kind::Thread as u32, 9, 1_000, 1_500, 200));
-        assert_eq!(cpu.main.told.comm, [9, 9]);
+        assert_eq!(cpu.main.event.comm, [9, 9]);
         // 20 + 80 + 200 + 200 = 500, the whole time that the measuring thread was away.
     }
 
     #[test]
-    fn what_interrupts_the_telling_leaves_it_whole() {
+    fn what_interrupts_a_program_leaves_its_event_whole() {
         let mut cpu = cpu();
         cpu.nesting.enter_softirq(3, 100);
         assert!(cpu.exit_softirq(3, 200));
@@ -291,11 +291,11 @@ mod tests {
         let mut cpu = cpu();
         assert!(!cpu.switch(thread(7), Named { pid: 9, comm: [1, 2] }, 10));
         assert!(cpu.switch(Named { pid: 9, comm: [3, 4] }, thread(7), 20));
-        assert_eq!(cpu.main.told.comm, [3, 4]);
+        assert_eq!(cpu.main.event.comm, [3, 4]);
     }
 
     #[test]
-    fn all_but_the_measuring_thread_are_told() {
+    fn all_but_the_measuring_thread_are_reported() {
         let mut cpu = cpu();
         assert!(!cpu.switch(thread(7), thread(0), 10));
         assert!(cpu.switch(thread(0), thread(7), 20));
@@ -303,17 +303,17 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_whose_end_was_not_seen_is_told_as_that() {
+    fn a_thread_whose_end_was_not_seen_is_reported_as_endless() {
         let mut cpu = cpu();
         assert!(!cpu.switch(thread(7), thread(1), 10));
         // From thread 1 back to the measuring one: not seen.
         assert!(cpu.switch(thread(7), thread(0), 90));
         assert_eq!(last(&cpu.main), (Kind::EndlessThread as u32, 1, 10, 90, 80));
-        assert_eq!(cpu.main.told.comm, [1, 1]);
+        assert_eq!(cpu.main.event.comm, [1, 1]);
     }
 
     #[test]
-    fn nothing_is_told_while_nobody_measures() {
+    fn nothing_is_sent_while_no_thread_measures() {
         let mut cpu = cpu();
         cpu.workload = 0;
         cpu.nesting.enter_vector(5);
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_are_not_told() {
+    fn intervals_without_begin_or_end_are_not_reported() {
         let mut cpu = cpu();
         assert!(!cpu.exit_irq(1, 5));
         assert!(!cpu.exit_vector(0, 236, 5));
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_runs_backwards_tells_nothing() {
+    fn a_clock_that_runs_backwards_yields_no_event() {
         let mut cpu = cpu();
         cpu.nesting.enter_irq(1, 10).unwrap();
         assert!(!cpu.exit_irq(1, 9));

@@ -113,18 +113,18 @@ pub fn clean_json(text: &str) -> Cow<'_, str> {
     replaced(text, |c| c != '\n' && is_harmful(c), put)
 }
 
-/// Bytes of the kernel as text: each byte that makes none becomes `\xNN`.
+/// Bytes of the kernel as text: each byte that is not UTF-8 becomes `\xNN`.
 pub fn as_text(bytes: &[u8]) -> Cow<'_, str> {
     str::from_utf8(bytes).map_or_else(|_| text_of(bytes, |_| true).into(), Cow::Borrowed)
 }
 
-/// Bytes as labels show them: each byte that makes no text, and those of letters that could garble a
+/// Bytes as labels show them: each byte that is not UTF-8, and those of characters that could garble a
 /// terminal or hide in a text, become `\xNN`.
 pub fn printable(bytes: &[u8]) -> String {
     text_of(bytes, is_printable)
 }
 
-/// Whether labels show a letter.
+/// Whether labels show a character as it is.
 pub fn is_printable(letter: char) -> bool {
     letter.is_alphanumeric() || letter.is_ascii_graphic() || letter == ' '
 }
@@ -262,10 +262,10 @@ mod tests {
         assert_eq!(brief(listed), listed);
         for mark in ["`", "\""] {
             let content = "y".repeat(1 << 20);
-            let told =
+            let text =
                 brief(&format!("there is no {mark}{content}{mark};\n is {mark}z{mark} meant?"));
-            assert!(told.ends_with(&format!("…{mark};, is {mark}z{mark} meant?")), "{told}");
-            assert!(told.chars().count() < 300, "{told}");
+            assert!(text.ends_with(&format!("…{mark};, is {mark}z{mark} meant?")), "{text}");
+            assert!(text.chars().count() < 300, "{text}");
             let marks = brief(&format!("no {mark}{}", mark.repeat(1 << 20)));
             assert!(marks.chars().count() <= MESSAGE_CHARS + 1);
         }

@@ -1,4 +1,4 @@
-//! `noised`: parses the command line, runs the command, and exits as it ended.
+//! `noised`: parses the command line, runs the command, and exits with its code.
 
 use std::ffi::OsString;
 use std::process::ExitCode;

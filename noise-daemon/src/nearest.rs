@@ -1,6 +1,6 @@
 //! PURE: the name that was probably meant by one that does not exist.
 
-/// Least likeness of a name to the one that is taken for meant, from 0 to 1.
+/// Least likeness of a name to the one that is suggested for it, from 0 to 1.
 const LIKENESS: f64 = 0.75;
 
 /// Which name was probably meant, as a message has it; all of them where none is like it.

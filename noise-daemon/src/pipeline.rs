@@ -1,9 +1,9 @@
-//! The one pipeline of every program that measures: a sample is taken at each beat, and when asked for;
-//! it is published once, with the step that led to it, to all who subscribe. Wiring alone.
+//! The one pipeline of every program that measures: a sample is taken at each beat, and on request; it
+//! is published once, with the step that led to it, to all subscribers. Wiring alone.
 //!
-//! What is published goes through one `watch` channel, which holds the newest alone: samples cost memory,
-//! and whoever is slow does not make others wait. Subscribers are brought up to date before the next
-//! sample is taken, so that each of them sees each sample, in order.
+//! What is published goes through one `watch` channel, which holds the newest sample alone, as samples
+//! cost memory. Subscribers are brought up to date before the next sample is taken, so that each of them
+//! sees each sample, in order.
 //!
 //! Raw records of the ring go through one `broadcast` channel: see [`Pipeline::records`].
 
@@ -25,7 +25,7 @@ use crate::collect::Collector;
 use crate::kernel::{HookStatus, Measured};
 use crate::model::{Builder, Longest, Sample, Step};
 
-/// How far samples are apart that nobody asks for: one window.
+/// Time between two beats: one window.
 pub const SAMPLE_EVERY: Duration = Duration::from_nanos(noise_common::WINDOW_NS);
 
 /// Why a sample was taken.
@@ -33,7 +33,7 @@ pub const SAMPLE_EVERY: Duration = Duration::from_nanos(noise_common::WINDOW_NS)
 pub enum Occasion {
     /// One window's length had passed.
     Beat,
-    /// Somebody asked. Such a sample is complete: it shows the programs themselves, too.
+    /// A client requested one. Such a sample is complete: it shows the programs themselves, too.
     Asked,
 }
 
@@ -48,9 +48,9 @@ pub struct Published {
     pub occasion: Occasion,
 }
 
-/// Who goes from sample to sample.
+/// A consumer that sees every sample.
 pub trait Subscriber {
-    /// The next one.
+    /// Takes the next sample.
     fn advance(&mut self, published: &Published);
 }
 
@@ -71,7 +71,7 @@ impl Subscriber for Longest {
 pub struct Subscription<S>(RefCell<(watch::Receiver<Arc<Published>>, S)>);
 
 impl<S: Subscriber> Subscription<S> {
-    /// The subscriber, with all that was published.
+    /// The subscriber, up to date with all that was published.
     pub fn current(&self) -> RefMut<'_, S> {
         let mut own = self.0.borrow_mut();
         let (receiver, subscriber) = &mut *own;
@@ -84,7 +84,7 @@ impl<S: Subscriber> Subscription<S> {
     }
 }
 
-/// What the pipeline knows of a subscription.
+/// A subscription of any subscriber, as the publisher needs it.
 trait CatchUp {
     fn catch_up(&self);
 }
@@ -135,16 +135,16 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Begins to wait for what the programs send; of the runtime that it is called in.
+    /// Registers the ring with the runtime that it is called in.
     ///
     /// # Errors
-    /// Where the ring cannot be waited for.
+    /// Where the runtime cannot wait for the ring.
     pub fn new(collector: Collector, beat: Beat) -> anyhow::Result<Self> {
         let ring = collector.readiness()?;
         Ok(Self { collector, beat, ring, publisher: Publisher::default() })
     }
 
-    /// Adds one who sees every sample from now on.
+    /// Adds a subscriber, which sees every sample from now on.
     pub fn subscribe<S: Subscriber + 'static>(&mut self, subscriber: S) -> Rc<Subscription<S>> {
         self.publisher.subscribe(subscriber)
     }
@@ -154,15 +154,15 @@ impl Pipeline {
         self.collector.records()
     }
 
-    /// Waits for the next beat, and publishes its sample; or for a ring that runs full, and takes what is
-    /// in it. Nothing is lost where this is dropped before it is ready.
+    /// Waits for the next beat, and publishes its sample; or for a ring that runs full, and drains it
+    /// (`None`). Nothing is lost where the future is dropped before it is ready.
     ///
     /// # Errors
-    /// Where the ring or the timer cannot be waited for.
+    /// Where the ring or the timer fails.
     pub async fn turn(&mut self) -> anyhow::Result<Option<Arc<Published>>> {
         tokio::select! {
             beat = self.beat.next() => {
-                beat.context("the timer of samples")?;
+                beat.context("cannot read the sampling timer")?;
                 let sample = self.collector.sample();
                 Ok(Some(self.publisher.publish(sample, Occasion::Beat)))
             }
@@ -187,7 +187,7 @@ impl Pipeline {
         self.collector.measure(measured);
     }
 
-    /// How the hooks fare.
+    /// The state of each hook.
     pub fn hooks(&self) -> &[HookStatus] {
         self.collector.hooks()
     }
@@ -262,7 +262,7 @@ mod tests {
             for (at_ns, (turn, beat)) in (1..).zip(turns) {
                 match turn {
                     0 => subscriptions.push((publisher.subscribe(Seen::default()), Vec::new())),
-                    // Who is asked between two samples has seen no more for that.
+                    // To read a subscriber between two samples advances nothing.
                     1 => subscriptions.iter().for_each(|(one, _)| drop(one.current())),
                     _ => {
                         let occasion = if beat { Occasion::Beat } else { Occasion::Asked };

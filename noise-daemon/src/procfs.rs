@@ -31,7 +31,7 @@ pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
     Ok(String::from_utf8(bytes).unwrap_or_else(|error| as_text(error.as_bytes()).into_owned()))
 }
 
-/// Reads them, one after the other, into the same memory. In few reads: such a file does not tell its
+/// Reads them, one after the other, into the same memory. In few reads: such a file does not say its
 /// length, and where there is no room yet the standard library feels its way from 32 bytes on.
 #[derive(Debug)]
 pub struct Reader(Vec<u8>);
@@ -48,7 +48,7 @@ impl Reader {
         let Self(bytes) = self;
         bytes.clear();
         if File::open(path).and_then(|mut file| file.read_to_end(bytes)).is_err() {
-            // A piece would be taken for the whole.
+            // A piece would be mistaken for the whole.
             bytes.clear();
         }
         as_text(bytes)

@@ -63,7 +63,7 @@ pub fn ensure_threads(count: usize) -> anyhow::Result<()> {
     let make = |_| -> io::Result<(SyncSender<()>, JoinHandle<()>)> {
         let (end, ended) = sync_channel::<()>(0);
         let thread = thread::Builder::new().spawn(move || {
-            // Ends when there is nobody left to send.
+            // Ends when the sender is dropped.
             let _ = ended.recv();
         })?;
         Ok((end, thread))

@@ -53,10 +53,10 @@ fn parent() -> Result<(), String> {
         .env(FOLDER, folder.path())
         .output()
         .map_err(text)?;
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
-    print!("{told}");
-    if !output.status.success() || !told.ends_with("all as it should be\n") {
+    print!("{said}");
+    if !output.status.success() || !said.ends_with("all as it should be\n") {
         return Err(format!("{}: {complaints}", output.status));
     }
     Ok(())
@@ -83,18 +83,18 @@ fn confined(folder: &OsString) -> ExitCode {
     };
     println!("files {}, system calls {}", confined.files, confined.system_calls);
     let mut wrong = 0;
-    let told = manager.and_then(|(own, _manager)| own.send(b"READY=1").map(drop));
+    let sent = manager.and_then(|(own, _manager)| own.send(b"READY=1").map(drop));
     let mut attempts = attempts(&folder, &state);
     attempts.extend(by_arguments(&state));
-    attempts.push(("talk to the service manager", true, told));
+    attempts.push(("talk to the service manager", true, sent));
     for (what, allowed, outcome) in attempts {
-        let (holds, told) = match outcome {
+        let (holds, said) = match outcome {
             Ok(()) => (allowed, "done".to_owned()),
             Err(error) => {
                 (!allowed && error.kind() == ErrorKind::PermissionDenied, error.to_string())
             }
         };
-        println!("{what}: {told}{}", if holds { "" } else { "  <- WRONG" });
+        println!("{what}: {said}{}", if holds { "" } else { "  <- WRONG" });
         wrong += u32::from(!holds);
     }
     let whole = confined.system_calls == Extent::Whole

@@ -156,7 +156,7 @@ pub fn spill(state: *mut CpuState, victim: u64, culprit: u64, kind: u64, ns: u64
 }
 
 /// A number with all bits that an index below `len` may have: the verifier wants to see a bound, and
-/// none of these indices is taken for another.
+/// this mask changes no valid index.
 const fn index_bits(len: usize) -> u8 {
     assert!(len > 0 && len <= u8::MAX as usize);
     (len.next_power_of_two() - 1) as u8

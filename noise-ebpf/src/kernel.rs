@@ -41,7 +41,7 @@ fn present(fact: u32) -> bool {
     fact != noise_common::offsets::MISSING
 }
 
-/// Whether a process is told apart from the others of its cgroup.
+/// Whether a process is kept apart from the others of its cgroup.
 #[inline(always)]
 pub fn is_watching() -> bool {
     present(WATCHED_PID.load())
@@ -252,7 +252,7 @@ impl<A: Access> Task<A> {
     }
 
     /// What the hypervisor has taken from the CPU of the task, as the scheduler knows it; 0 where
-    /// that cannot be told.
+    /// that is not known.
     #[inline(always)]
     pub fn stolen_ns(self) -> u64 {
         let field = RQ_STEAL.load();
@@ -265,7 +265,7 @@ impl<A: Access> Task<A> {
     }
 
     /// How long the task's group has been throttled on the task's CPU, up to the scheduler's last
-    /// look at its clock; [`UNKNOWN`] where that cannot be told.
+    /// look at its clock; [`UNKNOWN`] where that is not known.
     #[inline(always)]
     pub fn throttled_ns(self) -> u64 {
         let access = self.access;

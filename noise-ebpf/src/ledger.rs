@@ -25,8 +25,8 @@ use crate::outlier;
 /// A turn of this length is charged before it ends, ns.
 const LONG_TURN_NS: u64 = 100_000_000;
 
-/// Whether drops are told one by one. That multiplies the paths which the verifier follows, and older
-/// ones give up: then every division takes the way that is short for them, and longer to run. A
+/// Whether each drop is logged. That multiplies the paths which the verifier follows, and older
+/// verifiers give up: then every division takes the way that is short for them, and longer to run. A
 /// constant of the loaded program.
 #[inline(always)]
 fn detailed() -> bool {
@@ -400,7 +400,7 @@ fn report<A: Access>(state: *mut CpuState, task: Task<A>, start: Start, now_ns: 
         (*outlier).comm = task.comm();
         (*outlier).made_runnable = start.cause as u16;
         (*outlier).parts_used = 0;
-        // What it waited on other CPUs is charged, but not told here.
+        // What it waited on other CPUs is charged, but not among the parts of the record.
         (*outlier).rest_ns = (*division).wait.since_ns - start.at_ns;
         (*division).recording = 1;
         noise_divide(start.cpu, Context::Scheduler as u32);
@@ -464,7 +464,7 @@ pub fn charge_long_turn(state: *mut CpuState, now_ns: u64) {
 }
 
 /// Whether a task is the one that runs on this CPU, or that is not known yet. As good as the helper
-/// that tells who runs, without the call.
+/// that returns the running task, without the call.
 #[inline(always)]
 pub fn may_run(state: *mut CpuState, pid: u32) -> bool {
     // SAFETY: the pointer is an entry of the ring.

@@ -117,7 +117,7 @@ pub fn drop_event(state: *mut CpuState, signal: Signal, reason: Loss) {
     }
 }
 
-/// The same without telling of it one by one: in the midst of a program that multiplies the paths
+/// The same without a debug record: in the midst of a program that multiplies the paths
 /// which the verifier follows.
 #[inline(always)]
 fn count_drop(state: *mut CpuState, signal: Signal, reason: Loss) {
@@ -176,7 +176,7 @@ pub fn record_fixed(
 
 /// Adds a value to the cell of a subject that comes and goes.
 ///
-/// A subject stays where its window is open: in two places, one window would be taken for another
+/// A subject stays where its window is open: in two places, one window would be mistaken for another
 /// reading of the other.
 #[inline(always)]
 pub fn record_keyed(
@@ -192,7 +192,7 @@ pub fn record_keyed(
     let slot = signal.first_cell() + keyed_slot(subject);
     // SAFETY: the slot is below the number of the signal's cells.
     let direct = unsafe { (&raw mut (*state).cells).cast::<Cell>().add(slot) };
-    // SAFETY: as above; one hook alone writes the cells of a signal. A cell that nobody uses has the
+    // SAFETY: as above; one hook alone writes the cells of a signal. A cell that is not used has the
     // subject 0, an irq, and the cells of irqs are never freed: no window of irq 0 is elsewhere.
     if unsafe { (*direct).subject == subject } {
         return record(state, direct, signal, subject, value_ns, now_ns);

@@ -26,7 +26,7 @@ fn entry(queue: u64, now_ns: u64) -> Option<*mut Served> {
             if (*served).queue != 0 && !unused {
                 return None;
             }
-            // Marks of the queue before lie beyond the new scale, or are told to be idle.
+            // Marks of the queue before lie beyond the new scale, or count as idle.
             (*served).total = 0;
             (*served).sources.newest = 0;
             (*served).sources.ring[0].until_ns = 0;
@@ -44,7 +44,7 @@ pub fn mark(queue: u64, now_ns: u64) -> u64 {
     entry(queue, now_ns).map_or(UNKNOWN, |served| unsafe { (*served).total })
 }
 
-/// A queue served an amount for somebody.
+/// A queue served an amount on behalf of a cgroup.
 #[inline(always)]
 pub fn serve(queue: u64, source: u64, amount: u64, now_ns: u64) {
     let Some(served) = entry(queue, now_ns) else { return };

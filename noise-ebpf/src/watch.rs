@@ -1,4 +1,4 @@
-//! Programs that tell, event by event, what takes time from CPUs that are measured: for `noised
+//! Programs that report, event by event, what takes time from CPUs that are measured: for `noised
 //! osnoise` and `noised bench`, loaded only while they run.
 //!
 //! The logic is in noise-common's `watch`; here are its hooks, its state of each CPU, and the ring.
@@ -28,14 +28,14 @@ use crate::programs::define_programs;
 #[map]
 static WATCH_CPUS: Array<WatchedCpu> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
-/// What was told. Sized at load.
+/// The events. Sized at load.
 #[map]
 static WATCH_RING: RingBuf = RingBuf::with_byte_size(256 * 1024, 0);
 
 for_each_hook!(define_programs);
 
-/// What each hook does; the match is resolved at compile time in every program. Hooks that take no
-/// time from anybody have empty programs here, which are not loaded.
+/// What each hook does; the match is resolved at compile time in every program. Hooks at which no
+/// time is taken have empty programs here, which are not loaded.
 #[inline(always)]
 fn handle<A: Access>(hook: Hook, access: A) -> Option<()> {
     match hook {
@@ -51,8 +51,8 @@ fn handle<A: Access>(hook: Hook, access: A) -> Option<()> {
             let state = state()?;
             // SAFETY: as above.
             unsafe {
-                let tell = (*state).exit_irq(access.argument(0) as u32, clock_ns());
-                send(tell, &raw mut (*state).main)
+                let is_due = (*state).exit_irq(access.argument(0) as u32, clock_ns());
+                send(is_due, &raw mut (*state).main)
             }
         }
         Hook::SoftirqEntry => {
@@ -65,8 +65,8 @@ fn handle<A: Access>(hook: Hook, access: A) -> Option<()> {
             let (vector, state) = (softirq_vector(access)?, state()?);
             // SAFETY: as above.
             unsafe {
-                let tell = (*state).exit_softirq(vector, clock_ns());
-                send(tell, &raw mut (*state).softirqs)
+                let is_due = (*state).exit_softirq(vector, clock_ns());
+                send(is_due, &raw mut (*state).softirqs)
             }
         }
         Hook::NmiHandler => nmi(access),
@@ -101,16 +101,16 @@ fn clock_ns() -> u64 {
     unsafe { bpf_ktime_get_ns() }
 }
 
-/// Sends what is to be told.
+/// Sends the event of an outbox, if it is to be sent.
 #[inline(always)]
-fn send(tell: bool, outbox: *mut Outbox) -> Option<()> {
-    if tell {
+fn send(is_due: bool, outbox: *mut Outbox) -> Option<()> {
+    if is_due {
         // SAFETY: the outbox is of this CPU and of the level of this program.
         unsafe {
-            (*outbox).told.cpu = this_cpu();
-            let told = &raw const (*outbox).told;
+            (*outbox).event.cpu = this_cpu();
+            let event = &raw const (*outbox).event;
             let flags = u64::from(BPF_RB_NO_WAKEUP);
-            if WATCH_RING.output::<Interference>(&*told, flags).is_err() {
+            if WATCH_RING.output::<Interference>(&*event, flags).is_err() {
                 (*outbox).lost += 1;
             } else {
                 (*outbox).sent += 1;
@@ -128,8 +128,8 @@ fn switch<A: Access>(access: A) -> Option<()> {
     let state = state()?;
     // SAFETY: the state is this CPU's, and interrupts are off.
     unsafe {
-        let tell = (*state).switch(previous, next, clock_ns());
-        send(tell, &raw mut (*state).main)
+        let is_due = (*state).switch(previous, next, clock_ns());
+        send(is_due, &raw mut (*state).main)
     }
 }
 
@@ -143,8 +143,8 @@ fn nmi<A: Access>(access: A) -> Option<()> {
     let state = state()?;
     // SAFETY: the state is this CPU's, and NMIs do not nest.
     unsafe {
-        let tell = (*state).handled_nmi(delta_ns as u64, clock_ns());
-        send(tell, &raw mut (*state).nmis)
+        let is_due = (*state).handled_nmi(delta_ns as u64, clock_ns());
+        send(is_due, &raw mut (*state).nmis)
     }
 }
 
@@ -158,8 +158,8 @@ fn page_fault() -> Option<()> {
         if workload == 0 || workload != bpf_get_current_pid_tgid() as u32 {
             return None;
         }
-        let tell = (*state).faulted(clock_ns());
-        send(tell, &raw mut (*state).main)
+        let is_due = (*state).faulted(clock_ns());
+        send(is_due, &raw mut (*state).main)
     }
 }
 
@@ -174,7 +174,7 @@ fn vector_exit<A: Access>(access: A, vector: Vector) -> Option<()> {
     let (state, number) = (state()?, access.argument(0) as u32);
     // SAFETY: the state is this CPU's, and interrupts are off.
     unsafe {
-        let tell = (*state).exit_vector(vector as u32, number, clock_ns());
-        send(tell, &raw mut (*state).main)
+        let is_due = (*state).exit_vector(vector as u32, number, clock_ns());
+        send(is_due, &raw mut (*state).main)
     }
 }

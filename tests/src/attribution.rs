@@ -308,14 +308,14 @@ impl Account {
                 ));
             }
         }
-        println!("{text}not told by ftrace: {:?}", self.unknown);
+        println!("{text}not known to ftrace: {:?}", self.unknown);
         for resource in resources {
             let (untracked, total) = (self.found_of(resource, "untracked"), self.total(resource));
             if untracked > UNTRACKED_SHARE * total + self.unknown_of(resource) {
                 faults.push(format!("{resource}: of {total:.6} s, {untracked:.6} s are untracked"));
             }
         }
-        ensure!(!self.found.is_empty(), "noised charges nobody in {INTERFERENCE}");
+        ensure!(!self.found.is_empty(), "noised charges no culprit in {INTERFERENCE}");
         if faults.is_empty() { Ok(()) } else { bail!("{}", faults.join("\n")) }
     }
 

@@ -1,6 +1,6 @@
-//! Cgroups that tell planted work apart, gone when dropped.
+//! Cgroups that keep planted work apart, gone when dropped.
 //!
-//! On version 1 tasks, block requests and sockets are told apart by hierarchies of their own; a
+//! On version 1 tasks, block requests and sockets are grouped by hierarchies of their own; a
 //! group is made under one name in each that it is needed in. The daemon counts a task for its cgroup
 //! of version 2, and only in the root of that for the one of the `cpu` controller. Where version 2
 //! has cgroups already, which this process may be in, a group for tasks is made there as well.
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-/// What a group's work is to be told apart for.
+/// What a group's work is to be kept apart for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hierarchy {
     /// Tasks on CPUs.
@@ -85,7 +85,7 @@ impl Mounts {
             Hierarchy::Cpuset => self.cpuset.as_deref().or(unified),
             Hierarchy::Pids => self.pids.as_deref().or(unified),
         };
-        found.with_context(|| format!("no cgroup hierarchy tells {hierarchy:?} apart"))
+        found.with_context(|| format!("no cgroup hierarchy groups {hierarchy:?}"))
     }
 }
 
@@ -121,7 +121,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Makes a group for work that is to be told apart in these respects.
+    /// Makes a group for work that is to be kept apart in these respects.
     ///
     /// # Errors
     /// If this host has no hierarchy for one of them, or does not let us make cgroups.
@@ -167,12 +167,12 @@ impl Group {
         self.directories.iter().map(PathBuf::as_path)
     }
 
-    /// Whether this host tells work apart in this respect.
+    /// Whether this host groups work in this respect.
     pub fn is_possible(hierarchy: Hierarchy) -> Result<bool> {
         Ok(Mounts::of_host()?.point(hierarchy).is_ok())
     }
 
-    /// Whether this host tells work apart by different hierarchies in these two respects.
+    /// Whether this host groups work by different hierarchies in these two respects.
     pub fn are_apart(one: Hierarchy, other: Hierarchy) -> Result<bool> {
         let mounts = Mounts::of_host()?;
         Ok(match (mounts.point(one), mounts.point(other)) {
@@ -232,7 +232,7 @@ impl Group {
 
     /// Lets it run on these CPUs only; false where this host keeps no group to CPUs.
     pub fn allow_cpus(&self, cpus: &str) -> Result<bool> {
-        // A group of version 1 takes nobody before it has been told its memory.
+        // A group of version 1 takes no process before its memory nodes are set.
         if let Some(parent) = self.directories.first().and_then(|directory| directory.parent())
             && let Ok(nodes) = fs::read_to_string(parent.join("cpuset.mems"))
         {

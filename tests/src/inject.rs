@@ -1,4 +1,4 @@
-//! System calls made by another process: what whoever has taken it over could do.
+//! System calls made by another process: what an attacker who has taken it over could do.
 //!
 //! A thread of the process is stopped as a debugger does, its registers become those of a call, and the
 //! instruction that makes calls is run once, somewhere in the process's own text. Filters and rules that

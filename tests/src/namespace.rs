@@ -38,7 +38,7 @@ impl Namespace {
     /// Makes one.
     ///
     /// # Errors
-    /// Without `ip`, or where this host lets nobody make namespaces.
+    /// Without `ip`, or where this host forbids making namespaces.
     pub fn new(name: &str) -> Result<Self> {
         if FOUND.get().is_none() {
             let _ = FOUND.set(find_folder().context("looking for namespaces")?);

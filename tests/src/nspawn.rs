@@ -166,7 +166,7 @@ impl Machine {
 
     fn wait_until_up(&mut self) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
-        let mut told = String::from("it has no init");
+        let mut answer = String::from("it has no init");
         while Instant::now() < deadline {
             if let Some(status) = self.process.ended()? {
                 bail!("the machine ended with {status}: {}", self.process.stderr()?.trim());
@@ -176,14 +176,14 @@ impl Machine {
             if let Some(init) = children.split_whitespace().next() {
                 self.init = init.parse()?;
                 let outcome = self.run("systemctl is-system-running")?;
-                told = format!("{}{}", outcome.stdout.trim(), outcome.stderr.trim());
-                if ["running", "degraded"].contains(&told.as_str()) {
+                answer = format!("{}{}", outcome.stdout.trim(), outcome.stderr.trim());
+                if ["running", "degraded"].contains(&answer.as_str()) {
                     return Ok(());
                 }
             }
             thread::sleep(Duration::from_millis(100));
         }
-        bail!("the machine does not come up: {told}; {}", self.process.stdout()?)
+        bail!("the machine does not come up: {answer}; {}", self.process.stdout()?)
     }
 
     /// Its root folder, as this host sees it.
@@ -206,7 +206,7 @@ impl Machine {
     }
 
     /// As [`Self::run`]; the line must succeed. Returns what it prints, without the last line's end.
-    pub fn told(&self, line: &str) -> Result<String> {
+    pub fn output(&self, line: &str) -> Result<String> {
         let outcome = self.run(line)?;
         if outcome.code != 0 {
             let journal = self.run("journalctl --unit noised --no-pager --lines 30")?.stdout;
@@ -225,7 +225,7 @@ impl Machine {
         let deadline = Instant::now() + PATIENCE;
         while self.run(line)?.code != 0 {
             if Instant::now() > deadline {
-                self.told(line)?;
+                self.output(line)?;
             }
             thread::sleep(Duration::from_millis(200));
         }
@@ -234,7 +234,7 @@ impl Machine {
 
     /// A property of the service, as `systemctl show` prints it.
     pub fn property(&self, name: &str) -> Result<String> {
-        self.told(&format!("systemctl show --property {name} --value noised.service"))
+        self.output(&format!("systemctl show --property {name} --value noised.service"))
     }
 
     /// The number that this host has for a process inside.

@@ -52,7 +52,7 @@ pub fn newest(ending: &str) -> Result<Result<PathBuf, String>> {
     let Some((_, path)) = found.into_iter().max() else { return Ok(Err(none())) };
     let obstacle = match (revision_of(&path), revision_here()) {
         (Some(built), Some(here)) => stale(&built, &here),
-        // Nobody to ask: it is taken for what it is.
+        // No revision to compare: it is taken as it is.
         _ => None,
     };
     Ok(match obstacle {

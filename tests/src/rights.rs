@@ -92,7 +92,7 @@ pub struct Confinement {
     pub seccomp: std::result::Result<bool, String>,
 }
 
-/// Whoever is told what an operation came to.
+/// What an operation came to, in a word.
 fn word(result: &io::Result<i32>) -> String {
     match result {
         Ok(_) => "ok".to_owned(),

@@ -102,7 +102,7 @@ impl Terminal {
     /// Process id of the command.
     pub fn pid(&self) -> Result<i32> {
         let said = self.ask(&["display-message", "-p", "-t", SESSION, "#{pane_pid}"])?;
-        let shell: i32 = said.trim().parse().context("tmux tells no process id")?;
+        let shell: i32 = said.trim().parse().context("tmux prints no process id")?;
         for entry in fs::read_dir("/proc")? {
             let entry = entry?;
             let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();

@@ -65,7 +65,7 @@ pub fn forget_peak(pid: u32) -> Result<()> {
     Ok(fs::write(format!("/proc/{pid}/clear_refs"), "5")?)
 }
 
-/// What the daemon says that it could not count, or not tell apart, by `where reason` or `folded
+/// What the daemon says that it could not count, or not attribute, by `where reason` or `folded
 /// metric`.
 fn losses(scrape: &Scrape) -> BTreeMap<String, f64> {
     let label = |labels: &BTreeMap<String, String>, name: &str| {
@@ -109,9 +109,9 @@ pub struct Toll {
 /// What a fault took.
 #[derive(Clone, Debug)]
 pub struct Bill {
-    /// What was not counted, or not told apart, by `where reason`, without what is zero.
+    /// What was not counted, or not attributed, by `where reason`, without what is zero.
     pub lost: BTreeMap<String, f64>,
-    /// Switches that this kernel offered no BPF program, so that nobody could count them.
+    /// Switches that this kernel offered to no BPF program, so that none could count them.
     pub hidden: u64,
     /// CPU time of the daemon, seconds.
     pub cpu_seconds: f64,

@@ -81,7 +81,7 @@ fn port_and_annotations_lead_to_the_one_address_that_is_listened_on() -> Result<
     Ok(())
 }
 
-/// A web configuration file can ask passwords and certificates of whoever comes by the port.
+/// A web configuration file can require passwords and certificates on the port.
 #[test]
 fn probes_need_no_password_whatever_the_web_file_asks() -> Result<()> {
     let container = container()?;
@@ -101,7 +101,7 @@ fn probes_need_no_password_whatever_the_web_file_asks() -> Result<()> {
     Ok(())
 }
 
-/// What is commented out, so that nobody listens unprotected for want of a place to say so.
+/// What is commented out, so that there is a place to turn protection on.
 #[test]
 fn the_web_file_has_its_places() -> Result<()> {
     let named = "/etc/noised-web";

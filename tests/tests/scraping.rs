@@ -169,7 +169,7 @@ fn servers_that_share_hosts_fit_the_one_above_them() -> Result<()> {
     let servers = job["static_configs"][0]["targets"].as_array().context("no servers")?;
     assert_eq!(hash["modulus"], servers.len());
 
-    // What it is told, by the name that it gives it.
+    // What it fetches, by the names that it gives.
     let renaming = job["metric_relabel_configs"].as_array().context("no renaming")?;
     let [step] = renaming.as_slice() else { panic!("one step is expected: {renaming:?}") };
     assert_eq!(
@@ -179,7 +179,7 @@ fn servers_that_share_hosts_fit_the_one_above_them() -> Result<()> {
     let fetched = job["params"]["match[]"].as_array().context("nothing is fetched")?;
     let (recorded, _) = rules("recording.rules.yml")?;
     let raw = ["noised_build_info", "noised_incident_active", "scrape_samples_scraped", "up"];
-    let told: BTreeSet<String> = recorded
+    let listed: BTreeSet<String> = recorded
         .iter()
         .map(String::as_str)
         .chain(raw)
@@ -190,7 +190,7 @@ fn servers_that_share_hosts_fit_the_one_above_them() -> Result<()> {
         })
         .collect();
     let (own, exprs) = rules("federation.rules.yml")?;
-    assert_eq!(told.intersection(&own).next(), None, "that would be counted twice");
+    assert_eq!(listed.intersection(&own).next(), None, "that would be counted twice");
     let fleet = dashboards()?.into_iter().find(|dashboard| dashboard.uid == "noised-fleet");
     let fleet = fleet.context("there is no dashboard of the fleet")?;
     let queries = fleet.panels.iter().flat_map(|panel| &panel.queries);
@@ -200,7 +200,7 @@ fn servers_that_share_hosts_fit_the_one_above_them() -> Result<()> {
         let metrics = selectors(expr);
         assert!(!metrics.is_empty(), "{expr} asks for nothing");
         for metric in metrics.into_iter().map(|selector| selector.metric) {
-            let known = told.contains(&metric) || own.contains(&metric);
+            let known = listed.contains(&metric) || own.contains(&metric);
             assert!(known, "{metric} is not known there: {expr}");
         }
     }

@@ -1,4 +1,4 @@
-//! What the tasks ask of cargo: where the workspace is, and builds whose outputs they use.
+//! What the tasks use cargo for: where the workspace is, and builds whose outputs they use.
 
 use std::env;
 use std::ffi::{OsStr, OsString};

@@ -25,7 +25,7 @@ pub struct Arguments {
     seconds: u32,
 }
 
-/// What makes the compiler tell libFuzzer where an input went.
+/// What makes the compiler report to libFuzzer where an input went.
 const INSTRUMENTATION: &str = "--cfg=fuzzing -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \

@@ -3,7 +3,7 @@
 //!
 //! Counts come from the summary line of each program, names from the lines of single tests. A
 //! program that ends without a summary, or fails without naming a failed test, is a failure of its
-//! own: a run that broke off is never taken for one that passed.
+//! own: a run that broke off is never mistaken for one that passed.
 
 use std::process::ExitStatus;
 

@@ -13,7 +13,7 @@ use crate::cargo::Workspace;
 use crate::privilege::Privilege;
 use crate::setup;
 
-/// Where noised listens unless told otherwise.
+/// Where noised listens by default.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:19435";
 const ADDRESS_OPTION: &str = "--web.listen-address";
 

@@ -57,7 +57,7 @@ fn everything(workspace: &Workspace, filter: Option<&str>) -> Result<Tally> {
 }
 
 /// Runs the unit and property tests that often. What fails in one of a hundred runs is found here
-/// rather than by whoever clones the repository next.
+/// rather than on the next fresh clone.
 fn repeated(workspace: &Workspace, filter: Option<&str>, runs: u32) -> Result<Tally> {
     let mut all = Tally::default();
     for number in 1..=runs {
@@ -87,7 +87,7 @@ fn seeded(mut command: Command, seed: u64) -> Result<Tally> {
     Ok(tally)
 }
 
-/// The seed that the caller asks for.
+/// The seed that the caller sets.
 fn given_seed() -> Option<u64> {
     env::var(SEED).ok()?.parse().ok()
 }

@@ -61,7 +61,7 @@ impl Cpu {
         self.ledger.begin_turn(Turn { start_ns, taken_ns, cgroup: 0, pid, runner, comm });
     }
 
-    /// An interrupt of `level` with what it is interrupted by; `looks` are told the moment
+    /// An interrupt of `level` with what it is interrupted by; `look` is called
     /// before and after each step.
     fn interrupt(&mut self, level: &Level, look: &mut impl FnMut(&Self)) {
         match level {

@@ -6,7 +6,7 @@
 use crate::charge::{Cause, Resource};
 use crate::hooks::Hook;
 use crate::remedy::Remedy;
-use crate::shown::{RECENT, Shown, Stage, Way};
+use crate::shown::{Shown, Stage, Way};
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 
@@ -21,21 +21,15 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     optional_hooks: &[Hook::BlockRequeue, Hook::BlockMerge],
     fields: &["REQUEST_QUEUE", "REQUEST_FLAGS", "REQUEST_LEN", "DISK_MAJOR", "DISK_MINOR"],
     storage: Storage::Keyed,
-    interrupts: None,
     between: "`block_rq_issue` → last `block_rq_complete`",
-    values: "",
     domain: Domain::Disk,
     subject: SubjectKind::Request,
-    part_of: None,
     resource: Some(Resource::BlockDevice),
-    cause: None,
-    outliers: false,
     watched: true,
     remedies: &[
         (Cause::Foreign, &[Remedy::IoMax, Remedy::FasterDevice]),
         (Cause::Own, &[Remedy::FasterDevice]),
     ],
-    inherent: &[],
     shown: Shown::Way { way: Way::Block, stage: Stage::Device },
-    table: RECENT,
+    ..SignalInfo::PLAIN
 };

@@ -7,7 +7,7 @@
 use crate::charge::{Cause, Resource};
 use crate::hooks::Hook;
 use crate::remedy::Remedy;
-use crate::shown::{RECENT, Shown, Stage, Way};
+use crate::shown::{Shown, Stage, Way};
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 
@@ -22,23 +22,17 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     optional_hooks: &[Hook::BlockRequeue, Hook::BlockMerge],
     fields: &["REQUEST_QUEUE", "REQUEST_FLAGS", "REQUEST_LEN", "DISK_MAJOR", "DISK_MINOR"],
     storage: Storage::Keyed,
-    interrupts: None,
     between: "`block_rq_insert` → `block_rq_issue`",
-    values: "",
     domain: Domain::Disk,
     subject: SubjectKind::Request,
-    part_of: None,
     resource: Some(Resource::BlockQueue),
-    cause: None,
-    outliers: false,
     watched: true,
     remedies: &[
         (Cause::Foreign, &[Remedy::IoWeight, Remedy::IoMax, Remedy::IoScheduler]),
         (Cause::Own, &[Remedy::IoScheduler, Remedy::FasterDevice]),
     ],
-    inherent: &[],
     shown: Shown::Way { way: Way::Block, stage: Stage::Queue },
-    table: RECENT,
+    ..SignalInfo::PLAIN
 };
 
 /// Names of the operations; the index is the low byte of the subject.

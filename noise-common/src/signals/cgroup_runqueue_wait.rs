@@ -6,7 +6,6 @@
 
 use crate::charge::Resource;
 use crate::hooks::Hook;
-use crate::shown::Shown;
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage, runqueue_wait};
 use crate::subject::{Domain, SubjectKind};
 
@@ -21,18 +20,14 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     optional_hooks: &[Hook::SchedMigrate],
     fields: &["TASK_PID", "TASK_CGROUPS", "CGROUP_KN", "KN_ID"],
     storage: Storage::Rotating,
-    interrupts: None,
     between: "the same waits, by the cgroup that waited",
-    values: "",
     domain: Domain::Cpu,
     subject: SubjectKind::Cgroup,
     part_of: Some(Signal::RunqueueWait),
     resource: Some(Resource::Cpu),
-    cause: None,
     outliers: true,
     watched: true,
     remedies: runqueue_wait::REMEDIES,
-    inherent: &[],
-    shown: Shown::Overview,
     table: "By cgroup",
+    ..SignalInfo::PLAIN
 };

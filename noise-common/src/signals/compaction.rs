@@ -3,7 +3,6 @@
 
 use crate::hooks::Hook;
 use crate::remedy::Remedy;
-use crate::shown::{RECENT, Shown};
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 
@@ -15,21 +14,12 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     kind: Kind::Histogram(Buckets::Wide),
     labels: &[],
     hooks: &[Hook::CompactionBegin, Hook::CompactionEnd],
-    optional_hooks: &[],
     fields: &["TASK_PID", "TASK_FLAGS"],
     storage: Storage::Fixed { subjects: 1 },
-    interrupts: None,
     between: "a task begins to compact a memory zone itself → it ends; kernel threads excepted",
-    values: "",
     domain: Domain::Memory,
     subject: SubjectKind::Host,
-    part_of: None,
-    resource: None,
-    cause: None,
-    outliers: false,
     watched: true,
-    remedies: &[],
     inherent: &[Remedy::HugePages, Remedy::ProactiveCompaction],
-    shown: Shown::Overview,
-    table: RECENT,
+    ..SignalInfo::PLAIN
 };

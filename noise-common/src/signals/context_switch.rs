@@ -1,10 +1,9 @@
 //! Switches away from a task, counted.
 //!
 //! Voluntary: the task went to sleep. Involuntary: it was preempted or yielded and stays runnable.
-//! Switches away from the idle task are not counted: nobody lost the CPU.
+//! Switches away from the idle task are not counted: no task lost the CPU.
 
 use crate::hooks::Hook;
-use crate::shown::{RECENT, Shown};
 use crate::signals::{Kind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 
@@ -16,21 +15,11 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     kind: Kind::Counter,
     labels: &["kind"],
     hooks: &[Hook::SchedSwitch],
-    optional_hooks: &[],
     fields: &["TASK_PID"],
     storage: Storage::Switches,
-    interrupts: None,
     between: "switches away from tasks, counted",
     values: "`voluntary` (it went to sleep), `involuntary` (it stayed runnable)",
     domain: Domain::Cpu,
     subject: SubjectKind::Kinds(&["voluntary", "involuntary"]),
-    part_of: None,
-    resource: None,
-    cause: None,
-    outliers: false,
-    watched: false,
-    remedies: &[],
-    inherent: &[],
-    shown: Shown::Overview,
-    table: RECENT,
+    ..SignalInfo::PLAIN
 };

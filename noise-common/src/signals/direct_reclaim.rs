@@ -3,7 +3,6 @@
 
 use crate::hooks::Hook;
 use crate::remedy::Remedy;
-use crate::shown::{RECENT, Shown};
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 
@@ -18,18 +17,10 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     optional_hooks: &[Hook::MemcgBegin, Hook::MemcgEnd],
     fields: &["TASK_PID"],
     storage: Storage::Fixed { subjects: 1 },
-    interrupts: None,
     between: "a task begins to reclaim memory itself, for the host or for its cgroup's limit → it ends",
-    values: "",
     domain: Domain::Memory,
     subject: SubjectKind::Host,
-    part_of: None,
-    resource: None,
-    cause: None,
-    outliers: false,
     watched: true,
-    remedies: &[],
     inherent: &[Remedy::MemoryLimits, Remedy::EarlierReclaim],
-    shown: Shown::Overview,
-    table: RECENT,
+    ..SignalInfo::PLAIN
 };

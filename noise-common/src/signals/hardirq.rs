@@ -6,7 +6,7 @@
 use crate::charge::Cause;
 use crate::hooks::Hook;
 use crate::remedy::against;
-use crate::shown::{RECENT, Shown};
+use crate::shown::Shown;
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 
@@ -18,21 +18,14 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     kind: Kind::Histogram(Buckets::Wide),
     labels: &["irq", "name"],
     hooks: &[Hook::IrqHandlerEntry, Hook::IrqHandlerExit],
-    optional_hooks: &[],
     fields: &[],
     storage: Storage::Keyed,
     interrupts: Some("hardirq"),
     between: "`irq_handler_entry` → `irq_handler_exit`, net",
-    values: "",
     domain: Domain::Interrupts,
     subject: SubjectKind::Irq,
-    part_of: None,
-    resource: None,
     cause: Some(Cause::Hardirq),
-    outliers: false,
-    watched: false,
-    remedies: &[],
     inherent: against(Cause::Hardirq),
     shown: Shown::Source { kind: "irq" },
-    table: RECENT,
+    ..SignalInfo::PLAIN
 };

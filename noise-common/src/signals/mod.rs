@@ -7,7 +7,7 @@ use crate::charge::{Cause, Resource};
 use crate::hooks::Hook;
 pub use crate::hooks::{VECTORS, Vector};
 use crate::remedy::{Remedies, Remedy};
-use crate::shown::Shown;
+use crate::shown::{RECENT, Shown};
 use crate::subject::{Domain, SubjectKind};
 
 mod block_device_wait;
@@ -178,6 +178,36 @@ pub struct SignalInfo {
 }
 
 impl SignalInfo {
+    /// What a row leaves out: nothing is done with a signal but what its row says. Every row gives the
+    /// fields above the empty line itself; their values here only complete the struct.
+    const PLAIN: Self = Self {
+        signal: Signal::RunqueueWait,
+        name: "",
+        metric: "",
+        help: "",
+        kind: Kind::Counter,
+        labels: &[],
+        hooks: &[],
+        fields: &[],
+        storage: Storage::KeyedCounter,
+        between: "",
+        domain: Domain::Cpu,
+        subject: SubjectKind::Host,
+
+        optional_hooks: &[],
+        interrupts: None,
+        values: "",
+        part_of: None,
+        resource: None,
+        cause: None,
+        outliers: false,
+        watched: false,
+        remedies: &[],
+        inherent: &[],
+        shown: Shown::Overview,
+        table: RECENT,
+    };
+
     /// Whether it is measured as a histogram, not counted.
     pub const fn is_delay(&self) -> bool {
         matches!(self.kind, Kind::Histogram(_))

@@ -2,14 +2,14 @@
 //! the next `sched_waking` in the same NET_RX softirq, outside of interrupts that nest in it.
 //!
 //! Each packet counts at most once, and of several packets before one wake-up the last. Packets
-//! that wake nobody, and packets received outside the softirq (threaded NAPI), are not counted.
+//! that wake no task, and packets received outside the softirq (threaded NAPI), are not counted.
 
 use crate::charge::{Cause, Resource};
 use crate::hooks::Hook;
 use crate::ledger::Waiting;
 use crate::nesting::Taken;
 use crate::remedy::Remedy;
-use crate::shown::{RECENT, Shown, Stage, Way};
+use crate::shown::{Shown, Stage, Way};
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 
@@ -21,26 +21,19 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     kind: Kind::Histogram(Buckets::Wide),
     labels: &["interface"],
     hooks: &[Hook::NetReceive, Hook::SchedWaking, Hook::SoftirqEntry, Hook::SoftirqExit],
-    optional_hooks: &[],
     fields: &["SKB_DEV", "DEV_IFINDEX", "DEV_NET", "NET_INUM"],
     storage: Storage::Keyed,
-    interrupts: None,
     between: "`netif_receive_skb` → wake-up of the receiver in the same softirq",
-    values: "",
     domain: Domain::Network,
     subject: SubjectKind::Interface,
-    part_of: None,
     resource: Some(Resource::NetRx),
-    cause: None,
-    outliers: false,
     watched: true,
     remedies: &[
         (Cause::Foreign, &[Remedy::PacketSteering, Remedy::IrqAffinity]),
         (Cause::Own, &[Remedy::PacketSteering, Remedy::IrqAffinity]),
     ],
-    inherent: &[],
     shown: Shown::Way { way: Way::Receive, stage: Stage::Delivery },
-    table: RECENT,
+    ..SignalInfo::PLAIN
 };
 
 /// The packet that this CPU's NET_RX softirq received last.

@@ -7,7 +7,7 @@
 use crate::charge::{Cause, Resource};
 use crate::hooks::Hook;
 use crate::remedy::Remedy;
-use crate::shown::{RECENT, Shown, Stage, Way};
+use crate::shown::{Shown, Stage, Way};
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 
@@ -22,23 +22,17 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     optional_hooks: &[Hook::FreeSkb],
     fields: &["SKB_LEN", "DEV_IFINDEX", "DEV_NET", "NET_INUM"],
     storage: Storage::Keyed,
-    interrupts: None,
     between: "`net_dev_queue` → `net_dev_start_xmit` of the same packet",
-    values: "",
     domain: Domain::Network,
     subject: SubjectKind::Interface,
-    part_of: None,
     resource: Some(Resource::NetTx),
-    cause: None,
-    outliers: false,
     watched: true,
     remedies: &[
         (Cause::Foreign, &[Remedy::TrafficShaping]),
         (Cause::Own, &[Remedy::TrafficShaping]),
     ],
-    inherent: &[],
     shown: Shown::Way { way: Way::Send, stage: Stage::Queue },
-    table: RECENT,
+    ..SignalInfo::PLAIN
 };
 
 /// Subject of all interfaces that are not in the host's network namespace.

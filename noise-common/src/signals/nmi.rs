@@ -4,7 +4,7 @@
 use crate::charge::Cause;
 use crate::hooks::Hook;
 use crate::remedy::against;
-use crate::shown::{RECENT, Shown};
+use crate::shown::Shown;
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 
@@ -16,21 +16,14 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     kind: Kind::Histogram(Buckets::Wide),
     labels: &[],
     hooks: &[Hook::NmiHandler],
-    optional_hooks: &[],
     fields: &[],
     storage: Storage::Fixed { subjects: 1 },
     interrupts: Some("nmi"),
     between: "NMI handlers, as the kernel timed them",
-    values: "",
     domain: Domain::Interrupts,
     subject: SubjectKind::Host,
-    part_of: None,
-    resource: None,
     cause: Some(Cause::Nmi),
-    outliers: false,
-    watched: false,
-    remedies: &[],
     inherent: against(Cause::Nmi),
     shown: Shown::Source { kind: "nmi" },
-    table: RECENT,
+    ..SignalInfo::PLAIN
 };

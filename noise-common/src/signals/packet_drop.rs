@@ -3,7 +3,7 @@
 //! Kernels before 5.17 give no reason; there all are `unknown`.
 
 use crate::hooks::Hook;
-use crate::shown::{RECENT, Shown, Stage, Way};
+use crate::shown::{Shown, Stage, Way};
 use crate::signals::{Kind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 
@@ -15,21 +15,12 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     kind: Kind::Counter,
     labels: &["reason"],
     hooks: &[Hook::FreeSkb],
-    optional_hooks: &[],
     fields: &[],
     storage: Storage::KeyedCounter,
-    interrupts: None,
     between: "packets dropped by the kernel, counted",
     values: "the kernel's own",
     domain: Domain::Network,
     subject: SubjectKind::DropReason,
-    part_of: None,
-    resource: None,
-    cause: None,
-    outliers: false,
-    watched: false,
-    remedies: &[],
-    inherent: &[],
     shown: Shown::Way { way: Way::Drop, stage: Stage::Events },
-    table: RECENT,
+    ..SignalInfo::PLAIN
 };

@@ -8,7 +8,6 @@
 use crate::charge::{Cause, Resource};
 use crate::hooks::Hook;
 use crate::remedy::{Remedies, Remedy};
-use crate::shown::Shown;
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 
@@ -20,23 +19,17 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     kind: Kind::Histogram(Buckets::Fine),
     labels: &["cause"],
     hooks: &[Hook::SchedSwitch, Hook::SchedWakeup, Hook::SchedWakeupNew],
-    optional_hooks: &[],
     fields: &["TASK_PID"],
     storage: Storage::Fixed { subjects: CAUSES.len() },
-    interrupts: None,
     between: "runnable (woken, created or preempted) → running: run-queue latency",
     values: "`wakeup`, `preempt`",
     domain: Domain::Cpu,
     subject: SubjectKind::Kinds(&CAUSES),
-    part_of: None,
     resource: Some(Resource::Cpu),
-    cause: None,
-    outliers: false,
     watched: true,
     remedies: REMEDIES,
-    inherent: &[],
-    shown: Shown::Overview,
     table: "By what made the task runnable",
+    ..SignalInfo::PLAIN
 };
 
 /// What made the waiting task runnable; the index is the subject of the cell.

@@ -4,7 +4,7 @@
 use crate::charge::Cause;
 use crate::hooks::Hook;
 use crate::remedy::against;
-use crate::shown::{RECENT, Shown};
+use crate::shown::Shown;
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 
@@ -16,23 +16,16 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     kind: Kind::Histogram(Buckets::Wide),
     labels: &["vector"],
     hooks: &[Hook::SoftirqEntry, Hook::SoftirqExit],
-    optional_hooks: &[],
     fields: &[],
     storage: Storage::Fixed { subjects: SOFTIRQ_VECTORS.len() },
     interrupts: Some("softirq"),
     between: "`softirq_entry` → `softirq_exit`, net",
-    values: "",
     domain: Domain::Interrupts,
     subject: SubjectKind::Vectors(&SOFTIRQ_VECTORS),
-    part_of: None,
-    resource: None,
     cause: Some(Cause::Softirq),
-    outliers: false,
-    watched: false,
-    remedies: &[],
     inherent: against(Cause::Softirq),
     shown: Shown::Source { kind: "softirq" },
-    table: RECENT,
+    ..SignalInfo::PLAIN
 };
 
 /// Names of the softirq vectors by number (the kernel's order, in lower case).

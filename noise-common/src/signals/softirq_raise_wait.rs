@@ -7,7 +7,7 @@
 use crate::charge::Cause;
 use crate::hooks::Hook;
 use crate::remedy::against;
-use crate::shown::{RECENT, Shown};
+use crate::shown::Shown;
 use crate::signals::{Buckets, Kind, SOFTIRQ_VECTORS, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 
@@ -19,21 +19,13 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     kind: Kind::Histogram(Buckets::Wide),
     labels: &["vector"],
     hooks: &[Hook::SoftirqRaise, Hook::SoftirqEntry],
-    optional_hooks: &[],
     fields: &[],
     storage: Storage::Fixed { subjects: SOFTIRQ_VECTORS.len() },
-    interrupts: None,
     between: "first `softirq_raise` → `softirq_entry` on that CPU",
-    values: "",
     domain: Domain::Interrupts,
     subject: SubjectKind::Vectors(&SOFTIRQ_VECTORS),
-    part_of: None,
-    resource: None,
     cause: Some(Cause::Softirq),
-    outliers: false,
-    watched: false,
-    remedies: &[],
     inherent: against(Cause::Softirq),
     shown: Shown::Before(Signal::Softirq),
-    table: RECENT,
+    ..SignalInfo::PLAIN
 };

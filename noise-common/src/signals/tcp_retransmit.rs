@@ -1,7 +1,7 @@
 //! TCP segments sent again (`tcp_retransmit_skb`), by the interface of the socket's route.
 
 use crate::hooks::Hook;
-use crate::shown::{RECENT, Shown, Stage, Way};
+use crate::shown::{Shown, Stage, Way};
 use crate::signals::{Kind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 
@@ -13,21 +13,11 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     kind: Kind::Counter,
     labels: &["interface"],
     hooks: &[Hook::TcpRetransmit],
-    optional_hooks: &[],
     fields: &["SOCK_DST", "DST_DEV", "DEV_IFINDEX", "DEV_NET", "NET_INUM"],
     storage: Storage::KeyedCounter,
-    interrupts: None,
     between: "TCP segments sent again, counted",
-    values: "",
     domain: Domain::Network,
     subject: SubjectKind::Interface,
-    part_of: None,
-    resource: None,
-    cause: None,
-    outliers: false,
-    watched: false,
-    remedies: &[],
-    inherent: &[],
     shown: Shown::Way { way: Way::Retransmit, stage: Stage::Events },
-    table: RECENT,
+    ..SignalInfo::PLAIN
 };

@@ -6,7 +6,7 @@
 use crate::charge::Cause;
 use crate::hooks::{VECTOR_HOOKS, VECTORS};
 use crate::remedy::Remedy;
-use crate::shown::{RECENT, Shown};
+use crate::shown::Shown;
 use crate::signals::{Buckets, Kind, Signal, SignalInfo, Storage};
 use crate::subject::{Domain, SubjectKind};
 
@@ -23,16 +23,10 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     storage: Storage::Fixed { subjects: VECTORS.len() },
     interrupts: Some("vector"),
     between: "x86 interrupt vectors without a device handler (local timer, inter-processor interrupts, APIC), net",
-    values: "",
     domain: Domain::Interrupts,
     subject: SubjectKind::Vectors(&VECTORS),
-    part_of: None,
-    resource: None,
     cause: Some(Cause::Hardirq),
-    outliers: false,
-    watched: false,
-    remedies: &[],
     inherent: &[Remedy::IsolatedCpus],
     shown: Shown::Source { kind: "vector" },
-    table: RECENT,
+    ..SignalInfo::PLAIN
 };

@@ -1,7 +1,7 @@
 //! Who is accountable for an incident, and whether two incidents are the same culprits' doing.
 //!
 //! A main culprit did at least a quarter of what is beyond the usual. Who is kept waiting queues
-//! behind himself as well: a cgroup's own tasks are left out of account when a quarter is asked for.
+//! behind himself as well: a cgroup's own tasks are left out of account when the quarter is taken.
 //! At a device or an interface they are not: who floods it waits for himself most.
 //!
 //! Two incidents differ only where the culprits of both are known for certain: what did a quarter
@@ -26,7 +26,7 @@ const MINOR_SHARE: f64 = 0.1;
 
 /// Who can be charged.
 pub trait Party: Clone + Ord {
-    /// Whether it is one, and not whoever has no name of its own.
+    /// Whether it is a known one: not a label that stands for several or for none.
     fn is_named(&self) -> bool;
 }
 

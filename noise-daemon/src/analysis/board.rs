@@ -114,7 +114,7 @@ impl Board {
         events
     }
 
-    /// Takes the long waits of a sample, whoever asked for it. Returns whether there were any.
+    /// Takes the long waits of a sample, whatever it was taken for. Returns whether there were any.
     pub fn keep_outliers(&mut self, sample: &Sample, clock: Clock) -> bool {
         for wait in &sample.outliers {
             let outlier = Outlier { time: clock.wall(wait.at_ns), wait: wait.clone() };

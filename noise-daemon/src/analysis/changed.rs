@@ -20,7 +20,7 @@ fn settings_change_while_baselines_stay() {
     };
     live(&mut board, &mut host, 0..WARM, act);
     assert!(board.set(with(|settings| settings.chance = 7.0)).is_err());
-    // More than anybody can lose.
+    // More than can be lost.
     board.set(with(|settings| settings.minimum_lost = 1e9)).unwrap();
     assert!(live(&mut board, &mut host, WARM..WARM + 15, act).is_empty());
     board.set(Settings::default()).unwrap();

@@ -14,8 +14,8 @@ use crate::model::{Interference, Step};
 /// What the same culprits are charged for: all delays of one resource, of one victim or at one
 /// place.
 ///
-/// Charges are not kept by operation of a device nor by what made a task runnable: the signals that
-/// tell these apart share a pool.
+/// Charges are not kept by operation of a device nor by what made a task runnable: the series of a
+/// signal that differ only in these share a pool.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Pool {
     resource: Resource,
@@ -127,7 +127,7 @@ mod tests {
         Charges::of_step(&Step::between(&before, &after))
     }
 
-    fn told(charges: &[Charge<Name>]) -> Vec<(&str, u64)> {
+    fn sums(charges: &[Charge<Name>]) -> Vec<(&str, u64)> {
         charges.iter().map(|charge| (&*charge.culprit, charge.charged_ns)).collect()
     }
 
@@ -147,13 +147,13 @@ mod tests {
             pair(Resource::Running, "", "/a", "timer", 900),
         ];
         let charges = between(&before, &after);
-        assert_eq!(told(&charges.of(&cgroup("/a"), 60, 60)), [("/hog", 50)]);
-        assert_eq!(told(&charges.of(&cgroup("/c"), 60, 60)), []);
+        assert_eq!(sums(&charges.of(&cgroup("/a"), 60, 60)), [("/hog", 50)]);
+        assert_eq!(sums(&charges.of(&cgroup("/c"), 60, 60)), []);
         let taken: Vec<_> =
-            charges.taken_from_running().map(|(victim, of)| (&**victim, told(of))).collect();
+            charges.taken_from_running().map(|(victim, of)| (&**victim, sums(of))).collect();
         assert_eq!(taken, [("/a", vec![("timer", 900)])]);
         let host = Pool::new(Signal::RunqueueWait, &["wakeup".to_owned()]).unwrap();
-        assert_eq!(told(&charges.of(&host, 60, 60)), [("/hog", 50), ("/hog", 7)]);
+        assert_eq!(sums(&charges.of(&host, 60, 60)), [("/hog", 50), ("/hog", 7)]);
     }
 
     #[test]
@@ -162,7 +162,7 @@ mod tests {
         let before = [pair(Resource::BlockQueue, "vda", "/a", "/hog", 0)];
         let after = [pair(Resource::BlockQueue, "vda", "/a", "/hog", 900)];
         let charges = between(&before, &after);
-        assert_eq!(told(&charges.of(&device, 250, 1000)), [("/hog", 225)]);
+        assert_eq!(sums(&charges.of(&device, 250, 1000)), [("/hog", 225)]);
     }
 
     #[test]
@@ -171,7 +171,7 @@ mod tests {
         let after =
             [pair(Resource::Cpu, "", "/a", "/b", 40), pair(Resource::Cpu, "", "/a", "/new", 60)];
         let charges = between(&before, &after);
-        assert_eq!(told(&charges.of(&cgroup("/a"), 100, 100)), [("/b", 40), ("/new", 60)]);
+        assert_eq!(sums(&charges.of(&cgroup("/a"), 100, 100)), [("/b", 40), ("/new", 60)]);
     }
 
     #[test]

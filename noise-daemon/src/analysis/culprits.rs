@@ -3,7 +3,7 @@
 //! First is who is charged with most beyond what is usual for it in as long a time: whom a subject
 //! always waits for did not disturb it.
 //!
-//! What was charged to nobody is told as `untracked`, never spread over those who are known.
+//! Delay that has no known culprit is reported as `untracked`, never spread over those that have one.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +55,7 @@ impl<C: Eq> Culprit<C> {
     }
 }
 
-/// Whether two culprits are the same. A cgroup is, whoever waits for it.
+/// Whether two culprits are the same. A cgroup is the same for its own tasks and for others'.
 fn is_same<C: Eq>((one, how): (&C, Cause), (other, with): (&C, Cause)) -> bool {
     let is_cgroup = |cause| matches!(cause, Cause::Own | Cause::Foreign);
     (how == with || is_cgroup(how) && is_cgroup(with)) && one == other
@@ -135,7 +135,7 @@ impl<C> Default for Ledger<C> {
 }
 
 impl<C: Clone + Ord> Ledger<C> {
-    /// The charges of one window, of which at most `limit` are told apart.
+    /// The charges of one window, of which at most `limit` are listed by name.
     pub fn new(charges: &[Charge<C>], limit: usize) -> Self {
         let mut ledger = Self::default();
         for charge in charges.iter().filter(|charge| charge.charged_ns > 0) {
@@ -149,7 +149,7 @@ impl<C: Clone + Ord> Ledger<C> {
         ledger
     }
 
-    /// Adds the charges of another; at most `limit` are told apart.
+    /// Adds the charges of another; at most `limit` are listed by name.
     pub fn add(&mut self, other: &Self, limit: usize) {
         for (key, charged_ns) in &other.charged_ns {
             self.charge(key.clone(), *charged_ns);
@@ -182,7 +182,7 @@ impl<C: Clone + Ord> Ledger<C> {
     }
 
     /// Ranks the charges against all delays, `delays_ns`, and against those that are usual in as
-    /// long a time: what nobody was charged with is untracked. Shares add up to 1, even where more
+    /// long a time: what has no culprit is untracked. Shares add up to 1, even where more
     /// was charged than was delayed because a wait was charged in one window and ended in the next.
     pub fn ranking(&self, delays_ns: u64, usual: &Expected<'_, C>) -> Ranking<C> {
         let named_ns = self
@@ -348,9 +348,9 @@ mod tests {
             disturbed.add(&Ledger::new(&charges, 8), 8);
         }
         let ranking = disturbed.ranking(3000, &usual.within(4000));
-        let told: Vec<_> =
+        let ranked: Vec<_> =
             ranking.culprits.iter().map(|who| (who.culprit, who.beyond.seconds * 1e9)).collect();
-        assert_eq!(told, [(2, 800.0), (1, 200.0)]);
+        assert_eq!(ranked, [(2, 800.0), (1, 200.0)]);
         assert!((ranking.culprits[0].beyond.share - 0.8).abs() < 1e-9);
         assert!((ranking.culprits[1].time.share - 0.6).abs() < 1e-9);
         // As much as always, in as long a time: nothing is beyond, and the sums rank.

@@ -1,9 +1,9 @@
 //! Consecutive samples become windows and charges of every watched signal and subject.
 //!
 //! A subject is what a signal's labels say, joined with blanks: `vda read`, `eth0`, a cgroup; or
-//! `host` where a signal has none, `host preempt` where they only tell kinds of delay apart.
+//! `host` where a signal has none, `host preempt` where they only name kinds of delay.
 //! `~other`, `~gone` and `~unknown` are no subjects: who is counted under them changes, and with
-//! them the mean, though nobody is disturbed. The root cgroup `/` is one like any other; on most
+//! them the mean, though no work is disturbed. The root cgroup `/` is one like any other; on most
 //! hosts it holds the kernel's threads.
 //!
 //! What is taken from a cgroup while it runs is watched as well ([`Watched::Interruption`]).
@@ -170,17 +170,17 @@ impl Feed {
 
     /// Parts come with their first subject, and what was measured stays in the sample.
     fn find_parts(&mut self, sample: &Sample) {
-        for info in &SIGNALS {
-            let (Some(whole), part) = (info.part_of, info.signal) else { continue };
-            let is_known = self.is_watched(part)
+        let is_known = |part: Signal, whole: &Signal| {
+            self.is_watched(part)
                 && !sample.absent.iter().any(|(absent, _)| *absent == part)
-                && (self.seen_by_part.contains(&whole)
-                    || sample.series.iter().any(|series| series.signal == part));
-            match is_known {
-                true => self.seen_by_part.insert(whole),
-                false => self.seen_by_part.remove(&whole),
-            };
-        }
+                && (self.seen_by_part.contains(whole)
+                    || sample.series.iter().any(|series| series.signal == part))
+        };
+        let wholes = SIGNALS.iter().filter_map(|info| {
+            let part = info.signal;
+            info.part_of.filter(|whole| is_known(part, whole))
+        });
+        self.seen_by_part = wholes.collect();
     }
 
     fn watched_of<'a>(&self, step: &'a Step) -> impl Iterator<Item = Came<'a>> {

@@ -33,8 +33,8 @@ use super::report::{Clock, Episode, Report};
 use super::settings::Settings;
 use super::watched::Watched;
 
-/// Most signals of subjects that are told of one incident; further ones are counted.
-const TOLD: usize = 32;
+/// Most signals of subjects that are listed with one incident; further ones are counted.
+const LISTED: usize = 32;
 
 type Key = (Watched, Name);
 
@@ -81,7 +81,7 @@ struct Group {
     id: u64,
     /// What belongs to it, each signal of a subject once, in the order of joining; never empty.
     members: Vec<Member>,
-    /// How many ended that were not told.
+    /// How many ended without being listed.
     untold: u64,
     /// Windows since it opened.
     age: usize,
@@ -189,7 +189,7 @@ impl Group {
         let before = self.members.len();
         self.members.retain(|member| {
             index += 1;
-            index <= TOLD + 1 || !member.is_over(linger)
+            index <= LISTED + 1 || !member.is_over(linger)
         });
         self.untold += (before - self.members.len()) as u64;
     }
@@ -202,7 +202,7 @@ impl Group {
         let mut episodes =
             self.members.iter().map(|member| Episode::new(&member.whole(culprits), clock));
         let main = episodes.next()?;
-        let also: Vec<Episode> = episodes.by_ref().take(TOLD).collect();
+        let also: Vec<Episode> = episodes.by_ref().take(LISTED).collect();
         let untold = self.untold + episodes.count() as u64;
         Some(Report { id: self.id, open: self.is_open(), main, also, untold })
     }
@@ -292,7 +292,7 @@ impl Groups {
         reports.map(Arc::new).collect()
     }
 
-    /// What is disturbed now, told or not.
+    /// What is disturbed now, listed or not.
     pub fn active(&self) -> BTreeSet<Key> {
         let members = self.open.iter().flat_map(|group| &group.members);
         members.filter(|member| member.is_open()).map(|member| key(member.newest())).collect()
@@ -335,9 +335,9 @@ impl Groups {
             let culprits = self.culprits;
             let group = self.open.get_mut(index)?;
             group.absorb(member, culprits);
-            let told = group.members.iter().take(TOLD + 1);
-            let is_told = told.into_iter().any(|one| one.is_of(&(signal, Arc::clone(&subject))));
-            let into = group.report(clock, culprits).filter(|_| is_told)?;
+            let mut listed = group.members.iter().take(LISTED + 1);
+            let is_listed = listed.any(|one| one.is_of(&(signal, Arc::clone(&subject))));
+            let into = group.report(clock, culprits).filter(|_| is_listed)?;
             return Some(Event::Joined { signal, subject, into: Arc::new(into) });
         }
         self.last_id += 1;

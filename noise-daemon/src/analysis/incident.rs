@@ -37,7 +37,7 @@ pub struct Incident<S, C> {
     pub disturbed_ns: u64,
     /// Why it ended; `None` while it is open.
     pub ending: Option<Ending>,
-    /// What told it.
+    /// The rule that it broke.
     pub rule: Rule,
     /// The baseline at its begin.
     pub before: Level,
@@ -51,7 +51,7 @@ pub struct Incident<S, C> {
     pub culprits: Vec<Culprit<C>>,
     /// Charged to culprits that had no room in the list.
     pub others: Time,
-    /// Charged to nobody.
+    /// What has no known culprit.
     pub untracked: Time,
     /// All that is charged beyond the usual, seconds.
     pub beyond_seconds: f64,

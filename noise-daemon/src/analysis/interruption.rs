@@ -1,7 +1,7 @@
 //! What interrupts and the hypervisor took from each cgroup's running tasks between two samples: a
 //! window of one event, as long as what was taken.
 //!
-//! Everybody who works loses a little, on as many CPUs as he works on. That is no storm, however
+//! Every cgroup that works loses a little, on as many CPUs as it works on. That is no storm, however
 //! much it adds up to: where no CPU lost a large part of its time, a window counts for no more than
 //! what would be a large part of one.
 
@@ -18,7 +18,7 @@ pub(super) struct Interruption<'a> {
     pub charged: &'a [Charge<Name>],
 }
 
-/// The losses of everybody who lost something; `large` is a large part of a CPU's time, 0 to 1.
+/// The losses of every cgroup that lost something; `large` is a large part of a CPU's time, 0 to 1.
 pub(super) fn interruptions<'a>(
     step: &Step,
     charges: &'a Charges,

@@ -5,7 +5,7 @@
 //! latest windows are held against it by the two coarse rules of critical-path anomaly detection
 //! ([`Rule`]); what leaves its baseline is an [`Incident`] with start, end, size, ranked culprits
 //! and what can be done about them ([`Remedy`]). [`Monitor`] does so for many subjects, [`Feed`]
-//! makes their windows from samples, and [`Board`] tells what explains each other as one
+//! makes their windows from samples, and [`Board`] reports what explains each other as one
 //! [`Report`].
 //!
 //! Not seen: a flood of delays that are as short as ever. It raises the rate and the time lost, but
@@ -58,8 +58,7 @@ pub use level::Level;
 pub use monitor::{Counts, Monitor};
 pub use name::Name;
 pub use noise_common::charge::Cause;
-pub use noise_common::remedy::{Advice, Remedy};
-pub use remedy::remedies;
+pub use noise_common::remedy::Remedy;
 pub use report::{Clock, Episode, Outlier, Report};
 pub use rules::Rule;
 pub use settings::{Settings, SettingsError};

@@ -1,4 +1,4 @@
-//! Every signal of every subject: bounded, and told apart by nothing but signal and subject.
+//! Every signal of every subject: bounded, and identified by nothing but signal and subject.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ const SEARCHES: u32 = 16;
 /// What was not analysed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Windows that cannot be as they were told: the clock went back, or the counters began anew.
+    /// Windows that cannot have been measured: the clock went back, or the counters began anew.
     pub implausible: u64,
     /// Windows of subjects for which there was no room.
     pub no_room: u64,

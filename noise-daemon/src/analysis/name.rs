@@ -7,7 +7,7 @@ use crate::model::labels::{GONE, OTHER, UNKNOWN_LABEL};
 /// A subject or a culprit.
 pub type Name = Arc<str>;
 
-/// Whether a label stands for whoever has none of its own.
+/// Whether a label stands for all that have none of their own.
 pub(super) fn is_catch_all(label: &str) -> bool {
     [OTHER, GONE, UNKNOWN_LABEL].contains(&label)
 }

@@ -110,7 +110,7 @@ pub(super) fn board() -> Board {
     Board::new(Settings::default()).unwrap()
 }
 
-/// Lets a host live through some windows; what happens in each is told by `act`.
+/// Lets a host live through some windows; `act` says what happens in each.
 pub(super) fn live(
     board: &mut Board,
     host: &mut Host,
@@ -188,9 +188,9 @@ fn a_planted_hog_is_one_incident_that_names_it() {
     let overview = board.overview(clock(&Sample::default()));
     assert_eq!(overview.incidents.len(), 1);
     assert_eq!(overview.active, []);
-    let told: Vec<_> = overview.opened.iter().filter(|(_, count)| *count > 0).collect();
-    assert_eq!(told, [&(cpu, 1)]);
-    assert!(overview.opened.len() > 5, "signals without incidents are told as well");
+    let open: Vec<_> = overview.opened.iter().filter(|(_, count)| *count > 0).collect();
+    assert_eq!(open, [&(cpu, 1)]);
+    assert!(overview.opened.len() > 5, "signals without incidents are listed as well");
 }
 
 #[test]

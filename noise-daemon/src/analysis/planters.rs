@@ -1,4 +1,4 @@
-//! Tests that each planter of disturbances is told as one incident, whatever shows them.
+//! Tests that each planter of disturbances is reported as one incident, whatever shows them.
 
 use noise_common::charge::{Cause, Resource};
 use noise_common::signals::Signal;
@@ -61,8 +61,8 @@ impl Plot {
     }
 }
 
-/// How many incidents were told of in the end, and how many are over.
-fn told(events: &[Event]) -> (usize, usize) {
+/// How many incidents were reported in the end, and how many are over.
+fn counted(events: &[Event]) -> (usize, usize) {
     let count = |is: fn(&Event) -> bool| events.iter().filter(|event| is(event)).count();
     let opened = count(|event| matches!(event, Event::Opened(_)));
     let merged = count(|event| matches!(event, Event::Merged { .. }));
@@ -77,7 +77,7 @@ fn whom_a_hog_and_a_slow_disk_delay_has_two_incidents() {
         host.delay(Signal::BlockDeviceWait, &["vda", "read"], &[mean_ns; 10]);
         host.charge(Resource::BlockDevice, ["vda", "/db"], "/db", Cause::Own, 10 * mean_ns);
     });
-    assert_eq!(told(&events), (2, 2), "{events:#?}");
+    assert_eq!(counted(&events), (2, 2), "{events:#?}");
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn who_is_overloaded_by_himself_does_not_take_in_what_befalls_his_neighbour() {
         let mean_ns = around(if is_planted(number) { 8_000_000 } else { 50_000 }, number);
         host.wait("/a", "/hog", Cause::Foreign, mean_ns);
     });
-    assert_eq!(told(&events), (2, 1), "{events:#?}");
+    assert_eq!(counted(&events), (2, 1), "{events:#?}");
     assert_eq!(&*closed(&events)[0].main.culprits[0].culprit, "/hog");
 }
 
@@ -102,7 +102,7 @@ proptest! {
     #[test]
     fn one_planter_is_one_incident_that_names_it(plot in plots()) {
         let (_, events) = planted(|host, number| plot.act(host, number, "/hog"));
-        prop_assert_eq!(told(&events), (1, 1), "{:#?}", events);
+        prop_assert_eq!(counted(&events), (1, 1), "{:#?}", events);
         let report = closed(&events)[0];
         prop_assert_eq!(
             report.also.len() + 1,
@@ -124,6 +124,6 @@ proptest! {
             }
             both.into_iter().for_each(|(plot, planter)| plot.act(host, number, planter));
         });
-        prop_assert_eq!(told(&events), (2, 2), "{:#?}", events);
+        prop_assert_eq!(counted(&events), (2, 2), "{:#?}", events);
     }
 }

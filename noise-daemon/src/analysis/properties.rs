@@ -172,13 +172,13 @@ fn a_lasting_change_becomes_the_baseline() {
 #[test]
 fn silence_ends_an_incident_and_is_no_delay() {
     let step = |number| if number >= WARM { SLOW_NS } else { USUAL_NS };
-    let mut told = monitor(Settings::default());
-    feed(&mut told, 0..WARM + 20, step);
-    let mut skipped = told.clone();
-    let mut settled = told.clone();
+    let mut given = monitor(Settings::default());
+    feed(&mut given, 0..WARM + 20, step);
+    let mut skipped = given.clone();
+    let mut settled = given.clone();
     let mut incidents = Vec::new();
     for number in WARM + 20..WARM + 60 {
-        incidents.extend(closed(told.observe(SIGNAL, &0, &window(number, &[]), &[])));
+        incidents.extend(closed(given.observe(SIGNAL, &0, &window(number, &[]), &[])));
     }
     assert_eq!(incidents.len(), 1);
     assert_eq!(incidents[0].end_ns, (WARM + 20) * LENGTH_NS);
@@ -498,7 +498,7 @@ proptest! {
     }
 }
 
-/// How time without events is told.
+/// How time without events is given.
 #[derive(Clone, Copy, Debug)]
 struct Silence {
     /// Windows that each one without events is given as; 0 leaves it out.
@@ -507,7 +507,7 @@ struct Silence {
     settle: bool,
 }
 
-/// Everything that a monitor tells of windows, in order, and what it keeps.
+/// Everything that a monitor reports of windows, in order, and what it keeps.
 type Answer = (Changes, Vec<Incident<u32, u8>>, Vec<Memory<u32>>, Counts);
 
 fn answer(windows: &[Window], silence: Silence, settings: &Settings) -> Answer {

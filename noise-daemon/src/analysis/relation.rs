@@ -126,7 +126,7 @@ pub(super) fn has_first_of(one: &Disturbance, other: &Disturbance) -> bool {
     first.is_some_and(|first| accused(other).main().any(|with| with.is_same(first)))
 }
 
-/// Whether nobody but itself did the main part, as far as that is known.
+/// Whether it did the main part itself, as far as that is known.
 pub(super) fn is_by_itself(incident: &Disturbance) -> bool {
     accused(incident).main().all(|one| one.cause == Cause::Own)
 }

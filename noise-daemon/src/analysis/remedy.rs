@@ -6,11 +6,11 @@ use noise_common::remedy::{Remedy, against};
 use super::culprits::{Culprit, nothing_beyond};
 use super::watched::Watched;
 
-/// Least part in a disturbance for which a cause's remedies are told.
+/// Least part in a disturbance for which a cause's remedies are listed.
 const LEAST_SHARE: f64 = 0.1;
 
 /// What helps against a cause of delays of a signal, the least costly first.
-pub fn remedies(watched: Watched, cause: Cause) -> &'static [Remedy] {
+fn remedies(watched: Watched, cause: Cause) -> &'static [Remedy] {
     let own = match watched {
         Watched::Signal(signal) => signal.info().remedies,
         Watched::Interruption => &[],
@@ -85,8 +85,8 @@ mod tests {
     fn main_causes_come_first_and_small_ones_not_at_all() {
         let ranked =
             [culprit(Cause::Steal, 0.6), culprit(Cause::Throttle, 0.31), culprit(Cause::Nmi, 0.09)];
-        let told = recommended(Signal::RunqueueWait.into(), &ranked);
-        assert_eq!(told, [Remedy::DedicatedHost, Remedy::RaiseQuota, Remedy::FewerThreads]);
+        let advised = recommended(Signal::RunqueueWait.into(), &ranked);
+        assert_eq!(advised, [Remedy::DedicatedHost, Remedy::RaiseQuota, Remedy::FewerThreads]);
         let twice = [culprit(Cause::Steal, 0.5), culprit(Cause::Steal, 0.5)];
         assert_eq!(recommended(Signal::RunqueueWait.into(), &twice).len(), 1);
         assert!(recommended::<u8>(Signal::RunqueueWait.into(), &[]).is_empty());
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_signal_that_is_a_cause_needs_no_culprit() {
-        let told = recommended::<u8>(Signal::Hardirq.into(), &[]);
-        assert_eq!(told.first(), Some(&Remedy::IrqAffinity));
+        let advised = recommended::<u8>(Signal::Hardirq.into(), &[]);
+        assert_eq!(advised.first(), Some(&Remedy::IrqAffinity));
     }
 }

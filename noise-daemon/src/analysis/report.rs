@@ -1,4 +1,4 @@
-//! Incidents and long waits as they are told and kept: on the wall clock, so that they outlive
+//! Incidents and long waits as they are reported and kept: on the wall clock, so that they outlive
 //! the boot.
 
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub struct Episode {
     pub seconds: f64,
     /// Why it ended; none while it is open.
     pub ending: Option<Ending>,
-    /// What told it.
+    /// The rule that it broke.
     pub rule: Rule,
     /// The baseline at its begin.
     pub before: Level,
@@ -61,7 +61,7 @@ pub struct Episode {
     pub culprits: Vec<Culprit<Name>>,
     /// Charged to culprits that had no room in the list.
     pub others: Time,
-    /// Charged to nobody.
+    /// What has no known culprit.
     pub untracked: Time,
     /// What can be done about its main causes.
     pub remedies: Vec<Remedy>,

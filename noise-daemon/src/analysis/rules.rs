@@ -5,7 +5,7 @@ use super::baseline::Baseline;
 use super::settings::Settings;
 use super::window::Slice;
 
-/// What told an incident.
+/// The rule that an incident broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
@@ -17,9 +17,9 @@ pub enum Rule {
 
 /// The rule that the latest windows break, given their means in ns.
 ///
-/// Rule 1 leaves out the largest window, so that one alone does not open an incident. Rule 2 asks
-/// too how probable the share is by chance: with few windows, or where most are usually below the
-/// mean, a multiple of the usual share comes about easily.
+/// Rule 1 leaves out the largest window, so that one alone does not open an incident. Rule 2
+/// considers how probable the share is by chance, too: with few windows, or where most are usually
+/// below the mean, a multiple of the usual share comes about easily.
 pub(super) fn broken(means: &[f64], baseline: &Baseline, settings: &Settings) -> Option<Rule> {
     let least = settings.recent_windows.div_ceil(3).max(3);
     if baseline.learnt() < settings.warmup_windows || means.len() < least {

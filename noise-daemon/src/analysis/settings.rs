@@ -48,9 +48,9 @@ pub struct Settings {
     pub warmup_windows: u64,
     /// Calm windows with events after which what was learnt weighs half.
     pub half_life_windows: u64,
-    /// Age at which an incident is taken for the new normal, seconds.
+    /// Age at which an incident is adopted as baseline, seconds.
     pub adopt_seconds: u64,
-    /// Silence after which a subject is taken for gone and its baseline is forgotten, seconds.
+    /// Silence after which a subject counts as gone and its baseline is forgotten, seconds.
     pub forget_seconds: u64,
     /// Most signals of subjects that have a baseline at a time.
     pub subjects: usize,
@@ -58,7 +58,7 @@ pub struct Settings {
     pub past_incidents: usize,
     /// Most long waits that are kept.
     pub past_outliers: usize,
-    /// Most culprits that are told apart in an incident.
+    /// Most culprits that are tracked in an incident.
     pub culprits: usize,
 }
 

@@ -22,8 +22,8 @@ const REST: u64 = 60;
 /// Who makes a cgroup wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
-    /// Nobody: it waits as usual.
-    Nobody,
+    /// None: it waits as usual.
+    None,
     /// One culprit.
     One(&'static str),
     /// Half each.
@@ -34,9 +34,9 @@ enum By {
 
 /// The waits of a cgroup in one window.
 fn wait(host: &mut Host, number: u64, victim: &str, by: By) {
-    let mean_ns = around(if by == By::Nobody { USUAL_NS } else { SLOW_NS }, number);
+    let mean_ns = around(if by == By::None { USUAL_NS } else { SLOW_NS }, number);
     let culprits: Vec<String> = match by {
-        By::Nobody => vec!["/".to_owned()],
+        By::None => vec!["/".to_owned()],
         By::One(one) => vec![one.to_owned()],
         By::Both(one, other) => vec![one.to_owned(), other.to_owned()],
         By::Many => (0..8).map(|index| format!("/many-{index}")).collect(),
@@ -54,13 +54,13 @@ type Phases = [(u64, By)];
 fn at(phases: &Phases, number: u64) -> By {
     let mut end = WARM;
     if number < WARM {
-        return By::Nobody;
+        return By::None;
     }
     let current = phases.iter().find(|(length, _)| {
         end += length;
         number < end
     });
-    current.map_or(By::Nobody, |(_, by)| *by)
+    current.map_or(By::None, |(_, by)| *by)
 }
 
 fn length(stories: &[(&str, &Phases)]) -> u64 {
@@ -69,7 +69,7 @@ fn length(stories: &[(&str, &Phases)]) -> u64 {
 }
 
 /// What comes of cgroups with such stories, with what there was to see after each window.
-fn tell(stories: &[(&str, &Phases)], mut see: impl FnMut(u64, &Overview)) -> Vec<Event> {
+fn play(stories: &[(&str, &Phases)], mut see: impl FnMut(u64, &Overview)) -> Vec<Event> {
     let (mut board, mut host) = (board(), Host::default());
     let mut events = Vec::new();
     for number in 0..WARM + length(stories) + REST {
@@ -92,7 +92,7 @@ fn first(episode: &Episode) -> &str {
 }
 
 /// By subject, who did most, in the order of the incidents' numbers.
-fn told(events: &[Event]) -> Vec<Vec<(String, String)>> {
+fn blamed(events: &[Event]) -> Vec<Vec<(String, String)>> {
     let mut reports = closed(events);
     reports.sort_by_key(|report| report.id);
     let of = |report: &&Report| -> Vec<(String, String)> {
@@ -102,18 +102,18 @@ fn told(events: &[Event]) -> Vec<Vec<(String, String)>> {
     reports.iter().map(of).collect()
 }
 
-fn pairs(told: &[&[(&str, &str)]]) -> Vec<Vec<(String, String)>> {
+fn pairs(blamed: &[&[(&str, &str)]]) -> Vec<Vec<(String, String)>> {
     let own = |(subject, culprit): &(&str, &str)| ((*subject).to_owned(), (*culprit).to_owned());
-    told.iter().map(|report| report.iter().map(own).collect()).collect()
+    blamed.iter().map(|report| report.iter().map(own).collect()).collect()
 }
 
 #[test]
 fn two_successive_culprits_are_two_incidents_however_long_the_victim_recovers() {
     for calm in [0, 4, 9, 12, 25, 60] {
-        let story = [(40, By::One("/hog")), (calm, By::Nobody), (40, By::One("/other"))];
-        let events = tell(&[("/a", &story)], |_, _| {});
+        let story = [(40, By::One("/hog")), (calm, By::None), (40, By::One("/other"))];
+        let events = play(&[("/a", &story)], |_, _| {});
         let expected = pairs(&[&[("/a", "/hog")], &[("/a", "/other")]]);
-        assert_eq!(told(&events), expected, "{calm}: {events:#?}");
+        assert_eq!(blamed(&events), expected, "{calm}: {events:#?}");
         assert_eq!(opened(&events), 2, "{calm}");
         let reports = closed(&events);
         let windows = |report: &Report| {
@@ -138,9 +138,9 @@ fn two_successive_culprits_are_two_incidents_while_that_of_a_third_subject_is_op
             vec![(60, By::Both("/hog", "/flood")), (140, By::One("/flood"))],
             vec![(200, By::One("/flood"))],
         ] {
-            let story = [(30, By::One("/hog")), (calm, By::Nobody), (30, By::One("/other"))];
+            let story = [(30, By::One("/hog")), (calm, By::None), (30, By::One("/other"))];
             let mut seen = BTreeSet::new();
-            let events = tell(&[("/third", &third), ("/victim", &story)], |number, overview| {
+            let events = play(&[("/third", &third), ("/victim", &story)], |number, overview| {
                 let active: Vec<_> = overview.active.iter().map(|(_, who)| &**who).collect();
                 if number == WARM + 20 || number == WARM + 50 + calm {
                     assert_eq!(active, ["/third", "/victim"], "{calm} {number}");
@@ -150,14 +150,14 @@ fn two_successive_culprits_are_two_incidents_while_that_of_a_third_subject_is_op
                 }
                 seen.extend(active.into_iter().map(str::to_owned));
             });
-            let told = told(&events);
+            let blamed = blamed(&events);
             let has = |of: &str, by: &str| {
-                told.iter().position(|report| report.contains(&(of.to_owned(), by.to_owned())))
+                blamed.iter().position(|report| report.contains(&(of.to_owned(), by.to_owned())))
             };
             let [one, other] = ["/hog", "/other"].map(|by| has("/victim", by));
-            assert!(one.is_some() && other.is_some() && one != other, "{calm}: {told:?}");
-            let by_other = &told[other.unwrap()];
-            assert_eq!(*by_other, pairs(&[&[("/victim", "/other")]])[0], "{calm}: {told:?}");
+            assert!(one.is_some() && other.is_some() && one != other, "{calm}: {blamed:?}");
+            let by_other = &blamed[other.unwrap()];
+            assert_eq!(*by_other, pairs(&[&[("/victim", "/other")]])[0], "{calm}: {blamed:?}");
         }
     }
 }
@@ -165,9 +165,9 @@ fn two_successive_culprits_are_two_incidents_while_that_of_a_third_subject_is_op
 #[test]
 fn who_comes_back_while_a_third_is_disturbed_is_told_once() {
     let third = [(150, By::One("/hog"))];
-    let story = [(30, By::One("/hog")), (40, By::Nobody), (20, By::One("/hog"))];
+    let story = [(30, By::One("/hog")), (40, By::None), (20, By::One("/hog"))];
     let mut numbers = BTreeSet::new();
-    let events = tell(&[("/third", &third), ("/victim", &story)], |_, overview| {
+    let events = play(&[("/third", &third), ("/victim", &story)], |_, overview| {
         numbers.extend(overview.incidents.iter().map(|report| report.id));
     });
     let [report] = closed(&events)[..] else { panic!("{events:#?}") };
@@ -186,13 +186,13 @@ fn who_comes_back_while_a_third_is_disturbed_is_told_once() {
 
 #[test]
 fn what_opened_an_incident_and_comes_back_does_not_join_itself() {
-    let story = [(30, By::One("/hog")), (30, By::Nobody), (30, By::One("/hog"))];
-    let events = tell(&[("/a", &story)], |_, overview| {
+    let story = [(30, By::One("/hog")), (30, By::None), (30, By::One("/hog"))];
+    let events = play(&[("/a", &story)], |_, overview| {
         let active = overview.active.len();
         let open = overview.incidents.iter().filter(|report| report.open).count();
         assert_eq!(active, open);
     });
-    assert_eq!(told(&events), pairs(&[&[("/a", "/hog")]]));
+    assert_eq!(blamed(&events), pairs(&[&[("/a", "/hog")]]));
     let report = closed(&events)[0];
     assert!((report.main.seconds - 30.0).abs() < 0.6, "{report:#?}");
     assert!((report.lasted() - 45.0).abs() < 0.6, "{report:#?}");
@@ -205,17 +205,17 @@ fn who_is_not_clear_at_first_stays_or_leaves_once_it_is() {
         ("/hog", pairs(&[&[("/third", "/hog"), ("/victim", "/hog")]])),
         ("/other", pairs(&[&[("/third", "/hog"), ("/victim", "/hog")], &[("/victim", "/other")]])),
     ] {
-        let story = [(30, By::One("/hog")), (20, By::Nobody), (8, By::Many), (40, By::One(by))];
+        let story = [(30, By::One("/hog")), (20, By::None), (8, By::Many), (40, By::One(by))];
         let mut numbers = Vec::new();
-        let events = tell(&[("/third", &third), ("/victim", &story)], |_, overview| {
+        let events = play(&[("/third", &third), ("/victim", &story)], |_, overview| {
             let now: Vec<_> = overview.incidents.iter().map(|report| report.id).collect();
             if numbers.last() != Some(&now) {
                 numbers.push(now);
             }
         });
-        assert_eq!(told(&events), expected, "{events:#?}");
+        assert_eq!(blamed(&events), expected, "{events:#?}");
         assert_eq!(opened(&events), expected.len());
-        // A number that was told is told until the end.
+        // A number that was reported is reported until the end.
         let counts: Vec<_> = numbers.iter().map(Vec::len).collect();
         assert!(counts.is_sorted(), "{numbers:?}");
     }
@@ -225,8 +225,8 @@ fn who_is_not_clear_at_first_stays_or_leaves_once_it_is() {
 fn culprits_in_turn_go_back_to_their_own_incidents() {
     let turn = [(20, By::One("/hog")), (20, By::One("/other"))];
     let story: Vec<_> = turn.iter().cycle().take(12).copied().collect();
-    let events = tell(&[("/a", &story)], |_, _| {});
-    assert_eq!(told(&events), pairs(&[&[("/a", "/hog")], &[("/a", "/other")]]), "{events:#?}");
+    let events = play(&[("/a", &story)], |_, _| {});
+    assert_eq!(blamed(&events), pairs(&[&[("/a", "/hog")], &[("/a", "/other")]]), "{events:#?}");
     assert_eq!(opened(&events), 2);
     for report in closed(&events) {
         assert!((report.main.seconds - 60.0).abs() < 2.0, "{report:#?}");
@@ -238,7 +238,7 @@ fn culprits_that_come_and_go_together_are_one_incident() {
     let parts: Vec<(u64, By)> = (0..20)
         .map(|index| (3 + index % 5, [By::One("/a"), By::One("/b")][index as usize % 2]))
         .collect();
-    let events = tell(&[("/v", &parts)], |_, _| {});
+    let events = play(&[("/v", &parts)], |_, _| {});
     assert_eq!((opened(&events), closed(&events).len()), (1, 1), "{events:#?}");
 }
 
@@ -246,13 +246,13 @@ fn culprits_that_come_and_go_together_are_one_incident() {
 fn what_two_culprits_disturb_does_not_make_one_of_their_incidents() {
     let stories: [(&str, &Phases); 3] = [
         ("/by-hog", &[(60, By::One("/hog"))]),
-        ("/by-flood", &[(5, By::Nobody), (55, By::One("/flood"))]),
-        ("/by-both", &[(15, By::Nobody), (45, By::Both("/hog", "/flood"))]),
+        ("/by-flood", &[(5, By::None), (55, By::One("/flood"))]),
+        ("/by-both", &[(15, By::None), (45, By::Both("/hog", "/flood"))]),
     ];
-    let events = tell(&stories, |_, _| {});
-    let told = told(&events);
-    assert_eq!((told.len(), opened(&events)), (2, 2), "{told:?}");
-    assert_eq!((&*told[0][0].1, &*told[1][0].1), ("/hog", "/flood"));
+    let events = play(&stories, |_, _| {});
+    let blamed = blamed(&events);
+    assert_eq!((blamed.len(), opened(&events)), (2, 2), "{blamed:?}");
+    assert_eq!((&*blamed[0][0].1, &*blamed[1][0].1), ("/hog", "/flood"));
 }
 
 #[test]
@@ -277,11 +277,11 @@ fn two_successive_floods_of_a_disk_are_two_incidents() {
                 }
             }
         });
-        let told = told(&events);
-        assert_eq!(told.len(), 2, "{calm}: {told:?}");
-        for (report, culprit) in told.iter().zip(["/grep", "/find"]) {
-            assert_eq!(report.len(), 4, "{calm}: {told:?}");
-            assert!(report.iter().all(|(_, first)| first == culprit), "{calm}: {told:?}");
+        let blamed = blamed(&events);
+        assert_eq!(blamed.len(), 2, "{calm}: {blamed:?}");
+        for (report, culprit) in blamed.iter().zip(["/grep", "/find"]) {
+            assert_eq!(report.len(), 4, "{calm}: {blamed:?}");
+            assert!(report.iter().all(|(_, first)| first == culprit), "{calm}: {blamed:?}");
         }
     }
 }
@@ -302,9 +302,9 @@ fn interrupts_of_the_root_cgroup_do_not_take_in_what_befalls_a_service() {
             host.charge(Resource::Cpu, at, "/hog", Cause::Foreign, 7 * mean_ns);
             host.charge(Resource::Cpu, at, others, name, 3 * mean_ns);
         });
-        let told = told(&events);
+        let blamed = blamed(&events);
         let expected = pairs(&[&[("/", "eth0-rx")], &[("/web", "/hog")]]);
-        assert_eq!(told, expected, "{others}: {events:#?}");
+        assert_eq!(blamed, expected, "{others}: {events:#?}");
     }
 }
 
@@ -322,7 +322,7 @@ fn an_interrupt_is_told_apart_from_others_of_its_kind() {
             host.delay(Signal::Hardirq, &["36", "virtio1"], &[mean_ns; 10]);
             host.wait("/a", culprit, Cause::Hardirq, mean_ns);
         });
-        assert_eq!(told(&events).len(), expected, "{culprit}: {events:#?}");
+        assert_eq!(blamed(&events).len(), expected, "{culprit}: {events:#?}");
     }
 }
 
@@ -349,7 +349,7 @@ fn many_subjects_all_have_their_series() {
 
 fn stories() -> impl Strategy<Value = Vec<Vec<(u64, By)>>> {
     let by = prop_oneof![
-        3 => Just(By::Nobody),
+        3 => Just(By::None),
         1 => Just(By::One("/hog")),
         1 => Just(By::One("/other")),
         1 => Just(By::One("/flood")),
@@ -369,7 +369,7 @@ proptest! {
             NAMES.into_iter().zip(stories.iter().map(Vec::as_slice)).collect();
         let mut opened_before = 0;
         let mut failed = None;
-        let events = tell(&stories, |number, overview| {
+        let events = play(&stories, |number, overview| {
             if let Err(why) = holds_together(overview) {
                 failed.get_or_insert(format!("{number}: {why}"));
             }
@@ -394,7 +394,7 @@ proptest! {
     ) {
         let stories: Vec<(&str, &Phases)> =
             NAMES.into_iter().zip(stories.iter().map(Vec::as_slice)).collect();
-        let events = tell(&stories, |_, _| {});
+        let events = play(&stories, |_, _| {});
         let reports = closed(&events);
         for (victim, phases) in &stories {
             let mut begin = WARM;
@@ -420,7 +420,7 @@ fn clear_stories() -> impl Strategy<Value = Vec<(u64, By)>> {
     proptest::collection::vec(turn, 1..5).prop_map(|turns| {
         let phases = turns
             .into_iter()
-            .flat_map(|(calm, length, culprit)| [(calm, By::Nobody), (length, By::One(culprit))]);
+            .flat_map(|(calm, length, culprit)| [(calm, By::None), (length, By::One(culprit))]);
         phases.collect()
     })
 }
@@ -432,7 +432,7 @@ fn holds_together(overview: &Overview) -> Result<(), String> {
         for episode in report.episodes() {
             let key = (episode.signal, episode.subject.clone());
             if !keys.insert(key.clone()) {
-                return Err(format!("#{} tells {key:?} twice", report.id));
+                return Err(format!("#{} lists {key:?} twice", report.id));
             }
             if episode.is_active() && open.insert(key, report.id).is_some() {
                 return Err(format!("{} is open twice", episode.whose()));

@@ -1,12 +1,12 @@
-//! How incidents and long waits are told to people, wherever that is. Names are as the host has
-//! them: whoever shows them to a terminal takes the control characters out.
+//! Incidents and long waits in words, for the terminal view and the commands. Names are as the host
+//! has them: what shows them on a terminal takes the control characters out.
 
 use super::culprits::{Culprit, Time, nothing_beyond};
 use super::incident::Ending;
 use super::name::Name;
 use super::report::{Episode, Outlier, Report};
 
-/// Least shares, of what is beyond the usual or of all, of culprits that are told by name.
+/// Least shares, of what is beyond the usual or of all, of culprits that are listed by name.
 const LEAST_BEYOND: f64 = 0.01;
 const LEAST_SHARE: f64 = 0.05;
 
@@ -44,18 +44,18 @@ impl Episode {
 
     /// Culprits that are worth their name, at most so many, and all others together.
     pub fn told_culprits(&self, most: usize) -> (Vec<&Culprit<Name>>, Time) {
-        let mut told = Vec::new();
+        let mut listed = Vec::new();
         let mut others = self.others;
         for culprit in &self.culprits {
             let (time, beyond) = (culprit.time, culprit.beyond);
-            if told.len() < most && (beyond.share >= LEAST_BEYOND || time.share >= LEAST_SHARE) {
-                told.push(culprit);
+            if listed.len() < most && (beyond.share >= LEAST_BEYOND || time.share >= LEAST_SHARE) {
+                listed.push(culprit);
             } else {
                 others.seconds += time.seconds;
                 others.share += time.share;
             }
         }
-        (told, others)
+        (listed, others)
     }
 }
 

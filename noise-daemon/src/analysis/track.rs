@@ -87,7 +87,7 @@ pub(super) struct Track<C> {
     heard_ns: u64,
     length_ns: u64,
     /// Until when time is accounted for: after `heard_ns` by the silence that went into an incident.
-    told_ns: u64,
+    accounted_ns: u64,
     cost: f64,
 }
 
@@ -197,7 +197,7 @@ impl<C: Party> Track<C> {
             open: None,
             heard_ns: start_ns,
             length_ns: 0,
-            told_ns: start_ns,
+            accounted_ns: start_ns,
             cost: 0.0,
         }
     }
@@ -216,7 +216,7 @@ impl<C: Party> Track<C> {
         Memory {
             signal: key.0,
             subject: key.1.clone(),
-            end_ns: self.told_ns,
+            end_ns: self.accounted_ns,
             length_ns: self.length_ns,
             baseline: self.normal.baseline.clone(),
         }
@@ -232,16 +232,16 @@ impl<C: Party> Track<C> {
 
     /// Whether the window begins in time that is accounted for.
     pub fn is_behind(&self, window: &Window) -> bool {
-        window.start_ns < self.told_ns
+        window.start_ns < self.accounted_ns
     }
 
     /// Whether the two are so far apart, in either direction, that the subject began anew.
     pub fn is_apart(&self, window: &Window, settings: &Settings) -> bool {
-        let behind_ns = self.told_ns.saturating_sub(window.end_ns);
+        let behind_ns = self.accounted_ns.saturating_sub(window.end_ns);
         self.is_gone(window.start_ns, settings) || behind_ns >= settings.forget_ns()
     }
 
-    /// Whether it has been silent for so long that it is taken for gone.
+    /// Whether it has been silent for so long that it counts as gone.
     pub fn is_gone(&self, at_ns: u64, settings: &Settings) -> bool {
         at_ns.saturating_sub(self.heard_ns) >= settings.forget_ns()
     }
@@ -268,12 +268,12 @@ impl<C: Party> Track<C> {
     ) -> Vec<Change<S, C>> {
         let mut changes = self.be_silent(key, window.start_ns, settings);
         if self.open.is_none() {
-            self.normal.learn_quiet(window.start_ns.saturating_sub(self.told_ns));
+            self.normal.learn_quiet(window.start_ns.saturating_sub(self.accounted_ns));
         }
         let slice = Slice::new(window, charged);
         let lost = slice.delays.sum_ns as f64 / slice.length_ns().max(1) as f64;
         self.cost = self.cost(window.start_ns) * (1.0 - COST_WEIGHT) + lost * COST_WEIGHT;
-        (self.heard_ns, self.told_ns) = (slice.end_ns, slice.end_ns);
+        (self.heard_ns, self.accounted_ns) = (slice.end_ns, slice.end_ns);
         self.length_ns = slice.length_ns();
         match self.is_open() {
             true => changes.extend(self.continue_incident(key, slice, settings)),
@@ -294,11 +294,11 @@ impl<C: Party> Track<C> {
         let at_ns = at_ns.min(self.heard_ns.saturating_add(settings.forget_ns()));
         // However long the silence is: the incident is over when it fills the closing windows.
         while self.is_open()
-            && let Some(end_ns) = self.told_ns.checked_add(self.length_ns.max(1))
+            && let Some(end_ns) = self.accounted_ns.checked_add(self.length_ns.max(1))
             && end_ns <= at_ns
         {
-            let slice = Slice::empty(self.told_ns, end_ns);
-            self.told_ns = end_ns;
+            let slice = Slice::empty(self.accounted_ns, end_ns);
+            self.accounted_ns = end_ns;
             changes.extend(self.continue_incident(key, slice, settings));
         }
         changes

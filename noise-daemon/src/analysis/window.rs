@@ -24,7 +24,7 @@ impl Window {
     /// by bucket allow.
     ///
     /// Differences across a reset of the counters, and readings that caught a histogram between
-    /// two of its fields, are told by that. Such a window is better left out than believed.
+    /// two of its fields, are found by that. Such a window is better left out than believed.
     pub fn is_plausible(&self) -> bool {
         let (mut least, mut most) = (0u128, Some(0u128));
         for (bucket, count) in self.delays.buckets() {

@@ -14,7 +14,7 @@ pub enum Exit {
     Fine = 0,
     /// Failed.
     Failed = 1,
-    /// Refused as it was asked for.
+    /// The command line or the configuration is wrong.
     Usage = 2,
     /// Not possible with this kernel or these privileges.
     Unsupported = 3,

@@ -1,4 +1,4 @@
-//! What a user's ^C means to a command that measures: end now, and tell what was seen.
+//! What a user's ^C means to a command that measures: end now, and report what was seen.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -20,10 +20,10 @@ pub struct ManArgs {
     directory: Option<PathBuf>,
 }
 
-/// What lies where unless something else is said.
+/// Files, by their default paths.
 const FILES: [(&str, &str); 3] = [
     ("/etc/noised/noised.toml", "Configuration of the service."),
-    ("/run/noised/noised.sock", "What `noised top` asks; for root and the group noised."),
+    ("/run/noised/noised.sock", "Local query socket of the daemon; for root and the group noised."),
     ("/var/lib/noised", "Past incidents and learnt baselines."),
 ];
 

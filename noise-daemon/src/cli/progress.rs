@@ -27,7 +27,7 @@ impl Progress {
         }
         self.shown = Some(second);
         let line = format!("\r{}: {second} of {} s ", self.what, self.whole.as_secs());
-        // Nobody is told where standard error is gone.
+        // Where standard error is closed, there is nowhere to report that.
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
 }

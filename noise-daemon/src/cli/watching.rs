@@ -68,7 +68,7 @@ impl Watching {
         self.board.set(settings).context("incidents")
     }
 
-    /// The next of the samples that are a window apart.
+    /// Takes the next of the samples that are a window apart.
     fn analyse(&mut self, published: &Published) {
         let Published { sample, step, .. } = published;
         let clock = clock();
@@ -104,7 +104,7 @@ impl Subscriber for Watching {
     fn advance(&mut self, published: &Published) {
         match published.occasion {
             Occasion::Beat => self.analyse(published),
-            // Of other lengths, but each long wait is in one sample alone.
+            // Incidents need steps of one window, but each long wait is in one sample alone.
             Occasion::Asked => {
                 let waited = self.board.keep_outliers(&published.sample, clock());
                 if waited && let Some(keeper) = &mut self.keeper {
@@ -115,7 +115,7 @@ impl Subscriber for Watching {
     }
 }
 
-/// Which boot this is, as the kernel tells; empty where it does not.
+/// The kernel's boot id; empty where it cannot be read.
 fn boot_id() -> String {
     let text = procfs::text("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     text.trim().to_owned()

@@ -110,7 +110,7 @@ mod tests {
         counts.into_iter().map(|((_, labels), count)| (labels.join(","), count)).collect()
     }
 
-    fn told(pairs: &[(&str, u64)]) -> Vec<(String, u64)> {
+    fn sums(pairs: &[(&str, u64)]) -> Vec<(String, u64)> {
         pairs.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
     }
 
@@ -123,10 +123,10 @@ mod tests {
         bearers.forget(key(3), &7);
         for own in [2, 3] {
             let now = counted(&mut bearers, &[(4, "eth0", own, true)]);
-            assert_eq!(now, told(&[("eth0", own + 15)]));
+            assert_eq!(now, sums(&[("eth0", own + 15)]));
         }
         // Nothing bore it: it is gone, and begins anew.
-        assert_eq!(counted(&mut bearers, &[(5, "eth1", 1, true)]), told(&[("eth1", 1)]));
+        assert_eq!(counted(&mut bearers, &[(5, "eth1", 1, true)]), sums(&[("eth1", 1)]));
     }
 
     #[test]
@@ -134,14 +134,14 @@ mod tests {
         let mut bearers = Bearers::default();
         counted(&mut bearers, &[(1, "eth0", 10, true), (2, "eth1", 100, true)]);
         let now = counted(&mut bearers, &[(1, "wan", 12, true), (2, "eth1", 100, true)]);
-        assert_eq!(now, told(&[("eth1", 100), ("wan", 0)]));
+        assert_eq!(now, sums(&[("eth1", 100), ("wan", 0)]));
         let now = counted(&mut bearers, &[(1, "wan", 15, true), (2, "eth1", 100, true)]);
-        assert_eq!(now, told(&[("eth1", 100), ("wan", 3)]));
+        assert_eq!(now, sums(&[("eth1", 100), ("wan", 3)]));
         // Two that swap their names.
         let now = counted(&mut bearers, &[(1, "eth1", 16, true), (2, "wan", 101, true)]);
-        assert_eq!(now, told(&[("eth1", 101), ("wan", 4)]));
+        assert_eq!(now, sums(&[("eth1", 101), ("wan", 4)]));
         bearers.forget(key(1), &20);
-        assert_eq!(counted(&mut bearers, &[(2, "wan", 101, true)]), told(&[("wan", 4)]));
+        assert_eq!(counted(&mut bearers, &[(2, "wan", 101, true)]), sums(&[("wan", 4)]));
     }
 
     #[test]
@@ -149,7 +149,7 @@ mod tests {
         let mut bearers = Bearers::default();
         counted(&mut bearers, &[(7, "veth0", 10, true)]);
         let now = counted(&mut bearers, &[(7, "if7", 12, false), (8, "veth0", 1, true)]);
-        assert_eq!(now, told(&[("veth0", 13)]));
+        assert_eq!(now, sums(&[("veth0", 13)]));
         assert_eq!(bearers.label(key(7)), Some(&label("veth0")));
     }
 }

@@ -17,6 +17,7 @@ use std::time::Instant;
 use noise_common::charge::{
     CHARGE_CAUSES, CHARGE_SLOTS, Cause, ChargeKey, Charged, RESOURCES, Resource,
 };
+use noise_common::subject::SubjectKind;
 use slab::Slab;
 
 use super::hashed::HashedCharges;
@@ -25,7 +26,7 @@ use crate::model::labels::{GONE, OTHER};
 use crate::model::{Amount as _, Bounded, Foldable, Interference};
 use crate::resolve::{Being, Names, Parties};
 
-/// Labelled charges that are told apart; the others count for [`OTHER`].
+/// Most labels that charges are kept under; the others count for [`OTHER`].
 const PAIRS: usize = 4_096;
 /// How long an entry must be unchanged to be freed, ns.
 const QUIET_NS: u64 = 5_000_000_000;
@@ -47,7 +48,7 @@ struct Entry {
 
 const NEW: Entry = Entry { last: Charged { ns: 0, count: 0 }, row: UNBOUND, changed_ns: 0 };
 
-/// What tells two rows apart, in the order of the sample.
+/// What a row is about, in the order of the sample.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Label {
     resource: Resource,
@@ -56,7 +57,7 @@ struct Label {
 }
 
 impl Label {
-    /// That of all that is told apart by resource and cause alone.
+    /// The label of the row that adds up all folded pairs of a resource and cause.
     fn others(resource: Resource, cause: Cause) -> Self {
         let other: Arc<str> = Arc::from(OTHER);
         let parties = Parties { place: "".into(), victim: Arc::clone(&other), culprit: other };
@@ -130,15 +131,16 @@ pub struct Charges {
     /// By CPU and place in its table.
     slots: Vec<Entry>,
     hashed: HashMap<ChargeKey, Entry>,
-    nobody: Vec<Entry>,
+    /// What the programs charged by resource and cause alone.
+    unplaced: Vec<Entry>,
     hash: Option<HashedCharges>,
     crowded: bool,
     folded: u64,
 }
 
-/// Names, and the time at which they are asked for.
+/// Names, and the time at which they are looked up.
 pub struct Asked<'a> {
-    /// Who knows.
+    /// The names.
     pub names: &'a mut Names,
     /// Now, for the names.
     pub at: Instant,
@@ -153,7 +155,7 @@ impl Charges {
             rows: Rows { rows: Slab::new(), order: Bounded::new(PAIRS), left: BTreeMap::new() },
             slots: Vec::new(),
             hashed: HashMap::new(),
-            nobody: Vec::new(),
+            unplaced: Vec::new(),
             hash,
             crowded: false,
             folded: 0,
@@ -168,12 +170,12 @@ impl Charges {
     /// How often a label was counted for [`OTHER`] because there were too many, and how often a
     /// program charged by cause alone because there was no room for the pair.
     pub fn folded(&self) -> u64 {
-        self.nobody.iter().fold(self.folded, |sum, entry| sum.wrapping_add(entry.last.count))
+        self.unplaced.iter().fold(self.folded, |sum, entry| sum.wrapping_add(entry.last.count))
     }
 
     /// Reads everything.
     pub fn read(&mut self, states: &CpuStates, asked: &mut Asked<'_>) {
-        let Self { rows, slots, hashed, nobody, hash, folded, .. } = self;
+        let Self { rows, slots, hashed, unplaced, hash, folded, .. } = self;
         let mut binder = Binder { rows, asked, folded };
         slots.resize(states.len() * CHARGE_SLOTS, NEW);
         let mut fullest = 0;
@@ -198,11 +200,11 @@ impl Charges {
                 tracing::debug!(%error, "cannot read the hash of charges");
             }
         }
-        nobody.resize(RESOURCES.len() * CHARGE_CAUSES.len(), NEW);
+        unplaced.resize(RESOURCES.len() * CHARGE_CAUSES.len(), NEW);
         let kinds = RESOURCES
             .iter()
             .flat_map(|resource| CHARGE_CAUSES.iter().map(move |cause| (*resource, *cause)));
-        for (entry, (resource, cause)) in nobody.iter_mut().zip(kinds) {
+        for (entry, (resource, cause)) in unplaced.iter_mut().zip(kinds) {
             let charged = states.unplaced(resource, cause);
             if charged == entry.last {
                 continue;
@@ -220,7 +222,7 @@ impl Charges {
     /// there was stays with the label that it has.
     pub fn rename(&mut self, states: &CpuStates, interfaces: &BTreeSet<u64>) {
         let is_there = |key: &ChargeKey| {
-            matches!(key.resource(), Some(Resource::NetTx | Resource::NetRx))
+            key.resource().and_then(Resource::place) == Some(SubjectKind::Interface)
                 && interfaces.contains(&u64::from(key.place))
         };
         let Self { rows, slots, hashed, .. } = self;
@@ -251,7 +253,7 @@ impl Charges {
         .collect()
     }
 
-    /// Frees the entries of those who are gone, and asks again for names that were not found.
+    /// Frees the entries of those who are gone, and looks up names again that were not found.
     pub fn sweep(&mut self, states: &CpuStates, asked: &mut Asked<'_>) {
         let Self { rows, slots, hashed, hash, .. } = self;
         let mut gone: HashMap<Being, bool> = HashMap::new();
@@ -554,8 +556,8 @@ mod tests {
         assert_eq!(bench.charges.folded(), 1);
         bench.states.charge_nobody(0, Resource::Cpu, Cause::Idle, of(2));
         bench.states.charge_nobody(1, Resource::NetTx, Cause::Own, of(3));
-        let told = [("~other<~other".into(), 11, 2), ("~other<~other".into(), 3, 1)];
-        assert_eq!(bench.read(), told);
+        let rest = [("~other<~other".into(), 11, 2), ("~other<~other".into(), 3, 1)];
+        assert_eq!(bench.read(), rest);
         assert_eq!(bench.charges.folded(), 3);
     }
 

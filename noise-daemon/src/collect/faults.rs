@@ -1,5 +1,5 @@
-//! Page faults, as `/proc/vmstat` counts them anyway. A program on every fault would cost each of
-//! them more than what it tells is worth.
+//! Page faults, as `/proc/vmstat` counts them anyway. A program on every fault would slow down each of
+//! them by more than its figure is worth.
 
 use std::borrow::Cow;
 use std::path::Path;

@@ -14,8 +14,8 @@ use crate::clean::as_text;
 use crate::model::{OutlierPart as NamedPart, OutlierRecord};
 use crate::resolve::Names;
 
-/// Records that wait for their names to be known, a power of two; programs send a few a window, so this is
-/// many windows.
+/// Records that may wait for their names, a power of two. The programs send a few per window, so these
+/// are those of many windows.
 pub const MOST_WAITING: usize = 1024;
 
 /// Records on their way into a sample.
@@ -74,11 +74,11 @@ fn name(outlier: &Outlier, names: &mut Names, now: Instant) -> Option<OutlierRec
     };
     let untracked = key(0, Cause::Untracked);
     let victim = names.parties(&untracked, Resource::Cpu, Cause::Untracked, now)?.victim;
-    let told = outlier.parts.get(..outlier.parts_used as usize).unwrap_or_default();
-    let mut parts: Vec<NamedPart> = Vec::with_capacity(told.len());
+    let given = outlier.parts.get(..outlier.parts_used as usize).unwrap_or_default();
+    let mut parts: Vec<NamedPart> = Vec::with_capacity(given.len());
     let mut unknown_ns = 0;
-    // The programs tell the latest first.
-    for part in told.iter().rev() {
+    // The programs send the latest first.
+    for part in given.iter().rev() {
         let OutlierPart { culprit, ns, cause, pid, comm } = *part;
         let Some(cause) = u8::try_from(cause).ok().and_then(Cause::from_number) else {
             unknown_ns += ns;
@@ -163,9 +163,9 @@ mod tests {
         let named = outliers.named(&mut names, Instant::now());
         let [record] = named.as_slice() else { panic!("{named:?}") };
         assert_eq!((&*record.comm, &*record.made_runnable), ("victim", "wakeup"));
-        let told: Vec<_> =
+        let found: Vec<_> =
             record.parts.iter().map(|part| (part.cause, &*part.comm, part.ns)).collect();
-        assert_eq!(told, [(Cause::Kthread, "kworker/0:1", 1_100), (Cause::Idle, "", 900)]);
+        assert_eq!(found, [(Cause::Kthread, "kworker/0:1", 1_100), (Cause::Idle, "", 900)]);
         assert!(outliers.named(&mut names, Instant::now()).is_empty());
     }
 

@@ -66,7 +66,7 @@ impl Histograms {
             }
             let named = names.labels(signal, counted.key.subject, now);
             let named = named.map(|labels| (signal, labels));
-            // What is asked for again keeps its name meanwhile.
+            // A subject whose name is looked up again keeps its name meanwhile.
             let known = || self.bearers.label(counted.key).cloned();
             let Some(label) = named.or_else(known) else { return };
             let is_named = || names.is_named(signal, counted.key.subject);
@@ -173,27 +173,27 @@ mod tests {
         let mut histograms = Histograms::default();
         let mut now = Instant::now();
         let first = make();
-        let told = |histograms: &mut Histograms, names: &mut Names, now| {
+        let seen = |histograms: &mut Histograms, names: &mut Names, now| {
             let mut sample = Sample::default();
             histograms.add_to(&mut sample, names, now);
             let series = sample.series.into_iter();
             series.map(|one| (one.labels.join(","), one.totals.sum_ns)).collect::<Vec<_>>()
         };
         histograms.close(&cell(first, 5, 100));
-        assert_eq!(told(&mut histograms, &mut names, now), [("/a".to_owned(), 100)]);
+        assert_eq!(seen(&mut histograms, &mut names, now), [("/a".to_owned(), 100)]);
         remove("first");
         let second = make();
         now += std::time::Duration::from_secs(5);
         histograms.close(&cell(second, 200, 7));
-        assert_eq!(told(&mut histograms, &mut names, now), [("/a".to_owned(), 107)]);
+        assert_eq!(seen(&mut histograms, &mut names, now), [("/a".to_owned(), 107)]);
         histograms.sweep(&mut names, |_, _| panic!("rotating cells are not freed"));
         assert_eq!(histograms.windows.rotating(), 1);
-        assert_eq!(told(&mut histograms, &mut names, now), [("/a".to_owned(), 107)]);
+        assert_eq!(seen(&mut histograms, &mut names, now), [("/a".to_owned(), 107)]);
         remove("second");
         histograms.close(&cell(UNKNOWN, 400, 1));
-        told(&mut histograms, &mut names, now);
+        seen(&mut histograms, &mut names, now);
         histograms.sweep(&mut names, |_, _| {});
-        assert_eq!(told(&mut histograms, &mut names, now), [("~other".to_owned(), 1)]);
+        assert_eq!(seen(&mut histograms, &mut names, now), [("~other".to_owned(), 1)]);
         histograms.bearers.add_left(|label, _| panic!("{label:?} is remembered"));
     }
 
@@ -216,7 +216,7 @@ mod tests {
         let (mut histograms, mut builder) = (Histograms::default(), Builder::default());
         let mut at_ns = 0;
         // What is sampled, and what is exported.
-        let mut told = |histograms: &mut Histograms, names: &mut Names| {
+        let mut seen = |histograms: &mut Histograms, names: &mut Names| {
             at_ns += 1_000_000_000;
             let mut sample = Sample { at_ns, ..Sample::default() };
             histograms.add_to(&mut sample, names, now);
@@ -232,28 +232,28 @@ mod tests {
         };
         make("veth", 7);
         histograms.close(&sent(7, 5, 100));
-        assert_eq!(told(&mut histograms, &mut names).1, pairs(&[("veth", 100)]));
+        assert_eq!(seen(&mut histograms, &mut names).1, pairs(&[("veth", 100)]));
         // What is gone keeps its name, though it is not found under it any more.
         remove("veth");
         names.forget(signal, 7);
         names.sweep();
-        assert_eq!(told(&mut histograms, &mut names).1, pairs(&[("veth", 100)]));
+        assert_eq!(seen(&mut histograms, &mut names).1, pairs(&[("veth", 100)]));
         make("veth", 8);
         names.sweep();
         histograms.close(&sent(8, 200, 5));
-        assert_eq!(told(&mut histograms, &mut names).1, pairs(&[("veth", 105)]));
+        assert_eq!(seen(&mut histograms, &mut names).1, pairs(&[("veth", 105)]));
         histograms.sweep(&mut names, |_, key| assert_eq!(key.subject, 7));
-        assert_eq!(told(&mut histograms, &mut names).1, pairs(&[("veth", 105)]));
+        assert_eq!(seen(&mut histograms, &mut names).1, pairs(&[("veth", 105)]));
         // Renamed: what it has sent stays where it is.
         std::fs::rename(net.join("veth"), net.join("wan")).unwrap();
         assert_eq!(names.renamed().len(), 1);
-        assert_eq!(told(&mut histograms, &mut names).1, pairs(&[("wan", 0)]));
+        assert_eq!(seen(&mut histograms, &mut names).1, pairs(&[("wan", 0)]));
         histograms.close(&sent(8, 201, 3));
-        assert_eq!(told(&mut histograms, &mut names).1, pairs(&[("wan", 3)]));
+        assert_eq!(seen(&mut histograms, &mut names).1, pairs(&[("wan", 3)]));
         make("veth", 9);
         names.sweep();
         histograms.close(&sent(9, 202, 1));
-        let (sampled, exported) = told(&mut histograms, &mut names);
+        let (sampled, exported) = seen(&mut histograms, &mut names);
         assert_eq!(sampled, pairs(&[("veth", 1), ("wan", 3)]));
         assert_eq!(exported, pairs(&[("veth", 106), ("wan", 3)]));
     }

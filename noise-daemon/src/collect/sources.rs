@@ -38,11 +38,11 @@ pub type Ring = RingBuf<MapData>;
 /// How often subjects are checked for being gone, and how often where room runs short.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 const SWEEP_EVERY_CROWDED: Duration = Duration::from_secs(5);
-/// How often interfaces are asked for new names.
+/// How often interfaces are checked for new names.
 const NAMES_EVERY: Duration = Duration::from_secs(2);
 /// The hash of charges that found no entry in their CPU's table.
 const CHARGES_MAP: &str = "NOISE_CHARGES";
-/// Requests and packets that are under way longer than this are taken for lost, when their map
+/// Requests and packets that are under way longer than this count as lost, when their map
 /// was found full, ns.
 const STALE_NS: u64 = 300_000_000_000;
 /// Attempts at reading the cells of a key of which one is being reset.
@@ -166,7 +166,7 @@ impl Collector {
         self.absent = self.engine.absent();
     }
 
-    /// The engine, to attach, detach and ask for the hooks.
+    /// The engine, to attach and detach hooks and to see how they fare.
     pub fn engine_mut(&mut self) -> &mut Engine {
         &mut self.engine
     }
@@ -176,7 +176,7 @@ impl Collector {
         self.engine.hooks()
     }
 
-    /// The hierarchies by which cgroups are told apart.
+    /// The hierarchies of the cgroups that are counted.
     pub fn hierarchies(&self) -> &Hierarchies {
         &self.hierarchies
     }
@@ -186,7 +186,8 @@ impl Collector {
         &self.absent
     }
 
-    /// Tells when there is something in the ring; of the runtime that it is called in.
+    /// A descriptor that is ready when there is something in the ring; it belongs to the runtime that
+    /// this is called in.
     ///
     /// # Errors
     /// Where the system has no more descriptors.
@@ -198,12 +199,13 @@ impl Collector {
         Ok(unsafe { AsyncFd::register(ring) }?)
     }
 
-    /// Takes all records from the ring: closed windows go into the totals, others to who receives them.
+    /// Takes all records from the ring: closed windows go into the totals, others to the receivers of
+    /// [`Collector::records`].
     pub fn drain(&mut self) {
         while let Some(bytes) = self.ring.next() {
             match Record::read(&bytes) {
-                // Totals are made of these, of which none may be lost: they do not go through a channel
-                // that those who are slow lose records of.
+                // The totals need every window, and a channel drops records of which a receiver is
+                // too slow: so these do not go through it.
                 Ok(Record::Window(cell)) => self.histograms.close(&cell),
                 Ok(record @ Record::Outlier(_)) => {
                     // Our own receiver is always there.
@@ -220,8 +222,8 @@ impl Collector {
         self.records.subscribe()
     }
 
-    /// Adds to a sample what only those look at who ask for one: the programs themselves, and what the
-    /// host has counted on its own.
+    /// Adds to a sample what costs more to read and is needed less often: the statistics of the
+    /// programs themselves, and what the host has counted on its own.
     pub fn complete(&mut self, sample: &mut Sample) {
         self.add_hooks(sample);
         let found = self.hierarchies.found();
@@ -458,7 +460,7 @@ mod tests {
         here.set(0).unwrap();
         sched_setaffinity(Pid::from_raw(0), &here).unwrap();
         let mut collector = Collector::new(Engine::load(&LoadOptions::default()).unwrap()).unwrap();
-        // Somebody else has the cell that the interface would use.
+        // Another subject has the cell that the interface would use.
         let slot = SIGNAL.first_cell() + keyed_slot(LOOPBACK);
         let occupant = (2..).find(|other| keyed_slot(*other) == keyed_slot(LOOPBACK)).unwrap();
         let key = CellKey { signal: SIGNAL as u32, padding: 0, subject: occupant };

@@ -11,7 +11,7 @@ use noise_common::signals::{CELLS_PER_CPU, Signal};
 /// Attempts at reading a cell that is being reset.
 const READ_ATTEMPTS: usize = 3;
 
-/// Tells whether a cell has changed.
+/// Window and sum of a cell: they differ after anything was counted in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
     window: u64,
@@ -75,7 +75,7 @@ impl CpuStates {
         let cell = self.cell(cpu, index)?;
         for _ in 0..READ_ATTEMPTS {
             // SAFETY: the pointer lies in the mapping. The copy may be torn by a program's writes;
-            // `head` and `tail` tell, and any bytes are a valid cell.
+            // `head` and `tail` show that, and any bytes are a valid cell.
             let (head, copy, tail) = unsafe {
                 let head = (&raw const (*cell).head).read_volatile();
                 if head == 0 {
@@ -171,8 +171,8 @@ impl CpuStates {
             return false;
         }
         let Some(slot) = self.slot(cpu, index) else { return false };
-        // SAFETY: the pointer lies in the mapping, which is writable. The key goes last: whoever
-        // takes the entry then finds it empty.
+        // SAFETY: the pointer lies in the mapping, which is writable. The key goes last: the
+        // program that takes the entry then finds it empty.
         unsafe {
             (&raw mut (*slot).charged).write_volatile(Charged::default());
             std::sync::atomic::fence(std::sync::atomic::Ordering::Release);

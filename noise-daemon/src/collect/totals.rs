@@ -2,7 +2,7 @@
 //!
 //! Closed windows are added up by subject over all CPUs; readings of open ones are kept for each
 //! CPU, in few bytes, as long as they are open. Subjects that come and go without end (cgroups) are
-//! bounded: beyond [`SUBJECTS`] of a signal, the others count as [`UNKNOWN`] together.
+//! bounded: beyond [`SUBJECTS`] of all signals, the others of each count as [`UNKNOWN`] together.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use noise_common::signals::{Signal, SignalInfo};
 
 use crate::model::{Bounded, Foldable, Histogram};
 
-/// Subjects of one rotating signal that are told apart.
+/// Most subjects of rotating signals that are kept; the others count for [`UNKNOWN`].
 pub const SUBJECTS: usize = 2_048;
 
 /// How many windows later the number of a closed one is forgotten. It serves to recognise a reading

@@ -1,5 +1,9 @@
 //! The one table of what can be configured.
 
+use toml::{Table, Value};
+
+use Applies::{AtStart, Live};
+
 /// How a value is written as a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -67,10 +71,6 @@ const fn key(
 ) -> Key {
     Key { section, name, kind, value, applies, help }
 }
-
-use toml::{Table, Value};
-
-use Applies::{AtStart, Live};
 
 const MILLISECONDS: (Kind, &str) = (Kind::Integer, "MS");
 const MICROSECONDS: (Kind, &str) = (Kind::Integer, "US");

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::clean::{brief, quoted};
 
-/// Mistakes that are told at once.
+/// Most mistakes that one message lists.
 const MOST: usize = 20;
 
 /// What is wrong with a file: where, and what.
@@ -33,8 +33,8 @@ impl Mistakes {
         self.0.is_empty()
     }
 
-    /// Takes what makes lines unreadable, one for each. A line that cannot be read is told as that
-    /// alone: what was made of it is a guess.
+    /// Takes what makes lines unreadable, one for each. A line that cannot be read is reported as
+    /// unreadable alone: what the parser made of it is a guess.
     pub fn add_unreadable(&mut self, text: &str, places: impl Iterator<Item = (usize, String)>) {
         let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
         // There may be as many of either as the file has bytes.

@@ -1,8 +1,8 @@
 //! The configuration: the usual values, then the file, then flags over it.
 //!
 //! [`KEYS`] is the one table of what can be configured. The flags of `noised run`, the commented
-//! sample in `deploy/`, the names that a mistyped key is held against, and what a reload can apply all
-//! come from it.
+//! sample in `deploy/`, the names that a mistyped key is compared with, and what a reload can apply
+//! all come from it.
 
 mod flags;
 mod keys;

@@ -65,7 +65,7 @@ fn values(document: &DeTable<'_>, found: &mut Mistakes) -> Table {
             }
             Err(message) => message,
         };
-        // In a list each item is told by itself, where it stands.
+        // In a list each wrong item is reported by itself, with its own line.
         let mut wrong = items.into_iter().filter_map(|item| {
             let list = read_value(item).map(|item| Value::Array(vec![item]));
             Some((item.span().start, list.and_then(|list| judged(key, list)).err()?))
@@ -463,7 +463,7 @@ mod tests {
         for words in ["i64", "u64", "usize", "f64", "integer", "boolean", "invalid type"] {
             assert!(!error.contains(words), "{words}: {error}");
         }
-        // What cannot be read at all is told beside what can.
+        // What cannot be read at all is reported beside what is wrong.
         let error = parse("[log]\nlevel = 5\n[limits]\ncgroups =\n").unwrap_err().to_string();
         for words in ["line 2 (`level = 5`): `level`: expected a text in quotes", "line 4"] {
             assert!(error.contains(words), "{error}");

@@ -43,7 +43,7 @@ mod tests {
     fn every_key_that_differs_is_told_with_what_becomes_of_it() {
         let before = config("");
         assert_eq!(changes(&before, &before).unwrap(), [] as [&Key; 0]);
-        let told: Vec<(String, bool)> = changes(&before, &config(OTHER))
+        let seen: Vec<(String, bool)> = changes(&before, &config(OTHER))
             .unwrap()
             .into_iter()
             .map(|key| (key.path(), key.is_live()))
@@ -54,7 +54,7 @@ mod tests {
             ("signals.off", true),
             ("incidents.deviations", true),
         ];
-        assert_eq!(told, expected.map(|(path, live)| (path.to_owned(), live)));
+        assert_eq!(seen, expected.map(|(path, live)| (path.to_owned(), live)));
     }
 
     #[test]
@@ -63,7 +63,7 @@ mod tests {
         let applied = applied(&running, &wanted).unwrap();
         let live = "[signals]\noff = [\"nmi\"]\n[incidents]\ndeviations = 3\n";
         assert_eq!(applied, config(live));
-        // It is told again with the next reload.
+        // It is reported again with the next reload.
         let later: Vec<String> =
             changes(&applied, &wanted).unwrap().iter().map(|key| key.path()).collect();
         assert_eq!(later, ["web.listen-address", "web.config.file"]);

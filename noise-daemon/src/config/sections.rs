@@ -12,10 +12,10 @@ use crate::measure::osnoise::DutyOptions;
 use crate::model::Limits;
 use crate::state::DEFAULT_DIRECTORY;
 
-/// Where the daemon listens unless told otherwise.
+/// Where the daemon listens by default.
 pub const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 19435);
 
-/// Where the daemon's local socket is unless told otherwise.
+/// Where the daemon's local socket is by default.
 pub const DEFAULT_SOCKET: &str = "/run/noised/noised.sock";
 
 /// When something is unusual.
@@ -33,9 +33,9 @@ pub struct Config {
     pub log: LogSection,
     /// What is measured.
     pub signals: SignalsSection,
-    /// Which single waits are told.
+    /// Which single waits are reported.
     pub outliers: OutliersSection,
-    /// How much is told apart.
+    /// How many series of each kind there are at most.
     pub limits: LimitsSection,
     /// Which CPUs are measured from the inside.
     pub osnoise: OsnoiseSection,
@@ -65,7 +65,7 @@ pub struct WebSection {
     pub listen_address: ListenAddress,
     /// Where its own configuration is.
     pub config: WebConfigSection,
-    /// Names by which it may be asked on loopback, besides addresses and `localhost`.
+    /// Host names that requests on loopback may use, besides addresses and `localhost`.
     pub allowed_hosts: Vec<HostName>,
 }
 
@@ -80,7 +80,7 @@ impl Default for WebSection {
 }
 
 impl WebSection {
-    /// The names by which a server that listens there may be asked.
+    /// The host names that requests to a server that listens there may use.
     pub fn hosts(&self, listening: &[IpAddr]) -> Hosts {
         let mut allowed = self.allowed_hosts.clone();
         if let ListenAddress::Named(name, _) = &self.listen_address {
@@ -147,7 +147,7 @@ pub struct SignalsSection {
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct OutliersSection {
-    /// Length from which on a wait for a CPU is told with what it consists of.
+    /// Length from which on a wait for a CPU is reported with its parts.
     pub threshold_microseconds: Microseconds,
 }
 

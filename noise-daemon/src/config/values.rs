@@ -124,7 +124,7 @@ pub enum LogLevel {
     /// What happens.
     #[default]
     Info,
-    /// How it happens; the BPF programs tell what they could not count, and why.
+    /// How it happens; the BPF programs log what they could not count, and why.
     Debug,
     /// Everything, of the libraries and the BPF programs as well.
     Trace,

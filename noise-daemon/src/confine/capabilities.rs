@@ -7,7 +7,7 @@ use caps::{CapSet, Capability};
 
 use crate::procfs;
 
-/// What reading maps takes where the kernel lets nobody do so without: CAP_BPF, or CAP_SYS_ADMIN where
+/// The capability for reading maps, on kernels where that needs one: CAP_BPF, or CAP_SYS_ADMIN where
 /// the daemon was given that in its place.
 pub fn reader() -> Capability {
     match caps::has_cap(None, CapSet::Permitted, Capability::CAP_BPF) {

@@ -15,10 +15,10 @@ use nix::unistd::{AccessFlags, access};
 use super::capabilities::without;
 use super::{Extent, Rest};
 
-/// The newest that is asked for: files from 1, truncation from 3, ports from 4, devices from 5, signals and
-/// abstract sockets from 6.
+/// The newest version of Landlock that is used. Files come from 1, truncation from 3, ports from 4,
+/// devices from 5, signals and abstract sockets from 6.
 const NEWEST: ABI = ABI::V6;
-/// Asks the kernel for its version instead of making a ruleset.
+/// The flag with which the kernel returns its version instead of making a ruleset.
 const VERSION: u32 = 1;
 
 /// The version of Landlock that this kernel offers; 0 = none.

@@ -1,8 +1,8 @@
 //! IO: what the daemon gives up once it measures: capabilities, other files, other system calls.
 //!
 //! Everything that needs privileges (loading and attaching, listening, keys) has been done by then.
-//! Afterwards whoever takes over the daemon cannot load programs, start others, signal them, write
-//! elsewhere than in its state directory, or connect to anything. What is left to them is listed in
+//! Afterwards an attacker who takes over the daemon cannot load programs, start others, signal them, write
+//! elsewhere than in its state directory, or connect to anything. What is left is listed in
 //! `docs/privileges.md`, and tried there and then by the live tests.
 
 mod capabilities;
@@ -24,14 +24,14 @@ pub use system_calls::filters_system_calls;
 pub struct Rest {
     /// Files and folders that are read; those that are missing are left out.
     pub read: Vec<PathBuf>,
-    /// Files that are read again when somebody replaces them: their folders stay readable, and
+    /// Files that are read again when they are replaced: their folders stay readable, and
     /// those where symbolic links lead now.
     pub read_again: Vec<PathBuf>,
     /// Folders in which files are replaced.
     pub write: Vec<PathBuf>,
     /// Folders from which a file is removed.
     pub remove: Vec<PathBuf>,
-    /// The capability that is kept, because this kernel lets nobody read maps without it.
+    /// The capability that is kept, because reading maps needs it on this kernel.
     pub kept: Option<Capability>,
 }
 
@@ -69,13 +69,13 @@ impl fmt::Display for Extent {
 
 /// Gives up everything but the rest, for the whole process. There is no way back.
 ///
-/// What the kernel cannot do is told and goes without; what it can do but refuses is an error.
+/// What the kernel cannot do is reported and left out; what it can do but refuses is an error.
 ///
 /// # Errors
 /// Where a thread keeps what was to be given up.
 pub fn confine(rest: &Rest) -> anyhow::Result<Confined> {
     nix::sys::prctl::set_no_new_privs().context("cannot set no_new_privs")?;
-    // Whoever has the same user id could attach, and take the maps and sockets over.
+    // Another process of the same user could attach, and take the maps and sockets over.
     nix::sys::prctl::set_dumpable(false).context("cannot keep other processes from attaching")?;
     let files = files::confine(rest)?;
     capabilities::drop_all(rest.kept)?;

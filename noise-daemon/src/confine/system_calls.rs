@@ -69,7 +69,7 @@ const SENDING: i32 = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
 
 /// Whether this kernel can filter system calls.
 pub fn filters_system_calls() -> bool {
-    // SAFETY: asks for the state only; takes no memory.
+    // SAFETY: reads the state only; takes no memory.
     unsafe { libc::prctl(libc::PR_GET_SECCOMP) >= 0 }
 }
 
@@ -163,7 +163,7 @@ fn checked() -> Vec<Checked> {
         (libc::SYS_open, opening(1)),
         (libc::SYS_openat, opening(2)),
         (libc::SYS_prctl, one_of(0, PRCTLS.map(of_int))),
-        // Reads its own; glibc asks for the size of stacks.
+        // Reads its own; glibc does for the size of stacks.
         (libc::SYS_prlimit64, vec![own_limits]),
         // [osnoise] moves its threads, each itself.
         (libc::SYS_sched_setaffinity, one_of(0, [0])),
@@ -233,11 +233,11 @@ const THREADS: &[i64] = &[
     libc::SYS_sched_yield,
     libc::SYS_set_robust_list,
     libc::SYS_sigaltstack,
-    // glibc's qsort() asks how much memory there is.
+    // glibc's qsort() reads how much memory there is.
     libc::SYS_sysinfo,
 ];
 
-/// Clients: accepting them, reading what they ask, and their addresses. Answers are written like files.
+/// Clients: accepting them, reading their requests, and their addresses. Answers are written like files.
 const SOCKETS: &[i64] = &[
     libc::SYS_accept4,
     libc::SYS_getpeername,

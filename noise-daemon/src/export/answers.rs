@@ -1,5 +1,6 @@
-//! Answers, written once for all who wait for the same: however many ask, few different ones are in
-//! memory at once, and whoever takes an old one too slowly is hung up on when others need the room.
+//! Answers, written once for all clients that wait for the same: however many there are, few different
+//! ones are in memory at once, and a client that takes an old one too slowly is hung up on when others
+//! need the room.
 //! Answers for one alone have few places of their own, so that they cannot take those of all.
 
 use std::collections::{HashMap, VecDeque};
@@ -16,9 +17,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::web::{Budget, Hangup};
 
-/// Answers for all who ask that are in memory at once.
+/// Answers for all clients that are in memory at once.
 const MOST_SHARED: usize = 8;
-/// Answers for one who asks, likewise.
+/// Answers for one client, likewise.
 const MOST_OWN: usize = 4;
 /// An answer is taken by then, or may be given up for others.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -26,7 +27,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Between two looks at those who are slow.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What is asked for, where the answer is the same for all.
+/// What is requested, where the answer is the same for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Question {
     /// Which document.
@@ -55,7 +56,7 @@ struct Written {
     _room: Room,
 }
 
-/// Somebody has the answer and is to be sent it.
+/// A connection has the answer and is to be sent it.
 struct Taken {
     written: Arc<Written>,
     hangup: Option<Hangup>,
@@ -81,7 +82,7 @@ type Outcome = Option<Result<Arc<Written>, StatusCode>>;
 pub struct Answers {
     shared: Places,
     own: Places,
-    /// Those that are not begun, so that they can still be for who asks now.
+    /// Those that are not begun, so that they can still serve requests that come now.
     awaited: Mutex<HashMap<Question, watch::Receiver<Outcome>>>,
     budget: Budget,
 }
@@ -108,8 +109,8 @@ impl Answers {
         }
     }
 
-    /// The answer to a question, made by `write` from what is measured after it was asked; for all
-    /// who ask before `write` begins, once. `hangup` ends the connection that is to be sent it.
+    /// The answer to a request, made by `write` from what is measured after it came; once for all
+    /// that come before `write` begins. `hangup` ends the connection that is to be sent it.
     ///
     /// # Errors
     /// Those of `write`.
@@ -130,7 +131,7 @@ impl Answers {
                     let (done, outcome) = watch::channel(None);
                     awaited.insert(question, outcome.clone());
                     let answers = Arc::clone(self);
-                    // Goes on although the first who asked may go away: others wait, too.
+                    // Goes on although the first client may go away: others wait, too.
                     tokio::spawn(self.budget.spending(async move {
                         let room = answers.shared.room().await;
                         lock(&answers.awaited).remove(&question);
@@ -141,7 +142,7 @@ impl Answers {
                                 .map(|bytes| Arc::new(Written { bytes, _room: room })),
                             Err(status) => Err(status),
                         };
-                        // All who asked may be gone.
+                        // All clients may be gone.
                         let _ = done.send(Some(written));
                     }));
                     outcome
@@ -156,7 +157,7 @@ impl Answers {
         }
     }
 
-    /// Waits for room for an answer for one who asks.
+    /// Waits for room for an answer for one client.
     ///
     /// # Errors
     /// Never, as long as this exists.
@@ -164,7 +165,7 @@ impl Answers {
         self.own.room().await
     }
 
-    /// An answer for one who asks, with the room it has waited for.
+    /// An answer for one client, with the room it has waited for.
     pub fn own(&self, bytes: Vec<u8>, room: Room, hangup: Option<Hangup>) -> Bytes {
         self.own.hand_out(Arc::new(Written { bytes, _room: room }), hangup)
     }
@@ -312,7 +313,7 @@ mod tests {
         let shared = answers.shared(METRICS, None, || async { Ok(vec![1]) });
         let shared = tokio::time::timeout(ANSWER_TIMEOUT / 2, shared).await;
         assert_eq!(&*shared.unwrap().unwrap(), [1]);
-        // Nobody was hung up on for it.
+        // No connection was hung up on for it.
         assert!(slow.try_join_next().is_none());
         waiting.iter().for_each(tokio::task::JoinHandle::abort);
     }

@@ -133,25 +133,25 @@ fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Arc<Report>>, 
     incidents.into_iter().map(report).collect()
 }
 
-/// What goes on ends, as far as is known, when it was asked for.
+/// An incident that goes on ends, as far as is known, when it was read.
 fn incident(mut value: Value) -> serde_json::Result<Report> {
     let lasted = value.get("lasted_seconds").and_then(Value::as_f64);
     let start = value.get("start").cloned().map(Timestamp::deserialize).transpose()?;
-    let asked = start.zip(lasted).and_then(|(start, seconds)| {
+    let read_at = start.zip(lasted).and_then(|(start, seconds)| {
         start.checked_add(SignedDuration::try_from_secs_f64(seconds).ok()?).ok()
     });
-    let asked = serde_json::to_value(asked.or(start))?;
+    let read_at = serde_json::to_value(read_at.or(start))?;
     let is_calm = value.get("open") == Some(&Value::Bool(true))
         && value.get("active") == Some(&Value::Bool(false));
     if is_calm && let Some(ending) = value.get_mut("ending") {
         *ending = serde_json::to_value(Ending::Over)?;
     }
     if let Some(end) = value.get_mut("end").filter(|end| end.is_null()) {
-        *end = asked.clone();
+        *end = read_at.clone();
     }
     for episode in value.get_mut("also").and_then(Value::as_array_mut).into_iter().flatten() {
         if let Some(end) = episode.get_mut("end").filter(|end| end.is_null()) {
-            *end = asked.clone();
+            *end = read_at.clone();
         }
     }
     Report::deserialize(value)

@@ -1,4 +1,4 @@
-//! What is served over HTTP, and how it is asked for.
+//! What is served over HTTP, and how it is requested.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub struct Shown {
     pub overview: Overview,
 }
 
-/// Somebody who wants to see what there is now.
+/// A request for what there is now.
 #[derive(Debug)]
 pub struct Viewer {
     /// Where the answer goes.
@@ -44,7 +44,7 @@ pub struct Viewer {
     pub since_ns: Option<u64>,
 }
 
-/// Asks the collector for what there is now.
+/// Gets what there is now from the collector.
 #[derive(Clone)]
 pub struct Refresh(pub mpsc::Sender<Viewer>);
 
@@ -76,7 +76,7 @@ fn hangup(asker: Asker) -> Option<Hangup> {
 }
 
 impl App {
-    /// A document, for all who ask at the same time.
+    /// A document, once for all requests of the same time.
     async fn document(
         self: Arc<Self>,
         document: Document,
@@ -126,7 +126,7 @@ fn shared(document: Document) -> MethodRouter<Arc<App>> {
 }
 
 /// Answers with what is the same as long as this program is: a client that has it need not get it
-/// again, but has to ask, because another version may have another.
+/// again, but has to check, because another version may have another.
 fn fixed(kind: &'static str, text: &'static str) -> MethodRouter<Arc<App>> {
     let tag = format!("\"{:08x}\"", crc32fast::hash(text.as_bytes()));
     get(async move |headers: HeaderMap| {

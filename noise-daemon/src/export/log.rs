@@ -4,7 +4,7 @@ use crate::analysis::{Episode, Event, Level};
 use crate::model::units::known_duration;
 
 /// Culprits that a line has room for.
-const TOLD: usize = 3;
+const LISTED: usize = 3;
 
 /// Logs what became of an incident.
 pub fn log_event(event: &Event) {
@@ -72,7 +72,7 @@ impl Line {
         let mut culprits: Vec<String> = episode
             .culprits
             .iter()
-            .take(TOLD)
+            .take(LISTED)
             .map(|culprit| {
                 let (who, cause) = (&culprit.culprit, culprit.cause.name());
                 let (time, beyond) = (culprit.time, culprit.beyond);

@@ -143,7 +143,7 @@ fn histogram(names: &[&str], series: &Series, buckets: Buckets) -> Metric {
     metric
 }
 
-/// The families of the signals, each made when it is asked for: they are most of the page.
+/// The families of the signals, each made when it is written: they are most of the page.
 fn signal_families(model: &Model) -> impl Iterator<Item = MetricFamily> {
     let sample = &model.sample;
     let series: Vec<&Series> = model.series().collect();
@@ -273,7 +273,7 @@ fn own_families(model: &Model) -> Vec<MetricFamily> {
         ),
         family(
             "noised_config_last_reload_successful",
-            "Whether the configuration could be read when it was last asked for.",
+            "Whether the last attempt to read the configuration succeeded.",
             MetricType::GAUGE,
             vec![gauge(&[], &[], f64::from(u8::from(!reload.failed)))],
         ),
@@ -488,16 +488,16 @@ mod tests {
     }
 
     #[test]
-    fn cpu_time_of_the_process_is_told_in_fractions_of_a_second() {
-        let told = || {
+    fn cpu_time_of_the_process_is_given_in_fractions_of_a_second() {
+        let spent = || {
             let families = Process::of_self(Web::plain(), Costs::default()).collect();
             let cpu = families.iter().find(|family| family.name() == "process_cpu_seconds_total");
             cpu.unwrap().get_metric()[0].get_counter().get_value()
         };
-        let before = told();
+        let before = spent();
         let began = std::time::Instant::now();
         while began.elapsed() < std::time::Duration::from_millis(50) {}
-        let after = told();
+        let after = spent();
         assert!(after > before && after - before < 1.0, "{before}, then {after}");
     }
 

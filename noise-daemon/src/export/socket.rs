@@ -146,7 +146,7 @@ mod tests {
         let error = LocalSocket::bind(&options(&path)).await.unwrap_err();
         assert!(error.to_string().contains("another process"), "{error}");
         UnixStream::connect(&path).await.unwrap();
-        // One that somebody else put there meanwhile is not ours.
+        // One that another process put there meanwhile is not ours.
         fs::remove_file(&path).unwrap();
         let other = std::os::unix::net::UnixListener::bind(&path).unwrap();
         drop((socket, listener));

@@ -62,7 +62,7 @@ fn row(page: &mut String, summary: &Summary) {
     };
 }
 
-/// Who delayed whom, the worst first; nothing where nobody did.
+/// Who delayed whom, the worst first; nothing where there was no delay.
 fn blame(page: &mut String, model: &Model) {
     if model.worst.is_empty() {
         return;

@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_without_certificates_is_told_as_such() {
+    fn a_text_without_certificates_is_reported_as_such() {
         for (text, words) in [
             ("", "there is no certificate in here"),
             ("-----BEGIN CERTIFICATE-----\n?\n-----END CERTIFICATE-----\n", "here is not PEM"),

@@ -33,7 +33,7 @@ impl Wrong {
 }
 
 /// The parser's error in our words: one line, with the name that was probably meant.
-pub fn told(error: &Error) -> Wrong {
+pub fn worded(error: &Error) -> Wrong {
     let error = error.without_snippet();
     let message = match error {
         Error::SerdeUnknownField { field, expected, .. } => {
@@ -45,7 +45,7 @@ pub fn told(error: &Error) -> Wrong {
         },
         error => {
             let text = error.to_string();
-            // The place is told by us.
+            // The line is named by `within`; the parser's own words for the place go.
             let text = match error.location() {
                 Some(place) => text.strip_suffix(&suffix(place)).unwrap_or(&text),
                 None => &text,

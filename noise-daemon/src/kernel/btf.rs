@@ -252,7 +252,7 @@ impl KernelBtf {
         None
     }
 
-    /// Strips qualifiers and typedefs; `None` of more than anybody writes, which may be a circle.
+    /// Strips qualifiers and typedefs; `None` of more than is ever nested, which may be a circle.
     fn bare(&self, mut found: Type) -> Option<Type> {
         for _ in 0..MOST_NESTED {
             found = match found.kind() {

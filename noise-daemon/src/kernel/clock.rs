@@ -23,7 +23,7 @@ pub fn monotonic_ns() -> u64 {
     own_ns.saturating_add_signed(-*AHEAD_NS)
 }
 
-/// The same below a procfs root. The file tells of the namespace of children, which is our own unless
+/// The same below a procfs root. The file is about the namespace of children, which is our own unless
 /// another was made for them.
 fn ahead_ns(root: &Path) -> i64 {
     let own = root.join("self");

@@ -1,4 +1,4 @@
-//! What the daemon tells the programs while they run, through the memory that both share.
+//! What the daemon changes of the programs while they run, through the memory that both share.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -14,7 +14,7 @@ use super::monotonic_ns;
 pub struct Measured {
     /// Signals that are switched off.
     pub off: Vec<Signal>,
-    /// Length from which on a wait for a CPU is told by a record of its own, ns.
+    /// Length from which on a wait for a CPU gets a record of its own, ns.
     pub outlier_ns: u64,
 }
 
@@ -52,10 +52,10 @@ impl Controls {
         Ok(Self { map, cpus })
     }
 
-    /// Tells the programs what to measure, one CPU after the other.
+    /// Sets what the programs measure, one CPU after the other.
     ///
     /// What was stored of a signal before it was switched off is not believed when it is switched on
-    /// again: nobody looked for its end.
+    /// again: its end may have been missed.
     pub fn apply(&self, measured: &Measured) {
         let bits = measured.bits();
         let now_ns = monotonic_ns();

@@ -32,7 +32,7 @@ pub enum ObjectKind {
     /// The programs that measure.
     #[default]
     Measuring,
-    /// The programs that tell what interrupts CPUs, event by event.
+    /// The programs that report what interrupts CPUs, event by event.
     Watching,
     /// Empty programs on the same hooks, for the benchmarks.
     #[cfg(feature = "bench")]
@@ -99,13 +99,13 @@ impl DebugRecords {
 pub struct LoadOptions {
     /// Which programs.
     pub object: ObjectKind,
-    /// What the programs tell of their work.
+    /// What the programs log of their work.
     pub debug: DebugRecords,
     /// Attach every hook by this way only, for tests and benchmarks; `None` = the usual order.
     pub only: Option<Attach>,
     /// What is measured at first.
     pub measured: Measured,
-    /// A process or thread that is told apart from the others of its cgroup.
+    /// A process or thread that is counted apart from the others of its cgroup.
     pub watched: Option<u32>,
 }
 
@@ -238,7 +238,7 @@ impl Engine {
 
     /// Detaches every program; they stay loaded and can be attached again.
     ///
-    /// Begins before ends, so that nothing is stored which nobody looks for.
+    /// Begins before ends, so that nothing is stored whose end is missed.
     pub fn detach(&mut self) {
         for hook in self.order().iter().rev() {
             self.links.remove(hook);
@@ -275,7 +275,7 @@ impl Engine {
         &mut self.ebpf
     }
 
-    /// Whether this thread may ask the kernel for what is open here.
+    /// Whether this thread may read from the kernel what is open here.
     pub fn is_readable(&self) -> bool {
         !self.program_stats().is_empty()
     }
@@ -295,7 +295,7 @@ impl Engine {
     }
 }
 
-/// The memory through which the programs are told what to measure, where they look there.
+/// The memory that says what the programs measure; `None` of an object that does not read it.
 fn controls(ebpf: &Ebpf, sizes: Sizes) -> Result<Option<Controls>, KernelError> {
     let Some(Map::Array(states)) = ebpf.map(MARKER_MAP) else { return Ok(None) };
     Controls::map(states.fd().as_fd(), sizes.cpus as usize)
@@ -454,7 +454,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_forbids_is_told_from_what_it_cannot_do() {
+    fn what_the_kernel_forbids_is_distinguished_from_what_it_cannot_do() {
         let refused = |number| {
             let io_error = io::Error::from_raw_os_error(number);
             EbpfError::MapError(MapError::CreateError { name: "A".to_owned(), io_error })

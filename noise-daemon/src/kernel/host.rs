@@ -32,7 +32,7 @@ pub fn lockdown(sysfs: &Path) -> Lockdown {
 }
 
 /// Capabilities that loading needs and this process does not have. CAP_SYS_ADMIN, which older
-/// kernels ask for, stands for both. In a user namespace of its own a process has none that count.
+/// kernels require, stands for both. In a user namespace of its own a process has none that count.
 pub fn missing_capabilities() -> Vec<Capability> {
     let counts = !has_own_users(Path::new("/proc"));
     let has =
@@ -50,7 +50,7 @@ pub fn missing_capabilities() -> Vec<Capability> {
 const HOST_USERS: &str = "user:[4026531837]";
 
 /// Whether this process is in a user namespace of its own, by a procfs root. Whatever capabilities it
-/// has there, the kernel asks for those of the host's before it loads BPF programs.
+/// has there, the kernel requires those of the host's before it loads BPF programs.
 pub fn has_own_users(procfs: &Path) -> bool {
     let users = std::fs::read_link(procfs.join("self/ns/user"));
     users.is_ok_and(|users| users != Path::new(HOST_USERS))

@@ -1,6 +1,6 @@
 //! aya's loader, without the kernel's type information, which it would parse whole for itself.
 //!
-//! `EbpfLoader::new` reads [`KernelBtf::PATH`] before it can be asked not to: three times the size of
+//! `EbpfLoader::new` reads [`KernelBtf::PATH`] before that can be switched off: three times the size of
 //! the file for a moment, the most that a start takes. Without a descriptor to open it with, it goes
 //! without.
 

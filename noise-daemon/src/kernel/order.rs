@@ -1,7 +1,7 @@
 //! The order in which hooks are attached.
 //!
 //! That is done one after the other, and the programs run meanwhile. What is stored for a hook that
-//! comes later would be taken for what it finds then: a task that was woken, ran and fell asleep again
+//! comes later would be mistaken for what it finds then: a task that was woken, ran and fell asleep again
 //! unseen would have waited for all of its sleep.
 
 use noise_common::hooks::Hook;

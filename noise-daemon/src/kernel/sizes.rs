@@ -62,22 +62,22 @@ fn pid_max(procfs: &Path) -> anyhow::Result<u32> {
 #[derive(Debug)]
 pub struct PidLimit {
     pids: u32,
-    told: bool,
+    reported: bool,
 }
 
 impl PidLimit {
     /// As it was when the maps were made.
     pub fn new(sizes: Sizes) -> Self {
-        Self { pids: sizes.pids, told: false }
+        Self { pids: sizes.pids, reported: false }
     }
 
     /// The limit below a procfs root, when it is found to be larger for the first time.
     pub fn outgrown(&mut self, procfs: &Path) -> Option<u32> {
-        if self.told {
+        if self.reported {
             return None;
         }
         let pids = pid_max(procfs).ok().filter(|pids| *pids > self.pids)?;
-        self.told = true;
+        self.reported = true;
         Some(pids)
     }
 }
@@ -171,15 +171,15 @@ mod tests {
     }
 
     #[test]
-    fn a_larger_limit_of_pids_is_told_once() {
+    fn a_larger_limit_of_pids_is_reported_once() {
         let procfs = tempfile::tempdir().unwrap();
         let path = procfs.path().join("sys/kernel/pid_max");
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         let mut limit = PidLimit::new(Sizes { cpus: 1, pids: 32_768 });
         assert_eq!(limit.outgrown(procfs.path()), None);
-        for (text, told) in [("32768", None), ("1000", None), ("65536\n", Some(65_536))] {
+        for (text, expected) in [("32768", None), ("1000", None), ("65536\n", Some(65_536))] {
             std::fs::write(&path, text).unwrap();
-            assert_eq!(limit.outgrown(procfs.path()), told);
+            assert_eq!(limit.outgrown(procfs.path()), expected);
         }
         std::fs::write(&path, "131072").unwrap();
         assert_eq!(limit.outgrown(procfs.path()), None);

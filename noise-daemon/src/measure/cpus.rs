@@ -14,7 +14,7 @@ pub enum CpuError {
     /// This machine has no such CPUs, or they are off.
     #[error("CPU {asked} is not online (online are {online}): choose others with --cpus")]
     Offline {
-        /// Those of the asked for.
+        /// The given CPUs that are offline.
         asked: CpuList,
         /// What there is.
         online: CpuList,
@@ -25,7 +25,7 @@ pub enum CpuError {
          it in another cpuset, or choose others with --cpus"
     )]
     NotAllowed {
-        /// Those of the asked for.
+        /// The given CPUs that are out of reach.
         asked: CpuList,
         /// Where it may run.
         allowed: CpuList,
@@ -57,7 +57,7 @@ pub fn allowed() -> Result<CpuList, CpuError> {
     Ok(cpus.filter_map(|cpu| u32::try_from(cpu).ok()).collect())
 }
 
-/// The CPUs to measure: those asked for, or all on which this process may run.
+/// The CPUs to measure: those that were given, or all on which this process may run.
 ///
 /// # Errors
 /// Names the CPUs that are offline or out of reach; see [`CpuError`].
@@ -65,8 +65,8 @@ pub fn choose(asked: Option<&CpuList>) -> Result<CpuList, CpuError> {
     among(asked, &online()?, &allowed()?)
 }
 
-/// The CPUs that kernel threads measure, which this process's cpuset does not bind: those asked for,
-/// or all that are online.
+/// The CPUs that kernel threads measure, which this process's cpuset does not bind: those that
+/// were given, or all that are online.
 ///
 /// # Errors
 /// Names the CPUs that are offline; see [`CpuError`].

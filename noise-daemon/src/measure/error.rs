@@ -8,7 +8,7 @@ use super::watcher::WatchError;
 /// Why a measurement did not come to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
-    /// The CPUs that were asked for.
+    /// The CPUs that were given.
     #[error(transparent)]
     Cpus(#[from] CpuError),
     /// A thread's place or priority.
@@ -26,7 +26,7 @@ pub enum MeasureError {
 }
 
 impl MeasureError {
-    /// Whether the CPUs that were asked for cannot be had.
+    /// Whether the CPUs that were given cannot be measured.
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Cpus(CpuError::Offline { .. } | CpuError::NotAllowed { .. }))
     }

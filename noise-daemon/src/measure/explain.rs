@@ -80,7 +80,7 @@ fn settle(explained: &mut Explained) {
     let fault = Kind::PageFault as u32;
     let faults = explained.parts.iter().filter(|part| part.kind == fault).count() as u64;
     for part in explained.parts.iter_mut().filter(|part| part.kind == fault) {
-        // Nobody says when it was over: behind it there may be less than its share.
+        // Its end is not reported: behind it there may be less than its share.
         part.start_ns = part.end_ns;
         part.net_ns = (left_ns / faults).min(gap.end_ns().saturating_sub(part.start_ns));
         part.end_ns += part.net_ns;
@@ -164,7 +164,7 @@ mod tests {
     fn an_event() -> impl Strategy<Value = Interference> {
         (0u32..7, 0u64..3_000, 0u64..800, 0u64..1_000).prop_map(|(kind, start, gross, net)| {
             let kind = noise_common::watch::KINDS[kind as usize];
-            // A page fault is told as a moment.
+            // A page fault is reported as a moment.
             let gross = if kind == Kind::PageFault { 0 } else { gross };
             event(kind, start, start + gross, net)
         })

@@ -17,8 +17,8 @@ use super::error::MeasureError;
 use super::placement::{LockedMemory, Placement, PlacementError, Priority};
 use crate::cpulist::CpuList;
 
-/// How often it is told how far it is: seldom, as that is noise as well.
-const TELL_EVERY: Duration = Duration::from_millis(250);
+/// How often progress is reported: seldom, as that is noise as well.
+const REPORT_EVERY: Duration = Duration::from_millis(250);
 /// From the moment when all threads are ready to the begin, for all of them to wake up, ns.
 const START_AFTER_NS: u64 = 5_000_000;
 
@@ -108,7 +108,7 @@ pub struct Fleet<'a> {
 impl<'a> Fleet<'a> {
     /// One that begins at any time, and is seldom looked after.
     pub const fn new(cpus: &'a CpuList, priority: Priority) -> Self {
-        Self { cpus, priority, multiple_ns: 1, every: TELL_EVERY }
+        Self { cpus, priority, multiple_ns: 1, every: REPORT_EVERY }
     }
 
     /// Runs `measure` on all CPUs at once, each in a thread of its own that is pinned there, with the
@@ -116,7 +116,7 @@ impl<'a> Fleet<'a> {
     ///
     /// `prepare` is called before on each CPU, and allocates and touches what will be needed. All
     /// begin at the same time, which `measure` is given with the CPU, and may be called a little
-    /// before. `progress` is told how much time has passed.
+    /// before. `progress` gets how much time has passed.
     ///
     /// # Errors
     /// Where a thread cannot be started, or cannot be placed.
@@ -149,7 +149,7 @@ impl<'a> Fleet<'a> {
                 let thread = thread::Builder::new().name(format!("noised/{cpu}"));
                 let work = &work;
                 let thread = thread.spawn_scoped(scope, move || work(cpu));
-                // The threads that were started already end only when they are told to.
+                // Without this, the threads that were started already would wait for ever.
                 let thread = thread.inspect_err(|_| gate.give_up());
                 let failed =
                     |error: std::io::Error| anyhow!(error).context("cannot start a thread");

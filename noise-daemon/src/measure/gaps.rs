@@ -1,4 +1,4 @@
-//! The loop that watches the clock: a gap between two readings is time that somebody else took.
+//! The loop that watches the clock: a gap between two readings is time that was taken from it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -40,7 +40,7 @@ pub struct Plan<'a> {
 pub enum Stopped {
     /// By a single gap.
     Single(Gap),
-    /// By the sum of all gaps, ns; the last one is told.
+    /// By the sum of all gaps, ns, with the last gap.
     Total(u64, Gap),
     /// From outside.
     Asked,

@@ -24,7 +24,7 @@ impl Naming {
         Self { procfs: procfs.to_owned(), irqs: HashMap::new() }
     }
 
-    /// Remembers the name of an irq, as somebody else told it.
+    /// Remembers the name of an irq that another source gave.
     pub fn learn_irq(&mut self, irq: u32, name: &str) {
         if self.irqs.get(&irq).is_none_or(|known| known != name) {
             self.irqs.insert(irq, name.to_owned());

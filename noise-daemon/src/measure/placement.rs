@@ -112,7 +112,7 @@ pub enum PlacementError {
     /// The kernel does not give it that priority.
     #[error("cannot take {priority}: {reason}{hint}")]
     Priority {
-        /// What was asked for.
+        /// The priority that was given.
         priority: Priority,
         /// The kernel's reason.
         reason: Errno,
@@ -149,7 +149,7 @@ impl Attributes {
     /// Those of the calling thread.
     fn own() -> Result<Self, Errno> {
         let mut own = Self::default();
-        // SAFETY: the pointer is valid for the size that is told.
+        // SAFETY: the pointer is valid for the size that is passed.
         let result = unsafe {
             libc::syscall(libc::SYS_sched_getattr, 0, &raw mut own, ATTRIBUTES_BYTES, 0u32)
         };
@@ -158,7 +158,7 @@ impl Attributes {
 
     /// Gives them to a thread; 0 is the calling one.
     fn set(&self, thread: u32) -> Result<(), Errno> {
-        // SAFETY: the pointer is valid, and the structure tells its size.
+        // SAFETY: the pointer is valid, and the structure holds its size.
         let result = unsafe { libc::syscall(libc::SYS_sched_setattr, thread, self, 0u32) };
         Errno::result(result).map(drop)
     }
@@ -259,7 +259,7 @@ fn refusal(priority: Priority, reason: Errno) -> PlacementError {
 
 impl Drop for Placement {
     fn drop(&mut self) {
-        // Nobody is left to be told; the thread ends soon after.
+        // An error has nowhere to go; the thread ends soon after.
         if let Some(AttributesBefore(before)) = self.attributes {
             let _ = Attributes { size: ATTRIBUTES_BYTES, ..before }.set(0);
         }
@@ -274,7 +274,7 @@ pub struct LockedMemory(());
 
 impl LockedMemory {
     /// Locks what there is and what comes. `None` where the kernel does not allow it: page faults
-    /// are then seen, and told as what they are.
+    /// are then seen, and reported as such.
     pub fn take() -> Option<Self> {
         mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE).ok().map(|()| Self(()))
     }

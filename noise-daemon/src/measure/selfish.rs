@@ -1,5 +1,5 @@
 //! The selfish detour bench: on every chosen CPU at once, a loop that watches the clock, while the
-//! programs tell what interrupts it. CPUs that finish early keep spinning, so that they do not draw
+//! programs report what interrupts it. CPUs that finish early keep spinning, so that they do not draw
 //! noise away from the others.
 
 use std::collections::{BTreeMap, HashMap};
@@ -73,12 +73,12 @@ struct Seen {
     calibration: Calibration,
     watched: Watched,
     /// Events that the programs had sent by then.
-    told: u64,
+    sent: u64,
 }
 
 /// Measures.
 ///
-/// `stop` ends it early: what was seen by then is reported. `progress` is told how much of the time
+/// `stop` ends it early: what was seen by then is reported. `progress` gets how much of the time
 /// has passed.
 ///
 /// # Errors
@@ -176,8 +176,8 @@ fn watch(
         stop_total_ns: u64::MAX,
         stop,
     });
-    let told = workload.map_or(0, Workload::end);
-    Seen { threshold_ns, calibration, watched, told }
+    let sent = workload.map_or(0, Workload::end);
+    Seen { threshold_ns, calibration, watched, sent }
 }
 
 /// Events by CPU, bounded.
@@ -200,10 +200,10 @@ impl Events {
         &mut self.by_cpu.entry(cpu).or_default().0
     }
 
-    /// Events of a CPU that were told and have not arrived.
+    /// Events of a CPU that were sent and have not arrived.
     fn missing(&self, cpu: u32, seen: &Seen) -> u64 {
         let arrived = self.by_cpu.get(&cpu).map_or(0, |(kept, unkept)| kept.len() as u64 + unkept);
-        seen.told.saturating_sub(arrived)
+        seen.sent.saturating_sub(arrived)
     }
 
     fn unkept(&self, cpu: u32) -> u64 {

@@ -63,7 +63,7 @@ pub struct GapSource {
 }
 
 impl GapSource {
-    /// Its name without what tells kernel threads of one kind apart: which of them did the work is
+    /// Its name without the number of a kernel thread: which of several of one kind did the work is
     /// chance.
     pub fn kind_name(&self) -> &str {
         if self.class == Class::Thread { without_cpu(&self.name) } else { &self.name }

@@ -80,7 +80,7 @@ impl Spectrum {
         place as f64 * self.step_hz
     }
 
-    /// The floor at each frequency: the mean of noise, told from the median of the frequencies
+    /// The floor at each frequency: the mean of noise, derived from the median of the frequencies
     /// around, which peaks do not lift. Where the floor is steep, the higher side counts: its edge is
     /// no peak.
     pub fn floor(&self) -> Vec<f64> {

@@ -13,7 +13,7 @@ const SLICE_NS: u64 = 100_000;
 const SLICES: u64 = 1 << 20;
 
 /// The frequency of events within so much time, by their begins from its begin on, ns; `None`
-/// where they come at no fixed frequency, or too seldom to tell.
+/// where they come at no fixed frequency, or too seldom to find one.
 pub fn of_starts(starts_ns: impl IntoIterator<Item = u64>, duration_ns: u64) -> Option<Peak> {
     let slices = (duration_ns / SLICE_NS).min(SLICES);
     let mut counts = vec![0.0; usize::try_from(slices).ok()?];
@@ -77,7 +77,7 @@ mod tests {
             let peak = found(&events(hz, jitter, missing, others * hz, &mut random));
             match peak {
                 Some(peak) => prop_assert!((peak.hz - hz).abs() < 0.5 / SECONDS, "{peak:?}"),
-                // Seconds do not tell the weakest from chance.
+                // In seconds, the weakest cannot be distinguished from chance.
                 None => prop_assert!(jitter >= 0.08 || missing >= 0.2),
             }
         }

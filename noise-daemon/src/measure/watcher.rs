@@ -1,4 +1,4 @@
-//! IO: the programs that tell what interrupts measured CPUs, and their ring.
+//! IO: the programs that report what interrupts measured CPUs, and their ring.
 
 use std::os::fd::AsFd as _;
 use std::path::Path;
@@ -76,7 +76,7 @@ pub struct Watcher {
     states: Arc<States>,
 }
 
-/// Tells the programs which thread measures a CPU.
+/// Marks the measuring thread of a CPU for the programs.
 #[derive(Clone, Debug)]
 pub struct Workload {
     states: Arc<States>,
@@ -84,7 +84,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// The calling thread measures from now on: what else happens on the CPU is told.
+    /// The calling thread measures from now on: what else happens on the CPU is reported.
     pub fn begin(&self) {
         self.set(own_thread());
     }
@@ -94,14 +94,14 @@ impl Workload {
         self.set(thread);
     }
 
-    /// Nothing is told any more. Called by the measuring thread; returns how many events its CPU has
-    /// told since the programs were attached. They may still be on their way through the ring.
+    /// Ends the reports. Called by the measuring thread; returns how many events its CPU has sent
+    /// since the programs were attached. They may still be on their way through the ring.
     pub fn end(&self) -> u64 {
         let Some(state) = self.states.of(self.cpu) else { return 0 };
         // SAFETY: the pointer lies in the mapping; a program may be writing there.
         let running = unsafe { (&raw const (*state).running).read_volatile() };
         if running.start_ns != 0 && running.pid != own_thread() {
-            // No program was called for the switch back to this thread: the next switch tells of it.
+            // No program was called for the switch back to this thread: the next switch shows it.
             thread::sleep(A_SWITCH);
         }
         self.set(0);
@@ -163,7 +163,7 @@ impl Watcher {
         Ok(Self { engine, ring, states: Arc::new(States { map, cpus }) })
     }
 
-    /// Hooks that this kernel has but refused, and why: what they would tell looks like the
+    /// Hooks that this kernel has but refused, and why: what they would report looks like the
     /// hardware's.
     pub fn refused(&self) -> Vec<(Hook, String)> {
         refused(&self.engine).collect()
@@ -174,7 +174,7 @@ impl Watcher {
         Workload { states: Arc::clone(&self.states), cpu }
     }
 
-    /// Takes what has been told, as far as it is complete: an event that a CPU is about to write
+    /// Takes the events that have arrived, as far as they are complete: an event that a CPU is about to write
     /// holds up those of other CPUs behind it.
     pub fn drain(&mut self, mut take: impl FnMut(Interference)) {
         while let Some(record) = self.ring.next() {

@@ -27,7 +27,7 @@ pub fn units(count: u64, state: u64) -> u64 {
     (0..count).fold(state, |state, _| unit(state))
 }
 
-/// How many units take so long, at least one: told from the shortest of some hundred blocks, so
+/// How many units take so long, at least one: derived from the shortest of some hundred blocks, so
 /// that noise does not count. Runs for some milliseconds.
 pub fn worth(ns: u64) -> u64 {
     let mut state = 1;

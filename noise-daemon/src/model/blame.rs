@@ -19,7 +19,7 @@ pub const INTERFERENCE_METRIC: &str = "noised_interference_seconds_total";
 /// Name of the metric of preemptions by who took the CPU.
 pub const PREEMPTIONS_METRIC: &str = "noised_preemptions_total";
 
-/// Pairs that [`Attribution::worst`] tells.
+/// Most pairs that [`Attribution::worst`] returns.
 const WORST: usize = 10;
 
 /// How many subjects of each kind have counters of their own.
@@ -64,7 +64,7 @@ impl Pair {
 }
 
 impl Foldable for Pair {
-    /// Resource and cause are told of the rest, too.
+    /// The pair that stands for all folded pairs of a resource and cause.
     fn rest(&self) -> Self {
         let other: Arc<str> = Arc::from(OTHER);
         Self { victim: Arc::clone(&other), culprit: other, ..self.clone() }

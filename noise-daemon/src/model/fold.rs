@@ -7,7 +7,7 @@
 //!
 //! Cost decays, so that what costs now counts, not what did yesterday. A subject without a counter
 //! takes the place of one that costs clearly less, and far less if that got its counter of late. One that is
-//! gone gives way to anybody, but keeps its counter until then. Counters of those that gave way are
+//! gone gives way to any other, but keeps its counter until then. Counters of those that gave way are
 //! remembered, within bounds, and go on where they were if their subject gets its place back. One that
 //! had to be forgotten gets no place before nothing is compared with it any more.
 
@@ -43,7 +43,7 @@ struct Place<V> {
 }
 
 impl<V> Place<V> {
-    /// Beyond which cost another takes the place.
+    /// The cost beyond which another subject takes the place.
     fn bar(&self, at_ns: u64) -> f64 {
         if self.gone_ns.is_some() {
             0.0
@@ -189,7 +189,8 @@ impl<K: Foldable + Hash, V: Amount> Fold<K, V> {
         waiting.unwrap_or_else(|| self.remembered.away_until_ns(key))
     }
 
-    /// Whether there is a free place, or else one of a subject that is gone, which is told.
+    /// A place that can be had: a free one (`Some(None)`), else that of a subject that is gone, by its
+    /// key; `None` where there is neither.
     fn room(&self) -> Option<Option<K>> {
         if !self.places.is_full() {
             return Some(None);
@@ -290,7 +291,7 @@ mod tests {
         }
     }
 
-    fn told(fold: &Fold<u16, u64>) -> Vec<(u16, u64)> {
+    fn sums(fold: &Fold<u16, u64>) -> Vec<(u16, u64)> {
         fold.counters().map(|(key, amount)| (*key, *amount)).collect()
     }
 
@@ -303,7 +304,7 @@ mod tests {
                 fold.add(&key, &u64::from(key), u64::from(key));
             }
         }
-        assert_eq!(told(&fold), [(1, 100), (2, 200), (3, 300)]);
+        assert_eq!(sums(&fold), [(1, 100), (2, 200), (3, 300)]);
         assert_eq!(fold.folded(), 0);
     }
 
@@ -314,14 +315,14 @@ mod tests {
         fold.add(&2, &5, 5);
         fold.add(&3, &50, 50);
         fold.advance(STAY_NS - 1);
-        assert_eq!(told(&fold), [(1, 10), (2, 5), (REST, 50)]);
+        assert_eq!(sums(&fold), [(1, 10), (2, 5), (REST, 50)]);
         fold.advance(STAY_NS);
         fold.add(&3, &7, 7);
-        assert_eq!(told(&fold), [(1, 10), (3, 7), (REST, 50)]);
+        assert_eq!(sums(&fold), [(1, 10), (3, 7), (REST, 50)]);
         // Counted when it came too late, and when the other gave way.
         assert_eq!(fold.folded(), 2);
         fold.add(&2, &1, 1);
-        assert_eq!(told(&fold), [(1, 10), (3, 7), (REST, 51)]);
+        assert_eq!(sums(&fold), [(1, 10), (3, 7), (REST, 51)]);
         assert_eq!(fold.folded(), 2);
     }
 
@@ -333,7 +334,7 @@ mod tests {
         fold.add(&3, &1000, 1000);
         fold.advance(SECOND);
         fold.add(&3, &7, 7);
-        assert_eq!(told(&fold), [(1, 10), (3, 7), (REST, 1000)]);
+        assert_eq!(sums(&fold), [(1, 10), (3, 7), (REST, 1000)]);
     }
 
     #[test]
@@ -344,7 +345,7 @@ mod tests {
             fold.add(&1, &10, 10);
             fold.add(&2, &15, 15);
         }
-        assert_eq!(told(&fold), [(1, 10_000), (REST, 15_000)]);
+        assert_eq!(sums(&fold), [(1, 10_000), (REST, 15_000)]);
         assert_eq!(fold.folded(), 1);
     }
 
@@ -356,7 +357,7 @@ mod tests {
             fold.advance(step * SECOND);
             fold.add(&2, &1, 1);
         }
-        let now = told(&fold);
+        let now = sums(&fold);
         assert_eq!(now[0].0, 2);
         assert_eq!(now[0].1 + now[1].1, 3_600);
     }
@@ -366,12 +367,12 @@ mod tests {
         let mut fold = Fold::new(1);
         fold.add(&1, &10, 10);
         fold.release(&1);
-        assert_eq!(told(&fold), [(1, 10)]);
+        assert_eq!(sums(&fold), [(1, 10)]);
         fold.add(&2, &20, 20);
-        assert_eq!((told(&fold), fold.folded()), (vec![(2, 20)], 0));
+        assert_eq!((sums(&fold), fold.folded()), (vec![(2, 20)], 0));
         fold.release(&2);
         fold.add(&1, &5, 5);
-        assert_eq!(told(&fold), [(1, 15)]);
+        assert_eq!(sums(&fold), [(1, 15)]);
     }
 
     #[test]
@@ -390,7 +391,7 @@ mod tests {
         fold.add(&100, &1, 1 << 40);
         fold.add(&0, &1, 1 << 39);
         fold.advance((KEPT as u64 + 2) * STAY_NS);
-        assert_eq!(told(&fold)[..2], [(0, 1), (100, 0)]);
+        assert_eq!(sums(&fold)[..2], [(0, 1), (100, 0)]);
         assert_eq!(fold.remembered.len(), 2 * KEPT);
     }
 
@@ -402,7 +403,7 @@ mod tests {
             fold.add(&1, &1, u64::MAX);
             fold.add(&2, &1, 3);
         }
-        assert_eq!(told(&fold)[0], (1, 24 * 365));
+        assert_eq!(sums(&fold)[0], (1, 24 * 365));
         assert!(fold.places.own().all(|(_, place)| place.cost.is_finite() && place.cost > 0.0));
     }
 
@@ -438,7 +439,7 @@ mod tests {
             for step in steps {
                 let mut before: BTreeMap<u16, u64> =
                     fold.remembered.iter().map(|(key, amount)| (*key, *amount)).collect();
-                before.extend(told(&fold));
+                before.extend(sums(&fold));
                 let had: BTreeMap<u16, bool> = fold
                     .places
                     .own()
@@ -463,7 +464,7 @@ mod tests {
                     }
                 }
                 // In the counters that are shown, exactly what was added came to exactly one.
-                let now: BTreeMap<u16, u64> = told(&fold).into_iter().collect();
+                let now: BTreeMap<u16, u64> = sums(&fold).into_iter().collect();
                 let mut grown = Vec::new();
                 for (key, amount) in &now {
                     let known = before.get(key).copied().unwrap_or(0);

@@ -32,7 +32,7 @@ pub fn joined<A, B>(
     side_by_side(before, now, order).filter_map(|(before, now)| Some((before, now?)))
 }
 
-/// The elements in order. Samples have them so already, unless whoever sent them did otherwise.
+/// The elements in order. Those of samples are in order already, unless a peer or a file broke that rule.
 pub fn in_order<T>(all: &[T], order: impl Fn(&T, &T) -> Ordering) -> Vec<&T> {
     let mut all: Vec<&T> = all.iter().collect();
     all.sort_by(|a, b| order(a, b));

@@ -1,5 +1,5 @@
-//! The longest delays of the last seconds, for those who look at intervals of their own: a sample
-//! knows those since the one before it alone, whoever had asked for that.
+//! PURE: the longest delays of the last seconds. A sample has the longest since the sample before, which
+//! another client may have requested; each client gets the longest since its own last request.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -12,24 +12,25 @@ const HORIZON_NS: u64 = 60_000_000_000;
 /// Longest delays by the samples that had them.
 #[derive(Debug, Default)]
 pub struct Longest {
-    /// Somebody asks for what the next sample shows.
+    /// The next sample is taken for a client that will use [`Self::raised`].
     asks: bool,
-    /// When somebody asked last.
+    /// Time of the last such sample, ns; `None` where it is older than the horizon.
     asked_ns: Option<u64>,
     samples: VecDeque<(u64, BTreeMap<Label, u64>)>,
 }
 
 impl Longest {
-    /// Says that [`Self::raised`] will be asked for with the next sample.
+    /// Announces that [`Self::raised`] will be called with the next sample.
     pub fn ask(&mut self) {
         self.asks = true;
     }
 
-    /// The next sample. Does nothing where nobody asks.
+    /// Takes the next sample. Keeps something of it only where [`Self::ask`] was called within the last
+    /// minute: without clients, the labels of all delayed series would be copied in vain.
     pub fn advance(&mut self, sample: &Sample) {
         let is_recent = |then: u64| then.saturating_add(HORIZON_NS) >= sample.at_ns;
         if std::mem::take(&mut self.asks) {
-            // Who asks is shown all that was known before.
+            // What is older than the horizon goes with the next sample: this client still gets it.
             self.asked_ns = Some(sample.at_ns);
         } else {
             self.samples.retain(|(then, _)| is_recent(*then));
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn each_who_asks_is_told_the_longest_since_then() {
+    fn each_client_gets_the_longest_since_its_own_time() {
         let mut longest = Longest::default();
         assert_eq!(raised(&mut longest, sample(10, &[("a", 1)]), 0), [1]);
         longest.advance(&sample(11, &[("a", 5), ("b", 0), ("gone", 9)]));
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_where_nobody_asks() {
+    fn nothing_is_kept_without_clients() {
         let mut longest = Longest::default();
         longest.advance(&sample(1, &[("a", 5)]));
         assert!(longest.samples.is_empty());

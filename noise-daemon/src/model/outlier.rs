@@ -15,9 +15,9 @@ pub struct OutlierPart {
     pub culprit: Arc<str>,
     /// Why.
     pub cause: Cause,
-    /// The thread that ran; 0 where it was none.
+    /// The thread that ran; 0 where it was no thread.
     pub pid: u32,
-    /// Its name; empty where it was none.
+    /// Its name; empty where it was no thread.
     #[serde(deserialize_with = "name")]
     pub comm: Arc<str>,
     /// How long, ns.
@@ -48,6 +48,6 @@ pub struct OutlierRecord {
     pub made_runnable: Arc<str>,
     /// What the wait consists of, in the order of time as far as it is known.
     pub parts: Vec<OutlierPart>,
-    /// Part of the wait that no part tells, ns.
+    /// Time of the wait that no part accounts for, ns.
     pub rest_ns: u64,
 }

@@ -1,7 +1,7 @@
 //! PURE: the amounts of series that are not exported at present, for when they come back.
 //!
-//! Prometheus takes a counter that is lower than it was for one that began anew, and counts all that
-//! it has as new. It compares what it finds within the time that a query looks back. So a series comes
+//! To Prometheus, a counter that is lower than before has begun anew: it counts all that the counter has
+//! as new. It compares what it finds within the time that a query looks back. So a series comes
 //! back with what it had, or stays away for [`COMPARED_NS`].
 //!
 //! Amounts are remembered within a bound. Of those that are forgotten before that time is over, a few

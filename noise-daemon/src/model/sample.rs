@@ -13,7 +13,7 @@ use super::histogram::Histogram;
 use super::name::name;
 use super::outlier::OutlierRecord;
 
-/// What tells two series apart: a signal with its label values.
+/// What identifies a series: its signal and label values.
 pub type Label = (Signal, Vec<String>);
 
 /// One histogram: a signal with its label values.
@@ -50,8 +50,8 @@ pub struct Interference {
     /// Where: a device or interface by name; empty for CPUs.
     #[serde(deserialize_with = "name")]
     pub place: Arc<str>,
-    /// Who was delayed: a cgroup's label. `~gone` is one that was gone before its name was asked
-    /// for, `~unknown` one that the programs could not tell, `~other` all for which there was no
+    /// Who was delayed: a cgroup's label. `~gone` is one that was gone before its name was looked
+    /// up, `~unknown` one that the programs could not identify, `~other` all for which there was no
     /// room.
     #[serde(deserialize_with = "name")]
     pub victim: Arc<str>,
@@ -143,7 +143,7 @@ pub struct Sample {
     /// Who was charged with the delays of whom, ordered by all but the charge; each pair once. One
     /// that is missing is gone; if it comes again, it begins at 0.
     pub interference: Vec<Interference>,
-    /// Long waits that were told since the previous sample, the oldest first; each is in one sample.
+    /// Long waits that were reported since the previous sample, the oldest first; each is in one sample.
     pub outliers: Vec<OutlierRecord>,
     /// Net time that interrupts took from each CPU: CPU, source, ns.
     pub interrupted: Vec<(u32, Cow<'static, str>, u64)>,

@@ -218,7 +218,7 @@ impl<T: Sampled> Steady<T> {
         };
         let Some(exported) = exported else { return };
         if label.rest() == label {
-            // What is exported of all together stays, whoever of them is there.
+            // The series of the rest stays, also while none of its members is there.
             self.rest.value(label).add(&exported);
         } else {
             self.gone.insert(label, exported, at_ns);
@@ -328,7 +328,7 @@ mod tests {
         }
     }
 
-    fn told(pairs: &[(&str, u64)]) -> BTreeMap<String, u64> {
+    fn want(pairs: &[(&str, u64)]) -> BTreeMap<String, u64> {
         pairs.iter().map(|(name, total)| ((*name).to_owned(), *total)).collect()
     }
 
@@ -338,13 +338,13 @@ mod tests {
         let sent = |name, total| count(Signal::TcpRetransmit, name, total);
         assert_eq!(
             bench.export(1, vec![sent("a", 10), sent("b", 1)]),
-            told(&[("a", 10), ("b", 1)])
+            want(&[("a", 10), ("b", 1)])
         );
-        assert_eq!(bench.export(2, vec![sent("b", 2)]), told(&[("b", 2)]));
-        assert_eq!(bench.export(3, vec![sent("a", 3), sent("b", 2)]), told(&[("a", 13), ("b", 2)]));
+        assert_eq!(bench.export(2, vec![sent("b", 2)]), want(&[("b", 2)]));
+        assert_eq!(bench.export(3, vec![sent("a", 3), sent("b", 2)]), want(&[("a", 13), ("b", 2)]));
         // Between two samples.
-        assert_eq!(bench.export(4, vec![sent("a", 1), sent("b", 2)]), told(&[("a", 14), ("b", 2)]));
-        assert_eq!(bench.export(5, vec![sent("a", 4), sent("b", 2)]), told(&[("a", 17), ("b", 2)]));
+        assert_eq!(bench.export(4, vec![sent("a", 1), sent("b", 2)]), want(&[("a", 14), ("b", 2)]));
+        assert_eq!(bench.export(5, vec![sent("a", 4), sent("b", 2)]), want(&[("a", 17), ("b", 2)]));
     }
 
     #[test]
@@ -354,17 +354,17 @@ mod tests {
         let names: Vec<String> = (0..GONE + 2).map(|number| format!("veth{number:03}")).collect();
         let all = names.iter().map(|name| count(Signal::TcpRetransmit, name, 5)).collect();
         bench.export(1, all);
-        assert_eq!(bench.export(2, vec![other(7)]), told(&[(OTHER, 7)]));
+        assert_eq!(bench.export(2, vec![other(7)]), want(&[(OTHER, 7)]));
         let back = |total| count(Signal::TcpRetransmit, &names[0], total);
-        assert_eq!(bench.export(3, vec![back(2), other(7)]), told(&[(OTHER, 9)]));
-        assert_eq!(bench.export(4, vec![back(3)]), told(&[(OTHER, 10)]));
+        assert_eq!(bench.export(3, vec![back(2), other(7)]), want(&[(OTHER, 9)]));
+        assert_eq!(bench.export(4, vec![back(3)]), want(&[(OTHER, 10)]));
         assert_eq!(bench.steady.folded().collect::<Vec<_>>(), [(Signal::TcpRetransmit, 1)]);
         let later = 2 * COMPARED_NS;
-        assert_eq!(bench.export(later, vec![back(4)]), told(&[(&names[0], 0), (OTHER, 11)]));
-        assert_eq!(bench.export(later + 1, vec![back(6)]), told(&[(&names[0], 2), (OTHER, 11)]));
+        assert_eq!(bench.export(later, vec![back(4)]), want(&[(&names[0], 0), (OTHER, 11)]));
+        assert_eq!(bench.export(later + 1, vec![back(6)]), want(&[(&names[0], 2), (OTHER, 11)]));
         let remembered = &names[GONE + 1];
         let back = vec![count(Signal::TcpRetransmit, remembered, 1)];
-        assert_eq!(bench.export(later + 2, back), told(&[(remembered, 6), (OTHER, 11)]));
+        assert_eq!(bench.export(later + 2, back), want(&[(remembered, 6), (OTHER, 11)]));
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! PURE: what came between two samples. Whoever wants a difference reads this one: the status page,
-//! incidents, the terminal view, accounts of one tenant.
+//! PURE: what came between two samples: the one difference of samples, for the status page, incidents,
+//! the terminal view and accounts of one tenant.
 //!
-//! Histogram count since the programs were attached, so a step is the difference of two readings. What
-//! was not there before began at 0, and so did what has less than before: a device that was made
-//! anew under its name, or a daemon that was restarted. All of it came since, and [`Delays::began`]
+//! Histograms count since the programs were attached, so a step is the difference of two readings. What
+//! was not there before began at 0, and so did what has less than before: a device that was created
+//! again under its name, or a daemon that was restarted. All of it came since, and [`Delays::began`]
 //! says so. What counts since boot (steal, page faults) says nothing of what came there.
 
 use std::borrow::Cow;
@@ -98,8 +98,8 @@ impl Step {
         Self::made(earlier, later, Some(names))
     }
 
-    /// This one, if it is what came between these two, or what did. Who looks at every second sample
-    /// alone has steps of its own.
+    /// The step between these two samples: this one if it is, else a new one. A consumer that skips
+    /// samples needs others than those that are published.
     pub fn or_between(&self, earlier: &Sample, later: &Sample) -> Cow<'_, Self> {
         match (self.start_ns, self.end_ns) == (earlier.at_ns, later.at_ns) {
             true => Cow::Borrowed(self),
@@ -221,11 +221,6 @@ impl Step {
         self.by_signal.get(signal as usize).map_or(0, |whole| whole.longest_ns)
     }
 
-    /// All events that are counted, by signal and label values.
-    pub fn counters(&self) -> impl Iterator<Item = (&Key, u64)> {
-        self.counters.iter().map(|(key, count)| (key, *count))
-    }
-
     /// The events of a signal by label values, in their order.
     pub fn counts_of(&self, signal: Signal) -> impl Iterator<Item = (&Labels, u64)> {
         let own = run(&self.counters, |((own, _), _)| *own, signal);
@@ -239,7 +234,8 @@ impl Step {
 
     /// What the hypervisor took from all CPUs, ns.
     pub fn stolen_ns(&self) -> u64 {
-        self.cpus.iter().map(|cpu| cpu.taken_by(Taker::Steal)).sum()
+        let stolen = self.cpus.iter().map(|cpu| cpu.taken_by(Taker::Steal));
+        stolen.fold(0, u64::saturating_add)
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::io::unix::AsyncFd;
 pub struct Beat(AsyncFd<OwnedFd>);
 
 impl Beat {
-    /// The first comes after this time.
+    /// Beats at this interval; the first comes after one interval.
     ///
     /// # Errors
     /// Where the kernel has no room for a timer.
@@ -27,7 +27,7 @@ impl Beat {
         Ok(Self(unsafe { AsyncFd::register_with_interest(timer.into(), Interest::READABLE) }?))
     }
 
-    /// Waits for the next one. Those that were missed are one.
+    /// Waits for the next beat. All that were missed count as one.
     ///
     /// # Errors
     /// Where the timer cannot be read.

@@ -9,10 +9,10 @@ use lru::LruCache;
 use crate::clean::printable;
 use crate::procfs;
 
-/// Threads that are remembered: workers die, and what they did has to be told later.
+/// Threads that are remembered: workers die, and what they did is reported later.
 const REMEMBERED: usize = 2_048;
 
-/// Names of kernel threads, remembered from when each was first asked for.
+/// Names of kernel threads, remembered from when each was first looked up.
 #[derive(Debug)]
 pub struct KernelThreads {
     procfs: PathBuf,
@@ -26,7 +26,7 @@ impl KernelThreads {
         Self { procfs: procfs.to_owned(), known: LruCache::sparse(most) }
     }
 
-    /// The name of a thread; `None` where it is gone and was never asked for. `intern` makes the
+    /// The name of a thread; `None` where it is gone and was never looked up. `intern` makes the
     /// label.
     pub fn name(&mut self, pid: u64, intern: impl FnOnce(&str) -> Arc<str>) -> Option<Arc<str>> {
         if let Some(name) = self.known.get(&pid) {
@@ -51,7 +51,7 @@ impl KernelThreads {
 }
 
 /// A thread's name without the CPU that it is bound to. Workers take on work of any kind, so the
-/// kind that they had when asked says nothing either.
+/// kind that they had when they were looked up says nothing either.
 pub fn without_cpu(comm: &str) -> &str {
     match comm.rsplit_once('/') {
         _ if comm.starts_with("kworker/") => "kworker",

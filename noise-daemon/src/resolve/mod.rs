@@ -53,7 +53,7 @@ pub struct Names {
     cgroups: Labels,
     threads: KernelThreads,
     interner: Interner,
-    /// The interfaces that there were when a sweep first asked; empty where that cannot be told.
+    /// The interfaces that there were when a sweep first looked; empty where that is not known.
     interfaces: Option<BTreeSet<u64>>,
     round: Round,
 }
@@ -81,7 +81,7 @@ impl Names {
     }
 
     /// Label values of a subject, in the order of the signal's labels; `None` where they will be
-    /// known later. Once told, they stay until the subject is forgotten or [renamed](Names::renamed).
+    /// known later. Once known, they stay until the subject is forgotten or [renamed](Names::renamed).
     pub fn labels(&mut self, signal: Signal, subject: u64, now: Instant) -> Option<Vec<String>> {
         if let Some(labels) = self.known.get(&(signal, subject)) {
             return Some(labels.clone());
@@ -122,7 +122,7 @@ impl Names {
         })
     }
 
-    /// Whether a subject that comes and goes still exists, or that cannot be told. For sweeps:
+    /// Whether a subject that comes and goes still exists, or that cannot be found out. For sweeps:
     /// interfaces are looked at once, and again after [`Names::sweep`].
     pub fn exists(&mut self, signal: Signal, subject: u64) -> bool {
         match signal.info().subject {
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_no_text_are_told_in_escapes_and_hide_no_other() {
+    fn names_that_are_no_text_are_shown_in_escapes_and_hide_no_other() {
         let (root, mut names) = fixture();
         let path = |bytes: &[u8]| root.path().join(OsStr::from_bytes(bytes));
         let interrupts =

@@ -1,7 +1,7 @@
 //! IO: interfaces that were given another name.
 //!
-//! Asked of sysfs, since the kernel tells only those who listen, for which a daemon that gave up its
-//! privileges has no socket: whether the folder of that name still has that number, of some
+//! Looked up in sysfs, since the kernel announces it on a socket only, which a daemon that gave up its
+//! privileges does not have: whether the folder of that name still has that number, of some
 //! interfaces at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,10 +11,10 @@ use noise_common::subject::SubjectKind;
 
 use super::{Names, index_of, interfaces, shown};
 
-/// Interfaces that are asked for at a time.
+/// Interfaces that are looked up at a time.
 const AT_ONCE: usize = 16;
 
-/// Which interfaces were asked for.
+/// Which interfaces were looked up.
 #[derive(Debug, Default)]
 pub struct Round {
     /// The last one.
@@ -98,11 +98,11 @@ mod tests {
         let hierarchies = Hierarchies::default();
         let mut names = Names::new(root.path(), root.path(), BTreeMap::new(), &hierarchies);
         let now = Instant::now();
-        let tell = |names: &mut Names, index| {
+        let show = |names: &mut Names, index| {
             names.labels(Signal::NetTxWait, index, now).unwrap().remove(0)
         };
         for (index, name) in [(1, "lo"), (2, "eth0"), (3, "eth1"), (9, "if9")] {
-            assert_eq!(tell(&mut names, index), name);
+            assert_eq!(show(&mut names, index), name);
         }
         names.labels(Signal::NetRxWait, 2, now).unwrap();
         assert_eq!(names.renamed(), BTreeSet::new());
@@ -111,11 +111,11 @@ mod tests {
             fs::rename(net.join(from), net.join(to)).unwrap();
         }
         assert_eq!(names.renamed(), BTreeSet::from([2, 3]));
-        assert_eq!((tell(&mut names, 2).as_str(), tell(&mut names, 3).as_str()), ("eth1", "eth0"));
+        assert_eq!((show(&mut names, 2).as_str(), show(&mut names, 3).as_str()), ("eth1", "eth0"));
         // One that is gone keeps its name until it is swept.
         fs::remove_dir_all(net.join("lo")).unwrap();
         assert_eq!(names.renamed(), BTreeSet::new());
-        assert_eq!(tell(&mut names, 1), "lo");
+        assert_eq!(show(&mut names, 1), "lo");
     }
 
     #[test]

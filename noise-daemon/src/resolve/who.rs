@@ -65,7 +65,7 @@ impl Interner {
         new
     }
 
-    /// Forgets what nobody uses any more.
+    /// Forgets what is not used any more.
     pub fn forget_unused(&mut self) {
         self.0.retain(|text| Arc::strong_count(text) > 1);
     }
@@ -96,7 +96,7 @@ fn task_culprit(key: &ChargeKey) -> Option<u64> {
 
 impl Names {
     /// Label values of a charge; `None` where they will be known later. A cgroup that cannot be
-    /// found is [`GONE`], one that the programs could not tell is [`UNKNOWN_LABEL`].
+    /// found is [`GONE`], one that the programs did not know is [`UNKNOWN_LABEL`].
     pub fn parties(
         &mut self,
         key: &ChargeKey,
@@ -176,7 +176,7 @@ impl Names {
         }
     }
 
-    /// Forgets the names of what is gone and asked for no more, and which interfaces there were.
+    /// Forgets the names of what is gone and no longer used, and which interfaces there were.
     pub fn sweep(&mut self) {
         self.interfaces = None;
         self.round.clear();
@@ -184,7 +184,7 @@ impl Names {
         self.interner.forget_unused();
     }
 
-    /// The label of a cgroup; `None` where a later look will tell.
+    /// The label of a cgroup; `None` where it will be known later.
     pub(super) fn cgroup(&mut self, of: Of, id: u64, now: Instant) -> Option<Arc<str>> {
         if id == UNKNOWN {
             return Some(self.interner.get(UNKNOWN_LABEL));
@@ -255,7 +255,7 @@ mod tests {
         let id = |name: &str| path(name).metadata().unwrap().ino();
         let (web, db) = (id("cg/web.service"), id("cg/db.service"));
         let now = Instant::now();
-        let mut told = |key: ChargeKey| {
+        let mut named = |key: ChargeKey| {
             let (resource, cause) = (key.resource().unwrap(), key.cause().unwrap());
             let parties = names.parties(&key, resource, cause, now).unwrap();
             [parties.place, parties.victim, parties.culprit].map(|text| text.to_string())
@@ -275,20 +275,20 @@ mod tests {
             (0, Cause::Throttle, "throttle"),
             (0, Cause::Untracked, "untracked"),
         ] {
-            assert_eq!(told(cpu(culprit, cause)), ["", "web.service", name], "{cause:?}");
+            assert_eq!(named(cpu(culprit, cause)), ["", "web.service", name], "{cause:?}");
         }
-        // A process that is told apart from its cgroup: those that it waits for are tasks.
+        // A process that is counted apart from its cgroup: those that it waits for are tasks.
         let watched = |culprit, cause| key(WATCHED_TASK, culprit, 0, cause, Resource::Cpu);
-        let own = told(watched(WATCHED_TASK, Cause::Own));
+        let own = named(watched(WATCHED_TASK, Cause::Own));
         assert_eq!(own, ["", WATCHED_LABEL, WATCHED_LABEL]);
         for (pid, name) in [(11, "ksoftirqd"), (12, GONE)] {
-            let told = told(watched(TASK_CULPRIT | pid, Cause::Foreign));
-            assert_eq!(told, ["", WATCHED_LABEL, name]);
+            let named = named(watched(TASK_CULPRIT | pid, Cause::Foreign));
+            assert_eq!(named, ["", WATCHED_LABEL, name]);
         }
         let disk = key(web, db, 8 << 20 | 16, Cause::Foreign, Resource::BlockQueue);
-        assert_eq!(told(disk), ["sdb", "web.service", "db.service"]);
+        assert_eq!(named(disk), ["sdb", "web.service", "db.service"]);
         let net = key(UNKNOWN, db, 7, Cause::Foreign, Resource::NetTx);
-        assert_eq!(told(net), ["eth7", UNKNOWN_LABEL, "db.service"]);
+        assert_eq!(named(net), ["eth7", UNKNOWN_LABEL, "db.service"]);
         let late = key(u64::MAX - 2, db, 0, Cause::Foreign, Resource::Cpu);
         assert!(names.parties(&late, Resource::Cpu, Cause::Foreign, now).is_none());
         let later = now + std::time::Duration::from_secs(5);

@@ -9,7 +9,7 @@ use super::document::{Document, Unusable};
 use super::guard::{FILE_MODE, Guard, Heir, open_folder};
 use crate::files::{open_regular, rest};
 
-/// Where the state is kept unless told otherwise.
+/// Where the state is kept unless configured otherwise.
 pub const DEFAULT_DIRECTORY: &str = "/var/lib/noised";
 
 const NAME: &str = "incidents.json";
@@ -65,7 +65,8 @@ impl Folder {
         Ok(Self { path: path.to_owned(), heir, _lock: lock })
     }
 
-    /// The state that an earlier daemon left. What cannot be used is set aside, and told.
+    /// The state that an earlier daemon left. What cannot be used is set aside, with a sentence
+    /// that says so.
     pub fn restore(&self) -> (Document, Option<String>) {
         let reason = match read(&self.path) {
             Ok(found) => return (found.unwrap_or_default(), None),
@@ -124,7 +125,7 @@ impl Folder {
 
     fn write_temporary(&self, temporary: &Path, document: &Document) -> io::Result<()> {
         let text = document.text()?;
-        // What a crash left there, or somebody else put there, is not written through.
+        // What a crash or another program left there is not written through.
         match fs::remove_file(temporary) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}

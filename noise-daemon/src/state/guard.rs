@@ -43,7 +43,7 @@ pub struct Guard<'a> {
 
 impl Guard<'_> {
     /// Makes the folder if it is missing, takes away what others may do in it, and takes the lock,
-    /// which is held until the file is closed. Also tells to whom new files go.
+    /// which is held until the file is closed. Also returns the user that new files are given to.
     ///
     /// # Errors
     /// Where the folder cannot be made or written, or another daemon has the lock.
@@ -121,7 +121,7 @@ impl Guard<'_> {
     }
 
     /// The lock. What is in its place and may be held by other users gives way to a new one: `flock`
-    /// asks for no more than that a file can be opened.
+    /// requires no more than that a file can be opened.
     fn lock(&self, owner: &Metadata) -> io::Result<File> {
         let path = self.folder.join(self.lock);
         for _ in 0..ATTEMPTS {
@@ -304,7 +304,7 @@ mod tests {
         let own = take(root.path()).unwrap();
         assert!(take(root.path()).unwrap_err().to_string().contains("another noised"));
         drop(own);
-        // One that nobody else may hold is respected.
+        // One that no other user may hold is respected.
         let other = OpenOptions::new().write(true).open(&lock).unwrap();
         other.lock().unwrap();
         assert!(take(root.path()).unwrap_err().to_string().contains("another noised"));

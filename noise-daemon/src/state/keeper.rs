@@ -71,7 +71,7 @@ impl Keeper {
         (Some(keeper), document)
     }
 
-    /// Starts the thread that writes: it has the privileges of whoever calls this.
+    /// Starts the thread that writes: it has the privileges of the caller.
     ///
     /// # Errors
     /// Where there can be no further thread.
@@ -110,7 +110,7 @@ impl Keeper {
     }
 }
 
-/// Writes, and tells the first failure of several.
+/// Writes, and logs the first failure of several.
 fn write(folder: &Folder, document: &Document, failing: &AtomicBool) {
     let result = folder.write(document);
     let failed_before = failing.swap(result.is_err(), Ordering::Relaxed);
@@ -142,7 +142,7 @@ mod tests {
         let (keeper, _) = Keeper::open(root.path());
         let mut keeper = keeper.unwrap();
         keeper.changed(true);
-        // Nobody writes yet: it stays due.
+        // There is no writer yet: it stays due.
         keeper.tick(|| unreachable!("no writer"));
         keeper.begin().unwrap();
         for _ in 0..3 {

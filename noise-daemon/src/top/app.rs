@@ -19,7 +19,7 @@ use crate::wire::Frame;
 const INTERVALS_MS: [u64; 9] = [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
 /// Times that rates and sums can cover, s.
 const SPANS: [f64; 5] = [1.0, 5.0, 15.0, 60.0, 120.0];
-/// How long a loss of events is told, ns.
+/// How long a loss of events is shown, ns.
 const WARNED_NS: u64 = 60_000_000_000;
 
 /// What the application itself cannot do.
@@ -204,7 +204,7 @@ impl App {
         Ok(())
     }
 
-    /// Tells the person something, until the next key.
+    /// Shows a message until the next key.
     pub fn say(&mut self, text: String, tone: Tone) {
         self.message = Some((text, tone));
     }
@@ -330,7 +330,7 @@ impl App {
             Command::Filter | Command::SortNext | Command::SortPrevious | Command::SortReverse => {
                 self.order(command);
             }
-            // Told before.
+            // Handled above.
             Command::Step(_) | Command::Begin | Command::End => {}
         }
         Action::None

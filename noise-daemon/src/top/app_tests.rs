@@ -58,7 +58,7 @@ fn the_selection_stays_with_its_row_when_the_order_changes() {
         app.take(frame(number, 8));
         assert_eq!(selected(&app), chosen);
     }
-    // The first row is chosen by place until somebody moves.
+    // The first row is chosen by place until a key moves the choice.
     press(&mut app, "g");
     let before = keys(&app);
     press(&mut app, "S");

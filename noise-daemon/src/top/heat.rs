@@ -19,7 +19,7 @@ fn ends() -> Vec<usize> {
 fn add_rows(rows: &mut [u64], ends: &[usize], delays: Histogram<&[u64]>) {
     for (bucket, count) in delays.buckets() {
         if let Some(row) = rows.get_mut(ends.partition_point(|end| *end <= bucket)) {
-            *row += count;
+            *row = row.saturating_add(count);
         }
     }
 }

@@ -23,7 +23,7 @@ pub struct History {
     latest: Option<Arc<Frame>>,
     steps: VecDeque<Step>,
     pairs: Pairs,
-    /// What the newest frame has.
+    /// The series and counters of the newest frame.
     names: Names,
 }
 

@@ -21,14 +21,14 @@ pub enum Motion {
     Last,
 }
 
-/// What a key asks for.
+/// What a key does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// To end.
     Quit,
     /// To go back to where one came from.
     Back,
-    /// To be told the keys and the columns.
+    /// To show the keys and the columns.
     Help,
     /// The next screen.
     Next,

@@ -18,7 +18,7 @@ use crate::clean::clean_json;
 use crate::wire::Frame;
 
 /// How long keys are waited for before frames are looked at. Keys are answered at once.
-const PATIENCE: Duration = Duration::from_millis(50);
+const KEY_TIMEOUT: Duration = Duration::from_millis(50);
 /// How long frames are waited for.
 const GLANCE: Duration = Duration::from_millis(1);
 /// Frames that are taken before the screen is drawn.
@@ -94,7 +94,7 @@ pub fn run(source: &mut dyn Source, options: Options) -> anyhow::Result<()> {
             screen.draw(|frame| draw(frame, &mut live.app, theme)).context("drawing")?;
         }
         changed = false;
-        match term::wait(PATIENCE) {
+        match term::wait(KEY_TIMEOUT) {
             Waited::Gone => anyhow::bail!("the terminal is gone"),
             Waited::Something => changed = true,
             Waited::Nothing => {}
@@ -149,7 +149,7 @@ impl Live<'_> {
                 }
                 News::Trouble(why) => {
                     self.app.trouble(why);
-                    // A source that says no more than that would be asked again at once.
+                    // A source that only fails would be polled again at once.
                     break;
                 }
             }

@@ -48,7 +48,7 @@ impl Cost {
         RESOURCES.into_iter().filter(move |resource| bits & (1 << *resource as u8) != 0)
     }
 
-    /// Whether nobody held what the victim waited for, as far as is known.
+    /// Whether no one is known to have held what the victim waited for.
     pub fn is_rest(&self) -> bool {
         self.causes().all(|cause| matches!(cause, Cause::Idle | Cause::Untracked))
     }

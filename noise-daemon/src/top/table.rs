@@ -95,7 +95,7 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// The rows, in no particular order.
     pub rows: Vec<Row>,
-    /// The column by which it is sorted unless somebody says otherwise; numbers the largest first,
+    /// The column by which it is sorted by default; numbers the largest first,
     /// names in order.
     pub sorted_by: usize,
     /// What is shown in place of rows where there are none.

@@ -15,7 +15,7 @@ use ratatui::crossterm::terminal::{
 };
 use ratatui::{Frame, Terminal};
 
-/// A signal asked the view to end. Signal handlers and the panic hook can reach statics only.
+/// A signal has ended the view. Signal handlers and the panic hook can reach statics only.
 static STOPPED: AtomicBool = AtomicBool::new(false);
 /// Whether the terminal is taken, and must be given back.
 static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -44,7 +44,7 @@ pub enum Waited {
 }
 
 /// Waits for keys. Where the terminal is gone, what reads the keys would read its end for ever, so it
-/// must not be asked.
+/// must not be called.
 pub fn wait(timeout: Duration) -> Waited {
     let mut wanted = libc::pollfd { fd: libc::STDIN_FILENO, events: libc::POLLIN, revents: 0 };
     let milliseconds = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
@@ -132,7 +132,7 @@ impl Screen {
         }
     }
 
-    /// Whether a signal asked the view to end.
+    /// Whether a signal has ended the view.
     pub fn is_stopped(&self) -> bool {
         STOPPED.load(Ordering::Relaxed)
     }
@@ -174,7 +174,7 @@ impl Drop for Screen {
     }
 }
 
-/// Gives the terminal back before a panic of this thread is told. A thread that brings frames may
+/// Gives the terminal back before a panic of this thread is printed. A thread that brings frames may
 /// panic without ending the view.
 fn hook_panics() {
     let own = thread::current().id();

@@ -23,7 +23,7 @@ pub const MAX_FRAME_BYTES: usize = 64 << 20;
 pub(super) const MOST_QUOTED: usize = 200;
 const MAGIC: &[u8; 8] = b"NOISEDfr";
 const HEAD: usize = MAGIC.len() + size_of::<u16>();
-/// Frames are packed whenever somebody looks, on the host that is measured.
+/// The fastest: frames are packed for each request, on the host that is measured.
 const COMPRESSION: i32 = 1;
 /// Window that unpacking may use, as a power of two; ours take 2^21.
 const WINDOW_LOG: u32 = 24;
@@ -48,7 +48,7 @@ pub enum WireError {
     /// It did not arrive as it was sent.
     #[error("the frame is damaged ({0})")]
     Damaged(String),
-    /// It is whole, but tells things that are not known here.
+    /// It is whole, but has content that is unknown here.
     #[error(
         "the frame has content that is unknown to this noised ({0}): use the same version on both sides"
     )]
@@ -61,7 +61,7 @@ pub enum WireError {
 /// The frame as bytes.
 ///
 /// # Errors
-/// [`WireError::TooLarge`] where nobody would read it.
+/// [`WireError::TooLarge`] where [`decode`] would refuse it.
 pub fn encode(frame: &Frame) -> Result<Vec<u8>, WireError> {
     let unwritable = |error: &dyn std::error::Error| WireError::Unwritable(error.to_string());
     let plain = rmp_serde::to_vec_named(frame).map_err(|error| unwritable(&error))?;

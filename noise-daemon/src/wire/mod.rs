@@ -1,4 +1,4 @@
-//! Frames: what the daemon tells the terminal view, and what is recorded of it.
+//! Frames: what the daemon sends to the terminal view, and what the view records.
 
 mod client;
 mod codec;

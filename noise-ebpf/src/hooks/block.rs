@@ -11,7 +11,7 @@ use crate::signals::{block_device_wait, block_queue_wait};
 /// What [`operation_of`] makes of a write.
 const WRITE: u64 = 1;
 
-/// What a request asks of a device: sectors, and one for its own sake.
+/// The work of a request for a device: its sectors, and one for the request itself.
 #[inline(always)]
 fn sectors(bytes: u32) -> u64 {
     u64::from(bytes >> 9) + 1
@@ -30,7 +30,7 @@ fn times<A: Access>(request: Request<A>) -> Option<*mut RequestTimes> {
     NOISE_REQUESTS.get_ptr_mut(request.address())
 }
 
-/// The device of a request, as queues and places of charges are told apart.
+/// The device of a request, as keys of queues and places of charges have it.
 #[inline(always)]
 fn disk<A: Access>(request: Request<A>) -> u64 {
     let (major, minor) = request.device();

@@ -18,7 +18,7 @@ pub fn reclaim_end<A: Access>(access: A) -> Option<()> {
     Some(())
 }
 
-/// The task that compacts, if it is not a kernel thread, which does so for nobody.
+/// The task that compacts, if it is not a kernel thread, which does so in the background.
 #[inline(always)]
 fn compacting<A: Access>(access: A) -> Option<u32> {
     let task = Task::current(access);

@@ -57,7 +57,7 @@ pub fn receive(state: *mut CpuState, interface: u64, now_ns: u64) {
     }
 }
 
-/// Another softirq begins, or this one ends: what was received woke nobody.
+/// Another softirq begins, or this one ends: what was received woke no task.
 #[inline(always)]
 pub fn forget(state: *mut CpuState) {
     // SAFETY: the state is this CPU's.

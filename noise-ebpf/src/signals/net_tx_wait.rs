@@ -131,7 +131,7 @@ pub fn take<A: Access>(state: *mut CpuState, skb: Skb<A>, now_ns: u64) -> Option
     Some(packet)
 }
 
-/// A packet is transmitted. One that nobody was ahead of did not wait for anybody.
+/// A packet is transmitted. One that had nothing ahead of it waited for no cgroup.
 #[inline(always)]
 pub fn start<A: Access>(
     state: *mut CpuState,

@@ -97,7 +97,7 @@ struct Options {
 
 fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|argument| argument == ECHO) {
-        // Whoever started this notices its end; there is nobody else to tell.
+        // The program that started this notices its end.
         return echo().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
     let options = Options::parse();

@@ -56,7 +56,7 @@ pub const MEMORY_EVENTS: &[&str] = &[
     "compaction:mm_compaction_end",
 ];
 
-/// What tells who had a CPU while somebody waited for it.
+/// The events that say who had a CPU while another task waited for it.
 pub const CHARGE_EVENTS: &[&str] = &[
     "sched:sched_switch",
     "sched:sched_wakeup",

@@ -59,7 +59,7 @@ fn length(mut file: &File) -> Result<u64> {
     Ok(file.seek(SeekFrom::End(0))?)
 }
 
-/// `direct-reads <cpu> <path> <bytes each> <pause us> <count, 0: until told>`: reads past the page
+/// `direct-reads <cpu> <path> <bytes each> <pause us> <count, 0: until stopped>`: reads past the page
 /// cache, at scattered places, one at a time.
 pub(super) fn direct_reads(arguments: &mut Arguments) -> Result<()> {
     pin(0, arguments.number()?)?;

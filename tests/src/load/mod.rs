@@ -238,7 +238,7 @@ impl Session {
         let going = Arc::new(AtomicBool::new(true));
         let watched = Arc::clone(&going);
         thread::spawn(move || {
-            // Its end, or an error: either way nobody is there any more.
+            // Its end, or an error: either way the other side is gone.
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
             watched.store(false, Ordering::Relaxed);
         });

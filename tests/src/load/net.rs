@@ -80,7 +80,7 @@ pub(super) fn udp_flood(arguments: &mut Arguments) -> Result<()> {
     report(&format!("sent {sent}"))
 }
 
-/// `udp-drops <cpu> <pause us>`: datagrams to a port that nobody listens on.
+/// `udp-drops <cpu> <pause us>`: datagrams to a port without a listener.
 pub(super) fn udp_drops(arguments: &mut Arguments) -> Result<()> {
     pin(0, arguments.number()?)?;
     let pause = Duration::from_micros(arguments.number()?);

@@ -52,7 +52,7 @@ fn open_event(cpu: i32, config: u64, period: u64) -> Result<File> {
     Ok(unsafe { File::from_raw_fd(i32::try_from(event)?) })
 }
 
-/// `clock-storm <cpu> <period ns> <timers>`: timers that interrupt a CPU and wake nobody. The kernel makes
+/// `clock-storm <cpu> <period ns> <timers>`: timers that interrupt a CPU and wake no task. The kernel makes
 /// a period 10 us at least. Tells how long they ran, all together.
 pub(super) fn clock_storm(arguments: &mut Arguments) -> Result<()> {
     let cpu = arguments.number()?;

@@ -18,7 +18,7 @@ use crate::task::settle;
 const AT_ONCE: usize = 4;
 /// Processes after which one cgroup is removed and another one made.
 const PER_CHANGE: u64 = 6;
-/// Where datagrams go: nobody listens there.
+/// Where datagrams go: a port without a listener.
 const DISCARD: u16 = 9;
 
 /// Numbers that look random and are the same every time.

@@ -2,7 +2,7 @@
 //!
 //! A device's queue serves a request when it issues it, the device when it has done it (its own part
 //! of the wait is the victim's own doing), an interface's queue a packet when it starts to transmit it.
-//! A wait in which nobody was served is nobody's.
+//! A wait in which no request was served is charged to no one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -85,7 +85,7 @@ fn doubtful(mut services: Vec<Service>, chosen: &BTreeSet<i32>, resolution_ns: u
     doubtful_ns
 }
 
-/// What of the waits in the queue of one device cannot be told, at this distance of two stamps.
+/// What of the waits in the queue of one device is not known, at this distance of two stamps.
 pub fn block_queue_doubt(lives: &[Life], chosen: &BTreeSet<i32>, resolution_ns: u64) -> u64 {
     doubtful(issues(lives), chosen, resolution_ns)
 }

@@ -5,7 +5,7 @@
 //! queue's wait again (a following insertion does not). A request merged into another is gone. A
 //! request that is issued without insertion has no queue wait.
 //!
-//! ftrace does not print the request's address, so requests are told apart by device, sector and
+//! ftrace does not print the request's address, so requests are distinguished by device, sector and
 //! operation. A completed part moves the request's sector on; a bio merged in front moves it back.
 //! Among requests that look alike (two reads of one sector under way) the newest is taken: their
 //! count and sum do not depend on the choice, and one whose end BPF was not offered, and which is
@@ -42,7 +42,7 @@ pub struct BlockWaits {
 pub struct Life {
     /// `major << 20 | minor`.
     pub device: u32,
-    /// The thread that inserted it, or issued it if nobody did.
+    /// The thread that inserted it, or issued it if none did.
     pub pid: i32,
     /// Its size at the end, 512 bytes each.
     pub sectors: u64,

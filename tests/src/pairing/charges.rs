@@ -28,7 +28,7 @@ pub enum Holder {
     Softirq(Arc<str>),
     /// A non-maskable interrupt.
     Nmi,
-    /// The recording does not tell.
+    /// Not in the recording.
     Unknown,
 }
 
@@ -98,7 +98,7 @@ impl Timeline {
     }
 
     fn leave(&mut self, now: u64, context: &Holder) {
-        // The exit of an irq does not tell its handler's name.
+        // The exit of an irq does not name its handler.
         let same = |entered: &Holder| match (entered, context) {
             (Holder::Hardirq(_), Holder::Hardirq(_)) => true,
             (entered, left) => entered == left,

@@ -1,5 +1,5 @@
 //! `direct_reclaim` and `compaction`: from the beginning to the end in one task. Compaction by kernel
-//! threads is no delay of anybody's work.
+//! threads delays no task.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -14,7 +14,7 @@ use crate::group::{Group, Hierarchy};
 use crate::load::{Place, Worker};
 use crate::namespace::{VethPair, configure};
 
-/// What a daemon is told so that its baselines take seconds instead of minutes.
+/// Options of a daemon whose baselines take seconds instead of minutes.
 pub const CONFIGURATION: &[u8] = b"[incidents]\nwarmup-windows = 20\nhalf-life-windows = 200\n\
     recent-windows = 8\nclosing-windows = 6\n";
 /// How long the service runs alone: what is usual is learnt from it.

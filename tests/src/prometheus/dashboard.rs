@@ -111,7 +111,7 @@ impl Dashboard {
         })
     }
 
-    /// What is chosen when somebody opens the dashboard: everything, or the first value.
+    /// What is chosen when the dashboard is opened: everything, or the first value.
     ///
     /// # Errors
     /// If a variable has no value to choose.

@@ -27,7 +27,7 @@ fn rules() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/prometheus")
 }
 
-/// A Prometheus: one that was started here, or somebody else's.
+/// A Prometheus: one that was started here, or one that ran before.
 #[derive(Debug)]
 pub struct Server {
     /// Where it answers.

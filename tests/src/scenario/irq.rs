@@ -18,7 +18,7 @@ const SHOWN: usize = 6;
 /// What interrupts, and what the daemon is to call it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// Timers of one CPU that wake nobody.
+    /// Timers of one CPU that wake no task.
     Timers,
     /// These, and calls from another CPU, and the disk's interrupts.
     Everything,

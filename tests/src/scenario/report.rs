@@ -144,7 +144,7 @@ impl Report {
         if !noisy.has(INTERFERENCE) {
             unshown.push(format!("who delayed the victim: noised exports no {INTERFERENCE}"));
         } else if named.is_none() {
-            unshown.push("who delayed the victim: noised charges nobody for it".to_owned());
+            unshown.push("who delayed the victim: noised charges no culprit for it".to_owned());
         }
         let folded = |labels: &LabelSet| labels.values().any(|metric| metric == INTERFERENCE);
         let series = noisy.last.series("noised_series_folded_total");
@@ -152,7 +152,7 @@ impl Report {
         if folded > 0.0 {
             unshown.push(format!(
                 "what noised folded into ~other: it had no series left for {folded:.0} of those who \
-                 delayed somebody"
+                 delayed a victim"
             ));
         }
         let incidents = [quiet.incidents(), noisy.incidents()];

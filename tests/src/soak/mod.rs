@@ -119,13 +119,13 @@ impl Load {
     }
 
     fn stop(self) -> Result<String> {
-        let mut told = Vec::new();
+        let mut parts = Vec::new();
         for (name, worker) in self.workers {
             let figures: Figures = worker.stop().with_context(|| format!("the load {name}"))?;
             let figures = figures.iter().map(|(what, count)| format!("{count} {what}"));
-            told.push(format!("{name}: {}", figures.collect::<Vec<_>>().join(", ")));
+            parts.push(format!("{name}: {}", figures.collect::<Vec<_>>().join(", ")));
         }
-        Ok(told.join("; "))
+        Ok(parts.join("; "))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Cgroups in numbers: what the daemon tells of them is bounded, and so is its memory. And where they
+//! Cgroups in numbers: what the daemon exports of them is bounded, and so is its memory. And where they
 //! are: hosts with two hierarchies may begin to use either at any time.
 
 use std::ffi::{CString, OsStr};
@@ -33,7 +33,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
 const LASTING: usize = 400;
 const ALL: usize = 10_000;
 /// How often each of those runs, at most, until there are more than have counters of their own. One
-/// that is never seen in a queue, or only before its name is known, counts for nobody.
+/// that is never seen in a queue, or only before its name is known, counts for no cgroup.
 const ROUNDS: usize = 30;
 /// Metrics of which there are too many then. Whether short processes preempt each other is not up to
 /// the test.
@@ -41,8 +41,8 @@ const FOLDED: [&str; 2] =
     ["noised_cgroup_runqueue_wait_seconds", "noised_interference_seconds_total"];
 /// What the daemon may grow by: its bounded memories of names, subjects and pairs, filled.
 const GROWTH_BYTES: u64 = 6 << 20;
-/// More series than the daemon shows unless told otherwise: 50 cgroups, 200 pairs and 100 pairs, each
-/// with the rest, which is told by resource and cause.
+/// More series than the daemon shows by default: 50 cgroups, 200 pairs and 100 pairs, each
+/// with the rest, which is shown by resource and cause.
 const SERIES: [(&str, usize); 3] = [
     ("noised_cgroup_runqueue_wait_seconds_count", 51),
     ("noised_interference_seconds_total", 200 + 60),
@@ -95,7 +95,7 @@ fn seen_with(extra: &CString, hidden: &[CString]) -> Result<(Outcome, Scrape, St
 }
 
 /// A mount point of a user that is not UTF-8 hides no cgroup; where there is no hierarchy at all, that is
-/// said wherever somebody may look.
+/// reported in every place where an operator may look.
 fn mounts_that_are_no_text_or_missing() -> Result<Verdict> {
     const TROUBLE: &str = "no cgroup hierarchy was found for tasks";
     if !Group::is_possible(Hierarchy::Cpu)? {

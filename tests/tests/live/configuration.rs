@@ -60,8 +60,8 @@ pub(crate) fn reload(daemon: &Daemon, words: &[&str]) -> Result<String> {
     daemon.process().signal(libc::SIGHUP)?;
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let told = daemon.process().stderr()?;
-        let new = told.get(before..).unwrap_or_default();
+        let log = daemon.process().stderr()?;
+        let new = log.get(before..).unwrap_or_default();
         if words.iter().all(|word| new.contains(word)) {
             print!("{new}");
             return Ok(new.to_owned());
@@ -71,7 +71,7 @@ pub(crate) fn reload(daemon: &Daemon, words: &[&str]) -> Result<String> {
     }
 }
 
-/// Whether the last reload succeeded, as Prometheus is told.
+/// Whether the last reload succeeded, as Prometheus sees it.
 fn is_well(daemon: &Daemon) -> Result<bool> {
     let scrape = daemon.scrape()?;
     let value = scrape.value("noised_config_last_reload_successful", &BTreeMap::new());
@@ -99,20 +99,20 @@ fn reload_applies_what_it_can() -> Result<Verdict> {
         &["changed: outliers.threshold-microseconds", "restart required for: socket.mode"],
     )?;
     thread::sleep(Duration::from_secs(1));
-    let told = outliers(&daemon)?;
-    ensure!(told > 0, "no wait above a millisecond is told beside two that burn on one CPU");
+    let before = outliers(&daemon)?;
+    ensure!(before > 0, "no wait above a millisecond is reported beside two that burn on one CPU");
 
-    // One that is wrong changes nothing, and is told to Prometheus.
+    // One that is wrong changes nothing, and Prometheus sees that.
     file.write("[outliers]\nthreshold-microseconds = 0\n")?;
     reload(
         &daemon,
         &["reload failed; keeping the previous configuration", "line 2", "between 1 and 60000000"],
     )?;
-    ensure!(!is_well(&daemon)?, "a failed reload is not told");
+    ensure!(!is_well(&daemon)?, "a failed reload is not exported");
     fs::remove_file(file.path())?;
     reload(&daemon, &["reload failed; keeping the previous configuration", "cannot read"])?;
     thread::sleep(Duration::from_secs(1));
-    ensure!(outliers(&daemon)? > told, "a reload that failed changed the threshold");
+    ensure!(outliers(&daemon)? > before, "a reload that failed changed the threshold");
 
     // Well again, with everything that can be applied; the flag of the start stays before the file.
     file.write(
@@ -135,7 +135,7 @@ fn reload_applies_what_it_can() -> Result<Verdict> {
     Ok(Verdict::Passed)
 }
 
-/// A web file that moves, or is wrong, keeps no other key from being applied, and is told for itself.
+/// A web file that moves, or is wrong, keeps no other key from being applied, and is reported by itself.
 fn a_web_file_holds_nothing_else_up() -> Result<Verdict> {
     let web = TextFile::new("web.yml", "rate_limit:\n  interval: 1ms\n  burst: 1000\n")?;
     let name = web.argument()?;
@@ -155,7 +155,7 @@ fn a_web_file_holds_nothing_else_up() -> Result<Verdict> {
             name,
         ],
     )?;
-    ensure!(!is_well(&daemon)?, "a web file that cannot be used is not told");
+    ensure!(!is_well(&daemon)?, "a web file that cannot be used is not reported");
     web.write("rate_limit:\n  interval: 2ms\n  burst: 1000\n")?;
     reload(&daemon, &["configuration unchanged", "the web file changed, applied"])?;
     ensure!(is_well(&daemon)?, "not well after a web file that can be used");

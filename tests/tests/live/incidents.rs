@@ -201,17 +201,17 @@ fn is_planted(incident: &Value, stage: &Stage) -> bool {
     })
 }
 
-/// Whether it names somebody as one who did a good part of it.
+/// Whether it names a culprit as one that did a good part of it.
 fn names(incident: &Value, culprit: &str) -> bool {
     episodes(incident).any(|episode| main_culprits(episode).any(|name| name == culprit))
 }
 
-/// Whether an incident is told as agreed: what goes on has no end, and nothing is told twice.
+/// Whether an incident is written as agreed: what goes on has no end, and nothing is listed twice.
 pub(crate) fn consistent(incident: &Value) -> Result<()> {
     let (mut keys, mut active) = (BTreeSet::new(), false);
     for episode in episodes(incident) {
         let key = (episode["signal"].as_str(), episode["subject"].as_str());
-        ensure!(keys.insert(key), "{key:?} is told twice: {incident}");
+        ensure!(keys.insert(key), "{key:?} is listed twice: {incident}");
         let goes_on = episode["active"] == true;
         active |= goes_on;
         let is_ended = !episode["end"].is_null() && !episode["ending"].is_null();
@@ -230,13 +230,13 @@ fn open_episodes(incident: &Value) -> impl Iterator<Item = &Value> {
     episodes(incident).filter(|episode| episode["active"] == true)
 }
 
-/// Whether somebody's doing is not over. What he did may have joined what others do for longer.
+/// Whether what a culprit does is not over. It may have joined what others do for longer.
 fn goes_on(incident: &Value, planter: &str) -> bool {
     open_episodes(incident).any(|episode| main_culprits(episode).any(|name| name == planter))
 }
 
 /// One line of an incident.
-pub(crate) fn told(incident: &Value) -> String {
+pub(crate) fn in_words(incident: &Value) -> String {
     let episode = |episode: &Value| {
         let first = &episode["culprits"][0];
         format!(
@@ -283,7 +283,7 @@ fn newest(stage: &Stage) -> Result<u64> {
     Ok(ids.max().unwrap_or(0))
 }
 
-/// What a disturbance does must not be told of one that is there already.
+/// What a disturbance does must not be charged to one that is there already.
 fn wait_for_calm(stage: &Stage) -> Result<()> {
     let is_calm = || {
         let (planted, others) = incidents(stage, 0)?;
@@ -308,7 +308,7 @@ fn disturb(stage: &Stage, plant: &Plant) -> Result<()> {
     thread::sleep(REST);
     let (found, others) = incidents(stage, before)?;
     for (kind, list) in [("found", &found), ("the machine's own", &others)] {
-        list.iter().for_each(|incident| println!("  {kind} {}", told(incident)));
+        list.iter().for_each(|incident| println!("  {kind} {}", in_words(incident)));
     }
     // That of an earlier planter would be the daemon's mistake.
     let of_others = |incident: &Value| {
@@ -349,8 +349,8 @@ fn each_disturbance_is_one_incident() -> Result<Verdict> {
     }
     let (found, others) = incidents(&stage, 0)?;
     println!("quiet: {} incidents, {} of the machine's own", found.len(), others.len());
-    ensure!(found.is_empty(), "an incident of quiet work: {}", told(&found[0]));
-    // All are planted, whatever becomes of one: their failures are told together.
+    ensure!(found.is_empty(), "an incident of quiet work: {}", in_words(&found[0]));
+    // All are planted, whatever becomes of one: their failures are reported together.
     let (mut failed, mut doubtful) = (Vec::new(), None);
     for plant in stage.plants() {
         let (first, begin) = (stage.daemon.scrape()?, Instant::now());

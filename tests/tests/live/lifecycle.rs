@@ -183,18 +183,18 @@ fn read_only_home() -> Result<Verdict> {
     Ok(Verdict::Passed)
 }
 
-/// What the programs tell when asked, and nothing when not. Tasks that wait for the CPU while the
-/// programs are attached have waits without a start.
+/// The programs send debug records at the level debug, and none at the level info. Tasks that wait for
+/// the CPU while the programs are attached have waits without a start.
 fn debug_records() -> Result<Verdict> {
     let _hogs = [Worker::start("burn", &["0"])?, Worker::start("burn", &["0"])?];
-    let told = |level: &str| -> Result<bool> {
+    let logs_drops = |level: &str| -> Result<bool> {
         let daemon = Daemon::start_with(&["--log.level", level])?;
         thread::sleep(Duration::from_secs(2));
         let (_, stderr) = daemon.stop(libc::SIGTERM)?;
         ensure!(!stderr.contains('\u{1b}'), "colours in a file");
         Ok(stderr.contains("runqueue_wait not counted: no_start"))
     };
-    ensure!(told("debug")?, "no record of a drop");
-    ensure!(!told("info")?, "debug records that nobody asked for");
+    ensure!(logs_drops("debug")?, "no record of a drop");
+    ensure!(!logs_drops("info")?, "debug records at the level info");
     Ok(Verdict::Passed)
 }

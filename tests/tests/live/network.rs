@@ -146,7 +146,7 @@ fn other_namespaces_are_folded() -> Result<Verdict> {
         of("~other"),
         of("lo")
     );
-    // Nobody waits for a packet that has no receiver, but the sender of an ICMP error is told.
+    // No task waits for a packet that has no receiver, but an ICMP error wakes its sender.
     println!("{} receive waits", net_rx_wait(&seen.trace.events).samples.len());
     Ok(Verdict::Passed)
 }

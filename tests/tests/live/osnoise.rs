@@ -144,7 +144,7 @@ fn measure(lasts: Lasts, plant: impl FnOnce() -> Result<Vec<Worker>>) -> Result<
     })
 }
 
-/// Requires that ftrace saw nearly all switches, which the runs of threads are told by.
+/// Requires that ftrace saw nearly all switches, from which the runs of threads are known.
 pub(crate) fn ensure_seen(trace: &Trace, stretch: (u64, u64)) -> Result<()> {
     let (switches, lost) = lost_switches(trace, CPU, stretch)?;
     println!("{switches} switches, {lost} missing from the recording");
@@ -205,7 +205,7 @@ fn planted_softirqs() -> Result<Verdict> {
     Ok(Verdict::Passed)
 }
 
-/// Softirqs are told while interrupts are on: one that comes in between is told beside, not instead.
+/// Softirqs are reported while interrupts are on: one that comes in between is reported too, not instead.
 fn timers_in_softirqs() -> Result<Verdict> {
     if let Some(verdict) = two_cpus() {
         return Ok(verdict);

@@ -47,13 +47,13 @@ impl Line {
     fn parts(text: &str) -> Option<Self> {
         let (_, rest) = text.split_once(" [")?;
         let (cpu, rest) = rest.split_once("] ")?;
-        let (_, told) = rest.trim_start().split_once(": ")?;
-        let (told, interferences) = match told.split_once(" ns interferences ") {
-            Some((told, count)) => (told, Some(count.parse().ok()?)),
-            None => (told.strip_suffix(" ns")?, None),
+        let (_, record) = rest.trim_start().split_once(": ")?;
+        let (record, interferences) = match record.split_once(" ns interferences ") {
+            Some((record, count)) => (record, Some(count.parse().ok()?)),
+            None => (record.strip_suffix(" ns")?, None),
         };
-        let (told, duration) = told.rsplit_once(" duration ")?;
-        let (what, start) = told.rsplit_once(" start ").or(told.split_once("start "))?;
+        let (record, duration) = record.rsplit_once(" duration ")?;
+        let (what, start) = record.rsplit_once(" start ").or(record.split_once("start "))?;
         let (seconds, nanoseconds) = start.split_once('.')?;
         if nanoseconds.len() != 9 {
             return None;
@@ -82,15 +82,15 @@ fn ensure_consistent(log: &[Line]) -> Result<(usize, usize)> {
         };
         samples += 1;
         parts += waiting.len();
-        let told = || format!("{line:?} behind {waiting:?}");
-        ensure!(waiting.len() == interferences, "not so many parts: {}", told());
+        let where_found = || format!("{line:?} behind {waiting:?}");
+        ensure!(waiting.len() == interferences, "not so many parts: {}", where_found());
         let sum: u64 = waiting.iter().map(|part| part.duration_ns).sum();
-        ensure!(sum <= line.duration_ns, "parts are longer than their sample: {}", told());
+        ensure!(sum <= line.duration_ns, "parts are longer than their sample: {}", where_found());
         for part in &waiting {
             let inside = part.start_ns >= line.start_ns && part.end_ns() <= line.end_ns();
-            ensure!(inside && part.cpu == line.cpu, "a part is outside: {}", told());
+            ensure!(inside && part.cpu == line.cpu, "a part is outside: {}", where_found());
         }
-        ensure!(waiting.is_sorted_by_key(|part| part.end_ns()), "out of order: {}", told());
+        ensure!(waiting.is_sorted_by_key(|part| part.end_ns()), "out of order: {}", where_found());
         waiting.clear();
     }
     ensure!(waiting.is_empty(), "parts of no sample: {waiting:?}");
@@ -165,7 +165,7 @@ fn a_reader_that_leaves_ends_it() -> Result<Verdict> {
     let status = loop {
         match child.try_wait()? {
             Some(status) => break status,
-            None if Instant::now() > deadline => bail!("it goes on though nobody reads any more"),
+            None if Instant::now() > deadline => bail!("it goes on though its output is closed"),
             None => thread::sleep(Duration::from_millis(20)),
         }
     };
@@ -175,7 +175,7 @@ fn a_reader_that_leaves_ends_it() -> Result<Verdict> {
     println!("{status} behind {first:?}, {complaint:?}");
     Line::parse(first.trim_end_matches('\n'))?;
     ensure!(status.code() == Some(0) && complaint.is_empty(), "{status}: {complaint}");
-    // The record of a threshold, with nobody there to read it either.
+    // The record of a threshold, with its output closed, too.
     let mut command = Command::new(binary()?);
     command.args(["osnoise", "--threshold", "500ns", "--stop-total", "1us"]);
     let (reader, closed) = std::io::pipe()?;

@@ -28,13 +28,13 @@ const PERIOD_US: u64 = 20_000;
 const TOLERANCE: f64 = 0.02;
 
 /// What is said of a subject that would run all the time.
-struct Told {
+struct Measured {
     account: Value,
     /// The part of the time that the planter had, by the kernel's own account of it.
     share: f64,
 }
 
-fn tell(subject: &[&str]) -> Result<Told> {
+fn measure(subject: &[&str]) -> Result<Measured> {
     let mut planter = planter(RUN_US, PERIOD_US, 100_000)?;
     let arguments = [&["osnoise", "--duration", "3s", "--json"], subject].concat();
     let (before, begin) = (sched_stat(planter.pid())?, Instant::now());
@@ -45,7 +45,7 @@ fn tell(subject: &[&str]) -> Result<Told> {
     ensure!(outcome.code == 0, "exit code {}: {}", outcome.code, outcome.stderr);
     let share = (after.run_ns - before.run_ns) as f64 / passed.as_nanos() as f64;
     println!("the planter had {:.1} % of the CPU", share * 100.0);
-    Ok(Told { account: serde_json::from_str(&outcome.stdout)?, share })
+    Ok(Measured { account: serde_json::from_str(&outcome.stdout)?, share })
 }
 
 fn near(what: &str, found: u64, expected: f64, of: u64) -> Result<()> {
@@ -68,7 +68,7 @@ fn charged(account: &Value, culprit: &str) -> Result<u64> {
     Ok(sum)
 }
 
-/// All waiting is charged to somebody.
+/// All waiting is charged to a culprit.
 fn ensure_all_is_charged(account: &Value) -> Result<()> {
     let charges = array(account, "behind")?.iter().map(|charge| number(charge, "ns"));
     let sum: u64 = charges.sum::<Result<u64>>()?;
@@ -82,7 +82,7 @@ fn process() -> Result<Verdict> {
         return Ok(verdict);
     }
     let victim = Worker::start("burn", &[&CPU.to_string()])?;
-    let Told { account, share } = tell(&["--task", &victim.pid().to_string()])?;
+    let Measured { account, share } = measure(&["--task", &victim.pid().to_string()])?;
     victim.stop()?;
     println!("{account:#}");
     let passed = number(&account, "passed_ns")?;
@@ -107,7 +107,7 @@ fn cgroup() -> Result<Verdict> {
     }
     let group = Group::new("tenant", &[Hierarchy::Cpu])?;
     let victim = Worker::start_at(Place::group(&group), "burn", &[&CPU.to_string()])?;
-    let Told { account, share } = tell(&["--cgroup", &group.label()])?;
+    let Measured { account, share } = measure(&["--cgroup", &group.label()])?;
     victim.stop()?;
     println!("{account:#}");
     let passed = number(&account, "passed_ns")?;

@@ -50,7 +50,7 @@ const FILES: [(&str, &str); 11] = [
 ];
 
 /// What a command prints; it must succeed.
-fn told(command: &str, arguments: &[&str]) -> Result<String> {
+fn output_of(command: &str, arguments: &[&str]) -> Result<String> {
     let mut full = Command::new(command);
     full.args(arguments);
     let outcome = run(full)?;
@@ -86,11 +86,11 @@ fn debian_package() -> Result<Verdict> {
         Err(obstacle) => return Ok(Verdict::Impossible(obstacle)),
     };
     let package = text(&package)?;
-    ensure_listed(&told("dpkg-deb", &["--contents", package])?, " root/root ")?;
-    let configuration = told("dpkg-deb", &["--info", package, "conffiles"])?;
+    ensure_listed(&output_of("dpkg-deb", &["--contents", package])?, " root/root ")?;
+    let configuration = output_of("dpkg-deb", &["--info", package, "conffiles"])?;
     ensure!(configuration == "/etc/noised/noised.toml\n", "configuration: {configuration}");
     let folder = Folder::new("deb")?;
-    told("dpkg-deb", &["--raw-extract", package, text(folder.path())?])?;
+    output_of("dpkg-deb", &["--raw-extract", package, text(folder.path())?])?;
     let mut check = Command::new("md5sum");
     check.args(["--check", "--quiet", "DEBIAN/md5sums"]).current_dir(folder.path());
     let outcome = run(check)?;
@@ -101,7 +101,7 @@ fn debian_package() -> Result<Verdict> {
     if is_there("lintian") {
         // A package that is linked statically and has no bug number is no error of ours.
         let tags = ["--fail-on", "error", "--suppress-tags", "statically-linked-binary"];
-        let outcome = told("lintian", &[&tags[..], &["--allow-root", package]].concat())?;
+        let outcome = output_of("lintian", &[&tags[..], &["--allow-root", package]].concat())?;
         println!("{outcome}");
     }
     starts_without_libraries(folder.path())?;
@@ -117,34 +117,34 @@ fn rpm_package() -> Result<Verdict> {
         return Ok(Verdict::Impossible(reason));
     }
     let package = text(&package)?;
-    ensure_listed(&told("rpm", &["-qplv", "--nosignature", package])?, " root ")?;
-    let configuration = told("rpm", &["-qpc", "--nosignature", package])?;
+    ensure_listed(&output_of("rpm", &["-qplv", "--nosignature", package])?, " root ")?;
+    let configuration = output_of("rpm", &["-qpc", "--nosignature", package])?;
     ensure!(configuration == "/etc/noised/noised.toml\n", "configuration: {configuration}");
-    let licences = told("rpm", &["-qp", "--licensefiles", "--nosignature", package])?;
+    let licences = output_of("rpm", &["-qp", "--licensefiles", "--nosignature", package])?;
     for file in ["/usr/share/licenses/noised/LICENSE", NOTICES, NOTICES_OF_RUST] {
         ensure!(licences.lines().any(|line| line == file), "licences: {licences}");
     }
-    let needed = told("rpm", &["-qp", "--requires", "--nosignature", package])?;
+    let needed = output_of("rpm", &["-qp", "--requires", "--nosignature", package])?;
     ensure!(needed.lines().any(|line| line == "/usr/sbin/groupadd"), "needs: {needed}");
 
     let folder = Folder::new("rpm")?;
     let root = text(folder.path())?;
     let common = ["--root", root, "--nodeps", "--noscripts"];
-    told("rpm", &[&common[..], &["--nosignature", "-i", package]].concat())?;
-    let verified = told("rpm", &["--root", root, "--nodeps", "--noscripts", "-V", "noised"])?;
+    output_of("rpm", &[&common[..], &["--nosignature", "-i", package]].concat())?;
+    let verified = output_of("rpm", &["--root", root, "--nodeps", "--noscripts", "-V", "noised"])?;
     ensure!(verified.is_empty(), "installed otherwise than packed: {verified}");
     ensure_notices(folder.path())?;
     starts_without_libraries(folder.path())?;
-    told("rpm", &[&common[..], &["-e", "noised"]].concat())?;
+    output_of("rpm", &[&common[..], &["-e", "noised"]].concat())?;
     for (name, _) in FILES {
         ensure!(!Path::new(root).join(&name[1..]).exists(), "{name} is left");
     }
     Ok(Verdict::Passed)
 }
 
-/// Requires whatever is listed as linked in to have its text, or to be told as having none.
+/// Requires whatever is listed as linked in to have its text, or to be named as having none.
 fn ensure_notices(root: &Path) -> Result<()> {
-    let unpacked = |path: &str| told("gzip", &["-dc", text(&root.join(&path[1..]))?]);
+    let unpacked = |path: &str| output_of("gzip", &["-dc", text(&root.join(&path[1..]))?]);
     let page = unpacked(NOTICES)?;
     let (list, rest) =
         page.split_once("\n\n").context("no head")?.1.split_once("\n\n").context("no list")?;
@@ -189,7 +189,7 @@ fn rpm_scripts() -> Result<Verdict> {
         for (phase, expected) in phases.iter().zip(expected) {
             let log = folder.path().join("log");
             fs::write(&log, "")?;
-            told("rpm", &[&common[..], phase].concat())?;
+            output_of("rpm", &[&common[..], phase].concat())?;
             let asked = fs::read_to_string(&log)?;
             let asked: Vec<&str> = asked.lines().collect();
             ensure!(asked == *expected, "{phase:?} asks {asked:?}, not {expected:?}");
@@ -200,9 +200,9 @@ fn rpm_scripts() -> Result<Verdict> {
     Ok(Verdict::Passed)
 }
 
-/// What the scripts of packages call, below a root: what systemctl is told ends up in /log.
+/// What the scripts of packages call, below a root: the arguments of systemctl end up in /log.
 fn stand_ins(root: &Path, is_running: bool) -> Result<()> {
-    let shell = told("sh", &["-c", "command -v busybox"])?;
+    let shell = output_of("sh", &["-c", "command -v busybox"])?;
     for folder in ["bin", "dev", "etc", "usr/bin", "usr/sbin"] {
         fs::create_dir_all(root.join(folder))?;
     }
@@ -228,7 +228,7 @@ fn stand_ins(root: &Path, is_running: bool) -> Result<()> {
 
 /// Requires the program below a root with nothing else in use to run.
 fn starts_without_libraries(root: &Path) -> Result<()> {
-    let said = told("chroot", &[text(root)?, "/usr/bin/noised", "--version"])?;
+    let said = output_of("chroot", &[text(root)?, "/usr/bin/noised", "--version"])?;
     ensure!(said.starts_with("noised "), "noised --version: {said}");
     Ok(())
 }
@@ -245,7 +245,7 @@ fn container_image() -> Result<Verdict> {
     let root = folder.path().join("root");
     fs::create_dir(&parts)?;
     fs::create_dir(&root)?;
-    told("tar", &["--extract", "--file", text(&image)?, "--directory", text(&parts)?])?;
+    output_of("tar", &["--extract", "--file", text(&image)?, "--directory", text(&parts)?])?;
     let json =
         |name: &str| -> Result<Value> { Ok(serde_json::from_slice(&fs::read(parts.join(name))?)?) };
     let manifest = json("manifest.json")?;
@@ -263,9 +263,9 @@ fn container_image() -> Result<Verdict> {
     let layers = manifest[0]["Layers"].as_array().context("no layers")?.clone();
     for layer in &layers {
         let layer = parts.join(name(layer)?);
-        told("tar", &["--extract", "--file", text(&layer)?, "--directory", text(&root)?])?;
+        output_of("tar", &["--extract", "--file", text(&layer)?, "--directory", text(&root)?])?;
     }
-    let files = told("find", &[text(&root)?, "-type", "f", "-printf", "/%P\\n"])?;
+    let files = output_of("find", &[text(&root)?, "-type", "f", "-printf", "/%P\\n"])?;
     let mut files: Vec<&str> = files.lines().collect();
     files.sort_unstable();
     let licence = "/usr/share/doc/noised/LICENSE";
@@ -291,12 +291,12 @@ fn container_image() -> Result<Verdict> {
     ensure!(scraped.total("noised_context_switches_total") > 0.0, "nothing is counted");
     // As the image's own check asks.
     let health = [&[text(&root)?], &HEALTH_COMMAND[..]].concat();
-    let healthy = told("chroot", &health);
+    let healthy = output_of("chroot", &health);
     ensure!(healthy.is_ok(), "the check of a healthy container: {healthy:?}");
     ensure_confined(&Target { pid: daemon.process().pid(), address, state: None })?;
     let (status, log) = daemon.stop(libc::SIGTERM)?;
     ensure!(status.success(), "ended with {status}: {log}");
-    ensure!(told("chroot", &health).is_err(), "the check finds health where nothing runs");
+    ensure!(output_of("chroot", &health).is_err(), "the check finds health where nothing runs");
     Ok(Verdict::Passed)
 }
 
@@ -350,6 +350,6 @@ fn kubernetes_schema() -> Result<Verdict> {
         )));
     }
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/kubernetes/noised.yaml");
-    println!("{}", told(VALIDATOR, &["--strict", manifest])?);
+    println!("{}", output_of(VALIDATOR, &["--strict", manifest])?);
     Ok(Verdict::Passed)
 }

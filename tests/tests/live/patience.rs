@@ -55,14 +55,14 @@ fn give_up() -> ! {
 /// The processes that this one started and that have not ended, with what each waits for.
 fn children() -> String {
     let read = |path: String| fs::read_to_string(path).unwrap_or_default();
-    let mut told = Vec::new();
+    let mut waiting = Vec::new();
     for task in fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
         let list = read(task.path().join("children").display().to_string());
         for pid in list.split_whitespace() {
             let command = read(format!("/proc/{pid}/cmdline")).replace('\0', " ");
             let waits = read(format!("/proc/{pid}/wchan"));
-            told.push(format!("{pid} ({}) in {waits}", command.trim()));
+            waiting.push(format!("{pid} ({}) in {waits}", command.trim()));
         }
     }
-    if told.is_empty() { "none".to_owned() } else { told.join(", ") }
+    if waiting.is_empty() { "none".to_owned() } else { waiting.join(", ") }
 }

@@ -43,12 +43,13 @@ fn of_threads(pid: u32, field: &str) -> Result<Vec<(String, String)>> {
 /// The number of CAP_BPF.
 const CAP_BPF: u32 = 39;
 
-/// What is kept of the effective and permitted capabilities: before Linux 5.19 nobody reads a map
+/// What is kept of the effective and permitted capabilities: before Linux 5.19 no process reads a map
 /// without CAP_BPF where `kernel.unprivileged_bpf_disabled` is on.
 fn kept() -> Result<u64> {
-    let told = run_noised(&["check", "--json"])?;
-    let report: serde_json::Value = serde_json::from_str(&told.stdout)?;
-    let reads = report["reads_maps_unprivileged"].as_bool().context("not told by noised check")?;
+    let outcome = run_noised(&["check", "--json"])?;
+    let report: serde_json::Value = serde_json::from_str(&outcome.stdout)?;
+    let reads =
+        report["reads_maps_unprivileged"].as_bool().context("not in the report of noised check")?;
     Ok(if reads { 0 } else { 1 << CAP_BPF })
 }
 
@@ -89,7 +90,7 @@ fn every_thread_has_dropped_everything() -> Result<Verdict> {
     Ok(Verdict::Passed)
 }
 
-/// Everything that the daemon does while it measures, at the level that tells of refusals.
+/// Everything that the daemon does while it measures, at the level that logs refusals.
 fn nothing_that_is_needed_is_forbidden() -> Result<Verdict> {
     let state = Folder::new("state")?;
     let socket = state.path().join("noised.sock");

@@ -31,7 +31,7 @@ const LATEST: Duration = Duration::from_secs(25);
 /// What rules are asked for: a busy host misses a scrape of one second now and then, and an incident ends.
 const DISTURBANCE: Duration = Duration::from_secs(45);
 const STEP: Duration = Duration::from_secs(1);
-/// How much of the quiet service's time others may take: an incident is told from what is usual then.
+/// How much of the quiet service's time others may take: an incident is measured against what is usual then.
 const MOST_NOISE: f64 = 0.15;
 /// How many of the scrapes have to be answered for graphs to have something to show.
 const LEAST_ANSWERED: f64 = 0.75;
@@ -53,7 +53,7 @@ fn excuse(expr: &str) -> Option<&'static str> {
     UNPROVOKED.iter().chain(EMPTY).find_map(named)
 }
 
-/// Everything that is wrong, told at once.
+/// Everything that is wrong, reported at once.
 #[derive(Default)]
 struct Faults(Vec<String>);
 
@@ -225,9 +225,9 @@ fn ask_alerts(asked: &mut Asked<'_>) -> Result<()> {
         let summary = alert["annotations"]["summary"].as_str().unwrap_or_default();
         println!("{}: {summary}", alert["labels"]["alertname"].as_str().unwrap_or_default());
         let of = alert["labels"]["instance"].as_str().unwrap_or_default();
-        let told =
+        let well =
             summary.contains(of) && !summary.contains("<no value>") && !summary.contains("error");
-        asked.faults.unless(told, || format!("an alert does not say what is wrong: {summary:?}"));
+        asked.faults.unless(well, || format!("an alert does not say what is wrong: {summary:?}"));
     }
     Ok(())
 }

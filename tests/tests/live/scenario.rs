@@ -1,5 +1,5 @@
 //! The noise paper's four test cases: the planted culprit comes first, its charges are the referee's,
-//! and without it nobody is blamed in its place. Incidents take longer: `incidents` has them.
+//! and without it no other is blamed in its place. Incidents take longer: `incidents` has them.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(crate) const TESTS: &[(&str, Test)] =
 const CPU_SHARE: f64 = 0.05;
 /// How far charges for a place in a queue may be.
 const QUEUE_SHARE: f64 = 0.15;
-/// From which wait for its softirq on a packet's delivery is told to have waited for that, too.
+/// From this wait for its softirq on, a packet's delivery is charged with that wait, too, ns.
 const BACKLOG_NS: u64 = 10_000;
 /// The part of the waits for a disk that others on this machine may cause by what is written back later.
 const MOST_WRITTEN_BACK: f64 = 0.01;
@@ -43,7 +43,7 @@ struct Played {
 /// Plays both phases, the noisy one before the referee.
 fn both(daemon: &Daemon, stage: &dyn Stage, events: &[&str], buffer_mib: usize) -> Result<Played> {
     let quiet = play(daemon, stage, false, LENGTH, |_| {}, || Ok(()))?;
-    // Groups that nobody is in yet.
+    // Groups that have no process yet.
     let idle: Vec<String> = stage.groups().iter().map(|group| group.label()).collect();
     let idle =
         |blame: &Blame| blame.culprit != stage.victim().label() && idle.contains(&blame.culprit);

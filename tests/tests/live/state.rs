@@ -43,9 +43,9 @@ fn incidents_from_the_daemon_and_what_it_left() -> Result<Verdict> {
         ensure!(document["version"] == 1 && document[key].is_array(), "{route}: {document}");
     }
     let address = daemon.address.to_string();
-    let told = run_noised(&["incidents", "--json", "--web.address", &address])?;
-    let document: serde_json::Value = serde_json::from_str(&told.stdout)?;
-    ensure!(told.code == 0 && document["incidents"].is_array(), "{told:?}");
+    let outcome = run_noised(&["incidents", "--json", "--web.address", &address])?;
+    let document: serde_json::Value = serde_json::from_str(&outcome.stdout)?;
+    ensure!(outcome.code == 0 && document["incidents"].is_array(), "{outcome:?}");
     // Signals without incidents are there as well.
     let disk = label_set(&[("signal", "block_queue_wait")]);
     let opened = daemon.scrape()?.value("noised_incidents_total", &disk);
@@ -72,15 +72,15 @@ fn incidents_of_the_local_socket() -> Result<Verdict> {
     };
     for (mode, words) in [("0666", None), ("0600", Some("not allowed to use"))] {
         let daemon = Daemon::start_with(&[SOCKET_PATH, &socket, "--socket.mode", mode])?;
-        let told = ask(&["--json"])?;
+        let outcome = ask(&["--json"])?;
         match words {
             None => {
-                let document: serde_json::Value = serde_json::from_str(&told.stdout)?;
-                ensure!(told.code == 0 && document["incidents"].is_array(), "{told:?}");
+                let document: serde_json::Value = serde_json::from_str(&outcome.stdout)?;
+                ensure!(outcome.code == 0 && document["incidents"].is_array(), "{outcome:?}");
                 let outliers = ask(&["--outliers"])?;
                 ensure!(outliers.code == 0, "{outliers:?}");
             }
-            Some(words) => ensure_refused_in_a_line(&told, 1, &[words, &socket, "sudo"])?,
+            Some(words) => ensure_refused_in_a_line(&outcome, 1, &[words, &socket, "sudo"])?,
         }
         let (status, _) = daemon.stop(libc::SIGTERM)?;
         ensure!(status.success(), "ended with {status}");
@@ -184,13 +184,13 @@ fn other_users_are_kept_out() -> Result<Verdict> {
 
 fn neither_daemon_nor_state() -> Result<Verdict> {
     let nobody = free_address()?.to_string();
-    let told = run_noised(&["incidents", "--web.address", &nobody])?;
-    ensure!(told.code == 1 && told.stderr.contains("noised run"), "{told:?}");
-    let told = run_noised(&["incidents", STATE_DIRECTORY, "/nonexistent"])?;
-    ensure!(told.code == 1 && told.stderr.contains("/nonexistent"), "{told:?}");
+    let outcome = run_noised(&["incidents", "--web.address", &nobody])?;
+    ensure!(outcome.code == 1 && outcome.stderr.contains("noised run"), "{outcome:?}");
+    let outcome = run_noised(&["incidents", STATE_DIRECTORY, "/nonexistent"])?;
+    ensure!(outcome.code == 1 && outcome.stderr.contains("/nonexistent"), "{outcome:?}");
     for wrong in [["--since", "soon"], ["--web.address", "nowhere"]] {
-        let told = run_noised(&[&["incidents"][..], &wrong].concat())?;
-        ensure!(told.code == 2 && told.stderr.contains(wrong[0]), "{told:?}");
+        let outcome = run_noised(&[&["incidents"][..], &wrong].concat())?;
+        ensure!(outcome.code == 2 && outcome.stderr.contains(wrong[0]), "{outcome:?}");
     }
     Ok(Verdict::Passed)
 }

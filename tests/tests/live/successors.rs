@@ -16,7 +16,7 @@ use noise_tests::prom::label_set;
 use serde_json::Value;
 
 use crate::incidents::{
-    CONFIGURATION, CPU, MOST_NOISE, OTHER_CPU, WEIGHTS, consistent, episodes, told, until,
+    CONFIGURATION, CPU, MOST_NOISE, OTHER_CPU, WEIGHTS, consistent, episodes, in_words, until,
 };
 use crate::{INCONCLUSIVE, Test, Verdict};
 
@@ -147,7 +147,7 @@ fn disturb(stage: &Stage) -> Result<()> {
         until(|| Ok(!stage.is_disturbed(victim, other)? && !stage.is_disturbed(third, hog)?))?;
     let after = stage.incidents()?;
     for (when, incidents) in [("during", &during), ("after", &after)] {
-        incidents.iter().for_each(|incident| println!("  {when} {}", told(incident)));
+        incidents.iter().for_each(|incident| println!("  {when} {}", in_words(incident)));
     }
     ensure!(is_back, "no incident of the second culprit");
     ensure!(goes_on, "the third subject's incident does not go on");
@@ -156,9 +156,9 @@ fn disturb(stage: &Stage) -> Result<()> {
         let first = incident_of(incidents, &stage.victim, &stage.hog);
         let second = incident_of(incidents, &stage.victim, &stage.other);
         let (first, second) = first.zip(second).context("an incident of one of the culprits")?;
-        ensure!(first["id"] != second["id"], "one incident of both: {}", told(first));
-        ensure!(first["culprits"][0]["culprit"] == *stage.hog.label(), "{}", told(first));
-        ensure!(second["culprits"][0]["culprit"] == *stage.other.label(), "{}", told(second));
+        ensure!(first["id"] != second["id"], "one incident of both: {}", in_words(first));
+        ensure!(first["culprits"][0]["culprit"] == *stage.hog.label(), "{}", in_words(first));
+        ensure!(second["culprits"][0]["culprit"] == *stage.other.label(), "{}", in_words(second));
     }
     ensure!(over, "the incidents go on after their causes are gone");
     Ok(())

@@ -49,7 +49,7 @@ fn serving() -> Result<Result<Machine, String>> {
         Ok(machine) => machine,
         Err(obstacle) => return Ok(Err(obstacle)),
     };
-    machine.told(INSTALL)?;
+    machine.output(INSTALL)?;
     wait_until_ready(&machine)?;
     Ok(Ok(machine))
 }
@@ -58,7 +58,7 @@ fn wait_until_ready(machine: &Machine) -> Result<()> {
     machine.wait_for("systemctl is-active --quiet noised")?;
     let deadline = Instant::now() + Duration::from_secs(60);
     while !machine.get(ADDRESS, "/-/ready").is_ok_and(|answer| answer.status == 200) {
-        ensure!(Instant::now() < deadline, "{}", machine.told("journalctl -u noised; exit 1")?);
+        ensure!(Instant::now() < deadline, "{}", machine.output("journalctl -u noised; exit 1")?);
         std::thread::sleep(Duration::from_millis(100));
     }
     Ok(())
@@ -108,22 +108,22 @@ fn package_is_installed_and_purged() -> Result<Verdict> {
         Ok(machine) => machine,
         Err(obstacle) => return Ok(Verdict::Impossible(obstacle)),
     };
-    // Made by the first package of its kind, and nobody's to remove.
-    machine.told("mkdir -p -m 700 /var/lib/private; systemctl daemon-reload")?;
+    // Made by the first package of its kind, and no package removes it.
+    machine.output("mkdir -p -m 700 /var/lib/private; systemctl daemon-reload")?;
     let loaded = bpf::program_ids()?;
     let before = files(machine.root())?;
-    println!("{}", machine.told(INSTALL)?);
+    println!("{}", machine.output(INSTALL)?);
     wait_until_ready(&machine)?;
-    ensure!(machine.told("systemctl is-enabled noised")? == "enabled", "not enabled");
-    machine.told("dpkg --verify noised && test -z \"$(dpkg --verify noised)\"")?;
-    machine.told(
+    ensure!(machine.output("systemctl is-enabled noised")? == "enabled", "not enabled");
+    machine.output("dpkg --verify noised && test -z \"$(dpkg --verify noised)\"")?;
+    machine.output(
         "man_page=/usr/share/man/man1/noised-run.1.gz; gzip -dc $man_page | grep -q config",
     )?;
     // systemd has programs of its own for other services.
     let programs = bpf::programs_of(machine.on_host(&machine.property("MainPID")?)?)?;
     ensure!(!programs.is_empty(), "the service has loaded nothing");
 
-    machine.told("systemctl stop noised")?;
+    machine.output("systemctl stop noised")?;
     for (name, value) in
         [("Result", "success"), ("ExecMainStatus", "0"), ("ActiveState", "inactive")]
     {
@@ -133,15 +133,16 @@ fn package_is_installed_and_purged() -> Result<Verdict> {
     bpf::wait_until_gone(programs.into_keys())?;
     ensure!(!machine.root().join("run/noised").exists(), "the socket's folder is left");
 
-    machine.told("systemctl start noised && systemctl is-active noised")?;
-    machine.told("echo '# mine' >> /etc/noised/noised.toml")?;
-    println!("{}", machine.told("apt-get remove --yes noised 2>&1")?);
-    machine.told("! systemctl is-active --quiet noised && grep -q mine /etc/noised/noised.toml")?;
-    machine.told(&format!("{INSTALL} && grep -q mine /etc/noised/noised.toml"))?;
+    machine.output("systemctl start noised && systemctl is-active noised")?;
+    machine.output("echo '# mine' >> /etc/noised/noised.toml")?;
+    println!("{}", machine.output("apt-get remove --yes noised 2>&1")?);
+    machine
+        .output("! systemctl is-active --quiet noised && grep -q mine /etc/noised/noised.toml")?;
+    machine.output(&format!("{INSTALL} && grep -q mine /etc/noised/noised.toml"))?;
     wait_until_ready(&machine)?;
-    println!("{}", machine.told("apt-get purge --yes noised 2>&1")?);
-    machine.told("! getent group noised && ! id _noised 2>/dev/null")?;
-    machine.told("systemctl --failed --no-legend | grep . && exit 1; exit 0")?;
+    println!("{}", machine.output("apt-get purge --yes noised 2>&1")?);
+    machine.output("! getent group noised && ! id _noised 2>/dev/null")?;
+    machine.output("systemctl --failed --no-legend | grep . && exit 1; exit 0")?;
     let after = files(machine.root())?;
     let left: Vec<_> = after.difference(&before).filter(|name| !is_backup(name)).collect();
     let gone: Vec<_> = before.difference(&after).collect();
@@ -159,7 +160,7 @@ fn is_backup(name: &str) -> bool {
 /// The lines of `/proc/<pid>/status` of each thread of the service, by their names.
 fn threads(machine: &Machine) -> Result<Vec<BTreeMap<String, String>>> {
     let pid = machine.property("MainPID")?;
-    let text = machine.told(&format!("cat /proc/{pid}/task/*/status"))?;
+    let text = machine.output(&format!("cat /proc/{pid}/task/*/status"))?;
     let mut threads: Vec<BTreeMap<String, String>> = Vec::new();
     for line in text.lines() {
         let Some((name, value)) = line.split_once(':') else { continue };
@@ -172,7 +173,7 @@ fn threads(machine: &Machine) -> Result<Vec<BTreeMap<String, String>>> {
     Ok(threads)
 }
 
-/// Measures, as nobody in particular, shown to those whom the group names.
+/// Measures as a user of its own, and serves the members of the group.
 fn service_runs_confined() -> Result<Verdict> {
     let machine = match serving()? {
         Ok(machine) => machine,
@@ -180,7 +181,7 @@ fn service_runs_confined() -> Result<Verdict> {
     };
     let status = machine.property("StatusText")?;
     println!("status: {status}");
-    ensure!(status.contains("hooks"), "the service does not tell how it fares: {status:?}");
+    ensure!(status.contains("hooks"), "the status does not say how the service fares: {status:?}");
     let scraped = scrape(&machine)?;
     let attached = scraped.total("noised_probe_attached");
     ensure!(attached > 20.0, "{attached} hooks are attached");
@@ -198,20 +199,20 @@ fn service_runs_confined() -> Result<Verdict> {
         ensure!(!of("Uid").starts_with("0\t"), "thread {thread:?}");
     }
 
-    machine.told("useradd --groups noised watcher && useradd stranger")?;
+    machine.output("useradd --groups noised watcher && useradd stranger")?;
     let as_user = |name: &str| {
         format!("setpriv --reuid {name} --regid {name} --init-groups noised top --once")
     };
-    let shown = machine.told(&as_user("watcher"))?;
+    let shown = machine.output(&as_user("watcher"))?;
     ensure!(shown.contains("runqueue_wait"), "the operator is shown {shown}");
     let refused = machine.run(&as_user("stranger"))?;
     ensure!(refused.code == 3 && refused.stderr.contains("not allowed"), "{refused:?}");
-    // What is kept is nobody else's to read, and configuration nobody's to write.
-    machine.told("setpriv --reuid watcher --regid watcher --init-groups ls /var/lib/noised/ && exit 1; exit 0")?;
+    // No other user may read what is kept, and none may write the configuration.
+    machine.output("setpriv --reuid watcher --regid watcher --init-groups ls /var/lib/noised/ && exit 1; exit 0")?;
     // By number: a minimal system has no name for a dynamic user.
-    let owner = machine.told("stat -c %u:%G /run/noised/noised.sock")?;
+    let owner = machine.output("stat -c %u:%G /run/noised/noised.sock")?;
     let pid = machine.property("MainPID")?;
-    let own = machine.told(&format!("stat -c %u:noised /proc/{pid}"))?;
+    let own = machine.output(&format!("stat -c %u:noised /proc/{pid}"))?;
     ensure!(owner == own, "the socket belongs to {owner}, the daemon is {own}");
     ensure_confined(&Target {
         pid: machine.on_host(&pid)?,
@@ -220,7 +221,7 @@ fn service_runs_confined() -> Result<Verdict> {
     })?;
     let unit = "/lib/systemd/system/noised.service";
     let analyse = format!("systemd-analyze security --offline=true {unit} | tail -1");
-    let exposure = machine.told(&analyse)?;
+    let exposure = machine.output(&analyse)?;
     println!("{exposure}");
     let level = exposure.split_whitespace().find_map(|word| word.parse::<f64>().ok());
     ensure!(level.is_some_and(|level| level <= 1.7), "{exposure}");
@@ -233,7 +234,7 @@ fn service_runs_confined() -> Result<Verdict> {
         let found = machine.property(name)?;
         ensure!(found == limit, "{name} of the service is {found}, not {limit}");
     }
-    let denied = machine.told("journalctl -u noised --no-pager")?;
+    let denied = machine.output("journalctl -u noised --no-pager")?;
     ensure!(!denied.contains("not confined"), "{denied}");
     let is_trouble = |line: &&str| line.contains(" WARN ") || line.contains(" ERROR ");
     // The machine has pids of its own, which a host's service has not.
@@ -252,14 +253,14 @@ fn service_is_reloaded() -> Result<Verdict> {
         Ok(fs::write(machine.root().join("etc/noised/noised.toml"), text)?)
     };
     write("[outliers]\nthreshold-microseconds = 777\n")?;
-    machine.told("systemctl reload noised")?;
-    wait_until_told(&machine, "changed: .*outliers.threshold-microseconds")?;
+    machine.output("systemctl reload noised")?;
+    wait_until_logged(&machine, "changed: .*outliers.threshold-microseconds")?;
     write("[outliers]\nthreshold-microseconds = \"many\"\n")?;
-    machine.told("systemctl reload noised")?;
-    wait_until_told(&machine, "keeping the previous configuration: .*/etc/noised/noised.toml")?;
+    machine.output("systemctl reload noised")?;
+    wait_until_logged(&machine, "keeping the previous configuration: .*/etc/noised/noised.toml")?;
     let status = machine.property("StatusText")?;
     println!("status: {status}");
-    ensure!(status.contains("reload"), "the status does not tell of it: {status}");
+    ensure!(status.contains("reload"), "the status does not mention it: {status}");
     ensure!(machine.property("MainPID")? == pid, "another process");
     ensure!(machine.property("ActiveState")? == "active", "not active any more");
     wait_until_ready(&machine)?;
@@ -280,7 +281,7 @@ fn service_tries_again_only_where_it_helps() -> Result<Verdict> {
     write("[web]\nlisten-address = \"192.0.2.7:19435\"\n")?;
     machine.run("systemctl restart noised")?;
     machine.wait_for("test \"$(systemctl show -P NRestarts noised)\" -ge 2")?;
-    wait_until_told(&machine, "cannot listen on 192.0.2.7:19435")?;
+    wait_until_logged(&machine, "cannot listen on 192.0.2.7:19435")?;
     write("")?;
     wait_until_ready(&machine)?;
 
@@ -296,10 +297,10 @@ fn service_tries_again_only_where_it_helps() -> Result<Verdict> {
 }
 
 /// Waits until the journal of the service has a word.
-fn wait_until_told(machine: &Machine, word: &str) -> Result<()> {
+fn wait_until_logged(machine: &Machine, word: &str) -> Result<()> {
     machine
         .wait_for(&format!("journalctl -u noised --no-pager | grep -q '{word}'"))
-        .with_context(|| format!("the journal does not tell {word}"))
+        .with_context(|| format!("the journal does not show {word}"))
 }
 
 fn service_that_hangs_is_started_anew() -> Result<Verdict> {
@@ -308,7 +309,7 @@ fn service_that_hangs_is_started_anew() -> Result<Verdict> {
         Err(obstacle) => return Ok(Verdict::Impossible(obstacle)),
     };
     // Sooner than an operator would want it, so that a test need not wait for long.
-    machine.told(
+    machine.output(
         "mkdir -p /etc/systemd/system/noised.service.d && \
          printf '[Service]\\nWatchdogSec=2s\\n' > /etc/systemd/system/noised.service.d/soon.conf && \
          systemctl daemon-reload && systemctl restart noised",
@@ -318,11 +319,11 @@ fn service_that_hangs_is_started_anew() -> Result<Verdict> {
     let pid = machine.property("MainPID")?;
     std::thread::sleep(Duration::from_secs(6));
     ensure!(machine.property("MainPID")? == pid, "a working daemon was killed");
-    machine.told(&format!("kill -STOP {pid}"))?;
+    machine.output(&format!("kill -STOP {pid}"))?;
     machine.wait_for("test \"$(systemctl show -P NRestarts noised)\" = 1")?;
     wait_until_ready(&machine)?;
     ensure!(machine.property("MainPID")? != pid, "the same process");
-    wait_until_told(&machine, "Watchdog timeout")?;
+    wait_until_logged(&machine, "Watchdog timeout")?;
     ensure!(scrape(&machine)?.total("noised_probe_attached") > 20.0, "it measures nothing");
     Ok(Verdict::Passed)
 }

@@ -364,7 +364,7 @@ fn once_and_json() -> Result<Verdict> {
     let outcome = run_noised(&["top", "--connect", &served.socket(), "--once"])?;
     ensure!(outcome.code == 0, "{}", outcome.stderr);
     println!("{}", outcome.stdout);
-    ensure!(outcome.stdout.contains("runqueue_wait"), "no signal is told");
+    ensure!(outcome.stdout.contains("runqueue_wait"), "no signal is shown");
     ensure!(!outcome.stdout.contains('\u{1b}'), "text for a file has colours");
     for worker in workers {
         worker.stop()?;
@@ -374,7 +374,7 @@ fn once_and_json() -> Result<Verdict> {
 
 fn without_a_daemon() -> Result<Verdict> {
     if PathBuf::from("/run/noised/noised.sock").exists() {
-        return Ok(Verdict::Impossible("a daemon of somebody else runs here".to_owned()));
+        return Ok(Verdict::Impossible("another daemon runs here".to_owned()));
     }
     let outcome = run_noised(&["top", "--once", "--screen", "irq"])?;
     println!("{}", outcome.stdout);

@@ -141,7 +141,7 @@ fn scrape_all(least: usize, get: impl Fn() -> Result<Response> + Sync) -> Result
                 builder.spawn_scoped(scope, &get)
             })
             .collect::<Result<_, _>>()?;
-        // Read when all have their answers, so that nobody waits for a turn because of that.
+        // Read when all have their answers, so that no request waits for a turn because of that.
         let mut answers = Vec::new();
         for scraper in scrapers {
             match scraper.join() {
@@ -268,7 +268,7 @@ fn ended(streams: &[TcpStream]) -> Result<usize> {
 fn answers_nobody_takes() -> Result<Verdict> {
     let daemon = Daemon::start()?;
     let address = daemon.address;
-    // More than the kernel takes of them: else nobody would be slow.
+    // More than the kernel takes of them: else no client would be slow.
     let pages = 400_000 / get(address, "/metrics", &[])?.body.len().max(1) + 2;
     let hostile = || {
         let held = askers(address, 200, pages)?;
@@ -279,7 +279,7 @@ fn answers_nobody_takes() -> Result<Verdict> {
             if ended > 0 {
                 break ended;
             }
-            ensure!(Instant::now() < deadline, "nobody was hung up on");
+            ensure!(Instant::now() < deadline, "no connection was ended");
         };
         println!("{ended} of {} were hung up on", held.len());
         Ok(held)
@@ -388,7 +388,7 @@ fn connect_from(source: Ipv4Addr, address: SocketAddr) -> Result<TcpStream> {
     // SAFETY: no memory argument.
     let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
     ensure!(socket >= 0, "socket: {}", std::io::Error::last_os_error());
-    // SAFETY: it was just made, and nobody else has it.
+    // SAFETY: it was just made, and has no other owner.
     let stream = unsafe { TcpStream::from_raw_fd(socket) };
     // SAFETY: the names are valid for the calls, and as long as is said.
     let connected = unsafe {
@@ -440,7 +440,7 @@ fn a_right_password_among_wrong_ones() -> Result<Verdict> {
     })?;
     let (busy, refused) = (busy.into_inner(), refused.into_inner());
     println!("{refused} refused, {busy} sent away; who may was answered {status} after {took:?}");
-    ensure!(busy > 0, "nobody was sent away");
+    ensure!(busy > 0, "no client was sent away");
     ensure!(status == 200, "alice was answered {status}");
     Ok(Verdict::Passed)
 }

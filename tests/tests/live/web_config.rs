@@ -84,9 +84,9 @@ fn tls_12_and_13() -> Result<Verdict> {
     }
     let stranger = Client::new(&Authority::new("another")?)?;
     ensure_refused(&stranger, daemon.address, "a client that does not trust it")?;
-    let told = daemon.process().stderr()?;
+    let log = daemon.process().stderr()?;
     let address = format!("https://{}", daemon.address);
-    ensure!(told.contains(&address), "it does not say where it listens: {told}");
+    ensure!(log.contains(&address), "it does not say where it listens: {log}");
     Ok(Verdict::Passed)
 }
 
@@ -140,7 +140,7 @@ fn versions_and_ciphers_can_be_chosen() -> Result<Verdict> {
     Ok(Verdict::Passed)
 }
 
-/// Clients with these certificates, each for both versions: a refusal is told at another time.
+/// Clients with these certificates, each for both versions: a refusal shows at another time.
 fn each_version(site: &Site, identity: Option<&Identity>) -> Result<[Client; 2]> {
     let of = |version| Client::with(&site.authority, identity, &[version]);
     Ok([of(&TLS12)?, of(&TLS13)?])
@@ -269,8 +269,8 @@ fn any_client_certificate() -> Result<Verdict> {
             ensure_refused(&client, daemon.address, "a client without a certificate, later")?;
         }
     }
-    let told = daemon.process().stderr()?;
-    ensure!(told.matches("cannot be given up while noised runs").count() == 1, "{told}");
+    let log = daemon.process().stderr()?;
+    ensure!(log.matches("cannot be given up while noised runs").count() == 1, "{log}");
     drop(daemon);
     // One may be shown, or none, as long as it is of a known authority.
     let daemon = site.start_open()?;
@@ -316,8 +316,8 @@ fn users() -> Result<Verdict> {
         let answer = client.get(address, "/metrics", &[("Authorization", text)])?;
         ensure!(answer.status == 401, "{text}: status {}", answer.status);
     }
-    let told = daemon.process().stderr()?;
-    ensure!(!told.contains("wonder"), "a password in the log: {told}");
+    let log = daemon.process().stderr()?;
+    ensure!(!log.contains("wonder"), "a password in the log: {log}");
     Ok(Verdict::Passed)
 }
 
@@ -353,9 +353,9 @@ fn certificate_changes() -> Result<Verdict> {
     sleep(SEEN);
     ensure!(after.get(daemon.address, "/-/ready", &[])?.status == 200, "not the new one");
     ensure_refused(&before, daemon.address, "a client of the last authority")?;
-    let told = daemon.process().stderr()?;
-    ensure!(told.matches("is not the key of").count() == 1, "{told}");
-    ensure!(told.matches("is valid again, applied").count() == 1, "{told}");
+    let log = daemon.process().stderr()?;
+    ensure!(log.matches("is not the key of").count() == 1, "{log}");
+    ensure!(log.matches("is valid again, applied").count() == 1, "{log}");
     Ok(Verdict::Passed)
 }
 
@@ -399,7 +399,7 @@ fn users_change_and_mistakes_do_not() -> Result<Verdict> {
     }
     write(&format!("basic_auth_users:\n{}", user("bob", "new")?))?;
     check(&[("bob", "b", 401), ("bob", "new", 200)], "well again")?;
-    let told = daemon.process().stderr()?;
+    let log = daemon.process().stderr()?;
     for (words, times) in [
         ("is not a bcrypt hash", 1),
         ("cannot read the web file", 1),
@@ -408,7 +408,7 @@ fn users_change_and_mistakes_do_not() -> Result<Verdict> {
         ("is valid again, applied", 1),
         ("the web file changed", 1),
     ] {
-        ensure!(told.matches(words).count() == times, "{words:?} not {times} times: {told}");
+        ensure!(log.matches(words).count() == times, "{words:?} not {times} times: {log}");
     }
     Ok(Verdict::Passed)
 }
@@ -518,7 +518,7 @@ fn a_real_prometheus() -> Result<Verdict> {
 fn ended(mut prometheus: Process, daemon: Daemon) -> Result<Verdict> {
     prometheus.signal(libc::SIGTERM)?;
     prometheus.wait()?;
-    let (status, told) = daemon.stop(libc::SIGTERM)?;
-    ensure!(status.success(), "{status}: {told}");
+    let (status, log) = daemon.stop(libc::SIGTERM)?;
+    ensure!(status.success(), "{status}: {log}");
     Ok(Verdict::Passed)
 }

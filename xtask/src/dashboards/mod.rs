@@ -246,7 +246,7 @@ mod tests {
         }
     }
 
-    /// What promtool tests of the dashboards is what they ask.
+    /// The queries that promtool tests are those of the dashboards.
     #[test]
     fn tested_queries_are_those_of_dashboards() {
         let path = root().join("deploy/prometheus/tests/dashboards.test.yml");

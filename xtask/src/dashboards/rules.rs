@@ -112,7 +112,7 @@ fn counters() -> Group {
     }
 }
 
-/// Part of all hosts' CPU time that was taken; large hosts weigh more. `host` is what tells hosts apart.
+/// Part of all hosts' CPU time that was taken; large hosts weigh more. `host` is the label that distinguishes hosts.
 fn mean_taken(host: &str) -> String {
     format!("sum by (job) ({HOST_TAKEN} * on ({host}) {HOST_CPUS}) / sum by (job) ({HOST_CPUS})")
 }
@@ -217,7 +217,7 @@ fn of_shard(record: &str) -> String {
 }
 
 /// The rule for the whole fleet on a server above others, whose hosts' series have a label `shard`;
-/// none for a rule of single hosts, whose series it is told.
+/// none for a rule of single hosts, whose series that server does not fetch.
 fn above(rule: &Rule) -> Option<Rule> {
     let (level, _) = rule.record.split_once(':')?;
     let expr = match level {

@@ -1,7 +1,7 @@
 //! `cargo xtask lint`: the rules of this project that no compiler knows.
 //!
 //! Rules about one file are pure functions of its path and text (`rules.rs`), read through a small
-//! lexer (`source.rs`) so that comments and strings are never taken for code. Rules about several
+//! lexer (`source.rs`) so that comments and strings are never mistaken for code. Rules about several
 //! files compare them (`drift.rs`), rules about README.md and `docs/` read those (`pages.rs`). What
 //! clippy checks already is not repeated here.
 

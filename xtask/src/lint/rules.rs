@@ -84,12 +84,14 @@ const CLOCKS: [&str; 5] = ["Instant", "SystemTime", "UNIX_EPOCH", "clock_gettime
 const CLOCK: &str = "what computes reads no clock; take the time as an argument";
 
 fn impure(name: &Name<'_>) -> Option<String> {
-    let told = |what: &str| {
+    let refused = |what: &str| {
         Some(format!("what computes is pure and may not use {what}; pass its result in"))
     };
     match name.parts.as_slice() {
-        [first @ ("aya" | "tokio"), ..] => told(first),
-        ["std", module @ ("fs" | "net" | "env" | "process"), ..] => told(&format!("std::{module}")),
+        [first @ ("aya" | "tokio"), ..] => refused(first),
+        ["std", module @ ("fs" | "net" | "env" | "process"), ..] => {
+            refused(&format!("std::{module}"))
+        }
         [.., "now"] if !name.imported => Some(CLOCK.to_owned()),
         _ => None,
     }
@@ -172,20 +174,21 @@ fn length(source: &Source<'_>) -> Vec<Finding> {
 
 /// Modules are named after what they are about.
 fn file_names(source: &Source<'_>) -> Vec<Finding> {
-    let told = |name: &str| format!("`{name}` says nothing about what is inside; name the subject");
+    let message =
+        |name: &str| format!("`{name}` says nothing about what is inside; name the subject");
     let mut findings: Vec<_> = source
         .path
         .trim_end_matches(".rs")
         .split('/')
         .filter(|part| EMPTY_NAMES.contains(part))
-        .map(|part| finding(source, 1, told(part)))
+        .map(|part| finding(source, 1, message(part)))
         .collect();
     for (index, token) in source.tokens.iter().enumerate() {
         if source.word(index) == Some("mod")
             && let Some(name) = source.word(index + 1)
             && EMPTY_NAMES.contains(&name)
         {
-            findings.push(finding(source, token.line, told(name)));
+            findings.push(finding(source, token.line, message(name)));
         }
     }
     findings
@@ -244,7 +247,7 @@ fn leftovers(source: &Source<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Spelled in halves, so that this file keeps its own rule whoever searches it.
+/// Spelled in halves, so that this file keeps its own rule.
 const MARKS: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 
 /// Code that nothing uses goes. An `expect` with its reason is left alone: it serves values held only

@@ -39,7 +39,7 @@ pub fn build(workspace: &Workspace, folder: &Path) -> Result<PathBuf> {
     split(&built, folder)
 }
 
-/// Takes a program that somebody else built.
+/// Takes a program that was built elsewhere.
 pub fn take(given: &Path, folder: &Path) -> Result<PathBuf> {
     let place = folder.join("noised");
     fs::copy(given, &place)

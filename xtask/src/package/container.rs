@@ -56,7 +56,7 @@ pub fn build(
     Ok(file)
 }
 
-/// Whether the image has it: the program, and what the licences ask for.
+/// Whether the image has it: the program, and what the licences require.
 fn is_in(entry: &Entry) -> bool {
     entry.path == "usr/bin/noised" || entry.path.starts_with(NOTICES)
 }

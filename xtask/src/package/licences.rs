@@ -1,4 +1,4 @@
-//! What of others is linked in, under which terms, and the notices that these ask to bring along.
+//! What of others is linked in, under which terms, and the notices that these require.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;

@@ -81,13 +81,13 @@ impl Texts {
 /// The files of such names below a folder, in order: code of others that a package has in it, too, has
 /// its own.
 fn files(folder: &Path) -> Result<Vec<PathBuf>> {
-    let told = || format!("cannot list {}", folder.display());
+    let failure = || format!("cannot list {}", folder.display());
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder).with_context(told)? {
-        let entry = entry.with_context(told)?;
+    for entry in fs::read_dir(folder).with_context(failure)? {
+        let entry = entry.with_context(failure)?;
         let path = entry.path();
         let name = entry.file_name().to_string_lossy().to_lowercase();
-        if entry.file_type().with_context(told)?.is_dir() {
+        if entry.file_type().with_context(failure)?.is_dir() {
             found.extend(files(&path)?);
         } else if NAMES.iter().any(|begin| name.starts_with(begin)) && !name.ends_with(".rs") {
             found.push(path);

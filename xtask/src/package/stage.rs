@@ -52,9 +52,9 @@ pub fn add(root: &Path, entries: &[Entry], epoch: u64) -> Result<()> {
 
 /// Gives all that lies there the same time, and folders the usual permissions.
 fn settle(folder: &Path, epoch: u64) -> Result<()> {
-    let told = || format!("cannot settle {}", folder.display());
-    for entry in fs::read_dir(folder).with_context(told)? {
-        let path = entry.with_context(told)?.path();
+    let failure = || format!("cannot settle {}", folder.display());
+    for entry in fs::read_dir(folder).with_context(failure)? {
+        let path = entry.with_context(failure)?.path();
         if path.is_dir() {
             settle(&path, epoch)?;
         } else {

@@ -25,7 +25,7 @@ pub struct Ended {
     pub script: Result<()>,
 }
 
-/// A folder that nobody else boots from: guests would write over each other's disks.
+/// A folder that no other guest boots from: guests would write over each other's disks.
 pub struct Folder {
     pub path: PathBuf,
     lock: File,
@@ -35,7 +35,7 @@ impl Folder {
     /// Makes it where it is not there, and takes it.
     ///
     /// # Errors
-    /// If somebody has it, be it a guest whose starter was killed.
+    /// If another process has it, be it a guest whose starter was killed.
     pub fn take(path: PathBuf) -> Result<Self> {
         fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
         let lock = File::create(path.join("lock"))
@@ -51,7 +51,7 @@ impl Drop for Folder {
     /// Closing the file is not enough: a process that another thread forks has it too, until it starts
     /// its program.
     fn drop(&mut self) {
-        // An error leaves the lock to whoever has the file still.
+        // An error leaves the lock with the process that still has the file.
         let _ = self.lock.unlock();
     }
 }
@@ -74,7 +74,7 @@ pub fn boot(
     }
     let [console, results] =
         ["console", "results"].map(|what| folder.path.join(format!("{what}.{name}")));
-    // What an earlier guest said must not be taken for the words of one that never started.
+    // What an earlier guest said must not be mistaken for the words of one that never started.
     for file in [&console, &results] {
         forget(file)?;
     }

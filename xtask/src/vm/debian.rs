@@ -183,7 +183,7 @@ fn numbers(text: &str) -> Vec<u64> {
     digits.filter_map(|number| number.parse().ok()).collect()
 }
 
-/// Runs a command; what it says is told where it fails.
+/// Runs a command; the error has what it printed.
 fn run(command: &mut Command) -> Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| format!("cannot start {name}"))?;

@@ -212,11 +212,11 @@ fn matrix(
     let mut rows = Vec::new();
     for name in &plan.kernels {
         eprintln!("vm: {name}: {} live tests", chosen.len());
-        // Where a check of everything says nothing of kernels, nobody would notice.
+        // A check of everything must not pass over kernels without a word.
         let is_wanted = arguments.ci || arguments.kernels.contains(name);
         let row = row(folder, name, &archive, is_wanted, plan.longest);
         match &row.verdict {
-            Verdict::Told(outcome) => eprintln!("vm: {name}: {} passed", outcome.tests.passed),
+            Verdict::Ran(outcome) => eprintln!("vm: {name}: {} passed", outcome.tests.passed),
             Verdict::Skipped(reason) | Verdict::Broken(reason) => eprintln!("vm: {name}: {reason}"),
         }
         rows.push(row);
@@ -244,7 +244,7 @@ fn row(folder: &Folder, name: &str, archive: &Path, is_wanted: bool, longest: Du
                 "{error:#}; last words: {}",
                 last_words(&console, &results)
             )),
-            Ok(ended) => Verdict::Told(Box::new(Outcome::read(&ended.results, &ended.console))),
+            Ok(ended) => Verdict::Ran(Box::new(Outcome::read(&ended.results, &ended.console))),
         },
     };
     Row { kernel: name.to_owned(), verdict, took: begin.elapsed() }

@@ -207,11 +207,11 @@ fn checked(text: &str) -> Result<Checked, String> {
     let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
     let mut checked = Checked::default();
     for hook in hooks {
-        let told = (text(hook, "hook"), text(hook, "detail"));
+        let reason = (text(hook, "hook"), text(hook, "detail"));
         match hook["state"].as_str() {
             Some("ok") => checked.attached += 1,
-            Some("absent") => checked.absent.push(told),
-            _ => checked.refused.push(told),
+            Some("absent") => checked.absent.push(reason),
+            _ => checked.refused.push(reason),
         }
     }
     for signal in signals {
@@ -264,8 +264,8 @@ mod tests {
     fn complaints_of_the_kernel_are_faults() {
         let text = "@@ log\n[    1.0] BUG: kernel NULL pointer dereference, address: 0\n";
         let faults = Outcome::read(text, "[    2.0] Oops: 0000\n").faults();
-        let told = faults.iter().filter(|fault| fault.starts_with("the kernel says"));
-        assert_eq!(told.count(), 2, "{faults:?}");
+        let complaints = faults.iter().filter(|fault| fault.starts_with("the kernel says"));
+        assert_eq!(complaints.count(), 2, "{faults:?}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Which live tests run in guests.
 //!
 //! All do but those that are left out here, each for a reason; so a test that is new runs in guests
-//! unless somebody says why not. An entry that no test is called by is an error.
+//! unless a reason is given. An entry that no test is called by is an error.
 
 use std::path::Path;
 use std::process::Command;

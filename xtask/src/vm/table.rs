@@ -14,8 +14,8 @@ pub enum Verdict {
     Skipped(String),
     /// There was no guest, or it did not come to its end.
     Broken(String),
-    /// It told.
-    Told(Box<Outcome>),
+    /// It ran, and this came out.
+    Ran(Box<Outcome>),
 }
 
 /// One kernel.
@@ -33,7 +33,7 @@ impl Row {
         match &self.verdict {
             Verdict::Skipped(_) => Vec::new(),
             Verdict::Broken(words) => vec![words.clone()],
-            Verdict::Told(outcome) => outcome.faults(),
+            Verdict::Ran(outcome) => outcome.faults(),
         }
     }
 
@@ -59,7 +59,7 @@ const HEAD: [&str; 9] = [
 ];
 
 fn cells(row: &Row) -> Vec<String> {
-    let Verdict::Told(outcome) = &row.verdict else {
+    let Verdict::Ran(outcome) = &row.verdict else {
         let mut cells = vec![row.kernel.clone()];
         cells.resize(HEAD.len(), "-".to_owned());
         return cells;
@@ -117,13 +117,13 @@ pub fn text(rows: &[Row], left_out: &[Skipped]) -> String {
 
 /// What is absent, and what guests skipped, said once for all the kernels that say the same.
 fn details(page: &mut String, rows: &[Row]) {
-    let mut told: Vec<(String, Vec<&str>)> = Vec::new();
-    let mut note = |line: String, kernel| match told.iter_mut().find(|(known, _)| *known == line) {
+    let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
+    let mut note = |line: String, kernel| match lines.iter_mut().find(|(known, _)| *known == line) {
         Some((_, kernels)) => kernels.push(kernel),
-        None => told.push((line, vec![kernel])),
+        None => lines.push((line, vec![kernel])),
     };
     for row in rows {
-        let Verdict::Told(outcome) = &row.verdict else { continue };
+        let Verdict::Ran(outcome) = &row.verdict else { continue };
         if let Ok(root) = &outcome.root {
             for (what, reason) in root.absent.iter().chain(&root.unmeasured) {
                 note(format!("without {what}: {reason}"), row.kernel.as_str());
@@ -137,22 +137,23 @@ fn details(page: &mut String, rows: &[Row]) {
         }
     }
     page.push('\n');
-    for (line, kernels) in told {
+    for (line, kernels) in lines {
         let _ = writeln!(page, "{line} ({})", kernels.join(", "));
     }
 }
 
 /// What no guest ran, said once for all the tests of a module that have the same reason.
 fn reasons(page: &mut String, left_out: &[Skipped]) {
-    let mut told: Vec<(&str, &str, usize)> = Vec::new();
+    let mut groups: Vec<(&str, &str, usize)> = Vec::new();
     for Skipped { test, reason } in left_out {
         let module = test.split_once("::").map_or(test.as_str(), |(module, _)| module);
-        match told.iter_mut().find(|(known, why, _)| *known == module && *why == reason.as_str()) {
+        match groups.iter_mut().find(|(known, why, _)| *known == module && *why == reason.as_str())
+        {
             Some((_, _, count)) => *count += 1,
-            None => told.push((module, reason, 1)),
+            None => groups.push((module, reason, 1)),
         }
     }
-    for (module, reason, count) in told {
+    for (module, reason, count) in groups {
         let _ = writeln!(page, "skipped {count} tests of {module}: {reason}");
     }
     page.push('\n');
@@ -163,7 +164,7 @@ pub fn markdown(rows: &[Row]) -> String {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let mut page = line(HEAD.map(str::to_owned).to_vec());
     page.push_str(&line(HEAD.map(|_| "---".to_owned()).to_vec()));
-    for row in rows.iter().filter(|row| matches!(row.verdict, Verdict::Told(_))) {
+    for row in rows.iter().filter(|row| matches!(row.verdict, Verdict::Ran(_))) {
         page.push_str(&line(cells(row)));
     }
     page
@@ -174,7 +175,7 @@ pub fn json(rows: &[Row], left_out: &[Skipped]) -> Value {
     let kernels = rows.iter().map(|row| {
         let detail = match &row.verdict {
             Verdict::Skipped(reason) | Verdict::Broken(reason) => json!({"reason": reason}),
-            Verdict::Told(outcome) => outcome.json(),
+            Verdict::Ran(outcome) => outcome.json(),
         };
         json!({
             "kernel": row.kernel,
@@ -210,7 +211,7 @@ mod tests {
         let outcome = Outcome::read(&format!("@@ kernel\n6.1.0\n@@ check\n{check}\n"), "");
         vec![
             row("7", Verdict::Skipped("no network".to_owned())),
-            row("6.1", Verdict::Told(Box::new(outcome))),
+            row("6.1", Verdict::Ran(Box::new(outcome))),
         ]
     }
 

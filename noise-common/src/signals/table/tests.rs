@@ -5,7 +5,7 @@ use crate::charge::{Cause, Resource};
 use crate::offsets::FIELDS;
 use crate::remedy::against;
 use crate::shown::{Shown, Stage};
-use crate::signals::Kind;
+use crate::signals::{Kind, Storage};
 use std::collections::BTreeSet;
 
 #[test]
@@ -21,6 +21,7 @@ fn table_order_is_the_discriminant() {
 fn names_are_unique_and_texts_are_not_empty() {
     let mut seen = BTreeSet::new();
     for info in &SIGNALS {
+        assert!(!info.name.is_empty(), "{:?} has no name", info.signal);
         assert!(seen.insert(info.name), "{} twice", info.name);
         assert!(seen.insert(info.metric), "{} twice", info.metric);
         assert!(info.metric.starts_with("noised_"));
@@ -33,6 +34,8 @@ fn names_are_unique_and_texts_are_not_empty() {
             Kind::Counter => "_total",
         };
         assert!(info.metric.ends_with(suffix), "{}", info.metric);
+        let counts = matches!(info.storage, Storage::Switches | Storage::KeyedCounter);
+        assert_eq!(counts, !info.is_delay(), "{}", info.name);
     }
 }
 

@@ -21,8 +21,8 @@ use crate::measure::quanta::{self, QuantaOptions, QuantaReport, SAMPLES_MAX};
 /// Arguments of `noised bench ftq`.
 #[derive(Debug, clap::Args)]
 pub struct FtqArgs {
-    /// Length of a quantum (200us; without a unit: microseconds). A tick is seen up to half as many Hz as there are quanta in a
-    /// second.
+    /// Length of a quantum (200us; without a unit: microseconds). A tick is seen up to half as many Hz
+    /// as there are quanta in a second.
     #[arg(long, value_name = "TIME", default_value = "200us", value_parser = quantum)]
     quantum: Duration,
     #[command(flatten)]

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::kernel::{Capability, KernelError};
 
-/// Who asks.
+/// The process that runs the check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// The program's path.

@@ -28,12 +28,12 @@ pub struct IncidentsArgs {
     /// Show single long waits, with what they consist of, instead.
     #[arg(long)]
     outliers: bool,
-    /// Ask this daemon: its socket, or its address (http://HOST:PORT, https://…)
+    /// Query this daemon: its socket, or its address (http://HOST:PORT, https://…)
     /// [default: /run/noised/noised.sock; where none answers there, 127.0.0.1:19435, then the state
     /// directory].
     #[arg(long, value_name = "SOCKET|URL")]
     connect: Option<Connect>,
-    /// Ask the daemon at this address, with https:// in front of it over TLS.
+    /// Query the daemon at this address, with https:// in front of it over TLS.
     #[arg(long = "web.address", value_name = "HOST:PORT", value_parser = source::address)]
     #[arg(conflicts_with = "connect")]
     web_address: Option<String>,

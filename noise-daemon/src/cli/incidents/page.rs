@@ -10,9 +10,9 @@ use crate::clean::clean;
 use crate::model::units::{duration, known_duration};
 
 /// Culprits, and remedies, that a page has room for.
-const TOLD: usize = 8;
-/// Culprits that are told of one that joined.
-const TOLD_OF_JOINED: usize = 2;
+const SHOWN: usize = 8;
+/// Culprits that are listed of an incident that joined.
+const SHOWN_OF_JOINED: usize = 2;
 
 /// The incidents, each a block.
 pub fn incidents(incidents: &[Arc<Report>]) -> String {
@@ -68,14 +68,14 @@ fn joined(text: &mut String, episode: &Episode) {
     let (seconds, lost) = (episode.disturbed_seconds(), episode.lost_seconds);
     let _ = write!(text, "      {seconds:.1} s{so_far}, {lost:.3} s lost");
     let part = |culprit: &Culprit<Name>| culprit.part(episode.nothing_beyond());
-    for culprit in episode.told_culprits(TOLD_OF_JOINED).0 {
+    for culprit in episode.told_culprits(SHOWN_OF_JOINED).0 {
         let (name, cause) = (clean(&culprit.culprit), culprit.cause.name());
         let _ = write!(text, ", {name} ({cause}) {:.0} %", part(culprit) * 100.0);
     }
     text.push('\n');
 }
 
-/// What is told of before and during: its name, and how it reads.
+/// A figure that is shown for before and during: its name, and its text.
 type Figure = (&'static str, fn(&Level) -> String);
 
 fn figures(of: Watched) -> &'static [Figure] {
@@ -105,8 +105,8 @@ fn culprits(text: &mut String, episode: &Episode) {
         return;
     }
     let _ = writeln!(text, "  {:<20}{:>12}", "culprits", "excess");
-    let (told, others) = episode.told_culprits(TOLD);
-    for culprit in told {
+    let (named, others) = episode.told_culprits(SHOWN);
+    for culprit in named {
         let name = format!("{} ({})", clean(&culprit.culprit), culprit.cause.name());
         line(text, culprit.time, Some(culprit.beyond), &name);
     }
@@ -118,9 +118,9 @@ fn culprits(text: &mut String, episode: &Episode) {
 }
 
 fn line(text: &mut String, time: Time, beyond: Option<Time>, name: &str) {
-    let told = |time: Time| format!("{:.3} s {:>3.0} %", time.seconds, time.share * 100.0);
-    let beyond = beyond.map(told).unwrap_or_default();
-    let _ = writeln!(text, "    {:>16}{beyond:>18}  {name}", told(time));
+    let cell = |time: Time| format!("{:.3} s {:>3.0} %", time.seconds, time.share * 100.0);
+    let beyond = beyond.map(cell).unwrap_or_default();
+    let _ = writeln!(text, "    {:>16}{beyond:>18}  {name}", cell(time));
 }
 
 fn remedies(text: &mut String, episode: &Episode) {
@@ -128,16 +128,16 @@ fn remedies(text: &mut String, episode: &Episode) {
         return;
     }
     text.push_str("  remedies\n");
-    for remedy in episode.remedies.iter().take(TOLD) {
+    for remedy in episode.remedies.iter().take(SHOWN) {
         let advice = remedy.advice();
         let _ = writeln!(text, "    {}\n      {} {}", advice.setting, advice.effect, advice.cost);
     }
 }
 
 fn wait(outlier: &Outlier) -> String {
-    let told = |ns: u64| duration(ns as f64);
-    let mut text = format!("{}  {}\n", moment(outlier.time), clean(&outlier.sentence(told)));
-    for part in outlier.parts(told) {
+    let time = |ns: u64| duration(ns as f64);
+    let mut text = format!("{}  {}\n", moment(outlier.time), clean(&outlier.sentence(time)));
+    for part in outlier.parts(time) {
         let _ = writeln!(text, "  {}", clean(&part));
     }
     text

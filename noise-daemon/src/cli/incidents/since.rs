@@ -39,7 +39,7 @@ impl Since {
     /// The moment, seen from now.
     ///
     /// # Errors
-    /// Where it is before all time that can be told.
+    /// Where it lies before the earliest time that can be represented.
     pub fn from(&self, now: Timestamp) -> anyhow::Result<Timestamp> {
         match self {
             Self::At(time) => Ok(*time),

@@ -148,7 +148,7 @@ impl IncidentSource {
     }
 }
 
-/// Why a daemon is not asked.
+/// Why a daemon cannot be queried.
 #[derive(Debug, thiserror::Error)]
 enum Unreachable {
     /// There is none.
@@ -217,7 +217,7 @@ fn unknown(place: &dyn fmt::Display) -> String {
 /// What a daemon answers, or why none does.
 ///
 /// # Errors
-/// Where one answers, but not what was asked for.
+/// Where one answers, but not with the document.
 fn fetch(
     address: &str,
     route: &str,
@@ -242,8 +242,8 @@ fn fetch(
              of --http.config.file"
         ),
         Err(ureq::Error::StatusCode(403)) => bail!(
-            "noised at {address} refuses this (status 403): if it listens on loopback, ask by address or \
-             as localhost, or add this name to web.allowed-hosts there"
+            "noised at {address} refuses this (status 403): if it listens on loopback, connect by address \
+             or as localhost, or add this name to web.allowed-hosts there"
         ),
         Err(error @ ureq::Error::StatusCode(_)) => bail!("noised at {address}: {error}"),
         Err(ureq::Error::Io(error)) => return Ok(Err(absent(&error))),

@@ -1,4 +1,4 @@
-//! What only one of those who measure has, and measuring with the kernel's tracer.
+//! Options that only one backend has, and measuring with the kernel's tracer.
 
 use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
@@ -15,7 +15,7 @@ use crate::procfs;
 /// Refuses what the chosen backend does not have.
 ///
 /// # Errors
-/// A sentence for whoever asked.
+/// A sentence for the user.
 pub fn refuse(args: &OsnoiseArgs) -> Result<(), CommandError> {
     match args.backend {
         Backend::Noised => {

@@ -104,7 +104,7 @@ pub struct OsnoiseArgs {
     pub json: bool,
 }
 
-/// How often everything that was told is taken.
+/// How often the events of the programs are drained.
 const TURN: Duration = Duration::from_millis(20);
 
 /// Options that make no sense without a measuring thread.

@@ -16,7 +16,7 @@ use crate::measure::naming::Naming;
 use crate::measure::osnoise::kernel::CrossCheck;
 use crate::measure::osnoise::{HistogramShape, PeriodReport, Tally};
 
-/// One measurement, whoever does it.
+/// One measurement, by either backend.
 pub struct Session<'a> {
     args: &'a OsnoiseArgs,
     tally: Tally,

@@ -25,7 +25,7 @@ pub struct Screen {
     live: bool,
     drawn: Option<Instant>,
     progress: Progress,
-    /// Nobody reads any more.
+    /// The reader of the output is gone.
     closed: bool,
 }
 
@@ -124,7 +124,7 @@ impl Screen {
         text
     }
 
-    /// Whether nobody reads any more.
+    /// Whether the reader of the output is gone.
     pub const fn is_closed(&self) -> bool {
         self.closed
     }

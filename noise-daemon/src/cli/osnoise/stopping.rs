@@ -73,13 +73,13 @@ pub fn act(
         Stopped::Total(noise_ns, _) => ("noise in one period of", noise_ns),
         Stopped::Asked => return Ok(()),
     };
-    tell(&record(actions, cpu, &format!("{what} {}", units::duration(gap as f64)), recent), json);
+    show(&record(actions, cpu, &format!("{what} {}", units::duration(gap as f64)), recent), json);
     for action in actions {
         let OnThreshold::Command(command) = action else { continue };
         let mut shell = Command::new("sh");
         shell.args(["-c", command]).env("NOISED_CPU", cpu.to_string());
         if json {
-            // Whoever reads JSON reads nothing else.
+            // Standard output is JSON and nothing else.
             shell.stdout(std::io::stderr());
         }
         let status = shell.status().with_context(|| format!("cannot run `{command}`"))?;
@@ -105,7 +105,7 @@ fn record(actions: &[OnThreshold], cpu: u32, reason: &str, recent: &Recent) -> S
 }
 
 /// Prints the record. A reader that has gone is no failure.
-fn tell(record: &str, json: bool) {
+fn show(record: &str, json: bool) {
     if json {
         output::note(record);
     } else {
@@ -133,11 +133,11 @@ mod tests {
         recent.cpus.entry(1).or_default().push_back("a sample\n".to_owned());
         let command = OnThreshold::Command("false".to_owned());
         let of = |actions: &[OnThreshold], cpu| record(actions, cpu, "a reason", &recent);
-        let told = "\nstopped by a reason on CPU 1; its last 1 samples:\na sample\n";
-        assert_eq!(of(&[command.clone(), OnThreshold::Dump], 1), told);
+        let text = "\nstopped by a reason on CPU 1; its last 1 samples:\na sample\n";
+        assert_eq!(of(&[command.clone(), OnThreshold::Dump], 1), text);
         assert_eq!(of(&[command], 1), "\nstopped by a reason on CPU 1\n");
-        let told = "\nstopped by a reason on CPU 0; its last 0 samples:\n";
-        assert_eq!(of(&[OnThreshold::Dump], 0), told);
+        let text = "\nstopped by a reason on CPU 0; its last 0 samples:\n";
+        assert_eq!(of(&[OnThreshold::Dump], 0), text);
     }
 
     #[test]

@@ -49,7 +49,7 @@ impl Books {
     }
 }
 
-/// Accounts for a subject until it is gone, or time is over, or somebody ends it.
+/// Accounts for a subject until it is gone, the time is over, or the user ends it.
 ///
 /// # Errors
 /// See [`CommandError`]; nothing is left attached.

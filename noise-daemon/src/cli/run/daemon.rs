@@ -1,4 +1,4 @@
-//! The daemon once it measures: drives the pipeline, answers those who ask, and reads its configuration
+//! The daemon once it measures: drives the pipeline, answers requests, and reads its configuration
 //! again on SIGHUP.
 
 use std::io;
@@ -53,7 +53,7 @@ pub struct Daemon {
     pub source: Source,
     pub config: Config,
     pub reload: Reload,
-    /// From which samples for clients are paid.
+    /// Budget of CPU time from which samples for clients are paid.
     pub budget: Budget,
 }
 
@@ -94,7 +94,7 @@ impl Daemon {
         }
     }
 
-    /// Publishes a sample for those who ask, and answers them.
+    /// Publishes a sample for the waiting requests, and answers them.
     fn show(&mut self, waiting: Vec<Viewer>) {
         if waiting.iter().any(|viewer| viewer.since_ns.is_some()) {
             self.longest.current().ask();
@@ -182,8 +182,8 @@ impl Daemon {
     }
 
     fn apply(&mut self, config: Config) -> anyhow::Result<Applied> {
-        // What may still refuse comes first. What was not applied is told again with each reload, as
-        // long as it differs from what runs.
+        // What may still refuse comes first. What was not applied is logged again with each reload,
+        // as long as it differs from what runs.
         let running = applied(&self.config, &config)?;
         let changes = changes(&self.config, &config)?;
         let moves_web_file = config.web.config.file != self.config.web.config.file;

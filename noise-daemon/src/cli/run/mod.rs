@@ -133,9 +133,9 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     let prepared = config.osnoise.duty().and_then(|options| Duty::prepare(&options));
     // What parsing the type information took.
     crate::memory::give_back();
-    let beat = Beat::every(SAMPLE_EVERY).context("no timer of samples")?;
+    let beat = Beat::every(SAMPLE_EVERY).context("cannot create the sampling timer")?;
     let (_socket, local) = local_socket(config.socket.options()).await.unzip();
-    // What the service manager is told has to be connected by then.
+    // The socket of the service manager has to be connected by then.
     let service = Service::of_environment();
     let hierarchies = collector.hierarchies().clone();
     if config.privileges.drop {

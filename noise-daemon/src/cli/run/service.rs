@@ -1,4 +1,4 @@
-//! The service manager: readiness, status and watchdog, where one asks for them (systemd's
+//! The service manager: readiness, status and watchdog, where it wants them (systemd's
 //! `Type=notify`; without NOTIFY_SOCKET nothing is sent).
 
 use std::env;
@@ -15,55 +15,56 @@ use sd_notify::NotifyState;
 /// How long a service manager that does not listen may hold the daemon up.
 const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What is told to the service manager.
+/// Notifications to the service manager.
 pub struct Service {
     /// Connected at the start: later the daemon connects to nothing any more.
     socket: Option<UnixDatagram>,
     /// How often it wants to hear of us.
     watchdog: Option<Duration>,
-    told: Option<Instant>,
+    /// When the watchdog was last notified.
+    last: Option<Instant>,
 }
 
 impl Service {
-    /// As the environment asks.
+    /// As the environment (`NOTIFY_SOCKET`, `WATCHDOG_USEC`) demands.
     pub fn of_environment() -> Self {
         let socket = env::var_os("NOTIFY_SOCKET").and_then(|name| {
             let refused = |error: &io::Error| tracing::warn!(?name, %error, "no service manager");
             connect(&name).inspect_err(refused).ok()
         });
         // Twice as often as must be.
-        Self { socket, watchdog: sd_notify::watchdog_enabled().map(|limit| limit / 2), told: None }
+        Self { socket, watchdog: sd_notify::watchdog_enabled().map(|limit| limit / 2), last: None }
     }
 
     /// The daemon works, and this is how.
     pub fn ready(&self, status: &str) {
-        self.tell(&[NotifyState::Ready, NotifyState::Status(status)]);
+        self.send(&[NotifyState::Ready, NotifyState::Status(status)]);
     }
 
     /// The configuration is being read again.
     pub fn reloading(&self) {
         match NotifyState::monotonic_usec_now() {
-            Ok(now) => self.tell(&[NotifyState::Reloading, now]),
+            Ok(now) => self.send(&[NotifyState::Reloading, now]),
             Err(error) => tracing::debug!(%error, "no clock for the service manager"),
         }
     }
 
     /// The daemon detaches.
     pub fn stopping(&self) {
-        self.tell(&[NotifyState::Stopping]);
+        self.send(&[NotifyState::Stopping]);
     }
 
-    /// The daemon samples. Called for every sample; told as often as is asked.
+    /// Called for every sample; notifies the watchdog as often as it demands.
     pub fn alive(&mut self) {
         let Some(every) = self.watchdog else { return };
         let now = Instant::now();
-        if self.told.is_none_or(|told| now.duration_since(told) >= every) {
-            self.told = Some(now);
-            self.tell(&[NotifyState::Watchdog]);
+        if self.last.is_none_or(|last| now.duration_since(last) >= every) {
+            self.last = Some(now);
+            self.send(&[NotifyState::Watchdog]);
         }
     }
 
-    fn tell(&self, states: &[NotifyState<'_>]) {
+    fn send(&self, states: &[NotifyState<'_>]) {
         let Some(socket) = &self.socket else { return };
         let mut text = String::new();
         for state in states {
@@ -98,7 +99,7 @@ mod tests {
     }
 
     fn service(name: &OsStr, watchdog: Option<Duration>) -> Service {
-        Service { socket: Some(connect(name).unwrap()), watchdog, told: None }
+        Service { socket: Some(connect(name).unwrap()), watchdog, last: None }
     }
 
     #[test]
@@ -116,8 +117,8 @@ mod tests {
             service.ready("1 of 2 hooks");
             assert_eq!(heard(&manager), "READY=1\nSTATUS=1 of 2 hooks\n");
             service.reloading();
-            let told = heard(&manager);
-            let time = told.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap().trim_end();
+            let text = heard(&manager);
+            let time = text.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap().trim_end();
             assert!(time.parse::<u64>().unwrap() > 0);
             for _ in 0..2 {
                 service.alive();
@@ -129,11 +130,11 @@ mod tests {
     }
 
     #[test]
-    fn nobody_asks_nobody_is_told() {
+    fn without_a_service_manager_nothing_is_sent() {
         assert!(connect(OsStr::new("/nonexistent/notify")).is_err());
-        let mut service = Service { socket: None, watchdog: None, told: None };
+        let mut service = Service { socket: None, watchdog: None, last: None };
         service.ready("");
         service.alive();
-        assert!(service.told.is_none());
+        assert!(service.last.is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! The kernel itself: programs that are loaded by this process, for as long as it looks.
+//! `noised top` without a daemon: this process loads the programs, for as long as it runs.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -129,7 +129,7 @@ fn run(
 
 impl<'a> Measuring<'a> {
     fn new(collector: Collector, watching: Watching, news: &'a Mailbox) -> anyhow::Result<Self> {
-        let beat = Beat::every(SAMPLE_EVERY).context("no timer of samples")?;
+        let beat = Beat::every(SAMPLE_EVERY).context("cannot create the sampling timer")?;
         let mut pipeline = Pipeline::new(collector, beat)?;
         let watching = pipeline.subscribe(watching);
         let longest = pipeline.subscribe(Longest::default());
@@ -178,7 +178,7 @@ impl Source for EngineSource {
 
     fn set_interval(&mut self, interval: Duration) {
         if let Some(sender) = &self.interval {
-            // A thread that is gone has told its trouble.
+            // A thread that has ended has reported why.
             let _ = sender.send(interval);
         }
     }

@@ -14,7 +14,7 @@ use crate::top::Source;
 use crate::top::sources::{Fault, over_http, over_socket, probe};
 use crate::wire::WebClient;
 
-/// A daemon that somebody named.
+/// A daemon that the user named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Connect {
     /// By its local socket.
@@ -50,7 +50,7 @@ impl FromStr for Connect {
     }
 }
 
-/// The daemon that somebody named; else the one of this host; else the kernel itself, where that is
+/// The daemon that the user named; else the one of this host; else the kernel itself, where that is
 /// allowed.
 ///
 /// # Errors
@@ -85,7 +85,7 @@ fn choose(
 ) -> Result<Box<dyn Source>, CommandError> {
     let fault = match probe(path) {
         Err(fault @ (Fault::Absent { .. } | Fault::Denied { .. })) => fault,
-        // Whoever is there, also one that hangs: to measure beside it would cost twice.
+        // A daemon is there, even if it hangs: to measure beside it would cost twice.
         _ => return local(path, interval),
     };
     match engine() {

@@ -83,7 +83,7 @@ impl Printer {
         Ok(Self { app, filter, json: args.json })
     }
 
-    /// Prints what there is now; whether somebody reads it.
+    /// Prints the current screen; returns whether the output is still open.
     fn print(&self) -> bool {
         let app = &self.app;
         let printed = if self.json {

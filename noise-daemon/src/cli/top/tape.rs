@@ -18,7 +18,7 @@ pub struct FileTape {
 }
 
 impl FileTape {
-    /// One that records at once where a file is named, else when it is told to.
+    /// One that records from the start where a file is named, else on command.
     pub fn new(named: Option<PathBuf>) -> Self {
         Self { target: named.clone(), named, recorder: None }
     }

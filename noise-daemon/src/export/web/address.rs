@@ -43,7 +43,7 @@ impl FromStr for ListenAddress {
             return Ok(Self::At(address));
         }
         let (host, port) = text.rsplit_once(':').ok_or_else(expected)?;
-        // A sign would be taken for a part of the number.
+        // A sign would be read as a part of the number.
         let is_number = port.chars().all(|c| c.is_ascii_digit());
         let port = port.parse().ok().filter(|_| is_number).ok_or_else(expected)?;
         match host {

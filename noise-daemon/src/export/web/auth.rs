@@ -1,5 +1,5 @@
 //! Basic authentication. A bcrypt hash takes long on purpose, so what was verified is remembered,
-//! under a hash with a key of this process, never as a password; and whoever has no password that
+//! under a hash with a key of this process, never as a password; and a client that has no password that
 //! fits can make the daemon compute for a tenth of one CPU at most, without keeping others from
 //! being let in: it is verified one at a time, outside the thread that measures. Few can wait at once,
 //! of one address or in all; a newcomer takes the place of one of those who have most, and turns go to
@@ -28,7 +28,7 @@ const MOST_WAITING_OF_ONE: usize = 2;
 /// After a refusal nothing is verified for this many times as long as it took.
 const REST: u32 = 9;
 
-/// Who asks, as far as limits are concerned: an address, or the network that one host may have.
+/// A client, as far as limits are concerned: an address, or the network that one host may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer(Option<IpAddr>);
 
@@ -98,7 +98,7 @@ impl Sum {
     fn compute(self) {
         // An error is a hash that cannot be, or a password with a NUL in it.
         let fits = bcrypt::verify(self.password.0.as_bytes(), &self.hash).unwrap_or(false);
-        // Who asked goes on only with the daemon.
+        // The receiver is gone only when the daemon ends.
         let _ = self.fits.send(fits);
     }
 }
@@ -113,12 +113,12 @@ struct Known {
     waiting: Vec<Question>,
     /// What is being verified.
     running: Option<(Tag, Outcome)>,
-    /// Somebody verifies what waits.
+    /// A task verifies what waits.
     is_working: bool,
 }
 
 impl Known {
-    /// The outcome of a verification that was asked for already.
+    /// The outcome of a verification that waits or runs already.
     fn outcome(&self, tag: &Tag) -> Option<Outcome> {
         let running = self.running.iter().find(|(running, _)| running == tag);
         let waiting = || self.waiting.iter().find(|question| question.tag == *tag);
@@ -190,13 +190,13 @@ impl Drop for Working {
         // off is there one that is still being verified.
         if std::thread::panicking() {
             (known.is_working, known.running) = (false, None);
-            // Whoever waits is sent away, and may ask again.
+            // Those that wait are sent away, and may try again.
             known.waiting.clear();
         }
     }
 }
 
-/// Verifies who asks.
+/// Verifies the users of requests.
 pub struct Auth {
     key: hmac::Key,
     known: Mutex<Known>,
@@ -218,7 +218,7 @@ impl Auth {
         Ok(Self { key, known, computer, randoms })
     }
 
-    /// Starts the thread that computes: it has the privileges of whoever calls this.
+    /// Starts the thread that computes: it has the privileges of the caller.
     ///
     /// # Errors
     /// Where there can be no further thread.
@@ -229,7 +229,7 @@ impl Auth {
         Ok(())
     }
 
-    /// Whether one of these users asks. A name that is none of them costs the same time.
+    /// Whether one of these users has these credentials. A name that is none of them costs the same time.
     pub async fn check(
         self: &Arc<Self>,
         users: &BTreeMap<String, Secret>,
@@ -247,7 +247,7 @@ impl Auth {
             if known.refused.contains(&tag) {
                 return Verdict::Refused;
             }
-            // The same question may have been asked at the same time.
+            // The same credentials may have come at the same time.
             if let Some(outcome) = known.outcome(&tag) {
                 outcome
             } else {
@@ -257,7 +257,7 @@ impl Auth {
                 known.waiting.push(Question { tag, peer, user, hash, password, is_user, done });
                 if !known.is_working {
                     known.is_working = true;
-                    // Goes on although who asked may go away: else that would be a way to compute
+                    // Goes on although the client may go away: else that would be a way to compute
                     // without limit.
                     tokio::spawn(Working(Arc::clone(self)).work());
                 }
@@ -293,7 +293,7 @@ impl Auth {
         {
             let mut known = self.known();
             known.running = None;
-            // Neither accepted nor refused: who asks again is verified again.
+            // Neither accepted nor refused: the next request is verified again.
             let Some(fits) = fits else { return false };
             if fits && is_user {
                 known.accepted.insert(user, tag);
@@ -304,13 +304,13 @@ impl Auth {
                 known.refused.push_back(tag);
             }
         }
-        // Who asked may be gone.
+        // The client may be gone.
         let accepted = fits == Some(true) && is_user;
         let _ = done.send(Some(accepted));
         accepted
     }
 
-    /// A number that nobody outside can foresee.
+    /// A number that cannot be foreseen from outside.
     fn random(&self) -> u64 {
         let number = self.randoms.fetch_add(1, Ordering::Relaxed);
         let digest = hmac::sign(&self.key, &number.to_le_bytes());

@@ -1,12 +1,12 @@
-//! A budget of CPU time for answering, over all clients: one that asks again as soon as it is answered
+//! A budget of CPU time for answering, over all clients: one that sends the next request at once
 //! would otherwise take a whole CPU, and be the noise that is measured here.
 //!
 //! Charged is the CPU time of the thread that serves: connections, documents and the samples for them.
 //! In the long run answering gets [`SHARE`] of one CPU. What exceeds it is delayed, first come first
-//! served, and none is refused. Two limits keep scrapers out of this: a connection that asks again at
-//! once is delayed as soon as [`BURST`] has been spent beyond the share; new connections, and those that
-//! paused since their last answer, only from [`LARGE_BURST`] on, which a thousand scrapers at once do
-//! not reach.
+//! served, and none is refused. Two limits keep scrapers out of this: a connection whose next request
+//! comes at once is delayed as soon as [`BURST`] has been spent beyond the share; new connections, and
+//! those that paused since their last answer, only from [`LARGE_BURST`] on, which a thousand scrapers at
+//! once do not reach.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,14 +18,14 @@ use nix::time::{ClockId, clock_gettime};
 
 /// Part of one CPU that answering may take for long.
 const SHARE: f64 = 0.1;
-/// CPU time that connections which ask without a pause may spend beyond that.
+/// CPU time that connections without pauses between requests may spend beyond that.
 const BURST: Duration = Duration::from_millis(500);
 /// CPU time that may be spent beyond it in all.
 const LARGE_BURST: Duration = Duration::from_secs(3);
 /// The longest delay.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// How a connection asks.
+/// When a request of a connection comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// For the first time, or after a pause.
@@ -142,9 +142,9 @@ impl Budget {
         self.account(|account, now| account.wait(pace, now))
     }
 
-    fn account<T>(&self, ask: impl FnOnce(&mut Account, Instant) -> T) -> T {
+    fn account<T>(&self, act: impl FnOnce(&mut Account, Instant) -> T) -> T {
         let mut account = self.0.account.lock().unwrap_or_else(PoisonError::into_inner);
-        ask(&mut account, Instant::now())
+        act(&mut account, Instant::now())
     }
 }
 

@@ -17,7 +17,7 @@ use x509_cert::ext::pkix::name::GeneralName;
 /// verified.
 #[derive(Debug)]
 pub struct Clients {
-    /// Verifies whose they are; without it, anybody's will do.
+    /// Verifies whose they are; without it, any certificate will do.
     verifier: Option<Arc<dyn ClientCertVerifier>>,
     algorithms: WebPkiSupportedAlgorithms,
     mandatory: bool,

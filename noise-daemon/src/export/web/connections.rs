@@ -1,5 +1,5 @@
 //! The connections that are open, and which of them has to go when there are too many: one that
-//! nobody uses before one that is being answered, the longest unused first; then one that takes its
+//! is unused before one that is being answered, the longest unused first; then one that takes its
 //! answer too slowly. Where all are being answered, newcomers wait.
 
 use std::collections::HashMap;
@@ -112,7 +112,7 @@ impl Connections {
         self.changed.notify_one();
     }
 
-    /// TLS was agreed on with one: only now it can ask.
+    /// TLS was agreed on with one: only now requests can come.
     pub fn agreed(&self, id: tokio::task::Id) {
         self.mark(id, Use::New);
     }

@@ -1,8 +1,8 @@
-//! The web file: who may ask, and over what. Its format is the one that Prometheus exporters share
+//! The web file: who has access, and over what. Its format is the one that Prometheus exporters share
 //! (exporter-toolkit, `docs/web-configuration.md`), so that one file serves all exporters of a host.
 //! Nothing here reads any file but the text it is given.
 //!
-//! Stricter than exporter-toolkit, because what is silently not done would be taken for done: TLS
+//! Stricter than exporter-toolkit, because what is silently not done would pass for done: TLS
 //! settings without a certificate, client certificates that are to be verified without an authority
 //! to verify them against, and versions and ciphers that are not offered are refused.
 
@@ -19,7 +19,7 @@ use serde_saphyr::Spanned;
 use super::secret::Secret;
 use super::tls_file::{TlsFile, TlsSection};
 use crate::files::MAX_FILE_BYTES;
-use crate::files::yaml::{Wrong, told};
+use crate::files::yaml::{Wrong, worded};
 use crate::nearest::meant;
 
 /// The highest cost of a hash: with more, one wrong password takes seconds.
@@ -51,13 +51,13 @@ pub struct Rate {
 pub struct WebFile {
     /// How connections are encrypted, where they are.
     pub tls: Option<TlsFile>,
-    /// HTTP/2 is asked for in so many words.
+    /// The file enables HTTP/2 explicitly.
     pub wants_http2: bool,
     /// Headers of every answer.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Names and bcrypt hashes of those who may ask; empty = everybody may.
+    /// Names and bcrypt hashes of the users that have access; empty = no authentication.
     pub users: BTreeMap<String, Secret>,
-    /// How often may be asked.
+    /// How often requests may come.
     pub rate: Option<Rate>,
 }
 
@@ -118,7 +118,8 @@ fn parse(text: &str, folder: &Path) -> Result<WebFile, Wrong> {
         return Err(Wrong { line: None, message: format!("larger than {MAX_FILE_BYTES} bytes") });
     }
     // An empty file is valid, and says nothing.
-    let sections: Option<Sections> = serde_saphyr::from_str(text).map_err(|error| told(&error))?;
+    let sections: Option<Sections> =
+        serde_saphyr::from_str(text).map_err(|error| worded(&error))?;
     let sections = sections.unwrap_or_default();
     let http = sections.http_server_config.unwrap_or_default();
     Ok(WebFile {

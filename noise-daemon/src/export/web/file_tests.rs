@@ -213,7 +213,7 @@ fn mistakes_name_file_line_and_what_was_expected() {
             assert!(error.contains(word), "{text}: {error}");
         }
         assert!(!error.contains('\n') && !error.contains("secret"), "{error}");
-        assert!(!error.contains("column"), "the place is told twice: {error}");
+        assert!(!error.contains("column"), "the place is named twice: {error}");
     }
 }
 

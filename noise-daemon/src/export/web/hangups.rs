@@ -1,4 +1,4 @@
-//! Connections that this daemon ended before their clients were done, counted by why.
+//! Connections that this daemon ended before their clients were done, counted by reason.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,11 +8,11 @@ use tokio::task::AbortHandle;
 /// Why a connection is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// It asks nothing, and others wait for a connection.
+    /// No request comes over it, and others wait for a connection.
     Unused,
     /// It takes its answer slowly, and others wait.
     Slow,
-    /// Its client took longer than anybody may, for TLS, a request or an answer.
+    /// Its client exceeded a timeout: for TLS, a request or an answer.
     Late,
 }
 

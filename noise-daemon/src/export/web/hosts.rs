@@ -46,7 +46,7 @@ impl From<HostName> for String {
     }
 }
 
-/// The names by which a listener may be asked.
+/// The names that requests to a listener may have in `Host`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Hosts {
     /// All of them.
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_told_from_this_host() {
+    fn strangers_are_distinguished_from_this_host() {
         let loopback: IpAddr = "127.0.0.1".parse().unwrap();
         let hosts = Hosts::at(&[loopback], names(&["Box.Example.org.", "prometheus"]));
         for host in [

@@ -77,7 +77,7 @@ impl Listeners {
     /// Waits for a connection at any of them.
     pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         poll_fn(|context| {
-            // Another one is asked first each time, so that none has to wait for ever.
+            // Another one comes first each time, so that none has to wait for ever.
             let first = self.turn.fetch_add(1, Ordering::Relaxed) % self.sockets.len().max(1);
             let (later, sooner) = self.sockets.split_at(first);
             let mut sockets = sooner.iter().chain(later);
@@ -156,7 +156,7 @@ fn listen(address: SocketAddr, version_6: Option<Version6>) -> io::Result<TcpLis
     }
     // So that a restart need not wait until the last connections are forgotten.
     socket.set_reuseaddr(true)?;
-    // Whoever is accepted inherits them, and with them that they stay as they are.
+    // Accepted connections inherit them, and with them that they stay as they are.
     socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
     socket.set_recv_buffer_size(RECEIVE_BUFFER_BYTES)?;
     // What fills the buffer may be less than a segment: it must not wait until the last is confirmed.
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(again.unwrap_err().kind(), ErrorKind::AddrInUse);
     }
 
-    /// The client's address as whoever accepts it sees it.
+    /// The client's address as it is seen when it is accepted.
     async fn reached(listeners: &Listeners, address: SocketAddr) -> IpAddr {
         let (client, accepted) = tokio::join!(TcpStream::connect(address), listeners.accept());
         client.unwrap();

@@ -1,4 +1,4 @@
-//! Who may ask over HTTP, and over what: the web file of Prometheus exporters, and the server that
+//! Who has access over HTTP, and over what: the web file of Prometheus exporters, and the server that
 //! keeps to it.
 
 mod address;

@@ -1,4 +1,4 @@
-//! How often may be asked.
+//! How often requests may come.
 
 use std::time::Instant;
 

@@ -1,7 +1,7 @@
-//! The web file and what it names, read again when they change: they are looked at when somebody
-//! asks, once a second at most. What cannot be used leaves in force what was. Neither can what would
-//! let in everybody whom passwords or certificates kept out: a file that is empty, or half written,
-//! looks like one that says so.
+//! The web file and what it names, read again when they change: they are looked at when a request
+//! comes, once a second at most. A file that cannot be used leaves the previous one in force. Neither
+//! can one be used that would do away with passwords or certificates altogether: a file that is empty,
+//! or half written, looks like that.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -66,12 +66,12 @@ impl State {
     }
 }
 
-/// Who may ask, and over what: a web file, kept up to date.
+/// Who has access, and over what: a web file, kept up to date.
 #[derive(Clone)]
 pub struct Web(Arc<Kept>);
 
 struct Kept {
-    /// `None` = there is no file, and everybody may, unencrypted.
+    /// `None` = there is no file: no authentication, unencrypted.
     path: Option<PathBuf>,
     state: Mutex<State>,
     auth: Option<Arc<Auth>>,
@@ -93,7 +93,7 @@ impl Web {
         Ok(Self(Arc::new(Kept { path: Some(path), state: State::new(rules?, stamps), auth })))
     }
 
-    /// Everybody may ask, unencrypted: for what the file system or the network already guards.
+    /// No authentication, unencrypted: for what the file system or the network already guards.
     pub fn plain() -> Self {
         let state = State::new(Rules::default(), Vec::new());
         Self(Arc::new(Kept { path: None, state, auth: None }))
@@ -210,7 +210,7 @@ impl Web {
         self.state().bucket.as_mut().is_none_or(|bucket| bucket.take(Instant::now()))
     }
 
-    /// `None` where everybody may ask.
+    /// `None` where there is no authentication.
     pub(super) fn auth(&self) -> Option<&Arc<Auth>> {
         self.0.auth.as_ref()
     }

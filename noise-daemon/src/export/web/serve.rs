@@ -1,4 +1,4 @@
-//! The server: takes connections, encrypts them where that is asked for, and lets in who may ask.
+//! The server: takes connections, encrypts them where that is configured, and checks who has access.
 //! Its memory is bounded whatever clients do: at most `MAX_CONNECTIONS` of each listener are open,
 //! clients may take as long as [`Timeouts`] says, and the head of a request must fit [`HEAD_BYTES`].
 
@@ -41,8 +41,8 @@ use super::traffic::{Answering, Overdue, Timeouts, Traffic, Watched};
 const HEAD_BYTES: usize = 16 * 1024;
 /// Pause after a failed accept (out of descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// From one word of failed accepts to the next.
-const TOLD_EVERY: Duration = Duration::from_secs(60);
+/// Shortest time from one warning of failed accepts to the next.
+const WARNING_PERIOD: Duration = Duration::from_secs(60);
 
 /// What takes connections.
 pub trait Listener {
@@ -64,7 +64,7 @@ impl Listener for Listeners {
     }
 
     fn reset(stream: &TcpStream) {
-        // If it fails, the kernel keeps for some minutes what nobody takes.
+        // If it fails, the kernel keeps for some minutes what the client does not take.
         let _ = stream.set_zero_linger();
     }
 }
@@ -87,7 +87,8 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Those of a listener that is answered whatever others ask: only hang-ups are counted together.
+    /// Those of a listener that is served whatever the load of others is: only hang-ups are counted
+    /// together.
     pub fn beside(&self) -> Self {
         Self { budget: Budget::default(), hangups: self.hangups.clone() }
     }
@@ -113,15 +114,15 @@ pub(super) async fn serve_with<L: Listener>(
     if web.rules().file.wants_http2 {
         tracing::info!("HTTP/2 is not offered: clients use HTTP/1.1");
     }
-    let mut told = None;
+    let mut warned = None;
     loop {
         budget.turn_to_accept().await;
         let (stream, peer) = match listener.next().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                if told.is_none_or(|told: Instant| told.elapsed() >= TOLD_EVERY) {
+                if warned.is_none_or(|warned: Instant| warned.elapsed() >= WARNING_PERIOD) {
                     tracing::warn!(%error, "cannot accept a connection");
-                    told = Some(Instant::now());
+                    warned = Some(Instant::now());
                 }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
@@ -254,7 +255,7 @@ impl Server {
             response.headers_mut().insert(name, value.clone());
         }
         if tls.zip(rules.tls.as_ref()).is_some_and(|(agreed, now)| !Arc::ptr_eq(agreed, now)) {
-            // What was agreed on may be what nobody may have any more.
+            // What was agreed on may have been forbidden since.
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         response.map(|body| (body, busy))

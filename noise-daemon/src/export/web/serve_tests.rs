@@ -39,7 +39,7 @@ fn start_with(tasks: &mut JoinSet<()>, timeouts: Timeouts) -> SocketAddr {
     address
 }
 
-/// Asks for what is short, and leaves the connection open.
+/// Requests what is short, and leaves the connection open.
 fn ask_again(stream: &mut TcpStream) -> std::io::Result<()> {
     stream.write_all(b"GET /short HTTP/1.1\r\nHost: x\r\n\r\n")?;
     let mut answer = Vec::new();
@@ -165,6 +165,6 @@ async fn who_reads_is_answered_beside_those_who_do_not() {
     });
     let (answers, took, _silent) = asked.await.unwrap().unwrap();
     assert!(answers.iter().all(|answer| answer.len() > 200_000));
-    // Nobody had to be hung up on for it.
+    // No connection had to be hung up on for it.
     assert!(took < Timeouts::default().stuck, "{took:?}");
 }

@@ -1,7 +1,7 @@
 //! TLS as the web file wants it: certificates, keys and authorities are read, and made a server's
 //! configuration. TLS 1.2 and 1.3 only, HTTP/1.1 only.
 //!
-//! Sessions are not kept for resumption: they would cost memory for whoever connects, and would let
+//! Sessions are not kept for resumption: they would cost memory for every client, and would let
 //! a client in whose certificate has expired since. A scraper keeps its connection open anyway, which
 //! may be unused for minutes.
 

@@ -35,7 +35,7 @@ pub enum ClientAuth {
     None,
     /// A certificate, or none; it is not verified.
     Request,
-    /// A certificate, whoever made it.
+    /// A certificate of any authority, known or not.
     RequireAny,
     /// A certificate of a known authority, or none.
     VerifyIfGiven,
@@ -160,7 +160,7 @@ impl TlsSection {
             }
             Some(_) if client_auth == ClientAuth::None => {
                 return wrong(
-                    "there is an authority of client certificates, but none is asked for: \
+                    "there is an authority of client certificates, but none is requested: \
                      `client_auth_type: RequireAndVerifyClientCert` is missing",
                 );
             }

@@ -1,5 +1,5 @@
 //! What moves over a connection, and when its client has taken too long: with the head of a request
-//! that it has begun, with an answer of which it takes nothing more, or with asking again.
+//! that it has begun, with an answer of which it takes nothing more, or with the next request.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::budget::Pace;
 
-/// A client that asks again before this time has passed does not pause.
+/// A client whose next request comes before this time has passed does not pause.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// How long clients may take.
@@ -44,7 +44,7 @@ impl Default for Timeouts {
 /// What is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// The client, to ask again.
+    /// The client's next request.
     Idle,
     /// The rest of a request's head.
     Head,
@@ -108,7 +108,7 @@ impl State {
 /// What a client has let pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overdue {
-    /// The time in which it could have asked again: it has all that it asked for.
+    /// The time for its next request: it has all that it requested.
     Idle,
     /// The time for what it has begun.
     Late,

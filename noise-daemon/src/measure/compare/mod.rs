@@ -1,4 +1,4 @@
-//! Two reports of detours, source by source: is there less noise, or more, or can one not tell? PURE.
+//! PURE: two reports of detours, source by source: is there less noise, or more, or is that unknown?
 //!
 //! Compared are rates per second of one CPU: time lost to detours, and how many there were. A
 //! source's share of a detour is that of [`Shares`](super::Shares).

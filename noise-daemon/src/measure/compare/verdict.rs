@@ -42,7 +42,7 @@ impl Verdict {
     }
 }
 
-/// A number, and between which two it lies with the confidence that was asked for.
+/// A number, and its interval at the chosen confidence.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Estimate {
     /// As measured.

@@ -104,7 +104,7 @@ impl Shares {
     }
 }
 
-/// Sources that are told as one.
+/// The key of a source: sources of one key are shown as one.
 fn key(source: &GapSource) -> Key {
     let SourceKey { class, name } = source.into();
     (Some(class), name)
@@ -138,13 +138,13 @@ mod tests {
     #[test]
     fn a_detour_is_apportioned_to_its_parts() {
         let shares = Shares::of(&report());
-        let told: Vec<_> = shares
+        let rows: Vec<_> = shares
             .sources
             .iter()
             .map(|share| (share.to_string(), share.events, share.detours, share.time_ns))
             .collect();
         assert_eq!(
-            told,
+            rows,
             [
                 ("thread kworker".to_owned(), 2, 1.0, 18_000),
                 ("irq local_timer".to_owned(), 2, 1.75, 8_000),

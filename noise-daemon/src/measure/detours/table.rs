@@ -112,11 +112,11 @@ fn sources(shares: &Shares) -> String {
     // Ways in and out come last, whatever they took.
     let (ways, named): (Vec<_>, Vec<_>) =
         shares.sources.iter().partition(|source| source.class.is_none());
-    let told = if named.len() > MOST + 1 { MOST } else { named.len() };
-    for source in &named[..told] {
+    let shown = if named.len() > MOST + 1 { MOST } else { named.len() };
+    for source in &named[..shown] {
         table.push(&row(source.to_string(), source));
     }
-    let others = &named[told..];
+    let others = &named[shown..];
     if let Some(sum) = together(others) {
         table.push(&row(format!("{} others", others.len()), &sum));
     }
@@ -175,12 +175,12 @@ mod tests {
         };
         let ways = SourceShare { class: None, name: String::new(), ..source(1) };
         let sources = (1..30).map(source).chain([ways]).collect();
-        let told = super::sources(&Shares { sources, detours: 30, explained: 30 });
-        let lines: Vec<&str> = told.lines().collect();
-        assert!(lines[20].starts_with("thread worker-20 "), "{told}");
+        let text = super::sources(&Shares { sources, detours: 30, explained: 30 });
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[20].starts_with("thread worker-20 "), "{text}");
         // 21 to 29.
-        assert!(lines[21].split_whitespace().take(4).eq(["9", "others", "225", "9.0"]), "{told}");
-        assert!(lines[22].starts_with("ways in and out "), "{told}");
+        assert!(lines[21].split_whitespace().take(4).eq(["9", "others", "225", "9.0"]), "{text}");
+        assert!(lines[22].starts_with("ways in and out "), "{text}");
     }
 
     #[test]

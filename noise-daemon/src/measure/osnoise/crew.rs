@@ -1,4 +1,4 @@
-//! The measuring threads, and the one that collects what they and the programs tell.
+//! The measuring threads, and the one that collects what they and the programs report.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,7 +52,7 @@ pub struct OsnoiseOptions {
     pub priority: Priority,
     /// Where the collecting thread runs; `None` = anywhere.
     pub housekeeping: Option<CpuList>,
-    /// How often everything that was told is taken.
+    /// How often the events of the programs are drained.
     pub turn: Duration,
     /// Whether all memory of this process is kept in RAM meanwhile.
     pub lock_memory: bool,
@@ -65,8 +65,8 @@ struct Period {
     cpu: u32,
     thread: u32,
     watched: Watched,
-    /// Events that its CPU had told by then.
-    told: u64,
+    /// Events that its CPU had sent by then.
+    sent: u64,
 }
 
 /// Measures for as long as it is to, until it is stopped, or until a gap or their sum is too long.
@@ -200,11 +200,11 @@ fn work(
             stop_total_ns: options.stop_total_ns.unwrap_or(u64::MAX),
             stop: over,
         });
-        let told = workload.end();
+        let sent = workload.end();
         // The thread keeps its room; only what there is is copied.
         let copy = watched.clone();
         let stopped = watched.stopped.is_some();
-        if sender.send(Ok(Period { cpu, thread, watched: copy, told })).is_err() || stopped {
+        if sender.send(Ok(Period { cpu, thread, watched: copy, sent })).is_err() || stopped {
             break;
         }
         if period_ns > runtime_ns {
@@ -262,7 +262,7 @@ impl Events {
         }
     }
 
-    /// Waits until everything has arrived that was told in a period.
+    /// Waits until all events that were sent in a period have arrived.
     fn await_all(&mut self, period: &Period, watcher: &mut Watcher) {
         for _ in 0..ARRIVALS_MAX {
             if self.missing(period) == 0 {
@@ -276,7 +276,7 @@ impl Events {
     /// Events of a period, or of earlier ones, that have not arrived.
     fn missing(&self, period: &Period) -> u64 {
         let arrived = self.waiting.get(&period.cpu).map_or(0, |cpu| cpu.arrived);
-        period.told.saturating_sub(arrived)
+        period.sent.saturating_sub(arrived)
     }
 
     fn report(&mut self, period: Period, watcher: &Watcher) -> PeriodReport {
@@ -325,12 +325,12 @@ mod tests {
     #[test]
     fn events_on_their_way_are_missed() {
         let mut events = Events { waiting: BTreeMap::from([(1, CpuEvents::default())]) };
-        let period = Period { cpu: 1, thread: 7, watched: Watched::default(), told: 2 };
+        let period = Period { cpu: 1, thread: 7, watched: Watched::default(), sent: 2 };
         assert_eq!(events.missing(&period), 2);
         events.take(Interference { cpu: 1, ..Interference::default() });
         events.take(Interference { cpu: 0, ..Interference::default() });
         assert_eq!(events.missing(&period), 1);
-        // One that was told after the period.
+        // One that was sent after the period.
         for _ in 0..2 {
             events.take(Interference { cpu: 1, ..Interference::default() });
         }

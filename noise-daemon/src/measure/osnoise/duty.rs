@@ -18,7 +18,7 @@ use crate::measure::source::{CLASSES, Class};
 use crate::measure::watcher::Watcher;
 use crate::model::{CpuNoise, NoiseSource};
 
-/// How often everything that was told is taken: what a CPU tells in a period waits in the ring.
+/// How often the events of the programs are drained: what a CPU sends in a period waits in the ring.
 const TURN: Duration = Duration::from_millis(250);
 /// The source of the ways into the kernel and out of it.
 const WAYS: &str = "entry_exit";
@@ -114,7 +114,7 @@ impl Duty {
     /// What was seen since the start.
     pub fn noise(&self) -> Vec<CpuNoise> {
         let totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
-        totals.iter().map(|(cpu, totals)| totals.told(*cpu)).collect()
+        totals.iter().map(|(cpu, totals)| totals.noise(*cpu)).collect()
     }
 }
 
@@ -171,7 +171,7 @@ impl Totals {
         }
     }
 
-    fn told(&self, cpu: u32) -> CpuNoise {
+    fn noise(&self, cpu: u32) -> CpuNoise {
         let source = |name: &'static str, sum: &Sum| NoiseSource {
             source: name.into(),
             ns: sum.ns,
@@ -195,12 +195,12 @@ mod tests {
         let mut totals = Totals::default();
         totals.add(&period());
         totals.add(&period());
-        let told = totals.told(1);
-        assert_eq!((told.cpu, told.runtime_ns), (1, 2_000_000_000));
-        let sum: u64 = told.sources.iter().map(|own| own.ns).sum();
+        let noise = totals.noise(1);
+        assert_eq!((noise.cpu, noise.runtime_ns), (1, 2_000_000_000));
+        let sum: u64 = noise.sources.iter().map(|own| own.ns).sum();
         assert_eq!(sum, 2 * period().noise_ns);
         let of = |name: &str| {
-            let own = told.sources.iter().find(|own| own.source == name).unwrap();
+            let own = noise.sources.iter().find(|own| own.source == name).unwrap();
             (own.ns, own.count, own.longest_ns)
         };
         assert_eq!(of("irq"), (2 * 1_845, 4, 1_845));

@@ -16,7 +16,7 @@ pub fn lines(period: &PeriodReport, sample: &Explained, naming: &mut Naming) -> 
     let mut text = String::new();
     for part in &sample.parts {
         let named = naming.source(part);
-        let told = match KINDS.get(part.kind as usize) {
+        let what = match KINDS.get(part.kind as usize) {
             Some(Kind::Nmi) => "nmi_noise:".to_owned(),
             Some(Kind::Hardirq | Kind::Vector) => {
                 format!("irq_noise: {}:{}", named.name, named.id)
@@ -28,7 +28,7 @@ pub fn lines(period: &PeriodReport, sample: &Explained, naming: &mut Naming) -> 
             _ => format!("thread_noise: {}:{}", named.name, named.id),
         };
         prefix(&mut text, period, part.end_ns);
-        let _ = writeln!(text, "{told} start {} duration {} ns", start(part), part.net_ns);
+        let _ = writeln!(text, "{what} start {} duration {} ns", start(part), part.net_ns);
     }
     prefix(&mut text, period, sample.gap.end_ns());
     let (start_ns, duration_ns) = (sample.gap.start_ns, sample.gap.duration_ns);
@@ -71,17 +71,17 @@ mod tests {
         period.samples.truncate(2);
         period.samples[1].parts[0].comm = [name, 0];
         let mut naming = Naming::new(std::path::Path::new("/nonexistent"));
-        let told = lines(&period, &period.samples[1], &mut naming);
-        assert_eq!(told.lines().count(), 2);
-        assert!(told.contains("thread_noise: a\\x0ab\\x1b[2J:77 start "), "{told}");
+        let text = lines(&period, &period.samples[1], &mut naming);
+        assert_eq!(text.lines().count(), 2);
+        assert!(text.contains("thread_noise: a\\x0ab\\x1b[2J:77 start "), "{text}");
     }
 
     #[test]
     fn samples_are_told_in_the_tracers_words() {
         let period = sampled::period();
         let mut naming = Naming::new(std::path::Path::new("/nonexistent"));
-        let told: String =
+        let text: String =
             period.samples.iter().map(|sample| lines(&period, sample, &mut naming)).collect();
-        insta::assert_snapshot!(told);
+        insta::assert_snapshot!(text);
     }
 }

@@ -1,6 +1,6 @@
 //! The osnoise workload, as the kernel's tracer has it: on every chosen CPU a thread that watches the
 //! clock for `runtime` of every `period`. What it could have run but did not is noise; the programs
-//! tell by whom.
+//! report who took it.
 
 mod crew;
 mod duty;

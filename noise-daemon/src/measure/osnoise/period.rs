@@ -11,7 +11,7 @@ use crate::measure::source::{CLASSES, Class};
 pub struct Counts([u64; CLASSES.len()]);
 
 impl Counts {
-    /// Counts what was told.
+    /// The counts of these samples and events.
     pub fn of(samples: &[Explained], events: &[Interference]) -> Self {
         let mut counts = Self::default();
         for event in events {

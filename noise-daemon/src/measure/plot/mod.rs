@@ -92,7 +92,7 @@ pub fn heading(
 }
 
 /// The colours of the kinds of noise: those of Okabe and Ito, which people of all kinds of colour
-/// vision tell apart.
+/// vision can distinguish.
 pub const fn colour(class: Class) -> RGBColor {
     match class {
         Class::Hardware => RGBColor(90, 90, 90),

@@ -12,7 +12,7 @@ use crate::measure::fleet::Fleet;
 use crate::measure::work;
 use crate::resolve::read_host;
 
-/// Measures. `stop` ends it early: the quanta up to then are reported. `progress` is told how much
+/// Measures. `stop` ends it early: the quanta up to then are reported. `progress` gets how much
 /// time has passed.
 ///
 /// # Errors

@@ -18,7 +18,7 @@ use crate::resolve::read_host;
 const FASTEST: u64 = 4;
 
 /// Measures. The work is calibrated on the first of the CPUs, and the same on all. `stop` ends it
-/// early: the quanta up to then are reported. `progress` is told how much time has passed.
+/// early: the quanta up to then are reported. `progress` gets how much time has passed.
 ///
 /// # Errors
 /// See [`MeasureError`]; no thread is left pinned.

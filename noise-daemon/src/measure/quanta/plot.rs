@@ -90,7 +90,7 @@ fn dots<Y>(
     points: &[(f64, f64)],
     range: Y,
     what: &str,
-    told: fn(f64) -> String,
+    text: fn(f64) -> String,
 ) -> Result<(), PlotError>
 where
     Y: AsRangedCoord<Value = f64>,
@@ -109,7 +109,7 @@ where
         .x_desc("time, s")
         .y_desc(what)
         .y_labels(5)
-        .y_label_formatter(&|value| told(*value))
+        .y_label_formatter(&|value| text(*value))
         .label_style(font(SMALL - 2))
         .axis_desc_style(font(SMALL - 2))
         .light_line_style(BLACK.mix(0.03))
@@ -178,14 +178,14 @@ fn power(
     }
     let points = points.into_iter().map(|(hz, power)| (hz, power.max(low)));
     chart.draw_series(LineSeries::new(points, POWER.stroke_width(1)))?;
-    let told = match tick {
+    let text = match tick {
         Some(peak) => {
             let above = peak.above_floor;
             format!("CPU {}: {}, {above:.0} times the floor", cpu.cpu, frequency(peak.hz))
         }
         None => format!("CPU {}: no frequency stands out", cpu.cpu),
     };
-    area.draw(&Text::new(told, (LEFT as i32 + 12, 8), font(SMALL)))?;
+    area.draw(&Text::new(text, (LEFT as i32 + 12, 8), font(SMALL)))?;
     Ok(())
 }
 

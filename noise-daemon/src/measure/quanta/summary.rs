@@ -198,8 +198,8 @@ mod tests {
             let fwq = fwq_of(hz, others_hz, 4.0, 200_000, &mut random);
             for report in [ftq, fwq] {
                 let summary = QuantaSummary::of(&report, &report.cpus[0]).unwrap();
-                let told = summary.tick.map(|peak| peak.hz).unwrap_or_default();
-                prop_assert!((told - hz).abs() < 0.25, "{:?}", summary.tick);
+                let seen = summary.tick.map(|peak| peak.hz).unwrap_or_default();
+                prop_assert!((seen - hz).abs() < 0.25, "{:?}", summary.tick);
             }
         }
 

@@ -48,7 +48,7 @@ pub fn text(report: &QuantaReport) -> String {
 
 fn row(summary: &QuantaSummary, is_time: bool) -> Vec<String> {
     let samples = &summary.samples;
-    let told = |value: f64| match is_time {
+    let cell = |value: f64| match is_time {
         true => duration(value),
         false => format!("{value:.0}"),
     };
@@ -61,13 +61,13 @@ fn row(summary: &QuantaSummary, is_time: bool) -> Vec<String> {
     let tick = summary.tick.map_or_else(|| NONE.to_owned(), |peak| frequency(peak.hz));
     let above =
         summary.tick.map_or_else(|| NONE.to_owned(), |peak| format!("{:.0}x", peak.above_floor));
-    let ends = ends.into_iter().map(|value| told(value as f64));
+    let ends = ends.into_iter().map(|value| cell(value as f64));
     [summary.cpu.to_string()]
         .into_iter()
         .chain(ends)
         .chain([
-            told(samples.mean),
-            told(samples.deviation),
+            cell(samples.mean),
+            cell(samples.deviation),
             share(summary.noise),
             moment(samples.skewness),
             moment(samples.excess_kurtosis),

@@ -5,10 +5,10 @@ use super::periodic::Periodic;
 use super::play::{Game, Played, drawn, in_time};
 use super::spread::any;
 
-/// Delays that may be asked for, for one line that is played: seconds of computing.
+/// Most delays that are drawn for one line that is played: seconds of computing.
 const AFFORDABLE: u64 = 20_000_000;
 
-/// What is to be told.
+/// What to forecast.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// Lengths of phases, ns, above 0.

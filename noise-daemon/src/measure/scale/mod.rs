@@ -11,7 +11,7 @@
 //! of a node at once is counted once. Between nodes there are two extremes:
 //!
 //! - *independent*: each node draws a start of its own from the measurement; the expected largest
-//!   of N delays is computed exactly from their distribution. Two kinds of start are told, see
+//!   of N delays is computed exactly from their distribution. Two kinds of start are shown, see
 //!   [`Start`]: which applies depends on what sets the moment of a phase's begin.
 //! - *co-scheduled*: all nodes are hit at the same moment (synchronised clocks, gang scheduling);
 //!   then the number of nodes does not matter.

@@ -131,7 +131,7 @@ mod tests {
         }
     }
 
-    /// What is told beside the table: phases that follow one another are as if begun running on
+    /// What stands beside the table: phases that follow one another are as if begun running on
     /// few nodes, and as if begun at any time on many.
     #[test]
     fn in_time_lies_between_both_starts() {

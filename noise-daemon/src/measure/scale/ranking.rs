@@ -79,12 +79,12 @@ pub fn rank(trace: &Trace, work_ns: f64, nodes: &[u64]) -> Option<Ranking> {
     let nodes = nodes.to_vec();
     let mut ranking =
         Ranking { granularity_ns: work_ns, nodes, ranked_at_nodes, sources, sentence: None };
-    ranking.sentence = ranking.tell(at);
+    ranking.sentence = ranking.conclusion(at);
     Some(ranking)
 }
 
 impl Ranking {
-    fn tell(&self, at: usize) -> Option<String> {
+    fn conclusion(&self, at: usize) -> Option<String> {
         let (local, scaled) =
             (self.sources.iter().find(|source| source.rank_local == 1)?, self.sources.first()?);
         let nodes = self.ranked_at_nodes;

@@ -133,9 +133,9 @@ mod tests {
         let account = account();
         assert_eq!(account.passed_ns, 2_000_000_000);
         assert_eq!((account.waits.count(), account.waits.sum_ns), (4, 1_400_000));
-        let told: Vec<(&str, u64)> =
+        let rows: Vec<(&str, u64)> =
             account.behind.iter().map(|charge| (&*charge.culprit, charge.ns)).collect();
-        assert_eq!(told, [("/hog", 1_200_000), ("~task", 200_000)]);
+        assert_eq!(rows, [("/hog", 1_200_000), ("~task", 200_000)]);
         assert_eq!(account.stolen_ns(), 240_000);
         assert_eq!(&*account.stolen[0].culprit, "net_rx");
     }

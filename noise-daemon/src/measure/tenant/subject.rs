@@ -34,7 +34,7 @@ pub enum Subject {
     },
 }
 
-/// Why there is nobody to account for.
+/// Why there is no subject to account for.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubjectError {
     /// There is no such task.
@@ -46,7 +46,7 @@ pub enum SubjectError {
          below it"
     )]
     NoCgroup {
-        /// What was asked for.
+        /// The path that was given.
         path: String,
         /// Where to look.
         root: String,
@@ -61,7 +61,7 @@ pub enum SubjectError {
 pub enum Usage {
     /// As the kernel has it, ns.
     Known(u64),
-    /// Not to be told.
+    /// The kernel does not say.
     Unknown,
 }
 
@@ -81,7 +81,7 @@ impl Subject {
         Ok(Self::Task { pid, name: field("Name:"), is_thread })
     }
 
-    /// A cgroup, by its path below the hierarchy by which tasks are told apart, or from the root of
+    /// A cgroup, by its path below the hierarchy by which tasks are identified, or from the root of
     /// the file system.
     ///
     /// # Errors
@@ -110,7 +110,7 @@ impl Subject {
         Err(SubjectError::NoCgroup { path, root: roots.join(" and at ") })
     }
 
-    /// The pid that the programs tell apart.
+    /// The pid that the programs watch apart from its cgroup.
     pub const fn watched(&self) -> Option<u32> {
         match self {
             Self::Task { pid, .. } => Some(*pid),

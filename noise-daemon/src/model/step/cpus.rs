@@ -28,7 +28,7 @@ pub enum Taker {
 pub const TAKERS: usize = Taker::Other as usize + 1;
 
 impl Taker {
-    /// What the samples call so.
+    /// The one that samples call by this name.
     pub fn of(source: &str) -> Self {
         match source {
             "hardirq" => Self::Hardirq,
@@ -65,8 +65,8 @@ impl Cpu {
     /// Adds what came in another time.
     pub fn add(&mut self, more: &Self) {
         let sums = self.taken_ns.iter_mut().zip(&more.taken_ns);
-        sums.for_each(|(sum, ns)| *sum += ns);
-        self.waited_ns += more.waited_ns;
+        sums.for_each(|(sum, ns)| *sum = sum.saturating_add(*ns));
+        self.waited_ns = self.waited_ns.saturating_add(more.waited_ns);
     }
 }
 

@@ -133,8 +133,8 @@ fn together(steps: &[Step]) -> impl PartialEq + std::fmt::Debug + use<> {
         step.delays().for_each(|one| {
             delays.entry(one.labels.join(" ")).or_default().add(&one.histogram);
         });
-        for ((_, labels), count) in step.counters() {
-            *counts.entry(labels.join(" ")).or_default() += count;
+        for ((_, labels), count) in &step.counters {
+            *counts.entry(labels.join(" ")).or_default() += *count;
         }
         for one in &step.charges {
             charges.entry(one.culprit.to_string()).or_default().add(&one.charged);

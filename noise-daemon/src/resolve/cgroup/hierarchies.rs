@@ -1,4 +1,4 @@
-//! IO: by which hierarchies the kernel side tells cgroups apart, and where each is mounted.
+//! IO: the hierarchies whose cgroups the kernel side counts by, and where each is mounted.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -37,13 +37,13 @@ pub struct Counted {
 /// What [`Hierarchies`] mean, for people and scripts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Explained {
-    /// By which tasks are told apart: of two, the second has those in the root of the first.
+    /// Those whose cgroups tasks count for: of two, the second has those in the root of the first.
     pub tasks: Vec<Counted>,
-    /// By which block requests are told apart.
+    /// The one whose cgroups block requests count for.
     pub requests: Option<Counted>,
-    /// By which sockets are told apart.
+    /// The one whose cgroups sockets count for.
     pub sockets: Option<Counted>,
-    /// Why tasks are told apart like that.
+    /// Why tasks count like that.
     pub why: &'static str,
 }
 
@@ -105,7 +105,7 @@ impl Hierarchies {
         missing.map(|(kind, _)| kind).collect()
     }
 
-    /// The mount points by which tasks are told apart, the one that goes first at the front.
+    /// The mount points of the hierarchies that tasks count by, the one that goes first at the front.
     pub fn of_tasks(&self) -> impl Iterator<Item = &PathBuf> {
         self.unified_tasks.iter().chain(&self.tasks)
     }

@@ -1,6 +1,6 @@
 //! PURE: unit, container and pod of a cgroup, and its label, from its path in its hierarchy.
 //!
-//! **Whose word counts.** Whoever runs in a container or below `user@<uid>.service` may name
+//! **Whose names count.** Who runs in a container or below `user@<uid>.service` may name
 //! cgroups there as he likes. The fields therefore stop at the outermost container, which is what
 //! this host's runtime made, and a label never leaves out a service, scope, container or pod.
 //!
@@ -9,7 +9,7 @@
 //! services, which stay), the folders of runtimes and of kubelet above their ids, and the digits of
 //! an id after the twelfth. Two cgroups share one if their names differ by systemd's escapes alone,
 //! or if someone who may write outside of what is delegated (root) arranges it. A reader that needs
-//! more has the id; whoever renders labels has to add up what bears the same one.
+//! more has the id; what renders labels has to add up what bears the same one.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

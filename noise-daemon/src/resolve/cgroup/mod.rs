@@ -1,8 +1,8 @@
 //! Cgroups: from the id that the kernel counts by to a name that people know.
 //!
-//! [`Mounts`] tells which hierarchies this host has and where, [`Hierarchies`] which of them count,
+//! [`Mounts`] are the hierarchies that this host has and where, [`Hierarchies`] which of them count,
 //! [`Tree`] finds the path of an id in one, and [`Identity`] reads unit, container and pod from a
-//! path. [`Labels`] asks the tree that an id belongs to.
+//! path. [`Labels`] looks in the tree that an id belongs to.
 
 mod hierarchies;
 mod identity;

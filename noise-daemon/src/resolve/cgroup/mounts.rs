@@ -1,5 +1,5 @@
 //! PURE: where the cgroup hierarchies are mounted, read from `/proc/self/mountinfo`. Its lines are bytes:
-//! whoever may mount something chooses where, and the kernel escapes no more than white space.
+//! who may mount something chooses where, and the kernel escapes no more than white space.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn layouts_are_told_apart() {
+    fn layouts_are_distinguished() {
         for (text, layout, name, root) in [
             (V2, Layout::V2, "v2", "/sys/fs/cgroup"),
             (HYBRID, Layout::Hybrid, "hybrid", "/sys/fs/cgroup/unified"),

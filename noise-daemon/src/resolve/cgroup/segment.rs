@@ -7,9 +7,9 @@ use crate::clean::is_printable;
 pub enum Runtime {
     /// Docker.
     Docker,
-    /// containerd, asked by Kubernetes' kubelet.
+    /// containerd, on behalf of Kubernetes' kubelet.
     CriContainerd,
-    /// containerd, asked by its own clients.
+    /// containerd, on behalf of its own clients.
     Containerd,
     /// CRI-O.
     CriO,
@@ -17,7 +17,7 @@ pub enum Runtime {
     Podman,
     /// LXC, LXD or Incus.
     Lxc,
-    /// A container for certain, whose path does not tell the runtime: several runtimes with the
+    /// A container for certain, whose path does not name the runtime: several runtimes with the
     /// `cgroupfs` driver use the bare id.
     Untold,
 }

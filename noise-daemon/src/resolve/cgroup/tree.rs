@@ -5,7 +5,7 @@
 //! and looks at no file. Cgroups come and go meanwhile; one that has gone is passed over.
 //!
 //! An id is unknown as long as no walk has looked for it, and known to be absent for
-//! [`ABSENT_FOR`] after one has; that happens to cgroups that were gone before they were asked for.
+//! [`ABSENT_FOR`] after one has; that happens to cgroups that were gone before they were looked up.
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
@@ -29,8 +29,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_PER_FOLDER: Duration = Duration::from_micros(500);
 /// How long an id that a walk did not find is not looked for again.
 const ABSENT_FOR: Duration = Duration::from_secs(60);
-/// How long a cgroup that is gone keeps its name after it was last asked for: what it did last may
-/// still have to be told.
+/// How long a cgroup that is gone keeps its name after it was last looked up: what it did last may
+/// still have to be reported.
 const GONE_FOR: Duration = Duration::from_secs(60);
 /// Folders that a walk opens at most, the shallow ones first.
 const MAX_FOLDERS: usize = 65_536;
@@ -49,9 +49,9 @@ pub struct Cgroup {
 pub enum Look {
     /// Its cgroup.
     Found(Arc<Cgroup>),
-    /// Nothing yet; the next walk will tell.
+    /// Nothing yet; the next walk may find it.
     Waiting,
-    /// The last walk did not come across it. That is asked for again from time to time.
+    /// The last walk did not come across it. It is looked for again from time to time.
     Absent,
 }
 
@@ -69,7 +69,7 @@ pub struct Tree {
 #[derive(Debug)]
 struct Known {
     cgroup: Arc<Cgroup>,
-    /// When it was last asked for; a cgroup that a walk came across in passing counts as asked for.
+    /// When it was last looked up; a cgroup that a walk came across in passing counts as looked up.
     asked: Instant,
     /// The last walk that came across it.
     walk: u64,
@@ -146,7 +146,7 @@ impl Tree {
                     return;
                 }
             } else if !wanted && known.len() == known.cap().get() {
-                // In a tree that is larger than the memory, only what is asked for gets in.
+                // In a tree that is larger than the memory, only what was looked up gets in.
                 return;
             }
             let cgroup = Cgroup { path: path.to_owned(), identity: Identity::of(path) };

@@ -139,7 +139,7 @@ fn open_incidents(app: &App) -> impl Iterator<Item = &Report> {
 }
 
 /// An incident in a line: both names get what room is left.
-fn told(report: &Report, now: Timestamp, columns: usize) -> String {
+fn incident_line(report: &Report, now: Timestamp, columns: usize) -> String {
     let main = &report.main;
     let subject = if main.subject.is_empty() { "host" } else { &main.subject };
     let lasts = roughly(now.duration_since(main.start).as_secs_f64());
@@ -179,7 +179,7 @@ pub fn strip(app: &App, others: &str, columns: usize, theme: Theme) -> Vec<Line<
     let mut reports: Vec<&Report> = open_incidents(app).collect();
     reports.sort_by_key(|report| std::cmp::Reverse((report.main.start, report.id)));
     let line = |report: &&Report| {
-        let text = told(report, now, columns);
+        let text = incident_line(report, now, columns);
         Line::styled(cut(&text, columns), theme.tone(Tone::Alarm))
     };
     let mut lines: Vec<Line<'static>> = reports.iter().take(NAMED).map(line).collect();

@@ -21,7 +21,7 @@ pub(super) fn culprit(culprit: &str, cause: Cause, share: f64) -> Cell {
     Cell::Named { name: culprit.to_owned(), notes }
 }
 
-/// Nothing to tell.
+/// The cell where there is no number.
 pub(super) fn nothing() -> Cell {
     Cell::Number { text: NOTHING.to_owned(), value: None }
 }

@@ -13,9 +13,9 @@ use crate::top::{Align, Block, Cell, Column, History, Look, Page, Row, Table, To
 /// Key and name of the row of all CPUs together.
 const ALL: &str = "all";
 
-/// Who takes time from a CPU.
+/// The column of one taker of CPU time.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct Kind {
     title: &'static str,
     key: &'static str,
     help: &'static str,
@@ -24,17 +24,17 @@ struct Told {
 const OTHERS: usize = Taker::Other as usize;
 
 /// All of them, in the order of [`Taker`].
-const WHO: [Told; TAKERS] = [
-    Told { title: "irq", key: "hardirq_share", help: "Taken by handlers of device interrupts." },
-    Told { title: "softirq", key: "softirq_share", help: "Taken by softirqs." },
-    Told { title: "nmi", key: "nmi_share", help: "Taken by NMIs." },
-    Told {
+const WHO: [Kind; TAKERS] = [
+    Kind { title: "irq", key: "hardirq_share", help: "Taken by handlers of device interrupts." },
+    Kind { title: "softirq", key: "softirq_share", help: "Taken by softirqs." },
+    Kind { title: "nmi", key: "nmi_share", help: "Taken by NMIs." },
+    Kind {
         title: "vector",
         key: "vector_share",
         help: "Taken by x86 vectors: timer, calls of other CPUs.",
     },
-    Told { title: "steal", key: "steal_share", help: "Taken by the hypervisor." },
-    Told { title: "other", key: "other_share", help: "Taken by something else." },
+    Kind { title: "steal", key: "steal_share", help: "Taken by the hypervisor." },
+    Kind { title: "other", key: "other_share", help: "Taken by something else." },
 ];
 
 /// One CPU, or all: what came in the time that is looked at.
@@ -51,8 +51,8 @@ impl Load {
     }
 }
 
-/// The CPUs that are online, and others that something happened on; where that is not told, those
-/// that are known.
+/// The CPUs that are online, and others that something happened on; where the list of CPUs is
+/// missing, those that the sample has.
 fn cpus(history: &History, recent: &Recent<'_>) -> Vec<u32> {
     let Some(latest) = history.latest() else { return Vec::new() };
     let mut cpus: BTreeSet<u32> = latest.host.cpus.iter().copied().collect();

@@ -102,14 +102,14 @@ pub(super) fn culprit(episode: &Episode) -> Cell {
     }
 }
 
-/// The median, or the mean where that tells more.
+/// The median, or the mean where only that changed.
 fn change(episode: &Episode) -> Cell {
     let (before, after) = (&episode.before, &episode.after);
     if episode.signal == Watched::Interruption {
         let text = format!("{} → {}", units::share(before.lost), units::share(after.lost));
         return Cell::Number { text, value: Some(after.lost) };
     }
-    let told = |ns: Option<f64>| ns.map_or_else(|| "–".to_owned(), units::duration);
+    let duration = |ns: Option<f64>| ns.map_or_else(|| "–".to_owned(), units::duration);
     let medians = [before.p50_ns, after.p50_ns].map(|ns| ns.map(|ns| ns as f64));
     let means = [before.mean_ns, after.mean_ns];
     let [from, to] = match medians {
@@ -117,7 +117,8 @@ fn change(episode: &Episode) -> Cell {
         _ if means[1].is_some() => means,
         _ => medians,
     };
-    Cell::Number { text: format!("{} → {}", told(from), told(to)), value: to.map(|ns| ns / 1e9) }
+    let text = format!("{} → {}", duration(from), duration(to));
+    Cell::Number { text, value: to.map(|ns| ns / 1e9) }
 }
 
 /// One incident.
@@ -152,8 +153,8 @@ mod tests {
             other => panic!("{other:?}"),
         };
         rows.sort_by(|a, b| last(b).total_cmp(&last(a)));
-        let told: Vec<_> = rows.iter().map(|row| (row.key.as_str(), row.tone)).collect();
-        assert_eq!(told, [("3", Tone::Alarm), ("2", Tone::Plain), ("1", Tone::Plain)]);
+        let shown: Vec<_> = rows.iter().map(|row| (row.key.as_str(), row.tone)).collect();
+        assert_eq!(shown, [("3", Tone::Alarm), ("2", Tone::Plain), ("1", Tone::Plain)]);
         let Cell::Number { text, .. } = &rows[0].cells[0] else { panic!() };
         assert_eq!(text, "open");
         let Cell::Number { text, .. } = &rows[0].cells[1] else { panic!() };

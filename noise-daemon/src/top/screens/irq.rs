@@ -48,7 +48,7 @@ impl Kind {
         format!("{} {}", self.name, self.source(labels))
     }
 
-    /// What it is called where somebody is charged with a delay.
+    /// Its label as a culprit in charges.
     fn culprit(self, labels: &[String]) -> String {
         match labels {
             [irq, name] if name == "unknown" => format!("irq {irq}"),

@@ -40,7 +40,7 @@ impl Made {
         }
     }
 
-    /// Somebody delays somebody.
+    /// A culprit delays a victim.
     #[expect(clippy::too_many_arguments, reason = "one for each part of a charge")]
     pub fn deed(
         &mut self,
@@ -82,7 +82,7 @@ impl Made {
         self.counts.clear();
     }
 
-    /// A second later, the daemon is asked.
+    /// Adds the frame of a second later.
     pub fn frame(&mut self) {
         let interference = self.charged.iter().map(|(key, charged)| Interference {
             resource: key.0,

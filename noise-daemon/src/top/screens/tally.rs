@@ -31,7 +31,7 @@ pub(super) fn whole(history: &History, recent: &Recent<'_>, signal: Signal) -> T
 /// The label values of a signal that the newest frame has, whether anything happened or not.
 fn known<T: Default>(history: &History, signal: Signal) -> Vec<(&Labels, T)> {
     let mut labels: Vec<&Labels> = history.series_of(signal).map(|(labels, _)| labels).collect();
-    // Each is there once, unless whoever sent them did otherwise.
+    // Each is there once, unless a peer or a file broke that rule.
     labels.dedup();
     labels.into_iter().map(|labels| (labels, T::default())).collect()
 }
@@ -91,7 +91,7 @@ fn beyond() -> Cell {
     Cell::Number { text: format!(">{}", units::duration(bound_ns)), value: Some(bound_ns / 1e9) }
 }
 
-/// The longest delay. Somebody else may have taken the exact one: then its bucket's bound.
+/// The longest delay; the bound of its bucket where another reader has taken the exact one.
 pub(super) fn longest(delays: &Histogram) -> Cell {
     match delays.last_bucket() {
         None => cells::nothing(),

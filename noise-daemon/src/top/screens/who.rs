@@ -12,7 +12,7 @@ use crate::model::labels::OTHER;
 use crate::top::pairs::{Cost, Id, Pair};
 use crate::top::{Cell, Column, History, Look, Page, Row, Table, Tone};
 
-/// Pairs with a row of their own: those that lost most. Nobody reads more, and each costs a
+/// Pairs with a row of their own: those that lost most. More would not be read, and each costs a
 /// microsecond whenever the screen is made.
 const SHOWN: usize = 500;
 
@@ -183,7 +183,7 @@ fn row(recent: &Recent<'_>, lost_ns: u64, account: Account<'_>) -> Row {
     let cost = &account.cost;
     let cells = vec![
         cells::text(account.victim),
-        cells::text(told(&account)),
+        cells::text(shown_culprit(&account)),
         cells::lost(recent.lost(cost.ns)),
         cells::share(cost.ns as f64, lost_ns as f64),
         cells::text(joined(cost.causes().map(Cause::name))),
@@ -200,7 +200,7 @@ fn row(recent: &Recent<'_>, lost_ns: u64, account: Account<'_>) -> Row {
     }
 }
 
-fn told<'a>(account: &Account<'a>) -> &'a str {
+fn shown_culprit<'a>(account: &Account<'a>) -> &'a str {
     let is_own = account.victim == account.culprit && account.cost.causes().eq([Cause::Own]);
     if is_own { Cause::Own.name() } else { account.culprit }
 }

@@ -145,7 +145,7 @@ impl Drop for Fake {
     }
 }
 
-/// Runs as somebody whom file permissions hold for.
+/// Runs as a user to whom file permissions apply.
 pub fn as_nobody<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
     let thread = thread::spawn(|| {
         // SAFETY: no memory argument; it holds for this thread only, which ends.

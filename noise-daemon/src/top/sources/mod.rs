@@ -21,15 +21,15 @@ pub use self::remote::{Answer, Fault, Remote};
 pub use self::replay::ReplaySource;
 pub use self::socket::start as over_socket;
 
-/// Asks a local socket for a route once, for so long at most.
+/// Requests a route from a local socket once; waits for so long at most.
 ///
 /// # Errors
 /// Why there is no answer.
-pub fn ask_socket(socket: &Path, route: &str, patience: Duration) -> Result<Answer, Fault> {
-    socket::SocketLink::patient(socket.to_owned(), patience).ask(route)
+pub fn ask_socket(socket: &Path, route: &str, timeout: Duration) -> Result<Answer, Fault> {
+    socket::SocketLink::with_timeout(socket.to_owned(), timeout).ask(route)
 }
 
-/// Asks a local socket for a frame once.
+/// Requests a frame from a local socket once.
 ///
 /// # Errors
 /// Why there is no frame.

@@ -1,4 +1,4 @@
-//! A daemon that is asked for frames, over whatever connection, in a thread of its own.
+//! Frames of a daemon, over any connection, fetched by a thread of its own.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -14,7 +14,7 @@ use crate::wire::{self, Frame, WireError};
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 /// Characters of a peer's words that a sentence quotes.
 pub const MOST_QUOTED: usize = 200;
-/// What is asked for.
+/// The route of frames.
 const ROUTE: &str = "/api/v1/frame";
 /// Pauses between attempts while there is trouble: they double.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -23,7 +23,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// Why an answer is missing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// Nobody is there, or went away.
+    /// No daemon is there, or it went away.
     #[error("no noised answers at {place} ({reason}); it will be seen here once it runs")]
     Absent {
         /// Where.
@@ -65,7 +65,7 @@ pub enum Fault {
         error: WireError,
     },
     /// The connection cannot be made.
-    #[error("cannot ask {place}: {reason}")]
+    #[error("cannot connect to {place}: {reason}")]
     Other {
         /// Where.
         place: String,
@@ -87,7 +87,7 @@ pub struct Answer {
 
 /// A connection to a daemon.
 pub trait Link {
-    /// Asks for a route, for [`ANSWER_TIMEOUT`] at most.
+    /// Requests a route; waits for [`ANSWER_TIMEOUT`] at most.
     ///
     /// # Errors
     /// Why there is no answer.
@@ -96,7 +96,7 @@ pub trait Link {
     fn place(&self) -> String;
 }
 
-/// Asks once, having seen what there was at that time, ns on the clock of the samples.
+/// Requests one frame with the longest delays since a time, ns on the clock of the samples.
 ///
 /// # Errors
 /// Why there is no frame.
@@ -111,8 +111,8 @@ pub fn ask(link: &mut dyn Link, since_ns: u64) -> Result<Frame, Fault> {
         }
         403 => {
             let advice = format!(
-                "it answers with status {status}; if it listens on loopback, ask by address or as \
-                 localhost, or add this name to web.allowed-hosts there"
+                "it answers with status {status}; if it listens on loopback, connect by address or \
+                 as localhost, or add this name to web.allowed-hosts there"
             );
             return Err(Fault::Denied { place, advice });
         }
@@ -136,7 +136,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Begins to ask.
+    /// Starts the thread that requests frames.
     ///
     /// # Errors
     /// Where there can be no thread.
@@ -161,7 +161,7 @@ fn ask_for_ever(
     news: &Mailbox,
     commands: &mpsc::Receiver<Duration>,
 ) {
-    let mut told: Option<Fault> = None;
+    let mut reported: Option<Fault> = None;
     let mut since_ns = 0;
     let mut pause = FIRST_PAUSE;
     let mut names = SharedNames::default();
@@ -172,13 +172,13 @@ fn ask_for_ever(
         match answer {
             Ok(mut frame) => {
                 frame.share_names(&mut names);
-                (told, pause, since_ns) = (None, FIRST_PAUSE, frame.sample.at_ns);
+                (reported, pause, since_ns) = (None, FIRST_PAUSE, frame.sample.at_ns);
                 news.put(News::Frame(Arc::new(frame)));
             }
             Err(fault) => {
-                if told.as_ref() != Some(&fault) {
+                if reported.as_ref() != Some(&fault) {
                     news.put(News::Trouble(fault.to_string()));
-                    told = Some(fault);
+                    reported = Some(fault);
                 }
             }
         }
@@ -207,7 +207,7 @@ impl Source for Remote {
     }
 
     fn set_interval(&mut self, interval: Duration) {
-        // A thread that is gone has told its trouble.
+        // A thread that has ended has reported why.
         let _ = self.interval.send(interval);
     }
 }

@@ -30,8 +30,8 @@ pub fn start(path: &Path, interval: Duration) -> io::Result<Remote> {
 /// A connection to a local socket, kept open.
 pub struct SocketLink {
     path: PathBuf,
-    patience: Duration,
-    /// For this connection alone; made in the thread that asks.
+    timeout: Duration,
+    /// For this connection alone; made in the thread that sends the requests.
     runtime: Option<Runtime>,
     open: Option<SendRequest<Empty<Bytes>>>,
 }
@@ -58,12 +58,12 @@ impl From<hyper::Error> for Failure {
 impl SocketLink {
     /// One that is not connected yet.
     pub fn new(path: PathBuf) -> Self {
-        Self::patient(path, ANSWER_TIMEOUT)
+        Self::with_timeout(path, ANSWER_TIMEOUT)
     }
 
     /// The same, with another time that an answer may take.
-    pub fn patient(path: PathBuf, patience: Duration) -> Self {
-        Self { path, patience, runtime: None, open: None }
+    pub fn with_timeout(path: PathBuf, timeout: Duration) -> Self {
+        Self { path, timeout, runtime: None, open: None }
     }
 
     fn fault(&self, failure: Failure) -> Fault {
@@ -94,7 +94,7 @@ impl SocketLink {
     }
 }
 
-/// How somebody who may not use a socket comes to use it.
+/// What a user without access to a socket can do.
 fn advice(path: &Path) -> String {
     let group = std::fs::metadata(path)
         .ok()
@@ -110,7 +110,7 @@ fn advice(path: &Path) -> String {
 async fn connect(path: &Path) -> Result<SendRequest<Empty<Bytes>>, Failure> {
     let stream = UnixStream::connect(path).await?;
     let (sender, connection) = handshake(TokioIo::new(stream)).await?;
-    // What goes wrong there is told by the request.
+    // An error of the connection shows in the request.
     tokio::spawn(connection);
     Ok(sender)
 }
@@ -165,7 +165,7 @@ impl Link for SocketLink {
         };
         let open = self.open.take();
         let asked = runtime.block_on(async {
-            tokio::time::timeout(self.patience, ask(&self.path, &route, open)).await
+            tokio::time::timeout(self.timeout, ask(&self.path, &route, open)).await
         });
         self.runtime = Some(runtime);
         match asked {

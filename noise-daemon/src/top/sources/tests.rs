@@ -56,7 +56,7 @@ fn until_frame(source: &mut dyn Source, seconds: i64) {
     until(source, |said| said == Ok(seconds));
 }
 
-/// Whatever a daemon does, the view is told once, and it goes on when the daemon is well again.
+/// Whatever a daemon does, the view gets one message, and goes on when the daemon is well again.
 fn survives(start: &dyn Fn(Reply) -> Fake) {
     let mut daemon = start(Reply::frame(1));
     let mut source = open(&daemon.name);
@@ -79,7 +79,7 @@ fn survives(start: &dyn Fn(Reply) -> Fake) {
         daemon.answer(reply);
         until_trouble(&mut *source, words);
     }
-    // What was told is not told again.
+    // What was reported is not reported again.
     assert_eq!(source.poll(Duration::from_millis(700)), None);
     daemon.answer(Reply::frame(3));
     until_frame(&mut *source, 3);
@@ -123,7 +123,7 @@ fn a_daemon_that_was_replaced_meanwhile_is_no_trouble() {
 }
 
 /// The server of the daemon itself, on a socket and an address. The sample of its n-th answer has
-/// the time n, and tells since when the longest delays were asked for.
+/// the time n, and holds since when the longest delays were requested.
 struct Server {
     connects: [String; 2],
     _end: oneshot::Sender<()>,

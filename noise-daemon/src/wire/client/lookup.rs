@@ -12,7 +12,7 @@ use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver
 use ureq::unversioned::transport::time::Duration;
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 
-/// What asks daemons over HTTP.
+/// The HTTP client for requests to daemons.
 pub fn agent(config: Config) -> ureq::Agent {
     ureq::Agent::with_parts(config, DefaultConnector::new(), Lookup)
 }
@@ -34,7 +34,7 @@ impl Resolver for Lookup {
         config: &Config,
         timeout: NextTimeout,
     ) -> Result<ResolvedSocketAddrs, Error> {
-        // Without a limit, ureq looks up in the thread that asks.
+        // Without a limit, ureq looks up in the calling thread.
         let here = move |uri: &Uri, config: &Config| {
             let timeout = NextTimeout { after: Duration::NotHappening, ..timeout };
             DefaultResolver::default().resolve(uri, config, timeout)
@@ -45,7 +45,7 @@ impl Resolver for Lookup {
         let (sender, found) = sync_channel(1);
         let (uri, config) = (uri.clone(), config.clone());
         thread::Builder::new().name("lookup".to_owned()).spawn(move || {
-            // Whoever asked may have given up.
+            // The caller may have given up.
             let _ = sender.send(here(&uri, &config));
         })?;
         match found.recv_timeout(*timeout.after) {

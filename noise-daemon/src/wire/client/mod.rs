@@ -1,5 +1,5 @@
-//! How a daemon is asked that does not answer everybody: the keys of Prometheus's file for HTTP
-//! clients (that of `promtool --http.config.file`) which are for such a daemon. Unknown keys are
+//! How to log in to a daemon: those keys of Prometheus's file for HTTP clients (that of
+//! `promtool --http.config.file`) that concern passwords, certificates and trust. Unknown keys are
 //! errors.
 
 mod lookup;
@@ -12,7 +12,7 @@ use base64::prelude::BASE64_STANDARD;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 use crate::clean::quoted;
-use crate::files::yaml::told;
+use crate::files::yaml::worded;
 use crate::files::{self, pem};
 
 pub use lookup::agent;
@@ -67,7 +67,7 @@ impl WebClient {
         let name = path.display();
         let text = read(path)?;
         let sections: Option<Sections> =
-            serde_saphyr::from_str(&text).map_err(|error| told(&error).within(path))?;
+            serde_saphyr::from_str(&text).map_err(|error| worded(&error).within(path))?;
         let Sections { basic_auth, tls_config } = sections.unwrap_or_default();
         let folder = path.parent().unwrap_or(Path::new(""));
         let authorization = basic_auth.map(|section| section.value(folder)).transpose();
@@ -78,7 +78,7 @@ impl WebClient {
         })
     }
 
-    /// A request that says who asks.
+    /// A request with the credentials of this client.
     pub fn get(
         &self,
         agent: &ureq::Agent,

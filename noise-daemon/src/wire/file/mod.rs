@@ -72,7 +72,7 @@ pub enum FileError {
         /// Where we are.
         ours: String,
     },
-    /// Somebody writes to it.
+    /// Another process writes to it.
     #[error("another noised records to {}: choose another file", .0.display())]
     Busy(PathBuf),
     /// The frame.
@@ -116,7 +116,7 @@ enum Rest {
 }
 
 fn open_regular(options: &OpenOptions, path: &Path) -> Result<File, FileError> {
-    // A pipe would block until somebody writes.
+    // A pipe would block until its other end is opened.
     files::open_regular(options, path, 0).map_err(FileError::io(path))
 }
 

@@ -95,7 +95,7 @@ fn damage_is_told_and_not_written_over() {
     let error = recording.frame(1).unwrap_err().to_string();
     assert!(error.contains("frame 2") && error.contains("check sum"), "{error}");
     assert_eq!(recording.frame(2).unwrap(), small(3));
-    // In a length: nobody knows where the next record begins.
+    // In a length: the begin of the next record is unknown.
     let mut bytes = good;
     bytes[begins[1] as usize + 3] = 0xff;
     std::fs::write(&path, &bytes).unwrap();

@@ -61,8 +61,7 @@ fn series() -> Vec<Series> {
     let labels = |info: &SignalInfo| match info.subject {
         _ if !info.is_delay() => Vec::new(),
         SubjectKind::Host => vec![Vec::new()],
-        SubjectKind::Kinds(_) => fixed(&["wakeup", "preempted", "new", "migrated"]),
-        SubjectKind::Vectors(names) => fixed(names),
+        SubjectKind::Kinds(names) | SubjectKind::Vectors(names) => fixed(names),
         SubjectKind::Irq => {
             (0..IRQS).map(|index| vec![(index + 24).to_string(), irq(index)]).collect()
         }

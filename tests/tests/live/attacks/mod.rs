@@ -1,4 +1,4 @@
-//! What whoever takes over the daemon would try: each call is made by the running daemon itself, has to be
+//! What an attacker who has taken over the daemon would try: each call is made by the running daemon itself, has to be
 //! refused, and has to have had no effect. `docs/privileges.md` says what is still possible.
 
 #[cfg(target_arch = "x86_64")]

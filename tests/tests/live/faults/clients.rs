@@ -89,16 +89,16 @@ fn a_thousand_scrapers() -> Result<Verdict> {
             scraper.spawn(move || get(address, "/metrics", &[]).map(|answer| answer.status))
         })
         .collect::<std::io::Result<Vec<_>>>()?;
-    let (mut served, mut told, mut wrong) = (0, 0, Vec::new());
+    let (mut served, mut turned_away, mut wrong) = (0, 0, Vec::new());
     for scraper in scrapers {
         match scraper.join().map_err(|_| anyhow::anyhow!("a scraper panicked"))? {
             Ok(200) => served += 1,
-            Ok(429 | 503) => told += 1,
+            Ok(429 | 503) => turned_away += 1,
             Ok(status) => wrong.push(format!("status {status}")),
             Err(error) => wrong.push(format!("{error:#}")),
         }
     }
-    println!("{served} of {SCRAPERS} served, {told} turned away, in {:?}", begin.elapsed());
+    println!("{served} of {SCRAPERS} served, {turned_away} turned away, in {:?}", begin.elapsed());
     ensure!(wrong.is_empty(), "{} were neither: {wrong:?}", wrong.len());
     ensure!(served > 0, "nobody was served");
     let bill = toll.end(&daemon)?;
@@ -255,9 +255,9 @@ fn no_descriptors_left() -> Result<Verdict> {
         |scrape: &noise_tests::prom::Scrape| scrape.total("noised_context_switches_total");
     ensure!(counted(&bill.scrape) > counted(&toll.scrape), "nothing was measured");
     let log = daemon.process().stderr()?;
-    let told = log.lines().filter(|line| line.contains("cannot accept")).count();
-    println!("{told} lines about it");
+    let warnings = log.lines().filter(|line| line.contains("cannot accept")).count();
+    println!("{warnings} lines about it");
     ensure!(!log.contains("panicked"), "the daemon panicked: {log}");
-    ensure!((1..=4).contains(&told), "{told} lines about it: {log}");
+    ensure!((1..=4).contains(&warnings), "{warnings} lines about it: {log}");
     Ok(Verdict::Passed)
 }

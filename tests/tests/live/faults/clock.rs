@@ -29,7 +29,7 @@ fn read(clock: libc::clockid_t) -> Result<Duration> {
     Ok(Duration::new(u64::try_from(time.tv_sec)?, u32::try_from(time.tv_nsec)?))
 }
 
-/// The wall clock as it would be had nobody set it; put back when dropped.
+/// The wall clock as it would be if it had not been set; put back when dropped.
 struct WallClock {
     real: Duration,
     steady: Duration,

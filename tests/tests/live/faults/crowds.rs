@@ -1,4 +1,4 @@
-//! More tasks, processes and cgroups than anybody has.
+//! More tasks, processes and cgroups than any real host has.
 
 use std::fs;
 use std::thread;
@@ -23,15 +23,15 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
 
 /// What the daemon may need in addition for a crowd.
 const GROWTH_BYTES: u64 = 16 << 20;
-/// Waits of a task behind its last look at its own account: it tells, and ends.
+/// Waits of a task behind its last look at its own account: it reports, and ends.
 const LATE_WAITS: u64 = 50;
-/// How long it takes until a cgroup has a name, and its waits are told, on a machine with time to spare.
+/// How long it takes until a cgroup has a name, and its waits are exported, on a machine with time to spare.
 const NAMED_AFTER: Duration = Duration::from_millis(2500);
 /// How long it may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Judges a crowd that has gone: again where something is missing, until the daemon, which may not have
-/// got to run either, has had its time. What is told never gets less, so what is too much stays.
+/// got to run either, has had its time. What is exported never gets less, so what is too much stays.
 pub(super) fn settled<T>(judge: impl Fn() -> Result<T>) -> Result<T> {
     let deadline = Instant::now() + PATIENCE;
     thread::sleep(NAMED_AFTER);
@@ -62,20 +62,20 @@ pub(super) fn charged_to(scrape: &Scrape, label: &str) -> f64 {
     of_victim.map(|(_, seconds)| seconds).sum()
 }
 
-/// Requires that every wait of a cgroup was counted or told as lost. The kernel's own account of
+/// Requires that every wait of a cgroup was counted or reported as lost. The kernel's own account of
 /// switches away from its tasks says how many there were: one for each switch, and one more for each
 /// task whose last switch was not accounted for yet.
 fn ensure_counted(bill: &Bill, label: &str, switches: u64, tasks: u64) -> Result<()> {
     let (count, seconds) = waits_of(&bill.scrape, label)?;
     let expected = switches + tasks;
-    let told = bill.dropped("no_start") + bill.dropped("out_of_range");
+    let lost = bill.dropped("no_start") + bill.dropped("out_of_range");
     println!(
-        "{expected} waits by the kernel's account, {count} counted ({:+}); on the whole host {told} \
-         told as not counted, {} switches hidden from BPF; {seconds:.3} s",
+        "{expected} waits by the kernel's account, {count} counted ({:+}); on the whole host {lost} \
+         reported as not counted, {} switches hidden from BPF; {seconds:.3} s",
         count - expected as f64,
         bill.hidden
     );
-    ensure!(count + told + bill.hidden as f64 >= expected as f64, "waits are missing");
+    ensure!(count + lost + bill.hidden as f64 >= expected as f64, "waits are missing");
     ensure!(count <= (expected + LATE_WAITS * 16) as f64, "more waits than there were");
     let charged = charged_to(&bill.scrape, label);
     println!("{charged:.3} s charged to culprits");
@@ -164,7 +164,7 @@ fn cgroups_come_and_go() -> Result<Verdict> {
 /// Requires that cgroups that came and went were counted, by whatever name.
 fn ensure_churned(toll: &Toll, bill: &Bill, parent: &str, count: u64) -> Result<()> {
     // Each had a process that slept and was woken. Whoever could be named in time has a name, the
-    // others are gone or were too many to be told apart: together none is missing.
+    // others are gone or were too many for names of their own: together none is missing.
     let counted = |scrape: &Scrape| -> Result<[f64; 3]> {
         let mut counts = [0.0; 3];
         for (labels, waits) in scrape.histograms("noised_cgroup_runqueue_wait_seconds")? {
@@ -209,10 +209,10 @@ fn pids_beyond_the_map() -> Result<Verdict> {
     let nap = Duration::from_millis(2);
     noise_tests::task::ChosenChild::start(before + 1000, 0, nap, naps)?.wait()?;
     let bill = toll.end(&daemon)?;
-    let told = bill.dropped("out_of_range");
-    println!("{naps} sleeps of an id beyond the map, {told} events told as out of range");
+    let dropped = bill.dropped("out_of_range");
+    println!("{naps} sleeps of an id beyond the map, {dropped} events reported as out of range");
     // Each sleep is a wake-up, a run and a departure that have no place.
-    ensure!(told >= f64::from(naps) * 3.0, "waits without a place are not told");
-    ensure!(told <= f64::from(naps) * 3.0 + 200.0, "more is told than happened");
+    ensure!(dropped >= f64::from(naps) * 3.0, "waits without a place are not reported");
+    ensure!(dropped <= f64::from(naps) * 3.0 + 200.0, "more is reported than happened");
     Ok(Verdict::Passed)
 }

@@ -55,14 +55,14 @@ fn devices_come_and_go() -> Result<Verdict> {
     let churned = churn.stop()?;
     let bill = toll.end(&daemon)?;
     let [reads, counted] = counts;
-    let told = bill.dropped("recursion") + bill.dropped("no_start") + hidden as f64;
+    let lost = bill.dropped("recursion") + bill.dropped("no_start") + hidden as f64;
     println!(
         "{} disks in memory, {} pairs of interfaces, {ROUNDS} loop devices; {reads} reads, \
          {counted} counted, {recorded} by ftrace, {hidden} hidden from BPF",
         figure(&churned, "disks")?,
         figure(&churned, "pairs")?
     );
-    ensure!(counted + told >= reads, "reads are missing");
+    ensure!(counted + lost >= reads, "reads are missing");
     let most = reads.max(recorded as f64);
     ensure!(counted <= most, "{counted} reads are counted, at most {most} were made");
     bill.ensure_bounded(GROWTH_BYTES)?;

@@ -106,17 +106,17 @@ fn the_start_refuses() -> Result<Verdict> {
             let mut process = Process::start(command)?;
             let status =
                 process.wait_for(PATIENCE).with_context(|| format!("{file}: {instead:?}"))?;
-            let told = process.stderr()?;
-            println!("{file}: {}", told.trim_end());
+            let said = process.stderr()?;
+            println!("{file}: {}", said.trim_end());
             ensure!(status.code() == Some(2), "{file} as {instead:?}: {status}");
-            ensure!(told.contains(file) && told.contains(instead.words()), "{file}: {told}");
-            ensure!(told.len() < LINE_BYTES, "{file}: {} bytes", told.len());
+            ensure!(said.contains(file) && said.contains(instead.words()), "{file}: {said}");
+            ensure!(said.len() < LINE_BYTES, "{file}: {} bytes", said.len());
         }
     }
     // One that is no larger than it may be, and says nothing that makes sense.
     fs::write(&config, vec![0; 1 << 20])?;
-    let told = run_noised(&["run", "--config.file", text(&config)?])?;
-    ensure!(told.code == 2 && told.stderr.len() < LINE_BYTES, "{} bytes", told.stderr.len());
+    let said = run_noised(&["run", "--config.file", text(&config)?])?;
+    ensure!(said.code == 2 && said.stderr.len() < LINE_BYTES, "{} bytes", said.stderr.len());
     // State that cannot be kept ends no start.
     let state = Folder::new("state")?;
     for name in ["lock", "incidents.json"] {

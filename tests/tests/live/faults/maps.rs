@@ -99,13 +99,13 @@ fn more_interfaces_than_cells() -> Result<Verdict> {
     let bill = toll.end(&daemon)?;
     let sent_later = pairs.sent()? as f64;
     let counted = transmitted(&bill.scrape, |name| names.iter().any(|known| known == name))?;
-    let told = bill.lost.get("net_tx_wait map_full").copied().unwrap_or_default();
+    let dropped = bill.lost.get("net_tx_wait map_full").copied().unwrap_or_default();
     println!(
-        "{sent}..={sent_later} packets by the kernel's account, {counted} counted, {told} told as \
-         not fitting"
+        "{sent}..={sent_later} packets by the kernel's account, {counted} counted, {dropped} that \
+         found no room"
     );
-    ensure!(told > 0.0, "the map was not full");
-    ensure!(counted + told >= sent, "packets are missing");
+    ensure!(dropped > 0.0, "the map was not full");
+    ensure!(counted + dropped >= sent, "packets are missing");
     ensure!(counted <= sent_later, "more packets than there were");
     bill.ensure_bounded(GROWTH_BYTES)?;
     Ok(Verdict::Passed)
@@ -134,10 +134,10 @@ fn more_packets_than_slots() -> Result<Verdict> {
         let bill = toll.end(&daemon)?;
         let others = |name: &str| name == "~other";
         let counted = transmitted(&bill.scrape, others)? - transmitted(&toll.scrape, others)?;
-        let told = bill.lost.get("net_tx_wait map_full").copied().unwrap_or_default();
-        println!("{FRAMES} frames, {counted} counted, {told} told as not fitting");
-        ensure!(told > 0.0, "the map was not full");
-        let missing = FRAMES as f64 - counted - told;
+        let dropped = bill.lost.get("net_tx_wait map_full").copied().unwrap_or_default();
+        println!("{FRAMES} frames, {counted} counted, {dropped} that found no room");
+        ensure!(dropped > 0.0, "the map was not full");
+        let missing = FRAMES as f64 - counted - dropped;
         ensure!(missing <= hidden, "{missing} packets are missing");
         Ok(())
     })?;
@@ -196,13 +196,13 @@ fn ensure_charged(toll: &Toll, bill: &Bill, groups: &[Group], expected: u64) -> 
     );
     // Where cgroups share cells, some of their waits count for the others.
     let shared = waits_of(&bill.scrape, "~other")?.0 - waits_of(&toll.scrape, "~other")?.0;
-    let told = bill.dropped("no_start");
+    let dropped = bill.dropped("no_start");
     let hidden = bill.hidden as f64;
     println!(
-        "{shared} more counted as ~other; on the whole host {told} told as not counted, {hidden} \
+        "{shared} more counted as ~other; on the whole host {dropped} reported as not counted, {hidden} \
          switches hidden from BPF"
     );
-    ensure!(count + shared + told + hidden >= expected as f64, "waits are missing");
+    ensure!(count + shared + dropped + hidden >= expected as f64, "waits are missing");
     ensure!(other > 0.0, "there was room for all of them");
     ensure!(charged <= seconds * 1.01 + 0.01, "more is charged than was waited");
     // Whoever is named, all waits of the host are charged.

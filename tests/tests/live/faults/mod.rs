@@ -1,4 +1,4 @@
-//! The daemon under conditions that nobody wants: each is provoked for real, and each test says what was
+//! Fault injection: each fault is provoked for real, and each test says what was
 //! lost by the daemon's own account (nothing, or counted) and what it cost.
 //!
 //! Sizes fit a test that everybody runs. `NOISED_FAULTS` names what is more than that, separated by

@@ -119,7 +119,7 @@ fn tried(
         bpf::ensure_none_left(&before)?;
     }
     println!("{refused} limits refused, {worked} worked");
-    ensure!(refused > 0 && worked > 0, "the limits do not tell the one from the other");
+    ensure!(refused > 0 && worked > 0, "the limits do not separate the one from the other");
     Ok(Verdict::Passed)
 }
 

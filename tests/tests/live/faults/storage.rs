@@ -89,8 +89,8 @@ fn filled(options: &str, fill: &str) -> Result<Verdict> {
         // What is in its mounts goes with it: hold the folder.
         let held = fs::File::open(&seen)?;
         let (status, log) = daemon.stop(libc::SIGTERM)?;
-        let told = warnings(&log);
-        println!("room {room}: {told:?}");
+        let warned = warnings(&log);
+        println!("room {room}: {warned:?}");
         ensure!(status.success(), "ended with {status}: {log}");
         let folder = {
             use std::os::fd::AsRawFd as _;
@@ -100,11 +100,11 @@ fn filled(options: &str, fill: &str) -> Result<Verdict> {
         println!("{:?}, {} bytes of state", names(&folder)?, text.len());
         if room {
             // What happens while the disk is full is worth a try, and one warning.
-            ensure!(told.len() <= 1, "{} warnings: {log}", told.len());
+            ensure!(warned.len() <= 1, "{} warnings: {log}", warned.len());
             serde_json::from_str::<serde_json::Value>(&text)?;
             ensure!(text != old, "nothing was written");
         } else {
-            ensure!(told.len() == 1, "{} warnings: {log}", told.len());
+            ensure!(warned.len() == 1, "{} warnings: {log}", warned.len());
             ensure!(text == old, "the old state was damaged: {text}");
             ensure!(!names(&folder)?.iter().any(|name| name.ends_with(".new")), "a rest was left");
         }
@@ -123,9 +123,9 @@ fn a_read_only_disk() -> Result<Verdict> {
     let rounds = figure(&pipe.stop()?, "rounds")?;
     ensure_switches(&toll, &toll.end(&daemon)?, rounds)?;
     let (status, log) = daemon.stop(libc::SIGTERM)?;
-    let told = warnings(&log);
-    println!("{told:?}");
-    ensure!(status.success() && told.len() == 1, "{status}, {log}");
-    ensure!(told.iter().all(|line| line.contains(path)), "the warning does not name {path}");
+    let warned = warnings(&log);
+    println!("{warned:?}");
+    ensure!(status.success() && warned.len() == 1, "{status}, {log}");
+    ensure!(warned.iter().all(|line| line.contains(path)), "the warning does not name {path}");
     Ok(Verdict::Passed)
 }

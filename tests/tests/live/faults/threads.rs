@@ -100,7 +100,7 @@ fn no_thread_at_the_start() -> Result<Verdict> {
     Ok(Verdict::Passed)
 }
 
-/// The numbers of all incidents that somebody is named in, and of those that are open.
+/// The numbers of all incidents that name a culprit, and of those that are open.
 fn incidents(address: SocketAddr, of: &Group) -> Result<[Vec<u64>; 2]> {
     let header = basic("alice", "right");
     let answer = get(address, "/api/v1/incidents", &[("Authorization", &header)])?;

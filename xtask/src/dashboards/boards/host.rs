@@ -11,7 +11,8 @@ use crate::dashboards::promql::{
 };
 use crate::dashboards::table::{Board, Panel, Shape, Unit};
 
-/// Index of the panel that asks for every signal, which makes none of them known well.
+/// Index of the panel of every signal. It is put there last: a panel about all signals is about none of
+/// them in particular, so it must not keep any from panels of its own.
 const EVERYTHING: usize = 10;
 
 pub(super) fn board() -> Board {

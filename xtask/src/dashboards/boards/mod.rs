@@ -21,7 +21,7 @@ pub fn all() -> Vec<Board> {
 const INTERFERENCE: &str = "noised_interference_seconds_total";
 const INTERRUPTED: &str = "noised_cpu_interrupted_seconds_total";
 const STEAL: &str = "noised_steal_seconds_total";
-/// Everything that is charged to somebody or something that can be named and moved.
+/// Everything that is charged to a culprit that can be named and moved.
 const OTHERS: &str = r#"cause!~"self|idle|untracked""#;
 
 const JOB: Variable = Variable {

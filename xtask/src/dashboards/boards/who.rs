@@ -39,7 +39,7 @@ pub(super) fn board() -> Board {
 
 fn tables() -> Vec<Panel> {
     let pairs = sum_rate("victim, culprit, cause, resource", INTERFERENCE, &chosen(OTHERS));
-    // Who stands for many, or is gone, is nobody's neighbour.
+    // A name that stands for many, or for one that is gone, is no neighbour.
     let named = chosen(r#"cause="foreign",victim!~"~.*",culprit!~"~.*""#);
     let foreign = sum_rate("victim, culprit", INTERFERENCE, &named);
     let all = sum_rate("victim", INTERFERENCE, CHOSEN);
@@ -143,8 +143,8 @@ fn graphs() -> Vec<Panel> {
             Shape::Lines,
             "What is not known",
             Unit::Share,
-            "Part of all delay whose culprit is not known (untracked), has left before it could be asked \
-             for its name (~gone, ~unknown), or is among the many small ones (~other). Below 10 % is usual.",
+            "Part of all delay whose culprit is not known (untracked), was gone before its name could be \
+             read (~gone, ~unknown), or is among the many small ones (~other). Below 10 % is usual.",
         )
         .ask("not known", unnamed(r#"cause="untracked""#))
         .ask("without a name", unnamed(r#"culprit=~"~gone|~unknown""#))

@@ -8,9 +8,9 @@ use crate::measure::compare::{Comparison, Figure, Line, Side};
 use crate::model::units::{duration, lost, per_second};
 
 /// Sources that a table has room for.
-const TOLD: usize = 20;
+const SHOWN: usize = 20;
 /// Those of them at most of which nothing is known but how much they were.
-const UNKNOWN_TOLD: usize = 3;
+const UNKNOWN_SHOWN: usize = 3;
 const UNKNOWN: &str = "–";
 
 /// All of it.
@@ -41,7 +41,7 @@ fn folded(comparison: &Comparison, of: impl Fn(&Line) -> &Figure) -> (Vec<&Line>
     let mut shown: Vec<&Line> = Vec::new();
     for line in &comparison.sources {
         unknown += usize::from(is_unknown(&line));
-        if shown.len() < TOLD && !(is_unknown(&line) && unknown > UNKNOWN_TOLD) {
+        if shown.len() < SHOWN && !(is_unknown(&line) && unknown > UNKNOWN_SHOWN) {
             shown.push(line);
         }
     }
@@ -61,7 +61,7 @@ fn folded(comparison: &Comparison, of: impl Fn(&Line) -> &Figure) -> (Vec<&Line>
     (shown, more)
 }
 
-/// Hosts and kernels are named by whoever wrote the file.
+/// Names of hosts and kernels come from the file, so they are cleaned.
 fn side(side: &Side) -> String {
     let cpus: Vec<String> = side.cpus.iter().map(ToString::to_string).collect();
     clean(&format!(
@@ -78,7 +78,7 @@ fn side(side: &Side) -> String {
 fn table(
     comparison: &Comparison,
     of: impl Fn(&Line) -> &Figure,
-    told: impl Fn(f64) -> String + Copy,
+    unit: impl Fn(f64) -> String + Copy,
 ) -> String {
     let percent = format!("{} %", (comparison.options.confidence * 1e4).round() / 1e2);
     let interval = format!("{percent} interval");
@@ -86,23 +86,23 @@ fn table(
     let mut rows: Vec<Vec<String>> = vec![head.map(str::to_owned).into()];
     let (sources, more) = folded(comparison, &of);
     let lines = std::iter::once(&comparison.total).chain(sources);
-    rows.extend(lines.map(|line| cells(line, of(line), told)));
+    rows.extend(lines.map(|line| cells(line, of(line), unit)));
     let more = more.map(|more| more + "\n").unwrap_or_default();
     aligned(&rows, 1, 7) + &more
 }
 
-fn cells(line: &Line, figure: &Figure, told: impl Fn(f64) -> String) -> Vec<String> {
-    let signed = |value: f64| format!("{}{}", if value > 0.0 { "+" } else { "" }, told(value));
+fn cells(line: &Line, figure: &Figure, unit: impl Fn(f64) -> String) -> Vec<String> {
+    let signed = |value: f64| format!("{}{}", if value > 0.0 { "+" } else { "" }, unit(value));
     let times = |ratio: f64| format!("{ratio:.2}");
-    let interval = |interval: Option<[f64; 2]>, told: &dyn Fn(f64) -> String| match interval {
-        Some([low, high]) => format!("{} … {}", told(low), told(high)),
+    let interval = |interval: Option<[f64; 2]>, unit: &dyn Fn(f64) -> String| match interval {
+        Some([low, high]) => format!("{} … {}", unit(low), unit(high)),
         None => UNKNOWN.to_owned(),
     };
     let ratio = figure.ratio;
     vec![
         line.source.as_ref().map_or_else(|| "total".to_owned(), ToString::to_string),
-        told(figure.a),
-        told(figure.b),
+        unit(figure.a),
+        unit(figure.b),
         signed(figure.difference.value),
         interval(figure.difference.interval, &signed),
         ratio.map_or_else(|| UNKNOWN.to_owned(), |ratio| times(ratio.value)),

@@ -9,7 +9,7 @@ use crate::measure::scale::{Forecast, Periodic, Played, Ranking, Row};
 use crate::model::units::{self, count, duration, share};
 
 /// Sources that a page has room for.
-const TOLD: usize = 12;
+const SHOWN: usize = 12;
 const UNKNOWN: &str = "–";
 
 const LEGEND: &str = "\
@@ -141,7 +141,7 @@ fn cells(row: &Row, is_played: bool) -> Vec<String> {
         let of = |played: Option<Played>| {
             let text = |played: Played| match played.slowdown > 0.0 {
                 true => with_error(played.slowdown, played.standard_error),
-                // Too few phases to meet anything: there is no error to be told from that.
+                // Too few phases to be hit: no error can be estimated from that.
                 false => "not hit".to_owned(),
             };
             played.map_or_else(unknown, text)
@@ -168,7 +168,7 @@ fn sources(ranking: &Ranking, forecast: Option<&Forecast>) -> String {
     head.extend(ranking.nodes.iter().map(ToString::to_string));
     head.push(format!("gain at {ranked_at}"));
     let mut rows = vec![head];
-    for source in ranking.sources.iter().take(TOLD) {
+    for source in ranking.sources.iter().take(SHOWN) {
         let mut cells = vec![
             source.key.to_string(),
             share(source.overhead),
@@ -184,7 +184,7 @@ fn sources(ranking: &Ranking, forecast: Option<&Forecast>) -> String {
         rows.push(cells);
     }
     text.push_str(&aligned(&rows, 1, usize::MAX));
-    if let Some(more) = ranking.sources.len().checked_sub(TOLD + 1) {
+    if let Some(more) = ranking.sources.len().checked_sub(SHOWN + 1) {
         let _ = writeln!(text, "and {} more", more + 1);
     }
     text.push_str(

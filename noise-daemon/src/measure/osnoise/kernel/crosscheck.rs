@@ -85,7 +85,7 @@ impl Agreement {
 
     /// What does not agree; empty where everything does.
     pub fn disagreements(&self) -> Vec<String> {
-        let told = |name: &str, both: Both| {
+        let line = |name: &str, both: Both| {
             format!("{name}: {} by the kernel, {} by noised", both.kernel, both.noised)
         };
         let mut wrong = Vec::new();
@@ -98,12 +98,12 @@ impl Agreement {
         for class in CLASSES.into_iter().filter(|class| self.compared(*class)) {
             let both = self.class(class);
             if !both.agrees() {
-                wrong.push(told(&format!("all of class {class}"), both));
+                wrong.push(line(&format!("all of class {class}"), both));
             }
         }
         for (source, both) in &self.sources {
             if self.compared(source.class) && !both.agrees() {
-                wrong.push(told(&source.to_string(), *both));
+                wrong.push(line(&source.to_string(), *both));
             }
         }
         wrong
@@ -210,7 +210,7 @@ impl CrossCheck {
         own.drain(..behind);
     }
 
-    /// Takes what the programs told, so that their ring does not fill up.
+    /// Takes the events of the programs, so that their ring does not fill up.
     pub fn drain(&mut self) {
         let (waiting, unkept) = (&mut self.waiting, &mut self.unkept);
         self.watcher.drain(|event| match waiting.get_mut(&event.cpu) {

@@ -37,10 +37,10 @@ pub enum TracerError {
     NoOption {
         /// The tracer's word.
         option: &'static str,
-        /// The argument that asked for it.
+        /// The argument that needs it.
         flag: &'static str,
     },
-    /// Somebody else measures.
+    /// Another program uses a tracer of which there can be only one.
     #[error(
         "the {tracer} tracer is in use at {place}, and there can be only one of osnoise and timerlat on \
          a machine: {hint}"
@@ -53,7 +53,7 @@ pub enum TracerError {
         /// What helps.
         hint: String,
     },
-    /// Somebody switched our tracing off.
+    /// Another program switched our tracing off.
     #[error("another program switched tracing off in {0}: start again")]
     SwitchedOff(PathBuf),
     /// The threads do not show.

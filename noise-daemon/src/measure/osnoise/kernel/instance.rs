@@ -24,7 +24,7 @@ struct Folder(PathBuf);
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is removed traces no more, even if it could not be told to stop before.
+        // What is removed traces no more, even if it could not be stopped before.
         let _ = write(&self.0.join("current_tracer"), "nop");
         let _ = fs::remove_dir(&self.0);
     }
@@ -74,7 +74,7 @@ impl Ready {
     pub fn start(self) -> Result<Instance, TracerError> {
         let Self(folder) = self;
         write(&folder.0.join("current_tracer"), "osnoise")?;
-        // Only now: while somebody reads, the kernel lets nobody change the tracer.
+        // Only now: the kernel refuses to change the tracer while the pipe is open.
         let path = folder.0.join("trace_pipe");
         let pipe = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path);
         let pipe = pipe.map_err(|reason| TracerError::File { doing: "read", path, reason })?;
@@ -91,12 +91,12 @@ impl Instance {
     /// Whether it still records: the tracer switches it off when it is to stop.
     ///
     /// # Errors
-    /// Where tracefs does not tell.
+    /// Where tracefs cannot be read.
     pub fn is_on(&self) -> Result<bool, TracerError> {
         Ok(read(&self.path().join("tracing_on"))? != "0")
     }
 
-    /// Takes the lines that are there, without waiting: nobody who records has to wake this reader.
+    /// Takes the lines that are there, without waiting: the CPUs that record need not wake this reader.
     /// More may come as fast as they are read, so there is a limit.
     ///
     /// # Errors

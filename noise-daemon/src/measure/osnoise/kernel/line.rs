@@ -25,7 +25,7 @@ pub enum Line {
         /// How many.
         entries: u64,
     },
-    /// Something was told.
+    /// An entry of the trace.
     Entry {
         /// On this CPU.
         cpu: u32,
@@ -34,13 +34,13 @@ pub enum Line {
         /// When, by the clock of the trace instance, rounded down to microseconds, ns.
         time_ns: u64,
         /// What.
-        told: Told,
+        item: Item,
     },
 }
 
-/// What an entry tells.
+/// What an entry says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum Item {
     /// A period is over.
     Period(Sums),
     /// A gap was as long as the threshold, or longer.
@@ -115,24 +115,24 @@ pub fn parse(line: &[u8]) -> Option<Line> {
         cpu: cpu.parse().ok()?,
         thread: thread.parse().ok()?,
         time_ns: time_ns(time, 1_000)?,
-        told: told(rest),
+        item: item(rest),
     })
 }
 
-fn told(text: &str) -> Told {
-    let event = |kind, text| noise(kind, text).map(Told::Noise);
-    let told = match text.split_once(": ") {
+fn item(text: &str) -> Item {
+    let event = |kind, text| noise(kind, text).map(Item::Noise);
+    let item = match text.split_once(": ") {
         Some(("irq_noise", rest)) => event(Kind::Hardirq, rest),
         Some(("thread_noise", rest)) => event(Kind::Thread, rest),
         Some(("softirq_noise", rest)) => event(Kind::Softirq, rest),
         Some(("nmi_noise", rest)) => event(Kind::Nmi, rest),
         Some(("sample_threshold", rest)) => sample(rest),
         None if text.starts_with(|first: char| first.is_ascii_digit()) => {
-            sums(text).map(Told::Period)
+            sums(text).map(Item::Period)
         }
-        _ => Some(Told::Other),
+        _ => Some(Item::Other),
     };
-    told.unwrap_or(Told::Unreadable)
+    item.unwrap_or(Item::Unreadable)
 }
 
 /// `1000000 190 99.98100 9 18 0 1007 18 1`: runtime, noise, % available, longest, counts.
@@ -156,10 +156,10 @@ fn sums(text: &str) -> Option<Sums> {
 }
 
 /// `start 159.907011835 duration 2673788 ns interference 3`.
-fn sample(text: &str) -> Option<Told> {
+fn sample(text: &str) -> Option<Item> {
     let (text, interferences) = text.rsplit_once(" interference ")?;
     let (start_ns, duration_ns) = start_and_duration(text.strip_prefix("start ")?)?;
-    Some(Told::Sample { start_ns, duration_ns, interferences: number(interferences)? })
+    Some(Item::Sample { start_ns, duration_ns, interferences: number(interferences)? })
 }
 
 /// `local_timer:236 start 159.907579071 duration 113029 ns`; NMIs have no name.
@@ -200,16 +200,16 @@ fn number<T: FromStr>(text: &str) -> Option<T> {
 mod tests {
     use super::*;
 
-    fn entry(line: &str) -> (u32, u32, u64, Told) {
+    fn entry(line: &str) -> (u32, u32, u64, Item) {
         match parse(line.as_bytes()) {
-            Some(Line::Entry { cpu, thread, time_ns, told }) => (cpu, thread, time_ns, told),
+            Some(Line::Entry { cpu, thread, time_ns, item }) => (cpu, thread, time_ns, item),
             other => unreachable!("{line}: {other:?}"),
         }
     }
 
     fn noise(line: &str) -> (Kind, String, u32, u64, u64) {
         match entry(line).3 {
-            Told::Noise(Noise { kind, name, number, start_ns, net_ns }) => {
+            Item::Noise(Noise { kind, name, number, start_ns, net_ns }) => {
                 (kind, name, number, start_ns, net_ns)
             }
             other => unreachable!("{line}: {other:?}"),
@@ -229,25 +229,25 @@ mod tests {
             softirq: 0,
             thread: 236,
         };
-        assert_eq!(entry(old), (1, 156, 72_462_961_000, Told::Period(sums)));
+        assert_eq!(entry(old), (1, 156, 72_462_961_000, Item::Period(sums)));
         let new = "       osnoise/0-206     [000] .l..1    58.512296: 505930     435123  13.99541   52556     91      0    716      0   1454";
-        let (cpu, thread, time_ns, told) = entry(new);
+        let (cpu, thread, time_ns, item) = entry(new);
         assert_eq!((cpu, thread, time_ns), (0, 206, 58_512_296_000));
-        let Told::Period(sums) = told else { unreachable!() };
+        let Item::Period(sums) = item else { unreachable!() };
         assert_eq!((sums.runtime_us, sums.hardware, sums.thread), (505_930, 91, 1_454));
     }
 
     #[test]
     fn samples_are_read() {
-        let told = entry("       osnoise/1-207     [001] ....1    57.512624: sample_threshold: start 159.683273769 duration 11667 ns interference 0").3;
-        let sample = |start_ns, duration_ns, interferences| Told::Sample {
+        let item = entry("       osnoise/1-207     [001] ....1    57.512624: sample_threshold: start 159.683273769 duration 11667 ns interference 0").3;
+        let sample = |start_ns, duration_ns, interferences| Item::Sample {
             start_ns,
             duration_ns,
             interferences,
         };
-        assert_eq!(told, sample(159_683_273_769, 11_667, 0));
-        let told = entry("       osnoise/0-155     [000] .......    71.934903: sample_threshold: start 159.907011835 duration 2673788 ns interference 3").3;
-        assert_eq!(told, sample(159_907_011_835, 2_673_788, 3));
+        assert_eq!(item, sample(159_683_273_769, 11_667, 0));
+        let item = entry("       osnoise/0-155     [000] .......    71.934903: sample_threshold: start 159.907011835 duration 2673788 ns interference 3").3;
+        assert_eq!(item, sample(159_907_011_835, 2_673_788, 3));
     }
 
     #[test]
@@ -276,7 +276,7 @@ mod tests {
             ),
             (Kind::Thread, "ping".to_owned(), 150, 159_923_609_771, 31_367)
         );
-        // As the formats of these events have it; a kernel with PREEMPT_RT never tells the first.
+        // As the formats of these events have it; a kernel with PREEMPT_RT never writes the first.
         assert_eq!(
             noise(
                 "       osnoise/8-961     [008] d.h.  5789.857532: softirq_noise:  NET_RX:3 start 5789.857529929 duration 1845 ns"
@@ -305,7 +305,7 @@ mod tests {
             (Kind::Thread, "x start 1.000000001 duration 5 ns".to_owned(), 7, 2_000_000_003, 4)
         );
         let line = b"           \xff\xfe-sh-9       [001] ....1    57.512624: something: 1 2 3";
-        let Some(Line::Entry { thread: 9, told: Told::Other, .. }) = parse(line) else {
+        let Some(Line::Entry { thread: 9, item: Item::Other, .. }) = parse(line) else {
             unreachable!()
         };
     }
@@ -329,10 +329,10 @@ mod tests {
         let whole = "       osnoise/1-207     [001] ....1    57.512624: sample_threshold: start 159.683273769 duration 11667 ns interference 0";
         let event = whole.find("sample").unwrap() + "sample_threshold: ".len();
         for end in event..whole.len() {
-            assert_eq!(entry(&whole[..end]).3, Told::Unreadable, "{}", &whole[..end]);
+            assert_eq!(entry(&whole[..end]).3, Item::Unreadable, "{}", &whole[..end]);
         }
         let sums =
             "       osnoise/1-207     [001] ....1    57.512624: 501027 427862 14.60300 49090";
-        assert_eq!(entry(sums).3, Told::Unreadable);
+        assert_eq!(entry(sums).3, Item::Unreadable);
     }
 }

@@ -1,8 +1,8 @@
-//! The kernel's own osnoise tracer, driven from outside: its threads measure, its events tell by whom,
+//! The kernel's own osnoise tracer, driven from outside: its threads measure, its events name the cause,
 //! and its text is read back into the same periods that noised's own workload hands on.
 //!
 //! It works in a private trace instance. What it has to change for the whole machine (`osnoise/*` and
-//! `tracing_thresh`) is put back when it ends, and nobody else's tracing is disturbed. With
+//! `tracing_thresh`) is put back when it ends, and other tracing is not disturbed. With
 //! PREEMPT_RT the tracer does not count softirqs, which are threads' time there.
 
 mod crosscheck;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use noise_common::signals::VECTORS;
 use noise_common::watch::{Interference, Kind};
 
-use super::line::{Line, Noise, Sums, Told};
+use super::line::{Item, Line, Noise, Sums};
 use crate::measure::explain::{Explained, explain};
 use crate::measure::gaps::{Gap, Stopped};
 use crate::measure::osnoise::period::{Counts, PeriodReport};
@@ -43,21 +43,21 @@ impl Periods {
         Self { start_ns, stop_single_ns, stop_total_ns, cpus: BTreeMap::new() }
     }
 
-    /// Takes the next line; `irq` is told the names of irqs. Answers the period that it ends.
+    /// Takes the next line; `irq` gets the names of irqs. Returns the period that it ends.
     pub fn take(&mut self, line: Line, irq: &mut dyn FnMut(u32, &str)) -> Option<PeriodReport> {
-        let (cpu, thread, time_ns, told) = match line {
+        let (cpu, thread, time_ns, item) = match line {
             Line::Lost { cpu, entries } => {
                 self.cpus.entry(cpu).or_default().lost += entries.max(1);
                 return None;
             }
-            Line::Entry { cpu, thread, time_ns, told } => (cpu, thread, time_ns, told),
+            Line::Entry { cpu, thread, time_ns, item } => (cpu, thread, time_ns, item),
         };
-        if told == Told::Other {
+        if item == Item::Other {
             return None;
         }
         let open = self.cpus.entry(cpu).or_default();
-        match told {
-            Told::Sample { start_ns, duration_ns, interferences } => {
+        match item {
+            Item::Sample { start_ns, duration_ns, interferences } => {
                 open.thread = thread;
                 if open.samples.len() < KEPT_MAX {
                     open.samples.push((Gap { start_ns, duration_ns }, interferences));
@@ -65,7 +65,7 @@ impl Periods {
                     open.lost += 1;
                 }
             }
-            Told::Noise(noise) => {
+            Item::Noise(noise) => {
                 if noise.kind == Kind::Hardirq {
                     irq(noise.number, &noise.name);
                 }
@@ -75,7 +75,7 @@ impl Periods {
                     open.lost += 1;
                 }
             }
-            Told::Period(sums) => {
+            Item::Period(sums) => {
                 let last = open.samples.last().map(|(gap, _)| *gap);
                 let mut report = open.end(cpu, thread, time_ns, &sums);
                 if report.noise_ns > self.stop_total_ns {
@@ -84,8 +84,8 @@ impl Periods {
                 }
                 return Some(report);
             }
-            Told::Unreadable => open.lost += 1,
-            Told::Other => {}
+            Item::Unreadable => open.lost += 1,
+            Item::Other => {}
         }
         None
     }
@@ -129,7 +129,7 @@ impl Open {
         }
     }
 
-    /// The period ended by one gap, at the end of which tracing stopped: the tracer did not tell its
+    /// The period ended by one gap, at the end of which tracing stopped: the tracer did not write its
     /// sums any more.
     fn broken_off(mut self, cpu: u32, gap: Gap, start_ns: u64) -> PeriodReport {
         let start_ns = self.begin_ns.unwrap_or(start_ns);
@@ -161,8 +161,8 @@ fn counts(sums: &Sums) -> Counts {
         .with(Class::Thread, sums.thread)
 }
 
-/// The kernel says how many events a sample had, so that one whose events were lost is not taken for
-/// the hardware's.
+/// The kernel says how many events a sample had, so that one whose events were lost is not
+/// attributed to the hardware.
 fn explained(samples: &[(Gap, u64)], events: &mut [Interference]) -> Vec<Explained> {
     let gaps: Vec<Gap> = samples.iter().map(|(gap, _)| *gap).collect();
     let mut all = explain(&gaps, events);
@@ -172,7 +172,7 @@ fn explained(samples: &[(Gap, u64)], events: &mut [Interference]) -> Vec<Explain
     all
 }
 
-/// The event as noised's own programs would have told it, on the tracer's clock.
+/// The event as noised's own programs would have reported it, on the tracer's clock.
 fn interference(cpu: u32, noise: &Noise) -> Interference {
     let (id, number) = match noise.kind {
         Kind::Vector => {

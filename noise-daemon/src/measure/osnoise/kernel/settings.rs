@@ -93,7 +93,7 @@ impl Settings {
         Ok(())
     }
 
-    /// One word at a time: the tracer's workload on, no panic, and what was asked for.
+    /// One word at a time: the tracer's workload on, no panic, and the options that were given.
     fn options(&mut self, path: &Path, wanted: &Wanted) -> Result<(), TracerError> {
         let now = match read(path) {
             Ok(now) => now,
@@ -146,7 +146,7 @@ impl Settings {
 
 impl Drop for Settings {
     fn drop(&mut self) {
-        // Whoever can tell has put it back before.
+        // A caller that can report errors has put it back before.
         let _ = self.put_back();
     }
 }

@@ -111,7 +111,7 @@ impl Tracefs {
         self.root.join(format!("instances/{OURS}{}", std::process::id()))
     }
 
-    /// Sees to it that nobody else uses the tracer.
+    /// Makes sure that no other program uses the tracer.
     ///
     /// # Errors
     /// Names who does.
@@ -121,7 +121,7 @@ impl Tracefs {
         places.extend(instances.into_iter().flatten().flatten().map(|entry| entry.path()));
         places.sort();
         for place in places {
-            // An instance that has just gone is nobody's.
+            // An instance that has just gone is not in use.
             let Ok(tracer) = read(&place.join("current_tracer")) else { continue };
             if RIVALS.contains(&tracer.as_str()) {
                 let name = place.file_name().unwrap_or_default().to_string_lossy();
@@ -184,17 +184,17 @@ mod tests {
         fs::write(&other, "timerlat\n").unwrap();
         let error = tracefs.ensure_free(procfs.path()).unwrap_err();
         assert!(!error.is_unsupported());
-        let told = error.to_string();
-        assert!(told.starts_with("the timerlat tracer is in use at ") && told.contains("other"));
+        let text = error.to_string();
+        assert!(text.starts_with("the timerlat tracer is in use at ") && text.contains("other"));
         fs::write(&other, "nop\n").unwrap();
 
         let left = root.path().join("instances/noised-77");
         fs::create_dir(&left).unwrap();
         fs::write(left.join("current_tracer"), "osnoise\n").unwrap();
-        let told = tracefs.ensure_free(procfs.path()).unwrap_err().to_string();
-        assert!(told.contains("left by a noised that was killed"), "{told}");
+        let text = tracefs.ensure_free(procfs.path()).unwrap_err().to_string();
+        assert!(text.contains("left by a noised that was killed"), "{text}");
         fs::create_dir(procfs.path().join("77")).unwrap();
-        let told = tracefs.ensure_free(procfs.path()).unwrap_err().to_string();
-        assert!(told.contains("wait for it to end"), "{told}");
+        let text = tracefs.ensure_free(procfs.path()).unwrap_err().to_string();
+        assert!(text.contains("wait for it to end"), "{text}");
     }
 }

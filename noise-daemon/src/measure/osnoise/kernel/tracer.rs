@@ -95,8 +95,8 @@ impl Tracer {
         &self.threads
     }
 
-    /// Measures until it is stopped, or a gap or their sum is too long. `irq` is told the names of
-    /// irqs, `each` is given every period that was measured to its end, and `turn` is called some times
+    /// Measures until it is stopped, or a gap or their sum is too long. `irq` gets the names of
+    /// irqs, `each` gets every period that was measured to its end, and `turn` is called some times
     /// in a second; all run in the calling thread. Then everything is put back.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ impl Tracer {
         };
         let mut by_threshold = false;
         let on = loop {
-            // Asked first: what was recorded before it was switched off is read behind.
+            // First: what was recorded before it was switched off is read afterwards.
             let on = self.instance.is_on()?;
             let periods = &mut self.periods;
             let limit = if on { options.turn } else { Duration::MAX };

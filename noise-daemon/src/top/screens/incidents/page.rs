@@ -13,7 +13,7 @@ use crate::top::{Block, Cell, History, Page, Row, Table, Tone};
 
 /// Culprits, and remedies, that a page has room for: those of whom more is known than that they
 /// were there.
-const TOLD: usize = 12;
+const SHOWN: usize = 12;
 /// Long waits.
 const WAITS: usize = 20;
 
@@ -82,7 +82,7 @@ fn levels(episode: &Episode) -> Table {
 }
 
 fn culprits(episode: &Episode) -> Table {
-    let (told, others) = episode.told_culprits(TOLD);
+    let (named, others) = episode.told_culprits(SHOWN);
     let mut rows: Vec<Row> = Vec::new();
     let mut push = |name: String, cause: &str, time: Time, beyond: Option<Time>, tone| {
         let cells = vec![
@@ -95,7 +95,7 @@ fn culprits(episode: &Episode) -> Table {
         ];
         rows.push(Row { key: format!("{cause} {name}"), cells, tone });
     };
-    for (index, one) in told.into_iter().enumerate() {
+    for (index, one) in named.into_iter().enumerate() {
         let tone = if index == 0 { Tone::Strong } else { Tone::Plain };
         push(one.culprit.to_string(), one.cause.name(), one.time, Some(one.beyond), tone);
     }
@@ -105,25 +105,25 @@ fn culprits(episode: &Episode) -> Table {
         }
     }
     Table {
-        title: "Who did it".to_owned(),
+        title: "Culprits".to_owned(),
         columns: vec![
             cells::names("culprit", "culprit", 14, true, "Who is charged with delays."),
             cells::names("cause", "cause", 9, false, "Why."),
             cells::numbers("time", "seconds", 9, "How much, of all delays."),
             cells::pictures("share", "share", 11, "Its part of all delays."),
             cells::numbers("beyond", "beyond_seconds", 9, "How much more than is usual for it."),
-            cells::pictures("of that", "beyond_share", 11, "Its part of all that is beyond."),
+            cells::pictures("of that", "beyond_share", 11, "Its share of the whole excess."),
         ],
         rows,
-        // Who did most beyond the usual is first; where nobody did, who did most.
+        // The culprit with the largest excess is first; where none has any, the one with most time.
         sorted_by: if episode.nothing_beyond() { 2 } else { 4 },
-        empty: "Who did it is not known.",
+        empty: "Culprits unknown.",
     }
 }
 
 fn remedies(episode: &Episode) -> Option<Block> {
-    let mut lines = vec![("What can be done".to_owned(), Tone::Strong)];
-    for remedy in episode.remedies.iter().take(TOLD) {
+    let mut lines = vec![("Remedies".to_owned(), Tone::Strong)];
+    for remedy in episode.remedies.iter().take(SHOWN) {
         let advice = remedy.advice();
         lines.push((advice.setting.to_owned(), Tone::Plain));
         lines.push((format!("  {} {}", advice.effect, advice.cost), Tone::Dim));
@@ -133,9 +133,9 @@ fn remedies(episode: &Episode) -> Option<Block> {
 
 fn also(report: &Report) -> Option<Block> {
     let mut lines = vec![("Also disturbed".to_owned(), Tone::Strong)];
-    let told = |ns: Option<u64>| ns.map_or_else(|| "–".to_owned(), |ns| units::duration(ns as f64));
     for episode in &report.also {
-        let (before, after) = (told(episode.before.p50_ns), told(episode.after.p50_ns));
+        let [before, after] =
+            [&episode.before, &episode.after].map(|level| units::known_duration(level.p50_ns));
         lines.push((format!("{}: median {before} → {after}", episode.whose()), Tone::Plain));
         let lasted = cells::length(episode.disturbed_seconds());
         let so_far = if episode.is_active() { " so far" } else { "" };
@@ -178,12 +178,12 @@ fn waits(outliers: &[Arc<Outlier>], report: &Report, now: Timestamp) -> Option<B
             outlier.time >= report.main.start && (report.open || outlier.time <= report.end());
         is_during && subjects().any(|subject| *subject == outlier.wait.victim)
     });
-    let told = |ns: u64| units::duration(ns as f64);
+    let duration = |ns: u64| units::duration(ns as f64);
     let mut lines = vec![("Long waits meanwhile".to_owned(), Tone::Strong)];
     for outlier in own.take(WAITS) {
         let at = cells::moment(outlier.time, now);
-        lines.push((format!("{at}  {}", outlier.sentence(told)), Tone::Plain));
-        let parts = outlier.parts(told).into_iter();
+        lines.push((format!("{at}  {}", outlier.sentence(duration)), Tone::Plain));
+        let parts = outlier.parts(duration).into_iter();
         lines.extend(parts.map(|part| (format!("  {part}"), Tone::Dim)));
     }
     (lines.len() > 1).then_some(Block::Text(lines))

@@ -112,7 +112,7 @@ fn numbers_of_delays_counters_and_steal() {
     let drops = row(&table, "packet_drop");
     assert_eq!(read(&drops)[1..], ["15.5 /s", "–", "–", "–", "–", "[10.0, 21.0]", ""]);
     assert_eq!(drops.tone, Tone::Plain);
-    // The first of the major faults are older than the first frame that told of them.
+    // The first of the major faults are older than the first frame that counts them.
     assert_eq!(read(&row(&table, "page_fault"))[1..3], ["5.00 /s", "–"]);
     assert_eq!(read(&row(&table, "steal"))[4..], ["–", "100 ms/s", "[0.1, 0.1]", ""]);
     let nmi = row(&table, "nmi");
