@@ -86,6 +86,14 @@ pub struct CellKey {
     pub subject: u64,
 }
 
+/// Words of 8 bytes by which [`CpuState`] without its cells falls short of whole cache lines. How many
+/// there are of most arrays follows from the tables; the rest is two words more than whole lines.
+const GAP_WORDS: usize = {
+    let by_signal = SIGNAL_COUNT * (LOSSES.len() + 1);
+    let by_resource = RESOURCES.len() * CHARGE_CAUSES.len() * (size_of::<Charged>() / 8);
+    (8 - (by_signal + by_resource + 2) % 8) % 8
+};
+
 /// Everything that programs keep for one CPU. A whole number of cache lines; the type is not marked as
 /// aligned, because LLVM cannot copy what it knows to be aligned to more than 8 bytes.
 #[repr(C)]
@@ -139,7 +147,7 @@ pub struct CpuState {
     /// Charges for which there was room nowhere, by resource and cause.
     pub unplaced: [[Charged; CHARGE_CAUSES.len()]; RESOURCES.len()],
     /// Always 0; puts the head of each cell into one cache line.
-    pub gap: [u64; 3],
+    pub gap: [u64; GAP_WORDS],
     /// Always zero: the initial value of new keyed cells (too large for a program's stack).
     pub empty: Cell,
     /// Cells of the signals whose subjects are known at build time, and direct-mapped ones of the

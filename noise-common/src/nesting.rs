@@ -8,6 +8,8 @@
 //! The programs that measure and those of [`crate::watch`] keep the same [`Nesting`], without maps and
 //! helpers, so that it is tested on the host.
 
+use crate::charge::{Cause, UNKNOWN, VECTOR_SOURCE};
+use crate::hooks::Vector;
 use crate::loss::Loss;
 
 /// Net nanoseconds that interrupts took on one CPU since the programs were attached, by level, and
@@ -102,6 +104,10 @@ pub struct Nesting {
     irqs: [u32; IRQ_DEPTH],
     /// Their intervals.
     irq_frames: [Frame; IRQ_DEPTH],
+    /// Number of the vector that runs.
+    vector_running: u32,
+    /// Always 0.
+    padding: u32,
 }
 
 /// An interrupt that ended.
@@ -153,8 +159,9 @@ impl Nesting {
 
     /// A vector begins.
     #[inline(always)]
-    pub fn enter_vector(&mut self, now_ns: u64) {
+    pub fn enter_vector(&mut self, which: Vector, now_ns: u64) {
         self.vector = Frame::open(now_ns, &self.taken);
+        self.vector_running = which as u32;
     }
 
     /// A vector ends.
@@ -212,6 +219,25 @@ impl Nesting {
     #[inline(always)]
     pub const fn in_softirq(&self, vector: u32) -> bool {
         self.softirq_running == vector + 1
+    }
+
+    /// The innermost handler, vector or softirq that runs, as a cause with its culprit. NMIs are not
+    /// followed.
+    #[inline(always)]
+    pub fn running(&self) -> Option<(Cause, u64)> {
+        if self.vector.start_ns != 0 {
+            // A vector runs with interrupts off.
+            return Some((Cause::Hardirq, VECTOR_SOURCE | self.vector_running as u64));
+        }
+        if self.irq_depth != 0 {
+            let innermost = core::hint::black_box(self.irq_depth.wrapping_sub(1)) as usize;
+            let irq = if innermost < IRQ_DEPTH { self.irqs[innermost] as u64 } else { UNKNOWN };
+            return Some((Cause::Hardirq, irq));
+        }
+        if self.softirq_running != 0 {
+            return Some((Cause::Softirq, self.softirq_running as u64 - 1));
+        }
+        None
     }
 
     /// What has been taken from the CPU up to `now_ns`, with what runs at that moment.

@@ -158,8 +158,8 @@ define_remedies! {
     }
 }
 
-/// What helps against a cause, the least costly first, whatever is delayed; a cause that has none
-/// depends on the signal, and [`Cause::Untracked`] never has one.
+/// What helps against a cause, the least costly first, whatever is delayed, unless the signal's row has
+/// something else; a cause that has none depends on the signal, and [`Cause::Untracked`] never has one.
 pub const fn against(cause: Cause) -> &'static [Remedy] {
     use Remedy::{
         DedicatedHost, FewerThreads, InterruptCoalescing, IrqAffinity, IsolatedCpus, NmiSources,

@@ -222,6 +222,7 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hooks::Vector;
 
     fn cpu() -> WatchedCpu {
         WatchedCpu {
@@ -278,7 +279,7 @@ mod tests {
         cpu.nesting.enter_softirq(3, 100);
         assert!(cpu.exit_softirq(3, 200));
         // Its program has not sent it yet.
-        cpu.nesting.enter_vector(210);
+        cpu.nesting.enter_vector(Vector::LocalTimer, 210);
         assert!(cpu.handled_nmi(5, 218));
         assert!(cpu.exit_vector(0, 236, 220));
         assert_eq!(last(&cpu.softirqs), (Kind::Softirq as u32, 3, 100, 200, 100));
@@ -316,7 +317,7 @@ mod tests {
     fn nothing_is_sent_while_no_thread_measures() {
         let mut cpu = cpu();
         cpu.workload = 0;
-        cpu.nesting.enter_vector(5);
+        cpu.nesting.enter_vector(Vector::LocalTimer, 5);
         assert!(!cpu.exit_vector(0, 236, 6));
         assert!(!cpu.handled_nmi(1, 9));
         assert_eq!(cpu.nesting.taken.hardirq_ns, 1);

@@ -255,7 +255,7 @@ pub fn wait_begins<A: Access>(task: Task<A>, pid: u32, cpu: u32, now_ns: u64) {
         let other = (*wait).pid;
         if other != 0
             && other != pid
-            && NOISE_WAITING.get_ptr(other).is_some_and(|waiting| *waiting != 0)
+            && NOISE_WAITING.get_ptr(other).is_some_and(|waiting| *waiting > 0)
         {
             return;
         }
@@ -471,6 +471,14 @@ pub fn may_run(state: *mut CpuState, pid: u32) -> bool {
     unsafe { (*newest(state)).start_ns == 0 || (*newest(state)).pid == pid }
 }
 
+/// Whose turn it is on this CPU, as the cause of a victim's delay with its culprit.
+#[inline(always)]
+pub fn runs(state: *mut CpuState, victim: u64) -> (Cause, u64) {
+    // SAFETY: the pointer is an entry of the ring.
+    let turn = unsafe { &*newest(state) };
+    if turn.start_ns == 0 { (Cause::Untracked, 0) } else { blame(turn, victim) }
+}
+
 /// The cgroup of the newest turn.
 #[inline(always)]
 pub fn leaving(state: *mut CpuState) -> u64 {
@@ -511,7 +519,6 @@ pub fn begin_turn<A: Access>(
 /// A task that could have gone on gave its place to that of the newest turn.
 #[inline(always)]
 pub fn preempted(state: *mut CpuState, victim: u64) {
-    // SAFETY: the pointer is an entry of the ring.
-    let (cause, culprit) = unsafe { blame(&*newest(state), victim) };
+    let (cause, culprit) = runs(state, victim);
     charge_here(state, ChargeKey::kind(0, cause, Resource::Preemption), victim, culprit, 0);
 }

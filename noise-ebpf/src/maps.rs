@@ -26,9 +26,11 @@ use noise_common::signals::{ROTATING_CELLS, ROTATING_WAYS, Signal, keyed_slot, r
 #[map]
 pub static NOISE_CPUS: Array<CpuState> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
-/// When each runnable, not running thread became so, by pid. Sized at load to `pid_max`.
+/// What each thread that does not run waits for, by pid: above 0 a CPU, 0 nothing that is measured.
+/// Signals that begin with a sleep may put something below 0 there: whoever is woken waits for a CPU
+/// from then on, so no thread needs two entries. Sized at load to `pid_max`.
 #[map]
-pub static NOISE_WAITING: Array<u64> = Array::with_max_entries(1, 0);
+pub static NOISE_WAITING: Array<i64> = Array::with_max_entries(1, 0);
 
 /// Tasks that wait for a CPU, direct-mapped by pid. Sized at load, a power of two.
 #[map]

@@ -71,9 +71,9 @@ fn handle<A: Access>(hook: Hook, access: A) -> Option<()> {
         }
         Hook::NmiHandler => nmi(access),
         Hook::PageFault => page_fault(),
-        Hook::Vector(_, Edge::Entry) => {
+        Hook::Vector(vector, Edge::Entry) => {
             // SAFETY: as above.
-            unsafe { (*state()?).nesting.enter_vector(clock_ns()) };
+            unsafe { (*state()?).nesting.enter_vector(vector, clock_ns()) };
             Some(())
         }
         Hook::Vector(vector, Edge::Exit) => vector_exit(access, vector),

@@ -300,6 +300,19 @@ impl Table<'_> {
         for (set, histogram) in self.observation.histograms(metric)? {
             found.insert(label_values(&set, names).context(metric.to_owned())?, histogram);
         }
+        self.distributed(metric, &found, paired);
+        Ok(())
+    }
+
+    /// Adds a histogram metric, all its series together.
+    pub fn histogram_total(&mut self, metric: &str, paired: &Paired) -> Result<()> {
+        let mut total = Histogram::default();
+        self.observation.histograms(metric)?.values().for_each(|one| total.add(one));
+        self.distributed(metric, &BTreeMap::from([(pairing::label(""), total)]), paired);
+        Ok(())
+    }
+
+    fn distributed(&mut self, metric: &str, found: &BTreeMap<Labels, Histogram>, paired: &Paired) {
         let expected = self.observation.expected(paired);
         let orphans = orphans(self.observation, paired);
         let keys: BTreeSet<&Labels> = found.keys().chain(expected.keys()).collect();
@@ -315,7 +328,6 @@ impl Table<'_> {
             self.compare_buckets(&mut row, &found, &expected, self.dropped(metric));
             self.rows.push(row);
         }
-        Ok(())
     }
 
     /// Adds a counter metric whose samples count one each.
@@ -546,7 +558,7 @@ pub fn all_signals(table: &mut Table<'_>) -> Result<()> {
     table.seconds(
         "noised_cpu_interrupted_seconds_total",
         &["cpu", "source"],
-        &by_cpu(&interrupts),
+        &interrupts.by_cpu(),
     )?;
     table.histogram("noised_block_queue_wait_seconds", &["device", "operation"], &block.queue)?;
     table.histogram("noised_block_device_wait_seconds", &["device", "operation"], &block.device)?;
@@ -573,22 +585,4 @@ pub fn all_signals(table: &mut Table<'_>) -> Result<()> {
     table
         .counter_total("noised_tcp_retransmits_total", &pairing::counts::tcp_retransmits(events))?;
     table.counter("noised_packet_drops_total", &["reason"], &pairing::counts::packet_drops(events))
-}
-
-/// The interrupts' samples labelled by CPU and source.
-fn by_cpu(interrupts: &pairing::interrupts::Interrupts) -> Paired {
-    let mut all = Paired::default();
-    let sources = [
-        ("hardirq", &interrupts.hardirq),
-        ("vector", &interrupts.vector),
-        ("softirq", &interrupts.softirq),
-        ("nmi", &interrupts.nmi),
-    ];
-    for (source, paired) in sources {
-        for sample in &paired.samples {
-            let labels = pairing::labels(&sample.cpu.to_string(), source);
-            all.samples.push(Sample { labels, ..sample.clone() });
-        }
-    }
-    all
 }

@@ -52,6 +52,16 @@ impl Histogram {
         }
     }
 
+    /// Adds another of the same bounds.
+    pub fn add(&mut self, other: &Self) {
+        self.buckets.resize_with(other.buckets.len(), Default::default);
+        for (own, (bound, count)) in self.buckets.iter_mut().zip(&other.buckets) {
+            *own = (*bound, own.1 + count);
+        }
+        self.count += other.count;
+        self.sum_seconds += other.sum_seconds;
+    }
+
     /// Observations above a bucket bound.
     ///
     /// # Errors

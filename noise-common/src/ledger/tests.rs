@@ -1,6 +1,7 @@
 //! The arithmetic, against a CPU whose every nanosecond has a known owner.
 
 use super::*;
+use crate::hooks::Vector;
 use crate::nesting::Nesting;
 use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use std::boxed::Box;
@@ -71,7 +72,7 @@ impl Cpu {
             }
             Level::Hardirq { source, ns, inside } => {
                 let owner = (Cause::Hardirq, u64::from(*source));
-                self.nesting.enter_vector(self.now_ns);
+                self.nesting.enter_vector(Vector::LocalTimer, self.now_ns);
                 self.pass(owner, *ns);
                 look(self);
                 inside.iter().for_each(|level| self.interrupt(level, look));

@@ -81,7 +81,7 @@ impl Cpu {
                 assert_eq!(ended, Ok(Ended { start_ns, net_ns: 2 * ns }));
             }
             Level::Vector { ns, inside } => {
-                self.nesting.enter_vector(start_ns);
+                self.nesting.enter_vector(Vector::LocalTimer, start_ns);
                 self.around(*ns, inside, |taken| &mut taken.hardirq_ns);
                 assert!(self.nesting.in_hardirq());
                 let ended = self.nesting.exit_vector(self.now_ns);
@@ -139,7 +139,7 @@ fn a_clock_that_runs_backwards_is_refused() {
     assert_eq!(Frame::open(100, &Taken::default()).net_ns(99, &Taken::default()), None);
     let mut nesting = Nesting::default();
     nesting.enter_irq(1, 100).unwrap();
-    nesting.enter_vector(100);
+    nesting.enter_vector(Vector::LocalTimer, 100);
     nesting.enter_softirq(1, 100);
     assert_eq!(nesting.exit_irq(1, 99), Err(Loss::ClockBackwards));
     assert_eq!(nesting.exit_vector(99), Err(Loss::ClockBackwards));
@@ -212,7 +212,7 @@ proptest! {
                     continue;
                 }
                 Event::EnterVector => {
-                    nesting.enter_vector(now_ns);
+                    nesting.enter_vector(Vector::LocalTimer, now_ns);
                     continue;
                 }
                 Event::EnterSoftirq(vector) => {
@@ -233,9 +233,29 @@ proptest! {
             prop_assert!(nesting.taken.interrupts_ns() <= now_ns - begin_ns);
             prop_assert!(nesting.taken.softirq_ns <= now_ns - begin_ns);
         }
-        nesting.enter_vector(now_ns);
+        nesting.enter_vector(Vector::LocalTimer, now_ns);
         prop_assert_eq!(nesting.exit_vector(now_ns + 9), Ok(Ended { start_ns: now_ns, net_ns: 9 }));
         nesting.enter_softirq(4, now_ns + 10);
         prop_assert!(nesting.exit_softirq(4, now_ns + 20).is_ok());
     }
+}
+
+#[test]
+fn the_innermost_that_runs_is_named() {
+    let mut nesting = Nesting::default();
+    assert_eq!(nesting.running(), None);
+    nesting.enter_softirq(4, 10);
+    assert_eq!(nesting.running(), Some((Cause::Softirq, 4)));
+    nesting.enter_irq(24, 20).unwrap();
+    nesting.enter_irq(25, 21).unwrap();
+    assert_eq!(nesting.running(), Some((Cause::Hardirq, 25)));
+    nesting.enter_vector(Vector::IrqWork, 22);
+    let vector = VECTOR_SOURCE | Vector::IrqWork as u64;
+    assert_eq!(nesting.running(), Some((Cause::Hardirq, vector)));
+    nesting.exit_vector(23).unwrap();
+    nesting.exit_irq(25, 24).unwrap();
+    assert_eq!(nesting.running(), Some((Cause::Hardirq, 24)));
+    nesting.exit_irq(24, 25).unwrap();
+    nesting.exit_softirq(4, 26).unwrap();
+    assert_eq!(nesting.running(), None);
 }

@@ -166,8 +166,8 @@ pub struct SignalInfo {
     /// Whether incidents of it are looked for unless configured otherwise: delays of work are;
     /// interrupts appear as culprits of those.
     pub watched: bool,
-    /// What helps against causes of its delays, besides what [helps](crate::remedy::against)
-    /// against a cause whatever is delayed.
+    /// What helps against causes of its delays; against the other causes, what
+    /// [helps](crate::remedy::against) whatever is delayed.
     pub remedies: Remedies,
     /// What helps against the signal itself, whose delays are what takes time from others.
     pub inherent: &'static [Remedy],

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use noise_common::charge::UNKNOWN;
 use noise_common::event::{Cell, CellKey};
-use noise_common::signals::{Signal, Storage};
+use noise_common::signals::{SIGNALS, Signal, Storage};
 
 use super::bearers::Bearers;
 use super::totals::WindowTotals;
@@ -47,7 +47,8 @@ impl Histograms {
         let mut waited: BTreeMap<u32, u64> = BTreeMap::new();
         // Boxed, because moving them within the map costs more.
         let mut series: BTreeMap<Label, Box<(Histogram, u64)>> = BTreeMap::new();
-        let folded = self.windows.folded();
+        let folded: Vec<u64> =
+            SIGNALS.iter().map(|info| self.windows.folded(info.signal)).collect();
         self.windows.visit(|counted| {
             let Some(signal) = Signal::from_number(counted.key.signal) else { return };
             if signal.info().is_wait_for_cpu() {
@@ -60,8 +61,9 @@ impl Histograms {
                     *interrupted.entry((*cpu, source)).or_default() += ns;
                 }
             }
-            if signal.info().storage == Storage::Rotating && counted.key.subject == UNKNOWN {
+            if signal.info().is_folded() && counted.key.subject == UNKNOWN {
                 // How many had no cell of their own is not known; at least one.
+                let folded = folded.get(signal as usize).copied().unwrap_or_default();
                 sample.folded.push((signal.info().metric.into(), folded.max(1)));
             }
             let named = names.labels(signal, counted.key.subject, now);

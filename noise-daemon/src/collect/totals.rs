@@ -62,22 +62,29 @@ pub struct Counted {
     pub by_cpu: BTreeMap<u32, u64>,
 }
 
-/// Sums of all windows of all cells.
+/// The subjects of a signal. A crowd of one signal's takes no room from another's.
 #[derive(Debug)]
-pub struct WindowTotals {
-    /// Those of rotating signals are bounded.
-    subjects: Bounded<CellKey, Box<Subject>>,
-    cells: BTreeMap<(CellKey, u32), Windows>,
-    /// Number of the newest window.
-    newest: u64,
+struct Subjects {
+    /// Those of a rotating signal are bounded.
+    known: Bounded<CellKey, Box<Subject>>,
     /// Windows' subjects that had no room.
     folded: u64,
 }
 
-impl Default for WindowTotals {
+impl Default for Subjects {
     fn default() -> Self {
-        Self { subjects: Bounded::new(SUBJECTS), cells: BTreeMap::new(), newest: 0, folded: 0 }
+        Self { known: Bounded::new(SUBJECTS), folded: 0 }
     }
+}
+
+/// Sums of all windows of all cells.
+#[derive(Debug, Default)]
+pub struct WindowTotals {
+    /// By the signal's number.
+    signals: BTreeMap<u32, Subjects>,
+    cells: BTreeMap<(CellKey, u32), Windows>,
+    /// Number of the newest window.
+    newest: u64,
 }
 
 fn key_of(cell: &Cell) -> CellKey {
@@ -122,18 +129,19 @@ impl WindowTotals {
         }
         self.newest = self.newest.max(cell.head);
         let key = key_of(cell);
+        let subjects = self.signals.entry(key.signal).or_default();
         let windows = self.cells.entry((key, cell.header.cpu.into())).or_default();
         if cell.head <= windows.last_closed {
             return;
         }
         let continues = windows.open.as_ref().is_some_and(|open| open.window == cell.head);
         if !continues {
-            windows.folded = !self.subjects.has_room(&key);
-            self.folded += u64::from(windows.folded);
+            windows.folded = !subjects.known.has_room(&key);
+            subjects.folded += u64::from(windows.folded);
         }
         windows.open.get_or_insert_default().take(cell);
         let into = if windows.folded { key.rest() } else { key };
-        let subject = self.subjects.value(into);
+        let subject = subjects.known.value(into);
         subject.recent_max_ns = subject.recent_max_ns.max(cell.max_ns);
     }
 
@@ -141,6 +149,7 @@ impl WindowTotals {
     pub fn close(&mut self, cell: &Cell) {
         self.newest = self.newest.max(cell.head);
         let key = key_of(cell);
+        let subjects = self.signals.entry(key.signal).or_default();
         let windows = self.cells.entry((key, cell.header.cpu.into())).or_default();
         let early = std::mem::take(&mut windows.counted_early);
         if early && cell.head <= windows.last_closed {
@@ -148,15 +157,15 @@ impl WindowTotals {
         }
         let continues = windows.open.as_ref().is_some_and(|open| open.window == cell.head);
         if !continues {
-            windows.folded = !self.subjects.has_room(&key);
-            self.folded += u64::from(windows.folded);
+            windows.folded = !subjects.known.has_room(&key);
+            subjects.folded += u64::from(windows.folded);
         }
         windows.last_closed = windows.last_closed.max(cell.head);
         if windows.open.as_ref().is_some_and(|open| open.window <= cell.head) {
             windows.open = None;
         }
         let into = if windows.folded { key.rest() } else { key };
-        let subject = self.subjects.value(into);
+        let subject = subjects.known.value(into);
         subject.recent_max_ns = subject.recent_max_ns.max(cell.max_ns);
         subject.closed.add_counts(cell.sum_ns, used_buckets(cell));
         if by_cpu(key) {
@@ -169,7 +178,7 @@ impl WindowTotals {
         // Both maps are in order of the keys, and those who stand for others come last.
         let mut cells = self.cells.iter().peekable();
         let mut folded: BTreeMap<u32, Histogram> = BTreeMap::new();
-        for (key, subject) in self.subjects.iter_mut() {
+        for (key, subject) in self.signals.values_mut().flat_map(|own| own.known.iter_mut()) {
             let mut counted = Counted {
                 key: *key,
                 totals: subject.closed.clone(),
@@ -204,26 +213,27 @@ impl WindowTotals {
     /// What there are totals of, with the number of windows for which nothing was added.
     pub fn idle(&self) -> Vec<(CellKey, u64)> {
         let newest = self.newest;
-        self.subjects
-            .iter()
-            .map(|(key, subject)| (*key, newest.saturating_sub(subject.changed)))
-            .collect()
+        let subjects = self.signals.values().flat_map(|own| own.known.iter());
+        subjects.map(|(key, subject)| (*key, newest.saturating_sub(subject.changed))).collect()
     }
 
-    /// How many subjects of rotating signals there are.
+    /// How many subjects the rotating signal has that has most.
     pub fn rotating(&self) -> usize {
-        self.subjects.taken()
+        self.signals.values().map(|own| own.known.taken()).max().unwrap_or(0)
     }
 
-    /// How often a subject was counted for [`UNKNOWN`] because there was no room for it.
-    pub fn folded(&self) -> u64 {
-        self.folded
+    /// How often a signal's subject was counted for [`UNKNOWN`] because there was no room for it.
+    pub fn folded(&self, signal: Signal) -> u64 {
+        self.signals.get(&(signal as u32)).map_or(0, |own| own.folded)
     }
 
     /// Forgets a subject; what was counted for it, open windows included, is final and handed
     /// back. Those windows are not counted again when they arrive.
     pub fn forget(&mut self, key: CellKey) -> Histogram {
-        let Some(subject) = self.subjects.remove(&key) else { return Histogram::default() };
+        let own = self.signals.get_mut(&key.signal);
+        let Some(subject) = own.and_then(|own| own.known.remove(&key)) else {
+            return Histogram::default();
+        };
         let mut totals = subject.closed;
         for (_, windows) in self.cells.range_mut((key, 0)..=(key, u32::MAX)) {
             if !windows.folded
@@ -261,6 +271,7 @@ mod tests {
     use noise_common::header::Header;
     use noise_common::hist::bucket_of;
     use noise_common::record::RecordKind;
+    use noise_common::signals::SIGNALS;
     use proptest::prelude::{Strategy, any, prop_assert_eq, proptest};
 
     fn cell(window: u64, values: &[u64]) -> Cell {
@@ -363,14 +374,28 @@ mod tests {
         }
         assert_eq!(count(&mut totals), (2 * all, 2 * all));
         assert_eq!((totals.rotating(), totals.take().len()), (SUBJECTS, SUBJECTS + 1));
-        assert_eq!(totals.folded(), 100);
+        assert_eq!(totals.folded(Signal::CgroupRunqueueWait), 100);
         assert_eq!(totals.take().last().unwrap().totals.count(), 200);
         for (key, _) in totals.idle() {
             totals.forget(key);
         }
         totals.close(&of_cgroup(1, 0, cell(5 + REMEMBERED_WINDOWS, &[1])));
         totals.sweep();
-        assert_eq!((totals.subjects.taken(), totals.cells.len()), (1, 1));
+        assert_eq!((totals.rotating(), totals.cells.len()), (1, 1));
+    }
+
+    #[test]
+    fn a_crowd_of_one_signal_takes_no_room_from_another() {
+        let folded = || SIGNALS.iter().filter(|info| info.is_folded()).map(|info| info.signal);
+        let mut totals = WindowTotals::default();
+        for signal in folded() {
+            let header = Header::new(RecordKind::Window, signal as u32, 0);
+            for id in 0..=SUBJECTS as u64 {
+                totals.close(&Cell { header, ..of_cgroup(id, 0, cell(5, &[1])) });
+            }
+        }
+        assert!(folded().all(|signal| totals.folded(signal) == 1));
+        assert_eq!(totals.take().len(), (SUBJECTS + 1) * folded().count());
     }
 
     /// What may happen to one cell.

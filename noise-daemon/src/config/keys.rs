@@ -159,7 +159,8 @@ pub const KEYS: &[Key] = &[
         "cgroups",
         COUNT,
         Live,
-        "Cgroups that have a histogram of their own in noised_cgroup_runqueue_wait_seconds",
+        "Cgroups that have a histogram of their own in each metric with the label cgroup alone, such as \
+         noised_cgroup_runqueue_wait_seconds; the others are ~other",
     ),
     key(
         "osnoise",

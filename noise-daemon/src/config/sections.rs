@@ -166,7 +166,7 @@ pub struct LimitsSection {
     pub interference: Limit,
     /// Of `noised_preemptions_total`: victims with their culprits.
     pub preemptions: Limit,
-    /// Of `noised_cgroup_runqueue_wait_seconds`: cgroups.
+    /// Of each histogram by cgroup: cgroups.
     pub cgroups: Limit,
 }
 

@@ -147,7 +147,7 @@ fn histogram(names: &[&str], series: &Series, buckets: Buckets) -> Metric {
 fn signal_families(model: &Model) -> impl Iterator<Item = MetricFamily> {
     let sample = &model.sample;
     let series: Vec<&Series> = model.series().collect();
-    let cgroups: Vec<&Series> = model.cgroup_waits.iter().collect();
+    let folded: Vec<&Series> = model.folded_series.iter().collect();
     // What was counted before a signal was switched off would look like calm.
     let is_absent = |signal| sample.absent.iter().any(|(absent, _)| *absent == signal);
     let measured = SIGNALS.iter().filter(move |info| !is_absent(info.signal));
@@ -156,7 +156,7 @@ fn signal_families(model: &Model) -> impl Iterator<Item = MetricFamily> {
             Kind::Histogram(buckets) => {
                 // Cgroups are many: the model chooses.
                 let from = match info.is_folded() {
-                    true => &cgroups,
+                    true => &folded,
                     false => &series,
                 };
                 let own = from.iter().filter(|series| series.signal == info.signal);

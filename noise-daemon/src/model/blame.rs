@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use noise_common::charge::{Cause, Charged, Resource};
-use noise_common::signals::Signal;
+use noise_common::signals::{SIGNALS, Signal};
 
 use super::bounded::Foldable;
 use super::fold::Fold;
@@ -12,7 +12,7 @@ use super::histogram::Histogram;
 use super::labels::OTHER;
 use super::sample::{Count, Interference, Sample, Series};
 use super::steady::{Corrections, Steady};
-use super::step::Step;
+use super::step::{Labels, Step, run};
 
 /// Name of the metric of delays by who caused them.
 pub const INTERFERENCE_METRIC: &str = "noised_interference_seconds_total";
@@ -29,7 +29,7 @@ pub struct Limits {
     pub interference: usize,
     /// Combinations of victim, culprit and relation.
     pub preemptions: usize,
-    /// Cgroups.
+    /// Cgroups, of each signal that has a histogram for each.
     pub cgroups: usize,
 }
 
@@ -71,9 +71,9 @@ impl Foldable for Pair {
     }
 }
 
-impl Foldable for String {
+impl Foldable for Labels {
     fn rest(&self) -> Self {
-        OTHER.to_owned()
+        self.iter().map(|_| OTHER.to_owned()).collect()
     }
 }
 
@@ -91,7 +91,8 @@ pub struct Recent {
 pub struct Attribution {
     interference: Fold<Pair, Charged>,
     preemptions: Fold<Pair, Charged>,
-    cgroups: Fold<String, Histogram>,
+    /// The signals that have so many subjects that only some are shown.
+    folded: BTreeMap<Signal, Fold<Labels, Histogram>>,
     series: Steady<Series>,
     counts: Steady<Count>,
     recent: VecDeque<(u64, BTreeMap<Pair, u64>)>,
@@ -104,7 +105,7 @@ impl Attribution {
         Self {
             interference: Fold::new(limits.interference),
             preemptions: Fold::new(limits.preemptions),
-            cgroups: Fold::new(limits.cgroups),
+            folded: folded_signals().map(|signal| (signal, Fold::new(limits.cgroups))).collect(),
             series: Steady::default(),
             counts: Steady::default(),
             recent: VecDeque::new(),
@@ -116,7 +117,7 @@ impl Attribution {
     pub fn set_limits(&mut self, limits: Limits) {
         self.interference.set_limit(limits.interference);
         self.preemptions.set_limit(limits.preemptions);
-        self.cgroups.set_limit(limits.cgroups);
+        self.folded.values_mut().for_each(|fold| fold.set_limit(limits.cgroups));
     }
 
     /// Takes the next sample, with the one before and what came in between.
@@ -124,7 +125,7 @@ impl Attribution {
         let at_ns = sample.at_ns;
         self.interference.advance(at_ns);
         self.preemptions.advance(at_ns);
-        self.cgroups.advance(at_ns);
+        self.folded.values_mut().for_each(|fold| fold.advance(at_ns));
         self.series.advance(of_others(previous), of_others(sample), at_ns);
         self.counts.advance(&previous.counts, &sample.counts, at_ns);
         self.turn_recent(at_ns);
@@ -134,16 +135,16 @@ impl Attribution {
         for one in &step.charges {
             self.charge(Pair::of(one), one.charged);
         }
-        let cgroups = |signal| signal == Signal::CgroupRunqueueWait;
-        for (_, labels) in step.gone_series.iter().filter(|(signal, _)| cgroups(*signal)) {
-            if let Some(cgroup) = labels.first() {
-                self.cgroups.release(cgroup);
+        for (signal, labels) in &step.gone_series {
+            if let Some(fold) = self.folded.get_mut(signal) {
+                fold.release(labels);
             }
         }
-        for (labels, waits) in step.delays_of(Signal::CgroupRunqueueWait) {
-            let Some(cgroup) = labels.first() else { continue };
-            let more = waits.owned();
-            self.cgroups.add(cgroup, &more, more.sum_ns.max(1));
+        for (signal, fold) in &mut self.folded {
+            for (labels, delays) in step.delays_of(*signal) {
+                let more = delays.owned();
+                fold.add(labels, &more, more.sum_ns.max(1));
+            }
         }
     }
 
@@ -185,20 +186,23 @@ impl Attribution {
         counters(&self.preemptions)
     }
 
-    /// The cgroups with counters of their own, and the rest.
-    pub fn cgroups(&self) -> Vec<Series> {
-        let counters = self.cgroups.counters();
+    /// The histograms of the signals of which only some subjects are shown: those subjects, and the
+    /// rest, in order.
+    pub fn folded_series(&self) -> Vec<Series> {
+        let counters = self.folded.iter().flat_map(|(signal, fold)| {
+            fold.counters().map(move |(labels, totals)| (*signal, labels, totals))
+        });
         counters
-            .map(|(cgroup, totals)| Series {
-                signal: Signal::CgroupRunqueueWait,
-                labels: vec![cgroup.clone()],
+            .map(|(signal, labels, totals)| Series {
+                signal,
+                labels: labels.to_vec(),
                 totals: totals.clone(),
                 recent_max_ns: 0,
             })
             .collect()
     }
 
-    /// The histograms of a sample but those of cgroups, where they are not exported as they are.
+    /// The other histograms of a sample, where they are not exported as they are.
     pub fn steady_series(&self, sample: &Sample) -> Corrections<Series> {
         self.series.corrections(&sample.series)
     }
@@ -210,11 +214,12 @@ impl Attribution {
 
     /// How often something became one of the rest here, by metric.
     pub fn folded(&self) -> Vec<(&'static str, u64)> {
-        let mut folded = vec![
-            (Signal::CgroupRunqueueWait.info().metric, self.cgroups.folded()),
+        let own = self.folded.iter().map(|(signal, fold)| (signal.info().metric, fold.folded()));
+        let mut folded: Vec<(&'static str, u64)> = own.collect();
+        folded.extend([
             (INTERFERENCE_METRIC, self.interference.folded()),
             (PREEMPTIONS_METRIC, self.preemptions.folded()),
-        ];
+        ]);
         let steady = self.series.folded().chain(self.counts.folded());
         folded.extend(steady.map(|(signal, count)| (signal.info().metric, count)));
         folded
@@ -238,14 +243,15 @@ fn counters(fold: &Fold<Pair, Charged>) -> Vec<(Pair, Charged)> {
     fold.counters().map(|(pair, charged)| (pair.clone(), *charged)).collect()
 }
 
-/// The part of a sample that is about other signals than cgroups' waits; series are ordered by
-/// signal.
+/// The signals that have so many subjects that only some are shown.
+fn folded_signals() -> impl Iterator<Item = Signal> {
+    SIGNALS.iter().filter(|info| info.is_folded()).map(|info| info.signal)
+}
+
+/// The part of a sample that is about the other signals; series are ordered by signal.
 fn of_others(sample: &Sample) -> impl Iterator<Item = &Series> {
-    let signal = Signal::CgroupRunqueueWait;
-    let first = sample.series.partition_point(|series| series.signal < signal);
-    let end = sample.series.partition_point(|series| series.signal <= signal);
-    let part = |range: std::ops::Range<usize>| sample.series.get(range).unwrap_or_default();
-    part(0..first).iter().chain(part(end..sample.series.len()))
+    let others = SIGNALS.iter().filter(|info| !info.is_folded());
+    others.flat_map(|info| run(&sample.series, |series| series.signal, info.signal))
 }
 
 #[cfg(test)]
@@ -358,12 +364,31 @@ mod tests {
         bench.advance(of(1, vec![waits("a", 3), waits("b", 1)]));
         bench.advance(of(2, vec![waits("b", 5)]));
         bench.advance(of(3, vec![waits("b", 6), waits("~other", 2)]));
-        let cgroups = bench.attribution.cgroups();
+        let cgroups = bench.attribution.folded_series();
         let counts: Vec<_> =
             cgroups.iter().map(|one| (one.labels[0].as_str(), one.totals.count())).collect();
         // `a` left its place to `b`, which had counted for the rest until then.
         assert_eq!(counts, [("b", 5), ("~other", 3)]);
         assert_eq!(bench.attribution.folded()[0].1, 1);
+    }
+
+    #[test]
+    fn signals_are_folded_apart() {
+        let mut bench = Bench::new(Limits { cgroups: 1, ..Limits::default() });
+        let of = |signal, cgroup, count| Series { signal, ..waits(cgroup, count) };
+        let both = |signal| [of(signal, "a", signal as u64 + 1), of(signal, "b", 7)];
+        let series = folded_signals().flat_map(both).collect();
+        bench.advance(Sample { at_ns: 1, series, ..Sample::default() });
+        let shown = bench.attribution.folded_series();
+        for (signal, own) in folded_signals().zip(shown.chunks(2)) {
+            assert_eq!(own[0], of(signal, "a", signal as u64 + 1));
+            assert_eq!(own[1], of(signal, OTHER, 7));
+        }
+        assert_eq!(shown.len(), 2 * folded_signals().count());
+        let folded = bench.attribution.folded();
+        for signal in folded_signals() {
+            assert!(folded.contains(&(signal.info().metric, 1)), "{folded:?}");
+        }
     }
 
     proptest! {

@@ -9,7 +9,7 @@ use std::iter::from_fn;
 
 use noise_common::charge::UNKNOWN;
 use noise_common::event::CellKey;
-use noise_common::signals::{Signal, Storage};
+use noise_common::signals::Signal;
 
 /// A key of a [`Bounded`].
 pub trait Foldable: Ord + Clone {
@@ -21,8 +21,8 @@ pub trait Foldable: Ord + Clone {
 impl Foldable for CellKey {
     /// Devices, interfaces, irqs and what is known beforehand are few.
     fn rest(&self) -> Self {
-        let is_rotating = |signal: Signal| signal.info().storage == Storage::Rotating;
-        match Signal::from_number(self.signal).is_some_and(is_rotating) {
+        let is_folded = |signal: Signal| signal.info().is_folded();
+        match Signal::from_number(self.signal).is_some_and(is_folded) {
             true => Self { subject: UNKNOWN, ..*self },
             false => *self,
         }

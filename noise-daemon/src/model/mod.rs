@@ -81,8 +81,9 @@ pub struct Model {
     pub interference: Vec<(Pair, Charged)>,
     /// Who took the CPU from whom, counted: the same.
     pub preemptions: Vec<(Pair, Charged)>,
-    /// Waits of the cgroups that waited most, and the rest as `~other`.
-    pub cgroup_waits: Vec<Series>,
+    /// Delays of signals by cgroup, in order: of those that were delayed most, and the rest as
+    /// `~other`.
+    pub folded_series: Vec<Series>,
     /// How many series were folded into `~other`, by metric.
     pub folded: Vec<(Cow<'static, str>, u64)>,
     /// Who delayed whom most over the last seconds, the worst first.
@@ -94,7 +95,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// The histograms to export, in order; those of cgroups as they were sampled.
+    /// The histograms to export, in order; those that are folded as they were sampled.
     pub fn series(&self) -> impl Iterator<Item = &Series> {
         self.steady_series.apply(&self.sample.series)
     }
@@ -157,7 +158,7 @@ impl Builder {
             signals,
             interference: self.attribution.interference(),
             preemptions: self.attribution.preemptions(),
-            cgroup_waits: self.attribution.cgroups(),
+            folded_series: self.attribution.folded_series(),
             folded,
             worst: self.attribution.worst(),
         }

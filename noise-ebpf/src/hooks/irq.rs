@@ -26,8 +26,8 @@ pub fn handler_exit<A: Access>(access: A) -> Option<()> {
 
 /// `<vector>_entry(number)`.
 #[inline(always)]
-pub fn vector_entry() -> Option<()> {
-    vector::enter(cpu_state()?, clock_ns());
+pub fn vector_entry(which: Vector) -> Option<()> {
+    vector::enter(cpu_state()?, which, clock_ns());
     Some(())
 }
 

@@ -32,7 +32,7 @@ fn handle<A: Access>(hook: Hook, access: A) -> Option<()> {
         Hook::SoftirqRaise => softirq::raise(access),
         Hook::SoftirqEntry => softirq::entry(access),
         Hook::SoftirqExit => softirq::exit(access),
-        Hook::Vector(_, Edge::Entry) => irq::vector_entry(),
+        Hook::Vector(vector, Edge::Entry) => irq::vector_entry(vector),
         Hook::Vector(vector, Edge::Exit) => irq::vector_exit(vector),
         Hook::BlockInsert => block::insert(access),
         Hook::BlockIssue => block::issue(access),

@@ -1,5 +1,5 @@
-//! Run-queue latency. The start of a wait lives in an array by pid: `time << 1 | cause`, 0 = not
-//! waiting. The low bit is the index into [`noise_common::signals::CAUSES`].
+//! Run-queue latency. The start of a wait lives in an array by pid: `time << 1 | cause`, 0 or less =
+//! not waiting. The low bit is the index into [`noise_common::signals::CAUSES`].
 
 use noise_common::event::CpuState;
 use noise_common::loss::Loss;
@@ -12,8 +12,13 @@ use crate::maps::{
 };
 use crate::signals::cgroup_runqueue_wait;
 
-const CAUSE_WAKEUP: u64 = 0;
-const CAUSE_PREEMPT: u64 = 1;
+const CAUSE_WAKEUP: i64 = 0;
+const CAUSE_PREEMPT: i64 = 1;
+
+#[inline(always)]
+const fn start(now_ns: u64, cause: i64) -> i64 {
+    (now_ns as i64) << 1 | cause
+}
 
 /// A task was woken up, or, if `NEW`, created.
 ///
@@ -31,9 +36,9 @@ pub fn wake<A: Access, const NEW: bool>(task: Task<A>) -> Option<()> {
     // SAFETY: the pointer is an entry of the array; entries are only written under the run-queue
     // lock of the task.
     unsafe {
-        if NEW || *start == 0 {
+        if NEW || *start <= 0 {
             let now_ns = clock_ns();
-            *start = now_ns << 1 | CAUSE_WAKEUP;
+            *start = self::start(now_ns, CAUSE_WAKEUP);
             ledger::wait_begins(task, pid, task.cpu(), now_ns);
         }
     }
@@ -47,8 +52,8 @@ pub fn migrate<A: Access>(task: Task<A>, to_cpu: u32) -> Option<()> {
     let start = NOISE_WAITING.get_ptr(pid)?;
     // SAFETY: as in `wake`.
     let waiting = unsafe { *start };
-    if waiting != 0 {
-        ledger::migrate(cpu_state()?, task, pid, waiting >> 1, to_cpu, clock_ns());
+    if waiting > 0 {
+        ledger::migrate(cpu_state()?, task, pid, (waiting >> 1) as u64, to_cpu, clock_ns());
     }
     Some(())
 }
@@ -67,7 +72,7 @@ pub fn leave<A: Access>(
     };
     // SAFETY: as in `wake`.
     unsafe {
-        *start = if stays_runnable { now_ns << 1 | CAUSE_PREEMPT } else { 0 };
+        *start = if stays_runnable { self::start(now_ns, CAUSE_PREEMPT) } else { 0 };
         if stays_runnable {
             ledger::wait_begins(task, pid, this_cpu(), now_ns);
         }
@@ -82,10 +87,10 @@ pub fn run<A: Access>(state: *mut CpuState, task: Task<A>, pid: u32, cgroup: u64
     };
     // SAFETY: as in `wake`.
     let waiting = unsafe { core::ptr::replace(start, 0) };
-    if waiting == 0 {
+    if waiting <= 0 {
         return drop_event(state, Signal::RunqueueWait, Loss::NoStart);
     }
-    let at_ns = waiting >> 1;
+    let at_ns = (waiting >> 1) as u64;
     if now_ns < at_ns {
         return drop_event(state, Signal::RunqueueWait, Loss::ClockBackwards);
     }

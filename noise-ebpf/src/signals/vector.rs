@@ -8,9 +8,9 @@ use crate::maps::{drop_event, record_fixed};
 
 /// A vector begins.
 #[inline(always)]
-pub fn enter(state: *mut CpuState, now_ns: u64) {
+pub fn enter(state: *mut CpuState, which: Vector, now_ns: u64) {
     // SAFETY: the state is this CPU's.
-    unsafe { (*state).nesting.enter_vector(now_ns) };
+    unsafe { (*state).nesting.enter_vector(which, now_ns) };
 }
 
 /// A vector ends.

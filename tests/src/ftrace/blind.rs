@@ -180,11 +180,11 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::{Sight, ensure_sight, mend};
-    use crate::ftrace::event::{Event, Kind};
+    use crate::ftrace::event::{Event, Kind, Left};
     use crate::pairing::testing::at;
 
     fn switch(cpu: u32, prev: i32, next: i32) -> Event {
-        at(1, cpu, Kind::Switch { prev, runnable: false, next })
+        at(1, cpu, Kind::Switch { prev, left: Left::Asleep, next })
     }
 
     #[test]

@@ -12,6 +12,8 @@ use super::format::{Field, Format};
 
 /// `sched_switch` prints a preempted task's state with this bit (`R+`): `TASK_REPORT_MAX`.
 const PREEMPTED: i64 = 0x100;
+/// And one in uninterruptible sleep with this (`D`); an idle kernel thread has another (`I`).
+const UNINTERRUPTIBLE: i64 = 2;
 
 /// One event of the merged trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,8 +32,8 @@ pub struct Event {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields bear the names that the kernel gives them")]
 pub enum Kind {
-    /// `sched_switch`; `runnable`: the previous task stays on the run queue.
-    Switch { prev: i32, runnable: bool, next: i32 },
+    /// `sched_switch`, and how the previous task was left.
+    Switch { prev: i32, left: Left, next: i32 },
     /// A switch that is missing from the recording, noticed at this time at the latest.
     LostSwitch { prev: i32, next: i32 },
     /// `sched_wakeup` and `sched_wakeup_new`.
@@ -78,6 +80,30 @@ pub enum Kind {
     Retransmit,
     /// Text that was written to `trace_marker`.
     Mark { text: Arc<str> },
+}
+
+/// How a switch leaves a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// It stays on the run queue.
+    Runnable,
+    /// It sleeps, or is dead.
+    Asleep,
+    /// It sleeps and no signal wakes it (`D`, but not the idle state of kernel threads).
+    Uninterruptible,
+}
+
+impl Left {
+    /// By the state that `sched_switch` prints.
+    fn of(state: i64) -> Self {
+        if state == 0 || state & PREEMPTED != 0 {
+            Self::Runnable
+        } else if state & UNINTERRUPTIBLE != 0 {
+            Self::Uninterruptible
+        } else {
+            Self::Asleep
+        }
+    }
 }
 
 /// A step of a block request.
@@ -146,9 +172,8 @@ pub fn decoder(system: &str, event: &str, format: &Format) -> Result<Decode> {
             let (prev, state, next) =
                 (field("prev_pid")?, field("prev_state")?, field("next_pid")?);
             Box::new(move |record, _| {
-                let state = state.number(record)?;
-                let runnable = state == 0 || state & PREEMPTED != 0;
-                Some(Kind::Switch { prev: pid(prev, record)?, runnable, next: pid(next, record)? })
+                let left = Left::of(state.number(record)?);
+                Some(Kind::Switch { prev: pid(prev, record)?, left, next: pid(next, record)? })
             })
         }
         ("sched", "sched_wakeup" | "sched_wakeup_new") => {
@@ -295,7 +320,7 @@ fn net(event: &str, format: &Format) -> Result<Decode> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, Names, decoder};
+    use super::{Kind, Left, Names, decoder};
     use crate::ftrace::format::Format;
 
     fn switch(state: i64) -> Option<Kind> {
@@ -313,9 +338,13 @@ mod tests {
 
     #[test]
     fn a_preempted_task_stays_runnable() {
-        assert_eq!(switch(0), Some(Kind::Switch { prev: 7, runnable: true, next: 9 }));
-        assert_eq!(switch(0x100), Some(Kind::Switch { prev: 7, runnable: true, next: 9 }));
-        assert_eq!(switch(2), Some(Kind::Switch { prev: 7, runnable: false, next: 9 }));
+        let left = |left| Some(Kind::Switch { prev: 7, left, next: 9 });
+        assert_eq!(switch(0), left(Left::Runnable));
+        assert_eq!(switch(0x100), left(Left::Runnable));
+        assert_eq!(switch(2), left(Left::Uninterruptible));
+        assert_eq!(switch(0x102), left(Left::Runnable));
+        assert_eq!(switch(1), left(Left::Asleep));
+        assert_eq!(switch(0x80), left(Left::Asleep));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::Sample;
-use crate::ftrace::event::{Event, Kind};
+use crate::ftrace::event::{Event, Kind, Left};
 
 /// Who had a CPU.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -225,7 +225,8 @@ impl Queue {
         match event.kind {
             Kind::Wakeup { pid } if chosen.contains(&pid) => self.begin(pid, now),
             Kind::Migrate { pid, to } if chosen.contains(&pid) => self.moved(pid, now, to),
-            Kind::Switch { prev, runnable, next } => {
+            Kind::Switch { prev, left, next } => {
+                let runnable = left == Left::Runnable;
                 if chosen.contains(&prev) {
                     self.places.insert(prev, event.cpu);
                     // A wake-up that found it running, and starts nothing.
@@ -319,10 +320,10 @@ mod tests {
 
     use super::{Charge, Holder, charges};
     use crate::ftrace::event::{Event, Kind};
-    use crate::pairing::testing::at;
+    use crate::pairing::testing::{at, switch_at};
 
     fn switch(time: u64, cpu: u32, prev: i32, runnable: bool, next: i32) -> Event {
-        at(time, cpu, Kind::Switch { prev, runnable, next })
+        switch_at(time, cpu, prev, runnable, next)
     }
 
     fn brief(charges: &[Charge]) -> Vec<(i32, Holder, u64)> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Paired, Sample, label};
-use crate::ftrace::event::{Event, Kind};
+use crate::ftrace::event::{Event, Kind, Left};
 
 fn counted(events: &[Event], pick: impl Fn(&Kind) -> Option<Arc<str>>) -> Paired {
     let samples = events
@@ -27,8 +27,8 @@ pub fn context_switches(events: &[Event]) -> Paired {
     let (voluntary, _) = label("voluntary");
     let (involuntary, _) = label("involuntary");
     let mut paired = counted(events, |kind| match kind {
-        Kind::Switch { prev, runnable, .. } if *prev != 0 => {
-            Some(Arc::clone(if *runnable { &involuntary } else { &voluntary }))
+        Kind::Switch { prev, left, .. } if *prev != 0 => {
+            Some(Arc::clone(if *left == Left::Runnable { &involuntary } else { &voluntary }))
         }
         _ => None,
     });
@@ -59,11 +59,11 @@ pub fn packet_drops(events: &[Event]) -> Paired {
 mod tests {
     use super::{context_switches, packet_drops, tcp_retransmits};
     use crate::ftrace::event::Kind;
-    use crate::pairing::testing::at;
+    use crate::pairing::testing::{at, switch_at};
 
     #[test]
     fn switches_are_counted_by_kind_and_never_for_the_idle_task() {
-        let switch = |prev, runnable| at(1, 0, Kind::Switch { prev, runnable, next: 9 });
+        let switch = |prev, runnable| switch_at(1, 0, prev, runnable, 9);
         let events = [switch(0, true), switch(1, true), switch(2, false), switch(3, false)];
         let kinds: Vec<String> = context_switches(&events)
             .samples

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Paired, Sample};
+use super::{Paired, Sample, labels};
 use crate::ftrace::event::{Event, Kind};
 
 /// The four sources, each with its own samples.
@@ -20,6 +20,26 @@ pub struct Interrupts {
     pub softirq: Paired,
     /// Without labels.
     pub nmi: Paired,
+}
+
+impl Interrupts {
+    /// All samples, labelled by CPU and source.
+    pub fn by_cpu(&self) -> Paired {
+        let mut all = Paired::default();
+        let sources = [
+            ("hardirq", &self.hardirq),
+            ("vector", &self.vector),
+            ("softirq", &self.softirq),
+            ("nmi", &self.nmi),
+        ];
+        for (source, paired) in sources {
+            for sample in &paired.samples {
+                let labels = labels(&sample.cpu.to_string(), source);
+                all.samples.push(Sample { labels, ..sample.clone() });
+            }
+        }
+        all
+    }
 }
 
 /// What runs on a CPU in place of a task.

@@ -82,7 +82,13 @@ pub(crate) mod testing {
     //! Hand-made events.
 
     use super::Sample;
-    use crate::ftrace::event::{Event, Kind};
+    use crate::ftrace::event::{Event, Kind, Left};
+
+    /// A switch from a task that stays runnable or goes to sleep.
+    pub(crate) fn switch_at(time_ns: u64, cpu: u32, prev: i32, runnable: bool, next: i32) -> Event {
+        let left = if runnable { Left::Runnable } else { Left::Asleep };
+        at(time_ns, cpu, Kind::Switch { prev, left, next })
+    }
 
     pub(crate) fn at(time_ns: u64, cpu: u32, kind: Kind) -> Event {
         Event { time_ns, cpu, pid: 0, kind }

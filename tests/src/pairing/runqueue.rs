@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Paired, Sample};
-use crate::ftrace::event::{Event, Kind};
+use crate::ftrace::event::{Event, Kind, Left};
 
 /// Waits on the run queue.
 pub fn runqueue_wait(events: &[Event]) -> Paired {
@@ -30,8 +30,8 @@ pub fn runqueue_wait(events: &[Event]) -> Paired {
             Kind::Wakeup { pid } if pid != 0 => {
                 waiting.entry(pid).or_insert((event.time_ns, &wakeup));
             }
-            Kind::Switch { prev, runnable, next } => {
-                if prev != 0 && runnable {
+            Kind::Switch { prev, left, next } => {
+                if prev != 0 && left == Left::Runnable {
                     waiting.insert(prev, (event.time_ns, &preempt));
                 } else {
                     waiting.remove(&prev);
@@ -88,10 +88,10 @@ pub fn wakeups_of_running(events: &[Event]) -> usize {
 mod tests {
     use super::{runqueue_wait, wakeups_of_running};
     use crate::ftrace::event::{Event, Kind};
-    use crate::pairing::testing::{at, brief};
+    use crate::pairing::testing::{at, brief, switch_at};
 
     fn switch(time: u64, cpu: u32, prev: i32, runnable: bool, next: i32) -> Event {
-        at(time, cpu, Kind::Switch { prev, runnable, next })
+        switch_at(time, cpu, prev, runnable, next)
     }
 
     fn wakeup(time: u64, pid: i32) -> Event {

@@ -51,11 +51,11 @@ pub fn runs(events: &[Event]) -> Paired {
 #[cfg(test)]
 mod tests {
     use super::runs;
-    use crate::ftrace::event::{Event, Kind};
+    use crate::ftrace::event::{Event, Kind, Left};
     use crate::pairing::testing::{at, brief};
 
     fn switch(time_ns: u64, prev: i32, next: i32) -> Event {
-        at(time_ns, 0, Kind::Switch { prev, runnable: false, next })
+        at(time_ns, 0, Kind::Switch { prev, left: Left::Asleep, next })
     }
 
     #[test]

@@ -57,9 +57,9 @@ fn what_a_row_says_of_a_signal_agrees() {
         let rows: BTreeSet<_> = info.remedies.iter().map(|(cause, _)| *cause).collect();
         assert_eq!(rows.len(), info.remedies.len(), "{name} has a cause twice");
         for (cause, remedies) in info.remedies {
-            // What helps whatever is delayed comes before, and this row would never be read.
-            let hidden = !against(*cause).is_empty() || *cause == Cause::Untracked;
-            assert!(!hidden && !remedies.is_empty(), "{name}: {cause:?}");
+            // A row comes before what helps whatever is delayed, so it has to say something else.
+            let is_known = against(*cause) == *remedies || *cause == Cause::Untracked;
+            assert!(!is_known && !remedies.is_empty(), "{name}: {cause:?}");
         }
         if let Some(whole) = info.part_of.map(Signal::info) {
             assert!(whole.part_of.is_none() && whole.resource == info.resource, "{name}");
