@@ -34,6 +34,6 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     watched: false,
     remedies: &[],
     inherent: against(Cause::Softirq),
-    shown: Shown::Before(Signal::Softirq),
+    shown: Shown::Before { kind: "softirq" },
     table: RECENT,
 };
