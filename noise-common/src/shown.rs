@@ -1,7 +1,5 @@
 //! Where screens show a signal.
 
-use crate::signals::Signal;
-
 /// Title of a table of a signal's subjects, where nothing more is to be said.
 pub const RECENT: &str = "In the last seconds";
 
@@ -15,8 +13,11 @@ pub enum Shown {
         /// What is in the column `kind`.
         kind: &'static str,
     },
-    /// *IRQ*: how long the sources of another signal waited before.
-    Before(Signal),
+    /// *IRQ*: how long the sources of a kind waited before they were served.
+    Before {
+        /// The kind: that of the signal which measures them being served.
+        kind: &'static str,
+    },
     /// *Disk and net*: a row for each subject.
     Way {
         /// What the row is about.

@@ -3,6 +3,7 @@
 
 pub mod analysis;
 #[cfg(test)]
+#[path = "../../tests/src/chance.rs"]
 mod chance;
 pub mod clean;
 pub mod cli;

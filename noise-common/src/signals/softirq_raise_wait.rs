@@ -26,6 +26,6 @@ pub(super) const INFO: SignalInfo = SignalInfo {
     subject: SubjectKind::Vectors(&SOFTIRQ_VECTORS),
     cause: Some(Cause::Softirq),
     inherent: against(Cause::Softirq),
-    shown: Shown::Before(Signal::Softirq),
+    shown: Shown::Before { kind: "softirq" },
     ..SignalInfo::PLAIN
 };

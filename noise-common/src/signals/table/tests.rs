@@ -71,6 +71,11 @@ fn what_a_row_says_of_a_signal_agrees() {
             let own = |other: &SignalInfo| other.shown == Shown::Way { way, stage };
             assert_eq!(SIGNALS.iter().filter(|other| own(other)).count(), 1, "{name}");
         }
+        if let Shown::Source { kind } | Shown::Before { kind } = info.shown {
+            let shown = |shown| SIGNALS.iter().filter(|other| other.shown == shown).count();
+            assert_eq!(shown(Shown::Source { kind }), 1, "{name}");
+            assert!(shown(Shown::Before { kind }) <= 1, "{name}");
+        }
     }
     let read: BTreeSet<_> = in_reading_order().map(|info| info.signal).collect();
     assert_eq!((read.len(), in_reading_order().count()), (SIGNAL_COUNT, SIGNAL_COUNT));

@@ -35,7 +35,7 @@ fn kinds() -> impl Iterator<Item = Kind> {
 impl Kind {
     /// How long its sources wait before they are served, where that is a signal.
     fn wait(self) -> Option<Signal> {
-        let wait = SIGNALS.iter().find(|info| info.shown == Shown::Before(self.signal));
+        let wait = SIGNALS.iter().find(|info| info.shown == Shown::Before { kind: self.name });
         wait.map(|info| info.signal)
     }
 

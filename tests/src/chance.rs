@@ -1,4 +1,5 @@
-//! How property tests try what holds for nearly all draws, but not for all.
+//! How property tests try what holds for nearly all draws, but not for all. The crates whose tests do so
+//! include this file by its path.
 
 use proptest::test_runner::{Config, RngSeed};
 
