@@ -14,9 +14,6 @@ use crate::nesting::{Nesting, Taken};
 use crate::queue::{QUEUE_WAITS, Share};
 use crate::signals::{Backlog, CELLS_PER_CPU, Received, SIGNAL_COUNT, SOFTIRQ_VECTORS, Signal};
 
-// The daemon still has the old names.
-pub use crate::loss::{LOSSES as DROPS, Loss as Drop};
-
 /// One histogram of one window on one CPU. Also a record of the ring buffer.
 ///
 /// `head` and `tail` name the window. They differ, or are 0, while the cell is unused or being

@@ -52,14 +52,6 @@ impl Watching {
         Ok(Self { board, keeper, boot, beats: 0 })
     }
 
-    /// Starts the thread that writes, where something is kept.
-    ///
-    /// # Errors
-    /// Where there can be no further thread.
-    pub fn begin(&mut self) -> anyhow::Result<()> {
-        self.keeper.as_mut().map_or(Ok(()), Keeper::begin)
-    }
-
     /// Goes on with other settings.
     ///
     /// # Errors

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use aya::maps::{HashMap, Map, MapData, PerCpuHashMap, RingBuf};
 use noise_common::MARKER_MAP;
-use noise_common::event::{Cell, CellKey, DROPS, Drop, PacketTimes, RequestTimes};
+use noise_common::event::{Cell, CellKey, PacketTimes, RequestTimes};
+use noise_common::loss::{LOSSES, Loss};
 use noise_common::header::Header;
 use noise_common::hooks::Hook;
 use noise_common::record::Record;
@@ -342,12 +343,12 @@ impl Collector {
 
     fn add_drops(&self, sample: &mut Sample) {
         for info in &SIGNALS {
-            for reason in DROPS {
+            for reason in LOSSES {
                 let mut total = self.states.drops(info.signal, reason);
-                if info.outliers && reason == Drop::RateLimited {
+                if info.outliers && reason == Loss::RateLimited {
                     total += self.outliers.lost();
                 }
-                if reason == Drop::OutOfRange {
+                if reason == Loss::OutOfRange {
                     total += self.unknown.of(info.signal);
                 }
                 if total > 0 {
@@ -395,7 +396,7 @@ impl Collector {
         let full: u64 = sample
             .drops
             .iter()
-            .filter(|(_, reason, _)| *reason == Drop::MapFull)
+            .filter(|(_, reason, _)| *reason == Loss::MapFull)
             .map(|(_, _, count)| count)
             .sum();
         if full == self.full_seen {

@@ -5,7 +5,8 @@ use std::os::fd::BorrowedFd;
 use memmap2::{MmapOptions, MmapRaw};
 use noise_common::charge::{CHARGE_SLOTS, ChargeKey, ChargeSlot, Charged, charge_slot};
 use noise_common::charge::{CHARGE_WAYS, Cause, Resource};
-use noise_common::event::{Cell, CellKey, CpuState, Drop};
+use noise_common::event::{Cell, CellKey, CpuState};
+use noise_common::loss::Loss;
 use noise_common::signals::{CELLS_PER_CPU, Signal};
 
 /// Attempts at reading a cell that is being reset.
@@ -124,7 +125,7 @@ impl CpuStates {
     }
 
     /// What a signal did not count for one reason, of all CPUs.
-    pub fn drops(&self, signal: Signal, reason: Drop) -> u64 {
+    pub fn drops(&self, signal: Signal, reason: Loss) -> u64 {
         let of = |state: *mut CpuState| {
             // SAFETY: the pointer lies in the mapping; the indices are discriminants.
             unsafe {

@@ -466,7 +466,7 @@ mod tests {
     use crate::export::made::report;
     use crate::model::{Builder, Count, CpuNoise, Histogram, HookSample, Interference, Sample};
     use noise_common::charge::{Cause, Charged, Resource};
-    use noise_common::event::Drop;
+    use noise_common::loss::Loss;
     use noise_common::hooks::Hook;
     use noise_common::signals::Signal;
 
@@ -535,7 +535,7 @@ mod tests {
                     longest_ns: 3_000,
                 }],
             }],
-            drops: vec![(Signal::RunqueueWait, Drop::NoStart, 3)],
+            drops: vec![(Signal::RunqueueWait, Loss::NoStart, 3)],
             hooks: vec![HookSample {
                 hook: Hook::SchedSwitch,
                 attached: true,

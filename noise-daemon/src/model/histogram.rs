@@ -165,7 +165,12 @@ impl Histogram {
 
     /// Adds another histogram. The longest of both is the longest.
     pub fn add<C: AsRef<[u64]>>(&mut self, more: &Histogram<C>) {
-        more.buckets().for_each(|(bucket, count)| self.put(bucket, count));
+        if self.is_empty() {
+            self.used = more.used;
+            self.counts.extend_from_slice(more.counts.as_ref());
+        } else {
+            more.buckets().for_each(|(bucket, count)| self.put(bucket, count));
+        }
         self.sum_ns = self.sum_ns.saturating_add(more.sum_ns);
         self.max_ns = self.max_ns.max(more.max_ns);
     }

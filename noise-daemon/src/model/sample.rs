@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use noise_common::charge::{Cause, Charged, Resource};
-use noise_common::event::Drop;
+use noise_common::loss::Loss;
 use noise_common::hooks::Hook;
 use noise_common::signals::Signal;
 
@@ -156,7 +156,7 @@ pub struct Sample {
     /// Noise of the CPUs that are measured from the inside, in order of their numbers.
     pub noise: Vec<CpuNoise>,
     /// What was not counted.
-    pub drops: Vec<(Signal, Drop, u64)>,
+    pub drops: Vec<(Signal, Loss, u64)>,
     /// The hooks.
     pub hooks: Vec<HookSample>,
     /// Signals that are not measured here, and why.

@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 
 use noise_common::charge::{Charged, Resource};
-use noise_common::event::Drop;
+use noise_common::loss::Loss;
 use noise_common::signals::{SIGNALS, Signal};
 
 use super::changes::{grown, since_boot};
@@ -243,8 +243,8 @@ impl Step {
 /// long wait that is not reported individually is counted, and what began before the programs were
 /// attached is not theirs.
 fn lost(sample: &Sample) -> u64 {
-    let lost = |reason: &Drop| {
-        !matches!(reason, Drop::RateLimited | Drop::RingFullDelayed | Drop::NoStart)
+    let lost = |reason: &Loss| {
+        !matches!(reason, Loss::RateLimited | Loss::RingFullDelayed | Loss::NoStart)
     };
     let drops = sample.drops.iter().filter(|(_, reason, _)| lost(reason));
     drops.fold(0, |sum, (_, _, count)| sum.saturating_add(*count))

@@ -1,36 +1,40 @@
 //! Writes the state when it has changed: away from the thread that samples, because a disk that
-//! stalls is one of the things being measured.
+//! stalls is one of the things being measured. The thread that writes ends with its work: the
+//! allocator of musl takes locks for as long as a process has a second thread, 6 % of each scrape.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::document::Document;
 use super::folder::Folder;
-use crate::worker::Worker;
 
 /// Long waits may come many a second. Losing the last of them to a crash is no harm, and writing
 /// more often would be noise of our own.
 const WRITE_DELAY: Duration = Duration::from_secs(300);
 
-/// What is to be written, and the mark that it is: gone when it was written, or could not be.
-#[derive(Debug)]
+/// A document on its way to the disk.
 struct Writing {
+    folder: Arc<Folder>,
+    /// Whether the last attempt failed.
+    failing: Arc<AtomicBool>,
     document: Document,
-    busy: Arc<AtomicBool>,
 }
 
 impl Writing {
-    fn new(document: Document, busy: &Arc<AtomicBool>) -> Self {
-        busy.store(true, Ordering::Release);
-        Self { document, busy: Arc::clone(busy) }
-    }
-}
-
-impl Drop for Writing {
-    fn drop(&mut self) {
-        self.busy.store(false, Ordering::Release);
+    /// Writes, and logs the first failure of several.
+    fn write(&self) {
+        let result = self.folder.write(&self.document);
+        let failed_before = self.failing.swap(result.is_err(), Ordering::Relaxed);
+        match result {
+            Err(error) if !failed_before => {
+                tracing::warn!(%error, "cannot write the state file; the next change tries again");
+            }
+            Ok(()) if failed_before => tracing::info!("the state file is written again"),
+            _ => {}
+        }
     }
 }
 
@@ -38,10 +42,8 @@ impl Drop for Writing {
 #[derive(Debug)]
 pub struct Keeper {
     folder: Arc<Folder>,
-    /// Writes; not there before [`Keeper::begin`].
-    writer: Option<Worker<Writing>>,
-    /// Something is handed to the writer that it has not done with.
-    busy: Arc<AtomicBool>,
+    /// The thread that writes, or has written.
+    writer: Option<JoinHandle<()>>,
     /// When what changed is to be written.
     due: Option<Instant>,
     failing: Arc<AtomicBool>,
@@ -66,20 +68,9 @@ impl Keeper {
         if let Some(warning) = warning {
             tracing::warn!("{warning}");
         }
-        let (busy, failing) = (Arc::default(), Arc::default());
-        let keeper = Self { folder: Arc::new(folder), writer: None, busy, due: None, failing };
+        let keeper =
+            Self { folder: Arc::new(folder), writer: None, due: None, failing: Arc::default() };
         (Some(keeper), document)
-    }
-
-    /// Starts the thread that writes: it has the privileges of the caller.
-    ///
-    /// # Errors
-    /// Where there can be no further thread.
-    pub fn begin(&mut self) -> anyhow::Result<()> {
-        let (folder, failing) = (Arc::clone(&self.folder), Arc::clone(&self.failing));
-        let each = move |writing: Writing| write(&folder, &writing.document, &failing);
-        self.writer = Some(Worker::start("state", each)?);
-        Ok(())
     }
 
     /// Says that the state changed: at once, or soon.
@@ -89,37 +80,33 @@ impl Keeper {
         self.due = Some(self.due.map_or(due, |before| before.min(due)));
     }
 
-    /// Begins to write if something is due and nothing is being written.
+    /// Begins to write if something is due and nothing is being written. Where the host has run out of
+    /// threads, it writes before it returns.
     pub fn tick(&mut self, document: impl FnOnce() -> Document) {
-        let Some(writer) = &self.writer else { return };
-        let busy = self.busy.load(Ordering::Acquire);
+        let busy = self.writer.as_ref().is_some_and(|writer| !writer.is_finished());
         if busy || self.due.is_none_or(|due| due > Instant::now()) {
             return;
         }
-        if writer.give(Writing::new(document(), &self.busy)).is_ok() {
-            self.due = None;
+        self.due = None;
+        let writing = Arc::new(Writing {
+            folder: Arc::clone(&self.folder),
+            failing: Arc::clone(&self.failing),
+            document: document(),
+        });
+        let work = Arc::clone(&writing);
+        match thread::Builder::new().name("state".to_owned()).spawn(move || work.write()) {
+            Ok(writer) => self.writer = Some(writer),
+            Err(_) => writing.write(),
         }
     }
 
     /// Writes for the last time.
     pub fn finish(mut self, document: Document) {
         if let Some(writer) = self.writer.take() {
-            writer.finish();
+            // A panic of the writer was printed.
+            let _ = writer.join();
         }
-        write(&self.folder, &document, &self.failing);
-    }
-}
-
-/// Writes, and logs the first failure of several.
-fn write(folder: &Folder, document: &Document, failing: &AtomicBool) {
-    let result = folder.write(document);
-    let failed_before = failing.swap(result.is_err(), Ordering::Relaxed);
-    match result {
-        Err(error) if !failed_before => {
-            tracing::warn!(%error, "cannot write the state file; the next change tries again");
-        }
-        Ok(()) if failed_before => tracing::info!("the state file is written again"),
-        _ => {}
+        Writing { folder: self.folder, failing: self.failing, document }.write();
     }
 }
 
@@ -132,23 +119,24 @@ mod tests {
         let begin = Instant::now();
         while !is_so() {
             assert!(begin.elapsed() < Duration::from_secs(30));
-            std::thread::sleep(Duration::from_millis(1));
+            thread::sleep(Duration::from_millis(1));
         }
     }
 
+    fn is_idle(keeper: &Keeper) -> bool {
+        keeper.writer.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
     #[test]
-    fn what_changed_is_written_by_the_thread_that_was_made_once() {
+    fn what_changed_is_written_by_a_thread_of_its_own() {
         let root = tempfile::tempdir().unwrap();
         let (keeper, _) = Keeper::open(root.path());
         let mut keeper = keeper.unwrap();
-        keeper.changed(true);
-        // There is no writer yet: it stays due.
-        keeper.tick(|| unreachable!("no writer"));
-        keeper.begin().unwrap();
+        keeper.tick(|| unreachable!("nothing changed"));
         for _ in 0..3 {
             keeper.changed(true);
             keeper.tick(Document::default);
-            wait_until(|| !keeper.busy.load(Ordering::Acquire));
+            wait_until(|| is_idle(&keeper));
             assert_eq!(read(root.path()).unwrap(), Some(Document::default()));
             std::fs::remove_file(root.path().join("incidents.json")).unwrap();
         }
@@ -158,18 +146,18 @@ mod tests {
     }
 
     #[test]
-    fn what_the_writer_is_busy_with_is_not_written_twice_and_the_mark_goes() {
+    fn one_write_at_a_time_and_a_panic_of_the_writer_is_no_obstacle() {
         let root = tempfile::tempdir().unwrap();
         let (keeper, _) = Keeper::open(root.path());
         let mut keeper = keeper.unwrap();
-        keeper.begin().unwrap();
-        let handed = Writing::new(Document::default(), &keeper.busy);
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        keeper.writer = Some(thread::spawn(move || ended.recv().unwrap()));
         keeper.changed(true);
         keeper.tick(|| unreachable!("it is busy"));
-        // However it ends.
-        drop(handed);
+        drop(end);
+        wait_until(|| is_idle(&keeper));
         keeper.tick(Document::default);
-        wait_until(|| !keeper.busy.load(Ordering::Acquire));
+        wait_until(|| is_idle(&keeper));
         assert_eq!(read(root.path()).unwrap(), Some(Document::default()));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use noise_common::event::Drop;
+use noise_common::loss::Loss;
 use noise_common::signals::Signal;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -132,7 +132,7 @@ fn a_page_with_a_heatmap() {
 fn everything_that_can_be_marked() {
     let mut app = app(30, 4);
     let mut lossy = (*frame(30, 4)).clone();
-    let drops = vec![(Signal::RunqueueWait, Drop::MapFull, 123)];
+    let drops = vec![(Signal::RunqueueWait, Loss::MapFull, 123)];
     lossy.sample = Arc::new(Sample { drops, ..(*lossy.sample).clone() });
     app.take(Arc::new(lossy));
     assert_eq!(app.dropped(), 123);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use noise_common::charge::{Charged, Resource};
-use noise_common::event::DROPS;
+use noise_common::loss::LOSSES;
 use noise_common::hist::BUCKETS;
 use noise_common::hooks::HOOKS;
 use noise_common::signals::{SIGNALS, Signal};
@@ -118,7 +118,7 @@ pub fn frames() -> impl Strategy<Value = Frame> {
             sample.waited.push((number as u32, number));
             sample.stolen.push((number as u32, number));
             sample.page_faults.push(("major".into(), number));
-            sample.drops.push((signal, DROPS[pick(number, DROPS.len())], number));
+            sample.drops.push((signal, LOSSES[pick(number, LOSSES.len())], number));
             let hook = HOOKS[pick(number, HOOKS.len())];
             let hook = HookSample { hook, attached: true, runs: number, run_ns: 1, missed: 0 };
             sample.hooks.push(hook);

@@ -129,7 +129,7 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     for (signal, reason) in collector.absent() {
         tracing::warn!(signal = signal.info().name, reason, "not measured");
     }
-    let mut watching = Watching::start(config.incidents.clone(), &config.state.directory)?;
+    let watching = Watching::start(config.incidents.clone(), &config.state.directory)?;
     let prepared = config.osnoise.duty().and_then(|options| Duty::prepare(&options));
     // What parsing the type information took.
     crate::memory::give_back();
@@ -149,8 +149,7 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     if let Some(trouble) = hierarchies.trouble() {
         tracing::warn!("{trouble}");
     }
-    // What these threads have is what is left.
-    watching.begin()?;
+    // What this thread has is what is left.
     web.begin()?;
     let duty = prepared.map(Duty::start).transpose()?;
     let scheme = if web.is_tls() { "https" } else { "http" };

@@ -50,7 +50,7 @@ fn a_step_is_the_difference_of_two_frames() {
         .deed("/a", Cause::Hardirq, "a", 45)
         .deed("/b", Cause::Hardirq, "a", 30);
     now.sample.interference[0].charged.count = 3;
-    now.sample.drops.push((Signal::Nmi, noise_common::event::DROPS[0], 5));
+    now.sample.drops.push((Signal::Nmi, noise_common::loss::LOSSES[0], 5));
     let step = between(before, now);
     assert_eq!(step.seconds(), 2.0);
     let one = |max_ns| Histogram::of(&[max_ns]).with_longest(max_ns);
