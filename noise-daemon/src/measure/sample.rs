@@ -45,7 +45,7 @@ pub fn report(cpus: u32, duration_ns: u64, noise: &[Random], seed: u64) -> Detou
         version: DETOURS_VERSION,
         host: "node7".to_owned(),
         kernel: "6.12.0".to_owned(),
-        started: "2026-11-21T09:00:00Z".parse().unwrap(),
+        started: jiff::Timestamp::constant(1_795_251_600, 0),
         sources: noise.iter().map(|noise| noise.source.clone()).collect(),
         cpus: (0..cpus).map(cpu).collect(),
     }

@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use noise_common::charge::{Cause, Charged, Resource};
-use noise_common::loss::Loss;
 use noise_common::hooks::Hook;
+use noise_common::loss::Loss;
 use noise_common::signals::Signal;
 
 use super::histogram::Histogram;

@@ -132,7 +132,8 @@ fn ends_early() -> WireError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::sampled::{frames, small};
+    use crate::wire::anything::frames;
+    use crate::wire::sampled::small;
     use proptest::prelude::{any, prop_assert_eq, proptest};
 
     /// Something of our head, with a body of other things.

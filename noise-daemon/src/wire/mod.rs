@@ -6,6 +6,8 @@ mod file;
 mod frame;
 
 #[cfg(test)]
+mod anything;
+#[cfg(test)]
 pub(crate) mod sampled;
 
 pub use client::{WebClient, agent};

@@ -5,10 +5,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use axum::http::{HeaderValue, Request, Uri, header};
 use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::header::{self, HeaderValue};
+use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
 use nix::unistd::{Gid, Group};
 use tokio::net::UnixStream;
