@@ -1,13 +1,12 @@
 //! PURE but for the process metrics: a model as Prometheus text.
 
 use std::io;
-use std::ops::Range;
 use std::slice;
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
 use noise_common::hist::buckets_within;
-use noise_common::signals::{Buckets, Kind, SIGNALS, Signal};
+use noise_common::signals::{Buckets, Kind, SIGNALS, Signal, SignalInfo};
 use prometheus::core::Collector as _;
 use prometheus::proto::{
     Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
@@ -143,39 +142,29 @@ fn histogram(names: &[&str], series: &Series, buckets: Buckets) -> Metric {
     metric
 }
 
-/// The families of the signals, each made when it is written: they are most of the page.
-fn signal_families(model: &Model) -> impl Iterator<Item = MetricFamily> {
-    let sample = &model.sample;
-    let series: Vec<&Series> = model.series().collect();
-    let folded: Vec<&Series> = model.folded_series.iter().collect();
-    // What was counted before a signal was switched off would look like calm.
-    let is_absent = |signal| sample.absent.iter().any(|(absent, _)| *absent == signal);
-    let measured = SIGNALS.iter().filter(move |info| !is_absent(info.signal));
-    measured.map(move |info| {
-        let (kind, metrics): (_, Vec<Metric>) = match info.kind {
-            Kind::Histogram(buckets) => {
-                // Cgroups are many: the model chooses.
-                let from = match info.is_folded() {
-                    true => &folded,
-                    false => &series,
-                };
-                let own = from.iter().filter(|series| series.signal == info.signal);
-                let metrics = own.map(|series| histogram(info.labels, series, buckets)).collect();
-                (MetricType::HISTOGRAM, metrics)
-            }
-            Kind::Counter => {
-                let own = model.counts().filter(|count| count.signal == info.signal);
-                let metrics = own
-                    .map(|count| {
-                        let values: Vec<&str> = count.labels.iter().map(String::as_str).collect();
-                        counter(info.labels, &values, count.total as f64)
-                    })
-                    .collect();
-                (MetricType::COUNTER, metrics)
-            }
-        };
-        family(info.metric, info.help, kind, metrics)
-    })
+/// The family of one signal, of the series and folded series of all.
+fn signal_family(
+    model: &Model,
+    [series, folded]: &[Vec<&Series>; 2],
+    info: &SignalInfo,
+) -> MetricFamily {
+    let (kind, metrics): (_, Vec<Metric>) = match info.kind {
+        Kind::Histogram(buckets) => {
+            let from = if info.is_folded() { folded } else { series };
+            let own = from.iter().filter(|series| series.signal == info.signal);
+            let metrics = own.map(|series| histogram(info.labels, series, buckets)).collect();
+            (MetricType::HISTOGRAM, metrics)
+        }
+        Kind::Counter => {
+            let own = model.counts().filter(|count| count.signal == info.signal);
+            let metrics = own.map(|count| {
+                let values: Vec<&str> = count.labels.iter().map(String::as_str).collect();
+                counter(info.labels, &values, count.total as f64)
+            });
+            (MetricType::COUNTER, metrics.collect())
+        }
+    };
+    family(info.metric, info.help, kind, metrics)
 }
 
 /// The families of who delayed whom.
@@ -407,39 +396,25 @@ impl io::Write for Text {
     }
 }
 
-/// The page as it grows: each family is written as soon as it is there, so that the memory of one serves
-/// the next.
-struct Page {
-    text: Text,
-    /// Name and place of what is written.
-    families: Vec<(String, Range<usize>)>,
+/// A family of the page.
+enum Family {
+    Made(MetricFamily),
+    /// The families of signals are most of the page: each is made when it is written, so that the
+    /// memory of one serves the next.
+    Of(&'static SignalInfo),
 }
 
-impl Page {
-    fn add(&mut self, families: impl IntoIterator<Item = MetricFamily>) -> anyhow::Result<()> {
-        for family in families {
-            if !family.get_metric().is_empty() {
-                let start = self.text.0.len();
-                TextEncoder::new().encode(slice::from_ref(&family), &mut self.text)?;
-                self.families.push((family.name().to_owned(), start..self.text.0.len()));
-            }
+impl Family {
+    fn name(&self) -> &str {
+        match self {
+            Self::Made(family) => family.name(),
+            Self::Of(info) => info.metric,
         }
-        Ok(())
-    }
-
-    /// The families in order of their names.
-    fn sorted(mut self) -> Vec<u8> {
-        self.families.sort_by(|(one, _), (other, _)| one.cmp(other));
-        let mut sorted = Vec::with_capacity(self.text.0.len());
-        for (_, place) in self.families {
-            sorted.extend_from_slice(self.text.0.get(place).unwrap_or_default());
-        }
-        sorted
     }
 }
 
 /// Renders a model and the incidents, with the metrics of the process where given, in the text
-/// format 0.0.4.
+/// format 0.0.4; families in order of their names.
 ///
 /// # Errors
 /// Where the encoder refuses a family, which would be a defect.
@@ -448,16 +423,30 @@ pub fn render(
     overview: &Overview,
     process: Option<&Process>,
 ) -> anyhow::Result<Vec<u8>> {
-    let mut page = Page { text: Text(Vec::with_capacity(USUAL_BYTES)), families: Vec::new() };
-    page.add(signal_families(model))?;
-    page.add(blame_families(model))?;
-    page.add(own_families(model))?;
-    page.add(noise_families(model))?;
-    page.add(incident_families(overview))?;
-    if let Some(process) = process {
-        page.add(process.collect())?;
+    // What was counted before a signal was switched off would look like calm.
+    let is_absent = |signal| model.sample.absent.iter().any(|(absent, _)| *absent == signal);
+    let measured = SIGNALS.iter().filter(|info| !is_absent(info.signal));
+    let mut made = blame_families(model);
+    made.extend(own_families(model));
+    made.extend(noise_families(model));
+    made.extend(incident_families(overview));
+    made.extend(process.map(Process::collect).into_iter().flatten());
+    let mut families: Vec<Family> =
+        measured.map(Family::Of).chain(made.into_iter().map(Family::Made)).collect();
+    families.sort_by(|one, other| one.name().cmp(other.name()));
+    let series = [model.series().collect(), model.folded_series.iter().collect()];
+    let mut text = Text(Vec::with_capacity(USUAL_BYTES));
+    for family in families {
+        let family = match family {
+            Family::Made(family) => family,
+            Family::Of(info) => signal_family(model, &series, info),
+        };
+        // The encoder refuses a family without metrics.
+        if !family.get_metric().is_empty() {
+            TextEncoder::new().encode(slice::from_ref(&family), &mut text)?;
+        }
     }
-    Ok(page.sorted())
+    Ok(text.0)
 }
 
 #[cfg(test)]
@@ -466,8 +455,8 @@ mod tests {
     use crate::export::made::report;
     use crate::model::{Builder, Count, CpuNoise, Histogram, HookSample, Interference, Sample};
     use noise_common::charge::{Cause, Charged, Resource};
-    use noise_common::loss::Loss;
     use noise_common::hooks::Hook;
+    use noise_common::loss::Loss;
     use noise_common::signals::Signal;
 
     fn series(signal: Signal, labels: &[&str], values: &[u64]) -> Series {
