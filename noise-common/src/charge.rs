@@ -8,8 +8,8 @@ use crate::subject::{Of, SubjectKind};
 
 /// What a victim had to wait for, or what was taken from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[cfg_attr(feature = "user", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "user", serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[repr(u8)]
 pub enum Resource {
     /// Its turn on a CPU (`runqueue_wait`).
@@ -84,14 +84,14 @@ impl Resource {
 
 /// Why a resource was not available: what held it, or what kept it from being given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[cfg_attr(feature = "user", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "user", serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[repr(u8)]
 pub enum Cause {
     /// Work of another cgroup. The culprit is that cgroup's id.
     Foreign,
     /// Other work of the same cgroup. The culprit is its id.
-    #[cfg_attr(feature = "user", serde(rename = "self"))]
+    #[cfg_attr(feature = "serde", serde(rename = "self"))]
     Own,
     /// A kernel thread. The culprit is its pid.
     Kthread,
@@ -191,7 +191,7 @@ pub struct ChargeKey {
 /// What was charged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
-#[cfg_attr(feature = "user", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[repr(C)]
 pub struct Charged {
     /// Time, ns.

@@ -6,7 +6,7 @@
 //! tested on the host.
 #![no_std]
 
-#[cfg(feature = "user")]
+#[cfg(feature = "serde")]
 extern crate alloc;
 #[cfg(test)]
 extern crate std;
@@ -18,7 +18,7 @@ pub mod hist;
 pub mod hooks;
 pub mod ledger;
 pub mod loss;
-#[cfg(feature = "user")]
+#[cfg(feature = "serde")]
 mod names;
 pub mod nesting;
 pub mod offsets;

@@ -13,8 +13,8 @@ macro_rules! define_remedies {
     ($($variant:ident { $setting:literal, $effect:literal, $cost:literal })*) => {
         /// Something that an operator can do.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[cfg_attr(feature = "user", derive(serde::Serialize, serde::Deserialize))]
-        #[cfg_attr(feature = "user", serde(rename_all = "snake_case"))]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
         pub enum Remedy {
             $(#[doc = $effect] $variant,)*
         }
@@ -35,7 +35,7 @@ macro_rules! define_remedies {
 
 /// What a remedy is, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "user", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Advice {
     /// Where it is set.
     pub setting: &'static str,

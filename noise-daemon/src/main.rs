@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use noise_model::clean::is_harmful;
+
 use clap::Parser as _;
-use noise_daemon::clean::is_harmful;
 use noise_daemon::cli::{Cli, output};
 
 /// The command line. A mistake in it is quoted: where an argument (a file of that name, say) would act

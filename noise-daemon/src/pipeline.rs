@@ -17,13 +17,13 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use noise_common::record::Record;
+use noise_host::collect::Collector;
+use noise_host::kernel::{HookStatus, Measured};
+use noise_model::{Builder, Longest, Sample, Step};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{broadcast, watch};
 
 pub use self::beat::Beat;
-use crate::collect::Collector;
-use crate::kernel::{HookStatus, Measured};
-use crate::model::{Builder, Longest, Sample, Step};
 
 /// Time between two beats: one window.
 pub const SAMPLE_EVERY: Duration = Duration::from_nanos(noise_common::WINDOW_NS);

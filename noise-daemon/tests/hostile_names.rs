@@ -22,24 +22,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread;
 
+use noise_analysis::{
+    Cause, Culprit, Episode, Level, Outlier, Overview, Remedy, Report, Rule, Time,
+};
+use noise_measure::{
+    Class, CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourReport, GapSource, Part,
+};
+use noise_model::clean::is_harmful;
+use noise_model::{
+    Count, CpuNoise, Histogram, Host, Interference, NoiseSource, OutlierPart, OutlierRecord,
+    Sample, Series,
+};
+use noise_serve::{IncidentsDocument, OutliersDocument};
+use noise_wire::{CONTENT_TYPE, Frame, Recorder, encode};
+
 use hostile::{NAMES, is_raw};
 use jiff::Timestamp;
 use noise_common::charge::{Charged, Resource};
 use noise_common::signals::Signal;
-use noise_daemon::analysis::{
-    Cause, Culprit, Episode, Level, Outlier, Overview, Remedy, Report, Rule, Time,
-};
-use noise_daemon::clean::is_harmful;
-use noise_daemon::export::{IncidentsDocument, OutliersDocument};
-use noise_daemon::measure::{
-    Class, CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourReport, GapSource, Part,
-};
-use noise_daemon::model::{
-    Count, CpuNoise, Histogram, Host, Interference, NoiseSource, OutlierPart, OutlierRecord,
-    Sample, Series,
-};
 use noise_daemon::state::{Baselines, Document};
-use noise_daemon::wire::{CONTENT_TYPE, Frame, Recorder, encode};
 
 const SCREENS: [&str; 6] = ["overview", "cpu", "who", "disk-net", "irq", "incidents"];
 

@@ -6,17 +6,17 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use noise_common::signals::SIGNALS;
+use noise_host::kernel::{
+    Engine, HookState, KernelBtf, LoadOptions, Lockdown, Sight, SignalState, Sizes, has_own_users,
+    lockdown, missing_capabilities, signal_state,
+};
+use noise_host::resolve::cgroup::{Hierarchies, Layout, Mounts};
+use noise_system::procfs;
 use serde_json::{Value, json};
 
 use crate::cli::CommandError;
 use crate::cli::output;
 use crate::confine::{filters_system_calls, landlock_abi, reader, without};
-use crate::kernel::{
-    Engine, HookState, KernelBtf, LoadOptions, Lockdown, Sight, SignalState, Sizes, has_own_users,
-    lockdown, missing_capabilities, signal_state,
-};
-use crate::procfs;
-use crate::resolve::cgroup::{Hierarchies, Layout, Mounts};
 use advice::{Caller, advice, privileges};
 
 /// Arguments of `noised check`.

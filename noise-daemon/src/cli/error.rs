@@ -3,8 +3,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use crate::kernel::KernelError;
-use crate::measure::error::MeasureError;
+use noise_host::kernel::KernelError;
+use noise_measure::error::MeasureError;
 
 /// What a command ends with; the same numbers for all commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,10 +106,10 @@ mod tests {
     use anyhow::{Context as _, anyhow};
 
     use super::*;
-    use crate::cpulist::CpuList;
-    use crate::measure::cpus::CpuError;
-    use crate::measure::osnoise::kernel::TracerError;
-    use crate::measure::watcher::WatchError;
+    use noise_measure::cpus::CpuError;
+    use noise_measure::osnoise::kernel::TracerError;
+    use noise_measure::watcher::WatchError;
+    use noise_model::cpulist::CpuList;
 
     fn ends(error: impl Into<CommandError>) -> (u8, String) {
         let error = error.into();

@@ -5,8 +5,7 @@ use std::io::{self, ErrorKind, IsTerminal as _, Write};
 use std::path::Path;
 
 use anyhow::Context as _;
-
-use crate::clean::{clean_json, clean_lines};
+use noise_model::clean::{clean_json, clean_lines};
 
 /// Writes a file.
 ///

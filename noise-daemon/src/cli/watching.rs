@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use jiff::Timestamp;
+use noise_analysis::{Board, Clock, Event, Overview, Settings};
+use noise_host::kernel::monotonic_ns;
+use noise_serve::log_event;
+use noise_system::procfs;
 
-use crate::analysis::{Board, Clock, Event, Overview, Settings};
-use crate::export::log_event;
-use crate::kernel::monotonic_ns;
 use crate::pipeline::{Occasion, Published, Subscriber};
-use crate::procfs;
 use crate::state::{Baselines, Document, Keeper};
 
 /// Samples after which baselines are written though nothing else changed: ten minutes.

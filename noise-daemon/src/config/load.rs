@@ -4,13 +4,13 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::Context as _;
+use noise_system::files;
 use toml::Table;
 
 use super::flags::Flags;
 use super::keys::{KEYS, get, put};
 use super::parse::{check, table};
 use super::sections::Config;
-use crate::files;
 
 /// The file that is read where none is named; it may be missing.
 pub const DEFAULT_FILE: &str = "/etc/noised/noised.toml";

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::clean::{brief, quoted};
+use noise_model::clean::{brief, quoted};
 
 /// Most mistakes that one message lists.
 const MOST: usize = 20;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use noise_model::nearest::nearest;
 use serde::Deserialize as _;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 use toml::{Spanned, Table, Value};
@@ -9,7 +10,6 @@ use toml::{Spanned, Table, Value};
 use super::keys::{KEYS, Key, Kind, get, put};
 use super::mistakes::Mistakes;
 use super::sections::Config;
-use crate::nearest::nearest;
 
 /// Mistakes up to which it is looked for what was meant.
 const ADVISED: usize = 200;
@@ -269,9 +269,9 @@ pub(super) fn usual(key: &Key) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::Settings;
     use crate::config::{Applies, Flags, LogLevel, load, sample};
-    use crate::model::Limits;
+    use noise_analysis::Settings;
+    use noise_model::Limits;
 
     fn parse(text: &str) -> anyhow::Result<Config> {
         super::parse(text, Path::new("noised.toml"))
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!((limits.interference, limits.preemptions), (7, 10_000));
         assert_eq!(limits.cgroups, Limits::default().cgroups);
         assert_eq!(Config::default().limits.limits(), Limits::default());
-        assert_eq!(Config::default().measured(), crate::kernel::Measured::default());
+        assert_eq!(Config::default().measured(), noise_host::kernel::Measured::default());
         let file = parse("[web]\nconfig.file = \"/x\"\n").unwrap().web.config.file;
         assert_eq!(file, Path::new("/x"));
     }

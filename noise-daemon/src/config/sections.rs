@@ -4,12 +4,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use noise_analysis::Settings;
+use noise_host::kernel::Measured;
+use noise_measure::osnoise::DutyOptions;
+use noise_model::Limits;
+use noise_serve::{HostName, Hosts, ListenAddress, SocketOptions};
+
 use super::values::{Cpus, Limit, LogLevel, Microseconds, Milliseconds, SignalName, SocketMode};
-use crate::analysis::Settings;
-use crate::export::{HostName, Hosts, ListenAddress, SocketOptions};
-use crate::kernel::Measured;
-use crate::measure::osnoise::DutyOptions;
-use crate::model::Limits;
 use crate::state::DEFAULT_DIRECTORY;
 
 /// Where the daemon listens by default.

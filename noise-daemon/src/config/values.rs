@@ -1,8 +1,7 @@
 //! Values of keys, with their ranges.
 
 use noise_common::signals::{SIGNALS, Signal};
-
-use crate::cpulist::CpuList;
+use noise_model::cpulist::CpuList;
 
 /// CPUs, or none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -137,7 +136,7 @@ impl LogLevel {
             Self::Error => "error",
             Self::Warn => "warn",
             Self::Info => "info",
-            Self::Debug => "info,noise_daemon=debug,noise_programs=debug",
+            Self::Debug => "info,noise_=debug",
             Self::Trace => "trace",
         }
     }

@@ -4,8 +4,7 @@ use std::{fs, io, thread};
 
 use anyhow::Context as _;
 use caps::{CapSet, Capability};
-
-use crate::procfs;
+use noise_system::procfs;
 
 /// The capability for reading maps, on kernels where that needs one: CAP_BPF, or CAP_SYS_ADMIN where
 /// the daemon was given that in its place.
@@ -94,7 +93,7 @@ mod tests {
         assert!(has_others(&status(none, "many"), None));
         // The name of a thread need not be text.
         let named = [&b"Name:\tx\xff\n"[..], status(none, bpf).as_bytes()].concat();
-        assert!(has_others(&crate::clean::as_text(&named), None));
+        assert!(has_others(&noise_model::clean::as_text(&named), None));
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::analysis::{Memory, Name, Outlier, Report};
-use crate::clean::reading::from_json;
+use noise_analysis::{Memory, Name, Outlier, Report};
+use noise_model::clean::reading::from_json;
 
 /// The format that is written, and the newest that is read.
 const FORMAT: u64 = 1;
@@ -93,7 +93,7 @@ impl Document {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::{Board, Clock, Ending, Settings};
+    use noise_analysis::{Board, Clock, Ending, Settings};
 
     /// As noised 0.1 wrote it: open though what opened it is over, with one that joined it twice.
     const OLDER: &str = r#"{"format":1,"incidents":[{"id":7,"open":true,

@@ -5,9 +5,10 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use noise_system::files::{open_regular, rest};
+
 use super::document::{Document, Unusable};
 use super::guard::{FILE_MODE, Guard, Heir, open_folder};
-use crate::files::{open_regular, rest};
 
 /// Where the state is kept unless configured otherwise.
 pub const DEFAULT_DIRECTORY: &str = "/var/lib/noised";
@@ -141,9 +142,9 @@ impl Folder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::Outlier;
-    use crate::model::OutlierRecord;
     use crate::state::Baselines;
+    use noise_analysis::Outlier;
+    use noise_model::OutlierRecord;
     use std::sync::Arc;
 
     fn document(waits: u32) -> Document {

@@ -11,8 +11,7 @@ use std::os::unix::fs::{
 use std::path::Path;
 
 use nix::unistd::geteuid;
-
-use crate::files::open_regular;
+use noise_system::files::open_regular;
 
 /// The mode of every file.
 pub const FILE_MODE: u32 = 0o600;

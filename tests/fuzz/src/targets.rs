@@ -12,20 +12,21 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use noise_daemon::config::{Cpus, parse};
-use noise_daemon::cpulist::CpuList;
-use noise_daemon::export::{
+use noise_host::kernel::{Facts, KernelBtf};
+use noise_host::resolve::cgroup::{Identity, MAX_LABEL_BYTES, Mounts};
+use noise_measure::DetourReport;
+use noise_measure::detours::{CpuSummary, Shares, csv, text};
+use noise_measure::osnoise::kernel::read_line;
+use noise_measure::scale::{Noise, Trace};
+use noise_model::Host;
+use noise_model::cpulist::CpuList;
+use noise_serve::{
     Costs, Hosts, Listener, Peer, Refresh, Shown, Viewer, Web, WebFile, router, serve,
 };
-use noise_daemon::kernel::{Facts, KernelBtf};
-use noise_daemon::measure::DetourReport;
-use noise_daemon::measure::detours::{CpuSummary, Shares, csv, text};
-use noise_daemon::measure::osnoise::kernel::read_line;
-use noise_daemon::measure::scale::{Noise, Trace};
-use noise_daemon::model::Host;
-use noise_daemon::resolve::cgroup::{Identity, MAX_LABEL_BYTES, Mounts};
+use noise_wire::{Recording, decode, encode};
+
+use noise_daemon::config::{Cpus, parse};
 use noise_daemon::state::Document;
-use noise_daemon::wire::{Recording, decode, encode};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::sync::mpsc;
 

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use anyhow::{Context as _, Result, bail};
 use aya::maps::{MapData, RingBuf};
 use noise_common::hooks::Attach;
-use noise_daemon::kernel::{Engine, HookState, LoadOptions, ObjectKind};
+use noise_host::kernel::{Engine, HookState, LoadOptions, ObjectKind};
 
 use crate::bpf;
 

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use noise_daemon::model::SharedNames;
-use noise_daemon::top::app::App;
-use noise_daemon::top::draw::draw;
-use noise_daemon::top::draw::theme::Theme;
-use noise_daemon::top::{Look, SCREENS, Screen};
-use noise_daemon::wire::{decode, encode};
+use noise_model::SharedNames;
+use noise_top::app::App;
+use noise_top::draw::draw;
+use noise_top::draw::theme::Theme;
+use noise_top::{Look, SCREENS, Screen};
+use noise_wire::{decode, encode};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent};

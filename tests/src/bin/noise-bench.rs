@@ -4,10 +4,11 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use noise_host::kernel::{KernelError, ObjectKind};
+
 use anyhow::{Context as _, Result, anyhow};
 use clap::{Parser, ValueEnum};
 use noise_common::hooks::Attach;
-use noise_daemon::kernel::{KernelError, ObjectKind};
 use noise_tests::bench::interleave::{Steady, count_calls, take_turns};
 use noise_tests::bench::machine::Machine;
 use noise_tests::bench::probes::ProbeSet;

@@ -2,7 +2,7 @@
 //!
 //! Rules about one file are pure functions of its path and text (`rules.rs`), read through a small
 //! lexer (`source.rs`) so that comments and strings are never mistaken for code. Rules about several
-//! files compare them (`drift.rs`), rules about README.md and `docs/` read those (`pages.rs`). What
+//! files compare them (`circles.rs`, `drift.rs`), rules about README.md and `docs/` read those (`pages.rs`). What
 //! clippy checks already is not repeated here.
 
 use std::collections::BTreeSet;
@@ -14,11 +14,13 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 
 use crate::cargo::Workspace;
+use crate::lint::circles::circles;
 use crate::lint::drift::Rooms;
 use crate::lint::pages::{Pages, metrics_in};
 use crate::lint::rules::RULES;
 use crate::lint::source::Source;
 
+mod circles;
 mod drift;
 mod pages;
 mod rules;
@@ -48,17 +50,22 @@ pub fn run(workspace: &Workspace) -> Result<ExitCode> {
     if files.is_empty() {
         bail!("there is no Rust file in {}", workspace.root.display());
     }
-    let mut findings = Vec::new();
     let mut metrics = BTreeSet::new();
+    let mut texts = Vec::new();
     for path in &files {
         let text = fs::read_to_string(workspace.root.join(path))
             .with_context(|| format!("cannot read {path}"))?;
-        findings.extend(check(path, &text));
         // What is exported is in the crates of both sides of the kernel line, whatever their number.
         if path.starts_with("noise-") {
             metrics.extend(metrics_in(&text));
         }
+        texts.push(text);
     }
+    let sources: Vec<Source<'_>> =
+        files.iter().zip(&texts).map(|(path, text)| Source::new(path, text)).collect();
+    let mut findings: Vec<Finding> =
+        sources.iter().flat_map(|source| RULES.iter().flat_map(|rule| rule(source))).collect();
+    findings.extend(circles(&sources));
     let pages = Pages::read(&workspace.root)?;
     findings.extend(Rooms::among(&files).findings(pages.text(drift::PAGE)));
     findings.extend(pages.findings(&metrics, &|path| workspace.root.join(path).exists()));
@@ -71,12 +78,6 @@ pub fn run(workspace: &Workspace) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     bail!("the rules of this project are broken ({} findings)", findings.len())
-}
-
-/// Findings of all rules about one file.
-fn check(path: &str, text: &str) -> Vec<Finding> {
-    let source = Source::new(path, text);
-    RULES.iter().flat_map(|rule| rule(&source)).collect()
 }
 
 /// Rust files below `folder`, relative to `root`, without build output and hidden folders.

@@ -9,9 +9,8 @@ use crate::lint::source::{Name, Source};
 pub type Rule = fn(&Source<'_>) -> Vec<Finding>;
 
 /// Every rule about a single file.
-pub const RULES: [Rule; 11] = [
+pub const RULES: [Rule; 10] = [
     purity,
-    arrows,
     reading,
     length,
     file_names,
@@ -23,21 +22,7 @@ pub const RULES: [Rule; 11] = [
     outlets,
 ];
 
-/// Folders of the daemon, each with those that it may not use: data flows
-/// kernel -> collect -> model -> (export, top, analysis), and no arrow points back.
-const ARROWS: [(&str, &[&str]); 9] = [
-    ("kernel", &["collect", "model", "export", "top", "analysis", "cli"]),
-    ("collect", &["export", "top", "analysis", "cli"]),
-    ("model", &["kernel", "collect", "resolve", "export", "top", "analysis", "cli", "config"]),
-    ("analysis", &["kernel", "collect", "resolve", "export", "top", "cli", "config"]),
-    ("measure", &["collect", "export", "top", "wire", "analysis", "cli", "config"]),
-    ("wire", &["kernel", "collect", "export", "top", "cli", "config"]),
-    ("export", &["kernel", "collect", "top", "cli", "config"]),
-    ("top", &["kernel", "collect", "resolve", "measure", "cli", "config"]),
-    ("resolve", &["kernel", "collect", "export", "top", "analysis", "cli"]),
-];
-
-const DAEMON: &str = "noise-daemon/src/";
+const DAEMON: &str = "noise-daemon/";
 const MAX_LINES: usize = 600;
 const EMPTY_NAMES: [&str; 6] = ["util", "utils", "helper", "helpers", "misc", "stuff"];
 
@@ -45,23 +30,23 @@ fn finding(source: &Source<'_>, line: usize, message: impl Into<String>) -> Find
     Finding { path: source.path.to_owned(), line, message: message.into() }
 }
 
-/// The folder of the daemon that the file belongs to, and how deep its module lies in the crate.
-fn room(path: &str) -> Option<(&str, usize)> {
-    let inside = path.strip_prefix(DAEMON)?.strip_suffix(".rs")?;
-    let parts: Vec<&str> = inside.split('/').collect();
-    let depth = parts.len() - usize::from(parts.last() == Some(&"mod"));
-    Some((parts[0], depth))
+/// Where nothing but computing is done: whole crates, and parts of one that is more.
+const PURE: [&str; 4] =
+    ["model/src/", "analysis/src/", "measure/src/scale/", "measure/src/compare/"];
+
+/// The place of a file of one of the daemon's crates, below the folder of all of them.
+fn in_daemon<'a>(source: &Source<'a>) -> Option<&'a str> {
+    source
+        .path
+        .strip_prefix(DAEMON)
+        .filter(|inside| inside.starts_with("src/") || inside.split('/').nth(1) == Some("src"))
 }
 
-/// Pure parts of folders that are not.
-const PURE_ROOMS: [&str; 2] = ["measure/scale/", "measure/compare/"];
-
-/// `model` and `analysis` compute; whatever they need, time included, is an argument.
+/// What computes gets whatever it needs, time included, as an argument. The manifests of the pure crates
+/// name no package that does more; the standard library is there for all.
 fn purity(source: &Source<'_>) -> Vec<Finding> {
-    let computes = |room: &str| source.path.starts_with(&format!("{DAEMON}{room}"));
-    if !matches!(room(source.path), Some(("model" | "analysis", _)))
-        && !PURE_ROOMS.into_iter().any(computes)
-    {
+    let is_pure = |inside: &str| PURE.into_iter().any(|place| inside.starts_with(place));
+    if !in_daemon(source).is_some_and(is_pure) {
         return Vec::new();
     }
     let mut findings: Vec<_> = source
@@ -97,47 +82,15 @@ fn impure(name: &Name<'_>) -> Option<String> {
     }
 }
 
-/// Folders of the daemon use each other in one direction only.
-fn arrows(source: &Source<'_>) -> Vec<Finding> {
-    let Some((here, depth)) = room(source.path) else { return Vec::new() };
-    let Some((_, forbidden)) = ARROWS.iter().find(|(room, _)| *room == here) else {
-        return Vec::new();
-    };
-    source
-        .names()
-        .iter()
-        .filter_map(|name| {
-            let there = from_root(&name.parts, depth)?;
-            forbidden.contains(&there).then(|| {
-                let message = format!(
-                    "{here} may not use {there}: data flows kernel -> collect -> model -> export, top, analysis"
-                );
-                finding(source, name.line, message)
-            })
-        })
-        .collect()
-}
-
-/// The first module below the crate's root that a path goes through, written with `crate` or with
-/// as many `super` as the depth of its module.
-fn from_root<'a>(parts: &[&'a str], depth: usize) -> Option<&'a str> {
-    match parts {
-        ["crate" | "noise_daemon", first, ..] => Some(first),
-        _ => {
-            let supers = parts.iter().take_while(|part| **part == "super").count();
-            (supers > 0 && supers >= depth).then(|| parts.get(supers).copied()).flatten()
-        }
-    }
-}
-
 /// Modules of the daemon that may read files in ways of their own: those by which all others read, and
 /// tracefs, whose files want to be read in one piece.
-const READERS: [&str; 3] = ["files.rs", "procfs.rs", "measure/osnoise/kernel/tracefs.rs"];
+const READERS: [&str; 3] =
+    ["system/src/files.rs", "system/src/procfs.rs", "measure/src/osnoise/kernel/tracefs.rs"];
 
 /// The daemon waits for no file, takes none of any length into memory, and finds text that is not UTF-8
 /// in `/proc` and `/sys`: the standard library's own ways to read a file promise none of this.
 fn reading(source: &Source<'_>) -> Vec<Finding> {
-    let Some(inside) = source.path.strip_prefix(DAEMON) else { return Vec::new() };
+    let Some(inside) = in_daemon(source) else { return Vec::new() };
     if READERS.contains(&inside) || inside.ends_with("_tests.rs") || inside.ends_with("/tests.rs") {
         return Vec::new();
     }
@@ -152,8 +105,8 @@ fn reading(source: &Source<'_>) -> Vec<Finding> {
         .filter(|name| !source.in_tests(name.token))
         .map(|name| {
             let message = format!(
-                "`{}` may wait for ever, read without end, and refuse what is not UTF-8; use crate::files \
-                 for files that people look after, crate::procfs for /proc and /sys",
+                "`{}` may wait for ever, read without end, and refuse what is not UTF-8; use noise_system::files \
+                 for files that people look after, noise_system::procfs for /proc and /sys",
                 name.parts.join("::")
             );
             finding(source, name.line, message)
@@ -273,12 +226,12 @@ fn silenced_dead_code(source: &Source<'_>) -> Vec<Finding> {
 /// Where the daemon's program may write to standard output and error: commands through the first, which
 /// cleans what they print. The others write what is made of this program's own words and sequences.
 const OUTLETS: [&str; 4] =
-    ["cli/output.rs", "cli/progress.rs", "cli/run/logging.rs", "top/term.rs"];
+    ["src/cli/output.rs", "src/cli/progress.rs", "src/cli/run/logging.rs", "top/src/term.rs"];
 
 /// What others named reaches a terminal through one place, so that none of it acts there.
 fn outlets(source: &Source<'_>) -> Vec<Finding> {
     let is_outlet = |inside: &str| OUTLETS.contains(&inside);
-    if source.path.strip_prefix(DAEMON).is_none_or(is_outlet) || source.path.ends_with("tests.rs") {
+    if in_daemon(source).is_none_or(is_outlet) || source.path.ends_with("tests.rs") {
         return Vec::new();
     }
     let is_macro = |index: usize| {
@@ -322,8 +275,8 @@ pub fn has_word(text: &str, word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{
-        MARKS, MAX_LINES, Rule, arrows, file_names, globs, has_word, leftovers, length,
-        module_head, mutable_statics, outlets, purity, reading, silenced_dead_code,
+        MARKS, MAX_LINES, Rule, file_names, globs, has_word, leftovers, length, module_head,
+        mutable_statics, outlets, purity, reading, silenced_dead_code,
     };
     use crate::lint::source::Source;
 
@@ -333,7 +286,7 @@ mod tests {
     }
 
     const NONE: [usize; 0] = [];
-    const MODEL: &str = "noise-daemon/src/model/window.rs";
+    const MODEL: &str = "noise-daemon/model/src/window.rs";
 
     #[test]
     fn purity_refuses_input_output_and_clocks() {
@@ -350,9 +303,9 @@ mod tests {
         ] {
             assert_eq!(lines(purity, MODEL, text).len(), 1, "{text}");
         }
-        let analysis = "noise-daemon/src/analysis.rs";
+        let analysis = "noise-daemon/analysis/src/lib.rs";
         assert_eq!(lines(purity, analysis, "\nuse tokio::sync::watch;"), [2]);
-        let scale = "noise-daemon/src/measure/scale/play.rs";
+        let scale = "noise-daemon/measure/src/scale/play.rs";
         assert_eq!(lines(purity, scale, "use std::fs;"), [1]);
     }
 
@@ -361,7 +314,7 @@ mod tests {
         let pure = "//! Not tokio, not std::fs.\nuse std::time::Duration;\nfn f(now: u64) { g(\"aya::x\") }";
         assert_eq!(lines(purity, MODEL, pure), NONE);
         let io = "use std::{fs, time::Instant};";
-        assert_eq!(lines(purity, "noise-daemon/src/collect/mod.rs", io), NONE);
+        assert_eq!(lines(purity, "noise-daemon/host/src/collect/mod.rs", io), NONE);
         assert_eq!(lines(purity, "noise-common/src/model.rs", io), NONE);
     }
 
@@ -375,7 +328,7 @@ mod tests {
             "use std::fs::read_to_string;",
         ] {
             assert_eq!(lines(reading, watching, text).len(), 1, "{text}");
-            assert_eq!(lines(reading, "noise-daemon/src/procfs.rs", text), NONE);
+            assert_eq!(lines(reading, "noise-daemon/system/src/procfs.rs", text), NONE);
             assert_eq!(lines(reading, "xtask/src/setup.rs", text), NONE);
             let test = format!("#[cfg(test)]\nmod tests {{ {text} }}");
             assert_eq!(lines(reading, watching, &test), NONE, "{text}");
@@ -404,37 +357,6 @@ mod tests {
             ["fn f() { output::print(text) }", "fn f() { shell.stdout(std::io::stderr()); }"]
         {
             assert_eq!(lines(outlets, check, text), NONE, "{text}");
-        }
-    }
-
-    #[test]
-    fn arrows_refuse_the_way_back() {
-        for (path, text) in [
-            (MODEL, "use crate::kernel::Loaded;"),
-            (MODEL, "use crate::{config::Config, model::Key};"),
-            (MODEL, "use crate::resolve::Names;"),
-            (MODEL, "fn f() { crate::collect::now() }"),
-            (MODEL, "use super::super::export;"),
-            ("noise-daemon/src/model/mod.rs", "use super::collect::Drain;"),
-            ("noise-daemon/src/export/http.rs", "use crate::kernel;"),
-            ("noise-daemon/src/kernel/load.rs", "use crate::model::Model;"),
-            ("noise-daemon/src/resolve/mod.rs", "use crate::collect::Drain;"),
-        ] {
-            assert_eq!(lines(arrows, path, text), [1], "{path}: {text}");
-        }
-    }
-
-    #[test]
-    fn arrows_allow_the_way_on() {
-        for (path, text) in [
-            (MODEL, "use crate::model::Sample; use super::export;"),
-            (MODEL, "// use crate::kernel\nfn kernel() { other::kernel::f() }"),
-            ("noise-daemon/src/export/http.rs", "use crate::model::Model;"),
-            ("noise-daemon/src/collect/mod.rs", "use crate::{kernel::Loaded, model::Sample};"),
-            ("noise-daemon/src/cli/run.rs", "use crate::{kernel, collect, model, export};"),
-            ("noise-ebpf/src/model/mod.rs", "use crate::kernel::Task;"),
-        ] {
-            assert_eq!(lines(arrows, path, text), NONE, "{path}: {text}");
         }
     }
 

@@ -4,10 +4,11 @@ mod page;
 
 use std::path::PathBuf;
 
+use noise_measure::compare::{CompareOptions, Comparison, compare};
+
 use super::document::{json, read};
 use crate::cli::CommandError;
 use crate::cli::output::{print, print_json};
-use crate::measure::compare::{CompareOptions, Comparison, compare};
 
 /// Arguments of `noised bench compare`.
 #[derive(Debug, clap::Args)]

@@ -4,6 +4,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use noise_measure::DetourReport;
+use noise_measure::cpus;
+use noise_measure::detours;
+use noise_measure::placement::Priority;
+use noise_measure::selfish::{self, DetourOptions, Threshold};
+use noise_model::cpulist::CpuList;
 
 use super::files;
 use crate::cli::CommandError;
@@ -11,12 +17,6 @@ use crate::cli::durations::{self, Plain, duration};
 use crate::cli::interrupt;
 use crate::cli::output;
 use crate::cli::progress::Progress;
-use crate::cpulist::CpuList;
-use crate::measure::DetourReport;
-use crate::measure::cpus;
-use crate::measure::detours;
-use crate::measure::placement::Priority;
-use crate::measure::selfish::{self, DetourOptions, Threshold};
 
 /// Bounds of the duration.
 const SHORTEST: Duration = Duration::from_millis(10);
@@ -76,8 +76,7 @@ pub fn run(args: &DetourArgs) -> Result<(), CommandError> {
     // What cannot be written is better known before than behind the measurement.
     let files = Files::open(args)?;
     let options = DetourOptions {
-        cpus: cpus::choose(args.cpus.as_ref())
-            .map_err(crate::measure::error::MeasureError::from)?,
+        cpus: cpus::choose(args.cpus.as_ref()).map_err(noise_measure::error::MeasureError::from)?,
         duration: args.duration,
         threshold: args.threshold,
         priority: args.priority.unwrap_or_default(),

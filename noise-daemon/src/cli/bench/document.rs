@@ -3,9 +3,8 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-
-use crate::files::read_input;
-use crate::measure::DetourReport;
+use noise_measure::DetourReport;
+use noise_system::files::read_input;
 
 /// Longer than any report that `noised bench detour` writes: with as many detours as it keeps.
 const MAX_REPORT_BYTES: u64 = 1 << 30;
@@ -33,7 +32,7 @@ pub fn json(document: &impl serde::Serialize) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::sample;
+    use noise_measure::sample;
 
     #[test]
     fn reports_are_read_or_it_is_said_why_not() {

@@ -5,6 +5,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use noise_measure::cpus;
+use noise_measure::error::MeasureError;
+use noise_measure::placement::Priority;
+use noise_measure::quanta::{self, QuantaOptions, QuantaReport, SAMPLES_MAX};
+use noise_model::cpulist::CpuList;
 
 use super::files;
 use crate::cli::CommandError;
@@ -12,11 +17,6 @@ use crate::cli::durations::{Plain, duration, nanoseconds};
 use crate::cli::interrupt;
 use crate::cli::output;
 use crate::cli::progress::Progress;
-use crate::cpulist::CpuList;
-use crate::measure::cpus;
-use crate::measure::error::MeasureError;
-use crate::measure::placement::Priority;
-use crate::measure::quanta::{self, QuantaOptions, QuantaReport, SAMPLES_MAX};
 
 /// Arguments of `noised bench ftq`.
 #[derive(Debug, clap::Args)]

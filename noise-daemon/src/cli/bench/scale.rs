@@ -5,13 +5,14 @@ mod quantity;
 
 use std::path::PathBuf;
 
+use noise_measure::DetourReport;
+use noise_measure::scale::{
+    Forecast, Noise, Periodic, Question, Ranking, Trace, TraceError, of_noise, of_periodic, rank,
+};
+
 use super::document::{json, read};
 use crate::cli::CommandError;
 use crate::cli::output::{print, print_json};
-use crate::measure::DetourReport;
-use crate::measure::scale::{
-    Forecast, Noise, Periodic, Question, Ranking, Trace, TraceError, of_noise, of_periodic, rank,
-};
 
 /// Arguments of `noised bench scale`.
 #[derive(Debug, clap::Args)]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::kernel::{Capability, KernelError};
+use noise_host::kernel::{Capability, KernelError};
 
 /// The process that runs the check.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,13 +7,13 @@ mod source;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
+use noise_serve::{IncidentsDocument, OutliersDocument};
+use noise_wire::WebClient;
 
 use self::since::Since;
 use self::source::{IncidentSource, Place};
 use super::top::Connect;
 use crate::cli::output;
-use crate::export::{IncidentsDocument, OutliersDocument};
-use crate::wire::WebClient;
 
 /// Arguments of `noised incidents`.
 #[derive(Debug, clap::Args)]

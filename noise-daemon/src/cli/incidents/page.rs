@@ -4,10 +4,9 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-
-use crate::analysis::{Culprit, Episode, Level, Name, Outlier, Report, Time, Watched};
-use crate::clean::clean;
-use crate::model::units::{duration, known_duration};
+use noise_analysis::{Culprit, Episode, Level, Name, Outlier, Report, Time, Watched};
+use noise_model::clean::clean;
+use noise_model::units::{duration, known_duration};
 
 /// Culprits, and remedies, that a page has room for.
 const SHOWN: usize = 8;
@@ -146,9 +145,9 @@ fn wait(outlier: &Outlier) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::{Cause, Ending, Remedy, Rule};
-    use crate::model::{OutlierPart, OutlierRecord};
+    use noise_analysis::{Cause, Ending, Remedy, Rule};
     use noise_common::signals::Signal;
+    use noise_model::{OutlierPart, OutlierRecord};
 
     fn culprit(culprit: &str, cause: Cause, seconds: f64, share: f64) -> Culprit<Arc<str>> {
         let beyond = Time { seconds: seconds / 2.0, share };

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use noise_analysis::{Outlier, Report};
+use noise_model::clean::excerpt;
+use noise_model::clean::reading::from_json;
+use noise_serve::{API_VERSION, IncidentsDocument, OutliersDocument};
+use noise_top::sources::{Fault, ask_socket};
+use noise_wire::{WebClient, agent};
 use serde::de::DeserializeOwned;
 
-use crate::analysis::{Outlier, Report};
-use crate::clean::excerpt;
-use crate::clean::reading::from_json;
 use crate::cli::output;
 use crate::config::{DEFAULT_ADDRESS, DEFAULT_SOCKET};
-use crate::export::{API_VERSION, IncidentsDocument, OutliersDocument};
 use crate::state::{DEFAULT_DIRECTORY, Document, read};
-use crate::top::sources::{Fault, ask_socket};
-use crate::wire::{WebClient, agent};
 
 /// Longer than a daemon on a loaded machine takes.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -282,7 +282,7 @@ mod tests {
     use std::net::TcpListener;
     use std::os::unix::fs::PermissionsExt as _;
 
-    use crate::top::sources::fake::{Fake, Reply, as_nobody};
+    use noise_top::sources::fake::{Fake, Reply, as_nobody};
 
     /// Answers one request, and is gone.
     fn answering(status: &str, body: &str) -> String {

@@ -4,13 +4,14 @@ use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use noise_measure::error::MeasureError;
+use noise_measure::osnoise::OsnoiseOptions;
+use noise_measure::osnoise::kernel::{CrossCheck, KernelOptions, Tracefs, Tracer};
+use noise_system::procfs;
+
 use super::session::Session;
 use super::{Backend, OsnoiseArgs};
 use crate::cli::CommandError;
-use crate::measure::error::MeasureError;
-use crate::measure::osnoise::OsnoiseOptions;
-use crate::measure::osnoise::kernel::{CrossCheck, KernelOptions, Tracefs, Tracer};
-use crate::procfs;
 
 /// Refuses what the chosen backend does not have.
 ///

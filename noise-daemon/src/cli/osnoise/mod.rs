@@ -10,17 +10,18 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use noise_measure::cpus::{self, CpuError};
+use noise_measure::error::MeasureError;
+use noise_measure::osnoise::{self, OsnoiseOptions};
+use noise_measure::placement::Priority;
+use noise_measure::tenant::Subject;
+use noise_model::cpulist::CpuList;
+
 use self::session::Session;
 use self::stopping::OnThreshold;
 use super::durations::{Plain, duration, nanoseconds};
 use super::interrupt;
 use super::{CommandError, Exit};
-use crate::cpulist::CpuList;
-use crate::measure::cpus::{self, CpuError};
-use crate::measure::error::MeasureError;
-use crate::measure::osnoise::{self, OsnoiseOptions};
-use crate::measure::placement::Priority;
-use crate::measure::tenant::Subject;
 
 /// Who measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
+use noise_measure::gaps::Stopped;
+use noise_measure::naming::Naming;
+use noise_measure::osnoise::kernel::CrossCheck;
+use noise_measure::osnoise::{HistogramShape, PeriodReport, Tally};
 
 use super::show::Screen;
 use super::stopping::{self, Recent};
 use super::{Backend, OsnoiseArgs};
 use crate::cli::durations::nanoseconds;
 use crate::cli::{CommandError, Exit};
-use crate::measure::gaps::Stopped;
-use crate::measure::naming::Naming;
-use crate::measure::osnoise::kernel::CrossCheck;
-use crate::measure::osnoise::{HistogramShape, PeriodReport, Tally};
 
 /// One measurement, by either backend.
 pub struct Session<'a> {

@@ -4,13 +4,13 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use noise_measure::naming::Naming;
+use noise_measure::osnoise::kernel::Agreement;
+use noise_measure::osnoise::{self, PeriodReport, Tally};
 
 use super::{OsnoiseArgs, View};
 use crate::cli::output;
 use crate::cli::progress::Progress;
-use crate::measure::naming::Naming;
-use crate::measure::osnoise::kernel::Agreement;
-use crate::measure::osnoise::{self, PeriodReport, Tally};
 
 /// How often a terminal is drawn anew.
 const REFRESH: Duration = Duration::from_secs(1);

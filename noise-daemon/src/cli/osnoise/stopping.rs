@@ -5,12 +5,12 @@ use std::process::Command;
 use std::str::FromStr;
 
 use anyhow::{Context as _, bail};
+use noise_measure::gaps::Stopped;
+use noise_measure::naming::Naming;
+use noise_measure::osnoise::{self, PeriodReport};
+use noise_model::units;
 
 use crate::cli::output;
-use crate::measure::gaps::Stopped;
-use crate::measure::naming::Naming;
-use crate::measure::osnoise::{self, PeriodReport};
-use crate::model::units;
 
 /// Samples of a CPU that are kept for the record.
 const RECENT: usize = 50;
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_command_that_fails_is_told() {
-        let gap = crate::measure::gaps::Gap { start_ns: 1, duration_ns: 2 };
+        let gap = noise_measure::gaps::Gap { start_ns: 1, duration_ns: 2 };
         let act = |command: &str| {
             let actions = [OnThreshold::Command(command.to_owned())];
             act(&actions, 0, Stopped::Single(gap), &Recent::default(), true)

@@ -6,14 +6,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use noise_host::collect::Collector;
+use noise_host::kernel::{Engine, LoadOptions};
+use noise_measure::tenant::{self, Account, Subject, Usage};
+use noise_model::Sample;
 
 use crate::cli::CommandError;
 use crate::cli::output;
 use crate::cli::progress::Progress;
-use crate::collect::Collector;
-use crate::kernel::{Engine, LoadOptions};
-use crate::measure::tenant::{self, Account, Subject, Usage};
-use crate::model::Sample;
 
 /// How often the programs' ring is drained.
 const TURN: Duration = Duration::from_millis(50);

@@ -7,6 +7,9 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use noise_measure::osnoise::Duty;
+use noise_model::{Builder, Longest, Reload};
+use noise_serve::{Budget, Shown, Viewer, Web};
 use tokio::signal::unix::Signal;
 use tokio::sync::mpsc;
 
@@ -14,9 +17,6 @@ use super::logging::Log;
 use super::service::Service;
 use crate::cli::watching::Watching;
 use crate::config::{Config, Flags, applied, changes, load};
-use crate::export::{Budget, Shown, Viewer, Web};
-use crate::measure::osnoise::Duty;
-use crate::model::{Builder, Longest, Reload};
 use crate::pipeline::{Pipeline, Subscription};
 
 /// Where the configuration is from.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{self, IsTerminal as _};
 
+use noise_model::clean::clean;
 use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::Writer;
@@ -11,7 +12,6 @@ use tracing_subscriber::reload::Handle;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
-use crate::clean::clean;
 use crate::config::LogLevel;
 
 /// Longest value in a line, in bytes: what quotes a file or a peer may be as long as that is.
@@ -106,8 +106,8 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use super::*;
-    use crate::clean::corpus::NAMES;
-    use crate::clean::is_harmful;
+    use noise_model::clean::corpus::NAMES;
+    use noise_model::clean::is_harmful;
 
     #[derive(Clone, Default)]
     struct Kept(Arc<Mutex<Vec<u8>>>);

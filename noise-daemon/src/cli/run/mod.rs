@@ -14,6 +14,18 @@ use axum::Router;
 use aya_log::EbpfLogger;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use nix::sys::stat::{Mode, umask};
+use noise_host::collect::Collector;
+use noise_host::kernel::{
+    Capability, DebugRecords, Engine, HookState, LoadOptions, Sight, ensure_room, other_daemon_runs,
+};
+use noise_host::resolve::cgroup::Hierarchies;
+use noise_host::resolve::read_host;
+use noise_measure::osnoise::Duty;
+use noise_model::{Builder, Longest, Reload};
+use noise_serve::{
+    Costs, ListenError, Listeners, LocalSocket, Refresh, SocketOptions, Web, router, serve,
+};
+use noise_system::worker::ensure_threads;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -24,23 +36,11 @@ use self::service::Service;
 use super::CommandError;
 use super::output;
 use super::watching::Watching;
-use crate::collect::Collector;
 use crate::config::{Config, DEFAULT_FILE, DEFAULT_SOCKET, Flags, LogLevel, load};
 use crate::confine::{
     Confined, Extent, Rest, confine, folder_of, is_root, out_of_reach, reader, seen_once, without,
 };
-use crate::export::{
-    Costs, ListenError, Listeners, LocalSocket, Refresh, SocketOptions, Web, router, serve,
-};
-use crate::kernel::{
-    Capability, DebugRecords, Engine, HookState, LoadOptions, Sight, ensure_room, other_daemon_runs,
-};
-use crate::measure::osnoise::Duty;
-use crate::model::{Builder, Longest, Reload};
 use crate::pipeline::{Beat, Pipeline, SAMPLE_EVERY};
-use crate::resolve::cgroup::Hierarchies;
-use crate::resolve::read_host;
-use crate::worker::ensure_threads;
 
 /// Requests for a fresh model that may wait.
 const PENDING_REFRESHES: usize = 64;
@@ -132,7 +132,7 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     let watching = Watching::start(config.incidents.clone(), &config.state.directory)?;
     let prepared = config.osnoise.duty().and_then(|options| Duty::prepare(&options));
     // What parsing the type information took.
-    crate::memory::give_back();
+    noise_system::memory::give_back();
     let beat = Beat::every(SAMPLE_EVERY).context("cannot create the sampling timer")?;
     let (_socket, local) = local_socket(config.socket.options()).await.unzip();
     // The socket of the service manager has to be connected by then.

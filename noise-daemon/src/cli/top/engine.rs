@@ -9,20 +9,20 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use jiff::Timestamp;
+use noise_analysis::Settings;
+use noise_host::collect::Collector;
+use noise_host::kernel::{Engine, KernelError, LoadOptions};
+use noise_host::resolve::read_host;
+use noise_model::{Host, Longest};
+use noise_top::sources::Mailbox;
+use noise_top::{News, Source};
+use noise_wire::Frame;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-use crate::analysis::Settings;
 use crate::cli::CommandError;
 use crate::cli::watching::Watching;
-use crate::collect::Collector;
-use crate::kernel::{Engine, KernelError, LoadOptions};
-use crate::model::{Host, Longest};
 use crate::pipeline::{Beat, Pipeline, SAMPLE_EVERY, Subscription};
-use crate::resolve::read_host;
-use crate::top::sources::Mailbox;
-use crate::top::{News, Source};
-use crate::wire::Frame;
 
 /// Why this process cannot measure by itself.
 #[derive(Debug, thiserror::Error)]
@@ -87,7 +87,7 @@ fn attach() -> Result<(Collector, Watching), OpenError> {
     let mut engine = Engine::load(&LoadOptions::default())?;
     engine.attach()?;
     // What parsing the type information took.
-    crate::memory::give_back();
+    noise_system::memory::give_back();
     let collector = Collector::new(engine)?;
     Ok((collector, Watching::start(Settings::default(), Path::new(""))?))
 }

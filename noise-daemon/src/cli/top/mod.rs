@@ -11,14 +11,15 @@ use std::time::Duration;
 
 use self::tape::FileTape;
 
+use noise_top::live::{self, Options, Tape};
+use noise_top::sources::ReplaySource;
+use noise_top::{SCREENS, Screen, Source};
+
 pub use self::engine::EngineSource;
 pub use self::open::{Connect, open};
 use crate::cli::CommandError;
 use crate::cli::durations::duration;
 use crate::cli::output;
-use crate::top::live::{self, Options, Tape};
-use crate::top::sources::ReplaySource;
-use crate::top::{SCREENS, Screen, Source};
 
 /// Bounds of the interval.
 const SHORTEST: Duration = Duration::from_millis(100);

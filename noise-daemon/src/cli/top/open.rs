@@ -5,14 +5,14 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use noise_host::kernel::KernelError;
+use noise_top::Source;
+use noise_top::sources::{Fault, over_http, over_socket, probe};
+use noise_wire::WebClient;
 
 use super::engine::{EngineSource, OpenError};
 use crate::cli::{CommandError, Exit};
 use crate::config::DEFAULT_SOCKET;
-use crate::kernel::KernelError;
-use crate::top::Source;
-use crate::top::sources::{Fault, over_http, over_socket, probe};
-use crate::wire::WebClient;
 
 /// A daemon that the user named.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,8 +117,8 @@ mod tests {
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt as _;
 
-    use crate::top::sources::fake::{Fake, Reply, as_nobody};
-    use crate::wire::{CONTENT_TYPE, encode, sampled};
+    use noise_top::sources::fake::{Fake, Reply, as_nobody};
+    use noise_wire::{CONTENT_TYPE, encode, sampled};
 
     const INTERVAL: Duration = Duration::from_millis(20);
 

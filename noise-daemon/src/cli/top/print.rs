@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use noise_top::app::App;
+use noise_top::arrange::Filter;
+use noise_top::live::Tape as _;
+use noise_top::{Look, News, Source, text};
+use noise_wire::Frame;
 
 use super::tape::FileTape;
 use super::{Plan, TopArgs};
 use crate::cli::output;
-use crate::top::app::App;
-use crate::top::arrange::Filter;
-use crate::top::live::Tape as _;
-use crate::top::{Look, News, Source, text};
-use crate::wire::Frame;
 
 /// Longer than any source waits before it says that there is trouble.
 const FRAME_TIMEOUT: Duration = Duration::from_secs(10);

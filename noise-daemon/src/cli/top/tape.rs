@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use jiff::Timestamp;
-
-use crate::top::live::Tape;
-use crate::wire::{Frame, Recorder};
+use noise_top::live::Tape;
+use noise_wire::{Frame, Recorder};
 
 /// A file, opened with the first frame that goes there.
 #[derive(Debug, Default)]
@@ -62,7 +61,7 @@ impl Tape for FileTape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Recording, sampled};
+    use noise_wire::{Recording, sampled};
 
     #[test]
     fn a_tape_goes_on_where_it_was_stopped() {

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use noise_analysis::{
+    Culprit, Ending, Episode, Level, Outlier, Overview, Remedy, Report, Rule, Time,
+};
 use noise_common::charge::{Cause, Charged, Resource};
 use noise_common::signals::{SIGNALS, Signal, SignalInfo};
 use noise_common::subject::SubjectKind;
-use noise_daemon::analysis::{
-    Culprit, Ending, Episode, Level, Outlier, Overview, Remedy, Report, Rule, Time,
-};
-use noise_daemon::model::{
+use noise_model::{
     Count, Histogram, Host, Interference, OutlierPart, OutlierRecord, Sample, Series,
 };
-use noise_daemon::wire::Frame;
+use noise_wire::Frame;
 
 const CGROUPS: u64 = 500;
 const CPUS: u32 = 128;

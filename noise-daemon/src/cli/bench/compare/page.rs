@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use crate::clean::clean;
-use crate::measure::columns::aligned;
-use crate::measure::compare::{Comparison, Figure, Line, Side};
-use crate::model::units::{duration, lost, per_second};
+use noise_measure::columns::aligned;
+use noise_measure::compare::{Comparison, Figure, Line, Side};
+use noise_model::clean::clean;
+use noise_model::units::{duration, lost, per_second};
 
 /// Sources that a table has room for.
 const SHOWN: usize = 20;

@@ -1,11 +1,11 @@
 //! Arguments, pages and documents of `noised bench compare`.
 
 use clap::Parser as _;
+use noise_measure::sample::{Random, report, source};
+use noise_measure::{Class, DetourReport};
 
 use super::*;
 use crate::cli::{Cli, Command, Exit, bench::BenchCommand};
-use crate::measure::sample::{Random, report, source};
-use crate::measure::{Class, DetourReport};
 
 fn args(words: &[&str]) -> Result<CompareArgs, clap::Error> {
     let line = Cli::try_parse_from([&["noised", "bench", "compare"], words].concat())?;

@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
+use noise_measure::columns::aligned;
+use noise_measure::scale::{Forecast, Periodic, Played, Ranking, Row};
+use noise_model::clean::clean;
+use noise_model::units::{self, count, duration, share};
+
 use super::{Document, Input};
-use crate::clean::clean;
-use crate::measure::columns::aligned;
-use crate::measure::scale::{Forecast, Periodic, Played, Ranking, Row};
-use crate::model::units::{self, count, duration, share};
 
 /// Sources that a page has room for.
 const SHOWN: usize = 12;

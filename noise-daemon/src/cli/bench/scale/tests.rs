@@ -1,11 +1,11 @@
 //! Arguments, pages and documents of `noised bench scale`.
 
 use clap::Parser as _;
+use noise_measure::Class;
+use noise_measure::sample::{Random, report, source};
 
 use super::*;
 use crate::cli::{Cli, Command, Exit, bench::BenchCommand};
-use crate::measure::Class;
-use crate::measure::sample::{Random, report, source};
 
 fn args(words: &[&str]) -> Result<ScaleArgs, clap::Error> {
     let line = Cli::try_parse_from([&["noised", "bench", "scale"], words].concat())?;

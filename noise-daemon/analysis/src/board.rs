@@ -1,0 +1,151 @@
+//! All that is known of incidents and long waits: those that are open, and a bounded number of the
+//! past.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use noise_model::{Sample, Step};
+
+use super::feed::Feed;
+use super::group::{Event, Groups};
+use super::name::Name;
+use super::report::{Clock, Outlier, Report};
+use super::settings::{Settings, SettingsError};
+use super::track::Memory;
+use super::watched::Watched;
+
+/// What there is to see at one time.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+pub struct Overview {
+    /// Incidents, the oldest first; those that are open last.
+    pub incidents: Vec<Arc<Report>>,
+    /// Long waits, the oldest first.
+    pub outliers: Vec<Arc<Outlier>>,
+    /// Incidents that opened since the start, by what is watched.
+    pub opened: Vec<(Watched, u64)>,
+    /// What is disturbed now, each signal of a subject once.
+    pub active: Vec<(Watched, Name)>,
+}
+
+/// Finds incidents, and remembers them.
+pub struct Board {
+    settings: Settings,
+    feed: Feed,
+    groups: Groups,
+    past: VecDeque<Arc<Report>>,
+    outliers: VecDeque<Arc<Outlier>>,
+    opened: BTreeMap<Watched, u64>,
+}
+
+impl Board {
+    /// One that knows nothing yet.
+    ///
+    /// # Errors
+    /// Where the settings cannot work.
+    pub fn new(settings: Settings) -> Result<Self, SettingsError> {
+        Ok(Self {
+            feed: Feed::new(settings.clone())?,
+            groups: Groups::new(&settings),
+            past: VecDeque::new(),
+            outliers: VecDeque::new(),
+            opened: BTreeMap::new(),
+            settings,
+        })
+    }
+
+    /// Goes on with other settings; what was learnt stays. Where nothing is looked for any more, what is
+    /// open is dropped.
+    ///
+    /// # Errors
+    /// Where the settings cannot work; nothing has changed then.
+    pub fn set(&mut self, settings: Settings) -> Result<(), SettingsError> {
+        self.feed.set(settings.clone())?;
+        self.groups.set(&settings);
+        if !settings.enabled && self.settings.enabled {
+            self.feed = Feed::new(settings.clone())?;
+            self.groups.clear();
+        }
+        shorten(&mut self.past, settings.past_incidents);
+        shorten(&mut self.outliers, settings.past_outliers);
+        self.settings = settings;
+        Ok(())
+    }
+
+    /// Takes over what an earlier one knew, the oldest first.
+    pub fn restore(&mut self, incidents: Vec<Report>, outliers: Vec<Outlier>) {
+        for report in incidents {
+            self.groups.continue_after(report.id);
+            keep(&mut self.past, Arc::new(report.unwatched()), self.settings.past_incidents);
+        }
+        for outlier in outliers {
+            keep(&mut self.outliers, Arc::new(outlier), self.settings.past_outliers);
+        }
+    }
+
+    /// Goes on with baselines that were learnt since the same boot.
+    pub fn recall(&mut self, memories: Vec<Memory<Name>>) {
+        memories.into_iter().for_each(|memory| self.feed.recall(memory));
+    }
+
+    /// Every baseline, as it outlives the daemon.
+    pub fn memories(&self) -> Vec<Memory<Name>> {
+        self.feed.memories().collect()
+    }
+
+    /// Takes the next sample, about one window's length after the one before, and the step that led
+    /// to it, if from that one.
+    pub fn analyse(&mut self, sample: &Arc<Sample>, step: &Step, clock: Clock) -> Vec<Event> {
+        if !self.settings.enabled {
+            return Vec::new();
+        }
+        let changes = self.feed.take(sample, step);
+        let events = self.groups.take(changes, self.feed.active(), clock);
+        for event in &events {
+            match event {
+                Event::Opened(report) => {
+                    *self.opened.entry(report.main.signal).or_default() += 1;
+                }
+                Event::Joined { .. } | Event::Merged { .. } => {}
+                Event::Closed(report) => {
+                    keep(&mut self.past, Arc::clone(report), self.settings.past_incidents);
+                }
+            }
+        }
+        events
+    }
+
+    /// Takes the long waits of a sample, whatever it was taken for. Returns whether there were any.
+    pub fn keep_outliers(&mut self, sample: &Sample, clock: Clock) -> bool {
+        for wait in &sample.outliers {
+            let outlier = Outlier { time: clock.wall(wait.at_ns), wait: wait.clone() };
+            keep(&mut self.outliers, Arc::new(outlier), self.settings.past_outliers);
+        }
+        !sample.outliers.is_empty()
+    }
+
+    /// What there is to see now.
+    pub fn overview(&mut self, clock: Clock) -> Overview {
+        let open = self.groups.reports(self.feed.active(), clock);
+        let opened = self
+            .settings
+            .watch
+            .iter()
+            .map(|watched| (*watched, self.opened.get(watched).copied().unwrap_or_default()));
+        Overview {
+            incidents: self.past.iter().cloned().chain(open).collect(),
+            outliers: self.outliers.iter().cloned().collect(),
+            active: self.groups.active().into_iter().collect(),
+            opened: if self.settings.enabled { opened.collect() } else { Vec::new() },
+        }
+    }
+}
+
+fn keep<T>(ring: &mut VecDeque<T>, item: T, most: usize) {
+    ring.push_back(item);
+    shorten(ring, most.max(1));
+}
+
+fn shorten<T>(ring: &mut VecDeque<T>, most: usize) {
+    ring.drain(..ring.len().saturating_sub(most));
+}

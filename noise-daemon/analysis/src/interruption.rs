@@ -1,0 +1,137 @@
+//! What interrupts and the hypervisor took from each cgroup's running tasks between two samples: a
+//! window of one event, as long as what was taken.
+//!
+//! Every cgroup that works loses a little, on as many CPUs as it works on. That is no storm, however
+//! much it adds up to: where no CPU lost a large part of its time, a window counts for no more than
+//! what would be a large part of one.
+
+use noise_model::{Cpu, Histogram, Step};
+
+use super::charge::Charge;
+use super::charges::Charges;
+use super::name::{Name, is_catch_all};
+use super::window::Window;
+
+/// What one cgroup lost.
+pub(super) struct Interruption<'a> {
+    pub victim: &'a Name,
+    pub window: Window,
+    pub charged: &'a [Charge<Name>],
+}
+
+/// The losses of every cgroup that lost something; `large` is a large part of a CPU's time, 0 to 1.
+pub(super) fn interruptions<'a>(
+    step: &Step,
+    charges: &'a Charges,
+    large: f64,
+) -> impl Iterator<Item = Interruption<'a>> {
+    let (start_ns, end_ns) = (step.start_ns, step.end_ns);
+    let large_ns = (large * end_ns.saturating_sub(start_ns) as f64) as u64;
+    let is_storm = most_taken_ns(step) >= large_ns;
+    let most_ns = if is_storm { u64::MAX } else { large_ns };
+    charges.taken_from_running().filter(|(victim, _)| !is_catch_all(victim)).map(
+        move |(victim, charged)| {
+            let ns = charged.iter().fold(0u64, |sum, charge| sum.saturating_add(charge.charged_ns));
+            let sum_ns = ns.min(most_ns);
+            let delays = Histogram::of(&[sum_ns]);
+            Interruption { victim, window: Window { start_ns, end_ns, delays }, charged }
+        },
+    )
+}
+
+/// What interrupts and the hypervisor took from the CPU that lost most.
+fn most_taken_ns(step: &Step) -> u64 {
+    step.cpus.iter().map(Cpu::all_taken_ns).max().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use noise_common::charge::{Cause, Charged, Resource};
+    use noise_model::{Interference, Sample};
+    use proptest::prelude::{any, prop_assert, proptest};
+
+    const WINDOW_NS: u64 = 500_000_000;
+
+    fn sample(at_ns: u64, taken: &[(&str, &str, u64)], cpus: &[u64]) -> Sample {
+        let pair = |(victim, culprit, ns): &(&str, &str, u64)| Interference {
+            resource: Resource::Running,
+            cause: Cause::Hardirq,
+            place: "".into(),
+            victim: (*victim).into(),
+            culprit: (*culprit).into(),
+            charged: Charged { ns: *ns, count: 1 },
+        };
+        Sample {
+            at_ns,
+            interference: taken.iter().map(pair).collect(),
+            interrupted: (0..).zip(cpus).map(|(cpu, ns)| (cpu, "hardirq".into(), *ns)).collect(),
+            ..Sample::default()
+        }
+    }
+
+    /// What each lost in a window, given what each CPU lost.
+    fn lost(taken: &[(&str, &str, u64)], cpus: &[u64]) -> Vec<(String, u64)> {
+        let (before, after) = (sample(0, &[], &[]), sample(WINDOW_NS, taken, cpus));
+        let step = Step::between(&before, &after);
+        interruptions(&step, &Charges::of_step(&step), 0.05)
+            .map(|lost| {
+                assert!(lost.window.is_plausible());
+                (lost.victim.to_string(), lost.window.delays.sum_ns)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn each_loses_what_all_culprits_took() {
+        let taken = [("/a", "eth0", 30), ("/a", "timer", 40_000_000), ("/b", "timer", 7)];
+        let lost = lost(&taken, &[40_000_037, 0]);
+        assert_eq!(lost, [("/a".to_owned(), 40_000_030), ("/b".to_owned(), 7)]);
+    }
+
+    #[test]
+    fn a_little_on_each_of_many_cpus_is_no_storm() {
+        let taken = [("/batch", "timer", 64 * 5_000_000)];
+        assert_eq!(lost(&taken, &[5_000_000; 64]), [("/batch".to_owned(), 25_000_000)]);
+        let mut one = [5_000_000; 64];
+        one[9] = 25_000_000;
+        assert_eq!(lost(&taken, &one), [("/batch".to_owned(), 64 * 5_000_000)]);
+    }
+
+    #[test]
+    fn the_hypervisor_counts_and_those_without_a_name_do_not() {
+        let taken = [("/a", "steal", 90_000_000), ("~other", "timer", 9)];
+        let (mut before, mut after) = (sample(0, &[], &[]), sample(WINDOW_NS, &taken, &[]));
+        before.stolen = vec![(1, 7)];
+        for (stolen, expected) in [(0, 25_000_000), (90_000_000, 90_000_000)] {
+            after.stolen = vec![(1, 7 + stolen)];
+            let step = Step::between(&before, &after);
+            let lost: Vec<_> = interruptions(&step, &Charges::of_step(&step), 0.05)
+                .map(|lost| lost.window.delays.sum_ns)
+                .collect();
+            assert_eq!(lost, [expected]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_readings_make_plausible_windows(
+            values in proptest::collection::vec((any::<u64>(), any::<u64>()), 0..20),
+            large in 0.0..2.0f64,
+        ) {
+            let names: Vec<String> = (0..values.len()).map(|number| format!("/{number:02}")).collect();
+            let reading = |at_ns, of: fn(&(u64, u64)) -> u64| {
+                let taken: Vec<_> =
+                    names.iter().zip(&values).map(|(name, both)| (&**name, "x", of(both))).collect();
+                let cpus: Vec<_> = values.iter().map(of).collect();
+                sample(at_ns, &taken, &cpus)
+            };
+            let (before, after) = (reading(7, |both| both.0), reading(7 + WINDOW_NS, |both| both.1));
+            let step = Step::between(&before, &after);
+            for lost in interruptions(&step, &Charges::of_step(&step), large) {
+                prop_assert!(lost.window.is_plausible());
+                prop_assert!(lost.window.delays.sum_ns <= lost.charged[0].charged_ns);
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! PURE: what the measured delays mean. No clock, no file, no kernel: time is an argument, and a
+//! recorded stream of windows gives the same answer as the live one.
+//!
+//! Each signal of each subject has a learnt [`Baseline`] of the mean delay of its windows. The
+//! latest windows are held against it by the two coarse rules of critical-path anomaly detection
+//! ([`Rule`]); what leaves its baseline is an [`Incident`] with start, end, size, ranked culprits
+//! and what can be done about them ([`Remedy`]). [`Monitor`] does so for many subjects, [`Feed`]
+//! makes their windows from samples, and [`Board`] reports what explains each other as one
+//! [`Report`].
+//!
+//! Not seen: a flood of delays that are as short as ever. It raises the rate and the time lost, but
+//! not the mean, which is what both rules look at. And a level that wanders by itself for many
+//! windows looks like an incident: allowances for chance are those of independent windows.
+
+mod accused;
+mod baseline;
+mod board;
+#[cfg(test)]
+#[path = "../../../tests/src/chance.rs"]
+mod chance;
+mod charge;
+mod charges;
+mod culprits;
+mod feed;
+mod group;
+mod incident;
+mod interruption;
+mod level;
+mod monitor;
+mod name;
+mod relation;
+mod remedy;
+mod report;
+mod rules;
+mod settings;
+mod telling;
+mod track;
+mod watched;
+mod window;
+
+#[cfg(test)]
+mod changed;
+#[cfg(test)]
+mod planted;
+#[cfg(test)]
+mod planters;
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod successors;
+
+pub use accused::Party;
+pub use baseline::Baseline;
+pub use board::{Board, Overview};
+pub use charge::Charge;
+pub use culprits::{Culprit, Time};
+pub use feed::Feed;
+pub use group::Event;
+pub use incident::{Change, Ending, Incident};
+pub use level::Level;
+pub use monitor::{Counts, Monitor};
+pub use name::Name;
+pub use noise_common::charge::Cause;
+pub use noise_common::remedy::Remedy;
+pub use report::{Clock, Episode, Outlier, Report};
+pub use rules::Rule;
+pub use settings::{Settings, SettingsError};
+pub use track::Memory;
+pub use watched::Watched;
+pub use window::Window;

@@ -1,0 +1,239 @@
+//! The two coarse rules of critical-path anomaly detection, applied to the latest windows of a
+//! signal: each window's mean delay takes the place of an execution's time in a state.
+
+use super::baseline::Baseline;
+use super::settings::Settings;
+use super::window::Slice;
+
+/// The rule that an incident broke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rule {
+    /// The mean of the latest windows exceeded the baseline's by so many standard deviations.
+    Mean,
+    /// Many more of the latest windows than usual lay above the baseline's mean.
+    Share,
+}
+
+/// The rule that the latest windows break, given their means in ns.
+///
+/// Rule 1 leaves out the largest window, so that one alone does not open an incident. Rule 2
+/// considers how probable the share is by chance, too: with few windows, or where most are usually
+/// below the mean, a multiple of the usual share comes about easily.
+pub(super) fn broken(means: &[f64], baseline: &Baseline, settings: &Settings) -> Option<Rule> {
+    let least = settings.recent_windows.div_ceil(3).max(3);
+    if baseline.learnt() < settings.warmup_windows || means.len() < least {
+        return None;
+    }
+    let largest = means.iter().copied().fold(f64::MIN, f64::max);
+    let trimmed = (means.iter().sum::<f64>() - largest) / (means.len() - 1) as f64;
+    if trimmed > baseline.mean_ns() + settings.deviations * baseline.deviation_ns() {
+        return Some(Rule::Mean);
+    }
+    let above = above_mean(means, baseline);
+    let share = above as f64 / means.len() as f64;
+    let unusual = share > settings.share_factor * baseline.share_above()
+        && chance_of(above, means.len(), baseline.share_above_at_most()) < settings.chance;
+    unusual.then_some(Rule::Share)
+}
+
+/// Whether an incident that a rule opened goes on: the same rule, with a threshold that is nearer
+/// to the baseline. Fewer than half of the windows above the mean never keep it open: with so few
+/// windows, a multiple of a small usual share comes about easily.
+pub(super) fn lasts(rule: Rule, means: &[f64], baseline: &Baseline, settings: &Settings) -> bool {
+    if means.is_empty() {
+        return false;
+    }
+    match rule {
+        Rule::Mean => {
+            let mean = means.iter().sum::<f64>() / means.len() as f64;
+            let deviations = settings.deviations * settings.closing_fraction;
+            mean > baseline.mean_ns() + deviations * baseline.deviation_ns()
+        }
+        Rule::Share => {
+            let share = above_mean(means, baseline) as f64 / means.len() as f64;
+            let factor = 1.0 + (settings.share_factor - 1.0) * settings.closing_fraction;
+            share > (factor * baseline.share_above()).max(0.5)
+        }
+    }
+}
+
+fn above_mean(means: &[f64], baseline: &Baseline) -> usize {
+    means.iter().filter(|mean| **mean > baseline.mean_ns()).count()
+}
+
+/// Time lost beyond what as many events usually lose, seconds per second.
+pub(super) fn lost_beyond_usual<'a, C: Clone + Ord + 'a>(
+    slices: impl Iterator<Item = &'a Slice<C>>,
+    usual_ns: f64,
+) -> f64 {
+    let (mut lost_ns, mut length_ns) = (0.0, 0.0);
+    for slice in slices {
+        lost_ns += slice.delays.sum_ns as f64 - slice.delays.count() as f64 * usual_ns;
+        length_ns += slice.length_ns() as f64;
+    }
+    if length_ns > 0.0 { lost_ns / length_ns } else { 0.0 }
+}
+
+/// What parts disturbed windows from calm ones, ns: half way to the mean of an incident, the
+/// reference value of Page's cumulative sum test.
+pub(super) fn divide_ns(mean_ns: f64, baseline: &Baseline) -> f64 {
+    baseline.mean_ns() + ((mean_ns - baseline.mean_ns()) / 2.0).max(0.0)
+}
+
+/// Length of the first part of the windows that exceeds `divide_ns` by the largest sum: what lies
+/// behind it is calm. 0 where no part does. Windows without a mean weigh nothing.
+pub(super) fn disturbed_prefix(means: impl Iterator<Item = Option<f64>>, divide_ns: f64) -> usize {
+    let (mut sum, mut largest, mut length) = (0.0, 0.0, 0);
+    for (index, mean) in means.enumerate() {
+        sum += mean.map_or(0.0, |mean| mean - divide_ns);
+        if sum > largest {
+            (largest, length) = (sum, index + 1);
+        }
+    }
+    length
+}
+
+/// How many of the newest windows are disturbed, at least 1: those for which a change of the mean
+/// at their begin is the likeliest (the largest S²/m of the sum S of their m excesses).
+pub(super) fn disturbed_suffix(
+    newest_first: impl Iterator<Item = f64>,
+    baseline: &Baseline,
+) -> usize {
+    let (mut sum, mut largest, mut length) = (0.0, 0.0, 1);
+    for (index, mean) in newest_first.enumerate() {
+        sum += mean - baseline.mean_ns();
+        let likelihood = sum / ((index + 1) as f64).sqrt();
+        if likelihood > largest {
+            (largest, length) = (likelihood, index + 1);
+        }
+    }
+    length
+}
+
+/// Probability of at least `hits` in `tries` independent tries of probability `chance`.
+fn chance_of(hits: usize, tries: usize, chance: f64) -> f64 {
+    if hits == 0 || chance >= 1.0 {
+        return 1.0;
+    }
+    if chance <= 0.0 {
+        return 0.0;
+    }
+    // The logarithm of each term of the binomial distribution from the one before.
+    let odds = chance.ln() - (-chance).ln_1p();
+    let mut term = tries as f64 * (-chance).ln_1p();
+    let mut sum = 0.0;
+    for hit in 1..=tries {
+        term += odds + ((tries - hit + 1) as f64 / hit as f64).ln();
+        if hit >= hits {
+            sum += term.exp();
+        }
+    }
+    sum.min(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::culprits::Ledger;
+    use crate::properties::window;
+
+    /// Mean 1000 ns, deviation 200 ns, half of the windows above the mean.
+    fn baseline() -> Baseline {
+        let mut baseline = Baseline::new(10_000);
+        for index in 0..2000 {
+            let value = if index % 2 == 0 { 800 } else { 1200 };
+            baseline.learn(&Slice::<u8>::new(&window(0, &[value]), Ledger::default()));
+        }
+        baseline
+    }
+
+    fn rule(means: &[f64]) -> Option<Rule> {
+        broken(means, &baseline(), &Settings::default())
+    }
+
+    #[test]
+    fn rule_1_is_about_the_mean_without_the_largest() {
+        assert_eq!(rule(&[1310.0; 10]), Some(Rule::Mean));
+        assert_eq!(rule(&[1290.0; 10]), None);
+        let mut spike = [1000.0; 10];
+        spike[3] = 1e9;
+        assert_eq!(rule(&spike), None);
+        spike[4] = 1e9;
+        assert_eq!(rule(&spike), Some(Rule::Mean));
+    }
+
+    #[test]
+    fn rule_2_is_about_the_share_above_the_mean() {
+        assert_eq!(rule(&[1050.0; 30]), Some(Rule::Share));
+        // 80 % are 1.6 times the usual share, and come about by chance.
+        let mut most = [1050.0; 30];
+        most[..6].fill(950.0);
+        assert_eq!(rule(&most), None);
+        assert_eq!(rule(&[1050.0; 10]), None);
+    }
+
+    #[test]
+    fn nothing_is_judged_before_the_warm_up_nor_by_few_windows() {
+        let mut young = Baseline::new(10_000);
+        for _ in 0..119 {
+            young.learn(&Slice::<u8>::new(&window(0, &[1000]), Ledger::default()));
+        }
+        assert_eq!(broken(&[1e9; 30], &young, &Settings::default()), None);
+        young.learn(&Slice::<u8>::new(&window(0, &[1000]), Ledger::default()));
+        assert_eq!(broken(&[1e9; 30], &young, &Settings::default()), Some(Rule::Mean));
+        assert_eq!(rule(&[1e9; 9]), None);
+        assert_eq!(rule(&[]), None);
+    }
+
+    #[test]
+    fn an_incident_lasts_at_what_would_not_open_it() {
+        let settings = Settings::default();
+        let lasts = |rule, means: &[f64]| lasts(rule, means, &baseline(), &settings);
+        assert!(lasts(Rule::Mean, &[1160.0; 10]));
+        assert!(!lasts(Rule::Mean, &[1140.0; 10]));
+        assert!(!lasts(Rule::Mean, &[]));
+        let mut seven = [1010.0; 10];
+        seven[..3].fill(990.0);
+        assert!(lasts(Rule::Share, &seven));
+        seven[3] = 990.0;
+        assert!(!lasts(Rule::Share, &seven));
+    }
+
+    #[test]
+    fn the_newest_windows_are_disturbed_from_where_the_change_is_likeliest() {
+        let suffix = |means: &[f64]| disturbed_suffix(means.iter().copied(), &baseline());
+        assert_eq!(suffix(&[9000.0, 8000.0, 1200.0, 1200.0, 800.0]), 2);
+        assert_eq!(suffix(&[800.0, 9000.0, 9000.0, 1200.0]), 3);
+        assert_eq!(suffix(&[800.0]), 1);
+    }
+
+    #[test]
+    fn binomial_tails() {
+        assert_eq!(chance_of(0, 10, 0.5), 1.0);
+        assert!((chance_of(1, 1, 0.25) - 0.25).abs() < 1e-12);
+        assert!((chance_of(8, 10, 0.5) - 56.0 / 1024.0).abs() < 1e-12);
+        assert!((chance_of(30, 30, 0.5) / 0.5f64.powi(30) - 1.0).abs() < 1e-9);
+        assert!((chance_of(1, 1000, 1e-9) / 1e-6 - 1.0).abs() < 1e-3);
+        assert_eq!(chance_of(1, 10, 0.0), 0.0);
+        assert_eq!(chance_of(5, 10, 1.0), 1.0);
+    }
+
+    #[test]
+    fn the_divide_lies_where_the_sum_is_largest() {
+        let prefix = |means: &[f64]| disturbed_prefix(means.iter().copied().map(Some), 10.0);
+        assert_eq!(prefix(&[20.0, 20.0, 5.0, 5.0]), 2);
+        assert_eq!(prefix(&[20.0, 8.0, 20.0, 5.0, 11.0]), 3);
+        assert_eq!(prefix(&[5.0, 5.0]), 0);
+        assert_eq!(prefix(&[]), 0);
+        assert_eq!(disturbed_prefix([Some(20.0), None, None].into_iter(), 10.0), 1);
+    }
+
+    #[test]
+    fn usual_delays_lose_nothing_beyond() {
+        let slice = Slice::<u8>::new(&window(0, &[1000; 10]), Ledger::default());
+        assert_eq!(lost_beyond_usual([&slice].into_iter(), 1000.0), 0.0);
+        assert_eq!(lost_beyond_usual([&slice].into_iter(), 500.0), 5000.0 / 500e6);
+        assert_eq!(lost_beyond_usual(std::iter::empty::<&Slice<u8>>(), 0.0), 0.0);
+    }
+}

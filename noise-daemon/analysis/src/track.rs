@@ -1,0 +1,450 @@
+//! One signal of one subject: its baseline, its latest windows, and its incident if it has one.
+//!
+//! Where another culprit takes over while the signal stays disturbed, one incident ends and the
+//! next begins (`takeover`).
+//!
+//! A window teaches the baseline only when newer windows have pushed it out of the latest ones, so
+//! that the begin of an incident is not learnt before it is noticed. While an incident is open,
+//! its windows teach a second baseline, which takes over if the change lasts.
+//!
+//! Only windows with events are taken; all other time is silence. To an open incident it is windows
+//! without events, each as long as the last one with some; behind the incident, and where there is
+//! none, it counts for the rate.
+
+mod takeover;
+
+use std::collections::VecDeque;
+
+use noise_model::Histogram;
+
+use super::accused::Party;
+use super::baseline::Baseline;
+use super::culprits::{Ledger, Usual};
+use super::incident::{Change, Ending, Incident};
+use super::level::Level;
+use super::remedy::recommended;
+use super::rules::{self, Rule};
+use super::settings::Settings;
+use super::watched::Watched;
+use super::window::{Slice, Window};
+
+/// Weight of one window in the cost of a subject.
+const COST_WEIGHT: f64 = 0.1;
+
+/// What a track belongs to.
+pub(super) type Key<S> = (Watched, S);
+
+/// What is usual for a signal of a subject, as it outlives the daemon.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Memory<S> {
+    /// What was unusual, written as its name.
+    pub signal: Watched,
+    /// Whose.
+    pub subject: S,
+    /// Until when time is accounted for, ns on the clock of the windows, which begins anew with each
+    /// boot: the end of the last window with events, or of the silence that belongs to an incident.
+    pub end_ns: u64,
+    /// Length of the last window with events, ns.
+    pub length_ns: u64,
+    /// What was learnt.
+    pub baseline: Baseline,
+}
+
+/// What is usual: the delays, and who is charged with them.
+#[derive(Clone, Debug)]
+struct Normal<C> {
+    baseline: Baseline,
+    charges: Usual<C>,
+}
+
+impl<C: Clone + Ord> Normal<C> {
+    fn new(baseline: Baseline) -> Self {
+        Self { baseline, charges: Usual::default() }
+    }
+
+    fn learn(&mut self, slice: &Slice<C>, settings: &Settings) {
+        self.baseline.learn(slice);
+        self.charges.learn(
+            &slice.charged,
+            slice.delays.sum_ns,
+            slice.length_ns(),
+            settings.culprits,
+            settings.half_life_windows,
+        );
+    }
+
+    fn learn_quiet(&mut self, length_ns: u64) {
+        self.baseline.learn_quiet(length_ns);
+        self.charges.learn_quiet(length_ns);
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Track<C> {
+    normal: Normal<C>,
+    recent: VecDeque<Slice<C>>,
+    open: Option<Box<Open<C>>>,
+    /// End and length of the last window with events.
+    heard_ns: u64,
+    length_ns: u64,
+    /// Until when time is accounted for: after `heard_ns` by the silence that went into an incident.
+    accounted_ns: u64,
+    cost: f64,
+}
+
+/// An incident that goes on.
+#[derive(Clone, Debug)]
+struct Open<C> {
+    rule: Rule,
+    start_ns: u64,
+    before: Level,
+    /// The windows that belong to it for certain.
+    settled: Settled<C>,
+    /// The latest windows, among which it may have ended.
+    tail: VecDeque<Slice<C>>,
+    next: Normal<C>,
+}
+
+#[derive(Clone, Debug)]
+struct Settled<C> {
+    windows: usize,
+    end_ns: Option<u64>,
+    delays: Histogram,
+    charged: Ledger<C>,
+}
+
+impl<C> Default for Settled<C> {
+    fn default() -> Self {
+        Self { windows: 0, end_ns: None, delays: Histogram::default(), charged: Ledger::default() }
+    }
+}
+
+impl<C: Clone + Ord> Settled<C> {
+    fn add(&mut self, slice: &Slice<C>, settings: &Settings) {
+        self.windows += 1;
+        self.end_ns = Some(slice.end_ns);
+        self.delays.add(&slice.delays);
+        self.charged.add(&slice.charged, settings.culprits);
+    }
+}
+
+impl<C: Clone + Ord> Open<C> {
+    fn new(rule: Rule, start_ns: u64, before: Level, settings: &Settings) -> Self {
+        Self {
+            rule,
+            start_ns,
+            before,
+            settled: Settled::default(),
+            tail: VecDeque::new(),
+            next: Normal::new(Baseline::new(settings.half_life_windows)),
+        }
+    }
+
+    fn push(&mut self, slice: Slice<C>, settings: &Settings) {
+        self.tail.push_back(slice);
+        while self.tail.len() > settings.closing_windows
+            && let Some(slice) = self.tail.pop_front()
+        {
+            self.settled.add(&slice, settings);
+            self.next.learn(&slice, settings);
+        }
+    }
+
+    /// The incident, with as many windows of its tail as belong to it.
+    fn report<S: Clone>(
+        &self,
+        key: &Key<S>,
+        tail: usize,
+        ending: Option<Ending>,
+        usual: &Usual<C>,
+        settings: &Settings,
+    ) -> Incident<S, C> {
+        let mut all = self.settled.clone();
+        for slice in self.tail.iter().take(tail) {
+            all.add(slice, settings);
+        }
+        let end_ns = all.end_ns.unwrap_or(self.start_ns);
+        let length_ns = end_ns.saturating_sub(self.start_ns);
+        let usual_ns = self.before.mean_ns.unwrap_or(0.0) * all.delays.count() as f64;
+        let ranking = all.charged.ranking(all.delays.sum_ns, &usual.within(length_ns));
+        let remedies = recommended(key.0, &ranking.culprits);
+        Incident {
+            signal: key.0,
+            subject: key.1.clone(),
+            start_ns: self.start_ns,
+            end_ns,
+            disturbed_ns: length_ns,
+            ending,
+            rule: self.rule,
+            before: self.before,
+            after: Level::new(&all.delays, length_ns),
+            lost_seconds: (all.delays.sum_ns as f64 - usual_ns) / 1e9,
+            culprits: ranking.culprits,
+            others: ranking.others,
+            untracked: ranking.untracked,
+            beyond_seconds: ranking.beyond_seconds,
+            remedies,
+            delays: all.delays,
+        }
+    }
+}
+
+impl<C: Party> Track<C> {
+    /// One that begins where its first window does.
+    pub fn new(start_ns: u64, settings: &Settings) -> Self {
+        Self {
+            normal: Normal::new(Baseline::new(settings.half_life_windows)),
+            recent: VecDeque::new(),
+            open: None,
+            heard_ns: start_ns,
+            length_ns: 0,
+            accounted_ns: start_ns,
+            cost: 0.0,
+        }
+    }
+
+    /// One that goes on with what another knew.
+    pub fn recall<S>(memory: Memory<S>, settings: &Settings) -> Self {
+        Self {
+            normal: Normal::new(memory.baseline.with_half_life(settings.half_life_windows)),
+            length_ns: memory.length_ns,
+            ..Self::new(memory.end_ns, settings)
+        }
+    }
+
+    /// What another can go on with.
+    pub fn memory<S: Clone>(&self, key: &Key<S>) -> Memory<S> {
+        Memory {
+            signal: key.0,
+            subject: key.1.clone(),
+            end_ns: self.accounted_ns,
+            length_ns: self.length_ns,
+            baseline: self.normal.baseline.clone(),
+        }
+    }
+
+    pub fn baseline(&self) -> &Baseline {
+        &self.normal.baseline
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Whether the window begins in time that is accounted for.
+    pub fn is_behind(&self, window: &Window) -> bool {
+        window.start_ns < self.accounted_ns
+    }
+
+    /// Whether the two are so far apart, in either direction, that the subject began anew.
+    pub fn is_apart(&self, window: &Window, settings: &Settings) -> bool {
+        let behind_ns = self.accounted_ns.saturating_sub(window.end_ns);
+        self.is_gone(window.start_ns, settings) || behind_ns >= settings.forget_ns()
+    }
+
+    /// Whether it has been silent for so long that it counts as gone.
+    pub fn is_gone(&self, at_ns: u64, settings: &Settings) -> bool {
+        at_ns.saturating_sub(self.heard_ns) >= settings.forget_ns()
+    }
+
+    /// Seconds of delay per second of late, less for those that are silent.
+    pub fn cost(&self, at_ns: u64) -> f64 {
+        let silence_ns = at_ns.saturating_sub(self.heard_ns) as f64;
+        self.cost * (1.0 - COST_WEIGHT).powf(silence_ns / self.length_ns.max(1) as f64)
+    }
+
+    /// The open incident as it stands.
+    pub fn incident<S: Clone>(&self, key: &Key<S>, settings: &Settings) -> Option<Incident<S, C>> {
+        let usual = &self.normal.charges;
+        self.open.as_ref().map(|open| open.report(key, open.tail.len(), None, usual, settings))
+    }
+
+    /// Takes the next window with events, which is not behind.
+    pub fn observe<S: Clone>(
+        &mut self,
+        key: &Key<S>,
+        window: &Window,
+        charged: Ledger<C>,
+        settings: &Settings,
+    ) -> Vec<Change<S, C>> {
+        let mut changes = self.be_silent(key, window.start_ns, settings);
+        if self.open.is_none() {
+            self.normal.learn_quiet(window.start_ns.saturating_sub(self.accounted_ns));
+        }
+        let slice = Slice::new(window, charged);
+        let lost = slice.delays.sum_ns as f64 / slice.length_ns().max(1) as f64;
+        self.cost = self.cost(window.start_ns) * (1.0 - COST_WEIGHT) + lost * COST_WEIGHT;
+        (self.heard_ns, self.accounted_ns) = (slice.end_ns, slice.end_ns);
+        self.length_ns = slice.length_ns();
+        match self.is_open() {
+            true => changes.extend(self.continue_incident(key, slice, settings)),
+            false => changes.extend(self.look_for_incident(key, slice, settings)),
+        }
+        changes
+    }
+
+    /// Takes it that nothing happened up to `at_ns`, which may end the incident.
+    pub fn be_silent<S: Clone>(
+        &mut self,
+        key: &Key<S>,
+        at_ns: u64,
+        settings: &Settings,
+    ) -> Vec<Change<S, C>> {
+        let mut changes = Vec::new();
+        // What comes after a subject is gone is not its silence, whenever that is noticed.
+        let at_ns = at_ns.min(self.heard_ns.saturating_add(settings.forget_ns()));
+        // However long the silence is: the incident is over when it fills the closing windows.
+        while self.is_open()
+            && let Some(end_ns) = self.accounted_ns.checked_add(self.length_ns.max(1))
+            && end_ns <= at_ns
+        {
+            let slice = Slice::empty(self.accounted_ns, end_ns);
+            self.accounted_ns = end_ns;
+            changes.extend(self.continue_incident(key, slice, settings));
+        }
+        changes
+    }
+
+    /// Ends the incident, if there is one, because the subject is gone at `at_ns`, unless the
+    /// silence before ended it.
+    pub fn vanish<S: Clone>(
+        &mut self,
+        key: &Key<S>,
+        at_ns: u64,
+        settings: &Settings,
+    ) -> Vec<Change<S, C>> {
+        let mut changes = self.be_silent(key, at_ns, settings);
+        changes.extend(self.close(key, Ending::Vanished, settings));
+        changes
+    }
+
+    fn look_for_incident<S: Clone>(
+        &mut self,
+        key: &Key<S>,
+        slice: Slice<C>,
+        settings: &Settings,
+    ) -> Option<Change<S, C>> {
+        self.recent.push_back(slice);
+        while self.recent.len() > settings.recent_windows {
+            let oldest = self.recent.pop_front()?;
+            self.normal.learn(&oldest, settings);
+        }
+        if self.normal.baseline.learnt() < settings.warmup_windows {
+            return None;
+        }
+        let means: Vec<f64> = self.recent.iter().filter_map(Slice::mean_ns).collect();
+        let rule = rules::broken(&means, &self.normal.baseline, settings)?;
+        let disturbed = rules::disturbed_suffix(means.iter().rev().copied(), &self.normal.baseline);
+        let calm = self.recent.len().saturating_sub(disturbed);
+        let usual_ns = self.normal.baseline.level().mean_ns?;
+        let lost = rules::lost_beyond_usual(self.recent.iter().skip(calm), usual_ns);
+        if lost < settings.minimum(key.0) {
+            return None;
+        }
+        for slice in self.recent.drain(..calm) {
+            self.normal.learn(&slice, settings);
+        }
+        let start_ns = self.recent.front()?.start_ns;
+        let mut open = Box::new(Open::new(rule, start_ns, self.normal.baseline.level(), settings));
+        for slice in self.recent.drain(..) {
+            open.push(slice, settings);
+        }
+        let incident = open.report(key, open.tail.len(), None, &self.normal.charges, settings);
+        self.open = Some(open);
+        Some(Change::Opened(incident))
+    }
+
+    fn continue_incident<S: Clone>(
+        &mut self,
+        key: &Key<S>,
+        slice: Slice<C>,
+        settings: &Settings,
+    ) -> Vec<Change<S, C>> {
+        let end_ns = slice.end_ns;
+        if let Some(open) = &mut self.open {
+            open.push(slice, settings);
+        }
+        let Some(open) = &self.open else { return Vec::new() };
+        let start_ns = open.start_ns;
+        if open.tail.len() >= settings.closing_windows {
+            let lost = lost_beyond(&open.before, open.tail.iter());
+            let large = lost >= settings.minimum(key.0) * settings.closing_fraction;
+            if !large || !self.lasts(open, open.tail.iter(), settings) {
+                return self.close(key, Ending::Over, settings).into_iter().collect();
+            }
+        }
+        if let Some(both) = self.hand_over(key, settings) {
+            return both.into();
+        }
+        if end_ns.saturating_sub(start_ns) >= settings.adopt_ns() {
+            return self.close(key, Ending::Adopted, settings).into_iter().collect();
+        }
+        Vec::new()
+    }
+
+    /// Whether the rule that opened an incident holds for these windows of it.
+    fn lasts<'a>(
+        &self,
+        open: &Open<C>,
+        slices: impl Iterator<Item = &'a Slice<C>>,
+        settings: &Settings,
+    ) -> bool
+    where
+        C: 'a,
+    {
+        let means: Vec<f64> = slices.filter_map(Slice::mean_ns).collect();
+        rules::lasts(open.rule, &means, &self.normal.baseline, settings)
+    }
+
+    fn close<S: Clone>(
+        &mut self,
+        key: &Key<S>,
+        ending: Ending,
+        settings: &Settings,
+    ) -> Option<Change<S, C>> {
+        let mut open = self.open.take()?;
+        let disturbed = match ending {
+            Ending::Adopted => open.tail.len(),
+            Ending::Over | Ending::Vanished | Ending::Unwatched => {
+                let least = usize::from(open.settled.end_ns.is_none());
+                self.disturbed_in(&open).max(least)
+            }
+        };
+        let incident = open.report(key, disturbed, Some(ending), &self.normal.charges, settings);
+        if ending == Ending::Adopted {
+            for slice in &open.tail {
+                open.next.learn(slice, settings);
+            }
+            self.normal = open.next;
+        } else {
+            // What is calm behind the end is judged, and learnt, like any other window.
+            for slice in open.tail.drain(..).skip(disturbed) {
+                if slice.delays.is_empty() {
+                    self.normal.learn_quiet(slice.length_ns());
+                } else {
+                    self.recent.push_back(slice);
+                }
+            }
+        }
+        Some(Change::Closed(incident))
+    }
+
+    /// Windows at the begin of the tail that belong to the incident.
+    fn disturbed_in(&self, open: &Open<C>) -> usize {
+        let mut delays = open.settled.delays.clone();
+        if open.settled.end_ns.is_none() {
+            open.tail.iter().for_each(|slice| delays.add(&slice.delays));
+        }
+        let Some(mean_ns) = Level::new(&delays, 0).mean_ns else { return 0 };
+        let divide_ns = rules::divide_ns(mean_ns, &self.normal.baseline);
+        rules::disturbed_prefix(open.tail.iter().map(Slice::mean_ns), divide_ns)
+    }
+}
+
+/// Time lost beyond what as many events lost before, seconds per second.
+fn lost_beyond<'a, C: Clone + Ord + 'a>(
+    before: &Level,
+    slices: impl Iterator<Item = &'a Slice<C>>,
+) -> f64 {
+    rules::lost_beyond_usual(slices, before.mean_ns.unwrap_or(0.0))
+}

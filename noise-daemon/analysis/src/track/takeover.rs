@@ -1,0 +1,158 @@
+//! A culprit that takes over from another while a signal stays disturbed: one incident ends where
+//! the other begins.
+//!
+//! The windows that belong to the incident for certain are held against the latest ones. Both must
+//! be as many as close an incident, and name culprits that had nothing to do with the other part;
+//! what the new one did must be enough for an incident of its own. So a culprit that does more now
+//! and less then, or two that disturb at the same time, remain one incident.
+
+use super::super::accused::{Accused, Party};
+use super::super::culprits::{Culprit, Ranking, Usual};
+use super::super::incident::{Change, Ending};
+use super::super::settings::Settings;
+use super::super::watched::Watched;
+use super::super::window::Slice;
+use super::{Key, Open, Settled, Track, lost_beyond};
+
+/// Part of the latest windows in which the new culprit must be at work.
+const LEAST_PART: usize = 2;
+
+impl<C: Party> Open<C> {
+    /// Number of the tail's windows before another culprit took over; `None` where none did.
+    fn taken_over(&self, of: Watched, usual: &Usual<C>, settings: &Settings) -> Option<usize> {
+        let enough = settings.closing_windows;
+        if self.settled.windows < enough || self.tail.len() < enough {
+            return None;
+        }
+        let tail_ns = self.tail.front()?.start_ns;
+        let mut latest = Settled::default();
+        self.tail.iter().for_each(|slice| latest.add(slice, settings));
+        let before = self.settled.ranking(self.start_ns, usual);
+        let after = latest.ranking(tail_ns, usual);
+        if !is_other(of, &before, &after) {
+            return None;
+        }
+        let [before, after] = [&before, &after].map(|ranking| -> Vec<&Culprit<C>> {
+            Accused::new(of, &ranking.culprits).known().collect()
+        });
+        let is_new =
+            |slice: &Slice<C>| slice.charged.charged_to(&after) > slice.charged.charged_to(&before);
+        self.tail.iter().position(is_new)
+    }
+}
+
+impl<C: Party> Settled<C> {
+    fn ranking(&self, start_ns: u64, usual: &Usual<C>) -> Ranking<C> {
+        let length_ns = self.end_ns.unwrap_or(start_ns).saturating_sub(start_ns);
+        self.charged.ranking(self.delays.sum_ns, &usual.within(length_ns))
+    }
+}
+
+fn is_other<C: Party>(of: Watched, before: &Ranking<C>, after: &Ranking<C>) -> bool {
+    let [before, after] = [before, after].map(|ranking| Accused::new(of, &ranking.culprits));
+    before.differs(&after, true)
+}
+
+impl<C: Party> Track<C> {
+    /// Ends the incident, and begins another, where another culprit took over.
+    pub(super) fn hand_over<S: Clone>(
+        &mut self,
+        key: &Key<S>,
+        settings: &Settings,
+    ) -> Option<[Change<S, C>; 2]> {
+        let usual = &self.normal.charges;
+        let open = self.open.as_ref()?;
+        let own = open.taken_over(key.0, usual, settings)?;
+        let others = open.tail.len() - own;
+        let least = (settings.closing_windows / LEAST_PART).max(2);
+        let is_enough = others >= least
+            && lost_beyond(&open.before, open.tail.iter().skip(own)) >= settings.minimum(key.0)
+            && self.lasts(open, open.tail.iter().skip(own), settings);
+        if !is_enough {
+            return None;
+        }
+        let mut ended = Open::clone(open);
+        let begin = ended.tail.split_off(own);
+        let start_ns = begin.front()?.start_ns;
+        let mut begun = Open::new(ended.rule, start_ns, ended.before, settings);
+        begin.into_iter().for_each(|slice| begun.push(slice, settings));
+        let disturbed = self.disturbed_in(&ended);
+        let closed = ended.report(key, disturbed, Some(Ending::Over), usual, settings);
+        let opened = begun.report(key, begun.tail.len(), None, usual, settings);
+        let differ = Accused::new(key.0, &closed.culprits)
+            .differs(&Accused::new(key.0, &opened.culprits), true);
+        if !differ {
+            return None;
+        }
+        // What lies between the two was calm.
+        for slice in ended.tail.iter().skip(disturbed) {
+            if slice.delays.is_empty() {
+                self.normal.learn_quiet(slice.length_ns());
+            } else {
+                self.normal.learn(slice, settings);
+            }
+        }
+        self.open = Some(Box::new(begun));
+        Some([Change::Closed(closed), Change::Opened(opened)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use noise_common::charge::Cause;
+    use noise_common::signals::Signal;
+
+    use super::{Change, Ending, Settings};
+    use crate::properties::{LENGTH_NS, window};
+    use crate::{Charge, Incident, Monitor};
+
+    #[test]
+    fn who_takes_over_has_an_incident_of_his_own() {
+        let mut monitor = Monitor::new(Settings::default()).unwrap();
+        let mut changes = Vec::new();
+        for number in 0..200 + 120 {
+            let slow = (200..200 + 60).contains(&number);
+            let culprit = if number < 200 + 30 { 7 } else { 8 };
+            let delay = if slow { 10_000_000 } else { 100_000 + number % 2 * 1000 };
+            let charges = [Charge { culprit, cause: Cause::Foreign, charged_ns: 10 * delay }];
+            changes.extend(monitor.observe(
+                Signal::RunqueueWait,
+                &0,
+                &window(number, &[delay; 10]),
+                &charges,
+            ));
+        }
+        let kinds: Vec<_> =
+            changes.iter().map(|change| matches!(change, Change::Opened(_))).collect();
+        assert_eq!(kinds, [true, false, true, false]);
+        let incidents: Vec<_> = changes
+            .into_iter()
+            .filter_map(|change| match change {
+                Change::Closed(incident) => Some(incident),
+                Change::Opened(_) => None,
+            })
+            .collect();
+        let windows = |incident: &Incident<u32, u8>| {
+            (incident.start_ns / LENGTH_NS - 200, incident.end_ns / LENGTH_NS - 200)
+        };
+        assert_eq!(incidents.iter().map(windows).collect::<Vec<_>>(), [(0, 30), (30, 60)]);
+        for (incident, culprit) in incidents.iter().zip([7, 8]) {
+            assert_eq!(
+                (incident.culprits[0].culprit, incident.ending),
+                (culprit, Some(Ending::Over))
+            );
+            assert!((incident.culprits[0].time.seconds - 3.0).abs() < 1e-9, "{incident:?}");
+            assert!((incident.lost_seconds - 2.97).abs() < 1e-3, "{incident:?}");
+        }
+        let both = Incident::together(&incidents[1], &incidents[0], 8);
+        assert_eq!(windows(&both), (0, 60));
+        assert_eq!(both.disturbed_ns, 60 * LENGTH_NS);
+        assert_eq!(both.after.lost, incidents[0].after.lost);
+        assert_eq!((both.culprits.len(), both.delays.count()), (2, 600));
+        assert!((both.culprits[0].time.share - 0.5).abs() < 1e-9, "{both:?}");
+        let one = Incident::together(&incidents[0], &incidents[1], 1);
+        // The first was there as usual before.
+        assert_eq!((one.culprits.len(), one.culprits[0].culprit), (1, 8));
+        assert!((one.others.share - 0.5).abs() < 1e-9, "{one:?}");
+    }
+}

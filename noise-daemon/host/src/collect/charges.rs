@@ -1,0 +1,588 @@
+//! Who was charged with what: the programs' tables and hash, added up under the labels of those
+//! who they are about.
+//!
+//! What is read is compared with the last reading, and what came since then goes to the labels that
+//! victim and culprit have now. So totals by label never run backwards when an entry of the
+//! programs is freed, or when two cgroups that bear one label come and go. What is charged before
+//! the name of a new cgroup is known is kept back for it, which takes about a second.
+//!
+//! An entry is freed, for others to use, when one whom it is about is gone and it has not changed
+//! for [`QUIET_NS`]. Labels that no entry is about any more disappear from the sample, with what
+//! they had; should they come again after a sample without them, they begin at 0.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Instant;
+
+use noise_common::charge::{
+    CHARGE_CAUSES, CHARGE_SLOTS, Cause, ChargeKey, Charged, RESOURCES, Resource,
+};
+use noise_common::subject::SubjectKind;
+use noise_model::labels::{GONE, OTHER};
+use noise_model::{Amount as _, Bounded, Foldable, Interference};
+use slab::Slab;
+
+use super::hashed::HashedCharges;
+use super::states::CpuStates;
+use crate::resolve::{Being, Names, Parties};
+
+/// Most labels that charges are kept under; the others count for [`OTHER`].
+const PAIRS: usize = 4_096;
+/// How long an entry must be unchanged to be freed, ns.
+const QUIET_NS: u64 = 5_000_000_000;
+/// Entries of the hash from which on those of the gone are freed early.
+const CROWDED_HASH: usize = 512;
+/// Used entries of one CPU's table from which on those of the gone are freed early.
+const CROWDED_TABLE: usize = CHARGE_SLOTS * 3 / 4;
+
+/// No row yet.
+const UNBOUND: usize = usize::MAX;
+
+/// An entry of the programs as it was read last.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    last: Charged,
+    row: usize,
+    changed_ns: u64,
+}
+
+const NEW: Entry = Entry { last: Charged { ns: 0, count: 0 }, row: UNBOUND, changed_ns: 0 };
+
+/// What a row is about, in the order of the sample.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Label {
+    resource: Resource,
+    cause: Cause,
+    parties: Parties,
+}
+
+impl Label {
+    /// The label of the row that adds up all folded pairs of a resource and cause.
+    fn others(resource: Resource, cause: Cause) -> Self {
+        let other: Arc<str> = Arc::from(OTHER);
+        let parties = Parties { place: "".into(), victim: Arc::clone(&other), culprit: other };
+        Self { resource, cause, parties }
+    }
+}
+
+impl Foldable for Label {
+    fn rest(&self) -> Self {
+        Self::others(self.resource, self.cause)
+    }
+}
+
+/// The charges under one label.
+#[derive(Debug)]
+struct Row {
+    label: Label,
+    charged: Charged,
+    /// Entries that are about it.
+    entries: usize,
+}
+
+/// The labelled charges.
+#[derive(Debug)]
+struct Rows {
+    rows: Slab<Row>,
+    order: Bounded<Label, usize>,
+    /// What labels had that no entry is about since the last sample.
+    left: BTreeMap<Label, Charged>,
+}
+
+impl Rows {
+    /// One more entry is about a label, or about the rest where there is no room for it.
+    fn bind(&mut self, label: Label) -> usize {
+        let Self { rows, order, left } = self;
+        let row = *order.value_with(label, |label| {
+            let charged = left.remove(label).unwrap_or_default();
+            rows.insert(Row { label: label.clone(), charged, entries: 0 })
+        });
+        if let Some(known) = rows.get_mut(row) {
+            known.entries += 1;
+        }
+        row
+    }
+
+    /// One entry less is about it.
+    fn unbind(&mut self, row: usize) {
+        let Some(known) = self.rows.get_mut(row) else { return };
+        known.entries -= 1;
+        if known.entries == 0 {
+            let Some(Row { label, charged, .. }) = self.rows.try_remove(row) else { return };
+            self.order.remove(&label);
+            self.left.insert(label, charged);
+        }
+    }
+
+    fn add(&mut self, row: usize, charged: Charged) {
+        if let Some(row) = self.rows.get_mut(row) {
+            row.charged.add(&charged);
+        }
+    }
+
+    fn label(&self, row: usize) -> Option<&Label> {
+        self.rows.get(row).map(|row| &row.label)
+    }
+}
+
+/// The charges of all CPUs.
+pub struct Charges {
+    rows: Rows,
+    /// By CPU and place in its table.
+    slots: Vec<Entry>,
+    hashed: HashMap<ChargeKey, Entry>,
+    /// What the programs charged by resource and cause alone.
+    unplaced: Vec<Entry>,
+    hash: Option<HashedCharges>,
+    crowded: bool,
+    folded: u64,
+}
+
+/// Names, and the time at which they are looked up.
+pub struct Asked<'a> {
+    /// The names.
+    pub names: &'a mut Names,
+    /// Now, for the names.
+    pub at: Instant,
+    /// Now, ns.
+    pub at_ns: u64,
+}
+
+impl Charges {
+    /// Those of the programs' tables and of the hash, where the object has one.
+    pub fn new(hash: Option<HashedCharges>) -> Self {
+        Self {
+            rows: Rows { rows: Slab::new(), order: Bounded::new(PAIRS), left: BTreeMap::new() },
+            slots: Vec::new(),
+            hashed: HashMap::new(),
+            unplaced: Vec::new(),
+            hash,
+            crowded: false,
+            folded: 0,
+        }
+    }
+
+    /// Whether entries run short, and a sweep should come early.
+    pub fn is_crowded(&self) -> bool {
+        self.crowded
+    }
+
+    /// How often a label was counted for [`OTHER`] because there were too many, and how often a
+    /// program charged by cause alone because there was no room for the pair.
+    pub fn folded(&self) -> u64 {
+        self.unplaced.iter().fold(self.folded, |sum, entry| sum.wrapping_add(entry.last.count))
+    }
+
+    /// Reads everything.
+    pub fn read(&mut self, states: &CpuStates, asked: &mut Asked<'_>) {
+        let Self { rows, slots, hashed, unplaced, hash, folded, .. } = self;
+        let mut binder = Binder { rows, asked, folded };
+        slots.resize(states.len() * CHARGE_SLOTS, NEW);
+        let mut fullest = 0;
+        for (cpu, entries) in slots.chunks_exact_mut(CHARGE_SLOTS).enumerate() {
+            let mut used = 0;
+            for (index, entry) in entries.iter_mut().enumerate() {
+                let Some(charged) = states.charged(cpu, index) else { continue };
+                used += 1;
+                if charged != entry.last || entry.row == UNBOUND {
+                    let key = || states.charge_key(cpu, index);
+                    binder.update(entry, charged, key);
+                }
+            }
+            fullest = fullest.max(used);
+        }
+        if let Some(hash) = hash {
+            let read = hash.read(|key, charged| {
+                let entry = hashed.entry(key).or_insert(NEW);
+                binder.update(entry, charged, || Some(key));
+            });
+            if let Err(error) = read {
+                tracing::debug!(%error, "cannot read the hash of charges");
+            }
+        }
+        unplaced.resize(RESOURCES.len() * CHARGE_CAUSES.len(), NEW);
+        let kinds = RESOURCES
+            .iter()
+            .flat_map(|resource| CHARGE_CAUSES.iter().map(move |cause| (*resource, *cause)));
+        for (entry, (resource, cause)) in unplaced.iter_mut().zip(kinds) {
+            let charged = states.unplaced(resource, cause);
+            if charged == entry.last {
+                continue;
+            }
+            if entry.row == UNBOUND {
+                entry.row = binder.rows.bind(Label::others(resource, cause));
+            }
+            binder.add(entry, charged);
+        }
+        self.rows.left = BTreeMap::new();
+        self.crowded = fullest >= CROWDED_TABLE || self.hashed.len() >= CROWDED_HASH;
+    }
+
+    /// Charges at these interfaces, which have other names now, go to other labels from now on. What
+    /// there was stays with the label that it has.
+    pub fn rename(&mut self, states: &CpuStates, interfaces: &BTreeSet<u64>) {
+        let is_there = |key: &ChargeKey| {
+            key.resource().and_then(Resource::place) == Some(SubjectKind::Interface)
+                && interfaces.contains(&u64::from(key.place))
+        };
+        let Self { rows, slots, hashed, .. } = self;
+        // One that is bound to nothing stays so.
+        let mut unbind =
+            |entry: &mut Entry| rows.unbind(std::mem::replace(&mut entry.row, UNBOUND));
+        for (cpu, entries) in slots.chunks_exact_mut(CHARGE_SLOTS).enumerate() {
+            for (index, entry) in entries.iter_mut().enumerate() {
+                if states.charge_key(cpu, index).as_ref().is_some_and(is_there) {
+                    unbind(entry);
+                }
+            }
+        }
+        hashed.iter_mut().filter(|(key, _)| is_there(key)).for_each(|(_, entry)| unbind(entry));
+    }
+
+    /// Every label's charges, in order.
+    pub fn totals(&self) -> Vec<Interference> {
+        let rows = self.rows.order.iter().filter_map(|(_, row)| self.rows.rows.get(*row));
+        rows.map(|Row { label, charged, .. }| Interference {
+            resource: label.resource,
+            cause: label.cause,
+            place: Arc::clone(&label.parties.place),
+            victim: Arc::clone(&label.parties.victim),
+            culprit: Arc::clone(&label.parties.culprit),
+            charged: *charged,
+        })
+        .collect()
+    }
+
+    /// Frees the entries of those who are gone, and looks up names again that were not found.
+    pub fn sweep(&mut self, states: &CpuStates, asked: &mut Asked<'_>) {
+        let Self { rows, slots, hashed, hash, .. } = self;
+        let mut gone: HashMap<Being, bool> = HashMap::new();
+        for (cpu, entries) in slots.chunks_exact_mut(CHARGE_SLOTS).enumerate() {
+            for (index, entry) in entries.iter_mut().enumerate() {
+                if entry.row == UNBOUND {
+                    continue;
+                }
+                let Some(key) = states.charge_key(cpu, index) else { continue };
+                if is_over(entry, &key, asked, &mut gone)
+                    && states.free_charge(cpu, index, entry.last)
+                {
+                    rows.unbind(entry.row);
+                    *entry = NEW;
+                } else {
+                    ask_again(rows, entry);
+                }
+            }
+        }
+        hashed.retain(|key, entry| {
+            if entry.row == UNBOUND {
+                return true;
+            }
+            if !is_over(entry, key, asked, &mut gone) {
+                ask_again(rows, entry);
+                return true;
+            }
+            if let Some(hash) = hash {
+                hash.remove(key);
+            }
+            rows.unbind(entry.row);
+            false
+        });
+        for (being, _) in gone.iter().filter(|(_, gone)| **gone) {
+            if let Being::Place(signal, subject) = being {
+                asked.names.forget(*signal, *subject);
+            }
+        }
+    }
+}
+
+/// Whether an entry can grow no more: one whom it is about is gone.
+fn is_over(
+    entry: &Entry,
+    key: &ChargeKey,
+    asked: &mut Asked<'_>,
+    gone: &mut HashMap<Being, bool>,
+) -> bool {
+    if entry.changed_ns.saturating_add(QUIET_NS) > asked.at_ns {
+        return false;
+    }
+    let (Some(resource), Some(cause)) = (key.resource(), key.cause()) else { return false };
+    Names::beings(key, resource, cause)
+        .into_iter()
+        .any(|being| *gone.entry(being).or_insert_with(|| asked.names.is_gone(being)))
+}
+
+/// Gives up a label that only says that a name was not found.
+fn ask_again(rows: &mut Rows, entry: &mut Entry) {
+    let nameless = rows
+        .label(entry.row)
+        .is_some_and(|label| &*label.parties.victim == GONE || &*label.parties.culprit == GONE);
+    if nameless {
+        rows.unbind(entry.row);
+        entry.row = UNBOUND;
+    }
+}
+
+/// Finds the label that an entry is about, and adds to it.
+struct Binder<'a, 'b> {
+    rows: &'a mut Rows,
+    asked: &'a mut Asked<'b>,
+    folded: &'a mut u64,
+}
+
+impl Binder<'_, '_> {
+    fn update(
+        &mut self,
+        entry: &mut Entry,
+        charged: Charged,
+        key: impl FnOnce() -> Option<ChargeKey>,
+    ) {
+        if entry.row == UNBOUND {
+            let Some(row) = key().and_then(|key| self.bind(&key)) else { return };
+            entry.row = row;
+        }
+        if charged != entry.last {
+            self.add(entry, charged);
+        }
+    }
+
+    fn add(&mut self, entry: &mut Entry, charged: Charged) {
+        let delta = charged.since(&entry.last);
+        self.rows.add(entry.row, delta);
+        entry.last = charged;
+        entry.changed_ns = self.asked.at_ns;
+    }
+
+    fn bind(&mut self, key: &ChargeKey) -> Option<usize> {
+        let (resource, cause) = (key.resource()?, key.cause()?);
+        let parties = self.asked.names.parties(key, resource, cause, self.asked.at)?;
+        let label = Label { resource, cause, parties };
+        *self.folded += u64::from(!self.rows.order.has_room(&label));
+        Some(self.rows.bind(label))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resolve::cgroup::Hierarchies;
+    use noise_common::charge::{CHARGE_WAYS, charge_slot};
+    use std::os::unix::fs::MetadataExt as _;
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    struct Bench {
+        root: tempfile::TempDir,
+        names: Names,
+        states: CpuStates,
+        charges: Charges,
+        at: Instant,
+        at_ns: u64,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let root = tempfile::tempdir().unwrap();
+            let hierarchies =
+                Hierarchies { tasks: Some(root.path().to_owned()), ..Hierarchies::default() };
+            let names = Names::new(root.path(), root.path(), BTreeMap::new(), &hierarchies);
+            Self {
+                root,
+                names,
+                states: CpuStates::unused(2),
+                charges: Charges::new(None),
+                at: Instant::now(),
+                at_ns: 1,
+            }
+        }
+
+        fn folder(&self, name: &str) -> PathBuf {
+            self.root.path().join(name)
+        }
+
+        fn cgroup(&self, name: &str) -> u64 {
+            std::fs::create_dir_all(self.folder(name)).unwrap();
+            self.folder(name).metadata().unwrap().ino()
+        }
+
+        /// What a program on a CPU has charged so far.
+        fn charge(&self, cpu: usize, (victim, culprit): (u64, u64), ns: u64, count: u64) {
+            let kind = ChargeKey::kind(0, Cause::Foreign, Resource::Cpu);
+            let key = ChargeKey {
+                victim,
+                culprit,
+                place: 0,
+                cause: Cause::Foreign as u8,
+                resource: Resource::Cpu as u8,
+                used: 1,
+            };
+            // As the programs do it: numbers of folders are anything, and two keys may meet.
+            let home = charge_slot(victim, culprit, kind);
+            let mut entries = (0..CHARGE_WAYS).map(|way| home ^ way);
+            let is_its = |index: &usize| {
+                self.states.charge_key(cpu, *index).is_none_or(|taken| taken == key)
+            };
+            let index = entries.find(is_its).unwrap();
+            self.states.charge(cpu, index, key, Charged { ns, count });
+        }
+
+        fn read(&mut self) -> Vec<(String, u64, u64)> {
+            let mut asked = Asked { names: &mut self.names, at: self.at, at_ns: self.at_ns };
+            self.charges.read(&self.states, &mut asked);
+            let totals = self.charges.totals().into_iter();
+            totals
+                .map(|row| {
+                    let name = format!("{}<{}", row.victim, row.culprit);
+                    (name, row.charged.ns, row.charged.count)
+                })
+                .collect()
+        }
+
+        fn sweep(&mut self) {
+            let mut asked = Asked { names: &mut self.names, at: self.at, at_ns: self.at_ns };
+            self.charges.sweep(&self.states, &mut asked);
+        }
+
+        fn wait(&mut self, seconds: u64) {
+            self.at += Duration::from_secs(seconds);
+            self.at_ns += seconds * 1_000_000_000;
+        }
+    }
+
+    #[test]
+    fn charges_of_all_cpus_add_up() {
+        let mut bench = Bench::new();
+        let (a, b) = (bench.cgroup("a"), bench.cgroup("b"));
+        bench.charge(0, (a, b), 100, 1);
+        bench.charge(1, (a, b), 30, 2);
+        bench.charge(1, (b, a), 5, 1);
+        assert_eq!(bench.read(), [("/a</b".into(), 130, 3), ("/b</a".into(), 5, 1)]);
+        bench.charge(1, (a, b), 40, 3);
+        assert_eq!(bench.read()[0], ("/a</b".into(), 140, 4));
+        assert_eq!(bench.read()[0], ("/a</b".into(), 140, 4));
+    }
+
+    #[test]
+    fn what_comes_before_the_name_is_kept_for_it() {
+        let mut bench = Bench::new();
+        let a = bench.cgroup("a");
+        bench.charge(0, (a, a), 1, 1);
+        bench.read();
+        let b = bench.cgroup("b");
+        bench.charge(0, (a, b), 10, 1);
+        bench.charge(0, (a, 999_999), 7, 1);
+        assert_eq!(bench.read(), [("/a</a".into(), 1, 1)]);
+        bench.wait(3);
+        bench.charge(0, (a, b), 30, 2);
+        let named = [("/a</a", 1, 1), ("/a</b", 30, 2), ("/a<~gone", 7, 1)]
+            .map(|(name, ns, count)| (name.to_owned(), ns, count));
+        assert_eq!(bench.read(), named);
+    }
+
+    #[test]
+    fn a_label_that_outlives_its_cgroup_goes_on() {
+        let mut bench = Bench::new();
+        let (a, b) = (bench.cgroup("a"), bench.cgroup("b"));
+        bench.charge(0, (a, b), 100, 1);
+        bench.read();
+        // Numbers of folders that are deleted are used again here, unlike those of cgroups.
+        let away = tempfile::tempdir().unwrap();
+        std::fs::rename(bench.folder("a"), away.path().join("a")).unwrap();
+        let again = bench.cgroup("a");
+        assert_ne!(again, a);
+        bench.wait(3);
+        bench.charge(1, (again, b), 20, 1);
+        assert_eq!(bench.read(), [("/a</b".into(), 120, 2)]);
+        bench.wait(10);
+        bench.charge(1, (again, b), 21, 2);
+        assert_eq!(bench.read(), [("/a</b".into(), 121, 3)]);
+        bench.sweep();
+        assert_eq!(bench.read(), [("/a</b".into(), 121, 3)]);
+        let kind = ChargeKey::kind(0, Cause::Foreign, Resource::Cpu);
+        assert_eq!(bench.states.charged(0, charge_slot(a, b, kind)), None);
+        assert!(bench.states.charged(1, charge_slot(again, b, kind)).is_some());
+        std::fs::rename(bench.folder("b"), away.path().join("b")).unwrap();
+        bench.wait(10);
+        bench.sweep();
+        assert!(bench.read().is_empty());
+        assert!(bench.charges.rows.order.iter().next().is_none());
+    }
+
+    #[test]
+    fn a_label_that_is_never_missing_from_a_sample_goes_on() {
+        let mut bench = Bench::new();
+        let (a, b) = (bench.cgroup("a"), bench.cgroup("b"));
+        bench.charge(0, (a, b), 100, 1);
+        bench.read();
+        let away = tempfile::tempdir().unwrap();
+        std::fs::rename(bench.folder("b"), away.path().join("b")).unwrap();
+        let again = bench.cgroup("b");
+        bench.charge(1, (a, a), 1, 1);
+        bench.wait(10);
+        bench.read();
+        bench.sweep();
+        // Nothing is about it until one does the same that is called the same: before the next sample.
+        bench.wait(3);
+        bench.charge(1, (a, again), 500, 1);
+        assert_eq!(bench.read()[1], ("/a</b".into(), 600, 2));
+    }
+
+    #[test]
+    fn a_name_that_was_not_found_is_asked_for_again() {
+        let mut bench = Bench::new();
+        let a = bench.cgroup("a");
+        let hidden = bench.cgroup("b");
+        let away = tempfile::tempdir().unwrap();
+        std::fs::rename(bench.folder("b"), away.path().join("b")).unwrap();
+        bench.charge(0, (a, hidden), 10, 1);
+        bench.read();
+        bench.wait(3);
+        assert_eq!(bench.read(), [("/a<~gone".into(), 10, 1)]);
+        std::fs::rename(away.path().join("b"), bench.folder("b")).unwrap();
+        bench.wait(100);
+        bench.charge(0, (a, hidden), 11, 2);
+        bench.read();
+        bench.sweep();
+        bench.wait(1);
+        bench.charge(0, (a, hidden), 15, 3);
+        assert_eq!(bench.read(), [("/a</b".into(), 4, 1)]);
+    }
+
+    #[test]
+    fn what_has_no_room_counts_by_cause() {
+        let mut bench = Bench::new();
+        let of = |ns| Charged { ns, count: 1 };
+        bench.states.charge_nobody(1, Resource::Cpu, Cause::Idle, of(9));
+        assert_eq!(bench.read(), [("~other<~other".into(), 9, 1)]);
+        assert_eq!(bench.charges.folded(), 1);
+        bench.states.charge_nobody(0, Resource::Cpu, Cause::Idle, of(2));
+        bench.states.charge_nobody(1, Resource::NetTx, Cause::Own, of(3));
+        let rest = [("~other<~other".into(), 11, 2), ("~other<~other".into(), 3, 1)];
+        assert_eq!(bench.read(), rest);
+        assert_eq!(bench.charges.folded(), 3);
+    }
+
+    #[test]
+    fn labels_are_bounded() {
+        let mut bench = Bench::new();
+        let a = bench.cgroup("a");
+        let mut asked = Asked { names: &mut bench.names, at: bench.at, at_ns: bench.at_ns };
+        let mut folded = 0;
+        let mut binder =
+            Binder { rows: &mut bench.charges.rows, asked: &mut asked, folded: &mut folded };
+        for irq in 0..PAIRS as u64 + 50 {
+            let key = ChargeKey {
+                victim: a,
+                culprit: irq,
+                place: 0,
+                cause: Cause::Hardirq as u8,
+                resource: Resource::Running as u8,
+                used: 1,
+            };
+            binder.update(&mut NEW.clone(), Charged { ns: 1, count: 1 }, || Some(key));
+        }
+        assert_eq!(folded, 50);
+        let totals = bench.charges.totals();
+        assert_eq!(totals.len(), PAIRS + 1);
+        assert_eq!(totals.iter().map(|row| row.charged.ns).sum::<u64>(), PAIRS as u64 + 50);
+    }
+}

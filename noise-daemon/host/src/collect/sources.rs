@@ -1,0 +1,488 @@
+//! The maps of the programs, and the sample that they add up to.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use aya::maps::{HashMap, Map, MapData, PerCpuHashMap, RingBuf};
+use noise_common::MARKER_MAP;
+use noise_common::event::{Cell, CellKey, PacketTimes, RequestTimes};
+use noise_common::header::Header;
+use noise_common::hooks::Hook;
+use noise_common::loss::{LOSSES, Loss};
+use noise_common::record::Record;
+use noise_common::signals::{CELLS_PER_CPU, SIGNALS, Signal, Storage};
+use noise_model::{Count, HookSample, INTERFERENCE_METRIC, Label, Sample};
+use noise_system::procfs::Reader;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::broadcast;
+
+use super::bearers::Bearers;
+use super::charges::{Asked, Charges};
+use super::faults::PageFaults;
+use super::hashed::HashedCharges;
+use super::outliers::{MOST_WAITING, Outliers};
+use super::series::Histograms;
+use super::states::{CpuStates, Mark};
+use super::steal;
+use crate::kernel::{Engine, HookStatus, Measured, PidLimit, ProgramStats, monotonic_ns};
+use crate::resolve::Names;
+use crate::resolve::cgroup::Hierarchies;
+
+/// The ring buffer of closed windows; its descriptor can be polled.
+pub type Ring = RingBuf<MapData>;
+
+/// How often subjects are checked for being gone, and how often where room runs short.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+const SWEEP_EVERY_CROWDED: Duration = Duration::from_secs(5);
+/// How often interfaces are checked for new names.
+const NAMES_EVERY: Duration = Duration::from_secs(2);
+/// The hash of charges that found no entry in their CPU's table.
+const CHARGES_MAP: &str = "NOISE_CHARGES";
+/// Requests and packets that are under way longer than this count as lost, when their map
+/// was found full, ns.
+const STALE_NS: u64 = 300_000_000_000;
+/// Attempts at reading the cells of a key of which one is being reset.
+const READ_ATTEMPTS: usize = 3;
+
+/// Records of the ring of a kind that is not known here, by the signal that they name.
+#[derive(Debug, Default)]
+struct Unknown(BTreeMap<u16, u64>);
+
+impl Unknown {
+    fn add(&mut self, header: Header) {
+        // None comes from the programs that are part of this executable.
+        if self.0.is_empty() {
+            let Header { kind, length, signal, .. } = header;
+            tracing::warn!(
+                kind,
+                length,
+                signal,
+                "the programs sent a record of an unknown kind, which is not counted: load the programs of \
+                 this version by starting noised again"
+            );
+        }
+        *self.0.entry(header.signal).or_default() += 1;
+    }
+
+    fn of(&self, signal: Signal) -> u64 {
+        self.0.get(&(signal as u16)).copied().unwrap_or_default()
+    }
+}
+
+/// Reads everything that the programs collect.
+pub struct Collector {
+    engine: Engine,
+    ring: Ring,
+    states: CpuStates,
+    /// What each cell was like at the last reading, by CPU and cell.
+    read: Vec<Mark>,
+    cells: PerCpuHashMap<MapData, CellKey, Cell>,
+    counts: PerCpuHashMap<MapData, CellKey, u64>,
+    requests: HashMap<MapData, u64, RequestTimes>,
+    spilled: HashMap<MapData, u64, PacketTimes>,
+    histograms: Histograms,
+    bearers: Bearers<u64>,
+    charges: Charges,
+    records: broadcast::Sender<Arc<Record>>,
+    outliers: Outliers,
+    unknown: Unknown,
+    names: Names,
+    hierarchies: Hierarchies,
+    reader: Reader,
+    page_faults: PageFaults,
+    pids: PidLimit,
+    programs: BTreeMap<Hook, ProgramStats>,
+    absent: Vec<(Signal, String)>,
+    swept: Instant,
+    asked_names: Instant,
+    full_seen: u64,
+}
+
+fn take(engine: &mut Engine, name: &str) -> anyhow::Result<Map> {
+    engine.take_map(name).with_context(|| format!("the BPF object has no map {name}"))
+}
+
+impl Collector {
+    /// Takes over an engine and its maps.
+    ///
+    /// # Errors
+    /// Where a map is missing or cannot be mapped into memory.
+    pub fn new(mut engine: Engine) -> anyhow::Result<Self> {
+        let Map::Array(cpus) = take(&mut engine, MARKER_MAP)? else {
+            bail!("{MARKER_MAP} is not an array");
+        };
+        let count = engine.sizes().cpus as usize;
+        let states = CpuStates::map(cpus.fd().as_fd(), count)
+            .with_context(|| format!("cannot map {MARKER_MAP} into memory"))?;
+        let hashed = engine
+            .take_map(CHARGES_MAP)
+            .map(|map| HashedCharges::new(map, count))
+            .transpose()
+            .with_context(|| format!("cannot use {CHARGES_MAP}"))?;
+        let facts = engine.facts();
+        let hierarchies = facts.hierarchies.clone();
+        let names = Names::new(
+            Path::new("/proc"),
+            Path::new("/sys"),
+            facts.drop_reasons.clone(),
+            &hierarchies,
+        );
+        let (records, receiver) = broadcast::channel(MOST_WAITING);
+        Ok(Self {
+            ring: take(&mut engine, "NOISE_RING")?.try_into()?,
+            cells: take(&mut engine, "NOISE_CELLS")?.try_into()?,
+            counts: take(&mut engine, "NOISE_COUNTS")?.try_into()?,
+            requests: take(&mut engine, "NOISE_REQUESTS")?.try_into()?,
+            spilled: take(&mut engine, "NOISE_SPILLED")?.try_into()?,
+            states,
+            read: vec![Mark::default(); count * CELLS_PER_CPU],
+            histograms: Histograms::default(),
+            bearers: Bearers::default(),
+            charges: Charges::new(hashed),
+            outliers: Outliers::new(receiver),
+            records,
+            unknown: Unknown::default(),
+            names,
+            hierarchies,
+            reader: Reader::default(),
+            page_faults: PageFaults::default(),
+            pids: PidLimit::new(engine.sizes()),
+            programs: BTreeMap::new(),
+            absent: engine.absent(),
+            swept: Instant::now(),
+            asked_names: Instant::now(),
+            full_seen: 0,
+            engine,
+        })
+    }
+
+    /// Switches signals on and off, and sets thresholds, while the programs run.
+    pub fn measure(&mut self, measured: Measured) {
+        self.engine.measure(measured);
+        self.absent = self.engine.absent();
+    }
+
+    /// The engine, to attach and detach hooks and to see how they fare.
+    pub fn engine_mut(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    /// How the hooks fare.
+    pub fn hooks(&self) -> &[HookStatus] {
+        self.engine.hooks()
+    }
+
+    /// The hierarchies of the cgroups that are counted.
+    pub fn hierarchies(&self) -> &Hierarchies {
+        &self.hierarchies
+    }
+
+    /// Signals that are not measured here, and why.
+    pub fn absent(&self) -> &[(Signal, String)] {
+        &self.absent
+    }
+
+    /// A descriptor that is ready when there is something in the ring; it belongs to the runtime that
+    /// this is called in.
+    ///
+    /// # Errors
+    /// Where the system has no more descriptors.
+    pub fn readiness(&self) -> io::Result<AsyncFd<OwnedFd>> {
+        // SAFETY: the descriptor belongs to our ring and is open here.
+        let ring = unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) };
+        let ring = ring.try_clone_to_owned()?;
+        // SAFETY: an `OwnedFd` keeps one open descriptor as long as it lives.
+        Ok(unsafe { AsyncFd::register(ring) }?)
+    }
+
+    /// Takes all records from the ring: closed windows go into the totals, others to the receivers of
+    /// [`Collector::records`].
+    pub fn drain(&mut self) {
+        while let Some(bytes) = self.ring.next() {
+            match Record::read(&bytes) {
+                // The totals need every window, and a channel drops records of which a receiver is
+                // too slow: so these do not go through it.
+                Ok(Record::Window(cell)) => self.histograms.close(&cell),
+                Ok(record @ Record::Outlier(_)) => {
+                    // Our own receiver is always there.
+                    let _ = self.records.send(Arc::new(record));
+                }
+                Err(header) => self.unknown.add(header),
+            }
+        }
+    }
+
+    /// The records of the ring from now on, but for the windows, which are in the samples. One that
+    /// receives too slowly loses the oldest, and sees how many.
+    pub fn records(&self) -> broadcast::Receiver<Arc<Record>> {
+        self.records.subscribe()
+    }
+
+    /// Adds to a sample what costs more to read and is needed less often: the statistics of the
+    /// programs themselves, and what the host has counted on its own.
+    pub fn complete(&mut self, sample: &mut Sample) {
+        self.add_hooks(sample);
+        let found = self.hierarchies.found();
+        sample.hierarchies = found.map(|(kind, is_found)| (kind.into(), is_found)).into();
+        sample.stolen = steal::stolen(Path::new("/proc"), &mut self.reader);
+        sample.page_faults = self.page_faults.read(Path::new("/proc"), &mut self.reader);
+    }
+
+    /// What the programs have counted up to now.
+    pub fn sample(&mut self) -> Sample {
+        self.read_open_windows();
+        self.drain();
+        let (at_ns, now) = (monotonic_ns(), Instant::now());
+        let mut sample = Sample { at_ns, absent: self.absent.clone(), ..Sample::default() };
+        self.histograms.add_to(&mut sample, &mut self.names, now);
+        let mut asked = Asked { names: &mut self.names, at: now, at_ns };
+        self.charges.read(&self.states, &mut asked);
+        sample.interference = self.charges.totals();
+        sample.outliers = self.outliers.named(&mut self.names, now);
+        sample.folded.push((INTERFERENCE_METRIC.into(), self.charges.folded()));
+        self.add_counts(&mut sample, now);
+        self.add_drops(&mut sample);
+        let crowded = self.charges.is_crowded() || self.histograms.is_crowded();
+        let every = if crowded { SWEEP_EVERY_CROWDED } else { SWEEP_EVERY };
+        if now.duration_since(self.swept) >= every {
+            self.swept = now;
+            self.sweep(at_ns, now, &sample);
+        }
+        self.rename(now);
+        sample
+    }
+
+    /// Interfaces that were renamed count under their new names from the next reading on.
+    fn rename(&mut self, now: Instant) {
+        if now.duration_since(self.asked_names) < NAMES_EVERY {
+            return;
+        }
+        self.asked_names = now;
+        let interfaces = self.names.renamed();
+        if !interfaces.is_empty() {
+            self.charges.rename(&self.states, &interfaces);
+        }
+    }
+
+    fn add_hooks(&mut self, sample: &mut Sample) {
+        // Where the kernel does not say for once, what it said last counts.
+        let stats = self.engine.program_stats().into_iter();
+        self.programs.extend(stats.map(|stats| (stats.hook, stats)));
+        let hooks = self.engine.hooks().iter().map(|status| {
+            let stats = self.programs.get(&status.hook);
+            HookSample {
+                hook: status.hook,
+                attached: status.is_attached(),
+                runs: stats.map_or(0, |stats| stats.runs),
+                run_ns: stats.map_or(0, |stats| stats.run_ns),
+                missed: stats.map_or(0, |stats| stats.missed),
+            }
+        });
+        sample.hooks = hooks.collect();
+    }
+
+    fn read_open_windows(&mut self) {
+        for (place, read) in self.read.iter_mut().enumerate() {
+            let (cpu, index) = (place / CELLS_PER_CPU, place % CELLS_PER_CPU);
+            let Some(mark) = self.states.mark(cpu, index) else { continue };
+            if mark == *read {
+                continue;
+            }
+            if let Some(cell) = self.states.read_cell(cpu, index) {
+                *read = mark;
+                self.histograms.read_open(&cell);
+            }
+        }
+        let keys: Vec<CellKey> = self.cells.keys().flatten().collect();
+        for key in keys {
+            for _ in 0..READ_ATTEMPTS {
+                let Ok(cells) = self.cells.get(&key, 0) else { break };
+                cells.iter().for_each(|cell| self.histograms.read_open(cell));
+                if cells.iter().all(|cell| cell.head == cell.tail) {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn add_counts(&mut self, sample: &mut Sample, now: Instant) {
+        let mut counts: BTreeMap<Label, u64> = BTreeMap::new();
+        for info in SIGNALS.iter().filter(|info| info.storage == Storage::Switches) {
+            for kind in 0..2 {
+                let labels = self.names.labels(info.signal, kind as u64, now).unwrap_or_default();
+                counts.insert((info.signal, labels), self.states.switches(kind));
+            }
+        }
+        let keys: Vec<CellKey> = self.counts.keys().flatten().collect();
+        for key in keys {
+            let Some(signal) = Signal::from_number(key.signal) else { continue };
+            let Ok(values) = self.counts.get(&key, 0) else { continue };
+            let Some(labels) = self.names.labels(signal, key.subject, now) else { continue };
+            let is_named = || self.names.is_named(signal, key.subject);
+            let total = values.iter().sum();
+            let (label, part) = self.bearers.bear(key, (signal, labels), &total, is_named);
+            *counts.entry(label).or_default() += *part;
+        }
+        self.bearers.add_left(|label, left| match counts.get_mut(label) {
+            Some(count) => {
+                *count += *left;
+                true
+            }
+            None => false,
+        });
+        sample.counts = counts
+            .into_iter()
+            .map(|((signal, labels), total)| Count { signal, labels, total })
+            .collect();
+    }
+
+    fn add_drops(&self, sample: &mut Sample) {
+        for info in &SIGNALS {
+            for reason in LOSSES {
+                let mut total = self.states.drops(info.signal, reason);
+                if info.outliers && reason == Loss::RateLimited {
+                    total += self.outliers.lost();
+                }
+                if reason == Loss::OutOfRange {
+                    total += self.unknown.of(info.signal);
+                }
+                if total > 0 {
+                    sample.drops.push((info.signal, reason, total));
+                }
+            }
+        }
+    }
+
+    fn warn_of_pids(&mut self) {
+        if let Some(largest) = self.pids.outgrown(Path::new("/proc")) {
+            let first = self.engine.sizes().pids;
+            tracing::warn!(
+                "kernel.pid_max was raised to {largest}: threads with ids from {first} on are not \
+                 measured before noised is started again"
+            );
+        }
+    }
+
+    /// Frees what belongs to devices, interfaces, cgroups and threads that are gone, and, where a
+    /// map was found full, requests and packets that were lost on the way.
+    fn sweep(&mut self, now_ns: u64, now: Instant, sample: &Sample) {
+        let Self { states, cells, counts, names, histograms, bearers, .. } = self;
+        histograms.sweep(names, |signal, key| {
+            let _ = cells.remove(&key);
+            states.free_cells(signal, key);
+        });
+        let keys: Vec<CellKey> = counts.keys().flatten().collect();
+        for key in keys {
+            let Some(signal) = Signal::from_number(key.signal) else { continue };
+            // One that has not been sampled has not been counted anywhere.
+            if bearers.label(key).is_some() && !names.exists(signal, key.subject) {
+                let Ok(values) = counts.get(&key, 0) else { continue };
+                bearers.forget(key, &values.iter().sum());
+                let _ = counts.remove(&key);
+                names.forget(signal, key.subject);
+            }
+        }
+        let mut asked = Asked { names: &mut self.names, at: now, at_ns: now_ns };
+        self.charges.sweep(&self.states, &mut asked);
+        self.names.sweep();
+        self.warn_of_pids();
+        // What the forgotten took.
+        noise_system::memory::give_back();
+        let full: u64 = sample
+            .drops
+            .iter()
+            .filter(|(_, reason, _)| *reason == Loss::MapFull)
+            .map(|(_, _, count)| count)
+            .sum();
+        if full == self.full_seen {
+            return;
+        }
+        self.full_seen = full;
+        let old = |at_ns: u64| at_ns.saturating_add(STALE_NS) < now_ns;
+        let stale: Vec<u64> = self
+            .requests
+            .iter()
+            .flatten()
+            .filter(|(_, times)| old(times.queued_ns.max(times.issued_ns)))
+            .map(|(request, _)| request)
+            .collect();
+        for request in stale {
+            let _ = self.requests.remove(&request);
+        }
+        let stale: Vec<u64> = self
+            .spilled
+            .iter()
+            .flatten()
+            .filter(|(_, times)| old(times.queued_ns))
+            .map(|(skb, _)| skb)
+            .collect();
+        for skb in stale {
+            let _ = self.spilled.remove(&skb);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use nix::sched::{CpuSet, sched_setaffinity};
+    use nix::unistd::Pid;
+    use noise_common::record::RecordKind;
+    use noise_common::signals::keyed_slot;
+
+    use super::*;
+    use crate::kernel::LoadOptions;
+    use noise_model::Series;
+
+    /// The loopback interface, as it is numbered in every namespace.
+    const LOOPBACK: u64 = 1;
+    const SIGNAL: Signal = Signal::NetTxWait;
+
+    /// Packets that the collector has counted on the loopback interface.
+    fn sent(collector: &mut Collector) -> u64 {
+        let series = collector.sample().series.into_iter();
+        let own = |one: &Series| one.signal == SIGNAL && one.labels == ["lo"];
+        series.filter(own).map(|one| one.totals.count()).sum()
+    }
+
+    #[test]
+    fn a_subject_stays_where_its_window_is_open() {
+        // SAFETY: no preconditions.
+        if unsafe { libc::geteuid() } != 0 {
+            return eprintln!("skipped: loading programs needs root");
+        }
+        let mut here = CpuSet::new();
+        here.set(0).unwrap();
+        sched_setaffinity(Pid::from_raw(0), &here).unwrap();
+        let mut collector = Collector::new(Engine::load(&LoadOptions::default()).unwrap()).unwrap();
+        // Another subject has the cell that the interface would use.
+        let slot = SIGNAL.first_cell() + keyed_slot(LOOPBACK);
+        let occupant = (2..).find(|other| keyed_slot(*other) == keyed_slot(LOOPBACK)).unwrap();
+        let key = CellKey { signal: SIGNAL as u32, padding: 0, subject: occupant };
+        let header = Header::new(RecordKind::Window, SIGNAL as u32, 0);
+        let cell = Cell { header, subject: occupant, closes_ns: 1, ..Cell::EMPTY };
+        for cpu in 0..collector.states.len() {
+            collector.states.write_cell(cpu, slot, cell);
+        }
+        collector.engine_mut().attach().unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let send = |count: u64| {
+            for _ in 0..count {
+                socket.send_to(&[0], socket.local_addr().unwrap()).unwrap();
+            }
+        };
+        send(100);
+        let before = sent(&mut collector);
+        assert!(before >= 100, "{before} packets of 100");
+        collector.states.free_cells(SIGNAL, key);
+        send(10);
+        let after = sent(&mut collector);
+        assert!(after >= before + 10, "{after} packets after {before} and 10 more");
+    }
+}

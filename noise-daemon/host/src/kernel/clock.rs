@@ -1,0 +1,82 @@
+//! The clock of the programs, seen from this process.
+//!
+//! The programs read the host's CLOCK_MONOTONIC. A process in a time namespace (time_namespaces(7))
+//! reads another one, which differs from the host's by a number that is fixed before its first process
+//! starts. Taking it away puts all times on the programs' scale.
+
+use std::fs;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use noise_system::procfs;
+
+/// By how much this process' clock is ahead of the host's, ns.
+static AHEAD_NS: LazyLock<i64> = LazyLock::new(|| ahead_ns(Path::new("/proc")));
+
+/// Now on the host's CLOCK_MONOTONIC, the clock of the programs, ns.
+#[inline(always)]
+pub fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is valid, and this clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    let own_ns = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
+    own_ns.saturating_add_signed(-*AHEAD_NS)
+}
+
+/// The same below a procfs root. The file is about the namespace of children, which is our own unless
+/// another was made for them.
+fn ahead_ns(root: &Path) -> i64 {
+    let own = root.join("self");
+    let namespace = |name: &str| fs::read_link(own.join("ns").join(name)).ok();
+    if namespace("time") != namespace("time_for_children") {
+        return 0;
+    }
+    let text = procfs::text(own.join("timens_offsets")).unwrap_or_default();
+    text.lines().find_map(monotonic_offset).unwrap_or(0)
+}
+
+/// The offset in ns, of the line that is about CLOCK_MONOTONIC (also written as its number, 1).
+fn monotonic_offset(line: &str) -> Option<i64> {
+    let mut words = line.split_whitespace();
+    if !matches!(words.next()?, "monotonic" | "1") {
+        return None;
+    }
+    let (seconds, ns): (i64, i64) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    seconds.checked_mul(1_000_000_000)?.checked_add(ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn the_offset_of_a_time_namespace_is_known() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(ahead_ns(root.path()), 0);
+        let namespaces = root.path().join("self/ns");
+        fs::create_dir_all(&namespaces).unwrap();
+        let put = |text: &str| fs::write(root.path().join("self/timens_offsets"), text).unwrap();
+        put("monotonic           0         0\nboottime            0         0\n");
+        assert_eq!(ahead_ns(root.path()), 0);
+        put("monotonic      100000         5\nboottime       77         0\n");
+        assert_eq!(ahead_ns(root.path()), 100_000_000_000_005);
+        put("monotonic          -7 500000000\nboottime       77         0\n");
+        assert_eq!(ahead_ns(root.path()), -6_500_000_000);
+        for text in ["", "boottime 7 0\n", "monotonic\n", "monotonic x 0\n"] {
+            put(text);
+            assert_eq!(ahead_ns(root.path()), 0, "{text}");
+        }
+        // Another one was made for children.
+        put("monotonic      100000         0\n");
+        symlink("time:[4026531834]", namespaces.join("time")).unwrap();
+        symlink("time:[4026532000]", namespaces.join("time_for_children")).unwrap();
+        assert_eq!(ahead_ns(root.path()), 0);
+    }
+
+    #[test]
+    fn the_clock_goes_on() {
+        let before = monotonic_ns();
+        assert!(before > 0 && monotonic_ns() >= before);
+    }
+}

@@ -1,0 +1,465 @@
+//! Loading, attaching and detaching the programs, and how each hook fares.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd as _;
+
+use aya::maps::Map;
+use aya::programs::raw_trace_point::RawTracePointLink;
+use aya::programs::tp_btf::BtfTracePointLink;
+use aya::programs::{Program, ProgramError};
+use aya::{Btf, Ebpf, VerifierLogLevel};
+use noise_common::MARKER_MAP;
+use noise_common::hooks::{Attach, HOOKS, Hook};
+use noise_common::signals::{SIGNALS, Signal, SignalInfo};
+use noise_system::memory::give_back;
+
+use super::controls::{Controls, Measured};
+use super::hook::{HookState, HookStatus};
+use super::loader::loader;
+use super::order::ends_first;
+use super::room::ensure_locked_memory;
+use super::{
+    Facts, KernelBtf, KernelError, Lockdown, SignalState, Sizes, ensure_room, has_own_users,
+    lockdown, missing_capabilities, signal_state,
+};
+
+/// Why a signal is not measured though it could be.
+const SWITCHED_OFF: &str = "switched off by the configuration";
+
+/// The programs that are loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ObjectKind {
+    /// The programs that measure.
+    #[default]
+    Measuring,
+    /// The programs that report what interrupts CPUs, event by event.
+    Watching,
+    /// Empty programs on the same hooks, for the benchmarks.
+    #[cfg(feature = "bench")]
+    Empty,
+}
+
+/// An object file with the alignment that its parser needs.
+#[repr(C, align(32))]
+struct Aligned<T: ?Sized>(T);
+
+static MEASURING: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/noise-programs")));
+static WATCHING: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/watch-programs")));
+#[cfg(feature = "bench")]
+static EMPTY: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/empty-programs")));
+
+impl ObjectKind {
+    fn bytes(self) -> &'static [u8] {
+        match self {
+            Self::Measuring => &MEASURING.0,
+            Self::Watching => &WATCHING.0,
+            #[cfg(feature = "bench")]
+            Self::Empty => &EMPTY.0,
+        }
+    }
+
+    /// The hooks of its programs, in table order.
+    fn hooks(self) -> Vec<Hook> {
+        let is_of = match self {
+            Self::Watching => Hook::is_watched,
+            _ => Hook::is_measured,
+        };
+        HOOKS.into_iter().filter(|hook| is_of(*hook)).collect()
+    }
+}
+
+/// Debug records of the programs, through aya-log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DebugRecords {
+    /// None: the verifier removes what would write them.
+    #[default]
+    Off,
+    /// What could not be counted, and why.
+    Drops,
+    /// Windows that open as well.
+    All,
+}
+
+impl DebugRecords {
+    /// The level as aya-log's global variable has it: from 1 (error) to 5 (trace).
+    const fn level(self) -> u8 {
+        match self {
+            Self::Off => 0,
+            Self::Drops => 4,
+            Self::All => 5,
+        }
+    }
+}
+
+/// How to load.
+#[derive(Clone, Debug, Default)]
+pub struct LoadOptions {
+    /// Which programs.
+    pub object: ObjectKind,
+    /// What the programs log of their work.
+    pub debug: DebugRecords,
+    /// Attach every hook by this way only, for tests and benchmarks; `None` = the usual order.
+    pub only: Option<Attach>,
+    /// What is measured at first.
+    pub measured: Measured,
+    /// A process or thread that is counted apart from the others of its cgroup.
+    pub watched: Option<u32>,
+}
+
+/// What the kernel counted of one hook's program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProgramStats {
+    /// The hook.
+    pub hook: Hook,
+    /// Runs, where `kernel.bpf_stats_enabled` is on.
+    pub runs: u64,
+    /// Time of these runs, ns.
+    pub run_ns: u64,
+    /// Events not handled because the program was already running on that CPU.
+    pub missed: u64,
+}
+
+#[expect(dead_code, reason = "held for its Drop, which detaches")]
+enum Link {
+    TpBtf(BtfTracePointLink),
+    RawTp(RawTracePointLink),
+}
+
+/// The loaded programs. Dropping it detaches all.
+pub struct Engine {
+    ebpf: Ebpf,
+    facts: Facts,
+    sizes: Sizes,
+    hooks: Vec<HookStatus>,
+    links: BTreeMap<Hook, Link>,
+    controls: Option<Controls>,
+    measured: Measured,
+}
+
+impl Engine {
+    /// Checks privileges and kernel, creates the maps and loads the programs.
+    ///
+    /// A hook that the kernel does not have or refuses is noted in [`Engine::hooks`]; everything
+    /// else goes on.
+    ///
+    /// # Errors
+    /// Where nothing can be loaded at all; see [`KernelError`].
+    pub fn load(options: &LoadOptions) -> Result<Self, KernelError> {
+        preflight()?;
+        let sizes = Sizes::of_host().map_err(|error| KernelError::Refused(format!("{error:#}")))?;
+        ensure_locked_memory(sizes)?;
+        let (facts, btf) = {
+            let btf = KernelBtf::read(KernelBtf::PATH.as_ref())?;
+            let facts = Facts::learn(&btf)?;
+            let tracepoints = btf.tracepoints(facts.arguments.keys().map(|hook| hook.tracepoint()));
+            (facts, tracepoints?)
+        };
+        let mut ebpf = load_object(options, &facts, sizes)?;
+        // The kernel needs most of all while it verifies the first program: what was free by then is
+        // not kept on top.
+        give_back();
+        let mut hooks = Vec::with_capacity(HOOKS.len());
+        for hook in options.object.hooks() {
+            let state = if facts.arguments.contains_key(&hook) {
+                load_hook(&mut ebpf, hook, options.only, &btf)
+            } else {
+                HookState::Absent
+            };
+            hooks.push(HookStatus { hook, state });
+        }
+        let mut engine = Self {
+            controls: controls(&ebpf, sizes)?,
+            ebpf,
+            facts,
+            sizes,
+            hooks,
+            links: BTreeMap::new(),
+            measured: Measured::default(),
+        };
+        engine.measure(options.measured.clone());
+        Ok(engine)
+    }
+
+    /// Switches signals on and off, and sets thresholds, while the programs run.
+    pub fn measure(&mut self, measured: Measured) {
+        if let Some(controls) = &self.controls {
+            controls.apply(&measured);
+        }
+        self.measured = measured;
+    }
+
+    /// Signals that are not measured, and why.
+    pub fn absent(&self) -> Vec<(Signal, String)> {
+        let state = |info: &SignalInfo| match signal_state(info, &self.facts, &self.hooks) {
+            SignalState::Absent(reason) => Some((info.signal, reason)),
+            SignalState::Active if self.measured.measures(info.signal) => None,
+            SignalState::Active => Some((info.signal, SWITCHED_OFF.to_owned())),
+        };
+        SIGNALS.iter().filter_map(state).collect()
+    }
+
+    /// Attaches every loaded hook that is not attached yet.
+    ///
+    /// # Errors
+    /// [`KernelError::NothingAttached`] where not one could be.
+    pub fn attach(&mut self) -> Result<(), KernelError> {
+        for hook in self.order() {
+            let found = self.hooks.iter_mut().find(|status| status.hook == hook);
+            let Some(status) = found else { continue };
+            let HookState::Loaded(attach) = status.state else { continue };
+            status.state = match attach_hook(&mut self.ebpf, status.hook, attach) {
+                Ok(link) => {
+                    self.links.insert(status.hook, link);
+                    HookState::Attached(attach)
+                }
+                Err(error) => HookState::Refused(one_line(&error)),
+            };
+        }
+        if self.links.is_empty() {
+            let first = self.hooks.iter().find_map(|status| match &status.state {
+                HookState::Refused(reason) => Some(reason.clone()),
+                _ => None,
+            });
+            return Err(KernelError::NothingAttached {
+                first: first.unwrap_or_else(|| "the kernel has none of the tracepoints".to_owned()),
+            });
+        }
+        Ok(())
+    }
+
+    /// The hooks in the order in which they are attached.
+    fn order(&self) -> Vec<Hook> {
+        let hooks: Vec<Hook> = self.hooks.iter().map(|status| status.hook).collect();
+        ends_first(&hooks)
+    }
+
+    /// Detaches every program; they stay loaded and can be attached again.
+    ///
+    /// Begins before ends, so that nothing is stored whose end is missed.
+    pub fn detach(&mut self) {
+        for hook in self.order().iter().rev() {
+            self.links.remove(hook);
+        }
+        for status in &mut self.hooks {
+            if let HookState::Attached(attach) = status.state {
+                status.state = HookState::Loaded(attach);
+            }
+        }
+    }
+
+    /// How each hook fares, in table order.
+    pub fn hooks(&self) -> &[HookStatus] {
+        &self.hooks
+    }
+
+    /// What was learnt of the kernel.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// The host's dimensions at load.
+    pub fn sizes(&self) -> Sizes {
+        self.sizes
+    }
+
+    /// Takes a map out of the object; `None` where it has no such map, or it was taken.
+    pub fn take_map(&mut self, name: &str) -> Option<Map> {
+        self.ebpf.take_map(name)
+    }
+
+    /// The object, for the reader of debug records.
+    pub fn object_mut(&mut self) -> &mut Ebpf {
+        &mut self.ebpf
+    }
+
+    /// Whether this thread may read from the kernel what is open here.
+    pub fn is_readable(&self) -> bool {
+        !self.program_stats().is_empty()
+    }
+
+    /// What the kernel counted of each loaded program.
+    pub fn program_stats(&self) -> Vec<ProgramStats> {
+        self.hooks
+            .iter()
+            .filter_map(|status| {
+                let (HookState::Loaded(attach) | HookState::Attached(attach)) = status.state else {
+                    return None;
+                };
+                let program = self.ebpf.program(status.hook.program(attach))?;
+                read_stats(status.hook, program)
+            })
+            .collect()
+    }
+}
+
+/// The memory that says what the programs measure; `None` of an object that does not read it.
+fn controls(ebpf: &Ebpf, sizes: Sizes) -> Result<Option<Controls>, KernelError> {
+    let Some(Map::Array(states)) = ebpf.map(MARKER_MAP) else { return Ok(None) };
+    Controls::map(states.fd().as_fd(), sizes.cpus as usize)
+        .map(Some)
+        .map_err(|error| KernelError::Refused(format!("cannot map {MARKER_MAP}: {error}")))
+}
+
+/// Refuses early what can be known early, so that nothing is half-started.
+fn preflight() -> Result<(), KernelError> {
+    if has_own_users("/proc".as_ref()) {
+        return Err(KernelError::OwnUsers);
+    }
+    let missing = missing_capabilities();
+    if !missing.is_empty() {
+        let names: Vec<String> = missing.iter().map(ToString::to_string).collect();
+        return Err(KernelError::NotPermitted { missing: names.join(" and ") });
+    }
+    if lockdown("/sys".as_ref()) == Lockdown::Confidentiality {
+        return Err(KernelError::Lockdown);
+    }
+    ensure_room()
+}
+
+fn load_object(options: &LoadOptions, facts: &Facts, sizes: Sizes) -> Result<Ebpf, KernelError> {
+    let log_level = options.debug.level();
+    let maps = match options.object {
+        ObjectKind::Watching => sizes.watching_maps(),
+        _ => sizes.maps(options.debug != DebugRecords::Off),
+    };
+    let waits_mask = sizes.waits() - 1;
+    let mut loader = loader();
+    loader.verifier_log_level(VerifierLogLevel::STATS);
+    if matches!(options.object, ObjectKind::Measuring | ObjectKind::Watching) {
+        for (global, value) in &facts.globals {
+            loader.override_global(global, value, false);
+        }
+        if let Some(watched) = &options.watched {
+            loader.override_global("WATCHED_PID", watched, false);
+        }
+        loader.override_global("WAITS_MASK", &waits_mask, false);
+        loader.override_global("AYA_LOG_LEVEL", &log_level, false);
+        for map in &maps {
+            loader.map_max_entries(map.name, map.max_entries);
+        }
+    }
+    loader.load(options.object.bytes()).map_err(|error| match is_forbidden(&error) {
+        true => KernelError::Forbidden(one_line(&error)),
+        false => KernelError::Refused(one_line(&error)),
+    })
+}
+
+/// Whether the kernel says that this process may not, whatever it is about.
+fn is_forbidden(error: &(dyn std::error::Error + 'static)) -> bool {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.filter_map(|cause| cause.downcast_ref::<std::io::Error>()).any(|cause| {
+        // A filter may answer either.
+        matches!(cause.raw_os_error(), Some(libc::EPERM | libc::EACCES))
+    })
+}
+
+fn load_hook(ebpf: &mut Ebpf, hook: Hook, only: Option<Attach>, btf: &Btf) -> HookState {
+    let mut reasons = Vec::new();
+    for attach in Attach::ORDER {
+        if only.is_some_and(|only| only != attach) {
+            continue;
+        }
+        let name = hook.program(attach);
+        let loaded = match ebpf.program_mut(name) {
+            Some(Program::BtfTracePoint(program)) => program.load(hook.tracepoint(), btf),
+            Some(Program::RawTracePoint(program)) => program.load(),
+            _ => {
+                reasons.push(format!("{name}: not in the object"));
+                continue;
+            }
+        };
+        match loaded {
+            Ok(()) => return HookState::Loaded(attach),
+            Err(error) => reasons.push(format!("{}: {}", attach.name(), one_line(&error))),
+        }
+    }
+    HookState::Refused(reasons.join("; "))
+}
+
+fn attach_hook(ebpf: &mut Ebpf, hook: Hook, attach: Attach) -> Result<Link, ProgramError> {
+    match ebpf.program_mut(hook.program(attach)) {
+        Some(Program::BtfTracePoint(program)) => {
+            let id = program.attach()?;
+            Ok(Link::TpBtf(program.take_link(id)?))
+        }
+        Some(Program::RawTracePoint(program)) => {
+            let id = program.attach(hook.tracepoint())?;
+            Ok(Link::RawTp(program.take_link(id)?))
+        }
+        _ => Err(ProgramError::NotLoaded),
+    }
+}
+
+fn read_stats(hook: Hook, program: &Program) -> Option<ProgramStats> {
+    let fd = match program {
+        Program::BtfTracePoint(program) => program.fd().ok()?,
+        Program::RawTracePoint(program) => program.fd().ok()?,
+        _ => return None,
+    };
+    let info = super::prog_info::read(fd.as_fd())?;
+    Some(ProgramStats {
+        hook,
+        runs: info.run_cnt,
+        run_ns: info.run_time_ns,
+        missed: info.recursion_misses,
+    })
+}
+
+/// An error with its causes on one line; a verifier's log is cut to its end, where the reason is.
+fn one_line(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    // The verifier's statistics follow its reason.
+    let statistic = |line: &str| {
+        ["processed ", "verification time", "stack depth"]
+            .iter()
+            .any(|begin| line.starts_with(begin))
+    };
+    let lines: Vec<&str> =
+        text.lines().map(str::trim).filter(|line| !line.is_empty() && !statistic(line)).collect();
+    match lines.as_slice() {
+        [head, .., tail] => format!("{head} … {tail}"),
+        _ => lines.join(" "),
+    }
+}
+
+/// Whether another `noised` has its maps on this host; `None` where that cannot be seen (listing
+/// maps needs CAP_SYS_ADMIN).
+pub fn other_daemon_runs() -> Option<bool> {
+    for info in aya::maps::loaded_maps() {
+        if info.ok()?.name_as_str() == Some(MARKER_MAP) {
+            return Some(true);
+        }
+    }
+    Some(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use aya::EbpfError;
+    use aya::maps::MapError;
+
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_forbids_is_distinguished_from_what_it_cannot_do() {
+        let refused = |number| {
+            let io_error = io::Error::from_raw_os_error(number);
+            EbpfError::MapError(MapError::CreateError { name: "A".to_owned(), io_error })
+        };
+        assert!(is_forbidden(&refused(libc::EPERM)) && is_forbidden(&refused(libc::EACCES)));
+        assert!(!is_forbidden(&refused(libc::ENOMEM)) && !is_forbidden(&refused(libc::EINVAL)));
+    }
+}

@@ -1,0 +1,214 @@
+//! What a process must be allowed to have before programs can be loaded: descriptors, address space
+//! and memory. Without them the start would end somewhere in its midst, in words of the allocator or
+//! in none: the kernel kills what takes more than its cgroup may have.
+
+use std::fs;
+use std::path::Path;
+
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
+use noise_common::hooks::HOOKS;
+use noise_system::procfs;
+
+use super::cgroup_memory::{code_bytes, free_memory};
+use super::loader::is_alone;
+use super::{KernelBtf, KernelError, Sizes};
+
+const MIB: u64 = 1 << 20;
+/// Descriptors beside those of the programs: maps, sockets, the runtime's own, the standard three, and
+/// some clients.
+const OTHER_DESCRIPTORS: usize = 48;
+/// Address space: the program, its libraries, and what allocators and threads reserve.
+const ADDRESS_SPACE: u64 = 72 * MIB;
+/// What each further CPU may add.
+const ADDRESS_SPACE_PER_CPU: u64 = MIB;
+/// Of memory that is written to: the same without files.
+const RESERVED: u64 = 16 * MIB;
+
+/// The daemon's own while it loads: heap, the object with its programs, stacks, page tables. 6 MiB were
+/// measured.
+const OWN: u64 = 7 * MIB;
+/// The kernel's while it verifies the largest program, that of `sched_switch`, beside those that it
+/// keeps: 13 and 2 MiB were measured on Linux 6.18, which charges both to the cgroup. Older ones charge
+/// less.
+const PROGRAMS: u64 = 16 * MIB;
+
+/// A limit and what is needed.
+fn ensure(
+    what: &'static str,
+    allowed: u64,
+    needed: u64,
+    remedy: &'static str,
+) -> Result<(), KernelError> {
+    if allowed >= needed {
+        return Ok(());
+    }
+    Err(KernelError::NoRoom { what, allowed, needed, remedy })
+}
+
+/// As [`ensure`], for bytes.
+fn ensure_mib(
+    what: &'static str,
+    allowed: u64,
+    needed: u64,
+    remedy: &'static str,
+) -> Result<(), KernelError> {
+    ensure(what, allowed / MIB, needed.div_ceil(MIB), remedy)
+}
+
+/// What a start takes on this host, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Needed {
+    /// The daemon's while it reads the kernel's types.
+    reading: u64,
+    /// The daemon's while the programs are loaded.
+    loading: u64,
+    /// The kernel's for the maps.
+    maps: u64,
+    /// Pages of the program's file: half of its code is used at a time, and with less room it is read
+    /// again and again.
+    code: u64,
+}
+
+impl Needed {
+    /// Where the types are a file of `btf` bytes. Beside other threads aya's loader reads them, too.
+    fn of(btf: u64, maps: u64, code: u64, is_alone: bool) -> Self {
+        let types = if is_alone { KernelBtf::memory(btf) } else { KernelBtf::memory_in_aya(btf) };
+        let loading = OWN + KernelBtf::memory_of_tracepoints(btf);
+        Self { reading: OWN + types, loading, maps, code: code / 2 }
+    }
+
+    fn of_host() -> Self {
+        // What cannot be read here stops the start a moment later, in words of its own.
+        let btf = fs::metadata(KernelBtf::PATH).map_or(0, |file| file.len());
+        let maps = Sizes::of_host().map_or(0, |sizes| sizes.total_bytes(false).0);
+        Self::of(btf, maps, code_bytes(), is_alone())
+    }
+
+    /// All that a cgroup is charged for.
+    fn charged(self) -> u64 {
+        self.reading.max(self.loading + self.maps + PROGRAMS) + self.code
+    }
+
+    /// Memory that only this process has.
+    fn own(self) -> u64 {
+        self.reading.max(self.loading) + RESERVED
+    }
+}
+
+/// Lifts the soft limit on descriptors as far as it goes, and requires that a start fits into what this
+/// process may have.
+///
+/// # Errors
+/// [`KernelError::NoRoom`] where it does not.
+pub fn ensure_room() -> Result<(), KernelError> {
+    let descriptors = 2 * HOOKS.len() + OTHER_DESCRIPTORS;
+    ensure(
+        "file descriptors",
+        lift_descriptors(),
+        descriptors as u64,
+        "ulimit -n, or LimitNOFILE= of the unit",
+    )?;
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    ensure_mib(
+        "MiB of address space for its memory",
+        soft_limit(Resource::RLIMIT_AS),
+        ADDRESS_SPACE + cpus * ADDRESS_SPACE_PER_CPU,
+        "ulimit -v, or LimitAS= of the unit",
+    )?;
+    let needed = Needed::of_host();
+    ensure_mib(
+        "MiB of data (heap and stacks)",
+        soft_limit(Resource::RLIMIT_DATA),
+        needed.own(),
+        "ulimit -d, or LimitDATA= of the unit",
+    )?;
+    let groups = procfs::bytes("/proc/self/cgroup").unwrap_or_default();
+    ensure_mib(
+        "MiB of memory",
+        free_memory(Path::new("/sys/fs/cgroup"), &groups).unwrap_or(u64::MAX),
+        needed.charged(),
+        "memory.max of its cgroup or of one above it, which all in them share, or MemoryMax= of the \
+         unit",
+    )
+}
+
+/// Lifts the limit on locked memory, to which kernels before 5.11 charge maps and programs, and requires
+/// on those that a start fits where it cannot be lifted.
+///
+/// # Errors
+/// [`KernelError::NoRoom`] where it does not.
+pub fn ensure_locked_memory(sizes: Sizes) -> Result<(), KernelError> {
+    let _ = setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY);
+    let release = procfs::text("/proc/sys/kernel/osrelease").unwrap_or_default();
+    if !charges_locked_memory(&release) {
+        return Ok(());
+    }
+    ensure_mib(
+        "MiB of locked memory",
+        soft_limit(Resource::RLIMIT_MEMLOCK),
+        sizes.total_bytes(false).0,
+        "ulimit -l, or LimitMEMLOCK= of the unit",
+    )
+}
+
+/// Whether a kernel of this release charges maps to the limit on locked memory: those before 5.11.
+fn charges_locked_memory(release: &str) -> bool {
+    let mut numbers = release.split(|letter: char| !letter.is_ascii_digit());
+    let mut next = || numbers.next().and_then(|number| number.parse::<u32>().ok());
+    let version = next().zip(next());
+    version.is_some_and(|version| version < (5, 11))
+}
+
+fn soft_limit(resource: Resource) -> u64 {
+    getrlimit(resource).map_or(u64::MAX, |(soft, _)| soft)
+}
+
+/// How many descriptors this process may have from now on.
+fn lift_descriptors() -> u64 {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return u64::MAX };
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_or(soft, |()| hard)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_needed_follows_from_the_host() {
+        let here = Needed::of(5_519_912, 2_400_000, 13 * MIB, true);
+        // 24 MiB were measured, without pages of the file.
+        assert!((28..42).contains(&(here.charged() / MIB)), "{here:?}");
+        let larger = Needed::of(5_519_912, 130_000_000, 13 * MIB, true);
+        assert_eq!(larger.charged() - here.charged(), 130_000_000 - 2_400_000);
+        let types = Needed::of(60_000_000, 2_400_000, 13 * MIB, true);
+        assert!(types.charged() > 60_000_000 && types.own() > 60_000_000, "{types:?}");
+        let beside = Needed::of(60_000_000, 2_400_000, 13 * MIB, false);
+        assert!(beside.charged() > types.charged());
+    }
+
+    #[test]
+    fn kernels_before_5_11_charge_locked_memory() {
+        for release in ["5.10.0-46-cloud-amd64\n", "5.4.0", "4.19"] {
+            assert!(charges_locked_memory(release), "{release}");
+        }
+        for release in ["5.11.0-rc1", "5.15.0", "6.18.44-fc", "10.0.1", "", "vendor"] {
+            assert!(!charges_locked_memory(release), "{release}");
+        }
+    }
+
+    #[test]
+    fn too_little_is_said_with_what_helps() {
+        assert!(ensure("things", 8, 8, "more things").is_ok());
+        let error = ensure("things", 7, 8, "more things").unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("needs 8 things") && text.contains("more things"), "{text}");
+        assert!(!error.is_unsupported());
+        assert!(ensure_mib("MiB", 8 * MIB, 8 * MIB, "more").is_ok());
+        assert!(ensure_mib("MiB", 9 * MIB - 1, 8 * MIB + 1, "more").is_err());
+    }
+
+    #[test]
+    fn tests_have_room() {
+        ensure_room().unwrap();
+    }
+}

@@ -1,0 +1,193 @@
+//! How large the maps are on this host.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use noise_common::charge::{ChargeKey, Charged};
+use noise_common::event::{
+    Cell, CellKey, CpuState, PACKET_SLOTS, PacketTimes, RequestTimes, TASKS,
+};
+use noise_common::ledger::Waiting;
+use noise_common::queue::{QUEUES, Served};
+use noise_common::watch::WatchedCpu;
+use noise_system::procfs;
+
+/// The host's dimensions, from which map sizes follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Possible CPUs: numbers that a CPU can ever have, hot-plugged ones included.
+    pub cpus: u32,
+    /// Possible pids: the kernel's `pid_max`.
+    pub pids: u32,
+}
+
+/// One map and the memory that it takes.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct MapSize {
+    /// The map's name.
+    pub name: &'static str,
+    /// Its number of entries (bytes for the ring buffers).
+    pub max_entries: u32,
+    /// What it takes, bytes, by the kernel's layout of that map type.
+    pub bytes: u64,
+}
+
+/// What a hash element takes beside key and value, bytes.
+const HASH_ELEMENT_BYTES: u64 = 48;
+/// Ring buffer for each CPU: four windows of sixty signals.
+const RING_BYTES_PER_CPU: u32 = 128 * 1024;
+/// Waiting tasks for each CPU, the fewest and the most of all.
+const WAITS_PER_CPU: u32 = 512;
+const WAITS: (u32, u32) = (2048, 65_536);
+/// Packets under way that others pushed out of their slot.
+const SPILLED: u32 = 1024;
+/// Charges that find no room in the CPUs' own tables.
+const CHARGES: u32 = 1024;
+/// Ring for each CPU that is watched: 50 ms of 300,000 events a second.
+const WATCH_RING_BYTES_PER_CPU: u32 = 1024 * 1024;
+/// The smallest and the largest ring.
+const RING_BYTES: (u32, u32) = (256 * 1024, 16 * 1024 * 1024);
+/// Ring of the programs' debug records, where they are on; the smallest one where they are off.
+const DEBUG_RING_BYTES: (u32, u32) = (4096, 128 * 1024);
+
+/// Reads the kernel's `pid_max` below a procfs root.
+fn pid_max(procfs: &Path) -> anyhow::Result<u32> {
+    let path = procfs.join("sys/kernel/pid_max");
+    let text = procfs::text(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    text.trim().parse().with_context(|| format!("{} does not hold a number", path.display()))
+}
+
+/// Watches whether threads may get ids for which the maps have no room.
+#[derive(Debug)]
+pub struct PidLimit {
+    pids: u32,
+    reported: bool,
+}
+
+impl PidLimit {
+    /// As it was when the maps were made.
+    pub fn new(sizes: Sizes) -> Self {
+        Self { pids: sizes.pids, reported: false }
+    }
+
+    /// The limit below a procfs root, when it is found to be larger for the first time.
+    pub fn outgrown(&mut self, procfs: &Path) -> Option<u32> {
+        if self.reported {
+            return None;
+        }
+        let pids = pid_max(procfs).ok().filter(|pids| *pids > self.pids)?;
+        self.reported = true;
+        Some(pids)
+    }
+}
+
+impl Sizes {
+    /// Reads the host's dimensions.
+    ///
+    /// # Errors
+    /// Where sysfs or procfs cannot be read.
+    pub fn of_host() -> anyhow::Result<Self> {
+        let cpus = aya::util::nr_cpus()
+            .map_err(|(path, error)| anyhow::anyhow!("cannot read {path}: {error}"))?;
+        let pids = pid_max("/proc".as_ref())?;
+        Ok(Self { cpus: u32::try_from(cpus)?, pids })
+    }
+
+    /// Bytes of the ring buffer of closed windows: a power of two.
+    fn ring_bytes(self) -> u32 {
+        let wanted = self.cpus.saturating_mul(RING_BYTES_PER_CPU).clamp(RING_BYTES.0, RING_BYTES.1);
+        wanted.next_power_of_two()
+    }
+
+    /// Tasks that may wait for a CPU at once before they share entries: a power of two.
+    pub fn waits(self) -> u32 {
+        self.cpus.saturating_mul(WAITS_PER_CPU).clamp(WAITS.0, WAITS.1).next_power_of_two()
+    }
+
+    /// Every map with its size. `debug` where the programs write debug records.
+    pub fn maps(self, debug: bool) -> Vec<MapSize> {
+        let cpus = u64::from(self.cpus);
+        let size = |name, max_entries: u32, bytes: u64| MapSize { name, max_entries, bytes };
+        let of = |bytes: usize| bytes as u64;
+        let hash = |entries: u32, key: usize, value: u64| {
+            u64::from(entries) * (HASH_ELEMENT_BYTES + key as u64 + value + 16)
+        };
+        let requests = (self.cpus.saturating_mul(1024)).clamp(2048, 131_072);
+        let waits = self.waits();
+        let ring = self.ring_bytes();
+        let debug_ring = if debug { DEBUG_RING_BYTES.1 } else { DEBUG_RING_BYTES.0 };
+        vec![
+            size("NOISE_CPUS", self.cpus, cpus * of(size_of::<CpuState>())),
+            size("NOISE_WAITING", self.pids, u64::from(self.pids) * 8),
+            size("NOISE_WAITS", waits, u64::from(waits) * of(size_of::<Waiting>())),
+            size(
+                "NOISE_CHARGES",
+                CHARGES,
+                hash(CHARGES, size_of::<ChargeKey>(), cpus * of(size_of::<Charged>())),
+            ),
+            size("NOISE_QUEUES", QUEUES as u32, of(QUEUES * size_of::<Served>())),
+            size("NOISE_CELLS", 256, hash(256, size_of::<CellKey>(), cpus * of(size_of::<Cell>()))),
+            size("NOISE_COUNTS", 512, hash(512, size_of::<CellKey>(), cpus * 8)),
+            size("NOISE_REQUESTS", requests, hash(requests, 8, of(size_of::<RequestTimes>()))),
+            size("NOISE_PACKETS", PACKET_SLOTS as u32, of(PACKET_SLOTS * size_of::<PacketTimes>())),
+            size("NOISE_SPILLED", SPILLED, hash(SPILLED, 8, of(size_of::<PacketTimes>()))),
+            size("NOISE_TASKS", TASKS as u32, hash(TASKS as u32, 8, 8)),
+            size("NOISE_RING", ring, u64::from(ring)),
+            size("AYA_LOGS", debug_ring, u64::from(debug_ring)),
+        ]
+    }
+
+    /// The maps of the programs that watch.
+    pub fn watching_maps(self) -> Vec<MapSize> {
+        let size = |name, max_entries: u32, bytes: u64| MapSize { name, max_entries, bytes };
+        let ring = (self.cpus.saturating_mul(WATCH_RING_BYTES_PER_CPU))
+            .clamp(RING_BYTES.0, RING_BYTES.1)
+            .next_power_of_two();
+        let states = u64::from(self.cpus) * size_of::<WatchedCpu>() as u64;
+        vec![size("WATCH_CPUS", self.cpus, states), size("WATCH_RING", ring, u64::from(ring))]
+    }
+
+    /// Bytes of all maps, and of those the part that grows with possible pids.
+    pub fn total_bytes(self, debug: bool) -> (u64, u64) {
+        let total = self.maps(debug).iter().map(|map| map.bytes).sum();
+        (total, u64::from(self.pids) * 8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_budget_holds_on_small_and_large_hosts() {
+        for (cpus, pids) in [(1, 32_768), (2, 32_768), (8, 4_194_304), (128, 4_194_304)] {
+            let sizes = Sizes { cpus, pids };
+            let (total, by_pid) = sizes.total_bytes(false);
+            // Two MiB for the smallest hosts, then one for each CPU.
+            let budget = u64::from(cpus.max(2)) * 1024 * 1024;
+            assert!(total - by_pid <= budget, "{cpus} CPUs: {total} - {by_pid} > {budget}");
+        }
+    }
+
+    #[test]
+    fn a_larger_limit_of_pids_is_reported_once() {
+        let procfs = tempfile::tempdir().unwrap();
+        let path = procfs.path().join("sys/kernel/pid_max");
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let mut limit = PidLimit::new(Sizes { cpus: 1, pids: 32_768 });
+        assert_eq!(limit.outgrown(procfs.path()), None);
+        for (text, expected) in [("32768", None), ("1000", None), ("65536\n", Some(65_536))] {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(limit.outgrown(procfs.path()), expected);
+        }
+        std::fs::write(&path, "131072").unwrap();
+        assert_eq!(limit.outgrown(procfs.path()), None);
+    }
+
+    #[test]
+    fn rings_are_powers_of_two() {
+        for cpus in [1, 3, 64, 1000, 8192] {
+            assert!(Sizes { cpus, pids: 1 }.ring_bytes().is_power_of_two());
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! The host that is measured: the programs in the kernel, what they count, and the names behind its numbers.
+//!
+//! `resolve` knows neither of the others; `kernel` asks it which hierarchies of cgroups there are; `collect`
+//! drains what the kernel holds and names it, into samples of the model.
+
+pub mod collect;
+pub mod kernel;
+pub mod resolve;

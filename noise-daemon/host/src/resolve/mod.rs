@@ -1,0 +1,278 @@
+//! IO: ids to names. Rooted at paths, so that tests use fixture trees.
+
+pub mod cgroup;
+mod host;
+mod kthread;
+mod renamed;
+mod who;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use noise_common::charge::{UNKNOWN, WATCHED_TASK};
+use noise_common::signals::{OPERATIONS, OTHER_INTERFACE, Signal, split_block_subject};
+use noise_common::subject::SubjectKind;
+use noise_model::clean::clean;
+use noise_model::clean::printable;
+
+use cgroup::{Hierarchies, Labels, Of};
+pub use host::read_host;
+use kthread::KernelThreads;
+pub use kthread::without_cpu;
+use noise_model::labels::OTHER;
+use noise_system::procfs;
+use renamed::Round;
+use who::Interner;
+pub use who::{Being, Parties};
+
+/// What the last columns of `interrupts` below a procfs root say of an irq.
+pub fn irq_name(procfs: &Path, irq: u64) -> String {
+    let text = procfs::text(procfs.join("interrupts")).unwrap_or_default();
+    let cpus = text.lines().next().unwrap_or_default().split_whitespace().count();
+    let line = text.lines().find_map(|line| {
+        let (number, rest) = line.split_once(':')?;
+        (number.trim().parse() == Ok(irq)).then_some(rest)
+    });
+    let words: Vec<&str> = line.unwrap_or_default().split_whitespace().skip(cpus).collect();
+    // Chip, hardware irq (with its trigger), then the actions' names, joined with commas.
+    let name = words.get(2..).unwrap_or_default().join(" ");
+    if name.is_empty() { "unknown".to_owned() } else { printable(name.as_bytes()) }
+}
+
+/// Turns subjects of signals into label values, and remembers them.
+#[derive(Debug)]
+pub struct Names {
+    procfs: PathBuf,
+    sysfs: PathBuf,
+    drop_reasons: BTreeMap<u32, String>,
+    known: BTreeMap<(Signal, u64), Vec<String>>,
+    cgroups: Labels,
+    threads: KernelThreads,
+    interner: Interner,
+    /// The interfaces that there were when a sweep first looked; empty where that is not known.
+    interfaces: Option<BTreeSet<u64>>,
+    round: Round,
+}
+
+impl Names {
+    /// Names below `procfs` and `sysfs`, and of the cgroups in these hierarchies; `drop_reasons`
+    /// come from the kernel's type information.
+    pub fn new(
+        procfs: &Path,
+        sysfs: &Path,
+        drop_reasons: BTreeMap<u32, String>,
+        hierarchies: &Hierarchies,
+    ) -> Self {
+        Self {
+            procfs: procfs.to_owned(),
+            sysfs: sysfs.to_owned(),
+            drop_reasons,
+            known: BTreeMap::new(),
+            cgroups: Labels::new(hierarchies),
+            threads: KernelThreads::new(procfs),
+            interner: Interner::default(),
+            interfaces: None,
+            round: Round::default(),
+        }
+    }
+
+    /// Label values of a subject, in the order of the signal's labels; `None` where they will be
+    /// known later. Once known, they stay until the subject is forgotten or [renamed](Names::renamed).
+    pub fn labels(&mut self, signal: Signal, subject: u64, now: Instant) -> Option<Vec<String>> {
+        if let Some(labels) = self.known.get(&(signal, subject)) {
+            return Some(labels.clone());
+        }
+        let labels = self.look_up(signal, subject, now)?;
+        // Cgroups and interfaces bear names that their makers chose.
+        let labels: Vec<String> = labels.iter().map(|name| clean(name).into_owned()).collect();
+        self.known.insert((signal, subject), labels.clone());
+        Some(labels)
+    }
+
+    /// Forgets a subject that is gone.
+    pub fn forget(&mut self, signal: Signal, subject: u64) {
+        self.known.remove(&(signal, subject));
+    }
+
+    fn look_up(&mut self, signal: Signal, subject: u64, now: Instant) -> Option<Vec<String>> {
+        Some(match signal.info().subject {
+            SubjectKind::Host => Vec::new(),
+            SubjectKind::Kinds(names) | SubjectKind::Vectors(names) => {
+                let name = names.get(subject as usize);
+                vec![name.map_or_else(|| subject.to_string(), ToString::to_string)]
+            }
+            SubjectKind::Irq => vec![subject.to_string(), irq_name(&self.procfs, subject)],
+            // What found no cell of its own, or no cgroup.
+            SubjectKind::Cgroup if subject == UNKNOWN => vec![OTHER.to_owned()],
+            SubjectKind::Cgroup => vec![self.cgroup(Of::Task, subject, now)?.to_string()],
+            SubjectKind::Request => {
+                let (major, minor, operation) = split_block_subject(subject);
+                let operation = OPERATIONS.get(operation).copied().unwrap_or("other");
+                vec![self.device_name(major, minor), operation.to_owned()]
+            }
+            SubjectKind::Interface => vec![self.interface_name(subject)],
+            SubjectKind::DropReason => {
+                let reason = self.drop_reasons.get(&(subject as u32));
+                vec![reason.map_or_else(|| "unknown".to_owned(), Clone::clone)]
+            }
+        })
+    }
+
+    /// Whether a subject that comes and goes still exists, or that cannot be found out. For sweeps:
+    /// interfaces are looked at once, and again after [`Names::sweep`].
+    pub fn exists(&mut self, signal: Signal, subject: u64) -> bool {
+        match signal.info().subject {
+            SubjectKind::Request => {
+                let (major, minor, _) = split_block_subject(subject);
+                let path = self.sysfs.join(format!("dev/block/{major}:{minor}"));
+                path.try_exists().unwrap_or(true)
+            }
+            SubjectKind::Interface => subject == OTHER_INTERFACE || self.has_interface(subject),
+            SubjectKind::Cgroup => {
+                matches!(subject, UNKNOWN | WATCHED_TASK)
+                    || !self.cgroups.is_gone(Of::Task, subject)
+            }
+            _ => true,
+        }
+    }
+
+    /// Whether the labels of a subject are its own, not what stands for one that cannot be found.
+    pub fn is_named(&mut self, signal: Signal, subject: u64) -> bool {
+        match signal.info().subject {
+            SubjectKind::Interface => {
+                let labels = self.known.get(&(signal, subject));
+                labels.is_some_and(|labels| labels.first() != Some(&nameless(subject)))
+            }
+            _ => self.exists(signal, subject),
+        }
+    }
+
+    fn has_interface(&mut self, ifindex: u64) -> bool {
+        if self.interfaces.is_none() {
+            let found = interfaces(&self.sysfs);
+            self.interfaces = found.map(|found| found.map(|(index, _)| index).collect()).ok();
+        }
+        self.interfaces.as_ref().is_none_or(|known| known.contains(&ifindex))
+    }
+
+    fn device_name(&self, major: u32, minor: u32) -> String {
+        std::fs::read_link(self.sysfs.join(format!("dev/block/{major}:{minor}")))
+            .ok()
+            .and_then(|target| Some(printable(target.file_name()?.as_bytes())))
+            .unwrap_or_else(|| format!("{major}:{minor}"))
+    }
+
+    fn interface_name(&self, subject: u64) -> String {
+        if subject == OTHER_INTERFACE {
+            return OTHER.to_owned();
+        }
+        self.find_interface(subject).unwrap_or_else(|| nameless(subject))
+    }
+
+    fn find_interface(&self, ifindex: u64) -> Option<String> {
+        let (_, name) = interfaces(&self.sysfs).ok()?.find(|(index, _)| *index == ifindex)?;
+        Some(shown(&name))
+    }
+}
+
+/// The label of an interface.
+fn shown(name: &OsStr) -> String {
+    clean(&printable(name.as_bytes())).into_owned()
+}
+
+/// The label of an interface that cannot be found.
+fn nameless(index: u64) -> String {
+    format!("if{index}")
+}
+
+/// The number of the interface that has this folder in sysfs.
+fn index_of(folder: &Path) -> Option<u64> {
+    procfs::text(folder.join("ifindex")).ok()?.trim().parse().ok()
+}
+
+/// Index and name of every interface below a sysfs root.
+fn interfaces(sysfs: &Path) -> std::io::Result<impl Iterator<Item = (u64, OsString)>> {
+    let entries = std::fs::read_dir(sysfs.join("class/net"))?;
+    Ok(entries.flatten().filter_map(|entry| Some((index_of(&entry.path())?, entry.file_name()))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use noise_common::signals::block_subject;
+    use noise_model::labels::GONE;
+
+    fn fixture() -> (tempfile::TempDir, Names) {
+        let root = tempfile::tempdir().unwrap();
+        let interrupts = "           CPU0       CPU1\n \
+            36:          0       4970 PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0\n \
+            LOC:       5163       5474   Local timer interrupts\n";
+        std::fs::write(root.path().join("interrupts"), interrupts).unwrap();
+        let net = root.path().join("class/net/eth7");
+        std::fs::create_dir_all(&net).unwrap();
+        std::fs::write(net.join("ifindex"), "7\n").unwrap();
+        std::fs::create_dir_all(root.path().join("dev/block")).unwrap();
+        std::os::unix::fs::symlink("../../block/vda", root.path().join("dev/block/254:0")).unwrap();
+        let reasons = BTreeMap::from([(3, "no_socket".to_owned())]);
+        let hierarchies = Hierarchies::default();
+        let names = Names::new(root.path(), root.path(), reasons, &hierarchies);
+        (root, names)
+    }
+
+    #[test]
+    fn subjects_get_the_names_people_know() {
+        let (_root, mut names) = fixture();
+        let now = Instant::now();
+        let mut labels = |signal, subject| names.labels(signal, subject, now).unwrap();
+        assert_eq!(labels(Signal::Hardirq, 36), ["36", "virtio1-req.0"]);
+        assert_eq!(labels(Signal::Hardirq, 99), ["99", "unknown"]);
+        assert_eq!(labels(Signal::BlockQueueWait, block_subject(254, 0, 1)), ["vda", "write"]);
+        assert_eq!(labels(Signal::BlockQueueWait, block_subject(7, 3, 0)), ["7:3", "read"]);
+        assert_eq!(labels(Signal::NetTxWait, 7), ["eth7"]);
+        assert_eq!(labels(Signal::NetTxWait, 9), ["if9"]);
+        assert_eq!(labels(Signal::NetTxWait, OTHER_INTERFACE), [OTHER]);
+        assert_eq!(labels(Signal::PacketDrop, 3), ["no_socket"]);
+        assert_eq!(labels(Signal::PacketDrop, 77), ["unknown"]);
+        assert_eq!(labels(Signal::CgroupRunqueueWait, UNKNOWN), [OTHER]);
+        assert_eq!(labels(Signal::CgroupRunqueueWait, 77), [GONE]);
+        assert!(names.exists(Signal::NetTxWait, 7) && !names.exists(Signal::NetTxWait, 9));
+    }
+
+    #[test]
+    fn names_that_are_no_text_are_shown_in_escapes_and_hide_no_other() {
+        let (root, mut names) = fixture();
+        let path = |bytes: &[u8]| root.path().join(OsStr::from_bytes(bytes));
+        let interrupts =
+            b"  CPU0\n 35:  0 PCI 1-edge evil\xff\x1b[2J\n 36:  0 PCI 2-edge virtio1\n";
+        std::fs::write(path(b"interrupts"), interrupts).unwrap();
+        std::fs::create_dir_all(path(b"class/net/we\xff")).unwrap();
+        std::fs::write(path(b"class/net/we\xff/ifindex"), "8\n").unwrap();
+        std::os::unix::fs::symlink(path(b"block/d\xff"), path(b"dev/block/254:1")).unwrap();
+        let now = Instant::now();
+        let mut labels = |signal, subject| names.labels(signal, subject, now).unwrap();
+        assert_eq!(labels(Signal::Hardirq, 35), ["35", r"evil\xff\x1b[2J"]);
+        assert_eq!(labels(Signal::Hardirq, 36), ["36", "virtio1"]);
+        assert_eq!(labels(Signal::NetTxWait, 8), [r"we\xff"]);
+        assert_eq!(labels(Signal::NetTxWait, 7), ["eth7"]);
+        assert_eq!(labels(Signal::BlockQueueWait, block_subject(254, 1, 0)), [r"d\xff", "read"]);
+    }
+
+    #[test]
+    fn interfaces_are_looked_at_once_a_sweep() {
+        let (root, mut names) = fixture();
+        let net = root.path().join("class/net");
+        assert!(names.exists(Signal::NetTxWait, 7));
+        std::fs::rename(net.join("eth7"), net.join("eth8")).unwrap();
+        std::fs::write(net.join("eth8/ifindex"), "8\n").unwrap();
+        assert!(names.exists(Signal::NetTxWait, 7) && !names.exists(Signal::NetRxWait, 8));
+        names.sweep();
+        assert!(!names.exists(Signal::NetTxWait, 7) && names.exists(Signal::NetRxWait, 8));
+        names.sweep();
+        std::fs::remove_dir_all(&net).unwrap();
+        // What cannot be listed is not gone for that.
+        assert!(names.exists(Signal::TcpRetransmit, 7));
+    }
+}

@@ -1,0 +1,229 @@
+//! Incidents and long waits as JSON, for programs. The number of the version changes where a
+//! reader of an older one would be misled; fields may be added.
+//!
+//! What goes on has neither an end nor an ending, and its durations count up to the answer.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use noise_analysis::{
+    Culprit, Ending, Episode, Level, Name, Outlier, Remedy, Report, Rule, Time, Watched,
+};
+use serde::de::{Deserialize, Deserializer, Error as _};
+use serde::ser::Serializer;
+use serde_json::Value;
+
+/// The version of the documents and of their routes.
+pub const API_VERSION: u64 = 1;
+
+/// What `/api/v1/incidents` answers.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct IncidentsDocument {
+    version: u64,
+    /// Incidents, the oldest first.
+    #[serde(serialize_with = "write", deserialize_with = "read")]
+    pub incidents: Vec<Arc<Report>>,
+}
+
+/// What `/api/v1/outliers` answers.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct OutliersDocument {
+    version: u64,
+    /// Long waits, the oldest first.
+    pub outliers: Vec<Arc<Outlier>>,
+}
+
+impl IncidentsDocument {
+    /// One of this version.
+    pub fn new(incidents: Vec<Arc<Report>>) -> Self {
+        Self { version: API_VERSION, incidents }
+    }
+}
+
+impl OutliersDocument {
+    /// One of this version.
+    pub fn new(outliers: Vec<Arc<Outlier>>) -> Self {
+        Self { version: API_VERSION, outliers }
+    }
+}
+
+/// An incident as it is written.
+#[derive(serde::Serialize)]
+struct WrittenReport<'a> {
+    id: u64,
+    open: bool,
+    /// How long it lasted, or has lasted so far.
+    lasted_seconds: f64,
+    #[serde(flatten)]
+    main: WrittenEpisode<'a>,
+    also: Vec<WrittenEpisode<'a>>,
+    untold: u64,
+}
+
+/// One signal of one subject, as it is written.
+#[derive(serde::Serialize)]
+struct WrittenEpisode<'a> {
+    signal: Watched,
+    subject: &'a str,
+    start: Timestamp,
+    end: Option<Timestamp>,
+    /// Whether it is disturbed now.
+    active: bool,
+    /// How long it was disturbed, or has been so far.
+    seconds: f64,
+    ending: Option<Ending>,
+    rule: Rule,
+    before: Level,
+    after: Level,
+    lost_seconds: f64,
+    culprits: &'a [Culprit<Name>],
+    others: Time,
+    untracked: Time,
+    remedies: &'a [Remedy],
+}
+
+impl<'a> From<&'a Episode> for WrittenEpisode<'a> {
+    fn from(episode: &'a Episode) -> Self {
+        Self {
+            signal: episode.signal,
+            subject: &episode.subject,
+            start: episode.start,
+            end: (!episode.is_active()).then_some(episode.end),
+            active: episode.is_active(),
+            seconds: episode.disturbed_seconds(),
+            ending: episode.ending,
+            rule: episode.rule,
+            before: episode.before,
+            after: episode.after,
+            lost_seconds: episode.lost_seconds,
+            culprits: &episode.culprits,
+            others: episode.others,
+            untracked: episode.untracked,
+            remedies: &episode.remedies,
+        }
+    }
+}
+
+impl<'a> From<&'a Report> for WrittenReport<'a> {
+    fn from(report: &'a Report) -> Self {
+        let mut main = WrittenEpisode::from(&report.main);
+        if report.open {
+            // What opened it may be calm by now: its end is not that of the incident.
+            (main.end, main.ending) = (None, None);
+        }
+        Self {
+            id: report.id,
+            open: report.open,
+            lasted_seconds: report.lasted(),
+            main,
+            also: report.also.iter().map(WrittenEpisode::from).collect(),
+            untold: report.untold,
+        }
+    }
+}
+
+fn write<S: Serializer>(incidents: &[Arc<Report>], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(incidents.iter().map(|report| WrittenReport::from(&**report)))
+}
+
+fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Arc<Report>>, D::Error> {
+    let incidents = Vec::<Value>::deserialize(deserializer)?;
+    let report = |value| incident(value).map(Arc::new).map_err(D::Error::custom);
+    incidents.into_iter().map(report).collect()
+}
+
+/// An incident that goes on ends, as far as is known, when it was read.
+fn incident(mut value: Value) -> serde_json::Result<Report> {
+    let lasted = value.get("lasted_seconds").and_then(Value::as_f64);
+    let start = value.get("start").cloned().map(Timestamp::deserialize).transpose()?;
+    let read_at = start.zip(lasted).and_then(|(start, seconds)| {
+        start.checked_add(SignedDuration::try_from_secs_f64(seconds).ok()?).ok()
+    });
+    let read_at = serde_json::to_value(read_at.or(start))?;
+    let is_calm = value.get("open") == Some(&Value::Bool(true))
+        && value.get("active") == Some(&Value::Bool(false));
+    if is_calm && let Some(ending) = value.get_mut("ending") {
+        *ending = serde_json::to_value(Ending::Over)?;
+    }
+    if let Some(end) = value.get_mut("end").filter(|end| end.is_null()) {
+        *end = read_at.clone();
+    }
+    for episode in value.get_mut("also").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(end) = episode.get_mut("end").filter(|end| end.is_null()) {
+            *end = read_at.clone();
+        }
+    }
+    Report::deserialize(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::made;
+
+    fn episode(subject: &str, start: i64, end: i64, ending: Option<Ending>) -> Episode {
+        let time = |seconds| Timestamp::from_second(seconds).unwrap();
+        Episode {
+            subject: subject.into(),
+            start: time(start),
+            end: time(end),
+            seconds: 3.5,
+            ending,
+            ..made::report(true).main.clone()
+        }
+    }
+
+    fn report(open: bool, main: Option<Ending>, also: Option<Ending>) -> Report {
+        let also = vec![episode("/b", 110, 130, also)];
+        Report { id: 3, open, main: episode("/a", 100, 120, main), also, untold: 0 }
+    }
+
+    fn written(report: &Report) -> Value {
+        let document = IncidentsDocument::new(vec![Arc::new(report.clone())]);
+        serde_json::to_value(document).unwrap()["incidents"][0].clone()
+    }
+
+    #[test]
+    fn what_goes_on_has_neither_an_end_nor_an_ending() {
+        // What opened it is calm, what joined goes on.
+        let value = written(&report(true, Some(Ending::Over), None));
+        for key in ["end", "ending"] {
+            assert!(value[key].is_null(), "{key}: {value}");
+            assert!(value["also"][0][key].is_null(), "{key}: {value}");
+        }
+        assert_eq!((&value["active"], &value["also"][0]["active"]), (&false.into(), &true.into()));
+        assert_eq!((&value["lasted_seconds"], &value["seconds"]), (&30.0.into(), &3.5.into()));
+        let over = written(&report(false, Some(Ending::Over), Some(Ending::Vanished)));
+        assert_eq!(over["end"], "1970-01-01T00:02:00Z");
+        assert_eq!(
+            (&over["ending"], &over["also"][0]["ending"]),
+            (&"over".into(), &"vanished".into())
+        );
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for report in [
+            report(true, Some(Ending::Over), None),
+            report(true, None, Some(Ending::Over)),
+            report(false, Some(Ending::Adopted), Some(Ending::Over)),
+        ] {
+            let document = IncidentsDocument::new(vec![Arc::new(report)]);
+            let text = serde_json::to_string(&document).unwrap();
+            let read: IncidentsDocument = serde_json::from_str(&text).unwrap();
+            assert_eq!(read.incidents[0].lasted(), document.incidents[0].lasted());
+            assert_eq!(serde_json::to_string(&read).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn what_an_older_noised_answers_is_read() {
+        let older = report(true, None, Some(Ending::Over));
+        let mut value = serde_json::to_value(&older).unwrap();
+        value.as_object_mut().unwrap().remove("seconds");
+        let read = incident(value).unwrap();
+        assert_eq!(read.main.disturbed_seconds(), 20.0);
+        assert_eq!((read.lasted(), read.main.is_active()), (30.0, true));
+        assert!(incident(Value::Null).is_err());
+    }
+}

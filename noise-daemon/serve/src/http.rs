@@ -1,0 +1,248 @@
+//! What is served over HTTP, and how it is requested.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{MethodRouter, get};
+use jiff::Timestamp;
+use noise_analysis::Overview;
+use noise_model::clean::clean_json;
+use noise_model::{Host, Model};
+use noise_wire::{CONTENT_TYPE, Frame, encode};
+use tokio::sync::{mpsc, oneshot};
+
+use super::answers::{Answers, Document, Question};
+use super::encoding::takes_gzip;
+use super::status::{SCRIPT, STYLE};
+use super::web::{Costs, Hangup, Web};
+use super::{IncidentsDocument, OutliersDocument, Process, page, render};
+
+/// What is answered where there is nothing.
+const NOT_FOUND: &str = "not found; see /, /metrics, /api/v1/frame, /api/v1/incidents, \
+                         /api/v1/outliers, /-/healthy, /-/ready\n";
+
+/// What there is to show at one time.
+#[derive(Clone, Debug, Default)]
+pub struct Shown {
+    /// The delays.
+    pub model: Model,
+    /// What is unusual among them.
+    pub overview: Overview,
+}
+
+/// A request for what there is now.
+#[derive(Debug)]
+pub struct Viewer {
+    /// Where the answer goes.
+    pub reply: oneshot::Sender<Arc<Shown>>,
+    /// When this viewer looked last, ns on the clock of the samples: the longest delays shall be
+    /// those since then. `None` where it does not look at them.
+    pub since_ns: Option<u64>,
+}
+
+/// Gets what there is now from the collector.
+#[derive(Clone)]
+pub struct Refresh(pub mpsc::Sender<Viewer>);
+
+impl Refresh {
+    async fn shown(&self) -> Result<Arc<Shown>, StatusCode> {
+        self.shown_since(None).await
+    }
+
+    async fn shown_since(&self, since_ns: Option<u64>) -> Result<Arc<Shown>, StatusCode> {
+        let (reply, shown) = oneshot::channel();
+        let viewer = Viewer { reply, since_ns };
+        self.0.send(viewer).await.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
+        shown.await.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)
+    }
+}
+
+struct App {
+    refresh: Refresh,
+    process: Process,
+    host: Arc<Host>,
+    answers: Arc<Answers>,
+}
+
+/// The connection that is to be answered, where one is known.
+type Asker = Option<Extension<Hangup>>;
+
+fn hangup(asker: Asker) -> Option<Hangup> {
+    asker.map(|Extension(hangup)| hangup)
+}
+
+impl App {
+    /// A document, once for all requests of the same time.
+    async fn document(
+        self: Arc<Self>,
+        document: Document,
+        headers: &HeaderMap,
+        asker: Asker,
+    ) -> Result<Response, StatusCode> {
+        let question = Question { document, is_packed: takes_gzip(headers) };
+        let app = Arc::clone(&self);
+        let write = move || async move { app.write(document).await };
+        let bytes = self.answers.shared(question, hangup(asker), write).await?;
+        let kind = match document {
+            Document::Metrics => prometheus::TEXT_FORMAT,
+            Document::Page => "text/html; charset=utf-8",
+            Document::Incidents | Document::Outliers => "application/json",
+        };
+        let head = [(header::CONTENT_TYPE, kind), (header::VARY, "accept-encoding")];
+        let mut response = (head, Body::from(bytes)).into_response();
+        if question.is_packed {
+            let gzip = header::HeaderValue::from_static("gzip");
+            response.headers_mut().insert(header::CONTENT_ENCODING, gzip);
+        }
+        Ok(response)
+    }
+
+    async fn write(&self, document: Document) -> Result<Vec<u8>, StatusCode> {
+        let shown = self.refresh.shown().await?;
+        match document {
+            Document::Metrics => {
+                let text = render(&shown.model, &shown.overview, Some(&self.process));
+                text.map_err(|error| {
+                    tracing::error!(%error, "cannot render the metrics");
+                    StatusCode::INTERNAL_SERVER_ERROR
+                })
+            }
+            Document::Page => Ok(page(&shown.model).into_bytes()),
+            Document::Incidents => json(&IncidentsDocument::new(shown.overview.incidents.clone())),
+            Document::Outliers => json(&OutliersDocument::new(shown.overview.outliers.clone())),
+        }
+    }
+}
+
+/// Answers with what all see alike.
+fn shared(document: Document) -> MethodRouter<Arc<App>> {
+    get(move |State(app): State<Arc<App>>, asker: Asker, headers: HeaderMap| async move {
+        app.document(document, &headers, asker).await
+    })
+}
+
+/// Answers with what is the same as long as this program is: a client that has it need not get it
+/// again, but has to check, because another version may have another.
+fn fixed(kind: &'static str, text: &'static str) -> MethodRouter<Arc<App>> {
+    let tag = format!("\"{:08x}\"", crc32fast::hash(text.as_bytes()));
+    get(async move |headers: HeaderMap| {
+        let is_known = has_tag(&headers, &tag);
+        let head = [
+            (header::CONTENT_TYPE, kind.to_owned()),
+            (header::CACHE_CONTROL, "no-cache".to_owned()),
+            (header::ETAG, tag),
+        ];
+        if is_known {
+            (StatusCode::NOT_MODIFIED, head).into_response()
+        } else {
+            (head, text).into_response()
+        }
+    })
+}
+
+/// Whether a client has what has this tag (RFC 9110, 13.1.2).
+fn has_tag(headers: &HeaderMap, tag: &str) -> bool {
+    let tags = headers.get_all(header::IF_NONE_MATCH).iter();
+    let tags = tags.filter_map(|value| value.to_str().ok()).flat_map(|tags| tags.split(','));
+    tags.map(|known| known.trim().trim_start_matches("W/"))
+        .any(|known| known == tag || known == "*")
+}
+
+fn json(document: &impl serde::Serialize) -> Result<Vec<u8>, StatusCode> {
+    let text = serde_json::to_string(document);
+    text.map(|text| clean_json(&text).into_owned().into_bytes()).map_err(|error| {
+        tracing::error!(%error, "cannot write JSON");
+        StatusCode::INTERNAL_SERVER_ERROR
+    })
+}
+
+/// A frame; `?since=NS` names the time of the sample that the viewer had last. It is packed already.
+async fn frame(
+    State(app): State<Arc<App>>,
+    asker: Asker,
+    uri: Uri,
+) -> Result<Response, StatusCode> {
+    let since_ns = match uri.query() {
+        None => None,
+        Some(query) => {
+            let since = query.strip_prefix("since=").and_then(|number| number.parse().ok());
+            Some(since.ok_or(StatusCode::BAD_REQUEST)?)
+        }
+    };
+    let room = app.answers.room().await?;
+    let shown = app.refresh.shown_since(since_ns).await?;
+    let frame = Frame {
+        time: Timestamp::now(),
+        host: Arc::clone(&app.host),
+        sample: Arc::clone(&shown.model.sample),
+        overview: shown.overview.clone(),
+    };
+    let bytes = encode(&frame).map_err(|error| {
+        tracing::error!(%error, "cannot show a frame");
+        StatusCode::INTERNAL_SERVER_ERROR
+    })?;
+    let bytes = app.answers.own(bytes, room, hangup(asker));
+    Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], Body::from(bytes)).into_response())
+}
+
+async fn healthy() -> &'static str {
+    "noised is healthy\n"
+}
+
+async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, StatusCode> {
+    app.refresh.shown().await.map(|_| "noised is ready\n")
+}
+
+async fn not_found() -> (StatusCode, &'static str) {
+    (StatusCode::NOT_FOUND, NOT_FOUND)
+}
+
+/// All routes, the same on every listener. The metrics report `costs`, which all listeners share, and the
+/// certificate of `web`.
+pub fn router(refresh: Refresh, host: Host, web: Web, costs: Costs) -> Router {
+    let app = Arc::new(App {
+        refresh,
+        host: Arc::new(host),
+        answers: Arc::new(Answers::new(costs.budget.clone())),
+        process: Process::of_self(web, costs),
+    });
+    Router::new()
+        .route("/", shared(Document::Page))
+        .route("/status.css", fixed("text/css; charset=utf-8", STYLE))
+        .route("/status.js", fixed("text/javascript; charset=utf-8", SCRIPT))
+        .route("/metrics", shared(Document::Metrics))
+        .route("/api/v1/frame", get(frame))
+        .route("/api/v1/incidents", shared(Document::Incidents))
+        .route("/api/v1/outliers", shared(Document::Outliers))
+        .route("/-/healthy", get(healthy))
+        .route("/-/ready", get(ready))
+        .fallback(not_found)
+        .with_state(app)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_client_has_is_known_by_its_tag() {
+        for (value, expected) in [
+            ("\"a1\"", true),
+            ("W/\"a1\"", true),
+            ("\"b\", \"a1\"", true),
+            ("*", true),
+            ("\"b\"", false),
+            ("a1", false),
+            ("", false),
+        ] {
+            let value_on_wire = header::HeaderValue::from_static(value);
+            let headers = HeaderMap::from_iter([(header::IF_NONE_MATCH, value_on_wire)]);
+            assert_eq!(has_tag(&headers, "\"a1\""), expected, "{value}");
+        }
+        assert!(!has_tag(&HeaderMap::new(), "\"a1\""));
+    }
+}

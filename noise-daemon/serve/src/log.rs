@@ -1,0 +1,97 @@
+//! Incidents as log lines: one when they open, one when they close.
+
+use noise_analysis::{Episode, Event, Level};
+use noise_model::units::known_duration;
+
+/// Culprits that a line has room for.
+const LISTED: usize = 3;
+
+/// Logs what became of an incident.
+pub fn log_event(event: &Event) {
+    match event {
+        Event::Opened(report) => {
+            let Line { p50, p99, rate, culprits, remedy } = Line::of(&report.main);
+            tracing::warn!(
+                id = report.id,
+                signal = report.main.signal.name(),
+                subject = &*report.main.subject,
+                p50,
+                p99,
+                rate,
+                culprits,
+                remedy,
+                "incident opened"
+            );
+        }
+        Event::Joined { signal, subject, into } => {
+            let (signal, subject) = (signal.name(), &**subject);
+            tracing::debug!(id = into.id, signal, subject, "belongs to the same incident");
+        }
+        Event::Merged { id, into } => {
+            tracing::info!(id = into.id, other = id, "another incident belongs to this one");
+        }
+        Event::Closed(report) => {
+            let Line { p50, p99, rate, culprits, remedy } = Line::of(&report.main);
+            tracing::info!(
+                id = report.id,
+                signal = report.main.signal.name(),
+                subject = &*report.main.subject,
+                p50,
+                p99,
+                rate,
+                culprits,
+                remedy,
+                seconds = report.lasted(),
+                lost_seconds = (report.main.lost_seconds * 1e3).round() / 1e3,
+                also = report.also.len() as u64 + report.untold,
+                "incident closed"
+            );
+        }
+    }
+}
+
+/// What both lines say.
+#[derive(Debug, PartialEq)]
+struct Line {
+    p50: String,
+    p99: String,
+    rate: String,
+    culprits: String,
+    remedy: &'static str,
+}
+
+impl Line {
+    fn of(episode: &Episode) -> Self {
+        let both = |of: fn(&Level) -> Option<u64>| {
+            format!(
+                "{} -> {}",
+                known_duration(of(&episode.before)),
+                known_duration(of(&episode.after))
+            )
+        };
+        let mut culprits: Vec<String> = episode
+            .culprits
+            .iter()
+            .take(LISTED)
+            .map(|culprit| {
+                let (who, cause) = (&culprit.culprit, culprit.cause.name());
+                let (time, beyond) = (culprit.time, culprit.beyond);
+                let share = beyond.share * 100.0;
+                format!(
+                    "{who} ({cause}) {:.3} s, {:.3} s beyond the usual, {share:.0} %",
+                    time.seconds, beyond.seconds
+                )
+            })
+            .collect();
+        if culprits.is_empty() {
+            culprits.push("not known".to_owned());
+        }
+        Self {
+            p50: both(|level| level.p50_ns),
+            p99: both(|level| level.p99_ns),
+            rate: format!("{:.1}/s -> {:.1}/s", episode.before.rate, episode.after.rate),
+            culprits: culprits.join("; "),
+            remedy: episode.remedies.first().map_or("none known", |remedy| remedy.advice().setting),
+        }
+    }
+}

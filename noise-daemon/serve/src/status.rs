@@ -1,0 +1,153 @@
+//! The page at `/`: the signals, live, for a person.
+
+use std::fmt::Write as _;
+
+use noise_common::signals::Kind;
+use noise_model::clean::clean;
+use noise_model::units;
+use noise_model::{Model, Recent, Summary};
+
+const HEAD: &str = r#"<!doctype html><html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width"><title>noised</title>
+<link rel="stylesheet" href="/status.css"><script src="/status.js" defer></script></head><body><h1>noised</h1>"#;
+
+const TAIL: &str = r#"<p><a href="/metrics">/metrics</a> for Prometheus,
+<a href="/api/v1/incidents">incidents</a> and <a href="/api/v1/outliers">long waits</a> as JSON</p><noscript><p>Reload for newer values.</p></noscript></body></html>"#;
+
+/// What the page looks like. Apart from it, as the script: `Content-Security-Policy: default-src
+/// 'self'` allows neither within a page.
+pub const STYLE: &str = "\
+body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:70em;padding:0 1em;color:#222}
+table{border-collapse:collapse;width:100%}th,td{padding:.3em .8em;text-align:right;border-bottom:1px solid #ddd}
+th:first-child,td:first-child{text-align:left}td{font-variant-numeric:tabular-nums}th+th,td+td{white-space:nowrap}
+small{color:#666}.absent td{color:#888}.bad{color:#b00}
+@media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}th,td{border-color:#333}a{color:#8bf}}
+";
+
+/// What keeps the page up to date.
+pub const SCRIPT: &str = r#"setInterval(async()=>{try{const r=await fetch("/");const d=new DOMParser().parseFromString(await r.text(),"text/html");
+document.querySelector("main").replaceWith(d.querySelector("main"))}catch(e){}},1000)
+"#;
+
+/// Text as HTML.
+fn escape(text: &str) -> String {
+    let text = clean(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    text.replace('"', "&quot;").replace('\'', "&#39;")
+}
+
+fn row(page: &mut String, summary: &Summary) {
+    let info = summary.signal.info();
+    let (name, help) = (info.name, escape(info.help));
+    let _ = if let Some(reason) = &summary.absent {
+        let reason = escape(reason);
+        write!(
+            page,
+            "<tr class=absent><td>{name}<br><small>{help}</small><td colspan=6>not measured: {reason}"
+        )
+    } else {
+        let lost = match info.kind {
+            Kind::Histogram(_) => units::duration(summary.lost * 1e9),
+            Kind::Counter => "–".to_owned(),
+        };
+        write!(
+            page,
+            "<tr><td>{name}<br><small>{help}</small><td>{:.1}<td>{}<td>{}<td>{}<td>{lost}<td>{}",
+            summary.rate,
+            units::known_duration(summary.p50_ns),
+            units::known_duration(summary.p99_ns),
+            units::known_duration(summary.max_ns),
+            summary.total,
+        )
+    };
+}
+
+/// Who delayed whom, the worst first; nothing where there was no delay.
+fn blame(page: &mut String, model: &Model) {
+    if model.worst.is_empty() {
+        return;
+    }
+    page.push_str(
+        "<h2>Who delayed whom</h2><table><tr><th>delayed<th>by<th>why<th>resource<th>time",
+    );
+    for Recent { pair, ns } in &model.worst {
+        let _ = write!(
+            page,
+            "<tr><td>{}<td>{}<td>{}<td>{}<td>{}",
+            escape(&pair.victim),
+            escape(&pair.culprit),
+            pair.cause.name(),
+            pair.resource.name(),
+            units::duration(*ns as f64),
+        );
+    }
+    page.push_str("</table>");
+}
+
+/// Renders the page.
+pub fn page(model: &Model) -> String {
+    let mut page = String::from(HEAD);
+    page.push_str(
+        "<main><p>Delays of the last five seconds on this host.</p><table><tr><th>signal\
+         <th>events/s<th>p50 ≤<th>p99 ≤<th>max<th>lost per second<th>events since start",
+    );
+    for summary in &model.signals {
+        row(&mut page, summary);
+    }
+    page.push_str("</table>");
+    blame(&mut page, model);
+    let sample = &model.sample;
+    let attached = sample.hooks.iter().filter(|hook| hook.attached).count();
+    let _ = write!(page, "<p>{attached} of {} hooks attached.</p>", sample.hooks.len());
+    let missed: u64 = sample.hooks.iter().map(|hook| hook.missed).sum();
+    if missed > 0 {
+        let _ = write!(page, "<p class=bad>{missed} events missed by recursion.</p>");
+    }
+    page.push_str("</main>");
+    page.push_str(TAIL);
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use noise_common::charge::{Cause, Charged, Resource};
+    use noise_common::signals::{SIGNALS, Signal};
+    use noise_model::{Builder, Interference, Sample};
+
+    #[test]
+    fn every_signal_is_named_and_absence_explained() {
+        let absent = vec![(Signal::Nmi, "not attached: <x>".to_owned())];
+        let page = page(&Builder::default().model_after(Sample { absent, ..Sample::default() }));
+        for info in &SIGNALS {
+            assert!(page.contains(info.name), "{}", info.name);
+        }
+        assert!(page.contains("not measured: not attached: &lt;x&gt;"));
+    }
+
+    #[test]
+    fn a_strict_policy_lets_the_page_work() {
+        let page = page(&Builder::default().model_after(Sample::default()));
+        for inline in ["<style", "<script>", " style=", " onload=", "javascript:"] {
+            assert!(!page.contains(inline), "{inline}: {page}");
+        }
+    }
+
+    #[test]
+    fn the_worst_are_named() {
+        let charge = |culprit: &str, ns| Interference {
+            resource: Resource::Cpu,
+            cause: Cause::Foreign,
+            place: "".into(),
+            victim: "web<1>".into(),
+            culprit: culprit.into(),
+            charged: Charged { ns, count: 1 },
+        };
+        let interference = vec![charge("a", 2_000_000), charge("b", 3_000_000)];
+        let page =
+            page(&Builder::default().model_after(Sample { interference, ..Sample::default() }));
+        let row = |culprit, time| {
+            format!("<tr><td>web&lt;1&gt;<td>{culprit}<td>foreign<td>cpu<td>{time}")
+        };
+        assert!(page.contains(&(row("b", "3.00 ms") + &row("a", "2.00 ms"))), "{page}");
+    }
+}

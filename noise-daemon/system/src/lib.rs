@@ -1,0 +1,6 @@
+//! How this program uses the system: files of people and of the kernel, threads, and the heap.
+
+pub mod files;
+pub mod memory;
+pub mod procfs;
+pub mod worker;

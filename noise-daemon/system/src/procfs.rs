@@ -1,0 +1,86 @@
+//! IO: files of `/proc` and `/sys`, which the kernel writes anew for each reader.
+//!
+//! They hold names of threads, interfaces, mount points and cgroups that users chose. Such a name is
+//! bytes, and one that is not UTF-8 must not hide the rest of the file: each byte of it that makes no
+//! text becomes `\xNN`, as it does in the names of cgroups.
+
+use std::borrow::Cow;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use noise_model::clean::as_text;
+
+/// As long as such files are on most hosts.
+const USUAL_BYTES: usize = 8 << 10;
+
+/// The bytes of a file, for what is to be used as they are.
+///
+/// # Errors
+/// Where there is no such file, or it cannot be read.
+pub fn bytes(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    fs::read(path)
+}
+
+/// The text of a file.
+///
+/// # Errors
+/// See [`bytes`].
+pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
+    let bytes = bytes(path)?;
+    Ok(String::from_utf8(bytes).unwrap_or_else(|error| as_text(error.as_bytes()).into_owned()))
+}
+
+/// Reads them, one after the other, into the same memory. In few reads: such a file does not say its
+/// length, and where there is no room yet the standard library feels its way from 32 bytes on.
+#[derive(Debug)]
+pub struct Reader(Vec<u8>);
+
+impl Default for Reader {
+    fn default() -> Self {
+        Self(Vec::with_capacity(USUAL_BYTES))
+    }
+}
+
+impl Reader {
+    /// The text of a file; empty where there is none.
+    pub fn read(&mut self, path: &Path) -> Cow<'_, str> {
+        let Self(bytes) = self;
+        bytes.clear();
+        if File::open(path).and_then(|mut file| file.read_to_end(bytes)).is_err() {
+            // A piece would be mistaken for the whole.
+            bytes.clear();
+        }
+        as_text(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_of_it_or_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let [long, short] = ["long", "short"].map(|name| folder.path().join(name));
+        let longer = "x".repeat(100_000);
+        fs::write(&long, &longer).unwrap();
+        fs::write(&short, "y").unwrap();
+        let mut reader = Reader::default();
+        assert_eq!(reader.read(&long), longer);
+        assert_eq!(reader.read(&short), "y");
+        assert_eq!(reader.read("/nonexistent".as_ref()), "");
+        assert_eq!(reader.read(folder.path()), "");
+    }
+
+    #[test]
+    fn what_is_no_text_hides_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, b"a \xff\xc3\nb \xe9\xe8 c").unwrap();
+        assert_eq!(text(&path).unwrap(), "a \\xff\\xc3\nb \\xe9\\xe8 c");
+        assert_eq!(Reader::default().read(&path), "a \\xff\\xc3\nb \\xe9\\xe8 c");
+        assert_eq!(bytes(&path).unwrap(), b"a \xff\xc3\nb \xe9\xe8 c");
+        assert!(text("/nonexistent").is_err());
+    }
+}

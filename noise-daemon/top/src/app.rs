@@ -1,0 +1,464 @@
+//! PURE: the state of the view, and what frames and keys make of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use noise_wire::Frame;
+use ratatui::crossterm::event::KeyEvent;
+
+use super::arrange::Sort;
+use super::input::{Command, Motion, command};
+use super::source::Position;
+use super::table::Tone;
+use super::typing::{Purpose, Typed, Typing, time_of};
+use super::view::{Shown, View, moved};
+use super::{History, Look, Page, SCREENS, Screen, Table, columns};
+
+/// Intervals to choose from, ms.
+const INTERVALS_MS: [u64; 9] = [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
+/// Times that rates and sums can cover, s.
+const SPANS: [f64; 5] = [1.0, 5.0, 15.0, 60.0, 120.0];
+/// How long a loss of events is shown, ns.
+const WARNED_NS: u64 = 60_000_000_000;
+
+/// What the application itself cannot do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Nothing.
+    None,
+    /// To end.
+    Quit,
+    /// To have frames come that often.
+    SetInterval(Duration),
+    /// To write [`App::export`] to a file.
+    Export,
+    /// To begin or to end recording.
+    Record,
+    /// To go so many frames on, or back, in the replay.
+    Step(i64),
+    /// To go to a time of the replay.
+    SeekTo(Timestamp),
+    /// To draw everything anew.
+    Redraw,
+    /// To leave the terminal to the shell for a while.
+    Suspend,
+}
+
+/// What makes tables and pages: the screens, unless a test says otherwise.
+#[derive(Clone, Copy)]
+pub struct Makers {
+    /// The table of a screen.
+    pub table: fn(Screen, &History, &Look) -> Table,
+    /// What a row of it opens.
+    pub open: fn(Screen, &History, &Look, &str) -> Option<Page>,
+}
+
+impl Default for Makers {
+    fn default() -> Self {
+        Self { table: Screen::table, open: Screen::open }
+    }
+}
+
+/// What is known of where the frames come from and go to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// What the source is called.
+    pub source: String,
+    /// Why no frames come.
+    pub trouble: Option<String>,
+    /// Where the replay is, if it is one.
+    pub replay: Option<Position>,
+    /// Where frames are recorded, if they are.
+    pub recording: Option<String>,
+}
+
+/// A page that was opened.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Opened {
+    /// Key of its row.
+    pub key: String,
+    /// What it shows.
+    pub page: Page,
+    /// First line that is seen.
+    pub scroll: usize,
+    /// Whether there is no such row any more.
+    pub gone: bool,
+}
+
+/// What of the last drawing matters to the next key: how much could be seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Rows of the table, or lines of a page.
+    pub height: usize,
+    /// Lines that a page or the help has.
+    pub lines: usize,
+}
+
+/// The state of the view.
+pub struct App {
+    makers: Makers,
+    screen: Screen,
+    views: [View; SCREENS.len()],
+    look: Look,
+    history: History,
+    /// What is shown while it is held.
+    held: Option<Box<History>>,
+    paused: bool,
+    pub(super) shown: Shown,
+    pub(super) page: Option<Opened>,
+    pub(super) typing: Option<Typing>,
+    /// First line of the help that is seen, if it is open.
+    pub(super) help: Option<usize>,
+    interval: Duration,
+    pub(super) message: Option<(String, Tone)>,
+    /// What is known of the source and the recorder.
+    pub status: Status,
+    dropped: u64,
+    pub(super) seen: Seen,
+}
+
+impl App {
+    /// Nothing to show yet.
+    pub fn new(screen: Screen, look: Look, interval: Duration) -> Self {
+        Self::with(Makers::default(), screen, look, interval)
+    }
+
+    /// The same, with other tables and pages than those of the screens.
+    pub fn with(makers: Makers, screen: Screen, look: Look, interval: Duration) -> Self {
+        let mut app = Self {
+            makers,
+            screen,
+            views: Default::default(),
+            look,
+            history: History::default(),
+            held: None,
+            paused: false,
+            shown: Shown::default(),
+            page: None,
+            typing: None,
+            help: None,
+            interval,
+            message: None,
+            status: Status::default(),
+            dropped: 0,
+            seen: Seen::default(),
+        };
+        app.refresh();
+        app
+    }
+
+    /// The screen that is shown.
+    pub fn screen(&self) -> Screen {
+        self.screen
+    }
+
+    /// What is shown comes from these last minutes.
+    pub fn history(&self) -> &History {
+        self.held.as_deref().unwrap_or(&self.history)
+    }
+
+    /// What rates and sums cover.
+    pub fn look(&self) -> &Look {
+        &self.look
+    }
+
+    /// How often frames come.
+    pub fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    /// Whether what is shown is held.
+    pub fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// Events that could not be counted, of late.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// How the screen is looked at.
+    pub fn view(&self) -> &View {
+        &self.views[self.screen.index()]
+    }
+
+    pub(super) fn view_mut(&mut self) -> &mut View {
+        &mut self.views[self.screen.index()]
+    }
+
+    /// Sets the filter of a screen.
+    pub fn set_filter(&mut self, filter: String) {
+        self.view_mut().filter = filter;
+        self.refresh();
+    }
+
+    /// Sorts the screen by the column of that name; see [`columns::find`].
+    ///
+    /// # Errors
+    /// Says which columns there are.
+    pub fn sort_by(&mut self, name: &str) -> Result<(), String> {
+        let column = columns::find(&self.shown.table.columns, name)?;
+        self.view_mut().sort = Some(Sort { column, reversed: false });
+        self.rearrange();
+        Ok(())
+    }
+
+    /// Shows a message until the next key.
+    pub fn say(&mut self, text: String, tone: Tone) {
+        self.message = Some((text, tone));
+    }
+
+    /// Takes the next frame.
+    pub fn take(&mut self, frame: Arc<Frame>) {
+        self.status.trouble = None;
+        if frame.sample.at_ns < self.look.since_ns {
+            // Another boot.
+            self.look.since_ns = 0;
+        }
+        self.history.push(frame);
+        if self.held.is_none() {
+            self.refresh();
+        }
+    }
+
+    /// Begins anew with the frames before some place of a replay.
+    pub fn restart(&mut self, frames: Vec<Arc<Frame>>) {
+        self.history = History::default();
+        frames.into_iter().for_each(|frame| self.history.push(frame));
+        let newest_ns = self.history.latest().map_or(0, |frame| frame.sample.at_ns);
+        if newest_ns < self.look.since_ns {
+            self.look.since_ns = 0;
+        }
+        self.status.trouble = None;
+        self.refresh();
+    }
+
+    /// Frames do not come.
+    pub fn trouble(&mut self, why: String) {
+        self.status.trouble = Some(why);
+    }
+
+    /// Makes what is shown anew.
+    fn refresh(&mut self) {
+        let Makers { table, open } = self.makers;
+        if let Some(mut opened) = self.page.take() {
+            let page = open(self.screen, self.history(), &self.look, &opened.key);
+            opened.gone = page.is_none();
+            if let Some(page) = page {
+                opened.page = page;
+            }
+            self.page = Some(opened);
+        } else {
+            let table = table(self.screen, self.history(), &self.look);
+            self.shown = self.view_mut().arrange(table);
+        }
+        self.dropped = self.dropped_of_late();
+    }
+
+    fn dropped_of_late(&self) -> u64 {
+        let newest_ns = self.history.latest().map_or(0, |frame| frame.sample.at_ns);
+        let late = self.history.steps().rev();
+        let late = late.take_while(|step| step.end_ns.saturating_add(WARNED_NS) >= newest_ns);
+        late.map(|step| step.dropped).sum()
+    }
+
+    /// What is shown, in another order or with another filter.
+    fn rearrange(&mut self) {
+        let table = std::mem::take(&mut self.shown.table);
+        self.shown = self.view_mut().arrange(table);
+    }
+
+    /// Takes a key.
+    pub fn handle(&mut self, key: KeyEvent) -> Action {
+        self.message = None;
+        if self.typing.is_some() {
+            return self.type_key(&key);
+        }
+        let replay = self.status.replay.is_some();
+        let Some(command) = command(&key, replay) else { return Action::None };
+        if let Some(steps) = command.steps() {
+            return Action::Step(steps);
+        }
+        if self.help.is_some() && self.in_help(command) {
+            return Action::None;
+        }
+        self.obey(command)
+    }
+
+    /// What the help itself does with a command; the others close it.
+    fn in_help(&mut self, command: Command) -> bool {
+        match command {
+            Command::Move(motion) => {
+                let last = self.seen.lines.saturating_sub(self.seen.height);
+                self.help = self.help.map(|at| moved(at, motion, self.seen.height, last));
+            }
+            Command::Help | Command::Back | Command::Open => self.help = None,
+            _ => {
+                self.help = None;
+                return false;
+            }
+        }
+        true
+    }
+
+    fn obey(&mut self, command: Command) -> Action {
+        match command {
+            Command::Quit => return Action::Quit,
+            Command::Export => return Action::Export,
+            Command::Record => return Action::Record,
+            Command::Redraw => return Action::Redraw,
+            Command::Suspend => return Action::Suspend,
+            Command::Slower => return self.other_interval(true),
+            Command::Faster => return self.other_interval(false),
+            Command::Back => self.back(),
+            Command::Help => self.help = Some(0),
+            Command::Next => self.go_to(self.screen.further(1)),
+            Command::Previous => self.go_to(self.screen.further(SCREENS.len() - 1)),
+            Command::Show(screen) => self.go_to(screen),
+            Command::Move(motion) => self.go(motion),
+            Command::Pan(columns) => self.pan(columns),
+            Command::Open => self.open(),
+            Command::Pause => self.pause(),
+            Command::Span => self.other_span(),
+            Command::Reset => self.reset(),
+            Command::Time => {
+                let frame = self.history.latest();
+                let near = frame.map_or(Timestamp::UNIX_EPOCH, |frame| frame.time);
+                self.typing = Some(Typing::new(Purpose::Time { near }, ""));
+            }
+            Command::Filter | Command::SortNext | Command::SortPrevious | Command::SortReverse => {
+                self.order(command);
+            }
+            // Handled above.
+            Command::Step(_) | Command::Begin | Command::End => {}
+        }
+        Action::None
+    }
+
+    /// What concerns tables only: it leads back to the table.
+    fn order(&mut self, command: Command) {
+        if self.page.take().is_some() {
+            self.refresh();
+        }
+        let index = self.screen.index();
+        let view = &mut self.views[index];
+        match command {
+            Command::SortNext => view.sort_further(1, &self.shown),
+            Command::SortPrevious => view.sort_further(-1, &self.shown),
+            Command::SortReverse => view.sort_reversed(&self.shown),
+            _ => self.typing = Some(Typing::new(Purpose::Filter, &view.filter)),
+        }
+        self.rearrange();
+    }
+
+    fn back(&mut self) {
+        if self.page.take().is_some() {
+            self.refresh();
+        } else if !self.view().filter.is_empty() {
+            self.view_mut().filter.clear();
+            self.rearrange();
+        }
+    }
+
+    fn go_to(&mut self, screen: Screen) {
+        self.page = None;
+        self.screen = screen;
+        self.refresh();
+    }
+
+    fn go(&mut self, motion: Motion) {
+        let page = self.seen.height;
+        match &mut self.page {
+            Some(opened) => {
+                let last = self.seen.lines.saturating_sub(page);
+                opened.scroll = moved(opened.scroll, motion, page, last);
+            }
+            None => self.views[self.screen.index()].go(motion, page, &self.shown),
+        }
+    }
+
+    fn pan(&mut self, columns: i8) {
+        let last = self.shown.table.columns.len().saturating_sub(1);
+        let view = self.view_mut();
+        view.pan = view.pan.saturating_add_signed(isize::from(columns)).min(last);
+    }
+
+    fn open(&mut self) {
+        if self.page.is_some() {
+            return;
+        }
+        let row = self.view().selected(&self.shown).and_then(|at| self.shown.row(at));
+        let Some(key) = row.map(|row| row.key.clone()) else { return };
+        let open = self.makers.open;
+        match open(self.screen, self.history(), &self.look, &key) {
+            Some(page) => self.page = Some(Opened { key, page, scroll: 0, gone: false }),
+            None => self.say("nothing more is known of this row".to_owned(), Tone::Plain),
+        }
+    }
+
+    fn pause(&mut self) {
+        self.paused = !self.paused;
+        // A replay that is paused stands still by itself.
+        self.held =
+            (self.paused && self.status.replay.is_none()).then(|| Box::new(self.history.clone()));
+        self.refresh();
+    }
+
+    fn other_interval(&mut self, longer: bool) -> Action {
+        let now = self.interval.as_millis();
+        let mut steps = INTERVALS_MS.into_iter();
+        let other = match longer {
+            true => steps.find(|step| u128::from(*step) > now),
+            false => steps.rfind(|step| u128::from(*step) < now),
+        };
+        let Some(other) = other else { return Action::None };
+        self.interval = Duration::from_millis(other);
+        Action::SetInterval(self.interval)
+    }
+
+    fn other_span(&mut self) {
+        let next = SPANS.into_iter().find(|span| *span > self.look.seconds);
+        self.look = match self.look.since_ns {
+            0 => Look { seconds: next.unwrap_or(SPANS[0]), since_ns: 0 },
+            _ => Look::default(),
+        };
+        self.refresh();
+        self.say(format!("rates and sums over {} s", self.look.seconds), Tone::Plain);
+    }
+
+    fn reset(&mut self) {
+        let since_ns = self.history().latest().map_or(0, |frame| frame.sample.at_ns);
+        self.look = Look { seconds: SPANS[SPANS.len() - 1], since_ns };
+        self.refresh();
+        self.say("counters reset; t: as before".to_owned(), Tone::Plain);
+    }
+
+    fn type_key(&mut self, key: &KeyEvent) -> Action {
+        let Some(mut typing) = self.typing.take() else { return Action::None };
+        let typed = typing.take(key);
+        let (purpose, text) = (typing.purpose, typing.text.clone());
+        match (typed, purpose) {
+            (Typed::Quit, _) => return Action::Quit,
+            (Typed::Kept, Purpose::Time { near }) => match time_of(&text, near) {
+                Some(time) => return Action::SeekTo(time),
+                None if text.is_empty() => {}
+                None => self.say(format!("no time: {text}; as in 12:34:56"), Tone::Alarm),
+            },
+            (Typed::Kept | Typed::More, Purpose::Filter) => self.narrow(text),
+            (Typed::Dropped, Purpose::Filter) => self.narrow(String::new()),
+            (Typed::More | Typed::Dropped, Purpose::Time { .. }) => {}
+        }
+        if typed == Typed::More {
+            self.typing = Some(typing);
+        }
+        Action::None
+    }
+
+    fn narrow(&mut self, filter: String) {
+        if self.view().filter != filter {
+            self.view_mut().filter = filter;
+            self.rearrange();
+        }
+    }
+}

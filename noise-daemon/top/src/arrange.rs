@@ -1,0 +1,177 @@
+//! PURE: which rows of a table are shown, and in which order.
+
+use std::cmp::Ordering;
+
+use super::table::{Cell, Row, Table};
+
+/// By which column, and whether the other way round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sort {
+    /// Its index.
+    pub column: usize,
+    /// Numbers the smallest first, names from the end.
+    pub reversed: bool,
+}
+
+/// What a row must say to be shown: every word, in any cell, in any case; none of those behind a
+/// `!`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    wanted: Vec<String>,
+    unwanted: Vec<String>,
+}
+
+impl Filter {
+    /// As it is typed.
+    pub fn new(text: &str) -> Self {
+        let mut filter = Self::default();
+        for word in text.to_lowercase().split_whitespace() {
+            match word.strip_prefix('!') {
+                // A `!` alone is a word that is still being typed.
+                Some("") => {}
+                Some(word) => filter.unwanted.push(word.to_owned()),
+                None => filter.wanted.push(word.to_owned()),
+            }
+        }
+        filter
+    }
+
+    /// Whether it shows a row.
+    pub fn keeps(&self, row: &Row) -> bool {
+        if self.wanted.is_empty() && self.unwanted.is_empty() {
+            return true;
+        }
+        let cells: Vec<String> = row.cells.iter().filter_map(words).collect();
+        let says = |word: &String| cells.iter().any(|cell| cell.contains(word.as_str()));
+        self.wanted.iter().all(says) && !self.unwanted.iter().any(says)
+    }
+}
+
+fn words(cell: &Cell) -> Option<String> {
+    match cell {
+        Cell::Text(text) | Cell::Number { text, .. } => Some(text.to_lowercase()),
+        Cell::Named { name, notes } => Some(Cell::words(name, notes).to_lowercase()),
+        Cell::Share(_) | Cell::Spark(_) => None,
+    }
+}
+
+/// What a cell sorts by.
+enum Rank<'a> {
+    Number(f64),
+    Name(&'a str),
+    Nothing,
+}
+
+fn rank(row: &Row, column: usize) -> Rank<'_> {
+    let number = |value: f64| if value.is_nan() { Rank::Nothing } else { Rank::Number(value) };
+    match row.cells.get(column) {
+        Some(Cell::Number { value: Some(value), .. } | Cell::Share(value)) => number(*value),
+        Some(Cell::Spark(values)) => number(values.iter().sum()),
+        Some(Cell::Text(name) | Cell::Named { name, .. }) if !name.is_empty() => Rank::Name(name),
+        _ => Rank::Nothing,
+    }
+}
+
+/// Numbers the largest first, then names, at the end what says nothing, however it is sorted.
+fn compare(a: &Rank<'_>, b: &Rank<'_>, reversed: bool) -> Ordering {
+    let turned = |order: Ordering| if reversed { order.reverse() } else { order };
+    match (a, b) {
+        (Rank::Number(a), Rank::Number(b)) => turned(b.total_cmp(a)),
+        (Rank::Name(a), Rank::Name(b)) => turned(by_name(a, b)),
+        (Rank::Nothing, Rank::Nothing) => Ordering::Equal,
+        (Rank::Number(_), _) | (Rank::Name(_), Rank::Nothing) => Ordering::Less,
+        (_, Rank::Number(_)) | (Rank::Nothing, Rank::Name(_)) => Ordering::Greater,
+    }
+}
+
+/// Names in order, their numbers by value: `vda2` before `vda10`.
+fn by_name(a: &str, b: &str) -> Ordering {
+    let (mut left, mut right) = (a, b);
+    loop {
+        match (left.chars().next(), right.chars().next()) {
+            (None, None) => return a.cmp(b),
+            (None, Some(_)) => return Ordering::Less,
+            (Some(_), None) => return Ordering::Greater,
+            (Some(x), Some(y)) if x.is_ascii_digit() && y.is_ascii_digit() => {
+                let (ours, rest) = digits(left);
+                let (theirs, others) = digits(right);
+                let order = ours.len().cmp(&theirs.len()).then_with(|| ours.cmp(theirs));
+                if order != Ordering::Equal {
+                    return order;
+                }
+                (left, right) = (rest, others);
+            }
+            (Some(x), Some(y)) if x != y => return x.cmp(&y),
+            (Some(x), Some(y)) => {
+                left = left.get(x.len_utf8()..).unwrap_or_default();
+                right = right.get(y.len_utf8()..).unwrap_or_default();
+            }
+        }
+    }
+}
+
+/// The number at the beginning, without leading zeros, and what follows it.
+fn digits(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, rest) = text.split_at(end);
+    (number.trim_start_matches('0'), rest)
+}
+
+/// Indices of the rows that are shown, in order. Equal rows stand by key, so that they keep their
+/// places from frame to frame.
+pub fn arrange(table: &Table, filter: &Filter, sort: Sort) -> Vec<usize> {
+    let kept = table.rows.iter().enumerate().filter(|(_, row)| filter.keeps(row));
+    let mut ranked: Vec<_> =
+        kept.map(|(index, row)| (rank(row, sort.column), row.key.as_str(), index)).collect();
+    ranked.sort_by(|(a, a_key, _), (b, b_key, _)| {
+        compare(a, b, sort.reversed).then_with(|| by_name(a_key, b_key))
+    });
+    ranked.into_iter().map(|(_, _, index)| index).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Tone;
+
+    fn table(rows: &[(&str, Option<f64>)]) -> Table {
+        let row = |(name, value): &(&str, Option<f64>)| Row {
+            key: (*name).to_owned(),
+            cells: vec![
+                Cell::Text((*name).to_owned()),
+                Cell::Number { text: format!("{value:?}"), value: *value },
+            ],
+            tone: Tone::Plain,
+        };
+        Table { rows: rows.iter().map(row).collect(), ..Table::default() }
+    }
+
+    fn names(table: &Table, filter: &str, column: usize, reversed: bool) -> Vec<String> {
+        let order = arrange(table, &Filter::new(filter), Sort { column, reversed });
+        order.into_iter().map(|index| table.rows[index].key.clone()).collect()
+    }
+
+    #[test]
+    fn numbers_are_sorted_the_largest_first_and_what_is_missing_is_last_either_way() {
+        let table =
+            table(&[("a", None), ("b", Some(1.0)), ("c", Some(f64::NAN)), ("d", Some(2.0))]);
+        assert_eq!(names(&table, "", 1, false), ["d", "b", "a", "c"]);
+        assert_eq!(names(&table, "", 1, true), ["b", "d", "a", "c"]);
+    }
+
+    #[test]
+    fn names_are_sorted_by_the_numbers_in_them() {
+        let table = table(&[("vda10", None), ("vda2", None), ("vda", None), ("nvme0", None)]);
+        assert_eq!(names(&table, "", 0, false), ["nvme0", "vda", "vda2", "vda10"]);
+        assert_eq!(names(&table, "", 0, true), ["vda10", "vda2", "vda", "nvme0"]);
+    }
+
+    #[test]
+    fn a_filter_wants_all_words_in_any_case_and_none_behind_an_exclamation_mark() {
+        let table = table(&[("Web.slice", Some(1.0)), ("web.service", None), ("db", None)]);
+        assert_eq!(names(&table, "WEB", 0, false), ["Web.slice", "web.service"]);
+        assert_eq!(names(&table, "web !slice", 0, false), ["web.service"]);
+        assert_eq!(names(&table, "web 1.0", 0, false), ["Web.slice"]);
+        assert_eq!(names(&table, "!", 0, false).len(), 3);
+    }
+}

@@ -1,0 +1,194 @@
+//! PURE: the lines above a screen: where and when, the screens, what needs attention.
+
+use jiff::Timestamp;
+use noise_analysis::Report;
+use noise_common::charge::Cause;
+use noise_model::clean::clean;
+use noise_model::words::{cut, pad, shorten, width};
+use ratatui::text::{Line, Span};
+
+use super::bars::{percent, roughly};
+use super::theme::Theme;
+use crate::app::App;
+use crate::{SCREENS, Screen, Tone};
+
+/// Incidents that the strip names.
+const NAMED: usize = 3;
+
+/// Two texts at both ends of a line.
+pub fn ends(left: Line<'static>, right: Line<'static>, columns: usize) -> Line<'static> {
+    let blanks = columns.saturating_sub(left.width() + right.width());
+    let style = left.style;
+    let mut spans = left.spans;
+    spans.push(Span::raw(" ".repeat(blanks)));
+    spans.extend(right.spans);
+    Line::from(spans).style(style)
+}
+
+/// An interval as it is set.
+fn seconds(interval: std::time::Duration) -> String {
+    format!("{} s", interval.as_secs_f64())
+}
+
+/// Where, when, how often.
+pub fn header(app: &App, columns: usize, theme: Theme) -> Line<'static> {
+    let frame = app.history().latest();
+    let time = frame.map(|frame| frame.time.strftime("%H:%M:%S UTC").to_string());
+    let every = format!("every {}", seconds(app.interval()));
+    let right = [time.unwrap_or_default(), every].join("  ");
+    let host = frame.map(|frame| &frame.host);
+    let name = host.map_or_else(String::new, |host| clean(&host.name).into_owned());
+    let noised = host.map_or_else(String::new, |host| clean(&host.noised).into_owned());
+    let kernel = host.map_or_else(String::new, |host| clean(&host.kernel).into_owned());
+    let source = shorten(&app.status.source, 28);
+    // What does not fit goes, the least needed first.
+    let mut parts = vec![name, kernel, noised, source];
+    let room = columns.saturating_sub(width(&right) + 2 + "noised  ".len());
+    let used = |parts: &[String]| parts.iter().map(|part| width(part) + 2).sum::<usize>();
+    for part in [2, 1, 3] {
+        if used(&parts) > room
+            && let Some(part) = parts.get_mut(part)
+        {
+            part.clear();
+        }
+    }
+    if let Some(name) = parts.first_mut() {
+        *name = shorten(name, room);
+    }
+    let [name, kernel, noised, source] = &parts[..] else { return Line::default() };
+    let noised = if noised.is_empty() { "noised".to_owned() } else { format!("noised {noised}") };
+    let mut left = vec![Span::styled(noised, theme.title())];
+    for (text, style) in [
+        (name, theme.tone(Tone::Strong)),
+        (kernel, theme.tone(Tone::Plain)),
+        (source, theme.tone(Tone::Dim)),
+    ] {
+        if !text.is_empty() {
+            left.push(Span::raw("  "));
+            left.push(Span::styled(text.clone(), style));
+        }
+    }
+    ends(Line::from(left), Line::raw(right), columns)
+}
+
+/// The screens, close to each other where there is little room.
+fn tabs(app: &App, columns: usize, theme: Theme) -> Line<'static> {
+    let open = open_incidents(app).count();
+    let tab = |screen: Screen, after: &'static str| {
+        let alarm = screen == Screen::Incidents && open > 0;
+        let count = if alarm { format!(" {open}") } else { String::new() };
+        let text = format!(" {} {}{count}{after}", screen.index() + 1, screen.title());
+        let style = theme.tone(if alarm { Tone::Alarm } else { Tone::Plain });
+        let chosen = screen == app.screen();
+        Span::styled(text, if chosen { style.patch(theme.selected()) } else { style })
+    };
+    let wide = Line::from_iter(SCREENS.map(|screen| tab(screen, " ")));
+    match wide.width() <= columns {
+        true => wide,
+        false => Line::from_iter(SCREENS.map(|screen| tab(screen, ""))),
+    }
+}
+
+/// What is unusual about what is shown, in short.
+fn marks(app: &App, theme: Theme) -> Line<'static> {
+    let mut spans = Vec::new();
+    let mut mark = |text: String, tone| {
+        spans.push(Span::raw(" "));
+        spans.push(Span::styled(text, theme.mark(tone)));
+    };
+    if app.dropped() > 0 {
+        mark(format!(" {} EVENTS DROPPED ", app.dropped()), Tone::Alarm);
+    }
+    if let Some(position) = app.status.replay {
+        mark(format!(" REPLAY {}/{} ", position.index + 1, position.frames), Tone::Strong);
+    }
+    if app.status.recording.is_some() {
+        mark(" REC ".to_owned(), Tone::Strong);
+    }
+    if app.is_paused() {
+        mark(" PAUSED ".to_owned(), Tone::Strong);
+    }
+    Line::from(spans)
+}
+
+/// The screens and the marks, in two lines where one has no room for them; and why nothing comes.
+pub fn bars(app: &App, columns: usize, theme: Theme) -> Vec<Line<'static>> {
+    let (tabs, marks) = (tabs(app, columns, theme), marks(app, theme));
+    let mut lines = if tabs.width() + marks.width() <= columns {
+        vec![ends(tabs, marks, columns)]
+    } else if marks.spans.is_empty() {
+        vec![tabs]
+    } else {
+        vec![tabs, ends(Line::default(), marks, columns)]
+    };
+    if let Some(why) = &app.status.trouble {
+        let since = app.history().latest().map(|frame| frame.time.strftime("%H:%M:%S UTC"));
+        let text = match since {
+            Some(time) => format!(" STALE, of {time}: {why}"),
+            None => format!(" NOTHING YET: {why}"),
+        };
+        lines
+            .push(Line::styled(pad(&cut(&text, columns), columns, false), theme.mark(Tone::Alarm)));
+    }
+    lines
+}
+
+fn open_incidents(app: &App) -> impl Iterator<Item = &Report> {
+    let reports = app.history().latest().map(|frame| frame.overview.incidents.iter());
+    reports.into_iter().flatten().map(AsRef::as_ref).filter(|report| report.open)
+}
+
+/// An incident in a line: both names get what room is left.
+fn incident_line(report: &Report, now: Timestamp, columns: usize) -> String {
+    let main = &report.main;
+    let subject = if main.subject.is_empty() { "host" } else { &main.subject };
+    let lasts = roughly(now.duration_since(main.start).as_secs_f64());
+    let what = format!("! {} for {lasts}: ", main.signal.name());
+    let Some(culprit) = main.culprits.first() else {
+        return what + &clean(subject);
+    };
+    let share = percent(culprit.part(main.nothing_beyond()).clamp(0.0, 1.0));
+    if culprit.cause == Cause::Own && *culprit.culprit == *subject {
+        let how = format!(" by itself ({share})");
+        let room = columns.saturating_sub(width(&what) + width(&how));
+        return what + &shorten(subject, room) + &how;
+    }
+    let by = " by ";
+    let room = |how: &str| columns.saturating_sub(width(&what) + width(by) + width(how));
+    let cause = culprit.cause.name();
+    let mut how = format!(" ({cause}, {share})");
+    if width(subject) + width(&culprit.culprit) > room(&how) {
+        // That it was its own work says more than how much of it.
+        how = match culprit.cause {
+            Cause::Own => format!(" ({cause})"),
+            _ => format!(" ({share})"),
+        };
+    }
+    // Where one is short, the other has the rest.
+    let (room, half) = (room(&how), room(&how) / 2);
+    let least = width(subject).min(width(&culprit.culprit)).min(half);
+    let most = if least < half { room - least } else { half };
+    let [subject, culprit] = [subject, &culprit.culprit].map(|name| shorten(name, most));
+    what + &subject + by + &culprit + &how
+}
+
+/// The open incidents: which signal of whom, since when, by whom; behind those that have room, where
+/// the others are.
+pub fn strip(app: &App, others: &str, columns: usize, theme: Theme) -> Vec<Line<'static>> {
+    let now = app.history().latest().map(|frame| frame.time).unwrap_or_default();
+    let mut reports: Vec<&Report> = open_incidents(app).collect();
+    reports.sort_by_key(|report| std::cmp::Reverse((report.main.start, report.id)));
+    let line = |report: &&Report| {
+        let text = incident_line(report, now, columns);
+        Line::styled(cut(&text, columns), theme.tone(Tone::Alarm))
+    };
+    let mut lines: Vec<Line<'static>> = reports.iter().take(NAMED).map(line).collect();
+    if let Some(more) = reports.len().checked_sub(NAMED).filter(|more| *more > 0) {
+        let text = format!("! and {more} more: {others}");
+        lines.push(Line::styled(text, theme.tone(Tone::Alarm)));
+    }
+    if lines.is_empty() && app.history().latest().is_some() {
+        lines.push(Line::styled("no open incident", theme.tone(Tone::Dim)));
+    }
+    lines
+}

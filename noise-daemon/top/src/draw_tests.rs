@@ -1,0 +1,227 @@
+//! Golden screens.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use noise_analysis::Cause;
+use noise_common::loss::Loss;
+use noise_common::signals::Signal;
+use noise_model::Sample;
+use noise_wire::Frame;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent};
+use ratatui::style::{Color, Modifier};
+
+use super::app::App;
+use super::arrange::Filter;
+use super::draw::draw;
+use super::draw::theme::Theme;
+use super::sampled::{MAKERS, frame, frames};
+use super::source::Position;
+use super::{Look, Screen, text};
+
+fn app(seconds: u64, cgroups: u64) -> App {
+    let mut app = App::with(MAKERS, Screen::Overview, Look::default(), Duration::from_secs(1));
+    app.status.source = "/run/noised/noised.sock".to_owned();
+    frames(seconds, cgroups).for_each(|frame| app.take(frame));
+    app
+}
+
+fn drawn(app: &mut App, width: u16, height: u16, colour: bool) -> Terminal<TestBackend> {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| draw(frame, app, Theme { colour })).unwrap();
+    terminal
+}
+
+fn screen(app: &mut App, width: u16, height: u16) -> String {
+    let terminal = drawn(app, width, height, true);
+    let buffer = terminal.backend().buffer();
+    let rows = (0..height).map(|y| {
+        let mut row = String::new();
+        let mut hidden = 0;
+        for x in 0..width {
+            let symbol = buffer[(x, y)].symbol();
+            if hidden == 0 {
+                row.push_str(symbol);
+                hidden = noise_model::words::width(symbol).saturating_sub(1);
+            } else {
+                hidden -= 1;
+            }
+        }
+        format!("{}\n", row.trim_end())
+    });
+    rows.collect()
+}
+
+fn press(app: &mut App, keys: &str) {
+    for key in keys.chars() {
+        let code = match key {
+            '\n' => KeyCode::Enter,
+            '↓' => KeyCode::PageDown,
+            other => KeyCode::Char(other),
+        };
+        app.handle(KeyEvent::from(code));
+    }
+}
+
+#[test]
+fn overview_in_the_least_usual_terminal() {
+    insta::assert_snapshot!(screen(&mut app(30, 40), 80, 24));
+}
+
+#[test]
+fn who_in_a_larger_terminal() {
+    let mut app = app(30, 40);
+    press(&mut app, "3sj");
+    insta::assert_snapshot!(screen(&mut app, 120, 40));
+}
+
+#[test]
+fn columns_without_room_are_marked_and_can_be_reached() {
+    let mut app = app(30, 10);
+    insta::assert_snapshot!("narrow", screen(&mut app, 60, 16));
+    press(&mut app, ">>>");
+    insta::assert_snapshot!("narrow_further", screen(&mut app, 60, 16));
+}
+
+#[test]
+fn nothing_yet() {
+    let mut app = app(0, 0);
+    app.trouble("no daemon listens at /run/noised/noised.sock; trying again".to_owned());
+    insta::assert_snapshot!(screen(&mut app, 80, 24));
+}
+
+#[test]
+fn an_empty_screen() {
+    let mut app = app(3, 3);
+    press(&mut app, "6");
+    insta::assert_snapshot!(screen(&mut app, 80, 24));
+}
+
+#[test]
+fn a_filter_that_is_typed_and_one_that_is_kept() {
+    let mut app = app(30, 40);
+    press(&mut app, "3/vm-1");
+    insta::assert_snapshot!("filter_typed", screen(&mut app, 80, 24));
+    press(&mut app, "\n/nobody\n");
+    insta::assert_snapshot!("filter_kept", screen(&mut app, 80, 24));
+}
+
+#[test]
+fn help() {
+    let mut app = app(30, 4);
+    press(&mut app, "?");
+    insta::assert_snapshot!("help", screen(&mut app, 80, 24));
+    press(&mut app, "↓");
+    insta::assert_snapshot!("help_further", screen(&mut app, 80, 24));
+    insta::assert_snapshot!("help_large", screen(&mut app, 120, 40));
+}
+
+#[test]
+fn a_page_with_a_heatmap() {
+    let mut app = app(70, 4);
+    press(&mut app, "\n");
+    insta::assert_snapshot!("page", screen(&mut app, 80, 24));
+    press(&mut app, "↓");
+    insta::assert_snapshot!("page_further", screen(&mut app, 80, 24));
+    insta::assert_snapshot!("page_large", screen(&mut app, 120, 40));
+}
+
+#[test]
+fn everything_that_can_be_marked() {
+    let mut app = app(30, 4);
+    let mut lossy = (*frame(30, 4)).clone();
+    let drops = vec![(Signal::RunqueueWait, Loss::MapFull, 123)];
+    lossy.sample = Arc::new(Sample { drops, ..(*lossy.sample).clone() });
+    app.take(Arc::new(lossy));
+    assert_eq!(app.dropped(), 123);
+    let time = app.history().latest().unwrap().time;
+    app.status.replay = Some(Position { index: 29, frames: 340, time });
+    app.status.recording = Some("noised.rec".to_owned());
+    app.trouble("the daemon stopped \u{1b}[31m".to_owned());
+    press(&mut app, "p");
+    insta::assert_snapshot!(screen(&mut app, 80, 24));
+}
+
+#[test]
+fn a_terminal_that_is_too_small() {
+    insta::assert_snapshot!(screen(&mut app(3, 3), 40, 10));
+    for (width, height) in [(1, 1), (59, 30), (120, 15), (60, 16), (500, 200)] {
+        screen(&mut app(3, 3), width, height);
+    }
+}
+
+#[test]
+fn without_colours_there_are_modifiers_only() {
+    for keys in ["", "\n", "?", "/web", "3jj", "6"] {
+        let mut app = app(30, 8);
+        app.trouble("gone".to_owned());
+        press(&mut app, keys);
+        let terminal = drawn(&mut app, 80, 24, false);
+        let cells = &terminal.backend().buffer().content;
+        let plain = cells.iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset);
+        assert!(plain, "{keys:?}");
+        assert!(cells.iter().any(|cell| cell.modifier.contains(Modifier::REVERSED)), "{keys:?}");
+    }
+}
+
+/// A host where a service keeps itself waiting, and so does a device's only user.
+fn own_work() -> Arc<Frame> {
+    let mut own = (*frame(30, 4)).clone();
+    let mut report = (*own.overview.incidents[0]).clone();
+    report.main.culprits[0].culprit = report.main.subject.clone();
+    report.main.culprits[0].cause = Cause::Own;
+    let mut device = report.clone();
+    device.id = 4;
+    device.main.signal = Signal::BlockQueueWait.into();
+    device.main.subject = "vda write".into();
+    own.overview.incidents = vec![Arc::new(report), Arc::new(device)];
+    Arc::new(own)
+}
+
+#[test]
+fn own_work_is_told_in_whole_words_in_any_width() {
+    for columns in [60, 80, 120] {
+        let mut app = App::new(Screen::Overview, Look::default(), Duration::from_secs(1));
+        app.take(own_work());
+        insta::assert_snapshot!(format!("own_work_{columns}"), screen(&mut app, columns, 16));
+        press(&mut app, "6");
+        let incidents = screen(&mut app, columns, 16);
+        insta::assert_snapshot!(format!("own_incidents_{columns}"), &incidents);
+        assert_eq!(incidents.matches("(self)").count(), 2, "{incidents}");
+    }
+}
+
+#[test]
+fn plain_text_says_which_incidents_are_open() {
+    for (number, line) in [
+        (0, "no open incident"),
+        (
+            1,
+            "! cgroup_runqueue_wait for 30 s: /system.slice/web.service by /system.slice/backup.service \
+             (foreign, 89 %)",
+        ),
+    ] {
+        let mut app = app(30, 6);
+        let mut next = (*frame(30, 6)).clone();
+        next.overview.incidents.truncate(number);
+        app.take(Arc::new(next));
+        let text = text::screen(&app, &Filter::new(""), 160);
+        assert_eq!(text.lines().nth(1), Some(line), "{text}");
+    }
+    let mut app = app(30, 6);
+    let mut next = (*frame(31, 6)).clone();
+    let report = Arc::clone(&next.overview.incidents[0]);
+    next.overview.incidents = vec![report; 5];
+    app.take(Arc::new(next));
+    let text = text::screen(&app, &Filter::new(""), 160);
+    assert!(text.contains("\n! and 2 more: --screen incidents\n"), "{text}");
+}
+
+#[test]
+fn plain_text_has_the_same_rows() {
+    let app = app(30, 6);
+    let table = &app.shown.table;
+    insta::assert_snapshot!(text::table(table, &Filter::new("!vm"), None, 100));
+}

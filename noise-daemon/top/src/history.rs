@@ -1,0 +1,97 @@
+//! PURE: the last minutes, as what came between one frame and the next.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use noise_common::signals::Signal;
+use noise_model::{Labels, Names, Step, run};
+use noise_wire::Frame;
+
+use super::pairs::Pairs;
+
+#[cfg(test)]
+mod tests;
+
+/// Steps that are kept.
+const STEPS: usize = 1_200;
+/// How far back steps are kept, ns.
+const HORIZON_NS: u64 = 120_000_000_000;
+
+/// The last minutes.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    latest: Option<Arc<Frame>>,
+    steps: VecDeque<Step>,
+    pairs: Pairs,
+    /// The series and counters of the newest frame.
+    names: Names,
+}
+
+impl History {
+    /// Takes the next frame. One that is older than the last, or of another host, begins anew.
+    pub fn push(&mut self, frame: Arc<Frame>) {
+        self.names = self.names.next(&frame.sample);
+        let newest_ns = frame.sample.at_ns;
+        if let Some(before) = self.latest.replace(frame)
+            && let Some(frame) = &self.latest
+        {
+            let then_ns = before.sample.at_ns;
+            if newest_ns < then_ns || before.host.name != frame.host.name {
+                self.steps.clear();
+                self.pairs = Pairs::default();
+            } else if newest_ns > then_ns {
+                let step = Step::named(&before.sample, &frame.sample, &self.names);
+                self.pairs.push(&step.charges);
+                self.steps.push_back(step);
+            }
+        }
+        while self.steps.len() > STEPS
+            || self.steps.front().is_some_and(|step| step.end_ns + HORIZON_NS < newest_ns)
+        {
+            self.steps.pop_front();
+            self.pairs.forget_oldest();
+        }
+    }
+
+    /// The newest frame.
+    pub fn latest(&self) -> Option<&Arc<Frame>> {
+        self.latest.as_ref()
+    }
+
+    /// The series of a signal that the newest frame has, with all that was lost so far, ns; by
+    /// label values, in their order.
+    pub fn series_of(&self, signal: Signal) -> impl Iterator<Item = (&Labels, u64)> {
+        let own = run(&self.names.series, |((own, _), _)| *own, signal);
+        own.iter().map(|((_, labels), total_ns)| (labels, *total_ns))
+    }
+
+    /// The counters of a signal that the newest frame has, by label values, in their order.
+    pub fn counters_of(&self, signal: Signal) -> impl Iterator<Item = &Labels> {
+        let own = run(&self.names.counts, |((own, _), _)| *own, signal);
+        own.iter().map(|((_, labels), _)| labels)
+    }
+
+    /// What came from one frame to the next, the newest last.
+    pub fn steps(&self) -> impl DoubleEndedIterator<Item = &Step> {
+        self.steps.iter()
+    }
+
+    /// The steps since a time on the clock of the samples, ns, the newest first; but that one at
+    /// least.
+    pub fn steps_since(&self, from_ns: u64) -> impl Iterator<Item = &Step> {
+        let steps = self.steps.iter().rev().enumerate();
+        steps
+            .take_while(move |(index, step)| *index == 0 || step.end_ns > from_ns)
+            .map(|(_, step)| step)
+    }
+
+    /// What victims and culprits had with each other in the steps.
+    pub fn pairs(&self) -> &Pairs {
+        &self.pairs
+    }
+
+    /// A number of each step, the newest last.
+    pub fn over_time(&self, number: impl Fn(&Step) -> f64) -> Vec<f64> {
+        self.steps.iter().map(number).collect()
+    }
+}

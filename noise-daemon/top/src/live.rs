@@ -1,0 +1,223 @@
+//! IO: keys and frames in, the screen out.
+
+use std::fs;
+use std::io::Write as _;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use noise_model::clean::clean_json;
+use noise_wire::Frame;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+
+use super::app::{Action, App};
+use super::draw::draw;
+use super::draw::theme::Theme;
+use super::source::{News, Source};
+use super::table::Tone;
+use super::term::{self, Waited};
+use super::{Look, Screen};
+
+/// How long keys are waited for before frames are looked at. Keys are answered at once.
+const KEY_TIMEOUT: Duration = Duration::from_millis(50);
+/// How long frames are waited for.
+const GLANCE: Duration = Duration::from_millis(1);
+/// Frames that are taken before the screen is drawn.
+const AT_ONCE: usize = 16;
+
+/// Where frames are recorded.
+pub trait Tape {
+    /// Begins, or ends: where frames are recorded from now on, if they are.
+    ///
+    /// # Errors
+    /// Where nothing can be written.
+    fn toggle(&mut self) -> anyhow::Result<Option<String>>;
+    /// Where frames are recorded, if they are.
+    fn target(&self) -> Option<String>;
+    /// Takes a frame; does nothing unless it records.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    fn take(&mut self, frame: &Frame) -> anyhow::Result<()>;
+}
+
+/// How the view begins.
+pub struct Options {
+    /// How often frames come.
+    pub interval: Duration,
+    /// What rates and sums cover, s.
+    pub seconds: f64,
+    /// With which screen.
+    pub screen: Screen,
+    /// With which rows of it.
+    pub filter: String,
+    /// By the column of it with that name, instead of its own.
+    pub sort: Option<String>,
+    /// Whether there are colours.
+    pub colour: bool,
+    /// What `w` turns on and off.
+    pub tape: Option<Box<dyn Tape>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_secs(1),
+            seconds: Look::default().seconds,
+            screen: Screen::default(),
+            filter: String::new(),
+            sort: None,
+            colour: true,
+            tape: None,
+        }
+    }
+}
+
+/// The view, until the person or a signal ends it.
+///
+/// # Errors
+/// Where there is no terminal, or none any more; where there is no such column.
+pub fn run(source: &mut dyn Source, options: Options) -> anyhow::Result<()> {
+    let Options { interval, seconds, screen, filter, colour, tape, sort } = options;
+    let mut app = App::new(screen, Look { seconds, since_ns: 0 }, interval);
+    app.set_filter(filter);
+    if let Some(column) = sort {
+        app.sort_by(&column).map_err(anyhow::Error::msg)?;
+    }
+    let mut live = Live { app, source, tape };
+    live.source.set_interval(interval);
+    live.note();
+    let theme = Theme { colour };
+    let mut screen = term::Screen::take()?;
+    let mut changed = true;
+    while !screen.is_stopped() {
+        if changed {
+            screen.draw(|frame| draw(frame, &mut live.app, theme)).context("drawing")?;
+        }
+        changed = false;
+        match term::wait(KEY_TIMEOUT) {
+            Waited::Gone => anyhow::bail!("the terminal is gone"),
+            Waited::Something => changed = true,
+            Waited::Nothing => {}
+        }
+        while changed && event::poll(Duration::ZERO).context("waiting for keys")? {
+            match event::read().context("reading keys")? {
+                Event::Key(key) if key.kind != KeyEventKind::Release => {
+                    match live.app.handle(key) {
+                        Action::Quit => return Ok(()),
+                        Action::Redraw => screen.clear()?,
+                        Action::Suspend => screen.suspend()?,
+                        action => live.obey(action),
+                    }
+                }
+                _ => {}
+            }
+        }
+        changed |= live.listen();
+    }
+    Ok(())
+}
+
+struct Live<'a> {
+    app: App,
+    source: &'a mut dyn Source,
+    tape: Option<Box<dyn Tape>>,
+}
+
+impl Live<'_> {
+    /// Notes where frames come from and go to.
+    fn note(&mut self) {
+        let status = &mut self.app.status;
+        status.source = self.source.name();
+        status.replay = self.source.replay().map(|replay| replay.position());
+        status.recording = self.tape.as_ref().and_then(|tape| tape.target());
+    }
+
+    /// Takes what the source says; whether it said anything.
+    fn listen(&mut self) -> bool {
+        if self.app.is_paused() && self.app.status.replay.is_some() {
+            return false;
+        }
+        let mut heard = 0;
+        while heard < AT_ONCE
+            && let Some(news) = self.source.poll(GLANCE)
+        {
+            heard += 1;
+            match news {
+                News::Frame(frame) => {
+                    self.record(&frame);
+                    self.app.take(frame);
+                }
+                News::Trouble(why) => {
+                    self.app.trouble(why);
+                    // A source that only fails would be polled again at once.
+                    break;
+                }
+            }
+        }
+        if heard > 0 {
+            self.note();
+        }
+        heard > 0
+    }
+
+    fn record(&mut self, frame: &Frame) {
+        if let Some(tape) = &mut self.tape
+            && let Err(error) = tape.take(frame)
+        {
+            self.app.say(format!("recording: {error:#}"), Tone::Alarm);
+        }
+    }
+
+    fn obey(&mut self, action: Action) {
+        match action {
+            Action::SetInterval(interval) => self.source.set_interval(interval),
+            Action::Export => {
+                let (text, tone) = match export(&self.app) {
+                    Ok(name) => (format!("wrote {name}"), Tone::Strong),
+                    Err(error) => (format!("{error:#}"), Tone::Alarm),
+                };
+                self.app.say(text, tone);
+            }
+            Action::Record => {
+                let toggled = self.tape.as_mut().map(|tape| tape.toggle());
+                let (text, tone) = match toggled {
+                    None => ("nothing can be recorded here".to_owned(), Tone::Plain),
+                    Some(Ok(Some(target))) => (format!("recording to {target}"), Tone::Strong),
+                    Some(Ok(None)) => ("recording ended".to_owned(), Tone::Strong),
+                    Some(Err(error)) => (format!("recording: {error:#}"), Tone::Alarm),
+                };
+                self.app.say(text, tone);
+            }
+            Action::Step(steps) => {
+                let frames = self.source.replay().map(|replay| replay.step(steps));
+                self.restart(frames);
+            }
+            Action::SeekTo(time) => {
+                let frames = self.source.replay().map(|replay| replay.seek_to(time));
+                self.restart(frames);
+            }
+            Action::None | Action::Quit | Action::Redraw | Action::Suspend => {}
+        }
+        self.note();
+    }
+
+    fn restart(&mut self, frames: Option<Vec<std::sync::Arc<Frame>>>) {
+        if let Some(frames) = frames.filter(|frames| !frames.is_empty()) {
+            self.app.restart(frames);
+        }
+    }
+}
+
+/// Writes what is shown into the current directory; never over something.
+fn export(app: &App) -> anyhow::Result<String> {
+    let name = app.export_name();
+    let directory = std::env::current_dir().context("the current directory")?;
+    let path = directory.join(&name);
+    let text = serde_json::to_string_pretty(&app.export())?;
+    let mut text = clean_json(&text).into_owned();
+    text.push('\n');
+    let file = fs::OpenOptions::new().write(true).create_new(true).open(&path);
+    let write = file.and_then(|mut file| file.write_all(text.as_bytes()));
+    write.with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path.display().to_string())
+}

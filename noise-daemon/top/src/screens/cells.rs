@@ -1,0 +1,125 @@
+//! Cells and columns, and what several screens say alike.
+
+use jiff::Timestamp;
+use noise_common::charge::Cause;
+use noise_model::Histogram;
+use noise_model::units;
+
+use crate::{Align, Cell, Column};
+
+/// What stands where there is no number.
+const NOTHING: &str = "–";
+
+/// A name.
+pub(super) fn text(text: impl Into<String>) -> Cell {
+    Cell::Text(text.into())
+}
+
+/// A culprit with its cause and its part.
+pub(super) fn culprit(culprit: &str, cause: Cause, share: f64) -> Cell {
+    let notes = vec![format!(" ({})", cause.name()), format!(" {}", units::share(share))];
+    Cell::Named { name: culprit.to_owned(), notes }
+}
+
+/// The cell where there is no number.
+pub(super) fn nothing() -> Cell {
+    Cell::Number { text: NOTHING.to_owned(), value: None }
+}
+
+fn number(text: String, value: f64) -> Cell {
+    Cell::Number { text, value: Some(value) }
+}
+
+/// Time, from ns.
+pub(super) fn duration(ns: f64) -> Cell {
+    number(units::duration(ns), ns / 1e9)
+}
+
+/// Seconds that were lost in a second.
+pub(super) fn lost(seconds_per_second: f64) -> Cell {
+    number(units::lost(seconds_per_second), seconds_per_second)
+}
+
+/// How often in a second.
+pub(super) fn rate(per_second: f64) -> Cell {
+    number(units::per_second(per_second), per_second)
+}
+
+/// How often.
+pub(super) fn count(count: u64) -> Cell {
+    number(units::count(count), count as f64)
+}
+
+/// A part of what there may be nothing of.
+pub(super) fn share(part: f64, whole: f64) -> Cell {
+    Cell::Share(ratio(part, whole))
+}
+
+/// The same as a number.
+pub(super) fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+/// How long all together took, for each; nothing where there was none.
+pub(super) fn mean(ns: u64, count: u64) -> Cell {
+    if count > 0 { duration(ns as f64 / count as f64) } else { nothing() }
+}
+
+/// Up to how long so many of the delays were.
+pub(super) fn quantile(delays: &Histogram, quantile: f64) -> Cell {
+    match (delays.quantile_ns(quantile), longest_bound_ns()) {
+        (Some(ns), _) => duration(ns as f64),
+        (None, Some(ns)) if delays.count() > 0 => {
+            number(format!("> {}", units::duration(ns as f64)), ns as f64 / 1e9)
+        }
+        _ => nothing(),
+    }
+}
+
+/// The last bound of the buckets.
+fn longest_bound_ns() -> Option<u64> {
+    noise_common::hist::upper_bound_ns(noise_common::hist::BUCKETS - 2)
+}
+
+/// The length of the time that sums cover.
+pub(super) fn length(seconds: f64) -> String {
+    units::duration(seconds * 1e9)
+}
+
+/// A moment of the day, and of which, where it is not that of another moment.
+pub(super) fn moment(time: Timestamp, now: Timestamp) -> String {
+    let day = |time: Timestamp| time.strftime("%Y-%m-%d").to_string();
+    let format = if day(time) == day(now) { "%H:%M:%S UTC" } else { "%m-%d %H:%M UTC" };
+    time.strftime(format).to_string()
+}
+
+/// A column of names.
+pub(super) fn names(
+    title: &'static str,
+    key: &'static str,
+    width: u16,
+    grows: bool,
+    help: &'static str,
+) -> Column {
+    Column { title, key, align: Align::Left, width, grows, help }
+}
+
+/// A column of numbers.
+pub(super) fn numbers(
+    title: &'static str,
+    key: &'static str,
+    width: u16,
+    help: &'static str,
+) -> Column {
+    Column { title, key, align: Align::Right, width, grows: false, help }
+}
+
+/// A column of shares, or of values over time.
+pub(super) fn pictures(
+    title: &'static str,
+    key: &'static str,
+    width: u16,
+    help: &'static str,
+) -> Column {
+    Column { title, key, align: Align::Left, width, grows: false, help }
+}

@@ -1,0 +1,209 @@
+//! What left its own baseline, since when, and by whom.
+
+mod page;
+
+use jiff::Timestamp;
+use noise_analysis::{Episode, Report, Watched};
+use noise_model::units;
+
+use super::cells;
+use crate::{Align, Cell, Column, History, Look, Page, Row, Table, Tone};
+
+fn columns() -> Vec<Column> {
+    vec![
+        // Its number is when it was last seen, which is now while it is open: so open ones come
+        // first, and then those that ended last.
+        Column {
+            title: "state",
+            key: "last_unix_seconds",
+            align: Align::Left,
+            width: 5,
+            grows: false,
+            help: "Whether it goes on; sorted by when it was last seen.",
+        },
+        Column {
+            title: "since",
+            key: "start_unix_seconds",
+            align: Align::Left,
+            width: 12,
+            grows: false,
+            help: "When it began.",
+        },
+        cells::numbers("for", "seconds", 8, "How long it lasted, or has lasted so far."),
+        cells::names("subject", "subject", 14, true, "Whose delays they are."),
+        cells::names("culprit", "culprit", 14, true, "Who did most of it, with its part."),
+        cells::numbers(
+            "before → after",
+            "after_seconds",
+            14,
+            "The median delay; the mean, if that did not change.",
+        ),
+        cells::numbers("lost", "lost_seconds", 8, "Excess delay: time lost above the baseline."),
+        cells::names("signal", "signal", 12, false, "Which kind of delay."),
+        cells::numbers("id", "id", 4, "Its number, as in `noised incidents`."),
+    ]
+}
+
+/// Incidents, those that are open first.
+pub fn table(history: &History, _look: &Look) -> Table {
+    let frame = history.latest();
+    let rows = frame.iter().flat_map(|frame| {
+        frame.overview.incidents.iter().rev().map(|report| row(report, frame.time))
+    });
+    Table {
+        title: "Incidents".to_owned(),
+        columns: columns(),
+        rows: rows.collect(),
+        sorted_by: 0,
+        empty: match frame {
+            Some(_) => {
+                "No incidents: no delay has left its usual range. What is usual is learnt in the \
+                 first minutes."
+            }
+            None => "The first incidents come with the first reading.",
+        },
+    }
+}
+
+fn row(report: &Report, now: Timestamp) -> Row {
+    let main = &report.main;
+    let unix = |time: Timestamp| Some(time.as_millisecond() as f64 / 1e3);
+    let last = if report.open { now.max(report.end()) } else { report.end() };
+    let cells = vec![
+        Cell::Number { text: state(report).to_owned(), value: unix(last) },
+        Cell::Number { text: cells::moment(main.start, now), value: unix(main.start) },
+        cells::duration(report.lasted() * 1e9),
+        cells::text(&*main.subject),
+        culprit(main),
+        change(main),
+        cells::duration(main.lost_seconds * 1e9),
+        cells::text(main.signal.name()),
+        Cell::Number { text: report.id.to_string(), value: Some(report.id as f64) },
+    ];
+    Row {
+        key: report.id.to_string(),
+        cells,
+        tone: if report.open { Tone::Alarm } else { Tone::Plain },
+    }
+}
+
+/// In a word.
+fn state(report: &Report) -> &'static str {
+    if report.open { "open" } else { "over" }
+}
+
+/// Who did most of it.
+pub(super) fn culprit(episode: &Episode) -> Cell {
+    match episode.culprits.first() {
+        None => cells::text("not known"),
+        Some(first) => {
+            cells::culprit(&first.culprit, first.cause, first.part(episode.nothing_beyond()))
+        }
+    }
+}
+
+/// The median, or the mean where only that changed.
+fn change(episode: &Episode) -> Cell {
+    let (before, after) = (&episode.before, &episode.after);
+    if episode.signal == Watched::Interruption {
+        let text = format!("{} → {}", units::share(before.lost), units::share(after.lost));
+        return Cell::Number { text, value: Some(after.lost) };
+    }
+    let duration = |ns: Option<f64>| ns.map_or_else(|| "–".to_owned(), units::duration);
+    let medians = [before.p50_ns, after.p50_ns].map(|ns| ns.map(|ns| ns as f64));
+    let means = [before.mean_ns, after.mean_ns];
+    let [from, to] = match medians {
+        [from, Some(to)] if from != Some(to) => medians,
+        _ if means[1].is_some() => means,
+        _ => medians,
+    };
+    let text = format!("{} → {}", duration(from), duration(to));
+    Cell::Number { text, value: to.map(|ns| ns / 1e9) }
+}
+
+/// One incident.
+pub fn open(history: &History, _look: &Look, key: &str) -> Option<Page> {
+    page::page(history, key)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::page::tests::{episode, report};
+    use super::*;
+    use crate::screens::made::Made;
+    use noise_analysis::{Cause, Ending};
+
+    #[test]
+    fn open_ones_come_first_and_then_the_newest() {
+        let mut made = Made::new();
+        made.frame();
+        let mut first = report(1, false, -600, -500);
+        let second = report(2, false, -400, -300);
+        let third = report(3, true, -550, 0);
+        first.main.ending = Some(Ending::Adopted);
+        made.incidents = [first, second, third].map(Arc::new).to_vec();
+        made.frame();
+        let table = table(&made.history, &Look::default());
+        assert!(table.rows.iter().all(|row| row.cells.len() == table.columns.len()));
+        let mut rows: Vec<_> = table.rows.iter().collect();
+        let last = |row: &Row| match &row.cells[table.sorted_by] {
+            Cell::Number { value, .. } => value.unwrap(),
+            other => panic!("{other:?}"),
+        };
+        rows.sort_by(|a, b| last(b).total_cmp(&last(a)));
+        let shown: Vec<_> = rows.iter().map(|row| (row.key.as_str(), row.tone)).collect();
+        assert_eq!(shown, [("3", Tone::Alarm), ("2", Tone::Plain), ("1", Tone::Plain)]);
+        let Cell::Number { text, .. } = &rows[0].cells[0] else { panic!() };
+        assert_eq!(text, "open");
+        let Cell::Number { text, .. } = &rows[0].cells[1] else { panic!() };
+        assert!(text.ends_with("UTC"), "{text}");
+    }
+
+    #[test]
+    fn the_change_is_that_of_the_median_unless_it_stayed() {
+        let mut one = episode();
+        assert_eq!(
+            change(&one),
+            Cell::Number {
+                text: format!("{} → {}", units::duration(12_288.0), units::duration(4_194_304.0)),
+                value: Some(4_194_304.0 / 1e9),
+            }
+        );
+        one.after.p50_ns = one.before.p50_ns;
+        let Cell::Number { value, .. } = change(&one) else { panic!() };
+        assert_eq!(value, Some(5_000_000.0 / 1e9));
+        one.before = noise_analysis::Level {
+            p50_ns: None,
+            p99_ns: None,
+            mean_ns: None,
+            rate: 0.0,
+            lost: 0.0,
+        };
+        one.after = one.before;
+        assert_eq!(change(&one), Cell::Number { text: "– → –".to_owned(), value: None });
+    }
+
+    #[test]
+    fn the_first_culprit_is_told_with_its_part() {
+        let mut one = episode();
+        let expected =
+            |share| cells::culprit("/system.slice/backup.service", Cause::Foreign, share);
+        assert_eq!(culprit(&one), expected(0.889));
+        one.culprits.iter_mut().for_each(|culprit| culprit.beyond = Default::default());
+        one.culprits[0].time.share = 0.5;
+        assert_eq!(culprit(&one), expected(0.5));
+        one.culprits.clear();
+        assert_eq!(culprit(&one), cells::text("not known"));
+    }
+
+    #[test]
+    fn a_calm_host_is_told_as_such() {
+        let mut made = Made::new();
+        assert!(table(&made.history, &Look::default()).empty.contains("first reading"));
+        made.frame();
+        assert!(table(&made.history, &Look::default()).empty.starts_with("No incidents"));
+        assert!(open(&made.history, &Look::default(), "1").is_none());
+    }
+}

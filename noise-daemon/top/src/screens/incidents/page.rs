@@ -1,0 +1,384 @@
+//! One incident: what changed, who did it, what can be done, and the long waits of its subjects.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use noise_analysis::{Episode, Level, Outlier, Report, Time, Watched};
+use noise_common::subject::SubjectKind;
+use noise_model::units;
+
+use crate::heat::heatmap;
+use crate::screens::cells;
+use crate::{Block, Cell, History, Page, Row, Table, Tone};
+
+/// Culprits, and remedies, that a page has room for: those of whom more is known than that they
+/// were there.
+const SHOWN: usize = 12;
+/// Long waits.
+const WAITS: usize = 20;
+
+/// What the row with that key opens.
+pub(super) fn page(history: &History, key: &str) -> Option<Page> {
+    let frame = history.latest()?;
+    let id: u64 = key.parse().ok()?;
+    let report = frame.overview.incidents.iter().find(|report| report.id == id)?;
+    let main = &report.main;
+    let mut blocks = vec![
+        Block::Text(heading(report, frame.time)),
+        Block::Table(levels(main)),
+        Block::Table(culprits(main)),
+    ];
+    blocks.extend(remedies(main));
+    blocks.extend(also(report));
+    blocks.extend(over_time(history, main));
+    blocks.extend(waits(&frame.overview.outliers, report, frame.time));
+    Some(Page { title: format!("Incident {id}: {}", main.whose()), blocks })
+}
+
+fn heading(report: &Report, now: Timestamp) -> Vec<(String, Tone)> {
+    let main = &report.main;
+    let tone = if report.open { Tone::Alarm } else { Tone::Strong };
+    let (since, lasted) = (cells::moment(main.start, now), cells::length(report.lasted()));
+    let what = format!("{} of {} since {since}, {lasted}", main.signal.name(), main.subject);
+    let lost = units::duration(main.lost_seconds * 1e9);
+    // What joined may go on for longer than what opened it.
+    let calm = if report.open && !main.is_active() { ", calm now" } else { "" };
+    vec![
+        (format!("{what}: {}{calm}.", report.standing()), tone),
+        (format!("{lost} excess delay."), Tone::Plain),
+        (main.signal.help().to_owned(), Tone::Dim),
+    ]
+}
+
+fn levels(episode: &Episode) -> Table {
+    let of = |ns: Option<f64>| ns.map_or_else(cells::nothing, cells::duration);
+    let row = |name: &str, level: &Level| Row {
+        key: name.to_owned(),
+        cells: vec![
+            cells::text(name),
+            of(level.p50_ns.map(|ns| ns as f64)),
+            of(level.p99_ns.map(|ns| ns as f64)),
+            of(level.mean_ns),
+            cells::rate(level.rate),
+            cells::lost(level.lost),
+        ],
+        tone: Tone::Plain,
+    };
+    Table {
+        title: "What changed".to_owned(),
+        columns: vec![
+            cells::names("", "when", 6, false, "Before it, which is usual, or during it."),
+            cells::numbers("median", "p50_seconds", 8, "Half of the delays were no longer."),
+            cells::numbers("p99", "p99_seconds", 8, "99 in 100 were no longer."),
+            cells::numbers("mean", "mean_seconds", 8, "All delays by their number."),
+            cells::numbers("rate", "per_second", 9, "Delays in a second."),
+            cells::numbers("lost", "lost_seconds_per_second", 9, "Time lost in a second."),
+        ],
+        // Their names are in order.
+        rows: vec![row("before", &episode.before), row("during", &episode.after)],
+        sorted_by: 0,
+        empty: "",
+    }
+}
+
+fn culprits(episode: &Episode) -> Table {
+    let (named, others) = episode.told_culprits(SHOWN);
+    let mut rows: Vec<Row> = Vec::new();
+    let mut push = |name: String, cause: &str, time: Time, beyond: Option<Time>, tone| {
+        let cells = vec![
+            cells::text(name.clone()),
+            cells::text(cause),
+            cells::duration(time.seconds * 1e9),
+            Cell::Share(time.share),
+            beyond.map_or_else(cells::nothing, |beyond| cells::duration(beyond.seconds * 1e9)),
+            beyond.map_or_else(cells::nothing, |beyond| Cell::Share(beyond.share)),
+        ];
+        rows.push(Row { key: format!("{cause} {name}"), cells, tone });
+    };
+    for (index, one) in named.into_iter().enumerate() {
+        let tone = if index == 0 { Tone::Strong } else { Tone::Plain };
+        push(one.culprit.to_string(), one.cause.name(), one.time, Some(one.beyond), tone);
+    }
+    for (time, name) in [(others, "others"), (episode.untracked, "not known")] {
+        if time.seconds > 0.0 {
+            push(name.to_owned(), "", time, None, Tone::Dim);
+        }
+    }
+    Table {
+        title: "Culprits".to_owned(),
+        columns: vec![
+            cells::names("culprit", "culprit", 14, true, "Who is charged with delays."),
+            cells::names("cause", "cause", 9, false, "Why."),
+            cells::numbers("time", "seconds", 9, "How much, of all delays."),
+            cells::pictures("share", "share", 11, "Its part of all delays."),
+            cells::numbers("beyond", "beyond_seconds", 9, "How much more than is usual for it."),
+            cells::pictures("of that", "beyond_share", 11, "Its share of the whole excess."),
+        ],
+        rows,
+        // The culprit with the largest excess is first; where none has any, the one with most time.
+        sorted_by: if episode.nothing_beyond() { 2 } else { 4 },
+        empty: "Culprits unknown.",
+    }
+}
+
+fn remedies(episode: &Episode) -> Option<Block> {
+    let mut lines = vec![("Remedies".to_owned(), Tone::Strong)];
+    for remedy in episode.remedies.iter().take(SHOWN) {
+        let advice = remedy.advice();
+        lines.push((advice.setting.to_owned(), Tone::Plain));
+        lines.push((format!("  {} {}", advice.effect, advice.cost), Tone::Dim));
+    }
+    (lines.len() > 1).then_some(Block::Text(lines))
+}
+
+fn also(report: &Report) -> Option<Block> {
+    let mut lines = vec![("Also disturbed".to_owned(), Tone::Strong)];
+    for episode in &report.also {
+        let [before, after] =
+            [&episode.before, &episode.after].map(|level| units::known_duration(level.p50_ns));
+        lines.push((format!("{}: median {before} → {after}", episode.whose()), Tone::Plain));
+        let lasted = cells::length(episode.disturbed_seconds());
+        let so_far = if episode.is_active() { " so far" } else { "" };
+        let lost = units::duration(episode.lost_seconds * 1e9);
+        let culprit = match super::culprit(episode) {
+            Cell::Named { name, notes } => Cell::words(&name, &notes),
+            _ => "culprit not known".to_owned(),
+        };
+        lines.push((format!("  {lasted}{so_far}, {lost} lost, {culprit}"), Tone::Dim));
+    }
+    if report.untold > 0 {
+        lines.push((format!("and {} more", report.untold), Tone::Plain));
+    }
+    (lines.len() > 1).then_some(Block::Text(lines))
+}
+
+/// The delays themselves, as far as steps go back.
+fn over_time(history: &History, episode: &Episode) -> Option<Block> {
+    let (Watched::Signal(signal), subject) = (episode.signal, &*episode.subject) else {
+        return None;
+    };
+    let labels = match signal.info().subject {
+        SubjectKind::Request => {
+            let (device, operation) = subject.rsplit_once(' ')?;
+            vec![device.to_owned(), operation.to_owned()]
+        }
+        SubjectKind::Kinds(_) => vec![subject.rsplit_once(' ')?.1.to_owned()],
+        SubjectKind::Host => Vec::new(),
+        _ => vec![subject.to_owned()],
+    };
+    let heatmap = heatmap(history, "The last minutes", signal, |own| own == labels);
+    (!heatmap.bounds_ns.is_empty()).then_some(Block::Heatmap(heatmap))
+}
+
+/// Long waits of those who are disturbed, the newest first.
+fn waits(outliers: &[Arc<Outlier>], report: &Report, now: Timestamp) -> Option<Block> {
+    let subjects = || [&report.main].into_iter().chain(&report.also).map(|one| &one.subject);
+    let own = outliers.iter().rev().filter(|outlier| {
+        let is_during =
+            outlier.time >= report.main.start && (report.open || outlier.time <= report.end());
+        is_during && subjects().any(|subject| *subject == outlier.wait.victim)
+    });
+    let duration = |ns: u64| units::duration(ns as f64);
+    let mut lines = vec![("Long waits meanwhile".to_owned(), Tone::Strong)];
+    for outlier in own.take(WAITS) {
+        let at = cells::moment(outlier.time, now);
+        lines.push((format!("{at}  {}", outlier.sentence(duration)), Tone::Plain));
+        let parts = outlier.parts(duration).into_iter();
+        lines.extend(parts.map(|part| (format!("  {part}"), Tone::Dim)));
+    }
+    (lines.len() > 1).then_some(Block::Text(lines))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::{
+        Arc, Block, Cell, Episode, Level, Outlier, Page, Report, Table, Time, Timestamp, over_time,
+        page,
+    };
+    use crate::screens::made::{BEGIN, Made};
+    use noise_analysis::{Cause, Culprit, Ending, Remedy, Rule};
+    use noise_common::signals::Signal;
+    use noise_model::{OutlierPart, OutlierRecord};
+
+    fn time(seconds: i64) -> Timestamp {
+        Timestamp::from_second(BEGIN.1 + seconds).unwrap()
+    }
+
+    fn culprit(name: &str, cause: Cause, seconds: f64, share: f64) -> Culprit<Arc<str>> {
+        let time = Time { seconds, share };
+        let beyond = Time { seconds: seconds / 2.0, share };
+        Culprit { culprit: name.into(), cause, time, beyond }
+    }
+
+    /// Of a service that a backup disturbs.
+    pub fn episode() -> Episode {
+        let level = |p50_ns, mean_ns| Level {
+            p50_ns: Some(p50_ns),
+            p99_ns: Some(p50_ns * 4),
+            mean_ns: Some(mean_ns),
+            rate: 200.0,
+            lost: 0.5,
+        };
+        Episode {
+            signal: Signal::CgroupRunqueueWait.into(),
+            subject: "/system.slice/web.service".into(),
+            start: time(0),
+            end: time(0),
+            seconds: 12.5,
+            ending: None,
+            rule: Rule::Mean,
+            before: level(12_288, 20_000.0),
+            after: level(4_194_304, 5_000_000.0),
+            lost_seconds: 11.25,
+            culprits: vec![
+                culprit("/system.slice/backup.service", Cause::Foreign, 10.0, 0.889),
+                culprit("virtio1-req.0", Cause::Hardirq, 0.9, 0.08),
+                culprit("net_rx", Cause::Softirq, 0.01, 0.001),
+            ],
+            others: Time { seconds: 0.25, share: 0.02 },
+            untracked: Time { seconds: 0.35, share: 0.031 },
+            remedies: vec![Remedy::CpuWeight, Remedy::CpuAffinity],
+        }
+    }
+
+    /// One from then to then, seconds from the first frame.
+    pub fn report(id: u64, open: bool, start: i64, end: i64) -> Report {
+        let ending = (!open).then_some(Ending::Over);
+        let main = Episode { start: time(start), end: time(end), ending, ..episode() };
+        Report { id, open, main, also: Vec::new(), untold: 0 }
+    }
+
+    fn wait(victim: &str, seconds: i64) -> Arc<Outlier> {
+        let part = OutlierPart {
+            culprit: "/system.slice/backup.service".into(),
+            cause: Cause::Foreign,
+            pid: 777,
+            comm: "gzip".into(),
+            ns: 8_000_000,
+        };
+        let wait = OutlierRecord {
+            at_ns: 0,
+            wait_ns: 8_100_000,
+            victim: victim.into(),
+            pid: 42,
+            comm: "worker".into(),
+            cpu: 3,
+            made_runnable: "wakeup".into(),
+            parts: vec![part],
+            rest_ns: 100_000,
+        };
+        Arc::new(Outlier { time: time(seconds), wait })
+    }
+
+    fn words(page: &Page) -> Vec<String> {
+        let texts = page.blocks.iter().filter_map(|block| match block {
+            Block::Text(lines) => Some(lines),
+            _ => None,
+        });
+        texts.flatten().map(|(line, _)| line.clone()).collect()
+    }
+
+    fn tables(page: &Page) -> Vec<&Table> {
+        let tables = page.blocks.iter().filter_map(|block| match block {
+            Block::Table(table) => Some(table),
+            _ => None,
+        });
+        tables.collect()
+    }
+
+    #[test]
+    fn an_incident_is_told_with_all_that_is_known() {
+        let mut made = Made::new();
+        made.frame();
+        let mut one = report(7, true, -100, 1);
+        one.also = vec![Episode { subject: "/system.slice/db.service".into(), ..episode() }];
+        one.untold = 2;
+        made.incidents = vec![Arc::new(report(6, false, -900, -800)), Arc::new(one)];
+        made.outliers = vec![
+            wait("/system.slice/web.service", -500),
+            wait("/system.slice/web.service", -50),
+            wait("/system.slice/db.service", -40),
+            wait("/system.slice/other.service", -30),
+        ];
+        made.delay(Signal::CgroupRunqueueWait, &["/system.slice/web.service"], 1 << 22, 9);
+        made.frame();
+        let page = page(&made.history, "7").unwrap();
+        let words = words(&page);
+        assert!(words[0].ends_with(": open."), "{words:?}");
+        for part in [
+            "cpu.weight",
+            "Gives the victim a larger part",
+            "db.service: median",
+            "and 2 more",
+            "not attributed",
+        ] {
+            assert!(words.iter().any(|line| line.contains(part)), "{part}: {words:?}");
+        }
+        let waits: Vec<&String> = words.iter().filter(|line| line.contains(" waited ")).collect();
+        assert_eq!(waits.len(), 2, "{waits:?}");
+        assert!(waits[0].contains("db.service"), "{waits:?}");
+        let tables = tables(&page);
+        assert!(
+            tables.iter().all(|table| {
+                table.rows.iter().all(|row| row.cells.len() == table.columns.len())
+            })
+        );
+        let names: Vec<&str> = tables[1].rows.iter().map(|row| row.key.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "foreign /system.slice/backup.service",
+                "hardirq virtio1-req.0",
+                " others",
+                " not known"
+            ]
+        );
+        let Cell::Number { value, .. } = &tables[1].rows[2].cells[2] else { panic!() };
+        assert_eq!(*value, Some(0.26));
+        let names: Vec<&str> = tables[0].rows.iter().map(|row| row.key.as_str()).collect();
+        assert_eq!(names, ["before", "during"]);
+        let Cell::Number { value, .. } = &tables[0].rows[1].cells[1] else { panic!() };
+        assert_eq!(*value, Some(4_194_304.0 / 1e9));
+        assert!(page.blocks.iter().any(|block| matches!(block, Block::Heatmap(_))));
+    }
+
+    #[test]
+    fn the_distribution_is_that_of_the_subject() {
+        let mut made = Made::new();
+        made.frame();
+        for (signal, subject, labels) in [
+            (Signal::BlockQueueWait, "vda read", ["vda", "read"].as_slice()),
+            (Signal::RunqueueWait, "host wakeup", ["wakeup"].as_slice()),
+            (Signal::DirectReclaim, "host", [].as_slice()),
+            (Signal::NetTxWait, "eth0", ["eth0"].as_slice()),
+        ] {
+            made.delay(signal, labels, 5_000, 1);
+            made.frame();
+            let episode = Episode { signal: signal.into(), subject: subject.into(), ..episode() };
+            assert!(over_time(&made.history, &episode).is_some(), "{subject}");
+            let episode = Episode { subject: "nobody".into(), ..episode };
+            assert!(
+                over_time(&made.history, &episode).is_none() || signal == Signal::DirectReclaim
+            );
+        }
+    }
+
+    #[test]
+    fn where_nothing_is_known_it_says_so() {
+        let mut made = Made::new();
+        let mut one = report(1, false, -10, -5);
+        one.main.culprits.clear();
+        one.main.remedies.clear();
+        one.main.others = Time::default();
+        one.main.untracked = Time::default();
+        made.incidents = vec![Arc::new(one)];
+        made.frame();
+        let page = page(&made.history, "1").unwrap();
+        assert_eq!(page.blocks.len(), 3);
+        assert!(tables(&page)[1].rows.is_empty());
+        assert!(words(&page)[0].ends_with(": over."));
+        for key in ["2", "", "x"] {
+            assert!(super::page(&made.history, key).is_none());
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! Who delays whom: a row for each victim and culprit.
+
+mod page;
+
+use std::cmp::Reverse;
+
+use noise_common::charge::Cause;
+use noise_model::labels::OTHER;
+
+use super::cells;
+use super::recent::{Recent, empty};
+use crate::pairs::{Cost, Id, Pair};
+use crate::{Cell, Column, History, Look, Page, Row, Table, Tone};
+
+/// Pairs with a row of their own: those that lost most. More would not be read, and each costs a
+/// microsecond whenever the screen is made.
+const SHOWN: usize = 500;
+
+/// Between the names in a row's key; no name holds it.
+const BETWEEN: char = '\0';
+
+/// One row.
+#[derive(Debug)]
+pub(super) struct Account<'a> {
+    pub victim: &'a str,
+    pub culprit: &'a str,
+    /// What came in the time that is looked at.
+    pub cost: Cost,
+    /// How many pairs share it: 0 where it is one of its own.
+    pub folded: usize,
+    /// Seconds that it lost in a second, of every step.
+    pub trend: Vec<f64>,
+}
+
+/// All that the rows are made of.
+#[derive(Debug)]
+pub(super) struct Accounts<'a> {
+    pub recent: Recent<'a>,
+    /// Those that lost most, and at the end the rest, if there is one.
+    pub shown: Vec<Account<'a>>,
+    /// What all of them lost, ns.
+    pub lost_ns: u64,
+}
+
+impl<'a> Accounts<'a> {
+    pub(super) fn new(history: &'a History, look: &Look) -> Self {
+        let recent = Recent::new(history, look);
+        let pairs = history.pairs();
+        let mut sums = vec![Cost::default(); pairs.bound()];
+        for (id, cost) in pairs.costs().rev().take(recent.steps.len()).flatten() {
+            if let Some(sum) = sums.get_mut(*id as usize) {
+                sum.add(cost);
+            }
+        }
+        let lost_ns = sums.iter().map(|cost| cost.ns).sum();
+        // What was folded before it came here is one row with what is folded here.
+        let mut rest = Cost::default();
+        let mut folded = 0;
+        let mut fold = |cost: &Cost| {
+            rest.add(cost);
+            folded += 1;
+        };
+        let mut known: Vec<(Id, &Pair, Cost)> = Vec::new();
+        for (id, cost) in (0..).zip(sums).filter(|(_, cost)| cost.ns > 0 || cost.delays > 0) {
+            match pairs.pair(id) {
+                Some((victim, culprit)) if [&**victim, &**culprit] == [OTHER; 2] => fold(&cost),
+                Some(pair) => known.push((id, pair, cost)),
+                None => {}
+            }
+        }
+        if known.len() > SHOWN {
+            known.select_nth_unstable_by_key(SHOWN, |(_, pair, cost)| (Reverse(cost.ns), *pair));
+            known.drain(SHOWN..).for_each(|(_, _, cost)| fold(&cost));
+        }
+        let ids: Vec<Id> = known.iter().map(|(id, ..)| *id).collect();
+        let mut trends = trends(history, &ids).into_iter();
+        let account = |(_, (victim, culprit), cost): (Id, &'a Pair, Cost)| Account {
+            victim,
+            culprit,
+            cost,
+            folded: 0,
+            trend: trends.next().unwrap_or_default(),
+        };
+        let mut shown: Vec<Account<'_>> = known.into_iter().map(account).collect();
+        if folded > 0 {
+            let trend = trends.next().unwrap_or_default();
+            shown.push(Account { victim: OTHER, culprit: OTHER, cost: rest, folded, trend });
+        }
+        Self { recent, shown, lost_ns }
+    }
+}
+
+/// Seconds that each of these pairs lost in a second, of every step; and at the end, all others
+/// together.
+pub(super) fn trends(history: &History, ids: &[Id]) -> Vec<Vec<f64>> {
+    let mut trends = vec![vec![0.0; history.steps().count()]; ids.len() + 1];
+    let mut places = vec![ids.len(); history.pairs().bound()];
+    for (place, id) in ids.iter().enumerate() {
+        if let Some(own) = places.get_mut(*id as usize) {
+            *own = place;
+        }
+    }
+    let mut lost_ns = vec![0_u64; ids.len() + 1];
+    for (index, (step, costs)) in history.steps().zip(history.pairs().costs()).enumerate() {
+        lost_ns.fill(0);
+        for (id, cost) in costs {
+            let place = places.get(*id as usize).and_then(|place| lost_ns.get_mut(*place));
+            if let Some(sum) = place {
+                *sum += cost.ns;
+            }
+        }
+        for (trend, ns) in trends.iter_mut().zip(&lost_ns).filter(|(_, ns)| **ns > 0) {
+            if let Some(value) = trend.get_mut(index) {
+                *value = step.per_second(*ns as f64 / 1e9);
+            }
+        }
+    }
+    trends
+}
+
+/// A row's key.
+pub(super) fn key(victim: &str, culprit: &str) -> String {
+    format!("{victim}{BETWEEN}{culprit}")
+}
+
+/// The names in a row's key.
+pub(super) fn names(key: &str) -> Option<(&str, &str)> {
+    key.split_once(BETWEEN)
+}
+
+fn columns() -> Vec<Column> {
+    vec![
+        cells::names("victim", "victim", 14, true, "Who was delayed."),
+        cells::names(
+            "culprit",
+            "culprit",
+            14,
+            true,
+            "Who did it; `self` is other work of the victim, `~other` all that have no row.",
+        ),
+        cells::numbers(
+            "lost",
+            "lost_seconds_per_second",
+            9,
+            "Time that the victim lost to the culprit, in a second.",
+        ),
+        cells::pictures("share", "share", 11, "Its part of all lost time."),
+        cells::names(
+            "cause",
+            "causes",
+            8,
+            false,
+            "Why: another cgroup (foreign), own work (self), a kernel thread, an interrupt, the \
+             CPU quota (throttle), the hypervisor (steal), a CPU that slept (idle).",
+        ),
+        cells::pictures("trend", "lost_over_time", 12, "What was lost over the last two minutes."),
+        cells::numbers("delays", "delays_per_second", 8, "Delays of which that is a part."),
+        cells::numbers("mean", "mean_seconds", 8, "What one of them lost to the culprit."),
+        cells::names(
+            "resource",
+            "resources",
+            8,
+            false,
+            "What the victim had to wait for, or lost.",
+        ),
+    ]
+}
+
+/// Victims and culprits, by what was lost.
+pub fn table(history: &History, look: &Look) -> Table {
+    let Accounts { recent, shown, lost_ns } = Accounts::new(history, look);
+    let row = |account| row(&recent, lost_ns, account);
+    Table {
+        title: format!("Who delays whom, {}", cells::length(recent.seconds)),
+        columns: columns(),
+        rows: shown.into_iter().map(row).collect(),
+        sorted_by: 2,
+        empty: empty(history, "No delays."),
+    }
+}
+
+fn row(recent: &Recent<'_>, lost_ns: u64, account: Account<'_>) -> Row {
+    let cost = &account.cost;
+    let cells = vec![
+        cells::text(account.victim),
+        cells::text(shown_culprit(&account)),
+        cells::lost(recent.lost(cost.ns)),
+        cells::share(cost.ns as f64, lost_ns as f64),
+        cells::text(joined(cost.causes().map(Cause::name))),
+        Cell::Spark(account.trend),
+        cells::rate(recent.per_second(cost.delays as f64)),
+        cells::mean(cost.ns, cost.delays),
+        cells::text(joined(cost.resources().map(noise_common::charge::Resource::name))),
+    ];
+    let is_dim = account.folded > 0 || cost.is_rest();
+    Row {
+        key: key(account.victim, account.culprit),
+        cells,
+        tone: if is_dim { Tone::Dim } else { Tone::Plain },
+    }
+}
+
+fn shown_culprit<'a>(account: &Account<'a>) -> &'a str {
+    let is_own = account.victim == account.culprit && account.cost.causes().eq([Cause::Own]);
+    if is_own { Cause::Own.name() } else { account.culprit }
+}
+
+fn joined<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut joined = String::new();
+    for name in names {
+        if !joined.is_empty() {
+            joined.push_str(", ");
+        }
+        joined.push_str(name);
+    }
+    joined
+}
+
+/// One pair over time.
+pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
+    page::page(history, look, key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::screens::made::Made;
+    use noise_common::charge::Resource;
+
+    fn value(table: &Table, key: &str, column: &str) -> f64 {
+        let row = table.rows.iter().find(|row| row.key == key).unwrap();
+        let index = table.columns.iter().position(|one| one.key == column).unwrap();
+        match &row.cells[index] {
+            Cell::Number { value, .. } => value.unwrap(),
+            Cell::Share(share) => *share,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn text<'a>(table: &'a Table, key: &str, column: &str) -> &'a str {
+        let row = table.rows.iter().find(|row| row.key == key).unwrap();
+        let index = table.columns.iter().position(|one| one.key == column).unwrap();
+        let Cell::Text(text) = &row.cells[index] else { panic!("{:?}", row.cells[index]) };
+        text
+    }
+
+    fn shares(table: &Table) -> f64 {
+        table.rows.iter().map(|row| value(table, &row.key, "share")).sum()
+    }
+
+    #[test]
+    fn what_was_lost_is_told_by_pair() {
+        let mut made = Made::new();
+        made.frame();
+        for _ in 0..10 {
+            made.deed(Resource::Cpu, Cause::Foreign, "", "web", "batch", 300_000_000, 100);
+            made.deed(Resource::BlockQueue, Cause::Foreign, "vda", "web", "batch", 100_000_000, 20);
+            made.deed(Resource::Preemption, Cause::Foreign, "", "web", "batch", 0, 7);
+            made.deed(Resource::Cpu, Cause::Own, "", "web", "web", 50_000_000, 10);
+            made.deed(Resource::Cpu, Cause::Idle, "", "web", "idle", 50_000_000, 1_000);
+            made.deed(Resource::Preemption, Cause::Foreign, "", "db", "batch", 0, 3);
+            made.frame();
+        }
+        let table = table(&made.history, &Look::default());
+        let pair = key("web", "batch");
+        assert_eq!(table.rows.len(), 3);
+        assert!(table.rows.iter().all(|row| row.cells.len() == table.columns.len()));
+        assert_eq!(value(&table, &pair, "lost_seconds_per_second"), 0.4);
+        assert_eq!(value(&table, &pair, "share"), 0.8);
+        assert_eq!(value(&table, &pair, "delays_per_second"), 120.0);
+        assert_eq!(value(&table, &pair, "mean_seconds"), 0.4 / 120.0);
+        assert_eq!(text(&table, &pair, "resources"), "cpu, block_queue");
+        assert_eq!(text(&table, &key("web", "web"), "culprit"), "self");
+        assert_eq!(text(&table, &key("web", "idle"), "causes"), "idle");
+        assert!((shares(&table) - 1.0).abs() < 1e-12);
+        let tones: Vec<_> = table.rows.iter().map(|row| (row.key.as_str(), row.tone)).collect();
+        assert!(tones.contains(&(&key("web", "idle"), Tone::Dim)), "{tones:?}");
+        assert!(tones.contains(&(&key("web", "web"), Tone::Plain)), "{tones:?}");
+        let row = table.rows.iter().find(|row| row.key == pair).unwrap();
+        assert_eq!(row.cells[5], Cell::Spark(vec![0.4; 10]));
+    }
+
+    #[test]
+    fn sums_begin_at_the_reset() {
+        let mut made = Made::new();
+        made.frame();
+        for ns in [100_000_000, 200_000_000, 600_000_000] {
+            made.deed(Resource::Cpu, Cause::Foreign, "", "a", "b", ns, 1);
+            made.frame();
+        }
+        let lost = |look: Look| {
+            value(&table(&made.history, &look), &key("a", "b"), "lost_seconds_per_second")
+        };
+        let all = Look { seconds: 3.0, since_ns: 0 };
+        assert_eq!(lost(all), 0.3);
+        let newest_ns = made.history.latest().unwrap().sample.at_ns;
+        assert_eq!(lost(Look { since_ns: newest_ns - 2_000_000_000, ..all }), 0.4);
+        // Even with a reset right now, the newest step is shown.
+        assert_eq!(lost(Look { since_ns: newest_ns, ..all }), 0.6);
+        assert_eq!(lost(Look { seconds: 0.0, since_ns: 0 }), 0.6);
+    }
+
+    #[test]
+    fn without_two_frames_there_is_nothing() {
+        let mut made = Made::new();
+        let none = table(&made.history, &Look::default());
+        assert!(none.rows.is_empty() && none.empty.contains("second reading"));
+        made.deed(Resource::Cpu, Cause::Foreign, "", "a", "b", 1, 1);
+        made.frame();
+        let one = table(&made.history, &Look::default());
+        assert!(one.rows.is_empty() && one.empty.contains("second reading"));
+        assert!(open(&made.history, &Look::default(), &key("a", "b")).is_none());
+        made.frame();
+        assert_eq!(table(&made.history, &Look::default()).empty, "No delays.");
+    }
+
+    #[test]
+    fn a_pair_that_vanishes_leaves_when_its_time_is_over() {
+        let mut made = Made::new();
+        made.frame();
+        made.deed(Resource::Cpu, Cause::Foreign, "", "a", "b", 500_000_000, 1);
+        made.frame();
+        made.forget("a", "b");
+        (0..4).for_each(|_| made.frame());
+        let pair = key("a", "b");
+        let lost = value(&table(&made.history, &Look::default()), &pair, "lost_seconds_per_second");
+        assert_eq!(lost, 0.1);
+        made.frame();
+        assert!(table(&made.history, &Look::default()).rows.is_empty());
+        assert!(open(&made.history, &Look::default(), &pair).is_some());
+        (0..130).for_each(|_| made.frame());
+        assert!(open(&made.history, &Look::default(), &pair).is_none());
+        assert_eq!(made.history.pairs().len(), 0);
+    }
+
+    #[test]
+    fn a_daemon_that_starts_anew_counts_from_nothing() {
+        let mut made = Made::new();
+        made.deed(Resource::Cpu, Cause::Foreign, "", "a", "b", 700_000_000, 9);
+        made.frame();
+        made.restart();
+        made.deed(Resource::Cpu, Cause::Foreign, "", "a", "b", 200_000_000, 1);
+        made.frame();
+        let table = table(&made.history, &Look::default());
+        assert_eq!(value(&table, &key("a", "b"), "lost_seconds_per_second"), 0.2);
+    }
+
+    #[test]
+    fn nothing_lost_is_no_share() {
+        let mut made = Made::new();
+        made.frame();
+        made.deed(Resource::Cpu, Cause::Foreign, "", "a", "b", 0, 3);
+        made.frame();
+        let table = table(&made.history, &Look::default());
+        assert_eq!(value(&table, &key("a", "b"), "share"), 0.0);
+        assert_eq!(value(&table, &key("a", "b"), "mean_seconds"), 0.0);
+    }
+
+    #[test]
+    fn what_has_no_row_is_one_row() {
+        let mut made = Made::new();
+        made.frame();
+        for _ in 0..3 {
+            for number in 1..=600 {
+                let culprit = format!("b{number}");
+                made.deed(Resource::Cpu, Cause::Foreign, "", "a", &culprit, number * 1_000, 1);
+            }
+            made.deed(Resource::Cpu, Cause::Untracked, "", OTHER, OTHER, 1_000_000_000, 1);
+            made.frame();
+        }
+        let table = table(&made.history, &Look { seconds: 2.0, since_ns: 0 });
+        let rest = key(OTHER, OTHER);
+        assert_eq!(table.rows.len(), SHOWN + 1);
+        assert_eq!(table.rows.iter().filter(|row| row.key == rest).count(), 1);
+        let lost = 1.0 + (1..=100).sum::<u64>() as f64 * 1e-6;
+        assert!((value(&table, &rest, "lost_seconds_per_second") - lost).abs() < 1e-12);
+        assert_eq!(value(&table, &rest, "delays_per_second"), 101.0);
+        assert!((shares(&table) - 1.0).abs() < 1e-9);
+        let row = table.rows.iter().find(|row| row.key == rest).unwrap();
+        assert_eq!(row.tone, Tone::Dim);
+        let Cell::Spark(trend) = &row.cells[5] else { panic!() };
+        assert!(trend.iter().all(|value| (value - lost).abs() < 1e-9), "{trend:?}");
+        assert_eq!(text(&table, &rest, "causes"), "foreign, untracked");
+        assert!(!table.rows.iter().any(|row| row.key == key("a", "b100")));
+        assert!(table.rows.iter().any(|row| row.key == key("a", "b101")));
+    }
+}

@@ -1,0 +1,287 @@
+//! One victim and one culprit over time.
+
+use std::collections::BTreeMap;
+
+use noise_common::charge::{Cause, Charged, Resource};
+use noise_model::Interference;
+use noise_model::labels::OTHER;
+use noise_model::units;
+
+use super::{Accounts, names, trends};
+use crate::pairs::Cost;
+use crate::screens::cells;
+use crate::screens::recent::Recent;
+use crate::{Block, Cell, History, Look, Page, Row, Table, Tone};
+
+/// What the row with that key opens.
+pub(super) fn page(history: &History, look: &Look, row: &str) -> Option<Page> {
+    let (victim, culprit) = names(row)?;
+    let accounts = Accounts::new(history, look);
+    if [victim, culprit] == [OTHER; 2] {
+        return rest(&accounts);
+    }
+    let id = history.pairs().id(victim, culprit)?;
+    let costs = || history.pairs().costs_of(id).rev();
+    let mut cost = Cost::default();
+    costs().take(accounts.recent.steps.len()).flatten().for_each(|one| cost.add(&one));
+    let charges = charges(&accounts.recent, victim, culprit);
+    let cause = main_cause(&charges).or_else(|| costs().flatten().next()?.causes().next());
+    let lines = vec![
+        (sentence(&accounts.recent, victim, culprit, &cost, cause), Tone::Strong),
+        (measure(&accounts, &cost), Tone::Plain),
+        (preemptions(&accounts.recent, victim, culprit, &cost), Tone::Plain),
+    ];
+    Some(Page {
+        title: format!("{culprit} delays {victim}"),
+        blocks: vec![
+            Block::Text(lines),
+            graph(trends(history, &[id]).into_iter().next().unwrap_or_default()),
+            Block::Table(table(&accounts.recent, &charges, cost.ns)),
+        ],
+    })
+}
+
+fn rest(accounts: &Accounts<'_>) -> Option<Page> {
+    let account = accounts.shown.iter().find(|one| [one.victim, one.culprit] == [OTHER; 2])?;
+    let lost = units::lost(accounts.recent.lost(account.cost.ns));
+    let lines = vec![
+        (format!("All that have no row of their own lost {lost} together."), Tone::Strong),
+        (measure(accounts, &account.cost), Tone::Plain),
+    ];
+    Some(Page {
+        title: "All others".to_owned(),
+        blocks: vec![Block::Text(lines), graph(account.trend.clone())],
+    })
+}
+
+/// What the pair did in the time that is looked at, summed up over its steps.
+fn charges<'a>(
+    recent: &Recent<'a>,
+    victim: &str,
+    culprit: &str,
+) -> BTreeMap<(Resource, Cause, &'a str), Charged> {
+    let mut sums: BTreeMap<_, Charged> = BTreeMap::new();
+    let all = recent.steps.iter().flat_map(|step| &step.charges);
+    let own = all.filter(|one| {
+        one.resource != Resource::Preemption && *one.victim == *victim && *one.culprit == *culprit
+    });
+    for Interference { resource, cause, place, charged, .. } in own {
+        let sum = sums.entry((*resource, *cause, &**place)).or_default();
+        sum.ns += charged.ns;
+        sum.count += charged.count;
+    }
+    sums
+}
+
+fn main_cause(charges: &BTreeMap<(Resource, Cause, &str), Charged>) -> Option<Cause> {
+    let mut by_cause: BTreeMap<Cause, u64> = BTreeMap::new();
+    for ((_, cause, _), charged) in charges {
+        *by_cause.entry(*cause).or_default() += charged.ns;
+    }
+    by_cause.into_iter().max_by_key(|(_, ns)| *ns).map(|(cause, _)| cause)
+}
+
+fn sentence(
+    recent: &Recent<'_>,
+    victim: &str,
+    culprit: &str,
+    cost: &Cost,
+    cause: Option<Cause>,
+) -> String {
+    if cost.delays == 0 && cost.ns == 0 {
+        return format!(
+            "{victim} lost nothing to {culprit} in the last {}.",
+            cells::length(recent.seconds)
+        );
+    }
+    let lost = units::lost(recent.lost(cost.ns));
+    match cause {
+        Some(Cause::Foreign | Cause::Kthread) | None => {
+            format!("{victim} waited {lost} behind {culprit}.")
+        }
+        Some(Cause::Own) => format!("{victim} waited {lost} behind other work of its own."),
+        Some(Cause::Hardirq) => format!("{victim} lost {lost} to the interrupt {culprit}."),
+        Some(Cause::Softirq) => format!("{victim} lost {lost} to the softirq {culprit}."),
+        Some(Cause::Nmi) => format!("{victim} lost {lost} to non-maskable interrupts."),
+        Some(Cause::Throttle) => format!("{victim} was held back {lost} by its own CPU quota."),
+        Some(Cause::Steal) => format!("{victim} lost {lost} to the hypervisor."),
+        Some(Cause::Idle) => format!(
+            "{victim} waited {lost} for CPUs that were idle: they were waking up, or not chosen."
+        ),
+        Some(Cause::Untracked) => {
+            format!("{victim} waited {lost}, and it is not known for whom.")
+        }
+    }
+}
+
+fn measure(accounts: &Accounts<'_>, cost: &Cost) -> String {
+    let recent = &accounts.recent;
+    let part = units::share(cells::ratio(cost.ns as f64, accounts.lost_ns as f64));
+    let mut text = format!(
+        "That is {part} of all that was lost in the last {}, in {} delays",
+        cells::length(recent.seconds),
+        units::count(cost.delays),
+    );
+    if cost.delays > 0 {
+        let mean = units::duration(cost.ns as f64 / cost.delays as f64);
+        text.push_str(&format!(" of {mean} each on average"));
+    }
+    text.push('.');
+    text
+}
+
+fn preemptions(recent: &Recent<'_>, victim: &str, culprit: &str, cost: &Cost) -> String {
+    match cost.preemptions {
+        0 => format!("{culprit} never took a CPU from {victim} in that time."),
+        count => format!(
+            "{} times ({}) {culprit} took a CPU that {victim} had and could have used on.",
+            units::count(count),
+            units::per_second(recent.per_second(count as f64))
+        ),
+    }
+}
+
+fn graph(values: Vec<f64>) -> Block {
+    let largest = units::lost(values.iter().copied().fold(0.0, f64::max));
+    Block::Graph { title: "Lost per second".to_owned(), values, largest }
+}
+
+fn table(
+    recent: &Recent<'_>,
+    charges: &BTreeMap<(Resource, Cause, &str), Charged>,
+    whole_ns: u64,
+) -> Table {
+    let columns = vec![
+        cells::names("cause", "cause", 9, false, "Why."),
+        cells::names("resource", "resource", 12, false, "What the victim waited for, or lost."),
+        cells::names("place", "place", 8, true, "The device or interface."),
+        cells::numbers("lost", "seconds", 9, "Time that was lost."),
+        cells::pictures("share", "share", 11, "Its part of what the culprit took."),
+        cells::numbers("delays", "delays", 8, "Delays of which that is a part."),
+        cells::numbers("mean", "mean_seconds", 8, "What one of them lost."),
+    ];
+    let row = |((resource, cause, place), charged): (&(Resource, Cause, &str), &Charged)| Row {
+        key: format!("{} {} {place}", resource.name(), cause.name()),
+        cells: vec![
+            cells::text(cause.name()),
+            cells::text(resource.name()),
+            match place.is_empty() {
+                true => cells::text("CPUs"),
+                false => Cell::Text((*place).to_owned()),
+            },
+            cells::duration(charged.ns as f64),
+            cells::share(charged.ns as f64, whole_ns as f64),
+            cells::count(charged.count),
+            cells::mean(charged.ns, charged.count),
+        ],
+        tone: Tone::Plain,
+    };
+    Table {
+        title: format!("In the last {}", cells::length(recent.seconds)),
+        columns,
+        rows: charges.iter().map(row).collect(),
+        sorted_by: 3,
+        empty: "Nothing in that time.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::screens::made::Made;
+    use crate::screens::who::key;
+
+    fn opened(made: &Made, victim: &str, culprit: &str) -> Page {
+        page(&made.history, &Look::default(), &key(victim, culprit)).unwrap()
+    }
+
+    fn lines(page: &Page) -> Vec<&str> {
+        let Some(Block::Text(lines)) = page.blocks.first() else { panic!("{page:?}") };
+        lines.iter().map(|(line, _)| line.as_str()).collect()
+    }
+
+    #[test]
+    fn a_pair_is_told_in_words_and_numbers() {
+        let mut made = Made::new();
+        made.frame();
+        for _ in 0..5 {
+            made.deed(Resource::Cpu, Cause::Foreign, "", "web", "batch", 300_000_000, 30);
+            made.deed(Resource::BlockQueue, Cause::Foreign, "vda", "web", "batch", 100_000_000, 10);
+            made.deed(Resource::Preemption, Cause::Foreign, "", "web", "batch", 0, 7);
+            made.deed(Resource::Cpu, Cause::Foreign, "", "db", "batch", 400_000_000, 10);
+            made.frame();
+        }
+        let page = opened(&made, "web", "batch");
+        let (lost, mean) = (units::lost(0.4), units::duration(1e7));
+        let lines = lines(&page);
+        assert_eq!(lines[0], format!("web waited {lost} behind batch."));
+        assert!(lines[1].contains(&units::share(0.5)) && lines[1].contains(&mean), "{}", lines[1]);
+        assert!(lines[2].starts_with(&units::count(35)), "{}", lines[2]);
+        let Block::Graph { values, largest, .. } = &page.blocks[1] else { panic!("{page:?}") };
+        assert_eq!((values.as_slice(), largest), ([0.4; 5].as_slice(), &lost));
+        let Block::Table(table) = &page.blocks[2] else { panic!("{page:?}") };
+        let shares: Vec<&Cell> = table.rows.iter().map(|row| &row.cells[4]).collect();
+        assert_eq!(shares, [&Cell::Share(0.75), &Cell::Share(0.25)]);
+        let number = |row: usize, cell: usize| match &table.rows[row].cells[cell] {
+            Cell::Number { value, .. } => value.unwrap(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((number(0, 3), number(0, 5), number(0, 6)), (1.5, 150.0, 0.01));
+        assert_eq!(table.rows[1].cells[2], Cell::Text("vda".to_owned()));
+    }
+
+    #[test]
+    fn each_cause_has_its_words() {
+        let mut made = Made::new();
+        made.frame();
+        for (cause, culprit) in [
+            (Cause::Own, "web"),
+            (Cause::Hardirq, "nvme0q1"),
+            (Cause::Softirq, "net_rx"),
+            (Cause::Throttle, "throttle"),
+            (Cause::Idle, "idle"),
+            (Cause::Untracked, "untracked"),
+        ] {
+            made.deed(Resource::Cpu, cause, "", "web", culprit, 1_000, 1);
+        }
+        made.frame();
+        for (culprit, words) in [
+            ("web", "of its own"),
+            ("nvme0q1", "to the interrupt nvme0q1"),
+            ("net_rx", "to the softirq net_rx"),
+            ("throttle", "its own CPU quota"),
+            ("idle", "CPUs that were idle"),
+            ("untracked", "not known for whom"),
+        ] {
+            let page = opened(&made, "web", culprit);
+            assert!(lines(&page)[0].contains(words), "{page:?}");
+        }
+    }
+
+    #[test]
+    fn one_that_does_nothing_now_is_told_as_such() {
+        let mut made = Made::new();
+        made.frame();
+        made.deed(Resource::Cpu, Cause::Foreign, "", "a", "b", 1_000, 1);
+        (0..10).for_each(|_| made.frame());
+        let page = opened(&made, "a", "b");
+        assert!(lines(&page)[0].starts_with("a lost nothing to b"), "{page:?}");
+        let Block::Table(table) = &page.blocks[2] else { panic!("{page:?}") };
+        assert!(table.rows.is_empty());
+        assert!(super::page(&made.history, &Look::default(), "no key").is_none());
+        assert!(super::page(&made.history, &Look::default(), &key("a", "c")).is_none());
+        assert!(super::page(&made.history, &Look::default(), &key(OTHER, OTHER)).is_none());
+    }
+
+    #[test]
+    fn the_rest_opens_too() {
+        let mut made = Made::new();
+        made.frame();
+        made.deed(Resource::Cpu, Cause::Foreign, "", OTHER, OTHER, 250_000_000, 1);
+        made.frame();
+        let page = opened(&made, OTHER, OTHER);
+        assert!(lines(&page)[0].contains(&units::lost(0.25)), "{page:?}");
+        let Block::Graph { values, .. } = &page.blocks[1] else { panic!("{page:?}") };
+        assert_eq!(values, &[0.25]);
+    }
+}

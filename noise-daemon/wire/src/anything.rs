@@ -1,0 +1,114 @@
+//! Frames with some of everything, for tests.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use noise_analysis::{
+    Cause, Culprit, Ending, Episode, Level, Outlier, Overview, Remedy, Report, Rule, Time, Watched,
+};
+use noise_common::charge::{Charged, Resource};
+use noise_common::hist::BUCKETS;
+use noise_common::hooks::HOOKS;
+use noise_common::loss::LOSSES;
+use noise_common::signals::{SIGNALS, Signal};
+use noise_model::clean::clean;
+use noise_model::{
+    Count, Histogram, HookSample, Interference, OutlierPart, OutlierRecord, Sample, Series,
+};
+use proptest::prelude::{Strategy, any};
+
+use super::Frame;
+use super::sampled::host;
+
+fn outlier(number: u64) -> OutlierRecord {
+    OutlierRecord {
+        at_ns: 0,
+        wait_ns: number,
+        victim: "/web.slice".into(),
+        pid: 7,
+        comm: "web".into(),
+        cpu: 1,
+        made_runnable: "wakeup".into(),
+        parts: vec![OutlierPart {
+            culprit: "eth0".into(),
+            cause: Cause::Hardirq,
+            pid: 0,
+            comm: "".into(),
+            ns: number / 2,
+        }],
+        rest_ns: number - number / 2,
+    }
+}
+
+fn report(number: u64) -> Report {
+    let level = Level { p50_ns: Some(number), p99_ns: None, mean_ns: None, rate: 0.5, lost: 1e-9 };
+    let time = Time { seconds: 0.25, share: 1.0 };
+    let main = Episode {
+        signal: Signal::RunqueueWait.into(),
+        subject: "/web.slice".into(),
+        start: Timestamp::from_second(1).unwrap(),
+        end: Timestamp::from_nanosecond(i128::from(number)).unwrap(),
+        seconds: 12.5,
+        ending: Some(Ending::Over),
+        rule: Rule::Mean,
+        before: level,
+        after: level,
+        lost_seconds: -0.0,
+        culprits: vec![Culprit {
+            culprit: "/hog".into(),
+            cause: Cause::Foreign,
+            time,
+            beyond: time,
+        }],
+        others: time,
+        untracked: Time::default(),
+        remedies: vec![Remedy::CpuWeight],
+    };
+    Report { id: number, open: number.is_multiple_of(2), also: vec![main.clone()], main, untold: 3 }
+}
+
+/// Frames with some of everything.
+pub fn frames() -> impl Strategy<Value = Frame> {
+    let numbers = proptest::collection::vec(any::<u64>(), 1..20);
+    // What is read has been cleaned.
+    let text = ".{0,20}".prop_map(|text| clean(&text).into_owned());
+    (numbers, any::<u32>(), text).prop_map(|(numbers, seconds, text)| {
+        let pick = |number: u64, len: usize| (number % len as u64) as usize;
+        let mut sample = Sample { at_ns: numbers[0], ..Sample::default() };
+        let mut overview = Overview::default();
+        for number in numbers {
+            let signal = SIGNALS[pick(number, SIGNALS.len())].signal;
+            let labels = vec![text.clone(), number.to_string()];
+            let totals = Histogram::new(number, [(pick(number, BUCKETS), number)]);
+            let series = Series { signal, labels: labels.clone(), totals, recent_max_ns: number };
+            sample.series.push(series);
+            sample.counts.push(Count { signal, labels, total: number });
+            sample.interference.push(Interference {
+                resource: Resource::Running,
+                cause: Cause::Softirq,
+                place: text.as_str().into(),
+                victim: "/web.slice".into(),
+                culprit: number.to_string().into(),
+                charged: Charged { ns: number, count: 1 },
+            });
+            sample.outliers.push(outlier(number));
+            sample.interrupted.push((number as u32, "softirq".into(), number));
+            sample.waited.push((number as u32, number));
+            sample.stolen.push((number as u32, number));
+            sample.page_faults.push(("major".into(), number));
+            sample.drops.push((signal, LOSSES[pick(number, LOSSES.len())], number));
+            let hook = HOOKS[pick(number, HOOKS.len())];
+            let hook = HookSample { hook, attached: true, runs: number, run_ns: 1, missed: 0 };
+            sample.hooks.push(hook);
+            sample.absent.push((signal, text.clone()));
+            sample.folded.push(("metric".into(), number));
+            overview.incidents.push(Arc::new(report(number)));
+            let time = Timestamp::from_second(i64::from(seconds)).unwrap();
+            overview.outliers.push(Arc::new(Outlier { time, wait: outlier(number) }));
+            let watched: Vec<_> = Watched::all().collect();
+            overview.opened.push((watched[pick(number, watched.len())], number));
+        }
+        let time = Timestamp::from_second(i64::from(seconds)).unwrap();
+        Frame { time, host: Arc::new(host()), sample: Arc::new(sample), overview }
+    })
+}

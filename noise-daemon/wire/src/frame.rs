@@ -1,0 +1,28 @@
+//! What the terminal view is shown at one time, wherever it comes from.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use noise_analysis::Overview;
+use noise_model::{Host, Sample, SharedNames};
+
+/// Everything at one time.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+pub struct Frame {
+    /// When, on the wall.
+    pub time: Timestamp,
+    /// Where.
+    pub host: Arc<Host>,
+    /// The delays.
+    pub sample: Arc<Sample>,
+    /// What is unusual among them.
+    pub overview: Overview,
+}
+
+impl Frame {
+    /// Makes its names those of the frames before it, where they are equal; for one that was just read.
+    pub fn share_names(&mut self, names: &mut SharedNames) {
+        names.share(Arc::make_mut(&mut self.sample));
+    }
+}

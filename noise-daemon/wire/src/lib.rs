@@ -1,0 +1,16 @@
+//! Frames: what the daemon sends to the terminal view, and what the view records.
+
+mod client;
+mod codec;
+mod file;
+mod frame;
+
+#[cfg(test)]
+mod anything;
+#[cfg(any(test, feature = "fixtures"))]
+pub mod sampled;
+
+pub use client::{WebClient, agent};
+pub use codec::{CONTENT_TYPE, MAX_FRAME_BYTES, WIRE_VERSION, WireError, decode, encode};
+pub use file::{FileError, Recorder, Recording};
+pub use frame::Frame;
