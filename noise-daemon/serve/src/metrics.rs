@@ -24,8 +24,6 @@ const REVISION: &str = match option_env!("NOISED_REVISION") {
     None => "unknown",
 };
 
-/// Up to this many bytes are copied one by one.
-const SHORT_PIECE: usize = 12;
 /// Room for the text of most hosts.
 const USUAL_BYTES: usize = 128 << 10;
 
@@ -381,14 +379,33 @@ fn incident_families(overview: &Overview) -> Vec<MetricFamily> {
 /// `memcpy` costs more than copying them, above all musl's.
 struct Text(Vec<u8>);
 
+impl Text {
+    /// Adds a piece of N to 2 N bytes: its first and its last N, which may overlap.
+    fn add<const N: usize>(&mut self, piece: &[u8]) {
+        if let (Some(first), Some(last)) = (piece.first_chunk::<N>(), piece.last_chunk::<N>()) {
+            let overlap = 2 * N - piece.len();
+            self.0.extend_from_slice(first);
+            self.0.truncate(self.0.len() - overlap);
+            self.0.extend_from_slice(last);
+        }
+    }
+}
+
 impl io::Write for Text {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
-        if piece.len() <= SHORT_PIECE {
-            piece.iter().for_each(|byte| self.0.push(*byte));
-        } else {
-            self.0.extend_from_slice(piece);
+        match piece.len() {
+            0..4 => piece.iter().for_each(|byte| self.0.push(*byte)),
+            4..8 => self.add::<4>(piece),
+            8..16 => self.add::<8>(piece),
+            16..32 => self.add::<16>(piece),
+            32..=64 => self.add::<32>(piece),
+            _ => self.0.extend_from_slice(piece),
         }
         Ok(piece.len())
+    }
+
+    fn write_all(&mut self, piece: &[u8]) -> io::Result<()> {
+        self.write(piece).map(|_| ())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -451,6 +468,8 @@ pub fn render(
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
     use crate::made::report;
     use noise_common::charge::{Cause, Charged, Resource};
@@ -488,6 +507,18 @@ mod tests {
         while began.elapsed() < std::time::Duration::from_millis(50) {}
         let after = spent();
         assert!(after > before && after - before < 1.0, "{before}, then {after}");
+    }
+
+    #[test]
+    fn pieces_of_any_length_are_put_together() {
+        let bytes: Vec<u8> = (0..200).collect();
+        let mut text = Text(Vec::new());
+        let mut whole = Vec::new();
+        for piece in (0..200).filter_map(|length| bytes.get(..length)) {
+            text.write_all(piece).unwrap();
+            whole.extend_from_slice(piece);
+        }
+        assert_eq!(text.0, whole);
     }
 
     #[test]
