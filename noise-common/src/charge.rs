@@ -6,76 +6,73 @@
 
 use crate::subject::{Of, SubjectKind};
 
-/// What a victim had to wait for, or what was taken from it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
-#[repr(u8)]
-pub enum Resource {
-    /// Its turn on a CPU (`runqueue_wait`).
-    Cpu,
-    /// A CPU that it had, while interrupts or the hypervisor took it.
-    Running,
-    /// Its turn in a block device's queue (`block_queue_wait`).
-    BlockQueue,
-    /// A block device (`block_device_wait`).
-    BlockDevice,
-    /// Its turn in an interface's queue (`net_tx_wait`).
-    NetTx,
-    /// The delivery of what it receives (`net_rx_wait`).
-    NetRx,
-    /// A CPU that it had and could have used on; counted, not timed.
-    Preemption,
+macro_rules! define_resources {
+    ($($(#[doc = $doc:literal])* $variant:ident {
+        name: $name:literal, of: $of:expr, place: $place:expr, timed: $timed:literal
+    })*) => {
+        /// What a victim had to wait for, or what was taken from it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+        #[repr(u8)]
+        pub enum Resource {
+            $($(#[doc = $doc])* $variant,)*
+        }
+
+        /// All resources, in order of their discriminants.
+        pub const RESOURCES: [Resource; [$($name),*].len()] = [$(Resource::$variant),*];
+
+        impl Resource {
+            /// Value of the label `resource`.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+
+            /// What the cgroups of victims and culprits are those of.
+            pub const fn of(self) -> Of {
+                match self {
+                    $(Self::$variant => $of,)*
+                }
+            }
+
+            /// The subjects at whose place it is waited for: a device's requests, interfaces; none for
+            /// CPUs.
+            pub const fn place(self) -> Option<SubjectKind> {
+                match self {
+                    $(Self::$variant => $place,)*
+                }
+            }
+
+            /// Whether what is charged is time, and not only counted.
+            pub const fn is_timed(self) -> bool {
+                match self {
+                    $(Self::$variant => $timed,)*
+                }
+            }
+        }
+    };
 }
 
-/// All resources, in order of their discriminants.
-pub const RESOURCES: [Resource; 7] = [
-    Resource::Cpu,
-    Resource::Running,
-    Resource::BlockQueue,
-    Resource::BlockDevice,
-    Resource::NetTx,
-    Resource::NetRx,
-    Resource::Preemption,
-];
+define_resources! {
+    /// Its turn on a CPU (`runqueue_wait`).
+    Cpu { name: "cpu", of: Of::Task, place: None, timed: true }
+    /// A CPU that it had, while interrupts or the hypervisor took it.
+    Running { name: "running", of: Of::Task, place: None, timed: true }
+    /// Its turn in a block device's queue (`block_queue_wait`).
+    BlockQueue { name: "block_queue", of: Of::Request, place: Some(SubjectKind::Request), timed: true }
+    /// A block device (`block_device_wait`).
+    BlockDevice { name: "block_device", of: Of::Request, place: Some(SubjectKind::Request), timed: true }
+    /// Its turn in an interface's queue (`net_tx_wait`).
+    NetTx { name: "net_tx", of: Of::Socket, place: Some(SubjectKind::Interface), timed: true }
+    /// The delivery of what it receives (`net_rx_wait`).
+    NetRx { name: "net_rx", of: Of::Task, place: Some(SubjectKind::Interface), timed: true }
+    /// A CPU that it had and could have used on; counted, not timed.
+    Preemption { name: "preemption", of: Of::Task, place: None, timed: false }
+}
 
 impl Resource {
-    /// Value of the label `resource`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Running => "running",
-            Self::BlockQueue => "block_queue",
-            Self::BlockDevice => "block_device",
-            Self::NetTx => "net_tx",
-            Self::NetRx => "net_rx",
-            Self::Preemption => "preemption",
-        }
-    }
-
-    /// What the cgroups of victims and culprits are those of.
-    pub const fn of(self) -> Of {
-        match self {
-            Self::Cpu | Self::Running | Self::Preemption | Self::NetRx => Of::Task,
-            Self::BlockQueue | Self::BlockDevice => Of::Request,
-            Self::NetTx => Of::Socket,
-        }
-    }
-
-    /// The subjects at whose place it is waited for: a device's requests, interfaces; none for CPUs.
-    pub const fn place(self) -> Option<SubjectKind> {
-        match self {
-            Self::Cpu | Self::Running | Self::Preemption => None,
-            Self::BlockQueue | Self::BlockDevice => Some(SubjectKind::Request),
-            Self::NetTx | Self::NetRx => Some(SubjectKind::Interface),
-        }
-    }
-
-    /// Whether what is charged is time, and not only counted.
-    pub const fn is_timed(self) -> bool {
-        !matches!(self, Self::Preemption)
-    }
-
     /// The resource of a number that came from the kernel side.
     pub fn from_number(number: u8) -> Option<Self> {
         RESOURCES.get(usize::from(number)).copied()
@@ -171,7 +168,7 @@ pub const ROOT_CGROUP: u64 = 1;
 
 /// Who is charged with what, against whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+#[cfg_attr(feature = "serde", derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[repr(C)]
 pub struct ChargeKey {
     /// Id of the cgroup that was delayed.
@@ -190,7 +187,7 @@ pub struct ChargeKey {
 
 /// What was charged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+#[cfg_attr(feature = "serde", derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[repr(C)]
 pub struct Charged {
@@ -202,7 +199,7 @@ pub struct Charged {
 
 /// An entry of a CPU's table. Programs write the key once, when they take the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+#[cfg_attr(feature = "serde", derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[repr(C)]
 pub struct ChargeSlot {
     /// Whose entry it is.
@@ -254,7 +251,7 @@ impl ChargeKey {
     }
 }
 
-#[cfg(feature = "user")]
+#[cfg(feature = "serde")]
 mod user {
     // SAFETY: `repr(C)` without padding and valid for any bytes, as the derived `bytemuck::Pod`
     // proves.
@@ -286,7 +283,7 @@ mod tests {
             assert!(names.insert(resource.name()));
         }
         assert_eq!(Cause::from_number(10), None);
-        assert_eq!(Resource::from_number(7), None);
+        assert_eq!(Resource::from_number(RESOURCES.len() as u8), None);
     }
 
     #[test]
