@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result, ensure};
 use super::{Arguments, Session, report};
 use crate::group;
 use crate::namespace::configure;
-use crate::task::{child_switches, own_switches, settle};
+use crate::task::{child_switches, own_switches, pin, settle};
 
 /// Stack of a thread that does next to nothing.
 const STACK_BYTES: usize = 32 * 1024;
@@ -71,6 +71,31 @@ pub(super) fn fork(work: impl FnOnce()) -> io::Result<libc::pid_t> {
         }
         child => Ok(child),
     }
+}
+
+/// `suspensions <cpu> <ms each> <count>`: sleeps in the kernel until a child ends, as the parent of a
+/// `vfork` does. Nothing but that, or `SIGKILL`, wakes it up.
+pub(super) fn suspensions(arguments: &mut Arguments) -> Result<()> {
+    pin(0, arguments.number()?)?;
+    let each = Duration::from_millis(arguments.number()?);
+    let count: u64 = arguments.number()?;
+    let _session = Session::begin()?;
+    for _ in 0..count {
+        let flags = libc::c_long::from(libc::CLONE_VFORK | libc::SIGCHLD);
+        // SAFETY: without CLONE_VM it is a fork; the child sleeps and ends.
+        match unsafe { libc::syscall(libc::SYS_clone, flags, 0_usize, 0_usize, 0_usize, 0_usize) } {
+            -1 => return Err(io::Error::last_os_error().into()),
+            0 => {
+                // SAFETY: no memory argument.
+                unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+                thread::sleep(each);
+                // SAFETY: ends the child without running anything of the parent's.
+                unsafe { libc::_exit(0) }
+            }
+            child => reap(child as libc::pid_t)?,
+        }
+    }
+    report(&format!("sleeps {count}"))
 }
 
 pub(super) fn reap(child: libc::pid_t) -> io::Result<()> {

@@ -299,6 +299,7 @@ fn run(arguments: Vec<String>) -> Result<()> {
         "thread-exec" => task::thread_exec(&mut arguments),
         "sleepers" => churn::sleepers(&mut arguments),
         "forks" => churn::forks(&mut arguments),
+        "suspensions" => churn::suspensions(&mut arguments),
         "group-churn" => churn::group_churn(&mut arguments),
         "group-tides" => tides::group_tides(&mut arguments),
         "device-churn" => churn::device_churn(&mut arguments),
