@@ -70,6 +70,8 @@ define_resources! {
     NetRx { name: "net_rx", of: Of::Task, place: Some(SubjectKind::Interface), timed: true }
     /// A CPU that it had and could have used on; counted, not timed.
     Preemption { name: "preemption", of: Of::Task, place: None, timed: false }
+    /// The end of an uninterruptible sleep (`uninterruptible_wait`).
+    Uninterruptible { name: "uninterruptible", of: Of::Task, place: None, timed: true }
 }
 
 impl Resource {

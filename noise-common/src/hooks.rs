@@ -205,8 +205,8 @@ impl Hook {
     pub const fn awaits(self) -> &'static [Self] {
         match self {
             Self::SchedWakeup | Self::SchedWakeupNew => &[Self::SchedSwitch, Self::SchedMigrate],
-            // It ends the waits that it begins itself.
-            Self::SchedSwitch => &[Self::SchedMigrate],
+            // It ends the waits for a CPU that it begins itself; sleeps end with a wake-up.
+            Self::SchedSwitch => &[Self::SchedMigrate, Self::SchedWaking],
             Self::IrqHandlerEntry => &[Self::IrqHandlerExit],
             Self::SoftirqRaise => &[Self::SoftirqEntry],
             Self::SoftirqEntry => &[Self::SoftirqExit],

@@ -149,6 +149,8 @@ impl Access for Raw {
 
 /// `PF_KTHREAD` of the kernel's `linux/sched.h`, the same since 2.6.27.
 const PF_KTHREAD: u32 = 0x0020_0000;
+/// `PF_FROZEN`, up to 6.0. Of later kernels, no task that is not a kernel thread has this bit.
+const PF_FROZEN: u32 = 0x0001_0000;
 
 /// States of the kernel's `net/tcp_states.h` that have no whole socket.
 const TCP_TIME_WAIT: u8 = 6;
@@ -179,6 +181,13 @@ impl<A: Access> Task<A> {
     #[inline(always)]
     pub fn is_kernel_thread(self) -> bool {
         self.access.load::<u32>(self.at, TASK_FLAGS.load()) & PF_KTHREAD != 0
+    }
+
+    /// Whether the freezer stopped it. From 6.1 on, it then is in a state of its own.
+    #[inline(always)]
+    pub fn is_frozen(self) -> bool {
+        let flags: u32 = self.access.load(self.at, TASK_FLAGS.load());
+        flags & (PF_FROZEN | PF_KTHREAD) == PF_FROZEN
     }
 
     /// Thread id in the initial pid namespace; 0 for the idle tasks.

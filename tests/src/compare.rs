@@ -582,6 +582,11 @@ pub fn all_signals(table: &mut Table<'_>) -> Result<()> {
         &[],
         &pairing::memory::compaction(events, &kernel_threads()?),
     )?;
+    let sleeps = pairing::uninterruptible::uninterruptible_wait(events, &kernel_threads()?);
+    table.histogram_total(
+        "noised_uninterruptible_wait_seconds",
+        &pairing::uninterruptible::together(sleeps),
+    )?;
     table
         .counter_total("noised_tcp_retransmits_total", &pairing::counts::tcp_retransmits(events))?;
     table.counter("noised_packet_drops_total", &["reason"], &pairing::counts::packet_drops(events))

@@ -26,6 +26,7 @@ mod softirq;
 mod softirq_raise_wait;
 mod table;
 mod tcp_retransmit;
+mod uninterruptible_wait;
 mod vector;
 
 pub use block_queue_wait::{OPERATIONS, block_subject, operation_of, split_block_subject};
@@ -34,6 +35,7 @@ pub use net_tx_wait::{OTHER_INTERFACE, interface_subject};
 pub use runqueue_wait::CAUSES;
 pub use softirq::{NET_RX, SOFTIRQ_VECTORS};
 pub use table::{CELLS_PER_CPU, SIGNALS, in_reading_order, of_subject};
+pub use uninterruptible_wait::is_uninterruptible_wait;
 
 /// Histogram buckets that a signal is exported with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,6 +246,7 @@ macro_rules! for_each_signal {
             DirectReclaim direct_reclaim;
             Compaction compaction;
             CgroupRunqueueWait cgroup_runqueue_wait;
+            UninterruptibleWait uninterruptible_wait;
         }
     };
 }

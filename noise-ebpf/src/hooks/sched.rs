@@ -3,7 +3,7 @@
 use crate::kernel::{Access, Task};
 use crate::ledger;
 use crate::maps::{clock_ns, cpu_state};
-use crate::signals::{context_switch, net_rx_wait, runqueue_wait};
+use crate::signals::{context_switch, net_rx_wait, runqueue_wait, uninterruptible_wait};
 
 /// `sched_switch(preempt, prev, next[, prev_state])`: runs with the run queue locked.
 #[inline(always)]
@@ -11,7 +11,8 @@ pub fn switch<A: Access>(access: A) -> Option<()> {
     let previous = Task::argument(access, 1);
     let previous_pid = previous.pid();
     let preempted = access.argument(0) & 0xff != 0;
-    let stays_runnable = preempted || previous.switched_out_state() == 0;
+    let left_in = if preempted { 0 } else { previous.switched_out_state() };
+    let stays_runnable = left_in == 0;
     let next = Task::argument(access, 2);
     let next_pid = next.pid();
     let next_cgroup = next.cgroup();
@@ -29,6 +30,7 @@ pub fn switch<A: Access>(access: A) -> Option<()> {
     if previous_pid != 0 {
         context_switch::count(state, stays_runnable);
         runqueue_wait::leave(state, previous, previous_pid, stays_runnable, now_ns);
+        uninterruptible_wait::sleep(state, previous, previous_pid, left_in, now_ns);
     }
     if next_pid != 0 {
         runqueue_wait::run(state, next, next_pid, next_cgroup, now_ns);
@@ -57,6 +59,8 @@ pub fn migrate<A: Access>(access: A) -> Option<()> {
 /// `sched_waking(task)`: on the CPU of the waker, unlike `sched_wakeup`.
 #[inline(always)]
 pub fn waking<A: Access>(access: A) -> Option<()> {
-    net_rx_wait::wake(cpu_state()?, Task::argument(access, 0));
+    let (state, task) = (cpu_state()?, Task::argument(access, 0));
+    net_rx_wait::wake(state, task);
+    uninterruptible_wait::wake(state, task);
     Some(())
 }

@@ -15,4 +15,5 @@ pub mod runqueue_wait;
 pub mod softirq;
 pub mod softirq_raise_wait;
 pub mod tcp_retransmit;
+pub mod uninterruptible_wait;
 pub mod vector;

@@ -13,6 +13,7 @@ pub mod net;
 pub mod raise;
 pub mod runqueue;
 pub mod runs;
+pub mod uninterruptible;
 
 use std::sync::Arc;
 

@@ -39,6 +39,7 @@ mod state;
 mod successors;
 mod systemd;
 mod top;
+mod uninterruptible;
 mod web;
 mod web_abuse;
 mod web_config;
@@ -123,6 +124,7 @@ fn main() -> ExitCode {
         ("hostile", hostile::TESTS),
         ("deeds", deeds::TESTS),
         ("sched", sched::TESTS),
+        ("uninterruptible", uninterruptible::TESTS),
         ("interrupts", interrupts::TESTS),
         ("block", block::TESTS),
         ("network", network::TESTS),

@@ -32,6 +32,7 @@ const WIDE: &[&str] = &[
     "noised_net_tx_wait_seconds",
     "noised_net_rx_wait_seconds",
     "noised_cgroup_runqueue_wait_seconds",
+    "noised_uninterruptible_wait_seconds",
 ];
 const COUNTERS: &[&str] = &[
     "noised_context_switches_total",

@@ -1,0 +1,61 @@
+//! Uninterruptible sleep. Its begin lives where a wait for a CPU would: the time, negated.
+
+use noise_common::charge::Resource;
+use noise_common::event::CpuState;
+use noise_common::loss::Loss;
+use noise_common::signals::{Signal, is_uninterruptible_wait};
+
+use crate::charge::charge;
+use crate::kernel::{Access, Task};
+use crate::ledger;
+use crate::maps::{NOISE_WAITING, clock_ns, drop_event, measures, record_rotating, trusts};
+
+/// A task is switched away from in some state of sleep.
+#[inline(always)]
+pub fn sleep<A: Access>(state: *mut CpuState, task: Task<A>, pid: u32, left_in: u64, now_ns: u64) {
+    if !is_uninterruptible_wait(left_in)
+        || !measures(state, Signal::UninterruptibleWait)
+        || task.is_frozen()
+    {
+        return;
+    }
+    let Some(entry) = NOISE_WAITING.get_ptr_mut(pid) else {
+        return drop_event(state, Signal::UninterruptibleWait, Loss::OutOfRange);
+    };
+    // SAFETY: the pointer is an entry of the array; entries are only written under the run-queue
+    // lock of the task, or by who wakes it up after that, which one does at a time.
+    unsafe { *entry = -(now_ns as i64) };
+}
+
+/// A task is woken up from this CPU, with its own lock held and interrupts off, unless it still runs;
+/// then it has no sleep here.
+///
+/// A sleep that is seen here has begun for good: its CPU writes nothing more before the task is runnable
+/// again. One that begins after its wake-up is overwritten by the wait for a CPU.
+#[inline(always)]
+pub fn wake<A: Access>(state: *mut CpuState, task: Task<A>) {
+    let Some(entry) = NOISE_WAITING.get_ptr_mut(task.pid()) else { return };
+    // SAFETY: as above.
+    let since = unsafe { *entry };
+    if since >= 0 {
+        return;
+    }
+    // SAFETY: as above.
+    unsafe { *entry = 0 };
+    let since_ns = since.wrapping_neg() as u64;
+    if !measures(state, Signal::UninterruptibleWait)
+        || !trusts(state, Signal::UninterruptibleWait, since_ns)
+    {
+        return;
+    }
+    let now_ns = clock_ns();
+    if now_ns < since_ns {
+        return drop_event(state, Signal::UninterruptibleWait, Loss::ClockBackwards);
+    }
+    let (cgroup, wait_ns) = (task.cgroup(), now_ns - since_ns);
+    record_rotating(state, Signal::UninterruptibleWait, cgroup, wait_ns, now_ns);
+    // SAFETY: the state is this CPU's.
+    let interrupt = unsafe { (*state).nesting.running() };
+    let (cause, culprit) = interrupt.unwrap_or_else(|| ledger::runs(state, cgroup));
+    charge(state, Resource::Uninterruptible, cause, cgroup, culprit, wait_ns);
+}

@@ -1,0 +1,168 @@
+//! Tasks that nothing wakes up but what they wait for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use noise_tests::compare::{Observation, observe};
+use noise_tests::daemon::Daemon;
+use noise_tests::disk::ScratchFile;
+use noise_tests::ftrace::all_events;
+use noise_tests::group::{Group, Hierarchy};
+use noise_tests::load::{Place, Worker, figure};
+use noise_tests::pairing::uninterruptible::{together, uninterruptible_wait};
+use noise_tests::prom::{Histogram, Scrape, label_set};
+use noise_tests::task::{cpus, kernel_threads, pin};
+
+use crate::{INCONCLUSIVE, Test, Verdict};
+
+pub(crate) const TESTS: &[(&str, Test)] = &[
+    ("known_sleeps_are_read_back", known_sleeps_are_read_back),
+    ("disks_and_children", disks_and_children),
+];
+
+const WAITS: &str = "noised_uninterruptible_wait_seconds";
+/// A bucket bound that the planted sleeps pass and no others of their cgroup.
+const LONG_NS: u64 = 1 << 26;
+/// How far a sum of charges may be off.
+const SHARE: f64 = 0.03;
+
+fn waits_of(scrape: &Scrape, group: &Group) -> Result<Histogram> {
+    let labels = label_set(&[("cgroup", &group.label())]);
+    Ok(scrape.histograms(WAITS)?.remove(&labels).unwrap_or_default())
+}
+
+/// What a group's sleeps are charged with, by cause, in seconds.
+fn charges_of(scrape: &Scrape, group: &Group) -> BTreeMap<String, f64> {
+    let mut sums = BTreeMap::new();
+    for (labels, seconds) in scrape.series("noised_interference_seconds_total") {
+        let is = |name: &str, value: &str| labels.get(name).is_some_and(|own| own == value);
+        if is("resource", "uninterruptible") && is("victim", &group.label()) {
+            *sums.entry(labels.get("cause").cloned().unwrap_or_default()).or_default() += seconds;
+        }
+    }
+    sums
+}
+
+fn known_sleeps_are_read_back() -> Result<Verdict> {
+    const SLEEPS: u64 = 5;
+    const EACH_MS: u64 = 100;
+    let group = Group::new("asleep", &[Hierarchy::Cpu])?;
+    let place = Place::group(&group);
+    // Asleep before the programs are there: no part of it counts.
+    let mut early = Worker::start_at(place, "suspensions", &["0", "3000", "1"])?;
+    let daemon = Daemon::start_unfolded()?;
+    ensure!(figure(&early.figures()?, "sleeps")? == 1, "the first did not sleep");
+    thread::sleep(Duration::from_secs(1));
+    let before = waits_of(&daemon.scrape()?, &group)?;
+    let above = |waits: &Histogram| if waits.count > 0.0 { waits.above(LONG_NS) } else { Ok(0.0) };
+    ensure!(above(&before)? == 0.0, "a sleep from before the start was counted: {before:?}");
+
+    let (each, count) = (EACH_MS.to_string(), SLEEPS.to_string());
+    let mut sleeper = Worker::start_at(place, "suspensions", &["0", &each, &count])?;
+    let mut killed = Worker::start_at(place, "suspensions", &["0", "60000", "1"])?;
+    for turn in 0..10 {
+        thread::sleep(Duration::from_millis(30));
+        // Which CPU it is to run on next does not matter to a sleep.
+        pin(sleeper.pid(), turn % cpus())?;
+    }
+    killed.kill()?;
+    killed.wait_killed()?;
+    ensure!(figure(&sleeper.figures()?, "sleeps")? == SLEEPS, "not all sleeps were slept");
+    thread::sleep(Duration::from_secs(1));
+    let scrape = daemon.scrape()?;
+    let (waits, charges) = (waits_of(&scrape, &group)?, charges_of(&scrape, &group));
+    println!("{} sleeps of {} s; {charges:?}", waits.count, waits.sum_seconds);
+    ensure!(
+        above(&waits)? == (SLEEPS + 1) as f64,
+        "{SLEEPS} sleeps and one that was cut short: {waits:?}"
+    );
+    let least = (SLEEPS * EACH_MS) as f64 / 1e3;
+    let own = charges.get("self").copied().unwrap_or_default();
+    // The child of each wakes its parent; a signal from another cgroup ended the last one.
+    ensure!(
+        own >= least,
+        "{least} s were slept until a child of the same cgroup ended, {own} s are charged"
+    );
+    ensure!(
+        charges.get("foreign").is_some_and(|&seconds| seconds > 0.1),
+        "the killer is not charged: {charges:?}"
+    );
+    let sum: f64 = charges.values().sum();
+    ensure!(
+        (sum - waits.sum_seconds).abs() <= waits.sum_seconds * 1e-6,
+        "{sum} s are charged of {} s",
+        waits.sum_seconds
+    );
+    Ok(Verdict::Passed)
+}
+
+/// Compares what a group's sleeps are charged with, with who woke them.
+fn ensure_causes(seen: &Observation, group: &Group, pids: &BTreeSet<i32>) -> Result<()> {
+    let waits = uninterruptible_wait(&seen.trace.events, &kernel_threads()?);
+    let mut expected: BTreeMap<&str, [u64; 2]> = BTreeMap::new();
+    for sample in waits.samples.iter().filter(|sample| pids.contains(&sample.pid)) {
+        let [least, most] = expected.entry(&*sample.labels.0).or_default();
+        let (certain, possible) = seen.covers(sample.end_ns);
+        *least += if certain { sample.value_ns } else { 0 };
+        *most += if possible { sample.value_ns } else { 0 };
+    }
+    let mut found: BTreeMap<&str, f64> = BTreeMap::new();
+    let (first, last) = (charges_of(&seen.first, group), charges_of(&seen.last, group));
+    let earlier = first.iter().map(|(cause, seconds)| (cause, -seconds));
+    for (cause, seconds) in last.iter().map(|(cause, seconds)| (cause, *seconds)).chain(earlier) {
+        let cause = if matches!(cause.as_str(), "self" | "foreign") { "task" } else { cause };
+        *found.entry(cause).or_default() += seconds;
+    }
+    println!("charged {found:?}; by ftrace {expected:?} ns");
+    let all: f64 = found.values().sum();
+    let causes: BTreeSet<&str> = found.keys().chain(expected.keys()).copied().collect();
+    for cause in causes {
+        let seconds = found.get(cause).copied().unwrap_or_default();
+        let [least, most] =
+            expected.get(cause).copied().unwrap_or_default().map(|ns| ns as f64 / 1e9);
+        let margin = SHARE * all;
+        ensure!(
+            (least - margin..=most + margin).contains(&seconds),
+            "{seconds} s are charged to {cause}, by ftrace {least} to {most} s"
+        );
+    }
+    Ok(())
+}
+
+fn disks_and_children() -> Result<Verdict> {
+    let daemon = Daemon::start_unfolded()?;
+    let group = Group::new("sleeper", &[Hierarchy::Cpu])?;
+    let file = ScratchFile::new("asleep", 32)?;
+    let path = file.argument()?;
+    let last = (cpus() - 1).to_string();
+    let loads: &[(&str, &[&str])] = &[
+        ("direct-reads", &["0", path, "4096", "200", "0"]),
+        ("synced-writes", &[&last, path, "2000"]),
+        ("shuffled-reads", &["0", path, "1000"]),
+    ];
+    // Before the recording: who enters a cgroup sleeps for that in the one before.
+    let mut workers = Vec::new();
+    for (name, arguments) in loads {
+        workers.push(Worker::start_at(Place::group(&group), name, arguments)?);
+    }
+    let pids: BTreeSet<i32> = workers.iter().map(Worker::pid).collect();
+    let (seen, ()) = observe(&daemon, &all_events(), 128, || {
+        for _ in 0..50 {
+            // A parent waits until its child has become another program.
+            ensure!(Command::new("true").status()?.success(), "`true` failed");
+            thread::sleep(Duration::from_millis(50));
+        }
+        workers.into_iter().try_for_each(|worker| worker.stop().map(drop))
+    })?;
+    let waits = uninterruptible_wait(&seen.trace.events, &kernel_threads()?);
+    let own = seen.certain(&waits).filter(|sample| pids.contains(&sample.pid)).count();
+    ensure!(own > 100, "{INCONCLUSIVE}: the planted tasks slept only {own} times");
+    let mut table = seen.table();
+    table.histogram_total(WAITS, &together(waits))?;
+    table.verdict()?;
+    ensure_causes(&seen, &group, &pids)?;
+    Ok(Verdict::Passed)
+}
