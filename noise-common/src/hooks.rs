@@ -266,7 +266,7 @@ mod tests {
                 let end = named(&std::format!("{stem}{end}")).unwrap();
                 assert!(hook.awaits().contains(end), "{name}");
             }
-            // Nobody would come first.
+            // There would be no first one.
             for other in hook.awaits() {
                 assert!(!other.awaits().contains(hook), "{name}");
             }

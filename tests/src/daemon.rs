@@ -18,7 +18,7 @@ use crate::http;
 use crate::prom::Scrape;
 
 /// Longer than any start or stop should take on a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The option that names where the daemon keeps its state.
 pub const STATE_DIRECTORY: &str = "--state.directory";
@@ -117,7 +117,7 @@ impl Process {
 
     /// Waits for its end.
     pub fn wait(&mut self) -> Result<ExitStatus> {
-        self.wait_for(PATIENCE)
+        self.wait_for(TIMEOUT)
     }
 
     /// Waits for its end, no longer than this.
@@ -245,7 +245,7 @@ impl Daemon {
     }
 
     fn wait_until(&mut self, is_ready: impl Fn(SocketAddr) -> bool) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             if let Some(status) = self.process.ended()? {
                 bail!("the daemon ended with {status}: {}", self.process.stderr()?);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 
 /// Long enough that only a server that hangs reaches it.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// An answer.
 #[derive(Clone, Debug)]
@@ -37,10 +37,10 @@ impl Response {
 /// # Errors
 /// If there is no connection, no answer, or no well-formed one.
 pub fn get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Result<Response> {
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)
+    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)
         .with_context(|| format!("connecting to {address}"))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     exchange(&mut stream, address, path, headers)
 }
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 
 /// Longer than any call takes that is refused.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Room for what arguments point to, bytes, and where it begins below the stack pointer: beyond what the
 /// functions of the thread may still use there.
@@ -175,7 +175,7 @@ fn ask(request: libc::c_uint, thread: i32, address: u64, data: u64) -> io::Resul
 
 /// Waits until a thread stops.
 fn wait(thread: i32) -> Result<i32> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let mut status = 0;
         // SAFETY: the status is written during the call only.

@@ -22,7 +22,7 @@ use crate::task::sched_stat;
 /// fast its loop is.
 const PREPARED_NS: u64 = 300_000_000;
 /// Longer than it takes to load programs on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// So many events of a source are compared whatever was planted.
 const FREQUENT: u64 = 500;
 /// How counts may differ.
@@ -51,7 +51,7 @@ impl Measuring {
     /// The same by a command of its own.
     pub fn start_command(cpu: u32, command: Command) -> Result<Self> {
         let mut process = Process::start(command)?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             if let Some(thread) = measuring_thread(process.pid(), cpu)?
                 && sched_stat(thread).is_ok_and(|stat| stat.run_ns > PREPARED_NS)

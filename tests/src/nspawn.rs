@@ -22,7 +22,7 @@ use crate::needed::missing;
 use crate::scratch::Folder;
 
 /// Longer than a boot takes on a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// What Debian has to have inside, beside what is essential.
 const INSIDE: &str = "systemd,systemd-sysv,dbus";
@@ -165,7 +165,7 @@ impl Machine {
     }
 
     fn wait_until_up(&mut self) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let mut answer = String::from("it has no init");
         while Instant::now() < deadline {
             if let Some(status) = self.process.ended()? {
@@ -222,7 +222,7 @@ impl Machine {
 
     /// Waits until a line of shell inside succeeds.
     pub fn wait_for(&self, line: &str) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while self.run(line)?.code != 0 {
             if Instant::now() > deadline {
                 self.output(line)?;

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use crate::scratch::Folder;
 
 /// Longer than a loaded machine takes to draw what a key asks for.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const SESSION: &str = "noised";
 /// What is on the screen once the command has ended, before its status.
 const ENDED: &str = "ended with ";
@@ -127,7 +127,7 @@ impl Terminal {
     /// # Errors
     /// With the screen as it is, if it does not become so.
     pub fn wait_for(&self, what: &str, wanted: impl Fn(&str) -> bool) -> Result<String> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let screen = self.screen()?;
             if wanted(&screen) {
@@ -149,7 +149,7 @@ impl Terminal {
 
     /// Waits for the end of the command.
     pub fn wait(&self) -> Result<i32> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             if let Some(status) = self.ended()? {
                 return Ok(status);

@@ -297,7 +297,7 @@ mod tests {
         }
     }
 
-    fn told(counters: &[(Pair, Charged)]) -> Vec<(String, u64)> {
+    fn rows(counters: &[(Pair, Charged)]) -> Vec<(String, u64)> {
         counters
             .iter()
             .map(|(pair, charged)| (format!("{}<{}", pair.victim, pair.culprit), charged.ns))
@@ -315,7 +315,7 @@ mod tests {
                 charge(Resource::Preemption, "", ("a", "b"), 0),
             ],
         ));
-        assert_eq!(told(&bench.attribution.interference()), [("a<b".to_owned(), 30)]);
+        assert_eq!(rows(&bench.attribution.interference()), [("a<b".to_owned(), 30)]);
         assert_eq!(bench.attribution.preemptions()[0].1.count, 1);
         assert_eq!(bench.attribution.worst().len(), 1);
         assert_eq!(bench.attribution.worst()[0].ns, 30);
@@ -327,11 +327,11 @@ mod tests {
         let cpu = |ns| charge(Resource::Cpu, "", ("a", "b"), ns);
         bench.advance(sample(SECOND, vec![cpu(10)]));
         bench.advance(sample(2 * SECOND, vec![]));
-        assert_eq!(told(&bench.attribution.interference()), [("a<b".to_owned(), 10)]);
+        assert_eq!(rows(&bench.attribution.interference()), [("a<b".to_owned(), 10)]);
         bench.advance(sample(3 * SECOND, vec![cpu(4)]));
         bench.advance(sample(4 * SECOND, vec![cpu(5)]));
         bench.advance(sample(5 * SECOND, vec![cpu(2)]));
-        assert_eq!(told(&bench.attribution.interference()), [("a<b".to_owned(), 17)]);
+        assert_eq!(rows(&bench.attribution.interference()), [("a<b".to_owned(), 17)]);
     }
 
     #[test]

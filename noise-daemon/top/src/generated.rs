@@ -66,7 +66,7 @@ impl Made {
         self
     }
 
-    pub fn deed(mut self, victim: &str, cause: Cause, culprit: &str, ns: u64) -> Self {
+    pub fn charge(mut self, victim: &str, cause: Cause, culprit: &str, ns: u64) -> Self {
         self.sample.interference.push(Interference {
             resource: Resource::Running,
             cause,

@@ -51,7 +51,7 @@ pub const TARGETS: &[Target] = &[
 /// Most that the server may answer to a request of a few hundred bytes.
 const MOST_ANSWERED: usize = 4 << 20;
 /// The server hangs where an answer takes longer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A listener with one connection.
 struct Once(Mutex<Option<DuplexStream>>);
@@ -100,7 +100,7 @@ pub fn http(bytes: &[u8]) {
             answer
         };
         tokio::select! {
-            answer = tokio::time::timeout(PATIENCE, exchange) => answer.expect("the server hangs"),
+            answer = tokio::time::timeout(TIMEOUT, exchange) => answer.expect("the server hangs"),
             () = serve(Once(Mutex::new(Some(server))), router, web, costs) => {
                 unreachable!("it serves for ever")
             }

@@ -42,7 +42,7 @@ const SCRIPT_EVENTS: [(&str, &str); 9] = [
 const TRACING: u32 = 26;
 
 /// Longer than any of them takes to load on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The four tools of libbpf-tools together.
 ///
@@ -81,7 +81,7 @@ fn find(name: &str) -> Option<PathBuf> {
 
 /// Waits until a process has attached its programs, takes them, and ends it.
 fn take(mut process: Process, read: fn(u32) -> Result<Vec<Probe>>) -> Result<Vec<Probe>> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let mut before = 0;
     loop {
         thread::sleep(Duration::from_millis(500));

@@ -18,7 +18,7 @@ use crate::scratch::Folder;
 
 /// Debian's package puts it here.
 const PROGRAM: &str = "/usr/bin/prometheus";
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 const RULES: [&str; 2] = ["recording.rules.yml", "alerts.rules.yml"];
 
@@ -95,7 +95,7 @@ impl Server {
     }
 
     fn wait_until_ready(&mut self) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             if let Some(process) = &mut self.process
                 && let Some(status) = process.ended()?

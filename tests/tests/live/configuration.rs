@@ -28,7 +28,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
 ];
 
 /// Longer than a reload takes on a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn mistakes_are_refused() -> Result<Verdict> {
     let file = TextFile::new("noised.toml", "[limits]\n\ncgroup = 7\n")?;
@@ -58,7 +58,7 @@ fn mistakes_are_refused() -> Result<Verdict> {
 pub(crate) fn reload(daemon: &Daemon, words: &[&str]) -> Result<String> {
     let before = daemon.process().stderr()?.len();
     daemon.process().signal(libc::SIGHUP)?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let log = daemon.process().stderr()?;
         let new = log.get(before..).unwrap_or_default();

@@ -29,7 +29,7 @@ const SHOWN: &str = r"\x1b[31m\xe2\x80\xae\xc2\x9b2J";
 /// Names of interfaces: the kernel takes bytes.
 const INTERFACES: [&[u8]; 2] = [b"nt7\x1b[31m\x07", b"nt8\x9b31m"];
 /// In which what goes on has to show.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A cable whose two ends have these names, gone when dropped.
 struct Cable([&'static [u8]; 2]);
@@ -128,7 +128,7 @@ fn names_of_real_things() -> Result<Verdict> {
     for name in [NAME, "\x1b]0;x\x07", "\u{2066}a\u{2069}"] {
         shells.push(shell(&group, name)?);
     }
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     // A label has another backslash before its own.
     let label = SHOWN.replace('\\', r"\\");
     let has_all = |metrics: &str| {

@@ -18,7 +18,7 @@ use rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion,
 };
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// An authority.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -92,9 +92,9 @@ impl Client {
         &self,
         address: SocketAddr,
     ) -> Result<StreamOwned<ClientConnection, TcpStream>> {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
         let name = ServerName::from(address.ip());
         Ok(StreamOwned::new(ClientConnection::new(Arc::clone(&self.0), name)?, stream))
     }

@@ -35,7 +35,7 @@ const QUIET: Duration = Duration::from_secs(24);
 /// How long a disturbance goes on after its incident has begun.
 const GOING_ON: Duration = Duration::from_secs(4);
 /// Time in which an incident must open, and in which it must end once its cause is gone.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// After the end of one, for what comes late.
 const REST: Duration = Duration::from_secs(2);
 /// From which part in it on a culprit is what an incident is about.
@@ -266,7 +266,7 @@ fn incidents(stage: &Stage, after: u64) -> Result<(Vec<Value>, Vec<Value>)> {
 
 /// Asks until the answer is as wanted, or patience ends.
 pub(crate) fn until(wanted: impl Fn() -> Result<bool>) -> Result<bool> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while Instant::now() < deadline {
         if wanted()? {
             return Ok(true);
@@ -319,7 +319,7 @@ fn disturb(stage: &Stage, plant: &Plant) -> Result<()> {
     if found.is_empty() && incidents(stage, 0)?.0.iter().any(of_others) {
         bail!("{INCONCLUSIVE}: it became a part of what others had begun");
     }
-    ensure!(opened, "{}: no incident within {PATIENCE:?}", plant.name);
+    ensure!(opened, "{}: no incident within {TIMEOUT:?}", plant.name);
     let [incident] = found.as_slice() else {
         bail!("{}: {} incidents, not one", plant.name, found.len())
     };

@@ -11,7 +11,6 @@ mod cgroups;
 mod command_line;
 mod configuration;
 mod counters;
-mod deeds;
 mod detour;
 mod differential;
 mod faults;
@@ -19,6 +18,7 @@ mod hostile;
 mod https;
 mod incidents;
 mod interrupts;
+mod known_counts;
 mod lifecycle;
 mod memory;
 mod metrics;
@@ -122,7 +122,7 @@ fn main() -> ExitCode {
         ("metrics", metrics::TESTS),
         ("counters", counters::TESTS),
         ("hostile", hostile::TESTS),
-        ("deeds", deeds::TESTS),
+        ("known_counts", known_counts::TESTS),
         ("sched", sched::TESTS),
         ("uninterruptible", uninterruptible::TESTS),
         ("interrupts", interrupts::TESTS),

@@ -29,7 +29,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
 ];
 
 /// Longer than anything that is waited for takes on a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn unshare(options: &[&str]) -> Command {
     let mut command = Command::new("unshare");
@@ -146,7 +146,7 @@ fn a_time_namespace_shifts_no_times() -> Result<Verdict> {
     let programs = bpf::programs_of(noised)?;
     {
         let _hogs = [Worker::start("burn", &["0"])?, Worker::start("burn", &["0"])?];
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while outliers(address)?.is_empty() {
             ensure!(Instant::now() < deadline, "no long wait beside two that burn on one CPU");
             thread::sleep(Duration::from_millis(200));
@@ -207,7 +207,7 @@ fn a_renamed_interface_has_its_new_name() -> Result<Verdict> {
             figure(&sender.figures()?, "sent")? as f64 == PACKETS,
             "not all datagrams were sent"
         );
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while sent(interface)? < expected {
             ensure!(Instant::now() < deadline, "{interface} has sent {}", sent(interface)?);
             thread::sleep(Duration::from_millis(100));

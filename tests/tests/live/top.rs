@@ -31,7 +31,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
 ];
 
 /// In which a load that goes on has to show.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A daemon with a socket of its own in a folder that goes when this is dropped.
 struct Served {
@@ -356,9 +356,9 @@ fn once_and_json() -> Result<Verdict> {
     ensure_refused(&wrong, 1, &["no column `p`", "there are: signal"])?;
     for source in [served.socket(), served.address()?] {
         // A new group has no name at first.
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !is_told_by(&source)? {
-            ensure!(Instant::now() < deadline, "{source}: no {label} within {PATIENCE:?}");
+            ensure!(Instant::now() < deadline, "{source}: no {label} within {TIMEOUT:?}");
         }
     }
     let outcome = run_noised(&["top", "--connect", &served.socket(), "--once"])?;

@@ -36,7 +36,7 @@ const KERNEL_BYTES: u64 = (256 * 4 * (48 + 16)) << 10;
 /// How many scrape at once.
 const SCRAPERS: usize = 1000;
 /// Longer than any client like any other waits.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the kernel holds for a daemon's connections, those included that have ended for the daemon.
 fn kernel_bytes(address: SocketAddr) -> Result<u64> {
@@ -94,7 +94,7 @@ fn bounded<T>(
         done.store(true, Ordering::Relaxed);
         in_kernel.join().map_err(|_| anyhow!("a thread failed"))??;
         println!("a scrape among them took {took:?}");
-        ensure!(took < PATIENCE, "a scrape among hostile clients took {took:?}");
+        ensure!(took < TIMEOUT, "a scrape among hostile clients took {took:?}");
         ensure!(scraped?.total("noised_context_switches_total") > 0.0, "an empty page");
         held
     })?;
@@ -186,9 +186,9 @@ fn a_thousand_scrapers_over_tls() -> Result<Verdict> {
 }
 
 fn connect(address: SocketAddr) -> Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     Ok(stream)
 }
 
@@ -272,7 +272,7 @@ fn answers_nobody_takes() -> Result<Verdict> {
     let pages = 400_000 / get(address, "/metrics", &[])?.body.len().max(1) + 2;
     let hostile = || {
         let held = askers(address, 200, pages)?;
-        let deadline = Instant::now() + 3 * PATIENCE;
+        let deadline = Instant::now() + 3 * TIMEOUT;
         let ended = loop {
             thread::sleep(Duration::from_secs(1));
             let ended = ended(&held)?;
@@ -396,8 +396,8 @@ fn connect_from(source: Ipv4Addr, address: SocketAddr) -> Result<TcpStream> {
             && libc::connect(socket, (&raw const to).cast(), length) == 0
     };
     ensure!(connected, "connecting: {}", std::io::Error::last_os_error());
-    stream.set_read_timeout(Some(3 * PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(3 * TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     Ok(stream)
 }
 

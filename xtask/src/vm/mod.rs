@@ -47,7 +47,7 @@ pub struct Arguments {
     /// A shell script instead; /noised is the daemon
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
-    /// Of the live tests, only those that count deeds of known number
+    /// Of the live tests, only those that plant a known number of events
     #[arg(long)]
     quick: bool,
     /// Two small kernels, --quick; fails where one of them is not booted

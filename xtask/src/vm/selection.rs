@@ -40,7 +40,7 @@ const LEFT_OUT: &[(&str, &str)] = &[
 
 /// The tests, or modules, that a quick run keeps.
 const QUICK: [&str; 5] = [
-    "deeds::",
+    "known_counts::",
     "privileges::every_thread_has_dropped_everything",
     "privileges::a_user_with_two_capabilities",
     "block::direct_reads_count_one_by_one",
@@ -52,7 +52,7 @@ const QUICK: [&str; 5] = [
 pub enum Extent {
     /// Everything that means something in a guest.
     Whole,
-    /// Counts of known deeds, and privileges.
+    /// Counts of planted events, and privileges.
     Quick,
 }
 
@@ -129,7 +129,7 @@ mod tests {
             Some(module) => format!("{module}::any"),
             None => (*entry).to_owned(),
         });
-        left_out.chain(["deeds::a".to_owned(), "sched::b".to_owned()]).collect()
+        left_out.chain(["known_counts::a".to_owned(), "sched::b".to_owned()]).collect()
     }
 
     #[test]
@@ -137,10 +137,10 @@ mod tests {
         let tests = tests();
         let names: Vec<&str> = tests.iter().map(String::as_str).collect();
         let whole = divide(&names, Extent::Whole, None)?;
-        assert_eq!(whole.chosen, ["deeds::a", "sched::b"]);
+        assert_eq!(whole.chosen, ["known_counts::a", "sched::b"]);
         assert_eq!(whole.left_out.len(), LEFT_OUT.len());
         assert!(whole.arguments.contains("--skip\nweb::any\n"));
-        assert_eq!(divide(&names, Extent::Quick, None)?.chosen, ["deeds::a"]);
+        assert_eq!(divide(&names, Extent::Quick, None)?.chosen, ["known_counts::a"]);
         assert_eq!(divide(&names, Extent::Whole, Some("::b"))?.chosen, ["sched::b"]);
         assert!(divide(&names, Extent::Whole, Some("nothing")).is_err());
         Ok(())
@@ -148,6 +148,6 @@ mod tests {
 
     #[test]
     fn an_entry_without_a_test_is_an_error() {
-        assert!(divide(&["deeds::a"], Extent::Whole, None).is_err());
+        assert!(divide(&["known_counts::a"], Extent::Whole, None).is_err());
     }
 }

@@ -24,7 +24,7 @@ use slab::Slab;
 
 use super::hashed::HashedCharges;
 use super::states::CpuStates;
-use crate::resolve::{Being, Names, Parties};
+use crate::resolve::{Entity, Names, Parties};
 
 /// Most labels that charges are kept under; the others count for [`OTHER`].
 const PAIRS: usize = 4_096;
@@ -256,7 +256,7 @@ impl Charges {
     /// Frees the entries of those who are gone, and looks up names again that were not found.
     pub fn sweep(&mut self, states: &CpuStates, asked: &mut Asked<'_>) {
         let Self { rows, slots, hashed, hash, .. } = self;
-        let mut gone: HashMap<Being, bool> = HashMap::new();
+        let mut gone: HashMap<Entity, bool> = HashMap::new();
         for (cpu, entries) in slots.chunks_exact_mut(CHARGE_SLOTS).enumerate() {
             for (index, entry) in entries.iter_mut().enumerate() {
                 if entry.row == UNBOUND {
@@ -287,8 +287,8 @@ impl Charges {
             rows.unbind(entry.row);
             false
         });
-        for (being, _) in gone.iter().filter(|(_, gone)| **gone) {
-            if let Being::Place(signal, subject) = being {
+        for (entity, _) in gone.iter().filter(|(_, gone)| **gone) {
+            if let Entity::Place(signal, subject) = entity {
                 asked.names.forget(*signal, *subject);
             }
         }
@@ -300,15 +300,15 @@ fn is_over(
     entry: &Entry,
     key: &ChargeKey,
     asked: &mut Asked<'_>,
-    gone: &mut HashMap<Being, bool>,
+    gone: &mut HashMap<Entity, bool>,
 ) -> bool {
     if entry.changed_ns.saturating_add(QUIET_NS) > asked.at_ns {
         return false;
     }
     let (Some(resource), Some(cause)) = (key.resource(), key.cause()) else { return false };
-    Names::beings(key, resource, cause)
+    Names::entities(key, resource, cause)
         .into_iter()
-        .any(|being| *gone.entry(being).or_insert_with(|| asked.names.is_gone(being)))
+        .any(|entity| *gone.entry(entity).or_insert_with(|| asked.names.is_gone(entity)))
 }
 
 /// Gives up a label that only says that a name was not found.

@@ -26,7 +26,7 @@ use noise_model::labels::OTHER;
 use noise_system::procfs;
 use renamed::Round;
 use who::Interner;
-pub use who::{Being, Parties};
+pub use who::{Entity, Parties};
 
 /// What the last columns of `interrupts` below a procfs root say of an irq.
 pub fn irq_name(procfs: &Path, irq: u64) -> String {

@@ -37,7 +37,7 @@ pub struct Parties {
 
 /// Something that a charge is about and that may be gone some day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Being {
+pub enum Entity {
     /// A cgroup.
     Cgroup(Of, u64),
     /// A kernel thread.
@@ -140,26 +140,26 @@ impl Names {
     }
 
     /// What a charge is about and may be gone some day.
-    pub fn beings(key: &ChargeKey, resource: Resource, cause: Cause) -> Vec<Being> {
+    pub fn entities(key: &ChargeKey, resource: Resource, cause: Cause) -> Vec<Entity> {
         let of = resource.of();
-        let mut beings = Vec::with_capacity(3);
+        let mut entities = Vec::with_capacity(3);
         let is_being = |id| !matches!(id, UNKNOWN | WATCHED_TASK);
         if is_being(key.victim) {
-            beings.push(Being::Cgroup(of, key.victim));
+            entities.push(Entity::Cgroup(of, key.victim));
         }
         match cause {
             Cause::Foreign | Cause::Own if task_culprit(key).is_some() => {
-                beings.extend(task_culprit(key).map(Being::Thread));
+                entities.extend(task_culprit(key).map(Entity::Thread));
             }
             Cause::Foreign | Cause::Own if is_being(key.culprit) => {
-                beings.push(Being::Cgroup(of, key.culprit));
+                entities.push(Entity::Cgroup(of, key.culprit));
             }
-            Cause::Kthread if key.culprit != UNKNOWN => beings.push(Being::Thread(key.culprit)),
+            Cause::Kthread if key.culprit != UNKNOWN => entities.push(Entity::Thread(key.culprit)),
             _ => {}
         }
         let place = place(resource, key.place).filter(|_| key.place != 0);
-        beings.extend(place.map(|(signal, subject)| Being::Place(signal, subject)));
-        beings
+        entities.extend(place.map(|(signal, subject)| Entity::Place(signal, subject)));
+        entities
     }
 
     /// A label that stands for itself.
@@ -168,11 +168,11 @@ impl Names {
     }
 
     /// Whether something is no longer there.
-    pub fn is_gone(&mut self, being: Being) -> bool {
-        match being {
-            Being::Cgroup(of, id) => self.cgroups.is_gone(of, id),
-            Being::Thread(pid) => self.threads.is_gone(pid),
-            Being::Place(signal, subject) => !self.exists(signal, subject),
+    pub fn is_gone(&mut self, entity: Entity) -> bool {
+        match entity {
+            Entity::Cgroup(of, id) => self.cgroups.is_gone(of, id),
+            Entity::Thread(pid) => self.threads.is_gone(pid),
+            Entity::Place(signal, subject) => !self.exists(signal, subject),
         }
     }
 
@@ -298,13 +298,13 @@ mod tests {
 
     #[test]
     fn what_a_charge_is_about() {
-        let beings =
-            |key: ChargeKey| Names::beings(&key, key.resource().unwrap(), key.cause().unwrap());
+        let entities =
+            |key: ChargeKey| Names::entities(&key, key.resource().unwrap(), key.cause().unwrap());
         let foreign = key(5, 6, 0, Cause::Foreign, Resource::Cpu);
-        let tasks = [5, 6].map(|id| Being::Cgroup(Of::Task, id));
-        assert_eq!(beings(foreign), tasks);
+        let tasks = [5, 6].map(|id| Entity::Cgroup(Of::Task, id));
+        assert_eq!(entities(foreign), tasks);
         let thread = key(UNKNOWN, 6, 9, Cause::Kthread, Resource::NetRx);
-        assert_eq!(beings(thread), [Being::Thread(6), Being::Place(Signal::NetTxWait, 9)]);
-        assert!(beings(key(UNKNOWN, 36, 0, Cause::Hardirq, Resource::Running)).is_empty());
+        assert_eq!(entities(thread), [Entity::Thread(6), Entity::Place(Signal::NetTxWait, 9)]);
+        assert!(entities(key(UNKNOWN, 36, 0, Cause::Hardirq, Resource::Running)).is_empty());
     }
 }

@@ -332,15 +332,15 @@ mod tests {
     #[test]
     fn without_a_daemon_the_directory_is_read() {
         let root = tempfile::tempdir().unwrap();
-        let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        let text = error(&nobody, Some(root.path()));
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let text = error(&closed, Some(root.path()));
         for words in ["no noised answers", "no state was left", root.path().to_str().unwrap()] {
             assert!(text.contains(words), "{text}");
         }
-        assert!(error(&nobody, None).contains("noised run"));
+        assert!(error(&closed, None).contains("noised run"));
         let folder = crate::state::Folder::take(root.path()).unwrap();
         folder.write(&Document::default()).unwrap();
-        let place = Some(Place::Web(nobody));
+        let place = Some(Place::Web(closed));
         let source = IncidentSource::new(place, Some(root.path().to_owned()), WebClient::default());
         assert_eq!(source.outliers().unwrap(), []);
         fs::write(root.path().join("incidents.json"), "garbage").unwrap();
@@ -358,14 +358,14 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("noised.sock");
         let daemon = Fake::local(&path, Reply::of(200, "application/json", NONE));
-        let nobody = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let closed = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         let source = |address: String| IncidentSource {
             places: vec![Place::Socket(path.clone()), Place::Web(address)],
             directory: None,
             is_default: true,
             client: WebClient::default(),
         };
-        assert_eq!(source(nobody()).incidents().unwrap(), []);
+        assert_eq!(source(closed()).incidents().unwrap(), []);
         let incidents =
             |source: IncidentSource| source.incidents().map_err(|error| format!("{error:#}"));
         for (reply, words) in [
@@ -376,14 +376,14 @@ mod tests {
             (Reply::Raw(b"garbage\r\n\r\n".to_vec()), "is not noised"),
         ] {
             daemon.answer(reply);
-            let error = incidents(source(nobody())).unwrap_err();
+            let error = incidents(source(closed())).unwrap_err();
             assert!(error.contains(words) && error.contains("noised.sock"), "{error}");
         }
         drop(daemon);
         // Without one, the address; without both, both are named.
         let address = answering("200 OK", "{\"version\":1,\"incidents\":[]}");
         assert_eq!(source(address).incidents().unwrap(), []);
-        let error = incidents(source(nobody())).unwrap_err();
+        let error = incidents(source(closed())).unwrap_err();
         assert!(error.contains("noised.sock (there is no such socket) and no noised"), "{error}");
     }
 

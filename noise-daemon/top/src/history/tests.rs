@@ -33,8 +33,8 @@ fn a_step_is_the_difference_of_two_frames() {
         .waited(0, 10)
         .stolen(1, 1_000)
         .page_faults("minor", 50)
-        .deed("/a", Cause::Hardirq, "a", 30)
-        .deed("/b", Cause::Hardirq, "a", 30);
+        .charge("/a", Cause::Hardirq, "a", 30)
+        .charge("/b", Cause::Hardirq, "a", 30);
     let mut now = Made::new(12)
         .delays(Signal::Hardirq, &["1", "a"], &[1_000, 2_000, 9_000])
         .delays(Signal::Hardirq, &["2", "b"], &[500])
@@ -47,8 +47,8 @@ fn a_step_is_the_difference_of_two_frames() {
         .waited(3, 4)
         .stolen(1, 1_250)
         .page_faults("minor", 60)
-        .deed("/a", Cause::Hardirq, "a", 45)
-        .deed("/b", Cause::Hardirq, "a", 30);
+        .charge("/a", Cause::Hardirq, "a", 45)
+        .charge("/b", Cause::Hardirq, "a", 30);
     now.sample.interference[0].charged.count = 3;
     now.sample.drops.push((Signal::Nmi, noise_common::loss::LOSSES[0], 5));
     let step = between(before, now);
@@ -76,12 +76,12 @@ fn a_step_is_the_difference_of_two_frames() {
 fn counters_that_fell_begin_anew() {
     let before = Made::new(1)
         .delays(Signal::Nmi, &[], &[1_000, 2_000, 3_000])
-        .deed("/a", Cause::Nmi, "nmi", 30)
+        .charge("/a", Cause::Nmi, "nmi", 30)
         .count(Signal::PacketDrop, &["x"], 5)
         .interrupted(0, "nmi", 100);
     let now = Made::new(2)
         .delays(Signal::Nmi, &[], &[4_000])
-        .deed("/a", Cause::Nmi, "nmi", 20)
+        .charge("/a", Cause::Nmi, "nmi", 20)
         .count(Signal::PacketDrop, &["x"], 3)
         .interrupted(0, "nmi", 40);
     let step = between(before, now);
@@ -107,8 +107,8 @@ fn frames_in_no_order_are_put_in_order() {
             .interrupted(1, "nmi", seconds * 2)
             .count(Signal::PacketDrop, &["x"], seconds)
             .count(Signal::PacketDrop, &["y"], seconds * 2)
-            .deed("/a", Cause::Nmi, "nmi", seconds)
-            .deed("/b", Cause::Nmi, "nmi", seconds * 2);
+            .charge("/a", Cause::Nmi, "nmi", seconds)
+            .charge("/b", Cause::Nmi, "nmi", seconds * 2);
         if reversed {
             made.sample.interrupted.reverse();
             made.sample.counts.reverse();

@@ -42,7 +42,7 @@ impl Made {
 
     /// A culprit delays a victim.
     #[expect(clippy::too_many_arguments, reason = "one for each part of a charge")]
-    pub fn deed(
+    pub fn charge(
         &mut self,
         resource: Resource,
         cause: Cause,

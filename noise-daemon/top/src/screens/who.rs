@@ -253,12 +253,20 @@ mod tests {
         let mut made = Made::new();
         made.frame();
         for _ in 0..10 {
-            made.deed(Resource::Cpu, Cause::Foreign, "", "web", "batch", 300_000_000, 100);
-            made.deed(Resource::BlockQueue, Cause::Foreign, "vda", "web", "batch", 100_000_000, 20);
-            made.deed(Resource::Preemption, Cause::Foreign, "", "web", "batch", 0, 7);
-            made.deed(Resource::Cpu, Cause::Own, "", "web", "web", 50_000_000, 10);
-            made.deed(Resource::Cpu, Cause::Idle, "", "web", "idle", 50_000_000, 1_000);
-            made.deed(Resource::Preemption, Cause::Foreign, "", "db", "batch", 0, 3);
+            made.charge(Resource::Cpu, Cause::Foreign, "", "web", "batch", 300_000_000, 100);
+            made.charge(
+                Resource::BlockQueue,
+                Cause::Foreign,
+                "vda",
+                "web",
+                "batch",
+                100_000_000,
+                20,
+            );
+            made.charge(Resource::Preemption, Cause::Foreign, "", "web", "batch", 0, 7);
+            made.charge(Resource::Cpu, Cause::Own, "", "web", "web", 50_000_000, 10);
+            made.charge(Resource::Cpu, Cause::Idle, "", "web", "idle", 50_000_000, 1_000);
+            made.charge(Resource::Preemption, Cause::Foreign, "", "db", "batch", 0, 3);
             made.frame();
         }
         let table = table(&made.history, &Look::default());
@@ -285,7 +293,7 @@ mod tests {
         let mut made = Made::new();
         made.frame();
         for ns in [100_000_000, 200_000_000, 600_000_000] {
-            made.deed(Resource::Cpu, Cause::Foreign, "", "a", "b", ns, 1);
+            made.charge(Resource::Cpu, Cause::Foreign, "", "a", "b", ns, 1);
             made.frame();
         }
         let lost = |look: Look| {
@@ -305,7 +313,7 @@ mod tests {
         let mut made = Made::new();
         let none = table(&made.history, &Look::default());
         assert!(none.rows.is_empty() && none.empty.contains("second reading"));
-        made.deed(Resource::Cpu, Cause::Foreign, "", "a", "b", 1, 1);
+        made.charge(Resource::Cpu, Cause::Foreign, "", "a", "b", 1, 1);
         made.frame();
         let one = table(&made.history, &Look::default());
         assert!(one.rows.is_empty() && one.empty.contains("second reading"));
@@ -318,7 +326,7 @@ mod tests {
     fn a_pair_that_vanishes_leaves_when_its_time_is_over() {
         let mut made = Made::new();
         made.frame();
-        made.deed(Resource::Cpu, Cause::Foreign, "", "a", "b", 500_000_000, 1);
+        made.charge(Resource::Cpu, Cause::Foreign, "", "a", "b", 500_000_000, 1);
         made.frame();
         made.forget("a", "b");
         (0..4).for_each(|_| made.frame());
@@ -336,10 +344,10 @@ mod tests {
     #[test]
     fn a_daemon_that_starts_anew_counts_from_nothing() {
         let mut made = Made::new();
-        made.deed(Resource::Cpu, Cause::Foreign, "", "a", "b", 700_000_000, 9);
+        made.charge(Resource::Cpu, Cause::Foreign, "", "a", "b", 700_000_000, 9);
         made.frame();
         made.restart();
-        made.deed(Resource::Cpu, Cause::Foreign, "", "a", "b", 200_000_000, 1);
+        made.charge(Resource::Cpu, Cause::Foreign, "", "a", "b", 200_000_000, 1);
         made.frame();
         let table = table(&made.history, &Look::default());
         assert_eq!(value(&table, &key("a", "b"), "lost_seconds_per_second"), 0.2);
@@ -349,7 +357,7 @@ mod tests {
     fn nothing_lost_is_no_share() {
         let mut made = Made::new();
         made.frame();
-        made.deed(Resource::Cpu, Cause::Foreign, "", "a", "b", 0, 3);
+        made.charge(Resource::Cpu, Cause::Foreign, "", "a", "b", 0, 3);
         made.frame();
         let table = table(&made.history, &Look::default());
         assert_eq!(value(&table, &key("a", "b"), "share"), 0.0);
@@ -363,9 +371,9 @@ mod tests {
         for _ in 0..3 {
             for number in 1..=600 {
                 let culprit = format!("b{number}");
-                made.deed(Resource::Cpu, Cause::Foreign, "", "a", &culprit, number * 1_000, 1);
+                made.charge(Resource::Cpu, Cause::Foreign, "", "a", &culprit, number * 1_000, 1);
             }
-            made.deed(Resource::Cpu, Cause::Untracked, "", OTHER, OTHER, 1_000_000_000, 1);
+            made.charge(Resource::Cpu, Cause::Untracked, "", OTHER, OTHER, 1_000_000_000, 1);
             made.frame();
         }
         let table = table(&made.history, &Look { seconds: 2.0, since_ns: 0 });

@@ -23,12 +23,12 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
 
 /// What clients may cost in memory, whatever they do.
 const GROWTH_BYTES: u64 = 64 << 20;
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn connect(daemon: &Daemon) -> Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&daemon.address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    let stream = TcpStream::connect_timeout(&daemon.address, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     Ok(stream)
 }
 

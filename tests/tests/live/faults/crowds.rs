@@ -28,12 +28,12 @@ const LATE_WAITS: u64 = 50;
 /// How long it takes until a cgroup has a name, and its waits are exported, on a machine with time to spare.
 const NAMED_AFTER: Duration = Duration::from_millis(2500);
 /// How long it may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Judges a crowd that has gone: again where something is missing, until the daemon, which may not have
 /// got to run either, has had its time. What is exported never gets less, so what is too much stays.
 pub(super) fn settled<T>(judge: impl Fn() -> Result<T>) -> Result<T> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     thread::sleep(NAMED_AFTER);
     loop {
         let verdict = judge();

@@ -25,7 +25,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
 ];
 
 /// Longer than a start or an end takes on a loaded machine, unless something blocks it.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// The longest line about a file that cannot be used.
 const LINE_BYTES: usize = 1000;
 /// What the daemon may grow by; a file of [`HUGE_BYTES`] does not fit into it.
@@ -105,7 +105,7 @@ fn the_start_refuses() -> Result<Verdict> {
             command.args([STATE_DIRECTORY, "", SOCKET_PATH, "", "--config.file", text(&config)?]);
             let mut process = Process::start(command)?;
             let status =
-                process.wait_for(PATIENCE).with_context(|| format!("{file}: {instead:?}"))?;
+                process.wait_for(TIMEOUT).with_context(|| format!("{file}: {instead:?}"))?;
             let said = process.stderr()?;
             println!("{file}: {}", said.trim_end());
             ensure!(status.code() == Some(2), "{file} as {instead:?}: {status}");
@@ -132,7 +132,7 @@ fn the_start_refuses() -> Result<Verdict> {
 fn ended(daemon: Daemon) -> Result<String> {
     let begin = Instant::now();
     let (status, log) = daemon.stop(libc::SIGTERM)?;
-    ensure!(status.success() && begin.elapsed() < PATIENCE, "{status} after {:?}", begin.elapsed());
+    ensure!(status.success() && begin.elapsed() < TIMEOUT, "{status} after {:?}", begin.elapsed());
     Ok(log)
 }
 
@@ -140,7 +140,7 @@ fn ended(daemon: Daemon) -> Result<String> {
 fn ensure_answers(site: &Site, daemon: &Daemon) -> Result<()> {
     let answer = site.client()?.get(daemon.address, "/-/ready", &[])?;
     let mut stream = UnixStream::connect(socket(site))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     let local = exchange(&mut stream, daemon.address, "/-/ready", &[])?;
     ensure!((answer.status, local.status) == (200, 200), "{} and {}", answer.status, local.status);
     Ok(())

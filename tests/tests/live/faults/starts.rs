@@ -27,7 +27,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("too_little_memory", too_little_memory),
 ];
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How a start ended.
 enum Start {
@@ -47,7 +47,7 @@ fn start(prepare: impl FnMut() -> std::io::Result<()> + Send + Sync + 'static) -
     // SAFETY: callers do nothing but async-signal-safe calls.
     unsafe { command.pre_exec(prepare) };
     let mut process = Process::start(command)?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         if let Some(status) = process.ended()? {
             let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());

@@ -28,7 +28,7 @@ const CONFIGURATION: &str = "[incidents]\nwarmup-windows = 8\nhalf-life-windows 
 /// Warm-up, and what is held against it.
 const QUIET: Duration = Duration::from_secs(7);
 /// Time in which an incident must open, and in which it must end once its cause is gone.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const CPU: &str = "0";
 
 /// A daemon's files: users, and where it keeps its state.
@@ -116,10 +116,10 @@ fn incidents(address: SocketAddr, of: &Group) -> Result<[Vec<u64>; 2]> {
 
 /// Asks until the answer is as wanted; fails when patience ends.
 fn until(what: &str, wanted: impl Fn() -> Result<bool>) -> Result<()> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !wanted()? {
         if Instant::now() >= deadline {
-            bail!("{INCONCLUSIVE}: {what} within {PATIENCE:?}");
+            bail!("{INCONCLUSIVE}: {what} within {TIMEOUT:?}");
         }
         thread::sleep(Duration::from_millis(250));
     }

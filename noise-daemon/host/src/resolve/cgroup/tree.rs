@@ -237,7 +237,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
     /// An inode number that no file has.
-    const NOBODY: u64 = u64::MAX;
+    const UNUSED: u64 = u64::MAX;
 
     fn fixture(folders: &[&str]) -> TempDir {
         let root = tempfile::tempdir().unwrap();
@@ -274,26 +274,26 @@ mod tests {
     fn walks_are_rare_and_answer_all_that_wait() {
         let root = fixture(&["a"]);
         let (mut tree, start) = (Tree::new(root.path()), Instant::now());
-        assert!(tree.find(NOBODY, start).is_none());
+        assert!(tree.find(UNUSED, start).is_none());
         fs::create_dir(root.path().join("b")).unwrap();
         let new = id(&root, "b");
         for step in 0..9 {
             let now = start + SECOND * step / 10;
             assert!(tree.find(new, now).is_none());
-            assert!(tree.find(NOBODY - 1 - u64::from(step), now).is_none());
+            assert!(tree.find(UNUSED - 1 - u64::from(step), now).is_none());
         }
         assert_eq!(tree.walks(), 1);
         assert_eq!(tree.look(new, start), Look::Waiting);
-        assert_eq!(tree.look(NOBODY, start), Look::Absent);
+        assert_eq!(tree.look(UNUSED, start), Look::Absent);
         let later = start + SECOND * 2;
         assert_eq!(path(&mut tree, new, later).as_deref(), Some("/b"));
         assert_eq!(tree.walks(), 2);
         // All of these were looked for by the two walks.
         for step in 0..=9 {
-            assert!(tree.find(NOBODY - step, start + SECOND * 50).is_none());
+            assert!(tree.find(UNUSED - step, start + SECOND * 50).is_none());
         }
         assert_eq!(tree.walks(), 2);
-        assert!(tree.find(NOBODY, start + ABSENT_FOR).is_none());
+        assert!(tree.find(UNUSED, start + ABSENT_FOR).is_none());
         assert_eq!(tree.walks(), 3);
     }
 
@@ -328,11 +328,11 @@ mod tests {
         assert_eq!(path(&mut tree, a, start).as_deref(), Some("/a"));
         assert!(!tree.is_gone(a));
         fs::remove_dir(root.path().join("a")).unwrap();
-        assert!(tree.is_gone(a) && tree.is_gone(NOBODY));
+        assert!(tree.is_gone(a) && tree.is_gone(UNUSED));
         let asked = start + SECOND * 10;
-        assert!(tree.find(NOBODY, asked).is_none());
+        assert!(tree.find(UNUSED, asked).is_none());
         assert_eq!(path(&mut tree, a, asked).as_deref(), Some("/a"));
-        assert!(tree.find(NOBODY - 1, asked + GONE_FOR).is_none());
+        assert!(tree.find(UNUSED - 1, asked + GONE_FOR).is_none());
         assert_eq!((tree.known(), path(&mut tree, a, asked + GONE_FOR)), (1, None));
     }
 
@@ -343,7 +343,7 @@ mod tests {
         let a = id(&root, "a");
         assert_eq!(path(&mut tree, a, start).as_deref(), Some("/a"));
         fs::rename(root.path().join("a"), root.path().join("b")).unwrap();
-        assert!(tree.find(NOBODY, start + SECOND * 2).is_none());
+        assert!(tree.find(UNUSED, start + SECOND * 2).is_none());
         assert_eq!(path(&mut tree, a, start + SECOND * 2).as_deref(), Some("/b"));
     }
 
@@ -377,7 +377,7 @@ mod tests {
             // Unlike kernfs, other file systems use inode numbers again, so the name may be an
             // older one until the next walk.
             tree.find(folder.metadata().unwrap().ino(), now);
-            tree.find(NOBODY - cycle, now);
+            tree.find(UNUSED - cycle, now);
             fs::remove_dir(&folder).unwrap();
             assert!(tree.known() <= 200 && tree.waiting.len() <= 2, "{}", tree.known());
             assert_eq!(path(&mut tree, lasting, now).as_deref(), Some("/lasting"));
@@ -385,7 +385,7 @@ mod tests {
         }
         assert_eq!(tree.absent.len(), CAPACITY);
         now += GONE_FOR;
-        assert!(tree.find(NOBODY, now).is_none());
+        assert!(tree.find(UNUSED, now).is_none());
         assert_eq!(tree.known(), 2);
     }
 
@@ -394,11 +394,11 @@ mod tests {
         let root = fixture(&[]);
         let (mut tree, start) = (Tree::new(root.path()), Instant::now());
         for id in 0..100_000 {
-            tree.find(NOBODY - id, start);
+            tree.find(UNUSED - id, start);
         }
         assert_eq!((tree.walks(), tree.waiting.len()), (1, CAPACITY));
-        tree.find(NOBODY, start + SECOND * 2);
-        tree.find(NOBODY - 1_000_000, start + SECOND * 2);
+        tree.find(UNUSED, start + SECOND * 2);
+        tree.find(UNUSED - 1_000_000, start + SECOND * 2);
         assert!(tree.waiting.len() <= 1);
         assert_eq!(tree.absent.len(), CAPACITY);
     }

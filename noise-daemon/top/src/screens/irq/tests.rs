@@ -23,10 +23,10 @@ fn busy() -> History {
         Made::new(2)
             .delays(Signal::Hardirq, &["36", "virtio1-req.0"], &[1_000, 2_000])
             .delays(Signal::Hardirq, &["9", "unknown"], &[3_000])
-            .deed("/a", Cause::Hardirq, "virtio1-req.0", 600)
-            .deed("/a", Cause::Softirq, "virtio1-req.0", 9_000)
-            .deed("/b", Cause::Hardirq, "virtio1-req.0", 200)
-            .deed("/b", Cause::Hardirq, "irq 9", 70),
+            .charge("/a", Cause::Hardirq, "virtio1-req.0", 600)
+            .charge("/a", Cause::Softirq, "virtio1-req.0", 9_000)
+            .charge("/b", Cause::Hardirq, "virtio1-req.0", 200)
+            .charge("/b", Cause::Hardirq, "irq 9", 70),
         Made::new(3)
             .delays(Signal::Hardirq, &["36", "virtio1-req.0"], &[1_000, 2_000, 4_000, 5_000])
             .delays(Signal::Hardirq, &["9", "unknown"], &[3_000])
@@ -35,8 +35,8 @@ fn busy() -> History {
             .delays(Signal::Softirq, &["block"], &[])
             .delays(Signal::SoftirqRaiseWait, &["net_rx"], &[7_000, 1_000])
             .delays(Signal::Nmi, &[], &[2_000])
-            .deed("/a", Cause::Hardirq, "virtio1-req.0", 600)
-            .deed("/a", Cause::Nmi, "nmi", 2_000),
+            .charge("/a", Cause::Hardirq, "virtio1-req.0", 600)
+            .charge("/a", Cause::Nmi, "nmi", 2_000),
     ])
 }
 

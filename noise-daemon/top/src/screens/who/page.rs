@@ -205,10 +205,18 @@ mod tests {
         let mut made = Made::new();
         made.frame();
         for _ in 0..5 {
-            made.deed(Resource::Cpu, Cause::Foreign, "", "web", "batch", 300_000_000, 30);
-            made.deed(Resource::BlockQueue, Cause::Foreign, "vda", "web", "batch", 100_000_000, 10);
-            made.deed(Resource::Preemption, Cause::Foreign, "", "web", "batch", 0, 7);
-            made.deed(Resource::Cpu, Cause::Foreign, "", "db", "batch", 400_000_000, 10);
+            made.charge(Resource::Cpu, Cause::Foreign, "", "web", "batch", 300_000_000, 30);
+            made.charge(
+                Resource::BlockQueue,
+                Cause::Foreign,
+                "vda",
+                "web",
+                "batch",
+                100_000_000,
+                10,
+            );
+            made.charge(Resource::Preemption, Cause::Foreign, "", "web", "batch", 0, 7);
+            made.charge(Resource::Cpu, Cause::Foreign, "", "db", "batch", 400_000_000, 10);
             made.frame();
         }
         let page = opened(&made, "web", "batch");
@@ -242,7 +250,7 @@ mod tests {
             (Cause::Idle, "idle"),
             (Cause::Untracked, "untracked"),
         ] {
-            made.deed(Resource::Cpu, cause, "", "web", culprit, 1_000, 1);
+            made.charge(Resource::Cpu, cause, "", "web", culprit, 1_000, 1);
         }
         made.frame();
         for (culprit, words) in [
@@ -262,7 +270,7 @@ mod tests {
     fn one_that_does_nothing_now_is_told_as_such() {
         let mut made = Made::new();
         made.frame();
-        made.deed(Resource::Cpu, Cause::Foreign, "", "a", "b", 1_000, 1);
+        made.charge(Resource::Cpu, Cause::Foreign, "", "a", "b", 1_000, 1);
         (0..10).for_each(|_| made.frame());
         let page = opened(&made, "a", "b");
         assert!(lines(&page)[0].starts_with("a lost nothing to b"), "{page:?}");
@@ -277,7 +285,7 @@ mod tests {
     fn the_rest_opens_too() {
         let mut made = Made::new();
         made.frame();
-        made.deed(Resource::Cpu, Cause::Foreign, "", OTHER, OTHER, 250_000_000, 1);
+        made.charge(Resource::Cpu, Cause::Foreign, "", OTHER, OTHER, 250_000_000, 1);
         made.frame();
         let page = opened(&made, OTHER, OTHER);
         assert!(lines(&page)[0].contains(&units::lost(0.25)), "{page:?}");

@@ -1,5 +1,5 @@
-//! Deeds of exactly known number, and what the kernel itself counts of the same things, against the
-//! daemon's counts. Nothing here is about time, so that it holds on an emulated processor as well.
+//! A known number of planted events, and what the kernel itself counts of them, against the daemon's
+//! counts. Nothing here is about time, so that it holds on an emulated processor as well.
 
 use std::collections::BTreeMap;
 use std::fs;
