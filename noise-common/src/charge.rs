@@ -170,7 +170,7 @@ pub const ROOT_CGROUP: u64 = 1;
 
 /// Who is charged with what, against whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[cfg_attr(feature = "serde", derive(bytemuck::Pod, bytemuck::Zeroable))]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[repr(C)]
 pub struct ChargeKey {
     /// Id of the cgroup that was delayed.
@@ -189,7 +189,7 @@ pub struct ChargeKey {
 
 /// What was charged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(bytemuck::Pod, bytemuck::Zeroable))]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[repr(C)]
 pub struct Charged {
@@ -201,7 +201,7 @@ pub struct Charged {
 
 /// An entry of a CPU's table. Programs write the key once, when they take the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(bytemuck::Pod, bytemuck::Zeroable))]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[repr(C)]
 pub struct ChargeSlot {
     /// Whose entry it is.
@@ -253,7 +253,7 @@ impl ChargeKey {
     }
 }
 
-#[cfg(feature = "serde")]
+#[cfg(feature = "user")]
 mod user {
     // SAFETY: `repr(C)` without padding and valid for any bytes, as the derived `bytemuck::Pod`
     // proves.
