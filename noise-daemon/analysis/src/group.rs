@@ -5,6 +5,8 @@
 //! - it is at the same place: another operation or another stage of the same device, interface, …;
 //! - one's subject is such a culprit of the other: two sides of one contention;
 //! - one is a signal of an interrupt that is such a culprit of the other;
+//! - one is of requests of a block device, the other of uninterruptible sleeps that end as such
+//!   requests do: in the block softirq or a device's interrupt;
 //! - it is back: the same signal of the same subject was a part of it, ended a few windows ago, and
 //!   is not another's doing now.
 //!

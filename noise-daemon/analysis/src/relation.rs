@@ -1,7 +1,8 @@
 //! What two disturbances have to do with each other: a place, a contention, or a culprit.
 
 use noise_common::charge::Cause;
-use noise_common::subject::SubjectKind;
+use noise_common::signals::{SOFTIRQ_VECTORS, Signal};
+use noise_common::subject::{Domain, SubjectKind};
 
 use super::accused::Accused;
 use super::culprits::Culprit;
@@ -14,6 +15,9 @@ const MAIN_SHARE: f64 = 0.25;
 
 /// The cgroup that holds whatever is in no other.
 const ROOT: &str = "/";
+
+/// The softirq vector that completes requests of block devices.
+const BLOCK: &str = SOFTIRQ_VECTORS[4];
 
 pub(super) type Disturbance = Incident<Name, Name>;
 
@@ -70,7 +74,34 @@ fn is_side(incident: &Disturbance, culprit: &Culprit<Name>) -> bool {
     incident.signal != Watched::Interruption && culprit.culprit == incident.subject
 }
 
+/// Whether who ends a sleep completes the requests of a block device: in the softirq, or in the
+/// device's own interrupt. Which device it is remains unknown.
+fn completes_requests(culprit: &Culprit<Name>) -> bool {
+    let is_vector = |name: &str| match Signal::Vector.info().subject {
+        SubjectKind::Vectors(names) => names.contains(&name),
+        _ => false,
+    };
+    match culprit.cause {
+        Cause::Softirq => &*culprit.culprit == BLOCK,
+        Cause::Hardirq => !is_vector(&culprit.culprit),
+        _ => false,
+    }
+}
+
+/// Whether the one is of sleeps that end as requests of a block device do, and the other of such
+/// requests.
+fn sleeps_for(sleep: &Disturbance, requests: &Disturbance) -> bool {
+    let is_of_disk = |signal: Signal| signal.info().domain == Domain::Disk;
+    let accused = accused(sleep);
+    sleep.signal == Watched::Signal(Signal::UninterruptibleWait)
+        && matches!(requests.signal, Watched::Signal(signal) if is_of_disk(signal))
+        && accused.main().any(completes_requests)
+}
+
 fn caused(victim: &Disturbance, by: &Disturbance) -> bool {
+    if sleeps_for(victim, by) {
+        return true;
+    }
     let accused = accused(victim);
     accused
         .main()
@@ -82,7 +113,7 @@ fn caused(victim: &Disturbance, by: &Disturbance) -> bool {
 }
 
 /// Whether one is where the other is, or they are two sides of one contention, or one is the
-/// interrupts that the other suffers from.
+/// interrupts that the other suffers from, or the requests that the other sleeps for.
 pub(super) fn related(one: &Disturbance, other: &Disturbance) -> bool {
     place(one) == place(other) || caused(one, other) || caused(other, one)
 }
@@ -138,7 +169,8 @@ pub(super) fn is_apart(one: &Disturbance, other: &Disturbance) -> bool {
     };
     let is_linked = || {
         let neighbours = place(one) == place(other) && !is_one_queue(one, other);
-        neighbours || names(one, other) || names(other, one)
+        let is_sleep_for = sleeps_for(one, other) || sleeps_for(other, one);
+        neighbours || is_sleep_for || names(one, other) || names(other, one)
     };
     accused(one).differs(&accused(other), false) && !is_linked()
 }
