@@ -41,6 +41,8 @@ mod window;
 #[cfg(test)]
 mod changed;
 #[cfg(test)]
+mod disks;
+#[cfg(test)]
 mod planted;
 #[cfg(test)]
 mod planters;

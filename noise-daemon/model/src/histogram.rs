@@ -79,8 +79,14 @@ impl<C: AsRef<[u64]>> Histogram<C> {
     /// Whether nothing of it is less than in an earlier reading. If something is, counting began
     /// anew.
     pub fn reaches<D: AsRef<[u64]>>(&self, earlier: &Histogram<D>) -> bool {
-        self.sum_ns >= earlier.sum_ns
-            && earlier.buckets().all(|(bucket, before)| self.bucket(bucket) >= before)
+        if self.sum_ns < earlier.sum_ns {
+            return false;
+        }
+        if self.used == earlier.used {
+            let mut both = self.counts.as_ref().iter().zip(earlier.counts.as_ref());
+            return both.all(|(now, before)| now >= before);
+        }
+        earlier.buckets().all(|(bucket, before)| self.bucket(bucket) >= before)
     }
 
     /// What came since an earlier reading. The longest is this one's.
@@ -98,8 +104,13 @@ impl<C: AsRef<[u64]>> Histogram<C> {
     ) -> Histogram<Among> {
         let start = counts.len();
         let mut used = [0; 2];
-        for (bucket, now) in self.buckets() {
-            let came = now.saturating_sub(earlier.map_or(0, |earlier| earlier.bucket(bucket)));
+        // Mostly no bucket is new, and those of both are side by side.
+        let alike = earlier.filter(|earlier| earlier.used == self.used);
+        let alike = alike.map_or(&[][..], |earlier| earlier.counts.as_ref());
+        for (place, (bucket, now)) in self.buckets().enumerate() {
+            let before = alike.get(place).copied();
+            let before = before.or_else(|| Some(earlier?.bucket(bucket))).unwrap_or(0);
+            let came = now.saturating_sub(before);
             if came > 0
                 && let Some(bits) = used.get_mut(bucket / WORD)
             {
@@ -139,7 +150,9 @@ impl Histogram<&[u64]> {
 impl Histogram {
     /// That many delays in each of these buckets. Buckets that do not exist are left out.
     pub fn new(sum_ns: u64, counts: impl IntoIterator<Item = (usize, u64)>) -> Self {
-        let mut histogram = Self::default();
+        let counts = counts.into_iter();
+        let own = Vec::with_capacity(counts.size_hint().0.min(BUCKETS));
+        let mut histogram = Self { counts: own, ..Self::default() };
         histogram.add_counts(sum_ns, counts);
         histogram
     }
@@ -201,7 +214,11 @@ impl Histogram {
             *own = own.saturating_add(count);
             return;
         }
-        self.counts.insert(self.used_below(bucket), count);
+        if self.last_bucket() < Some(bucket) {
+            self.counts.push(count);
+        } else {
+            self.counts.insert(self.used_below(bucket), count);
+        }
         if let Some(bits) = self.used.get_mut(bucket / WORD) {
             *bits |= 1 << (bucket % WORD);
         }

@@ -1,0 +1,89 @@
+//! Tests of what befalls a block device: its operations and stages, and who sleeps for it.
+
+use noise_common::charge::{Cause, Resource};
+use noise_common::signals::Signal;
+
+use super::planted::{around, closed, is_planted, planted};
+use super::{Event, Watched};
+
+#[test]
+fn a_busy_disk_is_one_incident_across_operations_and_stages() {
+    let (_, events) = planted(|host, number| {
+        let slow = if is_planted(number) { 40 } else { 1 };
+        for operation in ["read", "write"] {
+            let mean_ns = slow * around(200_000, number);
+            host.delay(Signal::BlockQueueWait, &["vda", operation], &[mean_ns; 10]);
+            host.delay(Signal::BlockDeviceWait, &["vda", operation], &[2 * mean_ns; 10]);
+            let culprit = if is_planted(number) { "/grep" } else { "/" };
+            for (resource, ns) in [(Resource::BlockQueue, 10), (Resource::BlockDevice, 20)] {
+                host.charge(resource, ["vda", "/db"], culprit, Cause::Foreign, ns * mean_ns);
+            }
+        }
+        host.delay(Signal::BlockQueueWait, &["vdb", "read"], &[around(200_000, number); 10]);
+    });
+    let [report] = closed(&events)[..] else { panic!("{events:#?}") };
+    assert_eq!(report.also.len(), 3);
+    for episode in report.also.iter().chain([&report.main]) {
+        assert!(episode.subject.starts_with("vda "), "{}", episode.subject);
+        assert_eq!(&*episode.culprits[0].culprit, "/grep");
+        // Each operation has its half of the device's charges.
+        let seconds = episode.end.duration_since(episode.start).as_secs_f64();
+        let delays = episode.after.lost * seconds;
+        assert!((episode.culprits[0].time.seconds / delays - 1.0).abs() < 0.01);
+    }
+}
+
+/// A flooded disk, and the sleeps of a cgroup whose requests wait there; who ends those is given.
+fn flooded_disk_and_sleeps(culprit: &str, cause: Cause) -> Vec<Event> {
+    let (_, events) = planted(|host, number| {
+        let slow = if is_planted(number) { 40 } else { 1 };
+        let by = if is_planted(number) { "/grep" } else { "/" };
+        let mean_ns = slow * around(200_000, number);
+        host.delay(Signal::BlockQueueWait, &["vda", "read"], &[mean_ns; 10]);
+        host.charge(Resource::BlockQueue, ["vda", "/db"], by, Cause::Foreign, 10 * mean_ns);
+        host.delay(Signal::UninterruptibleWait, &["/db"], &[mean_ns; 10]);
+        host.charge(Resource::Uninterruptible, ["", "/db"], culprit, cause, 10 * mean_ns);
+    });
+    events
+}
+
+#[test]
+fn who_sleeps_for_requests_of_a_flooded_disk_belongs_to_that() {
+    for (culprit, cause) in [("block", Cause::Softirq), ("nvme0q3", Cause::Hardirq)] {
+        let events = flooded_disk_and_sleeps(culprit, cause);
+        let [report] = closed(&events)[..] else { panic!("{events:#?}") };
+        assert_eq!(&*report.main.culprits[0].culprit, "/grep");
+        let [sleeps] = &report.also[..] else { panic!("{report:#?}") };
+        assert_eq!(sleeps.signal, Watched::Signal(Signal::UninterruptibleWait));
+    }
+}
+
+#[test]
+fn who_sleeps_for_a_timer_or_a_lock_is_no_part_of_what_befalls_a_disk() {
+    let others =
+        [("timer", Cause::Softirq), ("local_timer", Cause::Hardirq), ("/lock", Cause::Foreign)];
+    for (culprit, cause) in others {
+        let events = flooded_disk_and_sleeps(culprit, cause);
+        assert_eq!(closed(&events).len(), 2, "{culprit}: {events:#?}");
+    }
+}
+
+#[test]
+fn who_floods_a_disk_is_one_incident_with_all_that_it_delays() {
+    let (_, events) = planted(|host, number| {
+        let slow = if is_planted(number) { 40 } else { 1 };
+        let mean_ns = slow * around(200_000, number);
+        host.delay(Signal::BlockDeviceWait, &["vda", "read"], &[mean_ns; 10]);
+        let (culprit, cause) =
+            if is_planted(number) { ("/grep", Cause::Own) } else { ("/db", Cause::Own) };
+        host.charge(Resource::BlockDevice, ["vda", culprit], culprit, cause, 10 * mean_ns);
+        let mean_ns = if is_planted(number) { 8_000_000 } else { around(50_000, number) };
+        let culprit = if is_planted(number) { "/grep" } else { "/" };
+        host.wait("/web", culprit, Cause::Foreign, mean_ns);
+    });
+    let [report] = closed(&events)[..] else { panic!("{events:#?}") };
+    assert_eq!(report.also.len(), 1);
+    for episode in report.also.iter().chain([&report.main]) {
+        assert_eq!(&*episode.culprits[0].culprit, "/grep");
+    }
+}
