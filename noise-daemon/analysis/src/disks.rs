@@ -33,14 +33,17 @@ fn a_busy_disk_is_one_incident_across_operations_and_stages() {
     }
 }
 
-/// A flooded disk, and the sleeps of a cgroup whose requests wait there; who ends those is given.
-fn flooded_disk_and_sleeps(culprit: &str, cause: Cause) -> Vec<Event> {
+/// A flooded disk, and the sleeps of a cgroup whose requests wait there, which some windows before
+/// become long as well; who ends those is given.
+fn flooded_disk_and_sleeps(culprit: &str, cause: Cause, earlier: u64) -> Vec<Event> {
     let (_, events) = planted(|host, number| {
         let slow = if is_planted(number) { 40 } else { 1 };
         let by = if is_planted(number) { "/grep" } else { "/" };
         let mean_ns = slow * around(200_000, number);
         host.delay(Signal::BlockQueueWait, &["vda", "read"], &[mean_ns; 10]);
         host.charge(Resource::BlockQueue, ["vda", "/db"], by, Cause::Foreign, 10 * mean_ns);
+        let slow = if is_planted(number) || is_planted(number + earlier) { 40 } else { 1 };
+        let mean_ns = slow * around(200_000, number);
         host.delay(Signal::UninterruptibleWait, &["/db"], &[mean_ns; 10]);
         host.charge(Resource::Uninterruptible, ["", "/db"], culprit, cause, 10 * mean_ns);
     });
@@ -49,8 +52,9 @@ fn flooded_disk_and_sleeps(culprit: &str, cause: Cause) -> Vec<Event> {
 
 #[test]
 fn who_sleeps_for_requests_of_a_flooded_disk_belongs_to_that() {
-    for (culprit, cause) in [("block", Cause::Softirq), ("nvme0q3", Cause::Hardirq)] {
-        let events = flooded_disk_and_sleeps(culprit, cause);
+    let culprits = [("block", Cause::Softirq), ("nvme0q3", Cause::Hardirq)];
+    for ((culprit, cause), earlier) in culprits.into_iter().zip([0, 6]) {
+        let events = flooded_disk_and_sleeps(culprit, cause, earlier);
         let [report] = closed(&events)[..] else { panic!("{events:#?}") };
         assert_eq!(&*report.main.culprits[0].culprit, "/grep");
         let [sleeps] = &report.also[..] else { panic!("{report:#?}") };
@@ -63,7 +67,7 @@ fn who_sleeps_for_a_timer_or_a_lock_is_no_part_of_what_befalls_a_disk() {
     let others =
         [("timer", Cause::Softirq), ("local_timer", Cause::Hardirq), ("/lock", Cause::Foreign)];
     for (culprit, cause) in others {
-        let events = flooded_disk_and_sleeps(culprit, cause);
+        let events = flooded_disk_and_sleeps(culprit, cause, 0);
         assert_eq!(closed(&events).len(), 2, "{culprit}: {events:#?}");
     }
 }

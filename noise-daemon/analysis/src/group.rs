@@ -6,7 +6,8 @@
 //! - one's subject is such a culprit of the other: two sides of one contention;
 //! - one is a signal of an interrupt that is such a culprit of the other;
 //! - one is of requests of a block device, the other of uninterruptible sleeps that end as such
-//!   requests do: in the block softirq or a device's interrupt;
+//!   requests do: in the block softirq or a device's interrupt. The incident is then about the
+//!   requests, whichever opened it;
 //! - it is back: the same signal of the same subject was a part of it, ended a few windows ago, and
 //!   is not another's doing now.
 //!
@@ -29,7 +30,7 @@ use super::incident::Change;
 use super::name::Name;
 use super::relation::{
     Disturbance, allies, has_first_of, is_apart, is_by_itself, related, rivals, share_culprit,
-    succeeds,
+    sleeps_for, succeeds,
 };
 use super::report::{Clock, Episode, Report};
 use super::settings::Settings;
@@ -81,7 +82,8 @@ pub(super) struct Groups {
 #[derive(Debug)]
 struct Group {
     id: u64,
-    /// What belongs to it, each signal of a subject once, in the order of joining; never empty.
+    /// What belongs to it, each signal of a subject once, in the order of joining; never empty. What
+    /// it is about is first: what opened it, or the requests that this sleeps for.
     members: Vec<Member>,
     /// How many ended without being listed.
     untold: u64,
@@ -175,6 +177,16 @@ impl Group {
         Some(leaver)
     }
 
+    /// Puts the requests first that the first one sleeps for.
+    fn lead(&mut self) {
+        let Some(first) = self.members.first() else { return };
+        let sleep = first.newest();
+        let requests = self.members.iter().position(|other| sleeps_for(sleep, other.newest()));
+        if let Some(before) = requests.and_then(|index| self.members.get_mut(..=index)) {
+            before.rotate_right(1);
+        }
+    }
+
     /// Takes a part of another incident.
     fn absorb(&mut self, member: Member, culprits: usize) {
         match self.of(&key(member.newest())) {
@@ -265,6 +277,7 @@ impl Groups {
         while let Some(event) = self.merge(clock) {
             events.push(event);
         }
+        self.open.iter_mut().for_each(Group::lead);
         for index in 1..self.open.len() {
             let (older, newer) = self.open.split_at_mut(index);
             if let Some(newer) = newer.first_mut().filter(|newer| newer.age >= self.settled) {

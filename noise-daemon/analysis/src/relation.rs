@@ -90,7 +90,7 @@ fn completes_requests(culprit: &Culprit<Name>) -> bool {
 
 /// Whether the one is of sleeps that end as requests of a block device do, and the other of such
 /// requests.
-fn sleeps_for(sleep: &Disturbance, requests: &Disturbance) -> bool {
+pub(super) fn sleeps_for(sleep: &Disturbance, requests: &Disturbance) -> bool {
     let is_of_disk = |signal: Signal| signal.info().domain == Domain::Disk;
     let accused = accused(sleep);
     sleep.signal == Watched::Signal(Signal::UninterruptibleWait)

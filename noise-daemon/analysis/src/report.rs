@@ -112,7 +112,7 @@ pub struct Report {
     pub id: u64,
     /// Whether any of it goes on.
     pub open: bool,
-    /// What opened it.
+    /// What it is about: what opened it, or requests of a device where that sleeps for them.
     #[serde(flatten)]
     pub main: Episode,
     /// What joined it, being explained by the same: each signal of a subject once.
@@ -122,7 +122,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// What opened it, and what joined.
+    /// What it is about, and the others.
     pub fn episodes(&self) -> impl Iterator<Item = &Episode> {
         [&self.main].into_iter().chain(&self.also)
     }
