@@ -210,12 +210,12 @@ impl Histogram {
         if count == 0 || bucket >= BUCKETS {
             return;
         }
-        if let Some(own) = self.place(bucket).and_then(|place| self.counts.get_mut(place)) {
-            *own = own.saturating_add(count);
-            return;
-        }
+        // Mostly counts come in order.
         if self.last_bucket() < Some(bucket) {
             self.counts.push(count);
+        } else if let Some(own) = self.place(bucket).and_then(|place| self.counts.get_mut(place)) {
+            *own = own.saturating_add(count);
+            return;
         } else {
             self.counts.insert(self.used_below(bucket), count);
         }
