@@ -2,9 +2,14 @@
 
 use noise_common::charge::Charged;
 
+/// All of these together. Figures of another host may be of any size, so sums saturate.
+pub fn total(amounts: impl IntoIterator<Item = u64>) -> u64 {
+    amounts.into_iter().fold(0, u64::saturating_add)
+}
+
 /// What is counted; it only grows.
 pub trait Amount: Default + Clone {
-    /// Adds more of it.
+    /// Adds more of it. Sums saturate.
     fn add(&mut self, more: &Self);
 
     /// What came since an earlier reading.
@@ -16,7 +21,7 @@ pub trait Amount: Default + Clone {
 
 impl Amount for u64 {
     fn add(&mut self, more: &Self) {
-        *self += more;
+        *self = self.saturating_add(*more);
     }
 
     fn since(&self, earlier: &Self) -> Self {
@@ -30,8 +35,8 @@ impl Amount for u64 {
 
 impl Amount for Charged {
     fn add(&mut self, more: &Self) {
-        self.ns += more.ns;
-        self.count += more.count;
+        Amount::add(&mut self.ns, &more.ns);
+        Amount::add(&mut self.count, &more.count);
     }
 
     fn since(&self, earlier: &Self) -> Self {

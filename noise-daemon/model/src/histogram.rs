@@ -6,7 +6,7 @@
 use noise_common::hist::{BUCKETS, bucket_of, upper_bound_ns};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::amount::Amount;
+use super::amount::{Amount, total};
 
 /// Bits in a word of those that say which buckets are used.
 const WORD: usize = u64::BITS as usize;
@@ -48,7 +48,7 @@ impl<C: AsRef<[u64]>> Histogram<C> {
 
     /// Number of delays.
     pub fn count(&self) -> u64 {
-        self.counts.as_ref().iter().fold(0, |sum, count| sum.saturating_add(*count))
+        total(self.counts.as_ref().iter().copied())
     }
 
     /// Whether there is no delay.

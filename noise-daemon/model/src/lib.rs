@@ -32,7 +32,7 @@ use std::sync::Arc;
 use noise_common::charge::Charged;
 use noise_common::signals::{Kind, SIGNALS, Signal};
 
-pub use amount::Amount;
+pub use amount::{Amount, total};
 use blame::Attribution;
 pub use blame::{INTERFERENCE_METRIC, Limits, PREEMPTIONS_METRIC, Pair, Recent};
 pub use bounded::{Bounded, Foldable};

@@ -12,6 +12,7 @@ use noise_common::charge::{Charged, Resource};
 use noise_common::loss::Loss;
 use noise_common::signals::{SIGNALS, Signal};
 
+use super::amount::total;
 use super::changes::{grown, since_boot};
 use super::histogram::{Among, Histogram};
 use super::joined::{in_order, joined, side_by_side};
@@ -234,8 +235,7 @@ impl Step {
 
     /// What the hypervisor took from all CPUs, ns.
     pub fn stolen_ns(&self) -> u64 {
-        let stolen = self.cpus.iter().map(|cpu| cpu.taken_by(Taker::Steal));
-        stolen.fold(0, u64::saturating_add)
+        total(self.cpus.iter().map(|cpu| cpu.taken_by(Taker::Steal)))
     }
 }
 
@@ -247,7 +247,7 @@ fn lost(sample: &Sample) -> u64 {
         !matches!(reason, Loss::RateLimited | Loss::RingFullDelayed | Loss::NoStart)
     };
     let drops = sample.drops.iter().filter(|(_, reason, _)| lost(reason));
-    drops.fold(0, |sum, (_, _, count)| sum.saturating_add(*count))
+    total(drops.map(|(_, _, count)| *count))
 }
 
 /// Those of one kind, where kinds come in order.

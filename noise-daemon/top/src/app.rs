@@ -7,6 +7,8 @@ use jiff::Timestamp;
 use noise_wire::Frame;
 use ratatui::crossterm::event::KeyEvent;
 
+use noise_model::total;
+
 use super::arrange::Sort;
 use super::input::{Command, Motion, command};
 use super::source::Position;
@@ -260,7 +262,7 @@ impl App {
         let newest_ns = self.history.latest().map_or(0, |frame| frame.sample.at_ns);
         let late = self.history.steps().rev();
         let late = late.take_while(|step| step.end_ns.saturating_add(WARNED_NS) >= newest_ns);
-        late.map(|step| step.dropped).sum()
+        total(late.map(|step| step.dropped))
     }
 
     /// What is shown, in another order or with another filter.

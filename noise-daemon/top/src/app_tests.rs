@@ -1,7 +1,11 @@
 //! What keys do to the state of the view.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use noise_common::charge::Charged;
+use noise_model::Histogram;
+use noise_wire::Frame;
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_assert, prop_oneof, proptest};
 use proptest::sample::select;
 use ratatui::Terminal;
@@ -13,7 +17,7 @@ use super::draw::draw;
 use super::draw::theme::Theme;
 use super::sampled::{MAKERS, frame, frames};
 use super::source::Position;
-use super::{Look, Screen};
+use super::{Look, SCREENS, Screen};
 
 fn app(seconds: u64, cgroups: u64) -> App {
     let mut app = App::with(MAKERS, Screen::Overview, Look::default(), Duration::from_secs(1));
@@ -64,6 +68,40 @@ fn the_selection_stays_with_its_row_when_the_order_changes() {
     press(&mut app, "S");
     assert_eq!(selected(&app).as_ref(), keys(&app).first());
     assert_ne!(keys(&app), before);
+}
+
+/// A frame with every figure as large, or as small, as one can be written.
+fn at_the_limit(seconds: u64, limit: u64) -> Arc<Frame> {
+    let mut frame = Frame::clone(&frame(seconds, 4));
+    let sample = Arc::make_mut(&mut frame.sample);
+    for series in &mut sample.series {
+        series.totals = Histogram::new(limit, [(0, limit), (60, limit)]);
+        series.recent_max_ns = limit;
+    }
+    sample.counts.iter_mut().for_each(|count| count.total = limit);
+    let charged = Charged { ns: limit, count: limit };
+    sample.interference.iter_mut().for_each(|one| one.charged = charged);
+    sample.interrupted.iter_mut().for_each(|(_, _, ns)| *ns = limit);
+    sample.waited.iter_mut().chain(&mut sample.stolen).for_each(|(_, ns)| *ns = limit);
+    sample.page_faults.iter_mut().for_each(|(_, count)| *count = limit);
+    sample.drops.iter_mut().for_each(|(_, _, count)| *count = limit);
+    Arc::new(frame)
+}
+
+#[test]
+fn figures_of_any_size_are_drawn() {
+    let mut app = app(2, 4);
+    let mut terminal = Terminal::new(TestBackend::new(160, 50)).unwrap();
+    for number in 2..8 {
+        app.take(at_the_limit(number, if number % 2 == 0 { 0 } else { u64::MAX }));
+    }
+    for screen in SCREENS {
+        let number = screen.index() + 1;
+        for keys in [format!("{number}"), "\n".to_owned(), "\u{1b}".to_owned()] {
+            press(&mut app, &keys);
+            terminal.draw(|frame| draw(frame, &mut app, Theme { colour: true })).unwrap();
+        }
+    }
 }
 
 #[test]

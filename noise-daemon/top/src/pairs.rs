@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use noise_common::charge::{CHARGE_CAUSES, Cause, RESOURCES, Resource};
-use noise_model::Interference;
+use noise_model::{Amount as _, Interference};
 
 /// A victim, and who did it.
 pub type Pair = (Arc<str>, Arc<str>);
@@ -28,9 +28,9 @@ pub struct Cost {
 impl Cost {
     /// Adds what came in another time.
     pub fn add(&mut self, more: &Self) {
-        self.ns += more.ns;
-        self.delays += more.delays;
-        self.preemptions += more.preemptions;
+        self.ns.add(&more.ns);
+        self.delays.add(&more.delays);
+        self.preemptions.add(&more.preemptions);
         self.causes |= more.causes;
         self.resources |= more.resources;
     }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
+use crate::amount::total;
 use crate::changes::{grown, since_boot};
 use crate::joined::{in_order, joined};
 use crate::sample::Sample;
@@ -59,7 +60,7 @@ impl Cpu {
 
     /// What all of them took, ns.
     pub fn all_taken_ns(&self) -> u64 {
-        self.taken_ns.iter().fold(0, |sum, ns| sum.saturating_add(*ns))
+        total(self.taken_ns)
     }
 
     /// Adds what came in another time.

@@ -1,6 +1,7 @@
 //! PURE: a distribution over time, and values over time, as lines.
 
 use noise_model::clean::clean;
+use noise_model::total;
 use noise_model::units::bound;
 use noise_model::words::{cut, pad, width};
 use ratatui::text::{Line, Span};
@@ -40,7 +41,7 @@ fn bands(map: &Heatmap, columns: usize) -> Vec<Band> {
         counts: {
             let parts = map.windows.rchunks(windows);
             let sum = |part: &[Vec<u64>]| {
-                part.iter().flat_map(|window| rows.iter().map(|row| of(window, *row))).sum()
+                total(part.iter().flat_map(|window| rows.iter().map(|row| of(window, *row))))
             };
             let mut counts: Vec<u64> = parts.map(sum).collect();
             counts.reverse();

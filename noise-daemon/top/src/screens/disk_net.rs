@@ -12,7 +12,7 @@ use noise_common::shown::{Shown, Stage, WAYS, Way};
 use noise_common::signals::{SIGNALS, Signal};
 use noise_common::subject::SubjectKind;
 use noise_model::joined::joined;
-use noise_model::{Histogram, Interference, Labels, Step, by_labels};
+use noise_model::{Amount as _, Histogram, Interference, Labels, Step, by_labels};
 
 use super::cells;
 use super::recent::{Recent, empty};
@@ -182,7 +182,7 @@ impl<'a> Rows<'a> {
             }
             for (row, _, count) in self.matched(|signal| step.counts_of(signal)) {
                 if let Some(waits) = waits.get_mut(row) {
-                    waits.events += count;
+                    waits.events.add(&count);
                 }
             }
         }
@@ -222,13 +222,13 @@ fn worst<'a>(recent: &Recent<'a>) -> BTreeMap<(Way, &'a str), Worst<'a>> {
     for way in WAYS {
         for one in recent.steps.iter().flat_map(|step| charges(step, way)) {
             let key = (way, &*one.place, &*one.culprit, one.cause);
-            *sums.entry(key).or_default() += one.charged.ns;
+            sums.entry(key).or_default().add(&one.charged.ns);
         }
     }
     let mut worst: BTreeMap<(Way, &str), Worst<'_>> = BTreeMap::new();
     for ((way, place, culprit, cause), ns) in sums {
         let most = worst.entry((way, place)).or_default();
-        most.whole_ns += ns;
+        most.whole_ns.add(&ns);
         let is_known = !matches!(cause, Cause::Idle | Cause::Untracked);
         if is_known && ns > most.ns {
             *most = Worst { culprit, cause: Some(cause), ns, ..*most };

@@ -6,7 +6,7 @@ use noise_common::charge::{Cause, Charged};
 use noise_common::shown::Shown;
 use noise_common::signals::{SIGNALS, Signal};
 use noise_model::units;
-use noise_model::{Histogram, Labels};
+use noise_model::{Amount as _, Histogram, Labels, total};
 
 use super::cells;
 use super::recent::{Recent, empty};
@@ -163,12 +163,10 @@ fn victims(history: &History, recent: &Recent<'_>, kind: Kind, culprit: &str) ->
     for one in recent.steps.iter().flat_map(|step| &step.charges) {
         if one.cause == kind.cause && &*one.culprit == culprit {
             let key = (&*one.victim, one.resource.name(), &*one.place);
-            let sum = sums.entry(key).or_default();
-            sum.ns += one.charged.ns;
-            sum.count += one.charged.count;
+            sums.entry(key).or_default().add(&one.charged);
         }
     }
-    let whole = sums.values().map(|charged| charged.ns).sum::<u64>() as f64;
+    let whole = total(sums.values().map(|charged| charged.ns)) as f64;
     let rows = sums.into_iter().map(|((victim, resource, place), charged)| {
         let part = if whole > 0.0 { charged.ns as f64 / whole } else { 0.0 };
         let place = if place.is_empty() { String::new() } else { format!(" {place}") };

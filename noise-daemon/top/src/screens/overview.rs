@@ -4,7 +4,7 @@ use noise_analysis::Watched;
 use noise_common::shown::RECENT;
 use noise_common::signals::{SIGNALS, Signal};
 use noise_model::units;
-use noise_model::{Step, Taker};
+use noise_model::{Step, Taker, total};
 
 use super::recent::{Recent, empty};
 use super::tally::{self, Tally};
@@ -87,10 +87,10 @@ impl Subject {
     fn counted(self, history: &History, recent: &Recent<'_>) -> (u64, Vec<f64>) {
         match self {
             Self::Signal(signal) => totals::of(history, recent, |step| {
-                step.counts_of(signal).map(|(_, count)| count).sum()
+                total(step.counts_of(signal).map(|(_, count)| count))
             }),
             Self::PageFaults => totals::of(history, recent, |step| {
-                step.page_faults.iter().map(|(_, count)| count).sum()
+                total(step.page_faults.iter().map(|(_, count)| *count))
             }),
             Self::Steal => {
                 let (ns, mut trend) = totals::of(history, recent, Step::stolen_ns);

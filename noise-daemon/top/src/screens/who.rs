@@ -6,6 +6,7 @@ use std::cmp::Reverse;
 
 use noise_common::charge::Cause;
 use noise_model::labels::OTHER;
+use noise_model::{Amount as _, total};
 
 use super::cells;
 use super::recent::{Recent, empty};
@@ -52,7 +53,7 @@ impl<'a> Accounts<'a> {
                 sum.add(cost);
             }
         }
-        let lost_ns = sums.iter().map(|cost| cost.ns).sum();
+        let lost_ns = total(sums.iter().map(|cost| cost.ns));
         // What was folded before it came here is one row with what is folded here.
         let mut rest = Cost::default();
         let mut folded = 0;
@@ -106,7 +107,7 @@ pub(super) fn trends(history: &History, ids: &[Id]) -> Vec<Vec<f64>> {
         for (id, cost) in costs {
             let place = places.get(*id as usize).and_then(|place| lost_ns.get_mut(*place));
             if let Some(sum) = place {
-                *sum += cost.ns;
+                sum.add(&cost.ns);
             }
         }
         for (trend, ns) in trends.iter_mut().zip(&lost_ns).filter(|(_, ns)| **ns > 0) {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use noise_common::charge::{Cause, Charged, Resource};
 use noise_common::shown::Way;
-use noise_model::Histogram;
 use noise_model::units;
+use noise_model::{Amount as _, Histogram, total};
 
 use super::{Rows, Subject, Waits, charges, is_counted, place, signals};
 use crate::heat::heatmap;
@@ -124,12 +124,10 @@ fn table(recent: &Recent<'_>, subject: &Subject<'_>) -> Table {
     for one in all {
         if *one.place == *subject.name {
             let key = (one.resource, one.cause, &*one.victim, &*one.culprit);
-            let sum = sums.entry(key).or_default();
-            sum.ns += one.charged.ns;
-            sum.count += one.charged.count;
+            sums.entry(key).or_default().add(&one.charged);
         }
     }
-    let whole_ns: u64 = sums.values().map(|charged| charged.ns).sum();
+    let whole_ns = total(sums.values().map(|charged| charged.ns));
     let mut largest: Vec<_> = sums.into_iter().collect();
     largest.sort_by_key(|(_, charged)| std::cmp::Reverse(charged.ns));
     largest.truncate(SHOWN);

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use noise_common::charge::{Cause, Charged, Resource};
-use noise_model::Interference;
 use noise_model::labels::OTHER;
 use noise_model::units;
+use noise_model::{Amount as _, Interference};
 
 use super::{Accounts, names, trends};
 use crate::pairs::Cost;
@@ -66,9 +66,7 @@ fn charges<'a>(
         one.resource != Resource::Preemption && *one.victim == *victim && *one.culprit == *culprit
     });
     for Interference { resource, cause, place, charged, .. } in own {
-        let sum = sums.entry((*resource, *cause, &**place)).or_default();
-        sum.ns += charged.ns;
-        sum.count += charged.count;
+        sums.entry((*resource, *cause, &**place)).or_default().add(charged);
     }
     sums
 }
@@ -76,7 +74,7 @@ fn charges<'a>(
 fn main_cause(charges: &BTreeMap<(Resource, Cause, &str), Charged>) -> Option<Cause> {
     let mut by_cause: BTreeMap<Cause, u64> = BTreeMap::new();
     for ((_, cause, _), charged) in charges {
-        *by_cause.entry(*cause).or_default() += charged.ns;
+        by_cause.entry(*cause).or_default().add(&charged.ns);
     }
     by_cause.into_iter().max_by_key(|(_, ns)| *ns).map(|(cause, _)| cause)
 }
