@@ -90,9 +90,10 @@ fn at_the_limit(seconds: u64, limit: u64) -> Arc<Frame> {
 
 #[test]
 fn figures_of_any_size_are_drawn() {
-    let mut app = app(2, 4);
+    let look = Look { seconds: 60.0, ..Look::default() };
+    let mut app = App::new(Screen::Overview, look, Duration::from_secs(1));
     let mut terminal = Terminal::new(TestBackend::new(160, 50)).unwrap();
-    for number in 2..8 {
+    for number in 0..8 {
         app.take(at_the_limit(number, if number % 2 == 0 { 0 } else { u64::MAX }));
     }
     for screen in SCREENS {
