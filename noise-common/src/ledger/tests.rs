@@ -314,6 +314,36 @@ fn what_nmis_and_the_hypervisor_took_before_takes_no_steps_later() {
 }
 
 #[test]
+fn nmis_and_the_hypervisor_need_steps_even_where_both_take_as_much() {
+    for (nmi_ns, stolen_ns) in [(4, 0), (0, 4), (4, 4)] {
+        let mut cpu = Cpu::new();
+        let wait = cpu.waiting();
+        cpu.now_ns += nmi_ns + stolen_ns;
+        cpu.nesting.taken.nmi_ns += nmi_ns;
+        cpu.nesting.taken.stolen_ns += stolen_ns;
+        cpu.pass((Cause::Foreign, 1), 9);
+        assert!(cpu.divided_simply(&wait).is_none());
+        let (taken, mut running) = (cpu.nesting.taken_by(cpu.now_ns), Sums::default());
+        assert!(!cpu.ledger.divide_simple_running(&wait.taken, &taken, 17, &mut running));
+        let parts = cpu.divided(&wait, 0).0;
+        let of = |cause, culprit| parts.get(&(cause, culprit)).copied().unwrap_or(0);
+        assert_eq!((of(Cause::Nmi, 0), of(Cause::Steal, 0)), (nmi_ns, stolen_ns));
+        assert_eq!(of(Cause::Foreign, 1), 9);
+    }
+}
+
+#[test]
+fn interrupts_that_took_more_than_the_wait_together_need_steps() {
+    let mut cpu = Cpu::new();
+    let torn = Waiting { since_ns: BEGIN_NS + 7, ..cpu.waiting() };
+    cpu.interrupt(&Level::Hardirq { source: 3, ns: 5, inside: Vec::new() }, &mut |_| {});
+    cpu.interrupt(&Level::Softirq { source: 2, ns: 6, inside: Vec::new() }, &mut |_| {});
+    assert!(cpu.divided_simply(&torn).is_none());
+    let expected = [((Cause::Hardirq, 3), 10), ((Cause::Softirq, 2), 5)];
+    assert_eq!(cpu.divided(&torn, 0).0, BTreeMap::from(expected));
+}
+
+#[test]
 fn what_scrolled_out_is_untracked() {
     let mut cpu = Cpu::new();
     let wait = cpu.waiting();
