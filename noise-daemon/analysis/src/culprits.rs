@@ -407,6 +407,8 @@ mod tests {
         assert_eq!(ns(&both.others), (110.0, 110.0));
         assert_eq!(ns(&both.untracked), (200.0, 200.0));
         assert_eq!((both.beyond_seconds * 1e9).round(), 1100.0);
+        let nothing = Ledger::<u8>::default().ranking(0, &Usual::default().within(0));
+        assert_eq!(Ranking::together(&nothing, &nothing, 2), nothing);
     }
 
     #[test]

@@ -228,6 +228,20 @@ mod tests {
     }
 
     #[test]
+    fn windows_without_events_are_counted_where_they_cannot_be_and_where_they_tell_an_end() {
+        let mut monitor = monitor(1);
+        monitor.observe(SIGNAL, &1, &window(5, &[1000]), &[]);
+        monitor.observe(SIGNAL, &1, &window(3, &[]), &[]);
+        assert_eq!(monitor.counts(), Counts { implausible: 1, ..Counts::default() });
+        monitor.observe(SIGNAL, &1, &window(5 + 1200, &[]), &[]);
+        let expected = Counts { implausible: 1, forgotten: 1, ..Counts::default() };
+        assert_eq!((monitor.subjects(), monitor.counts()), (0, expected));
+        // Nothing is known any more of whom that could be.
+        monitor.observe(SIGNAL, &1, &window(3, &[]), &[]);
+        assert_eq!((monitor.subjects(), monitor.counts()), (0, expected));
+    }
+
+    #[test]
     fn who_was_expensive_gives_way_once_he_is_silent() {
         let mut monitor = monitor(1);
         monitor.observe(SIGNAL, &1, &window(0, &[1 << 20]), &[]);
