@@ -164,7 +164,7 @@ const _: () = assert!(QUEUES.is_power_of_two());
 mod tests {
     use super::*;
     use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     #[derive(Default)]
     struct Sums(BTreeMap<(Cause, u64), u64>, Share);
@@ -201,6 +201,30 @@ mod tests {
         let expected =
             [((Cause::Foreign, 2), 600), ((Cause::Foreign, 3), 200), ((Cause::Own, 1), 200)];
         assert_eq!(divided(&served, mark, 1000), BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn what_is_too_long_or_too_much_to_be_multiplied_is_not_divided() {
+        let mut served = Served::default();
+        serve(&mut served, 2, MOST);
+        let foreign = |ns| BTreeMap::from([((Cause::Foreign, 2), ns)]);
+        let untracked = |ns| BTreeMap::from([((Cause::Untracked, 0), ns)]);
+        assert_eq!(divided(&served, 0, LONGEST_NS), foreign(LONGEST_NS));
+        assert_eq!(divided(&served, 0, LONGEST_NS + 1), untracked(LONGEST_NS + 1));
+        serve(&mut served, 2, 1);
+        assert_eq!(divided(&served, 1, LONGEST_NS), foreign(LONGEST_NS));
+        assert_eq!(divided(&served, 0, 7), untracked(7));
+    }
+
+    #[test]
+    fn queues_of_a_host_seldom_meet_in_one_entry() {
+        let disks = (0..16).map(|disk| 8 << 20 | disk << 4);
+        let at_devices = disks.clone().map(|disk| 1 << 40 | disk);
+        let interfaces = (1..17).map(|index| 0xf000_0000 << 32 | index);
+        let queues = disks.chain(at_devices).chain(interfaces);
+        let entries: BTreeSet<u32> = queues.map(queue_entry).collect();
+        assert!(entries.len() >= 36, "{} entries for 48 queues", entries.len());
+        assert!(entries.iter().all(|entry| (*entry as usize) < QUEUES));
     }
 
     proptest! {

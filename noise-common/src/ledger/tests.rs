@@ -3,7 +3,9 @@
 use super::*;
 use crate::hooks::Vector;
 use crate::nesting::Nesting;
+use proptest::array::uniform4;
 use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
+use proptest::sample::Index;
 use std::boxed::Box;
 use std::collections::BTreeMap;
 use std::vec::Vec;
@@ -241,12 +243,19 @@ proptest! {
     #[test]
     fn torn_readings_keep_the_sum(
         steps in proptest::collection::vec(step(), 1..60),
-        taken in any::<[u16; 4]>(),
-        since_ns in 0u64..5_000,
+        at in any::<Index>(),
+        torn in uniform4(proptest::option::of(0u64..2_000)),
+        torn_since_ns in proptest::option::of(0u64..5_000),
     ) {
-        let (cpu, _) = play(&steps);
-        let [nmi_ns, hardirq_ns, softirq_ns, stolen_ns] = taken.map(u64::from);
-        let taken = Taken { nmi_ns, hardirq_ns, softirq_ns, stolen_ns };
+        let (cpu, waits) = play(&steps);
+        let read = at.get(&waits);
+        let taken = Taken {
+            nmi_ns: torn[0].unwrap_or(read.taken.nmi_ns),
+            hardirq_ns: torn[1].unwrap_or(read.taken.hardirq_ns),
+            softirq_ns: torn[2].unwrap_or(read.taken.softirq_ns),
+            stolen_ns: torn[3].unwrap_or(read.taken.stolen_ns),
+        };
+        let since_ns = torn_since_ns.unwrap_or(read.since_ns);
         let wait = Waiting { since_ns, taken, ..Waiting::default() };
         let sums = cpu.divided(&wait, 0);
         let length_ns = cpu.now_ns.saturating_sub(since_ns);
@@ -271,6 +280,67 @@ fn most_waits_need_no_steps() {
     assert_eq!(cpu.divided_simply(&wait).unwrap().0, BTreeMap::from(expected));
     cpu.switch(2);
     assert!(cpu.divided_simply(&wait).is_none());
+}
+
+#[test]
+fn a_wait_that_is_all_interrupts_needs_no_steps() {
+    let hardirq = Level::Hardirq { source: 3, ns: 5, inside: Vec::new() };
+    let softirq = Level::Softirq { source: 2, ns: 6, inside: Vec::new() };
+    for (level, part) in
+        [(hardirq, ((Cause::Hardirq, 3), 10)), (softirq, ((Cause::Softirq, 2), 12))]
+    {
+        let mut cpu = Cpu::new();
+        let wait = cpu.waiting();
+        cpu.interrupt(&level, &mut |_| {});
+        assert_eq!(cpu.divided_simply(&wait).unwrap().0, BTreeMap::from([part]));
+    }
+}
+
+#[test]
+fn what_nmis_and_the_hypervisor_took_before_takes_no_steps_later() {
+    let mut cpu = Cpu::new();
+    cpu.interrupt(&Level::Nmi { ns: 3 }, &mut |_| {});
+    cpu.nesting.taken.stolen_ns += 4;
+    let wait = cpu.waiting();
+    let level = Level::Softirq { source: 2, ns: 5, inside: Vec::new() };
+    cpu.interrupt(&level, &mut |_| {});
+    cpu.pass((Cause::Foreign, 1), 7);
+    let expected = [((Cause::Foreign, 1), 7), ((Cause::Softirq, 2), 10)];
+    assert_eq!(cpu.divided_simply(&wait).unwrap().0, BTreeMap::from(expected));
+    let mut running = Sums::default();
+    let taken = cpu.nesting.taken_by(cpu.now_ns);
+    assert!(cpu.ledger.divide_simple_running(&wait.taken, &taken, 17, &mut running));
+    assert_eq!(running.0, BTreeMap::from([((Cause::Softirq, 2), 10)]));
+}
+
+#[test]
+fn nmis_and_the_hypervisor_need_steps_even_where_both_take_as_much() {
+    for (nmi_ns, stolen_ns) in [(4, 0), (0, 4), (4, 4)] {
+        let mut cpu = Cpu::new();
+        let wait = cpu.waiting();
+        cpu.now_ns += nmi_ns + stolen_ns;
+        cpu.nesting.taken.nmi_ns += nmi_ns;
+        cpu.nesting.taken.stolen_ns += stolen_ns;
+        cpu.pass((Cause::Foreign, 1), 9);
+        assert!(cpu.divided_simply(&wait).is_none());
+        let (taken, mut running) = (cpu.nesting.taken_by(cpu.now_ns), Sums::default());
+        assert!(!cpu.ledger.divide_simple_running(&wait.taken, &taken, 17, &mut running));
+        let parts = cpu.divided(&wait, 0).0;
+        let of = |cause, culprit| parts.get(&(cause, culprit)).copied().unwrap_or(0);
+        assert_eq!((of(Cause::Nmi, 0), of(Cause::Steal, 0)), (nmi_ns, stolen_ns));
+        assert_eq!(of(Cause::Foreign, 1), 9);
+    }
+}
+
+#[test]
+fn interrupts_that_took_more_than_the_wait_together_need_steps() {
+    let mut cpu = Cpu::new();
+    let torn = Waiting { since_ns: BEGIN_NS + 7, ..cpu.waiting() };
+    cpu.interrupt(&Level::Hardirq { source: 3, ns: 5, inside: Vec::new() }, &mut |_| {});
+    cpu.interrupt(&Level::Softirq { source: 2, ns: 6, inside: Vec::new() }, &mut |_| {});
+    assert!(cpu.divided_simply(&torn).is_none());
+    let expected = [((Cause::Hardirq, 3), 10), ((Cause::Softirq, 2), 5)];
+    assert_eq!(cpu.divided(&torn, 0).0, BTreeMap::from(expected));
 }
 
 #[test]

@@ -135,6 +135,14 @@ fn an_irq_inside_a_softirq_is_charged_once() {
 }
 
 #[test]
+fn what_begins_and_ends_at_the_same_instant_took_nothing() {
+    let mut nesting = Nesting::default();
+    nesting.enter_irq(1, 100).unwrap();
+    assert_eq!(nesting.exit_irq(1, 100), Ok(Ended { start_ns: 100, net_ns: 0 }));
+    assert_eq!(nesting.taken, Taken::default());
+}
+
+#[test]
 fn a_clock_that_runs_backwards_is_refused() {
     assert_eq!(Frame::open(100, &Taken::default()).net_ns(99, &Taken::default()), None);
     let mut nesting = Nesting::default();

@@ -360,6 +360,58 @@ mod tests {
     }
 
     #[test]
+    fn what_is_usual_stays_so_when_what_was_learnt_is_halved() {
+        let charges = [
+            charge(1, Cause::Own, 400_000_000),
+            charge(2, Cause::Own, 80_000_000),
+            charge(0, Cause::Untracked, 40_000_000),
+        ];
+        let always = Ledger::new(&charges, 1);
+        for half_life in [1, 3, 100] {
+            let mut usual = Usual::default();
+            for _ in 0..10 {
+                usual.learn(&always, 560_000_000, 1_000_000_000, 1, half_life);
+            }
+            let beyond = |length_ns| {
+                let ranking = always.ranking(560_000_000, &usual.within(length_ns));
+                (ranking.culprits[0].beyond.seconds, ranking.beyond_seconds)
+            };
+            for (length_ns, own, all) in [(1_000_000_000, 0.0, 0.0), (500_000_000, 0.2, 0.28)] {
+                let is = beyond(length_ns);
+                assert!(
+                    (is.0 - own).abs() < 1e-7 && (is.1 - all).abs() < 1e-7,
+                    "{half_life} {is:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn two_as_one_keep_all_that_each_had() {
+        let usual = Usual::default();
+        let one = Ledger::new(
+            &[charge(1, Cause::Own, 400), charge(2, Cause::Own, 80), charge(3, Cause::Own, 20)],
+            2,
+        );
+        let other = Ledger::new(
+            &[charge(1, Cause::Own, 300), charge(4, Cause::Own, 90), charge(5, Cause::Own, 10)],
+            2,
+        );
+        let (one, other) =
+            (one.ranking(600, &usual.within(0)), other.ranking(500, &usual.within(0)));
+        let both = Ranking::together(&one, &other, 2);
+        let ns = |time: &Time| ((time.seconds * 1e9).round(), (time.share * 1100.0).round());
+        let named: Vec<_> = both.culprits.iter().map(|one| (one.culprit, ns(&one.time))).collect();
+        assert_eq!(named, [(1, (700.0, 700.0)), (4, (90.0, 90.0))]);
+        // The second of the first has no room either.
+        assert_eq!(ns(&both.others), (110.0, 110.0));
+        assert_eq!(ns(&both.untracked), (200.0, 200.0));
+        assert_eq!((both.beyond_seconds * 1e9).round(), 1100.0);
+        let nothing = Ledger::<u8>::default().ranking(0, &Usual::default().within(0));
+        assert_eq!(Ranking::together(&nothing, &nothing, 2), nothing);
+    }
+
+    #[test]
     fn one_culprit_with_two_causes_is_told_twice() {
         let charges = [charge(1, Cause::Foreign, 5), charge(1, Cause::Kthread, 6)];
         assert_eq!(

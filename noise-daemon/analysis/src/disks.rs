@@ -3,7 +3,7 @@
 use noise_common::charge::{Cause, Resource};
 use noise_common::signals::Signal;
 
-use super::planted::{around, closed, is_planted, planted};
+use super::planted::{WARM, around, closed, is_planted, planted};
 use super::{Event, Watched};
 
 #[test]
@@ -31,6 +31,53 @@ fn a_busy_disk_is_one_incident_across_operations_and_stages() {
         let delays = episode.after.lost * seconds;
         assert!((episode.culprits[0].time.seconds / delays - 1.0).abs() < 0.01);
     }
+}
+
+#[test]
+fn what_others_do_at_another_stage_of_a_disk_is_an_incident_of_its_own() {
+    for (at_device, expected) in [("/grep", 1), ("/find", 2)] {
+        let (_, events) = planted(|host, number| {
+            let slow = if is_planted(number) { 40 } else { 1 };
+            let mean_ns = slow * around(200_000, number);
+            for (signal, resource, culprit) in [
+                (Signal::BlockQueueWait, Resource::BlockQueue, "/grep"),
+                (Signal::BlockDeviceWait, Resource::BlockDevice, at_device),
+            ] {
+                let culprit = if is_planted(number) { culprit } else { "/" };
+                host.delay(signal, &["vda", "read"], &[mean_ns; 10]);
+                host.charge(resource, ["vda", "/db"], culprit, Cause::Foreign, 10 * mean_ns);
+            }
+        });
+        assert_eq!(closed(&events).len(), expected, "{at_device}: {events:#?}");
+    }
+}
+
+#[test]
+fn who_comes_back_to_a_disk_as_another_has_an_incident_of_his_own_whatever_else_is_open() {
+    let (_, events) = planted(|host, number| {
+        // At the device two are at work all the time, in the queue first the one, then the other.
+        let slow = |is_disturbed: bool| around(200_000, number) * if is_disturbed { 40 } else { 1 };
+        let begun = number.saturating_sub(WARM);
+        let is_disturbed = number >= WARM && begun < 75;
+        let mean_ns = slow(is_disturbed);
+        host.delay(Signal::BlockDeviceWait, &["vda", "read"], &[mean_ns; 10]);
+        for culprit in if is_disturbed { ["/grep", "/find"] } else { ["/", "/db"] } {
+            let at = ["vda", "/db"];
+            host.charge(Resource::BlockDevice, at, culprit, Cause::Foreign, 5 * mean_ns);
+        }
+        let culprit = match begun {
+            5..30 => "/grep",
+            50..75 => "/find",
+            _ => "/",
+        };
+        let mean_ns = slow(culprit != "/");
+        host.delay(Signal::BlockQueueWait, &["vda", "read"], &[mean_ns; 10]);
+        host.charge(Resource::BlockQueue, ["vda", "/db"], culprit, Cause::Foreign, 10 * mean_ns);
+    });
+    let told = |is: fn(&Event) -> bool| events.iter().filter(|event| is(event)).count();
+    let opened = told(|event| matches!(event, Event::Opened(_)));
+    let joined = told(|event| matches!(event, Event::Joined { .. }));
+    assert_eq!((opened, joined), (2, 1), "{events:#?}");
 }
 
 /// A flooded disk, and the sleeps of a cgroup whose requests wait there, which some windows before

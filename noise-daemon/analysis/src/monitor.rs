@@ -213,3 +213,62 @@ impl<S: Clone + Ord, C: Party> Monitor<S, C> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use noise_common::signals::Signal;
+
+    use super::*;
+    use crate::properties::window;
+
+    const SIGNAL: Signal = Signal::RunqueueWait;
+
+    fn monitor(subjects: usize) -> Monitor<u32, u8> {
+        Monitor::new(Settings { subjects, ..Settings::default() }).unwrap()
+    }
+
+    #[test]
+    fn windows_without_events_are_counted_where_they_cannot_be_and_where_they_tell_an_end() {
+        let mut monitor = monitor(1);
+        monitor.observe(SIGNAL, &1, &window(5, &[1000]), &[]);
+        monitor.observe(SIGNAL, &1, &window(3, &[]), &[]);
+        assert_eq!(monitor.counts(), Counts { implausible: 1, ..Counts::default() });
+        monitor.observe(SIGNAL, &1, &window(5 + 1200, &[]), &[]);
+        let expected = Counts { implausible: 1, forgotten: 1, ..Counts::default() };
+        assert_eq!((monitor.subjects(), monitor.counts()), (0, expected));
+        // Nothing is known any more of whom that could be.
+        monitor.observe(SIGNAL, &1, &window(3, &[]), &[]);
+        assert_eq!((monitor.subjects(), monitor.counts()), (0, expected));
+    }
+
+    #[test]
+    fn who_was_expensive_gives_way_once_he_is_silent() {
+        let mut monitor = monitor(1);
+        monitor.observe(SIGNAL, &1, &window(0, &[1 << 20]), &[]);
+        monitor.observe(SIGNAL, &2, &window(1, &[1 << 10]), &[]);
+        assert_eq!((monitor.subjects(), monitor.counts().no_room), (1, 1));
+        monitor.observe(SIGNAL, &2, &window(100, &[1 << 10]), &[]);
+        assert_eq!((monitor.subjects(), monitor.counts().displaced), (1, 1));
+        assert!(monitor.baseline(SIGNAL, &2).is_some());
+    }
+
+    #[test]
+    fn what_cannot_be_or_has_no_room_is_not_recalled() {
+        let mut earlier = monitor(3);
+        for subject in 1..=3 {
+            for number in 0..50 {
+                earlier.observe(SIGNAL, &subject, &window(number, &[1000 * number]), &[]);
+            }
+        }
+        let wrong = |memory: &Memory<u32>| -> Memory<u32> {
+            let text = serde_json::to_string(memory).unwrap();
+            serde_json::from_str(&text.replace("\"mean_ns\":", "\"mean_ns\":-")).unwrap()
+        };
+        let memories: Vec<_> = earlier.memories().collect();
+        let mut later = monitor(2);
+        later.recall(wrong(&memories[0]));
+        assert_eq!(later.subjects(), 0);
+        memories.iter().for_each(|memory| later.recall(memory.clone()));
+        assert_eq!(later.memories().collect::<Vec<_>>(), memories[..2]);
+    }
+}

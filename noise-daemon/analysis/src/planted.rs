@@ -306,6 +306,26 @@ fn two_disturbances_are_two_incidents() {
 }
 
 #[test]
+fn both_directions_of_an_interface_are_one_incident_whoever_fills_them() {
+    let (_, events) = planted(|host, number| {
+        let mean_ns = around(if is_planted(number) { 8_000_000 } else { 50_000 }, number);
+        for (signal, resource, culprit) in [
+            (Signal::NetRxWait, Resource::NetRx, "/download"),
+            (Signal::NetTxWait, Resource::NetTx, "/upload"),
+        ] {
+            let culprit = if is_planted(number) { culprit } else { "/" };
+            host.delay(signal, &["eth0"], &[mean_ns; 10]);
+            host.charge(resource, ["eth0", "/web"], culprit, Cause::Foreign, 10 * mean_ns);
+        }
+    });
+    let [report] = closed(&events)[..] else { panic!("{events:#?}") };
+    let mut told: Vec<_> =
+        report.episodes().map(|one| (one.signal.name(), &*one.culprits[0].culprit)).collect();
+    told.sort_unstable();
+    assert_eq!(told, [("net_rx_wait", "/download"), ("net_tx_wait", "/upload")]);
+}
+
+#[test]
 fn interrupts_join_what_they_delay() {
     let settings = Settings {
         watch: vec![Signal::CgroupRunqueueWait.into(), Signal::Softirq.into()],

@@ -201,11 +201,24 @@ mod tests {
     }
 
     #[test]
+    fn delays_of_no_length_are_as_usual_where_there_are_no_others() {
+        let mut baseline = Baseline::new(10_000);
+        for _ in 0..200 {
+            baseline.learn(&Slice::<u8>::new(&window(0, &[0]), Ledger::default()));
+        }
+        assert_eq!(broken(&[0.0; 30], &baseline, &Settings::default()), None);
+        for rule in [Rule::Mean, Rule::Share] {
+            assert!(!lasts(rule, &[0.0; 10], &baseline, &Settings::default()));
+        }
+    }
+
+    #[test]
     fn the_newest_windows_are_disturbed_from_where_the_change_is_likeliest() {
         let suffix = |means: &[f64]| disturbed_suffix(means.iter().copied(), &baseline());
         assert_eq!(suffix(&[9000.0, 8000.0, 1200.0, 1200.0, 800.0]), 2);
         assert_eq!(suffix(&[800.0, 9000.0, 9000.0, 1200.0]), 3);
         assert_eq!(suffix(&[800.0]), 1);
+        assert_eq!(suffix(&[1400.0, 900.0, 900.0, 900.0]), 1);
     }
 
     #[test]

@@ -222,6 +222,26 @@ fn who_is_not_clear_at_first_stays_or_leaves_once_it_is() {
 }
 
 #[test]
+fn who_did_little_before_and_all_of_it_now_has_an_incident_of_his_own() {
+    let (mut board, mut host) = (board(), Host::default());
+    let events = live(&mut board, &mut host, 0..WARM + 200, |host, number| {
+        let (slow, parts) = match number.saturating_sub(WARM) {
+            // Too much to say that he had nothing to do with it, too little to blame him.
+            1..40 => (true, [8, 2]),
+            60..90 => (true, [0, 10]),
+            _ => (false, [5, 5]),
+        };
+        let mean_ns = around(if slow { SLOW_NS } else { USUAL_NS }, number);
+        host.delay(Signal::CgroupRunqueueWait, &["/a"], &[mean_ns; 10]);
+        for (culprit, part) in ["/hog", "/other"].into_iter().zip(parts) {
+            host.charge(Resource::Cpu, ["", "/a"], culprit, Cause::Foreign, part * mean_ns);
+        }
+    });
+    let expected = pairs(&[&[("/a", "/hog")], &[("/a", "/other")]]);
+    assert_eq!(blamed(&events), expected, "{events:#?}");
+}
+
+#[test]
 fn culprits_in_turn_go_back_to_their_own_incidents() {
     let turn = [(20, By::One("/hog")), (20, By::One("/other"))];
     let story: Vec<_> = turn.iter().cycle().take(12).copied().collect();
@@ -329,22 +349,23 @@ fn an_interrupt_is_told_apart_from_others_of_its_kind() {
 #[test]
 fn many_subjects_all_have_their_series() {
     let names: Vec<String> = (0..50).map(|index| format!("/{index:02}")).collect();
-    let (mut board, mut host) = (board(), Host::default());
-    let mut most = 0;
-    for number in 0..WARM + 100 {
-        for name in &names {
-            let by = at(&[(40, By::One("/hog"))], number);
-            wait(&mut host, number, name, by);
+    // As long as the others, and so long that they are over and forgotten by then.
+    for first in [40, 100] {
+        let (mut board, mut host) = (board(), Host::default());
+        let (mut most, mut untold) = (0, Vec::new());
+        for number in 0..WARM + first + 60 {
+            for name in &names {
+                let length = if *name == names[0] { first } else { 40 };
+                wait(&mut host, number, name, at(&[(length, By::One("/hog"))], number));
+            }
+            let sample = host.sample();
+            let events = board.analyse(&sample, &Step::default(), clock(&sample));
+            most = most.max(board.overview(clock(&sample)).active.len());
+            untold.extend(closed(&events).iter().map(|one| (one.also.len(), one.untold)));
         }
-        let sample = host.sample();
-        let events = board.analyse(&sample, &Step::default(), clock(&sample));
-        most = most.max(board.overview(clock(&sample)).active.len());
-        for report in closed(&events) {
-            assert_eq!((report.also.len(), report.untold), (32, 17));
-        }
+        assert_eq!((most, untold), (names.len(), vec![(32, 17)]));
+        assert_eq!(board.overview(clock(&host.sample())).active, []);
     }
-    assert_eq!(most, names.len());
-    assert_eq!(board.overview(clock(&host.sample())).active, []);
 }
 
 fn stories() -> impl Strategy<Value = Vec<Vec<(u64, By)>>> {

@@ -329,9 +329,6 @@ impl<C: Party> Track<C> {
             let oldest = self.recent.pop_front()?;
             self.normal.learn(&oldest, settings);
         }
-        if self.normal.baseline.learnt() < settings.warmup_windows {
-            return None;
-        }
         let means: Vec<f64> = self.recent.iter().filter_map(Slice::mean_ns).collect();
         let rule = rules::broken(&means, &self.normal.baseline, settings)?;
         let disturbed = rules::disturbed_suffix(means.iter().rev().copied(), &self.normal.baseline);

@@ -148,6 +148,18 @@ mod tests {
         }
     }
 
+    #[test]
+    fn cells_of_cgroups_have_a_common_rest_and_those_of_devices_have_none() {
+        let cell = |signal: Signal, subject| CellKey { signal: signal as u32, padding: 0, subject };
+        let of_cgroup = cell(Signal::CgroupRunqueueWait, 7);
+        assert_eq!(of_cgroup.rest(), cell(Signal::CgroupRunqueueWait, UNKNOWN));
+        assert_eq!(of_cgroup.rest().rest(), of_cgroup.rest());
+        let of_device = cell(Signal::BlockQueueWait, 7);
+        assert_eq!(of_device.rest(), of_device);
+        let of_no_signal = CellKey { signal: u32::MAX, ..of_cgroup };
+        assert_eq!(of_no_signal.rest(), of_no_signal);
+    }
+
     proptest! {
         #[test]
         fn nothing_is_lost_and_nothing_gives_way(

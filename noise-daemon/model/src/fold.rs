@@ -363,6 +363,67 @@ mod tests {
     }
 
     #[test]
+    fn what_costs_now_is_compared_at_any_time() {
+        let mut fold = Fold::new(1);
+        fold.advance(3_600 * SECOND);
+        fold.add(&1, &10, 10);
+        fold.add(&2, &50, 50);
+        fold.advance(3_600 * SECOND + STAY_NS);
+        fold.add(&2, &7, 7);
+        assert_eq!(sums(&fold), [(2, 7), (REST, 50)]);
+    }
+
+    #[test]
+    fn one_that_costs_much_is_not_forgotten_for_many_that_cost_little() {
+        let mut fold = Fold::new(1);
+        fold.add(&0, &1, 1_000);
+        fold.add(&1, &1, 900);
+        let mut most = 0;
+        for cheap in 2..100 {
+            fold.add(&cheap, &1, u64::from(cheap));
+            assert!(fold.waiting.len() >= usize::from(cheap).min(KEPT));
+            most = most.max(fold.waiting.len());
+        }
+        // Costs are put in order seldom, so up to twice as many are kept.
+        assert_eq!(most, 2 * KEPT - 1);
+        fold.add(&1, &1, 1_200);
+        fold.advance(STAY_NS);
+        fold.add(&1, &5, 5);
+        assert_eq!(sums(&fold), [(1, 5), (REST, 100)]);
+    }
+
+    #[test]
+    fn those_who_wait_are_bounded_even_where_all_cost_the_same() {
+        let mut fold = Fold::new(1);
+        for key in 0..100 {
+            fold.add(&key, &1, 5);
+            assert!(fold.waiting.len() < 2 * KEPT);
+        }
+        assert_eq!(sums(&fold), [(0, 1), (REST, 99)]);
+    }
+
+    #[test]
+    fn one_whose_counter_was_forgotten_stays_away_while_that_is_compared() {
+        let mut fold = Fold::new(1);
+        // Each takes the place of the one before, of which more are gone than are remembered.
+        for key in 0..=KEPT as u16 + 1 {
+            fold.add(&key, &10, 10);
+            fold.release(&key);
+        }
+        fold.add(&0, &3, 3);
+        assert!(!sums(&fold).iter().any(|(key, _)| *key == 0));
+        // Where it waits already as where it comes anew.
+        fold.advance(COMPARED_NS - 1);
+        fold.add(&0, &3, 3);
+        fold.release(&0);
+        fold.add(&0, &3, 3);
+        assert_eq!(sums(&fold), [(KEPT as u16 + 1, 10), (REST, 9)]);
+        fold.advance(2 * COMPARED_NS);
+        fold.add(&0, &4, 4);
+        assert_eq!(sums(&fold), [(0, 4), (REST, 9)]);
+    }
+
+    #[test]
     fn one_that_comes_back_goes_on_where_it_was() {
         let mut fold = Fold::new(1);
         fold.add(&1, &10, 10);

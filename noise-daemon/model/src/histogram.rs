@@ -200,10 +200,9 @@ impl Histogram {
         *self = Self { counts: std::mem::take(&mut self.counts), ..Self::default() };
     }
 
-    /// Half of it.
+    /// Half of it. Which half the longest is in is not known.
     pub fn halved(&self) -> Self {
-        let counts = self.buckets().map(|(bucket, count)| (bucket, count / 2));
-        Self { max_ns: self.max_ns, ..Self::new(self.sum_ns / 2, counts) }
+        Self::new(self.sum_ns / 2, self.buckets().map(|(bucket, count)| (bucket, count / 2)))
     }
 
     fn put(&mut self, bucket: usize, count: u64) {
@@ -331,6 +330,22 @@ mod tests {
     }
 
     #[test]
+    fn what_was_cleared_is_as_new_but_for_its_memory() {
+        let mut used = Histogram::of(&[5, 1 << 40]).with_longest(1 << 40);
+        used.clear();
+        assert_eq!(used, Histogram::default());
+        assert!(used.counts.capacity() >= 2, "the memory is kept");
+        used.record(7, 2);
+        assert_eq!(used, Histogram::of(&[7, 7]));
+    }
+
+    #[test]
+    fn half_of_it_is_half_of_each_bucket() {
+        let half = Histogram::new(9, [(3, 5), (7, 1), (100, 4)]).with_longest(9).halved();
+        assert_eq!(half, Histogram::new(4, [(3, 2), (100, 2)]));
+    }
+
+    #[test]
     fn it_is_written_as_before() {
         let histogram = Histogram { max_ns: 9000, ..Histogram::new(9300, [(113, 2), (1, 5)]) };
         let text = serde_json::to_string(&histogram).unwrap();
@@ -350,10 +365,14 @@ mod tests {
             sum.add(&two);
             let both: Vec<_> = own.iter().chain(&other).copied().collect();
             prop_assert_eq!(all(&sum), plain(&both));
-            prop_assert!(sum.reaches(&one) && sum.reaches(&two));
-            prop_assert_eq!(&sum.since(&one), &two);
+            prop_assert!(Amount::reaches(&sum, &one) && Amount::reaches(&sum, &two));
+            prop_assert_eq!(&Amount::since(&sum, &one), &two);
             prop_assert!(sum.since(&sum).is_empty());
-            prop_assert_eq!(one.reaches(&two), plain(&own).iter().zip(plain(&other)).all(|(a, b)| *a >= b) && one.sum_ns >= two.sum_ns);
+            // The sum of the first is less.
+            prop_assert!(!Amount::reaches(&one, &two));
+            let no_less = plain(&own).iter().zip(plain(&other)).all(|(a, b)| *a >= b);
+            let one = Histogram { sum_ns: two.sum_ns, ..one };
+            prop_assert_eq!(Amount::reaches(&one, &two), no_less);
             let least = one.since(&two);
             prop_assert!(one.reaches(&least));
             let last = plain(&own).iter().rposition(|count| *count > 0);

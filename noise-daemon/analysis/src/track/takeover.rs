@@ -3,18 +3,20 @@
 //!
 //! The windows that belong to the incident for certain are held against the latest ones. Both must
 //! be as many as close an incident, and name culprits that had nothing to do with the other part;
-//! what the new one did must be enough for an incident of its own. So a culprit that does more now
-//! and less then, or two that disturb at the same time, remain one incident.
+//! what the new one did must be enough for an incident of its own, and in as many of the latest
+//! windows as the other's. So a culprit that does more now and less then, two that disturb at the
+//! same time, or a burst of another in between, remain one incident.
+
+use std::cmp::Ordering;
 
 use super::super::accused::{Accused, Party};
 use super::super::culprits::{Culprit, Ranking, Usual};
 use super::super::incident::{Change, Ending};
 use super::super::settings::Settings;
 use super::super::watched::Watched;
-use super::super::window::Slice;
 use super::{Key, Open, Settled, Track, lost_beyond};
 
-/// Part of the latest windows in which the new culprit must be at work.
+/// Part of the latest windows that must lie behind the begin of the new culprit.
 const LEAST_PART: usize = 2;
 
 impl<C: Party> Open<C> {
@@ -35,9 +37,15 @@ impl<C: Party> Open<C> {
         let [before, after] = [&before, &after].map(|ranking| -> Vec<&Culprit<C>> {
             Accused::new(of, &ranking.culprits).known().collect()
         });
-        let is_new =
-            |slice: &Slice<C>| slice.charged.charged_to(&after) > slice.charged.charged_to(&before);
-        self.tail.iter().position(is_new)
+        let by_both =
+            self.tail.iter().map(|slice| [&before, &after].map(|by| slice.charged.charged_to(by)));
+        let whose: Vec<Ordering> = by_both.map(|[before, after]| after.cmp(&before)).collect();
+        // A short burst outweighs all others, and the one before is still at work.
+        let windows = |of: Ordering| whose.iter().filter(|whose| **whose == of).count();
+        if windows(Ordering::Greater) < windows(Ordering::Less) {
+            return None;
+        }
+        whose.iter().position(|whose| whose.is_gt())
     }
 }
 
@@ -105,6 +113,42 @@ mod tests {
     use super::{Change, Ending, Settings};
     use crate::properties::{LENGTH_NS, window};
     use crate::{Charge, Incident, Monitor};
+
+    /// The incident of a culprit at work for sixty windows, in the midst of which another does far
+    /// more for some: who did most in which windows, in the order of their ends.
+    fn with_burst(burst: u64) -> Vec<(u64, u64, u8)> {
+        let mut monitor = Monitor::new(Settings::default()).unwrap();
+        let mut changes = Vec::new();
+        for number in 0..200 + 120 {
+            let (culprit, delay) = match number {
+                230.. if number < 230 + burst => (8, 500_000_000),
+                200..260 => (7, 10_000_000),
+                _ => (7, 100_000 + number % 2 * 1000),
+            };
+            let charges = [Charge { culprit, cause: Cause::Foreign, charged_ns: 10 * delay }];
+            let window = window(number, &[delay; 10]);
+            changes.extend(monitor.observe(Signal::RunqueueWait, &0, &window, &charges));
+        }
+        let told = |change| match change {
+            Change::Closed(Incident { start_ns, end_ns, culprits, .. }) => {
+                Some((start_ns / LENGTH_NS, end_ns / LENGTH_NS, culprits[0].culprit))
+            }
+            Change::Opened(_) => None,
+        };
+        changes.into_iter().filter_map(told).collect()
+    }
+
+    #[test]
+    fn a_short_burst_of_another_is_a_part_of_the_incident() {
+        assert_eq!(with_burst(0), [(200, 260, 7)]);
+        for burst in 1..5 {
+            let incidents = with_burst(burst);
+            let [(start, end, _)] = incidents[..] else { panic!("{burst}: {incidents:?}") };
+            assert_eq!((start, end), (200, 260), "{burst}");
+        }
+        let takes_over = with_burst(20);
+        assert_eq!(takes_over, [(200, 230, 7), (230, 250, 8), (250, 260, 7)]);
+    }
 
     #[test]
     fn who_takes_over_has_an_incident_of_his_own() {

@@ -79,6 +79,77 @@ fn charges_begin_anew_and_go() {
 }
 
 #[test]
+fn charges_and_counts_are_found_by_kind() {
+    let resources = [Resource::Cpu, Resource::Running, Resource::BlockQueue];
+    let signals = [Signal::TcpRetransmit, Signal::PacketDrop];
+    let count = |signal, label: &str, total| Count { signal, labels: vec![label.into()], total };
+    let now = Sample {
+        interference: resources
+            .iter()
+            .flat_map(|resource| {
+                ["/b", "/c"].map(|of| Interference { resource: *resource, ..charge(of, 7, 1) })
+            })
+            .collect(),
+        counts: signals.map(|signal| count(signal, "a", 1 + signal as u64)).into(),
+        ..Sample::default()
+    };
+    let step = Step::between(&Sample::default(), &now);
+    for resource in resources {
+        let own = step.charges_of(resource);
+        assert!(own.iter().all(|one| one.resource == resource));
+        assert!(own.iter().map(|one| &*one.culprit).eq(["/b", "/c"]));
+    }
+    assert!(step.charges_of(Resource::NetTx).is_empty());
+    for signal in signals {
+        assert!(step.counts_of(signal).map(|(_, count)| count).eq([1 + signal as u64]));
+    }
+}
+
+#[test]
+fn what_comes_in_a_second_is_told_of_any_length() {
+    let at = |at_ns| Sample { at_ns, ..Sample::default() };
+    let step = Step::between(&at(1_000_000_000), &at(5_000_000_000));
+    assert_eq!((step.seconds(), step.per_second(10.0)), (4.0, 2.5));
+}
+
+#[test]
+fn what_was_not_counted_at_all_is_lost() {
+    let of = |counts: [u64; 3]| Sample {
+        drops: [Loss::MapFull, Loss::RateLimited, Loss::ClockBackwards]
+            .into_iter()
+            .zip(counts)
+            .map(|(loss, count)| (Signal::RunqueueWait, loss, count))
+            .collect(),
+        ..Sample::default()
+    };
+    assert_eq!(Step::between(&of([1, 1, 1]), &of([5, 90, 7])).dropped, 10);
+    assert_eq!(Step::between(&of([5, 1, 1]), &of([0, 2, 1])).dropped, 0);
+}
+
+#[test]
+fn each_that_takes_time_from_a_cpu_is_told_apart() {
+    let sources = ["hardirq", "softirq", "nmi", "vector", "of_a_newer_daemon"];
+    let takers = [Taker::Hardirq, Taker::Softirq, Taker::Nmi, Taker::Vector, Taker::Other];
+    let interrupted = sources.iter().zip(1..).map(|(source, ns)| (3, (*source).into(), ns));
+    let now = Sample {
+        interrupted: interrupted.collect(),
+        waited: vec![(3, 100)],
+        stolen: vec![(3, 1_010)],
+        ..Sample::default()
+    };
+    let before = Sample { stolen: vec![(3, 1_000)], ..Sample::default() };
+    let step = Step::between(&before, &now);
+    let [mut cpu] = step.cpus[..] else { panic!("{:?}", step.cpus) };
+    for (taker, ns) in takers.into_iter().zip(1..) {
+        assert_eq!(cpu.taken_by(taker), ns, "{taker:?}");
+    }
+    assert_eq!((cpu.taken_by(Taker::Steal), cpu.all_taken_ns(), cpu.waited_ns), (10, 25, 100));
+    assert_eq!(step.stolen_ns(), 10);
+    cpu.add(&cpu.clone());
+    assert_eq!((cpu.taken_by(Taker::Nmi), cpu.all_taken_ns(), cpu.waited_ns), (6, 50, 200));
+}
+
+#[test]
 fn names_are_those_of_the_step_before() {
     let sample = |ns| of_series(vec![series("a", Histogram::of(&[ns]), ns)]);
     let mut names = Names::default();
