@@ -387,6 +387,22 @@ mod tests {
     }
 
     #[test]
+    fn what_was_usual_long_ago_is_so_no_more() {
+        let [before, now] =
+            [1, 2].map(|culprit| Ledger::new(&[charge(culprit, Cause::Foreign, 400_000_000)], 8));
+        let mut usual = Usual::default();
+        for windows in [(&before, 100), (&now, 40)] {
+            for _ in 0..windows.1 {
+                usual.learn(windows.0, 400_000_000, 1_000_000_000, 8, 10);
+            }
+        }
+        let beyond = |ledger: &Ledger<u8>| {
+            ledger.ranking(400_000_000, &usual.within(1_000_000_000)).culprits[0].beyond.seconds
+        };
+        assert!(beyond(&before) > 0.36 && beyond(&now) < 0.04, "{}", beyond(&before));
+    }
+
+    #[test]
     fn two_as_one_keep_all_that_each_had() {
         let usual = Usual::default();
         let one = Ledger::new(

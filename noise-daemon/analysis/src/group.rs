@@ -399,3 +399,6 @@ impl Groups {
 fn key(incident: &Disturbance) -> Key {
     (incident.signal, Arc::clone(&incident.subject))
 }
+
+#[cfg(test)]
+mod tests;
