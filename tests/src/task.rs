@@ -203,6 +203,8 @@ pub struct SchedStat {
     pub run_ns: u64,
     /// Time waiting for one, nanoseconds, by the kernel's own account.
     pub wait_ns: u64,
+    /// How often it was switched to.
+    pub runs: u64,
 }
 
 /// What the scheduler itself has charged to a thread.
@@ -210,7 +212,7 @@ pub fn sched_stat(thread: i32) -> Result<SchedStat> {
     let text = fs::read_to_string(format!("/proc/{thread}/schedstat"))?;
     let mut numbers = text.split_whitespace().map(str::parse);
     let mut next = || numbers.next().context("a short schedstat")?.context("not a number");
-    Ok(SchedStat { run_ns: next()?, wait_ns: next()? })
+    Ok(SchedStat { run_ns: next()?, wait_ns: next()?, runs: next()? })
 }
 
 /// The threads that the kernel runs for itself.
