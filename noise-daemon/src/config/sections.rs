@@ -54,6 +54,7 @@ impl Config {
         Measured {
             off: self.signals.off.iter().map(|name| name.0).collect(),
             outlier_ns: u64::from(self.outliers.threshold_microseconds.get()) * 1_000,
+            events: Vec::new(),
         }
     }
 }

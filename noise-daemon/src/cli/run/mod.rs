@@ -16,7 +16,8 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use nix::sys::stat::{Mode, umask};
 use noise_host::collect::Collector;
 use noise_host::kernel::{
-    Capability, DebugRecords, Engine, HookState, LoadOptions, Sight, ensure_room, other_daemon_runs,
+    Capability, DebugRecords, Engine, HookState, LoadOptions, RecorderSize, Sight, ensure_room,
+    other_daemon_runs,
 };
 use noise_host::resolve::cgroup::Hierarchies;
 use noise_host::resolve::read_host;
@@ -89,7 +90,7 @@ pub fn run(args: &RunArgs) -> Result<(), CommandError> {
         return Ok(());
     }
     // The runtime panics where it finds no descriptors.
-    ensure_room()?;
+    ensure_room(RecorderSize::default())?;
     ensure_threads(threads(&config, &web))?;
     let log = Log::start(config.log.level);
     // One thread: a second one would be woken for every sample, to wake the first.
