@@ -367,6 +367,28 @@ impl Event {
         EventKind::from_number(self.kind)
     }
 
+    /// It as it is sent: little-endian, in the order of the fields.
+    pub fn to_bytes(self) -> [u8; size_of::<Self>()] {
+        let [first, second] = self.words;
+        let head = u64::from(self.number)
+            | u64::from(self.kind) << 32
+            | u64::from(self.small) << 40
+            | u64::from(self.detail) << 48;
+        let mut bytes = [0; size_of::<Self>()];
+        for (place, word) in bytes.chunks_exact_mut(8).zip([self.time_ns, head, first, second]) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// The event of such bytes.
+    pub fn from_bytes(bytes: &[u8; size_of::<Self>()]) -> Self {
+        crate::store::reading::copy(|word| {
+            let (words, _) = bytes.as_chunks();
+            words.get(word).map_or(0, |word| u64::from_le_bytes(*word))
+        })
+    }
+
     const fn woken(&self) -> Woken {
         let [first, _] = self.words;
         Woken { tid: low(first), priority: priority(self.small), cpu: high(first) }

@@ -298,6 +298,7 @@ fn made(body: &Body) -> Event {
     }
     let event = event(&words);
     assert_eq!(event.number, 5);
+    assert_eq!(Event::from_bytes(&event.to_bytes()), event);
     event
 }
 

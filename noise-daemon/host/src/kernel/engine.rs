@@ -139,6 +139,7 @@ pub struct Engine {
     ebpf: Ebpf,
     facts: Facts,
     sizes: Sizes,
+    layout: Layout,
     hooks: Vec<HookStatus>,
     links: BTreeMap<Hook, Link>,
     controls: Option<Arc<Controls>>,
@@ -182,6 +183,7 @@ impl Engine {
             ebpf,
             facts,
             sizes,
+            layout,
             hooks,
             links: BTreeMap::new(),
             measured: Measured::default(),
@@ -270,6 +272,11 @@ impl Engine {
     /// The host's dimensions at load.
     pub fn sizes(&self) -> Sizes {
         self.sizes
+    }
+
+    /// Where the event store's parts lie; without any events where there is no store.
+    pub fn recorder(&self) -> Layout {
+        self.layout
     }
 
     /// The event store; `None` where there is none.

@@ -4,12 +4,13 @@
 //! counts every page of a mapping as memory of this process.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use memmap2::{MmapOptions, MmapRaw};
 use noise_common::store::reading::{Stretch, copy};
-use noise_common::store::{Event, PARTS, Part};
+use noise_common::store::{Event, LEAST_EVENTS, PARTS, Part};
 
 use super::controls::Controls;
 
@@ -26,9 +27,7 @@ pub struct Figures {
     pub events: u64,
     /// Of those, the ones whose place newer ones took before anything read them.
     pub overwritten: u64,
-    /// Events that could not be written: too many programs had interrupted each other.
-    pub lost: u64,
-    /// How far back all CPUs go, ns.
+    /// How far back all CPUs go, ns; of a CPU that has not come round yet, since the start.
     pub held_ns: u64,
 }
 
@@ -55,22 +54,13 @@ impl Copied {
     }
 }
 
-/// How far a part was looked at.
-#[derive(Clone, Copy, Debug, Default)]
-struct Seen {
-    /// The number behind the last event that was copied.
-    copied: u64,
-    /// The number behind the last one that is counted as overwritten, or was copied.
-    counted: u64,
-}
-
 /// The events of all CPUs.
 #[derive(Debug)]
 pub struct EventStore {
     events: OwnedFd,
     controls: Arc<Controls>,
-    /// By CPU and part.
-    seen: Vec<Seen>,
+    /// By CPU and part: the number behind the last event that was copied, or is counted as overwritten.
+    seen: Vec<u64>,
     overwritten: u64,
 }
 
@@ -93,7 +83,7 @@ impl Mapped {
 impl EventStore {
     /// The store with that array of events.
     pub(super) fn new(events: OwnedFd, controls: Arc<Controls>) -> Self {
-        let seen = vec![Seen::default(); controls.layout().cpus() as usize * PARTS];
+        let seen = vec![0; controls.layout().cpus() as usize * PARTS];
         Self { events, controls, seen, overwritten: 0 }
     }
 
@@ -142,26 +132,39 @@ impl EventStore {
         Ok(self.part(cpu, part)?.next)
     }
 
-    /// Copies events of a part, from a number on, up to `most`.
+    /// Copies events of a part with numbers in a range, the first `most` of those that it still holds.
     ///
     /// # Errors
     /// Where there is no such part, or it cannot be mapped.
-    pub fn copy(&mut self, cpu: u32, part: usize, from: u64, most: usize) -> io::Result<Copied> {
-        let place = cpu as usize * PARTS + part;
+    pub fn copy(
+        &mut self,
+        cpu: u32,
+        part: usize,
+        wanted: Range<u64>,
+        most: usize,
+    ) -> io::Result<Copied> {
         let before = self.part(cpu, part)?;
         let mapped = self.mapped(before)?;
         let held = before.held();
-        let first = from.clamp(held.first, held.end);
-        let end = held.end.min(first.saturating_add(most as u64));
-        let events = (first..end).map(|number| mapped.event(number)).collect();
+        self.pass(cpu, part, held.first);
+        let first = held.first.clamp(wanted.start, wanted.end.max(wanted.start));
+        let end = held.end.min(wanted.end).min(first.saturating_add(most as u64));
+        let events: Vec<Event> = (first..end).map(|number| mapped.event(number)).collect();
         // Before the part is looked at again, all has been read.
         std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
         let next = self.next(cpu, part)?;
-        if let Some(seen) = self.seen.get_mut(place) {
-            seen.copied = seen.copied.max(end);
+        if let Some(seen) = self.seen.get_mut(cpu as usize * PARTS + part) {
+            *seen = (*seen).max(first + events.len() as u64);
         }
-        let wanted = from.min(first);
-        Ok(Copied { wanted, first, capacity: before.capacity(), next, events })
+        Ok(Copied { wanted: wanted.start, first, capacity: before.capacity(), next, events })
+    }
+
+    /// Counts what of a part was overwritten, up to a number, and was never copied.
+    fn pass(&mut self, cpu: u32, part: usize, to: u64) {
+        if let Some(seen) = self.seen.get_mut(cpu as usize * PARTS + part) {
+            self.overwritten += to.saturating_sub(*seen);
+            *seen = (*seen).max(to);
+        }
     }
 
     /// What it holds at a time, and what went by until then.
@@ -170,36 +173,48 @@ impl EventStore {
         let mut figures =
             Figures { bytes: layout.bytes(), held_ns: u64::MAX, ..Figures::default() };
         for cpu in 0..layout.cpus() {
-            figures.lost += self.controls.lost_events(cpu);
+            // What could not be written is gone before it could be read, too.
+            figures.overwritten += self.controls.lost_events(cpu);
             for number in 0..PARTS {
                 let Some(part) = self.controls.part(cpu, number) else { continue };
                 figures.events += part.next;
-                let held = part.held();
-                let Some(seen) = self.seen.get_mut(cpu as usize * PARTS + number) else { continue };
-                let known = seen.counted.max(seen.copied);
-                self.overwritten += held.first.saturating_sub(known);
-                seen.counted = known.max(held.first);
-                // A CPU that has not come round yet holds all that ever was.
+                self.pass(cpu, number, part.held().first);
                 if number == 0
-                    && held.first > 0
-                    && let Ok(oldest) = self.oldest(part)
+                    && let Ok(Some(oldest_ns)) = self.oldest_ns(part)
                 {
-                    let held_ns = now_ns.saturating_sub(oldest.time_ns);
-                    figures.held_ns = figures.held_ns.min(held_ns);
+                    figures.held_ns = figures.held_ns.min(now_ns.saturating_sub(oldest_ns));
                 }
             }
         }
-        figures.overwritten = self.overwritten;
+        figures.overwritten += self.overwritten;
+        if figures.held_ns == u64::MAX {
+            figures.held_ns = 0;
+        }
         figures
     }
 
-    /// The oldest event of a part, of which one page is mapped.
-    fn oldest(&self, part: Part) -> io::Result<Event> {
-        // Its slot is the one that is written next: the one behind is sure to be whole.
-        let behind = part.held().first + 1;
-        let page = behind as u32 & part.mask & !(noise_common::store::LEAST_EVENTS - 1);
-        let mask = noise_common::store::LEAST_EVENTS - 1;
+    /// From which time on a part holds all events; 0 = all that there ever were.
+    ///
+    /// # Errors
+    /// Where there is no such part, or it cannot be mapped.
+    pub fn complete_from_ns(&self, cpu: u32, part: usize) -> io::Result<u64> {
+        let part = self.part(cpu, part)?;
+        if part.held().first == 0 {
+            return Ok(0);
+        }
+        Ok(self.oldest_ns(part)?.unwrap_or(0))
+    }
+
+    /// The time of the oldest event of a part, of which one page is mapped.
+    fn oldest_ns(&self, part: Part) -> io::Result<Option<u64>> {
+        // The slot of the very oldest is the one that is written next.
+        let oldest = part.held().first + 1;
+        if oldest >= part.next {
+            return Ok(None);
+        }
+        let mask = LEAST_EVENTS - 1;
+        let page = oldest as u32 & part.mask & !mask;
         let mapped = self.mapped(Part { first: part.first + page, mask, ..part })?;
-        Ok(mapped.event(behind))
+        Ok(Some(mapped.event(oldest).time_ns))
     }
 }
