@@ -154,7 +154,12 @@ fn words(bytes: &[u8], at: usize, interfaces: &BTreeMap<u64, String>) -> Result<
     let interface = || interfaces.get(&d).map_or("", String::as_str);
     let block = |step: &str| {
         let sector = a | (b & 0xffff) << 32;
-        let sector = if sector == (1 << 48) - 1 { 0 } else { sector };
+        // Of a flush the kernel shows its -1 when it is complete, and 0 before.
+        let sector = match sector {
+            0xffff_ffff_ffff if step == "Complete" => u64::MAX,
+            0xffff_ffff_ffff => 0,
+            sector => sector,
+        };
         format!("block {step} {c} {sector} {}", d >> 9)
     };
     Ok(match kind {
@@ -248,6 +253,27 @@ pub struct Window {
 /// Times of one CPU and what was said, as both sides have them.
 type Sides = (Vec<u64>, Vec<u64>);
 
+/// Pairs of times that are at most so far apart, in order, and those left over on either side.
+fn pair(
+    referee: &[u64],
+    recorded: &[u64],
+    farthest_ns: u64,
+) -> (Vec<(u64, u64)>, Vec<u64>, Vec<u64>) {
+    let (mut pairs, mut alone, mut beyond) = (Vec::new(), Vec::new(), Vec::new());
+    let mut recorded = recorded.iter().copied().peekable();
+    for &time_ns in referee {
+        while let Some(early) = recorded.next_if(|other| other + farthest_ns < time_ns) {
+            beyond.push(early);
+        }
+        match recorded.next_if(|other| *other <= time_ns + farthest_ns) {
+            Some(other) => pairs.push((time_ns, other)),
+            None => alone.push(time_ns),
+        }
+    }
+    beyond.extend(recorded);
+    (pairs, alone, beyond)
+}
+
 /// Requires that all events of ftrace within the window are in the recorder; `usual_ns` is how far two
 /// stamps of one event usually are apart. Prints a table.
 ///
@@ -284,25 +310,20 @@ pub fn ensure_recorded(
             _ => kind.first().copied().unwrap_or_default().to_owned(),
         };
         let tally = tallies.entry(kind).or_default();
-        let mut recorded = recorded.into_iter().peekable();
-        for time_ns in referee {
-            while let Some(early) = recorded.next_if(|other| other + FARTHEST_NS < time_ns) {
-                tally.beyond += u64::from(is_inside(early));
-            }
-            match recorded.next_if(|other| *other <= time_ns + FARTHEST_NS) {
-                Some(other) if is_inside(time_ns) => {
-                    tally.matched += 1;
-                    distances.push(other.abs_diff(time_ns));
-                }
-                Some(_) => {}
-                None if is_inside(time_ns) => {
-                    tally.absent += 1;
-                    absent.push(format!("{words} on CPU {cpu} at {time_ns}"));
-                }
-                None => {}
-            }
+        // An event that one side alone has must not shift all that follow.
+        let near_ns = usual_ns as u64 + COLD_NS;
+        let (mut found, referee, recorded) = pair(&referee, &recorded, near_ns);
+        let (strays, referee, recorded) = pair(&referee, &recorded, FARTHEST_NS);
+        found.extend(strays);
+        for (time_ns, other) in found.into_iter().filter(|(time_ns, _)| is_inside(*time_ns)) {
+            tally.matched += 1;
+            distances.push(other.abs_diff(time_ns));
         }
-        tally.beyond += recorded.filter(|time_ns| is_inside(*time_ns)).count() as u64;
+        for time_ns in referee.into_iter().filter(|time_ns| is_inside(*time_ns)) {
+            tally.absent += 1;
+            absent.push(format!("{words} on CPU {cpu} at {time_ns}"));
+        }
+        tally.beyond += recorded.into_iter().filter(|time_ns| is_inside(*time_ns)).count() as u64;
     }
     distances.sort_unstable();
     let at = |share: f64| {

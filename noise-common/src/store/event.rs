@@ -178,12 +178,16 @@ pub struct Woken {
     pub cpu: u32,
 }
 
+/// What the kernel has in the place of the first sector of a request without any. Tracers show it of a
+/// completion, and 0 of the other steps.
+pub const NO_SECTOR: u64 = u64::MAX;
+
 /// A step of a block request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Major and minor number, `major << 20 | minor`; 0 where it has no disk.
     pub device: u32,
-    /// First sector, 512 bytes each; 0 where it has none, as of a flush.
+    /// First sector, 512 bytes each; [`NO_SECTOR`] where it has none, as of a flush.
     pub sector: u64,
     /// Bytes of the request; of a completion: the bytes done.
     pub bytes: u32,
@@ -401,8 +405,7 @@ impl Event {
         let sector = place & SECTOR_MASK;
         Request {
             device: low(size),
-            // A flush of its own has none: the kernel writes -1, and its tracepoints 0.
-            sector: if sector == SECTOR_MASK { 0 } else { sector },
+            sector: if sector == SECTOR_MASK { NO_SECTOR } else { sector },
             bytes: high(size),
             operation,
             sync: flag(0),

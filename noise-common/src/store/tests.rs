@@ -5,7 +5,7 @@ use proptest::prelude::{
     Just, Strategy, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest,
 };
 
-use super::event::{Body, CLASSES, KINDS, Payload, Woken, shown_state};
+use super::event::{Body, CLASSES, KINDS, NO_SECTOR, Payload, Woken, shown_state};
 use super::reading::{Gap, Held, Missing, Piece, Stretch, copy};
 use super::writing::{Store, write};
 use super::{Class, Event, EventKind, LEAST_EVENTS, Layout, NESTED_EVENTS, PARTS, Part, Parts};
@@ -374,7 +374,7 @@ fn events_say_what_was_put_in() {
     let place = (0xffff_8880_0123_4540, u64::MAX);
     let body = Body::block(EventKind::BlockComplete, place, (8 << 20 | 1, 4096), flags, 10, 1);
     let Some(Payload::Block(request)) = made(&body).payload() else { panic!() };
-    assert_eq!((request.device, request.sector, request.bytes), (8 << 20 | 1, 0, 4096));
+    assert_eq!((request.device, request.sector, request.bytes), (8 << 20 | 1, NO_SECTOR, 4096));
     assert_eq!((request.operation, request.error, request.tag), (1, 10, 0x8d15));
     assert!(request.sync && request.preflush);
     assert!(!request.meta && !request.fua && !request.readahead);
