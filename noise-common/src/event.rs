@@ -13,6 +13,7 @@ use crate::loss::LOSSES;
 use crate::nesting::{Nesting, Taken};
 use crate::queue::{QUEUE_WAITS, Share};
 use crate::signals::{Backlog, CELLS_PER_CPU, Received, SIGNAL_COUNT, SOFTIRQ_VECTORS, Signal};
+use crate::store::{Class, Parts};
 
 /// One histogram of one window on one CPU. Also a record of the ring buffer.
 ///
@@ -46,6 +47,12 @@ impl CpuState {
     #[inline(always)]
     pub const fn measures(&self, signal: Signal) -> bool {
         self.off & signal.bit() == 0
+    }
+
+    /// Whether events of a class are written to the store.
+    #[inline(always)]
+    pub const fn records(&self, class: Class) -> bool {
+        self.events & class.bit() != 0
     }
 
     /// Whether a start that was stored belongs to a signal that was measured since: while it was
@@ -88,7 +95,7 @@ pub struct CellKey {
 const GAP_WORDS: usize = {
     let by_signal = SIGNAL_COUNT * (LOSSES.len() + 1);
     let by_resource = RESOURCES.len() * CHARGE_CAUSES.len() * (size_of::<Charged>() / 8);
-    (8 - (by_signal + by_resource + 2) % 8) % 8
+    (8 - (by_signal + by_resource + 4) % 8) % 8
 };
 
 /// Everything that programs keep for one CPU. A whole number of cache lines; the type is not marked as
@@ -101,8 +108,8 @@ pub struct CpuState {
     pub nesting: Nesting,
     /// The signals that are switched off, a bit each; the daemon writes it.
     pub off: u32,
-    /// Always 0.
-    pub padding: u32,
+    /// Classes of events that are written to the store, a bit each; the daemon writes it.
+    pub events: u32,
     /// The packet that this CPU queued last, until it is transmitted or another follows.
     pub queued: PacketTimes,
     /// The packet whose wake-up is awaited.
@@ -139,6 +146,8 @@ pub struct CpuState {
     pub outlier_ns: u64,
     /// When each signal was switched on last, ns; the daemon writes it.
     pub since_ns: [u64; SIGNAL_COUNT],
+    /// This CPU's parts of the event store.
+    pub store: Parts,
     /// Who is charged with the delays that ended on this CPU.
     pub charges: [ChargeSlot; CHARGE_SLOTS],
     /// Charges for which there was room nowhere, by resource and cause.
@@ -281,6 +290,8 @@ mod user {
 
 const _: () = assert!(size_of::<Cell>() == 512);
 const _: () = assert!(core::mem::offset_of!(CpuState, cells).is_multiple_of(64));
+// The depth and the part that nearly every event goes to, in one cache line.
+const _: () = assert!(core::mem::offset_of!(CpuState, store) % 64 <= 40);
 const _: () = assert!(size_of::<CellKey>() == 16);
 const _: () = assert!(size_of::<Outlier>() == 704);
 const _: () = assert!(size_of::<CpuState>().is_multiple_of(64));

@@ -27,6 +27,7 @@ pub mod record;
 pub mod remedy;
 pub mod shown;
 pub mod signals;
+pub mod store;
 pub mod subject;
 pub mod watch;
 

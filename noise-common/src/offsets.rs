@@ -15,6 +15,7 @@ macro_rules! for_each_offset {
         $then! {
             TASK_PID "task_struct" "pid";
             TASK_TGID "task_struct" "tgid";
+            TASK_PRIO "task_struct" "prio";
             TASK_FLAGS "task_struct" "flags";
             TASK_STATE "task_struct" "__state";
             TASK_STATE_OLD "task_struct" "state";
@@ -35,6 +36,7 @@ macro_rules! for_each_offset {
             REQUEST_QUEUE "request" "q";
             REQUEST_FLAGS "request" "cmd_flags";
             REQUEST_LEN "request" "__data_len";
+            REQUEST_SECTOR "request" "__sector";
             REQUEST_DISK_OLD "request" "rq_disk";
             QUEUE_DISK "request_queue" "disk";
             DISK_MAJOR "gendisk" "major";

@@ -5,4 +5,5 @@ pub mod cli;
 pub mod config;
 pub mod confine;
 pub mod pipeline;
+pub mod recorder;
 pub mod state;

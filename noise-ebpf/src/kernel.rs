@@ -196,6 +196,12 @@ impl<A: Access> Task<A> {
         self.access.load(self.at, TASK_PID.load())
     }
 
+    /// Priority as the kernel counts: 0 to 99 real time, 100 to 139 the others, -1 deadline.
+    #[inline(always)]
+    pub fn priority(self) -> u32 {
+        self.access.load(self.at, TASK_PRIO.load())
+    }
+
     #[inline(always)]
     fn is_watched(self) -> bool {
         let watched = WATCHED_PID.load();
@@ -321,20 +327,24 @@ impl<A: Access> Task<A> {
 pub struct Request<A> {
     access: A,
     at: Pointer,
+    argument: usize,
 }
 
 impl<A: Access> Request<A> {
     /// The request of a hook that had the queue as its first argument before 5.11.
     #[inline(always)]
     pub fn argument(access: A) -> Self {
-        let at = if ARG_REQUEST.load() == 1 { access.pointer(1) } else { access.pointer(0) };
-        Self { access, at }
+        if ARG_REQUEST.load() == 1 {
+            Self { access, at: access.pointer(1), argument: 1 }
+        } else {
+            Self::first_argument(access)
+        }
     }
 
     /// The request of `block_rq_complete`, which never had the queue.
     #[inline(always)]
     pub fn first_argument(access: A) -> Self {
-        Self { access, at: access.pointer(0) }
+        Self { access, at: access.pointer(0), argument: 0 }
     }
 
     /// Address, which identifies the request while it is under way.
@@ -343,10 +353,22 @@ impl<A: Access> Request<A> {
         self.at as u64
     }
 
+    /// The same as a number.
+    #[inline(always)]
+    pub fn number(self) -> u64 {
+        self.access.address(self.argument)
+    }
+
     /// `cmd_flags`: the operation in the low byte.
     #[inline(always)]
     pub fn cmd_flags(self) -> u32 {
         self.access.load(self.at, REQUEST_FLAGS.load())
+    }
+
+    /// First sector.
+    #[inline(always)]
+    pub fn sector(self) -> u64 {
+        self.access.load(self.at, REQUEST_SECTOR.load())
     }
 
     /// Bytes that are not completed yet.
@@ -436,7 +458,7 @@ impl<A: Access> Device<A> {
 
     /// Its index, and the number of its namespace.
     #[inline(always)]
-    fn numbers(self) -> (u32, u32) {
+    pub fn numbers(self) -> (u32, u32) {
         let (access, device) = (self.access, Address(self.at));
         let net: Address = access.follow(device, DEV_NET.load());
         let netns = access.follow(net, NET_INUM.load());

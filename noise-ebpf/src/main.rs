@@ -21,4 +21,5 @@ mod outlier;
 mod programs;
 mod queue;
 mod signals;
+mod store;
 mod task_time;

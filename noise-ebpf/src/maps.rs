@@ -21,6 +21,7 @@ use noise_common::loss::Loss;
 use noise_common::queue::{QUEUES, Served};
 use noise_common::record::RecordKind;
 use noise_common::signals::{ROTATING_CELLS, ROTATING_WAYS, Signal, keyed_slot, rotating_slot};
+use noise_common::store::Event;
 
 /// State of each CPU, memory-mapped by the daemon. Sized at load to the possible CPUs.
 #[map]
@@ -71,6 +72,10 @@ pub static NOISE_SPILLED: HashMap<u64, PacketTimes> = HashMap::with_max_entries(
 #[map]
 pub static NOISE_TASKS: HashMap<u64, u64> = HashMap::with_max_entries(TASKS as u32, 0);
 
+/// The parts of the event store, see `noise_common::store`. Memory-mapped by the daemon; sized at load.
+#[map]
+pub static NOISE_EVENTS: Array<Event> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+
 /// Records on their way to the daemon: closed windows and long waits (see `noise_common::record`).
 #[map]
 static NOISE_RING: RingBuf = RingBuf::with_byte_size(256 * 1024, 0);
@@ -93,6 +98,26 @@ pub fn cpu_state() -> Option<*mut CpuState> {
 pub fn clock_ns() -> u64 {
     // SAFETY: the helper has no preconditions.
     unsafe { bpf_ktime_get_ns() }
+}
+
+/// The time of an event, read when it is first asked for.
+pub struct Clock(u64);
+
+impl Clock {
+    /// Not read yet.
+    #[inline(always)]
+    pub fn unread() -> Self {
+        Self(0)
+    }
+
+    /// The time, which is the same from then on.
+    #[inline(always)]
+    pub fn now_ns(&mut self) -> u64 {
+        if self.0 == 0 {
+            self.0 = clock_ns();
+        }
+        self.0
+    }
 }
 
 /// Whether a signal is switched on.

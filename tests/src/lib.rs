@@ -11,6 +11,7 @@ pub mod cgroup;
 pub mod compare;
 pub mod daemon;
 pub mod disk;
+pub mod events;
 pub mod ftrace;
 pub mod group;
 pub mod hostile;

@@ -46,7 +46,7 @@ pub use step::{Cpu, Delays, Key, Labels, Names, Step, TAKERS, Taker, by_labels, 
 use sums::Sums;
 
 pub use sample::{
-    Count, CpuNoise, HookSample, Interference, Label, NoiseSource, Reload, Sample, Series,
+    Count, CpuNoise, HookSample, Interference, Label, NoiseSource, Recorder, Reload, Sample, Series,
 };
 
 /// How far back rates and quantiles look, ns.

@@ -128,6 +128,20 @@ pub struct Reload {
     pub read_at_s: u64,
 }
 
+/// What the flight recorder holds, and what went by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+pub struct Recorder {
+    /// Its memory.
+    pub bytes: u64,
+    /// Events that were written since attach.
+    pub events: u64,
+    /// Of those, the ones whose place newer ones took before anything read them.
+    pub overwritten: u64,
+    /// How far back all CPUs go, ns.
+    pub held_ns: u64,
+}
+
 /// Everything collected at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
@@ -163,6 +177,8 @@ pub struct Sample {
     pub absent: Vec<(Signal, String)>,
     /// How many series were folded into `~other` before they were sampled, by metric.
     pub folded: Vec<(Cow<'static, str>, u64)>,
+    /// The flight recorder, if there is one.
+    pub recorder: Option<Recorder>,
     /// The configuration of the daemon that took it.
     pub reload: Reload,
     /// What cgroups are counted of, and whether there is a hierarchy that names them.

@@ -4,6 +4,7 @@
 mod answers;
 mod api;
 mod encoding;
+mod events;
 mod http;
 mod log;
 #[cfg(test)]
@@ -17,6 +18,7 @@ pub mod web;
 mod recall_tests;
 
 pub use api::{API_VERSION, IncidentsDocument, OutliersDocument};
+pub use events::{EventPieces, EventSource, with_events};
 pub use http::{Refresh, Shown, Viewer, router};
 pub use log::log_event;
 pub use metrics::{Process, render};

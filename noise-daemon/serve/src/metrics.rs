@@ -1,5 +1,7 @@
 //! PURE but for the process metrics: a model as Prometheus text.
 
+mod recorder;
+
 use std::io;
 use std::slice;
 
@@ -446,6 +448,7 @@ pub fn render(
     let mut made = blame_families(model);
     made.extend(own_families(model));
     made.extend(noise_families(model));
+    made.extend(recorder::families(model));
     made.extend(incident_families(overview));
     made.extend(process.map(Process::collect).into_iter().flatten());
     let mut families: Vec<Family> =
@@ -556,6 +559,12 @@ mod tests {
                 }],
             }],
             drops: vec![(Signal::RunqueueWait, Loss::NoStart, 3)],
+            recorder: Some(noise_model::Recorder {
+                bytes: 1 << 20,
+                events: 9,
+                overwritten: 4,
+                held_ns: 1_500_000_000,
+            }),
             hooks: vec![HookSample {
                 hook: Hook::SchedSwitch,
                 attached: true,

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::cli::CommandError;
 use crate::cli::output;
+use crate::config::RecorderSection;
 use crate::confine::{filters_system_calls, landlock_abi, reader, without};
 use advice::{Caller, advice, privileges};
 
@@ -57,11 +58,14 @@ pub fn run(args: &CheckArgs) -> Result<(), CommandError> {
     report.insert("missing_cgroup_hierarchies".into(), json!(hierarchies.missing()));
     if let Ok(sizes) = Sizes::of_host() {
         let (total, by_pid) = sizes.total_bytes(false);
+        let recorder = sizes.store(RecorderSection::default().size());
         report.insert("cpus".into(), json!(sizes.cpus));
         report.insert("pid_max".into(), json!(sizes.pids));
         report.insert("map_bytes".into(), json!(total));
         report.insert("map_bytes_by_pid".into(), json!(by_pid));
         report.insert("maps".into(), json!(sizes.maps(false)));
+        report.insert("recorder_bytes".into(), json!(recorder.bytes()));
+        report.insert("recorder_events_per_cpu".into(), json!(recorder.events()));
     }
     let outcome = Engine::load(&LoadOptions::default()).and_then(|mut engine| {
         engine.attach()?;
@@ -176,6 +180,12 @@ fn human(
         number("cpus"),
         mib("map_bytes_by_pid"),
         number("pid_max")
+    );
+    let _ = writeln!(
+        page,
+        "recorder     {:.1} MiB for {} events of each CPU, unless [recorder] says otherwise",
+        mib("recorder_bytes"),
+        number("recorder_events_per_cpu")
     );
     if let Some(hooks) = report.get("hooks").and_then(Value::as_array) {
         let _ = writeln!(page, "\nhooks ({})", hooks.len());

@@ -22,7 +22,9 @@ pub use reload::{applied, changes};
 pub use sample::sample;
 pub use sections::{
     Config, DEFAULT_ADDRESS, DEFAULT_SOCKET, IncidentsSection, LimitsSection, LogSection,
-    OsnoiseSection, OutliersSection, PrivilegesSection, SignalsSection, SocketSection,
-    StateSection, WebConfigSection, WebSection,
+    OsnoiseSection, OutliersSection, PrivilegesSection, RecorderSection, SignalsSection,
+    SocketSection, StateSection, WebConfigSection, WebSection,
 };
-pub use values::{Cpus, Limit, LogLevel, Microseconds, Milliseconds, SignalName, SocketMode};
+pub use values::{
+    ClassName, Cpus, Kibibytes, Limit, LogLevel, Microseconds, Milliseconds, SignalName, SocketMode,
+};

@@ -296,7 +296,16 @@ mod tests {
         assert_eq!((limits.interference, limits.preemptions), (7, 10_000));
         assert_eq!(limits.cgroups, Limits::default().cgroups);
         assert_eq!(Config::default().limits.limits(), Limits::default());
-        assert_eq!(Config::default().measured(), noise_host::kernel::Measured::default());
+        let measured = Config::default().measured();
+        assert_eq!(measured.events, noise_common::store::event::CLASSES);
+        let quiet = noise_host::kernel::Measured { events: Vec::new(), ..measured };
+        assert_eq!(quiet, noise_host::kernel::Measured::default());
+        let recorder =
+            parse("[recorder]\nkibibytes-per-cpu = 8\nclasses = [\"io\"]\n").unwrap().recorder;
+        assert_eq!((recorder.size().per_cpu, recorder.size().all), (8 << 10, 64 << 20));
+        assert_eq!(recorder.classes.len(), 1);
+        let off = parse("[recorder]\nenabled = false\n").unwrap().recorder.size();
+        assert_eq!(off, noise_host::kernel::RecorderSize::default());
         let file = parse("[web]\nconfig.file = \"/x\"\n").unwrap().web.config.file;
         assert_eq!(file, Path::new("/x"));
     }

@@ -5,12 +5,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use noise_analysis::Settings;
-use noise_host::kernel::Measured;
+use noise_common::store::event::CLASSES;
+use noise_host::kernel::{Measured, RecorderSize};
 use noise_measure::osnoise::DutyOptions;
 use noise_model::Limits;
 use noise_serve::{HostName, Hosts, ListenAddress, SocketOptions};
 
-use super::values::{Cpus, Limit, LogLevel, Microseconds, Milliseconds, SignalName, SocketMode};
+use super::values::{
+    ClassName, Cpus, Kibibytes, Limit, LogLevel, Microseconds, Milliseconds, SignalName, SocketMode,
+};
 use crate::state::DEFAULT_DIRECTORY;
 
 /// Where the daemon listens by default.
@@ -40,6 +43,8 @@ pub struct Config {
     pub limits: LimitsSection,
     /// Which CPUs are measured from the inside.
     pub osnoise: OsnoiseSection,
+    /// The latest kernel events.
+    pub recorder: RecorderSection,
     /// What outlives the daemon.
     pub state: StateSection,
     /// What the daemon gives up once it measures.
@@ -54,6 +59,7 @@ impl Config {
         Measured {
             off: self.signals.off.iter().map(|name| name.0).collect(),
             outlier_ns: u64::from(self.outliers.threshold_microseconds.get()) * 1_000,
+            events: self.recorder.classes.iter().map(|name| name.0).collect(),
         }
     }
 }
@@ -233,6 +239,44 @@ impl OsnoiseSection {
     }
 }
 
+/// `[recorder]`.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct RecorderSection {
+    /// Whether there is one.
+    pub enabled: bool,
+    /// Memory for each possible CPU at most.
+    pub kibibytes_per_cpu: Kibibytes,
+    /// Memory for all CPUs at most.
+    pub kibibytes_in_all: Kibibytes,
+    /// What is recorded.
+    pub classes: Vec<ClassName>,
+}
+
+impl Default for RecorderSection {
+    fn default() -> Self {
+        const PER_CPU: Kibibytes = kibibytes(1_024);
+        const IN_ALL: Kibibytes = kibibytes(64 * 1_024);
+        Self {
+            enabled: true,
+            kibibytes_per_cpu: PER_CPU,
+            kibibytes_in_all: IN_ALL,
+            classes: CLASSES.map(ClassName).to_vec(),
+        }
+    }
+}
+
+impl RecorderSection {
+    /// How large it shall be.
+    pub fn size(&self) -> RecorderSize {
+        if !self.enabled {
+            return RecorderSize::default();
+        }
+        let bytes = |size: Kibibytes| u64::from(size.get()) * 1024;
+        RecorderSize { per_cpu: bytes(self.kibibytes_per_cpu), all: bytes(self.kibibytes_in_all) }
+    }
+}
+
 /// `[state]`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -272,6 +316,13 @@ const fn milliseconds(number: u32) -> Milliseconds {
 const fn microseconds(number: u32) -> Microseconds {
     match Microseconds::new(number) {
         Some(time) => time,
+        None => unreachable!(),
+    }
+}
+
+const fn kibibytes(number: u32) -> Kibibytes {
+    match Kibibytes::new(number) {
+        Some(size) => size,
         None => unreachable!(),
     }
 }

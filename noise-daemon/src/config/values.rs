@@ -1,6 +1,8 @@
 //! Values of keys, with their ranges.
 
 use noise_common::signals::{SIGNALS, Signal};
+use noise_common::store::Class;
+use noise_common::store::event::CLASSES;
 use noise_model::cpulist::CpuList;
 
 /// CPUs, or none.
@@ -67,6 +69,11 @@ number! {
     Limit, u16, 10_000
 }
 
+number! {
+    /// A size in KiB, up to 16 GiB.
+    Kibibytes, u32, 16_777_216
+}
+
 /// Permissions, written as chmod takes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -109,6 +116,28 @@ impl TryFrom<String> for SignalName {
 impl From<SignalName> for String {
     fn from(name: SignalName) -> Self {
         name.0.info().name.to_owned()
+    }
+}
+
+/// A class of events, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ClassName(pub Class);
+
+impl TryFrom<String> for ClassName {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Class::from_name(&text).map(Self).ok_or_else(|| {
+            let names = CLASSES.map(Class::name);
+            format!("there is no class `{text}`; there are {}", names.join(", "))
+        })
+    }
+}
+
+impl From<ClassName> for String {
+    fn from(name: ClassName) -> Self {
+        name.0.name().to_owned()
     }
 }
 

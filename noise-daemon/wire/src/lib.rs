@@ -2,6 +2,7 @@
 
 mod client;
 mod codec;
+pub mod events;
 mod file;
 mod frame;
 

@@ -1,12 +1,14 @@
 //! Block-layer hooks. All take the request.
 
-use noise_common::event::RequestTimes;
+use noise_common::event::{CpuState, RequestTimes};
 use noise_common::signals::{Signal, block_subject, operation_of};
+use noise_common::store::{Class, EventKind};
 
 use crate::kernel::{Access, Request};
-use crate::maps::{NOISE_REQUESTS, clock_ns, cpu_state, measures, trusts};
+use crate::maps::{Clock, NOISE_REQUESTS, cpu_state, measures, trusts};
 use crate::queue::{self, AT_DEVICE, Ticket};
 use crate::signals::{block_device_wait, block_queue_wait};
+use crate::store::{self, records};
 
 /// What [`operation_of`] makes of a write.
 const WRITE: u64 = 1;
@@ -37,15 +39,26 @@ fn disk<A: Access>(request: Request<A>) -> u64 {
     u64::from(major << 20 | minor)
 }
 
+/// Writes a step of a request to the store, and returns its time.
+#[inline(always)]
+fn note<A: Access>(state: *mut CpuState, kind: EventKind, request: Request<A>) -> Clock {
+    let mut clock = Clock::unread();
+    if records(state, Class::Io) {
+        store::block(state, kind, request, request.remaining_bytes(), 0, clock.now_ns());
+    }
+    clock
+}
+
 /// `block_rq_insert(request)`.
 #[inline(always)]
 pub fn insert<A: Access>(access: A) -> Option<()> {
     let request = Request::argument(access);
     let state = cpu_state()?;
+    let mut clock = note(state, EventKind::BlockInsert, request);
     if !measures(state, Signal::BlockQueueWait) {
         return None;
     }
-    let now_ns = clock_ns();
+    let now_ns = clock.now_ns();
     let ticket = Ticket { mark: queue::mark(disk(request), now_ns), cgroup: request.cgroup() };
     block_queue_wait::queue(state, request.address(), times(request), ticket, now_ns);
     Some(())
@@ -56,11 +69,12 @@ pub fn insert<A: Access>(access: A) -> Option<()> {
 pub fn issue<A: Access>(access: A) -> Option<()> {
     let request = Request::argument(access);
     let state = cpu_state()?;
+    let mut clock = note(state, EventKind::BlockIssue, request);
     let at_device = measures(state, Signal::BlockDeviceWait);
     if !at_device && !measures(state, Signal::BlockQueueWait) {
         return None;
     }
-    let now_ns = clock_ns();
+    let now_ns = clock.now_ns();
     let times = times(request);
     let disk = disk(request);
     if let (Some(times), Some(subject)) = (times, subject(request)) {
@@ -79,7 +93,7 @@ pub fn issue<A: Access>(access: A) -> Option<()> {
 #[inline(always)]
 pub fn requeue<A: Access>(access: A) -> Option<()> {
     let request = Request::argument(access);
-    let now_ns = clock_ns();
+    let now_ns = note(cpu_state()?, EventKind::BlockRequeue, request).now_ns();
     block_queue_wait::requeue(times(request)?, queue::mark(disk(request), now_ns), now_ns);
     Some(())
 }
@@ -87,7 +101,9 @@ pub fn requeue<A: Access>(access: A) -> Option<()> {
 /// `block_rq_merge(request)`: it became part of another.
 #[inline(always)]
 pub fn merge<A: Access>(access: A) -> Option<()> {
-    block_queue_wait::forget(times(Request::argument(access))?);
+    let request = Request::argument(access);
+    note(cpu_state()?, EventKind::BlockMerge, request);
+    block_queue_wait::forget(times(request)?);
     Some(())
 }
 
@@ -96,10 +112,15 @@ pub fn merge<A: Access>(access: A) -> Option<()> {
 pub fn complete<A: Access>(access: A) -> Option<()> {
     let request = Request::first_argument(access);
     let bytes = access.argument(2) as u32;
+    let (state, mut clock) = (cpu_state()?, Clock::unread());
+    if records(state, Class::Io) {
+        let (kind, error) = (EventKind::BlockComplete, access.argument(1) as u32);
+        let error = if error > 255 { u8::MAX } else { error as u8 };
+        store::block(state, kind, request, bytes, error, clock.now_ns());
+    }
     if bytes < request.remaining_bytes() {
         return None;
     }
-    let state = cpu_state()?;
     let at_device = measures(state, Signal::BlockDeviceWait);
     if !at_device && !measures(state, Signal::BlockQueueWait) {
         return None;
@@ -118,7 +139,7 @@ pub fn complete<A: Access>(access: A) -> Option<()> {
         block_device_wait::unknown(state);
         return None;
     }
-    let now_ns = clock_ns();
+    let now_ns = clock.now_ns();
     let disk = disk(request);
     // SAFETY: the pointer is an entry of the map, whose request is not issued again meanwhile.
     let RequestTimes { device_mark: mark, cgroup, .. } = times.map(|times| unsafe { *times })?;

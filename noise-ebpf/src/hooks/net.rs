@@ -1,17 +1,23 @@
 //! Network hooks.
 
 use noise_common::signals::Signal;
+use noise_common::store::{Class, EventKind};
 
 use crate::kernel::{ARG_DROP_REASON, Access, Device, Skb};
-use crate::maps::{clock_ns, cpu_state, measures};
+use crate::maps::{Clock, clock_ns, cpu_state, measures};
 use crate::signals::{net_rx_wait, net_tx_wait, packet_drop, tcp_retransmit};
+use crate::store::{self, records};
 
 /// `net_dev_queue(skb)`.
 #[inline(always)]
 pub fn queue<A: Access>(access: A) -> Option<()> {
-    let state = cpu_state()?;
+    let (state, mut clock) = (cpu_state()?, Clock::unread());
+    let skb = Skb::argument(access);
+    if records(state, Class::Io) {
+        store::net(state, EventKind::NetQueue, skb, skb.device(), clock.now_ns());
+    }
     if measures(state, Signal::NetTxWait) {
-        net_tx_wait::queue(state, Skb::argument(access), clock_ns());
+        net_tx_wait::queue(state, skb, clock.now_ns());
     }
     Some(())
 }
@@ -19,12 +25,16 @@ pub fn queue<A: Access>(access: A) -> Option<()> {
 /// `net_dev_start_xmit(skb, device)`.
 #[inline(always)]
 pub fn start_xmit<A: Access>(access: A) -> Option<()> {
-    let state = cpu_state()?;
+    let (state, mut clock) = (cpu_state()?, Clock::unread());
+    let skb = Skb::argument(access);
+    if records(state, Class::Io) {
+        store::net(state, EventKind::NetXmit, skb, Device::argument(access, 1), clock.now_ns());
+    }
     if !measures(state, Signal::NetTxWait) {
         return None;
     }
-    let now_ns = clock_ns();
-    let packet = net_tx_wait::take(state, Skb::argument(access), now_ns)?;
+    let now_ns = clock.now_ns();
+    let packet = net_tx_wait::take(state, skb, now_ns)?;
     net_tx_wait::start(state, &packet, Device::argument(access, 1), now_ns);
     Some(())
 }
@@ -32,11 +42,15 @@ pub fn start_xmit<A: Access>(access: A) -> Option<()> {
 /// `netif_receive_skb(skb)`.
 #[inline(always)]
 pub fn receive<A: Access>(access: A) -> Option<()> {
-    let state = cpu_state()?;
+    let (state, mut clock) = (cpu_state()?, Clock::unread());
+    let skb = Skb::argument(access);
+    if records(state, Class::Io) {
+        store::net(state, EventKind::NetReceive, skb, skb.device(), clock.now_ns());
+    }
     if !measures(state, Signal::NetRxWait) || !net_rx_wait::listens(state) {
         return None;
     }
-    net_rx_wait::receive(state, Skb::argument(access).device().subject(), clock_ns());
+    net_rx_wait::receive(state, skb.device().subject(), clock.now_ns());
     Some(())
 }
 
@@ -44,6 +58,10 @@ pub fn receive<A: Access>(access: A) -> Option<()> {
 #[inline(always)]
 pub fn retransmit<A: Access>(access: A) -> Option<()> {
     let state = cpu_state()?;
+    if records(state, Class::Io) {
+        let (skb, device) = (access.argument(1), Device::of_socket(access, 0));
+        store::retransmit(state, skb, device, clock_ns());
+    }
     if measures(state, Signal::TcpRetransmit) {
         tcp_retransmit::count(state, Device::of_socket(access, 0).subject());
     }
@@ -55,6 +73,9 @@ pub fn retransmit<A: Access>(access: A) -> Option<()> {
 pub fn free<A: Access>(access: A) -> Option<()> {
     let state = cpu_state()?;
     let reason = if ARG_DROP_REASON.load() == 2 { access.argument(2) as u32 } else { u32::MAX };
+    if records(state, Class::Io) {
+        store::drop(state, Skb::argument(access), reason, clock_ns());
+    }
     packet_drop::count(state, reason);
     if measures(state, Signal::NetTxWait) {
         net_tx_wait::forget(state, Skb::argument(access));

@@ -1,9 +1,12 @@
 //! The scheduler's hooks.
 
+use noise_common::store::{Class, EventKind};
+
 use crate::kernel::{Access, Task};
 use crate::ledger;
-use crate::maps::{clock_ns, cpu_state};
+use crate::maps::{Clock, clock_ns, cpu_state};
 use crate::signals::{context_switch, net_rx_wait, runqueue_wait, uninterruptible_wait};
+use crate::store::{self, records};
 
 /// `sched_switch(preempt, prev, next[, prev_state])`: runs with the run queue locked.
 #[inline(always)]
@@ -18,6 +21,7 @@ pub fn switch<A: Access>(access: A) -> Option<()> {
     let next_cgroup = next.cgroup();
     let state = cpu_state()?;
     let now_ns = clock_ns();
+    store::switch(state, (previous, previous_pid), left_in, preempted, (next, next_pid), now_ns);
     let stolen_ns = next.stolen_ns();
     // SAFETY: the state is this CPU's, and no other hook writes this total.
     unsafe {
@@ -47,20 +51,36 @@ pub fn switch<A: Access>(access: A) -> Option<()> {
 /// the task is put on.
 #[inline(always)]
 pub fn wakeup<A: Access, const NEW: bool>(access: A) -> Option<()> {
-    runqueue_wait::wake::<A, NEW>(Task::argument(access, 0))
+    let (task, mut clock) = (Task::argument(access, 0), Clock::unread());
+    if NEW {
+        let state = cpu_state()?;
+        if records(state, Class::Sched) {
+            store::task(state, EventKind::WakeupNew, task, 0, clock.now_ns());
+        }
+    }
+    runqueue_wait::wake::<A, NEW>(task, clock)
 }
 
 /// `sched_migrate_task(task, to_cpu)`.
 #[inline(always)]
 pub fn migrate<A: Access>(access: A) -> Option<()> {
-    runqueue_wait::migrate(Task::argument(access, 0), access.argument(1) as u32)
+    let (state, task) = (cpu_state()?, Task::argument(access, 0));
+    let (to_cpu, mut clock) = (access.argument(1) as u32, Clock::unread());
+    if records(state, Class::Sched) {
+        store::task(state, EventKind::Migrate, task, to_cpu, clock.now_ns());
+    }
+    runqueue_wait::migrate(state, task, to_cpu, clock)
 }
 
 /// `sched_waking(task)`: on the CPU of the waker, unlike `sched_wakeup`.
 #[inline(always)]
 pub fn waking<A: Access>(access: A) -> Option<()> {
     let (state, task) = (cpu_state()?, Task::argument(access, 0));
-    net_rx_wait::wake(state, task);
-    uninterruptible_wait::wake(state, task);
+    let mut clock = Clock::unread();
+    if records(state, Class::Sched) {
+        store::task(state, EventKind::Waking, task, 0, clock.now_ns());
+    }
+    net_rx_wait::wake(state, task, &mut clock);
+    uninterruptible_wait::wake(state, task, &mut clock);
     Some(())
 }

@@ -8,7 +8,7 @@ use noise_common::signals::{BACKLOG_NS, NET_RX, Received, Signal};
 use crate::charge::{charge_here, spill};
 use crate::kernel::{Access, Task};
 use crate::ledger;
-use crate::maps::{clock_ns, drop_event, record_keyed};
+use crate::maps::{Clock, drop_event, record_keyed};
 
 /// Whether a packet that arrives now can be followed.
 #[inline(always)]
@@ -69,7 +69,7 @@ pub fn forget(state: *mut CpuState) {
 /// What the task waited for is the softirq, less what interrupted it, and before that whatever kept
 /// the softirq waiting.
 #[inline(always)]
-pub fn wake<A: Access>(state: *mut CpuState, task: Task<A>) {
+pub fn wake<A: Access>(state: *mut CpuState, task: Task<A>, clock: &mut Clock) {
     // SAFETY: the state is this CPU's.
     unsafe {
         let received = (*state).received;
@@ -77,7 +77,7 @@ pub fn wake<A: Access>(state: *mut CpuState, task: Task<A>) {
             return;
         }
         forget(state);
-        let now_ns = clock_ns();
+        let now_ns = clock.now_ns();
         if now_ns < received.at_ns {
             return drop_event(state, Signal::NetRxWait, Loss::ClockBackwards);
         }

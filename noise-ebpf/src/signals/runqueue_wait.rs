@@ -7,9 +7,7 @@ use noise_common::signals::Signal;
 
 use crate::kernel::{Access, Task};
 use crate::ledger::{self, Start};
-use crate::maps::{
-    NOISE_WAITING, clock_ns, cpu_state, drop_event, measures, record_fixed, this_cpu,
-};
+use crate::maps::{Clock, NOISE_WAITING, cpu_state, drop_event, measures, record_fixed, this_cpu};
 use crate::signals::cgroup_runqueue_wait;
 
 const CAUSE_WAKEUP: i64 = 0;
@@ -27,7 +25,7 @@ const fn start(now_ns: u64, cause: i64) -> i64 {
 /// the lock of the run queue. A new task has not waited yet: a start is that of another one, whose
 /// end was not seen.
 #[inline(always)]
-pub fn wake<A: Access, const NEW: bool>(task: Task<A>) -> Option<()> {
+pub fn wake<A: Access, const NEW: bool>(task: Task<A>, mut clock: Clock) -> Option<()> {
     let pid = task.pid();
     let Some(start) = NOISE_WAITING.get_ptr_mut(pid) else {
         drop_event(cpu_state()?, Signal::RunqueueWait, Loss::OutOfRange);
@@ -37,7 +35,7 @@ pub fn wake<A: Access, const NEW: bool>(task: Task<A>) -> Option<()> {
     // lock of the task.
     unsafe {
         if NEW || *start <= 0 {
-            let now_ns = clock_ns();
+            let now_ns = clock.now_ns();
             *start = self::start(now_ns, CAUSE_WAKEUP);
             ledger::wait_begins(task, pid, task.cpu(), now_ns);
         }
@@ -47,13 +45,18 @@ pub fn wake<A: Access, const NEW: bool>(task: Task<A>) -> Option<()> {
 
 /// A task is put on another CPU; most of them sleep.
 #[inline(always)]
-pub fn migrate<A: Access>(task: Task<A>, to_cpu: u32) -> Option<()> {
+pub fn migrate<A: Access>(
+    state: *mut CpuState,
+    task: Task<A>,
+    to_cpu: u32,
+    mut clock: Clock,
+) -> Option<()> {
     let pid = task.pid();
     let start = NOISE_WAITING.get_ptr(pid)?;
     // SAFETY: as in `wake`.
     let waiting = unsafe { *start };
     if waiting > 0 {
-        ledger::migrate(cpu_state()?, task, pid, (waiting >> 1) as u64, to_cpu, clock_ns());
+        ledger::migrate(state, task, pid, (waiting >> 1) as u64, to_cpu, clock.now_ns());
     }
     Some(())
 }

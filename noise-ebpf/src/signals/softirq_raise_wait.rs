@@ -3,18 +3,18 @@
 use noise_common::event::CpuState;
 use noise_common::signals::Signal;
 
-use crate::maps::{clock_ns, record_interval};
+use crate::maps::{Clock, record_interval};
 
 /// A vector is raised on this CPU, with interrupts off. When, if it is the first raise since its last
 /// entry.
 #[inline(always)]
-pub fn raise(state: *mut CpuState, vector: usize) -> Option<u64> {
+pub fn raise(state: *mut CpuState, vector: usize, clock: &mut Clock) -> Option<u64> {
     // SAFETY: the state is this CPU's; the caller checked the vector.
     unsafe {
         if (*state).raised_ns[vector] != 0 {
             return None;
         }
-        let now_ns = clock_ns();
+        let now_ns = clock.now_ns();
         (*state).raised_ns[vector] = now_ns;
         Some(now_ns)
     }

@@ -8,7 +8,7 @@ use noise_common::signals::{Signal, is_uninterruptible_wait};
 use crate::charge::charge;
 use crate::kernel::{Access, Task};
 use crate::ledger;
-use crate::maps::{NOISE_WAITING, clock_ns, drop_event, measures, record_rotating, trusts};
+use crate::maps::{Clock, NOISE_WAITING, drop_event, measures, record_rotating, trusts};
 
 /// A task is switched away from in some state of sleep.
 #[inline(always)]
@@ -33,7 +33,7 @@ pub fn sleep<A: Access>(state: *mut CpuState, task: Task<A>, pid: u32, left_in: 
 /// A sleep that is seen here has begun for good: its CPU writes nothing more before the task is runnable
 /// again. One that begins after its wake-up is overwritten by the wait for a CPU.
 #[inline(always)]
-pub fn wake<A: Access>(state: *mut CpuState, task: Task<A>) {
+pub fn wake<A: Access>(state: *mut CpuState, task: Task<A>, clock: &mut Clock) {
     let Some(entry) = NOISE_WAITING.get_ptr_mut(task.pid()) else { return };
     // SAFETY: as above.
     let since = unsafe { *entry };
@@ -48,7 +48,7 @@ pub fn wake<A: Access>(state: *mut CpuState, task: Task<A>) {
     {
         return;
     }
-    let now_ns = clock_ns();
+    let now_ns = clock.now_ns();
     if now_ns < since_ns {
         return drop_event(state, Signal::UninterruptibleWait, Loss::ClockBackwards);
     }

@@ -13,7 +13,8 @@ use std::rc::Rc;
 use anyhow::{Context as _, Result, bail};
 use aya::maps::{MapData, RingBuf};
 use noise_common::hooks::Attach;
-use noise_host::kernel::{Engine, HookState, LoadOptions, ObjectKind};
+use noise_common::store::event::CLASSES;
+use noise_host::kernel::{Engine, HookState, LoadOptions, Measured, ObjectKind, RecorderSize};
 
 use crate::bpf;
 
@@ -131,6 +132,31 @@ pub struct ProbeSet {
     ring: Option<RefCell<RingBuf<MapData>>>,
 }
 
+/// The programs of a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Programs {
+    /// Empty ones on the same hooks.
+    Empty,
+    /// The daemon's, as it loads them usually.
+    Noised,
+    /// The daemon's, without the flight recorder.
+    NoRecorder,
+}
+
+impl Programs {
+    fn options(self) -> LoadOptions {
+        match self {
+            Self::Empty => LoadOptions { object: ObjectKind::Empty, ..LoadOptions::default() },
+            Self::NoRecorder => LoadOptions::default(),
+            Self::Noised => LoadOptions {
+                recorder: RecorderSize { per_cpu: 1 << 20, all: 64 << 20 },
+                measured: Measured { events: CLASSES.to_vec(), ..Measured::default() },
+                ..LoadOptions::default()
+            },
+        }
+    }
+}
+
 /// What is attached; detached when dropped.
 pub struct Attached(
     #[expect(dead_code, reason = "held for its Drop, which detaches")] Vec<OwnedFd>,
@@ -150,11 +176,11 @@ impl ProbeSet {
     /// If they cannot be loaded, or a hook of that name cannot.
     pub fn load(
         name: String,
-        object: ObjectKind,
+        programs: Programs,
         only: Option<Attach>,
         hooks: &[String],
     ) -> Result<Self> {
-        let mut engine = Engine::load(&LoadOptions { object, only, ..LoadOptions::default() })?;
+        let mut engine = Engine::load(&LoadOptions { only, ..programs.options() })?;
         let states = engine.hooks().to_vec();
         let mut probes = Vec::new();
         for status in states {

@@ -4,14 +4,14 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use noise_host::kernel::{KernelError, ObjectKind};
+use noise_host::kernel::KernelError;
 
 use anyhow::{Context as _, Result, anyhow};
 use clap::{Parser, ValueEnum};
 use noise_common::hooks::Attach;
 use noise_tests::bench::interleave::{Steady, count_calls, take_turns};
 use noise_tests::bench::machine::Machine;
-use noise_tests::bench::probes::ProbeSet;
+use noise_tests::bench::probes::{ProbeSet, Programs};
 use noise_tests::bench::ratios::{compare, median};
 use noise_tests::bench::report::{ProgramResult, Report, SetResult, Skipped};
 use noise_tests::bench::workload::{ECHO, Kind, Workload, echo};
@@ -27,8 +27,10 @@ enum Set {
     Null,
     /// Empty programs on all hooks.
     Empty,
-    /// The programs that measure.
+    /// The programs that measure, with the flight recorder.
     Noised,
+    /// The programs that measure, without it.
+    NoRecorder,
 }
 
 /// A way of attaching.
@@ -174,20 +176,22 @@ fn skip(report: &mut Report, what: &str, error: &anyhow::Error) {
 /// Loads the sets asked for. The first is always of empty programs: it finds out which hooks fire.
 fn load_sets(options: &Options, report: &mut Report) -> Result<Vec<ProbeSet>> {
     let scout = "scout".to_owned();
-    let mut sets = vec![ProbeSet::load(scout, ObjectKind::Empty, None, &[])?];
-    for (set, name, object) in
-        [(Set::Empty, "empty", ObjectKind::Empty), (Set::Noised, "noised", ObjectKind::Measuring)]
-    {
+    let mut sets = vec![ProbeSet::load(scout, Programs::Empty, None, &[])?];
+    for (set, name, programs) in [
+        (Set::Empty, "empty", Programs::Empty),
+        (Set::Noised, "noised", Programs::Noised),
+        (Set::NoRecorder, "no_recorder", Programs::NoRecorder),
+    ] {
         if !options.sets.contains(&set) {
             continue;
         }
         if options.attach.is_empty() {
-            sets.push(ProbeSet::load(name.to_owned(), object, None, &options.hooks)?);
+            sets.push(ProbeSet::load(name.to_owned(), programs, None, &options.hooks)?);
         }
         for way in &options.attach {
             let attach = way.attach();
             let name = format!("{name}_{}", attach.name());
-            sets.push(ProbeSet::load(name, object, Some(attach), &options.hooks)?);
+            sets.push(ProbeSet::load(name, programs, Some(attach), &options.hooks)?);
         }
     }
     if !options.no_peers {

@@ -32,6 +32,7 @@ mod packages;
 mod patience;
 mod privileges;
 mod prometheus;
+mod recorder;
 mod referee;
 mod scenario;
 mod sched;
@@ -131,6 +132,7 @@ fn main() -> ExitCode {
         ("memory", memory::TESTS),
         ("cgroups", cgroups::TESTS),
         ("differential", differential::TESTS),
+        ("recorder", recorder::TESTS),
         ("attribution", attribution::TESTS),
         ("scenario", scenario::TESTS),
         ("faults", faults::TESTS),

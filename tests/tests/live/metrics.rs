@@ -46,10 +46,14 @@ const COUNTERS: &[&str] = &[
     "noised_series_folded_total",
     "noised_http_hangups_total",
     "noised_http_requests_delayed_total",
+    "noised_recorder_events_total",
+    "noised_recorder_overwritten_total",
     "process_cpu_seconds_total",
 ];
 const GAUGES: &[&str] = &[
     "noised_build_info",
+    "noised_recorder_bytes",
+    "noised_recorder_seconds_held",
     "noised_cgroup_hierarchy_found",
     "noised_probe_attached",
     "process_resident_memory_bytes",

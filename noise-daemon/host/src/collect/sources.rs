@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -16,7 +16,7 @@ use noise_common::hooks::Hook;
 use noise_common::loss::{LOSSES, Loss};
 use noise_common::record::Record;
 use noise_common::signals::{CELLS_PER_CPU, SIGNALS, Signal, Storage};
-use noise_model::{Count, HookSample, INTERFERENCE_METRIC, Label, Sample};
+use noise_model::{Count, HookSample, INTERFERENCE_METRIC, Label, Recorder, Sample};
 use noise_system::procfs::Reader;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::broadcast;
@@ -29,7 +29,9 @@ use super::outliers::{MOST_WAITING, Outliers};
 use super::series::Histograms;
 use super::states::{CpuStates, Mark};
 use super::steal;
-use crate::kernel::{Engine, HookStatus, Measured, PidLimit, ProgramStats, monotonic_ns};
+use crate::kernel::{
+    Engine, EventStore, HookStatus, Measured, PidLimit, ProgramStats, monotonic_ns,
+};
 use crate::resolve::Names;
 use crate::resolve::cgroup::Hierarchies;
 
@@ -98,6 +100,7 @@ pub struct Collector {
     pids: PidLimit,
     programs: BTreeMap<Hook, ProgramStats>,
     absent: Vec<(Signal, String)>,
+    events: Option<Arc<Mutex<EventStore>>>,
     swept: Instant,
     asked_names: Instant,
     full_seen: u64,
@@ -132,6 +135,7 @@ impl Collector {
             facts.drop_reasons.clone(),
             &hierarchies,
         );
+        let events = engine.event_store()?.map(|store| Arc::new(Mutex::new(store)));
         let (records, receiver) = broadcast::channel(MOST_WAITING);
         Ok(Self {
             ring: take(&mut engine, "NOISE_RING")?.try_into()?,
@@ -154,6 +158,7 @@ impl Collector {
             pids: PidLimit::new(engine.sizes()),
             programs: BTreeMap::new(),
             absent: engine.absent(),
+            events,
             swept: Instant::now(),
             asked_names: Instant::now(),
             full_seen: 0,
@@ -180,6 +185,11 @@ impl Collector {
     /// The hierarchies of the cgroups that are counted.
     pub fn hierarchies(&self) -> &Hierarchies {
         &self.hierarchies
+    }
+
+    /// The event store; `None` where there is none.
+    pub fn event_store(&self) -> Option<Arc<Mutex<EventStore>>> {
+        self.events.clone()
     }
 
     /// Signals that are not measured here, and why.
@@ -230,6 +240,16 @@ impl Collector {
         let found = self.hierarchies.found();
         sample.hierarchies = found.map(|(kind, is_found)| (kind.into(), is_found)).into();
         sample.stolen = steal::stolen(Path::new("/proc"), &mut self.reader);
+        sample.recorder = self.events.as_ref().map(|events| {
+            let mut events = events.lock().unwrap_or_else(PoisonError::into_inner);
+            let figures = events.figures(sample.at_ns);
+            Recorder {
+                bytes: figures.bytes,
+                events: figures.events,
+                overwritten: figures.overwritten,
+                held_ns: figures.held_ns,
+            }
+        });
         sample.page_faults = self.page_faults.read(Path::new("/proc"), &mut self.reader);
     }
 

@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use memmap2::{MmapOptions, MmapRaw};
 use noise_common::event::CpuState;
 use noise_common::signals::{SIGNALS, Signal};
+use noise_common::store::{Class, Layout, PARTS, Part};
 
 use super::monotonic_ns;
 
@@ -16,11 +17,13 @@ pub struct Measured {
     pub off: Vec<Signal>,
     /// Length from which on a wait for a CPU gets a record of its own, ns.
     pub outlier_ns: u64,
+    /// Classes of events that are written to the store, where there is one.
+    pub events: Vec<Class>,
 }
 
 impl Default for Measured {
     fn default() -> Self {
-        Self { off: Vec::new(), outlier_ns: 1_000_000 }
+        Self { off: Vec::new(), outlier_ns: 1_000_000, events: Vec::new() }
     }
 }
 
@@ -40,16 +43,59 @@ impl Measured {
 pub struct Controls {
     map: MmapRaw,
     cpus: usize,
+    layout: Layout,
 }
 
 impl Controls {
-    /// Maps the states of that many CPUs.
+    /// Maps the states of as many CPUs as the event store has, and shows each its parts.
     ///
     /// # Errors
     /// Where the kernel refuses.
-    pub fn map(array: BorrowedFd<'_>, cpus: usize) -> io::Result<Self> {
+    pub fn map(array: BorrowedFd<'_>, layout: Layout) -> io::Result<Self> {
+        let cpus = layout.cpus() as usize;
         let map = MmapOptions::new().len(size_of::<CpuState>() * cpus).map_raw(&array)?;
-        Ok(Self { map, cpus })
+        let controls = Self { map, cpus, layout };
+        for cpu in 0..layout.cpus() {
+            for part in 0..PARTS {
+                if let Some(place) = controls.place(cpu, part) {
+                    // SAFETY: the pointer lies in the mapping; no program writes events yet.
+                    unsafe { place.write_volatile(layout.part(cpu, part)) };
+                }
+            }
+        }
+        Ok(controls)
+    }
+
+    fn place(&self, cpu: u32, part: usize) -> Option<*mut Part> {
+        if cpu as usize >= self.cpus || part >= PARTS {
+            return None;
+        }
+        let first = self.map.as_mut_ptr().cast::<CpuState>();
+        // SAFETY: the mapping holds this many states, each with this many parts.
+        Some(unsafe { (&raw mut (*first.add(cpu as usize)).store.parts).cast::<Part>().add(part) })
+    }
+
+    /// How far a part of the event store is.
+    pub fn part(&self, cpu: u32, part: usize) -> Option<Part> {
+        let place = self.place(cpu, part)?;
+        // SAFETY: the pointer lies in the mapping. A program may be counting on: that is one store.
+        let next = unsafe { (&raw const (*place).next).read_volatile() };
+        Some(Part { next, ..self.layout.part(cpu, part) })
+    }
+
+    /// Events for which a CPU had no part.
+    pub fn lost_events(&self, cpu: u32) -> u64 {
+        if cpu as usize >= self.cpus {
+            return 0;
+        }
+        let first = self.map.as_ptr().cast::<CpuState>();
+        // SAFETY: the mapping holds this many states.
+        unsafe { (&raw const (*first.add(cpu as usize)).store.lost).read_volatile() }
+    }
+
+    /// Where the event store's parts lie.
+    pub fn layout(&self) -> Layout {
+        self.layout
     }
 
     /// Sets what the programs measure, one CPU after the other.
@@ -58,6 +104,8 @@ impl Controls {
     /// again: its end may have been missed.
     pub fn apply(&self, measured: &Measured) {
         let bits = measured.bits();
+        let classes = measured.events.iter().fold(0, |bits, class| bits | class.bit());
+        let classes = if self.layout.events() == 0 { 0 } else { classes };
         let now_ns = monotonic_ns();
         for cpu in 0..self.cpus {
             let first = self.map.as_mut_ptr().cast::<CpuState>();
@@ -76,6 +124,7 @@ impl Controls {
                 std::sync::atomic::fence(std::sync::atomic::Ordering::Release);
                 (&raw mut (*state).outlier_ns).write_volatile(measured.outlier_ns);
                 (&raw mut (*state).off).write_volatile(bits);
+                (&raw mut (*state).events).write_volatile(classes);
             }
         }
     }
@@ -98,18 +147,26 @@ mod tests {
     #[test]
     fn what_is_switched_on_again_is_believed_from_then_on() {
         let map = MmapOptions::new().len(size_of::<CpuState>() * 2).map_anon().unwrap();
-        let controls = Controls { map: map.into(), cpus: 2 };
+        let controls = Controls { map: map.into(), cpus: 2, layout: Layout::new(2, 0) };
         controls.apply(&Measured::default());
         assert_eq!(state(&controls, 1), (0, 1_000_000, 0));
         let off = vec![Signal::NetTxWait, Signal::RunqueueWait];
-        controls.apply(&Measured { off, outlier_ns: 5 });
+        controls.apply(&Measured { off, outlier_ns: 5, ..Measured::default() });
         assert_eq!(state(&controls, 0), (Signal::NetTxWait.bit() | 1, 5, 0));
         let before = monotonic_ns();
-        controls.apply(&Measured { off: vec![Signal::RunqueueWait], outlier_ns: 5 });
+        controls.apply(&Measured {
+            off: vec![Signal::RunqueueWait],
+            outlier_ns: 5,
+            ..Measured::default()
+        });
         let (off, _, since) = state(&controls, 1);
         assert_eq!(off, 1);
         assert!(since >= before);
-        controls.apply(&Measured { off: vec![Signal::RunqueueWait], outlier_ns: 6 });
+        controls.apply(&Measured {
+            off: vec![Signal::RunqueueWait],
+            outlier_ns: 6,
+            ..Measured::default()
+        });
         assert_eq!(state(&controls, 1), (1, 6, since));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
+use std::sync::Arc;
 
 use aya::maps::Map;
 use aya::programs::raw_trace_point::RawTracePointLink;
@@ -11,6 +12,7 @@ use aya::{Btf, Ebpf, VerifierLogLevel};
 use noise_common::MARKER_MAP;
 use noise_common::hooks::{Attach, HOOKS, Hook};
 use noise_common::signals::{SIGNALS, Signal, SignalInfo};
+use noise_common::store::Layout;
 use noise_system::memory::give_back;
 
 use super::controls::{Controls, Measured};
@@ -19,10 +21,12 @@ use super::loader::loader;
 use super::order::ends_first;
 use super::room::ensure_locked_memory;
 use super::{
-    Facts, KernelBtf, KernelError, Lockdown, SignalState, Sizes, ensure_room, has_own_users,
-    lockdown, missing_capabilities, signal_state,
+    EventStore, Facts, KernelBtf, KernelError, Lockdown, RecorderSize, SignalState, Sizes,
+    ensure_room, has_own_users, lockdown, missing_capabilities, signal_state,
 };
 
+/// The event store.
+const EVENTS_MAP: &str = "NOISE_EVENTS";
 /// Why a signal is not measured though it could be.
 const SWITCHED_OFF: &str = "switched off by the configuration";
 
@@ -105,6 +109,8 @@ pub struct LoadOptions {
     pub only: Option<Attach>,
     /// What is measured at first.
     pub measured: Measured,
+    /// The event store's size, which may turn out smaller where memory is short.
+    pub recorder: RecorderSize,
     /// A process or thread that is counted apart from the others of its cgroup.
     pub watched: Option<u32>,
 }
@@ -133,9 +139,10 @@ pub struct Engine {
     ebpf: Ebpf,
     facts: Facts,
     sizes: Sizes,
+    layout: Layout,
     hooks: Vec<HookStatus>,
     links: BTreeMap<Hook, Link>,
-    controls: Option<Controls>,
+    controls: Option<Arc<Controls>>,
     measured: Measured,
 }
 
@@ -148,16 +155,17 @@ impl Engine {
     /// # Errors
     /// Where nothing can be loaded at all; see [`KernelError`].
     pub fn load(options: &LoadOptions) -> Result<Self, KernelError> {
-        preflight()?;
+        let size = preflight(options.recorder)?;
         let sizes = Sizes::of_host().map_err(|error| KernelError::Refused(format!("{error:#}")))?;
-        ensure_locked_memory(sizes)?;
+        let layout = sizes.store(size);
+        ensure_locked_memory(sizes, layout)?;
         let (facts, btf) = {
             let btf = KernelBtf::read(KernelBtf::PATH.as_ref())?;
             let facts = Facts::learn(&btf)?;
             let tracepoints = btf.tracepoints(facts.arguments.keys().map(|hook| hook.tracepoint()));
             (facts, tracepoints?)
         };
-        let mut ebpf = load_object(options, &facts, sizes)?;
+        let mut ebpf = load_object(options, &facts, sizes, layout)?;
         // The kernel needs most of all while it verifies the first program: what was free by then is
         // not kept on top.
         give_back();
@@ -171,10 +179,11 @@ impl Engine {
             hooks.push(HookStatus { hook, state });
         }
         let mut engine = Self {
-            controls: controls(&ebpf, sizes)?,
+            controls: controls(&ebpf, layout)?,
             ebpf,
             facts,
             sizes,
+            layout,
             hooks,
             links: BTreeMap::new(),
             measured: Measured::default(),
@@ -265,6 +274,26 @@ impl Engine {
         self.sizes
     }
 
+    /// Where the event store's parts lie; without any events where there is no store.
+    pub fn recorder(&self) -> Layout {
+        self.layout
+    }
+
+    /// The event store; `None` where there is none.
+    ///
+    /// # Errors
+    /// Where its memory cannot be had.
+    pub fn event_store(&self) -> Result<Option<EventStore>, KernelError> {
+        let Some(controls) = self.controls.as_ref() else { return Ok(None) };
+        let Some(Map::Array(events)) = self.ebpf.map(EVENTS_MAP) else { return Ok(None) };
+        if controls.layout().events() == 0 {
+            return Ok(None);
+        }
+        let events = events.fd().as_fd().try_clone_to_owned();
+        let events = events.map_err(|error| KernelError::Refused(error.to_string()))?;
+        Ok(Some(EventStore::new(events, Arc::clone(controls))))
+    }
+
     /// Takes a map out of the object; `None` where it has no such map, or it was taken.
     pub fn take_map(&mut self, name: &str) -> Option<Map> {
         self.ebpf.take_map(name)
@@ -296,15 +325,16 @@ impl Engine {
 }
 
 /// The memory that says what the programs measure; `None` of an object that does not read it.
-fn controls(ebpf: &Ebpf, sizes: Sizes) -> Result<Option<Controls>, KernelError> {
+fn controls(ebpf: &Ebpf, layout: Layout) -> Result<Option<Arc<Controls>>, KernelError> {
     let Some(Map::Array(states)) = ebpf.map(MARKER_MAP) else { return Ok(None) };
-    Controls::map(states.fd().as_fd(), sizes.cpus as usize)
-        .map(Some)
+    Controls::map(states.fd().as_fd(), layout)
+        .map(|controls| Some(Arc::new(controls)))
         .map_err(|error| KernelError::Refused(format!("cannot map {MARKER_MAP}: {error}")))
 }
 
-/// Refuses early what can be known early, so that nothing is half-started.
-fn preflight() -> Result<(), KernelError> {
+/// Refuses early what can be known early, so that nothing is half-started; the size of the event store
+/// for which there is memory.
+fn preflight(recorder: RecorderSize) -> Result<RecorderSize, KernelError> {
     if has_own_users("/proc".as_ref()) {
         return Err(KernelError::OwnUsers);
     }
@@ -316,10 +346,15 @@ fn preflight() -> Result<(), KernelError> {
     if lockdown("/sys".as_ref()) == Lockdown::Confidentiality {
         return Err(KernelError::Lockdown);
     }
-    ensure_room()
+    ensure_room(recorder)
 }
 
-fn load_object(options: &LoadOptions, facts: &Facts, sizes: Sizes) -> Result<Ebpf, KernelError> {
+fn load_object(
+    options: &LoadOptions,
+    facts: &Facts,
+    sizes: Sizes,
+    layout: Layout,
+) -> Result<Ebpf, KernelError> {
     let log_level = options.debug.level();
     let maps = match options.object {
         ObjectKind::Watching => sizes.watching_maps(),
@@ -337,6 +372,7 @@ fn load_object(options: &LoadOptions, facts: &Facts, sizes: Sizes) -> Result<Ebp
         }
         loader.override_global("WAITS_MASK", &waits_mask, false);
         loader.override_global("AYA_LOG_LEVEL", &log_level, false);
+        loader.map_max_entries(EVENTS_MAP, layout.entries().max(1));
         for map in &maps {
             loader.map_max_entries(map.name, map.max_entries);
         }

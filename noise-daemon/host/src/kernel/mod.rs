@@ -16,6 +16,7 @@ mod prog_info;
 mod room;
 mod sight;
 mod sizes;
+mod store;
 
 pub use btf::KernelBtf;
 pub use clock::monotonic_ns;
@@ -27,4 +28,5 @@ pub use hook::{HookState, HookStatus};
 pub use host::{Capability, Lockdown, has_own_users, lockdown, missing_capabilities};
 pub use room::ensure_room;
 pub use sight::Sight;
-pub use sizes::{MapSize, PidLimit, Sizes};
+pub use sizes::{MapSize, PidLimit, RecorderSize, Sizes};
+pub use store::{Copied, EventStore, Figures};

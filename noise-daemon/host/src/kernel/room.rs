@@ -11,7 +11,8 @@ use noise_system::procfs;
 
 use super::cgroup_memory::{code_bytes, free_memory};
 use super::loader::is_alone;
-use super::{KernelBtf, KernelError, Sizes};
+use super::{KernelBtf, KernelError, RecorderSize, Sizes};
+use noise_common::store::Layout;
 
 const MIB: u64 = 1 << 20;
 /// Descriptors beside those of the programs: maps, sockets, the runtime's own, the standard three, and
@@ -62,8 +63,10 @@ struct Needed {
     reading: u64,
     /// The daemon's while the programs are loaded.
     loading: u64,
-    /// The kernel's for the maps.
+    /// The kernel's for the maps, without the event store.
     maps: u64,
+    /// The kernel's for the event store.
+    store: u64,
     /// Pages of the program's file: half of its code is used at a time, and with less room it is read
     /// again and again.
     code: u64,
@@ -74,7 +77,7 @@ impl Needed {
     fn of(btf: u64, maps: u64, code: u64, is_alone: bool) -> Self {
         let types = if is_alone { KernelBtf::memory(btf) } else { KernelBtf::memory_in_aya(btf) };
         let loading = OWN + KernelBtf::memory_of_tracepoints(btf);
-        Self { reading: OWN + types, loading, maps, code: code / 2 }
+        Self { reading: OWN + types, loading, maps, store: 0, code: code / 2 }
     }
 
     fn of_host() -> Self {
@@ -86,7 +89,7 @@ impl Needed {
 
     /// All that a cgroup is charged for.
     fn charged(self) -> u64 {
-        self.reading.max(self.loading + self.maps + PROGRAMS) + self.code
+        self.reading.max(self.loading + self.maps + self.store + PROGRAMS) + self.code
     }
 
     /// Memory that only this process has.
@@ -96,11 +99,12 @@ impl Needed {
 }
 
 /// Lifts the soft limit on descriptors as far as it goes, and requires that a start fits into what this
-/// process may have.
+/// process may have. Returns the size of a flight recorder that fits as well: what is measured comes
+/// first.
 ///
 /// # Errors
-/// [`KernelError::NoRoom`] where it does not.
-pub fn ensure_room() -> Result<(), KernelError> {
+/// [`KernelError::NoRoom`] where it does not fit without one.
+pub fn ensure_room(recorder: RecorderSize) -> Result<RecorderSize, KernelError> {
     let descriptors = 2 * HOOKS.len() + OTHER_DESCRIPTORS;
     ensure(
         "file descriptors",
@@ -123,13 +127,29 @@ pub fn ensure_room() -> Result<(), KernelError> {
         "ulimit -d, or LimitDATA= of the unit",
     )?;
     let groups = procfs::bytes("/proc/self/cgroup").unwrap_or_default();
+    let free = free_memory(Path::new("/sys/fs/cgroup"), &groups).unwrap_or(u64::MAX);
     ensure_mib(
         "MiB of memory",
-        free_memory(Path::new("/sys/fs/cgroup"), &groups).unwrap_or(u64::MAX),
+        free,
         needed.charged(),
         "memory.max of its cgroup or of one above it, which all in them share, or MemoryMax= of the \
          unit",
-    )
+    )?;
+    // What cannot be read here stops the start a moment later, in words of its own.
+    Ok(Sizes::of_host().map_or(recorder, |sizes| fitting(recorder, sizes, needed, free)))
+}
+
+/// The largest size up to that one with which a start takes no more than `free` bytes.
+fn fitting(recorder: RecorderSize, sizes: Sizes, needed: Needed, free: u64) -> RecorderSize {
+    let mut size = recorder;
+    let charged = |size| {
+        let store = sizes.store(size).bytes();
+        Needed { store, ..needed }.charged()
+    };
+    while sizes.store(size).events() > 0 && charged(size) > free {
+        size = size.halved(sizes.cpus);
+    }
+    size
 }
 
 /// Lifts the limit on locked memory, to which kernels before 5.11 charge maps and programs, and requires
@@ -137,7 +157,7 @@ pub fn ensure_room() -> Result<(), KernelError> {
 ///
 /// # Errors
 /// [`KernelError::NoRoom`] where it does not.
-pub fn ensure_locked_memory(sizes: Sizes) -> Result<(), KernelError> {
+pub fn ensure_locked_memory(sizes: Sizes, layout: Layout) -> Result<(), KernelError> {
     let _ = setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY);
     let release = procfs::text("/proc/sys/kernel/osrelease").unwrap_or_default();
     if !charges_locked_memory(&release) {
@@ -146,8 +166,8 @@ pub fn ensure_locked_memory(sizes: Sizes) -> Result<(), KernelError> {
     ensure_mib(
         "MiB of locked memory",
         soft_limit(Resource::RLIMIT_MEMLOCK),
-        sizes.total_bytes(false).0,
-        "ulimit -l, or LimitMEMLOCK= of the unit",
+        sizes.total_bytes(false).0 + layout.bytes(),
+        "ulimit -l, or LimitMEMLOCK= of the unit, or a smaller size in [recorder]",
     )
 }
 
@@ -187,6 +207,25 @@ mod tests {
     }
 
     #[test]
+    fn the_flight_recorder_takes_what_is_left() {
+        let sizes = Sizes { cpus: 4, pids: 32_768 };
+        let needed = Needed::of(5_519_912, 2_400_000, 13 * MIB, true);
+        let size = RecorderSize { per_cpu: MIB, all: 64 * MIB };
+        let with = |more: u64| sizes.store(fitting(size, sizes, needed, needed.charged() + more));
+        assert_eq!(with(64 * MIB), sizes.store(size));
+        // Reading the kernel's types takes more than all maps do later.
+        let store = with(0).bytes();
+        assert!(Needed { store, ..needed }.charged() <= needed.charged(), "{store}");
+        let larger = RecorderSize { per_cpu: 64 * MIB, all: 512 * MIB };
+        let fits = sizes.store(fitting(larger, sizes, needed, needed.charged() + 64 * MIB));
+        assert!((32 * MIB..=80 * MIB).contains(&fits.bytes()), "{fits:?}");
+        // Nothing is left at all: nothing is kept.
+        assert_eq!(sizes.store(fitting(size, sizes, needed, needed.charged())).bytes(), store);
+        let none = Needed { loading: needed.reading, ..needed };
+        assert_eq!(sizes.store(fitting(size, sizes, none, none.charged())).bytes(), 0);
+    }
+
+    #[test]
     fn kernels_before_5_11_charge_locked_memory() {
         for release in ["5.10.0-46-cloud-amd64\n", "5.4.0", "4.19"] {
             assert!(charges_locked_memory(release), "{release}");
@@ -209,6 +248,7 @@ mod tests {
 
     #[test]
     fn tests_have_room() {
-        ensure_room().unwrap();
+        let size = RecorderSize { per_cpu: MIB, all: 64 * MIB };
+        ensure_room(size).unwrap();
     }
 }

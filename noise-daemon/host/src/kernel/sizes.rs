@@ -9,6 +9,7 @@ use noise_common::event::{
 };
 use noise_common::ledger::Waiting;
 use noise_common::queue::{QUEUES, Served};
+use noise_common::store::{Event, Layout};
 use noise_common::watch::WatchedCpu;
 use noise_system::procfs;
 
@@ -19,6 +20,28 @@ pub struct Sizes {
     pub cpus: u32,
     /// Possible pids: the kernel's `pid_max`.
     pub pids: u32,
+}
+
+/// Bytes of the flight recorder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecorderSize {
+    /// For each possible CPU at most; 0 = none.
+    pub per_cpu: u64,
+    /// For all at most.
+    pub all: u64,
+}
+
+impl RecorderSize {
+    /// What each of so many CPUs gets.
+    pub fn share(self, cpus: u32) -> u64 {
+        self.per_cpu.min(self.all / u64::from(cpus.max(1)))
+    }
+
+    /// The next smaller size; none at last.
+    #[must_use]
+    pub fn halved(self, cpus: u32) -> Self {
+        Self { per_cpu: self.share(cpus) / 2, ..self }
+    }
 }
 
 /// One map and the memory that it takes.
@@ -104,7 +127,14 @@ impl Sizes {
         self.cpus.saturating_mul(WAITS_PER_CPU).clamp(WAITS.0, WAITS.1).next_power_of_two()
     }
 
-    /// Every map with its size. `debug` where the programs write debug records.
+    /// Where the event store's parts lie: as much of a size as makes a power of two for each CPU. The
+    /// parts of interrupters, 24 KiB for each CPU, come on top.
+    pub fn store(self, size: RecorderSize) -> Layout {
+        let events = size.share(self.cpus) / size_of::<Event>() as u64;
+        Layout::new(self.cpus, u32::try_from(events).unwrap_or(u32::MAX))
+    }
+
+    /// Every map but the event store with its size. `debug` where the programs write debug records.
     pub fn maps(self, debug: bool) -> Vec<MapSize> {
         let cpus = u64::from(self.cpus);
         let size = |name, max_entries: u32, bytes: u64| MapSize { name, max_entries, bytes };

@@ -24,6 +24,7 @@ use noise_measure::osnoise::Duty;
 use noise_model::{Builder, Longest, Reload};
 use noise_serve::{
     Costs, ListenError, Listeners, LocalSocket, Refresh, SocketOptions, Web, router, serve,
+    with_events,
 };
 use noise_system::worker::ensure_threads;
 use tokio::net::UnixListener;
@@ -41,6 +42,7 @@ use crate::confine::{
     Confined, Extent, Rest, confine, folder_of, is_root, out_of_reach, reader, seen_once, without,
 };
 use crate::pipeline::{Beat, Pipeline, SAMPLE_EVERY};
+use crate::recorder;
 
 /// Requests for a fresh model that may wait.
 const PENDING_REFRESHES: usize = 64;
@@ -89,7 +91,7 @@ pub fn run(args: &RunArgs) -> Result<(), CommandError> {
         return Ok(());
     }
     // The runtime panics where it finds no descriptors.
-    ensure_room()?;
+    ensure_room(config.recorder.size())?;
     ensure_threads(threads(&config, &web))?;
     let log = Log::start(config.log.level);
     // One thread: a second one would be woken for every sample, to wake the first.
@@ -115,7 +117,9 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
         LogLevel::Debug => DebugRecords::Drops,
         _ => DebugRecords::Off,
     };
-    let options = LoadOptions { debug, measured: config.measured(), ..LoadOptions::default() };
+    let recorder = config.recorder.size();
+    let measured = config.measured();
+    let options = LoadOptions { debug, measured, recorder, ..LoadOptions::default() };
     let mut engine = Engine::load(&options)?;
     if other {
         tracing::warn!("another noised is attached on this host: overhead doubles");
@@ -123,6 +127,9 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     let logger = if level.is_detailed() { debug_records(&mut engine) } else { None };
     engine.attach()?;
     report(&engine);
+    if let Some(trouble) = recorder::shortened(engine.sizes(), recorder, engine.recorder()) {
+        tracing::warn!("{trouble}");
+    }
     let readable = without(|| engine.is_readable()).context("cannot start a thread")?;
     let readable = readable.unwrap_or(false);
     let collector = Collector::new(engine)?;
@@ -163,6 +170,8 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     web.set_hosts(config.web.hosts(&listening));
     let costs = Costs::default();
     let router = router(Refresh(refresh), read_host(Path::new("/")), web.clone(), costs.clone());
+    let events = collector.event_store().map(recorder::source);
+    let local_router = with_events(router.clone(), events);
     let mut pipeline = Pipeline::new(collector, beat)?;
     let metrics = pipeline.subscribe(Builder::new(config.limits.limits()));
     let watching = pipeline.subscribe(watching);
@@ -186,8 +195,8 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     };
     tokio::select! {
         result = daemon.work(asked, hangup) => result?,
-        () = serve(listeners, router.clone(), served, costs.clone()) => {}
-        () = serve_local(local, router, costs.beside()) => {}
+        () = serve(listeners, router, served, costs.clone()) => {}
+        () = serve_local(local, local_router, costs.beside()) => {}
         () = drain_debug_records(logger) => {}
         _ = interrupt.recv() => tracing::info!("SIGINT: detaching"),
         _ = terminate.recv() => tracing::info!("SIGTERM: detaching"),

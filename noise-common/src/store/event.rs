@@ -1,0 +1,492 @@
+//! One event, as it lies in the store.
+
+use crate::hooks::{Edge, Hook, Vector};
+
+/// What events are about. The discriminant is the number of its bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+#[repr(u32)]
+pub enum Class {
+    /// The scheduler and interrupts: what a critical path needs.
+    Sched,
+    /// Block devices and the network.
+    Io,
+}
+
+/// All classes, in order of their discriminants.
+pub const CLASSES: [Class; 2] = [Class::Sched, Class::Io];
+
+impl Class {
+    /// Its name in options.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sched => "sched",
+            Self::Io => "io",
+        }
+    }
+
+    /// The class of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        CLASSES.into_iter().find(|class| class.name() == name)
+    }
+
+    /// Its bit among those that are on.
+    #[inline(always)]
+    pub const fn bit(self) -> u32 {
+        1 << self as u32
+    }
+}
+
+macro_rules! define_kinds {
+    ($($variant:ident = $number:literal $class:ident $name:literal $doc:literal;)*) => {
+        /// What happened.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum EventKind {
+            $(#[doc = $doc] $variant = $number,)*
+        }
+
+        /// All kinds, in order of their numbers.
+        pub const KINDS: &[EventKind] = &[$(EventKind::$variant,)*];
+
+        impl EventKind {
+            /// The kind with that number; 0 is none.
+            pub const fn from_number(number: u8) -> Option<Self> {
+                match number {
+                    $($number => Some(Self::$variant),)*
+                    _ => None,
+                }
+            }
+
+            /// The class that it belongs to.
+            pub const fn class(self) -> Class {
+                match self {
+                    $(Self::$variant => Class::$class,)*
+                }
+            }
+
+            /// The kernel's name of the tracepoint; of a vector, without the vector's name.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+        }
+    };
+}
+
+define_kinds! {
+    Switch = 1 Sched "sched_switch" "A CPU goes from one thread to another.";
+    Waking = 2 Sched "sched_waking" "A thread is woken, by what runs on this CPU.";
+    WakeupNew = 3 Sched "sched_wakeup_new" "A thread that was created is put on a run queue.";
+    Migrate = 4 Sched "sched_migrate_task" "A thread that does not run is put on another CPU.";
+    IrqEntry = 8 Sched "irq_handler_entry" "A handler of a device interrupt begins.";
+    IrqExit = 9 Sched "irq_handler_exit" "It ends.";
+    VectorEntry = 10 Sched "vector_entry" "An interrupt vector begins.";
+    VectorExit = 11 Sched "vector_exit" "It ends.";
+    SoftirqRaise = 12 Sched "softirq_raise" "A softirq vector is raised on this CPU.";
+    SoftirqEntry = 13 Sched "softirq_entry" "A softirq vector begins.";
+    SoftirqExit = 14 Sched "softirq_exit" "It ends.";
+    Nmi = 15 Sched "nmi_handler" "A handler of NMIs has run.";
+    BlockInsert = 32 Io "block_rq_insert" "A request is handed to the I/O scheduler.";
+    BlockIssue = 33 Io "block_rq_issue" "A request is handed to the driver.";
+    BlockRequeue = 34 Io "block_rq_requeue" "The driver gave a request back.";
+    BlockMerge = 35 Io "block_rq_merge" "A request became part of another.";
+    BlockComplete = 36 Io "block_rq_complete" "Some or all of a request is done.";
+    NetQueue = 40 Io "net_dev_queue" "A packet is handed to an interface.";
+    NetXmit = 41 Io "net_dev_start_xmit" "A packet is handed to the driver.";
+    NetReceive = 42 Io "netif_receive_skb" "A packet arrives.";
+    NetDrop = 43 Io "kfree_skb" "The kernel dropped a packet.";
+    TcpRetransmit = 44 Io "tcp_retransmit_skb" "A segment is sent again.";
+}
+
+/// One event. The programs write it, see [`crate::store::writing`]; [`Event::payload`] says what it means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+#[repr(C)]
+pub struct Event {
+    /// When, ns on CLOCK_MONOTONIC.
+    pub time_ns: u64,
+    /// Low bits of its number in its part.
+    pub number: u32,
+    /// Number of its [`EventKind`]; 0 where nothing was written yet.
+    pub kind: u8,
+    /// By kind.
+    pub small: u8,
+    /// By kind.
+    pub detail: u16,
+    /// By kind.
+    pub words: [u64; 2],
+}
+
+/// What an event is before it has a place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Body {
+    /// When, ns on CLOCK_MONOTONIC.
+    pub time_ns: u64,
+    /// Its kind, and what is smaller than a word.
+    head: u64,
+    words: [u64; 2],
+}
+
+/// Two numbers in one word.
+#[inline(always)]
+const fn pair(low: u32, high: u32) -> u64 {
+    low as u64 | (high as u64) << 32
+}
+
+#[inline(always)]
+const fn low(word: u64) -> u32 {
+    word as u32
+}
+
+#[inline(always)]
+const fn high(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
+/// Bits of a word that holds a sector; beside it are some of the request's address.
+const SECTOR_BITS: u32 = 48;
+const SECTOR_MASK: u64 = (1 << SECTOR_BITS) - 1;
+/// Requests do not lie closer to each other than this many bits of their addresses.
+const REQUEST_SHIFT: u32 = 6;
+
+/// Bits of a request's flags in the kernel's `blk_types.h` above the operation, the same from 4.14 on.
+const REQ_SYNC: u32 = 11;
+const REQ_FUA: u32 = 17;
+
+/// `TASK_REPORT` and neighbours of the kernel's `sched.h`: the states that tracers name.
+const REPORTED: u32 = 0x7f;
+const UNINTERRUPTIBLE: u32 = 0x2;
+const DEAD: u32 = 0x80;
+const IDLE: u32 = 0x402;
+const RTLOCK_WAIT: u32 = 0x1000;
+const FROZEN: u32 = 0x8000;
+/// What they show of a dead thread, and of an idle kernel thread.
+const SHOWN_DEAD: u32 = 0x10;
+const SHOWN_IDLE: u32 = 0x80;
+
+/// A thread that is woken, created or moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Woken {
+    /// Its id.
+    pub tid: u32,
+    /// Its priority as the kernel counts: 0 to 99 real time, 100 to 139 the others, -1 deadline.
+    pub priority: i16,
+    /// The CPU that it is on.
+    pub cpu: u32,
+}
+
+/// What the kernel has in the place of the first sector of a request without any. Tracers show it of a
+/// completion, and 0 of the other steps.
+pub const NO_SECTOR: u64 = u64::MAX;
+
+/// A step of a block request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Major and minor number, `major << 20 | minor`; 0 where it has no disk.
+    pub device: u32,
+    /// First sector, 512 bytes each; [`NO_SECTOR`] where it has none, as of a flush.
+    pub sector: u64,
+    /// Bytes of the request; of a completion: the bytes done.
+    pub bytes: u32,
+    /// The operation, `REQ_OP_*` of the kernel's `blk_types.h`.
+    pub operation: u8,
+    /// It is waited for (`REQ_SYNC`).
+    pub sync: bool,
+    /// It is about metadata (`REQ_META`).
+    pub meta: bool,
+    /// It goes to the medium before it is done (`REQ_FUA`).
+    pub fua: bool,
+    /// A flush goes ahead of it (`REQ_PREFLUSH`).
+    pub preflush: bool,
+    /// It is read ahead (`REQ_RAHEAD`).
+    pub readahead: bool,
+    /// The error of a completion, 0 to 255 as the kernel's `blk_status_t`, else 0.
+    pub error: u8,
+    /// Some bits of its address: requests under way that are about the same sector mostly differ in it.
+    pub tag: u16,
+}
+
+/// A packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// Address of its `sk_buff`.
+    pub skb: u64,
+    /// Length, bytes.
+    pub bytes: u32,
+    /// Index of the interface, 0 where it is not known.
+    pub interface: u32,
+    /// Low bits of the inode number of the interface's network namespace.
+    pub namespace: u16,
+}
+
+/// What an event says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields bear the names that the kernel gives them")]
+pub enum Payload {
+    /// `sched_switch`. The state as the kernel has it in `__state`, 0 = runnable; `preempted` where the
+    /// thread was switched away from without having asked for it.
+    Switch {
+        prev_tid: u32,
+        prev_prio: i16,
+        prev_state: u32,
+        preempted: bool,
+        next_tid: u32,
+        next_prio: i16,
+    },
+    /// `sched_waking`; the CPU is the one that it ran on last.
+    Waking(Woken),
+    /// `sched_wakeup_new`.
+    WakeupNew(Woken),
+    /// `sched_migrate_task`; the CPU is the one that it leaves.
+    Migrate { task: Woken, to: u32 },
+    /// `irq_handler_entry`.
+    IrqEntry { irq: u32 },
+    /// `irq_handler_exit`; whether the handler had something to do.
+    IrqExit { irq: u32, handled: bool },
+    /// `<vector>_entry` and `<vector>_exit`, with the number that the kernel has for it.
+    Vector { vector: Vector, edge: Edge, number: u16 },
+    /// `softirq_raise`.
+    SoftirqRaise { vector: u8 },
+    /// `softirq_entry` and `softirq_exit`.
+    Softirq { vector: u8, edge: Edge },
+    /// `nmi_handler`, at its end.
+    Nmi { duration_ns: u64 },
+    /// `block_rq_*`; which of them, says the kind.
+    Block(Request),
+    /// `net_dev_queue`, `net_dev_start_xmit` or `netif_receive_skb`; which of them, says the kind.
+    Net(Packet),
+    /// `kfree_skb`; `u32::MAX` where the kernel gives no reason.
+    NetDrop { skb: u64, reason: u32 },
+    /// `tcp_retransmit_skb`, over that interface.
+    TcpRetransmit { skb: u64, interface: u32, namespace: u16 },
+}
+
+/// Priorities fit into eight bits: -1 is 255.
+#[inline(always)]
+const fn priority(byte: u8) -> i16 {
+    if byte == u8::MAX { -1 } else { byte as i16 }
+}
+
+impl Body {
+    #[inline(always)]
+    const fn new(kind: EventKind, small: u8, detail: u16, words: [u64; 2], time_ns: u64) -> Self {
+        let head = (kind as u64) << 32 | (small as u64) << 40 | (detail as u64) << 48;
+        Self { time_ns, head, words }
+    }
+
+    /// `sched_switch`; the state is 0 of a thread that was preempted.
+    #[inline(always)]
+    pub const fn switch(
+        previous: (u32, u32),
+        state: u32,
+        preempted: bool,
+        next: (u32, u32),
+        time_ns: u64,
+    ) -> Self {
+        let priorities = (previous.1 & 0xff) | (next.1 & 0xff) << 8;
+        let words = [pair(previous.0, next.0), pair(state, priorities)];
+        Self::new(EventKind::Switch, preempted as u8, 0, words, time_ns)
+    }
+
+    /// A thread with its priority, on that CPU; `to` is another CPU where it moves there.
+    #[inline(always)]
+    pub const fn task(
+        kind: EventKind,
+        tid: u32,
+        priority: u32,
+        cpu: u32,
+        to: u32,
+        time_ns: u64,
+    ) -> Self {
+        Self::new(kind, priority as u8, 0, [pair(tid, cpu), to as u64], time_ns)
+    }
+
+    /// `irq_handler_entry` and `irq_handler_exit`.
+    #[inline(always)]
+    pub const fn irq(kind: EventKind, irq: u32, result: u32, time_ns: u64) -> Self {
+        Self::new(kind, 0, 0, [pair(irq, result), 0], time_ns)
+    }
+
+    /// `<vector>_entry` and `<vector>_exit`, with the kernel's number.
+    #[inline(always)]
+    pub const fn vector(kind: EventKind, vector: Vector, number: u16, time_ns: u64) -> Self {
+        Self::new(kind, vector as u8, number, [0; 2], time_ns)
+    }
+
+    /// `softirq_*`.
+    #[inline(always)]
+    pub const fn softirq(kind: EventKind, vector: u8, time_ns: u64) -> Self {
+        Self::new(kind, vector, 0, [0; 2], time_ns)
+    }
+
+    /// `nmi_handler`.
+    #[inline(always)]
+    pub const fn nmi(duration_ns: u64, time_ns: u64) -> Self {
+        Self::new(EventKind::Nmi, 0, 0, [duration_ns, 0], time_ns)
+    }
+
+    /// `block_rq_*`. `flags` are the kernel's, the operation in the low byte; the error of a completion
+    /// is a `blk_status_t` or, on older kernels, an errno.
+    #[inline(always)]
+    pub const fn block(
+        kind: EventKind,
+        (request, sector): (u64, u64),
+        (device, bytes): (u32, u32),
+        flags: u32,
+        error: u8,
+        time_ns: u64,
+    ) -> Self {
+        let letters = (flags >> REQ_SYNC & 3) | (flags >> REQ_FUA & 7) << 2;
+        let detail = (flags & 0xff | letters << 8) as u16;
+        let place = sector & SECTOR_MASK | request >> REQUEST_SHIFT << SECTOR_BITS;
+        Self::new(kind, error, detail, [place, pair(device, bytes)], time_ns)
+    }
+
+    /// A packet, or what is known of it; of a drop, the reason in the place of its length.
+    #[inline(always)]
+    pub const fn net(
+        kind: EventKind,
+        skb: u64,
+        bytes: u32,
+        (interface, namespace): (u32, u32),
+        time_ns: u64,
+    ) -> Self {
+        Self::new(kind, 0, namespace as u16, [skb, pair(bytes, interface)], time_ns)
+    }
+
+    /// The event's words in the order in which they are written, with its number; the last makes it whole.
+    #[inline(always)]
+    pub const fn words(&self, number: u64) -> [(usize, u64); 4] {
+        let head = self.head | number & 0xffff_ffff;
+        [(0, self.time_ns), (2, self.words[0]), (3, self.words[1]), (1, head)]
+    }
+}
+
+impl Event {
+    /// Its kind; `None` where nothing was written yet.
+    pub const fn kind(&self) -> Option<EventKind> {
+        EventKind::from_number(self.kind)
+    }
+
+    /// It as it is sent: little-endian, in the order of the fields.
+    pub fn to_bytes(self) -> [u8; size_of::<Self>()] {
+        let [first, second] = self.words;
+        let head = u64::from(self.number)
+            | u64::from(self.kind) << 32
+            | u64::from(self.small) << 40
+            | u64::from(self.detail) << 48;
+        let mut bytes = [0; size_of::<Self>()];
+        for (place, word) in bytes.chunks_exact_mut(8).zip([self.time_ns, head, first, second]) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// The event of such bytes.
+    pub fn from_bytes(bytes: &[u8; size_of::<Self>()]) -> Self {
+        crate::store::reading::copy(|word| {
+            let (words, _) = bytes.as_chunks();
+            words.get(word).map_or(0, |word| u64::from_le_bytes(*word))
+        })
+    }
+
+    const fn woken(&self) -> Woken {
+        let [first, _] = self.words;
+        Woken { tid: low(first), priority: priority(self.small), cpu: high(first) }
+    }
+
+    fn request(&self) -> Request {
+        let [place, size] = self.words;
+        let operation = self.detail as u8;
+        let flag = |bit: u32| self.detail >> (8 + bit) & 1 == 1;
+        let sector = place & SECTOR_MASK;
+        Request {
+            device: low(size),
+            sector: if sector == SECTOR_MASK { NO_SECTOR } else { sector },
+            bytes: high(size),
+            operation,
+            sync: flag(0),
+            meta: flag(1),
+            fua: flag(2),
+            preflush: flag(3),
+            readahead: flag(4),
+            error: self.small,
+            tag: (place >> SECTOR_BITS) as u16,
+        }
+    }
+
+    /// What it says; `None` of a kind that is unknown.
+    pub fn payload(&self) -> Option<Payload> {
+        let [first, second] = self.words;
+        Some(match self.kind()? {
+            EventKind::Switch => Payload::Switch {
+                prev_tid: low(first),
+                prev_prio: priority(high(second) as u8),
+                prev_state: low(second),
+                preempted: self.small != 0,
+                next_tid: high(first),
+                next_prio: priority((high(second) >> 8) as u8),
+            },
+            EventKind::Waking => Payload::Waking(self.woken()),
+            EventKind::WakeupNew => Payload::WakeupNew(self.woken()),
+            EventKind::Migrate => Payload::Migrate { task: self.woken(), to: low(second) },
+            EventKind::IrqEntry => Payload::IrqEntry { irq: low(first) },
+            EventKind::IrqExit => Payload::IrqExit { irq: low(first), handled: high(first) != 0 },
+            EventKind::VectorEntry => self.vector(Edge::Entry)?,
+            EventKind::VectorExit => self.vector(Edge::Exit)?,
+            EventKind::SoftirqRaise => Payload::SoftirqRaise { vector: self.small },
+            EventKind::SoftirqEntry => Payload::Softirq { vector: self.small, edge: Edge::Entry },
+            EventKind::SoftirqExit => Payload::Softirq { vector: self.small, edge: Edge::Exit },
+            EventKind::Nmi => Payload::Nmi { duration_ns: first },
+            EventKind::BlockInsert
+            | EventKind::BlockIssue
+            | EventKind::BlockRequeue
+            | EventKind::BlockMerge
+            | EventKind::BlockComplete => Payload::Block(self.request()),
+            EventKind::NetQueue | EventKind::NetXmit | EventKind::NetReceive => {
+                Payload::Net(Packet {
+                    skb: first,
+                    bytes: low(second),
+                    interface: high(second),
+                    namespace: self.detail,
+                })
+            }
+            EventKind::NetDrop => Payload::NetDrop { skb: first, reason: low(second) },
+            EventKind::TcpRetransmit => Payload::TcpRetransmit {
+                skb: first,
+                interface: high(second),
+                namespace: self.detail,
+            },
+        })
+    }
+
+    fn vector(&self, edge: Edge) -> Option<Payload> {
+        let hook = crate::hooks::VECTOR_HOOKS.get(2 * usize::from(self.small))?;
+        let Hook::Vector(vector, _) = *hook else { return None };
+        Some(Payload::Vector { vector, edge, number: self.detail })
+    }
+}
+
+/// A thread's state as tracers show it, from the state in which it was switched away from: 0 runnable,
+/// else one bit; `preempted` has the bit above them all, 0x100.
+///
+/// The kernel's `__trace_sched_switch_state` does the same, and distinguishes
+/// a zombie (0x20) from a thread that is gone at once (0x10); here both are 0x10.
+pub const fn shown_state(state: u32, preempted: bool) -> u32 {
+    if preempted {
+        return 0x100;
+    }
+    if state & IDLE == IDLE {
+        return SHOWN_IDLE;
+    }
+    if state & DEAD != 0 {
+        return SHOWN_DEAD;
+    }
+    let reported =
+        if state & (RTLOCK_WAIT | FROZEN) != 0 { UNINTERRUPTIBLE } else { state & REPORTED };
+    // The highest bit.
+    if reported == 0 { 0 } else { 1 << reported.ilog2() }
+}

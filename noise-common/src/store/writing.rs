@@ -1,0 +1,73 @@
+//! How an event enters the store.
+//!
+//! A CPU's writers interrupt each other: a program in a task by one in an interrupt, by one in a softirq
+//! that is served when that interrupt ends, by one in an NMI. Which of them runs cannot be taken from the
+//! kernel's events: when a handler has ended, the way out of its interrupt still wakes threads. And a slot
+//! cannot be claimed by an atomic addition that returns what was there: Linux 5.10 has none for programs,
+//! and where there is one it costs as much as all the rest.
+//!
+//! So the writers count themselves. Whoever interrupts has ended before the interrupted goes on, and
+//! leaves [`crate::store::Parts::depth`] as it found it:
+//!
+//! - between the load and the store of the depth, an interrupter finds the same depth, and has left that
+//!   part again before this writer enters it;
+//! - from then on until the depth is restored, an interrupter finds a higher one and writes to another
+//!   part, so load and store of [`crate::store::Part::next`] are as good as one step.
+//!
+//! No two writers of one CPU are in one part at a time, and a part's numbers have no gaps, by plain loads
+//! and stores of this CPU. That rests on programs which are not preempted. On a kernel with PREEMPT_RT from
+//! 7.0 on, those of the block layer and of the network may be, if an interrupt falls into one of these few
+//! instructions and another thread is due: the thread that runs meanwhile uses the next part, the depth is
+//! set right by the next switch, and the interrupted event may be missing or in the place of another,
+//! which a reader sees by its number.
+
+use super::PARTS;
+use super::event::Body;
+
+/// The memory that a writer works on, access by access.
+pub trait Store {
+    /// The place of one event.
+    type Slot: Copy;
+
+    /// Writers at work.
+    fn depth(&mut self) -> u32;
+
+    /// Sets their number.
+    fn set_depth(&mut self, depth: u32);
+
+    /// Number of the next event of a part.
+    fn next(&mut self, part: usize) -> u64;
+
+    /// Sets it.
+    fn set_next(&mut self, part: usize, next: u64);
+
+    /// Where an event of that number goes.
+    fn slot(&mut self, part: usize, number: u64) -> Option<Self::Slot>;
+
+    /// Writes one of the four words of an event.
+    fn put(&mut self, slot: Self::Slot, word: usize, value: u64);
+
+    /// Counts an event for which there is no part.
+    fn lose(&mut self);
+}
+
+/// Writes an event. `after` is the number of writers that are at work when it is done, where that is
+/// known; otherwise as many as before.
+#[inline(always)]
+pub fn write(store: &mut impl Store, body: &Body, after: Option<u32>) {
+    let depth = store.depth();
+    let part = core::hint::black_box(depth) as usize;
+    if part >= PARTS {
+        store.lose();
+    } else {
+        store.set_depth(part as u32 + 1);
+        let number = store.next(part);
+        store.set_next(part, number.wrapping_add(1));
+        if let Some(slot) = store.slot(part, number) {
+            for (word, value) in body.words(number) {
+                store.put(slot, word, value);
+            }
+        }
+    }
+    store.set_depth(after.unwrap_or(depth));
+}

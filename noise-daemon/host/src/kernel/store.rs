@@ -1,0 +1,220 @@
+//! The event store as the daemon reads it: how far each CPU is, and copies of what it holds.
+//!
+//! Copying makes no program wait. What is mapped into memory for it is given back at once: the kernel
+//! counts every page of a mapping as memory of this process.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use memmap2::{MmapOptions, MmapRaw};
+use noise_common::store::reading::{Stretch, copy};
+use noise_common::store::{Event, LEAST_EVENTS, PARTS, Part};
+
+use super::controls::Controls;
+
+/// A writer that interrupts another one has the later time and the earlier number: so far the times of a
+/// part may be out of order.
+const DISORDER: u64 = 16;
+
+/// What the flight recorder holds, and what went by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Its memory.
+    pub bytes: u64,
+    /// Events that were written.
+    pub events: u64,
+    /// Of those, the ones whose place newer ones took before anything read them.
+    pub overwritten: u64,
+    /// How far back all CPUs go, ns; of a CPU that has not come round yet, since the start.
+    pub held_ns: u64,
+}
+
+/// A copy of some of a part.
+#[derive(Clone, Debug, Default)]
+pub struct Copied {
+    /// Number of the first event that was wanted.
+    pub wanted: u64,
+    /// Number of the first event of the copy.
+    pub first: u64,
+    /// Events that the part holds at most.
+    pub capacity: u64,
+    /// The part's next number when the copy was done.
+    pub next: u64,
+    /// The events, those included that are not whole.
+    pub events: Vec<Event>,
+}
+
+impl Copied {
+    /// What of it is whole, and what is missing.
+    pub fn stretch(&self) -> Stretch<'_> {
+        let Self { wanted, first, capacity, next, ref events } = *self;
+        Stretch { wanted, first, events, capacity, next }
+    }
+}
+
+/// The events of all CPUs.
+#[derive(Debug)]
+pub struct EventStore {
+    events: OwnedFd,
+    controls: Arc<Controls>,
+    /// By CPU and part: the number behind the last event that was copied, or is counted as overwritten.
+    seen: Vec<u64>,
+    overwritten: u64,
+}
+
+/// A part in memory.
+struct Mapped {
+    map: MmapRaw,
+    part: Part,
+}
+
+impl Mapped {
+    fn event(&self, number: u64) -> Event {
+        let slot = (number as u32 & self.part.mask) as usize;
+        let words = self.map.as_ptr().cast::<u64>();
+        // SAFETY: the mapping holds all events of the part, of four words each. Programs may be writing
+        // them, and any words are an event.
+        copy(|word| unsafe { words.add(4 * slot + word).read_volatile() })
+    }
+}
+
+impl EventStore {
+    /// The store with that array of events.
+    pub(super) fn new(events: OwnedFd, controls: Arc<Controls>) -> Self {
+        let seen = vec![0; controls.layout().cpus() as usize * PARTS];
+        Self { events, controls, seen, overwritten: 0 }
+    }
+
+    /// Number of CPUs.
+    pub fn cpus(&self) -> u32 {
+        self.controls.layout().cpus()
+    }
+
+    fn mapped(&self, part: Part) -> io::Result<Mapped> {
+        let event = size_of::<Event>();
+        let (offset, len) =
+            (u64::from(part.first) * event as u64, part.capacity() as usize * event);
+        let map = MmapOptions::new().offset(offset).len(len).map_raw_read_only(&self.events)?;
+        Ok(Mapped { map, part })
+    }
+
+    /// Number of the first event of a part that may be as late as `from_ns`, of those that it holds.
+    ///
+    /// # Errors
+    /// Where there is no such part, or it cannot be mapped.
+    pub fn first_since(&self, cpu: u32, part: usize, from_ns: u64) -> io::Result<u64> {
+        let part = self.part(cpu, part)?;
+        let mapped = self.mapped(part)?;
+        let held = part.held();
+        let (mut low, mut high) = (held.first, held.end);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if mapped.event(middle).time_ns < from_ns {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low.saturating_sub(DISORDER).max(held.first))
+    }
+
+    fn part(&self, cpu: u32, part: usize) -> io::Result<Part> {
+        self.controls.part(cpu, part).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+    }
+
+    /// Number of the next event of a part.
+    ///
+    /// # Errors
+    /// Where there is no such part.
+    pub fn next(&self, cpu: u32, part: usize) -> io::Result<u64> {
+        Ok(self.part(cpu, part)?.next)
+    }
+
+    /// Copies events of a part with numbers in a range, the first `most` of those that it still holds.
+    ///
+    /// # Errors
+    /// Where there is no such part, or it cannot be mapped.
+    pub fn copy(
+        &mut self,
+        cpu: u32,
+        part: usize,
+        wanted: Range<u64>,
+        most: usize,
+    ) -> io::Result<Copied> {
+        let before = self.part(cpu, part)?;
+        let mapped = self.mapped(before)?;
+        let held = before.held();
+        self.pass(cpu, part, held.first);
+        let first = held.first.clamp(wanted.start, wanted.end.max(wanted.start));
+        let end = held.end.min(wanted.end).min(first.saturating_add(most as u64));
+        let events: Vec<Event> = (first..end).map(|number| mapped.event(number)).collect();
+        // Before the part is looked at again, all has been read.
+        std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
+        let next = self.next(cpu, part)?;
+        if let Some(seen) = self.seen.get_mut(cpu as usize * PARTS + part) {
+            *seen = (*seen).max(first + events.len() as u64);
+        }
+        Ok(Copied { wanted: wanted.start, first, capacity: before.capacity(), next, events })
+    }
+
+    /// Counts what of a part was overwritten, up to a number, and was never copied.
+    fn pass(&mut self, cpu: u32, part: usize, to: u64) {
+        if let Some(seen) = self.seen.get_mut(cpu as usize * PARTS + part) {
+            self.overwritten += to.saturating_sub(*seen);
+            *seen = (*seen).max(to);
+        }
+    }
+
+    /// What it holds at a time, and what went by until then.
+    pub fn figures(&mut self, now_ns: u64) -> Figures {
+        let layout = self.controls.layout();
+        let mut figures =
+            Figures { bytes: layout.bytes(), held_ns: u64::MAX, ..Figures::default() };
+        for cpu in 0..layout.cpus() {
+            // What could not be written is gone before it could be read, too.
+            figures.overwritten += self.controls.lost_events(cpu);
+            for number in 0..PARTS {
+                let Some(part) = self.controls.part(cpu, number) else { continue };
+                figures.events += part.next;
+                self.pass(cpu, number, part.held().first);
+                if number == 0
+                    && let Ok(Some(oldest_ns)) = self.oldest_ns(part)
+                {
+                    figures.held_ns = figures.held_ns.min(now_ns.saturating_sub(oldest_ns));
+                }
+            }
+        }
+        figures.overwritten += self.overwritten;
+        if figures.held_ns == u64::MAX {
+            figures.held_ns = 0;
+        }
+        figures
+    }
+
+    /// From which time on a part holds all events; 0 = all that there ever were.
+    ///
+    /// # Errors
+    /// Where there is no such part, or it cannot be mapped.
+    pub fn complete_from_ns(&self, cpu: u32, part: usize) -> io::Result<u64> {
+        let part = self.part(cpu, part)?;
+        if part.held().first == 0 {
+            return Ok(0);
+        }
+        Ok(self.oldest_ns(part)?.unwrap_or(0))
+    }
+
+    /// The time of the oldest event of a part, of which one page is mapped.
+    fn oldest_ns(&self, part: Part) -> io::Result<Option<u64>> {
+        // The slot of the very oldest is the one that is written next.
+        let oldest = part.held().first + 1;
+        if oldest >= part.next {
+            return Ok(None);
+        }
+        let mask = LEAST_EVENTS - 1;
+        let page = oldest as u32 & part.mask & !mask;
+        let mapped = self.mapped(Part { first: part.first + page, mask, ..part })?;
+        Ok(Some(mapped.event(oldest).time_ns))
+    }
+}

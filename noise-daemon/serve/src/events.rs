@@ -1,0 +1,120 @@
+//! A stretch of the flight recorder over the local socket. It is sent piece by piece, the next one made
+//! when the one before is on its way, so that a slow client costs no memory.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{StatusCode, Uri, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Frame};
+use noise_wire::events::EVENTS_CONTENT_TYPE;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Answers that are on their way at once.
+const MOST_ANSWERS: usize = 2;
+/// How long a request waits for others.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// The pieces of an answer.
+pub type EventPieces = Box<dyn Iterator<Item = Vec<u8>> + Send>;
+
+/// Makes the answer for the stretch between two times, ns on CLOCK_MONOTONIC.
+pub type EventSource = Arc<dyn Fn(u64, u64) -> EventPieces + Send + Sync>;
+
+/// An answer that is sent.
+struct Sent {
+    pieces: EventPieces,
+    _turn: OwnedSemaphorePermit,
+}
+
+impl HttpBody for Sent {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        // An empty piece would end the answer.
+        let piece = self.pieces.find(|piece| !piece.is_empty());
+        Poll::Ready(piece.map(|piece| Ok(Frame::data(piece.into()))))
+    }
+}
+
+/// Begin and end of the stretch that `since=NS` and `until=NS` name; without them, all of it.
+fn stretch(query: Option<&str>) -> Option<(u64, u64)> {
+    let mut stretch = (0, u64::MAX);
+    for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+        let (name, number) = pair.split_once('=')?;
+        let number = number.parse().ok()?;
+        match name {
+            "since" => stretch.0 = number,
+            "until" => stretch.1 = number,
+            _ => return None,
+        }
+    }
+    Some(stretch)
+}
+
+async fn answer(
+    source: EventSource,
+    turns: Arc<Semaphore>,
+    uri: Uri,
+) -> Result<Response, StatusCode> {
+    let (since_ns, until_ns) = stretch(uri.query()).ok_or(StatusCode::BAD_REQUEST)?;
+    let turn = tokio::time::timeout(WAIT, turns.acquire_owned()).await;
+    let turn = turn.ok().and_then(Result::ok).ok_or(StatusCode::SERVICE_UNAVAILABLE)?;
+    let body = Body::new(Sent { pieces: source(since_ns, until_ns), _turn: turn });
+    Ok(([(header::CONTENT_TYPE, EVENTS_CONTENT_TYPE)], body).into_response())
+}
+
+/// The routes with that of the flight recorder's events.
+pub fn with_events(router: Router, source: Option<EventSource>) -> Router {
+    let Some(source) = source else { return router };
+    let turns = Arc::new(Semaphore::new(MOST_ANSWERS));
+    let answer = move |uri| answer(Arc::clone(&source), Arc::clone(&turns), uri);
+    router.route("/api/v1/events", get(answer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stretch_has_a_begin_an_end_or_neither() {
+        for (query, expected) in [
+            (None, Some((0, u64::MAX))),
+            (Some(""), Some((0, u64::MAX))),
+            (Some("since=5"), Some((5, u64::MAX))),
+            (Some("until=7&since=5"), Some((5, 7))),
+            (Some("since=-1"), None),
+            (Some("since"), None),
+            (Some("from=1"), None),
+        ] {
+            assert_eq!(stretch(query), expected, "{query:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn pieces_are_made_as_they_are_taken_and_turns_are_given_back() {
+        let turns = Arc::new(Semaphore::new(1));
+        let source: EventSource =
+            Arc::new(|since, _| Box::new((0..3).map(move |piece| vec![piece + since as u8; 2])));
+        let uri = Uri::from_static("/api/v1/events?since=7");
+        let ask = |uri: &Uri| answer(Arc::clone(&source), Arc::clone(&turns), uri.clone());
+        let response = ask(&uri).await.unwrap();
+        assert_eq!(turns.available_permits(), 0);
+        let bytes = axum::body::to_bytes(response.into_body(), 99).await.unwrap();
+        assert_eq!(bytes.as_ref(), [7, 7, 8, 8, 9, 9]);
+        assert_eq!(turns.available_permits(), 1);
+        let wrong = ask(&Uri::from_static("/api/v1/events?x=7")).await;
+        assert_eq!(wrong.err(), Some(StatusCode::BAD_REQUEST));
+    }
+}

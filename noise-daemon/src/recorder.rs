@@ -1,0 +1,215 @@
+//! A stretch of the flight recorder, piece by piece: each is copied when the client has taken the one
+//! before, so that a slow client costs no memory. What is overwritten until its turn comes is counted in
+//! the answer.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use noise_common::store::reading::{Gap, Missing, Piece};
+use noise_common::store::{Event, EventKind, Layout, PARTS};
+use noise_host::kernel::{EventStore, RecorderSize, Sizes, monotonic_ns};
+use noise_serve::EventSource;
+use noise_wire::events::{Item, MOST_EVENTS, Place, StretchHead};
+
+/// What to say where the memory of this process leaves less room than was configured.
+pub fn shortened(sizes: Sizes, wanted: RecorderSize, layout: Layout) -> Option<String> {
+    let (wanted, found) = (sizes.store(wanted), layout);
+    if found.events() >= wanted.events() {
+        return None;
+    }
+    let kib = |layout: Layout| u64::from(layout.events()) * size_of::<Event>() as u64 / 1024;
+    Some(format!(
+        "the flight recorder has {} KiB for each CPU instead of {}: the memory limit of this process leaves no \
+         more; raise it, or set a smaller size in [recorder]",
+        kib(found),
+        kib(wanted)
+    ))
+}
+
+/// What answers requests for a stretch.
+pub fn source(store: Arc<Mutex<EventStore>>) -> EventSource {
+    // Addresses of one answer can be compared with those of another.
+    let key = RandomState::new();
+    Arc::new(move |since_ns, until_ns| {
+        Box::new(Answer::new(Arc::clone(&store), key.clone(), since_ns, until_ns))
+    })
+}
+
+/// An answer on its way.
+struct Answer {
+    store: Arc<Mutex<EventStore>>,
+    key: RandomState,
+    since_ns: u64,
+    until_ns: u64,
+    /// Number of the next event of each part when the request came: what is written later is not sent.
+    ends: Vec<u64>,
+    /// The part whose turn it is, and the number of its event that is next; `None` before its first.
+    part: usize,
+    from: Option<u64>,
+    begun: bool,
+    is_done: bool,
+    sent: u64,
+    missing: u64,
+}
+
+fn lock(store: &Mutex<EventStore>) -> MutexGuard<'_, EventStore> {
+    store.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Answer {
+    fn new(store: Arc<Mutex<EventStore>>, key: RandomState, since_ns: u64, until_ns: u64) -> Self {
+        let ends = {
+            let store = lock(&store);
+            let parts = (0..store.cpus()).flat_map(|cpu| (0..PARTS).map(move |part| (cpu, part)));
+            parts.map(|(cpu, part)| store.next(cpu, part).unwrap_or(0)).collect()
+        };
+        Self {
+            store,
+            key,
+            since_ns,
+            until_ns,
+            ends,
+            part: 0,
+            from: None,
+            begun: false,
+            is_done: false,
+            sent: 0,
+            missing: 0,
+        }
+    }
+
+    /// Copies the next events of the part whose turn it is; goes on to the next part where there are none.
+    fn copy(&mut self, end: u64, bytes: &mut Vec<u8>) -> std::io::Result<()> {
+        let (cpu, part) = ((self.part / PARTS) as u32, self.part % PARTS);
+        let place = Place { cpu, part: part as u8 };
+        let store = Arc::clone(&self.store);
+        let mut store = lock(&store);
+        let from = match self.from {
+            Some(from) => from,
+            None => {
+                let complete_from_ns = store.complete_from_ns(cpu, part)?;
+                Item::Part { place, complete_from_ns }.write(bytes);
+                store.first_since(cpu, part, self.since_ns)?
+            }
+        };
+        let copied = store.copy(cpu, part, from..end, MOST_EVENTS)?;
+        drop(store);
+        let mut run = Run { place, first: 0, events: Vec::new() };
+        let mut at = copied.wanted;
+        for piece in copied.stretch().pieces() {
+            match piece {
+                Piece::Event(event) => {
+                    if self.is_wanted(event) {
+                        self.sent += 1;
+                        run.push(at, self.veiled(*event));
+                    } else {
+                        run.flush(bytes);
+                    }
+                    at += 1;
+                }
+                Piece::Gap(Gap { missing, first, count }) => {
+                    run.flush(bytes);
+                    at += count;
+                    // The newest of all may be on its way.
+                    if missing == Missing::Overwritten || at != end {
+                        self.missing += count;
+                        Item::Missing { place, first, count }.write(bytes);
+                    }
+                }
+            }
+        }
+        run.flush(bytes);
+        let next = copied.first + copied.events.len() as u64;
+        self.from = Some(next);
+        if next >= end || copied.events.is_empty() {
+            (self.part, self.from) = (self.part + 1, None);
+        }
+        Ok(())
+    }
+
+    fn is_wanted(&self, event: &Event) -> bool {
+        (self.since_ns..=self.until_ns).contains(&event.time_ns)
+    }
+
+    /// The event with another number in the place of an address, always the same one: where things lie in
+    /// the kernel's memory is no concern of those who may use the socket.
+    fn veiled(&self, mut event: Event) -> Event {
+        let has_address = matches!(
+            event.kind(),
+            Some(
+                EventKind::NetQueue
+                    | EventKind::NetXmit
+                    | EventKind::NetReceive
+                    | EventKind::NetDrop
+                    | EventKind::TcpRetransmit
+            )
+        );
+        if has_address {
+            let [address, other] = event.words;
+            event.words = [self.key.hash_one(address), other];
+        }
+        event
+    }
+}
+
+/// Events of one part without a gap.
+struct Run {
+    place: Place,
+    first: u64,
+    events: Vec<Event>,
+}
+
+impl Run {
+    fn push(&mut self, number: u64, event: Event) {
+        if self.events.is_empty() {
+            self.first = number;
+        }
+        self.events.push(event);
+    }
+
+    fn flush(&mut self, bytes: &mut Vec<u8>) {
+        if !self.events.is_empty() {
+            let (place, first) = (self.place, self.first);
+            Item::Events { place, first, events: std::mem::take(&mut self.events) }.write(bytes);
+        }
+    }
+}
+
+impl Iterator for Answer {
+    type Item = Vec<u8>;
+
+    fn next(&mut self) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        if !self.begun {
+            self.begun = true;
+            let head = StretchHead {
+                cpus: (self.ends.len() / PARTS) as u32,
+                monotonic_ns: monotonic_ns(),
+                realtime_ns: realtime_ns(),
+                since_ns: self.since_ns,
+                until_ns: self.until_ns,
+            };
+            head.write(&mut bytes);
+            return Some(bytes);
+        }
+        if self.is_done {
+            return None;
+        }
+        let Some(end) = self.ends.get(self.part).copied() else {
+            self.is_done = true;
+            Item::End { events: self.sent, missing: self.missing }.write(&mut bytes);
+            return Some(bytes);
+        };
+        if let Err(error) = self.copy(end, &mut bytes) {
+            // Without its end the answer is known to be cut off.
+            tracing::error!(%error, "cannot read the flight recorder");
+            self.is_done = true;
+        }
+        Some(bytes)
+    }
+}
+
+/// CLOCK_REALTIME, ns since 1970.
+fn realtime_ns() -> u64 {
+    u64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap_or(0)
+}

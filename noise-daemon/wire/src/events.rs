@@ -1,0 +1,307 @@
+//! A stretch of the flight recorder as bytes: what `/api/v1/events` of the local socket answers.
+//!
+//! A head, then items, the last of which is [`Item::End`]: an answer without it was cut off. All numbers
+//! are little-endian.
+//!
+//! | bytes of the head | |
+//! |---|---|
+//! | 8 | `NOISEDev` |
+//! | 4, 4 | version; number of CPUs |
+//! | 8, 8 | CLOCK_MONOTONIC and CLOCK_REALTIME at the same moment, ns |
+//! | 8, 8 | begin and end of the stretch as requested, ns on CLOCK_MONOTONIC |
+//!
+//! Each item begins with 24 bytes: its kind, the number of the part, 2 bytes that are 0, the CPU (4), and
+//! two numbers (8 each) whose meaning is the kind's. Behind [`Item::Events`] follow its events of 32 bytes
+//! each, as [`Event::to_bytes`] has them.
+
+use std::io::{self, Read};
+
+use noise_common::store::Event;
+
+/// The version that is written, and the only one that is read.
+pub const EVENTS_VERSION: u32 = 1;
+/// The kind of content, as HTTP names it.
+pub const EVENTS_CONTENT_TYPE: &str = "application/vnd.noised.events";
+/// Most events of one item.
+pub const MOST_EVENTS: usize = 2048;
+
+const MAGIC: &[u8; 8] = b"NOISEDev";
+const HEAD_BYTES: usize = 48;
+const ITEM_BYTES: usize = 24;
+const EVENT_BYTES: usize = size_of::<Event>();
+
+/// What is said of all that follows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StretchHead {
+    /// Number of CPUs.
+    pub cpus: u32,
+    /// CLOCK_MONOTONIC at some moment, ns.
+    pub monotonic_ns: u64,
+    /// CLOCK_REALTIME at that moment, ns since 1970.
+    pub realtime_ns: u64,
+    /// Begin of the stretch as requested, ns on CLOCK_MONOTONIC.
+    pub since_ns: u64,
+    /// Its end.
+    pub until_ns: u64,
+}
+
+/// Where an item belongs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The CPU.
+    pub cpu: u32,
+    /// Its part of the store.
+    pub part: u8,
+}
+
+/// A piece of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// The events of a part follow. It holds all from that time on; 0 = all there ever were.
+    Part {
+        /// Which.
+        place: Place,
+        /// The time, ns on CLOCK_MONOTONIC.
+        complete_from_ns: u64,
+    },
+    /// Events in order of their numbers, which is nearly the order of time.
+    Events {
+        /// Of which part.
+        place: Place,
+        /// Number of the first; the others follow without a gap.
+        first: u64,
+        /// At most [`MOST_EVENTS`] of them.
+        events: Vec<Event>,
+    },
+    /// Events that were overwritten or unfinished when their turn came.
+    Missing {
+        /// Of which part.
+        place: Place,
+        /// Number of the first.
+        first: u64,
+        /// How many.
+        count: u64,
+    },
+    /// Nothing follows.
+    End {
+        /// Events that were sent.
+        events: u64,
+        /// Events that were missing.
+        missing: u64,
+    },
+}
+
+/// Why bytes are not a stretch.
+#[derive(Debug, thiserror::Error)]
+pub enum EventsError {
+    /// They cannot be read, or end early.
+    #[error("the events cannot be read: {0}")]
+    Unreadable(#[from] io::Error),
+    /// Something else.
+    #[error("these are not events of noised")]
+    NotEvents,
+    /// Another version.
+    #[error(
+        "the events have version {0}, this noised reads {EVENTS_VERSION}: use the same version on both \
+         sides"
+    )]
+    Version(u32),
+    /// An item that makes no sense.
+    #[error("the events are damaged: {0}")]
+    Damaged(&'static str),
+}
+
+impl StretchHead {
+    /// Appends it.
+    pub fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&EVENTS_VERSION.to_le_bytes());
+        bytes.extend_from_slice(&self.cpus.to_le_bytes());
+        for number in [self.monotonic_ns, self.realtime_ns, self.since_ns, self.until_ns] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+    }
+}
+
+impl Item {
+    /// Appends it.
+    pub fn write(&self, bytes: &mut Vec<u8>) {
+        let (kind, place, numbers) = match self {
+            Self::Part { place, complete_from_ns } => (1, *place, [*complete_from_ns, 0]),
+            Self::Events { place, first, events } => (2, *place, [*first, events.len() as u64]),
+            Self::Missing { place, first, count } => (3, *place, [*first, *count]),
+            Self::End { events, missing } => (4, Place::default(), [*events, *missing]),
+        };
+        bytes.extend_from_slice(&[kind, place.part, 0, 0]);
+        bytes.extend_from_slice(&place.cpu.to_le_bytes());
+        bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+        if let Self::Events { events, .. } = self {
+            bytes.extend(events.iter().flat_map(|event| event.to_bytes()));
+        }
+    }
+}
+
+/// Reads a stretch, item by item; its memory does not grow with the stretch.
+#[derive(Debug)]
+pub struct EventsReader<R> {
+    from: R,
+    head: StretchHead,
+    ended: bool,
+}
+
+/// The 8-byte number at a place.
+fn number(bytes: &[u8], at: usize) -> u64 {
+    let found = bytes.get(at..).and_then(<[u8]>::first_chunk);
+    found.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+/// The 4-byte number at a place.
+fn short(bytes: &[u8], at: usize) -> u32 {
+    let found = bytes.get(at..).and_then(<[u8]>::first_chunk);
+    found.map_or(0, |bytes| u32::from_le_bytes(*bytes))
+}
+
+impl<R: Read> EventsReader<R> {
+    /// Reads the head.
+    ///
+    /// # Errors
+    /// Where it is none of this version.
+    pub fn new(mut from: R) -> Result<Self, EventsError> {
+        let mut bytes = [0; HEAD_BYTES];
+        from.read_exact(&mut bytes)?;
+        if !bytes.starts_with(MAGIC) {
+            return Err(EventsError::NotEvents);
+        }
+        match short(&bytes, 8) {
+            EVENTS_VERSION => {}
+            other => return Err(EventsError::Version(other)),
+        }
+        let head = StretchHead {
+            cpus: short(&bytes, 12),
+            monotonic_ns: number(&bytes, 16),
+            realtime_ns: number(&bytes, 24),
+            since_ns: number(&bytes, 32),
+            until_ns: number(&bytes, 40),
+        };
+        Ok(Self { from, head, ended: false })
+    }
+
+    /// What is said of all.
+    pub fn head(&self) -> StretchHead {
+        self.head
+    }
+
+    /// The next item; `None` behind the last.
+    ///
+    /// # Errors
+    /// Where it is damaged, or the stretch ends early.
+    pub fn next_item(&mut self) -> Result<Option<Item>, EventsError> {
+        if self.ended {
+            return Ok(None);
+        }
+        let mut bytes = [0; ITEM_BYTES];
+        self.from.read_exact(&mut bytes)?;
+        let [kind, part, ..] = bytes;
+        let place = Place { cpu: short(&bytes, 4), part };
+        let (first, second) = (number(&bytes, 8), number(&bytes, 16));
+        Ok(Some(match kind {
+            1 => Item::Part { place, complete_from_ns: first },
+            2 => {
+                let count = usize::try_from(second).ok().filter(|count| *count <= MOST_EVENTS);
+                let count = count.ok_or(EventsError::Damaged("too many events in one piece"))?;
+                Item::Events { place, first, events: self.events(count)? }
+            }
+            3 => Item::Missing { place, first, count: second },
+            4 => {
+                self.ended = true;
+                Item::End { events: first, missing: second }
+            }
+            _ => return Err(EventsError::Damaged("a piece of an unknown kind")),
+        }))
+    }
+
+    fn events(&mut self, count: usize) -> Result<Vec<Event>, EventsError> {
+        let mut bytes = vec![0; count * EVENT_BYTES];
+        self.from.read_exact(&mut bytes)?;
+        let (events, _) = bytes.as_chunks();
+        Ok(events.iter().map(Event::from_bytes).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::{any, prop_assert_eq, proptest};
+
+    fn items() -> Vec<Item> {
+        let place = Place { cpu: 3, part: 1 };
+        let event = |number| Event { number, time_ns: 5, kind: 1, ..Event::default() };
+        vec![
+            Item::Part { place, complete_from_ns: 7 },
+            Item::Missing { place, first: 9, count: 2 },
+            Item::Events { place, first: 11, events: (11..15).map(event).collect() },
+            Item::End { events: 4, missing: 2 },
+        ]
+    }
+
+    fn written() -> Vec<u8> {
+        let mut bytes = Vec::new();
+        StretchHead { cpus: 4, monotonic_ns: 1, realtime_ns: 2, since_ns: 3, until_ns: 4 }
+            .write(&mut bytes);
+        items().iter().for_each(|item| item.write(&mut bytes));
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Result<Vec<Item>, EventsError> {
+        let mut reader = EventsReader::new(bytes)?;
+        let mut items = Vec::new();
+        while let Some(item) = reader.next_item()? {
+            items.push(item);
+        }
+        Ok(items)
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let bytes = written();
+        assert_eq!(read(&bytes).unwrap(), items());
+        assert_eq!(EventsReader::new(bytes.as_slice()).unwrap().head().realtime_ns, 2);
+        for length in 0..bytes.len() {
+            let error = read(&bytes[..length]).unwrap_err();
+            assert!(matches!(error, EventsError::Unreadable(_)), "{length}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_something_else_is_refused() {
+        let mut bytes = written();
+        bytes[8] = 2;
+        assert!(matches!(read(&bytes), Err(EventsError::Version(2))));
+        bytes[0] = b'X';
+        assert!(matches!(read(&bytes), Err(EventsError::NotEvents)));
+        let mut bytes = written();
+        bytes[HEAD_BYTES] = 9;
+        assert!(matches!(read(&bytes), Err(EventsError::Damaged(_))));
+        let mut bytes = written();
+        // The count of the events.
+        bytes[HEAD_BYTES + 2 * ITEM_BYTES + 18] = 1;
+        assert!(matches!(read(&bytes), Err(EventsError::Damaged(_))));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_makes_the_reader_panic(
+            bytes in proptest::collection::vec(any::<u8>(), 0..200), place in any::<usize>(),
+            byte in any::<u8>(),
+        ) {
+            let _ = read(&bytes);
+            let mut changed = written();
+            let place = place % changed.len();
+            changed[place] = byte;
+            let _ = read(&changed);
+            let mut longer = written();
+            longer.extend(bytes);
+            prop_assert_eq!(read(&longer).unwrap(), items());
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Writes events to the store. The look-up of an array's entry is no call: the kernel puts a handful of
+//! instructions in its place.
+
+use core::ptr;
+
+use noise_common::event::CpuState;
+use noise_common::hooks::Vector;
+use noise_common::store::event::Body;
+use noise_common::store::writing::{self, Store};
+use noise_common::store::{Class, Event, EventKind, Part};
+
+use crate::kernel::{Access, Device, Request, Skb, Task};
+use crate::maps::NOISE_EVENTS;
+
+/// The parts of the CPU whose state it is.
+struct Own(*mut CpuState);
+
+impl Own {
+    #[inline(always)]
+    fn part(&self, part: usize) -> *mut Part {
+        // SAFETY: the state is this CPU's, and the caller keeps `part` below the number of parts; the
+        // verifier checks.
+        unsafe { (&raw mut (*self.0).store.parts).cast::<Part>().add(part) }
+    }
+}
+
+// Accesses are volatile: their order is what the rules in noise-common rest on.
+impl Store for Own {
+    type Slot = *mut u64;
+
+    #[inline(always)]
+    fn depth(&mut self) -> u32 {
+        // SAFETY: the state is this CPU's.
+        unsafe { ptr::read_volatile(&raw const (*self.0).store.depth) }
+    }
+
+    #[inline(always)]
+    fn set_depth(&mut self, depth: u32) {
+        // SAFETY: as above.
+        unsafe { ptr::write_volatile(&raw mut (*self.0).store.depth, depth) }
+    }
+
+    #[inline(always)]
+    fn next(&mut self, part: usize) -> u64 {
+        // SAFETY: as above.
+        unsafe { ptr::read_volatile(&raw const (*self.part(part)).next) }
+    }
+
+    #[inline(always)]
+    fn set_next(&mut self, part: usize, next: u64) {
+        // SAFETY: as above.
+        unsafe { ptr::write_volatile(&raw mut (*self.part(part)).next, next) }
+    }
+
+    #[inline(always)]
+    fn slot(&mut self, part: usize, number: u64) -> Option<*mut u64> {
+        // SAFETY: as above.
+        let (first, mask) = unsafe { ((*self.part(part)).first, (*self.part(part)).mask) };
+        NOISE_EVENTS.get_ptr_mut(first + (number as u32 & mask)).map(<*mut Event>::cast::<u64>)
+    }
+
+    #[inline(always)]
+    fn put(&mut self, slot: *mut u64, word: usize, value: u64) {
+        // SAFETY: the slot is an entry of the array, of four words.
+        unsafe { ptr::write_volatile(slot.add(word), value) }
+    }
+
+    #[inline(always)]
+    fn lose(&mut self) {
+        // SAFETY: the state is this CPU's.
+        unsafe { (*self.0).store.lost += 1 }
+    }
+}
+
+/// Whether events of a class are written.
+#[inline(always)]
+pub fn records(state: *mut CpuState, class: Class) -> bool {
+    // SAFETY: `state` points to a whole CpuState.
+    unsafe { (*state).records(class) }
+}
+
+#[inline(always)]
+fn write(state: *mut CpuState, body: &Body) {
+    writing::write(&mut Own(state), body, None);
+}
+
+/// `sched_switch`. It runs with interrupts off and interrupts no other writer: what says otherwise was
+/// left by one that was preempted.
+#[inline(always)]
+pub fn switch<A: Access>(
+    state: *mut CpuState,
+    previous: (Task<A>, u32),
+    left_in: u64,
+    preempted: bool,
+    next: (Task<A>, u32),
+    now_ns: u64,
+) {
+    if records(state, Class::Sched) {
+        let (from, to) = ((previous.1, previous.0.priority()), (next.1, next.0.priority()));
+        let body = Body::switch(from, left_in as u32, preempted, to, now_ns);
+        writing::write(&mut Own(state), &body, Some(0));
+    }
+}
+
+/// A task is woken up, created or moved; `to` is where it moves.
+#[inline(always)]
+pub fn task<A: Access>(state: *mut CpuState, kind: EventKind, task: Task<A>, to: u32, now_ns: u64) {
+    write(state, &Body::task(kind, task.pid(), task.priority(), task.cpu(), to, now_ns));
+}
+
+/// A handler of a device interrupt begins or ends.
+#[inline(always)]
+pub fn irq(state: *mut CpuState, kind: EventKind, irq: u32, result: u32, now_ns: u64) {
+    if records(state, Class::Sched) {
+        write(state, &Body::irq(kind, irq, result, now_ns));
+    }
+}
+
+/// An interrupt vector begins or ends.
+#[inline(always)]
+pub fn vector(state: *mut CpuState, kind: EventKind, which: Vector, number: u64, now_ns: u64) {
+    if records(state, Class::Sched) {
+        write(state, &Body::vector(kind, which, number as u16, now_ns));
+    }
+}
+
+/// A softirq vector is raised, begins or ends.
+#[inline(always)]
+pub fn softirq(state: *mut CpuState, kind: EventKind, vector: usize, now_ns: u64) {
+    if records(state, Class::Sched) {
+        write(state, &Body::softirq(kind, vector as u8, now_ns));
+    }
+}
+
+/// A handler of NMIs ran.
+#[inline(always)]
+pub fn nmi(state: *mut CpuState, duration_ns: u64, now_ns: u64) {
+    if records(state, Class::Sched) {
+        write(state, &Body::nmi(duration_ns, now_ns));
+    }
+}
+
+/// A step of a block request; `bytes` and `error` of a completion are its own.
+#[inline(always)]
+pub fn block<A: Access>(
+    state: *mut CpuState,
+    kind: EventKind,
+    request: Request<A>,
+    bytes: u32,
+    error: u8,
+    now_ns: u64,
+) {
+    let (major, minor) = request.device();
+    let place = (request.number(), request.sector());
+    let what = (major << 20 | minor, bytes);
+    write(state, &Body::block(kind, place, what, request.cmd_flags(), error, now_ns));
+}
+
+/// A packet is queued, transmitted or received.
+#[inline(always)]
+pub fn net<A: Access>(
+    state: *mut CpuState,
+    kind: EventKind,
+    skb: Skb<A>,
+    device: Device<A>,
+    now_ns: u64,
+) {
+    write(state, &Body::net(kind, skb.pointer(), skb.len() as u32, device.numbers(), now_ns));
+}
+
+/// A packet is dropped.
+#[inline(always)]
+pub fn drop<A: Access>(state: *mut CpuState, skb: Skb<A>, reason: u32, now_ns: u64) {
+    write(state, &Body::net(EventKind::NetDrop, skb.pointer(), reason, (0, 0), now_ns));
+}
+
+/// A segment is sent again.
+#[inline(always)]
+pub fn retransmit<A: Access>(state: *mut CpuState, skb: u64, device: Device<A>, now_ns: u64) {
+    write(state, &Body::net(EventKind::TcpRetransmit, skb, 0, device.numbers(), now_ns));
+}

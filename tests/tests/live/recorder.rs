@@ -1,0 +1,153 @@
+//! The flight recorder, event by event, against ftrace.
+
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use noise_tests::bpf;
+use noise_tests::compare::slowest_program_ns;
+use noise_tests::daemon::{Daemon, SOCKET_PATH};
+use noise_tests::events::{Stretch, Window, ensure_present, ensure_recorded, fetch};
+use noise_tests::ftrace::Recording;
+use noise_tests::ftrace::blind::{ensure_sight, keep_sight};
+use noise_tests::load::Worker;
+use noise_tests::prom::Scrape;
+use noise_tests::scratch::Folder;
+use noise_tests::task::cpus;
+
+use crate::differential::MixedLoad;
+use crate::{Test, Verdict};
+
+pub(crate) const TESTS: &[(&str, Test)] = &[
+    ("recorder_has_every_event", recorder_has_every_event),
+    ("recorder_says_what_was_overwritten", recorder_says_what_was_overwritten),
+    ("recorder_off", recorder_off),
+];
+
+/// What the recorder keeps.
+const EVENTS: &[&str] = &[
+    "sched:sched_switch",
+    "sched:sched_waking",
+    "sched:sched_wakeup_new",
+    "sched:sched_migrate_task",
+    "sched:sched_process_exec",
+    "irq:irq_handler_entry",
+    "irq:irq_handler_exit",
+    "irq:softirq_raise",
+    "irq:softirq_entry",
+    "irq:softirq_exit",
+    "irq_vectors:*_entry",
+    "irq_vectors:*_exit",
+    "nmi:nmi_handler",
+    "block:block_rq_insert",
+    "block:block_rq_issue",
+    "block:block_rq_complete",
+    "block:block_rq_requeue",
+    "block:block_rq_merge",
+    "net:net_dev_queue",
+    "net:net_dev_start_xmit",
+    "net:netif_receive_skb",
+    "skb:kfree_skb",
+    "tcp:tcp_retransmit_skb",
+];
+
+/// A daemon with a socket of its own.
+struct Socketed {
+    daemon: Daemon,
+    socket: PathBuf,
+    _folder: Folder,
+}
+
+fn start(options: &[&str]) -> Result<Socketed> {
+    let folder = Folder::new("recorder")?;
+    let socket = folder.path().join("noised.sock");
+    let path = socket.to_str().context("a path that is not UTF-8")?;
+    let options = [&[SOCKET_PATH, path], options].concat();
+    Ok(Socketed { daemon: Daemon::start_with(&options)?, socket, _folder: folder })
+}
+
+fn figure(scrape: &Scrape, metric: &str) -> Result<f64> {
+    let series = scrape.series(metric);
+    series.into_values().next().with_context(|| format!("no {metric}"))
+}
+
+fn recorder_has_every_event() -> Result<Verdict> {
+    let Socketed { daemon, socket, .. } =
+        &start(&["--recorder.kibibytes-per-cpu=32768", "--recorder.kibibytes-in-all=1048576"])?;
+    let _sight = keep_sight()?;
+    let _statistics = bpf::Statistics::enable()?;
+    let recording = Recording::start(EVENTS, 256)?;
+    thread::sleep(Duration::from_millis(300));
+    let before = bpf::programs_of(daemon.process().pid())?;
+    recording.mark("begin")?;
+    let load = MixedLoad::start()?;
+    thread::sleep(Duration::from_secs(4));
+    load.stop()?;
+    recording.mark("end")?;
+    let after = bpf::programs_of(daemon.process().pid())?;
+    let trace = recording.stop()?;
+    ensure_sight(&trace.sights)?;
+    let window = Window { from_ns: trace.mark_ns("begin")?, to_ns: trace.mark_ns("end")? };
+    let stretch = fetch(socket, window.from_ns.saturating_sub(1_000_000_000))?;
+    let usual_ns = trace.shortest_gap_ns as f64 + slowest_program_ns(&before, &after);
+    ensure_recorded(&trace, &stretch, window, usual_ns)?;
+    let kinds = [
+        "switch",
+        "waking",
+        "wakeup_new",
+        "migrate",
+        "irq entry",
+        "irq exit",
+        "vector entry local_timer",
+        "vector exit local_timer",
+        "softirq raise",
+        "softirq entry net_rx",
+        "softirq exit net_rx",
+        "block Issue",
+        "block Complete",
+        "tx queue lo",
+        "tx start lo",
+        "receive lo",
+        "drop",
+        "retransmit",
+    ];
+    ensure_present(&stretch, window, &kinds)?;
+    let scrape = Scrape::parse(&daemon.metrics()?)?;
+    let events = figure(&scrape, "noised_recorder_events_total")?;
+    ensure!(events >= stretch.events.len() as f64, "{events} events were counted");
+    Ok(Verdict::Passed)
+}
+
+fn recorder_says_what_was_overwritten() -> Result<Verdict> {
+    // The least that there can be: 128 events of each CPU.
+    let Socketed { daemon, socket, .. } = &start(&["--recorder.kibibytes-per-cpu=4"])?;
+    let last = (cpus() - 1).to_string();
+    let load = Worker::start("pipe", &["0", &last, "0"])?;
+    thread::sleep(Duration::from_millis(500));
+    let all: Vec<Stretch> = (0..20).map(|_| fetch(socket, 0)).collect::<Result<_>>()?;
+    load.stop()?;
+    for stretch in &all {
+        ensure!(!stretch.events.is_empty(), "an empty answer");
+        ensure!(stretch.events.len() <= cpus() * (128 + 768), "{}", stretch.events.len());
+    }
+    let scrape = Scrape::parse(&daemon.metrics()?)?;
+    let events = figure(&scrape, "noised_recorder_events_total")?;
+    let overwritten = figure(&scrape, "noised_recorder_overwritten_total")?;
+    let held = figure(&scrape, "noised_recorder_seconds_held")?;
+    println!(
+        "{events} events, {overwritten} overwritten, {held} s held; {} missing in the answers",
+        all.iter().map(|stretch| stretch.missing).sum::<u64>()
+    );
+    ensure!(overwritten > 0.0 && overwritten < events, "{overwritten} of {events} overwritten");
+    ensure!(held < 5.0, "{held} s are held in so little memory");
+    Ok(Verdict::Passed)
+}
+
+fn recorder_off() -> Result<Verdict> {
+    let Socketed { daemon, socket, .. } = &start(&["--recorder.enabled=false"])?;
+    let error = fetch(socket, 0).err().context("there is an answer")?.to_string();
+    ensure!(error.contains("404"), "{error}");
+    ensure!(!daemon.metrics()?.contains("noised_recorder"), "a recorder that is off has metrics");
+    Ok(Verdict::Passed)
+}
