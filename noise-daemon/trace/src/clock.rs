@@ -21,8 +21,17 @@ pub struct Clock {
 impl Clock {
     /// One that counts nanoseconds since the epoch.
     pub fn epoch() -> Self {
+        Self::plain("epoch")
+    }
+
+    /// That of a text of ftrace, whose offset nothing says.
+    pub fn trace() -> Self {
+        Self::plain("ftrace")
+    }
+
+    fn plain(name: &str) -> Self {
         Self {
-            name: "epoch".to_owned(),
+            name: name.to_owned(),
             description: String::new(),
             frequency_hz: 1_000_000_000,
             offset_s: 0,

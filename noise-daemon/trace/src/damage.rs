@@ -1,5 +1,7 @@
 //! What of a trace could not be read, and why.
 
+use std::fmt;
+
 /// Sentences that are kept; the rest is counted.
 const MAX_SENTENCES: usize = 20;
 
@@ -44,6 +46,33 @@ impl Damage {
         self.more = self.more.saturating_add(other.more);
         for sentence in &other.sentences {
             self.note(|| sentence.clone());
+        }
+    }
+}
+
+impl fmt::Display for Damage {
+    /// How much, and the first place.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        for (count, what) in [
+            (self.unread_bytes, "bytes are damaged"),
+            (self.missing_bytes, "bytes are missing"),
+            (self.unread_lines, "lines are no events"),
+            (self.backwards, "events are older than the one before them"),
+        ] {
+            if count > 0 {
+                parts.push(format!("{count} {what}"));
+            }
+        }
+        f.write_str(&parts.join(", "))?;
+        match self.sentences.first() {
+            Some(first) if parts.is_empty() => f.write_str(first)?,
+            Some(first) => write!(f, " ({first})")?,
+            None => {}
+        }
+        match (self.sentences.len() as u64).saturating_sub(1).saturating_add(self.more) {
+            0 => Ok(()),
+            more => write!(f, ", and {more} more places"),
         }
     }
 }

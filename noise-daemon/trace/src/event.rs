@@ -315,9 +315,15 @@ mod tests {
 
     #[test]
     fn the_lone_preempted_flag_is_no_sleep() {
-        for (state, runnable) in
-            [(0, true), (1024, true), (2048, true), (1, false), (2, false), (64, false), (2050, false)]
-        {
+        for (state, runnable) in [
+            (0, true),
+            (1024, true),
+            (2048, true),
+            (1, false),
+            (2, false),
+            (64, false),
+            (2050, false),
+        ] {
             assert_eq!(stays_runnable(state), runnable, "{state}");
         }
     }

@@ -7,6 +7,14 @@
 pub mod clock;
 pub mod ctf;
 pub mod damage;
+pub mod delays;
 pub mod event;
+pub mod ftrace;
+pub mod json;
+pub mod record;
+pub mod select;
+pub mod summary;
+pub mod text;
+pub mod threads;
 pub mod value;
 pub mod what;

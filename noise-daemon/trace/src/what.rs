@@ -93,7 +93,7 @@ const IRQ: &[Wanted] = &[&["irq"], &["ret"]];
 const SOFTIRQ: &[Wanted] = &[&["vec"]];
 const REQUEST: &[Wanted] =
     &[&["dev"], &["sector"], &["nr_sector"], &["bytes"], &["rwbs"], &["tid"], &["comm"]];
-const PACKET: &[Wanted] = &[&["skbaddr"], &["len"], &["name"], &["rc"]];
+const PACKET: &[Wanted] = &[&["skbaddr"], &["len"], &["name", "dev"], &["rc"]];
 
 impl What {
     /// The kind of an event of that name.
@@ -132,9 +132,9 @@ impl What {
             Self::SchedWaking | Self::SchedWakeup | Self::SchedWakeupNew => WOKEN,
             Self::SchedMigrateTask => &[&["comm"], TID, &["prio"], &["orig_cpu"], &["dest_cpu"]],
             Self::SchedProcessFork => &[
-                &["parent_comm"],
+                &["parent_comm", "comm"],
                 &["parent_tid"],
-                &["parent_pid"],
+                &["parent_pid", "pid"],
                 &["child_comm"],
                 &["child_tid"],
                 &["child_pid"],
@@ -260,11 +260,9 @@ pub fn kind<'t>(what: What, name: &'t str, fields: &impl Fields<'t>) -> Kind<'t>
             ppid: fields.int(2) as i32,
             comm: Comm::new(fields.text(3)),
         }),
-        What::StatedumpInterrupt => Kind::StatedumpInterrupt {
-            irq: vec(),
-            name: fields.text(1),
-            action: fields.text(2),
-        },
+        What::StatedumpInterrupt => {
+            Kind::StatedumpInterrupt { irq: vec(), name: fields.text(1), action: fields.text(2) }
+        }
         What::StatedumpBlockDevice => {
             Kind::StatedumpBlockDevice { dev: fields.int(0) as u32, name: fields.text(1) }
         }

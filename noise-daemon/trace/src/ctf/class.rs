@@ -38,6 +38,8 @@ enum Place {
 pub struct EventClass {
     /// As the trace has it.
     pub name: Box<str>,
+    /// Its number among all kinds of the trace.
+    pub number: usize,
     /// What it is to us.
     pub what: What,
     /// Fields of the event's own context.
@@ -55,7 +57,7 @@ pub fn shown(name: &str) -> &str {
 
 impl EventClass {
     /// Compiles one.
-    pub fn new(name: &str, context: Option<Struct>, fields: Struct) -> Self {
+    pub fn new(name: &str, number: usize, context: Option<Struct>, fields: Struct) -> Self {
         let mut runs: Vec<Run> = Vec::new();
         let mut open = Run { align: fields.align, bits: 0, tail: None };
         let mut found = Vec::with_capacity(fields.fields.len());
@@ -98,7 +100,7 @@ impl EventClass {
             number.and_then(|number| found.get(number).copied()).unwrap_or(Place::Nowhere)
         };
         let places = what.wanted().iter().map(place).collect();
-        Self { name: name.into(), what, context, fields, runs, places }
+        Self { name: name.into(), number, what, context, fields, runs, places }
     }
 
     /// The place behind fields that begin at `at`.
@@ -183,9 +185,7 @@ impl<'t> Located<'t> {
     #[inline(always)]
     fn find_text(&self, field: usize) -> Option<&'t [u8]> {
         match self.place(field) {
-            Place::Characters(run, at, count) => {
-                self.bytes.characters(self.run(run)? + at, count)
-            }
+            Place::Characters(run, at, count) => self.bytes.characters(self.run(run)? + at, count),
             Place::Text(run) => Some(self.bytes.text(bits::aligned(self.tail(run)?, 8))?.0),
             Place::Nowhere | Place::Int(..) | Place::TailInt(..) => None,
         }

@@ -76,6 +76,8 @@ pub struct Layout {
     pub clocks: Vec<Clock>,
     /// What it says about where and by what it was recorded.
     pub env: BTreeMap<String, String>,
+    /// Number of kinds of events.
+    kinds: usize,
 }
 
 fn wrong(sentence: impl Into<String>) -> CtfError {
@@ -235,7 +237,8 @@ impl Layout {
         let stream = stream.ok_or_else(|| named(wrong("its stream is not defined")))?;
         let context = scope(resolver, block, &["context"]).map_err(named)?;
         let fields = scope(resolver, block, &["fields"]).map_err(named)?.unwrap_or_default();
-        stream.add(id, EventClass::new(name, context, fields));
+        stream.add(id, EventClass::new(name, self.kinds, context, fields));
+        self.kinds += 1;
         Ok(())
     }
 

@@ -53,6 +53,11 @@ impl<'t> Reader<'t> {
         Self { streams, heads, heap }
     }
 
+    /// Time of the next event, nanoseconds since the epoch.
+    pub fn first_ns(&self) -> Option<u64> {
+        self.heap.peek().map(|head| head.0.0)
+    }
+
     /// What could not be read so far.
     pub fn damage(&self) -> Damage {
         let mut damage = Damage::default();

@@ -205,7 +205,8 @@ impl<'a, 'i> Resolver<'a, 'i> {
                         _ => return Err(wrong(format!("the variant {at} is not defined"))),
                     },
                 };
-                let tag = tag.as_ref().ok_or_else(|| wrong(format!("the variant {at} has no tag")))?;
+                let tag =
+                    tag.as_ref().ok_or_else(|| wrong(format!("the variant {at} has no tag")))?;
                 self.variant(tag, items, at, places, depth)
             }
         }
@@ -257,7 +258,8 @@ impl<'a, 'i> Resolver<'a, 'i> {
         for item in items {
             let Some((name, node)) = self.item(item, at, places, depth)? else { continue };
             let plain = name.strip_prefix('_').unwrap_or(&name);
-            let fits = |(label, ..): &&(Box<str>, i128, i128)| **label == *name || **label == *plain;
+            let fits =
+                |(label, ..): &&(Box<str>, i128, i128)| **label == *name || **label == *plain;
             let ranges = labels.iter().filter(fits).map(|(_, first, last)| (*first, *last));
             let ranges = ranges.collect();
             options.push((name, node, ranges));
@@ -330,7 +332,16 @@ impl<'a, 'i> Resolver<'a, 'i> {
             Some((_, value)) => is_big(value.word(), self.big)?,
             None => self.big,
         };
-        Ok(Int { size, align, signed: false, big, base: 16, is_text: false, clock: None, slot: None })
+        Ok(Int {
+            size,
+            align,
+            signed: false,
+            big,
+            base: 16,
+            is_text: false,
+            clock: None,
+            slot: None,
+        })
     }
 }
 

@@ -184,7 +184,11 @@ impl<'t> Stream<'t> {
             }
             if let Some(loss) = self.loss.take() {
                 self.time_ns = self.time_ns.max(loss.from_ns);
-                return Some(Record { time_ns: self.time_ns, cpu: self.cpu, body: Body::Lost(loss) });
+                return Some(Record {
+                    time_ns: self.time_ns,
+                    cpu: self.cpu,
+                    body: Body::Lost(loss),
+                });
             }
             self.open_packet()?;
         }
@@ -195,7 +199,8 @@ impl<'t> Stream<'t> {
     fn event(&mut self, packet: Packet<'t>) -> Result<Record<'t>, &'static str> {
         let beyond = |_: Cut| "an event lies beyond the end";
         let (head, context_at) = packet.class.header.read(packet.bytes, self.at).map_err(beyond)?;
-        let class = packet.class.class(head.kind).ok_or("an event is of a kind that is not known")?;
+        let class =
+            packet.class.class(head.kind).ok_or("an event is of a kind that is not known")?;
         let mut at = context_at;
         if packet.class.event_context.is_some() || class.context.is_some() {
             for context in [&packet.class.event_context, &class.context].into_iter().flatten() {
@@ -225,7 +230,10 @@ impl<'t> Stream<'t> {
     #[inline(always)]
     fn stamp(&mut self, time: u64, time_bits: u32, clock: Option<u8>) {
         if let Some(number) = clock
-            && !std::ptr::eq(self.clock.map_or(std::ptr::null(), std::ptr::from_ref), clock_of(self.layout, number))
+            && !std::ptr::eq(
+                self.clock.map_or(std::ptr::null(), std::ptr::from_ref),
+                clock_of(self.layout, number),
+            )
         {
             self.set_clock(number);
         }
@@ -259,7 +267,9 @@ impl<'t> Stream<'t> {
         let name = self.name;
         if !is_cut {
             self.damage.note(|| {
-                format!("{name}: {what}, at byte {at}; the {left} bytes left of its packet are not read")
+                format!(
+                    "{name}: {what}, at byte {at}; the {left} bytes left of its packet are not read"
+                )
             });
         }
     }
@@ -353,8 +363,10 @@ impl<'t> Stream<'t> {
     /// The time before which nothing in this stream lies from here on, where its packets say so; packets
     /// that end before `from_ns` are passed over unread.
     pub fn pass_until(&mut self, from_ns: u64) {
-        while self.packet.is_none() || self.packet.is_some_and(|packet| self.at >= packet.bytes.end) {
-            let Some(rest) = self.file.get(self.next_packet..).filter(|rest| !rest.is_empty()) else {
+        while self.packet.is_none() || self.packet.is_some_and(|packet| self.at >= packet.bytes.end)
+        {
+            let Some(rest) = self.file.get(self.next_packet..).filter(|rest| !rest.is_empty())
+            else {
                 return;
             };
             let Ok(packet) = open(self.layout, rest) else { return };
@@ -374,11 +386,7 @@ fn clock_of(layout: &Layout, number: u8) -> *const Clock {
     layout.clocks.get(usize::from(number)).map_or(std::ptr::null(), std::ptr::from_ref)
 }
 
-fn skip_fields(
-    structure: &super::node::Struct,
-    bytes: Bytes<'_>,
-    at: u64,
-) -> Result<u64, Cut> {
+fn skip_fields(structure: &super::node::Struct, bytes: Bytes<'_>, at: u64) -> Result<u64, Cut> {
     let mut slots = [0; SLOTS];
     let begin = super::bits::aligned(at, structure.align);
     structure.fields.iter().try_fold(begin, |at, (_, node)| skip(node, bytes, at, &mut slots))

@@ -104,10 +104,7 @@ fn number(input: &mut &str) -> Parsed<i128> {
         alt(("0b", "0B")),
         (take_while(1.., ['0', '1']), suffix()).take().verify_map(digits(2)),
     );
-    let octal = preceded(
-        '0',
-        (take_while(1.., '0'..='7'), suffix()).take().verify_map(digits(8)),
-    );
+    let octal = preceded('0', (take_while(1.., '0'..='7'), suffix()).take().verify_map(digits(8)));
     let plain = (take_while(1.., '0'..='9'), suffix()).take().verify_map(digits(10));
     let unsigned = alt((hex, binary, octal, plain));
     let signed = (opt(one_of(['-', '+'])), blank, unsigned);
@@ -284,8 +281,7 @@ fn item<'i>(input: &mut &'i str) -> Parsed<Vec<Item<'i>>> {
 
 fn line<'i>(input: &mut &'i str) -> Parsed<Line<'i>> {
     let set = (path, preceded(sign("="), value)).map(|(path, value)| Line::Set(path, value));
-    let typed =
-        (path, preceded(sign(":="), any_type)).map(|(path, ty)| Line::Typed(path, ty));
+    let typed = (path, preceded(sign(":="), any_type)).map(|(path, ty)| Line::Typed(path, ty));
     let assigned = terminated(alt((typed, set)), sign(";"));
     alt((declaration.map(Line::Declared), assigned)).parse_next(input)
 }
