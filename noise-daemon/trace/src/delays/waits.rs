@@ -121,11 +121,6 @@ impl Waits {
             Why::Preempt => thread.preempt.add(ns),
         }
         cpus.divide_whole(cpu, open.since_ns, now_ns, &mut thread.culprits);
-        if open.here.cpu != cpu {
-            // It moved without an event that says so: the latest stretch counts where it ran in the end.
-            open.here.cpu = cpu;
-            open.here.taken = cpus.taken(cpu, open.here.since_ns);
-        }
         open.end_stretch(now_ns, cpus);
         for (party, comm, ns) in open.following.sorted() {
             thread.following.add(party, comm, ns);
