@@ -453,6 +453,25 @@ impl Ledger {
         }
     }
 
+    /// Divides the time from `since_ns` to `now_ns` among turns alone: what interrupts took counts for
+    /// those whom they interrupted.
+    pub fn divide_among_turns(&self, since_ns: u64, now_ns: u64, parts: &mut impl Parts) {
+        let left_ns = grown(since_ns, now_ns);
+        *parts.walk() = Walk { left_ns, since_ns, end_ns: now_ns, ..Walk::default() };
+        if left_ns == 0 {
+            return;
+        }
+        for back in 0..TURNS as u64 {
+            if parts.step_turn(self, back) {
+                break;
+            }
+        }
+        let left_ns = parts.walk().left_ns;
+        if left_ns > 0 {
+            parts.other(Cause::Untracked, 0, left_ns);
+        }
+    }
+
     /// A task begins to run.
     #[inline(always)]
     pub fn begin_turn(&mut self, turn: Turn) {

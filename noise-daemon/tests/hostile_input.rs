@@ -91,4 +91,6 @@ macro_rules! targets {
     };
 }
 
-targets!(http config web_file frame recording state btf tracer_line cgroup report cpu_list);
+targets!(
+    http config web_file frame recording state btf tracer_line cgroup report cpu_list tsdl packets ftrace
+);

@@ -13,6 +13,7 @@ pub mod output;
 mod progress;
 pub mod run;
 pub mod top;
+pub mod trace;
 mod watching;
 
 pub use self::error::{CommandError, Exit};
@@ -43,6 +44,8 @@ pub enum Command {
     Osnoise(osnoise::OsnoiseArgs),
     /// Measure this machine's noise from the inside, and what it costs at scale.
     Bench(bench::BenchArgs),
+    /// Read recordings of kernel events: our own, LTTng's, perf's, ftrace's text.
+    Trace(trace::TraceArgs),
     /// Print what a shell needs to complete this command line.
     Completions(completions::CompletionsArgs),
     /// Print the manual, or write a page for each command.
@@ -62,6 +65,7 @@ impl Command {
             Self::Incidents(args) => incidents::run(args)?,
             Self::Osnoise(args) => return osnoise::run(args),
             Self::Bench(args) => bench::run(args)?,
+            Self::Trace(args) => trace::run(args)?,
             Self::Completions(args) => completions::run(args)?,
             Self::Man(args) => man::run(args)?,
         }

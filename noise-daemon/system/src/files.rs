@@ -5,8 +5,11 @@
 //! is opened. What is in a file reaches messages only as
 //! [`noise_model::clean::quoted`] or [`noise_model::clean::brief`].
 
+mod mapped;
 pub mod pem;
 pub mod yaml;
+
+pub use mapped::Mapped;
 
 use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, Read as _};

@@ -23,6 +23,11 @@ use noise_model::cpulist::CpuList;
 use noise_serve::{
     Costs, Hosts, Listener, Peer, Refresh, Shown, Viewer, Web, WebFile, router, serve,
 };
+use noise_trace::ctf::{Layout, Reader, StreamFile, metadata};
+use noise_trace::delays::Delays;
+use noise_trace::json;
+use noise_trace::record::{Recorded as _, Source};
+use noise_trace::text::TextLines;
 use noise_wire::{Recording, decode, encode};
 
 use noise_daemon::config::{Cpus, parse};
@@ -46,6 +51,9 @@ pub const TARGETS: &[Target] = &[
     ("cgroup", cgroup),
     ("report", report),
     ("cpu_list", cpu_list),
+    ("tsdl", tsdl),
+    ("packets", packets),
+    ("ftrace", ftrace),
 ];
 
 /// Most that the server may answer to a request of a few hundred bytes.
@@ -254,4 +262,58 @@ pub fn cpu_list(bytes: &[u8]) {
         assert_eq!(list, again);
     }
     let _ = Cpus::try_from(text.to_owned());
+}
+
+/// Events that a trace of a few thousand bytes may have: one for each bit of it, and what was lost.
+fn most_events(bytes: &[u8]) -> usize {
+    16 * bytes.len() + 16
+}
+
+/// All events of a trace, their fields in both forms, and what they say of delays.
+fn events<'t>(mut source: impl Source<'t>, most: usize) {
+    let (mut text, mut delays) = (TextLines::new("host"), Delays::default());
+    let (mut line, mut count, mut last_ns) = (String::new(), 0, 0);
+    for record in source.by_ref() {
+        line.clear();
+        text.write(&record, &mut line);
+        json::line(&record, &mut line);
+        assert!(record.time_ns() >= last_ns, "time goes back");
+        last_ns = record.time_ns();
+        delays.follow(&record.event());
+        count += 1;
+        assert!(count <= most, "more events than bits");
+    }
+    let document = delays.finish();
+    for thread in &document.threads {
+        let waited = thread.waits.wakeup.sum_ns.saturating_add(thread.waits.preempt.sum_ns);
+        let charged = thread.charges.iter().fold(0, |sum: u64, charge| sum.saturating_add(charge.ns));
+        assert_eq!(waited, charged, "the parts of a wait do not sum to it");
+    }
+    let damage = source.damage();
+    assert_eq!(damage.is_none(), damage.to_string().is_empty());
+}
+
+/// Metadata, and behind a zero the bytes of a stream.
+pub fn tsdl(bytes: &[u8]) {
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    let (text, stream) = bytes.split_at(end);
+    let Ok(text) = metadata::text(text) else { return };
+    let Ok(layout) = Layout::parse(&text) else { return };
+    let file = StreamFile { name: "channel0_0", bytes: stream.get(1..).unwrap_or_default() };
+    events(Reader::new(&layout, &[file]), most_events(bytes));
+}
+
+/// Bytes of a stream whose layout has a field of each type; as metadata in packets, too.
+pub fn packets(bytes: &[u8]) {
+    let _ = metadata::text(bytes);
+    let layout = Layout::parse(include_str!("../layout.tsdl")).unwrap();
+    let (one, other) = bytes.split_at(bytes.len() / 2);
+    let files = [("channel0_0", one), ("channel0_1", other), ("channel1_1", bytes)];
+    let files = files.map(|(name, bytes)| StreamFile { name, bytes });
+    events(Reader::new(&layout, &files), 2 * most_events(bytes));
+}
+
+/// The text of ftrace.
+pub fn ftrace(bytes: &[u8]) {
+    events(noise_trace::ftrace::Reader::new(bytes), most_events(bytes));
 }

@@ -1,0 +1,179 @@
+//! `noised trace events`: the events of a recording, or how many there are of each.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use noise_trace::clock::Clock;
+use noise_trace::ctf::Reader;
+use noise_trace::damage::Damage;
+use noise_trace::record::{Recorded as _, Source};
+use noise_trace::select::{Select, Who};
+use noise_trace::summary::Summary;
+use noise_trace::text::TextLines;
+use noise_trace::{ftrace, json};
+
+use super::moment::Moment;
+use super::recording::Recording;
+use super::report;
+use crate::cli::{CommandError, output};
+
+/// Text is handed on in pieces of this length.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Arguments of `noised trace events`.
+#[derive(Debug, clap::Args)]
+pub struct EventsArgs {
+    /// The recording: a folder in CTF (ours, LTTng's, perf's), or a text of ftrace
+    /// (/sys/kernel/tracing/trace, `trace-cmd report`).
+    #[arg(value_name = "RECORDING")]
+    recording: PathBuf,
+    /// Count events by name and by CPU instead of printing them.
+    #[arg(long)]
+    summary: bool,
+    /// Print JSON: one line for each event, one document with --summary.
+    #[arg(long)]
+    json: bool,
+    /// Only events from then on: +1.5s after the first event, nanoseconds since the epoch, or a time
+    /// (2016-03-04T17:46:22.79Z; UTC where it names no offset).
+    #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
+    from: Option<Moment>,
+    /// Only events up to then.
+    #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
+    to: Option<Moment>,
+    /// Only events of this thread: what happens while it runs, and what names it (wake-ups, creation …).
+    #[arg(long, value_name = "TID|NAME")]
+    thread: Option<String>,
+    /// Only events of the threads of this process.
+    #[arg(long, value_name = "PID|NAME")]
+    process: Option<String>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// See [`CommandError`].
+pub fn run(args: &EventsArgs) -> Result<(), CommandError> {
+    let recording = Recording::open(&args.recording)?;
+    let damage = match &recording {
+        Recording::Ctf(ctf) => {
+            let files = ctf.streams();
+            let begin_ns = || Reader::new(&ctf.layout, &files).first_ns().unwrap_or(0);
+            let select = select(args, begin_ns);
+            // Threads are followed from the begin on.
+            let from_ns = select.from_ns.filter(|_| !select.follows()).unwrap_or(0);
+            let reader = Reader::from(&ctf.layout, &files, from_ns);
+            let clock = ctf.layout.clocks.first().cloned().unwrap_or_else(Clock::epoch);
+            let summary = Summary::new(&clock, ctf.layout.env.clone());
+            go(args, reader, select, summary)?
+        }
+        Recording::Text(text) => {
+            let begin_ns = || ftrace::Reader::new(text).next().map_or(0, |record| record.time_ns);
+            let summary = Summary::new(&Clock::trace(), BTreeMap::new());
+            go(args, ftrace::Reader::new(text), select(args, begin_ns), summary)?
+        }
+    };
+    report(&args.recording, &damage);
+    Ok(())
+}
+
+fn select(args: &EventsArgs, begin_ns: impl FnOnce() -> u64) -> Select {
+    let is_relative = |moment: &Option<Moment>| matches!(moment, Some(Moment::After(_)));
+    let begin_ns = if is_relative(&args.from) || is_relative(&args.to) { begin_ns() } else { 0 };
+    let time_ns = |moment: Option<Moment>| moment.map(|moment| moment.time_ns(begin_ns));
+    let who = |text: &Option<String>| text.as_deref().map(Who::parse);
+    Select {
+        from_ns: time_ns(args.from),
+        to_ns: time_ns(args.to),
+        thread: who(&args.thread),
+        process: who(&args.process),
+        ..Select::default()
+    }
+}
+
+/// Goes over the events. What could not be read.
+fn go<'t>(
+    args: &EventsArgs,
+    mut source: impl Source<'t>,
+    mut select: Select,
+    mut summary: Summary,
+) -> anyhow::Result<Damage> {
+    let selects = select.follows() || select.from_ns.is_some() || select.to_ns.is_some();
+    let mut text = TextLines::new(summary.environment.get("hostname").map_or("", String::as_str));
+    let mut piece = String::with_capacity(PIECE_BYTES + 4096);
+    while let Some(record) = source.next() {
+        if selects {
+            if select.is_over(record.time_ns()) {
+                break;
+            }
+            if !select.wants(&record.event()) {
+                continue;
+            }
+        }
+        match (args.summary, args.json) {
+            (true, _) => summary.add(&record),
+            (false, false) => text.write(&record, &mut piece),
+            (false, true) => json::line(&record, &mut piece),
+        }
+        if piece.len() >= PIECE_BYTES && !hand_on(args, &mut piece)? {
+            return Ok(Damage::default());
+        }
+    }
+    let damage = source.damage();
+    match (args.summary, args.json) {
+        (true, true) => {
+            summary.finish(&damage);
+            output::print_json(&(serde_json::to_string_pretty(&summary)? + "\n"))?;
+        }
+        (true, false) => {
+            summary.finish(&damage);
+            output::print(&page(&summary))?;
+        }
+        (false, _) => {
+            hand_on(args, &mut piece)?;
+        }
+    }
+    Ok(damage)
+}
+
+/// Prints a piece; whether there is still a reader for more.
+fn hand_on(args: &EventsArgs, piece: &mut String) -> anyhow::Result<bool> {
+    let shown = if args.json { output::show_json(piece) } else { output::show(piece) };
+    piece.clear();
+    match shown {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        shown => shown.map(|()| true).context("cannot write the result"),
+    }
+}
+
+/// The summary for people.
+fn page(summary: &Summary) -> String {
+    let mut page = String::new();
+    let seconds = summary.to_ns.saturating_sub(summary.from_ns) as f64 / 1e9;
+    page.push_str(&format!(
+        "{} events of {} kinds on {} CPUs in {seconds:.6} s ({} .. {})\n",
+        summary.count,
+        summary.events.len(),
+        summary.cpus.len(),
+        summary.from_ns,
+        summary.to_ns,
+    ));
+    if summary.discarded > 0 || summary.discarded_packets > 0 {
+        page.push_str(&format!(
+            "lost while recording: {} events, and {} packets with an unknown number of events\n",
+            summary.discarded, summary.discarded_packets
+        ));
+    }
+    page.push('\n');
+    let mut events: Vec<_> = summary.events.iter().collect();
+    events.sort_by(|one, other| other.1.cmp(one.1).then(one.0.cmp(other.0)));
+    for (name, count) in events {
+        page.push_str(&format!("{count:>12}  {name}\n"));
+    }
+    page.push('\n');
+    for (cpu, count) in &summary.cpus {
+        page.push_str(&format!("{count:>12}  CPU {cpu}\n"));
+    }
+    page
+}

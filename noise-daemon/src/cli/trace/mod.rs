@@ -1,0 +1,47 @@
+//! `noised trace`: what recordings of kernel events say.
+
+mod delays;
+mod events;
+mod moment;
+mod recording;
+
+use std::path::Path;
+
+use noise_trace::damage::Damage;
+
+use super::{CommandError, output};
+
+/// Arguments of `noised trace`.
+#[derive(Debug, clap::Args)]
+pub struct TraceArgs {
+    /// What to do with a recording.
+    #[command(subcommand)]
+    pub command: TraceCommand,
+}
+
+/// What can be done with recordings.
+#[derive(Debug, clap::Subcommand)]
+pub enum TraceCommand {
+    /// Print the events of a recording, or count them.
+    Events(events::EventsArgs),
+    /// Say how long threads, interrupts, requests and packets waited, and for whom.
+    Delays(delays::DelaysArgs),
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// See [`CommandError`].
+pub fn run(args: &TraceArgs) -> Result<(), CommandError> {
+    match &args.command {
+        TraceCommand::Events(args) => events::run(args),
+        TraceCommand::Delays(args) => delays::run(args),
+    }
+}
+
+/// Says on standard error what could not be read.
+fn report(recording: &Path, damage: &Damage) {
+    if !damage.is_none() {
+        output::complain(&format!("{} was not read completely: {damage}", recording.display()));
+    }
+}

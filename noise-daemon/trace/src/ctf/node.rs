@@ -1,0 +1,153 @@
+//! Types as they lie in a packet: every name looked up, every length known or in a slot.
+
+use std::sync::Arc;
+
+use super::bits;
+
+/// Lengths and tags that one walk over a packet or an event may need later.
+pub const SLOTS: usize = 32;
+
+/// Values of fields that say how long another one is, or which option it has.
+pub type Slots = [u64; SLOTS];
+
+/// An integer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Int {
+    /// Bits, 1 to 64.
+    pub size: u32,
+    /// Bits, a power of two.
+    pub align: u64,
+    /// Whether it may be negative.
+    pub signed: bool,
+    /// Whether its most significant byte comes first.
+    pub big: bool,
+    /// How people write it: 2, 8, 10 or 16.
+    pub base: u8,
+    /// Whether it is a character.
+    pub is_text: bool,
+    /// Number of the clock that it is a reading of.
+    pub clock: Option<u8>,
+    /// Where its value is kept for another field.
+    pub slot: Option<u8>,
+}
+
+impl Int {
+    /// Its value, sign-extended where it has a sign, and the place behind it.
+    #[inline(always)]
+    pub fn read(&self, bytes: &[u8], at: u64, end: u64) -> Option<(u64, u64)> {
+        let at = bits::aligned(at, self.align);
+        let behind = at + u64::from(self.size);
+        if behind > end {
+            return None;
+        }
+        let value = bits::read(bytes, at, self.size, self.big)?;
+        let value = if self.signed { bits::signed(value, self.size) as u64 } else { value };
+        Some((value, behind))
+    }
+}
+
+/// A label and the numbers it stands for, first and last.
+pub type Labels = Vec<(Box<str>, i128, i128)>;
+
+/// A structure.
+#[derive(Clone, Debug, Default)]
+pub struct Struct {
+    /// Bits, a power of two.
+    pub align: u64,
+    /// Its fields, by name.
+    pub fields: Vec<(Box<str>, Node)>,
+    /// Bits from its aligned begin to its end, where that is always the same.
+    pub fixed: Option<u64>,
+}
+
+/// One of several options, by what a tag says.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    /// Where the tag's value is.
+    pub slot: u8,
+    /// Whether the tag may be negative.
+    pub signed: bool,
+    /// Name, type, and the tag's values (first and last) that choose it.
+    pub options: Vec<(Box<str>, Node, Vec<(i128, i128)>)>,
+}
+
+impl Variant {
+    /// The option that is there.
+    pub fn chosen(&self, slots: &Slots) -> Option<(&str, &Node)> {
+        let raw = slots.get(usize::from(self.slot)).copied().unwrap_or_default();
+        let tag = if self.signed { i128::from(raw as i64) } else { i128::from(raw) };
+        let fits = |(_, _, ranges): &&(Box<str>, Node, Vec<(i128, i128)>)| {
+            ranges.iter().any(|(first, last)| (*first..=*last).contains(&tag))
+        };
+        self.options.iter().find(fits).map(|(name, node, _)| (&**name, node))
+    }
+}
+
+/// A type.
+#[derive(Clone, Debug)]
+pub enum Node {
+    /// An integer.
+    Int(Int),
+    /// An integer with names for its values.
+    Enum(Int, Arc<Labels>),
+    /// A floating-point number of 32 or 64 bits, as the integer that has the same bits.
+    Float(Int),
+    /// Bytes up to a zero.
+    Text,
+    /// Fields one after the other.
+    Struct(Box<Struct>),
+    /// One of several.
+    Variant(Box<Variant>),
+    /// Always so many of the same.
+    Array(Box<Node>, u64),
+    /// As many as a slot says.
+    Sequence(Box<Node>, u8),
+}
+
+impl Node {
+    /// Its alignment in bits. A variant has that of its option.
+    pub fn align(&self) -> u64 {
+        match self {
+            Self::Int(int) | Self::Enum(int, _) | Self::Float(int) => int.align,
+            Self::Text => 8,
+            Self::Struct(structure) => structure.align,
+            Self::Variant(_) => 1,
+            Self::Array(node, _) | Self::Sequence(node, _) => node.align(),
+        }
+    }
+
+    /// Bits that it takes from an aligned place on, where that is always the same and nothing in it is
+    /// kept for another field.
+    pub fn fixed(&self) -> Option<u64> {
+        match self {
+            Self::Int(int) | Self::Enum(int, _) | Self::Float(int) => {
+                int.slot.is_none().then_some(u64::from(int.size))
+            }
+            Self::Text | Self::Variant(_) | Self::Sequence(..) => None,
+            Self::Struct(structure) => structure.fixed,
+            Self::Array(_, 0) => Some(0),
+            Self::Array(node, count) => {
+                let one = node.fixed()?;
+                let step = one.checked_add(node.align())?;
+                let step = bits::aligned(step - node.align(), node.align());
+                step.checked_mul(count - 1)?.checked_add(one)
+            }
+        }
+    }
+
+    /// Whether it is an array or a sequence of characters, which is read as one text.
+    pub fn is_characters(&self) -> bool {
+        matches!(self, Self::Int(int) if int.is_text && int.size == 8 && int.align == 8)
+    }
+}
+
+impl Struct {
+    /// Computes what follows from the fields.
+    pub fn finish(&mut self) {
+        self.align = self.fields.iter().map(|(_, node)| node.align()).fold(self.align, u64::max);
+        let place = |at: u64, (_, node): &(Box<str>, Node)| {
+            bits::aligned(at, node.align()).checked_add(node.fixed()?)
+        };
+        self.fixed = self.fields.iter().try_fold(0, place);
+    }
+}

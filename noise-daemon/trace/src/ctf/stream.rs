@@ -1,0 +1,393 @@
+//! One stream: its packets one after the other, and the events in them.
+
+use std::fmt;
+
+use super::bits::mask;
+use super::class::EventClass;
+use super::layout::{Layout, StreamClass};
+use super::node::SLOTS;
+use super::packet::{MAGIC, Packet, open};
+use super::walk::{Bytes, Cut, skip, walk_fields};
+use crate::clock::Clock;
+use crate::damage::Damage;
+use crate::event::{Event, Kind, Loss};
+use crate::value::Visit;
+
+/// An event, where it lies. Cheap to copy; its fields are read when they are asked for.
+#[derive(Clone, Copy)]
+pub struct Record<'t> {
+    /// When, in nanoseconds since the epoch of the trace's clock.
+    pub time_ns: u64,
+    /// On which CPU.
+    pub cpu: u32,
+    body: Body<'t>,
+}
+
+#[derive(Clone, Copy)]
+enum Body<'t> {
+    Event {
+        class: &'t EventClass,
+        stream: &'t StreamClass,
+        bytes: Bytes<'t>,
+        /// Where its contexts begin.
+        context_at: u64,
+        /// Where its own fields begin.
+        fields_at: u64,
+    },
+    Lost(Loss),
+}
+
+impl<'t> Record<'t> {
+    /// Its name, as the trace has it.
+    pub fn name(&self) -> &'t str {
+        match self.body {
+            Body::Event { class, .. } => &class.name,
+            Body::Lost(_) => "lost",
+        }
+    }
+
+    /// Its kind of event; none where events were lost.
+    pub fn class(&self) -> Option<&'t EventClass> {
+        match self.body {
+            Body::Event { class, .. } => Some(class),
+            Body::Lost(_) => None,
+        }
+    }
+
+    /// What happened.
+    #[inline]
+    pub fn kind(&self) -> Kind<'t> {
+        match self.body {
+            Body::Event { class, bytes, fields_at, .. } => class.kind(bytes, fields_at),
+            Body::Lost(loss) => Kind::Lost(loss),
+        }
+    }
+
+    /// The event of the model.
+    #[inline]
+    pub fn event(&self) -> Event<'t> {
+        Event { time_ns: self.time_ns, cpu: self.cpu, kind: self.kind() }
+    }
+
+    /// Shows its own fields.
+    pub fn visit(&self, visit: &mut impl Visit) {
+        let Body::Event { class, bytes, fields_at, .. } = self.body else { return };
+        // It was skipped over before: all of it is there.
+        let _ = walk_fields(&class.fields, bytes, fields_at, &mut [0; SLOTS], visit);
+    }
+
+    /// Shows the fields of its contexts: those of all events of its stream, then those of its kind. Before
+    /// each of the two, `begin` is called.
+    pub fn visit_contexts<V: Visit>(&self, visit: &mut V, mut begin: impl FnMut(&mut V)) {
+        let Body::Event { class, stream, bytes, context_at, .. } = self.body else { return };
+        let mut at = context_at;
+        for context in [&stream.event_context, &class.context].into_iter().flatten() {
+            begin(visit);
+            match walk_fields(context, bytes, at, &mut [0; SLOTS], visit) {
+                Ok(behind) => at = behind,
+                Err(Cut) => return,
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Record<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {}: {:?}", self.time_ns, self.cpu, self.kind())
+    }
+}
+
+/// Goes over one stream.
+pub struct Stream<'t> {
+    layout: &'t Layout,
+    name: &'t str,
+    file: &'t [u8],
+    /// Of the file, begin of the packet behind the one that is read.
+    next_packet: usize,
+    packet: Option<Packet<'t>>,
+    /// Of the packet, where the next event begins, in bits.
+    at: u64,
+    cpu: u32,
+    /// The latest time, as recorded.
+    cycles: u64,
+    clock: Option<&'t Clock>,
+    /// Nanoseconds to add where the clock counts such.
+    offset_ns: Option<u64>,
+    /// Time of the latest event, nanoseconds since the epoch.
+    time_ns: u64,
+    /// End of the packet before, as recorded.
+    ended: Option<u64>,
+    /// What that packet said was lost, and its number.
+    discarded: Option<u64>,
+    sequence: Option<u64>,
+    /// Said before the next event.
+    loss: Option<Loss>,
+    pub damage: Damage,
+}
+
+impl<'t> Stream<'t> {
+    /// One that begins at the begin of a file. `cpu` is for packets that name none.
+    pub fn new(layout: &'t Layout, name: &'t str, file: &'t [u8], cpu: u32) -> Self {
+        let mut stream = Self {
+            layout,
+            name,
+            file,
+            next_packet: 0,
+            packet: None,
+            at: 0,
+            cpu,
+            cycles: 0,
+            clock: None,
+            offset_ns: Some(0),
+            time_ns: 0,
+            ended: None,
+            discarded: None,
+            sequence: None,
+            loss: None,
+            damage: Damage::default(),
+        };
+        stream.set_clock(0);
+        stream
+    }
+
+    fn set_clock(&mut self, number: u8) {
+        self.clock = self.layout.clocks.get(usize::from(number));
+        let plain = |clock: &&Clock| clock.frequency_hz == 1_000_000_000;
+        self.offset_ns = match self.clock {
+            None => Some(0),
+            Some(clock) => Some(clock).filter(plain).map(Clock::offset_ns),
+        };
+    }
+
+    #[inline(always)]
+    fn to_ns(&self, cycles: u64) -> u64 {
+        match (self.offset_ns, self.clock) {
+            (Some(offset_ns), _) => offset_ns.saturating_add(cycles),
+            (None, Some(clock)) => clock.time_ns(cycles),
+            (None, None) => cycles,
+        }
+    }
+
+    /// The next event, or what was lost before it.
+    #[inline]
+    pub fn next(&mut self) -> Option<Record<'t>> {
+        loop {
+            if let Some(packet) = &self.packet
+                && self.loss.is_none()
+                && self.at < packet.bytes.end
+            {
+                match self.event(*packet) {
+                    Ok(record) => return Some(record),
+                    Err(what) => self.give_up(what),
+                }
+                continue;
+            }
+            if let Some(loss) = self.loss.take() {
+                self.time_ns = self.time_ns.max(loss.from_ns);
+                return Some(Record {
+                    time_ns: self.time_ns,
+                    cpu: self.cpu,
+                    body: Body::Lost(loss),
+                });
+            }
+            self.open_packet()?;
+        }
+    }
+
+    /// The event at the current place.
+    #[inline(always)]
+    fn event(&mut self, packet: Packet<'t>) -> Result<Record<'t>, &'static str> {
+        let beyond = |_: Cut| "an event lies beyond the end";
+        let (head, context_at) = packet.class.header.read(packet.bytes, self.at).map_err(beyond)?;
+        let class =
+            packet.class.class(head.kind).ok_or("an event is of a kind that is not known")?;
+        let mut at = context_at;
+        if packet.class.event_context.is_some() || class.context.is_some() {
+            for context in [&packet.class.event_context, &class.context].into_iter().flatten() {
+                at = skip_fields(context, packet.bytes, at).map_err(beyond)?;
+            }
+        }
+        let behind = class.skip(packet.bytes, at).map_err(beyond)?;
+        if behind == self.at {
+            return Err("an event has no size");
+        }
+        self.at = behind;
+        if head.time_bits > 0 {
+            self.stamp(head.time, head.time_bits, head.clock);
+        }
+        let body = Body::Event {
+            class,
+            stream: packet.class,
+            bytes: packet.bytes,
+            context_at,
+            fields_at: at,
+        };
+        Ok(Record { time_ns: self.time_ns, cpu: self.cpu, body })
+    }
+
+    /// Takes a time stamp over. One of fewer than 64 bits lacks the upper ones, and counts from zero again
+    /// when it is full.
+    #[inline(always)]
+    fn stamp(&mut self, time: u64, time_bits: u32, clock: Option<u8>) {
+        if let Some(number) = clock
+            && !std::ptr::eq(
+                self.clock.map_or(std::ptr::null(), std::ptr::from_ref),
+                clock_of(self.layout, number),
+            )
+        {
+            self.set_clock(number);
+        }
+        let mut cycles = time;
+        if time_bits < 64 {
+            let low = mask(time_bits);
+            cycles = (self.cycles & !low) | time;
+            if cycles < self.cycles {
+                cycles = cycles.wrapping_add(low).wrapping_add(1);
+            }
+        }
+        self.cycles = cycles;
+        let time_ns = self.to_ns(cycles);
+        if time_ns < self.time_ns {
+            self.damage.backwards = self.damage.backwards.saturating_add(1);
+        } else {
+            self.time_ns = time_ns;
+        }
+    }
+
+    /// Leaves the rest of a packet out.
+    #[cold]
+    fn give_up(&mut self, what: &'static str) {
+        let Some(packet) = &mut self.packet else { return };
+        let left = packet.bytes.end.saturating_sub(self.at).div_ceil(8);
+        let begin = self.next_packet.saturating_sub(packet.bytes.bytes.len());
+        let at = begin as u64 + self.at / 8;
+        let is_cut = packet.missing > 0;
+        self.at = packet.bytes.end;
+        self.damage.unread_bytes = self.damage.unread_bytes.saturating_add(left);
+        let name = self.name;
+        if !is_cut {
+            self.damage.note(|| {
+                format!(
+                    "{name}: {what}, at byte {at}; the {left} bytes left of its packet are not read"
+                )
+            });
+        }
+    }
+
+    /// Goes on to the next packet; none at the end of the file.
+    #[cold]
+    fn open_packet(&mut self) -> Option<()> {
+        self.packet = None;
+        loop {
+            let rest = self.file.get(self.next_packet..).filter(|rest| !rest.is_empty())?;
+            let at = self.next_packet;
+            match open(self.layout, rest) {
+                Ok(packet) => {
+                    self.next_packet = at.saturating_add(packet.length).min(self.file.len());
+                    self.enter(packet, at);
+                    return Some(());
+                }
+                Err(what) => self.find_packet(rest, at, what),
+            }
+        }
+    }
+
+    fn enter(&mut self, packet: Packet<'t>, at: usize) {
+        if packet.missing > 0 {
+            let (name, missing) = (self.name, packet.missing);
+            self.damage.missing_bytes = self.damage.missing_bytes.saturating_add(missing);
+            self.damage.note(|| {
+                format!("{name}: the file ends within the packet at byte {at}; {missing} bytes are missing")
+            });
+        }
+        if let Some(cpu) = packet.context.cpu {
+            self.cpu = cpu;
+        }
+        let before = self.cycles;
+        if let Some(begin) = packet.context.begin {
+            self.cycles = begin;
+        }
+        self.count_lost(&packet, before);
+        self.at = packet.events_at;
+        self.packet = Some(packet);
+    }
+
+    /// What the stream lost between the packet before and the end of this one.
+    fn count_lost(&mut self, packet: &Packet<'t>, before: u64) {
+        let context = &packet.context;
+        let is_first = context.sequence.is_none_or(|sequence| sequence == 0);
+        let events = match (self.discarded, context.discarded) {
+            // The counter may have 32 bits only, and counts from zero again.
+            (Some(last), Some(now)) if now < last => (now as u32).wrapping_sub(last as u32).into(),
+            (Some(last), Some(now)) => now - last,
+            // What a recording lost before its first packet that is here is known of its begin only.
+            (None, Some(now)) if is_first && self.ended.is_none() => now,
+            _ => 0,
+        };
+        let packets = match (self.sequence, context.sequence) {
+            (Some(last), Some(now)) => now.saturating_sub(last.saturating_add(1)),
+            _ => 0,
+        };
+        if events > 0 || packets > 0 {
+            let from = self.ended.or(context.begin).unwrap_or(before);
+            let to = context.end.unwrap_or(from);
+            let (from_ns, to_ns) = (self.to_ns(from), self.to_ns(to.max(from)));
+            self.loss = Some(Loss { events, packets, from_ns, to_ns });
+        }
+        self.discarded = context.discarded.or(self.discarded);
+        self.sequence = context.sequence.or(self.sequence);
+        self.ended = context.end.or(Some(self.cycles));
+    }
+
+    /// Looks for the next place where a packet may begin, by magic and number of the trace.
+    fn find_packet(&mut self, rest: &'t [u8], at: usize, what: &'static str) {
+        let magic = match self.layout.big {
+            true => (MAGIC as u32).to_be_bytes(),
+            false => (MAGIC as u32).to_le_bytes(),
+        };
+        let mut sought = magic.to_vec();
+        sought.extend_from_slice(self.layout.uuid.as_ref().map_or(&[], |uuid| &uuid[..]));
+        let is_known = self.layout.uuid.is_some() && self.layout.packet_header.is_some();
+        let found = rest.get(1..).filter(|_| is_known).and_then(|later| {
+            later.windows(sought.len()).position(|window| window == sought.as_slice())
+        });
+        let left_out = found.map_or(rest.len(), |place| place + 1);
+        self.next_packet = at.saturating_add(left_out);
+        self.damage.unread_bytes = self.damage.unread_bytes.saturating_add(left_out as u64);
+        let name = self.name;
+        self.damage.note(|| {
+            format!("{name}: no packet at byte {at}: {what}; {left_out} bytes are not read")
+        });
+    }
+
+    /// The time before which nothing in this stream lies from here on, where its packets say so; packets
+    /// that end before `from_ns` are passed over unread.
+    pub fn pass_until(&mut self, from_ns: u64) {
+        while self.packet.is_none() || self.packet.is_some_and(|packet| self.at >= packet.bytes.end)
+        {
+            let Some(rest) = self.file.get(self.next_packet..).filter(|rest| !rest.is_empty())
+            else {
+                return;
+            };
+            let Ok(packet) = open(self.layout, rest) else { return };
+            let is_over = packet.context.end.is_some_and(|end| self.to_ns(end) < from_ns);
+            if !is_over || packet.missing > 0 {
+                return;
+            }
+            self.next_packet = self.next_packet.saturating_add(packet.length);
+            self.discarded = packet.context.discarded;
+            self.sequence = packet.context.sequence;
+            self.ended = packet.context.end;
+        }
+    }
+}
+
+fn clock_of(layout: &Layout, number: u8) -> *const Clock {
+    layout.clocks.get(usize::from(number)).map_or(std::ptr::null(), std::ptr::from_ref)
+}
+
+fn skip_fields(structure: &super::node::Struct, bytes: Bytes<'_>, at: u64) -> Result<u64, Cut> {
+    let mut slots = [0; SLOTS];
+    let begin = super::bits::aligned(at, structure.align);
+    structure.fields.iter().try_fold(begin, |at, (_, node)| skip(node, bytes, at, &mut slots))
+}

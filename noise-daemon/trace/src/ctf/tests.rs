@@ -1,0 +1,311 @@
+//! Generated layouts, written by code of the tests and read again; and traces that tell of losses.
+
+mod written;
+
+use proptest::prelude::*;
+
+use self::written::{Field, Header, Order, Trace, Written};
+use super::*;
+use crate::event::{Kind, Loss};
+use crate::value::{Shape, Value, Visit};
+
+/// All that is shown of an event, as words.
+#[derive(Default)]
+struct Shown(Vec<String>);
+
+impl Visit for Shown {
+    fn name(&mut self, name: &str) {
+        self.0.push(name.strip_prefix('_').unwrap_or(name).to_owned());
+    }
+    fn element(&mut self, number: u64) {
+        self.0.push(format!("[{number}]"));
+    }
+    fn value(&mut self, value: Value<'_>) {
+        self.0.push(match value {
+            Value::Unsigned { value, base } => format!("{value}/{base}"),
+            Value::Signed { value, base, bits } => format!("{value}/{base}/{bits}"),
+            Value::Float(value) => format!("{value:?}"),
+            Value::Text(text) => String::from_utf8_lossy(text).into_owned(),
+            Value::Label { label, .. } => format!("{label:?}"),
+        });
+    }
+    fn begin(&mut self, shape: Shape) {
+        self.0.push(format!("begin {shape:?}"));
+    }
+    fn end(&mut self, shape: Shape) {
+        self.0.push(format!("end {shape:?}"));
+    }
+}
+
+fn field() -> impl Strategy<Value = Field> {
+    let align = prop_oneof![Just(1_u32), Just(8), Just(16), Just(32), Just(64)];
+    let integer = (1..=64_u32, align, any::<bool>(), any::<u64>(), any::<bool>());
+    let leaf = prop_oneof![
+        4 => integer.prop_map(|(size, align, signed, value, other)| {
+            Field::Int { size, align, signed, value, other }
+        }),
+        1 => any::<f64>().prop_map(Field::Double),
+        1 => any::<f32>().prop_map(Field::Single),
+        2 => "[a-z ]{0,12}".prop_map(Field::Text),
+        1 => "[a-z]{0,15}".prop_map(Field::Characters),
+        1 => (1..=40_u32, proptest::collection::vec(any::<u64>(), 0..5))
+            .prop_map(|(size, values)| Field::Array { size, values }),
+        2 => (1..=40_u32, proptest::collection::vec(any::<u64>(), 0..5))
+            .prop_map(|(size, values)| Field::Sequence { size, values }),
+        1 => (0..5_u64).prop_map(Field::Enum),
+    ];
+    leaf.prop_recursive(2, 12, 4, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(Field::Struct),
+            (0..3_u64, proptest::collection::vec(inner.clone(), 3..4))
+                .prop_map(|(tag, options)| Field::Variant { tag, options }),
+            proptest::collection::vec("[a-z]{0,5}", 0..4).prop_map(Field::Texts),
+        ]
+    })
+}
+
+fn order() -> impl Strategy<Value = Order> {
+    prop_oneof![Just(Order::Little), Just(Order::Big)]
+}
+
+fn header() -> impl Strategy<Value = Header> {
+    prop_oneof![Just(Header::Compact), Just(Header::Large), Just(Header::Plain)]
+}
+
+proptest! {
+    #[test]
+    fn what_was_written_is_read(
+        order in order(),
+        header in header(),
+        events in proptest::collection::vec(
+            (proptest::collection::vec(field(), 0..6), 0..1_u64 << 34, any::<bool>()),
+            1..20,
+        ),
+        per_packet in 1..6_usize,
+        packets_in_metadata: bool,
+    ) {
+        let trace = Trace { order, header, per_packet };
+        let Written { metadata, stream, events } = trace.write(&events);
+        let metadata = match packets_in_metadata {
+            true => trace.in_packets(&metadata),
+            false => metadata.into_bytes(),
+        };
+        let text = metadata::text(&metadata).unwrap();
+        let layout = Layout::parse(&text).map_err(|error| {
+            TestCaseError::fail(format!("{error}\n{text}"))
+        })?;
+        let files = [StreamFile { name: "channel0_3", bytes: &stream }];
+        let mut reader = Reader::new(&layout, &files);
+        for (number, (time_ns, words)) in events.iter().enumerate() {
+            let record = reader.next();
+            let record = record.ok_or_else(|| {
+                TestCaseError::fail(format!("no event {number}: {:?}\n{text}", reader.damage()))
+            })?;
+            let mut shown = Shown::default();
+            record.visit(&mut shown);
+            prop_assert_eq!(record.time_ns, *time_ns, "event {} of\n{}", number, text);
+            prop_assert_eq!(record.cpu, 3);
+            prop_assert_eq!(&shown.0, words, "event {} of\n{}", number, text);
+        }
+        prop_assert!(reader.next().is_none());
+        prop_assert!(reader.damage().is_none(), "{:?}", reader.damage());
+    }
+
+    #[test]
+    fn changed_bytes_do_no_harm(
+        events in proptest::collection::vec(
+            (proptest::collection::vec(field(), 0..6), 0..1_u64 << 28, any::<bool>()),
+            1..10,
+        ),
+        changes in proptest::collection::vec((any::<u16>(), any::<u8>()), 1..8),
+        end in any::<u16>(),
+    ) {
+        let trace = Trace { order: Order::Little, header: Header::Compact, per_packet: 3 };
+        let Written { metadata, mut stream, .. } = trace.write(&events);
+        for (at, byte) in changes {
+            let at = usize::from(at) % stream.len();
+            stream[at] = byte;
+        }
+        stream.truncate(usize::from(end) % (2 * stream.len()));
+        let layout = Layout::parse(&metadata).unwrap();
+        let files = [StreamFile { name: "x", bytes: &stream }];
+        let mut reader = Reader::new(&layout, &files);
+        let most = 8 * stream.len();
+        let read = reader.by_ref().take(most + 1).filter(|record| {
+            record.visit(&mut Shown::default());
+            !matches!(record.kind(), Kind::Lost(_))
+        });
+        prop_assert!(read.count() <= most);
+    }
+}
+
+/// A trace with counters of what was lost and numbers of packets.
+const COUNTED: &str = r#"/* CTF 1.8 */
+    typealias integer { size = 32; align = 8; signed = false; } := uint32_t;
+    typealias integer { size = 64; align = 8; signed = false; } := uint64_t;
+    trace { major = 1; minor = 8; byte_order = le; packet.header := struct { uint32_t magic; }; };
+    clock { name = "monotonic"; freq = 1000000000; offset_s = 1; offset = 5; };
+    stream {
+        packet.context := struct {
+            uint64_t timestamp_begin; uint64_t timestamp_end; uint64_t content_size;
+            uint64_t packet_size; uint64_t packet_seq_num; uint32_t events_discarded; uint32_t cpu_id;
+        };
+        event.header := struct {
+            integer { size = 64; align = 8; map = clock.monotonic.value; } timestamp;
+        };
+    };
+    event { name = "tick"; fields := struct { uint32_t _number; }; };
+"#;
+
+fn packet(begin: u64, end: u64, sequence: u64, discarded: u32, times: &[u64]) -> Vec<u8> {
+    let bits = 8 * (4 + 5 * 8 + 8 + 12 * times.len() as u64);
+    let mut bytes = 0xc1fc_1fc1_u32.to_le_bytes().to_vec();
+    for number in [begin, end, bits, bits, sequence] {
+        bytes.extend(number.to_le_bytes());
+    }
+    bytes.extend(discarded.to_le_bytes());
+    bytes.extend(7_u32.to_le_bytes());
+    for time in times {
+        bytes.extend(time.to_le_bytes());
+        bytes.extend(1_u32.to_le_bytes());
+    }
+    bytes
+}
+
+fn kinds(stream: &[u8]) -> Vec<(u64, Kind<'static>)> {
+    let layout = Layout::parse(COUNTED).unwrap();
+    let reader = Reader::new(&layout, &[StreamFile { name: "x", bytes: stream }]);
+    let kind = |record: Record<'_>| match record.kind() {
+        Kind::Lost(loss) => (record.time_ns, Kind::Lost(loss)),
+        _ => (record.time_ns, Kind::Other("tick")),
+    };
+    reader.map(kind).collect()
+}
+
+#[test]
+fn lost_events_come_at_their_place() {
+    let base = 1_000_000_005;
+    let stream = [
+        packet(10, 20, 0, 2, &[10, 20]),
+        packet(30, 40, 1, 2, &[30]),
+        packet(50, 60, 2, 9, &[50]),
+        // Two packets are missing, and the counter of 32 bits began again.
+        packet(70, 80, 5, 4, &[70]),
+    ]
+    .concat();
+    let tick = |time: u64| (base + time, Kind::Other("tick"));
+    let lost = |at: u64, events, packets, from: u64, to: u64| {
+        let loss = Loss { events, packets, from_ns: base + from, to_ns: base + to };
+        (base + at, Kind::Lost(loss))
+    };
+    let expected = [
+        lost(10, 2, 0, 10, 20),
+        tick(10),
+        tick(20),
+        tick(30),
+        lost(40, 7, 0, 40, 60),
+        tick(50),
+        lost(60, u64::from(u32::MAX) - 4, 2, 60, 80),
+        tick(70),
+    ];
+    assert_eq!(kinds(&stream), expected);
+}
+
+#[test]
+fn what_a_snapshot_lost_before_its_first_packet_is_not_its_own() {
+    assert_eq!(kinds(&packet(10, 20, 4, 100, &[10])).len(), 1);
+}
+
+#[test]
+fn packets_before_the_wanted_time_are_passed_over() {
+    let layout = Layout::parse(COUNTED).unwrap();
+    let stream =
+        [packet(10, 20, 0, 0, &[10]), packet(30, 40, 1, 3, &[30]), packet(50, 60, 2, 5, &[50])]
+            .concat();
+    let files = [StreamFile { name: "x", bytes: &stream }];
+    let reader = Reader::from(&layout, &files, 1_000_000_005 + 45);
+    let kinds: Vec<_> = reader.map(|record| record.kind()).collect();
+    let loss = Loss { events: 2, packets: 0, from_ns: 1_000_000_045, to_ns: 1_000_000_065 };
+    assert_eq!(kinds, [Kind::Lost(loss), Kind::Other("tick")]);
+}
+
+#[test]
+fn a_damaged_packet_does_not_hide_the_next_one() {
+    let trace = Trace { order: Order::Little, header: Header::Plain, per_packet: 1 };
+    let events = [(Vec::new(), 1, false), (Vec::new(), 1, false)];
+    let Written { metadata, mut stream, events } = trace.write(&events);
+    stream[0] ^= 0xff;
+    let layout = Layout::parse(&metadata).unwrap();
+    let mut reader = Reader::new(&layout, &[StreamFile { name: "x", bytes: &stream }]);
+    assert_eq!(reader.next().map(|record| record.time_ns), Some(events[1].0));
+    assert_eq!(reader.damage().unread_bytes, stream.len() as u64 / 2);
+    assert!(reader.damage().to_string().contains("x: no packet at byte 0"));
+}
+
+#[test]
+fn what_does_not_begin_as_packets_do_is_no_stream() {
+    let layout = Layout::parse(COUNTED).unwrap();
+    let mut reader = Reader::new(&layout, &[StreamFile { name: "x", bytes: b"some text" }]);
+    assert!(reader.next().is_none());
+    let damage = reader.damage().to_string();
+    let expected = "9 bytes are damaged (x: no packet at byte 0: it does not begin as packets do; 9 bytes are \
+                    not read)";
+    assert_eq!(damage, expected);
+}
+
+#[test]
+fn metadata_that_makes_no_sense_is_refused_in_a_sentence() {
+    for (change, to, sentence) in [
+        ("minor = 8", "minor = 9", "only version 1.8"),
+        ("uint32_t _number", "uint32_t _number[0]; struct {} _x[4]", "have no size"),
+        ("uint32_t _number", "nothing_t _number", "`nothing_t` is not defined"),
+        ("uint32_t _number", "uint32_t _number[ _later ]", "no integer that comes before it"),
+        ("uint32_t _number", "integer { size = 65; } _number", "1 to 64 bits"),
+        ("uint32_t _number", "integer { size = 8; align = 3; } _number", "no alignment"),
+        (
+            "uint32_t _number",
+            "variant <_x> { uint32_t a; } _number",
+            "no integer that comes before",
+        ),
+        ("freq = 1000000000", "freq = 0", "frequency of 0"),
+        ("clock.monotonic.value", "clock.other.value", "`other` is not defined"),
+        ("name = \"tick\"", "id = 1", "an event has no name"),
+        ("name = \"tick\"", "name = \"tick\"; stream_id = 4", "its stream is not defined"),
+        ("_number; }; };", "_number; };", "cannot be understood from line"),
+    ] {
+        assert!(COUNTED.contains(change));
+        let error = Layout::parse(&COUNTED.replace(change, to)).unwrap_err().to_string();
+        assert!(error.contains(sentence), "{to}: {error}");
+    }
+    assert!(Layout::parse("").is_err());
+    let deep = "struct {".repeat(100_000);
+    assert!(matches!(Layout::parse(&deep), Err(CtfError::Syntax(1, _))));
+}
+
+#[test]
+fn types_that_name_one_another_without_end_are_refused() {
+    let mut text = "struct s0 { integer { size = 8; } a; };\n".to_owned();
+    for number in 1..40 {
+        let before = number - 1;
+        text.push_str(&format!(
+            "struct s{number} {{ struct s{before} a; struct s{before} b; }};\n"
+        ));
+    }
+    text.push_str(&COUNTED.replace("uint32_t _number", "struct s39 _all"));
+    let error = Layout::parse(&text).unwrap_err().to_string();
+    assert!(error.contains("too often"), "{error}");
+    let round = COUNTED.replace("uint32_t _number", "struct a { struct a b; } _x");
+    assert!(Layout::parse(&round).unwrap_err().to_string().contains("too often"));
+}
+
+#[test]
+fn claims_of_many_elements_are_checked_first() {
+    let metadata = COUNTED.replace("uint32_t _number;", "uint32_t _n; string _all[ _n ];");
+    let layout = Layout::parse(&metadata).unwrap();
+    let mut bytes = packet(10, 20, 0, 0, &[10]);
+    let end = bytes.len();
+    bytes[end - 4..].copy_from_slice(&u32::MAX.to_le_bytes());
+    let mut reader = Reader::new(&layout, &[StreamFile { name: "x", bytes: &bytes }]);
+    assert!(reader.next().is_none());
+    assert_eq!(reader.damage().unread_bytes, 12);
+}

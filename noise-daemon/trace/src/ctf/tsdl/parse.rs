@@ -1,0 +1,293 @@
+//! The grammar of TSDL (CTF 1.8.3, section C), on winnow.
+//!
+//! Lengths and numbers are literals, as every tracer writes them; arithmetic is not computed.
+
+use winnow::Parser as _;
+use winnow::combinator::{
+    alt, cut_err, delimited, eof, not, opt, preceded, repeat, separated, terminated,
+};
+use winnow::error::{ContextError, ErrMode};
+use winnow::token::{any, none_of, one_of, take_till, take_until, take_while};
+
+use super::tree::{Attribute, Declaration, Item, Label, Length, Line, Path, Top, Type, Value};
+
+/// Braces within braces; those of tracers are five deep.
+const MAX_DEPTH: usize = 40;
+
+type Parsed<T> = Result<T, ErrMode<ContextError>>;
+
+/// Reads a whole text.
+///
+/// # Errors
+/// The line that cannot be understood, counted from 1, and what stands there.
+pub fn parse(text: &str) -> Result<Vec<Top<'_>>, (usize, String)> {
+    let at = |rest: &str| {
+        let read = text.len().saturating_sub(rest.len());
+        let line = 1 + text.as_bytes().iter().take(read).filter(|&&byte| byte == b'\n').count();
+        let shown: String = rest.lines().next().unwrap_or_default().chars().take(60).collect();
+        (line, shown)
+    };
+    if let Some(deep) = too_deep(text) {
+        return Err(at(deep));
+    }
+    let mut rest = text;
+    let mut parser = preceded(blank, terminated(repeat(0.., top), eof));
+    let parsed: Parsed<Vec<Top<'_>>> = parser.parse_next(&mut rest);
+    parsed.map_err(|_| at(rest))
+}
+
+/// The text from the brace on that lies too deep for a parser that calls itself.
+fn too_deep(text: &str) -> Option<&str> {
+    let mut depth = 0_usize;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'{' => depth += 1,
+            b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > MAX_DEPTH {
+            return text.get(at..);
+        }
+    }
+    None
+}
+
+/// White space and comments.
+fn blank(input: &mut &str) -> Parsed<()> {
+    let space = take_while(1.., |c: char| c.is_whitespace()).void();
+    let long = ("/*", cut_err(take_until(0.., "*/")), "*/").void();
+    let short = ("//", take_till(0.., '\n')).void();
+    repeat::<_, _, (), _, _>(0.., alt((space, long, short))).parse_next(input)
+}
+
+/// A sign, and the blank behind it.
+fn sign<'i>(text: &'static str) -> impl FnMut(&mut &'i str) -> Parsed<()> {
+    move |input| terminated(text, blank).void().parse_next(input)
+}
+
+fn starts_word(c: char) -> bool {
+    c.is_ascii_alphabetic() || c == '_'
+}
+
+fn in_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+/// An identifier or a keyword.
+fn word<'i>(input: &mut &'i str) -> Parsed<&'i str> {
+    let spelled = (one_of(starts_word), take_while(0.., in_word)).take();
+    terminated(spelled, blank).parse_next(input)
+}
+
+/// This word and no longer one.
+fn keyword<'i>(text: &'static str) -> impl FnMut(&mut &'i str) -> Parsed<()> {
+    move |input| (text, not(one_of(in_word)), blank).void().parse_next(input)
+}
+
+fn path<'i>(input: &mut &'i str) -> Parsed<Path<'i>> {
+    separated(1.., word, sign(".")).parse_next(input)
+}
+
+fn number(input: &mut &str) -> Parsed<i128> {
+    let digits = |base: u32| {
+        move |text: &str| {
+            let digits = text.trim_end_matches(['u', 'U', 'l', 'L']);
+            i128::from_str_radix(digits, base).ok()
+        }
+    };
+    let suffix = || take_while(0.., ['u', 'U', 'l', 'L']);
+    let hex = preceded(
+        alt(("0x", "0X")),
+        (take_while(1.., |c: char| c.is_ascii_hexdigit()), suffix()).take().verify_map(digits(16)),
+    );
+    let binary = preceded(
+        alt(("0b", "0B")),
+        (take_while(1.., ['0', '1']), suffix()).take().verify_map(digits(2)),
+    );
+    let octal = preceded('0', (take_while(1.., '0'..='7'), suffix()).take().verify_map(digits(8)));
+    let plain = (take_while(1.., '0'..='9'), suffix()).take().verify_map(digits(10));
+    let unsigned = alt((hex, binary, octal, plain));
+    let signed = (opt(one_of(['-', '+'])), blank, unsigned);
+    terminated(signed, (not(one_of(in_word)), blank))
+        .map(|(minus, (), number)| if minus == Some('-') { -number } else { number })
+        .parse_next(input)
+}
+
+/// A quoted text.
+fn text(input: &mut &str) -> Parsed<String> {
+    let escape = preceded('\\', any).map(|c: char| match c {
+        'n' => '\n',
+        't' => '\t',
+        'r' => '\r',
+        '0' => '\0',
+        other => other,
+    });
+    let letters = repeat(0.., alt((escape, none_of(['"', '\\', '\n']))));
+    terminated(delimited('"', letters, '"'), blank).parse_next(input)
+}
+
+fn value<'i>(input: &mut &'i str) -> Parsed<Value<'i>> {
+    alt((text.map(Value::Text), number.map(Value::Number), path.map(Value::Words)))
+        .parse_next(input)
+}
+
+/// `{ NAME = VALUE; … }`
+fn attributes<'i>(input: &mut &'i str) -> Parsed<Vec<Attribute<'i>>> {
+    let attribute = (word, preceded(sign("="), terminated(value, sign(";"))));
+    delimited(sign("{"), repeat(0.., attribute), sign("}")).parse_next(input)
+}
+
+/// Words that name a type, up to the sign that ends them.
+fn named<'i>(input: &mut &'i str) -> Parsed<Type<'i>> {
+    let star = sign("*").value("*");
+    let words: Vec<&str> = repeat(1.., alt((word, star))).parse_next(input)?;
+    Ok(Type::Named(joined(&words)))
+}
+
+fn joined(words: &[&str]) -> String {
+    let words: Vec<&str> = words.iter().filter(|word| **word != "const").copied().collect();
+    words.join(" ")
+}
+
+fn integer<'i>(input: &mut &'i str) -> Parsed<Type<'i>> {
+    preceded(keyword("integer"), cut_err(attributes)).map(Type::Integer).parse_next(input)
+}
+
+fn float<'i>(input: &mut &'i str) -> Parsed<Type<'i>> {
+    preceded(keyword("floating_point"), cut_err(attributes)).map(Type::Float).parse_next(input)
+}
+
+fn string<'i>(input: &mut &'i str) -> Parsed<Type<'i>> {
+    (keyword("string"), opt(attributes)).value(Type::Text).parse_next(input)
+}
+
+fn label(input: &mut &str) -> Parsed<Label> {
+    let name = alt((text, word.map(str::to_owned)));
+    let range = preceded(sign("="), (number, opt(preceded(sign("..."), number))));
+    let (name, range) = (name, opt(range)).parse_next(input)?;
+    let range = range.map(|(first, last)| (first, last.unwrap_or(first)));
+    Ok(Label { name, range })
+}
+
+fn enumeration<'i>(input: &mut &'i str) -> Parsed<Type<'i>> {
+    keyword("enum").parse_next(input)?;
+    let name = opt(word).parse_next(input)?;
+    let base = opt(preceded(sign(":"), alt((integer, named)))).parse_next(input)?;
+    let list = terminated(separated(0.., label, sign(",")), opt(sign(",")));
+    let labels = opt(delimited(sign("{"), list, sign("}"))).parse_next(input)?;
+    Ok(Type::Enum { name, base: base.map(Box::new), labels })
+}
+
+fn items<'i>(input: &mut &'i str) -> Parsed<Vec<Item<'i>>> {
+    let lists: Vec<Vec<Item<'i>>> =
+        delimited(sign("{"), repeat(0.., item), sign("}")).parse_next(input)?;
+    Ok(lists.into_iter().flatten().collect())
+}
+
+fn align(input: &mut &str) -> Parsed<u64> {
+    delimited((keyword("align"), sign("(")), number, sign(")"))
+        .verify_map(|bits| u64::try_from(bits).ok())
+        .parse_next(input)
+}
+
+fn structure<'i>(input: &mut &'i str) -> Parsed<Type<'i>> {
+    keyword("struct").parse_next(input)?;
+    let (name, items, align) = (opt(word), opt(items), opt(align)).parse_next(input)?;
+    Ok(Type::Struct { name, items, align })
+}
+
+fn variant<'i>(input: &mut &'i str) -> Parsed<Type<'i>> {
+    keyword("variant").parse_next(input)?;
+    let name = opt(word).parse_next(input)?;
+    let tag = opt(delimited(sign("<"), path, sign(">"))).parse_next(input)?;
+    let items = opt(items).parse_next(input)?;
+    Ok(Type::Variant { name, tag, items })
+}
+
+/// A type that begins with a word of its own.
+fn spelled<'i>(input: &mut &'i str) -> Parsed<Type<'i>> {
+    alt((integer, float, string, enumeration, structure, variant)).parse_next(input)
+}
+
+fn any_type<'i>(input: &mut &'i str) -> Parsed<Type<'i>> {
+    alt((spelled, named)).parse_next(input)
+}
+
+fn length<'i>(input: &mut &'i str) -> Parsed<Length<'i>> {
+    let fixed = number.verify_map(|number| u64::try_from(number).ok()).map(Length::Fixed);
+    delimited(sign("["), alt((fixed, path.map(Length::Counted))), sign("]")).parse_next(input)
+}
+
+/// Names with their lengths: `_comm[16], _more`.
+fn declarators<'i>(input: &mut &'i str) -> Parsed<Vec<(&'i str, Vec<Length<'i>>)>> {
+    separated(1.., (word, repeat(0.., length)), sign(",")).parse_next(input)
+}
+
+/// A type and the names that get it, none where only the type is defined. Of plain words the last one is
+/// a name.
+fn declared<'i>(input: &mut &'i str) -> Parsed<(Type<'i>, Vec<(&'i str, Vec<Length<'i>>)>)> {
+    if let Some(ty) = opt(spelled).parse_next(input)? {
+        let names = opt(declarators).parse_next(input)?;
+        return Ok((ty, names.unwrap_or_default()));
+    }
+    let mut words = Vec::new();
+    loop {
+        let next = alt((word, sign("*").value("*"))).parse_next(input)?;
+        let is_last = input.starts_with(['[', ';', ',']);
+        if !is_last {
+            words.push(next);
+            continue;
+        }
+        let lengths = repeat(0.., length).parse_next(input)?;
+        let mut names = vec![(next, lengths)];
+        if opt(sign(",")).parse_next(input)?.is_some() {
+            names.extend(declarators.parse_next(input)?);
+        }
+        return Ok((Type::Named(joined(&words)), names));
+    }
+}
+
+/// `typealias` and `typedef`.
+fn alias<'i>(input: &mut &'i str) -> Parsed<Declaration<'i>> {
+    let alias = (any_type, preceded(sign(":="), named)).verify_map(|(ty, name)| match name {
+        Type::Named(name) => Some(Declaration::Alias { ty, name, lengths: Vec::new() }),
+        _ => None,
+    });
+    let alias = preceded(keyword("typealias"), cut_err(alias));
+    let definition = declared.verify_map(|(ty, mut names)| {
+        let (name, lengths) = names.pop().filter(|_| names.is_empty())?;
+        Some(Declaration::Alias { ty, name: name.to_owned(), lengths })
+    });
+    let definition = preceded(keyword("typedef"), cut_err(definition));
+    terminated(alt((alias, definition)), sign(";")).parse_next(input)
+}
+
+fn declaration<'i>(input: &mut &'i str) -> Parsed<Declaration<'i>> {
+    let plain = alt((structure, enumeration, variant)).map(Declaration::Type);
+    alt((alias, terminated(plain, sign(";")))).parse_next(input)
+}
+
+fn item<'i>(input: &mut &'i str) -> Parsed<Vec<Item<'i>>> {
+    if let Some(alias) = opt(alias).parse_next(input)? {
+        return Ok(vec![Item::Declared(alias)]);
+    }
+    let (ty, names) = terminated(declared, sign(";")).parse_next(input)?;
+    if names.is_empty() {
+        return Ok(vec![Item::Declared(Declaration::Type(ty))]);
+    }
+    let field = |(name, lengths)| Item::Field { ty: ty.clone(), name, lengths };
+    Ok(names.into_iter().map(field).collect())
+}
+
+fn line<'i>(input: &mut &'i str) -> Parsed<Line<'i>> {
+    let set = (path, preceded(sign("="), value)).map(|(path, value)| Line::Set(path, value));
+    let typed = (path, preceded(sign(":="), any_type)).map(|(path, ty)| Line::Typed(path, ty));
+    let assigned = terminated(alt((typed, set)), sign(";"));
+    alt((declaration.map(Line::Declared), assigned)).parse_next(input)
+}
+
+fn top<'i>(input: &mut &'i str) -> Parsed<Top<'i>> {
+    let lines = terminated(delimited(sign("{"), repeat(0.., line), sign("}")), sign(";"));
+    let block = (word, lines).map(|(word, lines)| Top::Block(word, lines));
+    alt((declaration.map(Top::Declared), block)).parse_next(input)
+}

@@ -1,0 +1,150 @@
+//! What TSDL says, as it was written: declarations and types whose names are not looked up yet.
+
+/// A name with dots in it: `stream.packet.context.cpu_id`.
+pub type Path<'i> = Vec<&'i str>;
+
+/// What stands right of a `=`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value<'i> {
+    /// A quoted text, its escapes resolved.
+    Text(String),
+    /// A number. Those above the largest `i64` are there too.
+    Number(i128),
+    /// One or more words: `le`, `true`, `clock.monotonic.value`.
+    Words(Path<'i>),
+}
+
+impl Value<'_> {
+    /// The number, if it is one that fits.
+    pub fn number(&self) -> Option<u64> {
+        match self {
+            Self::Number(number) => u64::try_from(*number).ok(),
+            Self::Text(_) | Self::Words(_) => None,
+        }
+    }
+
+    /// The text or the single word.
+    pub fn word(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Words(words) => match words.as_slice() {
+                [word] => Some(word),
+                _ => None,
+            },
+            Self::Number(_) => None,
+        }
+    }
+}
+
+/// `NAME = VALUE;` inside `integer { … }` and its like.
+pub type Attribute<'i> = (&'i str, Value<'i>);
+
+/// A type as it was written.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Type<'i> {
+    /// An alias; several words (`unsigned long`) are joined by one space.
+    Named(String),
+    /// `integer { … }`
+    Integer(Vec<Attribute<'i>>),
+    /// `floating_point { … }`
+    Float(Vec<Attribute<'i>>),
+    /// `string`, with or without attributes.
+    Text,
+    /// `enum NAME : BASE { … }`
+    Enum {
+        /// What it may be referred to as.
+        name: Option<&'i str>,
+        /// The integer beneath; `int` where none is named.
+        base: Option<Box<Type<'i>>>,
+        /// Its labels; none where one defined elsewhere is meant.
+        labels: Option<Vec<Label>>,
+    },
+    /// `struct NAME { … } align(N)`
+    Struct {
+        /// What it may be referred to as.
+        name: Option<&'i str>,
+        /// Its fields; none where one defined elsewhere is meant.
+        items: Option<Vec<Item<'i>>>,
+        /// Least alignment in bits.
+        align: Option<u64>,
+    },
+    /// `variant NAME <TAG> { … }`
+    Variant {
+        /// What it may be referred to as.
+        name: Option<&'i str>,
+        /// The field that says which option is there.
+        tag: Option<Path<'i>>,
+        /// Its options; none where one defined elsewhere is meant.
+        items: Option<Vec<Item<'i>>>,
+    },
+}
+
+/// A label of an enumeration, and the numbers it stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// Its name.
+    pub name: String,
+    /// The first and the last number; none counts on from the label before.
+    pub range: Option<(i128, i128)>,
+}
+
+/// One entry of a structure or a variant.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Item<'i> {
+    /// A field.
+    Field {
+        /// Its type, without lengths.
+        ty: Type<'i>,
+        /// Its name.
+        name: &'i str,
+        /// The lengths behind the name, outermost first.
+        lengths: Vec<Length<'i>>,
+    },
+    /// A declaration of a type.
+    Declared(Declaration<'i>),
+}
+
+/// How many elements there are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Length<'i> {
+    /// Always so many.
+    Fixed(u64),
+    /// As many as an earlier field says.
+    Counted(Path<'i>),
+}
+
+/// A type that gets a name.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Declaration<'i> {
+    /// `typealias TYPE := NAME;` or `typedef TYPE NAME;`
+    Alias {
+        /// The type.
+        ty: Type<'i>,
+        /// The name.
+        name: String,
+        /// Lengths behind the name of a `typedef`.
+        lengths: Vec<Length<'i>>,
+    },
+    /// `struct NAME { … };` and its like.
+    Type(Type<'i>),
+}
+
+/// A line of a block.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Line<'i> {
+    /// `path = value;`
+    Set(Path<'i>, Value<'i>),
+    /// `path := type;`
+    Typed(Path<'i>, Type<'i>),
+    /// A declaration.
+    Declared(Declaration<'i>),
+}
+
+/// What stands at the top level.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Top<'i> {
+    /// `trace { … };`, `event { … };` and their like, by their word.
+    Block(&'i str, Vec<Line<'i>>),
+    /// A declaration.
+    Declared(Declaration<'i>),
+}

@@ -1,0 +1,171 @@
+//! What is remembered of each CPU: who ran on it, and what interrupts took from it.
+
+use noise_common::charge::{Cause, VECTOR_SOURCE};
+use noise_common::hooks::Vector;
+use noise_common::ledger::{
+    COMM_WORDS, Ledger, Parts, Runner, STRETCHES, Stretches, TURNS, Takes, Turn, Waiting, Walk,
+};
+use noise_common::nesting::{Ended, Nesting, Taken};
+
+use super::sums::{Party, Sums};
+use crate::event::{Comm, Task};
+
+/// CPUs that are followed; the kernel's own limit.
+const MAX_CPUS: usize = 8192;
+
+/// One CPU.
+pub struct Cpu {
+    ledger: Box<Ledger>,
+    /// What runs of interrupts, and what they took.
+    pub nesting: Nesting,
+}
+
+/// All that had events.
+#[derive(Default)]
+pub struct Cpus(Vec<Option<Cpu>>);
+
+fn empty_ledger() -> Ledger {
+    let turn =
+        Turn { start_ns: 0, taken_ns: 0, cgroup: 0, pid: 0, runner: 0, comm: [0; COMM_WORDS] };
+    Ledger {
+        newest: 0,
+        turns: [turn; TURNS],
+        hardirqs: Stretches::<STRETCHES>::default(),
+        softirqs: Stretches::<STRETCHES>::default(),
+    }
+}
+
+fn words(comm: &Comm) -> [u64; COMM_WORDS] {
+    let word = |from: usize| {
+        let mut bytes = [0; 8];
+        for (place, byte) in bytes.iter_mut().zip(comm.0.iter().skip(from)) {
+            *place = *byte;
+        }
+        u64::from_ne_bytes(bytes)
+    };
+    [word(0), word(8)]
+}
+
+fn comm(words: &[u64; COMM_WORDS]) -> Comm {
+    let mut bytes = [0; 16];
+    for (place, byte) in bytes.iter_mut().zip(words.iter().flat_map(|word| word.to_ne_bytes())) {
+        *place = byte;
+    }
+    Comm(bytes)
+}
+
+/// Takes the parts of one wait.
+struct Division<'a> {
+    walk: Walk,
+    sums: &'a mut Sums,
+}
+
+impl Takes for Division<'_> {
+    fn turn(&mut self, turn: &Turn, ns: u64) {
+        let tid = turn.pid.cast_signed();
+        let cause = if turn.runner == Runner::Idle as u32 { Cause::Idle } else { Cause::Foreign };
+        self.sums.add(Party::Thread { cause, tid }, comm(&turn.comm), ns);
+    }
+
+    fn other(&mut self, cause: Cause, source: u64, ns: u64) {
+        self.sums.add(Party::Other { cause, source }, Comm::default(), ns);
+    }
+}
+
+impl Parts for Division<'_> {
+    fn walk(&mut self) -> &mut Walk {
+        &mut self.walk
+    }
+}
+
+impl Cpus {
+    /// A CPU, where it is one.
+    pub fn get(&mut self, cpu: u32) -> Option<&mut Cpu> {
+        let number = cpu as usize;
+        if number >= MAX_CPUS {
+            return None;
+        }
+        if number >= self.0.len() {
+            self.0.resize_with(number + 1, || None);
+        }
+        let place = self.0.get_mut(number)?;
+        Some(place.get_or_insert_with(|| Cpu {
+            ledger: Box::new(empty_ledger()),
+            nesting: Nesting::default(),
+        }))
+    }
+
+    /// A CPU that had events.
+    pub fn known(&self, cpu: u32) -> Option<&Cpu> {
+        self.0.get(cpu as usize)?.as_ref()
+    }
+
+    /// What has been taken from a CPU up to then.
+    pub fn taken(&self, cpu: u32, now_ns: u64) -> Taken {
+        self.known(cpu).map(|cpu| cpu.nesting.taken_by(now_ns)).unwrap_or_default()
+    }
+
+    /// Divides a wait on one CPU among the threads that ran there, interrupts included.
+    pub fn divide_whole(&self, cpu: u32, from_ns: u64, to_ns: u64, sums: &mut Sums) {
+        match self.known(cpu) {
+            Some(cpu) => {
+                let mut division = Division { walk: Walk::default(), sums };
+                cpu.ledger.divide_among_turns(from_ns, to_ns, &mut division);
+            }
+            None => untracked(to_ns.saturating_sub(from_ns), sums),
+        }
+    }
+
+    /// Divides a wait as it is done live: what interrupts took comes first.
+    pub fn divide(&self, wait: &Waiting, to_ns: u64, taken: &Taken, sums: &mut Sums) {
+        match self.known(wait.cpu) {
+            Some(cpu) => {
+                let mut division = Division { walk: Walk::default(), sums };
+                cpu.ledger.divide_wait(wait, to_ns, taken, 0, &mut division);
+            }
+            None => untracked(to_ns.saturating_sub(wait.since_ns), sums),
+        }
+    }
+}
+
+fn untracked(ns: u64, sums: &mut Sums) {
+    sums.add(Party::Other { cause: Cause::Untracked, source: 0 }, Comm::default(), ns);
+}
+
+impl Cpu {
+    /// Another thread runs from now on.
+    pub fn begin_turn(&mut self, next: &Task, now_ns: u64) {
+        let taken_ns = self.nesting.taken_by(now_ns).all_ns();
+        let runner = if next.tid == 0 { Runner::Idle } else { Runner::Task };
+        self.ledger.begin_turn(Turn {
+            start_ns: now_ns,
+            taken_ns,
+            cgroup: 0,
+            pid: next.tid.cast_unsigned(),
+            runner: runner as u32,
+            comm: words(&next.comm),
+        });
+    }
+
+    /// A handler ended; how long it ran itself.
+    pub fn exit_irq(&mut self, irq: u32, now_ns: u64) -> Option<Ended> {
+        let ended = self.nesting.exit_irq(irq, now_ns).ok()?;
+        self.ledger.hardirqs.note(irq.into(), self.nesting.taken.hardirq_ns);
+        Some(ended)
+    }
+
+    /// A vector ended.
+    pub fn exit_vector(&mut self, which: Vector, now_ns: u64) -> Option<Ended> {
+        let ended = self.nesting.exit_vector(now_ns).ok()?;
+        let source = VECTOR_SOURCE | which as u64;
+        self.ledger.hardirqs.note(source, self.nesting.taken.hardirq_ns);
+        Some(ended)
+    }
+
+    /// A softirq ended.
+    pub fn exit_softirq(&mut self, vec: u32, now_ns: u64) -> Option<Ended> {
+        let ended = self.nesting.exit_softirq(vec, now_ns).ok()?;
+        self.ledger.softirqs.note(vec.into(), self.nesting.taken.softirq_ns);
+        Some(ended)
+    }
+}

@@ -1,0 +1,160 @@
+//! What `noised trace delays` prints as JSON.
+
+use serde::Serialize;
+
+pub use super::sums::Spread;
+
+/// Delays of a recording. Times are in nanoseconds.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Document {
+    /// Time of the first event, since the epoch of the trace's clock.
+    pub from_ns: u64,
+    /// Time of the last one.
+    pub to_ns: u64,
+    /// Events that were lost while recording.
+    pub discarded: u64,
+    /// What of all waits for a CPU nobody is known to have caused, by the first of the three ways.
+    pub untracked_ns: u64,
+    /// Threads that ran or waited, those that waited longest first.
+    pub threads: Vec<ThreadDocument>,
+    /// Device interrupts.
+    pub hardirq: Vec<Handler>,
+    /// Vectors of the CPUs themselves.
+    pub vector: Vec<Handler>,
+    /// Softirqs.
+    pub softirq: Vec<Softirq>,
+    /// From a raise to the softirq.
+    pub softirq_raise_wait: Vec<Raise>,
+    /// From the queue to the device.
+    pub block_queue_wait: Vec<Device>,
+    /// On the device.
+    pub block_device_wait: Vec<Device>,
+    /// From an interface's queue to its driver.
+    pub net_tx_wait: Vec<Interface>,
+    /// From the network stack to the receiver's wake-up.
+    pub net_rx_wait: Vec<Interface>,
+    /// Kinds of events that the recording has none of: what is measured with them is missing here.
+    pub missing: Vec<String>,
+}
+
+/// A thread.
+#[derive(Clone, Debug, Serialize)]
+pub struct ThreadDocument {
+    /// Its id.
+    pub tid: i32,
+    /// Its latest name.
+    pub comm: String,
+    /// How long it ran, from switch to switch.
+    pub run_ns: u64,
+    /// How long it waited for a CPU.
+    pub waits: Waits,
+    /// Who ran on the CPU where it ran in the end. They sum to the waits.
+    pub culprits: Vec<Culprit>,
+    /// Who ran on the CPUs where it waited. They sum to the waits.
+    pub culprits_following_migrations: Vec<Culprit>,
+    /// The same as live: what interrupts took is theirs. They sum to the waits.
+    pub charges: Vec<Charge>,
+}
+
+/// Waits by how they began.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Waits {
+    /// With a wake-up.
+    pub wakeup: Spread,
+    /// With a switch away from a thread that wanted to go on.
+    pub preempt: Spread,
+}
+
+/// Who ran meanwhile.
+#[derive(Clone, Debug, Serialize)]
+pub struct Culprit {
+    /// Its id; 0 is an idle task, -1 nobody who is known.
+    pub tid: i32,
+    /// Its name.
+    pub comm: String,
+    /// `thread`, `idle` or `untracked`.
+    pub cause: &'static str,
+    /// For so long.
+    pub ns: u64,
+}
+
+/// Who or what took the time.
+#[derive(Clone, Debug, Serialize)]
+pub struct Charge {
+    /// The thread, where it was one; 0 is an idle task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tid: Option<i32>,
+    /// Its name.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub comm: String,
+    /// `thread`, `idle`, `hardirq`, `softirq`, `nmi` or `untracked`.
+    pub cause: &'static str,
+    /// The interrupt: its number, or the name of its vector.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// So much of it.
+    pub ns: u64,
+}
+
+/// A device interrupt or a vector.
+#[derive(Clone, Debug, Serialize)]
+pub struct Handler {
+    /// Its number; none of a vector.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub irq: Option<u32>,
+    /// Its name.
+    pub name: String,
+    /// From entry to exit.
+    #[serde(flatten)]
+    pub whole: Spread,
+    /// The sum without what nested inside.
+    pub net_ns: u64,
+}
+
+/// A softirq.
+#[derive(Clone, Debug, Serialize)]
+pub struct Softirq {
+    /// Its number.
+    pub vector: u32,
+    /// Its name.
+    pub name: &'static str,
+    /// From entry to exit.
+    #[serde(flatten)]
+    pub whole: Spread,
+    /// The sum without what nested inside.
+    pub net_ns: u64,
+}
+
+/// Waits of a softirq.
+#[derive(Clone, Debug, Serialize)]
+pub struct Raise {
+    /// Its number.
+    pub vector: u32,
+    /// Its name.
+    pub name: &'static str,
+    /// From the first raise to the entry.
+    #[serde(flatten)]
+    pub whole: Spread,
+}
+
+/// Waits of a block device's requests.
+#[derive(Clone, Debug, Serialize)]
+pub struct Device {
+    /// As the kernel numbers it.
+    pub dev: u32,
+    /// Its name, where the recording has it, else `major:minor`.
+    pub name: String,
+    /// The waits.
+    #[serde(flatten)]
+    pub whole: Spread,
+}
+
+/// Waits of an interface's packets.
+#[derive(Clone, Debug, Serialize)]
+pub struct Interface {
+    /// Its name.
+    pub interface: String,
+    /// The waits.
+    #[serde(flatten)]
+    pub whole: Spread,
+}

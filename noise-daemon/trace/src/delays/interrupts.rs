@@ -1,0 +1,148 @@
+//! Time in interrupts, and waits for softirqs.
+
+use std::collections::BTreeMap;
+
+use noise_common::hooks::VECTORS;
+use noise_common::signals::SOFTIRQ_VECTORS;
+
+use super::cpu::Cpus;
+use super::document::{Handler, Raise, Softirq};
+use super::sums::Spread;
+use crate::event::{Event, Kind};
+
+/// Interrupt lines that are kept apart.
+const MAX_IRQS: usize = 65_536;
+/// Softirqs that there are.
+const SOFTIRQS: usize = SOFTIRQ_VECTORS.len();
+
+/// Time inside, whole and net.
+#[derive(Clone, Debug, Default)]
+struct Inside {
+    name: String,
+    whole: Spread,
+    net_ns: u64,
+}
+
+impl Inside {
+    fn add(&mut self, whole_ns: u64, net_ns: u64) {
+        self.whole.add(whole_ns);
+        self.net_ns = self.net_ns.saturating_add(net_ns);
+    }
+}
+
+/// All interrupts.
+#[derive(Debug, Default)]
+pub struct Interrupts {
+    irqs: BTreeMap<u32, Inside>,
+    vectors: BTreeMap<u32, Inside>,
+    softirqs: BTreeMap<u32, Inside>,
+    raises: BTreeMap<u32, Spread>,
+    /// Times of first raises, by CPU.
+    raised: BTreeMap<u32, [Option<u64>; SOFTIRQS]>,
+}
+
+impl Interrupts {
+    /// Takes the next event.
+    pub fn follow(&mut self, event: &Event<'_>, cpus: &mut Cpus) {
+        let now_ns = event.time_ns;
+        let Some(cpu) = cpus.get(event.cpu) else { return };
+        match &event.kind {
+            Kind::IrqHandlerEntry { irq, name } => {
+                let _ = cpu.nesting.enter_irq(*irq, now_ns);
+                if self.irqs.len() < MAX_IRQS || self.irqs.contains_key(irq) {
+                    let inside = self.irqs.entry(*irq).or_default();
+                    if inside.name.as_bytes() != *name {
+                        inside.name = String::from_utf8_lossy(name).into_owned();
+                    }
+                }
+            }
+            Kind::IrqHandlerExit { irq, .. } => {
+                if let Some(ended) = cpu.exit_irq(*irq, now_ns)
+                    && let Some(inside) = self.irqs.get_mut(irq)
+                {
+                    inside.add(now_ns - ended.start_ns, ended.net_ns);
+                }
+            }
+            Kind::VectorEntry { which, .. } => cpu.nesting.enter_vector(*which, now_ns),
+            Kind::VectorExit { which, .. } => {
+                if let Some(ended) = cpu.exit_vector(*which, now_ns) {
+                    let inside = self.vectors.entry(*which as u32).or_default();
+                    inside.add(now_ns - ended.start_ns, ended.net_ns);
+                }
+            }
+            Kind::SoftirqRaise { vec } => {
+                let raised = self.raised.entry(event.cpu).or_default();
+                if let Some(place) = raised.get_mut(*vec as usize) {
+                    place.get_or_insert(now_ns);
+                }
+            }
+            Kind::SoftirqEntry { vec } if (*vec as usize) < SOFTIRQS => {
+                cpu.nesting.enter_softirq(*vec, now_ns);
+                let raised = self.raised.entry(event.cpu).or_default();
+                if let Some(since_ns) = raised.get_mut(*vec as usize).and_then(Option::take) {
+                    self.raises.entry(*vec).or_default().add(now_ns.saturating_sub(since_ns));
+                }
+            }
+            Kind::SoftirqExit { vec } if (*vec as usize) < SOFTIRQS => {
+                if let Some(ended) = cpu.exit_softirq(*vec, now_ns) {
+                    let inside = self.softirqs.entry(*vec).or_default();
+                    inside.add(now_ns - ended.start_ns, ended.net_ns);
+                }
+            }
+            Kind::NmiHandler { delta_ns, .. } => {
+                cpu.nesting.handled_nmi(u64::try_from(*delta_ns).unwrap_or(0).min(MAX_NMI_NS));
+            }
+            _ => {}
+        }
+    }
+
+    /// Device interrupts, by number.
+    pub fn hardirq(&self) -> Vec<Handler> {
+        let document = |(irq, inside): (&u32, &Inside)| Handler {
+            irq: Some(*irq),
+            name: inside.name.clone(),
+            whole: inside.whole,
+            net_ns: inside.net_ns,
+        };
+        self.irqs.iter().map(document).collect()
+    }
+
+    /// Vectors of CPUs.
+    pub fn vector(&self) -> Vec<Handler> {
+        let document = |(number, inside): (&u32, &Inside)| Handler {
+            irq: None,
+            name: VECTORS.get(*number as usize).copied().unwrap_or("").to_owned(),
+            whole: inside.whole,
+            net_ns: inside.net_ns,
+        };
+        self.vectors.iter().map(document).collect()
+    }
+
+    /// Softirqs, by number.
+    pub fn softirq(&self) -> Vec<Softirq> {
+        let document = |(vector, inside): (&u32, &Inside)| Softirq {
+            vector: *vector,
+            name: name(*vector),
+            whole: inside.whole,
+            net_ns: inside.net_ns,
+        };
+        self.softirqs.iter().map(document).collect()
+    }
+
+    /// Waits of softirqs.
+    pub fn raise(&self) -> Vec<Raise> {
+        let document = |(vector, whole): (&u32, &Spread)| Raise {
+            vector: *vector,
+            name: name(*vector),
+            whole: *whole,
+        };
+        self.raises.iter().map(document).collect()
+    }
+}
+
+/// A handler of a non-maskable interrupt that took longer is none; a sum of such stays in range.
+const MAX_NMI_NS: u64 = 1_000_000_000;
+
+fn name(vector: u32) -> &'static str {
+    SOFTIRQ_VECTORS.get(vector as usize).copied().unwrap_or("")
+}

@@ -1,0 +1,82 @@
+//! Sums that do not grow without bound.
+
+use std::collections::HashMap;
+
+use noise_common::charge::Cause;
+use serde::Serialize;
+
+use crate::event::Comm;
+
+/// Culprits of one thread that are kept apart.
+const MAX_PARTIES: usize = 65_536;
+
+/// Who took a part of a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Party {
+    /// A thread, or an idle task.
+    Thread {
+        /// Which of the two.
+        cause: Cause,
+        /// Its id.
+        tid: i32,
+    },
+    /// An interrupt, or nothing that is known.
+    Other {
+        /// What it was.
+        cause: Cause,
+        /// Which one: irq, vector.
+        source: u64,
+    },
+}
+
+/// What culprits took.
+#[derive(Clone, Debug, Default)]
+pub struct Sums(HashMap<Party, (Comm, u64)>);
+
+impl Sums {
+    /// Adds a part. Beyond the bound it counts as untracked.
+    pub fn add(&mut self, party: Party, comm: Comm, ns: u64) {
+        let is_full = self.0.len() >= MAX_PARTIES && !self.0.contains_key(&party);
+        let party = match is_full {
+            true => Party::Other { cause: Cause::Untracked, source: 0 },
+            false => party,
+        };
+        let (name, sum) = self.0.entry(party).or_default();
+        *name = comm;
+        *sum = sum.saturating_add(ns);
+    }
+
+    /// What of it nobody is known to have taken.
+    pub fn untracked_ns(&self) -> u64 {
+        let untracked = Party::Other { cause: Cause::Untracked, source: 0 };
+        self.0.get(&untracked).map_or(0, |(_, ns)| *ns)
+    }
+
+    /// All, the largest first.
+    pub fn sorted(&self) -> Vec<(Party, Comm, u64)> {
+        let mut all: Vec<_> =
+            self.0.iter().map(|(party, (comm, ns))| (*party, *comm, *ns)).collect();
+        all.sort_by(|one, other| other.2.cmp(&one.2).then(one.0.cmp(&other.0)));
+        all
+    }
+}
+
+/// Number, sum and largest of delays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Spread {
+    /// How many.
+    pub count: u64,
+    /// All together, nanoseconds.
+    pub sum_ns: u64,
+    /// The longest one.
+    pub max_ns: u64,
+}
+
+impl Spread {
+    /// Adds one.
+    pub fn add(&mut self, ns: u64) {
+        self.count = self.count.saturating_add(1);
+        self.sum_ns = self.sum_ns.saturating_add(ns);
+        self.max_ns = self.max_ns.max(ns);
+    }
+}

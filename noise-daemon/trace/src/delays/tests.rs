@@ -1,0 +1,152 @@
+//! Schedules whose every nanosecond has a known owner.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::Delays;
+use super::document::Document;
+use crate::event::{Comm, Event, Kind, Task, Woken};
+
+fn task(tid: i32) -> Task {
+    let name = if tid == 0 { "idle".to_owned() } else { format!("t{tid}") };
+    Task { comm: Comm::new(name.as_bytes()), tid, prio: 120 }
+}
+
+fn switch(prev: i32, prev_state: i64, next: i32) -> Kind<'static> {
+    Kind::SchedSwitch { prev: task(prev), prev_state, next: task(next) }
+}
+
+fn wakeup(tid: i32, target_cpu: u32) -> Kind<'static> {
+    Kind::SchedWakeup(Woken { task: task(tid), target_cpu })
+}
+
+fn document(events: &[(u64, u32, Kind<'_>)]) -> Document {
+    let mut delays = Delays::default();
+    for (time_ns, cpu, kind) in events {
+        delays.follow(&Event { time_ns: *time_ns, cpu: *cpu, kind: *kind });
+    }
+    delays.finish()
+}
+
+fn culprits(document: &Document, tid: i32) -> BTreeMap<(i32, &'static str), u64> {
+    let thread = document.threads.iter().find(|thread| thread.tid == tid).unwrap();
+    thread.culprits.iter().map(|culprit| ((culprit.tid, culprit.cause), culprit.ns)).collect()
+}
+
+#[test]
+fn waits_begin_with_the_first_wakeup_and_are_charged_to_who_ran() {
+    let document = document(&[
+        (100, 0, switch(0, 0, 1)),
+        (110, 0, wakeup(2, 0)),
+        (115, 0, wakeup(2, 0)),
+        (120, 0, switch(1, 1024, 3)),
+        (150, 0, switch(3, 1, 2)),
+        (170, 0, switch(2, 2, 1)),
+        (180, 0, switch(1, 1, 0)),
+    ]);
+    let thread = |tid: i32| document.threads.iter().find(|thread| thread.tid == tid).unwrap();
+    assert_eq!(thread(2).waits.wakeup.sum_ns, 40);
+    assert_eq!(culprits(&document, 2), [((1, "thread"), 10), ((3, "thread"), 30)].into());
+    assert_eq!(thread(1).waits.preempt.sum_ns, 50);
+    assert_eq!(culprits(&document, 1), [((3, "thread"), 30), ((2, "thread"), 20)].into());
+    assert_eq!((thread(1).run_ns, thread(2).run_ns), (30, 20));
+}
+
+#[test]
+fn a_thread_that_moves_waits_on_both_cpus() {
+    let document = document(&[
+        (100, 0, switch(0, 0, 1)),
+        (100, 1, switch(0, 0, 4)),
+        (110, 0, wakeup(2, 0)),
+        (130, 1, Kind::SchedMigrateTask { task: task(2), orig_cpu: 0, dest_cpu: 1 }),
+        (150, 1, switch(4, 1, 2)),
+    ]);
+    assert_eq!(culprits(&document, 2), [((4, "thread"), 40)].into());
+    let thread = document.threads.iter().find(|thread| thread.tid == 2).unwrap();
+    let following: BTreeMap<_, _> = thread
+        .culprits_following_migrations
+        .iter()
+        .map(|culprit| (culprit.tid, culprit.ns))
+        .collect();
+    assert_eq!(following, [(1, 20), (4, 20)].into());
+}
+
+#[test]
+fn interrupts_are_charged_apart() {
+    let document = document(&[
+        (100, 0, switch(0, 0, 1)),
+        (110, 0, wakeup(2, 0)),
+        (120, 0, Kind::IrqHandlerEntry { irq: 7, name: b"disk" }),
+        (122, 0, Kind::SoftirqRaise { vec: 4 }),
+        (125, 0, Kind::IrqHandlerExit { irq: 7, ret: 1 }),
+        (126, 0, Kind::SoftirqEntry { vec: 4 }),
+        (130, 0, Kind::IrqHandlerEntry { irq: 7, name: b"disk" }),
+        (133, 0, Kind::IrqHandlerExit { irq: 7, ret: 1 }),
+        (136, 0, Kind::SoftirqExit { vec: 4 }),
+        (150, 0, switch(1, 1, 2)),
+    ]);
+    assert_eq!(culprits(&document, 2), [((1, "thread"), 40)].into());
+    let thread = document.threads.iter().find(|thread| thread.tid == 2).unwrap();
+    let charges: Vec<_> = thread
+        .charges
+        .iter()
+        .map(|charge| (charge.tid, charge.cause, charge.source.as_deref(), charge.ns))
+        .collect();
+    let expected = [
+        (Some(1), "thread", None, 25),
+        (None, "hardirq", Some("7"), 8),
+        (None, "softirq", Some("4"), 7),
+    ];
+    assert_eq!(charges, expected);
+    let (hardirq, softirq) = (&document.hardirq[0], &document.softirq[0]);
+    assert_eq!((hardirq.whole.count, hardirq.whole.sum_ns, hardirq.net_ns), (2, 8, 8));
+    assert_eq!((softirq.whole.sum_ns, softirq.net_ns), (10, 7));
+    assert_eq!(document.softirq_raise_wait[0].whole.sum_ns, 4);
+}
+
+#[test]
+fn what_came_before_a_cpus_first_switch_is_untracked() {
+    let document = document(&[(100, 0, wakeup(2, 0)), (130, 0, switch(1, 1, 2))]);
+    assert_eq!(culprits(&document, 2), [((-1, "untracked"), 30)].into());
+    assert_eq!(document.untracked_ns, 30);
+    assert!(document.missing.iter().any(|kind| kind == "block_rq_issue"));
+}
+
+proptest! {
+    #[test]
+    fn parts_sum_to_waits_whatever_the_events(
+        steps in proptest::collection::vec((0..8_u8, 0..4_u32, 0..6_i32, 0..6_i32, 0..50_u64), 0..200),
+    ) {
+        let mut now = 1_000;
+        let mut running = [0; 4];
+        let mut events = Vec::new();
+        for (what, cpu, one, other, later) in steps {
+            now += later;
+            let kind = match what {
+                0..=2 => {
+                    let prev = std::mem::replace(&mut running[cpu as usize], one);
+                    switch(prev, i64::from(other % 3), one)
+                }
+                3 => wakeup(one, cpu),
+                4 => {
+                    let dest_cpu = other.cast_unsigned() % 4;
+                    Kind::SchedMigrateTask { task: task(one), orig_cpu: cpu, dest_cpu }
+                }
+                5 => Kind::IrqHandlerEntry { irq: cpu, name: b"x" },
+                6 => Kind::IrqHandlerExit { irq: cpu, ret: 0 },
+                _ if other % 2 == 0 => Kind::SoftirqEntry { vec: 3 },
+                _ => Kind::SoftirqExit { vec: 3 },
+            };
+            events.push((now, cpu, kind));
+        }
+        for thread in &document(&events).threads {
+            let waited = thread.waits.wakeup.sum_ns + thread.waits.preempt.sum_ns;
+            let sum = |ns: &mut dyn Iterator<Item = u64>| ns.sum::<u64>();
+            prop_assert_eq!(waited, sum(&mut thread.culprits.iter().map(|part| part.ns)));
+            let mut following = thread.culprits_following_migrations.iter().map(|part| part.ns);
+            prop_assert_eq!(waited, sum(&mut following));
+            prop_assert_eq!(waited, sum(&mut thread.charges.iter().map(|part| part.ns)));
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Waits for a CPU, by thread.
+
+use std::collections::HashMap;
+
+use noise_common::charge::{Cause, VECTOR_SOURCE};
+use noise_common::hooks::VECTORS;
+use noise_common::ledger::Waiting;
+
+use super::cpu::Cpus;
+use super::document::{Charge, Culprit, ThreadDocument, Waits as WaitsDocument};
+use super::sums::{Party, Spread, Sums};
+use crate::event::{Comm, Event, Kind, Task, stays_runnable};
+
+/// Thread ids that the kernel gives are below (`PID_MAX_LIMIT`); others are not followed.
+const MAX_TID: i32 = 1 << 22;
+
+/// Why a thread waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    Wakeup,
+    Preempt,
+}
+
+/// A wait that has not ended.
+#[derive(Debug)]
+struct Open {
+    why: Why,
+    since_ns: u64,
+    /// The stretch of it on the CPU where the thread waits now.
+    here: Waiting,
+    /// What came before that stretch, divided.
+    following: Sums,
+    charges: Sums,
+}
+
+/// What is known of a thread.
+#[derive(Debug, Default)]
+struct Thread {
+    comm: Comm,
+    /// Since when it runs.
+    runs_since_ns: Option<u64>,
+    run_ns: u64,
+    open: Option<Box<Open>>,
+    wakeup: Spread,
+    preempt: Spread,
+    culprits: Sums,
+    following: Sums,
+    charges: Sums,
+}
+
+/// All waits.
+#[derive(Debug, Default)]
+pub struct Waits {
+    threads: HashMap<i32, Thread>,
+}
+
+impl Waits {
+    /// Takes the next event.
+    pub fn follow(&mut self, event: &Event<'_>, cpus: &mut Cpus) {
+        let now_ns = event.time_ns;
+        match &event.kind {
+            Kind::SchedSwitch { prev, prev_state, next } => {
+                self.leave(prev, *prev_state, event.cpu, now_ns, cpus);
+                // It ends before the turn of the one that waited begins.
+                self.run(next, event.cpu, now_ns, cpus);
+                if let Some(cpu) = cpus.get(event.cpu) {
+                    cpu.begin_turn(next, now_ns);
+                }
+            }
+            Kind::SchedWakeup(woken) | Kind::SchedWakeupNew(woken) => {
+                let cpu = woken.target_cpu;
+                let Some(thread) = self.thread(&woken.task) else { return };
+                if thread.runs_since_ns.is_none() && thread.open.is_none() && woken.task.tid != 0 {
+                    thread.open = Some(open(Why::Wakeup, woken.task.tid, cpu, now_ns, cpus));
+                }
+            }
+            Kind::SchedMigrateTask { task, dest_cpu, .. } => {
+                let Some(thread) = self.thread(task) else { return };
+                let Some(open) = &mut thread.open else { return };
+                open.end_stretch(now_ns, cpus);
+                open.here = stretch(task.tid, *dest_cpu, now_ns, cpus);
+            }
+            _ => {}
+        }
+    }
+
+    fn thread(&mut self, task: &Task) -> Option<&mut Thread> {
+        if !(0..MAX_TID).contains(&task.tid) {
+            return None;
+        }
+        let thread = self.threads.entry(task.tid).or_default();
+        if task.comm != Comm::default() {
+            thread.comm = task.comm;
+        }
+        Some(thread)
+    }
+
+    /// A thread stops running.
+    fn leave(&mut self, prev: &Task, state: i64, cpu: u32, now_ns: u64, cpus: &Cpus) {
+        let Some(thread) = self.thread(prev) else { return };
+        if let Some(since_ns) = thread.runs_since_ns.take().filter(|_| prev.tid != 0) {
+            thread.run_ns = thread.run_ns.saturating_add(now_ns.saturating_sub(since_ns));
+        }
+        thread.open = None;
+        if prev.tid != 0 && stays_runnable(state) {
+            thread.open = Some(open(Why::Preempt, prev.tid, cpu, now_ns, cpus));
+        }
+    }
+
+    /// A thread begins to run.
+    fn run(&mut self, next: &Task, cpu: u32, now_ns: u64, cpus: &Cpus) {
+        let Some(thread) = self.thread(next) else { return };
+        // Each CPU has an idle task; all have the same id.
+        if next.tid != 0 {
+            thread.runs_since_ns = Some(now_ns);
+        }
+        let Some(mut open) = thread.open.take() else { return };
+        let ns = now_ns.saturating_sub(open.since_ns);
+        match open.why {
+            Why::Wakeup => thread.wakeup.add(ns),
+            Why::Preempt => thread.preempt.add(ns),
+        }
+        cpus.divide_whole(cpu, open.since_ns, now_ns, &mut thread.culprits);
+        open.end_stretch(now_ns, cpus);
+        for (party, comm, ns) in open.following.sorted() {
+            thread.following.add(party, comm, ns);
+        }
+        for (party, comm, ns) in open.charges.sorted() {
+            thread.charges.add(party, comm, ns);
+        }
+    }
+
+    /// What of all waits nobody is known to have caused.
+    pub fn untracked_ns(&self) -> u64 {
+        self.threads
+            .values()
+            .fold(0, |sum: u64, thread| sum.saturating_add(thread.culprits.untracked_ns()))
+    }
+
+    /// Threads that ran or waited, those that waited longest first.
+    pub fn documents(&self) -> Vec<ThreadDocument> {
+        let all = self.threads.iter().filter(|(_, thread)| thread.is_of_interest());
+        let mut all: Vec<_> =
+            all.map(|(tid, thread)| thread.document(*tid, &Names(&self.threads))).collect();
+        let waited = |thread: &ThreadDocument| {
+            thread.waits.wakeup.sum_ns.saturating_add(thread.waits.preempt.sum_ns)
+        };
+        all.sort_by_key(|thread| (std::cmp::Reverse(waited(thread)), thread.tid));
+        all
+    }
+}
+
+fn stretch(tid: i32, cpu: u32, now_ns: u64, cpus: &Cpus) -> Waiting {
+    let taken = cpus.taken(cpu, now_ns);
+    let pid = tid.cast_unsigned();
+    Waiting { pid, cpu, since_ns: now_ns, taken, throttled_ns: 0 }
+}
+
+fn open(why: Why, tid: i32, cpu: u32, now_ns: u64, cpus: &Cpus) -> Box<Open> {
+    let here = stretch(tid, cpu, now_ns, cpus);
+    let (following, charges) = (Sums::default(), Sums::default());
+    Box::new(Open { why, since_ns: now_ns, here, following, charges })
+}
+
+impl Open {
+    /// Divides the stretch on the CPU where the thread waits.
+    fn end_stretch(&mut self, now_ns: u64, cpus: &Cpus) {
+        if now_ns <= self.here.since_ns {
+            return;
+        }
+        let cpu = self.here.cpu;
+        cpus.divide_whole(cpu, self.here.since_ns, now_ns, &mut self.following);
+        cpus.divide(&self.here, now_ns, &cpus.taken(cpu, now_ns), &mut self.charges);
+    }
+}
+
+/// The latest names of threads: a thread has one, whatever it was called when it ran.
+struct Names<'a>(&'a HashMap<i32, Thread>);
+
+impl Names<'_> {
+    fn of(&self, tid: i32) -> Option<Comm> {
+        self.0.get(&tid).map(|thread| thread.comm)
+    }
+}
+
+/// What a part of a wait is called.
+fn named(party: Party, comm: Comm, names: &Names) -> (i32, String, &'static str) {
+    match party {
+        Party::Thread { cause: Cause::Idle, tid } => (tid, comm.to_string(), "idle"),
+        Party::Thread { tid, .. } => (tid, names.of(tid).unwrap_or(comm).to_string(), "thread"),
+        Party::Other { cause, .. } => (-1, String::new(), cause.name()),
+    }
+}
+
+fn culprits(sums: &Sums, names: &Names) -> Vec<Culprit> {
+    let culprit = |(party, comm, ns)| {
+        let (tid, comm, cause) = named(party, comm, names);
+        Culprit { tid, comm, cause, ns }
+    };
+    sums.sorted().into_iter().map(culprit).collect()
+}
+
+fn charges(sums: &Sums, names: &Names) -> Vec<Charge> {
+    let charge = |(party, comm, ns)| {
+        let (tid, comm, cause) = named(party, comm, names);
+        let source = match party {
+            Party::Other { cause: Cause::Hardirq, source } if source & VECTOR_SOURCE != 0 => {
+                let name = VECTORS.get((source & !VECTOR_SOURCE) as usize);
+                name.map(|name| (*name).to_owned())
+            }
+            Party::Other { cause: Cause::Hardirq | Cause::Softirq, source } => {
+                Some(source).filter(|source| *source != u64::MAX).map(|source| source.to_string())
+            }
+            _ => None,
+        };
+        let tid = Some(tid).filter(|tid| *tid >= 0);
+        Charge { tid, comm, cause, source, ns }
+    };
+    sums.sorted().into_iter().map(charge).collect()
+}
+
+impl Thread {
+    fn is_of_interest(&self) -> bool {
+        self.run_ns > 0 || self.wakeup.count > 0 || self.preempt.count > 0
+    }
+
+    fn document(&self, tid: i32, names: &Names) -> ThreadDocument {
+        ThreadDocument {
+            tid,
+            comm: self.comm.to_string(),
+            run_ns: self.run_ns,
+            waits: WaitsDocument { wakeup: self.wakeup, preempt: self.preempt },
+            culprits: culprits(&self.culprits, names),
+            culprits_following_migrations: culprits(&self.following, names),
+            charges: charges(&self.charges, names),
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! The model: one type for an event of any origin, with the fields that analyses compute with.
+//!
+//! Kinds are those of the event classes `sched` and `io`, the state dump at the begin of a recording, and
+//! lost events at their place. Everything else keeps its name. Names and fields that tracers spelled
+//! differently over the years are one kind here: `softirq_entry` and `irq_softirq_entry`, `sched:sched_switch`
+//! with `prev_pid` and `sched_switch` with `prev_tid`.
+
+use std::fmt;
+
+use noise_common::hooks::Vector;
+
+/// An event.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Event<'t> {
+    /// When, in nanoseconds since the epoch of the trace's clock.
+    pub time_ns: u64,
+    /// On which CPU.
+    pub cpu: u32,
+    /// What happened.
+    pub kind: Kind<'t>,
+}
+
+/// A task's name: up to 16 bytes, filled with zeroes.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Comm(pub [u8; 16]);
+
+impl Comm {
+    /// The first 16 bytes of a name.
+    pub fn new(name: &[u8]) -> Self {
+        let mut bytes = [0; 16];
+        for (place, &byte) in bytes.iter_mut().zip(name.iter().take_while(|&&byte| byte != 0)) {
+            *place = byte;
+        }
+        Self(bytes)
+    }
+
+    /// Without the zeroes.
+    pub fn bytes(&self) -> &[u8] {
+        self.0.split(|&byte| byte == 0).next().unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Comm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(self.bytes()))
+    }
+}
+
+impl fmt::Debug for Comm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", String::from_utf8_lossy(self.bytes()))
+    }
+}
+
+/// A thread, as an event names it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Task {
+    /// Its name.
+    pub comm: Comm,
+    /// Its id; 0 is the idle task of the CPU.
+    pub tid: i32,
+    /// Its priority as the trace has it: LTTng subtracts 100 from the kernel's.
+    pub prio: i32,
+}
+
+/// A thread that wakes up, or moves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Woken {
+    /// The thread.
+    pub task: Task,
+    /// The CPU that it is put on.
+    pub target_cpu: u32,
+}
+
+/// A block request, or a part of one.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Request<'t> {
+    /// The device, as the kernel numbers it (20 bits minor).
+    pub dev: u32,
+    /// First sector.
+    pub sector: u64,
+    /// Number of sectors.
+    pub sectors: u32,
+    /// Bytes, where the trace has them.
+    pub bytes: u32,
+    /// What it does, as bits.
+    pub rwbs: u32,
+    /// The thread that asked for it, where the trace has it.
+    pub tid: i32,
+    /// That thread's name.
+    pub comm: &'t [u8],
+}
+
+/// A packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Packet<'t> {
+    /// Address of its buffer.
+    pub skb: u64,
+    /// Bytes.
+    pub len: u32,
+    /// The interface.
+    pub name: &'t [u8],
+}
+
+/// A thread that was there when the recording began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dumped {
+    /// The thread.
+    pub tid: i32,
+    /// Its process.
+    pub pid: i32,
+    /// The process's parent.
+    pub ppid: i32,
+    /// The thread's name.
+    pub comm: Comm,
+}
+
+/// Events that were not recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Loss {
+    /// How many, as far as that is known.
+    pub events: u64,
+    /// Whole packets that are missing, whose events nobody counted.
+    pub packets: u64,
+    /// Not before then, in nanoseconds since the epoch of the trace's clock.
+    pub from_ns: u64,
+    /// Not after then.
+    pub to_ns: u64,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind<'t> {
+    /// A CPU goes from one thread to another.
+    SchedSwitch {
+        /// Who ran.
+        prev: Task,
+        /// The state that it is left in: see [`stays_runnable`].
+        prev_state: i64,
+        /// Who runs from now on.
+        next: Task,
+    },
+    /// A thread is about to be woken, seen by its waker.
+    SchedWaking(Woken),
+    /// A thread was made runnable; on the CPU that does so.
+    SchedWakeup(Woken),
+    /// A new thread was made runnable.
+    SchedWakeupNew(Woken),
+    /// A thread moves to another CPU.
+    SchedMigrateTask {
+        /// The thread.
+        task: Task,
+        /// From where.
+        orig_cpu: u32,
+        /// To where.
+        dest_cpu: u32,
+    },
+    /// A thread was created.
+    SchedProcessFork {
+        /// Its maker.
+        parent: Task,
+        /// The maker's process.
+        parent_pid: i32,
+        /// The new thread.
+        child: Task,
+        /// Its process: its own id, or its maker's process where it is a thread of that. 0 where the
+        /// trace does not say.
+        child_pid: i32,
+    },
+    /// A process runs another program.
+    SchedProcessExec {
+        /// The program's file.
+        filename: &'t [u8],
+        /// The thread.
+        tid: i32,
+    },
+    /// A thread ends.
+    SchedProcessExit(Task),
+    /// The last of a thread is gone.
+    SchedProcessFree(Task),
+    /// A handler of a device interrupt begins.
+    IrqHandlerEntry {
+        /// Its number.
+        irq: u32,
+        /// The name that its driver gave.
+        name: &'t [u8],
+    },
+    /// It ends.
+    IrqHandlerExit {
+        /// Its number.
+        irq: u32,
+        /// What it returned: 1 where it was for this handler.
+        ret: i32,
+    },
+    /// A softirq is asked for.
+    SoftirqRaise {
+        /// Its vector.
+        vec: u32,
+    },
+    /// A softirq begins.
+    SoftirqEntry {
+        /// Its vector.
+        vec: u32,
+    },
+    /// It ends.
+    SoftirqExit {
+        /// Its vector.
+        vec: u32,
+    },
+    /// A vector of the CPU itself begins: local timer, reschedule, calls of functions …
+    VectorEntry {
+        /// Which.
+        which: Vector,
+        /// Its number.
+        vector: u32,
+    },
+    /// It ends.
+    VectorExit {
+        /// Which.
+        which: Vector,
+        /// Its number.
+        vector: u32,
+    },
+    /// A handler of a non-maskable interrupt ran.
+    NmiHandler {
+        /// For so long, in nanoseconds.
+        delta_ns: i64,
+        /// How many causes it handled.
+        handled: i32,
+    },
+    /// The function of a high-resolution timer begins.
+    HrtimerExpireEntry {
+        /// Address of the timer.
+        hrtimer: u64,
+        /// Address of its function.
+        function: u64,
+    },
+    /// It ends.
+    HrtimerExpireExit {
+        /// Address of the timer.
+        hrtimer: u64,
+    },
+    /// A block request enters a queue.
+    BlockRqInsert(Request<'t>),
+    /// It goes to the device.
+    BlockRqIssue(Request<'t>),
+    /// The device is done with it.
+    BlockRqComplete(Request<'t>),
+    /// It goes back into the queue.
+    BlockRqRequeue(Request<'t>),
+    /// A packet goes to an interface's queue.
+    NetDevQueue(Packet<'t>),
+    /// The interface's driver took it, or not.
+    NetDevXmit {
+        /// The packet.
+        packet: Packet<'t>,
+        /// What the driver said: 0 where it took it.
+        rc: i32,
+    },
+    /// A received packet goes up to the protocols.
+    NetifReceiveSkb(Packet<'t>),
+    /// A received packet waits for its softirq.
+    NetifRx(Packet<'t>),
+    /// A driver hands a received packet over with others.
+    NapiGroReceive(Packet<'t>),
+    /// The state dump begins.
+    StatedumpStart,
+    /// A thread that was there.
+    StatedumpProcess(Dumped),
+    /// An interrupt that has a handler.
+    StatedumpInterrupt {
+        /// Its number.
+        irq: u32,
+        /// The chip.
+        name: &'t [u8],
+        /// The handler.
+        action: &'t [u8],
+    },
+    /// A disk.
+    StatedumpBlockDevice {
+        /// As the kernel numbers it.
+        dev: u32,
+        /// Its name.
+        name: &'t [u8],
+    },
+    /// A network interface.
+    StatedumpInterface {
+        /// Its name.
+        name: &'t [u8],
+    },
+    /// The state dump ends.
+    StatedumpEnd,
+    /// Events are missing here.
+    Lost(Loss),
+    /// Any other event, by its name.
+    Other(&'t str),
+}
+
+/// Whether a thread that is switched out in this state still wants the CPU: no bit of 0xff is set. The
+/// flag "preempted" lies above (1024, 2048 … by the kernel's version) and may be set.
+pub const fn stays_runnable(prev_state: i64) -> bool {
+    prev_state & 0xff == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_tasks_are_cut_and_end_at_a_zero() {
+        assert_eq!(Comm::new(b"kworker/u16:0-events").to_string(), "kworker/u16:0-ev");
+        assert_eq!(Comm::new(b"a\0b").bytes(), b"a");
+        assert_eq!(Comm::default().bytes(), b"");
+    }
+
+    #[test]
+    fn the_lone_preempted_flag_is_no_sleep() {
+        for (state, runnable) in [
+            (0, true),
+            (1024, true),
+            (2048, true),
+            (1, false),
+            (2, false),
+            (64, false),
+            (2050, false),
+        ] {
+            assert_eq!(stays_runnable(state), runnable, "{state}");
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Fields of an event as they are printed: `name=value`, or in a form of the event's own.
+
+use super::line::{digits, find};
+use crate::value::{Value, Visit};
+use crate::what::{Fields, What};
+
+/// Fields of one event, at most.
+const MAX_FIELDS: usize = 32;
+
+/// The flag "preempted" as the scheduler's event has it (`TASK_REPORT_MAX`), above all states.
+const PREEMPTED: i64 = 0x100;
+/// States by their letters, in the order of their bits (`TASK_REPORT`).
+const STATES: &[u8] = b"SDTtXZPI";
+
+/// What a field holds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Held<'t> {
+    /// A number, printed so.
+    Number(i64),
+    /// An address or another number that is printed in base 16.
+    Address(u64),
+    /// Anything else.
+    Text(&'t [u8]),
+}
+
+/// Fields by their names, in order.
+#[derive(Clone, Copy, Debug)]
+pub struct Pairs<'t> {
+    list: [(&'t [u8], Held<'t>); MAX_FIELDS],
+    count: usize,
+}
+
+/// Those that [`What::wanted`] names.
+pub struct WantedPairs<'t> {
+    pairs: Pairs<'t>,
+    what: What,
+}
+
+fn is_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+/// Where the next `name=` begins that a blank or nothing precedes.
+fn next_name(text: &[u8], from: usize) -> Option<(usize, usize)> {
+    let mut at = from;
+    loop {
+        let equals = at + text.get(at..)?.iter().position(|&byte| byte == b'=')?;
+        let before = text.get(from..equals)?;
+        let begin =
+            from + before.iter().rposition(|&byte| !is_name(byte)).map_or(0, |place| place + 1);
+        let is_first = begin == 0 || text.get(begin - 1).is_some_and(u8::is_ascii_whitespace);
+        if begin < equals && is_first && text.get(equals + 1) != Some(&b'=') {
+            return Some((begin, equals));
+        }
+        at = equals + 1;
+    }
+}
+
+/// Numbers that are printed in base 16 without a mark.
+fn is_address(name: &[u8]) -> bool {
+    matches!(name, b"skbaddr" | b"hrtimer" | b"timer" | b"call_site" | b"ptr" | b"skaddr")
+}
+
+/// Names, though some may look like numbers.
+fn is_text(name: &[u8]) -> bool {
+    name.ends_with(b"comm") || matches!(name, b"name" | b"dev" | b"filename")
+}
+
+fn hex(text: &[u8]) -> Option<u64> {
+    u64::from_str_radix(std::str::from_utf8(text).ok()?, 16).ok()
+}
+
+fn held<'t>(name: &[u8], text: &'t [u8]) -> Held<'t> {
+    if let Some(address) = text.strip_prefix(b"0x").and_then(hex) {
+        return Held::Address(address);
+    }
+    if is_address(name)
+        && let Some(address) = hex(text)
+    {
+        return Held::Address(address);
+    }
+    let unsigned = text.strip_prefix(b"-").unwrap_or(text);
+    match digits::<i64>(unsigned) {
+        Some(number) => Held::Number(if unsigned.len() < text.len() { -number } else { number }),
+        None => Held::Text(text),
+    }
+}
+
+/// `R`, `S`, `D|K`, `R+`: the state that a thread is left in, as bits.
+fn state(text: &[u8]) -> i64 {
+    let bit =
+        |letter: &u8| STATES.iter().position(|known| known == letter).map(|place| 1_i64 << place);
+    let bits: i64 = text.iter().filter_map(bit).fold(0, |all, bit| all | bit);
+    if text.ends_with(b"+") { bits | PREEMPTED } else { bits }
+}
+
+/// What a block request does, as LTTng's bits.
+fn rwbs(text: &[u8]) -> i64 {
+    let bit = |(place, letter): (usize, &u8)| match letter {
+        b'W' => 1,
+        b'D' => 1 << 1,
+        b'R' => 1 << 2,
+        b'A' => 1 << 3,
+        b'S' => 1 << 5,
+        b'M' => 1 << 6,
+        b'E' => 1 << 7,
+        // In front of what is written it is a flush, behind it forced unit access.
+        b'F' if place == 0 => 1 << 8,
+        b'F' => 1 << 9,
+        _ => 0,
+    };
+    text.iter().enumerate().map(bit).fold(0, |all, bit| all | bit)
+}
+
+impl<'t> Pairs<'t> {
+    fn push(&mut self, name: &'t [u8], held: Held<'t>) {
+        if let Some(place) = self.list.get_mut(self.count) {
+            *place = (name, held);
+            self.count += 1;
+        }
+    }
+
+    /// The fields of an event.
+    pub fn of(what: What, rest: &'t [u8]) -> Self {
+        let mut pairs = Self { list: [(b"", Held::Number(0)); MAX_FIELDS], count: 0 };
+        let read = match what {
+            What::BlockRqInsert
+            | What::BlockRqIssue
+            | What::BlockRqComplete
+            | What::BlockRqRequeue => pairs.request(what, rest),
+            What::NmiHandler => pairs.nmi(rest),
+            What::SchedSwitch if find(rest, b"prev_comm=").is_none() => pairs.short_switch(rest),
+            What::SchedWaking | What::SchedWakeup | What::SchedWakeupNew
+                if find(rest, b"comm=").is_none() =>
+            {
+                pairs.short_wakeup(rest)
+            }
+            _ => None,
+        };
+        if read.is_none() {
+            pairs.count = 0;
+            pairs.equals(rest);
+            if what == What::SchedSwitch {
+                pairs.replace(b"prev_state", |text| Held::Number(state(text)));
+            } else if what == What::IrqHandlerExit {
+                pairs.replace(b"ret", |text| Held::Number(i64::from(text == b"handled")));
+            }
+        }
+        if pairs.count == 0 && !rest.is_empty() {
+            pairs.push(b"text", Held::Text(rest));
+        }
+        pairs
+    }
+
+    /// `name=value name=value`; a value goes up to the next name.
+    fn equals(&mut self, rest: &'t [u8]) {
+        let mut next = next_name(rest, 0);
+        while let Some((begin, equals)) = next {
+            next = next_name(rest, equals + 1);
+            let end = next.map_or(rest.len(), |(begin, _)| begin);
+            let name = rest.get(begin..equals).unwrap_or_default();
+            let value = rest.get(equals + 1..end).unwrap_or_default().trim_ascii();
+            // The arrow of a switch, and what softirqs add in brackets.
+            let value = value.strip_suffix(b"==>").unwrap_or(value).trim_ascii();
+            let value = match find(value, b" [") {
+                Some(at) if !name.ends_with(b"comm") => value.get(..at).unwrap_or(value),
+                _ => value,
+            };
+            let held = if is_text(name) { Held::Text(value) } else { held(name, value) };
+            self.push(name, held);
+        }
+    }
+
+    fn replace(&mut self, name: &[u8], make: impl Fn(&'t [u8]) -> Held<'t>) {
+        for (found, held) in self.list.iter_mut().take(self.count) {
+            if *found == name
+                && let Held::Text(text) = *held
+            {
+                *held = make(text);
+            }
+        }
+    }
+
+    /// `254,0 RA 4096 () 7864832 + 8 be,0,4 [bash]`; of completions without bytes, with an error in the
+    /// brackets.
+    fn request(&mut self, what: What, rest: &'t [u8]) -> Option<()> {
+        let mut words = rest.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
+        let dev = words.next()?;
+        let comma = find(dev, b",")?;
+        let (major, minor): (i64, i64) =
+            (digits(dev.get(..comma)?)?, digits(dev.get(comma + 1..)?)?);
+        self.push(b"dev", Held::Number(major << 20 | minor));
+        let flags = words.next()?;
+        self.push(b"rwbs", Held::Number(rwbs(flags)));
+        if matches!(what, What::BlockRqInsert | What::BlockRqIssue) {
+            self.push(b"bytes", Held::Number(digits(words.next()?)?));
+        }
+        let plus = find(rest, b" + ")?;
+        let before = rest.get(..plus)?;
+        let space = before.iter().rposition(|&byte| byte == b' ')?;
+        self.push(b"sector", Held::Number(digits(before.get(space + 1..)?)?));
+        let after = rest.get(plus + 3..)?;
+        let end = after.iter().position(|&byte| byte == b' ').unwrap_or(after.len());
+        self.push(b"nr_sector", Held::Number(digits(after.get(..end)?)?));
+        let open = after.iter().position(|&byte| byte == b'[')?;
+        let inside = after.get(open + 1..)?.strip_suffix(b"]")?;
+        match what {
+            What::BlockRqInsert | What::BlockRqIssue => self.push(b"comm", Held::Text(inside)),
+            _ => self.push(b"error", held(b"error", inside)),
+        }
+        Some(())
+    }
+
+    /// `perf_event_nmi_handler() delta_ns: 4125 handled: 1`
+    fn nmi(&mut self, rest: &'t [u8]) -> Option<()> {
+        let mut words = rest.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
+        self.push(b"handler", Held::Text(words.next()?));
+        while let (Some(name), Some(value)) = (words.next(), words.next()) {
+            self.push(name.strip_suffix(b":")?, held(b"", value));
+        }
+        Some(())
+    }
+
+    /// `bash:12 [120]`, as trace-cmd prints a thread; what follows.
+    fn short_task(&mut self, names: [&'static [u8]; 3], text: &'t [u8]) -> Option<&'t [u8]> {
+        let open = find(text, b" [")?;
+        let close = open + find(text.get(open..)?, b"]")?;
+        let who = text.get(..open)?;
+        let colon = who.iter().rposition(|&byte| byte == b':')?;
+        let prio = text.get(open + 2..close)?;
+        let [comm, tid, prio_name] = names;
+        self.push(comm, Held::Text(who.get(..colon)?));
+        self.push(tid, Held::Number(digits(who.get(colon + 1..)?)?));
+        self.push(prio_name, held(b"", prio));
+        text.get(close + 1..)
+    }
+
+    /// `bash:12 [120] S ==> swapper/1:0 [120]`
+    fn short_switch(&mut self, rest: &'t [u8]) -> Option<()> {
+        let behind = self.short_task([b"prev_comm", b"prev_pid", b"prev_prio"], rest)?;
+        let arrow = find(behind, b"==>")?;
+        let left_in = behind.get(..arrow)?.trim_ascii();
+        self.push(b"prev_state", Held::Number(state(left_in)));
+        let next = behind.get(arrow + 3..)?.trim_ascii_start();
+        self.short_task([b"next_comm", b"next_pid", b"next_prio"], next)?;
+        Some(())
+    }
+
+    /// `bash:12 [120] success=1 CPU:003`
+    fn short_wakeup(&mut self, rest: &'t [u8]) -> Option<()> {
+        let behind = self.short_task([b"comm", b"pid", b"prio"], rest)?;
+        let at = find(behind, b"CPU:")?;
+        self.push(b"target_cpu", Held::Number(digits(behind.get(at + 4..)?.trim_ascii())?));
+        Some(())
+    }
+
+    /// Shows them.
+    pub fn visit(&self, visit: &mut impl Visit) {
+        for (name, held) in self.list.iter().take(self.count) {
+            visit.name(&String::from_utf8_lossy(name));
+            visit.value(match *held {
+                Held::Number(value) => Value::Signed { value, base: 10, bits: 64 },
+                Held::Address(value) => Value::Unsigned { value, base: 16 },
+                Held::Text(text) => Value::Text(text),
+            });
+        }
+    }
+
+    /// By the numbers of [`What::wanted`].
+    pub fn wanted(self, what: What) -> WantedPairs<'t> {
+        WantedPairs { pairs: self, what }
+    }
+}
+
+impl<'t> WantedPairs<'t> {
+    fn find(&self, field: usize) -> Option<Held<'t>> {
+        let names = self.what.wanted().get(field)?;
+        names.iter().find_map(|name| {
+            let pairs = self.pairs.list.iter().take(self.pairs.count);
+            let mut found = pairs.filter(|(found, _)| *found == name.as_bytes());
+            found.next().map(|(_, held)| *held)
+        })
+    }
+}
+
+impl<'t> Fields<'t> for WantedPairs<'t> {
+    fn has(&self, field: usize) -> bool {
+        self.find(field).is_some()
+    }
+
+    fn int(&self, field: usize) -> u64 {
+        match self.find(field) {
+            Some(Held::Number(number)) => number as u64,
+            Some(Held::Address(address)) => address,
+            Some(Held::Text(_)) | None => 0,
+        }
+    }
+
+    fn text(&self, field: usize) -> &'t [u8] {
+        match self.find(field) {
+            Some(Held::Text(text)) => text,
+            Some(Held::Number(_) | Held::Address(_)) | None => b"",
+        }
+    }
+}

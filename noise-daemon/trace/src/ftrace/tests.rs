@@ -1,0 +1,147 @@
+use noise_common::hooks::Vector;
+
+use super::*;
+use crate::event::{Packet, Request, Task, Woken};
+
+/// Lines as kernel 6.1 and trace-cmd 3.1 print them.
+const TEXT: &[u8] = br#"# tracer: nop
+#
+# entries-in-buffer/entries-written: 22/25   #P:4
+#
+#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION
+#              | |         |   |||||     |         |
+           rustc-31660   [001] d..2. 40715.823550: sched_switch: prev_comm=a [b] c=1 prev_pid=31660 prev_prio=125 prev_state=R+ ==> next_comm=memfd:sealed-91 next_pid=7203 next_prio=120
+ memfd:sealed-91-7203    [001] d.h2. 40715.823600: sched_waking: comm=x y pid=12 prio=120 target_cpu=003
+          <idle>-0       [002] dNh3. 40715.823600: irq_handler_entry: irq=36 name=virtio1-req.0
+          <idle>-0       [002] dNh3. 40715.823601: irq_handler_exit: irq=36 ret=handled
+          <idle>-0       [002] d.h1. 40715.824320: softirq_raise: vec=9 [action=RCU]
+            bash-31683   (  31683) [002] ...1. 40715.919552: block_rq_insert: 254,1 RA 4096 () 7864832 + 8 be,0,4 [ba sh]
+            bash-31683   [002] ..... 40715.919559: block_rq_issue: 8,16 WS 4096 () 7864832 + 8 [bash]
+          <idle>-0       [003] ..s.. 40715.920157: block_rq_complete: 254,1 RA () 7864832 + 8 be,0,4 [-5]
+CPU:2 [LOST 17 EVENTS]
+            curl-31688   [003] b.... 40715.990360: net_dev_queue: dev=lo skbaddr=00000000c99d279b len=74
+            curl-31688   [003] b.... 40715.990366: net_dev_xmit: dev=lo skbaddr=0xffff8881c99d279b len=74 rc=-1
+            bash-31683   [002] d.h1. 40715.990366: local_timer_entry: vector=236
+          <idle>-0       [003] d.h.. 40715.990367: hrtimer_expire_entry: hrtimer=00000000c32acb0e function=tick_nohz_handler now=40715844010898
+            bash-31683   [002] d.Z.. 40715.990368: nmi_handler: perf_event_nmi_handler() delta_ns: 4125 handled: 1
+            bash-31683   [002] ..... 40715.990369: sched_process_fork: comm=bash pid=31683 child_comm=bash child_pid=31685
+           sleep-31685   [000] ..... 40715.990370: sched_process_exec: filename=/usr/bin/sleep pid=31685 old_pid=31685
+            bash-31683   [002] ..... 40715.990371: sys_enter: NR 33 (b, 1, 55e3129e59bc, 0, 7, b)
+this is no event
+"#;
+
+fn all(text: &[u8]) -> (Vec<Record<'_>>, Damage) {
+    let mut reader = Reader::new(text);
+    let records = reader.by_ref().collect();
+    (records, reader.damage())
+}
+
+fn task(comm: &str, tid: i32, prio: i32) -> Task {
+    Task { comm: Comm::new(comm.as_bytes()), tid, prio }
+}
+
+#[test]
+fn lines_become_the_events_of_the_model() {
+    let (records, damage) = all(TEXT);
+    let second = 40_715_000_000_000;
+    let kinds: Vec<_> = records.iter().map(Recorded::kind).collect();
+    let request = Request {
+        dev: 254 << 20 | 1,
+        sector: 7_864_832,
+        sectors: 8,
+        bytes: 4096,
+        rwbs: 1 << 2 | 1 << 3,
+        tid: 0,
+        comm: b"ba sh",
+    };
+    let lost = |events, from_ns: u64, to_ns: u64| {
+        let time = |ns: u64| if ns == 0 { 0 } else { second + ns };
+        Kind::Lost(Loss { events, packets: 0, from_ns: time(from_ns), to_ns: time(to_ns) })
+    };
+    let expected = [
+        lost(3, 0, 823_550_000),
+        Kind::SchedSwitch {
+            prev: task("a [b]", 31660, 125),
+            prev_state: 0x100,
+            next: task("memfd:sealed-91", 7203, 120),
+        },
+        Kind::SchedWaking(Woken { task: task("x y", 12, 120), target_cpu: 3 }),
+        Kind::IrqHandlerEntry { irq: 36, name: b"virtio1-req.0" },
+        Kind::IrqHandlerExit { irq: 36, ret: 1 },
+        Kind::SoftirqRaise { vec: 9 },
+        Kind::BlockRqInsert(request),
+        Kind::BlockRqIssue(Request {
+            dev: 8 << 20 | 16,
+            rwbs: 1 | 1 << 5,
+            comm: b"bash",
+            ..request
+        }),
+        Kind::BlockRqComplete(Request { bytes: 0, comm: b"", ..request }),
+        lost(17, 920_157_000, 990_360_000),
+        Kind::NetDevQueue(Packet { skb: 0xc99d_279b, len: 74, name: b"lo" }),
+        Kind::NetDevXmit {
+            packet: Packet { skb: 0xffff_8881_c99d_279b, len: 74, name: b"lo" },
+            rc: -1,
+        },
+        Kind::VectorEntry { which: Vector::LocalTimer, vector: 236 },
+        Kind::HrtimerExpireEntry { hrtimer: 0xc32a_cb0e, function: 0 },
+        Kind::NmiHandler { delta_ns: 4125, handled: 1 },
+        Kind::SchedProcessFork {
+            parent: task("bash", 31683, 0),
+            parent_pid: 0,
+            child: task("bash", 31685, 0),
+            child_pid: 0,
+        },
+        Kind::SchedProcessExec { filename: b"/usr/bin/sleep", tid: 31685 },
+        Kind::Other("sys_enter"),
+    ];
+    for (found, expected) in kinds.iter().zip(&expected) {
+        assert_eq!(found, expected);
+    }
+    assert_eq!(kinds.len(), expected.len());
+    assert_eq!((records[1].time_ns, records[1].cpu), (second + 823_550_000, 1));
+    assert_eq!(records[9].cpu, 2);
+    assert_eq!(records[6].running(), Some((Comm::new(b"bash"), 31683)));
+    assert_eq!((damage.unread_lines, damage.backwards), (1, 0));
+    assert_eq!(damage.to_string(), "1 lines are no events (line 24 is no event)");
+}
+
+#[test]
+fn the_short_forms_of_trace_cmd_are_read() {
+    let text = b"cpus=4\n\
+        CPU 1 is empty\n\
+        trace-cmd-1234  [000]  1234.567890123: sched_switch:         trace-cmd:1234 [120] D|K ==> swapper/1:0 [120]\n\
+        trace-cmd-1234  [000]  1234.567890124: sched_wakeup:         a b:12 [-51] success=1 CPU:002\n\
+        trace-cmd-1234  [000]  1234567: sched:sched_wakeup:         comm=a pid=1 prio=2 target_cpu=3\n";
+    let (records, damage) = all(text);
+    assert!(damage.unread_lines == 0, "{damage}");
+    let kinds: Vec<_> = records.iter().map(Recorded::kind).collect();
+    let expected = [
+        Kind::SchedSwitch {
+            prev: task("trace-cmd", 1234, 120),
+            prev_state: 2,
+            next: task("swapper/1", 0, 120),
+        },
+        Kind::SchedWakeup(Woken { task: task("a b", 12, -51), target_cpu: 2 }),
+        Kind::SchedWakeup(Woken { task: task("a", 1, 2), target_cpu: 3 }),
+    ];
+    assert_eq!(kinds, expected);
+    assert_eq!(records[0].time_ns, 1_234_567_890_123);
+    assert_eq!(damage.backwards, 1);
+}
+
+#[test]
+fn any_bytes_are_read_somehow() {
+    use proptest::prelude::*;
+    proptest!(|(at in 0..TEXT.len(), with in proptest::collection::vec(any::<u8>(), 0..8), end in 0..TEXT.len())| {
+        let mut text = TEXT.to_vec();
+        text.splice(at..(at + 3).min(TEXT.len()), with);
+        text.truncate(end);
+        let (records, _) = all(&text);
+        let lines = text.split(|&byte| byte == b'\n').count();
+        prop_assert!(records.len() <= 2 * lines);
+        for record in records {
+            let _ = record.kind();
+        }
+    });
+}

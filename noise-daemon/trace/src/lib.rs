@@ -1,0 +1,20 @@
+//! PURE: events of a kernel trace, whoever recorded them, and what they say. No clock, no file, no kernel:
+//! the caller opens and maps, and hands bytes in.
+//!
+//! [`event`] is the model: what analyses compute with, and what a recording of ours is written from.
+//! [`ctf`] and [`ftrace`] read the formats, and hold nothing but the events at hand.
+
+pub mod clock;
+pub mod ctf;
+pub mod damage;
+pub mod delays;
+pub mod event;
+pub mod ftrace;
+pub mod json;
+pub mod record;
+pub mod select;
+pub mod summary;
+pub mod text;
+pub mod threads;
+pub mod value;
+pub mod what;

@@ -1,0 +1,114 @@
+//! Which events are wanted: by time, by thread, by process.
+
+use crate::event::{Event, Kind};
+use crate::threads::Threads;
+
+/// A thread or a process, as it is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// By its id.
+    Id(i32),
+    /// By its name.
+    Named(String),
+}
+
+impl Who {
+    /// An id where it is a number, else a name.
+    pub fn parse(text: &str) -> Self {
+        text.parse().map_or_else(|_| Self::Named(text.to_owned()), Self::Id)
+    }
+
+    fn is_thread(&self, tid: i32, threads: &Threads) -> bool {
+        match self {
+            Self::Id(id) => tid == *id,
+            Self::Named(name) => {
+                let name = &name.as_bytes()[..name.len().min(15)];
+                // Of the idle tasks each CPU has its own, which no trace lists.
+                threads.get(tid).is_some_and(|thread| thread.comm.bytes() == name)
+            }
+        }
+    }
+
+    fn is_process_of(&self, tid: i32, threads: &Threads) -> bool {
+        let pid = threads.get(tid).map(|thread| thread.pid).filter(|pid| *pid != 0).unwrap_or(tid);
+        self.is_thread(pid, threads)
+    }
+}
+
+/// What is wanted. An event is of a thread where that runs on the event's CPU, or where the event names it:
+/// as the one that is woken, switched to or away from, created …
+#[derive(Clone, Debug, Default)]
+pub struct Select {
+    /// Not before, nanoseconds since the epoch.
+    pub from_ns: Option<u64>,
+    /// Not after.
+    pub to_ns: Option<u64>,
+    /// Of this thread only.
+    pub thread: Option<Who>,
+    /// Of threads of this process only.
+    pub process: Option<Who>,
+    /// What is known of threads so far.
+    pub threads: Threads,
+}
+
+impl Select {
+    /// Whether threads are to be followed, from the begin of the trace on.
+    pub fn follows(&self) -> bool {
+        self.thread.is_some() || self.process.is_some()
+    }
+
+    /// Whether nothing that comes from here on is wanted.
+    pub fn is_over(&self, time_ns: u64) -> bool {
+        self.to_ns.is_some_and(|to_ns| time_ns > to_ns)
+    }
+
+    /// Whether an event is wanted. All events must pass, in their order.
+    pub fn wants(&mut self, event: &Event<'_>) -> bool {
+        let is_late = self.from_ns.is_none_or(|from_ns| event.time_ns >= from_ns);
+        if !self.follows() {
+            return is_late && !self.is_over(event.time_ns);
+        }
+        let before = self.threads.current(event.cpu);
+        // A thread that goes has its name until then, one that comes has it from then on.
+        let was_of = is_late && self.is_of(event, before);
+        self.threads.follow(event);
+        let is_wanted = was_of || (is_late && self.is_of(event, before));
+        is_wanted && !self.is_over(event.time_ns)
+    }
+
+    fn is_of(&self, event: &Event<'_>, current: Option<i32>) -> bool {
+        if matches!(event.kind, Kind::Lost(_)) {
+            return true;
+        }
+        let mut tids = [current, None, None];
+        let (_, named) = tids.split_at_mut(1);
+        for (place, tid) in named.iter_mut().zip(named_by(&event.kind)) {
+            *place = tid;
+        }
+        let fits = |tid: &i32| {
+            self.thread.as_ref().is_none_or(|who| who.is_thread(*tid, &self.threads))
+                && self.process.as_ref().is_none_or(|who| who.is_process_of(*tid, &self.threads))
+        };
+        tids.iter().flatten().any(fits)
+    }
+}
+
+/// The threads that an event names.
+fn named_by(kind: &Kind<'_>) -> [Option<i32>; 2] {
+    match kind {
+        Kind::SchedSwitch { prev, next, .. } => [Some(prev.tid), Some(next.tid)],
+        Kind::SchedWaking(woken) | Kind::SchedWakeup(woken) | Kind::SchedWakeupNew(woken) => {
+            [Some(woken.task.tid), None]
+        }
+        Kind::SchedMigrateTask { task, .. }
+        | Kind::SchedProcessExit(task)
+        | Kind::SchedProcessFree(task) => [Some(task.tid), None],
+        Kind::SchedProcessFork { parent, child, .. } => [Some(parent.tid), Some(child.tid)],
+        Kind::SchedProcessExec { tid, .. } => [Some(*tid).filter(|tid| *tid != 0), None],
+        Kind::StatedumpProcess(dumped) => [Some(dumped.tid), None],
+        Kind::BlockRqInsert(request)
+        | Kind::BlockRqIssue(request)
+        | Kind::BlockRqRequeue(request) => [Some(request.tid).filter(|tid| *tid != 0), None],
+        _ => [None, None],
+    }
+}

@@ -1,0 +1,179 @@
+//! Events as lines of text, in the form that babeltrace prints.
+
+use std::fmt::Write as _;
+
+use noise_model::clean::as_text;
+
+use crate::event::{Kind, Loss};
+use crate::record::Recorded;
+use crate::value::{Shape, Value, Visit};
+
+/// Nanoseconds of a second, and seconds of a day.
+const SECOND_NS: u64 = 1_000_000_000;
+const DAY_S: u64 = 86_400;
+
+/// Writes events of one trace, one after the other.
+#[derive(Clone, Debug, Default)]
+pub struct TextLines {
+    host: String,
+    /// Time of the event before.
+    before_ns: Option<u64>,
+}
+
+impl TextLines {
+    /// Of a trace that was recorded on this host; the name may be empty.
+    pub fn new(host: &str) -> Self {
+        let host = if host.is_empty() { String::new() } else { format!("{host} ") };
+        Self { host, before_ns: None }
+    }
+
+    /// Adds a line: time of day (UTC), distance from the event before, host, name, CPU, fields.
+    pub fn write<'t>(&mut self, record: &impl Recorded<'t>, line: &mut String) {
+        let time_ns = record.time_ns();
+        let time_s = time_ns / SECOND_NS % DAY_S;
+        let (hours, minutes, seconds) = (time_s / 3600, time_s / 60 % 60, time_s % 60);
+        let (ns, host, name, cpu) = (time_ns % SECOND_NS, &self.host, record.name(), record.cpu());
+        // Writing into a text cannot fail.
+        let _ = write!(line, "[{hours:02}:{minutes:02}:{seconds:02}.{ns:09}] ");
+        let _ = match self.before_ns.replace(time_ns) {
+            None => write!(line, "(+?.?????????)"),
+            Some(before_ns) => {
+                let since_ns = time_ns.saturating_sub(before_ns);
+                write!(line, "(+{}.{:09})", since_ns / SECOND_NS, since_ns % SECOND_NS)
+            }
+        };
+        let _ = write!(line, " {host}{name}: {{ cpu_id = {cpu} }}");
+        if let Kind::Lost(loss) = record.kind() {
+            lost(&loss, line);
+            return;
+        }
+        let mut context = Fields { line, open: Open::Nothing };
+        record.visit_contexts(&mut context, |context| {
+            if context.open != Open::Nothing {
+                context.line.push_str(" }");
+            }
+            context.line.push_str(", {");
+            context.open = Open::First;
+        });
+        if context.open != Open::Nothing {
+            line.push_str(" }");
+        }
+        line.push_str(", {");
+        record.visit(&mut Fields { line, open: Open::First });
+        line.push_str(" }\n");
+    }
+}
+
+fn lost(loss: &Loss, line: &mut String) {
+    let Loss { events, packets, from_ns, to_ns } = loss;
+    let _ = writeln!(
+        line,
+        ", {{ events = {events}, packets = {packets}, from_ns = {from_ns}, to_ns = {to_ns} }}"
+    );
+}
+
+/// What was written last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Open {
+    /// Nothing.
+    Nothing,
+    /// A brace or a bracket.
+    First,
+    /// A value.
+    Value,
+}
+
+/// Writes fields with their names.
+struct Fields<'a> {
+    line: &'a mut String,
+    open: Open,
+}
+
+impl Fields<'_> {
+    fn next(&mut self) {
+        self.line.push_str(if self.open == Open::Value { ", " } else { " " });
+    }
+}
+
+impl Visit for Fields<'_> {
+    fn name(&mut self, name: &str) {
+        self.next();
+        self.line.push_str(name.strip_prefix('_').unwrap_or(name));
+        self.line.push_str(" =");
+    }
+
+    fn element(&mut self, number: u64) {
+        self.next();
+        let _ = write!(self.line, "[{number}] =");
+    }
+
+    fn value(&mut self, value: Value<'_>) {
+        self.line.push(' ');
+        write_value(value, self.line);
+        self.open = Open::Value;
+    }
+
+    fn begin(&mut self, shape: Shape) {
+        self.line.push_str(if shape == Shape::Elements { " [" } else { " {" });
+        self.open = Open::First;
+    }
+
+    fn end(&mut self, shape: Shape) {
+        self.line.push_str(if shape == Shape::Elements { " ]" } else { " }" });
+        self.open = Open::Value;
+    }
+}
+
+fn write_value(value: Value<'_>, line: &mut String) {
+    let _ = match value {
+        Value::Unsigned { value, base } => write_number(value, base, line),
+        Value::Signed { value, base: 10, .. } => write!(line, "{value}"),
+        Value::Signed { value, base, bits } => {
+            let unused = 64_u32.saturating_sub(bits);
+            write_number((value as u64) << unused >> unused, base, line)
+        }
+        Value::Float(value) => write!(line, "{value}"),
+        Value::Text(text) => {
+            write_text(text, line);
+            Ok(())
+        }
+        Value::Label { label, value } => {
+            match label {
+                Some(label) => write_text(label.as_bytes(), {
+                    line.push_str("( ");
+                    line
+                }),
+                None => line.push_str("( <unknown>"),
+            }
+            line.push_str(" : container = ");
+            write_value(*value, line);
+            line.push_str(" )");
+            Ok(())
+        }
+    };
+}
+
+fn write_number(value: u64, base: u8, line: &mut String) -> std::fmt::Result {
+    match base {
+        16 => write!(line, "0x{value:X}"),
+        8 => write!(line, "0{value:o}"),
+        2 => write!(line, "0b{value:b}"),
+        _ => write!(line, "{value}"),
+    }
+}
+
+/// In quotes. What would end the text or the line is escaped.
+fn write_text(text: &[u8], line: &mut String) {
+    line.push('"');
+    for c in as_text(text).chars() {
+        match c {
+            '"' => line.push_str("\\\""),
+            '\\' => line.push_str("\\\\"),
+            '\n' => line.push_str("\\n"),
+            '\r' => line.push_str("\\r"),
+            '\t' => line.push_str("\\t"),
+            other => line.push(other),
+        }
+    }
+    line.push('"');
+}

@@ -1,0 +1,96 @@
+//! Who is who while a trace is read: the thread that runs on each CPU, names, and processes.
+
+use std::collections::HashMap;
+
+use crate::event::{Comm, Event, Kind, Task};
+
+/// Thread ids that the kernel gives are below (`PID_MAX_LIMIT`); others are not remembered.
+const MAX_TID: i32 = 1 << 22;
+/// CPUs that are remembered; the kernel's own limit.
+const MAX_CPUS: usize = 8192;
+
+/// A thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Thread {
+    /// Its latest name.
+    pub comm: Comm,
+    /// Its process; 0 where the trace does not say.
+    pub pid: i32,
+}
+
+/// Threads by their ids, and what runs where.
+#[derive(Clone, Debug, Default)]
+pub struct Threads {
+    known: HashMap<i32, Thread>,
+    current: Vec<Option<i32>>,
+}
+
+impl Threads {
+    /// The thread with that id.
+    pub fn get(&self, tid: i32) -> Option<&Thread> {
+        self.known.get(&tid)
+    }
+
+    /// The thread that runs on a CPU, where that is known.
+    pub fn current(&self, cpu: u32) -> Option<i32> {
+        self.current.get(cpu as usize).copied().flatten()
+    }
+
+    fn thread(&mut self, tid: i32) -> Option<&mut Thread> {
+        (1..MAX_TID).contains(&tid).then(|| self.known.entry(tid).or_default())
+    }
+
+    fn named(&mut self, task: &Task) {
+        if let Some(thread) = self.thread(task.tid)
+            && task.comm != Comm::default()
+        {
+            thread.comm = task.comm;
+        }
+    }
+
+    /// Follows an event.
+    pub fn follow(&mut self, event: &Event<'_>) {
+        match &event.kind {
+            Kind::SchedSwitch { prev, next, .. } => {
+                self.named(prev);
+                self.named(next);
+                let cpu = event.cpu as usize;
+                if cpu >= self.current.len() && cpu < MAX_CPUS {
+                    self.current.resize(cpu + 1, None);
+                }
+                if let Some(current) = self.current.get_mut(cpu) {
+                    *current = Some(next.tid);
+                }
+            }
+            Kind::SchedWaking(woken) | Kind::SchedWakeup(woken) | Kind::SchedWakeupNew(woken) => {
+                self.named(&woken.task);
+            }
+            Kind::SchedProcessFork { parent, parent_pid, child, child_pid } => {
+                self.named(parent);
+                if let Some(parent) = self.thread(parent.tid)
+                    && *parent_pid != 0
+                {
+                    parent.pid = *parent_pid;
+                }
+                // An id that is given again is another thread.
+                if let Some(thread) = self.thread(child.tid) {
+                    *thread = Thread { comm: child.comm, pid: *child_pid };
+                }
+            }
+            Kind::StatedumpProcess(dumped) => {
+                if let Some(thread) = self.thread(dumped.tid) {
+                    thread.pid = dumped.pid;
+                    // The dump reads names while threads run on; what a switch said is as new.
+                    if thread.comm == Comm::default() {
+                        thread.comm = dumped.comm;
+                    }
+                }
+            }
+            Kind::SchedProcessFree(task) => {
+                self.known.remove(&task.tid);
+            }
+            Kind::SchedProcessExit(task) => self.named(task),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Kinds of events by their names, and which fields make them up, whatever tracer wrote them.
+
+use noise_common::hooks::{Edge, Hook, VECTOR_HOOKS, Vector};
+
+use crate::event::{Comm, Dumped, Kind, Packet, Request, Task, Woken};
+
+/// A kind, before its fields are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "as the variants of `Kind`, which say more")]
+pub enum What {
+    SchedSwitch,
+    SchedWaking,
+    SchedWakeup,
+    SchedWakeupNew,
+    SchedMigrateTask,
+    SchedProcessFork,
+    SchedProcessExec,
+    SchedProcessExit,
+    SchedProcessFree,
+    IrqHandlerEntry,
+    IrqHandlerExit,
+    SoftirqRaise,
+    SoftirqEntry,
+    SoftirqExit,
+    VectorEntry(Vector),
+    VectorExit(Vector),
+    NmiHandler,
+    HrtimerExpireEntry,
+    HrtimerExpireExit,
+    BlockRqInsert,
+    BlockRqIssue,
+    BlockRqComplete,
+    BlockRqRequeue,
+    NetDevQueue,
+    NetDevXmit,
+    NetifReceiveSkb,
+    NetifRx,
+    NapiGroReceive,
+    StatedumpStart,
+    StatedumpProcess,
+    StatedumpInterrupt,
+    StatedumpBlockDevice,
+    StatedumpInterface,
+    StatedumpEnd,
+    Other,
+}
+
+/// Names of one kind, without the prefixes that [`What::named`] takes off.
+const NAMES: &[(&str, What)] = &[
+    ("sched_switch", What::SchedSwitch),
+    ("sched_waking", What::SchedWaking),
+    ("sched_wakeup", What::SchedWakeup),
+    ("sched_wakeup_new", What::SchedWakeupNew),
+    ("sched_migrate_task", What::SchedMigrateTask),
+    ("sched_process_fork", What::SchedProcessFork),
+    ("sched_process_exec", What::SchedProcessExec),
+    ("sched_process_exit", What::SchedProcessExit),
+    ("sched_process_free", What::SchedProcessFree),
+    ("irq_handler_entry", What::IrqHandlerEntry),
+    ("irq_handler_exit", What::IrqHandlerExit),
+    ("softirq_raise", What::SoftirqRaise),
+    ("softirq_entry", What::SoftirqEntry),
+    ("softirq_exit", What::SoftirqExit),
+    ("nmi_handler", What::NmiHandler),
+    ("hrtimer_expire_entry", What::HrtimerExpireEntry),
+    ("hrtimer_expire_exit", What::HrtimerExpireExit),
+    ("block_rq_insert", What::BlockRqInsert),
+    ("block_rq_issue", What::BlockRqIssue),
+    ("block_rq_complete", What::BlockRqComplete),
+    ("block_rq_requeue", What::BlockRqRequeue),
+    ("net_dev_queue", What::NetDevQueue),
+    ("net_dev_xmit", What::NetDevXmit),
+    ("netif_receive_skb", What::NetifReceiveSkb),
+    ("net_if_receive_skb", What::NetifReceiveSkb),
+    ("netif_rx", What::NetifRx),
+    ("napi_gro_receive_entry", What::NapiGroReceive),
+    ("net_napi_gro_receive_entry", What::NapiGroReceive),
+    ("lttng_statedump_start", What::StatedumpStart),
+    ("lttng_statedump_process_state", What::StatedumpProcess),
+    ("lttng_statedump_interrupt", What::StatedumpInterrupt),
+    ("lttng_statedump_block_device", What::StatedumpBlockDevice),
+    ("lttng_statedump_network_interface", What::StatedumpInterface),
+    ("lttng_statedump_end", What::StatedumpEnd),
+];
+
+/// A field by the names that tracers gave it, the best first.
+type Wanted = &'static [&'static str];
+
+const TID: Wanted = &["tid", "pid"];
+const TASK: &[Wanted] = &[&["comm"], TID, &["prio"]];
+const WOKEN: &[Wanted] = &[&["comm"], TID, &["prio"], &["target_cpu"]];
+const IRQ: &[Wanted] = &[&["irq"], &["ret"]];
+const SOFTIRQ: &[Wanted] = &[&["vec"]];
+const REQUEST: &[Wanted] =
+    &[&["dev"], &["sector"], &["nr_sector"], &["bytes"], &["rwbs"], &["tid"], &["comm"]];
+const PACKET: &[Wanted] = &[&["skbaddr"], &["len"], &["name", "dev"], &["rc"]];
+
+impl What {
+    /// The kind of an event of that name.
+    pub fn named(name: &str) -> Self {
+        // perf puts the subsystem in front: `sched:sched_switch`.
+        let full = name.rsplit(':').next().unwrap_or(name);
+        let name = full;
+        let without = |prefix: &str, kind: &str| {
+            name.strip_prefix(prefix).filter(|rest| rest.starts_with(kind))
+        };
+        let name = without("irq_", "softirq_").or_else(|| without("timer_", "hrtimer_"));
+        let name = name.unwrap_or(full);
+        if let Some((_, what)) = NAMES.iter().find(|(known, _)| *known == name) {
+            return *what;
+        }
+        let vector = name.strip_prefix("x86_irq_vectors_").unwrap_or(name);
+        match VECTOR_HOOKS.iter().find(|hook| hook.tracepoint() == vector) {
+            Some(Hook::Vector(which, Edge::Entry)) => Self::VectorEntry(*which),
+            Some(Hook::Vector(which, Edge::Exit)) => Self::VectorExit(*which),
+            _ => Self::Other,
+        }
+    }
+
+    /// The fields that [`kind`] asks for, by their numbers.
+    pub const fn wanted(self) -> &'static [Wanted] {
+        match self {
+            Self::SchedSwitch => &[
+                &["prev_comm"],
+                &["prev_tid", "prev_pid"],
+                &["prev_prio"],
+                &["prev_state"],
+                &["next_comm"],
+                &["next_tid", "next_pid"],
+                &["next_prio"],
+            ],
+            Self::SchedWaking | Self::SchedWakeup | Self::SchedWakeupNew => WOKEN,
+            Self::SchedMigrateTask => &[&["comm"], TID, &["prio"], &["orig_cpu"], &["dest_cpu"]],
+            Self::SchedProcessFork => &[
+                &["parent_comm", "comm"],
+                &["parent_tid"],
+                &["parent_pid", "pid"],
+                &["child_comm"],
+                &["child_tid"],
+                &["child_pid"],
+            ],
+            Self::SchedProcessExec => &[&["filename"], TID],
+            Self::SchedProcessExit | Self::SchedProcessFree => TASK,
+            Self::IrqHandlerEntry => &[&["irq"], &["name"]],
+            Self::IrqHandlerExit => IRQ,
+            Self::SoftirqRaise | Self::SoftirqEntry | Self::SoftirqExit => SOFTIRQ,
+            Self::VectorEntry(_) | Self::VectorExit(_) => &[&["vector"]],
+            Self::NmiHandler => &[&["delta_ns"], &["handled"]],
+            Self::HrtimerExpireEntry => &[&["hrtimer"], &["function"]],
+            Self::HrtimerExpireExit => &[&["hrtimer"]],
+            Self::BlockRqInsert
+            | Self::BlockRqIssue
+            | Self::BlockRqComplete
+            | Self::BlockRqRequeue => REQUEST,
+            Self::NetDevQueue
+            | Self::NetDevXmit
+            | Self::NetifReceiveSkb
+            | Self::NetifRx
+            | Self::NapiGroReceive => PACKET,
+            Self::StatedumpProcess => &[&["tid"], &["pid"], &["ppid"], &["name"]],
+            Self::StatedumpInterrupt => &[&["irq"], &["name"], &["action"]],
+            Self::StatedumpBlockDevice => &[&["dev"], &["diskname"]],
+            Self::StatedumpInterface => &[&["name"]],
+            Self::StatedumpStart | Self::StatedumpEnd | Self::Other => &[],
+        }
+    }
+}
+
+/// Fields of an event, by their numbers in [`What::wanted`]. One that is not there is 0 or empty.
+pub trait Fields<'t> {
+    /// Whether it is there.
+    fn has(&self, field: usize) -> bool;
+    /// An integer; one with a sign is sign-extended.
+    fn int(&self, field: usize) -> u64;
+    /// A text.
+    fn text(&self, field: usize) -> &'t [u8];
+}
+
+/// A task from three fields in a row.
+#[inline(always)]
+fn task<'t>(fields: &impl Fields<'t>, first: usize) -> Task {
+    Task {
+        comm: Comm::new(fields.text(first)),
+        tid: fields.int(first + 1) as i32,
+        prio: fields.int(first + 2) as i32,
+    }
+}
+
+fn woken<'t>(fields: &impl Fields<'t>) -> Woken {
+    Woken { task: task(fields, 0), target_cpu: fields.int(3) as u32 }
+}
+
+fn request<'t>(fields: &impl Fields<'t>) -> Request<'t> {
+    Request {
+        dev: fields.int(0) as u32,
+        sector: fields.int(1),
+        sectors: fields.int(2) as u32,
+        bytes: fields.int(3) as u32,
+        rwbs: fields.int(4) as u32,
+        tid: fields.int(5) as i32,
+        comm: fields.text(6),
+    }
+}
+
+fn packet<'t>(fields: &impl Fields<'t>) -> Packet<'t> {
+    Packet { skb: fields.int(0), len: fields.int(1) as u32, name: fields.text(2) }
+}
+
+/// Reads what an event of a kind consists of.
+#[inline]
+pub fn kind<'t>(what: What, name: &'t str, fields: &impl Fields<'t>) -> Kind<'t> {
+    let vec = || fields.int(0) as u32;
+    match what {
+        What::SchedSwitch => Kind::SchedSwitch {
+            prev: task(fields, 0),
+            prev_state: fields.int(3) as i64,
+            next: task(fields, 4),
+        },
+        What::SchedWaking => Kind::SchedWaking(woken(fields)),
+        What::SchedWakeup => Kind::SchedWakeup(woken(fields)),
+        What::SchedWakeupNew => Kind::SchedWakeupNew(woken(fields)),
+        What::SchedMigrateTask => Kind::SchedMigrateTask {
+            task: task(fields, 0),
+            orig_cpu: fields.int(3) as u32,
+            dest_cpu: fields.int(4) as u32,
+        },
+        What::SchedProcessFork => fork(fields),
+        What::SchedProcessExec => {
+            Kind::SchedProcessExec { filename: fields.text(0), tid: fields.int(1) as i32 }
+        }
+        What::SchedProcessExit => Kind::SchedProcessExit(task(fields, 0)),
+        What::SchedProcessFree => Kind::SchedProcessFree(task(fields, 0)),
+        What::IrqHandlerEntry => Kind::IrqHandlerEntry { irq: vec(), name: fields.text(1) },
+        What::IrqHandlerExit => Kind::IrqHandlerExit { irq: vec(), ret: fields.int(1) as i32 },
+        What::SoftirqRaise => Kind::SoftirqRaise { vec: vec() },
+        What::SoftirqEntry => Kind::SoftirqEntry { vec: vec() },
+        What::SoftirqExit => Kind::SoftirqExit { vec: vec() },
+        What::VectorEntry(which) => Kind::VectorEntry { which, vector: vec() },
+        What::VectorExit(which) => Kind::VectorExit { which, vector: vec() },
+        What::NmiHandler => {
+            Kind::NmiHandler { delta_ns: fields.int(0) as i64, handled: fields.int(1) as i32 }
+        }
+        What::HrtimerExpireEntry => {
+            Kind::HrtimerExpireEntry { hrtimer: fields.int(0), function: fields.int(1) }
+        }
+        What::HrtimerExpireExit => Kind::HrtimerExpireExit { hrtimer: fields.int(0) },
+        What::BlockRqInsert => Kind::BlockRqInsert(request(fields)),
+        What::BlockRqIssue => Kind::BlockRqIssue(request(fields)),
+        What::BlockRqComplete => Kind::BlockRqComplete(request(fields)),
+        What::BlockRqRequeue => Kind::BlockRqRequeue(request(fields)),
+        What::NetDevQueue => Kind::NetDevQueue(packet(fields)),
+        What::NetDevXmit => Kind::NetDevXmit { packet: packet(fields), rc: fields.int(3) as i32 },
+        What::NetifReceiveSkb => Kind::NetifReceiveSkb(packet(fields)),
+        What::NetifRx => Kind::NetifRx(packet(fields)),
+        What::NapiGroReceive => Kind::NapiGroReceive(packet(fields)),
+        What::StatedumpStart => Kind::StatedumpStart,
+        What::StatedumpProcess => Kind::StatedumpProcess(Dumped {
+            tid: fields.int(0) as i32,
+            pid: fields.int(1) as i32,
+            ppid: fields.int(2) as i32,
+            comm: Comm::new(fields.text(3)),
+        }),
+        What::StatedumpInterrupt => {
+            Kind::StatedumpInterrupt { irq: vec(), name: fields.text(1), action: fields.text(2) }
+        }
+        What::StatedumpBlockDevice => {
+            Kind::StatedumpBlockDevice { dev: fields.int(0) as u32, name: fields.text(1) }
+        }
+        What::StatedumpInterface => Kind::StatedumpInterface { name: fields.text(0) },
+        What::StatedumpEnd => Kind::StatedumpEnd,
+        What::Other => Kind::Other(name),
+    }
+}
+
+/// The kernel's own event has thread ids in fields named `parent_pid` and `child_pid`, LTTng's has them in
+/// `parent_tid` and `child_tid` and the processes in the others.
+fn fork<'t>(fields: &impl Fields<'t>) -> Kind<'t> {
+    let ids = |tid: usize| match fields.has(tid) {
+        true => (fields.int(tid) as i32, fields.int(tid + 1) as i32),
+        false => (fields.int(tid + 1) as i32, 0),
+    };
+    let task = |comm: usize, tid: i32| Task { comm: Comm::new(fields.text(comm)), tid, prio: 0 };
+    let ((parent, parent_pid), (child, child_pid)) = (ids(1), ids(4));
+    Kind::SchedProcessFork { parent: task(0, parent), parent_pid, child: task(3, child), child_pid }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_all_tracers_are_known() {
+        for (name, what) in [
+            ("sched_switch", What::SchedSwitch),
+            ("sched:sched_switch", What::SchedSwitch),
+            ("irq_softirq_entry", What::SoftirqEntry),
+            ("softirq_entry", What::SoftirqEntry),
+            ("timer_hrtimer_expire_entry", What::HrtimerExpireEntry),
+            ("hrtimer_expire_exit", What::HrtimerExpireExit),
+            ("local_timer_entry", What::VectorEntry(Vector::LocalTimer)),
+            ("x86_irq_vectors_reschedule_exit", What::VectorExit(Vector::Reschedule)),
+            ("irq_vectors:call_function_single_exit", What::VectorExit(Vector::CallFunctionSingle)),
+            ("nmi:nmi_handler", What::NmiHandler),
+            ("syscall_entry_read", What::Other),
+            ("timer_start", What::Other),
+            ("", What::Other),
+        ] {
+            assert_eq!(What::named(name), what, "{name}");
+        }
+    }
+}

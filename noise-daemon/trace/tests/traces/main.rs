@@ -1,0 +1,49 @@
+//! Real traces by others, with known answers, beside the repository (`../shared/traces`, or the folder that
+//! `NOISED_TRACES` names): what is read of them, and what they say.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "all of this is a test, which fails by panicking"
+)]
+
+mod babeltrace;
+mod damaged;
+mod figures;
+mod files;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Completion, Trial};
+
+/// A test, or why it cannot run here.
+type Test = fn(&files::Trace) -> Result<(), String>;
+
+const TESTS: [(&str, Test); 6] = [
+    ("events_are_those_of_the_expected_file", figures::events),
+    ("delays_are_those_of_the_expected_file", figures::delays),
+    ("fields_are_those_of_babeltrace2", babeltrace::second),
+    ("fields_are_those_of_babeltrace", babeltrace::first),
+    ("a_trace_cut_anywhere_is_read_as_far_as_it_goes", damaged::cut),
+    ("a_trace_with_flipped_bits_is_read_somehow", damaged::flipped),
+];
+
+fn main() -> ExitCode {
+    let mut trials = Vec::new();
+    for name in files::NAMES {
+        for (test, run) in TESTS {
+            let run = move || {
+                let trace = match files::Trace::read(name) {
+                    Ok(trace) => trace,
+                    Err(reason) => return Ok(Completion::ignored_with(reason)),
+                };
+                match run(&trace) {
+                    Ok(()) => Ok(Completion::Completed),
+                    Err(reason) => Ok(Completion::ignored_with(reason)),
+                }
+            };
+            trials.push(Trial::ignorable_test(format!("traces::{name}::{test}"), run));
+        }
+    }
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
