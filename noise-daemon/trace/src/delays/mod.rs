@@ -115,7 +115,7 @@ const fn needed(kind: &Kind<'_>) -> Option<&'static str> {
         Kind::BlockRqIssue(_) => "block_rq_issue",
         Kind::BlockRqComplete(_) => "block_rq_complete",
         Kind::NetDevQueue(_) => "net_dev_queue",
-        Kind::NetDevXmit { .. } => "net_dev_xmit",
+        Kind::NetDevStartXmit(_) | Kind::NetDevXmit { .. } => "net_dev_xmit",
         Kind::NetifReceiveSkb(_) => "netif_receive_skb",
         _ => return None,
     })

@@ -80,7 +80,8 @@ impl Requests {
             Kind::NetDevQueue(packet) => {
                 open(&mut self.sent, packet.skb, (now_ns, interface(packet)));
             }
-            Kind::NetDevXmit { packet, .. } => {
+            // The first of the two ends the wait.
+            Kind::NetDevStartXmit(packet) | Kind::NetDevXmit { packet, .. } => {
                 if let Some((since_ns, name)) = self.sent.remove(&packet.skb) {
                     add(&mut self.tx, name, now_ns.saturating_sub(since_ns));
                 }
