@@ -4,6 +4,7 @@
 //! [`event`] is the model: what analyses compute with, and what a recording of ours is written from.
 //! [`ctf`] and [`ftrace`] read the formats, and hold nothing but the events at hand.
 
+pub mod capture;
 pub mod clock;
 pub mod ctf;
 pub mod damage;

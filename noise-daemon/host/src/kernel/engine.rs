@@ -13,6 +13,7 @@ use noise_common::MARKER_MAP;
 use noise_common::hooks::{Attach, HOOKS, Hook};
 use noise_common::signals::{SIGNALS, Signal, SignalInfo};
 use noise_common::store::Layout;
+use noise_common::store::event::KINDS;
 use noise_system::memory::give_back;
 
 use super::controls::{Controls, Measured};
@@ -109,6 +110,8 @@ pub struct LoadOptions {
     pub only: Option<Attach>,
     /// What is measured at first.
     pub measured: Measured,
+    /// Only hooks that write events: nothing else is measured.
+    pub events_only: bool,
     /// The event store's size, which may turn out smaller where memory is short.
     pub recorder: RecorderSize,
     /// A process or thread that is counted apart from the others of its cgroup.
@@ -170,7 +173,8 @@ impl Engine {
         // not kept on top.
         give_back();
         let mut hooks = Vec::with_capacity(HOOKS.len());
-        for hook in options.object.hooks() {
+        let wanted = |hook: &Hook| !options.events_only || writes_events(*hook);
+        for hook in options.object.hooks().into_iter().filter(wanted) {
             let state = if facts.arguments.contains_key(&hook) {
                 load_hook(&mut ebpf, hook, options.only, &btf)
             } else {
@@ -322,6 +326,12 @@ impl Engine {
             })
             .collect()
     }
+}
+
+/// Whether the program of a hook writes events.
+fn writes_events(hook: Hook) -> bool {
+    let is_kind = || KINDS.iter().any(|kind| kind.name() == hook.tracepoint());
+    matches!(hook, Hook::Vector(..)) || is_kind()
 }
 
 /// The memory that says what the programs measure; `None` of an object that does not read it.

@@ -124,6 +124,11 @@ impl EventStore {
         self.controls.part(cpu, part).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     }
 
+    /// Events of a CPU that more writers than there are parts kept from being written, since the start.
+    pub fn lost(&self, cpu: u32) -> u64 {
+        self.controls.lost_events(cpu)
+    }
+
     /// Number of the next event of a part.
     ///
     /// # Errors

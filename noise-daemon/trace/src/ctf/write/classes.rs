@@ -120,7 +120,7 @@ const LAST_AT: u32 = FIRST_VECTOR + VECTOR_HOOKS.len() as u32;
 
 /// Events behind them.
 const LAST: &[(&str, &[Field])] = &[
-    ("nmi_handler", &[("delta_ns", Type::LongSigned), ("handled", Type::Signed)]),
+    ("nmi_handler", &[("delta_ns", Type::LongSigned)]),
     ("tcp_retransmit_skb", &[("skbaddr", Type::Address), ("name", Type::Text)]),
     ("lttng_statedump_start", &[]),
     ("lttng_statedump_process_state", PROCESS),

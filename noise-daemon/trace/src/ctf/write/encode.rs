@@ -136,10 +136,7 @@ pub fn fields(kind: &Kind<'_>, bytes: &mut Vec<u8>) {
             out.unsigned(*reason);
         }
         Kind::VectorEntry { vector, .. } | Kind::VectorExit { vector, .. } => out.unsigned(*vector),
-        Kind::NmiHandler { delta_ns, handled } => {
-            out.long_signed(*delta_ns);
-            out.signed(*handled);
-        }
+        Kind::NmiHandler { delta_ns, .. } => out.long_signed(*delta_ns),
         Kind::TcpRetransmitSkb(packet) => {
             out.long(packet.skb);
             out.text(packet.name);

@@ -76,8 +76,7 @@ fn sched() -> impl Strategy<Value = Kind<'static>> {
         any::<u32>().prop_map(|vec| Kind::SoftirqRaise { vec }),
         any::<u32>().prop_map(|vec| Kind::SoftirqEntry { vec }),
         any::<u32>().prop_map(|vec| Kind::SoftirqExit { vec }),
-        (any::<i64>(), any::<i32>())
-            .prop_map(|(delta_ns, handled)| Kind::NmiHandler { delta_ns, handled }),
+        any::<i64>().prop_map(|delta_ns| Kind::NmiHandler { delta_ns, handled: 0 }),
         (proptest::sample::select(VECTOR_HOOKS), any::<u32>(), any::<bool>()).prop_map(
             |(hook, vector, entry)| match hook {
                 Hook::Vector(which, _) if entry => Kind::VectorEntry { which, vector },

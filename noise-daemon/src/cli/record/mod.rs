@@ -1,0 +1,96 @@
+//! `noised record`: kernel events into a folder, until a time, a size, a command or the user ends it.
+
+mod child;
+mod dump;
+mod folder;
+mod line;
+mod session;
+mod size;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use jiff::Zoned;
+use noise_host::kernel::{Sight, other_daemon_runs};
+
+use self::child::Child;
+use self::line::Line;
+use self::session::{Limits, Session};
+use super::durations::{Plain, duration};
+use super::{CommandError, Exit, interrupt, output};
+
+/// Arguments of `noised record`.
+#[derive(Debug, clap::Args)]
+pub struct RecordArgs {
+    /// The folder to make [default: noised-DATE-TIME in this one].
+    #[arg(long, short, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// How long (10s, 5m; without a unit: seconds) [default: until it is interrupted].
+    #[arg(long, short, value_name = "TIME", value_parser = whole)]
+    duration: Option<Duration>,
+    /// End when the files have this size (500M, 2G; without a unit: bytes).
+    #[arg(long, value_name = "BYTES", value_parser = size::parse)]
+    max_size: Option<u64>,
+    /// Record until this command ends; its exit code is handed on.
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+fn whole(text: &str) -> Result<Duration, String> {
+    let (least, most) = (Duration::from_millis(1), Duration::from_secs(366 * 86_400));
+    duration(text, Plain::Seconds, least, most)
+}
+
+/// Where a recording goes that was given no folder.
+fn usual_folder() -> PathBuf {
+    Zoned::now().strftime("noised-%Y%m%d-%H%M%S").to_string().into()
+}
+
+/// Runs the command; what the process exits with.
+///
+/// # Errors
+/// See [`CommandError`]; nothing is left attached, and what was recorded can be read.
+pub fn run(args: &RecordArgs) -> Result<ExitCode, CommandError> {
+    let stop = interrupt::flag()?;
+    let path = args.output.clone().unwrap_or_else(usual_folder);
+    folder::ensure_new(&path)?;
+    if other_daemon_runs() == Some(true) {
+        output::complain("warning: another noised is attached on this host: overhead doubles");
+    }
+    if Sight::of(Path::new("/proc")) != Sight::Whole {
+        output::complain(
+            "warning: not all threads can be named from here, and some will be <...>: record on the host, and \
+             with /proc mounted without hidepid",
+        );
+    }
+    let mut session = Session::start(&path)?;
+    let mut child = match args.command.as_slice() {
+        [] => None,
+        [program, arguments @ ..] => Some(Child::start(program, arguments)?),
+    };
+    let limits = Limits { duration: args.duration, bytes: args.max_size };
+    let mut line = Line::new(limits);
+    let ended = session.record(limits, &mut line, || {
+        stop.load(Ordering::Relaxed) || child.as_mut().is_some_and(Child::has_ended)
+    });
+    drop(line);
+    let summary = session.summary();
+    // Detaches: what the command does from here on is not slowed down.
+    let finished = session.finish(ended.is_ok());
+    match &ended {
+        Ok(end) => output::note(&format!("{}\n", summary.sentence(&path, *end))),
+        Err(error) => output::complain(&format!(
+            "the recording ended early, and can be read up to there ({}): {error:#}",
+            summary.figures()
+        )),
+    }
+    let code = child.map(|child| child.wait(stop.load(Ordering::Relaxed))).transpose()?;
+    if ended.is_err() {
+        return Ok(Exit::Failed.into());
+    }
+    finished?;
+    Ok(code.unwrap_or_else(|| Exit::Fine.into()))
+}

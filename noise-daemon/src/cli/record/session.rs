@@ -1,0 +1,286 @@
+//! A recording while it is made: drains the event store and writes files.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use jiff::Timestamp;
+use noise_common::signals::SIGNALS;
+use noise_common::store::PARTS;
+use noise_common::store::event::CLASSES;
+use noise_host::kernel::{Engine, EventStore, LoadOptions, Measured, RecorderSize, monotonic_ns};
+use noise_host::resolve::read_host;
+use noise_system::procfs;
+use noise_trace::capture::Capture;
+use noise_trace::ctf::write::{Origin, Uuid, metadata};
+
+use super::dump::Host;
+use super::folder::Folder;
+use super::line::{Line, bytes};
+use crate::cli::CommandError;
+
+/// The event store of a recording: a quarter of a second at half a million events a second on each CPU.
+const STORE: RecorderSize = RecorderSize { per_cpu: 4 << 20, all: 64 << 20 };
+/// A packet is whole when it has so many bytes …
+const PACKET_BYTES: usize = 256 << 10;
+/// … or is so old: what a recording loses that is killed.
+const PACKET_NS: u64 = 200_000_000;
+/// Events are written in the order of time once they are that old: a program that has read the clock may be
+/// interrupted before it writes.
+const SETTLED_NS: u64 = 1_000_000;
+/// How long the store is left alone, at least and at most.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
+/// How full the fullest part is to be when it is drained again.
+const FULL: f64 = 0.125;
+
+/// When a recording ends by itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limits {
+    /// After this time.
+    pub duration: Option<Duration>,
+    /// When the files have so many bytes.
+    pub bytes: Option<u64>,
+}
+
+/// Why a recording ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The time is over, the command has ended, or the user wants no more.
+    Over,
+    /// The files have the size that was given.
+    Full,
+}
+
+/// What was recorded so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Summary {
+    /// For so long.
+    pub length: Duration,
+    /// Events that were written.
+    pub events: u64,
+    /// Bytes of the streams.
+    pub bytes: u64,
+    /// Events that were lost.
+    pub lost: u64,
+}
+
+impl Summary {
+    /// In figures.
+    pub fn figures(&self) -> String {
+        let Self { length, events, lost, .. } = self;
+        let lost = match lost {
+            0 => "none lost".to_owned(),
+            lost => format!("{lost} lost"),
+        };
+        let seconds = length.as_secs_f64();
+        format!("{events} events in {seconds:.3} s, {lost}, {}", bytes(self.bytes))
+    }
+
+    /// In a sentence.
+    pub fn sentence(&self, path: &Path, end: End) -> String {
+        let why = match end {
+            End::Over => "",
+            End::Full => "; it ended by --max-size",
+        };
+        format!("recorded {}: {}{why}", path.display(), self.figures())
+    }
+}
+
+/// A recording.
+pub struct Session {
+    engine: Option<Engine>,
+    store: EventStore,
+    capture: Capture,
+    folder: Folder,
+    host: Host,
+    uuid: Uuid,
+    origin: Origin,
+    /// By CPU and part: number of the next event that is wanted.
+    next: Vec<u64>,
+    /// By CPU: events that found no part, so far.
+    lost: Vec<u64>,
+    begin_ns: u64,
+    drained_ns: u64,
+    flushed_ns: u64,
+    length: Duration,
+}
+
+/// By how much real time is ahead of the programs' clock, ns.
+fn offset_ns() -> u64 {
+    let before_ns = monotonic_ns();
+    let real_ns = Timestamp::now().as_nanosecond();
+    let clock_ns = i128::from(before_ns.midpoint(monotonic_ns()));
+    u64::try_from(real_ns - clock_ns).unwrap_or(0)
+}
+
+/// A number that no other recording has.
+fn uuid() -> anyhow::Result<Uuid> {
+    let path = "/proc/sys/kernel/random/uuid";
+    let text = procfs::text(path).with_context(|| format!("cannot read {path}"))?;
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    let number = u128::from_str_radix(&digits, 16).with_context(|| format!("{path} has none"))?;
+    Ok(number.to_be_bytes())
+}
+
+fn origin() -> Origin {
+    let host = read_host(Path::new("/"));
+    let version = procfs::text("/proc/sys/kernel/version").unwrap_or_default();
+    Origin {
+        hostname: host.name,
+        kernel_release: host.kernel,
+        kernel_version: version.trim().to_owned(),
+        recorder: format!("noised {}", host.noised),
+        offset_ns: offset_ns(),
+        offset_at_end_ns: None,
+    }
+}
+
+impl Session {
+    /// Loads the programs, reads who and what there is, makes the files, and begins.
+    ///
+    /// # Errors
+    /// See [`CommandError`]; nothing is left attached.
+    pub fn start(path: &Path) -> Result<Self, CommandError> {
+        let measured = Measured {
+            off: SIGNALS.iter().map(|info| info.signal).collect(),
+            events: CLASSES.to_vec(),
+            ..Measured::default()
+        };
+        let options =
+            LoadOptions { measured, recorder: STORE, events_only: true, ..LoadOptions::default() };
+        let mut engine = Engine::load(&options)?;
+        let store = engine.event_store()?.context(
+            "there is no memory for events: raise the memory limit of this process (ulimit -l, its cgroup)",
+        )?;
+        let (uuid, origin) = (uuid()?, origin());
+        let folder = Folder::create(path, &metadata(uuid, &origin))?;
+        let host = Host::new();
+        let dump = host.dump();
+        engine.attach()?;
+        noise_system::memory::give_back();
+        let begin_ns = monotonic_ns();
+        let cpus = store.cpus();
+        let parts = (0..cpus).flat_map(|cpu| (0..PARTS).map(move |part| (cpu, part)));
+        let next = parts.map(|(cpu, part)| store.next(cpu, part).unwrap_or(0)).collect();
+        let lost = (0..cpus).map(|cpu| store.lost(cpu)).collect();
+        let capture = Capture::new(uuid, cpus, PACKET_BYTES, begin_ns, &dump);
+        Ok(Self {
+            engine: Some(engine),
+            store,
+            capture,
+            folder,
+            host,
+            uuid,
+            origin,
+            next,
+            lost,
+            begin_ns,
+            drained_ns: begin_ns,
+            flushed_ns: begin_ns,
+            length: Duration::ZERO,
+        })
+    }
+
+    /// Records until a limit is reached or `is_over`.
+    ///
+    /// # Errors
+    /// Where the store cannot be read, or a file cannot be written.
+    pub fn record(
+        &mut self,
+        limits: Limits,
+        line: &mut Line,
+        mut is_over: impl FnMut() -> bool,
+    ) -> anyhow::Result<End> {
+        let mut end = None;
+        loop {
+            let begin = Instant::now();
+            // Asked before the last turn, which has all that happened until then.
+            let over = is_over() || limits.duration.is_some_and(|most| self.length >= most);
+            let fullness = self.drain()?;
+            if over || end.is_some() {
+                break;
+            }
+            self.capture.advance(self.drained_ns.saturating_sub(SETTLED_NS), &mut self.host);
+            if self.drained_ns.saturating_sub(self.flushed_ns) >= PACKET_NS {
+                self.flushed_ns = self.drained_ns;
+                self.capture.flush();
+            }
+            self.write()?;
+            line.at(self.summary());
+            if limits.bytes.is_some_and(|most| self.folder.bytes() >= most) {
+                end = Some(End::Full);
+                break;
+            }
+            self.pause(fullness, begin, limits);
+        }
+        self.capture.finish(self.drained_ns, &mut self.host);
+        self.write()?;
+        Ok(end.unwrap_or(End::Over))
+    }
+
+    /// Waits as long as it takes until the store has something to drain.
+    fn pause(&self, fullness: f64, begin: Instant, limits: Limits) {
+        let (least, most) = PAUSE;
+        let passed = begin.elapsed().max(least);
+        let wanted = passed.mul_f64((FULL / fullness.max(1e-3)).min(1e3));
+        let left = limits.duration.map(|whole| whole.saturating_sub(self.length));
+        thread::sleep(wanted.clamp(least, most).min(left.unwrap_or(most).max(least)));
+    }
+
+    /// Copies what is new of all parts; how full the fullest was.
+    fn drain(&mut self) -> anyhow::Result<f64> {
+        let now_ns = monotonic_ns();
+        let before_ns = std::mem::replace(&mut self.drained_ns, now_ns);
+        self.length = Duration::from_nanos(now_ns.saturating_sub(self.begin_ns));
+        let mut fullness: f64 = 0.0;
+        for (index, next) in self.next.iter_mut().enumerate() {
+            let (cpu, part) = ((index / PARTS) as u32, index % PARTS);
+            let end = self.store.next(cpu, part).context("cannot read the event store")?;
+            if end == *next {
+                continue;
+            }
+            let copied = self.store.copy(cpu, part, *next..u64::MAX, usize::MAX);
+            let copied = copied.context("cannot read the event store")?;
+            fullness = fullness.max((end - *next) as f64 / copied.capacity.max(1) as f64);
+            *next = self.capture.add(cpu, part, copied.stretch());
+        }
+        for (cpu, lost) in (0..).zip(&mut self.lost) {
+            let before = std::mem::replace(lost, self.store.lost(cpu));
+            self.capture.lost(cpu, lost.saturating_sub(before), before_ns, now_ns);
+        }
+        Ok(fullness)
+    }
+
+    /// Writes whole packets.
+    fn write(&mut self) -> anyhow::Result<()> {
+        for cpu in 0..self.store.cpus() {
+            let packets = self.capture.packets(cpu);
+            self.folder.append(cpu, &packets)?;
+        }
+        Ok(())
+    }
+
+    /// What was recorded so far.
+    pub fn summary(&self) -> Summary {
+        Summary {
+            length: self.length,
+            events: self.capture.events(),
+            bytes: self.folder.bytes(),
+            lost: self.capture.discarded(),
+        }
+    }
+
+    /// Detaches the programs, and notes how real time is at the end.
+    ///
+    /// # Errors
+    /// Where that cannot be written.
+    pub fn finish(mut self, is_whole: bool) -> anyhow::Result<()> {
+        self.engine.take();
+        if !is_whole {
+            return Ok(());
+        }
+        let origin = Origin { offset_at_end_ns: Some(offset_ns()), ..self.origin };
+        self.folder.replace_metadata(&metadata(self.uuid, &origin))
+    }
+}

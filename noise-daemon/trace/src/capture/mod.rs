@@ -1,0 +1,189 @@
+//! From the event store to a recording: events of all CPUs in the order of time, with the names of those that
+//! they are about, as packets.
+//!
+//! The caller copies stretches of the store and hands them to [`Capture::add`], then has all events before
+//! some time written by [`Capture::advance`], and takes the packets. Nothing is kept but the events that are
+//! not written yet, and the names.
+
+mod convert;
+mod names;
+mod order;
+
+use noise_common::store::PARTS;
+use noise_common::store::reading::Stretch;
+
+pub use self::names::{Look, Names};
+use self::order::{Item, Order};
+use crate::ctf::write::{StreamWriter, Uuid};
+use crate::event::{Comm, Dumped, Kind};
+
+/// An interrupt that has a handler.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Interrupt {
+    /// Its number.
+    pub irq: u32,
+    /// The chip.
+    pub chip: Vec<u8>,
+    /// The names that drivers gave to their handlers, joined with commas.
+    pub action: Vec<u8>,
+}
+
+/// Who and what there is when a recording begins.
+#[derive(Clone, Debug, Default)]
+pub struct Dump {
+    /// Threads.
+    pub threads: Vec<Dumped>,
+    /// Interrupts.
+    pub interrupts: Vec<Interrupt>,
+    /// Block devices: number (20 bits minor) and name.
+    pub disks: Vec<(u32, Vec<u8>)>,
+    /// Interfaces: index and name.
+    pub interfaces: Vec<(u32, Vec<u8>)>,
+    /// Inode number of the network namespace that they are in.
+    pub namespace: u64,
+}
+
+/// One CPU.
+struct Cpu {
+    number: u32,
+    order: Order,
+    writer: StreamWriter,
+    /// The thread that runs, once a switch has shown it.
+    current: Option<u32>,
+}
+
+/// A recording while it is made.
+pub struct Capture {
+    names: Names,
+    cpus: Vec<Cpu>,
+    events: u64,
+}
+
+impl Capture {
+    /// One of so many CPUs that begins at a time (ns of the clock), with what there is at that time.
+    pub fn new(uuid: Uuid, cpus: u32, packet_bytes: usize, begin_ns: u64, dump: &Dump) -> Self {
+        let cpu = |number| Cpu {
+            number,
+            order: Order::new(begin_ns),
+            writer: StreamWriter::new(uuid, number, packet_bytes),
+            current: None,
+        };
+        let mut capture = Self {
+            names: Names::new(dump, begin_ns),
+            cpus: (0..cpus).map(cpu).collect(),
+            events: 0,
+        };
+        if let Some(first) = capture.cpus.first_mut() {
+            write_dump(dump, begin_ns, &mut first.writer);
+        }
+        capture
+    }
+
+    /// Takes a stretch of a part of the store; from which number on the next one is wanted.
+    pub fn add(&mut self, cpu: u32, part: usize, stretch: Stretch<'_>) -> u64 {
+        let next = stretch.resume();
+        if let Some(cpu) = self.cpus.get_mut(cpu as usize)
+            && part < PARTS
+        {
+            cpu.order.add(part, stretch, next);
+        }
+        next
+    }
+
+    /// Events of a CPU were lost between two times and are in no stretch.
+    pub fn lost(&mut self, cpu: u32, events: u64, from_ns: u64, until_ns: u64) {
+        if let Some(cpu) = self.cpus.get_mut(cpu as usize) {
+            cpu.order.lost(events, from_ns, until_ns);
+        }
+    }
+
+    /// Writes all events before a time. No event that is added later is to be earlier: it would get the
+    /// time of the one before.
+    pub fn advance(&mut self, until_ns: u64, look: &mut impl Look) {
+        self.names.begin_round();
+        for cpu in &mut self.cpus {
+            cpu.order.sort();
+            for item in cpu.order.before(until_ns) {
+                match item {
+                    Item::Event(event) => {
+                        let on = convert::On { cpu: cpu.number, current: &mut cpu.current };
+                        let writer = &mut cpu.writer;
+                        let written = convert::kind(event, on, &mut self.names, look, |kind| {
+                            writer.event(event.time_ns, kind)
+                        });
+                        self.events += u64::from(written);
+                    }
+                    Item::Lost { events, from_ns, until_ns } => {
+                        // Which thread runs now is not known.
+                        cpu.current = None;
+                        cpu.writer.lost(*events, *from_ns, *until_ns);
+                    }
+                }
+            }
+            cpu.order.forget_before(until_ns);
+        }
+    }
+
+    /// Ends the packets that are being filled, so that what was written is whole.
+    pub fn flush(&mut self) {
+        for cpu in &mut self.cpus {
+            cpu.writer.flush();
+        }
+    }
+
+    /// Writes all that is left; the recording ends at that time.
+    pub fn finish(&mut self, end_ns: u64, look: &mut impl Look) {
+        for cpu in &mut self.cpus {
+            cpu.order.end(end_ns);
+        }
+        self.advance(u64::MAX, look);
+        self.flush();
+    }
+
+    /// Takes the whole packets of a CPU.
+    pub fn packets(&mut self, cpu: u32) -> Vec<u8> {
+        self.cpus.get_mut(cpu as usize).map(|cpu| cpu.writer.take()).unwrap_or_default()
+    }
+
+    /// Events that were written, without those of the state dump.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Events that were lost.
+    pub fn discarded(&self) -> u64 {
+        self.cpus.iter().map(|cpu| cpu.writer.discarded()).sum()
+    }
+
+    /// Events that came later than their time.
+    pub fn late(&self) -> u64 {
+        self.cpus.iter().map(|cpu| cpu.writer.late()).sum()
+    }
+}
+
+/// Writes who and what there is.
+fn write_dump(dump: &Dump, time_ns: u64, writer: &mut StreamWriter) {
+    let mut write = |kind: Kind<'_>| writer.event(time_ns, &kind);
+    write(Kind::StatedumpStart);
+    for (dev, name) in &dump.disks {
+        write(Kind::StatedumpBlockDevice { dev: *dev, name });
+    }
+    for Interrupt { irq, chip, action } in &dump.interrupts {
+        write(Kind::StatedumpInterrupt { irq: *irq, name: chip, action });
+    }
+    for (_, name) in &dump.interfaces {
+        write(Kind::StatedumpInterface { name });
+    }
+    for thread in &dump.threads {
+        write(Kind::StatedumpProcess(*thread));
+    }
+    write(Kind::StatedumpEnd);
+}
+
+/// The idle task of a CPU.
+fn idle(cpu: u32) -> Comm {
+    Comm::new(format!("swapper/{cpu}").as_bytes())
+}
+
+#[cfg(test)]
+mod tests;

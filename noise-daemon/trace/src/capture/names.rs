@@ -1,0 +1,136 @@
+//! Names of threads, interrupts and interfaces.
+//!
+//! The events of the store have numbers only. Names come from the state dump; a new thread has its maker's
+//! name. Afterwards they are looked up again from time to time while a thread runs, soon after it appeared
+//! (most programs are started right then) and more and more rarely later, since a change is no event.
+
+use std::collections::HashMap;
+
+use super::{Dump, idle};
+use crate::event::Comm;
+
+/// Looks a name up.
+pub trait Look {
+    /// Of a thread, unless it is gone.
+    fn thread(&mut self, tid: u32) -> Option<Comm>;
+    /// Of an interrupt's handlers.
+    fn interrupt(&mut self, irq: u32) -> Option<Vec<u8>>;
+    /// Of an interface.
+    fn interface(&mut self, index: u32) -> Option<Vec<u8>>;
+}
+
+/// What tracers show of a thread whose name was never known.
+const UNKNOWN: &[u8] = b"<...>";
+/// How long a name is believed at least and at most, ns.
+const BELIEVED_NS: (u64, u64) = (1_000_000, 4_000_000_000);
+/// Names that are looked up again in one round.
+const LOOKS: u32 = 256;
+/// Interrupts and interfaces that are kept.
+const MOST: usize = 65_536;
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    comm: Comm,
+    /// Since when there is this thread, as far as known.
+    since_ns: u64,
+    /// When its name is looked up again.
+    look_at_ns: u64,
+}
+
+/// Who is who.
+#[derive(Debug, Default)]
+pub struct Names {
+    threads: HashMap<u32, Known>,
+    interrupts: HashMap<u32, Vec<u8>>,
+    /// By index, and low bits of the namespace.
+    interfaces: HashMap<(u32, u16), Vec<u8>>,
+    namespace: u16,
+    /// Names that may be looked up again in this round.
+    looks: u32,
+}
+
+impl Names {
+    /// As they are at the begin.
+    pub fn new(dump: &Dump, begin_ns: u64) -> Self {
+        let mut names = Self { namespace: dump.namespace as u16, ..Self::default() };
+        for thread in &dump.threads {
+            let look_at_ns = begin_ns.saturating_add(BELIEVED_NS.1 / 8);
+            let since_ns = begin_ns.saturating_sub(BELIEVED_NS.1);
+            let known = Known { comm: thread.comm, since_ns, look_at_ns };
+            names.threads.insert(thread.tid.cast_unsigned(), known);
+        }
+        for interrupt in &dump.interrupts {
+            names.interrupts.insert(interrupt.irq, interrupt.action.clone());
+        }
+        for (index, name) in &dump.interfaces {
+            names.interfaces.insert((*index, names.namespace), name.clone());
+        }
+        names
+    }
+
+    /// Names may be looked up again.
+    pub fn begin_round(&mut self) {
+        self.looks = LOOKS;
+    }
+
+    /// The name of a thread at a time; of the idle task, that of a CPU's.
+    pub fn thread(&mut self, tid: u32, cpu: u32, now_ns: u64, look: &mut impl Look) -> Comm {
+        if tid == 0 {
+            return idle(cpu);
+        }
+        let Some(known) = self.threads.get_mut(&tid) else {
+            let comm = look.thread(tid).unwrap_or(Comm::new(UNKNOWN));
+            self.insert(tid, comm, now_ns);
+            return comm;
+        };
+        if now_ns >= known.look_at_ns && self.looks > 0 {
+            self.looks -= 1;
+            let age_ns = now_ns.saturating_sub(known.since_ns);
+            let believed_ns = age_ns.clamp(BELIEVED_NS.0, BELIEVED_NS.1);
+            known.look_at_ns = now_ns.saturating_add(believed_ns);
+            // One that is gone keeps its name.
+            known.comm = look.thread(tid).unwrap_or(known.comm);
+        }
+        known.comm
+    }
+
+    fn insert(&mut self, tid: u32, comm: Comm, now_ns: u64) {
+        let look_at_ns = now_ns.saturating_add(BELIEVED_NS.0);
+        self.threads.insert(tid, Known { comm, since_ns: now_ns, look_at_ns });
+    }
+
+    /// A thread was created, by one whose name it has.
+    pub fn created(&mut self, tid: u32, comm: Comm, now_ns: u64) {
+        self.insert(tid, comm, now_ns);
+    }
+
+    /// A thread is gone; its number may come again for another.
+    pub fn gone(&mut self, tid: u32) {
+        self.threads.remove(&tid);
+    }
+
+    /// What handles an interrupt.
+    pub fn interrupt(&mut self, irq: u32, look: &mut impl Look) -> &[u8] {
+        if self.interrupts.len() >= MOST {
+            self.interrupts.clear();
+        }
+        let found = || look.interrupt(irq).unwrap_or_else(|| format!("irq{irq}").into_bytes());
+        self.interrupts.entry(irq).or_insert_with(found)
+    }
+
+    /// The name of an interface. Those of other network namespaces have names of their own there.
+    pub fn interface(&mut self, index: u32, namespace: u16, look: &mut impl Look) -> &[u8] {
+        if self.interfaces.len() >= MOST {
+            self.interfaces.clear();
+        }
+        let is_own = namespace == self.namespace;
+        let found = || {
+            let name = if is_own { look.interface(index) } else { None };
+            name.unwrap_or_else(|| match is_own {
+                true => format!("if{index}").into_bytes(),
+                false => format!("if{index}@{namespace}").into_bytes(),
+            })
+        };
+        self.interfaces.entry((index, namespace)).or_insert_with(found)
+    }
+}
