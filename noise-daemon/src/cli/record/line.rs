@@ -1,38 +1,31 @@
 //! The line that says how far a recording is, where a person looks at it.
 
-use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
 use noise_model::units;
 
-use super::session::{Limits, Summary};
+use super::summary::{Limits, Summary, megabytes};
+use crate::cli::progress::Line;
 
 /// How often it is drawn.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// The line. Dropping it takes it away.
-pub struct Line {
+pub struct Progress {
     limits: Limits,
     drawn: Option<(Instant, Summary)>,
-    shown: bool,
-    terminal: bool,
+    line: Line,
 }
 
-/// Bytes as people read them.
-pub fn bytes(bytes: u64) -> String {
-    format!("{:.1} MB", bytes as f64 / 1e6)
-}
-
-impl Line {
-    /// Nothing is shown before the first second, and nothing at all where standard error is no terminal.
+impl Progress {
+    /// Nothing is shown before the first second.
     pub fn new(limits: Limits) -> Self {
-        let terminal = std::io::stderr().is_terminal();
-        Self { limits, drawn: None, shown: false, terminal }
+        Self { limits, drawn: None, line: Line::new() }
     }
 
     /// So much is recorded.
     pub fn at(&mut self, summary: Summary) {
-        if !self.terminal {
+        if !self.line.is_seen() {
             return;
         }
         let now = Instant::now();
@@ -41,20 +34,9 @@ impl Line {
             return;
         };
         let passed = now.duration_since(drawn);
-        if passed < EVERY {
-            return;
-        }
-        let text = text(self.limits, before, summary, passed);
-        // Where standard error is closed, there is nowhere to report that.
-        let _ = std::io::stderr().write_all(format!("\r{text}\x1b[K").as_bytes());
-        (self.drawn, self.shown) = (Some((now, summary)), true);
-    }
-}
-
-impl Drop for Line {
-    fn drop(&mut self) {
-        if self.shown {
-            let _ = std::io::stderr().write_all(b"\r\x1b[K");
+        if passed >= EVERY {
+            self.line.draw(&text(self.limits, before, summary, passed));
+            self.drawn = Some((now, summary));
         }
     }
 }
@@ -69,13 +51,13 @@ fn text(limits: Limits, before: Summary, now: Summary, passed: Duration) -> Stri
     let mut text = format!(
         "recording: {length}{whole} s, {} events/s, {}, {} lost",
         units::count(events as u64),
-        bytes(now.bytes),
+        megabytes(now.bytes),
         units::count(now.lost)
     );
     if let Some(most) = limits.bytes.filter(|_| growth > 0.0) {
         let left_ns = most.saturating_sub(now.bytes) as f64 / growth * 1e9;
         let left = units::duration(left_ns);
-        text.push_str(&format!("; {} in {left} at this rate", bytes(most)));
+        text.push_str(&format!("; {} in {left} at this rate", megabytes(most)));
     }
     text
 }

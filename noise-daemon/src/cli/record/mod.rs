@@ -6,6 +6,7 @@ mod folder;
 mod line;
 mod session;
 mod size;
+mod summary;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -17,8 +18,9 @@ use jiff::Zoned;
 use noise_host::kernel::{Sight, other_daemon_runs};
 
 use self::child::Child;
-use self::line::Line;
-use self::session::{Limits, Session};
+use self::line::Progress;
+use self::session::Session;
+use self::summary::Limits;
 use super::durations::{Plain, duration};
 use super::{CommandError, Exit, interrupt, output};
 
@@ -72,11 +74,11 @@ pub fn run(args: &RecordArgs) -> Result<ExitCode, CommandError> {
         [program, arguments @ ..] => Some(Child::start(program, arguments)?),
     };
     let limits = Limits { duration: args.duration, bytes: args.max_size };
-    let mut line = Line::new(limits);
-    let ended = session.record(limits, &mut line, || {
+    let mut progress = Progress::new(limits);
+    let ended = session.record(limits, &mut progress, || {
         stop.load(Ordering::Relaxed) || child.as_mut().is_some_and(Child::has_ended)
     });
-    drop(line);
+    drop(progress);
     let summary = session.summary();
     // Detaches: what the command does from here on is not slowed down.
     let finished = session.finish(ended.is_ok());

@@ -17,7 +17,8 @@ use noise_trace::ctf::write::{Origin, Uuid, metadata};
 
 use super::dump::Host;
 use super::folder::Folder;
-use super::line::{Line, bytes};
+use super::line::Progress;
+use super::summary::{End, Limits, Summary};
 use crate::cli::CommandError;
 
 /// The event store of a recording: a quarter of a second at half a million events a second on each CPU.
@@ -33,59 +34,6 @@ const SETTLED_NS: u64 = 1_000_000;
 const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 /// How full the fullest part is to be when it is drained again.
 const FULL: f64 = 0.125;
-
-/// When a recording ends by itself.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Limits {
-    /// After this time.
-    pub duration: Option<Duration>,
-    /// When the files have so many bytes.
-    pub bytes: Option<u64>,
-}
-
-/// Why a recording ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// The time is over, the command has ended, or the user wants no more.
-    Over,
-    /// The files have the size that was given.
-    Full,
-}
-
-/// What was recorded so far.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Summary {
-    /// For so long.
-    pub length: Duration,
-    /// Events that were written.
-    pub events: u64,
-    /// Bytes of the streams.
-    pub bytes: u64,
-    /// Events that were lost.
-    pub lost: u64,
-}
-
-impl Summary {
-    /// In figures.
-    pub fn figures(&self) -> String {
-        let Self { length, events, lost, .. } = self;
-        let lost = match lost {
-            0 => "none lost".to_owned(),
-            lost => format!("{lost} lost"),
-        };
-        let seconds = length.as_secs_f64();
-        format!("{events} events in {seconds:.3} s, {lost}, {}", bytes(self.bytes))
-    }
-
-    /// In a sentence.
-    pub fn sentence(&self, path: &Path, end: End) -> String {
-        let why = match end {
-            End::Over => "",
-            End::Full => "; it ended by --max-size",
-        };
-        format!("recorded {}: {}{why}", path.display(), self.figures())
-    }
-}
 
 /// A recording.
 pub struct Session {
@@ -189,7 +137,7 @@ impl Session {
     pub fn record(
         &mut self,
         limits: Limits,
-        line: &mut Line,
+        progress: &mut Progress,
         mut is_over: impl FnMut() -> bool,
     ) -> anyhow::Result<End> {
         let mut end = None;
@@ -207,7 +155,7 @@ impl Session {
                 self.capture.flush();
             }
             self.write()?;
-            line.at(self.summary());
+            progress.at(self.summary());
             if limits.bytes.is_some_and(|most| self.folder.bytes() >= most) {
                 end = Some(End::Full);
                 break;

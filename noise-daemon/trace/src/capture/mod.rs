@@ -9,6 +9,10 @@ mod convert;
 mod names;
 mod order;
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+
 use noise_common::store::PARTS;
 use noise_common::store::reading::Stretch;
 
@@ -50,6 +54,25 @@ struct Cpu {
     writer: StreamWriter,
     /// The thread that runs, once a switch has shown it.
     current: Option<u32>,
+}
+
+impl Cpu {
+    /// Writes an event or a loss; whether it was an event.
+    fn write(&mut self, item: &Item, names: &mut Names, look: &mut impl Look) -> bool {
+        match item {
+            Item::Event(event) => {
+                let on = convert::On { cpu: self.number, current: &mut self.current };
+                let writer = &mut self.writer;
+                convert::kind(event, on, names, look, |kind| writer.event(event.time_ns, kind))
+            }
+            Item::Lost { events, from_ns, until_ns } => {
+                // Which thread runs now is not known.
+                self.current = None;
+                self.writer.lost(*events, *from_ns, *until_ns);
+                false
+            }
+        }
+    }
 }
 
 /// A recording while it is made.
@@ -101,27 +124,26 @@ impl Capture {
     /// time of the one before.
     pub fn advance(&mut self, until_ns: u64, look: &mut impl Look) {
         self.names.begin_round();
-        for cpu in &mut self.cpus {
+        // The order is that of all CPUs: a thread may be created on one and run on another.
+        let mut heads = BinaryHeap::with_capacity(self.cpus.len());
+        for (index, cpu) in self.cpus.iter_mut().enumerate() {
             cpu.order.sort();
-            for item in cpu.order.before(until_ns) {
-                match item {
-                    Item::Event(event) => {
-                        let on = convert::On { cpu: cpu.number, current: &mut cpu.current };
-                        let writer = &mut cpu.writer;
-                        let written = convert::kind(event, on, &mut self.names, look, |kind| {
-                            writer.event(event.time_ns, kind)
-                        });
-                        self.events += u64::from(written);
-                    }
-                    Item::Lost { events, from_ns, until_ns } => {
-                        // Which thread runs now is not known.
-                        cpu.current = None;
-                        cpu.writer.lost(*events, *from_ns, *until_ns);
-                    }
+            heads.extend(cpu.order.next_before(until_ns).map(|time_ns| Reverse((time_ns, index))));
+        }
+        while let Some(mut head) = heads.peek_mut() {
+            let Reverse((_, index)) = *head;
+            let Some(cpu) = self.cpus.get_mut(index) else { break };
+            if let Some(item) = cpu.order.take() {
+                self.events += u64::from(cpu.write(&item, &mut self.names, look));
+            }
+            match cpu.order.next_before(until_ns) {
+                Some(time_ns) => *head = Reverse((time_ns, index)),
+                None => {
+                    PeekMut::pop(head);
                 }
             }
-            cpu.order.forget_before(until_ns);
         }
+        self.cpus.iter_mut().for_each(|cpu| cpu.order.forget_taken());
     }
 
     /// Ends the packets that are being filled, so that what was written is whole.

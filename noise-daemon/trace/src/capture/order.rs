@@ -42,12 +42,14 @@ struct Part {
 pub struct Order {
     parts: [Part; PARTS],
     items: Vec<Item>,
+    /// Of these, the ones that were taken.
+    taken: usize,
 }
 
 impl Order {
     /// Of a recording that begins at a time.
     pub fn new(begin_ns: u64) -> Self {
-        Self { parts: [Part { last_ns: begin_ns, missing: 0 }; PARTS], items: Vec::new() }
+        Self { parts: [Part { last_ns: begin_ns, missing: 0 }; PARTS], items: Vec::new(), taken: 0 }
     }
 
     /// Takes a stretch, up to the number `next`, with which the part's next stretch begins.
@@ -95,20 +97,22 @@ impl Order {
         self.items.sort_by_key(Item::time_ns);
     }
 
-    fn count_before(&self, until_ns: u64) -> usize {
-        match until_ns {
-            u64::MAX => self.items.len(),
-            until_ns => self.items.partition_point(|item| item.time_ns() < until_ns),
-        }
+    /// The time of the next one, if it is before another time.
+    pub fn next_before(&self, until_ns: u64) -> Option<u64> {
+        let time_ns = self.items.get(self.taken)?.time_ns();
+        (time_ns < until_ns || until_ns == u64::MAX).then_some(time_ns)
     }
 
-    /// Those before a time, once they are sorted.
-    pub fn before(&self, until_ns: u64) -> &[Item] {
-        self.items.get(..self.count_before(until_ns)).unwrap_or_default()
+    /// Takes the next one.
+    pub fn take(&mut self) -> Option<Item> {
+        let item = self.items.get(self.taken).copied()?;
+        self.taken += 1;
+        Some(item)
     }
 
-    /// Forgets those before a time.
-    pub fn forget_before(&mut self, until_ns: u64) {
-        self.items.drain(..self.count_before(until_ns));
+    /// Gives their memory to those that come.
+    pub fn forget_taken(&mut self) {
+        self.items.drain(..self.taken);
+        self.taken = 0;
     }
 }

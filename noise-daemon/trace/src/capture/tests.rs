@@ -142,6 +142,29 @@ fn events_have_names_and_fields_of_lttng() {
 }
 
 #[test]
+fn a_thread_that_is_created_on_one_cpu_is_known_on_the_others() {
+    let mut capture = Capture::new(UUID, 3, 1 << 16, 10, &dump());
+    let mut threads = Threads::default();
+    // On the CPU that comes before its maker's, and gone before anything was read.
+    let runs = [
+        Body::switch((0, 120), 0, false, (9, 120), 300),
+        Body::switch((9, 120), 0x80, false, (0, 120), 400),
+    ];
+    let makes = [
+        Body::switch((0, 120), 0, false, (8, 120), 100),
+        Body::task(EventKind::WakeupNew, 9, 120, 1, 0, 200),
+    ];
+    add(&mut capture, 0, 0, 0, &runs);
+    let events: Vec<_> = (0..).zip(&makes).map(|(number, body)| stored(body, number)).collect();
+    capture.add(2, 0, Stretch { wanted: 0, first: 0, events: &events, capacity: 8, next: 2 });
+    capture.finish(500, &mut threads);
+    assert_eq!(threads.looks, 0);
+    let switches = read(&mut capture);
+    assert_eq!(switches.len(), 2);
+    assert!(switches.iter().all(|(_, kind)| kind.contains("\"fio\"")), "{switches:?}");
+}
+
+#[test]
 fn the_state_dump_comes_first() {
     let mut capture = Capture::new(UUID, 1, 1 << 16, 10, &dump());
     capture.flush();
