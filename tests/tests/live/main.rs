@@ -32,6 +32,7 @@ mod packages;
 mod patience;
 mod privileges;
 mod prometheus;
+mod record;
 mod recorder;
 mod referee;
 mod scenario;
@@ -132,6 +133,7 @@ fn main() -> ExitCode {
         ("memory", memory::TESTS),
         ("cgroups", cgroups::TESTS),
         ("differential", differential::TESTS),
+        ("record", record::TESTS),
         ("recorder", recorder::TESTS),
         ("attribution", attribution::TESTS),
         ("scenario", scenario::TESTS),

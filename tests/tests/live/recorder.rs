@@ -26,7 +26,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
 ];
 
 /// What the recorder keeps.
-const EVENTS: &[&str] = &[
+pub(crate) const EVENTS: &[&str] = &[
     "sched:sched_switch",
     "sched:sched_waking",
     "sched:sched_wakeup_new",
@@ -50,6 +50,28 @@ const EVENTS: &[&str] = &[
     "net:netif_receive_skb",
     "skb:kfree_skb",
     "tcp:tcp_retransmit_skb",
+];
+
+/// What the mixed load must bring about.
+pub(crate) const KINDS: [&str; 18] = [
+    "switch",
+    "waking",
+    "wakeup_new",
+    "migrate",
+    "irq entry",
+    "irq exit",
+    "vector entry local_timer",
+    "vector exit local_timer",
+    "softirq raise",
+    "softirq entry net_rx",
+    "softirq exit net_rx",
+    "block Issue",
+    "block Complete",
+    "tx queue lo",
+    "tx start lo",
+    "receive lo",
+    "drop",
+    "retransmit",
 ];
 
 /// A daemon with a socket of its own.
@@ -92,27 +114,7 @@ fn recorder_has_every_event() -> Result<Verdict> {
     let stretch = fetch(socket, window.from_ns.saturating_sub(1_000_000_000))?;
     let usual_ns = trace.shortest_gap_ns as f64 + slowest_program_ns(&before, &after);
     ensure_recorded(&trace, &stretch, window, usual_ns)?;
-    let kinds = [
-        "switch",
-        "waking",
-        "wakeup_new",
-        "migrate",
-        "irq entry",
-        "irq exit",
-        "vector entry local_timer",
-        "vector exit local_timer",
-        "softirq raise",
-        "softirq entry net_rx",
-        "softirq exit net_rx",
-        "block Issue",
-        "block Complete",
-        "tx queue lo",
-        "tx start lo",
-        "receive lo",
-        "drop",
-        "retransmit",
-    ];
-    ensure_present(&stretch, window, &kinds)?;
+    ensure_present(&stretch, window, &KINDS)?;
     let scrape = Scrape::parse(&daemon.metrics()?)?;
     let events = figure(&scrape, "noised_recorder_events_total")?;
     ensure!(events >= stretch.events.len() as f64, "{events} events were counted");
