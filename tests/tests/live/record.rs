@@ -20,11 +20,12 @@ use noise_tests::scratch::Folder;
 use noise_tests::task::cpus;
 
 use crate::differential::MixedLoad;
-use crate::recorder::{EVENTS, KINDS};
+use crate::recorder::{EVENTS, KINDS, Socketed};
 use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("record_has_every_event", record_has_every_event),
+    ("record_through_a_daemon", record_through_a_daemon),
     ("record_of_a_command", record_of_a_command),
     ("record_that_is_killed", record_that_is_killed),
     ("record_counts_what_it_loses", record_counts_what_it_loses),
@@ -83,8 +84,22 @@ fn ensure_babeltrace(folder: &Path, events: usize) -> Result<()> {
 }
 
 fn record_has_every_event() -> Result<Verdict> {
-    let mut recorder = Recorder::start(&[])?;
+    let recorder = Recorder::start(&["--own"])?;
     let pid = recorder.process.pid();
+    has_every_event(recorder, pid)
+}
+
+fn record_through_a_daemon() -> Result<Verdict> {
+    let daemon = Socketed::start(&["--recorder.kibibytes-per-cpu=4096"])?;
+    let socket = daemon.socket.to_str().context("a path that is not UTF-8")?;
+    let recorder = Recorder::start(&["--connect", socket])?;
+    let pid = recorder.process.pid();
+    ensure!(bpf::programs_of(pid)?.is_empty(), "it has programs of its own");
+    has_every_event(recorder, daemon.daemon.process().pid())
+}
+
+/// Of the programs of that process.
+fn has_every_event(mut recorder: Recorder, pid: u32) -> Result<Verdict> {
     let _sight = keep_sight()?;
     let _statistics = bpf::Statistics::enable()?;
     let recording = Recording::start(EVENTS, 256)?;
@@ -112,7 +127,8 @@ fn record_has_every_event() -> Result<Verdict> {
 fn record_of_a_command() -> Result<Verdict> {
     let folder = Folder::new("record")?;
     let path = folder.argument()?;
-    let outcome = run_noised(&["record", "-o", path, "--", "sh", "-c", "sleep 0.2; exit 7"])?;
+    let outcome =
+        run_noised(&["record", "--own", "-o", path, "--", "sh", "-c", "sleep 0.2; exit 7"])?;
     ensure!(outcome.code == 7, "{outcome:?}");
     ensure!(outcome.stderr.contains("none lost"), "{}", outcome.stderr);
     let stretch = recorded(folder.path())?;
@@ -129,7 +145,7 @@ fn record_of_a_command() -> Result<Verdict> {
 }
 
 fn record_that_is_killed() -> Result<Verdict> {
-    let mut recorder = Recorder::start(&[])?;
+    let mut recorder = Recorder::start(&["--own"])?;
     let last = (cpus() - 1).to_string();
     let load = Worker::start("pipe", &["0", &last, "0"])?;
     thread::sleep(Duration::from_secs(2));
@@ -147,7 +163,7 @@ fn record_that_is_killed() -> Result<Verdict> {
 }
 
 fn record_counts_what_it_loses() -> Result<Verdict> {
-    let mut recorder = Recorder::start(&[])?;
+    let mut recorder = Recorder::start(&["--own"])?;
     let last = (cpus() - 1).to_string();
     let load = Worker::start("pipe", &["0", &last, "0"])?;
     thread::sleep(Duration::from_millis(500));
@@ -186,7 +202,7 @@ fn fill(place: &Path) -> Result<()> {
     let path = folder.to_str().context("a path that is not UTF-8")?;
     let last = (cpus() - 1).to_string();
     let load = Worker::start("pipe", &["0", &last, "0"])?;
-    let outcome = run_noised(&["record", "-o", path, "--duration", "30s"])?;
+    let outcome = run_noised(&["record", "--own", "-o", path, "--duration", "30s"])?;
     load.stop()?;
     println!("{}", outcome.stderr);
     ensure!(outcome.code == 1, "{outcome:?}");

@@ -75,18 +75,20 @@ pub(crate) const KINDS: [&str; 18] = [
 ];
 
 /// A daemon with a socket of its own.
-struct Socketed {
-    daemon: Daemon,
-    socket: PathBuf,
+pub(crate) struct Socketed {
+    pub(crate) daemon: Daemon,
+    pub(crate) socket: PathBuf,
     _folder: Folder,
 }
 
-fn start(options: &[&str]) -> Result<Socketed> {
-    let folder = Folder::new("recorder")?;
-    let socket = folder.path().join("noised.sock");
-    let path = socket.to_str().context("a path that is not UTF-8")?;
-    let options = [&[SOCKET_PATH, path], options].concat();
-    Ok(Socketed { daemon: Daemon::start_with(&options)?, socket, _folder: folder })
+impl Socketed {
+    pub(crate) fn start(options: &[&str]) -> Result<Self> {
+        let folder = Folder::new("recorder")?;
+        let socket = folder.path().join("noised.sock");
+        let path = socket.to_str().context("a path that is not UTF-8")?;
+        let options = [&[SOCKET_PATH, path], options].concat();
+        Ok(Self { daemon: Daemon::start_with(&options)?, socket, _folder: folder })
+    }
 }
 
 fn figure(scrape: &Scrape, metric: &str) -> Result<f64> {
@@ -95,8 +97,10 @@ fn figure(scrape: &Scrape, metric: &str) -> Result<f64> {
 }
 
 fn recorder_has_every_event() -> Result<Verdict> {
-    let Socketed { daemon, socket, .. } =
-        &start(&["--recorder.kibibytes-per-cpu=32768", "--recorder.kibibytes-in-all=1048576"])?;
+    let Socketed { daemon, socket, .. } = &Socketed::start(&[
+        "--recorder.kibibytes-per-cpu=32768",
+        "--recorder.kibibytes-in-all=1048576",
+    ])?;
     let _sight = keep_sight()?;
     let _statistics = bpf::Statistics::enable()?;
     let recording = Recording::start(EVENTS, 256)?;
@@ -123,7 +127,7 @@ fn recorder_has_every_event() -> Result<Verdict> {
 
 fn recorder_says_what_was_overwritten() -> Result<Verdict> {
     // The least that there can be: 128 events of each CPU.
-    let Socketed { daemon, socket, .. } = &start(&["--recorder.kibibytes-per-cpu=4"])?;
+    let Socketed { daemon, socket, .. } = &Socketed::start(&["--recorder.kibibytes-per-cpu=4"])?;
     let last = (cpus() - 1).to_string();
     let load = Worker::start("pipe", &["0", &last, "0"])?;
     thread::sleep(Duration::from_millis(500));
@@ -147,7 +151,7 @@ fn recorder_says_what_was_overwritten() -> Result<Verdict> {
 }
 
 fn recorder_off() -> Result<Verdict> {
-    let Socketed { daemon, socket, .. } = &start(&["--recorder.enabled=false"])?;
+    let Socketed { daemon, socket, .. } = &Socketed::start(&["--recorder.enabled=false"])?;
     let error = fetch(socket, 0).err().context("there is an answer")?.to_string();
     ensure!(error.contains("404"), "{error}");
     ensure!(!daemon.metrics()?.contains("noised_recorder"), "a recorder that is off has metrics");

@@ -1,12 +1,14 @@
 //! `noised record`: kernel events into a folder, until a time, a size, a command or the user ends it.
 
 mod child;
+mod daemon;
 mod dump;
 mod folder;
 mod line;
 mod session;
 mod size;
 mod summary;
+mod supply;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -14,6 +16,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use anyhow::anyhow;
 use jiff::Zoned;
 use noise_host::kernel::{Sight, other_daemon_runs};
 
@@ -21,8 +24,10 @@ use self::child::Child;
 use self::line::Progress;
 use self::session::Session;
 use self::summary::Limits;
+use self::supply::SupplyResult;
 use super::durations::{Plain, duration};
 use super::{CommandError, Exit, interrupt, output};
+use crate::config::DEFAULT_SOCKET;
 
 /// Arguments of `noised record`.
 #[derive(Debug, clap::Args)]
@@ -36,6 +41,12 @@ pub struct RecordArgs {
     /// End when the files have this size (500M, 2G; without a unit: bytes).
     #[arg(long, value_name = "BYTES", value_parser = size::parse)]
     max_size: Option<u64>,
+    /// Ask the daemon at this socket for events, instead of the one of this host or the kernel.
+    #[arg(long, value_name = "SOCKET", conflicts_with = "own")]
+    connect: Option<PathBuf>,
+    /// Load programs, also where a daemon runs: it costs twice, and has more room for bursts.
+    #[arg(long)]
+    own: bool,
     /// Record until this command ends; its exit code is handed on.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -51,6 +62,26 @@ fn usual_folder() -> PathBuf {
     Zoned::now().strftime("noised-%Y%m%d-%H%M%S").to_string().into()
 }
 
+/// The daemon that the user named; else the one of this host; else programs of our own.
+fn supply(args: &RecordArgs) -> SupplyResult {
+    if let Some(socket) = &args.connect {
+        let found = daemon::flight(socket)?;
+        return found.ok_or_else(|| {
+            let place = socket.display();
+            anyhow!("no noised with a flight recorder answers at {place}: start one, or leave --connect out").into()
+        });
+    }
+    if !args.own
+        && let Some(found) = daemon::flight(Path::new(DEFAULT_SOCKET))?
+    {
+        return Ok(found);
+    }
+    if other_daemon_runs() == Some(true) {
+        output::complain("warning: another noised is attached on this host: overhead doubles");
+    }
+    supply::own()
+}
+
 /// Runs the command; what the process exits with.
 ///
 /// # Errors
@@ -59,16 +90,13 @@ pub fn run(args: &RecordArgs) -> Result<ExitCode, CommandError> {
     let stop = interrupt::flag()?;
     let path = args.output.clone().unwrap_or_else(usual_folder);
     folder::ensure_new(&path)?;
-    if other_daemon_runs() == Some(true) {
-        output::complain("warning: another noised is attached on this host: overhead doubles");
-    }
     if Sight::of(Path::new("/proc")) != Sight::Whole {
         output::complain(
             "warning: not all threads can be named from here, and some will be <...>: record on the host, and \
              with /proc mounted without hidepid",
         );
     }
-    let mut session = Session::start(&path)?;
+    let mut session = Session::start(&path, || supply(args))?;
     let mut child = match args.command.as_slice() {
         [] => None,
         [program, arguments @ ..] => Some(Child::start(program, arguments)?),

@@ -1,4 +1,4 @@
-//! A recording while it is made: drains the event store and writes files.
+//! A recording while it is made: takes events over and writes files.
 
 use std::path::Path;
 use std::thread;
@@ -6,10 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use jiff::Timestamp;
-use noise_common::signals::SIGNALS;
-use noise_common::store::PARTS;
-use noise_common::store::event::CLASSES;
-use noise_host::kernel::{Engine, EventStore, LoadOptions, Measured, RecorderSize, monotonic_ns};
+use noise_host::kernel::monotonic_ns;
 use noise_host::resolve::read_host;
 use noise_system::procfs;
 use noise_trace::capture::Capture;
@@ -19,10 +16,9 @@ use super::dump::Host;
 use super::folder::Folder;
 use super::line::Progress;
 use super::summary::{End, Limits, Summary};
+use super::supply::{Supply, SupplyResult};
 use crate::cli::CommandError;
 
-/// The event store of a recording: a quarter of a second at half a million events a second on each CPU.
-const STORE: RecorderSize = RecorderSize { per_cpu: 4 << 20, all: 64 << 20 };
 /// A packet is whole when it has so many bytes …
 const PACKET_BYTES: usize = 256 << 10;
 /// … or is so old: what a recording loses that is killed.
@@ -37,17 +33,12 @@ const FULL: f64 = 0.125;
 
 /// A recording.
 pub struct Session {
-    engine: Option<Engine>,
-    store: EventStore,
+    supply: Box<dyn Supply>,
     capture: Capture,
     folder: Folder,
     host: Host,
     uuid: Uuid,
     origin: Origin,
-    /// By CPU and part: number of the next event that is wanted.
-    next: Vec<u64>,
-    /// By CPU: events that found no part, so far.
-    lost: Vec<u64>,
     begin_ns: u64,
     drained_ns: u64,
     flushed_ns: u64,
@@ -85,44 +76,26 @@ fn origin() -> Origin {
 }
 
 impl Session {
-    /// Loads the programs, reads who and what there is, makes the files, and begins.
+    /// Reads who and what there is, makes the files, and begins.
     ///
     /// # Errors
     /// See [`CommandError`]; nothing is left attached.
-    pub fn start(path: &Path) -> Result<Self, CommandError> {
-        let measured = Measured {
-            off: SIGNALS.iter().map(|info| info.signal).collect(),
-            events: CLASSES.to_vec(),
-            ..Measured::default()
-        };
-        let options =
-            LoadOptions { measured, recorder: STORE, events_only: true, ..LoadOptions::default() };
-        let mut engine = Engine::load(&options)?;
-        let store = engine.event_store()?.context(
-            "there is no memory for events: raise the memory limit of this process (ulimit -l, its cgroup)",
-        )?;
-        let (uuid, origin) = (uuid()?, origin());
-        let folder = Folder::create(path, &metadata(uuid, &origin))?;
+    pub fn start(path: &Path, supply: impl FnOnce() -> SupplyResult) -> Result<Self, CommandError> {
         let host = Host::new();
         let dump = host.dump();
-        engine.attach()?;
+        let supply = supply()?;
+        let (uuid, origin) = (uuid()?, origin());
+        let folder = Folder::create(path, &metadata(uuid, &origin))?;
         noise_system::memory::give_back();
-        let begin_ns = monotonic_ns();
-        let cpus = store.cpus();
-        let parts = (0..cpus).flat_map(|cpu| (0..PARTS).map(move |part| (cpu, part)));
-        let next = parts.map(|(cpu, part)| store.next(cpu, part).unwrap_or(0)).collect();
-        let lost = (0..cpus).map(|cpu| store.lost(cpu)).collect();
-        let capture = Capture::new(uuid, cpus, PACKET_BYTES, begin_ns, &dump);
+        let begin_ns = supply.begin_ns();
+        let capture = Capture::new(uuid, supply.cpus(), PACKET_BYTES, begin_ns, &dump);
         Ok(Self {
-            engine: Some(engine),
-            store,
+            supply,
             capture,
             folder,
             host,
             uuid,
             origin,
-            next,
-            lost,
             begin_ns,
             drained_ns: begin_ns,
             flushed_ns: begin_ns,
@@ -176,33 +149,17 @@ impl Session {
         thread::sleep(wanted.clamp(least, most).min(left.unwrap_or(most).max(least)));
     }
 
-    /// Copies what is new of all parts; how full the fullest was.
+    /// Takes over what is new; how full the fullest part was.
     fn drain(&mut self) -> anyhow::Result<f64> {
         let now_ns = monotonic_ns();
-        let before_ns = std::mem::replace(&mut self.drained_ns, now_ns);
+        self.drained_ns = now_ns;
         self.length = Duration::from_nanos(now_ns.saturating_sub(self.begin_ns));
-        let mut fullness: f64 = 0.0;
-        for (index, next) in self.next.iter_mut().enumerate() {
-            let (cpu, part) = ((index / PARTS) as u32, index % PARTS);
-            let end = self.store.next(cpu, part).context("cannot read the event store")?;
-            if end == *next {
-                continue;
-            }
-            let copied = self.store.copy(cpu, part, *next..u64::MAX, usize::MAX);
-            let copied = copied.context("cannot read the event store")?;
-            fullness = fullness.max((end - *next) as f64 / copied.capacity.max(1) as f64);
-            *next = self.capture.add(cpu, part, copied.stretch());
-        }
-        for (cpu, lost) in (0..).zip(&mut self.lost) {
-            let before = std::mem::replace(lost, self.store.lost(cpu));
-            self.capture.lost(cpu, lost.saturating_sub(before), before_ns, now_ns);
-        }
-        Ok(fullness)
+        self.supply.drain(now_ns, &mut self.capture)
     }
 
     /// Writes whole packets.
     fn write(&mut self) -> anyhow::Result<()> {
-        for cpu in 0..self.store.cpus() {
+        for cpu in 0..self.supply.cpus() {
             let packets = self.capture.packets(cpu);
             self.folder.append(cpu, &packets)?;
         }
@@ -223,8 +180,8 @@ impl Session {
     ///
     /// # Errors
     /// Where that cannot be written.
-    pub fn finish(mut self, is_whole: bool) -> anyhow::Result<()> {
-        self.engine.take();
+    pub fn finish(self, is_whole: bool) -> anyhow::Result<()> {
+        drop(self.supply);
         if !is_whole {
             return Ok(());
         }

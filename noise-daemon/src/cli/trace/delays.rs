@@ -6,10 +6,11 @@ use std::path::PathBuf;
 
 use noise_trace::ctf::Reader;
 use noise_trace::damage::Damage;
-use noise_trace::delays::Delays;
 use noise_trace::delays::document::{Document, Spread, ThreadDocument};
+use noise_trace::delays::{Begin, Delays};
 use noise_trace::ftrace;
 use noise_trace::record::{Recorded as _, Source};
+use noise_trace::what::What;
 
 use super::recording::Recording;
 use super::report;
@@ -38,8 +39,12 @@ pub struct DelaysArgs {
 pub fn run(args: &DelaysArgs) -> Result<(), CommandError> {
     let recording = Recording::open(&args.recording)?;
     let (document, damage) = match &recording {
-        Recording::Ctf(ctf) => all(Reader::new(&ctf.layout, &ctf.streams())),
-        Recording::Text(text) => all(ftrace::Reader::new(text)),
+        Recording::Ctf(ctf) => {
+            let has_wakeups = ctf.layout.has(What::SchedWakeup);
+            let begin = if has_wakeups { Begin::Wakeup } else { Begin::Waking };
+            all(Reader::new(&ctf.layout, &ctf.streams()), begin)
+        }
+        Recording::Text(text) => all(ftrace::Reader::new(text), Begin::Wakeup),
     };
     match args.json {
         true => {
@@ -52,8 +57,8 @@ pub fn run(args: &DelaysArgs) -> Result<(), CommandError> {
     Ok(())
 }
 
-fn all<'t>(mut source: impl Source<'t>) -> (Document, Damage) {
-    let mut delays = Delays::default();
+fn all<'t>(mut source: impl Source<'t>, begin: Begin) -> (Document, Damage) {
+    let mut delays = Delays::new(begin);
     for record in source.by_ref() {
         delays.follow(&record.event());
     }

@@ -50,7 +50,7 @@ impl Int {
 pub type Labels = Vec<(Box<str>, i128, i128)>;
 
 /// A structure.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Struct {
     /// Bits, a power of two.
     pub align: u64,
@@ -58,6 +58,13 @@ pub struct Struct {
     pub fields: Vec<(Box<str>, Node)>,
     /// Bits from its aligned begin to its end, where that is always the same.
     pub fixed: Option<u64>,
+}
+
+impl Default for Struct {
+    /// One without fields.
+    fn default() -> Self {
+        Self { align: 1, fields: Vec::new(), fixed: None }
+    }
 }
 
 /// One of several options, by what a tag says.

@@ -254,6 +254,20 @@ fn what_does_not_begin_as_packets_do_is_no_stream() {
 }
 
 #[test]
+fn an_event_may_have_no_fields() {
+    let metadata = COUNTED.replace("fields := struct { uint32_t _number; };", "");
+    let layout = Layout::parse(&metadata).unwrap();
+    let bytes = packet(10, 20, 0, 0, &[]);
+    let mut stream = [bytes.as_slice(), &15_u64.to_le_bytes()].concat();
+    let bits = 8 * stream.len() as u64;
+    stream[20..28].copy_from_slice(&bits.to_le_bytes());
+    stream[28..36].copy_from_slice(&bits.to_le_bytes());
+    let mut reader = Reader::new(&layout, &[StreamFile { name: "x", bytes: &stream }]);
+    assert_eq!(reader.next().map(|record| record.time_ns), Some(1_000_000_020));
+    assert!(reader.next().is_none() && reader.damage().is_none());
+}
+
+#[test]
 fn metadata_that_makes_no_sense_is_refused_in_a_sentence() {
     for (change, to, sentence) in [
         ("minor = 8", "minor = 9", "only version 1.8"),

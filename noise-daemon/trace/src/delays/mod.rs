@@ -1,7 +1,7 @@
 //! Delays of a recording: the signals that are measured live, computed from events afterwards, by the same
 //! arithmetic of [`noise_common`]: [`Nesting`] for interrupts, [`Ledger`] for who ran while somebody waited.
 //!
-//! A wait for a CPU begins with the first wake-up of a thread that does not run, or with a switch that leaves
+//! A wait for a CPU begins with the first wake-up of a thread that does not run (see [`Begin`]), or with a switch that leaves
 //! it runnable, and ends with the next switch to it; a switch that puts it to sleep drops it. The idle task
 //! never waits. It is divided in three ways, each of which sums to the wait:
 //!
@@ -28,6 +28,7 @@ use self::cpu::Cpus;
 use self::document::Document;
 use self::interrupts::Interrupts;
 use self::requests::Requests;
+pub use self::waits::Begin;
 use self::waits::Waits;
 use crate::event::{Event, Kind};
 
@@ -46,6 +47,11 @@ pub struct Delays {
 }
 
 impl Delays {
+    /// Waits of threads that are woken begin with that event.
+    pub fn new(begin: Begin) -> Self {
+        Self { waits: Waits::new(begin), ..Self::default() }
+    }
+
     /// Takes the next event.
     pub fn follow(&mut self, event: &Event<'_>) {
         self.from_ns.get_or_insert(event.time_ns);
@@ -104,7 +110,7 @@ const NEEDED: [&str; 14] = [
 const fn needed(kind: &Kind<'_>) -> Option<&'static str> {
     Some(match kind {
         Kind::SchedSwitch { .. } => "sched_switch",
-        Kind::SchedWakeup(_) | Kind::SchedWakeupNew(_) => "sched_wakeup",
+        Kind::SchedWakeup(_) => "sched_wakeup",
         Kind::SchedMigrateTask { .. } => "sched_migrate_task",
         Kind::IrqHandlerEntry { .. } => "irq_handler_entry",
         Kind::VectorEntry { .. } => "vectors",
