@@ -366,6 +366,22 @@ impl Body {
 }
 
 impl Event {
+    /// Copies an event that may be written meanwhile, word by word: the number first, which is written
+    /// last.
+    #[inline(always)]
+    pub fn copy(mut word: impl FnMut(usize) -> u64) -> Self {
+        let head = word(1);
+        let time_ns = word(0);
+        Self {
+            time_ns,
+            number: head as u32,
+            kind: (head >> 32) as u8,
+            small: (head >> 40) as u8,
+            detail: (head >> 48) as u16,
+            words: [word(2), word(3)],
+        }
+    }
+
     /// Its kind; `None` where nothing was written yet.
     pub const fn kind(&self) -> Option<EventKind> {
         EventKind::from_number(self.kind)
@@ -387,7 +403,7 @@ impl Event {
 
     /// The event of such bytes.
     pub fn from_bytes(bytes: &[u8; size_of::<Self>()]) -> Self {
-        crate::store::reading::copy(|word| {
+        Self::copy(|word| {
             let (words, _) = bytes.as_chunks();
             words.get(word).map_or(0, |word| u64::from_le_bytes(*word))
         })

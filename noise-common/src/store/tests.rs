@@ -1,3 +1,5 @@
+//! Writers that interrupt each other anywhere, and a reader that copies at any moment.
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
 
@@ -6,7 +8,7 @@ use proptest::prelude::{
 };
 
 use super::event::{Body, CLASSES, KINDS, NO_SECTOR, Payload, Woken, shown_state};
-use super::reading::{Gap, Held, Missing, Piece, Stretch, copy};
+use super::reading::{Gap, Held, Missing, Piece, Stretch};
 use super::writing::{Store, write};
 use super::{Class, Event, EventKind, LEAST_EVENTS, Layout, NESTED_EVENTS, PARTS, Part, Parts};
 use crate::hooks::{Edge, Vector};
@@ -106,9 +108,9 @@ impl Machine {
             self.copies.extend(self.copying.take().map(|copy| (copy, next)));
             return;
         }
-        // The order in which `copy` asks for them.
+        // The order in which `Event::copy` asks for them.
         let mut order = Vec::new();
-        copy(|word| {
+        Event::copy(|word| {
             order.push(word);
             0
         });
@@ -124,7 +126,7 @@ impl Machine {
 }
 
 fn event(words: &[u64]) -> Event {
-    copy(|word| words[word])
+    Event::copy(|word| words[word])
 }
 
 impl Store for Machine {
