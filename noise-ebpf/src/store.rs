@@ -53,10 +53,15 @@ impl Store for Own {
     }
 
     #[inline(always)]
-    fn slot(&mut self, part: usize, number: u64) -> Option<*mut u64> {
+    fn index(&mut self, part: usize, number: u64) -> u32 {
         // SAFETY: as above.
         let (first, mask) = unsafe { ((*self.part(part)).first, (*self.part(part)).mask) };
-        NOISE_EVENTS.get_ptr_mut(first + (number as u32 & mask)).map(<*mut Event>::cast::<u64>)
+        first.wrapping_add(number as u32 & mask)
+    }
+
+    #[inline(always)]
+    fn slot(&mut self, index: u32) -> Option<*mut u64> {
+        NOISE_EVENTS.get_ptr_mut(index).map(<*mut Event>::cast::<u64>)
     }
 
     #[inline(always)]

@@ -160,10 +160,16 @@ impl Store for Machine {
         self.parts.parts[part].next = next;
     }
 
-    fn slot(&mut self, part: usize, number: u64) -> Option<Self::Slot> {
+    fn index(&mut self, part: usize, number: u64) -> u32 {
         assert!(!self.written.contains_key(&(part, number)), "{part} {number} was taken twice");
         self.written.insert((part, number), 0);
-        Some((part, (number as u32 & MASK) as usize, number))
+        // Numbers are few here.
+        (part as u32) << 16 | number as u32
+    }
+
+    fn slot(&mut self, index: u32) -> Option<Self::Slot> {
+        let number = index & 0xffff;
+        Some(((index >> 16) as usize, (number & MASK) as usize, u64::from(number)))
     }
 
     fn put(&mut self, (part, slot, number): Self::Slot, word: usize, value: u64) {
