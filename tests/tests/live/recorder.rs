@@ -1,5 +1,7 @@
 //! The flight recorder, event by event, against ftrace.
 
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
@@ -22,6 +24,7 @@ use crate::{Test, Verdict};
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("recorder_has_every_event", recorder_has_every_event),
     ("recorder_says_what_was_overwritten", recorder_says_what_was_overwritten),
+    ("a_slow_reader_costs_no_memory", a_slow_reader_costs_no_memory),
     ("recorder_off", recorder_off),
 ];
 
@@ -141,6 +144,32 @@ fn recorder_says_what_was_overwritten() -> Result<Verdict> {
     );
     ensure!(overwritten > 0.0 && overwritten < events, "{overwritten} of {events} overwritten");
     ensure!(held < 5.0, "{held} s are held in so little memory");
+    Ok(Verdict::Passed)
+}
+
+fn a_slow_reader_costs_no_memory() -> Result<Verdict> {
+    let Socketed { daemon, socket, .. } = &start(&["--recorder.kibibytes-per-cpu=16384"])?;
+    let last = (cpus() - 1).to_string();
+    let load = Worker::start("pipe", &["0", &last, "0"])?;
+    thread::sleep(Duration::from_secs(2));
+    let whole = fetch(socket, 0)?;
+    let before = daemon.resident_bytes()?;
+    // They take the head of the answer, and then nothing.
+    let readers = (0..4).map(|_| {
+        let mut reader = UnixStream::connect(socket)?;
+        reader.write_all(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+        Ok(reader)
+    });
+    let readers = readers.collect::<Result<Vec<_>>>()?;
+    thread::sleep(Duration::from_secs(2));
+    let grown = daemon.resident_bytes()?.saturating_sub(before);
+    // The metrics are answered meanwhile.
+    daemon.scrape()?;
+    drop(readers);
+    load.stop()?;
+    println!("an answer of {} bytes; four readers that stopped: {grown} bytes", whole.bytes);
+    ensure!(whole.bytes > 4 << 20, "too short an answer to judge: {} bytes", whole.bytes);
+    ensure!(grown < 2 << 20, "resident memory grew by {grown} bytes");
     Ok(Verdict::Passed)
 }
 
