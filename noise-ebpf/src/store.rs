@@ -113,6 +113,32 @@ pub fn task<A: Access>(state: *mut CpuState, kind: EventKind, task: Task<A>, to:
     write(state, &Body::task(kind, task.pid(), task.priority(), task.cpu(), to, now_ns));
 }
 
+/// A task creates another one.
+#[inline(always)]
+pub fn fork<A: Access>(state: *mut CpuState, parent: Task<A>, child: Task<A>, now_ns: u64) {
+    if records(state, Class::Sched) {
+        let ids = [parent.pid(), child.pid(), child.tgid()];
+        write(state, &Body::process(EventKind::Fork, ids, now_ns));
+    }
+}
+
+/// The task that runs becomes another program.
+#[inline(always)]
+pub fn exec<A: Access>(state: *mut CpuState, task: Task<A>, old_pid: u32, now_ns: u64) {
+    if records(state, Class::Sched) {
+        write(state, &Body::process(EventKind::Exec, [task.pid(), old_pid, 0], now_ns));
+        write(state, &Body::name(task.comm(), now_ns));
+    }
+}
+
+/// A task ends.
+#[inline(always)]
+pub fn exit<A: Access>(state: *mut CpuState, task: Task<A>, now_ns: u64) {
+    if records(state, Class::Sched) {
+        write(state, &Body::process(EventKind::Exit, [task.pid(), task.tgid(), 0], now_ns));
+    }
+}
+
 /// A handler of a device interrupt begins or ends.
 #[inline(always)]
 pub fn irq(state: *mut CpuState, kind: EventKind, irq: u32, result: u32, now_ns: u64) {

@@ -178,6 +178,11 @@ fn words(bytes: &[u8], at: usize, interfaces: &BTreeMap<u64, String>) -> Result<
         2 => format!("waking {a}"),
         3 => format!("wakeup_new {a}"),
         4 => format!("migrate {a} {c}"),
+        5 => format!("fork {a} {b}"),
+        6 => format!("exec {a} {b}"),
+        7 => format!("exit {a}"),
+        // It belongs to the exec before it.
+        16 => "name".to_owned(),
         8 => format!("irq entry {a}"),
         9 => format!("irq exit {a}"),
         10 => format!("vector entry {}", vector()?),
@@ -207,6 +212,7 @@ fn words_of(event: &Event) -> Option<Words> {
         Kind::Waking { pid } => format!("waking {pid}"),
         Kind::Wakeup { pid } => format!("wakeup_new {pid}"),
         Kind::Migrate { pid, to } => format!("migrate {pid} {to}"),
+        Kind::Exec { pid, old_pid } => format!("exec {pid} {old_pid}"),
         Kind::IrqEntry { irq, .. } => format!("irq entry {irq}"),
         Kind::IrqExit { irq } => format!("irq exit {irq}"),
         Kind::VectorEntry { vector } if VECTORS.contains(&&**vector) => {

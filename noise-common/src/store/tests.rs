@@ -373,6 +373,12 @@ fn events_say_what_was_put_in() {
     let body = Body::task(EventKind::Migrate, 9, 139, 4, 5, 1);
     let task = Woken { tid: 9, priority: 139, cpu: 4 };
     assert_eq!(made(&body).payload(), Some(Payload::Migrate { task, to: 5 }));
+    let comm = *b"a name\0\0\0\0\0\0\0\0\0\0";
+    let words = [0, 8].map(|at| u64::from_le_bytes(comm[at..at + 8].try_into().unwrap()));
+    assert_eq!(made(&Body::name(words, 1)).payload(), Some(Payload::Name { comm }));
+    let fork = Body::process(EventKind::Fork, [3, 4, 5], 1);
+    let expected = Payload::Fork { parent_tid: 3, child_tid: 4, child_pid: 5 };
+    assert_eq!(made(&fork).payload(), Some(expected));
     let body = Body::vector(EventKind::VectorExit, Vector::IrqWork, 246, 1);
     let vector = Payload::Vector { vector: Vector::IrqWork, edge: Edge::Exit, number: 246 };
     assert_eq!(made(&body).payload(), Some(vector));

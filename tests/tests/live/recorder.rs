@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -86,6 +87,9 @@ fn recorder_has_every_event() -> Result<Verdict> {
     recording.mark("begin")?;
     let load = MixedLoad::start()?;
     thread::sleep(Duration::from_secs(4));
+    for _ in 0..5 {
+        ensure!(Command::new("/bin/true").status()?.success(), "/bin/true fails");
+    }
     load.stop()?;
     recording.mark("end")?;
     let after = bpf::programs_of(daemon.process().pid())?;
@@ -100,6 +104,10 @@ fn recorder_has_every_event() -> Result<Verdict> {
         "waking",
         "wakeup_new",
         "migrate",
+        "fork",
+        "exec",
+        "name",
+        "exit",
         "irq entry",
         "irq exit",
         "vector entry local_timer",
