@@ -212,6 +212,8 @@ fn words_of(event: &Event) -> Option<Words> {
         Kind::Waking { pid } => format!("waking {pid}"),
         Kind::Wakeup { pid } => format!("wakeup_new {pid}"),
         Kind::Migrate { pid, to } => format!("migrate {pid} {to}"),
+        Kind::Fork { parent, child } => format!("fork {parent} {child}"),
+        Kind::Exit { pid } => format!("exit {pid}"),
         Kind::Exec { pid, old_pid } => format!("exec {pid} {old_pid}"),
         Kind::IrqEntry { irq, .. } => format!("irq entry {irq}"),
         Kind::IrqExit { irq } => format!("irq exit {irq}"),

@@ -44,6 +44,10 @@ pub enum Kind {
     Migrate { pid: i32, to: u32 },
     /// `sched_process_exec`; where a thread is not its group's first, it has taken that one's id.
     Exec { pid: i32, old_pid: i32 },
+    /// `sched_process_fork`.
+    Fork { parent: i32, child: i32 },
+    /// `sched_process_exit`.
+    Exit { pid: i32 },
     /// `cgroup_attach_task`, in any hierarchy.
     Attach { pid: i32 },
     /// `mm_vmscan_direct_reclaim_*` and `mm_vmscan_memcg_reclaim_*`: begins, else ends.
@@ -196,6 +200,16 @@ pub fn decoder(system: &str, event: &str, format: &Format) -> Result<Decode> {
             Box::new(move |record, _| {
                 Some(Kind::Exec { pid: pid(new, record)?, old_pid: pid(old, record)? })
             })
+        }
+        ("sched", "sched_process_fork") => {
+            let (parent, child) = (field("parent_pid")?, field("child_pid")?);
+            Box::new(move |record, _| {
+                Some(Kind::Fork { parent: pid(parent, record)?, child: pid(child, record)? })
+            })
+        }
+        ("sched", "sched_process_exit") => {
+            let task = field("pid")?;
+            Box::new(move |record, _| Some(Kind::Exit { pid: pid(task, record)? }))
         }
         ("cgroup", "cgroup_attach_task") => {
             let task = field("pid")?;
