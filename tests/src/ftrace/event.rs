@@ -235,7 +235,12 @@ pub fn decoder(system: &str, event: &str, format: &Format) -> Result<Decode> {
         ("block", _) => block(event, format)?,
         ("net", _) => net(event, format)?,
         ("skb", "kfree_skb") => {
-            let reason = field("reason")?;
+            // Before 5.17 there is none.
+            let Ok(reason) = field("reason") else {
+                return Ok(Box::new(|_, names| {
+                    Some(Kind::PacketDrop { reason: names.get("unknown") })
+                }));
+            };
             let symbols = format.symbols.clone();
             Box::new(move |record, names| {
                 let number = reason.unsigned(record)?;
