@@ -1,13 +1,16 @@
 //! The flight recorder, event by event, against ftrace.
 
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::bpf;
 use noise_tests::compare::slowest_program_ns;
-use noise_tests::daemon::{Daemon, SOCKET_PATH};
+use noise_tests::daemon::{Daemon, SOCKET_PATH, binary};
 use noise_tests::events::{Stretch, Window, ensure_present, ensure_recorded, fetch};
 use noise_tests::ftrace::Recording;
 use noise_tests::ftrace::blind::{ensure_sight, keep_sight};
@@ -22,6 +25,7 @@ use crate::{Test, Verdict};
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("recorder_has_every_event", recorder_has_every_event),
     ("recorder_says_what_was_overwritten", recorder_says_what_was_overwritten),
+    ("a_slow_reader_costs_no_memory", a_slow_reader_costs_no_memory),
     ("recorder_off", recorder_off),
 ];
 
@@ -31,7 +35,9 @@ const EVENTS: &[&str] = &[
     "sched:sched_waking",
     "sched:sched_wakeup_new",
     "sched:sched_migrate_task",
+    "sched:sched_process_fork",
     "sched:sched_process_exec",
+    "sched:sched_process_exit",
     "irq:irq_handler_entry",
     "irq:irq_handler_exit",
     "irq:softirq_raise",
@@ -83,6 +89,10 @@ fn recorder_has_every_event() -> Result<Verdict> {
     recording.mark("begin")?;
     let load = MixedLoad::start()?;
     thread::sleep(Duration::from_secs(4));
+    for _ in 0..5 {
+        let outcome = Command::new(binary()?).arg("--version").output()?;
+        ensure!(outcome.status.success(), "noised --version fails");
+    }
     load.stop()?;
     recording.mark("end")?;
     let after = bpf::programs_of(daemon.process().pid())?;
@@ -97,6 +107,10 @@ fn recorder_has_every_event() -> Result<Verdict> {
         "waking",
         "wakeup_new",
         "migrate",
+        "fork",
+        "exec",
+        "name",
+        "exit",
         "irq entry",
         "irq exit",
         "vector entry local_timer",
@@ -141,6 +155,32 @@ fn recorder_says_what_was_overwritten() -> Result<Verdict> {
     );
     ensure!(overwritten > 0.0 && overwritten < events, "{overwritten} of {events} overwritten");
     ensure!(held < 5.0, "{held} s are held in so little memory");
+    Ok(Verdict::Passed)
+}
+
+fn a_slow_reader_costs_no_memory() -> Result<Verdict> {
+    let Socketed { daemon, socket, .. } = &start(&["--recorder.kibibytes-per-cpu=16384"])?;
+    let last = (cpus() - 1).to_string();
+    let load = Worker::start("pipe", &["0", &last, "0"])?;
+    thread::sleep(Duration::from_secs(2));
+    let whole = fetch(socket, 0)?;
+    let before = daemon.resident_bytes()?;
+    // They take the head of the answer, and then nothing.
+    let readers = (0..4).map(|_| {
+        let mut reader = UnixStream::connect(socket)?;
+        reader.write_all(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+        Ok(reader)
+    });
+    let readers = readers.collect::<Result<Vec<_>>>()?;
+    thread::sleep(Duration::from_secs(2));
+    let grown = daemon.resident_bytes()?.saturating_sub(before);
+    // The metrics are answered meanwhile.
+    daemon.scrape()?;
+    drop(readers);
+    load.stop()?;
+    println!("an answer of {} bytes; four readers that stopped: {grown} bytes", whole.bytes);
+    ensure!(whole.bytes > 4 << 20, "too short an answer to judge: {} bytes", whole.bytes);
+    ensure!(grown < 2 << 20, "resident memory grew by {grown} bytes");
     Ok(Verdict::Passed)
 }
 

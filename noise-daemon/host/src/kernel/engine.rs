@@ -170,7 +170,9 @@ impl Engine {
         // not kept on top.
         give_back();
         let mut hooks = Vec::with_capacity(HOOKS.len());
-        for hook in options.object.hooks() {
+        // Without a store nothing happens there.
+        let is_needed = |hook: &Hook| layout.events() > 0 || !hook.is_for_events();
+        for hook in options.object.hooks().into_iter().filter(is_needed) {
             let state = if facts.arguments.contains_key(&hook) {
                 load_hook(&mut ebpf, hook, options.only, &btf)
             } else {
