@@ -299,6 +299,18 @@ fn types_that_name_one_another_without_end_are_refused() {
 }
 
 #[test]
+fn an_event_may_have_no_fields() {
+    let metadata = COUNTED.replace("fields := struct { uint32_t _number; };", "");
+    let layout = Layout::parse(&metadata).unwrap();
+    let bytes = packet(10, 20, 0, 0, &[10]);
+    let mut reader = Reader::new(&layout, &[StreamFile { name: "x", bytes: &bytes }]);
+    let record = reader.next().unwrap();
+    let mut shown = Shown::default();
+    record.visit(&mut shown);
+    assert_eq!((record.name(), shown.0.len()), ("tick", 0));
+}
+
+#[test]
 fn claims_of_many_elements_are_checked_first() {
     let metadata = COUNTED.replace("uint32_t _number;", "uint32_t _n; string _all[ _n ];");
     let layout = Layout::parse(&metadata).unwrap();
