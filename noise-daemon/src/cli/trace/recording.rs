@@ -105,6 +105,18 @@ fn in_order(name: &str) -> (&str, u64, &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::trace::sampled::small;
+
+    #[test]
+    fn the_folder_above_the_kernels_is_enough() {
+        let folder = small();
+        for path in ["", "kernel", "kernel/metadata"] {
+            let Recording::Ctf(ctf) = Recording::open(&folder.path().join(path)).unwrap() else {
+                panic!("{path} is no folder in CTF");
+            };
+            assert_eq!(ctf.streams().len(), 1, "{path}");
+        }
+    }
 
     #[test]
     fn what_is_no_recording_is_refused_in_a_sentence() {
