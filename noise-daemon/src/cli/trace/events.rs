@@ -55,12 +55,17 @@ pub fn run(args: &EventsArgs) -> Result<(), CommandError> {
             let reader = Reader::from(&ctf.layout, &files, from_ns);
             let clock = ctf.layout.clocks.first().cloned().unwrap_or_else(Clock::epoch);
             let summary = Summary::new(&clock, ctf.layout.env.clone());
-            go(args, reader, select, summary)?
+            go(args, recording.tidied(reader), select, summary)?
         }
         Recording::Text(text) => {
             let begin_ns = || ftrace::Reader::new(text).next().map_or(0, |record| record.time_ns);
             let summary = Summary::new(&Clock::trace(), BTreeMap::new());
-            go(args, ftrace::Reader::new(text), args.part.select(begin_ns), summary)?
+            go(
+                args,
+                recording.tidied(ftrace::Reader::new(text)),
+                args.part.select(begin_ns),
+                summary,
+            )?
         }
     };
     report(&args.recording, &damage);
