@@ -12,7 +12,7 @@ use noise_trace::ftrace;
 use noise_trace::record::Source;
 
 /// Longest metadata that is read; LTTng's for a kernel of today are below 2 MiB.
-const MAX_METADATA_BYTES: u64 = 64 << 20;
+const MAX_METADATA_BYTES: u64 = 16 << 20;
 /// Files of one recording; one or a few per CPU.
 const MAX_FILES: usize = 65_536;
 /// Text that comes through a pipe.
