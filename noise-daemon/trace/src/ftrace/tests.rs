@@ -1,3 +1,5 @@
+//! Lines as kernels and trace-cmd print them.
+
 use noise_common::hooks::Vector;
 
 use super::*;
