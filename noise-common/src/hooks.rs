@@ -39,6 +39,9 @@ macro_rules! for_each_hook {
                 SchedWakeupNew "sched_wakeup_new" n_sched_wakenew r_sched_wakenew;
                 SchedMigrate "sched_migrate_task" n_sched_migrate r_sched_migrate;
                 SchedWaking "sched_waking" n_sched_waking r_sched_waking;
+                SchedFork "sched_process_fork" n_sched_fork r_sched_fork;
+                SchedExec "sched_process_exec" n_sched_exec r_sched_exec;
+                SchedExit "sched_process_exit" n_sched_exit r_sched_exit;
                 IrqHandlerEntry "irq_handler_entry" n_irq_in r_irq_in;
                 IrqHandlerExit "irq_handler_exit" n_irq_out r_irq_out;
                 SoftirqRaise "softirq_raise" n_softirq_raise r_softirq_raise;
@@ -183,6 +186,11 @@ impl Hook {
     /// [`crate::watch`] alone.
     pub const fn is_measured(self) -> bool {
         !matches!(self, Self::PageFault)
+    }
+
+    /// Whether nothing but the event store needs it.
+    pub const fn is_for_events(self) -> bool {
+        matches!(self, Self::SchedFork | Self::SchedExec | Self::SchedExit)
     }
 
     /// Whether the programs of [`crate::watch`] use it.

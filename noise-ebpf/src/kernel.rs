@@ -196,6 +196,12 @@ impl<A: Access> Task<A> {
         self.access.load(self.at, TASK_PID.load())
     }
 
+    /// Id of its process.
+    #[inline(always)]
+    pub fn tgid(self) -> u32 {
+        self.access.load(self.at, TASK_TGID.load())
+    }
+
     /// Priority as the kernel counts: 0 to 99 real time, 100 to 139 the others, -1 deadline.
     #[inline(always)]
     pub fn priority(self) -> u32 {
@@ -205,7 +211,7 @@ impl<A: Access> Task<A> {
     #[inline(always)]
     fn is_watched(self) -> bool {
         let watched = WATCHED_PID.load();
-        self.pid() == watched || self.access.load::<u32>(self.at, TASK_TGID.load()) == watched
+        self.pid() == watched || self.tgid() == watched
     }
 
     /// Its name, as two words.

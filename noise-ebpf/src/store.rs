@@ -53,10 +53,15 @@ impl Store for Own {
     }
 
     #[inline(always)]
-    fn slot(&mut self, part: usize, number: u64) -> Option<*mut u64> {
+    fn index(&mut self, part: usize, number: u64) -> u32 {
         // SAFETY: as above.
         let (first, mask) = unsafe { ((*self.part(part)).first, (*self.part(part)).mask) };
-        NOISE_EVENTS.get_ptr_mut(first + (number as u32 & mask)).map(<*mut Event>::cast::<u64>)
+        first.wrapping_add(number as u32 & mask)
+    }
+
+    #[inline(always)]
+    fn slot(&mut self, index: u32) -> Option<*mut u64> {
+        NOISE_EVENTS.get_ptr_mut(index).map(<*mut Event>::cast::<u64>)
     }
 
     #[inline(always)]
@@ -106,6 +111,32 @@ pub fn switch<A: Access>(
 #[inline(always)]
 pub fn task<A: Access>(state: *mut CpuState, kind: EventKind, task: Task<A>, to: u32, now_ns: u64) {
     write(state, &Body::task(kind, task.pid(), task.priority(), task.cpu(), to, now_ns));
+}
+
+/// A task creates another one.
+#[inline(always)]
+pub fn fork<A: Access>(state: *mut CpuState, parent: Task<A>, child: Task<A>, now_ns: u64) {
+    if records(state, Class::Sched) {
+        let ids = [parent.pid(), child.pid(), child.tgid()];
+        write(state, &Body::process(EventKind::Fork, ids, now_ns));
+    }
+}
+
+/// The task that runs becomes another program.
+#[inline(always)]
+pub fn exec<A: Access>(state: *mut CpuState, task: Task<A>, old_pid: u32, now_ns: u64) {
+    if records(state, Class::Sched) {
+        write(state, &Body::process(EventKind::Exec, [task.pid(), old_pid, 0], now_ns));
+        write(state, &Body::name(task.comm(), now_ns));
+    }
+}
+
+/// A task ends.
+#[inline(always)]
+pub fn exit<A: Access>(state: *mut CpuState, task: Task<A>, now_ns: u64) {
+    if records(state, Class::Sched) {
+        write(state, &Body::process(EventKind::Exit, [task.pid(), task.tgid(), 0], now_ns));
+    }
 }
 
 /// A handler of a device interrupt begins or ends.

@@ -2,10 +2,10 @@
 
 use std::env;
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -55,10 +55,10 @@ pub fn capture() -> Result<File> {
         .context("creating a temporary file")
 }
 
-fn captured(mut file: &File) -> Result<String> {
-    let mut bytes = Vec::new();
-    file.seek(SeekFrom::Start(0))?;
-    file.read_to_end(&mut bytes)?;
+/// What is in a file by now. Its position is shared with the process that writes, and stays where it is.
+fn captured(file: &File) -> Result<String> {
+    let mut bytes = vec![0; usize::try_from(file.metadata()?.len())?];
+    file.read_exact_at(&mut bytes, 0)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -292,5 +292,22 @@ impl Daemon {
         self.process.signal(signal)?;
         let status = self.process.wait()?;
         Ok((status, self.process.stderr()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_process_prints_is_read_while_it_prints() {
+        let mut command = Command::new("seq");
+        command.arg("200000");
+        let mut process = Process::start(command).unwrap();
+        while process.ended().unwrap().is_none() {
+            process.stdout().unwrap();
+        }
+        let said = process.stdout().unwrap();
+        assert!(said.lines().eq((1..=200_000).map(|line| line.to_string())));
     }
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::daemon::run_noised;
 use crate::events::{Recorded, SOFTIRQS, Stretch, Words};
 use crate::ftrace::event::Left;
+use crate::task::is_emulated;
 
 /// Softirqs and vectors carry these in front in LTTng's names.
 const SOFTIRQ: &str = "irq_softirq_";
@@ -85,6 +86,10 @@ fn words(name: &str, fields: &Value) -> Result<Words> {
         Ok(format!("block {step} {device} {sector} {sectors}"))
     };
     Ok(match name {
+        // See `switch` of the flight recorder's events.
+        "sched_switch" if is_emulated() => {
+            format!("switch {} {}", of("prev_tid")?, of("next_tid")?)
+        }
         "sched_switch" => {
             let left = match signed(fields, "prev_state")? {
                 0 | 0x100 => Left::Runnable,
@@ -96,6 +101,9 @@ fn words(name: &str, fields: &Value) -> Result<Words> {
         "sched_waking" => format!("waking {}", of("tid")?),
         "sched_wakeup_new" => format!("wakeup_new {}", of("tid")?),
         "sched_migrate_task" => format!("migrate {} {}", of("tid")?, of("dest_cpu")?),
+        "sched_process_fork" => format!("fork {} {}", of("parent_tid")?, of("child_tid")?),
+        "sched_process_exec" => format!("exec {} {}", of("tid")?, of("old_tid")?),
+        "sched_process_exit" => format!("exit {}", of("tid")?),
         "irq_handler_entry" => format!("irq entry {}", of("irq")?),
         "irq_handler_exit" => format!("irq exit {}", of("irq")?),
         "nmi_handler" => format!("nmi {}", of("delta_ns")?),

@@ -81,6 +81,9 @@ define_kinds! {
     Waking = 2 Sched "sched_waking" "A thread is woken, by what runs on this CPU.";
     WakeupNew = 3 Sched "sched_wakeup_new" "A thread that was created is put on a run queue.";
     Migrate = 4 Sched "sched_migrate_task" "A thread that does not run is put on another CPU.";
+    Fork = 5 Sched "sched_process_fork" "A thread is created.";
+    Exec = 6 Sched "sched_process_exec" "A process becomes another program.";
+    Exit = 7 Sched "sched_process_exit" "A thread ends.";
     IrqEntry = 8 Sched "irq_handler_entry" "A handler of a device interrupt begins.";
     IrqExit = 9 Sched "irq_handler_exit" "It ends.";
     VectorEntry = 10 Sched "vector_entry" "An interrupt vector begins.";
@@ -89,6 +92,7 @@ define_kinds! {
     SoftirqEntry = 13 Sched "softirq_entry" "A softirq vector begins.";
     SoftirqExit = 14 Sched "softirq_exit" "It ends.";
     Nmi = 15 Sched "nmi_handler" "A handler of NMIs has run.";
+    Name = 16 Sched "name" "The thread that runs has another name: behind an exec.";
     BlockInsert = 32 Io "block_rq_insert" "A request is handed to the I/O scheduler.";
     BlockIssue = 33 Io "block_rq_issue" "A request is handed to the driver.";
     BlockRequeue = 34 Io "block_rq_requeue" "The driver gave a request back.";
@@ -242,6 +246,14 @@ pub enum Payload {
     WakeupNew(Woken),
     /// `sched_migrate_task`; the CPU is the one that it leaves.
     Migrate { task: Woken, to: u32 },
+    /// `sched_process_fork`: threads, and the child's process.
+    Fork { parent_tid: u32, child_tid: u32, child_pid: u32 },
+    /// `sched_process_exec`; where a thread is not its process's first, it takes that one's id.
+    Exec { tid: u32, old_tid: u32 },
+    /// The name of the thread that runs, up to its first zero.
+    Name { comm: [u8; 16] },
+    /// `sched_process_exit`.
+    Exit { tid: u32, pid: u32 },
     /// `irq_handler_entry`.
     IrqEntry { irq: u32 },
     /// `irq_handler_exit`; whether the handler had something to do.
@@ -302,6 +314,19 @@ impl Body {
         time_ns: u64,
     ) -> Self {
         Self::new(kind, priority as u8, 0, [pair(tid, cpu), to as u64], time_ns)
+    }
+
+    /// `sched_process_fork`, `sched_process_exec` or `sched_process_exit`: up to three ids.
+    #[inline(always)]
+    pub const fn process(kind: EventKind, ids: [u32; 3], time_ns: u64) -> Self {
+        let [first, second, third] = ids;
+        Self::new(kind, 0, 0, [pair(first, second), third as u64], time_ns)
+    }
+
+    /// The name of the thread that runs, as it lies in memory.
+    #[inline(always)]
+    pub const fn name(comm: [u64; 2], time_ns: u64) -> Self {
+        Self::new(EventKind::Name, 0, 0, comm, time_ns)
     }
 
     /// `irq_handler_entry` and `irq_handler_exit`.
@@ -366,6 +391,22 @@ impl Body {
 }
 
 impl Event {
+    /// Copies an event that may be written meanwhile, word by word: the number first, which is written
+    /// last.
+    #[inline(always)]
+    pub fn copy(mut word: impl FnMut(usize) -> u64) -> Self {
+        let head = word(1);
+        let time_ns = word(0);
+        Self {
+            time_ns,
+            number: head as u32,
+            kind: (head >> 32) as u8,
+            small: (head >> 40) as u8,
+            detail: (head >> 48) as u16,
+            words: [word(2), word(3)],
+        }
+    }
+
     /// Its kind; `None` where nothing was written yet.
     pub const fn kind(&self) -> Option<EventKind> {
         EventKind::from_number(self.kind)
@@ -387,7 +428,7 @@ impl Event {
 
     /// The event of such bytes.
     pub fn from_bytes(bytes: &[u8; size_of::<Self>()]) -> Self {
-        crate::store::reading::copy(|word| {
+        Self::copy(|word| {
             let (words, _) = bytes.as_chunks();
             words.get(word).map_or(0, |word| u64::from_le_bytes(*word))
         })
@@ -433,6 +474,20 @@ impl Event {
             EventKind::Waking => Payload::Waking(self.woken()),
             EventKind::WakeupNew => Payload::WakeupNew(self.woken()),
             EventKind::Migrate => Payload::Migrate { task: self.woken(), to: low(second) },
+            EventKind::Fork => Payload::Fork {
+                parent_tid: low(first),
+                child_tid: high(first),
+                child_pid: low(second),
+            },
+            EventKind::Exec => Payload::Exec { tid: low(first), old_tid: high(first) },
+            EventKind::Exit => Payload::Exit { tid: low(first), pid: high(first) },
+            EventKind::Name => {
+                let mut comm = [0; 16];
+                for (place, word) in comm.chunks_exact_mut(8).zip(self.words) {
+                    place.copy_from_slice(&word.to_le_bytes());
+                }
+                Payload::Name { comm }
+            }
             EventKind::IrqEntry => Payload::IrqEntry { irq: low(first) },
             EventKind::IrqExit => Payload::IrqExit { irq: low(first), handled: high(first) != 0 },
             EventKind::VectorEntry => self.vector(Edge::Entry)?,

@@ -2,7 +2,7 @@
 //!
 //! A part is copied while its CPU goes on writing, from the oldest event to the newest. A writer claims a
 //! number ([`Part::next`]) before it touches the slot, and writes the number into the slot last; the reader
-//! loads it first ([`copy`]). So:
+//! loads it first ([`Event::copy`]). So:
 //!
 //! - an event whose slot was claimed again by the time the copy was done is not believed, whatever it says;
 //! - of the others, one is whole where it carries its own number. Where it does not, its writer had not
@@ -65,21 +65,6 @@ impl Part {
     /// Index in the array of the event of that number.
     pub const fn index(&self, number: u64) -> u32 {
         self.first + (number as u32 & self.mask)
-    }
-}
-
-/// Copies an event that may be written meanwhile, word by word: the number first.
-#[inline(always)]
-pub fn copy(mut word: impl FnMut(usize) -> u64) -> Event {
-    let head = word(1);
-    let time_ns = word(0);
-    Event {
-        time_ns,
-        number: head as u32,
-        kind: (head >> 32) as u8,
-        small: (head >> 40) as u8,
-        detail: (head >> 48) as u16,
-        words: [word(2), word(3)],
     }
 }
 

@@ -1,3 +1,5 @@
+//! Writers that interrupt each other anywhere, and a reader that copies at any moment.
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
 
@@ -6,7 +8,7 @@ use proptest::prelude::{
 };
 
 use super::event::{Body, CLASSES, KINDS, NO_SECTOR, Payload, Woken, shown_state};
-use super::reading::{Gap, Held, Missing, Piece, Stretch, copy};
+use super::reading::{Gap, Held, Missing, Piece, Stretch};
 use super::writing::{Store, write};
 use super::{Class, Event, EventKind, LEAST_EVENTS, Layout, NESTED_EVENTS, PARTS, Part, Parts};
 use crate::hooks::{Edge, Vector};
@@ -106,9 +108,9 @@ impl Machine {
             self.copies.extend(self.copying.take().map(|copy| (copy, next)));
             return;
         }
-        // The order in which `copy` asks for them.
+        // The order in which `Event::copy` asks for them.
         let mut order = Vec::new();
-        copy(|word| {
+        Event::copy(|word| {
             order.push(word);
             0
         });
@@ -124,7 +126,7 @@ impl Machine {
 }
 
 fn event(words: &[u64]) -> Event {
-    copy(|word| words[word])
+    Event::copy(|word| words[word])
 }
 
 impl Store for Machine {
@@ -158,10 +160,16 @@ impl Store for Machine {
         self.parts.parts[part].next = next;
     }
 
-    fn slot(&mut self, part: usize, number: u64) -> Option<Self::Slot> {
+    fn index(&mut self, part: usize, number: u64) -> u32 {
         assert!(!self.written.contains_key(&(part, number)), "{part} {number} was taken twice");
         self.written.insert((part, number), 0);
-        Some((part, (number as u32 & MASK) as usize, number))
+        // Numbers are few here.
+        (part as u32) << 16 | number as u32
+    }
+
+    fn slot(&mut self, index: u32) -> Option<Self::Slot> {
+        let number = index & 0xffff;
+        Some(((index >> 16) as usize, (number & MASK) as usize, u64::from(number)))
     }
 
     fn put(&mut self, (part, slot, number): Self::Slot, word: usize, value: u64) {
@@ -365,6 +373,12 @@ fn events_say_what_was_put_in() {
     let body = Body::task(EventKind::Migrate, 9, 139, 4, 5, 1);
     let task = Woken { tid: 9, priority: 139, cpu: 4 };
     assert_eq!(made(&body).payload(), Some(Payload::Migrate { task, to: 5 }));
+    let comm = *b"a name\0\0\0\0\0\0\0\0\0\0";
+    let words = [0, 8].map(|at| u64::from_le_bytes(comm[at..at + 8].try_into().unwrap()));
+    assert_eq!(made(&Body::name(words, 1)).payload(), Some(Payload::Name { comm }));
+    let fork = Body::process(EventKind::Fork, [3, 4, 5], 1);
+    let expected = Payload::Fork { parent_tid: 3, child_tid: 4, child_pid: 5 };
+    assert_eq!(made(&fork).payload(), Some(expected));
     let body = Body::vector(EventKind::VectorExit, Vector::IrqWork, 246, 1);
     let vector = Payload::Vector { vector: Vector::IrqWork, edge: Edge::Exit, number: 246 };
     assert_eq!(made(&body).payload(), Some(vector));

@@ -41,8 +41,11 @@ pub trait Store {
     /// Sets it.
     fn set_next(&mut self, part: usize, next: u64);
 
-    /// Where an event of that number goes.
-    fn slot(&mut self, part: usize, number: u64) -> Option<Self::Slot>;
+    /// Index in the array of the event of that number.
+    fn index(&mut self, part: usize, number: u64) -> u32;
+
+    /// The place with that index.
+    fn slot(&mut self, index: u32) -> Option<Self::Slot>;
 
     /// Writes one of the four words of an event.
     fn put(&mut self, slot: Self::Slot, word: usize, value: u64);
@@ -57,17 +60,25 @@ pub trait Store {
 pub fn write(store: &mut impl Store, body: &Body, after: Option<u32>) {
     let depth = store.depth();
     let part = core::hint::black_box(depth) as usize;
-    if part >= PARTS {
-        store.lose();
-    } else {
-        store.set_depth(part as u32 + 1);
-        let number = store.next(part);
-        store.set_next(part, number.wrapping_add(1));
-        if let Some(slot) = store.slot(part, number) {
+    if part < PARTS {
+        // Of the first, which nearly all go to, places are known when the program is built.
+        let (index, number) = if depth == 0 { claim(store, 0) } else { claim(store, part) };
+        if let Some(slot) = store.slot(index) {
             for (word, value) in body.words(number) {
                 store.put(slot, word, value);
             }
         }
+    } else {
+        store.lose();
     }
     store.set_depth(after.unwrap_or(depth));
+}
+
+/// Enters a part, and takes its next number.
+#[inline(always)]
+fn claim(store: &mut impl Store, part: usize) -> (u32, u64) {
+    store.set_depth(part as u32 + 1);
+    let number = store.next(part);
+    store.set_next(part, number.wrapping_add(1));
+    (store.index(part, number), number)
 }

@@ -171,10 +171,12 @@ pub enum Kind<'t> {
     },
     /// A process runs another program.
     SchedProcessExec {
-        /// The program's file.
+        /// The program's file; in our recordings, the name that the thread has from then on.
         filename: &'t [u8],
         /// The thread.
         tid: i32,
+        /// The id that it had before: another one where it was not its process's first thread.
+        old_tid: i32,
     },
     /// A thread ends.
     SchedProcessExit(Task),

@@ -3,7 +3,7 @@
 use noise_model::clean::as_text;
 use serde_json::{Map, Number, Value as Json};
 
-use crate::event::{Kind, Loss};
+use crate::event::Loss;
 use crate::record::Recorded;
 use crate::value::{Shape, Value, Visit};
 
@@ -20,9 +20,9 @@ pub fn line<'t>(record: &impl Recorded<'t>, into: &mut String) {
     if let Some(context) = context {
         object.insert("context".to_owned(), context.done());
     }
-    let fields = match record.kind() {
-        Kind::Lost(loss) => lost(&loss),
-        _ => {
+    let fields = match record.loss() {
+        Some(loss) => lost(&loss),
+        None => {
             let mut tree = Tree::fields();
             record.visit(&mut tree);
             tree.done()

@@ -3,7 +3,7 @@
 
 use crate::ctf;
 use crate::damage::Damage;
-use crate::event::{Event, Kind};
+use crate::event::{Event, Kind, Loss};
 use crate::value::Visit;
 
 /// An event of a trace.
@@ -18,6 +18,8 @@ pub trait Recorded<'t> {
     fn number(&self) -> Option<usize>;
     /// What happened.
     fn kind(&self) -> Kind<'t>;
+    /// What was lost, if that is what it says; without a look at any field.
+    fn loss(&self) -> Option<Loss>;
     /// Shows its fields.
     fn visit(&self, visit: &mut impl Visit);
     /// Shows the fields of each context that it has, after a call of `begin`.
@@ -33,6 +35,9 @@ pub trait Recorded<'t> {
 pub trait Source<'t>: Iterator<Item: Recorded<'t>> {
     /// What could not be read so far.
     fn damage(&self) -> Damage;
+    /// How far the file of that number was read, in bytes: what lies before is not looked at again, but by
+    /// records that are kept.
+    fn read_bytes(&self, file: usize) -> usize;
 }
 
 impl<'t> Recorded<'t> for ctf::Record<'t> {
@@ -57,6 +62,11 @@ impl<'t> Recorded<'t> for ctf::Record<'t> {
         self.kind()
     }
 
+    #[inline]
+    fn loss(&self) -> Option<Loss> {
+        self.loss()
+    }
+
     fn visit(&self, visit: &mut impl Visit) {
         self.visit(visit);
     }
@@ -69,5 +79,9 @@ impl<'t> Recorded<'t> for ctf::Record<'t> {
 impl<'t> Source<'t> for ctf::Reader<'t> {
     fn damage(&self) -> Damage {
         self.damage()
+    }
+
+    fn read_bytes(&self, file: usize) -> usize {
+        self.read_bytes(file)
     }
 }

@@ -1,5 +1,7 @@
 //! Which events are wanted: by time, by thread, by process.
 
+use std::collections::BTreeSet;
+
 use crate::event::{Event, Kind};
 use crate::threads::Threads;
 
@@ -76,21 +78,33 @@ impl Select {
         is_wanted && !self.is_over(event.time_ns)
     }
 
+    /// Follows an event, and notes which of the threads that it is about are wanted, whatever the time.
+    pub fn note(&mut self, event: &Event<'_>, wanted: &mut BTreeSet<i32>) {
+        self.threads.follow(event);
+        for tid in about(event, self.threads.current(event.cpu)).into_iter().flatten() {
+            if self.fits(tid) {
+                wanted.insert(tid);
+            }
+        }
+    }
+
+    fn fits(&self, tid: i32) -> bool {
+        self.thread.as_ref().is_none_or(|who| who.is_thread(tid, &self.threads))
+            && self.process.as_ref().is_none_or(|who| who.is_process_of(tid, &self.threads))
+    }
+
     fn is_of(&self, event: &Event<'_>, current: Option<i32>) -> bool {
         if matches!(event.kind, Kind::Lost(_)) {
             return true;
         }
-        let mut tids = [current, None, None];
-        let (_, named) = tids.split_at_mut(1);
-        for (place, tid) in named.iter_mut().zip(named_by(&event.kind)) {
-            *place = tid;
-        }
-        let fits = |tid: &i32| {
-            self.thread.as_ref().is_none_or(|who| who.is_thread(*tid, &self.threads))
-                && self.process.as_ref().is_none_or(|who| who.is_process_of(*tid, &self.threads))
-        };
-        tids.iter().flatten().any(fits)
+        about(event, current).into_iter().flatten().any(|tid| self.fits(tid))
     }
+}
+
+/// The threads that an event is about: the one that runs, and those that it names.
+fn about(event: &Event<'_>, current: Option<i32>) -> [Option<i32>; 3] {
+    let [one, other] = named_by(&event.kind);
+    [current, one, other]
 }
 
 /// The threads that an event names.
@@ -110,5 +124,51 @@ fn named_by(kind: &Kind<'_>) -> [Option<i32>; 2] {
         | Kind::BlockRqIssue(request)
         | Kind::BlockRqRequeue(request) => [Some(request.tid).filter(|tid| *tid != 0), None],
         _ => [None, None],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Comm, Dumped, Task, Woken};
+
+    fn task(name: &str, tid: i32) -> Task {
+        Task { comm: Comm::new(name.as_bytes()), tid, prio: 0 }
+    }
+
+    /// Which of a few events are wanted: a switch to 5 (of process 4), a wake-up of 6, an event of its own,
+    /// a switch to 6.
+    fn wanted(select: Select) -> Vec<u64> {
+        let mut select = select;
+        let dumped = |tid, pid, name: &str| {
+            Kind::StatedumpProcess(Dumped { tid, pid, ppid: 1, comm: Comm::new(name.as_bytes()) })
+        };
+        let switch = |prev, next| Kind::SchedSwitch { prev, prev_state: 0, next };
+        let kinds = [
+            dumped(4, 4, "main"),
+            dumped(5, 4, "worker"),
+            switch(task("idle", 0), task("worker", 5)),
+            Kind::SchedWaking(Woken { task: task("other", 6), target_cpu: 1 }),
+            Kind::Other("syscall_entry_read"),
+            switch(task("worker", 5), task("other", 6)),
+            Kind::Other("syscall_entry_write"),
+        ];
+        let events = (0..).zip(kinds).map(|(time_ns, kind)| Event { time_ns, cpu: 0, kind });
+        events.filter(|event| select.wants(event)).map(|event| event.time_ns).collect()
+    }
+
+    #[test]
+    fn events_are_of_who_runs_and_of_who_is_named() {
+        let thread = |text: &str| Select { thread: Some(Who::parse(text)), ..Select::default() };
+        assert_eq!(wanted(thread("5")), [1, 2, 3, 4, 5]);
+        assert_eq!(wanted(thread("worker")), [1, 2, 3, 4, 5]);
+        assert_eq!(wanted(thread("other")), [3, 5, 6]);
+        assert_eq!(wanted(thread("7")), [0; 0]);
+        let process = |text: &str| Select { process: Some(Who::parse(text)), ..Select::default() };
+        assert_eq!(wanted(process("4")), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(wanted(process("main")), [0, 1, 2, 3, 4, 5]);
+        let both = Select { from_ns: Some(4), to_ns: Some(5), ..thread("5") };
+        assert_eq!(wanted(both), [4, 5]);
+        assert_eq!(wanted(Select { from_ns: Some(5), ..Select::default() }), [5, 6]);
     }
 }

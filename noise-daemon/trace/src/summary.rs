@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use crate::clock::Clock;
 use crate::damage::Damage;
-use crate::event::Kind;
 use crate::record::Recorded;
 
 /// A clock, as documents have it.
@@ -105,7 +104,7 @@ impl Summary {
 
     /// Counts an event.
     pub fn add<'t>(&mut self, record: &impl Recorded<'t>) {
-        if let Kind::Lost(loss) = record.kind() {
+        if let Some(loss) = record.loss() {
             self.discarded = self.discarded.saturating_add(loss.events);
             self.discarded_packets = self.discarded_packets.saturating_add(loss.packets);
             return;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use noise_model::clean::as_text;
 
-use crate::event::{Kind, Loss};
+use crate::event::Loss;
 use crate::record::Recorded;
 use crate::value::{Shape, Value, Visit};
 
@@ -43,7 +43,7 @@ impl TextLines {
             }
         };
         let _ = write!(line, " {host}{name}: {{ cpu_id = {cpu} }}");
-        if let Kind::Lost(loss) = record.kind() {
+        if let Some(loss) = record.loss() {
             lost(&loss, line);
             return;
         }

@@ -156,7 +156,7 @@ impl What {
                 &["child_tid"],
                 &["child_pid"],
             ],
-            Self::SchedProcessExec => &[&["filename"], TID],
+            Self::SchedProcessExec => &[&["filename"], TID, &["old_tid", "old_pid"]],
             Self::SchedProcessExit | Self::SchedProcessFree => TASK,
             Self::IrqHandlerEntry => &[&["irq"], &["name"]],
             Self::IrqHandlerExit => IRQ,
@@ -247,9 +247,11 @@ pub fn kind<'t>(what: What, name: &'t str, fields: &impl Fields<'t>) -> Kind<'t>
             dest_cpu: fields.int(4) as u32,
         },
         What::SchedProcessFork => fork(fields),
-        What::SchedProcessExec => {
-            Kind::SchedProcessExec { filename: fields.text(0), tid: fields.int(1) as i32 }
-        }
+        What::SchedProcessExec => Kind::SchedProcessExec {
+            filename: fields.text(0),
+            tid: fields.int(1) as i32,
+            old_tid: fields.int(2) as i32,
+        },
         What::SchedProcessExit => Kind::SchedProcessExit(task(fields, 0)),
         What::SchedProcessFree => Kind::SchedProcessFree(task(fields, 0)),
         What::IrqHandlerEntry => Kind::IrqHandlerEntry { irq: vec(), name: fields.text(1) },

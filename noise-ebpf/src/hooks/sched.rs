@@ -84,3 +84,26 @@ pub fn waking<A: Access>(access: A) -> Option<()> {
     uninterruptible_wait::wake(state, task, &mut clock);
     Some(())
 }
+
+/// `sched_process_fork(parent, child)`.
+#[inline(always)]
+pub fn fork<A: Access>(access: A) -> Option<()> {
+    let (parent, child) = (Task::argument(access, 0), Task::argument(access, 1));
+    store::fork(cpu_state()?, parent, child, clock_ns());
+    Some(())
+}
+
+/// `sched_process_exec(task, old_pid, binary)`: the task runs.
+#[inline(always)]
+pub fn exec<A: Access>(access: A) -> Option<()> {
+    let (task, old_pid) = (Task::argument(access, 0), access.argument(1) as u32);
+    store::exec(cpu_state()?, task, old_pid, clock_ns());
+    Some(())
+}
+
+/// `sched_process_exit(task[, group_dead])`.
+#[inline(always)]
+pub fn exit<A: Access>(access: A) -> Option<()> {
+    store::exit(cpu_state()?, Task::argument(access, 0), clock_ns());
+    Some(())
+}

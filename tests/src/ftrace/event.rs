@@ -44,6 +44,10 @@ pub enum Kind {
     Migrate { pid: i32, to: u32 },
     /// `sched_process_exec`; where a thread is not its group's first, it has taken that one's id.
     Exec { pid: i32, old_pid: i32 },
+    /// `sched_process_fork`.
+    Fork { parent: i32, child: i32 },
+    /// `sched_process_exit`.
+    Exit { pid: i32 },
     /// `cgroup_attach_task`, in any hierarchy.
     Attach { pid: i32 },
     /// `mm_vmscan_direct_reclaim_*` and `mm_vmscan_memcg_reclaim_*`: begins, else ends.
@@ -197,6 +201,16 @@ pub fn decoder(system: &str, event: &str, format: &Format) -> Result<Decode> {
                 Some(Kind::Exec { pid: pid(new, record)?, old_pid: pid(old, record)? })
             })
         }
+        ("sched", "sched_process_fork") => {
+            let (parent, child) = (field("parent_pid")?, field("child_pid")?);
+            Box::new(move |record, _| {
+                Some(Kind::Fork { parent: pid(parent, record)?, child: pid(child, record)? })
+            })
+        }
+        ("sched", "sched_process_exit") => {
+            let task = field("pid")?;
+            Box::new(move |record, _| Some(Kind::Exit { pid: pid(task, record)? }))
+        }
         ("cgroup", "cgroup_attach_task") => {
             let task = field("pid")?;
             Box::new(move |record, _| Some(Kind::Attach { pid: pid(task, record)? }))
@@ -221,7 +235,12 @@ pub fn decoder(system: &str, event: &str, format: &Format) -> Result<Decode> {
         ("block", _) => block(event, format)?,
         ("net", _) => net(event, format)?,
         ("skb", "kfree_skb") => {
-            let reason = field("reason")?;
+            // Before 5.17 there is none.
+            let Ok(reason) = field("reason") else {
+                return Ok(Box::new(|_, names| {
+                    Some(Kind::PacketDrop { reason: names.get("unknown") })
+                }));
+            };
             let symbols = format.symbols.clone();
             Box::new(move |record, names| {
                 let number = reason.unsigned(record)?;

@@ -20,7 +20,7 @@ use noise_tests::scratch::Folder;
 use noise_tests::task::cpus;
 
 use crate::differential::MixedLoad;
-use crate::recorder::{EVENTS, KINDS, Socketed};
+use crate::recorder::{EVENTS, KINDS, Socketed, run_programs};
 use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
@@ -90,7 +90,10 @@ fn record_has_every_event() -> Result<Verdict> {
 }
 
 fn record_through_a_daemon() -> Result<Verdict> {
-    let daemon = Socketed::start(&["--recorder.kibibytes-per-cpu=4096"])?;
+    let daemon = Socketed::start(&[
+        "--recorder.kibibytes-per-cpu=16384",
+        "--recorder.kibibytes-in-all=1048576",
+    ])?;
     let socket = daemon.socket.to_str().context("a path that is not UTF-8")?;
     let recorder = Recorder::start(&["--connect", socket])?;
     let pid = recorder.process.pid();
@@ -107,7 +110,8 @@ fn has_every_event(mut recorder: Recorder, pid: u32) -> Result<Verdict> {
     let before = bpf::programs_of(pid)?;
     recording.mark("begin")?;
     let load = MixedLoad::start()?;
-    thread::sleep(Duration::from_secs(4));
+    thread::sleep(Duration::from_secs(2));
+    run_programs()?;
     load.stop()?;
     recording.mark("end")?;
     let after = bpf::programs_of(pid)?;

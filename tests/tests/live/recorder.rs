@@ -1,13 +1,16 @@
 //! The flight recorder, event by event, against ftrace.
 
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::bpf;
 use noise_tests::compare::slowest_program_ns;
-use noise_tests::daemon::{Daemon, SOCKET_PATH};
+use noise_tests::daemon::{Daemon, SOCKET_PATH, binary};
 use noise_tests::events::{Stretch, Window, ensure_present, ensure_recorded, fetch};
 use noise_tests::ftrace::Recording;
 use noise_tests::ftrace::blind::{ensure_sight, keep_sight};
@@ -22,6 +25,7 @@ use crate::{Test, Verdict};
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("recorder_has_every_event", recorder_has_every_event),
     ("recorder_says_what_was_overwritten", recorder_says_what_was_overwritten),
+    ("a_slow_reader_costs_no_memory", a_slow_reader_costs_no_memory),
     ("recorder_off", recorder_off),
 ];
 
@@ -31,7 +35,9 @@ pub(crate) const EVENTS: &[&str] = &[
     "sched:sched_waking",
     "sched:sched_wakeup_new",
     "sched:sched_migrate_task",
+    "sched:sched_process_fork",
     "sched:sched_process_exec",
+    "sched:sched_process_exit",
     "irq:irq_handler_entry",
     "irq:irq_handler_exit",
     "irq:softirq_raise",
@@ -53,11 +59,14 @@ pub(crate) const EVENTS: &[&str] = &[
 ];
 
 /// What the mixed load must bring about.
-pub(crate) const KINDS: [&str; 18] = [
+pub(crate) const KINDS: [&str; 21] = [
     "switch",
     "waking",
     "wakeup_new",
     "migrate",
+    "fork",
+    "exec",
+    "exit",
     "irq entry",
     "irq exit",
     "vector entry local_timer",
@@ -96,6 +105,15 @@ fn figure(scrape: &Scrape, metric: &str) -> Result<f64> {
     series.into_values().next().with_context(|| format!("no {metric}"))
 }
 
+/// Programs that come and go.
+pub(crate) fn run_programs() -> Result<()> {
+    for _ in 0..5 {
+        let outcome = Command::new(binary()?).arg("--version").output()?;
+        ensure!(outcome.status.success(), "noised --version fails");
+    }
+    Ok(())
+}
+
 fn recorder_has_every_event() -> Result<Verdict> {
     let Socketed { daemon, socket, .. } = &Socketed::start(&[
         "--recorder.kibibytes-per-cpu=32768",
@@ -109,6 +127,7 @@ fn recorder_has_every_event() -> Result<Verdict> {
     recording.mark("begin")?;
     let load = MixedLoad::start()?;
     thread::sleep(Duration::from_secs(4));
+    run_programs()?;
     load.stop()?;
     recording.mark("end")?;
     let after = bpf::programs_of(daemon.process().pid())?;
@@ -119,6 +138,7 @@ fn recorder_has_every_event() -> Result<Verdict> {
     let usual_ns = trace.shortest_gap_ns as f64 + slowest_program_ns(&before, &after);
     ensure_recorded(&trace, &stretch, window, usual_ns)?;
     ensure_present(&stretch, window, &KINDS)?;
+    ensure_present(&stretch, window, &["name"])?;
     let scrape = Scrape::parse(&daemon.metrics()?)?;
     let events = figure(&scrape, "noised_recorder_events_total")?;
     ensure!(events >= stretch.events.len() as f64, "{events} events were counted");
@@ -147,6 +167,33 @@ fn recorder_says_what_was_overwritten() -> Result<Verdict> {
     );
     ensure!(overwritten > 0.0 && overwritten < events, "{overwritten} of {events} overwritten");
     ensure!(held < 5.0, "{held} s are held in so little memory");
+    Ok(Verdict::Passed)
+}
+
+fn a_slow_reader_costs_no_memory() -> Result<Verdict> {
+    let Socketed { daemon, socket, .. } =
+        &Socketed::start(&["--recorder.kibibytes-per-cpu=16384"])?;
+    let last = (cpus() - 1).to_string();
+    let load = Worker::start("pipe", &["0", &last, "0"])?;
+    thread::sleep(Duration::from_secs(2));
+    let whole = fetch(socket, 0)?;
+    let before = daemon.resident_bytes()?;
+    // They take the head of the answer, and then nothing.
+    let readers = (0..4).map(|_| {
+        let mut reader = UnixStream::connect(socket)?;
+        reader.write_all(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+        Ok(reader)
+    });
+    let readers = readers.collect::<Result<Vec<_>>>()?;
+    thread::sleep(Duration::from_secs(2));
+    let grown = daemon.resident_bytes()?.saturating_sub(before);
+    // The metrics are answered meanwhile.
+    daemon.scrape()?;
+    drop(readers);
+    load.stop()?;
+    println!("an answer of {} bytes; four readers that stopped: {grown} bytes", whole.bytes);
+    ensure!(whole.bytes > 4 << 20, "too short an answer to judge: {} bytes", whole.bytes);
+    ensure!(grown < 2 << 20, "resident memory grew by {grown} bytes");
     Ok(Verdict::Passed)
 }
 

@@ -173,8 +173,12 @@ impl Engine {
         // not kept on top.
         give_back();
         let mut hooks = Vec::with_capacity(HOOKS.len());
-        let wanted = |hook: &Hook| !options.events_only || writes_events(*hook);
-        for hook in options.object.hooks().into_iter().filter(wanted) {
+        let is_needed = |hook: &Hook| {
+            let writes = writes_events(*hook);
+            // Without a store nothing happens there.
+            (layout.events() > 0 || !hook.is_for_events()) && (writes || !options.events_only)
+        };
+        for hook in options.object.hooks().into_iter().filter(is_needed) {
             let state = if facts.arguments.contains_key(&hook) {
                 load_hook(&mut ebpf, hook, options.only, &btf)
             } else {

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use memmap2::{MmapOptions, MmapRaw};
-use noise_common::store::reading::{Stretch, copy};
+use noise_common::store::reading::Stretch;
 use noise_common::store::{Event, LEAST_EVENTS, PARTS, Part};
 
 use super::controls::Controls;
@@ -76,7 +76,7 @@ impl Mapped {
         let words = self.map.as_ptr().cast::<u64>();
         // SAFETY: the mapping holds all events of the part, of four words each. Programs may be writing
         // them, and any words are an event.
-        copy(|word| unsafe { words.add(4 * slot + word).read_volatile() })
+        Event::copy(|word| unsafe { words.add(4 * slot + word).read_volatile() })
     }
 }
 

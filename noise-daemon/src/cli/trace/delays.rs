@@ -1,6 +1,7 @@
 //! `noised trace delays`: how long threads, interrupts, requests and packets waited in a recording, and for
 //! whom.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -10,8 +11,10 @@ use noise_trace::delays::document::{Document, Spread, ThreadDocument};
 use noise_trace::delays::{Begin, Delays};
 use noise_trace::ftrace;
 use noise_trace::record::{Recorded as _, Source};
+use noise_trace::select::Select;
 use noise_trace::what::What;
 
+use super::part::Part;
 use super::recording::Recording;
 use super::report;
 use crate::cli::{CommandError, output};
@@ -30,6 +33,8 @@ pub struct DelaysArgs {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    part: Part,
 }
 
 /// Runs the command.
@@ -42,9 +47,16 @@ pub fn run(args: &DelaysArgs) -> Result<(), CommandError> {
         Recording::Ctf(ctf) => {
             let has_wakeups = ctf.layout.has(What::SchedWakeup);
             let begin = if has_wakeups { Begin::Wakeup } else { Begin::Waking };
-            all(Reader::new(&ctf.layout, &ctf.streams()), begin)
+            let files = ctf.streams();
+            let reader = || Reader::new(&ctf.layout, &files);
+            let select = args.part.select(|| reader().first_ns().unwrap_or(0));
+            all(recording.tidied(reader()), Delays::new(begin), select)
         }
-        Recording::Text(text) => all(ftrace::Reader::new(text), Begin::Wakeup),
+        Recording::Text(text) => {
+            let reader = || ftrace::Reader::new(text);
+            let select = args.part.select(|| reader().next().map_or(0, |first| first.time_ns));
+            all(recording.tidied(reader()), Delays::new(Begin::Wakeup), select)
+        }
     };
     match args.json {
         true => {
@@ -57,12 +69,36 @@ pub fn run(args: &DelaysArgs) -> Result<(), CommandError> {
     Ok(())
 }
 
-fn all<'t>(mut source: impl Source<'t>, begin: Begin) -> (Document, Damage) {
-    let mut delays = Delays::new(begin);
+/// Threads and CPUs are followed from the begin on, so that the part that is wanted begins with what was
+/// under way.
+fn all<'t>(
+    mut source: impl Source<'t>,
+    mut delays: Delays,
+    mut select: Select,
+) -> (Document, Damage) {
+    let mut wanted = BTreeSet::new();
+    let mut from_ns = select.from_ns;
     for record in source.by_ref() {
-        delays.follow(&record.event());
+        if from_ns.is_some_and(|from_ns| record.time_ns() >= from_ns) {
+            delays.begin(from_ns.take().unwrap_or_default());
+        }
+        if select.is_over(record.time_ns()) {
+            break;
+        }
+        let event = record.event();
+        if select.follows() {
+            select.note(&event, &mut wanted);
+        }
+        delays.follow(&event);
     }
-    (delays.finish(), source.damage())
+    if let Some(from_ns) = from_ns {
+        delays.begin(from_ns);
+    }
+    let mut document = delays.finish();
+    if select.follows() {
+        document.threads.retain(|thread| wanted.contains(&thread.tid));
+    }
+    (document, source.damage())
 }
 
 /// For people, in microseconds.
@@ -160,4 +196,31 @@ fn page(document: &Document) -> String {
         );
     }
     page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::trace::sampled::small;
+
+    fn shown(select: Select) -> String {
+        let folder = small();
+        let Recording::Ctf(ctf) = Recording::open(folder.path()).unwrap() else { panic!("no CTF") };
+        let (document, damage) =
+            all(Reader::new(&ctf.layout, &ctf.streams()), Delays::default(), select);
+        assert!(damage.is_none(), "{damage}");
+        page(&document)
+    }
+
+    #[test]
+    fn delays_are_shown_as_agreed() {
+        insta::assert_snapshot!(shown(Select::default()));
+    }
+
+    #[test]
+    fn of_a_part_only_what_ended_in_it_counts() {
+        let page = shown(Select { from_ns: Some(u64::MAX), ..Select::default() });
+        assert!(page.starts_with("0.000000 s;"), "{page}");
+        assert!(!page.contains("eth0 "), "{page}");
+    }
 }

@@ -9,12 +9,12 @@ use noise_trace::clock::Clock;
 use noise_trace::ctf::Reader;
 use noise_trace::damage::Damage;
 use noise_trace::record::{Recorded as _, Source};
-use noise_trace::select::{Select, Who};
+use noise_trace::select::Select;
 use noise_trace::summary::Summary;
 use noise_trace::text::TextLines;
 use noise_trace::{ftrace, json};
 
-use super::moment::Moment;
+use super::part::Part;
 use super::recording::Recording;
 use super::report;
 use crate::cli::{CommandError, output};
@@ -35,19 +35,8 @@ pub struct EventsArgs {
     /// Print JSON: one line for each event, one document with --summary.
     #[arg(long)]
     json: bool,
-    /// Only events from then on: +1.5s after the first event, nanoseconds since the epoch, or a time
-    /// (2016-03-04T17:46:22.79Z; UTC where it names no offset).
-    #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
-    from: Option<Moment>,
-    /// Only events up to then.
-    #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
-    to: Option<Moment>,
-    /// Only events of this thread: what happens while it runs, and what names it (wake-ups, creation …).
-    #[arg(long, value_name = "TID|NAME")]
-    thread: Option<String>,
-    /// Only events of the threads of this process.
-    #[arg(long, value_name = "PID|NAME")]
-    process: Option<String>,
+    #[command(flatten)]
+    part: Part,
 }
 
 /// Runs the command.
@@ -60,36 +49,27 @@ pub fn run(args: &EventsArgs) -> Result<(), CommandError> {
         Recording::Ctf(ctf) => {
             let files = ctf.streams();
             let begin_ns = || Reader::new(&ctf.layout, &files).first_ns().unwrap_or(0);
-            let select = select(args, begin_ns);
+            let select = args.part.select(begin_ns);
             // Threads are followed from the begin on.
             let from_ns = select.from_ns.filter(|_| !select.follows()).unwrap_or(0);
             let reader = Reader::from(&ctf.layout, &files, from_ns);
             let clock = ctf.layout.clocks.first().cloned().unwrap_or_else(Clock::epoch);
             let summary = Summary::new(&clock, ctf.layout.env.clone());
-            go(args, reader, select, summary)?
+            go(args, recording.tidied(reader), select, summary)?
         }
         Recording::Text(text) => {
             let begin_ns = || ftrace::Reader::new(text).next().map_or(0, |record| record.time_ns);
             let summary = Summary::new(&Clock::trace(), BTreeMap::new());
-            go(args, ftrace::Reader::new(text), select(args, begin_ns), summary)?
+            go(
+                args,
+                recording.tidied(ftrace::Reader::new(text)),
+                args.part.select(begin_ns),
+                summary,
+            )?
         }
     };
     report(&args.recording, &damage);
     Ok(())
-}
-
-fn select(args: &EventsArgs, begin_ns: impl FnOnce() -> u64) -> Select {
-    let is_relative = |moment: &Option<Moment>| matches!(moment, Some(Moment::After(_)));
-    let begin_ns = if is_relative(&args.from) || is_relative(&args.to) { begin_ns() } else { 0 };
-    let time_ns = |moment: Option<Moment>| moment.map(|moment| moment.time_ns(begin_ns));
-    let who = |text: &Option<String>| text.as_deref().map(Who::parse);
-    Select {
-        from_ns: time_ns(args.from),
-        to_ns: time_ns(args.to),
-        thread: who(&args.thread),
-        process: who(&args.process),
-        ..Select::default()
-    }
 }
 
 /// Goes over the events. What could not be read.
@@ -102,7 +82,7 @@ fn go<'t>(
     let selects = select.follows() || select.from_ns.is_some() || select.to_ns.is_some();
     let mut text = TextLines::new(summary.environment.get("hostname").map_or("", String::as_str));
     let mut piece = String::with_capacity(PIECE_BYTES + 4096);
-    while let Some(record) = source.next() {
+    for record in source.by_ref() {
         if selects {
             if select.is_over(record.time_ns()) {
                 break;
@@ -176,4 +156,26 @@ fn page(summary: &Summary) -> String {
         page.push_str(&format!("{count:>12}  CPU {cpu}\n"));
     }
     page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::trace::sampled::small;
+
+    #[test]
+    fn counts_are_shown_as_agreed() {
+        let folder = small();
+        let Recording::Ctf(ctf) = Recording::open(folder.path()).unwrap() else { panic!("no CTF") };
+        let mut summary = Summary::new(&ctf.layout.clocks[0], ctf.layout.env.clone());
+        let mut lines = String::new();
+        let mut text = TextLines::new("host");
+        for record in Reader::new(&ctf.layout, &ctf.streams()) {
+            summary.add(&record);
+            text.write(&record, &mut lines);
+            json::line(&record, &mut lines);
+        }
+        summary.finish(&Damage::default());
+        insta::assert_snapshot!(format!("{}\n{lines}", page(&summary)));
+    }
 }

@@ -3,7 +3,10 @@
 mod delays;
 mod events;
 mod moment;
+mod part;
 mod recording;
+#[cfg(test)]
+mod sampled;
 
 use std::path::Path;
 

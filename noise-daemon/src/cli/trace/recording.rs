@@ -6,10 +6,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use noise_model::clean::quoted;
 use noise_system::files::{Mapped, read};
-use noise_trace::ctf::{Layout, StreamFile, metadata};
+use noise_trace::ctf::{Layout, Reader, StreamFile, metadata};
+use noise_trace::damage::Damage;
+use noise_trace::ftrace;
+use noise_trace::record::Source;
 
 /// Longest metadata that is read; LTTng's for a kernel of today are below 2 MiB.
-const MAX_METADATA_BYTES: u64 = 64 << 20;
+const MAX_METADATA_BYTES: u64 = 16 << 20;
 /// Files of one recording; one or a few per CPU.
 const MAX_FILES: usize = 65_536;
 /// Text that comes through a pipe.
@@ -39,6 +42,40 @@ impl Ctf {
     }
 }
 
+/// Events after which memory of what was read is given back.
+const TIDY_EVENTS: u32 = 1 << 18;
+
+/// A source that keeps in memory only what it reads at the moment.
+pub struct Tidied<'r, S> {
+    source: S,
+    recording: &'r Recording,
+    left: u32,
+}
+
+impl<'t, S: Source<'t>> Iterator for Tidied<'_, S> {
+    type Item = S::Item;
+
+    #[inline]
+    fn next(&mut self) -> Option<S::Item> {
+        if self.left == 0 {
+            self.left = TIDY_EVENTS;
+            self.recording.forget(&self.source);
+        }
+        self.left -= 1;
+        self.source.next()
+    }
+}
+
+impl<'t, S: Source<'t>> Source<'t> for Tidied<'_, S> {
+    fn damage(&self) -> Damage {
+        self.source.damage()
+    }
+
+    fn read_bytes(&self, file: usize) -> usize {
+        self.source.read_bytes(file)
+    }
+}
+
 /// The folder of the recording with its metadata: this one, its `kernel` (as LTTng and we write), or the
 /// one that the file `metadata` lies in.
 fn folder(path: &Path) -> Option<PathBuf> {
@@ -50,6 +87,22 @@ fn folder(path: &Path) -> Option<PathBuf> {
 }
 
 impl Recording {
+    /// A source that reads from this recording, however long, in little memory.
+    pub fn tidied<'t, S: Source<'t>>(&self, source: S) -> Tidied<'_, S> {
+        Tidied { source, recording: self, left: TIDY_EVENTS }
+    }
+
+    fn forget<'t>(&self, source: &impl Source<'t>) {
+        match self {
+            Self::Ctf(ctf) => {
+                for (number, (_, file)) in ctf.files.iter().enumerate() {
+                    file.forget(source.read_bytes(number));
+                }
+            }
+            Self::Text(text) => text.forget(source.read_bytes(0)),
+        }
+    }
+
     /// Opens one.
     ///
     /// # Errors
@@ -58,6 +111,10 @@ impl Recording {
         let shown = path.display();
         if let Some(folder) = folder(path) {
             let ctf = ctf(&folder).with_context(|| format!("cannot read the recording {shown}"))?;
+            let damage = unreadable(Reader::new(&ctf.layout, &ctf.streams()));
+            if let Some(damage) = damage {
+                bail!("no event of the recording {shown} can be read: {damage}");
+            }
             return Ok(Self::Ctf(Box::new(ctf)));
         }
         if path.is_dir() {
@@ -67,8 +124,21 @@ impl Recording {
             );
         }
         let text = Mapped::open_any(path, MAX_PIPED_BYTES);
-        Ok(Self::Text(text.with_context(|| format!("cannot read {shown}"))?))
+        let text = text.with_context(|| format!("cannot read {shown}"))?;
+        if let Some(damage) = unreadable(ftrace::Reader::new(&text)) {
+            bail!(
+                "{shown} is no recording: {damage}; name a folder in CTF, or what /sys/kernel/tracing/trace or \
+                 `trace-cmd report` printed"
+            );
+        }
+        Ok(Self::Text(text))
     }
+}
+
+/// What is wrong where there is not a single event, but something else.
+fn unreadable<'t>(mut source: impl Source<'t>) -> Option<Damage> {
+    let is_empty = source.next().is_none();
+    Some(source.damage()).filter(|damage| is_empty && !damage.is_none())
 }
 
 fn ctf(folder: &Path) -> anyhow::Result<Ctf> {
@@ -105,6 +175,18 @@ fn in_order(name: &str) -> (&str, u64, &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::trace::sampled::small;
+
+    #[test]
+    fn the_folder_above_the_kernels_is_enough() {
+        let folder = small();
+        for path in ["", "kernel", "kernel/metadata"] {
+            let Recording::Ctf(ctf) = Recording::open(&folder.path().join(path)).unwrap() else {
+                panic!("{path} is no folder in CTF");
+            };
+            assert_eq!(ctf.streams().len(), 1, "{path}");
+        }
+    }
 
     #[test]
     fn what_is_no_recording_is_refused_in_a_sentence() {
@@ -115,6 +197,11 @@ mod tests {
         };
         assert!(error(folder.path()).contains("has a file `metadata`"));
         assert!(error(&folder.path().join("none")).contains("cannot read"));
+        let text = folder.path().join("text");
+        fs::write(&text, "a\nb\n").unwrap();
+        assert!(
+            error(&text).contains("is no recording: 2 lines are no events (line 1 is no event)")
+        );
         fs::create_dir(folder.path().join("kernel")).unwrap();
         fs::write(folder.path().join("kernel/metadata"), "nonsense").unwrap();
         assert!(error(folder.path()).ends_with("cannot be understood from line 1 on: `nonsense`"));

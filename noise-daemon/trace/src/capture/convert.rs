@@ -6,7 +6,7 @@ use noise_common::store::{Event, EventKind};
 
 use super::names::{Look, Names};
 use crate::event;
-use crate::event::{Kind, Task};
+use crate::event::{Comm, Kind, Task};
 
 /// LTTng's priorities are the kernel's less this (`MAX_RT_PRIO`).
 const REAL_TIME: i32 = 100;
@@ -37,12 +37,22 @@ mod rwbs {
     pub const PREFLUSH: u32 = 1 << 10;
 }
 
+/// The priority of most threads, as LTTng has it.
+const USUAL_PRIORITY: i32 = 20;
+
+/// The thread that runs on a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Running {
+    tid: u32,
+    priority: i16,
+}
+
 /// Where an event happened.
 pub struct On<'c> {
     /// The CPU.
     pub cpu: u32,
     /// The thread that runs there, as far as known.
-    pub current: &'c mut Option<u32>,
+    pub current: &'c mut Option<Running>,
 }
 
 /// Finds names.
@@ -93,6 +103,29 @@ const fn flags(request: &Request) -> u32 {
     flags
 }
 
+/// A thread runs another program, and has a name by it: hands that event of the model on.
+pub fn exec(
+    (tid, old_tid): (u32, u32),
+    comm: Comm,
+    now_ns: u64,
+    on: On<'_>,
+    names: &mut Names,
+    write: impl FnOnce(&Kind<'_>) -> bool,
+) -> bool {
+    if tid != old_tid {
+        names.gone(old_tid);
+    }
+    names.renamed(tid, comm, now_ns);
+    if let Some(running) = on.current {
+        running.tid = tid;
+    }
+    write(&Kind::SchedProcessExec {
+        filename: comm.bytes(),
+        tid: tid.cast_signed(),
+        old_tid: old_tid.cast_signed(),
+    })
+}
+
 /// Hands the event of the model on; what that returned, and `false` of an event that is not known.
 pub fn kind(
     event: &Event,
@@ -106,7 +139,7 @@ pub fn kind(
     let mut who = Who { names, look, cpu, now_ns: event.time_ns };
     let kind = match payload {
         Payload::Switch { prev_tid, prev_prio, prev_state, preempted, next_tid, next_prio } => {
-            *current = Some(next_tid);
+            *current = Some(Running { tid: next_tid, priority: next_prio });
             let prev = who.task(prev_tid, prev_prio);
             let state = shown_state(prev_state, preempted);
             if state == GONE {
@@ -119,8 +152,8 @@ pub fn kind(
         Payload::WakeupNew(woken) => {
             // Its maker is what runs here.
             if let Some(maker) = *current {
-                let comm = who.names.thread(maker, cpu, event.time_ns, who.look);
-                who.names.created(woken.tid, comm, event.time_ns);
+                let comm = who.names.thread(maker.tid, cpu, event.time_ns, who.look);
+                who.names.started(woken.tid, comm, event.time_ns);
             }
             Kind::SchedWakeupNew(who.woken(woken))
         }
@@ -129,6 +162,34 @@ pub fn kind(
             orig_cpu: task.cpu,
             dest_cpu: to,
         },
+        Payload::Fork { parent_tid, child_tid, child_pid } => {
+            // A thread is of its maker's process.
+            let known = who.names.process(parent_tid);
+            let parent_pid = if child_pid == child_tid { known } else { child_pid };
+            let parent = Task { prio: 0, ..who.task(parent_tid, 0) };
+            who.names.created(child_tid, child_pid, parent.comm, event.time_ns);
+            Kind::SchedProcessFork {
+                parent,
+                parent_pid: parent_pid.cast_signed(),
+                child: Task { tid: child_tid.cast_signed(), ..parent },
+                child_pid: child_pid.cast_signed(),
+            }
+        }
+        Payload::Exit { tid, .. } => {
+            let mut task = who.task(tid, 0);
+            let running = current.filter(|running| running.tid == tid);
+            task.prio =
+                running.map_or(USUAL_PRIORITY, |known| i32::from(known.priority) - REAL_TIME);
+            Kind::SchedProcessExit(task)
+        }
+        // An exec is written with the name that follows it.
+        Payload::Exec { .. } => return false,
+        Payload::Name { comm } => {
+            if let Some(running) = *current {
+                who.names.renamed(running.tid, Comm::new(&comm), event.time_ns);
+            }
+            return false;
+        }
         Payload::IrqEntry { irq } => {
             Kind::IrqHandlerEntry { irq, name: who.names.interrupt(irq, who.look) }
         }
@@ -147,7 +208,7 @@ pub fn kind(
         }
         Payload::Block(request) => {
             let asker = match *current {
-                Some(tid) => who.task(tid, 0),
+                Some(running) => who.task(running.tid, 0),
                 None => Task { tid: -1, ..Task::default() },
             };
             let is_done = which == EventKind::BlockComplete;

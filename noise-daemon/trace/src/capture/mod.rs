@@ -14,8 +14,10 @@ use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
 use noise_common::store::PARTS;
+use noise_common::store::event::Payload;
 use noise_common::store::reading::Stretch;
 
+use self::convert::{On, Running};
 pub use self::names::{Look, Names};
 use self::order::{Item, Order};
 use crate::ctf::write::{StreamWriter, Uuid};
@@ -53,25 +55,56 @@ struct Cpu {
     order: Order,
     writer: StreamWriter,
     /// The thread that runs, once a switch has shown it.
-    current: Option<u32>,
+    current: Option<Running>,
+    /// An exec whose name comes next: when, and the thread's new and old id.
+    exec: Option<(u64, u32, u32)>,
 }
 
 impl Cpu {
-    /// Writes an event or a loss; whether it was an event.
-    fn write(&mut self, item: &Item, names: &mut Names, look: &mut impl Look) -> bool {
+    /// Writes an event or a loss; the number of events.
+    fn write(&mut self, item: &Item, names: &mut Names, look: &mut impl Look) -> u64 {
+        let payload = match item {
+            Item::Event(event) => event.payload(),
+            Item::Lost { .. } => None,
+        };
+        let mut written = 0;
+        if self.exec.is_some() {
+            let named = match payload {
+                Some(Payload::Name { comm }) => Some(Comm::new(&comm)),
+                _ => None,
+            };
+            written += u64::from(self.write_exec(named, names, look));
+            if named.is_some() {
+                return written;
+            }
+        }
         match item {
             Item::Event(event) => {
-                let on = convert::On { cpu: self.number, current: &mut self.current };
+                if let Some(Payload::Exec { tid, old_tid }) = payload {
+                    self.exec = Some((event.time_ns, tid, old_tid));
+                    return written;
+                }
+                let on = On { cpu: self.number, current: &mut self.current };
                 let writer = &mut self.writer;
-                convert::kind(event, on, names, look, |kind| writer.event(event.time_ns, kind))
+                let write = |kind: &Kind<'_>| writer.event(event.time_ns, kind);
+                written + u64::from(convert::kind(event, on, names, look, write))
             }
             Item::Lost { events, from_ns, until_ns } => {
                 // Which thread runs now is not known.
                 self.current = None;
                 self.writer.lost(*events, *from_ns, *until_ns);
-                false
+                written
             }
         }
+    }
+
+    /// Writes the exec that waits for its name, if there is one; a name that is lost is looked up.
+    fn write_exec(&mut self, named: Option<Comm>, names: &mut Names, look: &mut impl Look) -> bool {
+        let Some((time_ns, tid, old_tid)) = self.exec.take() else { return false };
+        let comm = named.unwrap_or_else(|| names.thread(tid, self.number, time_ns, look));
+        let on = On { cpu: self.number, current: &mut self.current };
+        let writer = &mut self.writer;
+        convert::exec((tid, old_tid), comm, time_ns, on, names, |kind| writer.event(time_ns, kind))
     }
 }
 
@@ -90,6 +123,7 @@ impl Capture {
             order: Order::new(begin_ns),
             writer: StreamWriter::new(uuid, number, packet_bytes),
             current: None,
+            exec: None,
         };
         let mut capture = Self {
             names: Names::new(dump, begin_ns),
@@ -134,7 +168,7 @@ impl Capture {
             let Reverse((_, index)) = *head;
             let Some(cpu) = self.cpus.get_mut(index) else { break };
             if let Some(item) = cpu.order.take() {
-                self.events += u64::from(cpu.write(&item, &mut self.names, look));
+                self.events += cpu.write(&item, &mut self.names, look);
             }
             match cpu.order.next_before(until_ns) {
                 Some(time_ns) => *head = Reverse((time_ns, index)),
@@ -159,6 +193,9 @@ impl Capture {
             cpu.order.end(end_ns);
         }
         self.advance(u64::MAX, look);
+        for cpu in &mut self.cpus {
+            self.events += u64::from(cpu.write_exec(None, &mut self.names, look));
+        }
         self.flush();
     }
 

@@ -1,8 +1,8 @@
 //! Names of threads, interrupts and interfaces.
 //!
 //! The events of the store have numbers only. Names come from the state dump; a new thread has its maker's
-//! name. Afterwards they are looked up again from time to time while a thread runs, soon after it appeared
-//! (most programs are started right then) and more and more rarely later, since a change is no event.
+//! name, until an exec gives it another. A thread may also name itself, which is no event: while it runs its
+//! name is looked up again from time to time, soon after it appeared and more and more rarely later.
 
 use std::collections::HashMap;
 
@@ -31,6 +31,10 @@ const MOST: usize = 65_536;
 #[derive(Clone, Copy, Debug)]
 struct Known {
     comm: Comm,
+    /// Its process; 0 where that is not known.
+    pid: u32,
+    /// It was created, and is not on a run queue yet.
+    is_newborn: bool,
     /// Since when there is this thread, as far as known.
     since_ns: u64,
     /// When its name is looked up again.
@@ -56,7 +60,8 @@ impl Names {
         for thread in &dump.threads {
             let look_at_ns = begin_ns.saturating_add(BELIEVED_NS.1 / 8);
             let since_ns = begin_ns.saturating_sub(BELIEVED_NS.1);
-            let known = Known { comm: thread.comm, since_ns, look_at_ns };
+            let pid = thread.pid.cast_unsigned();
+            let known = Known { comm: thread.comm, pid, is_newborn: false, since_ns, look_at_ns };
             names.threads.insert(thread.tid.cast_unsigned(), known);
         }
         for interrupt in &dump.interrupts {
@@ -80,7 +85,7 @@ impl Names {
         }
         let Some(known) = self.threads.get_mut(&tid) else {
             let comm = look.thread(tid).unwrap_or(Comm::new(UNKNOWN));
-            self.insert(tid, comm, now_ns);
+            self.insert(tid, comm, 0, now_ns);
             return comm;
         };
         if now_ns >= known.look_at_ns && self.looks > 0 {
@@ -94,14 +99,39 @@ impl Names {
         known.comm
     }
 
-    fn insert(&mut self, tid: u32, comm: Comm, now_ns: u64) {
+    fn insert(&mut self, tid: u32, comm: Comm, pid: u32, now_ns: u64) {
         let look_at_ns = now_ns.saturating_add(BELIEVED_NS.0);
-        self.threads.insert(tid, Known { comm, since_ns: now_ns, look_at_ns });
+        let known = Known { comm, pid, is_newborn: false, since_ns: now_ns, look_at_ns };
+        self.threads.insert(tid, known);
     }
 
-    /// A thread was created, by one whose name it has.
-    pub fn created(&mut self, tid: u32, comm: Comm, now_ns: u64) {
-        self.insert(tid, comm, now_ns);
+    /// The process of a thread; 0 where that is not known.
+    pub fn process(&self, tid: u32) -> u32 {
+        self.threads.get(&tid).map_or(0, |known| known.pid)
+    }
+
+    /// A thread of a process was created, by one whose name it has.
+    pub fn created(&mut self, tid: u32, pid: u32, comm: Comm, now_ns: u64) {
+        self.insert(tid, comm, pid, now_ns);
+        if let Some(known) = self.threads.get_mut(&tid) {
+            known.is_newborn = true;
+        }
+    }
+
+    /// A new thread is on a run queue; one whose creation was not seen has its maker's name.
+    pub fn started(&mut self, tid: u32, comm: Comm, now_ns: u64) {
+        match self.threads.get_mut(&tid).filter(|known| known.is_newborn) {
+            Some(known) => known.is_newborn = false,
+            None => self.insert(tid, comm, 0, now_ns),
+        }
+    }
+
+    /// A thread has another name.
+    pub fn renamed(&mut self, tid: u32, comm: Comm, now_ns: u64) {
+        match self.threads.get_mut(&tid) {
+            Some(known) => known.comm = comm,
+            None => self.insert(tid, comm, 0, now_ns),
+        }
     }
 
     /// A thread is gone; its number may come again for another.

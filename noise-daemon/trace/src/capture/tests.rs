@@ -40,7 +40,7 @@ fn stored(body: &Body, number: u64) -> Stored {
     for (place, word) in body.words(number) {
         words[place] = word;
     }
-    noise_common::store::reading::copy(|word| words[word])
+    Stored::copy(|word| words[word])
 }
 
 /// A stretch that begins with that number and is all that its part holds.
@@ -162,6 +162,65 @@ fn a_thread_that_is_created_on_one_cpu_is_known_on_the_others() {
     let switches = read(&mut capture);
     assert_eq!(switches.len(), 2);
     assert!(switches.iter().all(|(_, kind)| kind.contains("\"fio\"")), "{switches:?}");
+}
+
+#[test]
+fn threads_come_run_other_programs_and_go() {
+    let mut capture = Capture::new(UUID, 2, 1 << 16, 10, &dump());
+    let mut threads = Threads::default();
+    let name = |name: &[u8; 16]| {
+        let (halves, _) = name.as_chunks();
+        [0, 1].map(|half| u64::from_le_bytes(halves[half]))
+    };
+    let fork = |ids, time_ns| Body::process(EventKind::Fork, ids, time_ns);
+    let exec = |ids, time_ns| Body::process(EventKind::Exec, ids, time_ns);
+    let exit = |ids, time_ns| Body::process(EventKind::Exit, ids, time_ns);
+    let bodies = [
+        Body::switch((0, 120), 0, false, (8, 130), 100),
+        fork([8, 20, 20], 200),
+        Body::task(EventKind::WakeupNew, 20, 120, 0, 0, 300),
+        fork([20, 21, 20], 400),
+        // Its first thread is another one: it takes that one's id.
+        Body::switch((8, 130), 1, false, (21, 125), 500),
+        exec([20, 21, 0], 600),
+        Body::name(name(b"python3\0\0\0\0\0\0\0\0\0"), 600),
+        Body::task(EventKind::Waking, 20, 120, 0, 0, 700),
+        exit([20, 20, 0], 800),
+        exit([8, 8, 0], 900),
+        // The name of this one is lost.
+        exec([7, 7, 0], 1000),
+    ];
+    add(&mut capture, 0, 0, 0, &bodies);
+    capture.finish(3_000, &mut threads);
+    let (parent, child) = (task("fio", 8, 0), task("fio", 20, 0));
+    let exec =
+        |filename: &'static [u8], tid, old_tid| Kind::SchedProcessExec { filename, tid, old_tid };
+    let expected = [
+        Kind::SchedSwitch {
+            prev: task("swapper/1", 0, 20),
+            prev_state: 0,
+            next: task("fio", 8, 30),
+        },
+        Kind::SchedProcessFork { parent, parent_pid: 8, child, child_pid: 20 },
+        Kind::SchedWakeupNew(Woken { task: task("fio", 20, 20), target_cpu: 0 }),
+        Kind::SchedProcessFork {
+            parent: child,
+            parent_pid: 20,
+            child: task("fio", 21, 0),
+            child_pid: 20,
+        },
+        Kind::SchedSwitch { prev: task("fio", 8, 30), prev_state: 1, next: task("fio", 21, 25) },
+        exec(b"python3", 20, 21),
+        Kind::SchedWaking(Woken { task: task("python3", 20, 20), target_cpu: 0 }),
+        Kind::SchedProcessExit(task("python3", 20, 25)),
+        // It does not run here as far as known: its priority is the usual one.
+        Kind::SchedProcessExit(task("fio", 8, 20)),
+        exec(b"bash", 7, 7),
+    ];
+    let kinds: Vec<_> = read(&mut capture).into_iter().map(|(_, kind)| kind).collect();
+    let expected: Vec<_> = expected.iter().map(|kind| format!("{kind:?}")).collect();
+    assert_eq!(kinds, expected);
+    assert_eq!((capture.events(), threads.looks), (10, 0));
 }
 
 #[test]

@@ -12,8 +12,8 @@ use super::tsdl::tree::{Line, Top, Type, Value};
 use crate::clock::Clock;
 use crate::what::What;
 
-/// Kinds with numbers below are found by a look into a table.
-const DENSE: u64 = 1 << 16;
+/// Places of the table of kinds for each kind that there is, at most.
+const SPREAD: u64 = 16;
 
 /// Events that share headers and contexts.
 #[derive(Debug)]
@@ -32,26 +32,31 @@ pub struct StreamClass {
 impl StreamClass {
     fn add(&mut self, id: u64, class: EventClass) {
         self.classes.push(class);
-        let number = u32::try_from(self.classes.len()).unwrap_or(u32::MAX);
-        if id >= DENSE {
-            self.sparse.insert(id, number);
+        self.sparse.insert(id, u32::try_from(self.classes.len()).unwrap_or(u32::MAX));
+    }
+
+    /// Makes finding kinds fast, where their numbers are close together.
+    fn finish(&mut self) {
+        let last = self.sparse.keys().max().copied().unwrap_or(0);
+        let room = (self.classes.len() as u64).saturating_mul(SPREAD).saturating_add(SPREAD);
+        if last >= room {
             return;
         }
-        let id = id as usize;
-        if self.dense.len() <= id {
-            self.dense.resize(id + 1, 0);
-        }
-        if let Some(place) = self.dense.get_mut(id) {
-            *place = number;
+        self.dense.resize(last as usize + 1, 0);
+        for (id, number) in self.sparse.drain() {
+            if let Some(place) = self.dense.get_mut(id as usize) {
+                *place = number;
+            }
         }
     }
 
     /// The kind with that number.
     #[inline(always)]
     pub fn class(&self, id: u64) -> Option<&EventClass> {
-        let number = match self.dense.get(id as usize) {
-            Some(number) if id < DENSE => *number,
-            _ => self.sparse.get(&id).copied()?,
+        let number = match self.dense.get(usize::try_from(id).ok()?) {
+            Some(number) => *number,
+            None if self.sparse.is_empty() => return None,
+            None => self.sparse.get(&id).copied()?,
         };
         self.classes.get((number as usize).checked_sub(1)?)
     }
@@ -212,6 +217,9 @@ impl Layout {
         }
         for block in blocks(&tops, "event") {
             layout.add_event(&mut resolver, block)?;
+        }
+        for stream in layout.streams.values_mut() {
+            stream.finish();
         }
         if layout.streams.is_empty() {
             return Err(wrong("there is neither a stream nor an event"));

@@ -63,9 +63,12 @@ pub struct Struct {
 impl Default for Struct {
     /// One without fields.
     fn default() -> Self {
-        Self { align: 1, fields: Vec::new(), fixed: None }
+        Self { align: 1, fields: Vec::new(), fixed: Some(0) }
     }
 }
+
+/// An option: its name, its type, and the tag's values (first and last) that choose it.
+pub type Choice = (Box<str>, Node, Vec<(i128, i128)>);
 
 /// One of several options, by what a tag says.
 #[derive(Clone, Debug)]
@@ -74,8 +77,8 @@ pub struct Variant {
     pub slot: u8,
     /// Whether the tag may be negative.
     pub signed: bool,
-    /// Name, type, and the tag's values (first and last) that choose it.
-    pub options: Vec<(Box<str>, Node, Vec<(i128, i128)>)>,
+    /// The options.
+    pub options: Vec<Choice>,
 }
 
 impl Variant {
@@ -83,7 +86,7 @@ impl Variant {
     pub fn chosen(&self, slots: &Slots) -> Option<(&str, &Node)> {
         let raw = slots.get(usize::from(self.slot)).copied().unwrap_or_default();
         let tag = if self.signed { i128::from(raw as i64) } else { i128::from(raw) };
-        let fits = |(_, _, ranges): &&(Box<str>, Node, Vec<(i128, i128)>)| {
+        let fits = |(_, _, ranges): &&Choice| {
             ranges.iter().any(|(first, last)| (*first..=*last).contains(&tag))
         };
         self.options.iter().find(fits).map(|(name, node, _)| (&**name, node))

@@ -21,8 +21,11 @@ pub struct Reader<'t> {
     streams: Vec<Stream<'t>>,
     /// The next event of each stream.
     heads: Vec<Option<Record<'t>>>,
-    /// Streams that have one, by its time.
-    heap: BinaryHeap<Reverse<(u64, usize)>>,
+    /// The stream whose event is next.
+    current: Option<usize>,
+    /// The others that have events, by the time of the next one. Events of one CPU come in bursts: as long
+    /// as none of these is earlier, there is nothing to sort.
+    others: BinaryHeap<Reverse<(u64, usize)>>,
 }
 
 impl<'t> Reader<'t> {
@@ -36,7 +39,7 @@ impl<'t> Reader<'t> {
     pub fn from(layout: &'t Layout, files: &[StreamFile<'t>], from_ns: u64) -> Self {
         let mut streams = Vec::with_capacity(files.len());
         let mut heads = Vec::with_capacity(files.len());
-        let mut heap = BinaryHeap::with_capacity(files.len());
+        let mut others = BinaryHeap::with_capacity(files.len());
         for (number, file) in files.iter().enumerate() {
             let cpu = named_cpu(file.name).unwrap_or(number as u32);
             let mut stream = Stream::new(layout, file.name, file.bytes, cpu);
@@ -45,17 +48,24 @@ impl<'t> Reader<'t> {
             }
             let head = stream.next();
             if let Some(record) = &head {
-                heap.push(Reverse((record.time_ns, number)));
+                others.push(Reverse((record.time_ns, number)));
             }
             heads.push(head);
             streams.push(stream);
         }
-        Self { streams, heads, heap }
+        let current = others.pop().map(|first| first.0.1);
+        Self { streams, heads, current, others }
     }
 
     /// Time of the next event, nanoseconds since the epoch.
     pub fn first_ns(&self) -> Option<u64> {
-        self.heap.peek().map(|head| head.0.0)
+        let head = self.heads.get(self.current?)?.as_ref()?;
+        Some(head.time_ns)
+    }
+
+    /// How far the file of that number was read, in bytes.
+    pub fn read_bytes(&self, file: usize) -> usize {
+        self.streams.get(file).map_or(0, Stream::read_bytes)
     }
 
     /// What could not be read so far.
@@ -73,16 +83,21 @@ impl<'t> Iterator for Reader<'t> {
 
     #[inline]
     fn next(&mut self) -> Option<Record<'t>> {
-        let mut top = self.heap.peek_mut()?;
-        let number = top.0.1;
+        let number = self.current?;
         let (stream, head) = (self.streams.get_mut(number)?, self.heads.get_mut(number)?);
         let record = head.take();
         *head = stream.next();
         match head {
-            Some(next) => top.0.0 = next.time_ns,
-            None => {
-                std::collections::binary_heap::PeekMut::pop(top);
+            Some(next) => {
+                let key = (next.time_ns, number);
+                if let Some(mut earliest) = self.others.peek_mut()
+                    && earliest.0 < key
+                {
+                    self.current = Some(earliest.0.1);
+                    *earliest = Reverse(key);
+                }
             }
+            None => self.current = self.others.pop().map(|first| first.0.1),
         }
         record
     }

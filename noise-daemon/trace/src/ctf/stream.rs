@@ -54,6 +54,15 @@ impl<'t> Record<'t> {
         }
     }
 
+    /// What was lost, if that is what it says.
+    #[inline]
+    pub fn loss(&self) -> Option<Loss> {
+        match self.body {
+            Body::Event { .. } => None,
+            Body::Lost(loss) => Some(loss),
+        }
+    }
+
     /// What happened.
     #[inline]
     pub fn kind(&self) -> Kind<'t> {
@@ -97,6 +106,17 @@ impl fmt::Debug for Record<'_> {
     }
 }
 
+/// The packet that is read.
+#[derive(Clone, Copy)]
+struct Open<'t> {
+    class: &'t StreamClass,
+    bytes: Bytes<'t>,
+    /// Of the file, where it begins.
+    begin: usize,
+    /// Whether the file ends in it.
+    is_cut: bool,
+}
+
 /// Goes over one stream.
 pub struct Stream<'t> {
     layout: &'t Layout,
@@ -104,13 +124,14 @@ pub struct Stream<'t> {
     file: &'t [u8],
     /// Of the file, begin of the packet behind the one that is read.
     next_packet: usize,
-    packet: Option<Packet<'t>>,
+    packet: Option<Open<'t>>,
     /// Of the packet, where the next event begins, in bits.
     at: u64,
     cpu: u32,
     /// The latest time, as recorded.
     cycles: u64,
     clock: Option<&'t Clock>,
+    clock_number: u8,
     /// Nanoseconds to add where the clock counts such.
     offset_ns: Option<u64>,
     /// Time of the latest event, nanoseconds since the epoch.
@@ -138,6 +159,7 @@ impl<'t> Stream<'t> {
             cpu,
             cycles: 0,
             clock: None,
+            clock_number: 0,
             offset_ns: Some(0),
             time_ns: 0,
             ended: None,
@@ -151,6 +173,7 @@ impl<'t> Stream<'t> {
     }
 
     fn set_clock(&mut self, number: u8) {
+        self.clock_number = number;
         self.clock = self.layout.clocks.get(usize::from(number));
         let plain = |clock: &&Clock| clock.frequency_hz == 1_000_000_000;
         self.offset_ns = match self.clock {
@@ -196,7 +219,7 @@ impl<'t> Stream<'t> {
 
     /// The event at the current place.
     #[inline(always)]
-    fn event(&mut self, packet: Packet<'t>) -> Result<Record<'t>, &'static str> {
+    fn event(&mut self, packet: Open<'t>) -> Result<Record<'t>, &'static str> {
         let beyond = |_: Cut| "an event lies beyond the end";
         let (head, context_at) = packet.class.header.read(packet.bytes, self.at).map_err(beyond)?;
         let class =
@@ -230,10 +253,7 @@ impl<'t> Stream<'t> {
     #[inline(always)]
     fn stamp(&mut self, time: u64, time_bits: u32, clock: Option<u8>) {
         if let Some(number) = clock
-            && !std::ptr::eq(
-                self.clock.map_or(std::ptr::null(), std::ptr::from_ref),
-                clock_of(self.layout, number),
-            )
+            && number != self.clock_number
         {
             self.set_clock(number);
         }
@@ -257,11 +277,10 @@ impl<'t> Stream<'t> {
     /// Leaves the rest of a packet out.
     #[cold]
     fn give_up(&mut self, what: &'static str) {
-        let Some(packet) = &mut self.packet else { return };
+        let Some(packet) = self.packet else { return };
         let left = packet.bytes.end.saturating_sub(self.at).div_ceil(8);
-        let begin = self.next_packet.saturating_sub(packet.bytes.bytes.len());
-        let at = begin as u64 + self.at / 8;
-        let is_cut = packet.missing > 0;
+        let at = packet.begin as u64 + self.at / 8;
+        let is_cut = packet.is_cut;
         self.at = packet.bytes.end;
         self.damage.unread_bytes = self.damage.unread_bytes.saturating_add(left);
         let name = self.name;
@@ -309,7 +328,8 @@ impl<'t> Stream<'t> {
         }
         self.count_lost(&packet, before);
         self.at = packet.events_at;
-        self.packet = Some(packet);
+        let Packet { class, bytes, missing, .. } = packet;
+        self.packet = Some(Open { class, bytes, begin: at, is_cut: missing > 0 });
     }
 
     /// What the stream lost between the packet before and the end of this one.
@@ -360,8 +380,12 @@ impl<'t> Stream<'t> {
         });
     }
 
-    /// The time before which nothing in this stream lies from here on, where its packets say so; packets
-    /// that end before `from_ns` are passed over unread.
+    /// How far the file was read, in bytes; the packet that is read counts as a whole when it is over.
+    pub fn read_bytes(&self) -> usize {
+        self.packet.map_or(self.next_packet, |packet| packet.begin)
+    }
+
+    /// Passes over packets that end before that time, as far as packets say when they end.
     pub fn pass_until(&mut self, from_ns: u64) {
         while self.packet.is_none() || self.packet.is_some_and(|packet| self.at >= packet.bytes.end)
         {
@@ -380,10 +404,6 @@ impl<'t> Stream<'t> {
             self.ended = packet.context.end;
         }
     }
-}
-
-fn clock_of(layout: &Layout, number: u8) -> *const Clock {
-    layout.clocks.get(usize::from(number)).map_or(std::ptr::null(), std::ptr::from_ref)
 }
 
 fn skip_fields(structure: &super::node::Struct, bytes: Bytes<'_>, at: u64) -> Result<u64, Cut> {

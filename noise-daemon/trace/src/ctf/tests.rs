@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use self::written::{Field, Header, Order, Trace, Written};
 use super::*;
-use crate::event::{Kind, Loss};
+use crate::event::{Comm, Kind, Loss, Task};
 use crate::value::{Shape, Value, Visit};
 
 /// All that is shown of an event, as words.
@@ -254,20 +254,6 @@ fn what_does_not_begin_as_packets_do_is_no_stream() {
 }
 
 #[test]
-fn an_event_may_have_no_fields() {
-    let metadata = COUNTED.replace("fields := struct { uint32_t _number; };", "");
-    let layout = Layout::parse(&metadata).unwrap();
-    let bytes = packet(10, 20, 0, 0, &[]);
-    let mut stream = [bytes.as_slice(), &15_u64.to_le_bytes()].concat();
-    let bits = 8 * stream.len() as u64;
-    stream[20..28].copy_from_slice(&bits.to_le_bytes());
-    stream[28..36].copy_from_slice(&bits.to_le_bytes());
-    let mut reader = Reader::new(&layout, &[StreamFile { name: "x", bytes: &stream }]);
-    assert_eq!(reader.next().map(|record| record.time_ns), Some(1_000_000_020));
-    assert!(reader.next().is_none() && reader.damage().is_none());
-}
-
-#[test]
 fn metadata_that_makes_no_sense_is_refused_in_a_sentence() {
     for (change, to, sentence) in [
         ("minor = 8", "minor = 9", "only version 1.8"),
@@ -310,6 +296,69 @@ fn types_that_name_one_another_without_end_are_refused() {
     assert!(error.contains("too often"), "{error}");
     let round = COUNTED.replace("uint32_t _number", "struct a { struct a b; } _x");
     assert!(Layout::parse(&round).unwrap_err().to_string().contains("too often"));
+}
+
+#[test]
+fn perfs_own_fields_are_those_of_the_model() {
+    let metadata = COUNTED.replace(
+        "name = \"tick\"; fields := struct { uint32_t _number; };",
+        "name = \"sched:sched_switch\"; fields := struct {
+            uint32_t perf_tid; string prev_comm; uint32_t prev_pid; uint32_t prev_prio; uint64_t prev_state;
+            string next_comm; uint32_t next_pid; uint32_t next_prio;
+        };",
+    );
+    let layout = Layout::parse(&metadata).unwrap();
+    let number = |number: u32| number.to_le_bytes().to_vec();
+    let fields = [
+        number(9),
+        b"bash\0".to_vec(),
+        number(7),
+        number(120),
+        2_u64.to_le_bytes().to_vec(),
+        b"a longer name than tasks have\0".to_vec(),
+        number(8),
+        number(98),
+    ]
+    .concat();
+    let mut bytes = packet(10, 20, 0, 0, &[10]);
+    bytes.truncate(bytes.len() - 4);
+    bytes.extend(fields);
+    let bits = 8 * bytes.len() as u64;
+    for at in [20, 28] {
+        bytes[at..at + 8].copy_from_slice(&bits.to_le_bytes());
+    }
+    let mut reader = Reader::new(&layout, &[StreamFile { name: "x", bytes: &bytes }]);
+    let task = |name: &[u8], tid, prio| Task { comm: Comm::new(name), tid, prio };
+    let expected = Kind::SchedSwitch {
+        prev: task(b"bash", 7, 120),
+        prev_state: 2,
+        next: task(b"a longer name th", 8, 98),
+    };
+    assert_eq!(reader.next().map(|record| record.kind()), Some(expected));
+    assert!(reader.next().is_none() && reader.damage().is_none());
+}
+
+#[test]
+fn numbers_of_kinds_may_be_far_apart() {
+    let mut metadata = COUNTED.replace("event {", "event { id = 0;");
+    metadata.push_str("event { name = \"far\"; id = 18446744073709551615; };");
+    metadata.push_str("event { name = \"near\"; id = 70000; };");
+    let layout = Layout::parse(&metadata).unwrap();
+    let stream = &layout.streams[&0];
+    let name = |id| stream.class(id).map(|class| &*class.name);
+    assert_eq!([0, 1, 70_000, u64::MAX].map(name), [Some("tick"), None, Some("near"), Some("far")]);
+}
+
+#[test]
+fn an_event_may_have_no_fields() {
+    let metadata = COUNTED.replace("fields := struct { uint32_t _number; };", "");
+    let layout = Layout::parse(&metadata).unwrap();
+    let bytes = packet(10, 20, 0, 0, &[10]);
+    let mut reader = Reader::new(&layout, &[StreamFile { name: "x", bytes: &bytes }]);
+    let record = reader.next().unwrap();
+    let mut shown = Shown::default();
+    record.visit(&mut shown);
+    assert_eq!((record.name(), shown.0.len()), ("tick", 0));
 }
 
 #[test]

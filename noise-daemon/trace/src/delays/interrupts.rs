@@ -96,6 +96,16 @@ impl Interrupts {
         }
     }
 
+    /// Forgets what was counted.
+    pub fn begin(&mut self) {
+        for inside in self.irqs.values_mut() {
+            (inside.whole, inside.net_ns) = (Spread::default(), 0);
+        }
+        self.vectors.clear();
+        self.softirqs.clear();
+        self.raises.clear();
+    }
+
     /// Device interrupts, by number.
     pub fn hardirq(&self) -> Vec<Handler> {
         let document = |(irq, inside): (&u32, &Inside)| Handler {
@@ -104,7 +114,7 @@ impl Interrupts {
             whole: inside.whole,
             net_ns: inside.net_ns,
         };
-        self.irqs.iter().map(document).collect()
+        self.irqs.iter().filter(|(_, inside)| inside.whole.count > 0).map(document).collect()
     }
 
     /// Vectors of CPUs.

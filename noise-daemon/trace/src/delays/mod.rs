@@ -67,6 +67,15 @@ impl Delays {
         self.waits.follow(event, &mut self.cpus);
     }
 
+    /// Counts from now on only: delays that ended before are left out, those under way are not.
+    pub fn begin(&mut self, from_ns: u64) {
+        self.from_ns = Some(from_ns);
+        self.discarded = 0;
+        self.waits.begin(from_ns);
+        self.interrupts.begin();
+        self.requests.begin();
+    }
+
     /// What came out.
     pub fn finish(self) -> Document {
         let missing = NEEDED.iter().filter(|kind| !self.seen.contains(*kind));

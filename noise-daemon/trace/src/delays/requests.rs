@@ -101,6 +101,14 @@ impl Requests {
         }
     }
 
+    /// Forgets what was counted.
+    pub fn begin(&mut self) {
+        self.queue.clear();
+        self.device.clear();
+        self.tx.clear();
+        self.rx.clear();
+    }
+
     fn devices(&self, spreads: &BTreeMap<u32, Spread>) -> Vec<Device> {
         let device = |(dev, whole): (&u32, &Spread)| {
             let numbers = || format!("{}:{}", dev >> 20, dev & 0xf_ffff);

@@ -101,6 +101,16 @@ impl Waits {
         }
     }
 
+    /// Forgets what was counted.
+    pub fn begin(&mut self, from_ns: u64) {
+        for thread in self.threads.values_mut() {
+            let before = std::mem::take(thread);
+            thread.comm = before.comm;
+            thread.open = before.open;
+            thread.runs_since_ns = before.runs_since_ns.map(|since_ns| since_ns.max(from_ns));
+        }
+    }
+
     fn thread(&mut self, task: &Task) -> Option<&mut Thread> {
         if !(0..MAX_TID).contains(&task.tid) {
             return None;

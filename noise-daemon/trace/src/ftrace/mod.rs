@@ -72,6 +72,13 @@ impl<'t> Recorded<'t> for Record<'t> {
         kind(what, line.name, &Pairs::of(what, line.rest).wanted(what))
     }
 
+    fn loss(&self) -> Option<Loss> {
+        match self.body {
+            Body::Event(_) => None,
+            Body::Lost(loss) => Some(loss),
+        }
+    }
+
     fn visit(&self, visit: &mut impl Visit) {
         let Body::Event(line) = self.body else { return };
         Pairs::of(What::named(line.name), line.rest).visit(visit);
@@ -100,6 +107,8 @@ impl Record<'_> {
 /// Goes over a text, line by line.
 #[derive(Debug)]
 pub struct Reader<'t> {
+    /// Bytes of the text.
+    whole: usize,
     rest: &'t [u8],
     lines: u64,
     /// Events so far, and time of the latest.
@@ -116,7 +125,16 @@ impl<'t> Reader<'t> {
     /// Of a whole text.
     pub fn new(text: &'t [u8]) -> Self {
         let damage = Damage::default();
-        Self { rest: text, lines: 0, events: 0, time_ns: 0, lost: None, held: None, damage }
+        Self {
+            whole: text.len(),
+            rest: text,
+            lines: 0,
+            events: 0,
+            time_ns: 0,
+            lost: None,
+            held: None,
+            damage,
+        }
     }
 
     /// Events so far.
@@ -183,6 +201,11 @@ impl<'t> Iterator for Reader<'t> {
 impl<'t> Source<'t> for Reader<'t> {
     fn damage(&self) -> Damage {
         self.damage.clone()
+    }
+
+    fn read_bytes(&self, _: usize) -> usize {
+        // The event that is held back is not far behind.
+        self.whole.saturating_sub(self.rest.len()).saturating_sub(1 << 16)
     }
 }
 

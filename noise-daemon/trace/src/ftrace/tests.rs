@@ -1,3 +1,5 @@
+//! Lines as kernels and trace-cmd print them.
+
 use noise_common::hooks::Vector;
 
 use super::*;
@@ -93,7 +95,7 @@ fn lines_become_the_events_of_the_model() {
             child: task("bash", 31685, 0),
             child_pid: 0,
         },
-        Kind::SchedProcessExec { filename: b"/usr/bin/sleep", tid: 31685 },
+        Kind::SchedProcessExec { filename: b"/usr/bin/sleep", tid: 31685, old_tid: 31685 },
         Kind::Other("sys_enter"),
     ];
     for (found, expected) in kinds.iter().zip(&expected) {

@@ -80,7 +80,7 @@ pub fn cut(trace: &Trace) -> Result<(), String> {
 pub fn flipped(trace: &Trace) -> Result<(), String> {
     let mut random = Random(2);
     let (name, whole) = trace.files.iter().min_by_key(|(_, bytes)| bytes.len()).unwrap();
-    for round in 0..200 {
+    for round in 0..60 {
         let mut bytes = whole.clone();
         for _ in 0..=round % 20 {
             let at = random.below(bytes.len());
@@ -95,7 +95,7 @@ pub fn flipped(trace: &Trace) -> Result<(), String> {
     }
     let text = std::fs::read(trace.folder.join("metadata")).unwrap();
     let text = metadata::text(&text).unwrap().into_bytes();
-    for round in 0..100 {
+    for round in 0..30 {
         let mut bytes = text.clone();
         // The first part has all that is not an event.
         let end = if round % 2 == 0 { 4096 } else { bytes.len() };

@@ -99,7 +99,7 @@ fn assert_culprits<'a>(culprits: impl Iterator<Item = &'a Culprit>, expected: &V
     }
     let mut top: Vec<_> =
         threads.iter().map(|((tid, comm), ns)| (format!("{comm}-{tid}"), *ns)).collect();
-    top.sort_by(|one, other| other.1.cmp(&one.1));
+    top.sort_by_key(|other| std::cmp::Reverse(other.1));
     for (found, expected) in top.iter().zip(expected["top"].as_array().unwrap()) {
         assert_eq!(
             (found.0.as_str(), found.1),
@@ -154,7 +154,7 @@ fn pairs(threads: &[ThreadDocument], expected: &Value) {
             })
         })
         .collect();
-    pairs.sort_by(|one, other| other.2.cmp(&one.2));
+    pairs.sort_by_key(|other| std::cmp::Reverse(other.2));
     for (found, expected) in pairs.iter().zip(expected["pairs"].as_array().unwrap()) {
         let text = |place: usize| expected[place].as_str().unwrap().to_owned();
         assert_eq!(*found, (text(0), text(1), number(&expected[2])));

@@ -218,14 +218,17 @@ fn length<'i>(input: &mut &'i str) -> Parsed<Length<'i>> {
     delimited(sign("["), alt((fixed, path.map(Length::Counted))), sign("]")).parse_next(input)
 }
 
+/// A name with its lengths.
+type Declarator<'i> = (&'i str, Vec<Length<'i>>);
+
 /// Names with their lengths: `_comm[16], _more`.
-fn declarators<'i>(input: &mut &'i str) -> Parsed<Vec<(&'i str, Vec<Length<'i>>)>> {
+fn declarators<'i>(input: &mut &'i str) -> Parsed<Vec<Declarator<'i>>> {
     separated(1.., (word, repeat(0.., length)), sign(",")).parse_next(input)
 }
 
 /// A type and the names that get it, none where only the type is defined. Of plain words the last one is
 /// a name.
-fn declared<'i>(input: &mut &'i str) -> Parsed<(Type<'i>, Vec<(&'i str, Vec<Length<'i>>)>)> {
+fn declared<'i>(input: &mut &'i str) -> Parsed<(Type<'i>, Vec<Declarator<'i>>)> {
     if let Some(ty) = opt(spelled).parse_next(input)? {
         let names = opt(declarators).parse_next(input)?;
         return Ok((ty, names.unwrap_or_default()));

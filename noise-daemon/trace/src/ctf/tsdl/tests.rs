@@ -1,3 +1,5 @@
+//! What the grammar accepts, and where it stops.
+
 use super::parse;
 use super::tree::{Declaration, Item, Label, Length, Line, Top, Type, Value};
 

@@ -50,6 +50,17 @@ const MIGRATE: &[Field] = &[
     ("orig_cpu", Type::Signed),
     ("dest_cpu", Type::Signed),
 ];
+const FORK: &[Field] = &[
+    ("parent_comm", Type::Comm),
+    ("parent_tid", Type::Signed),
+    ("parent_pid", Type::Signed),
+    ("child_comm", Type::Comm),
+    ("child_tid", Type::Signed),
+    ("child_pid", Type::Signed),
+];
+const EXEC: &[Field] =
+    &[("filename", Type::Text), ("tid", Type::Signed), ("old_tid", Type::Signed)];
+const EXIT: &[Field] = &[("comm", Type::Comm), ("tid", Type::Signed), ("prio", Type::Signed)];
 const SOFTIRQ: &[Field] = &[("vec", Type::Unsigned)];
 const REQUEST: &[Field] = &[
     ("dev", Type::Unsigned),
@@ -122,6 +133,9 @@ const LAST_AT: u32 = FIRST_VECTOR + VECTOR_HOOKS.len() as u32;
 const LAST: &[(&str, &[Field])] = &[
     ("nmi_handler", &[("delta_ns", Type::LongSigned)]),
     ("tcp_retransmit_skb", &[("skbaddr", Type::Address), ("name", Type::Text)]),
+    ("sched_process_fork", FORK),
+    ("sched_process_exec", EXEC),
+    ("sched_process_exit", EXIT),
     ("lttng_statedump_start", &[]),
     ("lttng_statedump_process_state", PROCESS),
     (
@@ -174,12 +188,15 @@ pub const fn number(kind: &Kind<'_>) -> Option<u32> {
         Kind::VectorExit { which, .. } => vector(*which, Edge::Exit),
         Kind::NmiHandler { .. } => LAST_AT,
         Kind::TcpRetransmitSkb(_) => LAST_AT + 1,
-        Kind::StatedumpStart => LAST_AT + 2,
-        Kind::StatedumpProcess(_) => LAST_AT + 3,
-        Kind::StatedumpInterrupt { .. } => LAST_AT + 4,
-        Kind::StatedumpBlockDevice { .. } => LAST_AT + 5,
-        Kind::StatedumpInterface { .. } => LAST_AT + 6,
-        Kind::StatedumpEnd => LAST_AT + 7,
+        Kind::SchedProcessFork { .. } => LAST_AT + 2,
+        Kind::SchedProcessExec { .. } => LAST_AT + 3,
+        Kind::SchedProcessExit(_) => LAST_AT + 4,
+        Kind::StatedumpStart => LAST_AT + 5,
+        Kind::StatedumpProcess(_) => LAST_AT + 6,
+        Kind::StatedumpInterrupt { .. } => LAST_AT + 7,
+        Kind::StatedumpBlockDevice { .. } => LAST_AT + 8,
+        Kind::StatedumpInterface { .. } => LAST_AT + 9,
+        Kind::StatedumpEnd => LAST_AT + 10,
         _ => return None,
     })
 }

@@ -114,6 +114,19 @@ pub fn fields(kind: &Kind<'_>, bytes: &mut Vec<u8>) {
             out.unsigned(*orig_cpu);
             out.unsigned(*dest_cpu);
         }
+        Kind::SchedProcessFork { parent, parent_pid, child, child_pid } => {
+            for (task, pid) in [(parent, parent_pid), (child, child_pid)] {
+                out.comm(&task.comm);
+                out.signed(task.tid);
+                out.signed(*pid);
+            }
+        }
+        Kind::SchedProcessExec { filename, tid, old_tid } => {
+            out.text(filename);
+            out.signed(*tid);
+            out.signed(*old_tid);
+        }
+        Kind::SchedProcessExit(task) => out.task(task),
         Kind::IrqHandlerEntry { irq, name } => {
             out.unsigned(*irq);
             out.text(name);
