@@ -1,6 +1,7 @@
 //! A folder that `noised record` wrote, as `noised trace events` reads it, in the words by which it is held
 //! against ftrace.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -39,15 +40,49 @@ fn text<'v>(value: &'v Value, name: &str) -> Result<&'v str> {
     text.with_context(|| format!("{value} has no {name}"))
 }
 
-/// Reads a recording, with times as its clock has them.
+/// Events that are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// On which CPU.
+    pub cpu: u32,
+    /// How many.
+    pub events: u64,
+    /// Not before then, `CLOCK_MONOTONIC`, nanoseconds.
+    pub from_ns: u64,
+    /// Not after then.
+    pub to_ns: u64,
+}
+
+/// A recording.
+#[derive(Clone, Debug, Default)]
+pub struct Recording {
+    /// Its events, with times as its clock has them.
+    pub stretch: Stretch,
+    /// What is missing, in the order of time.
+    pub losses: Vec<Loss>,
+    /// Threads that its state dumps name.
+    pub dumped: u64,
+}
+
+/// How many events of each name there are, and how many are missing.
 ///
 /// # Errors
 /// If it cannot be read, or not completely.
-pub fn recorded(folder: &Path) -> Result<Stretch> {
+pub fn counted(folder: &Path) -> Result<(BTreeMap<String, u64>, u64)> {
+    let summary: Value = serde_json::from_str(&read(folder, &["--summary"])?)?;
+    let events = summary.get("events").cloned().context("no events")?;
+    Ok((serde_json::from_value(events)?, number(&summary, "discarded")?))
+}
+
+/// Reads a recording.
+///
+/// # Errors
+/// If it cannot be read, or not completely.
+pub fn recorded(folder: &Path) -> Result<Recording> {
     let summary: Value = serde_json::from_str(&read(folder, &["--summary"])?)?;
     let offset_ns = number(summary.get("clock").context("no clock")?, "offset_ns")?;
     let mut stretch = Stretch { missing: number(&summary, "discarded")?, ..Stretch::default() };
-    let mut first_ns = None;
+    let (mut losses, mut dumped, mut first_ns) = (Vec::new(), 0, None);
     for line in read(folder, &[])?.lines() {
         stretch.bytes += line.len();
         let event: Value = serde_json::from_str(line)?;
@@ -55,11 +90,19 @@ pub fn recorded(folder: &Path) -> Result<Stretch> {
         let name = text(&event, "name")?;
         // The state dump is as old as the recording.
         first_ns.get_or_insert(time_ns);
-        if name == "lost" || name.starts_with("lttng_statedump_") {
+        if name.starts_with("lttng_statedump_") {
+            dumped += u64::from(name == "lttng_statedump_process_state");
             continue;
         }
         let cpu = u32::try_from(number(&event, "cpu")?)?;
         let fields = event.get("fields").context("no fields")?;
+        if name == "lost" {
+            let at =
+                |name: &str| number(fields, name)?.checked_sub(offset_ns).context("a time of old");
+            let events = number(fields, "events")?;
+            losses.push(Loss { cpu, events, from_ns: at("from_ns")?, to_ns: at("to_ns")? });
+            continue;
+        }
         let words = words(name, fields).with_context(|| line.to_owned())?;
         stretch.events.push(Recorded { time_ns, cpu, words });
     }
@@ -68,7 +111,9 @@ pub fn recorded(folder: &Path) -> Result<Stretch> {
         stretch.events.is_sorted_by_key(|event| event.time_ns),
         "the events are not in the order of time"
     );
-    Ok(stretch)
+    let lost: u64 = losses.iter().map(|loss| loss.events).sum();
+    ensure!(lost == stretch.missing, "{lost} lost at their places, {} in all", stretch.missing);
+    Ok(Recording { stretch, losses, dumped })
 }
 
 fn words(name: &str, fields: &Value) -> Result<Words> {

@@ -33,6 +33,7 @@ mod patience;
 mod privileges;
 mod prometheus;
 mod record;
+mod record_ends;
 mod recorder;
 mod referee;
 mod scenario;
@@ -134,6 +135,7 @@ fn main() -> ExitCode {
         ("cgroups", cgroups::TESTS),
         ("differential", differential::TESTS),
         ("record", record::TESTS),
+        ("record_ends", record_ends::TESTS),
         ("recorder", recorder::TESTS),
         ("attribution", attribution::TESTS),
         ("scenario", scenario::TESTS),

@@ -93,6 +93,16 @@ impl Controls {
         unsafe { (&raw const (*first.add(cpu as usize)).store.lost).read_volatile() }
     }
 
+    /// Bits of the classes of events that are written; 0 where there is no CPU.
+    pub fn classes(&self) -> u32 {
+        if self.cpus == 0 {
+            return 0;
+        }
+        let first = self.map.as_ptr().cast::<CpuState>();
+        // SAFETY: the mapping holds at least one state.
+        unsafe { (&raw const (*first).events).read_volatile() }
+    }
+
     /// Where the event store's parts lie.
     pub fn layout(&self) -> Layout {
         self.layout

@@ -12,8 +12,8 @@ use aya::{Btf, Ebpf, VerifierLogLevel};
 use noise_common::MARKER_MAP;
 use noise_common::hooks::{Attach, HOOKS, Hook};
 use noise_common::signals::{SIGNALS, Signal, SignalInfo};
-use noise_common::store::Layout;
 use noise_common::store::event::KINDS;
+use noise_common::store::{Class, Layout};
 use noise_system::memory::give_back;
 
 use super::controls::{Controls, Measured};
@@ -110,7 +110,7 @@ pub struct LoadOptions {
     pub only: Option<Attach>,
     /// What is measured at first.
     pub measured: Measured,
-    /// Only hooks that write events: nothing else is measured.
+    /// Only hooks that write events of the classes that are measured: there is nothing else.
     pub events_only: bool,
     /// The event store's size, which may turn out smaller where memory is short.
     pub recorder: RecorderSize,
@@ -174,7 +174,7 @@ impl Engine {
         give_back();
         let mut hooks = Vec::with_capacity(HOOKS.len());
         let is_needed = |hook: &Hook| {
-            let writes = writes_events(*hook);
+            let writes = writes_events(*hook, &options.measured.events);
             // Without a store nothing happens there.
             (layout.events() > 0 || !hook.is_for_events()) && (writes || !options.events_only)
         };
@@ -332,10 +332,13 @@ impl Engine {
     }
 }
 
-/// Whether the program of a hook writes events.
-fn writes_events(hook: Hook) -> bool {
-    let is_kind = || KINDS.iter().any(|kind| kind.name() == hook.tracepoint());
-    matches!(hook, Hook::Vector(..)) || is_kind()
+/// Whether the program of a hook writes events of these classes.
+fn writes_events(hook: Hook, classes: &[Class]) -> bool {
+    let of = |hook: Hook| match hook {
+        Hook::Vector(..) => Some(Class::Sched),
+        _ => KINDS.iter().find(|kind| kind.name() == hook.tracepoint()).map(|kind| kind.class()),
+    };
+    of(hook).is_some_and(|class| classes.contains(&class))
 }
 
 /// The memory that says what the programs measure; `None` of an object that does not read it.

@@ -92,6 +92,11 @@ impl EventStore {
         self.controls.layout().cpus()
     }
 
+    /// Bits of the classes of events that are written now.
+    pub fn classes(&self) -> u32 {
+        self.controls.classes()
+    }
+
     fn mapped(&self, part: Part) -> io::Result<Mapped> {
         let event = size_of::<Event>();
         let (offset, len) =

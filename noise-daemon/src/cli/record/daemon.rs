@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use noise_common::store::PARTS;
 use noise_common::store::reading::Stretch;
+use noise_common::store::{Class, PARTS};
 use noise_host::kernel::monotonic_ns;
 use noise_top::sources::{Fault, Link, SocketLink};
 use noise_trace::capture::Capture;
@@ -34,7 +34,10 @@ struct Flight {
 ///
 /// # Errors
 /// Where it may not be asked, or has none.
-pub fn flight(socket: &Path) -> Result<Option<Box<dyn Supply>>, CommandError> {
+pub fn flight(
+    socket: &Path,
+    wanted: Option<&[Class]>,
+) -> Result<Option<Box<dyn Supply>>, CommandError> {
     let begin_ns = monotonic_ns();
     let link = SocketLink::with_timeout(socket.to_owned(), TIMEOUT);
     let mut flight = Flight { link, cpus: 0, begin_ns, asked_ns: begin_ns, next: BTreeMap::new() };
@@ -42,6 +45,7 @@ pub fn flight(socket: &Path) -> Result<Option<Box<dyn Supply>>, CommandError> {
         Ok(body) => {
             let reader = EventsReader::new(body.as_slice()).map_err(anyhow::Error::from)?;
             flight.cpus = reader.head().cpus;
+            ensure_kept(reader, wanted.unwrap_or_default(), socket)?;
             Ok(Some(Box::new(flight)))
         }
         Err(Trouble::Fault(Fault::Absent { .. })) => Ok(None),
@@ -52,6 +56,26 @@ pub fn flight(socket: &Path) -> Result<Option<Box<dyn Supply>>, CommandError> {
         Err(Trouble::Fault(fault)) => {
             Err(CommandError { exit: Exit::Failed, source: fault.into() })
         }
+    }
+}
+
+/// Refuses classes of events that a daemon does not keep.
+fn ensure_kept(
+    mut reader: EventsReader<&[u8]>,
+    wanted: &[Class],
+    socket: &Path,
+) -> Result<(), CommandError> {
+    let first = reader.next_item().context("the daemon's answer")?;
+    // 0 is what a daemon says that does not know of it.
+    let Some(Item::Part { classes: kept @ 1.., .. }) = first else { return Ok(()) };
+    match wanted.iter().find(|class| class.bit() & kept == 0) {
+        None => Ok(()),
+        Some(class) => Err(CommandError::misused(format!(
+            "the daemon at {} keeps no {} events: add the class to [recorder] classes there, or record as root \
+             with --own",
+            socket.display(),
+            class.name()
+        ))),
     }
 }
 
@@ -96,7 +120,7 @@ impl Supply for Flight {
         let mut fullness: f64 = 0.0;
         while let Some(item) = reader.next_item().context("the daemon's answer")? {
             match item {
-                Item::Part { place, complete_from_ns }
+                Item::Part { place, complete_from_ns, .. }
                     if place.part == 0 && complete_from_ns > 0 =>
                 {
                     // The part of what is held that is younger than what was asked for.

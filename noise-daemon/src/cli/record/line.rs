@@ -54,7 +54,9 @@ fn text(limits: Limits, before: Summary, now: Summary, passed: Duration) -> Stri
         megabytes(now.bytes),
         units::count(now.lost)
     );
-    if let Some(most) = limits.bytes.filter(|_| growth > 0.0) {
+    if let (Some(most), Some(_)) = (limits.bytes, limits.files) {
+        text.push_str(&format!("; the latest {} are kept", megabytes(most)));
+    } else if let Some(most) = limits.bytes.filter(|_| growth > 0.0) {
         let left_ns = most.saturating_sub(now.bytes) as f64 / growth * 1e9;
         let left = units::duration(left_ns);
         text.push_str(&format!("; {} in {left} at this rate", megabytes(most)));
@@ -73,14 +75,20 @@ mod tests {
             events,
             bytes,
             lost,
+            ..Summary::default()
         };
         let (before, now) = (summary(4, 1_000, 1_000_000, 0), summary(5, 801_000, 34_100_000, 7));
-        let limits = Limits { duration: None, bytes: Some(1_000_000_000) };
+        let limits = Limits { bytes: Some(1_000_000_000), ..Limits::default() };
         assert_eq!(
             text(limits, before, now, Duration::from_secs(1)),
             "recording: 5 s, 800 k events/s, 34.1 MB, 7 lost; 1000.0 MB in 29.2 s at this rate"
         );
-        let limits = Limits { duration: Some(Duration::from_secs(60)), bytes: None };
+        let kept = Limits { files: Some(4), ..limits };
+        assert_eq!(
+            text(kept, before, now, Duration::from_secs(1)),
+            "recording: 5 s, 800 k events/s, 34.1 MB, 7 lost; the latest 1000.0 MB are kept"
+        );
+        let limits = Limits { duration: Some(Duration::from_secs(60)), ..Limits::default() };
         let text = text(limits, before, before, Duration::from_secs(1));
         assert_eq!(text, "recording: 4 of 60 s, 0 events/s, 1.0 MB, 0 lost");
     }

@@ -18,6 +18,8 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use jiff::Zoned;
+use noise_common::store::Class;
+use noise_common::store::event::CLASSES;
 use noise_host::kernel::{Sight, other_daemon_runs};
 
 use self::child::Child;
@@ -38,9 +40,16 @@ pub struct RecordArgs {
     /// How long (10s, 5m; without a unit: seconds) [default: until it is interrupted].
     #[arg(long, short, value_name = "TIME", value_parser = whole)]
     duration: Option<Duration>,
-    /// End when the files have this size (500M, 2G; without a unit: bytes).
+    /// End when the files have this size (500M, 2G; without a unit: bytes); see also --max-files.
     #[arg(long, value_name = "BYTES", value_parser = size::parse)]
     max_size: Option<u64>,
+    /// Keep the latest events in this many files of each CPU: when there are --max-size bytes of them, the
+    /// oldest go, and the recording goes on.
+    #[arg(long, value_name = "N", requires = "max_size", value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    max_files: Option<u32>,
+    /// Only events of these classes: sched, io [default: all there are].
+    #[arg(long, value_name = "CLASSES", value_delimiter = ',', value_parser = class)]
+    events: Vec<Class>,
     /// Ask the daemon at this socket for events, instead of the one of this host or the kernel.
     #[arg(long, value_name = "SOCKET", conflicts_with = "own")]
     connect: Option<PathBuf>,
@@ -57,29 +66,50 @@ fn whole(text: &str) -> Result<Duration, String> {
     duration(text, Plain::Seconds, least, most)
 }
 
+/// A class of events that can be recorded.
+fn class(name: &str) -> Result<Class, String> {
+    match name {
+        "ipc" => {
+            Err("this version records no ipc events (system calls, signals, futexes, pipes): \
+                      choose from sched and io"
+                .to_owned())
+        }
+        _ => Class::from_name(name)
+            .ok_or_else(|| "expected sched, io, or both with a comma between".to_owned()),
+    }
+}
+
 /// Where a recording goes that was given no folder.
 fn usual_folder() -> PathBuf {
     Zoned::now().strftime("noised-%Y%m%d-%H%M%S").to_string().into()
 }
 
+impl RecordArgs {
+    /// The classes that the user named.
+    fn classes(&self) -> Option<&[Class]> {
+        Some(self.events.as_slice()).filter(|classes| !classes.is_empty())
+    }
+}
+
 /// The daemon that the user named; else the one of this host; else programs of our own.
 fn supply(args: &RecordArgs) -> SupplyResult {
+    let wanted = args.classes();
     if let Some(socket) = &args.connect {
-        let found = daemon::flight(socket)?;
+        let found = daemon::flight(socket, wanted)?;
         return found.ok_or_else(|| {
             let place = socket.display();
             anyhow!("no noised with a flight recorder answers at {place}: start one, or leave --connect out").into()
         });
     }
     if !args.own
-        && let Some(found) = daemon::flight(Path::new(DEFAULT_SOCKET))?
+        && let Some(found) = daemon::flight(Path::new(DEFAULT_SOCKET), wanted)?
     {
         return Ok(found);
     }
     if other_daemon_runs() == Some(true) {
         output::complain("warning: another noised is attached on this host: overhead doubles");
     }
-    supply::own()
+    supply::own(wanted.unwrap_or(&CLASSES))
 }
 
 /// Runs the command; what the process exits with.
@@ -96,12 +126,13 @@ pub fn run(args: &RecordArgs) -> Result<ExitCode, CommandError> {
              with /proc mounted without hidepid",
         );
     }
-    let mut session = Session::start(&path, || supply(args))?;
+    let limits = Limits { duration: args.duration, bytes: args.max_size, files: args.max_files };
+    limits.ensure_sensible()?;
+    let mut session = Session::start(&path, limits, args.classes(), || supply(args))?;
     let mut child = match args.command.as_slice() {
         [] => None,
         [program, arguments @ ..] => Some(Child::start(program, arguments)?),
     };
-    let limits = Limits { duration: args.duration, bytes: args.max_size };
     let mut progress = Progress::new(limits);
     let ended = session.record(limits, &mut progress, || {
         stop.load(Ordering::Relaxed) || child.as_mut().is_some_and(Child::has_ended)

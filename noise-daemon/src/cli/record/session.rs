@@ -1,19 +1,21 @@
 //! A recording while it is made: takes events over and writes files.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use jiff::Timestamp;
+use noise_common::store::Class;
 use noise_host::kernel::monotonic_ns;
 use noise_host::resolve::read_host;
 use noise_system::procfs;
 use noise_trace::capture::Capture;
-use noise_trace::ctf::write::{Origin, Uuid, metadata};
+use noise_trace::ctf::write::{Origin, Packets, Uuid, metadata};
 
 use super::dump::Host;
-use super::folder::Folder;
+use super::folder::{Folder, Most, Room};
 use super::line::Progress;
 use super::summary::{End, Limits, Summary};
 use super::supply::{Supply, SupplyResult};
@@ -43,6 +45,10 @@ pub struct Session {
     drained_ns: u64,
     flushed_ns: u64,
     length: Duration,
+    /// Events that are lost and could not be counted as such in the files.
+    uncounted: u64,
+    /// Packets by CPU that were to be written when that failed.
+    unwritten: Vec<(u32, Packets)>,
 }
 
 /// By how much real time is ahead of the programs' clock, ns.
@@ -80,15 +86,24 @@ impl Session {
     ///
     /// # Errors
     /// See [`CommandError`]; nothing is left attached.
-    pub fn start(path: &Path, supply: impl FnOnce() -> SupplyResult) -> Result<Self, CommandError> {
+    pub fn start(
+        path: &Path,
+        limits: Limits,
+        classes: Option<&[Class]>,
+        supply: impl FnOnce() -> SupplyResult,
+    ) -> Result<Self, CommandError> {
         let host = Host::new();
         let dump = host.dump();
         let supply = supply()?;
         let (uuid, origin) = (uuid()?, origin());
-        let folder = Folder::create(path, &metadata(uuid, &origin))?;
+        let most = limits.bytes.map(|bytes| Most { bytes, files: limits.files });
+        let folder = Folder::create(path, &metadata(uuid, &origin), supply.cpus(), most)?;
         noise_system::memory::give_back();
         let begin_ns = supply.begin_ns();
-        let capture = Capture::new(uuid, supply.cpus(), PACKET_BYTES, begin_ns, &dump);
+        let mut capture = Capture::new(uuid, supply.cpus(), PACKET_BYTES, begin_ns, &dump);
+        if let Some(classes) = classes {
+            capture.only(classes);
+        }
         Ok(Self {
             supply,
             capture,
@@ -100,6 +115,8 @@ impl Session {
             drained_ns: begin_ns,
             flushed_ns: begin_ns,
             length: Duration::ZERO,
+            uncounted: 0,
+            unwritten: Vec::new(),
         })
     }
 
@@ -113,31 +130,41 @@ impl Session {
         progress: &mut Progress,
         mut is_over: impl FnMut() -> bool,
     ) -> anyhow::Result<End> {
-        let mut end = None;
+        let ended = self.record_until(limits, progress, &mut is_over);
+        if ended.is_err() {
+            self.count_unwritten();
+        }
+        ended
+    }
+
+    fn record_until(
+        &mut self,
+        limits: Limits,
+        progress: &mut Progress,
+        is_over: &mut impl FnMut() -> bool,
+    ) -> anyhow::Result<End> {
         loop {
             let begin = Instant::now();
             // Asked before the last turn, which has all that happened until then.
             let over = is_over() || limits.duration.is_some_and(|most| self.length >= most);
             let fullness = self.drain()?;
-            if over || end.is_some() {
-                break;
+            if over {
+                self.capture.finish(self.drained_ns, &mut self.host);
+                let room = self.write(self.drained_ns)?;
+                return Ok(if room == Room::Full { End::Full } else { End::Over });
             }
-            self.capture.advance(self.drained_ns.saturating_sub(SETTLED_NS), &mut self.host);
-            if self.drained_ns.saturating_sub(self.flushed_ns) >= PACKET_NS {
+            let settled_ns = self.drained_ns.saturating_sub(SETTLED_NS);
+            self.capture.advance(settled_ns, &mut self.host);
+            let is_due = self.drained_ns.saturating_sub(self.flushed_ns) >= PACKET_NS;
+            if is_due || self.capture.is_whole() {
                 self.flushed_ns = self.drained_ns;
-                self.capture.flush();
+                if self.write(settled_ns)? == Room::Full {
+                    return Ok(End::Full);
+                }
             }
-            self.write()?;
             progress.at(self.summary());
-            if limits.bytes.is_some_and(|most| self.folder.bytes() >= most) {
-                end = Some(End::Full);
-                break;
-            }
             self.pause(fullness, begin, limits);
         }
-        self.capture.finish(self.drained_ns, &mut self.host);
-        self.write()?;
-        Ok(end.unwrap_or(End::Over))
     }
 
     /// Waits as long as it takes until the store has something to drain.
@@ -157,35 +184,81 @@ impl Session {
         self.supply.drain(now_ns, &mut self.capture)
     }
 
-    /// Writes whole packets.
-    fn write(&mut self) -> anyhow::Result<()> {
-        for cpu in 0..self.supply.cpus() {
-            let packets = self.capture.packets(cpu);
-            self.folder.append(cpu, &packets)?;
+    /// Writes all events up to a time: those of all CPUs, or, where the recording is full, of none.
+    fn write(&mut self, until_ns: u64) -> anyhow::Result<Room> {
+        self.capture.flush();
+        let cpus = 0..self.supply.cpus();
+        let mut round: VecDeque<(u32, Packets)> =
+            cpus.map(|cpu| (cpu, self.capture.packets(cpu))).collect();
+        let bytes = round.iter().map(|(_, packets)| packets.len() as u64).sum();
+        let room = self.folder.make_room(bytes)?;
+        match room {
+            Room::Full => return Ok(room),
+            Room::Scarce => {
+                for (cpu, packets) in &mut round {
+                    *packets = self.capture.give_up(*cpu, packets);
+                }
+            }
+            Room::Enough => {}
         }
-        Ok(())
+        while let Some((cpu, packets)) = round.front() {
+            if let Err(error) = self.folder.append(*cpu, packets) {
+                self.unwritten = round.into();
+                return Err(error);
+            }
+            round.pop_front();
+        }
+        if self.folder.turn()? {
+            self.capture.begin_again(until_ns);
+        }
+        Ok(room)
+    }
+
+    /// Counts what could not be written as lost where it is missing, as far as the disk takes that.
+    fn count_unwritten(&mut self) {
+        self.folder.free_reserve();
+        self.capture.finish(self.drained_ns, &mut self.host);
+        let mut unwritten: Vec<Packets> = Vec::new();
+        unwritten.resize_with(self.supply.cpus() as usize, Packets::default);
+        for (cpu, packets) in std::mem::take(&mut self.unwritten) {
+            if let Some(place) = unwritten.get_mut(cpu as usize) {
+                *place = packets;
+            }
+        }
+        for (cpu, mut packets) in (0..).zip(unwritten) {
+            packets.append(self.capture.packets(cpu));
+            let lost = self.capture.give_up(cpu, &packets);
+            if self.folder.append(cpu, &lost).is_err() {
+                self.uncounted = self.uncounted.saturating_add(packets.events());
+            }
+        }
     }
 
     /// What was recorded so far.
     pub fn summary(&self) -> Summary {
+        let (removed, kept) = self.folder.events();
         Summary {
             length: self.length,
-            events: self.capture.events(),
+            events: removed + kept,
+            removed,
             bytes: self.folder.bytes(),
             lost: self.capture.discarded(),
+            uncounted: self.uncounted,
         }
     }
 
-    /// Detaches the programs, and notes how real time is at the end.
+    /// Detaches the programs, notes how real time is at the end, and waits until all is on the disk.
     ///
     /// # Errors
     /// Where that cannot be written.
     pub fn finish(self, is_whole: bool) -> anyhow::Result<()> {
         drop(self.supply);
+        self.folder.free_reserve();
         if !is_whole {
             return Ok(());
         }
         let origin = Origin { offset_at_end_ns: Some(offset_ns()), ..self.origin };
-        self.folder.replace_metadata(&metadata(self.uuid, &origin))
+        self.folder.replace_metadata(&metadata(self.uuid, &origin))?;
+        self.folder.sync()
     }
 }

@@ -3,6 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
+use crate::cli::CommandError;
+
+/// What each of several files of a CPU is to have room for, with those of the other CPUs.
+const LEAST_SHARE: u64 = 1 << 20;
+
 /// Bytes as people read them.
 pub fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
@@ -13,8 +18,28 @@ pub fn megabytes(bytes: u64) -> String {
 pub struct Limits {
     /// After this time.
     pub duration: Option<Duration>,
-    /// When the files have so many bytes.
+    /// When the files have so many bytes …
     pub bytes: Option<u64>,
+    /// … or, where there are several of each CPU, never: then the oldest go.
+    pub files: Option<u32>,
+}
+
+impl Limits {
+    /// Refuses what leaves a file no room.
+    ///
+    /// # Errors
+    /// What to change.
+    pub fn ensure_sensible(&self) -> Result<(), CommandError> {
+        let (Some(bytes), Some(files)) = (self.bytes, self.files) else { return Ok(()) };
+        let least = LEAST_SHARE * u64::from(files);
+        if bytes < least {
+            return Err(CommandError::misused(format!(
+                "--max-files {files} needs at least --max-size {}M, so that each file has room for a MiB",
+                least / LEAST_SHARE
+            )));
+        }
+        Ok(())
+    }
 }
 
 /// Why a recording ended.
@@ -33,22 +58,31 @@ pub struct Summary {
     pub length: Duration,
     /// Events that were written.
     pub events: u64,
+    /// Of these, the ones in files that were removed to make room.
+    pub removed: u64,
     /// Bytes of the streams.
     pub bytes: u64,
     /// Events that were lost.
     pub lost: u64,
+    /// Of these, the ones that the files do not count.
+    pub uncounted: u64,
 }
 
 impl Summary {
     /// In figures.
     pub fn figures(&self) -> String {
-        let Self { length, events, lost, .. } = self;
+        let Self { length, events, lost, uncounted, removed, .. } = self;
         let lost = match lost {
             0 => "none lost".to_owned(),
-            lost => format!("{lost} lost"),
+            lost if *uncounted == 0 => format!("{lost} lost"),
+            lost => format!("{lost} lost, {uncounted} of them not counted in the files"),
+        };
+        let removed = match removed {
+            0 => String::new(),
+            removed => format!(" ({removed} of them removed with the oldest files)"),
         };
         let seconds = length.as_secs_f64();
-        format!("{events} events in {seconds:.3} s, {lost}, {}", megabytes(self.bytes))
+        format!("{events} events{removed} in {seconds:.3} s, {lost}, {}", megabytes(self.bytes))
     }
 
     /// In a sentence.

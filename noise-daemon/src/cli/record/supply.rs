@@ -1,13 +1,15 @@
 //! Where events come from: programs of our own.
 
 use anyhow::Context as _;
+use noise_common::hooks::Hook;
 use noise_common::signals::SIGNALS;
-use noise_common::store::PARTS;
-use noise_common::store::event::CLASSES;
-use noise_host::kernel::{Engine, EventStore, LoadOptions, Measured, RecorderSize, monotonic_ns};
+use noise_common::store::{Class, PARTS};
+use noise_host::kernel::{
+    Engine, EventStore, HookState, HookStatus, LoadOptions, Measured, RecorderSize, monotonic_ns,
+};
 use noise_trace::capture::Capture;
 
-use crate::cli::CommandError;
+use crate::cli::{CommandError, output};
 
 /// The event store of a recording: a quarter of a second at half a million events a second on each CPU.
 const STORE: RecorderSize = RecorderSize { per_cpu: 4 << 20, all: 64 << 20 };
@@ -42,14 +44,30 @@ struct Own {
     lost: Vec<u64>,
 }
 
-/// Loads and attaches programs.
+/// What events will be missing.
+fn absent(hooks: &[HookStatus]) -> Option<String> {
+    let is_absent = |status: &&HookStatus| match status.state {
+        HookState::Attached(_) => false,
+        // Most processors have not all of them.
+        HookState::Absent => !matches!(status.hook, Hook::Vector(..)),
+        _ => true,
+    };
+    let names: Vec<_> =
+        hooks.iter().filter(is_absent).map(|status| status.hook.tracepoint()).collect();
+    let names = names.join(", ");
+    (!names.is_empty()).then(|| {
+        format!("warning: this kernel does not offer {names}: there will be no such events")
+    })
+}
+
+/// Loads and attaches programs that write events of some classes.
 ///
 /// # Errors
 /// See [`CommandError`]; nothing is left attached.
-pub fn own() -> SupplyResult {
+pub fn own(classes: &[Class]) -> SupplyResult {
     let measured = Measured {
         off: SIGNALS.iter().map(|info| info.signal).collect(),
-        events: CLASSES.to_vec(),
+        events: classes.to_vec(),
         ..Measured::default()
     };
     let options =
@@ -59,6 +77,9 @@ pub fn own() -> SupplyResult {
         "there is no memory for events: raise the memory limit of this process (ulimit -l, its cgroup)",
     )?;
     engine.attach()?;
+    if let Some(warning) = absent(engine.hooks()) {
+        output::complain(&warning);
+    }
     let begin_ns = monotonic_ns();
     let cpus = store.cpus();
     let parts = (0..cpus).flat_map(|cpu| (0..PARTS).map(move |part| (cpu, part)));

@@ -111,7 +111,7 @@ pub fn exec(
     on: On<'_>,
     names: &mut Names,
     write: impl FnOnce(&Kind<'_>) -> bool,
-) -> bool {
+) {
     if tid != old_tid {
         names.gone(old_tid);
     }
@@ -123,18 +123,18 @@ pub fn exec(
         filename: comm.bytes(),
         tid: tid.cast_signed(),
         old_tid: old_tid.cast_signed(),
-    })
+    });
 }
 
-/// Hands the event of the model on; what that returned, and `false` of an event that is not known.
+/// Hands the event of the model on, unless it is one that is not known.
 pub fn kind(
     event: &Event,
     on: On<'_>,
     names: &mut Names,
     look: &mut impl Look,
     write: impl FnOnce(&Kind<'_>) -> bool,
-) -> bool {
-    let (Some(which), Some(payload)) = (event.kind(), event.payload()) else { return false };
+) {
+    let (Some(which), Some(payload)) = (event.kind(), event.payload()) else { return };
     let On { cpu, current } = on;
     let mut who = Who { names, look, cpu, now_ns: event.time_ns };
     let kind = match payload {
@@ -167,7 +167,7 @@ pub fn kind(
             let known = who.names.process(parent_tid);
             let parent_pid = if child_pid == child_tid { known } else { child_pid };
             let parent = Task { prio: 0, ..who.task(parent_tid, 0) };
-            who.names.created(child_tid, child_pid, parent.comm, event.time_ns);
+            who.names.created(child_tid, child_pid, parent_tid, parent.comm, event.time_ns);
             Kind::SchedProcessFork {
                 parent,
                 parent_pid: parent_pid.cast_signed(),
@@ -183,12 +183,12 @@ pub fn kind(
             Kind::SchedProcessExit(task)
         }
         // An exec is written with the name that follows it.
-        Payload::Exec { .. } => return false,
+        Payload::Exec { .. } => return,
         Payload::Name { comm } => {
             if let Some(running) = *current {
                 who.names.renamed(running.tid, Comm::new(&comm), event.time_ns);
             }
-            return false;
+            return;
         }
         Payload::IrqEntry { irq } => {
             Kind::IrqHandlerEntry { irq, name: who.names.interrupt(irq, who.look) }
@@ -233,7 +233,8 @@ pub fn kind(
                 EventKind::BlockMerge => Kind::BlockRqMerge(request),
                 _ => Kind::BlockRqComplete(request),
             };
-            return write(&kind);
+            write(&kind);
+            return;
         }
         Payload::Net(packet) => {
             let name = who.names.interface(packet.interface, packet.namespace, who.look);
@@ -250,5 +251,5 @@ pub fn kind(
             Kind::TcpRetransmitSkb(event::Packet { skb, len: 0, name })
         }
     };
-    write(&kind)
+    write(&kind);
 }

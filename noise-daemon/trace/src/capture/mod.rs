@@ -13,14 +13,14 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
-use noise_common::store::PARTS;
 use noise_common::store::event::Payload;
 use noise_common::store::reading::Stretch;
+use noise_common::store::{Class, PARTS};
 
 use self::convert::{On, Running};
 pub use self::names::{Look, Names};
 use self::order::{Item, Order};
-use crate::ctf::write::{StreamWriter, Uuid};
+use crate::ctf::write::{Packets, StreamWriter, Uuid};
 use crate::event::{Comm, Dumped, Kind};
 
 /// An interrupt that has a handler.
@@ -54,6 +54,8 @@ struct Cpu {
     number: u32,
     order: Order,
     writer: StreamWriter,
+    /// Bits of the classes of events that are written.
+    classes: u32,
     /// The thread that runs, once a switch has shown it.
     current: Option<Running>,
     /// An exec whose name comes next: when, and the thread's new and old id.
@@ -61,58 +63,61 @@ struct Cpu {
 }
 
 impl Cpu {
-    /// Writes an event or a loss; the number of events.
-    fn write(&mut self, item: &Item, names: &mut Names, look: &mut impl Look) -> u64 {
+    /// Writes an event or a loss.
+    fn write(&mut self, item: &Item, names: &mut Names, look: &mut impl Look) {
         let payload = match item {
             Item::Event(event) => event.payload(),
             Item::Lost { .. } => None,
         };
-        let mut written = 0;
         if self.exec.is_some() {
             let named = match payload {
                 Some(Payload::Name { comm }) => Some(Comm::new(&comm)),
                 _ => None,
             };
-            written += u64::from(self.write_exec(named, names, look));
+            self.write_exec(named, names, look);
             if named.is_some() {
-                return written;
+                return;
             }
         }
         match item {
             Item::Event(event) => {
                 if let Some(Payload::Exec { tid, old_tid }) = payload {
                     self.exec = Some((event.time_ns, tid, old_tid));
-                    return written;
+                    return;
                 }
                 let on = On { cpu: self.number, current: &mut self.current };
-                let writer = &mut self.writer;
-                let write = |kind: &Kind<'_>| writer.event(event.time_ns, kind);
-                written + u64::from(convert::kind(event, on, names, look, write))
+                let (writer, classes) = (&mut self.writer, self.classes);
+                let is_wanted = event.kind().is_some_and(|kind| kind.class().bit() & classes != 0);
+                convert::kind(event, on, names, look, |kind| {
+                    is_wanted && writer.event(event.time_ns, kind)
+                });
             }
             Item::Lost { events, from_ns, until_ns } => {
                 // Which thread runs now is not known.
                 self.current = None;
                 self.writer.lost(*events, *from_ns, *until_ns);
-                written
             }
         }
     }
 
     /// Writes the exec that waits for its name, if there is one; a name that is lost is looked up.
-    fn write_exec(&mut self, named: Option<Comm>, names: &mut Names, look: &mut impl Look) -> bool {
-        let Some((time_ns, tid, old_tid)) = self.exec.take() else { return false };
+    fn write_exec(&mut self, named: Option<Comm>, names: &mut Names, look: &mut impl Look) {
+        let Some((time_ns, tid, old_tid)) = self.exec.take() else { return };
         let comm = named.unwrap_or_else(|| names.thread(tid, self.number, time_ns, look));
         let on = On { cpu: self.number, current: &mut self.current };
-        let writer = &mut self.writer;
-        convert::exec((tid, old_tid), comm, time_ns, on, names, |kind| writer.event(time_ns, kind))
+        let (writer, is_wanted) = (&mut self.writer, self.classes & Class::Sched.bit() != 0);
+        convert::exec((tid, old_tid), comm, time_ns, on, names, |kind| {
+            is_wanted && writer.event(time_ns, kind)
+        });
     }
 }
 
 /// A recording while it is made.
 pub struct Capture {
     names: Names,
+    /// What there was at the begin, without threads.
+    things: Dump,
     cpus: Vec<Cpu>,
-    events: u64,
 }
 
 impl Capture {
@@ -122,18 +127,25 @@ impl Capture {
             number,
             order: Order::new(begin_ns),
             writer: StreamWriter::new(uuid, number, packet_bytes),
+            classes: u32::MAX,
             current: None,
             exec: None,
         };
         let mut capture = Self {
             names: Names::new(dump, begin_ns),
+            things: Dump { threads: Vec::new(), ..dump.clone() },
             cpus: (0..cpus).map(cpu).collect(),
-            events: 0,
         };
         if let Some(first) = capture.cpus.first_mut() {
             write_dump(dump, begin_ns, &mut first.writer);
         }
         capture
+    }
+
+    /// Writes events of these classes alone. The others are still looked at for who runs where, and for names.
+    pub fn only(&mut self, classes: &[Class]) {
+        let bits = classes.iter().fold(0, |bits, class| bits | class.bit());
+        self.cpus.iter_mut().for_each(|cpu| cpu.classes = bits);
     }
 
     /// Takes a stretch of a part of the store; from which number on the next one is wanted.
@@ -168,7 +180,7 @@ impl Capture {
             let Reverse((_, index)) = *head;
             let Some(cpu) = self.cpus.get_mut(index) else { break };
             if let Some(item) = cpu.order.take() {
-                self.events += cpu.write(&item, &mut self.names, look);
+                cpu.write(&item, &mut self.names, look);
             }
             match cpu.order.next_before(until_ns) {
                 Some(time_ns) => *head = Reverse((time_ns, index)),
@@ -194,19 +206,38 @@ impl Capture {
         }
         self.advance(u64::MAX, look);
         for cpu in &mut self.cpus {
-            self.events += u64::from(cpu.write_exec(None, &mut self.names, look));
+            cpu.write_exec(None, &mut self.names, look);
         }
         self.flush();
     }
 
+    /// Begins anew at a time up to which all was written and taken: other files follow that are to be
+    /// read without those before. They begin with who and what there is as far as it is known by then.
+    pub fn begin_again(&mut self, now_ns: u64) {
+        for cpu in &mut self.cpus {
+            cpu.writer.mark(now_ns.saturating_sub(1));
+        }
+        self.things.threads = self.names.threads();
+        if let Some(first) = self.cpus.first_mut() {
+            write_dump(&self.things, now_ns, &mut first.writer);
+        }
+        self.things.threads = Vec::new();
+    }
+
+    /// Whether a CPU has whole packets.
+    pub fn is_whole(&self) -> bool {
+        self.cpus.iter().any(|cpu| cpu.writer.is_whole())
+    }
+
     /// Takes the whole packets of a CPU.
-    pub fn packets(&mut self, cpu: u32) -> Vec<u8> {
+    pub fn packets(&mut self, cpu: u32) -> Packets {
         self.cpus.get_mut(cpu as usize).map(|cpu| cpu.writer.take()).unwrap_or_default()
     }
 
-    /// Events that were written, without those of the state dump.
-    pub fn events(&self) -> u64 {
-        self.events
+    /// The packets of a CPU that were just taken are not written: what is to be written in their place.
+    pub fn give_up(&mut self, cpu: u32, packets: &Packets) -> Packets {
+        let cpu = self.cpus.get_mut(cpu as usize);
+        cpu.map(|cpu| cpu.writer.give_up(packets)).unwrap_or_default()
     }
 
     /// Events that were lost.

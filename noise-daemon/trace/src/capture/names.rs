@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use super::{Dump, idle};
-use crate::event::Comm;
+use crate::event::{Comm, Dumped};
 
 /// Looks a name up.
 pub trait Look {
@@ -31,8 +31,9 @@ const MOST: usize = 65_536;
 #[derive(Clone, Copy, Debug)]
 struct Known {
     comm: Comm,
-    /// Its process; 0 where that is not known.
+    /// Its process, and that one's parent; 0 where that is not known.
     pid: u32,
+    ppid: u32,
     /// It was created, and is not on a run queue yet.
     is_newborn: bool,
     /// Since when there is this thread, as far as known.
@@ -61,7 +62,14 @@ impl Names {
             let look_at_ns = begin_ns.saturating_add(BELIEVED_NS.1 / 8);
             let since_ns = begin_ns.saturating_sub(BELIEVED_NS.1);
             let pid = thread.pid.cast_unsigned();
-            let known = Known { comm: thread.comm, pid, is_newborn: false, since_ns, look_at_ns };
+            let known = Known {
+                comm: thread.comm,
+                pid,
+                ppid: thread.ppid.cast_unsigned(),
+                is_newborn: false,
+                since_ns,
+                look_at_ns,
+            };
             names.threads.insert(thread.tid.cast_unsigned(), known);
         }
         for interrupt in &dump.interrupts {
@@ -101,7 +109,7 @@ impl Names {
 
     fn insert(&mut self, tid: u32, comm: Comm, pid: u32, now_ns: u64) {
         let look_at_ns = now_ns.saturating_add(BELIEVED_NS.0);
-        let known = Known { comm, pid, is_newborn: false, since_ns: now_ns, look_at_ns };
+        let known = Known { comm, pid, ppid: 0, is_newborn: false, since_ns: now_ns, look_at_ns };
         self.threads.insert(tid, known);
     }
 
@@ -110,12 +118,28 @@ impl Names {
         self.threads.get(&tid).map_or(0, |known| known.pid)
     }
 
-    /// A thread of a process was created, by one whose name it has.
-    pub fn created(&mut self, tid: u32, pid: u32, comm: Comm, now_ns: u64) {
+    /// A thread of a process was created by another one, whose name it has.
+    pub fn created(&mut self, tid: u32, pid: u32, maker: u32, comm: Comm, now_ns: u64) {
+        let maker = self.threads.get(&maker).map_or((0, 0), |known| (known.pid, known.ppid));
         self.insert(tid, comm, pid, now_ns);
         if let Some(known) = self.threads.get_mut(&tid) {
+            known.ppid = if pid == tid { maker.0 } else { maker.1 };
             known.is_newborn = true;
         }
+    }
+
+    /// All threads that are known with their processes, in the order of their ids.
+    pub fn threads(&self) -> Vec<Dumped> {
+        let dumped = |(tid, known): (&u32, &Known)| Dumped {
+            tid: tid.cast_signed(),
+            pid: known.pid.cast_signed(),
+            ppid: known.ppid.cast_signed(),
+            comm: known.comm,
+        };
+        let known = self.threads.iter().filter(|(_, known)| known.pid != 0);
+        let mut threads: Vec<_> = known.map(dumped).collect();
+        threads.sort_unstable_by_key(|thread| thread.tid);
+        threads
     }
 
     /// A new thread is on a run queue; one whose creation was not seen has its maker's name.

@@ -39,6 +39,9 @@ fn kinds(number: u32) -> Vec<Kind<'static>> {
         Kind::SchedWaking(woken),
         Kind::SchedWakeupNew(woken),
         Kind::SchedMigrateTask { task, orig_cpu: 1, dest_cpu: 2 },
+        Kind::SchedProcessFork { parent: task, parent_pid: 1, child: task, child_pid: tid },
+        Kind::SchedProcessExec { filename: b"cc1", tid, old_tid: tid },
+        Kind::SchedProcessExit(task),
         Kind::IrqHandlerEntry { irq: 36, name: b"virtio1-req.0" },
         Kind::IrqHandlerExit { irq: 36, ret: 1 },
         Kind::SoftirqRaise { vec: 3 },
@@ -93,7 +96,7 @@ fn record(folder: &std::path::Path, lossy: bool) {
     }
     for (cpu, writer) in writers.iter_mut().enumerate() {
         writer.flush();
-        fs::write(folder.join(format!("channel0_{cpu}")), writer.take()).unwrap();
+        fs::write(folder.join(format!("channel0_{cpu}")), writer.take().bytes()).unwrap();
     }
 }
 

@@ -162,6 +162,11 @@ const fn vector(which: Vector, edge: Edge) -> u32 {
     FIRST_VECTOR + 2 * which as u32 + exit
 }
 
+/// Whether an event of that number is part of a state dump.
+pub const fn is_dumped(number: u32) -> bool {
+    number >= LAST_AT + 5
+}
+
 /// The number of an event; `None` of those that our recordings do not have.
 #[inline]
 pub const fn number(kind: &Kind<'_>) -> Option<u32> {

@@ -11,7 +11,7 @@ mod metadata;
 mod packet;
 
 pub use metadata::{Origin, metadata};
-pub use packet::StreamWriter;
+pub use packet::{Packets, StreamWriter};
 
 /// The number that a trace has in its metadata and its packets.
 pub type Uuid = [u8; 16];

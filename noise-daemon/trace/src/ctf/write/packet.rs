@@ -1,7 +1,7 @@
 //! Packets of one CPU's stream.
 
 use super::Uuid;
-use super::classes::number;
+use super::classes::{is_dumped, number};
 use super::encode::fields;
 use crate::ctf::packet::MAGIC;
 use crate::event::Kind;
@@ -11,7 +11,8 @@ const HEAD_BYTES: usize = 84;
 /// Where in it the end of its time is, its content's size, and the packet's.
 const END_AT: usize = 40;
 const SIZES_AT: usize = 48;
-/// Where the number of lost events is.
+/// Where its number is, and the number of lost events.
+const SEQUENCE_AT: usize = 64;
 const DISCARDED_AT: usize = 72;
 
 /// Bits of the number in the short head of an event; all ones announce the long head.
@@ -20,18 +21,84 @@ const LONG: u32 = (1 << NUMBER_BITS) - 1;
 /// Nanoseconds since the event before that the short head has room for.
 const SHORT_NS: u64 = 1 << (32 - NUMBER_BITS);
 
+/// Whole packets of one stream, in their order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Packets {
+    bytes: Vec<u8>,
+    events: u64,
+}
+
+fn number_at(bytes: &[u8], at: usize) -> Option<u64> {
+    let place = bytes.get(at..)?.first_chunk()?;
+    Some(u64::from_le_bytes(*place))
+}
+
+impl Packets {
+    /// As they are written to a file.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Bytes of them all.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Events in them, without those of state dumps.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Adds those that follow.
+    pub fn append(&mut self, mut next: Self) {
+        self.bytes.append(&mut next.bytes);
+        self.events += next.events;
+    }
+
+    /// What is written in their place where they cannot be: one packet of their time, without events,
+    /// that counts theirs as lost.
+    fn lost(&self) -> Option<Self> {
+        let mut bytes = self.bytes.get(..HEAD_BYTES)?.to_vec();
+        let mut last = self.bytes.as_slice();
+        while let Some(size) = number_at(last, SIZES_AT + 8)
+            && let Some(next) = last.get((size / 8) as usize..).filter(|next| !next.is_empty())
+        {
+            last = next;
+        }
+        let bits = 8 * HEAD_BYTES as u64;
+        let discarded = number_at(last, DISCARDED_AT)?.saturating_add(self.events);
+        for (at, number) in [
+            (END_AT, number_at(last, END_AT)?),
+            (SIZES_AT, bits),
+            (SIZES_AT + 8, bits),
+            (DISCARDED_AT, discarded),
+        ] {
+            bytes.get_mut(at..at + 8)?.copy_from_slice(&number.to_le_bytes());
+        }
+        Some(Self { bytes, events: 0 })
+    }
+}
+
 /// Makes packets of events. Memory is bounded by what the caller leaves in [`StreamWriter::take`].
 #[derive(Debug)]
 pub struct StreamWriter {
     uuid: Uuid,
     cpu: u32,
     most_bytes: usize,
-    /// Whole packets.
-    whole: Vec<u8>,
+    whole: Packets,
     /// The packet that is being filled; empty where none is.
     open: Vec<u8>,
+    /// Events in it, without those of state dumps.
+    open_events: u64,
     /// Time of the latest event.
     last_ns: u64,
+    /// The next packet does not begin before.
+    next_ns: u64,
     /// Number of the next packet.
     sequence: u64,
     /// Events that were lost since the begin.
@@ -49,9 +116,11 @@ impl StreamWriter {
             uuid,
             cpu,
             most_bytes,
-            whole: Vec::new(),
+            whole: Packets::default(),
             open: Vec::new(),
+            open_events: 0,
             last_ns: 0,
+            next_ns: 0,
             sequence: 0,
             discarded: 0,
             loss_until_ns: None,
@@ -70,10 +139,10 @@ impl StreamWriter {
         if time_ns < self.last_ns {
             self.late += 1;
         }
-        let time_ns = time_ns.max(self.last_ns);
         if self.open.is_empty() {
-            self.begin(time_ns);
+            self.begin(time_ns.max(self.last_ns));
         }
+        let time_ns = time_ns.max(self.last_ns);
         if number < LONG && time_ns - self.last_ns < SHORT_NS {
             let head = number | (time_ns as u32) << NUMBER_BITS;
             self.open.extend_from_slice(&head.to_le_bytes());
@@ -83,6 +152,7 @@ impl StreamWriter {
             self.open.extend_from_slice(&time_ns.to_le_bytes());
         }
         fields(kind, &mut self.open);
+        self.open_events += u64::from(!is_dumped(number));
         self.last_ns = time_ns;
         if self.open.len() >= self.most_bytes {
             self.close();
@@ -116,13 +186,30 @@ impl StreamWriter {
     }
 
     /// Takes the whole packets.
-    pub fn take(&mut self) -> Vec<u8> {
+    pub fn take(&mut self) -> Packets {
         std::mem::take(&mut self.whole)
     }
 
-    /// The whole packets that were not taken, bytes.
-    pub fn whole_bytes(&self) -> usize {
-        self.whole.len()
+    /// Whether there are whole packets.
+    pub fn is_whole(&self) -> bool {
+        !self.whole.is_empty()
+    }
+
+    /// A packet without events, at a time: a file that begins with it shows what is lost afterwards.
+    pub fn mark(&mut self, time_ns: u64) {
+        self.flush();
+        self.begin(time_ns.max(self.last_ns));
+        self.close();
+    }
+
+    /// Packets that were just taken are not written: what is to be written in their place.
+    pub fn give_up(&mut self, packets: &Packets) -> Packets {
+        let Some(lost) = packets.lost() else { return Packets::default() };
+        self.discarded = self.discarded.saturating_add(packets.events);
+        self.put(DISCARDED_AT, self.discarded);
+        // The next packet follows on the one that is written.
+        self.sequence = number_at(&lost.bytes, SEQUENCE_AT).map_or(0, |number| number + 1);
+        lost
     }
 
     /// Events that were counted as lost.
@@ -141,7 +228,10 @@ impl StreamWriter {
         self.close();
     }
 
+    /// Begins a packet later than the one before: babeltrace 2 orders them by that time.
     fn begin(&mut self, time_ns: u64) {
+        let time_ns = time_ns.max(self.next_ns);
+        self.next_ns = time_ns + 1;
         self.last_ns = time_ns;
         let open = &mut self.open;
         open.extend_from_slice(&(MAGIC as u32).to_le_bytes());
@@ -169,7 +259,8 @@ impl StreamWriter {
         self.put(SIZES_AT, bits);
         self.put(SIZES_AT + 8, bits);
         self.sequence += 1;
-        self.whole.append(&mut self.open);
+        self.whole.bytes.append(&mut self.open);
+        self.whole.events += std::mem::take(&mut self.open_events);
     }
 }
 

@@ -148,7 +148,7 @@ fn written(steps: &[Step], most_bytes: usize) -> (Vec<Vec<u8>>, Vec<Vec<Event<'s
     }
     let streams = writers.iter_mut().map(|writer| {
         writer.flush();
-        writer.take()
+        writer.take().bytes().to_vec()
     });
     (streams.collect(), expected)
 }
@@ -195,8 +195,30 @@ fn late_events_get_the_time_of_the_one_before() {
     writer.flush();
     assert_eq!(writer.late(), 1);
     let layout = Layout::parse(&metadata(UUID, &Origin::default())).unwrap();
-    let bytes = writer.take();
+    let bytes = writer.take().bytes().to_vec();
     let reader = Reader::new(&layout, &[StreamFile { name: "x", bytes: &bytes }]);
     let times: Vec<_> = reader.map(|record| (record.time_ns, record.cpu)).collect();
     assert_eq!(times, [(50, 1), (50, 1)]);
+}
+
+/// babeltrace 2 puts packets into the order of their begins.
+#[test]
+fn no_two_packets_begin_at_once() {
+    let mut writer = StreamWriter::new([1; 16], 0, 4096);
+    for _ in 0..3 {
+        writer.mark(100);
+        writer.lost(1, 100, 100);
+        writer.event(100, &Kind::SoftirqRaise { vec: 1 });
+        writer.flush();
+    }
+    let packets = writer.take();
+    let begins: Vec<u64> = packets
+        .bytes()
+        .windows(4)
+        .enumerate()
+        .filter(|(_, magic)| *magic == 0xc1fc_1fc1_u32.to_le_bytes())
+        .map(|(at, _)| u64::from_le_bytes(*packets.bytes()[at + 32..].first_chunk().unwrap()))
+        .collect();
+    assert!(begins.len() > 6 && begins.is_sorted_by(|one, next| one < next), "{begins:?}");
+    assert_eq!(packets.events(), 3);
 }
