@@ -77,7 +77,7 @@ fn record_of_a_command() -> Result<Verdict> {
 fn record_that_is_killed() -> Result<Verdict> {
     let mut recorder = Recorder::start(&["--own"])?;
     let load = busy()?;
-    thread::sleep(Duration::from_secs(1));
+    thread::sleep(Duration::from_millis(700));
     recorder.process.signal(libc::SIGKILL)?;
     recorder.process.wait()?;
     load.stop()?;
@@ -92,16 +92,15 @@ fn record_that_is_killed() -> Result<Verdict> {
 fn record_counts_what_it_loses() -> Result<Verdict> {
     let mut recorder = Recorder::start(&["--own"])?;
     let load = busy()?;
-    thread::sleep(Duration::from_millis(500));
+    thread::sleep(Duration::from_millis(200));
     recorder.process.signal(libc::SIGSTOP)?;
     let stopped_ns = monotonic_ns()?;
     // So long that the store overflows.
     thread::sleep(Duration::from_secs(10));
+    load.stop()?;
     let continued_ns = monotonic_ns()?;
     recorder.process.signal(libc::SIGCONT)?;
-    thread::sleep(Duration::from_millis(500));
     recorder.stop(libc::SIGTERM)?;
-    load.stop()?;
     println!("{}", recorder.process.stderr()?);
     let recording = recorded(recorder.folder.path())?;
     let Recording { stretch, losses, .. } = &recording;

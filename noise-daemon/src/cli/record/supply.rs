@@ -11,8 +11,8 @@ use noise_trace::capture::Capture;
 
 use crate::cli::{CommandError, output};
 
-/// The event store of a recording: a quarter of a second at half a million events a second on each CPU.
-const STORE: RecorderSize = RecorderSize { per_cpu: 4 << 20, all: 64 << 20 };
+/// The event store of a recording: half a second at half a million events a second on each CPU.
+const STORE: RecorderSize = RecorderSize { per_cpu: 8 << 20, all: 64 << 20 };
 
 /// Where events come from.
 pub trait Supply {
