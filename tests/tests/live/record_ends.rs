@@ -91,8 +91,8 @@ fn record_that_is_killed() -> Result<Verdict> {
 /// What is lost while the recorder gets no turn is counted where it is missing.
 fn record_counts_what_it_loses() -> Result<Verdict> {
     let mut recorder = Recorder::start(&["--own"])?;
-    let load = busy()?;
-    thread::sleep(Duration::from_millis(200));
+    let load = Worker::start("pipe", &["0", "0", "0"])?;
+    thread::sleep(Duration::from_millis(50));
     recorder.process.signal(libc::SIGSTOP)?;
     let stopped_ns = monotonic_ns()?;
     // So long that the store overflows.
