@@ -120,6 +120,20 @@ fn who_sleeps_for_a_timer_or_a_lock_is_no_part_of_what_befalls_a_disk() {
 }
 
 #[test]
+fn sleeps_of_kernel_threads_are_no_incident() {
+    for (cgroup, expected) in [("/", 0), ("/db", 1)] {
+        let (_, events) = planted(|host, number| {
+            let slow = if is_planted(number) { 40 } else { 1 };
+            let mean_ns = slow * around(200_000, number);
+            host.delay(Signal::UninterruptibleWait, &[cgroup], &[mean_ns; 10]);
+            let by = ("virtio0-reporting_vq", Cause::Hardirq);
+            host.charge(Resource::Uninterruptible, ["", cgroup], by.0, by.1, 10 * mean_ns);
+        });
+        assert_eq!(closed(&events).len(), expected, "{cgroup}: {events:#?}");
+    }
+}
+
+#[test]
 fn who_floods_a_disk_is_one_incident_with_all_that_it_delays() {
     let (_, events) = planted(|host, number| {
         let slow = if is_planted(number) { 40 } else { 1 };

@@ -7,14 +7,11 @@ use noise_common::subject::{Domain, SubjectKind};
 use super::accused::Accused;
 use super::culprits::Culprit;
 use super::incident::Incident;
-use super::name::Name;
+use super::name::{Name, ROOT};
 use super::watched::Watched;
 
 /// Least part that a culprit has in another's delays who is one side of the same contention.
 const MAIN_SHARE: f64 = 0.25;
-
-/// The cgroup that holds whatever is in no other.
-const ROOT: &str = "/";
 
 /// The softirq vector that completes requests of block devices.
 const BLOCK: &str = SOFTIRQ_VECTORS[4];
