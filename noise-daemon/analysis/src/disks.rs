@@ -74,9 +74,9 @@ fn who_comes_back_to_a_disk_as_another_has_an_incident_of_his_own_whatever_else_
         host.delay(Signal::BlockQueueWait, &["vda", "read"], &[mean_ns; 10]);
         host.charge(Resource::BlockQueue, ["vda", "/db"], culprit, Cause::Foreign, 10 * mean_ns);
     });
-    let told = |is: fn(&Event) -> bool| events.iter().filter(|event| is(event)).count();
-    let opened = told(|event| matches!(event, Event::Opened(_)));
-    let joined = told(|event| matches!(event, Event::Joined { .. }));
+    let count = |is: fn(&Event) -> bool| events.iter().filter(|event| is(event)).count();
+    let opened = count(|event| matches!(event, Event::Opened(_)));
+    let joined = count(|event| matches!(event, Event::Joined { .. }));
     assert_eq!((opened, joined), (2, 1), "{events:#?}");
 }
 
