@@ -13,7 +13,7 @@ use crate::loss::LOSSES;
 use crate::nesting::{Nesting, Taken};
 use crate::queue::{QUEUE_WAITS, Share};
 use crate::signals::{Backlog, CELLS_PER_CPU, Received, SIGNAL_COUNT, SOFTIRQ_VECTORS, Signal};
-use crate::store::{Class, Parts};
+use crate::store::{Class, CpuParts};
 
 /// One histogram of one window on one CPU. Also a record of the ring buffer.
 ///
@@ -147,7 +147,7 @@ pub struct CpuState {
     /// When each signal was switched on last, ns; the daemon writes it.
     pub since_ns: [u64; SIGNAL_COUNT],
     /// This CPU's parts of the event store.
-    pub store: Parts,
+    pub store: CpuParts,
     /// Who is charged with the delays that ended on this CPU.
     pub charges: [ChargeSlot; CHARGE_SLOTS],
     /// Charges for which there was room nowhere, by resource and cause.

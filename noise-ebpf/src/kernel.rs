@@ -413,6 +413,13 @@ impl<A: Access> Request<A> {
         };
         (access.follow(disk, DISK_MAJOR.load()), access.follow(disk, DISK_MINOR.load()))
     }
+
+    /// The same as one number: `major << 20 | minor`.
+    #[inline(always)]
+    pub fn disk(self) -> u32 {
+        let (major, minor) = self.device();
+        major << 20 | minor
+    }
 }
 
 /// A pointer field; null by default.

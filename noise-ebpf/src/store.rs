@@ -1,5 +1,9 @@
 //! Writes events to the store. The look-up of an array's entry is no call: the kernel puts a handful of
 //! instructions in its place.
+//!
+//! Where a hook reads the clock in any case, the function here asks whether the class is on. Where it may
+//! read the clock for the event alone, the hook asks [`records`] first: of [`task`], [`block`], [`net`],
+//! [`drop`] and [`retransmit`].
 
 use core::ptr;
 
@@ -181,9 +185,8 @@ pub fn block<A: Access>(
     error: u8,
     now_ns: u64,
 ) {
-    let (major, minor) = request.device();
+    let what = (request.disk(), bytes);
     let place = (request.number(), request.sector());
-    let what = (major << 20 | minor, bytes);
     write(state, &Body::block(kind, place, what, request.cmd_flags(), error, now_ns));
 }
 

@@ -7,7 +7,7 @@
 //! and where there is one it costs as much as all the rest.
 //!
 //! So the writers count themselves. Whoever interrupts has ended before the interrupted goes on, and
-//! leaves [`crate::store::Parts::depth`] as it found it:
+//! leaves [`crate::store::CpuParts::depth`] as it found it:
 //!
 //! - between the load and the store of the depth, an interrupter finds the same depth, and has left that
 //!   part again before this writer enters it;
