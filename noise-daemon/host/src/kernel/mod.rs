@@ -2,6 +2,8 @@
 //! per-hook health, detach.
 
 mod btf;
+#[cfg(test)]
+mod calls;
 mod cgroup_memory;
 mod clock;
 mod controls;
