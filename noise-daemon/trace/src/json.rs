@@ -13,24 +13,31 @@ pub fn line<'t>(record: &impl Recorded<'t>, into: &mut String) {
     object.insert("time_ns".to_owned(), record.time_ns().into());
     object.insert("cpu".to_owned(), record.cpu().into());
     object.insert("name".to_owned(), record.name().into());
+    if let Some(context) = context(record) {
+        object.insert("context".to_owned(), context);
+    }
+    object.insert("fields".to_owned(), fields(record));
+    into.push_str(&Json::Object(object).to_string());
+    into.push('\n');
+}
+
+/// Its own fields.
+pub fn fields<'t>(record: &impl Recorded<'t>) -> Json {
+    if let Kind::Lost(loss) = record.kind() {
+        return lost(&loss);
+    }
+    let mut tree = Tree::fields();
+    record.visit(&mut tree);
+    tree.done()
+}
+
+/// The fields of its contexts, where it has any.
+pub fn context<'t>(record: &impl Recorded<'t>) -> Option<Json> {
     let mut context = None;
     record.visit_contexts(&mut ContextFields(&mut context), |context| {
         context.0.get_or_insert_with(Tree::fields);
     });
-    if let Some(context) = context {
-        object.insert("context".to_owned(), context.done());
-    }
-    let fields = match record.kind() {
-        Kind::Lost(loss) => lost(&loss),
-        _ => {
-            let mut tree = Tree::fields();
-            record.visit(&mut tree);
-            tree.done()
-        }
-    };
-    object.insert("fields".to_owned(), fields);
-    into.push_str(&Json::Object(object).to_string());
-    into.push('\n');
+    context.map(Tree::done)
 }
 
 fn lost(loss: &Loss) -> Json {

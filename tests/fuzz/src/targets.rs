@@ -286,7 +286,8 @@ fn events<'t>(mut source: impl Source<'t>, most: usize) {
     let document = delays.finish();
     for thread in &document.threads {
         let waited = thread.waits.wakeup.sum_ns.saturating_add(thread.waits.preempt.sum_ns);
-        let charged = thread.charges.iter().fold(0, |sum: u64, charge| sum.saturating_add(charge.ns));
+        let charged =
+            thread.charges.iter().fold(0, |sum: u64, charge| sum.saturating_add(charge.ns));
         assert_eq!(waited, charged, "the parts of a wait do not sum to it");
     }
     let damage = source.damage();

@@ -14,9 +14,9 @@ use noise_trace::summary::Summary;
 use noise_trace::text::TextLines;
 use noise_trace::{ftrace, json};
 
-use super::moment::Moment;
 use super::recording::Recording;
 use super::report;
+use super::span::Span;
 use crate::cli::{CommandError, output};
 
 /// Text is handed on in pieces of this length.
@@ -35,13 +35,8 @@ pub struct EventsArgs {
     /// Print JSON: one line for each event, one document with --summary.
     #[arg(long)]
     json: bool,
-    /// Only events from then on: +1.5s after the first event, nanoseconds since the epoch, or a time
-    /// (2016-03-04T17:46:22.79Z; UTC where it names no offset).
-    #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
-    from: Option<Moment>,
-    /// Only events up to then.
-    #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
-    to: Option<Moment>,
+    #[command(flatten)]
+    span: Span,
     /// Only events of this thread: what happens while it runs, and what names it (wake-ups, creation …).
     #[arg(long, value_name = "TID|NAME")]
     thread: Option<String>,
@@ -79,17 +74,10 @@ pub fn run(args: &EventsArgs) -> Result<(), CommandError> {
 }
 
 fn select(args: &EventsArgs, begin_ns: impl FnOnce() -> u64) -> Select {
-    let is_relative = |moment: &Option<Moment>| matches!(moment, Some(Moment::After(_)));
-    let begin_ns = if is_relative(&args.from) || is_relative(&args.to) { begin_ns() } else { 0 };
-    let time_ns = |moment: Option<Moment>| moment.map(|moment| moment.time_ns(begin_ns));
+    let (from_ns, to_ns) = args.span.times_ns(begin_ns);
     let who = |text: &Option<String>| text.as_deref().map(Who::parse);
-    Select {
-        from_ns: time_ns(args.from),
-        to_ns: time_ns(args.to),
-        thread: who(&args.thread),
-        process: who(&args.process),
-        ..Select::default()
-    }
+    let (thread, process) = (who(&args.thread), who(&args.process));
+    Select { from_ns, to_ns, thread, process, ..Select::default() }
 }
 
 /// Goes over the events. What could not be read.

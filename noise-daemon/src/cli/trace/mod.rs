@@ -2,8 +2,11 @@
 
 mod delays;
 mod events;
+mod export;
 mod moment;
 mod recording;
+mod span;
+mod target;
 
 use std::path::Path;
 
@@ -26,6 +29,8 @@ pub enum TraceCommand {
     Events(events::EventsArgs),
     /// Say how long threads, interrupts, requests and packets waited, and for whom.
     Delays(delays::DelaysArgs),
+    /// Write a recording in the forms of others: Perfetto, CSV tables, lines of JSON.
+    Export(export::ExportArgs),
 }
 
 /// Runs the command.
@@ -36,6 +41,7 @@ pub fn run(args: &TraceArgs) -> Result<(), CommandError> {
     match &args.command {
         TraceCommand::Events(args) => events::run(args),
         TraceCommand::Delays(args) => delays::run(args),
+        TraceCommand::Export(args) => export::run(args),
     }
 }
 

@@ -1,0 +1,27 @@
+//! Which part of a recording is wanted.
+
+use super::moment::Moment;
+
+/// Options of commands that take a part of a recording.
+#[derive(Debug, clap::Args)]
+pub struct Span {
+    /// Only events from then on: +1.5s after the first event, nanoseconds since the epoch, or a time
+    /// (2016-03-04T17:46:22.79Z; UTC where it names no offset).
+    #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
+    from: Option<Moment>,
+    /// Only events up to then.
+    #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
+    to: Option<Moment>,
+}
+
+impl Span {
+    /// The first and the last moment, nanoseconds since the epoch, where the first event of the recording is
+    /// at a time that `begin_ns` finds out.
+    pub fn times_ns(&self, begin_ns: impl FnOnce() -> u64) -> (Option<u64>, Option<u64>) {
+        let is_relative = |moment: &Option<Moment>| matches!(moment, Some(Moment::After(_)));
+        let begin_ns =
+            if is_relative(&self.from) || is_relative(&self.to) { begin_ns() } else { 0 };
+        let time_ns = |moment: Option<Moment>| moment.map(|moment| moment.time_ns(begin_ns));
+        (time_ns(self.from), time_ns(self.to))
+    }
+}
