@@ -87,11 +87,9 @@ pub fn run(args: &ExportArgs) -> Result<(), CommandError> {
 }
 
 fn export(args: &ExportArgs, clock: &Clock, environment: &BTreeMap<String, String>) -> Export {
-    let mut export = Export::default();
-    export.perfetto = args.perfetto.as_ref().map(|_| Perfetto::new(clock, environment));
-    export.tables = args.csv.as_ref().map(|_| Tables::default());
-    export.lines = args.json_lines.as_ref().map(|_| String::new());
-    export
+    let perfetto = args.perfetto.as_ref().map(|_| Perfetto::new(clock, environment));
+    let tables = args.csv.as_ref().map(|_| Tables::default());
+    Export::new(perfetto, tables, args.json_lines.is_some())
 }
 
 /// Goes over the events, and writes what they become. What could not be read, and events that are not in
@@ -201,4 +199,79 @@ fn refuse_inside(recording: &Path, folder: &Path) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: ExportArgs,
+    }
+
+    const TEXT: &str = "\
+ a-11 [001] d.... 10.000000: sched_switch: prev_comm=a prev_pid=11 prev_prio=120 prev_state=S ==> next_comm=b next_pid=12 next_prio=120
+ b-12 [001] d.... 10.000010: sched_wakeup: comm=a,\"b pid=11 prio=120 target_cpu=001
+ b-12 [001] d.... 10.000030: sched_switch: prev_comm=b prev_pid=12 prev_prio=120 prev_state=R ==> next_comm=a,\"b next_pid=11 next_prio=120
+";
+
+    fn export(folder: &Path, options: &[&str]) -> Result<(), CommandError> {
+        let recording = folder.join("trace");
+        if !recording.exists() {
+            fs::write(&recording, TEXT).unwrap();
+        }
+        let mut words = vec!["export".to_owned(), recording.display().to_string()];
+        words.extend(options.iter().map(|word| word.replace("DIR", &folder.display().to_string())));
+        run(&Line::try_parse_from(words).unwrap().args)
+    }
+
+    #[test]
+    fn all_forms_are_written_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = ["--perfetto=DIR/p", "--csv=DIR/t", "--json-lines=DIR/l"];
+        export(folder.path(), &options).unwrap();
+        let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+        assert_eq!(read("l").lines().count(), 3);
+        assert_eq!(
+            read("t/states.csv").lines().skip(1).collect::<Vec<_>>(),
+            [
+                r#"11,"a,""b",blocked,1,10000000000,10000010000,10000,true"#,
+                "12,b,running,1,10000000000,10000030000,30000,true",
+                r#"11,"a,""b",wakeup,1,10000010000,10000030000,20000,true"#,
+                r#"11,"a,""b",running,1,10000030000,10000030000,0,false"#,
+                "12,b,preempt,1,10000030000,10000030000,0,false",
+            ]
+        );
+        assert!(fs::metadata(folder.path().join("p")).unwrap().len() > 100);
+        for name in ["p", "l", "t/events.csv", "t/delays.csv", "t/charges.csv"] {
+            let mode = fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{name}");
+        }
+        export(folder.path(), &["--json-lines=DIR/l", "--from=+10us", "--to=+10us"]).unwrap();
+        assert_eq!(read("l").lines().count(), 1);
+    }
+
+    #[test]
+    fn a_recording_is_not_written_into() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("metadata"), "").unwrap();
+        for options in ["--csv=DIR", "--perfetto=DIR/p", "--json-lines=DIR/l"] {
+            let error = export(folder.path(), &[options]).unwrap_err().to_string();
+            assert!(error.contains("is the folder of a recording"), "{options}: {error}");
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_form_must_be_named() {
+        let error = Line::try_parse_from(["export", "trace"]).unwrap_err().to_string();
+        assert!(error.contains("--perfetto"), "{error}");
+    }
 }

@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 
-use noise_common::charge::{Cause, VECTOR_SOURCE};
-use noise_common::hooks::VECTORS;
+use noise_common::charge::Cause;
 use noise_common::ledger::Waiting;
 
 use super::cpu::Cpus;
 use super::document::{Charge, Culprit, ThreadDocument, Waits as WaitsDocument};
 use super::sums::{Party, Spread, Sums};
-use super::watch::{Run, Wait, Watch};
+use super::watch::{Run, Wait, Watch, charge};
 use crate::event::{Comm, Event, Kind, Task, stays_runnable};
 
 /// Thread ids that the kernel gives are below (`PID_MAX_LIMIT`); others are not followed.
@@ -239,25 +238,6 @@ fn charges(sums: &Sums, names: &Names) -> Vec<Charge> {
         charge(party, comm, ns)
     };
     sums.sorted().into_iter().map(charge).collect()
-}
-
-/// A part of a wait with all that is known of who took it.
-pub fn charge(party: Party, comm: String, ns: u64) -> Charge {
-    let (tid, cause, source) = match party {
-        Party::Thread { cause: Cause::Idle, tid } => (Some(tid), "idle", None),
-        Party::Thread { tid, .. } => (Some(tid), "thread", None),
-        Party::Other { cause: Cause::Hardirq, source } if source & VECTOR_SOURCE != 0 => {
-            let name = VECTORS.get((source & !VECTOR_SOURCE) as usize);
-            (None, Cause::Hardirq.name(), name.map(|name| (*name).to_owned()))
-        }
-        Party::Other { cause: cause @ (Cause::Hardirq | Cause::Softirq), source } => {
-            let source = Some(source).filter(|source| *source != u64::MAX);
-            (None, cause.name(), source.map(|source| source.to_string()))
-        }
-        Party::Other { cause, .. } => (None, cause.name(), None),
-    };
-    let tid = tid.filter(|tid| *tid >= 0);
-    Charge { tid, comm, cause, source, ns }
 }
 
 impl Thread {

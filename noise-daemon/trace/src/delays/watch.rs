@@ -2,12 +2,12 @@
 
 use std::fmt;
 
+use noise_common::charge::{Cause, VECTOR_SOURCE};
 use noise_common::hooks::{VECTORS, Vector};
 use noise_common::signals::SOFTIRQ_VECTORS;
 
 use super::document::Charge;
-use super::sums::Sums;
-use super::waits::charge;
+use super::sums::{Party, Sums};
 use crate::event::Comm;
 
 /// Sees each delay when it has ended.
@@ -84,6 +84,25 @@ impl Wait<'_> {
             sums.sorted().into_iter().map(part)
         })
     }
+}
+
+/// A part of a wait with all that is known of who took it.
+pub(super) fn charge(party: Party, comm: String, ns: u64) -> Charge {
+    let (tid, cause, source) = match party {
+        Party::Thread { cause: Cause::Idle, tid } => (Some(tid), "idle", None),
+        Party::Thread { tid, .. } => (Some(tid), "thread", None),
+        Party::Other { cause: Cause::Hardirq, source } if source & VECTOR_SOURCE != 0 => {
+            let name = VECTORS.get((source & !VECTOR_SOURCE) as usize);
+            (None, Cause::Hardirq.name(), name.map(|name| (*name).to_owned()))
+        }
+        Party::Other { cause: cause @ (Cause::Hardirq | Cause::Softirq), source } => {
+            let source = Some(source).filter(|source| *source != u64::MAX);
+            (None, cause.name(), source.map(|source| source.to_string()))
+        }
+        Party::Other { cause, .. } => (None, cause.name(), None),
+    };
+    let tid = tid.filter(|tid| *tid >= 0);
+    Charge { tid, comm, cause, source, ns }
 }
 
 /// What took time.

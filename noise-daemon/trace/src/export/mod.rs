@@ -17,7 +17,6 @@ use crate::json;
 use crate::record::Recorded;
 
 /// All forms that are wanted of one recording.
-#[derive(Default)]
 pub struct Export {
     delays: Delays,
     /// Trace packets.
@@ -61,6 +60,12 @@ impl Watch for Both<'_> {
 }
 
 impl Export {
+    /// One in these forms; without `lines`, no lines of JSON.
+    pub fn new(perfetto: Option<Perfetto>, tables: Option<Tables>, lines: bool) -> Self {
+        let lines = lines.then(String::new);
+        Self { delays: Delays::default(), perfetto, tables, lines }
+    }
+
     /// Takes the next event, in the order of time.
     pub fn add<'t>(&mut self, record: &impl Recorded<'t>) {
         if let Some(lines) = &mut self.lines {

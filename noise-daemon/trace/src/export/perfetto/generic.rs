@@ -26,6 +26,7 @@ impl Generic<'_> {
             event.text(1, record.name());
             let mut fields = Generic { event, name: String::new(), outer: Vec::new() };
             record.visit(&mut fields);
+            fields.name.clear();
             fields.name.push_str("context");
             fields.outer.push(fields.name.len());
             record.visit_contexts(&mut fields, |_| {});

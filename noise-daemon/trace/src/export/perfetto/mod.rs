@@ -196,7 +196,7 @@ impl Perfetto {
         bundle.is_behind_loss = true;
         bundle.lost = bundle.lost.saturating_add(loss.events);
         let offset_ns = self.offset_ns;
-        self.tracks.lost(&mut self.packets, offset_ns, event.cpu, loss);
+        self.tracks.lost(&mut self.packets, offset_ns, event, loss);
     }
 
     /// Describes threads and processes that an event names.
@@ -327,3 +327,9 @@ fn system(environment: &BTreeMap<String, String>) -> Message {
     }
     system
 }
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+#[path = "../../../tests/traces/wire.rs"]
+mod wire;

@@ -12,7 +12,7 @@ use noise_model::clean::as_text;
 use super::super::proto::Message;
 use super::{field, put_packet};
 use crate::delays::watch::{Delay, Signal, Subject, Wait};
-use crate::event::Loss;
+use crate::event::{Event, Loss};
 
 /// Kinds of slices and instants.
 const SLICE_BEGIN: u32 = 1;
@@ -122,15 +122,17 @@ impl Tracks {
     }
 
     /// Events were lost.
-    pub fn lost(&mut self, packets: &mut Message, offset_ns: u64, cpu: u32, loss: &Loss) {
-        let stamp = loss.from_ns.saturating_sub(offset_ns);
+    pub fn lost(&mut self, packets: &mut Message, offset_ns: u64, event: &Event<'_>, loss: &Loss) {
+        // A text of ftrace has lost events since time zero: there no one looks for them.
+        let stamp = event.time_ns.saturating_sub(offset_ns);
         if !std::mem::replace(&mut self.has_lost, true) {
             describe(packets, stamp, LOST, None, "Lost events");
         }
         let notes = [
-            Note::Number("cpu", cpu.into()),
+            Note::Number("cpu", event.cpu.into()),
             Note::Number("events", loss.events),
             Note::Number("packets", loss.packets),
+            Note::Number("from", loss.from_ns.saturating_sub(offset_ns)),
             Note::Number("until", loss.to_ns.saturating_sub(offset_ns)),
         ];
         put_packet(packets, stamp, |packet| track_event(packet, LOST, INSTANT, "lost", &notes));
