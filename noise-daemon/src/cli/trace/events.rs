@@ -90,7 +90,7 @@ fn go<'t>(
     let selects = select.follows() || select.from_ns.is_some() || select.to_ns.is_some();
     let mut text = TextLines::new(summary.environment.get("hostname").map_or("", String::as_str));
     let mut piece = String::with_capacity(PIECE_BYTES + 4096);
-    while let Some(record) = source.next() {
+    for record in source.by_ref() {
         if selects {
             if select.is_over(record.time_ns()) {
                 break;

@@ -103,7 +103,7 @@ fn go<'t>(
 ) -> anyhow::Result<(Damage, u64)> {
     let (from_ns, to_ns) = span;
     let mut targets = Targets::create(args, &mut export)?;
-    while let Some(record) = source.next() {
+    for record in source.by_ref() {
         if to_ns.is_some_and(|to_ns| record.time_ns() > to_ns) {
             break;
         }
@@ -181,8 +181,8 @@ impl Targets {
 
     /// Gives all files their names.
     fn keep(self) -> anyhow::Result<()> {
-        let all = self.perfetto.into_iter().chain(self.tables).chain(self.lines);
-        all.map(Target::keep).collect()
+        let mut all = self.perfetto.into_iter().chain(self.tables).chain(self.lines);
+        all.try_for_each(Target::keep)
     }
 }
 
