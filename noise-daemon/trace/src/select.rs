@@ -76,6 +76,12 @@ impl Select {
         is_wanted && !self.is_over(event.time_ns)
     }
 
+    /// Whether a thread is wanted, by what is known of it so far.
+    pub fn wants_thread(&self, tid: i32) -> bool {
+        self.thread.as_ref().is_none_or(|who| who.is_thread(tid, &self.threads))
+            && self.process.as_ref().is_none_or(|who| who.is_process_of(tid, &self.threads))
+    }
+
     fn is_of(&self, event: &Event<'_>, current: Option<i32>) -> bool {
         if matches!(event.kind, Kind::Lost(_)) {
             return true;
@@ -85,11 +91,7 @@ impl Select {
         for (place, tid) in named.iter_mut().zip(named_by(&event.kind)) {
             *place = tid;
         }
-        let fits = |tid: &i32| {
-            self.thread.as_ref().is_none_or(|who| who.is_thread(*tid, &self.threads))
-                && self.process.as_ref().is_none_or(|who| who.is_process_of(*tid, &self.threads))
-        };
-        tids.iter().flatten().any(fits)
+        tids.iter().flatten().any(|tid| self.wants_thread(*tid))
     }
 }
 

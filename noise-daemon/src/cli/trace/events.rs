@@ -9,14 +9,14 @@ use noise_trace::clock::Clock;
 use noise_trace::ctf::Reader;
 use noise_trace::damage::Damage;
 use noise_trace::record::{Recorded as _, Source};
-use noise_trace::select::{Select, Who};
+use noise_trace::select::Select;
 use noise_trace::summary::Summary;
 use noise_trace::text::TextLines;
 use noise_trace::{ftrace, json};
 
 use super::recording::Recording;
 use super::report;
-use super::span::Span;
+use super::which::Which;
 use crate::cli::{CommandError, output};
 
 /// Text is handed on in pieces of this length.
@@ -36,13 +36,7 @@ pub struct EventsArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    span: Span,
-    /// Only events of this thread: what happens while it runs, and what names it (wake-ups, creation …).
-    #[arg(long, value_name = "TID|NAME")]
-    thread: Option<String>,
-    /// Only events of the threads of this process.
-    #[arg(long, value_name = "PID|NAME")]
-    process: Option<String>,
+    which: Which,
 }
 
 /// Runs the command.
@@ -55,7 +49,7 @@ pub fn run(args: &EventsArgs) -> Result<(), CommandError> {
         Recording::Ctf(ctf) => {
             let files = ctf.streams();
             let begin_ns = || Reader::new(&ctf.layout, &files).first_ns().unwrap_or(0);
-            let select = select(args, begin_ns);
+            let select = args.which.select(begin_ns);
             // Threads are followed from the begin on.
             let from_ns = select.from_ns.filter(|_| !select.follows()).unwrap_or(0);
             let reader = Reader::from(&ctf.layout, &files, from_ns);
@@ -66,18 +60,11 @@ pub fn run(args: &EventsArgs) -> Result<(), CommandError> {
         Recording::Text(text) => {
             let begin_ns = || ftrace::Reader::new(text).next().map_or(0, |record| record.time_ns);
             let summary = Summary::new(&Clock::trace(), BTreeMap::new());
-            go(args, ftrace::Reader::new(text), select(args, begin_ns), summary)?
+            go(args, ftrace::Reader::new(text), args.which.select(begin_ns), summary)?
         }
     };
     report(&args.recording, &damage);
     Ok(())
-}
-
-fn select(args: &EventsArgs, begin_ns: impl FnOnce() -> u64) -> Select {
-    let (from_ns, to_ns) = args.span.times_ns(begin_ns);
-    let who = |text: &Option<String>| text.as_deref().map(Who::parse);
-    let (thread, process) = (who(&args.thread), who(&args.process));
-    Select { from_ns, to_ns, thread, process, ..Select::default() }
 }
 
 /// Goes over the events. What could not be read.

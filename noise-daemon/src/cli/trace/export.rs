@@ -14,11 +14,12 @@ use noise_trace::export::perfetto::Perfetto;
 use noise_trace::export::tables::Tables;
 use noise_trace::ftrace;
 use noise_trace::record::{Recorded as _, Source};
+use noise_trace::select::Select;
 
 use super::recording::Recording;
 use super::report;
-use super::span::Span;
 use super::target::{Target, folder};
+use super::which::Which;
 use crate::cli::{CommandError, interrupt, output};
 
 /// What is ready is written in pieces of this length.
@@ -43,7 +44,7 @@ pub struct ExportArgs {
     #[arg(long, value_name = "FILE", group = "form")]
     json_lines: Option<PathBuf>,
     #[command(flatten)]
-    span: Span,
+    which: Which,
 }
 
 /// Where the forms go.
@@ -65,16 +66,16 @@ pub fn run(args: &ExportArgs) -> Result<(), CommandError> {
         Recording::Ctf(ctf) => {
             let files = ctf.streams();
             let begin_ns = || Reader::new(&ctf.layout, &files).first_ns().unwrap_or(0);
-            let span = args.span.times_ns(begin_ns);
+            let select = args.which.select(begin_ns);
             let clock = ctf.layout.clocks.first().cloned().unwrap_or_else(Clock::epoch);
             let reader = Reader::new(&ctf.layout, &files);
-            go(args, reader, span, export(args, &clock, &ctf.layout.env), &interrupted)?
+            go(args, reader, export(args, select, &clock, &ctf.layout.env), &interrupted)?
         }
         Recording::Text(text) => {
             let begin_ns = || ftrace::Reader::new(text).next().map_or(0, |record| record.time_ns);
-            let span = args.span.times_ns(begin_ns);
-            let export = export(args, &Clock::trace(), &BTreeMap::new());
-            go(args, ftrace::Reader::new(text), span, export, &interrupted)?
+            let select = args.which.select(begin_ns);
+            let export = export(args, select, &Clock::trace(), &BTreeMap::new());
+            go(args, ftrace::Reader::new(text), export, &interrupted)?
         }
     };
     report(&args.recording, &damage);
@@ -86,10 +87,15 @@ pub fn run(args: &ExportArgs) -> Result<(), CommandError> {
     Ok(())
 }
 
-fn export(args: &ExportArgs, clock: &Clock, environment: &BTreeMap<String, String>) -> Export {
+fn export(
+    args: &ExportArgs,
+    select: Select,
+    clock: &Clock,
+    environment: &BTreeMap<String, String>,
+) -> Export {
     let perfetto = args.perfetto.as_ref().map(|_| Perfetto::new(clock, environment));
     let tables = args.csv.as_ref().map(|_| Tables::default());
-    Export::new(perfetto, tables, args.json_lines.is_some())
+    Export::new(select, perfetto, tables, args.json_lines.is_some())
 }
 
 /// Goes over the events, and writes what they become. What could not be read, and events that are not in
@@ -97,20 +103,13 @@ fn export(args: &ExportArgs, clock: &Clock, environment: &BTreeMap<String, Strin
 fn go<'t>(
     args: &ExportArgs,
     mut source: impl Source<'t>,
-    span: (Option<u64>, Option<u64>),
     mut export: Export,
     interrupted: &AtomicBool,
 ) -> anyhow::Result<(Damage, u64)> {
-    let (from_ns, to_ns) = span;
     let mut targets = Targets::create(args, &mut export)?;
     for record in source.by_ref() {
-        if to_ns.is_some_and(|to_ns| record.time_ns() > to_ns) {
+        if export.is_over(record.time_ns()) {
             break;
-        }
-        if from_ns.is_some_and(|from_ns| record.time_ns() < from_ns) {
-            // Who runs, and who waits since when.
-            export.pass(&record);
-            continue;
         }
         export.add(&record);
         if !targets.write(&mut export, PIECE_BYTES)? {

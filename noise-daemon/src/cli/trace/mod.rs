@@ -5,8 +5,8 @@ mod events;
 mod export;
 mod moment;
 mod recording;
-mod span;
 mod target;
+mod which;
 
 use std::path::Path;
 

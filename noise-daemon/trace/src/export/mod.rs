@@ -15,9 +15,11 @@ use crate::delays::Delays;
 use crate::delays::watch::{Delay, Run, Wait, Watch};
 use crate::json;
 use crate::record::Recorded;
+use crate::select::Select;
 
 /// All forms that are wanted of one recording.
 pub struct Export {
+    select: Select,
     delays: Delays,
     /// Trace packets.
     pub perfetto: Option<Perfetto>,
@@ -27,20 +29,26 @@ pub struct Export {
     pub lines: Option<String>,
 }
 
-/// Those that want delays.
+/// Those that want delays, of threads that are wanted.
 struct Both<'a> {
+    select: &'a Select,
     perfetto: Option<&'a mut Perfetto>,
     tables: Option<&'a mut Tables>,
 }
 
 impl Watch for Both<'_> {
     fn ran(&mut self, run: &Run) {
-        if let Some(tables) = &mut self.tables {
+        if let Some(tables) = &mut self.tables
+            && self.select.wants_thread(run.tid)
+        {
             tables.ran(run);
         }
     }
 
     fn waited(&mut self, wait: &Wait<'_>) {
+        if !self.select.wants_thread(wait.tid) {
+            return;
+        }
         if let Some(perfetto) = &mut self.perfetto {
             perfetto.waited(wait);
         }
@@ -61,14 +69,27 @@ impl Watch for Both<'_> {
 
 impl Export {
     /// One in these forms; without `lines`, no lines of JSON.
-    pub fn new(perfetto: Option<Perfetto>, tables: Option<Tables>, lines: bool) -> Self {
+    pub fn new(
+        select: Select,
+        perfetto: Option<Perfetto>,
+        tables: Option<Tables>,
+        lines: bool,
+    ) -> Self {
         let lines = lines.then(String::new);
-        Self { delays: Delays::default(), perfetto, tables, lines }
+        Self { select, delays: Delays::default(), perfetto, tables, lines }
     }
 
-    /// Takes the next event, in the order of time.
+    /// Whether nothing that comes from here on is wanted.
+    pub fn is_over(&self, time_ns: u64) -> bool {
+        self.select.is_over(time_ns)
+    }
+
+    /// Takes the next event, in the order of time; also those that are not wanted: what comes later depends
+    /// on who runs and who waits.
     pub fn add<'t>(&mut self, record: &impl Recorded<'t>) {
-        if let Some(lines) = &mut self.lines {
+        let event = record.event();
+        let is_wanted = self.select.wants(&event);
+        if let Some(lines) = self.lines.as_mut().filter(|_| is_wanted) {
             let mut line = String::new();
             json::line(record, &mut line);
             lines.push_str(&clean_json(&line));
@@ -76,30 +97,26 @@ impl Export {
         if self.perfetto.is_none() && self.tables.is_none() {
             return;
         }
-        let event = record.event();
+        let select = &self.select;
         // What ends with the event stands before it.
-        let mut both = Both { perfetto: self.perfetto.as_mut(), tables: self.tables.as_mut() };
-        self.delays.follow_each(&event, &mut both);
+        match is_wanted {
+            true => {
+                let (perfetto, tables) = (self.perfetto.as_mut(), self.tables.as_mut());
+                self.delays.follow_each(&event, &mut Both { select, perfetto, tables });
+            }
+            false => self.delays.follow(&event),
+        }
         if let Some(perfetto) = &mut self.perfetto {
-            perfetto.add(record, &event);
+            match is_wanted {
+                true => perfetto.add(record, &event),
+                false => perfetto.pass(&event),
+            }
         }
         if let Some(tables) = &mut self.tables {
-            tables.add(record, &event);
-        }
-    }
-
-    /// Takes an event that is not to be shown: what follows depends on who runs and who waits.
-    pub fn pass<'t>(&mut self, record: &impl Recorded<'t>) {
-        if self.perfetto.is_none() && self.tables.is_none() {
-            return;
-        }
-        let event = record.event();
-        self.delays.follow(&event);
-        if let Some(perfetto) = &mut self.perfetto {
-            perfetto.pass(&event);
-        }
-        if let Some(tables) = &mut self.tables {
-            tables.pass(&event);
+            if is_wanted {
+                tables.event(record, &event);
+            }
+            tables.follow(&event, |tid| is_wanted && select.wants_thread(tid));
         }
     }
 
@@ -109,7 +126,7 @@ impl Export {
             perfetto.finish();
         }
         if let Some(tables) = &mut self.tables {
-            tables.finish();
+            tables.finish(|tid| self.select.wants_thread(tid));
         }
     }
 }

@@ -11,7 +11,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
-use noise_model::clean::{as_text, clean};
+use noise_model::clean::{as_text, clean, clean_json};
 
 use crate::delays::watch::{Delay, Run, Wait};
 use crate::event::{Event, Kind, stays_runnable};
@@ -51,6 +51,8 @@ enum Cell<'a> {
     Number(u64),
     Signed(i32),
     Text(&'a str),
+    /// A document; its strings stay what they are, in other escapes.
+    Json(&'a str),
 }
 
 impl Cell<'_> {
@@ -62,6 +64,10 @@ impl Cell<'_> {
             Self::Signed(number) => write!(row, "{number}"),
             Self::Text(text) => {
                 quote(&clean(text), row);
+                return;
+            }
+            Self::Json(text) => {
+                quote(&clean_json(text), row);
                 return;
             }
         };
@@ -120,11 +126,11 @@ fn quote(text: &str, row: &mut String) {
         return;
     }
     row.push('"');
-    for c in text.chars() {
-        if c == '"' {
-            row.push('"');
+    for (place, part) in text.split('"').enumerate() {
+        if place > 0 {
+            row.push_str("\"\"");
         }
-        row.push(c);
+        row.push_str(part);
     }
     row.push('"');
 }
@@ -172,8 +178,6 @@ pub struct Tables {
     open: HashMap<i32, Open>,
     /// Threads that have exited, and run for the last time.
     exiting: HashSet<i32>,
-    /// Whether rows are added.
-    is_shown: bool,
     /// Delays so far.
     rows: u64,
     time_ns: u64,
@@ -192,7 +196,6 @@ impl Default for Tables {
             threads: Threads::default(),
             open: HashMap::new(),
             exiting: HashSet::new(),
-            is_shown: true,
             rows: 0,
             time_ns: 0,
         }
@@ -205,37 +208,28 @@ impl Tables {
         [&mut self.events, &mut self.states, &mut self.delays, &mut self.charges]
     }
 
-    /// Takes the next event, after the delays that end with it.
-    pub fn add<'t>(&mut self, record: &impl Recorded<'t>, event: &Event<'t>) {
-        self.time_ns = event.time_ns;
-        let current = self.threads.current(event.cpu);
+    /// Takes an event that is wanted. All events come to [`Tables::follow`] behind it.
+    pub fn event<'t>(&mut self, record: &impl Recorded<'t>, event: &Event<'t>) {
         let current = match &event.kind {
             Kind::SchedSwitch { prev, .. } => Some(prev.tid),
-            _ => current,
+            _ => self.threads.current(event.cpu),
         };
-        self.threads.follow(event);
-        let comm = current.map(|tid| self.comm(tid));
-        let fields = json::fields(record).to_string();
-        let context = json::context(record).map(|context| context.to_string());
+        let comm = current.map(|tid| match &event.kind {
+            Kind::SchedSwitch { prev, .. } => as_text(prev.comm.bytes()).into_owned(),
+            _ => self.comm(tid),
+        });
+        let (mut fields, mut context) = (String::new(), String::new());
+        json::fields(record, &mut fields);
+        json::context(record, "", &mut context);
         self.events.row([
             event.time_ns.into(),
             event.cpu.into(),
             record.name().into(),
             current.into(),
             comm.as_deref().map_or(Cell::Nothing, Cell::Text),
-            fields.as_str().into(),
-            context.as_deref().map_or(Cell::Nothing, Cell::Text),
+            Cell::Json(&fields),
+            if context.is_empty() { Cell::Nothing } else { Cell::Json(&context) },
         ]);
-        self.follow(event);
-    }
-
-    /// Takes an event that is not to be shown.
-    pub fn pass(&mut self, event: &Event<'_>) {
-        self.time_ns = event.time_ns;
-        self.threads.follow(event);
-        self.is_shown = false;
-        self.follow(event);
-        self.is_shown = true;
     }
 
     fn comm(&self, tid: i32) -> String {
@@ -246,8 +240,10 @@ impl Tables {
         }
     }
 
-    /// Follows what threads do, as the waits of `trace delays` do.
-    fn follow(&mut self, event: &Event<'_>) {
+    /// Follows what threads do, as the waits of `trace delays` do; rows are of wanted threads.
+    pub fn follow(&mut self, event: &Event<'_>, wants: impl Fn(i32) -> bool) {
+        self.time_ns = event.time_ns;
+        self.threads.follow(event);
         let (now_ns, cpu) = (event.time_ns, event.cpu);
         match &event.kind {
             Kind::SchedSwitch { prev, prev_state, next } => {
@@ -259,14 +255,14 @@ impl Tables {
                     self.begin(prev.tid, State::Blocked, now_ns, cpu);
                 }
                 // A thread that sleeps still was woken by an event that the recording lacks.
-                self.end_blocked(next.tid, now_ns);
+                self.end_blocked(next.tid, now_ns, &wants);
                 self.begin(next.tid, State::Running, now_ns, cpu);
             }
             Kind::SchedWakeup(woken) | Kind::SchedWakeupNew(woken) => {
                 let tid = woken.task.tid;
                 let is_asleep = |open: &Open| open.state == State::Blocked;
                 if self.open.get(&tid).is_none_or(is_asleep) {
-                    self.end_blocked(tid, now_ns);
+                    self.end_blocked(tid, now_ns, &wants);
                     self.begin(tid, State::Wakeup, now_ns, woken.target_cpu);
                 }
             }
@@ -287,17 +283,16 @@ impl Tables {
         }
     }
 
-    fn end_blocked(&mut self, tid: i32, now_ns: u64) {
-        if let Some(open) = self.open.get(&tid).filter(|open| open.state == State::Blocked) {
+    fn end_blocked(&mut self, tid: i32, now_ns: u64, wants: impl Fn(i32) -> bool) {
+        if let Some(open) = self.open.get(&tid).filter(|open| open.state == State::Blocked)
+            && wants(tid)
+        {
             let open = *open;
             self.state(tid, open.state.name(), open.cpu, [open.since_ns, now_ns], true);
         }
     }
 
     fn state(&mut self, tid: i32, state: &str, cpu: u32, times: [u64; 2], ended: bool) {
-        if !self.is_shown {
-            return;
-        }
         let comm = self.comm(tid);
         let [from_ns, to_ns] = times;
         self.states.row([
@@ -373,8 +368,9 @@ impl Tables {
     }
 
     /// Takes what threads do at the end of the recording.
-    pub fn finish(&mut self) {
-        let mut open: Vec<_> = std::mem::take(&mut self.open).into_iter().collect();
+    pub fn finish(&mut self, wants: impl Fn(i32) -> bool) {
+        let open = std::mem::take(&mut self.open).into_iter();
+        let mut open: Vec<_> = open.filter(|(tid, _)| wants(*tid)).collect();
         open.sort_by_key(|(tid, open)| (open.since_ns, *tid));
         for (tid, open) in open {
             let times = [open.since_ns, self.time_ns];
@@ -385,7 +381,85 @@ impl Tables {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Export;
     use super::*;
+    use crate::ftrace::Reader;
+    use crate::select::{Select, Who};
+
+    /// A thread waits twice for a CPU, another one once; a third one is never seen to begin.
+    const TEXT: &[u8] = "\
+ x-10 [001] d.... 10.000000: sched_switch: prev_comm=x prev_pid=10 prev_prio=120 prev_state=S ==> next_comm=b next_pid=12 next_prio=120
+ b-12 [001] d.... 10.000010: sched_wakeup: comm=a\u{202e} pid=11 prio=120 target_cpu=001
+ b-12 [001] d.... 10.000030: sched_switch: prev_comm=b prev_pid=12 prev_prio=120 prev_state=R ==> next_comm=a\u{202e} next_pid=11 next_prio=120
+ a-11 [001] d.h.. 10.000035: irq_handler_entry: irq=36 name=disk
+ a-11 [001] d.h.. 10.000036: irq_handler_exit: irq=36 ret=handled
+ a-11 [001] d.... 10.000040: sched_process_exit: comm=a\u{202e} pid=11 prio=120
+ a-11 [001] d.... 10.000050: sched_switch: prev_comm=a\u{202e} prev_pid=11 prev_prio=120 prev_state=X ==> next_comm=b next_pid=12 next_prio=120
+".as_bytes();
+
+    fn tables(select: Select) -> Tables {
+        let mut export = Export::new(select, None, Some(Tables::default()), false);
+        for record in Reader::new(TEXT) {
+            export.add(&record);
+        }
+        export.finish();
+        export.tables.unwrap()
+    }
+
+    fn rows(table: &Table) -> Vec<&str> {
+        table.rows.lines().skip(1).collect()
+    }
+
+    #[test]
+    fn threads_go_from_state_to_state() {
+        let tables = tables(Select::default());
+        let expected = [
+            "12,b,running,1,10000000000,10000030000,30000,true",
+            r#"11,"a\u{202e}",wakeup,1,10000010000,10000030000,20000,true"#,
+            r#"11,"a\u{202e}",running,1,10000030000,10000050000,20000,true"#,
+            "12,b,preempt,1,10000030000,10000050000,20000,true",
+            "10,x,blocked,1,10000000000,10000050000,50000,false",
+            "12,b,running,1,10000050000,10000050000,0,false",
+        ];
+        assert_eq!(rows(&tables.states), expected);
+        let expected = [
+            r#"1,wakeup,11,"a\u{202e}",,,1,10000010000,10000030000,20000,"#,
+            "2,hardirq,,,36,disk,1,10000035000,10000036000,1000,1000",
+            "3,preempt,12,b,,,1,10000030000,10000050000,20000,",
+        ];
+        assert_eq!(rows(&tables.delays), expected);
+        let live: Vec<_> =
+            rows(&tables.charges).into_iter().filter(|row| row.contains(",charges,")).collect();
+        let expected = [
+            "1,11,charges,thread,12,b,,20000",
+            r#"3,12,charges,thread,11,"a\u{202e}",,19000"#,
+            r#"3,12,charges,hardirq,,,"36",1000"#,
+        ];
+        assert_eq!(live, expected);
+        assert_eq!(rows(&tables.events).len(), 7);
+        assert!(tables.events.rows.contains(r#"""next_comm"":""a\u202e"""#));
+    }
+
+    #[test]
+    fn rows_are_of_wanted_threads_and_times() {
+        let thread = Some(Who::Id(12));
+        let found = tables(Select { thread, ..Select::default() });
+        assert_eq!(rows(&found.states).len(), 3);
+        assert!(rows(&found.states).iter().all(|row| row.starts_with("12,b,")));
+        assert_eq!(rows(&found.delays), ["1,preempt,12,b,,,1,10000030000,10000050000,20000,"]);
+        assert_eq!(rows(&found.events).len(), 4);
+        let span = Select {
+            from_ns: Some(10_000_036_000),
+            to_ns: Some(10_000_040_000),
+            ..Select::default()
+        };
+        let found = tables(span);
+        assert_eq!(
+            rows(&found.delays),
+            ["1,hardirq,,,36,disk,1,10000035000,10000036000,1000,1000"]
+        );
+        assert_eq!(rows(&found.events).len(), 2);
+    }
 
     #[test]
     fn cells_are_quoted_where_they_need_it() {

@@ -8,6 +8,7 @@ use noise_trace::event::Kind;
 use noise_trace::export::Export;
 use noise_trace::export::perfetto::Perfetto;
 use noise_trace::export::tables::Tables;
+use noise_trace::select::Select;
 use noise_trace::what::What;
 
 use crate::files::Trace;
@@ -38,7 +39,7 @@ const MIGRATE: (u64, What) = (491, What::SchedMigrateTask);
 
 fn packets(trace: &Trace) -> Vec<u8> {
     let perfetto = Perfetto::new(&trace.layout.clocks[0], &trace.layout.env);
-    let mut export = Export::new(Some(perfetto), None, false);
+    let mut export = Export::new(Select::default(), Some(perfetto), None, false);
     let mut packets = Vec::new();
     for record in trace.reader() {
         export.add(&record);
@@ -215,7 +216,7 @@ fn sums(rows: &[BTreeMap<String, String>], by: &[&str]) -> BTreeMap<Vec<String>,
 
 /// Sums over tables are those of `trace delays`.
 pub fn tables(trace: &Trace) -> Result<(), String> {
-    let mut export = Export::new(None, Some(Tables::default()), false);
+    let mut export = Export::new(Select::default(), None, Some(Tables::default()), false);
     let mut events = 0;
     for record in trace.reader() {
         export.add(&record);

@@ -6,6 +6,7 @@ use super::super::Export;
 use super::wire::Message;
 use super::*;
 use crate::ftrace::Reader;
+use crate::select::Select;
 
 const TEXT: &[u8] = b"\
  a-11 [001] d.... 10.000000: sched_switch: prev_comm=a prev_pid=11 prev_prio=120 prev_state=S ==> next_comm=b next_pid=12 next_prio=120
@@ -23,14 +24,11 @@ CPU:1 [LOST 17 EVENTS]
  b-12 [2000] ..... 10.000050: sched_wakeup: comm=a pid=11 prio=120 target_cpu=001
 ";
 
-fn packets(text: &[u8], passed: usize) -> (Vec<u8>, u64) {
-    let mut export =
-        Export::new(Some(Perfetto::new(&Clock::trace(), &BTreeMap::new())), None, false);
-    for (number, record) in Reader::new(text).enumerate() {
-        match number < passed {
-            true => export.pass(&record),
-            false => export.add(&record),
-        }
+fn packets(text: &[u8], select: Select) -> (Vec<u8>, u64) {
+    let perfetto = Perfetto::new(&Clock::trace(), &BTreeMap::new());
+    let mut export = Export::new(select, Some(perfetto), None, false);
+    for record in Reader::new(text) {
+        export.add(&record);
     }
     export.finish();
     let mut perfetto = export.perfetto.unwrap();
@@ -69,7 +67,7 @@ fn slices(file: &Message<'_>) -> Vec<(String, String, u64, u64)> {
 
 #[test]
 fn requests_that_overlap_are_on_tracks_of_their_own() {
-    let (bytes, left_out) = packets(TEXT, 0);
+    let (bytes, left_out) = packets(TEXT, Select::default());
     let found = slices(&Message::read(&bytes));
     let expected = [
         ("200000000 Vectors of CPU 1", "reschedule", 5, 6),
@@ -86,7 +84,7 @@ fn requests_that_overlap_are_on_tracks_of_their_own() {
 
 #[test]
 fn lost_events_are_said_where_they_are_missing() {
-    let (bytes, _) = packets(TEXT, 0);
+    let (bytes, _) = packets(TEXT, Select::default());
     let file = Message::read(&bytes);
     let bundles: Vec<_> = file
         .messages(1)
@@ -102,7 +100,7 @@ fn lost_events_are_said_where_they_are_missing() {
 
 #[test]
 fn a_part_of_a_recording_knows_what_came_before() {
-    let (bytes, _) = packets(TEXT, 8);
+    let (bytes, _) = packets(TEXT, Select { from_ns: Some(10_000_015_000), ..Select::default() });
     let file = Message::read(&bytes);
     let found = slices(&file);
     assert_eq!(found[0].1, "on the device");
@@ -115,7 +113,7 @@ fn a_part_of_a_recording_knows_what_came_before() {
 
 #[test]
 fn generic_events_have_all_their_fields() {
-    let (bytes, _) = packets(TEXT, 0);
+    let (bytes, _) = packets(TEXT, Select::default());
     let file = Message::read(&bytes);
     let bundle = file.messages(1).find_map(|packet| packet.message(1)).unwrap();
     let generic = bundle.messages(2).find_map(|event| event.message(327)).unwrap();
