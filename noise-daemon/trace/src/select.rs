@@ -82,13 +82,14 @@ impl Select {
     pub fn note(&mut self, event: &Event<'_>, wanted: &mut BTreeSet<i32>) {
         self.threads.follow(event);
         for tid in about(event, self.threads.current(event.cpu)).into_iter().flatten() {
-            if self.fits(tid) {
+            if self.wants_thread(tid) {
                 wanted.insert(tid);
             }
         }
     }
 
-    fn fits(&self, tid: i32) -> bool {
+    /// Whether a thread is wanted, by what is known of it so far.
+    pub fn wants_thread(&self, tid: i32) -> bool {
         self.thread.as_ref().is_none_or(|who| who.is_thread(tid, &self.threads))
             && self.process.as_ref().is_none_or(|who| who.is_process_of(tid, &self.threads))
     }
@@ -97,7 +98,7 @@ impl Select {
         if matches!(event.kind, Kind::Lost(_)) {
             return true;
         }
-        about(event, current).into_iter().flatten().any(|tid| self.fits(tid))
+        about(event, current).into_iter().flatten().any(|tid| self.wants_thread(tid))
     }
 }
 

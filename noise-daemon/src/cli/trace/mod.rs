@@ -2,11 +2,13 @@
 
 mod delays;
 mod events;
+mod export;
 mod moment;
 mod part;
 mod recording;
 #[cfg(test)]
 mod sampled;
+mod target;
 
 use std::path::Path;
 
@@ -29,6 +31,8 @@ pub enum TraceCommand {
     Events(events::EventsArgs),
     /// Say how long threads, interrupts, requests and packets waited, and for whom.
     Delays(delays::DelaysArgs),
+    /// Write a recording in the forms of others: Perfetto, CSV tables, lines of JSON.
+    Export(export::ExportArgs),
 }
 
 /// Runs the command.
@@ -39,6 +43,7 @@ pub fn run(args: &TraceArgs) -> Result<(), CommandError> {
     match &args.command {
         TraceCommand::Events(args) => events::run(args),
         TraceCommand::Delays(args) => delays::run(args),
+        TraceCommand::Export(args) => export::run(args),
     }
 }
 

@@ -21,6 +21,7 @@ mod interrupts;
 mod requests;
 mod sums;
 mod waits;
+pub mod watch;
 
 use std::collections::BTreeSet;
 
@@ -29,6 +30,7 @@ use self::document::Document;
 use self::interrupts::Interrupts;
 use self::requests::Requests;
 use self::waits::Waits;
+use self::watch::Watch;
 use crate::event::{Event, Kind};
 
 /// Computes delays while events come in, in the order of time.
@@ -48,6 +50,11 @@ pub struct Delays {
 impl Delays {
     /// Takes the next event.
     pub fn follow(&mut self, event: &Event<'_>) {
+        self.follow_each(event, &mut ());
+    }
+
+    /// Takes the next event, and shows the delays that end with it.
+    pub fn follow_each(&mut self, event: &Event<'_>, watch: &mut impl Watch) {
         self.from_ns.get_or_insert(event.time_ns);
         self.to_ns = event.time_ns;
         if let Some(kind) = needed(&event.kind) {
@@ -56,9 +63,9 @@ impl Delays {
         if let Kind::Lost(loss) = &event.kind {
             self.discarded = self.discarded.saturating_add(loss.events.max(loss.packets));
         }
-        self.interrupts.follow(event, &mut self.cpus);
-        self.requests.follow(event, &self.cpus);
-        self.waits.follow(event, &mut self.cpus);
+        self.interrupts.follow(event, &mut self.cpus, watch);
+        self.requests.follow(event, &self.cpus, watch);
+        self.waits.follow(event, &mut self.cpus, watch);
     }
 
     /// Counts from now on only: delays that ended before are left out, those under way are not.

@@ -46,6 +46,13 @@ impl Sums {
         *sum = sum.saturating_add(ns);
     }
 
+    /// Adds all parts of another one, the largest first: at the bound the small ones lose their names.
+    pub fn add_all(&mut self, other: &Self) {
+        for (party, comm, ns) in other.sorted() {
+            self.add(party, comm, ns);
+        }
+    }
+
     /// What of it nobody is known to have taken.
     pub fn untracked_ns(&self) -> u64 {
         let untracked = Party::Other { cause: Cause::Untracked, source: 0 };

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use noise_common::charge::{Cause, VECTOR_SOURCE};
-use noise_common::hooks::VECTORS;
+use noise_common::charge::Cause;
 use noise_common::ledger::Waiting;
 
 use super::cpu::Cpus;
 use super::document::{Charge, Culprit, ThreadDocument, Waits as WaitsDocument};
 use super::sums::{Party, Spread, Sums};
+use super::watch::{Run, Wait, Watch, charge};
 use crate::event::{Comm, Event, Kind, Task, stays_runnable};
 
 /// Thread ids that the kernel gives are below (`PID_MAX_LIMIT`); others are not followed.
@@ -19,6 +19,15 @@ const MAX_TID: i32 = 1 << 22;
 enum Why {
     Wakeup,
     Preempt,
+}
+
+impl Why {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Wakeup => "wakeup",
+            Self::Preempt => "preempt",
+        }
+    }
 }
 
 /// A wait that has not ended.
@@ -56,13 +65,13 @@ pub struct Waits {
 
 impl Waits {
     /// Takes the next event.
-    pub fn follow(&mut self, event: &Event<'_>, cpus: &mut Cpus) {
+    pub fn follow<W: Watch>(&mut self, event: &Event<'_>, cpus: &mut Cpus, watch: &mut W) {
         let now_ns = event.time_ns;
         match &event.kind {
             Kind::SchedSwitch { prev, prev_state, next } => {
-                self.leave(prev, *prev_state, event.cpu, now_ns, cpus);
+                self.leave(prev, *prev_state, event.cpu, now_ns, cpus, watch);
                 // It ends before the turn of the one that waited begins.
-                self.run(next, event.cpu, now_ns, cpus);
+                self.run(next, event.cpu, now_ns, cpus, watch);
                 if let Some(cpu) = cpus.get(event.cpu) {
                     cpu.begin_turn(next, now_ns);
                 }
@@ -106,10 +115,20 @@ impl Waits {
     }
 
     /// A thread stops running.
-    fn leave(&mut self, prev: &Task, state: i64, cpu: u32, now_ns: u64, cpus: &Cpus) {
+    fn leave(
+        &mut self,
+        prev: &Task,
+        state: i64,
+        cpu: u32,
+        now_ns: u64,
+        cpus: &Cpus,
+        watch: &mut impl Watch,
+    ) {
         let Some(thread) = self.thread(prev) else { return };
         if let Some(since_ns) = thread.runs_since_ns.take().filter(|_| prev.tid != 0) {
             thread.run_ns = thread.run_ns.saturating_add(now_ns.saturating_sub(since_ns));
+            let comm = thread.comm;
+            watch.ran(&Run { tid: prev.tid, comm, cpu, from_ns: since_ns, to_ns: now_ns });
         }
         thread.open = None;
         if prev.tid != 0 && stays_runnable(state) {
@@ -118,7 +137,7 @@ impl Waits {
     }
 
     /// A thread begins to run.
-    fn run(&mut self, next: &Task, cpu: u32, now_ns: u64, cpus: &Cpus) {
+    fn run<W: Watch>(&mut self, next: &Task, cpu: u32, now_ns: u64, cpus: &Cpus, watch: &mut W) {
         let Some(thread) = self.thread(next) else { return };
         // Each CPU has an idle task; all have the same id.
         if next.tid != 0 {
@@ -130,14 +149,27 @@ impl Waits {
             Why::Wakeup => thread.wakeup.add(ns),
             Why::Preempt => thread.preempt.add(ns),
         }
-        cpus.divide_whole(cpu, open.since_ns, now_ns, &mut thread.culprits);
         open.end_stretch(now_ns, cpus);
-        for (party, comm, ns) in open.following.sorted() {
-            thread.following.add(party, comm, ns);
+        thread.following.add_all(&open.following);
+        thread.charges.add_all(&open.charges);
+        if !W::EACH {
+            cpus.divide_whole(cpu, open.since_ns, now_ns, &mut thread.culprits);
+            return;
         }
-        for (party, comm, ns) in open.charges.sorted() {
-            thread.charges.add(party, comm, ns);
-        }
+        let mut culprits = Sums::default();
+        cpus.divide_whole(cpu, open.since_ns, now_ns, &mut culprits);
+        thread.culprits.add_all(&culprits);
+        watch.waited(&Wait {
+            tid: next.tid,
+            comm: thread.comm,
+            signal: open.why.name(),
+            cpu,
+            from_ns: open.since_ns,
+            to_ns: now_ns,
+            culprits: &culprits,
+            following: &open.following,
+            charges: &open.charges,
+        });
     }
 
     /// What of all waits nobody is known to have caused.
@@ -212,19 +244,8 @@ fn culprits(sums: &Sums, names: &Names) -> Vec<Culprit> {
 
 fn charges(sums: &Sums, names: &Names) -> Vec<Charge> {
     let charge = |(party, comm, ns)| {
-        let (tid, comm, cause) = named(party, comm, names);
-        let source = match party {
-            Party::Other { cause: Cause::Hardirq, source } if source & VECTOR_SOURCE != 0 => {
-                let name = VECTORS.get((source & !VECTOR_SOURCE) as usize);
-                name.map(|name| (*name).to_owned())
-            }
-            Party::Other { cause: Cause::Hardirq | Cause::Softirq, source } => {
-                Some(source).filter(|source| *source != u64::MAX).map(|source| source.to_string())
-            }
-            _ => None,
-        };
-        let tid = Some(tid).filter(|tid| *tid >= 0);
-        Charge { tid, comm, cause, source, ns }
+        let (_, comm, _) = named(party, comm, names);
+        charge(party, comm, ns)
     };
     sums.sorted().into_iter().map(charge).collect()
 }

@@ -1,9 +1,15 @@
 //! Traces that were cut or changed: read as far as they go, and what could not be read is counted.
 
+use noise_trace::clock::Clock;
 use noise_trace::ctf::{Layout, Reader, StreamFile, metadata};
 use noise_trace::event::Kind;
+use noise_trace::export::Export;
+use noise_trace::export::perfetto::Perfetto;
+use noise_trace::export::tables::Tables;
+use noise_trace::select::Select;
 
 use crate::files::Trace;
+use crate::wire::Message;
 
 /// Places at random, in a trace of a megabyte; fewer in a larger one, so that it takes as long.
 const PLACES: usize = 1_000;
@@ -33,6 +39,23 @@ fn read(layout: &Layout, name: &str, bytes: &[u8]) -> (usize, bool) {
     let damage = reader.damage();
     assert_eq!(damage.is_none(), damage.to_string().is_empty(), "{damage:?}");
     (events, !damage.is_none())
+}
+
+/// Exports all in all forms; what comes out can be read.
+fn exported(layout: &Layout, name: &str, bytes: &[u8]) {
+    let clock = layout.clocks.first().cloned().unwrap_or_else(Clock::epoch);
+    let perfetto = Perfetto::new(&clock, &layout.env);
+    let tables = Some(Tables::default());
+    let mut export = Export::new(Select::default(), Some(perfetto), tables, true);
+    for record in Reader::new(layout, &[StreamFile { name, bytes }]) {
+        export.add(&record);
+    }
+    export.finish();
+    let packets = export.perfetto.as_mut().unwrap().packets().bytes();
+    assert!(Message::read(packets).messages(1).count() > 1);
+    for line in export.lines.unwrap().lines() {
+        serde_json::from_str::<serde_json::Value>(line).unwrap();
+    }
 }
 
 /// Where packets begin, and the end.
@@ -92,6 +115,10 @@ pub fn flipped(trace: &Trace) -> Result<(), String> {
             bytes[at] ^= 1 << random.below(8);
         }
         read(&trace.layout, name, &bytes);
+        // That takes longer.
+        if round % 20 == 0 {
+            exported(&trace.layout, name, &bytes);
+        }
     }
     let text = std::fs::read(trace.folder.join("metadata")).unwrap();
     let text = metadata::text(&text).unwrap().into_bytes();

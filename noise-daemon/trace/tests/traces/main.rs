@@ -9,8 +9,10 @@
 
 mod babeltrace;
 mod damaged;
+mod export;
 mod figures;
 mod files;
+mod wire;
 
 use std::process::ExitCode;
 
@@ -19,9 +21,11 @@ use libtest_mimic::{Arguments, Completion, Trial};
 /// A test, or why it cannot run here.
 type Test = fn(&files::Trace) -> Result<(), String>;
 
-const TESTS: [(&str, Test); 6] = [
+const TESTS: [(&str, Test); 8] = [
     ("events_are_those_of_the_expected_file", figures::events),
     ("delays_are_those_of_the_expected_file", figures::delays),
+    ("trace_packets_of_perfetto_are_those_events", export::perfetto),
+    ("tables_sum_to_the_delays", export::tables),
     ("fields_are_those_of_babeltrace2", babeltrace::second),
     ("fields_are_those_of_babeltrace", babeltrace::first),
     ("a_trace_cut_anywhere_is_read_as_far_as_it_goes", damaged::cut),
