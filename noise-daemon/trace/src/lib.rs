@@ -2,8 +2,8 @@
 //! the caller opens and maps, and hands bytes in.
 //!
 //! [`event`] is the model: what analyses compute with, and what a recording of ours is written from.
-//! [`ctf`] and [`ftrace`] read the formats, and hold nothing but the events at hand. [`export`] writes those
-//! of others.
+//! [`ctf`] and [`ftrace`] read the formats, and hold nothing but the events at hand. [`export`] writes the
+//! formats of other programs.
 
 pub mod clock;
 pub mod ctf;

@@ -1,4 +1,4 @@
-//! `noised trace export`: a recording in the forms of others.
+//! `noised trace export`: writes a recording in the formats of other programs.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;

@@ -1,4 +1,4 @@
-//! `noised trace`: what recordings of kernel events say.
+//! `noised trace`: reads recordings of kernel events.
 
 mod delays;
 mod events;
@@ -31,7 +31,7 @@ pub enum TraceCommand {
     Events(events::EventsArgs),
     /// Say how long threads, interrupts, requests and packets waited, and for whom.
     Delays(delays::DelaysArgs),
-    /// Write a recording in the forms of others: Perfetto, CSV tables, lines of JSON.
+    /// Write a recording in the formats of other programs: Perfetto, CSV tables, lines of JSON.
     Export(export::ExportArgs),
 }
 

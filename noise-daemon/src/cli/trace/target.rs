@@ -1,5 +1,5 @@
-//! Files that a command writes: under another name until they are whole, then in one step in place of what
-//! bears their name. Whatever ends the command before that leaves an older file as it was.
+//! Output files: written under a temporary name and renamed once they are whole. A command that ends before
+//! that leaves an older file of that name as it was.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -12,7 +12,7 @@ use anyhow::{Context as _, bail};
 const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
 
-/// A file on its way. Dropping it takes what was written away.
+/// A file that is being written. Dropping it removes the temporary file.
 #[derive(Debug)]
 pub struct Target {
     path: PathBuf,
@@ -25,7 +25,7 @@ impl Target {
     /// Begins a file.
     ///
     /// # Errors
-    /// Where it cannot be written, or something else than a file bears its name.
+    /// Where it cannot be written, or something other than a regular file has its name.
     pub fn create(path: &Path) -> anyhow::Result<Self> {
         let cannot = || format!("cannot write {}", path.display());
         // Renaming would put a file in place of a link, a device, a pipe.

@@ -1,5 +1,5 @@
 //! Delays of a recording: the signals that are measured live, computed from events afterwards, by the same
-//! arithmetic of [`noise_common`]: [`Nesting`] for interrupts, [`Ledger`] for who ran while somebody waited.
+//! arithmetic of [`noise_common`]: [`Nesting`] for interrupts, [`Ledger`] for what ran during a wait.
 //!
 //! A wait for a CPU begins with the first wake-up of a thread that does not run, or with a switch that leaves
 //! it runnable, and ends with the next switch to it; a switch that puts it to sleep drops it. The idle task

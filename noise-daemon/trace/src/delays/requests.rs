@@ -29,7 +29,7 @@ pub struct Requests {
     disks: BTreeMap<u32, String>,
     sent: HashMap<u64, (u64, String)>,
     tx: BTreeMap<String, Spread>,
-    /// The latest packet of each CPU's softirq that has woken nobody yet.
+    /// By CPU, the latest packet that its softirq received without a wake-up since.
     received: HashMap<u32, (u64, String)>,
     rx: BTreeMap<String, Spread>,
 }
@@ -142,7 +142,7 @@ impl Requests {
         interfaces(&self.tx)
     }
 
-    /// From the network stack to the wake-up of who receives.
+    /// From the network stack to the receiver's wake-up.
     pub fn net_rx(&self) -> Vec<Interface> {
         interfaces(&self.rx)
     }

@@ -20,7 +20,7 @@ pub enum Party {
         /// Its id.
         tid: i32,
     },
-    /// An interrupt, or nothing that is known.
+    /// An interrupt, or an unknown cause.
     Other {
         /// What it was.
         cause: Cause,
@@ -29,7 +29,7 @@ pub enum Party {
     },
 }
 
-/// What culprits took.
+/// Time by culprit.
 #[derive(Clone, Debug, Default)]
 pub struct Sums(HashMap<Party, (Comm, u64)>);
 
@@ -53,7 +53,7 @@ impl Sums {
         }
     }
 
-    /// What of it nobody is known to have taken.
+    /// Time that no cause is known for.
     pub fn untracked_ns(&self) -> u64 {
         let untracked = Party::Other { cause: Cause::Untracked, source: 0 };
         self.0.get(&untracked).map_or(0, |(_, ns)| *ns)

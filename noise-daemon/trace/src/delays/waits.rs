@@ -172,7 +172,7 @@ impl Waits {
         });
     }
 
-    /// What of all waits nobody is known to have caused.
+    /// Time of all waits that no cause is known for.
     pub fn untracked_ns(&self) -> u64 {
         self.threads
             .values()

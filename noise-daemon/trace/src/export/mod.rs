@@ -1,4 +1,4 @@
-//! A recording in the forms of others: trace packets of Perfetto, tables, lines of JSON.
+//! A recording in the formats of other programs: trace packets of Perfetto, tables, lines of JSON.
 //!
 //! An [`Export`] takes events one by one and holds what they became until the caller takes it away: as much
 //! as one piece of writing, whatever the length of the recording.

@@ -123,7 +123,7 @@ impl Tracks {
 
     /// Events were lost.
     pub fn lost(&mut self, packets: &mut Message, offset_ns: u64, event: &Event<'_>, loss: &Loss) {
-        // A text of ftrace has lost events since time zero: there no one looks for them.
+        // At the end of the stretch: in a text of ftrace it may begin at time zero, far from all other events.
         let stamp = event.time_ns.saturating_sub(offset_ns);
         if !std::mem::replace(&mut self.has_lost, true) {
             describe(packets, stamp, LOST, None, "Lost events");
