@@ -6,13 +6,13 @@ use noise_model::clean::as_text;
 use serde_json::{Number, Value as Json};
 
 use crate::event::Loss;
-use crate::record::Recorded;
+use crate::record::{Record, Stored};
 use crate::value::{Shape, Value, Visit};
 
 /// One event as one line: `time_ns`, `cpu`, `name`, `fields`, and `context` where it has one.
-pub fn line<'t>(record: &impl Recorded<'t>, into: &mut String) {
+pub fn line<'t>(record: &Record<impl Stored<'t>>, into: &mut String) {
     // Writing into a text cannot fail.
-    let _ = write!(into, r#"{{"time_ns":{},"cpu":{},"name":"#, record.time_ns(), record.cpu());
+    let _ = write!(into, r#"{{"time_ns":{},"cpu":{},"name":"#, record.time_ns, record.cpu);
     text(record.name(), into);
     into.push_str(r#","fields":"#);
     fields(record, into);
@@ -21,7 +21,7 @@ pub fn line<'t>(record: &impl Recorded<'t>, into: &mut String) {
 }
 
 /// Its own fields, as an object.
-pub fn fields<'t>(record: &impl Recorded<'t>, into: &mut String) {
+pub fn fields<'t>(record: &Record<impl Stored<'t>>, into: &mut String) {
     if let Some(loss) = record.loss() {
         lost(&loss, into);
         return;
@@ -32,7 +32,7 @@ pub fn fields<'t>(record: &impl Recorded<'t>, into: &mut String) {
 }
 
 /// The fields of its contexts, as one object behind `before`; nothing where it has none.
-pub fn context<'t>(record: &impl Recorded<'t>, before: &str, into: &mut String) {
+pub fn context<'t>(record: &Record<impl Stored<'t>>, before: &str, into: &mut String) {
     let mut is_open = false;
     record.visit_contexts(&mut Writer { into, is_first: true }, |writer| {
         if !std::mem::replace(&mut is_open, true) {
@@ -134,31 +134,16 @@ mod tests {
     use crate::event::Kind;
 
     /// Fields of all shapes, and one that must be escaped.
+    #[derive(Clone, Copy)]
     struct All;
 
-    impl Recorded<'static> for All {
-        fn time_ns(&self) -> u64 {
-            7
-        }
-
-        fn cpu(&self) -> u32 {
-            1
-        }
-
+    impl Stored<'static> for All {
         fn name(&self) -> &'static str {
             "a\"b"
         }
 
-        fn number(&self) -> Option<usize> {
-            None
-        }
-
         fn kind(&self) -> Kind<'static> {
             Kind::Other("a")
-        }
-
-        fn loss(&self) -> Option<Loss> {
-            None
         }
 
         fn visit(&self, visit: &mut impl Visit) {
@@ -196,7 +181,7 @@ mod tests {
     #[test]
     fn values_of_all_shapes_are_json() {
         let mut found = String::new();
-        line(&All, &mut found);
+        line(&Record::new(7, 1, All), &mut found);
         let found: Json = serde_json::from_str(&found).unwrap();
         let expected = serde_json::json!({
             "time_ns": 7,

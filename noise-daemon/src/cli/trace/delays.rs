@@ -10,7 +10,7 @@ use noise_trace::damage::Damage;
 use noise_trace::delays::Delays;
 use noise_trace::delays::document::{Document, Spread, ThreadDocument};
 use noise_trace::ftrace;
-use noise_trace::record::{Recorded as _, Source};
+use noise_trace::record::Source;
 use noise_trace::select::Select;
 
 use super::part::Part;
@@ -74,10 +74,10 @@ fn all<'t>(mut source: impl Source<'t>, mut select: Select) -> (Document, Damage
     let mut wanted = BTreeSet::new();
     let mut from_ns = select.from_ns;
     for record in source.by_ref() {
-        if from_ns.is_some_and(|from_ns| record.time_ns() >= from_ns) {
+        if from_ns.is_some_and(|from_ns| record.time_ns >= from_ns) {
             delays.begin(from_ns.take().unwrap_or_default());
         }
-        if select.is_over(record.time_ns()) {
+        if select.is_over(record.time_ns) {
             break;
         }
         let event = record.event();

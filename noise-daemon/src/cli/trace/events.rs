@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use noise_trace::clock::Clock;
 use noise_trace::ctf::Reader;
 use noise_trace::damage::Damage;
-use noise_trace::record::{Recorded as _, Source};
+use noise_trace::record::Source;
 use noise_trace::select::Select;
 use noise_trace::summary::Summary;
 use noise_trace::text::TextLines;
@@ -84,7 +84,7 @@ fn go<'t>(
     let mut piece = String::with_capacity(PIECE_BYTES + 4096);
     for record in source.by_ref() {
         if selects {
-            if select.is_over(record.time_ns()) {
+            if select.is_over(record.time_ns) {
                 break;
             }
             if !select.wants(&record.event()) {

@@ -13,7 +13,7 @@ use noise_trace::export::Export;
 use noise_trace::export::perfetto::Perfetto;
 use noise_trace::export::tables::Tables;
 use noise_trace::ftrace;
-use noise_trace::record::{Recorded as _, Source};
+use noise_trace::record::Source;
 use noise_trace::select::Select;
 
 use super::part::Part;
@@ -113,7 +113,7 @@ fn go<'t>(
 ) -> anyhow::Result<(Damage, u64)> {
     let mut targets = Targets::create(args, &mut export)?;
     for record in source.by_ref() {
-        if export.is_over(record.time_ns()) {
+        if export.is_over(record.time_ns) {
             break;
         }
         export.add(&record);

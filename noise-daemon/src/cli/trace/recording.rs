@@ -67,6 +67,8 @@ impl<'t, S: Source<'t>> Iterator for Tidied<'_, S> {
 }
 
 impl<'t, S: Source<'t>> Source<'t> for Tidied<'_, S> {
+    type Stored = S::Stored;
+
     fn damage(&self) -> Damage {
         self.source.damage()
     }

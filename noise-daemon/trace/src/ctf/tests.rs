@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use self::written::{Field, Header, Order, Trace, Written};
 use super::*;
 use crate::event::{Comm, Kind, Loss, Task};
+use crate::record::Source as _;
 use crate::value::{Shape, Value, Visit};
 
 /// All that is shown of an event, as words.

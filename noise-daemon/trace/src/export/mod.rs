@@ -14,7 +14,7 @@ use self::tables::Tables;
 use crate::delays::Delays;
 use crate::delays::watch::{Delay, Run, Wait, Watch};
 use crate::json;
-use crate::record::Recorded;
+use crate::record::{Record, Stored};
 use crate::select::Select;
 
 /// All forms that are wanted of one recording.
@@ -86,7 +86,7 @@ impl Export {
 
     /// Takes the next event, in the order of time; also those that are not wanted: what comes later depends
     /// on who runs and who waits.
-    pub fn add<'t>(&mut self, record: &impl Recorded<'t>) {
+    pub fn add<'t>(&mut self, record: &Record<impl Stored<'t>>) {
         let event = record.event();
         let is_wanted = self.select.wants(&event);
         if let Some(lines) = self.lines.as_mut().filter(|_| is_wanted) {

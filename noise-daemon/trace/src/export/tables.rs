@@ -16,7 +16,7 @@ use noise_model::clean::{as_text, clean, clean_json};
 use crate::delays::watch::{Delay, Run, Wait};
 use crate::event::{Event, Kind, stays_runnable};
 use crate::json;
-use crate::record::Recorded;
+use crate::record::{Record, Stored};
 use crate::threads::Threads;
 
 /// A table: its name, the names of its columns, and the rows that are ready to be written.
@@ -209,7 +209,7 @@ impl Tables {
     }
 
     /// Takes an event that is wanted. All events come to [`Tables::follow`] behind it.
-    pub fn event<'t>(&mut self, record: &impl Recorded<'t>, event: &Event<'t>) {
+    pub fn event<'t>(&mut self, record: &Record<impl Stored<'t>>, event: &Event<'t>) {
         let current = match &event.kind {
             Kind::SchedSwitch { prev, .. } => Some(prev.tid),
             _ => self.threads.current(event.cpu),

@@ -6,6 +6,7 @@ use noise_trace::event::Kind;
 use noise_trace::export::Export;
 use noise_trace::export::perfetto::Perfetto;
 use noise_trace::export::tables::Tables;
+use noise_trace::record::Source as _;
 use noise_trace::select::Select;
 
 use crate::files::Trace;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use noise_trace::delays::Delays;
 use noise_trace::delays::document::{Culprit, Document, Spread, ThreadDocument};
+use noise_trace::record::Source as _;
 use noise_trace::summary::Summary;
 use serde_json::Value;
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use noise_model::clean::as_text;
 
 use super::super::proto::Message;
-use crate::record::Recorded;
+use crate::record::{Record, Stored};
 use crate::value::{Shape, Value, Visit};
 
 /// `FtraceEvent.generic`
@@ -21,7 +21,7 @@ pub struct Generic<'a> {
 
 impl Generic<'_> {
     /// Writes an event.
-    pub fn write<'t>(message: &mut Message, record: &impl Recorded<'t>) {
+    pub fn write<'t>(message: &mut Message, record: &Record<impl Stored<'t>>) {
         message.message(GENERIC, |event| {
             event.text(1, record.name());
             let mut fields = Generic { event, name: String::new(), outer: Vec::new() };

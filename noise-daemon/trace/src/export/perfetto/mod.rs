@@ -22,7 +22,7 @@ use super::proto::Message;
 use crate::clock::Clock;
 use crate::delays::watch::{Delay, Wait};
 use crate::event::{Dumped, Event, Kind, Loss};
-use crate::record::Recorded;
+use crate::record::{Record, Stored};
 use crate::threads::Threads;
 
 /// Perfetto refuses a file with a CPU beyond.
@@ -149,7 +149,7 @@ impl Perfetto {
     }
 
     /// Takes the next event, in the order of time.
-    pub fn add<'t>(&mut self, record: &impl Recorded<'t>, event: &Event<'t>) {
+    pub fn add<'t>(&mut self, record: &Record<impl Stored<'t>>, event: &Event<'t>) {
         self.begin(event.time_ns);
         self.time_ns = event.time_ns;
         if event.cpu >= MAX_CPUS {
