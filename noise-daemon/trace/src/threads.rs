@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use crate::event::{Comm, Event, Kind, Task};
 
-/// Thread ids that the kernel gives are below (`PID_MAX_LIMIT`); others are not remembered.
-const MAX_TID: i32 = 1 << 22;
-/// CPUs that are remembered; the kernel's own limit.
-const MAX_CPUS: usize = 8192;
+/// Thread ids that the kernel gives are below (`PID_MAX_LIMIT`); others are not followed.
+pub(crate) const MAX_TID: i32 = 1 << 22;
+/// CPUs that are followed; the kernel's own limit.
+pub(crate) const MAX_CPUS: usize = 8192;
 
 /// A thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

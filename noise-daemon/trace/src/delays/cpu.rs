@@ -9,9 +9,7 @@ use noise_common::nesting::{Ended, Nesting, Taken};
 
 use super::sums::{Party, Sums};
 use crate::event::{Comm, Task};
-
-/// CPUs that are followed; the kernel's own limit.
-const MAX_CPUS: usize = 8192;
+use crate::threads::MAX_CPUS;
 
 /// One CPU.
 pub struct Cpu {

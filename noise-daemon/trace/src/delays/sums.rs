@@ -48,8 +48,14 @@ impl Sums {
 
     /// Adds all parts of another one, the largest first: at the bound the small ones lose their names.
     pub fn add_all(&mut self, other: &Self) {
-        for (party, comm, ns) in other.sorted() {
-            self.add(party, comm, ns);
+        if self.0.len() + other.0.len() > MAX_PARTIES {
+            for (party, comm, ns) in other.sorted() {
+                self.add(party, comm, ns);
+            }
+            return;
+        }
+        for (party, (comm, ns)) in &other.0 {
+            self.add(*party, *comm, *ns);
         }
     }
 

@@ -10,9 +10,7 @@ use super::document::{Charge, Culprit, ThreadDocument, Waits as WaitsDocument};
 use super::sums::{Party, Spread, Sums};
 use super::watch::{Run, Wait, Watch, charge};
 use crate::event::{Comm, Event, Kind, Task, stays_runnable};
-
-/// Thread ids that the kernel gives are below (`PID_MAX_LIMIT`); others are not followed.
-const MAX_TID: i32 = 1 << 22;
+use crate::threads::MAX_TID;
 
 /// Why a thread waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

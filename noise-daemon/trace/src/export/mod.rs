@@ -27,6 +27,8 @@ pub struct Export {
     pub tables: Option<Tables>,
     /// Lines of JSON, as `noised trace events --json` prints them.
     pub lines: Option<String>,
+    /// The line at hand; kept for its room.
+    line: String,
 }
 
 /// Those that want delays, of threads that are wanted.
@@ -76,7 +78,7 @@ impl Export {
         lines: bool,
     ) -> Self {
         let lines = lines.then(String::new);
-        Self { select, delays: Delays::default(), perfetto, tables, lines }
+        Self { select, delays: Delays::default(), perfetto, tables, lines, line: String::new() }
     }
 
     /// Whether nothing that comes from here on is wanted.
@@ -90,9 +92,9 @@ impl Export {
         let event = record.event();
         let is_wanted = self.select.wants(&event);
         if let Some(lines) = self.lines.as_mut().filter(|_| is_wanted) {
-            let mut line = String::new();
-            json::line(record, &mut line);
-            lines.push_str(&clean_json(&line));
+            self.line.clear();
+            json::line(record, &mut self.line);
+            lines.push_str(&clean_json(&self.line));
         }
         if self.perfetto.is_none() && self.tables.is_none() {
             return;

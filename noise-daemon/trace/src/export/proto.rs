@@ -72,6 +72,12 @@ impl Message {
         self.0.push(0);
         write(self);
         let length = self.0.len().saturating_sub(at + 1);
+        if let Some(place) = self.0.get_mut(at)
+            && length < 0x80
+        {
+            *place = length as u8;
+            return;
+        }
         let mut prefix = Self::default();
         prefix.push(length as u64);
         self.0.splice(at..=at, prefix.0);

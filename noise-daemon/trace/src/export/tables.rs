@@ -17,7 +17,7 @@ use crate::delays::watch::{Delay, Run, Wait};
 use crate::event::{Event, Kind, stays_runnable};
 use crate::json;
 use crate::record::{Record, Stored};
-use crate::threads::Threads;
+use crate::threads::{MAX_TID, Threads};
 
 /// A table: its name, the names of its columns, and the rows that are ready to be written.
 #[derive(Clone, Debug)]
@@ -134,9 +134,6 @@ fn quote(text: &str, row: &mut String) {
     }
     row.push('"');
 }
-
-/// Thread ids that the kernel gives are below (`PID_MAX_LIMIT`); others are not followed.
-const MAX_TID: i32 = 1 << 22;
 
 /// What a thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
