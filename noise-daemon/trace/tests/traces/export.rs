@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use noise_trace::delays::Delays;
 use noise_trace::delays::document::{Document, Spread};
 use noise_trace::event::Kind;
 use noise_trace::export::Export;
@@ -11,6 +10,7 @@ use noise_trace::export::tables::Tables;
 use noise_trace::select::Select;
 use noise_trace::what::What;
 
+use crate::figures::delays_of;
 use crate::files::Trace;
 use crate::wire::{Field, Message};
 
@@ -148,16 +148,8 @@ fn slices(file: &Message<'_>, trace: &Trace) {
             }
         }
     }
-    let waits = all_waits(&delays(trace));
+    let waits = all_waits(&delays_of(trace));
     assert_eq!((count, sum_ns), (waits.count, waits.sum_ns));
-}
-
-fn delays(trace: &Trace) -> Document {
-    let mut delays = Delays::default();
-    for record in trace.reader() {
-        delays.follow(&record.event());
-    }
-    delays.finish()
 }
 
 fn add(sum: &mut Spread, more: &Spread) {
@@ -226,7 +218,7 @@ pub fn tables(trace: &Trace) -> Result<(), String> {
     let mut tables = export.tables.unwrap();
     let tables: BTreeMap<_, _> = tables.all().map(|table| (table.name, rows(&table.rows))).into();
     assert_eq!(tables["events"].len(), events);
-    let document = delays(trace);
+    let document = delays_of(trace);
     let by_thread = sums(&tables["delays"], &["signal", "tid"]);
     let states = sums(&tables["states"], &["state", "tid", "ended"]);
     let charges = sums(&tables["charges"], &["list", "tid", "cause", "by_tid", "source"]);

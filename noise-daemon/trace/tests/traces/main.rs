@@ -12,6 +12,8 @@ mod damaged;
 mod export;
 mod figures;
 mod files;
+mod medians;
+mod schedule;
 mod wire;
 
 use std::process::ExitCode;
@@ -21,9 +23,13 @@ use libtest_mimic::{Arguments, Completion, Trial};
 /// A test, or why it cannot run here.
 type Test = fn(&files::Trace) -> Result<(), String>;
 
-const TESTS: [(&str, Test); 8] = [
+const TESTS: [(&str, Test); 12] = [
     ("events_are_those_of_the_expected_file", figures::events),
     ("delays_are_those_of_the_expected_file", figures::delays),
+    ("medians_are_those_of_the_expected_file", medians::medians),
+    ("switches_are_those_of_the_expected_file", schedule::switches),
+    ("runs_are_those_of_the_expected_file", schedule::runs),
+    ("system_calls_are_those_of_the_expected_file", schedule::system_calls),
     ("trace_packets_of_perfetto_are_those_events", export::perfetto),
     ("tables_sum_to_the_delays", export::tables),
     ("fields_are_those_of_babeltrace2", babeltrace::second),
