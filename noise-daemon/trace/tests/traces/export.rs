@@ -37,7 +37,8 @@ const TYPES: [(u64, What); 17] = [
 const GENERIC: u64 = 327;
 const MIGRATE: (u64, What) = (491, What::SchedMigrateTask);
 
-fn packets(trace: &Trace) -> Vec<u8> {
+/// All trace packets of a trace.
+pub fn packets(trace: &Trace) -> Vec<u8> {
     let perfetto = Perfetto::new(&trace.layout.clocks[0], &trace.layout.env);
     let mut export = Export::new(Select::default(), Some(perfetto), None, false);
     let mut packets = Vec::new();
@@ -158,7 +159,8 @@ fn add(sum: &mut Spread, more: &Spread) {
     sum.max_ns = sum.max_ns.max(more.max_ns);
 }
 
-fn all_waits(document: &Document) -> Spread {
+/// Waits of all threads.
+pub fn all_waits(document: &Document) -> Spread {
     let mut all = Spread::default();
     for thread in &document.threads {
         add(&mut all, &thread.waits.wakeup);

@@ -68,9 +68,21 @@ fn idle(trace: &Trace) -> (Comm, u64) {
     (comm, sum)
 }
 
-/// System calls of the thread that runs on the CPU of their entry, by name. Those that are entered before the
-/// first switch of their CPU are of an unknown thread.
-fn calls(trace: &Trace) -> Vec<(String, u64)> {
+/// A system call.
+pub struct Call {
+    /// Its name.
+    pub name: String,
+    /// The thread that ran on the CPU of its entry.
+    pub tid: i32,
+    /// Time of its entry.
+    pub from_ns: u64,
+    /// Time of its exit.
+    pub to_ns: u64,
+}
+
+/// System calls in the order of their ends. Those that are entered before the first switch of their CPU are of an
+/// unknown thread, and not among them.
+pub fn calls(trace: &Trace) -> Vec<Call> {
     let (mut current, mut open) = (BTreeMap::new(), BTreeMap::new());
     let mut calls = Vec::new();
     for record in trace.reader() {
@@ -78,12 +90,14 @@ fn calls(trace: &Trace) -> Vec<(String, u64)> {
             current.insert(record.cpu, next.tid);
         }
         let Some(tid) = current.get(&record.cpu) else { continue };
-        if let Some(name) = record.name().strip_prefix("sys_") {
+        let name = record.name();
+        let entry = name.strip_prefix("syscall_entry_").or_else(|| name.strip_prefix("sys_"));
+        if let Some(name) = entry {
             open.insert(*tid, (name.to_owned(), record.time_ns));
-        } else if record.name() == "exit_syscall"
-            && let Some((name, since_ns)) = open.remove(tid)
+        } else if (name == "exit_syscall" || name.starts_with("syscall_exit_"))
+            && let Some((name, from_ns)) = open.remove(tid)
         {
-            calls.push((name, record.time_ns - since_ns));
+            calls.push(Call { name, tid: *tid, from_ns, to_ns: record.time_ns });
         }
     }
     calls
@@ -93,8 +107,9 @@ fn calls(trace: &Trace) -> Vec<(String, u64)> {
 pub fn system_calls(trace: &Trace) -> Result<(), String> {
     let expected = &trace.expected["system_calls"];
     let calls = calls(trace);
-    let all: Vec<u64> = calls.iter().map(|(_, ns)| *ns).collect();
-    let kinds: BTreeSet<&str> = calls.iter().map(|(name, _)| name.as_str()).collect();
+    let length = |call: &Call| call.to_ns - call.from_ns;
+    let all: Vec<u64> = calls.iter().map(length).collect();
+    let kinds: BTreeSet<&str> = calls.iter().map(|call| call.name.as_str()).collect();
     for (figure, found) in [
         ("count", all.len() as u64),
         ("kinds", kinds.len() as u64),
@@ -107,8 +122,7 @@ pub fn system_calls(trace: &Trace) -> Result<(), String> {
     }
     let by_name = expected.as_object().unwrap().iter().filter(|(_, value)| value.is_object());
     for (name, expected) in by_name {
-        let of: Vec<u64> =
-            calls.iter().filter(|(found, _)| found == name).map(|(_, ns)| *ns).collect();
+        let of: Vec<u64> = calls.iter().filter(|call| call.name == *name).map(length).collect();
         assert_call(name, &of, expected);
     }
     Ok(())
