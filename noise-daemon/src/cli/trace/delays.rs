@@ -46,12 +46,15 @@ pub fn run(args: &DelaysArgs) -> Result<(), CommandError> {
         Recording::Ctf(ctf) => {
             let files = ctf.streams();
             let reader = || Reader::new(&ctf.layout, &files);
-            all(recording.tidied(reader()), args.part.select(|| reader().first_ns().unwrap_or(0)))
+            all(
+                recording.tidied(reader(), false),
+                args.part.select(|| reader().first_ns().unwrap_or(0)),
+            )
         }
         Recording::Text(text) => {
             let reader = || ftrace::Reader::new(text);
             all(
-                recording.tidied(reader()),
+                recording.tidied(reader(), false),
                 args.part.select(|| reader().next().map_or(0, |first| first.time_ns)),
             )
         }

@@ -55,14 +55,14 @@ pub fn run(args: &EventsArgs) -> Result<(), CommandError> {
             let reader = Reader::from(&ctf.layout, &files, from_ns);
             let clock = ctf.layout.clocks.first().cloned().unwrap_or_else(Clock::epoch);
             let summary = Summary::new(&clock, ctf.layout.env.clone());
-            go(args, recording.tidied(reader), select, summary)?
+            go(args, recording.tidied(reader, !args.summary), select, summary)?
         }
         Recording::Text(text) => {
             let begin_ns = || ftrace::Reader::new(text).next().map_or(0, |record| record.time_ns);
             let summary = Summary::new(&Clock::trace(), BTreeMap::new());
             go(
                 args,
-                recording.tidied(ftrace::Reader::new(text)),
+                recording.tidied(ftrace::Reader::new(text), !args.summary),
                 args.part.select(begin_ns),
                 summary,
             )?
@@ -101,6 +101,8 @@ fn go<'t>(
         }
     }
     let damage = source.damage();
+    // It takes its line away before the result is printed.
+    drop(source);
     match (args.summary, args.json) {
         (true, true) => {
             summary.finish(&damage);

@@ -47,6 +47,13 @@ pub struct ExportArgs {
     part: Part,
 }
 
+impl ExportArgs {
+    /// Whether a form goes to standard output.
+    fn prints(&self) -> bool {
+        self.json_lines.as_ref().is_some_and(|path| path.as_os_str() == STDOUT)
+    }
+}
+
 /// Where the forms go.
 struct Targets {
     perfetto: Option<Target>,
@@ -71,7 +78,7 @@ pub fn run(args: &ExportArgs) -> Result<(), CommandError> {
             let reader = Reader::new(&ctf.layout, &files);
             go(
                 args,
-                recording.tidied(reader),
+                recording.tidied(reader, args.prints()),
                 export(args, select, &clock, &ctf.layout.env),
                 &interrupted,
             )?
@@ -80,7 +87,12 @@ pub fn run(args: &ExportArgs) -> Result<(), CommandError> {
             let begin_ns = || ftrace::Reader::new(text).next().map_or(0, |record| record.time_ns);
             let select = args.part.select(begin_ns);
             let export = export(args, select, &Clock::trace(), &BTreeMap::new());
-            go(args, recording.tidied(ftrace::Reader::new(text)), export, &interrupted)?
+            go(
+                args,
+                recording.tidied(ftrace::Reader::new(text), args.prints()),
+                export,
+                &interrupted,
+            )?
         }
     };
     report(&args.recording, &damage);

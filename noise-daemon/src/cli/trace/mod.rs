@@ -5,6 +5,7 @@ mod events;
 mod export;
 mod moment;
 mod part;
+mod reading;
 mod recording;
 #[cfg(test)]
 mod sampled;

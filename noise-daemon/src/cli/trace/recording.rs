@@ -11,6 +11,8 @@ use noise_trace::damage::Damage;
 use noise_trace::ftrace;
 use noise_trace::record::Source;
 
+use super::reading::Reading;
+
 /// Longest metadata that is read; LTTng's for a kernel of today are below 2 MiB.
 const MAX_METADATA_BYTES: u64 = 16 << 20;
 /// Files of one recording; one or a few per CPU.
@@ -42,14 +44,15 @@ impl Ctf {
     }
 }
 
-/// Events after which memory of what was read is given back.
+/// Events after which memory of what was read is given back, and progress is shown.
 const TIDY_EVENTS: u32 = 1 << 18;
 
-/// A source that keeps in memory only what it reads at the moment.
+/// A source that keeps in memory only what it reads at the moment, and shows how far it is.
 pub struct Tidied<'r, S> {
     source: S,
     recording: &'r Recording,
     left: u32,
+    reading: Reading,
 }
 
 impl<'t, S: Source<'t>> Iterator for Tidied<'_, S> {
@@ -60,6 +63,8 @@ impl<'t, S: Source<'t>> Iterator for Tidied<'_, S> {
         if self.left == 0 {
             self.left = TIDY_EVENTS;
             self.recording.forget(&self.source);
+            let read_bytes = || self.recording.read_bytes(&self.source);
+            self.reading.at(read_bytes, self.recording.length());
         }
         self.left -= 1;
         self.source.next()
@@ -89,9 +94,27 @@ fn folder(path: &Path) -> Option<PathBuf> {
 }
 
 impl Recording {
-    /// A source that reads from this recording, however long, in little memory.
-    pub fn tidied<'t, S: Source<'t>>(&self, source: S) -> Tidied<'_, S> {
-        Tidied { source, recording: self, left: TIDY_EVENTS }
+    /// A source that reads from this recording, however long, in little memory, for a command that `prints`
+    /// what it reads or does not.
+    pub fn tidied<'t, S: Source<'t>>(&self, source: S, prints: bool) -> Tidied<'_, S> {
+        Tidied { source, recording: self, left: TIDY_EVENTS, reading: Reading::new(prints) }
+    }
+
+    /// Bytes of all its files.
+    fn length(&self) -> u64 {
+        match self {
+            Self::Ctf(ctf) => ctf.files.iter().map(|(_, file)| file.len() as u64).sum(),
+            Self::Text(text) => text.len() as u64,
+        }
+    }
+
+    /// Bytes that were read of all its files.
+    fn read_bytes<'t>(&self, source: &impl Source<'t>) -> u64 {
+        let files = match self {
+            Self::Ctf(ctf) => ctf.files.len(),
+            Self::Text(_) => 1,
+        };
+        (0..files).map(|number| source.read_bytes(number) as u64).sum()
     }
 
     fn forget<'t>(&self, source: &impl Source<'t>) {
