@@ -290,6 +290,13 @@ pub enum Kind<'t> {
     },
     /// The state dump ends.
     StatedumpEnd,
+    /// From now on a thread is in a cgroup.
+    CgroupAttach {
+        /// The thread's id.
+        tid: i32,
+        /// The cgroup's path from the root of its hierarchy.
+        path: &'t [u8],
+    },
     /// Events are missing here.
     Lost(Loss),
     /// Any other event, by its name.

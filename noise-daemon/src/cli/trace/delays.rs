@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use anyhow::bail;
 use noise_trace::ctf::Reader;
 use noise_trace::damage::Damage;
 use noise_trace::delays::Delays;
@@ -15,7 +16,7 @@ use noise_trace::select::Select;
 
 use super::part::Part;
 use super::recording::Recording;
-use super::report;
+use super::{NO_CGROUPS, report};
 use crate::cli::{CommandError, output};
 
 /// Threads that the page for people shows.
@@ -49,14 +50,14 @@ pub fn run(args: &DelaysArgs) -> Result<(), CommandError> {
             all(
                 recording.tidied(reader(), false),
                 args.part.select(|| reader().first_ns().unwrap_or(0)),
-            )
+            )?
         }
         Recording::Text(text) => {
             let reader = || ftrace::Reader::new(text);
             all(
                 recording.tidied(reader(), false),
                 args.part.select(|| reader().next().map_or(0, |first| first.time_ns)),
-            )
+            )?
         }
     };
     match args.json {
@@ -72,7 +73,7 @@ pub fn run(args: &DelaysArgs) -> Result<(), CommandError> {
 
 /// Threads and CPUs are followed from the begin on, so that the part that is wanted begins with what was
 /// under way.
-fn all<'t>(mut source: impl Source<'t>, mut select: Select) -> (Document, Damage) {
+fn all<'t>(mut source: impl Source<'t>, mut select: Select) -> anyhow::Result<(Document, Damage)> {
     let mut delays = Delays::default();
     let mut wanted = BTreeSet::new();
     let mut from_ns = select.from_ns;
@@ -96,7 +97,10 @@ fn all<'t>(mut source: impl Source<'t>, mut select: Select) -> (Document, Damage
     if select.follows() {
         document.threads.retain(|thread| wanted.contains(&thread.tid));
     }
-    (document, source.damage())
+    if select.lacks_cgroups() {
+        bail!(NO_CGROUPS);
+    }
+    Ok((document, source.damage()))
 }
 
 /// For people, in microseconds.
@@ -204,7 +208,7 @@ mod tests {
     fn shown(select: Select) -> String {
         let folder = small();
         let Recording::Ctf(ctf) = Recording::open(folder.path()).unwrap() else { panic!("no CTF") };
-        let (document, damage) = all(Reader::new(&ctf.layout, &ctf.streams()), select);
+        let (document, damage) = all(Reader::new(&ctf.layout, &ctf.streams()), select).unwrap();
         assert!(damage.is_none(), "{damage}");
         page(&document)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use noise_trace::clock::Clock;
 use noise_trace::ctf::Reader;
 use noise_trace::damage::Damage;
@@ -16,7 +16,7 @@ use noise_trace::{ftrace, json};
 
 use super::part::Part;
 use super::recording::Recording;
-use super::report;
+use super::{NO_CGROUPS, report};
 use crate::cli::{CommandError, output};
 
 /// Text is handed on in pieces of this length.
@@ -101,6 +101,9 @@ fn go<'t>(
         }
     }
     let damage = source.damage();
+    if select.lacks_cgroups() {
+        bail!(NO_CGROUPS);
+    }
     // It takes its line away before the result is printed.
     drop(source);
     match (args.summary, args.json) {

@@ -18,8 +18,8 @@ use noise_trace::select::Select;
 
 use super::part::Part;
 use super::recording::Recording;
-use super::report;
 use super::target::{Target, folder};
+use super::{NO_CGROUPS, report};
 use crate::cli::{CommandError, interrupt, output};
 
 /// What is ready is written in pieces of this length.
@@ -135,6 +135,9 @@ fn go<'t>(
         if interrupted.load(Ordering::Relaxed) {
             bail!("interrupted; no file was written");
         }
+    }
+    if export.lacks_cgroups() {
+        bail!(NO_CGROUPS);
     }
     export.finish();
     targets.write(&mut export, 0)?;
@@ -283,6 +286,14 @@ mod tests {
             assert!(error.contains("is the folder of a recording"), "{options}: {error}");
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_recording_without_cgroups_has_no_part_by_cgroup() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = export(folder.path(), &["--csv=DIR/t", "--cgroup=a"]).unwrap_err().to_string();
+        assert!(error.contains("does not say which cgroups"), "{error}");
+        assert_eq!(fs::read_dir(folder.path().join("t")).unwrap().count(), 0);
     }
 
     #[test]

@@ -48,6 +48,10 @@ pub fn run(args: &TraceArgs) -> Result<(), CommandError> {
     }
 }
 
+/// Why a recording has no part that is asked for by cgroup.
+const NO_CGROUPS: &str = "this recording does not say which cgroups its threads are in, so --cgroup selects \
+                          nothing; select with --process or --thread";
+
 /// Says on standard error what could not be read.
 fn report(recording: &Path, damage: &Damage) {
     if !damage.is_none() {

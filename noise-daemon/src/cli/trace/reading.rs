@@ -1,8 +1,8 @@
 //! How far the reading of a recording is, where a person waits for it.
 
-use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
+use crate::cli::output;
 use crate::cli::progress::Line;
 
 /// What is read in less time shows nothing.
@@ -21,7 +21,7 @@ impl Reading {
     /// Begins now. A command that `prints` while it reads shows nothing on the terminal that it prints to.
     pub fn new(prints: bool) -> Self {
         let line = Some(Line::new()).filter(|line| line.is_seen());
-        let is_mixed = prints && std::io::stdout().is_terminal();
+        let is_mixed = prints && output::is_terminal();
         Self { line: line.filter(|_| !is_mixed), began: Instant::now(), shown: None }
     }
 

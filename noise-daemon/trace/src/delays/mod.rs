@@ -9,7 +9,7 @@
 //! - the same, over the CPUs that it waited on;
 //! - as live: over the CPUs that it waited on, what interrupts took apart from what threads did.
 //!
-//! Not known here: cgroups, quotas and the hypervisor. What a recording lacks is in [`Document::missing`].
+//! Not known here: quotas and the hypervisor; delays are charged to threads, not to cgroups. What a recording lacks is in [`Document::missing`].
 //!
 //! [`Nesting`]: noise_common::nesting::Nesting
 //! [`Ledger`]: noise_common::ledger::Ledger

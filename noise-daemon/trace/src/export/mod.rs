@@ -86,6 +86,11 @@ impl Export {
         self.select.is_over(time_ns)
     }
 
+    /// Whether a cgroup is wanted, and no event so far said which one a thread is in.
+    pub fn lacks_cgroups(&self) -> bool {
+        self.select.lacks_cgroups()
+    }
+
     /// Takes the next event, in the order of time; also those that are not wanted: what comes later depends
     /// on who runs and who waits.
     pub fn add<'t>(&mut self, record: &Record<impl Stored<'t>>) {

@@ -29,6 +29,8 @@ CPU:2 [LOST 17 EVENTS]
             bash-31683   [002] ..... 40715.990369: sched_process_fork: comm=bash pid=31683 child_comm=bash child_pid=31685
            sleep-31685   [000] ..... 40715.990370: sched_process_exec: filename=/usr/bin/sleep pid=31685 old_pid=31685
             bash-31683   [002] ..... 40715.990371: sys_enter: NR 33 (b, 1, 55e3129e59bc, 0, 7, b)
+            bash-31683   [002] ..... 40715.990372: cgroup_attach_task: dst_root=0 dst_id=7012 dst_level=2 dst_path=/a b/c pid=31685 comm=ba sh
+            bash-31683   [002] ..... 40715.990373: cgroup_attach_task: dst_root=4 dst_id=12 dst_level=1 dst_path=/memory pid=31685 comm=bash
 this is no event
 "#;
 
@@ -96,6 +98,8 @@ fn lines_become_the_events_of_the_model() {
         },
         Kind::SchedProcessExec { filename: b"/usr/bin/sleep", tid: 31685 },
         Kind::Other("sys_enter"),
+        Kind::CgroupAttach { tid: 31685, path: b"/a b/c" },
+        Kind::Other("cgroup_attach_task"),
     ];
     for (found, expected) in kinds.iter().zip(&expected) {
         assert_eq!(found, expected);
@@ -104,7 +108,7 @@ fn lines_become_the_events_of_the_model() {
     assert_eq!((records[1].time_ns, records[1].cpu), (second + 823_550_000, 1));
     assert_eq!(records[9].cpu, 2);
     assert_eq!((damage.unread_lines, damage.backwards), (1, 0));
-    assert_eq!(damage.to_string(), "1 lines are no events (line 24 is no event)");
+    assert_eq!(damage.to_string(), "1 lines are no events (line 26 is no event)");
 }
 
 #[test]
