@@ -9,6 +9,7 @@ use anyhow::{Context as _, bail};
 use noise_trace::clock::Clock;
 use noise_trace::ctf::Reader;
 use noise_trace::damage::Damage;
+use noise_trace::delays::Begin;
 use noise_trace::export::Export;
 use noise_trace::export::perfetto::Perfetto;
 use noise_trace::export::tables::Tables;
@@ -79,14 +80,14 @@ pub fn run(args: &ExportArgs) -> Result<(), CommandError> {
             go(
                 args,
                 recording.tidied(reader, args.prints()),
-                export(args, select, &clock, &ctf.layout.env),
+                export(args, select, ctf.begin(), &clock, &ctf.layout.env),
                 &interrupted,
             )?
         }
         Recording::Text(text) => {
             let begin_ns = || ftrace::Reader::new(text).next().map_or(0, |record| record.time_ns);
             let select = args.part.select(begin_ns);
-            let export = export(args, select, &Clock::trace(), &BTreeMap::new());
+            let export = export(args, select, Begin::Wakeup, &Clock::trace(), &BTreeMap::new());
             go(
                 args,
                 recording.tidied(ftrace::Reader::new(text), args.prints()),
@@ -107,12 +108,13 @@ pub fn run(args: &ExportArgs) -> Result<(), CommandError> {
 fn export(
     args: &ExportArgs,
     select: Select,
+    begin: Begin,
     clock: &Clock,
     environment: &BTreeMap<String, String>,
 ) -> Export {
     let perfetto = args.perfetto.as_ref().map(|_| Perfetto::new(clock, environment));
     let tables = args.csv.as_ref().map(|_| Tables::default());
-    Export::new(select, perfetto, tables, args.json_lines.is_some())
+    Export::new(select, begin, perfetto, tables, args.json_lines.is_some())
 }
 
 /// Goes over the events, and writes what they become. What could not be read, and events that are not in

@@ -8,8 +8,10 @@ use noise_model::clean::quoted;
 use noise_system::files::{Mapped, read};
 use noise_trace::ctf::{Layout, Reader, StreamFile, metadata};
 use noise_trace::damage::Damage;
+use noise_trace::delays::Begin;
 use noise_trace::ftrace;
 use noise_trace::record::Source;
+use noise_trace::what::What;
 
 use super::reading::Reading;
 
@@ -38,6 +40,11 @@ pub struct Ctf {
 }
 
 impl Ctf {
+    /// The event that waits of woken threads begin with.
+    pub fn begin(&self) -> Begin {
+        if self.layout.has(What::SchedWakeup) { Begin::Wakeup } else { Begin::Waking }
+    }
+
     /// Its streams.
     pub fn streams(&self) -> Vec<StreamFile<'_>> {
         self.files.iter().map(|(name, bytes)| StreamFile { name, bytes }).collect()

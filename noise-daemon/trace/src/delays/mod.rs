@@ -29,6 +29,7 @@ use self::cpu::Cpus;
 use self::document::Document;
 use self::interrupts::Interrupts;
 use self::requests::Requests;
+pub use self::waits::Begin;
 use self::waits::Waits;
 use self::watch::Watch;
 use crate::event::{Event, Kind};
@@ -48,6 +49,11 @@ pub struct Delays {
 }
 
 impl Delays {
+    /// Waits of threads that are woken begin with that event.
+    pub fn new(begin: Begin) -> Self {
+        Self { waits: Waits::new(begin), ..Self::default() }
+    }
+
     /// Takes the next event.
     pub fn follow(&mut self, event: &Event<'_>) {
         self.follow_each(event, &mut ());

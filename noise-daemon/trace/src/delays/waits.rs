@@ -59,9 +59,25 @@ struct Thread {
 #[derive(Debug, Default)]
 pub struct Waits {
     threads: HashMap<i32, Thread>,
+    begin: Begin,
+}
+
+/// Which event begins the wait of a thread that is woken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Begin {
+    /// `sched_wakeup`, as live: the thread is on a run queue from then on.
+    #[default]
+    Wakeup,
+    /// `sched_waking`, for recordings that have no other: the way to the run queue counts as a wait, too.
+    Waking,
 }
 
 impl Waits {
+    /// Those that begin with that event.
+    pub fn new(begin: Begin) -> Self {
+        Self { begin, ..Self::default() }
+    }
+
     /// Takes the next event.
     pub fn follow<W: Watch>(&mut self, event: &Event<'_>, cpus: &mut Cpus, watch: &mut W) {
         let now_ns = event.time_ns;
@@ -74,7 +90,8 @@ impl Waits {
                     cpu.begin_turn(next, now_ns);
                 }
             }
-            Kind::SchedWakeup(woken) | Kind::SchedWakeupNew(woken) => {
+            Kind::SchedWaking(_) if self.begin == Begin::Wakeup => {}
+            Kind::SchedWaking(woken) | Kind::SchedWakeup(woken) | Kind::SchedWakeupNew(woken) => {
                 let cpu = woken.target_cpu;
                 let Some(thread) = self.thread(&woken.task) else { return };
                 if thread.runs_since_ns.is_none() && thread.open.is_none() && woken.task.tid != 0 {

@@ -11,8 +11,8 @@ use noise_model::clean::clean_json;
 
 use self::perfetto::Perfetto;
 use self::tables::Tables;
-use crate::delays::Delays;
 use crate::delays::watch::{Delay, Run, Wait, Watch};
+use crate::delays::{Begin, Delays};
 use crate::json;
 use crate::record::{Record, Stored};
 use crate::select::Select;
@@ -70,15 +70,18 @@ impl Watch for Both<'_> {
 }
 
 impl Export {
-    /// One in these forms; without `lines`, no lines of JSON.
+    /// One in these forms; without `lines`, no lines of JSON. Waits of threads that are woken begin with that
+    /// event.
     pub fn new(
         select: Select,
+        begin: Begin,
         perfetto: Option<Perfetto>,
         tables: Option<Tables>,
         lines: bool,
     ) -> Self {
         let lines = lines.then(String::new);
-        Self { select, delays: Delays::default(), perfetto, tables, lines, line: String::new() }
+        let tables = tables.map(|tables| tables.with(begin));
+        Self { select, delays: Delays::new(begin), perfetto, tables, lines, line: String::new() }
     }
 
     /// Whether nothing that comes from here on is wanted.

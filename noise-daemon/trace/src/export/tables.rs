@@ -13,6 +13,7 @@ use std::fmt::Write as _;
 
 use noise_model::clean::{as_text, clean, clean_json};
 
+use crate::delays::Begin;
 use crate::delays::watch::{Delay, Run, Wait};
 use crate::event::{Event, Kind, stays_runnable};
 use crate::json;
@@ -178,6 +179,7 @@ pub struct Tables {
     /// Delays so far.
     rows: u64,
     time_ns: u64,
+    begin: Begin,
 }
 
 impl Default for Tables {
@@ -195,11 +197,17 @@ impl Default for Tables {
             exiting: HashSet::new(),
             rows: 0,
             time_ns: 0,
+            begin: Begin::default(),
         }
     }
 }
 
 impl Tables {
+    /// The same, with waits of threads that are woken from that event on.
+    pub(super) fn with(self, begin: Begin) -> Self {
+        Self { begin, ..self }
+    }
+
     /// All tables; their rows are taken away by who writes them.
     pub fn all(&mut self) -> [&mut Table; 4] {
         [&mut self.events, &mut self.states, &mut self.delays, &mut self.charges]
@@ -255,7 +263,8 @@ impl Tables {
                 self.end_blocked(next.tid, now_ns, &wants);
                 self.begin(next.tid, State::Running, now_ns, cpu);
             }
-            Kind::SchedWakeup(woken) | Kind::SchedWakeupNew(woken) => {
+            Kind::SchedWaking(_) if self.begin == Begin::Wakeup => {}
+            Kind::SchedWaking(woken) | Kind::SchedWakeup(woken) | Kind::SchedWakeupNew(woken) => {
                 let tid = woken.task.tid;
                 let is_asleep = |open: &Open| open.state == State::Blocked;
                 if self.open.get(&tid).is_none_or(is_asleep) {
@@ -395,7 +404,8 @@ mod tests {
 ".as_bytes();
 
     fn tables(select: Select) -> Tables {
-        let mut export = Export::new(select, None, Some(Tables::default()), false);
+        let mut export =
+            Export::new(select, Begin::default(), None, Some(Tables::default()), false);
         for record in Reader::new(TEXT) {
             export.add(&record);
         }
@@ -435,6 +445,20 @@ mod tests {
         assert_eq!(live, expected);
         assert_eq!(rows(&tables.events).len(), 7);
         assert!(tables.events.rows.contains(r#"""next_comm"":""a\u202e"""#));
+    }
+
+    #[test]
+    fn waits_begin_with_wakings_where_there_is_nothing_else() {
+        let text = str::from_utf8(TEXT).unwrap().replace("sched_wakeup", "sched_waking");
+        let waits = |begin| {
+            let tables = Some(Tables::default());
+            let mut export = Export::new(Select::default(), begin, None, tables, false);
+            Reader::new(text.as_bytes()).for_each(|record| export.add(&record));
+            let tables = export.tables.unwrap();
+            [tables.states, tables.delays].map(|table| table.rows.matches("wakeup").count())
+        };
+        assert_eq!(waits(Begin::Waking), [1, 1]);
+        assert_eq!(waits(Begin::Wakeup), [0, 0]);
     }
 
     #[test]

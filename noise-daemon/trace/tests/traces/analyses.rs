@@ -5,10 +5,11 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use noise_trace::delays::Delays;
 use noise_trace::delays::document::Spread;
 use noise_trace::delays::watch::{Delay, Run, Wait, Watch};
+use noise_trace::delays::{Begin, Delays};
 use noise_trace::event::Kind;
+use noise_trace::what::What;
 use serde_json::Value;
 
 use crate::figures::{delays_of, number};
@@ -78,15 +79,14 @@ impl Watch for Waits {
     fn delayed(&mut self, _: &Delay<'_>) {}
 }
 
-/// `lttng-schedtop`: each scheduling latency. It begins with `sched_waking` where the trace has that, ours
-/// with `sched_wakeup`, which comes a little later. A thread that is woken while it waits, preempted, waits since
+/// `lttng-schedtop`: each scheduling latency. It begins with `sched_waking` where the trace has that. A thread that is woken while it waits, preempted, waits since
 /// the preemption for us, since the wake-up for lttng-schedtop.
 pub fn schedtop(trace: &Trace) -> Result<(), String> {
     let tables = tables(trace, "sched.runtop_mi", &[ALL])?;
-    let (mut delays, mut ours) = (Delays::default(), Waits::default());
-    let mut has_waking = false;
+    let has_waking = trace.layout.has(What::SchedWaking);
+    let begin = if has_waking { Begin::Waking } else { Begin::Wakeup };
+    let (mut delays, mut ours) = (Delays::new(begin), Waits::default());
     for record in trace.reader() {
-        has_waking |= matches!(record.kind(), Kind::SchedWaking(_));
         delays.follow_each(&record.event(), &mut ours);
     }
     let rows = rows(&tables, "top").map(|row| ((tid(row, 5), value(row, 1)), value(row, 0)));
@@ -96,7 +96,6 @@ pub fn schedtop(trace: &Trace) -> Result<(), String> {
     for ((tid, to_ns), their_ns) in theirs {
         let (signal, from_ns) = ours.0[&(tid, to_ns)];
         let is_equal = match signal {
-            "wakeup" if has_waking => their_ns <= from_ns,
             "wakeup" => their_ns == from_ns,
             _ => their_ns > from_ns,
         };

@@ -6,6 +6,7 @@ use std::{env, fs, thread};
 
 use noise_trace::clock::Clock;
 use noise_trace::ctf::{Layout, Reader, StreamFile, metadata};
+use noise_trace::delays::Begin;
 use noise_trace::event::Kind;
 use noise_trace::export::Export;
 use noise_trace::export::perfetto::Perfetto;
@@ -55,7 +56,7 @@ fn exported(layout: &Layout, name: &str, bytes: &[u8]) {
     let clock = layout.clocks.first().cloned().unwrap_or_else(Clock::epoch);
     let perfetto = Perfetto::new(&clock, &layout.env);
     let tables = Some(Tables::default());
-    let mut export = Export::new(Select::default(), Some(perfetto), tables, true);
+    let mut export = Export::new(Select::default(), Begin::default(), Some(perfetto), tables, true);
     for record in Reader::new(layout, &[StreamFile { name, bytes }]) {
         export.add(&record);
     }

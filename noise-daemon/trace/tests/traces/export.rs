@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use noise_trace::delays::Begin;
 use noise_trace::delays::document::{Document, Spread};
 use noise_trace::event::Kind;
 use noise_trace::export::Export;
@@ -40,7 +41,7 @@ const MIGRATE: (u64, What) = (491, What::SchedMigrateTask);
 /// All trace packets of a trace.
 pub fn packets(trace: &Trace) -> Vec<u8> {
     let perfetto = Perfetto::new(&trace.layout.clocks[0], &trace.layout.env);
-    let mut export = Export::new(Select::default(), Some(perfetto), None, false);
+    let mut export = Export::new(Select::default(), Begin::default(), Some(perfetto), None, false);
     let mut packets = Vec::new();
     for record in trace.reader() {
         export.add(&record);
@@ -210,7 +211,8 @@ fn sums(rows: &[BTreeMap<String, String>], by: &[&str]) -> BTreeMap<Vec<String>,
 
 /// Sums over tables are those of `trace delays`.
 pub fn tables(trace: &Trace) -> Result<(), String> {
-    let mut export = Export::new(Select::default(), None, Some(Tables::default()), false);
+    let mut export =
+        Export::new(Select::default(), Begin::default(), None, Some(Tables::default()), false);
     let mut events = 0;
     for record in trace.reader() {
         export.add(&record);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
+use noise_trace::delays::Begin;
 use noise_trace::delays::document::{Document, Spread};
 use noise_trace::event::Kind;
 use noise_trace::export::Export;
@@ -34,7 +35,8 @@ fn runs(document: &Document) -> BTreeMap<i64, u64> {
 
 /// DuckDB reads the tables without a hint, and their sums are those of `trace delays`.
 pub fn tables(trace: &Trace) -> Result<(), String> {
-    let mut export = Export::new(Select::default(), None, Some(Tables::default()), false);
+    let mut export =
+        Export::new(Select::default(), Begin::default(), None, Some(Tables::default()), false);
     let (mut events, mut switches, mut next_tids) = (0, 0, 0);
     for record in trace.reader() {
         export.add(&record);

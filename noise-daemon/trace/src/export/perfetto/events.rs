@@ -42,7 +42,7 @@ pub fn typed(message: &mut Message, kind: &Kind<'_>, add_prio: i32) -> bool {
             comm(event, 3, &child.comm);
             event.signed(4, child.tid);
         }),
-        Kind::SchedProcessExec { filename, tid } => message.message(237, |event| {
+        Kind::SchedProcessExec { filename, tid, .. } => message.message(237, |event| {
             event.text(1, &as_text(filename));
             event.signed(2, *tid);
         }),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::super::Export;
 use super::wire::Message;
 use super::*;
+use crate::delays::Begin;
 use crate::ftrace::Reader;
 use crate::select::Select;
 
@@ -26,7 +27,7 @@ CPU:1 [LOST 17 EVENTS]
 
 fn packets(text: &[u8], select: Select) -> (Vec<u8>, u64) {
     let perfetto = Perfetto::new(&Clock::trace(), &BTreeMap::new());
-    let mut export = Export::new(select, Some(perfetto), None, false);
+    let mut export = Export::new(select, Begin::default(), Some(perfetto), None, false);
     for record in Reader::new(text) {
         export.add(&record);
     }
