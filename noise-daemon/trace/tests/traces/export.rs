@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use noise_common::hooks::Vector;
 use noise_trace::delays::Begin;
 use noise_trace::delays::document::{Document, Spread};
 use noise_trace::event::Kind;
@@ -15,8 +16,8 @@ use crate::figures::delays_of;
 use crate::files::Trace;
 use crate::wire::{Field, Message};
 
-/// Fields of `FtraceEvent` in Perfetto's `perfetto_trace.proto`, for kinds that the traces have.
-const TYPES: [(u64, What); 17] = [
+/// Fields of `FtraceEvent` in Perfetto's `perfetto_trace.proto`.
+const TYPES: [(u64, What); 24] = [
     (4, What::SchedSwitch),
     (17, What::SchedWakeup),
     (20, What::SchedWaking),
@@ -25,15 +26,22 @@ const TYPES: [(u64, What); 17] = [
     (26, What::SoftirqRaise),
     (36, What::IrqHandlerEntry),
     (37, What::IrqHandlerExit),
+    (45, What::BlockRqIssue),
     (114, What::SchedWakeupNew),
+    (125, What::BlockRqComplete),
+    (126, What::BlockRqInsert),
+    (129, What::BlockRqRequeue),
     (237, What::SchedProcessExec),
     (238, What::SchedProcessExit),
     (239, What::SchedProcessFork),
     (240, What::SchedProcessFree),
     (360, What::NetifReceiveSkb),
     (361, What::NetDevXmit),
+    (365, What::NapiGroReceive),
     (553, What::HrtimerExpireEntry),
     (554, What::HrtimerExpireExit),
+    (559, What::VectorEntry(Vector::LocalTimer)),
+    (560, What::VectorExit(Vector::LocalTimer)),
 ];
 const GENERIC: u64 = 327;
 const MIGRATE: (u64, What) = (491, What::SchedMigrateTask);

@@ -17,10 +17,11 @@ for packet in trace.packet:
         kind = event.WhichOneof("event")
         events[event.generic.event_name if kind == "generic" else kind] += 1
         if kind == "sched_switch":
-            begin = since.pop(cpu, None)
-            if begin is not None and event.sched_switch.prev_pid:
-                runs[event.sched_switch.prev_pid] += event.timestamp - begin
-            since[cpu] = event.timestamp
+            switch = event.sched_switch
+            tid, begin = since.get(cpu, (0, 0))
+            if tid and tid == switch.prev_pid:
+                runs[tid] += event.timestamp - begin
+            since[cpu] = (switch.next_pid, event.timestamp)
 
 tracks = {packet.track_descriptor.uuid: packet.track_descriptor for packet in trace.packet
           if packet.HasField("track_descriptor")}
