@@ -44,8 +44,9 @@ struct Open {
 #[derive(Debug, Default)]
 struct Thread {
     comm: Comm,
-    /// Since when it runs.
+    /// Since when it runs, and where.
     runs_since_ns: Option<u64>,
+    cpu: u32,
     run_ns: u64,
     open: Option<Box<Open>>,
     wakeup: Spread,
@@ -83,6 +84,10 @@ impl Waits {
         let now_ns = event.time_ns;
         match &event.kind {
             Kind::SchedSwitch { prev, prev_state, next } => {
+                let current = cpus.known(event.cpu).and_then(|cpu| cpu.current);
+                if let Some(tid) = current.filter(|tid| *tid != prev.tid) {
+                    self.lose(tid, event.cpu);
+                }
                 self.leave(prev, *prev_state, event.cpu, now_ns, cpus, watch);
                 // It ends before the turn of the one that waited begins.
                 self.run(next, event.cpu, now_ns, cpus, watch);
@@ -115,6 +120,7 @@ impl Waits {
             thread.comm = before.comm;
             thread.open = before.open;
             thread.runs_since_ns = before.runs_since_ns.map(|since_ns| since_ns.max(from_ns));
+            thread.cpu = before.cpu;
         }
     }
 
@@ -127,6 +133,13 @@ impl Waits {
             thread.comm = task.comm;
         }
         Some(thread)
+    }
+
+    /// A thread stopped running, and the switch away from it was lost: the length of its run is unknown.
+    fn lose(&mut self, tid: i32, cpu: u32) {
+        if let Some(thread) = self.threads.get_mut(&tid).filter(|thread| thread.cpu == cpu) {
+            thread.runs_since_ns = None;
+        }
     }
 
     /// A thread stops running.
@@ -156,7 +169,7 @@ impl Waits {
         let Some(thread) = self.thread(next) else { return };
         // Each CPU has an idle task; all have the same id.
         if next.tid != 0 {
-            thread.runs_since_ns = Some(now_ns);
+            (thread.runs_since_ns, thread.cpu) = (Some(now_ns), cpu);
         }
         let Some(mut open) = thread.open.take() else { return };
         let ns = now_ns.saturating_sub(open.since_ns);

@@ -248,11 +248,18 @@ impl Tables {
     /// Follows what threads do, as the waits of `trace delays` do; rows are of wanted threads.
     pub fn follow(&mut self, event: &Event<'_>, wants: impl Fn(i32) -> bool) {
         self.time_ns = event.time_ns;
+        let before = self.threads.current(event.cpu);
         self.threads.follow(event);
         let (now_ns, cpu) = (event.time_ns, event.cpu);
         match &event.kind {
             Kind::SchedSwitch { prev, prev_state, next } => {
-                // A run whose begin is not in the recording ends without a row.
+                // A run whose begin or end is not in the recording ends without a row.
+                let is_lost = |open: &Open| open.state == State::Running && open.cpu == cpu;
+                if let Some(tid) = before.filter(|tid| *tid != prev.tid)
+                    && self.open.get(&tid).is_some_and(is_lost)
+                {
+                    self.open.remove(&tid);
+                }
                 self.open.remove(&prev.tid);
                 if stays_runnable(*prev_state) {
                     self.begin(prev.tid, State::Preempt, now_ns, cpu);
