@@ -37,7 +37,8 @@ fn tables(trace: &Trace, analysis: &str, options: &[&str]) -> Result<Vec<(String
     let _ = fs::remove_file(&kernel);
     symlink(trace.folder.canonicalize().unwrap(), &kernel).unwrap();
     let path = kernel.to_str().unwrap();
-    let arguments = [&[analysis, "--skip-validation"], options, &[path]].concat();
+    let arguments =
+        [&[analysis, "--skip-validation", "--no-intersection"], options, &[path]].concat();
     let mut printed = python::run(include_str!("python/analyses.py"), &arguments)?;
     assert!(printed.get("error-message").is_none(), "{printed}");
     let results = printed["results"].as_array_mut().unwrap();
