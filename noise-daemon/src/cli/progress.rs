@@ -3,39 +3,65 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
-/// The line. Dropping it takes it away.
+/// A line that is drawn in place. Dropping it takes it away.
+#[derive(Debug)]
+pub struct Line {
+    terminal: bool,
+    drawn: bool,
+}
+
+impl Line {
+    /// Nothing is shown where standard error is no terminal.
+    pub fn new() -> Self {
+        Self { terminal: std::io::stderr().is_terminal(), drawn: false }
+    }
+
+    /// Whether anything is shown.
+    pub fn is_seen(&self) -> bool {
+        self.terminal
+    }
+
+    /// Draws it, in words of this program alone.
+    pub fn draw(&mut self, text: &str) {
+        if self.terminal {
+            self.drawn = true;
+            // Where standard error is closed, there is nowhere to report that.
+            let _ = std::io::stderr().write_all(format!("\r{text} \x1b[K").as_bytes());
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if self.drawn {
+            let _ = std::io::stderr().write_all(b"\r\x1b[K");
+        }
+    }
+}
+
+/// How much of a time has passed.
 #[derive(Debug)]
 pub struct Progress {
     what: &'static str,
     whole: Duration,
     shown: Option<u64>,
-    terminal: bool,
+    line: Line,
 }
 
 impl Progress {
     /// Nothing is shown before the first second, and nothing at all where standard error is no
     /// terminal.
     pub fn new(what: &'static str, whole: Duration) -> Self {
-        Self { what, whole, shown: None, terminal: std::io::stderr().is_terminal() }
+        Self { what, whole, shown: None, line: Line::new() }
     }
 
     /// So much has passed.
     pub fn at(&mut self, passed: Duration) {
         let second = passed.min(self.whole).as_secs();
-        if !self.terminal || second == 0 || self.shown == Some(second) {
+        if !self.line.is_seen() || second == 0 || self.shown == Some(second) {
             return;
         }
         self.shown = Some(second);
-        let line = format!("\r{}: {second} of {} s ", self.what, self.whole.as_secs());
-        // Where standard error is closed, there is nowhere to report that.
-        let _ = std::io::stderr().write_all(line.as_bytes());
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if self.shown.is_some() {
-            let _ = std::io::stderr().write_all(b"\r\x1b[K");
-        }
+        self.line.draw(&format!("{}: {second} of {} s", self.what, self.whole.as_secs()));
     }
 }

@@ -5,17 +5,18 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use anyhow::bail;
 use noise_trace::ctf::Reader;
 use noise_trace::damage::Damage;
-use noise_trace::delays::Delays;
 use noise_trace::delays::document::{Document, Spread, ThreadDocument};
+use noise_trace::delays::{Begin, Delays};
 use noise_trace::ftrace;
-use noise_trace::record::{Recorded as _, Source};
+use noise_trace::record::Source;
 use noise_trace::select::Select;
 
 use super::part::Part;
 use super::recording::Recording;
-use super::report;
+use super::{NO_CGROUPS, report};
 use crate::cli::{CommandError, output};
 
 /// Threads that the page for people shows.
@@ -46,14 +47,13 @@ pub fn run(args: &DelaysArgs) -> Result<(), CommandError> {
         Recording::Ctf(ctf) => {
             let files = ctf.streams();
             let reader = || Reader::new(&ctf.layout, &files);
-            all(recording.tidied(reader()), args.part.select(|| reader().first_ns().unwrap_or(0)))
+            let select = args.part.select(|| reader().first_ns().unwrap_or(0));
+            all(recording.tidied(reader(), false), Delays::new(ctf.begin()), select)?
         }
         Recording::Text(text) => {
             let reader = || ftrace::Reader::new(text);
-            all(
-                recording.tidied(reader()),
-                args.part.select(|| reader().next().map_or(0, |first| first.time_ns)),
-            )
+            let select = args.part.select(|| reader().next().map_or(0, |first| first.time_ns));
+            all(recording.tidied(reader(), false), Delays::new(Begin::Wakeup), select)?
         }
     };
     match args.json {
@@ -69,15 +69,18 @@ pub fn run(args: &DelaysArgs) -> Result<(), CommandError> {
 
 /// Threads and CPUs are followed from the begin on, so that the part that is wanted begins with what was
 /// under way.
-fn all<'t>(mut source: impl Source<'t>, mut select: Select) -> (Document, Damage) {
-    let mut delays = Delays::default();
+fn all<'t>(
+    mut source: impl Source<'t>,
+    mut delays: Delays,
+    mut select: Select,
+) -> anyhow::Result<(Document, Damage)> {
     let mut wanted = BTreeSet::new();
     let mut from_ns = select.from_ns;
     for record in source.by_ref() {
-        if from_ns.is_some_and(|from_ns| record.time_ns() >= from_ns) {
+        if from_ns.is_some_and(|from_ns| record.time_ns >= from_ns) {
             delays.begin(from_ns.take().unwrap_or_default());
         }
-        if select.is_over(record.time_ns()) {
+        if select.is_over(record.time_ns) {
             break;
         }
         let event = record.event();
@@ -93,7 +96,10 @@ fn all<'t>(mut source: impl Source<'t>, mut select: Select) -> (Document, Damage
     if select.follows() {
         document.threads.retain(|thread| wanted.contains(&thread.tid));
     }
-    (document, source.damage())
+    if select.lacks_cgroups() {
+        bail!(NO_CGROUPS);
+    }
+    Ok((document, source.damage()))
 }
 
 /// For people, in microseconds.
@@ -201,7 +207,8 @@ mod tests {
     fn shown(select: Select) -> String {
         let folder = small();
         let Recording::Ctf(ctf) = Recording::open(folder.path()).unwrap() else { panic!("no CTF") };
-        let (document, damage) = all(Reader::new(&ctf.layout, &ctf.streams()), select);
+        let (document, damage) =
+            all(Reader::new(&ctf.layout, &ctf.streams()), Delays::default(), select).unwrap();
         assert!(damage.is_none(), "{damage}");
         page(&document)
     }

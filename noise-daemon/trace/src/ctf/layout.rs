@@ -10,6 +10,7 @@ use super::resolve::{Resolver, is_big};
 use super::tsdl;
 use super::tsdl::tree::{Line, Top, Type, Value};
 use crate::clock::Clock;
+use crate::what::What;
 
 /// Places of the table of kinds for each kind that there is, at most.
 const SPREAD: u64 = 16;
@@ -248,6 +249,12 @@ impl Layout {
         stream.add(id, EventClass::new(name, self.kinds, context, fields));
         self.kinds += 1;
         Ok(())
+    }
+
+    /// Whether it may have events of a kind.
+    pub fn has(&self, what: What) -> bool {
+        let mut classes = self.streams.values().flat_map(StreamClass::classes);
+        classes.any(|class| class.what == what)
     }
 
     /// The stream of packets that name none.
