@@ -439,18 +439,7 @@ impl Ledger {
                 self.divide_taken(&wait.taken, now, parts);
             }
         }
-        if parts.walk().left_ns == 0 {
-            return;
-        }
-        for back in 0..TURNS as u64 {
-            if parts.step_turn(self, back) {
-                break;
-            }
-        }
-        let left_ns = parts.walk().left_ns;
-        if left_ns > 0 {
-            parts.other(Cause::Untracked, 0, left_ns);
-        }
+        self.divide_rest(parts);
     }
 
     /// Divides the time from `since_ns` to `now_ns` among turns alone: what interrupts took counts for
@@ -458,7 +447,13 @@ impl Ledger {
     pub fn divide_among_turns(&self, since_ns: u64, now_ns: u64, parts: &mut impl Parts) {
         let left_ns = grown(since_ns, now_ns);
         *parts.walk() = Walk { left_ns, since_ns, end_ns: now_ns, ..Walk::default() };
-        if left_ns == 0 {
+        self.divide_rest(parts);
+    }
+
+    /// Divides what is left among turns, the newest first; what no turn had is untracked.
+    #[inline(always)]
+    fn divide_rest(&self, parts: &mut impl Parts) {
+        if parts.walk().left_ns == 0 {
             return;
         }
         for back in 0..TURNS as u64 {

@@ -42,7 +42,7 @@ pub struct Part {
 /// What a CPU knows of its parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-pub struct Parts {
+pub struct CpuParts {
     /// Writers that are at work on this CPU.
     pub depth: u32,
     /// Always 0.

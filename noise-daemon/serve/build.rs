@@ -12,7 +12,7 @@ fn main() {
     }
 }
 
-/// Tells the daemon the revision that it is built from, for `noised_build_info`: its whole name, because
+/// Names the revision that the daemon is built from, for `noised_build_info`: its whole name, because
 /// how far git shortens it depends on the clone. Packages also say whether files differ from it; here that
 /// would be as old as the last run of this script.
 fn name_revision(root: &Path) {

@@ -413,6 +413,13 @@ impl<A: Access> Request<A> {
         };
         (access.follow(disk, DISK_MAJOR.load()), access.follow(disk, DISK_MINOR.load()))
     }
+
+    /// The same as one number: `major << 20 | minor`.
+    #[inline(always)]
+    pub fn disk(self) -> u32 {
+        let (major, minor) = self.device();
+        major << 20 | minor
+    }
 }
 
 /// A pointer field; null by default.
@@ -448,27 +455,36 @@ impl<A: Access> Device<A> {
         Self { access, at: at.0 }
     }
 
+    /// The interface, as its numbers.
+    #[inline(always)]
+    pub fn interface(self) -> Interface {
+        let (access, device) = (self.access, Address(self.at));
+        let net: Address = access.follow(device, DEV_NET.load());
+        let netns = access.follow(net, NET_INUM.load());
+        Interface { index: access.follow(device, DEV_IFINDEX.load()), netns }
+    }
+}
+
+/// An interface, as far as events and signals know it: read once for both.
+#[derive(Clone, Copy)]
+pub struct Interface {
+    /// Its index.
+    pub index: u32,
+    /// The number of its namespace.
+    pub netns: u32,
+}
+
+impl Interface {
     /// The interface as the subject of a signal.
     #[inline(always)]
     pub fn subject(self) -> u64 {
-        let (ifindex, netns) = self.numbers();
-        noise_common::signals::interface_subject(ifindex, netns, HOST_NETNS.load())
+        noise_common::signals::interface_subject(self.index, self.netns, HOST_NETNS.load())
     }
 
     /// A number that no other interface of this host has, in whatever namespace.
     #[inline(always)]
     pub fn identity(self) -> u64 {
-        let (ifindex, netns) = self.numbers();
-        u64::from(netns) << 32 | u64::from(ifindex)
-    }
-
-    /// Its index, and the number of its namespace.
-    #[inline(always)]
-    pub fn numbers(self) -> (u32, u32) {
-        let (access, device) = (self.access, Address(self.at));
-        let net: Address = access.follow(device, DEV_NET.load());
-        let netns = access.follow(net, NET_INUM.load());
-        (access.follow(device, DEV_IFINDEX.load()), netns)
+        u64::from(self.netns) << 32 | u64::from(self.index)
     }
 }
 

@@ -1,5 +1,9 @@
 //! Writes events to the store. The look-up of an array's entry is no call: the kernel puts a handful of
 //! instructions in its place.
+//!
+//! Where a hook reads the clock in any case, the function here asks whether the class is on. Where it may
+//! read the clock for the event alone, the hook asks [`records`] first: of [`task`], [`block`], [`net`],
+//! [`drop`] and [`retransmit`].
 
 use core::ptr;
 
@@ -9,7 +13,7 @@ use noise_common::store::event::Body;
 use noise_common::store::writing::{self, Store};
 use noise_common::store::{Class, Event, EventKind, Part};
 
-use crate::kernel::{Access, Device, Request, Skb, Task};
+use crate::kernel::{Access, Interface, Request, Skb, Task};
 use crate::maps::NOISE_EVENTS;
 
 /// The parts of the CPU whose state it is.
@@ -181,9 +185,8 @@ pub fn block<A: Access>(
     error: u8,
     now_ns: u64,
 ) {
-    let (major, minor) = request.device();
+    let what = (request.disk(), bytes);
     let place = (request.number(), request.sector());
-    let what = (major << 20 | minor, bytes);
     write(state, &Body::block(kind, place, what, request.cmd_flags(), error, now_ns));
 }
 
@@ -193,10 +196,11 @@ pub fn net<A: Access>(
     state: *mut CpuState,
     kind: EventKind,
     skb: Skb<A>,
-    device: Device<A>,
+    at: Interface,
     now_ns: u64,
 ) {
-    write(state, &Body::net(kind, skb.pointer(), skb.len() as u32, device.numbers(), now_ns));
+    let place = (at.index, at.netns);
+    write(state, &Body::net(kind, skb.pointer(), skb.len() as u32, place, now_ns));
 }
 
 /// A packet is dropped.
@@ -207,6 +211,6 @@ pub fn drop<A: Access>(state: *mut CpuState, skb: Skb<A>, reason: u32, now_ns: u
 
 /// A segment is sent again.
 #[inline(always)]
-pub fn retransmit<A: Access>(state: *mut CpuState, skb: u64, device: Device<A>, now_ns: u64) {
-    write(state, &Body::net(EventKind::TcpRetransmit, skb, 0, device.numbers(), now_ns));
+pub fn retransmit(state: *mut CpuState, skb: u64, at: Interface, now_ns: u64) {
+    write(state, &Body::net(EventKind::TcpRetransmit, skb, 0, (at.index, at.netns), now_ns));
 }

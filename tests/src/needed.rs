@@ -1,4 +1,4 @@
-//! Commands of this host that tests use, and how a machine without them gets all of them at once.
+//! Commands and files of this host that tests use, and how a machine without them gets all of them at once.
 //!
 //! The list is `needed.txt`, from which CI installs as well.
 
@@ -7,13 +7,13 @@ use std::env;
 
 const LIST: &str = include_str!("../needed.txt");
 
-/// Commands with their Debian packages.
+/// Commands and files with their Debian packages.
 fn list() -> impl Iterator<Item = (&'static str, &'static str)> {
     let lines = LIST.lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| line.split_once(' '))
 }
 
-/// Whether there is such a command.
+/// Whether there is such a command, or such a file where it begins with a slash.
 pub fn is_there(command: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path).any(|folder| folder.join(command).is_file())
@@ -61,7 +61,7 @@ mod tests {
         let commands: BTreeSet<&str> = list().map(|(command, _)| command).collect();
         assert_eq!(commands.len(), list().count(), "a command is there twice");
         let fits = |text: &str| {
-            text.chars().all(|char| char.is_ascii_alphanumeric() || "-_.+".contains(char))
+            text.chars().all(|char| char.is_ascii_alphanumeric() || "-_.+/".contains(char))
         };
         assert!(list().all(|(command, package)| fits(command) && fits(package)));
     }

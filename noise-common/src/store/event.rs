@@ -4,8 +4,6 @@ use crate::hooks::{Edge, Hook, Vector};
 
 /// What events are about. The discriminant is the number of its bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[repr(u32)]
 pub enum Class {
     /// The scheduler and interrupts: what a critical path needs.

@@ -10,7 +10,7 @@ use proptest::prelude::{
 use super::event::{Body, CLASSES, KINDS, NO_SECTOR, Payload, Woken, shown_state};
 use super::reading::{Gap, Held, Missing, Piece, Stretch};
 use super::writing::{Store, write};
-use super::{Class, Event, EventKind, LEAST_EVENTS, Layout, NESTED_EVENTS, PARTS, Part, Parts};
+use super::{Class, CpuParts, Event, EventKind, LEAST_EVENTS, Layout, NESTED_EVENTS, PARTS, Part};
 use crate::hooks::{Edge, Vector};
 
 /// Events of the parts that are written to here: few, so that they wrap around.
@@ -31,7 +31,7 @@ struct Copying {
 
 /// One CPU with its parts; what a reader does, and who interrupts, is planned.
 struct Machine {
-    parts: Parts,
+    parts: CpuParts,
     words: [[u64; 4 * (MASK as usize + 1)]; PARTS],
     /// What happens at each access of a writer: interruptions, and steps of the reader.
     plan: Vec<Step>,
@@ -54,8 +54,10 @@ enum Step {
 
 impl Machine {
     fn new(plan: Vec<Step>) -> Self {
-        let parts =
-            Parts { parts: [Part { next: 0, first: 0, mask: MASK }; PARTS], ..Parts::default() };
+        let parts = CpuParts {
+            parts: [Part { next: 0, first: 0, mask: MASK }; PARTS],
+            ..CpuParts::default()
+        };
         Self {
             parts,
             words: [[0; 4 * (MASK as usize + 1)]; PARTS],

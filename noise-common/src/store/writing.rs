@@ -7,7 +7,7 @@
 //! and where there is one it costs as much as all the rest.
 //!
 //! So the writers count themselves. Whoever interrupts has ended before the interrupted goes on, and
-//! leaves [`crate::store::Parts::depth`] as it found it:
+//! leaves [`crate::store::CpuParts::depth`] as it found it:
 //!
 //! - between the load and the store of the depth, an interrupter finds the same depth, and has left that
 //!   part again before this writer enters it;
@@ -20,6 +20,8 @@
 //! instructions and another thread is due: the thread that runs meanwhile uses the next part, the depth is
 //! set right by the next switch, and the interrupted event may be missing or in the place of another,
 //! which a reader sees by its number.
+
+use core::hint::{black_box, cold_path};
 
 use super::PARTS;
 use super::event::Body;
@@ -59,16 +61,22 @@ pub trait Store {
 #[inline(always)]
 pub fn write(store: &mut impl Store, body: &Body, after: Option<u32>) {
     let depth = store.depth();
-    let part = core::hint::black_box(depth) as usize;
-    if part < PARTS {
-        // Of the first, which nearly all go to, places are known when the program is built.
-        let (index, number) = if depth == 0 { claim(store, 0) } else { claim(store, part) };
+    // Of the first part, which nearly all events go to, places are known when the program is built.
+    let claimed = if depth == 0 {
+        Some(claim(store, 0))
+    } else {
+        cold_path();
+        let part = black_box(depth) as usize;
+        (part < PARTS).then(|| claim(store, part))
+    };
+    if let Some((index, number)) = claimed {
         if let Some(slot) = store.slot(index) {
             for (word, value) in body.words(number) {
                 store.put(slot, word, value);
             }
         }
     } else {
+        cold_path();
         store.lose();
     }
     store.set_depth(after.unwrap_or(depth));

@@ -74,9 +74,9 @@ fn who_comes_back_to_a_disk_as_another_has_an_incident_of_his_own_whatever_else_
         host.delay(Signal::BlockQueueWait, &["vda", "read"], &[mean_ns; 10]);
         host.charge(Resource::BlockQueue, ["vda", "/db"], culprit, Cause::Foreign, 10 * mean_ns);
     });
-    let told = |is: fn(&Event) -> bool| events.iter().filter(|event| is(event)).count();
-    let opened = told(|event| matches!(event, Event::Opened(_)));
-    let joined = told(|event| matches!(event, Event::Joined { .. }));
+    let count = |is: fn(&Event) -> bool| events.iter().filter(|event| is(event)).count();
+    let opened = count(|event| matches!(event, Event::Opened(_)));
+    let joined = count(|event| matches!(event, Event::Joined { .. }));
     assert_eq!((opened, joined), (2, 1), "{events:#?}");
 }
 
@@ -116,6 +116,20 @@ fn who_sleeps_for_a_timer_or_a_lock_is_no_part_of_what_befalls_a_disk() {
     for (culprit, cause) in others {
         let events = flooded_disk_and_sleeps(culprit, cause, 0);
         assert_eq!(closed(&events).len(), 2, "{culprit}: {events:#?}");
+    }
+}
+
+#[test]
+fn sleeps_of_kernel_threads_are_no_incident() {
+    for (cgroup, expected) in [("/", 0), ("/db", 1)] {
+        let (_, events) = planted(|host, number| {
+            let slow = if is_planted(number) { 40 } else { 1 };
+            let mean_ns = slow * around(200_000, number);
+            host.delay(Signal::UninterruptibleWait, &[cgroup], &[mean_ns; 10]);
+            let by = ("virtio0-reporting_vq", Cause::Hardirq);
+            host.charge(Resource::Uninterruptible, ["", cgroup], by.0, by.1, 10 * mean_ns);
+        });
+        assert_eq!(closed(&events).len(), expected, "{cgroup}: {events:#?}");
     }
 }
 

@@ -4,7 +4,8 @@
 //! `host` where a signal has none, `host preempt` where they only name kinds of delay.
 //! `~other`, `~gone` and `~unknown` are no subjects: who is counted under them changes, and with
 //! them the mean, though no work is disturbed. The root cgroup `/` is one like any other; on most
-//! hosts it holds the kernel's threads.
+//! hosts it holds the kernel's threads. Its uninterruptible sleeps alone are left out: a task that a
+//! kernel thread keeps waiting sleeps itself, in its own cgroup.
 //!
 //! What is taken from a cgroup while it runs is watched as well ([`Watched::Interruption`]).
 //!
@@ -22,7 +23,7 @@ use super::charges::{Charges, Pool};
 use super::incident::{Change, Incident};
 use super::interruption::{Interruption, interruptions};
 use super::monitor::Monitor;
-use super::name::{Name, is_catch_all};
+use super::name::{Name, ROOT, is_catch_all};
 use super::settings::{Settings, SettingsError};
 use super::track::Memory;
 use super::watched::Watched;
@@ -191,8 +192,14 @@ impl Feed {
         });
         watched
             .filter(|delays| !delays.labels.iter().any(|label| is_catch_all(label)))
+            .filter(|delays| !sleeps_in_root(delays))
             .map(|delays| Came { delays, pool: Pool::new(delays.signal, delays.labels) })
     }
+}
+
+/// Whether these are uninterruptible sleeps in the root cgroup: on most hosts those of kernel threads.
+fn sleeps_in_root(delays: &Delays<'_>) -> bool {
+    delays.signal == Signal::UninterruptibleWait && delays.labels.iter().eq([ROOT])
 }
 
 fn subject(delays: &Delays<'_>) -> Name {

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_without_events_are_counted_where_they_cannot_be_and_where_they_tell_an_end() {
+    fn empty_windows_before_their_turn_are_counted_and_late_ones_end_a_subject() {
         let mut monitor = monitor(1);
         monitor.observe(SIGNAL, &1, &window(5, &[1000]), &[]);
         monitor.observe(SIGNAL, &1, &window(3, &[]), &[]);
@@ -236,7 +236,7 @@ mod tests {
         monitor.observe(SIGNAL, &1, &window(5 + 1200, &[]), &[]);
         let expected = Counts { implausible: 1, forgotten: 1, ..Counts::default() };
         assert_eq!((monitor.subjects(), monitor.counts()), (0, expected));
-        // Nothing is known any more of whom that could be.
+        // The subject was forgotten, and with it the window that this one would precede.
         monitor.observe(SIGNAL, &1, &window(3, &[]), &[]);
         assert_eq!((monitor.subjects(), monitor.counts()), (0, expected));
     }

@@ -319,10 +319,10 @@ fn both_directions_of_an_interface_are_one_incident_whoever_fills_them() {
         }
     });
     let [report] = closed(&events)[..] else { panic!("{events:#?}") };
-    let mut told: Vec<_> =
+    let mut blamed: Vec<_> =
         report.episodes().map(|one| (one.signal.name(), &*one.culprits[0].culprit)).collect();
-    told.sort_unstable();
-    assert_eq!(told, [("net_rx_wait", "/download"), ("net_tx_wait", "/upload")]);
+    blamed.sort_unstable();
+    assert_eq!(blamed, [("net_rx_wait", "/download"), ("net_tx_wait", "/upload")]);
 }
 
 #[test]

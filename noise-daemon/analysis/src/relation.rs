@@ -7,14 +7,11 @@ use noise_common::subject::{Domain, SubjectKind};
 use super::accused::Accused;
 use super::culprits::Culprit;
 use super::incident::Incident;
-use super::name::Name;
+use super::name::{Name, ROOT};
 use super::watched::Watched;
 
 /// Least part that a culprit has in another's delays who is one side of the same contention.
 const MAIN_SHARE: f64 = 0.25;
-
-/// The cgroup that holds whatever is in no other.
-const ROOT: &str = "/";
 
 /// The softirq vector that completes requests of block devices.
 const BLOCK: &str = SOFTIRQ_VECTORS[4];
@@ -91,11 +88,9 @@ fn completes_requests(culprit: &Culprit<Name>) -> bool {
 /// Whether the one is of sleeps that end as requests of a block device do, and the other of such
 /// requests.
 pub(super) fn sleeps_for(sleep: &Disturbance, requests: &Disturbance) -> bool {
-    let is_of_disk = |signal: Signal| signal.info().domain == Domain::Disk;
-    let accused = accused(sleep);
-    sleep.signal == Watched::Signal(Signal::UninterruptibleWait)
-        && matches!(requests.signal, Watched::Signal(signal) if is_of_disk(signal))
-        && accused.main().any(completes_requests)
+    sleep.signal == Signal::UninterruptibleWait
+        && matches!(requests.signal, Watched::Signal(signal) if signal.info().domain == Domain::Disk)
+        && accused(sleep).main().any(completes_requests)
 }
 
 fn caused(victim: &Disturbance, by: &Disturbance) -> bool {

@@ -60,17 +60,15 @@ pub const fn is_harmful(c: char) -> bool {
         )
 }
 
-/// Whether a text can be shown as it is. Nearly all are of these characters alone.
-fn is_plain(text: &str) -> bool {
-    text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
-}
-
 fn replaced<'a>(
     text: &'a str,
     is_wrong: impl Fn(char) -> bool,
     mut put: impl FnMut(&mut String, char),
 ) -> Cow<'a, str> {
-    if is_plain(text) || !text.contains(&is_wrong) {
+    // Nearly all texts have these characters only.
+    let plain_end = if is_wrong('\n') { b' ' } else { b'\n' };
+    let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~') || byte == plain_end);
+    if is_plain || !text.contains(&is_wrong) {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len() + 16);

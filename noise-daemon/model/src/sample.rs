@@ -138,7 +138,7 @@ pub struct Recorder {
     pub events: u64,
     /// Of those, the ones whose place newer ones took before anything read them.
     pub overwritten: u64,
-    /// How far back all CPUs go, ns.
+    /// How far back all CPUs go, ns; of a CPU that has not come round yet, since the start.
     pub held_ns: u64,
 }
 

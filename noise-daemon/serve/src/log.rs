@@ -6,23 +6,29 @@ use noise_model::units::known_duration;
 /// Culprits that a line has room for.
 const LISTED: usize = 3;
 
+/// Logs an incident: what both lines say, then what one of them adds.
+macro_rules! log_incident {
+    ($log:ident, $report:ident, $message:literal $(, $added:ident = $value:expr)*) => {{
+        let Line { p50, p99, rate, culprits, remedy } = Line::of(&$report.main);
+        tracing::$log!(
+            id = $report.id,
+            signal = $report.main.signal.name(),
+            subject = &*$report.main.subject,
+            p50,
+            p99,
+            rate,
+            culprits,
+            remedy,
+            $($added = $value,)*
+            $message
+        );
+    }};
+}
+
 /// Logs what became of an incident.
 pub fn log_event(event: &Event) {
     match event {
-        Event::Opened(report) => {
-            let Line { p50, p99, rate, culprits, remedy } = Line::of(&report.main);
-            tracing::warn!(
-                id = report.id,
-                signal = report.main.signal.name(),
-                subject = &*report.main.subject,
-                p50,
-                p99,
-                rate,
-                culprits,
-                remedy,
-                "incident opened"
-            );
-        }
+        Event::Opened(report) => log_incident!(warn, report, "incident opened"),
         Event::Joined { signal, subject, into } => {
             let (signal, subject) = (signal.name(), &**subject);
             tracing::debug!(id = into.id, signal, subject, "belongs to the same incident");
@@ -30,23 +36,14 @@ pub fn log_event(event: &Event) {
         Event::Merged { id, into } => {
             tracing::info!(id = into.id, other = id, "another incident belongs to this one");
         }
-        Event::Closed(report) => {
-            let Line { p50, p99, rate, culprits, remedy } = Line::of(&report.main);
-            tracing::info!(
-                id = report.id,
-                signal = report.main.signal.name(),
-                subject = &*report.main.subject,
-                p50,
-                p99,
-                rate,
-                culprits,
-                remedy,
-                seconds = report.lasted(),
-                lost_seconds = (report.main.lost_seconds * 1e3).round() / 1e3,
-                also = report.also.len() as u64 + report.untold,
-                "incident closed"
-            );
-        }
+        Event::Closed(report) => log_incident!(
+            info,
+            report,
+            "incident closed",
+            seconds = report.lasted(),
+            lost_seconds = (report.main.lost_seconds * 1e3).round() / 1e3,
+            also = report.also.len() as u64 + report.untold
+        ),
     }
 }
 

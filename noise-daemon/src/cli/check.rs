@@ -56,9 +56,10 @@ pub fn run(args: &CheckArgs) -> Result<(), CommandError> {
     let hierarchies = Hierarchies::of(&mounts);
     report.insert("cgroup_hierarchies".into(), json!(hierarchies.explained()));
     report.insert("missing_cgroup_hierarchies".into(), json!(hierarchies.missing()));
+    let size = RecorderSection::default().size();
     if let Ok(sizes) = Sizes::of_host() {
         let (total, by_pid) = sizes.total_bytes(false);
-        let recorder = sizes.store(RecorderSection::default().size());
+        let recorder = sizes.store(size);
         report.insert("cpus".into(), json!(sizes.cpus));
         report.insert("pid_max".into(), json!(sizes.pids));
         report.insert("map_bytes".into(), json!(total));
@@ -67,7 +68,9 @@ pub fn run(args: &CheckArgs) -> Result<(), CommandError> {
         report.insert("recorder_bytes".into(), json!(recorder.bytes()));
         report.insert("recorder_events_per_cpu".into(), json!(recorder.events()));
     }
-    let outcome = Engine::load(&LoadOptions::default()).and_then(|mut engine| {
+    // The flight recorder has hooks of its own.
+    let options = LoadOptions { recorder: size, ..LoadOptions::default() };
+    let outcome = Engine::load(&options).and_then(|mut engine| {
         engine.attach()?;
         Ok(engine)
     });

@@ -160,7 +160,7 @@ pub struct OutliersSection {
 
 impl Default for OutliersSection {
     fn default() -> Self {
-        const USUAL: Microseconds = microseconds(1_000);
+        const USUAL: Microseconds = valid(Microseconds::new(1_000));
         Self { threshold_microseconds: USUAL }
     }
 }
@@ -179,9 +179,9 @@ pub struct LimitsSection {
 
 impl Default for LimitsSection {
     fn default() -> Self {
-        const INTERFERENCE: Limit = limit(200);
-        const PREEMPTIONS: Limit = limit(100);
-        const CGROUPS: Limit = limit(50);
+        const INTERFERENCE: Limit = valid(Limit::new(200));
+        const PREEMPTIONS: Limit = valid(Limit::new(100));
+        const CGROUPS: Limit = valid(Limit::new(50));
         Self { interference: INTERFERENCE, preemptions: PREEMPTIONS, cgroups: CGROUPS }
     }
 }
@@ -214,9 +214,9 @@ pub struct OsnoiseSection {
 impl Default for OsnoiseSection {
     fn default() -> Self {
         // One percent of a CPU.
-        const PERIOD: Milliseconds = milliseconds(1_000);
-        const RUNTIME: Milliseconds = milliseconds(10);
-        const THRESHOLD: Microseconds = microseconds(5);
+        const PERIOD: Milliseconds = valid(Milliseconds::new(1_000));
+        const RUNTIME: Milliseconds = valid(Milliseconds::new(10));
+        const THRESHOLD: Microseconds = valid(Microseconds::new(5));
         Self {
             cpus: Cpus::default(),
             period_milliseconds: PERIOD,
@@ -255,8 +255,8 @@ pub struct RecorderSection {
 
 impl Default for RecorderSection {
     fn default() -> Self {
-        const PER_CPU: Kibibytes = kibibytes(1_024);
-        const IN_ALL: Kibibytes = kibibytes(64 * 1_024);
+        const PER_CPU: Kibibytes = valid(Kibibytes::new(1_024));
+        const IN_ALL: Kibibytes = valid(Kibibytes::new(64 * 1_024));
         Self {
             enabled: true,
             kibibytes_per_cpu: PER_CPU,
@@ -305,31 +305,10 @@ impl Default for PrivilegesSection {
     }
 }
 
-/// At build time: a number out of its range does not compile.
-const fn milliseconds(number: u32) -> Milliseconds {
-    match Milliseconds::new(number) {
-        Some(time) => time,
-        None => unreachable!(),
-    }
-}
-
-const fn microseconds(number: u32) -> Microseconds {
-    match Microseconds::new(number) {
-        Some(time) => time,
-        None => unreachable!(),
-    }
-}
-
-const fn kibibytes(number: u32) -> Kibibytes {
-    match Kibibytes::new(number) {
-        Some(size) => size,
-        None => unreachable!(),
-    }
-}
-
-const fn limit(number: u16) -> Limit {
-    match Limit::new(number) {
-        Some(limit) => limit,
+/// A default: a number out of its range does not compile.
+const fn valid<T: Copy>(number: Option<T>) -> T {
+    match number {
+        Some(number) => number,
         None => unreachable!(),
     }
 }

@@ -1,4 +1,4 @@
-//! Frames for tests, each thing said in one line.
+//! Frames for tests, each thing said in one line, and what tables made of them show.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use noise_common::signals::Signal;
 use noise_model::{Count, Histogram, Host, Interference, Sample, Series};
 use noise_wire::Frame;
 
-use super::History;
+use super::{Cell, History, Row, Table};
 
 /// A frame that is being made. Delays and counters are those since attach.
 #[derive(Clone, Debug, Default)]
@@ -89,4 +89,20 @@ pub fn history(made: impl IntoIterator<Item = Made>) -> History {
     let mut history = History::default();
     made.into_iter().for_each(|made| history.push(made.frame()));
     history
+}
+
+/// The row with that key.
+pub fn row(table: &Table, key: &str) -> Row {
+    table.rows.iter().find(|row| row.key == key).unwrap().clone()
+}
+
+/// The cells of a row as they are shown; shares and trends with their values.
+pub fn read(row: &Row) -> Vec<String> {
+    let read = |cell: &Cell| match cell {
+        Cell::Text(text) | Cell::Number { text, .. } => text.clone(),
+        Cell::Named { name, notes } => Cell::words(name, notes),
+        Cell::Share(share) => format!("{share}"),
+        Cell::Spark(values) => format!("{values:?}"),
+    };
+    row.cells.iter().map(read).collect()
 }

@@ -24,7 +24,7 @@ impl Clock {
         Self::plain("epoch")
     }
 
-    /// That of a text of ftrace, whose offset nothing says.
+    /// That of a text of ftrace; its offset is unknown and counts as 0.
     pub fn trace() -> Self {
         Self::plain("ftrace")
     }
@@ -39,8 +39,7 @@ impl Clock {
         }
     }
 
-    /// A reading in nanoseconds since the epoch; times before that and beyond 64 bits are the nearest one
-    /// that is none of it.
+    /// A reading in nanoseconds since the epoch; saturates at 0 and at the largest 64-bit number.
     pub fn time_ns(&self, cycles: u64) -> u64 {
         let cycles = i128::from(self.offset_cycles) + i128::from(cycles);
         let frequency = i128::from(self.frequency_hz.max(1));

@@ -1,4 +1,4 @@
-//! What of a trace could not be read, and why.
+//! Parts of a trace that could not be read, and why.
 
 use std::fmt;
 

@@ -122,7 +122,7 @@ pub struct Dumped {
 pub struct Loss {
     /// How many, as far as that is known.
     pub events: u64,
-    /// Whole packets that are missing, whose events nobody counted.
+    /// Whole packets that are missing; how many events they held is unknown.
     pub packets: u64,
     /// Not before then, in nanoseconds since the epoch of the trace's clock.
     pub from_ns: u64,
@@ -307,6 +307,13 @@ pub enum Kind<'t> {
     },
     /// The state dump ends.
     StatedumpEnd,
+    /// From now on a thread is in a cgroup.
+    CgroupAttach {
+        /// The thread's id.
+        tid: i32,
+        /// The cgroup's path from the root of its hierarchy.
+        path: &'t [u8],
+    },
     /// Events are missing here.
     Lost(Loss),
     /// Any other event, by its name.

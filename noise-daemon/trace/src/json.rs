@@ -1,140 +1,200 @@
 //! Events as lines of JSON: one object each.
 
+use std::fmt::Write as _;
+
 use noise_model::clean::as_text;
-use serde_json::{Map, Number, Value as Json};
+use serde_json::{Number, Value as Json};
 
 use crate::event::Loss;
-use crate::record::Recorded;
+use crate::record::{Record, Stored};
 use crate::value::{Shape, Value, Visit};
 
 /// One event as one line: `time_ns`, `cpu`, `name`, `fields`, and `context` where it has one.
-pub fn line<'t>(record: &impl Recorded<'t>, into: &mut String) {
-    let mut object = Map::new();
-    object.insert("time_ns".to_owned(), record.time_ns().into());
-    object.insert("cpu".to_owned(), record.cpu().into());
-    object.insert("name".to_owned(), record.name().into());
-    let mut context = None;
-    record.visit_contexts(&mut ContextFields(&mut context), |context| {
-        context.0.get_or_insert_with(Tree::fields);
+pub fn line<'t>(record: &Record<impl Stored<'t>>, into: &mut String) {
+    // Writing into a text cannot fail.
+    let _ = write!(into, r#"{{"time_ns":{},"cpu":{},"name":"#, record.time_ns, record.cpu);
+    text(record.name(), into);
+    into.push_str(r#","fields":"#);
+    fields(record, into);
+    context(record, r#","context":"#, into);
+    into.push_str("}\n");
+}
+
+/// Its own fields, as an object.
+pub fn fields<'t>(record: &Record<impl Stored<'t>>, into: &mut String) {
+    if let Some(loss) = record.loss() {
+        lost(&loss, into);
+        return;
+    }
+    into.push('{');
+    record.visit(&mut Writer { into, is_first: true });
+    into.push('}');
+}
+
+/// The fields of its contexts, as one object behind `before`; nothing where it has none.
+pub fn context<'t>(record: &Record<impl Stored<'t>>, before: &str, into: &mut String) {
+    let mut is_open = false;
+    record.visit_contexts(&mut Writer { into, is_first: true }, |writer| {
+        if !std::mem::replace(&mut is_open, true) {
+            writer.into.push_str(before);
+            writer.into.push('{');
+        }
     });
-    if let Some(context) = context {
-        object.insert("context".to_owned(), context.done());
+    if is_open {
+        into.push('}');
     }
-    let fields = match record.loss() {
-        Some(loss) => lost(&loss),
-        None => {
-            let mut tree = Tree::fields();
-            record.visit(&mut tree);
-            tree.done()
-        }
-    };
-    object.insert("fields".to_owned(), fields);
-    into.push_str(&Json::Object(object).to_string());
-    into.push('\n');
 }
 
-fn lost(loss: &Loss) -> Json {
-    let Loss { events, packets, from_ns, to_ns } = *loss;
-    serde_json::json!({"events": events, "packets": packets, "from_ns": from_ns, "to_ns": to_ns})
+fn lost(loss: &Loss, into: &mut String) {
+    let Loss { events, packets, from_ns, to_ns } = loss;
+    let _ = write!(
+        into,
+        r#"{{"events":{events},"packets":{packets},"from_ns":{from_ns},"to_ns":{to_ns}}}"#
+    );
 }
 
-/// Values on their way into a document.
-struct Tree {
-    /// What is open, outermost first.
-    open: Vec<Json>,
-    /// Names of what is open and of the value that follows.
-    names: Vec<String>,
+/// Writes values as they come.
+struct Writer<'a> {
+    into: &'a mut String,
+    /// Whether nothing stands before the next one.
+    is_first: bool,
 }
 
-impl Tree {
-    fn fields() -> Self {
-        Self { open: vec![Json::Object(Map::new())], names: vec![String::new()] }
-    }
-
-    fn done(mut self) -> Json {
-        self.open.pop().unwrap_or_default()
-    }
-
-    fn put(&mut self, value: Json) {
-        match self.open.last_mut() {
-            Some(Json::Object(object)) => {
-                let name = self.names.last().cloned().unwrap_or_default();
-                object.insert(name, value);
-            }
-            Some(Json::Array(array)) => array.push(value),
-            _ => {}
+impl Writer<'_> {
+    fn next(&mut self) {
+        if !std::mem::replace(&mut self.is_first, false) {
+            self.into.push(',');
         }
     }
 }
 
-impl Visit for Tree {
+impl Visit for Writer<'_> {
     fn name(&mut self, name: &str) {
-        if let Some(place) = self.names.last_mut() {
-            name.strip_prefix('_').unwrap_or(name).clone_into(place);
-        }
+        self.next();
+        text(name.strip_prefix('_').unwrap_or(name), self.into);
+        self.into.push(':');
     }
 
-    fn element(&mut self, _: u64) {}
+    fn element(&mut self, _: u64) {
+        self.next();
+    }
 
     fn value(&mut self, value: Value<'_>) {
-        self.put(json(value));
+        put(value, self.into);
     }
 
     fn begin(&mut self, shape: Shape) {
-        let empty = match shape {
-            Shape::Elements => Json::Array(Vec::new()),
-            Shape::Fields | Shape::Option => Json::Object(Map::new()),
-        };
-        self.open.push(empty);
-        self.names.push(String::new());
-    }
-
-    fn end(&mut self, _: Shape) {
-        self.names.pop();
-        if let Some(value) = self.open.pop() {
-            self.put(value);
-        }
-    }
-}
-
-fn json(value: Value<'_>) -> Json {
-    match value {
-        Value::Unsigned { value, .. } => value.into(),
-        Value::Signed { value, .. } => value.into(),
-        Value::Float(value) => Number::from_f64(value).map_or(Json::Null, Json::Number),
-        Value::Text(text) => as_text(text).into(),
-        Value::Label { label: Some(label), .. } => label.into(),
-        Value::Label { label: None, value } => json(*value),
-    }
-}
-
-/// Fields of all contexts, in one object.
-struct ContextFields<'a>(&'a mut Option<Tree>);
-
-impl Visit for ContextFields<'_> {
-    fn name(&mut self, name: &str) {
-        if let Some(tree) = self.0 {
-            tree.name(name);
-        }
-    }
-
-    fn element(&mut self, _: u64) {}
-
-    fn value(&mut self, value: Value<'_>) {
-        if let Some(tree) = self.0 {
-            tree.value(value);
-        }
-    }
-
-    fn begin(&mut self, shape: Shape) {
-        if let Some(tree) = self.0 {
-            tree.begin(shape);
-        }
+        self.into.push(if shape == Shape::Elements { '[' } else { '{' });
+        self.is_first = true;
     }
 
     fn end(&mut self, shape: Shape) {
-        if let Some(tree) = self.0 {
-            tree.end(shape);
+        self.into.push(if shape == Shape::Elements { ']' } else { '}' });
+        self.is_first = false;
+    }
+}
+
+fn put(value: Value<'_>, into: &mut String) {
+    let _ = match value {
+        Value::Unsigned { value, .. } => write!(into, "{value}"),
+        Value::Signed { value, .. } => write!(into, "{value}"),
+        Value::Float(value) => match Number::from_f64(value) {
+            Some(number) => write!(into, "{number}"),
+            None => write!(into, "null"),
+        },
+        Value::Text(bytes) => {
+            text(&as_text(bytes), into);
+            Ok(())
         }
+        Value::Label { label: Some(label), .. } => {
+            text(label, into);
+            Ok(())
+        }
+        Value::Label { label: None, value } => {
+            put(*value, into);
+            Ok(())
+        }
+    };
+}
+
+/// Nearly all texts have no character that must be escaped.
+fn text(text: &str, into: &mut String) {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\') {
+        into.push('"');
+        into.push_str(text);
+        into.push('"');
+    } else {
+        let _ = write!(into, "{}", Json::from(text));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Kind;
+
+    /// Fields of all shapes, and one that must be escaped.
+    #[derive(Clone, Copy)]
+    struct All;
+
+    impl Stored<'static> for All {
+        fn name(&self) -> &'static str {
+            "a\"b"
+        }
+
+        fn kind(&self) -> Kind<'static> {
+            Kind::Other("a")
+        }
+
+        fn visit(&self, visit: &mut impl Visit) {
+            visit.name("_none");
+            visit.begin(Shape::Elements);
+            visit.end(Shape::Elements);
+            visit.name("list");
+            visit.begin(Shape::Elements);
+            for (number, value) in [1.5, f64::NAN].into_iter().enumerate() {
+                visit.element(number as u64);
+                visit.value(Value::Float(value));
+            }
+            visit.end(Shape::Elements);
+            visit.name("inner");
+            visit.begin(Shape::Fields);
+            visit.name("text");
+            visit.value(Value::Text(b"\xff\n\\"));
+            visit.name("label");
+            let value = Value::Signed { value: -1, base: 10, bits: 8 };
+            visit.value(Value::Label { label: None, value: &value });
+            visit.end(Shape::Fields);
+            visit.name("last");
+            visit.value(Value::Unsigned { value: u64::MAX, base: 16 });
+        }
+
+        fn visit_contexts<V: Visit>(&self, visit: &mut V, mut begin: impl FnMut(&mut V)) {
+            for (name, value) in [("one", 1), ("two", 2)] {
+                begin(visit);
+                visit.name(name);
+                visit.value(Value::Unsigned { value, base: 10 });
+            }
+        }
+    }
+
+    #[test]
+    fn values_of_all_shapes_are_json() {
+        let mut found = String::new();
+        line(&Record::new(7, 1, All), &mut found);
+        let found: Json = serde_json::from_str(&found).unwrap();
+        let expected = serde_json::json!({
+            "time_ns": 7,
+            "cpu": 1,
+            "name": "a\"b",
+            "fields": {
+                "none": [],
+                "list": [1.5, null],
+                "inner": {"text": "\\xff\n\\", "label": -1},
+                "last": u64::MAX,
+            },
+            "context": {"one": 1, "two": 2},
+        });
+        assert_eq!(found, expected);
     }
 }

@@ -2,7 +2,8 @@
 //! the caller opens and maps, and hands bytes in.
 //!
 //! [`event`] is the model: what analyses compute with, and what a recording of ours is written from.
-//! [`ctf`] and [`ftrace`] read the formats, and hold nothing but the events at hand.
+//! [`ctf`] and [`ftrace`] read the formats, and hold nothing but the events at hand. [`export`] writes the
+//! formats of other programs.
 
 pub mod capture;
 pub mod clock;
@@ -10,6 +11,7 @@ pub mod ctf;
 pub mod damage;
 pub mod delays;
 pub mod event;
+pub mod export;
 pub mod ftrace;
 pub mod json;
 pub mod record;

@@ -1,87 +1,128 @@
-//! What every reader gives: an event with the name and the fields that the trace has, and with the kind
-//! that it is to us.
+//! What every reader gives: records, each an event with the name and the fields that the trace has, and with
+//! the kind that it is in the model; or lost events, at their place.
 
-use crate::ctf;
+use std::fmt;
+
 use crate::damage::Damage;
 use crate::event::{Event, Kind, Loss};
 use crate::value::Visit;
 
-/// An event of a trace.
-pub trait Recorded<'t> {
-    /// When, in nanoseconds since the epoch of the trace's clock.
-    fn time_ns(&self) -> u64;
-    /// On which CPU.
-    fn cpu(&self) -> u32;
+/// An event as its format stores it.
+pub trait Stored<'t>: Copy {
     /// Its name, as the trace has it.
     fn name(&self) -> &'t str;
     /// A small number that all events of this name have and no others, where the format has such.
-    fn number(&self) -> Option<usize>;
+    fn number(&self) -> Option<usize> {
+        None
+    }
     /// What happened.
     fn kind(&self) -> Kind<'t>;
-    /// What was lost, if that is what it says; without a look at any field.
-    fn loss(&self) -> Option<Loss>;
     /// Shows its fields.
     fn visit(&self, visit: &mut impl Visit);
     /// Shows the fields of each context that it has, after a call of `begin`.
     fn visit_contexts<V: Visit>(&self, visit: &mut V, begin: impl FnMut(&mut V));
+}
 
-    /// The event of the model.
-    fn event(&self) -> Event<'t> {
-        Event { time_ns: self.time_ns(), cpu: self.cpu(), kind: self.kind() }
+/// An event of a trace, where it lies, or lost events. Cheap to copy; its fields are read when they are asked
+/// for.
+#[derive(Clone, Copy)]
+pub struct Record<S> {
+    /// When, in nanoseconds since the epoch of the trace's clock.
+    pub time_ns: u64,
+    /// On which CPU.
+    pub cpu: u32,
+    body: Body<S>,
+}
+
+#[derive(Clone, Copy)]
+enum Body<S> {
+    Event(S),
+    Lost(Loss),
+}
+
+impl<S> Record<S> {
+    /// An event.
+    #[inline(always)]
+    pub const fn new(time_ns: u64, cpu: u32, stored: S) -> Self {
+        Self { time_ns, cpu, body: Body::Event(stored) }
+    }
+
+    /// Lost events.
+    pub const fn lost(time_ns: u64, cpu: u32, loss: Loss) -> Self {
+        Self { time_ns, cpu, body: Body::Lost(loss) }
+    }
+
+    /// What was lost, where it is lost events; no field is read for that.
+    #[inline]
+    pub const fn loss(&self) -> Option<Loss> {
+        match self.body {
+            Body::Event(_) => None,
+            Body::Lost(loss) => Some(loss),
+        }
     }
 }
 
-/// All events of a trace, in the order of time.
-pub trait Source<'t>: Iterator<Item: Recorded<'t>> {
+impl<'t, S: Stored<'t>> Record<S> {
+    /// Its name, as the trace has it; `lost` of lost events.
+    pub fn name(&self) -> &'t str {
+        match &self.body {
+            Body::Event(stored) => stored.name(),
+            Body::Lost(_) => "lost",
+        }
+    }
+
+    /// A small number that all events of this name have and no others, where the format has such.
+    pub fn number(&self) -> Option<usize> {
+        match &self.body {
+            Body::Event(stored) => stored.number(),
+            Body::Lost(_) => None,
+        }
+    }
+
+    /// What happened.
+    #[inline]
+    pub fn kind(&self) -> Kind<'t> {
+        match &self.body {
+            Body::Event(stored) => stored.kind(),
+            Body::Lost(loss) => Kind::Lost(*loss),
+        }
+    }
+
+    /// The event of the model.
+    #[inline]
+    pub fn event(&self) -> Event<'t> {
+        Event { time_ns: self.time_ns, cpu: self.cpu, kind: self.kind() }
+    }
+
+    /// Shows its fields; lost events have none.
+    pub fn visit(&self, visit: &mut impl Visit) {
+        if let Body::Event(stored) = &self.body {
+            stored.visit(visit);
+        }
+    }
+
+    /// Shows the fields of each context that it has, after a call of `begin`.
+    pub fn visit_contexts<V: Visit>(&self, visit: &mut V, begin: impl FnMut(&mut V)) {
+        if let Body::Event(stored) = &self.body {
+            stored.visit_contexts(visit, begin);
+        }
+    }
+}
+
+impl<'t, S: Stored<'t>> fmt::Debug for Record<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {}: {:?}", self.time_ns, self.cpu, self.kind())
+    }
+}
+
+/// All records of a trace, in the order of time.
+pub trait Source<'t>: Iterator<Item = Record<Self::Stored>> {
+    /// Events as its format stores them.
+    type Stored: Stored<'t>;
+
     /// What could not be read so far.
     fn damage(&self) -> Damage;
     /// How far the file of that number was read, in bytes: what lies before is not looked at again, but by
     /// records that are kept.
     fn read_bytes(&self, file: usize) -> usize;
-}
-
-impl<'t> Recorded<'t> for ctf::Record<'t> {
-    fn time_ns(&self) -> u64 {
-        self.time_ns
-    }
-
-    fn cpu(&self) -> u32 {
-        self.cpu
-    }
-
-    fn name(&self) -> &'t str {
-        self.name()
-    }
-
-    fn number(&self) -> Option<usize> {
-        self.class().map(|class| class.number)
-    }
-
-    #[inline]
-    fn kind(&self) -> Kind<'t> {
-        self.kind()
-    }
-
-    #[inline]
-    fn loss(&self) -> Option<Loss> {
-        self.loss()
-    }
-
-    fn visit(&self, visit: &mut impl Visit) {
-        self.visit(visit);
-    }
-
-    fn visit_contexts<V: Visit>(&self, visit: &mut V, begin: impl FnMut(&mut V)) {
-        self.visit_contexts(visit, begin);
-    }
-}
-
-impl<'t> Source<'t> for ctf::Reader<'t> {
-    fn damage(&self) -> Damage {
-        self.damage()
-    }
-
-    fn read_bytes(&self, file: usize) -> usize {
-        self.read_bytes(file)
-    }
 }

@@ -1,4 +1,4 @@
-//! Which events are wanted: by time, by thread, by process.
+//! Which events are wanted: by time, by thread, by process, by cgroup.
 
 use std::collections::BTreeSet;
 
@@ -37,6 +37,35 @@ impl Who {
     }
 }
 
+/// A cgroup, as it is asked for: with all below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cgroup {
+    /// Names of folders, one below the other.
+    names: Vec<String>,
+    /// The first is right below the root.
+    is_from_root: bool,
+}
+
+impl Cgroup {
+    /// A path from the root, as in /proc/PID/cgroup or below /sys/fs/cgroup, or the last part of one.
+    pub fn parse(text: &str) -> Self {
+        let path = text.strip_prefix("/sys/fs/cgroup").unwrap_or(text);
+        let names = path.split('/').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        Self { names, is_from_root: text.starts_with('/') }
+    }
+
+    fn holds(&self, path: &[u8]) -> bool {
+        let folders: Vec<&[u8]> =
+            path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()).collect();
+        let is_here = |folders: &[&[u8]]| {
+            folders.len() >= self.names.len()
+                && folders.iter().zip(&self.names).all(|(found, name)| *found == name.as_bytes())
+        };
+        let last = if self.is_from_root { 0 } else { folders.len() };
+        (0..=last).any(|first| folders.get(first..).is_some_and(is_here))
+    }
+}
+
 /// What is wanted. An event is of a thread where that runs on the event's CPU, or where the event names it:
 /// as the one that is woken, switched to or away from, created …
 #[derive(Clone, Debug, Default)]
@@ -49,6 +78,8 @@ pub struct Select {
     pub thread: Option<Who>,
     /// Of threads of this process only.
     pub process: Option<Who>,
+    /// Of threads of this cgroup only.
+    pub cgroup: Option<Cgroup>,
     /// What is known of threads so far.
     pub threads: Threads,
 }
@@ -56,7 +87,12 @@ pub struct Select {
 impl Select {
     /// Whether threads are to be followed, from the begin of the trace on.
     pub fn follows(&self) -> bool {
-        self.thread.is_some() || self.process.is_some()
+        self.thread.is_some() || self.process.is_some() || self.cgroup.is_some()
+    }
+
+    /// Whether a cgroup is wanted, and no event so far said which one a thread is in.
+    pub fn lacks_cgroups(&self) -> bool {
+        self.cgroup.is_some() && !self.threads.have_cgroups()
     }
 
     /// Whether nothing that comes from here on is wanted.
@@ -82,22 +118,26 @@ impl Select {
     pub fn note(&mut self, event: &Event<'_>, wanted: &mut BTreeSet<i32>) {
         self.threads.follow(event);
         for tid in about(event, self.threads.current(event.cpu)).into_iter().flatten() {
-            if self.fits(tid) {
+            if self.wants_thread(tid) {
                 wanted.insert(tid);
             }
         }
     }
 
-    fn fits(&self, tid: i32) -> bool {
+    /// Whether a thread is wanted, by what is known of it so far.
+    pub fn wants_thread(&self, tid: i32) -> bool {
         self.thread.as_ref().is_none_or(|who| who.is_thread(tid, &self.threads))
             && self.process.as_ref().is_none_or(|who| who.is_process_of(tid, &self.threads))
+            && self.cgroup.as_ref().is_none_or(|cgroup| {
+                self.threads.cgroup(tid).is_some_and(|path| cgroup.holds(path))
+            })
     }
 
     fn is_of(&self, event: &Event<'_>, current: Option<i32>) -> bool {
         if matches!(event.kind, Kind::Lost(_)) {
             return true;
         }
-        about(event, current).into_iter().flatten().any(|tid| self.fits(tid))
+        about(event, current).into_iter().flatten().any(|tid| self.wants_thread(tid))
     }
 }
 
@@ -120,6 +160,7 @@ fn named_by(kind: &Kind<'_>) -> [Option<i32>; 2] {
         Kind::SchedProcessFork { parent, child, .. } => [Some(parent.tid), Some(child.tid)],
         Kind::SchedProcessExec { tid, .. } => [Some(*tid).filter(|tid| *tid != 0), None],
         Kind::StatedumpProcess(dumped) => [Some(dumped.tid), None],
+        Kind::CgroupAttach { tid, .. } => [Some(*tid), None],
         Kind::BlockRqInsert(request)
         | Kind::BlockRqIssue(request)
         | Kind::BlockRqRequeue(request) => [Some(request.tid).filter(|tid| *tid != 0), None],
@@ -170,5 +211,40 @@ mod tests {
         let both = Select { from_ns: Some(4), to_ns: Some(5), ..thread("5") };
         assert_eq!(wanted(both), [4, 5]);
         assert_eq!(wanted(Select { from_ns: Some(5), ..Select::default() }), [5, 6]);
+    }
+
+    #[test]
+    fn cgroups_are_wanted_with_all_below_them() {
+        let attach = |tid, path: &'static str| Kind::CgroupAttach { tid, path: path.as_bytes() };
+        let fork = Kind::SchedProcessFork {
+            parent: task("a", 5),
+            parent_pid: 5,
+            child: task("b", 6),
+            child_pid: 6,
+        };
+        let wake = |tid| Kind::SchedWaking(Woken { task: task("x", tid), target_cpu: 1 });
+        let kinds = [
+            attach(4, "/system.slice/nginx.service"),
+            attach(5, "/system.slice/nginx.service/workers"),
+            attach(7, "/system.slice"),
+            fork,
+            wake(6),
+            attach(6, "/user.slice"),
+            wake(6),
+        ];
+        let wanted = |text: &str| -> Vec<u64> {
+            let cgroup = Some(Cgroup::parse(text));
+            let mut select = Select { cgroup, ..Select::default() };
+            let events = (0..).zip(kinds).map(|(time_ns, kind)| Event { time_ns, cpu: 0, kind });
+            events.filter(|event| select.wants(event)).map(|event| event.time_ns).collect()
+        };
+        assert_eq!(wanted("nginx.service"), [0, 1, 3, 4, 5]);
+        assert_eq!(wanted("/sys/fs/cgroup/system.slice/nginx.service/"), [0, 1, 3, 4, 5]);
+        assert_eq!(wanted("nginx.service/workers"), [1, 3, 4, 5]);
+        assert_eq!(wanted("/nginx.service"), [0; 0]);
+        assert_eq!(wanted("/user.slice"), [5, 6]);
+        assert_eq!(wanted("/"), [0, 1, 2, 3, 4, 5, 6]);
+        let select = Select { cgroup: Some(Cgroup::parse("a")), ..Select::default() };
+        assert!(select.lacks_cgroups() && !Select::default().lacks_cgroups());
     }
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::clock::Clock;
 use crate::damage::Damage;
-use crate::record::Recorded;
+use crate::record::{Record, Stored};
 
 /// A clock, as documents have it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -103,13 +103,13 @@ impl Summary {
     }
 
     /// Counts an event.
-    pub fn add<'t>(&mut self, record: &impl Recorded<'t>) {
+    pub fn add<'t>(&mut self, record: &Record<impl Stored<'t>>) {
         if let Some(loss) = record.loss() {
             self.discarded = self.discarded.saturating_add(loss.events);
             self.discarded_packets = self.discarded_packets.saturating_add(loss.packets);
             return;
         }
-        let time_ns = record.time_ns();
+        let time_ns = record.time_ns;
         if self.count == 0 {
             self.from_ns = time_ns;
         }
@@ -127,10 +127,10 @@ impl Summary {
             }
             None => self.count_name(record.name(), 1),
         }
-        if let Some(count) = self.cpus.get_mut(&record.cpu()) {
+        if let Some(count) = self.cpus.get_mut(&record.cpu) {
             *count += 1;
         } else if self.cpus.len() < MAX_NAMES {
-            self.cpus.insert(record.cpu(), 1);
+            self.cpus.insert(record.cpu, 1);
         }
     }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use noise_model::clean::as_text;
 
 use crate::event::Loss;
-use crate::record::Recorded;
+use crate::record::{Record, Stored};
 use crate::value::{Shape, Value, Visit};
 
 /// Nanoseconds of a second, and seconds of a day.
@@ -28,11 +28,11 @@ impl TextLines {
     }
 
     /// Adds a line: time of day (UTC), distance from the event before, host, name, CPU, fields.
-    pub fn write<'t>(&mut self, record: &impl Recorded<'t>, line: &mut String) {
-        let time_ns = record.time_ns();
+    pub fn write<'t>(&mut self, record: &Record<impl Stored<'t>>, line: &mut String) {
+        let time_ns = record.time_ns;
         let time_s = time_ns / SECOND_NS % DAY_S;
         let (hours, minutes, seconds) = (time_s / 3600, time_s / 60 % 60, time_s % 60);
-        let (ns, host, name, cpu) = (time_ns % SECOND_NS, &self.host, record.name(), record.cpu());
+        let (ns, host, name, cpu) = (time_ns % SECOND_NS, &self.host, record.name(), record.cpu);
         // Writing into a text cannot fail.
         let _ = write!(line, "[{hours:02}:{minutes:02}:{seconds:02}.{ns:09}] ");
         let _ = match self.before_ns.replace(time_ns) {

@@ -4,10 +4,13 @@ use std::collections::HashMap;
 
 use crate::event::{Comm, Event, Kind, Task};
 
-/// Thread ids that the kernel gives are below (`PID_MAX_LIMIT`); others are not remembered.
-const MAX_TID: i32 = 1 << 22;
-/// CPUs that are remembered; the kernel's own limit.
-const MAX_CPUS: usize = 8192;
+/// Thread ids that the kernel gives are below (`PID_MAX_LIMIT`); others are not followed.
+pub(crate) const MAX_TID: i32 = 1 << 22;
+/// CPUs that are followed; the kernel's own limit.
+pub(crate) const MAX_CPUS: usize = 8192;
+/// Cgroups whose paths are kept, and the longest path.
+const MAX_CGROUPS: usize = 65_536;
+const MAX_PATH_BYTES: usize = 4096;
 
 /// A thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,6 +19,8 @@ pub struct Thread {
     pub comm: Comm,
     /// Its process; 0 where the trace does not say.
     pub pid: i32,
+    /// Place of its cgroup's path in [`Threads`], from 1 on; 0 where the trace does not say.
+    cgroup: u32,
 }
 
 /// Threads by their ids, and what runs where.
@@ -23,6 +28,9 @@ pub struct Thread {
 pub struct Threads {
     known: HashMap<i32, Thread>,
     current: Vec<Option<i32>>,
+    /// Paths of cgroups, and their places by path.
+    cgroups: Vec<Box<[u8]>>,
+    places: HashMap<Box<[u8]>, u32>,
 }
 
 impl Threads {
@@ -34,6 +42,33 @@ impl Threads {
     /// The thread that runs on a CPU, where that is known.
     pub fn current(&self, cpu: u32) -> Option<i32> {
         self.current.get(cpu as usize).copied().flatten()
+    }
+
+    /// The path of a thread's cgroup, where that is known.
+    pub fn cgroup(&self, tid: i32) -> Option<&[u8]> {
+        let place = self.known.get(&tid)?.cgroup.checked_sub(1)?;
+        self.cgroups.get(place as usize).map(|path| &**path)
+    }
+
+    /// Whether a cgroup of any thread is known.
+    pub fn have_cgroups(&self) -> bool {
+        !self.cgroups.is_empty()
+    }
+
+    fn attach(&mut self, tid: i32, path: &[u8]) {
+        let place = match self.places.get(path) {
+            Some(place) => *place,
+            None if self.cgroups.len() < MAX_CGROUPS && path.len() <= MAX_PATH_BYTES => {
+                self.cgroups.push(path.into());
+                let place = self.cgroups.len() as u32;
+                self.places.insert(path.into(), place);
+                place
+            }
+            None => 0,
+        };
+        if let Some(thread) = self.thread(tid) {
+            thread.cgroup = place;
+        }
     }
 
     fn thread(&mut self, tid: i32) -> Option<&mut Thread> {
@@ -72,9 +107,10 @@ impl Threads {
                 {
                     parent.pid = *parent_pid;
                 }
+                let cgroup = self.known.get(&parent.tid).map_or(0, |parent| parent.cgroup);
                 // An id that is given again is another thread.
                 if let Some(thread) = self.thread(child.tid) {
-                    *thread = Thread { comm: child.comm, pid: *child_pid };
+                    *thread = Thread { comm: child.comm, pid: *child_pid, cgroup };
                 }
             }
             Kind::StatedumpProcess(dumped) => {
@@ -90,6 +126,7 @@ impl Threads {
                 self.known.remove(&task.tid);
             }
             Kind::SchedProcessExit(task) => self.named(task),
+            Kind::CgroupAttach { tid, path } => self.attach(*tid, path),
             _ => {}
         }
     }

@@ -46,6 +46,7 @@ pub enum What {
     StatedumpBlockDevice,
     StatedumpInterface,
     StatedumpEnd,
+    CgroupAttach,
     Other,
 }
 
@@ -90,6 +91,8 @@ const NAMES: &[(&str, What)] = &[
     ("lttng_statedump_block_device", What::StatedumpBlockDevice),
     ("lttng_statedump_network_interface", What::StatedumpInterface),
     ("lttng_statedump_end", What::StatedumpEnd),
+    ("cgroup_attach_task", What::CgroupAttach),
+    ("statedump_cgroup", What::CgroupAttach),
 ];
 
 /// A field by the names that tracers gave it, the best first.
@@ -182,6 +185,7 @@ impl What {
             Self::StatedumpInterrupt => &[&["irq"], &["name"], &["action"]],
             Self::StatedumpBlockDevice => &[&["dev"], &["diskname"]],
             Self::StatedumpInterface => &[&["name"]],
+            Self::CgroupAttach => &[TID, &["path", "dst_path"], &["dst_root"]],
             Self::StatedumpStart | Self::StatedumpEnd | Self::Other => &[],
         }
     }
@@ -299,6 +303,11 @@ pub fn kind<'t>(what: What, name: &'t str, fields: &impl Fields<'t>) -> Kind<'t>
         }
         What::StatedumpInterface => Kind::StatedumpInterface { name: fields.text(0) },
         What::StatedumpEnd => Kind::StatedumpEnd,
+        // Hierarchies of version 1 have other numbers, and may disagree with each other.
+        What::CgroupAttach if fields.int(2) != 0 => Kind::Other(name),
+        What::CgroupAttach => {
+            Kind::CgroupAttach { tid: fields.int(0) as i32, path: fields.text(1) }
+        }
         What::Other => Kind::Other(name),
     }
 }

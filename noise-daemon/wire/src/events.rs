@@ -140,7 +140,8 @@ impl Item {
         bytes.extend_from_slice(&place.cpu.to_le_bytes());
         bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
         if let Self::Events { events, .. } = self {
-            bytes.extend(events.iter().flat_map(|event| event.to_bytes()));
+            bytes.reserve(events.len() * EVENT_BYTES);
+            events.iter().for_each(|event| bytes.extend_from_slice(&event.to_bytes()));
         }
     }
 }

@@ -35,8 +35,7 @@ fn times<A: Access>(request: Request<A>) -> Option<*mut RequestTimes> {
 /// The device of a request, as keys of queues and places of charges have it.
 #[inline(always)]
 fn disk<A: Access>(request: Request<A>) -> u64 {
-    let (major, minor) = request.device();
-    u64::from(major << 20 | minor)
+    u64::from(request.disk())
 }
 
 /// Writes a step of a request to the store, and returns its time.

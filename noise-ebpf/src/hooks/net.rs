@@ -13,11 +13,12 @@ use crate::store::{self, records};
 pub fn queue<A: Access>(access: A) -> Option<()> {
     let (state, mut clock) = (cpu_state()?, Clock::unread());
     let skb = Skb::argument(access);
+    let interface = skb.device().interface();
     if records(state, Class::Io) {
-        store::net(state, EventKind::NetQueue, skb, skb.device(), clock.now_ns());
+        store::net(state, EventKind::NetQueue, skb, interface, clock.now_ns());
     }
     if measures(state, Signal::NetTxWait) {
-        net_tx_wait::queue(state, skb, clock.now_ns());
+        net_tx_wait::queue(state, skb, interface, clock.now_ns());
     }
     Some(())
 }
@@ -26,16 +27,16 @@ pub fn queue<A: Access>(access: A) -> Option<()> {
 #[inline(always)]
 pub fn start_xmit<A: Access>(access: A) -> Option<()> {
     let (state, mut clock) = (cpu_state()?, Clock::unread());
-    let skb = Skb::argument(access);
+    let (skb, interface) = (Skb::argument(access), Device::argument(access, 1).interface());
     if records(state, Class::Io) {
-        store::net(state, EventKind::NetXmit, skb, Device::argument(access, 1), clock.now_ns());
+        store::net(state, EventKind::NetXmit, skb, interface, clock.now_ns());
     }
     if !measures(state, Signal::NetTxWait) {
         return None;
     }
     let now_ns = clock.now_ns();
     let packet = net_tx_wait::take(state, skb, now_ns)?;
-    net_tx_wait::start(state, &packet, Device::argument(access, 1), now_ns);
+    net_tx_wait::start(state, &packet, interface, now_ns);
     Some(())
 }
 
@@ -44,26 +45,26 @@ pub fn start_xmit<A: Access>(access: A) -> Option<()> {
 pub fn receive<A: Access>(access: A) -> Option<()> {
     let (state, mut clock) = (cpu_state()?, Clock::unread());
     let skb = Skb::argument(access);
+    let interface = skb.device().interface();
     if records(state, Class::Io) {
-        store::net(state, EventKind::NetReceive, skb, skb.device(), clock.now_ns());
+        store::net(state, EventKind::NetReceive, skb, interface, clock.now_ns());
     }
     if !measures(state, Signal::NetRxWait) || !net_rx_wait::listens(state) {
         return None;
     }
-    net_rx_wait::receive(state, skb.device().subject(), clock.now_ns());
+    net_rx_wait::receive(state, interface.subject(), clock.now_ns());
     Some(())
 }
 
 /// `tcp_retransmit_skb(socket, skb[, error])`.
 #[inline(always)]
 pub fn retransmit<A: Access>(access: A) -> Option<()> {
-    let state = cpu_state()?;
+    let (state, interface) = (cpu_state()?, Device::of_socket(access, 0).interface());
     if records(state, Class::Io) {
-        let (skb, device) = (access.argument(1), Device::of_socket(access, 0));
-        store::retransmit(state, skb, device, clock_ns());
+        store::retransmit(state, access.argument(1), interface, clock_ns());
     }
     if measures(state, Signal::TcpRetransmit) {
-        tcp_retransmit::count(state, Device::of_socket(access, 0).subject());
+        tcp_retransmit::count(state, interface.subject());
     }
     Some(())
 }

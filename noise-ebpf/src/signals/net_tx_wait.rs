@@ -12,7 +12,7 @@ use noise_common::loss::Loss;
 use noise_common::queue::QueueWait;
 use noise_common::signals::Signal;
 
-use crate::kernel::{Access, Device, Skb};
+use crate::kernel::{Access, Interface, Skb};
 use crate::maps::{
     NOISE_CPUS, NOISE_PACKETS, NOISE_SPILLED, drop_event, insert_or_drop, record_keyed, trusts,
 };
@@ -27,9 +27,9 @@ const MOST_CPUS: u32 = 512;
 
 /// A packet is handed to an interface.
 #[inline(always)]
-pub fn queue<A: Access>(state: *mut CpuState, skb: Skb<A>, now_ns: u64) {
+pub fn queue<A: Access>(state: *mut CpuState, skb: Skb<A>, at: Interface, now_ns: u64) {
     let address = skb.pointer();
-    let mark = queue::mark(skb.device().identity(), now_ns);
+    let mark = queue::mark(at.identity(), now_ns);
     let cgroup = skb.cgroup();
     // SAFETY: the state is this CPU's.
     unsafe {
@@ -133,19 +133,14 @@ pub fn take<A: Access>(state: *mut CpuState, skb: Skb<A>, now_ns: u64) -> Option
 
 /// A packet is transmitted. One that had nothing ahead of it waited for no cgroup.
 #[inline(always)]
-pub fn start<A: Access>(
-    state: *mut CpuState,
-    packet: &PacketTimes,
-    device: Device<A>,
-    now_ns: u64,
-) {
+pub fn start(state: *mut CpuState, packet: &PacketTimes, at: Interface, now_ns: u64) {
     if now_ns < packet.queued_ns {
         return drop_event(state, Signal::NetTxWait, Loss::ClockBackwards);
     }
     let ns = now_ns - packet.queued_ns;
-    let interface = device.subject();
+    let interface = at.subject();
     record_keyed(state, Signal::NetTxWait, interface, ns, now_ns);
-    let queue = device.identity();
+    let queue = at.identity();
     let (which, place) = (QueueWait::Transmit, interface as u32);
     let ticket = Ticket { mark: packet.mark, cgroup: packet.cgroup };
     if queue::mark(queue, now_ns) != packet.mark {

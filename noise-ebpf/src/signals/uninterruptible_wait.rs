@@ -23,7 +23,7 @@ pub fn sleep<A: Access>(state: *mut CpuState, task: Task<A>, pid: u32, left_in: 
         return drop_event(state, Signal::UninterruptibleWait, Loss::OutOfRange);
     };
     // SAFETY: the pointer is an entry of the array; entries are only written under the run-queue
-    // lock of the task, or by who wakes it up after that, which one does at a time.
+    // lock of the task, and once it sleeps by its waker, of which there is one at a time.
     unsafe { *entry = -(now_ns as i64) };
 }
 

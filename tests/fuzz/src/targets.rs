@@ -26,7 +26,7 @@ use noise_serve::{
 use noise_trace::ctf::{Layout, Reader, StreamFile, metadata};
 use noise_trace::delays::Delays;
 use noise_trace::json;
-use noise_trace::record::{Recorded as _, Source};
+use noise_trace::record::Source;
 use noise_trace::text::TextLines;
 use noise_wire::{Recording, decode, encode};
 
@@ -277,8 +277,8 @@ fn events<'t>(mut source: impl Source<'t>, most: usize) {
         line.clear();
         text.write(&record, &mut line);
         json::line(&record, &mut line);
-        assert!(record.time_ns() >= last_ns, "time goes back");
-        last_ns = record.time_ns();
+        assert!(record.time_ns >= last_ns, "time goes back");
+        last_ns = record.time_ns;
         delays.follow(&record.event());
         count += 1;
         assert!(count <= most, "more events than bits");

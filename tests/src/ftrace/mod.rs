@@ -56,14 +56,8 @@ pub const MEMORY_EVENTS: &[&str] = &[
     "compaction:mm_compaction_end",
 ];
 
-/// The events that say who had a CPU while another task waited for it.
-pub const CHARGE_EVENTS: &[&str] = &[
-    "sched:sched_switch",
-    "sched:sched_wakeup",
-    "sched:sched_wakeup_new",
-    "sched:sched_migrate_task",
-    "sched:sched_process_exec",
-    "cgroup:cgroup_attach_task",
+/// Begin and end of interrupts, and what NMIs took.
+pub const INTERRUPT_EVENTS: &[&str] = &[
     "irq:irq_handler_entry",
     "irq:irq_handler_exit",
     "irq:softirq_entry",
@@ -73,29 +67,8 @@ pub const CHARGE_EVENTS: &[&str] = &[
     "nmi:nmi_handler",
 ];
 
-/// What takes time from the thread that runs on a CPU.
-pub const INTERFERENCE_EVENTS: &[&str] = &[
-    "sched:sched_switch",
-    "irq:irq_handler_entry",
-    "irq:irq_handler_exit",
-    "irq:softirq_entry",
-    "irq:softirq_exit",
-    "irq_vectors:*_entry",
-    "irq_vectors:*_exit",
-    "nmi:nmi_handler",
-];
-
-/// The events of interrupts and of the network.
-const OTHER_EVENTS: &[&str] = &[
-    "sched:sched_waking",
-    "irq:irq_handler_entry",
-    "irq:irq_handler_exit",
-    "irq:softirq_raise",
-    "irq:softirq_entry",
-    "irq:softirq_exit",
-    "irq_vectors:*_entry",
-    "irq_vectors:*_exit",
-    "nmi:nmi_handler",
+/// The events of the network.
+pub const NETWORK_EVENTS: &[&str] = &[
     "net:net_dev_queue",
     "net:net_dev_start_xmit",
     "net:netif_receive_skb",
@@ -103,9 +76,21 @@ const OTHER_EVENTS: &[&str] = &[
     "tcp:tcp_retransmit_skb",
 ];
 
+/// The events that say who had a CPU while another task waited for it.
+pub fn charge_events() -> Vec<&'static str> {
+    let tasks = ["sched:sched_migrate_task", "cgroup:cgroup_attach_task"];
+    [SCHED_EVENTS, &tasks, INTERRUPT_EVENTS].concat()
+}
+
+/// What takes time from the thread that runs on a CPU.
+pub fn interference_events() -> Vec<&'static str> {
+    [&["sched:sched_switch"], INTERRUPT_EVENTS].concat()
+}
+
 /// Everything that the signals need.
 pub fn all_events() -> Vec<&'static str> {
-    [SCHED_EVENTS, BLOCK_EVENTS, MEMORY_EVENTS, OTHER_EVENTS].concat()
+    let others = ["sched:sched_waking", "irq:softirq_raise"];
+    [SCHED_EVENTS, BLOCK_EVENTS, MEMORY_EVENTS, INTERRUPT_EVENTS, NETWORK_EVENTS, &others].concat()
 }
 
 const INSTANCE_PREFIX: &str = "noised-test-";

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use noise_tests::attribution::{Account, Cast, ensure_preemptions, ensure_sums};
 use noise_tests::compare::{Observation, observe};
 use noise_tests::daemon::Daemon;
-use noise_tests::ftrace::{CHARGE_EVENTS, Recording};
+use noise_tests::ftrace::{Recording, charge_events};
 use noise_tests::group::{Group, Hierarchy};
 use noise_tests::load::{Place, Worker};
 use noise_tests::namespace::VethPair;
@@ -72,7 +72,7 @@ fn judge(seen: &Observation, scene: &Scene, present: &[(&str, &str, f64)]) -> Re
 }
 
 fn referee_agrees_with_schedstat() -> Result<Verdict> {
-    let recording = Recording::start(CHARGE_EVENTS, BUFFER_MIB)?;
+    let recording = Recording::start(&charge_events(), BUFFER_MIB)?;
     let burners = [Worker::start("burn", &["0"])?, Worker::start("burn", &["0"])?];
     thread::sleep(Duration::from_millis(1500));
     let [victim, hog] = [burners[0].pid(), burners[1].pid()];
@@ -107,7 +107,7 @@ fn referee_agrees_with_schedstat() -> Result<Verdict> {
 
 fn another_group() -> Result<Verdict> {
     let daemon = Daemon::start_unfolded()?;
-    let (seen, scene) = observe(&daemon, CHARGE_EVENTS, BUFFER_MIB, || {
+    let (seen, scene) = observe(&daemon, &charge_events(), BUFFER_MIB, || {
         let (victim, culprit) = groups()?;
         let workers = vec![
             Worker::start_at(Place::group(&victim), "burn", &["0"])?,
@@ -124,7 +124,7 @@ fn another_group() -> Result<Verdict> {
 
 fn own_siblings() -> Result<Verdict> {
     let daemon = Daemon::start_unfolded()?;
-    let (seen, scene) = observe(&daemon, CHARGE_EVENTS, BUFFER_MIB, || {
+    let (seen, scene) = observe(&daemon, &charge_events(), BUFFER_MIB, || {
         let (victim, culprit) = groups()?;
         let workers = (0..3).map(|_| Worker::start_at(Place::group(&victim), "burn", &["0"]));
         let workers = workers.collect::<Result<_>>()?;
@@ -140,7 +140,7 @@ fn own_quota() -> Result<Verdict> {
     if !victim.limit_cpu(Duration::from_millis(20), Duration::from_millis(100))? {
         return Ok(Verdict::Impossible("this host limits the CPU time of no group".to_owned()));
     }
-    let (seen, (scene, throttled)) = observe(&daemon, CHARGE_EVENTS, BUFFER_MIB, || {
+    let (seen, (scene, throttled)) = observe(&daemon, &charge_events(), BUFFER_MIB, || {
         let burner = Worker::start_at(Place::group(&victim), "burn", &["0"])?;
         let scene = play(victim, culprit, vec![burner])?;
         let throttled = scene.victim.throttled_ns()? as f64 / 1e9;
@@ -164,7 +164,7 @@ fn own_quota() -> Result<Verdict> {
 
 fn interrupts_and_softirqs() -> Result<Verdict> {
     let daemon = Daemon::start_unfolded()?;
-    let (seen, scene) = observe(&daemon, CHARGE_EVENTS, 192, || {
+    let (seen, scene) = observe(&daemon, &charge_events(), 192, || {
         let (victim, culprit) = groups()?;
         let workers = vec![
             Worker::start_at(Place::group(&victim), "burn", &["0"])?,
@@ -196,7 +196,7 @@ fn softirqs_from_another_cpu() -> Result<Verdict> {
     if let Err(error) = pair.receive_on(0) {
         return Ok(Verdict::Impossible(format!("packets cannot be steered: {error:#}")));
     }
-    let (seen, scene) = observe(&daemon, CHARGE_EVENTS, 192, || {
+    let (seen, scene) = observe(&daemon, &charge_events(), 192, || {
         let (victim, culprit) = groups()?;
         let workers = vec![
             Worker::start_at(Place::group(&victim), "burn", &["0"])?,
@@ -235,7 +235,7 @@ fn kernel_thread() -> Result<Verdict> {
     }
     let receiver = receiving_thread(&pair.far)?.context("no thread receives")?;
     pin(receiver, 0)?;
-    let (seen, scene) = observe(&daemon, CHARGE_EVENTS, 128, || {
+    let (seen, scene) = observe(&daemon, &charge_events(), 128, || {
         let (victim, culprit) = groups()?;
         let workers = vec![
             Worker::start_at(Place::group(&victim), "burn", &["0"])?,
@@ -254,7 +254,7 @@ fn kernel_thread() -> Result<Verdict> {
 fn migrating_threads() -> Result<Verdict> {
     let daemon = Daemon::start_unfolded()?;
     let crew = (2 * cpus()).to_string();
-    let (seen, scene) = observe(&daemon, CHARGE_EVENTS, BUFFER_MIB, || {
+    let (seen, scene) = observe(&daemon, &charge_events(), BUFFER_MIB, || {
         let (victim, culprit) = groups()?;
         let workers = vec![
             Worker::start_at(Place::group(&victim), "crew", &[&crew])?,

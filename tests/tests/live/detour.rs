@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::bpf;
 use noise_tests::compare::slowest_program_ns;
-use noise_tests::ftrace::{INTERFERENCE_EVENTS, Recording};
+use noise_tests::ftrace::{Recording, interference_events};
 use noise_tests::load::figure;
 use noise_tests::measuring::{
     Judgement, Measuring, array, by_detour, by_ftrace, ensure_planted, number, of_cpu,
@@ -33,7 +33,7 @@ fn planted_thread() -> Result<Verdict> {
     if let Some(verdict) = two_cpus() {
         return Ok(verdict);
     }
-    let recording = Recording::start(INTERFERENCE_EVENTS, 64)?;
+    let recording = Recording::start(&interference_events(), 64)?;
     let _statistics = bpf::Statistics::enable()?;
     let measuring = Measuring::start(CPU, &arguments(&CPU.to_string()))?;
     let before = bpf::programs_of(measuring.process.pid())?;

@@ -1,14 +1,16 @@
 //! The metric contract: names, types, labels, buckets.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use noise_tests::daemon::Daemon;
+use noise_tests::daemon::{Daemon, run_noised};
 use noise_tests::needed::missing;
 use noise_tests::prom::label_set;
+use serde_json::Value;
 
 use crate::differential::MixedLoad;
 use crate::{Test, Verdict};
@@ -185,5 +187,13 @@ fn hooks_are_attached() -> Result<Verdict> {
         let value = attached.get(&label_set(&[("hook", hook)]));
         ensure!(value == Some(&1.0), "{hook}: {value:?} in {attached:?}");
     }
+    let report: Value = serde_json::from_str(&run_noised(&["check", "--json"])?.stdout)?;
+    let hooks = report["hooks"].as_array().context("`noised check` names no hooks")?;
+    let checked = hooks.iter().map(|hook| {
+        let name = hook["hook"].as_str().unwrap_or_default();
+        (label_set(&[("hook", name)]), f64::from(u8::from(hook["state"] == "ok")))
+    });
+    let checked: BTreeMap<_, _> = checked.collect();
+    ensure!(checked == attached, "`noised check` says {checked:?}, the daemon {attached:?}");
     Ok(Verdict::Passed)
 }

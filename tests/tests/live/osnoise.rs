@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use noise_tests::bpf;
 use noise_tests::compare::slowest_program_ns;
-use noise_tests::ftrace::{INTERFERENCE_EVENTS, Recording, Trace};
+use noise_tests::ftrace::{Recording, Trace, interference_events};
 use noise_tests::load::{Figures, Worker, figure};
 use noise_tests::measuring::{
     Amount, Amounts, Judgement, Measuring, by_ftrace, by_osnoise, ensure_planted, lost_switches,
@@ -90,7 +90,7 @@ enum Lasts {
 /// Measures while something is planted, from before it begins until after it ends. Gaps of every
 /// length are noise, so that all events are in one.
 fn measure(lasts: Lasts, plant: impl FnOnce() -> Result<Vec<Worker>>) -> Result<Seen> {
-    let recording = Recording::start(INTERFERENCE_EVENTS, BUFFER_MIB)?;
+    let recording = Recording::start(&interference_events(), BUFFER_MIB)?;
     let _statistics = bpf::Statistics::enable()?;
     let cpu = CPU.to_string();
     // Between two periods nothing is measured, on a busy machine for some time: one is long enough.

@@ -19,7 +19,7 @@ use noise_tests::scratch::Folder;
 use noise_tests::task::cpus;
 
 use crate::differential::MixedLoad;
-use crate::recorder::{EVENTS, KINDS, Socketed, run_programs};
+use crate::recorder::{KINDS, Socketed, kept_events, run_programs};
 use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
@@ -102,7 +102,7 @@ fn record_has_every_event() -> Result<Verdict> {
     let pids = [own.process.pid(), daemon.daemon.process().pid()];
     let _sight = keep_sight()?;
     let _statistics = bpf::Statistics::enable()?;
-    let ftrace = ftrace::Recording::start(EVENTS, 256)?;
+    let ftrace = ftrace::Recording::start(&kept_events(), 256)?;
     thread::sleep(Duration::from_millis(300));
     let before = pids.map(bpf::programs_of);
     ftrace.mark("begin")?;

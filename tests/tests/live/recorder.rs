@@ -12,8 +12,8 @@ use noise_tests::bpf;
 use noise_tests::compare::slowest_program_ns;
 use noise_tests::daemon::{Daemon, SOCKET_PATH, binary};
 use noise_tests::events::{Stretch, Window, ensure_present, ensure_recorded, fetch};
-use noise_tests::ftrace::Recording;
 use noise_tests::ftrace::blind::{ensure_sight, keep_sight};
+use noise_tests::ftrace::{BLOCK_EVENTS, INTERRUPT_EVENTS, NETWORK_EVENTS, Recording};
 use noise_tests::load::Worker;
 use noise_tests::prom::Scrape;
 use noise_tests::scratch::Folder;
@@ -30,33 +30,19 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
 ];
 
 /// What the recorder keeps.
-pub(crate) const EVENTS: &[&str] = &[
-    "sched:sched_switch",
-    "sched:sched_waking",
-    "sched:sched_wakeup_new",
-    "sched:sched_migrate_task",
-    "sched:sched_process_fork",
-    "sched:sched_process_exec",
-    "sched:sched_process_exit",
-    "irq:irq_handler_entry",
-    "irq:irq_handler_exit",
-    "irq:softirq_raise",
-    "irq:softirq_entry",
-    "irq:softirq_exit",
-    "irq_vectors:*_entry",
-    "irq_vectors:*_exit",
-    "nmi:nmi_handler",
-    "block:block_rq_insert",
-    "block:block_rq_issue",
-    "block:block_rq_complete",
-    "block:block_rq_requeue",
-    "block:block_rq_merge",
-    "net:net_dev_queue",
-    "net:net_dev_start_xmit",
-    "net:netif_receive_skb",
-    "skb:kfree_skb",
-    "tcp:tcp_retransmit_skb",
-];
+pub(crate) fn kept_events() -> Vec<&'static str> {
+    let others = [
+        "sched:sched_switch",
+        "sched:sched_waking",
+        "sched:sched_wakeup_new",
+        "sched:sched_migrate_task",
+        "sched:sched_process_fork",
+        "sched:sched_process_exec",
+        "sched:sched_process_exit",
+        "irq:softirq_raise",
+    ];
+    [&others, INTERRUPT_EVENTS, BLOCK_EVENTS, NETWORK_EVENTS].concat()
+}
 
 /// What the mixed load must bring about.
 pub(crate) const KINDS: [&str; 21] = [
@@ -121,7 +107,7 @@ fn recorder_has_every_event() -> Result<Verdict> {
     ])?;
     let _sight = keep_sight()?;
     let _statistics = bpf::Statistics::enable()?;
-    let recording = Recording::start(EVENTS, 256)?;
+    let recording = Recording::start(&kept_events(), 256)?;
     thread::sleep(Duration::from_millis(300));
     let before = bpf::programs_of(daemon.process().pid())?;
     recording.mark("begin")?;

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use noise_tests::attribution::{Account, Blame, Cast};
 use noise_tests::compare::{Observation, observe};
 use noise_tests::daemon::Daemon;
-use noise_tests::ftrace::{BLOCK_EVENTS, CHARGE_EVENTS, all_events};
+use noise_tests::ftrace::{BLOCK_EVENTS, all_events, charge_events};
 use noise_tests::namespace::INTERFACE;
 use noise_tests::pairing::ahead::{block_device, block_queue, block_queue_doubt, net_tx};
 use noise_tests::pairing::block::{Life, block_waits};
@@ -79,7 +79,7 @@ fn judge(stage: &dyn Stage, account: &Account, share: f64) -> Result<()> {
 fn cpu() -> Result<Verdict> {
     let daemon = Daemon::start_unfolded()?;
     let stage = CpuStage::prepare()?;
-    let played = both(&daemon, &stage, CHARGE_EVENTS, 64)?;
+    let played = both(&daemon, &stage, &charge_events(), 64)?;
     judge(&stage, &played.account, CPU_SHARE)?;
     Ok(Verdict::Passed)
 }
@@ -89,7 +89,7 @@ fn disk() -> Result<Verdict> {
     let Some(stage) = DiskStage::prepare(FILE_MIB)? else {
         return Ok(Verdict::Impossible("the temporary directory is on no block device".to_owned()));
     };
-    let events = [BLOCK_EVENTS, CHARGE_EVENTS].concat();
+    let events = [BLOCK_EVENTS, &charge_events()].concat();
     let mut played = both(&daemon, &stage, &events, 128)?;
     let disk = stage.disk().to_owned();
     let on_disk = |life: &Life| *noise_tests::disk::device_name(life.device) == *disk;
@@ -136,7 +136,7 @@ fn network() -> Result<Verdict> {
 fn interrupted(load: IrqLoad) -> Result<Verdict> {
     let daemon = Daemon::start_unfolded()?;
     let stage = IrqStage::prepare(load)?;
-    let played = both(&daemon, &stage, CHARGE_EVENTS, 256)?;
+    let played = both(&daemon, &stage, &charge_events(), 256)?;
     judge(&stage, &played.account, CPU_SHARE)?;
     Ok(Verdict::Passed)
 }

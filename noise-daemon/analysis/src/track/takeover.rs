@@ -129,13 +129,13 @@ mod tests {
             let window = window(number, &[delay; 10]);
             changes.extend(monitor.observe(Signal::RunqueueWait, &0, &window, &charges));
         }
-        let told = |change| match change {
+        let closed = |change| match change {
             Change::Closed(Incident { start_ns, end_ns, culprits, .. }) => {
                 Some((start_ns / LENGTH_NS, end_ns / LENGTH_NS, culprits[0].culprit))
             }
             Change::Opened(_) => None,
         };
-        changes.into_iter().filter_map(told).collect()
+        changes.into_iter().filter_map(closed).collect()
     }
 
     #[test]

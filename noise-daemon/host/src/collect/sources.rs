@@ -16,7 +16,7 @@ use noise_common::hooks::Hook;
 use noise_common::loss::{LOSSES, Loss};
 use noise_common::record::Record;
 use noise_common::signals::{CELLS_PER_CPU, SIGNALS, Signal, Storage};
-use noise_model::{Count, HookSample, INTERFERENCE_METRIC, Label, Recorder, Sample};
+use noise_model::{Count, HookSample, INTERFERENCE_METRIC, Label, Sample};
 use noise_system::procfs::Reader;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::broadcast;
@@ -242,13 +242,7 @@ impl Collector {
         sample.stolen = steal::stolen(Path::new("/proc"), &mut self.reader);
         sample.recorder = self.events.as_ref().map(|events| {
             let mut events = events.lock().unwrap_or_else(PoisonError::into_inner);
-            let figures = events.figures(sample.at_ns);
-            Recorder {
-                bytes: figures.bytes,
-                events: figures.events,
-                overwritten: figures.overwritten,
-                held_ns: figures.held_ns,
-            }
+            events.figures(sample.at_ns)
         });
         sample.page_faults = self.page_faults.read(Path::new("/proc"), &mut self.reader);
     }

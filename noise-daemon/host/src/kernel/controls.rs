@@ -42,7 +42,6 @@ impl Measured {
 #[derive(Debug)]
 pub struct Controls {
     map: MmapRaw,
-    cpus: usize,
     layout: Layout,
 }
 
@@ -52,9 +51,8 @@ impl Controls {
     /// # Errors
     /// Where the kernel refuses.
     pub fn map(array: BorrowedFd<'_>, layout: Layout) -> io::Result<Self> {
-        let cpus = layout.cpus() as usize;
-        let map = MmapOptions::new().len(size_of::<CpuState>() * cpus).map_raw(&array)?;
-        let controls = Self { map, cpus, layout };
+        let states = size_of::<CpuState>() * layout.cpus() as usize;
+        let controls = Self { map: MmapOptions::new().len(states).map_raw(&array)?, layout };
         for cpu in 0..layout.cpus() {
             for part in 0..PARTS {
                 if let Some(place) = controls.place(cpu, part) {
@@ -66,13 +64,22 @@ impl Controls {
         Ok(controls)
     }
 
-    fn place(&self, cpu: u32, part: usize) -> Option<*mut Part> {
-        if cpu as usize >= self.cpus || part >= PARTS {
+    fn state(&self, cpu: u32) -> Option<*mut CpuState> {
+        if cpu >= self.layout.cpus() {
             return None;
         }
         let first = self.map.as_mut_ptr().cast::<CpuState>();
-        // SAFETY: the mapping holds this many states, each with this many parts.
-        Some(unsafe { (&raw mut (*first.add(cpu as usize)).store.parts).cast::<Part>().add(part) })
+        // SAFETY: the mapping holds this many states.
+        Some(unsafe { first.add(cpu as usize) })
+    }
+
+    fn place(&self, cpu: u32, part: usize) -> Option<*mut Part> {
+        if part >= PARTS {
+            return None;
+        }
+        let state = self.state(cpu)?;
+        // SAFETY: the state lies in the mapping and has this many parts.
+        Some(unsafe { (&raw mut (*state).store.parts).cast::<Part>().add(part) })
     }
 
     /// How far a part of the event store is.
@@ -85,22 +92,16 @@ impl Controls {
 
     /// Events for which a CPU had no part.
     pub fn lost_events(&self, cpu: u32) -> u64 {
-        if cpu as usize >= self.cpus {
-            return 0;
-        }
-        let first = self.map.as_ptr().cast::<CpuState>();
-        // SAFETY: the mapping holds this many states.
-        unsafe { (&raw const (*first.add(cpu as usize)).store.lost).read_volatile() }
+        let Some(state) = self.state(cpu) else { return 0 };
+        // SAFETY: the state lies in the mapping.
+        unsafe { (&raw const (*state).store.lost).read_volatile() }
     }
 
     /// Bits of the classes of events that are written; 0 where there is no CPU.
     pub fn classes(&self) -> u32 {
-        if self.cpus == 0 {
-            return 0;
-        }
-        let first = self.map.as_ptr().cast::<CpuState>();
-        // SAFETY: the mapping holds at least one state.
-        unsafe { (&raw const (*first).events).read_volatile() }
+        let Some(state) = self.state(0) else { return 0 };
+        // SAFETY: the state lies in the mapping.
+        unsafe { (&raw const (*state).events).read_volatile() }
     }
 
     /// Where the event store's parts lie.
@@ -117,12 +118,10 @@ impl Controls {
         let classes = measured.events.iter().fold(0, |bits, class| bits | class.bit());
         let classes = if self.layout.events() == 0 { 0 } else { classes };
         let now_ns = monotonic_ns();
-        for cpu in 0..self.cpus {
-            let first = self.map.as_mut_ptr().cast::<CpuState>();
-            // SAFETY: the mapping is writable and holds this many states; the programs only read
-            // these fields.
+        for state in (0..self.layout.cpus()).filter_map(|cpu| self.state(cpu)) {
+            // SAFETY: the state lies in the mapping, which is writable; the programs only read these
+            // fields.
             unsafe {
-                let state = first.add(cpu);
                 let before = (&raw const (*state).off).read_volatile();
                 for info in &SIGNALS {
                     let bit = info.signal.bit();
@@ -144,11 +143,10 @@ impl Controls {
 mod tests {
     use super::*;
 
-    fn state(controls: &Controls, cpu: usize) -> (u32, u64, u64) {
-        let first = controls.map.as_ptr().cast::<CpuState>();
-        // SAFETY: the mapping holds this many states.
+    fn state(controls: &Controls, cpu: u32) -> (u32, u64, u64) {
+        let state = controls.state(cpu).unwrap();
+        // SAFETY: the state lies in the mapping.
         unsafe {
-            let state = first.add(cpu);
             let since = (*state).since_ns[Signal::NetTxWait as usize];
             ((*state).off, (*state).outlier_ns, since)
         }
@@ -157,7 +155,7 @@ mod tests {
     #[test]
     fn what_is_switched_on_again_is_believed_from_then_on() {
         let map = MmapOptions::new().len(size_of::<CpuState>() * 2).map_anon().unwrap();
-        let controls = Controls { map: map.into(), cpus: 2, layout: Layout::new(2, 0) };
+        let controls = Controls { map: map.into(), layout: Layout::new(2, 0) };
         controls.apply(&Measured::default());
         assert_eq!(state(&controls, 1), (0, 1_000_000, 0));
         let off = vec![Signal::NetTxWait, Signal::RunqueueWait];

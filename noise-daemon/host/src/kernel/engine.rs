@@ -57,7 +57,7 @@ static EMPTY: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/empty-programs")));
 
 impl ObjectKind {
-    fn bytes(self) -> &'static [u8] {
+    pub(super) fn bytes(self) -> &'static [u8] {
         match self {
             Self::Measuring => &MEASURING.0,
             Self::Watching => &WATCHING.0,

@@ -2,6 +2,8 @@
 //! per-hook health, detach.
 
 mod btf;
+#[cfg(test)]
+mod calls;
 mod cgroup_memory;
 mod clock;
 mod controls;
@@ -29,4 +31,4 @@ pub use host::{Capability, Lockdown, has_own_users, lockdown, missing_capabiliti
 pub use room::ensure_room;
 pub use sight::Sight;
 pub use sizes::{MapSize, PidLimit, RecorderSize, Sizes};
-pub use store::{Copied, EventStore, Figures};
+pub use store::{Copied, EventStore};

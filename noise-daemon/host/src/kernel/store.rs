@@ -11,25 +11,13 @@ use std::sync::Arc;
 use memmap2::{MmapOptions, MmapRaw};
 use noise_common::store::reading::Stretch;
 use noise_common::store::{Event, LEAST_EVENTS, PARTS, Part};
+use noise_model::Recorder;
 
 use super::controls::Controls;
 
 /// A writer that interrupts another one has the later time and the earlier number: so far the times of a
 /// part may be out of order.
 const DISORDER: u64 = 16;
-
-/// What the flight recorder holds, and what went by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
-    /// Its memory.
-    pub bytes: u64,
-    /// Events that were written.
-    pub events: u64,
-    /// Of those, the ones whose place newer ones took before anything read them.
-    pub overwritten: u64,
-    /// How far back all CPUs go, ns; of a CPU that has not come round yet, since the start.
-    pub held_ns: u64,
-}
 
 /// A copy of some of a part.
 #[derive(Clone, Debug, Default)]
@@ -178,10 +166,10 @@ impl EventStore {
     }
 
     /// What it holds at a time, and what went by until then.
-    pub fn figures(&mut self, now_ns: u64) -> Figures {
+    pub fn figures(&mut self, now_ns: u64) -> Recorder {
         let layout = self.controls.layout();
         let mut figures =
-            Figures { bytes: layout.bytes(), held_ns: u64::MAX, ..Figures::default() };
+            Recorder { bytes: layout.bytes(), held_ns: u64::MAX, ..Recorder::default() };
         for cpu in 0..layout.cpus() {
             // What could not be written is gone before it could be read, too.
             figures.overwritten += self.controls.lost_events(cpu);

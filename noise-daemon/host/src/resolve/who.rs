@@ -143,15 +143,15 @@ impl Names {
     pub fn entities(key: &ChargeKey, resource: Resource, cause: Cause) -> Vec<Entity> {
         let of = resource.of();
         let mut entities = Vec::with_capacity(3);
-        let is_being = |id| !matches!(id, UNKNOWN | WATCHED_TASK);
-        if is_being(key.victim) {
+        let is_known = |id| !matches!(id, UNKNOWN | WATCHED_TASK);
+        if is_known(key.victim) {
             entities.push(Entity::Cgroup(of, key.victim));
         }
         match cause {
             Cause::Foreign | Cause::Own if task_culprit(key).is_some() => {
                 entities.extend(task_culprit(key).map(Entity::Thread));
             }
-            Cause::Foreign | Cause::Own if is_being(key.culprit) => {
+            Cause::Foreign | Cause::Own if is_known(key.culprit) => {
                 entities.push(Entity::Cgroup(of, key.culprit));
             }
             Cause::Kthread if key.culprit != UNKNOWN => entities.push(Entity::Thread(key.culprit)),

@@ -5,18 +5,18 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use anyhow::bail;
 use noise_trace::ctf::Reader;
 use noise_trace::damage::Damage;
 use noise_trace::delays::document::{Document, Spread, ThreadDocument};
 use noise_trace::delays::{Begin, Delays};
 use noise_trace::ftrace;
-use noise_trace::record::{Recorded as _, Source};
+use noise_trace::record::Source;
 use noise_trace::select::Select;
-use noise_trace::what::What;
 
 use super::part::Part;
 use super::recording::Recording;
-use super::report;
+use super::{NO_CGROUPS, report};
 use crate::cli::{CommandError, output};
 
 /// Threads that the page for people shows.
@@ -45,17 +45,15 @@ pub fn run(args: &DelaysArgs) -> Result<(), CommandError> {
     let recording = Recording::open(&args.recording)?;
     let (document, damage) = match &recording {
         Recording::Ctf(ctf) => {
-            let has_wakeups = ctf.layout.has(What::SchedWakeup);
-            let begin = if has_wakeups { Begin::Wakeup } else { Begin::Waking };
             let files = ctf.streams();
             let reader = || Reader::new(&ctf.layout, &files);
             let select = args.part.select(|| reader().first_ns().unwrap_or(0));
-            all(recording.tidied(reader()), Delays::new(begin), select)
+            all(recording.tidied(reader(), false), Delays::new(ctf.begin()), select)?
         }
         Recording::Text(text) => {
             let reader = || ftrace::Reader::new(text);
             let select = args.part.select(|| reader().next().map_or(0, |first| first.time_ns));
-            all(recording.tidied(reader()), Delays::new(Begin::Wakeup), select)
+            all(recording.tidied(reader(), false), Delays::new(Begin::Wakeup), select)?
         }
     };
     match args.json {
@@ -75,14 +73,14 @@ fn all<'t>(
     mut source: impl Source<'t>,
     mut delays: Delays,
     mut select: Select,
-) -> (Document, Damage) {
+) -> anyhow::Result<(Document, Damage)> {
     let mut wanted = BTreeSet::new();
     let mut from_ns = select.from_ns;
     for record in source.by_ref() {
-        if from_ns.is_some_and(|from_ns| record.time_ns() >= from_ns) {
+        if from_ns.is_some_and(|from_ns| record.time_ns >= from_ns) {
             delays.begin(from_ns.take().unwrap_or_default());
         }
-        if select.is_over(record.time_ns()) {
+        if select.is_over(record.time_ns) {
             break;
         }
         let event = record.event();
@@ -98,7 +96,10 @@ fn all<'t>(
     if select.follows() {
         document.threads.retain(|thread| wanted.contains(&thread.tid));
     }
-    (document, source.damage())
+    if select.lacks_cgroups() {
+        bail!(NO_CGROUPS);
+    }
+    Ok((document, source.damage()))
 }
 
 /// For people, in microseconds.
@@ -207,7 +208,7 @@ mod tests {
         let folder = small();
         let Recording::Ctf(ctf) = Recording::open(folder.path()).unwrap() else { panic!("no CTF") };
         let (document, damage) =
-            all(Reader::new(&ctf.layout, &ctf.streams()), Delays::default(), select);
+            all(Reader::new(&ctf.layout, &ctf.streams()), Delays::default(), select).unwrap();
         assert!(damage.is_none(), "{damage}");
         page(&document)
     }

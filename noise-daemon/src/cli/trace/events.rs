@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use noise_trace::clock::Clock;
 use noise_trace::ctf::Reader;
 use noise_trace::damage::Damage;
-use noise_trace::record::{Recorded as _, Source};
+use noise_trace::record::Source;
 use noise_trace::select::Select;
 use noise_trace::summary::Summary;
 use noise_trace::text::TextLines;
@@ -16,7 +16,7 @@ use noise_trace::{ftrace, json};
 
 use super::part::Part;
 use super::recording::Recording;
-use super::report;
+use super::{NO_CGROUPS, report};
 use crate::cli::{CommandError, output};
 
 /// Text is handed on in pieces of this length.
@@ -55,14 +55,14 @@ pub fn run(args: &EventsArgs) -> Result<(), CommandError> {
             let reader = Reader::from(&ctf.layout, &files, from_ns);
             let clock = ctf.layout.clocks.first().cloned().unwrap_or_else(Clock::epoch);
             let summary = Summary::new(&clock, ctf.layout.env.clone());
-            go(args, recording.tidied(reader), select, summary)?
+            go(args, recording.tidied(reader, !args.summary), select, summary)?
         }
         Recording::Text(text) => {
             let begin_ns = || ftrace::Reader::new(text).next().map_or(0, |record| record.time_ns);
             let summary = Summary::new(&Clock::trace(), BTreeMap::new());
             go(
                 args,
-                recording.tidied(ftrace::Reader::new(text)),
+                recording.tidied(ftrace::Reader::new(text), !args.summary),
                 args.part.select(begin_ns),
                 summary,
             )?
@@ -84,7 +84,7 @@ fn go<'t>(
     let mut piece = String::with_capacity(PIECE_BYTES + 4096);
     for record in source.by_ref() {
         if selects {
-            if select.is_over(record.time_ns()) {
+            if select.is_over(record.time_ns) {
                 break;
             }
             if !select.wants(&record.event()) {
@@ -101,6 +101,11 @@ fn go<'t>(
         }
     }
     let damage = source.damage();
+    if select.lacks_cgroups() {
+        bail!(NO_CGROUPS);
+    }
+    // It takes its line away before the result is printed.
+    drop(source);
     match (args.summary, args.json) {
         (true, true) => {
             summary.finish(&damage);

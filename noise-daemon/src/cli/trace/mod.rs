@@ -1,12 +1,15 @@
-//! `noised trace`: what recordings of kernel events say.
+//! `noised trace`: reads recordings of kernel events.
 
 mod delays;
 mod events;
+mod export;
 mod moment;
 mod part;
+mod reading;
 mod recording;
 #[cfg(test)]
 mod sampled;
+mod target;
 
 use std::path::Path;
 
@@ -29,6 +32,8 @@ pub enum TraceCommand {
     Events(events::EventsArgs),
     /// Say how long threads, interrupts, requests and packets waited, and for whom.
     Delays(delays::DelaysArgs),
+    /// Write a recording in the formats of other programs: Perfetto, CSV tables, lines of JSON.
+    Export(export::ExportArgs),
 }
 
 /// Runs the command.
@@ -39,8 +44,13 @@ pub fn run(args: &TraceArgs) -> Result<(), CommandError> {
     match &args.command {
         TraceCommand::Events(args) => events::run(args),
         TraceCommand::Delays(args) => delays::run(args),
+        TraceCommand::Export(args) => export::run(args),
     }
 }
+
+/// Why a recording has no part that is asked for by cgroup.
+const NO_CGROUPS: &str = "this recording does not say which cgroups its threads are in, so --cgroup selects \
+                          nothing; select with --process or --thread";
 
 /// Says on standard error what could not be read.
 fn report(recording: &Path, damage: &Damage) {

@@ -1,6 +1,6 @@
 //! Which part of a recording is wanted.
 
-use noise_trace::select::{Select, Who};
+use noise_trace::select::{Cgroup, Select, Who};
 
 use super::moment::Moment;
 
@@ -20,6 +20,9 @@ pub struct Part {
     /// Only the threads of this process.
     #[arg(long, value_name = "PID|NAME")]
     process: Option<String>,
+    /// Only the threads of this cgroup and of those below it, by path (/system.slice/nginx.service) or by name.
+    #[arg(long, value_name = "CGROUP")]
+    cgroup: Option<String>,
 }
 
 impl Part {
@@ -35,6 +38,7 @@ impl Part {
             to_ns: time_ns(self.to),
             thread: who(&self.thread),
             process: who(&self.process),
+            cgroup: self.cgroup.as_deref().map(Cgroup::parse),
             ..Select::default()
         }
     }

@@ -8,8 +8,12 @@ use noise_model::clean::quoted;
 use noise_system::files::{Mapped, read};
 use noise_trace::ctf::{Layout, Reader, StreamFile, metadata};
 use noise_trace::damage::Damage;
+use noise_trace::delays::Begin;
 use noise_trace::ftrace;
 use noise_trace::record::Source;
+use noise_trace::what::What;
+
+use super::reading::Reading;
 
 /// Longest metadata that is read; LTTng's for a kernel of today are below 2 MiB.
 const MAX_METADATA_BYTES: u64 = 16 << 20;
@@ -36,20 +40,26 @@ pub struct Ctf {
 }
 
 impl Ctf {
+    /// The event that waits of woken threads begin with.
+    pub fn begin(&self) -> Begin {
+        if self.layout.has(What::SchedWakeup) { Begin::Wakeup } else { Begin::Waking }
+    }
+
     /// Its streams.
     pub fn streams(&self) -> Vec<StreamFile<'_>> {
         self.files.iter().map(|(name, bytes)| StreamFile { name, bytes }).collect()
     }
 }
 
-/// Events after which memory of what was read is given back.
+/// Events after which memory of what was read is given back, and progress is shown.
 const TIDY_EVENTS: u32 = 1 << 18;
 
-/// A source that keeps in memory only what it reads at the moment.
+/// A source that keeps in memory only what it reads at the moment, and shows how far it is.
 pub struct Tidied<'r, S> {
     source: S,
     recording: &'r Recording,
     left: u32,
+    reading: Reading,
 }
 
 impl<'t, S: Source<'t>> Iterator for Tidied<'_, S> {
@@ -60,6 +70,8 @@ impl<'t, S: Source<'t>> Iterator for Tidied<'_, S> {
         if self.left == 0 {
             self.left = TIDY_EVENTS;
             self.recording.forget(&self.source);
+            let read_bytes = || self.recording.read_bytes(&self.source);
+            self.reading.at(read_bytes, self.recording.length());
         }
         self.left -= 1;
         self.source.next()
@@ -67,6 +79,8 @@ impl<'t, S: Source<'t>> Iterator for Tidied<'_, S> {
 }
 
 impl<'t, S: Source<'t>> Source<'t> for Tidied<'_, S> {
+    type Stored = S::Stored;
+
     fn damage(&self) -> Damage {
         self.source.damage()
     }
@@ -87,9 +101,27 @@ fn folder(path: &Path) -> Option<PathBuf> {
 }
 
 impl Recording {
-    /// A source that reads from this recording, however long, in little memory.
-    pub fn tidied<'t, S: Source<'t>>(&self, source: S) -> Tidied<'_, S> {
-        Tidied { source, recording: self, left: TIDY_EVENTS }
+    /// A source that reads from this recording, however long, in little memory, for a command that `prints`
+    /// what it reads or does not.
+    pub fn tidied<'t, S: Source<'t>>(&self, source: S, prints: bool) -> Tidied<'_, S> {
+        Tidied { source, recording: self, left: TIDY_EVENTS, reading: Reading::new(prints) }
+    }
+
+    /// Bytes of all its files.
+    fn length(&self) -> u64 {
+        match self {
+            Self::Ctf(ctf) => ctf.files.iter().map(|(_, file)| file.len() as u64).sum(),
+            Self::Text(text) => text.len() as u64,
+        }
+    }
+
+    /// Bytes that were read of all its files.
+    fn read_bytes<'t>(&self, source: &impl Source<'t>) -> u64 {
+        let files = match self {
+            Self::Ctf(ctf) => ctf.files.len(),
+            Self::Text(_) => 1,
+        };
+        (0..files).map(|number| source.read_bytes(number) as u64).sum()
     }
 
     fn forget<'t>(&self, source: &impl Source<'t>) {

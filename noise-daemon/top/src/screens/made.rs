@@ -58,6 +58,19 @@ impl Made {
         charged.count += count;
     }
 
+    /// A culprit of another cgroup delays a victim.
+    pub fn foreign(
+        &mut self,
+        resource: Resource,
+        place: &str,
+        victim: &str,
+        culprit: &str,
+        ns: u64,
+        count: u64,
+    ) {
+        self.charge(resource, Cause::Foreign, place, victim, culprit, ns, count);
+    }
+
     /// The daemon forgets a pair.
     pub fn forget(&mut self, victim: &str, culprit: &str) {
         self.charged.retain(|(_, _, _, one, other), _| **one != *victim || **other != *culprit);

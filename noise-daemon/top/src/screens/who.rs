@@ -254,20 +254,12 @@ mod tests {
         let mut made = Made::new();
         made.frame();
         for _ in 0..10 {
-            made.charge(Resource::Cpu, Cause::Foreign, "", "web", "batch", 300_000_000, 100);
-            made.charge(
-                Resource::BlockQueue,
-                Cause::Foreign,
-                "vda",
-                "web",
-                "batch",
-                100_000_000,
-                20,
-            );
-            made.charge(Resource::Preemption, Cause::Foreign, "", "web", "batch", 0, 7);
+            made.foreign(Resource::Cpu, "", "web", "batch", 300_000_000, 100);
+            made.foreign(Resource::BlockQueue, "vda", "web", "batch", 100_000_000, 20);
+            made.foreign(Resource::Preemption, "", "web", "batch", 0, 7);
             made.charge(Resource::Cpu, Cause::Own, "", "web", "web", 50_000_000, 10);
             made.charge(Resource::Cpu, Cause::Idle, "", "web", "idle", 50_000_000, 1_000);
-            made.charge(Resource::Preemption, Cause::Foreign, "", "db", "batch", 0, 3);
+            made.foreign(Resource::Preemption, "", "db", "batch", 0, 3);
             made.frame();
         }
         let table = table(&made.history, &Look::default());
@@ -294,7 +286,7 @@ mod tests {
         let mut made = Made::new();
         made.frame();
         for ns in [100_000_000, 200_000_000, 600_000_000] {
-            made.charge(Resource::Cpu, Cause::Foreign, "", "a", "b", ns, 1);
+            made.foreign(Resource::Cpu, "", "a", "b", ns, 1);
             made.frame();
         }
         let lost = |look: Look| {
@@ -314,7 +306,7 @@ mod tests {
         let mut made = Made::new();
         let none = table(&made.history, &Look::default());
         assert!(none.rows.is_empty() && none.empty.contains("second reading"));
-        made.charge(Resource::Cpu, Cause::Foreign, "", "a", "b", 1, 1);
+        made.foreign(Resource::Cpu, "", "a", "b", 1, 1);
         made.frame();
         let one = table(&made.history, &Look::default());
         assert!(one.rows.is_empty() && one.empty.contains("second reading"));
@@ -327,7 +319,7 @@ mod tests {
     fn a_pair_that_vanishes_leaves_when_its_time_is_over() {
         let mut made = Made::new();
         made.frame();
-        made.charge(Resource::Cpu, Cause::Foreign, "", "a", "b", 500_000_000, 1);
+        made.foreign(Resource::Cpu, "", "a", "b", 500_000_000, 1);
         made.frame();
         made.forget("a", "b");
         (0..4).for_each(|_| made.frame());
@@ -345,10 +337,10 @@ mod tests {
     #[test]
     fn a_daemon_that_starts_anew_counts_from_nothing() {
         let mut made = Made::new();
-        made.charge(Resource::Cpu, Cause::Foreign, "", "a", "b", 700_000_000, 9);
+        made.foreign(Resource::Cpu, "", "a", "b", 700_000_000, 9);
         made.frame();
         made.restart();
-        made.charge(Resource::Cpu, Cause::Foreign, "", "a", "b", 200_000_000, 1);
+        made.foreign(Resource::Cpu, "", "a", "b", 200_000_000, 1);
         made.frame();
         let table = table(&made.history, &Look::default());
         assert_eq!(value(&table, &key("a", "b"), "lost_seconds_per_second"), 0.2);
@@ -358,7 +350,7 @@ mod tests {
     fn nothing_lost_is_no_share() {
         let mut made = Made::new();
         made.frame();
-        made.charge(Resource::Cpu, Cause::Foreign, "", "a", "b", 0, 3);
+        made.foreign(Resource::Cpu, "", "a", "b", 0, 3);
         made.frame();
         let table = table(&made.history, &Look::default());
         assert_eq!(value(&table, &key("a", "b"), "share"), 0.0);
@@ -372,7 +364,7 @@ mod tests {
         for _ in 0..3 {
             for number in 1..=600 {
                 let culprit = format!("b{number}");
-                made.charge(Resource::Cpu, Cause::Foreign, "", "a", &culprit, number * 1_000, 1);
+                made.foreign(Resource::Cpu, "", "a", &culprit, number * 1_000, 1);
             }
             made.charge(Resource::Cpu, Cause::Untracked, "", OTHER, OTHER, 1_000_000_000, 1);
             made.frame();

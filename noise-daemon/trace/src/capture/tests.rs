@@ -12,6 +12,7 @@ use super::*;
 use crate::ctf::write::{Origin, metadata};
 use crate::ctf::{Layout, Reader, StreamFile};
 use crate::event::{Event, Loss, Packet, Request, Task, Woken};
+use crate::record::Source as _;
 
 const UUID: Uuid = [3; 16];
 

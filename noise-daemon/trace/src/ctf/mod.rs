@@ -21,7 +21,7 @@ pub mod write;
 pub use class::EventClass;
 pub use layout::Layout;
 pub use reader::{Reader, StreamFile};
-pub use stream::Record;
+pub use stream::{Located, Record};
 
 /// Why a trace cannot be read at all.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

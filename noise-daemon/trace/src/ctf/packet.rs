@@ -108,7 +108,7 @@ impl Visit for Collect<'_> {
 /// Reads the begin of a packet from the bytes of a file from there on.
 ///
 /// # Errors
-/// In words, what cannot be.
+/// In words, what is wrong with it.
 pub fn open<'t>(layout: &'t Layout, rest: &'t [u8]) -> Result<Packet<'t>, &'static str> {
     let all = Bytes { bytes: rest, end: (rest.len() as u64).saturating_mul(8) };
     let mut context = Context::default();
@@ -120,7 +120,7 @@ pub fn open<'t>(layout: &'t Layout, rest: &'t [u8]) -> Result<Packet<'t>, &'stat
         at = walk_fields(header, all, at, &mut slots, &mut collect).map_err(|_| cut)?;
     }
     if context.magic.is_some_and(|magic| magic != MAGIC) {
-        return Err("it does not begin as packets do");
+        return Err("its magic number is missing");
     }
     let id = context.stream_id.or_else(|| layout.only_stream());
     let class = id.and_then(|id| layout.streams.get(&id)).ok_or("its stream is not known")?;
@@ -132,7 +132,7 @@ pub fn open<'t>(layout: &'t Layout, rest: &'t [u8]) -> Result<Packet<'t>, &'stat
     let packet = context.packet_size.or(context.content_size).unwrap_or(all.end);
     let content = context.content_size.unwrap_or(packet);
     if content > packet || content < at || packet == 0 || !packet.is_multiple_of(8) {
-        return Err("its lengths cannot be");
+        return Err("its sizes contradict each other");
     }
     let length = usize::try_from(packet / 8).unwrap_or(usize::MAX);
     let there = rest.get(..length).unwrap_or(rest);

@@ -4,8 +4,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::layout::Layout;
-use super::stream::{Record, Stream};
+use super::stream::{Located, Record, Stream};
 use crate::damage::Damage;
+use crate::record::Source;
 
 /// A file of a trace.
 #[derive(Clone, Copy, Debug)]
@@ -62,20 +63,6 @@ impl<'t> Reader<'t> {
         let head = self.heads.get(self.current?)?.as_ref()?;
         Some(head.time_ns)
     }
-
-    /// How far the file of that number was read, in bytes.
-    pub fn read_bytes(&self, file: usize) -> usize {
-        self.streams.get(file).map_or(0, Stream::read_bytes)
-    }
-
-    /// What could not be read so far.
-    pub fn damage(&self) -> Damage {
-        let mut damage = Damage::default();
-        for stream in &self.streams {
-            damage.add(&stream.damage);
-        }
-        damage
-    }
 }
 
 impl<'t> Iterator for Reader<'t> {
@@ -100,6 +87,22 @@ impl<'t> Iterator for Reader<'t> {
             None => self.current = self.others.pop().map(|first| first.0.1),
         }
         record
+    }
+}
+
+impl<'t> Source<'t> for Reader<'t> {
+    type Stored = Located<'t>;
+
+    fn damage(&self) -> Damage {
+        let mut damage = Damage::default();
+        for stream in &self.streams {
+            damage.add(&stream.damage);
+        }
+        damage
+    }
+
+    fn read_bytes(&self, file: usize) -> usize {
+        self.streams.get(file).map_or(0, Stream::read_bytes)
     }
 }
 

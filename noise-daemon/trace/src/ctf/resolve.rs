@@ -152,7 +152,7 @@ impl<'a, 'i> Resolver<'a, 'i> {
     ) -> Result<Node, CtfError> {
         self.nodes += 1;
         if self.nodes > MAX_NODES || depth > MAX_DEPTH {
-            return Err(wrong("types refer to one another too often"));
+            return Err(wrong("types are nested too deep, or refer to each other without end"));
         }
         match ty {
             Type::Named(name) => {
@@ -348,7 +348,7 @@ impl<'a, 'i> Resolver<'a, 'i> {
 fn size(value: &Value<'_>) -> Result<u32, CtfError> {
     let size = value.number().and_then(|number| u32::try_from(number).ok());
     size.filter(|size| (1..=64).contains(size))
-        .ok_or_else(|| wrong("an integer has neither 1 to 64 bits"))
+        .ok_or_else(|| wrong("an integer has a size beyond 1 to 64 bits"))
 }
 
 fn power_of_two(bits: u64) -> Result<u64, CtfError> {

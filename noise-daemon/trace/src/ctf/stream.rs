@@ -1,7 +1,5 @@
 //! One stream: its packets one after the other, and the events in them.
 
-use std::fmt;
-
 use super::bits::mask;
 use super::class::EventClass;
 use super::layout::{Layout, StreamClass};
@@ -10,99 +8,54 @@ use super::packet::{MAGIC, Packet, open};
 use super::walk::{Bytes, Cut, skip, walk_fields};
 use crate::clock::Clock;
 use crate::damage::Damage;
-use crate::event::{Event, Kind, Loss};
+use crate::event::{Kind, Loss};
+use crate::record::{self, Stored};
 use crate::value::Visit;
 
-/// An event, where it lies. Cheap to copy; its fields are read when they are asked for.
+/// An event, where it lies in its packet.
 #[derive(Clone, Copy)]
-pub struct Record<'t> {
-    /// When, in nanoseconds since the epoch of the trace's clock.
-    pub time_ns: u64,
-    /// On which CPU.
-    pub cpu: u32,
-    body: Body<'t>,
+pub struct Located<'t> {
+    class: &'t EventClass,
+    stream: &'t StreamClass,
+    bytes: Bytes<'t>,
+    /// Where its contexts begin, in bits.
+    context_at: u64,
+    /// Where its own fields begin, in bits.
+    fields_at: u64,
 }
 
-#[derive(Clone, Copy)]
-enum Body<'t> {
-    Event {
-        class: &'t EventClass,
-        stream: &'t StreamClass,
-        bytes: Bytes<'t>,
-        /// Where its contexts begin.
-        context_at: u64,
-        /// Where its own fields begin.
-        fields_at: u64,
-    },
-    Lost(Loss),
-}
+/// A record of a trace in CTF.
+pub type Record<'t> = record::Record<Located<'t>>;
 
-impl<'t> Record<'t> {
-    /// Its name, as the trace has it.
-    pub fn name(&self) -> &'t str {
-        match self.body {
-            Body::Event { class, .. } => &class.name,
-            Body::Lost(_) => "lost",
-        }
+impl<'t> Stored<'t> for Located<'t> {
+    fn name(&self) -> &'t str {
+        &self.class.name
     }
 
-    /// Its kind of event; none where events were lost.
-    pub fn class(&self) -> Option<&'t EventClass> {
-        match self.body {
-            Body::Event { class, .. } => Some(class),
-            Body::Lost(_) => None,
-        }
+    fn number(&self) -> Option<usize> {
+        Some(self.class.number)
     }
 
-    /// What was lost, if that is what it says.
     #[inline]
-    pub fn loss(&self) -> Option<Loss> {
-        match self.body {
-            Body::Event { .. } => None,
-            Body::Lost(loss) => Some(loss),
-        }
+    fn kind(&self) -> Kind<'t> {
+        self.class.kind(self.bytes, self.fields_at)
     }
 
-    /// What happened.
-    #[inline]
-    pub fn kind(&self) -> Kind<'t> {
-        match self.body {
-            Body::Event { class, bytes, fields_at, .. } => class.kind(bytes, fields_at),
-            Body::Lost(loss) => Kind::Lost(loss),
-        }
-    }
-
-    /// The event of the model.
-    #[inline]
-    pub fn event(&self) -> Event<'t> {
-        Event { time_ns: self.time_ns, cpu: self.cpu, kind: self.kind() }
-    }
-
-    /// Shows its own fields.
-    pub fn visit(&self, visit: &mut impl Visit) {
-        let Body::Event { class, bytes, fields_at, .. } = self.body else { return };
+    fn visit(&self, visit: &mut impl Visit) {
         // It was skipped over before: all of it is there.
-        let _ = walk_fields(&class.fields, bytes, fields_at, &mut [0; SLOTS], visit);
+        let _ = walk_fields(&self.class.fields, self.bytes, self.fields_at, &mut [0; SLOTS], visit);
     }
 
-    /// Shows the fields of its contexts: those of all events of its stream, then those of its kind. Before
-    /// each of the two, `begin` is called.
-    pub fn visit_contexts<V: Visit>(&self, visit: &mut V, mut begin: impl FnMut(&mut V)) {
-        let Body::Event { class, stream, bytes, context_at, .. } = self.body else { return };
-        let mut at = context_at;
-        for context in [&stream.event_context, &class.context].into_iter().flatten() {
+    /// First the context of all events of its stream, then that of its kind.
+    fn visit_contexts<V: Visit>(&self, visit: &mut V, mut begin: impl FnMut(&mut V)) {
+        let mut at = self.context_at;
+        for context in [&self.stream.event_context, &self.class.context].into_iter().flatten() {
             begin(visit);
-            match walk_fields(context, bytes, at, &mut [0; SLOTS], visit) {
+            match walk_fields(context, self.bytes, at, &mut [0; SLOTS], visit) {
                 Ok(behind) => at = behind,
                 Err(Cut) => return,
             }
         }
-    }
-}
-
-impl fmt::Debug for Record<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} on {}: {:?}", self.time_ns, self.cpu, self.kind())
     }
 }
 
@@ -207,11 +160,7 @@ impl<'t> Stream<'t> {
             }
             if let Some(loss) = self.loss.take() {
                 self.time_ns = self.time_ns.max(loss.from_ns);
-                return Some(Record {
-                    time_ns: self.time_ns,
-                    cpu: self.cpu,
-                    body: Body::Lost(loss),
-                });
+                return Some(Record::lost(self.time_ns, self.cpu, loss));
             }
             self.open_packet()?;
         }
@@ -238,14 +187,9 @@ impl<'t> Stream<'t> {
         if head.time_bits > 0 {
             self.stamp(head.time, head.time_bits, head.clock);
         }
-        let body = Body::Event {
-            class,
-            stream: packet.class,
-            bytes: packet.bytes,
-            context_at,
-            fields_at: at,
-        };
-        Ok(Record { time_ns: self.time_ns, cpu: self.cpu, body })
+        let Open { class: stream, bytes, .. } = packet;
+        let located = Located { class, stream, bytes, context_at, fields_at: at };
+        Ok(Record::new(self.time_ns, self.cpu, located))
     }
 
     /// Takes a time stamp over. One of fewer than 64 bits lacks the upper ones, and counts from zero again

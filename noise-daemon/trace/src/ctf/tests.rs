@@ -1,4 +1,4 @@
-//! Generated layouts, written by code of the tests and read again; and traces that tell of losses.
+//! Generated layouts, written by code of the tests and read again; and traces with lost events.
 
 mod written;
 
@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use self::written::{Field, Header, Order, Trace, Written};
 use super::*;
 use crate::event::{Comm, Kind, Loss, Task};
+use crate::record::Source as _;
 use crate::value::{Shape, Value, Visit};
 
 /// All that is shown of an event, as words.
@@ -248,7 +249,7 @@ fn what_does_not_begin_as_packets_do_is_no_stream() {
     let mut reader = Reader::new(&layout, &[StreamFile { name: "x", bytes: b"some text" }]);
     assert!(reader.next().is_none());
     let damage = reader.damage().to_string();
-    let expected = "9 bytes are damaged (x: no packet at byte 0: it does not begin as packets do; 9 bytes are \
+    let expected = "9 bytes are damaged (x: no packet at byte 0: its magic number is missing; 9 bytes are \
                     not read)";
     assert_eq!(damage, expected);
 }
@@ -293,9 +294,9 @@ fn types_that_name_one_another_without_end_are_refused() {
     }
     text.push_str(&COUNTED.replace("uint32_t _number", "struct s39 _all"));
     let error = Layout::parse(&text).unwrap_err().to_string();
-    assert!(error.contains("too often"), "{error}");
+    assert!(error.contains("nested too deep"), "{error}");
     let round = COUNTED.replace("uint32_t _number", "struct a { struct a b; } _x");
-    assert!(Layout::parse(&round).unwrap_err().to_string().contains("too often"));
+    assert!(Layout::parse(&round).unwrap_err().to_string().contains("nested too deep"));
 }
 
 #[test]

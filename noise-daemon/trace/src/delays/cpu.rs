@@ -9,15 +9,15 @@ use noise_common::nesting::{Ended, Nesting, Taken};
 
 use super::sums::{Party, Sums};
 use crate::event::{Comm, Task};
-
-/// CPUs that are followed; the kernel's own limit.
-const MAX_CPUS: usize = 8192;
+use crate::threads::MAX_CPUS;
 
 /// One CPU.
 pub struct Cpu {
     ledger: Box<Ledger>,
     /// What runs of interrupts, and what they took.
     pub nesting: Nesting,
+    /// The thread that the latest switch went to.
+    pub current: Option<i32>,
 }
 
 /// All that had events.
@@ -92,6 +92,7 @@ impl Cpus {
         Some(place.get_or_insert_with(|| Cpu {
             ledger: Box::new(empty_ledger()),
             nesting: Nesting::default(),
+            current: None,
         }))
     }
 
@@ -135,6 +136,7 @@ fn untracked(ns: u64, sums: &mut Sums) {
 impl Cpu {
     /// Another thread runs from now on.
     pub fn begin_turn(&mut self, next: &Task, now_ns: u64) {
+        self.current = Some(next.tid);
         let taken_ns = self.nesting.taken_by(now_ns).all_ns();
         let runner = if next.tid == 0 { Runner::Idle } else { Runner::Task };
         self.ledger.begin_turn(Turn {

@@ -13,7 +13,7 @@ pub struct Document {
     pub to_ns: u64,
     /// Events that were lost while recording.
     pub discarded: u64,
-    /// What of all waits for a CPU nobody is known to have caused, by the first of the three ways.
+    /// Time of all waits for a CPU that no cause is known for: the sum of `untracked` in all `culprits`.
     pub untracked_ns: u64,
     /// Threads that ran or waited, those that waited longest first.
     pub threads: Vec<ThreadDocument>,
@@ -48,11 +48,11 @@ pub struct ThreadDocument {
     pub run_ns: u64,
     /// How long it waited for a CPU.
     pub waits: Waits,
-    /// Who ran on the CPU where it ran in the end. They sum to the waits.
+    /// Threads that ran on the CPU that it got in the end. They sum to the waits.
     pub culprits: Vec<Culprit>,
-    /// Who ran on the CPUs where it waited. They sum to the waits.
+    /// Threads that ran on the CPUs where it waited. They sum to the waits.
     pub culprits_following_migrations: Vec<Culprit>,
-    /// The same as live: what interrupts took is theirs. They sum to the waits.
+    /// The same, with the time in interrupts charged to the interrupts, as live. They sum to the waits.
     pub charges: Vec<Charge>,
 }
 
@@ -65,23 +65,23 @@ pub struct Waits {
     pub preempt: Spread,
 }
 
-/// Who ran meanwhile.
+/// A thread that ran during a wait.
 #[derive(Clone, Debug, Serialize)]
 pub struct Culprit {
-    /// Its id; 0 is an idle task, -1 nobody who is known.
+    /// Its id; 0 = an idle task, -1 = unknown.
     pub tid: i32,
     /// Its name.
     pub comm: String,
     /// `thread`, `idle` or `untracked`.
     pub cause: &'static str,
-    /// For so long.
+    /// For how long.
     pub ns: u64,
 }
 
-/// Who or what took the time.
+/// A thread or an interrupt that ran during a wait.
 #[derive(Clone, Debug, Serialize)]
 pub struct Charge {
-    /// The thread, where it was one; 0 is an idle task.
+    /// The thread's id, where it was one; 0 = an idle task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tid: Option<i32>,
     /// Its name.
@@ -92,7 +92,7 @@ pub struct Charge {
     /// The interrupt: its number, or the name of its vector.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// So much of it.
+    /// For how long.
     pub ns: u64,
 }
 

@@ -8,6 +8,7 @@ use noise_common::signals::SOFTIRQ_VECTORS;
 use super::cpu::Cpus;
 use super::document::{Handler, Raise, Softirq};
 use super::sums::Spread;
+use super::watch::{Delay, Signal, Subject, Watch};
 use crate::event::{Event, Kind};
 
 /// Interrupt lines that are kept apart.
@@ -43,8 +44,19 @@ pub struct Interrupts {
 
 impl Interrupts {
     /// Takes the next event.
-    pub fn follow(&mut self, event: &Event<'_>, cpus: &mut Cpus) {
+    pub fn follow(&mut self, event: &Event<'_>, cpus: &mut Cpus, watch: &mut impl Watch) {
         let now_ns = event.time_ns;
+        let mut ended =
+            |signal: Signal, subject: Subject<'_>, from_ns: u64, net_ns: Option<u64>| {
+                watch.delayed(&Delay {
+                    signal,
+                    subject,
+                    cpu: event.cpu,
+                    from_ns,
+                    to_ns: now_ns,
+                    net_ns,
+                });
+            };
         let Some(cpu) = cpus.get(event.cpu) else { return };
         match &event.kind {
             Kind::IrqHandlerEntry { irq, name } => {
@@ -57,17 +69,21 @@ impl Interrupts {
                 }
             }
             Kind::IrqHandlerExit { irq, .. } => {
-                if let Some(ended) = cpu.exit_irq(*irq, now_ns)
+                if let Some(end) = cpu.exit_irq(*irq, now_ns)
                     && let Some(inside) = self.irqs.get_mut(irq)
                 {
-                    inside.add(now_ns - ended.start_ns, ended.net_ns);
+                    inside.add(now_ns - end.start_ns, end.net_ns);
+                    let subject = Subject::Irq(*irq, &inside.name);
+                    ended(Signal::Hardirq, subject, end.start_ns, Some(end.net_ns));
                 }
             }
             Kind::VectorEntry { which, .. } => cpu.nesting.enter_vector(*which, now_ns),
             Kind::VectorExit { which, .. } => {
-                if let Some(ended) = cpu.exit_vector(*which, now_ns) {
+                if let Some(end) = cpu.exit_vector(*which, now_ns) {
                     let inside = self.vectors.entry(*which as u32).or_default();
-                    inside.add(now_ns - ended.start_ns, ended.net_ns);
+                    inside.add(now_ns - end.start_ns, end.net_ns);
+                    let subject = Subject::Vector(*which);
+                    ended(Signal::Vector, subject, end.start_ns, Some(end.net_ns));
                 }
             }
             Kind::SoftirqRaise { vec } => {
@@ -81,12 +97,15 @@ impl Interrupts {
                 let raised = self.raised.entry(event.cpu).or_default();
                 if let Some(since_ns) = raised.get_mut(*vec as usize).and_then(Option::take) {
                     self.raises.entry(*vec).or_default().add(now_ns.saturating_sub(since_ns));
+                    ended(Signal::SoftirqRaiseWait, Subject::Softirq(*vec), since_ns, None);
                 }
             }
             Kind::SoftirqExit { vec } if (*vec as usize) < SOFTIRQS => {
-                if let Some(ended) = cpu.exit_softirq(*vec, now_ns) {
+                if let Some(end) = cpu.exit_softirq(*vec, now_ns) {
                     let inside = self.softirqs.entry(*vec).or_default();
-                    inside.add(now_ns - ended.start_ns, ended.net_ns);
+                    inside.add(now_ns - end.start_ns, end.net_ns);
+                    let subject = Subject::Softirq(*vec);
+                    ended(Signal::Softirq, subject, end.start_ns, Some(end.net_ns));
                 }
             }
             Kind::NmiHandler { delta_ns, .. } => {

@@ -1,5 +1,5 @@
 //! Delays of a recording: the signals that are measured live, computed from events afterwards, by the same
-//! arithmetic of [`noise_common`]: [`Nesting`] for interrupts, [`Ledger`] for who ran while somebody waited.
+//! arithmetic of [`noise_common`]: [`Nesting`] for interrupts, [`Ledger`] for what ran during a wait.
 //!
 //! A wait for a CPU begins with the first wake-up of a thread that does not run (see [`Begin`]), or with a switch that leaves
 //! it runnable, and ends with the next switch to it; a switch that puts it to sleep drops it. The idle task
@@ -9,7 +9,7 @@
 //! - the same, over the CPUs that it waited on;
 //! - as live: over the CPUs that it waited on, what interrupts took apart from what threads did.
 //!
-//! Not known here: cgroups, quotas and the hypervisor. What a recording lacks is in [`Document::missing`].
+//! Not known here: quotas and the hypervisor; delays are charged to threads, not to cgroups. What a recording lacks is in [`Document::missing`].
 //!
 //! [`Nesting`]: noise_common::nesting::Nesting
 //! [`Ledger`]: noise_common::ledger::Ledger
@@ -21,6 +21,7 @@ mod interrupts;
 mod requests;
 mod sums;
 mod waits;
+pub mod watch;
 
 use std::collections::BTreeSet;
 
@@ -30,6 +31,7 @@ use self::interrupts::Interrupts;
 use self::requests::Requests;
 pub use self::waits::Begin;
 use self::waits::Waits;
+use self::watch::Watch;
 use crate::event::{Event, Kind};
 
 /// Computes delays while events come in, in the order of time.
@@ -54,6 +56,11 @@ impl Delays {
 
     /// Takes the next event.
     pub fn follow(&mut self, event: &Event<'_>) {
+        self.follow_each(event, &mut ());
+    }
+
+    /// Takes the next event, and shows the delays that end with it.
+    pub fn follow_each(&mut self, event: &Event<'_>, watch: &mut impl Watch) {
         self.from_ns.get_or_insert(event.time_ns);
         self.to_ns = event.time_ns;
         if let Some(kind) = needed(&event.kind) {
@@ -62,9 +69,9 @@ impl Delays {
         if let Kind::Lost(loss) = &event.kind {
             self.discarded = self.discarded.saturating_add(loss.events.max(loss.packets));
         }
-        self.interrupts.follow(event, &mut self.cpus);
-        self.requests.follow(event, &self.cpus);
-        self.waits.follow(event, &mut self.cpus);
+        self.interrupts.follow(event, &mut self.cpus, watch);
+        self.requests.follow(event, &self.cpus, watch);
+        self.waits.follow(event, &mut self.cpus, watch);
     }
 
     /// Counts from now on only: delays that ended before are left out, those under way are not.

@@ -8,6 +8,7 @@ use noise_common::signals::NET_RX;
 use super::cpu::Cpus;
 use super::document::{Device, Interface};
 use super::sums::Spread;
+use super::watch::{Delay, Signal, Subject, Watch};
 use crate::event::{Event, Kind, Packet, Request};
 
 /// Requests or packets that are on their way at a time; further ones are not measured.
@@ -28,7 +29,7 @@ pub struct Requests {
     disks: BTreeMap<u32, String>,
     sent: HashMap<u64, (u64, String)>,
     tx: BTreeMap<String, Spread>,
-    /// The latest packet of each CPU's softirq that has woken nobody yet.
+    /// By CPU, the latest packet that its softirq received without a wake-up since.
     received: HashMap<u32, (u64, String)>,
     rx: BTreeMap<String, Spread>,
 }
@@ -55,13 +56,19 @@ fn interface(packet: &Packet<'_>) -> String {
 
 impl Requests {
     /// Takes the next event.
-    pub fn follow(&mut self, event: &Event<'_>, cpus: &Cpus) {
+    pub fn follow(&mut self, event: &Event<'_>, cpus: &Cpus, watch: &mut impl Watch) {
         let now_ns = event.time_ns;
+        let mut ended = |signal: Signal, subject: Subject<'_>, from_ns: u64| {
+            let (cpu, to_ns) = (event.cpu, now_ns);
+            watch.delayed(&Delay { signal, subject, cpu, from_ns, to_ns, net_ns: None });
+        };
         match &event.kind {
             Kind::BlockRqInsert(request) => open(&mut self.queued, key(request), now_ns),
             Kind::BlockRqIssue(request) => {
                 if let Some(since_ns) = self.queued.remove(&key(request)) {
                     add(&mut self.queue, request.dev, now_ns.saturating_sub(since_ns));
+                    let subject = device(&self.disks, request.dev);
+                    ended(Signal::BlockQueueWait, subject, since_ns);
                 }
                 open(&mut self.issued, key(request), now_ns);
             }
@@ -72,6 +79,8 @@ impl Requests {
             Kind::BlockRqComplete(request) => {
                 if let Some(since_ns) = self.issued.remove(&key(request)) {
                     add(&mut self.device, request.dev, now_ns.saturating_sub(since_ns));
+                    let subject = device(&self.disks, request.dev);
+                    ended(Signal::BlockDeviceWait, subject, since_ns);
                 }
             }
             Kind::StatedumpBlockDevice { dev, name } if self.disks.len() < MAX_PLACES => {
@@ -83,6 +92,7 @@ impl Requests {
             // The first of the two ends the wait.
             Kind::NetDevStartXmit(packet) | Kind::NetDevXmit { packet, .. } => {
                 if let Some((since_ns, name)) = self.sent.remove(&packet.skb) {
+                    ended(Signal::NetTxWait, Subject::Interface(&name), since_ns);
                     add(&mut self.tx, name, now_ns.saturating_sub(since_ns));
                 }
             }
@@ -91,6 +101,7 @@ impl Requests {
             }
             Kind::SchedWaking(_) if is_receiving(cpus, event.cpu) => {
                 if let Some((since_ns, name)) = self.received.remove(&event.cpu) {
+                    ended(Signal::NetRxWait, Subject::Interface(&name), since_ns);
                     add(&mut self.rx, name, now_ns.saturating_sub(since_ns));
                 }
             }
@@ -110,12 +121,11 @@ impl Requests {
     }
 
     fn devices(&self, spreads: &BTreeMap<u32, Spread>) -> Vec<Device> {
-        let device = |(dev, whole): (&u32, &Spread)| {
-            let numbers = || format!("{}:{}", dev >> 20, dev & 0xf_ffff);
-            let name = self.disks.get(dev).cloned().unwrap_or_else(numbers);
+        let document = |(dev, whole): (&u32, &Spread)| {
+            let name = device(&self.disks, *dev).to_string();
             Device { dev: *dev, name, whole: *whole }
         };
-        spreads.iter().map(device).collect()
+        spreads.iter().map(document).collect()
     }
 
     /// From the queue to the device.
@@ -133,10 +143,14 @@ impl Requests {
         interfaces(&self.tx)
     }
 
-    /// From the network stack to the wake-up of who receives.
+    /// From the network stack to the receiver's wake-up.
     pub fn net_rx(&self) -> Vec<Interface> {
         interfaces(&self.rx)
     }
+}
+
+fn device(disks: &BTreeMap<u32, String>, dev: u32) -> Subject<'_> {
+    Subject::Device(dev, disks.get(&dev).map(String::as_str))
 }
 
 /// Whether a CPU runs the softirq that receives packets, and no interrupt in it.

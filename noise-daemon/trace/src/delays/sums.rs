@@ -20,7 +20,7 @@ pub enum Party {
         /// Its id.
         tid: i32,
     },
-    /// An interrupt, or nothing that is known.
+    /// An interrupt, or an unknown cause.
     Other {
         /// What it was.
         cause: Cause,
@@ -29,7 +29,7 @@ pub enum Party {
     },
 }
 
-/// What culprits took.
+/// Time by culprit.
 #[derive(Clone, Debug, Default)]
 pub struct Sums(HashMap<Party, (Comm, u64)>);
 
@@ -46,7 +46,20 @@ impl Sums {
         *sum = sum.saturating_add(ns);
     }
 
-    /// What of it nobody is known to have taken.
+    /// Adds all parts of another one, the largest first: at the bound the small ones lose their names.
+    pub fn add_all(&mut self, other: &Self) {
+        if self.0.len() + other.0.len() > MAX_PARTIES {
+            for (party, comm, ns) in other.sorted() {
+                self.add(party, comm, ns);
+            }
+            return;
+        }
+        for (party, (comm, ns)) in &other.0 {
+            self.add(*party, *comm, *ns);
+        }
+    }
+
+    /// Time that no cause is known for.
     pub fn untracked_ns(&self) -> u64 {
         let untracked = Party::Other { cause: Cause::Untracked, source: 0 };
         self.0.get(&untracked).map_or(0, |(_, ns)| *ns)

@@ -91,6 +91,23 @@ fn a_thread_that_moves_waits_on_both_cpus() {
 }
 
 #[test]
+fn a_thread_waits_again_after_a_lost_switch() {
+    let document = document(&[
+        (100, 0, switch(0, 0, 1)),
+        (105, 1, switch(0, 0, 2)),
+        // Thread 1 went to sleep, thread 2 to the other CPU.
+        (150, 0, switch(3, 1, 2)),
+        (155, 1, switch(0, 0, 4)),
+        (160, 1, wakeup(1, 0)),
+        (170, 1, wakeup(2, 0)),
+        (190, 0, switch(2, 1, 1)),
+    ]);
+    let thread = |tid: i32| document.threads.iter().find(|thread| thread.tid == tid).unwrap();
+    assert_eq!((thread(1).waits.wakeup.sum_ns, thread(1).run_ns), (30, 0));
+    assert_eq!((thread(2).waits.wakeup.count, thread(2).run_ns), (0, 40));
+}
+
+#[test]
 fn interrupts_are_charged_apart() {
     let document = document(&[
         (100, 0, switch(0, 0, 1)),

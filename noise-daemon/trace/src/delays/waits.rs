@@ -2,23 +2,30 @@
 
 use std::collections::HashMap;
 
-use noise_common::charge::{Cause, VECTOR_SOURCE};
-use noise_common::hooks::VECTORS;
+use noise_common::charge::Cause;
 use noise_common::ledger::Waiting;
 
 use super::cpu::Cpus;
 use super::document::{Charge, Culprit, ThreadDocument, Waits as WaitsDocument};
 use super::sums::{Party, Spread, Sums};
+use super::watch::{Run, Wait, Watch, charge};
 use crate::event::{Comm, Event, Kind, Task, stays_runnable};
-
-/// Thread ids that the kernel gives are below (`PID_MAX_LIMIT`); others are not followed.
-const MAX_TID: i32 = 1 << 22;
+use crate::threads::MAX_TID;
 
 /// Why a thread waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
     Wakeup,
     Preempt,
+}
+
+impl Why {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Wakeup => "wakeup",
+            Self::Preempt => "preempt",
+        }
+    }
 }
 
 /// A wait that has not ended.
@@ -37,8 +44,9 @@ struct Open {
 #[derive(Debug, Default)]
 struct Thread {
     comm: Comm,
-    /// Since when it runs.
+    /// Since when it runs, and where.
     runs_since_ns: Option<u64>,
+    cpu: u32,
     run_ns: u64,
     open: Option<Box<Open>>,
     wakeup: Spread,
@@ -72,13 +80,17 @@ impl Waits {
     }
 
     /// Takes the next event.
-    pub fn follow(&mut self, event: &Event<'_>, cpus: &mut Cpus) {
+    pub fn follow<W: Watch>(&mut self, event: &Event<'_>, cpus: &mut Cpus, watch: &mut W) {
         let now_ns = event.time_ns;
         match &event.kind {
             Kind::SchedSwitch { prev, prev_state, next } => {
-                self.leave(prev, *prev_state, event.cpu, now_ns, cpus);
+                let current = cpus.known(event.cpu).and_then(|cpu| cpu.current);
+                if let Some(tid) = current.filter(|tid| *tid != prev.tid) {
+                    self.lose(tid, event.cpu);
+                }
+                self.leave(prev, *prev_state, event.cpu, now_ns, cpus, watch);
                 // It ends before the turn of the one that waited begins.
-                self.run(next, event.cpu, now_ns, cpus);
+                self.run(next, event.cpu, now_ns, cpus, watch);
                 if let Some(cpu) = cpus.get(event.cpu) {
                     cpu.begin_turn(next, now_ns);
                 }
@@ -108,6 +120,7 @@ impl Waits {
             thread.comm = before.comm;
             thread.open = before.open;
             thread.runs_since_ns = before.runs_since_ns.map(|since_ns| since_ns.max(from_ns));
+            thread.cpu = before.cpu;
         }
     }
 
@@ -122,11 +135,28 @@ impl Waits {
         Some(thread)
     }
 
+    /// A thread stopped running, and the switch away from it was lost: the length of its run is unknown.
+    fn lose(&mut self, tid: i32, cpu: u32) {
+        if let Some(thread) = self.threads.get_mut(&tid).filter(|thread| thread.cpu == cpu) {
+            thread.runs_since_ns = None;
+        }
+    }
+
     /// A thread stops running.
-    fn leave(&mut self, prev: &Task, state: i64, cpu: u32, now_ns: u64, cpus: &Cpus) {
+    fn leave(
+        &mut self,
+        prev: &Task,
+        state: i64,
+        cpu: u32,
+        now_ns: u64,
+        cpus: &Cpus,
+        watch: &mut impl Watch,
+    ) {
         let Some(thread) = self.thread(prev) else { return };
         if let Some(since_ns) = thread.runs_since_ns.take().filter(|_| prev.tid != 0) {
             thread.run_ns = thread.run_ns.saturating_add(now_ns.saturating_sub(since_ns));
+            let comm = thread.comm;
+            watch.ran(&Run { tid: prev.tid, comm, cpu, from_ns: since_ns, to_ns: now_ns });
         }
         thread.open = None;
         if prev.tid != 0 && stays_runnable(state) {
@@ -135,11 +165,11 @@ impl Waits {
     }
 
     /// A thread begins to run.
-    fn run(&mut self, next: &Task, cpu: u32, now_ns: u64, cpus: &Cpus) {
+    fn run<W: Watch>(&mut self, next: &Task, cpu: u32, now_ns: u64, cpus: &Cpus, watch: &mut W) {
         let Some(thread) = self.thread(next) else { return };
         // Each CPU has an idle task; all have the same id.
         if next.tid != 0 {
-            thread.runs_since_ns = Some(now_ns);
+            (thread.runs_since_ns, thread.cpu) = (Some(now_ns), cpu);
         }
         let Some(mut open) = thread.open.take() else { return };
         let ns = now_ns.saturating_sub(open.since_ns);
@@ -147,17 +177,30 @@ impl Waits {
             Why::Wakeup => thread.wakeup.add(ns),
             Why::Preempt => thread.preempt.add(ns),
         }
-        cpus.divide_whole(cpu, open.since_ns, now_ns, &mut thread.culprits);
         open.end_stretch(now_ns, cpus);
-        for (party, comm, ns) in open.following.sorted() {
-            thread.following.add(party, comm, ns);
+        thread.following.add_all(&open.following);
+        thread.charges.add_all(&open.charges);
+        if !W::EACH {
+            cpus.divide_whole(cpu, open.since_ns, now_ns, &mut thread.culprits);
+            return;
         }
-        for (party, comm, ns) in open.charges.sorted() {
-            thread.charges.add(party, comm, ns);
-        }
+        let mut culprits = Sums::default();
+        cpus.divide_whole(cpu, open.since_ns, now_ns, &mut culprits);
+        thread.culprits.add_all(&culprits);
+        watch.waited(&Wait {
+            tid: next.tid,
+            comm: thread.comm,
+            signal: open.why.name(),
+            cpu,
+            from_ns: open.since_ns,
+            to_ns: now_ns,
+            culprits: &culprits,
+            following: &open.following,
+            charges: &open.charges,
+        });
     }
 
-    /// What of all waits nobody is known to have caused.
+    /// Time of all waits that no cause is known for.
     pub fn untracked_ns(&self) -> u64 {
         self.threads
             .values()
@@ -229,19 +272,8 @@ fn culprits(sums: &Sums, names: &Names) -> Vec<Culprit> {
 
 fn charges(sums: &Sums, names: &Names) -> Vec<Charge> {
     let charge = |(party, comm, ns)| {
-        let (tid, comm, cause) = named(party, comm, names);
-        let source = match party {
-            Party::Other { cause: Cause::Hardirq, source } if source & VECTOR_SOURCE != 0 => {
-                let name = VECTORS.get((source & !VECTOR_SOURCE) as usize);
-                name.map(|name| (*name).to_owned())
-            }
-            Party::Other { cause: Cause::Hardirq | Cause::Softirq, source } => {
-                Some(source).filter(|source| *source != u64::MAX).map(|source| source.to_string())
-            }
-            _ => None,
-        };
-        let tid = Some(tid).filter(|tid| *tid >= 0);
-        Charge { tid, comm, cause, source, ns }
+        let (_, comm, _) = named(party, comm, names);
+        charge(party, comm, ns)
     };
     sums.sorted().into_iter().map(charge).collect()
 }

@@ -11,96 +11,39 @@
 mod fields;
 mod line;
 
-use std::fmt;
-
 use self::fields::Pairs;
-use self::line::{Line, Noted, note};
+pub use self::line::Line;
+use self::line::{Noted, note};
 use crate::damage::Damage;
-use crate::event::{Comm, Kind, Loss};
-use crate::record::{Recorded, Source};
+use crate::event::{Kind, Loss};
+use crate::record::{self, Source, Stored};
 use crate::value::{Value, Visit};
 use crate::what::{What, kind};
 
-/// A line of the text that is an event.
-#[derive(Clone, Copy)]
-pub struct Record<'t> {
-    /// When, in nanoseconds on the trace's clock.
-    pub time_ns: u64,
-    /// On which CPU.
-    pub cpu: u32,
-    body: Body<'t>,
-}
+/// A record of a text of ftrace.
+pub type Record<'t> = record::Record<Line<'t>>;
 
-#[derive(Clone, Copy)]
-enum Body<'t> {
-    Event(Line<'t>),
-    Lost(Loss),
-}
-
-impl fmt::Debug for Record<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} on {}: {:?}", self.time_ns, self.cpu, Recorded::kind(self))
-    }
-}
-
-impl<'t> Recorded<'t> for Record<'t> {
-    fn time_ns(&self) -> u64 {
-        self.time_ns
-    }
-
-    fn cpu(&self) -> u32 {
-        self.cpu
-    }
-
+impl<'t> Stored<'t> for Line<'t> {
     fn name(&self) -> &'t str {
-        match self.body {
-            Body::Event(line) => line.name,
-            Body::Lost(_) => "lost",
-        }
-    }
-
-    fn number(&self) -> Option<usize> {
-        None
+        self.name
     }
 
     fn kind(&self) -> Kind<'t> {
-        let line = match self.body {
-            Body::Event(line) => line,
-            Body::Lost(loss) => return Kind::Lost(loss),
-        };
-        let what = What::named(line.name);
-        kind(what, line.name, &Pairs::of(what, line.rest).wanted(what))
-    }
-
-    fn loss(&self) -> Option<Loss> {
-        match self.body {
-            Body::Event(_) => None,
-            Body::Lost(loss) => Some(loss),
-        }
+        let what = What::named(self.name);
+        kind(what, self.name, &Pairs::of(what, self.rest).wanted(what))
     }
 
     fn visit(&self, visit: &mut impl Visit) {
-        let Body::Event(line) = self.body else { return };
-        Pairs::of(What::named(line.name), line.rest).visit(visit);
+        Pairs::of(What::named(self.name), self.rest).visit(visit);
     }
 
+    /// The thread that ran, as the line begins.
     fn visit_contexts<V: Visit>(&self, visit: &mut V, mut begin: impl FnMut(&mut V)) {
-        let Body::Event(line) = self.body else { return };
         begin(visit);
         visit.name("comm");
-        visit.value(Value::Text(line.comm));
+        visit.value(Value::Text(self.comm));
         visit.name("tid");
-        visit.value(Value::Signed { value: line.tid.into(), base: 10, bits: 32 });
-    }
-}
-
-impl Record<'_> {
-    /// The thread that ran, by name and id, as the line begins; none where events were lost.
-    pub fn running(&self) -> Option<(Comm, i32)> {
-        match self.body {
-            Body::Event(line) => Some((Comm::new(line.comm), line.tid)),
-            Body::Lost(_) => None,
-        }
+        visit.value(Value::Signed { value: self.tid.into(), base: 10, bits: 32 });
     }
 }
 
@@ -161,12 +104,12 @@ impl<'t> Reader<'t> {
         }
         let from_ns = self.time_ns;
         self.time_ns = self.time_ns.max(line.time_ns);
-        let record = Record { time_ns: self.time_ns, cpu: line.cpu, body: Body::Event(line) };
+        let record = Record::new(self.time_ns, line.cpu, line);
         let Some((cpu, events)) = self.lost.take() else { return record };
         self.held = Some(record);
         // A number that is not known is at least one.
         let loss = Loss { events, packets: 0, from_ns, to_ns: self.time_ns };
-        Record { time_ns: self.time_ns, cpu: cpu.unwrap_or(record.cpu), body: Body::Lost(loss) }
+        Record::lost(self.time_ns, cpu.unwrap_or(record.cpu), loss)
     }
 }
 
@@ -199,6 +142,8 @@ impl<'t> Iterator for Reader<'t> {
 }
 
 impl<'t> Source<'t> for Reader<'t> {
+    type Stored = Line<'t>;
+
     fn damage(&self) -> Damage {
         self.damage.clone()
     }

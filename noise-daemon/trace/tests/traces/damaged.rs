@@ -1,12 +1,28 @@
 //! Traces that were cut or changed: read as far as they go, and what could not be read is counted.
 
+use std::num::NonZero;
+use std::process::Command;
+use std::{env, fs, thread};
+
+use noise_trace::clock::Clock;
 use noise_trace::ctf::{Layout, Reader, StreamFile, metadata};
+use noise_trace::delays::Begin;
 use noise_trace::event::Kind;
+use noise_trace::export::Export;
+use noise_trace::export::perfetto::Perfetto;
+use noise_trace::export::tables::Tables;
+use noise_trace::record::Source as _;
+use noise_trace::select::Select;
 
 use crate::files::Trace;
+use crate::wire::Message;
 
-/// Places at random, in a trace of a megabyte; fewer in a larger one, so that it takes as long.
+/// Places at random in each trace.
 const PLACES: usize = 1_000;
+/// Memory that reading may take beyond the trace itself.
+const MAX_MEMORY_KB: u64 = 8 << 10;
+/// Names the trace that the process of its own cuts.
+pub const CUT: &str = "NOISED_CUT_TRACE";
 
 /// Numbers that look random (xorshift64*), the same in each run.
 struct Random(u64);
@@ -35,6 +51,23 @@ fn read(layout: &Layout, name: &str, bytes: &[u8]) -> (usize, bool) {
     (events, !damage.is_none())
 }
 
+/// Exports all in all forms; what comes out can be read.
+fn exported(layout: &Layout, name: &str, bytes: &[u8]) {
+    let clock = layout.clocks.first().cloned().unwrap_or_else(Clock::epoch);
+    let perfetto = Perfetto::new(&clock, &layout.env);
+    let tables = Some(Tables::default());
+    let mut export = Export::new(Select::default(), Begin::default(), Some(perfetto), tables, true);
+    for record in Reader::new(layout, &[StreamFile { name, bytes }]) {
+        export.add(&record);
+    }
+    export.finish();
+    let packets = export.perfetto.as_mut().unwrap().packets().bytes();
+    assert!(Message::read(packets).messages(1).count() > 1);
+    for line in export.lines.unwrap().lines() {
+        serde_json::from_str::<serde_json::Value>(line).unwrap();
+    }
+}
+
 /// Where packets begin, and the end.
 fn boundaries(bytes: &[u8]) -> Vec<usize> {
     let magic = 0xc1fc_1fc1_u32.to_le_bytes();
@@ -44,44 +77,109 @@ fn boundaries(bytes: &[u8]) -> Vec<usize> {
     begins.chain([bytes.len()]).collect()
 }
 
-/// Cut at each packet's begin, one byte before and behind it, and anywhere.
+/// What can be read of a stream that ends too early, and the sentence about the rest.
+fn read_cut(trace: &Trace, name: &str, bytes: &[u8], what: &str) -> usize {
+    let mut reader = Reader::new(&trace.layout, &[StreamFile { name, bytes }]);
+    let events = reader.by_ref().filter(|record| record.loss().is_none()).count();
+    let damage = reader.damage();
+    let sentence = damage.to_string();
+    assert!(damage.missing_bytes + damage.unread_bytes > 0, "{what}: {damage:?}");
+    assert!(damage.sentences.len() == 1 && sentence.lines().count() == 1, "{what}: {sentence}");
+    events
+}
+
+/// Cut at each packet's begin, one byte before and behind it, and anywhere, in a process of its own, whose
+/// memory is watched.
 pub fn cut(trace: &Trace) -> Result<(), String> {
-    let mut random = Random(1);
-    for (name, bytes) in &trace.files {
-        let (whole, damaged) = read(&trace.layout, name, bytes);
-        assert!(!damaged);
-        let mut before = 0;
-        for boundary in boundaries(bytes) {
-            let (events, damaged) = read(&trace.layout, name, &bytes[..boundary]);
-            assert!(!damaged && events >= before, "{name} cut at {boundary}: {events}");
-            before = events;
-            for at in [boundary.saturating_sub(1), (boundary + 1).min(bytes.len())] {
-                let (events, _) = read(&trace.layout, name, &bytes[..at]);
-                assert!(events <= whole);
-            }
-        }
-        assert_eq!(before, whole);
-    }
-    let all: usize = trace.files.iter().map(|(_, bytes)| bytes.len()).sum();
-    let places = (PLACES * (1 << 20) / all).min(PLACES);
-    for place in 0..places {
-        let (name, bytes) = &trace.files[place % trace.files.len()];
-        let boundaries = boundaries(bytes);
-        let at = random.below(bytes.len());
-        // Each packet stands by itself: those before are read by the test of whole ones.
-        let begin = boundaries.iter().rev().find(|boundary| **boundary <= at).copied().unwrap_or(0);
-        let (_, damaged) = read(&trace.layout, name, &bytes[begin..at]);
-        assert!(damaged || at == begin, "{name} cut at {at}");
-    }
+    let name = trace.folder.file_name().unwrap();
+    let output = Command::new(env::current_exe().unwrap()).env(CUT, name).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Ok(())
+}
+
+/// Kilobytes that this process takes, by a line of its status.
+fn memory_kb(line: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let found = status.lines().find_map(|text| text.strip_prefix(line)).unwrap();
+    found.trim().strip_suffix(" kB").unwrap().parse().unwrap()
+}
+
+/// What the process of its own does.
+pub fn cut_alone(trace: &Trace) {
+    // The peak begins anew.
+    fs::write("/proc/self/clear_refs", "5").unwrap();
+    let before_kb = memory_kb("VmRSS:");
+    let mut random = Random(1);
+    let place = |number: usize| {
+        let (name, bytes) = &trace.files[number % trace.files.len()];
+        (name, bytes, random.below(bytes.len()))
+    };
+    let places: Vec<_> = (0..PLACES).map(place).collect();
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    thread::scope(|scope| {
+        for (name, bytes) in &trace.files {
+            scope.spawn(|| cut_at_boundaries(trace, name, bytes));
+        }
+        for places in places.chunks(PLACES.div_ceil(threads)) {
+            scope.spawn(move || {
+                for (name, bytes, at) in places {
+                    let boundaries = boundaries(bytes);
+                    // Each packet stands by itself: those before are read by the test of whole ones.
+                    let begin = boundaries.iter().rfind(|boundary| *boundary <= at).unwrap();
+                    if begin < at {
+                        let what = format!("{name} cut at {at}");
+                        read_cut(trace, name, &bytes[*begin..*at], &what);
+                    }
+                }
+            });
+        }
+    });
+    all_cut(trace, &mut random);
+    let more_kb = memory_kb("VmHWM:").saturating_sub(before_kb);
+    assert!(more_kb <= MAX_MEMORY_KB, "{more_kb} kB beyond the trace");
+}
+
+fn cut_at_boundaries(trace: &Trace, name: &str, bytes: &[u8]) {
+    let (whole, damaged) = read(&trace.layout, name, bytes);
+    assert!(!damaged);
+    let (mut before, mut begin) = (0, 0);
+    for boundary in boundaries(bytes) {
+        let (events, damaged) = read(&trace.layout, name, &bytes[begin..boundary]);
+        assert!(!damaged, "{name} cut at {boundary}");
+        if boundary > 0 {
+            let what = format!("{name} cut before {boundary}");
+            assert!(read_cut(trace, name, &bytes[begin..boundary - 1], &what) <= events);
+        }
+        if boundary < bytes.len() {
+            let what = format!("{name} cut behind {boundary}");
+            assert_eq!(read_cut(trace, name, &bytes[boundary..=boundary], &what), 0);
+        }
+        (before, begin) = (before + events, boundary);
+    }
+    assert_eq!(before, whole);
+}
+
+/// All streams cut at once, and merged.
+fn all_cut(trace: &Trace, random: &mut Random) {
+    for _ in 0..2 {
+        let files = trace
+            .files
+            .iter()
+            .map(|(name, bytes)| StreamFile { name, bytes: &bytes[..random.below(bytes.len())] });
+        let mut reader = Reader::new(&trace.layout, &files.collect::<Vec<_>>());
+        assert!(reader.by_ref().is_sorted_by_key(|record| record.time_ns));
+        assert_eq!(reader.damage().to_string().lines().count(), 1);
+    }
 }
 
 /// Bits flipped at random, in streams and in metadata.
 pub fn flipped(trace: &Trace) -> Result<(), String> {
     let mut random = Random(2);
-    let (name, whole) = trace.files.iter().min_by_key(|(_, bytes)| bytes.len()).unwrap();
+    let (name, bytes) = trace.files.iter().min_by_key(|(_, bytes)| bytes.len()).unwrap();
+    // The first packet holds thousands of events.
+    let whole = &bytes[..boundaries(bytes)[1]];
     for round in 0..60 {
-        let mut bytes = whole.clone();
+        let mut bytes = whole.to_vec();
         for _ in 0..=round % 20 {
             let at = random.below(bytes.len());
             bytes[at] ^= 1 << random.below(8);
@@ -92,8 +190,12 @@ pub fn flipped(trace: &Trace) -> Result<(), String> {
             bytes[at] ^= 1 << random.below(8);
         }
         read(&trace.layout, name, &bytes);
+        // That takes longer.
+        if round % 20 == 0 {
+            exported(&trace.layout, name, &bytes);
+        }
     }
-    let text = std::fs::read(trace.folder.join("metadata")).unwrap();
+    let text = fs::read(trace.folder.join("metadata")).unwrap();
     let text = metadata::text(&text).unwrap().into_bytes();
     for round in 0..30 {
         let mut bytes = text.clone();

@@ -3,7 +3,7 @@
 use noise_common::signals::SIGNALS;
 
 use super::*;
-use crate::generated::{Made, history};
+use crate::generated::{Made, history, row};
 
 const MS: u64 = 1_000_000;
 
@@ -17,10 +17,6 @@ fn read(row: &Row) -> Vec<String> {
         }
     };
     row.cells.iter().map(read).collect()
-}
-
-fn row(table: &Table, key: &str) -> Row {
-    table.rows.iter().find(|row| row.key == key).unwrap().clone()
 }
 
 fn at(seconds: u64) -> Made {

@@ -224,10 +224,10 @@ mod tests {
         for _ in 0..5 {
             made.delay(Signal::BlockQueueWait, &["vda", "read"], 1 << 20, 10);
             made.delay(Signal::BlockDeviceWait, &["vda", "read"], 1 << 18, 20);
-            made.charge(Resource::BlockQueue, Cause::Foreign, "vda", "web", "batch", 750, 3);
+            made.foreign(Resource::BlockQueue, "vda", "web", "batch", 750, 3);
             made.charge(Resource::BlockDevice, Cause::Own, "vda", "web", "web", 250, 2);
-            made.charge(Resource::BlockQueue, Cause::Foreign, "vdb", "web", "batch", 9_999, 3);
-            made.charge(Resource::NetTx, Cause::Foreign, "vda", "web", "batch", 9_999, 3);
+            made.foreign(Resource::BlockQueue, "vdb", "web", "batch", 9_999, 3);
+            made.foreign(Resource::NetTx, "vda", "web", "batch", 9_999, 3);
             made.frame();
         }
         let page = opened(&made, "block\0vda\0read").unwrap();

@@ -36,12 +36,12 @@ fn busy() -> Made {
         made.count(Signal::TcpRetransmit, "eth0", 3);
         made.count(Signal::PacketDrop, "NO_SOCKET", 4);
         made.count(Signal::ContextSwitch, "voluntary", 1_000);
-        made.charge(Resource::BlockQueue, Cause::Foreign, "vda", "web", "batch", 600, 1);
-        made.charge(Resource::BlockDevice, Cause::Foreign, "vda", "db", "batch", 100, 1);
+        made.foreign(Resource::BlockQueue, "vda", "web", "batch", 600, 1);
+        made.foreign(Resource::BlockDevice, "vda", "db", "batch", 100, 1);
         made.charge(Resource::BlockQueue, Cause::Own, "vda", "db", "db", 250, 1);
         made.charge(Resource::BlockQueue, Cause::Untracked, "vda", "db", "untracked", 1_050, 1);
         made.charge(Resource::NetTx, Cause::Untracked, "eth0", "db", "untracked", 9, 1);
-        made.charge(Resource::Preemption, Cause::Foreign, "", "db", "batch", 0, 9);
+        made.foreign(Resource::Preemption, "", "db", "batch", 0, 9);
         made.frame();
     }
     made

@@ -1,21 +1,7 @@
 //! Interrupts by source, of frames that were made for it.
 
 use super::*;
-use crate::generated::{Made, history};
-
-fn read(row: &Row) -> Vec<String> {
-    let read = |cell: &Cell| match cell {
-        Cell::Text(text) | Cell::Number { text, .. } => text.clone(),
-        Cell::Named { name, notes } => Cell::words(name, notes),
-        Cell::Share(share) => format!("{share}"),
-        Cell::Spark(values) => format!("{values:?}"),
-    };
-    row.cells.iter().map(read).collect()
-}
-
-fn row(table: &Table, key: &str) -> Row {
-    table.rows.iter().find(|row| row.key == key).unwrap().clone()
-}
+use crate::generated::{Made, history, read, row};
 
 fn busy() -> History {
     history([

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use noise_analysis::{Episode, Level, Report, Rule, Time};
 
 use super::*;
-use crate::generated::{Made, history};
+use crate::generated::{Made, history, read, row};
 
 fn level() -> Level {
     Level { p50_ns: None, p99_ns: None, mean_ns: None, rate: 0.0, lost: 0.0 }
@@ -28,21 +28,6 @@ fn episode(signal: Signal, subject: &str) -> Episode {
         untracked: Time::default(),
         remedies: Vec::new(),
     }
-}
-
-fn row(table: &Table, key: &str) -> Row {
-    table.rows.iter().find(|row| row.key == key).unwrap().clone()
-}
-
-/// Texts of a row, with the values of a trend.
-fn read(row: &Row) -> Vec<String> {
-    let read = |cell: &Cell| match cell {
-        Cell::Text(text) | Cell::Number { text, .. } => text.clone(),
-        Cell::Named { name, notes } => Cell::words(name, notes),
-        Cell::Share(share) => format!("{share}"),
-        Cell::Spark(values) => format!("{values:?}"),
-    };
-    row.cells.iter().map(read).collect()
 }
 
 fn busy() -> History {

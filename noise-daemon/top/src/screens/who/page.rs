@@ -203,18 +203,10 @@ mod tests {
         let mut made = Made::new();
         made.frame();
         for _ in 0..5 {
-            made.charge(Resource::Cpu, Cause::Foreign, "", "web", "batch", 300_000_000, 30);
-            made.charge(
-                Resource::BlockQueue,
-                Cause::Foreign,
-                "vda",
-                "web",
-                "batch",
-                100_000_000,
-                10,
-            );
-            made.charge(Resource::Preemption, Cause::Foreign, "", "web", "batch", 0, 7);
-            made.charge(Resource::Cpu, Cause::Foreign, "", "db", "batch", 400_000_000, 10);
+            made.foreign(Resource::Cpu, "", "web", "batch", 300_000_000, 30);
+            made.foreign(Resource::BlockQueue, "vda", "web", "batch", 100_000_000, 10);
+            made.foreign(Resource::Preemption, "", "web", "batch", 0, 7);
+            made.foreign(Resource::Cpu, "", "db", "batch", 400_000_000, 10);
             made.frame();
         }
         let page = opened(&made, "web", "batch");
@@ -268,7 +260,7 @@ mod tests {
     fn one_that_does_nothing_now_is_told_as_such() {
         let mut made = Made::new();
         made.frame();
-        made.charge(Resource::Cpu, Cause::Foreign, "", "a", "b", 1_000, 1);
+        made.foreign(Resource::Cpu, "", "a", "b", 1_000, 1);
         (0..10).for_each(|_| made.frame());
         let page = opened(&made, "a", "b");
         assert!(lines(&page)[0].starts_with("a lost nothing to b"), "{page:?}");
@@ -283,7 +275,7 @@ mod tests {
     fn the_rest_opens_too() {
         let mut made = Made::new();
         made.frame();
-        made.charge(Resource::Cpu, Cause::Foreign, "", OTHER, OTHER, 250_000_000, 1);
+        made.foreign(Resource::Cpu, "", OTHER, OTHER, 250_000_000, 1);
         made.frame();
         let page = opened(&made, OTHER, OTHER);
         assert!(lines(&page)[0].contains(&units::lost(0.25)), "{page:?}");

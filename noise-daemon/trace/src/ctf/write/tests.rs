@@ -7,6 +7,7 @@ use super::*;
 use crate::ctf::{Layout, Reader, StreamFile};
 use crate::event::{Comm, Dumped, Loss, Packet, Request, Task, Woken};
 use crate::event::{Event, Kind};
+use crate::record::Source as _;
 
 const UUID: Uuid = [0xc1, 0x1f, 0xfc, 0xc1, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
 const OFFSET_NS: u64 = 1_700_000_000_123_456_789;

@@ -1,0 +1,170 @@
+//! Events that Perfetto has a type for.
+
+use noise_common::hooks::Vector;
+use noise_model::clean::as_text;
+
+use super::super::proto::Message;
+use crate::event::{Comm, Kind, Packet, Request, Task, Woken};
+
+/// Bits of what a block request does, as LTTng has them, with the letters of ftrace in their order. The one
+/// that stands for the operation is in [`OPERATIONS`].
+const FLUSH: u32 = 1 << 8;
+const PREFLUSH: u32 = 1 << 10;
+const OPERATIONS: [(u32, char); 4] = [(1, 'W'), (1 << 1, 'D'), (1 << 7, 'E'), (1 << 2, 'R')];
+const FLAGS: [(u32, char); 4] = [(1 << 9, 'F'), (1 << 3, 'A'), (1 << 5, 'S'), (1 << 6, 'M')];
+
+/// Writes an event with its type; false where Perfetto has none for it, and nothing is written.
+pub fn typed(message: &mut Message, kind: &Kind<'_>, add_prio: i32) -> bool {
+    let prio = |task: &Task| task.prio.saturating_add(add_prio);
+    match kind {
+        Kind::SchedSwitch { prev, prev_state, next } => message.message(4, |event| {
+            comm(event, 1, &prev.comm);
+            event.signed(2, prev.tid);
+            event.signed(3, prio(prev));
+            event.signed(4, *prev_state);
+            comm(event, 5, &next.comm);
+            event.signed(6, next.tid);
+            event.signed(7, prio(next));
+        }),
+        Kind::SchedWakeup(who) => woken(message, 17, who, add_prio),
+        Kind::SchedWaking(who) => woken(message, 20, who, add_prio),
+        Kind::SchedWakeupNew(who) => woken(message, 114, who, add_prio),
+        Kind::SchedMigrateTask { task, orig_cpu, dest_cpu } => message.message(491, |event| {
+            comm(event, 1, &task.comm);
+            event.signed(2, task.tid);
+            event.signed(3, prio(task));
+            event.unsigned(4, *orig_cpu);
+            event.unsigned(5, *dest_cpu);
+        }),
+        Kind::SchedProcessFork { parent, child, .. } => message.message(239, |event| {
+            comm(event, 1, &parent.comm);
+            event.signed(2, parent.tid);
+            comm(event, 3, &child.comm);
+            event.signed(4, child.tid);
+        }),
+        Kind::SchedProcessExec { filename, tid, .. } => message.message(237, |event| {
+            event.text(1, &as_text(filename));
+            event.signed(2, *tid);
+        }),
+        Kind::SchedProcessExit(task) => message.message(238, |event| {
+            comm(event, 1, &task.comm);
+            event.signed(2, task.tid);
+            event.signed(4, prio(task));
+        }),
+        Kind::SchedProcessFree(task) => message.message(240, |event| {
+            comm(event, 1, &task.comm);
+            event.signed(2, task.tid);
+            event.signed(3, prio(task));
+        }),
+        Kind::IrqHandlerEntry { irq, name } => message.message(36, |event| {
+            event.unsigned(1, *irq);
+            event.text(2, &as_text(name));
+        }),
+        Kind::IrqHandlerExit { irq, ret } => message.message(37, |event| {
+            event.unsigned(1, *irq);
+            event.signed(2, *ret);
+        }),
+        Kind::SoftirqEntry { vec } => number(message, 24, *vec),
+        Kind::SoftirqExit { vec } => number(message, 25, *vec),
+        Kind::SoftirqRaise { vec } => number(message, 26, *vec),
+        Kind::VectorEntry { which: Vector::LocalTimer, vector } => number(message, 559, *vector),
+        Kind::VectorExit { which: Vector::LocalTimer, vector } => number(message, 560, *vector),
+        Kind::HrtimerExpireEntry { hrtimer, function } => message.message(553, |event| {
+            event.unsigned(1, *hrtimer);
+            event.unsigned(3, *function);
+        }),
+        Kind::HrtimerExpireExit { hrtimer } => {
+            message.message(554, |event| event.unsigned(1, *hrtimer));
+        }
+        Kind::BlockRqIssue(request) => block(message, 45, request, 5, Some(6)),
+        Kind::BlockRqInsert(request) => block(message, 126, request, 5, Some(6)),
+        Kind::BlockRqComplete(request) => block(message, 125, request, 5, None),
+        Kind::BlockRqRequeue(request) => block(message, 129, request, 5, None),
+        Kind::NetDevXmit { packet, rc } => message.message(361, |event| {
+            event.unsigned(1, packet.len);
+            event.text(2, &as_text(packet.name));
+            event.signed(3, *rc);
+            event.unsigned(4, packet.skb);
+        }),
+        Kind::NetifReceiveSkb(packet) => received(message, 360, packet, [1, 2, 3]),
+        Kind::NapiGroReceive(packet) => received(message, 365, packet, [7, 10, 15]),
+        _ => return false,
+    }
+    true
+}
+
+fn comm(event: &mut Message, field: u32, comm: &Comm) {
+    event.text(field, &as_text(comm.bytes()));
+}
+
+fn number(message: &mut Message, field: u32, number: u32) {
+    message.message(field, |event| event.unsigned(1, number));
+}
+
+fn woken(message: &mut Message, field: u32, woken: &Woken, add_prio: i32) {
+    message.message(field, |event| {
+        comm(event, 1, &woken.task.comm);
+        event.signed(2, woken.task.tid);
+        event.signed(3, woken.task.prio.saturating_add(add_prio));
+        event.unsigned(5, woken.target_cpu);
+    });
+}
+
+fn block(
+    message: &mut Message,
+    field: u32,
+    request: &Request<'_>,
+    rwbs_field: u32,
+    comm: Option<u32>,
+) {
+    message.message(field, |event| {
+        event.unsigned(1, request.dev);
+        event.unsigned(2, request.sector);
+        event.unsigned(3, request.sectors);
+        if let Some(comm) = comm {
+            event.unsigned(4, request.bytes);
+            event.text(comm, &as_text(request.comm));
+        }
+        event.text(rwbs_field, &rwbs(request.rwbs));
+    });
+}
+
+fn received(message: &mut Message, field: u32, packet: &Packet<'_>, fields: [u32; 3]) {
+    let [len, name, skb] = fields;
+    message.message(field, |event| {
+        event.unsigned(len, packet.len);
+        event.text(name, &as_text(packet.name));
+        event.unsigned(skb, packet.skb);
+    });
+}
+
+/// What a request does, in the letters of ftrace.
+fn rwbs(bits: u32) -> String {
+    let operation = OPERATIONS.iter().find(|(bit, _)| bits & bit != 0).map(|(_, letter)| *letter);
+    let is_flush = bits & FLUSH != 0;
+    let is_flushed_before = bits & PREFLUSH != 0 || (is_flush && operation.is_some());
+    let operation = operation.unwrap_or(if is_flush { 'F' } else { 'N' });
+    let flags = FLAGS.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, letter)| *letter);
+    is_flushed_before.then_some('F').into_iter().chain([operation]).chain(flags).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rwbs;
+
+    #[test]
+    fn requests_have_the_letters_of_ftrace() {
+        for (bits, letters) in [
+            (1, "W"),
+            (1 | 1 << 5, "WS"),
+            (1 << 2 | 1 << 3, "RA"),
+            (1 | 1 << 8 | 1 << 9, "FWF"),
+            (1 | 1 << 10, "FW"),
+            (1 << 8, "F"),
+            (1 << 2 | 1 << 6, "RM"),
+            (0, "N"),
+        ] {
+            assert_eq!(rwbs(bits), letters, "{bits:#b}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Messages of protocol buffers: the wire format, as far as it is written here. Numbers as varints, texts
+//! and messages with their lengths in front.
+//!
+//! Events become bytes as they come, without a structure of them in between, which is what libraries for
+//! this format begin with.
+
+/// Wire types, in the lower three bits of what stands before a value.
+const VARINT: u32 = 0;
+const LENGTH: u32 = 2;
+
+/// A message on its way out: its fields, one behind the other.
+#[derive(Clone, Debug, Default)]
+pub struct Message(Vec<u8>);
+
+impl Message {
+    /// What is in it.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Takes what is in it away, and keeps the room.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    fn push(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+
+    fn key(&mut self, field: u32, wire: u32) {
+        self.push(u64::from(field << 3 | wire));
+    }
+
+    /// A number without a sign: `uint32`, `uint64`, `bool`, an enumeration.
+    pub fn unsigned(&mut self, field: u32, value: impl Into<u64>) {
+        self.key(field, VARINT);
+        self.push(value.into());
+    }
+
+    /// A number with a sign: `int32`, `int64`. Negative ones have all 64 bits.
+    pub fn signed(&mut self, field: u32, value: impl Into<i64>) {
+        self.key(field, VARINT);
+        self.push(value.into().cast_unsigned());
+    }
+
+    /// A text.
+    pub fn text(&mut self, field: u32, text: &str) {
+        self.raw(field, text.as_bytes());
+    }
+
+    /// A message that is there in bytes.
+    pub fn raw(&mut self, field: u32, bytes: &[u8]) {
+        self.key(field, LENGTH);
+        self.push(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// All fields of another one.
+    pub fn append(&mut self, other: &Self) {
+        self.0.extend_from_slice(&other.0);
+    }
+
+    /// A message inside.
+    pub fn message(&mut self, field: u32, write: impl FnOnce(&mut Self)) {
+        self.key(field, LENGTH);
+        let at = self.0.len();
+        // Nearly all are shorter than 128 bytes, whose length has one byte.
+        self.0.push(0);
+        write(self);
+        let length = self.0.len().saturating_sub(at + 1);
+        if let Some(place) = self.0.get_mut(at)
+            && length < 0x80
+        {
+            *place = length as u8;
+            return;
+        }
+        let mut prefix = Self::default();
+        prefix.push(length as u64);
+        self.0.splice(at..=at, prefix.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_lengths_are_as_the_format_says() {
+        let mut message = Message::default();
+        message.unsigned(1, 150_u32);
+        message.signed(2, -1);
+        message.text(16, "ab");
+        message.message(3, |inner| inner.text(1, &"x".repeat(200)));
+        let mut expected = vec![0x08, 0x96, 0x01, 0x10];
+        expected.extend([0xff; 9]);
+        expected.extend([0x01, 0x82, 0x01, 2, b'a', b'b', 0x1a, 0xcb, 0x01, 0x0a, 0xc8, 0x01]);
+        expected.extend([b'x'; 200]);
+        assert_eq!(message.bytes(), expected);
+    }
+}

@@ -1,0 +1,500 @@
+//! Tables, as CSV: a line of names, then a line for each row. What has a comma or a quotation mark in it
+//! stands in quotation marks; characters that would end a line are escaped.
+//!
+//! | table | a row for each | sums |
+//! |---|---|---|
+//! | `events` | event | |
+//! | `states` | stretch of a thread in one state | of `running`: the `run_ns` of `trace delays` |
+//! | `delays` | wait, interrupt, request, packet | by `signal`: the sums of `trace delays` |
+//! | `charges` | part of a wait for a CPU | by `list` and thread: the lists of `trace delays` |
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
+
+use noise_model::clean::{as_text, clean, clean_json};
+
+use crate::delays::Begin;
+use crate::delays::watch::{Delay, Run, Wait};
+use crate::event::{Event, Kind, stays_runnable};
+use crate::json;
+use crate::record::{Record, Stored};
+use crate::threads::{MAX_TID, Threads};
+
+/// A table: its name, the names of its columns, and the rows that are ready to be written.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// Its name.
+    pub name: &'static str,
+    /// Rows.
+    pub rows: String,
+}
+
+impl Table {
+    fn new(name: &'static str, columns: &str) -> Self {
+        Self { name, rows: format!("{columns}\n") }
+    }
+
+    /// Adds a row.
+    fn row<const N: usize>(&mut self, cells: [Cell<'_>; N]) {
+        for (place, cell) in cells.into_iter().enumerate() {
+            if place > 0 {
+                self.rows.push(',');
+            }
+            cell.write(&mut self.rows);
+        }
+        self.rows.push('\n');
+    }
+}
+
+/// What stands in a column.
+enum Cell<'a> {
+    Nothing,
+    Number(u64),
+    Signed(i32),
+    Text(&'a str),
+    /// A document; its strings stay what they are, in other escapes.
+    Json(&'a str),
+}
+
+impl Cell<'_> {
+    fn write(self, row: &mut String) {
+        // Writing into a text cannot fail.
+        let _ = match self {
+            Self::Nothing => return,
+            Self::Number(number) => write!(row, "{number}"),
+            Self::Signed(number) => write!(row, "{number}"),
+            Self::Text(text) => {
+                quote(&clean(text), row);
+                return;
+            }
+            Self::Json(text) => {
+                quote(&clean_json(text), row);
+                return;
+            }
+        };
+    }
+}
+
+impl From<u64> for Cell<'_> {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<Option<u64>> for Cell<'_> {
+    fn from(number: Option<u64>) -> Self {
+        number.map_or(Self::Nothing, Self::Number)
+    }
+}
+
+impl From<u32> for Cell<'_> {
+    fn from(number: u32) -> Self {
+        Self::Number(number.into())
+    }
+}
+
+impl From<Option<u32>> for Cell<'_> {
+    fn from(number: Option<u32>) -> Self {
+        number.map_or(Self::Nothing, |number| Self::Number(number.into()))
+    }
+}
+
+impl From<i32> for Cell<'_> {
+    fn from(number: i32) -> Self {
+        Self::Signed(number)
+    }
+}
+
+impl From<Option<i32>> for Cell<'_> {
+    fn from(number: Option<i32>) -> Self {
+        number.map_or(Self::Nothing, Self::Signed)
+    }
+}
+
+impl<'a> From<&'a str> for Cell<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Text(text)
+    }
+}
+
+/// A text, in quotation marks where it could be taken for something else.
+fn quote(text: &str, row: &mut String) {
+    let is_plain = |c: char| c.is_alphanumeric() || "_-./:@+".contains(c);
+    // One that could be a number is none.
+    let begins_plain = text.chars().next().is_some_and(char::is_alphabetic);
+    if begins_plain && text.chars().all(is_plain) {
+        row.push_str(text);
+        return;
+    }
+    row.push('"');
+    for (place, part) in text.split('"').enumerate() {
+        if place > 0 {
+            row.push_str("\"\"");
+        }
+        row.push_str(part);
+    }
+    row.push('"');
+}
+
+/// What a thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Running,
+    Wakeup,
+    Preempt,
+    Blocked,
+}
+
+impl State {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Wakeup => "wakeup",
+            Self::Preempt => "preempt",
+            Self::Blocked => "blocked",
+        }
+    }
+}
+
+/// A stretch that has not ended.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    state: State,
+    since_ns: u64,
+    cpu: u32,
+}
+
+/// Makes the tables.
+#[derive(Debug)]
+pub struct Tables {
+    events: Table,
+    states: Table,
+    delays: Table,
+    charges: Table,
+    threads: Threads,
+    /// What threads do.
+    open: HashMap<i32, Open>,
+    /// Threads that have exited, and run for the last time.
+    exiting: HashSet<i32>,
+    /// Delays so far.
+    rows: u64,
+    time_ns: u64,
+    begin: Begin,
+}
+
+impl Default for Tables {
+    fn default() -> Self {
+        Self {
+            events: Table::new("events", "time_ns,cpu,name,tid,comm,fields,context"),
+            states: Table::new("states", "tid,comm,state,cpu,from_ns,to_ns,ns,ended"),
+            delays: Table::new(
+                "delays",
+                "delay,signal,tid,comm,number,subject,cpu,from_ns,to_ns,ns,net_ns",
+            ),
+            charges: Table::new("charges", "delay,tid,list,cause,by_tid,by_comm,source,ns"),
+            threads: Threads::default(),
+            open: HashMap::new(),
+            exiting: HashSet::new(),
+            rows: 0,
+            time_ns: 0,
+            begin: Begin::default(),
+        }
+    }
+}
+
+impl Tables {
+    /// The same, with waits of threads that are woken from that event on.
+    pub(super) fn with(self, begin: Begin) -> Self {
+        Self { begin, ..self }
+    }
+
+    /// All tables; their rows are taken away by who writes them.
+    pub fn all(&mut self) -> [&mut Table; 4] {
+        [&mut self.events, &mut self.states, &mut self.delays, &mut self.charges]
+    }
+
+    /// Takes an event that is wanted. All events come to [`Tables::follow`] behind it.
+    pub fn event<'t>(&mut self, record: &Record<impl Stored<'t>>, event: &Event<'t>) {
+        let current = match &event.kind {
+            Kind::SchedSwitch { prev, .. } => Some(prev.tid),
+            _ => self.threads.current(event.cpu),
+        };
+        let comm = current.map(|tid| match &event.kind {
+            Kind::SchedSwitch { prev, .. } => as_text(prev.comm.bytes()).into_owned(),
+            _ => self.comm(tid),
+        });
+        let (mut fields, mut context) = (String::new(), String::new());
+        json::fields(record, &mut fields);
+        json::context(record, "", &mut context);
+        self.events.row([
+            event.time_ns.into(),
+            event.cpu.into(),
+            record.name().into(),
+            current.into(),
+            comm.as_deref().map_or(Cell::Nothing, Cell::Text),
+            Cell::Json(&fields),
+            if context.is_empty() { Cell::Nothing } else { Cell::Json(&context) },
+        ]);
+    }
+
+    fn comm(&self, tid: i32) -> String {
+        match self.threads.get(tid) {
+            Some(thread) => as_text(thread.comm.bytes()).into_owned(),
+            None if tid == 0 => "idle".to_owned(),
+            None => String::new(),
+        }
+    }
+
+    /// Follows what threads do, as the waits of `trace delays` do; rows are of wanted threads.
+    pub fn follow(&mut self, event: &Event<'_>, wants: impl Fn(i32) -> bool) {
+        self.time_ns = event.time_ns;
+        let before = self.threads.current(event.cpu);
+        self.threads.follow(event);
+        let (now_ns, cpu) = (event.time_ns, event.cpu);
+        match &event.kind {
+            Kind::SchedSwitch { prev, prev_state, next } => {
+                // A run whose begin or end is not in the recording ends without a row.
+                let is_lost = |open: &Open| open.state == State::Running && open.cpu == cpu;
+                if let Some(tid) = before.filter(|tid| *tid != prev.tid)
+                    && self.open.get(&tid).is_some_and(is_lost)
+                {
+                    self.open.remove(&tid);
+                }
+                self.open.remove(&prev.tid);
+                if stays_runnable(*prev_state) {
+                    self.begin(prev.tid, State::Preempt, now_ns, cpu);
+                } else if !self.exiting.remove(&prev.tid) {
+                    self.begin(prev.tid, State::Blocked, now_ns, cpu);
+                }
+                // A thread that sleeps still was woken by an event that the recording lacks.
+                self.end_blocked(next.tid, now_ns, &wants);
+                self.begin(next.tid, State::Running, now_ns, cpu);
+            }
+            Kind::SchedWaking(_) if self.begin == Begin::Wakeup => {}
+            Kind::SchedWaking(woken) | Kind::SchedWakeup(woken) | Kind::SchedWakeupNew(woken) => {
+                let tid = woken.task.tid;
+                let is_asleep = |open: &Open| open.state == State::Blocked;
+                if self.open.get(&tid).is_none_or(is_asleep) {
+                    self.end_blocked(tid, now_ns, &wants);
+                    self.begin(tid, State::Wakeup, now_ns, woken.target_cpu);
+                }
+            }
+            Kind::SchedProcessExit(task) if (1..MAX_TID).contains(&task.tid) => {
+                self.exiting.insert(task.tid);
+            }
+            Kind::SchedProcessFree(task) => {
+                self.open.remove(&task.tid);
+                self.exiting.remove(&task.tid);
+            }
+            _ => {}
+        }
+    }
+
+    fn begin(&mut self, tid: i32, state: State, since_ns: u64, cpu: u32) {
+        if (1..MAX_TID).contains(&tid) {
+            self.open.insert(tid, Open { state, since_ns, cpu });
+        }
+    }
+
+    fn end_blocked(&mut self, tid: i32, now_ns: u64, wants: impl Fn(i32) -> bool) {
+        if let Some(open) = self.open.get(&tid).filter(|open| open.state == State::Blocked)
+            && wants(tid)
+        {
+            let open = *open;
+            self.state(tid, open.state.name(), open.cpu, [open.since_ns, now_ns], true);
+        }
+    }
+
+    fn state(&mut self, tid: i32, state: &str, cpu: u32, times: [u64; 2], ended: bool) {
+        let comm = self.comm(tid);
+        let [from_ns, to_ns] = times;
+        self.states.row([
+            tid.into(),
+            comm.as_str().into(),
+            state.into(),
+            cpu.into(),
+            from_ns.into(),
+            to_ns.into(),
+            to_ns.saturating_sub(from_ns).into(),
+            if ended { "true" } else { "false" }.into(),
+        ]);
+    }
+
+    /// A thread ran.
+    pub fn ran(&mut self, run: &Run) {
+        self.state(run.tid, State::Running.name(), run.cpu, [run.from_ns, run.to_ns], true);
+    }
+
+    /// A wait for a CPU ended.
+    pub fn waited(&mut self, wait: &Wait<'_>) {
+        let (times, number) = ([wait.from_ns, wait.to_ns], self.number());
+        self.state(wait.tid, wait.signal, wait.cpu, times, true);
+        let comm = as_text(wait.comm.bytes()).into_owned();
+        self.delays.row([
+            number.into(),
+            wait.signal.into(),
+            wait.tid.into(),
+            comm.as_str().into(),
+            Cell::Nothing,
+            Cell::Nothing,
+            wait.cpu.into(),
+            wait.from_ns.into(),
+            wait.to_ns.into(),
+            wait.to_ns.saturating_sub(wait.from_ns).into(),
+            Cell::Nothing,
+        ]);
+        for (list, part) in wait.parts() {
+            self.charges.row([
+                number.into(),
+                wait.tid.into(),
+                list.into(),
+                part.cause.into(),
+                part.tid.into(),
+                part.tid.map_or(Cell::Nothing, |_| Cell::Text(&part.comm)),
+                part.source.as_deref().map_or(Cell::Nothing, Cell::Text),
+                part.ns.into(),
+            ]);
+        }
+    }
+
+    /// An interrupt, a request or a packet ended.
+    pub fn delayed(&mut self, delay: &Delay<'_>) {
+        let (number, subject) = (self.number(), delay.subject.to_string());
+        self.delays.row([
+            number.into(),
+            delay.signal.name().into(),
+            Cell::Nothing,
+            Cell::Nothing,
+            delay.subject.number().into(),
+            subject.as_str().into(),
+            delay.cpu.into(),
+            delay.from_ns.into(),
+            delay.to_ns.into(),
+            delay.to_ns.saturating_sub(delay.from_ns).into(),
+            delay.net_ns.into(),
+        ]);
+    }
+
+    fn number(&mut self) -> u64 {
+        self.rows += 1;
+        self.rows
+    }
+
+    /// Takes what threads do at the end of the recording.
+    pub fn finish(&mut self, wants: impl Fn(i32) -> bool) {
+        let open = std::mem::take(&mut self.open).into_iter();
+        let mut open: Vec<_> = open.filter(|(tid, _)| wants(*tid)).collect();
+        open.sort_by_key(|(tid, open)| (open.since_ns, *tid));
+        for (tid, open) in open {
+            let times = [open.since_ns, self.time_ns];
+            self.state(tid, open.state.name(), open.cpu, times, false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Export;
+    use super::*;
+    use crate::ftrace::Reader;
+    use crate::select::{Select, Who};
+
+    /// A thread waits twice for a CPU, another one once; a third one is never seen to begin.
+    const TEXT: &[u8] = "\
+ x-10 [001] d.... 10.000000: sched_switch: prev_comm=x prev_pid=10 prev_prio=120 prev_state=S ==> next_comm=b next_pid=12 next_prio=120
+ b-12 [001] d.... 10.000010: sched_wakeup: comm=a\u{202e} pid=11 prio=120 target_cpu=001
+ b-12 [001] d.... 10.000030: sched_switch: prev_comm=b prev_pid=12 prev_prio=120 prev_state=R ==> next_comm=a\u{202e} next_pid=11 next_prio=120
+ a-11 [001] d.h.. 10.000035: irq_handler_entry: irq=36 name=disk
+ a-11 [001] d.h.. 10.000036: irq_handler_exit: irq=36 ret=handled
+ a-11 [001] d.... 10.000040: sched_process_exit: comm=a\u{202e} pid=11 prio=120
+ a-11 [001] d.... 10.000050: sched_switch: prev_comm=a\u{202e} prev_pid=11 prev_prio=120 prev_state=X ==> next_comm=b next_pid=12 next_prio=120
+".as_bytes();
+
+    fn tables(select: Select) -> Tables {
+        let mut export =
+            Export::new(select, Begin::default(), None, Some(Tables::default()), false);
+        for record in Reader::new(TEXT) {
+            export.add(&record);
+        }
+        export.finish();
+        export.tables.unwrap()
+    }
+
+    fn rows(table: &Table) -> Vec<&str> {
+        table.rows.lines().skip(1).collect()
+    }
+
+    #[test]
+    fn threads_go_from_state_to_state() {
+        let tables = tables(Select::default());
+        let expected = [
+            "12,b,running,1,10000000000,10000030000,30000,true",
+            r#"11,"a\u{202e}",wakeup,1,10000010000,10000030000,20000,true"#,
+            r#"11,"a\u{202e}",running,1,10000030000,10000050000,20000,true"#,
+            "12,b,preempt,1,10000030000,10000050000,20000,true",
+            "10,x,blocked,1,10000000000,10000050000,50000,false",
+            "12,b,running,1,10000050000,10000050000,0,false",
+        ];
+        assert_eq!(rows(&tables.states), expected);
+        let expected = [
+            r#"1,wakeup,11,"a\u{202e}",,,1,10000010000,10000030000,20000,"#,
+            "2,hardirq,,,36,disk,1,10000035000,10000036000,1000,1000",
+            "3,preempt,12,b,,,1,10000030000,10000050000,20000,",
+        ];
+        assert_eq!(rows(&tables.delays), expected);
+        let live: Vec<_> =
+            rows(&tables.charges).into_iter().filter(|row| row.contains(",charges,")).collect();
+        let expected = [
+            "1,11,charges,thread,12,b,,20000",
+            r#"3,12,charges,thread,11,"a\u{202e}",,19000"#,
+            r#"3,12,charges,hardirq,,,"36",1000"#,
+        ];
+        assert_eq!(live, expected);
+        assert_eq!(rows(&tables.events).len(), 7);
+        assert!(tables.events.rows.contains(r#"""next_comm"":""a\u202e"""#));
+    }
+
+    #[test]
+    fn waits_begin_with_wakings_where_there_is_nothing_else() {
+        let text = str::from_utf8(TEXT).unwrap().replace("sched_wakeup", "sched_waking");
+        let waits = |begin| {
+            let tables = Some(Tables::default());
+            let mut export = Export::new(Select::default(), begin, None, tables, false);
+            Reader::new(text.as_bytes()).for_each(|record| export.add(&record));
+            let tables = export.tables.unwrap();
+            [tables.states, tables.delays].map(|table| table.rows.matches("wakeup").count())
+        };
+        assert_eq!(waits(Begin::Waking), [1, 1]);
+        assert_eq!(waits(Begin::Wakeup), [0, 0]);
+    }
+
+    #[test]
+    fn rows_are_of_wanted_threads_and_times() {
+        let thread = Some(Who::Id(12));
+        let found = tables(Select { thread, ..Select::default() });
+        assert_eq!(rows(&found.states).len(), 3);
+        assert!(rows(&found.states).iter().all(|row| row.starts_with("12,b,")));
+        assert_eq!(rows(&found.delays), ["1,preempt,12,b,,,1,10000030000,10000050000,20000,"]);
+        assert_eq!(rows(&found.events).len(), 4);
+        let span = Select {
+            from_ns: Some(10_000_036_000),
+            to_ns: Some(10_000_040_000),
+            ..Select::default()
+        };
+        let found = tables(span);
+        assert_eq!(
+            rows(&found.delays),
+            ["1,hardirq,,,36,disk,1,10000035000,10000036000,1000,1000"]
+        );
+        assert_eq!(rows(&found.events).len(), 2);
+    }
+
+    #[test]
+    fn cells_are_quoted_where_they_need_it() {
+        let mut table = Table::new("t", "a");
+        table.row([Cell::from("sda"), "7".into(), "".into(), "a,\"b".into(), Cell::Nothing]);
+        table.row([Cell::from(7_u64), Cell::from(-7_i32), "kworker/u16:0".into(), "a\nb".into()]);
+        let expected = "a\nsda,\"7\",\"\",\"a,\"\"b\",\n7,-7,kworker/u16:0,\"a\\x0ab\"\n";
+        assert_eq!(table.rows, expected);
+    }
+}
