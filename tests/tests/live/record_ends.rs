@@ -77,7 +77,7 @@ fn record_of_a_command() -> Result<Verdict> {
 fn record_that_is_killed() -> Result<Verdict> {
     let mut recorder = Recorder::start(&["--own"])?;
     let load = busy()?;
-    thread::sleep(Duration::from_millis(700));
+    thread::sleep(Duration::from_millis(300));
     recorder.process.signal(libc::SIGKILL)?;
     recorder.process.wait()?;
     load.stop()?;
