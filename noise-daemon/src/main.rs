@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         Err(code) => return code,
     };
     match cli.command.run() {
-        Ok(exit) => exit.into(),
+        Ok(exit) => exit,
         Err(error) => {
             output::complain(&error.to_string());
             error.exit.into()

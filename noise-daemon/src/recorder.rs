@@ -88,7 +88,8 @@ impl Answer {
             Some(from) => from,
             None => {
                 let complete_from_ns = store.complete_from_ns(cpu, part)?;
-                Item::Part { place, complete_from_ns }.write(bytes);
+                let classes = store.classes();
+                Item::Part { place, complete_from_ns, classes }.write(bytes);
                 store.first_since(cpu, part, self.since_ns)?
             }
         };

@@ -30,11 +30,11 @@ const EVENTS_PER_STRAY: usize = 200;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Names of the softirq vectors, by number.
-const SOFTIRQS: [&str; 10] =
+pub(crate) const SOFTIRQS: [&str; 10] =
     ["hi", "timer", "net_tx", "net_rx", "block", "irq_poll", "tasklet", "sched", "hrtimer", "rcu"];
 
 /// Names of the interrupt vectors, in the order of the documentation.
-const VECTORS: [&str; 11] = [
+pub(crate) const VECTORS: [&str; 11] = [
     "local_timer",
     "reschedule",
     "call_function",

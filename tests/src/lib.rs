@@ -30,6 +30,7 @@ pub mod pictures;
 pub mod prom;
 pub mod prometheus;
 pub mod recall;
+pub mod recorded;
 pub mod rights;
 pub mod scenario;
 pub mod scratch;

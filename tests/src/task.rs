@@ -233,6 +233,15 @@ pub fn kernel_threads() -> Result<BTreeSet<i32>> {
     Ok(found)
 }
 
+/// `CLOCK_MONOTONIC`, nanoseconds.
+pub fn monotonic_ns() -> Result<u64> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the time is written during the call only.
+    let result = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    ensure!(result == 0, "clock_gettime: {}", io::Error::last_os_error());
+    Ok(u64::try_from(time.tv_sec)? * 1_000_000_000 + u64::try_from(time.tv_nsec)?)
+}
+
 /// Whether this process is root.
 pub fn is_root() -> bool {
     // SAFETY: no memory argument, cannot fail.

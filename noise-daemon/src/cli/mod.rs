@@ -11,12 +11,15 @@ pub mod man;
 pub mod osnoise;
 pub mod output;
 mod progress;
+pub mod record;
 pub mod run;
 pub mod top;
 pub mod trace;
 mod watching;
 
 pub use self::error::{CommandError, Exit};
+
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -44,6 +47,8 @@ pub enum Command {
     Osnoise(osnoise::OsnoiseArgs),
     /// Measure this machine's noise from the inside, and what it costs at scale.
     Bench(bench::BenchArgs),
+    /// Record kernel events into a folder that LTTng's tools read too.
+    Record(record::RecordArgs),
     /// Read recordings of kernel events: our own, LTTng's, perf's, ftrace's text.
     Trace(trace::TraceArgs),
     /// Print what a shell needs to complete this command line.
@@ -53,22 +58,23 @@ pub enum Command {
 }
 
 impl Command {
-    /// Runs it.
+    /// Runs it; what the process exits with.
     ///
     /// # Errors
     /// What the command failed with.
-    pub fn run(&self) -> Result<Exit, CommandError> {
+    pub fn run(&self) -> Result<ExitCode, CommandError> {
         match self {
             Self::Run(args) => run::run(args)?,
             Self::Top(args) => top::run(args)?,
             Self::Check(args) => check::run(args)?,
             Self::Incidents(args) => incidents::run(args)?,
-            Self::Osnoise(args) => return osnoise::run(args),
+            Self::Osnoise(args) => return osnoise::run(args).map(ExitCode::from),
             Self::Bench(args) => bench::run(args)?,
+            Self::Record(args) => return record::run(args),
             Self::Trace(args) => trace::run(args)?,
             Self::Completions(args) => completions::run(args)?,
             Self::Man(args) => man::run(args)?,
         }
-        Ok(Exit::Fine)
+        Ok(Exit::Fine.into())
     }
 }

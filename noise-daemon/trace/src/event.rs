@@ -89,6 +89,8 @@ pub struct Request<'t> {
     pub tid: i32,
     /// That thread's name.
     pub comm: &'t [u8],
+    /// Of a completion: the error, 0 = none.
+    pub error: i32,
 }
 
 /// A packet.
@@ -169,10 +171,12 @@ pub enum Kind<'t> {
     },
     /// A process runs another program.
     SchedProcessExec {
-        /// The program's file.
+        /// The program's file; in our recordings, the name that the thread has from then on.
         filename: &'t [u8],
         /// The thread.
         tid: i32,
+        /// The id that it had before: another one where it was not its process's first thread.
+        old_tid: i32,
     },
     /// A thread ends.
     SchedProcessExit(Task),
@@ -248,8 +252,12 @@ pub enum Kind<'t> {
     BlockRqComplete(Request<'t>),
     /// It goes back into the queue.
     BlockRqRequeue(Request<'t>),
+    /// It becomes part of another one.
+    BlockRqMerge(Request<'t>),
     /// A packet goes to an interface's queue.
     NetDevQueue(Packet<'t>),
+    /// It goes to the interface's driver.
+    NetDevStartXmit(Packet<'t>),
     /// The interface's driver took it, or not.
     NetDevXmit {
         /// The packet.
@@ -263,6 +271,15 @@ pub enum Kind<'t> {
     NetifRx(Packet<'t>),
     /// A driver hands a received packet over with others.
     NapiGroReceive(Packet<'t>),
+    /// The kernel dropped a packet.
+    SkbKfree {
+        /// Address of its buffer.
+        skb: u64,
+        /// Why, by the kernel's numbers; all ones where it gives none.
+        reason: u32,
+    },
+    /// A segment is sent again.
+    TcpRetransmitSkb(Packet<'t>),
     /// The state dump begins.
     StatedumpStart,
     /// A thread that was there.

@@ -5,6 +5,7 @@
 //! [`ctf`] and [`ftrace`] read the formats, and hold nothing but the events at hand. [`export`] writes the
 //! formats of other programs.
 
+pub mod capture;
 pub mod clock;
 pub mod ctf;
 pub mod damage;

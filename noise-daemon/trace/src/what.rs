@@ -31,11 +31,15 @@ pub enum What {
     BlockRqIssue,
     BlockRqComplete,
     BlockRqRequeue,
+    BlockRqMerge,
     NetDevQueue,
+    NetDevStartXmit,
     NetDevXmit,
     NetifReceiveSkb,
     NetifRx,
     NapiGroReceive,
+    SkbKfree,
+    TcpRetransmitSkb,
     StatedumpStart,
     StatedumpProcess,
     StatedumpInterrupt,
@@ -69,13 +73,18 @@ const NAMES: &[(&str, What)] = &[
     ("block_rq_issue", What::BlockRqIssue),
     ("block_rq_complete", What::BlockRqComplete),
     ("block_rq_requeue", What::BlockRqRequeue),
+    ("block_rq_merge", What::BlockRqMerge),
     ("net_dev_queue", What::NetDevQueue),
+    ("net_dev_start_xmit", What::NetDevStartXmit),
     ("net_dev_xmit", What::NetDevXmit),
     ("netif_receive_skb", What::NetifReceiveSkb),
     ("net_if_receive_skb", What::NetifReceiveSkb),
     ("netif_rx", What::NetifRx),
     ("napi_gro_receive_entry", What::NapiGroReceive),
     ("net_napi_gro_receive_entry", What::NapiGroReceive),
+    ("skb_kfree", What::SkbKfree),
+    ("kfree_skb", What::SkbKfree),
+    ("tcp_retransmit_skb", What::TcpRetransmitSkb),
     ("lttng_statedump_start", What::StatedumpStart),
     ("lttng_statedump_process_state", What::StatedumpProcess),
     ("lttng_statedump_interrupt", What::StatedumpInterrupt),
@@ -94,8 +103,16 @@ const TASK: &[Wanted] = &[&["comm"], TID, &["prio"]];
 const WOKEN: &[Wanted] = &[&["comm"], TID, &["prio"], &["target_cpu"]];
 const IRQ: &[Wanted] = &[&["irq"], &["ret"]];
 const SOFTIRQ: &[Wanted] = &[&["vec"]];
-const REQUEST: &[Wanted] =
-    &[&["dev"], &["sector"], &["nr_sector"], &["bytes"], &["rwbs"], &["tid"], &["comm"]];
+const REQUEST: &[Wanted] = &[
+    &["dev"],
+    &["sector"],
+    &["nr_sector"],
+    &["bytes"],
+    &["rwbs"],
+    &["tid"],
+    &["comm"],
+    &["error", "errors"],
+];
 const PACKET: &[Wanted] = &[&["skbaddr"], &["len"], &["name", "dev"], &["rc"]];
 
 impl What {
@@ -142,7 +159,7 @@ impl What {
                 &["child_tid"],
                 &["child_pid"],
             ],
-            Self::SchedProcessExec => &[&["filename"], TID],
+            Self::SchedProcessExec => &[&["filename"], TID, &["old_tid", "old_pid"]],
             Self::SchedProcessExit | Self::SchedProcessFree => TASK,
             Self::IrqHandlerEntry => &[&["irq"], &["name"]],
             Self::IrqHandlerExit => IRQ,
@@ -154,12 +171,16 @@ impl What {
             Self::BlockRqInsert
             | Self::BlockRqIssue
             | Self::BlockRqComplete
-            | Self::BlockRqRequeue => REQUEST,
+            | Self::BlockRqRequeue
+            | Self::BlockRqMerge => REQUEST,
             Self::NetDevQueue
+            | Self::NetDevStartXmit
             | Self::NetDevXmit
             | Self::NetifReceiveSkb
             | Self::NetifRx
-            | Self::NapiGroReceive => PACKET,
+            | Self::NapiGroReceive
+            | Self::TcpRetransmitSkb => PACKET,
+            Self::SkbKfree => &[&["skbaddr"], &["reason"]],
             Self::StatedumpProcess => &[&["tid"], &["pid"], &["ppid"], &["name"]],
             Self::StatedumpInterrupt => &[&["irq"], &["name"], &["action"]],
             Self::StatedumpBlockDevice => &[&["dev"], &["diskname"]],
@@ -203,6 +224,7 @@ fn request<'t>(fields: &impl Fields<'t>) -> Request<'t> {
         rwbs: fields.int(4) as u32,
         tid: fields.int(5) as i32,
         comm: fields.text(6),
+        error: fields.int(7) as i32,
     }
 }
 
@@ -229,9 +251,11 @@ pub fn kind<'t>(what: What, name: &'t str, fields: &impl Fields<'t>) -> Kind<'t>
             dest_cpu: fields.int(4) as u32,
         },
         What::SchedProcessFork => fork(fields),
-        What::SchedProcessExec => {
-            Kind::SchedProcessExec { filename: fields.text(0), tid: fields.int(1) as i32 }
-        }
+        What::SchedProcessExec => Kind::SchedProcessExec {
+            filename: fields.text(0),
+            tid: fields.int(1) as i32,
+            old_tid: fields.int(2) as i32,
+        },
         What::SchedProcessExit => Kind::SchedProcessExit(task(fields, 0)),
         What::SchedProcessFree => Kind::SchedProcessFree(task(fields, 0)),
         What::IrqHandlerEntry => Kind::IrqHandlerEntry { irq: vec(), name: fields.text(1) },
@@ -252,11 +276,18 @@ pub fn kind<'t>(what: What, name: &'t str, fields: &impl Fields<'t>) -> Kind<'t>
         What::BlockRqIssue => Kind::BlockRqIssue(request(fields)),
         What::BlockRqComplete => Kind::BlockRqComplete(request(fields)),
         What::BlockRqRequeue => Kind::BlockRqRequeue(request(fields)),
+        What::BlockRqMerge => Kind::BlockRqMerge(request(fields)),
         What::NetDevQueue => Kind::NetDevQueue(packet(fields)),
+        What::NetDevStartXmit => Kind::NetDevStartXmit(packet(fields)),
         What::NetDevXmit => Kind::NetDevXmit { packet: packet(fields), rc: fields.int(3) as i32 },
         What::NetifReceiveSkb => Kind::NetifReceiveSkb(packet(fields)),
         What::NetifRx => Kind::NetifRx(packet(fields)),
         What::NapiGroReceive => Kind::NapiGroReceive(packet(fields)),
+        What::SkbKfree => Kind::SkbKfree {
+            skb: fields.int(0),
+            reason: if fields.has(1) { fields.int(1) as u32 } else { u32::MAX },
+        },
+        What::TcpRetransmitSkb => Kind::TcpRetransmitSkb(packet(fields)),
         What::StatedumpStart => Kind::StatedumpStart,
         What::StatedumpProcess => Kind::StatedumpProcess(Dumped {
             tid: fields.int(0) as i32,

@@ -63,6 +63,8 @@ pub enum Item {
         place: Place,
         /// The time, ns on CLOCK_MONOTONIC.
         complete_from_ns: u64,
+        /// Bits of the classes of events that are kept now; 0 where that is not said.
+        classes: u32,
     },
     /// Events in order of their numbers, which is nearly the order of time.
     Events {
@@ -127,7 +129,9 @@ impl Item {
     /// Appends it.
     pub fn write(&self, bytes: &mut Vec<u8>) {
         let (kind, place, numbers) = match self {
-            Self::Part { place, complete_from_ns } => (1, *place, [*complete_from_ns, 0]),
+            Self::Part { place, complete_from_ns, classes } => {
+                (1, *place, [*complete_from_ns, u64::from(*classes)])
+            }
             Self::Events { place, first, events } => (2, *place, [*first, events.len() as u64]),
             Self::Missing { place, first, count } => (3, *place, [*first, *count]),
             Self::End { events, missing } => (4, Place::default(), [*events, *missing]),
@@ -206,7 +210,7 @@ impl<R: Read> EventsReader<R> {
         let place = Place { cpu: short(&bytes, 4), part };
         let (first, second) = (number(&bytes, 8), number(&bytes, 16));
         Ok(Some(match kind {
-            1 => Item::Part { place, complete_from_ns: first },
+            1 => Item::Part { place, complete_from_ns: first, classes: second as u32 },
             2 => {
                 let count = usize::try_from(second).ok().filter(|count| *count <= MOST_EVENTS);
                 let count = count.ok_or(EventsError::Damaged("too many events in one piece"))?;
@@ -238,7 +242,7 @@ mod tests {
         let place = Place { cpu: 3, part: 1 };
         let event = |number| Event { number, time_ns: 5, kind: 1, ..Event::default() };
         vec![
-            Item::Part { place, complete_from_ns: 7 },
+            Item::Part { place, complete_from_ns: 7, classes: 3 },
             Item::Missing { place, first: 9, count: 2 },
             Item::Events { place, first: 11, events: (11..15).map(event).collect() },
             Item::End { events: 4, missing: 2 },

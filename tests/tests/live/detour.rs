@@ -13,6 +13,7 @@ use noise_tests::load::figure;
 use noise_tests::measuring::{
     Judgement, Measuring, array, by_detour, by_ftrace, ensure_planted, number, of_cpu,
 };
+use noise_tests::task::monotonic_ns;
 use serde_json::Value;
 
 use crate::osnoise::{CPU, ensure_seen, planter, planter_name, two_cpus};
@@ -89,14 +90,6 @@ fn kernel_counts(cpu: u32) -> Result<BTreeMap<String, u64>> {
 
 /// The line of local timer interrupts.
 const TIMER: &str = "LOC";
-
-fn monotonic_ns() -> Result<u64> {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the time is written during the call only.
-    let result = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    ensure!(result == 0, "clock_gettime: {}", std::io::Error::last_os_error());
-    Ok(u64::try_from(time.tv_sec)? * 1_000_000_000 + u64::try_from(time.tv_nsec)?)
-}
 
 /// On a CPU where nothing but the measuring thread runs, what remains is the tick.
 fn the_tick() -> Result<Verdict> {

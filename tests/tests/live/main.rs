@@ -32,6 +32,8 @@ mod packages;
 mod patience;
 mod privileges;
 mod prometheus;
+mod record;
+mod record_ends;
 mod recorder;
 mod referee;
 mod scenario;
@@ -132,6 +134,8 @@ fn main() -> ExitCode {
         ("memory", memory::TESTS),
         ("cgroups", cgroups::TESTS),
         ("differential", differential::TESTS),
+        ("record", record::TESTS),
+        ("record_ends", record_ends::TESTS),
         ("recorder", recorder::TESTS),
         ("attribution", attribution::TESTS),
         ("scenario", scenario::TESTS),

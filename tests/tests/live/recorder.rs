@@ -30,7 +30,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
 ];
 
 /// What the recorder keeps.
-fn kept_events() -> Vec<&'static str> {
+pub(crate) fn kept_events() -> Vec<&'static str> {
     let others = [
         "sched:sched_switch",
         "sched:sched_waking",
@@ -44,19 +44,46 @@ fn kept_events() -> Vec<&'static str> {
     [&others, INTERRUPT_EVENTS, BLOCK_EVENTS, NETWORK_EVENTS].concat()
 }
 
+/// What the mixed load must bring about.
+pub(crate) const KINDS: [&str; 21] = [
+    "switch",
+    "waking",
+    "wakeup_new",
+    "migrate",
+    "fork",
+    "exec",
+    "exit",
+    "irq entry",
+    "irq exit",
+    "vector entry local_timer",
+    "vector exit local_timer",
+    "softirq raise",
+    "softirq entry net_rx",
+    "softirq exit net_rx",
+    "block Issue",
+    "block Complete",
+    "tx queue lo",
+    "tx start lo",
+    "receive lo",
+    "drop",
+    "retransmit",
+];
+
 /// A daemon with a socket of its own.
-struct Socketed {
-    daemon: Daemon,
-    socket: PathBuf,
+pub(crate) struct Socketed {
+    pub(crate) daemon: Daemon,
+    pub(crate) socket: PathBuf,
     _folder: Folder,
 }
 
-fn start(options: &[&str]) -> Result<Socketed> {
-    let folder = Folder::new("recorder")?;
-    let socket = folder.path().join("noised.sock");
-    let path = socket.to_str().context("a path that is not UTF-8")?;
-    let options = [&[SOCKET_PATH, path], options].concat();
-    Ok(Socketed { daemon: Daemon::start_with(&options)?, socket, _folder: folder })
+impl Socketed {
+    pub(crate) fn start(options: &[&str]) -> Result<Self> {
+        let folder = Folder::new("recorder")?;
+        let socket = folder.path().join("noised.sock");
+        let path = socket.to_str().context("a path that is not UTF-8")?;
+        let options = [&[SOCKET_PATH, path], options].concat();
+        Ok(Self { daemon: Daemon::start_with(&options)?, socket, _folder: folder })
+    }
 }
 
 fn figure(scrape: &Scrape, metric: &str) -> Result<f64> {
@@ -64,9 +91,20 @@ fn figure(scrape: &Scrape, metric: &str) -> Result<f64> {
     series.into_values().next().with_context(|| format!("no {metric}"))
 }
 
+/// Programs that come and go.
+pub(crate) fn run_programs() -> Result<()> {
+    for _ in 0..5 {
+        let outcome = Command::new(binary()?).arg("--version").output()?;
+        ensure!(outcome.status.success(), "noised --version fails");
+    }
+    Ok(())
+}
+
 fn recorder_has_every_event() -> Result<Verdict> {
-    let Socketed { daemon, socket, .. } =
-        &start(&["--recorder.kibibytes-per-cpu=32768", "--recorder.kibibytes-in-all=1048576"])?;
+    let Socketed { daemon, socket, .. } = &Socketed::start(&[
+        "--recorder.kibibytes-per-cpu=32768",
+        "--recorder.kibibytes-in-all=1048576",
+    ])?;
     let _sight = keep_sight()?;
     let _statistics = bpf::Statistics::enable()?;
     let recording = Recording::start(&kept_events(), 256)?;
@@ -75,10 +113,7 @@ fn recorder_has_every_event() -> Result<Verdict> {
     recording.mark("begin")?;
     let load = MixedLoad::start()?;
     thread::sleep(Duration::from_secs(4));
-    for _ in 0..5 {
-        let outcome = Command::new(binary()?).arg("--version").output()?;
-        ensure!(outcome.status.success(), "noised --version fails");
-    }
+    run_programs()?;
     load.stop()?;
     recording.mark("end")?;
     let after = bpf::programs_of(daemon.process().pid())?;
@@ -88,31 +123,8 @@ fn recorder_has_every_event() -> Result<Verdict> {
     let stretch = fetch(socket, window.from_ns.saturating_sub(1_000_000_000))?;
     let usual_ns = trace.shortest_gap_ns as f64 + slowest_program_ns(&before, &after);
     ensure_recorded(&trace, &stretch, window, usual_ns)?;
-    let kinds = [
-        "switch",
-        "waking",
-        "wakeup_new",
-        "migrate",
-        "fork",
-        "exec",
-        "name",
-        "exit",
-        "irq entry",
-        "irq exit",
-        "vector entry local_timer",
-        "vector exit local_timer",
-        "softirq raise",
-        "softirq entry net_rx",
-        "softirq exit net_rx",
-        "block Issue",
-        "block Complete",
-        "tx queue lo",
-        "tx start lo",
-        "receive lo",
-        "drop",
-        "retransmit",
-    ];
-    ensure_present(&stretch, window, &kinds)?;
+    ensure_present(&stretch, window, &KINDS)?;
+    ensure_present(&stretch, window, &["name"])?;
     let scrape = Scrape::parse(&daemon.metrics()?)?;
     let events = figure(&scrape, "noised_recorder_events_total")?;
     ensure!(events >= stretch.events.len() as f64, "{events} events were counted");
@@ -121,7 +133,7 @@ fn recorder_has_every_event() -> Result<Verdict> {
 
 fn recorder_says_what_was_overwritten() -> Result<Verdict> {
     // The least that there can be: 128 events of each CPU.
-    let Socketed { daemon, socket, .. } = &start(&["--recorder.kibibytes-per-cpu=4"])?;
+    let Socketed { daemon, socket, .. } = &Socketed::start(&["--recorder.kibibytes-per-cpu=4"])?;
     let last = (cpus() - 1).to_string();
     let load = Worker::start("pipe", &["0", &last, "0"])?;
     thread::sleep(Duration::from_millis(500));
@@ -145,7 +157,8 @@ fn recorder_says_what_was_overwritten() -> Result<Verdict> {
 }
 
 fn a_slow_reader_costs_no_memory() -> Result<Verdict> {
-    let Socketed { daemon, socket, .. } = &start(&["--recorder.kibibytes-per-cpu=16384"])?;
+    let Socketed { daemon, socket, .. } =
+        &Socketed::start(&["--recorder.kibibytes-per-cpu=16384"])?;
     let last = (cpus() - 1).to_string();
     let load = Worker::start("pipe", &["0", &last, "0"])?;
     thread::sleep(Duration::from_secs(2));
@@ -171,7 +184,7 @@ fn a_slow_reader_costs_no_memory() -> Result<Verdict> {
 }
 
 fn recorder_off() -> Result<Verdict> {
-    let Socketed { daemon, socket, .. } = &start(&["--recorder.enabled=false"])?;
+    let Socketed { daemon, socket, .. } = &Socketed::start(&["--recorder.enabled=false"])?;
     let error = fetch(socket, 0).err().context("there is an answer")?.to_string();
     ensure!(error.contains("404"), "{error}");
     ensure!(!daemon.metrics()?.contains("noised_recorder"), "a recorder that is off has metrics");

@@ -97,6 +97,13 @@ impl Controls {
         unsafe { (&raw const (*state).store.lost).read_volatile() }
     }
 
+    /// Bits of the classes of events that are written; 0 where there is no CPU.
+    pub fn classes(&self) -> u32 {
+        let Some(state) = self.state(0) else { return 0 };
+        // SAFETY: the state lies in the mapping.
+        unsafe { (&raw const (*state).events).read_volatile() }
+    }
+
     /// Where the event store's parts lie.
     pub fn layout(&self) -> Layout {
         self.layout

@@ -12,7 +12,8 @@ use aya::{Btf, Ebpf, VerifierLogLevel};
 use noise_common::MARKER_MAP;
 use noise_common::hooks::{Attach, HOOKS, Hook};
 use noise_common::signals::{SIGNALS, Signal, SignalInfo};
-use noise_common::store::Layout;
+use noise_common::store::event::KINDS;
+use noise_common::store::{Class, Layout};
 use noise_system::memory::give_back;
 
 use super::controls::{Controls, Measured};
@@ -109,6 +110,8 @@ pub struct LoadOptions {
     pub only: Option<Attach>,
     /// What is measured at first.
     pub measured: Measured,
+    /// Only hooks that write events of the classes that are measured: there is nothing else.
+    pub events_only: bool,
     /// The event store's size, which may turn out smaller where memory is short.
     pub recorder: RecorderSize,
     /// A process or thread that is counted apart from the others of its cgroup.
@@ -170,8 +173,11 @@ impl Engine {
         // not kept on top.
         give_back();
         let mut hooks = Vec::with_capacity(HOOKS.len());
-        // Without a store nothing happens there.
-        let is_needed = |hook: &Hook| layout.events() > 0 || !hook.is_for_events();
+        let is_needed = |hook: &Hook| {
+            let writes = writes_events(*hook, &options.measured.events);
+            // Without a store nothing happens there.
+            (layout.events() > 0 || !hook.is_for_events()) && (writes || !options.events_only)
+        };
         for hook in options.object.hooks().into_iter().filter(is_needed) {
             let state = if facts.arguments.contains_key(&hook) {
                 load_hook(&mut ebpf, hook, options.only, &btf)
@@ -324,6 +330,15 @@ impl Engine {
             })
             .collect()
     }
+}
+
+/// Whether the program of a hook writes events of these classes.
+fn writes_events(hook: Hook, classes: &[Class]) -> bool {
+    let of = |hook: Hook| match hook {
+        Hook::Vector(..) => Some(Class::Sched),
+        _ => KINDS.iter().find(|kind| kind.name() == hook.tracepoint()).map(|kind| kind.class()),
+    };
+    of(hook).is_some_and(|class| classes.contains(&class))
 }
 
 /// The memory that says what the programs measure; `None` of an object that does not read it.

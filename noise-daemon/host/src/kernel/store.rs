@@ -80,6 +80,11 @@ impl EventStore {
         self.controls.layout().cpus()
     }
 
+    /// Bits of the classes of events that are written now.
+    pub fn classes(&self) -> u32 {
+        self.controls.classes()
+    }
+
     fn mapped(&self, part: Part) -> io::Result<Mapped> {
         let event = size_of::<Event>();
         let (offset, len) =
@@ -110,6 +115,11 @@ impl EventStore {
 
     fn part(&self, cpu: u32, part: usize) -> io::Result<Part> {
         self.controls.part(cpu, part).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+    }
+
+    /// Events of a CPU that more writers than there are parts kept from being written, since the start.
+    pub fn lost(&self, cpu: u32) -> u64 {
+        self.controls.lost_events(cpu)
     }
 
     /// Number of the next event of a part.

@@ -16,17 +16,16 @@ use std::time::Duration;
 
 pub use self::http::start as over_http;
 pub use self::mailbox::Mailbox;
-use self::remote::Link as _;
-pub use self::remote::{Answer, Fault, Remote};
+pub use self::remote::{Answer, Fault, Link, Remote};
 pub use self::replay::ReplaySource;
-pub use self::socket::start as over_socket;
+pub use self::socket::{SocketLink, start as over_socket};
 
 /// Requests a route from a local socket once; waits for so long at most.
 ///
 /// # Errors
 /// Why there is no answer.
 pub fn ask_socket(socket: &Path, route: &str, timeout: Duration) -> Result<Answer, Fault> {
-    socket::SocketLink::with_timeout(socket.to_owned(), timeout).ask(route)
+    SocketLink::with_timeout(socket.to_owned(), timeout).ask(route)
 }
 
 /// Requests a frame from a local socket once.
@@ -34,5 +33,5 @@ pub fn ask_socket(socket: &Path, route: &str, timeout: Duration) -> Result<Answe
 /// # Errors
 /// Why there is no frame.
 pub fn probe(socket: &Path) -> Result<(), Fault> {
-    remote::ask(&mut socket::SocketLink::new(socket.to_owned()), 0).map(|_| ())
+    remote::ask(&mut SocketLink::new(socket.to_owned()), 0).map(|_| ())
 }

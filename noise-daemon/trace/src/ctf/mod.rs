@@ -16,6 +16,7 @@ mod resolve;
 mod stream;
 mod tsdl;
 mod walk;
+pub mod write;
 
 pub use class::EventClass;
 pub use layout::Layout;

@@ -1,7 +1,7 @@
 //! Delays of a recording: the signals that are measured live, computed from events afterwards, by the same
 //! arithmetic of [`noise_common`]: [`Nesting`] for interrupts, [`Ledger`] for what ran during a wait.
 //!
-//! A wait for a CPU begins with the first wake-up of a thread that does not run, or with a switch that leaves
+//! A wait for a CPU begins with the first wake-up of a thread that does not run (see [`Begin`]), or with a switch that leaves
 //! it runnable, and ends with the next switch to it; a switch that puts it to sleep drops it. The idle task
 //! never waits. It is divided in three ways, each of which sums to the wait:
 //!
@@ -126,7 +126,7 @@ const NEEDED: [&str; 14] = [
 const fn needed(kind: &Kind<'_>) -> Option<&'static str> {
     Some(match kind {
         Kind::SchedSwitch { .. } => "sched_switch",
-        Kind::SchedWakeup(_) | Kind::SchedWakeupNew(_) => "sched_wakeup",
+        Kind::SchedWakeup(_) => "sched_wakeup",
         Kind::SchedMigrateTask { .. } => "sched_migrate_task",
         Kind::IrqHandlerEntry { .. } => "irq_handler_entry",
         Kind::VectorEntry { .. } => "vectors",
@@ -137,7 +137,7 @@ const fn needed(kind: &Kind<'_>) -> Option<&'static str> {
         Kind::BlockRqIssue(_) => "block_rq_issue",
         Kind::BlockRqComplete(_) => "block_rq_complete",
         Kind::NetDevQueue(_) => "net_dev_queue",
-        Kind::NetDevXmit { .. } => "net_dev_xmit",
+        Kind::NetDevStartXmit(_) | Kind::NetDevXmit { .. } => "net_dev_xmit",
         Kind::NetifReceiveSkb(_) => "netif_receive_skb",
         _ => return None,
     })

@@ -89,7 +89,8 @@ impl Requests {
             Kind::NetDevQueue(packet) => {
                 open(&mut self.sent, packet.skb, (now_ns, interface(packet)));
             }
-            Kind::NetDevXmit { packet, .. } => {
+            // The first of the two ends the wait.
+            Kind::NetDevStartXmit(packet) | Kind::NetDevXmit { packet, .. } => {
                 if let Some((since_ns, name)) = self.sent.remove(&packet.skb) {
                     ended(Signal::NetTxWait, Subject::Interface(&name), since_ns);
                     add(&mut self.tx, name, now_ns.saturating_sub(since_ns));

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::Delays;
 use super::document::Document;
+use super::{Begin, Delays};
 use crate::event::{Comm, Event, Kind, Task, Woken};
 
 fn task(tid: i32) -> Task {
@@ -51,6 +51,24 @@ fn waits_begin_with_the_first_wakeup_and_are_charged_to_who_ran() {
     assert_eq!(thread(1).waits.preempt.sum_ns, 50);
     assert_eq!(culprits(&document, 1), [((3, "thread"), 30), ((2, "thread"), 20)].into());
     assert_eq!((thread(1).run_ns, thread(2).run_ns), (30, 20));
+}
+
+#[test]
+fn waits_begin_with_wakings_where_there_is_nothing_else() {
+    let waking = Kind::SchedWaking(Woken { task: task(2), target_cpu: 0 });
+    let events = [(100, 0, switch(0, 0, 1)), (110, 0, waking), (150, 0, switch(1, 1, 2))];
+    let waited = |begin| {
+        let mut delays = Delays::new(begin);
+        for (time_ns, cpu, kind) in &events {
+            delays.follow(&Event { time_ns: *time_ns, cpu: *cpu, kind: *kind });
+        }
+        let document = delays.finish();
+        let is_named = document.missing.iter().any(|kind| kind == "sched_wakeup");
+        let threads = document.threads.iter().filter(|thread| thread.tid == 2);
+        (threads.map(|thread| thread.waits.wakeup.sum_ns).sum::<u64>(), is_named)
+    };
+    assert_eq!(waited(Begin::Waking), (40, true));
+    assert_eq!(waited(Begin::Wakeup), (0, true));
 }
 
 #[test]

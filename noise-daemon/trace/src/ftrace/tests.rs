@@ -57,6 +57,7 @@ fn lines_become_the_events_of_the_model() {
         rwbs: 1 << 2 | 1 << 3,
         tid: 0,
         comm: b"ba sh",
+        error: 0,
     };
     let lost = |events, from_ns: u64, to_ns: u64| {
         let time = |ns: u64| if ns == 0 { 0 } else { second + ns };
@@ -80,7 +81,7 @@ fn lines_become_the_events_of_the_model() {
             comm: b"bash",
             ..request
         }),
-        Kind::BlockRqComplete(Request { bytes: 0, comm: b"", ..request }),
+        Kind::BlockRqComplete(Request { bytes: 0, comm: b"", error: -5, ..request }),
         lost(17, 920_157_000, 990_360_000),
         Kind::NetDevQueue(Packet { skb: 0xc99d_279b, len: 74, name: b"lo" }),
         Kind::NetDevXmit {
@@ -96,7 +97,7 @@ fn lines_become_the_events_of_the_model() {
             child: task("bash", 31685, 0),
             child_pid: 0,
         },
-        Kind::SchedProcessExec { filename: b"/usr/bin/sleep", tid: 31685 },
+        Kind::SchedProcessExec { filename: b"/usr/bin/sleep", tid: 31685, old_tid: 31685 },
         Kind::Other("sys_enter"),
         Kind::CgroupAttach { tid: 31685, path: b"/a b/c" },
         Kind::Other("cgroup_attach_task"),

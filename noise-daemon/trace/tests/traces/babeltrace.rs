@@ -8,8 +8,8 @@ use noise_trace::text::TextLines;
 
 use crate::files::Trace;
 
-/// Runs one of the two; the lines that it prints.
-fn lines(command: &str, trace: &Trace) -> Result<Vec<String>, String> {
+/// Runs one of the two; the lines that it prints, and what it complains about.
+pub fn run(command: &str, trace: &Trace) -> Result<(Vec<String>, String), String> {
     let path = env::var_os("PATH").unwrap_or_default();
     if !env::split_paths(&path).any(|folder| folder.join(command).is_file()) {
         return Err(format!("there is no {command}; it comes with: apt-get install {command}"));
@@ -17,10 +17,16 @@ fn lines(command: &str, trace: &Trace) -> Result<Vec<String>, String> {
     let output = Command::new(command).arg("--clock-gmt").arg(&trace.folder).output();
     let output = output.map_err(|error| error.to_string())?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
+    let lines = String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();
+    Ok((lines, String::from_utf8_lossy(&output.stderr).into_owned()))
 }
 
-fn ours(trace: &Trace) -> Vec<String> {
+fn lines(command: &str, trace: &Trace) -> Result<Vec<String>, String> {
+    run(command, trace).map(|(lines, _)| lines)
+}
+
+/// What we print.
+pub fn ours(trace: &Trace) -> Vec<String> {
     let mut text = TextLines::new(trace.layout.env.get("hostname").map_or("", String::as_str));
     let mut all = String::new();
     for record in trace.reader() {
@@ -36,7 +42,7 @@ fn comparable(line: &str) -> String {
 }
 
 /// Lines of ours that they do not have, with theirs of the same time that we do not have.
-fn differences(ours: &[String], theirs: &[String]) -> Vec<(String, Option<String>)> {
+pub fn differences(ours: &[String], theirs: &[String]) -> Vec<(String, Option<String>)> {
     let mut left: HashMap<String, usize> = HashMap::new();
     for line in theirs {
         *left.entry(comparable(line)).or_default() += 1;

@@ -1,4 +1,4 @@
-//! Real traces by others, with known answers, beside the repository (`../shared/traces`, or the folder that
+//! Recordings of ours, as others read them. And real traces by others, with known answers, beside the repository (`../shared/traces`, or the folder that
 //! `NOISED_TRACES` names): what is read of them, and what they say.
 
 #![expect(
@@ -18,6 +18,7 @@ mod medians;
 mod python;
 mod schedule;
 mod wire;
+mod written;
 
 use std::env;
 use std::process::ExitCode;
@@ -67,6 +68,17 @@ fn main() -> ExitCode {
             Err(reason) => Ok(Completion::ignored_with(reason)),
         };
         trials.push(Trial::ignorable_test(format!("traces::{name}::{test}"), run));
+    }
+    for command in ["babeltrace", "babeltrace2"] {
+        for (test, lossy) in
+            [("recordings_are_read_without_a_warning", false), ("losses_are_found", true)]
+        {
+            let run = move || match written::read_by(command, lossy) {
+                Ok(()) => Ok(Completion::Completed),
+                Err(reason) => Ok(Completion::ignored_with(reason)),
+            };
+            trials.push(Trial::ignorable_test(format!("written::{command}::{test}"), run));
+        }
     }
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

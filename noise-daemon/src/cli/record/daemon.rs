@@ -1,0 +1,162 @@
+//! Where events come from: the flight recorder of a daemon, over its local socket.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use noise_common::store::reading::Stretch;
+use noise_common::store::{Class, PARTS};
+use noise_host::kernel::monotonic_ns;
+use noise_top::sources::{Fault, Link, SocketLink};
+use noise_trace::capture::Capture;
+use noise_wire::events::{EventsReader, Item, Place};
+
+use super::supply::Supply;
+use crate::cli::{CommandError, Exit};
+
+/// Longer than an answer takes on a loaded machine.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Each request goes back so far behind the one before, ns: so late may a program write an event.
+const BACK_NS: u64 = 5_000_000;
+
+/// A flight recorder that is read again and again.
+struct Flight {
+    link: SocketLink,
+    cpus: u32,
+    begin_ns: u64,
+    asked_ns: u64,
+    /// Number of the next event that is wanted of each part, from the first answer with one on.
+    next: BTreeMap<Place, u64>,
+}
+
+/// The flight recorder of a daemon; `None` where no daemon answers.
+///
+/// # Errors
+/// Where it may not be asked, or has none.
+pub fn flight(
+    socket: &Path,
+    wanted: Option<&[Class]>,
+) -> Result<Option<Box<dyn Supply>>, CommandError> {
+    let begin_ns = monotonic_ns();
+    let link = SocketLink::with_timeout(socket.to_owned(), TIMEOUT);
+    let mut flight = Flight { link, cpus: 0, begin_ns, asked_ns: begin_ns, next: BTreeMap::new() };
+    match flight.ask(begin_ns) {
+        Ok(body) => {
+            let reader = EventsReader::new(body.as_slice()).map_err(anyhow::Error::from)?;
+            flight.cpus = reader.head().cpus;
+            ensure_kept(reader, wanted.unwrap_or_default(), socket)?;
+            Ok(Some(Box::new(flight)))
+        }
+        Err(Trouble::Fault(Fault::Absent { .. })) => Ok(None),
+        Err(Trouble::Off) => Ok(None),
+        Err(Trouble::Fault(fault @ Fault::Denied { .. })) => {
+            Err(CommandError { exit: Exit::Unsupported, source: fault.into() })
+        }
+        Err(Trouble::Fault(fault)) => {
+            Err(CommandError { exit: Exit::Failed, source: fault.into() })
+        }
+    }
+}
+
+/// Refuses classes of events that a daemon does not keep.
+fn ensure_kept(
+    mut reader: EventsReader<&[u8]>,
+    wanted: &[Class],
+    socket: &Path,
+) -> Result<(), CommandError> {
+    let first = reader.next_item().context("the daemon's answer")?;
+    // 0 is what a daemon says that does not know of it.
+    let Some(Item::Part { classes: kept @ 1.., .. }) = first else { return Ok(()) };
+    match wanted.iter().find(|class| class.bit() & kept == 0) {
+        None => Ok(()),
+        Some(class) => Err(CommandError::misused(format!(
+            "the daemon at {} keeps no {} events: add the class to [recorder] classes there, or record as root \
+             with --own",
+            socket.display(),
+            class.name()
+        ))),
+    }
+}
+
+/// Why there is no answer.
+enum Trouble {
+    /// The daemon has no flight recorder.
+    Off,
+    /// Anything else.
+    Fault(Fault),
+}
+
+impl Flight {
+    fn ask(&mut self, since_ns: u64) -> Result<Vec<u8>, Trouble> {
+        let answer = self.link.ask(&format!("/api/v1/events?since={since_ns}"));
+        let answer = answer.map_err(Trouble::Fault)?;
+        match answer.status {
+            200 => Ok(answer.body),
+            404 => Err(Trouble::Off),
+            status => Err(Trouble::Fault(Fault::Status { place: self.link.place(), status })),
+        }
+    }
+}
+
+impl Supply for Flight {
+    fn cpus(&self) -> u32 {
+        self.cpus
+    }
+
+    fn begin_ns(&self) -> u64 {
+        self.begin_ns
+    }
+
+    fn drain(&mut self, now_ns: u64, capture: &mut Capture) -> anyhow::Result<f64> {
+        let since_ns = self.asked_ns.saturating_sub(BACK_NS).max(self.begin_ns);
+        self.asked_ns = now_ns;
+        let body = match self.ask(since_ns) {
+            Ok(body) => body,
+            Err(Trouble::Off) => bail!("the daemon has no flight recorder any more"),
+            Err(Trouble::Fault(fault)) => return Err(fault.into()),
+        };
+        let mut reader = EventsReader::new(body.as_slice())?;
+        let mut fullness: f64 = 0.0;
+        while let Some(item) = reader.next_item().context("the daemon's answer")? {
+            match item {
+                Item::Part { place, complete_from_ns, .. }
+                    if place.part == 0 && complete_from_ns > 0 =>
+                {
+                    // The part of what is held that is younger than what was asked for.
+                    let held_ns = now_ns.saturating_sub(complete_from_ns).max(1);
+                    fullness =
+                        fullness.max(now_ns.saturating_sub(since_ns) as f64 / held_ns as f64);
+                }
+                Item::Events { place, first, events } => {
+                    add(&mut self.next, capture, place, first, &events);
+                }
+                // What is missing shows where the numbers go on.
+                Item::Part { .. } | Item::Missing { .. } | Item::End { .. } => {}
+            }
+        }
+        Ok(fullness)
+    }
+}
+
+/// Adds those that are new.
+fn add(
+    next: &mut BTreeMap<Place, u64>,
+    capture: &mut Capture,
+    place: Place,
+    first: u64,
+    events: &[noise_common::store::Event],
+) {
+    let part = usize::from(place.part);
+    if part >= PARTS {
+        return;
+    }
+    let wanted = next.entry(place).or_insert(first);
+    let known = usize::try_from(wanted.saturating_sub(first)).unwrap_or(usize::MAX);
+    let Some(events) = events.get(known..).filter(|events| !events.is_empty()) else { return };
+    let first = first.max(*wanted);
+    let end = first.saturating_add(events.len() as u64);
+    // All of them were whole when they were sent.
+    let stretch = Stretch { wanted: *wanted, first, events, capacity: u64::MAX, next: end };
+    *wanted = capture.add(place.cpu, part, stretch);
+}

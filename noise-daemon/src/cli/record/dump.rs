@@ -1,0 +1,176 @@
+//! Who and what there is when a recording begins, and names that are asked for later.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use noise_system::procfs;
+use noise_trace::capture::{Dump, Interrupt, Look};
+use noise_trace::event::{Comm, Dumped};
+
+/// Bits of the minor number of a device.
+const MINOR_BITS: u32 = 20;
+
+/// The host, below roots of procfs and sysfs.
+pub struct Host {
+    procfs: PathBuf,
+    sysfs: PathBuf,
+}
+
+/// Names of a folder that are numbers.
+fn numbers(folder: &Path) -> Vec<i32> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Without the line break at its end.
+fn line(path: &Path) -> Option<Vec<u8>> {
+    Some(procfs::bytes(path).ok()?.trim_ascii_end().to_vec())
+}
+
+fn number<T: std::str::FromStr>(path: &Path) -> Option<T> {
+    str::from_utf8(&line(path)?).ok()?.parse().ok()
+}
+
+/// The parent, from a process's `stat`: the second field behind the name, which may have anything in it.
+fn parent(stat: &[u8]) -> Option<i32> {
+    let end = stat.iter().rposition(|&byte| byte == b')')?;
+    str::from_utf8(stat.get(end + 1..)?).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+impl Host {
+    /// This one.
+    pub fn new() -> Self {
+        Self { procfs: "/proc".into(), sysfs: "/sys".into() }
+    }
+
+    /// What is there now.
+    pub fn dump(&self) -> Dump {
+        Dump {
+            threads: self.threads(),
+            interrupts: self.interrupts(),
+            disks: self.disks(),
+            interfaces: self.interfaces(),
+            // The first process is in the one whose interfaces sysfs shows on a host.
+            namespace: fs::metadata(self.procfs.join("self/ns/net")).map_or(0, |file| file.ino()),
+        }
+    }
+
+    fn threads(&self) -> Vec<Dumped> {
+        let mut threads = Vec::new();
+        for pid in numbers(&self.procfs) {
+            let folder = self.procfs.join(pid.to_string());
+            // What ends meanwhile is not there.
+            let Ok(stat) = procfs::bytes(folder.join("stat")) else { continue };
+            let ppid = parent(&stat).unwrap_or(0);
+            for tid in numbers(&folder.join("task")) {
+                if let Some(comm) = line(&folder.join(format!("task/{tid}/comm"))) {
+                    threads.push(Dumped { tid, pid, ppid, comm: Comm::new(&comm) });
+                }
+            }
+        }
+        threads
+    }
+
+    fn interrupt_folder(&self, irq: u32) -> PathBuf {
+        self.sysfs.join(format!("kernel/irq/{irq}"))
+    }
+
+    fn interrupts(&self) -> Vec<Interrupt> {
+        let irqs = numbers(&self.sysfs.join("kernel/irq")).into_iter();
+        let mut irqs: Vec<u32> = irqs.filter_map(|irq| irq.try_into().ok()).collect();
+        irqs.sort_unstable();
+        let interrupt = |irq: u32| {
+            let folder = self.interrupt_folder(irq);
+            let action = line(&folder.join("actions")).filter(|action| !action.is_empty())?;
+            let chip = line(&folder.join("chip_name")).unwrap_or_default();
+            Some(Interrupt { irq, chip, action })
+        };
+        irqs.into_iter().filter_map(interrupt).collect()
+    }
+
+    fn disks(&self) -> Vec<(u32, Vec<u8>)> {
+        let entries = fs::read_dir(self.sysfs.join("dev/block")).into_iter().flatten().flatten();
+        let disk = |entry: fs::DirEntry| {
+            let name = entry.file_name();
+            let (major, minor) = name.to_str()?.split_once(':')?;
+            let device = major.parse::<u32>().ok()? << MINOR_BITS | minor.parse::<u32>().ok()?;
+            let target = fs::read_link(entry.path()).ok()?;
+            Some((device, target.file_name()?.as_bytes().to_vec()))
+        };
+        let disks: BTreeMap<u32, Vec<u8>> = entries.filter_map(disk).collect();
+        disks.into_iter().collect()
+    }
+
+    fn interfaces(&self) -> Vec<(u32, Vec<u8>)> {
+        let entries = fs::read_dir(self.sysfs.join("class/net")).into_iter().flatten().flatten();
+        let interface = |entry: fs::DirEntry| {
+            let index = number(&entry.path().join("ifindex"))?;
+            Some((index, OsStr::as_bytes(&entry.file_name()).to_vec()))
+        };
+        let interfaces: BTreeMap<u32, Vec<u8>> = entries.filter_map(interface).collect();
+        interfaces.into_iter().collect()
+    }
+}
+
+impl Look for Host {
+    fn thread(&mut self, tid: u32) -> Option<Comm> {
+        // Threads are there by their ids, too, though no list of the folder shows them.
+        let comm = line(&self.procfs.join(format!("{tid}/comm")))?;
+        Some(Comm::new(&comm))
+    }
+
+    fn interrupt(&mut self, irq: u32) -> Option<Vec<u8>> {
+        line(&self.interrupt_folder(irq).join("actions")).filter(|action| !action.is_empty())
+    }
+
+    fn interface(&mut self, index: u32) -> Option<Vec<u8>> {
+        self.interfaces().into_iter().find(|(of, _)| *of == index).map(|(_, name)| name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_read_below_its_roots() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, bytes: &[u8]| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, bytes).unwrap();
+        };
+        write("proc/12/stat", b"12 (a) b) S 7 12 12");
+        write("proc/12/task/12/comm", b"a) b\n");
+        write("proc/12/task/13/comm", b"w\xff\n");
+        write("proc/13/comm", b"w\xff\n");
+        write("proc/net/dev", b"");
+        write("proc/self/ns/net", b"");
+        write("sys/kernel/irq/9/actions", b"acpi\n");
+        write("sys/kernel/irq/9/chip_name", b"IO-APIC\n");
+        write("sys/kernel/irq/10/actions", b"\n");
+        write("sys/class/net/eth0/ifindex", b"2\n");
+        fs::create_dir_all(root.path().join("sys/dev/block")).unwrap();
+        let disk = root.path().join("sys/dev/block/8:16");
+        std::os::unix::fs::symlink("../../block/sdb", disk).unwrap();
+        let [procfs, sysfs] = ["proc", "sys"].map(|name| root.path().join(name));
+        let mut host = Host { procfs, sysfs };
+        let dump = host.dump();
+        let mut threads = dump.threads;
+        threads.sort_by_key(|thread| thread.tid);
+        let thread = |tid, comm: &[u8]| Dumped { tid, pid: 12, ppid: 7, comm: Comm::new(comm) };
+        assert_eq!(threads, [thread(12, b"a) b"), thread(13, b"w\xff")]);
+        let acpi = Interrupt { irq: 9, chip: b"IO-APIC".to_vec(), action: b"acpi".to_vec() };
+        assert_eq!(dump.interrupts, [acpi]);
+        assert_eq!(dump.disks, [(8 << 20 | 16, b"sdb".to_vec())]);
+        assert_eq!(dump.interfaces, [(2, b"eth0".to_vec())]);
+        assert_eq!(host.thread(13), Some(Comm::new(b"w\xff")));
+        assert_eq!(host.thread(14), None);
+        assert_eq!(host.interface(2), Some(b"eth0".to_vec()));
+        assert_eq!((host.interrupt(9), host.interrupt(10)), (Some(b"acpi".to_vec()), None));
+    }
+}

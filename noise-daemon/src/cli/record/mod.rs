@@ -1,0 +1,157 @@
+//! `noised record`: kernel events into a folder, until a time, a size, a command or the user ends it.
+
+mod child;
+mod daemon;
+mod dump;
+mod folder;
+mod line;
+mod session;
+mod size;
+mod summary;
+mod supply;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use jiff::Zoned;
+use noise_common::store::Class;
+use noise_common::store::event::CLASSES;
+use noise_host::kernel::{Sight, other_daemon_runs};
+
+use self::child::Child;
+use self::line::Progress;
+use self::session::Session;
+use self::summary::Limits;
+use self::supply::SupplyResult;
+use super::durations::{Plain, duration};
+use super::{CommandError, Exit, interrupt, output};
+use crate::config::DEFAULT_SOCKET;
+
+/// Arguments of `noised record`.
+#[derive(Debug, clap::Args)]
+pub struct RecordArgs {
+    /// The folder to make [default: noised-DATE-TIME in this one].
+    #[arg(long, short, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// How long (10s, 5m; without a unit: seconds) [default: until it is interrupted].
+    #[arg(long, short, value_name = "TIME", value_parser = whole)]
+    duration: Option<Duration>,
+    /// End when the files have this size (500M, 2G; without a unit: bytes); see also --max-files.
+    #[arg(long, value_name = "BYTES", value_parser = size::parse)]
+    max_size: Option<u64>,
+    /// Keep the latest events in this many files of each CPU: when there are --max-size bytes of them, the
+    /// oldest go, and the recording goes on.
+    #[arg(long, value_name = "N", requires = "max_size", value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    max_files: Option<u32>,
+    /// Only events of these classes: sched, io [default: all there are].
+    #[arg(long, value_name = "CLASSES", value_delimiter = ',', value_parser = class)]
+    events: Vec<Class>,
+    /// Ask the daemon at this socket for events, instead of the one of this host or the kernel.
+    #[arg(long, value_name = "SOCKET", conflicts_with = "own")]
+    connect: Option<PathBuf>,
+    /// Load programs, also where a daemon runs: it costs twice, and has more room for bursts.
+    #[arg(long)]
+    own: bool,
+    /// Record until this command ends; its exit code is handed on.
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+fn whole(text: &str) -> Result<Duration, String> {
+    let (least, most) = (Duration::from_millis(1), Duration::from_secs(366 * 86_400));
+    duration(text, Plain::Seconds, least, most)
+}
+
+/// A class of events that can be recorded.
+fn class(name: &str) -> Result<Class, String> {
+    match name {
+        "ipc" => {
+            Err("this version records no ipc events (system calls, signals, futexes, pipes): \
+                      choose from sched and io"
+                .to_owned())
+        }
+        _ => Class::from_name(name)
+            .ok_or_else(|| "expected sched, io, or both with a comma between".to_owned()),
+    }
+}
+
+/// Where a recording goes that was given no folder.
+fn usual_folder() -> PathBuf {
+    Zoned::now().strftime("noised-%Y%m%d-%H%M%S").to_string().into()
+}
+
+impl RecordArgs {
+    /// The classes that the user named.
+    fn classes(&self) -> Option<&[Class]> {
+        Some(self.events.as_slice()).filter(|classes| !classes.is_empty())
+    }
+}
+
+/// The daemon that the user named; else the one of this host; else programs of our own.
+fn supply(args: &RecordArgs) -> SupplyResult {
+    let wanted = args.classes();
+    if let Some(socket) = &args.connect {
+        let found = daemon::flight(socket, wanted)?;
+        return found.ok_or_else(|| {
+            let place = socket.display();
+            anyhow!("no noised with a flight recorder answers at {place}: start one, or leave --connect out").into()
+        });
+    }
+    if !args.own
+        && let Some(found) = daemon::flight(Path::new(DEFAULT_SOCKET), wanted)?
+    {
+        return Ok(found);
+    }
+    if other_daemon_runs() == Some(true) {
+        output::complain("warning: another noised is attached on this host: overhead doubles");
+    }
+    supply::own(wanted.unwrap_or(&CLASSES))
+}
+
+/// Runs the command; what the process exits with.
+///
+/// # Errors
+/// See [`CommandError`]; nothing is left attached, and what was recorded can be read.
+pub fn run(args: &RecordArgs) -> Result<ExitCode, CommandError> {
+    let stop = interrupt::flag()?;
+    let path = args.output.clone().unwrap_or_else(usual_folder);
+    folder::ensure_new(&path)?;
+    if Sight::of(Path::new("/proc")) != Sight::Whole {
+        output::complain(
+            "warning: not all threads can be named from here, and some will be <...>: record on the host, and \
+             with /proc mounted without hidepid",
+        );
+    }
+    let limits = Limits { duration: args.duration, bytes: args.max_size, files: args.max_files };
+    limits.ensure_sensible()?;
+    let mut session = Session::start(&path, limits, args.classes(), || supply(args))?;
+    let mut child = match args.command.as_slice() {
+        [] => None,
+        [program, arguments @ ..] => Some(Child::start(program, arguments)?),
+    };
+    let mut progress = Progress::new(limits);
+    let ended = session.record(limits, &mut progress, || {
+        stop.load(Ordering::Relaxed) || child.as_mut().is_some_and(Child::has_ended)
+    });
+    drop(progress);
+    let summary = session.summary();
+    // Detaches: what the command does from here on is not slowed down.
+    let finished = session.finish(ended.is_ok());
+    match &ended {
+        Ok(end) => output::note(&format!("{}\n", summary.sentence(&path, *end))),
+        Err(error) => output::complain(&format!(
+            "the recording ended early, and can be read up to there ({}): {error:#}",
+            summary.figures()
+        )),
+    }
+    let code = child.map(|child| child.wait(stop.load(Ordering::Relaxed))).transpose()?;
+    if ended.is_err() {
+        return Ok(Exit::Failed.into());
+    }
+    finished?;
+    Ok(code.unwrap_or_else(|| Exit::Fine.into()))
+}

@@ -1,0 +1,264 @@
+//! A recording while it is made: takes events over and writes files.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use jiff::Timestamp;
+use noise_common::store::Class;
+use noise_host::kernel::monotonic_ns;
+use noise_host::resolve::read_host;
+use noise_system::procfs;
+use noise_trace::capture::Capture;
+use noise_trace::ctf::write::{Origin, Packets, Uuid, metadata};
+
+use super::dump::Host;
+use super::folder::{Folder, Most, Room};
+use super::line::Progress;
+use super::summary::{End, Limits, Summary};
+use super::supply::{Supply, SupplyResult};
+use crate::cli::CommandError;
+
+/// A packet is whole when it has so many bytes …
+const PACKET_BYTES: usize = 256 << 10;
+/// … or is so old: what a recording loses that is killed.
+const PACKET_NS: u64 = 200_000_000;
+/// Events are written in the order of time once they are that old: a program that has read the clock may be
+/// interrupted before it writes.
+const SETTLED_NS: u64 = 1_000_000;
+/// How long the store is left alone, at least and at most.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
+/// How full the fullest part is to be when it is drained again.
+const FULL: f64 = 0.125;
+
+/// A recording.
+pub struct Session {
+    supply: Box<dyn Supply>,
+    capture: Capture,
+    folder: Folder,
+    host: Host,
+    uuid: Uuid,
+    origin: Origin,
+    begin_ns: u64,
+    drained_ns: u64,
+    flushed_ns: u64,
+    length: Duration,
+    /// Events that are lost and could not be counted as such in the files.
+    uncounted: u64,
+    /// Packets by CPU that were to be written when that failed.
+    unwritten: Vec<(u32, Packets)>,
+}
+
+/// By how much real time is ahead of the programs' clock, ns.
+fn offset_ns() -> u64 {
+    let before_ns = monotonic_ns();
+    let real_ns = Timestamp::now().as_nanosecond();
+    let clock_ns = i128::from(before_ns.midpoint(monotonic_ns()));
+    u64::try_from(real_ns - clock_ns).unwrap_or(0)
+}
+
+/// A number that no other recording has.
+fn uuid() -> anyhow::Result<Uuid> {
+    let path = "/proc/sys/kernel/random/uuid";
+    let text = procfs::text(path).with_context(|| format!("cannot read {path}"))?;
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    let number = u128::from_str_radix(&digits, 16).with_context(|| format!("{path} has none"))?;
+    Ok(number.to_be_bytes())
+}
+
+fn origin() -> Origin {
+    let host = read_host(Path::new("/"));
+    let version = procfs::text("/proc/sys/kernel/version").unwrap_or_default();
+    Origin {
+        hostname: host.name,
+        kernel_release: host.kernel,
+        kernel_version: version.trim().to_owned(),
+        recorder: format!("noised {}", host.noised),
+        offset_ns: offset_ns(),
+        offset_at_end_ns: None,
+    }
+}
+
+impl Session {
+    /// Reads who and what there is, makes the files, and begins.
+    ///
+    /// # Errors
+    /// See [`CommandError`]; nothing is left attached.
+    pub fn start(
+        path: &Path,
+        limits: Limits,
+        classes: Option<&[Class]>,
+        supply: impl FnOnce() -> SupplyResult,
+    ) -> Result<Self, CommandError> {
+        let host = Host::new();
+        let dump = host.dump();
+        let supply = supply()?;
+        let (uuid, origin) = (uuid()?, origin());
+        let most = limits.bytes.map(|bytes| Most { bytes, files: limits.files });
+        let folder = Folder::create(path, &metadata(uuid, &origin), supply.cpus(), most)?;
+        noise_system::memory::give_back();
+        let begin_ns = supply.begin_ns();
+        let mut capture = Capture::new(uuid, supply.cpus(), PACKET_BYTES, begin_ns, &dump);
+        if let Some(classes) = classes {
+            capture.only(classes);
+        }
+        Ok(Self {
+            supply,
+            capture,
+            folder,
+            host,
+            uuid,
+            origin,
+            begin_ns,
+            drained_ns: begin_ns,
+            flushed_ns: begin_ns,
+            length: Duration::ZERO,
+            uncounted: 0,
+            unwritten: Vec::new(),
+        })
+    }
+
+    /// Records until a limit is reached or `is_over`.
+    ///
+    /// # Errors
+    /// Where the store cannot be read, or a file cannot be written.
+    pub fn record(
+        &mut self,
+        limits: Limits,
+        progress: &mut Progress,
+        mut is_over: impl FnMut() -> bool,
+    ) -> anyhow::Result<End> {
+        let ended = self.record_until(limits, progress, &mut is_over);
+        if ended.is_err() {
+            self.count_unwritten();
+        }
+        ended
+    }
+
+    fn record_until(
+        &mut self,
+        limits: Limits,
+        progress: &mut Progress,
+        is_over: &mut impl FnMut() -> bool,
+    ) -> anyhow::Result<End> {
+        loop {
+            let begin = Instant::now();
+            // Asked before the last turn, which has all that happened until then.
+            let over = is_over() || limits.duration.is_some_and(|most| self.length >= most);
+            let fullness = self.drain()?;
+            if over {
+                self.capture.finish(self.drained_ns, &mut self.host);
+                let room = self.write(self.drained_ns)?;
+                return Ok(if room == Room::Full { End::Full } else { End::Over });
+            }
+            let settled_ns = self.drained_ns.saturating_sub(SETTLED_NS);
+            self.capture.advance(settled_ns, &mut self.host);
+            let is_due = self.drained_ns.saturating_sub(self.flushed_ns) >= PACKET_NS;
+            if is_due || self.capture.is_whole() {
+                self.flushed_ns = self.drained_ns;
+                if self.write(settled_ns)? == Room::Full {
+                    return Ok(End::Full);
+                }
+            }
+            progress.at(self.summary());
+            self.pause(fullness, begin, limits);
+        }
+    }
+
+    /// Waits as long as it takes until the store has something to drain.
+    fn pause(&self, fullness: f64, begin: Instant, limits: Limits) {
+        let (least, most) = PAUSE;
+        let passed = begin.elapsed().max(least);
+        let wanted = passed.mul_f64((FULL / fullness.max(1e-3)).min(1e3));
+        let left = limits.duration.map(|whole| whole.saturating_sub(self.length));
+        thread::sleep(wanted.clamp(least, most).min(left.unwrap_or(most).max(least)));
+    }
+
+    /// Takes over what is new; how full the fullest part was.
+    fn drain(&mut self) -> anyhow::Result<f64> {
+        let now_ns = monotonic_ns();
+        self.drained_ns = now_ns;
+        self.length = Duration::from_nanos(now_ns.saturating_sub(self.begin_ns));
+        self.supply.drain(now_ns, &mut self.capture)
+    }
+
+    /// Writes all events up to a time: those of all CPUs, or, where the recording is full, of none.
+    fn write(&mut self, until_ns: u64) -> anyhow::Result<Room> {
+        self.capture.flush();
+        let cpus = 0..self.supply.cpus();
+        let mut round: VecDeque<(u32, Packets)> =
+            cpus.map(|cpu| (cpu, self.capture.packets(cpu))).collect();
+        let bytes = round.iter().map(|(_, packets)| packets.len() as u64).sum();
+        let room = self.folder.make_room(bytes)?;
+        match room {
+            Room::Full => return Ok(room),
+            Room::Scarce => {
+                for (cpu, packets) in &mut round {
+                    *packets = self.capture.give_up(*cpu, packets);
+                }
+            }
+            Room::Enough => {}
+        }
+        while let Some((cpu, packets)) = round.front() {
+            if let Err(error) = self.folder.append(*cpu, packets) {
+                self.unwritten = round.into();
+                return Err(error);
+            }
+            round.pop_front();
+        }
+        if self.folder.turn()? {
+            self.capture.begin_again(until_ns);
+        }
+        Ok(room)
+    }
+
+    /// Counts what could not be written as lost where it is missing, as far as the disk takes that.
+    fn count_unwritten(&mut self) {
+        self.folder.free_reserve();
+        self.capture.finish(self.drained_ns, &mut self.host);
+        let mut unwritten: Vec<Packets> = Vec::new();
+        unwritten.resize_with(self.supply.cpus() as usize, Packets::default);
+        for (cpu, packets) in std::mem::take(&mut self.unwritten) {
+            if let Some(place) = unwritten.get_mut(cpu as usize) {
+                *place = packets;
+            }
+        }
+        for (cpu, mut packets) in (0..).zip(unwritten) {
+            packets.append(self.capture.packets(cpu));
+            let lost = self.capture.give_up(cpu, &packets);
+            if self.folder.append(cpu, &lost).is_err() {
+                self.uncounted = self.uncounted.saturating_add(packets.events());
+            }
+        }
+    }
+
+    /// What was recorded so far.
+    pub fn summary(&self) -> Summary {
+        let (removed, kept) = self.folder.events();
+        Summary {
+            length: self.length,
+            events: removed + kept,
+            removed,
+            bytes: self.folder.bytes(),
+            lost: self.capture.discarded(),
+            uncounted: self.uncounted,
+        }
+    }
+
+    /// Detaches the programs, notes how real time is at the end, and waits until all is on the disk.
+    ///
+    /// # Errors
+    /// Where that cannot be written.
+    pub fn finish(self, is_whole: bool) -> anyhow::Result<()> {
+        drop(self.supply);
+        self.folder.free_reserve();
+        if !is_whole {
+            return Ok(());
+        }
+        let origin = Origin { offset_at_end_ns: Some(offset_ns()), ..self.origin };
+        self.folder.replace_metadata(&metadata(self.uuid, &origin))?;
+        self.folder.sync()
+    }
+}

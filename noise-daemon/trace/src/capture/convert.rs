@@ -1,0 +1,255 @@
+//! Events of the store as events of the model.
+
+use noise_common::hooks::Edge;
+use noise_common::store::event::{NO_SECTOR, Payload, Request, Woken, shown_state};
+use noise_common::store::{Event, EventKind};
+
+use super::names::{Look, Names};
+use crate::event;
+use crate::event::{Comm, Kind, Task};
+
+/// LTTng's priorities are the kernel's less this (`MAX_RT_PRIO`).
+const REAL_TIME: i32 = 100;
+/// Bytes of a sector, as a shift.
+const SECTOR_SHIFT: u32 = 9;
+/// What a thread is left in that is gone.
+const GONE: u32 = 0x10;
+
+/// Operations of a request (`REQ_OP_*` of the kernel's `blk_types.h`, the same from 4.19 on).
+const READ: u8 = 0;
+const WRITE: u8 = 1;
+const FLUSH: u8 = 2;
+const DISCARD: u8 = 3;
+const SECURE_ERASE: u8 = 5;
+const WRITE_ZEROES: u8 = 9;
+
+/// LTTng's bits of what a request does (`RWBS_FLAG_*`).
+mod rwbs {
+    pub const WRITE: u32 = 1;
+    pub const DISCARD: u32 = 1 << 1;
+    pub const READ: u32 = 1 << 2;
+    pub const RAHEAD: u32 = 1 << 3;
+    pub const SYNC: u32 = 1 << 5;
+    pub const META: u32 = 1 << 6;
+    pub const SECURE: u32 = 1 << 7;
+    pub const FLUSH: u32 = 1 << 8;
+    pub const FUA: u32 = 1 << 9;
+    pub const PREFLUSH: u32 = 1 << 10;
+}
+
+/// The priority of most threads, as LTTng has it.
+const USUAL_PRIORITY: i32 = 20;
+
+/// The thread that runs on a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Running {
+    tid: u32,
+    priority: i16,
+}
+
+/// Where an event happened.
+pub struct On<'c> {
+    /// The CPU.
+    pub cpu: u32,
+    /// The thread that runs there, as far as known.
+    pub current: &'c mut Option<Running>,
+}
+
+/// Finds names.
+struct Who<'n, L> {
+    names: &'n mut Names,
+    look: &'n mut L,
+    cpu: u32,
+    now_ns: u64,
+}
+
+impl<L: Look> Who<'_, L> {
+    fn task(&mut self, tid: u32, priority: i16) -> Task {
+        let comm = self.names.thread(tid, self.cpu, self.now_ns, self.look);
+        Task { comm, tid: tid.cast_signed(), prio: i32::from(priority) - REAL_TIME }
+    }
+
+    fn woken(&mut self, woken: Woken) -> event::Woken {
+        let task = self.task(woken.tid, woken.priority);
+        event::Woken { task, target_cpu: woken.cpu }
+    }
+}
+
+const fn flags(request: &Request) -> u32 {
+    let operation = match request.operation {
+        READ => rwbs::READ,
+        WRITE | WRITE_ZEROES => rwbs::WRITE,
+        FLUSH => rwbs::FLUSH,
+        DISCARD => rwbs::DISCARD,
+        SECURE_ERASE => rwbs::DISCARD | rwbs::SECURE,
+        _ => 0,
+    };
+    let mut flags = operation;
+    if request.readahead {
+        flags |= rwbs::RAHEAD;
+    }
+    if request.sync {
+        flags |= rwbs::SYNC;
+    }
+    if request.meta {
+        flags |= rwbs::META;
+    }
+    if request.fua {
+        flags |= rwbs::FUA;
+    }
+    if request.preflush {
+        flags |= rwbs::PREFLUSH;
+    }
+    flags
+}
+
+/// A thread runs another program, and has a name by it: hands that event of the model on.
+pub fn exec(
+    (tid, old_tid): (u32, u32),
+    comm: Comm,
+    now_ns: u64,
+    on: On<'_>,
+    names: &mut Names,
+    write: impl FnOnce(&Kind<'_>) -> bool,
+) {
+    if tid != old_tid {
+        names.gone(old_tid);
+    }
+    names.renamed(tid, comm, now_ns);
+    if let Some(running) = on.current {
+        running.tid = tid;
+    }
+    write(&Kind::SchedProcessExec {
+        filename: comm.bytes(),
+        tid: tid.cast_signed(),
+        old_tid: old_tid.cast_signed(),
+    });
+}
+
+/// Hands the event of the model on, unless it is one that is not known.
+pub fn kind(
+    event: &Event,
+    on: On<'_>,
+    names: &mut Names,
+    look: &mut impl Look,
+    write: impl FnOnce(&Kind<'_>) -> bool,
+) {
+    let (Some(which), Some(payload)) = (event.kind(), event.payload()) else { return };
+    let On { cpu, current } = on;
+    let mut who = Who { names, look, cpu, now_ns: event.time_ns };
+    let kind = match payload {
+        Payload::Switch { prev_tid, prev_prio, prev_state, preempted, next_tid, next_prio } => {
+            *current = Some(Running { tid: next_tid, priority: next_prio });
+            let prev = who.task(prev_tid, prev_prio);
+            let state = shown_state(prev_state, preempted);
+            if state == GONE {
+                who.names.gone(prev_tid);
+            }
+            let next = who.task(next_tid, next_prio);
+            Kind::SchedSwitch { prev, prev_state: state.into(), next }
+        }
+        Payload::Waking(woken) => Kind::SchedWaking(who.woken(woken)),
+        Payload::WakeupNew(woken) => {
+            // Its maker is what runs here.
+            if let Some(maker) = *current {
+                let comm = who.names.thread(maker.tid, cpu, event.time_ns, who.look);
+                who.names.started(woken.tid, comm, event.time_ns);
+            }
+            Kind::SchedWakeupNew(who.woken(woken))
+        }
+        Payload::Migrate { task, to } => Kind::SchedMigrateTask {
+            task: who.task(task.tid, task.priority),
+            orig_cpu: task.cpu,
+            dest_cpu: to,
+        },
+        Payload::Fork { parent_tid, child_tid, child_pid } => {
+            // A thread is of its maker's process.
+            let known = who.names.process(parent_tid);
+            let parent_pid = if child_pid == child_tid { known } else { child_pid };
+            let parent = Task { prio: 0, ..who.task(parent_tid, 0) };
+            who.names.created(child_tid, child_pid, parent_tid, parent.comm, event.time_ns);
+            Kind::SchedProcessFork {
+                parent,
+                parent_pid: parent_pid.cast_signed(),
+                child: Task { tid: child_tid.cast_signed(), ..parent },
+                child_pid: child_pid.cast_signed(),
+            }
+        }
+        Payload::Exit { tid, .. } => {
+            let mut task = who.task(tid, 0);
+            let running = current.filter(|running| running.tid == tid);
+            task.prio =
+                running.map_or(USUAL_PRIORITY, |known| i32::from(known.priority) - REAL_TIME);
+            Kind::SchedProcessExit(task)
+        }
+        // An exec is written with the name that follows it.
+        Payload::Exec { .. } => return,
+        Payload::Name { comm } => {
+            if let Some(running) = *current {
+                who.names.renamed(running.tid, Comm::new(&comm), event.time_ns);
+            }
+            return;
+        }
+        Payload::IrqEntry { irq } => {
+            Kind::IrqHandlerEntry { irq, name: who.names.interrupt(irq, who.look) }
+        }
+        Payload::IrqExit { irq, handled } => Kind::IrqHandlerExit { irq, ret: handled.into() },
+        Payload::Vector { vector, edge, number } => match edge {
+            Edge::Entry => Kind::VectorEntry { which: vector, vector: number.into() },
+            Edge::Exit => Kind::VectorExit { which: vector, vector: number.into() },
+        },
+        Payload::SoftirqRaise { vector } => Kind::SoftirqRaise { vec: vector.into() },
+        Payload::Softirq { vector, edge: Edge::Entry } => Kind::SoftirqEntry { vec: vector.into() },
+        Payload::Softirq { vector, edge: Edge::Exit } => Kind::SoftirqExit { vec: vector.into() },
+        Payload::Nmi { duration_ns } => {
+            let delta_ns = i64::try_from(duration_ns).unwrap_or(i64::MAX);
+            // How many causes it handled is in neither the store nor the recording.
+            Kind::NmiHandler { delta_ns, handled: 0 }
+        }
+        Payload::Block(request) => {
+            let asker = match *current {
+                Some(running) => who.task(running.tid, 0),
+                None => Task { tid: -1, ..Task::default() },
+            };
+            let is_done = which == EventKind::BlockComplete;
+            let sector = match request.sector {
+                NO_SECTOR if !is_done => 0,
+                sector => sector,
+            };
+            let request = event::Request {
+                dev: request.device,
+                sector,
+                sectors: request.bytes >> SECTOR_SHIFT,
+                bytes: request.bytes,
+                rwbs: flags(&request),
+                tid: asker.tid,
+                comm: asker.comm.bytes(),
+                error: -i32::from(request.error),
+            };
+            let kind = match which {
+                EventKind::BlockInsert => Kind::BlockRqInsert(request),
+                EventKind::BlockIssue => Kind::BlockRqIssue(request),
+                EventKind::BlockRequeue => Kind::BlockRqRequeue(request),
+                EventKind::BlockMerge => Kind::BlockRqMerge(request),
+                _ => Kind::BlockRqComplete(request),
+            };
+            write(&kind);
+            return;
+        }
+        Payload::Net(packet) => {
+            let name = who.names.interface(packet.interface, packet.namespace, who.look);
+            let packet = event::Packet { skb: packet.skb, len: packet.bytes, name };
+            match which {
+                EventKind::NetQueue => Kind::NetDevQueue(packet),
+                EventKind::NetXmit => Kind::NetDevStartXmit(packet),
+                _ => Kind::NetifReceiveSkb(packet),
+            }
+        }
+        Payload::NetDrop { skb, reason } => Kind::SkbKfree { skb, reason },
+        Payload::TcpRetransmit { skb, interface, namespace } => {
+            let name = who.names.interface(interface, namespace, who.look);
+            Kind::TcpRetransmitSkb(event::Packet { skb, len: 0, name })
+        }
+    };
+    write(&kind);
+}

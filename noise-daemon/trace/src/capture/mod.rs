@@ -1,0 +1,279 @@
+//! From the event store to a recording: events of all CPUs in the order of time, with the names of those that
+//! they are about, as packets.
+//!
+//! The caller copies stretches of the store and hands them to [`Capture::add`], then has all events before
+//! some time written by [`Capture::advance`], and takes the packets. Nothing is kept but the events that are
+//! not written yet, and the names.
+
+mod convert;
+mod names;
+mod order;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+
+use noise_common::store::event::Payload;
+use noise_common::store::reading::Stretch;
+use noise_common::store::{Class, PARTS};
+
+use self::convert::{On, Running};
+pub use self::names::{Look, Names};
+use self::order::{Item, Order};
+use crate::ctf::write::{Packets, StreamWriter, Uuid};
+use crate::event::{Comm, Dumped, Kind};
+
+/// An interrupt that has a handler.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Interrupt {
+    /// Its number.
+    pub irq: u32,
+    /// The chip.
+    pub chip: Vec<u8>,
+    /// The names that drivers gave to their handlers, joined with commas.
+    pub action: Vec<u8>,
+}
+
+/// Who and what there is when a recording begins.
+#[derive(Clone, Debug, Default)]
+pub struct Dump {
+    /// Threads.
+    pub threads: Vec<Dumped>,
+    /// Interrupts.
+    pub interrupts: Vec<Interrupt>,
+    /// Block devices: number (20 bits minor) and name.
+    pub disks: Vec<(u32, Vec<u8>)>,
+    /// Interfaces: index and name.
+    pub interfaces: Vec<(u32, Vec<u8>)>,
+    /// Inode number of the network namespace that they are in.
+    pub namespace: u64,
+}
+
+/// One CPU.
+struct Cpu {
+    number: u32,
+    order: Order,
+    writer: StreamWriter,
+    /// Bits of the classes of events that are written.
+    classes: u32,
+    /// The thread that runs, once a switch has shown it.
+    current: Option<Running>,
+    /// An exec whose name comes next: when, and the thread's new and old id.
+    exec: Option<(u64, u32, u32)>,
+}
+
+impl Cpu {
+    /// Writes an event or a loss.
+    fn write(&mut self, item: &Item, names: &mut Names, look: &mut impl Look) {
+        let payload = match item {
+            Item::Event(event) => event.payload(),
+            Item::Lost { .. } => None,
+        };
+        if self.exec.is_some() {
+            let named = match payload {
+                Some(Payload::Name { comm }) => Some(Comm::new(&comm)),
+                _ => None,
+            };
+            self.write_exec(named, names, look);
+            if named.is_some() {
+                return;
+            }
+        }
+        match item {
+            Item::Event(event) => {
+                if let Some(Payload::Exec { tid, old_tid }) = payload {
+                    self.exec = Some((event.time_ns, tid, old_tid));
+                    return;
+                }
+                let on = On { cpu: self.number, current: &mut self.current };
+                let (writer, classes) = (&mut self.writer, self.classes);
+                let is_wanted = event.kind().is_some_and(|kind| kind.class().bit() & classes != 0);
+                convert::kind(event, on, names, look, |kind| {
+                    is_wanted && writer.event(event.time_ns, kind)
+                });
+            }
+            Item::Lost { events, from_ns, until_ns } => {
+                // Which thread runs now is not known.
+                self.current = None;
+                self.writer.lost(*events, *from_ns, *until_ns);
+            }
+        }
+    }
+
+    /// Writes the exec that waits for its name, if there is one; a name that is lost is looked up.
+    fn write_exec(&mut self, named: Option<Comm>, names: &mut Names, look: &mut impl Look) {
+        let Some((time_ns, tid, old_tid)) = self.exec.take() else { return };
+        let comm = named.unwrap_or_else(|| names.thread(tid, self.number, time_ns, look));
+        let on = On { cpu: self.number, current: &mut self.current };
+        let (writer, is_wanted) = (&mut self.writer, self.classes & Class::Sched.bit() != 0);
+        convert::exec((tid, old_tid), comm, time_ns, on, names, |kind| {
+            is_wanted && writer.event(time_ns, kind)
+        });
+    }
+}
+
+/// A recording while it is made.
+pub struct Capture {
+    names: Names,
+    /// What there was at the begin, without threads.
+    things: Dump,
+    cpus: Vec<Cpu>,
+}
+
+impl Capture {
+    /// One of so many CPUs that begins at a time (ns of the clock), with what there is at that time.
+    pub fn new(uuid: Uuid, cpus: u32, packet_bytes: usize, begin_ns: u64, dump: &Dump) -> Self {
+        let cpu = |number| Cpu {
+            number,
+            order: Order::new(begin_ns),
+            writer: StreamWriter::new(uuid, number, packet_bytes),
+            classes: u32::MAX,
+            current: None,
+            exec: None,
+        };
+        let mut capture = Self {
+            names: Names::new(dump, begin_ns),
+            things: Dump { threads: Vec::new(), ..dump.clone() },
+            cpus: (0..cpus).map(cpu).collect(),
+        };
+        if let Some(first) = capture.cpus.first_mut() {
+            write_dump(dump, begin_ns, &mut first.writer);
+        }
+        capture
+    }
+
+    /// Writes events of these classes alone. The others are still looked at for who runs where, and for names.
+    pub fn only(&mut self, classes: &[Class]) {
+        let bits = classes.iter().fold(0, |bits, class| bits | class.bit());
+        self.cpus.iter_mut().for_each(|cpu| cpu.classes = bits);
+    }
+
+    /// Takes a stretch of a part of the store; from which number on the next one is wanted.
+    pub fn add(&mut self, cpu: u32, part: usize, stretch: Stretch<'_>) -> u64 {
+        let next = stretch.resume();
+        if let Some(cpu) = self.cpus.get_mut(cpu as usize)
+            && part < PARTS
+        {
+            cpu.order.add(part, stretch, next);
+        }
+        next
+    }
+
+    /// Events of a CPU were lost between two times and are in no stretch.
+    pub fn lost(&mut self, cpu: u32, events: u64, from_ns: u64, until_ns: u64) {
+        if let Some(cpu) = self.cpus.get_mut(cpu as usize) {
+            cpu.order.lost(events, from_ns, until_ns);
+        }
+    }
+
+    /// Writes all events before a time. No event that is added later is to be earlier: it would get the
+    /// time of the one before.
+    pub fn advance(&mut self, until_ns: u64, look: &mut impl Look) {
+        self.names.begin_round();
+        // The order is that of all CPUs: a thread may be created on one and run on another.
+        let mut heads = BinaryHeap::with_capacity(self.cpus.len());
+        for (index, cpu) in self.cpus.iter_mut().enumerate() {
+            cpu.order.sort();
+            heads.extend(cpu.order.next_before(until_ns).map(|time_ns| Reverse((time_ns, index))));
+        }
+        while let Some(mut head) = heads.peek_mut() {
+            let Reverse((_, index)) = *head;
+            let Some(cpu) = self.cpus.get_mut(index) else { break };
+            if let Some(item) = cpu.order.take() {
+                cpu.write(&item, &mut self.names, look);
+            }
+            match cpu.order.next_before(until_ns) {
+                Some(time_ns) => *head = Reverse((time_ns, index)),
+                None => {
+                    PeekMut::pop(head);
+                }
+            }
+        }
+        self.cpus.iter_mut().for_each(|cpu| cpu.order.forget_taken());
+    }
+
+    /// Ends the packets that are being filled, so that what was written is whole.
+    pub fn flush(&mut self) {
+        for cpu in &mut self.cpus {
+            cpu.writer.flush();
+        }
+    }
+
+    /// Writes all that is left; the recording ends at that time.
+    pub fn finish(&mut self, end_ns: u64, look: &mut impl Look) {
+        for cpu in &mut self.cpus {
+            cpu.order.end(end_ns);
+        }
+        self.advance(u64::MAX, look);
+        for cpu in &mut self.cpus {
+            cpu.write_exec(None, &mut self.names, look);
+        }
+        self.flush();
+    }
+
+    /// Begins anew at a time up to which all was written and taken: other files follow that are to be
+    /// read without those before. They begin with who and what there is as far as it is known by then.
+    pub fn begin_again(&mut self, now_ns: u64) {
+        for cpu in &mut self.cpus {
+            cpu.writer.mark(now_ns.saturating_sub(1));
+        }
+        self.things.threads = self.names.threads();
+        if let Some(first) = self.cpus.first_mut() {
+            write_dump(&self.things, now_ns, &mut first.writer);
+        }
+        self.things.threads = Vec::new();
+    }
+
+    /// Whether a CPU has whole packets.
+    pub fn is_whole(&self) -> bool {
+        self.cpus.iter().any(|cpu| cpu.writer.is_whole())
+    }
+
+    /// Takes the whole packets of a CPU.
+    pub fn packets(&mut self, cpu: u32) -> Packets {
+        self.cpus.get_mut(cpu as usize).map(|cpu| cpu.writer.take()).unwrap_or_default()
+    }
+
+    /// The packets of a CPU that were just taken are not written: what is to be written in their place.
+    pub fn give_up(&mut self, cpu: u32, packets: &Packets) -> Packets {
+        let cpu = self.cpus.get_mut(cpu as usize);
+        cpu.map(|cpu| cpu.writer.give_up(packets)).unwrap_or_default()
+    }
+
+    /// Events that were lost.
+    pub fn discarded(&self) -> u64 {
+        self.cpus.iter().map(|cpu| cpu.writer.discarded()).sum()
+    }
+
+    /// Events that came later than their time.
+    pub fn late(&self) -> u64 {
+        self.cpus.iter().map(|cpu| cpu.writer.late()).sum()
+    }
+}
+
+/// Writes who and what there is.
+fn write_dump(dump: &Dump, time_ns: u64, writer: &mut StreamWriter) {
+    let mut write = |kind: Kind<'_>| writer.event(time_ns, &kind);
+    write(Kind::StatedumpStart);
+    for (dev, name) in &dump.disks {
+        write(Kind::StatedumpBlockDevice { dev: *dev, name });
+    }
+    for Interrupt { irq, chip, action } in &dump.interrupts {
+        write(Kind::StatedumpInterrupt { irq: *irq, name: chip, action });
+    }
+    for (_, name) in &dump.interfaces {
+        write(Kind::StatedumpInterface { name });
+    }
+    for thread in &dump.threads {
+        write(Kind::StatedumpProcess(*thread));
+    }
+    write(Kind::StatedumpEnd);
+}
+
+/// The idle task of a CPU.
+fn idle(cpu: u32) -> Comm {
+    Comm::new(format!("swapper/{cpu}").as_bytes())
+}
+
+#[cfg(test)]
+mod tests;

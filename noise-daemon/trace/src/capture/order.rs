@@ -1,0 +1,118 @@
+//! Events of one CPU's parts of the store in the order of time.
+
+use noise_common::store::reading::{Piece, Stretch};
+use noise_common::store::{Event, PARTS};
+
+/// An event, or a gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// An event.
+    Event(Event),
+    /// Events that are missing.
+    Lost {
+        /// How many.
+        events: u64,
+        /// Not before then, ns.
+        from_ns: u64,
+        /// Not after then, ns.
+        until_ns: u64,
+    },
+}
+
+impl Item {
+    fn time_ns(&self) -> u64 {
+        match self {
+            Self::Event(event) => event.time_ns,
+            Self::Lost { from_ns, .. } => *from_ns,
+        }
+    }
+}
+
+/// How far one part is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Part {
+    /// Time of its latest event.
+    last_ns: u64,
+    /// Events that are missing behind it.
+    missing: u64,
+}
+
+/// The events that are not written yet.
+#[derive(Debug)]
+pub struct Order {
+    parts: [Part; PARTS],
+    items: Vec<Item>,
+    /// Of these, the ones that were taken.
+    taken: usize,
+}
+
+impl Order {
+    /// Of a recording that begins at a time.
+    pub fn new(begin_ns: u64) -> Self {
+        Self { parts: [Part { last_ns: begin_ns, missing: 0 }; PARTS], items: Vec::new(), taken: 0 }
+    }
+
+    /// Takes a stretch, up to the number `next`, with which the part's next stretch begins.
+    pub fn add(&mut self, part: usize, stretch: Stretch<'_>, next: u64) {
+        let Some(part) = self.parts.get_mut(part) else { return };
+        for piece in stretch.pieces() {
+            match piece {
+                Piece::Event(event) => {
+                    if part.missing > 0 {
+                        let (from_ns, until_ns) = (part.last_ns, event.time_ns);
+                        let events = std::mem::take(&mut part.missing);
+                        self.items.push(Item::Lost { events, from_ns, until_ns });
+                    }
+                    part.last_ns = part.last_ns.max(event.time_ns);
+                    self.items.push(Item::Event(*event));
+                }
+                Piece::Gap(gap) => {
+                    let end = gap.first.saturating_add(gap.count).min(next);
+                    part.missing += end.saturating_sub(gap.first);
+                }
+            }
+        }
+    }
+
+    /// Events are missing that were in no part.
+    pub fn lost(&mut self, events: u64, from_ns: u64, until_ns: u64) {
+        if events > 0 {
+            self.items.push(Item::Lost { events, from_ns, until_ns });
+        }
+    }
+
+    /// No more stretches come.
+    pub fn end(&mut self, end_ns: u64) {
+        for part in &mut self.parts {
+            let events = std::mem::take(&mut part.missing);
+            if events > 0 {
+                let from_ns = part.last_ns;
+                self.items.push(Item::Lost { events, from_ns, until_ns: end_ns.max(from_ns) });
+            }
+        }
+    }
+
+    /// Puts them into the order of time. Nearly all are.
+    pub fn sort(&mut self) {
+        self.items.sort_by_key(Item::time_ns);
+    }
+
+    /// The time of the next one, if it is before another time.
+    pub fn next_before(&self, until_ns: u64) -> Option<u64> {
+        let time_ns = self.items.get(self.taken)?.time_ns();
+        (time_ns < until_ns || until_ns == u64::MAX).then_some(time_ns)
+    }
+
+    /// Takes the next one.
+    pub fn take(&mut self) -> Option<Item> {
+        let item = self.items.get(self.taken).copied()?;
+        self.taken += 1;
+        Some(item)
+    }
+
+    /// Gives their memory to those that come.
+    pub fn forget_taken(&mut self) {
+        self.items.drain(..self.taken);
+        self.taken = 0;
+    }
+}

@@ -1,0 +1,207 @@
+//! The events of a recording, their names and fields as LTTng has them, and their numbers.
+//!
+//! Numbers below 31 fit into the short head of an event: those are the frequent ones.
+
+use noise_common::hooks::{Edge, Hook, VECTOR_HOOKS, Vector};
+
+use crate::event::Kind;
+
+/// How a field is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// The name of a task: 16 characters.
+    Comm,
+    /// 32 bits with a sign.
+    Signed,
+    /// 32 bits without.
+    Unsigned,
+    /// 64 bits with a sign.
+    LongSigned,
+    /// 64 bits without.
+    LongUnsigned,
+    /// 64 bits that people read in base 16.
+    Address,
+    /// A text of any length.
+    Text,
+}
+
+/// A field.
+pub type Field = (&'static str, Type);
+
+const SWITCH: &[Field] = &[
+    ("prev_comm", Type::Comm),
+    ("prev_tid", Type::Signed),
+    ("prev_prio", Type::Signed),
+    ("prev_state", Type::LongSigned),
+    ("next_comm", Type::Comm),
+    ("next_tid", Type::Signed),
+    ("next_prio", Type::Signed),
+];
+const WOKEN: &[Field] = &[
+    ("comm", Type::Comm),
+    ("tid", Type::Signed),
+    ("prio", Type::Signed),
+    ("target_cpu", Type::Signed),
+];
+const MIGRATE: &[Field] = &[
+    ("comm", Type::Comm),
+    ("tid", Type::Signed),
+    ("prio", Type::Signed),
+    ("orig_cpu", Type::Signed),
+    ("dest_cpu", Type::Signed),
+];
+const FORK: &[Field] = &[
+    ("parent_comm", Type::Comm),
+    ("parent_tid", Type::Signed),
+    ("parent_pid", Type::Signed),
+    ("child_comm", Type::Comm),
+    ("child_tid", Type::Signed),
+    ("child_pid", Type::Signed),
+];
+const EXEC: &[Field] =
+    &[("filename", Type::Text), ("tid", Type::Signed), ("old_tid", Type::Signed)];
+const EXIT: &[Field] = &[("comm", Type::Comm), ("tid", Type::Signed), ("prio", Type::Signed)];
+const SOFTIRQ: &[Field] = &[("vec", Type::Unsigned)];
+const REQUEST: &[Field] = &[
+    ("dev", Type::Unsigned),
+    ("sector", Type::LongUnsigned),
+    ("nr_sector", Type::Unsigned),
+    ("bytes", Type::Unsigned),
+    ("tid", Type::Signed),
+    ("rwbs", Type::Unsigned),
+    ("comm", Type::Comm),
+];
+const MERGED: &[Field] = &[
+    ("dev", Type::Unsigned),
+    ("sector", Type::LongUnsigned),
+    ("nr_sector", Type::Unsigned),
+    ("rwbs", Type::Unsigned),
+    ("tid", Type::Signed),
+    ("comm", Type::Comm),
+];
+const DONE: &[Field] = &[
+    ("dev", Type::Unsigned),
+    ("sector", Type::LongUnsigned),
+    ("nr_sector", Type::Unsigned),
+    ("error", Type::Signed),
+    ("rwbs", Type::Unsigned),
+];
+const PACKET: &[Field] =
+    &[("skbaddr", Type::Address), ("len", Type::Unsigned), ("name", Type::Text)];
+const PROCESS: &[Field] = &[
+    ("tid", Type::Signed),
+    ("vtid", Type::Signed),
+    ("pid", Type::Signed),
+    ("vpid", Type::Signed),
+    ("ppid", Type::Signed),
+    ("vppid", Type::Signed),
+    ("name", Type::Comm),
+    ("type", Type::Signed),
+    ("mode", Type::Signed),
+    ("submode", Type::Signed),
+    ("status", Type::Signed),
+    ("ns_level", Type::Signed),
+    ("ns_inum", Type::Unsigned),
+];
+
+/// Events before those of interrupt vectors.
+const FIRST: &[(&str, &[Field])] = &[
+    ("sched_switch", SWITCH),
+    ("sched_waking", WOKEN),
+    ("sched_wakeup_new", WOKEN),
+    ("sched_migrate_task", MIGRATE),
+    ("irq_handler_entry", &[("irq", Type::Signed), ("name", Type::Text)]),
+    ("irq_handler_exit", &[("irq", Type::Signed), ("ret", Type::Signed)]),
+    ("irq_softirq_raise", SOFTIRQ),
+    ("irq_softirq_entry", SOFTIRQ),
+    ("irq_softirq_exit", SOFTIRQ),
+    ("block_rq_insert", REQUEST),
+    ("block_rq_issue", REQUEST),
+    ("block_rq_requeue", DONE),
+    ("block_rq_complete", DONE),
+    ("block_rq_merge", MERGED),
+    ("net_dev_queue", PACKET),
+    ("net_dev_start_xmit", PACKET),
+    ("netif_receive_skb", PACKET),
+    ("skb_kfree", &[("skbaddr", Type::Address), ("reason", Type::Unsigned)]),
+];
+const FIRST_VECTOR: u32 = FIRST.len() as u32;
+const VECTOR: &[Field] = &[("vector", Type::Signed)];
+const LAST_AT: u32 = FIRST_VECTOR + VECTOR_HOOKS.len() as u32;
+
+/// Events behind them.
+const LAST: &[(&str, &[Field])] = &[
+    ("nmi_handler", &[("delta_ns", Type::LongSigned)]),
+    ("tcp_retransmit_skb", &[("skbaddr", Type::Address), ("name", Type::Text)]),
+    ("sched_process_fork", FORK),
+    ("sched_process_exec", EXEC),
+    ("sched_process_exit", EXIT),
+    ("lttng_statedump_start", &[]),
+    ("lttng_statedump_process_state", PROCESS),
+    (
+        "lttng_statedump_interrupt",
+        &[("irq", Type::Unsigned), ("name", Type::Text), ("action", Type::Text)],
+    ),
+    ("lttng_statedump_block_device", &[("dev", Type::Unsigned), ("diskname", Type::Text)]),
+    ("lttng_statedump_network_interface", &[("name", Type::Text)]),
+    ("lttng_statedump_end", &[]),
+];
+
+/// All events, in order of their numbers.
+pub fn all() -> impl Iterator<Item = (String, &'static [Field])> {
+    let plain = |(name, fields): &(&str, &'static [Field])| ((*name).to_owned(), *fields);
+    let vector = |hook: &Hook| (format!("x86_irq_vectors_{}", hook.tracepoint()), VECTOR);
+    FIRST.iter().map(plain).chain(VECTOR_HOOKS.iter().map(vector)).chain(LAST.iter().map(plain))
+}
+
+const fn vector(which: Vector, edge: Edge) -> u32 {
+    let exit = match edge {
+        Edge::Entry => 0,
+        Edge::Exit => 1,
+    };
+    FIRST_VECTOR + 2 * which as u32 + exit
+}
+
+/// Whether an event of that number is part of a state dump.
+pub const fn is_dumped(number: u32) -> bool {
+    number >= LAST_AT + 5
+}
+
+/// The number of an event; `None` of those that our recordings do not have.
+#[inline]
+pub const fn number(kind: &Kind<'_>) -> Option<u32> {
+    Some(match kind {
+        Kind::SchedSwitch { .. } => 0,
+        Kind::SchedWaking(_) => 1,
+        Kind::SchedWakeupNew(_) => 2,
+        Kind::SchedMigrateTask { .. } => 3,
+        Kind::IrqHandlerEntry { .. } => 4,
+        Kind::IrqHandlerExit { .. } => 5,
+        Kind::SoftirqRaise { .. } => 6,
+        Kind::SoftirqEntry { .. } => 7,
+        Kind::SoftirqExit { .. } => 8,
+        Kind::BlockRqInsert(_) => 9,
+        Kind::BlockRqIssue(_) => 10,
+        Kind::BlockRqRequeue(_) => 11,
+        Kind::BlockRqComplete(_) => 12,
+        Kind::BlockRqMerge(_) => 13,
+        Kind::NetDevQueue(_) => 14,
+        Kind::NetDevStartXmit(_) => 15,
+        Kind::NetifReceiveSkb(_) => 16,
+        Kind::SkbKfree { .. } => 17,
+        Kind::VectorEntry { which, .. } => vector(*which, Edge::Entry),
+        Kind::VectorExit { which, .. } => vector(*which, Edge::Exit),
+        Kind::NmiHandler { .. } => LAST_AT,
+        Kind::TcpRetransmitSkb(_) => LAST_AT + 1,
+        Kind::SchedProcessFork { .. } => LAST_AT + 2,
+        Kind::SchedProcessExec { .. } => LAST_AT + 3,
+        Kind::SchedProcessExit(_) => LAST_AT + 4,
+        Kind::StatedumpStart => LAST_AT + 5,
+        Kind::StatedumpProcess(_) => LAST_AT + 6,
+        Kind::StatedumpInterrupt { .. } => LAST_AT + 7,
+        Kind::StatedumpBlockDevice { .. } => LAST_AT + 8,
+        Kind::StatedumpInterface { .. } => LAST_AT + 9,
+        Kind::StatedumpEnd => LAST_AT + 10,
+        _ => return None,
+    })
+}

@@ -1,0 +1,20 @@
+//! Recordings of ours: CTF 1.8 as LTTng's kernel tracer lays it out, so that what reads its traces reads
+//! these.
+//!
+//! [`metadata`] says how events are laid out, once; a [`StreamWriter`] for each CPU makes packets of events.
+//! Each packet stands by itself. Here the times of events are readings of the clock, not yet times since the
+//! epoch.
+
+mod classes;
+mod encode;
+mod metadata;
+mod packet;
+
+pub use metadata::{Origin, metadata};
+pub use packet::{Packets, StreamWriter};
+
+/// The number that a trace has in its metadata and its packets.
+pub type Uuid = [u8; 16];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,267 @@
+//! Packets of one CPU's stream.
+
+use super::Uuid;
+use super::classes::{is_dumped, number};
+use super::encode::fields;
+use crate::ctf::packet::MAGIC;
+use crate::event::Kind;
+
+/// Bytes of a packet's head: what it is, then its context.
+const HEAD_BYTES: usize = 84;
+/// Where in it the end of its time is, its content's size, and the packet's.
+const END_AT: usize = 40;
+const SIZES_AT: usize = 48;
+/// Where its number is, and the number of lost events.
+const SEQUENCE_AT: usize = 64;
+const DISCARDED_AT: usize = 72;
+
+/// Bits of the number in the short head of an event; all ones announce the long head.
+const NUMBER_BITS: u32 = 5;
+const LONG: u32 = (1 << NUMBER_BITS) - 1;
+/// Nanoseconds since the event before that the short head has room for.
+const SHORT_NS: u64 = 1 << (32 - NUMBER_BITS);
+
+/// Whole packets of one stream, in their order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Packets {
+    bytes: Vec<u8>,
+    events: u64,
+}
+
+fn number_at(bytes: &[u8], at: usize) -> Option<u64> {
+    let place = bytes.get(at..)?.first_chunk()?;
+    Some(u64::from_le_bytes(*place))
+}
+
+impl Packets {
+    /// As they are written to a file.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Bytes of them all.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Events in them, without those of state dumps.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Adds those that follow.
+    pub fn append(&mut self, mut next: Self) {
+        self.bytes.append(&mut next.bytes);
+        self.events += next.events;
+    }
+
+    /// What is written in their place where they cannot be: one packet of their time, without events,
+    /// that counts theirs as lost.
+    fn lost(&self) -> Option<Self> {
+        let mut bytes = self.bytes.get(..HEAD_BYTES)?.to_vec();
+        let mut last = self.bytes.as_slice();
+        while let Some(size) = number_at(last, SIZES_AT + 8)
+            && let Some(next) = last.get((size / 8) as usize..).filter(|next| !next.is_empty())
+        {
+            last = next;
+        }
+        let bits = 8 * HEAD_BYTES as u64;
+        let discarded = number_at(last, DISCARDED_AT)?.saturating_add(self.events);
+        for (at, number) in [
+            (END_AT, number_at(last, END_AT)?),
+            (SIZES_AT, bits),
+            (SIZES_AT + 8, bits),
+            (DISCARDED_AT, discarded),
+        ] {
+            bytes.get_mut(at..at + 8)?.copy_from_slice(&number.to_le_bytes());
+        }
+        Some(Self { bytes, events: 0 })
+    }
+}
+
+/// Makes packets of events. Memory is bounded by what the caller leaves in [`StreamWriter::take`].
+#[derive(Debug)]
+pub struct StreamWriter {
+    uuid: Uuid,
+    cpu: u32,
+    most_bytes: usize,
+    whole: Packets,
+    /// The packet that is being filled; empty where none is.
+    open: Vec<u8>,
+    /// Events in it, without those of state dumps.
+    open_events: u64,
+    /// Time of the latest event.
+    last_ns: u64,
+    /// The next packet does not begin before.
+    next_ns: u64,
+    /// Number of the next packet.
+    sequence: u64,
+    /// Events that were lost since the begin.
+    discarded: u64,
+    /// A loss ends at that time, and so does the packet that counts it.
+    loss_until_ns: Option<u64>,
+    /// Events that came with an earlier time than the one before.
+    late: u64,
+}
+
+impl StreamWriter {
+    /// The stream of a CPU; a packet is whole when it has `most_bytes` or somewhat more.
+    pub fn new(uuid: Uuid, cpu: u32, most_bytes: usize) -> Self {
+        Self {
+            uuid,
+            cpu,
+            most_bytes,
+            whole: Packets::default(),
+            open: Vec::new(),
+            open_events: 0,
+            last_ns: 0,
+            next_ns: 0,
+            sequence: 0,
+            discarded: 0,
+            loss_until_ns: None,
+            late: 0,
+        }
+    }
+
+    /// Adds an event. One that is earlier than the one before gets that one's time. Kinds that are not
+    /// recorded are passed over; whether it was added.
+    #[inline]
+    pub fn event(&mut self, time_ns: u64, kind: &Kind<'_>) -> bool {
+        let Some(number) = number(kind) else { return false };
+        if self.loss_until_ns.is_some_and(|until_ns| until_ns <= time_ns) {
+            self.end_loss();
+        }
+        if time_ns < self.last_ns {
+            self.late += 1;
+        }
+        if self.open.is_empty() {
+            self.begin(time_ns.max(self.last_ns));
+        }
+        let time_ns = time_ns.max(self.last_ns);
+        if number < LONG && time_ns - self.last_ns < SHORT_NS {
+            let head = number | (time_ns as u32) << NUMBER_BITS;
+            self.open.extend_from_slice(&head.to_le_bytes());
+        } else {
+            self.open.push(LONG as u8);
+            self.open.extend_from_slice(&number.to_le_bytes());
+            self.open.extend_from_slice(&time_ns.to_le_bytes());
+        }
+        fields(kind, &mut self.open);
+        self.open_events += u64::from(!is_dumped(number));
+        self.last_ns = time_ns;
+        if self.open.len() >= self.most_bytes {
+            self.close();
+        }
+        true
+    }
+
+    /// Counts events that were lost between two times. What was added before is in a packet that ends
+    /// at the begin, and what comes until the end is in one that counts them.
+    pub fn lost(&mut self, events: u64, from_ns: u64, until_ns: u64) {
+        if events == 0 {
+            return;
+        }
+        let from_ns = from_ns.max(self.last_ns);
+        if self.loss_until_ns.is_none() {
+            self.close();
+            self.begin(from_ns);
+        }
+        self.discarded = self.discarded.saturating_add(events);
+        let until_ns = until_ns.max(from_ns);
+        self.loss_until_ns = Some(self.loss_until_ns.map_or(until_ns, |other| other.max(until_ns)));
+        self.put(DISCARDED_AT, self.discarded);
+    }
+
+    /// Ends the packet that is being filled, if there is one.
+    pub fn flush(&mut self) {
+        match self.loss_until_ns {
+            Some(_) => self.end_loss(),
+            None => self.close(),
+        }
+    }
+
+    /// Takes the whole packets.
+    pub fn take(&mut self) -> Packets {
+        std::mem::take(&mut self.whole)
+    }
+
+    /// Whether there are whole packets.
+    pub fn is_whole(&self) -> bool {
+        !self.whole.is_empty()
+    }
+
+    /// A packet without events, at a time: a file that begins with it shows what is lost afterwards.
+    pub fn mark(&mut self, time_ns: u64) {
+        self.flush();
+        self.begin(time_ns.max(self.last_ns));
+        self.close();
+    }
+
+    /// Packets that were just taken are not written: what is to be written in their place.
+    pub fn give_up(&mut self, packets: &Packets) -> Packets {
+        let Some(lost) = packets.lost() else { return Packets::default() };
+        self.discarded = self.discarded.saturating_add(packets.events);
+        self.put(DISCARDED_AT, self.discarded);
+        // The next packet follows on the one that is written.
+        self.sequence = number_at(&lost.bytes, SEQUENCE_AT).map_or(0, |number| number + 1);
+        lost
+    }
+
+    /// Events that were counted as lost.
+    pub fn discarded(&self) -> u64 {
+        self.discarded
+    }
+
+    /// Events that came later than their time.
+    pub fn late(&self) -> u64 {
+        self.late
+    }
+
+    fn end_loss(&mut self) {
+        let until_ns = self.loss_until_ns.take();
+        self.last_ns = self.last_ns.max(until_ns.unwrap_or(0));
+        self.close();
+    }
+
+    /// Begins a packet later than the one before: babeltrace 2 orders them by that time.
+    fn begin(&mut self, time_ns: u64) {
+        let time_ns = time_ns.max(self.next_ns);
+        self.next_ns = time_ns + 1;
+        self.last_ns = time_ns;
+        let open = &mut self.open;
+        open.extend_from_slice(&(MAGIC as u32).to_le_bytes());
+        open.extend_from_slice(&self.uuid);
+        open.extend_from_slice(&0_u32.to_le_bytes());
+        open.extend_from_slice(&u64::from(self.cpu).to_le_bytes());
+        for number in [time_ns, time_ns, 0, 0, self.sequence, self.discarded] {
+            open.extend_from_slice(&number.to_le_bytes());
+        }
+        open.extend_from_slice(&self.cpu.to_le_bytes());
+    }
+
+    fn put(&mut self, at: usize, number: u64) {
+        if let Some(place) = self.open.get_mut(at..at + 8) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+    }
+
+    fn close(&mut self) {
+        if self.open.is_empty() {
+            return;
+        }
+        self.put(END_AT, self.last_ns);
+        let bits = 8 * self.open.len() as u64;
+        self.put(SIZES_AT, bits);
+        self.put(SIZES_AT + 8, bits);
+        self.sequence += 1;
+        self.whole.bytes.append(&mut self.open);
+        self.whole.events += std::mem::take(&mut self.open_events);
+    }
+}
+
+const _: () = assert!(HEAD_BYTES == DISCARDED_AT + 8 + 4);

@@ -1,0 +1,225 @@
+//! What is written is read again.
+
+use noise_common::hooks::{Hook, VECTOR_HOOKS};
+use proptest::prelude::*;
+
+use super::*;
+use crate::ctf::{Layout, Reader, StreamFile};
+use crate::event::{Comm, Dumped, Loss, Packet, Request, Task, Woken};
+use crate::event::{Event, Kind};
+use crate::record::Source as _;
+
+const UUID: Uuid = [0xc1, 0x1f, 0xfc, 0xc1, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
+const OFFSET_NS: u64 = 1_700_000_000_123_456_789;
+
+fn origin() -> Origin {
+    Origin {
+        hostname: "a \"host\"\n".to_owned(),
+        kernel_release: "6.1.0".to_owned(),
+        kernel_version: "#1 SMP".to_owned(),
+        recorder: "noised 0.1.0".to_owned(),
+        offset_ns: OFFSET_NS,
+        offset_at_end_ns: Some(OFFSET_NS + 5),
+    }
+}
+
+/// Texts that live as long as the tests.
+const TEXTS: [&[u8]; 4] = [b"", b"eth0", b"virtio1-req.0", b"\xff\xfe \x1b[2J"];
+
+fn text() -> impl Strategy<Value = &'static [u8]> {
+    proptest::sample::select(TEXTS.to_vec())
+}
+
+fn task() -> impl Strategy<Value = Task> {
+    let name = proptest::sample::select(TEXTS.to_vec());
+    (name, any::<i32>(), any::<i32>()).prop_map(|(comm, tid, prio)| Task {
+        comm: Comm::new(comm),
+        tid,
+        prio,
+    })
+}
+
+fn request() -> impl Strategy<Value = Request<'static>> {
+    let numbers = (any::<u32>(), any::<u64>(), any::<u32>(), any::<u32>(), any::<u32>());
+    (numbers, any::<i32>(), text(), any::<i32>()).prop_map(
+        |((dev, sector, sectors, bytes, rwbs), tid, comm, error)| Request {
+            dev,
+            sector,
+            sectors,
+            bytes,
+            rwbs,
+            tid,
+            comm,
+            error,
+        },
+    )
+}
+
+fn packet() -> impl Strategy<Value = Packet<'static>> {
+    (any::<u64>(), any::<u32>(), text()).prop_map(|(skb, len, name)| Packet { skb, len, name })
+}
+
+fn sched() -> impl Strategy<Value = Kind<'static>> {
+    let woken = || (task(), any::<u32>()).prop_map(|(task, target_cpu)| Woken { task, target_cpu });
+    prop_oneof![
+        (task(), any::<i64>(), task()).prop_map(|(prev, prev_state, next)| Kind::SchedSwitch {
+            prev,
+            prev_state,
+            next
+        }),
+        woken().prop_map(Kind::SchedWaking),
+        woken().prop_map(Kind::SchedWakeupNew),
+        (task(), any::<u32>(), any::<u32>()).prop_map(|(task, orig_cpu, dest_cpu)| {
+            Kind::SchedMigrateTask { task, orig_cpu, dest_cpu }
+        }),
+        (any::<u32>(), text()).prop_map(|(irq, name)| Kind::IrqHandlerEntry { irq, name }),
+        (any::<u32>(), any::<i32>()).prop_map(|(irq, ret)| Kind::IrqHandlerExit { irq, ret }),
+        any::<u32>().prop_map(|vec| Kind::SoftirqRaise { vec }),
+        any::<u32>().prop_map(|vec| Kind::SoftirqEntry { vec }),
+        any::<u32>().prop_map(|vec| Kind::SoftirqExit { vec }),
+        any::<i64>().prop_map(|delta_ns| Kind::NmiHandler { delta_ns, handled: 0 }),
+        (proptest::sample::select(VECTOR_HOOKS), any::<u32>(), any::<bool>()).prop_map(
+            |(hook, vector, entry)| match hook {
+                Hook::Vector(which, _) if entry => Kind::VectorEntry { which, vector },
+                Hook::Vector(which, _) => Kind::VectorExit { which, vector },
+                _ => Kind::StatedumpEnd,
+            }
+        ),
+    ]
+}
+
+fn kind() -> impl Strategy<Value = Kind<'static>> {
+    // What LTTng's event does not have is not in ours either.
+    let done = |request: Request<'static>| Request { bytes: 0, tid: 0, comm: b"", ..request };
+    prop_oneof![
+        4 => sched(),
+        1 => request().prop_map(|it| Kind::BlockRqInsert(Request { error: 0, ..it })),
+        1 => request().prop_map(|it| Kind::BlockRqIssue(Request { error: 0, ..it })),
+        1 => request().prop_map(|it| Kind::BlockRqMerge(Request { error: 0, bytes: 0, ..it })),
+        1 => request().prop_map(move |it| Kind::BlockRqRequeue(done(it))),
+        1 => request().prop_map(move |it| Kind::BlockRqComplete(done(it))),
+        1 => packet().prop_map(Kind::NetDevQueue),
+        1 => packet().prop_map(Kind::NetDevStartXmit),
+        1 => packet().prop_map(Kind::NetifReceiveSkb),
+        1 => packet().prop_map(|it| Kind::TcpRetransmitSkb(Packet { len: 0, ..it })),
+        1 => (any::<u64>(), any::<u32>())
+            .prop_map(|(skb, reason)| Kind::SkbKfree { skb, reason }),
+        1 => (any::<i32>(), any::<i32>(), any::<i32>(), text()).prop_map(
+            |(tid, pid, ppid, comm)| {
+                Kind::StatedumpProcess(Dumped { tid, pid, ppid, comm: Comm::new(comm) })
+            }
+        ),
+        1 => (any::<u32>(), text(), text())
+            .prop_map(|(irq, name, action)| Kind::StatedumpInterrupt { irq, name, action }),
+        1 => (any::<u32>(), text())
+            .prop_map(|(dev, name)| Kind::StatedumpBlockDevice { dev, name }),
+        1 => text().prop_map(|name| Kind::StatedumpInterface { name }),
+        1 => Just(Kind::StatedumpStart),
+        1 => Just(Kind::StatedumpEnd),
+    ]
+}
+
+/// An event so much later than the one before, and how many were lost right behind it, for so long.
+type Step = (u64, u32, Kind<'static>, Option<(u64, u64)>);
+
+fn step() -> impl Strategy<Value = Step> {
+    let later = prop_oneof![4 => 0..5_000_u64, 1 => (1_u64 << 26)..(1 << 28), 1 => 0..1_u64 << 40];
+    let loss = proptest::option::weighted(0.1, (1..1_000_u64, 0..1_000_000_u64));
+    (later, 0..3_u32, kind(), loss)
+}
+
+/// Bytes of the streams, and what a reader must find in each: a loss is as long as the packet that counts it.
+fn written(steps: &[Step], most_bytes: usize) -> (Vec<Vec<u8>>, Vec<Vec<Event<'static>>>) {
+    let mut writers: Vec<_> = (0..3).map(|cpu| StreamWriter::new(UUID, cpu, most_bytes)).collect();
+    let mut expected = vec![Vec::new(); 3];
+    let mut now = 1_000_u64;
+    for (later, cpu, kind, loss) in steps {
+        now += later;
+        let (writer, expected) = (&mut writers[*cpu as usize], &mut expected[*cpu as usize]);
+        assert!(writer.event(now, kind));
+        expected.push(Event { time_ns: OFFSET_NS + now, cpu: *cpu, kind: *kind });
+        if let Some((events, length)) = loss {
+            let (from, to) = (now, now + length);
+            writer.lost(*events, from, to);
+            now = to;
+            let (from_ns, to_ns) = (OFFSET_NS + from, OFFSET_NS + to);
+            let loss = Loss { events: *events, packets: 0, from_ns, to_ns };
+            expected.push(Event { time_ns: from_ns, cpu: *cpu, kind: Kind::Lost(loss) });
+        }
+    }
+    let streams = writers.iter_mut().map(|writer| {
+        writer.flush();
+        writer.take().bytes().to_vec()
+    });
+    (streams.collect(), expected)
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read_again(
+        steps in proptest::collection::vec(step(), 0..60),
+        most_bytes in prop_oneof![Just(1_usize), 100..1000_usize, Just(1 << 18)],
+    ) {
+        let text = metadata(UUID, &origin());
+        let layout = Layout::parse(&text).unwrap();
+        let (streams, expected) = written(&steps, most_bytes);
+        for (cpu, (bytes, expected)) in streams.iter().zip(expected).enumerate() {
+            let files = [StreamFile { name: "channel0_9", bytes }];
+            let mut reader = Reader::new(&layout, &files);
+            let mut found = Vec::new();
+            for record in reader.by_ref() {
+                found.push(Event { time_ns: record.time_ns, cpu: record.cpu, kind: record.kind() });
+            }
+            prop_assert_eq!(found, expected, "CPU {}", cpu);
+            prop_assert!(reader.damage().is_none(), "{:?}", reader.damage());
+        }
+    }
+}
+
+#[test]
+fn the_environment_names_layout_and_recorder() {
+    let layout = Layout::parse(&metadata(UUID, &origin())).unwrap();
+    let of = |name: &str| layout.env.get(name).map_or("", String::as_str);
+    assert_eq!(of("domain"), "kernel");
+    assert_eq!((of("tracer_name"), of("tracer_major")), ("lttng-modules", "2"));
+    assert_eq!((of("hostname"), of("recorded_by")), ("a _host__", "noised 0.1.0"));
+    assert_eq!(of("offset_at_end"), "1700000000123456794");
+    assert_eq!(layout.clocks[0].offset_ns(), OFFSET_NS);
+}
+
+#[test]
+fn late_events_get_the_time_of_the_one_before() {
+    let mut writer = StreamWriter::new(UUID, 1, 1 << 16);
+    assert!(writer.event(50, &Kind::SoftirqEntry { vec: 1 }));
+    assert!(writer.event(40, &Kind::SoftirqExit { vec: 1 }));
+    assert!(!writer.event(60, &Kind::Other("x")));
+    writer.flush();
+    assert_eq!(writer.late(), 1);
+    let layout = Layout::parse(&metadata(UUID, &Origin::default())).unwrap();
+    let bytes = writer.take().bytes().to_vec();
+    let reader = Reader::new(&layout, &[StreamFile { name: "x", bytes: &bytes }]);
+    let times: Vec<_> = reader.map(|record| (record.time_ns, record.cpu)).collect();
+    assert_eq!(times, [(50, 1), (50, 1)]);
+}
+
+/// babeltrace 2 puts packets into the order of their begins.
+#[test]
+fn no_two_packets_begin_at_once() {
+    let mut writer = StreamWriter::new([1; 16], 0, 4096);
+    for _ in 0..3 {
+        writer.mark(100);
+        writer.lost(1, 100, 100);
+        writer.event(100, &Kind::SoftirqRaise { vec: 1 });
+        writer.flush();
+    }
+    let packets = writer.take();
+    let begins: Vec<u64> = packets
+        .bytes()
+        .windows(4)
+        .enumerate()
+        .filter(|(_, magic)| *magic == 0xc1fc_1fc1_u32.to_le_bytes())
+        .map(|(at, _)| u64::from_le_bytes(*packets.bytes()[at + 32..].first_chunk().unwrap()))
+        .collect();
+    assert!(begins.len() > 6 && begins.is_sorted_by(|one, next| one < next), "{begins:?}");
+    assert_eq!(packets.events(), 3);
+}

@@ -1,0 +1,121 @@
+//! Recordings of ours, read by babeltrace.
+
+use std::fs;
+
+use noise_common::hooks::{Hook, VECTOR_HOOKS};
+use noise_trace::ctf::write::{Origin, StreamWriter, Uuid, metadata};
+use noise_trace::event::{Comm, Dumped, Kind, Packet, Request, Task, Woken};
+
+use crate::babeltrace::{differences, ours, run};
+use crate::files::Trace;
+
+const UUID: Uuid = [7; 16];
+const CPUS: u32 = 3;
+
+/// Events of every kind, with numbers that differ.
+fn kinds(number: u32) -> Vec<Kind<'static>> {
+    let (tid, long) = (number as i32, u64::from(number) << 33 | 5);
+    let task = Task { comm: Comm::new(b"kworker/u16:0-events"), tid, prio: -tid };
+    let woken = Woken { task, target_cpu: number % CPUS };
+    let request = Request {
+        dev: 254 << 20 | 1,
+        sector: long,
+        sectors: number,
+        bytes: 4096,
+        rwbs: 1,
+        tid,
+        comm: b"fio",
+        error: -5,
+    };
+    let packet = Packet { skb: long, len: number, name: b"eth0" };
+    let mut kinds = vec![
+        Kind::StatedumpStart,
+        Kind::StatedumpProcess(Dumped { tid, pid: tid, ppid: 2, comm: task.comm }),
+        Kind::StatedumpInterrupt { irq: 9, name: b"IO-APIC", action: b"acpi" },
+        Kind::StatedumpBlockDevice { dev: 8 << 20, name: b"sda" },
+        Kind::StatedumpInterface { name: b"lo" },
+        Kind::StatedumpEnd,
+        Kind::SchedSwitch { prev: task, prev_state: 0x100, next: Task { tid: 0, ..task } },
+        Kind::SchedWaking(woken),
+        Kind::SchedWakeupNew(woken),
+        Kind::SchedMigrateTask { task, orig_cpu: 1, dest_cpu: 2 },
+        Kind::SchedProcessFork { parent: task, parent_pid: 1, child: task, child_pid: tid },
+        Kind::SchedProcessExec { filename: b"cc1", tid, old_tid: tid },
+        Kind::SchedProcessExit(task),
+        Kind::IrqHandlerEntry { irq: 36, name: b"virtio1-req.0" },
+        Kind::IrqHandlerExit { irq: 36, ret: 1 },
+        Kind::SoftirqRaise { vec: 3 },
+        Kind::SoftirqEntry { vec: 3 },
+        Kind::SoftirqExit { vec: 3 },
+        Kind::NmiHandler { delta_ns: 4125, handled: 1 },
+        Kind::BlockRqInsert(request),
+        Kind::BlockRqIssue(request),
+        Kind::BlockRqRequeue(request),
+        Kind::BlockRqComplete(Request { sector: u64::MAX, ..request }),
+        Kind::BlockRqMerge(request),
+        Kind::NetDevQueue(packet),
+        Kind::NetDevStartXmit(packet),
+        Kind::NetifReceiveSkb(packet),
+        Kind::SkbKfree { skb: u64::MAX, reason: u32::MAX },
+        Kind::TcpRetransmitSkb(packet),
+    ];
+    kinds.extend(VECTOR_HOOKS.iter().enumerate().filter_map(|(index, hook)| {
+        let Hook::Vector(which, _) = *hook else { return None };
+        let vector = 236;
+        Some(match index % 2 {
+            0 => Kind::VectorEntry { which, vector },
+            _ => Kind::VectorExit { which, vector },
+        })
+    }));
+    kinds
+}
+
+fn record(folder: &std::path::Path, lossy: bool) {
+    let origin = Origin {
+        hostname: "host".to_owned(),
+        kernel_release: "6.1.0-amd64".to_owned(),
+        kernel_version: "#1 SMP".to_owned(),
+        recorder: "noised".to_owned(),
+        offset_ns: 1_700_000_000_123_456_789,
+        offset_at_end_ns: Some(1_700_000_000_123_456_799),
+    };
+    fs::write(folder.join("metadata"), metadata(UUID, &origin)).unwrap();
+    let mut now = 1_000;
+    let mut writers: Vec<_> = (0..CPUS).map(|cpu| StreamWriter::new(UUID, cpu, 4096)).collect();
+    for number in 0..200_u32 {
+        for (index, kind) in kinds(number).iter().enumerate() {
+            // Some come later than the short head of an event has room for, some at the same time.
+            now += [1, 0, 700, 1 << 26, 3, 1 << 28, 90][index % 7];
+            let writer = &mut writers[(number + index as u32) as usize % CPUS as usize];
+            assert!(writer.event(now, kind));
+            if lossy && number % 50 == 49 && index == 7 {
+                writer.lost(1_000, now, now + 5_000);
+                now += 5_000;
+            }
+        }
+    }
+    for (cpu, writer) in writers.iter_mut().enumerate() {
+        writer.flush();
+        fs::write(folder.join(format!("channel0_{cpu}")), writer.take().bytes()).unwrap();
+    }
+}
+
+/// One of the two reads a recording as we do. It complains about losses, and about nothing else.
+pub fn read_by(command: &str, lossy: bool) -> Result<(), String> {
+    let folder = tempfile::tempdir().unwrap();
+    record(folder.path(), lossy);
+    let trace = Trace::open(folder.path().to_path_buf());
+    let (theirs, complaints) = run(command, &trace)?;
+    let complaints: Vec<_> = complaints.lines().filter(|line| !line.is_empty()).collect();
+    let told = complaints.iter().filter(|line| line.contains("iscarded 1000 events")).count();
+    assert_eq!(told, complaints.len(), "{complaints:#?}");
+    assert_eq!(told, if lossy { 4 } else { 0 }, "{complaints:#?}");
+    let (lost, ours): (Vec<_>, Vec<_>) =
+        ours(&trace).into_iter().partition(|line| line.contains(" lost: "));
+    assert_eq!(lost.len(), if lossy { 4 } else { 0 }, "{lost:#?}");
+    let theirs: Vec<_> = theirs.into_iter().filter(|line| line.starts_with('[')).collect();
+    assert_eq!(ours.len(), theirs.len());
+    let differences = differences(&ours, &theirs);
+    assert!(differences.is_empty(), "{differences:#?}");
+    Ok(())
+}

@@ -1,0 +1,215 @@
+//! `noised record`, event by event, against ftrace; and all that is to be in a recording.
+
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use noise_tests::bpf;
+use noise_tests::compare::slowest_program_ns;
+use noise_tests::daemon::{Process, binary, run_noised};
+use noise_tests::events::{Window, ensure_present, ensure_recorded};
+use noise_tests::ftrace;
+use noise_tests::ftrace::blind::{ensure_sight, keep_sight};
+use noise_tests::load::Worker;
+use noise_tests::recorded::{Recording, counted, recorded};
+use noise_tests::scratch::Folder;
+use noise_tests::task::cpus;
+
+use crate::differential::MixedLoad;
+use crate::recorder::{KINDS, Socketed, kept_events, run_programs};
+use crate::{Test, Verdict};
+
+pub(crate) const TESTS: &[(&str, Test)] = &[
+    ("record_has_every_event", record_has_every_event),
+    ("record_of_classes", record_of_classes),
+    ("record_of_a_million_a_second", record_of_a_million_a_second),
+];
+
+/// Longer than any start should take on a loaded machine.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A recording on its way.
+pub(crate) struct Recorder {
+    pub(crate) process: Process,
+    pub(crate) folder: Folder,
+}
+
+impl Recorder {
+    pub(crate) fn start(options: &[&str]) -> Result<Self> {
+        let folder = Folder::new("record")?;
+        let mut command = Command::new(binary()?);
+        command.args(["record", "-o", folder.argument()?]).args(options);
+        let mut process = Process::start(command)?;
+        let deadline = Instant::now() + TIMEOUT;
+        // The first packets are written once all is attached.
+        let first = |name: &str| folder.path().join("kernel").join(name).exists();
+        while !first("channel0_0") && !first("channel0_0_0") {
+            let ended = process.ended()?;
+            ensure!(ended.is_none(), "it ended with {ended:?}: {}", process.stderr()?);
+            ensure!(Instant::now() < deadline, "it does not begin: {}", process.stderr()?);
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(Self { process, folder })
+    }
+
+    pub(crate) fn stop(&mut self, signal: i32) -> Result<()> {
+        self.process.signal(signal)?;
+        let status = self.process.wait()?;
+        ensure!(status.success(), "it ended with {status}: {}", self.process.stderr()?);
+        Ok(())
+    }
+}
+
+/// Both babeltraces read as many events, and complain about nothing but as many losses.
+pub(crate) fn ensure_babeltrace(folder: &Path, recording: &Recording) -> Result<()> {
+    for command in ["babeltrace", "babeltrace2"] {
+        let Ok(output) = Command::new(command).arg(folder).output() else {
+            println!("there is no {command}; it comes with: apt-get install {command}");
+            continue;
+        };
+        let complaints = String::from_utf8_lossy(&output.stderr);
+        let complaints: Vec<_> =
+            complaints.lines().filter(|line| !line.trim().is_empty()).collect();
+        ensure!(
+            output.status.success()
+                && complaints.len() == recording.losses.len()
+                && complaints.iter().all(|line| line.contains("iscarded ")),
+            "{command}: {complaints:?} of {:?}",
+            recording.losses
+        );
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let lines = printed.lines().filter(|line| !line.is_empty());
+        let found = lines.filter(|line| !line.contains("statedump_")).count();
+        let events = recording.stretch.events.len();
+        ensure!(found == events, "{command} has {found} events of {events}");
+    }
+    Ok(())
+}
+
+/// Programs of its own, and those of a daemon, over the same seconds.
+fn record_has_every_event() -> Result<Verdict> {
+    let daemon = Socketed::start(&[
+        "--recorder.kibibytes-per-cpu=16384",
+        "--recorder.kibibytes-in-all=1048576",
+    ])?;
+    let socket = daemon.socket.to_str().context("a path that is not UTF-8")?;
+    let own = Recorder::start(&["--own"])?;
+    let through = Recorder::start(&["--connect", socket])?;
+    ensure!(bpf::programs_of(through.process.pid())?.is_empty(), "it has programs of its own");
+    let pids = [own.process.pid(), daemon.daemon.process().pid()];
+    let _sight = keep_sight()?;
+    let _statistics = bpf::Statistics::enable()?;
+    let ftrace = ftrace::Recording::start(&kept_events(), 256)?;
+    thread::sleep(Duration::from_millis(300));
+    let before = pids.map(bpf::programs_of);
+    ftrace.mark("begin")?;
+    let load = MixedLoad::start()?;
+    thread::sleep(Duration::from_millis(300));
+    run_programs()?;
+    load.stop()?;
+    ftrace.mark("end")?;
+    let after = pids.map(bpf::programs_of);
+    let mut recorders = [own, through];
+    for recorder in &mut recorders {
+        recorder.stop(libc::SIGINT)?;
+        println!("{}", recorder.process.stderr()?);
+    }
+    let trace = ftrace.stop()?;
+    ensure_sight(&trace.sights)?;
+    let window = Window { from_ns: trace.mark_ns("begin")?, to_ns: trace.mark_ns("end")? };
+    let mut usual_ns = trace.shortest_gap_ns as f64;
+    for (before, after) in before.into_iter().zip(after) {
+        usual_ns += slowest_program_ns(&before?, &after?);
+    }
+    for recorder in &recorders {
+        let recording = recorded(recorder.folder.path())?;
+        ensure_recorded(&trace, &recording.stretch, window, usual_ns)?;
+        ensure_present(&recording.stretch, window, &KINDS)?;
+        ensure_babeltrace(recorder.folder.path(), &recording)?;
+    }
+    Ok(Verdict::Passed)
+}
+
+/// Something of either class, a little.
+fn touch_both_classes() -> Result<()> {
+    let receiver = UdpSocket::bind("127.0.0.1:0")?;
+    let sender = UdpSocket::bind("127.0.0.1:0")?;
+    for _ in 0..20 {
+        sender.send_to(b"noised", receiver.local_addr()?)?;
+        thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}
+
+fn ensure_only(folder: &Path, wanted: &str, unwanted: &str) -> Result<()> {
+    let (events, discarded) = counted(folder)?;
+    println!("{events:?}");
+    ensure!(discarded == 0 && events.contains_key(wanted), "{discarded} lost of {events:?}");
+    let is_io =
+        |name: &str| ["block_", "net", "skb_", "tcp_"].iter().any(|of| name.starts_with(of));
+    let others = events.keys().filter(|name| !name.starts_with("lttng_"));
+    let strays: Vec<_> = others.filter(|name| is_io(name) == is_io(unwanted)).collect();
+    ensure!(strays.is_empty(), "there are {strays:?}");
+    Ok(())
+}
+
+fn record_of_classes() -> Result<Verdict> {
+    for (classes, reason) in
+        [("sched,ipc", "records no ipc events"), ("disk", "expected sched, io, or both")]
+    {
+        let outcome = run_noised(&["record", "--events", classes, "--duration", "1s"])?;
+        ensure!(outcome.code == 2 && outcome.stderr.contains(reason), "{outcome:?}");
+    }
+    let daemon = Socketed::start(&["--recorder.kibibytes-per-cpu=4096"])?;
+    let socket = daemon.socket.to_str().context("a path that is not UTF-8")?;
+    for (class, wanted, unwanted) in
+        [("sched", "sched_switch", "net_dev_queue"), ("io", "net_dev_queue", "sched_switch")]
+    {
+        // Hooks of the other class are not even attached.
+        let mut own = Recorder::start(&["--own", "--events", class])?;
+        let all = bpf::programs_of(own.process.pid())?;
+        let mut through = Recorder::start(&["--connect", socket, "--events", class])?;
+        touch_both_classes()?;
+        for recorder in [&mut own, &mut through] {
+            recorder.stop(libc::SIGINT)?;
+            ensure_only(recorder.folder.path(), wanted, unwanted)?;
+        }
+        ensure!(!all.is_empty() && all.len() < 45, "{} programs", all.len());
+        println!("{} programs for {class}", all.len());
+    }
+    drop(daemon);
+    let daemon = Socketed::start(&["--recorder.classes=sched"])?;
+    let socket = daemon.socket.to_str().context("a path that is not UTF-8")?;
+    let outcome = run_noised(&["record", "--connect", socket, "--events", "io"])?;
+    ensure!(outcome.code == 2 && outcome.stderr.contains("keeps no io events"), "{outcome:?}");
+    Ok(Verdict::Passed)
+}
+
+/// On each of two CPUs, half of what one does that only switches to and fro: so there is time for a recorder
+/// where these are all.
+fn record_of_a_million_a_second() -> Result<Verdict> {
+    let last = (cpus() - 1).to_string();
+    let mut recorder = Recorder::start(&["--own", "--events", "sched"])?;
+    let loads =
+        [Worker::start("pipe", &["0", "0", "30"])?, Worker::start("pipe", &[&last, &last, "30"])?];
+    let begin = Instant::now();
+    thread::sleep(Duration::from_millis(1500));
+    let length = begin.elapsed();
+    let mut rounds = 0;
+    for load in loads {
+        rounds += load.stop()?.get("rounds").copied().unwrap_or(0);
+    }
+    recorder.stop(libc::SIGINT)?;
+    let (events, discarded) = counted(recorder.folder.path())?;
+    let all: u64 = events.values().sum();
+    println!("{}", recorder.process.stderr()?);
+    println!("{rounds} rounds; {:.0} events a second", all as f64 / length.as_secs_f64());
+    ensure!(discarded == 0, "{discarded} events of {all} are lost");
+    // Each round switches to the other one, and back.
+    let switches = events.get("sched_switch").copied().unwrap_or(0);
+    ensure!(switches >= 2 * rounds, "{switches} switches");
+    Ok(Verdict::Passed)
+}
