@@ -94,7 +94,7 @@ pub struct Most {
 }
 
 fn create(path: &Path) -> anyhow::Result<File> {
-    // Also where somebody else may write: nothing that is there already is written to.
+    // A folder that others may write to holds what they put there: a file that exists is refused.
     let options = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path);
     options.with_context(|| format!("cannot create {}", path.display()))
 }

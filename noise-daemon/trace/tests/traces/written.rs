@@ -107,9 +107,9 @@ pub fn read_by(command: &str, lossy: bool) -> Result<(), String> {
     let trace = Trace::open(folder.path().to_path_buf());
     let (theirs, complaints) = run(command, &trace)?;
     let complaints: Vec<_> = complaints.lines().filter(|line| !line.is_empty()).collect();
-    let told = complaints.iter().filter(|line| line.contains("iscarded 1000 events")).count();
-    assert_eq!(told, complaints.len(), "{complaints:#?}");
-    assert_eq!(told, if lossy { 4 } else { 0 }, "{complaints:#?}");
+    let losses = complaints.iter().filter(|line| line.contains("iscarded 1000 events")).count();
+    assert_eq!(losses, complaints.len(), "{complaints:#?}");
+    assert_eq!(losses, if lossy { 4 } else { 0 }, "{complaints:#?}");
     let (lost, ours): (Vec<_>, Vec<_>) =
         ours(&trace).into_iter().partition(|line| line.contains(" lost: "));
     assert_eq!(lost.len(), if lossy { 4 } else { 0 }, "{lost:#?}");
