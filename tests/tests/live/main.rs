@@ -84,7 +84,11 @@ fn trial(module: &str, name: &str, test: Test) -> Trial {
         if !is_root() {
             return Ok(Completion::ignored_with("needs root"));
         }
-        let around = |error: anyhow::Error| Failed::from(format!("{error:#}"));
+        // Here as well as at the end: beside what the test printed.
+        let around = |error: anyhow::Error| {
+            println!("{error:#}");
+            Failed::from(format!("{error:#}"))
+        };
         let _watch = Watch::begin();
         let before = Surroundings::look().map_err(around)?;
         let mut verdict = test();

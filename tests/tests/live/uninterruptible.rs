@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use noise_tests::compare::{Observation, observe};
@@ -24,6 +24,8 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
 ];
 
 const WAITS: &str = "noised_uninterruptible_wait_seconds";
+/// How long a new cgroup may stay without a name.
+const NAMED_WITHIN: Duration = Duration::from_secs(20);
 /// A bucket bound that the planted sleeps pass and no others of their cgroup.
 const LONG_NS: u64 = 1 << 26;
 /// How far a sum of charges may be off.
@@ -32,6 +34,16 @@ const SHARE: f64 = 0.03;
 fn waits_of(scrape: &Scrape, group: &Group) -> Result<Histogram> {
     let labels = label_set(&[("cgroup", &group.label())]);
     Ok(scrape.histograms(WAITS)?.remove(&labels).unwrap_or_default())
+}
+
+/// Waits until the daemon knows the name of a group whose tasks sleep.
+fn await_name(daemon: &Daemon, group: &Group) -> Result<()> {
+    let deadline = Instant::now() + NAMED_WITHIN;
+    while waits_of(&daemon.scrape()?, group)?.count == 0.0 {
+        ensure!(Instant::now() < deadline, "{} has no sleeps", group.label());
+        thread::sleep(Duration::from_millis(200));
+    }
+    Ok(())
 }
 
 /// What a group's sleeps are charged with, by cause, in seconds.
@@ -149,6 +161,8 @@ fn disks_and_children() -> Result<Verdict> {
         workers.push(Worker::start_at(Place::group(&group), name, arguments)?);
     }
     let pids: BTreeSet<i32> = workers.iter().map(Worker::pid).collect();
+    // What a group did before the daemon knew its name is counted once it does.
+    await_name(&daemon, &group)?;
     let (seen, ()) = observe(&daemon, &all_events(), 128, || {
         for _ in 0..50 {
             // A parent waits until its child has become another program.
