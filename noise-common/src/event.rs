@@ -91,11 +91,11 @@ pub struct CellKey {
 }
 
 /// Words of 8 bytes by which [`CpuState`] without its cells falls short of whole cache lines. How many
-/// there are of most arrays follows from the tables; the rest is two words more than whole lines.
+/// there are of most arrays follows from the tables; the rest is three words more than whole lines.
 const GAP_WORDS: usize = {
     let by_signal = SIGNAL_COUNT * (LOSSES.len() + 1);
     let by_resource = RESOURCES.len() * CHARGE_CAUSES.len() * (size_of::<Charged>() / 8);
-    (8 - (by_signal + by_resource + 4) % 8) % 8
+    (8 - (by_signal + by_resource + 5) % 8) % 8
 };
 
 /// Everything that programs keep for one CPU. A whole number of cache lines; the type is not marked as
@@ -136,6 +136,8 @@ pub struct CpuState {
     pub backlog: Backlog,
     /// The record of a long wait that is made.
     pub outlier: Outlier,
+    /// How far this CPU's events were when it last woke the daemon for an old part of a wait.
+    pub woken_at: u64,
     /// The waits in queues that are divided, by [`crate::queue::QueueWait`].
     pub shares: [Share; QUEUE_WAITS],
     /// A charge on its way into the table.

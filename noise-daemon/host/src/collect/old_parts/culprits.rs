@@ -1,0 +1,270 @@
+//! Who the threads are that events name by their ids: events have no cgroups, charges need them.
+//!
+//! A thread belongs to the cgroup in which it was seen, or, where it was not, in which its parent was. Until
+//! one of both is known, its turns are kept under a number of its own, which gets its culprit later.
+
+use std::collections::HashMap;
+
+use noise_common::charge::Cause;
+use noise_common::ledger::{COMM_WORDS, Runner, Turn};
+
+/// Numbers that are given at most; more come of threads that start and end at a high rate.
+const MOST: usize = 4_096;
+/// Threads that are known at most.
+const MOST_THREADS: usize = 65_536;
+/// Parents that are asked for the culprit of a child.
+const MOST_ANCESTORS: usize = 16;
+
+/// The number of whoever is not known.
+pub const UNKNOWN: u32 = 0;
+
+/// Who had a turn, whoever waited meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Who {
+    runner: u32,
+    /// The cgroup of a task, the thread id of a kernel thread, else 0.
+    id: u64,
+}
+
+impl Who {
+    /// A task of that cgroup.
+    pub const fn task(cgroup: u64) -> Self {
+        Self { runner: Runner::Task as u32, id: cgroup }
+    }
+
+    const IDLE: Self = Self { runner: Runner::Idle as u32, id: 0 };
+
+    /// Whose turn that is.
+    pub const fn of(turn: &Turn) -> Self {
+        if turn.runner == Runner::Kthread as u32 {
+            Self { runner: turn.runner, id: turn.pid as u64 }
+        } else if turn.runner == Runner::Task as u32 {
+            Self::task(turn.cgroup)
+        } else {
+            Self::IDLE
+        }
+    }
+
+    /// Cause and culprit of what it did to a victim.
+    pub fn blame(self, victim: u64) -> (Cause, u64) {
+        let Self { runner, id } = self;
+        let (cgroup, pid, comm) = (id, id as u32, [0; COMM_WORDS]);
+        Turn { start_ns: 0, taken_ns: 0, cgroup, pid, runner, comm }.blame(victim)
+    }
+}
+
+/// What a number stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slot {
+    Unknown,
+    Who(Who),
+    /// The same as another number.
+    Like(u32),
+}
+
+/// A thread.
+#[derive(Clone, Copy, Debug)]
+struct Thread {
+    number: u32,
+    /// When it was that, ns.
+    at_ns: u64,
+}
+
+/// Culprits by number, and the numbers of threads.
+#[derive(Debug)]
+pub struct Culprits {
+    slots: Vec<Slot>,
+    numbers: HashMap<Who, u32>,
+    threads: HashMap<u32, Thread>,
+}
+
+impl Default for Culprits {
+    fn default() -> Self {
+        let slots = vec![Slot::Unknown];
+        Self { slots, numbers: HashMap::new(), threads: HashMap::new() }
+    }
+}
+
+impl Culprits {
+    /// Whether there is no room for more: then it is time to begin anew.
+    pub fn is_full(&self) -> bool {
+        self.slots.len() >= MOST || self.threads.len() >= MOST_THREADS
+    }
+
+    fn add(&mut self, slot: Slot) -> u32 {
+        if self.is_full() {
+            return UNKNOWN;
+        }
+        self.slots.push(slot);
+        self.slots.len() as u32 - 1
+    }
+
+    fn number(&mut self, who: Who) -> u32 {
+        if let Some(number) = self.numbers.get(&who) {
+            return *number;
+        }
+        let number = self.add(Slot::Who(who));
+        if number != UNKNOWN {
+            self.numbers.insert(who, number);
+        }
+        number
+    }
+
+    /// A thread was seen with its culprit at a time. Where it was seen later already, that counts.
+    pub fn seen(&mut self, tid: u32, who: Who, at_ns: u64) {
+        let known = self.threads.get(&tid).copied();
+        if known.is_some_and(|thread| thread.at_ns >= at_ns && self.who(thread.number).is_some()) {
+            return;
+        }
+        let number = self.number(who);
+        if let Some(Thread { number: before, .. }) = known
+            && let Some(slot @ Slot::Unknown) = self.slots.get_mut(before as usize)
+            && before != UNKNOWN
+        {
+            *slot = Slot::Who(who);
+        }
+        self.insert(tid, Thread { number, at_ns });
+    }
+
+    fn insert(&mut self, tid: u32, thread: Thread) {
+        if !self.is_full() || self.threads.contains_key(&tid) {
+            self.threads.insert(tid, thread);
+        }
+    }
+
+    /// A thread was created: it is what its parent is, unless that is a kernel thread, each of which is a
+    /// culprit of its own.
+    pub fn forked(&mut self, parent: u32, child: u32, at_ns: u64) {
+        let of_parent = self.threads.get(&parent).map_or(UNKNOWN, |thread| thread.number);
+        let is_kernel = self.who(of_parent).is_some_and(|who| who.runner == Runner::Kthread as u32);
+        match self.threads.get(&child).copied() {
+            // It ran on another CPU, whose events were read before.
+            Some(Thread { number, at_ns: seen_ns }) if seen_ns >= at_ns => {
+                if let Some(slot @ Slot::Unknown) = self.slots.get_mut(number as usize)
+                    && !is_kernel
+                    && number != UNKNOWN
+                    && number != of_parent
+                {
+                    *slot = Slot::Like(of_parent);
+                }
+            }
+            // Another thread had that id.
+            _ if is_kernel || of_parent == UNKNOWN => {
+                self.threads.remove(&child);
+            }
+            _ => self.insert(child, Thread { number: of_parent, at_ns }),
+        }
+    }
+
+    /// The number of a thread whose turn begins.
+    pub fn of_thread(&mut self, tid: u32, at_ns: u64) -> u32 {
+        if tid == 0 {
+            return self.number(Who::IDLE);
+        }
+        if let Some(thread) = self.threads.get(&tid) {
+            return thread.number;
+        }
+        let number = self.add(Slot::Unknown);
+        self.insert(tid, Thread { number, at_ns });
+        number
+    }
+
+    /// Who has a number, where that is known by now.
+    pub fn who(&self, number: u32) -> Option<Who> {
+        let mut number = number;
+        for _ in 0..MOST_ANCESTORS {
+            match self.slots.get(number as usize)? {
+                Slot::Unknown => return None,
+                Slot::Who(who) => return Some(*who),
+                Slot::Like(other) => number = *other,
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Who = Who::task(70);
+    const B: Who = Who::task(71);
+
+    fn kthread(pid: u32) -> Who {
+        let runner = Runner::Kthread as u32;
+        let comm = [0; COMM_WORDS];
+        Who::of(&Turn { start_ns: 1, taken_ns: 0, cgroup: 1, pid, runner, comm })
+    }
+
+    #[test]
+    fn whoever_has_a_turn_is_blamed_as_in_the_ledger() {
+        assert_eq!(A.blame(70), (Cause::Own, 70));
+        assert_eq!(A.blame(71), (Cause::Foreign, 70));
+        assert_eq!(kthread(9).blame(1), (Cause::Kthread, 9));
+        let mut culprits = Culprits::default();
+        let idle = culprits.of_thread(0, 1);
+        assert_eq!(culprits.who(idle).map(|who| who.blame(1)), Some((Cause::Idle, 0)));
+    }
+
+    #[test]
+    fn a_thread_that_is_known_late_had_its_turns_all_the_same() {
+        let mut culprits = Culprits::default();
+        let turn = culprits.of_thread(5, 10);
+        assert_eq!(culprits.who(turn), None);
+        culprits.seen(5, A, 20);
+        assert_eq!(culprits.who(turn), Some(A));
+        // From then on it has the number of all of its cgroup.
+        assert_eq!(culprits.of_thread(5, 30), culprits.number(A));
+        // It moves; an older sight changes nothing.
+        culprits.seen(5, B, 40);
+        culprits.seen(5, A, 35);
+        let now = culprits.of_thread(5, 50);
+        assert_eq!((culprits.who(now), culprits.who(turn)), (Some(B), Some(A)));
+    }
+
+    #[test]
+    fn children_are_what_their_parents_are() {
+        let mut culprits = Culprits::default();
+        culprits.seen(5, A, 10);
+        culprits.forked(5, 6, 20);
+        let child = culprits.of_thread(6, 21);
+        assert_eq!(culprits.who(child), Some(A));
+        // Of a parent that is known later, and in events that come in another order.
+        let child = culprits.of_thread(8, 31);
+        let parent = culprits.of_thread(7, 29);
+        culprits.forked(7, 8, 30);
+        assert_eq!((culprits.who(child), culprits.who(parent)), (None, None));
+        culprits.seen(7, B, 40);
+        assert_eq!((culprits.who(child), culprits.who(parent)), (Some(B), Some(B)));
+        // Each kernel thread is a culprit of its own.
+        culprits.seen(2, kthread(2), 10);
+        culprits.forked(2, 9, 50);
+        let child = culprits.of_thread(9, 51);
+        assert_eq!(culprits.who(child), None);
+        culprits.seen(9, kthread(9), 60);
+        assert_eq!(culprits.who(child), Some(kthread(9)));
+    }
+
+    #[test]
+    fn an_id_that_comes_again_is_another_thread() {
+        let mut culprits = Culprits::default();
+        culprits.seen(5, A, 10);
+        let before = culprits.of_thread(5, 10);
+        // Its parent is not known.
+        culprits.forked(99, 5, 20);
+        let after = culprits.of_thread(5, 21);
+        assert_eq!((culprits.who(before), culprits.who(after)), (Some(A), None));
+    }
+
+    #[test]
+    fn there_is_an_end_of_numbers() {
+        let mut culprits = Culprits::default();
+        for tid in 1..2 * MOST as u32 {
+            culprits.of_thread(tid, 1);
+        }
+        assert!(culprits.is_full());
+        assert_eq!(culprits.slots.len(), MOST);
+        let stranger = culprits.of_thread(u32::MAX, 1);
+        assert_eq!((stranger, culprits.who(stranger)), (UNKNOWN, None));
+    }
+}
