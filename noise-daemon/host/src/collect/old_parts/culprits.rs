@@ -1,14 +1,14 @@
 //! Who the threads are that events name by their ids: events have no cgroups, charges need them.
 //!
-//! A thread belongs to the cgroup in which it was seen, or, where it was not, in which its parent was. Until
-//! one of both is known, its turns are kept under a number of its own, which gets its culprit later.
+//! A thread belongs to the cgroup in which it was seen, or, where it was not, in which its parent was. Until it
+//! is seen, its turns are kept under a number of its own, which gets its culprit later.
 
 use std::collections::HashMap;
 
 use noise_common::charge::Cause;
 use noise_common::ledger::{COMM_WORDS, Runner, Turn};
 
-/// Numbers that are given at most; more come of threads that start and end at a high rate.
+/// Numbers that are given before those of one culprit are made one.
 const MOST: usize = 4_096;
 /// Threads that are known at most.
 const MOST_THREADS: usize = 65_536;
@@ -66,8 +66,10 @@ enum Slot {
 #[derive(Clone, Copy, Debug)]
 struct Thread {
     number: u32,
-    /// When it was that, ns.
+    /// When it was seen, or began, ns.
     at_ns: u64,
+    is_begin: bool,
+    has_ended: bool,
 }
 
 /// Culprits by number, and the numbers of threads.
@@ -86,13 +88,31 @@ impl Default for Culprits {
 }
 
 impl Culprits {
-    /// Whether there is no room for more: then it is time to begin anew.
+    /// Whether there is no room for more.
     pub fn is_full(&self) -> bool {
         self.slots.len() >= MOST || self.threads.len() >= MOST_THREADS
     }
 
+    /// Gives each culprit one number, and forgets those who are not known, and the threads that ended: the new
+    /// numbers of all old ones.
+    pub fn renumber(&mut self) -> Vec<u32> {
+        let old: Vec<Option<Who>> = (0..).take(self.slots.len()).map(|old| self.who(old)).collect();
+        self.slots.truncate(1);
+        self.numbers.clear();
+        let new = old.into_iter().map(|who| who.map_or(UNKNOWN, |who| self.number(who)));
+        let new: Vec<u32> = new.collect();
+        self.threads.retain(|_, thread| {
+            thread.number = new.get(thread.number as usize).copied().unwrap_or(UNKNOWN);
+            thread.number != UNKNOWN && !thread.has_ended
+        });
+        if self.threads.len() >= MOST_THREADS / 2 {
+            self.threads = HashMap::new();
+        }
+        new
+    }
+
     fn add(&mut self, slot: Slot) -> u32 {
-        if self.is_full() {
+        if self.slots.len() >= MOST {
             return UNKNOWN;
         }
         self.slots.push(slot);
@@ -110,49 +130,58 @@ impl Culprits {
         number
     }
 
-    /// A thread was seen with its culprit at a time. Where it was seen later already, that counts.
+    /// A thread was seen with its culprit at a time. Where it was seen later already, that counts, and where it
+    /// began later, it was another one.
     pub fn seen(&mut self, tid: u32, who: Who, at_ns: u64) {
-        let known = self.threads.get(&tid).copied();
-        if known.is_some_and(|thread| thread.at_ns >= at_ns && self.who(thread.number).is_some()) {
-            return;
+        if let Some(known) = self.threads.get(&tid).copied() {
+            let is_later = at_ns >= known.at_ns;
+            let slot = self.slots.get_mut(known.number as usize);
+            match slot.filter(|_| known.number != UNKNOWN) {
+                // It was not seen before: what it did is that culprit's, too.
+                Some(slot @ Slot::Unknown) if is_later || !known.is_begin => *slot = Slot::Who(who),
+                Some(slot @ Slot::Like(_)) if is_later => *slot = Slot::Who(who),
+                _ if is_later => {}
+                _ => return,
+            }
         }
         let number = self.number(who);
-        if let Some(Thread { number: before, .. }) = known
-            && let Some(slot @ Slot::Unknown) = self.slots.get_mut(before as usize)
-            && before != UNKNOWN
-        {
-            *slot = Slot::Who(who);
-        }
-        self.insert(tid, Thread { number, at_ns });
+        self.insert(tid, Thread { number, at_ns, is_begin: false, has_ended: false });
     }
 
     fn insert(&mut self, tid: u32, thread: Thread) {
-        if !self.is_full() || self.threads.contains_key(&tid) {
+        if self.threads.len() < MOST_THREADS || self.threads.contains_key(&tid) {
             self.threads.insert(tid, thread);
         }
     }
 
-    /// A thread was created: it is what its parent is, unless that is a kernel thread, each of which is a
-    /// culprit of its own.
+    /// A thread ends; it may run for a moment still.
+    pub fn ended(&mut self, tid: u32) {
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.has_ended = true;
+        }
+    }
+
+    /// A thread was created: until it is seen, it is what its parent is, unless that is a kernel thread, each of
+    /// which is a culprit of its own.
     pub fn forked(&mut self, parent: u32, child: u32, at_ns: u64) {
         let of_parent = self.threads.get(&parent).map_or(UNKNOWN, |thread| thread.number);
         let is_kernel = self.who(of_parent).is_some_and(|who| who.runner == Runner::Kthread as u32);
+        let slot =
+            if is_kernel || of_parent == UNKNOWN { Slot::Unknown } else { Slot::Like(of_parent) };
         match self.threads.get(&child).copied() {
             // It ran on another CPU, whose events were read before.
-            Some(Thread { number, at_ns: seen_ns }) if seen_ns >= at_ns => {
-                if let Some(slot @ Slot::Unknown) = self.slots.get_mut(number as usize)
-                    && !is_kernel
+            Some(Thread { number, at_ns: seen_ns, .. }) if seen_ns >= at_ns => {
+                if let Some(own @ Slot::Unknown) = self.slots.get_mut(number as usize)
                     && number != UNKNOWN
-                    && number != of_parent
                 {
-                    *slot = Slot::Like(of_parent);
+                    *own = slot;
                 }
             }
-            // Another thread had that id.
-            _ if is_kernel || of_parent == UNKNOWN => {
-                self.threads.remove(&child);
+            // Another thread may have had that id.
+            _ => {
+                let number = self.add(slot);
+                self.insert(child, Thread { number, at_ns, is_begin: true, has_ended: false });
             }
-            _ => self.insert(child, Thread { number: of_parent, at_ns }),
         }
     }
 
@@ -165,7 +194,7 @@ impl Culprits {
             return thread.number;
         }
         let number = self.add(Slot::Unknown);
-        self.insert(tid, Thread { number, at_ns });
+        self.insert(tid, Thread { number, at_ns, is_begin: false, has_ended: false });
         number
     }
 
@@ -254,6 +283,39 @@ mod tests {
         culprits.forked(99, 5, 20);
         let after = culprits.of_thread(5, 21);
         assert_eq!((culprits.who(before), culprits.who(after)), (Some(A), None));
+    }
+
+    #[test]
+    fn siblings_may_be_in_different_cgroups() {
+        let mut culprits = Culprits::default();
+        culprits.seen(5, A, 10);
+        culprits.forked(5, 6, 20);
+        culprits.forked(5, 7, 20);
+        let turns = [6, 7].map(|tid| culprits.of_thread(tid, 25));
+        culprits.seen(7, B, 30);
+        assert_eq!(turns.map(|turn| culprits.who(turn)), [Some(A), Some(B)]);
+        assert_eq!(culprits.of_thread(5, 31), culprits.number(A));
+        // What had the id before says nothing.
+        culprits.forked(99, 7, 40);
+        culprits.seen(7, B, 35);
+        let turn = culprits.of_thread(7, 41);
+        assert_eq!((culprits.who(turn), culprits.who(turns[1])), (None, Some(B)));
+    }
+
+    #[test]
+    fn numbers_of_one_culprit_become_one() {
+        let mut culprits = Culprits::default();
+        culprits.seen(5, A, 10);
+        culprits.seen(8, B, 10);
+        (20..30).for_each(|tid| culprits.forked(5, tid, 20));
+        let old = [5, 8, 20, 21, 77].map(|tid| culprits.of_thread(tid, 30));
+        culprits.ended(20);
+        let new = culprits.renumber();
+        let now = old.map(|number| culprits.who(new[number as usize]));
+        assert_eq!(now, [Some(A), Some(B), Some(A), Some(A), None]);
+        assert_eq!(culprits.slots.len(), 3);
+        assert_eq!(culprits.of_thread(21, 40), culprits.of_thread(5, 40));
+        assert!(!culprits.threads.contains_key(&20) && !culprits.threads.contains_key(&77));
     }
 
     #[test]

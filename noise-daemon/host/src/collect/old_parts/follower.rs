@@ -34,11 +34,6 @@ struct Step {
 }
 
 impl Follower {
-    /// Forgets what was read. What comes is read on.
-    pub fn forget(&mut self) {
-        self.history = History::default();
-    }
-
     /// Takes the events of a CPU in a stretch of time that are there and were not taken yet, at most about
     /// `most`; how many were read.
     ///

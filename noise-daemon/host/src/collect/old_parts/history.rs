@@ -94,6 +94,7 @@ impl History {
             Some(Payload::Fork { parent_tid, child_tid, .. }) => {
                 culprits.forked(parent_tid, child_tid, now_ns);
             }
+            Some(Payload::Exit { tid, .. }) => culprits.ended(tid),
             Some(Payload::IrqEntry { irq }) => {
                 let _ = nesting.enter_irq(irq, now_ns);
             }
@@ -156,6 +157,23 @@ impl History {
         turns.push(Turn { start: 0, taken: 0, who });
         let before = self.sums.clone();
         self.blocks.push_back(Block { start_ns: now_ns, taken_ns, turns, before });
+    }
+
+    /// Culprits have new numbers, by their old ones.
+    pub fn renumber(&mut self, new: &[u32]) {
+        let number = |old: u32| new.get(old as usize).copied().unwrap_or(UNKNOWN);
+        let fold = |sums: &mut Vec<u64>| {
+            let mut folded = Vec::new();
+            for (old, ns) in (0..).zip(sums.iter()) {
+                give(&mut folded, number(old), *ns);
+            }
+            *sums = folded;
+        };
+        fold(&mut self.sums);
+        for block in &mut self.blocks {
+            fold(&mut block.before);
+            block.turns.iter_mut().for_each(|turn| turn.who = number(turn.who));
+        }
     }
 
     /// Its memory, bytes.

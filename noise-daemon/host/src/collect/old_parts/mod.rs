@@ -30,7 +30,7 @@ const MOST_PARTS: usize = 16_384;
 /// Events that are read in one window, some 30 ns each.
 const MOST_EVENTS: usize = 1 << 20;
 /// Memory for the turns of all CPUs, bytes.
-const MOST_BYTES: usize = 6 << 20;
+const MOST_BYTES: usize = 4 << 20;
 /// Events that are so young may not all be there, ns: a writer that was interrupted comes later.
 const UNSETTLED_NS: u64 = 200_000;
 
@@ -119,8 +119,8 @@ impl OldParts {
         }
         self.cpus.retain(|_, cpu| cpu.wanted_ns.saturating_add(FOLLOWED_NS) > now_ns);
         if self.culprits.is_full() {
-            self.cpus.values_mut().for_each(Follower::forget);
-            self.culprits = Culprits::default();
+            let new = self.culprits.renumber();
+            self.cpus.values_mut().for_each(|cpu| cpu.history.renumber(&new));
         }
         self.learn(states);
         self.follow(now_ns);
