@@ -33,8 +33,8 @@ use super::steal;
 use crate::kernel::{
     Engine, EventStore, HookStatus, Measured, PidLimit, ProgramStats, monotonic_ns,
 };
-use crate::resolve::Names;
 use crate::resolve::cgroup::Hierarchies;
+use crate::resolve::{Names, task};
 
 /// The ring buffer of closed windows; its descriptor can be polled.
 pub type Ring = RingBuf<MapData>;
@@ -230,7 +230,8 @@ impl Collector {
                 Err(header) => self.unknown.add(header),
             }
         }
-        self.old_parts.divide(&self.states, monotonic_ns(), &mut self.charges);
+        let look_up = |tid| task(Path::new("/proc"), &self.hierarchies, tid);
+        self.old_parts.divide(&self.states, monotonic_ns(), look_up, &mut self.charges);
     }
 
     /// The records of the ring from now on, but for the windows, which are in the samples. One that

@@ -1,7 +1,7 @@
 //! Who the threads are that events name by their ids: events have no cgroups, charges need them.
 //!
-//! A thread belongs to the cgroup in which it was seen, or, where it was not, in which its parent was. Until it
-//! is seen, its turns are kept under a number of its own, which gets its culprit later.
+//! A thread belongs to the cgroup in which it was seen last, or, where it was not, in which its parent was. Until
+//! it is seen, its turns are kept under a number of its own, which gets its culprit later.
 
 use std::collections::HashMap;
 
@@ -27,6 +27,11 @@ pub struct Who {
 }
 
 impl Who {
+    /// A kernel thread of that id.
+    pub const fn kernel_thread(tid: u32) -> Self {
+        Self { runner: Runner::Kthread as u32, id: tid as u64 }
+    }
+
     /// A task of that cgroup.
     pub const fn task(cgroup: u64) -> Self {
         Self { runner: Runner::Task as u32, id: cgroup }
@@ -37,7 +42,7 @@ impl Who {
     /// Whose turn that is.
     pub const fn of(turn: &Turn) -> Self {
         if turn.runner == Runner::Kthread as u32 {
-            Self { runner: turn.runner, id: turn.pid as u64 }
+            Self::kernel_thread(turn.pid)
         } else if turn.runner == Runner::Task as u32 {
             Self::task(turn.cgroup)
         } else {
@@ -69,7 +74,14 @@ struct Thread {
     /// When it was seen, or began, ns.
     at_ns: u64,
     is_begin: bool,
+    was_asked_for: bool,
     has_ended: bool,
+}
+
+impl Thread {
+    fn new(number: u32, at_ns: u64, is_begin: bool) -> Self {
+        Self { number, at_ns, is_begin, was_asked_for: false, has_ended: false }
+    }
 }
 
 /// Culprits by number, and the numbers of threads.
@@ -145,7 +157,7 @@ impl Culprits {
             }
         }
         let number = self.number(who);
-        self.insert(tid, Thread { number, at_ns, is_begin: false, has_ended: false });
+        self.insert(tid, Thread::new(number, at_ns, false));
     }
 
     fn insert(&mut self, tid: u32, thread: Thread) {
@@ -180,7 +192,7 @@ impl Culprits {
             // Another thread may have had that id.
             _ => {
                 let number = self.add(slot);
-                self.insert(child, Thread { number, at_ns, is_begin: true, has_ended: false });
+                self.insert(child, Thread::new(number, at_ns, true));
             }
         }
     }
@@ -194,8 +206,23 @@ impl Culprits {
             return thread.number;
         }
         let number = self.add(Slot::Unknown);
-        self.insert(tid, Thread { number, at_ns, is_begin: false, has_ended: false });
+        self.insert(tid, Thread::new(number, at_ns, false));
         number
+    }
+
+    /// Threads that had turns and are not known, at most so many, each once.
+    pub fn strangers(&mut self, most: usize) -> Vec<u32> {
+        let Self { slots, threads, .. } = self;
+        let is_new = |thread: &Thread| {
+            let slot = slots.get(thread.number as usize);
+            !thread.was_asked_for && thread.number != UNKNOWN && slot == Some(&Slot::Unknown)
+        };
+        let new = threads.iter_mut().filter(|(_, thread)| is_new(thread)).take(most);
+        new.map(|(tid, thread)| {
+            thread.was_asked_for = true;
+            *tid
+        })
+        .collect()
     }
 
     /// Who has a number, where that is known by now.
@@ -219,17 +246,11 @@ mod tests {
     const A: Who = Who::task(70);
     const B: Who = Who::task(71);
 
-    fn kthread(pid: u32) -> Who {
-        let runner = Runner::Kthread as u32;
-        let comm = [0; COMM_WORDS];
-        Who::of(&Turn { start_ns: 1, taken_ns: 0, cgroup: 1, pid, runner, comm })
-    }
-
     #[test]
     fn whoever_has_a_turn_is_blamed_as_in_the_ledger() {
         assert_eq!(A.blame(70), (Cause::Own, 70));
         assert_eq!(A.blame(71), (Cause::Foreign, 70));
-        assert_eq!(kthread(9).blame(1), (Cause::Kthread, 9));
+        assert_eq!(Who::kernel_thread(9).blame(1), (Cause::Kthread, 9));
         let mut culprits = Culprits::default();
         let idle = culprits.of_thread(0, 1);
         assert_eq!(culprits.who(idle).map(|who| who.blame(1)), Some((Cause::Idle, 0)));
@@ -239,7 +260,8 @@ mod tests {
     fn a_thread_that_is_known_late_had_its_turns_all_the_same() {
         let mut culprits = Culprits::default();
         let turn = culprits.of_thread(5, 10);
-        assert_eq!(culprits.who(turn), None);
+        assert_eq!((culprits.who(turn), culprits.strangers(0)), (None, vec![]));
+        assert_eq!((culprits.strangers(9), culprits.strangers(9)), (vec![5], vec![]));
         culprits.seen(5, A, 20);
         assert_eq!(culprits.who(turn), Some(A));
         // From then on it has the number of all of its cgroup.
@@ -266,12 +288,12 @@ mod tests {
         culprits.seen(7, B, 40);
         assert_eq!((culprits.who(child), culprits.who(parent)), (Some(B), Some(B)));
         // Each kernel thread is a culprit of its own.
-        culprits.seen(2, kthread(2), 10);
+        culprits.seen(2, Who::kernel_thread(2), 10);
         culprits.forked(2, 9, 50);
         let child = culprits.of_thread(9, 51);
         assert_eq!(culprits.who(child), None);
-        culprits.seen(9, kthread(9), 60);
-        assert_eq!(culprits.who(child), Some(kthread(9)));
+        culprits.seen(9, Who::kernel_thread(9), 60);
+        assert_eq!(culprits.who(child), Some(Who::kernel_thread(9)));
     }
 
     #[test]

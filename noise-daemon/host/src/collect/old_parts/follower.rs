@@ -84,7 +84,7 @@ impl Follower {
     }
 
     /// Notes what of a copy is whole; how many events it has.
-    fn take(&mut self, copied: &Copied, since_ns: u64) -> usize {
+    pub(super) fn take(&mut self, copied: &Copied, since_ns: u64) -> usize {
         let mut follows_gap = false;
         for piece in copied.stretch().pieces() {
             match piece {
@@ -100,7 +100,7 @@ impl Follower {
     }
 
     /// Hands on what is older than a time, in order.
-    fn settle(&mut self, until_ns: u64, culprits: &mut Culprits) {
+    pub(super) fn settle(&mut self, until_ns: u64, culprits: &mut Culprits) {
         let Self { history, carried, .. } = self;
         carried.sort_by_key(|step| step.event.time_ns);
         let settled = carried.partition_point(|step| step.event.time_ns < until_ns);

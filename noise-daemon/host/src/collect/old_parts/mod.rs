@@ -22,6 +22,7 @@ use self::culprits::{Culprits, UNKNOWN, Who};
 use self::follower::Follower;
 use super::states::CpuStates;
 use crate::kernel::EventStore;
+use crate::resolve::Task;
 
 /// For how long a CPU is followed after the latest of its waits, ns.
 const FOLLOWED_NS: u64 = 2_000_000_000;
@@ -29,17 +30,20 @@ const FOLLOWED_NS: u64 = 2_000_000_000;
 const MOST_PARTS: usize = 16_384;
 /// Events that are read in one window, some 30 ns each.
 const MOST_EVENTS: usize = 1 << 20;
+/// Threads that are looked up in one window, some 20 us each.
+const MOST_LOOKUPS: usize = 256;
 /// Memory for the turns of all CPUs, bytes.
 const MOST_BYTES: usize = 4 << 20;
 /// Events that are so young may not all be there, ns: a writer that was interrupted comes later.
 const UNSETTLED_NS: u64 = 200_000;
 
 /// What may still be done in the window that lasts.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Budget {
     window: u64,
     parts: usize,
     events: usize,
+    lookups: usize,
 }
 
 impl Budget {
@@ -48,7 +52,11 @@ impl Budget {
         if window == self.window {
             return self;
         }
-        Self { window, parts: MOST_PARTS, events: MOST_EVENTS }
+        Self::of(window)
+    }
+
+    const fn of(window: u64) -> Self {
+        Self { window, parts: MOST_PARTS, events: MOST_EVENTS, lookups: MOST_LOOKUPS }
     }
 }
 
@@ -65,9 +73,9 @@ pub struct OldParts {
     undivided: u64,
 }
 
-/// Takes one charge: whom, with what, ns.
+/// Takes what is charged.
 pub trait Charging {
-    /// Takes it.
+    /// Takes one charge.
     fn charge(&mut self, key: ChargeKey, ns: u64);
 }
 
@@ -80,7 +88,7 @@ impl OldParts {
             culprits: Culprits::default(),
             cpus: BTreeMap::new(),
             whole_since_ns: 0,
-            budget: Budget::default(),
+            budget: Budget::of(0),
             undivided: 0,
         }
     }
@@ -107,8 +115,14 @@ impl OldParts {
         self.pending.push(record);
     }
 
-    /// Divides all that was taken, and charges it.
-    pub fn divide(&mut self, states: &CpuStates, now_ns: u64, charging: &mut impl Charging) {
+    /// Divides all that was taken, and charges it. Threads that neither a ledger nor a wait shows are looked up.
+    pub fn divide(
+        &mut self,
+        states: &CpuStates,
+        now_ns: u64,
+        look_up: impl Fn(u32) -> Option<Task>,
+        charging: &mut impl Charging,
+    ) {
         if self.pending.is_empty() && self.cpus.is_empty() {
             return;
         }
@@ -124,6 +138,17 @@ impl OldParts {
         }
         self.learn(states);
         self.follow(now_ns);
+        let strangers = self.culprits.strangers(self.budget.lookups);
+        self.budget.lookups -= strangers.len();
+        for tid in strangers {
+            let who = look_up(tid).map(|task| match task {
+                Task::Kernel => Who::kernel_thread(tid),
+                Task::Of(cgroup) => Who::task(cgroup),
+            });
+            if let Some(who) = who {
+                self.culprits.seen(tid, who, now_ns);
+            }
+        }
         let mut shares = Vec::new();
         for record in std::mem::take(&mut self.pending) {
             let is_affordable = self.budget.parts > 0;
@@ -204,3 +229,6 @@ fn key(victim: u64, cause: Cause, culprit: u64) -> ChargeKey {
     let (cause, resource) = (cause as u8, Resource::Cpu as u8);
     ChargeKey { victim, culprit, place: 0, cause, resource, used: 1 }
 }
+
+#[cfg(test)]
+mod tests;
