@@ -294,7 +294,7 @@ fn crowds(around: &Group) -> Result<(Group, Group, Vec<Worker>)> {
 }
 
 /// Seconds that these groups waited for a CPU by the daemon's charges, and those without a culprit.
-fn charged_to_nobody(first: &Scrape, last: &Scrape, groups: &[&Group]) -> Result<(f64, f64)> {
+fn charged_untracked(first: &Scrape, last: &Scrape, groups: &[&Group]) -> Result<(f64, f64)> {
     let (mut all, mut untracked) = (0.0, 0.0);
     for group in groups {
         for (blame, seconds) in charged(first, last, &group.label())? {
@@ -319,7 +319,7 @@ fn overload() -> Result<Verdict> {
     thread::sleep(CROWDED);
     let last = blind.scrape()?;
     drop((blind, workers));
-    let (all, untracked) = charged_to_nobody(&first, &last, &[&victim, &culprit])?;
+    let (all, untracked) = charged_untracked(&first, &last, &[&victim, &culprit])?;
     drop((victim, culprit));
     println!("without events {untracked:.3} s of {all:.3} s are untracked");
     ensure!(
@@ -343,7 +343,7 @@ fn overload() -> Result<Verdict> {
         play_out(victim, culprit, workers)
     })?;
     let groups = [&scene.victim, &scene.culprit];
-    let (all, untracked) = charged_to_nobody(&seen.first, &seen.last, &groups)?;
+    let (all, untracked) = charged_untracked(&seen.first, &seen.last, &groups)?;
     let share = untracked / all;
     println!("{untracked:.6} s of {all:.3} s are untracked: {:.4} %", 100.0 * share);
     ensure!(

@@ -93,8 +93,8 @@ impl OldParts {
         }
     }
 
-    /// Waits of which some was charged to nobody, because neither the ledger nor the events went back far
-    /// enough or because there were too many.
+    /// Waits of which some was charged to `untracked`: the events did not go back far enough, a thread was not
+    /// known, or there were too many.
     pub fn undivided(&self) -> u64 {
         self.undivided
     }

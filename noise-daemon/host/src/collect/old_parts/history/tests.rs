@@ -66,6 +66,9 @@ impl Parts for Live {
     }
 }
 
+/// A wait as it is divided live, and the truth, ns by thread.
+type Ended = (Live, BTreeMap<u32, u64>);
+
 struct Cpu {
     nesting: Nesting,
     ledger: Box<Ledger>,
@@ -153,7 +156,7 @@ impl Cpu {
     }
 
     /// A wait that ends now, as it is divided live, and the truth.
-    fn ended(&self, wait: &Waiting) -> (Live, BTreeMap<u32, u64>) {
+    fn ended(&self, wait: &Waiting) -> Ended {
         let mut live = Live::default();
         let taken = self.nesting.taken_by(self.now_ns);
         self.ledger.divide_wait(wait, self.now_ns, &taken, 0, &mut live);
@@ -184,7 +187,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// Plays the steps over and over, until there were `switches`; notes waits that begin all the time, and those
 /// that end at the end of each round.
-fn play(steps: &[Step], switches: usize) -> (Cpu, Vec<(Live, BTreeMap<u32, u64>)>) {
+fn play(steps: &[Step], switches: usize) -> (Cpu, Vec<Ended>) {
     let mut cpu = Cpu::new();
     let (mut waits, mut ended) = (Vec::new(), Vec::new());
     let mut rounds = 0;
