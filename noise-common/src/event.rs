@@ -136,8 +136,6 @@ pub struct CpuState {
     pub backlog: Backlog,
     /// The record of a long wait that is made.
     pub outlier: Outlier,
-    /// How far this CPU's events were when it last woke the daemon for an old part of a wait.
-    pub woken_at: u64,
     /// The waits in queues that are divided, by [`crate::queue::QueueWait`].
     pub shares: [Share; QUEUE_WAITS],
     /// A charge on its way into the table.
@@ -154,6 +152,8 @@ pub struct CpuState {
     pub charges: [ChargeSlot; CHARGE_SLOTS],
     /// Charges for which there was room nowhere, by resource and cause.
     pub unplaced: [[Charged; CHARGE_CAUSES.len()]; RESOURCES.len()],
+    /// How far this CPU's events were when it last woke the daemon for an old part of a wait.
+    pub woken_at: u64,
     /// Always 0; puts the head of each cell into one cache line.
     pub gap: [u64; GAP_WORDS],
     /// Always zero: the initial value of new keyed cells (too large for a program's stack).

@@ -315,9 +315,10 @@ fn grown(from_ns: u64, to_ns: u64) -> u64 {
 }
 
 impl Turn {
-    /// Why the turn delays a victim, and whose turn it is.
+    /// Why the turn delays a victim, and whose turn it is; `foreign` names the culprit where that is a task of
+    /// another cgroup.
     #[inline(always)]
-    pub fn blame(&self, victim: u64) -> (Cause, u64) {
+    pub fn blame(&self, victim: u64, foreign: impl FnOnce(&Self) -> u64) -> (Cause, u64) {
         if self.runner == Runner::Idle as u32 {
             (Cause::Idle, 0)
         } else if self.runner == Runner::Kthread as u32 {
@@ -325,7 +326,7 @@ impl Turn {
         } else if self.cgroup == victim {
             (Cause::Own, victim)
         } else {
-            (Cause::Foreign, self.cgroup)
+            (Cause::Foreign, foreign(self))
         }
     }
 }

@@ -264,11 +264,13 @@ pub fn charge_backlog(state: *mut CpuState, victim: u64, place: u32) {
 /// Why a turn delays a victim, and whose turn it is: of a task that is watched, the thread.
 #[inline(always)]
 fn blame(turn: &Turn, victim: u64) -> (Cause, u64) {
-    let (cause, culprit) = turn.blame(victim);
-    if is_watching() && victim == WATCHED_TASK && cause as u8 == Cause::Foreign as u8 {
-        return (cause, TASK_CULPRIT | u64::from(turn.pid));
-    }
-    (cause, culprit)
+    turn.blame(victim, |turn| {
+        if is_watching() && victim == WATCHED_TASK {
+            TASK_CULPRIT | u64::from(turn.pid)
+        } else {
+            turn.cgroup
+        }
+    })
 }
 
 /// The newest turn of a CPU.

@@ -54,7 +54,8 @@ impl Who {
     pub fn blame(self, victim: u64) -> (Cause, u64) {
         let Self { runner, id } = self;
         let (cgroup, pid, comm) = (id, id as u32, [0; COMM_WORDS]);
-        Turn { start_ns: 0, taken_ns: 0, cgroup, pid, runner, comm }.blame(victim)
+        let turn = Turn { start_ns: 0, taken_ns: 0, cgroup, pid, runner, comm };
+        turn.blame(victim, |turn| turn.cgroup)
     }
 }
 
