@@ -202,7 +202,10 @@ extern "C" fn noise_old_part(cpu: u32, context: u32) -> u32 {
     unsafe {
         let division = division(state, context);
         let is_charged = (*division).resource == Resource::Cpu as u32 && (*division).recording == 0;
-        if !is_charged || (*division).wait.pid == 0 || !records(state, Class::Sched) {
+        // In so many turns there are interrupts, unless it is not known what they took: then it is not known
+        // either when the thread came to this CPU.
+        let is_known = (*division).wait.taken.all_ns() != (*division).taken.all_ns();
+        if !is_charged || !is_known || !records(state, Class::Sched) {
             return 0;
         }
         let Some(part) = (*division).walk.forgotten() else { return 0 };
@@ -396,9 +399,8 @@ pub fn wait_ends<A: Access>(
                 (*division).wait = *wait;
                 (*division).throttled_ns = throttled_ns;
             }
-            // Nothing is known of what interrupts took, nor when it came to this CPU.
+            // Nothing is known of what interrupts took.
             _ => {
-                (*division).wait.pid = 0;
                 (*division).wait.since_ns = start.at_ns;
                 (*division).wait.taken = taken;
                 (*division).throttled_ns = 0;
