@@ -217,6 +217,11 @@ impl Collector {
     /// Takes all records from the ring: closed windows go into the totals, old parts of waits are divided
     /// and charged, others go to the receivers of [`Collector::records`].
     pub fn drain(&mut self) {
+        self.read_records();
+        self.divide(false);
+    }
+
+    fn read_records(&mut self) {
         while let Some(bytes) = self.ring.next() {
             match Record::read(&bytes) {
                 // The totals need every window, and a channel drops records of which a receiver is
@@ -230,8 +235,13 @@ impl Collector {
                 Err(header) => self.unknown.add(header),
             }
         }
+    }
+
+    /// Divides old parts of waits: `all` that were read, or those that are due.
+    fn divide(&mut self, all: bool) {
         let look_up = |tid| task(Path::new("/proc"), &self.hierarchies, tid);
-        self.old_parts.divide(&self.states, monotonic_ns(), look_up, &mut self.charges);
+        let Self { old_parts, states, charges, .. } = self;
+        old_parts.divide(all, states, monotonic_ns(), look_up, charges);
     }
 
     /// The records of the ring from now on, but for the windows, which are in the samples. One that
@@ -263,7 +273,8 @@ impl Collector {
     /// What the programs have counted up to now.
     pub fn sample(&mut self) -> Sample {
         self.read_open_windows();
-        self.drain();
+        self.read_records();
+        self.divide(true);
         let (at_ns, now) = (monotonic_ns(), Instant::now());
         let mut sample = Sample { at_ns, absent: self.absent.clone(), ..Sample::default() };
         self.histograms.add_to(&mut sample, &mut self.names, now);

@@ -57,6 +57,20 @@ impl Follower {
                 next
             }
         };
+        let read = self.read(cpu, events, span, most, &mut next, culprits);
+        self.next = Some(next);
+        read
+    }
+
+    fn read(
+        &mut self,
+        cpu: u32,
+        events: &mut EventStore,
+        span: Range<u64>,
+        most: usize,
+        next: &mut [u64; PARTS],
+        culprits: &mut Culprits,
+    ) -> io::Result<usize> {
         let mut read = 0;
         // The other parts have few: all of them are there when the first is gone through.
         for (part, next) in next.iter_mut().enumerate().skip(1) {
@@ -64,7 +78,7 @@ impl Follower {
             read += self.take(&copied, span.start);
             *next = copied.stretch().resume();
         }
-        let [first, ..] = &mut next;
+        let [first, ..] = next;
         loop {
             let copied = events.copy(cpu, 0, *first..u64::MAX, MOST_AT_ONCE)?;
             read += self.take(&copied, span.start);
@@ -76,11 +90,16 @@ impl Follower {
             };
             self.settle(settled_ns, culprits);
             if is_last || read >= most {
-                break;
+                return Ok(read);
             }
         }
-        self.next = Some(next);
-        Ok(read)
+    }
+
+    /// Whether so much was written since the last reading that it is time for another: an eighth of what the CPU
+    /// has room for.
+    pub fn is_due(&self, cpu: u32, events: &EventStore) -> bool {
+        let Some([first, ..]) = self.next else { return true };
+        events.next(cpu, 0).is_ok_and(|next| next.saturating_sub(first) >= events.room() / 8)
     }
 
     /// Notes what of a copy is whole; how many events it has.

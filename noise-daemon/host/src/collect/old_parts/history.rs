@@ -280,7 +280,8 @@ impl History {
         // The turn in which the wait began has what is left, at most all of the time.
         let left_ns = part.left_ns.saturating_sub(whole_ns);
         let oldest = self.before(first).zip(self.begin(first));
-        let own_ns = oldest.map_or(0, |(_, end_ns)| left_ns.min(end_ns - part.since_ns));
+        let own_ns =
+            oldest.map_or(0, |(_, end_ns)| left_ns.min(end_ns.saturating_sub(part.since_ns)));
         if let Some((place, _)) = oldest
             && let Some(turn) =
                 self.blocks.get(place.block).and_then(|block| block.turns.get(place.index))

@@ -3,19 +3,19 @@
 //! store, where they go back further.
 //!
 //! While a CPU has such waits, its events are followed, before newer ones overwrite them, into a [`History`]
-//! that takes less memory. Each record is divided as soon as it is read, so that no sample lacks it: what is
-//! charged sums to the waits at any time, and nothing that was charged is taken back. What is not known by
-//! then is charged to `untracked`, and counted.
+//! that takes less memory. All records that were read by a sample are divided for it: what it has sums to the
+//! waits, and nothing that was charged is taken back. What is not known by then is charged to `untracked`, and
+//! counted.
 
 mod culprits;
 mod follower;
 mod history;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use noise_common::WINDOW_NS;
-use noise_common::charge::{Cause, ChargeKey, Resource};
+use noise_common::charge::{Cause, ChargeKey, ROOT_CGROUP, Resource};
 use noise_common::record::OldPart;
 
 use self::culprits::{Culprits, UNKNOWN, Who};
@@ -115,9 +115,11 @@ impl OldParts {
         self.pending.push(record);
     }
 
-    /// Divides all that was taken, and charges it. Threads that neither a ledger nor a wait shows are looked up.
+    /// Divides what was taken, and charges it: `all` of it, or that of CPUs whose events will be overwritten
+    /// soon, for each reading has its cost. Threads that neither a ledger nor a wait shows are looked up.
     pub fn divide(
         &mut self,
+        all: bool,
         states: &CpuStates,
         now_ns: u64,
         look_up: impl Fn(u32) -> Option<Task>,
@@ -136,8 +138,9 @@ impl OldParts {
             let new = self.culprits.renumber();
             self.cpus.values_mut().for_each(|cpu| cpu.history.renumber(&new));
         }
-        self.learn(states);
-        self.follow(now_ns);
+        // No more than that may wait.
+        let all = all || self.pending.len() >= MOST_PARTS;
+        let due = self.follow(all, states, now_ns);
         let strangers = self.culprits.strangers(self.budget.lookups);
         self.budget.lookups -= strangers.len();
         for tid in strangers {
@@ -150,7 +153,12 @@ impl OldParts {
             }
         }
         let mut shares = Vec::new();
-        for record in std::mem::take(&mut self.pending) {
+        let (now, later) = std::mem::take(&mut self.pending)
+            .into_iter()
+            .partition(|record| due.contains(&u32::from(record.header.cpu)));
+        self.pending = later;
+        let now: Vec<OldPart> = now;
+        for record in now {
             let is_affordable = self.budget.parts > 0;
             self.budget.parts = self.budget.parts.saturating_sub(1);
             match self.cpus.get(&u32::from(record.header.cpu)).filter(|_| is_affordable) {
@@ -161,6 +169,7 @@ impl OldParts {
         }
         if self.cpus.is_empty() {
             self.forget();
+            noise_system::memory::give_back();
         }
     }
 
@@ -184,40 +193,50 @@ impl OldParts {
     }
 
     /// Looks who threads are: those that waited, and those whose turns the ledgers have.
-    fn learn(&mut self, states: &CpuStates) {
-        for cpu in self.cpus.keys() {
+    fn learn(&mut self, cpus: &BTreeSet<u32>, states: &CpuStates) {
+        for cpu in cpus {
             for turn in states.turns(*cpu as usize) {
                 self.culprits.seen(turn.pid, Who::of(&turn), turn.start_ns);
             }
         }
         for OldPart { pid, victim, part, .. } in &self.pending {
             // Kernel threads wait in the name of the root, and are in ledgers themselves.
-            if *victim > noise_common::charge::ROOT_CGROUP {
+            if *victim > ROOT_CGROUP {
                 self.culprits.seen(*pid, Who::task(*victim), part.end_ns);
             }
         }
     }
 
-    /// Brings the histories up to date.
-    fn follow(&mut self, now_ns: u64) {
-        let Some(events) = &self.events else { return };
-        let mut events = lock(events);
+    /// Brings the histories up to date that are due, or `all`; which they are.
+    fn follow(&mut self, all: bool, states: &CpuStates, now_ns: u64) -> BTreeSet<u32> {
+        let events = self.events.clone();
+        let mut events = events.as_deref().map(lock);
+        let is_due = |cpu: u32, follower: &Follower| {
+            all || events.as_ref().is_none_or(|events| follower.is_due(cpu, events))
+        };
+        let due = self.cpus.iter().filter(|(cpu, follower)| is_due(**cpu, follower));
+        let due: BTreeSet<u32> = due.map(|(cpu, _)| *cpu).collect();
+        self.learn(&due, states);
+        let Some(events) = &mut events else { return due };
         let until_ns = now_ns.saturating_sub(UNSETTLED_NS);
-        for (number, cpu) in &mut self.cpus {
+        for (number, cpu) in self.cpus.iter_mut().filter(|(cpu, _)| due.contains(cpu)) {
             let most = self.budget.events;
+            if most == 0 {
+                break;
+            }
             let span = self.whole_since_ns..until_ns;
-            match cpu.follow(*number, &mut events, span, most, &mut self.culprits) {
+            match cpu.follow(*number, events, span, most, &mut self.culprits) {
                 Ok(read) => self.budget.events = most.saturating_sub(read),
                 Err(error) => tracing::debug!(%error, cpu = number, "cannot read events"),
             }
         }
-        drop(events);
         while self.cpus.values().map(|cpu| cpu.history.bytes()).sum::<usize>() > MOST_BYTES {
             let oldest = self.cpus.values_mut().min_by_key(|cpu| cpu.history.since_ns());
             if !oldest.is_some_and(|cpu| cpu.history.forget()) {
                 break;
             }
         }
+        due
     }
 }
 

@@ -57,12 +57,13 @@ fn without_events_all_of_it_is_untracked() {
     let (states, mut sums) = (CpuStates::unused(2), Sums::default());
     let mut old_parts = OldParts::new(None);
     old_parts.take(record(1, 77, 100, 400));
+    old_parts.divide(false, &states, 500, NOBODY, &mut sums);
     old_parts.take(record(9, 77, 100, 150));
-    old_parts.divide(&states, 500, NOBODY, &mut sums);
+    old_parts.divide(true, &states, 500, NOBODY, &mut sums);
     assert_eq!(sums.0, BTreeMap::from([((77, UNTRACKED, 0), 350)]));
     assert_eq!(old_parts.undivided(), 2);
     // Some time after the last of them there is nothing left.
-    old_parts.divide(&states, 500 + FOLLOWED_NS, NOBODY, &mut sums);
+    old_parts.divide(true, &states, 500 + FOLLOWED_NS, NOBODY, &mut sums);
     assert!(old_parts.cpus.is_empty());
 }
 
@@ -72,7 +73,7 @@ fn threads_are_known_by_their_waits_and_by_being_looked_up() {
     let mut old_parts = known();
     old_parts.take(record(1, 77, 100, 400));
     let look_up = |tid| (tid == 6).then_some(Task::Of(88));
-    old_parts.divide(&states, 1_000, look_up, &mut sums);
+    old_parts.divide(true, &states, 1_000, look_up, &mut sums);
     let expected = [((77, Cause::Own as u8, 77), 200), ((77, Cause::Foreign as u8, 88), 100)];
     assert_eq!((sums.0, old_parts.undivided()), (BTreeMap::from(expected), 0));
 }
@@ -83,7 +84,7 @@ fn a_kernel_thread_is_its_own_culprit_and_an_unknown_one_none() {
     let mut old_parts = known();
     old_parts.take(OldPart { pid: 8, ..record(1, 77, 150, 300) });
     let look_up = |tid| (tid == 6).then_some(Task::Kernel);
-    old_parts.divide(&states, 1_000, look_up, &mut sums);
+    old_parts.divide(true, &states, 1_000, look_up, &mut sums);
     let expected = [((77, Cause::Kthread as u8, 6), 100), ((77, UNTRACKED, 0), 50)];
     assert_eq!((sums.0, old_parts.undivided()), (BTreeMap::from(expected), 1));
 }
@@ -97,15 +98,15 @@ fn waits_beyond_the_budget_are_untracked_until_the_next_window() {
         old_parts.take(record(1, 77, 100, 200));
     }
     let now_ns = WINDOW_NS + 1_000;
-    old_parts.divide(&states, now_ns, NOBODY, &mut sums);
+    old_parts.divide(true, &states, now_ns, NOBODY, &mut sums);
     let own = (77, Cause::Own as u8, 77);
     assert_eq!((sums.0[&own], sums.0[&(77, UNTRACKED, 0)]), (100 * (all - 10), 1_000));
     assert_eq!(old_parts.undivided(), 10);
     old_parts.take(record(1, 77, 100, 200));
-    old_parts.divide(&states, now_ns + 1, NOBODY, &mut sums);
+    old_parts.divide(true, &states, now_ns + 1, NOBODY, &mut sums);
     assert_eq!(sums.0[&(77, UNTRACKED, 0)], 1_100);
     old_parts.take(record(1, 77, 100, 200));
-    old_parts.divide(&states, now_ns + WINDOW_NS, NOBODY, &mut sums);
+    old_parts.divide(true, &states, now_ns + WINDOW_NS, NOBODY, &mut sums);
     assert_eq!(sums.0[&own], 100 * (all - 9));
 }
 
@@ -115,7 +116,7 @@ fn what_was_read_while_events_were_off_is_not_believed() {
     let mut old_parts = known();
     old_parts.begin_anew(500);
     old_parts.take(record(1, 77, 100, 400));
-    old_parts.divide(&states, 1_000, NOBODY, &mut sums);
+    old_parts.divide(true, &states, 1_000, NOBODY, &mut sums);
     assert_eq!(sums.0, BTreeMap::from([((77, UNTRACKED, 0), 300)]));
 }
 
