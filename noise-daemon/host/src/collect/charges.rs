@@ -6,6 +6,8 @@
 //! programs is freed, or when two cgroups that bear one label come and go. What is charged before
 //! the name of a new cgroup is known is kept back for it, which takes about a second.
 //!
+//! What this process charges itself ([`Charging`]) is added up under the same labels.
+//!
 //! An entry is freed, for others to use, when one whom it is about is gone and it has not changed
 //! for [`QUIET_NS`]. Labels that no entry is about any more disappear from the sample, with what
 //! they had; should they come again after a sample without them, they begin at 0.

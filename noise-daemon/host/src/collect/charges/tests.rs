@@ -221,3 +221,39 @@ fn labels_are_bounded() {
     assert_eq!(totals.len(), PAIRS + 1);
     assert_eq!(totals.iter().map(|row| row.charged.ns).sum::<u64>(), PAIRS as u64 + 50);
 }
+
+#[test]
+fn what_this_process_charges_goes_to_the_same_label() {
+    let mut bench = Bench::new();
+    let (victim, culprit) = (bench.cgroup("a"), bench.cgroup("b"));
+    let (cause, resource) = (Cause::Foreign as u8, Resource::Cpu as u8);
+    let key = ChargeKey { victim, culprit, place: 0, cause, resource, used: 1 };
+    bench.charge(0, (victim, culprit), 30, 1);
+    bench.charges.charge(key, 12);
+    bench.charges.charge(key, 8);
+    bench.read();
+    bench.charges.charge(key, 5);
+    bench.charge(0, (victim, culprit), 40, 2);
+    let totals = bench.read();
+    let [(_, ns, count)] = totals.as_slice() else { panic!("{totals:?}") };
+    assert_eq!((*ns, *count), (65, 5));
+    // One that is gone leaves nothing behind.
+    std::fs::remove_dir(bench.folder("b")).unwrap();
+    bench.wait(60);
+    bench.sweep();
+    assert!(bench.charges.added.is_empty());
+}
+
+#[test]
+fn victims_of_this_process_are_bounded() {
+    let mut bench = Bench::new();
+    for victim in 2..MOST_ADDED as u64 + 12 {
+        let (cause, resource) = (Cause::Untracked as u8, Resource::Cpu as u8);
+        bench
+            .charges
+            .charge(ChargeKey { victim, culprit: 0, place: 0, cause, resource, used: 1 }, 3);
+    }
+    assert_eq!(bench.charges.added.len(), MOST_ADDED + 1);
+    let all: u64 = bench.charges.added.values().map(|(charged, _)| charged.ns).sum();
+    assert_eq!(all, 3 * (MOST_ADDED as u64 + 10));
+}
