@@ -213,17 +213,17 @@ impl Culprits {
 
     /// Threads that had turns and are not known, at most so many, each once.
     pub fn strangers(&mut self, most: usize) -> Vec<u32> {
-        let Self { slots, threads, .. } = self;
         let is_new = |thread: &Thread| {
-            let slot = slots.get(thread.number as usize);
-            !thread.was_asked_for && thread.number != UNKNOWN && slot == Some(&Slot::Unknown)
+            !thread.was_asked_for && thread.number != UNKNOWN && self.who(thread.number).is_none()
         };
-        let new = threads.iter_mut().filter(|(_, thread)| is_new(thread)).take(most);
-        new.map(|(tid, thread)| {
-            thread.was_asked_for = true;
-            *tid
-        })
-        .collect()
+        let new = self.threads.iter().filter(|(_, thread)| is_new(thread));
+        let new: Vec<u32> = new.map(|(tid, _)| *tid).take(most).collect();
+        for tid in &new {
+            if let Some(thread) = self.threads.get_mut(tid) {
+                thread.was_asked_for = true;
+            }
+        }
+        new
     }
 
     /// Who has a number, where that is known by now.
