@@ -46,6 +46,13 @@ pub fn settle(cpus: &str) -> Result<()> {
     confine(0, &numbers.collect::<Result<Vec<usize>>>()?)
 }
 
+/// Lets a thread go before others, at this nice level.
+pub fn set_nice(thread: i32, level: i32) -> Result<()> {
+    let thread = u32::try_from(thread).context("not a thread")?;
+    // SAFETY: no memory argument.
+    check(unsafe { libc::setpriority(libc::PRIO_PROCESS, thread, level) }, "setpriority")
+}
+
 /// Context switches of the caller's process so far, voluntary and not.
 pub fn own_switches() -> Result<(u64, u64)> {
     switches_of(libc::RUSAGE_SELF)
