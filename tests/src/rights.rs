@@ -2,8 +2,8 @@
 //! confining itself it offers.
 //!
 //! Everything is tried, nothing concluded from versions. Maps, a program and its attachment are made
-//! as root; a child of that process keeps their descriptors, becomes nobody, keeps the capabilities
-//! of one [`Level`], and tries each operation.
+//! as root; a child of that process keeps their descriptors, becomes an unprivileged user, keeps
+//! the capabilities of one [`Level`], and tries each operation.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -42,7 +42,8 @@ const RAW_TRACEPOINT: u64 = 17;
 
 const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
-const NOBODY: libc::uid_t = 65534;
+/// User and group of processes without rights of their own, as distributions number them.
+pub const UNPRIVILEGED: u32 = 65_534;
 
 /// The switch that bars those without capabilities from BPF.
 const SWITCH: &str = "/proc/sys/kernel/unprivileged_bpf_disabled";
@@ -265,8 +266,8 @@ fn wait_for(ring: &OwnedFd) -> io::Result<i32> {
     }
 }
 
-/// Becomes nobody with the capabilities of a level.
-fn become_nobody(level: Level) -> Result<()> {
+/// Becomes an unprivileged user with the capabilities of a level.
+fn become_unprivileged(level: Level) -> Result<()> {
     #[repr(C)]
     struct Header {
         version: u32,
@@ -282,8 +283,8 @@ fn become_nobody(level: Level) -> Result<()> {
     unsafe {
         ensure!(libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0) == 0, "PR_SET_KEEPCAPS");
         ensure!(libc::setgroups(0, ptr::null()) == 0, "setgroups");
-        ensure!(libc::setresgid(NOBODY, NOBODY, NOBODY) == 0, "setresgid");
-        ensure!(libc::setresuid(NOBODY, NOBODY, NOBODY) == 0, "setresuid");
+        ensure!(libc::setresgid(UNPRIVILEGED, UNPRIVILEGED, UNPRIVILEGED) == 0, "setresgid");
+        ensure!(libc::setresuid(UNPRIVILEGED, UNPRIVILEGED, UNPRIVILEGED) == 0, "setresuid");
         let result = libc::syscall(libc::SYS_capset, &raw const header, sets.as_ptr());
         ensure!(result == 0, "capset: {}", io::Error::last_os_error());
     }
@@ -337,7 +338,7 @@ pub fn allowed(level: Level) -> Result<Allowed> {
     unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const unlimited) };
     let made = Made::make()?;
     let text = in_a_child(move || {
-        become_nobody(level)?;
+        become_unprivileged(level)?;
         Ok(serde_json::to_string(&made.try_all())?)
     })?;
     Ok(Allowed {
@@ -360,7 +361,7 @@ pub fn confinement() -> Result<Confinement> {
         _ => Err(io::Error::last_os_error().to_string()),
     };
     let seccomp = in_a_child(|| {
-        become_nobody(Level::Nothing)?;
+        become_unprivileged(Level::Nothing)?;
         install_filter()?;
         Ok(String::new())
     });
@@ -396,10 +397,10 @@ fn install_filter() -> Result<()> {
     Ok(())
 }
 
-/// Whether nobody can read the kernel's type information.
+/// Whether an unprivileged user can read the kernel's type information.
 pub fn type_information_is_public() -> Result<bool> {
     let text = in_a_child(|| {
-        become_nobody(Level::Nothing)?;
+        become_unprivileged(Level::Nothing)?;
         Ok(File::open("/sys/kernel/btf/vmlinux").is_ok().to_string())
     })?;
     Ok(text == "true")

@@ -15,6 +15,7 @@ use noise_tests::daemon::{
     Daemon, Outcome, STATE_DIRECTORY, binary, free_address, run, run_noised,
 };
 use noise_tests::load::Worker;
+use noise_tests::rights::UNPRIVILEGED;
 
 use crate::{Test, Verdict};
 
@@ -124,10 +125,10 @@ impl PublicCopy {
         &self.0
     }
 
-    /// A command that runs it as nobody.
-    pub(crate) fn as_nobody(&self, arguments: &[&str]) -> Command {
+    /// A command that runs it as an unprivileged user.
+    pub(crate) fn as_unprivileged(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.0);
-        command.args(arguments).current_dir("/").uid(65534).gid(65534);
+        command.args(arguments).current_dir("/").uid(UNPRIVILEGED).gid(UNPRIVILEGED);
         command
     }
 }
@@ -142,7 +143,7 @@ impl Drop for PublicCopy {
 fn without_privileges() -> Result<Verdict> {
     let copy = PublicCopy::new()?;
     let address = free_address()?.to_string();
-    let outcome = run(copy.as_nobody(&["run", "--web.listen-address", &address]))?;
+    let outcome = run(copy.as_unprivileged(&["run", "--web.listen-address", &address]))?;
     ensure_refused(&outcome, 3, &[])?;
     let named = ["CAP_BPF", "root"].iter().any(|word| outcome.stderr.contains(word));
     ensure!(named, "the message does not say which privilege: {}", outcome.stderr);

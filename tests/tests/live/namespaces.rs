@@ -76,7 +76,7 @@ fn a_user_namespace_does_not_suffice() -> Result<Verdict> {
 /// Without privileges `check` says what is missing, why, and what helps; and that does help.
 fn check_says_what_helps() -> Result<Verdict> {
     let copy = PublicCopy::new()?;
-    let outcome = run(copy.as_nobody(&["check"]))?;
+    let outcome = run(copy.as_unprivileged(&["check"]))?;
     ensure_refused(&outcome, 3, &["CAP_BPF"])?;
     let path = copy.path().display().to_string();
     for words in [
@@ -96,7 +96,7 @@ fn check_says_what_helps() -> Result<Verdict> {
     if !run(setcap).is_ok_and(|outcome| outcome.code == 0) {
         return Ok(Verdict::Impossible("files can have no capabilities here".to_owned()));
     }
-    let outcome = run(copy.as_nobody(&["check"]))?;
+    let outcome = run(copy.as_unprivileged(&["check"]))?;
     ensure!(outcome.code == 0, "setcap does not help: {}", outcome.stderr);
     ensure!(outcome.stdout.contains("privileges   sufficient"), "{}", outcome.stdout);
     Ok(Verdict::Passed)

@@ -75,7 +75,7 @@ fn noised(arguments: &[&str]) -> Result<Command> {
 fn without_privileges() -> Result<Verdict> {
     let copy = PublicCopy::new()?;
     for command in COMMANDS {
-        ensure_refused_clean(copy.as_nobody(command), 3, &["CAP_BPF"])?;
+        ensure_refused_clean(copy.as_unprivileged(command), 3, &["CAP_BPF"])?;
     }
     Ok(Verdict::Passed)
 }

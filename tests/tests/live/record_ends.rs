@@ -15,6 +15,7 @@ use noise_tests::disk::{LoopDevice, ScratchFile};
 use noise_tests::load::Worker;
 use noise_tests::needed;
 use noise_tests::recorded::{Recording, recorded};
+use noise_tests::rights::UNPRIVILEGED;
 use noise_tests::scratch::{self, Folder};
 use noise_tests::task::{cpus, monotonic_ns};
 
@@ -35,9 +36,8 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
 
 /// Longer than anything here should take on a loaded machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Group `daemon`, and user and group `nobody`.
+/// The group `daemon`, which may ask the daemon of the test.
 const DAEMON: u32 = 1;
-const NOBODY: u32 = 65_534;
 
 /// Two processes that wake each other without a pause.
 fn busy() -> Result<Worker> {
@@ -276,12 +276,12 @@ fn record_as_a_member_of_the_group() -> Result<Verdict> {
     let way = daemon.socket.parent().context("no folder")?;
     fs::set_permissions(way, fs::Permissions::from_mode(0o755))?;
     let place = Folder::new("theirs")?;
-    chown(place.path(), Some(NOBODY), Some(NOBODY))?;
+    chown(place.path(), Some(UNPRIVILEGED), Some(UNPRIVILEGED))?;
     let record = |name: &str, group: u32| {
         let path = place.path().join(name);
         let mut command = Command::new(copy.path());
         command.args(["record", "--connect", socket, "--duration", "300ms", "-o"]).arg(path);
-        command.current_dir("/").uid(NOBODY).gid(group);
+        command.current_dir("/").uid(UNPRIVILEGED).gid(group);
         run(command)
     };
     let outcome = record("member", DAEMON)?;
@@ -291,10 +291,10 @@ fn record_as_a_member_of_the_group() -> Result<Verdict> {
     let recording = recorded(&path)?;
     ensure!(!recording.stretch.events.is_empty(), "no event");
     ensure_babeltrace(&path, &recording)?;
-    let outcome = record("stranger", NOBODY)?;
+    let outcome = record("outsider", UNPRIVILEGED)?;
     println!("{}", outcome.stderr);
     ensure!(outcome.code == 3, "{outcome:?}");
     ensure!(outcome.stderr.contains("join its group `daemon`"), "{}", outcome.stderr);
-    ensure!(!place.path().join("stranger").exists(), "a folder was made for nothing");
+    ensure!(!place.path().join("outsider").exists(), "a folder was made for nothing");
     Ok(Verdict::Passed)
 }

@@ -14,6 +14,7 @@ use noise_tests::daemon::{
 };
 use noise_tests::http::get;
 use noise_tests::prom::label_set;
+use noise_tests::rights::UNPRIVILEGED;
 use noise_tests::scratch::Folder;
 
 use crate::lifecycle::{PublicCopy, ensure_refused_in_a_line};
@@ -68,7 +69,7 @@ fn incidents_of_the_local_socket() -> Result<Verdict> {
     let socket = folder.path().join("noised.sock").display().to_string();
     let copy = PublicCopy::new()?;
     let ask = |options: &[&str]| {
-        run(copy.as_nobody(&[&["incidents", "--connect", &socket], options].concat()))
+        run(copy.as_unprivileged(&[&["incidents", "--connect", &socket], options].concat()))
     };
     for (mode, words) in [("0666", None), ("0600", Some("not allowed to use"))] {
         let daemon = Daemon::start_with(&[SOCKET_PATH, &socket, "--socket.mode", mode])?;
@@ -122,9 +123,6 @@ fn unusable_directory_is_no_obstacle() -> Result<Verdict> {
     Ok(Verdict::Passed)
 }
 
-/// A user without rights.
-const STRANGER: u32 = 65_534;
-
 /// Runs a daemon that was given this umask, until its state is written; its log.
 fn run_with_umask(mask: libc::mode_t, directory: &Path) -> Result<String> {
     let address = free_address()?;
@@ -160,7 +158,7 @@ fn other_users_are_kept_out() -> Result<Verdict> {
         fs::set_permissions(path, Permissions::from_mode(mode))?;
     }
     let mut command = Command::new("flock");
-    command.uid(STRANGER).gid(STRANGER).arg("-F").arg(&lock).args(["sleep", "600"]);
+    command.uid(UNPRIVILEGED).gid(UNPRIVILEGED).arg("-F").arg(&lock).args(["sleep", "600"]);
     let _stranger = Process::start(command)?;
     let own = File::open(&lock)?;
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -183,8 +181,8 @@ fn other_users_are_kept_out() -> Result<Verdict> {
 }
 
 fn neither_daemon_nor_state() -> Result<Verdict> {
-    let nobody = free_address()?.to_string();
-    let outcome = run_noised(&["incidents", "--web.address", &nobody])?;
+    let unused = free_address()?.to_string();
+    let outcome = run_noised(&["incidents", "--web.address", &unused])?;
     ensure!(outcome.code == 1 && outcome.stderr.contains("noised run"), "{outcome:?}");
     let outcome = run_noised(&["incidents", STATE_DIRECTORY, "/nonexistent"])?;
     ensure!(outcome.code == 1 && outcome.stderr.contains("/nonexistent"), "{outcome:?}");

@@ -282,7 +282,7 @@ mod tests {
     use std::net::TcpListener;
     use std::os::unix::fs::PermissionsExt as _;
 
-    use noise_top::sources::fake::{Fake, Reply, as_nobody};
+    use noise_top::sources::fake::{Fake, Reply, as_unprivileged};
 
     /// Answers one request, and is gone.
     fn answering(status: &str, body: &str) -> String {
@@ -397,7 +397,7 @@ mod tests {
         let incidents = move |address: Option<String>| {
             let places = [Some(Place::Socket(path.clone())), address.map(Place::Web)];
             let places = places.into_iter().flatten().collect();
-            as_nobody(move || {
+            as_unprivileged(move || {
                 let client = WebClient::default();
                 let source = IncidentSource { places, directory: None, is_default: true, client };
                 source.incidents().map_err(|error| format!("{error:#}"))

@@ -172,7 +172,7 @@ impl Folder {
     ///
     /// # Errors
     /// Where the oldest cannot be removed.
-    pub fn turn(&mut self) -> anyhow::Result<bool> {
+    pub fn rotate(&mut self) -> anyhow::Result<bool> {
         let Some(Most { bytes, files: Some(files) }) = self.most else { return Ok(false) };
         let share = bytes.saturating_sub(self.others) / u64::from(files.max(1));
         let Some(last) = self.generations.back_mut().filter(|last| last.bytes >= share) else {
@@ -195,8 +195,8 @@ impl Folder {
         if packets.is_empty() {
             return Ok(());
         }
-        let is_turning = self.most.is_some_and(|most| most.files.is_some());
-        let path = || match is_turning {
+        let is_rotating = self.most.is_some_and(|most| most.files.is_some());
+        let path = || match is_rotating {
             true => self.path.join(format!("channel0_{cpu}_{}", self.number)),
             false => self.path.join(format!("channel0_{cpu}")),
         };
@@ -370,7 +370,7 @@ mod tests {
         assert_eq!(folder.make_room(bytes).unwrap(), Room::Enough);
         folder.append(0, &packets).unwrap();
         assert_eq!(folder.make_room(bytes).unwrap(), Room::Full);
-        assert!(!folder.turn().unwrap());
+        assert!(!folder.rotate().unwrap());
         assert_eq!(names(&folder), [".reserve", "channel0_0", "metadata"]);
     }
 
@@ -381,12 +381,12 @@ mod tests {
         let mut folder = Folder::create(root.path(), "one", 2, Some(most)).unwrap();
         let round = packets(1, 1_000);
         let bytes = 2 * round.len() as u64;
-        let mut turns = 0;
+        let mut rotations = 0;
         for number in 1..=40 {
             assert_eq!(folder.make_room(bytes).unwrap(), Room::Enough);
             folder.append(0, &round).unwrap();
             folder.append(1, &round).unwrap();
-            turns += u32::from(folder.turn().unwrap());
+            rotations += u32::from(folder.rotate().unwrap());
             let (removed, kept) = folder.events();
             assert_eq!(removed + kept, number * 2_000);
             let files = names(&folder);
@@ -395,7 +395,7 @@ mod tests {
             assert!(sizes.sum::<u64>() <= most.bytes, "{files:?}");
             assert!(files.len() <= 2 + 2 * 3, "{files:?}");
         }
-        assert!(turns > 10, "{turns}");
+        assert!(rotations > 10, "{rotations}");
         // Of these, the latest third at least.
         assert!(folder.bytes() > 33_000, "{}", folder.bytes());
         assert!(names(&folder).contains(&format!("channel0_1_{}", folder.number - 1)));

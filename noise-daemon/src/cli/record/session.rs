@@ -208,7 +208,7 @@ impl Session {
             }
             round.pop_front();
         }
-        if self.folder.turn()? {
+        if self.folder.rotate()? {
             self.capture.begin_again(until_ns);
         }
         Ok(room)

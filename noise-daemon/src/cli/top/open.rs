@@ -117,7 +117,7 @@ mod tests {
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt as _;
 
-    use noise_top::sources::fake::{Fake, Reply, as_nobody};
+    use noise_top::sources::fake::{Fake, Reply, as_unprivileged};
     use noise_wire::{CONTENT_TYPE, encode, sampled};
 
     const INTERVAL: Duration = Duration::from_millis(20);
@@ -175,7 +175,7 @@ mod tests {
         let path = root.path().join("noised.sock");
         let _daemon = Fake::local(&path, Reply::frame(1));
         std::fs::set_permissions(&path, Permissions::from_mode(0o000)).unwrap();
-        let sentence = as_nobody(move || no_source(&path));
+        let sentence = as_unprivileged(move || no_source(&path));
         assert!(sentence.contains("not allowed to use"), "{sentence}");
     }
 }

@@ -148,7 +148,7 @@ impl Drop for Fake {
 }
 
 /// Runs as a user to whom file permissions apply.
-pub fn as_nobody<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
+pub fn as_unprivileged<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
     let thread = thread::spawn(|| {
         // SAFETY: no memory argument; it holds for this thread only, which ends.
         unsafe { libc::setfsuid(65534) };

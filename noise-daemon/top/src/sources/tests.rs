@@ -13,7 +13,7 @@ use noise_serve::{
 use noise_wire::{CONTENT_TYPE, WebClient, encode, sampled};
 use tokio::sync::{mpsc, oneshot};
 
-use super::fake::{Fake, Reply, as_nobody};
+use super::fake::{Fake, Reply, as_unprivileged};
 use super::socket::SocketLink;
 use super::{Fault, over_http, over_socket, probe};
 use crate::{News, Source};
@@ -211,7 +211,7 @@ fn who_may_not_use_the_socket_is_told_what_to_do() {
     std::fs::set_permissions(&path, Permissions::from_mode(0o000)).unwrap();
     let denied = {
         let path: PathBuf = path.clone();
-        as_nobody(move || probe(&path))
+        as_unprivileged(move || probe(&path))
     };
     let Err(fault @ Fault::Denied { .. }) = denied else { panic!("{denied:?}") };
     let sentence = fault.to_string();

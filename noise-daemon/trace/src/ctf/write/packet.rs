@@ -128,8 +128,9 @@ impl StreamWriter {
         }
     }
 
-    /// Adds an event. One that is earlier than the one before gets that one's time. Kinds that are not
-    /// recorded are passed over; whether it was added.
+    /// Adds an event. One that is earlier than the one before gets that one's time; one that would begin a
+    /// packet at the time at which the packet before begins is put 1 ns later. Kinds that are not recorded
+    /// are passed over; whether it was added.
     #[inline]
     pub fn event(&mut self, time_ns: u64, kind: &Kind<'_>) -> bool {
         let Some(number) = number(kind) else { return false };
