@@ -159,6 +159,23 @@ pub struct Walk {
 }
 
 impl Walk {
+    /// What is left to divide, ns.
+    #[inline(always)]
+    pub const fn left_ns(&self) -> u64 {
+        self.left_ns
+    }
+
+    /// What is left once the turns are gone through and older ones ended the wait's time: the part that
+    /// is no longer remembered. None where interrupts count for those whom they interrupted, or where the
+    /// turns go back to the begin of the wait.
+    #[inline(always)]
+    pub const fn forgotten(&self) -> Option<Forgotten> {
+        if self.net == 0 || self.left_ns == 0 || self.end_ns <= self.since_ns {
+            return None;
+        }
+        Some(Forgotten { since_ns: self.since_ns, end_ns: self.end_ns, left_ns: self.left_ns })
+    }
+
     /// As much of `wanted_ns` as is left, which is taken away.
     #[inline(always)]
     fn take(&mut self, wanted_ns: u64) -> u64 {
@@ -166,6 +183,19 @@ impl Walk {
         self.left_ns -= taken_ns;
         taken_ns
     }
+}
+
+/// The part of a wait that is older than the turns which a ledger remembers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+#[repr(C)]
+pub struct Forgotten {
+    /// Begin of the wait, ns.
+    pub since_ns: u64,
+    /// When the oldest turn that is remembered began, ns: the end of this part.
+    pub end_ns: u64,
+    /// How much of that time turns took, ns: what interrupts took is charged already.
+    pub left_ns: u64,
 }
 
 /// What one CPU remembers.
@@ -253,6 +283,13 @@ pub trait Parts: Takes + Sized {
     /// How far the division has come.
     fn walk(&mut self) -> &mut Walk;
 
+    /// The turns that are remembered did not take all of the wait: takes what is left of it.
+    #[inline(always)]
+    fn rest(&mut self) {
+        let left_ns = self.walk().left_ns;
+        self.other(Cause::Untracked, 0, left_ns);
+    }
+
     /// One step of the division among turns: see [`Ledger::step`].
     #[inline(always)]
     fn step_turn(&mut self, ledger: &Ledger, back: u64) -> bool {
@@ -275,6 +312,23 @@ fn later(one_ns: u64, other_ns: u64) -> u64 {
 #[inline(always)]
 fn grown(from_ns: u64, to_ns: u64) -> u64 {
     to_ns.saturating_sub(from_ns)
+}
+
+impl Turn {
+    /// Why the turn delays a victim, and whose turn it is; `foreign` names the culprit where that is a task of
+    /// another cgroup.
+    #[inline(always)]
+    pub fn blame(&self, victim: u64, foreign: impl FnOnce(&Self) -> u64) -> (Cause, u64) {
+        if self.runner == Runner::Idle as u32 {
+            (Cause::Idle, 0)
+        } else if self.runner == Runner::Kthread as u32 {
+            (Cause::Kthread, self.pid as u64)
+        } else if self.cgroup == victim {
+            (Cause::Own, victim)
+        } else {
+            (Cause::Foreign, foreign(self))
+        }
+    }
 }
 
 impl Ledger {
@@ -461,9 +515,8 @@ impl Ledger {
                 break;
             }
         }
-        let left_ns = parts.walk().left_ns;
-        if left_ns > 0 {
-            parts.other(Cause::Untracked, 0, left_ns);
+        if parts.walk().left_ns > 0 {
+            parts.rest();
         }
     }
 

@@ -3,6 +3,7 @@
 
 use crate::event::{Cell, Outlier};
 use crate::header::Header;
+use crate::ledger::Forgotten;
 
 /// What a record is. 0 is no kind: memory that was never written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +13,8 @@ pub enum RecordKind {
     Window = 1,
     /// A long wait with what it consists of: an [`Outlier`].
     Outlier = 2,
+    /// The part of a wait that its CPU's ledger no longer remembers: an [`OldPart`].
+    OldPart = 3,
 }
 
 impl RecordKind {
@@ -20,6 +23,7 @@ impl RecordKind {
         match number {
             1 => Some(Self::Window),
             2 => Some(Self::Outlier),
+            3 => Some(Self::OldPart),
             _ => None,
         }
     }
@@ -30,8 +34,27 @@ impl RecordKind {
         match self {
             Self::Window => size_of::<Cell>() as u16,
             Self::Outlier => size_of::<Outlier>() as u16,
+            Self::OldPart => size_of::<OldPart>() as u16,
         }
     }
+}
+
+/// A part of a wait for a CPU that is not charged yet, because the ledger no longer remembers who ran: the
+/// daemon divides it from the event store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+#[repr(C)]
+pub struct OldPart {
+    /// What this is as a record: the signal, and the CPU that was waited for.
+    pub header: Header,
+    /// The cgroup that waited.
+    pub victim: u64,
+    /// The thread that waited.
+    pub pid: u32,
+    /// Always 0.
+    pub padding: u32,
+    /// When, and how much of it is to charge.
+    pub part: Forgotten,
 }
 
 impl Header {
@@ -50,6 +73,8 @@ pub enum Record {
     Window(Cell),
     /// A long wait.
     Outlier(Outlier),
+    /// An old part of a wait.
+    OldPart(OldPart),
 }
 
 #[cfg(feature = "user")]
@@ -67,6 +92,7 @@ impl Record {
         let record = match kind {
             RecordKind::Window => bytemuck::try_pod_read_unaligned(bytes).map(Self::Window),
             RecordKind::Outlier => bytemuck::try_pod_read_unaligned(bytes).map(Self::Outlier),
+            RecordKind::OldPart => bytemuck::try_pod_read_unaligned(bytes).map(Self::OldPart),
         };
         record.map_err(|_| header)
     }
@@ -75,6 +101,7 @@ impl Record {
 const _: () = assert!(size_of::<Header>() == 8);
 const _: () = assert!(core::mem::offset_of!(Cell, header) == 0);
 const _: () = assert!(core::mem::offset_of!(Outlier, header) == 0);
+const _: () = assert!(core::mem::offset_of!(OldPart, header) == 0);
 const _: () = assert!(size_of::<Cell>() <= u16::MAX as usize);
 const _: () = assert!(size_of::<Outlier>() <= u16::MAX as usize);
 
@@ -100,12 +127,13 @@ mod tests {
         match record {
             Record::Window(_) => RecordKind::Window,
             Record::Outlier(_) => RecordKind::Outlier,
+            Record::OldPart(_) => RecordKind::OldPart,
         }
     }
 
     #[test]
     fn each_kind_is_read_as_what_it_is() {
-        for one in [RecordKind::Window, RecordKind::Outlier] {
+        for one in [RecordKind::Window, RecordKind::Outlier, RecordKind::OldPart] {
             assert_eq!(RecordKind::from_number(one as u16), Some(one));
             let Ok(read) = Record::read(&record(header(one), one.length().into())) else {
                 panic!("{one:?} cannot be read");
@@ -114,6 +142,7 @@ mod tests {
             let header = match read {
                 Record::Window(cell) => cell.header,
                 Record::Outlier(outlier) => outlier.header,
+                Record::OldPart(old) => old.header,
             };
             assert_eq!((header.signal(), header.cpu), (Some(Signal::CgroupRunqueueWait), 5));
         }
@@ -122,7 +151,7 @@ mod tests {
     #[test]
     fn a_record_of_another_kind_with_the_length_of_a_known_one_is_unknown() {
         let length = RecordKind::Window.length();
-        let foreign = Header { kind: 3, length, ..header(RecordKind::Window) };
+        let foreign = Header { kind: 4, length, ..header(RecordKind::Window) };
         assert_eq!(Record::read(&record(foreign, length.into())).err(), Some(foreign));
         let unwritten = Record::read(&[0; size_of::<Cell>()]);
         assert_eq!(unwritten.err(), Some(Header::NONE));
@@ -135,7 +164,7 @@ mod tests {
             numbers in any::<(u16, u16, u16, u16)>(), is_kind in any::<bool>(), length in 0usize..1024,
         ) {
             let (kind, stated, signal, cpu) = numbers;
-            let (kind, stated) = if is_kind { (kind % 4, length as u16) } else { (kind, stated) };
+            let (kind, stated) = if is_kind { (kind % 5, length as u16) } else { (kind, stated) };
             let header = Header { kind, length: stated, signal, cpu };
             let bytes = &record(header, length)[..length];
             match Record::read(bytes) {

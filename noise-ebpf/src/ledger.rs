@@ -11,16 +11,19 @@ use noise_common::ledger::{
     Context, Division, Ledger, Parts, Runner, STRETCHES, TURNS, Takes, Turn, Waiting, Walk,
 };
 use noise_common::loss::Loss;
-use noise_common::record::RecordKind;
+use noise_common::record::{OldPart, RecordKind};
 use noise_common::signals::Signal;
+use noise_common::store::Class;
 use noise_common::{OUTLIERS_PER_WINDOW, WINDOW_NS};
 
 use crate::charge::{charge, charge_here, charge_kind, spill};
 use crate::kernel::{Access, Task, WAITS_MASK, is_watching};
 use crate::maps::{
-    NOISE_CPUS, NOISE_WAITING, NOISE_WAITS, cpu_state, drop_event, send_outlier, this_cpu,
+    NOISE_CPUS, NOISE_WAITING, NOISE_WAITS, cpu_state, drop_event, send_old_part, send_outlier,
+    this_cpu,
 };
 use crate::outlier;
+use crate::store::records;
 
 /// A turn of this length is charged before it ends, ns.
 const LONG_TURN_NS: u64 = 100_000_000;
@@ -49,6 +52,14 @@ impl Parts for Dividing {
     fn walk(&mut self) -> &mut Walk {
         // SAFETY: the state is this CPU's; a context does not interrupt itself.
         unsafe { &mut (*division(self.state, self.context)).walk }
+    }
+
+    #[inline(always)]
+    fn rest(&mut self) {
+        if noise_old_part(self.cpu, self.context) == 0 {
+            let left_ns = self.walk().left_ns();
+            self.other(Cause::Untracked, 0, left_ns);
+        }
     }
 
     #[inline(always)]
@@ -177,6 +188,41 @@ extern "C" fn noise_divide(cpu: u32, context: u32) -> u32 {
     0
 }
 
+/// Hands the part of a wait that the ledger no longer remembers to the daemon, which divides it from the
+/// event store. 0 where it cannot: where no events are written, where it is not known when the wait began on
+/// that CPU, and where the ring is full.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn noise_old_part(cpu: u32, context: u32) -> u32 {
+    let Some(state) = cpu_state() else { return 0 };
+    if context != Context::Scheduler as u32 {
+        return 0;
+    }
+    // SAFETY: as in `noise_divide`.
+    unsafe {
+        let division = division(state, context);
+        let is_charged = (*division).resource == Resource::Cpu as u32 && (*division).recording == 0;
+        // In so many turns there are interrupts, unless it is not known what they took: then it is not known
+        // either when the thread came to this CPU.
+        let is_known = (*division).wait.taken.all_ns() != (*division).taken.all_ns();
+        if !is_charged || !is_known || !records(state, Class::Sched) {
+            return 0;
+        }
+        let Some(part) = (*division).walk.forgotten() else { return 0 };
+        let header = Header::new(RecordKind::OldPart, Signal::RunqueueWait as u32, cpu);
+        let (victim, pid) = ((*division).victim, (*division).wait.pid);
+        let old = OldPart { header, victim, pid, padding: 0, part };
+        // Early enough to read this CPU's events before they are overwritten.
+        let first = &raw const (*state).store.parts[0];
+        let written = (*first).next.wrapping_sub((*state).woken_at);
+        let is_due = written > u64::from((*first).mask >> 2);
+        if is_due {
+            (*state).woken_at = (*first).next;
+        }
+        u32::from(send_old_part(state, &old, is_due))
+    }
+}
+
 /// Divides what interrupts took from the task that runs since that was last done: the begin of that
 /// time is in the scheduler's of [`CpuState::divisions`].
 #[unsafe(no_mangle)]
@@ -218,20 +264,16 @@ pub fn charge_backlog(state: *mut CpuState, victim: u64, place: u32) {
     }
 }
 
-/// Why a turn delays a victim, and whose turn it is.
+/// Why a turn delays a victim, and whose turn it is: of a task that is watched, the thread.
 #[inline(always)]
 fn blame(turn: &Turn, victim: u64) -> (Cause, u64) {
-    if turn.runner == Runner::Idle as u32 {
-        (Cause::Idle, 0)
-    } else if turn.runner == Runner::Kthread as u32 {
-        (Cause::Kthread, u64::from(turn.pid))
-    } else if turn.cgroup == victim {
-        (Cause::Own, victim)
-    } else if is_watching() && victim == WATCHED_TASK {
-        (Cause::Foreign, TASK_CULPRIT | u64::from(turn.pid))
-    } else {
-        (Cause::Foreign, turn.cgroup)
-    }
+    turn.blame(victim, |turn| {
+        if is_watching() && victim == WATCHED_TASK {
+            TASK_CULPRIT | u64::from(turn.pid)
+        } else {
+            turn.cgroup
+        }
+    })
 }
 
 /// The newest turn of a CPU.

@@ -19,7 +19,7 @@ use noise_common::hist::{BUCKETS, bucket_of};
 use noise_common::ledger::Waiting;
 use noise_common::loss::Loss;
 use noise_common::queue::{QUEUES, Served};
-use noise_common::record::RecordKind;
+use noise_common::record::{OldPart, RecordKind};
 use noise_common::signals::{ROTATING_CELLS, ROTATING_WAYS, Signal, keyed_slot, rotating_slot};
 use noise_common::store::Event;
 
@@ -385,6 +385,17 @@ pub fn send_outlier(state: *mut CpuState) {
     if NOISE_RING.output::<Outlier>(outlier, u64::from(BPF_RB_NO_WAKEUP)).is_err() {
         drop_event(state, Signal::CgroupRunqueueWait, Loss::RateLimited);
     }
+}
+
+/// Sends an old part of a wait, and wakes the daemon where that `is_due`. Whether there was room.
+#[inline(always)]
+pub fn send_old_part(state: *mut CpuState, old: &OldPart, is_due: bool) -> bool {
+    let wakeup = if is_due { BPF_RB_FORCE_WAKEUP } else { BPF_RB_NO_WAKEUP };
+    let is_sent = NOISE_RING.output::<OldPart>(old, u64::from(wakeup)).is_ok();
+    if !is_sent {
+        count_drop(state, Signal::RunqueueWait, Loss::RateLimited);
+    }
+    is_sent
 }
 
 #[inline(always)]

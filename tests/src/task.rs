@@ -22,19 +22,35 @@ fn check(result: i32, what: &str) -> Result<()> {
 
 /// Binds a thread (0: the caller) to one CPU.
 pub fn pin(thread: i32, cpu: usize) -> Result<()> {
+    confine(thread, &[cpu])
+}
+
+/// Binds a thread (0: the caller) to some CPUs.
+fn confine(thread: i32, cpus: &[usize]) -> Result<()> {
     // SAFETY: an all-zero set is a valid empty one; CPU_SET checks its bounds.
     let set = unsafe {
         let mut set: libc::cpu_set_t = mem::zeroed();
-        libc::CPU_SET(cpu, &mut set);
+        cpus.iter().for_each(|cpu| libc::CPU_SET(*cpu, &mut set));
         set
     };
     // SAFETY: the set is read during the call only.
     check(unsafe { libc::sched_setaffinity(thread, size_of_val(&set), &set) }, "sched_setaffinity")
 }
 
-/// Binds the caller to the CPU of this number, or to none if it is `any`.
-pub fn settle(cpu: &str) -> Result<()> {
-    if cpu == "any" { Ok(()) } else { pin(0, cpu.parse().context("not a CPU")?) }
+/// Binds the caller to the CPUs of these numbers (`0,1`), or to none if it is `any`.
+pub fn settle(cpus: &str) -> Result<()> {
+    if cpus == "any" {
+        return Ok(());
+    }
+    let numbers = cpus.split(',').map(|cpu| cpu.parse().context("not a CPU"));
+    confine(0, &numbers.collect::<Result<Vec<usize>>>()?)
+}
+
+/// Lets a thread go before others, at this nice level.
+pub fn set_nice(thread: i32, level: i32) -> Result<()> {
+    let thread = u32::try_from(thread).context("not a thread")?;
+    // SAFETY: no memory argument.
+    check(unsafe { libc::setpriority(libc::PRIO_PROCESS, thread, level) }, "setpriority")
 }
 
 /// Context switches of the caller's process so far, voluntary and not.

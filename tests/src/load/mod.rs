@@ -7,6 +7,7 @@
 
 pub mod churn;
 pub mod compute;
+pub mod crowd;
 pub mod disk;
 pub mod files;
 pub mod net;
@@ -304,6 +305,7 @@ fn run(arguments: Vec<String>) -> Result<()> {
         "group-tides" => tides::group_tides(&mut arguments),
         "device-churn" => churn::device_churn(&mut arguments),
         "crew" => compute::crew(&mut arguments),
+        "crowd" => crowd::crowd(&mut arguments),
         "primes" => compute::primes(&mut arguments),
         "download" => compute::download(&mut arguments),
         "download-server" => compute::download_server(&mut arguments),

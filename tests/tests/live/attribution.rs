@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use noise_tests::attribution::{Account, Cast, ensure_preemptions, ensure_sums};
+use noise_tests::attribution::{Account, Cast, charged, ensure_preemptions, ensure_sums};
 use noise_tests::compare::{Observation, observe};
 use noise_tests::daemon::Daemon;
 use noise_tests::ftrace::{Recording, charge_events};
@@ -14,7 +14,8 @@ use noise_tests::group::{Group, Hierarchy};
 use noise_tests::load::{Place, Worker};
 use noise_tests::namespace::VethPair;
 use noise_tests::pairing::charges::{Holder, charges};
-use noise_tests::task::{cpus, pin, sched_stat};
+use noise_tests::prom::Scrape;
+use noise_tests::task::{cpus, pin, sched_stat, set_nice};
 
 use crate::{INCONCLUSIVE, Test, Verdict};
 
@@ -27,11 +28,16 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("softirqs_from_another_cpu", softirqs_from_another_cpu),
     ("kernel_thread", kernel_thread),
     ("migrating_threads", migrating_threads),
+    ("overload", overload),
 ];
 
 /// How far the daemon's charges may be from the referee's.
 const SHARE: f64 = 0.05;
 const LENGTH: Duration = Duration::from_secs(4);
+/// Of all that a crowd waited for its CPUs, what may have no culprit.
+const UNTRACKED_SHARE: f64 = 0.002;
+/// How long crowds wait.
+const CROWDED: Duration = Duration::from_millis(1500);
 const BUFFER_MIB: usize = 64;
 
 /// What a scene leaves behind: who was who. Its groups are still there.
@@ -42,8 +48,13 @@ struct Scene {
 }
 
 /// Lets workers work, and looks who they are before they stop.
-fn play(victim: Group, culprit: Group, mut workers: Vec<Worker>) -> Result<Scene> {
+fn play(victim: Group, culprit: Group, workers: Vec<Worker>) -> Result<Scene> {
     thread::sleep(LENGTH);
+    play_out(victim, culprit, workers)
+}
+
+/// Looks who workers are, and lets them stop.
+fn play_out(victim: Group, culprit: Group, mut workers: Vec<Worker>) -> Result<Scene> {
     let cast = Cast::look(&[&victim, &culprit])?;
     workers.iter_mut().for_each(Worker::ask_to_stop);
     for worker in workers {
@@ -263,5 +274,86 @@ fn migrating_threads() -> Result<Verdict> {
         play(victim, culprit, workers)
     })?;
     judge(&seen, &scene, &[("cpu", "foreign", 0.5), ("cpu", "self", 0.5)])?;
+    Ok(Verdict::Passed)
+}
+
+/// Two groups that keep two CPUs busy, each with threads that run for long and a crowd of those that do not:
+/// nearly all waits are longer than what a CPU's ledger remembers. The CPUs are not divided between them: by
+/// groups, Linux 6.18 can keep one waiting for minutes while the crowd of the other talks.
+fn crowds(around: &Group) -> Result<(Group, Group, Vec<Worker>)> {
+    let (victim, culprit) = (around.inner("victim")?, around.inner("culprit")?);
+    let mut workers = Vec::new();
+    for (load, cpus) in [("burn", ["0", "1", "0,1"].as_slice()), ("crowd", &["0,1"])] {
+        for group in [&victim, &culprit] {
+            for cpus in cpus {
+                workers.push(Worker::start_at(Place::group(group), load, &[cpus, "4"])?);
+            }
+        }
+    }
+    Ok((victim, culprit, workers))
+}
+
+/// Seconds that these groups waited for a CPU by the daemon's charges, and those without a culprit.
+fn charged_untracked(first: &Scrape, last: &Scrape, groups: &[&Group]) -> Result<(f64, f64)> {
+    let (mut all, mut untracked) = (0.0, 0.0);
+    for group in groups {
+        for (blame, seconds) in charged(first, last, &group.label())? {
+            if blame.resource == "cpu" {
+                all += seconds;
+                untracked += if blame.cause == "untracked" { seconds } else { 0.0 };
+            }
+        }
+    }
+    Ok((all, untracked))
+}
+
+fn overload() -> Result<Verdict> {
+    if cpus() < 2 {
+        return Ok(Verdict::Impossible("needs two CPUs".to_owned()));
+    }
+    // What there is to divide is what has no culprit without the events.
+    let around = Group::new("crowds", &[Hierarchy::Sockets])?;
+    let blind = Daemon::start_with(&["--recorder.enabled", "false"])?;
+    let first = blind.scrape()?;
+    let (victim, culprit, workers) = crowds(&around)?;
+    thread::sleep(CROWDED);
+    let last = blind.scrape()?;
+    drop((blind, workers));
+    let (all, untracked) = charged_untracked(&first, &last, &[&victim, &culprit])?;
+    drop((victim, culprit));
+    println!("without events {untracked:.3} s of {all:.3} s are untracked");
+    ensure!(
+        untracked > 2.0 * UNTRACKED_SHARE * all,
+        "{INCONCLUSIVE}: the ledgers remembered all but {untracked} s of {all} s: too little to divide"
+    );
+
+    let daemon = Daemon::start_unfolded()?;
+    // As a service it has a share of its own; here it would be one of hundreds, and late for the events.
+    set_nice(daemon.process().pid().try_into()?, -15)?;
+    let (seen, scene) = observe(&daemon, &charge_events(), 192, || {
+        let (victim, culprit, workers) = crowds(&around)?;
+        let mut before = daemon.scrape()?;
+        for _ in 0..8 {
+            thread::sleep(CROWDED / 8);
+            let now = daemon.scrape()?;
+            // None of them ran backwards.
+            for group in [&victim, &culprit] {
+                charged(&before, &now, &group.label())?;
+            }
+            before = now;
+        }
+        play_out(victim, culprit, workers)
+    })?;
+    let groups = [&scene.victim, &scene.culprit];
+    let (all, untracked) = charged_untracked(&seen.first, &seen.last, &groups)?;
+    let share = untracked / all;
+    println!("{untracked:.6} s of {all:.3} s are untracked: {:.4} %", 100.0 * share);
+    ensure!(
+        share <= UNTRACKED_SHARE,
+        "{untracked} s of {all} s that two crowds waited are untracked, {:.3} %",
+        100.0 * share
+    );
+    judge(&seen, &scene, &[("cpu", "foreign", 1.0), ("cpu", "self", 1.0)])?;
+    ensure_sums(&seen.last, &scene.culprit)?;
     Ok(Verdict::Passed)
 }

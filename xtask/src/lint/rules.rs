@@ -31,8 +31,15 @@ fn finding(source: &Source<'_>, line: usize, message: impl Into<String>) -> Find
 }
 
 /// Where nothing but computing is done: whole crates, and parts of one that is more.
-const PURE: [&str; 5] =
-    ["model/src/", "analysis/src/", "trace/src/", "measure/src/scale/", "measure/src/compare/"];
+const PURE: [&str; 7] = [
+    "model/src/",
+    "analysis/src/",
+    "trace/src/",
+    "measure/src/scale/",
+    "measure/src/compare/",
+    "host/src/collect/old_parts/culprits",
+    "host/src/collect/old_parts/history",
+];
 
 /// The place of a file of one of the daemon's crates, below the folder of all of them.
 fn in_daemon<'a>(source: &Source<'a>) -> Option<&'a str> {

@@ -6,6 +6,8 @@
 //! programs is freed, or when two cgroups that bear one label come and go. What is charged before
 //! the name of a new cgroup is known is kept back for it, which takes about a second.
 //!
+//! What this process charges itself ([`Charging`]) is added up under the same labels.
+//!
 //! An entry is freed, for others to use, when one whom it is about is gone and it has not changed
 //! for [`QUIET_NS`]. Labels that no entry is about any more disappear from the sample, with what
 //! they had; should they come again after a sample without them, they begin at 0.
@@ -15,7 +17,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use noise_common::charge::{
-    CHARGE_CAUSES, CHARGE_SLOTS, Cause, ChargeKey, Charged, RESOURCES, Resource,
+    CHARGE_CAUSES, CHARGE_SLOTS, Cause, ChargeKey, Charged, RESOURCES, Resource, UNKNOWN,
 };
 use noise_common::subject::SubjectKind;
 use noise_model::labels::{GONE, OTHER};
@@ -23,6 +25,7 @@ use noise_model::{Amount as _, Bounded, Foldable, Interference};
 use slab::Slab;
 
 use super::hashed::HashedCharges;
+use super::old_parts::Charging;
 use super::states::CpuStates;
 use crate::resolve::{Entity, Names, Parties};
 
@@ -34,6 +37,9 @@ const QUIET_NS: u64 = 5_000_000_000;
 const CROWDED_HASH: usize = 512;
 /// Used entries of one CPU's table from which on those of the gone are freed early.
 const CROWDED_TABLE: usize = CHARGE_SLOTS * 3 / 4;
+
+/// Victims with their culprits that this process charges; more are of unknown cgroups.
+const MOST_ADDED: usize = 16_384;
 
 /// No row yet.
 const UNBOUND: usize = usize::MAX;
@@ -134,6 +140,8 @@ pub struct Charges {
     /// What the programs charged by resource and cause alone.
     unplaced: Vec<Entry>,
     hash: Option<HashedCharges>,
+    /// What this process charged, since attach.
+    added: HashMap<ChargeKey, (Charged, Entry)>,
     crowded: bool,
     folded: u64,
 }
@@ -157,6 +165,7 @@ impl Charges {
             hashed: HashMap::new(),
             unplaced: Vec::new(),
             hash,
+            added: HashMap::new(),
             crowded: false,
             folded: 0,
         }
@@ -175,7 +184,7 @@ impl Charges {
 
     /// Reads everything.
     pub fn read(&mut self, states: &CpuStates, asked: &mut Asked<'_>) {
-        let Self { rows, slots, hashed, unplaced, hash, folded, .. } = self;
+        let Self { rows, slots, hashed, unplaced, hash, added, folded, .. } = self;
         let mut binder = Binder { rows, asked, folded };
         slots.resize(states.len() * CHARGE_SLOTS, NEW);
         let mut fullest = 0;
@@ -199,6 +208,9 @@ impl Charges {
             if let Err(error) = read {
                 tracing::debug!(%error, "cannot read the hash of charges");
             }
+        }
+        for (key, (charged, entry)) in added.iter_mut() {
+            binder.update(entry, *charged, || Some(*key));
         }
         unplaced.resize(RESOURCES.len() * CHARGE_CAUSES.len(), NEW);
         let kinds = RESOURCES
@@ -255,7 +267,7 @@ impl Charges {
 
     /// Frees the entries of those who are gone, and looks up names again that were not found.
     pub fn sweep(&mut self, states: &CpuStates, asked: &mut Asked<'_>) {
-        let Self { rows, slots, hashed, hash, .. } = self;
+        let Self { rows, slots, hashed, hash, added, .. } = self;
         let mut gone: HashMap<Entity, bool> = HashMap::new();
         for (cpu, entries) in slots.chunks_exact_mut(CHARGE_SLOTS).enumerate() {
             for (index, entry) in entries.iter_mut().enumerate() {
@@ -287,11 +299,30 @@ impl Charges {
             rows.unbind(entry.row);
             false
         });
+        added.retain(|key, (_, entry)| {
+            let is_over = entry.row != UNBOUND && is_over(entry, key, asked, &mut gone);
+            if is_over {
+                rows.unbind(entry.row);
+            } else if entry.row != UNBOUND {
+                ask_again(rows, entry);
+            }
+            !is_over
+        });
         for (entity, _) in gone.iter().filter(|(_, gone)| **gone) {
             if let Entity::Place(signal, subject) = entity {
                 asked.names.forget(*signal, *subject);
             }
         }
+    }
+}
+
+impl Charging for Charges {
+    fn charge(&mut self, key: ChargeKey, ns: u64) {
+        let is_room = self.added.len() < MOST_ADDED || self.added.contains_key(&key);
+        let key =
+            if is_room { key } else { ChargeKey { victim: UNKNOWN, culprit: UNKNOWN, ..key } };
+        let (charged, _) = self.added.entry(key).or_insert((Charged::default(), NEW));
+        charged.add(&Charged { ns, count: 1 });
     }
 }
 
@@ -362,227 +393,4 @@ impl Binder<'_, '_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::resolve::cgroup::Hierarchies;
-    use noise_common::charge::{CHARGE_WAYS, charge_slot};
-    use std::os::unix::fs::MetadataExt as _;
-    use std::path::PathBuf;
-    use std::time::Duration;
-
-    struct Bench {
-        root: tempfile::TempDir,
-        names: Names,
-        states: CpuStates,
-        charges: Charges,
-        at: Instant,
-        at_ns: u64,
-    }
-
-    impl Bench {
-        fn new() -> Self {
-            let root = tempfile::tempdir().unwrap();
-            let hierarchies =
-                Hierarchies { tasks: Some(root.path().to_owned()), ..Hierarchies::default() };
-            let names = Names::new(root.path(), root.path(), BTreeMap::new(), &hierarchies);
-            Self {
-                root,
-                names,
-                states: CpuStates::unused(2),
-                charges: Charges::new(None),
-                at: Instant::now(),
-                at_ns: 1,
-            }
-        }
-
-        fn folder(&self, name: &str) -> PathBuf {
-            self.root.path().join(name)
-        }
-
-        fn cgroup(&self, name: &str) -> u64 {
-            std::fs::create_dir_all(self.folder(name)).unwrap();
-            self.folder(name).metadata().unwrap().ino()
-        }
-
-        /// What a program on a CPU has charged so far.
-        fn charge(&self, cpu: usize, (victim, culprit): (u64, u64), ns: u64, count: u64) {
-            let kind = ChargeKey::kind(0, Cause::Foreign, Resource::Cpu);
-            let key = ChargeKey {
-                victim,
-                culprit,
-                place: 0,
-                cause: Cause::Foreign as u8,
-                resource: Resource::Cpu as u8,
-                used: 1,
-            };
-            // As the programs do it: numbers of folders are anything, and two keys may meet.
-            let home = charge_slot(victim, culprit, kind);
-            let mut entries = (0..CHARGE_WAYS).map(|way| home ^ way);
-            let is_its = |index: &usize| {
-                self.states.charge_key(cpu, *index).is_none_or(|taken| taken == key)
-            };
-            let index = entries.find(is_its).unwrap();
-            self.states.charge(cpu, index, key, Charged { ns, count });
-        }
-
-        fn read(&mut self) -> Vec<(String, u64, u64)> {
-            let mut asked = Asked { names: &mut self.names, at: self.at, at_ns: self.at_ns };
-            self.charges.read(&self.states, &mut asked);
-            let totals = self.charges.totals().into_iter();
-            totals
-                .map(|row| {
-                    let name = format!("{}<{}", row.victim, row.culprit);
-                    (name, row.charged.ns, row.charged.count)
-                })
-                .collect()
-        }
-
-        fn sweep(&mut self) {
-            let mut asked = Asked { names: &mut self.names, at: self.at, at_ns: self.at_ns };
-            self.charges.sweep(&self.states, &mut asked);
-        }
-
-        fn wait(&mut self, seconds: u64) {
-            self.at += Duration::from_secs(seconds);
-            self.at_ns += seconds * 1_000_000_000;
-        }
-    }
-
-    #[test]
-    fn charges_of_all_cpus_add_up() {
-        let mut bench = Bench::new();
-        let (a, b) = (bench.cgroup("a"), bench.cgroup("b"));
-        bench.charge(0, (a, b), 100, 1);
-        bench.charge(1, (a, b), 30, 2);
-        bench.charge(1, (b, a), 5, 1);
-        assert_eq!(bench.read(), [("/a</b".into(), 130, 3), ("/b</a".into(), 5, 1)]);
-        bench.charge(1, (a, b), 40, 3);
-        assert_eq!(bench.read()[0], ("/a</b".into(), 140, 4));
-        assert_eq!(bench.read()[0], ("/a</b".into(), 140, 4));
-    }
-
-    #[test]
-    fn what_comes_before_the_name_is_kept_for_it() {
-        let mut bench = Bench::new();
-        let a = bench.cgroup("a");
-        bench.charge(0, (a, a), 1, 1);
-        bench.read();
-        let b = bench.cgroup("b");
-        bench.charge(0, (a, b), 10, 1);
-        bench.charge(0, (a, 999_999), 7, 1);
-        assert_eq!(bench.read(), [("/a</a".into(), 1, 1)]);
-        bench.wait(3);
-        bench.charge(0, (a, b), 30, 2);
-        let named = [("/a</a", 1, 1), ("/a</b", 30, 2), ("/a<~gone", 7, 1)]
-            .map(|(name, ns, count)| (name.to_owned(), ns, count));
-        assert_eq!(bench.read(), named);
-    }
-
-    #[test]
-    fn a_label_that_outlives_its_cgroup_goes_on() {
-        let mut bench = Bench::new();
-        let (a, b) = (bench.cgroup("a"), bench.cgroup("b"));
-        bench.charge(0, (a, b), 100, 1);
-        bench.read();
-        // Numbers of folders that are deleted are used again here, unlike those of cgroups.
-        let away = tempfile::tempdir().unwrap();
-        std::fs::rename(bench.folder("a"), away.path().join("a")).unwrap();
-        let again = bench.cgroup("a");
-        assert_ne!(again, a);
-        bench.wait(3);
-        bench.charge(1, (again, b), 20, 1);
-        assert_eq!(bench.read(), [("/a</b".into(), 120, 2)]);
-        bench.wait(10);
-        bench.charge(1, (again, b), 21, 2);
-        assert_eq!(bench.read(), [("/a</b".into(), 121, 3)]);
-        bench.sweep();
-        assert_eq!(bench.read(), [("/a</b".into(), 121, 3)]);
-        let kind = ChargeKey::kind(0, Cause::Foreign, Resource::Cpu);
-        assert_eq!(bench.states.charged(0, charge_slot(a, b, kind)), None);
-        assert!(bench.states.charged(1, charge_slot(again, b, kind)).is_some());
-        std::fs::rename(bench.folder("b"), away.path().join("b")).unwrap();
-        bench.wait(10);
-        bench.sweep();
-        assert!(bench.read().is_empty());
-        assert!(bench.charges.rows.order.iter().next().is_none());
-    }
-
-    #[test]
-    fn a_label_that_is_never_missing_from_a_sample_goes_on() {
-        let mut bench = Bench::new();
-        let (a, b) = (bench.cgroup("a"), bench.cgroup("b"));
-        bench.charge(0, (a, b), 100, 1);
-        bench.read();
-        let away = tempfile::tempdir().unwrap();
-        std::fs::rename(bench.folder("b"), away.path().join("b")).unwrap();
-        let again = bench.cgroup("b");
-        bench.charge(1, (a, a), 1, 1);
-        bench.wait(10);
-        bench.read();
-        bench.sweep();
-        // Nothing is about it until one does the same that is called the same: before the next sample.
-        bench.wait(3);
-        bench.charge(1, (a, again), 500, 1);
-        assert_eq!(bench.read()[1], ("/a</b".into(), 600, 2));
-    }
-
-    #[test]
-    fn a_name_that_was_not_found_is_asked_for_again() {
-        let mut bench = Bench::new();
-        let a = bench.cgroup("a");
-        let hidden = bench.cgroup("b");
-        let away = tempfile::tempdir().unwrap();
-        std::fs::rename(bench.folder("b"), away.path().join("b")).unwrap();
-        bench.charge(0, (a, hidden), 10, 1);
-        bench.read();
-        bench.wait(3);
-        assert_eq!(bench.read(), [("/a<~gone".into(), 10, 1)]);
-        std::fs::rename(away.path().join("b"), bench.folder("b")).unwrap();
-        bench.wait(100);
-        bench.charge(0, (a, hidden), 11, 2);
-        bench.read();
-        bench.sweep();
-        bench.wait(1);
-        bench.charge(0, (a, hidden), 15, 3);
-        assert_eq!(bench.read(), [("/a</b".into(), 4, 1)]);
-    }
-
-    #[test]
-    fn what_has_no_room_counts_by_cause() {
-        let mut bench = Bench::new();
-        let of = |ns| Charged { ns, count: 1 };
-        bench.states.charge_nobody(1, Resource::Cpu, Cause::Idle, of(9));
-        assert_eq!(bench.read(), [("~other<~other".into(), 9, 1)]);
-        assert_eq!(bench.charges.folded(), 1);
-        bench.states.charge_nobody(0, Resource::Cpu, Cause::Idle, of(2));
-        bench.states.charge_nobody(1, Resource::NetTx, Cause::Own, of(3));
-        let rest = [("~other<~other".into(), 11, 2), ("~other<~other".into(), 3, 1)];
-        assert_eq!(bench.read(), rest);
-        assert_eq!(bench.charges.folded(), 3);
-    }
-
-    #[test]
-    fn labels_are_bounded() {
-        let mut bench = Bench::new();
-        let a = bench.cgroup("a");
-        let mut asked = Asked { names: &mut bench.names, at: bench.at, at_ns: bench.at_ns };
-        let mut folded = 0;
-        let mut binder =
-            Binder { rows: &mut bench.charges.rows, asked: &mut asked, folded: &mut folded };
-        for irq in 0..PAIRS as u64 + 50 {
-            let key = ChargeKey {
-                victim: a,
-                culprit: irq,
-                place: 0,
-                cause: Cause::Hardirq as u8,
-                resource: Resource::Running as u8,
-                used: 1,
-            };
-            binder.update(&mut NEW.clone(), Charged { ns: 1, count: 1 }, || Some(key));
-        }
-        assert_eq!(folded, 50);
-        let totals = bench.charges.totals();
-        assert_eq!(totals.len(), PAIRS + 1);
-        assert_eq!(totals.iter().map(|row| row.charged.ns).sum::<u64>(), PAIRS as u64 + 50);
-    }
-}
+mod tests;

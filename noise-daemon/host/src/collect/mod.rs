@@ -8,6 +8,7 @@ mod bearers;
 mod charges;
 mod faults;
 mod hashed;
+mod old_parts;
 mod outliers;
 mod series;
 mod sources;

@@ -42,7 +42,7 @@ impl Outliers {
         loop {
             match self.records.try_recv().as_deref() {
                 Ok(Record::Outlier(outlier)) => return Some(*outlier),
-                Ok(Record::Window(_)) => {}
+                Ok(Record::Window(_) | Record::OldPart(_)) => {}
                 Err(TryRecvError::Lagged(lost)) => self.lost += lost,
                 Err(TryRecvError::Empty | TryRecvError::Closed) => return None,
             }

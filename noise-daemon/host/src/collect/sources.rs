@@ -25,6 +25,7 @@ use super::bearers::Bearers;
 use super::charges::{Asked, Charges};
 use super::faults::PageFaults;
 use super::hashed::HashedCharges;
+use super::old_parts::OldParts;
 use super::outliers::{MOST_WAITING, Outliers};
 use super::series::Histograms;
 use super::states::{CpuStates, Mark};
@@ -32,8 +33,8 @@ use super::steal;
 use crate::kernel::{
     Engine, EventStore, HookStatus, Measured, PidLimit, ProgramStats, monotonic_ns,
 };
-use crate::resolve::Names;
 use crate::resolve::cgroup::Hierarchies;
+use crate::resolve::{Names, task};
 
 /// The ring buffer of closed windows; its descriptor can be polled.
 pub type Ring = RingBuf<MapData>;
@@ -90,6 +91,7 @@ pub struct Collector {
     histograms: Histograms,
     bearers: Bearers<u64>,
     charges: Charges,
+    old_parts: OldParts,
     records: broadcast::Sender<Arc<Record>>,
     outliers: Outliers,
     unknown: Unknown,
@@ -148,6 +150,7 @@ impl Collector {
             histograms: Histograms::default(),
             bearers: Bearers::default(),
             charges: Charges::new(hashed),
+            old_parts: OldParts::new(events.clone()),
             outliers: Outliers::new(receiver),
             records,
             unknown: Unknown::default(),
@@ -169,6 +172,7 @@ impl Collector {
     /// Switches signals on and off, and sets thresholds, while the programs run.
     pub fn measure(&mut self, measured: Measured) {
         self.engine.measure(measured);
+        self.old_parts.begin_anew(monotonic_ns());
         self.absent = self.engine.absent();
     }
 
@@ -210,14 +214,20 @@ impl Collector {
         Ok(unsafe { AsyncFd::register(ring) }?)
     }
 
-    /// Takes all records from the ring: closed windows go into the totals, others to the receivers of
-    /// [`Collector::records`].
+    /// Takes all records from the ring: closed windows go into the totals, old parts of waits are divided
+    /// and charged, others go to the receivers of [`Collector::records`].
     pub fn drain(&mut self) {
+        self.read_records();
+        self.divide(false);
+    }
+
+    fn read_records(&mut self) {
         while let Some(bytes) = self.ring.next() {
             match Record::read(&bytes) {
                 // The totals need every window, and a channel drops records of which a receiver is
                 // too slow: so these do not go through it.
                 Ok(Record::Window(cell)) => self.histograms.close(&cell),
+                Ok(Record::OldPart(old)) => self.old_parts.take(old),
                 Ok(record @ Record::Outlier(_)) => {
                     // Our own receiver is always there.
                     let _ = self.records.send(Arc::new(record));
@@ -225,6 +235,13 @@ impl Collector {
                 Err(header) => self.unknown.add(header),
             }
         }
+    }
+
+    /// Divides old parts of waits: `all` that were read, or those that are due.
+    fn divide(&mut self, all: bool) {
+        let look_up = |tid| task(Path::new("/proc"), &self.hierarchies, tid);
+        let Self { old_parts, states, charges, .. } = self;
+        old_parts.divide(all, states, monotonic_ns(), look_up, charges);
     }
 
     /// The records of the ring from now on, but for the windows, which are in the samples. One that
@@ -250,7 +267,8 @@ impl Collector {
     /// What the programs have counted up to now.
     pub fn sample(&mut self) -> Sample {
         self.read_open_windows();
-        self.drain();
+        self.read_records();
+        self.divide(true);
         let (at_ns, now) = (monotonic_ns(), Instant::now());
         let mut sample = Sample { at_ns, absent: self.absent.clone(), ..Sample::default() };
         self.histograms.add_to(&mut sample, &mut self.names, now);
@@ -361,6 +379,9 @@ impl Collector {
                 let mut total = self.states.drops(info.signal, reason);
                 if info.outliers && reason == Loss::RateLimited {
                     total += self.outliers.lost();
+                }
+                if info.signal == Signal::RunqueueWait && reason == Loss::RateLimited {
+                    total += self.old_parts.undivided();
                 }
                 if reason == Loss::OutOfRange {
                     total += self.unknown.of(info.signal);

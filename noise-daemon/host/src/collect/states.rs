@@ -6,6 +6,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use noise_common::charge::{CHARGE_SLOTS, ChargeKey, ChargeSlot, Charged, charge_slot};
 use noise_common::charge::{CHARGE_WAYS, Cause, Resource};
 use noise_common::event::{Cell, CellKey, CpuState};
+use noise_common::ledger::{TURNS, Turn};
 use noise_common::loss::Loss;
 use noise_common::signals::{CELLS_PER_CPU, Signal};
 
@@ -134,6 +135,24 @@ impl CpuStates {
             }
         };
         self.states().map(of).sum()
+    }
+
+    /// The turns that a CPU remembers, the newest and the oldest apart, which may be being written.
+    pub fn turns(&self, cpu: usize) -> Vec<Turn> {
+        let Some(state) = self.state(cpu) else { return Vec::new() };
+        // SAFETY: the pointer lies in the mapping. What a program wrote meanwhile is left out below, and any
+        // bytes are a valid turn.
+        let (before, turns, newest) = unsafe {
+            let ledger = &raw const (*state).ledger;
+            let before = (&raw const (*ledger).newest).read_volatile();
+            let turns = (&raw const (*ledger).turns).read_volatile();
+            std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
+            (before, turns, (&raw const (*ledger).newest).read_volatile())
+        };
+        // A program counts a turn before it writes it.
+        let whole = newest.saturating_sub(TURNS as u64 - 1)..before;
+        let whole = whole.filter_map(|number| turns.get((number % TURNS as u64) as usize));
+        whole.filter(|turn| turn.start_ns != 0).copied().collect()
     }
 
     fn slot(&self, cpu: usize, index: usize) -> Option<*mut ChargeSlot> {

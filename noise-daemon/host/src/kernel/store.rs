@@ -85,6 +85,11 @@ impl EventStore {
         self.controls.classes()
     }
 
+    /// Events that the first part of each CPU has room for.
+    pub fn room(&self) -> u64 {
+        self.controls.layout().events().into()
+    }
+
     fn mapped(&self, part: Part) -> io::Result<Mapped> {
         let event = size_of::<Event>();
         let (offset, len) =

@@ -4,6 +4,7 @@ pub mod cgroup;
 mod host;
 mod kthread;
 mod renamed;
+mod task;
 mod who;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +26,7 @@ pub use kthread::without_cpu;
 use noise_model::labels::OTHER;
 use noise_system::procfs;
 use renamed::Round;
+pub use task::{Task, task};
 use who::Interner;
 pub use who::{Entity, Parties};
 

@@ -1,0 +1,133 @@
+//! Reads the events of one CPU as they are written, each once and in the order of time.
+
+use std::io;
+use std::ops::Range;
+
+use noise_common::store::reading::Piece;
+use noise_common::store::{Event, PARTS};
+
+use super::culprits::Culprits;
+use super::history::History;
+use crate::kernel::{Copied, EventStore};
+
+/// Events that are copied at once: 256 KiB.
+const MOST_AT_ONCE: usize = 8_192;
+
+/// A CPU that is followed.
+#[derive(Debug, Default)]
+pub struct Follower {
+    /// Its turns.
+    pub history: History,
+    /// When they were needed last, ns.
+    pub wanted_ns: u64,
+    /// Number of the next event of each part; `None` before the first reading.
+    next: Option<[u64; PARTS]>,
+    /// Events that were read and are not settled yet.
+    carried: Vec<Step>,
+}
+
+/// An event, or a gap before it.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    event: Event,
+    follows_gap: bool,
+}
+
+impl Follower {
+    /// Takes the events of a CPU in a stretch of time that are there and were not taken yet, at most about
+    /// `most`; how many were read.
+    ///
+    /// # Errors
+    /// Where there is no such CPU, or its events cannot be mapped.
+    pub fn follow(
+        &mut self,
+        cpu: u32,
+        events: &mut EventStore,
+        span: Range<u64>,
+        most: usize,
+        culprits: &mut Culprits,
+    ) -> io::Result<usize> {
+        let mut next = match self.next {
+            Some(next) => next,
+            None => {
+                let mut next = [0; PARTS];
+                for (part, next) in next.iter_mut().enumerate() {
+                    *next = events.first_since(cpu, part, span.start)?;
+                }
+                next
+            }
+        };
+        let read = self.read(cpu, events, span, most, &mut next, culprits);
+        self.next = Some(next);
+        read
+    }
+
+    fn read(
+        &mut self,
+        cpu: u32,
+        events: &mut EventStore,
+        span: Range<u64>,
+        most: usize,
+        next: &mut [u64; PARTS],
+        culprits: &mut Culprits,
+    ) -> io::Result<usize> {
+        let mut read = 0;
+        // The other parts have few: all of them are there when the first is gone through.
+        for (part, next) in next.iter_mut().enumerate().skip(1) {
+            let copied = events.copy(cpu, part, *next..u64::MAX, MOST_AT_ONCE)?;
+            read += self.take(&copied, span.start);
+            *next = copied.stretch().resume();
+        }
+        let [first, ..] = next;
+        loop {
+            let copied = events.copy(cpu, 0, *first..u64::MAX, MOST_AT_ONCE)?;
+            read += self.take(&copied, span.start);
+            *first = copied.stretch().resume();
+            let is_last = copied.events.len() < MOST_AT_ONCE;
+            let settled_ns = match copied.events.last() {
+                Some(event) if !is_last => event.time_ns.min(span.end),
+                _ => span.end,
+            };
+            self.settle(settled_ns, culprits);
+            if is_last || read >= most {
+                return Ok(read);
+            }
+        }
+    }
+
+    /// Whether so much was written since the last reading that it is time for another: an eighth of what the CPU
+    /// has room for.
+    pub fn is_due(&self, cpu: u32, events: &EventStore) -> bool {
+        let Some([first, ..]) = self.next else { return true };
+        events.next(cpu, 0).is_ok_and(|next| next.saturating_sub(first) >= events.room() / 8)
+    }
+
+    /// Notes what of a copy is whole; how many events it has.
+    pub(super) fn take(&mut self, copied: &Copied, since_ns: u64) -> usize {
+        let mut follows_gap = false;
+        for piece in copied.stretch().pieces() {
+            match piece {
+                Piece::Event(event) if event.time_ns >= since_ns => {
+                    self.carried.push(Step { event: *event, follows_gap });
+                    follows_gap = false;
+                }
+                Piece::Event(_) => {}
+                Piece::Gap(_) => follows_gap = true,
+            }
+        }
+        copied.events.len()
+    }
+
+    /// Hands on what is older than a time, in order.
+    pub(super) fn settle(&mut self, until_ns: u64, culprits: &mut Culprits) {
+        let Self { history, carried, .. } = self;
+        carried.sort_by_key(|step| step.event.time_ns);
+        let settled = carried.partition_point(|step| step.event.time_ns < until_ns);
+        for Step { event, follows_gap } in carried.drain(..settled) {
+            if follows_gap {
+                history.miss();
+            }
+            history.follow(&event, culprits);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! What is charged where there are no events, too few, or too many waits.
+
+use noise_common::header::Header;
+use noise_common::ledger::Forgotten;
+use noise_common::record::RecordKind;
+use noise_common::signals::Signal;
+use noise_common::store::event::Body;
+use noise_common::store::{Event, PARTS};
+use proptest::prelude::{any, prop_assert_eq, proptest};
+
+use super::history::History;
+use super::*;
+use crate::kernel::Copied;
+
+/// Charges by cause and culprit.
+#[derive(Default)]
+struct Sums(BTreeMap<(u64, u8, u64), u64>);
+
+impl Charging for Sums {
+    fn charge(&mut self, key: ChargeKey, ns: u64) {
+        assert!(ns > 0 && key.resource == Resource::Cpu as u8 && key.used == 1);
+        *self.0.entry((key.victim, key.cause, key.culprit)).or_default() += ns;
+    }
+}
+
+fn record(cpu: u32, victim: u64, since_ns: u64, end_ns: u64) -> OldPart {
+    let header = Header::new(RecordKind::OldPart, Signal::RunqueueWait as u32, cpu);
+    let part = Forgotten { since_ns, end_ns, left_ns: end_ns - since_ns };
+    OldPart { header, victim, pid: 5, padding: 0, part }
+}
+
+fn switch(tid: u32, at_ns: u64) -> Event {
+    let mut words = [0; 4];
+    for (place, word) in Body::switch((9, 120), 0, true, (tid, 120), at_ns).words(0) {
+        words[place] = word;
+    }
+    Event::copy(|word| words[word])
+}
+
+/// Old parts with the turns of two threads on CPU 1.
+fn known() -> OldParts {
+    let mut old_parts = OldParts::new(None);
+    let mut cpu = Follower::default();
+    cpu.wanted_ns = 1_000;
+    for (tid, at_ns) in [(5, 100), (6, 200), (5, 300), (7, 400)] {
+        cpu.history.follow(&switch(tid, at_ns), &mut old_parts.culprits);
+    }
+    old_parts.cpus.insert(1, cpu);
+    old_parts
+}
+
+const NOBODY: fn(u32) -> Option<Task> = |_| None;
+const UNTRACKED: u8 = Cause::Untracked as u8;
+
+#[test]
+fn without_events_all_of_it_is_untracked() {
+    let (states, mut sums) = (CpuStates::unused(2), Sums::default());
+    let mut old_parts = OldParts::new(None);
+    old_parts.take(record(1, 77, 100, 400));
+    old_parts.divide(false, &states, 500, NOBODY, &mut sums);
+    old_parts.take(record(9, 77, 100, 150));
+    old_parts.divide(true, &states, 500, NOBODY, &mut sums);
+    assert_eq!(sums.0, BTreeMap::from([((77, UNTRACKED, 0), 350)]));
+    assert_eq!(old_parts.undivided(), 2);
+    // Some time after the last of them there is nothing left.
+    old_parts.divide(true, &states, 500 + FOLLOWED_NS, NOBODY, &mut sums);
+    assert!(old_parts.cpus.is_empty());
+}
+
+#[test]
+fn threads_are_known_by_their_waits_and_by_being_looked_up() {
+    let (states, mut sums) = (CpuStates::unused(2), Sums::default());
+    let mut old_parts = known();
+    old_parts.take(record(1, 77, 100, 400));
+    let look_up = |tid| (tid == 6).then_some(Task::Of(88));
+    old_parts.divide(true, &states, 1_000, look_up, &mut sums);
+    let expected = [((77, Cause::Own as u8, 77), 200), ((77, Cause::Foreign as u8, 88), 100)];
+    assert_eq!((sums.0, old_parts.undivided()), (BTreeMap::from(expected), 0));
+}
+
+#[test]
+fn a_kernel_thread_is_its_own_culprit_and_an_unknown_one_none() {
+    let (states, mut sums) = (CpuStates::unused(2), Sums::default());
+    let mut old_parts = known();
+    old_parts.take(OldPart { pid: 8, ..record(1, 77, 150, 300) });
+    let look_up = |tid| (tid == 6).then_some(Task::Kernel);
+    old_parts.divide(true, &states, 1_000, look_up, &mut sums);
+    let expected = [((77, Cause::Kthread as u8, 6), 100), ((77, UNTRACKED, 0), 50)];
+    assert_eq!((sums.0, old_parts.undivided()), (BTreeMap::from(expected), 1));
+}
+
+#[test]
+fn waits_beyond_the_budget_are_untracked_until_the_next_window() {
+    let (states, mut sums) = (CpuStates::unused(2), Sums::default());
+    let mut old_parts = known();
+    let all = MOST_PARTS as u64 + 10;
+    for _ in 0..all {
+        old_parts.take(record(1, 77, 100, 200));
+    }
+    let now_ns = WINDOW_NS + 1_000;
+    old_parts.divide(true, &states, now_ns, NOBODY, &mut sums);
+    let own = (77, Cause::Own as u8, 77);
+    assert_eq!((sums.0[&own], sums.0[&(77, UNTRACKED, 0)]), (100 * (all - 10), 1_000));
+    assert_eq!(old_parts.undivided(), 10);
+    old_parts.take(record(1, 77, 100, 200));
+    old_parts.divide(true, &states, now_ns + 1, NOBODY, &mut sums);
+    assert_eq!(sums.0[&(77, UNTRACKED, 0)], 1_100);
+    old_parts.take(record(1, 77, 100, 200));
+    old_parts.divide(true, &states, now_ns + WINDOW_NS, NOBODY, &mut sums);
+    assert_eq!(sums.0[&own], 100 * (all - 9));
+}
+
+#[test]
+fn what_was_read_while_events_were_off_is_not_believed() {
+    let (states, mut sums) = (CpuStates::unused(2), Sums::default());
+    let mut old_parts = known();
+    old_parts.begin_anew(500);
+    old_parts.take(record(1, 77, 100, 400));
+    old_parts.divide(true, &states, 1_000, NOBODY, &mut sums);
+    assert_eq!(sums.0, BTreeMap::from([((77, UNTRACKED, 0), 300)]));
+}
+
+proptest! {
+    /// However events are spread over the parts of a CPU, and whenever they are read: the turns are the same.
+    #[test]
+    fn events_are_taken_in_the_order_of_time(
+        gaps in proptest::collection::vec((1u64..50, 0usize..PARTS, any::<bool>()), 1..200),
+    ) {
+        let (mut at_ns, mut tid) = (1_000, 0);
+        let (mut direct, mut culprits) = (History::default(), Culprits::default());
+        let mut follower = Follower::default();
+        let mut parts: [Copied; PARTS] = Default::default();
+        for (gap_ns, part, settles) in gaps {
+            (at_ns, tid) = (at_ns + gap_ns, tid % 7 + 1);
+            direct.follow(&switch(tid, at_ns), &mut culprits);
+            let copied = &mut parts[part];
+            let number = (copied.first + copied.events.len() as u64) as u32;
+            copied.events.push(Event { number, ..switch(tid, at_ns) });
+            if settles {
+                for copied in parts.iter_mut().rev() {
+                    let next = copied.first + copied.events.len() as u64;
+                    (copied.capacity, copied.next, copied.wanted) = (256, next, copied.first);
+                    follower.take(copied, 0);
+                    (copied.first, copied.events) = (next, Vec::new());
+                }
+                follower.settle(at_ns - gap_ns / 2, &mut culprits);
+            }
+        }
+        for copied in &mut parts {
+            let next = copied.first + copied.events.len() as u64;
+            (copied.capacity, copied.next, copied.wanted) = (256, next, copied.first);
+            follower.take(copied, 0);
+        }
+        follower.settle(u64::MAX, &mut culprits);
+        for since_ns in (1_000..at_ns).step_by(97) {
+            let part = Forgotten { since_ns, end_ns: at_ns, left_ns: at_ns - since_ns };
+            let (mut one, mut other) = (Vec::new(), Vec::new());
+            direct.divide(&part, &mut one);
+            follower.history.divide(&part, &mut other);
+            prop_assert_eq!(one, other);
+        }
+    }
+}
