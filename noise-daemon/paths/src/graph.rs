@@ -1,0 +1,232 @@
+//! The execution graph: each worker's points in time, the state between one and the next, and the links by
+//! which one worker acts on another.
+//!
+//! A link is kept at the point that it leads to, which is all that a walk backward needs. Points that lie
+//! before the time that is asked for can be forgotten while the graph grows; a link from such a point keeps
+//! its time.
+
+use std::collections::VecDeque;
+
+use noise_trace::event::Comm;
+
+use crate::state::{Action, State};
+
+/// What has a time of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Who {
+    /// A thread.
+    Thread {
+        /// The recording that it is in.
+        machine: u16,
+        /// Its id.
+        tid: i32,
+    },
+    /// The idle task of a CPU: all have the id 0.
+    Idle {
+        /// The recording that it is in.
+        machine: u16,
+        /// The CPU.
+        cpu: u32,
+    },
+    /// The kernel itself, while it handles packets in a softirq.
+    Kernel {
+        /// The recording that it is in.
+        machine: u16,
+        /// The CPU.
+        cpu: u32,
+    },
+}
+
+/// The number of a worker in its graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WorkerId(pub(crate) u32);
+
+/// The place of a point in its graph. It stays the same while older points are forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// Whose point it is.
+    pub worker: WorkerId,
+    /// Its number among that worker's, from 0 on.
+    pub number: u32,
+}
+
+/// Where a link comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The point.
+    pub from: Place,
+    /// Its time, in nanoseconds.
+    pub time_ns: u64,
+    /// What the one does to the other.
+    pub action: Action,
+}
+
+/// The CPU of a state that is on none.
+pub const NO_CPU: u32 = u32::MAX;
+
+/// A moment at which a worker's state changes, or at which it acts on another worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// When, in nanoseconds.
+    pub time_ns: u64,
+    /// What the worker did since the point before; `None` where that is another life of it.
+    pub state: Option<State>,
+    /// The CPU of that: where it ran, or where it got the CPU that it waited for; else [`NO_CPU`].
+    pub cpu: u32,
+    /// Who acted on it.
+    pub link: Option<Link>,
+    /// The worker whose handling of an interrupt ended that state, where one did.
+    pub through: Option<WorkerId>,
+}
+
+/// A worker.
+#[derive(Clone, Debug)]
+pub struct Worker {
+    /// Who it is.
+    pub who: Who,
+    /// Its latest name.
+    pub comm: Comm,
+    points: VecDeque<Point>,
+    /// The number of the first point that is still there.
+    first: u32,
+}
+
+impl Worker {
+    /// The point of that number, where it is still there.
+    pub fn point(&self, number: u32) -> Option<&Point> {
+        self.points.get(number.checked_sub(self.first)? as usize)
+    }
+
+    /// Numbers of the points that are there.
+    pub fn numbers(&self) -> std::ops::Range<u32> {
+        self.first..self.end()
+    }
+
+    /// Points that are there, the oldest first.
+    pub fn points(&self) -> impl DoubleEndedIterator<Item = &Point> + ExactSizeIterator {
+        self.points.iter()
+    }
+
+    /// The number that the next point gets.
+    fn end(&self) -> u32 {
+        self.first.saturating_add(u32::try_from(self.points.len()).unwrap_or(u32::MAX))
+    }
+
+    /// The number of the last point not after a time.
+    pub fn last_until(&self, time_ns: u64) -> Option<u32> {
+        let after = self.points.partition_point(|point| point.time_ns <= time_ns);
+        let place = u32::try_from(after.checked_sub(1)?).ok()?;
+        Some(self.first.saturating_add(place))
+    }
+
+    /// Its first and last time, in nanoseconds.
+    pub fn span(&self) -> Option<(u64, u64)> {
+        Some((self.points.front()?.time_ns, self.points.back()?.time_ns))
+    }
+}
+
+/// All workers.
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    workers: Vec<Worker>,
+}
+
+impl Graph {
+    /// A new worker without any point.
+    pub fn add(&mut self, who: Who, comm: Comm) -> WorkerId {
+        let id = WorkerId(u32::try_from(self.workers.len()).unwrap_or(u32::MAX));
+        self.workers.push(Worker { who, comm, points: VecDeque::new(), first: 0 });
+        id
+    }
+
+    /// A worker.
+    pub fn get(&self, id: WorkerId) -> Option<&Worker> {
+        self.workers.get(id.0 as usize)
+    }
+
+    /// Gives a worker another name.
+    pub fn rename(&mut self, id: WorkerId, comm: Comm) {
+        if let Some(worker) = self.workers.get_mut(id.0 as usize) {
+            worker.comm = comm;
+        }
+    }
+
+    /// All workers with their numbers.
+    pub fn workers(&self) -> impl Iterator<Item = (WorkerId, &Worker)> {
+        (0..).map(WorkerId).zip(&self.workers)
+    }
+
+    /// A point, where it is still there.
+    pub fn point(&self, place: Place) -> Option<&Point> {
+        self.get(place.worker)?.point(place.number)
+    }
+
+    /// Adds a point behind a worker's last one, with the state since that. A time before it counts as its
+    /// own; the first point has no state.
+    pub fn append(&mut self, id: WorkerId, time_ns: u64, state: Option<State>, cpu: u32) -> Place {
+        let Some(worker) = self.workers.get_mut(id.0 as usize) else {
+            return Place { worker: id, number: u32::MAX };
+        };
+        let last = worker.points.back();
+        let time_ns = last.map_or(time_ns, |last| time_ns.max(last.time_ns));
+        let state = last.and(state);
+        let number = worker.end();
+        worker.points.push_back(Point { time_ns, state, cpu, link: None, through: None });
+        Place { worker: id, number }
+    }
+
+    /// Notes that one point acts on a later one. A link backward in time is none.
+    pub fn link(&mut self, from: Place, to: Place, action: Action) {
+        let Some(time_ns) = self.point(from).map(|point| point.time_ns) else { return };
+        self.link_at(Link { from, time_ns, action }, to);
+    }
+
+    /// The same, from a point that may be forgotten.
+    pub fn link_at(&mut self, link: Link, to: Place) {
+        if let Some(point) = self.point_mut(to)
+            && link.time_ns <= point.time_ns
+        {
+            point.link = Some(link);
+        }
+    }
+
+    /// Notes what a sleep before a point was.
+    pub fn explain(&mut self, to: Place, state: State) {
+        if let Some(point) = self.point_mut(to)
+            && point.state == Some(State::Blocked)
+        {
+            point.state = Some(state);
+        }
+    }
+
+    /// Notes through whom the state before a point ended.
+    pub fn through(&mut self, to: Place, through: WorkerId) {
+        if let Some(point) = self.point_mut(to) {
+            point.through = Some(through);
+        }
+    }
+
+    fn point_mut(&mut self, place: Place) -> Option<&mut Point> {
+        let worker = self.workers.get_mut(place.worker.0 as usize)?;
+        let inside = place.number.checked_sub(worker.first)?;
+        worker.points.get_mut(inside as usize)
+    }
+
+    /// Forgets what is not needed for a span that begins then: of each worker's older points the latest stays.
+    pub fn forget_before(&mut self, time_ns: u64) {
+        for worker in &mut self.workers {
+            let after = worker.points.partition_point(|point| point.time_ns <= time_ns);
+            let gone = after.saturating_sub(1);
+            worker.points.drain(..gone);
+            worker.first = worker.first.saturating_add(u32::try_from(gone).unwrap_or(u32::MAX));
+            if worker.points.capacity() > 2 * worker.points.len() + 8 {
+                worker.points.shrink_to_fit();
+            }
+        }
+    }
+
+    /// Points of all workers that are there.
+    pub fn points(&self) -> usize {
+        self.workers.iter().map(|worker| worker.points.len()).sum()
+    }
+}

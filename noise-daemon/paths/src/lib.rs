@@ -1,0 +1,12 @@
+//! PURE: what a piece of work really waited for. No clock, no file, no kernel: the caller reads the recording,
+//! and hands events in.
+//!
+//! [`build`] makes the execution graph ([`graph`]) of events: a point per worker and moment at which its state
+//! changes, states between them, links by which one worker acts on another. [`walk`] finds the critical path
+//! of an execution in it ([`path`]).
+
+pub mod build;
+pub mod graph;
+pub mod path;
+pub mod state;
+pub mod walk;
