@@ -86,6 +86,8 @@ pub struct Worker {
     pub who: Who,
     /// Its latest name.
     pub comm: Comm,
+    /// Whether the trace says of it before its first point that it was there.
+    pub was_there: bool,
     points: VecDeque<Point>,
     /// The number of the first point that is still there.
     first: u32,
@@ -119,6 +121,18 @@ impl Worker {
         Some(self.first.saturating_add(place))
     }
 
+    /// From when until when a trace knows what it does, in nanoseconds: from its first run where it was created or
+    /// known to be there before, else from its first point.
+    pub fn life(&self) -> Option<(u64, u64)> {
+        let (first_ns, last_ns) = self.span()?;
+        let begin_ns = match self.points.get(1).and_then(|second| Some((second, second.state?))) {
+            Some((second, State::Created)) => second.time_ns,
+            Some((second, State::WaitingCpu)) if self.was_there => second.time_ns,
+            _ => first_ns,
+        };
+        Some((begin_ns, last_ns))
+    }
+
     /// Its first and last time, in nanoseconds.
     pub fn span(&self) -> Option<(u64, u64)> {
         Some((self.points.front()?.time_ns, self.points.back()?.time_ns))
@@ -135,7 +149,7 @@ impl Graph {
     /// A new worker without any point.
     pub fn add(&mut self, who: Who, comm: Comm) -> WorkerId {
         let id = WorkerId(u32::try_from(self.workers.len()).unwrap_or(u32::MAX));
-        self.workers.push(Worker { who, comm, points: VecDeque::new(), first: 0 });
+        self.workers.push(Worker { who, comm, was_there: false, points: VecDeque::new(), first: 0 });
         id
     }
 
@@ -148,6 +162,13 @@ impl Graph {
     pub fn rename(&mut self, id: WorkerId, comm: Comm) {
         if let Some(worker) = self.workers.get_mut(id.0 as usize) {
             worker.comm = comm;
+        }
+    }
+
+    /// Notes that a worker was there before its first point.
+    pub fn was_there(&mut self, id: WorkerId) {
+        if let Some(worker) = self.workers.get_mut(id.0 as usize) {
+            worker.was_there = true;
         }
     }
 

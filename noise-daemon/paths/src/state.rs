@@ -23,13 +23,16 @@ pub enum State {
     Ipi,
     /// It sleeps, and the trace does not say what ends that.
     Blocked,
+    /// It was created, and does not run yet. Whether it waits for a CPU the trace does not say: where it has
+    /// `sched_wakeup_new`, that begins such a wait.
+    Created,
     /// The trace does not say what it does.
     Unknown,
 }
 
 impl State {
     /// All, in the order in which documents have them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Running,
         Self::WaitingCpu,
         Self::Disk,
@@ -40,10 +43,12 @@ impl State {
         Self::Interrupt,
         Self::Ipi,
         Self::Blocked,
+        Self::Created,
         Self::Unknown,
     ];
 
-    /// Its name in documents. A sleep that nothing explains is `unknown`, too.
+    /// Its name in documents. A sleep that nothing explains is `unknown`, too, and so is the time before a thread's
+    /// first run where nothing says that it waited for a CPU.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -55,7 +60,7 @@ impl State {
             Self::Timer => "timer",
             Self::Interrupt => "interrupt",
             Self::Ipi => "ipi",
-            Self::Blocked | Self::Unknown => "unknown",
+            Self::Blocked | Self::Created | Self::Unknown => "unknown",
         }
     }
 

@@ -68,6 +68,8 @@ pub struct Contexts {
     /// The level at which the function of a timer runs.
     hrtimer: Option<Option<(Cause, u64)>>,
     softirq_since_ns: u64,
+    /// Whether the kernel's entry of device interrupts runs, around all handlers of one.
+    in_entry: bool,
 }
 
 impl Contexts {
@@ -81,6 +83,9 @@ impl Contexts {
                 self.softirq_since_ns = event.time_ns;
                 nest(&mut self.nesting, event);
             }
+            Kind::Other(name) if name.starts_with("do_IRQ_") => {
+                self.in_entry = name.ends_with("_entry");
+            }
             _ => {
                 nest(&mut self.nesting, event);
             }
@@ -93,6 +98,7 @@ impl Contexts {
             self.nesting = Nesting::default();
         }
         self.hrtimer = None;
+        self.in_entry = false;
     }
 
     /// What the CPU does.
@@ -102,6 +108,7 @@ impl Contexts {
             return Context::Hrtimer;
         }
         match running {
+            None if self.in_entry => Context::Irq(u32::MAX),
             None => Context::Task,
             Some((Cause::Softirq, vec)) => Context::Softirq(u32::try_from(vec).unwrap_or(u32::MAX)),
             Some((_, source)) if source & VECTOR_SOURCE != 0 => {

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use crate::event::{Comm, Event, Kind, Task};
 
 /// Thread ids that the kernel gives are below (`PID_MAX_LIMIT`); others are not followed.
-pub(crate) const MAX_TID: i32 = 1 << 22;
+pub const MAX_TID: i32 = 1 << 22;
 /// CPUs that are followed; the kernel's own limit.
-pub(crate) const MAX_CPUS: usize = 8192;
+pub const MAX_CPUS: usize = 8192;
 /// Cgroups whose paths are kept, and the longest path.
 const MAX_CGROUPS: usize = 65_536;
 const MAX_PATH_BYTES: usize = 4096;

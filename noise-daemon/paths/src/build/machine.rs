@@ -4,11 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 
 use noise_trace::contexts::{Context, Contexts};
 use noise_trace::event::{Event, Kind};
+use noise_trace::threads::{MAX_CPUS, Threads};
 
 use crate::graph::{Link, NO_CPU, WorkerId};
-
-/// CPUs that are followed; the kernel's own limit.
-const MAX_CPUS: usize = 8192;
 
 /// What a worker does from its latest event on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,6 +20,10 @@ pub enum Status {
     Waiting,
     /// It sleeps.
     Blocked,
+    /// It was created, and no event says since when it wants a CPU.
+    Created,
+    /// The idle task while others run: it does not wait for them.
+    Aside,
 }
 
 /// What is known of a CPU.
@@ -43,7 +45,9 @@ pub struct Cpu {
 /// One recording.
 #[derive(Debug, Default)]
 pub struct Machine {
-    threads: HashMap<i32, WorkerId>,
+    /// Who is who, by all events so far.
+    pub threads: Threads,
+    workers: HashMap<i32, WorkerId>,
     statuses: HashMap<WorkerId, (Status, u32)>,
     cpus: Vec<Cpu>,
     /// What is known of a CPU beyond those that are followed: nothing.
@@ -55,12 +59,12 @@ pub struct Machine {
 impl Machine {
     /// The thread of that id.
     pub fn thread(&self, tid: i32) -> Option<WorkerId> {
-        self.threads.get(&tid).copied()
+        self.workers.get(&tid).copied()
     }
 
     /// A thread has this id from now on.
     pub fn born(&mut self, tid: i32, id: WorkerId) {
-        if let Some(before) = self.threads.insert(tid, id) {
+        if let Some(before) = self.workers.insert(tid, id) {
             self.statuses.remove(&before);
         }
     }
@@ -110,5 +114,6 @@ impl Machine {
             cpu.sender = None;
         }
         cpu.contexts.follow(event);
+        self.threads.follow(event);
     }
 }

@@ -149,6 +149,9 @@ impl Builder {
             return id;
         }
         let id = self.graph.add(Who::Thread { machine, tid: task.tid }, task.comm);
+        if self.machine(machine).threads.get(task.tid).is_some() {
+            self.graph.was_there(id);
+        }
         self.machine(machine).born(task.tid, id);
         id
     }
@@ -161,83 +164,80 @@ impl Builder {
             Status::Running => State::Running,
             Status::Waiting => State::WaitingCpu,
             Status::Blocked => State::Blocked,
+            Status::Created => State::Created,
+            Status::Aside => return self.graph.append(id, at.time_ns, None, NO_CPU),
         };
-        let cpu = if state == State::Running { cpu } else { NO_CPU };
-        self.graph.append(id, at.time_ns, Some(state), cpu)
+        let is_on_cpu = matches!(state, State::Running | State::WaitingCpu);
+        self.graph.append(id, at.time_ns, Some(state), if is_on_cpu { cpu } else { NO_CPU })
     }
 
     fn switch(&mut self, at: At, prev: &Task, prev_state: i64, next: &Task) {
         let prev_id = self.worker(at, prev);
-        let cpu = self.machine(at.machine).cpu(at.cpu);
+        let machine = self.machine(at.machine);
+        let cpu = machine.cpu(at.cpu);
         (cpu.sender, cpu.receives) = (None, false);
         if let Some(current) = cpu.current.filter(|current| *current != prev_id) {
             // The switch away from it was lost.
-            self.machine(at.machine).set(current, Status::Unknown, at.cpu);
+            machine.set(current, Status::Unknown, at.cpu);
         }
-        if self.machine(at.machine).status(prev_id) != (Status::Running, at.cpu) {
-            self.machine(at.machine).set(prev_id, Status::Unknown, at.cpu);
+        if machine.status(prev_id) != (Status::Running, at.cpu) {
+            machine.set(prev_id, Status::Unknown, at.cpu);
         }
         self.append(at, prev_id);
-        let runs_on = prev.tid == 0 || stays_runnable(prev_state);
-        let status = if runs_on { Status::Waiting } else { Status::Blocked };
+        let status = match (prev.tid, stays_runnable(prev_state)) {
+            (0, _) => Status::Aside,
+            (_, true) => Status::Waiting,
+            (_, false) => Status::Blocked,
+        };
         self.machine(at.machine).set(prev_id, status, at.cpu);
 
         let next_id = self.worker(at, next);
-        let (status, _) = self.machine(at.machine).status(next_id);
-        if status == Status::Running {
-            self.machine(at.machine).set(next_id, Status::Unknown, at.cpu);
-        }
-        let state = match status {
-            Status::Waiting => State::WaitingCpu,
-            Status::Blocked => State::Blocked,
-            Status::Running | Status::Unknown => State::Unknown,
-        };
+        let machine = self.machine(at.machine);
+        let (status, _) = machine.status(next_id);
         let on = if status == Status::Waiting { at.cpu } else { NO_CPU };
-        self.graph.append(next_id, at.time_ns, Some(state), on);
-        self.machine(at.machine).set(next_id, Status::Running, at.cpu);
-        self.machine(at.machine).cpu(at.cpu).current = Some(next_id);
+        // One that runs elsewhere has left that CPU, and the switch there was lost.
+        let status = if status == Status::Running { Status::Unknown } else { status };
+        machine.set(next_id, status, on);
+        self.append(at, next_id);
+        let machine = self.machine(at.machine);
+        machine.set(next_id, Status::Running, at.cpu);
+        machine.cpu(at.cpu).current = Some(next_id);
     }
 
     fn wake(&mut self, at: At, woken: &Woken) {
         if woken.task.tid == 0 {
             return;
         }
-        let is_known = self.machine(at.machine).thread(woken.task.tid).is_some();
         let target = self.worker(at, &woken.task);
-        if !is_known {
-            self.machine(at.machine).set(target, Status::Blocked, at.cpu);
-        }
         match self.machine(at.machine).status(target).0 {
-            // It is on its way already, or has not gone to sleep yet.
-            Status::Running | Status::Waiting => return,
+            // It is on its way already, or has not gone to sleep yet: the switch that puts it to sleep, if
+            // any, comes later.
+            Status::Running | Status::Waiting | Status::Aside => return,
+            Status::Created => {
+                self.append(at, target);
+                self.machine(at.machine).set(target, Status::Waiting, at.cpu);
+                return;
+            }
             Status::Blocked | Status::Unknown => {}
         }
-        let context = self.machine(at.machine).contexts(at.cpu).running();
-        let cpu = self.machine(at.machine).cpu(at.cpu);
+        let machine = self.machine(at.machine);
+        let context = machine.contexts(at.cpu).running();
+        let cpu = machine.cpu(at.cpu);
         let (current, receives, sender) = (cpu.current, cpu.receives, cpu.sender);
-        let waker = match self.sleep(at, context, receives) {
-            // Before the task's point, which has its own time.
-            None => current.filter(|current| *current != target).map(|id| self.append(at, id)),
-            Some(_) => None,
-        };
+        let in_task = context == Context::Task && !receives;
+        let waker = current.filter(|_| in_task).map(|current| self.append(at, current));
         let place = self.append(at, target);
-        match self.sleep(at, context, receives) {
-            Some(state) => {
-                self.graph.explain(place, state);
-                if state == State::Network {
-                    if let Some(link) = sender {
-                        self.graph.link_at(link, place);
-                    }
-                    if context == Context::Task
-                        && let Some(current) = current
-                    {
-                        self.graph.through(place, current);
-                    }
+        if let Some(waker) = waker {
+            self.graph.link(waker, place, Action::Wakes);
+        }
+        if let Some(state) = self.sleep(at, context, receives) {
+            self.graph.explain(place, state);
+            if state == State::Network {
+                if let Some(link) = sender {
+                    self.graph.link_at(link, place);
                 }
-            }
-            None => {
-                if let Some(waker) = waker {
-                    self.graph.link(waker, place, Action::Wakes);
+                if let Some(current) = current.filter(|_| context == Context::Task) {
+                    self.graph.through(place, current);
                 }
             }
         }
@@ -273,7 +273,7 @@ impl Builder {
         let child_id = self.create(at, child);
         let to = self.graph.append(child_id, at.time_ns, None, NO_CPU);
         self.graph.link(from, to, Action::Creates);
-        self.machine(at.machine).set(child_id, Status::Waiting, at.cpu);
+        self.machine(at.machine).set(child_id, Status::Created, at.cpu);
     }
 
     /// Events of this CPU were lost: who runs there now is unknown.
