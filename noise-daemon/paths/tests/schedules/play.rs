@@ -1,0 +1,459 @@
+//! What threads do, and the events of it.
+//!
+//! Each thread has two CPUs of its own and moves between them; who preempts it, and idle tasks, take its place. What a
+//! thread waits for is made up from inside: the time of a sleep that another thread ends is that other thread's
+//! time, which is made up in the same way. So the true path grows with the events.
+
+use noise_common::hooks::Vector;
+use noise_paths::state::State;
+use noise_trace::event::{Comm, Kind, Task, Woken};
+use proptest::prelude::*;
+
+/// The thread whose path is looked for.
+pub const FIRST: i32 = 100;
+/// Who preempts others.
+const HOG: i32 = 50_000;
+
+/// Who did what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    pub tid: i32,
+    pub from_ns: u64,
+    pub to_ns: u64,
+    pub state: State,
+}
+
+/// Appends a part; what goes on as before makes the last one longer.
+pub fn push(parts: &mut Vec<Part>, part: Part) {
+    match parts.last_mut() {
+        _ if part.from_ns == part.to_ns => {}
+        Some(last) if (last.tid, last.state) == (part.tid, part.state) => last.to_ns = part.to_ns,
+        _ => parts.push(part),
+    }
+}
+
+/// What ends a sleep that no thread ends.
+#[derive(Clone, Copy, Debug)]
+pub enum Device {
+    Hrtimer,
+    LocalTimer,
+    TimerSoftirq,
+    BlockSoftirq,
+    NetSoftirq,
+    Irq,
+    Rcu,
+    Reschedule,
+    Unseen,
+}
+
+/// What a thread does next. Numbers are nanoseconds.
+#[derive(Clone, Debug)]
+pub enum Act {
+    /// It runs.
+    Run(u64),
+    /// It runs, and is interrupted meanwhile; an exit may come twice, as if its entry was lost.
+    Interrupted { ns: u64, nested: bool, unmatched: bool },
+    /// Another one takes its CPU.
+    Preempted(u64),
+    /// It sleeps until a device or a timer is done, then waits for a CPU; wakings may be repeated.
+    Sleep { ns: u64, wait_ns: u64, device: Device, repeated: bool },
+    /// It wakes another thread, runs on, and sleeps until that one is done.
+    Ask { on_ns: u64, wait_ns: u64, back_ns: u64, other: Vec<Act> },
+    /// It creates a thread, runs on, and sleeps until that one ends.
+    Join { on_ns: u64, new_ns: Option<u64>, wait_ns: u64, back_ns: u64, child: Vec<Act> },
+    /// It sends a packet, runs on, and sleeps until the answer.
+    Request { on_ns: u64, way_ns: u64, wait_ns: u64, answer_ns: u64, back_ns: u64, server: Vec<Act> },
+}
+
+/// What the first thread does.
+pub type Schedule = Vec<Act>;
+
+fn device() -> impl Strategy<Value = Device> {
+    prop::sample::select(vec![
+        Device::Hrtimer,
+        Device::LocalTimer,
+        Device::TimerSoftirq,
+        Device::BlockSoftirq,
+        Device::NetSoftirq,
+        Device::Irq,
+        Device::Rcu,
+        Device::Reschedule,
+        Device::Unseen,
+    ])
+}
+
+/// Schedules.
+pub fn schedules() -> impl Strategy<Value = Schedule> {
+    let ns = || 10..10_000u64;
+    let leaf = prop_oneof![
+        ns().prop_map(Act::Run),
+        (100..10_000u64, any::<bool>(), any::<bool>())
+            .prop_map(|(ns, nested, unmatched)| Act::Interrupted { ns, nested, unmatched }),
+        ns().prop_map(Act::Preempted),
+        (100..10_000u64, ns(), device(), any::<bool>()).prop_map(|(ns, wait_ns, device, repeated)| {
+            Act::Sleep { ns, wait_ns, device, repeated }
+        }),
+    ];
+    let act = leaf.prop_recursive(5, 60, 5, move |inner| {
+        let acts = || prop::collection::vec(inner.clone(), 1..5);
+        prop_oneof![
+            (ns(), ns(), ns(), acts()).prop_map(|(on_ns, wait_ns, back_ns, other)| Act::Ask {
+                on_ns,
+                wait_ns,
+                back_ns,
+                other
+            }),
+            (ns(), prop::option::of(1..9u64), ns(), ns(), acts()).prop_map(
+                |(on_ns, new_ns, wait_ns, back_ns, child)| Act::Join {
+                    on_ns,
+                    new_ns,
+                    wait_ns,
+                    back_ns,
+                    child
+                }
+            ),
+            (ns(), 100..10_000u64, ns(), 100..10_000u64, ns(), acts()).prop_map(
+                |(on_ns, way_ns, wait_ns, answer_ns, back_ns, server)| Act::Request {
+                    on_ns,
+                    way_ns,
+                    wait_ns,
+                    answer_ns,
+                    back_ns,
+                    server
+                }
+            ),
+        ]
+    });
+    prop::collection::vec(act, 1..6)
+}
+
+/// An event, or what stands for one that the model does not have.
+#[derive(Clone, Copy, Debug)]
+pub enum What {
+    Event(Kind<'static>),
+    Sent(u64),
+    Received(u64),
+}
+
+/// A schedule that was played.
+#[derive(Debug)]
+pub struct Played {
+    /// Time, CPU and event, in order.
+    pub events: Vec<(u64, u32, What)>,
+    /// The path of the first thread.
+    pub truth: Vec<Part>,
+}
+
+/// Plays a schedule.
+pub fn play(schedule: &Schedule) -> Played {
+    let mut stage = Stage::default();
+    let first = stage.hire();
+    let begin_ns = 1_000;
+    stage.switch_in(first, begin_ns);
+    let (end_ns, truth) = stage.acts(first, begin_ns, schedule);
+    stage.switch_out(first, end_ns, 1);
+    stage.events.sort_by_key(|(time_ns, ..)| *time_ns);
+    Played { events: stage.events, truth }
+}
+
+#[derive(Default)]
+struct Stage {
+    events: Vec<(u64, u32, What)>,
+    /// The CPU of each thread, by its number from [`FIRST`] on.
+    cpus: Vec<u32>,
+    packets: u64,
+}
+
+fn task(tid: i32) -> Task {
+    Task { comm: Comm::default(), tid, prio: 120 }
+}
+
+/// The parts of a path that lie in a span.
+fn clipped(parts: &[Part], from_ns: u64, to_ns: u64) -> Vec<Part> {
+    let mut clipped = Vec::new();
+    for part in parts {
+        let (from_ns, to_ns) = (part.from_ns.max(from_ns), part.to_ns.min(to_ns));
+        if from_ns < to_ns {
+            push(&mut clipped, Part { from_ns, to_ns, ..*part });
+        }
+    }
+    clipped
+}
+
+impl Stage {
+    fn event(&mut self, time_ns: u64, cpu: u32, kind: Kind<'static>) {
+        self.events.push((time_ns, cpu, What::Event(kind)));
+    }
+
+    /// Another thread, which never runs before it is switched in.
+    fn hire(&mut self) -> i32 {
+        let number = self.cpus.len() as u32;
+        self.cpus.push(2 * number);
+        FIRST + number as i32
+    }
+
+    fn cpu(&self, tid: i32) -> u32 {
+        self.cpus[(tid - FIRST) as usize]
+    }
+
+    fn switch(&mut self, time_ns: u64, cpu: u32, prev: i32, prev_state: i64, next: i32) {
+        let kind = Kind::SchedSwitch { prev: task(prev), prev_state, next: task(next) };
+        self.event(time_ns, cpu, kind);
+    }
+
+    /// On its other CPU.
+    fn switch_in(&mut self, tid: i32, time_ns: u64) {
+        self.cpus[(tid - FIRST) as usize] ^= 1;
+        let cpu = self.cpu(tid);
+        self.switch(time_ns, cpu, 0, 0, tid);
+    }
+
+    fn switch_out(&mut self, tid: i32, time_ns: u64, state: i64) {
+        let cpu = self.cpu(tid);
+        self.switch(time_ns, cpu, tid, state, 0);
+    }
+
+    fn waking(&mut self, time_ns: u64, cpu: u32, tid: i32) {
+        let woken = Woken { task: task(tid), target_cpu: self.cpu(tid) };
+        self.event(time_ns, cpu, Kind::SchedWaking(woken));
+    }
+
+    /// Something wakes a thread on the idle CPU where it slept, in the context of a device.
+    fn device(&mut self, device: Device, time_ns: u64, tid: i32) -> State {
+        let cpu = self.cpu(tid);
+        let irq = |stage: &mut Self, inside: &dyn Fn(&mut Self)| {
+            stage.event(time_ns - 5, cpu, Kind::IrqHandlerEntry { irq: 9, name: b"irq" });
+            inside(stage);
+            stage.event(time_ns + 5, cpu, Kind::IrqHandlerExit { irq: 9, ret: 1 });
+        };
+        let vector = |stage: &mut Self, which: Vector| {
+            stage.event(time_ns - 5, cpu, Kind::VectorEntry { which, vector: 1 });
+            stage.waking(time_ns, cpu, tid);
+            stage.event(time_ns + 5, cpu, Kind::VectorExit { which, vector: 1 });
+        };
+        let softirq = |stage: &mut Self, vec: u32| {
+            stage.event(time_ns - 5, cpu, Kind::SoftirqEntry { vec });
+            stage.waking(time_ns, cpu, tid);
+            stage.event(time_ns + 5, cpu, Kind::SoftirqExit { vec });
+        };
+        match device {
+            Device::Hrtimer => {
+                irq(self, &|stage| {
+                    let (hrtimer, function) = (1, 2);
+                    let entry = Kind::HrtimerExpireEntry { hrtimer, function };
+                    stage.event(time_ns - 3, cpu, entry);
+                    stage.waking(time_ns, cpu, tid);
+                    stage.event(time_ns + 3, cpu, Kind::HrtimerExpireExit { hrtimer });
+                });
+                State::Timer
+            }
+            Device::LocalTimer => {
+                vector(self, Vector::LocalTimer);
+                State::Timer
+            }
+            Device::Reschedule => {
+                vector(self, Vector::Reschedule);
+                State::Ipi
+            }
+            Device::TimerSoftirq => {
+                softirq(self, 1);
+                State::Timer
+            }
+            Device::BlockSoftirq => {
+                softirq(self, 4);
+                State::Disk
+            }
+            Device::NetSoftirq => {
+                softirq(self, 3);
+                State::Network
+            }
+            Device::Rcu => {
+                softirq(self, 9);
+                State::Interrupt
+            }
+            Device::Irq => {
+                irq(self, &|stage| stage.waking(time_ns, cpu, tid));
+                State::Interrupt
+            }
+            // Its wake-up is not in the trace.
+            Device::Unseen => State::Blocked,
+        }
+    }
+
+    /// What a thread does that runs since then: until when, and its path.
+    fn acts(&mut self, tid: i32, begin_ns: u64, acts: &[Act]) -> (u64, Vec<Part>) {
+        let (mut now_ns, mut truth) = (begin_ns, Vec::new());
+        for act in acts {
+            let part = |from_ns, to_ns, state| Part { tid, from_ns, to_ns, state };
+            match act {
+                Act::Run(ns) => {
+                    push(&mut truth, part(now_ns, now_ns + ns, State::Running));
+                    now_ns += ns;
+                }
+                Act::Interrupted { ns, nested, unmatched } => {
+                    self.interrupt(tid, now_ns, *ns, *nested, *unmatched);
+                    push(&mut truth, part(now_ns, now_ns + ns, State::Running));
+                    now_ns += ns;
+                }
+                Act::Preempted(ns) => {
+                    let cpu = self.cpu(tid);
+                    // The lone flag "preempted" is no sleep.
+                    self.switch(now_ns, cpu, tid, 2048, HOG + tid);
+                    self.waking(now_ns + ns / 2, cpu, tid);
+                    self.switch(now_ns + ns, cpu, HOG + tid, 1, tid);
+                    push(&mut truth, part(now_ns, now_ns + ns, State::WaitingCpu));
+                    now_ns += ns;
+                }
+                Act::Sleep { ns, wait_ns, device, repeated } => {
+                    self.switch_out(tid, now_ns, 1);
+                    let woken_ns = now_ns + ns;
+                    let state = self.device(*device, woken_ns, tid);
+                    let in_ns = woken_ns + wait_ns;
+                    if *repeated && state != State::Blocked {
+                        self.waking(woken_ns + wait_ns / 2, 4_000, tid);
+                    }
+                    self.switch_in(tid, in_ns);
+                    let waits = if state == State::Blocked { State::Blocked } else { State::WaitingCpu };
+                    push(&mut truth, part(now_ns, woken_ns, state));
+                    push(&mut truth, part(woken_ns, in_ns, waits));
+                    now_ns = in_ns;
+                }
+                Act::Ask { on_ns, wait_ns, back_ns, other } => {
+                    let waker_cpu = self.cpu(tid);
+                    let helper = self.hire();
+                    let sleeps_ns = now_ns + on_ns;
+                    self.waking(now_ns, waker_cpu, helper);
+                    let run_ns = now_ns + wait_ns;
+                    self.switch_in(helper, run_ns);
+                    let mut path = vec![Part {
+                        tid: helper,
+                        from_ns: now_ns,
+                        to_ns: run_ns,
+                        state: State::WaitingCpu,
+                    }];
+                    let (done_ns, rest) = self.acts(helper, run_ns, other);
+                    rest.into_iter().for_each(|part| push(&mut path, part));
+                    push(&mut truth, part(now_ns, sleeps_ns, State::Running));
+                    self.switch_out(tid, sleeps_ns, 1);
+                    now_ns = self.answer(helper, done_ns, sleeps_ns, tid, *back_ns, path, &mut truth, 1);
+                }
+                Act::Join { on_ns, new_ns, wait_ns, back_ns, child } => {
+                    let parent_cpu = self.cpu(tid);
+                    let new = self.hire();
+                    let fork = Kind::SchedProcessFork {
+                        parent: task(tid),
+                        parent_pid: FIRST,
+                        child: task(new),
+                        child_pid: FIRST,
+                    };
+                    self.event(now_ns, parent_cpu, fork);
+                    let run_ns = now_ns + wait_ns;
+                    let woken_ns = new_ns.map_or(run_ns, |new_ns| now_ns + new_ns);
+                    if new_ns.is_some() {
+                        let woken = Woken { task: task(new), target_cpu: 0 };
+                        self.event(woken_ns, parent_cpu, Kind::SchedWakeupNew(woken));
+                    }
+                    self.switch_in(new, run_ns);
+                    let of_new = |from_ns, to_ns, state| Part { tid: new, from_ns, to_ns, state };
+                    let mut path = vec![of_new(now_ns, woken_ns, State::Created)];
+                    push(&mut path, of_new(woken_ns, run_ns, State::WaitingCpu));
+                    let (done_ns, rest) = self.acts(new, run_ns, child);
+                    rest.into_iter().for_each(|part| push(&mut path, part));
+                    let sleeps_ns = now_ns + on_ns;
+                    push(&mut truth, part(now_ns, sleeps_ns, State::Running));
+                    self.switch_out(tid, sleeps_ns, 1);
+                    now_ns = self.answer(new, done_ns, sleeps_ns, tid, *back_ns, path, &mut truth, 64);
+                }
+                Act::Request { on_ns, way_ns, wait_ns, answer_ns, back_ns, server } => {
+                    let cpu = self.cpu(tid);
+                    let worker = self.hire();
+                    let sleeps_ns = now_ns + on_ns;
+                    let key = self.send(now_ns, cpu);
+                    let arrives_ns = now_ns + way_ns;
+                    // Where it slept, so that its CPU is idle.
+                    let its_cpu = self.cpu(worker);
+                    self.receive(arrives_ns, its_cpu, key, worker);
+                    let run_ns = arrives_ns + wait_ns;
+                    self.switch_in(worker, run_ns);
+                    let of_it = |from_ns, to_ns, state| Part { tid: worker, from_ns, to_ns, state };
+                    let mut path = vec![of_it(now_ns, arrives_ns, State::Network)];
+                    push(&mut path, of_it(arrives_ns, run_ns, State::WaitingCpu));
+                    let (done_ns, rest) = self.acts(worker, run_ns, server);
+                    rest.into_iter().for_each(|part| push(&mut path, part));
+                    push(&mut truth, part(now_ns, sleeps_ns, State::Running));
+                    self.switch_out(tid, sleeps_ns, 1);
+                    let sent_ns = done_ns.max(sleeps_ns + 20);
+                    push(&mut path, of_it(done_ns, sent_ns, State::Running));
+                    let its_cpu = self.cpu(worker);
+                    let key = self.send(sent_ns, its_cpu);
+                    self.switch_out(worker, sent_ns + 7, 1);
+                    let woken_ns = sent_ns + answer_ns;
+                    self.receive(woken_ns, cpu, key, tid);
+                    let in_ns = woken_ns + back_ns;
+                    self.switch_in(tid, in_ns);
+                    clipped(&path, sleeps_ns, sent_ns).into_iter().for_each(|part| push(&mut truth, part));
+                    push(&mut truth, part(sent_ns, woken_ns, State::Network));
+                    push(&mut truth, part(woken_ns, in_ns, State::WaitingCpu));
+                    now_ns = in_ns;
+                }
+            }
+        }
+        (now_ns, truth)
+    }
+
+    /// A thread that is done, but not before its asker sleeps, wakes that and sleeps or ends. When the asker
+    /// runs again.
+    #[expect(clippy::too_many_arguments, reason = "all that two threads need of each other")]
+    fn answer(
+        &mut self,
+        helper: i32,
+        done_ns: u64,
+        sleeps_ns: u64,
+        asker: i32,
+        back_ns: u64,
+        mut path: Vec<Part>,
+        truth: &mut Vec<Part>,
+        state: i64,
+    ) -> u64 {
+        let woken_ns = done_ns.max(sleeps_ns + 20);
+        push(&mut path, Part { tid: helper, from_ns: done_ns, to_ns: woken_ns, state: State::Running });
+        let cpu = self.cpu(helper);
+        self.waking(woken_ns, cpu, asker);
+        self.switch_out(helper, woken_ns + 7, state);
+        let in_ns = woken_ns + back_ns;
+        self.switch_in(asker, in_ns);
+        clipped(&path, sleeps_ns, woken_ns).into_iter().for_each(|part| push(truth, part));
+        push(truth, Part { tid: asker, from_ns: woken_ns, to_ns: in_ns, state: State::WaitingCpu });
+        in_ns
+    }
+
+    fn send(&mut self, time_ns: u64, cpu: u32) -> u64 {
+        self.packets += 1;
+        self.events.push((time_ns, cpu, What::Sent(self.packets)));
+        self.packets
+    }
+
+    /// A packet arrives in a softirq, and wakes who waits for it.
+    fn receive(&mut self, time_ns: u64, cpu: u32, key: u64, tid: i32) {
+        self.event(time_ns - 6, cpu, Kind::SoftirqEntry { vec: 3 });
+        self.events.push((time_ns - 3, cpu, What::Received(key)));
+        self.waking(time_ns, cpu, tid);
+        self.event(time_ns + 1, cpu, Kind::SoftirqExit { vec: 3 });
+    }
+
+    /// Interrupts while a thread runs.
+    fn interrupt(&mut self, tid: i32, now_ns: u64, ns: u64, nested: bool, unmatched: bool) {
+        let cpu = self.cpu(tid);
+        let at = |tenths: u64| now_ns + ns * tenths / 10;
+        self.event(at(2), cpu, Kind::SoftirqEntry { vec: 1 });
+        if nested {
+            self.event(at(3), cpu, Kind::IrqHandlerEntry { irq: 7, name: b"irq" });
+            self.event(at(4), cpu, Kind::IrqHandlerExit { irq: 7, ret: 1 });
+        }
+        self.event(at(5), cpu, Kind::SoftirqExit { vec: 1 });
+        if unmatched {
+            self.event(at(6), cpu, Kind::IrqHandlerExit { irq: 8, ret: 1 });
+            self.event(at(7), cpu, Kind::SoftirqExit { vec: 1 });
+        }
+    }
+}
