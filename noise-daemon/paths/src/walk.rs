@@ -149,16 +149,8 @@ impl Search<'_> {
             let before = before.map(|number| Place { worker: here.worker, number });
             let since = before.and_then(|place| Some((place, self.graph.point(place)?)));
             let is_sleep = now.and_then(|now| now.state).is_some_and(State::is_replaced);
-            if let Some(link) = now.and_then(|now| now.link) {
-                if link.time_ns <= bound_ns {
-                    steps.push(go(link, here, here_ns, bound_ns));
-                    here_ns = bound_ns;
-                    here = link.from;
-                    break;
-                }
-                if !is_sleep {
-                    turns.push((link, here, here_ns, steps.len()));
-                }
+            if let Some(link) = now.and_then(|now| now.link).filter(|_| !is_sleep) {
+                turns.push((link, here, here_ns, steps.len()));
             }
             let edge = now.filter(|now| now.state.is_some()).zip(since);
             if let Some((now, (before, since))) = edge {

@@ -454,6 +454,8 @@ impl Stage {
         if unmatched {
             self.event(at(6), cpu, Kind::IrqHandlerExit { irq: 8, ret: 1 });
             self.event(at(7), cpu, Kind::SoftirqExit { vec: 1 });
+            // It runs already.
+            self.waking(at(8), 4_000, tid);
         }
     }
 }
