@@ -15,6 +15,7 @@ use proptest::prelude::{
 use proptest::sample::Index;
 
 use super::super::culprits::Who;
+use super::super::tests::event;
 use super::*;
 
 /// Who owns a nanosecond: the thread that runs, or an interrupt.
@@ -24,14 +25,6 @@ const BEGIN_NS: u64 = 1_000;
 
 fn cgroup(tid: u32) -> u64 {
     100 + u64::from(tid)
-}
-
-fn event(body: &Body) -> Event {
-    let mut words = [0; 4];
-    for (place, word) in body.words(0) {
-        words[place] = word;
-    }
-    Event::copy(|word| words[word])
 }
 
 /// Time of threads, by the ledger, and what it forgot.
