@@ -186,13 +186,16 @@ impl History {
         self.blocks.front().map(|block| block.start_ns)
     }
 
-    /// Forgets the oldest turns, but not the latest. Whether there were any.
-    pub fn forget(&mut self) -> bool {
-        let is_long = self.blocks.len() > 1;
-        if is_long {
+    /// Whether there are turns that it can forget.
+    pub fn is_long(&self) -> bool {
+        self.blocks.len() > 1
+    }
+
+    /// Forgets the oldest turns, but not the latest.
+    pub fn forget(&mut self) {
+        if self.is_long() {
             self.blocks.pop_front();
         }
-        is_long
     }
 
     fn begin(&self, place: Place) -> Option<u64> {

@@ -120,3 +120,22 @@ fn what_was_read_while_events_were_off_is_not_believed() {
     old_parts.divide(true, &states, 1_000, UNSEEN, &mut sums);
     assert_eq!(sums.0, BTreeMap::from([((77, UNTRACKED, 0), 300)]));
 }
+
+#[test]
+fn memory_is_bounded_whatever_a_cpu_has() {
+    let mut old_parts = OldParts::new(None);
+    // One without turns, one with the oldest of all, and one with many.
+    for (cpu, turns) in [(0, 0..0), (1, 1..2), (2, 10..600_000)] {
+        let mut follower = Follower::default();
+        for at_ns in turns {
+            follower.history.follow(&switch(at_ns as u32 % 5, at_ns), &mut old_parts.culprits);
+        }
+        old_parts.cpus.insert(cpu, follower);
+    }
+    let bytes = |all: &OldParts| all.cpus.values().map(|cpu| cpu.history.bytes()).sum::<usize>();
+    assert!(bytes(&old_parts) > MOST_BYTES);
+    old_parts.forget_oldest();
+    assert!(bytes(&old_parts) <= MOST_BYTES);
+    let since_ns = old_parts.cpus[&2].history.since_ns();
+    assert!(since_ns > Some(10) && since_ns < Some(400_000), "{since_ns:?}");
+}
