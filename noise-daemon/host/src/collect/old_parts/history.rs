@@ -159,7 +159,7 @@ impl History {
         self.blocks.push_back(Block { start_ns: now_ns, taken_ns, turns, before });
     }
 
-    /// Culprits have new numbers, by their old ones.
+    /// Culprits have new numbers, by their old ones. Those that have no turns here may have none.
     pub fn renumber(&mut self, new: &[u32]) {
         let number = |old: u32| new.get(old as usize).copied().unwrap_or(UNKNOWN);
         let fold = |sums: &mut Vec<u64>| {
@@ -174,6 +174,11 @@ impl History {
             fold(&mut block.before);
             block.turns.iter_mut().for_each(|turn| turn.who = number(turn.who));
         }
+    }
+
+    /// The numbers of the culprits that have turns, once for each turn.
+    pub fn culprits(&self) -> impl Iterator<Item = u32> {
+        self.blocks.iter().flat_map(|block| block.turns.iter().map(|turn| turn.who))
     }
 
     /// Its memory, bytes.

@@ -135,7 +135,8 @@ impl OldParts {
         }
         self.cpus.retain(|_, cpu| cpu.wanted_ns.saturating_add(FOLLOWED_NS) > now_ns);
         if self.culprits.is_full() {
-            let new = self.culprits.renumber();
+            let turns = self.cpus.values().flat_map(|cpu| cpu.history.culprits());
+            let new = self.culprits.renumber(turns);
             self.cpus.values_mut().for_each(|cpu| cpu.history.renumber(&new));
         }
         // No more than that may wait.

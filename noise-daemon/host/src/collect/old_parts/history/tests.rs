@@ -244,7 +244,7 @@ proptest! {
                 // As it comes about where one thread had several numbers.
                 (1..4).for_each(|tid| culprits.forked(5, tid, u64::MAX));
                 (1..4).for_each(|tid| culprits.seen(tid, Who::task(cgroup(tid)), u64::MAX));
-                history.renumber(&culprits.renumber());
+                history.renumber(&culprits.renumber(history.culprits()));
             }
             history.follow(event, &mut culprits);
         }
