@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use noise_common::hooks::Edge;
 use noise_common::ledger::Forgotten;
-use noise_common::nesting::Nesting;
+use noise_common::nesting::{MAX_NMI_NS, Nesting};
 use noise_common::store::Event;
 use noise_common::store::event::Payload;
 
@@ -17,8 +17,6 @@ use super::culprits::{Culprits, UNKNOWN};
 
 /// Turns of one block.
 const BLOCK: usize = 256;
-/// A handler of a non-maskable interrupt that took longer is none.
-const MAX_NMI_NS: u64 = 1_000_000_000;
 
 /// A turn; it lasts until the next one begins.
 #[derive(Clone, Copy, Debug)]
@@ -129,7 +127,8 @@ impl History {
     }
 
     fn begin_turn(&mut self, who: u32, now_ns: u64) {
-        let taken_ns = self.nesting.taken_by(now_ns).all_ns();
+        // As the ledger has it: of interrupts that ended. One whose end was not written takes no turn's time.
+        let taken_ns = self.nesting.taken.all_ns();
         if let Some(block) = self.blocks.back_mut()
             && let Some(last) = block.turns.last()
         {

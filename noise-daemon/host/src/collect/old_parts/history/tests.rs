@@ -354,3 +354,17 @@ fn pauses_of_minutes_are_turns_too() {
     let expected = [(0, 27 * minute_ns), (1, minute_ns / 2), (2, minute_ns), (3, minute_ns)];
     assert_eq!(divided(&history, &part, &culprits), (BTreeMap::from(expected), 0));
 }
+
+#[test]
+fn an_interrupt_whose_end_was_not_written_takes_no_time() {
+    let (mut history, mut culprits) = (History::default(), culprits());
+    let switch = |tid, at_ns| event(&Body::switch((9, 120), 0, true, (tid, 120), at_ns));
+    history.follow(&switch(1, 100), &mut culprits);
+    history.follow(&event(&Body::irq(EventKind::IrqEntry, 11, 0, 120)), &mut culprits);
+    for (tid, at_ns) in [(2, 200), (3, 300), (4, 400)] {
+        history.follow(&switch(tid, at_ns), &mut culprits);
+    }
+    let part = Forgotten { since_ns: 150, end_ns: 400, left_ns: 250 };
+    let expected = BTreeMap::from([(1, 50), (2, 100), (3, 100)]);
+    assert_eq!(divided(&history, &part, &culprits), (expected, 0));
+}
