@@ -149,7 +149,13 @@ impl Graph {
     /// A new worker without any point.
     pub fn add(&mut self, who: Who, comm: Comm) -> WorkerId {
         let id = WorkerId(u32::try_from(self.workers.len()).unwrap_or(u32::MAX));
-        self.workers.push(Worker { who, comm, was_there: false, points: VecDeque::new(), first: 0 });
+        self.workers.push(Worker {
+            who,
+            comm,
+            was_there: false,
+            points: VecDeque::new(),
+            first: 0,
+        });
         id
     }
 

@@ -58,7 +58,9 @@ impl Step {
     /// From when until when, in nanoseconds.
     pub const fn span(&self) -> (u64, u64) {
         match self {
-            Self::Stay { from_ns, to_ns, .. } | Self::Go { from_ns, to_ns, .. } => (*from_ns, *to_ns),
+            Self::Stay { from_ns, to_ns, .. } | Self::Go { from_ns, to_ns, .. } => {
+                (*from_ns, *to_ns)
+            }
         }
     }
 

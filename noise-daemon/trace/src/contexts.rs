@@ -5,13 +5,10 @@
 
 use noise_common::charge::{Cause, VECTOR_SOURCE};
 use noise_common::hooks::{Hook, VECTOR_HOOKS, Vector};
-use noise_common::nesting::{Ended, Nesting};
+use noise_common::nesting::{Ended, MAX_NMI_NS, Nesting};
 use noise_common::signals::SOFTIRQ_VECTORS;
 
 use crate::event::{Event, Kind};
-
-/// A handler of a non-maskable interrupt that took longer is none; a sum of such stays in range.
-const MAX_NMI_NS: u64 = 1_000_000_000;
 
 /// Follows an interrupt's begin or end on the CPU that has this nesting. What ended, where that is an end whose
 /// begin was seen.

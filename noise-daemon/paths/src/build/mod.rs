@@ -300,7 +300,8 @@ impl Builder {
             self.graph.add(who, Comm::new(b"kernel"))
         });
         self.machine(at.machine).cpu(at.cpu).kernel = Some(id);
-        let last_ns = self.graph.get(id).and_then(|kernel| kernel.span()).map(|(_, last_ns)| last_ns);
+        let last_ns =
+            self.graph.get(id).and_then(|kernel| kernel.span()).map(|(_, last_ns)| last_ns);
         if last_ns.is_none_or(|last_ns| last_ns < since_ns) {
             self.graph.append(id, since_ns, None, NO_CPU);
         }
@@ -318,6 +319,7 @@ const HRTIMER: u32 = 8;
 /// LTTng's events around the function that hands packets up, whatever version: its name began with `netif` or
 /// `net_if` over the years.
 fn is_reception(name: &str) -> bool {
-    let rest = name.strip_prefix("netif_receive_skb").or_else(|| name.strip_prefix("net_if_receive_skb"));
+    let rest =
+        name.strip_prefix("netif_receive_skb").or_else(|| name.strip_prefix("net_if_receive_skb"));
     rest.is_some_and(|rest| ["_entry", "_exit", "_return"].iter().any(|edge| rest.ends_with(edge)))
 }

@@ -106,7 +106,13 @@ impl Picture {
                 if let Some(state) = point.state {
                     let through = point.through.map(|id| graph.get(id).unwrap().comm.to_string());
                     let name = names[&id].clone();
-                    picture.intervals.push((name, before_ns, point.time_ns, state_name(state), through));
+                    picture.intervals.push((
+                        name,
+                        before_ns,
+                        point.time_ns,
+                        state_name(state),
+                        through,
+                    ));
                 }
                 if let Some(link) = point.link {
                     let (from, to) = (names[&link.from.worker].clone(), names[&id].clone());

@@ -85,9 +85,7 @@ fn kind<'e>(name: &'e str, event: &'e Value) -> Kind<'e> {
             prev_state: event["prev_state"].as_i64().unwrap(),
             next: task("next"),
         },
-        "sched_wakeup" => {
-            Kind::SchedWakeup(Woken { task: task("tid"), target_cpu: small("cpu") })
-        }
+        "sched_wakeup" => Kind::SchedWakeup(Woken { task: task("tid"), target_cpu: small("cpu") }),
         "irq_handler_entry" => Kind::IrqHandlerEntry { irq: small("irq"), name: b"" },
         "irq_handler_exit" => Kind::IrqHandlerExit { irq: small("irq"), ret: 1 },
         "softirq_raise" => Kind::SoftirqRaise { vec: small("vec") },

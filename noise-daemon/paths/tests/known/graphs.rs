@@ -24,7 +24,10 @@ pub fn all(cases: &Value) {
 fn one(case: &Value) {
     let name = &case["name"];
     let (graph, names) = graph(&case["graph"]);
-    assert_eq!(Picture::of_graph(&graph, &names).intervals, Picture::expected(&case["graph"]).intervals);
+    assert_eq!(
+        Picture::of_graph(&graph, &names).intervals,
+        Picture::expected(&case["graph"]).intervals
+    );
     let (start, _) = names.iter().find(|(_, name)| **name == case["start"]).unwrap();
     let path = walk(&graph, *start, 0, u64::MAX, Bounds::default()).unwrap();
     let (from_ns, to_ns) = graph.get(*start).unwrap().span().unwrap();

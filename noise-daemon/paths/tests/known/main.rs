@@ -9,6 +9,7 @@
 
 mod drawn;
 mod events;
+#[expect(dead_code, reason = "the tests of the reader use all of it")]
 #[path = "../../../trace/tests/traces/files.rs"]
 mod files;
 mod graphs;

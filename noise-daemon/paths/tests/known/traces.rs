@@ -132,9 +132,7 @@ impl Corrections {
 fn waited(graph: &Graph, id: WorkerId, from_ns: u64, to_ns: u64) -> u64 {
     let points: Vec<_> = graph.get(id).unwrap().points().collect();
     let waits = points.windows(2).filter(|pair| pair[1].state == Some(State::WaitingCpu));
-    waits
-        .map(|pair| pair[1].time_ns.min(to_ns).saturating_sub(pair[0].time_ns.max(from_ns)))
-        .sum()
+    waits.map(|pair| pair[1].time_ns.min(to_ns).saturating_sub(pair[0].time_ns.max(from_ns))).sum()
 }
 
 /// All paths that the file has.
@@ -159,14 +157,19 @@ pub fn paths(trace: &Trace) {
         let names = expected["ns"].as_object().unwrap().iter();
         let names: BTreeMap<_, _> = names.map(|(name, ns)| (name.as_str(), number(ns))).collect();
         assert_eq!(found, names, "{thread_id}");
-        let on_path: BTreeSet<_> = path.workers().iter().filter_map(|id| tid(&graph, *id)).collect();
+        let on_path: BTreeSet<_> =
+            path.workers().iter().filter_map(|id| tid(&graph, *id)).collect();
         let all = on_path.union(&corrections.wakers).count() as u64;
         assert_eq!(all, number(&expected["workers"]), "{thread_id}");
 
-        let leave = path.first_leave().map(|step| (tid(&graph, step.last()).unwrap(), step.span().0));
+        let leave =
+            path.first_leave().map(|step| (tid(&graph, step.last()).unwrap(), step.span().0));
         let leaves_to = expected["first_leaves_to"].as_object();
         let leaves_to = leaves_to.map(|to| (to["tid"].as_i64().unwrap() as i32, number(&to["at"])));
         assert_eq!(leave, leaves_to, "{thread_id}");
-        println!("{thread_id}: counted as waiting there, but running: {} ns", corrections.running_ns);
+        println!(
+            "{thread_id}: counted as waiting there, but running: {} ns",
+            corrections.running_ns
+        );
     }
 }

@@ -62,7 +62,14 @@ pub enum Act {
     /// It creates a thread, runs on, and sleeps until that one ends.
     Join { on_ns: u64, new_ns: Option<u64>, wait_ns: u64, back_ns: u64, child: Vec<Act> },
     /// It sends a packet, runs on, and sleeps until the answer.
-    Request { on_ns: u64, way_ns: u64, wait_ns: u64, answer_ns: u64, back_ns: u64, server: Vec<Act> },
+    Request {
+        on_ns: u64,
+        way_ns: u64,
+        wait_ns: u64,
+        answer_ns: u64,
+        back_ns: u64,
+        server: Vec<Act>,
+    },
 }
 
 /// What the first thread does.
@@ -90,9 +97,9 @@ pub fn schedules() -> impl Strategy<Value = Schedule> {
         (100..10_000u64, any::<bool>(), any::<bool>())
             .prop_map(|(ns, nested, unmatched)| Act::Interrupted { ns, nested, unmatched }),
         ns().prop_map(Act::Preempted),
-        (100..10_000u64, ns(), device(), any::<bool>()).prop_map(|(ns, wait_ns, device, repeated)| {
-            Act::Sleep { ns, wait_ns, device, repeated }
-        }),
+        (100..10_000u64, ns(), device(), any::<bool>()).prop_map(
+            |(ns, wait_ns, device, repeated)| { Act::Sleep { ns, wait_ns, device, repeated } }
+        ),
     ];
     let act = leaf.prop_recursive(5, 60, 5, move |inner| {
         let acts = || prop::collection::vec(inner.clone(), 1..5);
@@ -239,8 +246,8 @@ impl Stage {
         match device {
             Device::Hrtimer => {
                 irq(self, &|stage| {
-                    let (hrtimer, function) = (1, 2);
-                    let entry = Kind::HrtimerExpireEntry { hrtimer, function };
+                    let (hrtimer, function, now) = (1, 2, 0);
+                    let entry = Kind::HrtimerExpireEntry { hrtimer, function, now };
                     stage.event(time_ns - 3, cpu, entry);
                     stage.waking(time_ns, cpu, tid);
                     stage.event(time_ns + 3, cpu, Kind::HrtimerExpireExit { hrtimer });
@@ -313,7 +320,8 @@ impl Stage {
                         self.waking(woken_ns + wait_ns / 2, 4_000, tid);
                     }
                     self.switch_in(tid, in_ns);
-                    let waits = if state == State::Blocked { State::Blocked } else { State::WaitingCpu };
+                    let waits =
+                        if state == State::Blocked { State::Blocked } else { State::WaitingCpu };
                     push(&mut truth, part(now_ns, woken_ns, state));
                     push(&mut truth, part(woken_ns, in_ns, waits));
                     now_ns = in_ns;
@@ -335,7 +343,8 @@ impl Stage {
                     rest.into_iter().for_each(|part| push(&mut path, part));
                     push(&mut truth, part(now_ns, sleeps_ns, State::Running));
                     self.switch_out(tid, sleeps_ns, 1);
-                    now_ns = self.answer(helper, done_ns, sleeps_ns, tid, *back_ns, path, &mut truth, 1);
+                    now_ns =
+                        self.answer(helper, done_ns, sleeps_ns, tid, *back_ns, path, &mut truth, 1);
                 }
                 Act::Join { on_ns, new_ns, wait_ns, back_ns, child } => {
                     let parent_cpu = self.cpu(tid);
@@ -362,7 +371,8 @@ impl Stage {
                     let sleeps_ns = now_ns + on_ns;
                     push(&mut truth, part(now_ns, sleeps_ns, State::Running));
                     self.switch_out(tid, sleeps_ns, 1);
-                    now_ns = self.answer(new, done_ns, sleeps_ns, tid, *back_ns, path, &mut truth, 64);
+                    now_ns =
+                        self.answer(new, done_ns, sleeps_ns, tid, *back_ns, path, &mut truth, 64);
                 }
                 Act::Request { on_ns, way_ns, wait_ns, answer_ns, back_ns, server } => {
                     let cpu = self.cpu(tid);
@@ -391,7 +401,9 @@ impl Stage {
                     self.receive(woken_ns, cpu, key, tid);
                     let in_ns = woken_ns + back_ns;
                     self.switch_in(tid, in_ns);
-                    clipped(&path, sleeps_ns, sent_ns).into_iter().for_each(|part| push(&mut truth, part));
+                    clipped(&path, sleeps_ns, sent_ns)
+                        .into_iter()
+                        .for_each(|part| push(&mut truth, part));
                     push(&mut truth, part(sent_ns, woken_ns, State::Network));
                     push(&mut truth, part(woken_ns, in_ns, State::WaitingCpu));
                     now_ns = in_ns;
@@ -416,7 +428,10 @@ impl Stage {
         state: i64,
     ) -> u64 {
         let woken_ns = done_ns.max(sleeps_ns + 20);
-        push(&mut path, Part { tid: helper, from_ns: done_ns, to_ns: woken_ns, state: State::Running });
+        push(
+            &mut path,
+            Part { tid: helper, from_ns: done_ns, to_ns: woken_ns, state: State::Running },
+        );
         let cpu = self.cpu(helper);
         self.waking(woken_ns, cpu, asker);
         self.switch_out(helper, woken_ns + 7, state);

@@ -1,14 +1,14 @@
 //! What is remembered of each CPU: who ran on it, and what interrupts took from it.
 
 use noise_common::charge::{Cause, VECTOR_SOURCE};
-use noise_common::hooks::Vector;
 use noise_common::ledger::{
     COMM_WORDS, Ledger, Parts, Runner, STRETCHES, Stretches, TURNS, Takes, Turn, Waiting, Walk,
 };
 use noise_common::nesting::{Ended, Nesting, Taken};
 
 use super::sums::{Party, Sums};
-use crate::event::{Comm, Task};
+use crate::contexts::nest;
+use crate::event::{Comm, Event, Kind, Task};
 use crate::threads::MAX_CPUS;
 
 /// One CPU.
@@ -149,25 +149,21 @@ impl Cpu {
         });
     }
 
-    /// A handler ended; how long it ran itself.
-    pub fn exit_irq(&mut self, irq: u32, now_ns: u64) -> Option<Ended> {
-        let ended = self.nesting.exit_irq(irq, now_ns).ok()?;
-        self.ledger.hardirqs.note(irq.into(), self.nesting.taken.hardirq_ns);
-        Some(ended)
-    }
-
-    /// A vector ended.
-    pub fn exit_vector(&mut self, which: Vector, now_ns: u64) -> Option<Ended> {
-        let ended = self.nesting.exit_vector(now_ns).ok()?;
-        let source = VECTOR_SOURCE | which as u64;
-        self.ledger.hardirqs.note(source, self.nesting.taken.hardirq_ns);
-        Some(ended)
-    }
-
-    /// A softirq ended.
-    pub fn exit_softirq(&mut self, vec: u32, now_ns: u64) -> Option<Ended> {
-        let ended = self.nesting.exit_softirq(vec, now_ns).ok()?;
-        self.ledger.softirqs.note(vec.into(), self.nesting.taken.softirq_ns);
+    /// Follows an interrupt's begin or end. What ended.
+    pub fn interrupt(&mut self, event: &Event<'_>) -> Option<Ended> {
+        let ended = nest(&mut self.nesting, event)?;
+        let taken = &self.nesting.taken;
+        match &event.kind {
+            Kind::IrqHandlerExit { irq, .. } => {
+                self.ledger.hardirqs.note((*irq).into(), taken.hardirq_ns);
+            }
+            Kind::VectorExit { which, .. } => {
+                let source = VECTOR_SOURCE | *which as u64;
+                self.ledger.hardirqs.note(source, taken.hardirq_ns);
+            }
+            Kind::SoftirqExit { vec } => self.ledger.softirqs.note((*vec).into(), taken.softirq_ns),
+            _ => {}
+        }
         Some(ended)
     }
 }
