@@ -88,6 +88,14 @@ pub struct Worker {
     pub comm: Comm,
     /// Whether the trace says of it before its first point that it was there.
     pub was_there: bool,
+    /// Its process; 0 where the trace does not say.
+    pub pid: i32,
+    /// When it was created, in nanoseconds, where the trace has that.
+    pub created_ns: Option<u64>,
+    /// When its process last began another program.
+    pub exec_ns: Option<u64>,
+    /// When it ended.
+    pub exit_ns: Option<u64>,
     points: VecDeque<Point>,
     /// The number of the first point that is still there.
     first: u32,
@@ -153,6 +161,10 @@ impl Graph {
             who,
             comm,
             was_there: false,
+            pid: 0,
+            created_ns: None,
+            exec_ns: None,
+            exit_ns: None,
             points: VecDeque::new(),
             first: 0,
         });
@@ -164,18 +176,9 @@ impl Graph {
         self.workers.get(id.0 as usize)
     }
 
-    /// Gives a worker another name.
-    pub fn rename(&mut self, id: WorkerId, comm: Comm) {
-        if let Some(worker) = self.workers.get_mut(id.0 as usize) {
-            worker.comm = comm;
-        }
-    }
-
-    /// Notes that a worker was there before its first point.
-    pub fn was_there(&mut self, id: WorkerId) {
-        if let Some(worker) = self.workers.get_mut(id.0 as usize) {
-            worker.was_there = true;
-        }
+    /// A worker, to note what is known of it beside its points.
+    pub fn get_mut(&mut self, id: WorkerId) -> Option<&mut Worker> {
+        self.workers.get_mut(id.0 as usize)
     }
 
     /// All workers with their numbers.

@@ -3,9 +3,11 @@
 //!
 //! [`build`] makes the execution graph ([`graph`]) of events: a point per worker and moment at which its state
 //! changes, states between them, links by which one worker acts on another. [`walk`] finds the critical path
-//! of an execution in it ([`path`]).
+//! of an execution ([`execution`]) in it ([`path`]); [`document`] is what commands print.
 
 pub mod build;
+pub mod document;
+pub mod execution;
 pub mod graph;
 pub mod path;
 pub mod state;

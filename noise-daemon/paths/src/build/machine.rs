@@ -8,6 +8,9 @@ use noise_trace::threads::{MAX_CPUS, Threads};
 
 use crate::graph::{Link, NO_CPU, WorkerId};
 
+/// Interrupts of block devices that are kept.
+const MAX_DISKS: usize = 65_536;
+
 /// What a worker does from its latest event on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Status {
@@ -105,6 +108,7 @@ impl Machine {
     /// Follows an event, after all else was made of it.
     pub fn follow(&mut self, event: &Event<'_>) {
         if let Kind::BlockRqComplete(_) = event.kind
+            && self.disks.len() < MAX_DISKS
             && let Context::Irq(irq) = self.contexts(event.cpu).running()
         {
             self.disks.insert(irq);

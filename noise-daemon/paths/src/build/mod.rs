@@ -14,10 +14,11 @@ mod packets;
 use noise_common::hooks::Vector;
 use noise_trace::contexts::Context;
 use noise_trace::event::{Comm, Event, Kind, Task, Woken, stays_runnable};
+use noise_trace::threads::MAX_TID;
 
 use self::machine::{Machine, Status};
 use self::packets::Packets;
-use crate::graph::{Graph, Link, NO_CPU, Place, Who, WorkerId};
+use crate::graph::{Graph, Link, NO_CPU, Place, Who, Worker, WorkerId};
 use crate::state::{Action, State};
 
 /// Which event says who wakes a thread.
@@ -73,6 +74,18 @@ impl Builder {
         self.machines.get(usize::from(machine))?.thread(tid)
     }
 
+    /// Adds a point to a worker at the end of the time that is asked for: what it did since its last one lasts
+    /// until then.
+    pub fn until(&mut self, id: WorkerId, time_ns: u64) {
+        let Some(who) = self.graph.get(id).map(|worker| worker.who) else { return };
+        let (Who::Thread { machine, .. } | Who::Idle { machine, .. } | Who::Kernel { machine, .. }) =
+            who;
+        let is_over = self.graph.get(id).is_some_and(|worker| worker.exit_ns.is_some());
+        if !is_over {
+            self.append(At { machine, cpu: NO_CPU, time_ns }, id);
+        }
+    }
+
     /// Takes the next event of the only recording.
     pub fn follow(&mut self, event: &Event<'_>) {
         self.follow_on(0, event);
@@ -82,13 +95,22 @@ impl Builder {
     pub fn follow_on(&mut self, machine: u16, event: &Event<'_>) {
         let at = At { machine, cpu: event.cpu, time_ns: event.time_ns };
         match &event.kind {
+            kind if !names_threads(kind) => {}
             Kind::SchedSwitch { prev, prev_state, next } => {
                 self.switch(at, prev, *prev_state, next);
             }
             Kind::SchedWaking(woken) if self.waker == Waker::Waking => self.wake(at, woken),
             Kind::SchedWakeup(woken) if self.waker == Waker::Wakeup => self.wake(at, woken),
             Kind::SchedWakeupNew(woken) => self.wake(at, woken),
-            Kind::SchedProcessFork { parent, child, .. } => self.fork(at, parent, child),
+            Kind::SchedProcessFork { parent, child, child_pid, .. } => {
+                self.fork(at, parent, child, *child_pid);
+            }
+            Kind::SchedProcessExec { tid, .. } => self.note(at, *tid, |worker| {
+                (worker.exec_ns, worker.pid) = (Some(at.time_ns), *tid);
+            }),
+            Kind::SchedProcessExit(task) => {
+                self.note(at, task.tid, |worker| worker.exit_ns = Some(at.time_ns));
+            }
             Kind::Lost(_) => self.lose(at),
             Kind::Other(name) if is_reception(name) => {
                 let is_begin = name.ends_with("_entry");
@@ -135,8 +157,10 @@ impl Builder {
             tid => self.machine(at.machine).thread(tid),
         };
         let Some(id) = found else { return self.create(at, task) };
-        if task.comm != Comm::default() {
-            self.graph.rename(id, task.comm);
+        if task.comm != Comm::default()
+            && let Some(worker) = self.graph.get_mut(id)
+        {
+            worker.comm = task.comm;
         }
         id
     }
@@ -149,8 +173,9 @@ impl Builder {
             return id;
         }
         let id = self.graph.add(Who::Thread { machine, tid: task.tid }, task.comm);
-        if self.machine(machine).threads.get(task.tid).is_some() {
-            self.graph.was_there(id);
+        let known = self.machine(machine).threads.get(task.tid).copied();
+        if let (Some(known), Some(worker)) = (known, self.graph.get_mut(id)) {
+            (worker.was_there, worker.pid) = (true, known.pid);
         }
         self.machine(machine).born(task.tid, id);
         id
@@ -263,7 +288,18 @@ impl Builder {
         })
     }
 
-    fn fork(&mut self, at: At, parent: &Task, child: &Task) {
+    /// Notes something of a thread; of the one that runs where the event does not name it.
+    fn note(&mut self, at: At, tid: i32, note: impl FnOnce(&mut Worker)) {
+        let id = match tid {
+            0 => self.machine(at.machine).cpu(at.cpu).current,
+            tid => self.machine(at.machine).thread(tid),
+        };
+        if let Some(worker) = id.and_then(|id| self.graph.get_mut(id)) {
+            note(worker);
+        }
+    }
+
+    fn fork(&mut self, at: At, parent: &Task, child: &Task, child_pid: i32) {
         if child.tid <= 0 || parent.tid <= 0 {
             return;
         }
@@ -271,6 +307,10 @@ impl Builder {
         let from = self.append(at, parent_id);
         // An id that is given again is another thread.
         let child_id = self.create(at, child);
+        if let Some(worker) = self.graph.get_mut(child_id) {
+            (worker.pid, worker.created_ns) = (child_pid, Some(at.time_ns));
+            worker.was_there = false;
+        }
         let to = self.graph.append(child_id, at.time_ns, None, NO_CPU);
         self.graph.link(from, to, Action::Creates);
         self.machine(at.machine).set(child_id, Status::Created, at.cpu);
@@ -309,6 +349,19 @@ impl Builder {
     }
 }
 
+/// Whether the threads that an event names can be threads: their ids are those that the kernel gives.
+fn names_threads(kind: &Kind<'_>) -> bool {
+    let can_be = |task: &Task| (0..MAX_TID).contains(&task.tid);
+    match kind {
+        Kind::SchedSwitch { prev, next, .. } => can_be(prev) && can_be(next),
+        Kind::SchedWaking(woken) | Kind::SchedWakeup(woken) | Kind::SchedWakeupNew(woken) => {
+            can_be(&woken.task)
+        }
+        Kind::SchedProcessFork { parent, child, .. } => can_be(parent) && can_be(child),
+        _ => true,
+    }
+}
+
 const TIMER: u32 = 1;
 const NET_TX: u32 = 2;
 const NET_RX: u32 = 3;
@@ -323,3 +376,6 @@ fn is_reception(name: &str) -> bool {
         name.strip_prefix("netif_receive_skb").or_else(|| name.strip_prefix("net_if_receive_skb"));
     rest.is_some_and(|rest| ["_entry", "_exit", "_return"].iter().any(|edge| rest.ends_with(edge)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,12 @@
 //! Generated schedules: what each thread does is made up first, so that the true path is known; then the events
 //! are played.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "all of this is a test, which fails by panicking"
+)]
+
 mod play;
 
 use std::collections::BTreeMap;

@@ -60,12 +60,12 @@ impl Interrupts {
         let Some(cpu) = cpus.get(event.cpu) else { return };
         let end = cpu.interrupt(event);
         match &event.kind {
-            Kind::IrqHandlerEntry { irq, name } => {
-                if self.irqs.len() < MAX_IRQS || self.irqs.contains_key(irq) {
-                    let inside = self.irqs.entry(*irq).or_default();
-                    if inside.name.as_bytes() != *name {
-                        inside.name = String::from_utf8_lossy(name).into_owned();
-                    }
+            Kind::IrqHandlerEntry { irq, name }
+                if self.irqs.len() < MAX_IRQS || self.irqs.contains_key(irq) =>
+            {
+                let inside = self.irqs.entry(*irq).or_default();
+                if inside.name.as_bytes() != *name {
+                    inside.name = String::from_utf8_lossy(name).into_owned();
                 }
             }
             Kind::IrqHandlerExit { irq, .. } => {

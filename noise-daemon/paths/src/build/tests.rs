@@ -1,0 +1,222 @@
+//! Single rules of how a graph is made.
+
+use noise_trace::event::{Dumped, Loss};
+
+use super::*;
+use crate::path::{Step, Why};
+use crate::walk::{Bounds, walk};
+
+fn task(tid: i32) -> Task {
+    Task { comm: Comm::default(), tid, prio: 0 }
+}
+
+fn switch(prev: i32, prev_state: i64, next: i32) -> Kind<'static> {
+    Kind::SchedSwitch { prev: task(prev), prev_state, next: task(next) }
+}
+
+fn waking(tid: i32) -> Kind<'static> {
+    Kind::SchedWaking(Woken { task: task(tid), target_cpu: 0 })
+}
+
+fn built(events: &[(u64, u32, Kind<'_>)]) -> Builder {
+    let mut builder = Builder::default();
+    for (time_ns, cpu, kind) in events {
+        builder.follow(&Event { time_ns: *time_ns, cpu: *cpu, kind: *kind });
+    }
+    builder
+}
+
+/// A thread's states, each with its end.
+fn states(builder: &Builder, tid: i32) -> Vec<(u64, Option<State>)> {
+    let worker = builder.graph().get(builder.thread(0, tid).unwrap()).unwrap();
+    worker.points().map(|point| (point.time_ns, point.state)).collect()
+}
+
+#[test]
+fn what_a_switch_leaves_behind() {
+    let after = |state| {
+        let builder = built(&[
+            (10, 0, switch(0, 0, 1)),
+            (20, 0, switch(1, state, 0)),
+            (30, 0, switch(0, 0, 1)),
+        ]);
+        states(&builder, 1)[2].1
+    };
+    for (prev_state, state) in [
+        (0, State::WaitingCpu),
+        (1024, State::WaitingCpu),
+        (2048, State::WaitingCpu),
+        // Asleep, on a disk, stopped, traced, parked.
+        (1, State::Blocked),
+        (2, State::Blocked),
+        (4, State::Blocked),
+        (8, State::Blocked),
+        (64, State::Blocked),
+        (2049, State::Blocked),
+    ] {
+        assert_eq!(after(prev_state), Some(state), "{prev_state}");
+    }
+}
+
+#[test]
+fn an_exit_without_entry_leaves_the_context_as_it_was() {
+    let woken = |events: &[Kind<'static>]| {
+        let mut all =
+            vec![(10, 0, switch(0, 0, 1)), (11, 1, switch(0, 0, 2)), (12, 1, switch(2, 1, 0))];
+        all.extend(events.iter().map(|kind| (20, 0, *kind)));
+        all.push((30, 0, waking(2)));
+        let builder = built(&all);
+        let id = builder.thread(0, 2).unwrap();
+        let point = *builder.graph().get(id).unwrap().points().last().unwrap();
+        (point.state, point.link.is_some())
+    };
+    let by_task = (Some(State::Blocked), true);
+    assert_eq!(woken(&[]), by_task);
+    assert_eq!(woken(&[Kind::IrqHandlerExit { irq: 3, ret: 1 }]), by_task);
+    assert_eq!(woken(&[Kind::SoftirqExit { vec: 4 }]), by_task);
+    let entry = Kind::SoftirqEntry { vec: 4 };
+    assert_eq!(woken(&[entry]), (Some(State::Disk), false));
+    // The exit was lost; no interrupt lasts over a switch.
+    assert_eq!(woken(&[entry, switch(1, 0, 3)]), by_task);
+    assert_eq!(woken(&[entry, Kind::Lost(Loss::default())]), (Some(State::Blocked), false));
+}
+
+#[test]
+fn an_interrupt_in_which_requests_complete_is_a_disks() {
+    let irq = |completes: bool| {
+        let entry = Kind::IrqHandlerEntry { irq: 5, name: b"ahci" };
+        let exit = Kind::IrqHandlerExit { irq: 5, ret: 1 };
+        let mut all = vec![(10, 0, switch(0, 0, 1)), (11, 0, switch(1, 2, 0)), (20, 0, entry)];
+        if completes {
+            all.push((21, 0, Kind::BlockRqComplete(noise_trace::event::Request::default())));
+        }
+        all.extend([(22, 0, waking(1)), (23, 0, exit)]);
+        states(&built(&all), 1)[2].1
+    };
+    assert_eq!(irq(true), Some(State::Disk));
+    assert_eq!(irq(false), Some(State::Interrupt));
+}
+
+#[test]
+fn what_is_lost_is_unknown_and_not_guessed() {
+    // The switch away from 1 was lost.
+    let builder =
+        built(&[(10, 0, switch(0, 0, 1)), (20, 0, switch(5, 1, 0)), (30, 1, switch(0, 0, 1))]);
+    assert_eq!(states(&builder, 1), [(10, None), (30, Some(State::Unknown))]);
+    // All of a CPU, for a while.
+    let lost = Kind::Lost(Loss::default());
+    let builder = built(&[(10, 0, switch(0, 0, 1)), (20, 0, lost), (30, 0, switch(1, 1, 0))]);
+    assert_eq!(states(&builder, 1), [(10, None), (30, Some(State::Unknown))]);
+}
+
+#[test]
+fn a_thread_id_that_is_given_again_is_another_worker() {
+    let fork =
+        Kind::SchedProcessFork { parent: task(1), parent_pid: 1, child: task(2), child_pid: 2 };
+    let builder = built(&[
+        (10, 0, switch(0, 0, 1)),
+        (20, 0, fork),
+        (30, 0, switch(1, 0, 2)),
+        (40, 0, switch(2, 64, 1)),
+        (50, 0, fork),
+        (60, 0, switch(1, 0, 2)),
+    ]);
+    let who = Who::Thread { machine: 0, tid: 2 };
+    assert_eq!(builder.graph().workers().filter(|(_, worker)| worker.who == who).count(), 2);
+    assert_eq!(states(&builder, 2), [(50, None), (60, Some(State::Created))]);
+}
+
+#[test]
+fn ids_that_no_kernel_gives_name_no_worker() {
+    let builder = built(&[
+        (10, 0, switch(-5, 0, i32::MAX)),
+        (20, u32::MAX, switch(0, 0, 1)),
+        (30, 0, waking(-1)),
+    ]);
+    assert_eq!(builder.graph().workers().count(), 2);
+}
+
+#[test]
+fn a_thread_of_the_state_dump_lives_from_its_first_run_on() {
+    let dumped = Kind::StatedumpProcess(Dumped { tid: 1, pid: 1, ..Dumped::default() });
+    let life = |events: &[(u64, u32, Kind<'_>)]| {
+        let builder = built(events);
+        builder.graph().get(builder.thread(0, 1).unwrap()).unwrap().life()
+    };
+    let rest = [(10, 0, waking(1)), (20, 0, switch(0, 0, 1)), (30, 0, switch(1, 1, 0))];
+    assert_eq!(life(&rest), Some((10, 30)));
+    assert_eq!(life(&[&[(5, 0, dumped)], &rest[..]].concat()), Some((20, 30)));
+}
+
+#[test]
+fn the_end_of_the_asked_time_is_a_point() {
+    let mut builder = built(&[(10, 0, switch(0, 0, 1)), (20, 0, switch(1, 1, 0))]);
+    let id = builder.thread(0, 1).unwrap();
+    builder.until(id, 50);
+    assert_eq!(states(&builder, 1).last(), Some(&(50, Some(State::Blocked))));
+}
+
+/// Threads that wait for each other in a chain: 1 for 2, 2 for 3 …
+fn chain(length: i32) -> Builder {
+    let mut builder = Builder::default();
+    let mut event = |time_ns: i32, cpu: i32, kind| {
+        let (time_ns, cpu) = (u64::try_from(time_ns).unwrap(), u32::try_from(cpu).unwrap());
+        builder.follow(&Event { time_ns, cpu, kind });
+    };
+    for tid in 1..=length {
+        event(tid, tid, switch(0, 0, tid));
+    }
+    for tid in 1..length {
+        event(1000 + tid, tid, switch(tid, 1, 0));
+    }
+    for tid in (1..length).rev() {
+        let time = 5000 - 2 * tid;
+        event(time, tid + 1, waking(tid));
+        event(time + 1, tid, switch(0, 0, tid));
+    }
+    builder
+}
+
+#[test]
+fn a_bound_that_cuts_is_named_and_the_path_stays_whole() {
+    let builder = chain(20);
+    let id = builder.thread(0, 1).unwrap();
+    let (from_ns, to_ns) = builder.graph().get(id).unwrap().life().unwrap();
+    let path = |bounds| walk(builder.graph(), id, from_ns, to_ns, bounds).unwrap();
+    let cut_ns = |bounds| {
+        let path = path(bounds);
+        assert_eq!(path.fault(id, from_ns, to_ns), None);
+        let cuts =
+            path.steps.iter().filter(|step| matches!(step, Step::Stay { why: Some(Why::Cut), .. }));
+        (path.cut, cuts.map(Step::ns).sum::<u64>(), path.workers().len())
+    };
+    assert_eq!(cut_ns(Bounds::default()), (0, 0, 20));
+    let (cut, ns, workers) = cut_ns(Bounds { depth: 5, ..Bounds::default() });
+    assert_eq!((cut, workers), (1, 6));
+    assert!(ns > 3000, "{ns}");
+    let (cut, ns, _) = cut_ns(Bounds { points: 3, ..Bounds::default() });
+    assert!(cut > 0 && ns > 3000, "{cut} {ns}");
+}
+
+#[test]
+fn memory_does_not_grow_with_events_before_the_asked_time() {
+    let mut builder = Builder::default();
+    let mut most = 0;
+    for round in 0..20_000u64 {
+        let time_ns = round * 100;
+        for (after, kind) in [
+            (0, switch(0, 0, 1)),
+            (10, waking(2)),
+            (20, switch(1, 1, 2)),
+            (30, waking(1)),
+            (40, switch(2, 1, 0)),
+        ] {
+            builder.follow(&Event { time_ns: time_ns + after, cpu: 0, kind });
+        }
+        if round % 100 == 0 {
+            builder.forget_before(time_ns);
+            most = most.max(builder.graph().points());
+        }
+    }
+    assert!(most < 20, "{most}");
+}
