@@ -48,8 +48,8 @@ pub enum Step {
         from_ns: u64,
         /// Until then.
         to_ns: u64,
-        /// How the one acts on the other; `None` where the path goes to the waker of a worker that begins to
-        /// sleep, or to one whose sleep nothing more is known of.
+        /// How the one acts on the other; `None` where the path goes to who will wake a worker that begins to
+        /// sleep, and where it ends within such a sleep.
         action: Option<Action>,
     },
 }

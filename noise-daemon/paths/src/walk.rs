@@ -30,7 +30,8 @@ impl Default for Bounds {
 }
 
 /// The critical path of a worker between two times, as far as the graph has points of it: the path begins and
-/// ends with its first and last point where the times lie outside. `None` where it has none.
+/// ends with its first and last point where the times lie outside. A sleep that lasts beyond the end is replaced
+/// by what its waker did up to then. `None` where the worker has no time in that span.
 pub fn walk(graph: &Graph, id: WorkerId, from_ns: u64, to_ns: u64, bounds: Bounds) -> Option<Path> {
     let worker = graph.get(id)?;
     let (first_ns, last_ns) = worker.span()?;
@@ -49,28 +50,42 @@ pub fn walk(graph: &Graph, id: WorkerId, from_ns: u64, to_ns: u64, bounds: Bound
         }
         let begin_ns = before.time_ns.max(from_ns);
         let place = Place { worker: id, number };
-        // A sleep that lasts beyond the end has no wake-up within the span.
-        let is_whole = point.time_ns <= to_ns;
-        let is_replaced = point.state.is_some_and(State::is_replaced) && is_whole;
         let mut search = Search { graph, left: bounds.points, depth: bounds.depth, cut: 0 };
-        let steps = match is_replaced {
+        let steps = match point.state.is_some_and(State::is_replaced) {
             true => search.resolve(place, point, begin_ns, 0),
             false => Vec::new(),
         };
         path.cut = path.cut.saturating_add(search.cut);
         if steps.is_empty() {
-            let end_ns = point.time_ns.min(to_ns);
             let cut = (search.cut > 0).then_some(Why::Cut);
-            path.steps.push(stay(id, point, begin_ns, end_ns, 0, cut));
+            path.steps.push(stay(id, point, begin_ns, point.time_ns, 0, cut));
         } else {
             join(&mut path.steps, id, begin_ns, steps);
         }
     }
+    end(&mut path.steps, id, to_ns);
     if path.steps.is_empty() {
         // A moment: there is nothing to replace.
         return None;
     }
     Some(path)
+}
+
+/// Cuts off what lies after the end, and goes back to the worker where that is within one of its sleeps.
+fn end(steps: &mut Vec<Step>, id: WorkerId, end_ns: u64) {
+    let is_beyond = |step: &Step| step.span().1 > end_ns && step.span().0 >= end_ns;
+    while steps.last().is_some_and(is_beyond) {
+        steps.pop();
+    }
+    let Some(last) = steps.last_mut() else { return };
+    if let Step::Stay { to_ns, .. } | Step::Go { to_ns, .. } = last {
+        *to_ns = (*to_ns).min(end_ns);
+    }
+    let last = last.last();
+    if last != id {
+        let (from, to) = (last, id);
+        steps.push(Step::Go { from, to, from_ns: end_ns, to_ns: end_ns, action: None });
+    }
 }
 
 /// A part of a worker's time, as its graph has it.

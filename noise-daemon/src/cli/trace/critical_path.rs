@@ -27,6 +27,11 @@ use crate::cli::{CommandError, output};
 /// Events after which what lies before the asked time is forgotten.
 const FORGET_EVENTS: u64 = 1 << 16;
 
+/// Events beyond the asked time that are read to find out what ends a sleep.
+const BEYOND_EVENTS: u64 = 1 << 20;
+/// After so many of them it is looked whether any more are needed.
+const LOOK_EVENTS: u64 = 1 << 10;
+
 /// Arguments of `noised trace critical-path`.
 #[derive(Debug, clap::Args)]
 pub struct CriticalPathArgs {
@@ -153,12 +158,17 @@ fn all<'t>(
     let to_ns = to_ns.and_then(|all| all.into_iter().max());
     let mut document = Document::default();
     let (mut wanted, mut last_ns) = (BTreeSet::new(), 0);
+    let mut beyond = 0;
     for (number, record) in (0u64..).zip(source.by_ref()) {
-        if to_ns.is_some_and(|to_ns| record.time_ns > to_ns) {
-            last_ns = record.time_ns;
-            break;
-        }
         last_ns = record.time_ns;
+        if to_ns.is_some_and(|to_ns| record.time_ns > to_ns) {
+            // Who ends a sleep that is under way is worth a look, but not at all the rest.
+            let is_over = || sought.iter().all(|sought| is_over(builder.graph(), sought));
+            if beyond >= BEYOND_EVENTS || (beyond % LOOK_EVENTS == 0 && is_over()) {
+                break;
+            }
+            beyond += 1;
+        }
         if number.is_multiple_of(FORGET_EVENTS)
             && let Some(from_ns) = from_ns
         {
@@ -199,6 +209,13 @@ fn all<'t>(
         }
     }
     Ok((document, source.damage()))
+}
+
+/// Whether all is known of what is sought.
+fn is_over(graph: &Graph, sought: &Sought<'_>) -> bool {
+    let to_ns = sought.to_ns.unwrap_or(u64::MAX);
+    let all = find(graph, sought.wanted);
+    all.iter().all(|execution| execution.has_end || execution.to_ns >= to_ns)
 }
 
 /// What is under way at the end of the asked time lasts until then.
