@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use noise_trace::delays::document::Culprit;
 use serde::Serialize;
 
 use crate::execution::Execution;
@@ -67,6 +68,10 @@ pub struct Segment {
     /// The thread that handled the interrupt which ended a sleep.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub through: Option<String>,
+    /// Of a wait for a CPU: who had it meanwhile, the longest first; sums to the wait. See
+    /// [`blame`](crate::blame).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub culprits: Vec<Culprit>,
 }
 
 /// The path of an execution. Neighbours of one worker that are the same are one segment.
@@ -134,5 +139,6 @@ fn segment(graph: &Graph, step: &Step) -> Segment {
         Step::Go { .. } => (None, None, None),
     };
     let through = through.map(|id| named(graph, id).1);
-    Segment { tid, comm, cpu, state: step.state().name(), from_ns, to_ns, why, through }
+    let (state, culprits) = (step.state().name(), Vec::new());
+    Segment { tid, comm, cpu, state, from_ns, to_ns, why, through, culprits }
 }

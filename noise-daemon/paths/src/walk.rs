@@ -78,9 +78,8 @@ fn end(steps: &mut Vec<Step>, id: WorkerId, end_ns: u64) {
         steps.pop();
     }
     let Some(last) = steps.last_mut() else { return };
-    if let Step::Stay { to_ns, .. } | Step::Go { to_ns, .. } = last {
-        *to_ns = (*to_ns).min(end_ns);
-    }
+    let (Step::Stay { to_ns, .. } | Step::Go { to_ns, .. }) = last;
+    *to_ns = (*to_ns).min(end_ns);
     let last = last.last();
     if last != id {
         let (from, to) = (last, id);

@@ -240,7 +240,7 @@ impl Builder {
             Status::Running | Status::Waiting | Status::Aside => return,
             Status::Created => {
                 self.append(at, target);
-                self.machine(at.machine).set(target, Status::Waiting, at.cpu);
+                self.machine(at.machine).set(target, Status::Waiting, woken.target_cpu);
                 return;
             }
             Status::Blocked | Status::Unknown => {}
@@ -266,7 +266,7 @@ impl Builder {
                 }
             }
         }
-        self.machine(at.machine).set(target, Status::Waiting, at.cpu);
+        self.machine(at.machine).set(target, Status::Waiting, woken.target_cpu);
     }
 
     /// What a sleep was that ends in an interrupt; `None` where a task ends it.

@@ -6,11 +6,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use noise_paths::blame::Blame;
 use noise_paths::build::{Builder, Waker};
+use noise_paths::document::{Document, traced};
+use noise_paths::execution::{Wanted, find};
 use noise_paths::graph::{Graph, Who, WorkerId};
 use noise_paths::path::{Path, Step};
 use noise_paths::state::State;
 use noise_paths::walk::{Bounds, walk};
+use noise_trace::delays::Delays;
 use noise_trace::event::{Kind, stays_runnable};
 use noise_trace::json;
 use noise_trace::what::What;
@@ -135,6 +139,24 @@ fn waited(graph: &Graph, id: WorkerId, from_ns: u64, to_ns: u64) -> u64 {
     waits.map(|pair| pair[1].time_ns.min(to_ns).saturating_sub(pair[0].time_ns.max(from_ns))).sum()
 }
 
+/// The waits for a CPU on a path are divided, each exactly.
+fn blamed(trace: &Trace, graph: &Graph, path: &Path, name: &str) {
+    let wanted = Wanted::Thread(name.parse().unwrap());
+    let execution = find(graph, &wanted)[0];
+    let traced = traced(graph, name, &execution, path);
+    let mut document = Document { executions: vec![traced], discarded: 0 };
+    let mut blame = Blame::new(&document, Delays::default());
+    for record in trace.reader() {
+        blame.follow(&record.event(), &mut document);
+    }
+    blame.finish(&mut document);
+    let waits = document.executions[0].path.iter().filter(|part| part.state == "waiting_cpu");
+    for wait in waits {
+        let culprits: u64 = wait.culprits.iter().map(|culprit| culprit.ns).sum();
+        assert_eq!(culprits, wait.to_ns - wait.from_ns, "{wait:?}");
+    }
+}
+
 /// All paths that the file has.
 pub fn paths(trace: &Trace) {
     let graph = graph(trace);
@@ -167,6 +189,7 @@ pub fn paths(trace: &Trace) {
         let leaves_to = expected["first_leaves_to"].as_object();
         let leaves_to = leaves_to.map(|to| (to["tid"].as_i64().unwrap() as i32, number(&to["at"])));
         assert_eq!(leave, leaves_to, "{thread_id}");
+        blamed(trace, &graph, &path, thread_id);
         println!(
             "{thread_id}: counted as waiting there, but running: {} ns",
             corrections.running_ns

@@ -11,15 +11,19 @@ mod play;
 
 use std::collections::BTreeMap;
 
+use noise_paths::blame::Blame;
 use noise_paths::build::Builder;
+use noise_paths::document::{Document, traced};
+use noise_paths::execution::{Execution, Wanted, find};
 use noise_paths::graph::{Graph, Who, WorkerId};
 use noise_paths::path::Path;
 use noise_paths::state::State;
 use noise_paths::walk::{Bounds, walk};
+use noise_trace::delays::{Begin, Delays};
 use noise_trace::event::{Event, Kind, Loss};
 use proptest::prelude::*;
 
-use self::play::{FIRST, Part, Played, Schedule, play};
+use self::play::{FIRST, HOG, Part, Played, Schedule, play};
 
 /// The graph of events that were played, without those whose numbers are in `lost`.
 fn graph(played: &Played, is_lost: impl Fn(usize) -> bool) -> Graph {
@@ -94,6 +98,34 @@ proptest! {
             clipped
         };
         prop_assert_eq!(parts(&graph, &path), clipped(&played.truth));
+    }
+
+    #[test]
+    fn waits_for_a_cpu_are_divided_among_who_had_it(schedule in play::schedules()) {
+        let played = play(&schedule);
+        let graph = graph(&played, |_| false);
+        let wanted = Wanted::Thread(FIRST);
+        let execution = find(&graph, &wanted)[0];
+        let Execution { worker, from_ns, to_ns, .. } = execution;
+        let path = walk(&graph, worker, from_ns, to_ns, Bounds::default()).unwrap();
+        let executions = vec![traced(&graph, "first", &execution, &path)];
+        let mut document = Document { executions, discarded: 0 };
+        let mut blame = Blame::new(&document, Delays::new(Begin::Waking));
+        for (time_ns, cpu, what) in &played.events {
+            if let play::What::Event(kind) = what {
+                blame.follow(&Event { time_ns: *time_ns, cpu: *cpu, kind: *kind }, &mut document);
+            }
+        }
+        blame.finish(&mut document);
+        let mut hogs_ns = 0;
+        for segment in &document.executions[0].path {
+            let culprits: u64 = segment.culprits.iter().map(|culprit| culprit.ns).sum();
+            let waits = segment.state == "waiting_cpu";
+            prop_assert_eq!(culprits, if waits { segment.to_ns - segment.from_ns } else { 0 });
+            let hogs = segment.culprits.iter().filter(|culprit| culprit.tid >= HOG);
+            hogs_ns += hogs.map(|culprit| culprit.ns).sum::<u64>();
+        }
+        prop_assert_eq!(hogs_ns, played.preempted_ns);
     }
 
     #[test]

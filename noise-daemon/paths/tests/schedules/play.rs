@@ -12,7 +12,7 @@ use proptest::prelude::*;
 /// The thread whose path is looked for.
 pub const FIRST: i32 = 100;
 /// Who preempts others.
-const HOG: i32 = 50_000;
+pub const HOG: i32 = 50_000;
 
 /// Who did what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,6 +149,8 @@ pub struct Played {
     pub events: Vec<(u64, u32, What)>,
     /// The path of the first thread.
     pub truth: Vec<Part>,
+    /// How long who preempts others had the CPU on that path, nanoseconds.
+    pub preempted_ns: u64,
 }
 
 /// Plays a schedule.
@@ -160,7 +162,13 @@ pub fn play(schedule: &Schedule) -> Played {
     let (end_ns, truth) = stage.acts(first, begin_ns, schedule);
     stage.switch_out(first, end_ns, 1);
     stage.events.sort_by_key(|(time_ns, ..)| *time_ns);
-    Played { events: stage.events, truth }
+    let preempted = stage.preempted.iter().map(|(from_ns, to_ns, tid)| {
+        let waits = truth.iter().filter(|part| part.tid == *tid && part.state == State::WaitingCpu);
+        let inside =
+            |part: &Part| part.to_ns.min(*to_ns).saturating_sub(part.from_ns.max(*from_ns));
+        waits.map(inside).sum::<u64>()
+    });
+    Played { preempted_ns: preempted.sum(), events: stage.events, truth }
 }
 
 #[derive(Default)]
@@ -169,6 +177,8 @@ struct Stage {
     /// The CPU of each thread, by its number from [`FIRST`] on.
     cpus: Vec<u32>,
     packets: u64,
+    /// From when until when which thread was preempted.
+    preempted: Vec<(u64, u64, i32)>,
 }
 
 fn task(tid: i32) -> Task {
@@ -308,6 +318,7 @@ impl Stage {
                     self.switch(now_ns, cpu, tid, 2048, HOG + tid);
                     self.waking(now_ns + ns / 2, cpu, tid);
                     self.switch(now_ns + ns, cpu, HOG + tid, 1, tid);
+                    self.preempted.push((now_ns, now_ns + ns, tid));
                     push(&mut truth, part(now_ns, now_ns + ns, State::WaitingCpu));
                     now_ns += ns;
                 }

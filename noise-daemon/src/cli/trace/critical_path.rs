@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::bail;
+use noise_paths::blame::Blame;
 use noise_paths::build::{Builder, Waker};
 use noise_paths::document::{Document, traced};
 use noise_paths::execution::{Execution, Wanted, find};
@@ -13,6 +14,7 @@ use noise_paths::graph::{Graph, Who};
 use noise_paths::walk::{Bounds, walk};
 use noise_trace::ctf::Reader;
 use noise_trace::damage::Damage;
+use noise_trace::delays::{Begin, Delays};
 use noise_trace::event::Kind;
 use noise_trace::ftrace;
 use noise_trace::record::Source;
@@ -106,7 +108,9 @@ pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
             let begin_ns = || reader().first_ns().unwrap_or(0);
             let select = args.part.select(begin_ns);
             let sought = sought(args, &select, begin_ns);
-            all(recording.tidied(reader(), false), Builder::new(ctf.waker()), select, &sought)?
+            let tidied = || recording.tidied(reader(), false);
+            let found = all(tidied(), Builder::new(ctf.waker()), select, &sought)?;
+            blamed(tidied(), Delays::new(ctf.begin()), found)
         }
         Recording::Text(text) => {
             let reader = || ftrace::Reader::new(text);
@@ -115,7 +119,9 @@ pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
             let sought = sought(args, &select, begin_ns);
             let wakes = reader().any(|record| matches!(record.kind(), Kind::SchedWaking(_)));
             let waker = if wakes { Waker::Waking } else { Waker::Wakeup };
-            all(recording.tidied(reader(), false), Builder::new(waker), select, &sought)?
+            let tidied = || recording.tidied(reader(), false);
+            let found = all(tidied(), Builder::new(waker), select, &sought)?;
+            blamed(tidied(), Delays::new(Begin::Wakeup), found)
         }
     };
     match args.json {
@@ -209,6 +215,24 @@ fn all<'t>(
         }
     }
     Ok((document, source.damage()))
+}
+
+/// The same with who had the CPUs that were waited for, for which the recording is read once more, up to the
+/// last of these waits.
+fn blamed<'t>(
+    source: impl Source<'t>,
+    delays: Delays,
+    (mut document, damage): (Document, Damage),
+) -> (Document, Damage) {
+    let mut blame = Blame::new(&document, delays);
+    for record in source {
+        if blame.is_over() {
+            break;
+        }
+        blame.follow(&record.event(), &mut document);
+    }
+    blame.finish(&mut document);
+    (document, damage)
 }
 
 /// Whether all is known of what is sought.

@@ -26,9 +26,10 @@ pub mod watch;
 use std::collections::BTreeSet;
 
 use self::cpu::Cpus;
-use self::document::Document;
+use self::document::{Culprit, Document};
 use self::interrupts::Interrupts;
 use self::requests::Requests;
+use self::sums::Sums;
 pub use self::waits::Begin;
 use self::waits::Waits;
 use self::watch::Watch;
@@ -72,6 +73,14 @@ impl Delays {
         self.interrupts.follow(event, &mut self.cpus, watch);
         self.requests.follow(event, &self.cpus, watch);
         self.waits.follow(event, &mut self.cpus, watch);
+    }
+
+    /// Who ran on a CPU between two times, interrupts included, the longest first; the parts sum to that time.
+    /// What lies so far back that newer turns took its place is untracked, so ask when the end is just over.
+    pub fn culprits(&self, cpu: u32, from_ns: u64, to_ns: u64) -> Vec<Culprit> {
+        let mut sums = Sums::default();
+        self.cpus.divide_whole(cpu, from_ns, to_ns, &mut sums);
+        self.waits.culprits(&sums)
     }
 
     /// Counts from now on only: delays that ended before are left out, those under way are not.

@@ -71,6 +71,15 @@ fn execution(page: &mut String, traced: &Traced) {
         let _ = writeln!(page, "  {who:<30} {state:<15} {ms:>12} {share:>9}");
     }
     more(page, folded.len(), SHOWN_ROWS, "threads and states");
+    let blamed = blamed(&traced.path);
+    if !blamed.is_empty() {
+        let heading = "who had the CPUs that were waited for";
+        let _ = writeln!(page, "\n  {heading:<46} {:>12} {:>9}", "time", "share");
+    }
+    for (who, ns) in blamed.iter().take(SHOWN_ROWS) {
+        let _ = writeln!(page, "  {who:<46} {:>12} {:>9}", milli(*ns), share(*ns, span_ns));
+    }
+    more(page, blamed.len(), SHOWN_ROWS, "of them");
     let _ = writeln!(page, "\n  {:<12} {:<30} {:<15} {:>12}", "after", "thread", "state", "time");
     for segment in longest(&traced.path) {
         let after = milli(segment.from_ns.saturating_sub(traced.from_ns));
@@ -100,6 +109,22 @@ fn folded(path: &[Segment]) -> Vec<(String, &'static str, u64)> {
     rows
 }
 
+/// Time of waits for a CPU by who had it, the longest first.
+fn blamed(path: &[Segment]) -> Vec<(String, u64)> {
+    let mut sums: HashMap<String, u64> = HashMap::new();
+    for culprit in path.iter().flat_map(|segment| &segment.culprits) {
+        let who = match culprit.cause {
+            "thread" => format!("{} {}", culprit.comm, culprit.tid),
+            other => other.to_owned(),
+        };
+        let sum = sums.entry(who).or_default();
+        *sum = sum.saturating_add(culprit.ns);
+    }
+    let mut rows: Vec<_> = sums.into_iter().collect();
+    rows.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+    rows
+}
+
 /// The longest parts, in the order of time.
 fn longest(path: &[Segment]) -> Vec<&Segment> {
     let mut all: Vec<_> = path.iter().collect();
@@ -113,6 +138,8 @@ fn longest(path: &[Segment]) -> Vec<&Segment> {
 
 #[cfg(test)]
 mod tests {
+    use noise_trace::delays::document::Culprit;
+
     use super::*;
 
     #[test]
@@ -126,6 +153,7 @@ mod tests {
             to_ns,
             why: None,
             through: None,
+            culprits: Vec::new(),
         };
         let traced = Traced {
             name: "thread:7".to_owned(),
@@ -137,11 +165,26 @@ mod tests {
             has_begin: false,
             has_end: false,
             cut: 1,
-            totals_ns: [("running", 6_000_000), ("disk", 4_000_000), ("timer", 0)].into(),
+            totals_ns: [
+                ("running", 5_000_000),
+                ("disk", 4_000_000),
+                ("waiting_cpu", 1_000_000),
+                ("timer", 0),
+            ]
+            .into(),
             path: vec![
                 segment(7, "server", "running", 1_000_000, 3_000_000),
                 segment(9, "helper", "disk", 3_000_000, 7_000_000),
-                segment(7, "server", "running", 7_000_000, 11_000_000),
+                Segment {
+                    culprits: vec![Culprit {
+                        tid: 20,
+                        comm: "hog".to_owned(),
+                        cause: "thread",
+                        ns: 1_000_000,
+                    }],
+                    ..segment(7, "server", "waiting_cpu", 7_000_000, 8_000_000)
+                },
+                segment(7, "server", "running", 8_000_000, 11_000_000),
             ],
         };
         insta::assert_snapshot!(page(&Document { executions: vec![traced], discarded: 3 }));
