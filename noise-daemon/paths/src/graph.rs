@@ -223,7 +223,7 @@ impl Graph {
     /// Notes what a sleep before a point was.
     pub fn explain(&mut self, to: Place, state: State) {
         if let Some(point) = self.point_mut(to)
-            && point.state == Some(State::Blocked)
+            && matches!(point.state, Some(State::Blocked | State::Futex))
         {
             point.state = Some(state);
         }

@@ -3,8 +3,8 @@
 //! Going backward from the wake-up, running, waiting for a CPU and what a device or a timer explains are
 //! copied; a sleep that another worker ended is replaced in the same way, never before the begin of the one
 //! around it. Where a worker's history ends within the sleep, the walk goes back to the latest place on its
-//! way where another worker acted on it (who created it, who sent it a packet), and follows that one instead. What is
-//! left is unknown.
+//! way where another worker acted on it (who created it, who sent it a packet), and follows that one instead.
+//! What is left is unknown.
 //!
 //! The work is bounded: see [`Bounds`].
 
@@ -131,8 +131,8 @@ struct Search<'g> {
 }
 
 impl Search<'_> {
-    /// What the waker of a sleep did from `bound_ns` on until it woke the sleeper, the latest first. Nothing where no waker is known, or
-    /// a bound is reached.
+    /// What the waker of a sleep did from `bound_ns` on until it woke the sleeper, the latest first. Nothing
+    /// where no waker is known, or a bound is reached.
     fn resolve(&mut self, place: Place, point: &Point, bound_ns: u64, depth: u32) -> Vec<Step> {
         let Some(link) = point.link else { return Vec::new() };
         if link.from.worker == place.worker {

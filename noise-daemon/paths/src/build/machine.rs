@@ -23,6 +23,8 @@ pub enum Status {
     Waiting,
     /// It sleeps.
     Blocked,
+    /// It sleeps in the system call of locks.
+    Locked,
     /// It was created, and no event says since when it wants a CPU.
     Created,
     /// The idle task while others run: it does not wait for them.
@@ -40,6 +42,8 @@ pub struct Cpu {
     pub kernel: Option<WorkerId>,
     /// Whether a thread hands packets up.
     pub receives: bool,
+    /// Whether the thread that runs is in the system call of locks.
+    pub in_futex: bool,
     /// The sender of the packet that is handled.
     pub sender: Option<Link>,
     contexts: Contexts,
@@ -55,6 +59,8 @@ pub struct Machine {
     cpus: Vec<Cpu>,
     /// What is known of a CPU beyond those that are followed: nothing.
     other: Cpu,
+    /// Threads that do not run, and are in the system call of locks.
+    pub in_futex: BTreeSet<WorkerId>,
     /// Interrupts in which block requests completed.
     disks: BTreeSet<u32>,
 }

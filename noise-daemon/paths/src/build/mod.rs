@@ -27,7 +27,7 @@ pub enum Waker {
     /// `sched_waking`: it is recorded where the waker runs.
     #[default]
     Waking,
-    /// `sched_wakeup`, for traces that have no other. Since Linux 4.3 it is recorded on the CPU of the thread that is woken.
+    /// `sched_wakeup`, for traces that have no other. It may be recorded on the CPU of the thread that is woken.
     Wakeup,
 }
 
@@ -112,6 +112,9 @@ impl Builder {
                 self.note(at, task.tid, |worker| worker.exit_ns = Some(at.time_ns));
             }
             Kind::Lost(_) => self.lose(at),
+            Kind::Other(name) if is_system_call(name) => {
+                self.machine(machine).cpu(event.cpu).in_futex = is_entry_of_futex(name);
+            }
             Kind::Other(name) if is_reception(name) => {
                 let is_begin = name.ends_with("_entry");
                 self.machine(machine).cpu(event.cpu).receives = is_begin;
@@ -189,6 +192,7 @@ impl Builder {
             Status::Running => State::Running,
             Status::Waiting => State::WaitingCpu,
             Status::Blocked => State::Blocked,
+            Status::Locked => State::Futex,
             Status::Created => State::Created,
             Status::Aside => return self.graph.append(id, at.time_ns, None, NO_CPU),
         };
@@ -209,12 +213,18 @@ impl Builder {
             machine.set(prev_id, Status::Unknown, at.cpu);
         }
         self.append(at, prev_id);
+        let machine = self.machine(at.machine);
+        let in_futex = std::mem::take(&mut machine.cpu(at.cpu).in_futex);
+        if in_futex {
+            machine.in_futex.insert(prev_id);
+        }
         let status = match (prev.tid, stays_runnable(prev_state)) {
             (0, _) => Status::Aside,
             (_, true) => Status::Waiting,
+            (_, false) if in_futex => Status::Locked,
             (_, false) => Status::Blocked,
         };
-        self.machine(at.machine).set(prev_id, status, at.cpu);
+        machine.set(prev_id, status, at.cpu);
 
         let next_id = self.worker(at, next);
         let machine = self.machine(at.machine);
@@ -226,7 +236,9 @@ impl Builder {
         self.append(at, next_id);
         let machine = self.machine(at.machine);
         machine.set(next_id, Status::Running, at.cpu);
-        machine.cpu(at.cpu).current = Some(next_id);
+        let in_futex = machine.in_futex.remove(&next_id);
+        let cpu = machine.cpu(at.cpu);
+        (cpu.current, cpu.in_futex) = (Some(next_id), in_futex);
     }
 
     fn wake(&mut self, at: At, woken: &Woken) {
@@ -243,7 +255,7 @@ impl Builder {
                 self.machine(at.machine).set(target, Status::Waiting, woken.target_cpu);
                 return;
             }
-            Status::Blocked | Status::Unknown => {}
+            Status::Blocked | Status::Locked | Status::Unknown => {}
         }
         let machine = self.machine(at.machine);
         let context = machine.contexts(at.cpu).running();
@@ -320,7 +332,7 @@ impl Builder {
     fn lose(&mut self, at: At) {
         let machine = self.machine(at.machine);
         let cpu = machine.cpu(at.cpu);
-        (cpu.sender, cpu.receives) = (None, false);
+        (cpu.sender, cpu.receives, cpu.in_futex) = (None, false, false);
         if let Some(current) = cpu.current.take() {
             machine.set(current, Status::Unknown, at.cpu);
         }
@@ -340,8 +352,7 @@ impl Builder {
             self.graph.add(who, Comm::new(b"kernel"))
         });
         self.machine(at.machine).cpu(at.cpu).kernel = Some(id);
-        let last_ns =
-            self.graph.get(id).and_then(|kernel| kernel.span()).map(|(_, last_ns)| last_ns);
+        let last_ns = self.graph.get(id).and_then(Worker::span).map(|(_, last_ns)| last_ns);
         if last_ns.is_none_or(|last_ns| last_ns < since_ns) {
             self.graph.append(id, since_ns, None, NO_CPU);
         }
@@ -368,6 +379,17 @@ const NET_RX: u32 = 3;
 const BLOCK: u32 = 4;
 const IRQ_POLL: u32 = 5;
 const HRTIMER: u32 = 8;
+
+/// Whether an event is the begin or end of a system call, by LTTng's names of all versions.
+fn is_system_call(name: &str) -> bool {
+    let name = name.strip_prefix("compat_").unwrap_or(name);
+    ["syscall_", "sys_", "exit_syscall"].iter().any(|begin| name.starts_with(begin))
+}
+
+/// Whether it is the begin of the one that locks are made with.
+fn is_entry_of_futex(name: &str) -> bool {
+    name.ends_with("_futex") && !name.contains("exit")
+}
 
 /// LTTng's events around the function that hands packets up, whatever version: its name began with `netif` or
 /// `net_if` over the years.

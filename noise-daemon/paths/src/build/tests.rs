@@ -98,6 +98,25 @@ fn an_interrupt_in_which_requests_complete_is_a_disks() {
 }
 
 #[test]
+fn a_sleep_in_the_system_call_of_locks_is_one() {
+    let asleep = |calls: &[(u64, &'static str)], slept_ns| {
+        let mut all = vec![(10, 0, switch(0, 0, 1))];
+        all.extend(calls.iter().map(|(time_ns, name)| (*time_ns, 0, Kind::Other(name))));
+        // It is preempted meanwhile, and goes on elsewhere.
+        all.extend([(50, 0, switch(1, 0, 0)), (60, 1, switch(0, 0, 1))]);
+        all.extend([(slept_ns, 1, switch(1, 1, 0)), (90, 1, switch(0, 0, 1))]);
+        states(&built(&all), 1).last().unwrap().1
+    };
+    let futex = Some(State::Futex);
+    assert_eq!(asleep(&[(20, "syscall_entry_futex")], 70), futex);
+    assert_eq!(asleep(&[(20, "compat_sys_futex")], 70), futex);
+    let other = Some(State::Blocked);
+    assert_eq!(asleep(&[(20, "syscall_entry_futex"), (30, "syscall_exit_futex")], 70), other);
+    assert_eq!(asleep(&[(20, "sys_futex"), (30, "exit_syscall")], 70), other);
+    assert_eq!(asleep(&[(20, "syscall_entry_read")], 70), other);
+}
+
+#[test]
 fn what_is_lost_is_unknown_and_not_guessed() {
     // The switch away from 1 was lost.
     let builder =

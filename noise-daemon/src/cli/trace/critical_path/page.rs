@@ -54,7 +54,7 @@ fn execution(page: &mut String, traced: &Traced) {
     if traced.cut > 0 {
         let _ = writeln!(
             page,
-            "{} sleeps were not followed to their end: the chain of wakers is too long",
+            "sleeps not followed to their end, because the chain of wakers is too long: {}",
             traced.cut
         );
     }
