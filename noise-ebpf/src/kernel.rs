@@ -194,7 +194,7 @@ impl<A: Access> Hrtimer<A> {
 /// The time that lies where the `index`th argument says; 0 where it cannot be read.
 #[inline(always)]
 pub fn time_at<A: Access>(access: A, index: usize) -> u64 {
-    // Verifiers of before 5.17 know no pointers to numbers and refuse to load one.
+    // The verifiers of older kernels know no pointers to numbers, and refuse to load one.
     let at = access.address(index) as *const u64;
     // SAFETY: the helper accepts any address and fails where it cannot be read.
     unsafe { bpf_probe_read_kernel(at) }.unwrap_or_default()
