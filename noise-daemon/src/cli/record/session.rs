@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use jiff::Timestamp;
+use noise_common::hooks::Hook;
 use noise_common::store::Class;
 use noise_host::kernel::monotonic_ns;
 use noise_host::resolve::read_host;
@@ -265,6 +266,11 @@ impl Session {
             lost: self.capture.discarded(),
             uncounted: self.uncounted,
         }
+    }
+
+    /// Hooks whose events are not in it, though those of their class are.
+    pub fn lacks(&self) -> Vec<Hook> {
+        self.supply.lacks()
     }
 
     /// Detaches the programs, notes how real time is at the end, and waits until all is on the disk.

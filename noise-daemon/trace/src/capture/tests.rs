@@ -94,6 +94,8 @@ fn events_have_names_and_fields_of_lttng() {
         Body::net(EventKind::NetXmit, 5, 60, (2, 9), 2_000_401),
         Body::net(EventKind::NetReceive, 5, 60, (1, 10), 2_000_402),
         Body::irq(EventKind::IrqEntry, 36, 0, 2_000_500),
+        Body::hrtimer(0xffff_8881_0000_0040, 0xffff_ffff_8100_0010, 12_345, 2_000_510),
+        Body::hrtimer_exit(0xffff_8881_0000_0040, 2_000_520),
         Body::vector(EventKind::VectorExit, Vector::LocalTimer, 236, 2_000_600),
         Body::switch((7, 120), 0x80, false, (0, 120), 2_000_700),
         Body::task(EventKind::Waking, 7, 0xff, 0, 0, 2_000_800),
@@ -129,6 +131,12 @@ fn events_have_names_and_fields_of_lttng() {
         Kind::NetDevStartXmit(packet(b"eth0")),
         Kind::NetifReceiveSkb(packet(b"if1@10")),
         Kind::IrqHandlerEntry { irq: 36, name: b"virtio1" },
+        Kind::HrtimerExpireEntry {
+            hrtimer: 0xffff_8881_0000_0040,
+            function: 0xffff_ffff_8100_0010,
+            now: 12_345,
+        },
+        Kind::HrtimerExpireExit { hrtimer: 0xffff_8881_0000_0040 },
         Kind::VectorExit { which: Vector::LocalTimer, vector: 236 },
         Kind::SchedSwitch {
             prev: task("bash", 7, 20),

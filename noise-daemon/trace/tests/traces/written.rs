@@ -59,6 +59,8 @@ fn kinds(number: u32) -> Vec<Kind<'static>> {
         Kind::NetDevStartXmit(packet),
         Kind::NetifReceiveSkb(packet),
         Kind::SkbKfree { skb: u64::MAX, reason: u32::MAX },
+        Kind::HrtimerExpireEntry { hrtimer: u64::MAX - 7, function: long, now: -1 },
+        Kind::HrtimerExpireExit { hrtimer: u64::MAX - 7 },
         Kind::TcpRetransmitSkb(packet),
     ];
     kinds.extend(VECTOR_HOOKS.iter().enumerate().filter_map(|(index, hook)| {

@@ -78,6 +78,10 @@ fn sched() -> impl Strategy<Value = Kind<'static>> {
         any::<u32>().prop_map(|vec| Kind::SoftirqEntry { vec }),
         any::<u32>().prop_map(|vec| Kind::SoftirqExit { vec }),
         any::<i64>().prop_map(|delta_ns| Kind::NmiHandler { delta_ns, handled: 0 }),
+        (any::<u64>(), any::<u64>(), any::<i64>()).prop_map(|(hrtimer, function, now)| {
+            Kind::HrtimerExpireEntry { hrtimer, function, now }
+        }),
+        any::<u64>().prop_map(|hrtimer| Kind::HrtimerExpireExit { hrtimer }),
         (proptest::sample::select(VECTOR_HOOKS), any::<u32>(), any::<bool>()).prop_map(
             |(hook, vector, entry)| match hook {
                 Hook::Vector(which, _) if entry => Kind::VectorEntry { which, vector },
