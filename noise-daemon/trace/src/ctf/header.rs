@@ -122,29 +122,36 @@ struct Reading {
 
 impl Reading {
     #[inline(always)]
-    fn run(&mut self, steps: &[Step], bytes: Bytes<'_>) -> Result<(), Cut> {
-        for step in steps {
+    fn run(&mut self, mut steps: &[Step], bytes: Bytes<'_>) -> Result<(), Cut> {
+        while let Some((step, behind)) = steps.split_first() {
+            steps = behind;
             match step {
                 Step::Align(align) => self.at = bits::aligned(self.at, *align),
                 Step::Read(int, role) => self.take(int, *role, bytes)?,
-                Step::Choose(slot, options) => self.choose(*slot, options, bytes)?,
+                // Nearly always the last step: its own are gone on with.
+                Step::Choose(slot, options) if behind.is_empty() => {
+                    steps = self.chosen(*slot, options)?;
+                }
+                Step::Choose(slot, options) => {
+                    self.run_inside(self.chosen(*slot, options)?, bytes)?;
+                }
             }
         }
         Ok(())
     }
 
-    fn choose(
-        &mut self,
+    #[inline(always)]
+    fn chosen<'s>(
+        &self,
         slot: u8,
-        options: &[(u64, u64, Vec<Step>)],
-        bytes: Bytes<'_>,
-    ) -> Result<(), Cut> {
+        options: &'s [(u64, u64, Vec<Step>)],
+    ) -> Result<&'s [Step], Cut> {
         let tag = self.tags[usize::from(slot % TAGS as u8)];
         let fits = |(first, last, _): &&(u64, u64, Vec<Step>)| (*first..=*last).contains(&tag);
-        let (_, _, steps) = options.iter().find(fits).ok_or(Cut)?;
-        self.run_inside(steps, bytes)
+        options.iter().find(fits).map(|(_, _, steps)| steps.as_slice()).ok_or(Cut)
     }
 
+    #[cold]
     fn run_inside(&mut self, steps: &[Step], bytes: Bytes<'_>) -> Result<(), Cut> {
         self.run(steps, bytes)
     }

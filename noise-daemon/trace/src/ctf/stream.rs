@@ -72,6 +72,8 @@ struct Open<'t> {
 
 /// Goes over one stream.
 pub struct Stream<'t> {
+    /// The event that it is at, or what was lost before it; none at the end.
+    pub head: Option<Record<'t>>,
     layout: &'t Layout,
     name: &'t str,
     file: &'t [u8],
@@ -103,6 +105,7 @@ impl<'t> Stream<'t> {
     /// One that begins at the begin of a file. `cpu` is for packets that name none.
     pub fn new(layout: &'t Layout, name: &'t str, file: &'t [u8], cpu: u32) -> Self {
         let mut stream = Self {
+            head: None,
             layout,
             name,
             file,
@@ -144,31 +147,35 @@ impl<'t> Stream<'t> {
         }
     }
 
-    /// The next event, or what was lost before it.
+    /// Goes on to the next event, or to what was lost before it.
     #[inline]
-    pub fn next(&mut self) -> Option<Record<'t>> {
+    pub fn advance(&mut self) {
         loop {
             if let Some(packet) = &self.packet
                 && self.loss.is_none()
                 && self.at < packet.bytes.end
             {
                 match self.event(*packet) {
-                    Ok(record) => return Some(record),
+                    Ok(()) => return,
                     Err(what) => self.give_up(what),
                 }
                 continue;
             }
             if let Some(loss) = self.loss.take() {
                 self.time_ns = self.time_ns.max(loss.from_ns);
-                return Some(Record::lost(self.time_ns, self.cpu, loss));
+                self.head = Some(Record::lost(self.time_ns, self.cpu, loss));
+                return;
             }
-            self.open_packet()?;
+            if self.open_packet().is_none() {
+                self.head = None;
+                return;
+            }
         }
     }
 
-    /// The event at the current place.
+    /// Goes to the event at the current place.
     #[inline(always)]
-    fn event(&mut self, packet: Open<'t>) -> Result<Record<'t>, &'static str> {
+    fn event(&mut self, packet: Open<'t>) -> Result<(), &'static str> {
         let beyond = |_: Cut| "an event lies beyond the end";
         let (head, context_at) = packet.class.header.read(packet.bytes, self.at).map_err(beyond)?;
         let class =
@@ -189,7 +196,8 @@ impl<'t> Stream<'t> {
         }
         let Open { class: stream, bytes, .. } = packet;
         let located = Located { class, stream, bytes, context_at, fields_at: at };
-        Ok(Record::new(self.time_ns, self.cpu, located))
+        self.head = Some(Record::new(self.time_ns, self.cpu, located));
+        Ok(())
     }
 
     /// Takes a time stamp over. One of fewer than 64 bits lacks the upper ones, and counts from zero again
