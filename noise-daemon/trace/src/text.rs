@@ -119,22 +119,21 @@ impl Visit for Fields<'_> {
     fn name(&mut self, name: &str) {
         self.next();
         self.line.push_str(name.strip_prefix('_').unwrap_or(name));
-        self.line.push_str(" =");
+        self.line.push_str(" = ");
     }
 
     fn element(&mut self, number: u64) {
         self.next();
-        let _ = write!(self.line, "[{number}] =");
+        let _ = write!(self.line, "[{number}] = ");
     }
 
     fn value(&mut self, value: Value<'_>) {
-        self.line.push(' ');
         write_value(value, self.line);
         self.open = Open::Value;
     }
 
     fn begin(&mut self, shape: Shape) {
-        self.line.push_str(if shape == Shape::Elements { " [" } else { " {" });
+        self.line.push_str(if shape == Shape::Elements { "[" } else { "{" });
         self.open = Open::First;
     }
 

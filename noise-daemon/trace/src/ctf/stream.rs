@@ -3,7 +3,7 @@
 use super::bits::mask;
 use super::class::EventClass;
 use super::layout::{Layout, StreamClass};
-use super::node::SLOTS;
+use super::node::{SLOTS, Struct};
 use super::packet::{MAGIC, Packet, open};
 use super::walk::{Bytes, Cut, skip, walk_fields};
 use crate::clock::Clock;
@@ -43,7 +43,7 @@ impl<'t> Stored<'t> for Located<'t> {
 
     fn visit(&self, visit: &mut impl Visit) {
         // It was skipped over before: all of it is there.
-        let _ = walk_fields(&self.class.fields, self.bytes, self.fields_at, &mut [0; SLOTS], visit);
+        let _ = show(&self.class.fields, self.bytes, self.fields_at, visit);
     }
 
     /// First the context of all events of its stream, then that of its kind.
@@ -51,11 +51,19 @@ impl<'t> Stored<'t> for Located<'t> {
         let mut at = self.context_at;
         for context in [&self.stream.event_context, &self.class.context].into_iter().flatten() {
             begin(visit);
-            match walk_fields(context, self.bytes, at, &mut [0; SLOTS], visit) {
+            match show(context, self.bytes, at, visit) {
                 Ok(behind) => at = behind,
                 Err(Cut) => return,
             }
         }
+    }
+}
+
+/// Shows fields. Of those that always have the same length none is kept for another one.
+fn show(fields: &Struct, bytes: Bytes<'_>, at: u64, visit: &mut impl Visit) -> Result<u64, Cut> {
+    match fields.fixed {
+        Some(_) => walk_fields(fields, bytes, at, &mut [], visit),
+        None => walk_fields(fields, bytes, at, &mut [0; SLOTS], visit),
     }
 }
 
@@ -358,7 +366,7 @@ impl<'t> Stream<'t> {
     }
 }
 
-fn skip_fields(structure: &super::node::Struct, bytes: Bytes<'_>, at: u64) -> Result<u64, Cut> {
+fn skip_fields(structure: &Struct, bytes: Bytes<'_>, at: u64) -> Result<u64, Cut> {
     let mut slots = [0; SLOTS];
     let begin = super::bits::aligned(at, structure.align);
     structure.fields.iter().try_fold(begin, |at, (_, node)| skip(node, bytes, at, &mut slots))
