@@ -48,6 +48,8 @@ macro_rules! for_each_hook {
                 SoftirqEntry "softirq_entry" n_softirq_in r_softirq_in;
                 SoftirqExit "softirq_exit" n_softirq_out r_softirq_out;
                 NmiHandler "nmi_handler" n_nmi r_nmi;
+                HrtimerEntry "hrtimer_expire_entry" n_hrtimer_in r_hrtimer_in;
+                HrtimerExit "hrtimer_expire_exit" n_hrtimer_out r_hrtimer_out;
                 BlockInsert "block_rq_insert" n_block_insert r_block_insert;
                 BlockIssue "block_rq_issue" n_block_issue r_block_issue;
                 BlockRequeue "block_rq_requeue" n_block_requeue r_block_requeue;
@@ -182,7 +184,7 @@ pub const HOOKS: [Hook; OTHER_HOOKS.len() + VECTOR_HOOKS.len()] = {
 };
 
 impl Hook {
-    /// Whether the programs that measure signals use it; the others belong to those of
+    /// Whether the programs that measure signals and write events use it; the others belong to those of
     /// [`crate::watch`] alone.
     pub const fn is_measured(self) -> bool {
         !matches!(self, Self::PageFault)
@@ -190,7 +192,13 @@ impl Hook {
 
     /// Whether nothing but the event store needs it.
     pub const fn is_for_events(self) -> bool {
-        matches!(self, Self::SchedFork | Self::SchedExec | Self::SchedExit)
+        self.is_on_demand() || matches!(self, Self::SchedFork | Self::SchedExec | Self::SchedExit)
+    }
+
+    /// Whether it is attached only by a recording with programs of its own that asks for the class of its
+    /// events ([`Self::class`]): no daemon has it, and no flight recorder keeps its events.
+    pub const fn is_on_demand(self) -> bool {
+        matches!(self, Self::HrtimerEntry | Self::HrtimerExit)
     }
 
     /// Whether the programs of [`crate::watch`] use it.
@@ -216,6 +224,7 @@ impl Hook {
             // It ends the waits for a CPU that it begins itself; sleeps end with a wake-up.
             Self::SchedSwitch => &[Self::SchedMigrate, Self::SchedWaking],
             Self::IrqHandlerEntry => &[Self::IrqHandlerExit],
+            Self::HrtimerEntry => &[Self::HrtimerExit],
             Self::SoftirqRaise => &[Self::SoftirqEntry],
             Self::SoftirqEntry => &[Self::SoftirqExit],
             Self::Vector(vector, Edge::Entry) => {
@@ -237,6 +246,7 @@ impl Hook {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::signals::{SIGNALS, SignalInfo};
     use std::collections::BTreeSet;
 
     #[test]
@@ -249,6 +259,20 @@ mod tests {
                 assert!(program.len() <= 15, "{program} is longer than 15 characters");
                 assert!(names.insert(program));
             }
+        }
+    }
+
+    #[test]
+    fn what_is_on_demand_writes_events_and_measures_nothing() {
+        for hook in HOOKS.iter().filter(|hook| hook.is_on_demand()) {
+            assert!(
+                hook.class().is_some() && hook.is_for_events() && !hook.is_watched(),
+                "{hook:?}"
+            );
+            let needs = |info: &SignalInfo| {
+                info.hooks.iter().chain(info.optional_hooks).any(|needed| needed == hook)
+            };
+            assert!(!SIGNALS.iter().any(needs), "{hook:?}");
         }
     }
 

@@ -85,6 +85,9 @@ impl Frame {
 /// anything above 1 is a driver that enables them.
 pub const IRQ_DEPTH: usize = 4;
 
+/// A handler of NMIs that took longer by an event is none, ns; a sum of such stays in range.
+pub const MAX_NMI_NS: u64 = 1_000_000_000;
+
 /// The interrupts that run on one CPU, and what those before them took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]

@@ -33,6 +33,7 @@ macro_rules! for_each_offset {
             CSS_CGROUP "cgroup_subsys_state" "cgroup";
             CGROUP_KN "cgroup" "kn";
             KN_ID "kernfs_node" "id";
+            HRTIMER_FUNCTION "hrtimer" "function";
             REQUEST_QUEUE "request" "q";
             REQUEST_FLAGS "request" "cmd_flags";
             REQUEST_LEN "request" "__data_len";

@@ -205,10 +205,14 @@ extern "C" fn noise_old_part(cpu: u32, context: u32) -> u32 {
         // In so many turns there are interrupts, unless it is not known what they took: then it is not known
         // either when the thread came to this CPU.
         let is_known = (*division).wait.taken.all_ns() != (*division).taken.all_ns();
-        if !is_charged || !is_known || !records(state, Class::Sched) {
+        if !is_charged || !records(state, Class::Sched) {
             return 0;
         }
         let Some(part) = (*division).walk.forgotten() else { return 0 };
+        if !is_known {
+            drop_event(state, Signal::RunqueueWait, Loss::RateLimited);
+            return 0;
+        }
         let header = Header::new(RecordKind::OldPart, Signal::RunqueueWait as u32, cpu);
         let (victim, pid) = ((*division).victim, (*division).wait.pid);
         let old = OldPart { header, victim, pid, padding: 0, part };

@@ -334,6 +334,13 @@ fn record(
     }
 }
 
+/// Whether the ring is more than half full.
+#[inline(always)]
+fn runs_full() -> bool {
+    let waiting = NOISE_RING.query(u64::from(BPF_RB_AVAIL_DATA));
+    waiting > NOISE_RING.query(u64::from(BPF_RB_RING_SIZE)) / 2
+}
+
 /// Closes the window of a cell, if one is open, and opens the next.
 ///
 /// Where the ring is full, the window stays open for another length: nothing is lost, only late.
@@ -343,9 +350,7 @@ fn turn_window(cell: *mut Cell, signal: u32, subject: u64, now_ns: u64) {
     unsafe {
         if (*cell).head != 0 {
             // The daemon drains by a timer; wake it early only where the ring runs full.
-            let waiting = NOISE_RING.query(u64::from(BPF_RB_AVAIL_DATA));
-            let urgent = waiting > NOISE_RING.query(u64::from(BPF_RB_RING_SIZE)) / 2;
-            let wakeup = if urgent { BPF_RB_FORCE_WAKEUP } else { BPF_RB_NO_WAKEUP };
+            let wakeup = if runs_full() { BPF_RB_FORCE_WAKEUP } else { BPF_RB_NO_WAKEUP };
             if NOISE_RING.output::<Cell>(&*cell, u64::from(wakeup)).is_err() {
                 (*cell).closes_ns = now_ns + WINDOW_NS;
                 if let (Some(state), Some(signal)) = (cpu_state(), known_signal(signal)) {
@@ -387,10 +392,11 @@ pub fn send_outlier(state: *mut CpuState) {
     }
 }
 
-/// Sends an old part of a wait, and wakes the daemon where that `is_due`. Whether there was room.
+/// Sends an old part of a wait, and wakes the daemon where that `is_due` or the ring runs full. Whether there
+/// was room.
 #[inline(always)]
 pub fn send_old_part(state: *mut CpuState, old: &OldPart, is_due: bool) -> bool {
-    let wakeup = if is_due { BPF_RB_FORCE_WAKEUP } else { BPF_RB_NO_WAKEUP };
+    let wakeup = if is_due || runs_full() { BPF_RB_FORCE_WAKEUP } else { BPF_RB_NO_WAKEUP };
     let is_sent = NOISE_RING.output::<OldPart>(old, u64::from(wakeup)).is_ok();
     if !is_sent {
         count_drop(state, Signal::RunqueueWait, Loss::RateLimited);

@@ -2,8 +2,8 @@
 //! instructions in its place.
 //!
 //! Where a hook reads the clock in any case, the function here asks whether the class is on. Where it may
-//! read the clock for the event alone, the hook asks [`records`] first: of [`task`], [`block`], [`net`],
-//! [`drop`] and [`retransmit`].
+//! read the clock for the event alone, the hook asks [`records`] first: of [`task`], [`hrtimer`], [`block`],
+//! [`net`], [`drop`] and [`retransmit`].
 
 use core::ptr;
 
@@ -13,7 +13,7 @@ use noise_common::store::event::Body;
 use noise_common::store::writing::{self, Store};
 use noise_common::store::{Class, Event, EventKind, Part};
 
-use crate::kernel::{Access, Interface, Request, Skb, Task};
+use crate::kernel::{Access, Hrtimer, Interface, Request, Skb, Task};
 use crate::maps::NOISE_EVENTS;
 
 /// The parts of the CPU whose state it is.
@@ -173,6 +173,18 @@ pub fn nmi(state: *mut CpuState, duration_ns: u64, now_ns: u64) {
     if records(state, Class::Sched) {
         write(state, &Body::nmi(duration_ns, now_ns));
     }
+}
+
+/// The function of a high-resolution timer begins.
+#[inline(always)]
+pub fn hrtimer<A: Access>(state: *mut CpuState, timer: Hrtimer<A>, timer_ns: u64, now_ns: u64) {
+    write(state, &Body::hrtimer(timer.address(), timer.function(), timer_ns, now_ns));
+}
+
+/// It ends.
+#[inline(always)]
+pub fn hrtimer_exit<A: Access>(state: *mut CpuState, timer: Hrtimer<A>, now_ns: u64) {
+    write(state, &Body::hrtimer_exit(timer.pointer(), now_ns));
 }
 
 /// A step of a block request; `bytes` and `error` of a completion are its own.

@@ -214,6 +214,16 @@ fn switch(prev: impl Display, left: Left, next: impl Display) -> Words {
     format!("switch {prev} {left:?} {next}")
 }
 
+/// The function of a high-resolution timer begins.
+pub(crate) fn timer_entry(timer: u64, function: u64, now_ns: i64) -> Words {
+    format!("hrtimer entry {timer:#x} {function:#x} {now_ns}")
+}
+
+/// It ends.
+pub(crate) fn timer_exit(timer: u64) -> Words {
+    format!("hrtimer exit {timer:#x}")
+}
+
 /// The same of an event of ftrace; `None` where the recorder does not have it.
 fn words_of(event: &Event) -> Option<Words> {
     Some(match &event.kind {
@@ -236,6 +246,8 @@ fn words_of(event: &Event) -> Option<Words> {
         Kind::SoftirqEntry { vector } => format!("softirq entry {vector}"),
         Kind::SoftirqExit { vector } => format!("softirq exit {vector}"),
         Kind::Nmi { duration_ns } => format!("nmi {duration_ns}"),
+        Kind::HrtimerEntry { timer, function, now_ns } => timer_entry(*timer, *function, *now_ns),
+        Kind::HrtimerExit { timer } => timer_exit(*timer),
         Kind::Block(block) if block.step != BlockStep::FrontMerge => {
             let (device, sector, sectors) = (block.device, block.sector, block.sectors);
             format!("block {:?} {device} {sector} {sectors}", block.step)

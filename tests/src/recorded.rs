@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::daemon::run_noised;
-use crate::events::{Recorded, SOFTIRQS, Stretch, Words};
+use crate::events::{Recorded, SOFTIRQS, Stretch, Words, timer_entry, timer_exit};
 use crate::ftrace::event::Left;
 use crate::task::is_emulated;
 
@@ -90,7 +90,7 @@ pub fn recorded(folder: &Path) -> Result<Recording> {
         let name = text(&event, "name")?;
         // The state dump is as old as the recording.
         first_ns.get_or_insert(time_ns);
-        if name.starts_with("lttng_statedump_") {
+        if name.contains("statedump_") {
             dumped += u64::from(name == "lttng_statedump_process_state");
             continue;
         }
@@ -152,6 +152,10 @@ fn words(name: &str, fields: &Value) -> Result<Words> {
         "irq_handler_entry" => format!("irq entry {}", of("irq")?),
         "irq_handler_exit" => format!("irq exit {}", of("irq")?),
         "nmi_handler" => format!("nmi {}", of("delta_ns")?),
+        "timer_hrtimer_expire_entry" => {
+            timer_entry(of("hrtimer")?, of("function")?, signed(fields, "now")?)
+        }
+        "timer_hrtimer_expire_exit" => timer_exit(of("hrtimer")?),
         "block_rq_insert" => block("Insert")?,
         "block_rq_issue" => block("Issue")?,
         "block_rq_requeue" => block("Requeue")?,

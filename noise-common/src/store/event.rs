@@ -91,6 +91,8 @@ define_kinds! {
     SoftirqExit = 14 Sched "softirq_exit" "It ends.";
     Nmi = 15 Sched "nmi_handler" "A handler of NMIs has run.";
     Name = 16 Sched "name" "The thread that runs has another name: behind an exec.";
+    HrtimerEntry = 17 Sched "hrtimer_expire_entry" "The function of a high-resolution timer begins.";
+    HrtimerExit = 18 Sched "hrtimer_expire_exit" "It ends.";
     BlockInsert = 32 Io "block_rq_insert" "A request is handed to the I/O scheduler.";
     BlockIssue = 33 Io "block_rq_issue" "A request is handed to the driver.";
     BlockRequeue = 34 Io "block_rq_requeue" "The driver gave a request back.";
@@ -101,6 +103,18 @@ define_kinds! {
     NetReceive = 42 Io "netif_receive_skb" "A packet arrives.";
     NetDrop = 43 Io "kfree_skb" "The kernel dropped a packet.";
     TcpRetransmit = 44 Io "tcp_retransmit_skb" "A segment is sent again.";
+}
+
+impl Hook {
+    /// The class of the events that its program writes; `None` where it writes none.
+    pub fn class(self) -> Option<Class> {
+        match self {
+            Self::Vector(..) => Some(EventKind::VectorEntry.class()),
+            _ => {
+                KINDS.iter().find(|kind| kind.name() == self.tracepoint()).map(|kind| kind.class())
+            }
+        }
+    }
 }
 
 /// One event. The programs write it, see [`crate::store::writing`]; [`Event::payload`] says what it means.
@@ -153,6 +167,9 @@ const SECTOR_BITS: u32 = 48;
 const SECTOR_MASK: u64 = (1 << SECTOR_BITS) - 1;
 /// Requests do not lie closer to each other than this many bits of their addresses.
 const REQUEST_SHIFT: u32 = 6;
+
+/// Bits that all addresses of the kernel have on x86-64, with five levels of page tables, too.
+const KERNEL_HALF: u64 = 0xff << 56;
 
 /// Bits of a request's flags in the kernel's `blk_types.h` above the operation, the same from 4.14 on.
 const REQ_SYNC: u32 = 11;
@@ -264,6 +281,11 @@ pub enum Payload {
     Softirq { vector: u8, edge: Edge },
     /// `nmi_handler`, at its end.
     Nmi { duration_ns: u64 },
+    /// `hrtimer_expire_entry`: addresses of the timer and of its function, 0 where this kernel does not say,
+    /// and the time on the timer's clock, ns.
+    HrtimerEntry { hrtimer: u64, function: u64, now_ns: i64 },
+    /// `hrtimer_expire_exit`.
+    HrtimerExit { hrtimer: u64 },
     /// `block_rq_*`; which of them, says the kind.
     Block(Request),
     /// `net_dev_queue`, `net_dev_start_xmit` or `netif_receive_skb`; which of them, says the kind.
@@ -349,6 +371,21 @@ impl Body {
     #[inline(always)]
     pub const fn nmi(duration_ns: u64, time_ns: u64) -> Self {
         Self::new(EventKind::Nmi, 0, 0, [duration_ns, 0], time_ns)
+    }
+
+    /// `hrtimer_expire_entry`. Of the addresses, only those bits are kept in which they differ: a timer lies
+    /// in the kernel's half of memory, a function in its last 2 GiB (or is 0).
+    #[inline(always)]
+    pub const fn hrtimer(hrtimer: u64, function: u64, now_ns: u64, time_ns: u64) -> Self {
+        let place = pair(function as u32, hrtimer as u32);
+        let (detail, small) = ((hrtimer >> 32) as u16, (hrtimer >> 48) as u8);
+        Self::new(EventKind::HrtimerEntry, small, detail, [place, now_ns], time_ns)
+    }
+
+    /// `hrtimer_expire_exit`.
+    #[inline(always)]
+    pub const fn hrtimer_exit(hrtimer: u64, time_ns: u64) -> Self {
+        Self::new(EventKind::HrtimerExit, 0, 0, [hrtimer, 0], time_ns)
     }
 
     /// `block_rq_*`. `flags` are the kernel's, the operation in the low byte; the error of a completion
@@ -494,6 +531,15 @@ impl Event {
             EventKind::SoftirqEntry => Payload::Softirq { vector: self.small, edge: Edge::Entry },
             EventKind::SoftirqExit => Payload::Softirq { vector: self.small, edge: Edge::Exit },
             EventKind::Nmi => Payload::Nmi { duration_ns: first },
+            EventKind::HrtimerEntry => Payload::HrtimerEntry {
+                hrtimer: KERNEL_HALF
+                    | u64::from(self.small) << 48
+                    | u64::from(self.detail) << 32
+                    | u64::from(high(first)),
+                function: i64::from(low(first).cast_signed()).cast_unsigned(),
+                now_ns: second.cast_signed(),
+            },
+            EventKind::HrtimerExit => Payload::HrtimerExit { hrtimer: first },
             EventKind::BlockInsert
             | EventKind::BlockIssue
             | EventKind::BlockRequeue

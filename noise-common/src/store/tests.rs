@@ -384,6 +384,15 @@ fn events_say_what_was_put_in() {
     let body = Body::vector(EventKind::VectorExit, Vector::IrqWork, 246, 1);
     let vector = Payload::Vector { vector: Vector::IrqWork, edge: Edge::Exit, number: 246 };
     assert_eq!(made(&body).payload(), Some(vector));
+    for (hrtimer, function) in
+        [(0xffff_8880_1234_5678, 0xffff_ffff_8123_4560), (0xff11_0000_9234_5678, 0)]
+    {
+        let entry = Payload::HrtimerEntry { hrtimer, function, now_ns: i64::MAX };
+        let body = Body::hrtimer(hrtimer, function, i64::MAX as u64, 7);
+        assert_eq!((made(&body).payload(), made(&body).time_ns), (Some(entry), 7));
+        let exit = Some(Payload::HrtimerExit { hrtimer });
+        assert_eq!(made(&Body::hrtimer_exit(hrtimer, 7)).payload(), exit);
+    }
     let body = Body::irq(EventKind::IrqExit, 27, 1, 1);
     assert_eq!(made(&body).payload(), Some(Payload::IrqExit { irq: 27, handled: true }));
     let flags = 1 | 1 << 11 | 1 << 18;

@@ -16,7 +16,7 @@
 //!
 //! No two writers of one CPU are in one part at a time, and a part's numbers have no gaps, by plain loads
 //! and stores of this CPU. That rests on programs which are not preempted. On a kernel with PREEMPT_RT from
-//! 7.0 on, those of the block layer and of the network may be, if an interrupt falls into one of these few
+//! 7.0 on, those of the block layer, of the network and of timers that expire in a softirq may be, if an interrupt falls into one of these few
 //! instructions and another thread is due: the thread that runs meanwhile uses the next part, the depth is
 //! set right by the next switch, and the interrupted event may be missing or in the place of another,
 //! which a reader sees by its number.

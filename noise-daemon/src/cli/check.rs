@@ -7,8 +7,8 @@ use std::path::Path;
 
 use noise_common::signals::SIGNALS;
 use noise_host::kernel::{
-    Engine, HookState, KernelBtf, LoadOptions, Lockdown, Sight, SignalState, Sizes, has_own_users,
-    lockdown, missing_capabilities, signal_state,
+    Engine, HookSet, HookState, HookStatus, KernelBtf, LoadOptions, Lockdown, Sight, SignalState,
+    Sizes, has_own_users, lockdown, missing_capabilities, signal_state,
 };
 use noise_host::resolve::cgroup::{Hierarchies, Layout, Mounts};
 use noise_system::procfs;
@@ -28,12 +28,13 @@ pub struct CheckArgs {
     json: bool,
 }
 
-fn hook_line(state: &HookState) -> (&'static str, String) {
-    match state {
-        HookState::Loaded(attach) | HookState::Attached(attach) => ("ok", attach.name().to_owned()),
-        HookState::Absent => ("absent", "this kernel has no such tracepoint".to_owned()),
-        HookState::Refused(reason) => ("refused", reason.clone()),
-    }
+fn hook_line(status: &HookStatus) -> Value {
+    let (state, detail) = match &status.state {
+        HookState::Loaded(attach) | HookState::Attached(attach) => ("ok", attach.name()),
+        HookState::Absent => ("absent", "this kernel has no such tracepoint"),
+        HookState::Refused(reason) => ("refused", reason.as_str()),
+    };
+    json!({"hook": status.hook.tracepoint(), "state": state, "detail": detail})
 }
 
 /// Runs the command; `Ok(())` where noised can work here.
@@ -69,7 +70,7 @@ pub fn run(args: &CheckArgs) -> Result<(), CommandError> {
         report.insert("recorder_events_per_cpu".into(), json!(recorder.events()));
     }
     // The flight recorder has hooks of its own.
-    let options = LoadOptions { recorder: size, ..LoadOptions::default() };
+    let options = LoadOptions { recorder: size, hooks: HookSet::All, ..LoadOptions::default() };
     let outcome = Engine::load(&options).and_then(|mut engine| {
         engine.attach()?;
         Ok(engine)
@@ -83,14 +84,10 @@ pub fn run(args: &CheckArgs) -> Result<(), CommandError> {
         report.insert("reads_maps_unprivileged".into(), json!(readable));
         let kept = (!readable).then(|| reader().to_string());
         report.insert("kept_capability".into(), json!(kept));
-        let hooks: Vec<Value> = engine
-            .hooks()
-            .iter()
-            .map(|status| {
-                let (state, detail) = hook_line(&status.state);
-                json!({"hook": status.hook.tracepoint(), "state": state, "detail": detail})
-            })
-            .collect();
+        let hooks = |on_demand: bool| -> Vec<Value> {
+            let those = engine.hooks().iter().filter(|it| it.hook.is_on_demand() == on_demand);
+            those.map(hook_line).collect()
+        };
         let signals: Vec<Value> = SIGNALS
             .iter()
             .map(|info| match signal_state(info, engine.facts(), engine.hooks()) {
@@ -100,7 +97,8 @@ pub fn run(args: &CheckArgs) -> Result<(), CommandError> {
                 }
             })
             .collect();
-        report.insert("hooks".into(), json!(hooks));
+        report.insert("hooks".into(), json!(hooks(false)));
+        report.insert("recording_hooks".into(), json!(hooks(true)));
         report.insert("signals".into(), json!(signals));
     }
     let error = outcome.err();
@@ -190,8 +188,11 @@ fn human(
         mib("recorder_bytes"),
         number("recorder_events_per_cpu")
     );
-    if let Some(hooks) = report.get("hooks").and_then(Value::as_array) {
-        let _ = writeln!(page, "\nhooks ({})", hooks.len());
+    for (key, title) in
+        [("hooks", "hooks"), ("recording_hooks", "hooks that only a recording attaches")]
+    {
+        let Some(hooks) = report.get(key).and_then(Value::as_array) else { continue };
+        let _ = writeln!(page, "\n{title} ({})", hooks.len());
         for hook in hooks {
             let of = |key: &str| hook.get(key).and_then(Value::as_str).unwrap_or_default();
             let _ = writeln!(page, "  {:28} {:8} {}", of("hook"), of("state"), of("detail"));

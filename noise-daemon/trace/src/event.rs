@@ -236,8 +236,10 @@ pub enum Kind<'t> {
     HrtimerExpireEntry {
         /// Address of the timer.
         hrtimer: u64,
-        /// Address of its function.
+        /// Address of its function, where the trace has it.
         function: u64,
+        /// The time on the timer's clock, in nanoseconds.
+        now: i64,
     },
     /// It ends.
     HrtimerExpireExit {

@@ -166,7 +166,7 @@ impl What {
             Self::SoftirqRaise | Self::SoftirqEntry | Self::SoftirqExit => SOFTIRQ,
             Self::VectorEntry(_) | Self::VectorExit(_) => &[&["vector"]],
             Self::NmiHandler => &[&["delta_ns"], &["handled"]],
-            Self::HrtimerExpireEntry => &[&["hrtimer"], &["function"]],
+            Self::HrtimerExpireEntry => &[&["hrtimer"], &["function"], &["now"]],
             Self::HrtimerExpireExit => &[&["hrtimer"]],
             Self::BlockRqInsert
             | Self::BlockRqIssue
@@ -268,9 +268,11 @@ pub fn kind<'t>(what: What, name: &'t str, fields: &impl Fields<'t>) -> Kind<'t>
         What::NmiHandler => {
             Kind::NmiHandler { delta_ns: fields.int(0) as i64, handled: fields.int(1) as i32 }
         }
-        What::HrtimerExpireEntry => {
-            Kind::HrtimerExpireEntry { hrtimer: fields.int(0), function: fields.int(1) }
-        }
+        What::HrtimerExpireEntry => Kind::HrtimerExpireEntry {
+            hrtimer: fields.int(0),
+            function: fields.int(1),
+            now: fields.int(2) as i64,
+        },
         What::HrtimerExpireExit => Kind::HrtimerExpireExit { hrtimer: fields.int(0) },
         What::BlockRqInsert => Kind::BlockRqInsert(request(fields)),
         What::BlockRqIssue => Kind::BlockRqIssue(request(fields)),

@@ -6,6 +6,7 @@ mod memory;
 mod net;
 mod sched;
 mod softirq;
+mod timer;
 
 use core::ffi::c_void;
 
@@ -32,6 +33,8 @@ fn handle<A: Access>(hook: Hook, access: A) -> Option<()> {
         Hook::IrqHandlerEntry => irq::handler_entry(access),
         Hook::IrqHandlerExit => irq::handler_exit(access),
         Hook::NmiHandler => irq::nmi(access),
+        Hook::HrtimerEntry => timer::expire_entry(access),
+        Hook::HrtimerExit => timer::expire_exit(access),
         Hook::SoftirqRaise => softirq::raise(access),
         Hook::SoftirqEntry => softirq::entry(access),
         Hook::SoftirqExit => softirq::exit(access),

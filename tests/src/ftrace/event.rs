@@ -70,6 +70,10 @@ pub enum Kind {
     SoftirqExit { vector: Arc<str> },
     /// `nmi_handler`, at its end.
     Nmi { duration_ns: u64 },
+    /// `hrtimer_expire_entry`: addresses of the timer and of its function, and the time on its clock.
+    HrtimerEntry { timer: u64, function: u64, now_ns: i64 },
+    /// `hrtimer_expire_exit`.
+    HrtimerExit { timer: u64 },
     /// One step in a block request's life.
     Block(Block),
     /// `net_dev_queue`.
@@ -231,6 +235,21 @@ pub fn decoder(system: &str, event: &str, format: &Format) -> Result<Decode> {
         ("nmi", "nmi_handler") => {
             let delta = field("delta_ns")?;
             Box::new(move |record, _| Some(Kind::Nmi { duration_ns: delta.unsigned(record)? }))
+        }
+        ("timer", "hrtimer_expire_entry") => {
+            let (timer, function) = (field("hrtimer")?, field("function")?);
+            let now = field("now")?;
+            Box::new(move |record, _| {
+                Some(Kind::HrtimerEntry {
+                    timer: timer.unsigned(record)?,
+                    function: function.unsigned(record)?,
+                    now_ns: now.number(record)?,
+                })
+            })
+        }
+        ("timer", "hrtimer_expire_exit") => {
+            let timer = field("hrtimer")?;
+            Box::new(move |record, _| Some(Kind::HrtimerExit { timer: timer.unsigned(record)? }))
         }
         ("block", _) => block(event, format)?,
         ("net", _) => net(event, format)?,

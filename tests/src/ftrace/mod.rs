@@ -67,6 +67,9 @@ pub const INTERRUPT_EVENTS: &[&str] = &[
     "nmi:nmi_handler",
 ];
 
+/// Begin and end of the functions of high-resolution timers.
+pub const TIMER_EVENTS: &[&str] = &["timer:hrtimer_expire_entry", "timer:hrtimer_expire_exit"];
+
 /// The events of the network.
 pub const NETWORK_EVENTS: &[&str] = &[
     "net:net_dev_queue",

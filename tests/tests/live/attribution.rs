@@ -198,6 +198,25 @@ fn interrupts_and_softirqs() -> Result<Verdict> {
     Ok(Verdict::Passed)
 }
 
+/// Observes one that computes on CPU 0, while another on CPU 1 sends frames that are received there. `pace`
+/// is the last two arguments of the load `frames`.
+fn beside_frames(
+    daemon: &Daemon,
+    pair: &VethPair,
+    buffer_mib: usize,
+    pace: [&str; 2],
+) -> Result<(Observation, Scene)> {
+    observe(daemon, &charge_events(), buffer_mib, || {
+        let (victim, culprit) = groups()?;
+        let frames = [["1", &pair.near, "1000"].as_slice(), &pace].concat();
+        let workers = vec![
+            Worker::start_at(Place::group(&victim), "burn", &["0"])?,
+            Worker::start_at(Place::group(&culprit), "frames", &frames)?,
+        ];
+        play(victim, culprit, workers)
+    })
+}
+
 fn softirqs_from_another_cpu() -> Result<Verdict> {
     if cpus() < 2 {
         return Ok(Verdict::Impossible("needs two CPUs".to_owned()));
@@ -207,18 +226,7 @@ fn softirqs_from_another_cpu() -> Result<Verdict> {
     if let Err(error) = pair.receive_on(0) {
         return Ok(Verdict::Impossible(format!("packets cannot be steered: {error:#}")));
     }
-    let (seen, scene) = observe(&daemon, &charge_events(), 192, || {
-        let (victim, culprit) = groups()?;
-        let workers = vec![
-            Worker::start_at(Place::group(&victim), "burn", &["0"])?,
-            Worker::start_at(
-                Place::group(&culprit),
-                "frames",
-                &["1", &pair.near, "1000", "50", "100"],
-            )?,
-        ];
-        play(victim, culprit, workers)
-    })?;
+    let (seen, scene) = beside_frames(&daemon, &pair, 192, ["50", "100"])?;
     judge(&seen, &scene, &[("running", "softirq", 0.1)])?;
     Ok(Verdict::Passed)
 }
@@ -246,18 +254,7 @@ fn kernel_thread() -> Result<Verdict> {
     }
     let receiver = receiving_thread(&pair.far)?.context("no thread receives")?;
     pin(receiver, 0)?;
-    let (seen, scene) = observe(&daemon, &charge_events(), 128, || {
-        let (victim, culprit) = groups()?;
-        let workers = vec![
-            Worker::start_at(Place::group(&victim), "burn", &["0"])?,
-            Worker::start_at(
-                Place::group(&culprit),
-                "frames",
-                &["1", &pair.near, "1000", "500", "500"],
-            )?,
-        ];
-        play(victim, culprit, workers)
-    })?;
+    let (seen, scene) = beside_frames(&daemon, &pair, 128, ["500", "500"])?;
     judge(&seen, &scene, &[("cpu", "kthread", 0.2)])?;
     Ok(Verdict::Passed)
 }

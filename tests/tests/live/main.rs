@@ -34,6 +34,7 @@ mod privileges;
 mod prometheus;
 mod record;
 mod record_ends;
+mod record_judged;
 mod recorder;
 mod referee;
 mod scenario;

@@ -194,6 +194,8 @@ fn hooks_are_attached() -> Result<Verdict> {
         (label_set(&[("hook", name)]), f64::from(u8::from(hook["state"] == "ok")))
     });
     let checked: BTreeMap<_, _> = checked.collect();
+    let others = report["recording_hooks"].as_array().context("it names none of recordings")?;
+    ensure!(!others.is_empty() && others.iter().all(|hook| hook["state"] == "ok"), "{others:?}");
     ensure!(checked == attached, "`noised check` says {checked:?}, the daemon {attached:?}");
     Ok(Verdict::Passed)
 }

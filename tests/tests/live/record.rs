@@ -11,8 +11,9 @@ use noise_tests::bpf;
 use noise_tests::compare::slowest_program_ns;
 use noise_tests::daemon::{Process, binary, run_noised};
 use noise_tests::events::{Window, ensure_present, ensure_recorded};
-use noise_tests::ftrace;
 use noise_tests::ftrace::blind::{ensure_sight, keep_sight};
+use noise_tests::ftrace::event::{Event, Kind};
+use noise_tests::ftrace::{self, TIMER_EVENTS};
 use noise_tests::load::Worker;
 use noise_tests::recorded::{Recording, counted, recorded};
 use noise_tests::scratch::Folder;
@@ -89,7 +90,7 @@ pub(crate) fn ensure_babeltrace(folder: &Path, recording: &Recording) -> Result<
     Ok(())
 }
 
-/// Programs of its own, and those of a daemon, over the same seconds.
+/// Programs of its own, and those of a daemon, over the same seconds: the daemon has all but timers.
 fn record_has_every_event() -> Result<Verdict> {
     let daemon = Socketed::start(&[
         "--recorder.kibibytes-per-cpu=16384",
@@ -102,7 +103,12 @@ fn record_has_every_event() -> Result<Verdict> {
     let pids = [own.process.pid(), daemon.daemon.process().pid()];
     let _sight = keep_sight()?;
     let _statistics = bpf::Statistics::enable()?;
-    let ftrace = ftrace::Recording::start(&kept_events(), 256)?;
+    for (pid, has_timers) in pids.into_iter().zip([true, false]) {
+        let programs = bpf::programs_of(pid)?;
+        let found = programs.values().filter(|program| is_of_timers(&program.name)).count();
+        ensure!(found == if has_timers { 2 } else { 0 }, "{found} of {:?}", programs.values());
+    }
+    let ftrace = ftrace::Recording::start(&[kept_events().as_slice(), TIMER_EVENTS].concat(), 256)?;
     thread::sleep(Duration::from_millis(300));
     let before = pids.map(bpf::programs_of);
     ftrace.mark("begin")?;
@@ -117,20 +123,41 @@ fn record_has_every_event() -> Result<Verdict> {
         recorder.stop(libc::SIGINT)?;
         println!("{}", recorder.process.stderr()?);
     }
-    let trace = ftrace.stop()?;
+    for (recorder, lacks_timers) in recorders.iter().zip([false, true]) {
+        let said = recorder
+            .process
+            .stderr()?
+            .contains("without hrtimer_expire_entry, hrtimer_expire_exit");
+        ensure!(said == lacks_timers, "{}", recorder.process.stderr()?);
+    }
+    let mut trace = ftrace.stop()?;
     ensure_sight(&trace.sights)?;
     let window = Window { from_ns: trace.mark_ns("begin")?, to_ns: trace.mark_ns("end")? };
     let mut usual_ns = trace.shortest_gap_ns as f64;
     for (before, after) in before.into_iter().zip(after) {
         usual_ns += slowest_program_ns(&before?, &after?);
     }
-    for recorder in &recorders {
+    for (recorder, has_timers) in recorders.iter().zip([true, false]) {
+        if !has_timers {
+            trace.events.retain(|event| !is_timer(event));
+        }
         let recording = recorded(recorder.folder.path())?;
         ensure_recorded(&trace, &recording.stretch, window, usual_ns)?;
         ensure_present(&recording.stretch, window, &KINDS)?;
+        let timers = ensure_present(&recording.stretch, window, &["hrtimer entry", "hrtimer exit"]);
+        ensure!(timers.is_ok() == has_timers, "timers: {timers:?}");
         ensure_babeltrace(recorder.folder.path(), &recording)?;
     }
     Ok(Verdict::Passed)
+}
+
+/// Whether a program, by its name, is one of those that only a recording attaches.
+fn is_of_timers(program: &str) -> bool {
+    program.contains("_hrtimer_")
+}
+
+fn is_timer(event: &Event) -> bool {
+    matches!(event.kind, Kind::HrtimerEntry { .. } | Kind::HrtimerExit { .. })
 }
 
 /// Something of either class, a little.
@@ -150,7 +177,7 @@ fn ensure_only(folder: &Path, wanted: &str, unwanted: &str) -> Result<()> {
     ensure!(discarded == 0 && events.contains_key(wanted), "{discarded} lost of {events:?}");
     let is_io =
         |name: &str| ["block_", "net", "skb_", "tcp_"].iter().any(|of| name.starts_with(of));
-    let others = events.keys().filter(|name| !name.starts_with("lttng_"));
+    let others = events.keys().filter(|name| !name.contains("statedump_"));
     let strays: Vec<_> = others.filter(|name| is_io(name) == is_io(unwanted)).collect();
     ensure!(strays.is_empty(), "there are {strays:?}");
     Ok(())

@@ -20,6 +20,8 @@ pub struct Checked {
     pub absent: Vec<(String, String)>,
     /// Hooks that the kernel has and refused, in its words.
     pub refused: Vec<(String, String)>,
+    /// Hooks that only a recording attaches, and cannot.
+    pub unrecorded: Vec<(String, String)>,
     /// Signals that are measured, and those that are not, with the reasons.
     pub measured: usize,
     pub unmeasured: Vec<(String, String)>,
@@ -67,7 +69,7 @@ impl Outcome {
         let mut faults = Vec::new();
         match &self.root {
             Ok(checked) => {
-                let refused = checked.refused.iter();
+                let refused = checked.refused.iter().chain(&checked.unrecorded);
                 faults.extend(refused.map(|(hook, words)| format!("{hook} is refused: {words}")));
             }
             Err(words) => faults.push(format!("noised check: {words}")),
@@ -160,6 +162,7 @@ impl Checked {
             "attached": self.attached,
             "absent": pairs(&self.absent),
             "refused": pairs(&self.refused),
+            "unrecorded": pairs(&self.unrecorded),
             "measured": self.measured,
             "unmeasured": pairs(&self.unmeasured),
         })
@@ -206,6 +209,11 @@ fn checked(text: &str) -> Result<Checked, String> {
     };
     let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
     let mut checked = Checked::default();
+    for hook in report["recording_hooks"].as_array().into_iter().flatten() {
+        if hook["state"] != "ok" {
+            checked.unrecorded.push((text(hook, "hook"), text(hook, "detail")));
+        }
+    }
     for hook in hooks {
         let reason = (text(hook, "hook"), text(hook, "detail"));
         match hook["state"].as_str() {
@@ -266,6 +274,21 @@ mod tests {
         let faults = Outcome::read(text, "[    2.0] Oops: 0000\n").faults();
         let complaints = faults.iter().filter(|fault| fault.starts_with("the kernel says"));
         assert_eq!(complaints.count(), 2, "{faults:?}");
+    }
+
+    #[test]
+    fn hooks_of_recordings_are_not_counted_and_must_work() {
+        let check = CHECK.replace(
+            r#""signals""#,
+            r#""recording_hooks": [{"hook": "c", "state": "refused", "detail": "no"}], "signals""#,
+        );
+        let outcome = Outcome::read(&format!("@@ check\n{check}\n"), BOOTED);
+        assert_eq!(outcome.root.as_ref().unwrap().hooks(), 2);
+        assert!(
+            outcome.faults().contains(&"c is refused: no".to_owned()),
+            "{:?}",
+            outcome.faults()
+        );
     }
 
     #[test]

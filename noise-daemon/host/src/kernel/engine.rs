@@ -12,7 +12,6 @@ use aya::{Btf, Ebpf, VerifierLogLevel};
 use noise_common::MARKER_MAP;
 use noise_common::hooks::{Attach, HOOKS, Hook};
 use noise_common::signals::{SIGNALS, Signal, SignalInfo};
-use noise_common::store::event::KINDS;
 use noise_common::store::{Class, Layout};
 use noise_system::memory::give_back;
 
@@ -99,6 +98,29 @@ impl DebugRecords {
     }
 }
 
+/// Which hooks of an object are loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HookSet {
+    /// Those that a daemon needs: to measure, and for the events of its flight recorder.
+    #[default]
+    Daemon,
+    /// Those that write events of the classes that are measured, the ones on demand included.
+    Recording,
+    /// All, to see how they fare.
+    All,
+}
+
+impl HookSet {
+    /// Whether it has a hook, where events of these classes are written.
+    fn has(self, hook: Hook, classes: &[Class]) -> bool {
+        match self {
+            Self::Daemon => !hook.is_on_demand(),
+            Self::Recording => hook.class().is_some_and(|class| classes.contains(&class)),
+            Self::All => true,
+        }
+    }
+}
+
 /// How to load.
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
@@ -110,8 +132,8 @@ pub struct LoadOptions {
     pub only: Option<Attach>,
     /// What is measured at first.
     pub measured: Measured,
-    /// Only hooks that write events of the classes that are measured: there is nothing else.
-    pub events_only: bool,
+    /// Which of its hooks.
+    pub hooks: HookSet,
     /// The event store's size, which may turn out smaller where memory is short.
     pub recorder: RecorderSize,
     /// A process or thread that is counted apart from the others of its cgroup.
@@ -174,9 +196,9 @@ impl Engine {
         give_back();
         let mut hooks = Vec::with_capacity(HOOKS.len());
         let is_needed = |hook: &Hook| {
-            let writes = writes_events(*hook, &options.measured.events);
             // Without a store nothing happens there.
-            (layout.events() > 0 || !hook.is_for_events()) && (writes || !options.events_only)
+            (layout.events() > 0 || !hook.is_for_events())
+                && options.hooks.has(*hook, &options.measured.events)
         };
         for hook in options.object.hooks().into_iter().filter(is_needed) {
             let state = if facts.arguments.contains_key(&hook) {
@@ -330,15 +352,6 @@ impl Engine {
             })
             .collect()
     }
-}
-
-/// Whether the program of a hook writes events of these classes.
-fn writes_events(hook: Hook, classes: &[Class]) -> bool {
-    let of = |hook: Hook| match hook {
-        Hook::Vector(..) => Some(Class::Sched),
-        _ => KINDS.iter().find(|kind| kind.name() == hook.tracepoint()).map(|kind| kind.class()),
-    };
-    of(hook).is_some_and(|class| classes.contains(&class))
 }
 
 /// The memory that says what the programs measure; `None` of an object that does not read it.
@@ -505,6 +518,21 @@ mod tests {
     use aya::maps::MapError;
 
     use super::*;
+
+    #[test]
+    fn hooks_on_demand_are_for_recordings_of_their_class() {
+        let (timer, switch) = (Hook::HrtimerEntry, Hook::SchedSwitch);
+        for (set, hook, classes, has) in [
+            (HookSet::Daemon, timer, &[Class::Sched, Class::Io][..], false),
+            (HookSet::Daemon, switch, &[], true),
+            (HookSet::Recording, timer, &[Class::Sched], true),
+            (HookSet::Recording, timer, &[Class::Io], false),
+            (HookSet::Recording, Hook::SchedWakeup, &[Class::Sched], false),
+            (HookSet::All, timer, &[], true),
+        ] {
+            assert_eq!(set.has(hook, classes), has, "{set:?} {hook:?}");
+        }
+    }
 
     #[test]
     fn what_the_kernel_forbids_is_distinguished_from_what_it_cannot_do() {

@@ -23,7 +23,9 @@ mod store;
 pub use btf::KernelBtf;
 pub use clock::monotonic_ns;
 pub use controls::Measured;
-pub use engine::{DebugRecords, Engine, LoadOptions, ObjectKind, ProgramStats, other_daemon_runs};
+pub use engine::{
+    DebugRecords, Engine, HookSet, LoadOptions, ObjectKind, ProgramStats, other_daemon_runs,
+};
 pub use error::KernelError;
 pub use facts::{Facts, SignalState, signal_state};
 pub use hook::{HookState, HookStatus};

@@ -5,6 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use noise_common::hooks::{HOOKS, Hook};
+use noise_common::store::event::CLASSES;
 use noise_common::store::reading::Stretch;
 use noise_common::store::{Class, PARTS};
 use noise_host::kernel::monotonic_ns;
@@ -28,6 +30,8 @@ struct Flight {
     asked_ns: u64,
     /// Number of the next event that is wanted of each part, from the first answer with one on.
     next: BTreeMap<Place, u64>,
+    /// Classes of the events that are wanted.
+    classes: Vec<Class>,
 }
 
 /// The flight recorder of a daemon; `None` where no daemon answers.
@@ -39,8 +43,14 @@ pub fn flight(
     wanted: Option<&[Class]>,
 ) -> Result<Option<Box<dyn Supply>>, CommandError> {
     let begin_ns = monotonic_ns();
-    let link = SocketLink::with_timeout(socket.to_owned(), TIMEOUT);
-    let mut flight = Flight { link, cpus: 0, begin_ns, asked_ns: begin_ns, next: BTreeMap::new() };
+    let mut flight = Flight {
+        link: SocketLink::with_timeout(socket.to_owned(), TIMEOUT),
+        cpus: 0,
+        begin_ns,
+        asked_ns: begin_ns,
+        next: BTreeMap::new(),
+        classes: wanted.unwrap_or(&CLASSES).to_vec(),
+    };
     match flight.ask(begin_ns) {
         Ok(body) => {
             let reader = EventsReader::new(body.as_slice()).map_err(anyhow::Error::from)?;
@@ -136,6 +146,11 @@ impl Supply for Flight {
             }
         }
         Ok(fullness)
+    }
+
+    fn lacks(&self) -> Vec<Hook> {
+        let is_wanted = |hook: &Hook| hook.class().is_some_and(|of| self.classes.contains(&of));
+        HOOKS.into_iter().filter(|hook| hook.is_on_demand() && is_wanted(hook)).collect()
     }
 }
 

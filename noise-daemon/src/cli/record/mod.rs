@@ -53,7 +53,7 @@ pub struct RecordArgs {
     /// Ask the daemon at this socket for events, instead of the one of this host or the kernel.
     #[arg(long, value_name = "SOCKET", conflicts_with = "own")]
     connect: Option<PathBuf>,
-    /// Load programs, also where a daemon runs: it costs twice, and has more room for bursts.
+    /// Load programs, also where a daemon runs: it costs twice, has more room for bursts, and records timers.
     #[arg(long)]
     own: bool,
     /// Record until this command ends; its exit code is handed on.
@@ -138,11 +138,11 @@ pub fn run(args: &RecordArgs) -> Result<ExitCode, CommandError> {
         stop.load(Ordering::Relaxed) || child.as_mut().is_some_and(Child::has_ended)
     });
     drop(progress);
-    let summary = session.summary();
+    let (summary, lacks) = (session.summary(), session.lacks());
     // Detaches: what the command does from here on is not slowed down.
     let finished = session.finish(ended.is_ok());
     match &ended {
-        Ok(end) => output::note(&format!("{}\n", summary.sentence(&path, *end))),
+        Ok(end) => output::note(&format!("{}\n", summary.sentence(&path, *end, &lacks))),
         Err(error) => output::complain(&format!(
             "the recording ended early, and can be read up to there ({}): {error:#}",
             summary.figures()

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use noise_common::hooks::Hook;
+
 use crate::cli::CommandError;
 
 /// What each of several files of a CPU is to have room for, with those of the other CPUs.
@@ -85,12 +87,35 @@ impl Summary {
         format!("{events} events{removed} in {seconds:.3} s, {lost}, {}", megabytes(self.bytes))
     }
 
-    /// In a sentence.
-    pub fn sentence(&self, path: &Path, end: End) -> String {
+    /// In a sentence, with the hooks whose events only programs of its own would have brought.
+    pub fn sentence(&self, path: &Path, end: End, lacks: &[Hook]) -> String {
         let why = match end {
             End::Over => "",
             End::Full => "; it ended by --max-size",
         };
-        format!("recorded {}: {}{why}", path.display(), self.figures())
+        let names: Vec<_> = lacks.iter().map(|hook| hook.tracepoint()).collect();
+        let without = match names.join(", ") {
+            names if names.is_empty() => names,
+            names => format!("; without {names}, which a daemon does not keep: --own records them"),
+        };
+        format!("recorded {}: {}{why}{without}", path.display(), self.figures())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_recording_lacks_is_named() {
+        let summary = Summary { length: Duration::from_secs(2), events: 7, ..Summary::default() };
+        let (path, lacks) = (Path::new("x"), [Hook::HrtimerEntry, Hook::HrtimerExit]);
+        assert_eq!(
+            summary.sentence(path, End::Full, &lacks),
+            "recorded x: 7 events in 2.000 s, none lost, 0.0 MB; it ended by --max-size; without \
+             hrtimer_expire_entry, hrtimer_expire_exit, which a daemon does not keep: --own records them"
+        );
+        let whole = "recorded x: 7 events in 2.000 s, none lost, 0.0 MB";
+        assert_eq!(summary.sentence(path, End::Over, &[]), whole);
     }
 }

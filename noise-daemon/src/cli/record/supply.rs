@@ -5,7 +5,8 @@ use noise_common::hooks::Hook;
 use noise_common::signals::SIGNALS;
 use noise_common::store::{Class, PARTS};
 use noise_host::kernel::{
-    Engine, EventStore, HookState, HookStatus, LoadOptions, Measured, RecorderSize, monotonic_ns,
+    Engine, EventStore, HookSet, HookState, HookStatus, LoadOptions, Measured, RecorderSize,
+    monotonic_ns,
 };
 use noise_trace::capture::Capture;
 
@@ -27,6 +28,11 @@ pub trait Supply {
     /// # Errors
     /// Where there is nothing more to be had.
     fn drain(&mut self, now_ns: u64, capture: &mut Capture) -> anyhow::Result<f64>;
+
+    /// Hooks of the classes that are recorded without which it goes, though the kernel may have them.
+    fn lacks(&self) -> Vec<Hook> {
+        Vec::new()
+    }
 }
 
 /// A supply, or why there is none.
@@ -70,8 +76,8 @@ pub fn own(classes: &[Class]) -> SupplyResult {
         events: classes.to_vec(),
         ..Measured::default()
     };
-    let options =
-        LoadOptions { measured, recorder: STORE, events_only: true, ..LoadOptions::default() };
+    let hooks = HookSet::Recording;
+    let options = LoadOptions { measured, recorder: STORE, hooks, ..LoadOptions::default() };
     let mut engine = Engine::load(&options)?;
     let store = engine.event_store()?.context(
         "there is no memory for events: raise the memory limit of this process (ulimit -l, its cgroup)",

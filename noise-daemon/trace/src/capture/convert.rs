@@ -206,6 +206,10 @@ pub fn kind(
             // How many causes it handled is in neither the store nor the recording.
             Kind::NmiHandler { delta_ns, handled: 0 }
         }
+        Payload::HrtimerEntry { hrtimer, function, now_ns } => {
+            Kind::HrtimerExpireEntry { hrtimer, function, now: now_ns }
+        }
+        Payload::HrtimerExit { hrtimer } => Kind::HrtimerExpireExit { hrtimer },
         Payload::Block(request) => {
             let asker = match *current {
                 Some(running) => who.task(running.tid, 0),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use noise_common::hooks::VECTORS;
+use noise_common::nesting::MAX_NMI_NS;
 use noise_common::signals::SOFTIRQ_VECTORS;
 
 use super::cpu::Cpus;
@@ -168,9 +169,6 @@ impl Interrupts {
         self.raises.iter().map(document).collect()
     }
 }
-
-/// A handler of a non-maskable interrupt that took longer is none; a sum of such stays in range.
-const MAX_NMI_NS: u64 = 1_000_000_000;
 
 fn name(vector: u32) -> &'static str {
     SOFTIRQ_VECTORS.get(vector as usize).copied().unwrap_or("")

@@ -89,7 +89,7 @@ fn lines_become_the_events_of_the_model() {
             rc: -1,
         },
         Kind::VectorEntry { which: Vector::LocalTimer, vector: 236 },
-        Kind::HrtimerExpireEntry { hrtimer: 0xc32a_cb0e, function: 0 },
+        Kind::HrtimerExpireEntry { hrtimer: 0xc32a_cb0e, function: 0, now: 40_715_844_010_898 },
         Kind::NmiHandler { delta_ns: 4125, handled: 1 },
         Kind::SchedProcessFork {
             parent: task("bash", 31683, 0),

@@ -8,8 +8,8 @@ use std::process::Command;
 use noise_trace::json;
 use noise_trace::record::Source as _;
 
-use crate::babeltrace::is_there;
 use crate::files::Trace;
+use crate::printed::is_there;
 
 const TIMES: u64 = 3;
 

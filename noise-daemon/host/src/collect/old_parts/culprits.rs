@@ -106,19 +106,32 @@ impl Culprits {
         self.slots.len() >= MOST || self.threads.len() >= MOST_THREADS
     }
 
-    /// Gives each culprit one number, and forgets those who are not known, and the threads that ended: the new
-    /// numbers of all old ones.
-    pub fn renumber(&mut self) -> Vec<u32> {
-        let old: Vec<Option<Who>> = (0..).take(self.slots.len()).map(|old| self.who(old)).collect();
+    /// Gives each culprit that has `turns` or threads one number, and forgets the others, those who are not
+    /// known, and the threads that ended: the new numbers of all old ones.
+    pub fn renumber(&mut self, turns: impl Iterator<Item = u32>) -> Vec<u32> {
+        let mut known: Vec<Option<Who>> = Vec::with_capacity(self.slots.len());
+        known.extend((0..).take(self.slots.len()).map(|old| self.who(old)));
+        let is_known = |number: u32| known.get(number as usize).is_some_and(Option::is_some);
+        self.threads.retain(|_, thread| is_known(thread.number) && !thread.has_ended);
+        if self.threads.len() >= MOST_THREADS / 2 {
+            self.threads = HashMap::new();
+        }
+        let mut is_used = vec![false; known.len()];
+        let of_threads = self.threads.values().map(|thread| thread.number);
+        for number in turns.chain(of_threads) {
+            if let Some(is_used) = is_used.get_mut(number as usize) {
+                *is_used = true;
+            }
+        }
         self.slots.truncate(1);
         self.numbers.clear();
-        let new = old.into_iter().map(|who| who.map_or(UNKNOWN, |who| self.number(who)));
-        let new: Vec<u32> = new.collect();
-        self.threads.retain(|_, thread| {
+        let used = known.iter().zip(is_used).map(|(who, is_used)| who.filter(|_| is_used));
+        let new: Vec<u32> = used.map(|who| who.map_or(UNKNOWN, |who| self.number(who))).collect();
+        for thread in self.threads.values_mut() {
             thread.number = new.get(thread.number as usize).copied().unwrap_or(UNKNOWN);
-            thread.number != UNKNOWN && !thread.has_ended
-        });
-        if self.threads.len() >= MOST_THREADS / 2 {
+        }
+        if self.slots.len() >= MOST / 4 * 3 {
+            // They are seen again. The next time, culprits without turns make room.
             self.threads = HashMap::new();
         }
         new
@@ -147,6 +160,10 @@ impl Culprits {
     /// began later, it was another one.
     pub fn seen(&mut self, tid: u32, who: Who, at_ns: u64) {
         if let Some(known) = self.threads.get(&tid).copied() {
+            if at_ns == known.at_ns && self.who(known.number) == Some(who) {
+                // The same sight again, as of a turn that a ledger still has.
+                return;
+            }
             let is_later = at_ns >= known.at_ns;
             let slot = self.slots.get_mut(known.number as usize);
             match slot.filter(|_| known.number != UNKNOWN) {
@@ -333,12 +350,50 @@ mod tests {
         (20..30).for_each(|tid| culprits.forked(5, tid, 20));
         let old = [5, 8, 20, 21, 77].map(|tid| culprits.of_thread(tid, 30));
         culprits.ended(20);
-        let new = culprits.renumber();
+        let new = culprits.renumber(old.into_iter());
         let now = old.map(|number| culprits.who(new[number as usize]));
         assert_eq!(now, [Some(A), Some(B), Some(A), Some(A), None]);
         assert_eq!(culprits.slots.len(), 3);
         assert_eq!(culprits.of_thread(21, 40), culprits.of_thread(5, 40));
         assert!(!culprits.threads.contains_key(&20) && !culprits.threads.contains_key(&77));
+    }
+
+    #[test]
+    fn a_thread_that_ended_has_ended_though_a_ledger_still_has_its_turn() {
+        let mut culprits = Culprits::default();
+        culprits.seen(5, A, 10);
+        culprits.ended(5);
+        culprits.seen(5, A, 10);
+        culprits.renumber([].into_iter());
+        assert!(culprits.threads.is_empty());
+    }
+
+    #[test]
+    fn culprits_that_are_gone_make_room_for_others() {
+        let mut culprits = Culprits::default();
+        let mut kept = UNKNOWN;
+        for id in 1..3 * MOST as u32 {
+            culprits.seen(id, Who::task(id.into()), 1);
+            let turn = culprits.of_thread(id, 1);
+            assert_eq!(culprits.who(turn), Some(Who::task(id.into())));
+            culprits.ended(id);
+            if id == 1 {
+                kept = turn;
+            }
+            if culprits.is_full() {
+                let new = culprits.renumber([kept].into_iter());
+                kept = new[kept as usize];
+                assert_eq!((culprits.slots.len(), new[turn as usize]), (2, UNKNOWN));
+            }
+        }
+        assert_eq!(culprits.who(kept), Some(Who::task(1)));
+        // Also where all of them are still there.
+        (1..MOST as u32).for_each(|id| culprits.seen(id, Who::task(id.into()), 2));
+        assert!(culprits.is_full());
+        for _ in 0..2 {
+            kept = culprits.renumber([kept].into_iter())[kept as usize];
+        }
+        assert_eq!((culprits.slots.len(), culprits.who(kept)), (2, Some(Who::task(1))));
     }
 
     #[test]

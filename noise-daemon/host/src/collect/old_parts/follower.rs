@@ -12,6 +12,8 @@ use crate::kernel::{Copied, EventStore};
 
 /// Events that are copied at once: 256 KiB.
 const MOST_AT_ONCE: usize = 8_192;
+/// Events that memory is kept for between two readings: 10 KiB.
+const MOST_CARRIED: usize = 256;
 
 /// A CPU that is followed.
 #[derive(Debug, Default)]
@@ -22,15 +24,19 @@ pub struct Follower {
     pub wanted_ns: u64,
     /// Number of the next event of each part; `None` before the first reading.
     next: Option<[u64; PARTS]>,
-    /// Events that were read and are not settled yet.
+    /// Time of the latest event of each part, ns.
+    latest_ns: [u64; PARTS],
+    /// Up to here all is settled, ns.
+    settled_ns: u64,
+    /// What was read and is not settled yet.
     carried: Vec<Step>,
 }
 
-/// An event, or a gap before it.
+/// An event, or `None` where some are missing; its time, or the earliest of theirs, ns.
 #[derive(Clone, Copy, Debug)]
 struct Step {
-    event: Event,
-    follows_gap: bool,
+    at_ns: u64,
+    event: Option<Event>,
 }
 
 impl Follower {
@@ -75,19 +81,17 @@ impl Follower {
         // The other parts have few: all of them are there when the first is gone through.
         for (part, next) in next.iter_mut().enumerate().skip(1) {
             let copied = events.copy(cpu, part, *next..u64::MAX, MOST_AT_ONCE)?;
-            read += self.take(&copied, span.start);
+            read += self.take(part, &copied, span.start);
             *next = copied.stretch().resume();
         }
         let [first, ..] = next;
         loop {
             let copied = events.copy(cpu, 0, *first..u64::MAX, MOST_AT_ONCE)?;
-            read += self.take(&copied, span.start);
+            read += self.take(0, &copied, span.start);
             *first = copied.stretch().resume();
             let is_last = copied.events.len() < MOST_AT_ONCE;
-            let settled_ns = match copied.events.last() {
-                Some(event) if !is_last => event.time_ns.min(span.end),
-                _ => span.end,
-            };
+            let [latest_ns, ..] = self.latest_ns;
+            let settled_ns = if is_last { span.end } else { latest_ns.min(span.end) };
             self.settle(settled_ns, culprits);
             if is_last || read >= most {
                 return Ok(read);
@@ -102,32 +106,45 @@ impl Follower {
         events.next(cpu, 0).is_ok_and(|next| next.saturating_sub(first) >= events.room() / 8)
     }
 
-    /// Notes what of a copy is whole; how many events it has.
-    pub(super) fn take(&mut self, copied: &Copied, since_ns: u64) -> usize {
-        let mut follows_gap = false;
+    /// Notes what of a copy of a part is whole, and from when on some is missing; how many events it has.
+    fn take(&mut self, part: usize, copied: &Copied, since_ns: u64) -> usize {
+        let Self { latest_ns, settled_ns, carried, .. } = self;
+        let Some(latest_ns) = latest_ns.get_mut(part) else { return 0 };
+        let resume = copied.stretch().resume();
         for piece in copied.stretch().pieces() {
             match piece {
                 Piece::Event(event) if event.time_ns >= since_ns => {
-                    self.carried.push(Step { event: *event, follows_gap });
-                    follows_gap = false;
+                    *latest_ns = event.time_ns.max(*latest_ns);
+                    carried.push(Step { at_ns: event.time_ns, event: Some(*event) });
                 }
-                Piece::Event(_) => {}
-                Piece::Gap(_) => follows_gap = true,
+                // Missing are events behind the latest: other parts may have some of the time between.
+                Piece::Gap(gap) if gap.first < resume => {
+                    let at_ns = (*settled_ns).max(*latest_ns);
+                    carried.push(Step { at_ns, event: None });
+                }
+                // What is not finished yet is read again.
+                Piece::Event(_) | Piece::Gap(_) => {}
             }
         }
         copied.events.len()
     }
 
     /// Hands on what is older than a time, in order.
-    pub(super) fn settle(&mut self, until_ns: u64, culprits: &mut Culprits) {
-        let Self { history, carried, .. } = self;
-        carried.sort_by_key(|step| step.event.time_ns);
-        let settled = carried.partition_point(|step| step.event.time_ns < until_ns);
-        for Step { event, follows_gap } in carried.drain(..settled) {
-            if follows_gap {
-                history.miss();
+    fn settle(&mut self, until_ns: u64, culprits: &mut Culprits) {
+        let Self { history, carried, settled_ns, .. } = self;
+        carried.sort_by_key(|step| step.at_ns);
+        let settled = carried.partition_point(|step| step.at_ns < until_ns);
+        for step in carried.drain(..settled) {
+            match &step.event {
+                Some(event) => history.follow(event, culprits),
+                None => history.miss(),
             }
-            history.follow(&event, culprits);
         }
+        *settled_ns = until_ns.max(*settled_ns);
+        // There is a follower for each CPU.
+        carried.shrink_to(MOST_CARRIED);
     }
 }
+
+#[cfg(test)]
+mod tests;

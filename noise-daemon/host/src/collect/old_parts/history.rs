@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use noise_common::hooks::Edge;
 use noise_common::ledger::Forgotten;
-use noise_common::nesting::Nesting;
+use noise_common::nesting::{MAX_NMI_NS, Nesting};
 use noise_common::store::Event;
 use noise_common::store::event::Payload;
 
@@ -17,8 +17,6 @@ use super::culprits::{Culprits, UNKNOWN};
 
 /// Turns of one block.
 const BLOCK: usize = 256;
-/// A handler of a non-maskable interrupt that took longer is none.
-const MAX_NMI_NS: u64 = 1_000_000_000;
 
 /// A turn; it lasts until the next one begins.
 #[derive(Clone, Copy, Debug)]
@@ -129,7 +127,8 @@ impl History {
     }
 
     fn begin_turn(&mut self, who: u32, now_ns: u64) {
-        let taken_ns = self.nesting.taken_by(now_ns).all_ns();
+        // As the ledger has it: of interrupts that ended. One whose end was not written takes no turn's time.
+        let taken_ns = self.nesting.taken.all_ns();
         if let Some(block) = self.blocks.back_mut()
             && let Some(last) = block.turns.last()
         {
@@ -159,7 +158,7 @@ impl History {
         self.blocks.push_back(Block { start_ns: now_ns, taken_ns, turns, before });
     }
 
-    /// Culprits have new numbers, by their old ones.
+    /// Culprits have new numbers, by their old ones. Those that have no turns here may have none.
     pub fn renumber(&mut self, new: &[u32]) {
         let number = |old: u32| new.get(old as usize).copied().unwrap_or(UNKNOWN);
         let fold = |sums: &mut Vec<u64>| {
@@ -176,6 +175,11 @@ impl History {
         }
     }
 
+    /// The numbers of the culprits that have turns, once for each turn.
+    pub fn culprits(&self) -> impl Iterator<Item = u32> {
+        self.blocks.iter().flat_map(|block| block.turns.iter().map(|turn| turn.who))
+    }
+
     /// Its memory, bytes.
     pub fn bytes(&self) -> usize {
         self.blocks.iter().map(Block::bytes).sum()
@@ -186,13 +190,16 @@ impl History {
         self.blocks.front().map(|block| block.start_ns)
     }
 
-    /// Forgets the oldest turns, but not the latest. Whether there were any.
-    pub fn forget(&mut self) -> bool {
-        let is_long = self.blocks.len() > 1;
-        if is_long {
+    /// Whether there are turns that it can forget.
+    pub fn is_long(&self) -> bool {
+        self.blocks.len() > 1
+    }
+
+    /// Forgets the oldest turns, but not the latest.
+    pub fn forget(&mut self) {
+        if self.is_long() {
             self.blocks.pop_front();
         }
-        is_long
     }
 
     fn begin(&self, place: Place) -> Option<u64> {

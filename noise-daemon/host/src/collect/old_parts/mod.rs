@@ -135,7 +135,8 @@ impl OldParts {
         }
         self.cpus.retain(|_, cpu| cpu.wanted_ns.saturating_add(FOLLOWED_NS) > now_ns);
         if self.culprits.is_full() {
-            let new = self.culprits.renumber();
+            let turns = self.cpus.values().flat_map(|cpu| cpu.history.culprits());
+            let new = self.culprits.renumber(turns);
             self.cpus.values_mut().for_each(|cpu| cpu.history.renumber(&new));
         }
         // No more than that may wait.
@@ -192,7 +193,7 @@ impl OldParts {
         }
     }
 
-    /// Looks who threads are: those that waited, and those whose turns the ledgers have.
+    /// Learns who threads are: those that waited, and those whose turns the ledgers have.
     fn learn(&mut self, cpus: &BTreeSet<u32>, states: &CpuStates) {
         for cpu in cpus {
             for turn in states.turns(*cpu as usize) {
@@ -230,13 +231,18 @@ impl OldParts {
                 Err(error) => tracing::debug!(%error, cpu = number, "cannot read events"),
             }
         }
-        while self.cpus.values().map(|cpu| cpu.history.bytes()).sum::<usize>() > MOST_BYTES {
-            let oldest = self.cpus.values_mut().min_by_key(|cpu| cpu.history.since_ns());
-            if !oldest.is_some_and(|cpu| cpu.history.forget()) {
-                break;
-            }
-        }
+        self.forget_oldest();
         due
+    }
+
+    /// Forgets the oldest turns, whichever CPU they are of, where all of them take too much memory.
+    fn forget_oldest(&mut self) {
+        while self.cpus.values().map(|cpu| cpu.history.bytes()).sum::<usize>() > MOST_BYTES {
+            let histories = self.cpus.values_mut().map(|cpu| &mut cpu.history);
+            let oldest = histories.filter(|one| one.is_long()).min_by_key(|one| one.since_ns());
+            let Some(oldest) = oldest else { break };
+            oldest.forget();
+        }
     }
 }
 

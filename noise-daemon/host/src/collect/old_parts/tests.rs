@@ -4,13 +4,10 @@ use noise_common::header::Header;
 use noise_common::ledger::Forgotten;
 use noise_common::record::RecordKind;
 use noise_common::signals::Signal;
+use noise_common::store::Event;
 use noise_common::store::event::Body;
-use noise_common::store::{Event, PARTS};
-use proptest::prelude::{any, prop_assert_eq, proptest};
 
-use super::history::History;
 use super::*;
-use crate::kernel::Copied;
 
 /// Charges by cause and culprit.
 #[derive(Default)]
@@ -29,12 +26,16 @@ fn record(cpu: u32, victim: u64, since_ns: u64, end_ns: u64) -> OldPart {
     OldPart { header, victim, pid: 5, padding: 0, part }
 }
 
-fn switch(tid: u32, at_ns: u64) -> Event {
+pub(super) fn event(body: &Body) -> Event {
     let mut words = [0; 4];
-    for (place, word) in Body::switch((9, 120), 0, true, (tid, 120), at_ns).words(0) {
+    for (place, word) in body.words(0) {
         words[place] = word;
     }
     Event::copy(|word| words[word])
+}
+
+pub(super) fn switch(tid: u32, at_ns: u64) -> Event {
+    event(&Body::switch((9, 120), 0, true, (tid, 120), at_ns))
 }
 
 /// Old parts with the turns of two threads on CPU 1.
@@ -49,7 +50,7 @@ fn known() -> OldParts {
     old_parts
 }
 
-const NOBODY: fn(u32) -> Option<Task> = |_| None;
+const UNSEEN: fn(u32) -> Option<Task> = |_| None;
 const UNTRACKED: u8 = Cause::Untracked as u8;
 
 #[test]
@@ -57,13 +58,13 @@ fn without_events_all_of_it_is_untracked() {
     let (states, mut sums) = (CpuStates::unused(2), Sums::default());
     let mut old_parts = OldParts::new(None);
     old_parts.take(record(1, 77, 100, 400));
-    old_parts.divide(false, &states, 500, NOBODY, &mut sums);
+    old_parts.divide(false, &states, 500, UNSEEN, &mut sums);
     old_parts.take(record(9, 77, 100, 150));
-    old_parts.divide(true, &states, 500, NOBODY, &mut sums);
+    old_parts.divide(true, &states, 500, UNSEEN, &mut sums);
     assert_eq!(sums.0, BTreeMap::from([((77, UNTRACKED, 0), 350)]));
     assert_eq!(old_parts.undivided(), 2);
     // Some time after the last of them there is nothing left.
-    old_parts.divide(true, &states, 500 + FOLLOWED_NS, NOBODY, &mut sums);
+    old_parts.divide(true, &states, 500 + FOLLOWED_NS, UNSEEN, &mut sums);
     assert!(old_parts.cpus.is_empty());
 }
 
@@ -98,15 +99,15 @@ fn waits_beyond_the_budget_are_untracked_until_the_next_window() {
         old_parts.take(record(1, 77, 100, 200));
     }
     let now_ns = WINDOW_NS + 1_000;
-    old_parts.divide(true, &states, now_ns, NOBODY, &mut sums);
+    old_parts.divide(true, &states, now_ns, UNSEEN, &mut sums);
     let own = (77, Cause::Own as u8, 77);
     assert_eq!((sums.0[&own], sums.0[&(77, UNTRACKED, 0)]), (100 * (all - 10), 1_000));
     assert_eq!(old_parts.undivided(), 10);
     old_parts.take(record(1, 77, 100, 200));
-    old_parts.divide(true, &states, now_ns + 1, NOBODY, &mut sums);
+    old_parts.divide(true, &states, now_ns + 1, UNSEEN, &mut sums);
     assert_eq!(sums.0[&(77, UNTRACKED, 0)], 1_100);
     old_parts.take(record(1, 77, 100, 200));
-    old_parts.divide(true, &states, now_ns + WINDOW_NS, NOBODY, &mut sums);
+    old_parts.divide(true, &states, now_ns + WINDOW_NS, UNSEEN, &mut sums);
     assert_eq!(sums.0[&own], 100 * (all - 9));
 }
 
@@ -116,48 +117,25 @@ fn what_was_read_while_events_were_off_is_not_believed() {
     let mut old_parts = known();
     old_parts.begin_anew(500);
     old_parts.take(record(1, 77, 100, 400));
-    old_parts.divide(true, &states, 1_000, NOBODY, &mut sums);
+    old_parts.divide(true, &states, 1_000, UNSEEN, &mut sums);
     assert_eq!(sums.0, BTreeMap::from([((77, UNTRACKED, 0), 300)]));
 }
 
-proptest! {
-    /// However events are spread over the parts of a CPU, and whenever they are read: the turns are the same.
-    #[test]
-    fn events_are_taken_in_the_order_of_time(
-        gaps in proptest::collection::vec((1u64..50, 0usize..PARTS, any::<bool>()), 1..200),
-    ) {
-        let (mut at_ns, mut tid) = (1_000, 0);
-        let (mut direct, mut culprits) = (History::default(), Culprits::default());
+#[test]
+fn memory_is_bounded_whatever_a_cpu_has() {
+    let mut old_parts = OldParts::new(None);
+    // One without turns, one with the oldest of all, and one with many.
+    for (cpu, turns) in [(0, 0..0), (1, 1..2), (2, 10..600_000)] {
         let mut follower = Follower::default();
-        let mut parts: [Copied; PARTS] = Default::default();
-        for (gap_ns, part, settles) in gaps {
-            (at_ns, tid) = (at_ns + gap_ns, tid % 7 + 1);
-            direct.follow(&switch(tid, at_ns), &mut culprits);
-            let copied = &mut parts[part];
-            let number = (copied.first + copied.events.len() as u64) as u32;
-            copied.events.push(Event { number, ..switch(tid, at_ns) });
-            if settles {
-                for copied in parts.iter_mut().rev() {
-                    let next = copied.first + copied.events.len() as u64;
-                    (copied.capacity, copied.next, copied.wanted) = (256, next, copied.first);
-                    follower.take(copied, 0);
-                    (copied.first, copied.events) = (next, Vec::new());
-                }
-                follower.settle(at_ns - gap_ns / 2, &mut culprits);
-            }
+        for at_ns in turns {
+            follower.history.follow(&switch(at_ns as u32 % 5, at_ns), &mut old_parts.culprits);
         }
-        for copied in &mut parts {
-            let next = copied.first + copied.events.len() as u64;
-            (copied.capacity, copied.next, copied.wanted) = (256, next, copied.first);
-            follower.take(copied, 0);
-        }
-        follower.settle(u64::MAX, &mut culprits);
-        for since_ns in (1_000..at_ns).step_by(97) {
-            let part = Forgotten { since_ns, end_ns: at_ns, left_ns: at_ns - since_ns };
-            let (mut one, mut other) = (Vec::new(), Vec::new());
-            direct.divide(&part, &mut one);
-            follower.history.divide(&part, &mut other);
-            prop_assert_eq!(one, other);
-        }
+        old_parts.cpus.insert(cpu, follower);
     }
+    let bytes = |all: &OldParts| all.cpus.values().map(|cpu| cpu.history.bytes()).sum::<usize>();
+    assert!(bytes(&old_parts) > MOST_BYTES);
+    old_parts.forget_oldest();
+    assert!(bytes(&old_parts) <= MOST_BYTES);
+    let since_ns = old_parts.cpus[&2].history.since_ns();
+    assert!(since_ns > Some(10) && since_ns < Some(400_000), "{since_ns:?}");
 }

@@ -124,6 +124,11 @@ const FIRST: &[(&str, &[Field])] = &[
     ("net_dev_start_xmit", PACKET),
     ("netif_receive_skb", PACKET),
     ("skb_kfree", &[("skbaddr", Type::Address), ("reason", Type::Unsigned)]),
+    (
+        "timer_hrtimer_expire_entry",
+        &[("hrtimer", Type::Address), ("now", Type::LongSigned), ("function", Type::Address)],
+    ),
+    ("timer_hrtimer_expire_exit", &[("hrtimer", Type::Address)]),
 ];
 const FIRST_VECTOR: u32 = FIRST.len() as u32;
 const VECTOR: &[Field] = &[("vector", Type::Signed)];
@@ -145,6 +150,8 @@ const LAST: &[(&str, &[Field])] = &[
     ("lttng_statedump_block_device", &[("dev", Type::Unsigned), ("diskname", Type::Text)]),
     ("lttng_statedump_network_interface", &[("name", Type::Text)]),
     ("lttng_statedump_end", &[]),
+    // LTTng has none like it.
+    ("statedump_cgroup", &[("tid", Type::Signed), ("path", Type::Text)]),
 ];
 
 /// All events, in order of their numbers.
@@ -189,6 +196,8 @@ pub const fn number(kind: &Kind<'_>) -> Option<u32> {
         Kind::NetDevStartXmit(_) => 15,
         Kind::NetifReceiveSkb(_) => 16,
         Kind::SkbKfree { .. } => 17,
+        Kind::HrtimerExpireEntry { .. } => 18,
+        Kind::HrtimerExpireExit { .. } => 19,
         Kind::VectorEntry { which, .. } => vector(*which, Edge::Entry),
         Kind::VectorExit { which, .. } => vector(*which, Edge::Exit),
         Kind::NmiHandler { .. } => LAST_AT,
@@ -202,6 +211,7 @@ pub const fn number(kind: &Kind<'_>) -> Option<u32> {
         Kind::StatedumpBlockDevice { .. } => LAST_AT + 8,
         Kind::StatedumpInterface { .. } => LAST_AT + 9,
         Kind::StatedumpEnd => LAST_AT + 10,
+        Kind::CgroupAttach { .. } => LAST_AT + 11,
         _ => return None,
     })
 }

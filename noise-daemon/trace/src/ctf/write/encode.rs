@@ -148,6 +148,12 @@ pub fn fields(kind: &Kind<'_>, bytes: &mut Vec<u8>) {
             out.long(*skb);
             out.unsigned(*reason);
         }
+        Kind::HrtimerExpireEntry { hrtimer, function, now } => {
+            out.long(*hrtimer);
+            out.long_signed(*now);
+            out.long(*function);
+        }
+        Kind::HrtimerExpireExit { hrtimer } => out.long(*hrtimer),
         Kind::VectorEntry { vector, .. } | Kind::VectorExit { vector, .. } => out.unsigned(*vector),
         Kind::NmiHandler { delta_ns, .. } => out.long_signed(*delta_ns),
         Kind::TcpRetransmitSkb(packet) => {
@@ -165,6 +171,10 @@ pub fn fields(kind: &Kind<'_>, bytes: &mut Vec<u8>) {
             out.text(name);
         }
         Kind::StatedumpInterface { name } => out.text(name),
+        Kind::CgroupAttach { tid, path } => {
+            out.signed(*tid);
+            out.text(path);
+        }
         // These have no fields, or are not recorded.
         _ => {}
     }

@@ -69,8 +69,9 @@ pub fn typed(message: &mut Message, kind: &Kind<'_>, add_prio: i32) -> bool {
         Kind::SoftirqRaise { vec } => number(message, 26, *vec),
         Kind::VectorEntry { which: Vector::LocalTimer, vector } => number(message, 559, *vector),
         Kind::VectorExit { which: Vector::LocalTimer, vector } => number(message, 560, *vector),
-        Kind::HrtimerExpireEntry { hrtimer, function } => message.message(553, |event| {
+        Kind::HrtimerExpireEntry { hrtimer, function, now } => message.message(553, |event| {
             event.unsigned(1, *hrtimer);
+            event.signed(2, *now);
             event.unsigned(3, *function);
         }),
         Kind::HrtimerExpireExit { hrtimer } => {
