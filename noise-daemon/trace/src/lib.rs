@@ -9,6 +9,7 @@ pub mod capture;
 pub mod clock;
 pub mod ctf;
 pub mod damage;
+mod decimal;
 pub mod delays;
 pub mod event;
 pub mod export;

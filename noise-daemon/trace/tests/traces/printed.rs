@@ -5,12 +5,18 @@ use std::env;
 use std::path::Path;
 use std::process::Command;
 
+/// Whether one of the two is installed, or what to do about it.
+pub fn is_there(command: &str) -> Result<(), String> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    match env::split_paths(&path).any(|folder| folder.join(command).is_file()) {
+        true => Ok(()),
+        false => Err(format!("there is no {command}; it comes with: apt-get install {command}")),
+    }
+}
+
 /// Runs one of the two; the lines that it prints, and what it complains about.
 pub fn run(command: &str, folder: &Path) -> Result<(Vec<String>, String), String> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    if !env::split_paths(&path).any(|folder| folder.join(command).is_file()) {
-        return Err(format!("there is no {command}; it comes with: apt-get install {command}"));
-    }
+    is_there(command)?;
     let output = Command::new(command).arg("--clock-gmt").arg(folder).output();
     let output = output.map_err(|error| error.to_string())?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
