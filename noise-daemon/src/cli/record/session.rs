@@ -265,6 +265,7 @@ impl Session {
             bytes: self.folder.bytes(),
             lost: self.capture.discarded(),
             uncounted: self.uncounted,
+            late: self.capture.late(),
         }
     }
 
