@@ -1,5 +1,6 @@
-//! Recordings of ours, as others read them. And real traces by others, with known answers, beside the repository (`../shared/traces`, or the folder that
-//! `NOISED_TRACES` names): what is read of them, and what they say.
+//! Recordings of ours, as others read them. And real traces by others, with known answers, beside the
+//! repository (`../shared/traces`, or the folder that `NOISED_TRACES` names): what is read of them, and what
+//! they say.
 
 #![expect(
     clippy::unwrap_used,
