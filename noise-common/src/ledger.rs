@@ -170,10 +170,22 @@ impl Walk {
     /// turns go back to the begin of the wait.
     #[inline(always)]
     pub const fn forgotten(&self) -> Option<Forgotten> {
-        if self.net == 0 || self.left_ns == 0 || self.end_ns <= self.since_ns {
+        if self.net == 0 { None } else { self.older() }
+    }
+
+    /// The same wherever interrupts count. None where the turns go back to the begin of the wait.
+    #[inline(always)]
+    pub const fn older(&self) -> Option<Forgotten> {
+        if self.left_ns == 0 || self.end_ns <= self.since_ns {
             return None;
         }
         Some(Forgotten { since_ns: self.since_ns, end_ns: self.end_ns, left_ns: self.left_ns })
+    }
+
+    /// Whether turns count without what interrupts took in them.
+    #[inline(always)]
+    pub const fn is_net(&self) -> bool {
+        self.net != 0
     }
 
     /// As much of `wanted_ns` as is left, which is taken away.

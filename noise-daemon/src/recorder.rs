@@ -11,18 +11,23 @@ use noise_host::kernel::{EventStore, RecorderSize, Sizes, monotonic_ns};
 use noise_serve::EventSource;
 use noise_wire::events::{Item, MOST_EVENTS, Place, StretchHead};
 
-/// What to say where the memory of this process leaves less room than was configured.
+/// What to say where the limits of this process leave less room than was configured.
 pub fn shortened(sizes: Sizes, wanted: RecorderSize, layout: Layout) -> Option<String> {
     let (wanted, found) = (sizes.store(wanted), layout);
     if found.events() >= wanted.events() {
         return None;
     }
     let kib = |layout: Layout| u64::from(layout.events()) * size_of::<Event>() as u64 / 1024;
+    let what = match kib(found) {
+        0 => "there is no flight recorder".to_owned(),
+        kib_found => format!(
+            "the flight recorder has {kib_found} KiB for each CPU instead of {}",
+            kib(wanted)
+        ),
+    };
     Some(format!(
-        "the flight recorder has {} KiB for each CPU instead of {}: the memory limit of this process leaves no \
-         more; raise it, or set a smaller size in [recorder]",
-        kib(found),
-        kib(wanted)
+        "{what}: the memory limit of this process (of its cgroup; before Linux 5.11 also ulimit -l, \
+         LimitMEMLOCK=) leaves no more; raise it, or set a smaller size in [recorder]"
     ))
 }
 
@@ -213,4 +218,24 @@ impl Iterator for Answer {
 /// CLOCK_REALTIME, ns since 1970.
 fn realtime_ns() -> u64 {
     u64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn less_than_was_configured_is_said() {
+        let sizes = Sizes { cpus: 2, pids: 32_768 };
+        let size = |per_cpu| RecorderSize { per_cpu, all: 64 << 20 };
+        let said = |per_cpu| shortened(sizes, size(1 << 20), sizes.store(size(per_cpu)));
+        assert_eq!(said(1 << 20), None);
+        let less = said(256 << 10).unwrap();
+        assert!(
+            less.starts_with("the flight recorder has 256 KiB for each CPU instead of 1024:"),
+            "{less}"
+        );
+        let none = said(0).unwrap();
+        assert!(none.starts_with("there is no flight recorder: "), "{none}");
+    }
 }

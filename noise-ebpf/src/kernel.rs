@@ -4,6 +4,8 @@
 //! and fields are loaded directly, and as `raw_tp`, where each field takes a probe read.
 //! [`Access`] is the difference between the two.
 
+pub mod hrtimer;
+
 use core::ffi::c_void;
 use core::ptr;
 
@@ -156,49 +158,6 @@ const PF_FROZEN: u32 = 0x0001_0000;
 const TCP_TIME_WAIT: u8 = 6;
 /// As above.
 const TCP_NEW_SYN_RECV: u8 = 12;
-
-/// A `hrtimer`.
-#[derive(Clone, Copy)]
-pub struct Hrtimer<A> {
-    access: A,
-    at: Pointer,
-}
-
-impl<A: Access> Hrtimer<A> {
-    /// The timer that is the first argument.
-    #[inline(always)]
-    pub fn argument(access: A) -> Self {
-        Self { access, at: access.pointer(0) }
-    }
-
-    /// Address: to keep, but not to calculate with.
-    #[inline(always)]
-    pub fn pointer(self) -> u64 {
-        self.at as u64
-    }
-
-    /// The same as a number.
-    #[inline(always)]
-    pub fn address(self) -> u64 {
-        self.access.address(0)
-    }
-
-    /// Address of its function; 0 where this kernel does not say.
-    #[inline(always)]
-    pub fn function(self) -> u64 {
-        let field = HRTIMER_FUNCTION.load();
-        if present(field) { self.access.load(self.at, field) } else { 0 }
-    }
-}
-
-/// The time that lies where the `index`th argument says; 0 where it cannot be read.
-#[inline(always)]
-pub fn time_at<A: Access>(access: A, index: usize) -> u64 {
-    // Verifiers of before 5.17 know no pointers to numbers and refuse to load one.
-    let at = access.address(index) as *const u64;
-    // SAFETY: the helper accepts any address and fails where it cannot be read.
-    unsafe { bpf_probe_read_kernel(at) }.unwrap_or_default()
-}
 
 /// A `task_struct`.
 #[derive(Clone, Copy)]

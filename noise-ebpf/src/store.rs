@@ -13,7 +13,8 @@ use noise_common::store::event::Body;
 use noise_common::store::writing::{self, Store};
 use noise_common::store::{Class, Event, EventKind, Part};
 
-use crate::kernel::{Access, Hrtimer, Interface, Request, Skb, Task};
+use crate::kernel::hrtimer::Hrtimer;
+use crate::kernel::{Access, Interface, Request, Skb, Task};
 use crate::maps::NOISE_EVENTS;
 
 /// The parts of the CPU whose state it is.

@@ -16,50 +16,35 @@
 //! Where the processor is emulated, an instruction takes as long as it takes: sums are printed there,
 //! and only counts are judged.
 
+mod programs;
+mod stamps;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::bpf::{self, Program};
+use self::programs::missed_runs;
+pub use self::programs::slowest_program_ns;
+use self::stamps::{COLD_NS, COLD_SAMPLES_PER_STRAY, SAMPLES_PER_STRAY, apart_ns, cold_samples};
+use crate::bpf;
 use crate::daemon::Daemon;
 use crate::disk::device_name;
 use crate::ftrace::blind::{ensure_sight, keep_sight};
 use crate::ftrace::{Recording, Trace};
+use crate::load::Worker;
 use crate::pairing::{self, Labels, Paired, Sample};
 use crate::prom::{Histogram, LabelSet, Scrape};
-use crate::task::{cpus, is_emulated, kernel_threads};
+use crate::task::{is_emulated, kernel_threads};
 
 /// Work under way when a recording begins has ended by then.
 const SETTLE: Duration = Duration::from_millis(300);
 /// Allowed difference of sums.
 const SUM_TOLERANCE: f64 = 0.03;
-/// Samples of a series on one CPU that may be cold ones: code that runs seldom finds cold caches, and each
-/// CPU has its own.
-const COLD_SAMPLES_PER_CPU: u64 = 50;
-/// How far the two stamps of a cold event may be apart (up to 9.2 us were seen on an idle machine;
-/// the kernel's statistics have means only, so this cannot be measured on the way).
-const COLD_NS: u64 = 10_000;
-/// How far the sum of a series may be off that has no more samples than those: one of them may find
-/// memory that the hypervisor took away (130 us were seen, in the interrupt of a memory balloon).
-const COLD_SUM_NS: u64 = 400_000;
-/// One cold sample in so many may be off by more than warm ones may.
-const COLD_SAMPLES_PER_STRAY: u64 = 5;
-/// A mean of fewer runs says little of the hooks that are hot.
-const WARM_RUNS: u64 = 100;
-/// One sample in so many may have been held up by an interrupt between the two stamps: at 10,000
-/// interrupts a second and 300 ns between the stamps it is one in 330.
-const SAMPLES_PER_STRAY: u64 = 200;
-/// How long it may have been held up: an interrupt, and the softirqs that run at its end.
-const STRAY_NS: u64 = 100_000;
-
-/// Samples of a series that may be cold ones.
-fn cold_samples() -> u64 {
-    COLD_SAMPLES_PER_CPU * cpus() as u64
-}
 
 /// Everything seen of one stretch of time.
 #[derive(Debug)]
@@ -101,6 +86,14 @@ impl Window {
     }
 }
 
+/// The referee at work.
+#[derive(Debug)]
+pub struct Observer {
+    recording: Recording,
+    _statistics: bpf::Statistics,
+    _sight: Vec<Worker>,
+}
+
 /// Records `events` while `action` runs between two scrapes.
 pub fn observe<T>(
     daemon: &Daemon,
@@ -108,42 +101,59 @@ pub fn observe<T>(
     buffer_mib: usize,
     action: impl FnOnce() -> Result<T>,
 ) -> Result<(Observation, T)> {
-    let _sight = keep_sight()?;
-    let _statistics = bpf::Statistics::enable()?;
-    let recording = Recording::start(events, buffer_mib)?;
-    thread::sleep(SETTLE);
-    let before = bpf::programs_of(daemon.process().pid())?;
-    ensure!(!before.is_empty(), "the daemon holds no BPF program");
-    recording.mark("first asked")?;
-    let first = daemon.metrics()?;
-    recording.mark("first answered")?;
-    let outcome = action()?;
-    thread::sleep(SETTLE);
-    recording.mark("last asked")?;
-    let last = daemon.metrics()?;
-    recording.mark("last answered")?;
-    let trace = recording.stop()?;
-    ensure_sight(&trace.sights)?;
-    let after = bpf::programs_of(daemon.process().pid())?;
+    Observer::start(events, buffer_mib)?.observe(daemon, action)
+}
 
-    let (first, last) = (Scrape::parse(&first)?, Scrape::parse(&last)?);
-    let window = Window {
-        first_asked: trace.mark_ns("first asked")?,
-        first_answered: trace.mark_ns("first answered")?,
-        last_asked: trace.mark_ns("last asked")?,
-        last_answered: trace.mark_ns("last answered")?,
-    };
-    let record_ns = trace.shortest_gap_ns as f64;
-    let observation = Observation {
-        resolution_ns: record_ns + slowest_program_ns(&before, &after),
-        missed: missed_runs(&before, &after),
-        dropped: dropped(&first, &last),
-        trace,
-        first,
-        last,
-        window,
-    };
-    Ok((observation, outcome))
+impl Observer {
+    /// Begins to record `events`.
+    pub fn start(events: &[&str], buffer_mib: usize) -> Result<Self> {
+        let _sight = keep_sight()?;
+        let _statistics = bpf::Statistics::enable()?;
+        let recording = Recording::start(events, buffer_mib)?;
+        Ok(Self { recording, _statistics, _sight })
+    }
+
+    /// Runs `action` between two scrapes.
+    pub fn observe<T>(
+        self,
+        daemon: &Daemon,
+        action: impl FnOnce() -> Result<T>,
+    ) -> Result<(Observation, T)> {
+        let recording = self.recording;
+        thread::sleep(SETTLE);
+        let before = bpf::programs_of(daemon.process().pid())?;
+        ensure!(!before.is_empty(), "the daemon holds no BPF program");
+        recording.mark("first asked")?;
+        let first = daemon.metrics()?;
+        recording.mark("first answered")?;
+        let outcome = action()?;
+        thread::sleep(SETTLE);
+        recording.mark("last asked")?;
+        let last = daemon.metrics()?;
+        recording.mark("last answered")?;
+        let trace = recording.stop()?;
+        ensure_sight(&trace.sights)?;
+        let after = bpf::programs_of(daemon.process().pid())?;
+
+        let (first, last) = (Scrape::parse(&first)?, Scrape::parse(&last)?);
+        let window = Window {
+            first_asked: trace.mark_ns("first asked")?,
+            first_answered: trace.mark_ns("first answered")?,
+            last_asked: trace.mark_ns("last asked")?,
+            last_answered: trace.mark_ns("last answered")?,
+        };
+        let record_ns = trace.shortest_gap_ns as f64;
+        let observation = Observation {
+            resolution_ns: record_ns + slowest_program_ns(&before, &after),
+            missed: missed_runs(&before, &after),
+            dropped: dropped(&first, &last),
+            trace,
+            first,
+            last,
+            window,
+        };
+        Ok((observation, outcome))
+    }
 }
 
 /// What the counters of losses grew by, signal by signal.
@@ -161,30 +171,6 @@ fn dropped(first: &Scrape, last: &Scrape) -> BTreeMap<String, u64> {
         }
     }
     dropped
-}
-
-/// The mean run time of the program with the longest, between two looks at them.
-pub fn slowest_program_ns(before: &BTreeMap<u32, Program>, after: &BTreeMap<u32, Program>) -> f64 {
-    let means = after.values().filter_map(|program| {
-        let earlier = before.get(&program.id)?;
-        let runs = program.runs.checked_sub(earlier.runs).filter(|&runs| runs >= WARM_RUNS)?;
-        Some(program.run_time_ns.checked_sub(earlier.run_time_ns)? as f64 / runs as f64)
-    });
-    means.fold(0.0, f64::max)
-}
-
-fn missed_runs(
-    before: &BTreeMap<u32, Program>,
-    after: &BTreeMap<u32, Program>,
-) -> BTreeMap<String, u64> {
-    after
-        .values()
-        .filter_map(|program| {
-            let earlier = before.get(&program.id).map_or(0, |program| program.recursion_misses);
-            let missed = program.recursion_misses.saturating_sub(earlier);
-            (missed > 0).then(|| (program.name.clone(), missed))
-        })
-        .collect()
 }
 
 /// What the referee says of one series.
@@ -228,6 +214,23 @@ impl Observation {
     /// The samples that ended between the scrapes for certain.
     pub fn certain<'a>(&'a self, paired: &'a Paired) -> impl Iterator<Item = &'a Sample> {
         paired.samples.iter().filter(|sample| self.window.inner(sample.end_ns))
+    }
+
+    /// From the end of the first scrape to the begin of the last one, and from the begin of the first to the
+    /// end of the last one.
+    pub fn spans(&self) -> [RangeInclusive<u64>; 2] {
+        let Window { first_asked, first_answered, last_asked, last_answered } = self.window;
+        [first_answered..=last_asked, first_asked..=last_answered]
+    }
+
+    /// How far sums of so many stretches of time may be off that are taken from ftrace's stamps.
+    pub fn apart_ns(&self, stretches: usize) -> f64 {
+        apart_ns(stretches as u64, self.resolution_ns)
+    }
+
+    /// How long a program runs that finds cold caches, ns.
+    pub fn longest_ns(&self) -> u64 {
+        self.resolution_ns as u64 + COLD_NS
     }
 
     /// Whether what ended then ended between the scrapes: for certain, and possibly.
@@ -411,12 +414,7 @@ impl Table<'_> {
         let least = seconds(&expected.inner);
         let most = seconds(&expected.outer) + expected.orphans_ns as f64 / 1e9;
         let stamps = expected.outer.len() as u64 + expected.nested;
-        let cold = stamps.min(cold_samples());
-        let strays = stamps.div_ceil(SAMPLES_PER_STRAY);
-        let cold_sum_ns = if stamps <= cold_samples() { COLD_SUM_NS } else { 0 };
-        let clocks = ((cold * COLD_NS + strays * STRAY_NS + cold_sum_ns) as f64
-            + (stamps - cold) as f64 * self.observation.resolution_ns)
-            / 1e9;
+        let clocks = apart_ns(stamps, self.observation.resolution_ns) / 1e9;
         let tolerance = clocks.max(most * SUM_TOLERANCE);
         row.sums = Some((found, least, most, tolerance));
         if is_emulated() {

@@ -10,6 +10,7 @@ pub mod bpf;
 pub mod cgroup;
 pub mod compare;
 pub mod daemon;
+pub mod delays;
 pub mod disk;
 pub mod events;
 pub mod ftrace;

@@ -90,7 +90,7 @@ pub fn recorded(folder: &Path) -> Result<Recording> {
         let name = text(&event, "name")?;
         // The state dump is as old as the recording.
         first_ns.get_or_insert(time_ns);
-        if name.starts_with("lttng_statedump_") {
+        if name.contains("statedump_") {
             dumped += u64::from(name == "lttng_statedump_process_state");
             continue;
         }

@@ -58,7 +58,7 @@ enum Task {
     Fuzz(fuzz::Arguments),
     /// Check the rules of this project that no compiler knows
     Lint,
-    /// Measure what noised costs the work that it watches
+    /// Measure what noised costs the work that it watches, or (`bench reading`) how fast it reads traces
     Bench {
         /// Arguments of the benchmark
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

@@ -21,6 +21,9 @@ const QUOTED_CHARS: usize = 200;
 /// Characters of a parser's message.
 const MESSAGE_CHARS: usize = 1000;
 
+/// Bytes of a text that are looked at together.
+const BLOCK_BYTES: usize = 256;
+
 /// Whether a character acts on a terminal, is invisible, or changes the order of others: control
 /// characters (C0, DEL and C1), format characters (bidirectional controls, joiners, tags, soft hyphen),
 /// fillers without a shape, separators of lines, and what is no character at all.
@@ -65,10 +68,12 @@ fn replaced<'a>(
     is_wrong: impl Fn(char) -> bool,
     mut put: impl FnMut(&mut String, char),
 ) -> Cow<'a, str> {
-    // Nearly all texts have these characters only.
+    // Nearly all texts have these characters only. Blocks are looked at as a whole, in a few instructions.
     let plain_end = if is_wrong('\n') { b' ' } else { b'\n' };
-    let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~') || byte == plain_end);
-    if is_plain || !text.contains(&is_wrong) {
+    let is_plain = |byte: u8| byte.wrapping_sub(b' ') <= b'~' - b' ' || byte == plain_end;
+    let is_plain_block =
+        |block: &[u8]| block.iter().fold(true, |is_all, &byte| is_all & is_plain(byte));
+    if text.as_bytes().chunks(BLOCK_BYTES).all(is_plain_block) || !text.contains(&is_wrong) {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len() + 16);

@@ -5,14 +5,18 @@ use std::fmt::Write as _;
 use noise_model::clean::as_text;
 use serde_json::{Number, Value as Json};
 
+use crate::decimal;
 use crate::event::Loss;
 use crate::record::{Record, Stored};
 use crate::value::{Shape, Value, Visit};
 
 /// One event as one line: `time_ns`, `cpu`, `name`, `fields`, and `context` where it has one.
 pub fn line<'t>(record: &Record<impl Stored<'t>>, into: &mut String) {
-    // Writing into a text cannot fail.
-    let _ = write!(into, r#"{{"time_ns":{},"cpu":{},"name":"#, record.time_ns, record.cpu);
+    into.push_str(r#"{"time_ns":"#);
+    decimal::push(record.time_ns, into);
+    into.push_str(r#","cpu":"#);
+    decimal::push(record.cpu.into(), into);
+    into.push_str(r#","name":"#);
     text(record.name(), into);
     into.push_str(r#","fields":"#);
     fields(record, into);
@@ -47,6 +51,7 @@ pub fn context<'t>(record: &Record<impl Stored<'t>>, before: &str, into: &mut St
 
 fn lost(loss: &Loss, into: &mut String) {
     let Loss { events, packets, from_ns, to_ns } = loss;
+    // Writing into a text cannot fail.
     let _ = write!(
         into,
         r#"{{"events":{events},"packets":{packets},"from_ns":{from_ns},"to_ns":{to_ns}}}"#
@@ -95,26 +100,19 @@ impl Visit for Writer<'_> {
 }
 
 fn put(value: Value<'_>, into: &mut String) {
-    let _ = match value {
-        Value::Unsigned { value, .. } => write!(into, "{value}"),
-        Value::Signed { value, .. } => write!(into, "{value}"),
-        Value::Float(value) => match Number::from_f64(value) {
-            Some(number) => write!(into, "{number}"),
-            None => write!(into, "null"),
-        },
-        Value::Text(bytes) => {
-            text(&as_text(bytes), into);
-            Ok(())
+    match value {
+        Value::Unsigned { value, .. } => decimal::push(value, into),
+        Value::Signed { value, .. } => decimal::push_signed(value, into),
+        Value::Float(value) => {
+            let _ = match Number::from_f64(value) {
+                Some(number) => write!(into, "{number}"),
+                None => write!(into, "null"),
+            };
         }
-        Value::Label { label: Some(label), .. } => {
-            text(label, into);
-            Ok(())
-        }
-        Value::Label { label: None, value } => {
-            put(*value, into);
-            Ok(())
-        }
-    };
+        Value::Text(bytes) => text(&as_text(bytes), into),
+        Value::Label { label: Some(label), .. } => text(label, into),
+        Value::Label { label: None, value } => put(*value, into),
+    }
 }
 
 /// Nearly all texts have no character that must be escaped.

@@ -10,6 +10,7 @@ pub mod clock;
 pub mod contexts;
 pub mod ctf;
 pub mod damage;
+mod decimal;
 pub mod delays;
 pub mod event;
 pub mod export;

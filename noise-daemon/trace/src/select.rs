@@ -244,6 +244,20 @@ mod tests {
         assert_eq!(wanted("/nginx.service"), [0; 0]);
         assert_eq!(wanted("/user.slice"), [5, 6]);
         assert_eq!(wanted("/"), [0, 1, 2, 3, 4, 5, 6]);
+        // A thread without one of its own is where its process's first thread is, as is what it creates.
+        let thread =
+            Kind::StatedumpProcess(Dumped { tid: 5, pid: 4, ppid: 1, comm: Comm::new(b"a") });
+        let cgroup = Some(Cgroup::parse("nginx.service"));
+        let mut select = Select { cgroup, ..Select::default() };
+        let fork = Kind::SchedProcessFork {
+            parent: task("a", 5),
+            parent_pid: 4,
+            child: task("b", 6),
+            child_pid: 6,
+        };
+        let kinds = [attach(4, "/nginx.service"), thread, fork, wake(5), wake(6), wake(7)];
+        let wanted = kinds.map(|kind| select.wants(&Event { time_ns: 0, cpu: 0, kind }));
+        assert_eq!(wanted, [true, true, true, true, true, false]);
         let select = Select { cgroup: Some(Cgroup::parse("a")), ..Select::default() };
         assert!(select.lacks_cgroups() && !Select::default().lacks_cgroups());
     }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use noise_model::clean::as_text;
 
+use crate::decimal;
 use crate::event::Loss;
 use crate::record::{Record, Stored};
 use crate::value::{Shape, Value, Visit};
@@ -18,31 +19,44 @@ pub struct TextLines {
     host: String,
     /// Time of the event before.
     before_ns: Option<u64>,
+    /// The second of that event, and how lines of it begin.
+    second: Option<u64>,
+    begin: String,
 }
 
 impl TextLines {
     /// Of a trace that was recorded on this host; the name may be empty.
     pub fn new(host: &str) -> Self {
         let host = if host.is_empty() { String::new() } else { format!("{host} ") };
-        Self { host, before_ns: None }
+        Self { host, ..Self::default() }
     }
 
     /// Adds a line: time of day (UTC), distance from the event before, host, name, CPU, fields.
     pub fn write<'t>(&mut self, record: &Record<impl Stored<'t>>, line: &mut String) {
         let time_ns = record.time_ns;
-        let time_s = time_ns / SECOND_NS % DAY_S;
-        let (hours, minutes, seconds) = (time_s / 3600, time_s / 60 % 60, time_s % 60);
-        let (ns, host, name, cpu) = (time_ns % SECOND_NS, &self.host, record.name(), record.cpu);
-        // Writing into a text cannot fail.
-        let _ = write!(line, "[{hours:02}:{minutes:02}:{seconds:02}.{ns:09}] ");
-        let _ = match self.before_ns.replace(time_ns) {
-            None => write!(line, "(+?.?????????)"),
+        let second = time_ns / SECOND_NS;
+        if self.second != Some(second) {
+            self.second = Some(second);
+            self.begin = begin(second);
+        }
+        line.push_str(&self.begin);
+        decimal::push_nine(time_ns % SECOND_NS, line);
+        match self.before_ns.replace(time_ns) {
+            None => line.push_str("] (+?.?????????) "),
             Some(before_ns) => {
                 let since_ns = time_ns.saturating_sub(before_ns);
-                write!(line, "(+{}.{:09})", since_ns / SECOND_NS, since_ns % SECOND_NS)
+                line.push_str("] (+");
+                decimal::push(since_ns / SECOND_NS, line);
+                line.push('.');
+                decimal::push_nine(since_ns % SECOND_NS, line);
+                line.push_str(") ");
             }
-        };
-        let _ = write!(line, " {host}{name}: {{ cpu_id = {cpu} }}");
+        }
+        line.push_str(&self.host);
+        line.push_str(record.name());
+        line.push_str(": { cpu_id = ");
+        decimal::push(record.cpu.into(), line);
+        line.push_str(" }");
         if let Some(loss) = record.loss() {
             lost(&loss, line);
             return;
@@ -62,6 +76,12 @@ impl TextLines {
         record.visit(&mut Fields { line, open: Open::First });
         line.push_str(" }\n");
     }
+}
+
+/// How lines of events of a second begin: the time of day.
+fn begin(second: u64) -> String {
+    let second = second % DAY_S;
+    format!("[{:02}:{:02}:{:02}.", second / 3600, second / 60 % 60, second % 60)
 }
 
 fn lost(loss: &Loss, line: &mut String) {
@@ -99,22 +119,21 @@ impl Visit for Fields<'_> {
     fn name(&mut self, name: &str) {
         self.next();
         self.line.push_str(name.strip_prefix('_').unwrap_or(name));
-        self.line.push_str(" =");
+        self.line.push_str(" = ");
     }
 
     fn element(&mut self, number: u64) {
         self.next();
-        let _ = write!(self.line, "[{number}] =");
+        let _ = write!(self.line, "[{number}] = ");
     }
 
     fn value(&mut self, value: Value<'_>) {
-        self.line.push(' ');
         write_value(value, self.line);
         self.open = Open::Value;
     }
 
     fn begin(&mut self, shape: Shape) {
-        self.line.push_str(if shape == Shape::Elements { " [" } else { " {" });
+        self.line.push_str(if shape == Shape::Elements { "[" } else { "{" });
         self.open = Open::First;
     }
 
@@ -125,18 +144,17 @@ impl Visit for Fields<'_> {
 }
 
 fn write_value(value: Value<'_>, line: &mut String) {
-    let _ = match value {
+    match value {
         Value::Unsigned { value, base } => write_number(value, base, line),
-        Value::Signed { value, base: 10, .. } => write!(line, "{value}"),
+        Value::Signed { value, base: 10, .. } => decimal::push_signed(value, line),
         Value::Signed { value, base, bits } => {
             let unused = 64_u32.saturating_sub(bits);
-            write_number((value as u64) << unused >> unused, base, line)
+            write_number((value as u64) << unused >> unused, base, line);
         }
-        Value::Float(value) => write!(line, "{value}"),
-        Value::Text(text) => {
-            write_text(text, line);
-            Ok(())
+        Value::Float(value) => {
+            let _ = write!(line, "{value}");
         }
+        Value::Text(text) => write_text(text, line),
         Value::Label { label, value } => {
             match label {
                 Some(label) => write_text(label.as_bytes(), {
@@ -148,32 +166,42 @@ fn write_value(value: Value<'_>, line: &mut String) {
             line.push_str(" : container = ");
             write_value(*value, line);
             line.push_str(" )");
+        }
+    }
+}
+
+fn write_number(value: u64, base: u8, line: &mut String) {
+    let _ = match base {
+        16 => write!(line, "0x{value:X}"),
+        8 => write!(line, "0{value:o}"),
+        2 => write!(line, "0b{value:b}"),
+        _ => {
+            decimal::push(value, line);
             Ok(())
         }
     };
 }
 
-fn write_number(value: u64, base: u8, line: &mut String) -> std::fmt::Result {
-    match base {
-        16 => write!(line, "0x{value:X}"),
-        8 => write!(line, "0{value:o}"),
-        2 => write!(line, "0b{value:b}"),
-        _ => write!(line, "{value}"),
-    }
-}
-
-/// In quotes. What would end the text or the line is escaped.
+/// In quotes. What would end the text or the line is escaped; nearly all texts have nothing of it.
 fn write_text(text: &[u8], line: &mut String) {
     line.push('"');
-    for c in as_text(text).chars() {
-        match c {
-            '"' => line.push_str("\\\""),
-            '\\' => line.push_str("\\\\"),
-            '\n' => line.push_str("\\n"),
-            '\r' => line.push_str("\\r"),
-            '\t' => line.push_str("\\t"),
-            other => line.push(other),
-        }
+    let text = as_text(text);
+    let is_plain = |byte| !matches!(byte, b'"' | b'\\' | b'\n' | b'\r' | b'\t');
+    if text.bytes().all(is_plain) {
+        line.push_str(&text);
+    } else {
+        text.chars().for_each(|c| write_character(c, line));
     }
     line.push('"');
+}
+
+fn write_character(c: char, line: &mut String) {
+    match c {
+        '"' => line.push_str("\\\""),
+        '\\' => line.push_str("\\\\"),
+        '\n' => line.push_str("\\n"),
+        '\r' => line.push_str("\\r"),
+        '\t' => line.push_str("\\t"),
+        other => line.push(other),
+    }
 }

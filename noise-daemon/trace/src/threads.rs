@@ -46,8 +46,18 @@ impl Threads {
 
     /// The path of a thread's cgroup, where that is known.
     pub fn cgroup(&self, tid: i32) -> Option<&[u8]> {
-        let place = self.known.get(&tid)?.cgroup.checked_sub(1)?;
+        let place = self.place(tid).checked_sub(1)?;
         self.cgroups.get(place as usize).map(|path| &**path)
+    }
+
+    /// The place of a thread's cgroup: its own or, where the trace does not say, that of its process's first
+    /// thread.
+    fn place(&self, tid: i32) -> u32 {
+        let Some(thread) = self.known.get(&tid) else { return 0 };
+        match thread.cgroup {
+            0 => self.known.get(&thread.pid).map_or(0, |first| first.cgroup),
+            place => place,
+        }
     }
 
     /// Whether a cgroup of any thread is known.
@@ -107,7 +117,7 @@ impl Threads {
                 {
                     parent.pid = *parent_pid;
                 }
-                let cgroup = self.known.get(&parent.tid).map_or(0, |parent| parent.cgroup);
+                let cgroup = self.place(parent.tid);
                 // An id that is given again is another thread.
                 if let Some(thread) = self.thread(child.tid) {
                     *thread = Thread { comm: child.comm, pid: *child_pid, cgroup };

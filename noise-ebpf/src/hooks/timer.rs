@@ -2,17 +2,18 @@
 
 use noise_common::store::Class;
 
-use crate::kernel::{Access, Hrtimer, time_at};
+use crate::kernel::Access;
+use crate::kernel::hrtimer::{Hrtimer, time};
 use crate::maps::{clock_ns, cpu_state};
 use crate::store::{self, records};
 
-/// `hrtimer_expire_entry(timer, now)`, with a pointer to the time.
+/// `hrtimer_expire_entry(timer, now)`.
 #[inline(always)]
 pub fn expire_entry<A: Access>(access: A) -> Option<()> {
     let state = cpu_state()?;
     if records(state, Class::Sched) {
         let now_ns = clock_ns();
-        store::hrtimer(state, Hrtimer::argument(access), time_at(access, 1), now_ns);
+        store::hrtimer(state, Hrtimer::argument(access), time(access, 1), now_ns);
     }
     Some(())
 }

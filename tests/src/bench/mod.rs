@@ -6,19 +6,22 @@
 //! with links is compared with its two neighbours without ([`ratios`]). The set `null`, empty
 //! programs on hooks that the workload does not fire, shows what that method itself adds.
 //!
+//! How fast traces are read ([`reading`]) is measured by a program of its own.
+//!
 //! Not measured here: what attaching costs, and memory of maps (`noised check` reports it).
 
+pub mod align;
 #[cfg(feature = "bench")]
 pub mod daemon_cost;
 #[cfg(feature = "bench")]
 pub mod interleave;
-#[cfg(feature = "bench")]
 pub mod machine;
 #[cfg(feature = "bench")]
 pub mod peers;
 #[cfg(feature = "bench")]
 pub mod probes;
 pub mod ratios;
+pub mod reading;
 #[cfg(feature = "bench")]
 pub mod report;
 #[cfg(feature = "bench")]

@@ -66,6 +66,51 @@ pub fn runqueue_wait(events: &[Event]) -> Paired {
     paired
 }
 
+/// Of the waits that begin with a wake-up, the time before: from when the waker began, or the task slept
+/// where that was later, to when the task was on a run queue. They end with the waits.
+pub fn ways_to_queues(events: &[Event]) -> Paired {
+    let mut waking: HashMap<i32, u64> = HashMap::new();
+    let mut ways: HashMap<i32, u64> = HashMap::new();
+    let mut paired = Paired::default();
+    for event in events {
+        let now_ns = event.time_ns;
+        match event.kind {
+            Kind::Waking { pid } => {
+                waking.entry(pid).or_insert(now_ns);
+            }
+            Kind::Wakeup { pid } if pid != 0 => {
+                let since_ns = waking.remove(&pid);
+                ways.entry(pid).or_insert(since_ns.map_or(0, |since_ns| now_ns - since_ns));
+            }
+            Kind::Switch { prev, left, next } => {
+                ways.remove(&prev);
+                // Its waker is on the way, unless it is one that found it running.
+                if left != Left::Runnable
+                    && let Some(since_ns) = waking.get_mut(&prev)
+                {
+                    *since_ns = now_ns;
+                }
+                if let Some(way_ns) = ways.remove(&next) {
+                    paired.samples.push(Sample {
+                        labels: super::label(""),
+                        pid: next,
+                        cpu: event.cpu,
+                        end_ns: now_ns,
+                        value_ns: way_ns,
+                        nested_ns: 0,
+                    });
+                }
+            }
+            Kind::LostSwitch { prev, next } => {
+                ways.remove(&prev);
+                ways.remove(&next);
+            }
+            _ => {}
+        }
+    }
+    paired
+}
+
 /// How many wake-ups found their task running: it was switched to and not yet away from.
 pub fn wakeups_of_running(events: &[Event]) -> usize {
     let mut running: HashMap<u32, i32> = HashMap::new();
@@ -86,7 +131,7 @@ pub fn wakeups_of_running(events: &[Event]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{runqueue_wait, wakeups_of_running};
+    use super::{runqueue_wait, wakeups_of_running, ways_to_queues};
     use crate::ftrace::event::{Event, Kind};
     use crate::pairing::testing::{at, brief, switch_at};
 
@@ -110,6 +155,28 @@ mod tests {
         assert_eq!(brief(&paired.samples), [("wakeup", "", 3, 0), ("preempt", "", 30, 0)]);
         // Task 6 came from before the trace; the idle task is never a victim.
         assert_eq!(paired.orphans.iter().map(|sample| sample.pid).collect::<Vec<_>>(), [6]);
+    }
+
+    #[test]
+    fn the_way_to_a_queue_begins_with_the_waker_or_with_the_sleep() {
+        let waking = |time, pid| at(time, 1, Kind::Waking { pid });
+        let found = ways_to_queues(&[
+            waking(5, 5),
+            wakeup(10, 5),
+            switch(13, 0, 0, true, 5),
+            // Asleep while its waker is on the way.
+            waking(20, 5),
+            switch(24, 0, 5, false, 0),
+            wakeup(26, 5),
+            switch(30, 0, 0, true, 5),
+            // A new one has no waker, and what is preempted has no way.
+            wakeup(31, 6),
+            switch(32, 0, 5, true, 6),
+            switch(40, 0, 6, true, 5),
+        ]);
+        let ways: Vec<_> =
+            found.samples.iter().map(|way| (way.pid, way.end_ns, way.value_ns)).collect();
+        assert_eq!(ways, [(5, 13, 5), (5, 30, 2), (6, 32, 0)]);
     }
 
     #[test]

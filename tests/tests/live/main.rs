@@ -20,6 +20,7 @@ mod incidents;
 mod interrupts;
 mod known_counts;
 mod lifecycle;
+mod locked_memory;
 mod memory;
 mod metrics;
 mod namespaces;
@@ -33,7 +34,9 @@ mod patience;
 mod privileges;
 mod prometheus;
 mod record;
+mod record_delays;
 mod record_ends;
+mod record_judged;
 mod recorder;
 mod referee;
 mod scenario;
@@ -120,6 +123,7 @@ fn main() -> ExitCode {
         ("referee", referee::TESTS),
         ("command_line", command_line::TESTS),
         ("lifecycle", lifecycle::TESTS),
+        ("locked_memory", locked_memory::TESTS),
         ("configuration", configuration::TESTS),
         ("privileges", privileges::TESTS),
         ("namespaces", namespaces::TESTS),
@@ -139,6 +143,7 @@ fn main() -> ExitCode {
         ("cgroups", cgroups::TESTS),
         ("differential", differential::TESTS),
         ("record", record::TESTS),
+        ("record_delays", record_delays::TESTS),
         ("record_ends", record_ends::TESTS),
         ("recorder", recorder::TESTS),
         ("attribution", attribution::TESTS),

@@ -177,7 +177,7 @@ fn ensure_only(folder: &Path, wanted: &str, unwanted: &str) -> Result<()> {
     ensure!(discarded == 0 && events.contains_key(wanted), "{discarded} lost of {events:?}");
     let is_io =
         |name: &str| ["block_", "net", "skb_", "tcp_"].iter().any(|of| name.starts_with(of));
-    let others = events.keys().filter(|name| !name.starts_with("lttng_"));
+    let others = events.keys().filter(|name| !name.contains("statedump_"));
     let strays: Vec<_> = others.filter(|name| is_io(name) == is_io(unwanted)).collect();
     ensure!(strays.is_empty(), "there are {strays:?}");
     Ok(())

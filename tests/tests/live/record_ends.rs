@@ -1,6 +1,6 @@
 //! How `noised record` ends, what it loses, and who may use it.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
@@ -10,17 +10,20 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use noise_tests::daemon::{Outcome, run, run_noised};
+use noise_tests::daemon::{Outcome, Process, run, run_noised};
 use noise_tests::disk::{LoopDevice, ScratchFile};
+use noise_tests::group::{Group, Hierarchy};
 use noise_tests::load::Worker;
 use noise_tests::needed;
 use noise_tests::recorded::{Recording, recorded};
 use noise_tests::rights::UNPRIVILEGED;
 use noise_tests::scratch::{self, Folder};
-use noise_tests::task::{cpus, monotonic_ns};
+use noise_tests::task::{cpus, is_emulated, monotonic_ns};
+use serde_json::Value;
 
 use crate::lifecycle::PublicCopy;
 use crate::record::{Recorder, ensure_babeltrace};
+use crate::record_judged;
 use crate::recorder::Socketed;
 use crate::{Test, Verdict};
 
@@ -54,11 +57,25 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()>
     Ok(())
 }
 
+/// More threads than there are CPUs, reads past the page cache, and an exit code; a few thousand events.
+const COMMAND: &str = "for thread in 1 2 3 4 5 6 7 8; do
+    (count=0; while [ $count -lt 30000 ]; do count=$((count + 1)); done) &
+done
+for block in 0 1 2 3 4 5 6 7 8 9; do
+    dd if=$0 of=/dev/null bs=4k count=8 skip=$((block * 8)) iflag=direct 2>/dev/null
+    sleep 0.01
+done
+wait
+exit 7";
+
 fn record_of_a_command() -> Result<Verdict> {
-    let folder = Folder::new("record")?;
-    let path = folder.argument()?;
-    let outcome =
-        run_noised(&["record", "--own", "-o", path, "--", "sh", "-c", "sleep 0.2; exit 7"])?;
+    let (folder, place) = (Folder::new("record")?, Folder::new("blocks")?);
+    let (path, blocks) = (folder.argument()?, place.path().join("blocks"));
+    fs::write(&blocks, vec![1; 512 << 10])?;
+    File::open(&blocks)?.sync_all()?;
+    let blocks = scratch::argument(&blocks)?;
+    let others = Others::start()?;
+    let outcome = run_noised(&["record", "--own", "-o", path, "--", "sh", "-c", COMMAND, blocks])?;
     ensure!(outcome.code == 7, "{outcome:?}");
     ensure!(outcome.stderr.contains("none lost"), "{}", outcome.stderr);
     let stretch = recorded(folder.path())?.stretch;
@@ -71,7 +88,60 @@ fn record_of_a_command() -> Result<Verdict> {
     }
     let outcome = run_noised(&["record", "-o", path, "--duration", "1s"])?;
     ensure!(outcome.code == 2 && outcome.stderr.contains("has files in it"), "{outcome:?}");
-    Ok(Verdict::Passed)
+    if let Some(others) = others {
+        others.ensure_selected(path)?;
+    }
+    record_judged::judge(folder.path())
+}
+
+/// A shell in a cgroup of its own that creates processes all the time.
+struct Others {
+    shell: Process,
+    // Behind its process, which goes first.
+    group: Group,
+}
+
+impl Others {
+    fn start() -> Result<Option<Self>> {
+        if !Group::is_possible(Hierarchy::Cpu)? {
+            println!("there are no cgroups");
+            return Ok(None);
+        }
+        let group = Group::new("recorded", &[Hierarchy::Cpu])?;
+        let mut command = Command::new("sh");
+        command.args(["-c", "while :; do (sleep 0.01); done"]);
+        group.admit(&mut command)?;
+        let shell = Process::start(command)?;
+        Ok(Some(Self { shell, group }))
+    }
+
+    /// By their cgroup a reader selects the shell and what it created meanwhile, and nothing else.
+    fn ensure_selected(mut self, recording: &str) -> Result<()> {
+        self.shell.signal(libc::SIGKILL)?;
+        self.shell.wait()?;
+        // The last one is on its own.
+        wait_until("an empty cgroup", || Ok(self.group.threads()?.is_empty()))?;
+        let label = self.group.label();
+        let delays = ["trace", "delays", "--json", "--cgroup", &label, recording];
+        let outcome = run_noised(&delays)?;
+        ensure!(outcome.code == 0, "{outcome:?}");
+        let delays: Value = serde_json::from_str(&outcome.stdout)?;
+        let threads = delays["threads"].as_array().context("no threads")?;
+        let (mut shells, mut created) = (0, 0);
+        for thread in threads {
+            let comm = thread["comm"].as_str().context("no name")?;
+            // In a guest both are busybox, by any of its names.
+            let is_known = ["sh", "sleep"].contains(&comm) || is_emulated();
+            ensure!(is_known, "{thread} is not of {label}");
+            match thread["tid"].as_u64() == Some(self.shell.pid().into()) {
+                true => shells += 1,
+                false => created += 1,
+            }
+        }
+        println!("{label}: {created} threads were created");
+        ensure!(shells == 1 && created > 2, "{threads:?}");
+        Ok(())
+    }
 }
 
 fn record_that_is_killed() -> Result<Verdict> {

@@ -29,6 +29,7 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("osnoise_tenant::", ABOUT_TIME),
     ("packages::", ANY_KERNEL),
     ("prometheus::", ANY_KERNEL),
+    ("record_delays::", ABOUT_TIME),
     ("scenario::", ABOUT_TIME),
     ("state::", ANY_KERNEL),
     ("systemd::", ANY_KERNEL),

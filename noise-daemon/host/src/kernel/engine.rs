@@ -19,7 +19,7 @@ use super::controls::{Controls, Measured};
 use super::hook::{HookState, HookStatus};
 use super::loader::loader;
 use super::order::ends_first;
-use super::room::ensure_locked_memory;
+use super::room::LockedMemory;
 use super::{
     EventStore, Facts, KernelBtf, KernelError, Lockdown, RecorderSize, SignalState, Sizes,
     ensure_room, has_own_users, lockdown, missing_capabilities, signal_state,
@@ -182,15 +182,24 @@ impl Engine {
     pub fn load(options: &LoadOptions) -> Result<Self, KernelError> {
         let size = preflight(options.recorder)?;
         let sizes = Sizes::of_host().map_err(|error| KernelError::Refused(format!("{error:#}")))?;
-        let layout = sizes.store(size);
-        ensure_locked_memory(sizes, layout)?;
+        let locked = LockedMemory::lift();
+        let mut size = locked.fitting(size, sizes)?;
         let (facts, btf) = {
             let btf = KernelBtf::read(KernelBtf::PATH.as_ref())?;
             let facts = Facts::learn(&btf)?;
             let tracepoints = btf.tracepoints(facts.arguments.keys().map(|hook| hook.tracepoint()));
             (facts, tracepoints?)
         };
-        let mut ebpf = load_object(options, &facts, sizes, layout)?;
+        let (mut ebpf, layout) = loop {
+            let layout = sizes.store(size);
+            match load_object(options, &facts, sizes, layout) {
+                // Other processes of the same user may have locked some of what the limit allows.
+                Err(KernelError::Forbidden(_)) if locked.is_limited() && layout.events() > 0 => {
+                    size = size.halved(sizes.cpus);
+                }
+                loaded => break (loaded?, layout),
+            }
+        };
         // The kernel needs most of all while it verifies the first program: what was free by then is
         // not kept on top.
         give_back();
@@ -320,8 +329,8 @@ impl Engine {
             return Ok(None);
         }
         let events = events.fd().as_fd().try_clone_to_owned();
-        let events = events.map_err(|error| KernelError::Refused(error.to_string()))?;
-        Ok(Some(EventStore::new(events, Arc::clone(controls))))
+        let store = events.and_then(|events| EventStore::new(events, Arc::clone(controls)));
+        store.map(Some).map_err(|error| KernelError::Refused(error.to_string()))
     }
 
     /// Takes a map out of the object; `None` where it has no such map, or it was taken.

@@ -12,7 +12,6 @@ use noise_system::procfs;
 use super::cgroup_memory::{code_bytes, free_memory};
 use super::loader::is_alone;
 use super::{KernelBtf, KernelError, RecorderSize, Sizes};
-use noise_common::store::Layout;
 
 const MIB: u64 = 1 << 20;
 /// Descriptors beside those of the programs: maps, sockets, the runtime's own, the standard three, and
@@ -32,6 +31,9 @@ const OWN: u64 = 7 * MIB;
 /// keeps: 13 and 2 MiB were measured on Linux 6.18, which charges both to the cgroup. Older ones charge
 /// less.
 const PROGRAMS: u64 = 16 * MIB;
+
+/// What kernels before 5.11 charge for the loaded programs to the limit on locked memory.
+const LOCKED_PROGRAMS: u64 = MIB;
 
 /// A limit and what is needed.
 fn ensure(
@@ -152,23 +154,50 @@ fn fitting(recorder: RecorderSize, sizes: Sizes, needed: Needed, free: u64) -> R
     size
 }
 
-/// Lifts the limit on locked memory, to which kernels before 5.11 charge maps and programs, and requires
-/// on those that a start fits where it cannot be lifted.
-///
-/// # Errors
-/// [`KernelError::NoRoom`] where it does not.
-pub fn ensure_locked_memory(sizes: Sizes, layout: Layout) -> Result<(), KernelError> {
-    let _ = setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY);
-    let release = procfs::text("/proc/sys/kernel/osrelease").unwrap_or_default();
-    if !charges_locked_memory(&release) {
-        return Ok(());
+/// The limit on locked memory, to which kernels before 5.11 charge maps and programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockedMemory {
+    /// What they may have, bytes; `None` where they are not charged, or there is no limit.
+    allowed: Option<u64>,
+}
+
+impl LockedMemory {
+    /// Lifts the limit, where this process may.
+    pub fn lift() -> Self {
+        let _ = setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY);
+        let release = procfs::text("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let limit = Some(soft_limit(Resource::RLIMIT_MEMLOCK));
+        let is_limit = |limit: &u64| *limit != RLIM_INFINITY && charges_locked_memory(&release);
+        Self { allowed: limit.filter(is_limit) }
     }
-    ensure_mib(
-        "MiB of locked memory",
-        soft_limit(Resource::RLIMIT_MEMLOCK),
-        sizes.total_bytes(false).0 + layout.bytes(),
-        "ulimit -l, or LimitMEMLOCK= of the unit, or a smaller size in [recorder]",
-    )
+
+    /// Whether the kernel may refuse a map because of it.
+    pub fn is_limited(self) -> bool {
+        self.allowed.is_some()
+    }
+
+    /// The largest size of a flight recorder up to that one with which a start takes no more than it allows:
+    /// what is measured comes first.
+    ///
+    /// # Errors
+    /// [`KernelError::NoRoom`] where it does not fit without one.
+    pub fn fitting(
+        self,
+        recorder: RecorderSize,
+        sizes: Sizes,
+    ) -> Result<RecorderSize, KernelError> {
+        let Some(allowed) = self.allowed else { return Ok(recorder) };
+        let needed = sizes.total_bytes(false).0 + LOCKED_PROGRAMS;
+        let remedy = "ulimit -l, or LimitMEMLOCK= of the unit";
+        ensure_mib("MiB of locked memory", allowed, needed, remedy)?;
+        let mut size = recorder;
+        while sizes.store(size).events() > 0
+            && needed.saturating_add(sizes.store(size).bytes()) > allowed
+        {
+            size = size.halved(sizes.cpus);
+        }
+        Ok(size)
+    }
 }
 
 /// Whether a kernel of this release charges maps to the limit on locked memory: those before 5.11.
@@ -233,6 +262,26 @@ mod tests {
         for release in ["5.11.0-rc1", "5.15.0", "6.18.44-fc", "10.0.1", "", "vendor"] {
             assert!(!charges_locked_memory(release), "{release}");
         }
+    }
+
+    #[test]
+    fn the_flight_recorder_takes_what_may_be_locked() {
+        let sizes = Sizes { cpus: 4, pids: 32_768 };
+        let size = RecorderSize { per_cpu: MIB, all: 64 * MIB };
+        let needed = sizes.total_bytes(false).0 + LOCKED_PROGRAMS;
+        let with = |allowed| {
+            let found = LockedMemory { allowed }.fitting(size, sizes);
+            found.map(|size| sizes.store(size).bytes())
+        };
+        let whole = sizes.store(size).bytes();
+        assert_eq!(with(None).unwrap(), whole);
+        assert_eq!(with(Some(needed + whole)).unwrap(), whole);
+        let smaller = with(Some(needed + whole - 1)).unwrap();
+        assert!(smaller > whole / 3 && smaller < whole, "{smaller} of {whole}");
+        let allowed = needed.next_multiple_of(MIB);
+        assert!(with(Some(allowed)).unwrap() <= allowed - needed);
+        let error = with(Some(allowed - MIB)).unwrap_err().to_string();
+        assert!(error.contains("locked memory") && error.contains("ulimit -l"), "{error}");
     }
 
     #[test]

@@ -1,16 +1,17 @@
 //! The event store as the daemon reads it: how far each CPU is, and copies of what it holds.
 //!
 //! Copying makes no program wait. What is mapped into memory for it is given back at once: the kernel
-//! counts every page of a mapping as memory of this process.
+//! counts every page of a mapping as memory of this process. A single event is read by a system call instead.
 
 use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use aya::maps::{Array, Map, MapData};
 use memmap2::{MmapOptions, MmapRaw};
 use noise_common::store::reading::Stretch;
-use noise_common::store::{Event, LEAST_EVENTS, PARTS, Part};
+use noise_common::store::{Event, PARTS, Part};
 use noise_model::Recorder;
 
 use super::controls::Controls;
@@ -18,6 +19,9 @@ use super::controls::Controls;
 /// A writer that interrupts another one has the later time and the earlier number: so far the times of a
 /// part may be out of order.
 const DISORDER: u64 = 16;
+
+/// Words of an event.
+const WORDS: usize = size_of::<Event>() / size_of::<u64>();
 
 /// A copy of some of a part.
 #[derive(Clone, Debug, Default)]
@@ -43,9 +47,10 @@ impl Copied {
 }
 
 /// The events of all CPUs.
-#[derive(Debug)]
 pub struct EventStore {
     events: OwnedFd,
+    /// The same, to read a single one.
+    single: Array<MapData, [u64; WORDS]>,
     controls: Arc<Controls>,
     /// By CPU and part: the number behind the last event that was copied, or is counted as overwritten.
     seen: Vec<u64>,
@@ -64,15 +69,20 @@ impl Mapped {
         let words = self.map.as_ptr().cast::<u64>();
         // SAFETY: the mapping holds all events of the part, of four words each. Programs may be writing
         // them, and any words are an event.
-        Event::copy(|word| unsafe { words.add(4 * slot + word).read_volatile() })
+        Event::copy(|word| unsafe { words.add(WORDS * slot + word).read_volatile() })
     }
 }
 
 impl EventStore {
     /// The store with that array of events.
-    pub(super) fn new(events: OwnedFd, controls: Arc<Controls>) -> Self {
+    ///
+    /// # Errors
+    /// Where it is not one.
+    pub(super) fn new(events: OwnedFd, controls: Arc<Controls>) -> io::Result<Self> {
         let seen = vec![0; controls.layout().cpus() as usize * PARTS];
-        Self { events, controls, seen, overwritten: 0 }
+        let single = MapData::from_fd(events.try_clone()?).map_err(io::Error::other)?;
+        let single = Array::try_from(Map::Array(single)).map_err(io::Error::other)?;
+        Ok(Self { events, single, controls, seen, overwritten: 0 })
     }
 
     /// Number of CPUs.
@@ -208,16 +218,15 @@ impl EventStore {
         Ok(self.oldest_ns(part)?.unwrap_or(0))
     }
 
-    /// The time of the oldest event of a part, of which one page is mapped.
+    /// The time of the oldest event of a part.
     fn oldest_ns(&self, part: Part) -> io::Result<Option<u64>> {
         // The slot of the very oldest is the one that is written next.
         let oldest = part.held().first + 1;
         if oldest >= part.next {
             return Ok(None);
         }
-        let mask = LEAST_EVENTS - 1;
-        let page = oldest as u32 & part.mask & !mask;
-        let mapped = self.mapped(Part { first: part.first + page, mask, ..part })?;
-        Ok(Some(mapped.event(oldest).time_ns))
+        let index = part.first + (oldest as u32 & part.mask);
+        let [time_ns, ..] = self.single.get(&index, 0).map_err(io::Error::other)?;
+        Ok(Some(time_ns))
     }
 }

@@ -1,6 +1,6 @@
 //! Who and what there is when a recording begins, and names that are asked for later.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -11,6 +11,8 @@ use noise_system::procfs;
 use noise_trace::capture::{Dump, Interrupt, Look};
 use noise_trace::event::{Comm, Dumped};
 
+/// What the kernel puts behind the path of a cgroup that was removed.
+const GONE: &[u8] = b" (deleted)";
 /// Bits of the minor number of a device.
 const MINOR_BITS: u32 = 20;
 
@@ -41,6 +43,24 @@ fn parent(stat: &[u8]) -> Option<i32> {
     str::from_utf8(stat.get(end + 1..)?).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
+/// The path of the cgroup that a thread counts for: that of version 2, or where that is the root, that of
+/// version 1's `cpu` controller.
+fn cgroup(thread: &Path) -> Option<Vec<u8>> {
+    let lines = procfs::bytes(thread.join("cgroup")).ok()?;
+    let path = |fits: &dyn Fn(&[u8]) -> bool| {
+        lines.split(|&byte| byte == b'\n').find_map(|line| {
+            let mut parts = line.splitn(3, |&byte| byte == b':').skip(1);
+            let (controllers, path) = (parts.next()?, parts.next()?);
+            fits(controllers).then(|| path.strip_suffix(GONE).unwrap_or(path))
+        })
+    };
+    let is_cpu =
+        |controllers: &[u8]| controllers.split(|&byte| byte == b',').any(|of| of == b"cpu");
+    let unified = path(&|controllers| controllers.is_empty());
+    let below_root = unified.filter(|path| *path != b"/");
+    Some(below_root.or_else(|| path(&is_cpu)).or(unified)?.to_vec())
+}
+
 impl Host {
     /// This one.
     pub fn new() -> Self {
@@ -49,30 +69,42 @@ impl Host {
 
     /// What is there now.
     pub fn dump(&self) -> Dump {
-        Dump {
-            threads: self.threads(),
+        let mut dump = Dump {
             interrupts: self.interrupts(),
             disks: self.disks(),
             interfaces: self.interfaces(),
             // The first process is in the one whose interfaces sysfs shows on a host.
             namespace: fs::metadata(self.procfs.join("self/ns/net")).map_or(0, |file| file.ino()),
-        }
+            ..Dump::default()
+        };
+        self.add_threads(&mut dump);
+        dump
     }
 
-    fn threads(&self) -> Vec<Dumped> {
-        let mut threads = Vec::new();
+    /// Adds threads that are there now and not in it, with their cgroups.
+    pub fn add_threads(&self, dump: &mut Dump) {
+        let known: HashSet<i32> = dump.threads.iter().map(|thread| thread.tid).collect();
         for pid in numbers(&self.procfs) {
             let folder = self.procfs.join(pid.to_string());
+            let mut new = numbers(&folder.join("task"));
+            new.retain(|tid| !known.contains(tid));
+            if new.is_empty() {
+                continue;
+            }
             // What ends meanwhile is not there.
             let Ok(stat) = procfs::bytes(folder.join("stat")) else { continue };
             let ppid = parent(&stat).unwrap_or(0);
-            for tid in numbers(&folder.join("task")) {
-                if let Some(comm) = line(&folder.join(format!("task/{tid}/comm"))) {
-                    threads.push(Dumped { tid, pid, ppid, comm: Comm::new(&comm) });
+            let first = cgroup(&folder);
+            for tid in new {
+                let thread = folder.join(format!("task/{tid}"));
+                let Some(comm) = line(&thread.join("comm")) else { continue };
+                dump.threads.push(Dumped { tid, pid, ppid, comm: Comm::new(&comm) });
+                let own = if tid == pid { first.clone() } else { cgroup(&thread) };
+                if let Some(path) = own.filter(|own| tid == pid || first.as_ref() != Some(own)) {
+                    dump.cgroups.entry(path).or_default().push(tid);
                 }
             }
         }
-        threads
     }
 
     fn interrupt_folder(&self, irq: u32) -> PathBuf {
@@ -148,6 +180,9 @@ mod tests {
         write("proc/12/task/12/comm", b"a) b\n");
         write("proc/12/task/13/comm", b"w\xff\n");
         write("proc/13/comm", b"w\xff\n");
+        write("proc/12/cgroup", b"3:cpuacct,cpu:/v1\n0::/a b (deleted)\n");
+        write("proc/12/task/13/cgroup", b"3:cpuacct,cpu:/v1:x\n0::/\n");
+        write("proc/12/task/14/cgroup", b"3:cpuacct,cpu:/v1\n0::/a b\n");
         write("proc/net/dev", b"");
         write("proc/self/ns/net", b"");
         write("sys/kernel/irq/9/actions", b"acpi\n");
@@ -159,11 +194,16 @@ mod tests {
         std::os::unix::fs::symlink("../../block/sdb", disk).unwrap();
         let [procfs, sysfs] = ["proc", "sys"].map(|name| root.path().join(name));
         let mut host = Host { procfs, sysfs };
-        let dump = host.dump();
+        let mut dump = host.dump();
+        write("proc/12/task/14/comm", b"new\n");
+        host.add_threads(&mut dump);
+        let cgroups = [(b"/a b".to_vec(), vec![12]), (b"/v1:x".to_vec(), vec![13])];
+        assert_eq!(dump.cgroups, cgroups.into());
         let mut threads = dump.threads;
         threads.sort_by_key(|thread| thread.tid);
         let thread = |tid, comm: &[u8]| Dumped { tid, pid: 12, ppid: 7, comm: Comm::new(comm) };
-        assert_eq!(threads, [thread(12, b"a) b"), thread(13, b"w\xff")]);
+        let expected = [thread(12, b"a) b"), thread(13, b"w\xff"), thread(14, b"new")];
+        assert_eq!(threads, expected);
         let acpi = Interrupt { irq: 9, chip: b"IO-APIC".to_vec(), action: b"acpi".to_vec() };
         assert_eq!(dump.interrupts, [acpi]);
         assert_eq!(dump.disks, [(8 << 20 | 16, b"sdb".to_vec())]);

@@ -168,23 +168,28 @@ impl Folder {
         oldest.streams.iter().flatten().try_for_each(|stream| remove(&stream.path))
     }
 
-    /// Goes on with other files where those that are written have their share of the room; whether so.
+    /// Whether the files that are written have their share of the room, where there are to be others.
+    pub fn has_its_share(&self) -> bool {
+        let Some(Most { bytes, files: Some(files) }) = self.most else { return false };
+        let share = bytes.saturating_sub(self.others) / u64::from(files.max(1));
+        self.generations.back().is_some_and(|last| last.bytes >= share)
+    }
+
+    /// Goes on with other files.
     ///
     /// # Errors
     /// Where the oldest cannot be removed.
-    pub fn rotate(&mut self) -> anyhow::Result<bool> {
-        let Some(Most { bytes, files: Some(files) }) = self.most else { return Ok(false) };
-        let share = bytes.saturating_sub(self.others) / u64::from(files.max(1));
-        let Some(last) = self.generations.back_mut().filter(|last| last.bytes >= share) else {
-            return Ok(false);
-        };
-        last.streams.iter_mut().flatten().for_each(|stream| stream.file = None);
+    pub fn rotate(&mut self) -> anyhow::Result<()> {
+        let most = self.most.and_then(|most| most.files).unwrap_or(u32::MAX);
+        if let Some(last) = self.generations.back_mut() {
+            last.streams.iter_mut().flatten().for_each(|stream| stream.file = None);
+        }
         self.generations.push_back(Generation::default());
         self.number += 1;
-        while self.generations.len() > files as usize {
+        while self.generations.len() > most as usize {
             self.remove_oldest()?;
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Appends whole packets to the stream of a CPU.
@@ -288,7 +293,7 @@ mod tests {
 
     /// So many packets of so many events each.
     fn packets(count: u64, events: u64) -> Packets {
-        let mut writer = StreamWriter::new([1; 16], 0, 1 << 16);
+        let mut writer = StreamWriter::new([1; 16], 0, 1 << 16, 0);
         for time_ns in 0..count * events {
             writer.event(time_ns, &Kind::SoftirqRaise { vec: 3 });
             if time_ns % events == events - 1 {
@@ -370,7 +375,7 @@ mod tests {
         assert_eq!(folder.make_room(bytes).unwrap(), Room::Enough);
         folder.append(0, &packets).unwrap();
         assert_eq!(folder.make_room(bytes).unwrap(), Room::Full);
-        assert!(!folder.rotate().unwrap());
+        assert!(!folder.has_its_share());
         assert_eq!(names(&folder), [".reserve", "channel0_0", "metadata"]);
     }
 
@@ -386,7 +391,10 @@ mod tests {
             assert_eq!(folder.make_room(bytes).unwrap(), Room::Enough);
             folder.append(0, &round).unwrap();
             folder.append(1, &round).unwrap();
-            rotations += u32::from(folder.rotate().unwrap());
+            if folder.has_its_share() {
+                folder.rotate().unwrap();
+                rotations += 1;
+            }
             let (removed, kept) = folder.events();
             assert_eq!(removed + kept, number * 2_000);
             let files = names(&folder);

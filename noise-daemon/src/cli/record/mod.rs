@@ -148,6 +148,9 @@ pub fn run(args: &RecordArgs) -> Result<ExitCode, CommandError> {
             summary.figures()
         )),
     }
+    if let Some(moved) = summary.moved() {
+        output::note(&format!("{moved}\n"));
+    }
     let code = child.map(|child| child.wait(stop.load(Ordering::Relaxed))).transpose()?;
     if ended.is_err() {
         return Ok(Exit::Failed.into());

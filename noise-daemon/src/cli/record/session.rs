@@ -13,7 +13,7 @@ use noise_host::kernel::monotonic_ns;
 use noise_host::resolve::read_host;
 use noise_system::procfs;
 use noise_trace::capture::Capture;
-use noise_trace::ctf::write::{Origin, Packets, Uuid, metadata};
+use noise_trace::ctf::write::{HEAD_BYTES, Origin, Packets, Uuid, metadata};
 
 use super::dump::Host;
 use super::folder::{Folder, Most, Room};
@@ -45,6 +45,8 @@ pub struct Session {
     begin_ns: u64,
     drained_ns: u64,
     flushed_ns: u64,
+    /// All events up to then are in the files.
+    written_ns: u64,
     length: Duration,
     /// Events that are lost and could not be counted as such in the files.
     uncounted: u64,
@@ -94,8 +96,10 @@ impl Session {
         supply: impl FnOnce() -> SupplyResult,
     ) -> Result<Self, CommandError> {
         let host = Host::new();
-        let dump = host.dump();
+        let mut dump = host.dump();
         let supply = supply()?;
+        // What was created until events were recorded.
+        host.add_threads(&mut dump);
         let (uuid, origin) = (uuid()?, origin());
         let most = limits.bytes.map(|bytes| Most { bytes, files: limits.files });
         let folder = Folder::create(path, &metadata(uuid, &origin), supply.cpus(), most)?;
@@ -115,6 +119,7 @@ impl Session {
             begin_ns,
             drained_ns: begin_ns,
             flushed_ns: begin_ns,
+            written_ns: begin_ns,
             length: Duration::ZERO,
             uncounted: 0,
             unwritten: Vec::new(),
@@ -157,11 +162,12 @@ impl Session {
             let settled_ns = self.drained_ns.saturating_sub(SETTLED_NS);
             self.capture.advance(settled_ns, &mut self.host);
             let is_due = self.drained_ns.saturating_sub(self.flushed_ns) >= PACKET_NS;
-            if is_due || self.capture.is_whole() {
+            if is_due || self.capture.whole_bytes() > 0 {
                 self.flushed_ns = self.drained_ns;
                 if self.write(settled_ns)? == Room::Full {
                     return Ok(End::Full);
                 }
+                self.rotate()?;
             }
             progress.at(self.summary());
             self.pause(fullness, begin, limits);
@@ -188,19 +194,24 @@ impl Session {
     /// Writes all events up to a time: those of all CPUs, or, where the recording is full, of none.
     fn write(&mut self, until_ns: u64) -> anyhow::Result<Room> {
         self.capture.flush();
-        let cpus = 0..self.supply.cpus();
-        let mut round: VecDeque<(u32, Packets)> =
-            cpus.map(|cpu| (cpu, self.capture.packets(cpu))).collect();
-        let bytes = round.iter().map(|(_, packets)| packets.len() as u64).sum();
-        let room = self.folder.make_room(bytes)?;
+        // There is always room for what the files end with.
+        let ends = u64::from(self.supply.cpus()) * HEAD_BYTES as u64;
+        let room = self.folder.make_room(self.capture.whole_bytes() + ends)?;
         match room {
-            Room::Full => return Ok(room),
-            Room::Scarce => {
-                for (cpu, packets) in &mut round {
-                    *packets = self.capture.give_up(*cpu, packets);
-                }
-            }
-            Room::Enough => {}
+            Room::Full => self.capture.withdraw(self.written_ns),
+            Room::Scarce | Room::Enough => self.written_ns = until_ns,
+        }
+        self.append(room == Room::Scarce)?;
+        Ok(room)
+    }
+
+    /// Appends the whole packets, or what is written in their place where they are given up.
+    fn append(&mut self, is_given_up: bool) -> anyhow::Result<()> {
+        let mut round: VecDeque<(u32, Packets)> = VecDeque::new();
+        for cpu in 0..self.supply.cpus() {
+            let packets = self.capture.packets(cpu);
+            let given_up = is_given_up.then(|| self.capture.give_up(cpu, &packets));
+            round.push_back((cpu, given_up.unwrap_or(packets)));
         }
         while let Some((cpu, packets)) = round.front() {
             if let Err(error) = self.folder.append(*cpu, packets) {
@@ -209,10 +220,19 @@ impl Session {
             }
             round.pop_front();
         }
-        if self.folder.rotate()? {
-            self.capture.begin_again(until_ns);
+        Ok(())
+    }
+
+    /// Goes on with other files where those that are written have their share of the room.
+    fn rotate(&mut self) -> anyhow::Result<()> {
+        if !self.folder.has_its_share() {
+            return Ok(());
         }
-        Ok(room)
+        self.capture.end(self.written_ns.saturating_sub(1));
+        self.append(false)?;
+        self.folder.rotate()?;
+        self.capture.begin_again(self.written_ns);
+        Ok(())
     }
 
     /// Counts what could not be written as lost where it is missing, as far as the disk takes that.
@@ -245,6 +265,7 @@ impl Session {
             bytes: self.folder.bytes(),
             lost: self.capture.discarded(),
             uncounted: self.uncounted,
+            late: self.capture.late(),
         }
     }
 

@@ -68,6 +68,8 @@ pub struct Summary {
     pub lost: u64,
     /// Of these, the ones that the files do not count.
     pub uncounted: u64,
+    /// Events that came too late for their place, and have the time of the one before.
+    pub late: u64,
 }
 
 impl Summary {
@@ -85,6 +87,15 @@ impl Summary {
         };
         let seconds = length.as_secs_f64();
         format!("{events} events{removed} in {seconds:.3} s, {lost}, {}", megabytes(self.bytes))
+    }
+
+    /// What to know of the times in it, if there is something.
+    pub fn moved(&self) -> Option<String> {
+        let late = Some(self.late).filter(|late| *late > 0)?;
+        Some(format!(
+            "{late} events arrived after later ones of their CPU were written: they have the time of the event \
+             before them in the recording"
+        ))
     }
 
     /// In a sentence, with the hooks whose events only programs of its own would have brought.
@@ -117,5 +128,13 @@ mod tests {
         );
         let whole = "recorded x: 7 events in 2.000 s, none lost, 0.0 MB";
         assert_eq!(summary.sentence(path, End::Over, &[]), whole);
+    }
+
+    #[test]
+    fn times_that_were_moved_are_said() {
+        let summary = Summary { events: 10, ..Summary::default() };
+        assert_eq!(summary.moved(), None);
+        let moved = Summary { late: 3, ..summary }.moved().unwrap();
+        assert!(moved.starts_with("3 events arrived after later ones"), "{moved}");
     }
 }

@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use noise_common::hooks::Hook;
 use noise_common::signals::SIGNALS;
-use noise_common::store::{Class, PARTS};
+use noise_common::store::{Class, Event, Layout, PARTS};
 use noise_host::kernel::{
     Engine, EventStore, HookSet, HookState, HookStatus, LoadOptions, Measured, RecorderSize,
     monotonic_ns,
@@ -66,6 +66,11 @@ fn absent(hooks: &[HookStatus]) -> Option<String> {
     })
 }
 
+/// Memory for the events of each CPU.
+fn kib(layout: Layout) -> u64 {
+    u64::from(layout.events()) * size_of::<Event>() as u64 / 1024
+}
+
 /// Loads and attaches programs that write events of some classes.
 ///
 /// # Errors
@@ -82,6 +87,15 @@ pub fn own(classes: &[Class]) -> SupplyResult {
     let store = engine.event_store()?.context(
         "there is no memory for events: raise the memory limit of this process (ulimit -l, its cgroup)",
     )?;
+    let (wanted, found) = (engine.sizes().store(STORE), engine.recorder());
+    if found.events() < wanted.events() {
+        output::complain(&format!(
+            "warning: the events of each CPU have {} KiB of memory instead of {}, and more will be lost in bursts: \
+             raise the memory limit of this process (of its cgroup; before Linux 5.11 also ulimit -l)",
+            kib(found),
+            kib(wanted)
+        ));
+    }
     engine.attach()?;
     if let Some(warning) = absent(engine.hooks()) {
         output::complain(&warning);

@@ -10,8 +10,8 @@ mod names;
 mod order;
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
+use std::collections::{BTreeMap, BinaryHeap};
 
 use noise_common::store::event::Payload;
 use noise_common::store::reading::Stretch;
@@ -47,6 +47,9 @@ pub struct Dump {
     pub interfaces: Vec<(u32, Vec<u8>)>,
     /// Inode number of the network namespace that they are in.
     pub namespace: u64,
+    /// Cgroups by their paths, with the threads in them. One that is in none of them is in that of its
+    /// process's first thread.
+    pub cgroups: BTreeMap<Vec<u8>, Vec<i32>>,
 }
 
 /// One CPU.
@@ -115,7 +118,7 @@ impl Cpu {
 /// A recording while it is made.
 pub struct Capture {
     names: Names,
-    /// What there was at the begin, without threads.
+    /// What there was at the begin, without threads and their cgroups.
     things: Dump,
     cpus: Vec<Cpu>,
 }
@@ -126,14 +129,14 @@ impl Capture {
         let cpu = |number| Cpu {
             number,
             order: Order::new(begin_ns),
-            writer: StreamWriter::new(uuid, number, packet_bytes),
+            writer: StreamWriter::new(uuid, number, packet_bytes, begin_ns),
             classes: u32::MAX,
             current: None,
             exec: None,
         };
         let mut capture = Self {
             names: Names::new(dump, begin_ns),
-            things: Dump { threads: Vec::new(), ..dump.clone() },
+            things: Dump { threads: Vec::new(), cgroups: BTreeMap::new(), ..dump.clone() },
             cpus: (0..cpus).map(cpu).collect(),
         };
         if let Some(first) = capture.cpus.first_mut() {
@@ -199,7 +202,7 @@ impl Capture {
         }
     }
 
-    /// Writes all that is left; the recording ends at that time.
+    /// Writes all that is left; the recording ends at that time, or with the last event if that is later.
     pub fn finish(&mut self, end_ns: u64, look: &mut impl Look) {
         for cpu in &mut self.cpus {
             cpu.order.end(end_ns);
@@ -208,7 +211,25 @@ impl Capture {
         for cpu in &mut self.cpus {
             cpu.write_exec(None, &mut self.names, look);
         }
-        self.flush();
+        // What was read while the time went on.
+        let last_ns = self.cpus.iter().map(|cpu| cpu.writer.last_ns());
+        self.end(last_ns.fold(end_ns, u64::max));
+    }
+
+    /// Ends the packets that are being filled, and has the last one of each CPU that has any end at that time:
+    /// files end with it.
+    pub fn end(&mut self, end_ns: u64) {
+        for cpu in &mut self.cpus {
+            cpu.writer.end(end_ns);
+        }
+    }
+
+    /// Leaves out what was written since packets were taken: the recording ends before that, at that time.
+    pub fn withdraw(&mut self, end_ns: u64) {
+        for cpu in &mut self.cpus {
+            cpu.writer.withdraw();
+            cpu.writer.end(end_ns);
+        }
     }
 
     /// Begins anew at a time up to which all was written and taken: other files follow that are to be
@@ -218,15 +239,17 @@ impl Capture {
             cpu.writer.mark(now_ns.saturating_sub(1));
         }
         self.things.threads = self.names.threads();
+        self.things.cgroups = self.names.cgroups();
         if let Some(first) = self.cpus.first_mut() {
             write_dump(&self.things, now_ns, &mut first.writer);
         }
         self.things.threads = Vec::new();
+        self.things.cgroups = BTreeMap::new();
     }
 
-    /// Whether a CPU has whole packets.
-    pub fn is_whole(&self) -> bool {
-        self.cpus.iter().any(|cpu| cpu.writer.is_whole())
+    /// Bytes of the whole packets of all CPUs.
+    pub fn whole_bytes(&self) -> u64 {
+        self.cpus.iter().map(|cpu| cpu.writer.whole_bytes() as u64).sum()
     }
 
     /// Takes the whole packets of a CPU.
@@ -263,6 +286,12 @@ fn write_dump(dump: &Dump, time_ns: u64, writer: &mut StreamWriter) {
     }
     for (_, name) in &dump.interfaces {
         write(Kind::StatedumpInterface { name });
+    }
+    // Before the threads: who selects by cgroup has these as well then.
+    for (path, threads) in &dump.cgroups {
+        for tid in threads {
+            write(Kind::CgroupAttach { tid: *tid, path });
+        }
     }
     for thread in &dump.threads {
         write(Kind::StatedumpProcess(*thread));

@@ -4,7 +4,7 @@
 //! name, until an exec gives it another. A thread may also name itself, which is no event: while it runs its
 //! name is looked up again from time to time, soon after it appeared and more and more rarely later.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::{Dump, idle};
 use crate::event::{Comm, Dumped};
@@ -34,6 +34,8 @@ struct Known {
     /// Its process, and that one's parent; 0 where that is not known.
     pid: u32,
     ppid: u32,
+    /// Place of its cgroup in [`Names::cgroups`], from 1 on; 0 where that is not known.
+    cgroup: u32,
     /// It was created, and is not on a run queue yet.
     is_newborn: bool,
     /// Since when there is this thread, as far as known.
@@ -46,6 +48,9 @@ struct Known {
 #[derive(Debug, Default)]
 pub struct Names {
     threads: HashMap<u32, Known>,
+    /// Paths. A thread that is moved is no event: it stays in the one where it was at the begin, as do those
+    /// that it creates.
+    cgroups: Vec<Vec<u8>>,
     interrupts: HashMap<u32, Vec<u8>>,
     /// By index, and low bits of the namespace.
     interfaces: HashMap<(u32, u16), Vec<u8>>,
@@ -58,6 +63,11 @@ impl Names {
     /// As they are at the begin.
     pub fn new(dump: &Dump, begin_ns: u64) -> Self {
         let mut names = Self { namespace: dump.namespace as u16, ..Self::default() };
+        let mut places = HashMap::new();
+        for (path, threads) in &dump.cgroups {
+            names.cgroups.push(path.clone());
+            places.extend(threads.iter().map(|tid| (*tid, names.cgroups.len() as u32)));
+        }
         for thread in &dump.threads {
             let look_at_ns = begin_ns.saturating_add(BELIEVED_NS.1 / 8);
             let since_ns = begin_ns.saturating_sub(BELIEVED_NS.1);
@@ -66,6 +76,10 @@ impl Names {
                 comm: thread.comm,
                 pid,
                 ppid: thread.ppid.cast_unsigned(),
+                cgroup: [thread.tid, thread.pid]
+                    .iter()
+                    .find_map(|id| places.get(id).copied())
+                    .unwrap_or_default(),
                 is_newborn: false,
                 since_ns,
                 look_at_ns,
@@ -109,7 +123,15 @@ impl Names {
 
     fn insert(&mut self, tid: u32, comm: Comm, pid: u32, now_ns: u64) {
         let look_at_ns = now_ns.saturating_add(BELIEVED_NS.0);
-        let known = Known { comm, pid, ppid: 0, is_newborn: false, since_ns: now_ns, look_at_ns };
+        let known = Known {
+            comm,
+            pid,
+            ppid: 0,
+            cgroup: 0,
+            is_newborn: false,
+            since_ns: now_ns,
+            look_at_ns,
+        };
         self.threads.insert(tid, known);
     }
 
@@ -118,12 +140,15 @@ impl Names {
         self.threads.get(&tid).map_or(0, |known| known.pid)
     }
 
-    /// A thread of a process was created by another one, whose name it has.
+    /// A thread of a process was created by another one, whose name and cgroup it has.
     pub fn created(&mut self, tid: u32, pid: u32, maker: u32, comm: Comm, now_ns: u64) {
-        let maker = self.threads.get(&maker).map_or((0, 0), |known| (known.pid, known.ppid));
+        let maker = self.threads.get(&maker);
+        let (maker_pid, maker_ppid, cgroup) =
+            maker.map_or((0, 0, 0), |known| (known.pid, known.ppid, known.cgroup));
         self.insert(tid, comm, pid, now_ns);
         if let Some(known) = self.threads.get_mut(&tid) {
-            known.ppid = if pid == tid { maker.0 } else { maker.1 };
+            known.ppid = if pid == tid { maker_pid } else { maker_ppid };
+            known.cgroup = cgroup;
             known.is_newborn = true;
         }
     }
@@ -140,6 +165,22 @@ impl Names {
         let mut threads: Vec<_> = known.map(dumped).collect();
         threads.sort_unstable_by_key(|thread| thread.tid);
         threads
+    }
+
+    /// Cgroups with their threads, but those that are where their process's first thread is.
+    pub fn cgroups(&self) -> BTreeMap<Vec<u8>, Vec<i32>> {
+        let mut cgroups: BTreeMap<Vec<u8>, Vec<i32>> = BTreeMap::new();
+        for (tid, known) in self.threads.iter().filter(|(_, known)| known.pid != 0) {
+            let first = self.threads.get(&known.pid).filter(|_| known.pid != *tid);
+            let place = known.cgroup.checked_sub(1).map(|place| place as usize);
+            if let Some(path) = place.and_then(|place| self.cgroups.get(place))
+                && first.is_none_or(|first| first.cgroup != known.cgroup)
+            {
+                cgroups.entry(path.clone()).or_default().push(tid.cast_signed());
+            }
+        }
+        cgroups.values_mut().for_each(|threads| threads.sort_unstable());
+        cgroups
     }
 
     /// A new thread is on a run queue; one whose creation was not seen has its maker's name.

@@ -177,6 +177,19 @@ fn a_thread_that_is_created_on_one_cpu_is_known_on_the_others() {
 }
 
 #[test]
+fn all_streams_end_with_the_latest_event_of_any() {
+    let mut capture = Capture::new(UUID, 2, 1 << 16, 10, &Dump::default());
+    let late = Body::softirq(EventKind::SoftirqRaise, 3, 700);
+    add(&mut capture, 0, 0, 0, &[late]);
+    capture.finish(500, &mut Threads::default());
+    for cpu in [0, 1] {
+        let packets = capture.packets(cpu);
+        let number = |at: usize| u64::from_le_bytes(*packets.bytes()[at..].first_chunk().unwrap());
+        assert_eq!((number(32), number(40)), (10, 700), "CPU {cpu}");
+    }
+}
+
+#[test]
 fn threads_come_run_other_programs_and_go() {
     let mut capture = Capture::new(UUID, 2, 1 << 16, 10, &dump());
     let mut threads = Threads::default();
@@ -324,6 +337,42 @@ fn files_that_follow_begin_with_what_is_known() {
     assert_eq!(read[0], format!("{:?}", Kind::Lost(loss)));
     assert_eq!(read.len(), 8);
     assert!(reader.damage().is_none());
+}
+
+#[test]
+fn threads_are_in_the_cgroup_of_their_maker() {
+    let worker = Dumped { tid: 9, pid: 8, ppid: 1, comm: Comm::new(b"worker") };
+    let cgroups = [("/a", vec![7]), ("/b", vec![8])];
+    let cgroups = cgroups.map(|(path, threads)| (path.as_bytes().to_vec(), threads));
+    let mut dump = Dump { cgroups: cgroups.into(), ..dump() };
+    dump.threads.push(worker);
+    let mut capture = Capture::new(UUID, 2, 1 << 16, 10, &dump);
+    let mut look = Threads::default();
+    let fork = |ids, time_ns| Body::process(EventKind::Fork, ids, time_ns);
+    let bodies = [fork([9, 20, 20], 200), fork([20, 21, 20], 300), fork([7, 22, 22], 400)];
+    add(&mut capture, 0, 0, 0, &bodies);
+    capture.advance(500, &mut look);
+    let layout = Layout::parse(&metadata(UUID, &Origin::default())).unwrap();
+    // By the events, and by what is said again where other files begin.
+    for _ in 0..2 {
+        capture.flush();
+        let packets = [0, 1].map(|cpu| capture.packets(cpu));
+        let files =
+            packets.each_ref().map(|packets| StreamFile { name: "x", bytes: packets.bytes() });
+        let (mut threads, mut said) = (crate::threads::Threads::default(), 0);
+        for record in Reader::new(&layout, &files) {
+            threads.follow(&record.event());
+            said += usize::from(record.name() == "statedump_cgroup");
+        }
+        let found = [7, 8, 9, 20, 21, 22].map(|tid| threads.cgroup(tid).unwrap().to_vec());
+        assert_eq!(
+            found,
+            ["/a", "/b", "/b", "/b", "/b", "/a"].map(|path| path.as_bytes().to_vec())
+        );
+        // Of the first threads of processes only.
+        assert!(said <= 4, "{said}");
+        capture.begin_again(500);
+    }
 }
 
 #[test]

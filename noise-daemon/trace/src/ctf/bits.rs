@@ -14,7 +14,7 @@ pub fn read(bytes: &[u8], at: u64, size: u32, big: bool) -> Option<u64> {
         return Some(if big {
             (u64::from_be_bytes(*window) << shift) >> (64 - size)
         } else {
-            (u64::from_le_bytes(*window) >> shift) & mask(size)
+            (u64::from_le_bytes(*window) << (64 - size - shift)) >> (64 - size)
         });
     }
     read_at_end(bytes, first, shift, size, big)

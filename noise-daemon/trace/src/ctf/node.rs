@@ -7,8 +7,9 @@ use super::bits;
 /// Lengths and tags that one walk over a packet or an event may need later.
 pub const SLOTS: usize = 32;
 
-/// Values of fields that say how long another one is, or which option it has.
-pub type Slots = [u64; SLOTS];
+/// Values of fields that say how long another one is, or which option it has: [`SLOTS`] of them, or none where nothing
+/// is kept.
+pub type Slots = [u64];
 
 /// An integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

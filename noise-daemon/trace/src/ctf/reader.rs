@@ -20,8 +20,6 @@ pub struct StreamFile<'t> {
 /// Goes over all events of a trace in the order of time. Those of one time come in the order of their files.
 pub struct Reader<'t> {
     streams: Vec<Stream<'t>>,
-    /// The next event of each stream.
-    heads: Vec<Option<Record<'t>>>,
     /// The stream whose event is next.
     current: Option<usize>,
     /// The others that have events, by the time of the next one. Events of one CPU come in bursts: as long
@@ -39,7 +37,6 @@ impl<'t> Reader<'t> {
     /// nevertheless.
     pub fn from(layout: &'t Layout, files: &[StreamFile<'t>], from_ns: u64) -> Self {
         let mut streams = Vec::with_capacity(files.len());
-        let mut heads = Vec::with_capacity(files.len());
         let mut others = BinaryHeap::with_capacity(files.len());
         for (number, file) in files.iter().enumerate() {
             let cpu = named_cpu(file.name).unwrap_or(number as u32);
@@ -47,20 +44,19 @@ impl<'t> Reader<'t> {
             if from_ns > 0 {
                 stream.pass_until(from_ns);
             }
-            let head = stream.next();
-            if let Some(record) = &head {
+            stream.advance();
+            if let Some(record) = &stream.head {
                 others.push(Reverse((record.time_ns, number)));
             }
-            heads.push(head);
             streams.push(stream);
         }
         let current = others.pop().map(|first| first.0.1);
-        Self { streams, heads, current, others }
+        Self { streams, current, others }
     }
 
     /// Time of the next event, nanoseconds since the epoch.
     pub fn first_ns(&self) -> Option<u64> {
-        let head = self.heads.get(self.current?)?.as_ref()?;
+        let head = self.streams.get(self.current?)?.head.as_ref()?;
         Some(head.time_ns)
     }
 }
@@ -71,10 +67,10 @@ impl<'t> Iterator for Reader<'t> {
     #[inline]
     fn next(&mut self) -> Option<Record<'t>> {
         let number = self.current?;
-        let (stream, head) = (self.streams.get_mut(number)?, self.heads.get_mut(number)?);
-        let record = head.take();
-        *head = stream.next();
-        match head {
+        let stream = self.streams.get_mut(number)?;
+        let record = stream.head;
+        stream.advance();
+        match &stream.head {
             Some(next) => {
                 let key = (next.time_ns, number);
                 if let Some(mut earliest) = self.others.peek_mut()

@@ -3,7 +3,7 @@
 use super::bits::mask;
 use super::class::EventClass;
 use super::layout::{Layout, StreamClass};
-use super::node::SLOTS;
+use super::node::{SLOTS, Struct};
 use super::packet::{MAGIC, Packet, open};
 use super::walk::{Bytes, Cut, skip, walk_fields};
 use crate::clock::Clock;
@@ -43,7 +43,7 @@ impl<'t> Stored<'t> for Located<'t> {
 
     fn visit(&self, visit: &mut impl Visit) {
         // It was skipped over before: all of it is there.
-        let _ = walk_fields(&self.class.fields, self.bytes, self.fields_at, &mut [0; SLOTS], visit);
+        let _ = show(&self.class.fields, self.bytes, self.fields_at, visit);
     }
 
     /// First the context of all events of its stream, then that of its kind.
@@ -51,11 +51,19 @@ impl<'t> Stored<'t> for Located<'t> {
         let mut at = self.context_at;
         for context in [&self.stream.event_context, &self.class.context].into_iter().flatten() {
             begin(visit);
-            match walk_fields(context, self.bytes, at, &mut [0; SLOTS], visit) {
+            match show(context, self.bytes, at, visit) {
                 Ok(behind) => at = behind,
                 Err(Cut) => return,
             }
         }
+    }
+}
+
+/// Shows fields. Of those that always have the same length none is kept for another one.
+fn show(fields: &Struct, bytes: Bytes<'_>, at: u64, visit: &mut impl Visit) -> Result<u64, Cut> {
+    match fields.fixed {
+        Some(_) => walk_fields(fields, bytes, at, &mut [], visit),
+        None => walk_fields(fields, bytes, at, &mut [0; SLOTS], visit),
     }
 }
 
@@ -72,6 +80,8 @@ struct Open<'t> {
 
 /// Goes over one stream.
 pub struct Stream<'t> {
+    /// The event that it is at, or what was lost before it; none at the end.
+    pub head: Option<Record<'t>>,
     layout: &'t Layout,
     name: &'t str,
     file: &'t [u8],
@@ -103,6 +113,7 @@ impl<'t> Stream<'t> {
     /// One that begins at the begin of a file. `cpu` is for packets that name none.
     pub fn new(layout: &'t Layout, name: &'t str, file: &'t [u8], cpu: u32) -> Self {
         let mut stream = Self {
+            head: None,
             layout,
             name,
             file,
@@ -144,31 +155,35 @@ impl<'t> Stream<'t> {
         }
     }
 
-    /// The next event, or what was lost before it.
+    /// Goes on to the next event, or to what was lost before it.
     #[inline]
-    pub fn next(&mut self) -> Option<Record<'t>> {
+    pub fn advance(&mut self) {
         loop {
             if let Some(packet) = &self.packet
                 && self.loss.is_none()
                 && self.at < packet.bytes.end
             {
                 match self.event(*packet) {
-                    Ok(record) => return Some(record),
+                    Ok(()) => return,
                     Err(what) => self.give_up(what),
                 }
                 continue;
             }
             if let Some(loss) = self.loss.take() {
                 self.time_ns = self.time_ns.max(loss.from_ns);
-                return Some(Record::lost(self.time_ns, self.cpu, loss));
+                self.head = Some(Record::lost(self.time_ns, self.cpu, loss));
+                return;
             }
-            self.open_packet()?;
+            if self.open_packet().is_none() {
+                self.head = None;
+                return;
+            }
         }
     }
 
-    /// The event at the current place.
+    /// Goes to the event at the current place.
     #[inline(always)]
-    fn event(&mut self, packet: Open<'t>) -> Result<Record<'t>, &'static str> {
+    fn event(&mut self, packet: Open<'t>) -> Result<(), &'static str> {
         let beyond = |_: Cut| "an event lies beyond the end";
         let (head, context_at) = packet.class.header.read(packet.bytes, self.at).map_err(beyond)?;
         let class =
@@ -189,7 +204,8 @@ impl<'t> Stream<'t> {
         }
         let Open { class: stream, bytes, .. } = packet;
         let located = Located { class, stream, bytes, context_at, fields_at: at };
-        Ok(Record::new(self.time_ns, self.cpu, located))
+        self.head = Some(Record::new(self.time_ns, self.cpu, located));
+        Ok(())
     }
 
     /// Takes a time stamp over. One of fewer than 64 bits lacks the upper ones, and counts from zero again
@@ -350,7 +366,7 @@ impl<'t> Stream<'t> {
     }
 }
 
-fn skip_fields(structure: &super::node::Struct, bytes: Bytes<'_>, at: u64) -> Result<u64, Cut> {
+fn skip_fields(structure: &Struct, bytes: Bytes<'_>, at: u64) -> Result<u64, Cut> {
     let mut slots = [0; SLOTS];
     let begin = super::bits::aligned(at, structure.align);
     structure.fields.iter().try_fold(begin, |at, (_, node)| skip(node, bytes, at, &mut slots))

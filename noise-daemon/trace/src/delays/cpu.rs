@@ -6,6 +6,7 @@ use noise_common::ledger::{
 };
 use noise_common::nesting::{Ended, Nesting, Taken};
 
+use super::older::{Older, Over};
 use super::sums::{Party, Sums};
 use crate::contexts::nest;
 use crate::event::{Comm, Event, Kind, Task};
@@ -14,6 +15,8 @@ use crate::threads::MAX_CPUS;
 /// One CPU.
 pub struct Cpu {
     ledger: Box<Ledger>,
+    /// What the ledger has forgotten.
+    older: Older,
     /// What runs of interrupts, and what they took.
     pub nesting: Nesting,
     /// The thread that the latest switch went to.
@@ -57,14 +60,20 @@ fn comm(words: &[u64; COMM_WORDS]) -> Comm {
 /// Takes the parts of one wait.
 struct Division<'a> {
     walk: Walk,
+    older: &'a Older,
     sums: &'a mut Sums,
+}
+
+/// Whose a turn is.
+fn party(turn: &Turn) -> Party {
+    let tid = turn.pid.cast_signed();
+    let cause = if turn.runner == Runner::Idle as u32 { Cause::Idle } else { Cause::Foreign };
+    Party::Thread { cause, tid }
 }
 
 impl Takes for Division<'_> {
     fn turn(&mut self, turn: &Turn, ns: u64) {
-        let tid = turn.pid.cast_signed();
-        let cause = if turn.runner == Runner::Idle as u32 { Cause::Idle } else { Cause::Foreign };
-        self.sums.add(Party::Thread { cause, tid }, comm(&turn.comm), ns);
+        self.sums.add(party(turn), comm(&turn.comm), ns);
     }
 
     fn other(&mut self, cause: Cause, source: u64, ns: u64) {
@@ -76,9 +85,28 @@ impl Parts for Division<'_> {
     fn walk(&mut self) -> &mut Walk {
         &mut self.walk
     }
+
+    fn rest(&mut self) {
+        let left_ns = match self.walk.older() {
+            Some(old) => self.older.divide(&old, self.walk.is_net(), self.sums),
+            None => self.walk.left_ns(),
+        };
+        untracked(left_ns, self.sums);
+    }
 }
 
+/// Memory for the turns that the ledgers of all CPUs have forgotten, bytes.
+const MOST_BYTES: usize = 32 << 20;
+
 impl Cpus {
+    /// Another thread runs on a CPU from now on.
+    pub fn begin_turn(&mut self, cpu: u32, next: &Task, now_ns: u64) {
+        let most_bytes = MOST_BYTES / self.0.len().max(1);
+        if let Some(cpu) = self.get(cpu) {
+            cpu.begin_turn(next, now_ns, most_bytes);
+        }
+    }
+
     /// A CPU, where it is one.
     pub fn get(&mut self, cpu: u32) -> Option<&mut Cpu> {
         let number = cpu as usize;
@@ -91,6 +119,7 @@ impl Cpus {
         let place = self.0.get_mut(number)?;
         Some(place.get_or_insert_with(|| Cpu {
             ledger: Box::new(empty_ledger()),
+            older: Older::default(),
             nesting: Nesting::default(),
             current: None,
         }))
@@ -110,7 +139,7 @@ impl Cpus {
     pub fn divide_whole(&self, cpu: u32, from_ns: u64, to_ns: u64, sums: &mut Sums) {
         match self.known(cpu) {
             Some(cpu) => {
-                let mut division = Division { walk: Walk::default(), sums };
+                let mut division = Division { walk: Walk::default(), older: &cpu.older, sums };
                 cpu.ledger.divide_among_turns(from_ns, to_ns, &mut division);
             }
             None => untracked(to_ns.saturating_sub(from_ns), sums),
@@ -121,7 +150,7 @@ impl Cpus {
     pub fn divide(&self, wait: &Waiting, to_ns: u64, taken: &Taken, sums: &mut Sums) {
         match self.known(wait.cpu) {
             Some(cpu) => {
-                let mut division = Division { walk: Walk::default(), sums };
+                let mut division = Division { walk: Walk::default(), older: &cpu.older, sums };
                 cpu.ledger.divide_wait(wait, to_ns, taken, 0, &mut division);
             }
             None => untracked(to_ns.saturating_sub(wait.since_ns), sums),
@@ -130,13 +159,17 @@ impl Cpus {
 }
 
 fn untracked(ns: u64, sums: &mut Sums) {
+    if ns == 0 {
+        return;
+    }
     sums.add(Party::Other { cause: Cause::Untracked, source: 0 }, Comm::default(), ns);
 }
 
 impl Cpu {
-    /// Another thread runs from now on.
-    pub fn begin_turn(&mut self, next: &Task, now_ns: u64) {
+    /// Another thread runs from now on. What the ledger forgets takes no more than about so many bytes.
+    fn begin_turn(&mut self, next: &Task, now_ns: u64, most_bytes: usize) {
         self.current = Some(next.tid);
+        self.forget_oldest(most_bytes);
         let taken_ns = self.nesting.taken_by(now_ns).all_ns();
         let runner = if next.tid == 0 { Runner::Idle } else { Runner::Task };
         self.ledger.begin_turn(Turn {
@@ -147,6 +180,24 @@ impl Cpu {
             runner: runner as u32,
             comm: words(&next.comm),
         });
+    }
+
+    /// Keeps the turn that the ledger is about to forget.
+    fn forget_oldest(&mut self, most_bytes: usize) {
+        let at = |number: u64| self.ledger.turns.get((number % TURNS as u64) as usize);
+        let oldest = self.ledger.newest.wrapping_add(1);
+        let (Some(turn), Some(next)) = (at(oldest), at(oldest.wrapping_add(1))) else { return };
+        if turn.start_ns == 0 {
+            return;
+        }
+        let over = Over {
+            party: party(turn),
+            comm: comm(&turn.comm),
+            start_ns: turn.start_ns,
+            end_ns: next.start_ns,
+            taken_ns: next.taken_ns.saturating_sub(turn.taken_ns),
+        };
+        self.older.push(over, most_bytes);
     }
 
     /// Follows an interrupt's begin or end. What ended.

@@ -18,6 +18,8 @@
 mod cpu;
 pub mod document;
 mod interrupts;
+mod older;
+mod packets;
 mod requests;
 mod sums;
 mod waits;
@@ -28,6 +30,7 @@ use std::collections::BTreeSet;
 use self::cpu::Cpus;
 use self::document::{Culprit, Document};
 use self::interrupts::Interrupts;
+use self::packets::Packets;
 use self::requests::Requests;
 use self::sums::Sums;
 pub use self::waits::Begin;
@@ -42,6 +45,7 @@ pub struct Delays {
     waits: Waits,
     interrupts: Interrupts,
     requests: Requests,
+    packets: Packets,
     /// Kinds of events that came, as far as delays need them.
     seen: BTreeSet<&'static str>,
     from_ns: Option<u64>,
@@ -71,7 +75,8 @@ impl Delays {
             self.discarded = self.discarded.saturating_add(loss.events.max(loss.packets));
         }
         self.interrupts.follow(event, &mut self.cpus, watch);
-        self.requests.follow(event, &self.cpus, watch);
+        self.requests.follow(event, watch);
+        self.packets.follow(event, &self.cpus, watch);
         self.waits.follow(event, &mut self.cpus, watch);
     }
 
@@ -90,6 +95,7 @@ impl Delays {
         self.waits.begin(from_ns);
         self.interrupts.begin();
         self.requests.begin();
+        self.packets.begin();
     }
 
     /// What came out.
@@ -107,8 +113,8 @@ impl Delays {
             softirq_raise_wait: self.interrupts.raise(),
             block_queue_wait: self.requests.block_queue(),
             block_device_wait: self.requests.block_device(),
-            net_tx_wait: self.requests.net_tx(),
-            net_rx_wait: self.requests.net_rx(),
+            net_tx_wait: self.packets.net_tx(),
+            net_rx_wait: self.packets.net_rx(),
             missing: missing.map(|kind| (*kind).to_owned()).collect(),
         }
     }

@@ -1,112 +1,165 @@
-//! Waits of block requests and of packets.
+//! Waits of block requests.
+//!
+//! A recording does not name requests; they are told apart by device, place and size. A part that is
+//! done moves a request's place on, a bio merged in front moves it back. Of requests that look alike the
+//! latest is taken: their number and sum do not depend on that.
 
-use std::collections::{BTreeMap, HashMap};
-use std::hash::Hash;
+use std::collections::BTreeMap;
 
-use noise_common::signals::NET_RX;
-
-use super::cpu::Cpus;
-use super::document::{Device, Interface};
+use super::document::Device;
 use super::sums::Spread;
 use super::watch::{Delay, Signal, Subject, Watch};
-use crate::event::{Event, Kind, Packet, Request};
+use crate::event::{Event, Kind, Request};
 
-/// Requests or packets that are on their way at a time; further ones are not measured.
+/// Requests that are on their way at a time; further ones are not measured.
 const MAX_OPEN: usize = 1 << 18;
-/// Devices and interfaces that are kept apart.
-const MAX_PLACES: usize = 65_536;
+/// Requests that look alike: of more than that, the ends of the older ones were lost.
+const MAX_ALIKE: usize = 64;
+/// Devices that are kept apart.
+const MAX_DEVICES: usize = 65_536;
 
-/// A request, as long as it is on its way: device and first sector.
-type RequestKey = (u32, u64);
+/// The bit of a write among LTTng's of what a request does.
+const WRITE: u32 = 1;
 
-/// Waits of requests and packets.
+/// A request on its way.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    since_ns: u64,
+    sectors: u32,
+    /// The driver gave it back, and it may be inserted once more.
+    is_back: bool,
+}
+
+/// Requests at one stage of their way.
+#[derive(Debug, Default)]
+struct Stage {
+    /// By device, first sector, and order of coming.
+    open: BTreeMap<(u32, u64, u64), Open>,
+    came: u64,
+}
+
+/// A request without a place, as a flush, is shown at sector 0, and of some steps at the last there is.
+fn place(request: &Request<'_>) -> (u32, u64) {
+    let sector = if request.sector == u64::MAX { 0 } else { request.sector };
+    (request.dev, sector)
+}
+
+impl Stage {
+    fn put(&mut self, (dev, sector): (u32, u64), open: Open) {
+        if self.open.len() >= MAX_OPEN {
+            return;
+        }
+        let alike = self.open.range((dev, sector, 0)..=(dev, sector, u64::MAX));
+        let oldest = alike.clone().next().map(|(key, _)| *key);
+        if let Some(oldest) = oldest.filter(|_| alike.count() >= MAX_ALIKE) {
+            self.open.remove(&oldest);
+        }
+        self.came += 1;
+        self.open.insert((dev, sector, self.came), open);
+    }
+
+    /// Takes the latest request at a place that fits, of those of a size where there is one.
+    fn take(
+        &mut self,
+        (dev, sector): (u32, u64),
+        sectors: u32,
+        fits: impl Fn(&Open) -> bool,
+    ) -> Option<Open> {
+        // A request without sectors is no other one at the first of them.
+        let fits = |open: &Open| (open.sectors == 0) == (sectors == 0) && fits(open);
+        let alike = || {
+            let alike = self.open.range((dev, sector, 0)..=(dev, sector, u64::MAX)).rev();
+            alike.filter(|(_, open)| fits(open))
+        };
+        let found = alike().find(|(_, open)| open.sectors == sectors).or_else(|| alike().next());
+        let key = *found?.0;
+        self.open.remove(&key)
+    }
+
+    /// Takes the request that lies behind the begin of another one, and no further than its end.
+    fn take_within(&mut self, (dev, sector): (u32, u64), sectors: u32) -> Option<Open> {
+        if sectors == 0 {
+            return None;
+        }
+        let end = sector.saturating_add(sectors.into());
+        let (key, _) = self
+            .open
+            .range((dev, sector.saturating_add(1), 0)..(dev, end, 0))
+            .find(|((_, begin, _), open)| begin.saturating_add(open.sectors.into()) <= end)?;
+        let key = *key;
+        self.open.remove(&key)
+    }
+}
+
+/// Waits of requests.
 #[derive(Debug, Default)]
 pub struct Requests {
-    queued: HashMap<RequestKey, u64>,
-    issued: HashMap<RequestKey, u64>,
+    queued: Stage,
+    issued: Stage,
     queue: BTreeMap<u32, Spread>,
     device: BTreeMap<u32, Spread>,
     disks: BTreeMap<u32, String>,
-    sent: HashMap<u64, (u64, String)>,
-    tx: BTreeMap<String, Spread>,
-    /// By CPU, the latest packet that its softirq received without a wake-up since.
-    received: HashMap<u32, (u64, String)>,
-    rx: BTreeMap<String, Spread>,
 }
 
-fn open<K: Eq + Hash, V>(map: &mut HashMap<K, V>, key: K, value: V) {
-    if map.len() < MAX_OPEN || map.contains_key(&key) {
-        map.insert(key, value);
+fn add(map: &mut BTreeMap<u32, Spread>, dev: u32, ns: u64) {
+    if map.len() < MAX_DEVICES || map.contains_key(&dev) {
+        map.entry(dev).or_default().add(ns);
     }
-}
-
-fn add<K: Ord>(map: &mut BTreeMap<K, Spread>, key: K, ns: u64) {
-    if map.len() < MAX_PLACES || map.contains_key(&key) {
-        map.entry(key).or_default().add(ns);
-    }
-}
-
-fn key(request: &Request<'_>) -> RequestKey {
-    (request.dev, request.sector)
-}
-
-fn interface(packet: &Packet<'_>) -> String {
-    String::from_utf8_lossy(packet.name).into_owned()
 }
 
 impl Requests {
     /// Takes the next event.
-    pub fn follow(&mut self, event: &Event<'_>, cpus: &Cpus, watch: &mut impl Watch) {
+    pub fn follow(&mut self, event: &Event<'_>, watch: &mut impl Watch) {
         let now_ns = event.time_ns;
         let mut ended = |signal: Signal, subject: Subject<'_>, from_ns: u64| {
             let (cpu, to_ns) = (event.cpu, now_ns);
             watch.delayed(&Delay { signal, subject, cpu, from_ns, to_ns, net_ns: None });
         };
         match &event.kind {
-            Kind::BlockRqInsert(request) => open(&mut self.queued, key(request), now_ns),
+            Kind::BlockRqInsert(request) => {
+                let (place, sectors) = (place(request), request.sectors);
+                // One that was given back waits since then.
+                let back = self.queued.take(place, sectors, |open| open.is_back);
+                let since_ns = back.map_or(now_ns, |open| open.since_ns);
+                self.queued.put(place, Open { since_ns, sectors, is_back: false });
+            }
             Kind::BlockRqIssue(request) => {
-                if let Some(since_ns) = self.queued.remove(&key(request)) {
-                    add(&mut self.queue, request.dev, now_ns.saturating_sub(since_ns));
+                let (place, sectors) = (place(request), request.sectors);
+                let queued = self.queued.take(place, sectors, |_| true);
+                if let Some(open) = queued.or_else(|| self.queued.take_within(place, sectors)) {
+                    add(&mut self.queue, request.dev, now_ns.saturating_sub(open.since_ns));
                     let subject = device(&self.disks, request.dev);
-                    ended(Signal::BlockQueueWait, subject, since_ns);
+                    ended(Signal::BlockQueueWait, subject, open.since_ns);
                 }
-                open(&mut self.issued, key(request), now_ns);
+                self.issued.put(place, Open { since_ns: now_ns, sectors, is_back: false });
             }
             Kind::BlockRqRequeue(request) => {
-                self.issued.remove(&key(request));
-                open(&mut self.queued, key(request), now_ns);
+                let (place, sectors) = (place(request), request.sectors);
+                self.issued.take(place, sectors, |_| true);
+                self.queued.put(place, Open { since_ns: now_ns, sectors, is_back: true });
+            }
+            Kind::BlockRqMerge(request) => {
+                self.queued.take(place(request), request.sectors, |_| true);
             }
             Kind::BlockRqComplete(request) => {
-                if let Some(since_ns) = self.issued.remove(&key(request)) {
-                    add(&mut self.device, request.dev, now_ns.saturating_sub(since_ns));
-                    let subject = device(&self.disks, request.dev);
-                    ended(Signal::BlockDeviceWait, subject, since_ns);
+                let (place, done) = (place(request), request.sectors);
+                // What ends without sectors and is no flush has asked for one, and was not issued itself.
+                if done == 0 && request.rwbs & WRITE != 0 {
+                    return;
                 }
+                let Some(open) = self.issued.take(place, done, |_| true) else { return };
+                if open.sectors > done {
+                    let (dev, sector) = place;
+                    let rest = Open { sectors: open.sectors - done, ..open };
+                    self.issued.put((dev, sector.saturating_add(done.into())), rest);
+                    return;
+                }
+                add(&mut self.device, request.dev, now_ns.saturating_sub(open.since_ns));
+                let subject = device(&self.disks, request.dev);
+                ended(Signal::BlockDeviceWait, subject, open.since_ns);
             }
-            Kind::StatedumpBlockDevice { dev, name } if self.disks.len() < MAX_PLACES => {
+            Kind::StatedumpBlockDevice { dev, name } if self.disks.len() < MAX_DEVICES => {
                 self.disks.insert(*dev, String::from_utf8_lossy(name).into_owned());
-            }
-            Kind::NetDevQueue(packet) => {
-                open(&mut self.sent, packet.skb, (now_ns, interface(packet)));
-            }
-            // The first of the two ends the wait.
-            Kind::NetDevStartXmit(packet) | Kind::NetDevXmit { packet, .. } => {
-                if let Some((since_ns, name)) = self.sent.remove(&packet.skb) {
-                    ended(Signal::NetTxWait, Subject::Interface(&name), since_ns);
-                    add(&mut self.tx, name, now_ns.saturating_sub(since_ns));
-                }
-            }
-            Kind::NetifReceiveSkb(packet) if is_receiving(cpus, event.cpu) => {
-                self.received.insert(event.cpu, (now_ns, interface(packet)));
-            }
-            Kind::SchedWaking(_) if is_receiving(cpus, event.cpu) => {
-                if let Some((since_ns, name)) = self.received.remove(&event.cpu) {
-                    ended(Signal::NetRxWait, Subject::Interface(&name), since_ns);
-                    add(&mut self.rx, name, now_ns.saturating_sub(since_ns));
-                }
-            }
-            Kind::SoftirqExit { vec: NET_RX } => {
-                self.received.remove(&event.cpu);
             }
             _ => {}
         }
@@ -116,8 +169,6 @@ impl Requests {
     pub fn begin(&mut self) {
         self.queue.clear();
         self.device.clear();
-        self.tx.clear();
-        self.rx.clear();
     }
 
     fn devices(&self, spreads: &BTreeMap<u32, Spread>) -> Vec<Device> {
@@ -137,29 +188,8 @@ impl Requests {
     pub fn block_device(&self) -> Vec<Device> {
         self.devices(&self.device)
     }
-
-    /// From the interface's queue to its driver.
-    pub fn net_tx(&self) -> Vec<Interface> {
-        interfaces(&self.tx)
-    }
-
-    /// From the network stack to the receiver's wake-up.
-    pub fn net_rx(&self) -> Vec<Interface> {
-        interfaces(&self.rx)
-    }
 }
 
 fn device(disks: &BTreeMap<u32, String>, dev: u32) -> Subject<'_> {
     Subject::Device(dev, disks.get(&dev).map(String::as_str))
-}
-
-/// Whether a CPU runs the softirq that receives packets, and no interrupt in it.
-fn is_receiving(cpus: &Cpus, cpu: u32) -> bool {
-    cpus.known(cpu).is_some_and(|cpu| cpu.nesting.in_softirq(NET_RX) && !cpu.nesting.in_hardirq())
-}
-
-fn interfaces(spreads: &BTreeMap<String, Spread>) -> Vec<Interface> {
-    let interface =
-        |(name, whole): (&String, &Spread)| Interface { interface: name.clone(), whole: *whole };
-    spreads.iter().map(interface).collect()
 }

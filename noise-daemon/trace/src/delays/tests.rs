@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::document::Document;
+use super::document::{Device, Document};
 use super::{Begin, Delays};
-use crate::event::{Comm, Event, Kind, Task, Woken};
+use crate::event::{Comm, Event, Kind, Packet, Request, Task, Woken};
 
 fn task(tid: i32) -> Task {
     let name = if tid == 0 { "idle".to_owned() } else { format!("t{tid}") };
@@ -69,6 +69,170 @@ fn waits_begin_with_wakings_where_there_is_nothing_else() {
     };
     assert_eq!(waited(Begin::Waking), (40, true));
     assert_eq!(waited(Begin::Wakeup), (0, true));
+}
+
+#[test]
+fn a_thread_that_falls_asleep_while_it_is_woken_waits() {
+    let waking = |tid| Kind::SchedWaking(Woken { task: task(tid), target_cpu: 0 });
+    let mut delays = Delays::new(Begin::Waking);
+    for (time_ns, cpu, kind) in [
+        (100, 0, switch(0, 0, 1)),
+        // Its waker goes on once it sleeps.
+        (110, 1, waking(1)),
+        (113, 0, switch(1, 1, 2)),
+        (120, 0, switch(2, 1, 1)),
+        // This one found it running, and it was woken again later.
+        (125, 1, waking(1)),
+        (130, 0, switch(1, 1, 0)),
+        (150, 1, waking(1)),
+        (155, 0, switch(0, 0, 1)),
+    ] {
+        delays.follow(&Event { time_ns, cpu, kind });
+    }
+    let document = delays.finish();
+    let thread = document.threads.iter().find(|thread| thread.tid == 1).unwrap();
+    assert_eq!((thread.waits.wakeup.count, thread.waits.wakeup.sum_ns), (2, 7 + 5));
+    assert_eq!(culprits(&document, 1), [((2, "thread"), 7), ((0, "idle"), 5)].into());
+}
+
+#[test]
+fn a_new_thread_waits_since_it_was_created() {
+    let new = Kind::SchedWakeupNew(Woken { task: task(2), target_cpu: 0 });
+    let document = document(&[
+        (100, 0, switch(0, 0, 1)),
+        // Of another one with that id, whose end was lost.
+        (110, 0, wakeup(2, 0)),
+        (150, 0, new),
+        (160, 0, switch(1, 1, 2)),
+    ]);
+    let thread = document.threads.iter().find(|thread| thread.tid == 2).unwrap();
+    assert_eq!((thread.waits.wakeup.count, thread.waits.wakeup.sum_ns), (1, 10));
+}
+
+#[test]
+fn waits_are_divided_however_many_turns_they_last() {
+    let mut events = vec![(100, 0, switch(0, 0, 1)), (105, 0, switch(1, 0, 2))];
+    for number in 0..3000_u64 {
+        let (prev, next) = if number % 2 == 0 { (2, 3) } else { (3, 2) };
+        events.push((110 + 10 * number, 0, switch(prev, 0, next)));
+    }
+    events.push((110 + 30_000, 0, switch(2, 0, 1)));
+    let document = document(&events);
+    assert_eq!(document.untracked_ns, 0);
+    let parts: BTreeMap<_, _> = [((2, "thread"), 5 + 15_000), ((3, "thread"), 15_000)].into();
+    assert_eq!(culprits(&document, 1), parts);
+    let thread = document.threads.iter().find(|thread| thread.tid == 1).unwrap();
+    let charges: BTreeMap<_, _> = thread
+        .charges
+        .iter()
+        .map(|charge| ((charge.tid.unwrap(), charge.cause), charge.ns))
+        .collect();
+    assert_eq!(charges, parts);
+}
+
+fn request(sector: u64, sectors: u32) -> Request<'static> {
+    Request { dev: 1, sector, sectors, ..Request::default() }
+}
+
+/// Number and sum of waits in the queue, and at the device.
+fn block(steps: &[(u64, Kind<'_>)]) -> [(u64, u64); 2] {
+    let events: Vec<_> = steps.iter().map(|(time_ns, kind)| (*time_ns, 0, *kind)).collect();
+    let document = document(&events);
+    let of = |devices: &[Device]| {
+        devices.iter().fold((0, 0), |(count, ns), device| {
+            (count + device.whole.count, ns + device.whole.sum_ns)
+        })
+    };
+    [of(&document.block_queue_wait), of(&document.block_device_wait)]
+}
+
+#[test]
+fn the_last_part_ends_a_request() {
+    let [_, device] = block(&[
+        (10, Kind::BlockRqIssue(request(8, 16))),
+        (20, Kind::BlockRqComplete(request(8, 8))),
+        (25, Kind::BlockRqComplete(request(16, 8))),
+    ]);
+    assert_eq!(device, (1, 15));
+}
+
+#[test]
+fn requests_for_one_sector_are_counted_each() {
+    let waits = block(&[
+        (10, Kind::BlockRqInsert(request(8, 8))),
+        (12, Kind::BlockRqInsert(request(8, 8))),
+        (20, Kind::BlockRqIssue(request(8, 8))),
+        (21, Kind::BlockRqIssue(request(8, 8))),
+        (30, Kind::BlockRqComplete(request(8, 8))),
+        (31, Kind::BlockRqComplete(request(8, 8))),
+    ]);
+    assert_eq!(waits, [(2, 19), (2, 20)]);
+}
+
+#[test]
+fn merged_requests_wait_as_one() {
+    let waits = block(&[
+        (10, Kind::BlockRqInsert(request(16, 8))),
+        (11, Kind::BlockRqInsert(request(24, 8))),
+        (12, Kind::BlockRqMerge(request(24, 8))),
+        // With a part in front that was no request of its own.
+        (15, Kind::BlockRqIssue(request(8, 24))),
+        (40, Kind::BlockRqComplete(request(8, 24))),
+        // It was never queued.
+        (50, Kind::BlockRqIssue(request(24, 8))),
+        (55, Kind::BlockRqComplete(request(24, 8))),
+    ]);
+    assert_eq!(waits, [(1, 5), (2, 30)]);
+}
+
+#[test]
+fn a_flush_is_no_write_to_the_first_sector() {
+    let waits = block(&[
+        (9, Kind::BlockRqInsert(request(0, 8))),
+        (10, Kind::BlockRqIssue(request(0, 0))),
+        (11, Kind::BlockRqIssue(request(0, 8))),
+        (20, Kind::BlockRqComplete(request(u64::MAX, 0))),
+        // Another one, and the end of the first one's caller.
+        (20, Kind::BlockRqIssue(request(0, 0))),
+        (21, Kind::BlockRqComplete(Request { rwbs: 1, ..request(0, 0) })),
+        (23, Kind::BlockRqComplete(request(u64::MAX, 0))),
+        (25, Kind::BlockRqComplete(request(0, 8))),
+    ]);
+    assert_eq!(waits, [(1, 2), (3, 10 + 3 + 14)]);
+}
+
+#[test]
+fn a_request_that_comes_back_waits_again() {
+    let waits = block(&[
+        (10, Kind::BlockRqIssue(request(8, 16))),
+        (20, Kind::BlockRqComplete(request(8, 8))),
+        (21, Kind::BlockRqRequeue(request(16, 8))),
+        (23, Kind::BlockRqInsert(request(16, 8))),
+        (30, Kind::BlockRqIssue(request(16, 8))),
+        (37, Kind::BlockRqComplete(request(16, 8))),
+    ]);
+    assert_eq!(waits, [(1, 9), (1, 7)]);
+}
+
+#[test]
+fn packets_are_followed_to_their_interface() {
+    let packet = |skb, len, name| Packet { skb, len, name };
+    let document = document(&[
+        (10, 0, Kind::NetDevQueue(packet(1, 100, b"bond"))),
+        (11, 0, Kind::NetDevQueue(packet(2, 3000, b"eth0"))),
+        (12, 0, Kind::NetDevQueue(packet(3, 100, b"eth0"))),
+        // With a tag; a segment in the memory of what was split; one that was dropped.
+        (15, 0, Kind::NetDevStartXmit(packet(1, 104, b"eth0"))),
+        (16, 0, Kind::NetDevStartXmit(packet(2, 1500, b"eth0"))),
+        (17, 0, Kind::SkbKfree { skb: 3, reason: 2 }),
+        (18, 0, Kind::NetDevStartXmit(packet(3, 100, b"eth0"))),
+    ]);
+    let waits: Vec<_> = document
+        .net_tx_wait
+        .iter()
+        .map(|wait| (wait.interface.as_str(), wait.whole.count, wait.whole.sum_ns))
+        .collect();
+    assert_eq!(waits, [("eth0", 1, 5)]);
 }
 
 #[test]

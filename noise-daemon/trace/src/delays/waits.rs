@@ -32,6 +32,8 @@ impl Why {
 #[derive(Debug)]
 struct Open {
     why: Why,
+    /// The thread went to sleep while it was being woken: it waits since then, unless it is woken later on.
+    is_in_doubt: bool,
     since_ns: u64,
     /// The stretch of it on the CPU where the thread waits now.
     here: Waiting,
@@ -91,17 +93,23 @@ impl Waits {
                 self.leave(prev, *prev_state, event.cpu, now_ns, cpus, watch);
                 // It ends before the turn of the one that waited begins.
                 self.run(next, event.cpu, now_ns, cpus, watch);
-                if let Some(cpu) = cpus.get(event.cpu) {
-                    cpu.begin_turn(next, now_ns);
-                }
+                cpus.begin_turn(event.cpu, next, now_ns);
             }
             Kind::SchedWaking(_) if self.begin == Begin::Wakeup => {}
-            Kind::SchedWaking(woken) | Kind::SchedWakeup(woken) | Kind::SchedWakeupNew(woken) => {
-                let cpu = woken.target_cpu;
+            Kind::SchedWaking(woken) | Kind::SchedWakeup(woken) if woken.task.tid != 0 => {
                 let Some(thread) = self.thread(&woken.task) else { return };
-                if thread.runs_since_ns.is_none() && thread.open.is_none() && woken.task.tid != 0 {
-                    thread.open = Some(open(Why::Wakeup, woken.task.tid, cpu, now_ns, cpus));
+                // One that still runs is dealt with at the next switch away from it.
+                if thread.open.as_ref().is_none_or(|open| open.is_in_doubt) {
+                    let (tid, cpu) = (woken.task.tid, woken.target_cpu);
+                    thread.open = Some(open(Why::Wakeup, tid, cpu, now_ns, cpus));
                 }
+            }
+            // A new thread has not waited yet: what is known is of another one, whose end was not seen.
+            Kind::SchedWakeupNew(woken) if woken.task.tid != 0 => {
+                let Some(thread) = self.thread(&woken.task) else { return };
+                let (tid, cpu) = (woken.task.tid, woken.target_cpu);
+                thread.runs_since_ns = None;
+                thread.open = Some(open(Why::Wakeup, tid, cpu, now_ns, cpus));
             }
             Kind::SchedMigrateTask { task, dest_cpu, .. } => {
                 let Some(thread) = self.thread(task) else { return };
@@ -152,15 +160,23 @@ impl Waits {
         cpus: &Cpus,
         watch: &mut impl Watch,
     ) {
+        let begin = self.begin;
         let Some(thread) = self.thread(prev) else { return };
         if let Some(since_ns) = thread.runs_since_ns.take().filter(|_| prev.tid != 0) {
             thread.run_ns = thread.run_ns.saturating_add(now_ns.saturating_sub(since_ns));
             let comm = thread.comm;
             watch.ran(&Run { tid: prev.tid, comm, cpu, from_ns: since_ns, to_ns: now_ns });
         }
-        thread.open = None;
-        if prev.tid != 0 && stays_runnable(state) {
+        let was_woken = thread.open.take().is_some();
+        if prev.tid == 0 {
+            return;
+        }
+        if stays_runnable(state) {
             thread.open = Some(open(Why::Preempt, prev.tid, cpu, now_ns, cpus));
+        } else if was_woken && begin == Begin::Waking {
+            // Its waker may have seen it asleep already, and goes on once it is.
+            let in_doubt = open(Why::Wakeup, prev.tid, cpu, now_ns, cpus);
+            thread.open = Some(Box::new(Open { is_in_doubt: true, ..*in_doubt }));
         }
     }
 
@@ -234,7 +250,7 @@ fn stretch(tid: i32, cpu: u32, now_ns: u64, cpus: &Cpus) -> Waiting {
 fn open(why: Why, tid: i32, cpu: u32, now_ns: u64, cpus: &Cpus) -> Box<Open> {
     let here = stretch(tid, cpu, now_ns, cpus);
     let (following, charges) = (Sums::default(), Sums::default());
-    Box::new(Open { why, since_ns: now_ns, here, following, charges })
+    Box::new(Open { why, is_in_doubt: false, since_ns: now_ns, here, following, charges })
 }
 
 impl Open {

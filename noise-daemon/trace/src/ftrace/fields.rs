@@ -127,7 +127,8 @@ impl<'t> Pairs<'t> {
             What::BlockRqInsert
             | What::BlockRqIssue
             | What::BlockRqComplete
-            | What::BlockRqRequeue => pairs.request(what, rest),
+            | What::BlockRqRequeue
+            | What::BlockRqMerge => pairs.request(what, rest),
             What::NmiHandler => pairs.nmi(rest),
             What::SchedSwitch if find(rest, b"prev_comm=").is_none() => pairs.short_switch(rest),
             What::SchedWaking | What::SchedWakeup | What::SchedWakeupNew
@@ -192,21 +193,25 @@ impl<'t> Pairs<'t> {
         self.push(b"dev", Held::Number(major << 20 | minor));
         let flags = words.next()?;
         self.push(b"rwbs", Held::Number(rwbs(flags)));
-        if matches!(what, What::BlockRqInsert | What::BlockRqIssue) {
+        let is_whole =
+            matches!(what, What::BlockRqInsert | What::BlockRqIssue | What::BlockRqMerge);
+        if is_whole {
             self.push(b"bytes", Held::Number(digits(words.next()?)?));
         }
         let plus = find(rest, b" + ")?;
         let before = rest.get(..plus)?;
         let space = before.iter().rposition(|&byte| byte == b' ')?;
-        self.push(b"sector", Held::Number(digits(before.get(space + 1..)?)?));
+        // All ones of a request that has no place.
+        let sector: u64 = digits(before.get(space + 1..)?)?;
+        self.push(b"sector", Held::Number(sector.cast_signed()));
         let after = rest.get(plus + 3..)?;
         let end = after.iter().position(|&byte| byte == b' ').unwrap_or(after.len());
         self.push(b"nr_sector", Held::Number(digits(after.get(..end)?)?));
         let open = after.iter().position(|&byte| byte == b'[')?;
         let inside = after.get(open + 1..)?.strip_suffix(b"]")?;
-        match what {
-            What::BlockRqInsert | What::BlockRqIssue => self.push(b"comm", Held::Text(inside)),
-            _ => self.push(b"error", held(b"error", inside)),
+        match is_whole {
+            true => self.push(b"comm", Held::Text(inside)),
+            false => self.push(b"error", held(b"error", inside)),
         }
         Some(())
     }

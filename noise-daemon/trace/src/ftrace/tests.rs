@@ -137,6 +137,23 @@ fn the_short_forms_of_trace_cmd_are_read() {
 }
 
 #[test]
+fn requests_that_are_merged_and_those_without_a_place_are_read() {
+    let text = b"dd-7 [002] ..... 1.000001: block_rq_merge: 254,1 WS 4096 () 16 + 8 none,0,0 [dd]\n\
+        <idle>-0 [003] ..s.. 1.000002: block_rq_complete: 254,0 FF () 18446744073709551615 + 0 none,0,0 [0]\n";
+    let (records, damage) = all(text);
+    assert!(damage.is_none(), "{damage}");
+    let requests: Vec<_> = records
+        .iter()
+        .map(|record| match record.kind() {
+            Kind::BlockRqMerge(request) => ("merge", request.sector, request.sectors),
+            Kind::BlockRqComplete(request) => ("complete", request.sector, request.sectors),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(requests, [("merge", 16, 8), ("complete", u64::MAX, 0)]);
+}
+
+#[test]
 fn any_bytes_are_read_somehow() {
     use proptest::prelude::*;
     proptest!(|(at in 0..TEXT.len(), with in proptest::collection::vec(any::<u8>(), 0..8), end in 0..TEXT.len())| {

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
 
 use noise_trace::delays::document::Spread;
 use noise_trace::delays::watch::{Delay, Run, Wait, Watch};
@@ -14,56 +13,25 @@ use serde_json::Value;
 
 use crate::figures::{delays_of, number};
 use crate::files::Trace;
+use crate::lttng::{self, ALL, Row, Tables, tid, value};
 use crate::python;
 use crate::schedule::calls;
 
-/// More rows than there are.
-const ALL: &str = "--limit=1000000000";
-
-/// The tables that an analysis prints, with the names of their kinds.
-fn tables(trace: &Trace, analysis: &str, options: &[&str]) -> Result<Vec<(String, Value)>, String> {
-    let bindings = "/usr/lib/python3/dist-packages/babeltrace";
-    if !Path::new(bindings).is_dir() {
-        return Err(
-            "there is no babeltrace for Python; it comes with: apt-get install python3-babeltrace"
-                .to_owned(),
-        );
-    }
-    // It asks the folder `kernel` for the tracer's version.
+/// The tables that an analysis prints of all of a trace.
+fn tables(trace: &Trace, analysis: &str, options: &[&str]) -> Result<Tables, String> {
     let name = trace.folder.file_name().unwrap().to_str().unwrap();
     let above = python::folder().join(format!("analyses-{analysis}-{name}"));
     let kernel = above.join("kernel");
     fs::create_dir_all(&above).unwrap();
     let _ = fs::remove_file(&kernel);
     symlink(trace.folder.canonicalize().unwrap(), &kernel).unwrap();
-    let path = kernel.to_str().unwrap();
-    let arguments =
-        [&[analysis, "--skip-validation", "--no-intersection"], options, &[path]].concat();
-    let mut printed = python::run(include_str!("python/analyses.py"), &arguments)?;
-    assert!(printed.get("error-message").is_none(), "{printed}");
-    let results = printed["results"].as_array_mut().unwrap();
-    let table = |result: &mut Value| {
-        let class = &result["class"];
-        let class = class.get("inherit").unwrap_or(class).as_str().unwrap().to_owned();
-        (class, result["data"].take())
-    };
-    Ok(results.iter_mut().map(table).collect())
+    Tables::of(&kernel, analysis, &[&["--no-intersection"], options].concat())
 }
 
-/// The rows of all tables of a kind.
-fn rows<'a>(tables: &'a [(String, Value)], class: &str) -> impl Iterator<Item = &'a Value> {
-    tables
-        .iter()
-        .filter(move |(found, _)| found == class)
-        .flat_map(|(_, rows)| rows.as_array().unwrap())
-}
-
-fn value(row: &Value, column: usize) -> u64 {
-    number(&row[column]["value"])
-}
-
-fn tid(row: &Value, column: usize) -> i32 {
-    i32::try_from(row[column]["tid"].as_i64().unwrap()).unwrap()
+/// A row as ours.
+fn spread(row: &Value, first: usize) -> Spread {
+    let Row { count, sum_ns, max_ns } = lttng::spread(row, first);
+    Spread { count, sum_ns, max_ns }
 }
 
 /// Waits by thread and end: how and when they began.
@@ -90,7 +58,7 @@ pub fn schedtop(trace: &Trace) -> Result<(), String> {
     for record in trace.reader() {
         delays.follow_each(&record.event(), &mut ours);
     }
-    let rows = rows(&tables, "top").map(|row| ((tid(row, 5), value(row, 1)), value(row, 0)));
+    let rows = tables.rows("top").map(|row| ((tid(row, 5), value(row, 1)), value(row, 0)));
     let theirs: BTreeMap<_, _> = rows.collect();
     let woken = ours.0.values().filter(|(signal, _)| *signal == "wakeup").count();
     let mut found = 0;
@@ -128,7 +96,7 @@ pub fn cputop(trace: &Trace) -> Result<(), String> {
     }
     let span = (document.to_ns - document.from_ns) as f64;
     let mut count = 0;
-    for row in rows(&tables, "per-process").filter(|row| tid(row, 0) != 0) {
+    for row in tables.rows("per-process").filter(|row| tid(row, 0) != 0) {
         let share = row[3]["value"].as_f64().unwrap();
         let ns = (share * span).round() as u64;
         assert_eq!(ours.get(&tid(row, 0)).copied().unwrap_or(0), ns, "{row}");
@@ -139,21 +107,14 @@ pub fn cputop(trace: &Trace) -> Result<(), String> {
     Ok(())
 }
 
-/// Number, sum and largest of a row; the sum from the mean.
-fn spread(row: &Value, first: usize) -> Spread {
-    let count = value(row, first);
-    let mean_ns = row[first + 2]["value"].as_f64().unwrap();
-    let sum_ns = (mean_ns * count as f64).round() as u64;
-    Spread { count, sum_ns, max_ns: value(row, first + 3) }
-}
-
 /// `lttng-irqstats`: time in interrupts and softirqs, and waits of softirqs. It knows softirqs by the names that
 /// LTTng's events had before 2.8, `softirq_entry`, and shows none of a trace with `irq_softirq_entry`.
 pub fn irqstats(trace: &Trace) -> Result<(), String> {
     let tables = tables(trace, "irq.runstats_mi", &[])?;
     let document = delays_of(trace);
     let by_number = |class| {
-        rows(&tables, class)
+        tables
+            .rows(class)
             .map(|row| (number(&row[0]["nr"]) as u32, row))
             .collect::<BTreeMap<_, _>>()
     };
@@ -182,7 +143,7 @@ pub fn iolatencytop(trace: &Trace) -> Result<(), String> {
         .map(|call| (call.tid, call.from_ns, call.to_ns, call.name))
         .collect();
     let mut count = 0;
-    for row in rows(&tables, "top-syscall") {
+    for row in tables.rows("top-syscall") {
         let [from_ns, to_ns] = ["begin", "end"].map(|end| number(&row[0][end]["value"]));
         let name = row[3]["name"].as_str().unwrap().to_owned();
         assert_eq!(value(row, 2), to_ns - from_ns);

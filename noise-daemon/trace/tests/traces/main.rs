@@ -1,5 +1,6 @@
-//! Recordings of ours, as others read them. And real traces by others, with known answers, beside the repository (`../shared/traces`, or the folder that
-//! `NOISED_TRACES` names): what is read of them, and what they say.
+//! Recordings of ours, as others read them. And real traces by others, with known answers, beside the
+//! repository (`../shared/traces`, or the folder that `NOISED_TRACES` names): what is read of them, and what
+//! they say.
 
 #![expect(
     clippy::unwrap_used,
@@ -14,8 +15,11 @@ mod export;
 mod figures;
 mod files;
 mod judged;
+mod lttng;
 mod medians;
+mod printed;
 mod python;
+mod repeated;
 mod schedule;
 mod wire;
 mod written;
@@ -54,6 +58,9 @@ const SMALLER: [(&str, Test); 4] = [
     ("interrupts_are_those_of_lttng_irqstats", analyses::irqstats),
 ];
 
+/// Tests of the larger trace alone.
+const LARGER: [(&str, Test); 1] = [("repeated_it_is_one_trace", repeated::one_trace)];
+
 fn main() -> ExitCode {
     if let Some(name) = env::var_os(damaged::CUT) {
         damaged::cut_alone(&files::Trace::read(name.to_str().unwrap()).unwrap());
@@ -62,7 +69,8 @@ fn main() -> ExitCode {
     let mut trials = Vec::new();
     let tests = files::NAMES.map(|name| TESTS.map(|(test, run)| (name, test, run)));
     let smaller = SMALLER.map(|(test, run)| ("bug446190", test, run));
-    for (name, test, run) in tests.into_iter().flatten().chain(smaller) {
+    let larger = LARGER.map(|(test, run)| ("many-threads", test, run));
+    for (name, test, run) in tests.into_iter().flatten().chain(smaller).chain(larger) {
         let run = move || match files::Trace::read(name).and_then(|trace| run(&trace)) {
             Ok(()) => Ok(Completion::Completed),
             Err(reason) => Ok(Completion::ignored_with(reason)),

@@ -6,8 +6,9 @@ use noise_common::hooks::{Hook, VECTOR_HOOKS};
 use noise_trace::ctf::write::{Origin, StreamWriter, Uuid, metadata};
 use noise_trace::event::{Comm, Dumped, Kind, Packet, Request, Task, Woken};
 
-use crate::babeltrace::{differences, ours, run};
+use crate::babeltrace::ours;
 use crate::files::Trace;
+use crate::printed::{differences, run};
 
 const UUID: Uuid = [7; 16];
 const CPUS: u32 = 3;
@@ -34,6 +35,7 @@ fn kinds(number: u32) -> Vec<Kind<'static>> {
         Kind::StatedumpInterrupt { irq: 9, name: b"IO-APIC", action: b"acpi" },
         Kind::StatedumpBlockDevice { dev: 8 << 20, name: b"sda" },
         Kind::StatedumpInterface { name: b"lo" },
+        Kind::CgroupAttach { tid, path: b"/system.slice/nginx.service" },
         Kind::StatedumpEnd,
         Kind::SchedSwitch { prev: task, prev_state: 0x100, next: Task { tid: 0, ..task } },
         Kind::SchedWaking(woken),
@@ -83,7 +85,8 @@ fn record(folder: &std::path::Path, lossy: bool) {
     };
     fs::write(folder.join("metadata"), metadata(UUID, &origin)).unwrap();
     let mut now = 1_000;
-    let mut writers: Vec<_> = (0..CPUS).map(|cpu| StreamWriter::new(UUID, cpu, 4096)).collect();
+    let mut writers: Vec<_> =
+        (0..CPUS).map(|cpu| StreamWriter::new(UUID, cpu, 4096, now)).collect();
     for number in 0..200_u32 {
         for (index, kind) in kinds(number).iter().enumerate() {
             // Some come later than the short head of an event has room for, some at the same time.
@@ -97,7 +100,9 @@ fn record(folder: &std::path::Path, lossy: bool) {
         }
     }
     for (cpu, writer) in writers.iter_mut().enumerate() {
+        // The last packet of each has no events.
         writer.flush();
+        writer.end(now + 5);
         fs::write(folder.join(format!("channel0_{cpu}")), writer.take().bytes()).unwrap();
     }
 }
@@ -107,7 +112,7 @@ pub fn read_by(command: &str, lossy: bool) -> Result<(), String> {
     let folder = tempfile::tempdir().unwrap();
     record(folder.path(), lossy);
     let trace = Trace::open(folder.path().to_path_buf());
-    let (theirs, complaints) = run(command, &trace)?;
+    let (theirs, complaints) = run(command, &trace.folder)?;
     let complaints: Vec<_> = complaints.lines().filter(|line| !line.is_empty()).collect();
     let losses = complaints.iter().filter(|line| line.contains("iscarded 1000 events")).count();
     assert_eq!(losses, complaints.len(), "{complaints:#?}");

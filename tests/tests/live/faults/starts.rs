@@ -30,7 +30,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How a start ended.
-enum Start {
+pub(crate) enum Start {
     /// By itself.
     Ended(Outcome),
     /// It serves.
@@ -38,7 +38,9 @@ enum Start {
 }
 
 /// Starts the daemon with what `prepare` does to its process, and waits until it is ready or ends.
-fn start(prepare: impl FnMut() -> std::io::Result<()> + Send + Sync + 'static) -> Result<Start> {
+pub(crate) fn start(
+    prepare: impl FnMut() -> std::io::Result<()> + Send + Sync + 'static,
+) -> Result<Start> {
     use std::os::unix::process::ExitStatusExt as _;
     let address = free_address()?;
     let mut command = Command::new(binary()?);
@@ -123,7 +125,7 @@ fn tried(
     Ok(Verdict::Passed)
 }
 
-fn limit(resource: u32, limit: u64) -> std::io::Result<()> {
+pub(crate) fn limit(resource: u32, limit: u64) -> std::io::Result<()> {
     let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
     // SAFETY: the limit is read during the call only; setrlimit is async-signal-safe.
     let result = unsafe { libc::setrlimit(resource, &raw const limit) };

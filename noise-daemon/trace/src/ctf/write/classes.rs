@@ -150,6 +150,8 @@ const LAST: &[(&str, &[Field])] = &[
     ("lttng_statedump_block_device", &[("dev", Type::Unsigned), ("diskname", Type::Text)]),
     ("lttng_statedump_network_interface", &[("name", Type::Text)]),
     ("lttng_statedump_end", &[]),
+    // LTTng has none like it.
+    ("statedump_cgroup", &[("tid", Type::Signed), ("path", Type::Text)]),
 ];
 
 /// All events, in order of their numbers.
@@ -209,6 +211,7 @@ pub const fn number(kind: &Kind<'_>) -> Option<u32> {
         Kind::StatedumpBlockDevice { .. } => LAST_AT + 8,
         Kind::StatedumpInterface { .. } => LAST_AT + 9,
         Kind::StatedumpEnd => LAST_AT + 10,
+        Kind::CgroupAttach { .. } => LAST_AT + 11,
         _ => return None,
     })
 }

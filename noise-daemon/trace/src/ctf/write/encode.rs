@@ -171,6 +171,10 @@ pub fn fields(kind: &Kind<'_>, bytes: &mut Vec<u8>) {
             out.text(name);
         }
         Kind::StatedumpInterface { name } => out.text(name),
+        Kind::CgroupAttach { tid, path } => {
+            out.signed(*tid);
+            out.text(path);
+        }
         // These have no fields, or are not recorded.
         _ => {}
     }

@@ -2,7 +2,8 @@
 //! these.
 //!
 //! [`metadata`] says how events are laid out, once; a [`StreamWriter`] for each CPU makes packets of events.
-//! Each packet stands by itself. Here the times of events are readings of the clock, not yet times since the
+//! Each packet stands by itself. The first of each stream begins with the recording and the last ends with it:
+//! lttng-analyses reads the time that all streams have in common. Here the times of events are readings of the clock, not yet times since the
 //! epoch.
 
 mod classes;
@@ -11,7 +12,7 @@ mod metadata;
 mod packet;
 
 pub use metadata::{Origin, metadata};
-pub use packet::{Packets, StreamWriter};
+pub use packet::{HEAD_BYTES, Packets, StreamWriter};
 
 /// The number that a trace has in its metadata and its packets.
 pub type Uuid = [u8; 16];

@@ -6,8 +6,8 @@ use super::encode::fields;
 use crate::ctf::packet::MAGIC;
 use crate::event::Kind;
 
-/// Bytes of a packet's head: what it is, then its context.
-const HEAD_BYTES: usize = 84;
+/// Bytes of a packet's head: what it is, then its context. A packet without events has no more.
+pub const HEAD_BYTES: usize = 84;
 /// Where in it the end of its time is, its content's size, and the packet's.
 const END_AT: usize = 40;
 const SIZES_AT: usize = 48;
@@ -84,6 +84,20 @@ impl Packets {
     }
 }
 
+/// Where a stream goes on.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Time of the latest event, or of the end of the packet before. The next packet begins there, so that
+    /// packets cover all the time of a stream …
+    last_ns: u64,
+    /// … but not before this.
+    next_ns: u64,
+    /// Number of the next packet.
+    sequence: u64,
+    /// Events that were lost since the begin.
+    discarded: u64,
+}
+
 /// Makes packets of events. Memory is bounded by what the caller leaves in [`StreamWriter::take`].
 #[derive(Debug)]
 pub struct StreamWriter {
@@ -95,14 +109,9 @@ pub struct StreamWriter {
     open: Vec<u8>,
     /// Events in it, without those of state dumps.
     open_events: u64,
-    /// Time of the latest event.
-    last_ns: u64,
-    /// The next packet does not begin before.
-    next_ns: u64,
-    /// Number of the next packet.
-    sequence: u64,
-    /// Events that were lost since the begin.
-    discarded: u64,
+    at: Place,
+    /// Where it went on when packets were taken.
+    taken: Place,
     /// A loss ends at that time, and so does the packet that counts it.
     loss_until_ns: Option<u64>,
     /// Events that came with an earlier time than the one before.
@@ -110,8 +119,10 @@ pub struct StreamWriter {
 }
 
 impl StreamWriter {
-    /// The stream of a CPU; a packet is whole when it has `most_bytes` or somewhat more.
-    pub fn new(uuid: Uuid, cpu: u32, most_bytes: usize) -> Self {
+    /// The stream of a CPU in a recording that begins at a time, as its first packet does; a packet is whole
+    /// when it has `most_bytes` or somewhat more.
+    pub fn new(uuid: Uuid, cpu: u32, most_bytes: usize, begin_ns: u64) -> Self {
+        let at = Place { last_ns: begin_ns, next_ns: begin_ns, sequence: 0, discarded: 0 };
         Self {
             uuid,
             cpu,
@@ -119,10 +130,8 @@ impl StreamWriter {
             whole: Packets::default(),
             open: Vec::new(),
             open_events: 0,
-            last_ns: 0,
-            next_ns: 0,
-            sequence: 0,
-            discarded: 0,
+            at,
+            taken: at,
             loss_until_ns: None,
             late: 0,
         }
@@ -137,14 +146,15 @@ impl StreamWriter {
         if self.loss_until_ns.is_some_and(|until_ns| until_ns <= time_ns) {
             self.end_loss();
         }
-        if time_ns < self.last_ns {
+        if time_ns < self.at.last_ns {
             self.late += 1;
         }
         if self.open.is_empty() {
-            self.begin(time_ns.max(self.last_ns));
+            self.begin(self.at.last_ns);
         }
-        let time_ns = time_ns.max(self.last_ns);
-        if number < LONG && time_ns - self.last_ns < SHORT_NS {
+        let last_ns = self.at.last_ns;
+        let time_ns = time_ns.max(last_ns);
+        if number < LONG && time_ns - last_ns < SHORT_NS {
             let head = number | (time_ns as u32) << NUMBER_BITS;
             self.open.extend_from_slice(&head.to_le_bytes());
         } else {
@@ -154,7 +164,7 @@ impl StreamWriter {
         }
         fields(kind, &mut self.open);
         self.open_events += u64::from(!is_dumped(number));
-        self.last_ns = time_ns;
+        self.at.last_ns = time_ns;
         if self.open.len() >= self.most_bytes {
             self.close();
         }
@@ -167,15 +177,20 @@ impl StreamWriter {
         if events == 0 {
             return;
         }
-        let from_ns = from_ns.max(self.last_ns);
+        let mut from_ns = from_ns.max(self.at.last_ns);
         if self.loss_until_ns.is_none() {
+            if self.open.is_empty() && self.at.last_ns < from_ns {
+                self.begin(self.at.last_ns);
+            }
+            from_ns = from_ns.max(self.at.last_ns);
+            self.at.last_ns = from_ns;
             self.close();
             self.begin(from_ns);
         }
-        self.discarded = self.discarded.saturating_add(events);
+        self.at.discarded = self.at.discarded.saturating_add(events);
         let until_ns = until_ns.max(from_ns);
         self.loss_until_ns = Some(self.loss_until_ns.map_or(until_ns, |other| other.max(until_ns)));
-        self.put(DISCARDED_AT, self.discarded);
+        self.put(DISCARDED_AT, self.at.discarded);
     }
 
     /// Ends the packet that is being filled, if there is one.
@@ -188,34 +203,66 @@ impl StreamWriter {
 
     /// Takes the whole packets.
     pub fn take(&mut self) -> Packets {
+        self.taken = self.at;
         std::mem::take(&mut self.whole)
     }
 
-    /// Whether there are whole packets.
-    pub fn is_whole(&self) -> bool {
-        !self.whole.is_empty()
+    /// Bytes of the whole packets.
+    pub fn whole_bytes(&self) -> usize {
+        self.whole.len()
     }
 
     /// A packet without events, at a time: a file that begins with it shows what is lost afterwards.
     pub fn mark(&mut self, time_ns: u64) {
         self.flush();
-        self.begin(time_ns.max(self.last_ns));
+        self.begin(time_ns.max(self.at.last_ns));
         self.close();
+    }
+
+    /// A file, or the recording, ends at a time: so does the last packet, which may have no events. A stream
+    /// that has no packet so far stays without.
+    pub fn end(&mut self, end_ns: u64) {
+        if self.loss_until_ns.is_some() {
+            self.end_loss();
+        }
+        if self.open.is_empty() {
+            if self.at.sequence == 0 || self.at.last_ns >= end_ns {
+                return;
+            }
+            self.begin(self.at.last_ns);
+        }
+        self.at.last_ns = self.at.last_ns.max(end_ns);
+        self.close();
+    }
+
+    /// Forgets all that was added since packets were taken, when none was being filled.
+    pub fn withdraw(&mut self) {
+        self.whole = Packets::default();
+        self.open.clear();
+        self.open_events = 0;
+        self.loss_until_ns = None;
+        self.at = self.taken;
     }
 
     /// Packets that were just taken are not written: what is to be written in their place.
     pub fn give_up(&mut self, packets: &Packets) -> Packets {
         let Some(lost) = packets.lost() else { return Packets::default() };
-        self.discarded = self.discarded.saturating_add(packets.events);
-        self.put(DISCARDED_AT, self.discarded);
+        self.at.discarded = self.at.discarded.saturating_add(packets.events);
+        self.put(DISCARDED_AT, self.at.discarded);
         // The next packet follows on the one that is written.
-        self.sequence = number_at(&lost.bytes, SEQUENCE_AT).map_or(0, |number| number + 1);
+        self.at.sequence = number_at(&lost.bytes, SEQUENCE_AT).map_or(0, |number| number + 1);
+        self.taken = self.at;
         lost
+    }
+
+    /// Time of the latest event, or of the end of the latest packet.
+    pub fn last_ns(&self) -> u64 {
+        self.at.last_ns
     }
 
     /// Events that were counted as lost.
     pub fn discarded(&self) -> u64 {
-        self.discarded
+        self.at.discarded
     }
 
     /// Events that came later than their time.
@@ -225,21 +272,21 @@ impl StreamWriter {
 
     fn end_loss(&mut self) {
         let until_ns = self.loss_until_ns.take();
-        self.last_ns = self.last_ns.max(until_ns.unwrap_or(0));
+        self.at.last_ns = self.at.last_ns.max(until_ns.unwrap_or(0));
         self.close();
     }
 
     /// Begins a packet later than the one before: babeltrace 2 orders them by that time.
     fn begin(&mut self, time_ns: u64) {
-        let time_ns = time_ns.max(self.next_ns);
-        self.next_ns = time_ns + 1;
-        self.last_ns = time_ns;
+        let time_ns = time_ns.max(self.at.next_ns);
+        self.at.next_ns = time_ns + 1;
+        self.at.last_ns = time_ns;
         let open = &mut self.open;
         open.extend_from_slice(&(MAGIC as u32).to_le_bytes());
         open.extend_from_slice(&self.uuid);
         open.extend_from_slice(&0_u32.to_le_bytes());
         open.extend_from_slice(&u64::from(self.cpu).to_le_bytes());
-        for number in [time_ns, time_ns, 0, 0, self.sequence, self.discarded] {
+        for number in [time_ns, time_ns, 0, 0, self.at.sequence, self.at.discarded] {
             open.extend_from_slice(&number.to_le_bytes());
         }
         open.extend_from_slice(&self.cpu.to_le_bytes());
@@ -255,11 +302,11 @@ impl StreamWriter {
         if self.open.is_empty() {
             return;
         }
-        self.put(END_AT, self.last_ns);
+        self.put(END_AT, self.at.last_ns);
         let bits = 8 * self.open.len() as u64;
         self.put(SIZES_AT, bits);
         self.put(SIZES_AT + 8, bits);
-        self.sequence += 1;
+        self.at.sequence += 1;
         self.whole.bytes.append(&mut self.open);
         self.whole.events += std::mem::take(&mut self.open_events);
     }

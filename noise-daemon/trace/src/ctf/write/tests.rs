@@ -118,6 +118,7 @@ fn kind() -> impl Strategy<Value = Kind<'static>> {
         1 => (any::<u32>(), text())
             .prop_map(|(dev, name)| Kind::StatedumpBlockDevice { dev, name }),
         1 => text().prop_map(|name| Kind::StatedumpInterface { name }),
+        1 => (any::<i32>(), text()).prop_map(|(tid, path)| Kind::CgroupAttach { tid, path }),
         1 => Just(Kind::StatedumpStart),
         1 => Just(Kind::StatedumpEnd),
     ]
@@ -133,11 +134,37 @@ fn step() -> impl Strategy<Value = Step> {
     (later, 0..3_u32, kind(), loss)
 }
 
-/// Bytes of the streams, and what a reader must find in each: a loss is as long as the packet that counts it.
-fn written(steps: &[Step], most_bytes: usize) -> (Vec<Vec<u8>>, Vec<Vec<Event<'static>>>) {
-    let mut writers: Vec<_> = (0..3).map(|cpu| StreamWriter::new(UUID, cpu, most_bytes)).collect();
+/// When the recordings begin, and by how much they end behind their last event.
+const BEGIN_NS: u64 = 1_000;
+const REST_NS: u64 = 7;
+
+/// Begins and ends of packets.
+fn bounds(packets: &Packets) -> Vec<(u64, u64)> {
+    let number = |bytes: &[u8], at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().unwrap());
+    let (mut rest, mut bounds) = (packets.bytes(), Vec::new());
+    while !rest.is_empty() {
+        bounds.push((number(rest, 32), number(rest, 40)));
+        rest = &rest[number(rest, 56) as usize / 8..];
+    }
+    bounds
+}
+
+/// Packets cover all the time up to an end, and begin one after the other.
+fn ensure_covered(bounds: &[(u64, u64)], begin_ns: u64, end_ns: u64) {
+    let (Some(first), Some(last)) = (bounds.first(), bounds.last()) else { return };
+    assert_eq!((first.0, last.1), (begin_ns, end_ns));
+    for pair in bounds.windows(2) {
+        let [(begin, end), (next, _)] = pair else { continue };
+        assert!(next == end || (begin == end && *next == end + 1), "{bounds:?}");
+    }
+}
+
+/// Streams, and what a reader must find in each: a loss is as long as the packet that counts it.
+fn written(steps: &[Step], most_bytes: usize) -> (Vec<Packets>, Vec<Vec<Event<'static>>>) {
+    let writer = |cpu| StreamWriter::new(UUID, cpu, most_bytes, BEGIN_NS);
+    let mut writers: Vec<_> = (0..3).map(writer).collect();
     let mut expected = vec![Vec::new(); 3];
-    let mut now = 1_000_u64;
+    let mut now = BEGIN_NS;
     for (later, cpu, kind, loss) in steps {
         now += later;
         let (writer, expected) = (&mut writers[*cpu as usize], &mut expected[*cpu as usize]);
@@ -153,8 +180,10 @@ fn written(steps: &[Step], most_bytes: usize) -> (Vec<Vec<u8>>, Vec<Vec<Event<'s
         }
     }
     let streams = writers.iter_mut().map(|writer| {
-        writer.flush();
-        writer.take().bytes().to_vec()
+        writer.end(now + REST_NS);
+        let packets = writer.take();
+        ensure_covered(&bounds(&packets), BEGIN_NS, now + REST_NS);
+        packets
     });
     (streams.collect(), expected)
 }
@@ -168,8 +197,9 @@ proptest! {
         let text = metadata(UUID, &origin());
         let layout = Layout::parse(&text).unwrap();
         let (streams, expected) = written(&steps, most_bytes);
-        for (cpu, (bytes, expected)) in streams.iter().zip(expected).enumerate() {
-            let files = [StreamFile { name: "channel0_9", bytes }];
+        for (cpu, (packets, expected)) in streams.iter().zip(expected).enumerate() {
+            prop_assert_eq!(packets.is_empty(), expected.is_empty());
+            let files = [StreamFile { name: "channel0_9", bytes: packets.bytes() }];
             let mut reader = Reader::new(&layout, &files);
             let mut found = Vec::new();
             for record in reader.by_ref() {
@@ -194,7 +224,7 @@ fn the_environment_names_layout_and_recorder() {
 
 #[test]
 fn late_events_get_the_time_of_the_one_before() {
-    let mut writer = StreamWriter::new(UUID, 1, 1 << 16);
+    let mut writer = StreamWriter::new(UUID, 1, 1 << 16, 0);
     assert!(writer.event(50, &Kind::SoftirqEntry { vec: 1 }));
     assert!(writer.event(40, &Kind::SoftirqExit { vec: 1 }));
     assert!(!writer.event(60, &Kind::Other("x")));
@@ -210,7 +240,7 @@ fn late_events_get_the_time_of_the_one_before() {
 /// Events of one time keep it as long as their packet does not begin with them.
 #[test]
 fn events_of_one_time_in_a_packet_keep_it() {
-    let mut writer = StreamWriter::new(UUID, 1, 1 << 16);
+    let mut writer = StreamWriter::new(UUID, 1, 1 << 16, 50);
     for vec in 0..3 {
         assert!(writer.event(50, &Kind::SoftirqEntry { vec }));
     }
@@ -227,7 +257,7 @@ fn events_of_one_time_in_a_packet_keep_it() {
 /// babeltrace 2 puts packets into the order of their begins.
 #[test]
 fn no_two_packets_begin_at_once() {
-    let mut writer = StreamWriter::new([1; 16], 0, 4096);
+    let mut writer = StreamWriter::new(UUID, 0, 4096, 100);
     for _ in 0..3 {
         writer.mark(100);
         writer.lost(1, 100, 100);
@@ -235,13 +265,32 @@ fn no_two_packets_begin_at_once() {
         writer.flush();
     }
     let packets = writer.take();
-    let begins: Vec<u64> = packets
-        .bytes()
-        .windows(4)
-        .enumerate()
-        .filter(|(_, magic)| *magic == 0xc1fc_1fc1_u32.to_le_bytes())
-        .map(|(at, _)| u64::from_le_bytes(*packets.bytes()[at + 32..].first_chunk().unwrap()))
-        .collect();
-    assert!(begins.len() > 6 && begins.is_sorted_by(|one, next| one < next), "{begins:?}");
+    let bounds = bounds(&packets);
+    assert!(bounds.len() > 6 && bounds.is_sorted_by(|one, next| one.0 < next.0), "{bounds:?}");
     assert_eq!(packets.events(), 3);
+}
+
+#[test]
+fn the_last_packet_ends_with_the_recording() {
+    let mut writer = StreamWriter::new(UUID, 1, 1 << 16, 100);
+    writer.end(150);
+    assert_eq!(bounds(&writer.take()), [], "a CPU without events");
+    writer.event(200, &Kind::SoftirqEntry { vec: 1 });
+    writer.flush();
+    let mut packets = writer.take();
+    // What has no room goes, and the loss with it.
+    writer.event(300, &Kind::SoftirqExit { vec: 1 });
+    writer.lost(7, 350, 400);
+    writer.flush();
+    writer.withdraw();
+    writer.end(250);
+    assert_eq!(writer.discarded(), 0);
+    packets.append(writer.take());
+    assert_eq!((bounds(&packets), packets.events()), (vec![(100, 200), (200, 250)], 1));
+    // The time before a loss is covered, too.
+    writer.lost(7, 350, 400);
+    writer.end(450);
+    assert_eq!(bounds(&writer.take()), [(250, 350), (350, 400), (400, 450)]);
+    writer.end(450);
+    assert_eq!(bounds(&writer.take()), []);
 }

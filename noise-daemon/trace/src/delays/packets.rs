@@ -1,0 +1,113 @@
+//! Waits of packets.
+
+use std::collections::{BTreeMap, HashMap};
+
+use noise_common::signals::NET_RX;
+
+use super::cpu::Cpus;
+use super::document::Interface;
+use super::sums::Spread;
+use super::watch::{Delay, Signal, Subject, Watch};
+use crate::event::{Event, Kind, Packet};
+
+/// Packets that are on their way at a time; further ones are not measured.
+const MAX_OPEN: usize = 1 << 18;
+/// Interfaces that are kept apart.
+const MAX_INTERFACES: usize = 65_536;
+/// Bytes by which a packet may grow on its way: a VLAN tag that the device cannot insert.
+const TAG_BYTES: u32 = 4;
+
+/// Waits of packets.
+#[derive(Debug, Default)]
+pub struct Packets {
+    /// By address: since when, and of what length.
+    sent: HashMap<u64, (u64, u32)>,
+    tx: BTreeMap<String, Spread>,
+    /// By CPU, the latest packet that its softirq received without a wake-up since.
+    received: HashMap<u32, (u64, String)>,
+    rx: BTreeMap<String, Spread>,
+}
+
+fn add(map: &mut BTreeMap<String, Spread>, name: String, ns: u64) {
+    if map.len() < MAX_INTERFACES || map.contains_key(&name) {
+        map.entry(name).or_default().add(ns);
+    }
+}
+
+fn interface(packet: &Packet<'_>) -> String {
+    String::from_utf8_lossy(packet.name).into_owned()
+}
+
+impl Packets {
+    /// Takes the next event.
+    pub fn follow(&mut self, event: &Event<'_>, cpus: &Cpus, watch: &mut impl Watch) {
+        let now_ns = event.time_ns;
+        let mut ended = |signal: Signal, subject: Subject<'_>, from_ns: u64| {
+            let (cpu, to_ns) = (event.cpu, now_ns);
+            watch.delayed(&Delay { signal, subject, cpu, from_ns, to_ns, net_ns: None });
+        };
+        match &event.kind {
+            Kind::NetDevQueue(packet)
+                if self.sent.len() < MAX_OPEN || self.sent.contains_key(&packet.skb) =>
+            {
+                self.sent.insert(packet.skb, (now_ns, packet.len));
+            }
+            // The first of the two ends the wait.
+            Kind::NetDevStartXmit(packet) | Kind::NetDevXmit { packet, .. } => {
+                let Some((since_ns, len)) = self.sent.remove(&packet.skb) else { return };
+                // Of another length, it is another packet in the memory of one that was split.
+                if matches!(event.kind, Kind::NetDevStartXmit(_))
+                    && ![0, TAG_BYTES].contains(&packet.len.wrapping_sub(len))
+                {
+                    return;
+                }
+                let name = interface(packet);
+                ended(Signal::NetTxWait, Subject::Interface(&name), since_ns);
+                add(&mut self.tx, name, now_ns.saturating_sub(since_ns));
+            }
+            Kind::SkbKfree { skb, .. } => {
+                self.sent.remove(skb);
+            }
+            Kind::NetifReceiveSkb(packet) if is_receiving(cpus, event.cpu) => {
+                self.received.insert(event.cpu, (now_ns, interface(packet)));
+            }
+            Kind::SchedWaking(_) if is_receiving(cpus, event.cpu) => {
+                if let Some((since_ns, name)) = self.received.remove(&event.cpu) {
+                    ended(Signal::NetRxWait, Subject::Interface(&name), since_ns);
+                    add(&mut self.rx, name, now_ns.saturating_sub(since_ns));
+                }
+            }
+            Kind::SoftirqExit { vec: NET_RX } => {
+                self.received.remove(&event.cpu);
+            }
+            _ => {}
+        }
+    }
+
+    /// Forgets what was counted.
+    pub fn begin(&mut self) {
+        self.tx.clear();
+        self.rx.clear();
+    }
+
+    /// From the interface's queue to its driver.
+    pub fn net_tx(&self) -> Vec<Interface> {
+        interfaces(&self.tx)
+    }
+
+    /// From the network stack to the receiver's wake-up.
+    pub fn net_rx(&self) -> Vec<Interface> {
+        interfaces(&self.rx)
+    }
+}
+
+/// Whether a CPU runs the softirq that receives packets, and no interrupt in it.
+fn is_receiving(cpus: &Cpus, cpu: u32) -> bool {
+    cpus.known(cpu).is_some_and(|cpu| cpu.nesting.in_softirq(NET_RX) && !cpu.nesting.in_hardirq())
+}
+
+fn interfaces(spreads: &BTreeMap<String, Spread>) -> Vec<Interface> {
+    let interface =
+        |(name, whole): (&String, &Spread)| Interface { interface: name.clone(), whole: *whole };
+    spreads.iter().map(interface).collect()
+}

@@ -1,0 +1,88 @@
+//! A reader that looks at every field of every event, as whoever analyses a trace as a whole does: what babeltrace2
+//! does for each event before anything is done with it.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use noise_system::files::Mapped;
+use noise_trace::ctf::{Layout, Reader, StreamFile, metadata};
+use noise_trace::record::Source as _;
+use noise_trace::value::{Shape, Value, Visit};
+
+/// Events after which memory of what was read is given back, as `noised trace` does.
+const TIDY_EVENTS: u64 = 1 << 18;
+
+/// What was read: enough that no part of it can be left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Read {
+    /// Events.
+    pub events: u64,
+    /// Values of their fields, elements of arrays and sequences each.
+    pub values: u64,
+    /// All bits of them: numbers, and the bytes of texts, added up.
+    pub sum: u64,
+}
+
+impl Visit for Read {
+    fn name(&mut self, _: &str) {}
+
+    fn element(&mut self, _: u64) {}
+
+    fn value(&mut self, value: Value<'_>) {
+        self.values += 1;
+        let bits = match value {
+            Value::Unsigned { value, .. } => value,
+            Value::Signed { value, .. } => value as u64,
+            Value::Float(value) => value.to_bits(),
+            Value::Text(text) => text.iter().map(|byte| u64::from(*byte)).sum(),
+            Value::Label { label, value } => {
+                self.value(*value);
+                self.values -= 1;
+                label.map_or(0, |label| label.len() as u64)
+            }
+        };
+        self.sum = self.sum.wrapping_add(bits);
+    }
+
+    fn begin(&mut self, _: Shape) {}
+
+    fn end(&mut self, _: Shape) {}
+}
+
+/// Reads all of a trace in the order of time.
+///
+/// # Errors
+/// If something of it cannot be read.
+pub fn read(folder: &Path) -> Result<Read> {
+    let layout = Layout::parse(&metadata::text(&fs::read(folder.join("metadata"))?)?)?;
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if entry.file_type()?.is_file() && name != "metadata" {
+            names.push(name);
+        }
+    }
+    names.sort();
+    let open = |name: &String| Mapped::open(&folder.join(name));
+    let maps = names.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let files: Vec<_> =
+        names.iter().zip(&maps).map(|(name, bytes)| StreamFile { name, bytes }).collect();
+    let mut reader = Reader::new(&layout, &files);
+    let mut read = Read::default();
+    while let Some(record) = reader.next() {
+        record.visit_contexts(&mut read, |_| ());
+        record.visit(&mut read);
+        read.sum = read.sum.wrapping_add(record.time_ns);
+        read.events += 1;
+        if read.events.is_multiple_of(TIDY_EVENTS) {
+            for (number, map) in maps.iter().enumerate() {
+                map.forget(reader.read_bytes(number));
+            }
+        }
+    }
+    let damage = reader.damage();
+    ensure!(damage.is_none(), "{} is read in part: {damage}", folder.display());
+    Ok(read)
+}
