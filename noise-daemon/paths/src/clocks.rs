@@ -5,6 +5,8 @@
 //! back from above. Of these bounds only the convex hulls matter; the line of offset and drift that is taken lies between
 //! them, in the middle of the steepest and the flattest line that do so.
 
+pub mod traffic;
+
 use thiserror::Error;
 
 /// Clocks of machines that keep the time by network drift less apart than this; the kernel adjusts its clock by half
@@ -47,6 +49,19 @@ pub struct Line {
 impl Line {
     /// The reference's own.
     pub const SAME: Self = Self { base_ns: 0, offset_ns: 0, drift: 0.0, error_ns: 0 };
+
+    /// The same where that reference clock's times become another one's by `next`.
+    #[must_use]
+    pub fn then(&self, next: &Self) -> Self {
+        let offset = i128::from(next.to_reference(self.to_reference(self.base_ns)))
+            - i128::from(self.base_ns);
+        Self {
+            base_ns: self.base_ns,
+            offset_ns: i64::try_from(offset).unwrap_or(i64::MAX),
+            drift: (1.0 + self.drift) * (1.0 + next.drift) - 1.0,
+            error_ns: self.error_ns.saturating_add(next.error_ns),
+        }
+    }
 
     /// A time of that clock by the reference clock.
     pub fn to_reference(&self, time_ns: u64) -> u64 {

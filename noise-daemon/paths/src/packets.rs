@@ -47,9 +47,12 @@ pub fn flow(addresses: (&[u8], &[u8]), ports: (u16, u16)) -> u64 {
 }
 
 impl Segment {
-    /// The same for a segment wherever it is seen whole, and hardly for another one.
+    /// The same for a segment wherever it is seen, and for the first of the parts that a device cuts it into; hardly for
+    /// another one.
     pub fn key(&self) -> u64 {
-        number((self.flow, self.sequence, self.acknowledged, self.flags))
+        /// FIN and PSH, which the last part alone has.
+        const OF_THE_END: u16 = 0x9;
+        number((self.flow, self.sequence, self.acknowledged, self.flags & !OF_THE_END))
     }
 
     /// Whether another one is it, or a part of it.
