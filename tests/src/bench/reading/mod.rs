@@ -9,6 +9,8 @@
 pub mod fields;
 pub mod input;
 pub mod report;
+#[cfg(feature = "reading")]
+pub mod simulated;
 
 use std::ffi::OsString;
 use std::io;
