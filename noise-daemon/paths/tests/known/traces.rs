@@ -144,7 +144,7 @@ fn blamed(trace: &Trace, graph: &Graph, path: &Path, name: &str) {
     let wanted = Wanted::Thread(name.parse().unwrap());
     let execution = find(graph, &wanted)[0];
     let traced = traced(graph, name, &execution, path);
-    let mut document = Document { executions: vec![traced], discarded: 0 };
+    let mut document = Document { executions: vec![traced], ..Document::default() };
     let mut blame = Blame::new(&document, Delays::default());
     for record in trace.reader() {
         blame.follow(&record.event(), &mut document);

@@ -109,7 +109,7 @@ proptest! {
         let Execution { worker, from_ns, to_ns, .. } = execution;
         let path = walk(&graph, worker, from_ns, to_ns, Bounds::default()).unwrap();
         let executions = vec![traced(&graph, "first", &execution, &path)];
-        let mut document = Document { executions, discarded: 0 };
+        let mut document = Document { executions, ..Document::default() };
         let mut blame = Blame::new(&document, Delays::new(Begin::Waking));
         for (time_ns, cpu, what) in &played.events {
             if let play::What::Event(kind) = what {
