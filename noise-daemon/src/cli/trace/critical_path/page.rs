@@ -79,18 +79,17 @@ fn summary(page: &mut Painted, group: &[Traced], width: usize) {
     };
     let all_ns = group.iter().fold(0_u64, |sum, traced| sum.saturating_add(traced.span_ns));
     let mean_ns = all_ns / (group.len() as u64).max(1);
-    let parts = || group.iter().flat_map(|traced| &traced.path);
-    let rows = states(parts());
+    let mut rows = states(group.iter().flat_map(|traced| &traced.path));
+    rows.iter_mut().for_each(|row| row.divide(group.len() as u64));
     page.plain(&format!(
-        "{}: {} executions, mean {} ms, slowest {} ms; {}.\n",
+        "{}: {} executions took {} ms on average, {}; the slowest took {} ms.\n",
         slowest.name,
         group.len(),
         milli(mean_ns),
-        milli(slowest.span_ns),
-        answer(&rows, all_ns, None)
+        answer(&rows, mean_ns, None),
+        milli(slowest.span_ns)
     ));
-    let count = group.len() as u64;
-    table(page, &rows, "mean", width, |ns| (milli(ns / count.max(1)), share(ns, all_ns)));
+    table(page, &rows, "mean", width, mean_ns);
     page.plain("\nThe slowest:\n");
     execution(page, slowest, width);
 }
@@ -112,7 +111,7 @@ fn execution(page: &mut Painted, traced: &Traced, width: usize) {
             traced.cut
         ));
     }
-    table(page, &rows, "time", width, |ns| (milli(ns), share(ns, span_ns)));
+    table(page, &rows, "time", width, span_ns);
     lane(page, traced, width.saturating_sub(4), |ns| format!("{} ms", milli(ns)));
     parts(page, traced, width);
 }
@@ -121,15 +120,28 @@ fn execution(page: &mut Painted, traced: &Traced, width: usize) {
 struct Row {
     state: &'static str,
     ns: u64,
+    /// Whether it is known whom it was for; otherwise whose time it was.
+    is_blamed: bool,
     whom: Vec<(String, u64)>,
+}
+
+impl Row {
+    /// What one of so many has of it.
+    fn divide(&mut self, count: u64) {
+        for ns in self.whom.iter_mut().map(|(_, ns)| ns).chain([&mut self.ns]) {
+            *ns /= count.max(1);
+        }
+    }
 }
 
 /// Time by state, the longest first. Whom a wait was for, where that is known, else whose time it was.
 fn states<'p>(parts: impl Iterator<Item = &'p Segment>) -> Vec<Row> {
-    let mut sums: HashMap<&'static str, (u64, HashMap<String, u64>)> = HashMap::new();
+    type Sum = (u64, bool, HashMap<String, u64>);
+    let mut sums: HashMap<&'static str, Sum> = HashMap::new();
     for segment in parts {
-        let (sum, whom) = sums.entry(segment.state).or_default();
+        let (sum, is_blamed, whom) = sums.entry(segment.state).or_default();
         *sum = sum.saturating_add(length(segment));
+        *is_blamed |= !segment.culprits.is_empty();
         let mut add = |who: String, ns: u64| {
             let sum = whom.entry(who).or_default();
             *sum = sum.saturating_add(ns);
@@ -141,10 +153,10 @@ fn states<'p>(parts: impl Iterator<Item = &'p Segment>) -> Vec<Row> {
             add(named(culprit), culprit.ns);
         }
     }
-    let row = |(state, (ns, whom)): (&'static str, (u64, HashMap<String, u64>))| {
+    let row = |(state, (ns, is_blamed, whom)): (&'static str, Sum)| {
         let mut whom: Vec<_> = whom.into_iter().collect();
         whom.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
-        Row { state, ns, whom }
+        Row { state, ns, is_blamed, whom }
     };
     let mut rows: Vec<_> = sums.into_iter().map(row).collect();
     rows.sort_by_key(|row| (Reverse(row.ns), row.state));
@@ -170,16 +182,18 @@ fn answer(rows: &[Row], all_ns: u64, own: Option<&str>) -> String {
     };
     let whom = match row.whom.as_slice() {
         [] => String::new(),
-        [(only, _)] if own == Some(only) && row.state != "waiting_cpu" => String::new(),
+        [(only, _)] if own == Some(only) && !row.is_blamed => String::new(),
         [(first, _), rest @ ..] => {
-            let verb = if row.state == "waiting_cpu" { "which" } else { "by" };
-            let had = if row.state == "waiting_cpu" { " had" } else { "" };
             let more = match rest {
                 [] => String::new(),
                 [(second, _)] => format!(" and {second}"),
                 rest => format!(" and {} others", rest.len()),
             };
-            format!(", {verb} {first}{more}{had}")
+            match (row.state, row.is_blamed) {
+                ("waiting_cpu", true) => format!(", which {first}{more} had"),
+                (_, true) => format!(", for {first}{more}"),
+                (_, false) => format!(", in {first}{more}"),
+            }
         }
     };
     format!("{most} ({} ms, {}) {doing}{whom}", milli(row.ns), share(row.ns, all_ns))
@@ -199,19 +213,13 @@ fn names(whom: &[(String, u64)], width: usize) -> String {
     text.chars().take(width.saturating_sub(LEFT_COLUMNS).max(30)).collect()
 }
 
-fn table(
-    page: &mut Painted,
-    rows: &[Row],
-    time: &str,
-    width: usize,
-    figures: impl Fn(u64) -> (String, String),
-) {
+fn table(page: &mut Painted, rows: &[Row], time: &str, width: usize, all_ns: u64) {
     page.plain(&format!(
         "\n  {:<16} {:>12} {:>9}   for whom; all times in milliseconds\n",
         "state", time, "share"
     ));
-    for Row { state, ns, whom } in rows {
-        let ((time, share), names) = (figures(*ns), names(whom, width));
+    for Row { state, ns, whom, .. } in rows {
+        let (time, share, names) = (milli(*ns), share(*ns, all_ns), names(whom, width));
         page.plain(&format!("  {state:<16} {time:>12} {share:>9}   {names}\n"));
     }
 }
