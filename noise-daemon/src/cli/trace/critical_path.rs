@@ -12,12 +12,13 @@ use noise_paths::blame::Blame;
 use noise_paths::build::{Builder, Waker};
 use noise_paths::document::{Delimiters, Document, traced};
 use noise_paths::execution::{Execution, Finder, Wanted, find};
+use noise_paths::feed;
 use noise_paths::graph::{Graph, Who, Worker};
 use noise_paths::walk::{Bounds, walk};
 use noise_trace::clock::Clock;
 use noise_trace::ctf::Reader;
 use noise_trace::damage::Damage;
-use noise_trace::delays::{Begin, Delays};
+use noise_trace::delays::Delays;
 use noise_trace::event::Kind;
 use noise_trace::ftrace;
 use noise_trace::record::Source;
@@ -142,7 +143,7 @@ pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
             }
             let marks = picture.as_mut();
             let found = all(tidied(), Builder::new(ctf.waker()), select, &sought, marks)?;
-            blamed(tidied(), Delays::new(ctf.begin()), found)
+            blamed(tidied(), found)
         }
         Recording::Text(text) => {
             let reader = || ftrace::Reader::new(text);
@@ -153,7 +154,7 @@ pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
             let waker = if wakes { Waker::Waking } else { Waker::Wakeup };
             let tidied = || recording.tidied(reader(), false);
             let found = all(tidied(), Builder::new(waker), select, &sought, picture.as_mut())?;
-            blamed(tidied(), Delays::new(Begin::Wakeup), found)
+            blamed(tidied(), found)
         }
     };
     if let Some(picture) = picture {
@@ -234,7 +235,7 @@ fn all<'t>(
         if select.follows() {
             select.note(&event, &mut wanted);
         }
-        builder.follow(&event);
+        feed::follow(&mut builder, 0, &record, &event);
         for finder in finders.iter_mut().flatten() {
             finder.follow(&record, &event, &builder);
         }
@@ -326,14 +327,12 @@ fn delimited(
     (all, Some(Delimiters { name: sought.name.to_owned(), tally }))
 }
 
-/// The same with who had the CPUs that were waited for, for which the recording is read once more, up to the
-/// last of these waits.
+/// The same with for whom it waits, for which the recording is read once more, up to the last wait.
 fn blamed<'t>(
     source: impl Source<'t>,
-    delays: Delays,
     (mut document, damage): (Document, Damage),
 ) -> (Document, Damage) {
-    let mut blame = Blame::new(&document, delays);
+    let mut blame = Blame::new(&document, Delays::of_turns());
     for record in source {
         if blame.is_over() {
             break;

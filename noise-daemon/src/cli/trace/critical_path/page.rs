@@ -16,6 +16,8 @@ const SHOWN_GROUPS: usize = 20;
 const SHOWN_PARTS: usize = 20;
 /// Names in one row.
 const SHOWN_NAMES: usize = 3;
+/// Whom a wait was for is not known.
+const UNTRACKED: &str = "untracked";
 /// What stands left of names in a row.
 const LEFT_COLUMNS: usize = 46;
 
@@ -38,9 +40,12 @@ fn who(segment: &Segment) -> String {
 
 /// Who took a part of a wait.
 pub fn named(culprit: &Culprit) -> String {
-    match culprit.cause {
-        "thread" => format!("{} {}", culprit.comm, culprit.tid),
-        other => other.to_owned(),
+    let Culprit { tid, comm, cause, .. } = culprit;
+    match *cause {
+        "thread" => format!("{comm} {tid}"),
+        cause if comm.is_empty() || cause == "idle" => cause.to_owned(),
+        cause if *tid > 0 => format!("{comm} {tid} ({cause})"),
+        cause => format!("{cause} {comm}"),
     }
 }
 
@@ -141,7 +146,7 @@ fn states<'p>(parts: impl Iterator<Item = &'p Segment>) -> Vec<Row> {
     for segment in parts {
         let (sum, is_blamed, whom) = sums.entry(segment.state).or_default();
         *sum = sum.saturating_add(length(segment));
-        *is_blamed |= !segment.culprits.is_empty();
+        *is_blamed |= segment.culprits.iter().any(|culprit| culprit.cause != UNTRACKED);
         let mut add = |who: String, ns: u64| {
             let sum = whom.entry(who).or_default();
             *sum = sum.saturating_add(ns);
@@ -183,6 +188,7 @@ fn answer(rows: &[Row], all_ns: u64, own: Option<&str>) -> String {
     let whom = match row.whom.as_slice() {
         [] => String::new(),
         [(only, _)] if own == Some(only) && !row.is_blamed => String::new(),
+        [(first, _), ..] if first == UNTRACKED => String::new(),
         [(first, _), rest @ ..] => {
             let more = match rest {
                 [] => String::new(),

@@ -54,6 +54,30 @@ fn shown(document: &Document) -> String {
 }
 
 #[test]
+fn for_whom_is_said_as_far_as_it_is_known() {
+    let culprit = |tid, comm: &str, cause| Culprit { tid, comm: comm.to_owned(), cause, ns: 9 };
+    for (culprit, name) in [
+        (culprit(20, "hog", "thread"), "hog 20"),
+        (culprit(9, "client", "sender"), "client 9 (sender)"),
+        (culprit(0, "swapper/0", "idle"), "idle"),
+        (culprit(-1, "", "untracked"), "untracked"),
+        (culprit(-1, "timer", "softirq"), "softirq timer"),
+    ] {
+        assert_eq!(named(&culprit), name);
+    }
+    let wait = |state, culprit| {
+        let part = Segment { culprits: vec![culprit], ..segment(7, "server", state, 0, 9) };
+        answer(&states([part].iter()), 9, Some("server 7"))
+    };
+    let said = wait("disk", culprit(20, "hog", "thread"));
+    assert_eq!(said, "most of it (0.000 ms, 100.0 %) waiting for a disk, for hog 20");
+    let said = wait("waiting_cpu", culprit(20, "hog", "thread"));
+    assert!(said.ends_with("waiting for a CPU, which hog 20 had"), "{said}");
+    let said = wait("network", culprit(-1, "", "untracked"));
+    assert!(said.ends_with("waiting for the network"), "{said}");
+}
+
+#[test]
 fn a_path_is_shown_as_agreed() {
     let document = Document { executions: vec![some()], discarded: 3, ..Document::default() };
     insta::assert_snapshot!(shown(&document));
