@@ -18,8 +18,9 @@ const SHOWN_PARTS: usize = 20;
 const SHOWN_NAMES: usize = 3;
 /// Whom a wait was for is not known.
 const UNTRACKED: &str = "untracked";
-/// What stands left of names in a row.
-const LEFT_COLUMNS: usize = 46;
+/// What stands beside names in a row, and what they have at least.
+const LEFT_COLUMNS: usize = 56;
+const LEAST_NAMES_COLUMNS: usize = 20;
 
 /// For people, in milliseconds.
 fn milli(ns: u64) -> String {
@@ -205,18 +206,21 @@ fn answer(rows: &[Row], all_ns: u64, own: Option<&str>) -> String {
     format!("{most} ({} ms, {}) {doing}{whom}", milli(row.ns), share(row.ns, all_ns))
 }
 
-/// The names with the most time, and how many more there are.
+/// The names with the most time, as many as fit, and how many more there are.
 fn names(whom: &[(String, u64)], width: usize) -> String {
+    let room = width.saturating_sub(LEFT_COLUMNS).max(LEAST_NAMES_COLUMNS);
     let mut text = String::new();
-    let shown = whom.iter().take(SHOWN_NAMES);
-    for (number, (who, ns)) in shown.enumerate() {
+    for (number, (who, ns)) in whom.iter().enumerate() {
         let comma = if number > 0 { ", " } else { "" };
-        text.push_str(&format!("{comma}{who} {}", milli(*ns)));
+        let name = format!("{comma}{who} {}", milli(*ns));
+        let is_room = text.chars().count() + name.chars().count() <= room;
+        if number > 0 && (number >= SHOWN_NAMES || !is_room) {
+            text.push_str(&format!(", {} more", whom.len() - number));
+            break;
+        }
+        text.push_str(&name);
     }
-    if whom.len() > SHOWN_NAMES {
-        text.push_str(&format!(", {} more", whom.len() - SHOWN_NAMES));
-    }
-    text.chars().take(width.saturating_sub(LEFT_COLUMNS).max(30)).collect()
+    text
 }
 
 fn table(page: &mut Painted, rows: &[Row], time: &str, width: usize, all_ns: u64) {
@@ -246,9 +250,10 @@ fn parts(page: &mut Painted, traced: &Traced, width: usize) {
     for run in marked.chunk_by(|one, other| !one.1 && !other.1) {
         let Some((first, is_shown)) = run.first() else { continue };
         if *is_shown || run.len() == 1 {
-            let whom = match first.culprits.as_slice() {
-                [] => String::new(),
-                _ => {
+            let is_known = first.culprits.iter().any(|culprit| culprit.cause != UNTRACKED);
+            let whom = match is_known {
+                false => String::new(),
+                true => {
                     let rows = states(std::iter::once(*first));
                     let whom = rows.first().map(|row| names(&row.whom, width)).unwrap_or_default();
                     format!("; for {whom}")
