@@ -108,14 +108,14 @@ const fn bytes(mark: &Mark) -> usize {
     size_of::<Mark>() + mark.name.len() + mark.key.len()
 }
 
-/// The thread that a mark names as its own, where its sender may do so: one of its own process, or of a process of
-/// the same user.
-fn allowed(tid: i32, sender: Sender) -> Option<i32> {
-    let status = procfs::text(format!("/proc/{tid}/status")).ok()?;
+/// Whether a mark may name that thread as its own: one of the sender's process, or of a process of the same user. One
+/// that has ended since is believed.
+fn is_allowed(tid: i32, sender: Sender) -> bool {
+    let Ok(status) = procfs::text(format!("/proc/{tid}/status")) else { return true };
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
     let first = |name: &str| field(name)?.split_ascii_whitespace().next()?.parse::<u32>().ok();
     let is_own = first("Tgid:") == u32::try_from(sender.pid).ok();
-    (is_own || first("Uid:") == Some(sender.uid)).then_some(tid)
+    is_own || first("Uid:") == Some(sender.uid)
 }
 
 impl Kept {
@@ -136,14 +136,10 @@ impl Kept {
             return;
         };
         self.tokens = tokens;
-        let tid = match message.tid.map(|tid| allowed(tid, sender)) {
-            None => 0,
-            Some(Some(tid)) => tid,
-            Some(None) => {
-                self.counts.refused += 1;
-                return;
-            }
-        };
+        if message.tid.is_some_and(|tid| !is_allowed(tid, sender)) {
+            self.counts.refused += 1;
+            return;
+        }
         let oldest_ns = sender.sent_ns.saturating_sub(OLDEST_NS);
         let sane = |ns: &u64| (oldest_ns..=now_ns).contains(ns);
         let mark = Mark {
@@ -152,7 +148,7 @@ impl Kept {
             time_ns: message.monotonic_ns.filter(sane).unwrap_or(sender.sent_ns),
             begins: message.begins,
             pid: sender.pid,
-            tid,
+            tid: message.tid.unwrap_or(0),
             uid: sender.uid,
             name: message.name.into(),
             key: message.key.into(),
@@ -208,12 +204,11 @@ impl Marks {
     fn read(&mut self) -> bool {
         let before = self.kept.counts;
         for _ in 0..TURN {
-            let now_ns = monotonic_ns();
             let mut text = [0; MOST_BYTES + 1];
-            match receive(&self.socket, &mut text, now_ns) {
+            match receive(&self.socket, &mut text) {
                 Ok((length, sender)) => {
                     let text = text.get(..length).unwrap_or_default();
-                    self.kept.take(text, sender, now_ns);
+                    self.kept.take(text, sender, monotonic_ns());
                 }
                 // Nothing is there, or nothing can be had.
                 Err(_) => return self.kept.counts.dropped > before.dropped,
@@ -241,19 +236,36 @@ impl Marks {
         self.kept.counts
     }
 
+    /// The socket to wait for, known to the runtime that this is called in.
+    ///
+    /// # Errors
+    /// Where that cannot be.
+    pub fn readiness(&self) -> io::Result<UnixDatagram> {
+        UnixDatagram::from_std(self.socket.try_clone()?)
+    }
+
     /// Its file.
     pub fn path(&self) -> &Path {
         self.place.path()
     }
 }
 
+/// CLOCK_MONOTONIC and real time at one moment, ns: a mark is set right behind a switch, and is not to come before it.
+fn both_clocks() -> (u64, u64) {
+    let read = || {
+        let before_ns = monotonic_ns();
+        let real_ns = u64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap_or(0);
+        let after_ns = monotonic_ns();
+        (after_ns.saturating_sub(before_ns), (before_ns.midpoint(after_ns), real_ns))
+    };
+    // One that was interrupted in between took longer.
+    let readings = [read(), read(), read()];
+    readings.into_iter().min().map_or((0, 0), |(_, both)| both)
+}
+
 /// Receives a datagram: its length, and who sent it when. `None` of one that is too long, or whose sender is not
 /// known. There is no room for descriptors, which the kernel closes then.
-fn receive(
-    socket: &net::UnixDatagram,
-    text: &mut [u8],
-    now_ns: u64,
-) -> nix::Result<(usize, Option<Sender>)> {
+fn receive(socket: &net::UnixDatagram, text: &mut [u8]) -> nix::Result<(usize, Option<Sender>)> {
     let mut parts = [IoSliceMut::new(text)];
     let mut space = cmsg_space!(UnixCredentials, TimeSpec);
     let received =
@@ -274,34 +286,32 @@ fn receive(
         Err(Errno::ENOBUFS) => return Ok((0, None)),
         Err(error) => return Err(error),
     }
-    let real_ns = u64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap_or(0);
     let stamp_ns = stamp.and_then(|stamp| u64::try_from(stamp.num_nanoseconds()).ok());
+    let (clock_ns, real_ns) = both_clocks();
     // The stamp is of real time, which may have been set since.
     let age_ns = stamp_ns.map_or(0, |stamp_ns| real_ns.saturating_sub(stamp_ns)).min(OLDEST_NS);
     let sender = |found: UnixCredentials| Sender {
         pid: found.pid(),
         uid: found.uid(),
-        sent_ns: now_ns.saturating_sub(age_ns),
+        sent_ns: clock_ns.saturating_sub(age_ns),
     };
     let is_whole = !received.flags.contains(MsgFlags::MSG_TRUNC) && length <= MOST_BYTES;
     let known = credentials.filter(|found| found.pid() > 0 && is_whole);
     Ok((length, known.map(sender)))
 }
 
-/// Takes what comes, for ever.
+/// Takes what comes, for ever, whenever the socket is [ready](Marks::readiness).
 ///
 /// # Errors
-/// Where the runtime cannot wait for the socket.
-pub async fn take(marks: Option<SharedMarks>) -> io::Result<()> {
-    let Some(marks) = marks else { return std::future::pending().await };
-    let readiness = UnixDatagram::from_std(lock(&marks).socket.try_clone()?)?;
+/// Where the runtime cannot wait for it.
+pub async fn take(marks: &SharedMarks, readiness: &UnixDatagram) -> io::Result<()> {
     loop {
         readiness.readable().await?;
         // Nothing is left, as far as the runtime is concerned: what comes meanwhile is seen again.
         let _ = readiness.try_io(Interest::READABLE, || -> io::Result<()> {
             Err(io::ErrorKind::WouldBlock.into())
         });
-        while lock(&marks).drain() {
+        while lock(marks).drain() {
             // Who floods waits, not who is measured.
             tokio::time::sleep(PAUSE).await;
         }

@@ -28,7 +28,7 @@ use noise_serve::{
     with_events,
 };
 use noise_system::worker::ensure_threads;
-use tokio::net::UnixListener;
+use tokio::net::{UnixDatagram, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -144,7 +144,7 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     noise_system::memory::give_back();
     let beat = Beat::every(SAMPLE_EVERY).context("cannot create the sampling timer")?;
     let (_socket, local) = local_socket(config.socket.options()).await.unzip();
-    let marks = mark_socket(&config);
+    let (marks, readiness) = mark_socket(&config).unzip();
     // The socket of the service manager has to be connected by then.
     let service = Service::of_environment();
     let hierarchies = collector.hierarchies().clone();
@@ -202,7 +202,7 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
         () = serve(listeners, router, served, costs.clone()) => {}
         () = serve_local(local, local_router, costs.beside()) => {}
         () = drain_debug_records(logger) => {}
-        () = take_marks(marks) => {}
+        () = take_marks(marks.zip(readiness)) => {}
         _ = interrupt.recv() => tracing::info!("SIGINT: detaching"),
         _ = terminate.recv() => tracing::info!("SIGTERM: detaching"),
     }
@@ -342,13 +342,14 @@ async fn local_socket(options: Option<SocketOptions>) -> Option<(LocalSocket, Un
 }
 
 /// The socket of marks, where there shall be one and can be. Without a flight recorder nobody could ask for them.
-fn mark_socket(config: &Config) -> Option<SharedMarks> {
+fn mark_socket(config: &Config) -> Option<(SharedMarks, UnixDatagram)> {
     let options = config.socket.marks().filter(|_| config.recorder.enabled)?;
     let path = options.path.display();
-    match Marks::bind(&options) {
-        Ok(marks) => {
+    let made = Marks::bind(&options).and_then(|marks| Ok((marks.readiness()?, marks)));
+    match made {
+        Ok((readiness, marks)) => {
             tracing::debug!(%path, "taking marks");
-            Some(Arc::new(Mutex::new(marks)))
+            Some((Arc::new(Mutex::new(marks)), readiness))
         }
         Err(error) => {
             tracing::warn!(
@@ -361,8 +362,9 @@ fn mark_socket(config: &Config) -> Option<SharedMarks> {
 }
 
 /// Takes marks as long as that is possible.
-async fn take_marks(marks: Option<SharedMarks>) {
-    if let Err(error) = take(marks).await {
+async fn take_marks(marks: Option<(SharedMarks, UnixDatagram)>) {
+    let Some((marks, readiness)) = marks else { return std::future::pending().await };
+    if let Err(error) = take(&marks, &readiness).await {
         tracing::error!(%error, "cannot wait for marks: none are taken any more");
         std::future::pending().await
     }
