@@ -114,7 +114,7 @@ fn marks_of_a_program_are_executions() -> Result<Verdict> {
     let found = executions(folder, "mark:query")?;
     ensure!(found.len() == QUERIES, "{} executions", found.len());
     for (key, one) in found.iter().enumerate() {
-        let is_its = one["key"] == key.to_string() && one["tid"] == pid;
+        let is_its = one["key"].as_str() == Some(&key.to_string()) && one["tid"] == pid;
         let stated = |edge: &str| marked.get(&format!("{edge}-{key}")).map(|ns| ns + offset_ns);
         let expected = ["from", "to"].map(stated);
         let spans = ["from_ns", "to_ns"].map(|field| one[field].as_u64());

@@ -1,3 +1,5 @@
+//! Delimiters of all kinds, and executions that are made of them.
+
 use noise_trace::event::{Comm, Dumped, Loss, Task};
 use proptest::prelude::*;
 
@@ -50,11 +52,11 @@ fn mark(begins: bool, key: &'static [u8], tid: i32) -> Fake {
     Fake { name: "noised_mark", kind, fields: &[] }
 }
 
+/// Thread, begin, end and key of an execution.
+type Found = (i32, u64, u64, Option<String>);
+
 /// What is found: thread, begin, end and key of each, and what is none. Events are at 1, 2, 3 …
-fn found(
-    wanted: &str,
-    events: &[(u32, Fake)],
-) -> (Vec<(i32, u64, u64, Option<String>)>, Tally, Option<String>) {
+fn found(wanted: &str, events: &[(u32, Fake)]) -> (Vec<Found>, Tally, Option<String>) {
     let mut builder = Builder::default();
     let mut finder = Finder::new(&wanted.parse().unwrap(), 0).unwrap();
     for (time_ns, (cpu, fake)) in (1..).zip(events) {

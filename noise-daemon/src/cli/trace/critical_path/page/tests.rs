@@ -1,3 +1,5 @@
+//! What a page shows of paths.
+
 use noise_paths::document::Delimiters;
 use noise_paths::execution::Tally;
 
@@ -106,7 +108,7 @@ fn several_executions_are_summed_up_before_the_slowest() {
 fn long_paths_are_folded_and_what_was_folded_is_said() {
     let part = |number: u64| {
         let (from_ns, helper) = (number * 1_000_000, number % 2 == 1);
-        let length_ns = if number % 40 == 0 { 1_000_000 } else { 300_000 };
+        let length_ns = if number.is_multiple_of(40) { 1_000_000 } else { 300_000 };
         let comm = if helper { "helper" } else { "server" };
         let first =
             segment(if helper { 9 } else { 7 }, comm, "running", from_ns, from_ns + length_ns);

@@ -1,3 +1,5 @@
+//! What a file has, read by other code.
+
 use std::fs;
 
 use super::wire::Message;
