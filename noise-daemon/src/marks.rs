@@ -20,6 +20,7 @@ use nix::sys::time::{TimeSpec, TimeValLike as _};
 use noise_host::kernel::monotonic_ns;
 use noise_serve::{EventSource, LocalSocket, SocketOptions};
 use noise_system::procfs;
+use noise_trace::capture::Marked;
 use noise_wire::events::Item;
 use noise_wire::marks::{MOST_BYTES, Mark, Message};
 use tokio::io::Interest;
@@ -298,6 +299,19 @@ fn receive(socket: &net::UnixDatagram, text: &mut [u8]) -> nix::Result<(usize, O
     let is_whole = !received.flags.contains(MsgFlags::MSG_TRUNC) && length <= MOST_BYTES;
     let known = credentials.filter(|found| found.pid() > 0 && is_whole);
     Ok((length, known.map(sender)))
+}
+
+/// As recordings have it.
+pub fn marked(mark: &Mark) -> Marked {
+    Marked {
+        time_ns: mark.time_ns,
+        begins: mark.begins,
+        name: mark.name.as_bytes().to_vec(),
+        key: mark.key.as_bytes().to_vec(),
+        pid: mark.pid,
+        tid: mark.tid,
+        uid: mark.uid,
+    }
 }
 
 /// Takes what comes, for ever, whenever the socket is [ready](Marks::readiness).

@@ -14,10 +14,9 @@ use noise_top::sources::{Fault, Link, SocketLink};
 use noise_trace::capture::Capture;
 use noise_wire::events::{EventsReader, Item, Place};
 
-use super::marks::marked;
 use super::supply::Supply;
 use crate::cli::{CommandError, Exit};
-use crate::marks::beside;
+use crate::marks::{beside, marked};
 
 /// Longer than an answer takes on a loaded machine.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -3,11 +3,10 @@
 use std::path::Path;
 
 use noise_serve::SocketOptions;
-use noise_trace::capture::{Capture, Marked};
-use noise_wire::marks::Mark;
+use noise_trace::capture::Capture;
 
 use crate::cli::output;
-use crate::marks::Marks;
+use crate::marks::{Marks, marked};
 
 /// The name of the socket.
 const NAME: &str = "noised.marks";
@@ -47,18 +46,5 @@ impl Socket {
             self.next = mark.number + 1;
             capture.mark(marked(mark));
         }
-    }
-}
-
-/// As recordings have it.
-pub fn marked(mark: &Mark) -> Marked {
-    Marked {
-        time_ns: mark.time_ns,
-        begins: mark.begins,
-        name: mark.name.as_bytes().to_vec(),
-        key: mark.key.as_bytes().to_vec(),
-        pid: mark.pid,
-        tid: mark.tid,
-        uid: mark.uid,
     }
 }
