@@ -5,6 +5,7 @@
 
 mod finder;
 mod grammar;
+mod server;
 
 use std::str::FromStr;
 
@@ -31,9 +32,9 @@ pub enum Wanted {
     },
     /// Of each thread from one event to another.
     Events(Box<(Pattern, Pattern)>),
-    /// A server's thread from the receipt of a request on this port to its answer.
+    /// From the arrival of a request at this port to the answer, of the thread that sends that.
     Request(u16),
-    /// A server's thread from the begin of a connection to this port to its end.
+    /// From the begin of a connection to this port to its end, of the thread that closes it.
     Connection(u16),
 }
 
@@ -98,17 +99,6 @@ impl FromStr for Wanted {
 fn port(text: &str) -> Result<u16, WantedError> {
     let port = text.parse().ok().filter(|port| *port > 0);
     port.ok_or_else(|| WantedError::NoPort(text.to_owned()))
-}
-
-impl Wanted {
-    /// The events that no recording so far has and without which these executions cannot be found.
-    pub const fn lacks(&self) -> Option<&'static str> {
-        match self {
-            Self::Request(_) => Some("sock_recv_length and sock_send_length with their ports"),
-            Self::Connection(_) => Some("inet_sock_set_state"),
-            _ => None,
-        }
-    }
 }
 
 /// One run.

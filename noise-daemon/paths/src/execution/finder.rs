@@ -1,8 +1,8 @@
 //! Executions between two delimiters, found while the events of a recording pass.
 //!
 //! A begin belongs to the next end of the same thread; of marks with a key, to the next end with that key of the
-//! same user, whichever thread sets it. Where two begins stand before an end, which of them it ends is not known,
-//! and neither is an execution. Between events that may be missing nothing is known either; marks are no kernel
+//! same user, whichever thread sets it; of requests and connections, to what is sent next on the same connection.
+//! Where two begins stand before an end, which of them it ends is not known, and neither is an execution. Between events that may be missing nothing is known either; marks are no kernel
 //! events, and are not lost with them.
 //!
 //! What is held grows with the executions that are under way and were found, up to bounds, not with the events.
@@ -17,6 +17,7 @@ use noise_trace::value::{Shape, Value, Visit};
 use serde::Serialize;
 
 use super::grammar::{Condition, Pattern};
+use super::server::{Port, Step};
 use super::{Execution, Wanted};
 use crate::build::Builder;
 
@@ -74,6 +75,7 @@ pub struct Delimited {
 enum Common {
     Thread(i32),
     Key { uid: u32, key: Box<[u8]> },
+    Connection(u64),
 }
 
 /// An execution that is under way.
@@ -106,6 +108,7 @@ pub struct Finder {
     tally: Tally,
     /// Whether there was an event of those names; for marks, of that name.
     seen: Named,
+    port: Port,
 }
 
 impl Finder {
@@ -124,6 +127,7 @@ impl Finder {
             found: Vec::new(),
             tally: Tally::default(),
             seen: Named::default(),
+            port: Port::default(),
         })
     }
 
@@ -137,7 +141,7 @@ impl Finder {
         match &event.kind {
             Kind::Lost(_) => {
                 self.unsure.insert(event.cpu);
-                if matches!(self.wanted, Wanted::Events(_)) {
+                if !matches!(self.wanted, Wanted::Mark { .. }) {
                     self.open.values_mut().for_each(|open| open.is_lost = true);
                 }
             }
@@ -145,6 +149,7 @@ impl Finder {
             _ => {}
         }
         self.event(record, event, builder);
+        self.packet(record, event, builder);
         self.threads.follow(event);
         if matches!(event.kind, Kind::SchedSwitch { .. }) {
             self.unsure.remove(&event.cpu);
@@ -181,7 +186,18 @@ impl Finder {
                 "this recording has no such mark; programs set them while it is recorded, see `noised mark --help`"
                     .to_owned()
             }
-            wanted => format!("this recording lacks {}", wanted.lacks()?),
+            Wanted::Request(port) | Wanted::Connection(port) => match self.port {
+                Port { has_headers: false, .. } => "this recording has no net_dev_queue and netif_receive_skb \
+                                                    with headers of TCP, as LTTng records them since its version \
+                                                    2.8; name what begins and ends with mark:NAME or \
+                                                    event:BEGIN..END"
+                    .to_owned(),
+                Port { has_packets: false, .. } => {
+                    format!("this recording has no packet of port {port}")
+                }
+                Port { .. } => return None,
+            },
+            _ => return None,
         };
         Some(lacking)
     }
@@ -263,6 +279,36 @@ impl Finder {
         }
     }
 
+    fn packet<'t>(
+        &mut self,
+        record: &Record<impl Stored<'t>>,
+        event: &Event<'t>,
+        builder: &Builder,
+    ) {
+        let (port, is_whole) = match self.wanted {
+            Wanted::Request(port) => (port, false),
+            Wanted::Connection(port) => (port, true),
+            _ => return,
+        };
+        match self.port.follow(port, is_whole, record, event) {
+            // More of what is under way.
+            Some(Step::Begins(flow)) if self.open.contains_key(&Common::Connection(flow)) => {}
+            Some(Step::Begins(flow)) => self.begin(Common::Connection(flow), event.time_ns),
+            Some(Step::Ends(flow)) => {
+                let common = Common::Connection(flow);
+                // An answer may have several packets.
+                if self.open.contains_key(&common) {
+                    self.end(&common, event.time_ns, self.running(event.cpu), builder);
+                }
+            }
+            Some(Step::EndsUnseen(flow)) => {
+                let known = self.open.remove(&Common::Connection(flow));
+                self.tally.strangers += u64::from(known.is_some());
+            }
+            None => {}
+        }
+    }
+
     fn begin(&mut self, common: Common, from_ns: u64) {
         if let Some(open) = self.open.get_mut(&common) {
             open.begins += 1;
@@ -301,7 +347,7 @@ impl Finder {
             return;
         }
         let key = match common {
-            Common::Thread(_) => None,
+            Common::Thread(_) | Common::Connection(_) => None,
             Common::Key { key, .. } => Some(as_text(key).into_owned()),
         };
         let execution = Execution { worker, from_ns, to_ns, has_begin: true, has_end: true };

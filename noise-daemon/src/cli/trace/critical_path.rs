@@ -54,7 +54,8 @@ pub struct CriticalPathArgs {
     /// --from has it, or empty); process:NAME or process:PID for each process from its creation or exec to its
     /// exit; mark:NAME or mark:NAME=KEY between marks that programs set (noised mark); event:BEGIN..END from one
     /// event of a thread to another, each a name with conditions between slashes if need be
-    /// (event:syscall_entry_read/fd=3/..syscall_exit_read). May be given several times.
+    /// (event:syscall_entry_read/fd=3/..syscall_exit_read); request:PORT and connection:PORT of a server, where the
+    /// recording has headers of packets. May be given several times.
     #[arg(long = "execution", value_name = "EXECUTION", required = true, value_parser = Asked::parse)]
     executions: Vec<Asked>,
     /// Print JSON.
@@ -116,16 +117,6 @@ struct Sought<'a> {
 /// # Errors
 /// See [`CommandError`].
 pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
-    for asked in &args.executions {
-        if let Some(lacks) = asked.wanted.lacks() {
-            return Err(anyhow::anyhow!(
-                "{} cannot be found: recordings lack {lacks}; name what begins and ends with mark:NAME or \
-                 event:BEGIN..END",
-                asked.text
-            )
-            .into());
-        }
-    }
     let recording = Recording::open(&args.recording)?;
     let mut picture =
         args.perfetto.as_deref().map(|to| Picture::begin(&args.recording, to)).transpose()?;

@@ -1,6 +1,6 @@
 //! Delimiters of all kinds, and executions that are made of them.
 
-use noise_trace::event::{Comm, Dumped, Loss, Task};
+use noise_trace::event::{Comm, Dumped, Loss, Packet, Task};
 use proptest::prelude::*;
 
 use super::*;
@@ -243,4 +243,91 @@ proptest! {
             prop_assert!(of.windows(2).all(|pair| pair[0].2 <= pair[1].1));
         }
     }
+}
+
+/// A segment between a client's port 4000 and a server's port 80.
+fn segment(is_sent: bool, flags: i64, bytes: i64) -> Fake {
+    // Texts and numbers of a test live as long as it does.
+    let (from, to) = if is_sent { (80, 4000) } else { (4000, 80) };
+    let (source, target) = if is_sent { (2, 1) } else { (1, 2) };
+    let fields = vec![
+        ("_ihl", 5),
+        ("_tot_len", 40 + bytes),
+        ("_saddr", source),
+        ("_daddr", target),
+        ("_source_port", from),
+        ("_dest_port", to),
+        ("_seq", 7),
+        ("_ack_seq", 9),
+        ("_data_offset", 5),
+        ("_flags", flags),
+    ];
+    let packet = Packet::default();
+    let kind = if is_sent { Kind::NetDevQueue(packet) } else { Kind::NetifReceiveSkb(packet) };
+    Fake { name: "net", kind, fields: fields.leak() }
+}
+
+#[test]
+fn a_request_lasts_until_its_answer_and_a_connection_until_it_is_closed() {
+    let softirq = |begins: bool| {
+        let kind =
+            if begins { Kind::SoftirqEntry { vec: 3 } } else { Kind::SoftirqExit { vec: 3 } };
+        Fake { name: "softirq", kind, fields: &[] }
+    };
+    let (syn, ack, fin) = (2, 16, 17);
+    let events = [
+        (0, switch(0, 7)),
+        (1, softirq(true)),
+        (1, segment(false, syn, 0)),
+        (1, segment(true, syn | ack, 0)),
+        (1, segment(false, ack, 100)),
+        (1, segment(false, ack, 50)),
+        (1, softirq(false)),
+        (0, segment(true, ack, 10)),
+        (0, segment(true, ack, 10)),
+        (1, segment(false, ack, 100)),
+        (0, softirq(true)),
+        (0, segment(true, ack, 10)),
+        (0, softirq(false)),
+        (0, segment(true, fin, 0)),
+        (1, segment(false, ack, 5)),
+    ];
+    let none = Tally::default();
+    let (all, tally, lacks) = found("request:80", &events);
+    assert_eq!(all, [(7, 5, 8, None)]);
+    assert_eq!((tally, lacks), (Tally { strangers: 1, unfinished: 1, ..none }, None));
+    let (all, tally, _) = found("connection:80", &events);
+    assert_eq!((all, tally), (vec![(7, 3, 14, None)], none));
+    let (_, _, lacks) = found("request:81", &events);
+    assert!(lacks.unwrap().contains("no packet of port 81"));
+    let (_, _, lacks) = found("connection:80", &events[..2]);
+    assert!(lacks.unwrap().contains("with headers of TCP"));
+    let lossy = [&events[..5], &[(0, lost()), (0, switch(0, 7))], &events[6..8]].concat();
+    let (all, tally, _) = found("request:80", &lossy);
+    assert_eq!((all, tally), (Vec::new(), Tally { lost: 1, ..none }));
+}
+
+/// Texts of ftrace say whose an event is, on CPUs whose switches are not known, too.
+#[test]
+fn an_event_that_names_its_thread_is_its() {
+    let text = "\
+ a-11 [001] d.... 10.000000: sched_switch: prev_comm=a prev_pid=11 prev_prio=120 prev_state=S ==> next_comm=b next_pid=12 next_prio=120
+ b-12 [001] ..... 10.000010: sys_enter: NR 1 (1, 2, 3)
+ c-13 [002] ..... 10.000020: sys_enter: NR 1 (1, 2, 3)
+ b-12 [001] ..... 10.000030: sys_exit: NR 1 = 5
+ c-13 [002] ..... 10.000040: sys_exit: NR 1 = 5
+";
+    let mut builder = Builder::default();
+    let mut finder = Finder::new(&"event:sys_enter..sys_exit".parse().unwrap(), 0).unwrap();
+    for record in noise_trace::ftrace::Reader::new(text.as_bytes()) {
+        let event = record.event();
+        builder.follow(&event);
+        finder.follow(&record, &event, &builder);
+    }
+    let (all, tally) = finder.finish();
+    let spans: Vec<_> =
+        all.iter().map(|one| (one.execution.from_ns, one.execution.to_ns)).collect();
+    assert_eq!(spans, [(10_000_010_000, 10_000_030_000)]);
+    // Of the other one there is nothing but these.
+    assert_eq!(tally, Tally { strangers: 1, ..Tally::default() });
 }
