@@ -42,7 +42,7 @@ use crate::config::{Config, DEFAULT_FILE, DEFAULT_SOCKET, Flags, LogLevel, load}
 use crate::confine::{
     Confined, Extent, Rest, confine, folder_of, is_root, out_of_reach, reader, seen_once, without,
 };
-use crate::marks::{Marks, SharedMarks, take, with_marks};
+use crate::marks::{Marks, SharedMarks, lock, take, with_marks};
 use crate::pipeline::{Beat, Pipeline, SAMPLE_EVERY};
 use crate::recorder;
 
@@ -172,6 +172,9 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     let listening: Vec<IpAddr> = listening.iter().map(SocketAddr::ip).collect();
     web.set_hosts(config.web.hosts(&listening));
     let costs = Costs::default();
+    if let Some(marks) = &marks {
+        lock(marks).show(Arc::clone(&costs.marks));
+    }
     let router = router(Refresh(refresh), read_host(Path::new("/")), web.clone(), costs.clone());
     let events = collector.event_store().map(recorder::source);
     let events = events.map(|events| with_marks(events, marks.clone()));
