@@ -62,7 +62,7 @@ pub struct CriticalPathArgs {
     #[arg(long)]
     json: bool,
     /// Also write the paths as trace packets, which ui.perfetto.dev opens: a track for each thread of a path, with an
-    /// arrow wherever it goes on with another one, and the marks.
+    /// arrow wherever it goes on with another one; below them the events of their time.
     #[arg(long, value_name = "FILE")]
     perfetto: Option<PathBuf>,
     #[command(flatten)]
@@ -132,9 +132,10 @@ pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
             if let Some(picture) = &mut picture {
                 picture.of(&clock, &ctf.layout.env);
             }
-            let marks = picture.as_mut();
-            let found = all(tidied(), Builder::new(ctf.waker()), select, &sought, marks)?;
-            blamed(tidied(), found)
+            let found = all(tidied(), Builder::new(ctf.waker()), select, &sought)?;
+            let (document, damage) = blamed(tidied(), found);
+            picture.map(|picture| picture.finish(&document, tidied())).transpose()?;
+            (document, damage)
         }
         Recording::Text(text) => {
             let reader = || ftrace::Reader::new(text);
@@ -144,13 +145,12 @@ pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
             let wakes = reader().any(|record| matches!(record.kind(), Kind::SchedWaking(_)));
             let waker = if wakes { Waker::Waking } else { Waker::Wakeup };
             let tidied = || recording.tidied(reader(), false);
-            let found = all(tidied(), Builder::new(waker), select, &sought, picture.as_mut())?;
-            blamed(tidied(), found)
+            let found = all(tidied(), Builder::new(waker), select, &sought)?;
+            let (document, damage) = blamed(tidied(), found);
+            picture.map(|picture| picture.finish(&document, tidied())).transpose()?;
+            (document, damage)
         }
     };
-    if let Some(picture) = picture {
-        picture.finish(&document)?;
-    }
     match args.json {
         true => {
             let json = serde_json::to_string_pretty(&document).map_err(anyhow::Error::from)?;
@@ -195,7 +195,6 @@ fn all<'t>(
     mut builder: Builder,
     mut select: Select,
     sought: &[Sought<'_>],
-    mut picture: Option<&mut Picture>,
 ) -> anyhow::Result<(Document, Damage)> {
     // None where one of them has no begin or no end.
     let from_ns = sought.iter().map(|sought| sought.from_ns).min().flatten();
@@ -222,9 +221,6 @@ fn all<'t>(
             builder.forget_before(from_ns.min(record.time_ns));
         }
         let event = record.event();
-        if let Some(picture) = picture.as_mut().filter(|_| matches!(event.kind, Kind::Mark(_))) {
-            picture.mark(&event);
-        }
         if let Kind::Lost(loss) = &event.kind {
             document.discarded = document.discarded.saturating_add(loss.events.max(loss.packets));
         }
@@ -413,8 +409,7 @@ mod tests {
         let wanted = Wanted::Thread(4_000_000);
         let sought = Sought { name: "thread:4000000", wanted: &wanted, from_ns: None, to_ns: None };
         let reader = Reader::new(&ctf.layout, &ctf.streams());
-        let error =
-            all(reader, Builder::default(), Select::default(), &[sought], None).unwrap_err();
+        let error = all(reader, Builder::default(), Select::default(), &[sought]).unwrap_err();
         assert!(error.to_string().starts_with("thread:4000000 did not run"), "{error}");
     }
 }

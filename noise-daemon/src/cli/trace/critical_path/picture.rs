@@ -5,8 +5,8 @@ use std::path::Path;
 
 use noise_paths::document::{Document, Segment, Traced};
 use noise_trace::clock::Clock;
-use noise_trace::event::Event;
 use noise_trace::export::perfetto::{Part, Perfetto};
+use noise_trace::record::Source;
 
 use super::page::named;
 use crate::cli::trace::export::refuse_inside;
@@ -38,28 +38,44 @@ impl Picture {
         self.perfetto = Perfetto::new(clock, environment);
     }
 
-    /// Takes a mark.
-    pub fn mark(&mut self, event: &Event<'_>) {
-        self.perfetto.pass(event);
-    }
-
-    /// Writes all paths.
+    /// Writes all paths, and below them the events of their time.
     ///
     /// # Errors
     /// Where they cannot be written; an older file of that name is as it was then.
-    pub fn finish(self, document: &Document) -> anyhow::Result<()> {
-        let Self { mut target, mut perfetto } = self;
-        for traced in &document.executions {
-            perfetto.path(&name(traced), &parts(traced));
-            let packets = perfetto.packets();
-            if packets.bytes().len() >= PIECE_BYTES {
-                target.write(packets.bytes())?;
-                packets.clear();
+    pub fn finish<'t>(
+        mut self,
+        document: &Document,
+        source: impl Source<'t>,
+    ) -> anyhow::Result<()> {
+        let from_ns = document.executions.iter().map(|traced| traced.from_ns).min().unwrap_or(0);
+        let to_ns = document.executions.iter().map(|traced| traced.to_ns).max().unwrap_or(0);
+        for record in source {
+            let event = record.event();
+            match event.time_ns {
+                time_ns if time_ns > to_ns => break,
+                // Who is who, and what was marked.
+                time_ns if time_ns < from_ns => self.perfetto.pass(&event),
+                _ => self.perfetto.add(&record, &event),
             }
+            self.write(PIECE_BYTES)?;
         }
-        perfetto.finish();
-        target.write(perfetto.packets().bytes())?;
-        target.keep()
+        for traced in &document.executions {
+            self.perfetto.path(&name(traced), &parts(traced));
+            self.write(PIECE_BYTES)?;
+        }
+        self.perfetto.finish();
+        self.write(0)?;
+        self.target.keep()
+    }
+
+    /// Writes what is at least so long.
+    fn write(&mut self, least_bytes: usize) -> anyhow::Result<()> {
+        let packets = self.perfetto.packets();
+        if packets.bytes().len() >= least_bytes {
+            self.target.write(packets.bytes())?;
+            packets.clear();
+        }
+        Ok(())
     }
 }
 

@@ -2,8 +2,17 @@
 
 use std::fs;
 
+use noise_trace::ftrace::Reader;
+
 use super::wire::Message;
 use super::*;
+
+const TEXT: &[u8] = b"\
+ a-11 [001] d.... 0.000000: sched_wakeup: comm=a pid=11 prio=120 target_cpu=001
+ a-11 [001] d.... 0.000001: sched_wakeup: comm=a pid=11 prio=120 target_cpu=001
+ a-11 [001] d.... 0.000002: sched_wakeup: comm=a pid=11 prio=120 target_cpu=001
+ a-11 [001] d.... 0.000101: sched_wakeup: comm=a pid=11 prio=120 target_cpu=001
+";
 
 /// A path that goes from one thread to another, to a third and back.
 fn traced() -> Traced {
@@ -24,8 +33,8 @@ fn traced() -> Traced {
         tid: 7,
         comm: "t7".to_owned(),
         from_ns: 10,
-        to_ns: 100,
-        span_ns: 90,
+        to_ns: 100_000,
+        span_ns: 99_990,
         has_begin: true,
         has_end: true,
         cut: 0,
@@ -35,7 +44,7 @@ fn traced() -> Traced {
             segment(7, "disk", 20, 30),
             segment(8, "running", 30, 50),
             segment(9, "running", 50, 60),
-            segment(7, "waiting_cpu", 60, 100),
+            segment(7, "waiting_cpu", 60, 100_000),
         ],
     }
 }
@@ -46,11 +55,14 @@ fn what_is_in_the_file_is_the_path() {
     let to = folder.path().join("path");
     let picture = Picture::begin(Path::new("none"), &to).unwrap();
     let document = Document { executions: vec![traced()], ..Document::default() };
-    picture.finish(&document).unwrap();
+    picture.finish(&document, Reader::new(TEXT)).unwrap();
     let bytes = fs::read(&to).unwrap();
     let (mut names, mut open) = (BTreeMap::new(), BTreeMap::new());
-    let (mut found, mut flows) = (Vec::new(), Vec::new());
+    let (mut found, mut flows, mut events) = (Vec::new(), Vec::new(), Vec::new());
     for packet in Message::read(&bytes).messages(1) {
+        let bundle = packet.message(1);
+        let of = bundle.iter().flat_map(|bundle| bundle.messages(2));
+        events.extend(of.map(|event| event.number(1).unwrap()));
         if let Some(track) = packet.message(60) {
             let whole = track.number(5).map(|parent| format!("{}/", names[&parent]));
             let name = format!("{}{}", whole.unwrap_or_default(), track.text(2).unwrap());
@@ -67,6 +79,8 @@ fn what_is_in_the_file_is_the_path() {
             found.push((names[&track].clone(), name, since, stamp));
         }
     }
+    // Those of the execution's time.
+    assert_eq!(events, [1_000, 2_000]);
     let whole = "Critical path of mark:q=17 (t7 7)/";
     let expected = traced().path.into_iter().map(|part| {
         let name = format!("{whole}{} {}", part.comm, part.tid);
