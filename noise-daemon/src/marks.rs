@@ -60,7 +60,7 @@ pub fn beside(socket: &Path) -> PathBuf {
 pub struct Counts {
     /// Marks.
     pub taken: u64,
-    /// Nothing: they are no marks, or nobody knows whose.
+    /// Nothing: they are no marks, or their sender is not known.
     pub refused: u64,
     /// Nothing: they are more than are taken in a second.
     pub dropped: u64,
@@ -178,7 +178,8 @@ impl Kept {
         }
         (self.said_ns, self.said) = (now_ns, self.counts);
         Some(format!(
-            "marks: {refused} datagrams were none, and {dropped} were more than {RATE} a second: left out"
+            "left out of the marks: {refused} datagrams that are no marks or not their senders' to set, {dropped} \
+             that came beyond {RATE} a second"
         ))
     }
 }
@@ -454,10 +455,12 @@ mod tests {
         assert_eq!(held, kept.bytes);
         assert!(kept.marks.len() > 5_000, "{}", kept.marks.len());
         let first = kept.complaint(SECOND_NS).unwrap();
-        assert!(first.contains("more than 10000 a second"), "{first}");
+        assert!(first.contains("that came beyond 10000 a second"), "{first}");
         kept.counts.refused += 1;
         assert_eq!(kept.complaint(2 * SECOND_NS), None);
-        assert!(kept.complaint(2 * SAY_EVERY_NS).unwrap().contains("1 datagrams were none"));
+        assert!(
+            kept.complaint(2 * SAY_EVERY_NS).unwrap().contains(": 1 datagrams that are no marks")
+        );
     }
 
     #[test]

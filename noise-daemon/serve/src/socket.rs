@@ -56,7 +56,7 @@ impl LocalSocket {
     /// See [`LocalSocket::bind`].
     pub fn bind_datagrams(options: &SocketOptions) -> io::Result<(Self, UnixDatagram)> {
         if is_taken(&options.path)? {
-            // Without a wait: datagrams have no connections that somebody accepts.
+            // At once: a connection of datagrams waits for no one to accept it.
             ensure_gone(Some(UnixDatagram::unbound()?.connect(&options.path)))?;
         }
         Self::make(options, |path| UnixDatagram::bind(path))

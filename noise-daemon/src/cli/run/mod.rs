@@ -344,7 +344,7 @@ async fn local_socket(options: Option<SocketOptions>) -> Option<(LocalSocket, Un
     }
 }
 
-/// The socket of marks, where there shall be one and can be. Without a flight recorder nobody could ask for them.
+/// The socket of marks, where there shall be one and can be. They are read with the flight recorder.
 fn mark_socket(config: &Config) -> Option<(SharedMarks, UnixDatagram)> {
     let options = config.socket.marks().filter(|_| config.recorder.enabled)?;
     let path = options.path.display();

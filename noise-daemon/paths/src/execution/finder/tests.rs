@@ -166,7 +166,7 @@ fn marks_belong_together_by_key_or_by_thread() {
     assert_eq!(all, [(7, 8, 11, key("l"))]);
     let (_, _, lacks) = found("mark:other", &events);
     assert!(lacks.unwrap().contains("no such mark"));
-    // Of a process of one thread it is that thread's, of another one nobody's.
+    // Of a process of one thread it is that thread's, of another one it is not known.
     let of = |begins, pid| {
         let Kind::Mark(known) = mark(begins, b"", pid).kind else { panic!("no mark") };
         Fake { kind: Kind::Mark(Mark { tid: 0, ..known }), ..mark(begins, b"", pid) }
@@ -328,6 +328,6 @@ fn an_event_that_names_its_thread_is_its() {
     let spans: Vec<_> =
         all.iter().map(|one| (one.execution.from_ns, one.execution.to_ns)).collect();
     assert_eq!(spans, [(10_000_010_000, 10_000_030_000)]);
-    // Of the other one there is nothing but these.
+    // Of the other one the text has no more.
     assert_eq!(tally, Tally { strangers: 1, ..Tally::default() });
 }
