@@ -7,6 +7,7 @@
     reason = "all of this is a test, which fails by panicking"
 )]
 
+mod acts;
 mod play;
 
 use std::collections::BTreeMap;
@@ -21,9 +22,10 @@ use noise_paths::state::State;
 use noise_paths::walk::{Bounds, walk};
 use noise_trace::delays::{Begin, Delays};
 use noise_trace::event::{Event, Kind, Loss};
-use proptest::prelude::*;
+use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, prop_assume, proptest};
 
-use self::play::{FIRST, HOG, OTHER, Part, Played, Schedule, play};
+use self::acts::Schedule;
+use self::play::{FIRST, HOG, OTHER, Part, Played, play};
 
 /// The graph of events that were played, without those whose numbers are in `lost`.
 fn graph(played: &Played, is_lost: impl Fn(usize) -> bool) -> Graph {
@@ -63,7 +65,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn the_true_path_is_found(schedule in play::schedules()) {
+    fn the_true_path_is_found(schedule in acts::schedules()) {
         let played = play(&schedule);
         let graph = graph(&played, |_| false);
         let id = thread(&graph, FIRST).unwrap();
@@ -76,7 +78,7 @@ proptest! {
 
     #[test]
     fn a_path_of_a_part_of_the_time_is_that_part_of_the_path(
-        schedule in play::schedules(),
+        schedule in acts::schedules(),
         cut in (0.0..1.0f64, 0.0..1.0f64),
     ) {
         let played = play(&schedule);
@@ -103,7 +105,7 @@ proptest! {
 
     #[test]
     fn waits_are_divided_among_those_who_made_them_long(
-        schedule in play::schedules(),
+        schedule in acts::schedules(),
         light in any::<bool>(),
     ) {
         let played = play(&schedule);
@@ -136,7 +138,7 @@ proptest! {
 
     #[test]
     fn whatever_is_lost_a_path_is_whole(
-        schedule in play::schedules(),
+        schedule in acts::schedules(),
         share in 0.0..0.6f64,
         seed in any::<u64>(),
         depth in 0..4u32,
@@ -165,7 +167,7 @@ proptest! {
 
     #[test]
     fn forgetting_what_lies_before_a_span_does_not_change_its_path(
-        schedule in play::schedules(),
+        schedule in acts::schedules(),
         share in 0.0..1.0f64,
     ) {
         let played = play(&schedule);
@@ -184,12 +186,12 @@ proptest! {
 
 #[test]
 fn schedules_have_all_that_a_path_can_consist_of() {
-    use proptest::strategy::ValueTree as _;
+    use proptest::strategy::{Strategy as _, ValueTree as _};
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();
     let mut seen: BTreeMap<State, u64> = BTreeMap::new();
     for _ in 0..100 {
-        let schedule: Schedule = play::schedules().new_tree(&mut runner).unwrap().current();
+        let schedule: Schedule = acts::schedules().new_tree(&mut runner).unwrap().current();
         for part in play(&schedule).truth {
             *seen.entry(part.state).or_default() += 1;
         }
