@@ -60,14 +60,19 @@ pub struct Blame {
 const BEYOND_EVENTS: u64 = 1 << 20;
 
 impl Blame {
-    /// For all waits of a document. [`Delays::of_turns`] are enough, and the fastest.
-    pub fn new(document: &Document, mut delays: Delays) -> Self {
+    /// For all waits of a document in its only recording. [`Delays::of_turns`] are enough, and the fastest.
+    pub fn new(document: &Document, delays: Delays) -> Self {
+        Self::of(document, 0, delays)
+    }
+
+    /// For those in one of several recordings, whose events alone it takes.
+    pub fn of(document: &Document, recording: u16, mut delays: Delays) -> Self {
         let mut waits = Vec::new();
         let mut sleepers: HashMap<i32, Sleeper> = HashMap::new();
         for (execution, traced) in document.executions.iter().enumerate() {
             for (number, segment) in traced.path.iter().enumerate() {
                 let (place, to_ns) = ((execution, number), segment.to_ns);
-                match kind(segment) {
+                match kind(segment).filter(|_| segment.recording == recording) {
                     Some(Of::Cpu) => waits.push(Wait { to_ns, place }),
                     Some(Of::Sleep { is_disk }) => {
                         let sleep = Sleep { from_ns: segment.from_ns, to_ns, place, is_disk };

@@ -63,8 +63,11 @@ pub struct Traced {
 }
 
 /// A part of a path.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Segment {
+    /// The number of the recording that it is in; documents leave out that of the first one, 0.
+    #[serde(skip_serializing_if = "is_first")]
+    pub recording: u16,
     /// Whose time it is: a thread, or an idle task or the kernel itself, which have the id 0.
     pub tid: i32,
     /// Its name.
@@ -128,6 +131,11 @@ pub fn traced(graph: &Graph, name: &str, execution: &Execution, path: &Path) -> 
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+const fn is_first(recording: &u16) -> bool {
+    *recording == 0
+}
+
 fn is_same(one: &Segment, other: &Segment) -> bool {
     (one.state, one.cpu, one.why, &one.through)
         == (other.state, other.cpu, other.why, &other.through)
@@ -183,5 +191,6 @@ fn segment(graph: &Graph, step: &Step) -> Segment {
         _ => Vec::new(),
     };
     let state = step.state().name();
-    Segment { tid, comm, cpu, state, from_ns, to_ns, why, through, culprits }
+    let recording = graph.get(step.last()).map_or(0, |worker| worker.who.machine());
+    Segment { recording, tid, comm, cpu, state, from_ns, to_ns, why, through, culprits }
 }

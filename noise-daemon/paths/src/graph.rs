@@ -38,6 +38,16 @@ pub enum Who {
     },
 }
 
+impl Who {
+    /// The recording that it is in.
+    pub const fn machine(self) -> u16 {
+        let (Self::Thread { machine, .. }
+        | Self::Idle { machine, .. }
+        | Self::Kernel { machine, .. }) = self;
+        machine
+    }
+}
+
 /// The number of a worker in its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WorkerId(pub(crate) u32);

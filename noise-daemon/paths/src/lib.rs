@@ -16,5 +16,6 @@ pub mod feed;
 pub mod graph;
 pub mod packets;
 pub mod path;
+pub mod several;
 pub mod state;
 pub mod walk;

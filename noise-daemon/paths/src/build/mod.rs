@@ -78,8 +78,7 @@ impl Builder {
     /// until then.
     pub fn until(&mut self, id: WorkerId, time_ns: u64) {
         let Some(who) = self.graph.get(id).map(|worker| worker.who) else { return };
-        let (Who::Thread { machine, .. } | Who::Idle { machine, .. } | Who::Kernel { machine, .. }) =
-            who;
+        let machine = who.machine();
         let is_over = self.graph.get(id).is_some_and(|worker| worker.exit_ns.is_some());
         if !is_over {
             self.append(At { machine, cpu: NO_CPU, time_ns }, id);

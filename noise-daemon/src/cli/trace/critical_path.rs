@@ -3,6 +3,7 @@
 mod lane;
 mod page;
 mod picture;
+mod several;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use noise_paths::document::{Delimiters, Document, traced};
 use noise_paths::execution::{Execution, Finder, Wanted, find};
 use noise_paths::feed;
 use noise_paths::graph::{Graph, Who, Worker};
+use noise_paths::several::Merged;
 use noise_paths::walk::{Bounds, walk};
 use noise_trace::clock::Clock;
 use noise_trace::ctf::Reader;
@@ -25,6 +27,7 @@ use noise_trace::record::Source;
 use noise_trace::select::Select;
 
 use self::picture::Picture;
+use self::several::Together;
 use super::moment::Moment;
 use super::part::Part;
 use super::recording::Recording;
@@ -50,6 +53,11 @@ pub struct CriticalPathArgs {
     /// The recording: a folder in CTF (ours, LTTng's, perf's), or a text of ftrace.
     #[arg(value_name = "RECORDING")]
     recording: PathBuf,
+    /// A recording of another machine at the same time, with which the first one exchanged packets: paths go on in it. Both
+    /// need headers of packets, as LTTng records them; they also say how far the clocks are apart. May be given several
+    /// times.
+    #[arg(long = "with", value_name = "RECORDING", conflicts_with = "perfetto")]
+    others: Vec<PathBuf>,
     /// What one execution is: thread:TID, or a part of that thread's time as thread:TID@FROM..TO (each a time as
     /// --from has it, or empty); process:NAME or process:PID for each process from its creation or exec to its
     /// exit; mark:NAME or mark:NAME=KEY between marks that programs set (noised mark); event:BEGIN..END from one
@@ -118,6 +126,7 @@ struct Sought<'a> {
 /// See [`CommandError`].
 pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
     let recording = Recording::open(&args.recording)?;
+    let others = several::open(&recording, &args.others)?;
     let mut picture =
         args.perfetto.as_deref().map(|to| Picture::begin(&args.recording, to)).transpose()?;
     let (document, damage) = match &recording {
@@ -132,8 +141,9 @@ pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
             if let Some(picture) = &mut picture {
                 picture.of(&clock, &ctf.layout.env);
             }
-            let found = all(tidied(), Builder::new(ctf.waker()), select, &sought)?;
-            let (document, damage) = blamed(tidied(), found);
+            let together = Together::new(&recording, ctf, &others)?;
+            let found = all(together.read(), Builder::new(together.waker()), select, &sought)?;
+            let (document, damage) = blamed(together.read(), found);
             picture.map(|picture| picture.finish(&document, tidied())).transpose()?;
             (document, damage)
         }
@@ -145,8 +155,8 @@ pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
             let wakes = reader().any(|record| matches!(record.kind(), Kind::SchedWaking(_)));
             let waker = if wakes { Waker::Waking } else { Waker::Wakeup };
             let tidied = || recording.tidied(reader(), false);
-            let found = all(tidied(), Builder::new(waker), select, &sought)?;
-            let (document, damage) = blamed(tidied(), found);
+            let found = all(Merged::one(tidied()), Builder::new(waker), select, &sought)?;
+            let (document, damage) = blamed(Merged::one(tidied()), found);
             picture.map(|picture| picture.finish(&document, tidied())).transpose()?;
             (document, damage)
         }
@@ -190,8 +200,8 @@ fn sought<'a>(
 }
 
 /// Goes over the events, and finds the paths.
-fn all<'t>(
-    mut source: impl Source<'t>,
+fn all<'t, S: Source<'t>>(
+    mut source: Merged<'t, S>,
     mut builder: Builder,
     mut select: Select,
     sought: &[Sought<'_>],
@@ -202,10 +212,11 @@ fn all<'t>(
     let to_ns = to_ns.and_then(|all| all.into_iter().max());
     let mut document = Document::default();
     let (mut wanted, mut last_ns) = (BTreeSet::new(), 0);
-    let mut beyond = 0;
+    let (mut beyond, mut number) = (0, 0u64);
     let mut finders: Vec<Option<Finder>> =
         sought.iter().map(|sought| Finder::new(sought.wanted, 0)).collect();
-    for (number, record) in (0u64..).zip(source.by_ref()) {
+    while let Some(record) = source.next() {
+        let machine = source.machine();
         last_ns = record.time_ns;
         if to_ns.is_some_and(|to_ns| record.time_ns > to_ns) {
             // Who ends a sleep that is under way is worth a look, but not at all the rest.
@@ -220,14 +231,19 @@ fn all<'t>(
         {
             builder.forget_before(from_ns.min(record.time_ns));
         }
+        number += 1;
         let event = record.event();
         if let Kind::Lost(loss) = &event.kind {
             document.discarded = document.discarded.saturating_add(loss.events.max(loss.packets));
         }
+        feed::follow(&mut builder, machine, &record, &event);
+        // Executions are those of the first recording.
+        if machine != 0 {
+            continue;
+        }
         if select.follows() {
             select.note(&event, &mut wanted);
         }
-        feed::follow(&mut builder, 0, &record, &event);
         for finder in finders.iter_mut().flatten() {
             finder.follow(&record, &event, &builder);
         }
@@ -320,18 +336,23 @@ fn delimited(
 }
 
 /// The same with for whom it waits, for which the recording is read once more, up to the last wait.
-fn blamed<'t>(
-    source: impl Source<'t>,
+fn blamed<'t, S: Source<'t>>(
+    mut source: Merged<'t, S>,
     (mut document, damage): (Document, Damage),
 ) -> (Document, Damage) {
-    let mut blame = Blame::new(&document, Delays::of_turns());
-    for record in source {
-        if blame.is_over() {
+    let blame = |machine| Blame::of(&document, machine, Delays::of_turns());
+    let mut blames: Vec<Blame> = (0..source.machines()).map(blame).collect();
+    while let Some(record) = source.next() {
+        if blames.iter().all(Blame::is_over) {
             break;
         }
-        blame.follow(&record.event(), &mut document);
+        if let Some(blame) = blames.get_mut(usize::from(source.machine())) {
+            blame.follow(&record.event(), &mut document);
+        }
     }
-    blame.finish(&mut document);
+    for blame in blames {
+        blame.finish(&mut document);
+    }
     (document, damage)
 }
 
@@ -364,7 +385,9 @@ fn executions(graph: &Graph, sought: &Sought<'_>) -> Vec<Execution> {
             execution.to_ns = to_ns;
         }
     }
-    all.retain(|execution| execution.from_ns < execution.to_ns);
+    let is_first =
+        |execution: &Execution| graph.get(execution.worker).is_some_and(|of| of.who.machine() == 0);
+    all.retain(|execution| execution.from_ns < execution.to_ns && is_first(execution));
     all
 }
 
@@ -409,7 +432,8 @@ mod tests {
         let wanted = Wanted::Thread(4_000_000);
         let sought = Sought { name: "thread:4000000", wanted: &wanted, from_ns: None, to_ns: None };
         let reader = Reader::new(&ctf.layout, &ctf.streams());
-        let error = all(reader, Builder::default(), Select::default(), &[sought]).unwrap_err();
+        let error =
+            all(Merged::one(reader), Builder::default(), Select::default(), &[sought]).unwrap_err();
         assert!(error.to_string().starts_with("thread:4000000 did not run"), "{error}");
     }
 }

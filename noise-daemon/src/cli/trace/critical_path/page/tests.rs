@@ -7,6 +7,7 @@ use super::*;
 
 fn segment(tid: i32, comm: &str, state: &'static str, from_ns: u64, to_ns: u64) -> Segment {
     Segment {
+        recording: 0,
         tid,
         comm: comm.to_owned(),
         cpu: None,
