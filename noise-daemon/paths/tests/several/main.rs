@@ -1,7 +1,5 @@
 //! Recordings of two machines whose clocks are apart, read as one: a request goes over and its answer comes back.
 
-#![expect(clippy::unwrap_used, reason = "all of this is a test, which fails by panicking")]
-
 use std::iter::Peekable;
 use std::vec::IntoIter;
 
@@ -178,7 +176,7 @@ fn a_path_leads_through_both_machines() {
     while let Some(record) = source.next() {
         blames[usize::from(source.machine())].follow(&record.event(), &mut document);
     }
-    blames.map(|blame| blame.finish(&mut document));
+    blames.into_iter().for_each(|blame| blame.finish(&mut document));
 
     let traced = &document.executions[0];
     let sum = |recording: u16, tid: i32, state: &str| -> u64 {

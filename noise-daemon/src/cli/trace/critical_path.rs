@@ -141,7 +141,7 @@ pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
             if let Some(picture) = &mut picture {
                 picture.of(&clock, &ctf.layout.env);
             }
-            let together = Together::new(&recording, ctf, &others)?;
+            let together = Together::new(&recording, ctf, &others, &args.others)?;
             let found = all(together.read(), Builder::new(together.waker()), select, &sought)?;
             let (document, damage) = blamed(together.read(), found);
             picture.map(|picture| picture.finish(&document, tidied())).transpose()?;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
+use anyhow::{anyhow, bail};
 use noise_paths::build::Waker;
 use noise_paths::clocks::Line;
 use noise_paths::clocks::traffic::{Traffic, lines};
@@ -45,6 +45,7 @@ impl<'r> Together<'r> {
         recording: &'r Recording,
         first: &'r Ctf,
         others: &'r [Recording],
+        paths: &[PathBuf],
     ) -> anyhow::Result<Self> {
         let mut all = vec![(recording, first, Line::SAME)];
         for other in others {
@@ -57,16 +58,15 @@ impl<'r> Together<'r> {
                 traffic(recording.tidied(Reader::new(&ctf.layout, &ctf.streams()), false))
             };
             let traffic: Vec<Traffic> = all.iter().map(of).collect();
-            let found =
-                lines(&traffic).map_err(|(number, error)| (number, anyhow::Error::from(error)));
-            let found = match found {
-                Ok(found) => found,
-                Err((number, error)) => {
-                    return Err(error).with_context(|| {
-                        format!("the clock of recording {} (from 1 on) cannot be brought together with the others", number + 1)
-                    });
-                }
-            };
+            let found = lines(&traffic).map_err(|(number, error)| {
+                let path = number.checked_sub(1).and_then(|other| paths.get(other));
+                let shown = path.map(|path| path.display().to_string()).unwrap_or_default();
+                anyhow!(
+                    "the clock of {shown} cannot be brought together with the others': {error}; record \
+                     net_dev_queue and netif_receive_skb with LTTng 2.8 or later on both machines, while they \
+                     exchange packets of TCP"
+                )
+            })?;
             for (place, line) in all.iter_mut().zip(found) {
                 place.2 = line;
             }
