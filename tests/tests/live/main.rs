@@ -11,6 +11,7 @@ mod cgroups;
 mod command_line;
 mod configuration;
 mod counters;
+mod critical_paths;
 mod detour;
 mod differential;
 mod faults;
@@ -148,6 +149,7 @@ fn main() -> ExitCode {
         ("record_ends", record_ends::TESTS),
         ("recorder", recorder::TESTS),
         ("marks", marks::TESTS),
+        ("critical_paths", critical_paths::TESTS),
         ("attribution", attribution::TESTS),
         ("scenario", scenario::TESTS),
         ("faults", faults::TESTS),
