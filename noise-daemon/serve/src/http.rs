@@ -23,7 +23,7 @@ use super::{IncidentsDocument, OutliersDocument, Process, page, render};
 
 /// What is answered where there is nothing.
 const NOT_FOUND: &str = "not found; see /, /metrics, /api/v1/frame, /api/v1/incidents, \
-                         /api/v1/outliers, /-/healthy, /-/ready\n";
+                         /api/v1/incidents/ID/path, /api/v1/outliers, /-/healthy, /-/ready\n";
 
 /// What there is to show at one time.
 #[derive(Clone, Debug, Default)]
@@ -111,8 +111,11 @@ impl App {
                     StatusCode::INTERNAL_SERVER_ERROR
                 })
             }
-            Document::Page => Ok(page(&shown.model).into_bytes()),
-            Document::Incidents => json(&IncidentsDocument::new(shown.overview.incidents.clone())),
+            Document::Page => Ok(page(&shown.model, &shown.overview).into_bytes()),
+            Document::Incidents => {
+                let Overview { incidents, traces, .. } = shown.overview.clone();
+                json(&IncidentsDocument::new(incidents, traces))
+            }
             Document::Outliers => json(&OutliersDocument::new(shown.overview.outliers.clone())),
         }
     }

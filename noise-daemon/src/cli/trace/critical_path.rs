@@ -1,6 +1,6 @@
 //! `noised trace critical-path`: what executions in a recording really waited for.
 
-mod page;
+pub(crate) mod page;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
