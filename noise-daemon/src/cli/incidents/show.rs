@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::slice;
 
 use anyhow::{Context as _, bail};
+use noise_serve::IncidentsDocument;
 
 use super::source::{IncidentSource, Told};
 use super::{export, json, page};
@@ -45,10 +46,7 @@ pub fn run(args: &ShowArgs, is_json: bool, source: &IncidentSource) -> Result<()
         .into());
     }
     if !args.path && args.export.is_none() {
-        return Ok(match is_json {
-            true => output::print_json(&json(&document(told))?),
-            false => output::print(&page::incidents(&told.incidents, &told.traces)),
-        }?);
+        return Ok(show(told, is_json)?);
     }
     let file = file(args.id, &told, source)?;
     if let Some(folder) = &args.export {
@@ -62,8 +60,12 @@ pub fn run(args: &ShowArgs, is_json: bool, source: &IncidentSource) -> Result<()
     Ok(())
 }
 
-fn document(told: Told) -> noise_serve::IncidentsDocument {
-    noise_serve::IncidentsDocument::new(told.incidents, told.traces)
+fn show(told: Told, is_json: bool) -> anyhow::Result<()> {
+    let Told { incidents, traces } = told;
+    match is_json {
+        true => output::print_json(&json(&IncidentsDocument::new(incidents, traces))?),
+        false => output::print(&page::incidents(&incidents, &traces)),
+    }
 }
 
 /// The events that were kept.

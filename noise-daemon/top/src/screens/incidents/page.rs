@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use noise_analysis::{Episode, Level, Outlier, Report, Time, Watched};
+use noise_analysis::{Episode, KeptTrace, Level, Outlier, Report, Time, Watched};
 use noise_common::subject::SubjectKind;
 use noise_model::units;
 
@@ -31,6 +31,7 @@ pub(super) fn page(history: &History, key: &str) -> Option<Page> {
     blocks.extend(remedies(main));
     blocks.extend(also(report));
     blocks.extend(over_time(history, main));
+    blocks.extend(frame.overview.trace(id).map(trace));
     blocks.extend(waits(&frame.overview.outliers, report, frame.time));
     Some(Page { title: format!("Incident {id}: {}", main.whose()), blocks })
 }
@@ -168,6 +169,14 @@ fn over_time(history: &History, episode: &Episode) -> Option<Block> {
     };
     let heatmap = heatmap(history, "The last minutes", signal, |own| own == labels);
     (!heatmap.bounds_ns.is_empty()).then_some(Block::Heatmap(heatmap))
+}
+
+/// What was kept of the moment when it opened.
+fn trace(trace: &KeptTrace) -> Block {
+    let mut lines = vec![("When it opened".to_owned(), Tone::Strong)];
+    lines.extend(trace.waits.iter().map(|wait| (wait.to_string(), Tone::Plain)));
+    lines.push((trace.sentence(), Tone::Dim));
+    Block::Text(lines)
 }
 
 /// Long waits of those who are disturbed, the newest first.
