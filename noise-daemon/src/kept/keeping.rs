@@ -24,8 +24,6 @@ const HOUR: SignedDuration = SignedDuration::from_hours(1);
 const MOST_WAITING: usize = 4;
 /// Most incidents of which it is said why nothing is kept.
 const MOST_WITHOUT: usize = 64;
-/// Longest document with paths: they are in memory.
-const MOST_DOCUMENT_BYTES: usize = 64 << 10;
 /// Bytes that are sent at once of a file.
 const PIECE_BYTES: usize = 64 << 10;
 
@@ -315,15 +313,11 @@ fn copy(shelf: &Shelf, latest: &Latest, job: &Job) -> Result<(Seen, u64), String
 fn describe(shelf: &Shelf, job: &Job, seen: &Seen, bytes: u64) -> Result<Kept, String> {
     let file = || open(shelf.folder(), job.incident);
     let read = || file().map(|file| Box::new(BufReader::new(file)) as Box<dyn Read>);
-    let mut found = find(&read).unwrap_or_else(|error| {
+    let found = find(&read).unwrap_or_else(|error| {
         tracing::warn!(id = job.incident, %error, "no path is found for an incident");
         Found::default()
     });
-    let text = |found: &Found| serde_json::to_string_pretty(&found.document).unwrap_or_default();
-    let mut document = text(&found);
-    while document.len() > MOST_DOCUMENT_BYTES && found.document.executions.pop().is_some() {
-        document = text(&found);
-    }
+    let mut document = serde_json::to_string(&found.document).map_err(|error| error.to_string())?;
     document.push('\n');
     let from_ns = seen.span_ns.map_or(job.opened.at_ns, |(from_ns, _)| from_ns);
     let trace = KeptTrace {
@@ -416,7 +410,7 @@ mod tests {
             assert!(trace.is_kept() && (trace.events, trace.missing) == (9, 2), "{trace:?}");
             assert!(trace.waits[0].contains("waited 30.0 ms: waiting_cpu 100 %"), "{trace:?}");
             let document = keeping.paths()(7).unwrap();
-            assert!(document.contains("\"span_ns\": 30000000"), "{document}");
+            assert!(document.contains("\"span_ns\":30000000"), "{document}");
             assert!(keeping.paths()(8).is_none() && keeping.traces()(8).is_none());
             let mut pieces = keeping.traces()(7).unwrap();
             let mut bytes = Vec::new();

@@ -25,8 +25,9 @@ const MOST_WAITS: usize = 3;
 const LEAD_NS: u64 = 100_000_000;
 /// Most events of one path, the latest: this bounds the memory that it takes.
 const MOST_EVENTS: usize = 1 << 16;
-/// Most parts of all paths of one incident.
-const MOST_PARTS: usize = 4096;
+/// Longest document: the daemon has those of all incidents in memory. Of a path that is longer there is the
+/// sentence alone.
+const MOST_BYTES: usize = 128 << 10;
 
 /// What opens a file of kept events, which is read more than once.
 pub type Open<'a> = &'a dyn Fn() -> io::Result<Box<dyn Read>>;
@@ -58,16 +59,16 @@ pub enum PathError {
 pub fn find(open: Open<'_>) -> Result<Found, PathError> {
     let (head, about) = read(open().map_err(KeptError::from)?, |_, _| {})?;
     let mut found = Found::default();
+    let mut bytes = 0;
     for wait in longest(open, &head, &about)? {
         let Some(traced) = path(open, &head, &about, wait, &mut found.document.discarded)? else {
             continue;
         };
-        let parts: usize = found.document.executions.iter().map(|one| one.path.len()).sum();
-        if parts + traced.path.len() > MOST_PARTS {
-            continue;
-        }
         found.sentences.push(sentence(&traced).into());
-        found.document.executions.push(traced);
+        bytes += serde_json::to_string(&traced).map_or(0, |text| text.len());
+        if bytes <= MOST_BYTES {
+            found.document.executions.push(traced);
+        }
     }
     Ok(found)
 }

@@ -18,6 +18,7 @@ mod hostile;
 mod https;
 mod incidents;
 mod interrupts;
+mod kept;
 mod known_counts;
 mod lifecycle;
 mod locked_memory;

@@ -88,7 +88,7 @@ fn show_paths(id: u64, file: &[u8], told: &Told, is_json: bool) -> anyhow::Resul
         let json = serde_json::to_string_pretty(&found.document)?;
         return output::print_json(&(json + "\n"));
     }
-    if found.document.executions.is_empty() {
+    if found.sentences.is_empty() {
         return output::print(
             "none of the victim's threads waited in the time before the incident opened\n",
         );
