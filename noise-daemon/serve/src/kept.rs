@@ -1,5 +1,5 @@
-//! What is kept of incidents, over HTTP: the paths of their victims' longest waits for all who may ask, the
-//! kernel events themselves on the local socket alone.
+//! The kernel events that are kept of incidents, over the local socket. They are sent piece by piece as they are
+//! read, so that a slow client costs no memory, and a slow disk nobody else's answer.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -15,7 +15,6 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame};
-use noise_model::clean::clean_json;
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -24,9 +23,6 @@ const MOST_ANSWERS: usize = 2;
 /// How long a request waits for others.
 const WAIT: Duration = Duration::from_secs(5);
 const TRACE_TYPE: &str = "application/vnd.noised.trace";
-
-/// The document with the paths of an incident, where there is one: JSON.
-pub type PathSource = Arc<dyn Fn(u64) -> Option<Arc<str>> + Send + Sync>;
 
 /// The pieces of the file with the kernel events of an incident, where there is one, as they are read.
 pub type TraceSource = Arc<dyn Fn(u64) -> Option<Receiver<Vec<u8>>> + Send + Sync>;
@@ -49,13 +45,6 @@ impl HttpBody for Sent {
     }
 }
 
-fn path(source: &PathSource, id: &str) -> Result<Response, StatusCode> {
-    let id = id.parse().map_err(|_| StatusCode::BAD_REQUEST)?;
-    let document = source(id).ok_or(StatusCode::NOT_FOUND)?;
-    let document = clean_json(&document).into_owned();
-    Ok(([(header::CONTENT_TYPE, "application/json")], document).into_response())
-}
-
 async fn trace(
     source: TraceSource,
     turns: Arc<Semaphore>,
@@ -69,13 +58,6 @@ async fn trace(
     Ok(([(header::CONTENT_TYPE, TRACE_TYPE)], body).into_response())
 }
 
-/// The routes with that of incidents' paths.
-pub fn with_paths(router: Router, source: Option<PathSource>) -> Router {
-    let Some(source) = source else { return router };
-    let answer = async move |Path(id): Path<String>| path(&source, &id);
-    router.route("/api/v1/incidents/{id}/path", get(answer))
-}
-
 /// The routes with that of incidents' kernel events.
 pub fn with_traces(router: Router, source: Option<TraceSource>) -> Router {
     let Some(source) = source else { return router };
@@ -87,14 +69,6 @@ pub fn with_traces(router: Router, source: Option<TraceSource>) -> Router {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn paths_are_asked_for_by_the_number_of_the_incident() {
-        let source: PathSource = Arc::new(|id| (id == 7).then(|| "{\"a\":\"\u{9b}\"}".into()));
-        assert_eq!(path(&source, "7").unwrap().status(), StatusCode::OK);
-        assert_eq!(path(&source, "8").unwrap_err(), StatusCode::NOT_FOUND);
-        assert_eq!(path(&source, "x").unwrap_err(), StatusCode::BAD_REQUEST);
-    }
 
     #[tokio::test]
     async fn files_are_sent_piece_by_piece_and_turns_are_given_back() {

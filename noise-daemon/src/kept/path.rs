@@ -5,6 +5,7 @@ use std::io::{self, Read};
 
 use noise_analysis::Name;
 use noise_common::store::Event;
+use noise_model::clean::clean;
 use noise_model::units::duration;
 use noise_paths::blame::Blame;
 use noise_paths::build::{Builder, Waker};
@@ -154,8 +155,8 @@ fn path(
     Ok(one.executions.pop())
 }
 
-/// Who waited how long, what for, and for whom.
-pub fn sentence(traced: &Traced) -> String {
+/// Who waited how long, what for, and for whom: a line whatever the names are.
+fn sentence(traced: &Traced) -> String {
     let time = |ns: u64| duration(ns as f64);
     let mut text = format!("{} {} waited {}", traced.comm, traced.tid, time(traced.span_ns));
     let mut states: Vec<_> = traced.totals_ns.iter().filter(|(_, ns)| **ns > 0).collect();
@@ -176,7 +177,7 @@ pub fn sentence(traced: &Traced) -> String {
         let who = if cause == "thread" { format!("{comm} {tid}") } else { cause.to_owned() };
         text.push_str(&format!("; {who} had the CPU for {}", time(ns)));
     }
-    text
+    clean(&text).into_owned()
 }
 
 #[cfg(test)]

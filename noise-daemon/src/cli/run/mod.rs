@@ -24,7 +24,7 @@ use noise_measure::osnoise::Duty;
 use noise_model::{Builder, Longest, Reload};
 use noise_serve::{
     Costs, ListenError, Listeners, LocalSocket, Refresh, SocketOptions, Web, router, serve,
-    with_events, with_paths, with_traces,
+    with_events, with_traces,
 };
 use noise_system::worker::ensure_threads;
 use tokio::net::UnixListener;
@@ -176,8 +176,8 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     let listening: Vec<IpAddr> = listening.iter().map(SocketAddr::ip).collect();
     web.set_hosts(config.web.hosts(&listening));
     let costs = Costs::default();
-    let router = router(Refresh(refresh), read_host(Path::new("/")), web.clone(), costs.clone());
-    let router = with_paths(router, paths);
+    let host = read_host(Path::new("/"));
+    let router = router(Refresh(refresh), host, web.clone(), costs.clone(), paths);
     let events = collector.event_store().map(recorder::source);
     let local_router = with_traces(with_events(router.clone(), events), traces);
     let mut pipeline = Pipeline::new(collector, beat)?;
