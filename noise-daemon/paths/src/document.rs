@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::execution::Execution;
 use crate::graph::{Graph, NO_CPU, Who, WorkerId};
 use crate::path::{Path, Step, Why};
-use crate::state::State;
+use crate::state::{Action, State};
 
 /// Paths of executions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -68,8 +68,9 @@ pub struct Segment {
     /// The thread that handled the interrupt which ended a sleep.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub through: Option<String>,
-    /// Of a wait for a CPU: who had it meanwhile, the longest first; sums to the wait. See
-    /// [`blame`](crate::blame).
+    /// For whom it waits, the longest first. They sum to the segment where there are any: of a wait for a CPU, who had it
+    /// meanwhile; at a disk, who was ahead; of a packet, its sender; of a sleep that no signal ends and that no other
+    /// segment explains, what ended it. See [`blame`](crate::blame).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub culprits: Vec<Culprit>,
 }
@@ -87,7 +88,8 @@ pub fn traced(graph: &Graph, name: &str, execution: &Execution, path: &Path) -> 
         let (id, next) = (step.last(), segment(graph, step));
         match segments.last_mut() {
             Some((last_id, last)) if *last_id == id && is_same(last, &next) => {
-                last.to_ns = next.to_ns
+                last.to_ns = next.to_ns;
+                join(&mut last.culprits, next.culprits);
             }
             _ => segments.push((id, next)),
         }
@@ -112,6 +114,20 @@ pub fn traced(graph: &Graph, name: &str, execution: &Execution, path: &Path) -> 
 fn is_same(one: &Segment, other: &Segment) -> bool {
     (one.state, one.cpu, one.why, &one.through)
         == (other.state, other.cpu, other.why, &other.through)
+}
+
+/// Joins parts of two segments that become one.
+fn join(culprits: &mut Vec<Culprit>, more: Vec<Culprit>) {
+    for culprit in more {
+        let known = culprits.iter_mut().find(|known| {
+            (known.tid, known.cause, &known.comm) == (culprit.tid, culprit.cause, &culprit.comm)
+        });
+        match known {
+            Some(known) => known.ns = known.ns.saturating_add(culprit.ns),
+            None => culprits.push(culprit),
+        }
+    }
+    culprits.sort_by_key(|culprit| std::cmp::Reverse(culprit.ns));
 }
 
 fn named(graph: &Graph, id: WorkerId) -> (i32, String) {
@@ -139,6 +155,16 @@ fn segment(graph: &Graph, step: &Step) -> Segment {
         Step::Go { .. } => (None, None, None),
     };
     let through = through.map(|id| named(graph, id).1);
-    let (state, culprits) = (step.state().name(), Vec::new());
+    let culprits = match step {
+        Step::Go { from, action: Some(Action::Sends), .. } => {
+            let (tid, comm) = named(graph, *from);
+            vec![Culprit { tid, comm, cause: "sender", ns: step.ns() }]
+        }
+        Step::Stay { state: State::Network, .. } => {
+            vec![Culprit { tid: -1, comm: String::new(), cause: "untracked", ns: step.ns() }]
+        }
+        _ => Vec::new(),
+    };
+    let state = step.state().name();
     Segment { tid, comm, cpu, state, from_ns, to_ns, why, through, culprits }
 }

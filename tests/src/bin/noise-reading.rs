@@ -79,15 +79,16 @@ fn run(options: &Options) -> Result<()> {
     let is_wanted = |program: &Program| {
         !options.no_text || !matches!(program, Program::Text | Program::TheirText)
     };
-    let round = |folder: &Folder| -> Result<Round> {
+    let round = |folder: &Folder, last_ns: u64| -> Result<Round> {
         let programs = PROGRAMS.into_iter().filter(is_wanted);
-        programs.map(|program| Ok((program, program.run(folder.path())?))).collect()
+        programs.map(|program| Ok((program, program.run(folder.path(), last_ns)?))).collect()
     };
-    let first = round(&once)?;
+    let last_ns = times.saturating_sub(1) * original.shift;
+    let first = round(&once, 0)?;
     let mut rounds = Vec::new();
     for number in 1..=options.rounds {
         eprintln!("round {number} of {}", options.rounds);
-        rounds.push(round(&repeated)?);
+        rounds.push(round(&repeated, last_ns)?);
     }
     let report = Report {
         machine,

@@ -23,7 +23,7 @@ use noise_trace::delays::{Begin, Delays};
 use noise_trace::event::{Event, Kind, Loss};
 use proptest::prelude::*;
 
-use self::play::{FIRST, HOG, Part, Played, Schedule, play};
+use self::play::{FIRST, HOG, OTHER, Part, Played, Schedule, play};
 
 /// The graph of events that were played, without those whose numbers are in `lost`.
 fn graph(played: &Played, is_lost: impl Fn(usize) -> bool) -> Graph {
@@ -35,6 +35,7 @@ fn graph(played: &Played, is_lost: impl Fn(usize) -> bool) -> Graph {
             play::What::Event(kind) => builder.follow(&event(*kind)),
             play::What::Sent(key) => builder.sent(0, *cpu, *time_ns, *key),
             play::What::Received(key) => builder.received(0, *cpu, *time_ns, *key),
+            play::What::Interrupts(target) => builder.interrupts(0, *cpu, *time_ns, *target),
         }
     }
     builder.finish()
@@ -101,7 +102,10 @@ proptest! {
     }
 
     #[test]
-    fn waits_for_a_cpu_are_divided_among_who_had_it(schedule in play::schedules()) {
+    fn waits_are_divided_among_those_who_made_them_long(
+        schedule in play::schedules(),
+        light in any::<bool>(),
+    ) {
         let played = play(&schedule);
         let graph = graph(&played, |_| false);
         let wanted = Wanted::Thread(FIRST);
@@ -110,7 +114,8 @@ proptest! {
         let path = walk(&graph, worker, from_ns, to_ns, Bounds::default()).unwrap();
         let executions = vec![traced(&graph, "first", &execution, &path)];
         let mut document = Document { executions, discarded: 0 };
-        let mut blame = Blame::new(&document, Delays::new(Begin::Waking));
+        let delays = if light { Delays::of_turns() } else { Delays::new(Begin::Waking) };
+        let mut blame = Blame::new(&document, delays);
         for (time_ns, cpu, what) in &played.events {
             if let play::What::Event(kind) = what {
                 blame.follow(&Event { time_ns: *time_ns, cpu: *cpu, kind: *kind }, &mut document);
@@ -120,9 +125,10 @@ proptest! {
         let mut hogs_ns = 0;
         for segment in &document.executions[0].path {
             let culprits: u64 = segment.culprits.iter().map(|culprit| culprit.ns).sum();
-            let waits = segment.state == "waiting_cpu";
-            prop_assert_eq!(culprits, if waits { segment.to_ns - segment.from_ns } else { 0 });
-            let hogs = segment.culprits.iter().filter(|culprit| culprit.tid >= HOG);
+            let is_divided = ["waiting_cpu", "disk", "network"].contains(&segment.state);
+            let expected = if is_divided { segment.to_ns - segment.from_ns } else { 0 };
+            prop_assert_eq!(culprits, expected, "{:?}", segment);
+            let hogs = segment.culprits.iter().filter(|culprit| (HOG..OTHER).contains(&culprit.tid));
             hogs_ns += hogs.map(|culprit| culprit.ns).sum::<u64>();
         }
         prop_assert_eq!(hogs_ns, played.preempted_ns);

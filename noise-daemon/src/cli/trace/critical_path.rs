@@ -10,11 +10,12 @@ use noise_paths::blame::Blame;
 use noise_paths::build::{Builder, Waker};
 use noise_paths::document::{Document, traced};
 use noise_paths::execution::{Execution, Wanted, find};
+use noise_paths::feed;
 use noise_paths::graph::{Graph, Who};
 use noise_paths::walk::{Bounds, walk};
 use noise_trace::ctf::Reader;
 use noise_trace::damage::Damage;
-use noise_trace::delays::{Begin, Delays};
+use noise_trace::delays::Delays;
 use noise_trace::event::Kind;
 use noise_trace::ftrace;
 use noise_trace::record::Source;
@@ -110,7 +111,7 @@ pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
             let sought = sought(args, &select, begin_ns);
             let tidied = || recording.tidied(reader(), false);
             let found = all(tidied(), Builder::new(ctf.waker()), select, &sought)?;
-            blamed(tidied(), Delays::new(ctf.begin()), found)
+            blamed(tidied(), found)
         }
         Recording::Text(text) => {
             let reader = || ftrace::Reader::new(text);
@@ -121,7 +122,7 @@ pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
             let waker = if wakes { Waker::Waking } else { Waker::Wakeup };
             let tidied = || recording.tidied(reader(), false);
             let found = all(tidied(), Builder::new(waker), select, &sought)?;
-            blamed(tidied(), Delays::new(Begin::Wakeup), found)
+            blamed(tidied(), found)
         }
     };
     match args.json {
@@ -187,7 +188,7 @@ fn all<'t>(
         if select.follows() {
             select.note(&event, &mut wanted);
         }
-        builder.follow(&event);
+        feed::follow(&mut builder, 0, &record, &event);
     }
     if select.lacks_cgroups() {
         bail!(NO_CGROUPS);
@@ -217,14 +218,12 @@ fn all<'t>(
     Ok((document, source.damage()))
 }
 
-/// The same with who had the CPUs that were waited for, for which the recording is read once more, up to the
-/// last of these waits.
+/// The same with for whom it waits, for which the recording is read once more, up to the last wait.
 fn blamed<'t>(
     source: impl Source<'t>,
-    delays: Delays,
     (mut document, damage): (Document, Damage),
 ) -> (Document, Damage) {
-    let mut blame = Blame::new(&document, delays);
+    let mut blame = Blame::new(&document, Delays::of_turns());
     for record in source {
         if blame.is_over() {
             break;

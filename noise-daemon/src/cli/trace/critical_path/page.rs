@@ -112,7 +112,8 @@ fn folded(path: &[Segment]) -> Vec<(String, &'static str, u64)> {
 /// Time of waits for a CPU by who had it, the longest first.
 fn blamed(path: &[Segment]) -> Vec<(String, u64)> {
     let mut sums: HashMap<String, u64> = HashMap::new();
-    for culprit in path.iter().flat_map(|segment| &segment.culprits) {
+    let waits = path.iter().filter(|segment| segment.state == "waiting_cpu");
+    for culprit in waits.flat_map(|segment| &segment.culprits) {
         let who = match culprit.cause {
             "thread" => format!("{} {}", culprit.comm, culprit.tid),
             other => other.to_owned(),
