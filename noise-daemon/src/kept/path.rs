@@ -11,9 +11,11 @@ use noise_paths::blame::Blame;
 use noise_paths::build::{Builder, Waker};
 use noise_paths::document::{Document, Traced, traced};
 use noise_paths::execution::Execution;
+use noise_paths::feed;
+use noise_paths::state::State;
 use noise_paths::walk::{Bounds, walk};
 use noise_trace::ctf::{Layout, Reader, StreamFile};
-use noise_trace::delays::{Begin, Delays};
+use noise_trace::delays::Delays;
 use noise_wire::events::{Item, StretchHead};
 
 use super::file::{About, KeptError, read};
@@ -133,7 +135,9 @@ fn path(
     let real_ns = |at_ns: u64| at_ns.saturating_add(offset_ns);
     let (from_ns, to_ns) = (real_ns(wait.from_ns), real_ns(wait.to_ns));
     let mut builder = Builder::new(Waker::Waking);
-    Reader::new(&layout, &files).for_each(|record| builder.follow(&record.event()));
+    for record in Reader::new(&layout, &files) {
+        feed::follow(&mut builder, 0, &record, &record.event());
+    }
     let Some(worker) = builder.thread(0, wait.tid.cast_signed()) else { return Ok(None) };
     builder.until(worker, to_ns);
     let execution = Execution { worker, from_ns, to_ns, has_begin: false, has_end: false };
@@ -144,7 +148,7 @@ fn path(
     let traced = traced(builder.graph(), &name, &execution, &path);
     drop(builder);
     let mut one = Document { executions: vec![traced], ..Document::default() };
-    let mut blame = Blame::new(&one, Delays::new(Begin::Waking));
+    let mut blame = Blame::new(&one, Delays::of_turns());
     for record in Reader::new(&layout, &files) {
         if blame.is_over() {
             break;
@@ -167,15 +171,23 @@ fn sentence(traced: &Traced) -> String {
     if !parts.is_empty() {
         text.push_str(&format!(": {}", parts.join(", ")));
     }
-    let mut culprits: HashMap<(i32, &str, &str), u64> = HashMap::new();
-    for culprit in traced.path.iter().flat_map(|segment| &segment.culprits) {
-        let sum = culprits.entry((culprit.tid, &culprit.comm, culprit.cause)).or_default();
-        *sum = sum.saturating_add(culprit.ns);
+    let mut culprits: HashMap<(bool, i32, &str, &str), u64> = HashMap::new();
+    for segment in &traced.path {
+        let of_cpu = segment.state == State::WaitingCpu.name();
+        for culprit in &segment.culprits {
+            let who = (of_cpu, culprit.tid, &*culprit.comm, culprit.cause);
+            let sum = culprits.entry(who).or_default();
+            *sum = sum.saturating_add(culprit.ns);
+        }
     }
     let worst = culprits.into_iter().max_by_key(|(who, ns)| (*ns, *who));
-    if let Some(((tid, comm, cause), ns)) = worst {
-        let who = if cause == "thread" { format!("{comm} {tid}") } else { cause.to_owned() };
-        text.push_str(&format!("; {who} had the CPU for {}", time(ns)));
+    if let Some(((of_cpu, tid, comm, cause), ns)) = worst {
+        let who = if tid > 0 { format!("{comm} {tid}") } else { cause.to_owned() };
+        let ns = time(ns);
+        text.push_str(&match of_cpu {
+            true => format!("; {who} had the CPU for {ns}"),
+            false => format!("; {ns} of it for {who}"),
+        });
     }
     clean(&text).into_owned()
 }

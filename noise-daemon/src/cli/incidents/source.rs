@@ -469,6 +469,29 @@ mod tests {
     }
 
     #[test]
+    fn kernel_events_are_read_from_the_socket_or_where_they_are_kept() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("noised.sock");
+        let daemon =
+            Fake::local(&path, Reply::of(200, "application/vnd.noised.trace", b"\xff\x00"));
+        let source = |directory: Option<&Path>| IncidentSource {
+            places: vec![Place::Web("127.0.0.1:1".to_owned()), Place::Socket(path.clone())],
+            directory: directory.map(Path::to_owned),
+            is_default: false,
+            client: WebClient::default(),
+        };
+        assert_eq!(source(None).trace(7).unwrap(), Some(vec![0xff, 0]));
+        daemon.answer(Reply::of(404, "text/plain", b""));
+        assert_eq!(source(Some(root.path())).trace(7).unwrap(), None);
+        drop(daemon);
+        let error = source(None).trace(7).unwrap_err().to_string();
+        assert!(error.contains("--connect SOCKET or --state.directory"), "{error}");
+        assert_eq!(source(Some(root.path())).trace(7).unwrap(), None);
+        fs::write(root.path().join("incident-7.trace"), "kept").unwrap();
+        assert_eq!(source(Some(root.path())).trace(7).unwrap(), Some(b"kept".to_vec()));
+    }
+
+    #[test]
     fn addresses_have_a_port() {
         for good in ["127.0.0.1:80", "[::1]:19435", "host.example:1"] {
             assert_eq!(address(good).as_deref(), Ok(good));
