@@ -1,6 +1,7 @@
 //! The format of the events that are kept of an incident: what `/api/v1/events` answers, then [`About`] as
 //! JSON, all of it compressed (zstd).
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 
@@ -25,6 +26,8 @@ const MOST_ABOUT_BYTES: u64 = 16 << 20;
 pub struct About {
     /// The number of the incident.
     pub incident: u64,
+    /// Begin of the first disturbed window.
+    pub started: Timestamp,
     /// When it opened.
     pub opened: Timestamp,
     /// What was unusual.
@@ -55,18 +58,15 @@ pub struct Seen {
 /// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeptError {
-    /// It cannot be read, or is no file of ours.
-    #[error("its kernel events cannot be read: {0}")]
+    /// It cannot be written, or opened.
+    #[error("the file of its kernel events: {0}")]
+    File(#[from] io::Error),
+    /// What is in it cannot be read, or is something else.
+    #[error("its kernel events: {0}")]
     Events(#[from] EventsError),
     /// What follows the events cannot be understood.
-    #[error("its kernel events cannot be read: who is who is damaged: {0}")]
+    #[error("its kernel events: who is who is damaged: {0}")]
     About(#[from] serde_json::Error),
-}
-
-impl From<io::Error> for KeptError {
-    fn from(error: io::Error) -> Self {
-        Self::Events(error.into())
-    }
 }
 
 impl Seen {
@@ -92,18 +92,23 @@ impl Seen {
 }
 
 /// Reads pieces, and writes each to somewhere else on the way.
-struct Tee<W> {
+struct Tee<'a, W> {
     pieces: EventPieces,
     piece: Vec<u8>,
     at: usize,
     to: W,
+    /// Why it cannot be written.
+    failure: &'a Cell<Option<io::Error>>,
 }
 
-impl<W: Write> Read for Tee<W> {
+impl<W: Write> Read for Tee<'_, W> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.at >= self.piece.len() {
             let Some(piece) = self.pieces.next() else { return Ok(0) };
-            self.to.write_all(&piece)?;
+            if let Err(error) = self.to.write_all(&piece) {
+                self.failure.set(Some(error));
+                return Ok(0);
+            }
             (self.piece, self.at) = (piece, 0);
         }
         let left = self.piece.get(self.at..).unwrap_or_default();
@@ -126,9 +131,23 @@ pub fn write(
     pieces: EventPieces,
     about: impl FnOnce(&Seen) -> About,
 ) -> Result<(Seen, About), KeptError> {
+    let failure = Cell::new(None);
+    let written = write_all(to, pieces, about, &failure);
+    match failure.take() {
+        Some(error) => Err(error.into()),
+        None => written,
+    }
+}
+
+fn write_all(
+    to: impl Write,
+    pieces: EventPieces,
+    about: impl FnOnce(&Seen) -> About,
+    failure: &Cell<Option<io::Error>>,
+) -> Result<(Seen, About), KeptError> {
     let mut packer = zstd::Encoder::new(to, COMPRESSION)?;
     packer.include_checksum(true)?;
-    let tee = Tee { pieces, piece: Vec::new(), at: 0, to: packer };
+    let tee = Tee { pieces, piece: Vec::new(), at: 0, to: packer, failure };
     let mut reader = EventsReader::new(tee)?;
     let mut seen = Seen { head: reader.head(), ..Seen::default() };
     while let Some(item) = reader.next_item()? {
@@ -229,6 +248,7 @@ pub mod made {
             "interrupts":[[36,"virtio1"]],"disks":[],"interfaces":[],"namespace":5}"#;
         About {
             incident: 7,
+            started: "1970-01-01T00:00:01.03Z".parse().unwrap(),
             opened: "2026-11-21T09:00:00Z".parse().unwrap(),
             signal: noise_common::signals::Signal::CgroupRunqueueWait.into(),
             subject: "web.service".to_owned(),
@@ -293,8 +313,9 @@ mod tests {
             }
         }
         let error = write(Full, made::pieces(), |_| made::about()).unwrap_err();
-        assert!(error.to_string().contains("no storage space"), "{error}");
+        assert!(matches!(error, KeptError::File(_)), "{error}");
         let cut: EventPieces = Box::new(made::pieces().take(1));
-        assert!(write(Vec::new(), cut, |_| made::about()).is_err());
+        let error = write(Vec::new(), cut, |_| made::about()).unwrap_err();
+        assert!(matches!(error, KeptError::Events(_)), "{error}");
     }
 }

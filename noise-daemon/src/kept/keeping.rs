@@ -6,13 +6,14 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 use jiff::{SignedDuration, Timestamp};
 use noise_analysis::{Clock, KeptTrace, Report, Watched};
 use noise_serve::{EventPieces, PathSource, TraceSource};
 use tokio::sync::mpsc;
 
-use super::file::{About, Seen, Who, write};
+use super::file::{About, KeptError, Seen, Who, write};
 use super::path::{Found, find};
 use super::shelf::{Kept, Shelf, open};
 use crate::state::Folder;
@@ -43,6 +44,7 @@ pub struct Bounds {
 #[derive(Clone, Debug)]
 struct Job {
     incident: u64,
+    started: Timestamp,
     opened: Clock,
     signal: Watched,
     subject: String,
@@ -125,6 +127,7 @@ impl Keeping {
             self.recent.push_back(opened.now);
             self.waiting.push(Job {
                 incident: report.id,
+                started: report.main.start,
                 opened,
                 signal: report.main.signal,
                 subject: report.main.subject.to_string(),
@@ -273,11 +276,13 @@ fn send(mut file: File, to: &mpsc::Sender<Vec<u8>>) -> io::Result<()> {
 
 /// All copies come first: the recorder is overwritten meanwhile.
 fn work(shelf: &Shelf, latest: &Latest, jobs: Vec<Job>, gone: &[u64]) -> Vec<Outcome> {
+    let begin = Instant::now();
     let copy = |job: Job| {
         let copied = copy(shelf, latest, &job);
         (job, copied)
     };
     let copied: Vec<_> = jobs.into_iter().map(copy).collect();
+    let copy_time = begin.elapsed();
     gone.iter().for_each(|id| shelf.remove(*id));
     let outcomes = copied.into_iter().map(|(job, copied)| {
         let kept = copied.and_then(|(seen, bytes)| {
@@ -285,15 +290,22 @@ fn work(shelf: &Shelf, latest: &Latest, jobs: Vec<Job>, gone: &[u64]) -> Vec<Out
         });
         (job.incident, kept)
     });
-    let outcomes = outcomes.collect();
+    let outcomes: Vec<_> = outcomes.collect();
+    let (count, path_time) = (outcomes.len(), begin.elapsed() - copy_time);
+    tracing::debug!(count, ?copy_time, ?path_time, "kept kernel events");
     noise_system::memory::give_back();
     outcomes
+}
+
+fn unwritable(error: &io::Error) -> String {
+    format!("the state directory cannot be written: {error}")
 }
 
 /// Copies the recorder to a file, with who is who.
 fn copy(shelf: &Shelf, latest: &Latest, job: &Job) -> Result<(Seen, u64), String> {
     let about = |seen: &Seen| About {
         incident: job.incident,
+        started: job.started,
         opened: job.opened.now,
         signal: job.signal,
         subject: job.subject.clone(),
@@ -301,7 +313,10 @@ fn copy(shelf: &Shelf, latest: &Latest, job: &Job) -> Result<(Seen, u64), String
     };
     let written =
         shelf.write_trace(job.incident, |file| write(file, latest(job.opened.at_ns), about));
-    let ((seen, _), bytes) = written.map_err(|error| error.to_string())?;
+    let ((seen, _), bytes) = written.map_err(|error| match error {
+        KeptError::File(error) => unwritable(&error),
+        error => format!("the flight recorder cannot be read: {error}"),
+    })?;
     if seen.events == 0 {
         shelf.remove(job.incident);
         return Err("the flight recorder has none".to_owned());
@@ -331,14 +346,14 @@ fn describe(shelf: &Shelf, job: &Job, seen: &Seen, bytes: u64) -> Result<Kept, S
         trouble: None,
     };
     let kept = Kept { trace: Arc::new(trace), document: document.into() };
-    shelf.write_path(&kept).map_err(|error| error.to_string())?;
+    shelf.write_path(&kept).map_err(|error| unwritable(&error))?;
     Ok(kept)
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use noise_analysis::{Episode, Level, Rule, Time};
     use noise_common::signals::Signal;
@@ -485,7 +500,11 @@ mod tests {
         keeping.opened(&report(7), clock(1_000));
         settle(&mut keeping);
         assert_eq!(ids(&keeping), [] as [u64; 0]);
-        assert!(keeping.failing && keeping.list()[0].trouble.is_some());
+        let said = keeping.list()[0].sentence();
+        assert!(
+            keeping.failing && said.contains("the state directory cannot be written"),
+            "{said}"
+        );
         keeping.latest = Arc::new(|_| Box::new(made::pieces().take(1)));
         keeping.opened(&report(8), clock(1_000));
         settle(&mut keeping);

@@ -76,7 +76,7 @@ pub fn find(open: Open<'_>) -> Result<Found, PathError> {
     Ok(found)
 }
 
-/// The longest waits of the victim: of the threads in a cgroup, else of any.
+/// The longest waits of the victim since it was disturbed: of the threads in a cgroup, else of any.
 fn longest(open: Open<'_>, head: &StretchHead, about: &About) -> Result<Vec<Wait>, KeptError> {
     let own = about.who.of_cgroup(&about.subject);
     let mut waits = Waits::new(Some(&own).filter(|own| !own.is_empty()));
@@ -87,7 +87,9 @@ fn longest(open: Open<'_>, head: &StretchHead, about: &About) -> Result<Vec<Wait
     })?;
     // No event is newer than when the incident opened.
     let end_ns = end_ns.max(head.until_ns.min(head.monotonic_ns));
-    Ok(waits.longest(Wanted::of(about.signal), end_ns, MOST_WAITS))
+    let started_ns = u64::try_from(about.started.as_nanosecond()).unwrap_or(0);
+    let since_ns = started_ns.saturating_sub(offset_ns(head));
+    Ok(waits.longest(Wanted::of(about.signal), (since_ns, end_ns), MOST_WAITS))
 }
 
 fn each_event(open: Open<'_>, mut each: impl FnMut(&Event)) -> Result<(), KeptError> {

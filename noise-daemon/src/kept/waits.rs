@@ -130,8 +130,14 @@ impl<'a> Waits<'a> {
         }
     }
 
-    /// So many of the longest, the longest first. What goes on at the end lasts until then.
-    pub fn longest(mut self, wanted: Wanted, end_ns: u64, most: usize) -> Vec<Wait> {
+    /// So many of the longest that went on after a time, the longest first. What goes on at the end lasts until
+    /// then.
+    pub fn longest(
+        mut self,
+        wanted: Wanted,
+        (since_ns, end_ns): (u64, u64),
+        most: usize,
+    ) -> Vec<Wait> {
         self.steps.sort_unstable();
         let mut threads: HashMap<u32, (State, u64)> = HashMap::new();
         let mut found = Vec::new();
@@ -141,7 +147,7 @@ impl<'a> Waits<'a> {
                 State::Blocked => wanted.blocked,
                 State::Runs | State::Idle => false,
             };
-            if is_wanted && from_ns < to_ns {
+            if is_wanted && from_ns < to_ns && to_ns > since_ns {
                 found.push(Wait { tid, from_ns, to_ns });
             }
             if found.len() > 64 * (most + 1) {
@@ -202,7 +208,7 @@ mod tests {
         let mut waits = Waits::new(tids);
         // By CPU, as files have them.
         bodies.iter().rev().for_each(|body| waits.note(&event(body, 0)));
-        waits.longest(wanted, 1_000, 2)
+        waits.longest(wanted, (0, 1_000), 2)
     }
 
     fn wait(tid: u32, from_ns: u64, to_ns: u64) -> Wait {
@@ -234,6 +240,14 @@ mod tests {
         assert_eq!(longest(&bodies(), Some(&own), CPU), expected);
         // 9 was preempted from 500 to 900.
         assert_eq!(longest(&bodies(), None, CPU), [wait(9, 500, 900), wait(7, 200, 500)]);
+    }
+
+    #[test]
+    fn what_was_over_before_the_incident_began_does_not_count() {
+        let own = BTreeSet::from([7]);
+        let mut waits = Waits::new(Some(&own));
+        bodies().iter().for_each(|body| waits.note(&event(body, 0)));
+        assert_eq!(waits.longest(CPU, (500, 950), 2), [wait(7, 900, 950)]);
     }
 
     #[test]

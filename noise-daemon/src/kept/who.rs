@@ -14,6 +14,8 @@ use crate::cli::record::dump::Host;
 
 /// Most threads that are named.
 const MOST_THREADS: usize = 8192;
+/// Most interrupts that are named.
+const MOST_INTERRUPTS: usize = 64;
 
 /// Bytes as a text that has the same numbers: names may be any bytes.
 fn text(bytes: &[u8]) -> String {
@@ -61,7 +63,7 @@ impl Who {
             kernel: host.kernel,
             version: version.trim().to_owned(),
             recorder: format!("noised {}", host.noised),
-            interrupts: irqs.iter().map(named).collect(),
+            interrupts: irqs.iter().take(MOST_INTERRUPTS).map(named).collect(),
             ..Self::of(&dump)
         }
     }
