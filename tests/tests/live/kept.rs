@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
-use noise_tests::daemon::{Daemon, STATE_DIRECTORY, run_noised};
+use noise_tests::daemon::{Daemon, SOCKET_PATH, STATE_DIRECTORY, run_noised};
 use noise_tests::http::get;
 use noise_tests::recorded::recorded;
 use noise_tests::scratch::Folder;
@@ -15,6 +15,9 @@ use crate::record::ensure_babeltrace;
 
 /// From which part of the waits on the hog has the CPU: others use the machine too.
 const MAIN_SHARE: f64 = 0.25;
+
+/// Events of one incident that are kept, so that reading them takes little time.
+const MOST_EVENTS: u64 = 1 << 15;
 
 /// Where a daemon keeps its state, and where it answers.
 pub(crate) struct Keeping {
@@ -39,8 +42,9 @@ impl Keeping {
 
     /// The daemon's options.
     pub(crate) fn options(&self) -> Result<Vec<String>> {
-        let socket = self.socket()?.to_owned();
-        Ok(vec!["--socket.path".to_owned(), socket, STATE_DIRECTORY.to_owned(), self.state()?])
+        let (socket, state) = (self.socket()?.to_owned(), self.state()?);
+        let kibibytes = format!("--state.trace-kibibytes={}", MOST_EVENTS * 32 / 1024);
+        Ok(vec![SOCKET_PATH.to_owned(), socket, STATE_DIRECTORY.to_owned(), state, kibibytes])
     }
 
     fn show(&self, id: u64, options: &[&str]) -> Result<String> {
@@ -62,7 +66,8 @@ impl Keeping {
         ensure!(until(|| Ok(trace()?.is_some()))?, "nothing is said of incident {id}");
         let trace = trace()?.context("it went")?;
         println!("  kept: {trace}");
-        ensure!(trace["trouble"].is_null() && trace["events"].as_u64() > Some(0), "{trace}");
+        let events = trace["events"].as_u64().unwrap_or(0);
+        ensure!(trace["trouble"].is_null() && (1..=MOST_EVENTS).contains(&events), "{trace}");
         let document: Value = serde_json::from_str(&self.show(id, &["--path", "--json"])?)?;
         let paths = document["executions"].as_array().context("no paths")?;
         ensure!(!paths.is_empty(), "no path: {trace}");
@@ -95,11 +100,10 @@ impl Keeping {
         let wait = trace["waits"][0].as_str().context("no sentence")?;
         let shown = self.show(id, &["--path"])?;
         ensure!(shown.starts_with(wait), "the answer does not come first: {shown}");
-        self.ensure_exported(id, &paths[0])?;
         Ok(document)
     }
 
-    /// The events are a recording in which the same path is found.
+    /// The events are a recording, in which the same path is found.
     fn ensure_exported(&self, id: u64, path: &Value) -> Result<()> {
         let folder = Folder::new("exported")?;
         self.show(id, &["--export", folder.argument()?])?;
@@ -116,7 +120,7 @@ impl Keeping {
         Ok(())
     }
 
-    /// The same is read from another daemon, and without any.
+    /// The same is read from another daemon, and without any; what it was found in is a recording.
     pub(crate) fn ensure_survives(&self, daemon: Daemon, id: u64, paths: &Value) -> Result<()> {
         let (status, _) = daemon.stop(libc::SIGTERM)?;
         ensure!(status.success(), "ended with {status}");
@@ -136,6 +140,7 @@ impl Keeping {
         read(&["--connect", self.socket()?])?;
         let unknown = run_noised(&["incidents", "--connect", self.socket()?, "show", "999999"])?;
         ensure!(unknown.code == 1 && unknown.stderr.contains("no incident 999999"), "{unknown:?}");
+        self.ensure_exported(id, &paths["executions"][0])?;
         let (status, _) = daemon.stop(libc::SIGTERM)?;
         ensure!(status.success(), "ended with {status}");
         Ok(())
