@@ -154,7 +154,7 @@ fn write_all(
         match item {
             Item::Events { events, .. } => events.iter().for_each(|event| seen.note(event)),
             Item::Missing { count, .. } => seen.missing += count,
-            Item::Part { .. } | Item::End { .. } => {}
+            _ => {}
         }
     }
     let about = about(&seen);

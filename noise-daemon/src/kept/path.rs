@@ -196,6 +196,8 @@ fn sentence(traced: &Traced) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::{ProptestConfig, any, proptest};
+
     use super::*;
     use crate::kept::file::made;
 
@@ -219,6 +221,27 @@ mod tests {
             &*found.sentences[0],
             "web 7 waited 30.0 ms: waiting_cpu 100 %; hog 9 had the CPU for 30.0 ms"
         );
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        #[test]
+        fn no_file_makes_it_panic(
+            changes in proptest::collection::vec((any::<usize>(), any::<u8>()), 1..6),
+            length in any::<usize>(),
+        ) {
+            let mut plain = zstd::decode_all(made::file().as_slice()).unwrap();
+            for (at, byte) in changes {
+                let at = at % plain.len();
+                plain[at] = byte;
+            }
+            if length.is_multiple_of(8) {
+                plain.truncate(length % plain.len());
+            }
+            let file = zstd::encode_all(plain.as_slice(), 1).unwrap();
+            let _ = find(&|| Ok(Box::new(io::Cursor::new(file.clone())) as Box<dyn Read>));
+        }
     }
 
     #[test]

@@ -26,7 +26,7 @@ fn uuid() -> anyhow::Result<Uuid> {
 /// Where the file is damaged, or the recording cannot be written.
 pub fn export(file: &[u8], path: &Path) -> anyhow::Result<String> {
     let mut span_ns: Option<(u64, u64)> = None;
-    let (head, about) = read(file, |_, item| {
+    let (_, about) = read(file, |_, item| {
         if let noise_wire::events::Item::Events { events, .. } = item {
             for event in events {
                 let (from_ns, to_ns) = span_ns.unwrap_or((event.time_ns, event.time_ns));
@@ -36,7 +36,8 @@ pub fn export(file: &[u8], path: &Path) -> anyhow::Result<String> {
     })?;
     let (from_ns, to_ns) = span_ns.context("it has no events")?;
     let replayed = replay(file, &about, from_ns..=to_ns, uuid()?)?;
-    let mut folder = Folder::create(path, &replayed.metadata, head.cpus, None)?;
+    let cpus = u32::try_from(replayed.packets.len())?;
+    let mut folder = Folder::create(path, &replayed.metadata, cpus, None)?;
     for (cpu, packets) in (0..).zip(&replayed.packets) {
         folder.append(cpu, packets)?;
     }
