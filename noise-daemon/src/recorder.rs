@@ -42,10 +42,10 @@ pub fn source(store: Arc<Mutex<EventStore>>) -> EventSource {
     })
 }
 
-/// What answers with the newest events up to a time: all that there are, or so many bytes of them.
-pub fn latest(store: Arc<Mutex<EventStore>>, most_bytes: u64) -> Latest {
+/// What answers with the newest events of a source up to a time: all that the store has, or so many bytes of
+/// them.
+pub fn latest(store: Arc<Mutex<EventStore>>, source: EventSource, most_bytes: u64) -> Latest {
     let most = most_bytes / size_of::<Event>() as u64;
-    let source = source(Arc::clone(&store));
     Arc::new(move |until_ns| {
         let since_ns = since(|since_ns| count(&lock(&store), since_ns), until_ns, most);
         source(since_ns, until_ns)

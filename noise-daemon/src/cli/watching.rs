@@ -55,9 +55,9 @@ impl Watching {
         Ok(Self { board, keeper, keeping: None, boot, beats: 0 })
     }
 
-    /// Keeps the latest kernel events of incidents from now on, in the folder of the state; without one,
-    /// nothing is kept.
-    pub fn keep(&mut self, latest: Latest, bounds: Bounds) -> Option<&Keeping> {
+    /// Keeps the latest kernel events of incidents from now on, where there are any, in the folder of the state;
+    /// without one, nothing is kept.
+    pub fn keep(&mut self, latest: Option<Latest>, bounds: Bounds) -> Option<&Keeping> {
         let folder = self.keeper.as_ref()?.folder();
         let board = &self.board;
         Some(self.keeping.insert(Keeping::start(folder, latest, bounds, |id| board.has(id))))

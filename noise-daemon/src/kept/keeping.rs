@@ -41,8 +41,8 @@ pub struct Bounds {
 }
 
 /// An incident that opened.
-#[derive(Clone, Debug)]
 struct Job {
+    latest: Latest,
     incident: u64,
     started: Timestamp,
     opened: Clock,
@@ -68,7 +68,8 @@ struct Work {
 /// Keeps what there is to keep.
 pub struct Keeping {
     shelf: Shelf,
-    latest: Latest,
+    /// `None` without a flight recorder.
+    latest: Option<Latest>,
     bounds: Bounds,
     all: All,
     /// Why there is nothing, by incident.
@@ -86,7 +87,7 @@ impl Keeping {
     /// Goes on with what an earlier daemon kept in the folder of the state, of the incidents that are known.
     pub fn start(
         folder: &Arc<Folder>,
-        latest: Latest,
+        latest: Option<Latest>,
         bounds: Bounds,
         is_known: impl Fn(u64) -> bool,
     ) -> Self {
@@ -117,6 +118,8 @@ impl Keeping {
 
     /// An incident opened.
     pub fn opened(&mut self, report: &Report, opened: Clock) {
+        let latest = self.latest.clone().filter(|_| self.bounds.incidents > 0);
+        let Some(latest) = latest else { return };
         let is_recent = |at: &Timestamp| opened.now.duration_since(*at).abs() < HOUR;
         self.recent.retain(is_recent);
         let why = if self.recent.len() >= MOST_PER_HOUR {
@@ -126,6 +129,7 @@ impl Keeping {
         } else {
             self.recent.push_back(opened.now);
             self.waiting.push(Job {
+                latest,
                 incident: report.id,
                 started: report.main.start,
                 opened,
@@ -177,8 +181,8 @@ impl Keeping {
         }
         let (jobs, gone) = (std::mem::take(&mut self.waiting), std::mem::take(&mut self.gone));
         let incidents: Vec<_> = jobs.iter().map(|job| (job.incident, job.opened.now)).collect();
-        let (shelf, latest) = (self.shelf.clone(), Arc::clone(&self.latest));
-        let work = move || work(&shelf, &latest, jobs, &gone);
+        let shelf = self.shelf.clone();
+        let work = move || work(&shelf, jobs, &gone);
         match thread::Builder::new().name("traces".to_owned()).spawn(work) {
             Ok(thread) => self.work = Some(Work { thread, incidents }),
             Err(error) => {
@@ -275,10 +279,10 @@ fn send(mut file: File, to: &mpsc::Sender<Vec<u8>>) -> io::Result<()> {
 }
 
 /// All copies come first: the recorder is overwritten meanwhile.
-fn work(shelf: &Shelf, latest: &Latest, jobs: Vec<Job>, gone: &[u64]) -> Vec<Outcome> {
+fn work(shelf: &Shelf, jobs: Vec<Job>, gone: &[u64]) -> Vec<Outcome> {
     let begin = Instant::now();
     let copy = |job: Job| {
-        let copied = copy(shelf, latest, &job);
+        let copied = copy(shelf, &job);
         (job, copied)
     };
     let copied: Vec<_> = jobs.into_iter().map(copy).collect();
@@ -302,7 +306,7 @@ fn unwritable(error: &io::Error) -> String {
 }
 
 /// Copies the recorder to a file, with who is who.
-fn copy(shelf: &Shelf, latest: &Latest, job: &Job) -> Result<(Seen, u64), String> {
+fn copy(shelf: &Shelf, job: &Job) -> Result<(Seen, u64), String> {
     let about = |seen: &Seen| About {
         incident: job.incident,
         started: job.started,
@@ -312,7 +316,7 @@ fn copy(shelf: &Shelf, latest: &Latest, job: &Job) -> Result<(Seen, u64), String
         who: Who::read(&seen.tids, &seen.irqs),
     };
     let written =
-        shelf.write_trace(job.incident, |file| write(file, latest(job.opened.at_ns), about));
+        shelf.write_trace(job.incident, |file| write(file, (job.latest)(job.opened.at_ns), about));
     let ((seen, _), bytes) = written.map_err(|error| match error {
         KeptError::File(error) => unwritable(&error),
         error => format!("the flight recorder cannot be read: {error}"),
@@ -390,7 +394,7 @@ mod tests {
 
     fn keeping(folder: &Path, bounds: Bounds, is_known: impl Fn(u64) -> bool) -> Keeping {
         let folder = Arc::new(Folder::take(folder).unwrap());
-        Keeping::start(&folder, Arc::new(|_| made::pieces()), bounds, is_known)
+        Keeping::start(&folder, Some(Arc::new(|_| made::pieces())), bounds, is_known)
     }
 
     fn settle(keeping: &mut Keeping) {
@@ -438,6 +442,13 @@ mod tests {
         let again = keeping(root.path(), BOUNDS, |id| id == 7);
         assert_eq!(ids(&again), [7]);
         drop(again);
+        // Without a recorder it stays, and nothing comes.
+        let mut off = keeping(root.path(), BOUNDS, |_| true);
+        off.latest = None;
+        off.opened(&report(8), clock(1_000));
+        settle(&mut off);
+        assert_eq!((ids(&off), off.list().len()), (vec![7], 1));
+        drop(off);
         // Without its incident it goes.
         let without = keeping(root.path(), BOUNDS, |_| false);
         assert_eq!((ids(&without), files(root.path())), (Vec::new(), 0));
@@ -455,6 +466,10 @@ mod tests {
         keeping.forget(|id| id != 4);
         settle(&mut keeping);
         assert_eq!((ids(&keeping), files(root.path())), (vec![3, 5], 4));
+        let none = Bounds { incidents: 0, ..BOUNDS };
+        keeping.bounds = none;
+        keeping.opened(&report(9), clock(100_000));
+        assert!(keeping.waiting.is_empty());
         // The files of one are longer than that.
         keeping.bounds = Bounds { incidents: 2, bytes: 200 };
         keeping.shorten();
@@ -505,11 +520,11 @@ mod tests {
             keeping.failing && said.contains("the state directory cannot be written"),
             "{said}"
         );
-        keeping.latest = Arc::new(|_| Box::new(made::pieces().take(1)));
+        keeping.latest = Some(Arc::new(|_| Box::new(made::pieces().take(1))));
         keeping.opened(&report(8), clock(1_000));
         settle(&mut keeping);
         assert_eq!((ids(&keeping).len(), files(root.path())), (0, 1));
-        keeping.latest = Arc::new(|_| made::pieces());
+        keeping.latest = Some(Arc::new(|_| made::pieces()));
         keeping.opened(&report(9), clock(1_000));
         settle(&mut keeping);
         assert_eq!((ids(&keeping), keeping.failing), (vec![9], false));

@@ -137,13 +137,6 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
         tracing::warn!(signal = signal.info().name, reason, "not measured");
     }
     let mut watching = Watching::start(config.incidents.clone(), &config.state.directory)?;
-    let bounds = config.state.bounds();
-    let latest = collector
-        .event_store()
-        .filter(|_| bounds.incidents > 0)
-        .map(|store| recorder::latest(store, bounds.bytes));
-    let keeping = latest.and_then(|latest| watching.keep(latest, bounds));
-    let (paths, traces) = keeping.map(|keeping| (keeping.paths(), keeping.traces())).unzip();
     let prepared = config.osnoise.duty().and_then(|options| Duty::prepare(&options));
     // What parsing the type information took.
     noise_system::memory::give_back();
@@ -177,8 +170,13 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     web.set_hosts(config.web.hosts(&listening));
     let costs = Costs::default();
     let host = read_host(Path::new("/"));
-    let router = router(Refresh(refresh), host, web.clone(), costs.clone(), paths);
     let events = collector.event_store().map(recorder::source);
+    let bounds = config.state.bounds();
+    let latest = collector.event_store().zip(events.clone());
+    let latest = latest.map(|(store, events)| recorder::latest(store, events, bounds.bytes));
+    let keeping = watching.keep(latest, bounds);
+    let (paths, traces) = keeping.map(|keeping| (keeping.paths(), keeping.traces())).unzip();
+    let router = router(Refresh(refresh), host, web.clone(), costs.clone(), paths);
     let local_router = with_traces(with_events(router.clone(), events), traces);
     let mut pipeline = Pipeline::new(collector, beat)?;
     let metrics = pipeline.subscribe(Builder::new(config.limits.limits()));
