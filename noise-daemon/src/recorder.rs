@@ -47,21 +47,21 @@ pub fn source(store: Arc<Mutex<EventStore>>) -> EventSource {
 pub fn latest(store: Arc<Mutex<EventStore>>, source: EventSource, most_bytes: u64) -> Latest {
     let most = most_bytes / size_of::<Event>() as u64;
     Arc::new(move |until_ns| {
-        let since_ns = since(|since_ns| count(&lock(&store), since_ns), until_ns, most);
+        let since_ns = since(|since_ns| count(&store, since_ns), until_ns, most);
         source(since_ns, until_ns)
     })
 }
 
-/// Events of all CPUs that are as late as a time, about.
-fn count(store: &EventStore, since_ns: u64) -> u64 {
-    let parts = (0..store.cpus()).flat_map(|cpu| (0..PARTS).map(move |part| (cpu, part)));
-    parts.fold(0, |sum, (cpu, part)| {
-        let (Ok(first), Ok(next)) = (store.first_since(cpu, part, since_ns), store.next(cpu, part))
-        else {
-            return sum;
-        };
-        sum.saturating_add(next.saturating_sub(first))
-    })
+/// Events of all CPUs that are as late as a time, about. Others wait for one part of it at most.
+fn count(store: &Mutex<EventStore>, since_ns: u64) -> u64 {
+    let of_part = |cpu: u32, part: usize| {
+        let store = lock(store);
+        let first = store.first_since(cpu, part, since_ns)?;
+        Ok::<_, std::io::Error>(store.next(cpu, part)?.saturating_sub(first))
+    };
+    let cpus = lock(store).cpus();
+    let parts = (0..cpus).flat_map(|cpu| (0..PARTS).map(move |part| (cpu, part)));
+    parts.fold(0, |sum, (cpu, part)| sum.saturating_add(of_part(cpu, part).unwrap_or(0)))
 }
 
 /// From when on there are no more events than so many, to a part in a thousand of the time back to where twice

@@ -201,8 +201,8 @@ fn waits(outliers: &[Arc<Outlier>], report: &Report, now: Timestamp) -> Option<B
 #[cfg(test)]
 pub(super) mod tests {
     use super::{
-        Arc, Block, Cell, Episode, Level, Outlier, Page, Report, Table, Time, Timestamp, over_time,
-        page,
+        Arc, Block, Cell, Episode, KeptTrace, Level, Outlier, Page, Report, Table, Time, Timestamp,
+        over_time, page, trace,
     };
     use crate::screens::made::{BEGIN, Made};
     use noise_analysis::{Cause, Culprit, Ending, Remedy, Rule};
@@ -370,6 +370,22 @@ pub(super) mod tests {
                 over_time(&made.history, &episode).is_none() || signal == Signal::DirectReclaim
             );
         }
+    }
+
+    #[test]
+    fn what_was_kept_of_its_begin_is_told() {
+        let without = KeptTrace::without(7, time(0), "the disk is full");
+        let kept = KeptTrace {
+            waits: vec!["web 42 waited 3 ms".into()],
+            trouble: None,
+            ..without.clone()
+        };
+        let Block::Text(lines) = trace(&kept) else { panic!() };
+        let lines: Vec<&str> = lines.iter().map(|(line, _)| line.as_str()).collect();
+        assert_eq!(lines[..2], ["When it opened", "web 42 waited 3 ms"]);
+        assert!(lines[2].ends_with("noised incidents show 7 --path"), "{lines:?}");
+        let Block::Text(lines) = trace(&without) else { panic!() };
+        assert!(lines[1].0.contains("the disk is full"), "{lines:?}");
     }
 
     #[test]
