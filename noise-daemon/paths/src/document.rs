@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use noise_trace::delays::document::Culprit;
 use serde::Serialize;
 
-use crate::execution::Execution;
+use crate::execution::{Execution, Tally};
 use crate::graph::{Graph, NO_CPU, Who, WorkerId};
 use crate::path::{Path, Step, Why};
 use crate::state::{Action, State};
@@ -17,6 +17,19 @@ pub struct Document {
     pub executions: Vec<Traced>,
     /// Events that were lost while the trace was recorded.
     pub discarded: u64,
+    /// Of executions between two delimiters: those of the delimiters that make none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub delimiters: Vec<Delimiters>,
+}
+
+/// Begins and ends that make no execution.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Delimiters {
+    /// The executions, as they were asked for.
+    pub name: String,
+    /// How many of each kind.
+    #[serde(flatten)]
+    pub tally: Tally,
 }
 
 /// An execution and its path.
@@ -24,6 +37,9 @@ pub struct Document {
 pub struct Traced {
     /// As it was asked for.
     pub name: String,
+    /// The key that its marks have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// Its thread.
     pub tid: i32,
     /// That thread's name.
@@ -98,6 +114,7 @@ pub fn traced(graph: &Graph, name: &str, execution: &Execution, path: &Path) -> 
     let (from_ns, to_ns) = path.span().unwrap_or((execution.from_ns, execution.from_ns));
     Traced {
         name: name.to_owned(),
+        key: None,
         tid,
         comm,
         from_ns,

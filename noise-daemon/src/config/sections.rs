@@ -16,6 +16,7 @@ use super::values::{
     SocketMode, Traces,
 };
 use crate::kept::Bounds;
+use crate::marks::beside;
 use crate::state::DEFAULT_DIRECTORY;
 
 /// Where the daemon listens by default.
@@ -117,11 +118,18 @@ pub struct SocketSection {
     pub mode: SocketMode,
     /// The group it belongs to, where there is such a group.
     pub group: String,
+    /// Whether there is one for marks beside it.
+    pub marks: bool,
 }
 
 impl Default for SocketSection {
     fn default() -> Self {
-        Self { path: DEFAULT_SOCKET.into(), mode: SocketMode(0o660), group: "noised".to_owned() }
+        Self {
+            path: DEFAULT_SOCKET.into(),
+            mode: SocketMode(0o660),
+            group: "noised".to_owned(),
+            marks: true,
+        }
     }
 }
 
@@ -133,6 +141,12 @@ impl SocketSection {
             mode: self.mode.0,
             group: self.group.clone(),
         })
+    }
+
+    /// The socket of marks; `None` where there is none.
+    pub fn marks(&self) -> Option<SocketOptions> {
+        let options = self.options().filter(|_| self.marks)?;
+        Some(SocketOptions { path: beside(&options.path), ..options })
     }
 }
 

@@ -11,6 +11,7 @@ use noise_trace::ctf::write::{Packets, Uuid, metadata};
 use noise_wire::events::{Item, Place, StretchHead};
 
 use super::file::{About, KeptError, read};
+use crate::marks::marked;
 
 /// A packet is whole when it has so many bytes.
 const PACKET_BYTES: usize = 256 << 10;
@@ -56,8 +57,12 @@ pub fn replay(
             next: BTreeMap::new(),
             span_ns: span_ns.clone(),
         });
-        if let Item::Events { place, first, events } = item {
-            replay.add(place, first, &events);
+        match item {
+            Item::Events { place, first, events } => replay.add(place, first, &events),
+            Item::Mark(mark) if replay.span_ns.contains(&mark.time_ns) => {
+                replay.capture.mark(marked(&mark));
+            }
+            _ => {}
         }
     })?;
     let metadata = metadata(uuid, &about.who.origin(offset_ns(&head)));

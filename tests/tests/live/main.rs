@@ -22,6 +22,7 @@ mod kept;
 mod known_counts;
 mod lifecycle;
 mod locked_memory;
+mod marks;
 mod memory;
 mod metrics;
 mod namespaces;
@@ -147,6 +148,7 @@ fn main() -> ExitCode {
         ("record_delays", record_delays::TESTS),
         ("record_ends", record_ends::TESTS),
         ("recorder", recorder::TESTS),
+        ("marks", marks::TESTS),
         ("attribution", attribution::TESTS),
         ("scenario", scenario::TESTS),
         ("faults", faults::TESTS),

@@ -148,6 +148,33 @@ impl Headers {
     }
 }
 
+/// Whose segment it is: of which connection, in which direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// The sender's port.
+    pub from_port: u16,
+    /// The receiver's.
+    pub to_port: u16,
+    /// The direction: see [`flow`]; and the other one of the same connection.
+    pub flow: u64,
+    /// See there.
+    pub back: u64,
+    /// SYN, FIN …
+    pub flags: u16,
+    /// Its length without headers, bytes.
+    pub bytes: u32,
+}
+
+/// The ends of the segment of TCP that an event is about, where the recording has its headers.
+pub fn ends<'t>(record: &Record<impl Stored<'t>>) -> Option<Ends> {
+    let mut headers = Headers::default();
+    record.visit(&mut headers);
+    let Segment { flow: direction, flags, bytes, .. } = headers.segment()?;
+    let (from_port, to_port) = headers.ports;
+    let back = flow((&headers.target.bytes(), &headers.source.bytes()), (to_port, from_port));
+    Some(Ends { from_port, to_port, flow: direction, back, flags, bytes })
+}
+
 /// The segment of TCP that an event is about, where the recording has its headers.
 pub fn segment<'t>(record: &Record<impl Stored<'t>>) -> Option<Segment> {
     let mut headers = Headers::default();

@@ -182,7 +182,7 @@ fn blamed(trace: &Trace, graph: &Graph, path: &Path, name: &str) {
     let execution = find(graph, &wanted)[0];
     let traced = traced(graph, name, &execution, path);
     let divided = |delays: Delays| {
-        let mut document = Document { executions: vec![traced.clone()], discarded: 0 };
+        let mut document = Document { executions: vec![traced.clone()], ..Document::default() };
         let mut blame = Blame::new(&document, delays);
         for record in trace.reader() {
             blame.follow(&record.event(), &mut document);

@@ -113,7 +113,7 @@ proptest! {
         let Execution { worker, from_ns, to_ns, .. } = execution;
         let path = walk(&graph, worker, from_ns, to_ns, Bounds::default()).unwrap();
         let executions = vec![traced(&graph, "first", &execution, &path)];
-        let mut document = Document { executions, discarded: 0 };
+        let mut document = Document { executions, ..Document::default() };
         let delays = if light { Delays::of_turns() } else { Delays::new(Begin::Waking) };
         let mut blame = Blame::new(&document, delays);
         for (time_ns, cpu, what) in &played.events {

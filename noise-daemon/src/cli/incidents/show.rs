@@ -9,6 +9,7 @@ use noise_serve::IncidentsDocument;
 
 use super::source::{IncidentSource, Told};
 use super::{export, json, page};
+use crate::cli::trace::critical_path::columns;
 use crate::cli::trace::critical_path::page::page as path_page;
 use crate::cli::{CommandError, output};
 use crate::kept::path::find;
@@ -95,12 +96,8 @@ fn show_paths(id: u64, file: &[u8], told: &Told, is_json: bool) -> anyhow::Resul
     }
     // The answer comes first.
     let sentences = found.sentences.iter().map(|sentence| format!("{sentence}\n"));
-    let mut text: String = sentences.collect();
-    text.push('\n');
-    text.push_str(&path_page(&found.document));
-    if let Some(report) = told.incidents.first() {
-        text.push_str("\nthe incident\n");
-        text.push_str(&page::incidents(slice::from_ref(report), &[]));
-    }
-    output::print(&text)
+    output::print(&(sentences.collect::<String>() + "\n"))?;
+    output::print_painted(&path_page(&found.document, columns()))?;
+    let Some(report) = told.incidents.first() else { return Ok(()) };
+    output::print(&format!("\nthe incident\n{}", page::incidents(slice::from_ref(report), &[])))
 }
