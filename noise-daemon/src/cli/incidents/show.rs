@@ -2,7 +2,6 @@
 
 use std::io::{self, Cursor, Read};
 use std::path::PathBuf;
-use std::slice;
 
 use anyhow::{Context as _, bail};
 use noise_serve::IncidentsDocument;
@@ -95,12 +94,13 @@ fn show_paths(id: u64, file: &[u8], told: &Told, is_json: bool) -> anyhow::Resul
     }
     // The answer comes first.
     let sentences = found.sentences.iter().map(|sentence| format!("{sentence}\n"));
-    let mut text: String = sentences.collect();
-    text.push('\n');
-    text.push_str(&path_page(&found.document));
-    if let Some(report) = told.incidents.first() {
-        text.push_str("\nthe incident\n");
-        text.push_str(&page::incidents(slice::from_ref(report), &[]));
-    }
-    output::print(&text)
+    output::print(&(sentences.collect::<String>() + "\n"))?;
+    output::print(&path_page(&found.document))?;
+    let Some(report) = told.incidents.first() else { return Ok(()) };
+    output::print(&format!(
+        "\nthe incident: {}, {:.1} s, {}; all of it: noised incidents show {id}\n",
+        report.main.whose(),
+        report.lasted(),
+        report.standing()
+    ))
 }
