@@ -2,7 +2,6 @@
 
 use std::io::{self, Cursor, Read};
 use std::path::PathBuf;
-use std::slice;
 
 use anyhow::{Context as _, bail};
 use noise_serve::IncidentsDocument;
@@ -99,5 +98,10 @@ fn show_paths(id: u64, file: &[u8], told: &Told, is_json: bool) -> anyhow::Resul
     output::print(&(sentences.collect::<String>() + "\n"))?;
     output::print_painted(&path_page(&found.document, columns()))?;
     let Some(report) = told.incidents.first() else { return Ok(()) };
-    output::print(&format!("\nthe incident\n{}", page::incidents(slice::from_ref(report), &[])))
+    output::print(&format!(
+        "\nthe incident: {}, {:.1} s, {}; all of it: noised incidents show {id}\n",
+        report.main.whose(),
+        report.lasted(),
+        report.standing()
+    ))
 }
