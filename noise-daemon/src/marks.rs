@@ -8,6 +8,7 @@ use std::io::{self, IoSliceMut};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use nix::sys::socket::{
 };
 use nix::sys::time::{TimeSpec, TimeValLike as _};
 use noise_host::kernel::monotonic_ns;
-use noise_serve::{EventSource, LocalSocket, SocketOptions};
+use noise_serve::{EventSource, LocalSocket, MarkCounts, SocketOptions};
 use noise_system::procfs;
 use noise_trace::capture::Marked;
 use noise_wire::events::Item;
@@ -95,6 +96,8 @@ pub struct Marks {
     /// Its file.
     place: LocalSocket,
     kept: Kept,
+    /// Where its counts are shown.
+    shown: Option<Arc<MarkCounts>>,
 }
 
 /// Marks that several look at.
@@ -190,12 +193,23 @@ impl Marks {
         socket.set_nonblocking(true)?;
         setsockopt(&socket, sockopt::PassCred, &true)?;
         setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
-        Ok(Self { socket, place, kept: Kept::default() })
+        Ok(Self { socket, place, kept: Kept::default(), shown: None })
+    }
+
+    /// Shows its counts there from now on.
+    pub fn show(&mut self, counts: Arc<MarkCounts>) {
+        self.shown = Some(counts);
     }
 
     /// Reads what has come, but no more than a turn's share; whether there may be more.
     pub fn drain(&mut self) -> bool {
         let is_flood = self.read();
+        if let Some(shown) = &self.shown {
+            let Counts { taken, refused, dropped } = self.kept.counts;
+            shown.taken.store(taken, Ordering::Relaxed);
+            shown.refused.store(refused, Ordering::Relaxed);
+            shown.dropped.store(dropped, Ordering::Relaxed);
+        }
         if let Some(complaint) = self.kept.complaint(monotonic_ns()) {
             tracing::warn!("{complaint}");
         }

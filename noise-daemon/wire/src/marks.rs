@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use noise_model::clean::is_harmful;
+
 /// The longest datagram, and the longest name and key, in bytes.
 pub const MOST_BYTES: usize = 512;
 /// See [`MOST_BYTES`].
@@ -60,7 +62,7 @@ impl<'m> Message<'m> {
     /// What is wrong with it.
     pub fn parse(bytes: &'m [u8]) -> Result<Self, MessageError> {
         let text = str::from_utf8(bytes).map_err(|_| MessageError::Text)?;
-        let is_wrong = |c: char| c.is_control() || (c.is_whitespace() && c != ' ');
+        let is_wrong = |c: char| is_harmful(c) || (c.is_whitespace() && c != ' ');
         if bytes.len() > MOST_BYTES || text.contains(is_wrong) {
             return Err(MessageError::Text);
         }
@@ -89,7 +91,7 @@ impl<'m> Message<'m> {
     /// # Errors
     /// Which cannot.
     pub fn check(&self) -> Result<(), MessageError> {
-        let is_wrong = |c: char| c.is_control() || c.is_whitespace();
+        let is_wrong = |c: char| is_harmful(c) || c.is_whitespace();
         let Self { name, key, .. } = self;
         if name.is_empty()
             || name.len() > MOST_NAME_BYTES
@@ -187,6 +189,7 @@ mod tests {
             ("begin q\n", MessageError::Text),
             ("begin q\0", MessageError::Text),
             ("begin \u{9b}q", MessageError::Text),
+            ("begin \u{202e}q", MessageError::Text),
             ("begin a=b", MessageError::Name),
         ] {
             assert_eq!(message(text), Err(error), "{text:?}");

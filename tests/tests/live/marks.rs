@@ -175,7 +175,9 @@ fn flood(daemon: &Socketed, socket: &Path) -> Result<()> {
     let after = daemon.daemon.resident_bytes()?;
     println!("a flood: {before} -> {after} bytes");
     ensure!(after < before + FLOOD_BYTES, "{before} -> {after} bytes");
-    ensure!(daemon.daemon.scrape().is_ok(), "the daemon does not answer");
+    let scrape = daemon.daemon.scrape()?;
+    let taken = scrape.total("noised_marks_total");
+    ensure!(taken > 10_000.0, "{taken} marks in all");
     Ok(())
 }
 

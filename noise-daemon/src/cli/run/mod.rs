@@ -42,7 +42,7 @@ use crate::config::{Config, DEFAULT_FILE, DEFAULT_SOCKET, Flags, LogLevel, load}
 use crate::confine::{
     Confined, Extent, Rest, confine, folder_of, is_root, out_of_reach, reader, seen_once, without,
 };
-use crate::marks::{Marks, SharedMarks, take, with_marks};
+use crate::marks::{Marks, SharedMarks, lock, take, with_marks};
 use crate::pipeline::{Beat, Pipeline, SAMPLE_EVERY};
 use crate::recorder;
 
@@ -173,6 +173,9 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     web.set_hosts(config.web.hosts(&listening));
     let costs = Costs::default();
     let host = read_host(Path::new("/"));
+    if let Some(marks) = &marks {
+        lock(marks).show(Arc::clone(&costs.marks));
+    }
     let events = collector.event_store().map(recorder::source);
     let events = events.map(|events| with_marks(events, marks.clone()));
     let bounds = config.state.bounds();

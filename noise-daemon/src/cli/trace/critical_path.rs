@@ -162,6 +162,11 @@ pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
     Ok(())
 }
 
+/// Paths for people, in a text without colours that is as wide as the terminal.
+pub fn document_page(document: &Document) -> String {
+    page::page(document, columns()).text(false)
+}
+
 /// How wide a page is.
 pub(crate) fn columns() -> usize {
     let terminal = output::is_terminal().then(noise_top::term::columns).flatten();

@@ -22,8 +22,8 @@ pub fn look(state: &str) -> (char, &'static str) {
         "timer" => ('T', "30;47"),
         "futex" => ('F', "37;45"),
         "task" => ('K', "37;44"),
-        "interrupt" => ('I', "30;47"),
-        "ipi" => ('P', "30;47"),
+        "interrupt" => ('I', "30;105"),
+        "ipi" => ('P', "30;104"),
         "uninterruptible" => ('U', "30;43"),
         _ => ('?', "37;100"),
     }
