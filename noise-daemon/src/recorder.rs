@@ -11,6 +11,8 @@ use noise_host::kernel::{EventStore, RecorderSize, Sizes, monotonic_ns};
 use noise_serve::EventSource;
 use noise_wire::events::{Item, MOST_EVENTS, Place, StretchHead};
 
+use crate::kept::Latest;
+
 /// What to say where the limits of this process leave less room than was configured.
 pub fn shortened(sizes: Sizes, wanted: RecorderSize, layout: Layout) -> Option<String> {
     let (wanted, found) = (sizes.store(wanted), layout);
@@ -38,6 +40,50 @@ pub fn source(store: Arc<Mutex<EventStore>>) -> EventSource {
     Arc::new(move |since_ns, until_ns| {
         Box::new(Answer::new(Arc::clone(&store), key.clone(), since_ns, until_ns))
     })
+}
+
+/// What answers with the newest events of a source up to a time: all that the store has, or so many bytes of
+/// them.
+pub fn latest(store: Arc<Mutex<EventStore>>, source: EventSource, most_bytes: u64) -> Latest {
+    let most = most_bytes / size_of::<Event>() as u64;
+    Arc::new(move |until_ns| {
+        let since_ns = since(|since_ns| count(&store, since_ns), until_ns, most);
+        source(since_ns, until_ns)
+    })
+}
+
+/// Events of all CPUs that are as late as a time, about. Others wait for one part of it at most.
+fn count(store: &Mutex<EventStore>, since_ns: u64) -> u64 {
+    let of_part = |cpu: u32, part: usize| {
+        let store = lock(store);
+        let first = store.first_since(cpu, part, since_ns)?;
+        Ok::<_, std::io::Error>(store.next(cpu, part)?.saturating_sub(first))
+    };
+    let cpus = lock(store).cpus();
+    let parts = (0..cpus).flat_map(|cpu| (0..PARTS).map(move |part| (cpu, part)));
+    parts.fold(0, |sum, (cpu, part)| sum.saturating_add(of_part(cpu, part).unwrap_or(0)))
+}
+
+/// From when on there are no more events than so many, to a part in a thousand of the time back to where twice
+/// as far has too many; 0 where all are wanted.
+fn since(count: impl Fn(u64) -> u64, until_ns: u64, most: u64) -> u64 {
+    if count(0) <= most {
+        return 0;
+    }
+    // At first doubled, as hours of a quiet host are in a recorder as well as milliseconds of a busy one.
+    let (mut enough_ns, mut back_ns) = (0, 1_000_000);
+    while back_ns < until_ns && count(until_ns - back_ns) <= most {
+        (enough_ns, back_ns) = (back_ns, back_ns.saturating_mul(2));
+    }
+    let mut too_many_ns = back_ns.min(until_ns);
+    while too_many_ns - enough_ns > back_ns / 1_000 {
+        let middle_ns = enough_ns.midpoint(too_many_ns);
+        match count(until_ns - middle_ns) <= most {
+            true => enough_ns = middle_ns,
+            false => too_many_ns = middle_ns,
+        }
+    }
+    until_ns - enough_ns
 }
 
 /// An answer on its way.
@@ -223,6 +269,21 @@ fn realtime_ns() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_newest_events_are_taken_where_there_are_too_many() {
+        // One each microsecond, and so many in all.
+        let of = |all: u64| move |since_ns: u64| all.min((1_000_000_000 - since_ns) / 1_000);
+        let until_ns = 1_000_000_000;
+        assert_eq!(since(of(50_000), until_ns, 50_000), 0);
+        for most in [1, 10, 3_000, 49_999] {
+            let since_ns = since(of(50_000), until_ns, most);
+            let found = of(50_000)(since_ns);
+            assert!(found <= most && found + 2 + most / 100 >= most, "{found} of {most}");
+        }
+        assert_eq!(since(|_| 7, until_ns, 0), until_ns);
+        assert_eq!(since(|_| 7, 5, 0), 5);
+    }
 
     #[test]
     fn less_than_was_configured_is_said() {

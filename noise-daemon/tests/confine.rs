@@ -155,6 +155,7 @@ fn attempts(folder: &Path, state: &Path) -> Vec<(&'static str, bool, io::Result<
         ("read what was granted", true, fs::read_to_string("/proc/self/comm").map(drop)),
         ("write where it was granted", true, fs::write(state.join("file"), "x")),
         ("replace there", true, fs::rename(state.join("file"), state.join("other"))),
+        ("read there", true, fs::read(state.join("other")).map(drop)),
         ("start a thread", true, in_a_thread),
         ("read another file", false, fs::read(folder.join("secret")).map(drop)),
         ("read a password file", false, fs::read("/etc/shadow").map(drop)),

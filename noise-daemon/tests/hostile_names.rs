@@ -234,7 +234,7 @@ fn a_peer_that_measures() {
             serde_json::to_string(&OutliersDocument::new(outliers))
         } else {
             let incidents = numbered.map(|(id, name)| report(id, name)).collect();
-            serde_json::to_string(&IncidentsDocument::new(incidents))
+            serde_json::to_string(&IncidentsDocument::new(incidents, Vec::new()))
         };
         reply("application/json", text.unwrap().as_bytes())
     });

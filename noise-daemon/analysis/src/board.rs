@@ -8,6 +8,7 @@ use noise_model::{Sample, Step};
 
 use super::feed::Feed;
 use super::group::{Event, Groups};
+use super::kept::KeptTrace;
 use super::name::Name;
 use super::report::{Clock, Outlier, Report};
 use super::settings::{Settings, SettingsError};
@@ -26,6 +27,15 @@ pub struct Overview {
     pub opened: Vec<(Watched, u64)>,
     /// What is disturbed now, each signal of a subject once.
     pub active: Vec<(Watched, Name)>,
+    /// Kernel events that are kept of incidents, in the order of their numbers; a board knows of none.
+    pub traces: Vec<Arc<KeptTrace>>,
+}
+
+impl Overview {
+    /// What is kept of an incident.
+    pub fn trace(&self, incident: u64) -> Option<&KeptTrace> {
+        self.traces.iter().find(|trace| trace.incident == incident).map(|trace| &**trace)
+    }
 }
 
 /// Finds incidents, and remembers them.
@@ -124,6 +134,11 @@ impl Board {
         !sample.outliers.is_empty()
     }
 
+    /// Whether an incident is open, or among those of the past that are kept.
+    pub fn has(&self, id: u64) -> bool {
+        self.groups.has(id) || self.past.iter().any(|report| report.id == id)
+    }
+
     /// What there is to see now.
     pub fn overview(&mut self, clock: Clock) -> Overview {
         let open = self.groups.reports(self.feed.active(), clock);
@@ -137,6 +152,7 @@ impl Board {
             outliers: self.outliers.iter().cloned().collect(),
             active: self.groups.active().into_iter().collect(),
             opened: if self.settings.enabled { opened.collect() } else { Vec::new() },
+            traces: Vec::new(),
         }
     }
 }

@@ -247,6 +247,11 @@ impl Groups {
         self.last_id = self.last_id.max(id);
     }
 
+    /// Whether an incident of that number is not over.
+    pub fn has(&self, id: u64) -> bool {
+        self.open.iter().any(|group| group.id == id)
+    }
+
     /// Takes what opened and closed in the newest window, with what is open now.
     pub fn take(
         &mut self,

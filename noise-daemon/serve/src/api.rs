@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use noise_analysis::{
-    Culprit, Ending, Episode, Level, Name, Outlier, Remedy, Report, Rule, Time, Watched,
+    Culprit, Ending, Episode, KeptTrace, Level, Name, Outlier, Remedy, Report, Rule, Time, Watched,
 };
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::ser::Serializer;
@@ -23,6 +23,9 @@ pub struct IncidentsDocument {
     /// Incidents, the oldest first.
     #[serde(serialize_with = "write", deserialize_with = "read")]
     pub incidents: Vec<Arc<Report>>,
+    /// Kernel events that are kept of them, in the order of their numbers; an older noised keeps none.
+    #[serde(default)]
+    pub traces: Vec<Arc<KeptTrace>>,
 }
 
 /// What `/api/v1/outliers` answers.
@@ -35,8 +38,8 @@ pub struct OutliersDocument {
 
 impl IncidentsDocument {
     /// One of this version.
-    pub fn new(incidents: Vec<Arc<Report>>) -> Self {
-        Self { version: API_VERSION, incidents }
+    pub fn new(incidents: Vec<Arc<Report>>, traces: Vec<Arc<KeptTrace>>) -> Self {
+        Self { version: API_VERSION, incidents, traces }
     }
 }
 
@@ -179,7 +182,7 @@ mod tests {
     }
 
     fn written(report: &Report) -> Value {
-        let document = IncidentsDocument::new(vec![Arc::new(report.clone())]);
+        let document = IncidentsDocument::new(vec![Arc::new(report.clone())], Vec::new());
         serde_json::to_value(document).unwrap()["incidents"][0].clone()
     }
 
@@ -208,7 +211,7 @@ mod tests {
             report(true, None, Some(Ending::Over)),
             report(false, Some(Ending::Adopted), Some(Ending::Over)),
         ] {
-            let document = IncidentsDocument::new(vec![Arc::new(report)]);
+            let document = IncidentsDocument::new(vec![Arc::new(report)], Vec::new());
             let text = serde_json::to_string(&document).unwrap();
             let read: IncidentsDocument = serde_json::from_str(&text).unwrap();
             assert_eq!(read.incidents[0].lasted(), document.incidents[0].lasted());

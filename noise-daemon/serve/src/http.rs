@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Extension, State};
+use axum::extract::{Extension, Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, get};
@@ -23,7 +23,10 @@ use super::{IncidentsDocument, OutliersDocument, Process, page, render};
 
 /// What is answered where there is nothing.
 const NOT_FOUND: &str = "not found; see /, /metrics, /api/v1/frame, /api/v1/incidents, \
-                         /api/v1/outliers, /-/healthy, /-/ready\n";
+                         /api/v1/incidents/ID/path, /api/v1/outliers, /-/healthy, /-/ready\n";
+
+/// The document with the paths of an incident, where there is one: JSON.
+pub type PathSource = Arc<dyn Fn(u64) -> Option<Arc<str>> + Send + Sync>;
 
 /// What there is to show at one time.
 #[derive(Clone, Debug, Default)]
@@ -66,6 +69,7 @@ struct App {
     process: Process,
     host: Arc<Host>,
     answers: Arc<Answers>,
+    paths: Option<PathSource>,
 }
 
 /// The connection that is to be answered, where one is known.
@@ -111,8 +115,11 @@ impl App {
                     StatusCode::INTERNAL_SERVER_ERROR
                 })
             }
-            Document::Page => Ok(page(&shown.model).into_bytes()),
-            Document::Incidents => json(&IncidentsDocument::new(shown.overview.incidents.clone())),
+            Document::Page => Ok(page(&shown.model, &shown.overview).into_bytes()),
+            Document::Incidents => {
+                let Overview { incidents, traces, .. } = shown.overview.clone();
+                json(&IncidentsDocument::new(incidents, traces))
+            }
             Document::Outliers => json(&OutliersDocument::new(shown.overview.outliers.clone())),
         }
     }
@@ -189,6 +196,21 @@ async fn frame(
     Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], Body::from(bytes)).into_response())
 }
 
+/// The paths that are kept of an incident's begin.
+async fn path(
+    State(app): State<Arc<App>>,
+    asker: Asker,
+    Path(id): Path<String>,
+) -> Result<Response, StatusCode> {
+    let id = id.parse().map_err(|_| StatusCode::BAD_REQUEST)?;
+    let source = app.paths.as_ref().ok_or(StatusCode::NOT_FOUND)?;
+    let room = app.answers.room().await?;
+    let document = source(id).ok_or(StatusCode::NOT_FOUND)?;
+    let bytes = clean_json(&document).into_owned().into_bytes();
+    let bytes = app.answers.own(bytes, room, hangup(asker));
+    Ok(([(header::CONTENT_TYPE, "application/json")], Body::from(bytes)).into_response())
+}
+
 async fn healthy() -> &'static str {
     "noised is healthy\n"
 }
@@ -202,9 +224,16 @@ async fn not_found() -> (StatusCode, &'static str) {
 }
 
 /// All routes, the same on every listener. The metrics report `costs`, which all listeners share, and the
-/// certificate of `web`.
-pub fn router(refresh: Refresh, host: Host, web: Web, costs: Costs) -> Router {
+/// certificate of `web`; `paths` has what is kept of incidents.
+pub fn router(
+    refresh: Refresh,
+    host: Host,
+    web: Web,
+    costs: Costs,
+    paths: Option<PathSource>,
+) -> Router {
     let app = Arc::new(App {
+        paths,
         refresh,
         host: Arc::new(host),
         answers: Arc::new(Answers::new(costs.budget.clone())),
@@ -217,6 +246,7 @@ pub fn router(refresh: Refresh, host: Host, web: Web, costs: Costs) -> Router {
         .route("/metrics", shared(Document::Metrics))
         .route("/api/v1/frame", get(frame))
         .route("/api/v1/incidents", shared(Document::Incidents))
+        .route("/api/v1/incidents/{id}/path", get(path))
         .route("/api/v1/outliers", shared(Document::Outliers))
         .route("/-/healthy", get(healthy))
         .route("/-/ready", get(ready))

@@ -6,6 +6,7 @@ mod api;
 mod encoding;
 mod events;
 mod http;
+mod kept;
 mod log;
 #[cfg(test)]
 mod made;
@@ -19,7 +20,8 @@ mod recall_tests;
 
 pub use api::{API_VERSION, IncidentsDocument, OutliersDocument};
 pub use events::{EventPieces, EventSource, with_events};
-pub use http::{Refresh, Shown, Viewer, router};
+pub use http::{PathSource, Refresh, Shown, Viewer, router};
+pub use kept::{TraceSource, with_traces};
 pub use log::log_event;
 pub use metrics::{Process, render};
 pub use socket::{LocalSocket, SocketOptions};

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use noise_analysis::{Overview, Report};
 use noise_common::signals::Kind;
 use noise_model::clean::clean;
 use noise_model::units;
@@ -19,8 +20,8 @@ const TAIL: &str = r#"<p><a href="/metrics">/metrics</a> for Prometheus,
 pub const STYLE: &str = "\
 body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:70em;padding:0 1em;color:#222}
 table{border-collapse:collapse;width:100%}th,td{padding:.3em .8em;text-align:right;border-bottom:1px solid #ddd}
-th:first-child,td:first-child{text-align:left}td{font-variant-numeric:tabular-nums}th+th,td+td{white-space:nowrap}
-small{color:#666}.absent td{color:#888}.bad{color:#b00}
+th:first-child,td:first-child,.words th,.words td{text-align:left}td{font-variant-numeric:tabular-nums}th+th,td+td{white-space:nowrap}
+table.words th+th,table.words td+td{white-space:normal}small{color:#666}.absent td{color:#888}.bad{color:#b00}
 @media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}th,td{border-color:#333}a{color:#8bf}}
 ";
 
@@ -83,8 +84,47 @@ fn blame(page: &mut String, model: &Model) {
     page.push_str("</table>");
 }
 
+/// Incidents that are shown.
+const SHOWN_INCIDENTS: usize = 8;
+
+/// The latest incidents, with what the longest wait at their begin was spent on, where that was kept.
+fn incidents(page: &mut String, overview: &Overview) {
+    let latest: Vec<&Report> =
+        overview.incidents.iter().rev().take(SHOWN_INCIDENTS).map(|report| &**report).collect();
+    if latest.is_empty() {
+        return;
+    }
+    page.push_str(
+        "<h2>Incidents</h2><table class=words><tr><th>incident<th>since<th>first culprit<th>what was \
+         waited for when it opened",
+    );
+    for report in latest {
+        let (id, main) = (report.id, &report.main);
+        let culprit = main.culprits.first().map_or("not known", |culprit| &culprit.culprit);
+        let bad = if report.open { " class=bad" } else { "" };
+        let _ = write!(
+            page,
+            "<tr><td>#{id} {}<br><small{bad}>{}, {:.1} s</small><td>{}<td>{}<td>",
+            escape(&main.whose()),
+            escape(report.standing()),
+            report.lasted(),
+            main.start.strftime("%Y-%m-%d %H:%M:%S UTC"),
+            escape(culprit),
+        );
+        let Some(trace) = overview.trace(id) else { continue };
+        match trace.waits.first() {
+            Some(wait) => {
+                let wait = escape(wait);
+                let _ = write!(page, "{wait} <a href=\"/api/v1/incidents/{id}/path\">path</a>");
+            }
+            None => page.push_str(&escape(&trace.sentence())),
+        }
+    }
+    page.push_str("</table>");
+}
+
 /// Renders the page.
-pub fn page(model: &Model) -> String {
+pub fn page(model: &Model, overview: &Overview) -> String {
     let mut page = String::from(HEAD);
     page.push_str(
         "<main><p>Delays of the last five seconds on this host.</p><table><tr><th>signal\
@@ -95,6 +135,7 @@ pub fn page(model: &Model) -> String {
     }
     page.push_str("</table>");
     blame(&mut page, model);
+    incidents(&mut page, overview);
     let sample = &model.sample;
     let attached = sample.hooks.iter().filter(|hook| hook.attached).count();
     let _ = write!(page, "<p>{attached} of {} hooks attached.</p>", sample.hooks.len());
@@ -110,6 +151,7 @@ pub fn page(model: &Model) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use noise_analysis::KeptTrace;
     use noise_common::charge::{Cause, Charged, Resource};
     use noise_common::signals::{SIGNALS, Signal};
     use noise_model::{Builder, Interference, Sample};
@@ -117,7 +159,10 @@ mod tests {
     #[test]
     fn every_signal_is_named_and_absence_explained() {
         let absent = vec![(Signal::Nmi, "not attached: <x>".to_owned())];
-        let page = page(&Builder::default().model_after(Sample { absent, ..Sample::default() }));
+        let page = page(
+            &Builder::default().model_after(Sample { absent, ..Sample::default() }),
+            &Overview::default(),
+        );
         for info in &SIGNALS {
             assert!(page.contains(info.name), "{}", info.name);
         }
@@ -126,10 +171,37 @@ mod tests {
 
     #[test]
     fn a_strict_policy_lets_the_page_work() {
-        let page = page(&Builder::default().model_after(Sample::default()));
+        let page = page(&Builder::default().model_after(Sample::default()), &Overview::default());
         for inline in ["<style", "<script>", " style=", " onload=", "javascript:"] {
             assert!(!page.contains(inline), "{inline}: {page}");
         }
+    }
+
+    #[test]
+    fn incidents_are_shown_with_what_was_waited_for() {
+        let report = crate::made::report(true);
+        let without = KeptTrace::without(report.id, report.main.start, "the <disk> is full");
+        let kept = KeptTrace {
+            waits: vec!["web<1> 42 waited 3 ms".into()],
+            trouble: None,
+            ..without.clone()
+        };
+        let shown = |trace: KeptTrace| {
+            let overview = Overview {
+                incidents: vec![report.clone()],
+                traces: vec![trace.into()],
+                ..Overview::default()
+            };
+            page(&Builder::default().model_after(Sample::default()), &overview)
+        };
+        let link = format!(
+            "web&lt;1&gt; 42 waited 3 ms <a href=\"/api/v1/incidents/{}/path\">",
+            report.id
+        );
+        let page = shown(kept);
+        assert!(page.contains(&link) && page.contains("<h2>Incidents"), "{page}");
+        let page = shown(without);
+        assert!(page.contains("not kept: the &lt;disk&gt; is full"), "{page}");
     }
 
     #[test]
@@ -143,8 +215,10 @@ mod tests {
             charged: Charged { ns, count: 1 },
         };
         let interference = vec![charge("a", 2_000_000), charge("b", 3_000_000)];
-        let page =
-            page(&Builder::default().model_after(Sample { interference, ..Sample::default() }));
+        let page = page(
+            &Builder::default().model_after(Sample { interference, ..Sample::default() }),
+            &Overview::default(),
+        );
         let row = |culprit, time| {
             format!("<tr><td>web&lt;1&gt;<td>{culprit}<td>foreign<td>cpu<td>{time}")
         };

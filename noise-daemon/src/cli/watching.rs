@@ -10,6 +10,7 @@ use noise_host::kernel::monotonic_ns;
 use noise_serve::log_event;
 use noise_system::procfs;
 
+use crate::kept::{Bounds, Keeping, Latest};
 use crate::pipeline::{Occasion, Published, Subscriber};
 use crate::state::{Baselines, Document, Keeper};
 
@@ -20,6 +21,8 @@ const BASELINES_EVERY: u32 = 1200;
 pub struct Watching {
     board: Board,
     keeper: Option<Keeper>,
+    /// Keeps the kernel events of those that open, where there is a folder for them.
+    keeping: Option<Keeping>,
     boot: String,
     /// Beats since baselines were written.
     beats: u32,
@@ -38,7 +41,7 @@ impl Watching {
     pub fn start(settings: Settings, directory: &Path) -> anyhow::Result<Self> {
         let mut board = Board::new(settings).context("incidents")?;
         if directory.as_os_str().is_empty() {
-            return Ok(Self { board, keeper: None, boot: String::new(), beats: 0 });
+            return Ok(Self { board, keeper: None, keeping: None, boot: String::new(), beats: 0 });
         }
         let boot = boot_id();
         let (keeper, left) = Keeper::open(directory);
@@ -49,7 +52,15 @@ impl Watching {
         if baselines.boot == boot && !boot.is_empty() {
             board.recall(baselines.learnt);
         }
-        Ok(Self { board, keeper, boot, beats: 0 })
+        Ok(Self { board, keeper, keeping: None, boot, beats: 0 })
+    }
+
+    /// Keeps the latest kernel events of incidents from now on, where there are any, in the folder of the state;
+    /// without one, nothing is kept.
+    pub fn keep(&mut self, latest: Option<Latest>, bounds: Bounds) -> Option<&Keeping> {
+        let folder = self.keeper.as_ref()?.folder();
+        let board = &self.board;
+        Some(self.keeping.insert(Keeping::start(folder, latest, bounds, |id| board.has(id))))
     }
 
     /// Goes on with other settings.
@@ -69,6 +80,7 @@ impl Watching {
         // What joins changes what is open, which a crash may lose.
         let lasting = |event: &Event| !matches!(event, Event::Joined { .. });
         let changed = events.iter().any(lasting);
+        self.keep_events(&events, clock);
         let waited = self.board.keep_outliers(sample, clock);
         self.beats = (self.beats + 1) % BASELINES_EVERY;
         let Some(keeper) = &mut self.keeper else { return };
@@ -79,13 +91,32 @@ impl Watching {
         keeper.tick(|| document(board, boot, clock));
     }
 
+    /// Keeps the kernel events of what opened, and no longer those of what is forgotten.
+    fn keep_events(&mut self, events: &[Event], clock: Clock) {
+        let Some(keeping) = &mut self.keeping else { return };
+        for event in events {
+            if let Event::Opened(report) = event {
+                keeping.opened(report, clock);
+            }
+        }
+        // It may have joined another one at once.
+        if events.iter().any(|event| !matches!(event, Event::Joined { .. })) {
+            keeping.forget(|id| self.board.has(id));
+        }
+        keeping.tick();
+    }
+
     /// What there is to see now.
     pub fn overview(&mut self) -> Overview {
-        self.board.overview(clock())
+        let traces = self.keeping.as_ref().map(Keeping::list).unwrap_or_default();
+        Overview { traces, ..self.board.overview(clock()) }
     }
 
     /// Keeps what there is.
     pub fn stop(&mut self) {
+        if let Some(keeping) = &mut self.keeping {
+            keeping.finish();
+        }
         if let Some(keeper) = self.keeper.take() {
             keeper.finish(document(&mut self.board, &self.boot, clock()));
         }

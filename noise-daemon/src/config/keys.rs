@@ -228,6 +228,20 @@ pub const KEYS: &[Key] = &[
         "Where past incidents are kept, so that they survive a restart; empty = nowhere",
     ),
     key(
+        "state",
+        "traces",
+        COUNT,
+        AtStart,
+        "Most incidents whose kernel events are kept there, at most 6 an hour; the oldest go; 0 = none",
+    ),
+    key(
+        "state",
+        "trace-kibibytes",
+        (Kind::Integer, "KIB"),
+        AtStart,
+        "Events that are kept of one, the latest, as the flight recorder has them; files are smaller",
+    ),
+    key(
         "privileges",
         "drop",
         (Kind::Switch, "BOOL"),

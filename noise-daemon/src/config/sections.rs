@@ -12,8 +12,10 @@ use noise_model::Limits;
 use noise_serve::{HostName, Hosts, ListenAddress, SocketOptions};
 
 use super::values::{
-    ClassName, Cpus, Kibibytes, Limit, LogLevel, Microseconds, Milliseconds, SignalName, SocketMode,
+    ClassName, Cpus, Kibibytes, Limit, LogLevel, Microseconds, Milliseconds, SignalName,
+    SocketMode, Traces,
 };
+use crate::kept::Bounds;
 use crate::marks::beside;
 use crate::state::DEFAULT_DIRECTORY;
 
@@ -297,11 +299,27 @@ impl RecorderSection {
 pub struct StateSection {
     /// Where past incidents are kept; empty = nowhere.
     pub directory: PathBuf,
+    /// Most incidents whose kernel events are kept there; 0 = none.
+    pub traces: Traces,
+    /// Most memory of the recorder that is kept of one.
+    pub trace_kibibytes: Kibibytes,
 }
 
 impl Default for StateSection {
     fn default() -> Self {
-        Self { directory: DEFAULT_DIRECTORY.into() }
+        const TRACE: Kibibytes = valid(Kibibytes::new(8 * 1_024));
+        const TRACES: Traces = valid(Traces::new(8));
+        Self { directory: DEFAULT_DIRECTORY.into(), traces: TRACES, trace_kibibytes: TRACE }
+    }
+}
+
+impl StateSection {
+    /// How much is kept of incidents.
+    pub fn bounds(&self) -> Bounds {
+        Bounds {
+            incidents: usize::from(self.traces.get()),
+            bytes: u64::from(self.trace_kibibytes.get()) * 1024,
+        }
     }
 }
 

@@ -74,6 +74,34 @@ number! {
     Kibibytes, u32, 16_777_216
 }
 
+/// A number of incidents whose kernel events are kept; 0 = none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "i64")]
+pub struct Traces(u16);
+
+impl Traces {
+    const LARGEST: u16 = 1_000;
+
+    /// That many, where that is in range.
+    pub const fn new(number: u16) -> Option<Self> {
+        if number <= Self::LARGEST { Some(Self(number)) } else { None }
+    }
+
+    /// The number.
+    pub const fn get(self) -> u16 {
+        self.0
+    }
+}
+
+impl TryFrom<i64> for Traces {
+    type Error = String;
+
+    fn try_from(number: i64) -> Result<Self, Self::Error> {
+        let within = u16::try_from(number).ok().and_then(Self::new);
+        within.ok_or_else(|| format!("{number} is not between 0 and {}", Self::LARGEST))
+    }
+}
+
 /// Permissions, written as chmod takes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "String", into = "String")]

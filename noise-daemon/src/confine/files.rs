@@ -116,8 +116,13 @@ pub fn folder_of(file: &Path) -> Option<PathBuf> {
 }
 
 /// What replacing the state file takes: another beside it that takes its name, and the folder written too.
+/// What is kept of incidents is also read.
 fn writing() -> BitFlags<AccessFs> {
-    AccessFs::ReadDir | AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::RemoveFile
+    AccessFs::ReadDir
+        | AccessFs::ReadFile
+        | AccessFs::WriteFile
+        | AccessFs::MakeReg
+        | AccessFs::RemoveFile
 }
 
 /// A rule for what is there.

@@ -16,6 +16,8 @@ pub const DEFAULT_DIRECTORY: &str = "/var/lib/noised";
 const NAME: &str = "incidents.json";
 const TEMPORARY: &str = "incidents.json.new";
 const LOCK: &str = "lock";
+/// How the names of the files with what is kept of incidents begin.
+const KEPT: &str = "incident-";
 
 /// Unusable files that are kept; with one more, the oldest of them goes.
 const SET_ASIDE: u32 = 5;
@@ -62,8 +64,18 @@ impl Folder {
     /// # Errors
     /// Where it cannot be created or written, or belongs to another process.
     pub fn take(path: &Path) -> io::Result<Self> {
-        let (lock, heir) = Guard { folder: path, lock: LOCK, prefix: NAME }.take()?;
+        let (lock, heir) = Guard { folder: path, lock: LOCK, prefixes: &[NAME, KEPT] }.take()?;
         Ok(Self { path: path.to_owned(), heir, _lock: lock })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Gives a new file to the user whom the folder belongs to.
+    pub fn hand_on(&self, file: &File) {
+        self.heir.give(file);
     }
 
     /// The state that an earlier daemon left. What cannot be used is set aside, with a sentence

@@ -36,8 +36,8 @@ pub struct Guard<'a> {
     pub folder: &'a Path,
     /// The name of the lock.
     pub lock: &'a str,
-    /// How the names of all other files begin.
-    pub prefix: &'a str,
+    /// How the names of all other files begin, each with one of these.
+    pub prefixes: &'a [&'a str],
 }
 
 impl Guard<'_> {
@@ -67,7 +67,7 @@ impl Guard<'_> {
     }
 
     fn is_ours(&self, name: &str) -> bool {
-        name == self.lock || name.starts_with(self.prefix)
+        name == self.lock || self.prefixes.iter().any(|prefix| name.starts_with(prefix))
     }
 
     /// Keeps others out of the folder, unless it holds what is not noised's: a folder such as `/tmp`,
@@ -228,7 +228,7 @@ mod tests {
     const LOCK: &str = "lock";
 
     fn take(folder: &Path) -> io::Result<File> {
-        Guard { folder, lock: LOCK, prefix: "state" }.take().map(|(lock, _)| lock)
+        Guard { folder, lock: LOCK, prefixes: &["state"] }.take().map(|(lock, _)| lock)
     }
 
     fn mode(path: &Path) -> u32 {

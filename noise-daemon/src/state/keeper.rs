@@ -73,6 +73,11 @@ impl Keeper {
         (Some(keeper), document)
     }
 
+    /// The folder.
+    pub fn folder(&self) -> &Arc<Folder> {
+        &self.folder
+    }
+
     /// Says that the state changed: at once, or soon.
     pub fn changed(&mut self, at_once: bool) {
         let now = Instant::now();

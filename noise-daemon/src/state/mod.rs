@@ -11,4 +11,5 @@ mod keeper;
 
 pub use document::{Baselines, Document, Unusable};
 pub use folder::{DEFAULT_DIRECTORY, Folder, read};
+pub use guard::FILE_MODE;
 pub use keeper::Keeper;

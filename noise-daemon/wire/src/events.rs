@@ -209,6 +209,11 @@ impl<R: Read> EventsReader<R> {
         self.head
     }
 
+    /// What it reads from; behind the last item, that is what follows.
+    pub fn into_inner(self) -> R {
+        self.from
+    }
+
     /// The next item; `None` behind the last.
     ///
     /// # Errors

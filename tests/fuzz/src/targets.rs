@@ -92,7 +92,7 @@ pub fn http(bytes: &[u8]) {
         let (web, costs) = (Web::plain(), Costs::default());
         // As on loopback.
         web.set_hosts(Hosts::Known(Vec::new()));
-        let router = router(Refresh(refresh), Host::default(), web.clone(), costs.clone());
+        let router = router(Refresh(refresh), Host::default(), web.clone(), costs.clone(), None);
         let (mut reader, mut writer) = tokio::io::split(client);
         let exchange = async {
             let send = async {

@@ -19,6 +19,7 @@ mod hostile;
 mod https;
 mod incidents;
 mod interrupts;
+mod kept;
 mod known_counts;
 mod lifecycle;
 mod locked_memory;

@@ -18,6 +18,7 @@ use serde_json::Value;
 use crate::incidents::{
     CONFIGURATION, CPU, MOST_NOISE, OTHER_CPU, WEIGHTS, consistent, episodes, in_words, until,
 };
+use crate::kept::Keeping;
 use crate::{INCONCLUSIVE, Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] =
@@ -34,6 +35,7 @@ const WAIT: &str = "cgroup_runqueue_wait";
 
 struct Stage {
     daemon: Daemon,
+    keeping: Keeping,
     /// Disturbed by both, one after the other.
     victim: Group,
     /// Disturbed by the first all the time.
@@ -47,7 +49,11 @@ impl Stage {
         let mut file = capture()?;
         file.write_all(CONFIGURATION)?;
         let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
-        let daemon = Daemon::start_with(&["--config.file", &path])?;
+        let keeping = Keeping::new()?;
+        let mut options = keeping.options()?;
+        options.extend(["--config.file".to_owned(), path]);
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        let daemon = Daemon::start_with(&options)?;
         let group = |name, weight| -> Result<Group> {
             let group = Group::new(name, &[Hierarchy::Cpu])?;
             group.weigh(weight)?;
@@ -56,6 +62,7 @@ impl Stage {
         let [quiet, loud] = WEIGHTS;
         Ok(Self {
             daemon,
+            keeping,
             victim: group("victim", quiet)?,
             third: group("third", quiet)?,
             hog: group("hog", loud)?,
@@ -126,12 +133,18 @@ fn incident_of<'a>(incidents: &'a [Value], victim: &Group, culprit: &Group) -> O
     incidents.iter().find(|incident| episodes_of(incident, victim, culprit).next().is_some())
 }
 
-fn disturb(stage: &Stage) -> Result<()> {
+/// The number of the first culprit's incident, and the paths that were kept of its begin.
+fn disturb(stage: &Stage) -> Result<(u64, Value)> {
     let Stage { victim, third, hog, other, .. } = stage;
     let here = burners(hog, CPU)?;
     let there = burners(hog, OTHER_CPU)?;
     let both = || Ok(stage.is_disturbed(victim, hog)? && stage.is_disturbed(third, hog)?);
     ensure!(until(both)?, "no incident of the first culprit");
+    let incidents = stage.incidents()?;
+    let first = incident_of(&incidents, victim, hog).context("no incident of the first")?;
+    let id = first["id"].as_u64().context("an incident without a number")?;
+    let hogs: Vec<i32> = here.iter().chain(&there).map(Worker::pid).collect();
+    let kept = stage.keeping.ensure_kept(&stage.daemon, id, &hogs);
     thread::sleep(GOING_ON);
     stop(here)?;
     ensure!(until(|| Ok(!stage.is_disturbed(victim, hog)?))?, "the victim does not recover");
@@ -161,7 +174,7 @@ fn disturb(stage: &Stage) -> Result<()> {
         ensure!(second["culprits"][0]["culprit"] == *stage.other.label(), "{}", in_words(second));
     }
     ensure!(over, "the incidents go on after their causes are gone");
-    Ok(())
+    Ok((id, kept?))
 }
 
 fn successive_culprits_are_two_incidents() -> Result<Verdict> {
@@ -180,5 +193,7 @@ fn successive_culprits_are_two_incidents() -> Result<Verdict> {
     }
     let outcome = disturb(&stage);
     stop(victims)?;
-    outcome.map(|()| Verdict::Passed)
+    let (id, kept) = outcome?;
+    stage.keeping.ensure_survives(stage.daemon, id, &kept)?;
+    Ok(Verdict::Passed)
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use noise_analysis::{Culprit, Episode, Level, Name, Outlier, Report, Time, Watched};
+use noise_analysis::{Culprit, Episode, KeptTrace, Level, Name, Outlier, Report, Time, Watched};
 use noise_model::clean::clean;
 use noise_model::units::{duration, known_duration};
 
@@ -13,12 +13,25 @@ const SHOWN: usize = 8;
 /// Culprits that are listed of an incident that joined.
 const SHOWN_OF_JOINED: usize = 2;
 
-/// The incidents, each a block.
-pub fn incidents(incidents: &[Arc<Report>]) -> String {
+/// The incidents, each a block, with what was kept of them.
+pub fn incidents(incidents: &[Arc<Report>], traces: &[Arc<KeptTrace>]) -> String {
     if incidents.is_empty() {
         return "no incidents\n".to_owned();
     }
-    incidents.iter().map(|report| block(report)).collect::<Vec<_>>().join("\n")
+    let block = |report: &Arc<Report>| {
+        let trace = traces.iter().find(|trace| trace.incident == report.id);
+        block(report) + &trace.map(|trace| kept(trace)).unwrap_or_default()
+    };
+    incidents.iter().map(block).collect::<Vec<_>>().join("\n")
+}
+
+/// What was kept of an incident, and the longest waits in it.
+fn kept(trace: &KeptTrace) -> String {
+    let mut text = format!("  {}\n", clean(&trace.sentence()));
+    for wait in &trace.waits {
+        let _ = writeln!(text, "    {}", clean(wait));
+    }
+    text
 }
 
 /// The long waits, each a block.
@@ -208,8 +221,8 @@ mod tests {
             ..web
         };
         let second = Report { id: 4, open: true, main: unknown, also: Vec::new(), untold: 0 };
-        insta::assert_snapshot!(incidents(&[Arc::new(first), Arc::new(second)]));
-        assert_eq!(incidents(&[]), "no incidents\n");
+        insta::assert_snapshot!(incidents(&[Arc::new(first), Arc::new(second)], &[]));
+        assert_eq!(incidents(&[], &[]), "no incidents\n");
     }
 
     #[test]
@@ -218,10 +231,30 @@ mod tests {
         (storm.signal, storm.before.lost, storm.after.lost) = (Watched::Interruption, 0.004, 0.31);
         let report =
             Report { id: 1, open: true, main: storm.clone(), also: vec![storm], untold: 0 };
-        let text = incidents(&[Arc::new(report)]);
+        let text = incidents(&[Arc::new(report)], &[]);
         assert!(text.contains("    taken          0.4 %  ->      31.0 %\n"), "{text}");
         assert!(text.contains("    interruption of /a: taken 0.4 % -> 31.0 %\n"), "{text}");
         assert!(!text.contains("median"), "{text}");
+    }
+
+    #[test]
+    fn what_was_kept_is_told_below_it() {
+        let report = Report { id: 3, open: true, main: episode("/a"), also: Vec::new(), untold: 0 };
+        let without = KeptTrace::without(3, report.main.start, "the disk is full");
+        let kept = KeptTrace {
+            waits: vec!["web\u{1b} 7 waited 3 ms".into()],
+            trouble: None,
+            ..without.clone()
+        };
+        let report = [Arc::new(report)];
+        let text = incidents(&report, &[Arc::new(kept)]);
+        assert!(
+            text.contains("  the kernel events of the 0.0 s before it opened are kept: "),
+            "{text}"
+        );
+        assert!(text.ends_with(" 7 waited 3 ms\n") && !text.contains('\u{1b}'), "{text}");
+        let text = incidents(&report, &[Arc::new(without)]);
+        assert!(text.ends_with("  its kernel events are not kept: the disk is full\n"), "{text}");
     }
 
     #[test]
@@ -231,7 +264,7 @@ mod tests {
         goes_on.end = "2026-11-21T09:42:02.5Z".parse().unwrap();
         goes_on.culprits = vec![culprit("/other", Cause::Foreign, 3.0, 0.75)];
         let report = Report { id: 1, open: true, main: calm, also: vec![goes_on], untold: 0 };
-        let text = incidents(&[Arc::new(report)]);
+        let text = incidents(&[Arc::new(report)], &[]);
         assert!(text.starts_with("#1  2026-11-21 09:41:02.500 UTC, 60.0 s, open\n"), "{text}");
         assert!(text.contains("  cgroup_runqueue_wait of /a, calm now\n"), "{text}");
         let expected = "      12.5 s so far, 11.205 s lost, /other (foreign) 75 %\n";
@@ -243,7 +276,7 @@ mod tests {
         let mut hostile = episode("/a\u{1b}[2J\n#9");
         hostile.culprits[0].culprit = "\u{9b}31m".into();
         let report = Report { id: 1, open: true, main: hostile, also: Vec::new(), untold: 0 };
-        let text = incidents(&[Arc::new(report)]);
+        let text = incidents(&[Arc::new(report)], &[]);
         assert!(!text.chars().any(|char| char.is_control() && char != '\n'), "{text}");
         assert!(!text.contains("\n#9"), "{text}");
     }

@@ -1,21 +1,24 @@
 //! Where incidents are read from: a running daemon, or what one left behind.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use noise_analysis::{Outlier, Report};
+use noise_analysis::{KeptTrace, Outlier, Report};
 use noise_model::clean::excerpt;
 use noise_model::clean::reading::from_json;
 use noise_serve::{API_VERSION, IncidentsDocument, OutliersDocument};
+use noise_system::files::rest;
 use noise_top::sources::{Fault, ask_socket};
 use noise_wire::{WebClient, agent};
 use serde::de::DeserializeOwned;
 
 use crate::cli::output;
 use crate::config::{DEFAULT_ADDRESS, DEFAULT_SOCKET};
+use crate::kept::{list, open};
 use crate::state::{DEFAULT_DIRECTORY, Document, read};
 
 /// Longer than a daemon on a loaded machine takes.
@@ -41,6 +44,15 @@ impl fmt::Display for Place {
             Self::Web(address) => f.write_str(address),
         }
     }
+}
+
+/// Incidents, with what was kept of them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Told {
+    /// The oldest first.
+    pub incidents: Vec<Arc<Report>>,
+    /// In the order of their incidents' numbers.
+    pub traces: Vec<Arc<KeptTrace>>,
 }
 
 /// Where to look, in this order.
@@ -89,16 +101,53 @@ impl IncidentSource {
         }
     }
 
-    /// Incidents, the oldest first.
+    /// Incidents, the oldest first, with what was kept of them.
     ///
     /// # Errors
     /// Where there are none to be read.
-    pub fn incidents(&self) -> anyhow::Result<Vec<Arc<Report>>> {
-        let asked = |document: IncidentsDocument| document.incidents;
+    pub fn incidents(&self) -> anyhow::Result<Told> {
+        let asked = |document: IncidentsDocument| {
+            let IncidentsDocument { incidents, traces, .. } = document;
+            Told { incidents, traces }
+        };
         self.get("incidents", asked, |left| {
             let closed = |report| Arc::new(Arc::<Report>::unwrap_or_clone(report).unwatched());
-            left.incidents.into_iter().map(closed).collect()
+            let incidents: Vec<_> = left.incidents.into_iter().map(closed).collect();
+            let kept = self.directory.as_deref().map(list).unwrap_or_default();
+            let traces = kept.into_iter().map(|kept| kept.trace);
+            let of_those =
+                |trace: &Arc<KeptTrace>| incidents.iter().any(|report| report.id == trace.incident);
+            Told { traces: traces.filter(of_those).collect(), incidents }
         })
+    }
+
+    /// The file with the kernel events of an incident, from the daemon or where it keeps them; `None` where
+    /// none are kept.
+    ///
+    /// # Errors
+    /// Where a daemon cannot answer, or the file cannot be read.
+    pub fn trace(&self, id: u64) -> anyhow::Result<Option<Vec<u8>>> {
+        for place in &self.places {
+            // Kernel events are served by the socket alone.
+            let Place::Socket(path) = place else { continue };
+            if let Ok(bytes) = ask(path, &format!("incidents/{id}/trace"))? {
+                return Ok(bytes);
+            }
+        }
+        let Some(directory) = &self.directory else {
+            bail!(
+                "the kernel events of an incident are read by the local socket of the daemon, or where it keeps \
+                 its state: use --connect SOCKET or --state.directory on its host"
+            );
+        };
+        let read = open(directory, id).and_then(|file| rest(file, MAX_ANSWER_BYTES));
+        match read {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).with_context(|| {
+                format!("cannot read the kernel events of incident {id} in {}", directory.display())
+            }),
+        }
     }
 
     /// Long waits, the oldest first.
@@ -118,7 +167,7 @@ impl IncidentSource {
         let mut unreachable = Vec::new();
         for place in &self.places {
             let answer = match place {
-                Place::Socket(path) => ask(path, route)?,
+                Place::Socket(path) => asked_text(path, route)?,
                 Place::Web(address) => fetch(address, route, &self.client)?,
             };
             match answer {
@@ -184,7 +233,19 @@ fn find(directory: &Path, unreachable: Option<&str>, is_default: bool) -> anyhow
 ///
 /// # Errors
 /// As [`fetch`].
-fn ask(socket: &Path, route: &str) -> anyhow::Result<Result<String, Unreachable>> {
+fn asked_text(socket: &Path, route: &str) -> anyhow::Result<Result<String, Unreachable>> {
+    let place = socket.display();
+    let bytes = match ask(socket, route)? {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => bail!("{}", unknown(&place)),
+        Err(unreachable) => return Ok(Err(unreachable)),
+    };
+    let text = String::from_utf8(bytes);
+    Ok(Ok(text.with_context(|| format!("{place} did not answer as noised does"))?))
+}
+
+/// The same as bytes; `None` where there is nothing of that name.
+fn ask(socket: &Path, route: &str) -> anyhow::Result<Result<Option<Vec<u8>>, Unreachable>> {
     let route = format!("/api/v{API_VERSION}/{route}");
     let place = socket.display();
     let answer = match ask_socket(socket, &route, ANSWER_TIMEOUT) {
@@ -199,12 +260,10 @@ fn ask(socket: &Path, route: &str) -> anyhow::Result<Result<String, Unreachable>
         Err(fault) => bail!(fault),
     };
     match answer.status {
-        200 => {}
-        404 => bail!("{}", unknown(&place)),
+        200 => Ok(Ok(Some(answer.body))),
+        404 => Ok(Ok(None)),
         status => bail!("noised at {place} cannot answer now (status {status})"),
     }
-    let text = String::from_utf8(answer.body);
-    Ok(Ok(text.with_context(|| format!("{place} did not answer as noised does"))?))
 }
 
 fn unknown(place: &dyn fmt::Display) -> String {
@@ -312,7 +371,7 @@ mod tests {
     fn a_daemon_is_asked() {
         let address = answering("200 OK", "{\"version\":1,\"incidents\":[]}");
         let source = IncidentSource::new(Some(Place::Web(address)), None, WebClient::default());
-        assert_eq!(source.incidents().unwrap(), []);
+        assert_eq!(source.incidents().unwrap(), Told::default());
     }
 
     #[test]
@@ -365,7 +424,7 @@ mod tests {
             is_default: true,
             client: WebClient::default(),
         };
-        assert_eq!(source(closed()).incidents().unwrap(), []);
+        assert_eq!(source(closed()).incidents().unwrap(), Told::default());
         let incidents =
             |source: IncidentSource| source.incidents().map_err(|error| format!("{error:#}"));
         for (reply, words) in [
@@ -382,7 +441,7 @@ mod tests {
         drop(daemon);
         // Without one, the address; without both, both are named.
         let address = answering("200 OK", "{\"version\":1,\"incidents\":[]}");
-        assert_eq!(source(address).incidents().unwrap(), []);
+        assert_eq!(source(address).incidents().unwrap(), Told::default());
         let error = incidents(source(closed())).unwrap_err();
         assert!(error.contains("noised.sock (there is no such socket) and no noised"), "{error}");
     }
@@ -406,7 +465,30 @@ mod tests {
         let error = incidents(None).unwrap_err();
         assert!(error.contains("not allowed to use") && error.contains("sudo"), "{error}");
         let address = answering("200 OK", "{\"version\":1,\"incidents\":[]}");
-        assert_eq!(incidents(Some(address)).unwrap(), []);
+        assert_eq!(incidents(Some(address)).unwrap(), Told::default());
+    }
+
+    #[test]
+    fn kernel_events_are_read_from_the_socket_or_where_they_are_kept() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("noised.sock");
+        let daemon =
+            Fake::local(&path, Reply::of(200, "application/vnd.noised.trace", b"\xff\x00"));
+        let source = |directory: Option<&Path>| IncidentSource {
+            places: vec![Place::Web("127.0.0.1:1".to_owned()), Place::Socket(path.clone())],
+            directory: directory.map(Path::to_owned),
+            is_default: false,
+            client: WebClient::default(),
+        };
+        assert_eq!(source(None).trace(7).unwrap(), Some(vec![0xff, 0]));
+        daemon.answer(Reply::of(404, "text/plain", b""));
+        assert_eq!(source(Some(root.path())).trace(7).unwrap(), None);
+        drop(daemon);
+        let error = source(None).trace(7).unwrap_err().to_string();
+        assert!(error.contains("--connect SOCKET or --state.directory"), "{error}");
+        assert_eq!(source(Some(root.path())).trace(7).unwrap(), None);
+        fs::write(root.path().join("incident-7.trace"), "kept").unwrap();
+        assert_eq!(source(Some(root.path())).trace(7).unwrap(), Some(b"kept".to_vec()));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Who and what there is when a recording begins, and names that are asked for later.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -43,6 +43,12 @@ fn parent(stat: &[u8]) -> Option<i32> {
     str::from_utf8(stat.get(end + 1..)?).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
+/// A number of a thread's `status`.
+fn field(status: &[u8], name: &[u8]) -> Option<i32> {
+    let found = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(name))?;
+    str::from_utf8(found).ok()?.trim().parse().ok()
+}
+
 /// The path of the cgroup that a thread counts for: that of version 2, or where that is the root, that of
 /// version 1's `cpu` controller.
 fn cgroup(thread: &Path) -> Option<Vec<u8>> {
@@ -73,12 +79,16 @@ impl Host {
             interrupts: self.interrupts(),
             disks: self.disks(),
             interfaces: self.interfaces(),
-            // The first process is in the one whose interfaces sysfs shows on a host.
-            namespace: fs::metadata(self.procfs.join("self/ns/net")).map_or(0, |file| file.ino()),
+            namespace: self.namespace(),
             ..Dump::default()
         };
         self.add_threads(&mut dump);
         dump
+    }
+
+    /// The first process is in the one whose interfaces sysfs shows on a host.
+    fn namespace(&self) -> u64 {
+        fs::metadata(self.procfs.join("self/ns/net")).map_or(0, |file| file.ino())
     }
 
     /// Adds threads that are there now and not in it, with their cgroups.
@@ -105,6 +115,42 @@ impl Host {
                 }
             }
         }
+    }
+
+    /// What is there now, of threads these alone and the first ones of their processes, and no interrupts.
+    pub fn dump_of(&self, tids: &BTreeSet<u32>) -> Dump {
+        let mut dump = Dump {
+            disks: self.disks(),
+            interfaces: self.interfaces(),
+            namespace: self.namespace(),
+            ..Dump::default()
+        };
+        let mut firsts = BTreeSet::new();
+        for &tid in tids {
+            if let Some(pid) = self.add_thread(tid, &mut dump) {
+                firsts.insert(pid);
+            }
+        }
+        for &pid in firsts.difference(tids) {
+            self.add_thread(pid, &mut dump);
+        }
+        dump
+    }
+
+    /// Adds a thread, unless it is gone; its process.
+    fn add_thread(&self, tid: u32, dump: &mut Dump) -> Option<u32> {
+        // Threads are there by their ids, too, though no list of the folder shows them.
+        let folder = self.procfs.join(tid.to_string());
+        let comm = line(&folder.join("comm"))?;
+        let status = procfs::bytes(folder.join("status")).ok()?;
+        let pid = field(&status, b"Tgid:")?;
+        let ppid = field(&status, b"PPid:").unwrap_or(0);
+        let of = tid.cast_signed();
+        dump.threads.push(Dumped { tid: of, pid, ppid, comm: Comm::new(&comm) });
+        if let Some(path) = cgroup(&folder) {
+            dump.cgroups.entry(path).or_default().push(of);
+        }
+        pid.try_into().ok()
     }
 
     fn interrupt_folder(&self, irq: u32) -> PathBuf {
@@ -208,6 +254,13 @@ mod tests {
         assert_eq!(dump.interrupts, [acpi]);
         assert_eq!(dump.disks, [(8 << 20 | 16, b"sdb".to_vec())]);
         assert_eq!(dump.interfaces, [(2, b"eth0".to_vec())]);
+        write("proc/13/status", b"Name:\tw\nTgid:\t12\nPid:\t13\nPPid:\t7\n");
+        write("proc/13/cgroup", b"0::/c\n");
+        write("proc/12/status", b"Name:\ta) b\nTgid:\t12\nPid:\t12\nPPid:\t7\n");
+        write("proc/12/comm", b"a) b\n");
+        let some = host.dump_of(&BTreeSet::from([13, 15]));
+        assert_eq!(some.threads, [thread(13, b"w\xff"), thread(12, b"a) b")]);
+        assert_eq!(some.cgroups, [(b"/a b".to_vec(), vec![12]), (b"/c".to_vec(), vec![13])].into());
         assert_eq!(host.thread(13), Some(Comm::new(b"w\xff")));
         assert_eq!(host.thread(14), None);
         assert_eq!(host.interface(2), Some(b"eth0".to_vec()));

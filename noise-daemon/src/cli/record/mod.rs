@@ -2,8 +2,8 @@
 
 mod child;
 mod daemon;
-mod dump;
-mod folder;
+pub(crate) mod dump;
+pub(crate) mod folder;
 mod line;
 mod marks;
 mod session;

@@ -25,7 +25,7 @@ use noise_measure::osnoise::Duty;
 use noise_model::{Builder, Longest, Reload};
 use noise_serve::{
     Costs, ListenError, Listeners, LocalSocket, Refresh, SocketOptions, Web, router, serve,
-    with_events,
+    with_events, with_traces,
 };
 use noise_system::worker::ensure_threads;
 use tokio::net::{UnixDatagram, UnixListener};
@@ -138,7 +138,7 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     for (signal, reason) in collector.absent() {
         tracing::warn!(signal = signal.info().name, reason, "not measured");
     }
-    let watching = Watching::start(config.incidents.clone(), &config.state.directory)?;
+    let mut watching = Watching::start(config.incidents.clone(), &config.state.directory)?;
     let prepared = config.osnoise.duty().and_then(|options| Duty::prepare(&options));
     // What parsing the type information took.
     noise_system::memory::give_back();
@@ -172,13 +172,19 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     let listening: Vec<IpAddr> = listening.iter().map(SocketAddr::ip).collect();
     web.set_hosts(config.web.hosts(&listening));
     let costs = Costs::default();
+    let host = read_host(Path::new("/"));
     if let Some(marks) = &marks {
         lock(marks).show(Arc::clone(&costs.marks));
     }
-    let router = router(Refresh(refresh), read_host(Path::new("/")), web.clone(), costs.clone());
     let events = collector.event_store().map(recorder::source);
     let events = events.map(|events| with_marks(events, marks.clone()));
-    let local_router = with_events(router.clone(), events);
+    let bounds = config.state.bounds();
+    let latest = collector.event_store().zip(events.clone());
+    let latest = latest.map(|(store, events)| recorder::latest(store, events, bounds.bytes));
+    let keeping = watching.keep(latest, bounds);
+    let (paths, traces) = keeping.map(|keeping| (keeping.paths(), keeping.traces())).unzip();
+    let router = router(Refresh(refresh), host, web.clone(), costs.clone(), paths);
+    let local_router = with_traces(with_events(router.clone(), events), traces);
     let mut pipeline = Pipeline::new(collector, beat)?;
     let metrics = pipeline.subscribe(Builder::new(config.limits.limits()));
     let watching = pipeline.subscribe(watching);
@@ -231,10 +237,12 @@ fn cannot_listen(error: ListenError) -> anyhow::Error {
     anyhow::anyhow!("{error}{hint}")
 }
 
-/// Threads that the daemon has at most beside the first: those that write the state and verify
-/// passwords, those that measure from the inside, and before them one that looks what it may.
+/// Threads that the daemon has at most beside the first: those that write the state, keep events of incidents
+/// and send them, those that verify passwords, those that measure from the inside, and before them one that looks what it may.
 fn threads(config: &Config, web: &Web) -> usize {
-    let writes = usize::from(!config.state.directory.as_os_str().is_empty());
+    let has_state = !config.state.directory.as_os_str().is_empty();
+    let keeps = has_state && config.recorder.enabled && config.state.bounds().incidents > 0;
+    let writes = usize::from(has_state) + 2 * usize::from(keeps);
     let verifies = usize::from(web.may_ask_for_passwords());
     let duty = config.osnoise.duty();
     let measure = duty.map_or(0, |duty| 1 + duty.cpus.iter().count());

@@ -1,7 +1,7 @@
 //! `noised trace critical-path`: what executions in a recording really waited for.
 
 mod lane;
-mod page;
+pub(crate) mod page;
 mod picture;
 mod several;
 
@@ -178,7 +178,7 @@ pub fn document_page(document: &Document) -> String {
 }
 
 /// How wide a page is.
-fn columns() -> usize {
+pub(crate) fn columns() -> usize {
     let terminal = output::is_terminal().then(noise_top::term::columns).flatten();
     terminal.map_or(USUAL_COLUMNS, |columns| columns.clamp(LEAST_COLUMNS, MOST_COLUMNS))
 }

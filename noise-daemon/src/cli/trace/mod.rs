@@ -1,13 +1,13 @@
 //! `noised trace`: reads recordings of kernel events.
 
-mod critical_path;
+pub(crate) mod critical_path;
 mod delays;
 mod events;
 mod export;
 mod moment;
 mod part;
 mod reading;
-mod recording;
+pub(crate) mod recording;
 #[cfg(test)]
 mod sampled;
 mod target;

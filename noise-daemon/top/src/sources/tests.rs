@@ -141,7 +141,8 @@ fn server(folder: &Path) -> Server {
             let web = Listeners::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
             ready.send(web.addresses().unwrap()[0]).unwrap();
             let (refresh, asked) = mpsc::channel(4);
-            let router = router(Refresh(refresh), sampled::host(), Web::plain(), Costs::default());
+            let router =
+                router(Refresh(refresh), sampled::host(), Web::plain(), Costs::default(), None);
             tokio::select! {
                 () = serve(local, router.clone(), Web::plain(), Costs::default()) => {}
                 () = serve(web, router, Web::plain(), Costs::default()) => {}

@@ -227,6 +227,7 @@ impl LargeHost {
                 outliers: (0..OUTLIERS).map(|index| Arc::new(outlier(index))).collect(),
                 opened: vec![(Signal::CgroupRunqueueWait.into(), INCIDENTS)],
                 active: Vec::new(),
+                traces: Vec::new(),
             },
             seconds: 0,
         }

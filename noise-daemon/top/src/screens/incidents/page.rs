@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use noise_analysis::{Episode, Level, Outlier, Report, Time, Watched};
+use noise_analysis::{Episode, KeptTrace, Level, Outlier, Report, Time, Watched};
 use noise_common::subject::SubjectKind;
 use noise_model::units;
 
@@ -31,6 +31,7 @@ pub(super) fn page(history: &History, key: &str) -> Option<Page> {
     blocks.extend(remedies(main));
     blocks.extend(also(report));
     blocks.extend(over_time(history, main));
+    blocks.extend(frame.overview.trace(id).map(trace));
     blocks.extend(waits(&frame.overview.outliers, report, frame.time));
     Some(Page { title: format!("Incident {id}: {}", main.whose()), blocks })
 }
@@ -170,6 +171,14 @@ fn over_time(history: &History, episode: &Episode) -> Option<Block> {
     (!heatmap.bounds_ns.is_empty()).then_some(Block::Heatmap(heatmap))
 }
 
+/// What was kept of the moment when it opened.
+fn trace(trace: &KeptTrace) -> Block {
+    let mut lines = vec![("When it opened".to_owned(), Tone::Strong)];
+    lines.extend(trace.waits.iter().map(|wait| (wait.to_string(), Tone::Plain)));
+    lines.push((trace.sentence(), Tone::Dim));
+    Block::Text(lines)
+}
+
 /// Long waits of those who are disturbed, the newest first.
 fn waits(outliers: &[Arc<Outlier>], report: &Report, now: Timestamp) -> Option<Block> {
     let subjects = || [&report.main].into_iter().chain(&report.also).map(|one| &one.subject);
@@ -192,8 +201,8 @@ fn waits(outliers: &[Arc<Outlier>], report: &Report, now: Timestamp) -> Option<B
 #[cfg(test)]
 pub(super) mod tests {
     use super::{
-        Arc, Block, Cell, Episode, Level, Outlier, Page, Report, Table, Time, Timestamp, over_time,
-        page,
+        Arc, Block, Cell, Episode, KeptTrace, Level, Outlier, Page, Report, Table, Time, Timestamp,
+        over_time, page, trace,
     };
     use crate::screens::made::{BEGIN, Made};
     use noise_analysis::{Cause, Culprit, Ending, Remedy, Rule};
@@ -361,6 +370,22 @@ pub(super) mod tests {
                 over_time(&made.history, &episode).is_none() || signal == Signal::DirectReclaim
             );
         }
+    }
+
+    #[test]
+    fn what_was_kept_of_its_begin_is_told() {
+        let without = KeptTrace::without(7, time(0), "the disk is full");
+        let kept = KeptTrace {
+            waits: vec!["web 42 waited 3 ms".into()],
+            trouble: None,
+            ..without.clone()
+        };
+        let Block::Text(lines) = trace(&kept) else { panic!() };
+        let lines: Vec<&str> = lines.iter().map(|(line, _)| line.as_str()).collect();
+        assert_eq!(lines[..2], ["When it opened", "web 42 waited 3 ms"]);
+        assert!(lines[2].ends_with("noised incidents show 7 --path"), "{lines:?}");
+        let Block::Text(lines) = trace(&without) else { panic!() };
+        assert!(lines[1].0.contains("the disk is full"), "{lines:?}");
     }
 
     #[test]

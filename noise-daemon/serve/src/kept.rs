@@ -1,0 +1,90 @@
+//! The kernel events that are kept of incidents, over the local socket. They are sent piece by piece as they are
+//! read, so that a slow client costs no memory, and a slow disk nobody else's answer.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Path;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Frame};
+use tokio::sync::mpsc::Receiver;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Files that are sent at once.
+const MOST_ANSWERS: usize = 2;
+/// How long a request waits for others.
+const WAIT: Duration = Duration::from_secs(5);
+const TRACE_TYPE: &str = "application/vnd.noised.trace";
+
+/// The pieces of the file with the kernel events of an incident, where there is one, as they are read.
+pub type TraceSource = Arc<dyn Fn(u64) -> Option<Receiver<Vec<u8>>> + Send + Sync>;
+
+/// A file that is sent.
+struct Sent {
+    pieces: Receiver<Vec<u8>>,
+    _turn: OwnedSemaphorePermit,
+}
+
+impl HttpBody for Sent {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.pieces.poll_recv(context).map(|piece| piece.map(|piece| Ok(Frame::data(piece.into()))))
+    }
+}
+
+async fn trace(
+    source: TraceSource,
+    turns: Arc<Semaphore>,
+    id: String,
+) -> Result<Response, StatusCode> {
+    let id = id.parse().map_err(|_| StatusCode::BAD_REQUEST)?;
+    let turn = tokio::time::timeout(WAIT, turns.acquire_owned()).await;
+    let turn = turn.ok().and_then(Result::ok).ok_or(StatusCode::SERVICE_UNAVAILABLE)?;
+    let pieces = source(id).ok_or(StatusCode::NOT_FOUND)?;
+    let body = Body::new(Sent { pieces, _turn: turn });
+    Ok(([(header::CONTENT_TYPE, TRACE_TYPE)], body).into_response())
+}
+
+/// The routes with that of incidents' kernel events.
+pub fn with_traces(router: Router, source: Option<TraceSource>) -> Router {
+    let Some(source) = source else { return router };
+    let turns = Arc::new(Semaphore::new(MOST_ANSWERS));
+    let answer = move |Path(id): Path<String>| trace(Arc::clone(&source), Arc::clone(&turns), id);
+    router.route("/api/v1/incidents/{id}/trace", get(answer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn files_are_sent_piece_by_piece_and_turns_are_given_back() {
+        let source: TraceSource = Arc::new(|id| {
+            let (sender, receiver) = tokio::sync::mpsc::channel(3);
+            (1..=id as u8).for_each(|piece| sender.try_send(vec![piece; 2]).unwrap());
+            (id > 0).then_some(receiver)
+        });
+        let turns = Arc::new(Semaphore::new(1));
+        let ask = |id: &str| trace(Arc::clone(&source), Arc::clone(&turns), id.to_owned());
+        let response = ask("3").await.unwrap();
+        assert_eq!(turns.available_permits(), 0);
+        let bytes = axum::body::to_bytes(response.into_body(), 99).await.unwrap();
+        assert_eq!(bytes.as_ref(), [1, 1, 2, 2, 3, 3]);
+        assert_eq!(ask("0").await.unwrap_err(), StatusCode::NOT_FOUND);
+        assert_eq!(ask("-1").await.unwrap_err(), StatusCode::BAD_REQUEST);
+        assert_eq!(turns.available_permits(), 1);
+    }
+}

@@ -1,0 +1,70 @@
+//! The kernel events that were kept of an incident as a recording.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use noise_system::procfs;
+use noise_trace::ctf::write::Uuid;
+
+use crate::cli::record::folder::Folder;
+pub use crate::cli::record::folder::ensure_new;
+use crate::kept::file::read;
+use crate::kept::replay::replay;
+
+/// A number that no other recording has.
+fn uuid() -> anyhow::Result<Uuid> {
+    let path = "/proc/sys/kernel/random/uuid";
+    let text = procfs::text(path).with_context(|| format!("cannot read {path}"))?;
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    let number = u128::from_str_radix(&digits, 16).with_context(|| format!("{path} has none"))?;
+    Ok(number.to_be_bytes())
+}
+
+/// Writes the recording of a file of kept events; what it has, in a line.
+///
+/// # Errors
+/// Where the file is damaged, or the recording cannot be written.
+pub fn export(file: &[u8], path: &Path) -> anyhow::Result<String> {
+    let mut span_ns: Option<(u64, u64)> = None;
+    let (_, about) = read(file, |_, item| {
+        if let noise_wire::events::Item::Events { events, .. } = item {
+            for event in events {
+                let (from_ns, to_ns) = span_ns.unwrap_or((event.time_ns, event.time_ns));
+                span_ns = Some((from_ns.min(event.time_ns), to_ns.max(event.time_ns)));
+            }
+        }
+    })?;
+    let (from_ns, to_ns) = span_ns.context("it has no events")?;
+    let replayed = replay(file, &about, from_ns..=to_ns, uuid()?)?;
+    let cpus = u32::try_from(replayed.packets.len())?;
+    let mut folder = Folder::create(path, &replayed.metadata, cpus, None)?;
+    for (cpu, packets) in (0..).zip(&replayed.packets) {
+        folder.append(cpu, packets)?;
+    }
+    folder.free_reserve();
+    folder.sync()?;
+    let (_, events) = folder.events();
+    let seconds = to_ns.saturating_sub(from_ns) as f64 / 1e9;
+    Ok(format!(
+        "{events} events of {seconds:.1} s are in {}; `noised trace` reads them\n",
+        path.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::trace::recording::Recording;
+    use crate::kept::file::made;
+
+    #[test]
+    fn what_was_kept_is_a_recording() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("trace");
+        let said = export(&made::file(), &path).unwrap();
+        assert!(said.starts_with("9 events of 0.1 s are in "), "{said}");
+        let Recording::Ctf(ctf) = Recording::open(&path).unwrap() else { panic!("no CTF") };
+        assert_eq!(ctf.streams().len(), 1);
+        assert!(export(b"garbage", &root.path().join("other")).is_err());
+    }
+}

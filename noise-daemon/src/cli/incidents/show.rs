@@ -1,0 +1,107 @@
+//! `noised incidents show`: one incident, and what was kept of the moment when it opened.
+
+use std::io::{self, Cursor, Read};
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+use noise_serve::IncidentsDocument;
+
+use super::source::{IncidentSource, Told};
+use super::{export, json, page};
+use crate::cli::trace::critical_path::columns;
+use crate::cli::trace::critical_path::page::page as path_page;
+use crate::cli::{CommandError, output};
+use crate::kept::path::find;
+
+/// Arguments of `noised incidents show`.
+#[derive(Debug, clap::Args)]
+pub struct ShowArgs {
+    /// The number of the incident, as `noised incidents` has it.
+    #[arg(value_name = "ID")]
+    id: u64,
+    /// Show the critical paths of the longest waits that the victim had when it opened.
+    #[arg(long)]
+    path: bool,
+    /// Write the kernel events that were kept into this folder, as a recording for `noised trace`.
+    #[arg(long, value_name = "DIR")]
+    export: Option<PathBuf>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Where there is no such incident, or nothing was kept of it.
+pub fn run(args: &ShowArgs, is_json: bool, source: &IncidentSource) -> Result<(), CommandError> {
+    if let Some(folder) = &args.export {
+        export::ensure_new(folder)?;
+    }
+    let mut told = source.incidents()?;
+    told.incidents.retain(|report| report.id == args.id);
+    told.traces.retain(|trace| trace.incident == args.id);
+    if told.incidents.is_empty() {
+        return Err(anyhow::anyhow!(
+            "there is no incident {}: `noised incidents` lists those that are kept",
+            args.id
+        )
+        .into());
+    }
+    if !args.path && args.export.is_none() {
+        return Ok(show(told, is_json)?);
+    }
+    let file = file(args.id, &told, source)?;
+    if let Some(folder) = &args.export {
+        let said = export::export(&file, folder)
+            .with_context(|| format!("cannot export the kernel events of incident {}", args.id))?;
+        output::note(&said);
+    }
+    if args.path {
+        show_paths(args.id, &file, &told, is_json)?;
+    }
+    Ok(())
+}
+
+fn show(told: Told, is_json: bool) -> anyhow::Result<()> {
+    let Told { incidents, traces } = told;
+    match is_json {
+        true => output::print_json(&json(&IncidentsDocument::new(incidents, traces))?),
+        false => output::print(&page::incidents(&incidents, &traces)),
+    }
+}
+
+/// The events that were kept.
+fn file(id: u64, told: &Told, source: &IncidentSource) -> anyhow::Result<Vec<u8>> {
+    match told.traces.as_slice() {
+        [trace] if trace.is_kept() => {}
+        [trace] => bail!("of incident {id} there is nothing more: {}", trace.sentence()),
+        _ => bail!(
+            "no kernel events of incident {id} are kept: see `state.traces` in the configuration of the daemon"
+        ),
+    }
+    let missing = || format!("the kernel events of incident {id} are no longer kept");
+    source.trace(id)?.with_context(missing)
+}
+
+fn show_paths(id: u64, file: &[u8], told: &Told, is_json: bool) -> anyhow::Result<()> {
+    let open = || -> io::Result<Box<dyn Read>> { Ok(Box::new(Cursor::new(file.to_vec()))) };
+    let found = find(&open).with_context(|| format!("incident {id}"))?;
+    if is_json {
+        let json = serde_json::to_string_pretty(&found.document)?;
+        return output::print_json(&(json + "\n"));
+    }
+    if found.sentences.is_empty() {
+        return output::print(
+            "none of the victim's threads waited in the time before the incident opened\n",
+        );
+    }
+    // The answer comes first.
+    let sentences = found.sentences.iter().map(|sentence| format!("{sentence}\n"));
+    output::print(&(sentences.collect::<String>() + "\n"))?;
+    output::print_painted(&path_page(&found.document, columns()))?;
+    let Some(report) = told.incidents.first() else { return Ok(()) };
+    output::print(&format!(
+        "\nthe incident: {}, {:.1} s, {}; all of it: noised incidents show {id}\n",
+        report.main.whose(),
+        report.lasted(),
+        report.standing()
+    ))
+}

@@ -1,0 +1,17 @@
+//! What is kept of the moment when an incident opens: the flight recorder's events with who is who, and the
+//! paths of the victim's longest waits.
+//!
+//! The recorder is overwritten within seconds, so its events are copied at once, piece by piece, by a thread
+//! that ends with its work. Each incident has two files in the state directory, which are bounded in number
+//! and bytes ([`shelf`]): the events ([`file`]), and what was found in them ([`path`]).
+
+pub mod file;
+mod keeping;
+pub mod path;
+pub mod replay;
+mod shelf;
+mod waits;
+mod who;
+
+pub use keeping::{Bounds, Keeping, Latest};
+pub use shelf::{list, open};

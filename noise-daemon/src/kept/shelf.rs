@@ -1,0 +1,316 @@
+//! IO: the files of what is kept, in the state directory: `incident-ID.trace` has the events, and
+//! `incident-ID.path` what was found in them, which is written last. Files of other names are left alone.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use noise_analysis::KeptTrace;
+use noise_system::files::{open_regular, rest};
+
+use crate::state::{FILE_MODE, Folder};
+
+const PREFIX: &str = "incident-";
+const TRACE: &str = ".trace";
+const PATH: &str = ".path";
+/// Behind the name of a file that is being written.
+const NEW: &str = ".new";
+/// Longest file with paths that is read.
+const MAX_PATH_BYTES: u64 = 16 << 20;
+
+/// What is kept of one incident.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// What there is to say of it.
+    pub trace: Arc<KeptTrace>,
+    /// The paths, as JSON.
+    pub document: Arc<str>,
+}
+
+/// A kind of file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Trace,
+    Path,
+    New,
+}
+
+/// The incident whose file has that name, and which of its files it is; `None` of other files.
+fn of_name(name: &str) -> Option<(u64, Kind)> {
+    let rest = name.strip_prefix(PREFIX)?;
+    let (rest, is_new) = match rest.strip_suffix(NEW) {
+        Some(rest) => (rest, true),
+        None => (rest, false),
+    };
+    let (id, kind) = match rest.strip_suffix(TRACE) {
+        Some(id) => (id, Kind::Trace),
+        None => (rest.strip_suffix(PATH)?, Kind::Path),
+    };
+    let is_plain = id.bytes().all(|byte| byte.is_ascii_digit()) && !id.starts_with('0');
+    let id = id.parse().ok().filter(|_| is_plain)?;
+    Some((id, if is_new { Kind::New } else { kind }))
+}
+
+fn path(folder: &Path, id: u64, ending: &str) -> PathBuf {
+    folder.join(format!("{PREFIX}{id}{ending}"))
+}
+
+/// The events that are kept of an incident.
+///
+/// # Errors
+/// Where there are none, or they cannot be read.
+pub fn open(folder: &Path, id: u64) -> io::Result<File> {
+    open_regular(OpenOptions::new().read(true), &path(folder, id, TRACE), libc::O_NOFOLLOW)
+}
+
+fn read(folder: &Path, id: u64) -> io::Result<Kept> {
+    let file = path(folder, id, PATH);
+    let file = open_regular(OpenOptions::new().read(true), &file, libc::O_NOFOLLOW)?;
+    let text = String::from_utf8(rest(file, MAX_PATH_BYTES)?).map_err(io::Error::other)?;
+    let (head, document) = text.split_once('\n').ok_or(io::ErrorKind::UnexpectedEof)?;
+    let trace: KeptTrace = serde_json::from_str(head)?;
+    if trace.incident != id {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    Ok(Kept { trace: Arc::new(trace), document: document.into() })
+}
+
+/// Files of ours in a folder: by incident, those that it has, and whether any is half written.
+fn found(folder: &Path) -> BTreeMap<u64, Vec<(Kind, PathBuf)>> {
+    let mut found: BTreeMap<u64, Vec<(Kind, PathBuf)>> = BTreeMap::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        let of = entry.file_name().to_str().and_then(of_name).filter(|_| is_file);
+        if let Some((id, kind)) = of {
+            found.entry(id).or_default().push((kind, entry.path()));
+        }
+    }
+    found
+}
+
+/// What is kept in a folder, in the order of the incidents' numbers. What is half written is not.
+pub fn list(folder: &Path) -> Vec<Kept> {
+    let found = found(folder);
+    let whole = found.into_iter().filter(|(_, files)| {
+        files.iter().any(|(kind, _)| *kind == Kind::Trace)
+            && files.iter().any(|(kind, _)| *kind == Kind::Path)
+    });
+    whole.filter_map(|(id, _)| read(folder, id).ok()).collect()
+}
+
+/// The files of a daemon, whose folder is its own.
+#[derive(Clone, Debug)]
+pub struct Shelf {
+    folder: Arc<Folder>,
+}
+
+impl Shelf {
+    /// That in a folder.
+    pub fn new(folder: Arc<Folder>) -> Self {
+        Self { folder }
+    }
+
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// What an earlier daemon kept; what is half written, or cannot be read, is removed.
+    pub fn restore(&self) -> Vec<Kept> {
+        let kept = list(self.folder());
+        for (id, files) in found(self.folder()) {
+            let is_kept = kept.iter().any(|one| one.trace.incident == id);
+            let gone = files.iter().filter(|(kind, _)| *kind == Kind::New || !is_kept);
+            gone.for_each(|(_, path)| drop(fs::remove_file(path)));
+        }
+        kept
+    }
+
+    /// Removes what is kept of an incident.
+    pub fn remove(&self, id: u64) {
+        // What says that there are events goes first.
+        for ending in [PATH, TRACE] {
+            let _ = fs::remove_file(path(self.folder(), id, ending));
+        }
+    }
+
+    /// Writes a file of events under another name until it is whole; how long it is.
+    ///
+    /// # Errors
+    /// Where it cannot be written, or what writes it fails; no file is left then.
+    pub fn write_trace<T, E: From<io::Error>>(
+        &self,
+        id: u64,
+        write: impl FnOnce(&mut File) -> Result<T, E>,
+    ) -> Result<(T, u64), E> {
+        self.write(id, TRACE, write)
+    }
+
+    /// Writes what was found in the events: with it they are kept.
+    ///
+    /// # Errors
+    /// Where it cannot be written; nothing is kept of that incident then.
+    pub fn write_path(&self, kept: &Kept) -> io::Result<()> {
+        let id = kept.trace.incident;
+        let written = self.write(id, PATH, |file| {
+            let mut text = serde_json::to_vec(&*kept.trace)?;
+            text.push(b'\n');
+            text.extend_from_slice(kept.document.as_bytes());
+            file.write_all(&text)
+        });
+        if written.is_err() {
+            self.remove(id);
+        }
+        written.map(drop)
+    }
+
+    fn write<T, E: From<io::Error>>(
+        &self,
+        id: u64,
+        ending: &str,
+        write: impl FnOnce(&mut File) -> Result<T, E>,
+    ) -> Result<(T, u64), E> {
+        let (new, last) =
+            (path(self.folder(), id, &format!("{ending}{NEW}")), path(self.folder(), id, ending));
+        let attempt = || {
+            // What a crash or another program left there is not written through.
+            match fs::remove_file(&new) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+                _ => {}
+            }
+            let mut options = OpenOptions::new();
+            let mut file = options.write(true).create_new(true).mode(FILE_MODE).open(&new)?;
+            self.folder.hand_on(&file);
+            let value = write(&mut file)?;
+            file.sync_data()?;
+            let bytes = file.metadata()?.len();
+            fs::rename(&new, &last)?;
+            Ok((value, bytes))
+        };
+        let written = attempt();
+        if written.is_err() {
+            let _ = fs::remove_file(&new);
+        }
+        written
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::symlink;
+
+    use jiff::Timestamp;
+
+    use super::*;
+
+    fn kept(id: u64) -> Kept {
+        let trace = KeptTrace {
+            trouble: None,
+            bytes: 3,
+            ..KeptTrace::without(id, Timestamp::UNIX_EPOCH, "")
+        };
+        Kept { trace: trace.into(), document: "{\n}\n".into() }
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    fn shelf(folder: &Path) -> Shelf {
+        Shelf::new(Arc::new(Folder::take(folder).unwrap()))
+    }
+
+    fn put(shelf: &Shelf, id: u64) {
+        let ((), bytes) =
+            shelf.write_trace(id, |file| -> io::Result<()> { file.write_all(b"xyz") }).unwrap();
+        assert_eq!(bytes, 3);
+        shelf.write_path(&kept(id)).unwrap();
+    }
+
+    #[test]
+    fn what_is_written_is_found_by_the_next_daemon_for_its_user_alone() {
+        let root = tempfile::tempdir().unwrap();
+        {
+            let shelf = shelf(root.path());
+            put(&shelf, 12);
+            put(&shelf, 7);
+            assert_eq!(shelf.restore(), [kept(7), kept(12)]);
+        }
+        for name in ["incident-7.trace", "incident-7.path"] {
+            let mode = fs::metadata(root.path().join(name)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{name}");
+        }
+        let shelf = shelf(root.path());
+        assert_eq!(shelf.restore(), [kept(7), kept(12)]);
+        let mut bytes = String::new();
+        io::Read::read_to_string(&mut open(root.path(), 7).unwrap(), &mut bytes).unwrap();
+        assert_eq!(bytes, "xyz");
+        shelf.remove(7);
+        assert_eq!(names(root.path()), ["incident-12.path", "incident-12.trace", "lock"]);
+        assert_eq!(open(root.path(), 7).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn what_is_half_written_goes_and_what_is_foreign_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let shelf = shelf(root.path());
+        put(&shelf, 7);
+        let foreign = [
+            "incident-.trace",
+            "incident-07.path",
+            "incident-7.trace.old",
+            "incident-7x.path",
+            "incident-8.json",
+            "incidents.json",
+            "other",
+        ];
+        for name in foreign {
+            fs::write(root.path().join(name), "precious").unwrap();
+        }
+        for name in [
+            "incident-7.path.new",
+            "incident-9.trace.new",
+            "incident-10.trace",
+            "incident-11.path",
+            "incident-12.trace",
+            "incident-12.path",
+        ] {
+            fs::write(root.path().join(name), "half").unwrap();
+        }
+        fs::create_dir(root.path().join("incident-13.trace")).unwrap();
+        symlink("other", root.path().join("incident-14.path")).unwrap();
+        assert_eq!(list(root.path()), [kept(7)]);
+        assert_eq!(shelf.restore(), [kept(7)]);
+        let mut expected: Vec<&str> = foreign.to_vec();
+        expected.extend(["incident-13.trace", "incident-14.path", "lock"]);
+        expected.extend(["incident-7.path", "incident-7.trace"]);
+        expected.sort_unstable();
+        assert_eq!(names(root.path()), expected);
+    }
+
+    #[test]
+    fn a_failure_leaves_nothing() {
+        let root = tempfile::tempdir().unwrap();
+        let shelf = shelf(root.path());
+        let failed = shelf.write_trace(7, |file| {
+            file.write_all(b"half")?;
+            Err::<(), _>(io::Error::from(io::ErrorKind::StorageFull))
+        });
+        assert_eq!(failed.unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(names(root.path()), ["lock"]);
+        // A folder is in the place of the file.
+        fs::create_dir(root.path().join("incident-7.trace.new")).unwrap();
+        let failed = shelf.write_trace(7, |_| Ok::<_, io::Error>(()));
+        assert!(failed.is_err());
+        fs::create_dir(root.path().join("incident-7.path")).unwrap();
+        assert!(shelf.write_path(&kept(7)).is_err());
+    }
+}

@@ -1,0 +1,270 @@
+//! PURE: the longest waits of an incident's victim, from the events as the recorder has them.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
+
+use noise_analysis::Watched;
+use noise_common::signals::Signal;
+use noise_common::store::Event;
+use noise_common::store::event::Payload;
+
+/// Most steps of threads that are looked at, the latest.
+const MOST_STEPS: usize = 1 << 17;
+
+/// `TASK_UNINTERRUPTIBLE` and `TASK_NOLOAD` of the kernel's `sched.h`.
+const UNINTERRUPTIBLE: u32 = 0x2;
+const NOLOAD: u32 = 0x400;
+
+/// A wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Wait {
+    /// Who waited.
+    pub tid: u32,
+    /// From then on, ns on CLOCK_MONOTONIC.
+    pub from_ns: u64,
+    /// Until then.
+    pub to_ns: u64,
+}
+
+impl Wait {
+    /// How long, ns.
+    pub const fn ns(&self) -> u64 {
+        self.to_ns.saturating_sub(self.from_ns)
+    }
+}
+
+/// Which waits count: those that what was unusual is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Waits for a CPU.
+    pub cpu: bool,
+    /// Uninterruptible sleeps, up to the moment when the thread runs again.
+    pub blocked: bool,
+}
+
+impl Wanted {
+    /// Of an incident of that.
+    pub fn of(watched: Watched) -> Self {
+        match watched {
+            Watched::Interruption
+            | Watched::Signal(Signal::RunqueueWait | Signal::CgroupRunqueueWait) => {
+                Self { cpu: true, blocked: false }
+            }
+            Watched::Signal(
+                Signal::UninterruptibleWait
+                | Signal::DirectReclaim
+                | Signal::BlockQueueWait
+                | Signal::BlockDeviceWait,
+            ) => Self { cpu: false, blocked: true },
+            Watched::Signal(_) => Self { cpu: true, blocked: true },
+        }
+    }
+}
+
+/// What a thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    /// It leaves its CPU and stays runnable.
+    Preempted,
+    /// It goes to sleep.
+    Sleeps { blocked: bool },
+    /// It is woken.
+    Woken,
+    /// It gets a CPU.
+    Runs,
+}
+
+/// A step at a time.
+type At = (u64, u32, Step);
+
+/// Whether a thread runs, and why not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Runs,
+    Cpu,
+    Blocked,
+    Idle,
+}
+
+/// Finds the longest waits of threads, of events in any order.
+pub struct Waits<'a> {
+    /// Whose; `None`: anyone's.
+    tids: Option<&'a BTreeSet<u32>>,
+    steps: Vec<At>,
+}
+
+impl<'a> Waits<'a> {
+    /// Of those threads, or of all.
+    pub fn new(tids: Option<&'a BTreeSet<u32>>) -> Self {
+        Self { tids, steps: Vec::new() }
+    }
+
+    fn step(&mut self, time_ns: u64, tid: u32, step: Step) {
+        if tid == 0 || self.tids.is_some_and(|tids| !tids.contains(&tid)) {
+            return;
+        }
+        if self.steps.len() >= 2 * MOST_STEPS {
+            self.steps.select_nth_unstable_by_key(MOST_STEPS, |(time_ns, ..)| Reverse(*time_ns));
+            self.steps.truncate(MOST_STEPS);
+        }
+        self.steps.push((time_ns, tid, step));
+    }
+
+    /// Takes an event.
+    pub fn note(&mut self, event: &Event) {
+        let at_ns = event.time_ns;
+        match event.payload() {
+            Some(Payload::Switch { prev_tid, prev_state, preempted, next_tid, .. }) => {
+                let blocked = prev_state & (UNINTERRUPTIBLE | NOLOAD) == UNINTERRUPTIBLE;
+                let left = match preempted || prev_state == 0 {
+                    true => Step::Preempted,
+                    false => Step::Sleeps { blocked },
+                };
+                self.step(at_ns, prev_tid, left);
+                self.step(at_ns, next_tid, Step::Runs);
+            }
+            Some(Payload::Waking(woken) | Payload::WakeupNew(woken)) => {
+                self.step(at_ns, woken.tid, Step::Woken);
+            }
+            _ => {}
+        }
+    }
+
+    /// So many of the longest that went on after a time, the longest first. What goes on at the end lasts until
+    /// then.
+    pub fn longest(
+        mut self,
+        wanted: Wanted,
+        (since_ns, end_ns): (u64, u64),
+        most: usize,
+    ) -> Vec<Wait> {
+        self.steps.sort_unstable();
+        let mut threads: HashMap<u32, (State, u64)> = HashMap::new();
+        let mut found = Vec::new();
+        let mut end = |tid: u32, (state, from_ns): (State, u64), to_ns: u64| {
+            let is_wanted = match state {
+                State::Cpu => wanted.cpu,
+                State::Blocked => wanted.blocked,
+                State::Runs | State::Idle => false,
+            };
+            if is_wanted && from_ns < to_ns && to_ns > since_ns {
+                found.push(Wait { tid, from_ns, to_ns });
+            }
+            if found.len() > 64 * (most + 1) {
+                shorten(&mut found, most);
+            }
+        };
+        for (at_ns, tid, step) in self.steps {
+            match step {
+                Step::Runs => {
+                    if let Some(wait) = threads.insert(tid, (State::Runs, at_ns)) {
+                        end(tid, wait, at_ns);
+                    }
+                }
+                Step::Preempted => {
+                    threads.insert(tid, (State::Cpu, at_ns));
+                }
+                Step::Sleeps { blocked } => {
+                    let state = if blocked { State::Blocked } else { State::Idle };
+                    threads.insert(tid, (state, at_ns));
+                }
+                Step::Woken => {
+                    let now = threads.entry(tid).or_insert((State::Idle, at_ns));
+                    let begins = match now.0 {
+                        State::Idle => true,
+                        // A sleep that counts goes on until the thread runs.
+                        State::Blocked => !wanted.blocked,
+                        State::Runs | State::Cpu => false,
+                    };
+                    if begins {
+                        *now = (State::Cpu, at_ns);
+                    }
+                }
+            }
+        }
+        threads.into_iter().for_each(|(tid, wait)| end(tid, wait, end_ns));
+        shorten(&mut found, most);
+        found
+    }
+}
+
+fn shorten(waits: &mut Vec<Wait>, most: usize) {
+    waits.sort_unstable_by_key(|wait| (Reverse(wait.ns()), *wait));
+    waits.truncate(most);
+}
+
+#[cfg(test)]
+mod tests {
+    use noise_common::store::EventKind;
+    use noise_common::store::event::Body;
+
+    use super::*;
+    use crate::kept::file::made::event;
+
+    const CPU: Wanted = Wanted { cpu: true, blocked: false };
+    const BLOCKED: Wanted = Wanted { cpu: false, blocked: true };
+
+    fn longest(bodies: &[Body], tids: Option<&BTreeSet<u32>>, wanted: Wanted) -> Vec<Wait> {
+        let mut waits = Waits::new(tids);
+        // By CPU, as files have them.
+        bodies.iter().rev().for_each(|body| waits.note(&event(body, 0)));
+        waits.longest(wanted, (0, 1_000), 2)
+    }
+
+    fn wait(tid: u32, from_ns: u64, to_ns: u64) -> Wait {
+        Wait { tid, from_ns, to_ns }
+    }
+
+    fn bodies() -> Vec<Body> {
+        vec![
+            // 7 sleeps, is woken, waits, runs, is preempted, and waits to the end.
+            Body::switch((7, 120), 1, false, (9, 120), 100),
+            Body::task(EventKind::Waking, 7, 120, 0, 0, 200),
+            Body::switch((9, 120), 0, true, (7, 120), 500),
+            Body::switch((7, 120), 0, true, (9, 120), 900),
+            // 8 waits for a disk, and then for a CPU.
+            Body::switch((8, 120), 2, false, (0, 120), 110),
+            Body::task(EventKind::Waking, 8, 120, 1, 0, 600),
+            Body::switch((0, 120), 0, false, (8, 120), 650),
+            // 10 is an idle kernel thread.
+            Body::switch((10, 120), 0x402, false, (0, 120), 700),
+            Body::task(EventKind::Waking, 10, 120, 1, 0, 990),
+            Body::switch((0, 120), 0, false, (10, 120), 991),
+        ]
+    }
+
+    #[test]
+    fn waits_for_a_cpu_begin_with_the_wake_up_or_the_preemption() {
+        let own = BTreeSet::from([7]);
+        let expected = [wait(7, 200, 500), wait(7, 900, 1_000)];
+        assert_eq!(longest(&bodies(), Some(&own), CPU), expected);
+        // 9 was preempted from 500 to 900.
+        assert_eq!(longest(&bodies(), None, CPU), [wait(9, 500, 900), wait(7, 200, 500)]);
+    }
+
+    #[test]
+    fn what_was_over_before_the_incident_began_does_not_count() {
+        let own = BTreeSet::from([7]);
+        let mut waits = Waits::new(Some(&own));
+        bodies().iter().for_each(|body| waits.note(&event(body, 0)));
+        assert_eq!(waits.longest(CPU, (500, 950), 2), [wait(7, 900, 950)]);
+    }
+
+    #[test]
+    fn sleeps_that_no_signal_ends_last_until_the_thread_runs() {
+        assert_eq!(longest(&bodies(), None, BLOCKED), [wait(8, 110, 650)]);
+        // Where they do not count, what comes behind them does.
+        let own = BTreeSet::from([8]);
+        assert_eq!(longest(&bodies(), Some(&own), CPU), [wait(8, 600, 650)]);
+    }
+
+    #[test]
+    fn the_latest_steps_are_looked_at_where_there_are_too_many() {
+        let mut waits = Waits::new(None);
+        for at in 0..4 * MOST_STEPS as u64 {
+            waits.note(&event(&Body::task(EventKind::Waking, 7, 120, 0, 0, at), 0));
+        }
+        assert!(waits.steps.len() <= 2 * MOST_STEPS);
+        assert!(waits.steps.iter().any(|(at, ..)| *at == 4 * MOST_STEPS as u64 - 1));
+    }
+}

@@ -1,0 +1,208 @@
+//! IO: who is who at the end of a stretch of events: what these have numbers for only.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
+
+use noise_host::resolve::cgroup::Identity;
+use noise_host::resolve::{irq_name, read_host};
+use noise_system::procfs;
+use noise_trace::capture::{Dump, Interrupt, Look};
+use noise_trace::ctf::write::Origin;
+use noise_trace::event::{Comm, Dumped};
+
+use crate::cli::record::dump::Host;
+
+/// Most threads that are named.
+const MOST_THREADS: usize = 8192;
+/// Most interrupts that are named.
+const MOST_INTERRUPTS: usize = 64;
+
+/// Bytes as a text that has the same numbers: names may be any bytes.
+fn text(bytes: &[u8]) -> String {
+    bytes.iter().map(|&byte| char::from(byte)).collect()
+}
+
+fn bytes(text: &str) -> Vec<u8> {
+    text.chars().map(|c| u8::try_from(c).unwrap_or(b'?')).collect()
+}
+
+/// A thread.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+struct Thread {
+    tid: i32,
+    pid: i32,
+    ppid: i32,
+    comm: String,
+}
+
+/// Threads, cgroups, interrupts, disks and interfaces by their numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Who {
+    hostname: String,
+    kernel: String,
+    version: String,
+    recorder: String,
+    threads: Vec<Thread>,
+    cgroups: Vec<(String, Vec<i32>)>,
+    interrupts: Vec<(u32, String)>,
+    disks: Vec<(u32, String)>,
+    interfaces: Vec<(u32, String)>,
+    namespace: u64,
+}
+
+impl Who {
+    /// Those threads and interrupts that are still there, and all disks and interfaces.
+    pub fn read(tids: &BTreeSet<u32>, irqs: &BTreeSet<u32>) -> Self {
+        let some: BTreeSet<u32> = tids.iter().copied().take(MOST_THREADS).collect();
+        let dump = Host::new().dump_of(&some);
+        let host = read_host(Path::new("/"));
+        let version = procfs::text("/proc/sys/kernel/version").unwrap_or_default();
+        let named = |&irq: &u32| (irq, irq_name(Path::new("/proc"), irq.into()));
+        Self {
+            hostname: host.name,
+            kernel: host.kernel,
+            version: version.trim().to_owned(),
+            recorder: format!("noised {}", host.noised),
+            interrupts: irqs.iter().take(MOST_INTERRUPTS).map(named).collect(),
+            ..Self::of(&dump)
+        }
+    }
+
+    fn of(dump: &Dump) -> Self {
+        let thread = |Dumped { tid, pid, ppid, comm }: &Dumped| Thread {
+            tid: *tid,
+            pid: *pid,
+            ppid: *ppid,
+            comm: text(comm.bytes()),
+        };
+        let named = |(number, name): &(u32, Vec<u8>)| (*number, text(name));
+        Self {
+            threads: dump.threads.iter().map(thread).collect(),
+            cgroups: dump.cgroups.iter().map(|(path, of)| (text(path), of.clone())).collect(),
+            disks: dump.disks.iter().map(named).collect(),
+            interfaces: dump.interfaces.iter().map(named).collect(),
+            namespace: dump.namespace,
+            ..Self::default()
+        }
+    }
+
+    /// The same as a recording begins with it.
+    pub fn dump(&self) -> Dump {
+        let thread = |one: &Thread| Dumped {
+            tid: one.tid,
+            pid: one.pid,
+            ppid: one.ppid,
+            comm: Comm::new(&bytes(&one.comm)),
+        };
+        let named = |(number, name): &(u32, String)| (*number, bytes(name));
+        let interrupt = |(irq, action): &(u32, String)| Interrupt {
+            irq: *irq,
+            chip: Vec::new(),
+            action: bytes(action),
+        };
+        Dump {
+            threads: self.threads.iter().map(thread).collect(),
+            interrupts: self.interrupts.iter().map(interrupt).collect(),
+            disks: self.disks.iter().map(named).collect(),
+            interfaces: self.interfaces.iter().map(named).collect(),
+            namespace: self.namespace,
+            cgroups: self.cgroups.iter().map(|(path, of)| (bytes(path), of.clone())).collect(),
+        }
+    }
+
+    /// Where events were recorded, by how much real time is ahead of their clock, ns.
+    pub fn origin(&self, offset_ns: u64) -> Origin {
+        Origin {
+            hostname: self.hostname.clone(),
+            kernel_release: self.kernel.clone(),
+            kernel_version: self.version.clone(),
+            recorder: self.recorder.clone(),
+            offset_ns,
+            offset_at_end_ns: None,
+        }
+    }
+
+    /// The threads in the cgroup of that label.
+    pub fn of_cgroup(&self, label: &str) -> BTreeSet<u32> {
+        let is_it = |path: &str| Identity::of(path).label == label;
+        let own = self.cgroups.iter().filter(|(path, _)| is_it(path));
+        own.flat_map(|(_, tids)| tids.iter().map(|tid| tid.cast_unsigned())).collect()
+    }
+
+    /// Names, to be looked up.
+    pub fn names(&self) -> Names {
+        let thread = |one: &Thread| (one.tid.cast_unsigned(), Comm::new(&bytes(&one.comm)));
+        let named = |(number, name): &(u32, String)| (*number, bytes(name));
+        Names {
+            threads: self.threads.iter().map(thread).collect(),
+            interrupts: self.interrupts.iter().map(named).collect(),
+            interfaces: self.interfaces.iter().map(named).collect(),
+        }
+    }
+}
+
+/// Names at the end of the stretch.
+pub struct Names {
+    threads: HashMap<u32, Comm>,
+    interrupts: BTreeMap<u32, Vec<u8>>,
+    interfaces: BTreeMap<u32, Vec<u8>>,
+}
+
+impl Look for Names {
+    fn thread(&mut self, tid: u32) -> Option<Comm> {
+        self.threads.get(&tid).copied()
+    }
+
+    fn interrupt(&mut self, irq: u32) -> Option<Vec<u8>> {
+        self.interrupts.get(&irq).cloned()
+    }
+
+    fn interface(&mut self, index: u32) -> Option<Vec<u8>> {
+        self.interfaces.get(&index).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_bytes_survive_being_written() {
+        let thread = |tid, comm: &[u8]| Dumped { tid, pid: 7, ppid: 1, comm: Comm::new(comm) };
+        let dump = Dump {
+            threads: vec![thread(7, b"a\xffb"), thread(8, "ü".as_bytes())],
+            interrupts: Vec::new(),
+            disks: vec![(8 << 20, b"sda".to_vec())],
+            interfaces: vec![(2, b"\xfe".to_vec())],
+            namespace: 5,
+            cgroups: [(b"/system.slice/\xff.service".to_vec(), vec![7])].into(),
+        };
+        let who = Who { interrupts: vec![(36, "virtio1".to_owned())], ..Who::of(&dump) };
+        let written = serde_json::to_string(&who).unwrap();
+        let read: Who = serde_json::from_str(&written).unwrap();
+        assert_eq!(read, who);
+        let again = read.dump();
+        assert_eq!((&again.threads, &again.cgroups), (&dump.threads, &dump.cgroups));
+        assert_eq!((&again.disks, &again.interfaces), (&dump.disks, &dump.interfaces));
+        assert_eq!(again.interrupts[0].action, b"virtio1");
+        let mut names = read.names();
+        assert_eq!(names.thread(7), Some(Comm::new(b"a\xffb")));
+        assert_eq!(
+            (names.interrupt(36), names.interface(2)),
+            (Some(b"virtio1".to_vec()), Some(vec![0xfe]))
+        );
+    }
+
+    #[test]
+    fn threads_of_a_cgroup_are_found_by_its_label() {
+        let cgroups = vec![
+            ("/system.slice/web.service".to_owned(), vec![3, 4]),
+            ("/system.slice/db.service".to_owned(), vec![5]),
+            ("/".to_owned(), vec![6]),
+        ];
+        let who = Who { cgroups, ..Who::default() };
+        assert_eq!(who.of_cgroup("web.service"), BTreeSet::from([3, 4]));
+        assert_eq!(who.of_cgroup("/"), BTreeSet::from([6]));
+        assert_eq!(who.of_cgroup("vda read"), BTreeSet::new());
+    }
+}
