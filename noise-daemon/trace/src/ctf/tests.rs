@@ -300,6 +300,20 @@ fn types_that_name_one_another_without_end_are_refused() {
 }
 
 #[test]
+fn fields_that_are_longer_than_64_bits_can_count_are_no_event() {
+    let metadata = COUNTED.replace("name = \"tick\"", "name = \"softirq_raise\"").replace(
+        "uint32_t _number",
+        "integer { size = 8; } _all[2305843009213693951]; integer { size = 8; } _vec; \
+         integer { size = 8; } _last",
+    );
+    let layout = Layout::parse(&metadata).unwrap();
+    let bytes = packet(10, 20, 0, 0, &[10]);
+    let mut reader = Reader::new(&layout, &[StreamFile { name: "x", bytes: &bytes }]);
+    assert!(reader.next().map(|record| record.kind()).is_none());
+    assert_eq!(reader.damage().unread_bytes, 12);
+}
+
+#[test]
 fn perfs_own_fields_are_those_of_the_model() {
     let metadata = COUNTED.replace(
         "name = \"tick\"; fields := struct { uint32_t _number; };",
