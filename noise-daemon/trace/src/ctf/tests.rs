@@ -300,6 +300,20 @@ fn types_that_name_one_another_without_end_are_refused() {
 }
 
 #[test]
+fn long_names_and_lists_of_labels_are_not_repeated_without_end() {
+    let long = "x".repeat(60_000);
+    let names: String = (0..2_000).map(|number| format!("uint32_t _{number}; ")).collect();
+    let of_long_name = format!("struct {{ {names} }} {long}");
+    let labels: String = (0..2_000).map(|number| format!("L{number}, ")).collect();
+    let names: String = (0..2_000).map(|number| format!("enum e _{number}; ")).collect();
+    let of_labels = format!("enum e : uint32_t {{ {labels} }} _e; {names} uint32_t _f");
+    for fields in [of_long_name, of_labels] {
+        let error = Layout::parse(&COUNTED.replace("uint32_t _number", &fields)).unwrap_err();
+        assert!(error.to_string().contains("too many"), "{error}");
+    }
+}
+
+#[test]
 fn fields_that_are_longer_than_64_bits_can_count_are_no_event() {
     let metadata = COUNTED.replace("name = \"tick\"", "name = \"softirq_raise\"").replace(
         "uint32_t _number",
