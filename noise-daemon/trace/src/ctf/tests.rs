@@ -314,6 +314,13 @@ fn long_names_and_lists_of_labels_are_not_repeated_without_end() {
 }
 
 #[test]
+fn lengths_of_lengths_have_an_end() {
+    let lengths = "[1]".repeat(200_000);
+    let metadata = COUNTED.replace("uint32_t _number", &format!("uint32_t _number{lengths}"));
+    assert!(matches!(Layout::parse(&metadata), Err(CtfError::Syntax(..))));
+}
+
+#[test]
 fn fields_that_are_longer_than_64_bits_can_count_are_no_event() {
     let metadata = COUNTED.replace("name = \"tick\"", "name = \"softirq_raise\"").replace(
         "uint32_t _number",

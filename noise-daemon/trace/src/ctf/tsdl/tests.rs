@@ -81,3 +81,15 @@ fn mistakes_are_found_at_their_line() {
     }
     assert_eq!(parse(" \n/* nothing */ // at all\n"), Ok(vec![]));
 }
+
+#[test]
+fn braces_in_texts_and_comments_do_not_count() {
+    let deep = "struct { /* }}} */ ".repeat(100_000);
+    assert_eq!(parse(&deep).unwrap_err().0, 1);
+    let deep = "struct { // }}}\n".repeat(100_000);
+    assert!(parse(&deep).unwrap_err().0 < 50);
+    let deep = "struct { enum e { \"\\\"}}}\" } _e; ".repeat(100_000);
+    assert_eq!(parse(&deep).unwrap_err().0, 1);
+    let open = format!("env {{ a = \"{}\"; }}; // {}\n", "{".repeat(100), "{".repeat(100));
+    assert!(matches!(one(&open), Top::Block("env", _)));
+}
