@@ -234,7 +234,7 @@ impl<'a, 'i> Resolver<'a, 'i> {
                 self.declare(declaration);
                 return Ok(None);
             }
-            Item::Field { ty, name, lengths } => (ty, *name, lengths),
+            Item::Field { ty, name, lengths } => (&**ty, *name, lengths),
         };
         self.declare_type(ty);
         let inside = format!("{at}.{name}");

@@ -300,6 +300,15 @@ fn types_that_name_one_another_without_end_are_refused() {
 }
 
 #[test]
+fn a_type_with_several_names_is_kept_once() {
+    let levels = 35;
+    let (open, close) = ("struct { ".repeat(levels), " } _a, _b; ".repeat(levels - 1));
+    let fields = format!("{open}uint32_t _c, _d;{close}}} _number");
+    let error = Layout::parse(&COUNTED.replace("uint32_t _number", &fields)).unwrap_err();
+    assert!(error.to_string().contains("nested too deep"), "{error}");
+}
+
+#[test]
 fn long_names_and_lists_of_labels_are_not_repeated_without_end() {
     let long = "x".repeat(60_000);
     let names: String = (0..2_000).map(|number| format!("uint32_t _{number}; ")).collect();

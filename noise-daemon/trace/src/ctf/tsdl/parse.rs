@@ -2,6 +2,8 @@
 //!
 //! Lengths and numbers are literals, as every tracer writes them; arithmetic is not computed.
 
+use std::rc::Rc;
+
 use winnow::Parser as _;
 use winnow::combinator::{
     alt, cut_err, delimited, eof, not, opt, preceded, repeat, separated, terminated,
@@ -303,7 +305,8 @@ fn item<'i>(input: &mut &'i str) -> Parsed<Vec<Item<'i>>> {
     if names.is_empty() {
         return Ok(vec![Item::Declared(Declaration::Type(ty))]);
     }
-    let field = |(name, lengths)| Item::Field { ty: ty.clone(), name, lengths };
+    let ty = Rc::new(ty);
+    let field = |(name, lengths)| Item::Field { ty: Rc::clone(&ty), name, lengths };
     Ok(names.into_iter().map(field).collect())
 }
 

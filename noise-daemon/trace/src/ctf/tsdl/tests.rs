@@ -35,12 +35,12 @@ fn fields_have_types_of_several_words_and_lengths() {
         panic!("no structure");
     };
     assert_eq!(align, Some(16));
-    let ty = || Type::Named("unsigned long".to_owned());
+    let ty = || Type::Named("unsigned long".to_owned()).into();
     let lengths = vec![Length::Fixed(2), Length::Counted(vec!["n", "m"])];
     let expected = [
         Item::Field { ty: ty(), name: "a", lengths: vec![] },
         Item::Field { ty: ty(), name: "b", lengths },
-        Item::Field { ty: Type::Text, name: "c", lengths: vec![] },
+        Item::Field { ty: Type::Text.into(), name: "c", lengths: vec![] },
     ];
     assert_eq!(items, expected);
 }
