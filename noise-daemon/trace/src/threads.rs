@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use crate::event::{Comm, Event, Kind, Task};
 
 /// Thread ids that the kernel gives are below (`PID_MAX_LIMIT`); others are not followed.
-pub(crate) const MAX_TID: i32 = 1 << 22;
+pub const MAX_TID: i32 = 1 << 22;
 /// CPUs that are followed; the kernel's own limit.
-pub(crate) const MAX_CPUS: usize = 8192;
+pub const MAX_CPUS: usize = 8192;
 /// Cgroups whose paths are kept, and the longest path.
 const MAX_CGROUPS: usize = 65_536;
 const MAX_PATH_BYTES: usize = 4096;
@@ -42,6 +42,13 @@ impl Threads {
     /// The thread that runs on a CPU, where that is known.
     pub fn current(&self, cpu: u32) -> Option<i32> {
         self.current.get(cpu as usize).copied().flatten()
+    }
+
+    /// The thread of a process that has one alone, as far as is known.
+    pub fn only_thread(&self, pid: i32) -> Option<i32> {
+        let is_other = |(tid, thread): (&i32, &Thread)| thread.pid == pid && *tid != pid;
+        let has_others = self.known.iter().any(is_other);
+        (self.known.contains_key(&pid) && !has_others).then_some(pid)
     }
 
     /// The path of a thread's cgroup, where that is known.

@@ -21,6 +21,7 @@ mod interrupts;
 mod known_counts;
 mod lifecycle;
 mod locked_memory;
+mod marks;
 mod memory;
 mod metrics;
 mod namespaces;
@@ -146,6 +147,7 @@ fn main() -> ExitCode {
         ("record_delays", record_delays::TESTS),
         ("record_ends", record_ends::TESTS),
         ("recorder", recorder::TESTS),
+        ("marks", marks::TESTS),
         ("attribution", attribution::TESTS),
         ("scenario", scenario::TESTS),
         ("faults", faults::TESTS),

@@ -5,6 +5,7 @@ mod daemon;
 mod dump;
 mod folder;
 mod line;
+mod marks;
 mod session;
 mod size;
 mod summary;
@@ -131,7 +132,7 @@ pub fn run(args: &RecordArgs) -> Result<ExitCode, CommandError> {
     let mut session = Session::start(&path, limits, args.classes(), || supply(args))?;
     let mut child = match args.command.as_slice() {
         [] => None,
-        [program, arguments @ ..] => match Child::start(program, arguments) {
+        [program, arguments @ ..] => match Child::start(program, arguments, session.marks()) {
             Ok(child) => Some(child),
             Err(error) => {
                 session.discard();

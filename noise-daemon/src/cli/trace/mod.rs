@@ -1,5 +1,6 @@
 //! `noised trace`: reads recordings of kernel events.
 
+mod critical_path;
 mod delays;
 mod events;
 mod export;
@@ -15,6 +16,7 @@ use std::path::Path;
 
 use noise_trace::damage::Damage;
 
+pub use self::critical_path::document_page;
 use super::{CommandError, output};
 
 /// Arguments of `noised trace`.
@@ -32,6 +34,8 @@ pub enum TraceCommand {
     Events(events::EventsArgs),
     /// Say how long threads, interrupts, requests and packets waited, and for whom.
     Delays(delays::DelaysArgs),
+    /// Say what threads or processes really waited for: of each sleep, what its waker did meanwhile.
+    CriticalPath(critical_path::CriticalPathArgs),
     /// Write a recording in the formats of other programs: Perfetto, CSV tables, lines of JSON.
     Export(export::ExportArgs),
 }
@@ -44,6 +48,7 @@ pub fn run(args: &TraceArgs) -> Result<(), CommandError> {
     match &args.command {
         TraceCommand::Events(args) => events::run(args),
         TraceCommand::Delays(args) => delays::run(args),
+        TraceCommand::CriticalPath(args) => critical_path::run(args),
         TraceCommand::Export(args) => export::run(args),
     }
 }

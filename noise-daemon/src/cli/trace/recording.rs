@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use noise_model::clean::quoted;
+use noise_paths::build::Waker;
 use noise_system::files::{Mapped, read};
 use noise_trace::ctf::{Layout, Reader, StreamFile, metadata};
 use noise_trace::damage::Damage;
@@ -44,6 +45,11 @@ impl Ctf {
     /// The event that waits of woken threads begin with.
     pub fn begin(&self) -> Begin {
         if self.layout.has(What::SchedWakeup) { Begin::Wakeup } else { Begin::Waking }
+    }
+
+    /// The event that says who wakes a thread.
+    pub fn waker(&self) -> Waker {
+        if self.layout.has(What::SchedWaking) { Waker::Waking } else { Waker::Wakeup }
     }
 
     /// Its streams.

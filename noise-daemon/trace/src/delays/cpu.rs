@@ -1,7 +1,6 @@
 //! What is remembered of each CPU: who ran on it, and what interrupts took from it.
 
 use noise_common::charge::{Cause, VECTOR_SOURCE};
-use noise_common::hooks::Vector;
 use noise_common::ledger::{
     COMM_WORDS, Ledger, Parts, Runner, STRETCHES, Stretches, TURNS, Takes, Turn, Waiting, Walk,
 };
@@ -9,7 +8,8 @@ use noise_common::nesting::{Ended, Nesting, Taken};
 
 use super::older::{Older, Over};
 use super::sums::{Party, Sums};
-use crate::event::{Comm, Task};
+use crate::contexts::nest;
+use crate::event::{Comm, Event, Kind, Task};
 use crate::threads::MAX_CPUS;
 
 /// One CPU.
@@ -120,6 +120,14 @@ impl Cpus {
         self.get(cpu)?.miss(now_ns, most_bytes)
     }
 
+    /// No interrupt lasts over a switch. What they took so far is forgotten with those whose exit was lost.
+    pub fn end_interrupts(&mut self, cpu: u32) {
+        let cpu = self.0.get_mut(cpu as usize).and_then(Option::as_mut);
+        if let Some(cpu) = cpu.filter(|cpu| cpu.nesting.running().is_some()) {
+            cpu.nesting = Nesting::default();
+        }
+    }
+
     /// A CPU, where it is one.
     pub fn get(&mut self, cpu: u32) -> Option<&mut Cpu> {
         let number = cpu as usize;
@@ -179,6 +187,13 @@ fn untracked(ns: u64, sums: &mut Sums) {
 }
 
 impl Cpu {
+    /// The thread that runs, where a switch went to it.
+    pub fn runner(&self) -> Option<(i32, Comm)> {
+        let turn = self.ledger.turns.get((self.ledger.newest % TURNS as u64) as usize)?;
+        (turn.start_ns > 0 && turn.runner != UNKNOWN_RUNNER)
+            .then(|| (turn.pid.cast_signed(), comm(&turn.comm)))
+    }
+
     /// Another thread runs from now on. What the ledger forgets takes no more than about so many bytes.
     fn begin_turn(&mut self, next: &Task, now_ns: u64, most_bytes: usize) {
         self.current = Some(next.tid);
@@ -224,25 +239,21 @@ impl Cpu {
         self.older.push(over, most_bytes);
     }
 
-    /// A handler ended; how long it ran itself.
-    pub fn exit_irq(&mut self, irq: u32, now_ns: u64) -> Option<Ended> {
-        let ended = self.nesting.exit_irq(irq, now_ns).ok()?;
-        self.ledger.hardirqs.note(irq.into(), self.nesting.taken.hardirq_ns);
-        Some(ended)
-    }
-
-    /// A vector ended.
-    pub fn exit_vector(&mut self, which: Vector, now_ns: u64) -> Option<Ended> {
-        let ended = self.nesting.exit_vector(now_ns).ok()?;
-        let source = VECTOR_SOURCE | which as u64;
-        self.ledger.hardirqs.note(source, self.nesting.taken.hardirq_ns);
-        Some(ended)
-    }
-
-    /// A softirq ended.
-    pub fn exit_softirq(&mut self, vec: u32, now_ns: u64) -> Option<Ended> {
-        let ended = self.nesting.exit_softirq(vec, now_ns).ok()?;
-        self.ledger.softirqs.note(vec.into(), self.nesting.taken.softirq_ns);
+    /// Follows an interrupt's begin or end. What ended.
+    pub fn interrupt(&mut self, event: &Event<'_>) -> Option<Ended> {
+        let ended = nest(&mut self.nesting, event)?;
+        let taken = &self.nesting.taken;
+        match &event.kind {
+            Kind::IrqHandlerExit { irq, .. } => {
+                self.ledger.hardirqs.note((*irq).into(), taken.hardirq_ns);
+            }
+            Kind::VectorExit { which, .. } => {
+                let source = VECTOR_SOURCE | *which as u64;
+                self.ledger.hardirqs.note(source, taken.hardirq_ns);
+            }
+            Kind::SoftirqExit { vec } => self.ledger.softirqs.note((*vec).into(), taken.softirq_ns),
+            _ => {}
+        }
         Some(ended)
     }
 }

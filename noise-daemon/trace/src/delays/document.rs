@@ -66,7 +66,7 @@ pub struct Waits {
 }
 
 /// A thread that ran during a wait.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Culprit {
     /// Its id; 0 = an idle task, -1 = unknown.
     pub tid: i32,

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use noise_common::hooks::VECTORS;
-use noise_common::nesting::MAX_NMI_NS;
 use noise_common::signals::SOFTIRQ_VECTORS;
 
 use super::cpu::Cpus;
@@ -59,18 +58,18 @@ impl Interrupts {
                 });
             };
         let Some(cpu) = cpus.get(event.cpu) else { return };
+        let end = cpu.interrupt(event);
         match &event.kind {
-            Kind::IrqHandlerEntry { irq, name } => {
-                let _ = cpu.nesting.enter_irq(*irq, now_ns);
-                if self.irqs.len() < MAX_IRQS || self.irqs.contains_key(irq) {
-                    let inside = self.irqs.entry(*irq).or_default();
-                    if inside.name.as_bytes() != *name {
-                        inside.name = String::from_utf8_lossy(name).into_owned();
-                    }
+            Kind::IrqHandlerEntry { irq, name }
+                if self.irqs.len() < MAX_IRQS || self.irqs.contains_key(irq) =>
+            {
+                let inside = self.irqs.entry(*irq).or_default();
+                if inside.name.as_bytes() != *name {
+                    inside.name = String::from_utf8_lossy(name).into_owned();
                 }
             }
             Kind::IrqHandlerExit { irq, .. } => {
-                if let Some(end) = cpu.exit_irq(*irq, now_ns)
+                if let Some(end) = end
                     && let Some(inside) = self.irqs.get_mut(irq)
                 {
                     inside.add(now_ns - end.start_ns, end.net_ns);
@@ -78,9 +77,8 @@ impl Interrupts {
                     ended(Signal::Hardirq, subject, end.start_ns, Some(end.net_ns));
                 }
             }
-            Kind::VectorEntry { which, .. } => cpu.nesting.enter_vector(*which, now_ns),
             Kind::VectorExit { which, .. } => {
-                if let Some(end) = cpu.exit_vector(*which, now_ns) {
+                if let Some(end) = end {
                     let inside = self.vectors.entry(*which as u32).or_default();
                     inside.add(now_ns - end.start_ns, end.net_ns);
                     let subject = Subject::Vector(*which);
@@ -94,23 +92,19 @@ impl Interrupts {
                 }
             }
             Kind::SoftirqEntry { vec } if (*vec as usize) < SOFTIRQS => {
-                cpu.nesting.enter_softirq(*vec, now_ns);
                 let raised = self.raised.entry(event.cpu).or_default();
                 if let Some(since_ns) = raised.get_mut(*vec as usize).and_then(Option::take) {
                     self.raises.entry(*vec).or_default().add(now_ns.saturating_sub(since_ns));
                     ended(Signal::SoftirqRaiseWait, Subject::Softirq(*vec), since_ns, None);
                 }
             }
-            Kind::SoftirqExit { vec } if (*vec as usize) < SOFTIRQS => {
-                if let Some(end) = cpu.exit_softirq(*vec, now_ns) {
+            Kind::SoftirqExit { vec } => {
+                if let Some(end) = end {
                     let inside = self.softirqs.entry(*vec).or_default();
                     inside.add(now_ns - end.start_ns, end.net_ns);
                     let subject = Subject::Softirq(*vec);
                     ended(Signal::Softirq, subject, end.start_ns, Some(end.net_ns));
                 }
-            }
-            Kind::NmiHandler { delta_ns, .. } => {
-                cpu.nesting.handled_nmi(u64::try_from(*delta_ns).unwrap_or(0).min(MAX_NMI_NS));
             }
             // What was raised may have run meanwhile.
             Kind::Lost(_) => {

@@ -229,6 +229,11 @@ impl Waits {
         });
     }
 
+    /// Parts of a wait with the names that threads have by now.
+    pub fn culprits(&self, sums: &Sums) -> Vec<Culprit> {
+        culprits(sums, &Names(&self.threads))
+    }
+
     /// Time of all waits that no cause is known for.
     pub fn untracked_ns(&self) -> u64 {
         self.threads

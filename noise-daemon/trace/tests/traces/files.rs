@@ -21,7 +21,8 @@ pub struct Trace {
     pub expected: serde_json::Value,
 }
 
-fn place() -> PathBuf {
+/// Where they lie.
+pub fn place() -> PathBuf {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
     env::var_os("NOISED_TRACES").map_or_else(beside, PathBuf::from)
 }

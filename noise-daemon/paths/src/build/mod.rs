@@ -1,0 +1,531 @@
+//! The execution graph from events, as they come.
+//!
+//! A thread's state between two events that name it comes from switches and wake-ups; what a sleep was, from
+//! the context that ended it. A wake-up by a task links that task to the one that it wakes. One in an interrupt
+//! says only what kind of thing ended the sleep, but where who sent the packet that is handled there, or sent that
+//! interrupt, was seen: then that one is linked. A new thread is linked to its maker.
+//!
+//! Not known here: what ended a sleep whose wake-up was lost, and the state of a thread whose switch was lost,
+//! until the next event that names it; those are unknown, never guessed.
+
+pub(crate) mod known;
+mod machine;
+
+use noise_trace::contexts::Context;
+use noise_trace::event::{Comm, Event, Kind, Packet, Task, Woken, stays_runnable};
+use noise_trace::threads::MAX_TID;
+
+use self::known::{Known, Status};
+use self::machine::{Handled, Machine, Sender};
+use crate::graph::{Graph, Link, NO_CPU, Place, Who, Worker, WorkerId};
+use crate::packets::{Packets, Segment};
+use crate::state::{Action, State};
+
+/// Which event says who wakes a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Waker {
+    /// `sched_waking`: it is recorded where the waker runs.
+    #[default]
+    Waking,
+    /// `sched_wakeup`, for traces that have no other. It may be recorded on the CPU of the thread that is woken.
+    Wakeup,
+}
+
+/// Makes a graph while events come in, in the order of time.
+#[derive(Default)]
+pub struct Builder {
+    graph: Graph,
+    waker: Waker,
+    machines: Vec<Machine>,
+    packets: Packets<Place>,
+}
+
+/// A place where something happens.
+#[derive(Clone, Copy)]
+struct At {
+    machine: u16,
+    cpu: u32,
+    time_ns: u64,
+}
+
+impl Builder {
+    /// One that links who wakes to who is woken by those events.
+    pub fn new(waker: Waker) -> Self {
+        Self { waker, ..Self::default() }
+    }
+
+    /// The graph so far.
+    pub const fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// The graph.
+    pub fn finish(self) -> Graph {
+        self.graph
+    }
+
+    /// Forgets what is not needed for executions that begin then or later.
+    pub fn forget_before(&mut self, time_ns: u64) {
+        self.graph.forget_before(time_ns);
+    }
+
+    /// The worker that is the thread of that id now, or was the last of that id.
+    pub fn thread(&self, machine: u16, tid: i32) -> Option<WorkerId> {
+        self.machines.get(usize::from(machine))?.thread(tid)
+    }
+
+    /// Adds a point to a worker at the end of the time that is asked for: what it did since its last one lasts
+    /// until then.
+    pub fn until(&mut self, id: WorkerId, time_ns: u64) {
+        let Some(who) = self.graph.get(id).map(|worker| worker.who) else { return };
+        let (Who::Thread { machine, .. } | Who::Idle { machine, .. } | Who::Kernel { machine, .. }) =
+            who;
+        let is_over = self.graph.get(id).is_some_and(|worker| worker.exit_ns.is_some());
+        if !is_over {
+            self.append(At { machine, cpu: NO_CPU, time_ns }, id);
+        }
+    }
+
+    /// Takes the next event of the only recording.
+    pub fn follow(&mut self, event: &Event<'_>) {
+        self.follow_on(0, event);
+    }
+
+    /// Takes the next event of one of several recordings.
+    pub fn follow_on(&mut self, machine: u16, event: &Event<'_>) {
+        self.follow_with(machine, event, None);
+    }
+
+    /// The same of an event about a packet, with what headers of TCP the recording has in it.
+    pub fn follow_with(&mut self, machine: u16, event: &Event<'_>, segment: Option<Segment>) {
+        let at = At { machine, cpu: event.cpu, time_ns: event.time_ns };
+        match &event.kind {
+            Kind::SchedSwitch { prev, prev_state, next } if can_be(prev) && can_be(next) => {
+                self.switch(at, prev, *prev_state, next);
+            }
+            Kind::SchedWaking(woken) if self.waker == Waker::Waking => self.wake(at, woken),
+            Kind::SchedWakeup(woken) if self.waker == Waker::Wakeup => self.wake(at, woken),
+            Kind::SchedWakeupNew(woken) => self.wake_new(at, woken),
+            Kind::SchedProcessFork { parent, parent_pid, child, child_pid }
+                if can_be(parent) && can_be(child) =>
+            {
+                self.fork(at, (parent, *parent_pid), (child, *child_pid));
+            }
+            Kind::SchedProcessExec { tid, old_tid, .. } => self.exec(at, *tid, *old_tid),
+            Kind::SchedProcessExit(task) => {
+                self.note(at, task.tid, |worker| worker.exit_ns = Some(at.time_ns));
+            }
+            Kind::NetDevQueue(packet) => self.queued(at, packet, segment),
+            Kind::NetifReceiveSkb(packet) => self.arrived(at, packet, segment),
+            Kind::Lost(_) => self.lose(at),
+            Kind::Other(name) => self.other(at, name),
+            _ => {}
+        }
+        self.machine(machine).follow(event);
+    }
+
+    /// A packet leaves whoever runs on a CPU; `key` is the same where it arrives.
+    pub fn sent(&mut self, machine: u16, cpu: u32, time_ns: u64, key: u64) {
+        let at = At { machine, cpu, time_ns };
+        let Some(place) = self.act(at) else { return };
+        self.packets.sent(key, place);
+    }
+
+    /// A packet with that key arrives on a CPU. The next wake-up there in the same context is linked to its
+    /// sender.
+    pub fn received(&mut self, machine: u16, cpu: u32, time_ns: u64, key: u64) {
+        let at = At { machine, cpu, time_ns };
+        if self.act(at).is_none() {
+            return;
+        }
+        let from = self.packets.received(key);
+        self.handle(at, key, from);
+    }
+
+    /// One CPU interrupts another one. Sleeps that end in that interrupt are ended by what sent it.
+    pub fn interrupts(&mut self, machine: u16, cpu: u32, time_ns: u64, target_cpu: u32) {
+        let at = At { machine, cpu, time_ns };
+        let context = self.machine(machine).contexts(cpu).running();
+        let state = self.machine(machine).ended_by(cpu, context);
+        let sender = match (state, self.machine(machine).cpu(cpu).current) {
+            (Some(state), _) => Some(Sender::Interrupt(state)),
+            (None, Some(current)) => {
+                let from = self.append(at, current);
+                let time_ns = self.graph.point(from).map_or(time_ns, |point| point.time_ns);
+                Some(Sender::Task(Link { from, time_ns, action: Action::Wakes }))
+            }
+            (None, None) => None,
+        };
+        let target = self.machine(machine).cpu(target_cpu);
+        target.interrupted_by = match (target.interrupted_by, sender) {
+            (None, sender) => sender,
+            (Some(_), _) => Some(Sender::Unclear),
+        };
+    }
+
+    fn machine(&mut self, number: u16) -> &mut Machine {
+        let number = usize::from(number);
+        if number >= self.machines.len() {
+            self.machines.resize_with(number + 1, Machine::default);
+        }
+        &mut self.machines[number]
+    }
+
+    /// What is known of a worker.
+    fn known(&self, id: WorkerId) -> Known {
+        self.graph.get(id).map(|worker| worker.now).unwrap_or_default()
+    }
+
+    /// Notes all that is known of a worker from now on.
+    fn know(&mut self, id: WorkerId, known: Known) {
+        if let Some(worker) = self.graph.get_mut(id) {
+            worker.now = known;
+        }
+    }
+
+    /// Notes what a worker does from now on.
+    fn set(&mut self, id: WorkerId, status: Status, cpu: u32) {
+        if let Some(worker) = self.graph.get_mut(id) {
+            (worker.now.status, worker.now.cpu) = (status, cpu);
+        }
+    }
+
+    /// The worker of a thread that an event on that CPU names.
+    fn worker(&mut self, at: At, task: &Task) -> WorkerId {
+        let found = match task.tid {
+            0 => self.machine(at.machine).cpu(at.cpu).idle,
+            tid => self.machine(at.machine).thread(tid),
+        };
+        let worker = found.and_then(|id| Some((id, self.graph.get_mut(id)?)));
+        let Some((id, worker)) = worker.filter(|(_, worker)| worker.now.status != Status::Gone)
+        else {
+            return self.create(at, task);
+        };
+        if task.comm != Comm::default() {
+            worker.comm = task.comm;
+        }
+        id
+    }
+
+    fn create(&mut self, at: At, task: &Task) -> WorkerId {
+        let (machine, cpu) = (at.machine, at.cpu);
+        if task.tid == 0 {
+            let id = self.graph.add(Who::Idle { machine, cpu }, task.comm);
+            self.machine(machine).cpu(cpu).idle = Some(id);
+            return id;
+        }
+        let id = self.graph.add(Who::Thread { machine, tid: task.tid }, task.comm);
+        let before = self.machine(machine).thread(task.tid);
+        let dumped = self.machine(machine).dumped(task.tid).filter(|_| before.is_none());
+        if let (Some(pid), Some(worker)) = (dumped, self.graph.get_mut(id)) {
+            (worker.was_there, worker.pid) = (true, pid);
+        }
+        self.machine(machine).born(task.tid, id);
+        id
+    }
+
+    /// Adds a point to a worker, with what its status says of the time up to then.
+    fn append(&mut self, at: At, id: WorkerId) -> Place {
+        let known = self.known(id);
+        let (state, cpu) = match known.status {
+            Status::Unknown => (Some(State::Unknown), NO_CPU),
+            Status::Running => (Some(State::Running), known.cpu),
+            Status::Waiting => (Some(State::WaitingCpu), known.cpu),
+            Status::Blocked if known.in_futex => (Some(State::Futex), NO_CPU),
+            Status::Blocked => (Some(State::Blocked), NO_CPU),
+            Status::Created => (Some(State::Created), NO_CPU),
+            Status::Aside | Status::Gone => (None, NO_CPU),
+        };
+        self.graph.append(id, at.time_ns, state, cpu)
+    }
+
+    fn switch(&mut self, at: At, prev: &Task, prev_state: i64, next: &Task) {
+        let prev_id = self.worker(at, prev);
+        let cpu = self.machine(at.machine).cpu(at.cpu);
+        cpu.leave();
+        let (current, in_futex) = (cpu.current, std::mem::take(&mut cpu.in_futex));
+        if let Some(current) = current.filter(|current| *current != prev_id) {
+            self.lose_run(current, at.cpu);
+        }
+        let known = self.known(prev_id);
+        if known.status != Status::Running || known.cpu != at.cpu {
+            self.set(prev_id, Status::Unknown, at.cpu);
+        }
+        self.append(at, prev_id);
+        let losses = self.machine(at.machine).losses;
+        let worker = self.graph.get(prev_id);
+        let has_exited = worker.is_some_and(|worker| worker.exit_ns.is_some());
+        let status = match (prev.tid, stays_runnable(prev_state)) {
+            (0, _) => Status::Aside,
+            (_, true) => Status::Waiting,
+            (_, false) if is_end(prev_state, has_exited) => Status::Gone,
+            (_, false) => Status::Blocked,
+        };
+        let woken = known.woken.filter(|then| status == Status::Blocked && *then == losses);
+        self.know(prev_id, Known { status, cpu: at.cpu, in_futex, woken });
+
+        let next_id = self.worker(at, next);
+        let known = self.known(next_id);
+        let (status, on) = match known.status {
+            Status::Waiting => (Status::Waiting, at.cpu),
+            // Nothing else has woken it.
+            Status::Blocked if known.woken == Some(losses) => (Status::Waiting, at.cpu),
+            // One that runs elsewhere has left that CPU, and the switch there was lost.
+            Status::Running => (Status::Unknown, NO_CPU),
+            status => (status, NO_CPU),
+        };
+        self.set(next_id, status, on);
+        self.append(at, next_id);
+        let runs = Known { status: Status::Running, cpu: at.cpu, in_futex: false, woken: None };
+        self.know(next_id, runs);
+        let cpu = self.machine(at.machine).cpu(at.cpu);
+        (cpu.current, cpu.in_futex) = (Some(next_id), known.in_futex);
+    }
+
+    fn wake(&mut self, at: At, woken: &Woken) {
+        if woken.task.tid == 0 || !can_be(&woken.task) {
+            return;
+        }
+        let target = self.worker(at, &woken.task);
+        let known = self.known(target);
+        match known.status {
+            // It has not gone to sleep yet, by the switches; on its own CPU, not at all.
+            Status::Running => {
+                if self.waker == Waker::Waking && known.cpu != at.cpu {
+                    let losses = self.machine(at.machine).losses;
+                    self.know(target, Known { woken: Some(losses), ..known });
+                }
+                return;
+            }
+            // It is on its way already.
+            Status::Waiting | Status::Aside | Status::Gone => return,
+            Status::Created => {
+                self.append(at, target);
+                self.set(target, Status::Waiting, woken.target_cpu);
+                return;
+            }
+            Status::Blocked | Status::Unknown => {}
+        }
+        let context = self.machine(at.machine).contexts(at.cpu).running();
+        let state = self.machine(at.machine).ended_by(at.cpu, context);
+        let cpu = self.machine(at.machine).cpu(at.cpu);
+        let (current, packet, sender) = (cpu.current, cpu.packet, cpu.interrupted_by);
+        let in_task = state.is_none();
+        let waker = current.filter(|_| in_task).map(|current| self.append(at, current));
+        let place = self.append(at, target);
+        if let Some(waker) = waker {
+            self.graph.link(waker, place, Action::Wakes);
+        }
+        match (state, sender) {
+            (Some(State::Ipi), Some(Sender::Task(link))) => self.graph.link_at(link, place),
+            (Some(State::Ipi), Some(Sender::Interrupt(state))) => self.graph.explain(place, state),
+            (Some(state), _) => self.graph.explain(place, state),
+            (None, _) => {}
+        }
+        if state == Some(State::Network) {
+            if let Some(packet) = packet {
+                self.graph.link_at(packet.link, place);
+            }
+            if let Some(current) = current.filter(|_| context == Context::Task) {
+                self.graph.through(place, current);
+            }
+        }
+        let (status, cpu) = (Status::Waiting, woken.target_cpu);
+        self.know(target, Known { status, cpu, in_futex: known.in_futex, woken: None });
+    }
+
+    /// A new thread wants a CPU. What is known of one that has its id already, and was not created just now, is of
+    /// another thread, whose end was not seen.
+    fn wake_new(&mut self, at: At, woken: &Woken) {
+        if woken.task.tid == 0 || !can_be(&woken.task) {
+            return;
+        }
+        let found = self.machine(at.machine).thread(woken.task.tid);
+        if found.is_some_and(|id| self.known(id).status == Status::Created) {
+            return self.wake(at, woken);
+        }
+        let id = self.create(at, &woken.task);
+        let maker = self.machine(at.machine).cpu(at.cpu).current;
+        if let Some(worker) = self.graph.get_mut(id) {
+            // Whether it is a thread of its maker's process or a process of its own is not said.
+            (worker.created_ns, worker.was_there, worker.pid) = (Some(at.time_ns), false, 0);
+        }
+        let to = self.graph.append(id, at.time_ns, None, NO_CPU);
+        let in_task = self.machine(at.machine).contexts(at.cpu).running() == Context::Task;
+        if let Some(maker) = maker.filter(|_| in_task) {
+            let from = self.append(at, maker);
+            self.graph.link(from, to, Action::Creates);
+        }
+        self.set(id, Status::Waiting, woken.target_cpu);
+    }
+
+    /// Notes something of a thread; of the one that runs where the event does not name it.
+    fn note(&mut self, at: At, tid: i32, note: impl FnOnce(&mut Worker)) {
+        let id = match tid {
+            0 => self.machine(at.machine).cpu(at.cpu).current,
+            tid => self.machine(at.machine).thread(tid),
+        };
+        if let Some(worker) = id.and_then(|id| self.graph.get_mut(id)) {
+            note(worker);
+        }
+    }
+
+    /// A process runs another program. A thread that was not its first one has that one's id from then on.
+    fn exec(&mut self, at: At, tid: i32, old_tid: i32) {
+        if (1..MAX_TID).contains(&tid) && old_tid > 0 && old_tid != tid {
+            let id = self.machine(at.machine).thread(old_tid);
+            if let Some(id) = id
+                && let Some(worker) = self.graph.get_mut(id)
+            {
+                worker.who = Who::Thread { machine: at.machine, tid };
+                self.machine(at.machine).born(tid, id);
+                self.machine(at.machine).dead(old_tid);
+            }
+        }
+        self.note(at, tid, |worker| (worker.exec_ns, worker.pid) = (Some(at.time_ns), tid));
+    }
+
+    fn fork(
+        &mut self,
+        at: At,
+        (parent, parent_pid): (&Task, i32),
+        (child, child_pid): (&Task, i32),
+    ) {
+        if child.tid <= 0 || parent.tid <= 0 {
+            return;
+        }
+        let parent_id = self.worker(at, parent);
+        if let Some(worker) = self.graph.get_mut(parent_id).filter(|worker| worker.pid == 0) {
+            worker.pid = parent_pid;
+        }
+        let from = self.append(at, parent_id);
+        // An id that is given again is another thread.
+        let child_id = self.create(at, child);
+        if let Some(worker) = self.graph.get_mut(child_id) {
+            (worker.pid, worker.created_ns) = (child_pid, Some(at.time_ns));
+            worker.was_there = false;
+        }
+        let to = self.graph.append(child_id, at.time_ns, None, NO_CPU);
+        self.graph.link(from, to, Action::Creates);
+        self.set(child_id, Status::Created, at.cpu);
+    }
+
+    /// Events of this CPU were lost: who runs there now is unknown.
+    fn lose(&mut self, at: At) {
+        let cpu = self.machine(at.machine).cpu(at.cpu);
+        cpu.leave();
+        (cpu.in_futex, cpu.interrupted_by) = (false, None);
+        if let Some(current) = cpu.current.take() {
+            self.lose_run(current, at.cpu);
+        }
+    }
+
+    /// The switch away from a thread that ran on a CPU was lost, unless it is known to run elsewhere.
+    fn lose_run(&mut self, id: WorkerId, cpu: u32) {
+        let known = self.known(id);
+        if known.status == Status::Running && known.cpu == cpu {
+            self.know(id, Known { cpu, ..Known::default() });
+        }
+    }
+
+    /// An event that is known by its name alone.
+    fn other(&mut self, at: At, name: &str) {
+        if is_system_call(name) {
+            self.machine(at.machine).cpu(at.cpu).in_futex = is_entry_of_futex(name);
+        } else if is_reception(name) {
+            let is_begin = name.ends_with("_entry");
+            self.machine(at.machine).cpu(at.cpu).receives = is_begin;
+        }
+    }
+
+    /// A packet is queued by whoever runs on a CPU. One that is passed on comes from who sent it.
+    fn queued(&mut self, at: At, packet: &Packet<'_>, segment: Option<Segment>) {
+        let handled = self.machine(at.machine).cpu(at.cpu).packet;
+        let key = segment.map_or(packet.skb, |segment| segment.key());
+        let place = match handled.filter(|handled| handled.key == key) {
+            Some(handled) => handled.link.from,
+            None => match self.act(at) {
+                Some(place) => place,
+                None => return,
+            },
+        };
+        self.packets.queued(at.machine, packet, place);
+        if let Some(segment) = segment {
+            self.packets.sent_segment(segment, place);
+        }
+    }
+
+    /// A packet arrives on a CPU.
+    fn arrived(&mut self, at: At, packet: &Packet<'_>, segment: Option<Segment>) {
+        let in_buffer = self.packets.arrived(at.machine, packet);
+        let by_number = segment.and_then(|segment| self.packets.received_segment(&segment));
+        let key = segment.map_or(packet.skb, |segment| segment.key());
+        self.handle(at, key, in_buffer.or(by_number));
+    }
+
+    /// What is handled on a CPU from now on is a packet, where its sender is known.
+    fn handle(&mut self, at: At, key: u64, from: Option<Place>) {
+        let packet = from.and_then(|from| {
+            let time_ns = self.graph.point(from)?.time_ns;
+            Some(Handled { key, link: Link { from, time_ns, action: Action::Sends } })
+        });
+        self.machine(at.machine).cpu(at.cpu).packet = packet;
+    }
+
+    /// A point for whoever handles a packet on a CPU: the kernel itself in a softirq, else the thread.
+    fn act(&mut self, at: At) -> Option<Place> {
+        let contexts = self.machine(at.machine).contexts(at.cpu);
+        let (context, since_ns) = (contexts.running(), contexts.softirq_since_ns());
+        if !matches!(context, Context::Softirq(_)) {
+            let id = self.machine(at.machine).cpu(at.cpu).current?;
+            return Some(self.append(at, id));
+        }
+        let kernel = self.machine(at.machine).cpu(at.cpu).kernel;
+        let id = kernel.unwrap_or_else(|| {
+            let who = Who::Kernel { machine: at.machine, cpu: at.cpu };
+            self.graph.add(who, Comm::new(b"kernel"))
+        });
+        self.machine(at.machine).cpu(at.cpu).kernel = Some(id);
+        let last_ns = self.graph.get(id).and_then(Worker::span).map(|(_, last_ns)| last_ns);
+        if last_ns.is_none_or(|last_ns| last_ns < since_ns) {
+            self.graph.append(id, since_ns, None, NO_CPU);
+        }
+        Some(self.graph.append(id, at.time_ns, Some(State::Running), at.cpu))
+    }
+}
+
+/// Whether a thread leaves its CPU for good. `EXIT_DEAD` and `EXIT_ZOMBIE` are always the same; `TASK_DEAD` is one of
+/// two bits by the kernel's version, of which the other one is that of parked threads or part of a sleep's state.
+const fn is_end(prev_state: i64, has_exited: bool) -> bool {
+    const ENDED: i64 = 0x30;
+    const DEAD: i64 = 0xc0;
+    const SLEEPS: i64 = 0xf;
+    prev_state & ENDED != 0 || (has_exited && prev_state & DEAD != 0 && prev_state & SLEEPS == 0)
+}
+
+/// Whether the thread that an event names can be one: its id is one that the kernel gives.
+fn can_be(task: &Task) -> bool {
+    (0..MAX_TID).contains(&task.tid)
+}
+
+/// Whether an event is the begin or end of a system call, by LTTng's names of all versions.
+fn is_system_call(name: &str) -> bool {
+    let name = name.strip_prefix("compat_").unwrap_or(name);
+    ["syscall_", "sys_", "exit_syscall"].iter().any(|begin| name.starts_with(begin))
+}
+
+/// Whether it is the begin of the one that locks are made with.
+fn is_entry_of_futex(name: &str) -> bool {
+    name.ends_with("_futex") && !name.contains("exit")
+}
+
+/// LTTng's events around the function that hands packets up, whatever version: its name began with `netif` or
+/// `net_if` over the years.
+fn is_reception(name: &str) -> bool {
+    let rest =
+        name.strip_prefix("netif_receive_skb").or_else(|| name.strip_prefix("net_if_receive_skb"));
+    rest.is_some_and(|rest| ["_entry", "_exit", "_return"].iter().any(|edge| rest.ends_with(edge)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! What commands print of critical paths, as one document.
+
+use std::collections::BTreeMap;
+
+use noise_trace::delays::document::Culprit;
+use serde::Serialize;
+
+use crate::execution::{Execution, Tally};
+use crate::graph::{Graph, NO_CPU, Who, WorkerId};
+use crate::path::{Path, Step, Why};
+use crate::state::{Action, State};
+
+/// Paths of executions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Document {
+    /// Each with its path.
+    pub executions: Vec<Traced>,
+    /// Events that were lost while the trace was recorded.
+    pub discarded: u64,
+    /// Of executions between two delimiters: those of the delimiters that make none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub delimiters: Vec<Delimiters>,
+}
+
+/// Begins and ends that make no execution.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Delimiters {
+    /// The executions, as they were asked for.
+    pub name: String,
+    /// How many of each kind.
+    #[serde(flatten)]
+    pub tally: Tally,
+}
+
+/// An execution and its path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Traced {
+    /// As it was asked for.
+    pub name: String,
+    /// The key that its marks have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Its thread.
+    pub tid: i32,
+    /// That thread's name.
+    pub comm: String,
+    /// From then on, nanoseconds since the epoch of the trace's clock.
+    pub from_ns: u64,
+    /// Until then.
+    pub to_ns: u64,
+    /// How long.
+    pub span_ns: u64,
+    /// Whether the trace has its begin and its end; otherwise it is as long as the trace knows of it.
+    pub has_begin: bool,
+    /// See `has_begin`.
+    pub has_end: bool,
+    /// Sleeps that were not replaced because a bound of depth or work was reached.
+    pub cut: u64,
+    /// Time by state; sums to the span.
+    pub totals_ns: BTreeMap<&'static str, u64>,
+    /// What it was spent on, in order, without a gap.
+    pub path: Vec<Segment>,
+}
+
+/// A part of a path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Segment {
+    /// Whose time it is: a thread, or an idle task or the kernel itself, which have the id 0.
+    pub tid: i32,
+    /// Its name.
+    pub comm: String,
+    /// Where it ran, or got the CPU that it waited for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<u32>,
+    /// What it did.
+    pub state: &'static str,
+    /// From then on, nanoseconds since the epoch of the trace's clock.
+    pub from_ns: u64,
+    /// Until then.
+    pub to_ns: u64,
+    /// Why nothing better is known: `no_waker`, `no_history`, `created`, `cut`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<&'static str>,
+    /// The thread that handled the interrupt which ended a sleep.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub through: Option<String>,
+    /// For whom it waits, the longest first. They sum to the segment where there are any: of a wait for a CPU, who had it
+    /// meanwhile; at a disk, who was ahead; of a packet, its sender; of a sleep that no signal ends and that no other
+    /// segment explains, what ended it. See [`blame`](crate::blame).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub culprits: Vec<Culprit>,
+}
+
+/// The path of an execution. Neighbours of one worker that are the same are one segment.
+pub fn traced(graph: &Graph, name: &str, execution: &Execution, path: &Path) -> Traced {
+    let mut totals_ns: BTreeMap<&'static str, u64> =
+        State::ALL.iter().map(|state| (state.name(), 0)).collect();
+    for (state, ns) in path.totals() {
+        let total = totals_ns.entry(state.name()).or_default();
+        *total = total.saturating_add(ns);
+    }
+    let mut segments: Vec<(WorkerId, Segment)> = Vec::new();
+    for step in path.steps.iter().filter(|step| step.ns() > 0) {
+        let (id, next) = (step.last(), segment(graph, step));
+        match segments.last_mut() {
+            Some((last_id, last)) if *last_id == id && is_same(last, &next) => {
+                last.to_ns = next.to_ns;
+                join(&mut last.culprits, next.culprits);
+            }
+            _ => segments.push((id, next)),
+        }
+    }
+    let (tid, comm) = named(graph, execution.worker);
+    let (from_ns, to_ns) = path.span().unwrap_or((execution.from_ns, execution.from_ns));
+    Traced {
+        name: name.to_owned(),
+        key: None,
+        tid,
+        comm,
+        from_ns,
+        to_ns,
+        span_ns: to_ns.saturating_sub(from_ns),
+        has_begin: execution.has_begin,
+        has_end: execution.has_end,
+        cut: path.cut,
+        totals_ns,
+        path: segments.into_iter().map(|(_, segment)| segment).collect(),
+    }
+}
+
+fn is_same(one: &Segment, other: &Segment) -> bool {
+    (one.state, one.cpu, one.why, &one.through)
+        == (other.state, other.cpu, other.why, &other.through)
+}
+
+/// Joins parts of two segments that become one.
+fn join(culprits: &mut Vec<Culprit>, more: Vec<Culprit>) {
+    for culprit in more {
+        let known = culprits.iter_mut().find(|known| {
+            (known.tid, known.cause, &known.comm) == (culprit.tid, culprit.cause, &culprit.comm)
+        });
+        match known {
+            Some(known) => known.ns = known.ns.saturating_add(culprit.ns),
+            None => culprits.push(culprit),
+        }
+    }
+    culprits.sort_by_key(|culprit| std::cmp::Reverse(culprit.ns));
+}
+
+fn named(graph: &Graph, id: WorkerId) -> (i32, String) {
+    let Some(worker) = graph.get(id) else { return (0, String::new()) };
+    match worker.who {
+        Who::Thread { tid, .. } => (tid, worker.comm.to_string()),
+        Who::Idle { .. } | Who::Kernel { .. } => (0, worker.comm.to_string()),
+    }
+}
+
+fn segment(graph: &Graph, step: &Step) -> Segment {
+    let (tid, comm) = named(graph, step.last());
+    let (from_ns, to_ns) = step.span();
+    let (cpu, why, through) = match step {
+        Step::Stay { cpu, state, why, through, .. } => {
+            let why = match (state, why) {
+                (State::Created, _) => Some("created"),
+                (_, Some(Why::NoWaker)) => Some("no_waker"),
+                (_, Some(Why::NoHistory)) => Some("no_history"),
+                (_, Some(Why::Cut)) => Some("cut"),
+                (_, None) => None,
+            };
+            (Some(*cpu).filter(|cpu| *cpu != NO_CPU), why, *through)
+        }
+        Step::Go { .. } => (None, None, None),
+    };
+    let through = through.map(|id| named(graph, id).1);
+    let culprits = match step {
+        Step::Go { from, action: Some(Action::Sends), .. } => {
+            let (tid, comm) = named(graph, *from);
+            vec![Culprit { tid, comm, cause: "sender", ns: step.ns() }]
+        }
+        Step::Stay { state: State::Network, .. } => {
+            vec![Culprit { tid: -1, comm: String::new(), cause: "untracked", ns: step.ns() }]
+        }
+        _ => Vec::new(),
+    };
+    let state = step.state().name();
+    Segment { tid, comm, cpu, state, from_ns, to_ns, why, through, culprits }
+}

@@ -1,0 +1,298 @@
+//! The execution graph: each worker's points in time, the state between one and the next, and the links by
+//! which one worker acts on another.
+//!
+//! A link is kept at the point that it leads to, which is all that a walk backward needs. Points that lie
+//! before the time that is asked for can be forgotten while the graph grows; a link from such a point keeps
+//! its time.
+
+use std::collections::VecDeque;
+
+use noise_trace::event::Comm;
+
+use crate::build::known::{Known, Status};
+use crate::state::{Action, State};
+
+/// What has a time of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Who {
+    /// A thread.
+    Thread {
+        /// The recording that it is in.
+        machine: u16,
+        /// Its id.
+        tid: i32,
+    },
+    /// The idle task of a CPU: all have the id 0.
+    Idle {
+        /// The recording that it is in.
+        machine: u16,
+        /// The CPU.
+        cpu: u32,
+    },
+    /// The kernel itself, while it handles packets in a softirq.
+    Kernel {
+        /// The recording that it is in.
+        machine: u16,
+        /// The CPU.
+        cpu: u32,
+    },
+}
+
+/// The number of a worker in its graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WorkerId(pub(crate) u32);
+
+/// The place of a point in its graph. It stays the same while older points are forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// Whose point it is.
+    pub worker: WorkerId,
+    /// Its number among that worker's, from 0 on.
+    pub number: u32,
+}
+
+/// Where a link comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The point.
+    pub from: Place,
+    /// Its time, in nanoseconds.
+    pub time_ns: u64,
+    /// What the one does to the other.
+    pub action: Action,
+}
+
+/// The CPU of a state that is on none.
+pub const NO_CPU: u32 = u32::MAX;
+
+/// A moment at which a worker's state changes, or at which it acts on another worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// When, in nanoseconds.
+    pub time_ns: u64,
+    /// What the worker did since the point before; `None` where that is another life of it.
+    pub state: Option<State>,
+    /// The CPU of that: where it ran, or where it got the CPU that it waited for; else [`NO_CPU`].
+    pub cpu: u32,
+    /// Who acted on it.
+    pub link: Option<Link>,
+    /// The worker whose handling of an interrupt ended that state, where one did.
+    pub through: Option<WorkerId>,
+}
+
+/// A worker.
+#[derive(Clone, Debug)]
+pub struct Worker {
+    /// Who it is.
+    pub who: Who,
+    /// Its latest name.
+    pub comm: Comm,
+    /// Whether the trace says of it before its first point that it was there.
+    pub was_there: bool,
+    /// Its process; 0 where the trace does not say.
+    pub pid: i32,
+    /// When it was created, in nanoseconds, where the trace has that.
+    pub created_ns: Option<u64>,
+    /// When its process last began another program.
+    pub exec_ns: Option<u64>,
+    /// When it ended.
+    pub exit_ns: Option<u64>,
+    /// What it does at the moment.
+    pub(crate) now: Known,
+    points: VecDeque<Point>,
+    /// The number of the first point that is still there.
+    first: u32,
+}
+
+impl Worker {
+    /// The point of that number, where it is still there.
+    pub fn point(&self, number: u32) -> Option<&Point> {
+        self.points.get(number.checked_sub(self.first)? as usize)
+    }
+
+    /// Numbers of the points that are there.
+    pub fn numbers(&self) -> std::ops::Range<u32> {
+        self.first..self.end()
+    }
+
+    /// Points that are there, the oldest first.
+    pub fn points(&self) -> impl DoubleEndedIterator<Item = &Point> + ExactSizeIterator {
+        self.points.iter()
+    }
+
+    /// The number that the next point gets.
+    fn end(&self) -> u32 {
+        self.first.saturating_add(u32::try_from(self.points.len()).unwrap_or(u32::MAX))
+    }
+
+    /// The number of the last point not after a time.
+    pub fn last_until(&self, time_ns: u64) -> Option<u32> {
+        let after = self.points.partition_point(|point| point.time_ns <= time_ns);
+        let place = u32::try_from(after.checked_sub(1)?).ok()?;
+        Some(self.first.saturating_add(place))
+    }
+
+    fn forget_before(&mut self, time_ns: u64) {
+        let after = self.points.partition_point(|point| point.time_ns <= time_ns);
+        let is_gone = self.now.status == Status::Gone && after == self.points.len();
+        let gone = if is_gone { after } else { after.saturating_sub(1) };
+        self.points.drain(..gone);
+        self.first = self.first.saturating_add(u32::try_from(gone).unwrap_or(u32::MAX));
+        if self.points.capacity() > 2 * self.points.len() + 8 || self.points.is_empty() {
+            self.points.shrink_to_fit();
+        }
+    }
+
+    /// From when until when a trace knows what it does, in nanoseconds: from its first run where it was created or
+    /// known to be there before, else from its first point.
+    pub fn life(&self) -> Option<(u64, u64)> {
+        let (first_ns, last_ns) = self.span()?;
+        let begin_ns = match self.points.get(1).and_then(|second| Some((second, second.state?))) {
+            Some((second, State::Created)) => second.time_ns,
+            Some((second, State::WaitingCpu)) if self.was_there => second.time_ns,
+            _ => first_ns,
+        };
+        Some((begin_ns, last_ns))
+    }
+
+    /// Its first and last time, in nanoseconds.
+    pub fn span(&self) -> Option<(u64, u64)> {
+        Some((self.points.front()?.time_ns, self.points.back()?.time_ns))
+    }
+}
+
+/// Workers that lie beside each other.
+const BLOCK: usize = 64;
+
+/// All workers, in blocks in the order in which they came: of those that end soon whole blocks are forgotten.
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    blocks: Vec<Option<Vec<Worker>>>,
+    /// How many workers there were.
+    count: u32,
+}
+
+impl Graph {
+    /// A new worker without any point.
+    pub fn add(&mut self, who: Who, comm: Comm) -> WorkerId {
+        let id = WorkerId(self.count);
+        self.count = self.count.saturating_add(1);
+        if self
+            .blocks
+            .last()
+            .is_none_or(|last| last.as_ref().is_none_or(|last| last.len() >= BLOCK))
+        {
+            self.blocks.push(Some(Vec::with_capacity(BLOCK)));
+        }
+        if let Some(Some(last)) = self.blocks.last_mut() {
+            last.push(Worker {
+                who,
+                comm,
+                was_there: false,
+                pid: 0,
+                created_ns: None,
+                exec_ns: None,
+                exit_ns: None,
+                now: Known::default(),
+                points: VecDeque::new(),
+                first: 0,
+            });
+        }
+        id
+    }
+
+    /// A worker, unless it ended before what was forgotten.
+    pub fn get(&self, id: WorkerId) -> Option<&Worker> {
+        self.blocks.get(id.0 as usize / BLOCK)?.as_ref()?.get(id.0 as usize % BLOCK)
+    }
+
+    /// A worker, to note what is known of it beside its points.
+    pub fn get_mut(&mut self, id: WorkerId) -> Option<&mut Worker> {
+        self.blocks.get_mut(id.0 as usize / BLOCK)?.as_mut()?.get_mut(id.0 as usize % BLOCK)
+    }
+
+    /// All workers with their numbers.
+    pub fn workers(&self) -> impl Iterator<Item = (WorkerId, &Worker)> {
+        let numbered = (0..).step_by(BLOCK).zip(&self.blocks);
+        numbered.flat_map(|(first, block)| (first..).map(WorkerId).zip(block.iter().flatten()))
+    }
+
+    /// A point, where it is still there.
+    pub fn point(&self, place: Place) -> Option<&Point> {
+        self.get(place.worker)?.point(place.number)
+    }
+
+    /// Adds a point behind a worker's last one, with the state since that. A time before it counts as its
+    /// own; the first point has no state.
+    pub fn append(&mut self, id: WorkerId, time_ns: u64, state: Option<State>, cpu: u32) -> Place {
+        let Some(worker) = self.get_mut(id) else {
+            return Place { worker: id, number: u32::MAX };
+        };
+        let last = worker.points.back();
+        let time_ns = last.map_or(time_ns, |last| time_ns.max(last.time_ns));
+        let state = last.and(state);
+        let number = worker.end();
+        worker.points.push_back(Point { time_ns, state, cpu, link: None, through: None });
+        Place { worker: id, number }
+    }
+
+    /// Notes that one point acts on a later one. A link backward in time is none.
+    pub fn link(&mut self, from: Place, to: Place, action: Action) {
+        let Some(time_ns) = self.point(from).map(|point| point.time_ns) else { return };
+        self.link_at(Link { from, time_ns, action }, to);
+    }
+
+    /// The same, from a point that may be forgotten.
+    pub fn link_at(&mut self, link: Link, to: Place) {
+        if let Some(point) = self.point_mut(to)
+            && link.time_ns <= point.time_ns
+        {
+            point.link = Some(link);
+        }
+    }
+
+    /// Notes what a sleep before a point was.
+    pub fn explain(&mut self, to: Place, state: State) {
+        if let Some(point) = self.point_mut(to)
+            && matches!(point.state, Some(State::Blocked | State::Futex))
+        {
+            point.state = Some(state);
+        }
+    }
+
+    /// Notes through whom the state before a point ended.
+    pub fn through(&mut self, to: Place, through: WorkerId) {
+        if let Some(point) = self.point_mut(to) {
+            point.through = Some(through);
+        }
+    }
+
+    fn point_mut(&mut self, place: Place) -> Option<&mut Point> {
+        let worker = self.get_mut(place.worker)?;
+        let inside = place.number.checked_sub(worker.first)?;
+        worker.points.get_mut(inside as usize)
+    }
+
+    /// Forgets what is not needed for a span that begins then: of each worker's older points the latest stays, and of
+    /// those that ended before, nothing.
+    pub fn forget_before(&mut self, time_ns: u64) {
+        let blocks = self.blocks.len();
+        for (number, place) in self.blocks.iter_mut().enumerate() {
+            let Some(block) = place else { continue };
+            let is_full = number + 1 < blocks;
+            let mut is_over = is_full;
+            for worker in block.iter_mut() {
+                worker.forget_before(time_ns);
+                is_over &= worker.now.status == Status::Gone && worker.points.is_empty();
+            }
+            if is_over {
+                *place = None;
+            }
+        }
+    }
+
+    /// Points of all workers that are there.
+    pub fn points(&self) -> usize {
+        self.workers().map(|(_, worker)| worker.points.len()).sum()
+    }
+}

@@ -1,0 +1,20 @@
+//! PURE: what a piece of work really waited for. No clock, no file, no kernel: the caller reads the recording,
+//! and hands events in.
+//!
+//! [`build`] makes the execution graph ([`graph`]) of events: a point per worker and moment at which its state
+//! changes, states between them, links by which one worker acts on another. [`walk`] finds the critical path
+//! of an execution ([`execution`]) in it ([`path`]); [`document`] is what commands
+//! print, and [`blame`] says in it for whom it waits. [`packets`] are matched where they are sent and where they arrive,
+//! and [`clocks`] of several machines are brought together by them.
+
+pub mod blame;
+pub mod build;
+pub mod clocks;
+pub mod document;
+pub mod execution;
+pub mod feed;
+pub mod graph;
+pub mod packets;
+pub mod path;
+pub mod state;
+pub mod walk;

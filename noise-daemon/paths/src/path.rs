@@ -1,0 +1,148 @@
+//! A critical path: what a span of time was spent on, worker by worker, without a gap.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::graph::WorkerId;
+use crate::state::{Action, State};
+
+/// Why nothing better is known of a part of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Why {
+    /// A sleep that no worker is known to have ended.
+    NoWaker,
+    /// The trace has nothing of the worker before the part's end.
+    NoHistory,
+    /// A bound of depth or work was reached: see [`Bounds`](crate::walk::Bounds).
+    Cut,
+}
+
+/// A part of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A worker is in a state.
+    Stay {
+        /// Who.
+        worker: WorkerId,
+        /// From then on, in nanoseconds.
+        from_ns: u64,
+        /// Until then.
+        to_ns: u64,
+        /// What it does.
+        state: State,
+        /// On which CPU, [`NO_CPU`](crate::graph::NO_CPU) where on none.
+        cpu: u32,
+        /// The worker that handled the interrupt which ended a sleep.
+        through: Option<WorkerId>,
+        /// Why nothing better is known.
+        why: Option<Why>,
+        /// How many sleeps lie around it, each of another worker than the one inside.
+        depth: u32,
+    },
+    /// The path goes from one worker to another, in no time or while a packet is on its way.
+    Go {
+        /// From whom.
+        from: WorkerId,
+        /// To whom.
+        to: WorkerId,
+        /// From then on, in nanoseconds.
+        from_ns: u64,
+        /// Until then.
+        to_ns: u64,
+        /// How the one acts on the other; `None` where the path goes to who will wake a worker that begins to
+        /// sleep, and where it ends within such a sleep.
+        action: Option<Action>,
+    },
+}
+
+impl Step {
+    /// From when until when, in nanoseconds.
+    pub const fn span(&self) -> (u64, u64) {
+        match self {
+            Self::Stay { from_ns, to_ns, .. } | Self::Go { from_ns, to_ns, .. } => {
+                (*from_ns, *to_ns)
+            }
+        }
+    }
+
+    /// Who it begins with.
+    pub const fn first(&self) -> WorkerId {
+        match self {
+            Self::Stay { worker, .. } => *worker,
+            Self::Go { from, .. } => *from,
+        }
+    }
+
+    /// Who it ends with.
+    pub const fn last(&self) -> WorkerId {
+        match self {
+            Self::Stay { worker, .. } => *worker,
+            Self::Go { to, .. } => *to,
+        }
+    }
+
+    /// How long it is, in nanoseconds.
+    pub const fn ns(&self) -> u64 {
+        let (from_ns, to_ns) = self.span();
+        to_ns.saturating_sub(from_ns)
+    }
+
+    /// What it counts as.
+    pub fn state(&self) -> State {
+        match self {
+            Self::Stay { state, .. } => *state,
+            Self::Go { action, .. } => action.map_or(State::Unknown, Action::state),
+        }
+    }
+}
+
+/// The critical path of a worker's span.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Path {
+    /// From the begin of the span to its end. Each begins where and with whom the one before ended.
+    pub steps: Vec<Step>,
+    /// Sleeps that were left as they are because a bound of depth or work was reached.
+    pub cut: u64,
+}
+
+impl Path {
+    /// From when until when, in nanoseconds.
+    pub fn span(&self) -> Option<(u64, u64)> {
+        Some((self.steps.first()?.span().0, self.steps.last()?.span().1))
+    }
+
+    /// Time by state, in nanoseconds; sums to the span.
+    pub fn totals(&self) -> BTreeMap<State, u64> {
+        let mut totals: BTreeMap<State, u64> = BTreeMap::new();
+        for step in self.steps.iter().filter(|step| step.ns() > 0) {
+            let total = totals.entry(step.state()).or_default();
+            *total = total.saturating_add(step.ns());
+        }
+        totals
+    }
+
+    /// All that it leads through.
+    pub fn workers(&self) -> BTreeSet<WorkerId> {
+        self.steps.iter().flat_map(|step| [step.first(), step.last()]).collect()
+    }
+
+    /// The first step that is not of the worker that it begins with.
+    pub fn first_leave(&self) -> Option<&Step> {
+        let own = self.steps.first()?.first();
+        self.steps.iter().find(|step| step.last() != own)
+    }
+
+    /// What is wrong with it as the path of a worker's span: a gap, an overlap, a jump to another worker, time
+    /// outside. A path of [`walk`](crate::walk::walk) has no fault.
+    pub fn fault(&self, worker: WorkerId, from_ns: u64, to_ns: u64) -> Option<String> {
+        let mut at = (worker, from_ns);
+        for step in &self.steps {
+            let (begin_ns, end_ns) = step.span();
+            if (step.first(), begin_ns) != at || end_ns < begin_ns {
+                return Some(format!("{step:?} does not follow on {at:?}"));
+            }
+            at = (step.last(), end_ns);
+        }
+        let is_whole = at == (worker, to_ns);
+        (!is_whole).then(|| format!("it ends with {at:?}, not {:?}", (worker, to_ns)))
+    }
+}

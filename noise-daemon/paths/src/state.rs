@@ -1,0 +1,95 @@
+//! What a worker does between two points of its time, and how one worker acts on another.
+
+/// What a worker does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum State {
+    /// It runs on a CPU.
+    Running,
+    /// It was woken or preempted, or is new, and waits for a CPU.
+    WaitingCpu,
+    /// It sleeps, and a task wakes it: the wake-up leads to who does.
+    Task,
+    /// It sleeps in a lock's system call until a task wakes it.
+    Futex,
+    /// It sleeps until a disk is done.
+    Disk,
+    /// It sleeps until a packet comes.
+    Network,
+    /// It sleeps until a timer expires.
+    Timer,
+    /// It sleeps until an interrupt of another kind.
+    Interrupt,
+    /// It sleeps, and an interrupt from another CPU wakes it; which task caused that is not recorded.
+    Ipi,
+    /// It sleeps, and the trace does not say what ends that.
+    Blocked,
+    /// It was created, and does not run yet. Whether it waits for a CPU the trace does not say: where it has
+    /// `sched_wakeup_new`, that begins such a wait.
+    Created,
+    /// The trace does not say what it does.
+    Unknown,
+}
+
+impl State {
+    /// All, in the order in which documents have them.
+    pub const ALL: [Self; 12] = [
+        Self::Running,
+        Self::WaitingCpu,
+        Self::Disk,
+        Self::Network,
+        Self::Timer,
+        Self::Futex,
+        Self::Task,
+        Self::Interrupt,
+        Self::Ipi,
+        Self::Blocked,
+        Self::Created,
+        Self::Unknown,
+    ];
+
+    /// Its name in documents. A sleep that nothing explains is `unknown`, too, and so is the time before a thread's
+    /// first run where nothing says that it waited for a CPU.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::WaitingCpu => "waiting_cpu",
+            Self::Task => "task",
+            Self::Futex => "futex",
+            Self::Disk => "disk",
+            Self::Network => "network",
+            Self::Timer => "timer",
+            Self::Interrupt => "interrupt",
+            Self::Ipi => "ipi",
+            Self::Blocked | Self::Created | Self::Unknown => "unknown",
+        }
+    }
+
+    /// Whether what a waker did meanwhile takes its place, where a waker is known.
+    pub const fn is_replaced(self) -> bool {
+        matches!(self, Self::Blocked | Self::Task | Self::Futex | Self::Network)
+    }
+}
+
+/// How one worker acts on another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Action {
+    /// It wakes it.
+    Wakes,
+    /// It creates it.
+    Creates,
+    /// It sends it a packet.
+    Sends,
+    /// A timer that it set wakes it.
+    Times,
+}
+
+impl Action {
+    /// What a worker does that waits for this to reach it.
+    pub const fn state(self) -> State {
+        match self {
+            Self::Wakes | Self::Creates => State::Task,
+            Self::Sends => State::Network,
+            Self::Times => State::Timer,
+        }
+    }
+}

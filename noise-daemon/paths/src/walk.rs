@@ -1,0 +1,212 @@
+//! The bounded backward walk: of each sleep, what its waker did meanwhile takes its place.
+//!
+//! Going backward from the wake-up, running, waiting for a CPU and what a device or a timer explains are
+//! copied; a sleep that another worker ended is replaced in the same way, never before the begin of the one
+//! around it. Where a worker's history ends within the sleep, the walk goes back to the latest place on its
+//! way where another worker acted on it (who created it, who sent it a packet), and follows that one instead.
+//! What is left is unknown.
+//!
+//! The work is bounded: see [`Bounds`].
+
+use crate::graph::{Graph, Link, NO_CPU, Place, Point, WorkerId};
+use crate::path::{Path, Step, Why};
+use crate::state::State;
+
+/// How far a walk goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Sleeps within sleeps.
+    pub depth: u32,
+    /// Points that the replacement of one sleep of the execution looks at.
+    pub points: u64,
+}
+
+impl Default for Bounds {
+    /// A chain of 256 workers that wait for each other is longer than any that one can read; sixteen million
+    /// points are looked at in about a second.
+    fn default() -> Self {
+        Self { depth: 256, points: 1 << 24 }
+    }
+}
+
+/// The critical path of a worker between two times, as far as the graph has points of it: the path begins and
+/// ends with its first and last point where the times lie outside. A sleep that lasts beyond the end is replaced
+/// by what its waker did up to then. `None` where the worker has no time in that span.
+pub fn walk(graph: &Graph, id: WorkerId, from_ns: u64, to_ns: u64, bounds: Bounds) -> Option<Path> {
+    let worker = graph.get(id)?;
+    let (first_ns, last_ns) = worker.span()?;
+    let (from_ns, to_ns) = (from_ns.max(first_ns), to_ns.min(last_ns));
+    if to_ns < from_ns {
+        return None;
+    }
+    let mut path = Path::default();
+    let first = worker.last_until(from_ns)?;
+    for number in first.saturating_add(1)..worker.numbers().end {
+        let (Some(before), Some(point)) = (worker.point(number - 1), worker.point(number)) else {
+            continue;
+        };
+        if before.time_ns >= to_ns {
+            break;
+        }
+        let begin_ns = before.time_ns.max(from_ns);
+        let place = Place { worker: id, number };
+        let mut search = Search { graph, left: bounds.points, depth: bounds.depth, cut: 0 };
+        let steps = match point.state.is_some_and(State::is_replaced) {
+            true => search.resolve(place, point, begin_ns, 0),
+            false => Vec::new(),
+        };
+        path.cut = path.cut.saturating_add(search.cut);
+        if steps.is_empty() {
+            let cut = (search.cut > 0).then_some(Why::Cut);
+            path.steps.push(stay(id, point, begin_ns, point.time_ns, 0, cut));
+        } else {
+            join(&mut path.steps, id, begin_ns, steps);
+        }
+    }
+    end(&mut path.steps, id, to_ns);
+    if path.steps.is_empty() {
+        // A moment: there is nothing to replace.
+        return None;
+    }
+    Some(path)
+}
+
+/// Cuts off what lies after the end, and goes back to the worker where that is within one of its sleeps.
+fn end(steps: &mut Vec<Step>, id: WorkerId, end_ns: u64) {
+    let is_beyond = |step: &Step| step.span().1 > end_ns && step.span().0 >= end_ns;
+    while steps.last().is_some_and(is_beyond) {
+        steps.pop();
+    }
+    let Some(last) = steps.last_mut() else { return };
+    let (Step::Stay { to_ns, .. } | Step::Go { to_ns, .. }) = last;
+    *to_ns = (*to_ns).min(end_ns);
+    let last = last.last();
+    if last != id {
+        let (from, to) = (last, id);
+        steps.push(Step::Go { from, to, from_ns: end_ns, to_ns: end_ns, action: None });
+    }
+}
+
+/// A part of a worker's time, as its graph has it.
+fn stay(
+    worker: WorkerId,
+    point: &Point,
+    from_ns: u64,
+    to_ns: u64,
+    depth: u32,
+    cut: Option<Why>,
+) -> Step {
+    let state = point.state.unwrap_or(State::Unknown);
+    let why = match state {
+        State::Unknown => Some(Why::NoHistory),
+        _ if state.is_replaced() => Some(cut.unwrap_or(Why::NoWaker)),
+        _ => None,
+    };
+    Step::Stay { worker, from_ns, to_ns, state, cpu: point.cpu, through: point.through, why, depth }
+}
+
+/// Appends what replaces a sleep, the latest first, with a step to whom it begins with and between those that
+/// do not follow on each other.
+fn join(steps: &mut Vec<Step>, sleeper: WorkerId, begin_ns: u64, replacement: Vec<Step>) {
+    let mut at = (sleeper, begin_ns);
+    for step in replacement.into_iter().rev() {
+        if step.first() != at.0 {
+            let (from, to) = (at.0, step.first());
+            steps.push(Step::Go { from, to, from_ns: at.1, to_ns: at.1, action: None });
+        }
+        at = (step.last(), step.span().1);
+        steps.push(step);
+    }
+}
+
+/// The replacement of one sleep.
+struct Search<'g> {
+    graph: &'g Graph,
+    /// Points that may still be looked at.
+    left: u64,
+    /// Greatest depth.
+    depth: u32,
+    /// Sleeps that were left as they are because of a bound.
+    cut: u64,
+}
+
+impl Search<'_> {
+    /// What the waker of a sleep did from `bound_ns` on until it woke the sleeper, the latest first. Nothing
+    /// where no waker is known, or a bound is reached.
+    fn resolve(&mut self, place: Place, point: &Point, bound_ns: u64, depth: u32) -> Vec<Step> {
+        let Some(link) = point.link else { return Vec::new() };
+        if link.from.worker == place.worker {
+            // Its own doing: what it is says what the sleep was.
+            let state = Some(link.action.state());
+            let labelled = Point { state, ..*point };
+            return vec![stay(place.worker, &labelled, bound_ns, point.time_ns, depth, None)];
+        }
+        if depth >= self.depth || self.left == 0 {
+            self.cut = self.cut.saturating_add(1);
+            return Vec::new();
+        }
+        let mut steps = vec![go(link, place, point.time_ns, bound_ns)];
+        // Where a link could be followed instead, with the number of steps up to there.
+        let mut turns: Vec<(Link, Place, u64, usize)> = Vec::new();
+        let mut here = link.from;
+        let mut here_ns = link.time_ns;
+        let mut why = Why::NoHistory;
+        while here_ns > bound_ns {
+            if self.left == 0 {
+                self.cut = self.cut.saturating_add(1);
+                why = Why::Cut;
+                break;
+            }
+            self.left -= 1;
+            let now = self.graph.point(here);
+            let before = here.number.checked_sub(1);
+            let before = before.map(|number| Place { worker: here.worker, number });
+            let since = before.and_then(|place| Some((place, self.graph.point(place)?)));
+            let is_sleep = now.and_then(|now| now.state).is_some_and(State::is_replaced);
+            if let Some(link) = now.and_then(|now| now.link).filter(|_| !is_sleep) {
+                turns.push((link, here, here_ns, steps.len()));
+            }
+            let edge = now.filter(|now| now.state.is_some()).zip(since);
+            if let Some((now, (before, since))) = edge {
+                let begin_ns = since.time_ns.max(bound_ns);
+                let cuts = self.cut;
+                let inside = match is_sleep {
+                    true => self.resolve(here, now, begin_ns, depth + 1),
+                    false => Vec::new(),
+                };
+                if inside.is_empty() {
+                    let cut = (self.cut > cuts).then_some(Why::Cut);
+                    steps.push(stay(here.worker, now, begin_ns, here_ns, depth + 1, cut));
+                } else {
+                    steps.extend(inside);
+                }
+                (here, here_ns) = (before, begin_ns);
+            } else if let Some((link, to, to_ns, length)) = turns.pop() {
+                steps.truncate(length);
+                steps.push(go(link, to, to_ns, bound_ns));
+                (here, here_ns) = (link.from, link.time_ns);
+            } else {
+                break;
+            }
+        }
+        if here_ns > bound_ns {
+            steps.push(Step::Stay {
+                worker: here.worker,
+                from_ns: bound_ns,
+                to_ns: here_ns,
+                state: State::Unknown,
+                cpu: NO_CPU,
+                through: None,
+                why: Some(why),
+                depth: depth + 1,
+            });
+        }
+        steps
+    }
+}
+
+/// A link as a step, not before the bound.
+fn go(link: Link, to: Place, to_ns: u64, bound_ns: u64) -> Step {
+    let from_ns = link.time_ns.max(bound_ns);
+    Step::Go { from: link.from.worker, to: to.worker, from_ns, to_ns, action: Some(link.action) }
+}

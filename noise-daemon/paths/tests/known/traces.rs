@@ -1,0 +1,252 @@
+//! Real traces, and the critical paths that they are known to have.
+//!
+//! The file's figures name states as Trace Compass does, which differs from ours in what nothing but an
+//! interrupt explains: see [`name`]. And they count a thread as waiting that the trace's switches say was
+//! running, and as asleep that was woken: see [`Corrections`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use noise_paths::blame::Blame;
+use noise_paths::build::{Builder, Waker};
+use noise_paths::document::{Document, Segment, traced};
+use noise_paths::execution::{Wanted, find};
+use noise_paths::graph::{Graph, Who, WorkerId};
+use noise_paths::path::{Path, Step};
+use noise_paths::state::State;
+use noise_paths::walk::{Bounds, walk};
+use noise_trace::delays::Delays;
+use noise_trace::event::{Kind, stays_runnable};
+use noise_trace::json;
+use noise_trace::what::What;
+use serde_json::Value;
+
+use crate::drawn::number;
+use crate::files::Trace;
+
+type Totals = BTreeMap<&'static str, u64>;
+
+fn graph(trace: &Trace) -> Graph {
+    let waking = trace.layout.has(What::SchedWaking);
+    let mut builder = Builder::new(if waking { Waker::Waking } else { Waker::Wakeup });
+    for record in trace.reader() {
+        builder.follow(&record.event());
+    }
+    builder.finish()
+}
+
+/// As the file calls what a step is. What no other worker explains has three names there: at the thread itself, at
+/// the begin of what replaces one of its sleeps, and anywhere else.
+fn name(before: Option<&Step>, step: &Step) -> &'static str {
+    let Step::Stay { state, depth, .. } = step else { return "DEFAULT" };
+    let is_begin = matches!(before, Some(Step::Go { action: None, .. }));
+    match state {
+        State::Running => "RUNNING",
+        State::WaitingCpu => "PREEMPTED",
+        State::Disk => "BLOCK_DEVICE",
+        State::Timer => "TIMER",
+        State::Network => "NETWORK",
+        _ if *depth == 0 => "BLOCKED",
+        _ if *depth == 1 && is_begin => "UNKNOWN",
+        _ => "DEFAULT",
+    }
+}
+
+fn totals(path: &Path) -> Totals {
+    let mut totals = Totals::new();
+    for (number, step) in path.steps.iter().enumerate().filter(|(_, step)| step.ns() > 0) {
+        let before = number.checked_sub(1).map(|before| &path.steps[before]);
+        *totals.entry(name(before, step)).or_default() += step.ns();
+    }
+    totals
+}
+
+fn tid(graph: &Graph, id: WorkerId) -> Option<i32> {
+    match graph.get(id).unwrap().who {
+        Who::Thread { tid, .. } => Some(tid),
+        Who::Idle { .. } | Who::Kernel { .. } => None,
+    }
+}
+
+/// The only worker that is a thread of that id.
+fn thread(graph: &Graph, wanted: i32) -> WorkerId {
+    let mut all = graph.workers().map(|(id, _)| id).filter(|id| tid(graph, *id) == Some(wanted));
+    let id = all.next().unwrap();
+    assert_eq!(all.next(), None);
+    id
+}
+
+/// Where the file's figures differ from what the trace's own switches say.
+#[derive(Default)]
+struct Corrections {
+    /// Time for which the file has a thread waiting that had the CPU.
+    running_ns: u64,
+    /// Workers that are on the file's path for such a time alone.
+    wakers: BTreeSet<i32>,
+    /// Time for which the file has a thread asleep that was woken already: see [`Raced`].
+    woken_ns: u64,
+}
+
+/// Finds sleeps of a thread that was woken before it was switched away from, and not since: whoever woke it had seen
+/// it on its way, and made it runnable once it slept. No other event says so in these traces, and nothing ends such a
+/// sleep in the file.
+#[derive(Default)]
+struct Raced {
+    cpu: u32,
+    is_woken: bool,
+    since_ns: Option<u64>,
+}
+
+impl Raced {
+    fn woken(&mut self, cpu: u32) {
+        self.is_woken = cpu != self.cpu;
+        self.since_ns = None;
+    }
+
+    fn left(&mut self, sleeps: bool, now_ns: u64) {
+        self.since_ns = (std::mem::take(&mut self.is_woken) && sleeps).then_some(now_ns);
+    }
+
+    fn runs(&mut self, cpu: u32, now_ns: u64) -> u64 {
+        (self.cpu, self.is_woken) = (cpu, false);
+        self.since_ns.take().map_or(0, |since_ns| now_ns - since_ns)
+    }
+}
+
+impl Corrections {
+    /// Two kinds of a thread's time on a CPU: when a state dump says of it that it was created and did not run
+    /// yet, which LTTng 2.8 does of threads that run; and between a switch to it from a sleep whose wake-up was not
+    /// seen and the next wake-up, which comes while it still runs: there the file has it sleeping on, and what its
+    /// waker did in its place.
+    fn of(trace: &Trace, graph: &Graph, wanted: i32) -> Self {
+        let mut corrections = Self::default();
+        let (mut sleeps, mut unseen, mut since_ns, mut dumped) = (false, false, None, false);
+        let mut current: BTreeMap<u32, i32> = BTreeMap::new();
+        let mut raced = Raced::default();
+        for record in trace.reader() {
+            let kind = record.kind();
+            if let Kind::SchedWaking(woken) = &kind
+                && woken.task.tid == wanted
+            {
+                raced.woken(record.cpu);
+            }
+            match kind {
+                Kind::SchedSwitch { prev, prev_state, next } => {
+                    current.insert(record.cpu, next.tid);
+                    if prev.tid == wanted {
+                        if std::mem::take(&mut dumped) {
+                            corrections.running_ns += record.time_ns - since_ns.unwrap();
+                        }
+                        (sleeps, since_ns) = (!stays_runnable(prev_state), None);
+                        raced.left(sleeps, record.time_ns);
+                    }
+                    if next.tid == wanted {
+                        corrections.woken_ns += raced.runs(record.cpu, record.time_ns);
+                        (unseen, since_ns) = (sleeps, Some(record.time_ns));
+                    }
+                }
+                Kind::SchedWaking(woken) if woken.task.tid == wanted => match since_ns {
+                    Some(since_ns) if unseen => {
+                        let waker = current[&record.cpu];
+                        corrections.running_ns +=
+                            waited(graph, thread(graph, waker), since_ns, record.time_ns);
+                        corrections.wakers.insert(waker);
+                        unseen = false;
+                    }
+                    Some(_) => {}
+                    None => sleeps = false,
+                },
+                Kind::StatedumpProcess(task) if task.tid == wanted && since_ns.is_some() => {
+                    let mut fields = String::new();
+                    json::fields(&record, &mut fields);
+                    let fields: Value = serde_json::from_str(&fields).unwrap();
+                    // LTTng's number for a thread that was created and did not run yet.
+                    dumped = fields["status"] == 1;
+                }
+                _ => {}
+            }
+        }
+        corrections
+    }
+}
+
+/// How long a worker waited for a CPU between two times.
+fn waited(graph: &Graph, id: WorkerId, from_ns: u64, to_ns: u64) -> u64 {
+    let points: Vec<_> = graph.get(id).unwrap().points().collect();
+    let waits = points.windows(2).filter(|pair| pair[1].state == Some(State::WaitingCpu));
+    waits.map(|pair| pair[1].time_ns.min(to_ns).saturating_sub(pair[0].time_ns.max(from_ns))).sum()
+}
+
+/// The waits on a path are divided, each exactly, whoever follows the events.
+fn blamed(trace: &Trace, graph: &Graph, path: &Path, name: &str) {
+    let wanted = Wanted::Thread(name.parse().unwrap());
+    let execution = find(graph, &wanted)[0];
+    let traced = traced(graph, name, &execution, path);
+    let divided = |delays: Delays| {
+        let mut document = Document { executions: vec![traced.clone()], ..Document::default() };
+        let mut blame = Blame::new(&document, delays);
+        for record in trace.reader() {
+            blame.follow(&record.event(), &mut document);
+        }
+        blame.finish(&mut document);
+        document
+    };
+    let document = divided(Delays::of_turns());
+    for part in &document.executions[0].path {
+        let culprits: u64 = part.culprits.iter().map(|culprit| culprit.ns).sum();
+        let is_divided = ["waiting_cpu", "disk", "network"].contains(&part.state);
+        assert!(is_divided || culprits == 0 || culprits == part.to_ns - part.from_ns, "{part:?}");
+        assert!(!is_divided || culprits == part.to_ns - part.from_ns, "{part:?}");
+    }
+    let with_all = divided(Delays::default());
+    let waits = |document: &Document| {
+        let waits = document.executions[0].path.iter().filter(|part| part.state == "waiting_cpu");
+        let ns = |part: &Segment| {
+            part.culprits.iter().map(|culprit| (culprit.tid, culprit.ns)).collect::<Vec<_>>()
+        };
+        waits.map(ns).collect::<Vec<_>>()
+    };
+    assert_eq!(waits(&document), waits(&with_all));
+}
+
+/// All paths that the file has.
+pub fn paths(trace: &Trace) {
+    let graph = graph(trace);
+    let threads = graph.workers().filter(|(id, _)| tid(&graph, *id).is_some()).count() as u64;
+    for (thread_id, expected) in trace.expected["critical_paths"].as_object().unwrap() {
+        // The file's graph has one worker for all idle tasks, and one for the kernel in softirqs.
+        assert_eq!(threads + 2, number(&expected["graph_workers"]));
+        let id = thread(&graph, thread_id.parse().unwrap());
+        let (from_ns, to_ns) = graph.get(id).unwrap().life().unwrap();
+        let path = walk(&graph, id, from_ns, to_ns, Bounds::default()).unwrap();
+        assert_eq!(path.fault(id, from_ns, to_ns), None, "{thread_id}");
+        assert_eq!(path.cut, 0, "{thread_id}");
+        assert_eq!(to_ns - from_ns, number(&expected["span"]), "{thread_id}");
+        assert_eq!(path.totals().values().sum::<u64>(), number(&expected["total"]), "{thread_id}");
+
+        let corrections = Corrections::of(trace, &graph, thread_id.parse().unwrap());
+        let mut found = totals(&path);
+        *found.get_mut("RUNNING").unwrap() -= corrections.running_ns;
+        *found.get_mut("PREEMPTED").unwrap() += corrections.running_ns;
+        *found.get_mut("PREEMPTED").unwrap() -= corrections.woken_ns;
+        *found.entry("BLOCKED").or_default() += corrections.woken_ns;
+        found.retain(|_, ns| *ns > 0);
+        let names = expected["ns"].as_object().unwrap().iter();
+        let names: BTreeMap<_, _> = names.map(|(name, ns)| (name.as_str(), number(ns))).collect();
+        assert_eq!(found, names, "{thread_id}");
+        let on_path: BTreeSet<_> =
+            path.workers().iter().filter_map(|id| tid(&graph, *id)).collect();
+        let all = on_path.union(&corrections.wakers).count() as u64;
+        assert_eq!(all, number(&expected["workers"]), "{thread_id}");
+
+        let leave =
+            path.first_leave().map(|step| (tid(&graph, step.last()).unwrap(), step.span().0));
+        let leaves_to = expected["first_leaves_to"].as_object();
+        let leaves_to = leaves_to.map(|to| (to["tid"].as_i64().unwrap() as i32, number(&to["at"])));
+        assert_eq!(leave, leaves_to, "{thread_id}");
+        blamed(trace, &graph, &path, thread_id);
+        println!(
+            "{thread_id}: counted as waiting there, but running: {} ns; as asleep, but woken: {} ns",
+            corrections.running_ns, corrections.woken_ns
+        );
+    }
+}
