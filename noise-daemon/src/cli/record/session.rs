@@ -293,7 +293,7 @@ impl Session {
 
     /// Detaches the programs, and removes the files: nothing was recorded.
     pub fn discard(self) {
-        drop(self.supply);
+        drop((self.supply, self.marks));
         self.folder.discard();
     }
 
