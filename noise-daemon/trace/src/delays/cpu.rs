@@ -64,8 +64,14 @@ struct Division<'a> {
     sums: &'a mut Sums,
 }
 
+/// Runs a turn of which only its begin is known: events are lost from then on.
+const UNKNOWN_RUNNER: u32 = u32::MAX;
+
 /// Whose a turn is.
 fn party(turn: &Turn) -> Party {
+    if turn.runner == UNKNOWN_RUNNER {
+        return Party::Other { cause: Cause::Untracked, source: 0 };
+    }
     let tid = turn.pid.cast_signed();
     let cause = if turn.runner == Runner::Idle as u32 { Cause::Idle } else { Cause::Foreign };
     Party::Thread { cause, tid }
@@ -107,8 +113,14 @@ impl Cpus {
         }
     }
 
-    /// No interrupt lasts over a switch, and which one runs after lost events is unknown. What they took so far is
-    /// forgotten with those whose exit was lost.
+    /// Events of a CPU are lost from now on: up to the next switch it is not known who runs there, and what
+    /// runs of interrupts is forgotten. The thread that ran until now.
+    pub fn miss(&mut self, cpu: u32, now_ns: u64) -> Option<i32> {
+        let most_bytes = MOST_BYTES / self.0.len().max(1);
+        self.get(cpu)?.miss(now_ns, most_bytes)
+    }
+
+    /// No interrupt lasts over a switch. What they took so far is forgotten with those whose exit was lost.
     pub fn end_interrupts(&mut self, cpu: u32) {
         let cpu = self.0.get_mut(cpu as usize).and_then(Option::as_mut);
         if let Some(cpu) = cpu.filter(|cpu| cpu.nesting.running().is_some()) {
@@ -178,23 +190,35 @@ impl Cpu {
     /// The thread that runs, where a switch went to it.
     pub fn runner(&self) -> Option<(i32, Comm)> {
         let turn = self.ledger.turns.get((self.ledger.newest % TURNS as u64) as usize)?;
-        (turn.start_ns > 0).then(|| (turn.pid.cast_signed(), comm(&turn.comm)))
+        (turn.start_ns > 0 && turn.runner != UNKNOWN_RUNNER)
+            .then(|| (turn.pid.cast_signed(), comm(&turn.comm)))
     }
 
     /// Another thread runs from now on. What the ledger forgets takes no more than about so many bytes.
     fn begin_turn(&mut self, next: &Task, now_ns: u64, most_bytes: usize) {
         self.current = Some(next.tid);
-        self.forget_oldest(most_bytes);
-        let taken_ns = self.nesting.taken_by(now_ns).all_ns();
         let runner = if next.tid == 0 { Runner::Idle } else { Runner::Task };
+        self.turn(next, runner as u32, now_ns, most_bytes);
+    }
+
+    fn turn(&mut self, task: &Task, runner: u32, now_ns: u64, most_bytes: usize) {
+        self.forget_oldest(most_bytes);
         self.ledger.begin_turn(Turn {
             start_ns: now_ns,
-            taken_ns,
+            taken_ns: self.nesting.taken_by(now_ns).all_ns(),
             cgroup: 0,
-            pid: next.tid.cast_unsigned(),
-            runner: runner as u32,
-            comm: words(&next.comm),
+            pid: task.tid.cast_unsigned(),
+            runner,
+            comm: words(&task.comm),
         });
+    }
+
+    fn miss(&mut self, now_ns: u64, most_bytes: usize) -> Option<i32> {
+        // What an interrupt took that has not ended is not known either.
+        let taken = std::mem::take(&mut self.nesting).taken;
+        self.nesting.taken = taken;
+        self.turn(&Task::default(), UNKNOWN_RUNNER, now_ns, most_bytes);
+        self.current.take()
     }
 
     /// Keeps the turn that the ledger is about to forget.

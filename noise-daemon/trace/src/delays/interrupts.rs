@@ -106,6 +106,10 @@ impl Interrupts {
                     ended(Signal::Softirq, subject, end.start_ns, Some(end.net_ns));
                 }
             }
+            // What was raised may have run meanwhile.
+            Kind::Lost(_) => {
+                self.raised.remove(&event.cpu);
+            }
             _ => {}
         }
     }
