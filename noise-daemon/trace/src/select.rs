@@ -85,6 +85,11 @@ pub struct Select {
 }
 
 impl Select {
+    /// Whether only a part is wanted.
+    pub fn is_part(&self) -> bool {
+        self.follows() || self.from_ns.is_some() || self.to_ns.is_some()
+    }
+
     /// Whether threads are to be followed, from the begin of the trace on.
     pub fn follows(&self) -> bool {
         self.thread.is_some() || self.process.is_some() || self.cgroup.is_some()

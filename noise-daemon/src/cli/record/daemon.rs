@@ -53,9 +53,10 @@ pub fn flight(
     };
     match flight.ask(begin_ns) {
         Ok(body) => {
-            let reader = EventsReader::new(body.as_slice()).map_err(anyhow::Error::from)?;
+            let mut reader = EventsReader::new(body.as_slice()).map_err(anyhow::Error::from)?;
             flight.cpus = reader.head().cpus;
-            ensure_kept(reader, wanted.unwrap_or_default(), socket)?;
+            ensure_kept(&mut reader, wanted.unwrap_or_default(), socket)?;
+            flight.next = begins(reader)?;
             Ok(Some(Box::new(flight)))
         }
         Err(Trouble::Fault(Fault::Absent { .. })) => Ok(None),
@@ -71,7 +72,7 @@ pub fn flight(
 
 /// Refuses classes of events that a daemon does not keep.
 fn ensure_kept(
-    mut reader: EventsReader<&[u8]>,
+    reader: &mut EventsReader<&[u8]>,
     wanted: &[Class],
     socket: &Path,
 ) -> Result<(), CommandError> {
@@ -87,6 +88,17 @@ fn ensure_kept(
             class.name()
         ))),
     }
+}
+
+/// Numbers of the first events of an answer: what is overwritten before the next one comes is missing.
+fn begins(mut reader: EventsReader<&[u8]>) -> anyhow::Result<BTreeMap<Place, u64>> {
+    let mut first_of = BTreeMap::new();
+    while let Some(item) = reader.next_item().context("the daemon's answer")? {
+        if let Item::Events { place, first, .. } = item {
+            first_of.entry(place).or_insert(first);
+        }
+    }
+    Ok(first_of)
 }
 
 /// Why there is no answer.
@@ -174,4 +186,38 @@ fn add(
     // All of them were whole when they were sent.
     let stretch = Stretch { wanted: *wanted, first, events, capacity: u64::MAX, next: end };
     *wanted = capture.add(place.cpu, part, stretch);
+}
+
+#[cfg(test)]
+mod tests {
+    use noise_common::store::Event;
+    use noise_wire::events::StretchHead;
+
+    use super::super::dump::Host;
+    use super::*;
+
+    fn events(numbers: std::ops::Range<u64>) -> Vec<Event> {
+        let event =
+            |number| Event { number: number as u32, time_ns: number, kind: 10, ..Event::default() };
+        numbers.map(event).collect()
+    }
+
+    /// Reading who is there takes as long as a busy CPU needs to fill the flight recorder.
+    #[test]
+    fn what_is_overwritten_before_the_first_reading_is_lost() {
+        let place = Place { cpu: 0, part: 0 };
+        let mut answer = Vec::new();
+        StretchHead { cpus: 1, ..StretchHead::default() }.write(&mut answer);
+        Item::Part { place, complete_from_ns: 0, classes: 3 }.write(&mut answer);
+        Item::Events { place, first: 100, events: events(100..103) }.write(&mut answer);
+        Item::End { events: 3, missing: 0 }.write(&mut answer);
+        let mut reader = EventsReader::new(answer.as_slice()).unwrap();
+        ensure_kept(&mut reader, &[], Path::new("x")).ok().unwrap();
+        let mut next = begins(reader).unwrap();
+        let mut capture =
+            Capture::new([0; 16], 1, 4096, 100, &noise_trace::capture::Dump::default());
+        add(&mut next, &mut capture, place, 150, &events(150..160));
+        capture.finish(200, &mut Host::new());
+        assert_eq!(capture.discarded(), 50);
+    }
 }

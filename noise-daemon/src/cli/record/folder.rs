@@ -73,6 +73,8 @@ pub enum Room {
 /// The folder `kernel` of a recording.
 pub struct Folder {
     path: PathBuf,
+    /// Whether the folder above it was not there before.
+    is_made: bool,
     most: Option<Most>,
     /// Those that are there, and then the one that is written.
     generations: VecDeque<Generation>,
@@ -119,6 +121,7 @@ impl Folder {
         cpus: u32,
         most: Option<Most>,
     ) -> anyhow::Result<Self> {
+        let is_made = !path.exists();
         let path = path.join("kernel");
         DirBuilder::new()
             .recursive(true)
@@ -131,6 +134,7 @@ impl Folder {
         write_new(&path.join(RESERVE), &vec![1; reserve as usize])?;
         Ok(Self {
             path,
+            is_made,
             most,
             generations: [Generation::default()].into(),
             number: 0,
@@ -251,6 +255,20 @@ impl Folder {
         let _ = fs::remove_file(self.path.join(RESERVE));
     }
 
+    /// Removes the files, and the folders that were made for them.
+    pub fn discard(self) {
+        let streams = self.generations.iter().flat_map(|generation| &generation.streams);
+        let streams = streams.flatten().map(|stream| stream.path.clone());
+        for path in [METADATA, RESERVE].map(|name| self.path.join(name)).into_iter().chain(streams)
+        {
+            // What stays is nothing but a recording without events.
+            let _ = fs::remove_file(path);
+        }
+        for folder in self.path.ancestors().take(if self.is_made { 2 } else { 1 }) {
+            let _ = fs::remove_dir(folder);
+        }
+    }
+
     /// Waits until all is on the disk.
     ///
     /// # Errors
@@ -334,6 +352,19 @@ mod tests {
         assert_eq!(bytes, [first.bytes(), second.bytes()].concat());
         assert_eq!(fs::read(path.join("kernel/metadata")).unwrap(), b"two");
         assert_eq!(names(&folder), ["channel0_3", "metadata"]);
+    }
+
+    #[test]
+    fn what_is_discarded_is_gone() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("new");
+        let mut folder = Folder::create(&path, "one", 1, None).unwrap();
+        folder.append(0, &packets(1, 1)).unwrap();
+        folder.discard();
+        assert!(!path.exists());
+        fs::create_dir(&path).unwrap();
+        Folder::create(&path, "one", 1, None).unwrap().discard();
+        assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
     }
 
     #[test]

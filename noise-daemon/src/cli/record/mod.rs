@@ -131,7 +131,13 @@ pub fn run(args: &RecordArgs) -> Result<ExitCode, CommandError> {
     let mut session = Session::start(&path, limits, args.classes(), || supply(args))?;
     let mut child = match args.command.as_slice() {
         [] => None,
-        [program, arguments @ ..] => Some(Child::start(program, arguments)?),
+        [program, arguments @ ..] => match Child::start(program, arguments) {
+            Ok(child) => Some(child),
+            Err(error) => {
+                session.discard();
+                return Err(error);
+            }
+        },
     };
     let mut progress = Progress::new(limits);
     let ended = session.record(limits, &mut progress, || {

@@ -274,6 +274,12 @@ impl Session {
         self.supply.lacks()
     }
 
+    /// Detaches the programs, and removes the files: nothing was recorded.
+    pub fn discard(self) {
+        drop(self.supply);
+        self.folder.discard();
+    }
+
     /// Detaches the programs, notes how real time is at the end, and waits until all is on the disk.
     ///
     /// # Errors

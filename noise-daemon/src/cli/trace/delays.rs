@@ -16,7 +16,7 @@ use noise_trace::select::Select;
 
 use super::part::Part;
 use super::recording::Recording;
-use super::{NO_CGROUPS, report};
+use super::{NO_CGROUPS, report, report_nothing};
 use crate::cli::{CommandError, output};
 
 /// Threads that the page for people shows.
@@ -43,7 +43,7 @@ pub struct DelaysArgs {
 /// See [`CommandError`].
 pub fn run(args: &DelaysArgs) -> Result<(), CommandError> {
     let recording = Recording::open(&args.recording)?;
-    let (document, damage) = match &recording {
+    let (document, found) = match &recording {
         Recording::Ctf(ctf) => {
             let files = ctf.streams();
             let reader = || Reader::new(&ctf.layout, &files);
@@ -63,8 +63,21 @@ pub fn run(args: &DelaysArgs) -> Result<(), CommandError> {
         }
         false => output::print(&page(&document))?,
     }
-    report(&args.recording, &damage);
+    if found.is_empty {
+        report_nothing(&args.recording, found.is_part);
+    }
+    report(&args.recording, &found.damage);
     Ok(())
+}
+
+/// What there was beside delays.
+struct Found {
+    /// What could not be read.
+    damage: Damage,
+    /// Not a single event was wanted.
+    is_empty: bool,
+    /// Not all events were wanted.
+    is_part: bool,
 }
 
 /// Threads and CPUs are followed from the begin on, so that the part that is wanted begins with what was
@@ -73,7 +86,9 @@ fn all<'t>(
     mut source: impl Source<'t>,
     mut delays: Delays,
     mut select: Select,
-) -> anyhow::Result<(Document, Damage)> {
+) -> anyhow::Result<(Document, Found)> {
+    let is_part = select.is_part();
+    let mut is_empty = true;
     let mut wanted = BTreeSet::new();
     let mut from_ns = select.from_ns;
     for record in source.by_ref() {
@@ -83,6 +98,7 @@ fn all<'t>(
         if select.is_over(record.time_ns) {
             break;
         }
+        is_empty &= from_ns.is_some();
         let event = record.event();
         if select.follows() {
             select.note(&event, &mut wanted);
@@ -99,7 +115,8 @@ fn all<'t>(
     if select.lacks_cgroups() {
         bail!(NO_CGROUPS);
     }
-    Ok((document, source.damage()))
+    is_empty |= select.follows() && wanted.is_empty();
+    Ok((document, Found { damage: source.damage(), is_empty, is_part }))
 }
 
 /// For people, in microseconds.
@@ -207,9 +224,11 @@ mod tests {
     fn shown(select: Select) -> String {
         let folder = small();
         let Recording::Ctf(ctf) = Recording::open(folder.path()).unwrap() else { panic!("no CTF") };
-        let (document, damage) =
+        let (document, found) =
             all(Reader::new(&ctf.layout, &ctf.streams()), Delays::default(), select).unwrap();
-        assert!(damage.is_none(), "{damage}");
+        assert!(found.damage.is_none(), "{}", found.damage);
+        // The parts of these tests lie behind the end.
+        assert_eq!(found.is_empty, found.is_part);
         page(&document)
     }
 

@@ -16,7 +16,7 @@ use noise_trace::{ftrace, json};
 
 use super::part::Part;
 use super::recording::Recording;
-use super::{NO_CGROUPS, report};
+use super::{NO_CGROUPS, report, report_nothing};
 use crate::cli::{CommandError, output};
 
 /// Text is handed on in pieces of this length.
@@ -79,7 +79,8 @@ fn go<'t>(
     mut select: Select,
     mut summary: Summary,
 ) -> anyhow::Result<Damage> {
-    let selects = select.follows() || select.from_ns.is_some() || select.to_ns.is_some();
+    let selects = select.is_part();
+    let mut is_empty = true;
     let mut text = TextLines::new(summary.environment.get("hostname").map_or("", String::as_str));
     let mut piece = String::with_capacity(PIECE_BYTES + 4096);
     for record in source.by_ref() {
@@ -91,6 +92,7 @@ fn go<'t>(
                 continue;
             }
         }
+        is_empty = false;
         match (args.summary, args.json) {
             (true, _) => summary.add(&record),
             (false, false) => text.write(&record, &mut piece),
@@ -118,6 +120,9 @@ fn go<'t>(
         (false, _) => {
             hand_on(args, &mut piece)?;
         }
+    }
+    if is_empty {
+        report_nothing(&args.recording, selects);
     }
     Ok(damage)
 }

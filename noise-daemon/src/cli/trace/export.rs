@@ -49,6 +49,18 @@ pub struct ExportArgs {
 }
 
 impl ExportArgs {
+    /// Refuses standard output for what is no text.
+    fn ensure_files(&self) -> Result<(), CommandError> {
+        for (option, path) in [("--perfetto", &self.perfetto), ("--csv", &self.csv)] {
+            if path.as_ref().is_some_and(|path| path.as_os_str() == STDOUT) {
+                return Err(CommandError::misused(format!(
+                    "{option} does not write to standard output: name a file or, for --csv, a folder"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// Whether a form goes to standard output.
     fn prints(&self) -> bool {
         self.json_lines.as_ref().is_some_and(|path| path.as_os_str() == STDOUT)
@@ -68,6 +80,7 @@ struct Targets {
 /// # Errors
 /// See [`CommandError`].
 pub fn run(args: &ExportArgs) -> Result<(), CommandError> {
+    args.ensure_files()?;
     let recording = Recording::open(&args.recording)?;
     let interrupted = interrupt::flag()?;
     let (damage, left_out) = match &recording {
@@ -296,6 +309,16 @@ mod tests {
         let error = export(folder.path(), &["--csv=DIR/t", "--cgroup=a"]).unwrap_err().to_string();
         assert!(error.contains("does not say which cgroups"), "{error}");
         assert_eq!(fs::read_dir(folder.path().join("t")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn only_lines_go_to_standard_output() {
+        let folder = tempfile::tempdir().unwrap();
+        for options in ["--perfetto=-", "--csv=-"] {
+            let error = export(folder.path(), &[options]).unwrap_err();
+            assert_eq!(error.exit, crate::cli::Exit::Usage);
+            assert!(error.to_string().contains("standard output"), "{error}");
+        }
     }
 
     #[test]

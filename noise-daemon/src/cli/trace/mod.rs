@@ -52,9 +52,37 @@ pub fn run(args: &TraceArgs) -> Result<(), CommandError> {
 const NO_CGROUPS: &str = "this recording does not say which cgroups its threads are in, so --cgroup selects \
                           nothing; select with --process or --thread";
 
+/// Says on standard error that not a single event came, of the recording or of the part that is wanted.
+fn report_nothing(recording: &Path, is_part: bool) {
+    output::complain(&nothing(recording, is_part));
+}
+
+fn nothing(recording: &Path, is_part: bool) -> String {
+    let recording = recording.display();
+    match is_part {
+        true => format!(
+            "no event of {recording} is selected; `noised trace events --summary {recording}` says from when to \
+             when it lasts, and --thread and --process take whole names"
+        ),
+        false => format!("{recording} has no events"),
+    }
+}
+
 /// Says on standard error what could not be read.
 fn report(recording: &Path, damage: &Damage) {
     if !damage.is_none() {
         output::complain(&format!("{} was not read completely: {damage}", recording.display()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn that_nothing_is_selected_is_said_with_what_helps() {
+        let part = nothing(Path::new("r"), true);
+        assert!(part.starts_with("no event of r is selected; `noised trace events --summary r`"));
+        assert_eq!(nothing(Path::new("r"), false), "r has no events");
     }
 }

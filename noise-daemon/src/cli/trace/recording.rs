@@ -1,6 +1,7 @@
 //! Opening a recording: a folder in CTF, or a text of ftrace.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -100,6 +101,22 @@ fn folder(path: &Path) -> Option<PathBuf> {
     places.into_iter().find(|place| place.join(METADATA).is_file())
 }
 
+/// Refuses a folder of which this user may not even see what it has.
+fn ensure_open(path: &Path) -> anyhow::Result<()> {
+    for folder in [path.to_path_buf(), path.join("kernel")] {
+        if let Err(error) = fs::metadata(folder.join(METADATA))
+            && error.kind() == ErrorKind::PermissionDenied
+        {
+            bail!(
+                "cannot read the recording {}: {error}; read it as the user who made it, or have that user give \
+                 you access (chmod -R go+rX)",
+                path.display()
+            );
+        }
+    }
+    Ok(())
+}
+
 impl Recording {
     /// A source that reads from this recording, however long, in little memory, for a command that `prints`
     /// what it reads or does not.
@@ -150,6 +167,7 @@ impl Recording {
             return Ok(Self::Ctf(Box::new(ctf)));
         }
         if path.is_dir() {
+            ensure_open(path)?;
             bail!(
                 "{shown} is no recording: neither it nor its folder `kernel` has a file `metadata`; name the \
                  folder that `noised record`, `lttng` or `perf data convert --to-ctf` wrote, or a text of ftrace"
@@ -206,6 +224,10 @@ fn in_order(name: &str) -> (&str, u64, &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use noise_top::sources::fake::as_unprivileged;
+
     use super::*;
     use crate::cli::trace::sampled::small;
 
@@ -237,6 +259,18 @@ mod tests {
         fs::create_dir(folder.path().join("kernel")).unwrap();
         fs::write(folder.path().join("kernel/metadata"), "nonsense").unwrap();
         assert!(error(folder.path()).ends_with("cannot be understood from line 1 on: `nonsense`"));
+    }
+
+    #[test]
+    fn a_recording_of_another_user_is_one() {
+        let folder = small();
+        let path = folder.path().join("kernel");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+        for path in [folder.path().to_path_buf(), path] {
+            let error = as_unprivileged(move || Recording::open(&path).err());
+            let error = error.unwrap().to_string();
+            assert!(error.contains("Permission denied") && error.contains("chmod"), "{error}");
+        }
     }
 
     #[test]

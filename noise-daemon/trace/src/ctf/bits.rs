@@ -57,6 +57,14 @@ pub const fn aligned(at: u64, align: u64) -> u64 {
     (at.wrapping_add(align - 1)) & !(align - 1)
 }
 
+/// The same of a place that types claim; none beyond 64 bits.
+pub const fn claimed(at: u64, align: u64) -> Option<u64> {
+    match at.checked_add(align - 1) {
+        Some(most) => Some(most & !(align - 1)),
+        None => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -81,7 +81,8 @@ impl EventClass {
                 open = Run { align: 1, bits: 0, tail: None };
                 continue;
             };
-            let at = bits::aligned(open.bits, node.align());
+            // What is longer than 64 bits can say lies beyond the end of any packet.
+            let at = bits::claimed(open.bits, node.align()).unwrap_or(u64::MAX);
             found.push(match node {
                 Node::Int(int) | Node::Enum(int, _) => Place::Int(run, at, *int),
                 Node::Array(of, count) if of.is_characters() => Place::Characters(run, at, *count),

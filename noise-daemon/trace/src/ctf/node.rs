@@ -157,7 +157,7 @@ impl Struct {
     pub fn finish(&mut self) {
         self.align = self.fields.iter().map(|(_, node)| node.align()).fold(self.align, u64::max);
         let place = |at: u64, (_, node): &(Box<str>, Node)| {
-            bits::aligned(at, node.align()).checked_add(node.fixed()?)
+            bits::claimed(at, node.align())?.checked_add(node.fixed()?)
         };
         self.fixed = self.fields.iter().try_fold(0, place);
     }

@@ -7,8 +7,10 @@ use super::CtfError;
 use super::node::{Int, Labels, Node, SLOTS, Struct, Variant};
 use super::tsdl::tree::{Attribute, Declaration, Item, Label, Length, Path, Type, Value};
 
-/// Types that one trace may have, those inside others counted each: types that name others grow fast.
+/// Types that one trace may have, those inside others counted each: types that name others grow fast. Labels of
+/// enumerations and every 64 bytes of a name count as a type.
 const MAX_NODES: usize = 1_000_000;
+const BYTES_OF_NODE: usize = 64;
 /// Types inside types; names may lead far.
 const MAX_DEPTH: usize = 60;
 
@@ -150,9 +152,16 @@ impl<'a, 'i> Resolver<'a, 'i> {
         places: &mut Places,
         depth: usize,
     ) -> Result<Node, CtfError> {
-        self.nodes += 1;
+        let labels = match ty {
+            Type::Enum { labels: Some(labels), .. } => labels.as_slice(),
+            _ => &[],
+        };
+        let of_labels = labels.iter().map(|label| 1 + label.name.len() / BYTES_OF_NODE);
+        self.nodes += 1 + at.len() / BYTES_OF_NODE + of_labels.sum::<usize>();
         if self.nodes > MAX_NODES || depth > MAX_DEPTH {
-            return Err(wrong("types are nested too deep, or refer to each other without end"));
+            return Err(wrong(
+                "types are nested too deep, refer to each other without end, or are too many",
+            ));
         }
         match ty {
             Type::Named(name) => {
@@ -225,7 +234,7 @@ impl<'a, 'i> Resolver<'a, 'i> {
                 self.declare(declaration);
                 return Ok(None);
             }
-            Item::Field { ty, name, lengths } => (ty, *name, lengths),
+            Item::Field { ty, name, lengths } => (&**ty, *name, lengths),
         };
         self.declare_type(ty);
         let inside = format!("{at}.{name}");

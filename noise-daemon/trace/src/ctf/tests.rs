@@ -300,6 +300,50 @@ fn types_that_name_one_another_without_end_are_refused() {
 }
 
 #[test]
+fn a_type_with_several_names_is_kept_once() {
+    let levels = 35;
+    let (open, close) = ("struct { ".repeat(levels), " } _a, _b; ".repeat(levels - 1));
+    let fields = format!("{open}uint32_t _c, _d;{close}}} _number");
+    let error = Layout::parse(&COUNTED.replace("uint32_t _number", &fields)).unwrap_err();
+    assert!(error.to_string().contains("nested too deep"), "{error}");
+}
+
+#[test]
+fn long_names_and_lists_of_labels_are_not_repeated_without_end() {
+    let long = "x".repeat(60_000);
+    let names: String = (0..2_000).map(|number| format!("uint32_t _{number}; ")).collect();
+    let of_long_name = format!("struct {{ {names} }} {long}");
+    let labels: String = (0..2_000).map(|number| format!("L{number}, ")).collect();
+    let names: String = (0..2_000).map(|number| format!("enum e _{number}; ")).collect();
+    let of_labels = format!("enum e : uint32_t {{ {labels} }} _e; {names} uint32_t _f");
+    for fields in [of_long_name, of_labels] {
+        let error = Layout::parse(&COUNTED.replace("uint32_t _number", &fields)).unwrap_err();
+        assert!(error.to_string().contains("too many"), "{error}");
+    }
+}
+
+#[test]
+fn lengths_of_lengths_have_an_end() {
+    let lengths = "[1]".repeat(200_000);
+    let metadata = COUNTED.replace("uint32_t _number", &format!("uint32_t _number{lengths}"));
+    assert!(matches!(Layout::parse(&metadata), Err(CtfError::Syntax(..))));
+}
+
+#[test]
+fn fields_that_are_longer_than_64_bits_can_count_are_no_event() {
+    let metadata = COUNTED.replace("name = \"tick\"", "name = \"softirq_raise\"").replace(
+        "uint32_t _number",
+        "integer { size = 8; } _all[2305843009213693951]; integer { size = 8; } _vec; \
+         integer { size = 8; } _last",
+    );
+    let layout = Layout::parse(&metadata).unwrap();
+    let bytes = packet(10, 20, 0, 0, &[10]);
+    let mut reader = Reader::new(&layout, &[StreamFile { name: "x", bytes: &bytes }]);
+    assert!(reader.next().map(|record| record.kind()).is_none());
+    assert_eq!(reader.damage().unread_bytes, 12);
+}
+
+#[test]
 fn perfs_own_fields_are_those_of_the_model() {
     let metadata = COUNTED.replace(
         "name = \"tick\"; fields := struct { uint32_t _number; };",

@@ -64,8 +64,14 @@ struct Division<'a> {
     sums: &'a mut Sums,
 }
 
+/// Runs a turn of which only its begin is known: events are lost from then on.
+const UNKNOWN_RUNNER: u32 = u32::MAX;
+
 /// Whose a turn is.
 fn party(turn: &Turn) -> Party {
+    if turn.runner == UNKNOWN_RUNNER {
+        return Party::Other { cause: Cause::Untracked, source: 0 };
+    }
     let tid = turn.pid.cast_signed();
     let cause = if turn.runner == Runner::Idle as u32 { Cause::Idle } else { Cause::Foreign };
     Party::Thread { cause, tid }
@@ -105,6 +111,13 @@ impl Cpus {
         if let Some(cpu) = self.get(cpu) {
             cpu.begin_turn(next, now_ns, most_bytes);
         }
+    }
+
+    /// Events of a CPU are lost from now on: up to the next switch it is not known who runs there, and what
+    /// runs of interrupts is forgotten. The thread that ran until now.
+    pub fn miss(&mut self, cpu: u32, now_ns: u64) -> Option<i32> {
+        let most_bytes = MOST_BYTES / self.0.len().max(1);
+        self.get(cpu)?.miss(now_ns, most_bytes)
     }
 
     /// A CPU, where it is one.
@@ -169,17 +182,28 @@ impl Cpu {
     /// Another thread runs from now on. What the ledger forgets takes no more than about so many bytes.
     fn begin_turn(&mut self, next: &Task, now_ns: u64, most_bytes: usize) {
         self.current = Some(next.tid);
-        self.forget_oldest(most_bytes);
-        let taken_ns = self.nesting.taken_by(now_ns).all_ns();
         let runner = if next.tid == 0 { Runner::Idle } else { Runner::Task };
+        self.turn(next, runner as u32, now_ns, most_bytes);
+    }
+
+    fn turn(&mut self, task: &Task, runner: u32, now_ns: u64, most_bytes: usize) {
+        self.forget_oldest(most_bytes);
         self.ledger.begin_turn(Turn {
             start_ns: now_ns,
-            taken_ns,
+            taken_ns: self.nesting.taken_by(now_ns).all_ns(),
             cgroup: 0,
-            pid: next.tid.cast_unsigned(),
-            runner: runner as u32,
-            comm: words(&next.comm),
+            pid: task.tid.cast_unsigned(),
+            runner,
+            comm: words(&task.comm),
         });
+    }
+
+    fn miss(&mut self, now_ns: u64, most_bytes: usize) -> Option<i32> {
+        // What an interrupt took that has not ended is not known either.
+        let taken = std::mem::take(&mut self.nesting).taken;
+        self.nesting.taken = taken;
+        self.turn(&Task::default(), UNKNOWN_RUNNER, now_ns, most_bytes);
+        self.current.take()
     }
 
     /// Keeps the turn that the ledger is about to forget.

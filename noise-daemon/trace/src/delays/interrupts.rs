@@ -112,6 +112,10 @@ impl Interrupts {
             Kind::NmiHandler { delta_ns, .. } => {
                 cpu.nesting.handled_nmi(u64::try_from(*delta_ns).unwrap_or(0).min(MAX_NMI_NS));
             }
+            // What was raised may have run meanwhile.
+            Kind::Lost(_) => {
+                self.raised.remove(&event.cpu);
+            }
             _ => {}
         }
     }

@@ -9,6 +9,9 @@
 //! - the same, over the CPUs that it waited on;
 //! - as live: over the CPUs that it waited on, what interrupts took apart from what threads did.
 //!
+//! Where events of a CPU are lost, waits there have the time up to its next switch as untracked, interrupts that
+//! run are forgotten, and the wait of a thread that is woken afterwards begins anew.
+//!
 //! Not known here: quotas and the hypervisor; delays are charged to threads, not to cgroups. What a recording lacks is in [`Document::missing`].
 //!
 //! [`Nesting`]: noise_common::nesting::Nesting

@@ -77,7 +77,7 @@ impl Packets {
                     add(&mut self.rx, name, now_ns.saturating_sub(since_ns));
                 }
             }
-            Kind::SoftirqExit { vec: NET_RX } => {
+            Kind::SoftirqExit { vec: NET_RX } | Kind::Lost(_) => {
                 self.received.remove(&event.cpu);
             }
             _ => {}

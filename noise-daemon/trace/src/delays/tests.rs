@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::document::{Device, Document};
 use super::{Begin, Delays};
-use crate::event::{Comm, Event, Kind, Packet, Request, Task, Woken};
+use crate::event::{Comm, Event, Kind, Loss, Packet, Request, Task, Woken};
 
 fn task(tid: i32) -> Task {
     let name = if tid == 0 { "idle".to_owned() } else { format!("t{tid}") };
@@ -312,6 +312,58 @@ fn what_came_before_a_cpus_first_switch_is_untracked() {
     assert!(document.missing.iter().any(|kind| kind == "block_rq_issue"));
 }
 
+fn lost(at_ns: u64, to_ns: u64) -> (u64, u32, Kind<'static>) {
+    (at_ns, 0, Kind::Lost(Loss { events: 9, packets: 0, from_ns: at_ns, to_ns }))
+}
+
+#[test]
+fn time_whose_events_are_lost_is_untracked() {
+    let document = document(&[
+        (100, 0, switch(0, 0, 1)),
+        (110, 0, wakeup(2, 0)),
+        lost(130, 200),
+        (300, 0, switch(4, 1, 2)),
+    ]);
+    assert_eq!(culprits(&document, 2), [((1, "thread"), 20), ((-1, "untracked"), 170)].into());
+    assert!(document.threads.iter().all(|thread| thread.tid != 1 || thread.run_ns == 0));
+}
+
+#[test]
+fn a_wait_whose_end_may_be_lost_begins_with_the_next_wakeup() {
+    let document = document(&[
+        (100, 0, switch(0, 0, 1)),
+        (110, 0, wakeup(2, 0)),
+        // It ran, and went to sleep.
+        lost(130, 200),
+        (500, 0, wakeup(2, 0)),
+        (520, 0, switch(1, 1, 2)),
+    ]);
+    let thread = document.threads.iter().find(|thread| thread.tid == 2).unwrap();
+    assert_eq!((thread.waits.wakeup.count, thread.waits.wakeup.sum_ns), (1, 20));
+}
+
+#[test]
+fn interrupts_whose_end_is_lost_do_not_last() {
+    let document = document(&[
+        (100, 0, switch(0, 0, 1)),
+        (120, 0, Kind::IrqHandlerEntry { irq: 11, name: b"x" }),
+        (125, 0, Kind::SoftirqRaise { vec: 3 }),
+        lost(130, 200),
+        (300, 0, switch(4, 1, 1)),
+        (310, 0, wakeup(2, 0)),
+        (320, 0, Kind::SoftirqEntry { vec: 3 }),
+        (330, 0, Kind::NetifReceiveSkb(Packet { skb: 1, len: 1, name: b"eth0" })),
+        (331, 0, wakeup(3, 0)),
+        (340, 0, Kind::SoftirqExit { vec: 3 }),
+        (400, 0, switch(1, 1, 2)),
+    ]);
+    let thread = document.threads.iter().find(|thread| thread.tid == 2).unwrap();
+    let charges: BTreeMap<_, _> =
+        thread.charges.iter().map(|charge| (charge.cause, charge.ns)).collect();
+    assert_eq!(charges, [("thread", 70), ("softirq", 20)].into());
+    assert!(document.softirq_raise_wait.is_empty());
+}
+
 proptest! {
     #[test]
     fn parts_sum_to_waits_whatever_the_events(
@@ -334,6 +386,7 @@ proptest! {
                 }
                 5 => Kind::IrqHandlerEntry { irq: cpu, name: b"x" },
                 6 => Kind::IrqHandlerExit { irq: cpu, ret: 0 },
+                _ if other == 5 => Kind::Lost(Loss { events: 1, packets: 0, from_ns: now, to_ns: now }),
                 _ if other % 2 == 0 => Kind::SoftirqEntry { vec: 3 },
                 _ => Kind::SoftirqExit { vec: 3 },
             };

@@ -32,7 +32,8 @@ impl Why {
 #[derive(Debug)]
 struct Open {
     why: Why,
-    /// The thread went to sleep while it was being woken: it waits since then, unless it is woken later on.
+    /// The thread went to sleep while it was being woken, or events were lost: it waits since then, unless it is
+    /// woken later on.
     is_in_doubt: bool,
     since_ns: u64,
     /// The stretch of it on the CPU where the thread waits now.
@@ -117,6 +118,12 @@ impl Waits {
                 open.end_stretch(now_ns, cpus);
                 open.here = stretch(task.tid, *dest_cpu, now_ns, cpus);
             }
+            Kind::Lost(_) => {
+                if let Some(tid) = cpus.miss(event.cpu, now_ns) {
+                    self.lose(tid, event.cpu);
+                }
+                self.doubt(event.cpu);
+            }
             _ => {}
         }
     }
@@ -143,11 +150,17 @@ impl Waits {
         Some(thread)
     }
 
-    /// A thread stopped running, and the switch away from it was lost: the length of its run is unknown.
+    /// A thread stopped running, and the switch away from it is lost: the length of its run is unknown.
     fn lose(&mut self, tid: i32, cpu: u32) {
         if let Some(thread) = self.threads.get_mut(&tid).filter(|thread| thread.cpu == cpu) {
             thread.runs_since_ns = None;
         }
+    }
+
+    /// Threads that wait for a CPU may have run there, and sleep: their waits begin anew if they are woken.
+    fn doubt(&mut self, cpu: u32) {
+        let open = self.threads.values_mut().filter_map(|thread| thread.open.as_mut());
+        open.filter(|open| open.here.cpu == cpu).for_each(|open| open.is_in_doubt = true);
     }
 
     /// A thread stops running.

@@ -2,6 +2,8 @@
 //!
 //! Lengths and numbers are literals, as every tracer writes them; arithmetic is not computed.
 
+use std::rc::Rc;
+
 use winnow::Parser as _;
 use winnow::combinator::{
     alt, cut_err, delimited, eof, not, opt, preceded, repeat, separated, terminated,
@@ -13,6 +15,8 @@ use super::tree::{Attribute, Declaration, Item, Label, Length, Line, Path, Top, 
 
 /// Braces within braces; those of tracers are five deep.
 const MAX_DEPTH: usize = 40;
+/// Lengths of one name; those of tracers have one.
+const MAX_LENGTHS: usize = 8;
 
 type Parsed<T> = Result<T, ErrMode<ContextError>>;
 
@@ -36,13 +40,32 @@ pub fn parse(text: &str) -> Result<Vec<Top<'_>>, (usize, String)> {
     parsed.map_err(|_| at(rest))
 }
 
-/// The text from the brace on that lies too deep for a parser that calls itself.
+/// The text from the brace on that lies too deep for a parser that calls itself. Braces in quoted texts and in
+/// comments are none.
 fn too_deep(text: &str) -> Option<&str> {
     let mut depth = 0_usize;
-    for (at, byte) in text.bytes().enumerate() {
-        match byte {
-            b'{' => depth += 1,
-            b'}' => depth = depth.saturating_sub(1),
+    let mut bytes = text.bytes().enumerate();
+    while let Some((at, byte)) = bytes.next() {
+        let next = text.as_bytes().get(at + 1);
+        match (byte, next) {
+            (b'{', _) => depth += 1,
+            (b'}', _) => depth = depth.saturating_sub(1),
+            (b'"', _) => {
+                while let Some((_, inside)) = bytes.next()
+                    && !matches!(inside, b'"' | b'\n')
+                {
+                    if inside == b'\\' {
+                        bytes.next();
+                    }
+                }
+            }
+            (b'/', Some(b'/')) => {
+                bytes.find(|(_, inside)| *inside == b'\n');
+            }
+            (b'/', Some(b'*')) => {
+                let end = text.as_bytes().get(at + 2..)?.windows(2).position(|two| two == b"*/")?;
+                bytes.nth(end + 2);
+            }
             _ => {}
         }
         if depth > MAX_DEPTH {
@@ -218,12 +241,16 @@ fn length<'i>(input: &mut &'i str) -> Parsed<Length<'i>> {
     delimited(sign("["), alt((fixed, path.map(Length::Counted))), sign("]")).parse_next(input)
 }
 
+fn lengths<'i>(input: &mut &'i str) -> Parsed<Vec<Length<'i>>> {
+    repeat(0..=MAX_LENGTHS, length).parse_next(input)
+}
+
 /// A name with its lengths.
 type Declarator<'i> = (&'i str, Vec<Length<'i>>);
 
 /// Names with their lengths: `_comm[16], _more`.
 fn declarators<'i>(input: &mut &'i str) -> Parsed<Vec<Declarator<'i>>> {
-    separated(1.., (word, repeat(0.., length)), sign(",")).parse_next(input)
+    separated(1.., (word, lengths), sign(",")).parse_next(input)
 }
 
 /// A type and the names that get it, none where only the type is defined. Of plain words the last one is
@@ -241,7 +268,7 @@ fn declared<'i>(input: &mut &'i str) -> Parsed<(Type<'i>, Vec<Declarator<'i>>)> 
             words.push(next);
             continue;
         }
-        let lengths = repeat(0.., length).parse_next(input)?;
+        let lengths = lengths.parse_next(input)?;
         let mut names = vec![(next, lengths)];
         if opt(sign(",")).parse_next(input)?.is_some() {
             names.extend(declarators.parse_next(input)?);
@@ -278,7 +305,8 @@ fn item<'i>(input: &mut &'i str) -> Parsed<Vec<Item<'i>>> {
     if names.is_empty() {
         return Ok(vec![Item::Declared(Declaration::Type(ty))]);
     }
-    let field = |(name, lengths)| Item::Field { ty: ty.clone(), name, lengths };
+    let ty = Rc::new(ty);
+    let field = |(name, lengths)| Item::Field { ty: Rc::clone(&ty), name, lengths };
     Ok(names.into_iter().map(field).collect())
 }
 

@@ -35,12 +35,12 @@ fn fields_have_types_of_several_words_and_lengths() {
         panic!("no structure");
     };
     assert_eq!(align, Some(16));
-    let ty = || Type::Named("unsigned long".to_owned());
+    let ty = || Type::Named("unsigned long".to_owned()).into();
     let lengths = vec![Length::Fixed(2), Length::Counted(vec!["n", "m"])];
     let expected = [
         Item::Field { ty: ty(), name: "a", lengths: vec![] },
         Item::Field { ty: ty(), name: "b", lengths },
-        Item::Field { ty: Type::Text, name: "c", lengths: vec![] },
+        Item::Field { ty: Type::Text.into(), name: "c", lengths: vec![] },
     ];
     assert_eq!(items, expected);
 }
@@ -80,4 +80,16 @@ fn mistakes_are_found_at_their_line() {
         assert_eq!(parse(text).unwrap_err().0, line, "{text}");
     }
     assert_eq!(parse(" \n/* nothing */ // at all\n"), Ok(vec![]));
+}
+
+#[test]
+fn braces_in_texts_and_comments_do_not_count() {
+    let deep = "struct { /* }}} */ ".repeat(100_000);
+    assert_eq!(parse(&deep).unwrap_err().0, 1);
+    let deep = "struct { // }}}\n".repeat(100_000);
+    assert!(parse(&deep).unwrap_err().0 < 50);
+    let deep = "struct { enum e { \"\\\"}}}\" } _e; ".repeat(100_000);
+    assert_eq!(parse(&deep).unwrap_err().0, 1);
+    let open = format!("env {{ a = \"{}\"; }}; // {}\n", "{".repeat(100), "{".repeat(100));
+    assert!(matches!(one(&open), Top::Block("env", _)));
 }

@@ -1,5 +1,7 @@
 //! What TSDL says, as it was written: declarations and types whose names are not looked up yet.
 
+use std::rc::Rc;
+
 /// A name with dots in it: `stream.packet.context.cpu_id`.
 pub type Path<'i> = Vec<&'i str>;
 
@@ -93,8 +95,8 @@ pub struct Label {
 pub enum Item<'i> {
     /// A field.
     Field {
-        /// Its type, without lengths.
-        ty: Type<'i>,
+        /// Its type, without lengths. Fields that are declared together share it.
+        ty: Rc<Type<'i>>,
         /// Its name.
         name: &'i str,
         /// The lengths behind the name, outermost first.

@@ -186,6 +186,8 @@ impl StreamWriter {
             self.at.last_ns = from_ns;
             self.close();
             self.begin(from_ns);
+        } else if self.open.is_empty() {
+            self.begin(from_ns);
         }
         self.at.discarded = self.at.discarded.saturating_add(events);
         let until_ns = until_ns.max(from_ns);

@@ -294,3 +294,21 @@ fn the_last_packet_ends_with_the_recording() {
     writer.end(450);
     assert_eq!(bounds(&writer.take()), []);
 }
+
+/// A packet may be whole before the loss ends that it counts: what is lost next has one of its own.
+#[test]
+fn a_loss_behind_a_whole_packet_is_counted() {
+    let mut writer = StreamWriter::new(UUID, 0, 1, 10);
+    writer.lost(5, 20, 100);
+    writer.event(50, &Kind::SoftirqEntry { vec: 1 });
+    writer.lost(7, 60, 100);
+    writer.end(100);
+    let layout = Layout::parse(&metadata(UUID, &Origin::default())).unwrap();
+    let bytes = writer.take().bytes().to_vec();
+    let reader = Reader::new(&layout, &[StreamFile { name: "x", bytes: &bytes }]);
+    let lost = reader.map(|record| match record.kind() {
+        Kind::Lost(loss) => loss.events,
+        _ => 0,
+    });
+    assert_eq!((lost.sum::<u64>(), writer.discarded()), (12, 12));
+}
