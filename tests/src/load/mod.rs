@@ -13,6 +13,7 @@ pub mod files;
 pub mod net;
 pub mod noise;
 pub mod packets;
+pub mod relay;
 pub mod storm;
 pub mod task;
 pub mod tides;
@@ -311,6 +312,9 @@ fn run(arguments: Vec<String>) -> Result<()> {
         "download-server" => compute::download_server(&mut arguments),
         "file-readers" => files::file_readers(&mut arguments),
         "grep" => files::grep(&mut arguments),
+        "relay" => relay::relay(&mut arguments),
+        "relay-middle" => relay::relay_middle(&mut arguments),
+        "relay-store" => relay::relay_store(&mut arguments),
         "sink" => packets::sink(&mut arguments),
         "datagrams" => packets::datagrams(&mut arguments),
         "frames" => packets::frames(&mut arguments),

@@ -49,6 +49,7 @@ mod uninterruptible;
 mod web;
 mod web_abuse;
 mod web_config;
+mod why;
 
 use std::process::ExitCode;
 
@@ -146,6 +147,7 @@ fn main() -> ExitCode {
         ("record_delays", record_delays::TESTS),
         ("record_ends", record_ends::TESTS),
         ("recorder", recorder::TESTS),
+        ("why", why::TESTS),
         ("attribution", attribution::TESTS),
         ("scenario", scenario::TESTS),
         ("faults", faults::TESTS),

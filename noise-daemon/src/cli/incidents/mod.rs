@@ -1,7 +1,7 @@
 //! `noised incidents`: what was unusual, by whom, and what can be done about it.
 
 mod page;
-mod since;
+pub mod since;
 mod source;
 
 use std::path::PathBuf;

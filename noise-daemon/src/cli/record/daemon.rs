@@ -28,8 +28,7 @@ struct Flight {
     cpus: u32,
     begin_ns: u64,
     asked_ns: u64,
-    /// Number of the next event that is wanted of each part, from the first answer with one on.
-    next: BTreeMap<Place, u64>,
+    adder: EventAdder,
     /// Classes of the events that are wanted.
     classes: Vec<Class>,
 }
@@ -48,7 +47,7 @@ pub fn flight(
         cpus: 0,
         begin_ns,
         asked_ns: begin_ns,
-        next: BTreeMap::new(),
+        adder: EventAdder::default(),
         classes: wanted.unwrap_or(&CLASSES).to_vec(),
     };
     match flight.ask(begin_ns) {
@@ -139,7 +138,7 @@ impl Supply for Flight {
                         fullness.max(now_ns.saturating_sub(since_ns) as f64 / held_ns as f64);
                 }
                 Item::Events { place, first, events } => {
-                    add(&mut self.next, capture, place, first, &events);
+                    self.adder.add(capture, place, first, &events);
                 }
                 // What is missing shows where the numbers go on.
                 Item::Part { .. } | Item::Missing { .. } | Item::End { .. } => {}
@@ -154,24 +153,33 @@ impl Supply for Flight {
     }
 }
 
-/// Adds those that are new.
-fn add(
-    next: &mut BTreeMap<Place, u64>,
-    capture: &mut Capture,
-    place: Place,
-    first: u64,
-    events: &[noise_common::store::Event],
-) {
-    let part = usize::from(place.part);
-    if part >= PARTS {
-        return;
+/// Hands events of a flight recorder on, each once, whatever answers overlap.
+#[derive(Default)]
+pub struct EventAdder {
+    /// Number of the next event that is wanted of each part, from the first answer with one on.
+    next: BTreeMap<Place, u64>,
+}
+
+impl EventAdder {
+    /// Adds those that are new.
+    pub fn add(
+        &mut self,
+        capture: &mut Capture,
+        place: Place,
+        first: u64,
+        events: &[noise_common::store::Event],
+    ) {
+        let part = usize::from(place.part);
+        if part >= PARTS {
+            return;
+        }
+        let wanted = self.next.entry(place).or_insert(first);
+        let known = usize::try_from(wanted.saturating_sub(first)).unwrap_or(usize::MAX);
+        let Some(events) = events.get(known..).filter(|events| !events.is_empty()) else { return };
+        let first = first.max(*wanted);
+        let end = first.saturating_add(events.len() as u64);
+        // All of them were whole when they were sent.
+        let stretch = Stretch { wanted: *wanted, first, events, capacity: u64::MAX, next: end };
+        *wanted = capture.add(place.cpu, part, stretch);
     }
-    let wanted = next.entry(place).or_insert(first);
-    let known = usize::try_from(wanted.saturating_sub(first)).unwrap_or(usize::MAX);
-    let Some(events) = events.get(known..).filter(|events| !events.is_empty()) else { return };
-    let first = first.max(*wanted);
-    let end = first.saturating_add(events.len() as u64);
-    // All of them were whole when they were sent.
-    let stretch = Stretch { wanted: *wanted, first, events, capacity: u64::MAX, next: end };
-    *wanted = capture.add(place.cpu, part, stretch);
 }

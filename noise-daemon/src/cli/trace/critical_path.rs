@@ -20,6 +20,7 @@ use noise_trace::ftrace;
 use noise_trace::record::Source;
 use noise_trace::select::Select;
 
+pub use self::page::page as document_page;
 use super::moment::Moment;
 use super::part::Part;
 use super::recording::Recording;
