@@ -206,6 +206,17 @@ impl Watch for Taken {
     }
 }
 
+/// What the first event that names a thread says of the time before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Before {
+    /// It is switched away from: it ran.
+    Ran,
+    /// It is woken: it slept.
+    Slept,
+    /// It is switched to, or created.
+    Other,
+}
+
 /// An uninterruptible sleep, and all of them so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sleeps {
@@ -222,6 +233,7 @@ pub struct Accountant {
     delays: Delays,
     taken: Taken,
     sleeps: HashMap<i32, Sleeps>,
+    before: HashMap<i32, Before>,
     from_ns: u64,
     to_ns: u64,
     discarded: u64,
@@ -237,6 +249,7 @@ impl Accountant {
             delays: Delays::new(begin),
             taken: Taken { from_ns, to_ns, ..Taken::default() },
             sleeps: HashMap::new(),
+            before: HashMap::new(),
             from_ns,
             to_ns,
             discarded: 0,
@@ -263,14 +276,25 @@ impl Accountant {
                     self.sleeps.entry(prev.tid).or_default().since_ns = Some(event.time_ns);
                 }
                 self.wake(next.tid, event.time_ns);
+                self.first(prev.tid, Before::Ran);
+                self.first(next.tid, Before::Other);
             }
             Kind::SchedWaking(woken) | Kind::SchedWakeup(woken) => {
                 self.wake(woken.task.tid, event.time_ns);
+                self.first(woken.task.tid, Before::Slept);
             }
+            Kind::SchedProcessFork { child, .. } => self.first(child.tid, Before::Other),
             Kind::Lost(loss) if loss.to_ns >= self.from_ns => {
                 self.discarded = self.discarded.saturating_add(loss.events.max(loss.packets));
             }
             _ => {}
+        }
+    }
+
+    /// Notes what an event says of the time before it, where it is the first that names a thread.
+    fn first(&mut self, tid: i32, before: Before) {
+        if self.wanted.contains(&tid) {
+            self.before.entry(tid).or_insert(before);
         }
     }
 
@@ -287,7 +311,9 @@ impl Accountant {
     /// What came out, with executions that are wanted closed at the end. Of a thread without a single event
     /// `runs` says whether it runs all the time; else it sleeps.
     pub fn finish(mut self, wanted: &[Wanted], runs: impl Fn(i32) -> bool) -> Account {
-        for execution in wanted.iter().flat_map(|wanted| find(self.builder.graph(), wanted)) {
+        let graph = self.builder.graph();
+        let found: Vec<_> = wanted.iter().flat_map(|wanted| find(graph, wanted)).collect();
+        for execution in found {
             if execution.to_ns < self.to_ns {
                 self.builder.until(execution.worker, self.to_ns);
             }
@@ -308,8 +334,11 @@ impl Accountant {
             .collect();
         for (id, tid) in workers {
             self.builder.until(id, self.to_ns);
-            let time = Time { graph: self.builder.graph(), id, from_ns: self.from_ns, to_ns: self.to_ns };
-            let Some((mut member, traced)) = time.account(tid, &mut pauses) else { continue };
+            let graph = self.builder.graph();
+            let time = Time { graph, id, from_ns: self.from_ns, to_ns: self.to_ns };
+            // An id that was given again is that of another thread.
+            let before = self.before.remove(&tid).unwrap_or(Before::Other);
+            let Some((mut member, traced)) = time.account(tid, before, &mut pauses) else { continue };
             if let Some(sleeps) = self.sleeps.get(&tid).filter(|_| !seen.contains(&tid)) {
                 member.uninterruptible = sleeps.all;
             }
@@ -361,7 +390,12 @@ struct Time<'g> {
 
 impl Time<'_> {
     /// Where it went; `None` where it was not there. Its pauses are added to all.
-    fn account(&self, tid: i32, pauses: &mut Vec<Pause>) -> Option<(Member, Traced)> {
+    fn account(
+        &self,
+        tid: i32,
+        before: Before,
+        pauses: &mut Vec<Pause>,
+    ) -> Option<(Member, Traced)> {
         let worker = self.graph.get(self.id)?;
         let comm = worker.comm.to_string();
         let mut member = Member {
@@ -382,12 +416,11 @@ impl Time<'_> {
             let total = member.totals_ns.entry(state).or_default();
             *total = total.saturating_add(to_ns.saturating_sub(from_ns));
         };
-        // What it did before its first event is known from that: one that is woken was asleep.
-        if worker.was_there && first_ns > self.from_ns {
-            let second = worker.points().nth(1).and_then(|point| point.state);
-            let state = match second {
-                Some(State::WaitingCpu) => ASLEEP,
-                _ => State::Unknown.name(),
+        if worker.created_ns.is_none() && first_ns > self.from_ns {
+            let state = match before {
+                Before::Ran => State::Running.name(),
+                Before::Slept => ASLEEP,
+                Before::Other => State::Unknown.name(),
             };
             add(state, self.from_ns, first_ns);
         }

@@ -105,6 +105,20 @@ fn a_thread_that_never_leaves_its_cpu_runs() {
 }
 
 #[test]
+fn the_first_event_says_what_came_before() {
+    let before = |kind| {
+        let mut events = dump();
+        events.push((300, 0, kind));
+        let account = account(process(), (100, 1000), &events, |_| false);
+        totals(&account, 4)
+    };
+    assert_eq!(before(switch(4, 1, 0)), [("asleep", 700), ("running", 200)]);
+    assert_eq!(before(switch(4, 0, 9)), [("running", 200), ("waiting_cpu", 700)]);
+    assert_eq!(before(waking(4)), [("asleep", 200), ("waiting_cpu", 700)]);
+    assert_eq!(before(switch(0, 0, 4)), [("running", 700), ("unknown", 200)]);
+}
+
+#[test]
 fn interrupts_are_charged_to_who_ran() {
     let account = account(process(), (100, 1000), &busy(), |_| false);
     let taken: Vec<_> = account

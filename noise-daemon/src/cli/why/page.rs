@@ -176,7 +176,9 @@ fn grouped(found: &Findings, state: &str) -> Vec<(String, &'static str, u64)> {
             (other, true) => other.to_owned(),
             (_, false) => clean(&comm).into_owned(),
         };
-        if let [tid @ 1..] = tids.as_slice() {
+        if let [tid] = tids.as_slice()
+            && *tid > 0
+        {
             let _ = write!(who, " {tid}");
         }
         if cause == Cause::Own.name() {
@@ -299,7 +301,7 @@ fn ledger(text: &mut String, found: &Findings) {
 
 fn usual(text: &mut String, found: &Findings) {
     let waits = found.waits;
-    let whose = if found.target.pid.is_some() { "its cgroup" } else { "it" };
+    let whose = if found.target.pid.is_some() { "its cgroup" } else { "its threads" };
     text.push('\n');
     let Some(Usual { from, mean_ns, p99_ns, rate, lost }) = &found.around.usual else {
         text.push_str("usual    nothing is known of what is usual: no daemon has measured it\n");

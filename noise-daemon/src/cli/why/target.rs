@@ -302,7 +302,9 @@ mod tests {
         assert_eq!(names(&root, uid), [("pod", format!("/{pod}"))]);
         assert_eq!(names(&root, &format!("pod:{uid}")), [("pod", format!("/{pod}"))]);
         assert_eq!(names(&root, "job"), [("cgroup", "/batch/job".to_owned())]);
-        assert_eq!(names(&root, "system.slice"), [("cgroup", "/system.slice".to_owned())]);
+        let slices = ["/lxc.payload.web/system.slice", "/system.slice"];
+        let slices = slices.map(|path| ("cgroup", path.to_owned()));
+        assert_eq!(names(&root, "system.slice"), slices);
         assert_eq!(names(&root, "ngin"), []);
     }
 
