@@ -4,6 +4,7 @@
 pub mod cli;
 pub mod config;
 pub mod confine;
+pub mod marks;
 pub mod pipeline;
 pub mod recorder;
 pub mod state;

@@ -15,8 +15,7 @@ use noise_trace::threads::Threads;
 
 use crate::build::{Builder, Waker};
 use crate::document::{Segment, Traced};
-use crate::execution::{Wanted, find};
-use crate::graph::{Graph, NO_CPU, WorkerId};
+use crate::graph::{Graph, NO_CPU, Who, Worker, WorkerId};
 use crate::state::State;
 
 /// Bits of a state that say how a thread sleeps, and the one of an uninterruptible sleep.
@@ -256,6 +255,11 @@ impl Accountant {
         }
     }
 
+    /// The graph so far.
+    pub const fn builder(&self) -> &Builder {
+        &self.builder
+    }
+
     /// Takes the next event.
     pub fn follow(&mut self, event: &Event<'_>) {
         if event.time_ns > self.to_ns {
@@ -308,14 +312,13 @@ impl Accountant {
         }
     }
 
-    /// What came out, with executions that are wanted closed at the end. Of a thread without a single event
-    /// `runs` says whether it runs all the time; else it sleeps.
-    pub fn finish(mut self, wanted: &[Wanted], runs: impl Fn(i32) -> bool) -> Account {
-        let graph = self.builder.graph();
-        let found: Vec<_> = wanted.iter().flat_map(|wanted| find(graph, wanted)).collect();
-        for execution in found {
-            if execution.to_ns < self.to_ns {
-                self.builder.until(execution.worker, self.to_ns);
+    /// What came out, with what workers of executions that are looked at do at the end. Of a thread without a single
+    /// event `runs` says whether it runs all the time; else it sleeps.
+    pub fn finish(mut self, others: &[WorkerId], runs: impl Fn(i32) -> bool) -> Account {
+        for id in others {
+            let last_ns = self.builder.graph().get(*id).and_then(Worker::span).map(|(_, ns)| ns);
+            if last_ns.is_some_and(|last_ns| last_ns < self.to_ns) {
+                self.builder.until(*id, self.to_ns);
             }
         }
         for tid in self.sleeps.keys().copied().collect::<Vec<_>>() {
@@ -328,7 +331,7 @@ impl Accountant {
         let workers = self.builder.graph().workers();
         let workers: Vec<(WorkerId, i32)> = workers
             .filter_map(|(id, worker)| match worker.who {
-                crate::graph::Who::Thread { tid, .. } if ids.contains(&tid) => Some((id, tid)),
+                Who::Thread { tid, .. } if ids.contains(&tid) => Some((id, tid)),
                 _ => None,
             })
             .collect();
@@ -473,6 +476,7 @@ impl Time<'_> {
         let (from_ns, to_ns) = (self.from_ns, self.to_ns);
         let traced = Traced {
             name: String::new(),
+            key: None,
             tid,
             comm,
             from_ns,
@@ -490,17 +494,7 @@ impl Time<'_> {
 
 /// A part that has culprits.
 fn segment(tid: i32, cpu: Option<u32>, state: &'static str, from_ns: u64, to_ns: u64) -> Segment {
-    Segment {
-        tid,
-        comm: String::new(),
-        cpu,
-        state,
-        from_ns,
-        to_ns,
-        why: None,
-        through: None,
-        culprits: Vec::new(),
-    }
+    Segment { tid, cpu, state, from_ns, to_ns, ..Segment::default() }
 }
 
 #[cfg(test)]

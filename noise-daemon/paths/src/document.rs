@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use noise_trace::delays::document::Culprit;
 use serde::Serialize;
 
-use crate::execution::Execution;
+use crate::execution::{Execution, Tally};
 use crate::graph::{Graph, NO_CPU, Who, WorkerId};
 use crate::path::{Path, Step, Why};
-use crate::state::State;
+use crate::state::{Action, State};
 
 /// Paths of executions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -17,6 +17,19 @@ pub struct Document {
     pub executions: Vec<Traced>,
     /// Events that were lost while the trace was recorded.
     pub discarded: u64,
+    /// Of executions between two delimiters: those of the delimiters that make none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub delimiters: Vec<Delimiters>,
+}
+
+/// Begins and ends that make no execution.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Delimiters {
+    /// The executions, as they were asked for.
+    pub name: String,
+    /// How many of each kind.
+    #[serde(flatten)]
+    pub tally: Tally,
 }
 
 /// An execution and its path.
@@ -24,6 +37,9 @@ pub struct Document {
 pub struct Traced {
     /// As it was asked for.
     pub name: String,
+    /// The key that its marks have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// Its thread.
     pub tid: i32,
     /// That thread's name.
@@ -47,8 +63,11 @@ pub struct Traced {
 }
 
 /// A part of a path.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Segment {
+    /// The number of the recording that it is in; documents leave out that of the first one, 0.
+    #[serde(skip_serializing_if = "is_first")]
+    pub recording: u16,
     /// Whose time it is: a thread, or an idle task or the kernel itself, which have the id 0.
     pub tid: i32,
     /// Its name.
@@ -68,8 +87,9 @@ pub struct Segment {
     /// The thread that handled the interrupt which ended a sleep.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub through: Option<String>,
-    /// Of a wait for a CPU: who had it meanwhile, the longest first; sums to the wait. See
-    /// [`blame`](crate::blame).
+    /// For whom it waits, the longest first. They sum to the segment where there are any: of a wait for a CPU, who had it
+    /// meanwhile; at a disk, who was ahead; of a packet, its sender; of a sleep that no signal ends and that no other
+    /// segment explains, what ended it. See [`blame`](crate::blame).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub culprits: Vec<Culprit>,
 }
@@ -87,7 +107,8 @@ pub fn traced(graph: &Graph, name: &str, execution: &Execution, path: &Path) -> 
         let (id, next) = (step.last(), segment(graph, step));
         match segments.last_mut() {
             Some((last_id, last)) if *last_id == id && is_same(last, &next) => {
-                last.to_ns = next.to_ns
+                last.to_ns = next.to_ns;
+                join(&mut last.culprits, next.culprits);
             }
             _ => segments.push((id, next)),
         }
@@ -96,6 +117,7 @@ pub fn traced(graph: &Graph, name: &str, execution: &Execution, path: &Path) -> 
     let (from_ns, to_ns) = path.span().unwrap_or((execution.from_ns, execution.from_ns));
     Traced {
         name: name.to_owned(),
+        key: None,
         tid,
         comm,
         from_ns,
@@ -109,9 +131,28 @@ pub fn traced(graph: &Graph, name: &str, execution: &Execution, path: &Path) -> 
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+const fn is_first(recording: &u16) -> bool {
+    *recording == 0
+}
+
 fn is_same(one: &Segment, other: &Segment) -> bool {
     (one.state, one.cpu, one.why, &one.through)
         == (other.state, other.cpu, other.why, &other.through)
+}
+
+/// Joins parts of two segments that become one.
+fn join(culprits: &mut Vec<Culprit>, more: Vec<Culprit>) {
+    for culprit in more {
+        let known = culprits.iter_mut().find(|known| {
+            (known.tid, known.cause, &known.comm) == (culprit.tid, culprit.cause, &culprit.comm)
+        });
+        match known {
+            Some(known) => known.ns = known.ns.saturating_add(culprit.ns),
+            None => culprits.push(culprit),
+        }
+    }
+    culprits.sort_by_key(|culprit| std::cmp::Reverse(culprit.ns));
 }
 
 fn named(graph: &Graph, id: WorkerId) -> (i32, String) {
@@ -139,6 +180,17 @@ fn segment(graph: &Graph, step: &Step) -> Segment {
         Step::Go { .. } => (None, None, None),
     };
     let through = through.map(|id| named(graph, id).1);
-    let (state, culprits) = (step.state().name(), Vec::new());
-    Segment { tid, comm, cpu, state, from_ns, to_ns, why, through, culprits }
+    let culprits = match step {
+        Step::Go { from, action: Some(Action::Sends), .. } => {
+            let (tid, comm) = named(graph, *from);
+            vec![Culprit { tid, comm, cause: "sender", ns: step.ns() }]
+        }
+        Step::Stay { state: State::Network, .. } => {
+            vec![Culprit { tid: -1, comm: String::new(), cause: "untracked", ns: step.ns() }]
+        }
+        _ => Vec::new(),
+    };
+    let state = step.state().name();
+    let recording = graph.get(step.last()).map_or(0, |worker| worker.who.machine());
+    Segment { recording, tid, comm, cpu, state, from_ns, to_ns, why, through, culprits }
 }

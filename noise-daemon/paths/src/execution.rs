@@ -1,10 +1,19 @@
 //! Executions: one run of what is asked about, of one thread.
+//!
+//! Those of whole threads and processes are in the [graph](find); those between two delimiters are found while
+//! the events pass: see [`Finder`].
+
+mod finder;
+mod grammar;
+mod server;
 
 use std::str::FromStr;
 
 use noise_trace::select::Who as Asked;
 use thiserror::Error;
 
+pub use self::finder::{Delimited, Finder, Tally};
+pub use self::grammar::{Condition, Pattern};
 use crate::graph::{Graph, Who, Worker, WorkerId};
 
 /// What one execution is, as it is asked for.
@@ -14,20 +23,45 @@ pub enum Wanted {
     Thread(i32),
     /// Each process of that name or id, from its creation, or from when it became that program, to its end.
     Process(Asked),
+    /// From a begin to an end that a program stated itself.
+    Mark {
+        /// The name that it gave.
+        name: String,
+        /// With this key alone.
+        key: Option<String>,
+    },
+    /// Of each thread from one event to another.
+    Events(Box<(Pattern, Pattern)>),
+    /// From the arrival of a request at this port to the answer, of the thread that sends that.
+    Request(u16),
+    /// From the begin of a connection to this port to its end, of the thread that closes it.
+    Connection(u16),
 }
+
+/// The kinds of executions, for messages.
+const KINDS: &str =
+    "thread:TID, process:NAME, mark:NAME, event:BEGIN..END, request:PORT or connection:PORT";
 
 /// Why that is none.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum WantedError {
     /// No word before a colon.
-    #[error("`{0}` names no execution; write thread:TID or process:NAME")]
+    #[error("`{0}` names no execution; write {KINDS}")]
     Unnamed(String),
     /// Another word than those that are known.
-    #[error("executions of the kind `{0}` are unknown; write thread:TID or process:NAME")]
+    #[error("executions of the kind `{0}` are unknown; write {KINDS}")]
     Unknown(String),
     /// Of a thread, no number.
     #[error("`{0}` is no id of a thread; write thread:TID")]
     NoId(String),
+    /// Of a port, no number.
+    #[error("`{0}` is no port; write a number between 1 and 65535")]
+    NoPort(String),
+    /// Not two events.
+    #[error(
+        "event:BEGIN..END cannot be understood from {0} on; each event is a NAME, or NAME/FIELD=VALUE,FIELD>VALUE/"
+    )]
+    NoEvents(String),
 }
 
 impl FromStr for Wanted {
@@ -43,9 +77,28 @@ impl FromStr for Wanted {
                 _ => Err(WantedError::NoId(name.to_owned())),
             },
             "process" => Ok(Self::Process(Asked::parse(name))),
+            "mark" => {
+                let (name, key) = match name.split_once('=') {
+                    Some((name, key)) => (name, Some(key.to_owned())),
+                    None => (name, None),
+                };
+                Ok(Self::Mark { name: name.to_owned(), key })
+            }
+            "event" => match grammar::events(name) {
+                Ok(events) => Ok(Self::Events(Box::new(events))),
+                Err(rest) if rest.is_empty() => Err(WantedError::NoEvents("its end".to_owned())),
+                Err(rest) => Err(WantedError::NoEvents(format!("`{rest}`"))),
+            },
+            "request" => port(name).map(Self::Request),
+            "connection" => port(name).map(Self::Connection),
             other => Err(WantedError::Unknown(other.to_owned())),
         }
     }
+}
+
+fn port(text: &str) -> Result<u16, WantedError> {
+    let port = text.parse().ok().filter(|port| *port > 0);
+    port.ok_or_else(|| WantedError::NoPort(text.to_owned()))
 }
 
 /// One run.
@@ -63,20 +116,20 @@ pub struct Execution {
     pub has_end: bool,
 }
 
-/// The executions in a graph, in the order in which they are known. An id that was given again is another
-/// thread.
+/// The executions in a graph, in the order in which they are known: those of threads and processes. An id that
+/// was given again is another thread.
 pub fn find(graph: &Graph, wanted: &Wanted) -> Vec<Execution> {
     let of = |(id, worker): (WorkerId, &Worker)| {
         let (from_ns, to_ns) = worker.life()?;
         let has_end = worker.exit_ns.is_some();
         let begin_ns = match wanted {
-            Wanted::Thread(_) => worker.created_ns,
             Wanted::Process(_) => worker.exec_ns.or(worker.created_ns),
+            _ => worker.created_ns,
         };
         let from_ns = begin_ns.map_or(from_ns, |begin_ns| begin_ns.max(from_ns));
         let to_ns = match wanted {
-            Wanted::Thread(_) => to_ns,
             Wanted::Process(_) => worker.exit_ns.map_or(to_ns, |exit_ns| exit_ns.min(to_ns)),
+            _ => to_ns,
         };
         let has_begin = begin_ns.is_some();
         (from_ns < to_ns).then_some(Execution { worker: id, from_ns, to_ns, has_begin, has_end })
@@ -95,6 +148,9 @@ fn is_wanted(worker: &Worker, wanted: &Wanted) -> bool {
             let name = &name.as_bytes()[..name.len().min(15)];
             worker.comm.bytes() == name
         }
+        Wanted::Mark { .. } | Wanted::Events(_) | Wanted::Request(_) | Wanted::Connection(_) => {
+            false
+        }
     }
 }
 
@@ -108,7 +164,19 @@ mod tests {
         let process = |who| Ok(Wanted::Process(who));
         assert_eq!("process:7".parse(), process(Asked::Id(7)));
         assert_eq!("process:a:b".parse(), process(Asked::Named("a:b".to_owned())));
+        let mark = |name: &str, key: Option<&str>| {
+            Ok(Wanted::Mark { name: name.to_owned(), key: key.map(str::to_owned) })
+        };
+        assert_eq!("mark:query".parse(), mark("query", None));
+        assert_eq!("mark:query=7=8".parse(), mark("query", Some("7=8")));
+        assert!(matches!("event:a..b/c=1/".parse(), Ok(Wanted::Events(_))));
+        assert_eq!("request:80".parse(), Ok(Wanted::Request(80)));
+        assert_eq!("connection:443".parse(), Ok(Wanted::Connection(443)));
         for (text, error) in [
+            ("request:0", "`0` is no port"),
+            ("connection:http", "`http` is no port"),
+            ("event:a", "cannot be understood from its end on"),
+            ("event:a../", "cannot be understood from `/` on"),
             ("", "names no execution"),
             ("thread:", "names no execution"),
             ("7", "names no execution"),

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 
 use noise_trace::event::Comm;
 
+use crate::build::known::{Known, Status};
 use crate::state::{Action, State};
 
 /// What has a time of its own.
@@ -35,6 +36,16 @@ pub enum Who {
         /// The CPU.
         cpu: u32,
     },
+}
+
+impl Who {
+    /// The recording that it is in.
+    pub const fn machine(self) -> u16 {
+        let (Self::Thread { machine, .. }
+        | Self::Idle { machine, .. }
+        | Self::Kernel { machine, .. }) = self;
+        machine
+    }
 }
 
 /// The number of a worker in its graph.
@@ -96,6 +107,8 @@ pub struct Worker {
     pub exec_ns: Option<u64>,
     /// When it ended.
     pub exit_ns: Option<u64>,
+    /// What it does at the moment.
+    pub(crate) now: Known,
     points: VecDeque<Point>,
     /// The number of the first point that is still there.
     first: u32,
@@ -129,6 +142,17 @@ impl Worker {
         Some(self.first.saturating_add(place))
     }
 
+    fn forget_before(&mut self, time_ns: u64) {
+        let after = self.points.partition_point(|point| point.time_ns <= time_ns);
+        let is_gone = self.now.status == Status::Gone && after == self.points.len();
+        let gone = if is_gone { after } else { after.saturating_sub(1) };
+        self.points.drain(..gone);
+        self.first = self.first.saturating_add(u32::try_from(gone).unwrap_or(u32::MAX));
+        if self.points.capacity() > 2 * self.points.len() + 8 || self.points.is_empty() {
+            self.points.shrink_to_fit();
+        }
+    }
+
     /// From when until when a trace knows what it does, in nanoseconds: from its first run where it was created or
     /// known to be there before, else from its first point.
     pub fn life(&self) -> Option<(u64, u64)> {
@@ -147,43 +171,60 @@ impl Worker {
     }
 }
 
-/// All workers.
+/// Workers that lie beside each other.
+const BLOCK: usize = 64;
+
+/// All workers, in blocks in the order in which they came: of those that end soon whole blocks are forgotten.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
-    workers: Vec<Worker>,
+    blocks: Vec<Option<Vec<Worker>>>,
+    /// How many workers there were.
+    count: u32,
 }
 
 impl Graph {
     /// A new worker without any point.
     pub fn add(&mut self, who: Who, comm: Comm) -> WorkerId {
-        let id = WorkerId(u32::try_from(self.workers.len()).unwrap_or(u32::MAX));
-        self.workers.push(Worker {
-            who,
-            comm,
-            was_there: false,
-            pid: 0,
-            created_ns: None,
-            exec_ns: None,
-            exit_ns: None,
-            points: VecDeque::new(),
-            first: 0,
-        });
+        let id = WorkerId(self.count);
+        self.count = self.count.saturating_add(1);
+        if self
+            .blocks
+            .last()
+            .is_none_or(|last| last.as_ref().is_none_or(|last| last.len() >= BLOCK))
+        {
+            self.blocks.push(Some(Vec::with_capacity(BLOCK)));
+        }
+        if let Some(Some(last)) = self.blocks.last_mut() {
+            last.push(Worker {
+                who,
+                comm,
+                was_there: false,
+                pid: 0,
+                created_ns: None,
+                exec_ns: None,
+                exit_ns: None,
+                now: Known::default(),
+                points: VecDeque::new(),
+                first: 0,
+            });
+        }
         id
     }
 
-    /// A worker.
+    /// A worker, unless it ended before what was forgotten.
     pub fn get(&self, id: WorkerId) -> Option<&Worker> {
-        self.workers.get(id.0 as usize)
+        self.blocks.get(id.0 as usize / BLOCK)?.as_ref()?.get(id.0 as usize % BLOCK)
     }
 
     /// A worker, to note what is known of it beside its points.
     pub fn get_mut(&mut self, id: WorkerId) -> Option<&mut Worker> {
-        self.workers.get_mut(id.0 as usize)
+        self.blocks.get_mut(id.0 as usize / BLOCK)?.as_mut()?.get_mut(id.0 as usize % BLOCK)
     }
 
     /// All workers with their numbers.
     pub fn workers(&self) -> impl Iterator<Item = (WorkerId, &Worker)> {
-        (0..).map(WorkerId).zip(&self.workers)
+        let numbered = (0..).step_by(BLOCK).zip(&self.blocks);
+        numbered.flat_map(|(first, block)| (first..).map(WorkerId).zip(block.iter().flatten()))
     }
 
     /// A point, where it is still there.
@@ -194,7 +235,7 @@ impl Graph {
     /// Adds a point behind a worker's last one, with the state since that. A time before it counts as its
     /// own; the first point has no state.
     pub fn append(&mut self, id: WorkerId, time_ns: u64, state: Option<State>, cpu: u32) -> Place {
-        let Some(worker) = self.workers.get_mut(id.0 as usize) else {
+        let Some(worker) = self.get_mut(id) else {
             return Place { worker: id, number: u32::MAX };
         };
         let last = worker.points.back();
@@ -237,26 +278,31 @@ impl Graph {
     }
 
     fn point_mut(&mut self, place: Place) -> Option<&mut Point> {
-        let worker = self.workers.get_mut(place.worker.0 as usize)?;
+        let worker = self.get_mut(place.worker)?;
         let inside = place.number.checked_sub(worker.first)?;
         worker.points.get_mut(inside as usize)
     }
 
-    /// Forgets what is not needed for a span that begins then: of each worker's older points the latest stays.
+    /// Forgets what is not needed for a span that begins then: of each worker's older points the latest stays, and of
+    /// those that ended before, nothing.
     pub fn forget_before(&mut self, time_ns: u64) {
-        for worker in &mut self.workers {
-            let after = worker.points.partition_point(|point| point.time_ns <= time_ns);
-            let gone = after.saturating_sub(1);
-            worker.points.drain(..gone);
-            worker.first = worker.first.saturating_add(u32::try_from(gone).unwrap_or(u32::MAX));
-            if worker.points.capacity() > 2 * worker.points.len() + 8 {
-                worker.points.shrink_to_fit();
+        let blocks = self.blocks.len();
+        for (number, place) in self.blocks.iter_mut().enumerate() {
+            let Some(block) = place else { continue };
+            let is_full = number + 1 < blocks;
+            let mut is_over = is_full;
+            for worker in block.iter_mut() {
+                worker.forget_before(time_ns);
+                is_over &= worker.now.status == Status::Gone && worker.points.is_empty();
+            }
+            if is_over {
+                *place = None;
             }
         }
     }
 
     /// Points of all workers that are there.
     pub fn points(&self) -> usize {
-        self.workers.iter().map(|worker| worker.points.len()).sum()
+        self.workers().map(|(_, worker)| worker.points.len()).sum()
     }
 }

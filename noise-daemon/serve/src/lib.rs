@@ -25,6 +25,6 @@ pub use metrics::{Process, render};
 pub use socket::{LocalSocket, SocketOptions};
 pub use status::page;
 pub use web::{
-    Budget, Costs, Hangups, HostName, Hosts, ListenAddress, ListenError, Listener, Listeners, Peer,
-    Web, WebFile, serve,
+    Budget, Costs, Hangups, HostName, Hosts, ListenAddress, ListenError, Listener, Listeners,
+    MarkCounts, Peer, Web, WebFile, serve,
 };

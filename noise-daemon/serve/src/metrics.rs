@@ -65,6 +65,13 @@ impl Process {
             MetricType::COUNTER,
             vec![counter(&[], &[], self.costs.budget.delayed() as f64)],
         ));
+        let marks = self.costs.marks.all();
+        families.push(family(
+            "noised_marks_total",
+            "Datagrams that came to the socket of marks, by what became of them.",
+            MetricType::COUNTER,
+            marks.map(|(what, count)| counter(&["result"], &[what], count as f64)).into(),
+        ));
         let expiry = self.web.expiry_s().map(|seconds| gauge(&[], &[], seconds as f64));
         families.push(family(
             "noised_tls_certificate_expiry_timestamp_seconds",

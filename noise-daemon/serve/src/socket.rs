@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::{
     DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown,
 };
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -42,11 +43,39 @@ impl LocalSocket {
     /// Where it cannot be made, or what is there must not be replaced.
     pub async fn bind(options: &SocketOptions) -> io::Result<(Self, UnixListener)> {
         let path = options.path.as_path();
+        if is_taken(path)? {
+            let answer = tokio::time::timeout(CONNECT_TIMEOUT, UnixStream::connect(path)).await;
+            ensure_gone(answer.ok().map(|answer| answer.map(drop)))?;
+        }
+        Self::make(options, |path| UnixListener::bind(path))
+    }
+
+    /// The same for datagrams.
+    ///
+    /// # Errors
+    /// See [`LocalSocket::bind`].
+    pub fn bind_datagrams(options: &SocketOptions) -> io::Result<(Self, UnixDatagram)> {
+        if is_taken(&options.path)? {
+            // At once: a connection of datagrams waits for no one to accept it.
+            ensure_gone(Some(UnixDatagram::unbound()?.connect(&options.path)))?;
+        }
+        Self::make(options, |path| UnixDatagram::bind(path))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn make<S>(
+        options: &SocketOptions,
+        bind: impl FnOnce(&Path) -> io::Result<S>,
+    ) -> io::Result<(Self, S)> {
+        let path = options.path.as_path();
         if let Some(folder) = path.parent() {
             // Whatever the umask, others do not get to replace the socket.
             DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
         }
-        check_replaceable(path).await?;
         // Under another name until only those may use it who should.
         let mut temporary = path.as_os_str().to_owned();
         temporary.push(format!(".{}", std::process::id()));
@@ -55,12 +84,12 @@ impl LocalSocket {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let listener = UnixListener::bind(&temporary)?;
+        let socket = bind(&temporary)?;
         let placed = place(&temporary, options);
         if placed.is_err() {
             let _ = fs::remove_file(&temporary);
         }
-        Ok((Self { path: path.to_owned(), identity: placed? }, listener))
+        Ok((Self { path: path.to_owned(), identity: placed? }, socket))
     }
 }
 
@@ -84,20 +113,23 @@ fn group(name: &str) -> io::Result<Option<Group>> {
     }
 }
 
-/// Fails where there is something other than the socket of a daemon that is gone.
-async fn check_replaceable(path: &Path) -> io::Result<()> {
+/// Whether there is a socket. Fails where there is something else.
+fn is_taken(path: &Path) -> io::Result<bool> {
     match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
         Ok(found) if !found.file_type().is_socket() => {
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "what is there is no socket"));
+            Err(io::Error::new(io::ErrorKind::AlreadyExists, "what is there is no socket"))
         }
-        Ok(_) => {}
+        Ok(_) => Ok(true),
     }
-    let answer = tokio::time::timeout(CONNECT_TIMEOUT, UnixStream::connect(path)).await;
+}
+
+/// Fails unless what answered a connection to a socket says that its process is gone.
+fn ensure_gone(answer: Option<io::Result<()>>) -> io::Result<()> {
     match answer {
-        Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
-        Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Some(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
+        Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         _ => Err(io::Error::new(io::ErrorKind::AddrInUse, "another process serves there")),
     }
 }
@@ -152,6 +184,25 @@ mod tests {
         drop((socket, listener));
         assert!(path.exists());
         drop(other);
+    }
+
+    #[test]
+    fn a_socket_of_datagrams_is_replaced_by_the_same_rules() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("noised.marks");
+        drop(UnixDatagram::bind(&path).unwrap());
+        let (socket, _own) = LocalSocket::bind_datagrams(&options(&path)).unwrap();
+        assert_eq!(mode(&path), 0o640);
+        let error = LocalSocket::bind_datagrams(&options(&path)).unwrap_err();
+        assert!(error.to_string().contains("another process"), "{error}");
+        drop(socket);
+        assert!(!path.exists());
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert!(LocalSocket::bind_datagrams(&options(&path)).is_err());
+        drop(listener);
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "precious").unwrap();
+        assert!(LocalSocket::bind_datagrams(&options(&path)).is_err());
     }
 
     #[tokio::test]

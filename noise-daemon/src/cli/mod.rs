@@ -8,6 +8,7 @@ mod error;
 pub mod incidents;
 mod interrupt;
 pub mod man;
+pub mod mark;
 pub mod osnoise;
 pub mod output;
 mod progress;
@@ -52,6 +53,8 @@ pub enum Command {
     Bench(bench::BenchArgs),
     /// Record kernel events into a folder that LTTng's tools read too.
     Record(record::RecordArgs),
+    /// State that something begins or ends, in what is recorded meanwhile.
+    Mark(mark::MarkArgs),
     /// Read recordings of kernel events: our own, LTTng's, perf's, ftrace's text.
     Trace(trace::TraceArgs),
     /// Print what a shell needs to complete this command line.
@@ -75,6 +78,7 @@ impl Command {
             Self::Osnoise(args) => return osnoise::run(args).map(ExitCode::from),
             Self::Bench(args) => bench::run(args)?,
             Self::Record(args) => return record::run(args),
+            Self::Mark(args) => mark::run(args)?,
             Self::Trace(args) => trace::run(args)?,
             Self::Completions(args) => completions::run(args)?,
             Self::Man(args) => man::run(args)?,

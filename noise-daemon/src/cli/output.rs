@@ -44,6 +44,52 @@ pub fn print_own(text: &str) -> anyhow::Result<()> {
     settle(write(io::stdout().lock(), text))
 }
 
+/// Text for a person with colours of ours in it. What its pieces say is cleaned; the colours are not theirs.
+#[derive(Clone, Debug, Default)]
+pub struct Painted(Vec<(String, Option<&'static str>)>);
+
+impl Painted {
+    /// Adds text as it is.
+    pub fn plain(&mut self, text: &str) {
+        match self.0.last_mut() {
+            Some((last, None)) => last.push_str(text),
+            _ => self.0.push((text.to_owned(), None)),
+        }
+    }
+
+    /// Adds text in a colour: numbers of the terminal's "select graphic rendition".
+    pub fn coloured(&mut self, text: &str, colour: &'static str) {
+        self.0.push((text.to_owned(), Some(colour)));
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|(text, _)| text.is_empty())
+    }
+
+    /// Its text, with its colours or without.
+    pub fn text(&self, has_colours: bool) -> String {
+        let piece = |(text, colour): &(String, Option<&str>)| {
+            let text = clean_lines(text);
+            match colour.filter(|_| has_colours) {
+                Some(colour) => format!("\x1b[{colour}m{text}\x1b[0m"),
+                None => text.into_owned(),
+            }
+        };
+        self.0.iter().map(piece).collect()
+    }
+}
+
+/// Prints text for a person, with its colours where a terminal shows them and the user has nothing against it.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_painted(painted: &Painted) -> anyhow::Result<()> {
+    let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let text = painted.text(is_wanted && is_terminal());
+    settle(write(io::stdout().lock(), &text))
+}
+
 /// Draws text for a person in place of what was drawn before, from the upper left corner on.
 ///
 /// # Errors
@@ -108,6 +154,17 @@ fn settle(written: io::Result<()>) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn colours_are_ours_alone() {
+        let mut painted = Painted::default();
+        assert!(painted.is_empty());
+        painted.plain("a\x1b[2J");
+        painted.plain("b\n");
+        painted.coloured("RR", "30;42");
+        assert_eq!(painted.text(false), "a\\x1b[2Jb\nRR");
+        assert_eq!(painted.text(true), "a\\x1b[2Jb\n\x1b[30;42mRR\x1b[0m");
+    }
 
     #[test]
     fn what_is_drawn_in_place_has_no_other_sequences_than_ours() {

@@ -124,6 +124,14 @@ pub const KEYS: &[Key] = &[
         "Group of the socket; where there is no such group, the daemon's own",
     ),
     key(
+        "socket",
+        "marks",
+        (Kind::Switch, "BOOL"),
+        AtStart,
+        "Take marks of programs (noised mark) at a socket beside that one, with the same mode and group: \
+         noised.marks beside noised.sock. The flight recorder keeps them",
+    ),
+    key(
         "log",
         "level",
         (Kind::Text, "LEVEL"),

@@ -320,6 +320,11 @@ mod tests {
         let said = socket(text).unwrap();
         assert_eq!((said.path.to_str(), said.mode, &*said.group), (Some("/x"), 0o600, "ops"));
         assert_eq!(socket("[socket]\npath = \"\"\n"), None);
+        let marks = |text: &str| parse(text).unwrap().socket.marks();
+        let beside = marks("[socket]\npath = \"/x/a.sock\"\nmode = \"0600\"\n").unwrap();
+        assert_eq!((beside.path, beside.mode), ("/x/a.marks".into(), 0o600));
+        assert_eq!(marks("[socket]\nmarks = false\n"), None);
+        assert_eq!(marks("[socket]\npath = \"\"\n"), None);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use noise_serve::{HostName, Hosts, ListenAddress, SocketOptions};
 use super::values::{
     ClassName, Cpus, Kibibytes, Limit, LogLevel, Microseconds, Milliseconds, SignalName, SocketMode,
 };
+use crate::marks::beside;
 use crate::state::DEFAULT_DIRECTORY;
 
 /// Where the daemon listens by default.
@@ -115,11 +116,18 @@ pub struct SocketSection {
     pub mode: SocketMode,
     /// The group it belongs to, where there is such a group.
     pub group: String,
+    /// Whether there is one for marks beside it.
+    pub marks: bool,
 }
 
 impl Default for SocketSection {
     fn default() -> Self {
-        Self { path: DEFAULT_SOCKET.into(), mode: SocketMode(0o660), group: "noised".to_owned() }
+        Self {
+            path: DEFAULT_SOCKET.into(),
+            mode: SocketMode(0o660),
+            group: "noised".to_owned(),
+            marks: true,
+        }
     }
 }
 
@@ -131,6 +139,12 @@ impl SocketSection {
             mode: self.mode.0,
             group: self.group.clone(),
         })
+    }
+
+    /// The socket of marks; `None` where there is none.
+    pub fn marks(&self) -> Option<SocketOptions> {
+        let options = self.options().filter(|_| self.marks)?;
+        Some(SocketOptions { path: beside(&options.path), ..options })
     }
 }
 

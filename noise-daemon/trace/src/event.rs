@@ -117,6 +117,25 @@ pub struct Dumped {
     pub comm: Comm,
 }
 
+/// A begin or an end that a program stated itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark<'t> {
+    /// Whether it is a begin.
+    pub begins: bool,
+    /// What begins or ends.
+    pub name: &'t [u8],
+    /// Which one of several; may be empty.
+    pub key: &'t [u8],
+    /// The process that set it.
+    pub pid: i32,
+    /// The thread that it is of; 0 where that is not known.
+    pub tid: i32,
+    /// The user who set it.
+    pub uid: u32,
+    /// It is of so long before the event, in nanoseconds: by the time that the program gave.
+    pub before_ns: u64,
+}
+
 /// Events that were not recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Loss {
@@ -316,6 +335,8 @@ pub enum Kind<'t> {
         /// The cgroup's path from the root of its hierarchy.
         path: &'t [u8],
     },
+    /// A program began or ended something.
+    Mark(Mark<'t>),
     /// Events are missing here.
     Lost(Loss),
     /// Any other event, by its name.

@@ -161,6 +161,7 @@ fn named_by(kind: &Kind<'_>) -> [Option<i32>; 2] {
         Kind::SchedProcessExec { tid, .. } => [Some(*tid).filter(|tid| *tid != 0), None],
         Kind::StatedumpProcess(dumped) => [Some(dumped.tid), None],
         Kind::CgroupAttach { tid, .. } => [Some(*tid), None],
+        Kind::Mark(mark) => [Some(mark.tid).filter(|tid| *tid != 0), None],
         Kind::BlockRqInsert(request)
         | Kind::BlockRqIssue(request)
         | Kind::BlockRqRequeue(request) => [Some(request.tid).filter(|tid| *tid != 0), None],

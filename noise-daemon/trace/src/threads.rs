@@ -44,6 +44,13 @@ impl Threads {
         self.current.get(cpu as usize).copied().flatten()
     }
 
+    /// The thread of a process that has one alone, as far as is known.
+    pub fn only_thread(&self, pid: i32) -> Option<i32> {
+        let is_other = |(tid, thread): (&i32, &Thread)| thread.pid == pid && *tid != pid;
+        let has_others = self.known.iter().any(is_other);
+        (self.known.contains_key(&pid) && !has_others).then_some(pid)
+    }
+
     /// The path of a thread's cgroup, where that is known.
     pub fn cgroup(&self, tid: i32) -> Option<&[u8]> {
         let place = self.place(tid).checked_sub(1)?;

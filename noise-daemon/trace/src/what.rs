@@ -2,7 +2,7 @@
 
 use noise_common::hooks::{Edge, Hook, VECTOR_HOOKS, Vector};
 
-use crate::event::{Comm, Dumped, Kind, Packet, Request, Task, Woken};
+use crate::event::{Comm, Dumped, Kind, Mark, Packet, Request, Task, Woken};
 
 /// A kind, before its fields are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,6 +47,7 @@ pub enum What {
     StatedumpInterface,
     StatedumpEnd,
     CgroupAttach,
+    Mark,
     Other,
 }
 
@@ -93,7 +94,13 @@ const NAMES: &[(&str, What)] = &[
     ("lttng_statedump_end", What::StatedumpEnd),
     ("cgroup_attach_task", What::CgroupAttach),
     ("statedump_cgroup", What::CgroupAttach),
+    (MARK, What::Mark),
 ];
+
+/// The name of marks in our recordings; LTTng has none like them.
+pub const MARK: &str = "noised_mark";
+/// The action of a mark that begins something, and of one that ends it.
+pub const MARK_ACTIONS: [&str; 2] = ["begin", "end"];
 
 /// A field by the names that tracers gave it, the best first.
 type Wanted = &'static [&'static str];
@@ -186,6 +193,9 @@ impl What {
             Self::StatedumpBlockDevice => &[&["dev"], &["diskname"]],
             Self::StatedumpInterface => &[&["name"]],
             Self::CgroupAttach => &[TID, &["path", "dst_path"], &["dst_root"]],
+            Self::Mark => {
+                &[&["action"], &["name"], &["key"], &["pid"], &["tid"], &["uid"], &["before_ns"]]
+            }
             Self::StatedumpStart | Self::StatedumpEnd | Self::Other => &[],
         }
     }
@@ -310,6 +320,15 @@ pub fn kind<'t>(what: What, name: &'t str, fields: &impl Fields<'t>) -> Kind<'t>
         What::CgroupAttach => {
             Kind::CgroupAttach { tid: fields.int(0) as i32, path: fields.text(1) }
         }
+        What::Mark => Kind::Mark(Mark {
+            begins: fields.text(0) == MARK_ACTIONS[0].as_bytes(),
+            name: fields.text(1),
+            key: fields.text(2),
+            pid: fields.int(3) as i32,
+            tid: fields.int(4) as i32,
+            uid: fields.int(5) as u32,
+            before_ns: fields.int(6),
+        }),
         What::Other => Kind::Other(name),
     }
 }

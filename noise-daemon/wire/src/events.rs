@@ -12,11 +12,15 @@
 //!
 //! Each item begins with 24 bytes: its kind, the number of the part, 2 bytes that are 0, the CPU (4), and
 //! two numbers (8 each) whose meaning is the kind's. Behind [`Item::Events`] follow its events of 32 bytes
-//! each, as [`Event::to_bytes`] has them.
+//! each, as [`Event::to_bytes`] has them; behind [`Item::Mark`], whose "part" is 1 for a begin and 0 for an end and whose
+//! numbers are its own and its time: when it was sent (8), process, thread and user (4 each), name and key, each with its
+//! length (1) before it.
 
 use std::io::{self, Read};
 
 use noise_common::store::Event;
+
+use crate::marks::Mark;
 
 /// The version that is written, and the only one that is read.
 pub const EVENTS_VERSION: u32 = 1;
@@ -84,6 +88,8 @@ pub enum Item {
         /// How many.
         count: u64,
     },
+    /// A mark of a program.
+    Mark(Mark),
     /// Nothing follows.
     End {
         /// Events that were sent.
@@ -135,6 +141,10 @@ impl Item {
             Self::Events { place, first, events } => (2, *place, [*first, events.len() as u64]),
             Self::Missing { place, first, count } => (3, *place, [*first, *count]),
             Self::End { events, missing } => (4, Place::default(), [*events, *missing]),
+            Self::Mark(mark) => {
+                let place = Place { cpu: 0, part: mark.begins.into() };
+                (5, place, [mark.number, mark.time_ns])
+            }
         };
         bytes.extend_from_slice(&[kind, place.part, 0, 0]);
         bytes.extend_from_slice(&place.cpu.to_le_bytes());
@@ -142,6 +152,9 @@ impl Item {
         if let Self::Events { events, .. } = self {
             bytes.reserve(events.len() * EVENT_BYTES);
             events.iter().for_each(|event| bytes.extend_from_slice(&event.to_bytes()));
+        }
+        if let Self::Mark(mark) = self {
+            mark.write(bytes);
         }
     }
 }
@@ -221,8 +234,35 @@ impl<R: Read> EventsReader<R> {
                 self.ended = true;
                 Item::End { events: first, missing: second }
             }
+            5 => Item::Mark(self.mark(part == 1, first, second)?),
             _ => return Err(EventsError::Damaged("a piece of an unknown kind")),
         }))
+    }
+
+    fn mark(&mut self, begins: bool, number_of: u64, time_ns: u64) -> Result<Mark, EventsError> {
+        let mut bytes = [0; 20];
+        self.from.read_exact(&mut bytes)?;
+        let id = |at: usize| short(&bytes, at).cast_signed();
+        Ok(Mark {
+            number: number_of,
+            sent_ns: number(&bytes, 0),
+            time_ns,
+            begins,
+            pid: id(8),
+            tid: id(12),
+            uid: short(&bytes, 16),
+            name: self.text()?,
+            key: self.text()?,
+        })
+    }
+
+    fn text(&mut self) -> Result<Box<str>, EventsError> {
+        let mut length = [0; 1];
+        self.from.read_exact(&mut length)?;
+        let mut bytes = vec![0; usize::from(length[0])];
+        self.from.read_exact(&mut bytes)?;
+        let text = String::from_utf8(bytes);
+        Ok(text.map_err(|_| EventsError::Damaged("a mark that is no text"))?.into())
     }
 
     fn events(&mut self, count: usize) -> Result<Vec<Event>, EventsError> {
@@ -244,6 +284,17 @@ mod tests {
         vec![
             Item::Part { place, complete_from_ns: 7, classes: 3 },
             Item::Missing { place, first: 9, count: 2 },
+            Item::Mark(Mark {
+                number: 3,
+                sent_ns: 8,
+                time_ns: 7,
+                begins: true,
+                pid: 11,
+                tid: 12,
+                uid: 13,
+                name: "query".into(),
+                key: "\u{e4}".into(),
+            }),
             Item::Events { place, first: 11, events: (11..15).map(event).collect() },
             Item::End { events: 4, missing: 2 },
         ]
@@ -288,8 +339,8 @@ mod tests {
         bytes[HEAD_BYTES] = 9;
         assert!(matches!(read(&bytes), Err(EventsError::Damaged(_))));
         let mut bytes = written();
-        // The count of the events.
-        bytes[HEAD_BYTES + 2 * ITEM_BYTES + 18] = 1;
+        // The count of the events, behind the mark.
+        bytes[HEAD_BYTES + 3 * ITEM_BYTES + 20 + 8 + 2 - 1 + 18] = 1;
         assert!(matches!(read(&bytes), Err(EventsError::Damaged(_))));
     }
 

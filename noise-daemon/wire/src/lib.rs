@@ -5,6 +5,7 @@ mod codec;
 pub mod events;
 mod file;
 mod frame;
+pub mod marks;
 
 #[cfg(test)]
 mod anything;

@@ -10,6 +10,7 @@ use clap::Parser;
 use noise_tests::bench::machine::Machine;
 use noise_tests::bench::reading::input::Original;
 use noise_tests::bench::reading::report::{Report, Round, render, results};
+use noise_tests::bench::reading::simulated::{self, WARM_EVENTS};
 use noise_tests::bench::reading::{FIELDS, PROGRAMS, Program, fields};
 use noise_tests::scratch::Folder;
 use noise_tests::task;
@@ -19,6 +20,9 @@ use noise_tests::task;
 /// A trace is written several times, as one, to the folder for temporary files (TMPDIR). Every program reads it on
 /// the same CPU, with its output going to /dev/null, and they take turns; the ratios are those of CPU time within a
 /// round. The program that is run twice must read 1.00 against itself.
+///
+/// With the word `simulated` alone, a hundred million events of a simulated machine go through the builder of critical
+/// paths, and what memory that takes is printed.
 #[derive(Debug, Parser)]
 #[command(name = "noise-reading", version)]
 struct Options {
@@ -47,11 +51,25 @@ fn many_threads() -> PathBuf {
 
 fn main() -> ExitCode {
     let mut arguments = env::args_os().skip(1);
-    if arguments.next().is_some_and(|argument| argument == FIELDS) {
-        let folder = arguments.next().map(PathBuf::from).unwrap_or_default();
-        return end(fields::read(&folder).map(|read| println!("{read:?}")));
+    match arguments.next() {
+        Some(first) if first == FIELDS => {
+            let folder = arguments.next().map(PathBuf::from).unwrap_or_default();
+            end(fields::read(&folder).map(|read| println!("{read:?}")))
+        }
+        Some(first) if first == SIMULATED => end(simulate()),
+        _ => end(run(&Options::parse())),
     }
-    end(run(&Options::parse()))
+}
+
+/// The argument that lets events of a simulated machine happen, instead of reading a trace.
+const SIMULATED: &str = "simulated";
+/// How many.
+const SIMULATED_EVENTS: u64 = 100_000_000;
+
+fn simulate() -> Result<()> {
+    let found = simulated::run(WARM_EVENTS, SIMULATED_EVENTS)?;
+    println!("{}", serde_json::to_string_pretty(&found)?);
+    Ok(())
 }
 
 fn end(result: Result<()>) -> ExitCode {
@@ -79,15 +97,16 @@ fn run(options: &Options) -> Result<()> {
     let is_wanted = |program: &Program| {
         !options.no_text || !matches!(program, Program::Text | Program::TheirText)
     };
-    let round = |folder: &Folder| -> Result<Round> {
+    let round = |folder: &Folder, last_ns: u64| -> Result<Round> {
         let programs = PROGRAMS.into_iter().filter(is_wanted);
-        programs.map(|program| Ok((program, program.run(folder.path())?))).collect()
+        programs.map(|program| Ok((program, program.run(folder.path(), last_ns)?))).collect()
     };
-    let first = round(&once)?;
+    let last_ns = times.saturating_sub(1) * original.shift;
+    let first = round(&once, 0)?;
     let mut rounds = Vec::new();
     for number in 1..=options.rounds {
         eprintln!("round {number} of {}", options.rounds);
-        rounds.push(round(&repeated)?);
+        rounds.push(round(&repeated, last_ns)?);
     }
     let report = Report {
         machine,

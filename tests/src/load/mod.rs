@@ -10,6 +10,7 @@ pub mod compute;
 pub mod crowd;
 pub mod disk;
 pub mod files;
+pub mod marks;
 pub mod net;
 pub mod noise;
 pub mod packets;
@@ -311,6 +312,7 @@ fn run(arguments: Vec<String>) -> Result<()> {
         "download" => compute::download(&mut arguments),
         "download-server" => compute::download_server(&mut arguments),
         "file-readers" => files::file_readers(&mut arguments),
+        "marks" => marks::marks(&mut arguments),
         "grep" => files::grep(&mut arguments),
         "relay" => relay::relay(&mut arguments),
         "relay-middle" => relay::relay_middle(&mut arguments),

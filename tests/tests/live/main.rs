@@ -11,6 +11,7 @@ mod cgroups;
 mod command_line;
 mod configuration;
 mod counters;
+mod critical_paths;
 mod detour;
 mod differential;
 mod faults;
@@ -21,6 +22,7 @@ mod interrupts;
 mod known_counts;
 mod lifecycle;
 mod locked_memory;
+mod marks;
 mod memory;
 mod metrics;
 mod namespaces;
@@ -148,6 +150,8 @@ fn main() -> ExitCode {
         ("record_ends", record_ends::TESTS),
         ("recorder", recorder::TESTS),
         ("why", why::TESTS),
+        ("marks", marks::TESTS),
+        ("critical_paths", critical_paths::TESTS),
         ("attribution", attribution::TESTS),
         ("scenario", scenario::TESTS),
         ("faults", faults::TESTS),

@@ -47,6 +47,7 @@ const COUNTERS: &[&str] = &[
     "noised_preemptions_total",
     "noised_series_folded_total",
     "noised_http_hangups_total",
+    "noised_marks_total",
     "noised_http_requests_delayed_total",
     "noised_recorder_events_total",
     "noised_recorder_overwritten_total",

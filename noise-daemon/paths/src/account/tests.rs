@@ -140,7 +140,7 @@ fn waits_are_blamed_whole_though_they_begin_before_the_time() {
     let account = account(process(), (250, 1000), &events, |_| false);
     assert_eq!(totals(&account, 4)[3], ("waiting_cpu", 90));
     let mut document = Document { executions: account.waits.clone(), ..Document::default() };
-    let mut blame = Blame::new(&document, Delays::new(Begin::Waking));
+    let mut blame = Blame::new(&document, Delays::of_turns());
     for (time_ns, cpu, kind) in &events {
         blame.follow(&Event { time_ns: *time_ns, cpu: *cpu, kind: *kind }, &mut document);
     }

@@ -1,34 +1,69 @@
 //! What is known of one recording's threads and CPUs at the moment.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
+use noise_common::hooks::Vector;
 use noise_trace::contexts::{Context, Contexts};
 use noise_trace::event::{Event, Kind};
-use noise_trace::threads::{MAX_CPUS, Threads};
+use noise_trace::threads::{MAX_CPUS, MAX_TID};
 
-use crate::graph::{Link, NO_CPU, WorkerId};
+use crate::graph::{Link, WorkerId};
+use crate::state::State;
 
-/// Interrupts of block devices that are kept.
-const MAX_DISKS: usize = 65_536;
+/// Interrupts whose kind is kept.
+const MAX_LINES: usize = 65_536;
+/// Threads whose workers lie beside each other.
+const PAGE: usize = 256;
+/// No worker.
+const NONE: WorkerId = WorkerId(u32::MAX);
 
-/// What a worker does from its latest event on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Status {
-    /// It is not known.
-    #[default]
-    Unknown,
-    /// It runs.
-    Running,
-    /// It waits for a CPU.
-    Waiting,
-    /// It sleeps.
-    Blocked,
-    /// It sleeps in the system call of locks.
-    Locked,
-    /// It was created, and no event says since when it wants a CPU.
-    Created,
-    /// The idle task while others run: it does not wait for them.
-    Aside,
+/// What a device interrupt is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line {
+    Disk,
+    Timer,
+    Other,
+}
+
+impl Line {
+    /// By the name that its driver gave: interrupts of disks and of timers are known where a trace has no events of
+    /// block requests or timers.
+    fn named(name: &[u8]) -> Self {
+        const DISKS: [&[u8]; 10] = [
+            b"nvme", b"ahci", b"ata_", b"mmc", b"sdhci", b"megasas", b"mpt2sas", b"mpt3sas",
+            b"hpsa", b"ufshcd",
+        ];
+        const TIMERS: [&[u8]; 4] = [b"arch_timer", b"arch_sys_timer", b"hpet", b"timer"];
+        let is_disk_of_virtio =
+            || name.starts_with(b"virtio") && name.windows(4).any(|part| part == b"-req");
+        if DISKS.iter().any(|disk| name.starts_with(disk)) || is_disk_of_virtio() {
+            Self::Disk
+        } else if TIMERS.contains(&name) {
+            Self::Timer
+        } else {
+            Self::Other
+        }
+    }
+}
+
+/// Who sent an interrupt to a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sender {
+    /// A thread.
+    Task(Link),
+    /// An interrupt of that kind.
+    Interrupt(State),
+    /// One of several.
+    Unclear,
+}
+
+/// A packet that a CPU handles.
+#[derive(Clone, Copy, Debug)]
+pub struct Handled {
+    /// What it is known by.
+    pub key: u64,
+    /// Who sent it.
+    pub link: Link,
 }
 
 /// What is known of a CPU.
@@ -44,48 +79,83 @@ pub struct Cpu {
     pub receives: bool,
     /// Whether the thread that runs is in the system call of locks.
     pub in_futex: bool,
-    /// The sender of the packet that is handled.
-    pub sender: Option<Link>,
+    /// The packet that is handled, where its sender is known.
+    pub packet: Option<Handled>,
+    /// Who sent the interrupt that it handles, or will handle next.
+    pub interrupted_by: Option<Sender>,
+    /// Whether a block request has completed in the interrupt that runs.
+    completes: bool,
     contexts: Contexts,
+}
+
+impl Cpu {
+    /// Another thread runs from now on, or nobody knows who.
+    pub fn leave(&mut self) {
+        (self.packet, self.receives) = (None, false);
+    }
+}
+
+/// Workers by the ids of their threads.
+#[derive(Debug, Default)]
+struct Workers(Vec<Option<Box<[WorkerId; PAGE]>>>);
+
+impl Workers {
+    fn get(&self, tid: i32) -> Option<WorkerId> {
+        let tid = usize::try_from(tid).ok()?;
+        let page = self.0.get(tid / PAGE)?.as_deref()?;
+        page.get(tid % PAGE).copied().filter(|id| *id != NONE)
+    }
+
+    fn set(&mut self, tid: i32, id: WorkerId) {
+        let Some(tid) = usize::try_from(tid).ok().filter(|tid| *tid < MAX_TID as usize) else {
+            return;
+        };
+        if tid / PAGE >= self.0.len() {
+            self.0.resize_with(tid / PAGE + 1, || None);
+        }
+        let page = self
+            .0
+            .get_mut(tid / PAGE)
+            .map(|page| page.get_or_insert_with(|| Box::new([NONE; PAGE])));
+        if let Some(place) = page.and_then(|page| page.get_mut(tid % PAGE)) {
+            *place = id;
+        }
+    }
 }
 
 /// One recording.
 #[derive(Debug, Default)]
 pub struct Machine {
-    /// Who is who, by all events so far.
-    pub threads: Threads,
-    workers: HashMap<i32, WorkerId>,
-    statuses: HashMap<WorkerId, (Status, u32)>,
+    /// Processes of the threads that were there when the recording began, by the threads' ids.
+    dumped: HashMap<i32, i32>,
+    workers: Workers,
     cpus: Vec<Cpu>,
     /// What is known of a CPU beyond those that are followed: nothing.
     other: Cpu,
-    /// Threads that do not run, and are in the system call of locks.
-    pub in_futex: BTreeSet<WorkerId>,
-    /// Interrupts in which block requests completed.
-    disks: BTreeSet<u32>,
+    lines: HashMap<u32, Line>,
+    /// How often events were lost.
+    pub losses: u32,
 }
 
 impl Machine {
     /// The thread of that id.
     pub fn thread(&self, tid: i32) -> Option<WorkerId> {
-        self.workers.get(&tid).copied()
+        self.workers.get(tid)
     }
 
     /// A thread has this id from now on.
     pub fn born(&mut self, tid: i32, id: WorkerId) {
-        if let Some(before) = self.workers.insert(tid, id) {
-            self.statuses.remove(&before);
-        }
+        self.workers.set(tid, id);
     }
 
-    /// What a worker does, and on which CPU it ran.
-    pub fn status(&self, id: WorkerId) -> (Status, u32) {
-        self.statuses.get(&id).copied().unwrap_or((Status::Unknown, NO_CPU))
+    /// No thread has this id from now on.
+    pub fn dead(&mut self, tid: i32) {
+        self.workers.set(tid, NONE);
     }
 
-    /// Notes what a worker does from now on.
-    pub fn set(&mut self, id: WorkerId, status: Status, cpu: u32) {
-        self.statuses.insert(id, (status, cpu));
+    /// The process of a thread that was there when the recording began; 0 where that was not said.
+    pub fn dumped(&self, tid: i32) -> Option<i32> {
+        self.dumped.get(&tid).copied()
     }
 
     /// A CPU.
@@ -106,24 +176,115 @@ impl Machine {
         &self.cpu(cpu).contexts
     }
 
-    /// Whether an interrupt is a block device's.
-    pub fn is_disk(&self, irq: u32) -> bool {
-        self.disks.contains(&irq)
+    /// What a sleep was that ends in an interrupt which is no other CPU's; `None` where a task ends it.
+    pub fn ended_by(&mut self, cpu: u32, context: Context) -> Option<State> {
+        if context != Context::Task && self.cpu(cpu).completes {
+            return Some(State::Disk);
+        }
+        Some(match context {
+            Context::Task if self.cpu(cpu).receives => State::Network,
+            Context::Task => return None,
+            Context::Hrtimer | Context::Vector(Vector::LocalTimer) => State::Timer,
+            Context::Vector(vector) if is_from_another_cpu(vector) => State::Ipi,
+            Context::Vector(_) => State::Interrupt,
+            Context::Irq(irq) => match self.lines.get(&irq) {
+                Some(Line::Disk) => State::Disk,
+                Some(Line::Timer) => State::Timer,
+                Some(Line::Other) | None => State::Interrupt,
+            },
+            Context::Softirq(TIMER | HRTIMER) => State::Timer,
+            Context::Softirq(NET_TX | NET_RX) => State::Network,
+            Context::Softirq(BLOCK | IRQ_POLL) => State::Disk,
+            Context::Softirq(_) => State::Interrupt,
+        })
     }
 
     /// Follows an event, after all else was made of it.
     pub fn follow(&mut self, event: &Event<'_>) {
-        if let Kind::BlockRqComplete(_) = event.kind
-            && self.disks.len() < MAX_DISKS
-            && let Context::Irq(irq) = self.contexts(event.cpu).running()
-        {
-            self.disks.insert(irq);
+        match &event.kind {
+            Kind::StatedumpProcess(dumped) if (1..MAX_TID).contains(&dumped.tid) => {
+                self.dumped.insert(dumped.tid, dumped.pid);
+                return;
+            }
+            Kind::SchedProcessFree(task) => {
+                self.dumped.remove(&task.tid);
+                return;
+            }
+            Kind::IrqHandlerEntry { irq, name } => self.line(*irq, || Line::named(name)),
+            Kind::BlockRqComplete(_) => {
+                let cpu = self.cpu(event.cpu);
+                let context = cpu.contexts.running();
+                cpu.completes = context != Context::Task;
+                if let Context::Irq(irq) = context {
+                    self.line(irq, || Line::Disk);
+                    self.lines.entry(irq).and_modify(|line| *line = Line::Disk);
+                }
+                return;
+            }
+            Kind::Lost(_) => self.losses = self.losses.wrapping_add(1),
+            _ => {}
         }
         let cpu = self.cpu(event.cpu);
-        if matches!(event.kind, Kind::SoftirqEntry { .. } | Kind::SoftirqExit { .. }) {
-            cpu.sender = None;
+        match &event.kind {
+            Kind::SoftirqEntry { .. } | Kind::SoftirqExit { .. } => {
+                (cpu.packet, cpu.completes) = (None, false);
+            }
+            Kind::IrqHandlerEntry { .. }
+            | Kind::IrqHandlerExit { .. }
+            | Kind::VectorEntry { .. }
+            | Kind::SchedSwitch { .. }
+            | Kind::Lost(_) => cpu.completes = false,
+            Kind::VectorExit { which, .. } => {
+                cpu.completes = false;
+                if is_from_another_cpu(*which) {
+                    cpu.interrupted_by = None;
+                }
+            }
+            Kind::Other("ipi_exit") => cpu.interrupted_by = None,
+            _ => {}
         }
         cpu.contexts.follow(event);
-        self.threads.follow(event);
+    }
+
+    fn line(&mut self, irq: u32, line: impl FnOnce() -> Line) {
+        if self.lines.len() < MAX_LINES || self.lines.contains_key(&irq) {
+            self.lines.entry(irq).or_insert_with(line);
+        }
+    }
+}
+
+/// Whether it is a vector by which one CPU interrupts another.
+pub const fn is_from_another_cpu(vector: Vector) -> bool {
+    matches!(vector, Vector::Reschedule | Vector::CallFunction | Vector::CallFunctionSingle)
+}
+
+const TIMER: u32 = 1;
+const NET_TX: u32 = 2;
+const NET_RX: u32 = 3;
+const BLOCK: u32 = 4;
+const IRQ_POLL: u32 = 5;
+const HRTIMER: u32 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_told_apart_by_their_names() {
+        for (name, line) in [
+            ("nvme0q3", Line::Disk),
+            ("ahci[0000:00:1f.2]", Line::Disk),
+            ("virtio0-req.2", Line::Disk),
+            ("virtio1-request", Line::Disk),
+            ("mmc0", Line::Disk),
+            ("virtio0-input.0", Line::Other),
+            ("eth0-TxRx-1", Line::Other),
+            ("arch_timer", Line::Timer),
+            ("timer", Line::Timer),
+            ("timer-x", Line::Other),
+            ("", Line::Other),
+        ] {
+            assert_eq!(Line::named(name.as_bytes()), line, "{name}");
+        }
     }
 }

@@ -2,23 +2,23 @@
 //!
 //! A thread's state between two events that name it comes from switches and wake-ups; what a sleep was, from
 //! the context that ended it. A wake-up by a task links that task to the one that it wakes. One in an interrupt
-//! says only what kind of thing ended the sleep, but where a packet that is handled there was seen when it was
-//! sent: then its sender is linked. A new thread is linked to its maker.
+//! says only what kind of thing ended the sleep, but where who sent the packet that is handled there, or sent that
+//! interrupt, was seen: then that one is linked. A new thread is linked to its maker.
 //!
 //! Not known here: what ended a sleep whose wake-up was lost, and the state of a thread whose switch was lost,
 //! until the next event that names it; those are unknown, never guessed.
 
+pub(crate) mod known;
 mod machine;
-mod packets;
 
-use noise_common::hooks::Vector;
 use noise_trace::contexts::Context;
-use noise_trace::event::{Comm, Event, Kind, Task, Woken, stays_runnable};
+use noise_trace::event::{Comm, Event, Kind, Packet, Task, Woken, stays_runnable};
 use noise_trace::threads::MAX_TID;
 
-use self::machine::{Machine, Status};
-use self::packets::Packets;
+use self::known::{Known, Status};
+use self::machine::{Handled, Machine, Sender};
 use crate::graph::{Graph, Link, NO_CPU, Place, Who, Worker, WorkerId};
+use crate::packets::{Packets, Segment};
 use crate::state::{Action, State};
 
 /// Which event says who wakes a thread.
@@ -37,7 +37,7 @@ pub struct Builder {
     graph: Graph,
     waker: Waker,
     machines: Vec<Machine>,
-    packets: Packets,
+    packets: Packets<Place>,
 }
 
 /// A place where something happens.
@@ -78,8 +78,7 @@ impl Builder {
     /// until then.
     pub fn until(&mut self, id: WorkerId, time_ns: u64) {
         let Some(who) = self.graph.get(id).map(|worker| worker.who) else { return };
-        let (Who::Thread { machine, .. } | Who::Idle { machine, .. } | Who::Kernel { machine, .. }) =
-            who;
+        let machine = who.machine();
         let is_over = self.graph.get(id).is_some_and(|worker| worker.exit_ns.is_some());
         if !is_over {
             self.append(At { machine, cpu: NO_CPU, time_ns }, id);
@@ -93,32 +92,32 @@ impl Builder {
 
     /// Takes the next event of one of several recordings.
     pub fn follow_on(&mut self, machine: u16, event: &Event<'_>) {
+        self.follow_with(machine, event, None);
+    }
+
+    /// The same of an event about a packet, with what headers of TCP the recording has in it.
+    pub fn follow_with(&mut self, machine: u16, event: &Event<'_>, segment: Option<Segment>) {
         let at = At { machine, cpu: event.cpu, time_ns: event.time_ns };
         match &event.kind {
-            kind if !names_threads(kind) => {}
-            Kind::SchedSwitch { prev, prev_state, next } => {
+            Kind::SchedSwitch { prev, prev_state, next } if can_be(prev) && can_be(next) => {
                 self.switch(at, prev, *prev_state, next);
             }
             Kind::SchedWaking(woken) if self.waker == Waker::Waking => self.wake(at, woken),
             Kind::SchedWakeup(woken) if self.waker == Waker::Wakeup => self.wake(at, woken),
-            Kind::SchedWakeupNew(woken) => self.wake(at, woken),
-            Kind::SchedProcessFork { parent, child, child_pid, .. } => {
-                self.fork(at, parent, child, *child_pid);
+            Kind::SchedWakeupNew(woken) => self.wake_new(at, woken),
+            Kind::SchedProcessFork { parent, parent_pid, child, child_pid }
+                if can_be(parent) && can_be(child) =>
+            {
+                self.fork(at, (parent, *parent_pid), (child, *child_pid));
             }
-            Kind::SchedProcessExec { tid, .. } => self.note(at, *tid, |worker| {
-                (worker.exec_ns, worker.pid) = (Some(at.time_ns), *tid);
-            }),
+            Kind::SchedProcessExec { tid, old_tid, .. } => self.exec(at, *tid, *old_tid),
             Kind::SchedProcessExit(task) => {
                 self.note(at, task.tid, |worker| worker.exit_ns = Some(at.time_ns));
             }
+            Kind::NetDevQueue(packet) => self.queued(at, packet, segment),
+            Kind::NetifReceiveSkb(packet) => self.arrived(at, packet, segment),
             Kind::Lost(_) => self.lose(at),
-            Kind::Other(name) if is_system_call(name) => {
-                self.machine(machine).cpu(event.cpu).in_futex = is_entry_of_futex(name);
-            }
-            Kind::Other(name) if is_reception(name) => {
-                let is_begin = name.ends_with("_entry");
-                self.machine(machine).cpu(event.cpu).receives = is_begin;
-            }
+            Kind::Other(name) => self.other(at, name),
             _ => {}
         }
         self.machine(machine).follow(event);
@@ -138,11 +137,29 @@ impl Builder {
         if self.act(at).is_none() {
             return;
         }
-        let sender = self.packets.received(key).and_then(|from| {
-            let time_ns = self.graph.point(from)?.time_ns;
-            Some(Link { from, time_ns, action: Action::Sends })
-        });
-        self.machine(machine).cpu(cpu).sender = sender;
+        let from = self.packets.received(key);
+        self.handle(at, key, from);
+    }
+
+    /// One CPU interrupts another one. Sleeps that end in that interrupt are ended by what sent it.
+    pub fn interrupts(&mut self, machine: u16, cpu: u32, time_ns: u64, target_cpu: u32) {
+        let at = At { machine, cpu, time_ns };
+        let context = self.machine(machine).contexts(cpu).running();
+        let state = self.machine(machine).ended_by(cpu, context);
+        let sender = match (state, self.machine(machine).cpu(cpu).current) {
+            (Some(state), _) => Some(Sender::Interrupt(state)),
+            (None, Some(current)) => {
+                let from = self.append(at, current);
+                let time_ns = self.graph.point(from).map_or(time_ns, |point| point.time_ns);
+                Some(Sender::Task(Link { from, time_ns, action: Action::Wakes }))
+            }
+            (None, None) => None,
+        };
+        let target = self.machine(machine).cpu(target_cpu);
+        target.interrupted_by = match (target.interrupted_by, sender) {
+            (None, sender) => sender,
+            (Some(_), _) => Some(Sender::Unclear),
+        };
     }
 
     fn machine(&mut self, number: u16) -> &mut Machine {
@@ -153,16 +170,37 @@ impl Builder {
         &mut self.machines[number]
     }
 
+    /// What is known of a worker.
+    fn known(&self, id: WorkerId) -> Known {
+        self.graph.get(id).map(|worker| worker.now).unwrap_or_default()
+    }
+
+    /// Notes all that is known of a worker from now on.
+    fn know(&mut self, id: WorkerId, known: Known) {
+        if let Some(worker) = self.graph.get_mut(id) {
+            worker.now = known;
+        }
+    }
+
+    /// Notes what a worker does from now on.
+    fn set(&mut self, id: WorkerId, status: Status, cpu: u32) {
+        if let Some(worker) = self.graph.get_mut(id) {
+            (worker.now.status, worker.now.cpu) = (status, cpu);
+        }
+    }
+
     /// The worker of a thread that an event on that CPU names.
     fn worker(&mut self, at: At, task: &Task) -> WorkerId {
         let found = match task.tid {
             0 => self.machine(at.machine).cpu(at.cpu).idle,
             tid => self.machine(at.machine).thread(tid),
         };
-        let Some(id) = found else { return self.create(at, task) };
-        if task.comm != Comm::default()
-            && let Some(worker) = self.graph.get_mut(id)
-        {
+        let worker = found.and_then(|id| Some((id, self.graph.get_mut(id)?)));
+        let Some((id, worker)) = worker.filter(|(_, worker)| worker.now.status != Status::Gone)
+        else {
+            return self.create(at, task);
+        };
+        if task.comm != Comm::default() {
             worker.comm = task.comm;
         }
         id
@@ -176,9 +214,10 @@ impl Builder {
             return id;
         }
         let id = self.graph.add(Who::Thread { machine, tid: task.tid }, task.comm);
-        let known = self.machine(machine).threads.get(task.tid).copied();
-        if let (Some(known), Some(worker)) = (known, self.graph.get_mut(id)) {
-            (worker.was_there, worker.pid) = (true, known.pid);
+        let before = self.machine(machine).thread(task.tid);
+        let dumped = self.machine(machine).dumped(task.tid).filter(|_| before.is_none());
+        if let (Some(pid), Some(worker)) = (dumped, self.graph.get_mut(id)) {
+            (worker.was_there, worker.pid) = (true, pid);
         }
         self.machine(machine).born(task.tid, id);
         id
@@ -186,118 +225,137 @@ impl Builder {
 
     /// Adds a point to a worker, with what its status says of the time up to then.
     fn append(&mut self, at: At, id: WorkerId) -> Place {
-        let (status, cpu) = self.machine(at.machine).status(id);
-        let state = match status {
-            Status::Unknown => State::Unknown,
-            Status::Running => State::Running,
-            Status::Waiting => State::WaitingCpu,
-            Status::Blocked => State::Blocked,
-            Status::Locked => State::Futex,
-            Status::Created => State::Created,
-            Status::Aside => return self.graph.append(id, at.time_ns, None, NO_CPU),
+        let known = self.known(id);
+        let (state, cpu) = match known.status {
+            Status::Unknown => (Some(State::Unknown), NO_CPU),
+            Status::Running => (Some(State::Running), known.cpu),
+            Status::Waiting => (Some(State::WaitingCpu), known.cpu),
+            Status::Blocked if known.in_futex => (Some(State::Futex), NO_CPU),
+            Status::Blocked => (Some(State::Blocked), NO_CPU),
+            Status::Created => (Some(State::Created), NO_CPU),
+            Status::Aside | Status::Gone => (None, NO_CPU),
         };
-        let is_on_cpu = matches!(state, State::Running | State::WaitingCpu);
-        self.graph.append(id, at.time_ns, Some(state), if is_on_cpu { cpu } else { NO_CPU })
+        self.graph.append(id, at.time_ns, state, cpu)
     }
 
     fn switch(&mut self, at: At, prev: &Task, prev_state: i64, next: &Task) {
         let prev_id = self.worker(at, prev);
-        let machine = self.machine(at.machine);
-        let cpu = machine.cpu(at.cpu);
-        (cpu.sender, cpu.receives) = (None, false);
-        if let Some(current) = cpu.current.filter(|current| *current != prev_id) {
-            // The switch away from it was lost.
-            machine.set(current, Status::Unknown, at.cpu);
+        let cpu = self.machine(at.machine).cpu(at.cpu);
+        cpu.leave();
+        let (current, in_futex) = (cpu.current, std::mem::take(&mut cpu.in_futex));
+        if let Some(current) = current.filter(|current| *current != prev_id) {
+            self.lose_run(current, at.cpu);
         }
-        if machine.status(prev_id) != (Status::Running, at.cpu) {
-            machine.set(prev_id, Status::Unknown, at.cpu);
+        let known = self.known(prev_id);
+        if known.status != Status::Running || known.cpu != at.cpu {
+            self.set(prev_id, Status::Unknown, at.cpu);
         }
         self.append(at, prev_id);
-        let machine = self.machine(at.machine);
-        let in_futex = std::mem::take(&mut machine.cpu(at.cpu).in_futex);
-        if in_futex {
-            machine.in_futex.insert(prev_id);
-        }
+        let losses = self.machine(at.machine).losses;
+        let worker = self.graph.get(prev_id);
+        let has_exited = worker.is_some_and(|worker| worker.exit_ns.is_some());
         let status = match (prev.tid, stays_runnable(prev_state)) {
             (0, _) => Status::Aside,
             (_, true) => Status::Waiting,
-            (_, false) if in_futex => Status::Locked,
+            (_, false) if is_end(prev_state, has_exited) => Status::Gone,
             (_, false) => Status::Blocked,
         };
-        machine.set(prev_id, status, at.cpu);
+        let woken = known.woken.filter(|then| status == Status::Blocked && *then == losses);
+        self.know(prev_id, Known { status, cpu: at.cpu, in_futex, woken });
 
         let next_id = self.worker(at, next);
-        let machine = self.machine(at.machine);
-        let (status, _) = machine.status(next_id);
-        let on = if status == Status::Waiting { at.cpu } else { NO_CPU };
-        // One that runs elsewhere has left that CPU, and the switch there was lost.
-        let status = if status == Status::Running { Status::Unknown } else { status };
-        machine.set(next_id, status, on);
+        let known = self.known(next_id);
+        let (status, on) = match known.status {
+            Status::Waiting => (Status::Waiting, at.cpu),
+            // Nothing else has woken it.
+            Status::Blocked if known.woken == Some(losses) => (Status::Waiting, at.cpu),
+            // One that runs elsewhere has left that CPU, and the switch there was lost.
+            Status::Running => (Status::Unknown, NO_CPU),
+            status => (status, NO_CPU),
+        };
+        self.set(next_id, status, on);
         self.append(at, next_id);
-        let machine = self.machine(at.machine);
-        machine.set(next_id, Status::Running, at.cpu);
-        let in_futex = machine.in_futex.remove(&next_id);
-        let cpu = machine.cpu(at.cpu);
-        (cpu.current, cpu.in_futex) = (Some(next_id), in_futex);
+        let runs = Known { status: Status::Running, cpu: at.cpu, in_futex: false, woken: None };
+        self.know(next_id, runs);
+        let cpu = self.machine(at.machine).cpu(at.cpu);
+        (cpu.current, cpu.in_futex) = (Some(next_id), known.in_futex);
     }
 
     fn wake(&mut self, at: At, woken: &Woken) {
-        if woken.task.tid == 0 {
+        if woken.task.tid == 0 || !can_be(&woken.task) {
             return;
         }
         let target = self.worker(at, &woken.task);
-        match self.machine(at.machine).status(target).0 {
-            // It is on its way already, or has not gone to sleep yet: the switch that puts it to sleep, if
-            // any, comes later.
-            Status::Running | Status::Waiting | Status::Aside => return,
-            Status::Created => {
-                self.append(at, target);
-                self.machine(at.machine).set(target, Status::Waiting, woken.target_cpu);
+        let known = self.known(target);
+        match known.status {
+            // It has not gone to sleep yet, by the switches; on its own CPU, not at all.
+            Status::Running => {
+                if self.waker == Waker::Waking && known.cpu != at.cpu {
+                    let losses = self.machine(at.machine).losses;
+                    self.know(target, Known { woken: Some(losses), ..known });
+                }
                 return;
             }
-            Status::Blocked | Status::Locked | Status::Unknown => {}
+            // It is on its way already.
+            Status::Waiting | Status::Aside | Status::Gone => return,
+            Status::Created => {
+                self.append(at, target);
+                self.set(target, Status::Waiting, woken.target_cpu);
+                return;
+            }
+            Status::Blocked | Status::Unknown => {}
         }
-        let machine = self.machine(at.machine);
-        let context = machine.contexts(at.cpu).running();
-        let cpu = machine.cpu(at.cpu);
-        let (current, receives, sender) = (cpu.current, cpu.receives, cpu.sender);
-        let in_task = context == Context::Task && !receives;
+        let context = self.machine(at.machine).contexts(at.cpu).running();
+        let state = self.machine(at.machine).ended_by(at.cpu, context);
+        let cpu = self.machine(at.machine).cpu(at.cpu);
+        let (current, packet, sender) = (cpu.current, cpu.packet, cpu.interrupted_by);
+        let in_task = state.is_none();
         let waker = current.filter(|_| in_task).map(|current| self.append(at, current));
         let place = self.append(at, target);
         if let Some(waker) = waker {
             self.graph.link(waker, place, Action::Wakes);
         }
-        if let Some(state) = self.sleep(at, context, receives) {
-            self.graph.explain(place, state);
-            if state == State::Network {
-                if let Some(link) = sender {
-                    self.graph.link_at(link, place);
-                }
-                if let Some(current) = current.filter(|_| context == Context::Task) {
-                    self.graph.through(place, current);
-                }
+        match (state, sender) {
+            (Some(State::Ipi), Some(Sender::Task(link))) => self.graph.link_at(link, place),
+            (Some(State::Ipi), Some(Sender::Interrupt(state))) => self.graph.explain(place, state),
+            (Some(state), _) => self.graph.explain(place, state),
+            (None, _) => {}
+        }
+        if state == Some(State::Network) {
+            if let Some(packet) = packet {
+                self.graph.link_at(packet.link, place);
+            }
+            if let Some(current) = current.filter(|_| context == Context::Task) {
+                self.graph.through(place, current);
             }
         }
-        self.machine(at.machine).set(target, Status::Waiting, woken.target_cpu);
+        let (status, cpu) = (Status::Waiting, woken.target_cpu);
+        self.know(target, Known { status, cpu, in_futex: known.in_futex, woken: None });
     }
 
-    /// What a sleep was that ends in an interrupt; `None` where a task ends it.
-    fn sleep(&mut self, at: At, context: Context, receives: bool) -> Option<State> {
-        Some(match context {
-            Context::Task if receives => State::Network,
-            Context::Task => return None,
-            Context::Hrtimer | Context::Vector(Vector::LocalTimer) => State::Timer,
-            Context::Vector(
-                Vector::Reschedule | Vector::CallFunction | Vector::CallFunctionSingle,
-            ) => State::Ipi,
-            Context::Vector(_) => State::Interrupt,
-            Context::Irq(irq) if self.machine(at.machine).is_disk(irq) => State::Disk,
-            Context::Irq(_) => State::Interrupt,
-            Context::Softirq(TIMER | HRTIMER) => State::Timer,
-            Context::Softirq(NET_TX | NET_RX) => State::Network,
-            Context::Softirq(BLOCK | IRQ_POLL) => State::Disk,
-            Context::Softirq(_) => State::Interrupt,
-        })
+    /// A new thread wants a CPU. What is known of one that has its id already, and was not created just now, is of
+    /// another thread, whose end was not seen.
+    fn wake_new(&mut self, at: At, woken: &Woken) {
+        if woken.task.tid == 0 || !can_be(&woken.task) {
+            return;
+        }
+        let found = self.machine(at.machine).thread(woken.task.tid);
+        if found.is_some_and(|id| self.known(id).status == Status::Created) {
+            return self.wake(at, woken);
+        }
+        let id = self.create(at, &woken.task);
+        let maker = self.machine(at.machine).cpu(at.cpu).current;
+        if let Some(worker) = self.graph.get_mut(id) {
+            // Whether it is a thread of its maker's process or a process of its own is not said.
+            (worker.created_ns, worker.was_there, worker.pid) = (Some(at.time_ns), false, 0);
+        }
+        let to = self.graph.append(id, at.time_ns, None, NO_CPU);
+        let in_task = self.machine(at.machine).contexts(at.cpu).running() == Context::Task;
+        if let Some(maker) = maker.filter(|_| in_task) {
+            let from = self.append(at, maker);
+            self.graph.link(from, to, Action::Creates);
+        }
+        self.set(id, Status::Waiting, woken.target_cpu);
     }
 
     /// Notes something of a thread; of the one that runs where the event does not name it.
@@ -311,11 +369,34 @@ impl Builder {
         }
     }
 
-    fn fork(&mut self, at: At, parent: &Task, child: &Task, child_pid: i32) {
+    /// A process runs another program. A thread that was not its first one has that one's id from then on.
+    fn exec(&mut self, at: At, tid: i32, old_tid: i32) {
+        if (1..MAX_TID).contains(&tid) && old_tid > 0 && old_tid != tid {
+            let id = self.machine(at.machine).thread(old_tid);
+            if let Some(id) = id
+                && let Some(worker) = self.graph.get_mut(id)
+            {
+                worker.who = Who::Thread { machine: at.machine, tid };
+                self.machine(at.machine).born(tid, id);
+                self.machine(at.machine).dead(old_tid);
+            }
+        }
+        self.note(at, tid, |worker| (worker.exec_ns, worker.pid) = (Some(at.time_ns), tid));
+    }
+
+    fn fork(
+        &mut self,
+        at: At,
+        (parent, parent_pid): (&Task, i32),
+        (child, child_pid): (&Task, i32),
+    ) {
         if child.tid <= 0 || parent.tid <= 0 {
             return;
         }
         let parent_id = self.worker(at, parent);
+        if let Some(worker) = self.graph.get_mut(parent_id).filter(|worker| worker.pid == 0) {
+            worker.pid = parent_pid;
+        }
         let from = self.append(at, parent_id);
         // An id that is given again is another thread.
         let child_id = self.create(at, child);
@@ -325,17 +406,69 @@ impl Builder {
         }
         let to = self.graph.append(child_id, at.time_ns, None, NO_CPU);
         self.graph.link(from, to, Action::Creates);
-        self.machine(at.machine).set(child_id, Status::Created, at.cpu);
+        self.set(child_id, Status::Created, at.cpu);
     }
 
     /// Events of this CPU were lost: who runs there now is unknown.
     fn lose(&mut self, at: At) {
-        let machine = self.machine(at.machine);
-        let cpu = machine.cpu(at.cpu);
-        (cpu.sender, cpu.receives, cpu.in_futex) = (None, false, false);
+        let cpu = self.machine(at.machine).cpu(at.cpu);
+        cpu.leave();
+        (cpu.in_futex, cpu.interrupted_by) = (false, None);
         if let Some(current) = cpu.current.take() {
-            machine.set(current, Status::Unknown, at.cpu);
+            self.lose_run(current, at.cpu);
         }
+    }
+
+    /// The switch away from a thread that ran on a CPU was lost, unless it is known to run elsewhere.
+    fn lose_run(&mut self, id: WorkerId, cpu: u32) {
+        let known = self.known(id);
+        if known.status == Status::Running && known.cpu == cpu {
+            self.know(id, Known { cpu, ..Known::default() });
+        }
+    }
+
+    /// An event that is known by its name alone.
+    fn other(&mut self, at: At, name: &str) {
+        if is_system_call(name) {
+            self.machine(at.machine).cpu(at.cpu).in_futex = is_entry_of_futex(name);
+        } else if is_reception(name) {
+            let is_begin = name.ends_with("_entry");
+            self.machine(at.machine).cpu(at.cpu).receives = is_begin;
+        }
+    }
+
+    /// A packet is queued by whoever runs on a CPU. One that is passed on comes from who sent it.
+    fn queued(&mut self, at: At, packet: &Packet<'_>, segment: Option<Segment>) {
+        let handled = self.machine(at.machine).cpu(at.cpu).packet;
+        let key = segment.map_or(packet.skb, |segment| segment.key());
+        let place = match handled.filter(|handled| handled.key == key) {
+            Some(handled) => handled.link.from,
+            None => match self.act(at) {
+                Some(place) => place,
+                None => return,
+            },
+        };
+        self.packets.queued(at.machine, packet, place);
+        if let Some(segment) = segment {
+            self.packets.sent_segment(segment, place);
+        }
+    }
+
+    /// A packet arrives on a CPU.
+    fn arrived(&mut self, at: At, packet: &Packet<'_>, segment: Option<Segment>) {
+        let in_buffer = self.packets.arrived(at.machine, packet);
+        let by_number = segment.and_then(|segment| self.packets.received_segment(&segment));
+        let key = segment.map_or(packet.skb, |segment| segment.key());
+        self.handle(at, key, in_buffer.or(by_number));
+    }
+
+    /// What is handled on a CPU from now on is a packet, where its sender is known.
+    fn handle(&mut self, at: At, key: u64, from: Option<Place>) {
+        let packet = from.and_then(|from| {
+            let time_ns = self.graph.point(from)?.time_ns;
+            Some(Handled { key, link: Link { from, time_ns, action: Action::Sends } })
+        });
+        self.machine(at.machine).cpu(at.cpu).packet = packet;
     }
 
     /// A point for whoever handles a packet on a CPU: the kernel itself in a softirq, else the thread.
@@ -360,25 +493,19 @@ impl Builder {
     }
 }
 
-/// Whether the threads that an event names can be threads: their ids are those that the kernel gives.
-fn names_threads(kind: &Kind<'_>) -> bool {
-    let can_be = |task: &Task| (0..MAX_TID).contains(&task.tid);
-    match kind {
-        Kind::SchedSwitch { prev, next, .. } => can_be(prev) && can_be(next),
-        Kind::SchedWaking(woken) | Kind::SchedWakeup(woken) | Kind::SchedWakeupNew(woken) => {
-            can_be(&woken.task)
-        }
-        Kind::SchedProcessFork { parent, child, .. } => can_be(parent) && can_be(child),
-        _ => true,
-    }
+/// Whether a thread leaves its CPU for good. `EXIT_DEAD` and `EXIT_ZOMBIE` are always the same; `TASK_DEAD` is one of
+/// two bits by the kernel's version, of which the other one is that of parked threads or part of a sleep's state.
+const fn is_end(prev_state: i64, has_exited: bool) -> bool {
+    const ENDED: i64 = 0x30;
+    const DEAD: i64 = 0xc0;
+    const SLEEPS: i64 = 0xf;
+    prev_state & ENDED != 0 || (has_exited && prev_state & DEAD != 0 && prev_state & SLEEPS == 0)
 }
 
-const TIMER: u32 = 1;
-const NET_TX: u32 = 2;
-const NET_RX: u32 = 3;
-const BLOCK: u32 = 4;
-const IRQ_POLL: u32 = 5;
-const HRTIMER: u32 = 8;
+/// Whether the thread that an event names can be one: its id is one that the kernel gives.
+fn can_be(task: &Task) -> bool {
+    (0..MAX_TID).contains(&task.tid)
+}
 
 /// Whether an event is the begin or end of a system call, by LTTng's names of all versions.
 fn is_system_call(name: &str) -> bool {

@@ -84,7 +84,7 @@ fn an_exit_without_entry_leaves_the_context_as_it_was() {
 #[test]
 fn an_interrupt_in_which_requests_complete_is_a_disks() {
     let irq = |completes: bool| {
-        let entry = Kind::IrqHandlerEntry { irq: 5, name: b"ahci" };
+        let entry = Kind::IrqHandlerEntry { irq: 5, name: b"device" };
         let exit = Kind::IrqHandlerExit { irq: 5, ret: 1 };
         let mut all = vec![(10, 0, switch(0, 0, 1)), (11, 0, switch(1, 2, 0)), (20, 0, entry)];
         if completes {
@@ -238,4 +238,215 @@ fn memory_does_not_grow_with_events_before_the_asked_time() {
         }
     }
     assert!(most < 20, "{most}");
+}
+
+#[test]
+fn a_thread_that_is_woken_on_its_way_to_sleep_waits() {
+    let after = |waker_cpu: u32, between: &[(u64, u32, Kind<'static>)]| {
+        let mut all = vec![
+            (10, 0, switch(0, 0, 1)),
+            (11, 1, switch(0, 0, 2)),
+            (20, waker_cpu, waking(1)),
+            (21, 0, switch(1, 1, 0)),
+        ];
+        all.extend_from_slice(between);
+        all.push((40, 3, switch(0, 0, 1)));
+        states(&built(&all), 1)[2..].to_vec()
+    };
+    assert_eq!(after(1, &[]), [(40, Some(State::WaitingCpu))]);
+    // It was another sleep that was ended then.
+    let asleep = [(30, Some(State::Blocked)), (40, Some(State::WaitingCpu))];
+    assert_eq!(after(1, &[(30, 1, waking(1))]), asleep);
+    // An interrupt on its own CPU sees it awake; so nothing is known of what wakes it.
+    assert_eq!(after(0, &[]), [(40, Some(State::Blocked))]);
+    // The wake-up may be among what was lost.
+    let lost = Kind::Lost(Loss::default());
+    assert_eq!(after(1, &[(30, 5, lost)]), [(40, Some(State::Blocked))]);
+}
+
+#[test]
+fn where_wake_ups_are_recorded_late_there_is_no_such_doubt() {
+    let mut builder = Builder::new(Waker::Wakeup);
+    let woken = Kind::SchedWakeup(Woken { task: task(1), target_cpu: 0 });
+    for (time_ns, cpu, kind) in [
+        (10, 0, switch(0, 0, 1)),
+        (20, 1, woken),
+        (21, 0, switch(1, 1, 0)),
+        (40, 0, switch(0, 0, 1)),
+    ] {
+        builder.follow(&Event { time_ns, cpu, kind });
+    }
+    assert_eq!(states(&builder, 1).last(), Some(&(40, Some(State::Blocked))));
+}
+
+#[test]
+fn repeated_wakings_count_once() {
+    let builder = built(&[
+        (10, 0, switch(0, 0, 1)),
+        (20, 0, switch(1, 1, 0)),
+        (30, 1, waking(1)),
+        (35, 2, waking(1)),
+        (40, 0, switch(0, 0, 1)),
+    ]);
+    let waits = (40, Some(State::WaitingCpu));
+    assert_eq!(states(&builder, 1)[2..], [(30, Some(State::Blocked)), waits]);
+}
+
+#[test]
+fn an_interrupt_of_another_cpu_is_what_that_cpu_did() {
+    let which = noise_common::hooks::Vector::Reschedule;
+    let sleep = |send: &dyn Fn(&mut Builder)| {
+        let mut builder = built(&[
+            (10, 0, switch(0, 0, 1)),
+            (11, 1, switch(0, 0, 2)),
+            (20, 0, switch(1, 1, 0)),
+            (21, 1, Kind::SoftirqEntry { vec: 4 }),
+        ]);
+        send(&mut builder);
+        for (time_ns, kind) in [(30, Kind::VectorEntry { which, vector: 1 }), (31, waking(1))] {
+            builder.follow(&Event { time_ns, cpu: 0, kind });
+        }
+        let id = builder.thread(0, 1).unwrap();
+        let point = *builder.graph().get(id).unwrap().points().last().unwrap();
+        (point.state, point.link.map(|link| link.time_ns))
+    };
+    assert_eq!(sleep(&|_| {}), (Some(State::Ipi), None));
+    assert_eq!(sleep(&|builder| builder.interrupts(0, 1, 25, 0)), (Some(State::Disk), None));
+    assert_eq!(sleep(&|builder| builder.interrupts(0, 1, 25, 7)), (Some(State::Ipi), None));
+    // Which of two it was is unknown.
+    let twice = |builder: &mut Builder| {
+        builder.interrupts(0, 1, 25, 0);
+        builder.interrupts(0, 1, 26, 0);
+    };
+    assert_eq!(sleep(&twice), (Some(State::Ipi), None));
+    let by_task = |builder: &mut Builder| {
+        builder.follow(&Event { time_ns: 24, cpu: 1, kind: Kind::SoftirqExit { vec: 4 } });
+        builder.interrupts(0, 1, 25, 0);
+    };
+    assert_eq!(sleep(&by_task), (Some(State::Blocked), Some(25)));
+}
+
+#[test]
+fn a_new_thread_without_its_creation_is_not_the_one_that_had_its_id() {
+    let new = Kind::SchedWakeupNew(Woken { task: task(2), target_cpu: 1 });
+    let builder = built(&[
+        (5, 1, switch(0, 0, 2)),
+        (8, 1, switch(2, 1, 0)),
+        (10, 0, switch(0, 0, 1)),
+        (20, 0, new),
+        (30, 1, switch(0, 0, 2)),
+    ]);
+    let who = Who::Thread { machine: 0, tid: 2 };
+    assert_eq!(builder.graph().workers().filter(|(_, worker)| worker.who == who).count(), 2);
+    assert_eq!(states(&builder, 2), [(20, None), (30, Some(State::WaitingCpu))]);
+    let id = builder.thread(0, 2).unwrap();
+    let first = *builder.graph().get(id).unwrap().points().next().unwrap();
+    assert_eq!(first.link.map(|link| link.action), Some(Action::Creates));
+}
+
+#[test]
+fn who_has_the_id_of_a_dead_thread_is_another_one() {
+    let exit = Kind::SchedProcessExit(task(1));
+    let count = |state, exits: bool| {
+        let mut all = vec![(10, 0, switch(0, 0, 1))];
+        if exits {
+            all.push((15, 0, exit));
+        }
+        all.extend([(20, 0, switch(1, state, 0)), (50, 0, switch(0, 0, 1))]);
+        let builder = built(&all);
+        let who = Who::Thread { machine: 0, tid: 1 };
+        builder.graph().workers().filter(|(_, worker)| worker.who == who).count()
+    };
+    // Dead, by the kernel's version; asleep at its end; parked; a sleep that a deadly signal ends.
+    for (state, exits, workers) in [
+        (64, true, 2),
+        (128, true, 2),
+        (16, false, 2),
+        (2, true, 1),
+        (64, false, 1),
+        (130, false, 1),
+        (130, true, 1),
+    ] {
+        assert_eq!(count(state, exits), workers, "{state} {exits}");
+    }
+}
+
+#[test]
+fn a_thread_that_runs_another_program_is_the_first_of_its_process() {
+    let exec = Kind::SchedProcessExec { filename: b"/bin/x", tid: 5, old_tid: 7 };
+    let builder = built(&[(10, 0, switch(0, 0, 7)), (20, 0, exec), (30, 0, switch(5, 1, 0))]);
+    assert_eq!(states(&builder, 5), [(10, None), (30, Some(State::Running))]);
+    assert_eq!(builder.thread(0, 7), None);
+}
+
+#[test]
+fn a_packet_that_is_passed_on_comes_from_who_sent_it() {
+    let packet = |skb, name| Packet { skb, len: 100, name };
+    let builder = built(&[
+        (5, 1, switch(0, 0, 1)),
+        (6, 1, switch(1, 1, 0)),
+        (10, 0, switch(0, 0, 2)),
+        (20, 0, Kind::NetDevQueue(packet(9, b"veth1"))),
+        (21, 0, Kind::SoftirqEntry { vec: 3 }),
+        (22, 0, Kind::NetifReceiveSkb(packet(9, b"veth2"))),
+        (23, 0, Kind::NetDevQueue(packet(9, b"veth3"))),
+        (24, 0, Kind::SoftirqExit { vec: 3 }),
+        (30, 1, Kind::SoftirqEntry { vec: 3 }),
+        (31, 1, Kind::NetifReceiveSkb(packet(9, b"veth4"))),
+        (32, 1, waking(1)),
+    ]);
+    let id = builder.thread(0, 1).unwrap();
+    let point = *builder.graph().get(id).unwrap().points().last().unwrap();
+    assert_eq!(point.state, Some(State::Network));
+    let link = point.link.unwrap();
+    assert_eq!((link.time_ns, link.action), (20, Action::Sends));
+    assert_eq!(Some(link.from.worker), builder.thread(0, 2));
+}
+
+#[test]
+fn segments_are_matched_in_other_buffers() {
+    let packet = |skb| Packet { skb, len: 100, name: b"eth0" };
+    let segment = |sequence, bytes| {
+        let flow = crate::packets::flow((&[1], &[2]), (3, 4));
+        Some(Segment { flow, sequence, acknowledged: 0, flags: 0, bytes })
+    };
+    let mut builder = Builder::default();
+    let mut event = |machine, time_ns, cpu, kind, segment| {
+        builder.follow_with(machine, &Event { time_ns, cpu, kind }, segment);
+    };
+    event(0, 10, 0, switch(0, 0, 1), None);
+    event(1, 10, 0, switch(0, 0, 2), None);
+    event(1, 12, 0, switch(2, 1, 0), None);
+    event(0, 20, 0, Kind::NetDevQueue(packet(7)), segment(1000, 3000));
+    event(1, 30, 0, Kind::SoftirqEntry { vec: 3 }, None);
+    event(1, 31, 0, Kind::NetifReceiveSkb(packet(8)), segment(2448, 1448));
+    event(1, 32, 0, waking(2), None);
+    let id = builder.thread(1, 2).unwrap();
+    let link = builder.graph().get(id).unwrap().points().last().unwrap().link.unwrap();
+    assert_eq!((link.time_ns, Some(link.from.worker)), (20, builder.thread(0, 1)));
+}
+
+#[test]
+fn whole_blocks_of_threads_that_ended_are_forgotten() {
+    let mut builder = built(&[(1, 0, switch(0, 0, 1))]);
+    for round in 0..10_000u64 {
+        let (time_ns, tid) = (round * 100, 1000 + (round % 5000) as i32);
+        let fork = Kind::SchedProcessFork {
+            parent: task(1),
+            parent_pid: 1,
+            child: task(tid),
+            child_pid: 1,
+        };
+        for (after, cpu, kind) in
+            [(10, 0, fork), (20, 1, switch(0, 0, tid)), (30, 1, switch(tid, 16, 0))]
+        {
+            builder.follow(&Event { time_ns: time_ns + after, cpu, kind });
+        }
+        if round % 100 == 0 {
+            builder.forget_before(time_ns);
+        }
+    }
+    let there = builder.graph().workers().count();
+    assert!(there < 500, "{there}");
+    assert!(builder.graph().points() < 1000);
 }

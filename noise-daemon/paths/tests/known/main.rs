@@ -7,6 +7,7 @@
     reason = "all of this is a test, which fails by panicking"
 )]
 
+mod delimited;
 mod drawn;
 mod events;
 #[expect(dead_code, reason = "the tests of the reader use all of it")]
@@ -45,5 +46,8 @@ fn main() -> ExitCode {
         let run = move || files::Trace::read(name).map(|trace| traces::paths(&trace));
         trials.push(trial(format!("traces::{name}::paths_are_those_of_the_expected_file"), run));
     }
+    trials.push(trial("traces::bug446190::system_calls_are_executions".to_owned(), || {
+        files::Trace::read("bug446190").map(|trace| delimited::system_calls(&trace))
+    }));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

@@ -7,6 +7,7 @@
     reason = "all of this is a test, which fails by panicking"
 )]
 
+mod acts;
 mod play;
 
 use std::collections::BTreeMap;
@@ -21,9 +22,10 @@ use noise_paths::state::State;
 use noise_paths::walk::{Bounds, walk};
 use noise_trace::delays::{Begin, Delays};
 use noise_trace::event::{Event, Kind, Loss};
-use proptest::prelude::*;
+use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, prop_assume, proptest};
 
-use self::play::{FIRST, HOG, Part, Played, Schedule, play};
+use self::acts::Schedule;
+use self::play::{FIRST, HOG, OTHER, Part, Played, play};
 
 /// The graph of events that were played, without those whose numbers are in `lost`.
 fn graph(played: &Played, is_lost: impl Fn(usize) -> bool) -> Graph {
@@ -35,6 +37,7 @@ fn graph(played: &Played, is_lost: impl Fn(usize) -> bool) -> Graph {
             play::What::Event(kind) => builder.follow(&event(*kind)),
             play::What::Sent(key) => builder.sent(0, *cpu, *time_ns, *key),
             play::What::Received(key) => builder.received(0, *cpu, *time_ns, *key),
+            play::What::Interrupts(target) => builder.interrupts(0, *cpu, *time_ns, *target),
         }
     }
     builder.finish()
@@ -62,7 +65,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn the_true_path_is_found(schedule in play::schedules()) {
+    fn the_true_path_is_found(schedule in acts::schedules()) {
         let played = play(&schedule);
         let graph = graph(&played, |_| false);
         let id = thread(&graph, FIRST).unwrap();
@@ -75,7 +78,7 @@ proptest! {
 
     #[test]
     fn a_path_of_a_part_of_the_time_is_that_part_of_the_path(
-        schedule in play::schedules(),
+        schedule in acts::schedules(),
         cut in (0.0..1.0f64, 0.0..1.0f64),
     ) {
         let played = play(&schedule);
@@ -101,7 +104,10 @@ proptest! {
     }
 
     #[test]
-    fn waits_for_a_cpu_are_divided_among_who_had_it(schedule in play::schedules()) {
+    fn waits_are_divided_among_those_who_made_them_long(
+        schedule in acts::schedules(),
+        light in any::<bool>(),
+    ) {
         let played = play(&schedule);
         let graph = graph(&played, |_| false);
         let wanted = Wanted::Thread(FIRST);
@@ -109,8 +115,9 @@ proptest! {
         let Execution { worker, from_ns, to_ns, .. } = execution;
         let path = walk(&graph, worker, from_ns, to_ns, Bounds::default()).unwrap();
         let executions = vec![traced(&graph, "first", &execution, &path)];
-        let mut document = Document { executions, discarded: 0 };
-        let mut blame = Blame::new(&document, Delays::new(Begin::Waking));
+        let mut document = Document { executions, ..Document::default() };
+        let delays = if light { Delays::of_turns() } else { Delays::new(Begin::Waking) };
+        let mut blame = Blame::new(&document, delays);
         for (time_ns, cpu, what) in &played.events {
             if let play::What::Event(kind) = what {
                 blame.follow(&Event { time_ns: *time_ns, cpu: *cpu, kind: *kind }, &mut document);
@@ -120,9 +127,10 @@ proptest! {
         let mut hogs_ns = 0;
         for segment in &document.executions[0].path {
             let culprits: u64 = segment.culprits.iter().map(|culprit| culprit.ns).sum();
-            let waits = segment.state == "waiting_cpu";
-            prop_assert_eq!(culprits, if waits { segment.to_ns - segment.from_ns } else { 0 });
-            let hogs = segment.culprits.iter().filter(|culprit| culprit.tid >= HOG);
+            let is_divided = ["waiting_cpu", "disk", "network"].contains(&segment.state);
+            let expected = if is_divided { segment.to_ns - segment.from_ns } else { 0 };
+            prop_assert_eq!(culprits, expected, "{:?}", segment);
+            let hogs = segment.culprits.iter().filter(|culprit| (HOG..OTHER).contains(&culprit.tid));
             hogs_ns += hogs.map(|culprit| culprit.ns).sum::<u64>();
         }
         prop_assert_eq!(hogs_ns, played.preempted_ns);
@@ -130,7 +138,7 @@ proptest! {
 
     #[test]
     fn whatever_is_lost_a_path_is_whole(
-        schedule in play::schedules(),
+        schedule in acts::schedules(),
         share in 0.0..0.6f64,
         seed in any::<u64>(),
         depth in 0..4u32,
@@ -159,7 +167,7 @@ proptest! {
 
     #[test]
     fn forgetting_what_lies_before_a_span_does_not_change_its_path(
-        schedule in play::schedules(),
+        schedule in acts::schedules(),
         share in 0.0..1.0f64,
     ) {
         let played = play(&schedule);
@@ -178,12 +186,12 @@ proptest! {
 
 #[test]
 fn schedules_have_all_that_a_path_can_consist_of() {
-    use proptest::strategy::ValueTree as _;
+    use proptest::strategy::{Strategy as _, ValueTree as _};
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();
     let mut seen: BTreeMap<State, u64> = BTreeMap::new();
     for _ in 0..100 {
-        let schedule: Schedule = play::schedules().new_tree(&mut runner).unwrap().current();
+        let schedule: Schedule = acts::schedules().new_tree(&mut runner).unwrap().current();
         for part in play(&schedule).truth {
             *seen.entry(part.state).or_default() += 1;
         }

@@ -6,13 +6,16 @@
 
 use noise_common::hooks::Vector;
 use noise_paths::state::State;
-use noise_trace::event::{Comm, Kind, Task, Woken};
-use proptest::prelude::*;
+use noise_trace::event::{Comm, Kind, Packet, Request, Task, Woken};
+
+use super::acts::{Act, Device, Schedule};
 
 /// The thread whose path is looked for.
 pub const FIRST: i32 = 100;
 /// Who preempts others.
 pub const HOG: i32 = 50_000;
+/// Who asks for requests beside them.
+pub const OTHER: i32 = 90_000;
 
 /// Who did what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,114 +35,14 @@ pub fn push(parts: &mut Vec<Part>, part: Part) {
     }
 }
 
-/// What ends a sleep that no thread ends.
-#[derive(Clone, Copy, Debug)]
-pub enum Device {
-    Hrtimer,
-    LocalTimer,
-    TimerSoftirq,
-    BlockSoftirq,
-    NetSoftirq,
-    Irq,
-    Rcu,
-    Reschedule,
-    Unseen,
-}
-
-/// What a thread does next. Numbers are nanoseconds.
-#[derive(Clone, Debug)]
-pub enum Act {
-    /// It runs.
-    Run(u64),
-    /// It runs, and is interrupted meanwhile; an exit may come twice, as if its entry was lost.
-    Interrupted { ns: u64, nested: bool, unmatched: bool },
-    /// Another one takes its CPU.
-    Preempted(u64),
-    /// It sleeps until a device or a timer is done, then waits for a CPU; wakings may be repeated.
-    Sleep { ns: u64, wait_ns: u64, device: Device, repeated: bool },
-    /// It wakes another thread, runs on, and sleeps until that one is done.
-    Ask { on_ns: u64, wait_ns: u64, back_ns: u64, other: Vec<Act> },
-    /// It creates a thread, runs on, and sleeps until that one ends.
-    Join { on_ns: u64, new_ns: Option<u64>, wait_ns: u64, back_ns: u64, child: Vec<Act> },
-    /// It sends a packet, runs on, and sleeps until the answer.
-    Request {
-        on_ns: u64,
-        way_ns: u64,
-        wait_ns: u64,
-        answer_ns: u64,
-        back_ns: u64,
-        server: Vec<Act>,
-    },
-}
-
-/// What the first thread does.
-pub type Schedule = Vec<Act>;
-
-fn device() -> impl Strategy<Value = Device> {
-    prop::sample::select(vec![
-        Device::Hrtimer,
-        Device::LocalTimer,
-        Device::TimerSoftirq,
-        Device::BlockSoftirq,
-        Device::NetSoftirq,
-        Device::Irq,
-        Device::Rcu,
-        Device::Reschedule,
-        Device::Unseen,
-    ])
-}
-
-/// Schedules.
-pub fn schedules() -> impl Strategy<Value = Schedule> {
-    let ns = || 10..10_000u64;
-    let leaf = prop_oneof![
-        ns().prop_map(Act::Run),
-        (100..10_000u64, any::<bool>(), any::<bool>())
-            .prop_map(|(ns, nested, unmatched)| Act::Interrupted { ns, nested, unmatched }),
-        ns().prop_map(Act::Preempted),
-        (100..10_000u64, ns(), device(), any::<bool>()).prop_map(
-            |(ns, wait_ns, device, repeated)| { Act::Sleep { ns, wait_ns, device, repeated } }
-        ),
-    ];
-    let act = leaf.prop_recursive(5, 60, 5, move |inner| {
-        let acts = || prop::collection::vec(inner.clone(), 1..5);
-        prop_oneof![
-            (ns(), ns(), ns(), acts()).prop_map(|(on_ns, wait_ns, back_ns, other)| Act::Ask {
-                on_ns,
-                wait_ns,
-                back_ns,
-                other
-            }),
-            (ns(), prop::option::of(1..9u64), ns(), ns(), acts()).prop_map(
-                |(on_ns, new_ns, wait_ns, back_ns, child)| Act::Join {
-                    on_ns,
-                    new_ns,
-                    wait_ns,
-                    back_ns,
-                    child
-                }
-            ),
-            (ns(), 100..10_000u64, ns(), 100..10_000u64, ns(), acts()).prop_map(
-                |(on_ns, way_ns, wait_ns, answer_ns, back_ns, server)| Act::Request {
-                    on_ns,
-                    way_ns,
-                    wait_ns,
-                    answer_ns,
-                    back_ns,
-                    server
-                }
-            ),
-        ]
-    });
-    prop::collection::vec(act, 1..6)
-}
-
 /// An event, or what stands for one that the model does not have.
 #[derive(Clone, Copy, Debug)]
 pub enum What {
     Event(Kind<'static>),
     Sent(u64),
     Received(u64),
+    /// Another CPU is interrupted.
+    Interrupts(u32),
 }
 
 /// A schedule that was played.
@@ -177,12 +80,18 @@ struct Stage {
     /// The CPU of each thread, by its number from [`FIRST`] on.
     cpus: Vec<u32>,
     packets: u64,
+    requests: u64,
     /// From when until when which thread was preempted.
     preempted: Vec<(u64, u64, i32)>,
 }
 
 fn task(tid: i32) -> Task {
     Task { comm: Comm::default(), tid, prio: 120 }
+}
+
+/// Every other packet is known by its buffer.
+fn in_buffer(key: u64) -> Option<Packet<'static>> {
+    key.is_multiple_of(2).then_some(Packet { skb: key, len: 100, name: b"lo" })
 }
 
 /// The parts of a path that lie in a span.
@@ -292,9 +201,75 @@ impl Stage {
                 irq(self, &|stage| stage.waking(time_ns, cpu, tid));
                 State::Interrupt
             }
+            Device::IrqInSoftirq => {
+                self.event(time_ns - 9, cpu, Kind::SoftirqEntry { vec: 3 });
+                irq(self, &|stage| stage.waking(time_ns, cpu, tid));
+                self.event(time_ns + 9, cpu, Kind::SoftirqExit { vec: 3 });
+                State::Interrupt
+            }
+            Device::InterruptedSoftirq => {
+                self.event(time_ns - 9, cpu, Kind::SoftirqEntry { vec: 1 });
+                self.event(time_ns - 8, cpu, Kind::IrqHandlerEntry { irq: 9, name: b"irq" });
+                self.event(time_ns - 7, cpu, Kind::IrqHandlerExit { irq: 9, ret: 1 });
+                self.waking(time_ns, cpu, tid);
+                self.event(time_ns + 9, cpu, Kind::SoftirqExit { vec: 1 });
+                State::Timer
+            }
+            Device::CompletionOnAnotherCpu => {
+                let which = Vector::CallFunctionSingle;
+                self.event(time_ns - 5, cpu, Kind::VectorEntry { which, vector: 1 });
+                self.event(time_ns - 2, cpu, Kind::BlockRqComplete(Request::default()));
+                self.waking(time_ns, cpu, tid);
+                self.event(time_ns + 5, cpu, Kind::VectorExit { which, vector: 1 });
+                State::Disk
+            }
+            Device::SentByBlockSoftirq => {
+                let (sender, which) = (6_000, Vector::Reschedule);
+                self.event(time_ns - 9, sender, Kind::SoftirqEntry { vec: 4 });
+                self.events.push((time_ns - 8, sender, What::Interrupts(cpu)));
+                self.event(time_ns - 7, sender, Kind::SoftirqExit { vec: 4 });
+                self.event(time_ns - 5, cpu, Kind::VectorEntry { which, vector: 1 });
+                self.waking(time_ns, cpu, tid);
+                self.event(time_ns + 5, cpu, Kind::VectorExit { which, vector: 1 });
+                State::Disk
+            }
+            Device::Nvme => {
+                self.event(time_ns - 5, cpu, Kind::IrqHandlerEntry { irq: 11, name: b"nvme0q1" });
+                self.waking(time_ns, cpu, tid);
+                self.event(time_ns + 5, cpu, Kind::IrqHandlerExit { irq: 11, ret: 1 });
+                State::Disk
+            }
+            Device::Disk => {
+                self.disk(time_ns, cpu, tid);
+                State::Disk
+            }
             // Its wake-up is not in the trace.
             Device::Unseen => State::Blocked,
         }
+    }
+
+    /// The interrupt of a disk that is done with a thread's request, and was with another one's before.
+    fn disk(&mut self, time_ns: u64, cpu: u32, tid: i32) {
+        self.requests += 1;
+        let sector = 1_000 * self.requests;
+        let request =
+            |tid: i32, sector| Request { dev: 1, sector, sectors: 8, tid, ..Request::default() };
+        let (own, other) = (request(tid, sector), request(OTHER, sector + 500));
+        self.event(time_ns - 60, cpu, Kind::BlockRqInsert(other));
+        self.event(time_ns - 55, cpu, Kind::BlockRqInsert(own));
+        self.event(time_ns - 45, cpu, Kind::BlockRqIssue(other));
+        self.event(time_ns - 35, cpu, Kind::BlockRqIssue(own));
+        let (entry, exit) = (
+            Kind::IrqHandlerEntry { irq: 12, name: b"disk" },
+            Kind::IrqHandlerExit { irq: 12, ret: 1 },
+        );
+        self.event(time_ns - 25, cpu, entry);
+        self.event(time_ns - 22, cpu, Kind::BlockRqComplete(other));
+        self.event(time_ns - 20, cpu, exit);
+        self.event(time_ns - 10, cpu, entry);
+        self.event(time_ns - 3, cpu, Kind::BlockRqComplete(own));
+        self.waking(time_ns, cpu, tid);
+        self.event(time_ns + 5, cpu, exit);
     }
 
     /// What a thread does that runs since then: until when, and its path.
@@ -321,6 +296,34 @@ impl Stage {
                     self.preempted.push((now_ns, now_ns + ns, tid));
                     push(&mut truth, part(now_ns, now_ns + ns, State::WaitingCpu));
                     now_ns += ns;
+                }
+                Act::Migrated(on_ns, there_ns) => {
+                    let (cpu, hog) = (self.cpu(tid), HOG + tid);
+                    let (moved_ns, in_ns) = (now_ns + on_ns, now_ns + on_ns + there_ns);
+                    self.switch(now_ns, cpu, tid, 0, hog);
+                    let (task, orig_cpu, dest_cpu) = (task(tid), cpu, cpu ^ 1);
+                    self.event(moved_ns, cpu, Kind::SchedMigrateTask { task, orig_cpu, dest_cpu });
+                    self.switch_in(tid, in_ns);
+                    self.switch(in_ns, cpu, hog, 1, 0);
+                    push(&mut truth, part(now_ns, in_ns, State::WaitingCpu));
+                    now_ns = in_ns;
+                }
+                Act::Raced { ns, wait_ns, device } => {
+                    self.waking(now_ns + 2, 4_000, tid);
+                    let out_ns = now_ns + 5;
+                    push(&mut truth, part(now_ns, out_ns, State::Running));
+                    self.switch_out(tid, out_ns, 1);
+                    let woken_ns = out_ns + ns;
+                    let state = match device {
+                        Some(device) => self.device(*device, woken_ns, tid),
+                        None => State::WaitingCpu,
+                    };
+                    now_ns = woken_ns + wait_ns;
+                    self.switch_in(tid, now_ns);
+                    // Without an event that it is woken by, it is the race.
+                    let state = if state == State::Blocked { State::WaitingCpu } else { state };
+                    push(&mut truth, part(out_ns, woken_ns, state));
+                    push(&mut truth, part(woken_ns, now_ns, State::WaitingCpu));
                 }
                 Act::Sleep { ns, wait_ns, device, repeated } => {
                     self.switch_out(tid, now_ns, 1);
@@ -455,14 +458,20 @@ impl Stage {
 
     fn send(&mut self, time_ns: u64, cpu: u32) -> u64 {
         self.packets += 1;
-        self.events.push((time_ns, cpu, What::Sent(self.packets)));
+        match in_buffer(self.packets) {
+            Some(packet) => self.event(time_ns, cpu, Kind::NetDevQueue(packet)),
+            None => self.events.push((time_ns, cpu, What::Sent(self.packets))),
+        }
         self.packets
     }
 
     /// A packet arrives in a softirq, and wakes who waits for it.
     fn receive(&mut self, time_ns: u64, cpu: u32, key: u64, tid: i32) {
         self.event(time_ns - 6, cpu, Kind::SoftirqEntry { vec: 3 });
-        self.events.push((time_ns - 3, cpu, What::Received(key)));
+        match in_buffer(key) {
+            Some(packet) => self.event(time_ns - 3, cpu, Kind::NetifReceiveSkb(packet)),
+            None => self.events.push((time_ns - 3, cpu, What::Received(key))),
+        }
         self.waking(time_ns, cpu, tid);
         self.event(time_ns + 1, cpu, Kind::SoftirqExit { vec: 3 });
     }
@@ -480,8 +489,8 @@ impl Stage {
         if unmatched {
             self.event(at(6), cpu, Kind::IrqHandlerExit { irq: 8, ret: 1 });
             self.event(at(7), cpu, Kind::SoftirqExit { vec: 1 });
-            // It runs already.
-            self.waking(at(8), 4_000, tid);
+            // It runs already, and stays so.
+            self.waking(at(8), cpu, tid);
         }
     }
 }

@@ -31,4 +31,4 @@ pub use hangups::{Hangup, Hangups};
 pub use hosts::{HostName, Hosts};
 pub use listen::{ListenError, Listeners};
 pub use reload::Web;
-pub use serve::{Costs, Listener, serve};
+pub use serve::{Costs, Listener, MarkCounts, serve};

@@ -7,6 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -84,13 +85,35 @@ pub struct Costs {
     pub budget: Budget,
     /// Who was hung up on.
     pub hangups: Hangups,
+    /// What became of marks.
+    pub marks: Arc<MarkCounts>,
+}
+
+/// How many datagrams came to the socket of marks.
+#[derive(Debug, Default)]
+pub struct MarkCounts {
+    /// Marks that were kept.
+    pub taken: AtomicU64,
+    /// What is no mark, or is not its sender's to set.
+    pub refused: AtomicU64,
+    /// More than are kept in a second.
+    pub dropped: AtomicU64,
+}
+
+impl MarkCounts {
+    /// Each with its name.
+    pub fn all(&self) -> [(&'static str, u64); 3] {
+        let Self { taken, refused, dropped } = self;
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        [("taken", of(taken)), ("refused", of(refused)), ("dropped", of(dropped))]
+    }
 }
 
 impl Costs {
-    /// Those of a listener that is served whatever the load of others is: only hang-ups are counted
+    /// Those of a listener that is served whatever the load of others is: all but the budget is counted
     /// together.
     pub fn beside(&self) -> Self {
-        Self { budget: Budget::default(), hangups: self.hangups.clone() }
+        Self { budget: Budget::default(), ..self.clone() }
     }
 }
 
@@ -107,7 +130,7 @@ pub(super) async fn serve_with<L: Listener>(
     costs: Costs,
     timeouts: Timeouts,
 ) {
-    let Costs { budget, hangups } = costs;
+    let Costs { budget, hangups, .. } = costs;
     let connections = Arc::new(Connections::new(hangups));
     // Ends what is open when this future ends.
     let mut tasks = tokio::task::JoinSet::new();

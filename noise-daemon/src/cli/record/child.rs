@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
 use std::process::{self, Command, ExitCode, ExitStatus};
 
 use anyhow::Context as _;
@@ -9,6 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::cli::CommandError;
+use crate::marks::MARKS_VARIABLE;
 
 /// What shells add to the number of the signal that ended a command.
 const BY_SIGNAL: i32 = 128;
@@ -18,12 +20,18 @@ const BY_SIGNAL: i32 = 128;
 pub struct Child(process::Child);
 
 impl Child {
-    /// Starts it.
+    /// Starts it, and says in its environment where its marks go.
     ///
     /// # Errors
     /// Where there is no such program, or it cannot be run.
-    pub fn start(program: &OsString, arguments: &[OsString]) -> Result<Self, CommandError> {
-        let started = Command::new(program).args(arguments).spawn();
+    pub fn start(
+        program: &OsString,
+        arguments: &[OsString],
+        marks: Option<PathBuf>,
+    ) -> Result<Self, CommandError> {
+        let mut command = Command::new(program);
+        command.args(arguments).envs(marks.map(|path| (MARKS_VARIABLE, path)));
+        let started = command.spawn();
         started
             .with_context(|| format!("cannot run {}", program.display()))
             .map(Self)
@@ -64,18 +72,21 @@ mod tests {
     use super::*;
 
     fn run(script: &str) -> Child {
-        Child::start(&"sh".into(), &["-c".into(), script.into()]).unwrap()
+        Child::start(&"sh".into(), &["-c".into(), script.into()], None).unwrap()
     }
 
     #[test]
     fn codes_are_those_of_shells() {
+        let marks = ["-c".into(), "test \"$NOISED_MARKS\" = /x".into()];
+        let child = Child::start(&"sh".into(), &marks, Some("/x".into())).unwrap();
+        assert_eq!(child.wait(false).unwrap(), ExitCode::from(0));
         for (script, code) in [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143)] {
             assert_eq!(run(script).wait(false).unwrap(), ExitCode::from(code), "{script}");
         }
         let begin = std::time::Instant::now();
         assert_eq!(run("sleep 60").wait(true).unwrap(), ExitCode::from(143));
         assert!(begin.elapsed().as_secs() < 30);
-        let error = Child::start(&"/nonexistent/x".into(), &[]).unwrap_err();
+        let error = Child::start(&"/nonexistent/x".into(), &[], None).unwrap_err();
         assert!(
             error.to_string().starts_with("cannot run /nonexistent/x: No such file"),
             "{error}"

@@ -1,7 +1,7 @@
 //! Where events come from: the flight recorder of a daemon, over its local socket.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -16,6 +16,7 @@ use noise_wire::events::{EventsReader, Item, Place};
 
 use super::supply::Supply;
 use crate::cli::{CommandError, Exit};
+use crate::marks::{beside, marked};
 
 /// Longer than an answer takes on a loaded machine.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -31,6 +32,9 @@ struct Flight {
     adder: EventAdder,
     /// Classes of the events that are wanted.
     classes: Vec<Class>,
+    /// Where the daemon takes marks, and the number of the next one that is wanted.
+    marks: PathBuf,
+    next_mark: u64,
 }
 
 /// The flight recorder of a daemon; `None` where no daemon answers.
@@ -49,6 +53,8 @@ pub fn flight(
         asked_ns: begin_ns,
         adder: EventAdder::default(),
         classes: wanted.unwrap_or(&CLASSES).to_vec(),
+        marks: beside(socket),
+        next_mark: 0,
     };
     match flight.ask(begin_ns) {
         Ok(body) => {
@@ -140,11 +146,22 @@ impl Supply for Flight {
                 Item::Events { place, first, events } => {
                     self.adder.add(capture, place, first, &events);
                 }
+                Item::Mark(mark) => {
+                    // Of those before the begin, too, the later ones are of its time.
+                    if mark.number >= self.next_mark && mark.time_ns >= self.begin_ns {
+                        capture.mark(marked(&mark));
+                    }
+                    self.next_mark = self.next_mark.max(mark.number.saturating_add(1));
+                }
                 // What is missing shows where the numbers go on.
                 Item::Part { .. } | Item::Missing { .. } | Item::End { .. } => {}
             }
         }
         Ok(fullness)
+    }
+
+    fn marks(&self) -> Option<PathBuf> {
+        self.marks.exists().then(|| self.marks.clone())
     }
 
     fn lacks(&self) -> Vec<Hook> {

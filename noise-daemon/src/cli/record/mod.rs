@@ -5,6 +5,7 @@ mod daemon;
 mod dump;
 mod folder;
 mod line;
+mod marks;
 mod session;
 mod size;
 mod summary;
@@ -135,7 +136,7 @@ pub fn run(args: &RecordArgs) -> Result<ExitCode, CommandError> {
     let mut session = Session::start(&path, limits, args.classes(), || supply(args))?;
     let mut child = match args.command.as_slice() {
         [] => None,
-        [program, arguments @ ..] => Some(Child::start(program, arguments)?),
+        [program, arguments @ ..] => Some(Child::start(program, arguments, session.marks())?),
     };
     let mut progress = Progress::new(limits);
     let ended = session.record(limits, &mut progress, || {

@@ -1,7 +1,7 @@
 //! A recording while it is made: takes events over and writes files.
 
 use std::collections::VecDeque;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use noise_trace::ctf::write::{HEAD_BYTES, Origin, Packets, Uuid, metadata};
 use super::dump::Host;
 use super::folder::{Folder, Most, Room};
 use super::line::Progress;
+use super::marks;
 use super::summary::{End, Limits, Summary};
 use super::supply::{Supply, SupplyResult};
 use crate::cli::CommandError;
@@ -39,6 +40,8 @@ pub struct Session {
     supply: Box<dyn Supply>,
     capture: Capture,
     folder: Folder,
+    /// Marks of programs, where they do not come with the events.
+    marks: Option<marks::Socket>,
     host: Host,
     uuid: Uuid,
     origin: Origin,
@@ -111,6 +114,10 @@ impl Session {
         let (uuid, origin) = (uuid()?, origin());
         let most = limits.bytes.map(|bytes| Most { bytes, files: limits.files });
         let folder = Folder::create(path, &metadata(uuid, &origin), supply.cpus(), most)?;
+        let marks = match supply.marks() {
+            Some(_) => None,
+            None => marks::Socket::make(path),
+        };
         noise_system::memory::give_back();
         let begin_ns = supply.begin_ns();
         let mut capture = Capture::new(uuid, supply.cpus(), PACKET_BYTES, begin_ns, &dump);
@@ -121,6 +128,7 @@ impl Session {
             supply,
             capture,
             folder,
+            marks,
             host,
             uuid,
             origin,
@@ -193,7 +201,16 @@ impl Session {
         let now_ns = monotonic_ns();
         self.drained_ns = now_ns;
         self.length = Duration::from_nanos(now_ns.saturating_sub(self.begin_ns));
+        if let Some(marks) = &mut self.marks {
+            marks.drain(&mut self.capture);
+        }
         self.supply.drain(now_ns, &mut self.capture)
+    }
+
+    /// Where programs send their marks.
+    pub fn marks(&self) -> Option<PathBuf> {
+        let own = self.marks.as_ref().map(|marks| marks.path().to_owned());
+        own.or_else(|| self.supply.marks())
     }
 
     /// Writes all events up to a time: those of all CPUs, or, where the recording is full, of none.

@@ -1,5 +1,7 @@
 //! Where events come from: programs of our own.
 
+use std::path::PathBuf;
+
 use anyhow::Context as _;
 use noise_common::hooks::Hook;
 use noise_common::signals::SIGNALS;
@@ -28,6 +30,11 @@ pub trait Supply {
     /// # Errors
     /// Where there is nothing more to be had.
     fn drain(&mut self, now_ns: u64, capture: &mut Capture) -> anyhow::Result<f64>;
+
+    /// Where marks go that come with the events; `None` where none do.
+    fn marks(&self) -> Option<PathBuf> {
+        None
+    }
 
     /// Hooks of the classes that are recorded without which it goes, though the kernel may have them.
     fn lacks(&self) -> Vec<Hook> {

@@ -7,6 +7,7 @@ mod service;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -27,7 +28,7 @@ use noise_serve::{
     with_events,
 };
 use noise_system::worker::ensure_threads;
-use tokio::net::UnixListener;
+use tokio::net::{UnixDatagram, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -41,6 +42,7 @@ use crate::config::{Config, DEFAULT_FILE, DEFAULT_SOCKET, Flags, LogLevel, load}
 use crate::confine::{
     Confined, Extent, Rest, confine, folder_of, is_root, out_of_reach, reader, seen_once, without,
 };
+use crate::marks::{Marks, SharedMarks, lock, take, with_marks};
 use crate::pipeline::{Beat, Pipeline, SAMPLE_EVERY};
 use crate::recorder;
 
@@ -142,6 +144,7 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     noise_system::memory::give_back();
     let beat = Beat::every(SAMPLE_EVERY).context("cannot create the sampling timer")?;
     let (_socket, local) = local_socket(config.socket.options()).await.unzip();
+    let (marks, readiness) = mark_socket(&config).unzip();
     // The socket of the service manager has to be connected by then.
     let service = Service::of_environment();
     let hierarchies = collector.hierarchies().clone();
@@ -169,8 +172,12 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     let listening: Vec<IpAddr> = listening.iter().map(SocketAddr::ip).collect();
     web.set_hosts(config.web.hosts(&listening));
     let costs = Costs::default();
+    if let Some(marks) = &marks {
+        lock(marks).show(Arc::clone(&costs.marks));
+    }
     let router = router(Refresh(refresh), read_host(Path::new("/")), web.clone(), costs.clone());
     let events = collector.event_store().map(recorder::source);
+    let events = events.map(|events| with_marks(events, marks.clone()));
     let local_router = with_events(router.clone(), events);
     let mut pipeline = Pipeline::new(collector, beat)?;
     let metrics = pipeline.subscribe(Builder::new(config.limits.limits()));
@@ -198,6 +205,7 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
         () = serve(listeners, router, served, costs.clone()) => {}
         () = serve_local(local, local_router, costs.beside()) => {}
         () = drain_debug_records(logger) => {}
+        () = take_marks(marks.zip(readiness)) => {}
         _ = interrupt.recv() => tracing::info!("SIGINT: detaching"),
         _ = terminate.recv() => tracing::info!("SIGTERM: detaching"),
     }
@@ -333,6 +341,35 @@ async fn local_socket(options: Option<SocketOptions>) -> Option<(LocalSocket, Un
             );
             None
         }
+    }
+}
+
+/// The socket of marks, where there shall be one and can be. They are read with the flight recorder.
+fn mark_socket(config: &Config) -> Option<(SharedMarks, UnixDatagram)> {
+    let options = config.socket.marks().filter(|_| config.recorder.enabled)?;
+    let path = options.path.display();
+    let made = Marks::bind(&options).and_then(|marks| Ok((marks.readiness()?, marks)));
+    match made {
+        Ok((readiness, marks)) => {
+            tracing::debug!(%path, "taking marks");
+            Some((Arc::new(Mutex::new(marks)), readiness))
+        }
+        Err(error) => {
+            tracing::warn!(
+                %path, %error,
+                "no socket for marks: choose another path with --socket.path, or none with --socket.marks=false"
+            );
+            None
+        }
+    }
+}
+
+/// Takes marks as long as that is possible.
+async fn take_marks(marks: Option<(SharedMarks, UnixDatagram)>) {
+    let Some((marks, readiness)) = marks else { return std::future::pending().await };
+    if let Err(error) = take(&marks, &readiness).await {
+        tracing::error!(%error, "cannot wait for marks: none are taken any more");
+        std::future::pending().await
     }
 }
 

@@ -1,6 +1,9 @@
 //! `noised trace critical-path`: what executions in a recording really waited for.
 
+mod lane;
 mod page;
+mod picture;
+mod several;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -8,19 +11,23 @@ use std::path::PathBuf;
 use anyhow::bail;
 use noise_paths::blame::Blame;
 use noise_paths::build::{Builder, Waker};
-use noise_paths::document::{Document, traced};
-use noise_paths::execution::{Execution, Wanted, find};
-use noise_paths::graph::{Graph, Who};
+use noise_paths::document::{Delimiters, Document, traced};
+use noise_paths::execution::{Execution, Finder, Wanted, find};
+use noise_paths::feed;
+use noise_paths::graph::{Graph, Who, Worker};
+use noise_paths::several::Merged;
 use noise_paths::walk::{Bounds, walk};
+use noise_trace::clock::Clock;
 use noise_trace::ctf::Reader;
 use noise_trace::damage::Damage;
-use noise_trace::delays::{Begin, Delays};
+use noise_trace::delays::Delays;
 use noise_trace::event::Kind;
 use noise_trace::ftrace;
 use noise_trace::record::Source;
 use noise_trace::select::Select;
 
-pub use self::page::page as document_page;
+use self::picture::Picture;
+use self::several::Together;
 use super::moment::Moment;
 use super::part::Part;
 use super::recording::Recording;
@@ -35,20 +42,37 @@ const BEYOND_EVENTS: u64 = 1 << 20;
 /// After so many of them it is looked whether any more are needed.
 const LOOK_EVENTS: u64 = 1 << 10;
 
+/// Columns of a page where there is no terminal; and how few and how many it has on one.
+const USUAL_COLUMNS: usize = 120;
+const LEAST_COLUMNS: usize = 60;
+const MOST_COLUMNS: usize = 400;
+
 /// Arguments of `noised trace critical-path`.
 #[derive(Debug, clap::Args)]
 pub struct CriticalPathArgs {
     /// The recording: a folder in CTF (ours, LTTng's, perf's), or a text of ftrace.
     #[arg(value_name = "RECORDING")]
     recording: PathBuf,
+    /// A recording of another machine at the same time, with which the first one exchanged packets: paths go on in it. Both
+    /// need headers of packets, as LTTng records them; they also say how far the clocks are apart. May be given several
+    /// times.
+    #[arg(long = "with", value_name = "RECORDING", conflicts_with = "perfetto")]
+    others: Vec<PathBuf>,
     /// What one execution is: thread:TID, or a part of that thread's time as thread:TID@FROM..TO (each a time as
     /// --from has it, or empty); process:NAME or process:PID for each process from its creation or exec to its
-    /// exit. May be given several times.
+    /// exit; mark:NAME or mark:NAME=KEY between marks that programs set (noised mark); event:BEGIN..END from one
+    /// event of a thread to another, each a name with conditions between slashes if need be
+    /// (event:syscall_entry_read/fd=3/..syscall_exit_read); request:PORT and connection:PORT of a server, where the
+    /// recording has headers of packets. May be given several times.
     #[arg(long = "execution", value_name = "EXECUTION", required = true, value_parser = Asked::parse)]
     executions: Vec<Asked>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    /// Also write the paths as trace packets, which ui.perfetto.dev opens: a track for each thread of a path, with an
+    /// arrow wherever it goes on with another one; below them the events of their time.
+    #[arg(long, value_name = "FILE")]
+    perfetto: Option<PathBuf>,
     #[command(flatten)]
     part: Part,
 }
@@ -102,6 +126,9 @@ struct Sought<'a> {
 /// See [`CommandError`].
 pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
     let recording = Recording::open(&args.recording)?;
+    let others = several::open(&recording, &args.others)?;
+    let mut picture =
+        args.perfetto.as_deref().map(|to| Picture::begin(&args.recording, to)).transpose()?;
     let (document, damage) = match &recording {
         Recording::Ctf(ctf) => {
             let files = ctf.streams();
@@ -110,8 +137,15 @@ pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
             let select = args.part.select(begin_ns);
             let sought = sought(args, &select, begin_ns);
             let tidied = || recording.tidied(reader(), false);
-            let found = all(tidied(), Builder::new(ctf.waker()), select, &sought)?;
-            blamed(tidied(), Delays::new(ctf.begin()), found)
+            let clock = ctf.layout.clocks.first().cloned().unwrap_or_else(Clock::epoch);
+            if let Some(picture) = &mut picture {
+                picture.of(&clock, &ctf.layout.env);
+            }
+            let together = Together::new(&recording, ctf, &others, &args.others)?;
+            let found = all(together.read(), Builder::new(together.waker()), select, &sought)?;
+            let (document, damage) = blamed(together.read(), found);
+            picture.map(|picture| picture.finish(&document, tidied())).transpose()?;
+            (document, damage)
         }
         Recording::Text(text) => {
             let reader = || ftrace::Reader::new(text);
@@ -121,8 +155,10 @@ pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
             let wakes = reader().any(|record| matches!(record.kind(), Kind::SchedWaking(_)));
             let waker = if wakes { Waker::Waking } else { Waker::Wakeup };
             let tidied = || recording.tidied(reader(), false);
-            let found = all(tidied(), Builder::new(waker), select, &sought)?;
-            blamed(tidied(), Delays::new(Begin::Wakeup), found)
+            let found = all(Merged::one(tidied()), Builder::new(waker), select, &sought)?;
+            let (document, damage) = blamed(Merged::one(tidied()), found);
+            picture.map(|picture| picture.finish(&document, tidied())).transpose()?;
+            (document, damage)
         }
     };
     match args.json {
@@ -130,10 +166,21 @@ pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
             let json = serde_json::to_string_pretty(&document).map_err(anyhow::Error::from)?;
             output::print_json(&(json + "\n"))?;
         }
-        false => output::print(&page::page(&document))?,
+        false => output::print_painted(&page::page(&document, columns()))?,
     }
     report(&args.recording, &damage);
     Ok(())
+}
+
+/// Paths for people, in a text without colours that is as wide as the terminal.
+pub fn document_page(document: &Document) -> String {
+    page::page(document, columns()).text(false)
+}
+
+/// How wide a page is.
+fn columns() -> usize {
+    let terminal = output::is_terminal().then(noise_top::term::columns).flatten();
+    terminal.map_or(USUAL_COLUMNS, |columns| columns.clamp(LEAST_COLUMNS, MOST_COLUMNS))
 }
 
 fn sought<'a>(
@@ -153,8 +200,8 @@ fn sought<'a>(
 }
 
 /// Goes over the events, and finds the paths.
-fn all<'t>(
-    mut source: impl Source<'t>,
+fn all<'t, S: Source<'t>>(
+    mut source: Merged<'t, S>,
     mut builder: Builder,
     mut select: Select,
     sought: &[Sought<'_>],
@@ -165,8 +212,11 @@ fn all<'t>(
     let to_ns = to_ns.and_then(|all| all.into_iter().max());
     let mut document = Document::default();
     let (mut wanted, mut last_ns) = (BTreeSet::new(), 0);
-    let mut beyond = 0;
-    for (number, record) in (0u64..).zip(source.by_ref()) {
+    let (mut beyond, mut number) = (0, 0u64);
+    let mut finders: Vec<Option<Finder>> =
+        sought.iter().map(|sought| Finder::new(sought.wanted, 0)).collect();
+    while let Some(record) = source.next() {
+        let machine = source.machine();
         last_ns = record.time_ns;
         if to_ns.is_some_and(|to_ns| record.time_ns > to_ns) {
             // Who ends a sleep that is under way is worth a look, but not at all the rest.
@@ -181,22 +231,39 @@ fn all<'t>(
         {
             builder.forget_before(from_ns.min(record.time_ns));
         }
+        number += 1;
         let event = record.event();
         if let Kind::Lost(loss) = &event.kind {
             document.discarded = document.discarded.saturating_add(loss.events.max(loss.packets));
         }
+        feed::follow(&mut builder, machine, &record, &event);
+        // Executions are those of the first recording.
+        if machine != 0 {
+            continue;
+        }
         if select.follows() {
             select.note(&event, &mut wanted);
         }
-        builder.follow(&event);
+        for finder in finders.iter_mut().flatten() {
+            finder.follow(&record, &event, &builder);
+        }
     }
     if select.lacks_cgroups() {
         bail!(NO_CGROUPS);
     }
-    for sought in sought {
-        close(&mut builder, sought, last_ns);
+    for (sought, finder) in sought.iter().zip(finders) {
+        let lacks = finder.as_ref().and_then(Finder::lacks);
+        let (executions, tally) = match finder {
+            Some(finder) => delimited(&mut builder, sought, finder),
+            None => {
+                close(&mut builder, sought, last_ns);
+                let keyless = |execution| (execution, None);
+                let all = executions(builder.graph(), sought).into_iter().map(keyless).collect();
+                (all, None)
+            }
+        };
         let count = document.executions.len();
-        for execution in executions(builder.graph(), sought) {
+        for (execution, key) in executions {
             let tid = tid(builder.graph(), &execution);
             if select.follows() && !wanted.contains(&tid) {
                 continue;
@@ -204,39 +271,92 @@ fn all<'t>(
             let Execution { worker, from_ns, to_ns, .. } = execution;
             let path = walk(builder.graph(), worker, from_ns, to_ns, Bounds::default());
             if let Some(path) = path {
-                document.executions.push(traced(builder.graph(), sought.name, &execution, &path));
+                let mut traced = traced(builder.graph(), sought.name, &execution, &path);
+                traced.key = key;
+                document.executions.push(traced);
             }
         }
         if document.executions.len() == count {
-            bail!(
-                "{} did not run in this recording, or not in the time that is asked for; \
-                 `noised trace delays --json` lists the threads that ran",
-                sought.name
-            );
+            bail!(nothing(sought, lacks, tally.as_ref()));
         }
+        document.delimiters.extend(tally);
     }
     Ok((document, source.damage()))
 }
 
-/// The same with who had the CPUs that were waited for, for which the recording is read once more, up to the
-/// last of these waits.
-fn blamed<'t>(
-    source: impl Source<'t>,
-    delays: Delays,
+/// Why there is no execution.
+fn nothing(sought: &Sought<'_>, lacks: Option<String>, tally: Option<&Delimiters>) -> String {
+    let name = sought.name;
+    let Some(Delimiters { tally, .. }) = tally else {
+        return format!(
+            "{name} did not run in this recording, or not in the time that is asked for; \
+             `noised trace delays --json` lists the threads that ran"
+        );
+    };
+    if let Some(lacks) = lacks {
+        return format!("{name}: {lacks}");
+    }
+    let counted: Vec<_> = tally
+        .rows()
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(n, what)| format!("{n} {what}"))
+        .collect();
+    match counted.is_empty() {
+        true => {
+            format!("{name}: no execution has its begin and its end in the time that is asked for")
+        }
+        false => format!("{name}: no execution has its begin and its end ({})", counted.join("; ")),
+    }
+}
+
+/// The executions between two delimiters, as far as they lie in the time that is asked for, and the delimiters
+/// that make none.
+fn delimited(
+    builder: &mut Builder,
+    sought: &Sought<'_>,
+    finder: Finder,
+) -> (Vec<(Execution, Option<String>)>, Option<Delimiters>) {
+    let (found, tally) = finder.finish();
+    let is_inside = |execution: &Execution| {
+        sought.from_ns.is_none_or(|from_ns| from_ns <= execution.from_ns)
+            && sought.to_ns.is_none_or(|to_ns| execution.to_ns <= to_ns)
+    };
+    let mut all = Vec::new();
+    for found in found.into_iter().filter(|found| is_inside(&found.execution)) {
+        let Execution { worker, to_ns, .. } = found.execution;
+        // It runs on, and no event of it may follow.
+        let last_ns = builder.graph().get(worker).and_then(Worker::span).map_or(0, |(_, ns)| ns);
+        if last_ns < to_ns {
+            builder.until(worker, to_ns);
+        }
+        all.push((found.execution, found.key));
+    }
+    (all, Some(Delimiters { name: sought.name.to_owned(), tally }))
+}
+
+/// The same with for whom it waits, for which the recording is read once more, up to the last wait.
+fn blamed<'t, S: Source<'t>>(
+    mut source: Merged<'t, S>,
     (mut document, damage): (Document, Damage),
 ) -> (Document, Damage) {
-    let mut blame = Blame::new(&document, delays);
-    for record in source {
-        if blame.is_over() {
+    let blame = |machine| Blame::of(&document, machine, Delays::of_turns());
+    let mut blames: Vec<Blame> = (0..source.machines()).map(blame).collect();
+    while let Some(record) = source.next() {
+        if blames.iter().all(Blame::is_over) {
             break;
         }
-        blame.follow(&record.event(), &mut document);
+        if let Some(blame) = blames.get_mut(usize::from(source.machine())) {
+            blame.follow(&record.event(), &mut document);
+        }
     }
-    blame.finish(&mut document);
+    for blame in blames {
+        blame.finish(&mut document);
+    }
     (document, damage)
 }
 
-/// Whether all is known of what is sought.
+/// Whether all is known of what is sought. What ends between two delimiters has its end by then.
 fn is_over(graph: &Graph, sought: &Sought<'_>) -> bool {
     let to_ns = sought.to_ns.unwrap_or(u64::MAX);
     let all = find(graph, sought.wanted);
@@ -265,7 +385,9 @@ fn executions(graph: &Graph, sought: &Sought<'_>) -> Vec<Execution> {
             execution.to_ns = to_ns;
         }
     }
-    all.retain(|execution| execution.from_ns < execution.to_ns);
+    let is_first =
+        |execution: &Execution| graph.get(execution.worker).is_some_and(|of| of.who.machine() == 0);
+    all.retain(|execution| execution.from_ns < execution.to_ns && is_first(execution));
     all
 }
 
@@ -310,7 +432,8 @@ mod tests {
         let wanted = Wanted::Thread(4_000_000);
         let sought = Sought { name: "thread:4000000", wanted: &wanted, from_ns: None, to_ns: None };
         let reader = Reader::new(&ctf.layout, &ctf.streams());
-        let error = all(reader, Builder::default(), Select::default(), &[sought]).unwrap_err();
+        let error =
+            all(Merged::one(reader), Builder::default(), Select::default(), &[sought]).unwrap_err();
         assert!(error.to_string().starts_with("thread:4000000 did not run"), "{error}");
     }
 }

@@ -208,7 +208,10 @@ impl Targets {
 }
 
 /// A file in the folder of a recording would be taken for one of its streams.
-fn refuse_inside(recording: &Path, folder: &Path) -> anyhow::Result<()> {
+///
+/// # Errors
+/// Where that is such a folder.
+pub fn refuse_inside(recording: &Path, folder: &Path) -> anyhow::Result<()> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let Ok(folder) = folder.canonicalize() else { return Ok(()) };
     let is_of_recording = folder.join("metadata").is_file()

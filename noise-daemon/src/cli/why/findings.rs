@@ -11,8 +11,8 @@ use noise_paths::account::{Account, Accountant, Interruption, Member, Pause, Spr
 use noise_paths::blame::Blame;
 use noise_paths::build::Waker;
 use noise_paths::document::{Document, Traced, traced};
-use noise_paths::execution::{Execution, Wanted, find};
-use noise_paths::graph::Who;
+use noise_paths::execution::{Execution, Finder, Wanted, find};
+use noise_paths::graph::{Graph, Who};
 use noise_paths::walk::{Bounds, walk};
 use noise_trace::delays::document::Culprit;
 use noise_trace::delays::{Begin, Delays};
@@ -141,14 +141,29 @@ pub fn find_out(
     let (from_ns, to_ns) = (stretch.from_ns, stretch.to_ns);
     let select = target.select.clone();
     let mut accountant = Accountant::new(select, Waker::Waking, Begin::Waking, from_ns, to_ns);
+    let mut finders: Vec<Option<Finder>> =
+        wanted.iter().map(|(_, wanted)| Finder::new(wanted, 0)).collect();
     for record in stretch.reader() {
-        accountant.follow(&record.event());
+        let event = record.event();
+        if event.time_ns > to_ns {
+            break;
+        }
+        accountant.follow(&event);
+        for finder in finders.iter_mut().flatten() {
+            finder.follow(&record, &event, accountant.builder());
+        }
     }
-    let asked: Vec<Wanted> = wanted.iter().map(|(_, wanted)| wanted.clone()).collect();
-    let mut account = accountant.finish(&asked, known.runs);
-    let paths = match wanted.is_empty() {
+    let graph = accountant.builder().graph();
+    let mut sought = Vec::new();
+    for ((name, wanted), finder) in wanted.iter().zip(finders) {
+        sought.push(Sought::find(name, wanted, finder, graph, (from_ns, to_ns))?);
+    }
+    let workers = sought.iter().flat_map(|sought| &sought.executions);
+    let workers: Vec<_> = workers.map(|(execution, _)| execution.worker).collect();
+    let mut account = accountant.finish(&workers, known.runs);
+    let paths: Vec<Traced> = match wanted.is_empty() {
         true => account.longest(LONGEST).iter().filter_map(|pause| path(&account, pause)).collect(),
-        false => executions(&account, wanted, from_ns, to_ns)?,
+        false => sought.iter().flat_map(|sought| sought.paths(&account)).collect(),
     };
     let waits = std::mem::take(&mut account.waits);
     let count = waits.len();
@@ -186,7 +201,7 @@ pub fn find_out(
 
 /// Who had what was waited for: the events once more, up to the last of these waits.
 fn blame(stretch: &Stretch, document: &mut Document) {
-    let mut blame = Blame::new(document, Delays::new(Begin::Waking));
+    let mut blame = Blame::new(document, Delays::of_turns());
     for record in stretch.reader() {
         if blame.is_over() {
             break;
@@ -208,34 +223,61 @@ fn path(account: &Account, pause: &Pause) -> Option<Traced> {
     Some(traced(&account.graph, &name, &execution, &path))
 }
 
-/// The paths of executions, as far as they lie in the stretch.
-fn executions(
-    account: &Account,
-    wanted: &[(String, Wanted)],
-    from_ns: u64,
-    to_ns: u64,
-) -> anyhow::Result<Vec<Traced>> {
-    let mut paths = Vec::new();
-    for (name, wanted) in wanted {
-        let before = paths.len();
-        for mut execution in find(&account.graph, wanted) {
-            execution.from_ns = execution.from_ns.max(from_ns);
-            execution.to_ns = execution.to_ns.min(to_ns);
-            let Execution { worker, from_ns, to_ns, .. } = execution;
-            if from_ns >= to_ns || paths.len() >= MOST_EXECUTIONS {
-                continue;
+/// Executions of one kind, each with the key that marks gave it.
+struct Sought<'a> {
+    name: &'a str,
+    executions: Vec<(Execution, Option<String>)>,
+}
+
+impl<'a> Sought<'a> {
+    /// Those of threads and processes as far as they lie in a time, and those between two delimiters in it.
+    fn find(
+        name: &'a str,
+        wanted: &Wanted,
+        finder: Option<Finder>,
+        graph: &Graph,
+        (from_ns, to_ns): (u64, u64),
+    ) -> anyhow::Result<Self> {
+        let lacks = finder.as_ref().and_then(Finder::lacks);
+        let mut executions: Vec<(Execution, Option<String>)> = match finder {
+            Some(finder) => {
+                let found = finder.finish().0.into_iter();
+                let inside = found.filter(|found| found.execution.from_ns >= from_ns);
+                inside.map(|found| (found.execution, found.key)).collect()
             }
-            let path = walk(&account.graph, worker, from_ns, to_ns, Bounds::default());
-            paths.extend(path.map(|path| traced(&account.graph, name, &execution, &path)));
+            None => {
+                let clipped = |execution: Execution| Execution {
+                    from_ns: execution.from_ns.max(from_ns),
+                    // What is under way goes on up to the end.
+                    to_ns: if execution.has_end { execution.to_ns.min(to_ns) } else { to_ns },
+                    ..execution
+                };
+                let found = find(graph, wanted).into_iter().map(clipped);
+                found.filter(|one| one.from_ns < one.to_ns).map(|one| (one, None)).collect()
+            }
+        };
+        executions.truncate(MOST_EXECUTIONS);
+        if executions.is_empty() {
+            match lacks {
+                Some(lacks) => anyhow::bail!("{name}: {lacks}"),
+                None => anyhow::bail!(
+                    "{name} did not run in this time: look further back with --last, or watch from now on with \
+                     --next"
+                ),
+            }
         }
-        if paths.len() == before {
-            anyhow::bail!(
-                "{name} did not run in this time: look further back with --last, or watch from now on with \
-                 --next"
-            );
-        }
+        Ok(Self { name, executions })
     }
-    Ok(paths)
+
+    fn paths(&self, account: &Account) -> Vec<Traced> {
+        let path = |(execution, key): &(Execution, Option<String>)| {
+            let Execution { worker, from_ns, to_ns, .. } = *execution;
+            let path = walk(&account.graph, worker, from_ns, to_ns, Bounds::default())?;
+            let traced = traced(&account.graph, self.name, execution, &path);
+            Some(Traced { key: key.clone(), ..traced })
+        };
+        self.executions.iter().filter_map(path).collect()
+    }
 }
 
 /// Why a culprit was in the way, in the words of the ledger.

@@ -55,8 +55,8 @@ pub struct WhyArgs {
     /// Watch from now on for so long [default: 5s, where no daemon runs].
     #[arg(long, value_name = "TIME", value_parser = whole)]
     next: Option<Duration>,
-    /// Show the critical paths of these executions instead of those of the longest waits: thread:TID, process:NAME
-    /// or process:PID. May be given several times.
+    /// Show the critical paths of these executions instead of those of the longest waits: thread:TID, process:NAME,
+    /// mark:NAME and others, as `noised trace critical-path` has them. May be given several times.
     #[arg(long = "execution", value_name = "EXECUTION", value_parser = asked)]
     executions: Vec<(String, Wanted)>,
     /// Ask the daemon at this socket [default: the one of this host].
@@ -194,6 +194,35 @@ pub fn run(args: &WhyArgs) -> Result<(), CommandError> {
         false => output::print(&page::page(&found, &target.title()))?,
     }
     Ok(())
+}
+
+/// The page on a victim in its last seconds, by the daemon at a socket, for the terminal view.
+///
+/// # Errors
+/// Why there is none, in a sentence.
+pub fn explain(name: &str, socket: &Path) -> Result<String, String> {
+    let explained = || -> Result<String, CommandError> {
+        let target = Target::find(name)?;
+        let Some(daemon) = daemon(socket, false)? else {
+            return Err(anyhow!(
+                "what it did of late is known to a running daemon alone: start one with `noised run`, or leave \
+                 this view and run `noised why {name}`"
+            )
+            .into());
+        };
+        let args = WhyArgs {
+            target: name.to_owned(),
+            last: None,
+            since: None,
+            next: None,
+            executions: Vec::new(),
+            connect: None,
+            json: false,
+        };
+        let found = findings(&args, &target, Some(&daemon))?;
+        Ok(page::page(&found, &target.title()))
+    };
+    explained().map_err(|error| error.to_string())
 }
 
 /// What the stretch says, with what the daemon knows.

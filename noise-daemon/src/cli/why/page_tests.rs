@@ -66,12 +66,11 @@ fn path(from_ns: u64) -> Traced {
         state,
         from_ns: from_ns + from_ms * MS,
         to_ns: from_ns + to_ms * MS,
-        why: None,
-        through: None,
-        culprits: Vec::new(),
+        ..Segment::default()
     };
     Traced {
         name: "thread:71@1..2".to_owned(),
+        key: None,
         tid: 71,
         comm: "nginx".to_owned(),
         from_ns,

@@ -16,6 +16,7 @@ use noise_wire::events::{EventsReader, Item};
 use crate::cli::progress::Progress;
 use crate::cli::record::{self, EventAdder, Supply};
 use crate::cli::{CommandError, Exit};
+use crate::marks::marked;
 
 /// Longer than an answer takes on a loaded machine.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -134,7 +135,8 @@ pub fn past(
                 }
                 adder.add(&mut capture, place, first, &events);
             }
-            Item::Part { .. } | Item::Missing { .. } | Item::End { .. } => {}
+            Item::Mark(mark) if mark.time_ns >= begin_ns => capture.mark(marked(&mark)),
+            Item::Mark(_) | Item::Part { .. } | Item::Missing { .. } | Item::End { .. } => {}
         }
     }
     let reach_ns = whole_ns.max(first_ns);

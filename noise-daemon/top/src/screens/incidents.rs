@@ -121,6 +121,17 @@ fn change(episode: &Episode) -> Cell {
     Cell::Number { text, value: to.map(|ns| ns / 1e9) }
 }
 
+/// Whose delays an incident is about, where that is a cgroup.
+pub fn victim(history: &History, key: &str) -> Option<String> {
+    let reports = &history.latest()?.overview.incidents;
+    let main = &reports.iter().find(|report| report.id.to_string() == key)?.main;
+    let is_cgroup = match main.signal {
+        Watched::Signal(signal) => signal.info().subject == SubjectKind::Cgroup,
+        Watched::Interruption => true,
+    };
+    (is_cgroup && !main.subject.starts_with('~')).then(|| main.subject.to_string())
+}
+
 /// One incident.
 pub fn open(history: &History, _look: &Look, key: &str) -> Option<Page> {
     page::page(history, key)

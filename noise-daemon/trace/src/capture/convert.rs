@@ -47,6 +47,13 @@ pub struct Running {
     priority: i16,
 }
 
+impl Running {
+    /// Its id.
+    pub const fn tid(self) -> u32 {
+        self.tid
+    }
+}
+
 /// Where an event happened.
 pub struct On<'c> {
     /// The CPU.

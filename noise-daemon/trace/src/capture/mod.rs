@@ -21,7 +21,7 @@ use self::convert::{On, Running};
 pub use self::names::{Look, Names};
 use self::order::{Item, Order};
 use crate::ctf::write::{Packets, StreamWriter, Uuid};
-use crate::event::{Comm, Dumped, Kind};
+use crate::event::{Comm, Dumped, Kind, Mark};
 
 /// An interrupt that has a handler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,6 +50,25 @@ pub struct Dump {
     /// Cgroups by their paths, with the threads in them. One that is in none of them is in that of its
     /// process's first thread.
     pub cgroups: BTreeMap<Vec<u8>, Vec<i32>>,
+}
+
+/// A begin or an end that a program stated.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Marked {
+    /// When, ns of the clock.
+    pub time_ns: u64,
+    /// Whether it is a begin.
+    pub begins: bool,
+    /// Of what.
+    pub name: Vec<u8>,
+    /// Of which one; may be empty.
+    pub key: Vec<u8>,
+    /// The process that sent it.
+    pub pid: i32,
+    /// The thread that it is of; 0: the one of that process that ran then.
+    pub tid: i32,
+    /// The user who sent it.
+    pub uid: u32,
 }
 
 /// One CPU.
@@ -121,6 +140,10 @@ pub struct Capture {
     /// What there was at the begin, without threads and their cgroups.
     things: Dump,
     cpus: Vec<Cpu>,
+    /// Marks that are not written yet.
+    marks: Vec<Marked>,
+    /// All events before that time are written.
+    advanced_ns: u64,
 }
 
 impl Capture {
@@ -138,6 +161,8 @@ impl Capture {
             names: Names::new(dump, begin_ns),
             things: Dump { threads: Vec::new(), cgroups: BTreeMap::new(), ..dump.clone() },
             cpus: (0..cpus).map(cpu).collect(),
+            marks: Vec::new(),
+            advanced_ns: begin_ns,
         };
         if let Some(first) = capture.cpus.first_mut() {
             write_dump(dump, begin_ns, &mut first.writer);
@@ -169,10 +194,51 @@ impl Capture {
         }
     }
 
+    /// Takes a mark, which is written with the events of its time. One that is older than what is written says how
+    /// much.
+    pub fn mark(&mut self, mark: Marked) {
+        self.marks.push(mark);
+    }
+
+    /// Writes a mark where its thread runs.
+    fn write_mark(&mut self, mark: &Marked) {
+        let Marked { time_ns, begins, pid, mut tid, uid, .. } = *mark;
+        let (cpus, names) = (&self.cpus, &self.names);
+        // Who ran earlier is not known any more.
+        let is_known = time_ns >= self.advanced_ns;
+        let runs = |cpu: &Cpu| {
+            let running = cpu.current.filter(|_| is_known)?.tid();
+            let is_its = match tid {
+                0 => names.process(running).cast_signed() == pid,
+                tid => running.cast_signed() == tid,
+            };
+            is_its.then_some(running.cast_signed())
+        };
+        let mut found =
+            cpus.iter().enumerate().filter_map(|(place, cpu)| Some((place, runs(cpu)?)));
+        let place = match (found.next(), found.next()) {
+            (Some((place, running)), None) => {
+                tid = running;
+                Some(place)
+            }
+            // Which one of several threads is not known.
+            _ => None,
+        };
+        // An exec is written with the name behind it.
+        let place = place.or_else(|| cpus.iter().position(|cpu| cpu.exec.is_none()));
+        let Some(cpu) = self.cpus.get_mut(place.unwrap_or(0)) else { return };
+        let at_ns = time_ns.max(cpu.writer.last_ns());
+        let (name, key, before_ns) = (&mark.name, &mark.key, at_ns - time_ns);
+        let mark = Mark { begins, name, key, pid, tid, uid, before_ns };
+        cpu.writer.event(at_ns, &Kind::Mark(mark));
+    }
+
     /// Writes all events before a time. No event that is added later is to be earlier: it would get the
     /// time of the one before.
     pub fn advance(&mut self, until_ns: u64, look: &mut impl Look) {
         self.names.begin_round();
+        self.marks.sort_by_key(|mark| mark.time_ns);
+        let mut marks = std::mem::take(&mut self.marks).into_iter().peekable();
         // The order is that of all CPUs: a thread may be created on one and run on another.
         let mut heads = BinaryHeap::with_capacity(self.cpus.len());
         for (index, cpu) in self.cpus.iter_mut().enumerate() {
@@ -180,7 +246,14 @@ impl Capture {
             heads.extend(cpu.order.next_before(until_ns).map(|time_ns| Reverse((time_ns, index))));
         }
         while let Some(mut head) = heads.peek_mut() {
-            let Reverse((_, index)) = *head;
+            let Reverse((time_ns, index)) = *head;
+            if marks.peek().is_some_and(|mark| mark.time_ns <= time_ns) {
+                drop(head);
+                if let Some(mark) = marks.next() {
+                    self.write_mark(&mark);
+                }
+                continue;
+            }
             let Some(cpu) = self.cpus.get_mut(index) else { break };
             if let Some(item) = cpu.order.take() {
                 cpu.write(&item, &mut self.names, look);
@@ -192,6 +265,11 @@ impl Capture {
                 }
             }
         }
+        while let Some(mark) = marks.next_if(|mark| mark.time_ns < until_ns) {
+            self.write_mark(&mark);
+        }
+        self.marks = marks.collect();
+        self.advanced_ns = self.advanced_ns.max(until_ns);
         self.cpus.iter_mut().for_each(|cpu| cpu.order.forget_taken());
     }
 

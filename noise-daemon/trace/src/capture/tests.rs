@@ -53,14 +53,20 @@ fn add(capture: &mut Capture, part: usize, wanted: u64, first: u64, bodies: &[Bo
 }
 
 fn read(capture: &mut Capture) -> Vec<(u64, String)> {
+    read_of(1, capture)
+}
+
+fn read_of(cpu: u32, capture: &mut Capture) -> Vec<(u64, String)> {
     let layout = Layout::parse(&metadata(UUID, &Origin::default())).unwrap();
-    let packets = capture.packets(1);
+    let packets = capture.packets(cpu);
     let bytes = packets.bytes();
     let mut reader = Reader::new(&layout, &[StreamFile { name: "x", bytes }]);
     let read = reader.by_ref().map(|record| (record.time_ns, format!("{:?}", record.kind())));
     let read: Vec<_> = read.collect();
-    let losses = read.iter().filter(|(_, kind)| kind.starts_with("Lost")).count();
-    assert_eq!(packets.events(), (read.len() - losses) as u64);
+    let others = ["Lost", "Statedump"];
+    let is_event = |kind: &str| !others.iter().any(|other| kind.starts_with(other));
+    let events = read.iter().filter(|(_, kind)| is_event(kind)).count();
+    assert_eq!(packets.events(), events as u64);
     assert!(reader.damage().is_none());
     read
 }
@@ -444,4 +450,53 @@ proptest! {
         expected.sort();
         prop_assert_eq!(found, expected);
     }
+}
+
+#[test]
+fn marks_are_where_their_thread_runs_and_late_ones_say_how_late() {
+    let mut capture = Capture::new(UUID, 2, 1 << 16, 10, &dump());
+    let mut threads = Threads::default();
+    let bodies = [
+        Body::switch((0, 120), 0, false, (7, 120), 100),
+        Body::switch((7, 120), 0, false, (8, 120), 200),
+        Body::irq(EventKind::IrqEntry, 36, 0, 2_000),
+    ];
+    add(&mut capture, 0, 0, 0, &bodies);
+    let set = |time_ns, pid, tid| Marked {
+        time_ns,
+        begins: true,
+        name: b"q".to_vec(),
+        key: b"17".to_vec(),
+        pid,
+        tid,
+        uid: 5,
+    };
+    // Of processes that run at that time, on the other CPU, and nowhere.
+    for mark in [set(250, 8, 0), set(150, 7, 0), set(150, 3, 8), set(160, 9, 0)] {
+        capture.mark(mark);
+    }
+    capture.advance(1_000, &mut threads);
+    // When it comes, who ran then is not known any more, and some is written.
+    capture.mark(set(180, 7, 0));
+    capture.mark(set(3_000, 8, 0));
+    capture.finish(2_500, &mut threads);
+    let mark = |pid, tid, before_ns| {
+        let (name, key) = (b"q".as_slice(), b"17".as_slice());
+        format!("{:?}", Kind::Mark(Mark { begins: true, name, key, pid, tid, uid: 5, before_ns }))
+    };
+    let marks = |cpu, capture: &mut Capture| {
+        let mut all = read_of(cpu, capture);
+        all.retain(|(_, kind)| kind.starts_with("Mark"));
+        all
+    };
+    let there = [(150, mark(7, 7, 0)), (250, mark(8, 8, 0)), (3_000, mark(8, 8, 0))];
+    assert_eq!(marks(1, &mut capture), there);
+    let elsewhere = [(150, mark(3, 8, 0)), (160, mark(9, 0, 0)), (180, mark(7, 0, 0))];
+    assert_eq!(marks(0, &mut capture), elsewhere);
+    assert_eq!(capture.late(), 0);
+    capture.mark(set(20, 7, 7));
+    capture.finish(4_000, &mut threads);
+    let late = marks(0, &mut capture);
+    let [(time_ns, late)] = late.as_slice() else { panic!("{late:?}") };
+    assert_eq!(*late, mark(7, 7, time_ns - 20));
 }

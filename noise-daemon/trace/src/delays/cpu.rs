@@ -107,6 +107,15 @@ impl Cpus {
         }
     }
 
+    /// No interrupt lasts over a switch, and which one runs after lost events is unknown. What they took so far is
+    /// forgotten with those whose exit was lost.
+    pub fn end_interrupts(&mut self, cpu: u32) {
+        let cpu = self.0.get_mut(cpu as usize).and_then(Option::as_mut);
+        if let Some(cpu) = cpu.filter(|cpu| cpu.nesting.running().is_some()) {
+            cpu.nesting = Nesting::default();
+        }
+    }
+
     /// A CPU, where it is one.
     pub fn get(&mut self, cpu: u32) -> Option<&mut Cpu> {
         let number = cpu as usize;
@@ -166,6 +175,12 @@ fn untracked(ns: u64, sums: &mut Sums) {
 }
 
 impl Cpu {
+    /// The thread that runs, where a switch went to it.
+    pub fn runner(&self) -> Option<(i32, Comm)> {
+        let turn = self.ledger.turns.get((self.ledger.newest % TURNS as u64) as usize)?;
+        (turn.start_ns > 0).then(|| (turn.pid.cast_signed(), comm(&turn.comm)))
+    }
+
     /// Another thread runs from now on. What the ledger forgets takes no more than about so many bytes.
     fn begin_turn(&mut self, next: &Task, now_ns: u64, most_bytes: usize) {
         self.current = Some(next.tid);

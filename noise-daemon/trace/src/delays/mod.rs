@@ -15,6 +15,7 @@
 //! [`Ledger`]: noise_common::ledger::Ledger
 //! [`Document::missing`]: document::Document::missing
 
+mod ahead;
 mod cpu;
 pub mod document;
 mod interrupts;
@@ -25,9 +26,13 @@ mod sums;
 mod waits;
 pub mod watch;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use self::cpu::Cpus;
+use noise_common::charge::{Cause, VECTOR_SOURCE};
+use noise_common::hooks::VECTORS;
+use noise_common::signals::SOFTIRQ_VECTORS;
+
+use self::cpu::{Cpu, Cpus};
 use self::document::{Culprit, Document};
 use self::interrupts::Interrupts;
 use self::packets::Packets;
@@ -36,7 +41,10 @@ use self::sums::Sums;
 pub use self::waits::Begin;
 use self::waits::Waits;
 use self::watch::Watch;
-use crate::event::{Event, Kind};
+use crate::event::{Comm, Event, Kind};
+
+/// Device interrupts whose names are kept.
+const MAX_LINES: usize = 65_536;
 
 /// Computes delays while events come in, in the order of time.
 #[derive(Default)]
@@ -51,6 +59,10 @@ pub struct Delays {
     from_ns: Option<u64>,
     to_ns: u64,
     discarded: u64,
+    /// Only who ran where is followed, and what disks did.
+    is_light: bool,
+    /// Names of device interrupts, where only that is followed.
+    lines: BTreeMap<u32, String>,
 }
 
 impl Delays {
@@ -59,8 +71,22 @@ impl Delays {
         Self { waits: Waits::new(begin), ..Self::default() }
     }
 
+    /// Those that follow no more than [`Self::culprits`], [`Self::disk_culprits`] and [`Self::running`] need, which is
+    /// much less work. There is nothing in their document.
+    pub fn of_turns() -> Self {
+        Self { is_light: true, ..Self::default() }
+    }
+
+    /// From now on it is noted who was ahead of whom at disks: see [`Self::disk_culprits`].
+    pub fn note_ahead(&mut self) {
+        self.requests.note_ahead();
+    }
+
     /// Takes the next event.
     pub fn follow(&mut self, event: &Event<'_>) {
+        if self.is_light {
+            return self.follow_turns(event);
+        }
         self.follow_each(event, &mut ());
     }
 
@@ -86,6 +112,73 @@ impl Delays {
         let mut sums = Sums::default();
         self.cpus.divide_whole(cpu, from_ns, to_ns, &mut sums);
         self.waits.culprits(&sums)
+    }
+
+    /// Who was ahead of a thread at the disk, between two times, while it waited for the request that ended last on a CPU:
+    /// `foreign` are requests of other threads, `self` its own; the longest first. The parts sum to that time. So ask
+    /// when the thread is woken, and see [`Self::note_ahead`].
+    pub fn disk_culprits(&self, cpu: u32, tid: i32, from_ns: u64, to_ns: u64) -> Vec<Culprit> {
+        let ahead = self.requests.ahead();
+        ahead.map(|ahead| ahead.divide(cpu, tid, from_ns, to_ns)).unwrap_or_default()
+    }
+
+    /// What runs on a CPU at the moment, as the culprit of so long a time: the innermost interrupt with its name, else
+    /// the thread.
+    pub fn running(&self, cpu: u32, ns: u64) -> Culprit {
+        let known = self.cpus.known(cpu);
+        let Some((cause, source)) = known.and_then(|cpu| cpu.nesting.running()) else {
+            let (tid, comm) = known.and_then(Cpu::runner).unwrap_or((-1, Comm::default()));
+            let cause = match tid {
+                0 => "idle",
+                tid if tid < 0 => "untracked",
+                _ => "thread",
+            };
+            return Culprit { tid, comm: comm.to_string(), cause, ns };
+        };
+        let named = |names: &[&'static str]| names.get((source & !VECTOR_SOURCE) as usize).copied();
+        let name = match cause {
+            Cause::Softirq => named(&SOFTIRQ_VECTORS),
+            _ if source & VECTOR_SOURCE != 0 => named(&VECTORS),
+            _ => {
+                let irq = u32::try_from(source).ok();
+                irq.and_then(|irq| self.lines.get(&irq)).map(String::as_str)
+            }
+        };
+        let comm = name.map_or_else(|| source.to_string(), str::to_owned);
+        Culprit { tid: -1, comm, cause: cause.name(), ns }
+    }
+
+    fn follow_turns(&mut self, event: &Event<'_>) {
+        match &event.kind {
+            Kind::SchedSwitch { next, .. } => {
+                self.cpus.end_interrupts(event.cpu);
+                self.cpus.begin_turn(event.cpu, next, event.time_ns);
+            }
+            Kind::Lost(_) => self.cpus.end_interrupts(event.cpu),
+            Kind::BlockRqInsert(_)
+            | Kind::BlockRqIssue(_)
+            | Kind::BlockRqComplete(_)
+            | Kind::BlockRqRequeue(_)
+            | Kind::BlockRqMerge(_) => self.requests.follow(event, &mut ()),
+            Kind::IrqHandlerEntry { irq, name } if self.lines.len() < MAX_LINES => {
+                let name = || String::from_utf8_lossy(name).into_owned();
+                self.lines.entry(*irq).or_insert_with(name);
+                self.interrupt(event);
+            }
+            Kind::IrqHandlerEntry { .. }
+            | Kind::IrqHandlerExit { .. }
+            | Kind::VectorEntry { .. }
+            | Kind::VectorExit { .. }
+            | Kind::SoftirqEntry { .. }
+            | Kind::SoftirqExit { .. } => self.interrupt(event),
+            _ => {}
+        }
+    }
+
+    fn interrupt(&mut self, event: &Event<'_>) {
+        if let Some(cpu) = self.cpus.get(event.cpu) {
+            cpu.interrupt(event);
+        }
     }
 
     /// Counts from now on only: delays that ended before are left out, those under way are not.

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use super::ahead::{Ahead, Done, Stage as AheadStage};
 use super::document::Device;
 use super::sums::Spread;
 use super::watch::{Delay, Signal, Subject, Watch};
@@ -28,6 +29,10 @@ struct Open {
     sectors: u32,
     /// The driver gave it back, and it may be inserted once more.
     is_back: bool,
+    /// Who asked for it: who queued it, where that was seen.
+    tid: i32,
+    /// Of one that was issued: since when it had been queued, where that was seen.
+    queued_ns: Option<u64>,
 }
 
 /// Requests at one stage of their way.
@@ -99,6 +104,8 @@ pub struct Requests {
     queue: BTreeMap<u32, Spread>,
     device: BTreeMap<u32, Spread>,
     disks: BTreeMap<u32, String>,
+    /// Where it is wanted who was ahead of whom.
+    ahead: Option<Box<Ahead>>,
 }
 
 fn add(map: &mut BTreeMap<u32, Spread>, dev: u32, ns: u64) {
@@ -120,23 +127,39 @@ impl Requests {
                 let (place, sectors) = (place(request), request.sectors);
                 // One that was given back waits since then.
                 let back = self.queued.take(place, sectors, |open| open.is_back);
-                let since_ns = back.map_or(now_ns, |open| open.since_ns);
-                self.queued.put(place, Open { since_ns, sectors, is_back: false });
+                let (since_ns, tid) =
+                    back.map_or((now_ns, request.tid), |open| (open.since_ns, open.tid));
+                let (is_back, queued_ns) = (false, None);
+                self.queued.put(place, Open { since_ns, sectors, is_back, tid, queued_ns });
+                if let Some(ahead) = &mut self.ahead {
+                    ahead.named(request.tid, request.comm);
+                }
             }
             Kind::BlockRqIssue(request) => {
                 let (place, sectors) = (place(request), request.sectors);
                 let queued = self.queued.take(place, sectors, |_| true);
-                if let Some(open) = queued.or_else(|| self.queued.take_within(place, sectors)) {
+                let queued = queued.or_else(|| self.queued.take_within(place, sectors));
+                if let Some(open) = queued {
                     add(&mut self.queue, request.dev, now_ns.saturating_sub(open.since_ns));
                     let subject = device(&self.disks, request.dev);
                     ended(Signal::BlockQueueWait, subject, open.since_ns);
                 }
-                self.issued.put(place, Open { since_ns: now_ns, sectors, is_back: false });
+                let tid = queued.map_or(request.tid, |open| open.tid);
+                let (is_back, queued_ns) = (false, queued.map(|open| open.since_ns));
+                self.issued.put(place, Open { since_ns: now_ns, sectors, is_back, tid, queued_ns });
+                if let Some(ahead) = &mut self.ahead {
+                    if queued.is_none() {
+                        ahead.named(request.tid, request.comm);
+                    }
+                    ahead.served(request.dev, AheadStage::Queue, tid, sectors, now_ns);
+                }
             }
             Kind::BlockRqRequeue(request) => {
                 let (place, sectors) = (place(request), request.sectors);
-                self.issued.take(place, sectors, |_| true);
-                self.queued.put(place, Open { since_ns: now_ns, sectors, is_back: true });
+                let issued = self.issued.take(place, sectors, |_| true);
+                let tid = issued.map_or(request.tid, |open| open.tid);
+                let (is_back, queued_ns) = (true, None);
+                self.queued.put(place, Open { since_ns: now_ns, sectors, is_back, tid, queued_ns });
             }
             Kind::BlockRqMerge(request) => {
                 self.queued.take(place(request), request.sectors, |_| true);
@@ -157,12 +180,28 @@ impl Requests {
                 add(&mut self.device, request.dev, now_ns.saturating_sub(open.since_ns));
                 let subject = device(&self.disks, request.dev);
                 ended(Signal::BlockDeviceWait, subject, open.since_ns);
+                if let Some(ahead) = &mut self.ahead {
+                    // What the request needed itself is its own share of the wait.
+                    ahead.served(request.dev, AheadStage::Device, open.tid, done, now_ns);
+                    let (dev, queued_ns, issued_ns) = (request.dev, open.queued_ns, open.since_ns);
+                    ahead.ended(event.cpu, Done { dev, queued_ns, issued_ns, done_ns: now_ns });
+                }
             }
             Kind::StatedumpBlockDevice { dev, name } if self.disks.len() < MAX_DEVICES => {
                 self.disks.insert(*dev, String::from_utf8_lossy(name).into_owned());
             }
             _ => {}
         }
+    }
+
+    /// From now on it is noted who was ahead of whom.
+    pub fn note_ahead(&mut self) {
+        self.ahead.get_or_insert_default();
+    }
+
+    /// Who was ahead, where that is noted.
+    pub fn ahead(&self) -> Option<&Ahead> {
+        self.ahead.as_deref()
     }
 
     /// Forgets what was counted.

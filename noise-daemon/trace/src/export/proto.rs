@@ -6,6 +6,7 @@
 
 /// Wire types, in the lower three bits of what stands before a value.
 const VARINT: u32 = 0;
+const FIXED: u32 = 1;
 const LENGTH: u32 = 2;
 
 /// A message on its way out: its fields, one behind the other.
@@ -45,6 +46,12 @@ impl Message {
     pub fn signed(&mut self, field: u32, value: impl Into<i64>) {
         self.key(field, VARINT);
         self.push(value.into().cast_unsigned());
+    }
+
+    /// A number of 64 bits as it is: `fixed64`.
+    pub fn fixed(&mut self, field: u32, value: u64) {
+        self.key(field, FIXED);
+        self.0.extend_from_slice(&value.to_le_bytes());
     }
 
     /// A text.
@@ -93,11 +100,13 @@ mod tests {
         let mut message = Message::default();
         message.unsigned(1, 150_u32);
         message.signed(2, -1);
+        message.fixed(2, 0x0102);
         message.text(16, "ab");
         message.message(3, |inner| inner.text(1, &"x".repeat(200)));
         let mut expected = vec![0x08, 0x96, 0x01, 0x10];
         expected.extend([0xff; 9]);
-        expected.extend([0x01, 0x82, 0x01, 2, b'a', b'b', 0x1a, 0xcb, 0x01, 0x0a, 0xc8, 0x01]);
+        expected.extend([0x01, 0x11, 2, 1, 0, 0, 0, 0, 0, 0]);
+        expected.extend([0x82, 0x01, 2, b'a', b'b', 0x1a, 0xcb, 0x01, 0x0a, 0xc8, 0x01]);
         expected.extend([b'x'; 200]);
         assert_eq!(message.bytes(), expected);
     }

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
+use noise_trace::clock::Clock;
 use noise_trace::delays::Begin;
 use noise_trace::delays::document::{Document, Spread};
-use noise_trace::event::Kind;
+use noise_trace::event::{Event, Kind, Mark};
 use noise_trace::export::Export;
+use noise_trace::export::perfetto::{Part, Perfetto};
 use noise_trace::export::tables::Tables;
 use noise_trace::select::Select;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::export::{all_waits, packets};
 use crate::figures::{delays_of, number};
@@ -139,5 +141,55 @@ pub fn perfetto(trace: &Trace) -> Result<(), String> {
     let all = events.values().map(number).sum::<u64>();
     assert_eq!(all, number(&trace.expected["events"]));
     assert_eq!(events["sched_switch"], trace.expected["by_name"]["sched_switch"]);
+    Ok(())
+}
+
+/// Paths are tracks, slices and arrows of Perfetto's schema, and marks instants.
+pub fn paths() -> Result<(), String> {
+    let part = |tid: i32, state, from_ns, to_ns| Part {
+        who: ("t".to_owned(), tid),
+        state,
+        from_ns,
+        to_ns,
+        cpu: Some(3),
+        culprits: if tid == 7 { vec![("hog 9".to_owned(), 4)] } else { Vec::new() },
+    };
+    let path = [
+        part(7, "running", 10, 20),
+        part(8, "running", 20, 25),
+        part(8, "disk", 25, 30),
+        part(7, "waiting_cpu", 30, 50),
+    ];
+    let mut perfetto = Perfetto::new(&Clock::trace(), &BTreeMap::new());
+    let (name, key) = (b"q".as_slice(), b"17".as_slice());
+    let mark = Mark { begins: true, name, key, pid: 6, tid: 7, uid: 5, before_ns: 2 };
+    perfetto.pass(&Event { time_ns: 12, cpu: 0, kind: Kind::Mark(mark) });
+    perfetto.path("mark:q", &path);
+    perfetto.path("other", &path[..1]);
+    perfetto.finish();
+    let file = python::folder().join("paths");
+    fs::write(&file, perfetto.packets().bytes()).unwrap();
+    let found = python::run(include_str!("python/paths.py"), &[file.to_str().unwrap()]);
+    fs::remove_file(&file).unwrap();
+    let found = found?;
+    let slice = |whole: &str, part: &Part| {
+        let mut notes = json!({"cpu": 3});
+        for (who, ns) in &part.culprits {
+            notes[who] = (*ns).into();
+        }
+        let (name, thread) = (format!("Critical path of {whole}"), format!("t {}", part.who.1));
+        json!([name, thread, part.state, part.from_ns, part.to_ns, notes])
+    };
+    let mut slices: Vec<_> = path.iter().map(|part| slice("mark:q", part)).collect();
+    slices.push(slice("other", &path[0]));
+    let notes = json!({"key": "17", "tid": 7, "pid": 6, "uid": 5});
+    let expected = json!({
+        "unknown_bytes": 0,
+        "slices": slices,
+        "arrows": [[0, 1], [2, 3]],
+        "marks": [["Marks", "begin q", 10, notes]],
+        "open": 0,
+    });
+    assert_eq!(found, expected);
     Ok(())
 }

@@ -88,5 +88,12 @@ fn main() -> ExitCode {
             trials.push(Trial::ignorable_test(format!("written::{command}::{test}"), run));
         }
     }
+    trials.push(Trial::ignorable_test(
+        "written::paths_fit_perfettos_schema",
+        || match judged::paths() {
+            Ok(()) => Ok(Completion::Completed),
+            Err(reason) => Ok(Completion::ignored_with(reason)),
+        },
+    ));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

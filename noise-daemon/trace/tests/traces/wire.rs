@@ -30,6 +30,11 @@ impl<'a> Message<'a> {
             let key = varint(&mut bytes);
             let value = match key & 7 {
                 0 => Field::Number(varint(&mut bytes)),
+                1 => {
+                    let (value, rest) = bytes.split_first_chunk().unwrap();
+                    bytes = rest;
+                    Field::Number(u64::from_le_bytes(*value))
+                }
                 2 => {
                     let length = usize::try_from(varint(&mut bytes)).unwrap();
                     let (value, rest) = bytes.split_at(length);

@@ -4,7 +4,7 @@ use std::fs;
 
 use noise_common::hooks::{Hook, VECTOR_HOOKS};
 use noise_trace::ctf::write::{Origin, StreamWriter, Uuid, metadata};
-use noise_trace::event::{Comm, Dumped, Kind, Packet, Request, Task, Woken};
+use noise_trace::event::{Comm, Dumped, Kind, Mark, Packet, Request, Task, Woken};
 
 use crate::babeltrace::ours;
 use crate::files::Trace;
@@ -37,6 +37,15 @@ fn kinds(number: u32) -> Vec<Kind<'static>> {
         Kind::StatedumpInterface { name: b"lo" },
         Kind::CgroupAttach { tid, path: b"/system.slice/nginx.service" },
         Kind::StatedumpEnd,
+        Kind::Mark(Mark {
+            begins: true,
+            name: b"query",
+            key: "17 \u{e4}".as_bytes(),
+            pid: tid,
+            tid,
+            uid: 1000,
+            before_ns: 5,
+        }),
         Kind::SchedSwitch { prev: task, prev_state: 0x100, next: Task { tid: 0, ..task } },
         Kind::SchedWaking(woken),
         Kind::SchedWakeupNew(woken),

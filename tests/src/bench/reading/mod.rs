@@ -9,6 +9,8 @@
 pub mod fields;
 pub mod input;
 pub mod report;
+#[cfg(feature = "reading")]
+pub mod simulated;
 
 use std::ffi::OsString;
 use std::io;
@@ -24,6 +26,10 @@ use crate::daemon::{binary, capture};
 
 /// The argument that makes `noise-reading` the reader of all fields.
 pub const FIELDS: &str = "fields";
+
+/// The thread whose path is looked for: the one that creates all others of `many-threads`, whose path leads through
+/// thousands of them.
+const THREAD: u32 = 2673;
 
 /// Programs, in the order of their turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,10 +49,13 @@ pub enum Program {
     TheirText,
     /// noised: what waited, and for whom.
     Delays,
+    /// noised: the critical path of a thread in the last repetition. All events before are read, and forgotten, and for
+    /// whom it waited is found in a second reading.
+    Path,
 }
 
 /// All of them.
-pub const PROGRAMS: [Program; 7] = [
+pub const PROGRAMS: [Program; 8] = [
     Program::Count,
     Program::Drop,
     Program::CountAgain,
@@ -54,6 +63,7 @@ pub const PROGRAMS: [Program; 7] = [
     Program::Text,
     Program::TheirText,
     Program::Delays,
+    Program::Path,
 ];
 
 impl Program {
@@ -67,6 +77,7 @@ impl Program {
             Self::Text => "noised trace events",
             Self::TheirText => "babeltrace2",
             Self::Delays => "noised trace delays",
+            Self::Path => "noised trace critical-path",
         }
     }
 
@@ -76,30 +87,36 @@ impl Program {
             Self::Count | Self::Fields => Some(Self::Drop),
             Self::CountAgain => Some(Self::Count),
             Self::Text => Some(Self::TheirText),
+            Self::Path => Some(Self::Count),
             Self::Drop | Self::TheirText | Self::Delays => None,
         }
     }
 
-    fn command(self, folder: &Path) -> Result<Command> {
+    fn command(self, folder: &Path, last_ns: u64) -> Result<Command> {
         let (program, words): (OsString, &[&str]) = match self {
             Self::Count | Self::CountAgain => (binary()?.into(), &["trace", "events", "--summary"]),
             Self::Text => (binary()?.into(), &["trace", "events"]),
             Self::Delays => (binary()?.into(), &["trace", "delays"]),
+            Self::Path => (binary()?.into(), &["trace", "critical-path"]),
             Self::Fields => (std::env::current_exe()?.into(), &[FIELDS]),
             Self::Drop => ("babeltrace2".into(), &["-o", "dummy"]),
             Self::TheirText => ("babeltrace2".into(), &["--clock-gmt"]),
         };
         let mut command = Command::new(program);
         command.args(words).arg(folder);
+        if self == Self::Path {
+            let execution = format!("--execution=thread:{THREAD}@+{last_ns}ns..");
+            command.arg(execution);
+        }
         Ok(command)
     }
 
-    /// Runs it once.
+    /// Runs it once. The last repetition begins so long after the first one.
     ///
     /// # Errors
     /// If it cannot be started, fails, or complains.
-    pub fn run(self, folder: &Path) -> Result<Spent> {
-        let spent = spent(&mut self.command(folder)?);
+    pub fn run(self, folder: &Path, last_ns: u64) -> Result<Spent> {
+        let spent = spent(&mut self.command(folder, last_ns)?);
         spent.with_context(|| self.name())
     }
 }

@@ -1,14 +1,26 @@
-//! Critical paths for people: time by state, then by thread and state, then the longest parts in order.
+//! Critical paths for people: what took most of the time and for whom, then by state, as a lane of time, and
+//! part by part.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::fmt::Write as _;
 
 use noise_paths::document::{Document, Segment, Traced};
+use noise_trace::delays::document::Culprit;
 
-/// Executions that are shown.
-const SHOWN_EXECUTIONS: usize = 20;
-/// Rows of each table.
-const SHOWN_ROWS: usize = 20;
+use super::lane::lane;
+use crate::cli::output::Painted;
+
+/// Groups of executions that are shown.
+const SHOWN_GROUPS: usize = 20;
+/// Parts of a path that have a row of their own.
+const SHOWN_PARTS: usize = 20;
+/// Names in one row.
+const SHOWN_NAMES: usize = 3;
+/// Whom a wait was for is not known.
+const UNTRACKED: &str = "untracked";
+/// What stands beside names in a row, and what they have at least.
+const LEFT_COLUMNS: usize = 56;
+const LEAST_NAMES_COLUMNS: usize = 20;
 
 /// For people, in milliseconds.
 fn milli(ns: u64) -> String {
@@ -19,174 +31,268 @@ fn share(ns: u64, all_ns: u64) -> String {
     format!("{:.1} %", 100.0 * ns as f64 / all_ns.max(1) as f64)
 }
 
-/// All executions.
-pub fn page(document: &Document) -> String {
-    let mut page = String::new();
-    if document.discarded > 0 {
-        let _ = writeln!(page, "{} events were lost while recording", document.discarded);
-    }
-    for (number, traced) in document.executions.iter().take(SHOWN_EXECUTIONS).enumerate() {
-        if number > 0 {
-            page.push('\n');
-        }
-        execution(&mut page, traced);
-    }
-    more(&mut page, document.executions.len(), SHOWN_EXECUTIONS, "executions");
-    page
-}
-
-fn more(page: &mut String, count: usize, shown: usize, what: &str) {
-    if count > shown {
-        let _ = writeln!(page, "  {} more {what} are in --json", count - shown);
-    }
-}
-
-fn execution(page: &mut String, traced: &Traced) {
-    let span_ns = traced.span_ns;
-    let _ = writeln!(
-        page,
-        "{}: {} {}, {} ms; all times in milliseconds",
-        traced.name,
-        traced.comm,
-        traced.tid,
-        milli(span_ns)
-    );
-    if traced.cut > 0 {
-        let _ = writeln!(
-            page,
-            "sleeps not followed to their end, because the chain of wakers is too long: {}",
-            traced.cut
-        );
-    }
-    let _ = writeln!(page, "\n  {:<46} {:>12} {:>9}", "state", "time", "share");
-    let mut totals: Vec<_> = traced.totals_ns.iter().filter(|(_, ns)| **ns > 0).collect();
-    totals.sort_by_key(|(state, ns)| (std::cmp::Reverse(**ns), **state));
-    for (state, ns) in totals {
-        let _ = writeln!(page, "  {state:<46} {:>12} {:>9}", milli(*ns), share(*ns, span_ns));
-    }
-    let _ = writeln!(page, "\n  {:<30} {:<15} {:>12} {:>9}", "thread", "state", "time", "share");
-    let folded = folded(&traced.path);
-    for (who, state, ns) in folded.iter().take(SHOWN_ROWS) {
-        let (ms, share) = (milli(*ns), share(*ns, span_ns));
-        let _ = writeln!(page, "  {who:<30} {state:<15} {ms:>12} {share:>9}");
-    }
-    more(page, folded.len(), SHOWN_ROWS, "threads and states");
-    let blamed = blamed(&traced.path);
-    if !blamed.is_empty() {
-        let heading = "who had the CPUs that were waited for";
-        let _ = writeln!(page, "\n  {heading:<46} {:>12} {:>9}", "time", "share");
-    }
-    for (who, ns) in blamed.iter().take(SHOWN_ROWS) {
-        let _ = writeln!(page, "  {who:<46} {:>12} {:>9}", milli(*ns), share(*ns, span_ns));
-    }
-    more(page, blamed.len(), SHOWN_ROWS, "of them");
-    let _ = writeln!(page, "\n  {:<12} {:<30} {:<15} {:>12}", "after", "thread", "state", "time");
-    for segment in longest(&traced.path) {
-        let after = milli(segment.from_ns.saturating_sub(traced.from_ns));
-        let ms = milli(segment.to_ns.saturating_sub(segment.from_ns));
-        let state = segment.state;
-        let _ = writeln!(page, "  {after:<12} {:<30} {state:<15} {ms:>12}", who(segment));
-    }
-    more(page, traced.path.len(), SHOWN_ROWS, "shorter parts");
+fn length(segment: &Segment) -> u64 {
+    segment.to_ns.saturating_sub(segment.from_ns)
 }
 
 fn who(segment: &Segment) -> String {
     format!("{} {}", segment.comm, segment.tid)
 }
 
-/// Time by thread and state, the longest first.
-fn folded(path: &[Segment]) -> Vec<(String, &'static str, u64)> {
-    let mut sums: HashMap<(i32, &str, &'static str), u64> = HashMap::new();
-    for segment in path {
-        let sum = sums.entry((segment.tid, &segment.comm, segment.state)).or_default();
-        *sum = sum.saturating_add(segment.to_ns.saturating_sub(segment.from_ns));
+/// Who took a part of a wait.
+pub fn named(culprit: &Culprit) -> String {
+    let Culprit { tid, comm, cause, .. } = culprit;
+    match *cause {
+        "thread" => format!("{comm} {tid}"),
+        cause if comm.is_empty() || cause == "idle" => cause.to_owned(),
+        cause if *tid > 0 => format!("{comm} {tid} ({cause})"),
+        cause => format!("{cause} {comm}"),
     }
-    let row = |((tid, comm, state), ns): ((i32, &str, &'static str), u64)| {
-        (format!("{comm} {tid}"), state, ns)
+}
+
+/// All executions, in so many columns.
+pub fn page(document: &Document, width: usize) -> Painted {
+    let mut page = Painted::default();
+    if document.discarded > 0 {
+        page.plain(&format!("{} events were lost while recording\n", document.discarded));
+    }
+    for delimiters in &document.delimiters {
+        let rows = delimiters.tally.rows().into_iter().filter(|(count, _)| *count > 0);
+        for (count, what) in rows {
+            page.plain(&format!("{}: {count} {what}\n", delimiters.name));
+        }
+    }
+    let groups: Vec<&[Traced]> =
+        document.executions.chunk_by(|one, other| one.name == other.name).collect();
+    for (number, group) in groups.iter().take(SHOWN_GROUPS).enumerate() {
+        page.plain(if number > 0 || !page.is_empty() { "\n" } else { "" });
+        match group {
+            [only] => execution(&mut page, only, width),
+            several => summary(&mut page, several, width),
+        }
+    }
+    if groups.len() > SHOWN_GROUPS {
+        page.plain(&format!("\n{} more are in --json\n", groups.len() - SHOWN_GROUPS));
+    }
+    page
+}
+
+/// Several executions of one kind: all of them, then the slowest.
+fn summary(page: &mut Painted, group: &[Traced], width: usize) {
+    let Some(slowest) = group.iter().max_by_key(|traced| (traced.span_ns, Reverse(traced.from_ns)))
+    else {
+        return;
+    };
+    let all_ns = group.iter().fold(0_u64, |sum, traced| sum.saturating_add(traced.span_ns));
+    let mean_ns = all_ns / (group.len() as u64).max(1);
+    let mut rows = states(group.iter().flat_map(|traced| &traced.path));
+    rows.iter_mut().for_each(|row| row.divide(group.len() as u64));
+    page.plain(&format!(
+        "{}: {} executions took {} ms on average, {}; the slowest took {} ms.\n",
+        slowest.name,
+        group.len(),
+        milli(mean_ns),
+        answer(&rows, mean_ns, None),
+        milli(slowest.span_ns)
+    ));
+    table(page, &rows, "mean", width, mean_ns);
+    page.plain("\nThe slowest:\n");
+    execution(page, slowest, width);
+}
+
+/// One execution.
+fn execution(page: &mut Painted, traced: &Traced, width: usize) {
+    let key = traced.key.as_ref().map_or_else(String::new, |key| format!(", key {key}"));
+    let (span_ns, own) = (traced.span_ns, format!("{} {}", traced.comm, traced.tid));
+    let rows = states(traced.path.iter());
+    page.plain(&format!(
+        "{}{key}: {own} took {} ms, {}.\n",
+        traced.name,
+        milli(span_ns),
+        answer(&rows, span_ns, Some(&own))
+    ));
+    if traced.cut > 0 {
+        page.plain(&format!(
+            "sleeps not followed to their end, because the chain of wakers is too long: {}\n",
+            traced.cut
+        ));
+    }
+    table(page, &rows, "time", width, span_ns);
+    lane(page, traced, width.saturating_sub(4), |ns| format!("{} ms", milli(ns)));
+    parts(page, traced, width);
+}
+
+/// A state with its time, and who had that, the longest first.
+struct Row {
+    state: &'static str,
+    ns: u64,
+    /// Whether it is known whom it was for; otherwise whose time it was.
+    is_blamed: bool,
+    whom: Vec<(String, u64)>,
+}
+
+impl Row {
+    /// What one of so many has of it.
+    fn divide(&mut self, count: u64) {
+        for ns in self.whom.iter_mut().map(|(_, ns)| ns).chain([&mut self.ns]) {
+            *ns /= count.max(1);
+        }
+    }
+}
+
+/// Time by state, the longest first. Whom a wait was for, where that is known, else whose time it was.
+fn states<'p>(parts: impl Iterator<Item = &'p Segment>) -> Vec<Row> {
+    type Sum = (u64, bool, HashMap<String, u64>);
+    let mut sums: HashMap<&'static str, Sum> = HashMap::new();
+    for segment in parts {
+        let (sum, is_blamed, whom) = sums.entry(segment.state).or_default();
+        *sum = sum.saturating_add(length(segment));
+        *is_blamed |= segment.culprits.iter().any(|culprit| culprit.cause != UNTRACKED);
+        let mut add = |who: String, ns: u64| {
+            let sum = whom.entry(who).or_default();
+            *sum = sum.saturating_add(ns);
+        };
+        if segment.culprits.is_empty() {
+            add(who(segment), length(segment));
+        }
+        for culprit in &segment.culprits {
+            add(named(culprit), culprit.ns);
+        }
+    }
+    let row = |(state, (ns, is_blamed, whom)): (&'static str, Sum)| {
+        let mut whom: Vec<_> = whom.into_iter().collect();
+        whom.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+        Row { state, ns, is_blamed, whom }
     };
     let mut rows: Vec<_> = sums.into_iter().map(row).collect();
-    rows.sort_by(|one, other| other.2.cmp(&one.2).then_with(|| one.cmp(other)));
+    rows.sort_by_key(|row| (Reverse(row.ns), row.state));
     rows
 }
 
-/// Time of waits for a CPU by who had it, the longest first.
-fn blamed(path: &[Segment]) -> Vec<(String, u64)> {
-    let mut sums: HashMap<String, u64> = HashMap::new();
-    for culprit in path.iter().flat_map(|segment| &segment.culprits) {
-        let who = match culprit.cause {
-            "thread" => format!("{} {}", culprit.comm, culprit.tid),
-            other => other.to_owned(),
-        };
-        let sum = sums.entry(who).or_default();
-        *sum = sum.saturating_add(culprit.ns);
+/// What took most of the time, and for whom.
+fn answer(rows: &[Row], all_ns: u64, own: Option<&str>) -> String {
+    let Some(row) = rows.first() else { return "of which nothing is known".to_owned() };
+    let most = if row.ns > all_ns / 2 { "most of it" } else { "the largest part of it" };
+    let doing = match row.state {
+        "running" => "running",
+        "waiting_cpu" => "waiting for a CPU",
+        "disk" => "waiting for a disk",
+        "network" => "waiting for the network",
+        "timer" => "waiting for a timer",
+        "futex" => "waiting for a lock",
+        "task" => "waiting for another thread",
+        "interrupt" => "waiting for an interrupt",
+        "ipi" => "waiting for an interrupt from another CPU",
+        "unknown" => "unknown to the recording",
+        other => other,
+    };
+    let whom = match row.whom.as_slice() {
+        [] => String::new(),
+        [(only, _)] if own == Some(only) && !row.is_blamed => String::new(),
+        [(first, _), ..] if first == UNTRACKED => String::new(),
+        [(first, _), rest @ ..] => {
+            let more = match rest {
+                [] => String::new(),
+                [(second, _)] => format!(" and {second}"),
+                rest => format!(" and {} others", rest.len()),
+            };
+            match (row.state, row.is_blamed) {
+                ("waiting_cpu", true) => format!(", which {first}{more} had"),
+                (_, true) => format!(", for {first}{more}"),
+                (_, false) => format!(", in {first}{more}"),
+            }
+        }
+    };
+    format!("{most} ({} ms, {}) {doing}{whom}", milli(row.ns), share(row.ns, all_ns))
+}
+
+/// The names with the most time, as many as fit, and how many more there are.
+fn names(whom: &[(String, u64)], width: usize) -> String {
+    let room = width.saturating_sub(LEFT_COLUMNS).max(LEAST_NAMES_COLUMNS);
+    let mut text = String::new();
+    for (number, (who, ns)) in whom.iter().enumerate() {
+        let comma = if number > 0 { ", " } else { "" };
+        let name = format!("{comma}{who} {}", milli(*ns));
+        let is_room = text.chars().count() + name.chars().count() <= room;
+        if number > 0 && (number >= SHOWN_NAMES || !is_room) {
+            text.push_str(&format!(", {} more", whom.len() - number));
+            break;
+        }
+        text.push_str(&name);
     }
-    let mut rows: Vec<_> = sums.into_iter().collect();
+    text
+}
+
+fn table(page: &mut Painted, rows: &[Row], time: &str, width: usize, all_ns: u64) {
+    page.plain(&format!(
+        "\n  {:<16} {:>12} {:>9}   for whom; all times in milliseconds\n",
+        "state", time, "share"
+    ));
+    for Row { state, ns, whom, .. } in rows {
+        let (time, share, names) = (milli(*ns), share(*ns, all_ns), names(whom, width));
+        page.plain(&format!("  {state:<16} {time:>12} {share:>9}   {names}\n"));
+    }
+}
+
+/// The parts in the order of time: the longest with a row each, those between folded.
+fn parts(page: &mut Painted, traced: &Traced, width: usize) {
+    let mut order: Vec<usize> = (0..traced.path.len()).collect();
+    order.sort_by_key(|&place| {
+        traced.path.get(place).map(|segment| (Reverse(length(segment)), segment.from_ns))
+    });
+    let mut is_shown = vec![false; traced.path.len()];
+    for &place in order.iter().take(SHOWN_PARTS) {
+        is_shown[place] = true;
+    }
+    page.plain(&format!("\n  {:<12} {:>12}  {:<16} thread\n", "after", "time", "state"));
+    let after = |segment: &Segment| milli(segment.from_ns.saturating_sub(traced.from_ns));
+    let marked: Vec<(&Segment, bool)> = traced.path.iter().zip(is_shown).collect();
+    for run in marked.chunk_by(|one, other| !one.1 && !other.1) {
+        let Some((first, is_shown)) = run.first() else { continue };
+        if *is_shown || run.len() == 1 {
+            let is_known = first.culprits.iter().any(|culprit| culprit.cause != UNTRACKED);
+            let whom = match is_known {
+                false => String::new(),
+                true => {
+                    let rows = states(std::iter::once(*first));
+                    let whom = rows.first().map(|row| names(&row.whom, width)).unwrap_or_default();
+                    format!("; for {whom}")
+                }
+            };
+            page.plain(&format!(
+                "  {:<12} {:>12}  {:<16} {}{whom}\n",
+                after(first),
+                milli(length(first)),
+                first.state,
+                who(first)
+            ));
+            continue;
+        }
+        let all_ns = run.iter().fold(0_u64, |sum, (part, _)| sum.saturating_add(length(part)));
+        let folded = folded(run.iter().map(|(part, _)| *part));
+        page.plain(&format!(
+            "  {:<12} {:>12}  {} parts folded: {}\n",
+            after(first),
+            milli(all_ns),
+            run.len(),
+            names(&folded, width)
+        ));
+    }
+}
+
+/// Time by thread and state, the longest first.
+fn folded<'p>(parts: impl Iterator<Item = &'p Segment>) -> Vec<(String, u64)> {
+    let mut sums: HashMap<(&str, i32, &'static str), u64> = HashMap::new();
+    for segment in parts {
+        let sum = sums.entry((&segment.comm, segment.tid, segment.state)).or_default();
+        *sum = sum.saturating_add(length(segment));
+    }
+    let row =
+        |((comm, tid, state), ns): ((&str, i32, &str), u64)| (format!("{comm} {tid} {state}"), ns);
+    let mut rows: Vec<_> = sums.into_iter().map(row).collect();
     rows.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
     rows
 }
 
-/// The longest parts, in the order of time.
-fn longest(path: &[Segment]) -> Vec<&Segment> {
-    let mut all: Vec<_> = path.iter().collect();
-    all.sort_by_key(|segment| {
-        (std::cmp::Reverse(segment.to_ns.saturating_sub(segment.from_ns)), segment.from_ns)
-    });
-    all.truncate(SHOWN_ROWS);
-    all.sort_by_key(|segment| segment.from_ns);
-    all
-}
-
 #[cfg(test)]
-mod tests {
-    use noise_trace::delays::document::Culprit;
-
-    use super::*;
-
-    #[test]
-    fn paths_are_shown_as_agreed() {
-        let segment = |tid, comm: &str, state, from_ns, to_ns| Segment {
-            tid,
-            comm: comm.to_owned(),
-            cpu: None,
-            state,
-            from_ns,
-            to_ns,
-            why: None,
-            through: None,
-            culprits: Vec::new(),
-        };
-        let traced = Traced {
-            name: "thread:7".to_owned(),
-            tid: 7,
-            comm: "server".to_owned(),
-            from_ns: 1_000_000,
-            to_ns: 11_000_000,
-            span_ns: 10_000_000,
-            has_begin: false,
-            has_end: false,
-            cut: 1,
-            totals_ns: [
-                ("running", 5_000_000),
-                ("disk", 4_000_000),
-                ("waiting_cpu", 1_000_000),
-                ("timer", 0),
-            ]
-            .into(),
-            path: vec![
-                segment(7, "server", "running", 1_000_000, 3_000_000),
-                segment(9, "helper", "disk", 3_000_000, 7_000_000),
-                Segment {
-                    culprits: vec![Culprit {
-                        tid: 20,
-                        comm: "hog".to_owned(),
-                        cause: "thread",
-                        ns: 1_000_000,
-                    }],
-                    ..segment(7, "server", "waiting_cpu", 7_000_000, 8_000_000)
-                },
-                segment(7, "server", "running", 8_000_000, 11_000_000),
-            ],
-        };
-        insta::assert_snapshot!(page(&Document { executions: vec![traced], discarded: 3 }));
-    }
-}
+mod tests;

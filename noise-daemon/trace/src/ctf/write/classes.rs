@@ -5,6 +5,7 @@
 use noise_common::hooks::{Edge, Hook, VECTOR_HOOKS, Vector};
 
 use crate::event::Kind;
+use crate::what::MARK;
 
 /// How a field is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +105,16 @@ const PROCESS: &[Field] = &[
     ("ns_inum", Type::Unsigned),
 ];
 
+const MARKED: &[Field] = &[
+    ("action", Type::Text),
+    ("name", Type::Text),
+    ("key", Type::Text),
+    ("pid", Type::Signed),
+    ("tid", Type::Signed),
+    ("uid", Type::Unsigned),
+    ("before_ns", Type::LongUnsigned),
+];
+
 /// Events before those of interrupt vectors.
 const FIRST: &[(&str, &[Field])] = &[
     ("sched_switch", SWITCH),
@@ -152,6 +163,7 @@ const LAST: &[(&str, &[Field])] = &[
     ("lttng_statedump_end", &[]),
     // LTTng has none like it.
     ("statedump_cgroup", &[("tid", Type::Signed), ("path", Type::Text)]),
+    (MARK, MARKED),
 ];
 
 /// All events, in order of their numbers.
@@ -171,7 +183,7 @@ const fn vector(which: Vector, edge: Edge) -> u32 {
 
 /// Whether an event of that number is part of a state dump.
 pub const fn is_dumped(number: u32) -> bool {
-    number >= LAST_AT + 5
+    number >= LAST_AT + 5 && number < LAST_AT + 12
 }
 
 /// The number of an event; `None` of those that our recordings do not have.
@@ -212,6 +224,7 @@ pub const fn number(kind: &Kind<'_>) -> Option<u32> {
         Kind::StatedumpInterface { .. } => LAST_AT + 9,
         Kind::StatedumpEnd => LAST_AT + 10,
         Kind::CgroupAttach { .. } => LAST_AT + 11,
+        Kind::Mark(_) => LAST_AT + 12,
         _ => return None,
     })
 }

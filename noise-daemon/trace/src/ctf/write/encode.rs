@@ -1,6 +1,7 @@
 //! The fields of an event as bytes, in the order in which [`super::classes`] declares them.
 
-use crate::event::{Comm, Dumped, Kind, Packet, Request, Task, Woken};
+use crate::event::{Comm, Dumped, Kind, Mark, Packet, Request, Task, Woken};
+use crate::what::MARK_ACTIONS;
 
 /// The first kernel thread, from which all others come.
 const FIRST_KERNEL_THREAD: i32 = 2;
@@ -80,6 +81,17 @@ impl Out<'_> {
         self.long(packet.skb);
         self.unsigned(packet.len);
         self.text(packet.name);
+    }
+
+    fn mark(&mut self, mark: &Mark<'_>) {
+        let [begin, end] = MARK_ACTIONS;
+        self.text(if mark.begins { begin } else { end }.as_bytes());
+        self.text(mark.name);
+        self.text(mark.key);
+        self.signed(mark.pid);
+        self.signed(mark.tid);
+        self.unsigned(mark.uid);
+        self.long(mark.before_ns);
     }
 
     fn process(&mut self, dumped: &Dumped) {
@@ -175,6 +187,7 @@ pub fn fields(kind: &Kind<'_>, bytes: &mut Vec<u8>) {
             out.signed(*tid);
             out.text(path);
         }
+        Kind::Mark(mark) => out.mark(mark),
         // These have no fields, or are not recorded.
         _ => {}
     }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::ctf::{Layout, Reader, StreamFile};
-use crate::event::{Comm, Dumped, Loss, Packet, Request, Task, Woken};
+use crate::event::{Comm, Dumped, Loss, Mark, Packet, Request, Task, Woken};
 use crate::event::{Event, Kind};
 use crate::record::Source as _;
 
@@ -119,6 +119,12 @@ fn kind() -> impl Strategy<Value = Kind<'static>> {
             .prop_map(|(dev, name)| Kind::StatedumpBlockDevice { dev, name }),
         1 => text().prop_map(|name| Kind::StatedumpInterface { name }),
         1 => (any::<i32>(), text()).prop_map(|(tid, path)| Kind::CgroupAttach { tid, path }),
+        1 => (any::<bool>(), text(), text(), any::<i32>(), any::<i32>(), any::<u32>()).prop_map(
+            |(begins, name, key, pid, tid, uid)| {
+                let before_ns = u64::from(uid);
+                Kind::Mark(Mark { begins, name, key, pid, tid, uid, before_ns })
+            }
+        ),
         1 => Just(Kind::StatedumpStart),
         1 => Just(Kind::StatedumpEnd),
     ]

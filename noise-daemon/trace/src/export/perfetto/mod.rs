@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use noise_model::clean::as_text;
 
 use self::generic::Generic;
+pub use self::tracks::Part;
 use self::tracks::Tracks;
 use super::proto::Message;
 use crate::clock::Clock;
@@ -178,15 +179,31 @@ impl Perfetto {
         if bundle.events.bytes().len() >= BUNDLE_BYTES {
             self.flush(event.cpu);
         }
+        self.mark(event);
         self.describe(event);
     }
 
-    /// Takes an event that is not to be shown: only what it says of threads is.
+    /// Takes an event that is not to be shown: only what it says of threads is, and marks are.
     pub fn pass(&mut self, event: &Event<'_>) {
         self.begin(event.time_ns);
         self.time_ns = event.time_ns;
+        self.mark(event);
         self.threads.follow(event);
         self.describe(event);
+    }
+
+    fn mark(&mut self, event: &Event<'_>) {
+        if let Kind::Mark(mark) = &event.kind {
+            let stamp = self.stamp(event.time_ns);
+            self.tracks.marked(&mut self.packets, stamp, mark);
+        }
+    }
+
+    /// A critical path, with the name of its execution.
+    pub fn path(&mut self, name: &str, parts: &[Part]) {
+        let Some(first) = parts.first() else { return };
+        self.begin(first.from_ns);
+        self.tracks.path(&mut self.packets, self.offset_ns, name, parts);
     }
 
     /// Events were lost on a CPU.

@@ -1,4 +1,4 @@
-//! Tracks of our own: waits for a CPU, block requests, vectors, lost events.
+//! Tracks of our own: waits for a CPU, block requests, vectors, marks, critical paths, lost events.
 //!
 //! A track holds what does not overlap. Requests of one device do: each goes on the first of its tracks that
 //! is free; those of one name are drawn as one.
@@ -12,12 +12,17 @@ use noise_model::clean::as_text;
 use super::super::proto::Message;
 use super::{field, put_packet};
 use crate::delays::watch::{Delay, Signal, Subject, Wait};
-use crate::event::{Event, Loss};
+use crate::event::{Event, Loss, Mark};
+use crate::what::MARK_ACTIONS;
 
 /// Kinds of slices and instants.
 const SLICE_BEGIN: u32 = 1;
 const SLICE_END: u32 = 2;
 const INSTANT: u32 = 3;
+
+/// Where an event says of which flows it is, and which end with it.
+const FLOW: u32 = 47;
+const LAST_OF_FLOW: u32 = 48;
 
 /// Tracks of one device and wait; what overlaps beyond goes on the last one.
 const MAX_LANES: usize = 256;
@@ -29,8 +34,27 @@ const SHOWN_PARTS: usize = 8;
 /// Numbers of tracks: of the two that hold others, and where the ranges of the rest begin.
 const WAITS: u64 = 1;
 const LOST: u64 = 2;
+const MARKS: u64 = 3;
 const THREADS_FROM: u64 = 1 << 32;
 const LANES_FROM: u64 = 2 << 32;
+const PATHS_FROM: u64 = 3 << 32;
+
+/// A part of a critical path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Whose time it is: name and id.
+    pub who: (String, i32),
+    /// What that does.
+    pub state: &'static str,
+    /// From then on, in nanoseconds since the epoch of the trace's clock.
+    pub from_ns: u64,
+    /// Until then.
+    pub to_ns: u64,
+    /// The CPU, where that is known.
+    pub cpu: Option<u32>,
+    /// Who took how much of it, in nanoseconds.
+    pub culprits: Vec<(String, u64)>,
+}
 
 /// What a group of tracks shows.
 type Group = (Signal, String);
@@ -45,6 +69,17 @@ pub struct Tracks {
     /// By what they show: tracks, and until when each is taken.
     lanes: BTreeMap<Group, Vec<(u64, u64)>>,
     next_lane: u64,
+    has_marks: bool,
+    /// Numbers of the next track of a path, and of the next arrow in one.
+    next_path: u64,
+    next_flow: u64,
+}
+
+/// Arrows that a slice begins and ends.
+#[derive(Clone, Copy, Debug, Default)]
+struct Flows {
+    begins: Option<u64>,
+    ends: Option<u64>,
 }
 
 /// A note of a slice.
@@ -121,6 +156,59 @@ impl Tracks {
         Some(track)
     }
 
+    /// A critical path: a track for it, below that one for each thread, and an arrow wherever it goes on with
+    /// another thread.
+    pub fn path(&mut self, packets: &mut Message, offset_ns: u64, name: &str, parts: &[Part]) {
+        let Some(first) = parts.first() else { return };
+        let stamp = first.from_ns.saturating_sub(offset_ns);
+        let mut next = || {
+            self.next_path += 1;
+            PATHS_FROM + self.next_path
+        };
+        let whole = next();
+        describe(packets, stamp, whole, None, &format!("Critical path of {name}"));
+        let mut threads: BTreeMap<&(String, i32), u64> = BTreeMap::new();
+        let mut before: Option<u64> = None;
+        for (number, part) in parts.iter().enumerate() {
+            let track = *threads.entry(&part.who).or_insert_with(|| {
+                let (track, (comm, tid)) = (next(), &part.who);
+                describe(packets, stamp, track, Some(whole), &format!("{comm} {tid}"));
+                track
+            });
+            let goes_on = parts.get(number + 1).is_some_and(|after| after.who != part.who);
+            let begins = goes_on.then(|| {
+                self.next_flow += 1;
+                self.next_flow
+            });
+            let flows = Flows { begins, ends: std::mem::replace(&mut before, begins) };
+            let cpu = part.cpu.map(|cpu| Note::Number("cpu", cpu.into()));
+            let culprits = part.culprits.iter().take(SHOWN_PARTS);
+            let culprits = culprits.map(|(who, ns)| Note::Number(who, *ns));
+            let notes: Vec<_> = cpu.into_iter().chain(culprits).collect();
+            let stamps = [part.from_ns, part.to_ns].map(|ns| ns.saturating_sub(offset_ns));
+            joined_slice(packets, track, stamps, part.state, &notes, flows);
+        }
+    }
+
+    /// A mark.
+    pub fn marked(&mut self, packets: &mut Message, stamp: u64, mark: &Mark<'_>) {
+        let stamp = stamp.saturating_sub(mark.before_ns);
+        if !std::mem::replace(&mut self.has_marks, true) {
+            describe(packets, stamp, MARKS, None, "Marks");
+        }
+        let action = MARK_ACTIONS[usize::from(!mark.begins)];
+        let (name, key) = (as_text(mark.name), as_text(mark.key));
+        let id = |id: i32| u64::from(id.max(0).cast_unsigned());
+        let notes = [
+            Note::Text("key", &key),
+            Note::Number("tid", id(mark.tid)),
+            Note::Number("pid", id(mark.pid)),
+            Note::Number("uid", mark.uid.into()),
+        ];
+        let name = format!("{action} {name}");
+        put_packet(packets, stamp, |packet| track_event(packet, MARKS, INSTANT, &name, &notes));
+    }
+
     /// Events were lost.
     pub fn lost(&mut self, packets: &mut Message, offset_ns: u64, event: &Event<'_>, loss: &Loss) {
         // At the end of the stretch: in a text of ftrace it may begin at time zero, far from all other events.
@@ -165,12 +253,36 @@ fn describe(packets: &mut Message, stamp: u64, track: u64, parent: Option<u64>, 
 }
 
 fn slice(packets: &mut Message, track: u64, stamps: [u64; 2], name: &str, notes: &[Note<'_>]) {
+    joined_slice(packets, track, stamps, name, notes, Flows::default());
+}
+
+fn joined_slice(
+    packets: &mut Message,
+    track: u64,
+    stamps: [u64; 2],
+    name: &str,
+    notes: &[Note<'_>],
+    flows: Flows,
+) {
     let [from, to] = stamps;
-    put_packet(packets, from, |packet| track_event(packet, track, SLICE_BEGIN, name, notes));
+    put_packet(packets, from, |packet| {
+        joined_event(packet, track, SLICE_BEGIN, name, notes, flows);
+    });
     put_packet(packets, to, |packet| track_event(packet, track, SLICE_END, "", &[]));
 }
 
 fn track_event(packet: &mut Message, track: u64, kind: u32, name: &str, notes: &[Note<'_>]) {
+    joined_event(packet, track, kind, name, notes, Flows::default());
+}
+
+fn joined_event(
+    packet: &mut Message,
+    track: u64,
+    kind: u32,
+    name: &str,
+    notes: &[Note<'_>],
+    flows: Flows,
+) {
     packet.message(field::TRACK_EVENT, |event| {
         event.unsigned(9, kind);
         event.unsigned(11, track);
@@ -188,6 +300,11 @@ fn track_event(packet: &mut Message, track: u64, kind: u32, name: &str, notes: &
                     annotation.text(6, value);
                 }
             });
+        }
+        for (field, flow) in [(FLOW, flows.begins), (LAST_OF_FLOW, flows.ends)] {
+            if let Some(flow) = flow {
+                event.fixed(field, flow);
+            }
         }
     });
 }

@@ -1,0 +1,436 @@
+//! Executions between two delimiters, found while the events of a recording pass.
+//!
+//! A begin belongs to the next end of the same thread; of marks with a key, to the next end with that key of the
+//! same user, whichever thread sets it; of requests and connections, to what is sent next on the same connection.
+//! Where two begins stand before an end, which of them it ends is not known, and neither is an execution. Between events that may be missing nothing is known either; marks are no kernel
+//! events, and are not lost with them.
+//!
+//! What is held grows with the executions that are under way and were found, up to bounds, not with the events.
+
+use std::collections::{BTreeSet, HashMap};
+
+use noise_model::clean::as_text;
+use noise_trace::event::{Event, Kind, Mark};
+use noise_trace::record::{Record, Stored};
+use noise_trace::threads::Threads;
+use noise_trace::value::{Shape, Value, Visit};
+use serde::Serialize;
+
+use super::grammar::{Condition, Pattern};
+use super::server::{Port, Step};
+use super::{Execution, Wanted};
+use crate::build::Builder;
+
+/// Executions that are under way at once, and that are found; those beyond are counted.
+const MAX_OPEN: usize = 65_536;
+const MAX_FOUND: usize = 1 << 20;
+/// Names of events that are looked at once each.
+const MAX_NAMES: usize = 65_536;
+
+/// Fields and contexts in which tracers name the thread that an event is of.
+const THREAD_FIELDS: [&str; 2] = ["perf_tid", "tid"];
+
+/// Delimiters that make no execution.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// Begins before whose end there was another begin.
+    pub overlapping: u64,
+    /// Begins without an end.
+    pub unfinished: u64,
+    /// Ends without a begin.
+    pub unbegun: u64,
+    /// Begins behind which events were lost before an end came.
+    pub lost: u64,
+    /// Begins and ends whose thread is not known.
+    pub strangers: u64,
+    /// What is more than can be held.
+    pub beyond: u64,
+}
+
+impl Tally {
+    /// How many there are of each, with what it is.
+    pub fn rows(&self) -> [(u64, &'static str); 6] {
+        [
+            (self.overlapping, "overlapping: begun again before their end"),
+            (self.unfinished, "unfinished: no end before the recording ends"),
+            (self.unbegun, "ends without a begin"),
+            (self.lost, "lost: events are missing between begin and end"),
+            (self.strangers, "of threads that the recording does not name"),
+            (self.beyond, "more than can be held"),
+        ]
+    }
+}
+
+/// An execution between two delimiters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delimited {
+    /// Of whom, from when until when: of the thread that ended it.
+    pub execution: Execution,
+    /// The key that marks gave it.
+    pub key: Option<String>,
+}
+
+/// What a begin and an end have in common.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Common {
+    Thread(i32),
+    Key { uid: u32, key: Box<[u8]> },
+    Connection(u64),
+}
+
+/// An execution that is under way.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    from_ns: u64,
+    begins: u64,
+    is_lost: bool,
+}
+
+/// What an event is by its name alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Named {
+    begins: bool,
+    ends: bool,
+}
+
+/// Finds the executions of one kind in one recording.
+#[derive(Clone, Debug)]
+pub struct Finder {
+    wanted: Wanted,
+    machine: u16,
+    threads: Threads,
+    /// CPUs whose thread is not known since events were lost there.
+    unsure: BTreeSet<u32>,
+    /// By the numbers that a format gives to its events.
+    known: HashMap<usize, Named>,
+    open: HashMap<Common, Open>,
+    found: Vec<Delimited>,
+    tally: Tally,
+    /// Whether there was an event of those names; for marks, of that name.
+    seen: Named,
+    port: Port,
+}
+
+impl Finder {
+    /// For these executions of a recording; `None` for those that the graph knows by itself.
+    pub fn new(wanted: &Wanted, machine: u16) -> Option<Self> {
+        if matches!(wanted, Wanted::Thread(_) | Wanted::Process(_)) {
+            return None;
+        }
+        Some(Self {
+            wanted: wanted.clone(),
+            machine,
+            threads: Threads::default(),
+            unsure: BTreeSet::new(),
+            known: HashMap::new(),
+            open: HashMap::new(),
+            found: Vec::new(),
+            tally: Tally::default(),
+            seen: Named::default(),
+            port: Port::default(),
+        })
+    }
+
+    /// Takes the next event of the recording, which the builder has taken.
+    pub fn follow<'t>(
+        &mut self,
+        record: &Record<impl Stored<'t>>,
+        event: &Event<'t>,
+        builder: &Builder,
+    ) {
+        match &event.kind {
+            Kind::Lost(_) => {
+                self.unsure.insert(event.cpu);
+                if !matches!(self.wanted, Wanted::Mark { .. }) {
+                    self.open.values_mut().for_each(|open| open.is_lost = true);
+                }
+            }
+            Kind::Mark(mark) => self.mark(event, mark, builder),
+            _ => {}
+        }
+        self.event(record, event, builder);
+        self.packet(record, event, builder);
+        self.threads.follow(event);
+        if matches!(event.kind, Kind::SchedSwitch { .. }) {
+            self.unsure.remove(&event.cpu);
+        }
+    }
+
+    /// The executions, and what is none.
+    pub fn finish(mut self) -> (Vec<Delimited>, Tally) {
+        for open in self.open.values() {
+            match open {
+                Open { is_lost: true, begins, .. } => self.tally.lost += begins,
+                Open { begins: 1, .. } => self.tally.unfinished += 1,
+                Open { begins, .. } => self.tally.overlapping += begins,
+            }
+        }
+        (self.found, self.tally)
+    }
+
+    /// Where there is no execution: which delimiter the recording has none of, and what to do.
+    pub fn lacks(&self) -> Option<String> {
+        let lacking = match &self.wanted {
+            Wanted::Events(events) => {
+                let (begin, end) = &**events;
+                let name = match self.seen {
+                    Named { begins: false, .. } => &begin.name,
+                    Named { ends: false, .. } => &end.name,
+                    Named { .. } => return None,
+                };
+                format!(
+                    "this recording has no event {name}; `noised trace events --summary` lists those that it has"
+                )
+            }
+            Wanted::Mark { .. } if self.seen == Named::default() => {
+                "this recording has no such mark; programs set them while it is recorded, see `noised mark --help`"
+                    .to_owned()
+            }
+            Wanted::Request(port) | Wanted::Connection(port) => match self.port {
+                Port { has_headers: false, .. } => "this recording has no net_dev_queue and netif_receive_skb \
+                                                    with headers of TCP, as LTTng records them since its version \
+                                                    2.8; name what begins and ends with mark:NAME or \
+                                                    event:BEGIN..END"
+                    .to_owned(),
+                Port { has_packets: false, .. } => {
+                    format!("this recording has no packet of port {port}")
+                }
+                Port { .. } => return None,
+            },
+            _ => return None,
+        };
+        Some(lacking)
+    }
+
+    /// The thread that runs on a CPU, where that is certain.
+    fn running(&self, cpu: u32) -> Option<i32> {
+        if self.unsure.contains(&cpu) {
+            return None;
+        }
+        self.threads.current(cpu).filter(|tid| *tid > 0)
+    }
+
+    fn mark(&mut self, event: &Event<'_>, mark: &Mark<'_>, builder: &Builder) {
+        let Wanted::Mark { name, key } = &self.wanted else { return };
+        let is_wanted = name.as_bytes() == mark.name
+            && key.as_ref().is_none_or(|key| key.as_bytes() == mark.key);
+        if !is_wanted {
+            return;
+        }
+        let tid = match mark.tid {
+            // The recording has it; where it does not, a process of one thread leaves no choice.
+            0 => self.threads.only_thread(mark.pid),
+            tid => Some(tid),
+        };
+        let common = match (mark.key, tid) {
+            ([], Some(tid)) => Some(Common::Thread(tid)),
+            ([], None) => None,
+            (key, _) => Some(Common::Key { uid: mark.uid, key: key.into() }),
+        };
+        let time_ns = event.time_ns.saturating_sub(mark.before_ns);
+        self.seen = Named { begins: true, ends: true };
+        let Some(common) = common else {
+            self.tally.strangers += 1;
+            return;
+        };
+        match mark.begins {
+            true => self.begin(common, time_ns),
+            false => self.end(&common, time_ns, tid, builder),
+        }
+    }
+
+    fn event<'t>(
+        &mut self,
+        record: &Record<impl Stored<'t>>,
+        event: &Event<'t>,
+        builder: &Builder,
+    ) {
+        let Wanted::Events(events) = &self.wanted else { return };
+        let (begin, end) = &**events;
+        let named = |name: &str| Named { begins: is_named(begin, name), ends: is_named(end, name) };
+        let of = match record.number() {
+            None => named(record.name()),
+            Some(number) if self.known.len() < MAX_NAMES => {
+                *self.known.entry(number).or_insert_with(|| named(record.name()))
+            }
+            Some(number) => self.known.get(&number).copied().unwrap_or_default(),
+        };
+        if of == Named::default() || record.loss().is_some() {
+            return;
+        }
+        self.seen =
+            Named { begins: self.seen.begins || of.begins, ends: self.seen.ends || of.ends };
+        let begins = of.begins && holds(begin, record);
+        let ends = of.ends && holds(end, record);
+        if !begins && !ends {
+            return;
+        }
+        let Some(tid) = stated(record).or_else(|| self.running(event.cpu)) else {
+            self.tally.strangers += 1;
+            return;
+        };
+        let common = Common::Thread(tid);
+        // One that does both ends what is under way, and begins the next.
+        if ends && (!begins || self.open.contains_key(&common)) {
+            self.end(&common, event.time_ns, Some(tid), builder);
+        }
+        if begins {
+            self.begin(common, event.time_ns);
+        }
+    }
+
+    fn packet<'t>(
+        &mut self,
+        record: &Record<impl Stored<'t>>,
+        event: &Event<'t>,
+        builder: &Builder,
+    ) {
+        let (port, is_whole) = match self.wanted {
+            Wanted::Request(port) => (port, false),
+            Wanted::Connection(port) => (port, true),
+            _ => return,
+        };
+        match self.port.follow(port, is_whole, record, event) {
+            // More of what is under way.
+            Some(Step::Begins(flow)) if self.open.contains_key(&Common::Connection(flow)) => {}
+            Some(Step::Begins(flow)) => self.begin(Common::Connection(flow), event.time_ns),
+            Some(Step::Ends(flow)) => {
+                let common = Common::Connection(flow);
+                // An answer may have several packets.
+                if self.open.contains_key(&common) {
+                    self.end(&common, event.time_ns, self.running(event.cpu), builder);
+                }
+            }
+            Some(Step::EndsUnseen(flow)) => {
+                let known = self.open.remove(&Common::Connection(flow));
+                self.tally.strangers += u64::from(known.is_some());
+            }
+            None => {}
+        }
+    }
+
+    fn begin(&mut self, common: Common, from_ns: u64) {
+        if let Some(open) = self.open.get_mut(&common) {
+            open.begins += 1;
+            return;
+        }
+        if self.open.len() >= MAX_OPEN {
+            self.tally.beyond += 1;
+            return;
+        }
+        self.open.insert(common, Open { from_ns, begins: 1, is_lost: false });
+    }
+
+    fn end(&mut self, common: &Common, to_ns: u64, tid: Option<i32>, builder: &Builder) {
+        let from_ns = match self.open.remove(common) {
+            None => {
+                self.tally.unbegun += 1;
+                return;
+            }
+            Some(Open { is_lost: true, begins, .. }) => {
+                self.tally.lost += begins;
+                return;
+            }
+            Some(Open { begins: 1, from_ns, .. }) => from_ns,
+            Some(Open { begins, .. }) => {
+                self.tally.overlapping += begins;
+                return;
+            }
+        };
+        let worker = tid.and_then(|tid| builder.thread(self.machine, tid));
+        let Some(worker) = worker.filter(|_| from_ns < to_ns) else {
+            self.tally.strangers += 1;
+            return;
+        };
+        if self.found.len() >= MAX_FOUND {
+            self.tally.beyond += 1;
+            return;
+        }
+        let key = match common {
+            Common::Thread(_) | Common::Connection(_) => None,
+            Common::Key { key, .. } => Some(as_text(key).into_owned()),
+        };
+        let execution = Execution { worker, from_ns, to_ns, has_begin: true, has_end: true };
+        self.found.push(Delimited { execution, key });
+    }
+}
+
+fn is_named(pattern: &Pattern, name: &str) -> bool {
+    let rest = || name.rsplit(':').next();
+    name == pattern.name || (!pattern.name.contains(':') && rest() == Some(&pattern.name))
+}
+
+/// Sees the fields outside of all others.
+struct Outer<F> {
+    name: String,
+    depth: u32,
+    see: F,
+}
+
+impl<F: FnMut(&str, &Value<'_>)> Visit for Outer<F> {
+    fn name(&mut self, name: &str) {
+        if self.depth == 0 {
+            self.name.clear();
+            self.name.push_str(name.strip_prefix('_').unwrap_or(name));
+        }
+    }
+
+    fn element(&mut self, _: u64) {}
+
+    fn value(&mut self, value: Value<'_>) {
+        if self.depth == 0 {
+            (self.see)(&self.name, &value);
+        }
+    }
+
+    fn begin(&mut self, _: Shape) {
+        self.depth += 1;
+    }
+
+    fn end(&mut self, _: Shape) {
+        self.depth = self.depth.saturating_sub(1);
+    }
+}
+
+/// Whether an event's fields are as a pattern has them. A field that is not there is nothing.
+fn holds<'t>(pattern: &Pattern, record: &Record<impl Stored<'t>>) -> bool {
+    if pattern.conditions.is_empty() {
+        return true;
+    }
+    let mut held = vec![false; pattern.conditions.len()];
+    let see = |name: &str, value: &Value<'_>| {
+        let of = |condition: &&Condition| condition.field == name;
+        for (held, condition) in held.iter_mut().zip(&pattern.conditions) {
+            *held |= of(&condition) && condition.holds(value);
+        }
+    };
+    record.visit(&mut Outer { name: String::new(), depth: 0, see });
+    held.iter().all(|held| *held)
+}
+
+/// The thread that an event itself names as its own.
+fn stated<'t>(record: &Record<impl Stored<'t>>) -> Option<i32> {
+    let mut tid = None;
+    let mut see = |name: &str, value: &Value<'_>| {
+        let number = match value {
+            Value::Unsigned { value, .. } => i32::try_from(*value).ok(),
+            Value::Signed { value, .. } => i32::try_from(*value).ok(),
+            _ => None,
+        };
+        if THREAD_FIELDS.contains(&name) && tid.is_none() {
+            tid = number.filter(|tid| *tid > 0);
+        }
+    };
+    // A field `tid` is whom an event is about; a context, whose it is.
+    let perf = |name: &str, value: &Value<'_>| {
+        if name == THREAD_FIELDS[0] {
+            see(name, value);
+        }
+    };
+    record.visit(&mut Outer { name: String::new(), depth: 0, see: perf });
+    record.visit_contexts(&mut Outer { name: String::new(), depth: 0, see }, |_| {});
+    tid
+}
+
+#[cfg(test)]
+mod tests;

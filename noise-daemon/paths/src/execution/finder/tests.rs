@@ -1,0 +1,333 @@
+//! Delimiters of all kinds, and executions that are made of them.
+
+use noise_trace::event::{Comm, Dumped, Loss, Packet, Task};
+use proptest::prelude::*;
+
+use super::*;
+use crate::graph::Who;
+
+/// An event with fields that are numbers.
+#[derive(Clone, Copy)]
+struct Fake {
+    name: &'static str,
+    kind: Kind<'static>,
+    fields: &'static [(&'static str, i64)],
+}
+
+impl Stored<'static> for Fake {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn kind(&self) -> Kind<'static> {
+        self.kind
+    }
+
+    fn visit(&self, visit: &mut impl Visit) {
+        for (name, value) in self.fields {
+            visit.name(name);
+            visit.value(Value::Signed { value: *value, base: 10, bits: 64 });
+        }
+    }
+
+    fn visit_contexts<V: Visit>(&self, _: &mut V, _: impl FnMut(&mut V)) {}
+}
+
+fn plain(name: &'static str, fields: &'static [(&'static str, i64)]) -> Fake {
+    Fake { name, kind: Kind::Other(name), fields }
+}
+
+fn switch(prev: i32, next: i32) -> Fake {
+    let task = |tid| Task { comm: Comm::new(b"t"), tid, prio: 0 };
+    let kind = Kind::SchedSwitch { prev: task(prev), prev_state: 0, next: task(next) };
+    Fake { name: "sched_switch", kind, fields: &[] }
+}
+
+fn lost() -> Fake {
+    Fake { name: "lost", kind: Kind::Lost(Loss::default()), fields: &[] }
+}
+
+fn mark(begins: bool, key: &'static [u8], tid: i32) -> Fake {
+    let kind = Kind::Mark(Mark { begins, name: b"q", key, pid: tid, tid, uid: 1, before_ns: 0 });
+    Fake { name: "noised_mark", kind, fields: &[] }
+}
+
+/// Thread, begin, end and key of an execution.
+type Found = (i32, u64, u64, Option<String>);
+
+/// What is found: thread, begin, end and key of each, and what is none. Events are at 1, 2, 3 …
+fn found(wanted: &str, events: &[(u32, Fake)]) -> (Vec<Found>, Tally, Option<String>) {
+    let mut builder = Builder::default();
+    let mut finder = Finder::new(&wanted.parse().unwrap(), 0).unwrap();
+    for (time_ns, (cpu, fake)) in (1..).zip(events) {
+        let record = match fake.kind {
+            Kind::Lost(loss) => Record::lost(time_ns, *cpu, loss),
+            _ => Record::new(time_ns, *cpu, *fake),
+        };
+        let event = record.event();
+        builder.follow(&event);
+        finder.follow(&record, &event, &builder);
+    }
+    let lacks = finder.lacks();
+    let (found, tally) = finder.finish();
+    let one = |found: Delimited| {
+        let Execution { worker, from_ns, to_ns, .. } = found.execution;
+        let Some(Who::Thread { tid, .. }) = builder.graph().get(worker).map(|worker| worker.who)
+        else {
+            panic!("no thread");
+        };
+        (tid, from_ns, to_ns, found.key)
+    };
+    (found.into_iter().map(one).collect(), tally, lacks)
+}
+
+#[test]
+fn events_of_a_thread_begin_and_end_executions() {
+    let begin = plain("in", &[("fd", 3)]);
+    let other = plain("in", &[("fd", 4)]);
+    let end = plain("out", &[("ret", 1)]);
+    let events = [
+        (0, switch(0, 7)),
+        (0, begin),
+        (0, switch(7, 8)),
+        (0, begin),
+        (0, end),
+        (0, other),
+        (0, end),
+        (1, switch(0, 7)),
+        (1, end),
+    ];
+    let (all, tally, lacks) = found("event:in/fd=3/..out/ret>0/", &events);
+    assert_eq!(all, [(8, 4, 5, None), (7, 2, 9, None)]);
+    assert_eq!(tally, Tally { unbegun: 1, ..Tally::default() });
+    assert_eq!(lacks, None);
+    let (all, _, _) = found("event:in..out", &events);
+    assert_eq!(all, [(8, 4, 5, None), (8, 6, 7, None), (7, 2, 9, None)]);
+    let (_, _, lacks) = found("event:in..none", &events);
+    assert!(lacks.unwrap().contains("has no event none"));
+    let (_, _, lacks) = found("event:none..out", &events);
+    assert!(lacks.unwrap().contains("has no event none"));
+    // From one to the next.
+    let (all, tally, _) = found("event:in..in", &events);
+    assert_eq!(all, [(8, 4, 6, None)]);
+    assert_eq!(tally, Tally { unfinished: 2, ..Tally::default() });
+}
+
+#[test]
+fn what_is_no_execution_is_counted() {
+    let (begin, end) = (plain("in", &[]), plain("out", &[]));
+    let run = |events: &[Fake]| {
+        let events: Vec<_> = events.iter().map(|event| (0, *event)).collect();
+        let (all, tally, _) = found("event:in..out", &events);
+        (all.len(), tally)
+    };
+    let none = Tally::default();
+    let on = switch(0, 7);
+    assert_eq!(
+        run(&[on, begin, begin, end, end]),
+        (0, Tally { overlapping: 2, unbegun: 1, ..none })
+    );
+    assert_eq!(run(&[on, begin, begin]), (0, Tally { overlapping: 2, ..none }));
+    assert_eq!(run(&[on, begin, end, begin]), (1, Tally { unfinished: 1, ..none }));
+    // Who runs behind a loss is known from the next switch on.
+    assert_eq!(run(&[on, begin, lost(), end]), (0, Tally { lost: 1, strangers: 1, ..none }));
+    assert_eq!(
+        run(&[on, begin, lost(), switch(0, 7), end, begin, end]),
+        (1, Tally { lost: 1, ..none })
+    );
+    assert_eq!(run(&[begin, end]), (0, Tally { strangers: 2, ..none }));
+}
+
+#[test]
+fn marks_belong_together_by_key_or_by_thread() {
+    let dumped = |tid, pid| {
+        let dumped = Dumped { tid, pid, ppid: 1, comm: Comm::new(b"t") };
+        Fake { name: "dump", kind: Kind::StatedumpProcess(dumped), fields: &[] }
+    };
+    let (on7, on8) = ((0, switch(0, 7)), (1, switch(0, 8)));
+    let events = [
+        on7,
+        on8,
+        (0, mark(true, b"", 7)),
+        (1, mark(true, b"", 8)),
+        (1, mark(false, b"", 8)),
+        (0, mark(false, b"", 7)),
+        (0, mark(true, b"k", 7)),
+        (1, mark(true, b"l", 8)),
+        (1, mark(false, b"k", 8)),
+        (0, lost()),
+        (0, mark(false, b"l", 7)),
+    ];
+    let key = |key: &str| Some(key.to_owned());
+    let (all, tally, lacks) = found("mark:q", &events);
+    assert_eq!(all, [(8, 4, 5, None), (7, 3, 6, None), (8, 7, 9, key("k")), (7, 8, 11, key("l"))]);
+    assert_eq!((tally, lacks), (Tally::default(), None));
+    let (all, _, _) = found("mark:q=l", &events);
+    assert_eq!(all, [(7, 8, 11, key("l"))]);
+    let (_, _, lacks) = found("mark:other", &events);
+    assert!(lacks.unwrap().contains("no such mark"));
+    // Of a process of one thread it is that thread's, of another one it is not known.
+    let of = |begins, pid| {
+        let Kind::Mark(known) = mark(begins, b"", pid).kind else { panic!("no mark") };
+        Fake { kind: Kind::Mark(Mark { tid: 0, ..known }), ..mark(begins, b"", pid) }
+    };
+    let events = [
+        (0, dumped(7, 7)),
+        (0, dumped(8, 8)),
+        (0, dumped(9, 8)),
+        on7,
+        on8,
+        (0, of(true, 7)),
+        (1, of(true, 8)),
+        (0, of(false, 7)),
+    ];
+    let (all, tally, _) = found("mark:q", &events);
+    assert_eq!(all, [(7, 6, 8, None)]);
+    assert_eq!(tally, Tally { strangers: 1, ..Tally::default() });
+}
+
+#[test]
+fn a_mark_is_of_the_time_that_its_program_gave() {
+    let Kind::Mark(known) = mark(true, b"", 7).kind else { panic!("no mark") };
+    let early = Fake { kind: Kind::Mark(Mark { before_ns: 2, ..known }), ..mark(true, b"", 7) };
+    let none = plain("x", &[]);
+    let events = [(0, switch(0, 7)), (0, none), (0, none), (0, early), (0, mark(false, b"", 7))];
+    assert_eq!(found("mark:q", &events).0, [(7, 2, 5, None)]);
+}
+
+proptest! {
+    /// Every begin and every end is in an execution or in the tally, executions of a thread do not overlap, and
+    /// where no begin follows on another, all is found.
+    #[test]
+    fn nothing_is_left_out(steps in proptest::collection::vec((0..3_u32, 0..20_u8), 0..200)) {
+        let (begin, end) = (plain("in", &[]), plain("out", &[]));
+        let mut events: Vec<_> = (0..3_u32).map(|cpu| (cpu, switch(0, 7 + cpu.cast_signed()))).collect();
+        let mut expected = Vec::new();
+        let mut open = [None; 3];
+        let mut has_trouble = false;
+        for (cpu, step) in steps {
+            let time_ns = events.len() as u64 + 1;
+            match (step, open[cpu as usize]) {
+                (0, _) => {
+                    // Behind a loss, who runs is shown again.
+                    events.push((cpu, lost()));
+                    events.push((cpu, switch(0, 7 + cpu.cast_signed())));
+                    has_trouble = true;
+                }
+                (1, Some(_)) => {
+                    events.push((cpu, begin));
+                    has_trouble = true;
+                }
+                (_, None) => {
+                    events.push((cpu, begin));
+                    open[cpu as usize] = Some(time_ns);
+                }
+                (_, Some(from_ns)) => {
+                    events.push((cpu, end));
+                    expected.push((7 + cpu.cast_signed(), from_ns, time_ns, None));
+                    open[cpu as usize] = None;
+                }
+            }
+        }
+        let begins = events.iter().filter(|(_, event)| event.name == "in").count() as u64;
+        let (all, tally, _) = found("event:in..out", &events);
+        let Tally { overlapping, unfinished, lost, .. } = tally;
+        prop_assert_eq!(all.len() as u64 + overlapping + unfinished + lost, begins);
+        prop_assert_eq!((tally.strangers, tally.beyond, tally.unbegun), (0, 0, 0));
+        if !has_trouble {
+            prop_assert_eq!(&all, &expected);
+            prop_assert_eq!((overlapping, lost), (0, 0));
+        }
+        for tid in 7..10 {
+            let of: Vec<_> = all.iter().filter(|one| one.0 == tid).collect();
+            prop_assert!(of.windows(2).all(|pair| pair[0].2 <= pair[1].1));
+        }
+    }
+}
+
+/// A segment between a client's port 4000 and a server's port 80.
+fn segment(is_sent: bool, flags: i64, bytes: i64) -> Fake {
+    // Texts and numbers of a test live as long as it does.
+    let (from, to) = if is_sent { (80, 4000) } else { (4000, 80) };
+    let (source, target) = if is_sent { (2, 1) } else { (1, 2) };
+    let fields = vec![
+        ("_ihl", 5),
+        ("_tot_len", 40 + bytes),
+        ("_saddr", source),
+        ("_daddr", target),
+        ("_source_port", from),
+        ("_dest_port", to),
+        ("_seq", 7),
+        ("_ack_seq", 9),
+        ("_data_offset", 5),
+        ("_flags", flags),
+    ];
+    let packet = Packet::default();
+    let kind = if is_sent { Kind::NetDevQueue(packet) } else { Kind::NetifReceiveSkb(packet) };
+    Fake { name: "net", kind, fields: fields.leak() }
+}
+
+#[test]
+fn a_request_lasts_until_its_answer_and_a_connection_until_it_is_closed() {
+    let softirq = |begins: bool| {
+        let kind =
+            if begins { Kind::SoftirqEntry { vec: 3 } } else { Kind::SoftirqExit { vec: 3 } };
+        Fake { name: "softirq", kind, fields: &[] }
+    };
+    let (syn, ack, fin) = (2, 16, 17);
+    let events = [
+        (0, switch(0, 7)),
+        (1, softirq(true)),
+        (1, segment(false, syn, 0)),
+        (1, segment(true, syn | ack, 0)),
+        (1, segment(false, ack, 100)),
+        (1, segment(false, ack, 50)),
+        (1, softirq(false)),
+        (0, segment(true, ack, 10)),
+        (0, segment(true, ack, 10)),
+        (1, segment(false, ack, 100)),
+        (0, softirq(true)),
+        (0, segment(true, ack, 10)),
+        (0, softirq(false)),
+        (0, segment(true, fin, 0)),
+        (1, segment(false, ack, 5)),
+    ];
+    let none = Tally::default();
+    let (all, tally, lacks) = found("request:80", &events);
+    assert_eq!(all, [(7, 5, 8, None)]);
+    assert_eq!((tally, lacks), (Tally { strangers: 1, unfinished: 1, ..none }, None));
+    let (all, tally, _) = found("connection:80", &events);
+    assert_eq!((all, tally), (vec![(7, 3, 14, None)], none));
+    let (_, _, lacks) = found("request:81", &events);
+    assert!(lacks.unwrap().contains("no packet of port 81"));
+    let (_, _, lacks) = found("connection:80", &events[..2]);
+    assert!(lacks.unwrap().contains("with headers of TCP"));
+    let lossy = [&events[..5], &[(0, lost()), (0, switch(0, 7))], &events[6..8]].concat();
+    let (all, tally, _) = found("request:80", &lossy);
+    assert_eq!((all, tally), (Vec::new(), Tally { lost: 1, ..none }));
+}
+
+/// Texts of ftrace say whose an event is, on CPUs whose switches are not known, too.
+#[test]
+fn an_event_that_names_its_thread_is_its() {
+    let text = "\
+ a-11 [001] d.... 10.000000: sched_switch: prev_comm=a prev_pid=11 prev_prio=120 prev_state=S ==> next_comm=b next_pid=12 next_prio=120
+ b-12 [001] ..... 10.000010: sys_enter: NR 1 (1, 2, 3)
+ c-13 [002] ..... 10.000020: sys_enter: NR 1 (1, 2, 3)
+ b-12 [001] ..... 10.000030: sys_exit: NR 1 = 5
+ c-13 [002] ..... 10.000040: sys_exit: NR 1 = 5
+";
+    let mut builder = Builder::default();
+    let mut finder = Finder::new(&"event:sys_enter..sys_exit".parse().unwrap(), 0).unwrap();
+    for record in noise_trace::ftrace::Reader::new(text.as_bytes()) {
+        let event = record.event();
+        builder.follow(&event);
+        finder.follow(&record, &event, &builder);
+    }
+    let (all, tally) = finder.finish();
+    let spans: Vec<_> =
+        all.iter().map(|one| (one.execution.from_ns, one.execution.to_ns)).collect();
+    assert_eq!(spans, [(10_000_010_000, 10_000_030_000)]);
+    // Of the other one the text has no more.
+    assert_eq!(tally, Tally { strangers: 1, ..Tally::default() });
+}

@@ -1,0 +1,230 @@
+//! The grammar of executions, on winnow.
+//!
+//! ```text
+//! EXECUTION = thread:TID | process:NAME | mark:NAME[=KEY] | event:EVENT..EVENT | request:PORT | connection:PORT
+//! EVENT     = NAME [ "/" CONDITION { "," CONDITION } "/" ]
+//! CONDITION = FIELD ( "=" | "!=" | "<" | "<=" | ">" | ">=" ) VALUE
+//! VALUE     = NUMBER | WORD | '"' TEXT '"'
+//! ```
+//!
+//! An event's name is the one that the recording has; of one with a subsystem in front (`sched:sched_switch`),
+//! what stands behind the colon will do.
+
+use std::cmp::Ordering;
+
+use winnow::Parser as _;
+use winnow::combinator::{alt, delimited, eof, opt, preceded, repeat, separated, terminated};
+use winnow::error::{ContextError, ErrMode};
+use winnow::token::{any, none_of, take_while};
+
+use noise_trace::value::Value;
+
+type Parsed<T> = Result<T, ErrMode<ContextError>>;
+
+/// An event that begins or ends executions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    /// Its name.
+    pub name: String,
+    /// What its fields are; all of it.
+    pub conditions: Vec<Condition>,
+}
+
+/// What a field is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// The field's name.
+    pub field: String,
+    compare: Compare,
+    operand: Operand,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Compare {
+    Equal,
+    Unequal,
+    Less,
+    AtMost,
+    Greater,
+    AtLeast,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Operand {
+    Number(i128),
+    Text(String),
+}
+
+impl Condition {
+    /// Whether a value fulfils it. A number and a text are unequal, and neither is less.
+    pub fn holds(&self, value: &Value<'_>) -> bool {
+        let order = match (&self.operand, value) {
+            // By its name or by its number.
+            (Operand::Text(text), Value::Label { label: Some(label), .. }) => {
+                (text == label).then_some(Ordering::Equal)
+            }
+            (_, Value::Label { value, .. }) => return self.holds(value),
+            (Operand::Number(number), Value::Unsigned { value, .. }) => {
+                Some(i128::from(*value).cmp(number))
+            }
+            (Operand::Number(number), Value::Signed { value, .. }) => {
+                Some(i128::from(*value).cmp(number))
+            }
+            (Operand::Number(number), Value::Float(value)) => value.partial_cmp(&(*number as f64)),
+            (Operand::Number(number), Value::Text(text)) => {
+                (*text == number.to_string().as_bytes()).then_some(Ordering::Equal)
+            }
+            (Operand::Text(text), Value::Text(value)) => {
+                (text.as_bytes() == *value).then_some(Ordering::Equal)
+            }
+            (Operand::Text(_), _) => None,
+        };
+        match self.compare {
+            Compare::Equal => order == Some(Ordering::Equal),
+            Compare::Unequal => order != Some(Ordering::Equal),
+            Compare::Less => order == Some(Ordering::Less),
+            Compare::AtMost => matches!(order, Some(Ordering::Less | Ordering::Equal)),
+            Compare::Greater => order == Some(Ordering::Greater),
+            Compare::AtLeast => matches!(order, Some(Ordering::Greater | Ordering::Equal)),
+        }
+    }
+}
+
+/// Reads `BEGIN..END`; what is left where it cannot be understood.
+pub fn events(text: &str) -> Result<(Pattern, Pattern), String> {
+    let mut rest = text;
+    let parsed: Parsed<_> =
+        (terminated(pattern, ".."), terminated(pattern, eof)).parse_next(&mut rest);
+    parsed.map_err(|_| rest.to_owned())
+}
+
+fn pattern(input: &mut &str) -> Parsed<Pattern> {
+    let name = take_while(1.., |c: char| is_in_word(c) || c == ':');
+    let conditions = delimited('/', separated(1.., condition, ','), '/');
+    (name, opt(conditions))
+        .map(|(name, conditions): (&str, Option<Vec<Condition>>)| Pattern {
+            name: name.to_owned(),
+            conditions: conditions.unwrap_or_default(),
+        })
+        .parse_next(input)
+}
+
+fn condition(input: &mut &str) -> Parsed<Condition> {
+    let field = take_while(1.., is_in_word);
+    // The longer one of two that begin alike comes first.
+    let compare = alt((
+        "!=".value(Compare::Unequal),
+        "<=".value(Compare::AtMost),
+        ">=".value(Compare::AtLeast),
+        "=".value(Compare::Equal),
+        "<".value(Compare::Less),
+        ">".value(Compare::Greater),
+    ));
+    (field, compare, operand)
+        // Texts have no order.
+        .verify(|(_, compare, operand)| {
+            matches!(compare, Compare::Equal | Compare::Unequal)
+                || matches!(operand, Operand::Number(_))
+        })
+        .map(|(field, compare, operand): (&str, _, _)| Condition {
+            field: field.to_owned(),
+            compare,
+            operand,
+        })
+        .parse_next(input)
+}
+
+fn operand(input: &mut &str) -> Parsed<Operand> {
+    let letter = alt((preceded('\\', any), none_of(['"', '\\'])));
+    let quoted = delimited('"', repeat(0.., letter), '"').map(Operand::Text);
+    let plain = take_while(1.., |c: char| !c.is_whitespace() && !matches!(c, ',' | '/' | '"'));
+    let plain = plain.map(|word: &str| match number(word) {
+        Some(number) => Operand::Number(number),
+        None => Operand::Text(word.to_owned()),
+    });
+    alt((quoted, plain)).parse_next(input)
+}
+
+/// A decimal number, or one of base 16.
+fn number(word: &str) -> Option<i128> {
+    let (sign, digits) = word.strip_prefix('-').map_or((1, word), |digits| (-1, digits));
+    let number: u64 = match digits.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok()?,
+        None => digits.parse().ok()?,
+    };
+    Some(sign * i128::from(number))
+}
+
+fn is_in_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::proptest;
+
+    use super::*;
+
+    fn one(text: &str) -> Pattern {
+        events(&format!("{text}..end")).unwrap().0
+    }
+
+    #[test]
+    fn events_have_names_and_conditions() {
+        let (begin, end) = events("syscall_entry_read/fd=3,count>=0x10/..sched:x").unwrap();
+        assert_eq!((begin.name.as_str(), end.name.as_str()), ("syscall_entry_read", "sched:x"));
+        assert_eq!(begin.conditions.len(), 2);
+        assert_eq!(begin.conditions[1].field, "count");
+        assert!(end.conditions.is_empty());
+        for (text, rest) in [
+            ("a", ""),
+            ("a..", ""),
+            ("..a", "..a"),
+            ("a..b c", " c"),
+            ("a/b/..c", "/b/..c"),
+            ("a/b<word/..c", "/b<word/..c"),
+            ("a/b=\"x/..c", "/b=\"x/..c"),
+            ("a..b/c=1", "/c=1"),
+        ] {
+            assert_eq!(events(text), Err(rest.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn conditions_hold_or_not() {
+        let unsigned = |value| Value::Unsigned { value, base: 10 };
+        let signed = |value| Value::Signed { value, base: 10, bits: 32 };
+        let two = unsigned(2);
+        let label = Value::Label { label: Some("poll"), value: &two };
+        for (condition, value, holds) in [
+            ("f=3", unsigned(3), true),
+            ("f=0x10", unsigned(16), true),
+            ("f=-1", signed(-1), true),
+            ("f=18446744073709551615", unsigned(u64::MAX), true),
+            ("f<0", signed(-5), true),
+            ("f<=-5", signed(-5), true),
+            ("f>-5", signed(-5), false),
+            ("f>=4", unsigned(3), false),
+            ("f!=3", unsigned(4), true),
+            ("f=nginx", Value::Text(b"nginx"), true),
+            ("f=\"a,b/\\\"\"", Value::Text(b"a,b/\""), true),
+            ("f=8", Value::Text(b"8"), true),
+            ("f!=x", unsigned(3), true),
+            ("f=poll", label, true),
+            ("f=2", label, true),
+            ("f>1", Value::Float(1.5), true),
+        ] {
+            let pattern = one(&format!("e/{condition}/"));
+            assert_eq!(pattern.conditions[0].holds(&value), holds, "{condition}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_makes_the_grammar_panic(text in ".{0,60}", inside in "[a-c/=<>!.,\"\\\\0-9x-]{0,20}") {
+            let _ = events(&text);
+            let _ = events(&format!("a/{inside}/..b"));
+            let _ = events(&format!("a..b/{inside}"));
+        }
+    }
+}

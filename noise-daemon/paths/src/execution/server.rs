@@ -1,0 +1,70 @@
+//! What packets say of a server's requests and connections.
+
+use std::collections::HashMap;
+
+use noise_trace::contexts::{Context, Contexts};
+use noise_trace::event::{Event, Kind};
+use noise_trace::record::{Record, Stored};
+
+use crate::packets::headers::{Ends, ends};
+
+/// Flags of a segment.
+const FIN: u16 = 1;
+const SYN: u16 = 1 << 1;
+const RST: u16 = 1 << 2;
+const ACK: u16 = 1 << 4;
+
+/// What a packet means for a server at some port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Something begins on that connection, or goes on to arrive.
+    Begins(u64),
+    /// It ends there, by the thread that runs.
+    Ends(u64),
+    /// It ends there, and which thread ended it is not known.
+    EndsUnseen(u64),
+}
+
+/// Follows the packets of a port.
+#[derive(Clone, Debug, Default)]
+pub struct Port {
+    contexts: HashMap<u32, Contexts>,
+    /// Whether an event had headers, and one was of this port.
+    pub has_headers: bool,
+    /// See there.
+    pub has_packets: bool,
+}
+
+impl Port {
+    /// Takes the next event; `port` is the server's, and a whole connection is meant or a request in it.
+    pub fn follow<'t>(
+        &mut self,
+        port: u16,
+        is_whole: bool,
+        record: &Record<impl Stored<'t>>,
+        event: &Event<'t>,
+    ) -> Option<Step> {
+        let contexts = self.contexts.entry(event.cpu).or_default();
+        let in_task = contexts.running() == Context::Task;
+        contexts.follow(event);
+        let is_sent = match event.kind {
+            Kind::NetDevQueue(_) => true,
+            Kind::NetifReceiveSkb(_) => false,
+            _ => return None,
+        };
+        let Ends { from_port, to_port, flow, back, flags, bytes } = ends(record)?;
+        self.has_headers = true;
+        if (if is_sent { from_port } else { to_port }) != port {
+            return None;
+        }
+        self.has_packets = true;
+        let begins = if is_whole { flags & (SYN | ACK) == SYN } else { bytes > 0 };
+        let ends = if is_whole { flags & (FIN | RST) != 0 } else { bytes > 0 };
+        match is_sent {
+            false => begins.then_some(Step::Begins(flow)),
+            true if !ends => None,
+            true if in_task => Some(Step::Ends(back)),
+            true => Some(Step::EndsUnseen(back)),
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Records of a reader into a graph: with the fields that the model of events does not have.
+
+use noise_trace::event::{Event, Kind};
+use noise_trace::record::{Record, Stored};
+use noise_trace::value::{Shape, Value, Visit};
+
+use crate::build::Builder;
+use crate::packets::headers;
+
+/// Takes the next record of one of several recordings, and the event that it is.
+pub fn follow<'t>(
+    builder: &mut Builder,
+    machine: u16,
+    record: &Record<impl Stored<'t>>,
+    event: &Event<'_>,
+) {
+    let segment = match event.kind {
+        Kind::NetDevQueue(_) | Kind::NetifReceiveSkb(_) => headers::segment(record),
+        Kind::Other(name) if name.ends_with(SENT) => {
+            let mut target = Target::default();
+            record.visit(&mut target);
+            if let Some(cpu) = target.cpu {
+                builder.interrupts(machine, event.cpu, event.time_ns, cpu);
+            }
+            None
+        }
+        _ => None,
+    };
+    builder.follow_with(machine, event, segment);
+}
+
+/// The kernel's event, since 6.4, of one CPU that interrupts another.
+const SENT: &str = "ipi_send_cpu";
+
+/// The CPU that an event names in a field.
+#[derive(Default)]
+struct Target {
+    is_next: bool,
+    cpu: Option<u32>,
+}
+
+impl Visit for Target {
+    fn name(&mut self, name: &str) {
+        self.is_next = matches!(name, "cpu" | "_cpu");
+    }
+
+    fn element(&mut self, _: u64) {}
+
+    fn value(&mut self, value: Value<'_>) {
+        if let Value::Unsigned { value, .. } = value
+            && self.is_next
+        {
+            self.cpu = u32::try_from(value).ok();
+        }
+    }
+
+    fn begin(&mut self, _: Shape) {}
+
+    fn end(&mut self, _: Shape) {}
+}

@@ -1,0 +1,142 @@
+//! For whom sleeps on a path wait: small machines, event by event, whose parts are known.
+
+#![expect(clippy::unwrap_used, reason = "all of this is a test, which fails by panicking")]
+
+use noise_paths::blame::Blame;
+use noise_paths::build::Builder;
+use noise_paths::document::{Document, Segment, traced};
+use noise_paths::execution::{Wanted, find};
+use noise_paths::walk::{Bounds, walk};
+use noise_trace::delays::Delays;
+use noise_trace::event::{Comm, Event, Kind, Packet, Request, Task, Woken};
+
+fn task(tid: i32) -> Task {
+    Task { comm: Comm::new(format!("t{tid}").as_bytes()), tid, prio: 0 }
+}
+
+fn switch(prev: i32, prev_state: i64, next: i32) -> Kind<'static> {
+    Kind::SchedSwitch { prev: task(prev), prev_state, next: task(next) }
+}
+
+fn waking(tid: i32) -> Kind<'static> {
+    Kind::SchedWaking(Woken { task: task(tid), target_cpu: 0 })
+}
+
+fn request(tid: i32, sector: u64) -> Request<'static> {
+    let comm: &[u8] = if tid == 1 { b"t1" } else { b"other" };
+    Request { dev: 8 << 20, sector, sectors: 7, tid, comm, ..Request::default() }
+}
+
+/// The path of thread 1, divided.
+fn path(events: &[(u64, u32, Kind<'static>)]) -> Vec<Segment> {
+    let event = |(time_ns, cpu, kind): &(u64, u32, Kind<'static>)| Event {
+        time_ns: *time_ns,
+        cpu: *cpu,
+        kind: *kind,
+    };
+    let mut builder = Builder::default();
+    events.iter().for_each(|of| builder.follow(&event(of)));
+    let graph = builder.finish();
+    let execution = find(&graph, &Wanted::Thread(1))[0];
+    let (from_ns, to_ns) = (execution.from_ns, execution.to_ns);
+    let path = walk(&graph, execution.worker, from_ns, to_ns, Bounds::default()).unwrap();
+    let executions = vec![traced(&graph, "thread:1", &execution, &path)];
+    let mut document = Document { executions, ..Document::default() };
+    let mut blame = Blame::new(&document, Delays::of_turns());
+    events.iter().for_each(|of| blame.follow(&event(of), &mut document));
+    blame.finish(&mut document);
+    document.executions.remove(0).path
+}
+
+/// State, and for whom.
+fn divided(segment: &Segment) -> (&str, Vec<(i32, &str, &str, u64)>) {
+    let culprits = segment.culprits.iter();
+    let culprits = culprits.map(|culprit| (culprit.tid, &*culprit.comm, culprit.cause, culprit.ns));
+    (segment.state, culprits.collect())
+}
+
+const ENTRY: Kind<'static> = Kind::IrqHandlerEntry { irq: 9, name: b"disk" };
+const EXIT: Kind<'static> = Kind::IrqHandlerExit { irq: 9, ret: 1 };
+
+#[test]
+fn at_a_disk_who_was_ahead() {
+    let (own, other) = (request(1, 100), request(2, 5_000));
+    let path = path(&[
+        (900, 0, switch(0, 0, 1)),
+        (950, 1, Kind::BlockRqInsert(other)),
+        (1_000, 0, Kind::BlockRqInsert(own)),
+        (1_000, 0, switch(1, 2, 0)),
+        (1_500, 1, Kind::BlockRqIssue(other)),
+        (2_000, 1, Kind::BlockRqIssue(own)),
+        (2_400, 0, ENTRY),
+        (2_500, 0, Kind::BlockRqComplete(other)),
+        (2_600, 0, EXIT),
+        (2_990, 0, ENTRY),
+        (3_000, 0, Kind::BlockRqComplete(own)),
+        (3_010, 0, waking(1)),
+        (3_020, 0, EXIT),
+        (3_050, 0, switch(0, 0, 1)),
+        (3_060, 0, switch(1, 1, 0)),
+    ]);
+    // A thousand in the queue behind the other one; a thousand at the device, half of it that one's; ten to wake up.
+    let ahead =
+        vec![(2, "other", "foreign", 1_500), (1, "t1", "self", 500), (-1, "", "untracked", 10)];
+    assert_eq!(divided(&path[1]), ("disk", ahead));
+    let had = vec![(0, "t0", "idle", 40)];
+    assert_eq!(divided(&path[2]), ("waiting_cpu", had));
+}
+
+#[test]
+fn a_sleep_that_no_signal_ends_what_woke_it() {
+    let woken_by = |prev_state: i64, context: &[Kind<'static>]| {
+        let mut events = vec![(10, 0, switch(0, 0, 1)), (20, 0, switch(1, prev_state, 0))];
+        events.extend(context.iter().map(|kind| (90, 0, *kind)));
+        events.extend([(100, 0, waking(1)), (120, 0, switch(0, 0, 1)), (130, 0, switch(1, 1, 0))]);
+        let path = path(&events);
+        let (state, culprits) = divided(&path[1]);
+        let culprits: Vec<_> = culprits
+            .into_iter()
+            .map(|(tid, comm, cause, ns)| (tid, comm.to_owned(), cause.to_owned(), ns))
+            .collect();
+        (state.to_owned(), culprits)
+    };
+    let culprit = |comm: &str, cause: &str| vec![(-1, comm.to_owned(), cause.to_owned(), 80)];
+    let in_line = [Kind::IrqHandlerEntry { irq: 33, name: b"gpu" }];
+    assert_eq!(woken_by(2, &in_line), ("interrupt".to_owned(), culprit("gpu", "hardirq")));
+    let in_timer = [Kind::SoftirqEntry { vec: 1 }];
+    assert_eq!(woken_by(2, &in_timer), ("timer".to_owned(), culprit("timer", "softirq")));
+    // One that a signal ends, and a kernel thread that has nothing to do.
+    for state in [1, 0x402] {
+        assert_eq!(woken_by(state, &in_timer), ("timer".to_owned(), Vec::new()));
+    }
+    // The exit of an interrupt before was lost; a switch came since.
+    let lost = [in_line[0], switch(0, 0, 3), Kind::SoftirqEntry { vec: 1 }];
+    assert_eq!(woken_by(2, &lost), ("timer".to_owned(), culprit("timer", "softirq")));
+}
+
+#[test]
+fn for_a_packet_its_sender() {
+    let packet = Packet { skb: 7, len: 60, name: b"lo" };
+    let receive = |sent: bool| {
+        let mut events =
+            vec![(10, 0, switch(0, 0, 1)), (11, 1, switch(0, 0, 2)), (20, 0, switch(1, 1, 0))];
+        if sent {
+            events.push((50, 1, Kind::NetDevQueue(packet)));
+        }
+        events.extend([
+            (60, 0, Kind::SoftirqEntry { vec: 3 }),
+            (61, 0, Kind::NetifReceiveSkb(packet)),
+            (70, 0, waking(1)),
+            (71, 0, Kind::SoftirqExit { vec: 3 }),
+            (80, 0, switch(0, 0, 1)),
+            (90, 0, switch(1, 1, 0)),
+        ]);
+        path(&events)
+    };
+    let path = receive(true);
+    assert_eq!(divided(&path[1]), ("running", Vec::new()));
+    assert_eq!(path[1].tid, 2);
+    assert_eq!(divided(&path[2]), ("network", vec![(2, "t2", "sender", 20)]));
+    let path = receive(false);
+    assert_eq!(divided(&path[1]), ("network", vec![(-1, "", "untracked", 50)]));
+}

@@ -1,0 +1,145 @@
+//! `noised mark`: a begin or an end, for scripts.
+
+use std::io::ErrorKind;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+use nix::unistd::getppid;
+use noise_host::kernel::monotonic_ns;
+use noise_wire::marks::Message;
+
+use super::{CommandError, Exit};
+use crate::marks::{DEFAULT_MARKS, MARKS_VARIABLE};
+
+/// How long a socket that is full is waited for, and how often it is tried.
+const PATIENCE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Arguments of `noised mark`.
+#[derive(Debug, clap::Args)]
+pub struct MarkArgs {
+    /// What happens now.
+    #[arg(value_enum)]
+    action: Action,
+    /// Of what: `noised trace critical-path --execution mark:NAME` shows what each of them waited for.
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Of which one of several: a begin and an end with the same key belong together, whichever thread of the
+    /// user sets them. Without a key those of one thread do.
+    #[arg(long, short, value_name = "KEY", default_value = "", hide_default_value = true)]
+    key: String,
+    /// The thread that it is of [default: the process that runs this command, such as the shell].
+    #[arg(long, value_name = "TID", value_parser = clap::value_parser!(i32).range(1..))]
+    tid: Option<i32>,
+    /// The mark socket [default: what NOISED_MARKS names, else /run/noised/noised.marks].
+    #[arg(long, value_name = "SOCKET")]
+    socket: Option<PathBuf>,
+}
+
+/// What a mark says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Action {
+    /// It begins.
+    Begin,
+    /// It ends.
+    End,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// See [`CommandError`].
+pub fn run(args: &MarkArgs) -> Result<(), CommandError> {
+    let message = Message {
+        begins: args.action == Action::Begin,
+        name: &args.name,
+        key: &args.key,
+        monotonic_ns: Some(monotonic_ns()),
+        tid: Some(args.tid.unwrap_or_else(|| getppid().as_raw())),
+    };
+    message.check().map_err(CommandError::usage)?;
+    let named = || std::env::var_os(MARKS_VARIABLE).map(PathBuf::from);
+    let socket = args.socket.clone().or_else(named).unwrap_or_else(|| DEFAULT_MARKS.into());
+    send(&socket, &message.to_string())
+}
+
+fn send(socket: &Path, text: &str) -> Result<(), CommandError> {
+    let place = socket.display();
+    let failed = |error| CommandError { exit: Exit::Failed, source: error };
+    let sent = || -> std::io::Result<()> {
+        let sender = UnixDatagram::unbound()?;
+        sender.set_nonblocking(true)?;
+        let begin = Instant::now();
+        loop {
+            match sender.send_to(text.as_bytes(), socket) {
+                Err(error)
+                    if error.kind() == ErrorKind::WouldBlock && begin.elapsed() < PATIENCE =>
+                {
+                    thread::sleep(PAUSE);
+                }
+                sent => return sent.map(drop),
+            }
+        }
+    };
+    sent().map_err(|error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => failed(anyhow!(
+            "no noised takes marks at {place}: start the daemon, or run this below `noised record … -- COMMAND`"
+        )),
+        ErrorKind::PermissionDenied => CommandError {
+            exit: Exit::Unsupported,
+            source: anyhow!(
+                "the socket {place} is not for this user: run as root, or as a member of its group (noised)"
+            ),
+        },
+        ErrorKind::WouldBlock => {
+            failed(anyhow!("the socket {place} is full: more marks come than noised takes"))
+        }
+        _ => failed(anyhow!("cannot send to {place}: {error}")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: MarkArgs,
+    }
+
+    fn mark(words: &[&str], socket: &Path) -> Result<(), CommandError> {
+        let words = [&["mark", "--socket", socket.to_str().unwrap()], words].concat();
+        run(&Line::try_parse_from(words).unwrap().args)
+    }
+
+    #[test]
+    fn a_mark_is_of_the_process_that_runs_the_command() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("marks");
+        let error = mark(&["begin", "query"], &path).unwrap_err();
+        assert!(error.to_string().starts_with("no noised takes marks at "), "{error}");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        mark(&["begin", "query", "--key", "17"], &path).unwrap();
+        mark(&["end", "query", "--tid", "5"], &path).unwrap();
+        let parent = getppid().as_raw();
+        for (begins, key, tid) in [(true, "17", parent), (false, "", 5)] {
+            let mut bytes = [0; 200];
+            let length = socket.recv(&mut bytes).unwrap();
+            let message = Message::parse(&bytes[..length]).unwrap();
+            let sent = (message.begins, message.name, message.key, message.tid);
+            assert_eq!(sent, (begins, "query", key, Some(tid)));
+            assert!(message.monotonic_ns.unwrap() <= monotonic_ns());
+        }
+        let error = mark(&["begin", "a b"], &path).unwrap_err();
+        assert_eq!(error.exit, Exit::Usage);
+        drop(socket);
+        let error = mark(&["begin", "query"], &path).unwrap_err();
+        assert_eq!(error.exit, Exit::Failed);
+    }
+}

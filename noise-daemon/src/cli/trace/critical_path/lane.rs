@@ -1,0 +1,128 @@
+//! Paths as one lane of time: in each column the state that has most of its time, and whose it is.
+
+use std::collections::HashMap;
+
+use noise_paths::document::{Segment, Traced};
+
+use crate::cli::output::Painted;
+
+/// Threads with a letter of their own; the others share the last sign.
+const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz";
+const OTHERS: char = '~';
+/// The thread of the execution itself.
+const OWN: char = '.';
+
+/// A state's letter and its colour: numbers of ECMA-48's select graphic rendition, black on a light one.
+pub fn look(state: &str) -> (char, &'static str) {
+    match state {
+        "running" => ('R', "30;42"),
+        "waiting_cpu" => ('W', "37;41"),
+        "disk" => ('D', "30;43"),
+        "network" => ('N', "30;46"),
+        "timer" => ('T', "30;47"),
+        "futex" => ('F', "37;45"),
+        "task" => ('K', "37;44"),
+        "interrupt" => ('I', "30;105"),
+        "ipi" => ('P', "30;104"),
+        "uninterruptible" => ('U', "30;43"),
+        _ => ('?', "37;100"),
+    }
+}
+
+/// One column.
+type Cell<'p> = (&'p str, (i32, &'p str));
+
+/// In each column the segment with the longest part of its time.
+fn cells(traced: &Traced, width: usize) -> Vec<Cell<'_>> {
+    let span_ns = u128::from(traced.span_ns);
+    let width = width.min(usize::try_from(traced.span_ns).unwrap_or(usize::MAX));
+    let edge = |column: usize| {
+        let part = span_ns * column as u128 / width.max(1) as u128;
+        traced.from_ns.saturating_add(u64::try_from(part).unwrap_or(u64::MAX))
+    };
+    let mut first = 0;
+    let mut cells = Vec::with_capacity(width);
+    for column in 0..width {
+        let (from_ns, to_ns) = (edge(column), edge(column + 1));
+        let mut sums: HashMap<Cell<'_>, u64> = HashMap::new();
+        let rest = traced.path.get(first..).unwrap_or_default();
+        for segment in rest.iter().take_while(|segment| segment.from_ns < to_ns) {
+            let ns = segment.to_ns.min(to_ns).saturating_sub(segment.from_ns.max(from_ns));
+            let sum = sums.entry((segment.state, (segment.tid, &segment.comm))).or_default();
+            *sum = sum.saturating_add(ns);
+            first += usize::from(segment.to_ns <= to_ns);
+        }
+        let longest = sums
+            .into_iter()
+            .max_by(|(one, ns), (other, other_ns)| ns.cmp(other_ns).then_with(|| other.cmp(one)));
+        cells.extend(longest.map(|(cell, _)| cell));
+    }
+    cells
+}
+
+/// Threads other than the execution's own, with the most time on the path first.
+fn others(traced: &Traced) -> Vec<(i32, &str)> {
+    let mut sums: HashMap<(i32, &str), u64> = HashMap::new();
+    let is_other = |segment: &&Segment| (segment.tid, &segment.comm) != (traced.tid, &traced.comm);
+    for segment in traced.path.iter().filter(is_other) {
+        let sum = sums.entry((segment.tid, &segment.comm)).or_default();
+        *sum = sum.saturating_add(segment.to_ns.saturating_sub(segment.from_ns));
+    }
+    let mut rows: Vec<_> = sums.into_iter().collect();
+    rows.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+    rows.into_iter().map(|(who, _)| who).collect()
+}
+
+/// The lane in so many columns, with what its letters mean.
+pub fn lane(page: &mut Painted, traced: &Traced, width: usize, shown: impl Fn(u64) -> String) {
+    let cells = cells(traced, width);
+    if cells.is_empty() {
+        return;
+    }
+    let end = shown(traced.span_ns);
+    page.plain(&format!("\n  0{end:>width$}\n  ", width = cells.len().saturating_sub(1)));
+    let mut states: Vec<&str> = Vec::new();
+    for run in cells.chunk_by(|one, other| one.0 == other.0) {
+        let Some((state, _)) = run.first() else { continue };
+        let (letter, colour) = look(state);
+        page.coloured(&letter.to_string().repeat(run.len()), colour);
+        if !states.contains(state) {
+            states.push(state);
+        }
+    }
+    page.plain("\n");
+    let others = others(traced);
+    let letter = |who: &(i32, &str)| {
+        if *who == (traced.tid, traced.comm.as_str()) {
+            return OWN;
+        }
+        let place = others.iter().position(|other| other == who);
+        place.and_then(|place| LETTERS.get(place)).map_or(OTHERS, |letter| char::from(*letter))
+    };
+    if !others.is_empty() {
+        let line: String = cells.iter().map(|(_, who)| letter(who)).collect();
+        page.plain(&format!("  {line}\n"));
+    }
+    page.plain("  ");
+    for (number, state) in states.iter().enumerate() {
+        let (letter, colour) = look(state);
+        page.plain(if number > 0 { ", " } else { "" });
+        page.coloured(&letter.to_string(), colour);
+        page.plain(&format!(" {state}"));
+    }
+    if !others.is_empty() {
+        let mut shown: Vec<char> = Vec::new();
+        page.plain(&format!("; {OWN} {} {}", traced.comm, traced.tid));
+        for (_, who) in &cells {
+            let sign = letter(who);
+            if sign != OWN && !shown.contains(&sign) {
+                shown.push(sign);
+                match sign {
+                    OTHERS => page.plain(&format!(", {OTHERS} others")),
+                    sign => page.plain(&format!(", {sign} {} {}", who.1, who.0)),
+                }
+            }
+        }
+    }
+    page.plain("\n");
+}

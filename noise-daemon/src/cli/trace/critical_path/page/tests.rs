@@ -1,0 +1,146 @@
+//! What a page shows of paths.
+
+use noise_paths::document::Delimiters;
+use noise_paths::execution::Tally;
+
+use super::*;
+
+fn segment(tid: i32, comm: &str, state: &'static str, from_ns: u64, to_ns: u64) -> Segment {
+    Segment {
+        recording: 0,
+        tid,
+        comm: comm.to_owned(),
+        cpu: None,
+        state,
+        from_ns,
+        to_ns,
+        why: None,
+        through: None,
+        culprits: Vec::new(),
+    }
+}
+
+fn of(name: &str, path: Vec<Segment>) -> Traced {
+    let (from_ns, to_ns) = (path[0].from_ns, path[path.len() - 1].to_ns);
+    Traced {
+        name: name.to_owned(),
+        key: None,
+        tid: 7,
+        comm: "server".to_owned(),
+        from_ns,
+        to_ns,
+        span_ns: to_ns - from_ns,
+        has_begin: false,
+        has_end: false,
+        cut: 0,
+        totals_ns: [].into(),
+        path,
+    }
+}
+
+fn some() -> Traced {
+    let wait = Segment {
+        culprits: vec![Culprit { tid: 20, comm: "hog".to_owned(), cause: "thread", ns: 1_000_000 }],
+        ..segment(7, "server", "waiting_cpu", 7_000_000, 8_000_000)
+    };
+    let path = vec![
+        segment(7, "server", "running", 1_000_000, 3_000_000),
+        segment(9, "helper", "disk", 3_000_000, 7_000_000),
+        wait,
+        segment(7, "server", "running", 8_000_000, 11_000_000),
+    ];
+    Traced { cut: 1, ..of("thread:7", path) }
+}
+
+fn shown(document: &Document) -> String {
+    page(document, 100).text(false)
+}
+
+#[test]
+fn for_whom_is_said_as_far_as_it_is_known() {
+    let culprit = |tid, comm: &str, cause| Culprit { tid, comm: comm.to_owned(), cause, ns: 9 };
+    for (culprit, name) in [
+        (culprit(20, "hog", "thread"), "hog 20"),
+        (culprit(9, "client", "sender"), "client 9 (sender)"),
+        (culprit(0, "swapper/0", "idle"), "idle"),
+        (culprit(-1, "", "untracked"), "untracked"),
+        (culprit(-1, "timer", "softirq"), "softirq timer"),
+    ] {
+        assert_eq!(named(&culprit), name);
+    }
+    let wait = |state, culprit| {
+        let part = Segment { culprits: vec![culprit], ..segment(7, "server", state, 0, 9) };
+        answer(&states([part].iter()), 9, Some("server 7"))
+    };
+    let said = wait("disk", culprit(20, "hog", "thread"));
+    assert_eq!(said, "most of it (0.000 ms, 100.0 %) waiting for a disk, for hog 20");
+    let said = wait("waiting_cpu", culprit(20, "hog", "thread"));
+    assert!(said.ends_with("waiting for a CPU, which hog 20 had"), "{said}");
+    let said = wait("network", culprit(-1, "", "untracked"));
+    assert!(said.ends_with("waiting for the network"), "{said}");
+}
+
+#[test]
+fn a_path_is_shown_as_agreed() {
+    let document = Document { executions: vec![some()], discarded: 3, ..Document::default() };
+    insta::assert_snapshot!(shown(&document));
+}
+
+#[test]
+fn several_executions_are_summed_up_before_the_slowest() {
+    let one = |number: u64, ns: u64| {
+        let from_ns = 20_000_000 * number;
+        let path = vec![
+            segment(7, "server", "running", from_ns, from_ns + 1_000_000),
+            segment(7, "server", "network", from_ns + 1_000_000, from_ns + 1_000_000 + ns),
+        ];
+        Traced { key: Some(number.to_string()), ..of("mark:query", path) }
+    };
+    let tally = Tally { overlapping: 2, unfinished: 1, ..Tally::default() };
+    let document = Document {
+        executions: vec![one(1, 500_000), one(2, 9_000_000), one(3, 1_000_000)],
+        discarded: 0,
+        delimiters: vec![Delimiters { name: "mark:query".to_owned(), tally }],
+    };
+    insta::assert_snapshot!(shown(&document));
+}
+
+#[test]
+fn long_paths_are_folded_and_what_was_folded_is_said() {
+    let part = |number: u64| {
+        let (from_ns, helper) = (number * 1_000_000, number % 2 == 1);
+        let length_ns = if number.is_multiple_of(40) { 1_000_000 } else { 300_000 };
+        let comm = if helper { "helper" } else { "server" };
+        let first =
+            segment(if helper { 9 } else { 7 }, comm, "running", from_ns, from_ns + length_ns);
+        let rest = segment(7, "server", "timer", from_ns + length_ns, from_ns + 1_000_000);
+        [first, rest].into_iter().filter(|part| part.from_ns < part.to_ns).collect::<Vec<_>>()
+    };
+    let path: Vec<_> = (0..400).flat_map(part).collect();
+    let text = shown(&Document { executions: vec![of("thread:7", path)], ..Document::default() });
+    // Each millisecond that is whole has a row, what lies between is folded.
+    assert!(text.contains("78 parts folded: server 7 timer 27.300"), "{text}");
+    let sum: f64 = text
+        .lines()
+        .skip_while(|line| !line.contains("after "))
+        .skip(1)
+        .map(|line| line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap())
+        .sum();
+    assert!((sum - 400.0).abs() < 0.001, "{sum}");
+}
+
+#[test]
+fn a_lane_is_as_wide_as_asked_for_and_has_what_took_most_in_each_column() {
+    let lines = |width| {
+        let mut page = Painted::default();
+        lane(&mut page, &some(), width, |ns| ns.to_string());
+        page.text(false).lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(lines(10)[2..4], ["  RRDDDDWRRR", "  ..aaaa...."]);
+    assert_eq!(lines(100)[2].len(), 102);
+    assert_eq!(lines(1)[2], "  R");
+    assert!(lines(0).is_empty());
+    let mut page = Painted::default();
+    lane(&mut page, &some(), 10, |ns| ns.to_string());
+    assert!(page.text(true).contains("\x1b[30;43mDDDD\x1b[0m"));
+}

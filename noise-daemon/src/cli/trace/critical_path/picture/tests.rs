@@ -1,0 +1,103 @@
+//! What a file has, read by other code.
+
+use std::fs;
+
+use noise_trace::ftrace::Reader;
+
+use super::wire::Message;
+use super::*;
+
+const TEXT: &[u8] = b"\
+ a-11 [001] d.... 0.000000: sched_wakeup: comm=a pid=11 prio=120 target_cpu=001
+ a-11 [001] d.... 0.000001: sched_wakeup: comm=a pid=11 prio=120 target_cpu=001
+ a-11 [001] d.... 0.000002: sched_wakeup: comm=a pid=11 prio=120 target_cpu=001
+ a-11 [001] d.... 0.000101: sched_wakeup: comm=a pid=11 prio=120 target_cpu=001
+";
+
+/// A path that goes from one thread to another, to a third and back.
+fn traced() -> Traced {
+    let segment = |tid: i32, state, from_ns, to_ns| Segment {
+        recording: 0,
+        tid,
+        comm: format!("t{tid}"),
+        cpu: Some(3),
+        state,
+        from_ns,
+        to_ns,
+        why: None,
+        through: None,
+        culprits: Vec::new(),
+    };
+    Traced {
+        name: "mark:q".to_owned(),
+        key: Some("17".to_owned()),
+        tid: 7,
+        comm: "t7".to_owned(),
+        from_ns: 10,
+        to_ns: 100_000,
+        span_ns: 99_990,
+        has_begin: true,
+        has_end: true,
+        cut: 0,
+        totals_ns: [].into(),
+        path: vec![
+            segment(7, "running", 10, 20),
+            segment(7, "disk", 20, 30),
+            segment(8, "running", 30, 50),
+            segment(9, "running", 50, 60),
+            segment(7, "waiting_cpu", 60, 100_000),
+        ],
+    }
+}
+
+#[test]
+fn what_is_in_the_file_is_the_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().join("path");
+    let picture = Picture::begin(Path::new("none"), &to).unwrap();
+    let document = Document { executions: vec![traced()], ..Document::default() };
+    picture.finish(&document, Reader::new(TEXT)).unwrap();
+    let bytes = fs::read(&to).unwrap();
+    let (mut names, mut open) = (BTreeMap::new(), BTreeMap::new());
+    let (mut found, mut flows, mut events) = (Vec::new(), Vec::new(), Vec::new());
+    for packet in Message::read(&bytes).messages(1) {
+        let bundle = packet.message(1);
+        let of = bundle.iter().flat_map(|bundle| bundle.messages(2));
+        events.extend(of.map(|event| event.number(1).unwrap()));
+        if let Some(track) = packet.message(60) {
+            let whole = track.number(5).map(|parent| format!("{}/", names[&parent]));
+            let name = format!("{}{}", whole.unwrap_or_default(), track.text(2).unwrap());
+            assert!(names.insert(track.number(1).unwrap(), name).is_none());
+        }
+        let Some(event) = packet.message(11) else { continue };
+        let (track, stamp) = (event.number(11).unwrap(), packet.number(8).unwrap());
+        if event.number(9) == Some(1) {
+            let name = event.text(23).unwrap().to_owned();
+            assert!(open.insert(track, (stamp, name)).is_none());
+            flows.push((event.number(48), event.number(47)));
+        } else {
+            let (since, name) = open.remove(&track).unwrap();
+            found.push((names[&track].clone(), name, since, stamp));
+        }
+    }
+    // Those of the execution's time.
+    assert_eq!(events, [1_000, 2_000]);
+    let whole = "Critical path of mark:q=17 (t7 7)/";
+    let expected = traced().path.into_iter().map(|part| {
+        let name = format!("{whole}{} {}", part.comm, part.tid);
+        (name, part.state.to_owned(), part.from_ns, part.to_ns)
+    });
+    assert_eq!(found, expected.collect::<Vec<_>>());
+    // An arrow from the end of one thread's part to the begin of the next one's.
+    let arrows =
+        [(None, None), (None, Some(1)), (Some(1), Some(2)), (Some(2), Some(3)), (Some(3), None)];
+    assert_eq!(flows, arrows);
+}
+
+#[test]
+fn a_recording_is_not_written_into() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("metadata"), "").unwrap();
+    let error = Picture::begin(folder.path(), &folder.path().join("p")).unwrap_err().to_string();
+    assert!(error.contains("is the folder of a recording"), "{error}");
+}

@@ -1,0 +1,89 @@
+//! Recordings of several machines together.
+
+use std::path::PathBuf;
+
+use anyhow::{anyhow, bail};
+use noise_paths::build::Waker;
+use noise_paths::clocks::Line;
+use noise_paths::clocks::traffic::{Traffic, lines};
+use noise_paths::several::{Merged, traffic};
+use noise_trace::ctf::Reader;
+
+use super::super::recording::{Ctf, Recording, Tidied};
+
+/// Recordings of machines beside the first one.
+const MAX_OTHERS: usize = 64;
+
+/// Opens the recordings beside the first one.
+///
+/// # Errors
+/// Which of them cannot be read, or has no headers of packets.
+pub fn open(first: &Recording, others: &[PathBuf]) -> anyhow::Result<Vec<Recording>> {
+    if others.len() > MAX_OTHERS {
+        bail!("--with can be given {MAX_OTHERS} times at most");
+    }
+    let all: Vec<_> =
+        others.iter().map(|path| Recording::open(path)).collect::<anyhow::Result<_>>()?;
+    let is_text = |recording: &Recording| matches!(recording, Recording::Text(_));
+    if !all.is_empty() && all.iter().chain([first]).any(is_text) {
+        bail!("a text of ftrace has no headers of packets; --with takes recordings in CTF alone");
+    }
+    Ok(all)
+}
+
+/// All recordings, with their clocks brought together.
+pub struct Together<'r> {
+    all: Vec<(&'r Recording, &'r Ctf, Line)>,
+}
+
+impl<'r> Together<'r> {
+    /// The first one and others.
+    ///
+    /// # Errors
+    /// Why their clocks cannot be brought together.
+    pub fn new(
+        recording: &'r Recording,
+        first: &'r Ctf,
+        others: &'r [Recording],
+        paths: &[PathBuf],
+    ) -> anyhow::Result<Self> {
+        let mut all = vec![(recording, first, Line::SAME)];
+        for other in others {
+            if let Recording::Ctf(ctf) = other {
+                all.push((other, ctf, Line::SAME));
+            }
+        }
+        if all.len() > 1 {
+            let of = |(recording, ctf, _): &(&'r Recording, &'r Ctf, Line)| {
+                traffic(recording.tidied(Reader::new(&ctf.layout, &ctf.streams()), false))
+            };
+            let traffic: Vec<Traffic> = all.iter().map(of).collect();
+            let found = lines(&traffic).map_err(|(number, error)| {
+                let path = number.checked_sub(1).and_then(|other| paths.get(other));
+                let shown = path.map(|path| path.display().to_string()).unwrap_or_default();
+                anyhow!(
+                    "the clock of {shown} cannot be brought together with the others': {error}; record \
+                     net_dev_queue and netif_receive_skb with LTTng 2.8 or later on both machines, while they \
+                     exchange packets of TCP"
+                )
+            })?;
+            for (place, line) in all.iter_mut().zip(found) {
+                place.2 = line;
+            }
+        }
+        Ok(Self { all })
+    }
+
+    /// The event that says who wakes a thread, where all have it.
+    pub fn waker(&self) -> Waker {
+        let is_late = |ctf: &Ctf| ctf.waker() == Waker::Wakeup;
+        if self.all.iter().any(|(_, ctf, _)| is_late(ctf)) { Waker::Wakeup } else { Waker::Waking }
+    }
+
+    /// All events.
+    pub fn read(&self) -> Merged<'_, Tidied<'_, Reader<'_>>> {
+        Merged::new(self.all.iter().map(|(recording, ctf, line)| {
+            (recording.tidied(Reader::new(&ctf.layout, &ctf.streams()), false), *line)
+        }))
+    }
+}
