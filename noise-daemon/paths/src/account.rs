@@ -341,7 +341,9 @@ impl Accountant {
             let time = Time { graph, id, from_ns: self.from_ns, to_ns: self.to_ns };
             // An id that was given again is that of another thread.
             let before = self.before.remove(&tid).unwrap_or(Before::Other);
-            let Some((mut member, traced)) = time.account(tid, before, &mut pauses) else { continue };
+            let Some((mut member, traced)) = time.account(tid, before, &mut pauses) else {
+                continue;
+            };
             if let Some(sleeps) = self.sleeps.get(&tid).filter(|_| !seen.contains(&tid)) {
                 member.uninterruptible = sleeps.all;
             }

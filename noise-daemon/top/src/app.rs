@@ -419,7 +419,8 @@ impl App {
         match found {
             Ok(text) => {
                 let lines = text.lines().map(str::to_owned).collect();
-                let page = Page { title: format!("Why {victim}"), blocks: vec![Block::Lines(lines)] };
+                let page =
+                    Page { title: format!("Why {victim}"), blocks: vec![Block::Lines(lines)] };
                 let key = opened.key.clone();
                 self.message = None;
                 self.page = Some(Opened { key, page, scroll: 0, gone: false, is_fixed: true });

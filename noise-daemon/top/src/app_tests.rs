@@ -357,7 +357,10 @@ fn why_a_victim_is_slow_is_asked_on_its_page_and_shown_until_one_goes_back() {
     let lines = vec!["first".to_owned(), "  second".to_owned()];
     for _ in 0..2 {
         let opened = app.page.as_ref().unwrap();
-        assert_eq!((opened.page.blocks.as_slice(), opened.gone), (&[Block::Lines(lines.clone())][..], false));
+        assert_eq!(
+            (opened.page.blocks.as_slice(), opened.gone),
+            (&[Block::Lines(lines.clone())][..], false)
+        );
         // It stays while frames come; Enter does no more.
         app.take(frame(11, 4));
         assert_eq!(press(&mut app, "\n"), Action::None);

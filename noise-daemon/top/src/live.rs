@@ -250,7 +250,7 @@ impl Live<'_> {
         self.note();
     }
 
-    fn restart(&mut self, frames: Option<Vec<std::sync::Arc<Frame>>>) {
+    fn restart(&mut self, frames: Option<Vec<Arc<Frame>>>) {
         if let Some(frames) = frames.filter(|frames| !frames.is_empty()) {
             self.app.restart(frames);
         }

@@ -96,9 +96,8 @@ pub(super) fn relay(arguments: &mut Arguments) -> Result<()> {
         .spawn()?;
     let mut line = [0; 1];
     store.stdout.take().context("no pipe")?.read_exact(&mut line)?;
-    let mut middle = command("relay-middle", &[&others, &address, &length])?
-        .stdin(Stdio::piped())
-        .spawn()?;
+    let mut middle =
+        command("relay-middle", &[&others, &address, &length])?.stdin(Stdio::piped()).spawn()?;
     let mut to = middle.stdin.take().context("no pipe")?;
     let length = Duration::from_millis(length.parse()?);
     let session = Session::begin()?;

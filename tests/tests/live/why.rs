@@ -201,7 +201,16 @@ impl Relay {
             Worker::start_at(Place::group(&victim), "relay", &["0", &last, word, disk, WORK_MS])?;
         let hog = Worker::start_at(Place::group(&culprit), "burn", &["0"])?;
         let has_disk = file.is_some();
-        Ok(Self { worker, hog, victim, culprit, has_disk, _around: around, _folder: folder, _file: file })
+        Ok(Self {
+            worker,
+            hog,
+            victim,
+            culprit,
+            has_disk,
+            _around: around,
+            _folder: folder,
+            _file: file,
+        })
     }
 
     fn stop(self) -> Result<()> {
@@ -352,7 +361,8 @@ fn a_request_through_three_processes() -> Result<Verdict> {
     thread::sleep(LAST + Duration::from_millis(1200));
     let client = relay.worker.pid().to_string();
     let execution = format!("thread:{client}");
-    let arguments = ["why", &victim, "--last", &last, "--connect", socket, "--execution", &execution];
+    let arguments =
+        ["why", &victim, "--last", &last, "--connect", socket, "--execution", &execution];
     let outcome = run_noised(&[&arguments[..], &["--json"]].concat())?;
     let trace = recording.stop()?;
     ensure_sight(&trace.sights)?;
@@ -367,7 +377,9 @@ fn a_request_through_three_processes() -> Result<Verdict> {
     let page = run_noised(&["why", &client, "--last", "1s", "--connect", socket])?;
     println!("{}{}", page.stdout, page.stderr);
     ensure!(page.code == 0, "it exits with {}", page.code);
-    for part in ["waited for a CPU", "who had the CPUs that it waited for", &culprit, "critical path"] {
+    for part in
+        ["waited for a CPU", "who had the CPUs that it waited for", &culprit, "critical path"]
+    {
         ensure!(page.stdout.contains(part), "{part:?} is not on the page");
     }
 

@@ -43,8 +43,7 @@ fn account(
     runs: impl Fn(i32) -> bool,
 ) -> Account {
     let (from_ns, to_ns) = span_ns;
-    let mut accountant =
-        Accountant::new(select, Waker::Waking, Begin::Waking, from_ns, to_ns);
+    let mut accountant = Accountant::new(select, Waker::Waking, Begin::Waking, from_ns, to_ns);
     for (time_ns, cpu, kind) in events {
         accountant.follow(&Event { time_ns: *time_ns, cpu: *cpu, kind: *kind });
     }
@@ -127,10 +126,7 @@ fn interrupts_are_charged_to_who_ran() {
         .map(|one| (one.cause, one.source.as_str(), one.taken.count))
         .collect();
     // Not what completed the request while another one ran.
-    assert_eq!(
-        taken,
-        [("softirq", "net_rx", 1), ("hardirq", "eth0", 1), ("nmi", "", 1)]
-    );
+    assert_eq!(taken, [("softirq", "net_rx", 1), ("hardirq", "eth0", 1), ("nmi", "", 1)]);
     assert_eq!(account.interrupted[1].taken.sum_ns, 5);
 }
 
@@ -145,7 +141,8 @@ fn waits_are_blamed_whole_though_they_begin_before_the_time() {
         blame.follow(&Event { time_ns: *time_ns, cpu: *cpu, kind: *kind }, &mut document);
     }
     blame.finish(&mut document);
-    let culprits = document.executions.iter().flat_map(|traced| &traced.path);
+    let waits = document.executions.iter().flat_map(|traced| &traced.path);
+    let culprits = waits.filter(|segment| segment.state == "waiting_cpu");
     let culprits: Vec<_> = culprits.flat_map(|segment| &segment.culprits).collect();
     assert!(culprits.iter().all(|culprit| culprit.tid == 9 || culprit.cause != "thread"));
     assert_eq!(culprits.iter().map(|culprit| culprit.ns).sum::<u64>(), 90);
@@ -185,10 +182,8 @@ fn who_waits_all_the_time_is_among_the_longest() {
 
 #[test]
 fn threads_of_a_cgroup_are_its_own_and_those_that_they_create() {
-    let select = Select {
-        cgroup: Some(noise_trace::select::Cgroup::parse("/a")),
-        ..Select::default()
-    };
+    let select =
+        Select { cgroup: Some(noise_trace::select::Cgroup::parse("/a")), ..Select::default() };
     let attach = |tid, path| (1, 0, Kind::CgroupAttach { tid, path });
     let mut events = vec![attach(4, b"/a".as_slice()), attach(9, b"/b".as_slice())];
     events.extend(dump());

@@ -25,13 +25,13 @@ use noise_host::kernel::{Sight, other_daemon_runs};
 
 use self::child::Child;
 pub use self::daemon::{EventAdder, flight};
-pub use self::dump::{Host, cgroup as cgroup_of};
+pub(in crate::cli) use self::dump::{Host, cgroup as cgroup_of};
 use self::line::Progress;
 use self::session::Session;
 pub use self::session::{offset_ns, pause};
 use self::summary::Limits;
-pub use self::supply::{Supply, own};
 use self::supply::SupplyResult;
+pub use self::supply::{Supply, own};
 use super::durations::{Plain, duration};
 use super::{CommandError, Exit, interrupt, output};
 use crate::config::DEFAULT_SOCKET;

@@ -98,7 +98,9 @@ fn daemon<'a>(socket: &'a Path, is_named: bool) -> Result<Option<Daemon<'a>>, Co
         Ok(found) => Ok(Some(Daemon { socket, found })),
         Err(Fault::Absent { .. }) if !is_named => Ok(None),
         Err(Fault::Absent { place, reason }) => {
-            let sentence = format!("no noised answers at {place} ({reason}): start one, or leave --connect out");
+            let sentence = format!(
+                "no noised answers at {place} ({reason}): start one, or leave --connect out"
+            );
             Err(anyhow::Error::msg(sentence).into())
         }
         Err(fault @ Fault::Denied { .. }) => {
@@ -235,9 +237,7 @@ fn findings(
     let mut dump = host.dump();
     let mut frames = Frames::default();
     let stretch = match (daemon, args.next) {
-        (Some(daemon), None) => {
-            stretch::past(daemon.socket, since_ns(args)?, &dump, &mut host)?
-        }
+        (Some(daemon), None) => stretch::past(daemon.socket, since_ns(args)?, &dump, &mut host)?,
         (_, next) => {
             let length = next.unwrap_or(USUAL_NEXT);
             watched(daemon, length, (&mut host, &mut dump), &mut frames)?

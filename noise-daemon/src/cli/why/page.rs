@@ -66,7 +66,8 @@ pub fn page(found: &Findings, title: &str) -> String {
     }
     if found.discarded > 0 {
         let lost = count(found.discarded);
-        let _ = writeln!(text, "note: {lost} events were lost meanwhile: parts of this are not known");
+        let _ =
+            writeln!(text, "note: {lost} events were lost meanwhile: parts of this are not known");
     }
     where_it_went(&mut text, found);
     for_whom(&mut text, found);
@@ -92,7 +93,10 @@ fn answer(found: &Findings, title: &str) -> String {
     let waited_ns = found.ns("waiting_cpu");
     let throttled_ns = found.around.throttled_ns();
     let mut held = vec![
-        (waited_ns, format!("waited {} for a CPU{}", time(waited_ns), behind(found, "waiting_cpu"))),
+        (
+            waited_ns,
+            format!("waited {} for a CPU{}", time(waited_ns), behind(found, "waiting_cpu")),
+        ),
         (throttled_ns, format!("was stopped for {} by its own CPU quota", time(throttled_ns))),
         (
             found.interrupted_ns(),
@@ -307,7 +311,8 @@ fn usual(text: &mut String, found: &Findings) {
         text.push_str("usual    nothing is known of what is usual: no daemon has measured it\n");
         return;
     };
-    let mut line = format!("usual    a wait for a CPU of {whose} takes {} in the mean", duration(*mean_ns));
+    let mut line =
+        format!("usual    a wait for a CPU of {whose} takes {} in the mean", duration(*mean_ns));
     if let Some(p99_ns) = p99_ns {
         let _ = write!(line, ", 99 of 100 at most {}", bound(*p99_ns));
     }
@@ -385,5 +390,4 @@ fn paths(text: &mut String, found: &Findings) {
 }
 
 #[cfg(test)]
-#[path = "page_tests.rs"]
 mod tests;

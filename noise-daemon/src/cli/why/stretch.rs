@@ -141,7 +141,8 @@ pub fn past(
     }
     let reach_ns = whole_ns.max(first_ns);
     if reach_ns >= to_ns {
-        let held = "the flight recorder holds nothing of that time: give --next to watch from now on";
+        let held =
+            "the flight recorder holds nothing of that time: give --next to watch from now on";
         return Err(anyhow::Error::msg(held).into());
     }
     capture.finish(to_ns, host);
@@ -197,7 +198,8 @@ pub fn next(
         if over {
             if bytes >= MOST_BYTES && began.elapsed() < length {
                 let mib = MOST_BYTES >> 20;
-                notes.push(format!("it ended early: {mib} MiB of events are the most that is kept"));
+                notes
+                    .push(format!("it ended early: {mib} MiB of events are the most that is kept"));
             }
             break now_ns;
         }

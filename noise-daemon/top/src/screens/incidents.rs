@@ -4,6 +4,7 @@ mod page;
 
 use jiff::Timestamp;
 use noise_analysis::{Episode, Report, Watched};
+use noise_common::subject::SubjectKind;
 use noise_model::units;
 
 use super::cells;

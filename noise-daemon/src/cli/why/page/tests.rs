@@ -1,3 +1,5 @@
+//! Pages of made findings.
+
 use std::sync::Arc;
 
 use noise_analysis::{Culprit, Ending, Level, Remedy, Rule, Time};
@@ -26,7 +28,14 @@ fn member(tid: i32, totals: &[(&'static str, u64)], waits: Spread) -> Member {
     }
 }
 
-fn blamed(state: &'static str, tid: i32, comm: &str, cgroup: &str, cause: &'static str, ms: u64) -> Blamed {
+fn blamed(
+    state: &'static str,
+    tid: i32,
+    comm: &str,
+    cgroup: &str,
+    cause: &'static str,
+    ms: u64,
+) -> Blamed {
     let cgroup = Some(cgroup.to_owned()).filter(|name| !name.is_empty());
     Blamed { state, tid, comm: comm.to_owned(), cgroup, cause, ns: ms * MS }
 }
@@ -87,7 +96,11 @@ fn path(from_ns: u64) -> Traced {
 fn found() -> Findings {
     let from_ns = 1_763_718_062_000_000_000;
     let threads = vec![
-        member(71, &[("running", 700), ("waiting_cpu", 812), ("disk", 88), ("asleep", 400)], spread(212, 812, 24)),
+        member(
+            71,
+            &[("running", 700), ("waiting_cpu", 812), ("disk", 88), ("asleep", 400)],
+            spread(212, 812, 24),
+        ),
         member(72, &[("running", 300), ("timer", 1700)], Spread::default()),
     ];
     let mut totals_ns: BTreeMap<&'static str, u64> = BTreeMap::new();
@@ -112,7 +125,11 @@ fn found() -> Findings {
         waits: spread(212, 812, 24),
         uninterruptible: spread(9, 88, 12),
         interrupted: vec![
-            Interruption { cause: "softirq", source: "net_rx".to_owned(), taken: spread(800, 21, 1) },
+            Interruption {
+                cause: "softirq",
+                source: "net_rx".to_owned(),
+                taken: spread(800, 21, 1),
+            },
             Interruption { cause: "nmi", source: String::new(), taken: spread(2, 1, 1) },
         ],
         culprits: vec![
@@ -145,7 +162,11 @@ fn found() -> Findings {
 fn a_victim_is_shown_as_agreed() {
     let mut found = found();
     found.advise();
-    insta::assert_snapshot!(page(&found, "service nginx.service"));
+    let text = page(&found, "service nginx.service");
+    // Paths are as wide as the terminal.
+    let (text, paths) = text.split_once("critical path of the longest").unwrap();
+    insta::assert_snapshot!(text);
+    assert!(paths.contains("after 100 ms: nginx 71 took 30.000 ms"), "{paths}");
 }
 
 #[test]
@@ -217,9 +238,25 @@ fn what_has_no_threads_is_said() {
 fn the_document_has_its_names() {
     let value = serde_json::to_value(found()).unwrap();
     for name in [
-        "target", "source", "clock_offset_ns", "from_ns", "to_ns", "span_ns", "discarded", "notes", "totals_ns",
-        "waits", "uninterruptible", "interrupted", "culprits", "threads", "usual", "ledger", "incidents",
-        "remedies", "executions",
+        "target",
+        "source",
+        "clock_offset_ns",
+        "from_ns",
+        "to_ns",
+        "span_ns",
+        "discarded",
+        "notes",
+        "totals_ns",
+        "waits",
+        "uninterruptible",
+        "interrupted",
+        "culprits",
+        "threads",
+        "usual",
+        "ledger",
+        "incidents",
+        "remedies",
+        "executions",
     ] {
         assert!(value.get(name).is_some(), "{name} is missing");
     }
