@@ -66,6 +66,7 @@ pub use monitor::{Counts, Monitor};
 pub use name::Name;
 pub use noise_common::charge::Cause;
 pub use noise_common::remedy::Remedy;
+pub use remedy::recommended;
 pub use report::{Clock, Episode, Outlier, Report};
 pub use rules::Rule;
 pub use settings::{Settings, SettingsError};

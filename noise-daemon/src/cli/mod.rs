@@ -17,6 +17,7 @@ pub mod run;
 pub mod top;
 pub mod trace;
 mod watching;
+pub mod why;
 
 pub use self::error::{CommandError, Exit};
 
@@ -42,6 +43,8 @@ pub enum Command {
     Top(top::TopArgs),
     /// Say what this kernel offers, and whether noised can work here.
     Check(check::CheckArgs),
+    /// Say why one service, container or process is slow now: what it waited for, for whom, what to do.
+    Why(why::WhyArgs),
     /// Show incidents: what changed, since when, by how much, the culprits and the remedies.
     Incidents(incidents::IncidentsArgs),
     /// Measure how much of a CPU a busy thread gets, and who takes the rest.
@@ -70,6 +73,7 @@ impl Command {
             Self::Run(args) => run::run(args)?,
             Self::Top(args) => top::run(args)?,
             Self::Check(args) => check::run(args)?,
+            Self::Why(args) => why::run(args)?,
             Self::Incidents(args) => incidents::run(args)?,
             Self::Osnoise(args) => return osnoise::run(args).map(ExitCode::from),
             Self::Bench(args) => bench::run(args)?,

@@ -15,7 +15,7 @@ use super::source::Position;
 use super::table::Tone;
 use super::typing::{Purpose, Typed, Typing, time_of};
 use super::view::{Shown, View, moved};
-use super::{History, Look, Page, SCREENS, Screen, Table, columns};
+use super::{Block, History, Look, Page, SCREENS, Screen, Table, columns};
 
 /// Intervals to choose from, ms.
 const INTERVALS_MS: [u64; 9] = [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
@@ -25,7 +25,7 @@ const SPANS: [f64; 5] = [1.0, 5.0, 15.0, 60.0, 120.0];
 const WARNED_NS: u64 = 60_000_000_000;
 
 /// What the application itself cannot do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Nothing.
     None,
@@ -41,6 +41,8 @@ pub enum Action {
     Step(i64),
     /// To go to a time of the replay.
     SeekTo(Timestamp),
+    /// To find out why a victim is slow, for [`App::explain`].
+    Why(String),
     /// To draw everything anew.
     Redraw,
     /// To leave the terminal to the shell for a while.
@@ -86,6 +88,8 @@ pub struct Opened {
     pub scroll: usize,
     /// Whether there is no such row any more.
     pub gone: bool,
+    /// Whether it stays as it is: it is no page of a screen.
+    pub is_fixed: bool,
 }
 
 /// What of the last drawing matters to the next key: how much could be seen.
@@ -244,7 +248,9 @@ impl App {
     /// Makes what is shown anew.
     fn refresh(&mut self) {
         let Makers { table, open } = self.makers;
-        if let Some(mut opened) = self.page.take() {
+        if self.page.as_ref().is_some_and(|opened| opened.is_fixed) {
+            // What it was opened from goes on behind it.
+        } else if let Some(mut opened) = self.page.take() {
             let page = open(self.screen, self.history(), &self.look, &opened.key);
             opened.gone = page.is_none();
             if let Some(page) = page {
@@ -320,7 +326,7 @@ impl App {
             Command::Show(screen) => self.go_to(screen),
             Command::Move(motion) => self.go(motion),
             Command::Pan(columns) => self.pan(columns),
-            Command::Open => self.open(),
+            Command::Open => return self.open(),
             Command::Pause => self.pause(),
             Command::Span => self.other_span(),
             Command::Reset => self.reset(),
@@ -386,16 +392,40 @@ impl App {
         view.pan = view.pan.saturating_add_signed(isize::from(columns)).min(last);
     }
 
-    fn open(&mut self) {
-        if self.page.is_some() {
-            return;
+    fn open(&mut self) -> Action {
+        if let Some(opened) = self.page.as_ref() {
+            let key = Some(&opened.key).filter(|_| !opened.is_fixed);
+            let victim = key.and_then(|key| self.screen.victim(self.history(), key));
+            return victim.map_or(Action::None, Action::Why);
         }
         let row = self.view().selected(&self.shown).and_then(|at| self.shown.row(at));
-        let Some(key) = row.map(|row| row.key.clone()) else { return };
+        let Some(key) = row.map(|row| row.key.clone()) else { return Action::None };
         let open = self.makers.open;
         match open(self.screen, self.history(), &self.look, &key) {
-            Some(page) => self.page = Some(Opened { key, page, scroll: 0, gone: false }),
+            Some(page) => {
+                self.page = Some(Opened { key, page, scroll: 0, gone: false, is_fixed: false });
+            }
             None => self.say("nothing more is known of this row".to_owned(), Tone::Plain),
+        }
+        Action::None
+    }
+
+    /// Shows why a victim is slow, where its page is still open.
+    pub fn explain(&mut self, victim: &str, found: Result<String, String>) {
+        let Some(opened) = self.page.as_ref().filter(|opened| !opened.is_fixed) else { return };
+        if self.screen.victim(self.history(), &opened.key).as_deref() != Some(victim) {
+            return;
+        }
+        match found {
+            Ok(text) => {
+                let lines = text.lines().map(str::to_owned).collect();
+                let page =
+                    Page { title: format!("Why {victim}"), blocks: vec![Block::Lines(lines)] };
+                let key = opened.key.clone();
+                self.message = None;
+                self.page = Some(Opened { key, page, scroll: 0, gone: false, is_fixed: true });
+            }
+            Err(why) => self.say(why, Tone::Alarm),
         }
     }
 

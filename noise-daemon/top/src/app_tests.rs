@@ -17,7 +17,7 @@ use super::draw::draw;
 use super::draw::theme::Theme;
 use super::sampled::{MAKERS, frame, frames};
 use super::source::Position;
-use super::{Look, SCREENS, Screen};
+use super::{Block, Look, SCREENS, Screen};
 
 fn app(seconds: u64, cgroups: u64) -> App {
     let mut app = App::with(MAKERS, Screen::Overview, Look::default(), Duration::from_secs(1));
@@ -330,4 +330,43 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn why_a_victim_is_slow_is_asked_on_its_page_and_shown_until_one_goes_back() {
+    let mut app = App::new(Screen::Who, Look::default(), Duration::from_secs(1));
+    frames(10, 4).for_each(|frame| app.take(frame));
+    // A row of a pair, whichever is there.
+    let Some(victim) = (0..20).find_map(|_| {
+        press(&mut app, "\n");
+        match press(&mut app, "\n") {
+            Action::Why(victim) => Some(victim),
+            _ => {
+                press(&mut app, "\u{1b}j");
+                None
+            }
+        }
+    }) else {
+        panic!("no row has a victim");
+    };
+    app.explain("another", Ok("not asked".to_owned()));
+    assert!(!app.page.as_ref().unwrap().is_fixed);
+    app.explain(&victim, Err("no daemon".to_owned()));
+    assert_eq!(app.message.as_ref().unwrap().0, "no daemon");
+    app.explain(&victim, Ok("first\n  second".to_owned()));
+    let lines = vec!["first".to_owned(), "  second".to_owned()];
+    for _ in 0..2 {
+        let opened = app.page.as_ref().unwrap();
+        assert_eq!(
+            (opened.page.blocks.as_slice(), opened.gone),
+            (&[Block::Lines(lines.clone())][..], false)
+        );
+        // It stays while frames come; Enter does no more.
+        app.take(frame(11, 4));
+        assert_eq!(press(&mut app, "\n"), Action::None);
+    }
+    press(&mut app, "\u{1b}");
+    assert!(app.page.is_none());
+    app.explain(&victim, Ok("too late".to_owned()));
+    assert!(app.page.is_none());
 }

@@ -47,6 +47,7 @@ fn block(block: &Block) -> Value {
         Block::Text(lines) => {
             json!({ "text": lines.iter().map(|(line, _)| line).collect::<Vec<_>>() })
         }
+        Block::Lines(lines) => json!({ "text": lines }),
         Block::Table(table) => {
             json!({ "title": table.title, "rows": rows(table, table.rows.iter()) })
         }

@@ -150,7 +150,10 @@ pub const KEYS: [(&str, &str); 16] = [
     ("Tab 1-6", "screens; Shift-Tab goes back"),
     ("↑ ↓ j k", "a row up, down; PgUp PgDn: as many as are seen"),
     ("Home End g G", "the first, the last row"),
-    ("Enter", "what is behind the row: heatmap, causes, remedy"),
+    (
+        "Enter",
+        "what is behind the row: heatmap, causes, remedy; there: why, by the victim's last seconds",
+    ),
     ("Esc", "back: from a page, the help, a filter"),
     ("/", "filter: rows with all words, none behind a !; Enter keeps, Esc drops it"),
     ("s a", "sort by the next column, by the one before"),

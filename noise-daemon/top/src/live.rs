@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -40,6 +42,9 @@ pub trait Tape {
     fn take(&mut self, frame: &Frame) -> anyhow::Result<()>;
 }
 
+/// Says why a victim is slow, as text, or why that cannot be said. It may take seconds.
+pub type Explain = Arc<dyn Fn(&str) -> Result<String, String> + Send + Sync>;
+
 /// How the view begins.
 pub struct Options {
     /// How often frames come.
@@ -56,6 +61,8 @@ pub struct Options {
     pub colour: bool,
     /// What `w` turns on and off.
     pub tape: Option<Box<dyn Tape>>,
+    /// What Enter on the page of a victim shows.
+    pub why: Option<Explain>,
 }
 
 impl Default for Options {
@@ -68,6 +75,7 @@ impl Default for Options {
             sort: None,
             colour: true,
             tape: None,
+            why: None,
         }
     }
 }
@@ -77,13 +85,13 @@ impl Default for Options {
 /// # Errors
 /// Where there is no terminal, or none any more; where there is no such column.
 pub fn run(source: &mut dyn Source, options: Options) -> anyhow::Result<()> {
-    let Options { interval, seconds, screen, filter, colour, tape, sort } = options;
+    let Options { interval, seconds, screen, filter, colour, tape, sort, why } = options;
     let mut app = App::new(screen, Look { seconds, since_ns: 0 }, interval);
     app.set_filter(filter);
     if let Some(column) = sort {
         app.sort_by(&column).map_err(anyhow::Error::msg)?;
     }
-    let mut live = Live { app, source, tape };
+    let mut live = Live { app, source, tape, why, asked: None };
     live.source.set_interval(interval);
     live.note();
     let theme = Theme { colour };
@@ -112,6 +120,7 @@ pub fn run(source: &mut dyn Source, options: Options) -> anyhow::Result<()> {
                 _ => {}
             }
         }
+        changed |= live.hear();
         changed |= live.listen();
     }
     Ok(())
@@ -121,9 +130,48 @@ struct Live<'a> {
     app: App,
     source: &'a mut dyn Source,
     tape: Option<Box<dyn Tape>>,
+    why: Option<Explain>,
+    /// The victim that is asked about, and what comes of it.
+    asked: Option<(String, mpsc::Receiver<Result<String, String>>)>,
 }
 
 impl Live<'_> {
+    /// Finds out in a thread of its own why a victim is slow.
+    fn ask(&mut self, victim: String) {
+        let Some(explain) = self.why.clone() else {
+            let sentence = "why it is slow is known where a daemon's local socket is: `noised why` on that host";
+            return self.app.say(sentence.to_owned(), Tone::Plain);
+        };
+        self.app.say(format!("looking at what {victim} did of late"), Tone::Plain);
+        if self.asked.is_some() {
+            return;
+        }
+        let (sender, receiver) = mpsc::channel();
+        let whom = victim.clone();
+        let explaining = thread::Builder::new().name("why".to_owned()).spawn(move || {
+            // Where the view has ended, no one reads it.
+            let _ = sender.send(explain(&whom));
+        });
+        match explaining {
+            Ok(_) => self.asked = Some((victim, receiver)),
+            Err(error) => self.app.say(format!("cannot start a thread: {error}"), Tone::Alarm),
+        }
+    }
+
+    /// Takes what came of a question; whether anything did.
+    fn hear(&mut self) -> bool {
+        let Some((_, receiver)) = &self.asked else { return false };
+        let found = match receiver.try_recv() {
+            Ok(found) => found,
+            Err(mpsc::TryRecvError::Empty) => return false,
+            Err(mpsc::TryRecvError::Disconnected) => Err("it could not be found out".to_owned()),
+        };
+        if let Some((victim, _)) = self.asked.take() {
+            self.app.explain(&victim, found);
+        }
+        true
+    }
+
     /// Notes where frames come from and go to.
     fn note(&mut self) {
         let status = &mut self.app.status;
@@ -196,12 +244,13 @@ impl Live<'_> {
                 let frames = self.source.replay().map(|replay| replay.seek_to(time));
                 self.restart(frames);
             }
+            Action::Why(victim) => self.ask(victim),
             Action::None | Action::Quit | Action::Redraw | Action::Suspend => {}
         }
         self.note();
     }
 
-    fn restart(&mut self, frames: Option<Vec<std::sync::Arc<Frame>>>) {
+    fn restart(&mut self, frames: Option<Vec<Arc<Frame>>>) {
         if let Some(frames) = frames.filter(|frames| !frames.is_empty()) {
             self.app.restart(frames);
         }

@@ -20,6 +20,8 @@ pub struct Heatmap {
 pub enum Block {
     /// Lines, which wrap.
     Text(Vec<(String, Tone)>),
+    /// Lines as they are; what is beyond the right edge is not seen.
+    Lines(Vec<String>),
     /// A table.
     Table(Table),
     /// A distribution over time.

@@ -16,20 +16,20 @@ use crate::task::pin;
 pub const BLOCK_BYTES: u64 = 4096;
 
 /// Memory that `O_DIRECT` accepts.
-struct Aligned {
+pub(super) struct Aligned {
     memory: Vec<u8>,
     start: usize,
     length: usize,
 }
 
 impl Aligned {
-    fn new(length: usize) -> Self {
+    pub(super) fn new(length: usize) -> Self {
         let memory = vec![0x5a; length + BLOCK_BYTES as usize];
         let start = memory.as_ptr().align_offset(BLOCK_BYTES as usize);
         Self { memory, start, length }
     }
 
-    fn bytes(&mut self) -> &mut [u8] {
+    pub(super) fn bytes(&mut self) -> &mut [u8] {
         // In bounds: there is a block to spare for the alignment.
         &mut self.memory[self.start..self.start + self.length]
     }
@@ -46,7 +46,7 @@ impl Scatter {
     }
 }
 
-fn open_direct(path: &str) -> Result<File> {
+pub(super) fn open_direct(path: &str) -> Result<File> {
     OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_DIRECT)

@@ -14,6 +14,7 @@ pub mod marks;
 pub mod net;
 pub mod noise;
 pub mod packets;
+pub mod relay;
 pub mod storm;
 pub mod task;
 pub mod tides;
@@ -313,6 +314,9 @@ fn run(arguments: Vec<String>) -> Result<()> {
         "file-readers" => files::file_readers(&mut arguments),
         "marks" => marks::marks(&mut arguments),
         "grep" => files::grep(&mut arguments),
+        "relay" => relay::relay(&mut arguments),
+        "relay-middle" => relay::relay_middle(&mut arguments),
+        "relay-store" => relay::relay_store(&mut arguments),
         "sink" => packets::sink(&mut arguments),
         "datagrams" => packets::datagrams(&mut arguments),
         "frames" => packets::frames(&mut arguments),

@@ -52,6 +52,7 @@ mod uninterruptible;
 mod web;
 mod web_abuse;
 mod web_config;
+mod why;
 
 use std::process::ExitCode;
 
@@ -149,6 +150,7 @@ fn main() -> ExitCode {
         ("record_delays", record_delays::TESTS),
         ("record_ends", record_ends::TESTS),
         ("recorder", recorder::TESTS),
+        ("why", why::TESTS),
         ("marks", marks::TESTS),
         ("critical_paths", critical_paths::TESTS),
         ("attribution", attribution::TESTS),

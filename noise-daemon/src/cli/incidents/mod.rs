@@ -3,7 +3,7 @@
 mod export;
 mod page;
 mod show;
-mod since;
+pub mod since;
 mod source;
 
 use std::path::PathBuf;

@@ -29,8 +29,7 @@ struct Flight {
     cpus: u32,
     begin_ns: u64,
     asked_ns: u64,
-    /// Number of the next event that is wanted of each part, from the first answer with one on.
-    next: BTreeMap<Place, u64>,
+    adder: EventAdder,
     /// Classes of the events that are wanted.
     classes: Vec<Class>,
     /// Where the daemon takes marks, and the number of the next one that is wanted.
@@ -52,7 +51,7 @@ pub fn flight(
         cpus: 0,
         begin_ns,
         asked_ns: begin_ns,
-        next: BTreeMap::new(),
+        adder: EventAdder::default(),
         classes: wanted.unwrap_or(&CLASSES).to_vec(),
         marks: beside(socket),
         next_mark: 0,
@@ -62,7 +61,7 @@ pub fn flight(
             let mut reader = EventsReader::new(body.as_slice()).map_err(anyhow::Error::from)?;
             flight.cpus = reader.head().cpus;
             ensure_kept(&mut reader, wanted.unwrap_or_default(), socket)?;
-            flight.next = begins(reader)?;
+            flight.adder.next = begins(reader)?;
             Ok(Some(Box::new(flight)))
         }
         Err(Trouble::Fault(Fault::Absent { .. })) => Ok(None),
@@ -157,7 +156,7 @@ impl Supply for Flight {
                         fullness.max(now_ns.saturating_sub(since_ns) as f64 / held_ns as f64);
                 }
                 Item::Events { place, first, events } => {
-                    add(&mut self.next, capture, place, first, &events);
+                    self.adder.add(capture, place, first, &events);
                 }
                 Item::Mark(mark) => {
                     // Of those before the begin, too, the later ones are of its time.
@@ -183,26 +182,35 @@ impl Supply for Flight {
     }
 }
 
-/// Adds those that are new.
-fn add(
-    next: &mut BTreeMap<Place, u64>,
-    capture: &mut Capture,
-    place: Place,
-    first: u64,
-    events: &[noise_common::store::Event],
-) {
-    let part = usize::from(place.part);
-    if part >= PARTS {
-        return;
+/// Hands events of a flight recorder on, each once, whatever answers overlap.
+#[derive(Default)]
+pub struct EventAdder {
+    /// Number of the next event that is wanted of each part, from the first answer with one on.
+    next: BTreeMap<Place, u64>,
+}
+
+impl EventAdder {
+    /// Adds those that are new.
+    pub fn add(
+        &mut self,
+        capture: &mut Capture,
+        place: Place,
+        first: u64,
+        events: &[noise_common::store::Event],
+    ) {
+        let part = usize::from(place.part);
+        if part >= PARTS {
+            return;
+        }
+        let wanted = self.next.entry(place).or_insert(first);
+        let known = usize::try_from(wanted.saturating_sub(first)).unwrap_or(usize::MAX);
+        let Some(events) = events.get(known..).filter(|events| !events.is_empty()) else { return };
+        let first = first.max(*wanted);
+        let end = first.saturating_add(events.len() as u64);
+        // All of them were whole when they were sent.
+        let stretch = Stretch { wanted: *wanted, first, events, capacity: u64::MAX, next: end };
+        *wanted = capture.add(place.cpu, part, stretch);
     }
-    let wanted = next.entry(place).or_insert(first);
-    let known = usize::try_from(wanted.saturating_sub(first)).unwrap_or(usize::MAX);
-    let Some(events) = events.get(known..).filter(|events| !events.is_empty()) else { return };
-    let first = first.max(*wanted);
-    let end = first.saturating_add(events.len() as u64);
-    // All of them were whole when they were sent.
-    let stretch = Stretch { wanted: *wanted, first, events, capacity: u64::MAX, next: end };
-    *wanted = capture.add(place.cpu, part, stretch);
 }
 
 #[cfg(test)]
@@ -230,10 +238,10 @@ mod tests {
         Item::End { events: 3, missing: 0 }.write(&mut answer);
         let mut reader = EventsReader::new(answer.as_slice()).unwrap();
         ensure_kept(&mut reader, &[], Path::new("x")).ok().unwrap();
-        let mut next = begins(reader).unwrap();
+        let mut adder = EventAdder { next: begins(reader).unwrap() };
         let mut capture =
             Capture::new([0; 16], 1, 4096, 100, &noise_trace::capture::Dump::default());
-        add(&mut next, &mut capture, place, 150, &events(150..160));
+        adder.add(&mut capture, place, 150, &events(150..160));
         capture.finish(200, &mut Host::new());
         assert_eq!(capture.discarded(), 50);
     }

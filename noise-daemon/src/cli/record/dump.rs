@@ -51,7 +51,7 @@ fn field(status: &[u8], name: &[u8]) -> Option<i32> {
 
 /// The path of the cgroup that a thread counts for: that of version 2, or where that is the root, that of
 /// version 1's `cpu` controller.
-fn cgroup(thread: &Path) -> Option<Vec<u8>> {
+pub fn cgroup(thread: &Path) -> Option<Vec<u8>> {
     let lines = procfs::bytes(thread.join("cgroup")).ok()?;
     let path = |fits: &dyn Fn(&[u8]) -> bool| {
         lines.split(|&byte| byte == b'\n').find_map(|line| {

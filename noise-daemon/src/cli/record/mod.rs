@@ -24,10 +24,14 @@ use noise_common::store::event::CLASSES;
 use noise_host::kernel::{Sight, other_daemon_runs};
 
 use self::child::Child;
+pub use self::daemon::{EventAdder, flight};
+pub(in crate::cli) use self::dump::{Host, cgroup as cgroup_of};
 use self::line::Progress;
 use self::session::Session;
+pub use self::session::{offset_ns, pause};
 use self::summary::Limits;
 use self::supply::SupplyResult;
+pub use self::supply::{Supply, own};
 use super::durations::{Plain, duration};
 use super::{CommandError, Exit, interrupt, output};
 use crate::config::DEFAULT_SOCKET;
@@ -96,21 +100,21 @@ impl RecordArgs {
 fn supply(args: &RecordArgs) -> SupplyResult {
     let wanted = args.classes();
     if let Some(socket) = &args.connect {
-        let found = daemon::flight(socket, wanted)?;
+        let found = flight(socket, wanted)?;
         return found.ok_or_else(|| {
             let place = socket.display();
             anyhow!("no noised with a flight recorder answers at {place}: start one, or leave --connect out").into()
         });
     }
     if !args.own
-        && let Some(found) = daemon::flight(Path::new(DEFAULT_SOCKET), wanted)?
+        && let Some(found) = flight(Path::new(DEFAULT_SOCKET), wanted)?
     {
         return Ok(found);
     }
     if other_daemon_runs() == Some(true) {
         output::complain("warning: another noised is attached on this host: overhead doubles");
     }
-    supply::own(wanted.unwrap_or(&CLASSES))
+    own(wanted.unwrap_or(&CLASSES))
 }
 
 /// Runs the command; what the process exits with.

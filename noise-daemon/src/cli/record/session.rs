@@ -58,11 +58,19 @@ pub struct Session {
 }
 
 /// By how much real time is ahead of the programs' clock, ns.
-fn offset_ns() -> u64 {
+pub fn offset_ns() -> u64 {
     let before_ns = monotonic_ns();
     let real_ns = Timestamp::now().as_nanosecond();
     let clock_ns = i128::from(before_ns.midpoint(monotonic_ns()));
     u64::try_from(real_ns - clock_ns).unwrap_or(0)
+}
+
+/// How long the store is left alone after a turn that took so long, and found its fullest part so full; not
+/// longer than what is left of the recording.
+pub fn pause(fullness: f64, turn: Duration, left: Option<Duration>) -> Duration {
+    let (least, most) = PAUSE;
+    let wanted = turn.max(least).mul_f64((FULL / fullness.max(1e-3)).min(1e3));
+    wanted.clamp(least, most).min(left.unwrap_or(most).max(least))
 }
 
 /// A number that no other recording has.
@@ -184,11 +192,8 @@ impl Session {
 
     /// Waits as long as it takes until the store has something to drain.
     fn pause(&self, fullness: f64, begin: Instant, limits: Limits) {
-        let (least, most) = PAUSE;
-        let passed = begin.elapsed().max(least);
-        let wanted = passed.mul_f64((FULL / fullness.max(1e-3)).min(1e3));
         let left = limits.duration.map(|whole| whole.saturating_sub(self.length));
-        thread::sleep(wanted.clamp(least, most).min(left.unwrap_or(most).max(least)));
+        thread::sleep(pause(fullness, begin.elapsed(), left));
     }
 
     /// Takes over what is new; how full the fullest part was.

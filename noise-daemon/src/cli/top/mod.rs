@@ -7,11 +7,12 @@ mod tape;
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use self::tape::FileTape;
 
-use noise_top::live::{self, Options, Tape};
+use noise_top::live::{self, Explain, Options, Tape};
 use noise_top::sources::ReplaySource;
 use noise_top::{SCREENS, Screen, Source};
 
@@ -20,6 +21,8 @@ pub use self::open::{Connect, open};
 use crate::cli::CommandError;
 use crate::cli::durations::duration;
 use crate::cli::output;
+use crate::cli::why;
+use crate::config::DEFAULT_SOCKET;
 
 /// Bounds of the interval.
 const SHORTEST: Duration = Duration::from_millis(100);
@@ -69,6 +72,19 @@ fn interval(text: &str) -> Result<Duration, String> {
     duration(text, None, SHORTEST, LONGEST)
 }
 
+impl TopArgs {
+    /// What says why a victim is slow: the flight recorder of a daemon on this host.
+    fn explain(&self) -> Option<Explain> {
+        let socket = match &self.connect {
+            _ if self.replay.is_some() => return None,
+            Some(Connect::Http(_)) => return None,
+            Some(Connect::Socket(path)) => path.clone(),
+            None => DEFAULT_SOCKET.into(),
+        };
+        Some(Arc::new(move |victim: &str| why::explain(victim, &socket)))
+    }
+}
+
 /// Runs the command.
 ///
 /// # Errors
@@ -101,6 +117,7 @@ pub fn run(args: &TopArgs) -> Result<(), CommandError> {
             .replay
             .is_none()
             .then(|| Box::new(FileTape::new(args.record.clone())) as Box<dyn Tape>),
+        why: args.explain(),
         ..Options::default()
     };
     Ok(live::run(source.as_mut(), options)?)

@@ -25,6 +25,9 @@ pub fn lines(page: &Page, columns: usize, theme: Theme) -> Vec<Line<'static>> {
                 };
                 lines.extend(text.iter().flat_map(wrapped));
             }
+            Block::Lines(plain) => {
+                lines.extend(plain.iter().map(|line| Line::raw(cut(line, columns))));
+            }
             Block::Table(inner) => lines.extend(table(inner, columns, theme)),
             Block::Heatmap(map) => lines.extend(heatmap(map, columns, theme)),
             Block::Graph { title, values, largest } => {

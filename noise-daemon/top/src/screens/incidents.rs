@@ -4,6 +4,7 @@ mod page;
 
 use jiff::Timestamp;
 use noise_analysis::{Episode, Report, Watched};
+use noise_common::subject::SubjectKind;
 use noise_model::units;
 
 use super::cells;
@@ -119,6 +120,17 @@ fn change(episode: &Episode) -> Cell {
     };
     let text = format!("{} → {}", duration(from), duration(to));
     Cell::Number { text, value: to.map(|ns| ns / 1e9) }
+}
+
+/// Whose delays an incident is about, where that is a cgroup.
+pub fn victim(history: &History, key: &str) -> Option<String> {
+    let reports = &history.latest()?.overview.incidents;
+    let main = &reports.iter().find(|report| report.id.to_string() == key)?.main;
+    let is_cgroup = match main.signal {
+        Watched::Signal(signal) => signal.info().subject == SubjectKind::Cgroup,
+        Watched::Interruption => true,
+    };
+    (is_cgroup && !main.subject.starts_with('~')).then(|| main.subject.to_string())
 }
 
 /// One incident.

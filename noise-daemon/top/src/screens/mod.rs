@@ -96,6 +96,15 @@ impl Screen {
         }
     }
 
+    /// Whose delays the row with that key is about, where it is one cgroup's.
+    pub fn victim(self, history: &History, key: &str) -> Option<String> {
+        match self {
+            Self::Who => who::victim(key),
+            Self::Incidents => incidents::victim(history, key),
+            Self::Overview | Self::Cpu | Self::DiskNet | Self::Irq => None,
+        }
+    }
+
     /// What the row with that key opens.
     pub fn open(self, history: &History, look: &Look, key: &str) -> Option<Page> {
         match self {

@@ -217,6 +217,12 @@ fn joined<'a>(names: impl Iterator<Item = &'a str>) -> String {
     joined
 }
 
+/// Whose delays a row is about, unless it stands for several.
+pub fn victim(key: &str) -> Option<String> {
+    let (victim, _) = names(key)?;
+    (!victim.starts_with('~')).then(|| victim.to_owned())
+}
+
 /// One pair over time.
 pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
     page::page(history, look, key)

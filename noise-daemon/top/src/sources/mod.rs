@@ -14,6 +14,8 @@ mod tests;
 use std::path::Path;
 use std::time::Duration;
 
+use noise_wire::Frame;
+
 pub use self::http::start as over_http;
 pub use self::mailbox::Mailbox;
 pub use self::remote::{Answer, Fault, Link, Remote};
@@ -32,6 +34,14 @@ pub fn ask_socket(socket: &Path, route: &str, timeout: Duration) -> Result<Answe
 ///
 /// # Errors
 /// Why there is no frame.
+pub fn frame(socket: &Path) -> Result<Frame, Fault> {
+    remote::ask(&mut SocketLink::new(socket.to_owned()), 0)
+}
+
+/// Whether a local socket answers with a frame.
+///
+/// # Errors
+/// Why there is no frame.
 pub fn probe(socket: &Path) -> Result<(), Fault> {
-    remote::ask(&mut SocketLink::new(socket.to_owned()), 0).map(|_| ())
+    frame(socket).map(|_| ())
 }

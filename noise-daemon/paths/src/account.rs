@@ -1,0 +1,503 @@
+//! Where the time of some threads went between two times: what each did by the execution graph, what
+//! interrupts took while it ran, and how long it slept uninterruptibly. And which of its waits were the
+//! longest, for which a path is worth a look.
+//!
+//! Not known here: quotas, the hypervisor and memory reclaim, of which there is no event.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use noise_common::charge::Cause;
+use noise_trace::delays::watch::{Delay, Run, Signal, Wait, Watch};
+use noise_trace::delays::{Begin, Delays};
+use noise_trace::event::{Event, Kind};
+use noise_trace::select::Select;
+use noise_trace::threads::Threads;
+
+use crate::build::{Builder, Waker};
+use crate::document::{Segment, Traced};
+use crate::graph::{Graph, NO_CPU, Who, Worker, WorkerId};
+use crate::state::State;
+
+/// Bits of a state that say how a thread sleeps, and the one of an uninterruptible sleep.
+const SLEEPS: i64 = 0xff;
+const UNINTERRUPTIBLE: i64 = 2;
+/// Sources of interrupts that are kept apart.
+const MAX_SOURCES: usize = 4096;
+
+/// What a thread does, for accounts: the states of paths, but sleeps by what ended them.
+pub const ASLEEP: &str = "asleep";
+
+/// Number, sum and longest of some times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Spread {
+    /// How many.
+    pub count: u64,
+    /// All together, nanoseconds.
+    pub sum_ns: u64,
+    /// The longest one.
+    pub max_ns: u64,
+}
+
+impl Spread {
+    /// Adds one.
+    pub fn add(&mut self, ns: u64) {
+        self.count = self.count.saturating_add(1);
+        self.sum_ns = self.sum_ns.saturating_add(ns);
+        self.max_ns = self.max_ns.max(ns);
+    }
+
+    /// Adds all of another one.
+    pub fn add_all(&mut self, other: &Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+    }
+}
+
+/// What an interrupt took while one of the threads ran.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Interruption {
+    /// `hardirq`, `softirq` or `nmi`.
+    pub cause: &'static str,
+    /// The interrupt's handler, the vector, the softirq; empty of an NMI.
+    pub source: String,
+    /// How often, and how long, without what nested inside.
+    #[serde(flatten)]
+    pub taken: Spread,
+}
+
+/// One of the threads.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Member {
+    /// Its id.
+    pub tid: i32,
+    /// Its process; 0 where that is not known.
+    pub pid: i32,
+    /// Its name.
+    pub comm: String,
+    /// Time by state, nanoseconds; sums to the time that it was there. See [`ASLEEP`].
+    pub totals_ns: BTreeMap<&'static str, u64>,
+    /// Its waits for a CPU, as far as they lie between the two times.
+    pub waits: Spread,
+    /// Its uninterruptible sleeps, likewise; they are part of its sleeps.
+    pub uninterruptible: Spread,
+}
+
+impl Member {
+    /// How long it was there, nanoseconds.
+    pub fn span_ns(&self) -> u64 {
+        self.totals_ns.values().fold(0, |sum, ns| sum.saturating_add(*ns))
+    }
+
+    /// Its time in a state, nanoseconds.
+    pub fn ns(&self, state: &str) -> u64 {
+        self.totals_ns.get(state).copied().unwrap_or(0)
+    }
+}
+
+/// A time that one of the threads did not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pause {
+    /// Whose.
+    pub worker: WorkerId,
+    /// From then on, nanoseconds.
+    pub from_ns: u64,
+    /// Until it ran again, or the later of the two times.
+    pub to_ns: u64,
+    /// Without what it slept for a timer or a packet, or without a known reason: what others on this host
+    /// had a part in.
+    pub held_ns: u64,
+}
+
+/// All of it.
+#[derive(Debug)]
+pub struct Account {
+    /// The graph that it was read from.
+    pub graph: Graph,
+    /// Who is who, at the end.
+    pub threads: Threads,
+    /// The threads, those that waited longest for a CPU first.
+    pub members: Vec<Member>,
+    /// What interrupts took from them, most first.
+    pub interrupted: Vec<Interruption>,
+    /// Events that were lost between the two times.
+    pub discarded: u64,
+    /// Waits and sleeps that have culprits, one execution for each thread, for
+    /// [`Blame`](crate::blame::Blame).
+    pub waits: Vec<Traced>,
+    pauses: Vec<Pause>,
+    ids: BTreeSet<i32>,
+}
+
+impl Account {
+    /// Whether a thread is one of them.
+    pub fn is_member(&self, tid: i32) -> bool {
+        self.ids.contains(&tid)
+    }
+
+    /// Their longest pauses: those first in which others had the longest part. At most so many.
+    pub fn longest(&self, most: usize) -> Vec<Pause> {
+        let mut all = self.pauses.clone();
+        let length = |pause: &Pause| pause.to_ns.saturating_sub(pause.from_ns);
+        all.sort_by_key(|pause| {
+            (std::cmp::Reverse((pause.held_ns, length(pause))), pause.from_ns, pause.worker)
+        });
+        all.truncate(most);
+        all
+    }
+
+    /// Time of all of them by state, nanoseconds.
+    pub fn totals_ns(&self) -> BTreeMap<&'static str, u64> {
+        let mut totals: BTreeMap<&'static str, u64> = BTreeMap::new();
+        for (state, ns) in self.members.iter().flat_map(|member| &member.totals_ns) {
+            let total = totals.entry(state).or_default();
+            *total = total.saturating_add(*ns);
+        }
+        totals
+    }
+
+    /// Waits for a CPU, or uninterruptible sleeps, of all of them.
+    pub fn spread(&self, of: impl Fn(&Member) -> &Spread) -> Spread {
+        let mut all = Spread::default();
+        self.members.iter().for_each(|member| all.add_all(of(member)));
+        all
+    }
+}
+
+/// What interrupts took from whoever of the threads ran.
+#[derive(Debug, Default)]
+struct Taken {
+    /// Whether one of them runs on the CPU of the event at hand.
+    is_theirs: bool,
+    from_ns: u64,
+    to_ns: u64,
+    by: HashMap<(&'static str, String), Spread>,
+}
+
+impl Taken {
+    fn add(&mut self, cause: Cause, source: String, end_ns: u64, ns: u64) {
+        if !self.is_theirs || !(self.from_ns..=self.to_ns).contains(&end_ns) {
+            return;
+        }
+        let key = (cause.name(), source);
+        if self.by.len() < MAX_SOURCES || self.by.contains_key(&key) {
+            self.by.entry(key).or_default().add(ns);
+        }
+    }
+}
+
+impl Watch for Taken {
+    const EACH: bool = false;
+
+    fn ran(&mut self, _: &Run) {}
+
+    fn waited(&mut self, _: &Wait<'_>) {}
+
+    fn delayed(&mut self, delay: &Delay<'_>) {
+        let cause = match delay.signal {
+            Signal::Hardirq | Signal::Vector => Cause::Hardirq,
+            Signal::Softirq => Cause::Softirq,
+            _ => return,
+        };
+        let whole_ns = delay.to_ns.saturating_sub(delay.from_ns);
+        let source = delay.subject.to_string();
+        self.add(cause, source, delay.to_ns, delay.net_ns.unwrap_or(whole_ns));
+    }
+}
+
+/// What the first event that names a thread says of the time before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Before {
+    /// It is switched away from: it ran.
+    Ran,
+    /// It is woken: it slept.
+    Slept,
+    /// It is switched to, or created.
+    Other,
+}
+
+/// An uninterruptible sleep, and all of them so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sleeps {
+    since_ns: Option<u64>,
+    all: Spread,
+}
+
+/// Makes an account while events come in, in the order of time. It is to see those before the first of the two
+/// times, too, as far as there are any: who does what then is known from them alone.
+pub struct Accountant {
+    select: Select,
+    wanted: BTreeSet<i32>,
+    builder: Builder,
+    delays: Delays,
+    taken: Taken,
+    sleeps: HashMap<i32, Sleeps>,
+    before: HashMap<i32, Before>,
+    from_ns: u64,
+    to_ns: u64,
+    discarded: u64,
+}
+
+impl Accountant {
+    /// For the threads that are selected, between two times.
+    pub fn new(select: Select, waker: Waker, begin: Begin, from_ns: u64, to_ns: u64) -> Self {
+        Self {
+            select,
+            wanted: BTreeSet::new(),
+            builder: Builder::new(waker),
+            delays: Delays::new(begin),
+            taken: Taken { from_ns, to_ns, ..Taken::default() },
+            sleeps: HashMap::new(),
+            before: HashMap::new(),
+            from_ns,
+            to_ns,
+            discarded: 0,
+        }
+    }
+
+    /// The graph so far.
+    pub const fn builder(&self) -> &Builder {
+        &self.builder
+    }
+
+    /// Takes the next event.
+    pub fn follow(&mut self, event: &Event<'_>) {
+        if event.time_ns > self.to_ns {
+            return;
+        }
+        self.builder.follow(event);
+        let current = self.select.threads.current(event.cpu);
+        self.taken.is_theirs = current.is_some_and(|tid| self.wanted.contains(&tid));
+        self.delays.follow_each(event, &mut self.taken);
+        self.select.note(event, &mut self.wanted);
+        match &event.kind {
+            Kind::NmiHandler { delta_ns, .. } => {
+                let ns = u64::try_from(*delta_ns).unwrap_or(0);
+                self.taken.add(Cause::Nmi, String::new(), event.time_ns, ns);
+            }
+            Kind::SchedSwitch { prev, prev_state, next } => {
+                if prev_state & SLEEPS == UNINTERRUPTIBLE && self.wanted.contains(&prev.tid) {
+                    self.sleeps.entry(prev.tid).or_default().since_ns = Some(event.time_ns);
+                }
+                self.wake(next.tid, event.time_ns);
+                self.first(prev.tid, Before::Ran);
+                self.first(next.tid, Before::Other);
+            }
+            Kind::SchedWaking(woken) | Kind::SchedWakeup(woken) => {
+                self.wake(woken.task.tid, event.time_ns);
+                self.first(woken.task.tid, Before::Slept);
+            }
+            Kind::SchedProcessFork { child, .. } => self.first(child.tid, Before::Other),
+            Kind::Lost(loss) if loss.to_ns >= self.from_ns => {
+                self.discarded = self.discarded.saturating_add(loss.events.max(loss.packets));
+            }
+            _ => {}
+        }
+    }
+
+    /// Notes what an event says of the time before it, where it is the first that names a thread.
+    fn first(&mut self, tid: i32, before: Before) {
+        if self.wanted.contains(&tid) {
+            self.before.entry(tid).or_insert(before);
+        }
+    }
+
+    /// An uninterruptible sleep ends, if there was one.
+    fn wake(&mut self, tid: i32, now_ns: u64) {
+        let Some(sleeps) = self.sleeps.get_mut(&tid) else { return };
+        let Some(since_ns) = sleeps.since_ns.take() else { return };
+        let ns = now_ns.saturating_sub(since_ns.max(self.from_ns));
+        if now_ns > self.from_ns && ns > 0 {
+            sleeps.all.add(ns);
+        }
+    }
+
+    /// What came out, with what workers of executions that are looked at do at the end. Of a thread without a single
+    /// event `runs` says whether it runs all the time; else it sleeps.
+    pub fn finish(mut self, others: &[WorkerId], runs: impl Fn(i32) -> bool) -> Account {
+        for id in others {
+            let last_ns = self.builder.graph().get(*id).and_then(Worker::span).map(|(_, ns)| ns);
+            if last_ns.is_some_and(|last_ns| last_ns < self.to_ns) {
+                self.builder.until(*id, self.to_ns);
+            }
+        }
+        for tid in self.sleeps.keys().copied().collect::<Vec<_>>() {
+            self.wake(tid, self.to_ns);
+        }
+        let span_ns = self.to_ns.saturating_sub(self.from_ns);
+        let (mut members, mut waits, mut pauses) = (Vec::new(), Vec::new(), Vec::new());
+        let ids: BTreeSet<i32> = self.wanted.iter().copied().filter(|tid| *tid > 0).collect();
+        let mut seen: BTreeSet<i32> = BTreeSet::new();
+        let workers = self.builder.graph().workers();
+        let workers: Vec<(WorkerId, i32)> = workers
+            .filter_map(|(id, worker)| match worker.who {
+                Who::Thread { tid, .. } if ids.contains(&tid) => Some((id, tid)),
+                _ => None,
+            })
+            .collect();
+        for (id, tid) in workers {
+            self.builder.until(id, self.to_ns);
+            let graph = self.builder.graph();
+            let time = Time { graph, id, from_ns: self.from_ns, to_ns: self.to_ns };
+            // An id that was given again is that of another thread.
+            let before = self.before.remove(&tid).unwrap_or(Before::Other);
+            let Some((mut member, traced)) = time.account(tid, before, &mut pauses) else {
+                continue;
+            };
+            if let Some(sleeps) = self.sleeps.get(&tid).filter(|_| !seen.contains(&tid)) {
+                member.uninterruptible = sleeps.all;
+            }
+            seen.insert(tid);
+            members.push(member);
+            waits.extend(Some(traced).filter(|traced| !traced.path.is_empty()));
+        }
+        for tid in ids.difference(&seen) {
+            let known = self.select.threads.get(*tid);
+            let state = if runs(*tid) { State::Running.name() } else { ASLEEP };
+            members.push(Member {
+                tid: *tid,
+                pid: known.map_or(0, |known| known.pid),
+                comm: known.map_or_else(String::new, |known| known.comm.to_string()),
+                totals_ns: [(state, span_ns)].into(),
+                waits: Spread::default(),
+                uninterruptible: Spread::default(),
+            });
+        }
+        let busy = |member: &Member| (member.waits.sum_ns, member.ns("running"));
+        members.sort_by_key(|member| (std::cmp::Reverse(busy(member)), member.tid));
+        let taken = self.taken.by.into_iter();
+        let mut interrupted: Vec<_> =
+            taken.map(|((cause, source), taken)| Interruption { cause, source, taken }).collect();
+        interrupted.sort_by(|one, other| {
+            let key = |of: &Interruption| (of.taken.sum_ns, of.taken.count);
+            key(other).cmp(&key(one)).then_with(|| one.source.cmp(&other.source))
+        });
+        Account {
+            graph: self.builder.finish(),
+            threads: self.select.threads,
+            members,
+            interrupted,
+            discarded: self.discarded,
+            waits,
+            pauses,
+            ids,
+        }
+    }
+}
+
+/// The time of one worker.
+struct Time<'g> {
+    graph: &'g Graph,
+    id: WorkerId,
+    from_ns: u64,
+    to_ns: u64,
+}
+
+impl Time<'_> {
+    /// Where it went; `None` where it was not there. Its pauses are added to all.
+    fn account(
+        &self,
+        tid: i32,
+        before: Before,
+        pauses: &mut Vec<Pause>,
+    ) -> Option<(Member, Traced)> {
+        let worker = self.graph.get(self.id)?;
+        let comm = worker.comm.to_string();
+        let mut member = Member {
+            tid,
+            pid: worker.pid,
+            comm: comm.clone(),
+            totals_ns: BTreeMap::new(),
+            waits: Spread::default(),
+            uninterruptible: Spread::default(),
+        };
+        let mut path = Vec::new();
+        let mut pause: Option<Pause> = None;
+        let (first_ns, last_ns) = worker.span()?;
+        if worker.exit_ns.is_some_and(|exit_ns| exit_ns < self.from_ns) || first_ns >= self.to_ns {
+            return None;
+        }
+        let mut add = |state: &'static str, from_ns: u64, to_ns: u64| {
+            let total = member.totals_ns.entry(state).or_default();
+            *total = total.saturating_add(to_ns.saturating_sub(from_ns));
+        };
+        if worker.created_ns.is_none() && first_ns > self.from_ns {
+            let state = match before {
+                Before::Ran => State::Running.name(),
+                Before::Slept => ASLEEP,
+                Before::Other => State::Unknown.name(),
+            };
+            add(state, self.from_ns, first_ns);
+        }
+        let mut before_ns = first_ns;
+        let last = worker.points().len().saturating_sub(1);
+        for (number, point) in worker.points().enumerate().skip(1) {
+            let from_ns = before_ns.max(self.from_ns);
+            let to_ns = point.time_ns.min(self.to_ns);
+            before_ns = point.time_ns;
+            let is_over = worker.exit_ns.is_some_and(|exit_ns| from_ns >= exit_ns);
+            let Some(state) = point.state.filter(|_| to_ns > from_ns && !is_over) else { continue };
+            // Nothing ended it: it is what the time that is asked for ends with.
+            let is_open = number == last && point.time_ns >= self.to_ns && point.link.is_none();
+            let name = match state {
+                State::Blocked | State::Futex if is_open => ASLEEP,
+                // A task ended it.
+                State::Blocked if point.link.is_some() => State::Task.name(),
+                state => state.name(),
+            };
+            add(name, from_ns, to_ns);
+            if matches!(state, State::WaitingCpu | State::Disk) {
+                let cpu = Some(point.cpu).filter(|cpu| *cpu != NO_CPU);
+                path.push(segment(tid, cpu, state.name(), from_ns, to_ns));
+            }
+            if state == State::WaitingCpu {
+                member.waits.add(to_ns - from_ns);
+            }
+            if state == State::Running {
+                pauses.extend(pause.take());
+                continue;
+            }
+            let ns = to_ns - from_ns;
+            let is_held = match name {
+                "waiting_cpu" | "disk" | "futex" | "task" | "ipi" => true,
+                name => name == "uninterruptible",
+            };
+            let held_ns = if is_held { ns } else { 0 };
+            match &mut pause {
+                Some(pause) => {
+                    (pause.to_ns, pause.held_ns) = (to_ns, pause.held_ns.saturating_add(held_ns));
+                }
+                None => pause = Some(Pause { worker: self.id, from_ns, to_ns, held_ns }),
+            }
+        }
+        // One that goes on is worth a look where something holds it up.
+        pauses.extend(pause.filter(|pause| pause.held_ns > 0));
+        if last_ns < self.from_ns && member.totals_ns.is_empty() {
+            return None;
+        }
+        let (from_ns, to_ns) = (self.from_ns, self.to_ns);
+        let traced = Traced {
+            name: String::new(),
+            key: None,
+            tid,
+            comm,
+            from_ns,
+            to_ns,
+            span_ns: to_ns.saturating_sub(from_ns),
+            has_begin: false,
+            has_end: false,
+            cut: 0,
+            totals_ns: BTreeMap::new(),
+            path,
+        };
+        Some((member, traced))
+    }
+}
+
+/// A part that has culprits.
+fn segment(tid: i32, cpu: Option<u32>, state: &'static str, from_ns: u64, to_ns: u64) -> Segment {
+    Segment { tid, cpu, state, from_ns, to_ns, ..Segment::default() }
+}
+
+#[cfg(test)]
+mod tests;

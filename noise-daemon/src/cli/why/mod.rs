@@ -1,0 +1,320 @@
+//! `noised why`: one page on one victim now: where its time went, for whom, what is usual, what to do, and the
+//! critical paths of its longest waits.
+
+mod around;
+mod findings;
+mod page;
+mod stretch;
+mod target;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use jiff::Timestamp;
+use noise_common::store::event::CLASSES;
+use noise_host::kernel::{Sight, monotonic_ns, other_daemon_runs};
+use noise_paths::execution::Wanted;
+use noise_system::procfs;
+use noise_top::sources::{Fault, frame};
+use noise_trace::capture::Dump;
+use noise_wire::Frame;
+
+use self::around::Around;
+use self::findings::{Findings, Known, find_out};
+use self::stretch::Stretch;
+use self::target::Target;
+use super::durations::{Plain, duration};
+use super::incidents::since::Since;
+use super::record::{Host, Supply, flight, offset_ns, own};
+use super::{CommandError, Exit, interrupt, output};
+use crate::config::DEFAULT_SOCKET;
+
+/// What is looked at where nothing is said, of a flight recorder and without one.
+const USUAL_LAST: Duration = Duration::from_secs(2);
+const USUAL_NEXT: Duration = Duration::from_secs(5);
+/// The kernel's own process, whose children are kernel threads.
+const KTHREADD: i32 = 2;
+
+/// Arguments of `noised why`.
+#[derive(Debug, clap::Args)]
+pub struct WhyArgs {
+    /// Who: a systemd unit (nginx, nginx.service), a container by its id, a pod by its uid, a cgroup by its path, or
+    /// a process or thread by its id.
+    #[arg(value_name = "SERVICE|PID|CONTAINER|CGROUP")]
+    target: String,
+    /// Look so far back (2s, 500ms; without a unit: seconds) [default: 2s, where a daemon runs].
+    #[arg(long, value_name = "TIME", value_parser = whole, conflicts_with_all = ["since", "next"])]
+    last: Option<Duration>,
+    /// Look back to then: a duration that goes back from now, or a time (2026-11-21T09:00:00Z; UTC where it names no
+    /// offset).
+    #[arg(long, value_name = "DURATION|TIME", value_parser = Since::parse, conflicts_with = "next")]
+    since: Option<Since>,
+    /// Watch from now on for so long [default: 5s, where no daemon runs].
+    #[arg(long, value_name = "TIME", value_parser = whole)]
+    next: Option<Duration>,
+    /// Show the critical paths of these executions instead of those of the longest waits: thread:TID, process:NAME,
+    /// mark:NAME and others, as `noised trace critical-path` has them. May be given several times.
+    #[arg(long = "execution", value_name = "EXECUTION", value_parser = asked)]
+    executions: Vec<(String, Wanted)>,
+    /// Ask the daemon at this socket [default: the one of this host].
+    #[arg(long, value_name = "SOCKET")]
+    connect: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn whole(text: &str) -> Result<Duration, String> {
+    let (least, most) = (Duration::from_millis(1), Duration::from_secs(3600));
+    duration(text, Plain::Seconds, least, most)
+}
+
+fn asked(text: &str) -> Result<(String, Wanted), String> {
+    let wanted = text.parse::<Wanted>().map_err(|error| error.to_string())?;
+    Ok((text.to_owned(), wanted))
+}
+
+/// A daemon that answers.
+struct Daemon<'a> {
+    socket: &'a Path,
+    /// How things were when it was asked first.
+    found: Frame,
+}
+
+/// How things were at the begin and the end of the stretch, as far as a daemon knows.
+#[derive(Default)]
+struct Frames {
+    /// Where the stretch began after it was asked.
+    first: Option<Frame>,
+    last: Option<Frame>,
+}
+
+/// The daemon that the user named, or the one of this host, if there is one.
+fn daemon<'a>(socket: &'a Path, is_named: bool) -> Result<Option<Daemon<'a>>, CommandError> {
+    match frame(socket) {
+        Ok(found) => Ok(Some(Daemon { socket, found })),
+        Err(Fault::Absent { .. }) if !is_named => Ok(None),
+        Err(Fault::Absent { place, reason }) => {
+            let sentence = format!(
+                "no noised answers at {place} ({reason}): start one, or leave --connect out"
+            );
+            Err(anyhow::Error::msg(sentence).into())
+        }
+        Err(fault @ Fault::Denied { .. }) => {
+            Err(CommandError { exit: Exit::Unsupported, source: fault.into() })
+        }
+        Err(fault) => Err(anyhow::Error::from(fault).into()),
+    }
+}
+
+/// Begin of what is asked for of the past, ns of the programs' clock.
+fn since_ns(args: &WhyArgs) -> Result<u64, CommandError> {
+    let now_ns = monotonic_ns();
+    let Some(since) = &args.since else {
+        let back = args.last.unwrap_or(USUAL_LAST);
+        let back_ns = u64::try_from(back.as_nanos()).unwrap_or(u64::MAX);
+        return Ok(now_ns.saturating_sub(back_ns));
+    };
+    let since = since.from(Timestamp::now())?;
+    let since_ns = since.as_nanosecond() - i128::from(offset_ns());
+    let since_ns = u64::try_from(since_ns.max(0)).unwrap_or(u64::MAX);
+    if since_ns >= now_ns {
+        return Err(CommandError::misused("--since is not in the past: give a time before now"));
+    }
+    Ok(since_ns)
+}
+
+/// Programs of our own, where no daemon has a flight recorder.
+fn programs() -> Result<Box<dyn Supply>, CommandError> {
+    if other_daemon_runs() == Some(true) {
+        output::complain("warning: another noised is attached on this host: overhead doubles");
+    }
+    own(&CLASSES)
+}
+
+/// What is watched from now on.
+fn watched(
+    daemon: Option<&Daemon<'_>>,
+    length: Duration,
+    (host, dump): (&mut Host, &mut Dump),
+    frames: &mut Frames,
+) -> Result<Stretch, CommandError> {
+    let stop = interrupt::flag()?;
+    let flight = match daemon {
+        Some(daemon) => flight(daemon.socket, None)?,
+        None => None,
+    };
+    let source = if flight.is_some() { "flight_recorder" } else { "programs" };
+    let mut supply = match flight {
+        Some(flight) => flight,
+        None => programs()?,
+    };
+    // What was created until events were there.
+    host.add_threads(dump);
+    let over = || stop.load(Ordering::Relaxed);
+    let now = || daemon.and_then(|daemon| frame(daemon.socket).ok());
+    frames.first = now();
+    let mut stretch = stretch::next(&mut *supply, dump, host, length, over)?;
+    frames.last = now();
+    stretch.source = source;
+    Ok(stretch)
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// See [`CommandError`]; nothing is left attached.
+pub fn run(args: &WhyArgs) -> Result<(), CommandError> {
+    let target = Target::find(&args.target)?;
+    let socket = args.connect.as_deref().unwrap_or(Path::new(DEFAULT_SOCKET));
+    let daemon = daemon(socket, args.connect.is_some())?;
+    let is_past = args.last.is_some() || args.since.is_some();
+    if daemon.is_none() && is_past {
+        let option = if args.last.is_some() { "--last" } else { "--since" };
+        return Err(anyhow!(
+            "no noised runs here (no answer at {}), and only a running one knows what was before now: watch from \
+             now on with --next in place of {option}, or start one with `noised run`",
+            socket.display()
+        )
+        .into());
+    }
+    if Sight::of(Path::new("/proc")) != Sight::Whole {
+        output::complain(
+            "warning: not all threads can be named from here, and some will be <...>: run this on the host, and \
+             with /proc mounted without hidepid",
+        );
+    }
+    let found = findings(args, &target, daemon.as_ref())?;
+    match args.json {
+        true => {
+            let json = serde_json::to_string_pretty(&found).map_err(anyhow::Error::from)?;
+            output::print_json(&(json + "\n"))?;
+        }
+        false => output::print(&page::page(&found, &target.title()))?,
+    }
+    Ok(())
+}
+
+/// The page on a victim in its last seconds, by the daemon at a socket, for the terminal view.
+///
+/// # Errors
+/// Why there is none, in a sentence.
+pub fn explain(name: &str, socket: &Path) -> Result<String, String> {
+    let explained = || -> Result<String, CommandError> {
+        let target = Target::find(name)?;
+        let Some(daemon) = daemon(socket, false)? else {
+            return Err(anyhow!(
+                "what it did of late is known to a running daemon alone: start one with `noised run`, or leave \
+                 this view and run `noised why {name}`"
+            )
+            .into());
+        };
+        let args = WhyArgs {
+            target: name.to_owned(),
+            last: None,
+            since: None,
+            next: None,
+            executions: Vec::new(),
+            connect: None,
+            json: false,
+        };
+        let found = findings(&args, &target, Some(&daemon))?;
+        Ok(page::page(&found, &target.title()))
+    };
+    explained().map_err(|error| error.to_string())
+}
+
+/// What the stretch says, with what the daemon knows.
+fn findings(
+    args: &WhyArgs,
+    target: &Target,
+    daemon: Option<&Daemon<'_>>,
+) -> Result<Findings, CommandError> {
+    let mut host = Host::new();
+    let mut dump = host.dump();
+    let mut frames = Frames::default();
+    let stretch = match (daemon, args.next) {
+        (Some(daemon), None) => stretch::past(daemon.socket, since_ns(args)?, &dump, &mut host)?,
+        (_, next) => {
+            let length = next.unwrap_or(USUAL_NEXT);
+            watched(daemon, length, (&mut host, &mut dump), &mut frames)?
+        }
+    };
+    let threads = dump.threads.iter();
+    let is_kernel = |ppid: i32, tid: i32| ppid == KTHREADD || tid == KTHREADD;
+    let kernel = threads.filter(|thread| is_kernel(thread.ppid, thread.tid));
+    let kernel: BTreeSet<i32> = kernel.map(|thread| thread.tid).collect();
+    let known = Known { kernel: &kernel, runs: &runs };
+    let mut found = find_out(&stretch, target, &args.executions, &known)?;
+    if let Some(daemon) = daemon {
+        let last = frames.last.as_ref().unwrap_or(&daemon.found);
+        let first = frames.first.as_ref().filter(|_| frames.last.is_some());
+        found.around = Around::of(&target.labels, &target.name, first, last);
+    }
+    found.advise();
+    Ok(found)
+}
+
+/// Whether a thread runs, or wants to, at the moment.
+fn runs(tid: i32) -> bool {
+    let stat = procfs::bytes(format!("/proc/{tid}/stat")).unwrap_or_default();
+    let end = stat.iter().rposition(|&byte| byte == b')').unwrap_or(0);
+    stat.get(end + 1..).is_some_and(|rest| rest.trim_ascii_start().starts_with(b"R"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        why: WhyArgs,
+    }
+
+    fn parse(words: &[&str]) -> Result<WhyArgs, String> {
+        let line = Line::try_parse_from([&["why"], words].concat());
+        line.map(|line| line.why).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn lengths_executions_and_what_excludes_each_other() {
+        let args = parse(&["nginx", "--last", "500ms", "--execution", "thread:7"]).unwrap();
+        assert_eq!(args.last, Some(Duration::from_millis(500)));
+        assert_eq!(args.executions, [("thread:7".to_owned(), Wanted::Thread(7))]);
+        assert_eq!(parse(&["7", "--next", "3"]).unwrap().next, Some(Duration::from_secs(3)));
+        for words in [
+            &["x", "--last", "1", "--next", "1"][..],
+            &["x", "--last", "1", "--since", "1m"],
+            &["x", "--since", "1m", "--next", "1"],
+            &["x", "--last", "0"],
+            &["x", "--execution", "7"],
+            &[],
+        ] {
+            assert!(parse(words).is_err(), "{words:?}");
+        }
+        let args = parse(&["x", "--since", "2999-01-01T00:00:00Z"]).unwrap();
+        assert_eq!(since_ns(&args).unwrap_err().exit, Exit::Usage);
+    }
+
+    #[test]
+    fn a_daemon_that_was_named_has_to_be_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("none.sock");
+        assert!(daemon(&socket, false).unwrap().is_none());
+        let Err(error) = daemon(&socket, true) else { panic!("it is there") };
+        assert_eq!(error.exit, Exit::Failed);
+        assert!(error.to_string().contains("leave --connect out"), "{error}");
+    }
+
+    #[test]
+    fn this_thread_runs() {
+        assert!(runs(nix::unistd::gettid().as_raw()));
+        assert!(!runs(0));
+    }
+}

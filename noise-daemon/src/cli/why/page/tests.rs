@@ -1,0 +1,266 @@
+//! Pages of made findings.
+
+use std::sync::Arc;
+
+use noise_analysis::{Culprit, Ending, Level, Remedy, Rule, Time};
+use noise_common::signals::Signal;
+use noise_paths::account::{Interruption, Member, Spread};
+use noise_paths::document::{Segment, Traced};
+
+use super::super::around::{Around, Charged, Ledger};
+use super::super::findings::Victim;
+use super::*;
+
+const MS: u64 = 1_000_000;
+
+fn spread(count: u64, sum_ms: u64, max_ms: u64) -> Spread {
+    Spread { count, sum_ns: sum_ms * MS, max_ns: max_ms * MS }
+}
+
+fn member(tid: i32, totals: &[(&'static str, u64)], waits: Spread) -> Member {
+    Member {
+        tid,
+        pid: 70,
+        comm: "nginx".to_owned(),
+        totals_ns: totals.iter().map(|(state, ms)| (*state, ms * MS)).collect(),
+        waits,
+        uninterruptible: Spread::default(),
+    }
+}
+
+fn blamed(
+    state: &'static str,
+    tid: i32,
+    comm: &str,
+    cgroup: &str,
+    cause: &'static str,
+    ms: u64,
+) -> Blamed {
+    let cgroup = Some(cgroup.to_owned()).filter(|name| !name.is_empty());
+    Blamed { state, tid, comm: comm.to_owned(), cgroup, cause, ns: ms * MS }
+}
+
+fn report() -> Arc<Report> {
+    let level = Level { p50_ns: None, p99_ns: None, mean_ns: Some(2e4), rate: 210.0, lost: 0.004 };
+    let time = Time { seconds: 3.0, share: 0.9 };
+    let main = Episode {
+        signal: Signal::CgroupRunqueueWait.into(),
+        subject: "nginx.service".into(),
+        start: "2026-11-21T09:41:02.5Z".parse().unwrap(),
+        end: "2026-11-21T09:41:15Z".parse().unwrap(),
+        seconds: 12.5,
+        ending: Some(Ending::Over),
+        rule: Rule::Mean,
+        before: level,
+        after: level,
+        lost_seconds: 11.2,
+        culprits: vec![Culprit {
+            culprit: "backup.service".into(),
+            cause: Cause::Foreign,
+            time,
+            beyond: time,
+        }],
+        others: Time::default(),
+        untracked: Time::default(),
+        remedies: vec![Remedy::CpuWeight],
+    };
+    Arc::new(Report { id: 3, open: true, main, also: Vec::new(), untold: 0 })
+}
+
+fn path(from_ns: u64) -> Traced {
+    let segment = |state, tid, from_ms: u64, to_ms: u64| Segment {
+        tid,
+        comm: "nginx".to_owned(),
+        cpu: Some(0),
+        state,
+        from_ns: from_ns + from_ms * MS,
+        to_ns: from_ns + to_ms * MS,
+        ..Segment::default()
+    };
+    Traced {
+        name: "thread:71@1..2".to_owned(),
+        key: None,
+        tid: 71,
+        comm: "nginx".to_owned(),
+        from_ns,
+        to_ns: from_ns + 30 * MS,
+        span_ns: 30 * MS,
+        has_begin: true,
+        has_end: true,
+        cut: 0,
+        totals_ns: [("running", 10 * MS), ("waiting_cpu", 20 * MS)].into(),
+        path: vec![segment("running", 72, 0, 10), segment("waiting_cpu", 71, 10, 30)],
+    }
+}
+
+fn found() -> Findings {
+    let from_ns = 1_763_718_062_000_000_000;
+    let threads = vec![
+        member(
+            71,
+            &[("running", 700), ("waiting_cpu", 812), ("disk", 88), ("asleep", 400)],
+            spread(212, 812, 24),
+        ),
+        member(72, &[("running", 300), ("timer", 1700)], Spread::default()),
+    ];
+    let mut totals_ns: BTreeMap<&'static str, u64> = BTreeMap::new();
+    for (state, ns) in threads.iter().flat_map(|one| &one.totals_ns) {
+        *totals_ns.entry(state).or_default() += ns;
+    }
+    Findings {
+        target: Victim {
+            kind: "service",
+            name: "nginx.service".to_owned(),
+            pid: None,
+            cgroup: Some("/system.slice/nginx.service".to_owned()),
+        },
+        source: "flight_recorder",
+        clock_offset_ns: 1,
+        from_ns,
+        to_ns: from_ns + 2_000 * MS,
+        span_ns: 2_000 * MS,
+        discarded: 0,
+        notes: Vec::new(),
+        totals_ns,
+        waits: spread(212, 812, 24),
+        uninterruptible: spread(9, 88, 12),
+        interrupted: vec![
+            Interruption {
+                cause: "softirq",
+                source: "net_rx".to_owned(),
+                taken: spread(800, 21, 1),
+            },
+            Interruption { cause: "nmi", source: String::new(), taken: spread(2, 1, 1) },
+        ],
+        culprits: vec![
+            blamed("waiting_cpu", 4242, "gzip", "backup.service", "foreign", 700),
+            blamed("waiting_cpu", 4243, "gzip", "backup.service", "foreign", 90),
+            blamed("waiting_cpu", 72, "nginx", "nginx.service", "self", 12),
+            blamed("waiting_cpu", 40, "kworker/0:1", "/", "kthread", 6),
+            blamed("waiting_cpu", 0, "swapper/0", "", "idle", 3),
+            blamed("waiting_cpu", -1, "", "", "untracked", 1),
+        ],
+        threads,
+        around: Around {
+            usual: Some(Usual {
+                from: "baseline",
+                mean_ns: 20_000.0,
+                p99_ns: Some(131_072),
+                rate: Some(210.0),
+                lost: Some(0.0042),
+            }),
+            ledger: None,
+            incidents: vec![report()],
+        },
+        remedies: Vec::new(),
+        executions: vec![path(from_ns + 100 * MS)],
+        is_asked: false,
+    }
+}
+
+#[test]
+fn a_victim_is_shown_as_agreed() {
+    let mut found = found();
+    found.advise();
+    let text = page(&found, "service nginx.service");
+    // Paths are as wide as the terminal.
+    let (text, paths) = text.split_once("critical path of the longest").unwrap();
+    insta::assert_snapshot!(text);
+    assert!(paths.contains("after 100 ms: nginx 71 took 30.000 ms"), "{paths}");
+}
+
+#[test]
+fn a_victim_that_nothing_holds_up_is_shown_as_agreed() {
+    let mut calm = found();
+    calm.threads = vec![member(72, &[("running", 300), ("timer", 1700)], Spread::default())];
+    calm.totals_ns = calm.threads[0].totals_ns.clone();
+    (calm.waits, calm.uninterruptible) = (Spread::default(), Spread::default());
+    (calm.culprits, calm.interrupted, calm.executions) = Default::default();
+    calm.target.pid = Some(70);
+    calm.around = Around::default();
+    calm.around.ledger = Some(Ledger {
+        span_ns: 2_000 * MS,
+        charges: vec![Charged {
+            resource: "cpu",
+            cause: "throttle",
+            culprit: "nginx.service".to_owned(),
+            ns: 3 * MS,
+        }],
+        host_reclaim_ns: 5 * MS,
+        ..Ledger::default()
+    });
+    calm.notes = vec!["the flight recorder holds the last 1.300 s".to_owned()];
+    calm.discarded = 7;
+    calm.advise();
+    insta::assert_snapshot!(page(&calm, "process nginx 70"));
+}
+
+#[test]
+fn a_quota_that_stops_it_comes_first() {
+    let mut throttled = found();
+    throttled.around.ledger = Some(Ledger {
+        charges: vec![Charged {
+            resource: "cpu",
+            cause: "throttle",
+            culprit: "nginx.service".to_owned(),
+            ns: 900 * MS,
+        }],
+        ..Ledger::default()
+    });
+    throttled.advise();
+    let text = page(&throttled, "service nginx.service");
+    let first = text.lines().next().unwrap();
+    assert!(first.contains("it was stopped for 900 ms by its own CPU quota, waited"), "{first}");
+    assert!(throttled.remedies.iter().any(|advice| advice.remedy == Remedy::RaiseQuota));
+}
+
+#[test]
+fn names_do_not_steer_the_terminal() {
+    let mut hostile = found();
+    hostile.culprits[0].comm = "\u{1b}[2J".to_owned();
+    hostile.threads[0].comm = "a\n#9".to_owned();
+    hostile.interrupted[0].source = "\u{9b}31m".to_owned();
+    let text = page(&hostile, "service x");
+    let text = text.split("critical path").next().unwrap();
+    assert!(!text.chars().any(|char| char.is_control() && char != '\n'), "{text}");
+    assert!(!text.contains("\n#9"), "{text}");
+}
+
+#[test]
+fn what_has_no_threads_is_said() {
+    let mut none = found();
+    none.threads = Vec::new();
+    let text = page(&none, "cgroup /x");
+    assert!(text.starts_with("cgroup /x has no threads: nothing ran"), "{text}");
+}
+
+#[test]
+fn the_document_has_its_names() {
+    let value = serde_json::to_value(found()).unwrap();
+    for name in [
+        "target",
+        "source",
+        "clock_offset_ns",
+        "from_ns",
+        "to_ns",
+        "span_ns",
+        "discarded",
+        "notes",
+        "totals_ns",
+        "waits",
+        "uninterruptible",
+        "interrupted",
+        "culprits",
+        "threads",
+        "usual",
+        "ledger",
+        "incidents",
+        "remedies",
+        "executions",
+    ] {
+        assert!(value.get(name).is_some(), "{name} is missing");
+    }
+    assert_eq!(value["incidents"][0]["id"], 3);
+    assert_eq!(value["interrupted"][0]["sum_ns"], 21 * MS);
+    assert!(value["ledger"].is_null() && value.get("is_asked").is_none());
+}

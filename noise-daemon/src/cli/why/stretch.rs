@@ -1,0 +1,214 @@
+//! A stretch of events in memory: what the flight recorder of a daemon holds of the last seconds, or what comes
+//! from now on. It is kept as a recording is, and read by the same code.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use noise_host::kernel::monotonic_ns;
+use noise_top::sources::{Fault, Link as _, SocketLink};
+use noise_trace::capture::{Capture, Dump};
+use noise_trace::ctf::write::{Origin, Packets, Uuid, metadata};
+use noise_trace::ctf::{Layout, Reader, StreamFile};
+use noise_wire::events::{EventsReader, Item};
+
+use crate::cli::progress::Progress;
+use crate::cli::record::{self, EventAdder, Supply};
+use crate::cli::{CommandError, Exit};
+use crate::marks::marked;
+
+/// Longer than an answer takes on a loaded machine.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// So much before the time that is asked for is read as well: who does what at its begin is known from that, ns.
+const BEFORE_NS: u64 = 1_000_000_000;
+/// Bytes of events that are kept in memory.
+const MOST_BYTES: u64 = 1 << 30;
+const PACKET_BYTES: usize = 256 << 10;
+/// Events are put into the order of time once they are that old, ns.
+const SETTLED_NS: u64 = 1_000_000;
+/// The number that a recording has, for one that nothing else sees.
+const UUID: Uuid = [0x6e; 16];
+
+/// Events in memory, with the two times that they are asked for.
+pub struct Stretch {
+    layout: Layout,
+    streams: Vec<(String, Packets)>,
+    /// Where they come from: `flight_recorder` or `programs`.
+    pub source: &'static str,
+    /// By how much real time is ahead of the programs' clock, ns.
+    pub offset_ns: u64,
+    /// What is asked for, ns since 1970, as far as there are events of it.
+    pub from_ns: u64,
+    /// See `from_ns`.
+    pub to_ns: u64,
+    /// What to know of it.
+    pub notes: Vec<String>,
+}
+
+impl Stretch {
+    /// All events in the order of time.
+    pub fn reader(&self) -> Reader<'_> {
+        let files: Vec<_> = self
+            .streams
+            .iter()
+            .map(|(name, packets)| StreamFile { name, bytes: packets.bytes() })
+            .collect();
+        Reader::new(&self.layout, &files)
+    }
+
+    fn new(streams: Vec<Packets>, offset_ns: u64, span_ns: (u64, u64)) -> anyhow::Result<Self> {
+        let origin = Origin {
+            hostname: String::new(),
+            kernel_release: String::new(),
+            kernel_version: String::new(),
+            recorder: "noised".to_owned(),
+            offset_ns,
+            offset_at_end_ns: None,
+        };
+        let layout = Layout::parse(&metadata(UUID, &origin)).context("cannot read the events")?;
+        let named = |(cpu, packets)| (format!("channel0_{cpu}"), packets);
+        Ok(Self {
+            layout,
+            source: "flight_recorder",
+            streams: (0_u32..).zip(streams).map(named).collect(),
+            offset_ns,
+            from_ns: span_ns.0.saturating_add(offset_ns),
+            to_ns: span_ns.1.saturating_add(offset_ns),
+            notes: Vec::new(),
+        })
+    }
+}
+
+fn failed(fault: Fault) -> CommandError {
+    let exit = match fault {
+        Fault::Denied { .. } => Exit::Unsupported,
+        _ => Exit::Failed,
+    };
+    CommandError { exit, source: fault.into() }
+}
+
+/// For people.
+fn seconds(ns: u64) -> String {
+    format!("{:.3} s", ns as f64 / 1e9)
+}
+
+/// What the flight recorder at a socket holds from a time on, ns of the programs' clock. `dump` says who is who.
+///
+/// # Errors
+/// Where it may not be asked, has no recorder, or holds nothing of that time.
+pub fn past(
+    socket: &Path,
+    since_ns: u64,
+    dump: &Dump,
+    host: &mut record::Host,
+) -> Result<Stretch, CommandError> {
+    let begin_ns = since_ns.saturating_sub(BEFORE_NS);
+    let mut link = SocketLink::with_timeout(socket.to_owned(), TIMEOUT);
+    let to_ns = monotonic_ns();
+    let answer = link.ask(&format!("/api/v1/events?since={begin_ns}")).map_err(failed)?;
+    match answer.status {
+        200 => {}
+        404 => {
+            return Err(CommandError::misused(format!(
+                "the daemon at {} has no flight recorder: turn it on with [recorder] enabled there, or watch \
+                 from now on with --next",
+                socket.display()
+            )));
+        }
+        status => return Err(failed(Fault::Status { place: link.place(), status })),
+    }
+    let mut reader = EventsReader::new(answer.body.as_slice()).map_err(anyhow::Error::from)?;
+    let head = reader.head();
+    let mut capture = Capture::new(UUID, head.cpus, PACKET_BYTES, begin_ns, dump);
+    let mut adder = EventAdder::default();
+    // From when on the events of all CPUs are there; where nothing was overwritten yet, from the first one on.
+    let (mut whole_ns, mut first_ns) = (0, u64::MAX);
+    while let Some(item) = reader.next_item().context("the daemon's answer")? {
+        match item {
+            Item::Part { place, complete_from_ns, .. } if place.part == 0 => {
+                whole_ns = whole_ns.max(complete_from_ns);
+            }
+            Item::Events { place, first, events } => {
+                if let Some(event) = events.first() {
+                    first_ns = first_ns.min(event.time_ns);
+                }
+                adder.add(&mut capture, place, first, &events);
+            }
+            Item::Mark(mark) if mark.time_ns >= begin_ns => capture.mark(marked(&mark)),
+            Item::Mark(_) | Item::Part { .. } | Item::Missing { .. } | Item::End { .. } => {}
+        }
+    }
+    let reach_ns = whole_ns.max(first_ns);
+    if reach_ns >= to_ns {
+        let held =
+            "the flight recorder holds nothing of that time: give --next to watch from now on";
+        return Err(anyhow::Error::msg(held).into());
+    }
+    capture.finish(to_ns, host);
+    let offset_ns = head.realtime_ns.saturating_sub(head.monotonic_ns);
+    let streams = (0..head.cpus).map(|cpu| capture.packets(cpu)).collect();
+    let mut stretch = Stretch::new(streams, offset_ns, (since_ns.max(reach_ns), to_ns))?;
+    // The first event may come a moment after the begin of a recorder that is younger, or of a quiet host.
+    if reach_ns > since_ns.saturating_add(BEFORE_NS / 100) {
+        stretch.notes.push(format!(
+            "the flight recorder holds the last {}: the {} that were asked for begin before that; \
+             [recorder] kibibytes-per-cpu makes it larger",
+            seconds(to_ns.saturating_sub(reach_ns)),
+            seconds(to_ns.saturating_sub(since_ns))
+        ));
+    }
+    Ok(stretch)
+}
+
+/// What comes from now on, for so long or until the user wants no more.
+///
+/// # Errors
+/// Where events cannot be had any more.
+pub fn next(
+    supply: &mut dyn Supply,
+    dump: &Dump,
+    host: &mut record::Host,
+    length: Duration,
+    mut is_over: impl FnMut() -> bool,
+) -> anyhow::Result<Stretch> {
+    let begin_ns = supply.begin_ns();
+    let cpus = supply.cpus();
+    let offset_ns = record::offset_ns();
+    let mut capture = Capture::new(UUID, cpus, PACKET_BYTES, begin_ns, dump);
+    let mut streams: Vec<Packets> = Vec::new();
+    streams.resize_with(cpus as usize, Packets::default);
+    let mut progress = Progress::new("watching", length);
+    let (began, mut bytes) = (Instant::now(), 0_u64);
+    let mut notes = Vec::new();
+    let end_ns = loop {
+        let turn = Instant::now();
+        let over = is_over() || began.elapsed() >= length || bytes >= MOST_BYTES;
+        let now_ns = monotonic_ns();
+        let fullness = supply.drain(now_ns, &mut capture)?;
+        match over {
+            true => capture.finish(now_ns, host),
+            false => capture.advance(now_ns.saturating_sub(SETTLED_NS), host),
+        }
+        for (cpu, stream) in (0..).zip(&mut streams) {
+            let packets = capture.packets(cpu);
+            bytes = bytes.saturating_add(packets.len() as u64);
+            stream.append(packets);
+        }
+        if over {
+            if bytes >= MOST_BYTES && began.elapsed() < length {
+                let mib = MOST_BYTES >> 20;
+                notes
+                    .push(format!("it ended early: {mib} MiB of events are the most that is kept"));
+            }
+            break now_ns;
+        }
+        progress.at(began.elapsed());
+        let left = length.saturating_sub(began.elapsed());
+        thread::sleep(record::pause(fullness, turn.elapsed(), Some(left)));
+    };
+    drop(progress);
+    let mut stretch = Stretch::new(streams, offset_ns, (begin_ns, end_ns))?;
+    stretch.notes = notes;
+    Ok(stretch)
+}

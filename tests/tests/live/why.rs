@@ -1,0 +1,430 @@
+//! `noised why`: a request that passes three processes beside a hog, against ftrace and the ledger.
+
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use noise_tests::attribution::INTERFERENCE;
+use noise_tests::daemon::{Daemon, Outcome, run_noised};
+use noise_tests::disk::ScratchFile;
+use noise_tests::ftrace::Recording;
+use noise_tests::ftrace::blind::{ensure_sight, keep_sight};
+use noise_tests::ftrace::event::{Event, Kind, Left};
+use noise_tests::group::{Group, Hierarchy};
+use noise_tests::load::relay::NAMES;
+use noise_tests::load::{Place, Worker};
+use noise_tests::scratch::Folder;
+use noise_tests::task::{cpus, monotonic_ns, set_nice};
+use serde_json::Value;
+
+use crate::lifecycle::ensure_refused;
+use crate::recorder::Socketed;
+use crate::{INCONCLUSIVE, Test, Verdict};
+
+pub(crate) const TESTS: &[(&str, Test)] = &[
+    ("a_request_through_three_processes", a_request_through_three_processes),
+    ("why_says_what_it_cannot", why_says_what_it_cannot),
+];
+
+const EVENTS: [&str; 4] =
+    ["sched:sched_switch", "sched:sched_waking", "sched:sched_wakeup", "sched:sched_wakeup_new"];
+const BUFFER_MIB: usize = 64;
+/// How much is looked at.
+const LAST: Duration = Duration::from_millis(1500);
+/// What every process works for each request, ms.
+const WORK_MS: &str = "12";
+/// How far a figure may be off.
+const TOLERANCE: f64 = 0.05;
+/// What wake-ups on the way between two processes and the edges may take, of all that is looked at.
+const FLOOR_NS: f64 = 3e6;
+/// With more of the time that ftrace does not know of, nothing is judged.
+const MOST_UNSURE: f64 = 0.1;
+
+/// What a thread did in some time by ftrace, ns.
+#[derive(Clone, Debug, Default)]
+struct Did {
+    ran: f64,
+    waited: f64,
+    uninterruptible: f64,
+    /// Other sleeps, from when to when.
+    slept: Vec<(u64, u64)>,
+    /// Time before switches that are missing, in which it may have done something else.
+    unsure: f64,
+}
+
+/// How long both slept, ns.
+fn both_slept(one: &Did, other: &Did) -> f64 {
+    let common = |one: &(u64, u64), other: &(u64, u64)| {
+        one.1.min(other.1).saturating_sub(one.0.max(other.0)) as f64
+    };
+    one.slept.iter().flat_map(|own| other.slept.iter().map(move |theirs| common(own, theirs))).sum()
+}
+
+/// What a thread did between two times.
+fn did(events: &[Event], tid: i32, from_ns: u64, to_ns: u64) -> Did {
+    #[derive(Clone, Copy, PartialEq)]
+    enum State {
+        Unknown,
+        Runs,
+        Waits,
+        Asleep,
+        Uninterruptible,
+    }
+    let mut did = Did::default();
+    let (mut state, mut since_ns) = (State::Unknown, from_ns);
+    let mut change = |next: State, now_ns: u64| {
+        let (from_ns, to_ns) = (since_ns.max(from_ns), now_ns.min(to_ns));
+        let ns = to_ns.saturating_sub(from_ns) as f64;
+        match state {
+            State::Runs => did.ran += ns,
+            State::Waits => did.waited += ns,
+            State::Uninterruptible => did.uninterruptible += ns,
+            State::Asleep if to_ns > from_ns => did.slept.push((from_ns, to_ns)),
+            State::Unknown | State::Asleep => {}
+        }
+        (state, since_ns) = (next, now_ns);
+    };
+    let mut is_asleep = false;
+    let mut unsure = 0.0;
+    let mut last_ns = from_ns;
+    for event in events {
+        let now_ns = event.time_ns;
+        match event.kind {
+            Kind::LostSwitch { prev, next } if prev == tid || next == tid => {
+                is_asleep = false;
+                unsure += now_ns.min(to_ns).saturating_sub(last_ns.max(from_ns)) as f64;
+                change(if next == tid { State::Runs } else { State::Unknown }, now_ns);
+            }
+            Kind::Switch { prev, left, .. } if prev == tid => {
+                is_asleep = left != Left::Runnable;
+                change(
+                    match left {
+                        Left::Runnable => State::Waits,
+                        Left::Asleep => State::Asleep,
+                        Left::Uninterruptible => State::Uninterruptible,
+                    },
+                    now_ns,
+                );
+            }
+            Kind::Switch { next, .. } if next == tid => {
+                is_asleep = false;
+                change(State::Runs, now_ns);
+            }
+            Kind::Waking { pid } if pid == tid && is_asleep => {
+                is_asleep = false;
+                change(State::Waits, now_ns);
+            }
+            _ => continue,
+        }
+        last_ns = now_ns;
+    }
+    change(State::Unknown, u64::MAX);
+    did.unsure = unsure;
+    did
+}
+
+fn number(value: &Value, name: &str) -> Result<u64> {
+    value.get(name).and_then(Value::as_u64).with_context(|| format!("no {name} in {value}"))
+}
+
+fn list<'a>(value: &'a Value, name: &str) -> Result<&'a Vec<Value>> {
+    value.get(name).and_then(Value::as_array).with_context(|| format!("no {name}"))
+}
+
+fn word<'a>(value: &'a Value, name: &str) -> &'a str {
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The time of a path by thread and state, ns.
+fn path_ns(path: &[Value], comm: &str, states: &[&str]) -> Result<f64> {
+    let mut sum = 0.0;
+    for segment in path {
+        if word(segment, "comm") == comm && states.contains(&word(segment, "state")) {
+            sum += (number(segment, "to_ns")? - number(segment, "from_ns")?) as f64;
+        }
+    }
+    Ok(sum)
+}
+
+/// Two figures that are to be the same.
+#[derive(Default)]
+struct Judge(Vec<String>);
+
+impl Judge {
+    fn compare(&mut self, what: &str, found: f64, expected: f64, floor: f64) {
+        let apart = (found - expected).abs();
+        let is_far = apart > TOLERANCE * expected.max(found) + floor;
+        println!("{what}: {:.3} ms, expected {:.3} ms", found / 1e6, expected / 1e6);
+        if is_far {
+            self.0.push(format!("{what}: {found} ns, expected {expected} ns"));
+        }
+    }
+}
+
+fn asked(outcome: Outcome) -> Result<Value> {
+    ensure!(outcome.code == 0, "it exits with {}: {}", outcome.code, outcome.stderr);
+    serde_json::from_str(&outcome.stdout).context("no JSON")
+}
+
+/// The load at its places: the client beside a hog on the first CPU, the others on the last one.
+struct Relay {
+    worker: Worker,
+    hog: Worker,
+    victim: Group,
+    culprit: Group,
+    has_disk: bool,
+    _around: Group,
+    _folder: Folder,
+    _file: Option<ScratchFile>,
+}
+
+/// A file that can be read past the page cache, where there is a disk.
+fn disk_file() -> Result<Option<ScratchFile>> {
+    let file = ScratchFile::new("why", 2)?;
+    let read = Worker::start("direct-reads", &["0", file.argument()?, "131072", "0", "1"]);
+    let is_read = read.and_then(|worker| worker.stop().map(drop)).is_ok();
+    Ok(Some(file).filter(|_| is_read))
+}
+
+impl Relay {
+    fn start() -> Result<Self> {
+        let around = Group::new("why", &[Hierarchy::Sockets])?;
+        let (victim, culprit) = (around.inner("victim")?, around.inner("culprit")?);
+        let folder = Folder::new("why")?;
+        let word = folder.write("word", "")?;
+        let word = word.to_str().context("a path that is not UTF-8")?;
+        let file = disk_file()?;
+        let disk = file.as_ref().map_or(Ok("-"), ScratchFile::argument)?;
+        let last = (cpus() - 1).to_string();
+        let worker =
+            Worker::start_at(Place::group(&victim), "relay", &["0", &last, word, disk, WORK_MS])?;
+        let hog = Worker::start_at(Place::group(&culprit), "burn", &["0"])?;
+        let has_disk = file.is_some();
+        Ok(Self {
+            worker,
+            hog,
+            victim,
+            culprit,
+            has_disk,
+            _around: around,
+            _folder: folder,
+            _file: file,
+        })
+    }
+
+    fn stop(self) -> Result<()> {
+        self.worker.stop()?;
+        self.hog.stop()?;
+        Ok(())
+    }
+}
+
+/// What the daemon charged one with the delays of another for turns on CPUs, seconds.
+fn charged(daemon: &Daemon, victim: &str, culprit: &str) -> Result<f64> {
+    let mut sum = 0.0;
+    for (labels, seconds) in daemon.scrape()?.series(INTERFERENCE) {
+        let is = |name: &str, value: &str| labels.get(name).is_some_and(|own| own == value);
+        if is("victim", victim) && is("culprit", culprit) && is("resource", "cpu") {
+            sum += seconds;
+        }
+    }
+    Ok(sum)
+}
+
+/// The tid of the thread of that name.
+fn tid(found: &Value, comm: &str) -> Result<i32> {
+    let threads = list(found, "threads")?;
+    let thread = threads.iter().find(|thread| word(thread, "comm") == comm);
+    let thread = thread.with_context(|| format!("there is no {comm}"))?;
+    Ok(i32::try_from(number(thread, "tid")?)?)
+}
+
+/// The path of the client, and where the threads' time went, against ftrace.
+fn judge_path(found: &Value, events: &[Event], has_disk: bool) -> Result<()> {
+    let offset_ns = number(found, "clock_offset_ns")?;
+    let [from_ns, to_ns] = ["from_ns", "to_ns"].map(|name| number(found, name));
+    let (from_ns, to_ns) = (from_ns? - offset_ns, to_ns? - offset_ns);
+    let mut judge = Judge::default();
+    let executions = list(found, "executions")?;
+    let traced = executions.first().context("no path")?;
+    let path = list(traced, "path")?;
+    let until = |to_ns| {
+        let all = NAMES.into_iter().map(|name| Ok(did(events, tid(found, name)?, from_ns, to_ns)));
+        all.collect::<Result<Vec<Did>>>()
+    };
+    // The last request is under way, and its end is not known: the path has nothing of it but a sleep.
+    let last = path.last().context("no path")?;
+    let is_open = word(last, "comm") == NAMES[0] && word(last, "state") == "unknown";
+    let path_to_ns = if is_open { number(last, "from_ns")? - offset_ns } else { to_ns };
+    let (all, on_path) = (until(to_ns)?, until(path_to_ns)?);
+    // What ftrace did not see may be another's.
+    let unsure: f64 = all.iter().map(|did| did.unsure).sum();
+    let floor = FLOOR_NS + unsure;
+    println!("ftrace does not know {:.3} ms", unsure / 1e6);
+    ensure!(
+        unsure <= MOST_UNSURE * LAST.as_nanos() as f64,
+        "{INCONCLUSIVE}: switches of the load are missing"
+    );
+    let mut own_ns = 0.0;
+    for (name, (did, part)) in NAMES.into_iter().zip(all.iter().zip(&on_path)) {
+        let thread = list(found, "threads")?.iter().find(|thread| word(thread, "comm") == name);
+        let thread = thread.context("no thread")?;
+        let totals = thread.get("totals_ns").context("no totals")?;
+        let total = |state: &str| totals.get(state).and_then(Value::as_u64).unwrap_or(0) as f64;
+        judge.compare(&format!("{name} ran"), total("running"), did.ran, floor);
+        judge.compare(&format!("{name} waited"), total("waiting_cpu"), did.waited, floor);
+        let slept = thread.get("uninterruptible").context("no sleeps")?;
+        let slept = number(slept, "sum_ns")? as f64;
+        let what = format!("{name} slept uninterruptibly");
+        judge.compare(&what, slept, did.uninterruptible, floor);
+        // Each works while those before it wait: all of it is on the path.
+        let ran = path_ns(path, name, &["running"])?;
+        let waited = path_ns(path, name, &["waiting_cpu"])?;
+        if name == NAMES[1] {
+            // Where the packet's sender is not known, the receiver's sleep stands for it.
+            let asleep = path_ns(path, NAMES[2], &["network", "unknown", "task"])?;
+            let expected = both_slept(&on_path[0], &on_path[2]);
+            judge.compare("the second's part of the path", ran + waited + asleep, expected, floor);
+        } else {
+            judge.compare(&format!("{name} runs on the path"), ran, part.ran, floor);
+            judge.compare(&format!("{name} waits on the path"), waited, part.waited, floor);
+        }
+        if name == NAMES[2] && has_disk {
+            let states = ["disk", "interrupt", "ipi", "uninterruptible"];
+            let slept = path_ns(path, name, &states)?;
+            judge.compare("the disk's part of the path", slept, part.uninterruptible, floor);
+        }
+        own_ns += did.waited;
+    }
+    let whole: u64 = path.iter().try_fold(0, |sum, segment| {
+        anyhow::Ok(sum + number(segment, "to_ns")? - number(segment, "from_ns")?)
+    })?;
+    ensure!(whole == number(traced, "span_ns")?, "the path sums to {whole}");
+    let mut blamed = 0.0;
+    for culprit in list(found, "culprits")? {
+        if word(culprit, "state") == "waiting_cpu" {
+            blamed += number(culprit, "ns")? as f64;
+        }
+    }
+    judge.compare("all culprits", blamed, own_ns, 2.0 * floor);
+    ensure!(judge.0.is_empty(), "{}", judge.0.join("\n"));
+    Ok(())
+}
+
+/// What the events say that the hog took from the victim, against the ledger between two frames.
+fn judge_ledger(found: &Value, grown: f64, victim: &str, culprit: &str) -> Result<()> {
+    let ledger = found.get("ledger").filter(|ledger| !ledger.is_null()).context("no ledger")?;
+    let sum = |list: &[Value], is_it: &dyn Fn(&Value) -> bool| -> Result<f64> {
+        let own = list.iter().filter(|one| is_it(one));
+        own.map(|one| Ok(number(one, "ns")? as f64)).sum()
+    };
+    let by_events = sum(list(found, "culprits")?, &|one| {
+        word(one, "state") == "waiting_cpu" && word(one, "cgroup") == culprit
+    })?;
+    let by_ledger = sum(list(ledger, "charges")?, &|one| {
+        word(one, "resource") == "cpu" && word(one, "culprit") == culprit
+    })?;
+    let waits = found.get("waits").context("no waits")?;
+    // At either edge a wait is under way, and the frames are a moment outside.
+    let outside_ns = number(ledger, "span_ns")?.abs_diff(number(found, "span_ns")?);
+    let edges = 2.0 * number(waits, "max_ns")? as f64 + outside_ns as f64;
+    println!("{victim} for {culprit}: metrics grow by {grown} s; edges {edges} ns");
+    let mut judge = Judge::default();
+    judge.compare("the hog's part", by_events, by_ledger, edges);
+    ensure!(by_events > 0.0 && by_ledger > 0.0, "the hog took nothing");
+    ensure!(judge.0.is_empty(), "{}", judge.0.join("\n"));
+    let limit = by_events / 1e9 * (1.0 - TOLERANCE) - edges / 1e9;
+    ensure!(grown >= limit, "/metrics grows by {grown} s only");
+    Ok(())
+}
+
+fn a_request_through_three_processes() -> Result<Verdict> {
+    let socketed = Socketed::start(&[
+        "--recorder.kibibytes-per-cpu=16384",
+        "--recorder.kibibytes-in-all=1048576",
+        "--limits.interference=10000",
+        "--limits.cgroups=10000",
+    ])?;
+    let Socketed { daemon, socket, .. } = &socketed;
+    let socket = socket.to_str().context("a path that is not UTF-8")?;
+    // As a service it has a share of its own.
+    set_nice(daemon.process().pid().try_into()?, -15)?;
+    let relay = Relay::start()?;
+    println!("disk: {}", relay.has_disk);
+    let (victim, culprit) = (relay.victim.label(), relay.culprit.label());
+    let last = format!("{}ms", LAST.as_millis());
+    let sight = keep_sight()?;
+    let recording = Recording::start(&EVENTS, BUFFER_MIB)?;
+    let begun_ns = monotonic_ns()?;
+    // As long as is looked at and is read before that, and some.
+    thread::sleep(LAST + Duration::from_millis(1200));
+    let client = relay.worker.pid().to_string();
+    let execution = format!("thread:{client}");
+    let arguments =
+        ["why", &victim, "--last", &last, "--connect", socket, "--execution", &execution];
+    let outcome = run_noised(&[&arguments[..], &["--json"]].concat())?;
+    let trace = recording.stop()?;
+    ensure_sight(&trace.sights)?;
+    drop(sight);
+    let found = asked(outcome)?;
+    ensure!(number(&found, "discarded")? == 0, "{INCONCLUSIVE}: events were lost");
+    let from_ns = number(&found, "from_ns")? - number(&found, "clock_offset_ns")?;
+    ensure!(from_ns > begun_ns, "{INCONCLUSIVE}: the recording began too late");
+    judge_path(&found, &trace.events, relay.has_disk)?;
+
+    // The page has the same for people, and the paths of the longest waits.
+    let page = run_noised(&["why", &client, "--last", "1s", "--connect", socket])?;
+    println!("{}{}", page.stdout, page.stderr);
+    ensure!(page.code == 0, "it exits with {}", page.code);
+    for part in
+        ["waited for a CPU", "who had the CPUs that it waited for", &culprit, "critical path"]
+    {
+        ensure!(page.stdout.contains(part), "{part:?} is not on the page");
+    }
+
+    // The same seconds by the ledger.
+    let before = charged(daemon, &victim, &culprit)?;
+    let arguments = ["why", &victim, "--next", "1500ms", "--connect", socket, "--json"];
+    let found = asked(run_noised(&arguments)?)?;
+    let grown = charged(daemon, &victim, &culprit)? - before;
+    ensure!(number(&found, "discarded")? == 0, "{INCONCLUSIVE}: events were lost");
+    ensure!(word(&found, "source") == "flight_recorder", "from {}", word(&found, "source"));
+    ensure!(!list(&found, "executions")?.is_empty(), "no path of the longest waits");
+    judge_ledger(&found, grown, &victim, &culprit)?;
+
+    // Further back than the recorder reaches.
+    let far = run_noised(&["why", &client, "--last", "1h", "--connect", socket])?;
+    ensure!(far.code == 0, "it exits with {}: {}", far.code, far.stderr);
+    ensure!(far.stdout.contains("the flight recorder holds the last"), "{}", far.stdout);
+    relay.stop()?;
+    Ok(Verdict::Passed)
+}
+
+/// Without a daemon, and of nothing that there is.
+fn why_says_what_it_cannot() -> Result<Verdict> {
+    let own = std::process::id().to_string();
+    ensure_refused(&run_noised(&["why", "no-such-thing"])?, 2, &["no-such-thing", "process id"])?;
+    ensure_refused(&run_noised(&["why", "4000000000"])?, 2, &["4000000000", "ps -e"])?;
+    ensure_refused(&run_noised(&["why", &own, "--last", "x"])?, 2, &["--last"])?;
+    let nowhere = ["why", &own, "--connect", "/nowhere.sock"];
+    ensure_refused(&run_noised(&nowhere)?, 1, &["/nowhere.sock", "--connect"])?;
+    let off = Socketed::start(&["--recorder.enabled=false"])?;
+    let socket = off.socket.to_str().context("a path that is not UTF-8")?;
+    let nothing = ["why", &own, "--connect", socket];
+    ensure_refused(&run_noised(&nothing)?, 2, &["no flight recorder", "--next"])?;
+    drop(off);
+    // Alone: programs of its own, for as long as it watches.
+    let sleeper = Worker::start("sleep", &["0", "2000"])?;
+    let sleeper_id = sleeper.pid().to_string();
+    let mut command = Command::new(noise_tests::daemon::binary()?);
+    command.args(["why", &sleeper_id, "--next", "400ms", "--json"]);
+    let found = asked(noise_tests::daemon::run(command)?)?;
+    ensure!(word(&found, "source") == "programs", "from {}", word(&found, "source"));
+    let totals = found.get("totals_ns").context("no totals")?;
+    let timer = totals.get("timer").and_then(Value::as_u64).unwrap_or(0);
+    let span = number(&found, "span_ns")?;
+    ensure!(timer > span / 2, "of {span} ns it sleeps {timer} ns until a timer: {totals}");
+    sleeper.stop()?;
+    Ok(Verdict::Passed)
+}
