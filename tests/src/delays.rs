@@ -24,7 +24,7 @@ use crate::attribution::INTERFERENCE;
 use crate::compare::Observation;
 use crate::daemon::run_noised;
 
-/// A metric, and the label by which its series are told apart here.
+/// A metric, and the label value that identifies one of its series here.
 pub type Series = (&'static str, String);
 
 /// How often, and how long together.

@@ -1,8 +1,8 @@
 //! Waits of block requests.
 //!
-//! A recording does not name requests; they are told apart by device, place and size. A part that is
-//! done moves a request's place on, a bio merged in front moves it back. Of requests that look alike the
-//! latest is taken: their number and sum do not depend on that.
+//! A recording has no ids of requests: device, first sector and size identify one. A part that is done
+//! moves a request's first sector on, a bio merged in front moves it back. Of requests with the same three
+//! the latest is taken: their number and sum do not depend on that.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::event::{Event, Kind, Request};
 
 /// Requests that are on their way at a time; further ones are not measured.
 const MAX_OPEN: usize = 1 << 18;
-/// Requests that look alike: of more than that, the ends of the older ones were lost.
+/// Requests with the same device, sector and size: of more than that, the ends of the older ones were lost.
 const MAX_ALIKE: usize = 64;
 /// Devices that are kept apart.
 const MAX_DEVICES: usize = 65_536;
