@@ -7,20 +7,39 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::daemon::run_noised;
+use noise_tests::load::figure;
+use noise_tests::scenario::critical_path::{BURNER, PathStage, Recorded};
 use noise_tests::scratch::argument;
 use serde_json::Value;
 
 use crate::record::Recorder;
-use crate::{Test, Verdict};
+use crate::{INCONCLUSIVE, Test, Verdict};
 
-pub(crate) const TESTS: &[(&str, Test)] = &[(
-    "a_clients_wait_for_an_answer_is_its_servers_work",
-    a_clients_wait_for_an_answer_is_its_servers_work,
-)];
+pub(crate) const TESTS: &[(&str, Test)] = &[
+    (
+        "a_clients_wait_for_an_answer_is_its_servers_work",
+        a_clients_wait_for_an_answer_is_its_servers_work,
+    ),
+    ("a_program_beside_nine_burners", a_program_beside_nine_burners),
+];
 
 /// Requests over TCP, and what the server works for each.
 const REQUESTS: u32 = 20;
 const WORK: Duration = Duration::from_millis(5);
+
+/// Executions of the program beside burners, and of how many primes it searches in each step.
+const EXECUTIONS: u64 = 3;
+const PRIMES: u64 = 3000;
+/// How far its path may be from what the kernel says that it ran and waited.
+const TOLERANCE: f64 = 0.1;
+/// The same of each execution: a wait at either end, that the program took note of and that its marks are not around.
+const EDGE_NS: f64 = 10e6;
+/// The part of what grew that the burners had.
+const BURNED: f64 = 0.9;
+/// The most that others may have of the CPUs for that to be said.
+const MOST_OTHERS: f64 = 0.05;
+/// How many times as long the program may run, with the same work, for its recordings to be compared.
+const MOST_SLOWER: f64 = 1.25;
 
 /// The thread's own CPU time.
 fn cpu_time() -> Duration {
@@ -102,4 +121,104 @@ fn a_clients_wait_for_an_answer_is_its_servers_work() -> Result<Verdict> {
         ensure!(sent_ns > 0, "no packet of the server");
     }
     Ok(Verdict::Passed)
+}
+
+fn number(value: &Value, name: &str) -> Result<u64> {
+    value.get(name).and_then(Value::as_u64).with_context(|| format!("no {name} in {value}"))
+}
+
+fn list<'v>(value: &'v Value, name: &str) -> Result<&'v Vec<Value>> {
+    value.get(name).and_then(Value::as_array).with_context(|| format!("no {name}"))
+}
+
+/// Time of all paths of a document in a state, ns, after a look at each: without a gap, as long as the execution.
+fn state_ns(document: &Value, state: &str) -> Result<u64> {
+    let mut sum = 0;
+    let executions = list(document, "executions")?;
+    ensure!(executions.len() as u64 == EXECUTIONS, "{} executions", executions.len());
+    for traced in executions {
+        let mut last_ns = number(traced, "from_ns")?;
+        for part in list(traced, "path")? {
+            let (from_ns, to_ns) = (number(part, "from_ns")?, number(part, "to_ns")?);
+            ensure!(from_ns == last_ns && to_ns > from_ns, "{part} does not follow on {last_ns}");
+            sum += if part["state"] == state { to_ns - from_ns } else { 0 };
+            last_ns = to_ns;
+        }
+        ensure!(last_ns == number(traced, "to_ns")?, "the path ends at {last_ns}");
+        let totals = traced["totals_ns"].as_object().context("no totals")?;
+        let total: u64 = totals.values().filter_map(Value::as_u64).sum();
+        ensure!(total == number(traced, "span_ns")?, "totals sum to {total}");
+    }
+    Ok(sum)
+}
+
+/// The paper's view: what it shows is what the kernel says of the program, and of the burners.
+fn a_program_beside_nine_burners() -> Result<Verdict> {
+    let stage = PathStage::prepare(None, EXECUTIONS, PRIMES)?;
+    let (quiet, noisy) = (stage.record(false)?, stage.record(true)?);
+    let execution = PathStage::execution();
+    let [this, other] = [&noisy, &quiet].map(|of| argument(&of.folder));
+    let options = ["trace", "critical-path", this?, "--against", other?, "--execution", &execution];
+    let page = run_noised(&options)?;
+    println!("{}\n{}", stage.plot(), page.stdout);
+    let outcome = run_noised(&[&options[..], &["--json"]].concat())?;
+    ensure!(page.code == 0 && outcome.code == 0, "{page:?} {outcome:?}");
+    let document: Value = serde_json::from_str(&outcome.stdout)?;
+    let against = &document["against"];
+    let lost = number(&document, "discarded")? + number(against, "discarded")?;
+    ensure!(lost == 0, "{INCONCLUSIVE}: {lost} events were lost");
+
+    let beside = list(&document, "beside")?.first().context("nothing beside each other")?;
+    let row = |list: &[Value], state: &str| -> Result<[f64; 2]> {
+        let of = |name: &str| -> Result<f64> {
+            let own = list.iter().filter(|row| row["state"] == state);
+            own.map(|row| Ok(number(row, name)? as f64)).sum()
+        };
+        Ok([of("against_ns")?, of("ns")?])
+    };
+    let mut grown = Vec::new();
+    for (state, what) in [("running", "ran-ns"), ("waiting_cpu", "waited-ns")] {
+        let shown = row(list(beside, "states")?, state)?;
+        let sides = [(&quiet, against), (&noisy, &document)];
+        for ((phase, document), shown) in sides.into_iter().zip(shown) {
+            let found = state_ns(document, state)? as f64;
+            let expected = figure(&phase.figures, what)? as f64;
+            println!("{state}: {found} ns on the path, the kernel says {expected} ns");
+            ensure!((found - shown).abs() < 1.0, "{found} ns on the path, {shown} ns beside");
+            let limit = TOLERANCE * expected.max(found) + EDGE_NS * EXECUTIONS as f64;
+            ensure!((found - expected).abs() <= limit, "{state}: {found} ns, not {expected} ns");
+        }
+        grown.push(shown);
+    }
+    let [[ran_quiet, ran_noisy], [waited_quiet, waited_noisy]] = grown[..] else {
+        anyhow::bail!("{grown:?}")
+    };
+    judge_growth(&noisy, waited_noisy - waited_quiet, ran_noisy / ran_quiet)?;
+    let is_burner = |row: &&Value| row["state"] == "waiting_cpu" && row["comm"] == BURNER;
+    let whom = list(beside, "whom")?.iter().find(is_burner).context("no burner is blamed")?;
+    ensure!(number(whom, "against_ns")? == 0, "blamed before it was there: {whom}");
+    let part = number(whom, "ns")? as f64 / (waited_noisy - waited_quiet);
+    println!("the burners had {:.1} % of what grew", part * 100.0);
+    ensure!(part >= BURNED, "the burners had {part} of what grew");
+    let said = format!("waits for a CPU that {BURNER} had.");
+    ensure!(page.stdout.contains(&said), "it does not say: {said}");
+    Ok(Verdict::Passed)
+}
+
+/// Whether the burners made the difference, and they alone.
+fn judge_growth(noisy: &Recorded, grown_ns: f64, slower: f64) -> Result<()> {
+    let own_ns = figure(&noisy.figures, "ran-ns")?;
+    let others = 1.0 - (noisy.burned_ns + own_ns) as f64 / noisy.capacity_ns as f64;
+    println!("others had {:.1} % of the CPUs; it runs {slower:.2}x as long", others * 100.0);
+    ensure!(
+        others <= MOST_OTHERS,
+        "{INCONCLUSIVE}: others had {:.1} % of the CPUs",
+        others * 100.0
+    );
+    ensure!(
+        (MOST_SLOWER.recip()..=MOST_SLOWER).contains(&slower),
+        "{INCONCLUSIVE}: the same work takes {slower:.2}x as long"
+    );
+    ensure!(grown_ns > 0.0, "the waits for a CPU are {grown_ns} ns more beside the burners");
+    Ok(())
 }
