@@ -17,8 +17,8 @@ use noise_tests::scratch::argument;
 use noise_tests::task::is_root;
 use serde_json::{Value, json};
 
-/// What the program of the critical path searches in each step: some 10 ms of work.
-const PRIMES: u64 = 6_000;
+/// What the program of the critical path searches in each step: some 20 ms of work.
+const PRIMES: u64 = 40_000;
 
 /// A test case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -91,7 +91,15 @@ fn who(row: &ForWhom) -> String {
     }
 }
 
-/// The same with how many threads these are.
+/// In a sentence, which says already what it waited for.
+fn plainly(row: &ForWhom) -> String {
+    match row.threads.max(row.against_threads) {
+        0 => who(row),
+        _ => row.comm.clone(),
+    }
+}
+
+/// In a table: with how many threads these are.
 fn whom(row: &ForWhom) -> String {
     let who = who(row);
     match row.threads.max(row.against_threads) {
@@ -165,16 +173,14 @@ fn threads<'d>(document: &'d Document, name: &str) -> &'d str {
 fn answer(beside: &Beside, [this, other]: &[String; 2]) -> String {
     let all = means(beside, beside.span);
     let more_ns = all.more_ns();
-    let mean =
-        if beside.executions > 1 || beside.against_executions > 1 { ", on average" } else { "" };
-    let took =
-        format!("{} in {this}, {} in {other}{mean}", shortly(all.ns), shortly(all.against_ns));
+    let took = format!("{} in {this}, {} in {other}", shortly(all.ns), shortly(all.against_ns));
     if more_ns.abs() <= SAME_SHARE * all.against_ns.max(all.ns) {
         return format!("took about as long: {took}.");
     }
     let grown = |time: Both| means(beside, time).more_ns() * more_ns.signum();
     let of_state = |row: &noise_paths::beside::OfState| (grown(row.time), row.state);
-    let largest = beside.states.iter().map(of_state).max_by(|one, other| one.0.total_cmp(&other.0));
+    let largest =
+        beside.states.iter().rev().map(of_state).max_by(|one, other| one.0.total_cmp(&other.0));
     let Some((state_ns, state)) = largest else { return format!("took {took}.") };
     let parts = match state {
         "running" => "time on a CPU",
@@ -190,7 +196,7 @@ fn answer(beside: &Beside, [this, other]: &[String; 2]) -> String {
         other => other,
     };
     let of = |row: &&ForWhom| row.state == state && row.cause != UNTRACKED;
-    let first = beside.whom.iter().filter(of).map(|row| (grown(row.time), row));
+    let first = beside.whom.iter().rev().filter(of).map(|row| (grown(row.time), row));
     let first = first.max_by(|one, other| one.0.total_cmp(&other.0)).filter(|(ns, _)| *ns > 0.0);
     let verb = if state == "waiting_cpu" { "had" } else { "caused" };
     let whom = match first {
@@ -198,8 +204,8 @@ fn answer(beside: &Beside, [this, other]: &[String; 2]) -> String {
         Some((_, row)) if row.cause == "idle" => {
             ", most of them until an idle one had woken up".to_owned()
         }
-        Some((ns, row)) if ns >= NEARLY_ALL * state_ns => format!(" that {} {verb}", who(row)),
-        Some((ns, row)) => format!(", of which {} {verb} {}", who(row), shortly(ns)),
+        Some((ns, row)) if ns >= NEARLY_ALL * state_ns => format!(" that {} {verb}", plainly(row)),
+        Some((ns, row)) => format!(", of which {} {verb} {}", plainly(row), shortly(ns)),
     };
     let (change_ns, word) = (more_ns.abs(), if more_ns > 0.0 { "more" } else { "less" });
     let part = match state_ns >= change_ns {
@@ -228,7 +234,9 @@ fn states(page: &mut Painted, beside: &Beside, [this, other]: &[String; 2]) {
         )
     };
     let (left, right) = (pad(other, NAME_COLUMNS, true), pad(this, NAME_COLUMNS + 2, true));
-    page.plain(&format!("\n  {:<12}{left}{right}{:>13} {:>8}\n", "state, ms", "more", "factor"));
+    let is_mean = beside.executions > 1 || beside.against_executions > 1;
+    let head = if is_mean { "means, ms" } else { "state, ms" };
+    page.plain(&format!("\n  {head:<12}{left}{right}{:>13} {:>8}\n", "more", "factor"));
     for row in &beside.states {
         page.plain(&line(row.state, means(beside, row.time)));
     }
@@ -269,3 +277,6 @@ fn for_whom(page: &mut Painted, beside: &Beside, [this, other]: &[String; 2], co
         page.plain(&format!("  {} more are in --json\n", beside.whom.len() - shown.len()));
     }
 }
+
+#[cfg(test)]
+mod tests;
