@@ -106,7 +106,7 @@ fn of<'d>(document: &'d Document, name: &str) -> Option<Vec<&'d Traced>> {
 }
 
 /// Of several executions that with the span in the middle, and of two such the shorter one.
-pub fn typical<'d>(document: &'d Document, name: &str) -> Option<&'d Traced> {
+pub fn median<'d>(document: &'d Document, name: &str) -> Option<&'d Traced> {
     let mut all = of(document, name)?;
     all.sort_by_key(|traced| (traced.span_ns, traced.from_ns));
     all.get((all.len() - 1) / 2).copied()
@@ -243,12 +243,12 @@ mod tests {
     }
 
     #[test]
-    fn the_typical_one_is_in_the_middle() {
+    fn the_median_is_in_the_middle() {
         let one =
             |ns: u64| Traced { span_ns: ns, ..traced("job", vec![part("disk", 0, Vec::new())]) };
         let of = |spans: &[u64]| {
             let document = document(spans.iter().copied().map(one).collect());
-            typical(&document, "job").map(|traced| traced.span_ns)
+            median(&document, "job").map(|traced| traced.span_ns)
         };
         assert_eq!(of(&[]), None);
         assert_eq!(of(&[9, 1]), Some(1));

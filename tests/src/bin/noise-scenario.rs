@@ -114,7 +114,7 @@ fn critical_path(options: &Options) -> Result<()> {
         println!("{}", serde_json::to_string_pretty(&report)?);
         return Ok(());
     }
-    println!("{}\n", stage.plot());
+    println!("{}\n", stage.plot().replace(": ", ":\n"));
     let status = Command::new(binary()?).args(arguments).status()?;
     ensure!(status.success(), "noised trace critical-path ended with {status}");
     if options.keep.is_some() {

@@ -38,7 +38,7 @@ const EDGE_NS: f64 = 10e6;
 /// The part of what grew that the burners have, of the part that is theirs of the CPUs.
 const BURNED: f64 = 0.9;
 /// The most that others, noised among them, may have of the CPUs for that to be said.
-const MOST_OTHERS: f64 = 0.06;
+const MOST_OTHERS: f64 = 0.08;
 /// How many times as long the program may run, with the same work, for its recordings to be compared.
 const MOST_SLOWER: f64 = 1.25;
 

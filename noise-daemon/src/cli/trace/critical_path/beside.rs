@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use noise_model::words::{pad, shorten, width};
-use noise_paths::beside::{Beside, Both, ForWhom, beside, typical};
+use noise_paths::beside::{Beside, Both, ForWhom, beside, median};
 use noise_paths::document::Document as Paths;
 use serde::Serialize;
 
@@ -142,7 +142,7 @@ pub fn page(document: &Document, paths: [&Path; 2], columns: usize) -> Painted {
         states(&mut page, beside, &names);
         for_whom(&mut page, beside, &names, columns);
         let of = [(1, &document.against), (0, &document.paths)].map(|(place, paths)| {
-            typical(paths, &beside.name).map(|traced| (heading(beside, place, &names), traced))
+            median(paths, &beside.name).map(|traced| (heading(beside, place, &names), traced))
         });
         if let [Some((one, shorter)), Some((other, longer))] = of {
             let both = [(one.as_str(), shorter), (other.as_str(), longer)];
@@ -157,7 +157,7 @@ fn heading(beside: &Beside, place: usize, names: &[String; 2]) -> String {
     let name = names.get(place).map_or("", String::as_str);
     match [beside.executions, beside.against_executions].get(place) {
         Some(1) | None => name.to_owned(),
-        Some(count) => format!("{name}, the typical one of {count}"),
+        Some(count) => format!("{name}, the median of {count}"),
     }
 }
 
@@ -208,9 +208,10 @@ fn answer(beside: &Beside, [this, other]: &[String; 2]) -> String {
         Some((ns, row)) => format!(", of which {} {verb} {}", plainly(row), shortly(ns)),
     };
     let (change_ns, word) = (more_ns.abs(), if more_ns > 0.0 { "more" } else { "less" });
-    let part = match state_ns >= change_ns {
-        true => format!("All {} {word}", shortly(change_ns)),
-        false => format!("{} of {} {word}", shortly(state_ns), shortly(change_ns)),
+    let (most, all_of_it) = (shortly(state_ns), shortly(change_ns));
+    let part = match state_ns >= change_ns || most == all_of_it {
+        true => format!("All {all_of_it} {word}"),
+        false => format!("{most} of {all_of_it} {word}"),
     };
     format!("took {} as long: {took}.\n{part} are {parts}{whom}.", all.factor())
 }
