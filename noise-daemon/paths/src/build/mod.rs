@@ -8,6 +8,7 @@
 //! Not known here: what ended a sleep whose wake-up was lost, and the state of a thread whose switch was lost,
 //! until the next event that names it; those are unknown, never guessed.
 
+mod compass;
 pub(crate) mod known;
 mod machine;
 
@@ -38,6 +39,8 @@ pub struct Builder {
     waker: Waker,
     machines: Vec<Machine>,
     packets: Packets<Place>,
+    /// See [`Builder::like_trace_compass`].
+    is_compass: bool,
 }
 
 /// A place where something happens.
@@ -228,6 +231,7 @@ impl Builder {
         let known = self.known(id);
         let (state, cpu) = match known.status {
             Status::Unknown => (Some(State::Unknown), NO_CPU),
+            Status::Running if known.is_dumped => (Some(State::WaitingCpu), known.cpu),
             Status::Running => (Some(State::Running), known.cpu),
             Status::Waiting => (Some(State::WaitingCpu), known.cpu),
             Status::Blocked if known.in_futex => (Some(State::Futex), NO_CPU),
@@ -261,7 +265,7 @@ impl Builder {
             (_, false) => Status::Blocked,
         };
         let woken = known.woken.filter(|then| status == Status::Blocked && *then == losses);
-        self.know(prev_id, Known { status, cpu: at.cpu, in_futex, woken });
+        self.know(prev_id, Known { status, cpu: at.cpu, in_futex, woken, ..Known::default() });
 
         let next_id = self.worker(at, next);
         let known = self.known(next_id);
@@ -275,7 +279,9 @@ impl Builder {
         };
         self.set(next_id, status, on);
         self.append(at, next_id);
-        let runs = Known { status: Status::Running, cpu: at.cpu, in_futex: false, woken: None };
+        let is_unseen = known.status == Status::Blocked;
+        let (status, cpu) = (Status::Running, at.cpu);
+        let runs = Known { status, cpu, is_unseen, ..Known::default() };
         self.know(next_id, runs);
         let cpu = self.machine(at.machine).cpu(at.cpu);
         (cpu.current, cpu.in_futex) = (Some(next_id), known.in_futex);
@@ -290,9 +296,12 @@ impl Builder {
         match known.status {
             // It has not gone to sleep yet, by the switches; on its own CPU, not at all.
             Status::Running => {
-                if self.waker == Waker::Waking && known.cpu != at.cpu {
+                if self.ends_unseen_sleep(target) {
+                    self.end_unseen_sleep(at, target);
+                }
+                if self.waker == Waker::Waking && known.cpu != at.cpu && !self.is_compass {
                     let losses = self.machine(at.machine).losses;
-                    self.know(target, Known { woken: Some(losses), ..known });
+                    self.know(target, Known { woken: Some(losses), is_unseen: false, ..known });
                 }
                 return;
             }
@@ -305,6 +314,13 @@ impl Builder {
             }
             Status::Blocked | Status::Unknown => {}
         }
+        self.end_sleep(at, target);
+        let (status, cpu) = (Status::Waiting, woken.target_cpu);
+        self.know(target, Known { status, cpu, in_futex: known.in_futex, ..Known::default() });
+    }
+
+    /// A thread does not sleep any more: what the CPU does where it is woken says what the sleep was.
+    fn end_sleep(&mut self, at: At, target: WorkerId) {
         let context = self.machine(at.machine).contexts(at.cpu).running();
         let state = self.machine(at.machine).ended_by(at.cpu, context);
         let cpu = self.machine(at.machine).cpu(at.cpu);
@@ -329,8 +345,6 @@ impl Builder {
                 self.graph.through(place, current);
             }
         }
-        let (status, cpu) = (Status::Waiting, woken.target_cpu);
-        self.know(target, Known { status, cpu, in_futex: known.in_futex, woken: None });
     }
 
     /// A new thread wants a CPU. What is known of one that has its id already, and was not created just now, is of

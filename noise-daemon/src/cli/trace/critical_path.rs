@@ -66,6 +66,10 @@ pub struct CriticalPathArgs {
     /// recording has headers of packets. May be given several times.
     #[arg(long = "execution", value_name = "EXECUTION", required = true, value_parser = Asked::parse)]
     executions: Vec<Asked>,
+    /// Take wake-ups of threads on their way to sleep, and LTTng's state dump, as Trace Compass does, to compare paths
+    /// with its own figure by figure. The events say otherwise: see docs/traces.md.
+    #[arg(long)]
+    like_trace_compass: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -142,7 +146,7 @@ pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
                 picture.of(&clock, &ctf.layout.env);
             }
             let together = Together::new(&recording, ctf, &others, &args.others)?;
-            let found = all(together.read(), Builder::new(together.waker()), select, &sought)?;
+            let found = all(together.read(), builder(args, together.waker()), select, &sought)?;
             let (document, damage) = blamed(together.read(), found);
             picture.map(|picture| picture.finish(&document, tidied())).transpose()?;
             (document, damage)
@@ -155,7 +159,7 @@ pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
             let wakes = reader().any(|record| matches!(record.kind(), Kind::SchedWaking(_)));
             let waker = if wakes { Waker::Waking } else { Waker::Wakeup };
             let tidied = || recording.tidied(reader(), false);
-            let found = all(Merged::one(tidied()), Builder::new(waker), select, &sought)?;
+            let found = all(Merged::one(tidied()), builder(args, waker), select, &sought)?;
             let (document, damage) = blamed(Merged::one(tidied()), found);
             picture.map(|picture| picture.finish(&document, tidied())).transpose()?;
             (document, damage)
@@ -181,6 +185,13 @@ pub fn document_page(document: &Document) -> String {
 pub(crate) fn columns() -> usize {
     let terminal = output::is_terminal().then(noise_top::term::columns).flatten();
     terminal.map_or(USUAL_COLUMNS, |columns| columns.clamp(LEAST_COLUMNS, MOST_COLUMNS))
+}
+
+fn builder(args: &CriticalPathArgs, waker: Waker) -> Builder {
+    match args.like_trace_compass {
+        true => Builder::new(waker).like_trace_compass(),
+        false => Builder::new(waker),
+    }
 }
 
 fn sought<'a>(
