@@ -77,6 +77,11 @@ impl Builder {
         self.machines.get(usize::from(machine))?.thread(tid)
     }
 
+    /// Whether the latest thread of that id has ended.
+    pub(crate) fn has_ended(&self, machine: u16, tid: i32) -> bool {
+        self.thread(machine, tid).is_some_and(|id| self.known(id).status == Status::Gone)
+    }
+
     /// Adds a point to a worker at the end of the time that is asked for: what it did since its last one lasts
     /// until then.
     pub fn until(&mut self, id: WorkerId, time_ns: u64) {

@@ -108,6 +108,14 @@ impl Asked {
                 (moment(from)?, moment(to)?)
             }
         };
+        let is_reversed = match (from, to) {
+            (Some(Moment::At(from)), Some(Moment::At(to)))
+            | (Some(Moment::After(from)), Some(Moment::After(to))) => from >= to,
+            _ => false,
+        };
+        if is_reversed {
+            return Err("the time ends before it begins; write FROM..TO".to_owned());
+        }
         Ok(Self { text: text.to_owned(), wanted, from, to })
     }
 
@@ -224,6 +232,7 @@ fn all<'t, S: Source<'t>>(
     let mut document = Document::default();
     let (mut wanted, mut last_ns) = (BTreeSet::new(), 0);
     let (mut beyond, mut number) = (0, 0u64);
+    let mut is_whole = true;
     let mut finders: Vec<Option<Finder>> =
         sought.iter().map(|sought| Finder::new(sought.wanted, 0)).collect();
     while let Some(record) = source.next() {
@@ -233,6 +242,7 @@ fn all<'t, S: Source<'t>>(
             // Who ends a sleep that is under way is worth a look, but not at all the rest.
             let is_over = || sought.iter().all(|sought| is_over(builder.graph(), sought));
             if beyond >= BEYOND_EVENTS || (beyond % LOOK_EVENTS == 0 && is_over()) {
+                is_whole = false;
                 break;
             }
             beyond += 1;
@@ -263,7 +273,8 @@ fn all<'t, S: Source<'t>>(
         bail!(NO_CGROUPS);
     }
     for (sought, finder) in sought.iter().zip(finders) {
-        let lacks = finder.as_ref().and_then(Finder::lacks);
+        // What was not read may have it.
+        let lacks = finder.as_ref().filter(|_| is_whole).and_then(Finder::lacks);
         let (executions, tally) = match finder {
             Some(finder) => delimited(&mut builder, sought, finder),
             None => {
@@ -429,6 +440,8 @@ mod tests {
         for (text, error) in [
             ("thread:7@", "no span of time"),
             ("thread:7@x..", "expected a distance"),
+            ("thread:7@+2s..+1s", "ends before it begins"),
+            ("thread:7@20..20", "ends before it begins"),
             ("thread", "names no execution"),
         ] {
             let found = Asked::parse(text).unwrap_err();
