@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, HashMap};
 use noise_model::clean::as_text;
 use noise_trace::event::{Event, Kind, Mark};
 use noise_trace::record::{Record, Stored};
-use noise_trace::threads::Threads;
+use noise_trace::threads::{MAX_CPUS, Threads};
 use noise_trace::value::{Shape, Value, Visit};
 use serde::Serialize;
 
@@ -150,7 +150,9 @@ impl Finder {
     ) {
         match &event.kind {
             Kind::Lost(_) => {
-                self.unsure.insert(event.cpu);
+                if (event.cpu as usize) < MAX_CPUS {
+                    self.unsure.insert(event.cpu);
+                }
                 if !matches!(self.wanted, Wanted::Mark { .. }) {
                     self.open.values_mut().for_each(|open| open.is_lost = true);
                 }
