@@ -15,6 +15,8 @@ use crate::state::{Action, State};
 pub struct Document {
     /// Each with its path.
     pub executions: Vec<Traced>,
+    /// Executions whose paths are left out, because all together have more parts than can be held.
+    pub left_out: u64,
     /// Events that were lost while the trace was recorded.
     pub discarded: u64,
     /// Of executions between two delimiters: those of the delimiters that make none.

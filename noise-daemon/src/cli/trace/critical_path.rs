@@ -42,6 +42,9 @@ const BEYOND_EVENTS: u64 = 1 << 20;
 /// After so many of them it is looked whether any more are needed.
 const LOOK_EVENTS: u64 = 1 << 10;
 
+/// Parts of all paths together: about a gigabyte.
+const MAX_PARTS: usize = if cfg!(test) { 1000 } else { 1 << 22 };
+
 /// Columns of a page where there is no terminal; and how few and how many it has on one.
 const USUAL_COLUMNS: usize = 120;
 const LEAST_COLUMNS: usize = 60;
@@ -232,7 +235,7 @@ fn all<'t, S: Source<'t>>(
     let mut document = Document::default();
     let (mut wanted, mut last_ns) = (BTreeSet::new(), 0);
     let (mut beyond, mut number) = (0, 0u64);
-    let mut is_whole = true;
+    let (mut is_whole, mut parts) = (true, 0usize);
     let mut finders: Vec<Option<Finder>> =
         sought.iter().map(|sought| Finder::new(sought.wanted, 0)).collect();
     while let Some(record) = source.next() {
@@ -290,15 +293,20 @@ fn all<'t, S: Source<'t>>(
             if select.follows() && !wanted.contains(&tid) {
                 continue;
             }
+            if parts >= MAX_PARTS {
+                document.left_out += 1;
+                continue;
+            }
             let Execution { worker, from_ns, to_ns, .. } = execution;
             let path = walk(builder.graph(), worker, from_ns, to_ns, Bounds::default());
             if let Some(path) = path {
                 let mut traced = traced(builder.graph(), sought.name, &execution, &path);
                 traced.key = key;
+                parts = parts.saturating_add(traced.path.len());
                 document.executions.push(traced);
             }
         }
-        if document.executions.len() == count {
+        if document.executions.len() == count && document.left_out == 0 {
             bail!(nothing(sought, lacks, tally.as_ref()));
         }
         document.delimiters.extend(tally);
@@ -459,5 +467,29 @@ mod tests {
         let error =
             all(Merged::one(reader), Builder::default(), Select::default(), &[sought]).unwrap_err();
         assert!(error.to_string().starts_with("thread:4000000 did not run"), "{error}");
+    }
+
+    #[test]
+    fn paths_of_very_many_executions_are_left_out() {
+        let switch = |at: u32, prev: u32, next: u32| {
+            format!(
+                "t{prev}-{prev} [000] d..2. 1.{at:06}: sched_switch: prev_comm=t{prev} prev_pid={prev} prev_prio=120 \
+                 prev_state=R ==> next_comm=t{next} next_pid={next} next_prio=120\n"
+            )
+        };
+        let text: String =
+            (0..1000).map(|turn| switch(2 * turn, 1, 2) + &switch(2 * turn + 1, 2, 1)).collect();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("trace");
+        std::fs::write(&file, format!("# tracer: nop\n{text}")).unwrap();
+        let Recording::Text(text) = Recording::open(&file).unwrap() else { panic!("no text") };
+        let wanted = "event:sched_switch..sched_switch".parse().unwrap();
+        let sought = Sought { name: "all", wanted: &wanted, from_ns: None, to_ns: None };
+        let source = Merged::one(ftrace::Reader::new(&text));
+        let (document, _) = all(source, Builder::default(), Select::default(), &[sought]).unwrap();
+        let parts: usize = document.executions.iter().map(|traced| traced.path.len()).sum();
+        assert!((MAX_PARTS..2 * MAX_PARTS).contains(&parts), "{parts}");
+        assert_eq!(document.executions.len() as u64 + document.left_out, 1998);
+        assert!(page::page(&document, 120).text(false).contains("more executions are left out"));
     }
 }

@@ -66,6 +66,13 @@ pub fn page(document: &Document, width: usize) -> Painted {
     if document.discarded > 0 {
         page.plain(&format!("{} events were lost while recording\n", document.discarded));
     }
+    if document.left_out > 0 {
+        let left_out = document.left_out;
+        page.plain(&format!(
+            "{left_out} more executions are left out: the paths of all have too many parts; ask for \
+             a part of the time with --from and --to\n"
+        ));
+    }
     for delimiters in &document.delimiters {
         let rows = delimiters.tally.rows().into_iter().filter(|(count, _)| *count > 0);
         for (count, what) in rows {
