@@ -9,6 +9,7 @@ pub mod file;
 mod keeping;
 pub mod path;
 pub mod replay;
+mod requests;
 mod shelf;
 mod waits;
 mod who;

@@ -103,6 +103,25 @@ impl Keeping {
         Ok(document)
     }
 
+    /// The paths of an incident of a disk are of sleeps that requests to it end.
+    pub(crate) fn ensure_disk_paths(&self, daemon: &Daemon, incident: &Value) -> Result<()> {
+        let id = incident["id"].as_u64().context("an incident without a number")?;
+        let path = format!("/api/v1/incidents/{id}/path");
+        let answer = get(daemon.address, &path, &[])?;
+        ensure!(answer.status == 200, "the path is answered with {}", answer.status);
+        let document: Value = serde_json::from_slice(&answer.body)?;
+        let paths = document["executions"].as_array().context("no paths")?;
+        ensure!(!paths.is_empty(), "no path of {incident}");
+        let (mut disk_ns, mut all_ns) = (0, 0);
+        for path in paths {
+            println!("  kept: {} {} {}", path["comm"], path["name"], path["totals_ns"]);
+            disk_ns += path["totals_ns"]["disk"].as_u64().context("no disk")?;
+            all_ns += path["span_ns"].as_u64().context("no span")?;
+        }
+        ensure!(disk_ns >= all_ns / 2, "{disk_ns} of {all_ns} ns are for a disk: {document}");
+        Ok(())
+    }
+
     /// The events are a recording, in which the same path is found.
     fn ensure_exported(&self, id: u64, path: &Value) -> Result<()> {
         let folder = Folder::new("exported")?;

@@ -49,7 +49,7 @@ const FLOOR_NS: f64 = 3e6;
 /// What may lie between the end of requests and the wake-ups, of all that is looked at.
 const DISK_FLOOR_NS: f64 = 1e6;
 /// Requests that end closer together may have done so in either order.
-const STAMPS_APART_NS: u64 = 50_000;
+const STAMPS_APART_NS: u64 = 5_000;
 /// With more of the time that ftrace does not know of, nothing is judged.
 const MOST_UNSURE: f64 = 0.1;
 
