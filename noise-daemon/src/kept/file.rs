@@ -61,12 +61,33 @@ pub enum KeptError {
     /// It cannot be written, or opened.
     #[error("the file of its kernel events: {0}")]
     File(#[from] io::Error),
+    /// It is cut off, or something else.
+    #[error("the file of its kernel events is cut off, damaged or none of noised ({0})")]
+    Damaged(io::Error),
     /// What is in it cannot be read, or is something else.
     #[error("its kernel events: {0}")]
     Events(#[from] EventsError),
     /// What follows the events cannot be understood.
     #[error("its kernel events: who is who is damaged: {0}")]
     About(#[from] serde_json::Error),
+}
+
+impl KeptError {
+    /// What unpacks the file says what is wrong with it as an error of reading.
+    fn of_reading(error: io::Error) -> Self {
+        use io::ErrorKind::{InvalidData, Other, UnexpectedEof};
+        match error.kind() {
+            InvalidData | Other | UnexpectedEof => Self::Damaged(error),
+            _ => Self::File(error),
+        }
+    }
+
+    fn of_events(error: EventsError) -> Self {
+        match error {
+            EventsError::Unreadable(error) => Self::of_reading(error),
+            error => Self::Events(error),
+        }
+    }
 }
 
 impl Seen {
@@ -174,13 +195,14 @@ pub fn read(
 ) -> Result<(StretchHead, About), KeptError> {
     let mut unpacker = zstd::Decoder::new(from)?.single_frame();
     unpacker.window_log_max(WINDOW_LOG)?;
-    let mut reader = EventsReader::new(unpacker)?;
+    let mut reader = EventsReader::new(unpacker).map_err(KeptError::of_events)?;
     let head = reader.head();
-    while let Some(item) = reader.next_item()? {
+    while let Some(item) = reader.next_item().map_err(KeptError::of_events)? {
         each(&head, item);
     }
     let mut rest = Vec::new();
-    reader.into_inner().take(MOST_ABOUT_BYTES).read_to_end(&mut rest)?;
+    let mut about = reader.into_inner().take(MOST_ABOUT_BYTES);
+    about.read_to_end(&mut rest).map_err(KeptError::of_reading)?;
     Ok((head, serde_json::from_slice(&rest)?))
 }
 

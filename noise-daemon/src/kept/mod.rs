@@ -15,4 +15,4 @@ mod waits;
 mod who;
 
 pub use keeping::{Bounds, Keeping, Latest};
-pub use shelf::{list, open};
+pub use shelf::{Kept, Unusable, list, open};

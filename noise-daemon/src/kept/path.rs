@@ -1,5 +1,6 @@
 //! The paths of the longest waits of an incident's victim, from the events that were kept.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io::{self, Read};
 
@@ -154,9 +155,15 @@ fn lead_ns(open: Open<'_>, wait: Wait) -> Result<u64, KeptError> {
     let from_ns = wait.from_ns.saturating_sub(LEAD_NS);
     let mut times = Vec::new();
     each_event(open, |event| {
-        if (from_ns..=wait.to_ns).contains(&event.time_ns) {
-            times.push(event.time_ns);
+        if !(from_ns..=wait.to_ns).contains(&event.time_ns) {
+            return;
         }
+        if times.len() > 2 * MOST_EVENTS {
+            // One more than are looked at says that there are too many.
+            times.select_nth_unstable_by_key(MOST_EVENTS, |at_ns: &u64| Reverse(*at_ns));
+            times.truncate(MOST_EVENTS + 1);
+        }
+        times.push(event.time_ns);
     })?;
     let Some(beyond) = times.len().checked_sub(MOST_EVENTS) else { return Ok(from_ns) };
     let (_, first_ns, _) = times.select_nth_unstable(beyond);
@@ -214,7 +221,7 @@ fn sentence(traced: &Traced) -> String {
     let time = |ns: u64| duration(ns as f64);
     let mut text = format!("{} {} waited {}", traced.comm, traced.tid, time(traced.span_ns));
     let mut states: Vec<_> = traced.totals_ns.iter().filter(|(_, ns)| **ns > 0).collect();
-    states.sort_by_key(|(state, ns)| (std::cmp::Reverse(**ns), **state));
+    states.sort_by_key(|(state, ns)| (Reverse(**ns), **state));
     let share = |ns: u64| 100.0 * ns as f64 / traced.span_ns.max(1) as f64;
     let parts = states.iter().take(2).map(|(state, ns)| format!("{state} {:.0} %", share(**ns)));
     let parts: Vec<String> = parts.collect();
@@ -319,6 +326,36 @@ mod tests {
             }
             let file = zstd::encode_all(plain.as_slice(), 1).unwrap();
             let _ = find(&|| Ok(Box::new(io::Cursor::new(file.clone())) as Box<dyn Read>));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_used_says_so_in_a_sentence() {
+        let whole = made::file();
+        let cut = |length: usize| whole[..length].to_vec();
+        let packed = |bytes: &[u8]| zstd::encode_all(bytes, 1).unwrap();
+        let plain = zstd::decode_all(whole.as_slice()).unwrap();
+        let mut newer = plain.clone();
+        newer[8] = 99;
+        let head = StretchHead::default();
+        let mut without_about = Vec::new();
+        head.write(&mut without_about);
+        Item::End { events: 0, missing: 0 }.write(&mut without_about);
+        let damaged = "is cut off, damaged or none of noised (";
+        for (file, words) in [
+            (Vec::new(), damaged),
+            (cut(3), damaged),
+            (cut(whole.len() / 2), damaged),
+            (cut(whole.len() - 1), damaged),
+            (b"#!/bin/sh\necho garbage".to_vec(), damaged),
+            (packed(&[7; 100]), "these are not events of noised"),
+            (packed(&newer), "use the same version"),
+            (packed(&plain[..plain.len() - 9]), "who is who is damaged"),
+            (packed(&without_about), "who is who is damaged"),
+        ] {
+            let error = find(&|| Ok(Box::new(io::Cursor::new(file.clone())) as Box<dyn Read>));
+            let text = error.unwrap_err().to_string();
+            assert!(text.contains(words) && !text.contains('\n'), "{text}");
         }
     }
 

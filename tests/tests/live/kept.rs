@@ -19,6 +19,20 @@ const MAIN_SHARE: f64 = 0.25;
 /// Events of one incident that are kept, so that reading them takes little time.
 const MOST_EVENTS: u64 = 1 << 15;
 
+/// What a daemon says of what it kept of an incident.
+fn said(daemon: &Daemon, id: u64) -> Result<Value> {
+    let trace = || -> Result<Option<Value>> {
+        let answer = get(daemon.address, "/api/v1/incidents", &[])?;
+        let document: Value = serde_json::from_slice(&answer.body)?;
+        let traces = document["traces"].as_array().context("no list of traces")?;
+        Ok(traces.iter().find(|trace| trace["incident"] == id).cloned())
+    };
+    ensure!(until(|| Ok(trace()?.is_some()))?, "nothing is said of incident {id}");
+    let trace = trace()?.context("it went")?;
+    println!("  kept: {trace}");
+    Ok(trace)
+}
+
 /// Where a daemon keeps its state, and where it answers.
 pub(crate) struct Keeping {
     folder: Folder,
@@ -57,15 +71,7 @@ impl Keeping {
 
     /// The paths of an incident, which a planted hog brought about.
     pub(crate) fn ensure_kept(&self, daemon: &Daemon, id: u64, hogs: &[i32]) -> Result<Value> {
-        let trace = || -> Result<Option<Value>> {
-            let answer = get(daemon.address, "/api/v1/incidents", &[])?;
-            let document: Value = serde_json::from_slice(&answer.body)?;
-            let traces = document["traces"].as_array().context("no list of traces")?;
-            Ok(traces.iter().find(|trace| trace["incident"] == id).cloned())
-        };
-        ensure!(until(|| Ok(trace()?.is_some()))?, "nothing is said of incident {id}");
-        let trace = trace()?.context("it went")?;
-        println!("  kept: {trace}");
+        let trace = said(daemon, id)?;
         let events = trace["events"].as_u64().unwrap_or(0);
         ensure!(trace["trouble"].is_null() && (1..=MOST_EVENTS).contains(&events), "{trace}");
         let document: Value = serde_json::from_str(&self.show(id, &["--path", "--json"])?)?;
@@ -106,6 +112,12 @@ impl Keeping {
     /// The paths of an incident of a disk are of sleeps that requests to it end.
     pub(crate) fn ensure_disk_paths(&self, daemon: &Daemon, incident: &Value) -> Result<()> {
         let id = incident["id"].as_u64().context("an incident without a number")?;
+        let trace = said(daemon, id)?;
+        if !trace["trouble"].is_null() {
+            // Others may have had six incidents in the last hour.
+            println!("  no path of {id} is judged");
+            return Ok(());
+        }
         let path = format!("/api/v1/incidents/{id}/path");
         let answer = get(daemon.address, &path, &[])?;
         ensure!(answer.status == 200, "the path is answered with {}", answer.status);

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 
 use crate::cli::output;
 use crate::config::{DEFAULT_ADDRESS, DEFAULT_SOCKET};
-use crate::kept::{list, open};
+use crate::kept::{Kept, Unusable, list, open};
 use crate::state::{DEFAULT_DIRECTORY, Document, read};
 
 /// Longer than a daemon on a loaded machine takes.
@@ -113,11 +113,16 @@ impl IncidentSource {
         self.get("incidents", asked, |left| {
             let closed = |report| Arc::new(Arc::<Report>::unwrap_or_clone(report).unwatched());
             let incidents: Vec<_> = left.incidents.into_iter().map(closed).collect();
-            let kept = self.directory.as_deref().map(list).unwrap_or_default();
-            let traces = kept.into_iter().map(|kept| kept.trace);
-            let of_those =
-                |trace: &Arc<KeptTrace>| incidents.iter().any(|report| report.id == trace.incident);
-            Told { traces: traces.filter(of_those).collect(), incidents }
+            let of_those = |id| incidents.iter().any(|report: &Arc<Report>| report.id == id);
+            let kept = self.directory.as_deref().map(|directory| list(directory, of_those));
+            let trace = |kept: Result<Kept, Unusable>| match kept {
+                Ok(kept) => kept.trace,
+                Err(unusable) => {
+                    let why = unusable.sentence();
+                    KeptTrace::without(unusable.incident, unusable.written, &why).into()
+                }
+            };
+            Told { traces: kept.into_iter().flatten().map(trace).collect(), incidents }
         })
     }
 
