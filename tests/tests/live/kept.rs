@@ -1,6 +1,7 @@
 //! What a daemon keeps of the moment when an incident opened: the paths name who had the CPU, the kernel
 //! events become a recording, and both are there after a restart.
 
+use std::fs::{self, OpenOptions};
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
@@ -174,6 +175,32 @@ impl Keeping {
         self.ensure_exported(id, &paths["executions"][0])?;
         let (status, _) = daemon.stop(libc::SIGTERM)?;
         ensure!(status.success(), "ended with {status}");
-        Ok(())
+        self.ensure_damage_is_said(id)
+    }
+
+    /// One that is cut off, and one that is damaged, say so.
+    fn ensure_damage_is_said(&self, id: u64) -> Result<()> {
+        let state = self.state()?;
+        let number = id.to_string();
+        let file = |ending: &str| format!("{state}/incident-{id}.{ending}");
+        let refused = |words: &str| -> Result<()> {
+            for what in [&["--path"][..], &["--export", &format!("{state}/exported")]] {
+                let command = ["incidents", "show", &number, STATE_DIRECTORY, &state];
+                let outcome = run_noised(&[&command[..], what].concat())?;
+                let is_clear = outcome.code == 1 && outcome.stderr.contains(words);
+                ensure!(is_clear && outcome.stderr.lines().count() == 1, "{outcome:?}");
+            }
+            Ok(())
+        };
+        let length = fs::metadata(file("trace"))?.len();
+        OpenOptions::new().write(true).open(file("trace"))?.set_len(length / 2)?;
+        refused("is cut off, damaged or none of noised")?;
+        fs::write(file("path"), "garbage")?;
+        refused("their file is damaged")?;
+        let outcome = run_noised(&["incidents", STATE_DIRECTORY, &state])?;
+        let is_said = outcome.stdout.contains("are not kept: their file is damaged");
+        ensure!(outcome.code == 0 && is_said, "{outcome:?}");
+        fs::remove_file(file("path"))?;
+        refused("no kernel events of incident")
     }
 }

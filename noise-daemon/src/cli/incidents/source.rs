@@ -136,7 +136,8 @@ impl IncidentSource {
             // Kernel events are served by the socket alone.
             let Place::Socket(path) = place else { continue };
             if let Ok(bytes) = ask(path, &format!("incidents/{id}/trace"))? {
-                return Ok(bytes);
+                // The file went while the daemon ran, which its log says.
+                return Ok(bytes.filter(|bytes| !bytes.is_empty()));
             }
         }
         let Some(directory) = &self.directory else {
@@ -486,8 +487,12 @@ mod tests {
             client: WebClient::default(),
         };
         assert_eq!(source(None).trace(7).unwrap(), Some(vec![0xff, 0]));
-        daemon.answer(Reply::of(404, "text/plain", b""));
-        assert_eq!(source(Some(root.path())).trace(7).unwrap(), None);
+        for reply in
+            [Reply::of(404, "text/plain", b""), Reply::of(200, "application/vnd.noised.trace", b"")]
+        {
+            daemon.answer(reply);
+            assert_eq!(source(Some(root.path())).trace(7).unwrap(), None);
+        }
         drop(daemon);
         let error = source(None).trace(7).unwrap_err().to_string();
         assert!(error.contains("--connect SOCKET or --state.directory"), "{error}");
