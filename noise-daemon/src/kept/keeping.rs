@@ -59,10 +59,19 @@ fn lock(all: &All) -> MutexGuard<'_, BTreeMap<u64, Kept>> {
     all.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Forgets the oldest.
+fn bound(without: &mut BTreeMap<u64, Arc<KeptTrace>>) {
+    while without.len() > MOST_WITHOUT {
+        without.pop_first();
+    }
+}
+
 /// A thread at work, with the incidents that it works for.
 struct Work {
     thread: JoinHandle<Vec<Outcome>>,
     incidents: Vec<(u64, Timestamp)>,
+    /// Those that are forgotten meanwhile.
+    gone: Vec<u64>,
 }
 
 /// Keeps what there is to keep.
@@ -92,20 +101,24 @@ impl Keeping {
         is_known: impl Fn(u64) -> bool,
     ) -> Self {
         let shelf = Shelf::new(Arc::clone(folder));
-        let mut all = BTreeMap::new();
-        for kept in shelf.restore() {
-            match kept.trace.incident {
-                id if is_known(id) => drop(all.insert(id, kept)),
-                id => shelf.remove(id),
+        let (mut all, mut without) = (BTreeMap::new(), BTreeMap::new());
+        for kept in shelf.restore(is_known) {
+            match kept {
+                Ok(kept) => drop(all.insert(kept.trace.incident, kept)),
+                Err(unusable) => {
+                    let (id, why) = (unusable.incident, unusable.sentence());
+                    without.insert(id, KeptTrace::without(id, unusable.written, &why).into());
+                }
             }
         }
+        bound(&mut without);
         let recent = all.values().map(|kept| kept.trace.to).collect();
         let mut keeping = Self {
             shelf,
             latest,
             bounds,
             all: Arc::new(Mutex::new(all)),
-            without: BTreeMap::new(),
+            without,
             waiting: Vec::new(),
             gone: Vec::new(),
             work: None,
@@ -143,14 +156,18 @@ impl Keeping {
 
     fn say_why(&mut self, incident: u64, opened: Timestamp, why: &str) {
         self.without.insert(incident, Arc::new(KeptTrace::without(incident, opened, why)));
-        while self.without.len() > MOST_WITHOUT {
-            self.without.pop_first();
-        }
+        bound(&mut self.without);
     }
 
     /// Incidents are over, or no more: what is kept of those that are not known goes.
     pub fn forget(&mut self, is_known: impl Fn(u64) -> bool) {
         self.without.retain(|id, _| is_known(*id));
+        self.waiting.retain(|job| is_known(job.incident));
+        if let Some(work) = &mut self.work {
+            let gone = work.incidents.extract_if(.., |(id, _)| !is_known(*id));
+            // Its files come after this.
+            work.gone.extend(gone.map(|(id, _)| id));
+        }
         let mut all = lock(&self.all);
         let gone: Vec<u64> = all.keys().copied().filter(|id| !is_known(*id)).collect();
         gone.iter().for_each(|id| drop(all.remove(id)));
@@ -184,7 +201,7 @@ impl Keeping {
         let shelf = self.shelf.clone();
         let work = move || work(&shelf, jobs, &gone);
         match thread::Builder::new().name("traces".to_owned()).spawn(work) {
-            Ok(thread) => self.work = Some(Work { thread, incidents }),
+            Ok(thread) => self.work = Some(Work { thread, incidents, gone: Vec::new() }),
             Err(error) => {
                 let why = format!("no thread can be started ({error})");
                 incidents.iter().for_each(|(id, opened)| self.failed(*id, *opened, &why));
@@ -193,7 +210,8 @@ impl Keeping {
     }
 
     fn collect(&mut self) {
-        let Some(Work { thread, incidents }) = self.work.take() else { return };
+        let Some(Work { thread, incidents, gone }) = self.work.take() else { return };
+        self.gone.extend(gone);
         // A panic was printed.
         let mut outcomes: BTreeMap<u64, Result<Kept, String>> =
             thread.join().unwrap_or_default().into_iter().collect();
@@ -475,6 +493,44 @@ mod tests {
         keeping.shorten();
         settle(&mut keeping);
         assert_eq!((ids(&keeping), files(root.path())), (Vec::new(), 0));
+    }
+
+    #[test]
+    fn what_is_forgotten_before_it_is_kept_leaves_nothing() {
+        let root = tempfile::tempdir().unwrap();
+        let mut keeping = keeping(root.path(), BOUNDS, |_| true);
+        // One is forgotten before the thread has it, one meanwhile.
+        keeping.opened(&report(1), clock(1_000));
+        keeping.forget(|_| false);
+        assert!(keeping.waiting.is_empty());
+        let (go, gone) = std::sync::mpsc::channel::<()>();
+        let gone = Mutex::new(gone);
+        keeping.latest = Some(Arc::new(move |_| {
+            gone.lock().unwrap().recv().unwrap();
+            made::pieces()
+        }));
+        keeping.opened(&report(2), clock(1_000));
+        keeping.opened(&report(3), clock(1_000));
+        keeping.tick();
+        keeping.forget(|id| id == 3);
+        (0..2).for_each(|_| go.send(()).unwrap());
+        settle(&mut keeping);
+        assert_eq!((ids(&keeping), files(root.path())), (vec![3], 2));
+    }
+
+    #[test]
+    fn what_an_earlier_daemon_left_damaged_is_said_at_the_incident() {
+        let root = tempfile::tempdir().unwrap();
+        {
+            let mut keeping = keeping(root.path(), BOUNDS, |_| true);
+            keeping.opened(&report(7), clock(1_000));
+            settle(&mut keeping);
+        }
+        std::fs::write(root.path().join("incident-7.path"), "garbage").unwrap();
+        let keeping = keeping(root.path(), BOUNDS, |id| id == 7);
+        assert_eq!((ids(&keeping), files(root.path())), (Vec::new(), 0));
+        let said = keeping.list()[0].sentence();
+        assert!(said.contains("their file is damaged: it ends early"), "{said}");
     }
 
     #[test]

@@ -9,9 +9,10 @@ pub mod file;
 mod keeping;
 pub mod path;
 pub mod replay;
+mod requests;
 mod shelf;
 mod waits;
 mod who;
 
 pub use keeping::{Bounds, Keeping, Latest};
-pub use shelf::{list, open};
+pub use shelf::{Kept, Unusable, list, open};

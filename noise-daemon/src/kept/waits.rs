@@ -40,6 +40,8 @@ pub struct Wanted {
     pub cpu: bool,
     /// Uninterruptible sleeps, up to the moment when the thread runs again.
     pub blocked: bool,
+    /// Other sleeps, up to the wake-up.
+    pub asleep: bool,
 }
 
 impl Wanted {
@@ -48,15 +50,15 @@ impl Wanted {
         match watched {
             Watched::Interruption
             | Watched::Signal(Signal::RunqueueWait | Signal::CgroupRunqueueWait) => {
-                Self { cpu: true, blocked: false }
+                Self { cpu: true, blocked: false, asleep: false }
             }
             Watched::Signal(
                 Signal::UninterruptibleWait
                 | Signal::DirectReclaim
                 | Signal::BlockQueueWait
                 | Signal::BlockDeviceWait,
-            ) => Self { cpu: false, blocked: true },
-            Watched::Signal(_) => Self { cpu: true, blocked: true },
+            ) => Self { cpu: false, blocked: true, asleep: false },
+            Watched::Signal(_) => Self { cpu: true, blocked: true, asleep: false },
         }
     }
 }
@@ -87,6 +89,7 @@ enum State {
 }
 
 /// Finds the longest waits of threads, of events in any order.
+#[derive(Clone)]
 pub struct Waits<'a> {
     /// Whose; `None`: anyone's.
     tids: Option<&'a BTreeSet<u32>>,
@@ -132,11 +135,18 @@ impl<'a> Waits<'a> {
 
     /// So many of the longest that went on after a time, the longest first. What goes on at the end lasts until
     /// then.
-    pub fn longest(
+    pub fn longest(self, wanted: Wanted, span_ns: (u64, u64), most: usize) -> Vec<Wait> {
+        self.heaviest(wanted, span_ns, most, |wait, _| wait.ns())
+    }
+
+    /// So many of those that weigh most, these first; without those that weigh nothing. It is said of each whether
+    /// no signal could have ended it.
+    pub fn heaviest(
         mut self,
         wanted: Wanted,
         (since_ns, end_ns): (u64, u64),
         most: usize,
+        weight: impl Fn(&Wait, bool) -> u64,
     ) -> Vec<Wait> {
         self.steps.sort_unstable();
         let mut threads: HashMap<u32, (State, u64)> = HashMap::new();
@@ -145,10 +155,13 @@ impl<'a> Waits<'a> {
             let is_wanted = match state {
                 State::Cpu => wanted.cpu,
                 State::Blocked => wanted.blocked,
-                State::Runs | State::Idle => false,
+                State::Idle => wanted.asleep,
+                State::Runs => false,
             };
             if is_wanted && from_ns < to_ns && to_ns > since_ns {
-                found.push(Wait { tid, from_ns, to_ns });
+                let wait = Wait { tid, from_ns, to_ns };
+                let weight = weight(&wait, state == State::Blocked);
+                found.extend((weight > 0).then_some((weight, wait)));
             }
             if found.len() > 64 * (most + 1) {
                 shorten(&mut found, most);
@@ -177,19 +190,20 @@ impl<'a> Waits<'a> {
                         State::Runs | State::Cpu => false,
                     };
                     if begins {
-                        *now = (State::Cpu, at_ns);
+                        let sleep = std::mem::replace(now, (State::Cpu, at_ns));
+                        end(tid, sleep, at_ns);
                     }
                 }
             }
         }
         threads.into_iter().for_each(|(tid, wait)| end(tid, wait, end_ns));
         shorten(&mut found, most);
-        found
+        found.into_iter().map(|(_, wait)| wait).collect()
     }
 }
 
-fn shorten(waits: &mut Vec<Wait>, most: usize) {
-    waits.sort_unstable_by_key(|wait| (Reverse(wait.ns()), *wait));
+fn shorten(waits: &mut Vec<(u64, Wait)>, most: usize) {
+    waits.sort_unstable_by_key(|(weight, wait)| (Reverse(*weight), *wait));
     waits.truncate(most);
 }
 
@@ -201,8 +215,9 @@ mod tests {
     use super::*;
     use crate::kept::file::made::event;
 
-    const CPU: Wanted = Wanted { cpu: true, blocked: false };
-    const BLOCKED: Wanted = Wanted { cpu: false, blocked: true };
+    const CPU: Wanted = Wanted { cpu: true, blocked: false, asleep: false };
+    const BLOCKED: Wanted = Wanted { cpu: false, blocked: true, asleep: false };
+    const ALL: Wanted = Wanted { cpu: true, blocked: true, asleep: true };
 
     fn longest(bodies: &[Body], tids: Option<&BTreeSet<u32>>, wanted: Wanted) -> Vec<Wait> {
         let mut waits = Waits::new(tids);
@@ -256,6 +271,25 @@ mod tests {
         // Where they do not count, what comes behind them does.
         let own = BTreeSet::from([8]);
         assert_eq!(longest(&bodies(), Some(&own), CPU), [wait(8, 600, 650)]);
+    }
+
+    #[test]
+    fn what_weighs_most_comes_first_and_what_weighs_nothing_is_left_out() {
+        let mut waits = Waits::new(None);
+        bodies().iter().for_each(|body| waits.note(&event(body, 0)));
+        // The end of a sleep that counts is that of another's begin.
+        let weight = |wait: &Wait, is_blocked| match is_blocked {
+            true => 1_000,
+            false => {
+                if wait.tid == 7 {
+                    1_000 - wait.from_ns
+                } else {
+                    0
+                }
+            }
+        };
+        let found = waits.heaviest(ALL, (0, 1_000), 3, weight);
+        assert_eq!(found, [wait(8, 110, 650), wait(7, 100, 200), wait(7, 200, 500)]);
     }
 
     #[test]
