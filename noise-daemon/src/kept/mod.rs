@@ -7,11 +7,12 @@
 
 pub mod file;
 mod keeping;
+mod newest;
 pub mod path;
 pub mod replay;
 mod shelf;
 mod waits;
 mod who;
 
-pub use keeping::{Bounds, Keeping, Latest};
+pub use keeping::{Bounds, Keeping, Latest, MOST_THREADS};
 pub use shelf::{list, open};

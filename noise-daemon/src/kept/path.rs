@@ -19,6 +19,7 @@ use noise_trace::delays::Delays;
 use noise_wire::events::{Item, StretchHead};
 
 use super::file::{About, KeptError, read};
+use super::newest::Newest;
 use super::replay::{Replayed, offset_ns, replay};
 use super::waits::{Wait, Waits, Wanted};
 
@@ -104,15 +105,13 @@ fn each_event(open: Open<'_>, mut each: impl FnMut(&Event)) -> Result<(), KeptEr
 /// From when on events are looked at for a wait: so far back, unless these are too many.
 fn lead_ns(open: Open<'_>, wait: Wait) -> Result<u64, KeptError> {
     let from_ns = wait.from_ns.saturating_sub(LEAD_NS);
-    let mut times = Vec::new();
+    let mut latest = Newest::new(MOST_EVENTS, |at_ns: &u64| *at_ns);
     each_event(open, |event| {
         if (from_ns..=wait.to_ns).contains(&event.time_ns) {
-            times.push(event.time_ns);
+            latest.add(event.time_ns);
         }
     })?;
-    let Some(beyond) = times.len().checked_sub(MOST_EVENTS) else { return Ok(from_ns) };
-    let (_, first_ns, _) = times.select_nth_unstable(beyond);
-    Ok(*first_ns)
+    Ok(latest.finish().into_iter().min().unwrap_or(from_ns))
 }
 
 /// The path of one wait; `None` where its thread is not in the events that are looked at.
