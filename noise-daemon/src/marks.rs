@@ -5,15 +5,17 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::os::unix::net;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::cmsg_space;
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg, setsockopt, sockopt,
 };
@@ -45,6 +47,10 @@ const OLDEST_NS: u64 = 10_000_000_000;
 /// How often it is said that marks are refused.
 const SAY_EVERY_NS: u64 = 60_000_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
+/// In what time one more may be taken.
+const TOKEN_NS: u64 = SECOND_NS / RATE;
+/// Least time from one turn of [`Marks::wait`] to the next.
+const TURN_PAUSE: Duration = Duration::from_millis(1);
 
 /// The mark socket that belongs to a local socket: beside it, `noised.marks` for `noised.sock`.
 pub fn beside(socket: &Path) -> PathBuf {
@@ -64,6 +70,20 @@ pub struct Counts {
     pub refused: u64,
     /// Nothing: they are more than are taken in a second.
     pub dropped: u64,
+}
+
+impl Counts {
+    /// What to say of those that became nothing, beyond what was said before.
+    pub fn left_out(self, said: Self) -> Option<String> {
+        let refused = self.refused.saturating_sub(said.refused);
+        let dropped = self.dropped.saturating_sub(said.dropped);
+        (refused > 0 || dropped > 0).then(|| {
+            format!(
+                "left out of the marks: {refused} datagrams that are no marks or not their senders' to set, \
+                 {dropped} that came beyond {RATE} a second"
+            )
+        })
+    }
 }
 
 /// What came with a datagram.
@@ -112,14 +132,64 @@ const fn bytes(mark: &Mark) -> usize {
     size_of::<Mark>() + mark.name.len() + mark.key.len()
 }
 
-/// Whether a mark may name that thread as its own: one of the sender's process, or of a process of the same user. One
-/// that has ended since is believed.
-fn is_allowed(tid: i32, sender: Sender) -> bool {
-    let Ok(status) = procfs::text(format!("/proc/{tid}/status")) else { return true };
-    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
-    let first = |name: &str| field(name)?.split_ascii_whitespace().next()?.parse::<u32>().ok();
-    let is_own = first("Tgid:") == u32::try_from(sender.pid).ok();
-    is_own || first("Uid:") == Some(sender.uid)
+/// What `/proc/ID/status` says of a thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Status {
+    process: i32,
+    parent: i32,
+    uid: Option<u32>,
+    /// Its ids in the pid namespaces that it is in, from that of the daemon on.
+    ids: Vec<i32>,
+}
+
+impl Status {
+    /// `None` where there is no such thread any more.
+    fn of(tid: i32) -> Option<Self> {
+        procfs::text(format!("/proc/{tid}/status")).ok().map(|text| Self::parse(&text))
+    }
+
+    fn parse(text: &str) -> Self {
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+            line.split_ascii_whitespace()
+        };
+        let id = |name: &str| field(name).next().and_then(|id| id.parse().ok()).unwrap_or(0);
+        Self {
+            process: id("Tgid:"),
+            parent: id("PPid:"),
+            uid: field("Uid:").next().and_then(|uid| uid.parse().ok()),
+            ids: field("NSpid:").filter_map(|id| id.parse().ok()).collect(),
+        }
+    }
+
+    /// Whether its own ids are others than the daemon's.
+    fn is_inside(&self) -> bool {
+        self.ids.len() > 1
+    }
+
+    fn is(&self, tid: i32) -> bool {
+        self.ids.last() == Some(&tid)
+    }
+}
+
+/// The thread that a sender names as its own: one of its process, or of a process of the same user; `None` where it
+/// may not. One that has ended since is believed. Of a sender in a pid namespace of its own, which has other ids
+/// inside, only its first thread and its parent's are found: 0 where the thread is not known.
+fn named(tid: i32, sender: Sender, status: impl Fn(i32) -> Option<Status>) -> Option<i32> {
+    let found = status(tid);
+    if found.as_ref().is_some_and(|found| found.process == sender.pid) {
+        return Some(tid);
+    }
+    if let Some(own) = status(sender.pid).filter(Status::is_inside) {
+        if own.is(tid) {
+            return Some(sender.pid);
+        }
+        let is_its = |parent: &Status| {
+            parent.ids.len() == own.ids.len() && parent.is(tid) && parent.uid == Some(sender.uid)
+        };
+        return Some(status(own.parent).filter(is_its).map_or(0, |_| own.parent));
+    }
+    found.is_none_or(|found| found.uid == Some(sender.uid)).then_some(tid)
 }
 
 impl Kept {
@@ -130,20 +200,24 @@ impl Kept {
             return;
         };
         let passed_ns = now_ns.saturating_sub(self.refilled_ns);
-        let refill = passed_ns.saturating_mul(RATE) / SECOND_NS;
-        if refill > 0 {
+        let refill = (passed_ns / TOKEN_NS).min(RATE);
+        if refill == RATE {
+            (self.tokens, self.refilled_ns) = (RATE, now_ns);
+        } else {
             self.tokens = self.tokens.saturating_add(refill).min(RATE);
-            self.refilled_ns = now_ns;
+            // What is left of a token's time counts for the next one.
+            self.refilled_ns += refill * TOKEN_NS;
         }
         let Some(tokens) = self.tokens.checked_sub(1) else {
             self.counts.dropped += 1;
             return;
         };
         self.tokens = tokens;
-        if message.tid.is_some_and(|tid| !is_allowed(tid, sender)) {
+        let tid = message.tid.map_or(Some(0), |tid| named(tid, sender, Status::of));
+        let Some(tid) = tid else {
             self.counts.refused += 1;
             return;
-        }
+        };
         let oldest_ns = sender.sent_ns.saturating_sub(OLDEST_NS);
         let sane = |ns: &u64| (oldest_ns..=now_ns).contains(ns);
         let mark = Mark {
@@ -152,7 +226,7 @@ impl Kept {
             time_ns: message.monotonic_ns.filter(sane).unwrap_or(sender.sent_ns),
             begins: message.begins,
             pid: sender.pid,
-            tid: message.tid.unwrap_or(0),
+            tid,
             uid: sender.uid,
             name: message.name.into(),
             key: message.key.into(),
@@ -170,17 +244,10 @@ impl Kept {
 
     /// What to say of datagrams that became nothing, from time to time.
     fn complaint(&mut self, now_ns: u64) -> Option<String> {
-        let refused = self.counts.refused - self.said.refused;
-        let dropped = self.counts.dropped - self.said.dropped;
         let is_due = self.said_ns == 0 || now_ns.saturating_sub(self.said_ns) >= SAY_EVERY_NS;
-        if refused + dropped == 0 || !is_due {
-            return None;
-        }
+        let left_out = self.counts.left_out(self.said).filter(|_| is_due)?;
         (self.said_ns, self.said) = (now_ns, self.counts);
-        Some(format!(
-            "left out of the marks: {refused} datagrams that are no marks or not their senders' to set, {dropped} \
-             that came beyond {RATE} a second"
-        ))
+        Some(left_out)
     }
 }
 
@@ -231,6 +298,28 @@ impl Marks {
             }
         }
         true
+    }
+
+    /// Waits so long, and calls `taken` when some came: who sends without pause waits for a turn, not for the end.
+    pub fn wait(&mut self, length: Duration, mut taken: impl FnMut(&mut Self)) {
+        let begin = Instant::now();
+        let left = || length.saturating_sub(begin.elapsed());
+        while !left().is_zero() && self.is_ready(left()) {
+            let pause = if self.drain() { PAUSE } else { TURN_PAUSE };
+            taken(self);
+            thread::sleep(pause.min(left()));
+        }
+    }
+
+    /// Whether something is there to be read within a time.
+    fn is_ready(&self, within: Duration) -> bool {
+        let mut wanted = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
+        match ppoll(&mut wanted, Some(within.into()), None) {
+            Ok(0) => false,
+            Ok(_) => true,
+            // A signal ends the wait, as the end of the recording does.
+            Err(_) => false,
+        }
     }
 
     /// The marks from that number on that are still there.
@@ -395,7 +484,7 @@ mod tests {
         sender.send(b"begin query 17").unwrap();
         let between_ns = monotonic_ns();
         sender.send(format!("end query 17 {between_ns} {}", own_tid()).as_bytes()).unwrap();
-        std::thread::sleep(Duration::from_millis(2));
+        thread::sleep(Duration::from_millis(2));
         assert!(!marks.drain());
         let all: Vec<Mark> = marks.from(0).cloned().collect();
         let [begin, end] = all.as_slice() else { panic!("{all:?}") };
@@ -432,6 +521,74 @@ mod tests {
         let is_now =
             |mark: &Mark| mark.time_ns == mark.sent_ns && mark.sent_ns + SECOND_NS > now_ns;
         assert!(marks.from(0).all(is_now));
+    }
+
+    #[test]
+    fn who_sends_without_pause_waits_for_a_turn_only() {
+        const MARKS: usize = 300;
+        let folder = tempfile::tempdir().unwrap();
+        let (mut marks, sender) = bound(folder.path());
+        // Ten fit into the socket where the system is not set otherwise; then it blocks.
+        let sending = thread::spawn(move || {
+            for number in 0..MARKS {
+                sender.send(format!("begin query {number}").as_bytes()).unwrap();
+            }
+        });
+        let mut turns = 0;
+        let begin = Instant::now();
+        while marks.counts().taken < MARKS as u64 && begin.elapsed() < Duration::from_secs(60) {
+            marks.wait(Duration::from_millis(20), |_| turns += 1);
+        }
+        sending.join().unwrap();
+        assert_eq!(marks.counts().taken, MARKS as u64);
+        assert!(turns > 1);
+        let begin = Instant::now();
+        marks.wait(Duration::from_millis(5), |_| panic!("nothing came"));
+        assert!(begin.elapsed() >= Duration::from_millis(5));
+    }
+
+    #[test]
+    fn as_many_as_may_come_in_a_second_are_taken() {
+        let sender = Some(Sender { pid: 1, uid: 0, sent_ns: 5 });
+        let mut kept = Kept::default();
+        // A little more often than one for each token, after the first second's were used up.
+        for number in 0..4 * RATE {
+            kept.take(b"begin query", sender, SECOND_NS + number * (TOKEN_NS - 1_000));
+        }
+        let Counts { taken, dropped, .. } = kept.counts;
+        assert!(dropped <= taken / 50, "{taken} taken, {dropped} dropped");
+    }
+
+    #[test]
+    fn ids_of_another_pid_namespace_are_not_taken_for_those_of_this_one() {
+        let of = |process: i32, parent: i32, uid: u32, ids: &[i32]| {
+            let ids: Vec<String> = ids.iter().map(i32::to_string).collect();
+            let text = format!(
+                "Name:\tx y\nTgid:\t{process}\nPid:\t{process}\nPPid:\t{parent}\nUid:\t{uid}\t0\t0\t0\nNSpid:\t{}\n",
+                ids.join("\t")
+            );
+            Some(Status::parse(&text))
+        };
+        let status = |tid: i32| match tid {
+            1 => of(1, 0, 0, &[1]),
+            7 => of(7, 2, 0, &[7]),
+            // In a container: its first process, and a script in it with a command.
+            500 => of(500, 400, 0, &[500, 1]),
+            507 => of(507, 500, 0, &[507, 7]),
+            508 => of(508, 507, 0, &[508, 8]),
+            // Of another user, outside, with two threads.
+            600 | 601 => of(600, 1, 5, &[tid]),
+            602 => of(602, 600, 5, &[602]),
+            _ => None,
+        };
+        let named = |tid, pid, uid| named(tid, Sender { pid, uid, sent_ns: 5 }, status);
+        assert_eq!((named(8, 508, 0), named(7, 508, 0)), (Some(508), Some(507)));
+        // The container's first process is the host's neither by its id nor otherwise its own.
+        assert_eq!((named(1, 508, 0), named(3, 508, 0)), (Some(0), Some(0)));
+        assert_eq!((named(601, 600, 5), named(600, 602, 5)), (Some(601), Some(600)));
+        assert_eq!((named(7, 602, 5), named(7, 1, 0)), (None, Some(7)));
+        // Gone: who it was, or who sent it.
+        assert_eq!((named(999, 602, 5), named(600, 998, 5)), (Some(999), Some(600)));
     }
 
     #[test]
