@@ -40,6 +40,8 @@ const MOST_KEPT_BYTES: usize = 2 << 20;
 const RATE: u64 = 10_000;
 /// Datagrams that are read in one turn.
 const TURN: usize = 256;
+/// Turns before an answer: what comes later may be older than the next stretch that is asked for.
+const TURNS: usize = 4;
 /// How long the socket is left alone when there is more to read than that, or than may be taken.
 const PAUSE: Duration = Duration::from_millis(10);
 /// How much older than its datagram a mark may be.
@@ -443,8 +445,8 @@ pub fn with_marks(source: EventSource, marks: Option<SharedMarks>) -> EventSourc
         let mut bytes = Vec::new();
         {
             let mut marks = lock(&marks);
-            // What was sent before the request came.
-            marks.drain();
+            // What was sent before the request came, as much as a socket may have.
+            let _ = (0..TURNS).all(|_| marks.drain());
             for mark in marks.between(since_ns, until_ns) {
                 Item::Mark(mark.clone()).write(&mut bytes);
             }

@@ -303,7 +303,7 @@ fn work(shelf: &Shelf, jobs: Vec<Job>, gone: &[u64]) -> Vec<Outcome> {
     let outcomes: Vec<_> = outcomes.collect();
     let (count, path_time) = (outcomes.len(), begin.elapsed() - copy_time);
     tracing::debug!(count, ?copy_time, ?path_time, "kept kernel events");
-    noise_system::memory::give_back();
+    noise_system::memory::give_back_program();
     outcomes
 }
 

@@ -207,6 +207,8 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
         reload,
         budget: costs.budget.clone(),
     };
+    // What loading took is not used again.
+    noise_system::memory::give_back_program();
     tokio::select! {
         result = daemon.work(asked, hangup) => result?,
         () = serve(listeners, router, served, costs.clone()) => {}
