@@ -10,6 +10,7 @@ use noise_tests::recorded::recorded;
 use noise_tests::scratch::Folder;
 use serde_json::Value;
 
+use crate::INCONCLUSIVE;
 use crate::incidents::until;
 use crate::record::ensure_babeltrace;
 
@@ -66,6 +67,10 @@ impl Keeping {
         ensure!(until(|| Ok(trace()?.is_some()))?, "nothing is said of incident {id}");
         let trace = trace()?.context("it went")?;
         println!("  kept: {trace}");
+        let trouble = trace["trouble"].as_str().unwrap_or_default();
+        let is_crowded =
+            ["of the last hour", "opened at once"].iter().any(|of| trouble.contains(of));
+        ensure!(!is_crowded, "{INCONCLUSIVE}: too many other incidents: {trace}");
         let events = trace["events"].as_u64().unwrap_or(0);
         ensure!(trace["trouble"].is_null() && (1..=MOST_EVENTS).contains(&events), "{trace}");
         let document: Value = serde_json::from_str(&self.show(id, &["--path", "--json"])?)?;
