@@ -28,7 +28,7 @@ pub use self::daemon::{EventAdder, flight};
 pub(in crate::cli) use self::dump::{Host, cgroup as cgroup_of};
 use self::line::Progress;
 use self::session::Session;
-pub use self::session::{offset_ns, pause};
+pub use self::session::{offset_ns, pause, uuid};
 use self::summary::Limits;
 use self::supply::SupplyResult;
 pub use self::supply::{Supply, own};

@@ -74,7 +74,10 @@ pub fn pause(fullness: f64, turn: Duration, left: Option<Duration>) -> Duration 
 }
 
 /// A number that no other recording has.
-fn uuid() -> anyhow::Result<Uuid> {
+///
+/// # Errors
+/// Where the kernel has none.
+pub fn uuid() -> anyhow::Result<Uuid> {
     let path = "/proc/sys/kernel/random/uuid";
     let text = procfs::text(path).with_context(|| format!("cannot read {path}"))?;
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
