@@ -1,3 +1,5 @@
+//! Who may set which marks, how many are taken, and what becomes of the rest.
+
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
