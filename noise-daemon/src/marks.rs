@@ -4,8 +4,10 @@
 //! kept, up to bounds of their bytes and of their rate; what is beyond, or is no mark, is counted.
 
 use std::collections::VecDeque;
+use std::fs;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -99,6 +101,8 @@ struct Sender {
 /// The latest marks, and how many there were.
 #[derive(Debug, Default)]
 struct Kept {
+    /// The pid namespace that this process is in.
+    namespace: Option<u64>,
     marks: VecDeque<Mark>,
     bytes: usize,
     next: u64,
@@ -138,27 +142,39 @@ fn status(tid: i32) -> Option<Status> {
     Status::read(Path::new(&format!("/proc/{tid}"))).ok()
 }
 
+/// The number of the pid namespace that this process is in; `None` where that cannot be read.
+pub fn own_namespace() -> Option<u64> {
+    fs::metadata("/proc/self/ns/pid").ok().map(|found| found.ino())
+}
+
 /// The thread that a sender names as its own: one of its process, or of a process of the same user; `None` where it
-/// may not. One that has ended since is believed. Of a sender in a pid namespace of its own, which has other ids
-/// inside, only its first thread and its parent's are found: 0 where the thread is not known.
-fn named(tid: i32, sender: Sender, status: impl Fn(i32) -> Option<Status>) -> Option<i32> {
-    let found = status(tid);
-    if found.as_ref().is_some_and(|found| found.process == sender.pid) {
-        return Some(tid);
-    }
-    // Its own ids are others than the daemon's.
-    if let Some(own) = status(sender.pid).filter(|own| own.ids.len() > 1) {
-        if own.ids.last() == Some(&tid) {
-            return Some(sender.pid);
+/// may not. One that has ended since is believed. Of a sender in another pid namespace than the daemon, which has
+/// other ids, only its first thread and its parent's are found, and these as long as it lives: 0 where the thread is
+/// not known. `is_here` is what the sender says of that, if anything.
+fn named(
+    tid: i32,
+    is_here: Option<bool>,
+    sender: Sender,
+    status: impl Fn(i32) -> Option<Status>,
+) -> Option<i32> {
+    if is_here != Some(true) {
+        let own = status(sender.pid).filter(|own| own.ids.len() > 1);
+        if is_here == Some(false) || own.is_some() {
+            return Some(own.map_or(0, |own| inside(tid, &own, sender, status)));
         }
-        let is_its = |parent: &Status| {
-            parent.ids.len() == own.ids.len()
-                && parent.ids.last() == Some(&tid)
-                && parent.uid == Some(sender.uid)
-        };
-        return Some(status(own.parent).filter(is_its).map_or(0, |_| own.parent));
     }
-    found.is_none_or(|found| found.uid == Some(sender.uid)).then_some(tid)
+    let is_its = |found: &Status| found.process == sender.pid || found.uid == Some(sender.uid);
+    status(tid).is_none_or(|found| is_its(&found)).then_some(tid)
+}
+
+/// The daemon's id of a thread that has another one where its sender is; 0 where that is not known.
+fn inside(tid: i32, own: &Status, sender: Sender, status: impl Fn(i32) -> Option<Status>) -> i32 {
+    let is_it = |one: &Status| one.ids.len() == own.ids.len() && one.ids.last() == Some(&tid);
+    if is_it(own) {
+        return sender.pid;
+    }
+    let is_its = |parent: &Status| is_it(parent) && parent.uid == Some(sender.uid);
+    status(own.parent).filter(is_its).map_or(0, |_| own.parent)
 }
 
 impl Kept {
@@ -182,7 +198,8 @@ impl Kept {
             return;
         };
         self.tokens = tokens;
-        let tid = message.tid.map_or(Some(0), |tid| named(tid, sender, status));
+        let is_here = message.namespace.map(|of| Some(of) == self.namespace);
+        let tid = message.tid.map_or(Some(0), |tid| named(tid, is_here, sender, status));
         let Some(tid) = tid else {
             self.counts.refused += 1;
             return;
@@ -230,7 +247,8 @@ impl Marks {
         socket.set_nonblocking(true)?;
         setsockopt(&socket, sockopt::PassCred, &true)?;
         setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
-        Ok(Self { socket, place, kept: Kept::default(), shown: None })
+        let kept = Kept { namespace: own_namespace(), ..Kept::default() };
+        Ok(Self { socket, place, kept, shown: None })
     }
 
     /// Shows its counts there from now on.

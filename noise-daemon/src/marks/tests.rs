@@ -8,7 +8,7 @@ fn bound(folder: &Path) -> (Marks, net::UnixDatagram) {
     let path = folder.join("noised.marks");
     let options = SocketOptions { path, mode: 0o660, group: "no such group".to_owned() };
     let marks = Marks::bind(&options).unwrap();
-    let mode = std::fs::metadata(marks.path()).unwrap().permissions().mode();
+    let mode = fs::metadata(marks.path()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o660);
     let sender = net::UnixDatagram::unbound().unwrap();
     sender.connect(marks.path()).unwrap();
@@ -123,7 +123,8 @@ fn ids_of_another_pid_namespace_are_not_taken_for_those_of_this_one() {
         602 => of(602, 600, 5, &[602]),
         _ => None,
     };
-    let named = |tid, pid, uid| named(tid, Sender { pid, uid, sent_ns: 5 }, status);
+    let of = |tid, is_here, pid, uid| named(tid, is_here, Sender { pid, uid, sent_ns: 5 }, status);
+    let named = |tid, pid, uid| of(tid, None, pid, uid);
     assert_eq!((named(8, 508, 0), named(7, 508, 0)), (Some(508), Some(507)));
     // The container's first process is the host's neither by its id nor otherwise its own.
     assert_eq!((named(1, 508, 0), named(3, 508, 0)), (Some(0), Some(0)));
@@ -131,6 +132,9 @@ fn ids_of_another_pid_namespace_are_not_taken_for_those_of_this_one() {
     assert_eq!((named(7, 602, 5), named(7, 1, 0)), (None, Some(7)));
     // Gone: who it was, or who sent it.
     assert_eq!((named(999, 602, 5), named(600, 998, 5)), (Some(999), Some(600)));
+    // Where the sender says what it counts in, that holds when it has gone, too.
+    assert_eq!((of(7, Some(false), 998, 0), of(7, Some(true), 998, 0)), (Some(0), Some(7)));
+    assert_eq!((of(8, Some(false), 508, 0), of(7, Some(true), 602, 5)), (Some(508), None));
 }
 
 #[test]
