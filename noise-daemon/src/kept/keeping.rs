@@ -22,7 +22,7 @@ use crate::state::Folder;
 const MOST_PER_HOUR: usize = 6;
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 /// Threads at once: the one that keeps, and those that read files for clients.
-pub const MOST_THREADS: usize = 1 + MOST_TRACES;
+pub const THREADS_AT_ONCE: usize = 1 + MOST_TRACES;
 /// Most incidents that wait for the thread.
 const MOST_WAITING: usize = 4;
 /// Most incidents of which it is said why nothing is kept.

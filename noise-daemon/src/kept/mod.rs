@@ -14,5 +14,5 @@ mod shelf;
 mod waits;
 mod who;
 
-pub use keeping::{Bounds, Keeping, Latest, MOST_THREADS};
+pub use keeping::{Bounds, Keeping, Latest, THREADS_AT_ONCE};
 pub use shelf::{list, open};

@@ -42,7 +42,7 @@ use crate::config::{Config, DEFAULT_FILE, DEFAULT_SOCKET, Flags, LogLevel, load}
 use crate::confine::{
     Confined, Extent, Rest, confine, folder_of, is_root, out_of_reach, reader, seen_once, without,
 };
-use crate::kept::MOST_THREADS;
+use crate::kept::THREADS_AT_ONCE;
 use crate::marks::{Marks, SharedMarks, lock, take, with_marks};
 use crate::pipeline::{Beat, Pipeline, SAMPLE_EVERY};
 use crate::recorder;
@@ -246,7 +246,7 @@ fn cannot_listen(error: ListenError) -> anyhow::Error {
 fn threads(config: &Config, web: &Web) -> usize {
     let has_state = !config.state.directory.as_os_str().is_empty();
     // Without a recorder, what was kept is still sent and removed.
-    let writes = if has_state { 1 + MOST_THREADS } else { 0 };
+    let writes = if has_state { 1 + THREADS_AT_ONCE } else { 0 };
     let verifies = usize::from(web.may_ask_for_passwords());
     let duty = config.osnoise.duty();
     let measure = duty.map_or(0, |duty| 1 + duty.cpus.iter().count());
