@@ -83,8 +83,8 @@ impl Counts {
         let dropped = self.dropped.saturating_sub(said.dropped);
         (refused > 0 || dropped > 0).then(|| {
             format!(
-                "left out of the marks: {refused} datagrams that are no marks or not their senders' to set, \
-                 {dropped} that came beyond {RATE} a second"
+                "marks left out: {refused} refused (no mark, or of a thread of another user), {dropped} dropped \
+                 (more than {RATE} a second)"
             )
         })
     }

@@ -200,7 +200,7 @@ fn flood(daemon: &Socketed, socket: &Path) -> Result<()> {
     ensure!(taken + dropped == taken_before + sent, "{taken} + {dropped}, not {sent}");
     ensure!(taken as f64 <= most, "{taken} were taken, of at most {most}");
     ensure!(after < before + FLOOD_BYTES, "{before} -> {after} bytes");
-    let says = || Ok(daemon.daemon.process().stderr()?.contains("beyond 10000 a second"));
+    let says = || Ok(daemon.daemon.process().stderr()?.contains("more than 10000 a second"));
     ensure!(dropped == 0 || until(says)?, "{}", daemon.daemon.process().stderr()?);
     Ok(())
 }
