@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use jiff::{SignedDuration, Timestamp};
 use noise_analysis::{Clock, KeptTrace, Report, Watched};
-use noise_serve::{EventPieces, PathSource, TraceSource};
+use noise_serve::{EventPieces, MOST_TRACES, PathSource, TraceSource};
 use tokio::sync::mpsc;
 
 use super::file::{About, KeptError, Seen, Who, write};
@@ -21,6 +21,8 @@ use crate::state::Folder;
 /// Most incidents of an hour whose events are kept: what flaps does not replace all others.
 const MOST_PER_HOUR: usize = 6;
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
+/// Threads at once: the one that keeps, and those that read files for clients.
+pub const THREADS_AT_ONCE: usize = 1 + MOST_TRACES;
 /// Most incidents that wait for the thread.
 const MOST_WAITING: usize = 4;
 /// Most incidents of which it is said why nothing is kept.
@@ -198,11 +200,12 @@ impl Keeping {
         }
         let (jobs, gone) = (std::mem::take(&mut self.waiting), std::mem::take(&mut self.gone));
         let incidents: Vec<_> = jobs.iter().map(|job| (job.incident, job.opened.now)).collect();
-        let shelf = self.shelf.clone();
-        let work = move || work(&shelf, jobs, &gone);
+        let (shelf, removed) = (self.shelf.clone(), gone.clone());
+        let work = move || work(&shelf, jobs, &removed);
         match thread::Builder::new().name("traces".to_owned()).spawn(work) {
             Ok(thread) => self.work = Some(Work { thread, incidents, gone: Vec::new() }),
             Err(error) => {
+                self.gone = gone;
                 let why = format!("no thread can be started ({error})");
                 incidents.iter().for_each(|(id, opened)| self.failed(*id, *opened, &why));
             }
@@ -265,18 +268,21 @@ impl Keeping {
     /// What answers requests for events. A thread reads each file, which ends when it is sent.
     pub fn traces(&self) -> TraceSource {
         let (all, shelf) = (Arc::clone(&self.all), self.shelf.clone());
-        Arc::new(move |id| {
+        Arc::new(move |id, turn| {
             if !lock(&all).contains_key(&id) {
                 return None;
             }
             let (sender, receiver) = mpsc::channel(2);
             let shelf = shelf.clone();
-            let send = move || match open(shelf.folder(), id).and_then(|file| send(file, &sender)) {
-                Ok(()) => {}
-                // The answer is cut off, which its reader sees.
-                Err(error) => {
-                    tracing::warn!(id, %error, "cannot read the kernel events of an incident")
+            let send = move || {
+                match open(shelf.folder(), id).and_then(|file| send(file, &sender)) {
+                    Ok(()) => {}
+                    // The answer is cut off, which its reader sees.
+                    Err(error) => {
+                        tracing::warn!(id, %error, "cannot read the kernel events of an incident")
+                    }
                 }
+                drop(turn);
             };
             thread::Builder::new().name("trace".to_owned()).spawn(send).ok()?;
             Some(receiver)
@@ -315,7 +321,7 @@ fn work(shelf: &Shelf, jobs: Vec<Job>, gone: &[u64]) -> Vec<Outcome> {
     let outcomes: Vec<_> = outcomes.collect();
     let (count, path_time) = (outcomes.len(), begin.elapsed() - copy_time);
     tracing::debug!(count, ?copy_time, ?path_time, "kept kernel events");
-    noise_system::memory::give_back();
+    noise_system::memory::give_back_program();
     outcomes
 }
 
@@ -379,6 +385,7 @@ mod tests {
 
     use noise_analysis::{Episode, Level, Rule, Time};
     use noise_common::signals::Signal;
+    use tokio::sync::Semaphore;
 
     use super::*;
     use crate::kept::file::made;
@@ -448,8 +455,10 @@ mod tests {
             assert!(trace.waits[0].contains("waited 30.0 ms: waiting_cpu 100 %"), "{trace:?}");
             let document = keeping.paths()(7).unwrap();
             assert!(document.contains("\"span_ns\":30000000"), "{document}");
-            assert!(keeping.paths()(8).is_none() && keeping.traces()(8).is_none());
-            let mut pieces = keeping.traces()(7).unwrap();
+            let turns = Arc::new(Semaphore::new(2));
+            let turn = || Arc::clone(&turns).try_acquire_owned().unwrap();
+            assert!(keeping.paths()(8).is_none() && keeping.traces()(8, turn()).is_none());
+            let mut pieces = keeping.traces()(7, turn()).unwrap();
             let mut bytes = Vec::new();
             while let Some(piece) = pieces.blocking_recv() {
                 bytes.extend(piece);

@@ -7,6 +7,7 @@
 
 pub mod file;
 mod keeping;
+mod newest;
 pub mod path;
 pub mod replay;
 mod requests;
@@ -14,5 +15,5 @@ mod shelf;
 mod waits;
 mod who;
 
-pub use keeping::{Bounds, Keeping, Latest};
+pub use keeping::{Bounds, Keeping, Latest, THREADS_AT_ONCE};
 pub use shelf::{Kept, Unusable, list, open};

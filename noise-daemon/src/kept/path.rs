@@ -20,6 +20,7 @@ use noise_trace::delays::Delays;
 use noise_wire::events::{Item, StretchHead};
 
 use super::file::{About, KeptError, read};
+use super::newest::Newest;
 use super::replay::{Replayed, offset_ns, replay};
 use super::requests::{Requests, Waited};
 use super::waits::{Wait, Waits, Wanted};
@@ -153,21 +154,13 @@ fn each_event(open: Open<'_>, mut each: impl FnMut(&Event)) -> Result<(), KeptEr
 /// From when on events are looked at for a wait: so far back, unless these are too many.
 fn lead_ns(open: Open<'_>, wait: Wait) -> Result<u64, KeptError> {
     let from_ns = wait.from_ns.saturating_sub(LEAD_NS);
-    let mut times = Vec::new();
+    let mut latest = Newest::new(MOST_EVENTS, |at_ns: &u64| *at_ns);
     each_event(open, |event| {
-        if !(from_ns..=wait.to_ns).contains(&event.time_ns) {
-            return;
+        if (from_ns..=wait.to_ns).contains(&event.time_ns) {
+            latest.add(event.time_ns);
         }
-        if times.len() > 2 * MOST_EVENTS {
-            // One more than are looked at says that there are too many.
-            times.select_nth_unstable_by_key(MOST_EVENTS, |at_ns: &u64| Reverse(*at_ns));
-            times.truncate(MOST_EVENTS + 1);
-        }
-        times.push(event.time_ns);
     })?;
-    let Some(beyond) = times.len().checked_sub(MOST_EVENTS) else { return Ok(from_ns) };
-    let (_, first_ns, _) = times.select_nth_unstable(beyond);
-    Ok(*first_ns)
+    Ok(latest.finish().into_iter().min().unwrap_or(from_ns))
 }
 
 /// The path of one wait; `None` where its thread is not in the events that are looked at.

@@ -8,6 +8,8 @@ use noise_common::signals::Signal;
 use noise_common::store::Event;
 use noise_common::store::event::Payload;
 
+use super::newest::Newest;
+
 /// Most steps of threads that are looked at, the latest.
 const MOST_STEPS: usize = 1 << 17;
 
@@ -93,24 +95,20 @@ enum State {
 pub struct Waits<'a> {
     /// Whose; `None`: anyone's.
     tids: Option<&'a BTreeSet<u32>>,
-    steps: Vec<At>,
+    steps: Newest<At>,
 }
 
 impl<'a> Waits<'a> {
     /// Of those threads, or of all.
     pub fn new(tids: Option<&'a BTreeSet<u32>>) -> Self {
-        Self { tids, steps: Vec::new() }
+        Self { tids, steps: Newest::new(MOST_STEPS, |(time_ns, ..)| *time_ns) }
     }
 
     fn step(&mut self, time_ns: u64, tid: u32, step: Step) {
         if tid == 0 || self.tids.is_some_and(|tids| !tids.contains(&tid)) {
             return;
         }
-        if self.steps.len() >= 2 * MOST_STEPS {
-            self.steps.select_nth_unstable_by_key(MOST_STEPS, |(time_ns, ..)| Reverse(*time_ns));
-            self.steps.truncate(MOST_STEPS);
-        }
-        self.steps.push((time_ns, tid, step));
+        self.steps.add((time_ns, tid, step));
     }
 
     /// Takes an event.
@@ -142,13 +140,14 @@ impl<'a> Waits<'a> {
     /// So many of those that weigh most, these first; without those that weigh nothing. It is said of each whether
     /// no signal could have ended it.
     pub fn heaviest(
-        mut self,
+        self,
         wanted: Wanted,
         (since_ns, end_ns): (u64, u64),
         most: usize,
         weight: impl Fn(&Wait, bool) -> u64,
     ) -> Vec<Wait> {
-        self.steps.sort_unstable();
+        let mut steps = self.steps.finish();
+        steps.sort_unstable();
         let mut threads: HashMap<u32, (State, u64)> = HashMap::new();
         let mut found = Vec::new();
         let mut end = |tid: u32, (state, from_ns): (State, u64), to_ns: u64| {
@@ -167,7 +166,7 @@ impl<'a> Waits<'a> {
                 shorten(&mut found, most);
             }
         };
-        for (at_ns, tid, step) in self.steps {
+        for (at_ns, tid, step) in steps {
             match step {
                 Step::Runs => {
                     if let Some(wait) = threads.insert(tid, (State::Runs, at_ns)) {
@@ -298,7 +297,8 @@ mod tests {
         for at in 0..4 * MOST_STEPS as u64 {
             waits.note(&event(&Body::task(EventKind::Waking, 7, 120, 0, 0, at), 0));
         }
-        assert!(waits.steps.len() <= 2 * MOST_STEPS);
-        assert!(waits.steps.iter().any(|(at, ..)| *at == 4 * MOST_STEPS as u64 - 1));
+        let steps = waits.steps.finish();
+        assert_eq!(steps.len(), MOST_STEPS);
+        assert!(steps.iter().any(|(at, ..)| *at == 4 * MOST_STEPS as u64 - 1));
     }
 }

@@ -11,6 +11,7 @@ use noise_tests::recorded::recorded;
 use noise_tests::scratch::Folder;
 use serde_json::Value;
 
+use crate::INCONCLUSIVE;
 use crate::incidents::until;
 use crate::record::ensure_babeltrace;
 
@@ -73,6 +74,10 @@ impl Keeping {
     /// The paths of an incident, which a planted hog brought about.
     pub(crate) fn ensure_kept(&self, daemon: &Daemon, id: u64, hogs: &[i32]) -> Result<Value> {
         let trace = said(daemon, id)?;
+        let trouble = trace["trouble"].as_str().unwrap_or_default();
+        let is_crowded =
+            ["of the last hour", "opened at once"].iter().any(|of| trouble.contains(of));
+        ensure!(!is_crowded, "{INCONCLUSIVE}: too many other incidents: {trace}");
         let events = trace["events"].as_u64().unwrap_or(0);
         ensure!(trace["trouble"].is_null() && (1..=MOST_EVENTS).contains(&events), "{trace}");
         let document: Value = serde_json::from_str(&self.show(id, &["--path", "--json"])?)?;
