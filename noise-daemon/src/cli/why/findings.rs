@@ -10,7 +10,7 @@ use noise_model::clean::{as_text, clean};
 use noise_paths::account::{Account, Accountant, Interruption, Member, Pause, Spread};
 use noise_paths::blame::Blame;
 use noise_paths::build::Waker;
-use noise_paths::document::{Document, Traced, traced};
+use noise_paths::document::{Document, Segment, Traced, traced};
 use noise_paths::execution::{Execution, Finder, Wanted, find};
 use noise_paths::graph::{Graph, Who};
 use noise_paths::walk::{Bounds, walk};
@@ -25,6 +25,8 @@ use super::target::Target;
 
 /// Waits whose paths are shown where no execution is named.
 const LONGEST: usize = 3;
+/// The longest waits, among which these are looked for.
+const LOOKED_AT: usize = 32;
 /// Executions whose paths are looked for, and culprits that are kept.
 const MOST_EXECUTIONS: usize = 1000;
 const MOST_CULPRITS: usize = 1000;
@@ -162,7 +164,7 @@ pub fn find_out(
     let workers: Vec<_> = workers.map(|(execution, _)| execution.worker).collect();
     let mut account = accountant.finish(&workers, known.runs);
     let paths: Vec<Traced> = match wanted.is_empty() {
-        true => account.longest(LONGEST).iter().filter_map(|pause| path(&account, pause)).collect(),
+        true => longest(&account),
         false => sought.iter().flat_map(|sought| sought.paths(&account)).collect(),
     };
     let waits = std::mem::take(&mut account.waits);
@@ -209,6 +211,29 @@ fn blame(stretch: &Stretch, document: &mut Document) {
         blame.follow(&record.event(), document);
     }
     blame.finish(document);
+}
+
+/// The paths of the longest times that a thread did not run. One that another's path has already, because that one
+/// waited for it, is left out.
+fn longest(account: &Account) -> Vec<Traced> {
+    let mut paths: Vec<Traced> = Vec::new();
+    for pause in account.longest(LOOKED_AT) {
+        let Some(traced) = path(account, &pause) else { continue };
+        let on_path = |other: &Traced| {
+            let own = other.path.iter().filter(|part| part.tid == traced.tid);
+            let both = |part: &Segment| {
+                part.to_ns.min(traced.to_ns).saturating_sub(part.from_ns.max(traced.from_ns))
+            };
+            own.fold(0_u64, |sum, part| sum.saturating_add(both(part)))
+        };
+        if paths.iter().all(|other| on_path(other) <= traced.span_ns / 2) {
+            paths.push(traced);
+        }
+        if paths.len() == LONGEST {
+            break;
+        }
+    }
+    paths
 }
 
 /// The path of a time that a thread did not run.

@@ -3,6 +3,7 @@
 
 mod around;
 mod findings;
+mod known;
 mod page;
 mod stretch;
 mod target;
@@ -16,6 +17,7 @@ use anyhow::anyhow;
 use jiff::Timestamp;
 use noise_common::store::event::CLASSES;
 use noise_host::kernel::{Sight, monotonic_ns, other_daemon_runs};
+use noise_model::units::count;
 use noise_paths::execution::Wanted;
 use noise_system::procfs;
 use noise_top::sources::{Fault, frame};
@@ -29,6 +31,8 @@ use self::target::Target;
 use super::durations::{Plain, duration};
 use super::incidents::since::Since;
 use super::record::{Host, Supply, flight, offset_ns, own};
+use super::trace::critical_path::columns;
+use super::trace::critical_path::picture::Picture;
 use super::{CommandError, Exit, interrupt, output};
 use crate::config::DEFAULT_SOCKET;
 
@@ -65,6 +69,10 @@ pub struct WhyArgs {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    /// Write the events of that time and the critical paths into this file, which ui.perfetto.dev opens: a path has a
+    /// track for each thread on it, and an arrow wherever it goes on with another one.
+    #[arg(long, value_name = "FILE")]
+    perfetto: Option<PathBuf>,
 }
 
 fn whole(text: &str) -> Result<Duration, String> {
@@ -187,15 +195,33 @@ pub fn run(args: &WhyArgs) -> Result<(), CommandError> {
              with /proc mounted without hidepid",
         );
     }
-    let found = findings(args, &target, daemon.as_ref())?;
+    // A file that cannot be written is said before anything is waited for.
+    let begin = |to: &PathBuf| Picture::begin(Path::new(""), to);
+    let picture = args.perfetto.as_ref().map(begin).transpose()?;
+    let (found, stretch) = findings(args, &target, daemon.as_ref())?;
     match args.json {
         true => {
             let json = serde_json::to_string_pretty(&found).map_err(anyhow::Error::from)?;
             output::print_json(&(json + "\n"))?;
         }
-        false => output::print(&page::page(&found, &target.title()))?,
+        false => output::print_painted(&page::page(&found, &target.title(), columns()))?,
+    }
+    if let (Some(picture), Some(to)) = (picture, &args.perfetto) {
+        let events = stretch.draw(picture, &found.executions)?;
+        output::note(&drawn(to, found.executions.len(), events));
     }
     Ok(())
+}
+
+/// What was written, for people.
+fn drawn(to: &Path, paths: usize, events: u64) -> String {
+    let paths = match paths {
+        0 => "no critical path, because nothing was waited for,".to_owned(),
+        1 => "1 critical path".to_owned(),
+        many => format!("{many} critical paths"),
+    };
+    let (events, to) = (count(events), to.display());
+    format!("wrote {paths} and {events} events to {to}: open it in ui.perfetto.dev\n")
 }
 
 /// The page on a victim in its last seconds, by the daemon at a socket, for the terminal view.
@@ -220,24 +246,28 @@ pub fn explain(name: &str, socket: &Path) -> Result<String, String> {
             executions: Vec::new(),
             connect: None,
             json: false,
+            perfetto: None,
         };
-        let found = findings(&args, &target, Some(&daemon))?;
-        Ok(page::page(&found, &target.title()))
+        let (found, _) = findings(&args, &target, Some(&daemon))?;
+        Ok(page::page(&found, &target.title(), columns()).text(false))
     };
     explained().map_err(|error| error.to_string())
 }
 
-/// What the stretch says, with what the daemon knows.
+/// What the stretch says, with what the daemon knows; and the stretch.
 fn findings(
     args: &WhyArgs,
     target: &Target,
     daemon: Option<&Daemon<'_>>,
-) -> Result<Findings, CommandError> {
+) -> Result<(Findings, Stretch), CommandError> {
     let mut host = Host::new();
     let mut dump = host.dump();
     let mut frames = Frames::default();
     let stretch = match (daemon, args.next) {
-        (Some(daemon), None) => stretch::past(daemon.socket, since_ns(args)?, &dump, &mut host)?,
+        (Some(daemon), None) => {
+            let is_asked = args.last.is_some() || args.since.is_some();
+            stretch::past(daemon.socket, (since_ns(args)?, is_asked), &dump, &mut host)?
+        }
         (_, next) => {
             let length = next.unwrap_or(USUAL_NEXT);
             watched(daemon, length, (&mut host, &mut dump), &mut frames)?
@@ -252,10 +282,12 @@ fn findings(
     if let Some(daemon) = daemon {
         let last = frames.last.as_ref().unwrap_or(&daemon.found);
         let first = frames.first.as_ref().filter(|_| frames.last.is_some());
-        found.around = Around::of(&target.labels, &target.name, first, last);
+        let since_ns = stretch.from_ns.saturating_sub(stretch.offset_ns);
+        let known = known::ask(daemon.socket, &target.labels, first.is_none().then_some(since_ns));
+        found.around = Around::of(&target.labels, first, last, known);
     }
     found.advise();
-    Ok(found)
+    Ok((found, stretch))
 }
 
 /// Whether a thread runs, or wants to, at the moment.
