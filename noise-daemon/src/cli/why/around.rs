@@ -24,7 +24,7 @@ const MOST_INCIDENTS: usize = 10;
 /// Charges that are kept.
 const MOST_CHARGES: usize = 200;
 /// Windows of half a second that make a baseline one: of fewer, all since the start says more.
-const LEAST_WINDOWS: u64 = 30;
+const LEAST_WINDOWS: u64 = 10;
 
 /// What is usual of a signal of the victim's cgroups.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -146,11 +146,6 @@ impl Around {
         };
         let kept = incidents.iter().filter_map(kept).collect();
         Self { usual: usual(labels, &learnt, last), stopped, ledger, incidents, kept }
-    }
-
-    /// What the victim's own quota took, ns.
-    pub fn throttled_ns(&self) -> u64 {
-        self.stopped.and_then(|stopped| stopped.quota_ns).unwrap_or(0)
     }
 
     /// What is usual of a signal.

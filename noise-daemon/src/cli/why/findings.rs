@@ -128,6 +128,8 @@ pub struct Known<'a> {
     pub kernel: &'a BTreeSet<i32>,
     /// Whether a thread runs at the moment.
     pub runs: &'a dyn Fn(i32) -> bool,
+    /// The path of the cgroup that a thread is in.
+    pub cgroup: &'a dyn Fn(i32) -> Option<&'a [u8]>,
 }
 
 /// Goes over a stretch: once for the account and the graph, once for who had the CPUs.
@@ -318,9 +320,10 @@ fn cause(culprit: &Culprit, account: &Account, known: &Known<'_>) -> Cause {
     }
 }
 
-/// The label of a thread's cgroup.
-fn label(threads: &Threads, tid: i32) -> Option<String> {
-    let path = as_text(threads.cgroup(tid)?).into_owned();
+/// The label of a thread's cgroup: the one that it is in; of one that has ended, the one that it was created in.
+fn label(known: &Known<'_>, threads: &Threads, tid: i32) -> Option<String> {
+    let path = (known.cgroup)(tid).or_else(|| threads.cgroup(tid))?;
+    let path = as_text(path).into_owned();
     Some(clean(&Identity::of(path).label).into_owned())
 }
 
@@ -339,7 +342,7 @@ fn culprits(waits: &[Traced], account: &Account, known: &Known<'_>) -> Vec<Blame
         state,
         tid,
         comm,
-        cgroup: label(&account.threads, tid).filter(|_| tid > 0),
+        cgroup: label(known, &account.threads, tid).filter(|_| tid > 0),
         cause: cause.name(),
         ns,
     };
@@ -360,18 +363,33 @@ impl Findings {
         self.interrupted.iter().fold(0, |sum, one| sum.saturating_add(one.taken.sum_ns))
     }
 
+    /// What of its waits for a CPU its own quota caused, ns. The daemon counted it in whole windows, so it is known
+    /// for about this time; no event says it.
+    pub fn throttled_ns(&self) -> u64 {
+        let Some(stopped) = self.around.stopped else { return 0 };
+        let part = self.span_ns as f64 / stopped.span_ns.max(self.span_ns).max(1) as f64;
+        let ns = stopped.quota_ns.unwrap_or(0) as f64 * part;
+        (ns as u64).min(self.waits.sum_ns)
+    }
+
+    /// Whether that is so much of its waits that who had the CPUs meanwhile says little.
+    pub fn is_throttled(&self) -> bool {
+        self.throttled_ns() > self.waits.sum_ns / 10
+    }
+
     /// Finds what helps: against those that it waited for, against interrupts, and what open incidents say.
     pub fn advise(&mut self) {
         let mut remedies: Vec<Remedy> = Vec::new();
         let span_ns = self.span_ns.max(1);
-        if self.waits.sum_ns as f64 / span_ns as f64 >= LEAST_PART {
-            let own = self.culprits.iter().filter(|culprit| culprit.state == "waiting_cpu");
-            let accused = accused(own.map(|culprit| (culprit.cause, culprit.ns)));
-            remedies.extend(recommended(Signal::CgroupRunqueueWait.into(), &accused));
-        }
-        let throttled = self.around.throttled_ns();
+        let throttled = self.throttled_ns();
         if throttled as f64 / span_ns as f64 >= LEAST_PART {
             let accused = accused([(Cause::Throttle.name(), throttled)].into_iter());
+            remedies.extend(recommended(Signal::CgroupRunqueueWait.into(), &accused));
+        }
+        let waited = self.waits.sum_ns.saturating_sub(throttled);
+        if waited as f64 / span_ns as f64 >= LEAST_PART {
+            let own = self.culprits.iter().filter(|culprit| culprit.state == "waiting_cpu");
+            let accused = accused(own.map(|culprit| (culprit.cause, culprit.ns)));
             remedies.extend(recommended(Signal::CgroupRunqueueWait.into(), &accused));
         }
         let running_ns = self.ns("running").max(1);

@@ -8,7 +8,7 @@ mod page;
 mod stretch;
 mod target;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -277,7 +277,9 @@ fn findings(
     let is_kernel = |ppid: i32, tid: i32| ppid == KTHREADD || tid == KTHREADD;
     let kernel = threads.filter(|thread| is_kernel(thread.ppid, thread.tid));
     let kernel: BTreeSet<i32> = kernel.map(|thread| thread.tid).collect();
-    let known = Known { kernel: &kernel, runs: &runs };
+    let cgroups = Cgroups::of(&dump);
+    let cgroup = |tid| cgroups.get(tid);
+    let known = Known { kernel: &kernel, runs: &runs, cgroup: &cgroup };
     let mut found = find_out(&stretch, target, &args.executions, &known)?;
     if let Some(daemon) = daemon {
         let last = frames.last.as_ref().unwrap_or(&daemon.found);
@@ -290,6 +292,26 @@ fn findings(
     Ok((found, stretch))
 }
 
+/// The cgroups of threads and, of those that have the one of their process, of the processes.
+struct Cgroups<'d> {
+    paths: HashMap<i32, &'d [u8]>,
+    processes: HashMap<i32, i32>,
+}
+
+impl<'d> Cgroups<'d> {
+    fn of(dump: &'d Dump) -> Self {
+        let paths = dump.cgroups.iter();
+        let paths = paths.flat_map(|(path, tids)| tids.iter().map(|tid| (*tid, path.as_slice())));
+        let processes = dump.threads.iter().map(|thread| (thread.tid, thread.pid));
+        Self { paths: paths.collect(), processes: processes.collect() }
+    }
+
+    fn get(&self, tid: i32) -> Option<&'d [u8]> {
+        let of_process = || self.paths.get(self.processes.get(&tid)?);
+        self.paths.get(&tid).or_else(of_process).copied()
+    }
+}
+
 /// Whether a thread runs, or wants to, at the moment.
 fn runs(tid: i32) -> bool {
     let stat = procfs::bytes(format!("/proc/{tid}/stat")).unwrap_or_default();
@@ -300,6 +322,7 @@ fn runs(tid: i32) -> bool {
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
+    use noise_trace::event::{Comm, Dumped};
 
     use super::*;
 
@@ -342,6 +365,18 @@ mod tests {
         let Err(error) = daemon(&socket, true) else { panic!("it is there") };
         assert_eq!(error.exit, Exit::Failed);
         assert!(error.to_string().contains("leave --connect out"), "{error}");
+    }
+
+    #[test]
+    fn threads_have_the_cgroups_of_their_processes() {
+        let thread = |tid, pid| Dumped { tid, pid, ppid: 1, comm: Comm::new(b"a") };
+        let cgroups = [(b"/a".to_vec(), vec![7]), (b"/b".to_vec(), vec![9])].into();
+        let threads = vec![thread(7, 7), thread(8, 7), thread(9, 7), thread(10, 10)];
+        let dump = Dump { threads, cgroups, ..Dump::default() };
+        let cgroups = Cgroups::of(&dump);
+        let found = [7, 8, 9, 10, 11].map(|tid| cgroups.get(tid));
+        let [a, b] = [b"/a", b"/b"].map(|path| Some(path.as_slice()));
+        assert_eq!(found, [a, a, b, None, None]);
     }
 
     #[test]

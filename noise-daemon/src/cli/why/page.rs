@@ -104,13 +104,14 @@ fn answer(found: &Findings, title: &str) -> String {
         many => format!("{many} threads"),
     };
     let share = |ns: u64| ns as f64 / found.span_ns.max(1) as f64;
-    let waited_ns = found.ns("waiting_cpu");
-    let throttled_ns = found.around.throttled_ns();
+    let throttled_ns = found.throttled_ns();
+    let waited_ns = found.ns("waiting_cpu").saturating_sub(throttled_ns);
+    let behind_whom = match found.is_throttled() {
+        true => String::new(),
+        false => behind(found, "waiting_cpu"),
+    };
     let mut held = vec![
-        (
-            waited_ns,
-            format!("waited {} for a CPU{}", time(waited_ns), behind(found, "waiting_cpu")),
-        ),
+        (waited_ns, format!("waited {} for a CPU{behind_whom}", time(waited_ns))),
         (throttled_ns, format!("was stopped for {} by its own CPU quota", time(throttled_ns))),
         (
             found.interrupted_ns(),
@@ -252,6 +253,14 @@ fn for_whom(text: &mut String, found: &Findings, width: usize) {
         }
         text.push('\n');
         indented(text, &table);
+        if state == "waiting_cpu" && found.is_throttled() {
+            let sentence = format!(
+                "  Its own CPU quota caused {} of these waits, by the daemon's count: those who had the CPUs then \
+                 had no part in it.",
+                time(found.throttled_ns())
+            );
+            prose(text, &sentence, width);
+        }
     }
 }
 

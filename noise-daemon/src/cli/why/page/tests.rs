@@ -210,13 +210,16 @@ fn a_victim_that_nothing_holds_up_is_shown_as_agreed() {
 #[test]
 fn a_quota_that_stops_it_comes_first() {
     let mut throttled = found();
-    throttled.around.stopped = Some(Stops { quota_ns: Some(900 * MS), ..Stops::default() });
+    throttled.around.stopped =
+        Some(Stops { span_ns: 3_000 * MS, quota_ns: Some(900 * MS), ..Stops::default() });
     throttled.advise();
     let text = text(&throttled, "service nginx.service");
     let first = text.replace('\n', " ");
-    let answer = "nginx.service was stopped for 900 ms by its own CPU quota; it also waited";
+    let answer = "nginx.service was stopped for 600 ms by its own CPU quota; it also waited 212 ms for a CPU, ";
     assert!(first.contains(answer), "{first}");
-    assert!(throttled.remedies.iter().any(|advice| advice.remedy == Remedy::RaiseQuota));
+    assert!(first.contains("Its own CPU quota caused 600 ms of these waits"), "{first}");
+    assert!(!first.contains("790 ms of it"), "{first}");
+    assert_eq!(throttled.remedies.first().unwrap().remedy, Remedy::RaiseQuota);
 }
 
 #[test]
