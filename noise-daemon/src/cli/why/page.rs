@@ -182,6 +182,9 @@ fn where_it_went(text: &mut String, found: &Findings) {
     indented(text, &table);
 }
 
+/// How long a thread was in the way, ns, and its id.
+type Took = (u64, i32);
+
 /// Culprits of one name, cgroup and cause.
 struct Grouped {
     who: String,
@@ -193,13 +196,13 @@ struct Grouped {
 
 /// Culprits by name and cause, with their time: threads of one name in one cgroup are one.
 fn grouped(found: &Findings, state: &str) -> Vec<Grouped> {
-    let mut groups: BTreeMap<(String, String, &'static str), Vec<(u64, i32)>> = BTreeMap::new();
+    let mut groups: BTreeMap<(String, String, &'static str), Vec<Took>> = BTreeMap::new();
     for culprit in found.culprits.iter().filter(|culprit| culprit.state == state) {
         let Blamed { comm, cgroup, cause, ns, tid, .. } = culprit;
         let key = (comm.clone(), cgroup.clone().unwrap_or_default(), *cause);
         groups.entry(key).or_default().push((*ns, *tid));
     }
-    let row = |((comm, cgroup, cause), threads): ((String, String, _), Vec<(u64, i32)>)| {
+    let row = |((comm, cgroup, cause), threads): ((String, String, _), Vec<Took>)| {
         let ns = threads.iter().fold(0_u64, |sum, (ns, _)| sum.saturating_add(*ns));
         let mut who = match (cause, comm.is_empty()) {
             ("idle", _) => "no thread: the CPU was idle".to_owned(),
