@@ -13,6 +13,7 @@ mod made;
 mod metrics;
 mod socket;
 mod status;
+pub mod victim;
 pub mod web;
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use axum::Router;
 use aya_log::EbpfLogger;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use nix::sys::stat::{Mode, umask};
+use noise_analysis::Stops;
 use noise_host::collect::Collector;
 use noise_host::kernel::{
     Capability, DebugRecords, Engine, HookState, LoadOptions, Sight, ensure_room, other_daemon_runs,
@@ -23,6 +24,7 @@ use noise_host::resolve::cgroup::Hierarchies;
 use noise_host::resolve::read_host;
 use noise_measure::osnoise::Duty;
 use noise_model::{Builder, Longest, Reload};
+use noise_serve::victim::with_victims;
 use noise_serve::{
     Costs, ListenError, Listeners, LocalSocket, Refresh, SocketOptions, Web, router, serve,
     with_events, with_traces,
@@ -49,6 +51,8 @@ use crate::recorder;
 
 /// Requests for a fresh model that may wait.
 const PENDING_REFRESHES: usize = 64;
+/// Questions about victims that may wait.
+const PENDING_INQUIRIES: usize = 4;
 
 /// Arguments of `noised run`.
 #[derive(Debug, clap::Args)]
@@ -185,11 +189,14 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     let keeping = watching.keep(latest, bounds);
     let (paths, traces) = keeping.map(|keeping| (keeping.paths(), keeping.traces())).unzip();
     let router = router(Refresh(refresh), host, web.clone(), costs.clone(), paths);
-    let local_router = with_traces(with_events(router.clone(), events), traces);
+    let (inquire, inquiries) = mpsc::channel(PENDING_INQUIRIES);
+    let local_router = with_victims(router.clone(), inquire);
+    let local_router = with_traces(with_events(local_router, events), traces);
     let mut pipeline = Pipeline::new(collector, beat)?;
     let metrics = pipeline.subscribe(Builder::new(config.limits.limits()));
     let watching = pipeline.subscribe(watching);
     let longest = pipeline.subscribe(Longest::default());
+    let stops = pipeline.subscribe(Stops::default());
     let reload = Reload { failed: false, read_at_s: now_s() };
     let served = web.clone();
     let mut daemon = Daemon {
@@ -197,6 +204,7 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
         metrics,
         watching,
         longest,
+        stops,
         duty,
         web,
         log,
@@ -210,7 +218,7 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     // What loading took is not used again.
     noise_system::memory::give_back_program();
     tokio::select! {
-        result = daemon.work(asked, hangup) => result?,
+        result = daemon.work(asked, inquiries, hangup) => result?,
         () = serve(listeners, router, served, costs.clone()) => {}
         () = serve_local(local, local_router, costs.beside()) => {}
         () = drain_debug_records(logger) => {}
