@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use noise_common::charge::Cause;
+use noise_common::signals::is_uninterruptible_wait;
 use noise_trace::delays::watch::{Delay, Run, Signal, Wait, Watch};
 use noise_trace::delays::{Begin, Delays};
 use noise_trace::event::{Event, Kind};
@@ -18,9 +19,6 @@ use crate::document::{Segment, Traced};
 use crate::graph::{Graph, NO_CPU, Who, Worker, WorkerId};
 use crate::state::State;
 
-/// Bits of a state that say how a thread sleeps, and the one of an uninterruptible sleep.
-const SLEEPS: i64 = 0xff;
-const UNINTERRUPTIBLE: i64 = 2;
 /// Sources of interrupts that are kept apart.
 const MAX_SOURCES: usize = 4096;
 
@@ -276,7 +274,8 @@ impl Accountant {
                 self.taken.add(Cause::Nmi, String::new(), event.time_ns, ns);
             }
             Kind::SchedSwitch { prev, prev_state, next } => {
-                if prev_state & SLEEPS == UNINTERRUPTIBLE && self.wanted.contains(&prev.tid) {
+                let is_sleep = is_uninterruptible_wait(prev_state.cast_unsigned());
+                if is_sleep && self.wanted.contains(&prev.tid) {
                     self.sleeps.entry(prev.tid).or_default().since_ns = Some(event.time_ns);
                 }
                 self.wake(next.tid, event.time_ns);
@@ -328,6 +327,8 @@ impl Accountant {
         let (mut members, mut waits, mut pauses) = (Vec::new(), Vec::new(), Vec::new());
         let ids: BTreeSet<i32> = self.wanted.iter().copied().filter(|tid| *tid > 0).collect();
         let mut seen: BTreeSet<i32> = BTreeSet::new();
+        // Those that ended before the first of the two times.
+        let mut gone: BTreeSet<i32> = BTreeSet::new();
         let workers = self.builder.graph().workers();
         let workers: Vec<(WorkerId, i32)> = workers
             .filter_map(|(id, worker)| match worker.who {
@@ -342,6 +343,8 @@ impl Accountant {
             // An id that was given again is that of another thread.
             let before = self.before.remove(&tid).unwrap_or(Before::Other);
             let Some((mut member, traced)) = time.account(tid, before, &mut pauses) else {
+                let exit_ns = graph.get(id).and_then(|worker| worker.exit_ns);
+                gone.extend(exit_ns.filter(|exit_ns| *exit_ns < self.from_ns).map(|_| tid));
                 continue;
             };
             if let Some(sleeps) = self.sleeps.get(&tid).filter(|_| !seen.contains(&tid)) {
@@ -351,7 +354,7 @@ impl Accountant {
             members.push(member);
             waits.extend(Some(traced).filter(|traced| !traced.path.is_empty()));
         }
-        for tid in ids.difference(&seen) {
+        for tid in ids.iter().filter(|tid| !seen.contains(tid) && !gone.contains(tid)) {
             let known = self.select.threads.get(*tid);
             let state = if runs(*tid) { State::Running.name() } else { ASLEEP };
             members.push(Member {
@@ -370,7 +373,8 @@ impl Accountant {
             taken.map(|((cause, source), taken)| Interruption { cause, source, taken }).collect();
         interrupted.sort_by(|one, other| {
             let key = |of: &Interruption| (of.taken.sum_ns, of.taken.count);
-            key(other).cmp(&key(one)).then_with(|| one.source.cmp(&other.source))
+            let name = |of: &Interruption| (of.cause, of.source.clone());
+            key(other).cmp(&key(one)).then_with(|| name(one).cmp(&name(other)))
         });
         Account {
             graph: self.builder.finish(),

@@ -97,6 +97,20 @@ fn time_is_divided_by_what_threads_did() {
 }
 
 #[test]
+fn a_kernel_thread_that_has_nothing_to_do_waits_for_nothing() {
+    let mut events = dump();
+    events.extend([
+        (100, 0, switch(0, 0, 4)),
+        (200, 0, switch(4, 0x402, 9)),
+        (300, 0, waking(4)),
+        (310, 0, switch(9, 0, 4)),
+        (400, 0, switch(4, ASLEEP_STATE, 9)),
+    ]);
+    let account = account(process(), (100, 1000), &events, |_| false);
+    assert_eq!(account.members[0].uninterruptible, Spread::default());
+}
+
+#[test]
 fn a_thread_that_never_leaves_its_cpu_runs() {
     let account = account(process(), (100, 1000), &dump(), |tid| tid == 5);
     assert_eq!(totals(&account, 5), [("running", 900)]);
@@ -211,6 +225,21 @@ fn threads_of_a_cgroup_are_its_own_and_those_that_they_create() {
     let child = totals(&account, 20);
     assert!(child.contains(&("waiting_cpu", 90)) && child.contains(&("running", 201)), "{child:?}");
     assert_eq!(totals(&account, 4), [("asleep", 500), ("running", 400)]);
+}
+
+#[test]
+fn one_that_ended_before_is_not_there() {
+    let mut events = dump();
+    events.extend([
+        (50, 0, switch(0, 0, 5)),
+        (60, 0, Kind::SchedProcessExit(task(5))),
+        (61, 0, switch(5, 0x10, 4)),
+    ]);
+    let account = account(process(), (100, 1000), &events, |_| false);
+    // Of 6 there is no event at all.
+    let tids: Vec<i32> = account.members.iter().map(|member| member.tid).collect();
+    assert_eq!(tids, [4, 6]);
+    assert_eq!(totals(&account, 6), [("asleep", 900)]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use noise_model::clean::clean;
 use noise_model::words::{pad, shorten, width};
 use noise_paths::beside::{Beside, Both, ForWhom, beside, median};
 use noise_paths::document::Document as Paths;
@@ -82,9 +83,11 @@ fn shortly(ns: f64) -> String {
 }
 
 fn who(row: &ForWhom) -> String {
-    let ForWhom { comm, cause, threads, against_threads, .. } = row;
+    let ForWhom { cause, threads, against_threads, .. } = row;
+    // A name may have anything in it, lines among it.
+    let comm = clean(&row.comm);
     match (*cause, (*threads).max(*against_threads)) {
-        ("thread", _) => comm.clone(),
+        ("thread", _) => comm.into_owned(),
         (cause, _) if comm.is_empty() => cause.to_owned(),
         (cause, 0) => format!("{cause} {comm}"),
         (cause, _) => format!("{comm} ({cause})"),
@@ -95,7 +98,7 @@ fn who(row: &ForWhom) -> String {
 fn plainly(row: &ForWhom) -> String {
     match row.threads.max(row.against_threads) {
         0 => who(row),
-        _ => row.comm.clone(),
+        _ => clean(&row.comm).into_owned(),
     }
 }
 
@@ -129,6 +132,12 @@ pub fn page(document: &Document, paths: [&Path; 2], columns: usize) -> Painted {
         if of.discarded > 0 {
             page.plain(&format!("{name}: {} events were lost while recording\n", of.discarded));
         }
+        if of.left_out > 0 {
+            page.plain(&format!(
+                "{name}: {} more executions are left out: the paths of all have too many parts\n",
+                of.left_out
+            ));
+        }
         for delimiters in &of.delimiters {
             for (count, what) in delimiters.tally.rows().iter().filter(|(count, _)| *count > 0) {
                 page.plain(&format!("{name}: {}: {count} {what}\n", delimiters.name));
@@ -137,7 +146,7 @@ pub fn page(document: &Document, paths: [&Path; 2], columns: usize) -> Painted {
     }
     for beside in &document.beside {
         page.plain(if page.is_empty() { "" } else { "\n" });
-        let who = threads(document, &beside.name);
+        let who = clean(threads(document, &beside.name));
         page.plain(&format!("{}: {who} {}\n", beside.name, answer(beside, &names)));
         states(&mut page, beside, &names);
         for_whom(&mut page, beside, &names, columns);
