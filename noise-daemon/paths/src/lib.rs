@@ -11,6 +11,7 @@
 pub mod account;
 pub mod blame;
 pub mod build;
+pub mod calls;
 pub mod clocks;
 pub mod document;
 pub mod execution;
