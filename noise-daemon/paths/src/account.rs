@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use noise_common::charge::Cause;
+use noise_common::signals::is_uninterruptible_wait;
 use noise_trace::delays::watch::{Delay, Run, Signal, Wait, Watch};
 use noise_trace::delays::{Begin, Delays};
 use noise_trace::event::{Event, Kind};
@@ -18,9 +19,6 @@ use crate::document::{Segment, Traced};
 use crate::graph::{Graph, NO_CPU, Who, Worker, WorkerId};
 use crate::state::State;
 
-/// Bits of a state that say how a thread sleeps, and the one of an uninterruptible sleep.
-const SLEEPS: i64 = 0xff;
-const UNINTERRUPTIBLE: i64 = 2;
 /// Sources of interrupts that are kept apart.
 const MAX_SOURCES: usize = 4096;
 
@@ -276,7 +274,8 @@ impl Accountant {
                 self.taken.add(Cause::Nmi, String::new(), event.time_ns, ns);
             }
             Kind::SchedSwitch { prev, prev_state, next } => {
-                if prev_state & SLEEPS == UNINTERRUPTIBLE && self.wanted.contains(&prev.tid) {
+                let is_sleep = is_uninterruptible_wait(prev_state.cast_unsigned());
+                if is_sleep && self.wanted.contains(&prev.tid) {
                     self.sleeps.entry(prev.tid).or_default().since_ns = Some(event.time_ns);
                 }
                 self.wake(next.tid, event.time_ns);
@@ -374,7 +373,8 @@ impl Accountant {
             taken.map(|((cause, source), taken)| Interruption { cause, source, taken }).collect();
         interrupted.sort_by(|one, other| {
             let key = |of: &Interruption| (of.taken.sum_ns, of.taken.count);
-            key(other).cmp(&key(one)).then_with(|| one.source.cmp(&other.source))
+            let name = |of: &Interruption| (of.cause, of.source.clone());
+            key(other).cmp(&key(one)).then_with(|| name(one).cmp(&name(other)))
         });
         Account {
             graph: self.builder.finish(),

@@ -1,15 +1,16 @@
 //! For whom a path waits: who had the CPU that a worker waited for, who was ahead of it at a disk, who ended a sleep that
 //! no signal ends. The parts of a wait are those of the delays of a recording: a CPU's by the ledger of
-//! `noise_common`, a disk's by its queues. A wait that a path has in part is divided in that part.
+//! `noise_common` over the CPUs that the worker waited on, what interrupts took apart, as it is done live; a disk's by its
+//! queues. A wait that a path has in part is divided in that part.
 //!
-//! It takes the events once more, after the paths are known: on which CPU a worker waits, and what ends a sleep, is known
-//! at the end only.
+//! It takes the events once more, after the paths are known: when a wait begins on the path, and what ends a sleep, is
+//! known at the end only.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use noise_common::signals::is_uninterruptible_wait;
-use noise_trace::delays::Delays;
 use noise_trace::delays::document::Culprit;
+use noise_trace::delays::{Delays, Portion};
 use noise_trace::event::{Event, Kind, Task, stays_runnable};
 
 use crate::document::{Document, Segment};
@@ -21,8 +22,19 @@ type Place = (usize, usize);
 /// A wait for a CPU on a path.
 #[derive(Clone, Copy, Debug)]
 struct Wait {
+    tid: i32,
+    from_ns: u64,
     to_ns: u64,
     place: Place,
+}
+
+/// A thread that waits on a path.
+#[derive(Debug, Default)]
+struct Waiter {
+    /// The CPU whose queue it is in, by the latest event that said so.
+    cpu: Option<u32>,
+    /// Its waits that are under way, by their ends.
+    open: BTreeSet<(u64, Place)>,
 }
 
 /// A sleep on a path, or a part of one.
@@ -47,8 +59,11 @@ struct Sleeper {
 /// Divides the waits in a document while events come in, in the order of time.
 pub struct Blame {
     delays: Delays,
-    /// The one that ends last comes first.
+    /// Waits that have not begun yet; the one that begins last comes first.
     waits: Vec<Wait>,
+    waiters: HashMap<i32, Waiter>,
+    /// Waits that are under way, by their ends; the portion of one whose CPU is known.
+    open: BTreeMap<(u64, Place), (i32, Option<Portion>)>,
     sleepers: HashMap<i32, Sleeper>,
     /// When the last wait or sleep ends.
     end_ns: u64,
@@ -68,21 +83,27 @@ impl Blame {
     /// For those in one of several recordings, whose events alone it takes.
     pub fn of(document: &Document, recording: u16, mut delays: Delays) -> Self {
         let mut waits = Vec::new();
+        let mut waiters: HashMap<i32, Waiter> = HashMap::new();
         let mut sleepers: HashMap<i32, Sleeper> = HashMap::new();
         for (execution, traced) in document.executions.iter().enumerate() {
             for (number, segment) in traced.path.iter().enumerate() {
-                let (place, to_ns) = ((execution, number), segment.to_ns);
+                let place = (execution, number);
                 match kind(segment).filter(|_| segment.recording == recording) {
-                    Some(Of::Cpu) => waits.push(Wait { to_ns, place }),
+                    Some(Of::Cpu) => {
+                        let Segment { tid, from_ns, to_ns, .. } = *segment;
+                        waiters.entry(tid).or_default();
+                        waits.push(Wait { tid, from_ns, to_ns, place });
+                    }
                     Some(Of::Sleep { is_disk }) => {
-                        let sleep = Sleep { from_ns: segment.from_ns, to_ns, place, is_disk };
+                        let Segment { from_ns, to_ns, .. } = *segment;
+                        let sleep = Sleep { from_ns, to_ns, place, is_disk };
                         sleepers.entry(segment.tid).or_default().sleeps.push(sleep);
                     }
                     None => {}
                 }
             }
         }
-        waits.sort_by_key(|wait| (std::cmp::Reverse(wait.to_ns), wait.place));
+        waits.sort_by_key(|wait: &Wait| (std::cmp::Reverse(wait.from_ns), wait.place));
         for sleeper in sleepers.values_mut() {
             sleeper.sleeps.sort_by_key(|sleep| (std::cmp::Reverse(sleep.to_ns), sleep.place));
         }
@@ -92,18 +113,25 @@ impl Blame {
         }
         let ends = document.executions.iter().flat_map(|traced| &traced.path);
         let end_ns = ends.map(|segment| segment.to_ns).max().unwrap_or(0);
-        Self { delays, waits, sleepers, end_ns, left: BEYOND_EVENTS }
+        let open = BTreeMap::new();
+        Self { delays, waits, waiters, open, sleepers, end_ns, left: BEYOND_EVENTS }
     }
 
     /// Whether all waits are divided.
     pub fn is_over(&self) -> bool {
-        self.waits.is_empty() && (self.sleepers.is_empty() || self.left == 0)
+        self.waits.is_empty()
+            && self.open.is_empty()
+            && (self.sleepers.is_empty() || self.left == 0)
     }
 
     /// Takes the next event.
     pub fn follow(&mut self, event: &Event<'_>, document: &mut Document) {
-        // All events at the end of a wait have come.
+        // All events at the begin and at the end of a wait have come.
+        self.begin(event.time_ns);
         self.divide(event.time_ns, document);
+        if !self.waiters.is_empty() {
+            self.queue(event);
+        }
         if !self.sleepers.is_empty() {
             if event.time_ns > self.end_ns {
                 self.left = self.left.saturating_sub(1);
@@ -127,6 +155,7 @@ impl Blame {
 
     /// No event comes any more.
     pub fn finish(mut self, document: &mut Document) {
+        self.begin(u64::MAX);
         self.divide(u64::MAX, document);
         // What ended them is not in the recording.
         let all: Vec<Sleep> =
@@ -138,12 +167,54 @@ impl Blame {
         }
     }
 
+    /// Waits that began before an event are under way.
+    fn begin(&mut self, now_ns: u64) {
+        while let Some(wait) = self.waits.pop_if(|wait| wait.from_ns < now_ns) {
+            let Wait { tid, from_ns, to_ns, place } = wait;
+            let Some(waiter) = self.waiters.get_mut(&tid) else { continue };
+            let portion = waiter.cpu.map(|cpu| self.delays.begin_portion(tid, cpu, from_ns));
+            waiter.open.insert((to_ns, place));
+            self.open.insert((to_ns, place), (tid, portion));
+        }
+    }
+
+    /// Follows on which CPU threads wait.
+    fn queue(&mut self, event: &Event<'_>) {
+        let (tid, cpu) = match &event.kind {
+            Kind::SchedSwitch { prev, .. } => (prev.tid, event.cpu),
+            Kind::SchedWaking(woken) | Kind::SchedWakeup(woken) | Kind::SchedWakeupNew(woken) => {
+                (woken.task.tid, woken.target_cpu)
+            }
+            Kind::SchedMigrateTask { task, dest_cpu, .. } => (task.tid, *dest_cpu),
+            _ => return,
+        };
+        let Some(waiter) = self.waiters.get_mut(&tid) else { return };
+        if waiter.cpu.replace(cpu) == Some(cpu) {
+            return;
+        }
+        for place in &waiter.open {
+            if let Some((_, Some(portion))) = self.open.get_mut(place) {
+                self.delays.migrate(portion, cpu, event.time_ns);
+            }
+        }
+    }
+
+    /// Waits that ended before an event are divided.
     fn divide(&mut self, now_ns: u64, document: &mut Document) {
-        while let Some(wait) = self.waits.pop_if(|wait| wait.to_ns < now_ns) {
-            let Some(segment) = segment(document, wait.place) else { continue };
-            segment.culprits = match segment.cpu {
-                Some(cpu) => self.delays.culprits(cpu, segment.from_ns, segment.to_ns),
-                None => untracked(segment),
+        while let Some(entry) = self.open.first_entry().filter(|open| open.key().0 < now_ns) {
+            let (key, (tid, portion)) = entry.remove_entry();
+            if let Some(waiter) = self.waiters.get_mut(&tid) {
+                waiter.open.remove(&key);
+            }
+            let (to_ns, place) = key;
+            let Some(segment) = segment(document, place) else { continue };
+            segment.culprits = match (segment.cpu, portion) {
+                (Some(cpu), Some(portion)) if portion.cpu() == cpu => {
+                    self.delays.end_portion(portion, to_ns)
+                }
+                // How it came to its CPU is not recorded.
+                (Some(cpu), _) => self.delays.culprits(cpu, segment.from_ns, to_ns),
+                (None, _) => untracked(segment),
             };
         }
     }

@@ -15,6 +15,8 @@ use crate::state::{Action, State};
 pub struct Document {
     /// Each with its path.
     pub executions: Vec<Traced>,
+    /// Executions whose paths are left out, because all together have more parts than can be held.
+    pub left_out: u64,
     /// Events that were lost while the trace was recorded.
     pub discarded: u64,
     /// Of executions between two delimiters: those of the delimiters that make none.
@@ -76,7 +78,6 @@ pub struct Segment {
     /// Its name.
     pub comm: String,
     /// Where it ran, or got the CPU that it waited for.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<u32>,
     /// What it did.
     pub state: &'static str,
@@ -97,7 +98,6 @@ pub struct Segment {
     /// For whom it waits, the longest first. They sum to the segment where there are any: of a wait for a CPU, who had it
     /// meanwhile; at a disk, who was ahead; of a packet, its sender; of a sleep that no signal ends and that no other
     /// segment explains, what ended it. See [`blame`](crate::blame).
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub culprits: Vec<Culprit>,
 }
 

@@ -26,6 +26,7 @@ pub fn follow<'t>(
         }
         _ => None,
     };
+    builder.dumped(machine, record, &event.kind);
     builder.follow_with(machine, event, segment);
 }
 

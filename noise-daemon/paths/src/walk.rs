@@ -8,6 +8,8 @@
 //!
 //! The work is bounded: see [`Bounds`].
 
+use std::collections::HashMap;
+
 use crate::graph::{Graph, Link, NO_CPU, Place, Point, WorkerId};
 use crate::path::{Path, Step, Why};
 use crate::state::State;
@@ -148,8 +150,11 @@ impl Search<'_> {
         let mut steps = vec![go(link, place, point.time_ns, bound_ns)];
         // Where a link could be followed instead, with the number of steps up to there.
         let mut turns: Vec<(Link, Place, u64, usize)> = Vec::new();
+        // Up to which point of a worker all that could be followed instead led nowhere.
+        let mut dead: HashMap<WorkerId, u32> = HashMap::new();
         let mut here = link.from;
         let mut here_ns = link.time_ns;
+        let mut entry = here;
         let mut why = Why::NoHistory;
         while here_ns > bound_ns {
             if self.left == 0 {
@@ -158,12 +163,20 @@ impl Search<'_> {
                 break;
             }
             self.left -= 1;
+            let is_dead = dead.get(&here.worker).is_some_and(|until| here.number <= *until);
+            if let Some((link, to, to_ns, length)) = turns.pop_if(|_| is_dead) {
+                bury(&mut dead, entry);
+                steps.truncate(length);
+                steps.push(go(link, to, to_ns, bound_ns));
+                (here, here_ns, entry) = (link.from, link.time_ns, link.from);
+                continue;
+            }
             let now = self.graph.point(here);
             let before = here.number.checked_sub(1);
             let before = before.map(|number| Place { worker: here.worker, number });
             let since = before.and_then(|place| Some((place, self.graph.point(place)?)));
             let is_sleep = now.and_then(|now| now.state).is_some_and(State::is_replaced);
-            if let Some(link) = now.and_then(|now| now.link).filter(|_| !is_sleep) {
+            if let Some(link) = now.and_then(|now| now.link).filter(|_| !is_sleep && !is_dead) {
                 turns.push((link, here, here_ns, steps.len()));
             }
             let edge = now.filter(|now| now.state.is_some()).zip(since);
@@ -182,9 +195,10 @@ impl Search<'_> {
                 }
                 (here, here_ns) = (before, begin_ns);
             } else if let Some((link, to, to_ns, length)) = turns.pop() {
+                bury(&mut dead, entry);
                 steps.truncate(length);
                 steps.push(go(link, to, to_ns, bound_ns));
-                (here, here_ns) = (link.from, link.time_ns);
+                (here, here_ns, entry) = (link.from, link.time_ns, link.from);
             } else {
                 break;
             }
@@ -205,8 +219,49 @@ impl Search<'_> {
     }
 }
 
+/// Nothing leads on from a worker up to that point.
+fn bury(dead: &mut HashMap<WorkerId, u32>, entry: Place) {
+    let until = dead.entry(entry.worker).or_default();
+    *until = entry.number.max(*until);
+}
+
 /// A link as a step, not before the bound.
 fn go(link: Link, to: Place, to_ns: u64, bound_ns: u64) -> Step {
     let from_ns = link.time_ns.max(bound_ns);
     Step::Go { from: link.from.worker, to: to.worker, from_ns, to_ns, action: Some(link.action) }
+}
+
+#[cfg(test)]
+mod tests {
+    use noise_trace::event::Comm;
+
+    use super::*;
+    use crate::graph::Who;
+    use crate::state::Action;
+
+    #[test]
+    fn ways_that_lead_nowhere_are_gone_once() {
+        let mut graph = Graph::default();
+        let mut add = |tid| graph.add(Who::Thread { machine: 0, tid }, Comm::default());
+        let (sleeper, one, other) = (add(1), add(2), add(3));
+        const TURNS: u64 = 100;
+        graph.append(sleeper, 0, None, NO_CPU);
+        // Of both nothing is known but who woke them, each time the other one.
+        let mut place: Option<Place> = None;
+        for turn in 1..=2 * TURNS {
+            let worker = if turn % 2 == 0 { one } else { other };
+            let next = graph.append(worker, 10 * turn, Some(State::Unknown), NO_CPU);
+            if let Some(place) = place.filter(|_| turn > 2) {
+                graph.link(place, next, Action::Wakes);
+            }
+            place = Some(next);
+        }
+        let end_ns = 20 * TURNS;
+        let woken = graph.append(sleeper, end_ns, Some(State::Blocked), NO_CPU);
+        graph.link(place.unwrap(), woken, Action::Wakes);
+        let bounds = Bounds { points: 10 * TURNS, ..Bounds::default() };
+        let path = walk(&graph, sleeper, 0, end_ns, bounds).unwrap();
+        assert_eq!(path.fault(sleeper, 0, end_ns), None);
+        assert_eq!(path.cut, 0);
+    }
 }

@@ -70,7 +70,12 @@ impl Watching {
     /// # Errors
     /// Where the settings cannot work; nothing has changed then.
     pub fn set(&mut self, settings: Settings) -> anyhow::Result<()> {
-        self.board.set(settings).context("incidents")
+        self.board.set(settings).context("incidents")?;
+        // There may be fewer of the past now.
+        if let Some(keeping) = &mut self.keeping {
+            keeping.forget(|id| self.board.has(id));
+        }
+        Ok(())
     }
 
     /// Takes the next of the samples that are a window apart.

@@ -142,6 +142,19 @@ impl Threads {
             Kind::SchedProcessFree(task) => {
                 self.known.remove(&task.tid);
             }
+            // One that was not its process's first thread has that one's id from then on.
+            Kind::SchedProcessExec { tid, old_tid, .. } if *old_tid > 0 && old_tid != tid => {
+                if let Some(thread) = self.known.remove(old_tid)
+                    && (1..MAX_TID).contains(tid)
+                {
+                    self.known.insert(*tid, thread);
+                }
+                if let Some(current) = self.current.get_mut(event.cpu as usize)
+                    && *current == Some(*old_tid)
+                {
+                    *current = Some(*tid);
+                }
+            }
             Kind::SchedProcessExit(task) => self.named(task),
             Kind::CgroupAttach { tid, path } => self.attach(*tid, path),
             _ => {}

@@ -97,6 +97,20 @@ fn time_is_divided_by_what_threads_did() {
 }
 
 #[test]
+fn a_kernel_thread_that_has_nothing_to_do_waits_for_nothing() {
+    let mut events = dump();
+    events.extend([
+        (100, 0, switch(0, 0, 4)),
+        (200, 0, switch(4, 0x402, 9)),
+        (300, 0, waking(4)),
+        (310, 0, switch(9, 0, 4)),
+        (400, 0, switch(4, ASLEEP_STATE, 9)),
+    ]);
+    let account = account(process(), (100, 1000), &events, |_| false);
+    assert_eq!(account.members[0].uninterruptible, Spread::default());
+}
+
+#[test]
 fn a_thread_that_never_leaves_its_cpu_runs() {
     let account = account(process(), (100, 1000), &dump(), |tid| tid == 5);
     assert_eq!(totals(&account, 5), [("running", 900)]);

@@ -32,4 +32,10 @@ pub struct Known {
     /// It was woken while it was on its way to sleep, by the number of losses of events up to then: its waker may
     /// have seen it asleep already, and makes it runnable once it is.
     pub woken: Option<u32>,
+    /// The number of losses of events when it began to do that.
+    pub losses: u32,
+    /// It runs since a sleep whose end was not seen.
+    pub is_unseen: bool,
+    /// A state dump says of it, while it runs, that it waits.
+    pub is_dumped: bool,
 }

@@ -8,6 +8,7 @@
 //! Not known here: what ended a sleep whose wake-up was lost, and the state of a thread whose switch was lost,
 //! until the next event that names it; those are unknown, never guessed.
 
+mod compass;
 pub(crate) mod known;
 mod machine;
 
@@ -38,6 +39,8 @@ pub struct Builder {
     waker: Waker,
     machines: Vec<Machine>,
     packets: Packets<Place>,
+    /// See [`Builder::like_trace_compass`].
+    is_compass: bool,
 }
 
 /// A place where something happens.
@@ -72,6 +75,11 @@ impl Builder {
     /// The worker that is the thread of that id now, or was the last of that id.
     pub fn thread(&self, machine: u16, tid: i32) -> Option<WorkerId> {
         self.machines.get(usize::from(machine))?.thread(tid)
+    }
+
+    /// Whether the latest thread of that id has ended.
+    pub(crate) fn has_ended(&self, machine: u16, tid: i32) -> bool {
+        self.thread(machine, tid).is_some_and(|id| self.known(id).status == Status::Gone)
     }
 
     /// Adds a point to a worker at the end of the time that is asked for: what it did since its last one lasts
@@ -146,7 +154,7 @@ impl Builder {
         let at = At { machine, cpu, time_ns };
         let context = self.machine(machine).contexts(cpu).running();
         let state = self.machine(machine).ended_by(cpu, context);
-        let sender = match (state, self.machine(machine).cpu(cpu).current) {
+        let sender = match (state, self.current(at)) {
             (Some(state), _) => Some(Sender::Interrupt(state)),
             (None, Some(current)) => {
                 let from = self.append(at, current);
@@ -160,6 +168,13 @@ impl Builder {
             (None, sender) => sender,
             (Some(_), _) => Some(Sender::Unclear),
         };
+    }
+
+    /// The thread that runs on a CPU, unless it was seen to run on another one since.
+    fn current(&mut self, at: At) -> Option<WorkerId> {
+        let id = self.machine(at.machine).cpu(at.cpu).current?;
+        let known = self.known(id);
+        (known.status == Status::Running && known.cpu == at.cpu).then_some(id)
     }
 
     fn machine(&mut self, number: u16) -> &mut Machine {
@@ -228,6 +243,7 @@ impl Builder {
         let known = self.known(id);
         let (state, cpu) = match known.status {
             Status::Unknown => (Some(State::Unknown), NO_CPU),
+            Status::Running if known.is_dumped => (Some(State::WaitingCpu), known.cpu),
             Status::Running => (Some(State::Running), known.cpu),
             Status::Waiting => (Some(State::WaitingCpu), known.cpu),
             Status::Blocked if known.in_futex => (Some(State::Futex), NO_CPU),
@@ -261,7 +277,8 @@ impl Builder {
             (_, false) => Status::Blocked,
         };
         let woken = known.woken.filter(|then| status == Status::Blocked && *then == losses);
-        self.know(prev_id, Known { status, cpu: at.cpu, in_futex, woken });
+        let after = Known { status, cpu: at.cpu, in_futex, woken, losses, ..Known::default() };
+        self.know(prev_id, after);
 
         let next_id = self.worker(at, next);
         let known = self.known(next_id);
@@ -275,7 +292,9 @@ impl Builder {
         };
         self.set(next_id, status, on);
         self.append(at, next_id);
-        let runs = Known { status: Status::Running, cpu: at.cpu, in_futex: false, woken: None };
+        let is_unseen = known.status == Status::Blocked;
+        let (status, cpu) = (Status::Running, at.cpu);
+        let runs = Known { status, cpu, is_unseen, ..Known::default() };
         self.know(next_id, runs);
         let cpu = self.machine(at.machine).cpu(at.cpu);
         (cpu.current, cpu.in_futex) = (Some(next_id), known.in_futex);
@@ -290,25 +309,46 @@ impl Builder {
         match known.status {
             // It has not gone to sleep yet, by the switches; on its own CPU, not at all.
             Status::Running => {
-                if self.waker == Waker::Waking && known.cpu != at.cpu {
+                if self.ends_unseen_sleep(target) {
+                    self.end_unseen_sleep(at, target);
+                }
+                if self.waker == Waker::Waking && known.cpu != at.cpu && !self.is_compass {
                     let losses = self.machine(at.machine).losses;
-                    self.know(target, Known { woken: Some(losses), ..known });
+                    self.know(target, Known { woken: Some(losses), is_unseen: false, ..known });
                 }
                 return;
+            }
+            // It ran and slept again, which was lost: only who sleeps is woken.
+            Status::Waiting if known.losses != self.machine(at.machine).losses => {
+                self.set(target, Status::Unknown, NO_CPU);
             }
             // It is on its way already.
             Status::Waiting | Status::Aside | Status::Gone => return,
             Status::Created => {
                 self.append(at, target);
-                self.set(target, Status::Waiting, woken.target_cpu);
-                return;
+                return self.wait(at, target, woken.target_cpu);
             }
             Status::Blocked | Status::Unknown => {}
         }
+        self.end_sleep(at, target);
+        self.know(target, Known { in_futex: known.in_futex, ..Known::default() });
+        self.wait(at, target, woken.target_cpu);
+    }
+
+    /// A thread waits for a CPU from now on.
+    fn wait(&mut self, at: At, id: WorkerId, cpu: u32) {
+        let losses = self.machine(at.machine).losses;
+        let known = self.known(id);
+        self.know(id, Known { status: Status::Waiting, cpu, losses, ..known });
+    }
+
+    /// A thread does not sleep any more: what the CPU does where it is woken says what the sleep was.
+    fn end_sleep(&mut self, at: At, target: WorkerId) {
         let context = self.machine(at.machine).contexts(at.cpu).running();
         let state = self.machine(at.machine).ended_by(at.cpu, context);
+        let current = self.current(at);
         let cpu = self.machine(at.machine).cpu(at.cpu);
-        let (current, packet, sender) = (cpu.current, cpu.packet, cpu.interrupted_by);
+        let (packet, sender) = (cpu.packet, cpu.interrupted_by);
         let in_task = state.is_none();
         let waker = current.filter(|_| in_task).map(|current| self.append(at, current));
         let place = self.append(at, target);
@@ -329,8 +369,6 @@ impl Builder {
                 self.graph.through(place, current);
             }
         }
-        let (status, cpu) = (Status::Waiting, woken.target_cpu);
-        self.know(target, Known { status, cpu, in_futex: known.in_futex, woken: None });
     }
 
     /// A new thread wants a CPU. What is known of one that has its id already, and was not created just now, is of
@@ -344,7 +382,7 @@ impl Builder {
             return self.wake(at, woken);
         }
         let id = self.create(at, &woken.task);
-        let maker = self.machine(at.machine).cpu(at.cpu).current;
+        let maker = self.current(at);
         if let Some(worker) = self.graph.get_mut(id) {
             // Whether it is a thread of its maker's process or a process of its own is not said.
             (worker.created_ns, worker.was_there, worker.pid) = (Some(at.time_ns), false, 0);
@@ -355,13 +393,13 @@ impl Builder {
             let from = self.append(at, maker);
             self.graph.link(from, to, Action::Creates);
         }
-        self.set(id, Status::Waiting, woken.target_cpu);
+        self.wait(at, id, woken.target_cpu);
     }
 
     /// Notes something of a thread; of the one that runs where the event does not name it.
     fn note(&mut self, at: At, tid: i32, note: impl FnOnce(&mut Worker)) {
         let id = match tid {
-            0 => self.machine(at.machine).cpu(at.cpu).current,
+            0 => self.current(at),
             tid => self.machine(at.machine).thread(tid),
         };
         if let Some(worker) = id.and_then(|id| self.graph.get_mut(id)) {
@@ -476,7 +514,7 @@ impl Builder {
         let contexts = self.machine(at.machine).contexts(at.cpu);
         let (context, since_ns) = (contexts.running(), contexts.softirq_since_ns());
         if !matches!(context, Context::Softirq(_)) {
-            let id = self.machine(at.machine).cpu(at.cpu).current?;
+            let id = self.current(at)?;
             return Some(self.append(at, id));
         }
         let kernel = self.machine(at.machine).cpu(at.cpu).kernel;

@@ -129,6 +129,41 @@ fn what_is_lost_is_unknown_and_not_guessed() {
 }
 
 #[test]
+fn a_thread_that_waits_and_is_woken_after_a_loss_ran_meanwhile() {
+    let lost = Kind::Lost(Loss::default());
+    let states = |lost: &[(u64, u32, Kind<'static>)]| {
+        let mut events = vec![(5, 1, switch(0, 0, 2)), (10, 0, switch(0, 0, 1))];
+        events.extend([(20, 0, switch(1, 1, 3)), (30, 1, waking(1))]);
+        events.extend_from_slice(lost);
+        events.extend([(80, 1, waking(1)), (90, 0, switch(3, 0, 1))]);
+        states(&built(&events), 1)
+    };
+    let woken = (30, Some(State::Blocked));
+    let whole = [(10, None), (20, Some(State::Running)), woken, (90, Some(State::WaitingCpu))];
+    assert_eq!(states(&[]), whole);
+    // It ran and slept again, which was lost.
+    let (unknown, waits) = ((80, Some(State::Unknown)), (90, Some(State::WaitingCpu)));
+    let rest = [(10, None), (20, Some(State::Running)), woken, unknown, waits];
+    for cpu in [0, 1, 7] {
+        assert_eq!(states(&[(50, cpu, lost)]), rest, "{cpu}");
+    }
+}
+
+#[test]
+fn a_thread_that_runs_elsewhere_since_wakes_no_one_here() {
+    // The switch from 1 to another one on CPU 0 is not there.
+    let builder = built(&[
+        (10, 0, switch(0, 0, 1)),
+        (20, 2, switch(0, 0, 9)),
+        (30, 2, switch(9, 1, 0)),
+        (40, 1, switch(0, 0, 1)),
+        (50, 0, waking(9)),
+    ]);
+    let worker = builder.graph().get(builder.thread(0, 9).unwrap()).unwrap();
+    assert_eq!(worker.points().last().unwrap().link, None);
+}
+
+#[test]
 fn a_thread_id_that_is_given_again_is_another_worker() {
     let fork =
         Kind::SchedProcessFork { parent: task(1), parent_pid: 1, child: task(2), child_pid: 2 };

@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, HashMap};
 use noise_model::clean::as_text;
 use noise_trace::event::{Event, Kind, Mark};
 use noise_trace::record::{Record, Stored};
-use noise_trace::threads::Threads;
+use noise_trace::threads::{MAX_CPUS, Threads};
 use noise_trace::value::{Shape, Value, Visit};
 use serde::Serialize;
 
@@ -35,7 +35,7 @@ const THREAD_FIELDS: [&str; 2] = ["perf_tid", "tid"];
 pub struct Tally {
     /// Begins before whose end there was another begin.
     pub overlapping: u64,
-    /// Begins without an end.
+    /// Begins without an end, those of threads that ended among them.
     pub unfinished: u64,
     /// Ends without a begin.
     pub unbegun: u64,
@@ -52,7 +52,7 @@ impl Tally {
     pub fn rows(&self) -> [(u64, &'static str); 6] {
         [
             (self.overlapping, "overlapping: begun again before their end"),
-            (self.unfinished, "unfinished: no end before the recording ends"),
+            (self.unfinished, "unfinished: no end before the thread or the recording ends"),
             (self.unbegun, "ends without a begin"),
             (self.lost, "lost: events are missing between begin and end"),
             (self.strangers, "of threads that the recording does not name"),
@@ -84,6 +84,16 @@ struct Open {
     from_ns: u64,
     begins: u64,
     is_lost: bool,
+}
+
+impl Tally {
+    fn unended(&mut self, open: Open) {
+        match open {
+            Open { is_lost: true, begins, .. } => self.lost += begins,
+            Open { begins: 1, .. } => self.unfinished += 1,
+            Open { begins, .. } => self.overlapping += begins,
+        }
+    }
 }
 
 /// What an event is by its name alone.
@@ -140,30 +150,48 @@ impl Finder {
     ) {
         match &event.kind {
             Kind::Lost(_) => {
-                self.unsure.insert(event.cpu);
+                if (event.cpu as usize) < MAX_CPUS {
+                    self.unsure.insert(event.cpu);
+                }
                 if !matches!(self.wanted, Wanted::Mark { .. }) {
                     self.open.values_mut().for_each(|open| open.is_lost = true);
                 }
             }
             Kind::Mark(mark) => self.mark(event, mark, builder),
+            // Their ids are given anew.
+            Kind::SchedProcessFork { child, .. } => self.give_up(child.tid),
+            Kind::SchedWakeupNew(woken) => self.give_up(woken.task.tid),
+            Kind::SchedProcessExec { tid, old_tid, .. } if old_tid != tid => {
+                self.give_up(*tid);
+                if let Some(open) = self.open.remove(&Common::Thread(*old_tid)) {
+                    self.open.insert(Common::Thread(*tid), open);
+                }
+            }
             _ => {}
         }
         self.event(record, event, builder);
         self.packet(record, event, builder);
         self.threads.follow(event);
-        if matches!(event.kind, Kind::SchedSwitch { .. }) {
+        if let Kind::SchedSwitch { prev, .. } = &event.kind {
             self.unsure.remove(&event.cpu);
+            let has_begun = self.open.contains_key(&Common::Thread(prev.tid));
+            if has_begun && builder.has_ended(self.machine, prev.tid) {
+                self.give_up(prev.tid);
+            }
+        }
+    }
+
+    /// What the thread of that id began has no end.
+    fn give_up(&mut self, tid: i32) {
+        if let Some(open) = self.open.remove(&Common::Thread(tid)) {
+            self.tally.unended(open);
         }
     }
 
     /// The executions, and what is none.
     pub fn finish(mut self) -> (Vec<Delimited>, Tally) {
-        for open in self.open.values() {
-            match open {
-                Open { is_lost: true, begins, .. } => self.tally.lost += begins,
-                Open { begins: 1, .. } => self.tally.unfinished += 1,
-                Open { begins, .. } => self.tally.overlapping += begins,
-            }
+        for open in self.open.into_values() {
+            self.tally.unended(open);
         }
         (self.found, self.tally)
     }

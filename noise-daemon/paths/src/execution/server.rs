@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use noise_trace::contexts::{Context, Contexts};
 use noise_trace::event::{Event, Kind};
 use noise_trace::record::{Record, Stored};
+use noise_trace::threads::MAX_CPUS;
 
 use crate::packets::headers::{Ends, ends};
 
@@ -44,6 +45,9 @@ impl Port {
         record: &Record<impl Stored<'t>>,
         event: &Event<'t>,
     ) -> Option<Step> {
+        if event.cpu as usize >= MAX_CPUS {
+            return None;
+        }
         let contexts = self.contexts.entry(event.cpu).or_default();
         let in_task = contexts.running() == Context::Task;
         contexts.follow(event);

@@ -82,7 +82,7 @@ fn at_a_disk_who_was_ahead() {
     let ahead =
         vec![(2, "other", "foreign", 1_500), (1, "t1", "self", 500), (-1, "", "untracked", 10)];
     assert_eq!(divided(&path[1]), ("disk", ahead));
-    let had = vec![(0, "t0", "idle", 40)];
+    let had = vec![(0, "t0", "idle", 30), (-1, "disk", "hardirq", 10)];
     assert_eq!(divided(&path[2]), ("waiting_cpu", had));
 }
 
@@ -139,4 +139,51 @@ fn for_a_packet_its_sender() {
     assert_eq!(divided(&path[2]), ("network", vec![(2, "t2", "sender", 20)]));
     let path = receive(false);
     assert_eq!(divided(&path[1]), ("network", vec![(-1, "", "untracked", 50)]));
+}
+
+fn migrate(tid: i32, dest_cpu: u32) -> Kind<'static> {
+    Kind::SchedMigrateTask { task: task(tid), orig_cpu: 0, dest_cpu }
+}
+
+#[test]
+fn for_a_cpu_who_had_those_that_it_waited_on() {
+    let events = |is_moved: bool| {
+        let mut events = vec![
+            (5, 1, switch(0, 0, 3)),
+            (10, 0, switch(0, 0, 1)),
+            (20, 0, switch(1, 0, 2)),
+            (980, 1, switch(3, 1, 0)),
+            (1_000, 0, migrate(1, 1)),
+            (1_020, 1, switch(0, 0, 1)),
+            (1_030, 1, switch(1, 1, 0)),
+        ];
+        events.retain(|(_, _, kind)| is_moved || !matches!(kind, Kind::SchedMigrateTask { .. }));
+        path(&events)
+    };
+    let path = events(true);
+    let on_both = vec![(2, "t2", "thread", 980), (0, "t0", "idle", 20)];
+    assert_eq!(divided(&path[1]), ("waiting_cpu", on_both));
+    // Where that is not recorded, it is taken to have waited where it ran in the end.
+    let path = events(false);
+    let on_the_last = vec![(3, "t3", "thread", 960), (0, "t0", "idle", 40)];
+    assert_eq!(divided(&path[1]), ("waiting_cpu", on_the_last));
+}
+
+#[test]
+fn for_a_cpu_what_interrupts_took_apart() {
+    let path = path(&[
+        (10, 0, switch(0, 0, 1)),
+        (12, 0, Kind::IrqHandlerEntry { irq: 33, name: b"gpu" }),
+        (15, 0, Kind::IrqHandlerExit { irq: 33, ret: 1 }),
+        (20, 0, switch(1, 0, 2)),
+        (30, 0, Kind::IrqHandlerEntry { irq: 33, name: b"gpu" }),
+        (70, 0, Kind::IrqHandlerExit { irq: 33, ret: 1 }),
+        (80, 0, Kind::SoftirqEntry { vec: 3 }),
+        (90, 0, Kind::SoftirqExit { vec: 3 }),
+        (120, 0, switch(2, 0, 1)),
+        (130, 0, switch(1, 1, 0)),
+    ]);
+    let apart =
+        vec![(2, "t2", "thread", 50), (-1, "gpu", "hardirq", 40), (-1, "net_rx", "softirq", 10)];
+    assert_eq!(divided(&path[1]), ("waiting_cpu", apart));
 }

@@ -44,6 +44,8 @@ fn main() -> ExitCode {
     ];
     for name in files::NAMES {
         let run = move || files::Trace::read(name).map(|trace| traces::paths(&trace));
+        trials.push(trial(format!("traces::{name}::paths_are_those_of_the_events"), run));
+        let run = move || files::Trace::read(name).map(|trace| traces::compass(&trace));
         trials.push(trial(format!("traces::{name}::paths_are_those_of_the_expected_file"), run));
     }
     trials.push(trial("traces::bug446190::system_calls_are_executions".to_owned(), || {

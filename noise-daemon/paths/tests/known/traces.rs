@@ -2,7 +2,9 @@
 //!
 //! The file's figures name states as Trace Compass does, which differs from ours in what nothing but an
 //! interrupt explains: see [`name`]. And they count a thread as waiting that the trace's switches say was
-//! running, and as asleep that was woken: see [`Corrections`].
+//! running, and as asleep that was woken, as Trace Compass does: see [`Corrections`]. So there are two readings:
+//! [`compass`] compares each figure as it stands in the file, [`paths`] proves that the other reading differs from them by
+//! these times alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,6 +12,7 @@ use noise_paths::blame::Blame;
 use noise_paths::build::{Builder, Waker};
 use noise_paths::document::{Document, Segment, traced};
 use noise_paths::execution::{Wanted, find};
+use noise_paths::feed;
 use noise_paths::graph::{Graph, Who, WorkerId};
 use noise_paths::path::{Path, Step};
 use noise_paths::state::State;
@@ -23,13 +26,16 @@ use serde_json::Value;
 use crate::drawn::number;
 use crate::files::Trace;
 
-type Totals = BTreeMap<&'static str, u64>;
+type Totals<'a> = BTreeMap<&'a str, u64>;
 
-fn graph(trace: &Trace) -> Graph {
+fn builder(trace: &Trace) -> Builder {
     let waking = trace.layout.has(What::SchedWaking);
-    let mut builder = Builder::new(if waking { Waker::Waking } else { Waker::Wakeup });
+    Builder::new(if waking { Waker::Waking } else { Waker::Wakeup })
+}
+
+fn graph(trace: &Trace, mut builder: Builder) -> Graph {
     for record in trace.reader() {
-        builder.follow(&record.event());
+        feed::follow(&mut builder, 0, &record, &record.event());
     }
     builder.finish()
 }
@@ -51,7 +57,7 @@ fn name(before: Option<&Step>, step: &Step) -> &'static str {
     }
 }
 
-fn totals(path: &Path) -> Totals {
+fn totals(path: &Path) -> Totals<'static> {
     let mut totals = Totals::new();
     for (number, step) in path.steps.iter().enumerate().filter(|(_, step)| step.ns() > 0) {
         let before = number.checked_sub(1).map(|before| &path.steps[before]);
@@ -87,8 +93,8 @@ struct Corrections {
 }
 
 /// Finds sleeps of a thread that was woken before it was switched away from, and not since: whoever woke it had seen
-/// it on its way, and made it runnable once it slept. No other event says so in these traces, and nothing ends such a
-/// sleep in the file.
+/// it on its way, and made it runnable once it slept: its `sched_wakeup` comes behind that switch. Nothing ends such a sleep
+/// in the file's paths, while its waits have the thread waiting since that `sched_wakeup`.
 #[derive(Default)]
 struct Raced {
     cpu: u32,
@@ -208,45 +214,67 @@ fn blamed(trace: &Trace, graph: &Graph, path: &Path, name: &str) {
     assert_eq!(waits(&document), waits(&with_all));
 }
 
-/// All paths that the file has.
-pub fn paths(trace: &Trace) {
-    let graph = graph(trace);
-    let threads = graph.workers().filter(|(id, _)| tid(&graph, *id).is_some()).count() as u64;
-    for (thread_id, expected) in trace.expected["critical_paths"].as_object().unwrap() {
-        // The file's graph has one worker for all idle tasks, and one for the kernel in softirqs.
-        assert_eq!(threads + 2, number(&expected["graph_workers"]));
-        let id = thread(&graph, thread_id.parse().unwrap());
-        let (from_ns, to_ns) = graph.get(id).unwrap().life().unwrap();
-        let path = walk(&graph, id, from_ns, to_ns, Bounds::default()).unwrap();
-        assert_eq!(path.fault(id, from_ns, to_ns), None, "{thread_id}");
-        assert_eq!(path.cut, 0, "{thread_id}");
-        assert_eq!(to_ns - from_ns, number(&expected["span"]), "{thread_id}");
-        assert_eq!(path.totals().values().sum::<u64>(), number(&expected["total"]), "{thread_id}");
+/// All threads on a path.
+fn threads(graph: &Graph, path: &Path) -> BTreeSet<i32> {
+    path.workers().iter().filter_map(|id| tid(graph, *id)).collect()
+}
 
-        let corrections = Corrections::of(trace, &graph, thread_id.parse().unwrap());
+/// A path that the file has, with what does not depend on who waits for what.
+fn path(graph: &Graph, name: &str, expected: &Value) -> Path {
+    let workers = graph.workers().filter(|(id, _)| tid(graph, *id).is_some()).count() as u64;
+    // The file's graph has one worker for all idle tasks, and one for the kernel in softirqs.
+    assert_eq!(workers + 2, number(&expected["graph_workers"]));
+    let id = thread(graph, name.parse().unwrap());
+    let (from_ns, to_ns) = graph.get(id).unwrap().life().unwrap();
+    let path = walk(graph, id, from_ns, to_ns, Bounds::default()).unwrap();
+    assert_eq!(path.fault(id, from_ns, to_ns), None, "{name}");
+    assert_eq!(path.cut, 0, "{name}");
+    assert_eq!(to_ns - from_ns, number(&expected["span"]), "{name}");
+    assert_eq!(path.totals().values().sum::<u64>(), number(&expected["total"]), "{name}");
+    let leave = path.first_leave().map(|step| (tid(graph, step.last()).unwrap(), step.span().0));
+    let leaves_to = expected["first_leaves_to"].as_object();
+    let leaves_to = leaves_to.map(|to| (to["tid"].as_i64().unwrap() as i32, number(&to["at"])));
+    assert_eq!(leave, leaves_to, "{name}");
+    path
+}
+
+fn expected_states(expected: &Value) -> Totals<'_> {
+    let names = expected["ns"].as_object().unwrap().iter();
+    names.map(|(name, ns)| (name.as_str(), number(ns))).collect()
+}
+
+/// All paths of the file, each figure as it stands there.
+pub fn compass(trace: &Trace) {
+    let graph = graph(trace, builder(trace).like_trace_compass());
+    for (name, expected) in trace.expected["critical_paths"].as_object().unwrap() {
+        let path = path(&graph, name, expected);
+        assert_eq!(totals(&path), expected_states(expected), "{name}");
+        assert_eq!(threads(&graph, &path).len() as u64, number(&expected["workers"]), "{name}");
+    }
+}
+
+/// All paths of the file, as the events have them: but for the corrections the same.
+pub fn paths(trace: &Trace) {
+    let graph = graph(trace, builder(trace));
+    for (name, expected) in trace.expected["critical_paths"].as_object().unwrap() {
+        let path = path(&graph, name, expected);
+        let corrections = Corrections::of(trace, &graph, name.parse().unwrap());
         let mut found = totals(&path);
         *found.get_mut("RUNNING").unwrap() -= corrections.running_ns;
         *found.get_mut("PREEMPTED").unwrap() += corrections.running_ns;
         *found.get_mut("PREEMPTED").unwrap() -= corrections.woken_ns;
         *found.entry("BLOCKED").or_default() += corrections.woken_ns;
         found.retain(|_, ns| *ns > 0);
-        let names = expected["ns"].as_object().unwrap().iter();
-        let names: BTreeMap<_, _> = names.map(|(name, ns)| (name.as_str(), number(ns))).collect();
-        assert_eq!(found, names, "{thread_id}");
-        let on_path: BTreeSet<_> =
-            path.workers().iter().filter_map(|id| tid(&graph, *id)).collect();
+        assert_eq!(found, expected_states(expected), "{name}");
+        let on_path = threads(&graph, &path);
         let all = on_path.union(&corrections.wakers).count() as u64;
-        assert_eq!(all, number(&expected["workers"]), "{thread_id}");
-
-        let leave =
-            path.first_leave().map(|step| (tid(&graph, step.last()).unwrap(), step.span().0));
-        let leaves_to = expected["first_leaves_to"].as_object();
-        let leaves_to = leaves_to.map(|to| (to["tid"].as_i64().unwrap() as i32, number(&to["at"])));
-        assert_eq!(leave, leaves_to, "{thread_id}");
-        blamed(trace, &graph, &path, thread_id);
+        assert_eq!(all, number(&expected["workers"]), "{name}");
+        blamed(trace, &graph, &path, name);
         println!(
-            "{thread_id}: counted as waiting there, but running: {} ns; as asleep, but woken: {} ns",
-            corrections.running_ns, corrections.woken_ns
+            "{name}: counted as waiting there, but running: {} ns; as asleep, but woken: {} ns; {} workers, of {all} there",
+            corrections.running_ns,
+            corrections.woken_ns,
+            on_path.len()
         );
     }
 }

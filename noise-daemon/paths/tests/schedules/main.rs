@@ -151,6 +151,7 @@ proptest! {
         };
         let graph = graph(&played, is_lost);
         for bounds in [Bounds::default(), Bounds { depth, points }] {
+            let mut document = Document::default();
             for (id, worker) in graph.workers() {
                 let Some((from_ns, to_ns)) = worker.life().filter(|(from_ns, to_ns)| from_ns < to_ns) else {
                     continue;
@@ -161,6 +162,24 @@ proptest! {
                 if bounds == Bounds::default() {
                     prop_assert_eq!(path.cut, 0);
                 }
+                let execution = Execution { worker: id, from_ns, to_ns, has_begin: true, has_end: true };
+                document.executions.push(traced(&graph, "whole", &execution, &path));
+            }
+            let mut blame = Blame::new(&document, Delays::of_turns());
+            for (number, (time_ns, cpu, what)) in played.events.iter().enumerate() {
+                let kind = match what {
+                    _ if is_lost(number) => Kind::Lost(Loss::default()),
+                    play::What::Event(kind) => *kind,
+                    _ => continue,
+                };
+                blame.follow(&Event { time_ns: *time_ns, cpu: *cpu, kind }, &mut document);
+            }
+            blame.finish(&mut document);
+            for segment in document.executions.iter().flat_map(|traced| &traced.path) {
+                let culprits: u64 = segment.culprits.iter().map(|culprit| culprit.ns).sum();
+                let is_divided = ["waiting_cpu", "disk", "network"].contains(&segment.state);
+                let expected = if is_divided || culprits > 0 { segment.to_ns - segment.from_ns } else { 0 };
+                prop_assert_eq!(culprits, expected, "{:?}", segment);
             }
         }
     }

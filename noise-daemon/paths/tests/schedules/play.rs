@@ -127,10 +127,15 @@ impl Stage {
         self.event(time_ns, cpu, kind);
     }
 
-    /// On its other CPU.
+    /// On its other CPU. Of every other thread no event says how it came there.
     fn switch_in(&mut self, tid: i32, time_ns: u64) {
+        let orig_cpu = self.cpu(tid);
         self.cpus[(tid - FIRST) as usize] ^= 1;
         let cpu = self.cpu(tid);
+        if tid % 2 == 0 {
+            let migrated = Kind::SchedMigrateTask { task: task(tid), orig_cpu, dest_cpu: cpu };
+            self.event(time_ns, orig_cpu, migrated);
+        }
         self.switch(time_ns, cpu, 0, 0, tid);
     }
 
@@ -305,6 +310,7 @@ impl Stage {
                     self.event(moved_ns, cpu, Kind::SchedMigrateTask { task, orig_cpu, dest_cpu });
                     self.switch_in(tid, in_ns);
                     self.switch(in_ns, cpu, hog, 1, 0);
+                    self.preempted.push((now_ns, moved_ns, tid));
                     push(&mut truth, part(now_ns, in_ns, State::WaitingCpu));
                     now_ns = in_ns;
                 }

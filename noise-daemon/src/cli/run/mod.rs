@@ -44,6 +44,7 @@ use crate::config::{Config, DEFAULT_FILE, DEFAULT_SOCKET, Flags, LogLevel, load}
 use crate::confine::{
     Confined, Extent, Rest, confine, folder_of, is_root, out_of_reach, reader, seen_once, without,
 };
+use crate::kept::THREADS_AT_ONCE;
 use crate::marks::{Marks, SharedMarks, lock, take, with_marks};
 use crate::pipeline::{Beat, Pipeline, SAMPLE_EVERY};
 use crate::recorder;
@@ -214,6 +215,8 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
         reload,
         budget: costs.budget.clone(),
     };
+    // What loading took is not used again.
+    noise_system::memory::give_back_program();
     tokio::select! {
         result = daemon.work(asked, inquiries, hangup) => result?,
         () = serve(listeners, router, served, costs.clone()) => {}
@@ -246,11 +249,12 @@ fn cannot_listen(error: ListenError) -> anyhow::Error {
 }
 
 /// Threads that the daemon has at most beside the first: those that write the state, keep events of incidents
-/// and send them, those that verify passwords, those that measure from the inside, and before them one that looks what it may.
+/// and send them, those that verify passwords, those that measure from the inside, and before them one that looks
+/// what it may.
 fn threads(config: &Config, web: &Web) -> usize {
     let has_state = !config.state.directory.as_os_str().is_empty();
-    let keeps = has_state && config.recorder.enabled && config.state.bounds().incidents > 0;
-    let writes = usize::from(has_state) + 2 * usize::from(keeps);
+    // Without a recorder, what was kept is still sent and removed.
+    let writes = if has_state { 1 + THREADS_AT_ONCE } else { 0 };
     let verifies = usize::from(web.may_ask_for_passwords());
     let duty = config.osnoise.duty();
     let measure = duty.map_or(0, |duty| 1 + duty.cpus.iter().count());

@@ -43,6 +43,9 @@ const BEYOND_EVENTS: u64 = 1 << 20;
 /// After so many of them it is looked whether any more are needed.
 const LOOK_EVENTS: u64 = 1 << 10;
 
+/// Parts of all paths together: about a gigabyte.
+const MAX_PARTS: usize = if cfg!(test) { 1000 } else { 1 << 22 };
+
 /// Columns of a page where there is no terminal; and how few and how many it has on one.
 const USUAL_COLUMNS: usize = 120;
 const LEAST_COLUMNS: usize = 60;
@@ -67,6 +70,10 @@ pub struct CriticalPathArgs {
     /// recording has headers of packets. May be given several times.
     #[arg(long = "execution", value_name = "EXECUTION", required = true, value_parser = Asked::parse)]
     executions: Vec<Asked>,
+    /// Take wake-ups of threads on their way to sleep, and LTTng's state dump, as Trace Compass does, to compare paths
+    /// with its own figure by figure. The events say otherwise: see docs/traces.md.
+    #[arg(long)]
+    like_trace_compass: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -105,6 +112,14 @@ impl Asked {
                 (moment(from)?, moment(to)?)
             }
         };
+        let is_reversed = match (from, to) {
+            (Some(Moment::At(from)), Some(Moment::At(to)))
+            | (Some(Moment::After(from)), Some(Moment::After(to))) => from >= to,
+            _ => false,
+        };
+        if is_reversed {
+            return Err("the time ends before it begins; write FROM..TO".to_owned());
+        }
         Ok(Self { text: text.to_owned(), wanted, from, to })
     }
 
@@ -143,7 +158,7 @@ pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
                 picture.of(&clock, &ctf.layout.env);
             }
             let together = Together::new(&recording, ctf, &others, &args.others)?;
-            let found = all(together.read(), Builder::new(together.waker()), select, &sought)?;
+            let found = all(together.read(), builder(args, together.waker()), select, &sought)?;
             let (document, damage) = blamed(together.read(), found);
             picture.map(|picture| picture.finish(&document, tidied())).transpose()?;
             (document, damage)
@@ -156,7 +171,7 @@ pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
             let wakes = reader().any(|record| matches!(record.kind(), Kind::SchedWaking(_)));
             let waker = if wakes { Waker::Waking } else { Waker::Wakeup };
             let tidied = || recording.tidied(reader(), false);
-            let found = all(Merged::one(tidied()), Builder::new(waker), select, &sought)?;
+            let found = all(Merged::one(tidied()), builder(args, waker), select, &sought)?;
             let (document, damage) = blamed(Merged::one(tidied()), found);
             picture.map(|picture| picture.finish(&document, tidied())).transpose()?;
             (document, damage)
@@ -177,6 +192,13 @@ pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
 pub(crate) fn columns() -> usize {
     let terminal = output::is_terminal().then(noise_top::term::columns).flatten();
     terminal.map_or(USUAL_COLUMNS, |columns| columns.clamp(LEAST_COLUMNS, MOST_COLUMNS))
+}
+
+fn builder(args: &CriticalPathArgs, waker: Waker) -> Builder {
+    match args.like_trace_compass {
+        true => Builder::new(waker).like_trace_compass(),
+        false => Builder::new(waker),
+    }
 }
 
 fn sought<'a>(
@@ -212,6 +234,7 @@ fn all<'t, S: Source<'t>>(
     let mut document = Document::default();
     let (mut wanted, mut last_ns) = (BTreeSet::new(), 0);
     let (mut beyond, mut number, mut has_calls) = (0, 0u64, false);
+    let (mut is_whole, mut parts) = (true, 0usize);
     let mut finders: Vec<Option<Finder>> =
         sought.iter().map(|sought| Finder::new(sought.wanted, 0)).collect();
     while let Some(record) = source.next() {
@@ -221,6 +244,7 @@ fn all<'t, S: Source<'t>>(
             // Who ends a sleep that is under way is worth a look, but not at all the rest.
             let is_over = || sought.iter().all(|sought| is_over(builder.graph(), sought));
             if beyond >= BEYOND_EVENTS || (beyond % LOOK_EVENTS == 0 && is_over()) {
+                is_whole = false;
                 break;
             }
             beyond += 1;
@@ -254,7 +278,8 @@ fn all<'t, S: Source<'t>>(
         bail!(NO_CGROUPS);
     }
     for (sought, finder) in sought.iter().zip(finders) {
-        let lacks = finder.as_ref().and_then(Finder::lacks);
+        // What was not read may have it.
+        let lacks = finder.as_ref().filter(|_| is_whole).and_then(Finder::lacks);
         let (executions, tally) = match finder {
             Some(finder) => delimited(&mut builder, sought, finder),
             None => {
@@ -270,15 +295,20 @@ fn all<'t, S: Source<'t>>(
             if select.follows() && !wanted.contains(&tid) {
                 continue;
             }
+            if parts >= MAX_PARTS {
+                document.left_out += 1;
+                continue;
+            }
             let Execution { worker, from_ns, to_ns, .. } = execution;
             let path = walk(builder.graph(), worker, from_ns, to_ns, Bounds::default());
             if let Some(path) = path {
                 let mut traced = traced(builder.graph(), sought.name, &execution, &path);
                 traced.key = key;
+                parts = parts.saturating_add(traced.path.len());
                 document.executions.push(traced);
             }
         }
-        if document.executions.len() == count {
+        if document.executions.len() == count && document.left_out == 0 {
             bail!(nothing(sought, lacks, tally.as_ref()));
         }
         document.delimiters.extend(tally);
@@ -429,6 +459,8 @@ mod tests {
         for (text, error) in [
             ("thread:7@", "no span of time"),
             ("thread:7@x..", "expected a distance"),
+            ("thread:7@+2s..+1s", "ends before it begins"),
+            ("thread:7@20..20", "ends before it begins"),
             ("thread", "names no execution"),
         ] {
             let found = Asked::parse(text).unwrap_err();
@@ -446,5 +478,29 @@ mod tests {
         let error =
             all(Merged::one(reader), Builder::default(), Select::default(), &[sought]).unwrap_err();
         assert!(error.to_string().starts_with("thread:4000000 did not run"), "{error}");
+    }
+
+    #[test]
+    fn paths_of_very_many_executions_are_left_out() {
+        let switch = |at: u32, prev: u32, next: u32| {
+            format!(
+                "t{prev}-{prev} [000] d..2. 1.{at:06}: sched_switch: prev_comm=t{prev} prev_pid={prev} prev_prio=120 \
+                 prev_state=R ==> next_comm=t{next} next_pid={next} next_prio=120\n"
+            )
+        };
+        let text: String =
+            (0..1000).map(|turn| switch(2 * turn, 1, 2) + &switch(2 * turn + 1, 2, 1)).collect();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("trace");
+        std::fs::write(&file, format!("# tracer: nop\n{text}")).unwrap();
+        let Recording::Text(text) = Recording::open(&file).unwrap() else { panic!("no text") };
+        let wanted = "event:sched_switch..sched_switch".parse().unwrap();
+        let sought = Sought { name: "all", wanted: &wanted, from_ns: None, to_ns: None };
+        let source = Merged::one(ftrace::Reader::new(&text));
+        let (document, _) = all(source, Builder::default(), Select::default(), &[sought]).unwrap();
+        let parts: usize = document.executions.iter().map(|traced| traced.path.len()).sum();
+        assert!((MAX_PARTS..2 * MAX_PARTS).contains(&parts), "{parts}");
+        assert_eq!(document.executions.len() as u64 + document.left_out, 1998);
+        assert!(page::page(&document, 120).text(false).contains("more executions are left out"));
     }
 }

@@ -120,11 +120,11 @@ impl Cpus {
         self.get(cpu)?.miss(now_ns, most_bytes)
     }
 
-    /// No interrupt lasts over a switch. What they took so far is forgotten with those whose exit was lost.
+    /// No interrupt lasts over a switch: those whose exit was lost are forgotten, with what they took.
     pub fn end_interrupts(&mut self, cpu: u32) {
         let cpu = self.0.get_mut(cpu as usize).and_then(Option::as_mut);
         if let Some(cpu) = cpu.filter(|cpu| cpu.nesting.running().is_some()) {
-            cpu.nesting = Nesting::default();
+            cpu.forget_interrupts();
         }
     }
 
@@ -214,11 +214,15 @@ impl Cpu {
     }
 
     fn miss(&mut self, now_ns: u64, most_bytes: usize) -> Option<i32> {
-        // What an interrupt took that has not ended is not known either.
-        let taken = std::mem::take(&mut self.nesting).taken;
-        self.nesting.taken = taken;
+        self.forget_interrupts();
         self.turn(&Task::default(), UNKNOWN_RUNNER, now_ns, most_bytes);
         self.current.take()
+    }
+
+    /// What runs of interrupts is not known any more, and what it took neither. What others took before stays.
+    fn forget_interrupts(&mut self) {
+        let taken = std::mem::take(&mut self.nesting).taken;
+        self.nesting.taken = taken;
     }
 
     /// Keeps the turn that the ledger is about to forget.

@@ -24,6 +24,7 @@ pub mod document;
 mod interrupts;
 mod older;
 mod packets;
+mod portion;
 mod requests;
 mod sums;
 mod waits;
@@ -31,7 +32,7 @@ pub mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use noise_common::charge::{Cause, VECTOR_SOURCE};
+use noise_common::charge::{Cause, UNKNOWN, VECTOR_SOURCE};
 use noise_common::hooks::VECTORS;
 use noise_common::signals::SOFTIRQ_VECTORS;
 
@@ -39,8 +40,9 @@ use self::cpu::{Cpu, Cpus};
 use self::document::{Culprit, Document};
 use self::interrupts::Interrupts;
 use self::packets::Packets;
+pub use self::portion::Portion;
 use self::requests::Requests;
-use self::sums::Sums;
+use self::sums::{Party, Sums};
 pub use self::waits::Begin;
 use self::waits::Waits;
 use self::watch::Watch;
@@ -138,8 +140,20 @@ impl Delays {
             };
             return Culprit { tid, comm: comm.to_string(), cause, ns };
         };
+        let name = self.interrupt_name(Party::Other { cause, source });
+        let comm = name.unwrap_or_default();
+        Culprit { tid: -1, comm, cause: cause.name(), ns }
+    }
+
+    /// The name of an interrupt, else its number; `None` of what is none.
+    fn interrupt_name(&self, party: Party) -> Option<String> {
+        let Party::Other { cause: cause @ (Cause::Hardirq | Cause::Softirq), source } = party
+        else {
+            return None;
+        };
         let named = |names: &[&'static str]| names.get((source & !VECTOR_SOURCE) as usize).copied();
         let name = match cause {
+            _ if source == UNKNOWN => Some(""),
             Cause::Softirq => named(&SOFTIRQ_VECTORS),
             _ if source & VECTOR_SOURCE != 0 => named(&VECTORS),
             _ => {
@@ -147,8 +161,7 @@ impl Delays {
                 irq.and_then(|irq| self.lines.get(&irq)).map(String::as_str)
             }
         };
-        let comm = name.map_or_else(|| source.to_string(), str::to_owned);
-        Culprit { tid: -1, comm, cause: cause.name(), ns }
+        Some(name.map_or_else(|| source.to_string(), str::to_owned))
     }
 
     fn follow_turns(&mut self, event: &Event<'_>) {
@@ -175,7 +188,8 @@ impl Delays {
             | Kind::VectorEntry { .. }
             | Kind::VectorExit { .. }
             | Kind::SoftirqEntry { .. }
-            | Kind::SoftirqExit { .. } => self.interrupt(event),
+            | Kind::SoftirqExit { .. }
+            | Kind::NmiHandler { .. } => self.interrupt(event),
             _ => {}
         }
     }

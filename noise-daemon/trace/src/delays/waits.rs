@@ -254,7 +254,8 @@ impl Waits {
     }
 }
 
-fn stretch(tid: i32, cpu: u32, now_ns: u64, cpus: &Cpus) -> Waiting {
+/// A thread waits on a CPU from then on.
+pub(super) fn stretch(tid: i32, cpu: u32, now_ns: u64, cpus: &Cpus) -> Waiting {
     let taken = cpus.taken(cpu, now_ns);
     let pid = tid.cast_unsigned();
     Waiting { pid, cpu, since_ns: now_ns, taken, throttled_ns: 0 }

@@ -1,6 +1,6 @@
 //! Delimiters of all kinds, and executions that are made of them.
 
-use noise_trace::event::{Comm, Dumped, Loss, Packet, Task};
+use noise_trace::event::{Comm, Dumped, Loss, Packet, Task, Woken};
 use proptest::prelude::*;
 
 use super::*;
@@ -330,4 +330,61 @@ fn an_event_that_names_its_thread_is_its() {
     assert_eq!(spans, [(10_000_010_000, 10_000_030_000)]);
     // Of the other one the text has no more.
     assert_eq!(tally, Tally { strangers: 1, ..Tally::default() });
+}
+
+fn task(tid: i32) -> Task {
+    Task { comm: Comm::new(b"t"), tid, prio: 0 }
+}
+
+fn of_kind(name: &'static str, kind: Kind<'static>) -> Fake {
+    Fake { name, kind, fields: &[] }
+}
+
+#[test]
+fn what_a_thread_began_is_not_ended_by_another_one_that_gets_its_id() {
+    let (begin, end) = (plain("in", &[]), plain("out", &[]));
+    let (parent, child) = (task(9), task(7));
+    let fork = Kind::SchedProcessFork { parent, parent_pid: 9, child, child_pid: 7 };
+    let fork = of_kind("sched_process_fork", fork);
+    let new = Kind::SchedWakeupNew(Woken { task: child, target_cpu: 0 });
+    let new = of_kind("sched_wakeup_new", new);
+    for events in [[fork, new], [fork, fork], [new, new]] {
+        let [first, second] = events;
+        let events =
+            [switch(0, 7), begin, switch(7, 9), first, second, switch(9, 7), end, begin, end];
+        let (all, tally, _) = found("event:in..out", &events.map(|event| (0, event)));
+        assert_eq!(all, [(7, 8, 9, None)]);
+        assert_eq!(tally, Tally { unfinished: 1, unbegun: 1, ..Tally::default() });
+    }
+}
+
+#[test]
+fn what_ended_threads_began_takes_no_place() {
+    let (begin, end) = (plain("in", &[]), plain("out", &[]));
+    let mut events = Vec::new();
+    for tid in 1..=MAX_OPEN as i32 {
+        let prev = task(tid);
+        let dead = Kind::SchedSwitch { prev, prev_state: 0x10, next: task(0) };
+        events.extend([switch(0, tid), begin, of_kind("sched_switch", dead)]);
+    }
+    events.extend([switch(0, 70_000), begin, end]);
+    let events: Vec<_> = events.into_iter().map(|event| (0, event)).collect();
+    let (all, tally, _) = found("event:in..out", &events);
+    assert_eq!(all.len(), 1);
+    assert_eq!(tally, Tally { unfinished: MAX_OPEN as u64, ..Tally::default() });
+}
+
+#[test]
+fn a_thread_that_becomes_its_process_first_one_goes_on_with_what_it_began() {
+    let (begin, end) = (plain("in", &[]), plain("out", &[]));
+    let exec = Kind::SchedProcessExec { filename: b"p", tid: 7, old_tid: 8 };
+    let exec = of_kind("sched_process_exec", exec);
+    let events = [switch(0, 7), begin, switch(7, 8), begin, exec, switch(7, 0), switch(0, 7), end];
+    let (all, tally, _) = found("event:in..out", &events.map(|event| (0, event)));
+    assert_eq!(all, [(7, 4, 8, None)]);
+    assert_eq!(tally, Tally { unfinished: 1, ..Tally::default() });
+    // Before the next switch it runs by its new id.
+    let events = [switch(0, 8), begin, exec, end];
+    let (all, tally, _) = found("event:in..out", &events.map(|event| (0, event)));
+    assert_eq!((all, tally), (vec![(7, 2, 4, None)], Tally::default()));
 }

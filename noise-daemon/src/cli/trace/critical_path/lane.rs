@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use noise_model::clean::clean;
 use noise_paths::document::{Segment, Traced};
 
 use crate::cli::output::Painted;
@@ -11,6 +12,11 @@ const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz";
 const OTHERS: char = '~';
 /// The thread of the execution itself.
 const OWN: char = '.';
+
+/// A thread. A name may have anything in it, lines among it.
+pub fn thread(comm: &str, tid: i32) -> String {
+    format!("{} {tid}", clean(comm))
+}
 
 /// A state's letter and its colour: numbers of ECMA-48's select graphic rendition, black on a light one.
 pub fn look(state: &str) -> (char, &'static str) {
@@ -103,26 +109,52 @@ pub fn lane(page: &mut Painted, traced: &Traced, width: usize, shown: impl Fn(u6
         let line: String = cells.iter().map(|(_, who)| letter(who)).collect();
         page.plain(&format!("  {line}\n"));
     }
-    page.plain("  ");
-    for (number, state) in states.iter().enumerate() {
+    let mut legend = Legend { page, columns: 0, width: width + 2 };
+    for state in &states {
         let (letter, colour) = look(state);
-        page.plain(if number > 0 { ", " } else { "" });
-        page.coloured(&letter.to_string(), colour);
-        page.plain(&format!(" {state}"));
+        legend.item(Some((&letter.to_string(), colour)), &format!(" {state}"), ", ");
     }
     if !others.is_empty() {
         let mut shown: Vec<char> = Vec::new();
-        page.plain(&format!("; {OWN} {} {}", traced.comm, traced.tid));
+        legend.item(None, &format!("{OWN} {}", thread(&traced.comm, traced.tid)), "; ");
         for (_, who) in &cells {
             let sign = letter(who);
             if sign != OWN && !shown.contains(&sign) {
                 shown.push(sign);
                 match sign {
-                    OTHERS => page.plain(&format!(", {OTHERS} others")),
-                    sign => page.plain(&format!(", {sign} {} {}", who.1, who.0)),
+                    OTHERS => legend.item(None, &format!("{OTHERS} others"), ", "),
+                    sign => legend.item(None, &format!("{sign} {}", thread(who.1, who.0)), ", "),
                 }
             }
         }
     }
     page.plain("\n");
+}
+
+/// What letters mean, in lines that are not longer than the lane.
+struct Legend<'p> {
+    page: &'p mut Painted,
+    /// Of the line so far.
+    columns: usize,
+    width: usize,
+}
+
+impl Legend<'_> {
+    fn item(&mut self, letter: Option<(&str, &'static str)>, text: &str, separator: &str) {
+        let columns = letter.map_or(0, |(letter, _)| letter.chars().count()) + text.chars().count();
+        let is_first = self.columns == 0;
+        if !is_first && self.columns + separator.len() + columns > self.width {
+            self.page.plain(separator.trim_end());
+            self.page.plain("\n  ");
+            self.columns = 2 + columns;
+        } else {
+            let before = if is_first { "  " } else { separator };
+            self.page.plain(before);
+            self.columns += before.len() + columns;
+        }
+        if let Some((letter, colour)) = letter {
+            self.page.coloured(letter, colour);
+        }
+        self.page.plain(text);
+    }
 }

@@ -4,10 +4,11 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use noise_model::clean::clean;
 use noise_paths::document::{Document, Segment, Traced};
 use noise_trace::delays::document::Culprit;
 
-use super::lane::lane;
+use super::lane::{lane, thread};
 use crate::cli::output::Painted;
 
 /// Groups of executions that are shown.
@@ -18,8 +19,12 @@ const SHOWN_PARTS: usize = 20;
 const SHOWN_NAMES: usize = 3;
 /// Whom a wait was for is not known.
 const UNTRACKED: &str = "untracked";
-/// What stands beside names in a row, and what they have at least.
-const LEFT_COLUMNS: usize = 56;
+/// What stands before names in a row of a state, before a part's state, and before a part's thread.
+const STATE_COLUMNS: usize = 44;
+const TIMES_COLUMNS: usize = 29;
+const PART_COLUMNS: usize = 46;
+/// What names leave for how many more there are, and what they have at least.
+const MORE_COLUMNS: usize = 12;
 const LEAST_NAMES_COLUMNS: usize = 20;
 
 /// For people, in milliseconds.
@@ -36,17 +41,17 @@ fn length(segment: &Segment) -> u64 {
 }
 
 fn who(segment: &Segment) -> String {
-    format!("{} {}", segment.comm, segment.tid)
+    thread(&segment.comm, segment.tid)
 }
 
 /// Who took a part of a wait.
 pub fn named(culprit: &Culprit) -> String {
     let Culprit { tid, comm, cause, .. } = culprit;
     match *cause {
-        "thread" => format!("{comm} {tid}"),
+        "thread" => thread(comm, *tid),
         cause if comm.is_empty() || cause == "idle" => cause.to_owned(),
-        cause if *tid > 0 => format!("{comm} {tid} ({cause})"),
-        cause => format!("{cause} {comm}"),
+        cause if *tid > 0 => format!("{} ({cause})", thread(comm, *tid)),
+        cause => format!("{cause} {}", clean(comm)),
     }
 }
 
@@ -55,6 +60,13 @@ pub fn page(document: &Document, width: usize) -> Painted {
     let mut page = Painted::default();
     if document.discarded > 0 {
         page.plain(&format!("{} events were lost while recording\n", document.discarded));
+    }
+    if document.left_out > 0 {
+        let left_out = document.left_out;
+        page.plain(&format!(
+            "{left_out} more executions are left out: the paths of all have too many parts; ask for \
+             a part of the time with --from and --to\n"
+        ));
     }
     for delimiters in &document.delimiters {
         let rows = delimiters.tally.rows().into_iter().filter(|(count, _)| *count > 0);
@@ -87,13 +99,16 @@ fn summary(page: &mut Painted, group: &[Traced], width: usize) {
     let mean_ns = all_ns / (group.len() as u64).max(1);
     let mut rows = states(group.iter().flat_map(|traced| &traced.path));
     rows.iter_mut().for_each(|row| row.divide(group.len() as u64));
-    page.plain(&format!(
-        "{}: {} executions took {} ms on average, {}; the slowest took {} ms.\n",
-        slowest.name,
-        group.len(),
-        milli(mean_ns),
-        answer(&rows, mean_ns, None),
-        milli(slowest.span_ns)
+    page.plain(&wrapped(
+        &format!(
+            "{}: {} executions took {} ms on average, {}; the slowest took {} ms.\n",
+            slowest.name,
+            group.len(),
+            milli(mean_ns),
+            answer(&rows, mean_ns, None),
+            milli(slowest.span_ns)
+        ),
+        width,
     ));
     table(page, &rows, "mean", width, mean_ns);
     page.plain("\nThe slowest:\n");
@@ -102,14 +117,17 @@ fn summary(page: &mut Painted, group: &[Traced], width: usize) {
 
 /// One execution.
 fn execution(page: &mut Painted, traced: &Traced, width: usize) {
-    let key = traced.key.as_ref().map_or_else(String::new, |key| format!(", key {key}"));
-    let (span_ns, own) = (traced.span_ns, format!("{} {}", traced.comm, traced.tid));
+    let key = traced.key.as_ref().map_or_else(String::new, |key| format!(", key {}", clean(key)));
+    let (span_ns, own) = (traced.span_ns, thread(&traced.comm, traced.tid));
     let rows = states(traced.path.iter());
-    page.plain(&format!(
-        "{}{key}: {own} took {} ms, {}.\n",
-        traced.name,
-        milli(span_ns),
-        answer(&rows, span_ns, Some(&own))
+    page.plain(&wrapped(
+        &format!(
+            "{}{key}: {own} took {} ms, {}.\n",
+            traced.name,
+            milli(span_ns),
+            answer(&rows, span_ns, Some(&own))
+        ),
+        width,
     ));
     if traced.cut > 0 {
         page.plain(&format!(
@@ -210,9 +228,34 @@ fn answer(rows: &[Row], all_ns: u64, own: Option<&str>) -> String {
     format!("{most} ({} ms, {}) {doing}{whom}", milli(row.ns), share(row.ns, all_ns))
 }
 
-/// The names with the most time, as many as fit, and how many more there are.
-fn names(whom: &[(String, u64)], width: usize) -> String {
-    let room = width.saturating_sub(LEFT_COLUMNS).max(LEAST_NAMES_COLUMNS);
+/// Lines of words that are not longer than that.
+fn wrapped(text: &str, width: usize) -> String {
+    let (mut lines, mut columns) = (String::new(), 0);
+    for word in text.trim_end().split(' ') {
+        let length = word.chars().count();
+        if columns > 0 {
+            let is_room = columns + 1 + length <= width;
+            lines.push(if is_room { ' ' } else { '\n' });
+            columns = if is_room { columns + 1 } else { 0 };
+        }
+        lines.push_str(word);
+        columns += length;
+    }
+    lines + "\n"
+}
+
+/// A row; its end stands in a line of its own, that far to the right, where it does not fit.
+fn row(begin: &str, end: &str, left: usize, width: usize) -> String {
+    let is_room = begin.chars().count() + end.chars().count() < width;
+    match is_room || end.is_empty() {
+        true => format!("{begin} {end}").trim_end().to_owned() + "\n",
+        false => format!("{begin}\n{:left$}{end}\n", ""),
+    }
+}
+
+/// The names with the most time, as many as fit behind what stands before them, and how many more there are.
+fn names(whom: &[(String, u64)], before: usize, width: usize) -> String {
+    let room = width.saturating_sub(before + MORE_COLUMNS).max(LEAST_NAMES_COLUMNS);
     let mut text = String::new();
     for (number, (who, ns)) in whom.iter().enumerate() {
         let comma = if number > 0 { ", " } else { "" };
@@ -233,8 +276,10 @@ fn table(page: &mut Painted, rows: &[Row], time: &str, width: usize, all_ns: u64
         "state", time, "share"
     ));
     for Row { state, ns, whom, .. } in rows {
-        let (time, share, names) = (milli(*ns), share(*ns, all_ns), names(whom, width));
-        page.plain(&format!("  {state:<16} {time:>12} {share:>9}   {names}\n"));
+        let (time, share, names) =
+            (milli(*ns), share(*ns, all_ns), names(whom, STATE_COLUMNS, width));
+        let begin = format!("  {state:<16} {time:>12} {share:>9}  ");
+        page.plain(&row(&begin, &names, TIMES_COLUMNS, width));
     }
 }
 
@@ -259,28 +304,27 @@ fn parts(page: &mut Painted, traced: &Traced, width: usize) {
                 false => String::new(),
                 true => {
                     let rows = states(std::iter::once(*first));
-                    let whom = rows.first().map(|row| names(&row.whom, width)).unwrap_or_default();
-                    format!("; for {whom}")
+                    let whom = rows.first().map(|row| row.whom.as_slice()).unwrap_or_default();
+                    format!("for {}", names(whom, PART_COLUMNS, width))
                 }
             };
-            page.plain(&format!(
-                "  {:<12} {:>12}  {:<16} {}{whom}\n",
+            let begin = format!(
+                "  {:<12} {:>12}  {:<16} {}{}",
                 after(first),
                 milli(length(first)),
                 first.state,
-                who(first)
-            ));
+                who(first),
+                if is_known { ";" } else { "" }
+            );
+            page.plain(&row(&begin, &whom, TIMES_COLUMNS, width));
             continue;
         }
         let all_ns = run.iter().fold(0_u64, |sum, (part, _)| sum.saturating_add(length(part)));
         let folded = folded(run.iter().map(|(part, _)| *part));
-        page.plain(&format!(
-            "  {:<12} {:>12}  {} parts folded: {}\n",
-            after(first),
-            milli(all_ns),
-            run.len(),
-            names(&folded, width)
-        ));
+        let (after, ns) = (after(first), milli(all_ns));
+        let begin = format!("  {after:<12} {ns:>12}  {} parts folded:", run.len());
+        let names = names(&folded, TIMES_COLUMNS, width);
+        page.plain(&row(&begin, &names, TIMES_COLUMNS, width));
     }
 }
 
@@ -291,8 +335,9 @@ fn folded<'p>(parts: impl Iterator<Item = &'p Segment>) -> Vec<(String, u64)> {
         let sum = sums.entry((&segment.comm, segment.tid, segment.state)).or_default();
         *sum = sum.saturating_add(length(segment));
     }
-    let row =
-        |((comm, tid, state), ns): ((&str, i32, &str), u64)| (format!("{comm} {tid} {state}"), ns);
+    let row = |((comm, tid, state), ns): ((&str, i32, &str), u64)| {
+        (format!("{} {state}", thread(comm, tid)), ns)
+    };
     let mut rows: Vec<_> = sums.into_iter().map(row).collect();
     rows.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
     rows

@@ -100,6 +100,7 @@ fn several_executions_are_summed_up_before_the_slowest() {
     };
     let tally = Tally { overlapping: 2, unfinished: 1, ..Tally::default() };
     let document = Document {
+        left_out: 0,
         executions: vec![one(1, 500_000), one(2, 9_000_000), one(3, 1_000_000)],
         discarded: 0,
         delimiters: vec![Delimiters { name: "mark:query".to_owned(), tally }],
@@ -145,4 +146,49 @@ fn a_lane_is_as_wide_as_asked_for_and_has_what_took_most_in_each_column() {
     let mut page = Painted::default();
     lane(&mut page, &some(), 10, |ns| ns.to_string());
     assert!(page.text(true).contains("\x1b[30;43mDDDD\x1b[0m"));
+}
+
+#[test]
+fn no_line_is_longer_than_the_terminal() {
+    let comm = |number: u64| format!("kworker/{number:03}:12H");
+    let part = |number: u64| {
+        let culprit = |tid, ns| Culprit { tid, comm: comm(9), cause: "thread", ns };
+        let (from_ns, to_ns) = (number * 1_000_000, (number + 1) * 1_000_000 - number);
+        let state = if number.is_multiple_of(3) { "waiting_cpu" } else { "running" };
+        let culprits = match state {
+            "waiting_cpu" => vec![culprit(4_000_000, to_ns - from_ns - 9), culprit(4_000_001, 9)],
+            _ => Vec::new(),
+        };
+        let tid = 4_100_000 + number as i32;
+        let whole = Segment { culprits, ..segment(tid, &comm(number), state, from_ns, to_ns) };
+        [whole, segment(tid, &comm(number), "disk", to_ns, to_ns + number)]
+    };
+    let path: Vec<_> = (1..90).flat_map(part).collect();
+    let executions =
+        vec![of("mark:the-name-of-the-mark", path.clone()), of("mark:the-name-of-the-mark", path)];
+    let document = Document { executions, ..Document::default() };
+    for width in [80, 120, 200] {
+        let text = page(&document, width).text(false);
+        let longest = text.lines().max_by_key(|line| line.chars().count()).unwrap();
+        assert!(longest.chars().count() <= width, "{width}: {longest}");
+    }
+}
+
+#[test]
+fn a_name_is_in_one_line() {
+    let whole = Segment {
+        culprits: vec![Culprit { tid: 20, comm: "a\nb".to_owned(), cause: "thread", ns: 9 }],
+        ..segment(8, "c\nd", "waiting_cpu", 0, 9)
+    };
+    let traced = Traced {
+        key: Some("e\nf".to_owned()),
+        ..of("mark:x", vec![whole, segment(7, "s", "disk", 9, 20)])
+    };
+    let text = shown(&Document { executions: vec![traced], ..Document::default() });
+    let begins = |begin: &str| text.lines().any(|line| line.trim_start().starts_with(begin));
+    assert!(!["b ", "d ", "f:"].into_iter().any(begins), "{text}");
+    assert!(
+        ["a\\x0ab 20", "c\\x0ad 8", "e\\x0af:"].iter().all(|name| text.contains(name)),
+        "{text}"
+    );
 }
