@@ -497,7 +497,8 @@ mod tests {
         let wanted = "event:sched_switch..sched_switch".parse().unwrap();
         let sought = Sought { name: "all", wanted: &wanted, from_ns: None, to_ns: None };
         let source = Merged::one(ftrace::Reader::new(&text));
-        let (document, _) = all(source, Builder::default(), Select::default(), &[sought]).unwrap();
+        let (document, _, _) =
+            all(source, Builder::default(), Select::default(), &[sought]).unwrap();
         let parts: usize = document.executions.iter().map(|traced| traced.path.len()).sum();
         assert!((MAX_PARTS..2 * MAX_PARTS).contains(&parts), "{parts}");
         assert_eq!(document.executions.len() as u64 + document.left_out, 1998);
