@@ -439,10 +439,14 @@ fn judge_ledger(found: &Value, grown: f64, victim: &str, culprit: &str) -> Resul
     let by_ledger = sum(list(ledger, "charges")?, &|one| {
         word(one, "resource") == "cpu" && word(one, "culprit") == culprit
     })?;
+    let stolen = sum(list(ledger, "charges")?, &|one| {
+        word(one, "resource") == "cpu" && word(one, "cause") == "steal"
+    })?;
     let waits = found.get("waits").context("no waits")?;
-    // At either edge a wait is under way, and the frames are a moment outside.
+    // At either edge a wait is under way, and the frames are a moment outside; events have a thread run on while
+    // the hypervisor has its CPU.
     let outside_ns = number(ledger, "span_ns")?.abs_diff(number(found, "span_ns")?);
-    let edges = 2.0 * number(waits, "max_ns")? as f64 + outside_ns as f64;
+    let edges = 2.0 * number(waits, "max_ns")? as f64 + outside_ns as f64 + stolen;
     println!("{victim} for {culprit}: metrics grow by {grown} s; edges {edges} ns");
     let mut judge = Judge::default();
     judge.compare("the hog's part", by_events, by_ledger, edges);
