@@ -4,23 +4,27 @@
 //! kept, up to bounds of their bytes and of their rate; what is beyond, or is no mark, is counted.
 
 use std::collections::VecDeque;
+use std::fs;
 use std::io::{self, IoSliceMut};
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::cmsg_space;
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg, setsockopt, sockopt,
 };
 use nix::sys::time::{TimeSpec, TimeValLike as _};
 use noise_host::kernel::monotonic_ns;
 use noise_serve::{EventSource, LocalSocket, MarkCounts, SocketOptions};
-use noise_system::procfs;
+use noise_system::procfs::Status;
 use noise_trace::capture::Marked;
 use noise_wire::events::Item;
 use noise_wire::marks::{MOST_BYTES, Mark, Message};
@@ -38,6 +42,8 @@ const MOST_KEPT_BYTES: usize = 2 << 20;
 const RATE: u64 = 10_000;
 /// Datagrams that are read in one turn.
 const TURN: usize = 256;
+/// Turns before an answer: what comes later may be older than the next stretch that is asked for.
+const TURNS: usize = 4;
 /// How long the socket is left alone when there is more to read than that, or than may be taken.
 const PAUSE: Duration = Duration::from_millis(10);
 /// How much older than its datagram a mark may be.
@@ -45,6 +51,10 @@ const OLDEST_NS: u64 = 10_000_000_000;
 /// How often it is said that marks are refused.
 const SAY_EVERY_NS: u64 = 60_000_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
+/// In what time one more may be taken.
+const TOKEN_NS: u64 = SECOND_NS / RATE;
+/// Least time from one turn of [`Marks::wait`] to the next.
+const TURN_PAUSE: Duration = Duration::from_millis(1);
 
 /// The mark socket that belongs to a local socket: beside it, `noised.marks` for `noised.sock`.
 pub fn beside(socket: &Path) -> PathBuf {
@@ -66,6 +76,20 @@ pub struct Counts {
     pub dropped: u64,
 }
 
+impl Counts {
+    /// What to say of those that became nothing, beyond what was said before.
+    pub fn left_out(self, said: Self) -> Option<String> {
+        let refused = self.refused.saturating_sub(said.refused);
+        let dropped = self.dropped.saturating_sub(said.dropped);
+        (refused > 0 || dropped > 0).then(|| {
+            format!(
+                "marks left out: {refused} refused (no mark, or of a thread of another user), {dropped} dropped \
+                 (more than {RATE} a second)"
+            )
+        })
+    }
+}
+
 /// What came with a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sender {
@@ -77,6 +101,8 @@ struct Sender {
 /// The latest marks, and how many there were.
 #[derive(Debug, Default)]
 struct Kept {
+    /// The pid namespace that this process is in.
+    namespace: Option<u64>,
     marks: VecDeque<Mark>,
     bytes: usize,
     next: u64,
@@ -112,14 +138,43 @@ const fn bytes(mark: &Mark) -> usize {
     size_of::<Mark>() + mark.name.len() + mark.key.len()
 }
 
-/// Whether a mark may name that thread as its own: one of the sender's process, or of a process of the same user. One
-/// that has ended since is believed.
-fn is_allowed(tid: i32, sender: Sender) -> bool {
-    let Ok(status) = procfs::text(format!("/proc/{tid}/status")) else { return true };
-    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
-    let first = |name: &str| field(name)?.split_ascii_whitespace().next()?.parse::<u32>().ok();
-    let is_own = first("Tgid:") == u32::try_from(sender.pid).ok();
-    is_own || first("Uid:") == Some(sender.uid)
+fn status(tid: i32) -> Option<Status> {
+    Status::read(Path::new(&format!("/proc/{tid}"))).ok()
+}
+
+/// The number of the pid namespace that this process is in; `None` where that cannot be read.
+pub fn own_namespace() -> Option<u64> {
+    fs::metadata("/proc/self/ns/pid").ok().map(|found| found.ino())
+}
+
+/// The thread that a sender names as its own: one of its process, or of a process of the same user; `None` where it
+/// may not. One that has ended since is believed. Of a sender in another pid namespace than the daemon, which has
+/// other ids, only its first thread and its parent's are found, and these as long as it lives: 0 where the thread is
+/// not known. `is_here` is what the sender says of that, if anything.
+fn named(
+    tid: i32,
+    is_here: Option<bool>,
+    sender: Sender,
+    status: impl Fn(i32) -> Option<Status>,
+) -> Option<i32> {
+    if is_here != Some(true) {
+        let own = status(sender.pid).filter(|own| own.ids.len() > 1);
+        if is_here == Some(false) || own.is_some() {
+            return Some(own.map_or(0, |own| inside(tid, &own, sender, status)));
+        }
+    }
+    let is_its = |found: &Status| found.process == sender.pid || found.uid == Some(sender.uid);
+    status(tid).is_none_or(|found| is_its(&found)).then_some(tid)
+}
+
+/// The daemon's id of a thread that has another one where its sender is; 0 where that is not known.
+fn inside(tid: i32, own: &Status, sender: Sender, status: impl Fn(i32) -> Option<Status>) -> i32 {
+    let is_it = |one: &Status| one.ids.len() == own.ids.len() && one.ids.last() == Some(&tid);
+    if is_it(own) {
+        return sender.pid;
+    }
+    let is_its = |parent: &Status| is_it(parent) && parent.uid == Some(sender.uid);
+    status(own.parent).filter(is_its).map_or(0, |_| own.parent)
 }
 
 impl Kept {
@@ -130,20 +185,25 @@ impl Kept {
             return;
         };
         let passed_ns = now_ns.saturating_sub(self.refilled_ns);
-        let refill = passed_ns.saturating_mul(RATE) / SECOND_NS;
-        if refill > 0 {
+        let refill = (passed_ns / TOKEN_NS).min(RATE);
+        if refill == RATE {
+            (self.tokens, self.refilled_ns) = (RATE, now_ns);
+        } else {
             self.tokens = self.tokens.saturating_add(refill).min(RATE);
-            self.refilled_ns = now_ns;
+            // What is left of a token's time counts for the next one.
+            self.refilled_ns += refill * TOKEN_NS;
         }
         let Some(tokens) = self.tokens.checked_sub(1) else {
             self.counts.dropped += 1;
             return;
         };
         self.tokens = tokens;
-        if message.tid.is_some_and(|tid| !is_allowed(tid, sender)) {
+        let is_here = message.namespace.map(|of| Some(of) == self.namespace);
+        let tid = message.tid.map_or(Some(0), |tid| named(tid, is_here, sender, status));
+        let Some(tid) = tid else {
             self.counts.refused += 1;
             return;
-        }
+        };
         let oldest_ns = sender.sent_ns.saturating_sub(OLDEST_NS);
         let sane = |ns: &u64| (oldest_ns..=now_ns).contains(ns);
         let mark = Mark {
@@ -152,7 +212,7 @@ impl Kept {
             time_ns: message.monotonic_ns.filter(sane).unwrap_or(sender.sent_ns),
             begins: message.begins,
             pid: sender.pid,
-            tid: message.tid.unwrap_or(0),
+            tid,
             uid: sender.uid,
             name: message.name.into(),
             key: message.key.into(),
@@ -170,17 +230,10 @@ impl Kept {
 
     /// What to say of datagrams that became nothing, from time to time.
     fn complaint(&mut self, now_ns: u64) -> Option<String> {
-        let refused = self.counts.refused - self.said.refused;
-        let dropped = self.counts.dropped - self.said.dropped;
         let is_due = self.said_ns == 0 || now_ns.saturating_sub(self.said_ns) >= SAY_EVERY_NS;
-        if refused + dropped == 0 || !is_due {
-            return None;
-        }
+        let left_out = self.counts.left_out(self.said).filter(|_| is_due)?;
         (self.said_ns, self.said) = (now_ns, self.counts);
-        Some(format!(
-            "left out of the marks: {refused} datagrams that are no marks or not their senders' to set, {dropped} \
-             that came beyond {RATE} a second"
-        ))
+        Some(left_out)
     }
 }
 
@@ -194,7 +247,8 @@ impl Marks {
         socket.set_nonblocking(true)?;
         setsockopt(&socket, sockopt::PassCred, &true)?;
         setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
-        Ok(Self { socket, place, kept: Kept::default(), shown: None })
+        let kept = Kept { namespace: own_namespace(), ..Kept::default() };
+        Ok(Self { socket, place, kept, shown: None })
     }
 
     /// Shows its counts there from now on.
@@ -231,6 +285,28 @@ impl Marks {
             }
         }
         true
+    }
+
+    /// Waits so long, and calls `taken` when some came: who sends without pause waits for a turn, not for the end.
+    pub fn wait(&mut self, length: Duration, mut taken: impl FnMut(&mut Self)) {
+        let begin = Instant::now();
+        let left = || length.saturating_sub(begin.elapsed());
+        while !left().is_zero() && self.is_ready(left()) {
+            let pause = if self.drain() { PAUSE } else { TURN_PAUSE };
+            taken(self);
+            thread::sleep(pause.min(left()));
+        }
+    }
+
+    /// Whether something is there to be read within a time.
+    fn is_ready(&self, within: Duration) -> bool {
+        let mut wanted = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
+        match ppoll(&mut wanted, Some(within.into()), None) {
+            Ok(0) => false,
+            Ok(_) => true,
+            // A signal ends the wait, as the end of the recording does.
+            Err(_) => false,
+        }
     }
 
     /// The marks from that number on that are still there.
@@ -354,8 +430,8 @@ pub fn with_marks(source: EventSource, marks: Option<SharedMarks>) -> EventSourc
         let mut bytes = Vec::new();
         {
             let mut marks = lock(&marks);
-            // What was sent before the request came.
-            marks.drain();
+            // What was sent before the request came, as much as a socket may have.
+            let _ = (0..TURNS).all(|_| marks.drain());
             for mark in marks.between(since_ns, until_ns) {
                 Item::Mark(mark.clone()).write(&mut bytes);
             }
@@ -367,127 +443,4 @@ pub fn with_marks(source: EventSource, marks: Option<SharedMarks>) -> EventSourc
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
-    use super::*;
-
-    fn bound(folder: &Path) -> (Marks, net::UnixDatagram) {
-        let path = folder.join("noised.marks");
-        let options = SocketOptions { path, mode: 0o660, group: "no such group".to_owned() };
-        let marks = Marks::bind(&options).unwrap();
-        let mode = std::fs::metadata(marks.path()).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o660);
-        let sender = net::UnixDatagram::unbound().unwrap();
-        sender.connect(marks.path()).unwrap();
-        (marks, sender)
-    }
-
-    fn own_tid() -> i32 {
-        nix::unistd::gettid().as_raw()
-    }
-
-    #[test]
-    fn marks_are_kept_with_who_sent_them_when() {
-        let folder = tempfile::tempdir().unwrap();
-        let (mut marks, sender) = bound(folder.path());
-        let begin_ns = monotonic_ns();
-        sender.send(b"begin query 17").unwrap();
-        let between_ns = monotonic_ns();
-        sender.send(format!("end query 17 {between_ns} {}", own_tid()).as_bytes()).unwrap();
-        std::thread::sleep(Duration::from_millis(2));
-        assert!(!marks.drain());
-        let all: Vec<Mark> = marks.from(0).cloned().collect();
-        let [begin, end] = all.as_slice() else { panic!("{all:?}") };
-        // The kernel's stamp is of another clock, whose distance is taken twice.
-        let slack_ns = 1_000_000;
-        assert!((begin_ns - slack_ns..=between_ns + slack_ns).contains(&begin.time_ns));
-        assert_eq!((begin.begins, &*begin.name, &*begin.key, begin.tid), (true, "query", "17", 0));
-        let own = i32::try_from(std::process::id()).unwrap();
-        assert_eq!((begin.pid, begin.uid), (own, nix::unistd::getuid().as_raw()));
-        assert_eq!((end.begins, end.time_ns, end.tid), (false, between_ns, own_tid()));
-        assert_eq!((begin.number, end.number), (0, 1));
-        assert_eq!(marks.from(1).count(), 1);
-        assert_eq!(marks.between(end.sent_ns, u64::MAX).count(), 1);
-        assert_eq!(marks.counts(), Counts { taken: 2, refused: 0, dropped: 0 });
-    }
-
-    #[test]
-    fn what_is_no_mark_is_counted() {
-        let folder = tempfile::tempdir().unwrap();
-        let (mut marks, sender) = bound(folder.path());
-        let now_ns = monotonic_ns();
-        let long = "x".repeat(MOST_BYTES + 100);
-        // Thread 2 is the kernel's, and so root's.
-        let other = if nix::unistd::getuid().is_root() { 0 } else { 1 };
-        for text in ["begin", "begin q\n", "", &long, "begin q - 0 2"].iter().take(4 + other) {
-            sender.send(text.as_bytes()).unwrap();
-        }
-        // Not yet, and too long ago: then it is of now.
-        for ns in [now_ns + 3_600 * SECOND_NS, 5] {
-            sender.send(format!("begin q - {ns}").as_bytes()).unwrap();
-        }
-        marks.drain();
-        assert_eq!(marks.counts(), Counts { taken: 2, refused: 4 + other as u64, dropped: 0 });
-        let is_now =
-            |mark: &Mark| mark.time_ns == mark.sent_ns && mark.sent_ns + SECOND_NS > now_ns;
-        assert!(marks.from(0).all(is_now));
-    }
-
-    #[test]
-    fn a_flood_is_bounded_and_counted() {
-        let sender = Some(Sender { pid: 1, uid: 0, sent_ns: 5 });
-        let mut kept = Kept::default();
-        let key = "k".repeat(100);
-        for number in 0..3 * RATE {
-            // All of it within a millisecond.
-            kept.take(format!("begin query {key}").as_bytes(), sender, SECOND_NS + number * 30);
-        }
-        assert!((RATE..RATE + 20).contains(&kept.counts.taken), "{:?}", kept.counts);
-        assert_eq!(kept.counts.taken + kept.counts.dropped, 3 * RATE);
-        for second in 2..20 {
-            for _ in 0..RATE {
-                kept.take(format!("begin query {key}").as_bytes(), sender, second * SECOND_NS);
-            }
-            assert!(kept.bytes <= MOST_KEPT_BYTES);
-        }
-        let held: usize = kept.marks.iter().map(bytes).sum();
-        assert_eq!(held, kept.bytes);
-        assert!(kept.marks.len() > 5_000, "{}", kept.marks.len());
-        let first = kept.complaint(SECOND_NS).unwrap();
-        assert!(first.contains("that came beyond 10000 a second"), "{first}");
-        kept.counts.refused += 1;
-        assert_eq!(kept.complaint(2 * SECOND_NS), None);
-        assert!(
-            kept.complaint(2 * SAY_EVERY_NS).unwrap().contains(": 1 datagrams that are no marks")
-        );
-    }
-
-    #[test]
-    fn descriptors_are_not_taken() {
-        use std::io::{IoSlice, Read as _};
-
-        use nix::sys::socket::{ControlMessage, UnixAddr, sendmsg};
-
-        let folder = tempfile::tempdir().unwrap();
-        let (mut marks, sender) = bound(folder.path());
-        let (mut reader, writer) = io::pipe().unwrap();
-        let fds = [writer.as_raw_fd(); 3];
-        let rights = [ControlMessage::ScmRights(&fds)];
-        let text = [IoSlice::new(b"begin q")];
-        sendmsg::<UnixAddr>(sender.as_raw_fd(), &text, &rights, MsgFlags::empty(), None).unwrap();
-        drop(writer);
-        marks.drain();
-        // No writer is left.
-        assert_eq!(reader.read(&mut [0]).unwrap(), 0);
-        assert_eq!(marks.counts(), Counts { taken: 0, refused: 1, dropped: 0 });
-    }
-
-    #[test]
-    fn the_socket_lies_beside_the_other() {
-        let beside = |path: &str| beside(Path::new(path)).display().to_string();
-        assert_eq!(beside("/run/noised/noised.sock"), DEFAULT_MARKS);
-        assert_eq!(beside("/x/sock"), "/x/sock.marks");
-        assert_eq!(beside("/x/a.marks"), "/x/a.marks.marks");
-    }
-}
+mod tests;

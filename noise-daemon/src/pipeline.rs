@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use noise_analysis::Stops;
 use noise_common::record::Record;
 use noise_host::collect::Collector;
 use noise_host::kernel::{HookStatus, Measured};
@@ -55,6 +56,12 @@ pub trait Subscriber {
 }
 
 impl Subscriber for Builder {
+    fn advance(&mut self, published: &Published) {
+        Self::advance(self, &published.sample, &published.step);
+    }
+}
+
+impl Subscriber for Stops {
     fn advance(&mut self, published: &Published) {
         Self::advance(self, &published.sample, &published.step);
     }

@@ -93,4 +93,5 @@ macro_rules! targets {
 
 targets!(
     http config web_file frame recording state btf tracer_line cgroup report cpu_list tsdl packets ftrace
+    mark execution paths kept
 );

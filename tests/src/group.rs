@@ -230,6 +230,15 @@ impl Group {
                 && self.set("cpu.cfs_quota_us", &quota.to_string())?))
     }
 
+    /// Lets it read from a disk (`vda`) so often a second, which the kernel waits for below the disk's own requests;
+    /// false where this host limits no group.
+    pub fn limit_reads(&self, disk: &str, per_second: u32) -> Result<bool> {
+        let numbers = fs::read_to_string(format!("/sys/block/{disk}/dev"))?;
+        let numbers = numbers.trim();
+        Ok(self.set("io.max", &format!("{numbers} riops={per_second}"))?
+            || self.set("blkio.throttle.read_iops_device", &format!("{numbers} {per_second}"))?)
+    }
+
     /// Lets it run on these CPUs only; false where this host keeps no group to CPUs.
     pub fn allow_cpus(&self, cpus: &str) -> Result<bool> {
         // A group of version 1 takes no process before its memory nodes are set.

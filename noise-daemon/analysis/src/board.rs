@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use noise_model::{Sample, Step};
 
+use super::baseline::Baseline;
 use super::feed::Feed;
 use super::group::{Event, Groups};
 use super::kept::KeptTrace;
@@ -101,6 +102,11 @@ impl Board {
     /// Every baseline, as it outlives the daemon.
     pub fn memories(&self) -> Vec<Memory<Name>> {
         self.feed.memories().collect()
+    }
+
+    /// What is usual for a signal of a subject.
+    pub fn baseline(&self, watched: Watched, subject: &Name) -> Option<&Baseline> {
+        self.feed.baseline(watched, subject)
     }
 
     /// Takes the next sample, about one window's length after the one before, and the step that led

@@ -19,6 +19,7 @@ use noise_common::signals::{SIGNAL_COUNT, SIGNALS, Signal};
 use noise_common::subject::SubjectKind;
 use noise_model::{Delays, Sample, Step};
 
+use super::baseline::Baseline;
 use super::charges::{Charges, Pool};
 use super::incident::{Change, Incident};
 use super::interruption::{Interruption, interruptions};
@@ -141,6 +142,11 @@ impl Feed {
         }
         changes.extend(self.monitor.settle(sample.at_ns));
         changes
+    }
+
+    /// What is usual for a signal of a subject.
+    pub fn baseline(&self, watched: Watched, subject: &Name) -> Option<&Baseline> {
+        self.monitor.baseline(watched, subject)
     }
 
     /// Every baseline, as it outlives the daemon.

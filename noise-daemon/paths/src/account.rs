@@ -327,6 +327,8 @@ impl Accountant {
         let (mut members, mut waits, mut pauses) = (Vec::new(), Vec::new(), Vec::new());
         let ids: BTreeSet<i32> = self.wanted.iter().copied().filter(|tid| *tid > 0).collect();
         let mut seen: BTreeSet<i32> = BTreeSet::new();
+        // Those that ended before the first of the two times.
+        let mut gone: BTreeSet<i32> = BTreeSet::new();
         let workers = self.builder.graph().workers();
         let workers: Vec<(WorkerId, i32)> = workers
             .filter_map(|(id, worker)| match worker.who {
@@ -341,6 +343,8 @@ impl Accountant {
             // An id that was given again is that of another thread.
             let before = self.before.remove(&tid).unwrap_or(Before::Other);
             let Some((mut member, traced)) = time.account(tid, before, &mut pauses) else {
+                let exit_ns = graph.get(id).and_then(|worker| worker.exit_ns);
+                gone.extend(exit_ns.filter(|exit_ns| *exit_ns < self.from_ns).map(|_| tid));
                 continue;
             };
             if let Some(sleeps) = self.sleeps.get(&tid).filter(|_| !seen.contains(&tid)) {
@@ -350,7 +354,7 @@ impl Accountant {
             members.push(member);
             waits.extend(Some(traced).filter(|traced| !traced.path.is_empty()));
         }
-        for tid in ids.difference(&seen) {
+        for tid in ids.iter().filter(|tid| !seen.contains(tid) && !gone.contains(tid)) {
             let known = self.select.threads.get(*tid);
             let state = if runs(*tid) { State::Running.name() } else { ASLEEP };
             members.push(Member {

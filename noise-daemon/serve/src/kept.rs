@@ -18,20 +18,21 @@ use hyper::body::{Body as HttpBody, Frame};
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Files that are sent at once.
-const MOST_ANSWERS: usize = 2;
+/// Files that are read and sent at once.
+pub const MOST_TRACES: usize = 2;
 /// How long a request waits for others.
 const WAIT: Duration = Duration::from_secs(5);
 const TRACE_TYPE: &str = "application/vnd.noised.trace";
 
-/// The pieces of the file with the kernel events of an incident, where there is one, as they are read.
-pub type TraceSource = Arc<dyn Fn(u64) -> Option<Receiver<Vec<u8>>> + Send + Sync>;
+/// One of the [`MOST_TRACES`] turns, which is over when it is dropped.
+pub type Turn = OwnedSemaphorePermit;
+
+/// The pieces of the file with the kernel events of an incident, where there is one, as they are read. What reads
+/// them has the turn until it ends: a disk may keep it for longer than a client waits.
+pub type TraceSource = Arc<dyn Fn(u64, Turn) -> Option<Receiver<Vec<u8>>> + Send + Sync>;
 
 /// A file that is sent.
-struct Sent {
-    pieces: Receiver<Vec<u8>>,
-    _turn: OwnedSemaphorePermit,
-}
+struct Sent(Receiver<Vec<u8>>);
 
 impl HttpBody for Sent {
     type Data = Bytes;
@@ -41,7 +42,7 @@ impl HttpBody for Sent {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.pieces.poll_recv(context).map(|piece| piece.map(|piece| Ok(Frame::data(piece.into()))))
+        self.0.poll_recv(context).map(|piece| piece.map(|piece| Ok(Frame::data(piece.into()))))
     }
 }
 
@@ -53,36 +54,46 @@ async fn trace(
     let id = id.parse().map_err(|_| StatusCode::BAD_REQUEST)?;
     let turn = tokio::time::timeout(WAIT, turns.acquire_owned()).await;
     let turn = turn.ok().and_then(Result::ok).ok_or(StatusCode::SERVICE_UNAVAILABLE)?;
-    let pieces = source(id).ok_or(StatusCode::NOT_FOUND)?;
-    let body = Body::new(Sent { pieces, _turn: turn });
+    let pieces = source(id, turn).ok_or(StatusCode::NOT_FOUND)?;
+    let body = Body::new(Sent(pieces));
     Ok(([(header::CONTENT_TYPE, TRACE_TYPE)], body).into_response())
 }
 
 /// The routes with that of incidents' kernel events.
 pub fn with_traces(router: Router, source: Option<TraceSource>) -> Router {
     let Some(source) = source else { return router };
-    let turns = Arc::new(Semaphore::new(MOST_ANSWERS));
+    let turns = Arc::new(Semaphore::new(MOST_TRACES));
     let answer = move |Path(id): Path<String>| trace(Arc::clone(&source), Arc::clone(&turns), id);
     router.route("/api/v1/incidents/{id}/trace", get(answer))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
 
     #[tokio::test]
-    async fn files_are_sent_piece_by_piece_and_turns_are_given_back() {
-        let source: TraceSource = Arc::new(|id| {
+    async fn files_are_sent_piece_by_piece_and_what_reads_them_has_the_turn() {
+        let reading: Arc<Mutex<Option<Turn>>> = Arc::default();
+        let reads = Arc::clone(&reading);
+        let source: TraceSource = Arc::new(move |id, turn| {
             let (sender, receiver) = tokio::sync::mpsc::channel(3);
             (1..=id as u8).for_each(|piece| sender.try_send(vec![piece; 2]).unwrap());
-            (id > 0).then_some(receiver)
+            (id > 0).then(|| {
+                *reads.lock().unwrap() = Some(turn);
+                receiver
+            })
         });
         let turns = Arc::new(Semaphore::new(1));
         let ask = |id: &str| trace(Arc::clone(&source), Arc::clone(&turns), id.to_owned());
         let response = ask("3").await.unwrap();
-        assert_eq!(turns.available_permits(), 0);
         let bytes = axum::body::to_bytes(response.into_body(), 99).await.unwrap();
         assert_eq!(bytes.as_ref(), [1, 1, 2, 2, 3, 3]);
+        // The client has gone, and the disk has not answered yet.
+        assert_eq!(turns.available_permits(), 0);
+        drop(reading.lock().unwrap().take());
+        assert_eq!(turns.available_permits(), 1);
         assert_eq!(ask("0").await.unwrap_err(), StatusCode::NOT_FOUND);
         assert_eq!(ask("-1").await.unwrap_err(), StatusCode::BAD_REQUEST);
         assert_eq!(turns.available_permits(), 1);

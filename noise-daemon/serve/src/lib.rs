@@ -13,6 +13,7 @@ mod made;
 mod metrics;
 mod socket;
 mod status;
+pub mod victim;
 pub mod web;
 
 #[cfg(test)]
@@ -21,7 +22,7 @@ mod recall_tests;
 pub use api::{API_VERSION, IncidentsDocument, OutliersDocument};
 pub use events::{EventPieces, EventSource, with_events};
 pub use http::{PathSource, Refresh, Shown, Viewer, router};
-pub use kept::{TraceSource, with_traces};
+pub use kept::{MOST_TRACES, TraceSource, Turn, with_traces};
 pub use log::log_event;
 pub use metrics::{Process, render};
 pub use socket::{LocalSocket, SocketOptions};

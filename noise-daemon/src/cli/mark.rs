@@ -12,7 +12,7 @@ use noise_host::kernel::monotonic_ns;
 use noise_wire::marks::Message;
 
 use super::{CommandError, Exit};
-use crate::marks::{DEFAULT_MARKS, MARKS_VARIABLE};
+use crate::marks::{DEFAULT_MARKS, MARKS_VARIABLE, own_namespace};
 
 /// How long a socket that is full is waited for, and how often it is tried.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -58,7 +58,9 @@ pub fn run(args: &MarkArgs) -> Result<(), CommandError> {
         name: &args.name,
         key: &args.key,
         monotonic_ns: Some(monotonic_ns()),
-        tid: Some(args.tid.unwrap_or_else(|| getppid().as_raw())),
+        tid: Some(args.tid.unwrap_or_else(|| getppid().as_raw())).filter(|tid| *tid > 0),
+        // When it is read, this process may have gone.
+        namespace: own_namespace(),
     };
     message.check().map_err(CommandError::usage)?;
     let named = || std::env::var_os(MARKS_VARIABLE).map(PathBuf::from);
@@ -135,6 +137,7 @@ mod tests {
             let sent = (message.begins, message.name, message.key, message.tid);
             assert_eq!(sent, (begins, "query", key, Some(tid)));
             assert!(message.monotonic_ns.unwrap() <= monotonic_ns());
+            assert_eq!(message.namespace, own_namespace());
         }
         let error = mark(&["begin", "a b"], &path).unwrap_err();
         assert_eq!(error.exit, Exit::Usage);

@@ -62,6 +62,11 @@ impl Painted {
         self.0.push((text.to_owned(), Some(colour)));
     }
 
+    /// Adds all of another one.
+    pub fn append(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
     /// Whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|(text, _)| text.is_empty())

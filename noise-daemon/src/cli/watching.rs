@@ -1,13 +1,15 @@
 //! The subscriber that looks for incidents: samples in, log lines and state file out.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use jiff::Timestamp;
-use noise_analysis::{Board, Clock, Event, Overview, Settings};
+use noise_analysis::{Board, Clock, Event, Name, Overview, Settings, Watched};
 use noise_host::kernel::monotonic_ns;
 use noise_serve::log_event;
+use noise_serve::victim::Usual;
 use noise_system::procfs;
 
 use crate::kept::{Bounds, Keeping, Latest};
@@ -68,7 +70,12 @@ impl Watching {
     /// # Errors
     /// Where the settings cannot work; nothing has changed then.
     pub fn set(&mut self, settings: Settings) -> anyhow::Result<()> {
-        self.board.set(settings).context("incidents")
+        self.board.set(settings).context("incidents")?;
+        // There may be fewer of the past now.
+        if let Some(keeping) = &mut self.keeping {
+            keeping.forget(|id| self.board.has(id));
+        }
+        Ok(())
     }
 
     /// Takes the next of the samples that are a window apart.
@@ -110,6 +117,19 @@ impl Watching {
     pub fn overview(&mut self) -> Overview {
         let traces = self.keeping.as_ref().map(Keeping::list).unwrap_or_default();
         Overview { traces, ..self.board.overview(clock()) }
+    }
+
+    /// What is usual for cgroups, of each signal that is watched.
+    pub fn usual(&self, cgroups: &BTreeSet<Name>) -> Vec<Usual> {
+        let of = |subject: &Name| {
+            let usual = |signal| {
+                let baseline = self.board.baseline(signal, subject)?;
+                let (windows, level) = (baseline.learnt(), baseline.level());
+                Some(Usual { signal, subject: Name::clone(subject), windows, level })
+            };
+            Watched::all().filter_map(usual).collect::<Vec<_>>()
+        };
+        cgroups.iter().flat_map(of).collect()
     }
 
     /// Keeps what there is.

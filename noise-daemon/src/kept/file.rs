@@ -61,12 +61,33 @@ pub enum KeptError {
     /// It cannot be written, or opened.
     #[error("the file of its kernel events: {0}")]
     File(#[from] io::Error),
+    /// It is cut off, or something else.
+    #[error("the file of its kernel events is cut off, damaged or none of noised ({0})")]
+    Damaged(io::Error),
     /// What is in it cannot be read, or is something else.
     #[error("its kernel events: {0}")]
     Events(#[from] EventsError),
     /// What follows the events cannot be understood.
     #[error("its kernel events: who is who is damaged: {0}")]
     About(#[from] serde_json::Error),
+}
+
+impl KeptError {
+    /// What unpacks the file says what is wrong with it as an error of reading.
+    fn of_reading(error: io::Error) -> Self {
+        use io::ErrorKind::{InvalidData, Other, UnexpectedEof};
+        match error.kind() {
+            InvalidData | Other | UnexpectedEof => Self::Damaged(error),
+            _ => Self::File(error),
+        }
+    }
+
+    fn of_events(error: EventsError) -> Self {
+        match error {
+            EventsError::Unreadable(error) => Self::of_reading(error),
+            error => Self::Events(error),
+        }
+    }
 }
 
 impl Seen {
@@ -174,13 +195,14 @@ pub fn read(
 ) -> Result<(StretchHead, About), KeptError> {
     let mut unpacker = zstd::Decoder::new(from)?.single_frame();
     unpacker.window_log_max(WINDOW_LOG)?;
-    let mut reader = EventsReader::new(unpacker)?;
+    let mut reader = EventsReader::new(unpacker).map_err(KeptError::of_events)?;
     let head = reader.head();
-    while let Some(item) = reader.next_item()? {
+    while let Some(item) = reader.next_item().map_err(KeptError::of_events)? {
         each(&head, item);
     }
     let mut rest = Vec::new();
-    reader.into_inner().take(MOST_ABOUT_BYTES).read_to_end(&mut rest)?;
+    let mut about = reader.into_inner().take(MOST_ABOUT_BYTES);
+    about.read_to_end(&mut rest).map_err(KeptError::of_reading)?;
     Ok((head, serde_json::from_slice(&rest)?))
 }
 
@@ -220,7 +242,52 @@ pub mod made {
             Body::switch((9, 120), 0, true, (7, 120), ms(65)),
             Body::switch((7, 120), 1, false, (9, 120), ms(66)),
         ]);
-        let events: Vec<_> = (5..).zip(&bodies).map(|(number, body)| event(body, number)).collect();
+        of(&bodies)
+    }
+
+    /// CPU 0, in milliseconds: 7 reads from `vda` from 10 to 40, behind a read of 9; 8 sleeps for longer, for
+    /// something else; 7 sleeps from 42 to 60, and only 45 to 47 for a read.
+    pub fn disk_pieces() -> EventPieces {
+        let ms = |at: u64| at * 1_000_000;
+        let vda = 254 << 20;
+        let block = |kind, (request, sector): (u64, u64), bytes, at: u64| {
+            Body::block(kind, (request << 6, sector), (vda, bytes), 0, 0, ms(at))
+        };
+        let (own, others) = ((1, 100), (2, 900));
+        let bodies = [
+            Body::switch((0, 120), 0, false, (8, 120), ms(1)),
+            Body::switch((8, 120), 2, false, (9, 120), ms(2)),
+            block(EventKind::BlockIssue, others, 8192, 5),
+            Body::switch((9, 120), 2, false, (7, 120), ms(6)),
+            block(EventKind::BlockIssue, own, 4096, 9),
+            Body::switch((7, 120), 2, false, (0, 120), ms(10)),
+            Body::irq(EventKind::IrqEntry, 36, 0, ms(29)),
+            block(EventKind::BlockComplete, others, 8192, 29),
+            Body::task(EventKind::Waking, 9, 120, 0, 0, ms(29)),
+            Body::irq(EventKind::IrqExit, 36, 1, ms(29) + 1_000),
+            Body::switch((0, 120), 0, false, (9, 120), ms(29) + 2_000),
+            Body::switch((9, 120), 1, false, (0, 120), ms(29) + 3_000),
+            Body::irq(EventKind::IrqEntry, 36, 0, ms(39)),
+            block(EventKind::BlockComplete, own, 4096, 39),
+            Body::task(EventKind::Waking, 7, 120, 0, 0, ms(39)),
+            Body::irq(EventKind::IrqExit, 36, 1, ms(39) + 1_000),
+            Body::switch((0, 120), 0, false, (7, 120), ms(40)),
+            Body::switch((7, 120), 1, false, (0, 120), ms(42)),
+            block(EventKind::BlockIssue, own, 4096, 45),
+            block(EventKind::BlockComplete, own, 4096, 47),
+            Body::task(EventKind::Waking, 7, 120, 0, 0, ms(60)),
+            Body::switch((0, 120), 0, false, (7, 120), ms(60)),
+            Body::switch((7, 120), 1, false, (0, 120), ms(61)),
+            Body::task(EventKind::Waking, 8, 120, 0, 0, ms(66)),
+            Body::switch((0, 120), 0, false, (8, 120), ms(66)),
+        ];
+        of(&bodies)
+    }
+
+    /// An answer that has these events of CPU 0, some of which are missing before them.
+    fn of(bodies: &[Body]) -> EventPieces {
+        let ms = |at: u64| at * 1_000_000;
+        let events: Vec<_> = (5..).zip(bodies).map(|(number, body)| event(body, number)).collect();
         let place = Place { cpu: 0, part: 0 };
         let mut head = Vec::new();
         StretchHead {
@@ -254,6 +321,28 @@ pub mod made {
             subject: "web.service".to_owned(),
             who: serde_json::from_str::<Who>(who).unwrap(),
         }
+    }
+
+    /// Of an incident of the reads from `vda`, with the threads 7 (`web`), 8 (`other`) and 9 (`hog`).
+    pub fn disk_about(signal: noise_common::signals::Signal) -> About {
+        let who = r#"{"hostname":"box","kernel":"6.1","version":"x","recorder":"noised","threads":[
+            {"tid":7,"pid":7,"ppid":1,"comm":"web"},{"tid":8,"pid":8,"ppid":1,"comm":"other"},
+            {"tid":9,"pid":9,"ppid":1,"comm":"hog"}],"cgroups":[],"interrupts":[[36,"virtio1-req.0"]],
+            "disks":[[266338304,"vda"]],"interfaces":[],"namespace":5}"#;
+        About {
+            signal: signal.into(),
+            subject: "vda read".to_owned(),
+            started: "1970-01-01T00:00:01Z".parse().unwrap(),
+            who: serde_json::from_str::<Who>(who).unwrap(),
+            ..about()
+        }
+    }
+
+    /// A file of such an incident.
+    pub fn disk_file(signal: noise_common::signals::Signal) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        super::write(&mut bytes, disk_pieces(), |_| disk_about(signal)).unwrap();
+        bytes
     }
 
     /// Such a file.

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use jiff::{SignedDuration, Timestamp};
 use noise_analysis::{Clock, KeptTrace, Report, Watched};
-use noise_serve::{EventPieces, PathSource, TraceSource};
+use noise_serve::{EventPieces, MOST_TRACES, PathSource, TraceSource};
 use tokio::sync::mpsc;
 
 use super::file::{About, KeptError, Seen, Who, write};
@@ -21,6 +21,8 @@ use crate::state::Folder;
 /// Most incidents of an hour whose events are kept: what flaps does not replace all others.
 const MOST_PER_HOUR: usize = 6;
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
+/// Threads at once: the one that keeps, and those that read files for clients.
+pub const THREADS_AT_ONCE: usize = 1 + MOST_TRACES;
 /// Most incidents that wait for the thread.
 const MOST_WAITING: usize = 4;
 /// Most incidents of which it is said why nothing is kept.
@@ -59,10 +61,19 @@ fn lock(all: &All) -> MutexGuard<'_, BTreeMap<u64, Kept>> {
     all.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Forgets the oldest.
+fn bound(without: &mut BTreeMap<u64, Arc<KeptTrace>>) {
+    while without.len() > MOST_WITHOUT {
+        without.pop_first();
+    }
+}
+
 /// A thread at work, with the incidents that it works for.
 struct Work {
     thread: JoinHandle<Vec<Outcome>>,
     incidents: Vec<(u64, Timestamp)>,
+    /// Those that are forgotten meanwhile.
+    gone: Vec<u64>,
 }
 
 /// Keeps what there is to keep.
@@ -92,20 +103,24 @@ impl Keeping {
         is_known: impl Fn(u64) -> bool,
     ) -> Self {
         let shelf = Shelf::new(Arc::clone(folder));
-        let mut all = BTreeMap::new();
-        for kept in shelf.restore() {
-            match kept.trace.incident {
-                id if is_known(id) => drop(all.insert(id, kept)),
-                id => shelf.remove(id),
+        let (mut all, mut without) = (BTreeMap::new(), BTreeMap::new());
+        for kept in shelf.restore(is_known) {
+            match kept {
+                Ok(kept) => drop(all.insert(kept.trace.incident, kept)),
+                Err(unusable) => {
+                    let (id, why) = (unusable.incident, unusable.sentence());
+                    without.insert(id, KeptTrace::without(id, unusable.written, &why).into());
+                }
             }
         }
+        bound(&mut without);
         let recent = all.values().map(|kept| kept.trace.to).collect();
         let mut keeping = Self {
             shelf,
             latest,
             bounds,
             all: Arc::new(Mutex::new(all)),
-            without: BTreeMap::new(),
+            without,
             waiting: Vec::new(),
             gone: Vec::new(),
             work: None,
@@ -143,14 +158,18 @@ impl Keeping {
 
     fn say_why(&mut self, incident: u64, opened: Timestamp, why: &str) {
         self.without.insert(incident, Arc::new(KeptTrace::without(incident, opened, why)));
-        while self.without.len() > MOST_WITHOUT {
-            self.without.pop_first();
-        }
+        bound(&mut self.without);
     }
 
     /// Incidents are over, or no more: what is kept of those that are not known goes.
     pub fn forget(&mut self, is_known: impl Fn(u64) -> bool) {
         self.without.retain(|id, _| is_known(*id));
+        self.waiting.retain(|job| is_known(job.incident));
+        if let Some(work) = &mut self.work {
+            let gone = work.incidents.extract_if(.., |(id, _)| !is_known(*id));
+            // Its files come after this.
+            work.gone.extend(gone.map(|(id, _)| id));
+        }
         let mut all = lock(&self.all);
         let gone: Vec<u64> = all.keys().copied().filter(|id| !is_known(*id)).collect();
         gone.iter().for_each(|id| drop(all.remove(id)));
@@ -181,11 +200,12 @@ impl Keeping {
         }
         let (jobs, gone) = (std::mem::take(&mut self.waiting), std::mem::take(&mut self.gone));
         let incidents: Vec<_> = jobs.iter().map(|job| (job.incident, job.opened.now)).collect();
-        let shelf = self.shelf.clone();
-        let work = move || work(&shelf, jobs, &gone);
+        let (shelf, removed) = (self.shelf.clone(), gone.clone());
+        let work = move || work(&shelf, jobs, &removed);
         match thread::Builder::new().name("traces".to_owned()).spawn(work) {
-            Ok(thread) => self.work = Some(Work { thread, incidents }),
+            Ok(thread) => self.work = Some(Work { thread, incidents, gone: Vec::new() }),
             Err(error) => {
+                self.gone = gone;
                 let why = format!("no thread can be started ({error})");
                 incidents.iter().for_each(|(id, opened)| self.failed(*id, *opened, &why));
             }
@@ -193,7 +213,8 @@ impl Keeping {
     }
 
     fn collect(&mut self) {
-        let Some(Work { thread, incidents }) = self.work.take() else { return };
+        let Some(Work { thread, incidents, gone }) = self.work.take() else { return };
+        self.gone.extend(gone);
         // A panic was printed.
         let mut outcomes: BTreeMap<u64, Result<Kept, String>> =
             thread.join().unwrap_or_default().into_iter().collect();
@@ -247,18 +268,21 @@ impl Keeping {
     /// What answers requests for events. A thread reads each file, which ends when it is sent.
     pub fn traces(&self) -> TraceSource {
         let (all, shelf) = (Arc::clone(&self.all), self.shelf.clone());
-        Arc::new(move |id| {
+        Arc::new(move |id, turn| {
             if !lock(&all).contains_key(&id) {
                 return None;
             }
             let (sender, receiver) = mpsc::channel(2);
             let shelf = shelf.clone();
-            let send = move || match open(shelf.folder(), id).and_then(|file| send(file, &sender)) {
-                Ok(()) => {}
-                // The answer is cut off, which its reader sees.
-                Err(error) => {
-                    tracing::warn!(id, %error, "cannot read the kernel events of an incident")
+            let send = move || {
+                match open(shelf.folder(), id).and_then(|file| send(file, &sender)) {
+                    Ok(()) => {}
+                    // The answer is cut off, which its reader sees.
+                    Err(error) => {
+                        tracing::warn!(id, %error, "cannot read the kernel events of an incident")
+                    }
                 }
+                drop(turn);
             };
             thread::Builder::new().name("trace".to_owned()).spawn(send).ok()?;
             Some(receiver)
@@ -297,7 +321,7 @@ fn work(shelf: &Shelf, jobs: Vec<Job>, gone: &[u64]) -> Vec<Outcome> {
     let outcomes: Vec<_> = outcomes.collect();
     let (count, path_time) = (outcomes.len(), begin.elapsed() - copy_time);
     tracing::debug!(count, ?copy_time, ?path_time, "kept kernel events");
-    noise_system::memory::give_back();
+    noise_system::memory::give_back_program();
     outcomes
 }
 
@@ -361,6 +385,7 @@ mod tests {
 
     use noise_analysis::{Episode, Level, Rule, Time};
     use noise_common::signals::Signal;
+    use tokio::sync::Semaphore;
 
     use super::*;
     use crate::kept::file::made;
@@ -430,8 +455,10 @@ mod tests {
             assert!(trace.waits[0].contains("waited 30.0 ms: waiting_cpu 100 %"), "{trace:?}");
             let document = keeping.paths()(7).unwrap();
             assert!(document.contains("\"span_ns\":30000000"), "{document}");
-            assert!(keeping.paths()(8).is_none() && keeping.traces()(8).is_none());
-            let mut pieces = keeping.traces()(7).unwrap();
+            let turns = Arc::new(Semaphore::new(2));
+            let turn = || Arc::clone(&turns).try_acquire_owned().unwrap();
+            assert!(keeping.paths()(8).is_none() && keeping.traces()(8, turn()).is_none());
+            let mut pieces = keeping.traces()(7, turn()).unwrap();
             let mut bytes = Vec::new();
             while let Some(piece) = pieces.blocking_recv() {
                 bytes.extend(piece);
@@ -475,6 +502,44 @@ mod tests {
         keeping.shorten();
         settle(&mut keeping);
         assert_eq!((ids(&keeping), files(root.path())), (Vec::new(), 0));
+    }
+
+    #[test]
+    fn what_is_forgotten_before_it_is_kept_leaves_nothing() {
+        let root = tempfile::tempdir().unwrap();
+        let mut keeping = keeping(root.path(), BOUNDS, |_| true);
+        // One is forgotten before the thread has it, one meanwhile.
+        keeping.opened(&report(1), clock(1_000));
+        keeping.forget(|_| false);
+        assert!(keeping.waiting.is_empty());
+        let (go, gone) = std::sync::mpsc::channel::<()>();
+        let gone = Mutex::new(gone);
+        keeping.latest = Some(Arc::new(move |_| {
+            gone.lock().unwrap().recv().unwrap();
+            made::pieces()
+        }));
+        keeping.opened(&report(2), clock(1_000));
+        keeping.opened(&report(3), clock(1_000));
+        keeping.tick();
+        keeping.forget(|id| id == 3);
+        (0..2).for_each(|_| go.send(()).unwrap());
+        settle(&mut keeping);
+        assert_eq!((ids(&keeping), files(root.path())), (vec![3], 2));
+    }
+
+    #[test]
+    fn what_an_earlier_daemon_left_damaged_is_said_at_the_incident() {
+        let root = tempfile::tempdir().unwrap();
+        {
+            let mut keeping = keeping(root.path(), BOUNDS, |_| true);
+            keeping.opened(&report(7), clock(1_000));
+            settle(&mut keeping);
+        }
+        std::fs::write(root.path().join("incident-7.path"), "garbage").unwrap();
+        let keeping = keeping(root.path(), BOUNDS, |id| id == 7);
+        assert_eq!((ids(&keeping), files(root.path())), (Vec::new(), 0));
+        let said = keeping.list()[0].sentence();
+        assert!(said.contains("their file is damaged: it ends early"), "{said}");
     }
 
     #[test]

@@ -7,11 +7,13 @@
 
 pub mod file;
 mod keeping;
+mod newest;
 pub mod path;
 pub mod replay;
+mod requests;
 mod shelf;
 mod waits;
 mod who;
 
-pub use keeping::{Bounds, Keeping, Latest};
-pub use shelf::{list, open};
+pub use keeping::{Bounds, Keeping, Latest, THREADS_AT_ONCE};
+pub use shelf::{Kept, Unusable, list, open};

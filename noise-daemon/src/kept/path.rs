@@ -1,5 +1,6 @@
 //! The paths of the longest waits of an incident's victim, from the events that were kept.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io::{self, Read};
 
@@ -19,7 +20,9 @@ use noise_trace::delays::Delays;
 use noise_wire::events::{Item, StretchHead};
 
 use super::file::{About, KeptError, read};
+use super::newest::Newest;
 use super::replay::{Replayed, offset_ns, replay};
+use super::requests::{Requests, Waited};
 use super::waits::{Wait, Waits, Wanted};
 
 /// Waits whose paths are found.
@@ -76,20 +79,67 @@ pub fn find(open: Open<'_>) -> Result<Found, PathError> {
     Ok(found)
 }
 
-/// The longest waits of the victim since it was disturbed: of the threads in a cgroup, else of any.
+/// The longest waits of the victim since it was disturbed: of a device's requests, else of the threads in a cgroup,
+/// else of any.
 fn longest(open: Open<'_>, head: &StretchHead, about: &About) -> Result<Vec<Wait>, KeptError> {
     let own = about.who.of_cgroup(&about.subject);
     let mut waits = Waits::new(Some(&own).filter(|own| !own.is_empty()));
+    let mut requests = Requests::of(about.signal, &about.subject, |name| about.who.device(name));
     let mut end_ns = 0;
-    each_event(open, |event| {
-        end_ns = end_ns.max(event.time_ns);
-        waits.note(event);
+    read(open()?, |_, item| match item {
+        Item::Events { place, events, .. } => {
+            for event in &events {
+                end_ns = end_ns.max(event.time_ns);
+                waits.note(event);
+                if let Some(requests) = &mut requests {
+                    requests.note(place, event);
+                }
+            }
+        }
+        Item::Missing { place, .. } => {
+            if let Some(requests) = &mut requests {
+                requests.missing(place);
+            }
+        }
+        _ => {}
     })?;
     // No event is newer than when the incident opened.
     let end_ns = end_ns.max(head.until_ns.min(head.monotonic_ns));
     let started_ns = u64::try_from(about.started.as_nanosecond()).unwrap_or(0);
     let since_ns = started_ns.saturating_sub(offset_ns(head));
-    Ok(waits.longest(Wanted::of(about.signal), (since_ns, end_ns), MOST_WAITS))
+    let (wanted, span_ns) = (Wanted::of(about.signal), (since_ns, end_ns));
+    Ok(match requests.map(|requests| requests.waited(end_ns)) {
+        Some(waited) => for_requests(waits, &waited, wanted, span_ns),
+        None => waits.longest(wanted, span_ns, MOST_WAITS),
+    })
+}
+
+/// The sleeps in which requests were waited for the longest: one's own, else any, else all sleeps that no signal ends.
+fn for_requests(
+    waits: Waits<'_>,
+    waited: &Waited,
+    wanted: Wanted,
+    span_ns: (u64, u64),
+) -> Vec<Wait> {
+    // One that a signal may end is for something else where the request has a small part of it.
+    let own = |wait: &Wait, is_blocked: bool| {
+        let ns = waited.own_ns(wait.tid, wait.from_ns, wait.to_ns);
+        if is_blocked || ns >= wait.ns() / 2 { ns } else { 0 }
+    };
+    let any = |wait: &Wait, is_blocked: bool| match is_blocked {
+        true => waited.any_ns(wait.from_ns, wait.to_ns),
+        false => 0,
+    };
+    let wanted_of_own = Wanted { asleep: true, ..wanted };
+    let found = waits.clone().heaviest(wanted_of_own, span_ns, MOST_WAITS, own);
+    if !found.is_empty() {
+        return found;
+    }
+    let found = waits.clone().heaviest(wanted, span_ns, MOST_WAITS, any);
+    if !found.is_empty() {
+        return found;
+    }
+    waits.longest(wanted, span_ns, MOST_WAITS)
 }
 
 fn each_event(open: Open<'_>, mut each: impl FnMut(&Event)) -> Result<(), KeptError> {
@@ -104,15 +154,13 @@ fn each_event(open: Open<'_>, mut each: impl FnMut(&Event)) -> Result<(), KeptEr
 /// From when on events are looked at for a wait: so far back, unless these are too many.
 fn lead_ns(open: Open<'_>, wait: Wait) -> Result<u64, KeptError> {
     let from_ns = wait.from_ns.saturating_sub(LEAD_NS);
-    let mut times = Vec::new();
+    let mut latest = Newest::new(MOST_EVENTS, |at_ns: &u64| *at_ns);
     each_event(open, |event| {
         if (from_ns..=wait.to_ns).contains(&event.time_ns) {
-            times.push(event.time_ns);
+            latest.add(event.time_ns);
         }
     })?;
-    let Some(beyond) = times.len().checked_sub(MOST_EVENTS) else { return Ok(from_ns) };
-    let (_, first_ns, _) = times.select_nth_unstable(beyond);
-    Ok(*first_ns)
+    Ok(latest.finish().into_iter().min().unwrap_or(from_ns))
 }
 
 /// The path of one wait; `None` where its thread is not in the events that are looked at.
@@ -166,7 +214,7 @@ fn sentence(traced: &Traced) -> String {
     let time = |ns: u64| duration(ns as f64);
     let mut text = format!("{} {} waited {}", traced.comm, traced.tid, time(traced.span_ns));
     let mut states: Vec<_> = traced.totals_ns.iter().filter(|(_, ns)| **ns > 0).collect();
-    states.sort_by_key(|(state, ns)| (std::cmp::Reverse(**ns), **state));
+    states.sort_by_key(|(state, ns)| (Reverse(**ns), **state));
     let share = |ns: u64| 100.0 * ns as f64 / traced.span_ns.max(1) as f64;
     let parts = states.iter().take(2).map(|(state, ns)| format!("{state} {:.0} %", share(**ns)));
     let parts: Vec<String> = parts.collect();
@@ -223,6 +271,31 @@ mod tests {
         );
     }
 
+    #[test]
+    fn an_incident_of_a_disk_follows_those_who_waited_for_it() {
+        let signal = noise_common::signals::Signal::BlockDeviceWait;
+        let found = found(made::disk_file(signal));
+        let names: Vec<&str> = found.document.executions.iter().map(|one| &*one.name).collect();
+        // The longest sleep of all is that of 8, and the second of 7 is for a disk in its least part.
+        let expected = ["thread:7@1010000000..1040000000", "thread:9@1006000000..1029002000"];
+        assert_eq!(names, expected);
+        let first = &found.document.executions[0];
+        assert_eq!(first.totals_ns["disk"], 29_000_000, "{first:?}");
+        let ahead: Vec<_> = first.path[0].culprits.iter().map(|one| (one.tid, one.ns)).collect();
+        // 16 sectors of the other, which ended first, against 8.
+        assert_eq!(ahead, [(9, 18_961_539), (7, 10_038_461)]);
+        let expected = "web 7 waited 30.0 ms: disk 97 %, waiting_cpu 3 %; 19.0 ms of it for hog 9";
+        assert_eq!(&*found.sentences[0], expected);
+    }
+
+    #[test]
+    fn without_requests_of_its_own_any_sleep_behind_the_disk_counts() {
+        let signal = noise_common::signals::Signal::BlockQueueWait;
+        // None was queued.
+        let found = found(made::disk_file(signal));
+        assert_eq!(found.document.executions[0].tid, 8);
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
 
@@ -230,8 +303,13 @@ mod tests {
         fn no_file_makes_it_panic(
             changes in proptest::collection::vec((any::<usize>(), any::<u8>()), 1..6),
             length in any::<usize>(),
+            is_disk in any::<bool>(),
         ) {
-            let mut plain = zstd::decode_all(made::file().as_slice()).unwrap();
+            let file = match is_disk {
+                true => made::disk_file(noise_common::signals::Signal::BlockDeviceWait),
+                false => made::file(),
+            };
+            let mut plain = zstd::decode_all(file.as_slice()).unwrap();
             for (at, byte) in changes {
                 let at = at % plain.len();
                 plain[at] = byte;
@@ -241,6 +319,36 @@ mod tests {
             }
             let file = zstd::encode_all(plain.as_slice(), 1).unwrap();
             let _ = find(&|| Ok(Box::new(io::Cursor::new(file.clone())) as Box<dyn Read>));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_used_says_so_in_a_sentence() {
+        let whole = made::file();
+        let cut = |length: usize| whole[..length].to_vec();
+        let packed = |bytes: &[u8]| zstd::encode_all(bytes, 1).unwrap();
+        let plain = zstd::decode_all(whole.as_slice()).unwrap();
+        let mut newer = plain.clone();
+        newer[8] = 99;
+        let head = StretchHead::default();
+        let mut without_about = Vec::new();
+        head.write(&mut without_about);
+        Item::End { events: 0, missing: 0 }.write(&mut without_about);
+        let damaged = "is cut off, damaged or none of noised (";
+        for (file, words) in [
+            (Vec::new(), damaged),
+            (cut(3), damaged),
+            (cut(whole.len() / 2), damaged),
+            (cut(whole.len() - 1), damaged),
+            (b"#!/bin/sh\necho garbage".to_vec(), damaged),
+            (packed(&[7; 100]), "these are not events of noised"),
+            (packed(&newer), "use the same version"),
+            (packed(&plain[..plain.len() - 9]), "who is who is damaged"),
+            (packed(&without_about), "who is who is damaged"),
+        ] {
+            let error = find(&|| Ok(Box::new(io::Cursor::new(file.clone())) as Box<dyn Read>));
+            let text = error.unwrap_err().to_string();
+            assert!(text.contains(words) && !text.contains('\n'), "{text}");
         }
     }
 

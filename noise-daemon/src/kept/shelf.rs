@@ -8,6 +8,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use noise_analysis::KeptTrace;
 use noise_system::files::{open_regular, rest};
 
@@ -18,8 +19,8 @@ const TRACE: &str = ".trace";
 const PATH: &str = ".path";
 /// Behind the name of a file that is being written.
 const NEW: &str = ".new";
-/// Longest file with paths that is read.
-const MAX_PATH_BYTES: u64 = 16 << 20;
+/// Longest file with paths that is read: longer than any that is written.
+const MAX_PATH_BYTES: u64 = 1 << 20;
 
 /// What is kept of one incident.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,33 @@ pub struct Kept {
     pub trace: Arc<KeptTrace>,
     /// The paths, as JSON.
     pub document: Arc<str>,
+}
+
+/// What is kept of one incident, and cannot be used.
+#[derive(Debug)]
+pub struct Unusable {
+    /// The number of the incident.
+    pub incident: u64,
+    /// When it was written.
+    pub written: Timestamp,
+    /// Why it cannot be used.
+    pub error: io::Error,
+}
+
+impl Unusable {
+    /// Whether it is of no use to anyone: else it is there, but out of reach.
+    fn is_damaged(&self) -> bool {
+        use io::ErrorKind::{FileTooLarge, InvalidData, UnexpectedEof};
+        matches!(self.error.kind(), FileTooLarge | InvalidData | UnexpectedEof)
+    }
+
+    /// In a sentence, which names no incident.
+    pub fn sentence(&self) -> String {
+        match self.is_damaged() {
+            true => format!("their file is damaged: {}", self.error),
+            false => format!("their file cannot be read: {}", self.error),
+        }
+    }
 }
 
 /// A kind of file.
@@ -66,16 +94,31 @@ pub fn open(folder: &Path, id: u64) -> io::Result<File> {
     open_regular(OpenOptions::new().read(true), &path(folder, id, TRACE), libc::O_NOFOLLOW)
 }
 
-fn read(folder: &Path, id: u64) -> io::Result<Kept> {
+fn damaged(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+fn read(folder: &Path, id: u64) -> Result<Kept, Unusable> {
     let file = path(folder, id, PATH);
-    let file = open_regular(OpenOptions::new().read(true), &file, libc::O_NOFOLLOW)?;
-    let text = String::from_utf8(rest(file, MAX_PATH_BYTES)?).map_err(io::Error::other)?;
-    let (head, document) = text.split_once('\n').ok_or(io::ErrorKind::UnexpectedEof)?;
-    let trace: KeptTrace = serde_json::from_str(head)?;
-    if trace.incident != id {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    Ok(Kept { trace: Arc::new(trace), document: document.into() })
+    let kept = || {
+        let file = open_regular(OpenOptions::new().read(true), &file, libc::O_NOFOLLOW)?;
+        let bytes = rest(file, MAX_PATH_BYTES)?;
+        let text = str::from_utf8(&bytes).map_err(|_| damaged("it is no text"))?;
+        let (head, document) = text.split_once('\n').ok_or(damaged("it ends early"))?;
+        let mut trace: KeptTrace = serde_json::from_str(head)?;
+        if trace.incident != id {
+            return Err(damaged("it is that of another incident"));
+        }
+        // What the bounds are about.
+        let events = fs::symlink_metadata(path(folder, id, TRACE))?.len();
+        trace.bytes = events.saturating_add(bytes.len() as u64);
+        Ok(Kept { trace: Arc::new(trace), document: document.into() })
+    };
+    kept().map_err(|error| {
+        let written = fs::symlink_metadata(&file).and_then(|data| data.modified()).ok();
+        let written = written.and_then(|time| Timestamp::try_from(time).ok());
+        Unusable { incident: id, written: written.unwrap_or(Timestamp::UNIX_EPOCH), error }
+    })
 }
 
 /// Files of ours in a folder: by incident, those that it has, and whether any is half written.
@@ -91,14 +134,15 @@ fn found(folder: &Path) -> BTreeMap<u64, Vec<(Kind, PathBuf)>> {
     found
 }
 
-/// What is kept in a folder, in the order of the incidents' numbers. What is half written is not.
-pub fn list(folder: &Path) -> Vec<Kept> {
+/// What is kept in a folder of those incidents, in the order of their numbers. What is half written is not.
+pub fn list(folder: &Path, is_known: impl Fn(u64) -> bool) -> Vec<Result<Kept, Unusable>> {
     let found = found(folder);
-    let whole = found.into_iter().filter(|(_, files)| {
-        files.iter().any(|(kind, _)| *kind == Kind::Trace)
+    let whole = found.into_iter().filter(|(id, files)| {
+        is_known(*id)
+            && files.iter().any(|(kind, _)| *kind == Kind::Trace)
             && files.iter().any(|(kind, _)| *kind == Kind::Path)
     });
-    whole.filter_map(|(id, _)| read(folder, id).ok()).collect()
+    whole.map(|(id, _)| read(folder, id)).collect()
 }
 
 /// The files of a daemon, whose folder is its own.
@@ -118,13 +162,37 @@ impl Shelf {
         self.folder.path()
     }
 
-    /// What an earlier daemon kept; what is half written, or cannot be read, is removed.
-    pub fn restore(&self) -> Vec<Kept> {
-        let kept = list(self.folder());
+    /// What an earlier daemon kept of incidents that are known. What is half written, or damaged, and what is of
+    /// others, is removed; what cannot be reached stays.
+    pub fn restore(&self, is_known: impl Fn(u64) -> bool) -> Vec<Result<Kept, Unusable>> {
+        let kept = list(self.folder(), &is_known);
+        let stays = |id: u64| {
+            kept.iter().any(|one| match one {
+                Ok(kept) => kept.trace.incident == id,
+                Err(unusable) => unusable.incident == id && !unusable.is_damaged(),
+            })
+        };
+        let (mut forgotten, mut failed) = (0, None);
         for (id, files) in found(self.folder()) {
-            let is_kept = kept.iter().any(|one| one.trace.incident == id);
-            let gone = files.iter().filter(|(kind, _)| *kind == Kind::New || !is_kept);
-            gone.for_each(|(_, path)| drop(fs::remove_file(path)));
+            forgotten += usize::from(!is_known(id));
+            let gone = files.iter().filter(|(kind, _)| *kind == Kind::New || !stays(id));
+            for (_, path) in gone {
+                failed = fs::remove_file(path).err().or(failed);
+            }
+        }
+        if forgotten > 0 {
+            tracing::info!(
+                incidents = forgotten,
+                "removed the kernel events of incidents that are no longer kept"
+            );
+        }
+        for unusable in kept.iter().filter_map(|one| one.as_ref().err()) {
+            let done = if unusable.is_damaged() { ", and is removed" } else { "" };
+            let (id, error) = (unusable.incident, &unusable.error);
+            tracing::warn!(id, %error, "what was kept of an incident cannot be read{done}");
+        }
+        if let Some(error) = failed {
+            tracing::warn!(%error, "what was kept of incidents cannot be removed");
         }
         kept
     }
@@ -203,8 +271,6 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
     use std::os::unix::fs::symlink;
 
-    use jiff::Timestamp;
-
     use super::*;
 
     fn kept(id: u64) -> Kept {
@@ -228,6 +294,18 @@ mod tests {
         Shelf::new(Arc::new(Folder::take(folder).unwrap()))
     }
 
+    fn restored(shelf: &Shelf) -> Vec<Kept> {
+        shelf.restore(|_| true).into_iter().filter_map(Result::ok).collect()
+    }
+
+    /// What is kept, with the bytes that its files have.
+    fn measured(id: u64) -> Kept {
+        let Kept { trace, document } = kept(id);
+        let length = serde_json::to_string(&*trace).unwrap().len() + 1 + document.len();
+        let trace = KeptTrace { bytes: 3 + length as u64, ..Arc::unwrap_or_clone(trace) };
+        Kept { trace: trace.into(), document }
+    }
+
     fn put(shelf: &Shelf, id: u64) {
         let ((), bytes) =
             shelf.write_trace(id, |file| -> io::Result<()> { file.write_all(b"xyz") }).unwrap();
@@ -242,14 +320,14 @@ mod tests {
             let shelf = shelf(root.path());
             put(&shelf, 12);
             put(&shelf, 7);
-            assert_eq!(shelf.restore(), [kept(7), kept(12)]);
+            assert_eq!(restored(&shelf), [measured(7), measured(12)]);
         }
         for name in ["incident-7.trace", "incident-7.path"] {
             let mode = fs::metadata(root.path().join(name)).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600, "{name}");
         }
         let shelf = shelf(root.path());
-        assert_eq!(shelf.restore(), [kept(7), kept(12)]);
+        assert_eq!(restored(&shelf), [measured(7), measured(12)]);
         let mut bytes = String::new();
         io::Read::read_to_string(&mut open(root.path(), 7).unwrap(), &mut bytes).unwrap();
         assert_eq!(bytes, "xyz");
@@ -287,13 +365,43 @@ mod tests {
         }
         fs::create_dir(root.path().join("incident-13.trace")).unwrap();
         symlink("other", root.path().join("incident-14.path")).unwrap();
-        assert_eq!(list(root.path()), [kept(7)]);
-        assert_eq!(shelf.restore(), [kept(7)]);
+        let usable: Vec<_> =
+            list(root.path(), |_| true).into_iter().filter_map(Result::ok).collect();
+        assert_eq!(usable, [measured(7)]);
+        assert_eq!(restored(&shelf), [measured(7)]);
         let mut expected: Vec<&str> = foreign.to_vec();
         expected.extend(["incident-13.trace", "incident-14.path", "lock"]);
         expected.extend(["incident-7.path", "incident-7.trace"]);
         expected.sort_unstable();
         assert_eq!(names(root.path()), expected);
+    }
+
+    #[test]
+    fn what_is_damaged_goes_and_says_why_and_what_is_out_of_reach_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let shelf = shelf(root.path());
+        (1..=7).for_each(|id| put(&shelf, id));
+        let file = |id: u64| root.path().join(format!("incident-{id}.path"));
+        let head = serde_json::to_string(&*kept(2).trace).unwrap();
+        fs::write(file(1), "").unwrap();
+        fs::write(file(2), &head[..head.len() - 1]).unwrap();
+        fs::write(file(3), format!("{head}\n{{}}\n")).unwrap();
+        fs::write(file(4), b"\xff\xfe\n").unwrap();
+        fs::write(file(5), vec![b' '; MAX_PATH_BYTES as usize + 1]).unwrap();
+        fs::remove_file(file(6)).unwrap();
+        symlink("/nowhere/at/all", file(6)).unwrap();
+        let found = shelf.restore(|id| id != 7);
+        let why: Vec<(u64, String)> = found
+            .iter()
+            .filter_map(|one| one.as_ref().err())
+            .map(|unusable| (unusable.incident, unusable.sentence()))
+            .collect();
+        assert_eq!(why.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+        for (at, words) in [(0, "ends early"), (1, "ends early"), (2, "another"), (3, "no text")] {
+            assert!(why[at].1.contains("damaged") && why[at].1.contains(words), "{why:?}");
+        }
+        assert_eq!(found.len(), 5);
+        assert_eq!(names(root.path()), ["incident-6.path", "lock"]);
     }
 
     #[test]

@@ -8,6 +8,8 @@ use noise_common::signals::Signal;
 use noise_common::store::Event;
 use noise_common::store::event::Payload;
 
+use super::newest::Newest;
+
 /// Most steps of threads that are looked at, the latest.
 const MOST_STEPS: usize = 1 << 17;
 
@@ -40,6 +42,8 @@ pub struct Wanted {
     pub cpu: bool,
     /// Uninterruptible sleeps, up to the moment when the thread runs again.
     pub blocked: bool,
+    /// Other sleeps, up to the wake-up.
+    pub asleep: bool,
 }
 
 impl Wanted {
@@ -48,15 +52,15 @@ impl Wanted {
         match watched {
             Watched::Interruption
             | Watched::Signal(Signal::RunqueueWait | Signal::CgroupRunqueueWait) => {
-                Self { cpu: true, blocked: false }
+                Self { cpu: true, blocked: false, asleep: false }
             }
             Watched::Signal(
                 Signal::UninterruptibleWait
                 | Signal::DirectReclaim
                 | Signal::BlockQueueWait
                 | Signal::BlockDeviceWait,
-            ) => Self { cpu: false, blocked: true },
-            Watched::Signal(_) => Self { cpu: true, blocked: true },
+            ) => Self { cpu: false, blocked: true, asleep: false },
+            Watched::Signal(_) => Self { cpu: true, blocked: true, asleep: false },
         }
     }
 }
@@ -87,27 +91,24 @@ enum State {
 }
 
 /// Finds the longest waits of threads, of events in any order.
+#[derive(Clone)]
 pub struct Waits<'a> {
     /// Whose; `None`: anyone's.
     tids: Option<&'a BTreeSet<u32>>,
-    steps: Vec<At>,
+    steps: Newest<At>,
 }
 
 impl<'a> Waits<'a> {
     /// Of those threads, or of all.
     pub fn new(tids: Option<&'a BTreeSet<u32>>) -> Self {
-        Self { tids, steps: Vec::new() }
+        Self { tids, steps: Newest::new(MOST_STEPS, |(time_ns, ..)| *time_ns) }
     }
 
     fn step(&mut self, time_ns: u64, tid: u32, step: Step) {
         if tid == 0 || self.tids.is_some_and(|tids| !tids.contains(&tid)) {
             return;
         }
-        if self.steps.len() >= 2 * MOST_STEPS {
-            self.steps.select_nth_unstable_by_key(MOST_STEPS, |(time_ns, ..)| Reverse(*time_ns));
-            self.steps.truncate(MOST_STEPS);
-        }
-        self.steps.push((time_ns, tid, step));
+        self.steps.add((time_ns, tid, step));
     }
 
     /// Takes an event.
@@ -132,29 +133,40 @@ impl<'a> Waits<'a> {
 
     /// So many of the longest that went on after a time, the longest first. What goes on at the end lasts until
     /// then.
-    pub fn longest(
-        mut self,
+    pub fn longest(self, wanted: Wanted, span_ns: (u64, u64), most: usize) -> Vec<Wait> {
+        self.heaviest(wanted, span_ns, most, |wait, _| wait.ns())
+    }
+
+    /// So many of those that weigh most, these first; without those that weigh nothing. It is said of each whether
+    /// no signal could have ended it.
+    pub fn heaviest(
+        self,
         wanted: Wanted,
         (since_ns, end_ns): (u64, u64),
         most: usize,
+        weight: impl Fn(&Wait, bool) -> u64,
     ) -> Vec<Wait> {
-        self.steps.sort_unstable();
+        let mut steps = self.steps.finish();
+        steps.sort_unstable();
         let mut threads: HashMap<u32, (State, u64)> = HashMap::new();
         let mut found = Vec::new();
         let mut end = |tid: u32, (state, from_ns): (State, u64), to_ns: u64| {
             let is_wanted = match state {
                 State::Cpu => wanted.cpu,
                 State::Blocked => wanted.blocked,
-                State::Runs | State::Idle => false,
+                State::Idle => wanted.asleep,
+                State::Runs => false,
             };
             if is_wanted && from_ns < to_ns && to_ns > since_ns {
-                found.push(Wait { tid, from_ns, to_ns });
+                let wait = Wait { tid, from_ns, to_ns };
+                let weight = weight(&wait, state == State::Blocked);
+                found.extend((weight > 0).then_some((weight, wait)));
             }
             if found.len() > 64 * (most + 1) {
                 shorten(&mut found, most);
             }
         };
-        for (at_ns, tid, step) in self.steps {
+        for (at_ns, tid, step) in steps {
             match step {
                 Step::Runs => {
                     if let Some(wait) = threads.insert(tid, (State::Runs, at_ns)) {
@@ -177,19 +189,20 @@ impl<'a> Waits<'a> {
                         State::Runs | State::Cpu => false,
                     };
                     if begins {
-                        *now = (State::Cpu, at_ns);
+                        let sleep = std::mem::replace(now, (State::Cpu, at_ns));
+                        end(tid, sleep, at_ns);
                     }
                 }
             }
         }
         threads.into_iter().for_each(|(tid, wait)| end(tid, wait, end_ns));
         shorten(&mut found, most);
-        found
+        found.into_iter().map(|(_, wait)| wait).collect()
     }
 }
 
-fn shorten(waits: &mut Vec<Wait>, most: usize) {
-    waits.sort_unstable_by_key(|wait| (Reverse(wait.ns()), *wait));
+fn shorten(waits: &mut Vec<(u64, Wait)>, most: usize) {
+    waits.sort_unstable_by_key(|(weight, wait)| (Reverse(*weight), *wait));
     waits.truncate(most);
 }
 
@@ -201,8 +214,9 @@ mod tests {
     use super::*;
     use crate::kept::file::made::event;
 
-    const CPU: Wanted = Wanted { cpu: true, blocked: false };
-    const BLOCKED: Wanted = Wanted { cpu: false, blocked: true };
+    const CPU: Wanted = Wanted { cpu: true, blocked: false, asleep: false };
+    const BLOCKED: Wanted = Wanted { cpu: false, blocked: true, asleep: false };
+    const ALL: Wanted = Wanted { cpu: true, blocked: true, asleep: true };
 
     fn longest(bodies: &[Body], tids: Option<&BTreeSet<u32>>, wanted: Wanted) -> Vec<Wait> {
         let mut waits = Waits::new(tids);
@@ -259,12 +273,32 @@ mod tests {
     }
 
     #[test]
+    fn what_weighs_most_comes_first_and_what_weighs_nothing_is_left_out() {
+        let mut waits = Waits::new(None);
+        bodies().iter().for_each(|body| waits.note(&event(body, 0)));
+        // The end of a sleep that counts is that of another's begin.
+        let weight = |wait: &Wait, is_blocked| match is_blocked {
+            true => 1_000,
+            false => {
+                if wait.tid == 7 {
+                    1_000 - wait.from_ns
+                } else {
+                    0
+                }
+            }
+        };
+        let found = waits.heaviest(ALL, (0, 1_000), 3, weight);
+        assert_eq!(found, [wait(8, 110, 650), wait(7, 100, 200), wait(7, 200, 500)]);
+    }
+
+    #[test]
     fn the_latest_steps_are_looked_at_where_there_are_too_many() {
         let mut waits = Waits::new(None);
         for at in 0..4 * MOST_STEPS as u64 {
             waits.note(&event(&Body::task(EventKind::Waking, 7, 120, 0, 0, at), 0));
         }
-        assert!(waits.steps.len() <= 2 * MOST_STEPS);
-        assert!(waits.steps.iter().any(|(at, ..)| *at == 4 * MOST_STEPS as u64 - 1));
+        let steps = waits.steps.finish();
+        assert_eq!(steps.len(), MOST_STEPS);
+        assert!(steps.iter().any(|(at, ..)| *at == 4 * MOST_STEPS as u64 - 1));
     }
 }

@@ -129,6 +129,13 @@ impl Who {
         own.flat_map(|(_, tids)| tids.iter().map(|tid| tid.cast_unsigned())).collect()
     }
 
+    /// The number of the disk of that name (`vda`), or of that numbers (`254:0`).
+    pub fn device(&self, name: &str) -> Option<u32> {
+        let is_it = |device: &u32| name == format!("{}:{}", device >> 20, device & 0xf_ffff);
+        let named = self.disks.iter().find(|(device, own)| own == name || is_it(device));
+        named.map(|(device, _)| *device)
+    }
+
     /// Names, to be looked up.
     pub fn names(&self) -> Names {
         let thread = |one: &Thread| (one.tid.cast_unsigned(), Comm::new(&bytes(&one.comm)));

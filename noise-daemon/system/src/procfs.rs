@@ -31,6 +31,44 @@ pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
     Ok(String::from_utf8(bytes).unwrap_or_else(|error| as_text(error.as_bytes()).into_owned()))
 }
 
+/// What `status` says of a thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// The process that it is of.
+    pub process: i32,
+    /// The parent of that process; 0 of one that has none here.
+    pub parent: i32,
+    /// Its real user; `None` where that is not said.
+    pub uid: Option<u32>,
+    /// Its ids, from the pid namespace of `/proc` to the innermost that it is in.
+    pub ids: Vec<i32>,
+}
+
+impl Status {
+    /// That in the folder of a thread.
+    ///
+    /// # Errors
+    /// See [`bytes`].
+    pub fn read(folder: &Path) -> io::Result<Self> {
+        text(folder.join("status")).map(|text| Self::parse(&text))
+    }
+
+    /// That of a text; 0 where a number is missing.
+    pub fn parse(text: &str) -> Self {
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+            line.split_ascii_whitespace()
+        };
+        let id = |name: &str| field(name).next().and_then(|id| id.parse().ok()).unwrap_or(0);
+        Self {
+            process: id("Tgid:"),
+            parent: id("PPid:"),
+            uid: field("Uid:").next().and_then(|uid| uid.parse().ok()),
+            ids: field("NSpid:").filter_map(|id| id.parse().ok()).collect(),
+        }
+    }
+}
+
 /// Reads them, one after the other, into the same memory. In few reads: such a file does not say its
 /// length, and where there is no room yet the standard library feels its way from 32 bytes on.
 #[derive(Debug)]
@@ -71,6 +109,20 @@ mod tests {
         assert_eq!(reader.read(&short), "y");
         assert_eq!(reader.read("/nonexistent".as_ref()), "");
         assert_eq!(reader.read(folder.path()), "");
+    }
+
+    #[test]
+    fn a_status_has_ids_whatever_the_name_is() {
+        let own = Status::read(Path::new("/proc/self")).unwrap();
+        let pid = std::process::id() as i32;
+        assert_eq!((own.process, own.ids.first()), (pid, Some(&pid)));
+        assert!(own.parent > 0 && own.uid.is_some());
+        let folder = tempfile::tempdir().unwrap();
+        let status = b"Name:\tx\xff Tgid: 5\nTgid:\t7\nPPid:\t1\nUid:\t3\t4\t5\t6\nNSpid:\t7\t2\n";
+        fs::write(folder.path().join("status"), status).unwrap();
+        let expected = Status { process: 7, parent: 1, uid: Some(3), ids: vec![7, 2] };
+        assert_eq!(Status::read(folder.path()).unwrap(), expected);
+        assert_eq!(Status::parse(""), Status::default());
     }
 
     #[test]

@@ -393,10 +393,8 @@ impl App {
     }
 
     fn open(&mut self) -> Action {
-        if let Some(opened) = self.page.as_ref() {
-            let key = Some(&opened.key).filter(|_| !opened.is_fixed);
-            let victim = key.and_then(|key| self.screen.victim(self.history(), key));
-            return victim.map_or(Action::None, Action::Why);
+        if self.page.is_some() {
+            return self.victim().map_or(Action::None, Action::Why);
         }
         let row = self.view().selected(&self.shown).and_then(|at| self.shown.row(at));
         let Some(key) = row.map(|row| row.key.clone()) else { return Action::None };
@@ -410,12 +408,18 @@ impl App {
         Action::None
     }
 
+    /// The victim that the open page is about, if Enter shows why that is slow.
+    pub fn victim(&self) -> Option<String> {
+        let opened = self.page.as_ref().filter(|opened| !opened.is_fixed)?;
+        self.screen.victim(self.history(), &opened.key)
+    }
+
     /// Shows why a victim is slow, where its page is still open.
     pub fn explain(&mut self, victim: &str, found: Result<String, String>) {
-        let Some(opened) = self.page.as_ref().filter(|opened| !opened.is_fixed) else { return };
-        if self.screen.victim(self.history(), &opened.key).as_deref() != Some(victim) {
+        if self.victim().as_deref() != Some(victim) {
             return;
         }
+        let Some(opened) = &self.page else { return };
         match found {
             Ok(text) => {
                 let lines = text.lines().map(str::to_owned).collect();

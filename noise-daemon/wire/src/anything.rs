@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use noise_analysis::{
-    Cause, Culprit, Ending, Episode, Level, Outlier, Overview, Remedy, Report, Rule, Time, Watched,
+    Cause, Culprit, Ending, Episode, KeptTrace, Level, Outlier, Overview, Remedy, Report, Rule,
+    Time, Watched,
 };
 use noise_common::charge::{Charged, Resource};
 use noise_common::hist::BUCKETS;
@@ -105,6 +106,14 @@ pub fn frames() -> impl Strategy<Value = Frame> {
             overview.incidents.push(Arc::new(report(number)));
             let time = Timestamp::from_second(i64::from(seconds)).unwrap();
             overview.outliers.push(Arc::new(Outlier { time, wait: outlier(number) }));
+            let waits = vec![text.as_str().into(); pick(number, 3)];
+            let trouble = number.is_multiple_of(2).then(|| text.as_str().into());
+            overview.traces.push(Arc::new(KeptTrace {
+                events: number,
+                waits,
+                trouble,
+                ..KeptTrace::without(number, time, &text)
+            }));
             let watched: Vec<_> = Watched::all().collect();
             overview.opened.push((watched[pick(number, watched.len())], number));
         }

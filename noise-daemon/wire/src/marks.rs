@@ -1,8 +1,9 @@
 //! Marks: what programs say in one datagram to the mark socket, and how what was kept of it is handed on.
 //!
-//! A datagram is a line of text: `begin NAME KEY MONOTONIC_NS TID` or `end …`. KEY may be left out, as may what
+//! A datagram is a line of text: `begin NAME KEY MONOTONIC_NS TID PIDNS` or `end …`. KEY may be left out, as may what
 //! stands behind; `-` is no key. MONOTONIC_NS is when it happened, on `CLOCK_MONOTONIC`; TID is the thread that it
-//! is of, where that is not the one that sends.
+//! is of, where that is not the one that sends; PIDNS is the pid namespace that TID counts in, by the number of
+//! `/proc/self/ns/pid`, where it may be another than the reader's.
 
 use std::fmt;
 
@@ -32,6 +33,8 @@ pub struct Message<'m> {
     pub monotonic_ns: Option<u64>,
     /// The thread that it is of; `None`: the one that sends.
     pub tid: Option<i32>,
+    /// The pid namespace that the thread's id is of; `None`: not said.
+    pub namespace: Option<u64>,
 }
 
 /// Why a text is no mark.
@@ -44,7 +47,7 @@ pub enum MessageError {
     Text,
     /// Its words.
     #[error(
-        "a mark is `begin NAME KEY MONOTONIC_NS TID` or `end …`, of which the last three may be left out"
+        "a mark is `begin NAME KEY MONOTONIC_NS TID PIDNS` or `end …`, of which the last four may be left out"
     )]
     Words,
     /// Its name.
@@ -75,13 +78,16 @@ impl<'m> Message<'m> {
         let name = words.next().ok_or(MessageError::Words)?;
         let key = words.next().filter(|key| *key != NO_KEY).unwrap_or_default();
         let mut number = || words.next().map(str::parse::<u64>).transpose();
-        let numbers = (number(), number());
-        let (Ok(monotonic_ns), Ok(tid)) = numbers else { return Err(MessageError::Words) };
+        let numbers = (number(), number(), number());
+        let (Ok(monotonic_ns), Ok(tid), Ok(namespace)) = numbers else {
+            return Err(MessageError::Words);
+        };
         let tid = tid.map(i32::try_from).transpose().map_err(|_| MessageError::Words)?;
         if words.next().is_some() {
             return Err(MessageError::Words);
         }
-        let message = Self { begins, name, key, monotonic_ns, tid: tid.filter(|tid| *tid > 0) };
+        let tid = tid.filter(|tid| *tid > 0);
+        let message = Self { begins, name, key, monotonic_ns, tid, namespace };
         message.check()?;
         Ok(message)
     }
@@ -112,12 +118,11 @@ impl fmt::Display for Message<'_> {
         let [begin, end] = ACTIONS;
         let key = if self.key.is_empty() { NO_KEY } else { self.key };
         write!(f, "{} {} {key}", if self.begins { begin } else { end }, self.name)?;
-        match (self.monotonic_ns, self.tid) {
-            (None, None) => Ok(()),
-            (Some(ns), None) => write!(f, " {ns}"),
-            // Time zero is too old to be believed.
-            (ns, Some(tid)) => write!(f, " {} {tid}", ns.unwrap_or(0)),
-        }
+        // Time and thread zero are not believed.
+        let numbers =
+            [self.monotonic_ns, self.tid.and_then(|tid| u64::try_from(tid).ok()), self.namespace];
+        let said = numbers.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+        numbers.iter().take(said).try_for_each(|number| write!(f, " {}", number.unwrap_or(0)))
     }
 }
 
@@ -172,12 +177,21 @@ mod tests {
 
     #[test]
     fn marks_have_an_action_a_name_and_what_may_be_left_out() {
-        let plain = Message { begins: true, name: "q", key: "", monotonic_ns: None, tid: None };
+        let plain = Message {
+            begins: true,
+            name: "q",
+            key: "",
+            monotonic_ns: None,
+            tid: None,
+            namespace: None,
+        };
         assert_eq!(message("begin q"), Ok(plain));
         assert_eq!(message("begin q -"), Ok(plain));
         assert_eq!(message("end q 7"), Ok(Message { begins: false, key: "7", ..plain }));
         let whole = Message { key: "7", monotonic_ns: Some(5), tid: Some(9), ..plain };
         assert_eq!(message("begin q 7 5 9"), Ok(whole));
+        let inside = Message { namespace: Some(4_026_531_836), ..whole };
+        assert_eq!(message("begin q 7 5 9 4026531836"), Ok(inside));
         for (text, error) in [
             ("", MessageError::Words),
             ("begin", MessageError::Words),
@@ -185,6 +199,7 @@ mod tests {
             ("begin q 7 soon", MessageError::Words),
             ("begin q 7 -5", MessageError::Words),
             ("begin q 7 5 9 x", MessageError::Words),
+            ("begin q 7 5 9 8 x", MessageError::Words),
             ("begin q 7 5 99999999999", MessageError::Words),
             ("begin q\n", MessageError::Text),
             ("begin q\0", MessageError::Text),
@@ -210,11 +225,14 @@ mod tests {
         fn what_is_written_is_read(
             begins in any::<bool>(), name in "[a-zä/:.]{1,30}", key in "[a-z0-9=]{0,30}",
             time in proptest::option::of(1..u64::MAX), tid in proptest::option::of(1..i32::MAX),
+            namespace in proptest::option::of(any::<u64>()),
         ) {
-            let given = Message { begins, name: &name, key: &key, monotonic_ns: time, tid };
+            let given =
+                Message { begins, name: &name, key: &key, monotonic_ns: time, tid, namespace };
             let text = given.to_string();
             let read = Message::parse(text.as_bytes()).unwrap();
-            let time = if tid.is_some() { Some(time.unwrap_or(0)) } else { time };
+            let is_behind = tid.is_some() || namespace.is_some();
+            let time = if is_behind { Some(time.unwrap_or(0)) } else { time };
             prop_assert_eq!(read, Message { monotonic_ns: time, ..given });
         }
     }

@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::future::pending;
-use std::io::{self, Write as _};
+use std::io::{self, Cursor, Read, Write as _};
 use std::os::fd::{AsRawFd as _, FromRawFd as _};
 use std::path::Path;
 use std::sync::Arc;
@@ -20,6 +20,12 @@ use noise_measure::osnoise::kernel::read_line;
 use noise_measure::scale::{Noise, Trace};
 use noise_model::Host;
 use noise_model::cpulist::CpuList;
+use noise_paths::blame::Blame;
+use noise_paths::build::{Builder, Waker};
+use noise_paths::document::{Document as Paths, Traced, traced};
+use noise_paths::execution::{Execution, Finder, Wanted, find as executions};
+use noise_paths::feed;
+use noise_paths::walk::{Bounds, walk};
 use noise_serve::{
     Costs, Hosts, Listener, Peer, Refresh, Shown, Viewer, Web, WebFile, router, serve,
 };
@@ -28,9 +34,13 @@ use noise_trace::delays::Delays;
 use noise_trace::json;
 use noise_trace::record::Source;
 use noise_trace::text::TextLines;
+use noise_wire::marks::Message;
 use noise_wire::{Recording, decode, encode};
 
 use noise_daemon::config::{Cpus, parse};
+use noise_daemon::kept::file::read as read_kept;
+use noise_daemon::kept::path::find as find_paths;
+use noise_daemon::kept::replay::replay;
 use noise_daemon::state::Document;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::sync::mpsc;
@@ -54,6 +64,10 @@ pub const TARGETS: &[Target] = &[
     ("tsdl", tsdl),
     ("packets", packets),
     ("ftrace", ftrace),
+    ("mark", mark),
+    ("execution", execution),
+    ("paths", paths),
+    ("kept", kept),
 ];
 
 /// Most that the server may answer to a request of a few hundred bytes.
@@ -317,4 +331,110 @@ pub fn packets(bytes: &[u8]) {
 /// The text of ftrace.
 pub fn ftrace(bytes: &[u8]) {
     events(noise_trace::ftrace::Reader::new(bytes), most_events(bytes));
+}
+
+/// A datagram to the mark socket.
+pub fn mark(bytes: &[u8]) {
+    match Message::parse(bytes) {
+        Ok(message) => {
+            let text = message.to_string();
+            let again = Message::parse(text.as_bytes()).expect("what was read can be sent");
+            let known = |message: &Message<'_>| message.monotonic_ns.unwrap_or(0);
+            assert_eq!(known(&again), known(&message));
+            let rest = Message { monotonic_ns: None, ..message };
+            assert_eq!(Message { monotonic_ns: None, ..again }, rest);
+        }
+        Err(error) => assert!(!error.to_string().contains('\n'), "more than a sentence: {error}"),
+    }
+}
+
+/// What an execution is.
+pub fn execution(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    match text.parse::<Wanted>() {
+        Ok(wanted) => drop(Finder::new(&wanted, 0)),
+        Err(error) => assert!(error.to_string().len() <= 512 + 4 * text.len(), "{error}"),
+    }
+}
+
+/// The parts of a path follow on each other and sum to the execution, and those for whom it waits to its parts.
+fn ensure_sums(traced: &Traced) {
+    let mut at_ns = traced.from_ns;
+    for segment in &traced.path {
+        assert_eq!(segment.from_ns, at_ns, "a gap: {traced:?}");
+        at_ns = segment.to_ns;
+        let culprits = segment.culprits.iter().map(|culprit| culprit.ns);
+        let sum = culprits.fold(0, u64::saturating_add);
+        assert!(
+            segment.culprits.is_empty() || sum == segment.to_ns - segment.from_ns,
+            "culprits do not sum to their part: {segment:?}"
+        );
+    }
+    assert_eq!(at_ns, traced.to_ns, "it ends early: {traced:?}");
+    let totals = traced.totals_ns.values().fold(0, |sum: u64, ns| sum.saturating_add(*ns));
+    assert_eq!(totals, traced.span_ns, "totals do not sum to it: {traced:?}");
+}
+
+/// What executions are, and behind a zero the text of ftrace, in whose events their paths and those of all its threads
+/// are found.
+pub fn paths(bytes: &[u8]) {
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    let (wanted, text) = bytes.split_at(end);
+    let text = text.get(1..).unwrap_or_default();
+    let wanted = std::str::from_utf8(wanted).ok().and_then(|text| text.parse::<Wanted>().ok());
+    let reader = || noise_trace::ftrace::Reader::new(text);
+    let mut builder = Builder::new(Waker::Waking);
+    let mut finder = wanted.as_ref().and_then(|wanted| Finder::new(wanted, 0));
+    for record in reader() {
+        let event = record.event();
+        feed::follow(&mut builder, 0, &record, &event);
+        if let Some(finder) = &mut finder {
+            finder.follow(&record, &event, &builder);
+        }
+    }
+    let graph = builder.graph();
+    let whole = |(worker, of): (_, &noise_paths::graph::Worker)| {
+        let (from_ns, to_ns) = of.span()?;
+        Some(Execution { worker, from_ns, to_ns, has_begin: false, has_end: false })
+    };
+    let mut all: Vec<Execution> = graph.workers().filter_map(whole).take(64).collect();
+    all.extend(wanted.iter().flat_map(|wanted| executions(graph, wanted)));
+    let found = finder.map(|finder| finder.finish().0).unwrap_or_default();
+    all.extend(found.into_iter().map(|one| one.execution));
+    let mut document = Paths::default();
+    for execution in all {
+        let Execution { worker, from_ns, to_ns, .. } = execution;
+        let Some(path) = walk(graph, worker, from_ns, to_ns, Bounds::default()) else { continue };
+        assert_eq!(path.fault(worker, from_ns, to_ns), None);
+        document.executions.push(traced(graph, "any", &execution, &path));
+    }
+    let mut blame = Blame::new(&document, Delays::of_turns());
+    for record in reader() {
+        blame.follow(&record.event(), &mut document);
+    }
+    blame.finish(&mut document);
+    document.executions.iter().for_each(ensure_sums);
+}
+
+/// A file of the kernel events that were kept of an incident: as it comes, and as what unpacks to these bytes.
+pub fn kept(bytes: &[u8]) {
+    find_kept(bytes);
+    find_kept(&zstd::encode_all(bytes, 1).expect("memory"));
+}
+
+fn find_kept(file: &[u8]) {
+    let open = || -> io::Result<Box<dyn Read>> { Ok(Box::new(Cursor::new(file.to_vec()))) };
+    let found = match find_paths(&open) {
+        Ok(found) => found,
+        Err(error) => {
+            assert!(!error.to_string().contains('\n'), "more than a sentence: {error}");
+            return;
+        }
+    };
+    found.document.executions.iter().for_each(ensure_sums);
+    let steers = |character: char| character.is_control();
+    assert!(!found.sentences.iter().any(|text| text.contains(steers)), "{:?}", found.sentences);
+    let (_, about) = read_kept(file, |_, _| {}).expect("it was read before");
+    let replayed = replay(file, &about, 0..=u64::MAX, [0; 16]).expect("it was read before");
+    Layout::parse(&replayed.metadata).expect("metadata of ours");
 }

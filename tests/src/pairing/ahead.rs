@@ -108,6 +108,15 @@ fn issues(lives: &[Life]) -> Vec<Service> {
 
 /// Waits for one device.
 pub fn block_device(lives: &[Life], chosen: &BTreeSet<i32>) -> Vec<Charge> {
+    divide(completions(lives), chosen)
+}
+
+/// What of the waits for one device is not known, at this distance of two stamps.
+pub fn block_device_doubt(lives: &[Life], chosen: &BTreeSet<i32>, resolution_ns: u64) -> u64 {
+    doubtful(completions(lives), chosen, resolution_ns)
+}
+
+fn completions(lives: &[Life]) -> Vec<Service> {
     let completion = |life: &Life| Service {
         pid: life.pid,
         bytes: life.sectors * 512,
@@ -115,7 +124,7 @@ pub fn block_device(lives: &[Life], chosen: &BTreeSet<i32>) -> Vec<Charge> {
         at_ns: life.completed_ns,
         own_bytes: life.sectors * 512,
     };
-    divide(lives.iter().map(completion).collect(), chosen)
+    lives.iter().map(completion).collect()
 }
 
 /// Waits of packets to be sent through one interface, whose packets are queued by their senders.

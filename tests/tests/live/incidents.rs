@@ -23,6 +23,7 @@ use noise_tests::namespace::{VethPair, configure};
 use noise_tests::prom::Scrape;
 use serde_json::Value;
 
+use crate::kept::Keeping;
 use crate::{INCONCLUSIVE, Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] =
@@ -59,6 +60,7 @@ pub(crate) const OTHER_CPU: &str = "1";
 /// Everything that is disturbed and that disturbs.
 struct Stage {
     daemon: Daemon,
+    keeping: Keeping,
     victim: Group,
     hog: Group,
     readers: Group,
@@ -113,7 +115,11 @@ impl Stage {
         let mut file = capture()?;
         file.write_all(CONFIGURATION)?;
         let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
-        let daemon = Daemon::start_with(&["--config.file", &path])?;
+        let keeping = Keeping::new()?;
+        let mut options = keeping.options()?;
+        options.extend(["--config.file".to_owned(), path]);
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        let daemon = Daemon::start_with(&options)?;
         let wire = VethPair::new()?;
         let queue = ["qdisc", "add", "dev", &wire.near, "root", "tbf", "rate", RATE];
         configure("tc", &[&queue[..], &["burst", "3000", "limit", "100000"]].concat())?;
@@ -125,6 +131,7 @@ impl Stage {
         }
         Ok(Some(Self {
             daemon,
+            keeping,
             victim,
             hog,
             readers: group("readers", Hierarchy::Io)?,
@@ -339,6 +346,10 @@ fn disturb(stage: &Stage, plant: &Plant) -> Result<()> {
     ensure!(closed, "{}: the incident goes on after its cause is gone", plant.name);
     let remedies = incident["remedies"].as_array();
     ensure!(remedies.is_some_and(|remedies| !remedies.is_empty()), "{}: no remedy", plant.name);
+    let signal = incident["signal"].as_str().unwrap_or_default();
+    if ["block_queue_wait", "block_device_wait"].contains(&signal) {
+        stage.keeping.ensure_disk_paths(&stage.daemon, incident)?;
+    }
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! What a daemon keeps of the moment when an incident opened: the paths name who had the CPU, the kernel
 //! events become a recording, and both are there after a restart.
 
+use std::fs::{self, OpenOptions};
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
@@ -10,6 +11,7 @@ use noise_tests::recorded::recorded;
 use noise_tests::scratch::Folder;
 use serde_json::Value;
 
+use crate::INCONCLUSIVE;
 use crate::incidents::until;
 use crate::record::ensure_babeltrace;
 
@@ -18,6 +20,20 @@ const MAIN_SHARE: f64 = 0.25;
 
 /// Events of one incident that are kept, so that reading them takes little time.
 const MOST_EVENTS: u64 = 1 << 15;
+
+/// What a daemon says of what it kept of an incident.
+fn said(daemon: &Daemon, id: u64) -> Result<Value> {
+    let trace = || -> Result<Option<Value>> {
+        let answer = get(daemon.address, "/api/v1/incidents", &[])?;
+        let document: Value = serde_json::from_slice(&answer.body)?;
+        let traces = document["traces"].as_array().context("no list of traces")?;
+        Ok(traces.iter().find(|trace| trace["incident"] == id).cloned())
+    };
+    ensure!(until(|| Ok(trace()?.is_some()))?, "nothing is said of incident {id}");
+    let trace = trace()?.context("it went")?;
+    println!("  kept: {trace}");
+    Ok(trace)
+}
 
 /// Where a daemon keeps its state, and where it answers.
 pub(crate) struct Keeping {
@@ -57,15 +73,11 @@ impl Keeping {
 
     /// The paths of an incident, which a planted hog brought about.
     pub(crate) fn ensure_kept(&self, daemon: &Daemon, id: u64, hogs: &[i32]) -> Result<Value> {
-        let trace = || -> Result<Option<Value>> {
-            let answer = get(daemon.address, "/api/v1/incidents", &[])?;
-            let document: Value = serde_json::from_slice(&answer.body)?;
-            let traces = document["traces"].as_array().context("no list of traces")?;
-            Ok(traces.iter().find(|trace| trace["incident"] == id).cloned())
-        };
-        ensure!(until(|| Ok(trace()?.is_some()))?, "nothing is said of incident {id}");
-        let trace = trace()?.context("it went")?;
-        println!("  kept: {trace}");
+        let trace = said(daemon, id)?;
+        let trouble = trace["trouble"].as_str().unwrap_or_default();
+        let is_crowded =
+            ["of the last hour", "opened at once"].iter().any(|of| trouble.contains(of));
+        ensure!(!is_crowded, "{INCONCLUSIVE}: too many other incidents: {trace}");
         let events = trace["events"].as_u64().unwrap_or(0);
         ensure!(trace["trouble"].is_null() && (1..=MOST_EVENTS).contains(&events), "{trace}");
         let document: Value = serde_json::from_str(&self.show(id, &["--path", "--json"])?)?;
@@ -101,6 +113,31 @@ impl Keeping {
         let shown = self.show(id, &["--path"])?;
         ensure!(shown.starts_with(wait), "the answer does not come first: {shown}");
         Ok(document)
+    }
+
+    /// The paths of an incident of a disk are of sleeps that requests to it end.
+    pub(crate) fn ensure_disk_paths(&self, daemon: &Daemon, incident: &Value) -> Result<()> {
+        let id = incident["id"].as_u64().context("an incident without a number")?;
+        let trace = said(daemon, id)?;
+        if !trace["trouble"].is_null() {
+            // Others may have had six incidents in the last hour.
+            println!("  no path of {id} is judged");
+            return Ok(());
+        }
+        let path = format!("/api/v1/incidents/{id}/path");
+        let answer = get(daemon.address, &path, &[])?;
+        ensure!(answer.status == 200, "the path is answered with {}", answer.status);
+        let document: Value = serde_json::from_slice(&answer.body)?;
+        let paths = document["executions"].as_array().context("no paths")?;
+        ensure!(!paths.is_empty(), "no path of {incident}");
+        let (mut disk_ns, mut all_ns) = (0, 0);
+        for path in paths {
+            println!("  kept: {} {} {}", path["comm"], path["name"], path["totals_ns"]);
+            disk_ns += path["totals_ns"]["disk"].as_u64().context("no disk")?;
+            all_ns += path["span_ns"].as_u64().context("no span")?;
+        }
+        ensure!(disk_ns >= all_ns / 2, "{disk_ns} of {all_ns} ns are for a disk: {document}");
+        Ok(())
     }
 
     /// The events are a recording, in which the same path is found.
@@ -143,6 +180,32 @@ impl Keeping {
         self.ensure_exported(id, &paths["executions"][0])?;
         let (status, _) = daemon.stop(libc::SIGTERM)?;
         ensure!(status.success(), "ended with {status}");
-        Ok(())
+        self.ensure_damage_is_said(id)
+    }
+
+    /// One that is cut off, and one that is damaged, say so.
+    fn ensure_damage_is_said(&self, id: u64) -> Result<()> {
+        let state = self.state()?;
+        let number = id.to_string();
+        let file = |ending: &str| format!("{state}/incident-{id}.{ending}");
+        let refused = |words: &str| -> Result<()> {
+            for what in [&["--path"][..], &["--export", &format!("{state}/exported")]] {
+                let command = ["incidents", "show", &number, STATE_DIRECTORY, &state];
+                let outcome = run_noised(&[&command[..], what].concat())?;
+                let is_clear = outcome.code == 1 && outcome.stderr.contains(words);
+                ensure!(is_clear && outcome.stderr.lines().count() == 1, "{outcome:?}");
+            }
+            Ok(())
+        };
+        let length = fs::metadata(file("trace"))?.len();
+        OpenOptions::new().write(true).open(file("trace"))?.set_len(length / 2)?;
+        refused("is cut off, damaged or none of noised")?;
+        fs::write(file("path"), "garbage")?;
+        refused("their file is damaged")?;
+        let outcome = run_noised(&["incidents", STATE_DIRECTORY, &state])?;
+        let is_said = outcome.stdout.contains("are not kept: their file is damaged");
+        ensure!(outcome.code == 0 && is_said, "{outcome:?}");
+        fs::remove_file(file("path"))?;
+        refused("no kernel events of incident")
     }
 }

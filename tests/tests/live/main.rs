@@ -53,6 +53,7 @@ mod web;
 mod web_abuse;
 mod web_config;
 mod why;
+mod why_known;
 
 use std::process::ExitCode;
 
@@ -151,6 +152,7 @@ fn main() -> ExitCode {
         ("record_ends", record_ends::TESTS),
         ("recorder", recorder::TESTS),
         ("why", why::TESTS),
+        ("why_known", why_known::TESTS),
         ("marks", marks::TESTS),
         ("critical_paths", critical_paths::TESTS),
         ("attribution", attribution::TESTS),

@@ -104,17 +104,23 @@ fn compare_group(
     let is_its = |tid: i64| i32::try_from(tid).is_ok_and(|tid| tids.contains(&tid));
     table.interference(seen, Some(&label), &is_its, bounds, &apart)?;
 
-    let mut grown = 0.0;
+    let (mut grown, mut stolen) = (0.0, 0.0);
     for (labels, seconds) in seen.counters(INTERFERENCE)? {
         let is = |name: &str, value: &str| labels.get(name).is_some_and(|own| own == value);
-        let is_theirs = is("victim", &label) && is("culprit", &culprit);
-        if is_theirs && is("resource", "cpu") && is("cause", "foreign") {
-            grown += (seconds * 1e9).round();
+        let ns = (seconds * 1e9).round();
+        if !is("victim", &label) || !is("resource", "cpu") {
+            continue;
+        }
+        if is("culprit", &culprit) && is("cause", "foreign") {
+            grown += ns;
+        } else if is("cause", "steal") {
+            stolen += ns;
         }
     }
     let of = |delays: &Delays| delays.between(tids, others);
     let name = format!("{label} for {culprit}");
-    table.charge(&name, grown, of(&bounds.inner), of(&bounds.outer), &apart);
+    // In a recording a thread runs on while the hypervisor has its CPU.
+    table.charge(&name, grown, of(&bounds.inner) - stolen, of(&bounds.outer), &apart);
 
     let all = seen.histograms(CGROUP_WAITS)?;
     let found = all.get(&label_set(&[("cgroup", &label)])).context("no waits")?;

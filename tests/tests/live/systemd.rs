@@ -13,6 +13,7 @@ use noise_tests::packages;
 use noise_tests::prom::Scrape;
 
 use crate::attacks::{Target, ensure_confined};
+use crate::incidents::until;
 use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
@@ -207,6 +208,7 @@ fn service_runs_confined() -> Result<Verdict> {
     ensure!(shown.contains("runqueue_wait"), "the operator is shown {shown}");
     let refused = machine.run(&as_user("stranger"))?;
     ensure!(refused.code == 3 && refused.stderr.contains("not allowed"), "{refused:?}");
+    ensure_marks_are_taken(&machine)?;
     // No other user may read what is kept, and none may write the configuration.
     machine.output("setpriv --reuid watcher --regid watcher --init-groups ls /var/lib/noised/ && exit 1; exit 0")?;
     // By number: a minimal system has no name for a dynamic user.
@@ -241,6 +243,28 @@ fn service_runs_confined() -> Result<Verdict> {
     let trouble = denied.lines().filter(is_trouble).filter(|line| !line.contains("pid namespace"));
     ensure!(trouble.count() == 0, "{denied}");
     Ok(Verdict::Passed)
+}
+
+/// Marks come from members of the group, and from no one else.
+fn ensure_marks_are_taken(machine: &Machine) -> Result<()> {
+    // The mark is of the shell, which is the user's own.
+    let mark = |user: &str| {
+        format!(
+            "setpriv --reuid {user} --regid {user} --init-groups sh -c 'noised mark begin job; exit $?'"
+        )
+    };
+    let refused = machine.run(&mark("stranger"))?;
+    ensure!(refused.code == 3 && refused.stderr.contains("not for this user"), "{refused:?}");
+    machine.output(&mark("watcher"))?;
+    let marks = || -> Result<Vec<String>> {
+        let answer = machine.get(ADDRESS, "/metrics")?;
+        let lines = answer.text()?.lines().filter(|line| line.starts_with("noised_marks_total{"));
+        Ok(lines.map(str::to_owned).collect())
+    };
+    let is_taken =
+        || Ok(marks()?.iter().any(|line| line == "noised_marks_total{result=\"taken\"} 1"));
+    ensure!(until(is_taken)?, "{:?}", marks()?);
+    Ok(())
 }
 
 fn service_is_reloaded() -> Result<Verdict> {

@@ -21,6 +21,7 @@ use crate::{Test, Verdict};
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("every_key", every_key),
     ("who_names_a_hog", who_names_a_hog),
+    ("enter_shows_why", enter_shows_why),
     ("daemon_stops_and_comes_back", daemon_stops_and_comes_back),
     ("small_terminals", small_terminals),
     ("signals_restore_the_terminal", signals_restore_the_terminal),
@@ -42,8 +43,13 @@ struct Served {
 
 impl Served {
     fn start() -> Result<Self> {
+        Self::start_with(&[])
+    }
+
+    fn start_with(options: &[&str]) -> Result<Self> {
         let mut served = Self { daemon: None, folder: Folder::new("top")? };
-        served.start_daemon()?;
+        let socket = served.socket();
+        served.daemon = Some(Daemon::start_with(&[&[SOCKET_PATH, &socket], options].concat())?);
         Ok(served)
     }
 
@@ -57,12 +63,16 @@ impl Served {
     }
 
     fn top(&self, columns: u16, rows: u16, options: &[&str]) -> Result<Terminal> {
+        let terminal = self.start_top(columns, rows, options)?;
+        terminal.wait_for_words(&["Overview", "runqueue_wait"])?;
+        Ok(terminal)
+    }
+
+    fn start_top(&self, columns: u16, rows: u16, options: &[&str]) -> Result<Terminal> {
         let (binary, socket) = (binary()?.display().to_string(), self.socket());
         let mut command = vec![binary.as_str(), "top", "--connect", &socket, "--interval", "500ms"];
         command.extend(options);
-        let terminal = Terminal::start(columns, rows, &command)?;
-        terminal.wait_for_words(&["Overview", "runqueue_wait"])?;
-        Ok(terminal)
+        Terminal::start(columns, rows, &command)
     }
 
     fn address(&self) -> Result<String> {
@@ -227,6 +237,58 @@ fn who_names_a_hog() -> Result<Verdict> {
     let names_both = |line: &str| line.contains(&victim_label) && line.contains(&hog_label);
     let screen = terminal.wait_for("the hog", |screen| screen.lines().any(names_both))?;
     println!("named {:.1} s after it began to work:\n{screen}", planted.elapsed().as_secs_f64());
+    burner.stop()?;
+    worker.stop()?;
+    Ok(Verdict::Passed)
+}
+
+/// Enter on a row, and on its page: the page of `noised why`.
+fn enter_shows_why() -> Result<Verdict> {
+    if let Some(verdict) = impossible() {
+        return Ok(verdict);
+    }
+    // On a loaded machine, two seconds are more than the usual size holds.
+    let options = ["--recorder.kibibytes-per-cpu=16384", "--recorder.kibibytes-in-all=1048576"];
+    let served = Served::start_with(&options)?;
+    let victim = Group::new("victim", &[Hierarchy::Cpu])?;
+    let hog = Group::new("hog", &[Hierarchy::Cpu])?;
+    let worker = Worker::start_at(Place::group(&victim), "burn", &["0"])?;
+    let burner = Worker::start_at(Place::group(&hog), "burn", &["0"])?;
+    let (victim_label, hog_label) = (short(&victim), short(&hog));
+    // As high as all of the page.
+    let terminal = served.start_top(150, 160, &["--screen", "who", "--filter", &victim_label])?;
+    let names_both = |line: &str| line.contains(&victim_label) && line.contains(&hog_label);
+    let rows = terminal.wait_for("the hog", |screen| screen.lines().any(names_both))?;
+    println!("{}", rows.lines().take(8).collect::<Vec<_>>().join("\n"));
+    // Other load may come first; rows stay where they are meanwhile.
+    terminal.press(&["p", "Home"])?;
+    terminal.wait_for_words(&["PAUSED"])?;
+    let title = format!("{} delays {}", hog.label(), victim.label());
+    for row in 0.. {
+        ensure!(row < 40, "no row of the hog that delays the victim:\n{rows}");
+        terminal.press(&["Enter"])?;
+        let page = terminal.wait_for("a page", |screen| !screen.contains("Who delays whom"))?;
+        if page.contains(&title) {
+            break;
+        }
+        terminal.press(&["Escape"])?;
+        terminal.wait_for_words(&["Who delays whom"])?;
+        terminal.press(&["Down"])?;
+    }
+    terminal.press(&["Enter"])?;
+    let shown = terminal.wait_for("the page", |screen| screen.contains("where the time went"))?;
+    println!("{shown}");
+    let first = shown.lines().skip_while(|line| !line.contains(" waited ")).take(3);
+    let first = first.collect::<Vec<_>>().join(" ");
+    ensure!(first.contains(&victim_label) && first.contains(&hog_label), "it says {first}");
+    for part in ["who had the CPUs that it waited for", "against its usual", "what can be done"] {
+        ensure!(shown.contains(part), "{part:?} is not on the page");
+    }
+    ensure!(shown.contains("critical path"), "no path is on the page");
+    terminal.press(&["Escape"])?;
+    terminal.wait_for("the table", |screen| screen.lines().any(names_both))?;
+    terminal.press(&["q"])?;
+    ended_well(&terminal)?;
     burner.stop()?;
     worker.stop()?;
     Ok(Verdict::Passed)

@@ -1,4 +1,5 @@
-//! `noised why`: a request that passes three processes beside a hog, against ftrace and the ledger.
+//! `noised why`: a request that passes three processes beside a hog, and reads from a disk that is slow and that
+//! another reads from, too, against ftrace and the ledger.
 
 use std::process::Command;
 use std::thread;
@@ -7,13 +8,16 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::attribution::INTERFERENCE;
 use noise_tests::daemon::{Daemon, Outcome, run_noised};
-use noise_tests::disk::ScratchFile;
-use noise_tests::ftrace::Recording;
+use noise_tests::disk::{LoopDevice, ScratchFile, device_name};
 use noise_tests::ftrace::blind::{ensure_sight, keep_sight};
 use noise_tests::ftrace::event::{Event, Kind, Left};
+use noise_tests::ftrace::{BLOCK_EVENTS, Recording, Trace};
 use noise_tests::group::{Group, Hierarchy};
 use noise_tests::load::relay::NAMES;
 use noise_tests::load::{Place, Worker};
+use noise_tests::pairing::ahead::{block_device, block_device_doubt, block_queue};
+use noise_tests::pairing::block::{Life, block_waits};
+use noise_tests::pairing::charges::Holder;
 use noise_tests::scratch::Folder;
 use noise_tests::task::{cpus, monotonic_ns, set_nice};
 use serde_json::Value;
@@ -34,10 +38,18 @@ const BUFFER_MIB: usize = 64;
 const LAST: Duration = Duration::from_millis(1500);
 /// What every process works for each request, ms.
 const WORK_MS: &str = "12";
+/// How often each of the two may read from their disk, a second.
+const READS_PER_SECOND: u32 = 100;
+/// Bytes of the other's reads: as those of the request.
+const OTHERS_BYTES: &str = "131072";
 /// How far a figure may be off.
 const TOLERANCE: f64 = 0.05;
 /// What wake-ups on the way between two processes and the edges may take, of all that is looked at.
 const FLOOR_NS: f64 = 3e6;
+/// What may lie between the end of requests and the wake-ups, of all that is looked at.
+const DISK_FLOOR_NS: f64 = 1e6;
+/// Requests that end closer together may have done so in either order.
+const STAMPS_APART_NS: u64 = 5_000;
 /// With more of the time that ftrace does not know of, nothing is judged.
 const MOST_UNSURE: f64 = 0.1;
 
@@ -46,19 +58,27 @@ const MOST_UNSURE: f64 = 0.1;
 struct Did {
     ran: f64,
     waited: f64,
-    uninterruptible: f64,
-    /// Other sleeps, from when to when.
+    /// Sleeps that no signal ends, from when to when.
+    blocked: Vec<(u64, u64)>,
+    /// Other sleeps likewise.
     slept: Vec<(u64, u64)>,
     /// Time before switches that are missing, in which it may have done something else.
     unsure: f64,
 }
 
-/// How long both slept, ns.
-fn both_slept(one: &Did, other: &Did) -> f64 {
+impl Did {
+    /// For how long it slept and no signal could end that, ns.
+    fn uninterruptible(&self) -> f64 {
+        self.blocked.iter().map(|(from_ns, to_ns)| (to_ns - from_ns) as f64).sum()
+    }
+}
+
+/// What two lists of spans have in common, ns.
+fn common(some: &[(u64, u64)], others: &[(u64, u64)]) -> f64 {
     let common = |one: &(u64, u64), other: &(u64, u64)| {
         one.1.min(other.1).saturating_sub(one.0.max(other.0)) as f64
     };
-    one.slept.iter().flat_map(|own| other.slept.iter().map(move |theirs| common(own, theirs))).sum()
+    some.iter().flat_map(|own| others.iter().map(move |theirs| common(own, theirs))).sum()
 }
 
 /// What a thread did between two times.
@@ -79,9 +99,9 @@ fn did(events: &[Event], tid: i32, from_ns: u64, to_ns: u64) -> Did {
         match state {
             State::Runs => did.ran += ns,
             State::Waits => did.waited += ns,
-            State::Uninterruptible => did.uninterruptible += ns,
+            State::Uninterruptible if to_ns > from_ns => did.blocked.push((from_ns, to_ns)),
             State::Asleep if to_ns > from_ns => did.slept.push((from_ns, to_ns)),
-            State::Unknown | State::Asleep => {}
+            State::Unknown | State::Asleep | State::Uninterruptible => {}
         }
         (state, since_ns) = (next, now_ns);
     };
@@ -167,55 +187,86 @@ fn asked(outcome: Outcome) -> Result<Value> {
     serde_json::from_str(&outcome.stdout).context("no JSON")
 }
 
-/// The load at its places: the client beside a hog on the first CPU, the others on the last one.
+/// A disk that two groups read from, and that is slow on purpose: a loop device over a file of a disk which these
+/// groups may read from so often only. The kernel has the loop device wait for that.
+struct SlowDisk {
+    device: LoopDevice,
+    _file: ScratchFile,
+    /// Whether the groups are limited: else it is as fast as the disk below.
+    is_slow: bool,
+}
+
+impl SlowDisk {
+    /// An error says what this host does not have.
+    fn new(groups: &[&Group]) -> Result<Self> {
+        let file = ScratchFile::new("why", 4)?;
+        let disk = file.disk()?.context("the temporary directory is on no block device")?;
+        let device = LoopDevice::attach(&file).context("no loop device")?;
+        let read = Worker::start("direct-reads", &["0", &device.path(), OTHERS_BYTES, "0", "1"])?;
+        read.stop().context("it cannot be read past the page cache")?;
+        let mut is_slow = false;
+        for group in groups {
+            is_slow |= group.limit_reads(&disk, READS_PER_SECOND)?;
+        }
+        Ok(Self { device, _file: file, is_slow })
+    }
+}
+
+/// The load at its places: the client beside a hog on the first CPU, the others on the last one, with one that
+/// reads from the same disk.
 struct Relay {
     worker: Worker,
     hog: Worker,
+    reader: Option<Worker>,
+    disk: Option<SlowDisk>,
     victim: Group,
     culprit: Group,
-    has_disk: bool,
+    _reader: Group,
     _around: Group,
     _folder: Folder,
-    _file: Option<ScratchFile>,
-}
-
-/// A file that can be read past the page cache, where there is a disk.
-fn disk_file() -> Result<Option<ScratchFile>> {
-    let file = ScratchFile::new("why", 2)?;
-    let read = Worker::start("direct-reads", &["0", file.argument()?, "131072", "0", "1"]);
-    let is_read = read.and_then(|worker| worker.stop().map(drop)).is_ok();
-    Ok(Some(file).filter(|_| is_read))
 }
 
 impl Relay {
     fn start() -> Result<Self> {
-        let around = Group::new("why", &[Hierarchy::Sockets])?;
+        let hierarchies = [Hierarchy::Sockets, Hierarchy::Io];
+        let has_io = Group::is_possible(Hierarchy::Io)?;
+        let around = Group::new("why", if has_io { &hierarchies } else { &hierarchies[..1] })?;
         let (victim, culprit) = (around.inner("victim")?, around.inner("culprit")?);
+        let readers = around.inner("reader")?;
         let folder = Folder::new("why")?;
         let word = folder.write("word", "")?;
         let word = word.to_str().context("a path that is not UTF-8")?;
-        let file = disk_file()?;
-        let disk = file.as_ref().map_or(Ok("-"), ScratchFile::argument)?;
+        // Version 1 limits each group, version 2 all that are in one.
+        let disk = SlowDisk::new(&[&around, &victim, &readers]);
+        let disk = disk.inspect_err(|error| println!("no planted disk: {error:#}")).ok();
+        let path = disk.as_ref().map(|disk| disk.device.path());
         let last = (cpus() - 1).to_string();
-        let worker =
-            Worker::start_at(Place::group(&victim), "relay", &["0", &last, word, disk, WORK_MS])?;
+        let reader = |path: &String| {
+            let reads = [&*last, path, OTHERS_BYTES, "0", "0"];
+            Worker::start_at(Place::group(&readers), "direct-reads", &reads)
+        };
+        let reader = path.as_ref().map(reader).transpose()?;
+        let disk_path = path.as_deref().unwrap_or("-");
+        let arguments = ["0", &last, word, disk_path, WORK_MS];
+        let worker = Worker::start_at(Place::group(&victim), "relay", &arguments)?;
         let hog = Worker::start_at(Place::group(&culprit), "burn", &["0"])?;
-        let has_disk = file.is_some();
         Ok(Self {
             worker,
             hog,
+            reader,
+            disk,
             victim,
             culprit,
-            has_disk,
+            _reader: readers,
             _around: around,
             _folder: folder,
-            _file: file,
         })
     }
 
     fn stop(self) -> Result<()> {
         self.worker.stop()?;
         self.hog.stop()?;
+        self.reader.map(Worker::stop).transpose()?;
         Ok(())
     }
 }
@@ -240,8 +291,60 @@ fn tid(found: &Value, comm: &str) -> Result<i32> {
     Ok(i32::try_from(number(thread, "tid")?)?)
 }
 
+/// The requests of a device by ftrace.
+fn lives(trace: &Trace, device: &str) -> Vec<Life> {
+    let mut lives = block_waits(&trace.all(), device_name).lives;
+    lives.retain(|life| *device_name(life.device) == *device);
+    lives
+}
+
+/// The disk's part of a path: from the request to its completion by ftrace, and who was ahead of it.
+fn judge_disk(
+    judge: &mut Judge,
+    path: &[Value],
+    lives: &[Life],
+    did: &Did,
+    (own, other): (i32, i32),
+    (from_ns, to_ns): (u64, u64),
+) -> Result<()> {
+    // Before it sleeps, and when it was not woken in time, it runs or waits for a CPU meanwhile.
+    let begin = |life: &Life| life.inserted_ns.unwrap_or(life.issued_ns);
+    let requests = lives.iter().filter(|life| life.pid == own);
+    let spans: Vec<_> = requests.map(|life| (begin(life), life.completed_ns)).collect();
+    ensure!(!spans.is_empty(), "{INCONCLUSIVE}: no request of the load");
+    let found = path_ns(path, NAMES[2], &["disk"])?;
+    let floor = DISK_FLOOR_NS + did.unsure;
+    let expected = common(&spans, &did.blocked);
+    judge.compare("from the requests to their completion", found, expected, floor);
+    let chosen = [own].into();
+    let charges = [block_queue(lives, &chosen), block_device(lives, &chosen)].concat();
+    let is_within = |end_ns: u64| (from_ns..=to_ns).contains(&end_ns);
+    let ahead = charges
+        .iter()
+        .filter(|charge| charge.holder == Holder::Task(other) && is_within(charge.end_ns));
+    let expected: u64 = ahead.map(|charge| charge.ns).sum();
+    let longest = charges.iter().map(|charge| charge.ns).max().unwrap_or(0);
+    let mut blamed = 0;
+    for segment in path.iter().filter(|segment| word(segment, "state") == "disk") {
+        for culprit in list(segment, "culprits")? {
+            let is_it = culprit.get("tid").and_then(Value::as_i64) == Some(other.into());
+            if is_it && word(culprit, "cause") == "foreign" {
+                blamed += number(culprit, "ns")?;
+            }
+        }
+    }
+    // The first request and the last may be on the path in part.
+    let doubt = block_device_doubt(lives, &chosen, STAMPS_APART_NS);
+    println!("{:.3} ms depend on which of two requests ended first", doubt as f64 / 1e6);
+    let floor = floor + 2.0 * longest as f64 + doubt as f64;
+    judge.compare("who was ahead at the disk", blamed as f64, expected as f64, floor);
+    ensure!(expected == 0 || blamed > 0, "nobody was ahead at the disk");
+    Ok(())
+}
+
 /// The path of the client, and where the threads' time went, against ftrace.
-fn judge_path(found: &Value, events: &[Event], has_disk: bool) -> Result<()> {
+fn judge_path(found: &Value, trace: &Trace, relay: &Relay) -> Result<()> {
+    let events = &trace.events;
     let offset_ns = number(found, "clock_offset_ns")?;
     let [from_ns, to_ns] = ["from_ns", "to_ns"].map(|name| number(found, name));
     let (from_ns, to_ns) = (from_ns? - offset_ns, to_ns? - offset_ns);
@@ -277,26 +380,27 @@ fn judge_path(found: &Value, events: &[Event], has_disk: bool) -> Result<()> {
         let slept = thread.get("uninterruptible").context("no sleeps")?;
         let slept = number(slept, "sum_ns")? as f64;
         let what = format!("{name} slept uninterruptibly");
-        judge.compare(&what, slept, did.uninterruptible, floor);
+        judge.compare(&what, slept, did.uninterruptible(), floor);
         // Each works while those before it wait: all of it is on the path.
         let ran = path_ns(path, name, &["running"])?;
         let waited = path_ns(path, name, &["waiting_cpu"])?;
         if name == NAMES[1] {
             // Where the packet's sender is not known, the receiver's sleep stands for it.
             let asleep = path_ns(path, NAMES[2], &["network", "unknown", "task"])?;
-            let expected = both_slept(&on_path[0], &on_path[2]);
+            let expected = common(&on_path[0].slept, &on_path[2].slept);
             judge.compare("the second's part of the path", ran + waited + asleep, expected, floor);
         } else {
             judge.compare(&format!("{name} runs on the path"), ran, part.ran, floor);
             judge.compare(&format!("{name} waits on the path"), waited, part.waited, floor);
         }
-        if name == NAMES[2] && has_disk {
+        if name == NAMES[2] && relay.disk.is_some() {
             let states = ["disk", "interrupt", "ipi", "uninterruptible"];
             let slept = path_ns(path, name, &states)?;
-            judge.compare("the disk's part of the path", slept, part.uninterruptible, floor);
+            judge.compare("the disk's part of the path", slept, part.uninterruptible(), floor);
         }
         own_ns += did.waited;
     }
+    println!("the path: {}", traced.get("totals_ns").context("no totals")?);
     let whole: u64 = path.iter().try_fold(0, |sum, segment| {
         anyhow::Ok(sum + number(segment, "to_ns")? - number(segment, "from_ns")?)
     })?;
@@ -308,7 +412,17 @@ fn judge_path(found: &Value, events: &[Event], has_disk: bool) -> Result<()> {
         }
     }
     judge.compare("all culprits", blamed, own_ns, 2.0 * floor);
-    ensure!(judge.0.is_empty(), "{}", judge.0.join("\n"));
+    if let (Some(disk), Some(reader)) = (&relay.disk, &relay.reader) {
+        let lives = lives(trace, &disk.device.name);
+        let tids = (tid(found, NAMES[2])?, reader.pid());
+        judge_disk(&mut judge, path, &lives, &on_path[2], tids, (from_ns, path_to_ns))?;
+    }
+    // A switch that is missing may be that to the end of a sleep: all of what led to it is not on the path then.
+    let unknown = path.iter().filter(|segment| word(segment, "state") == "unknown").count();
+    let is_whole = unsure == 0.0 && unknown <= usize::from(is_open);
+    let why =
+        if is_whole { String::new() } else { format!("{INCONCLUSIVE}: switches are missing: ") };
+    ensure!(judge.0.is_empty(), "{why}{}", judge.0.join("\n"));
     Ok(())
 }
 
@@ -325,10 +439,14 @@ fn judge_ledger(found: &Value, grown: f64, victim: &str, culprit: &str) -> Resul
     let by_ledger = sum(list(ledger, "charges")?, &|one| {
         word(one, "resource") == "cpu" && word(one, "culprit") == culprit
     })?;
+    let stolen = sum(list(ledger, "charges")?, &|one| {
+        word(one, "resource") == "cpu" && word(one, "cause") == "steal"
+    })?;
     let waits = found.get("waits").context("no waits")?;
-    // At either edge a wait is under way, and the frames are a moment outside.
+    // At either edge a wait is under way, and the frames are a moment outside; events have a thread run on while
+    // the hypervisor has its CPU.
     let outside_ns = number(ledger, "span_ns")?.abs_diff(number(found, "span_ns")?);
-    let edges = 2.0 * number(waits, "max_ns")? as f64 + outside_ns as f64;
+    let edges = 2.0 * number(waits, "max_ns")? as f64 + outside_ns as f64 + stolen;
     println!("{victim} for {culprit}: metrics grow by {grown} s; edges {edges} ns");
     let mut judge = Judge::default();
     judge.compare("the hog's part", by_events, by_ledger, edges);
@@ -351,11 +469,12 @@ fn a_request_through_three_processes() -> Result<Verdict> {
     // As a service it has a share of its own.
     set_nice(daemon.process().pid().try_into()?, -15)?;
     let relay = Relay::start()?;
-    println!("disk: {}", relay.has_disk);
+    let is_slow = relay.disk.as_ref().map(|disk| disk.is_slow);
+    println!("a planted disk: {}, slow: {is_slow:?}", relay.disk.is_some());
     let (victim, culprit) = (relay.victim.label(), relay.culprit.label());
     let last = format!("{}ms", LAST.as_millis());
     let sight = keep_sight()?;
-    let recording = Recording::start(&EVENTS, BUFFER_MIB)?;
+    let recording = Recording::start(&[&EVENTS[..], BLOCK_EVENTS].concat(), BUFFER_MIB)?;
     let begun_ns = monotonic_ns()?;
     // As long as is looked at and is read before that, and some.
     thread::sleep(LAST + Duration::from_millis(1200));
@@ -371,7 +490,7 @@ fn a_request_through_three_processes() -> Result<Verdict> {
     ensure!(number(&found, "discarded")? == 0, "{INCONCLUSIVE}: events were lost");
     let from_ns = number(&found, "from_ns")? - number(&found, "clock_offset_ns")?;
     ensure!(from_ns > begun_ns, "{INCONCLUSIVE}: the recording began too late");
-    judge_path(&found, &trace.events, relay.has_disk)?;
+    judge_path(&found, &trace, &relay)?;
 
     // The page has the same for people, and the paths of the longest waits.
     let page = run_noised(&["why", &client, "--last", "1s", "--connect", socket])?;

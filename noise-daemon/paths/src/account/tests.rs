@@ -228,6 +228,21 @@ fn threads_of_a_cgroup_are_its_own_and_those_that_they_create() {
 }
 
 #[test]
+fn one_that_ended_before_is_not_there() {
+    let mut events = dump();
+    events.extend([
+        (50, 0, switch(0, 0, 5)),
+        (60, 0, Kind::SchedProcessExit(task(5))),
+        (61, 0, switch(5, 0x10, 4)),
+    ]);
+    let account = account(process(), (100, 1000), &events, |_| false);
+    // Of 6 there is no event at all.
+    let tids: Vec<i32> = account.members.iter().map(|member| member.tid).collect();
+    assert_eq!(tids, [4, 6]);
+    assert_eq!(totals(&account, 6), [("asleep", 900)]);
+}
+
+#[test]
 fn losses_are_counted_in_the_time_alone() {
     let mut events = dump();
     let lost = |to_ns| Kind::Lost(Loss { events: 3, packets: 0, from_ns: to_ns - 1, to_ns });

@@ -51,6 +51,11 @@ impl Traffic {
         }
     }
 
+    /// Whether no packet is known: the recording has none of TCP, or not their headers.
+    pub fn is_empty(&self) -> bool {
+        self.sent.is_empty() && self.received.is_empty()
+    }
+
     fn thin(&mut self) {
         while self.sent.len().max(self.received.len()) > MAX_PACKETS {
             self.zeroes = self.zeroes << 1 | 1;

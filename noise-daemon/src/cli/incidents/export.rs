@@ -3,22 +3,12 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use noise_system::procfs;
-use noise_trace::ctf::write::Uuid;
 
 use crate::cli::record::folder::Folder;
 pub use crate::cli::record::folder::ensure_new;
+use crate::cli::record::uuid;
 use crate::kept::file::read;
 use crate::kept::replay::replay;
-
-/// A number that no other recording has.
-fn uuid() -> anyhow::Result<Uuid> {
-    let path = "/proc/sys/kernel/random/uuid";
-    let text = procfs::text(path).with_context(|| format!("cannot read {path}"))?;
-    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
-    let number = u128::from_str_radix(&digits, 16).with_context(|| format!("{path} has none"))?;
-    Ok(number.to_be_bytes())
-}
 
 /// Writes the recording of a file of kept events; what it has, in a line.
 ///

@@ -106,3 +106,9 @@ fn list(args: &IncidentsArgs, source: &IncidentSource) -> anyhow::Result<()> {
 fn json(document: &impl serde::Serialize) -> serde_json::Result<String> {
     serde_json::to_string_pretty(document).map(|text| text + "\n")
 }
+
+/// Writes a small recording of ours, for tests of what reads recordings.
+#[cfg(test)]
+pub fn exported(path: &std::path::Path) {
+    export::export(&crate::kept::file::made::file(), path).unwrap();
+}

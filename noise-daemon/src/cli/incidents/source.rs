@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 
 use crate::cli::output;
 use crate::config::{DEFAULT_ADDRESS, DEFAULT_SOCKET};
-use crate::kept::{list, open};
+use crate::kept::{Kept, Unusable, list, open};
 use crate::state::{DEFAULT_DIRECTORY, Document, read};
 
 /// Longer than a daemon on a loaded machine takes.
@@ -113,11 +113,16 @@ impl IncidentSource {
         self.get("incidents", asked, |left| {
             let closed = |report| Arc::new(Arc::<Report>::unwrap_or_clone(report).unwatched());
             let incidents: Vec<_> = left.incidents.into_iter().map(closed).collect();
-            let kept = self.directory.as_deref().map(list).unwrap_or_default();
-            let traces = kept.into_iter().map(|kept| kept.trace);
-            let of_those =
-                |trace: &Arc<KeptTrace>| incidents.iter().any(|report| report.id == trace.incident);
-            Told { traces: traces.filter(of_those).collect(), incidents }
+            let of_those = |id| incidents.iter().any(|report: &Arc<Report>| report.id == id);
+            let kept = self.directory.as_deref().map(|directory| list(directory, of_those));
+            let trace = |kept: Result<Kept, Unusable>| match kept {
+                Ok(kept) => kept.trace,
+                Err(unusable) => {
+                    let why = unusable.sentence();
+                    KeptTrace::without(unusable.incident, unusable.written, &why).into()
+                }
+            };
+            Told { traces: kept.into_iter().flatten().map(trace).collect(), incidents }
         })
     }
 
@@ -131,7 +136,8 @@ impl IncidentSource {
             // Kernel events are served by the socket alone.
             let Place::Socket(path) = place else { continue };
             if let Ok(bytes) = ask(path, &format!("incidents/{id}/trace"))? {
-                return Ok(bytes);
+                // The file went while the daemon ran, which its log says.
+                return Ok(bytes.filter(|bytes| !bytes.is_empty()));
             }
         }
         let Some(directory) = &self.directory else {
@@ -481,8 +487,12 @@ mod tests {
             client: WebClient::default(),
         };
         assert_eq!(source(None).trace(7).unwrap(), Some(vec![0xff, 0]));
-        daemon.answer(Reply::of(404, "text/plain", b""));
-        assert_eq!(source(Some(root.path())).trace(7).unwrap(), None);
+        for reply in
+            [Reply::of(404, "text/plain", b""), Reply::of(200, "application/vnd.noised.trace", b"")]
+        {
+            daemon.answer(reply);
+            assert_eq!(source(Some(root.path())).trace(7).unwrap(), None);
+        }
         drop(daemon);
         let error = source(None).trace(7).unwrap_err().to_string();
         assert!(error.contains("--connect SOCKET or --state.directory"), "{error}");

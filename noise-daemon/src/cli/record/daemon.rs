@@ -81,7 +81,12 @@ fn ensure_kept(
     wanted: &[Class],
     socket: &Path,
 ) -> Result<(), CommandError> {
-    let first = reader.next_item().context("the daemon's answer")?;
+    let mut next = || reader.next_item().context("the daemon's answer");
+    let mut first = next()?;
+    // Marks come before the first part.
+    while let Some(Item::Mark(_)) = first {
+        first = next()?;
+    }
     // 0 is what a daemon says that does not know of it.
     let Some(Item::Part { classes: kept @ 1.., .. }) = first else { return Ok(()) };
     match wanted.iter().find(|class| class.bit() & kept == 0) {
@@ -217,6 +222,7 @@ impl EventAdder {
 mod tests {
     use noise_common::store::Event;
     use noise_wire::events::StretchHead;
+    use noise_wire::marks::Mark;
 
     use super::super::dump::Host;
     use super::*;
@@ -225,6 +231,26 @@ mod tests {
         let event =
             |number| Event { number: number as u32, time_ns: number, kind: 10, ..Event::default() };
         numbers.map(event).collect()
+    }
+
+    #[test]
+    fn classes_that_a_daemon_does_not_keep_are_refused_beside_marks_too() {
+        let place = Place { cpu: 0, part: 0 };
+        for marks in 0..3 {
+            let mut answer = Vec::new();
+            StretchHead { cpus: 1, ..StretchHead::default() }.write(&mut answer);
+            (0..marks).for_each(|_| Item::Mark(Mark::default()).write(&mut answer));
+            let classes = Class::Sched.bit();
+            Item::Part { place, complete_from_ns: 0, classes }.write(&mut answer);
+            Item::End { events: 0, missing: 0 }.write(&mut answer);
+            let refused = |wanted: &[Class]| {
+                let mut reader = EventsReader::new(answer.as_slice()).unwrap();
+                ensure_kept(&mut reader, wanted, Path::new("x")).err()
+            };
+            assert!(refused(&[Class::Sched]).is_none());
+            let error = refused(&[Class::Io]).unwrap();
+            assert!(error.to_string().contains("keeps no io events"), "{error}");
+        }
     }
 
     /// Reading who is there takes as long as a busy CPU needs to fill the flight recorder.

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use noise_system::procfs;
+use noise_system::procfs::{self, Status};
 use noise_trace::capture::{Dump, Interrupt, Look};
 use noise_trace::event::{Comm, Dumped};
 
@@ -41,12 +41,6 @@ fn number<T: std::str::FromStr>(path: &Path) -> Option<T> {
 fn parent(stat: &[u8]) -> Option<i32> {
     let end = stat.iter().rposition(|&byte| byte == b')')?;
     str::from_utf8(stat.get(end + 1..)?).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
-}
-
-/// A number of a thread's `status`.
-fn field(status: &[u8], name: &[u8]) -> Option<i32> {
-    let found = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(name))?;
-    str::from_utf8(found).ok()?.trim().parse().ok()
 }
 
 /// The path of the cgroup that a thread counts for: that of version 2, or where that is the root, that of
@@ -142,15 +136,13 @@ impl Host {
         // Threads are there by their ids, too, though no list of the folder shows them.
         let folder = self.procfs.join(tid.to_string());
         let comm = line(&folder.join("comm"))?;
-        let status = procfs::bytes(folder.join("status")).ok()?;
-        let pid = field(&status, b"Tgid:")?;
-        let ppid = field(&status, b"PPid:").unwrap_or(0);
+        let Status { process: pid, parent: ppid, .. } = Status::read(&folder).ok()?;
         let of = tid.cast_signed();
         dump.threads.push(Dumped { tid: of, pid, ppid, comm: Comm::new(&comm) });
         if let Some(path) = cgroup(&folder) {
             dump.cgroups.entry(path).or_default().push(of);
         }
-        pid.try_into().ok()
+        u32::try_from(pid).ok().filter(|pid| *pid > 0)
     }
 
     fn interrupt_folder(&self, irq: u32) -> PathBuf {

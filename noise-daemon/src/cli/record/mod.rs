@@ -28,7 +28,7 @@ pub use self::daemon::{EventAdder, flight};
 pub(in crate::cli) use self::dump::{Host, cgroup as cgroup_of};
 use self::line::Progress;
 use self::session::Session;
-pub use self::session::{offset_ns, pause};
+pub use self::session::{offset_ns, pause, uuid};
 use self::summary::Limits;
 use self::supply::SupplyResult;
 pub use self::supply::{Supply, own};
@@ -149,7 +149,7 @@ pub fn run(args: &RecordArgs) -> Result<ExitCode, CommandError> {
         stop.load(Ordering::Relaxed) || child.as_mut().is_some_and(Child::has_ended)
     });
     drop(progress);
-    let (summary, lacks) = (session.summary(), session.lacks());
+    let (summary, lacks, left_out) = (session.summary(), session.lacks(), session.left_out());
     // Detaches: what the command does from here on is not slowed down.
     let finished = session.finish(ended.is_ok());
     match &ended {
@@ -159,8 +159,8 @@ pub fn run(args: &RecordArgs) -> Result<ExitCode, CommandError> {
             summary.figures()
         )),
     }
-    if let Some(moved) = summary.moved() {
-        output::note(&format!("{moved}\n"));
+    for sentence in [summary.moved(), left_out].into_iter().flatten() {
+        output::note(&format!("{sentence}\n"));
     }
     let code = child.map(|child| child.wait(stop.load(Ordering::Relaxed))).transpose()?;
     if ended.is_err() {

@@ -74,7 +74,10 @@ pub fn pause(fullness: f64, turn: Duration, left: Option<Duration>) -> Duration 
 }
 
 /// A number that no other recording has.
-fn uuid() -> anyhow::Result<Uuid> {
+///
+/// # Errors
+/// Where the kernel has none.
+pub fn uuid() -> anyhow::Result<Uuid> {
     let path = "/proc/sys/kernel/random/uuid";
     let text = procfs::text(path).with_context(|| format!("cannot read {path}"))?;
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
@@ -191,9 +194,13 @@ impl Session {
     }
 
     /// Waits as long as it takes until the store has something to drain.
-    fn pause(&self, fullness: f64, begin: Instant, limits: Limits) {
+    fn pause(&mut self, fullness: f64, begin: Instant, limits: Limits) {
         let left = limits.duration.map(|whole| whole.saturating_sub(self.length));
-        thread::sleep(pause(fullness, begin.elapsed(), left));
+        let length = pause(fullness, begin.elapsed(), left);
+        match &mut self.marks {
+            Some(marks) => marks.wait(length, &mut self.capture),
+            None => thread::sleep(length),
+        }
     }
 
     /// Takes over what is new; how full the fullest part was.
@@ -289,6 +296,11 @@ impl Session {
             uncounted: self.uncounted,
             late: self.capture.late(),
         }
+    }
+
+    /// What to know of its marks, if there is something.
+    pub fn left_out(&self) -> Option<String> {
+        self.marks.as_ref().and_then(marks::Socket::left_out)
     }
 
     /// Hooks whose events are not in it, though those of their class are.

@@ -7,8 +7,10 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use noise_analysis::Stops;
 use noise_measure::osnoise::Duty;
 use noise_model::{Builder, Longest, Reload};
+use noise_serve::victim::{Inquiry, VictimDocument};
 use noise_serve::{Budget, Shown, Viewer, Web};
 use tokio::signal::unix::Signal;
 use tokio::sync::mpsc;
@@ -44,6 +46,7 @@ pub struct Daemon {
     pub metrics: Rc<Subscription<Builder>>,
     pub watching: Rc<Subscription<Watching>>,
     pub longest: Rc<Subscription<Longest>>,
+    pub stops: Rc<Subscription<Stops>>,
     pub duty: Option<Duty>,
     pub web: Web,
     pub log: Log,
@@ -65,6 +68,7 @@ impl Daemon {
     pub async fn work(
         &mut self,
         mut asked: mpsc::Receiver<Viewer>,
+        mut inquiries: mpsc::Receiver<Inquiry>,
         mut hangup: Signal,
     ) -> anyhow::Result<()> {
         self.service.ready(&self.status());
@@ -80,6 +84,15 @@ impl Daemon {
                 }
                 _ = hangup.recv() => {
                     self.reload();
+                    continue;
+                }
+                Some(inquiry) = inquiries.recv() => {
+                    let mut waiting = vec![inquiry];
+                    while let Ok(inquiry) = inquiries.try_recv() {
+                        waiting.push(inquiry);
+                    }
+                    let budget = self.budget.clone();
+                    budget.spend(|| self.inform(waiting));
                     continue;
                 }
                 Some(viewer) = asked.recv() => {
@@ -99,10 +112,7 @@ impl Daemon {
         if waiting.iter().any(|viewer| viewer.since_ns.is_some()) {
             self.longest.current().ask();
         }
-        self.pipeline.sample(|sample| {
-            sample.noise = self.duty.as_ref().map(Duty::noise).unwrap_or_default();
-            sample.reload = self.reload;
-        });
+        self.sample();
         let model = self.metrics.current().model();
         let overview = self.watching.current().overview();
         let shown = Arc::new(Shown { model, overview });
@@ -115,6 +125,27 @@ impl Daemon {
             }
             // A client that went away does not want its answer.
             let _ = reply.send(shown);
+        }
+    }
+
+    /// Publishes a sample.
+    fn sample(&mut self) {
+        self.pipeline.sample(|sample| {
+            sample.noise = self.duty.as_ref().map(Duty::noise).unwrap_or_default();
+            sample.reload = self.reload;
+        });
+    }
+
+    /// Answers what is known of victims, up to now where their latest time is asked for.
+    fn inform(&mut self, waiting: Vec<Inquiry>) {
+        if waiting.iter().any(|inquiry| inquiry.since_ns.is_some()) {
+            self.sample();
+        }
+        let (stops, watching) = (self.stops.current(), self.watching.current());
+        for Inquiry { cgroups, since_ns, reply } in waiting {
+            let stopped = since_ns.and_then(|since_ns| stops.since(&cgroups, since_ns));
+            // A client that went away does not want its answer.
+            let _ = reply.send(VictimDocument::new(watching.usual(&cgroups), stopped));
         }
     }
 

@@ -15,6 +15,7 @@ use axum::Router;
 use aya_log::EbpfLogger;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use nix::sys::stat::{Mode, umask};
+use noise_analysis::Stops;
 use noise_host::collect::Collector;
 use noise_host::kernel::{
     Capability, DebugRecords, Engine, HookState, LoadOptions, Sight, ensure_room, other_daemon_runs,
@@ -23,6 +24,7 @@ use noise_host::resolve::cgroup::Hierarchies;
 use noise_host::resolve::read_host;
 use noise_measure::osnoise::Duty;
 use noise_model::{Builder, Longest, Reload};
+use noise_serve::victim::with_victims;
 use noise_serve::{
     Costs, ListenError, Listeners, LocalSocket, Refresh, SocketOptions, Web, router, serve,
     with_events, with_traces,
@@ -42,12 +44,15 @@ use crate::config::{Config, DEFAULT_FILE, DEFAULT_SOCKET, Flags, LogLevel, load}
 use crate::confine::{
     Confined, Extent, Rest, confine, folder_of, is_root, out_of_reach, reader, seen_once, without,
 };
+use crate::kept::THREADS_AT_ONCE;
 use crate::marks::{Marks, SharedMarks, lock, take, with_marks};
 use crate::pipeline::{Beat, Pipeline, SAMPLE_EVERY};
 use crate::recorder;
 
 /// Requests for a fresh model that may wait.
 const PENDING_REFRESHES: usize = 64;
+/// Questions about victims that may wait.
+const PENDING_INQUIRIES: usize = 4;
 
 /// Arguments of `noised run`.
 #[derive(Debug, clap::Args)]
@@ -184,11 +189,14 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
     let keeping = watching.keep(latest, bounds);
     let (paths, traces) = keeping.map(|keeping| (keeping.paths(), keeping.traces())).unzip();
     let router = router(Refresh(refresh), host, web.clone(), costs.clone(), paths);
-    let local_router = with_traces(with_events(router.clone(), events), traces);
+    let (inquire, inquiries) = mpsc::channel(PENDING_INQUIRIES);
+    let local_router = with_victims(router.clone(), inquire);
+    let local_router = with_traces(with_events(local_router, events), traces);
     let mut pipeline = Pipeline::new(collector, beat)?;
     let metrics = pipeline.subscribe(Builder::new(config.limits.limits()));
     let watching = pipeline.subscribe(watching);
     let longest = pipeline.subscribe(Longest::default());
+    let stops = pipeline.subscribe(Stops::default());
     let reload = Reload { failed: false, read_at_s: now_s() };
     let served = web.clone();
     let mut daemon = Daemon {
@@ -196,6 +204,7 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
         metrics,
         watching,
         longest,
+        stops,
         duty,
         web,
         log,
@@ -206,8 +215,10 @@ async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<()
         reload,
         budget: costs.budget.clone(),
     };
+    // What loading took is not used again.
+    noise_system::memory::give_back_program();
     tokio::select! {
-        result = daemon.work(asked, hangup) => result?,
+        result = daemon.work(asked, inquiries, hangup) => result?,
         () = serve(listeners, router, served, costs.clone()) => {}
         () = serve_local(local, local_router, costs.beside()) => {}
         () = drain_debug_records(logger) => {}
@@ -238,11 +249,12 @@ fn cannot_listen(error: ListenError) -> anyhow::Error {
 }
 
 /// Threads that the daemon has at most beside the first: those that write the state, keep events of incidents
-/// and send them, those that verify passwords, those that measure from the inside, and before them one that looks what it may.
+/// and send them, those that verify passwords, those that measure from the inside, and before them one that looks
+/// what it may.
 fn threads(config: &Config, web: &Web) -> usize {
     let has_state = !config.state.directory.as_os_str().is_empty();
-    let keeps = has_state && config.recorder.enabled && config.state.bounds().incidents > 0;
-    let writes = usize::from(has_state) + 2 * usize::from(keeps);
+    // Without a recorder, what was kept is still sent and removed.
+    let writes = if has_state { 1 + THREADS_AT_ONCE } else { 0 };
     let verifies = usize::from(web.may_ask_for_passwords());
     let duty = config.osnoise.duty();
     let measure = duty.map_or(0, |duty| 1 + duty.cpus.iter().count());

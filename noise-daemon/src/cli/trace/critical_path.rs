@@ -2,7 +2,7 @@
 
 mod lane;
 pub(crate) mod page;
-mod picture;
+pub(crate) mod picture;
 mod several;
 
 use std::collections::BTreeSet;
@@ -186,11 +186,6 @@ pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
     }
     report(&args.recording, &damage);
     Ok(())
-}
-
-/// Paths for people, in a text without colours that is as wide as the terminal.
-pub fn document_page(document: &Document) -> String {
-    page::page(document, columns()).text(false)
 }
 
 /// How wide a page is.

@@ -52,11 +52,7 @@ impl ExportArgs {
     /// Refuses standard output for what is no text.
     fn ensure_files(&self) -> Result<(), CommandError> {
         for (option, path) in [("--perfetto", &self.perfetto), ("--csv", &self.csv)] {
-            if path.as_ref().is_some_and(|path| path.as_os_str() == STDOUT) {
-                return Err(CommandError::misused(format!(
-                    "{option} does not write to standard output: name a file or, for --csv, a folder"
-                )));
-            }
+            path.as_deref().map(|path| refuse_stdout(option, path)).transpose()?;
         }
         Ok(())
     }
@@ -218,6 +214,20 @@ impl Targets {
         let mut all = self.perfetto.into_iter().chain(self.tables).chain(self.lines);
         all.try_for_each(Target::keep)
     }
+}
+
+/// Refuses standard output for what is no text.
+///
+/// # Errors
+/// Where an option names it.
+pub fn refuse_stdout(option: &str, path: &Path) -> Result<(), CommandError> {
+    if path.as_os_str() == STDOUT {
+        let what = if option == "--csv" { "folder" } else { "file" };
+        return Err(CommandError::misused(format!(
+            "{option} does not write to standard output: name a {what}"
+        )));
+    }
+    Ok(())
 }
 
 /// A file in the folder of a recording would be taken for one of its streams.

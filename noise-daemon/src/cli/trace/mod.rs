@@ -16,7 +16,6 @@ use std::path::Path;
 
 use noise_trace::damage::Damage;
 
-pub use self::critical_path::document_page;
 use super::{CommandError, output};
 
 /// Arguments of `noised trace`.

@@ -1,21 +1,21 @@
-//! What a daemon knows of a victim beside the events: its usual, incidents, and between two frames what the
-//! programs charged to it.
+//! What a daemon knows of a victim beside the events: its usual, what stopped it, incidents, and between two frames
+//! what the programs charged to it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use noise_analysis::{Report, Watched};
+use noise_analysis::{Level, Report, Watched};
 use noise_common::charge::{Cause, RESOURCES};
 use noise_common::signals::Signal;
 use noise_model::{Histogram, Step};
 use noise_serve::IncidentsDocument;
+use noise_serve::victim::{Usual as Learnt, VictimDocument};
 use noise_system::procfs;
 use noise_wire::Frame;
 use serde::{Serialize, Serializer};
 
-use crate::state;
+use super::known::together;
 
 /// Incidents that ended so long ago are related still.
 const RECENT: SignedDuration = SignedDuration::from_mins(10);
@@ -23,20 +23,40 @@ const RECENT: SignedDuration = SignedDuration::from_mins(10);
 const MOST_INCIDENTS: usize = 10;
 /// Charges that are kept.
 const MOST_CHARGES: usize = 200;
+/// Windows of half a second that make a baseline one: of fewer, all since the start says more.
+const LEAST_WINDOWS: u64 = 10;
 
-/// What is usual of the victim's waits for a CPU.
+/// What is usual of a signal of the victim's cgroups.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Usual {
+    /// `cgroup_runqueue_wait`: waits for a CPU; `uninterruptible_wait`; `interruption`: what interrupts and the
+    /// hypervisor took while it ran.
+    pub signal: &'static str,
     /// `baseline`: as incidents have it; `since_start`: all since the daemon's programs were attached.
     pub from: &'static str,
-    /// The mean wait, ns.
-    pub mean_ns: f64,
+    /// The mean delay, ns.
+    pub mean_ns: Option<f64>,
     /// 99 of 100 are not longer, ns.
     pub p99_ns: Option<u64>,
-    /// Waits in a second; not known of all since the start.
+    /// Delays in a second; not known of all since the start.
     pub rate: Option<f64>,
-    /// Seconds of waiting in a second, likewise.
+    /// Seconds of delay in a second, likewise.
     pub lost: Option<f64>,
+}
+
+/// What stopped the victim that no event says. Figures that are not known are `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Stops {
+    /// The time that it was counted in: whole steps of the daemon's counters.
+    pub span_ns: u64,
+    /// Waits for a CPU while the cgroups' quotas were used up; `None` where the kernel does not say.
+    pub quota_ns: Option<u64>,
+    /// What the hypervisor took while it ran or waited.
+    pub hypervisor_ns: u64,
+    /// Of the whole host: what threads spent in direct reclaim of memory.
+    pub host_reclaim_ns: Option<u64>,
+    /// Of the whole host: what the hypervisor took.
+    pub host_steal_ns: Option<u64>,
 }
 
 /// What was charged to the victim.
@@ -63,22 +83,31 @@ pub struct Ledger {
     pub waited_ns: u64,
     /// Who was charged with what, the longest first.
     pub charges: Vec<Charged>,
-    /// Of the whole host: what threads spent in direct reclaim of memory.
-    pub host_reclaim_ns: u64,
-    /// Of the whole host: what the hypervisor took.
-    pub host_steal_ns: u64,
 }
 
 /// All of it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Around {
     /// What is usual, where that is known.
-    pub usual: Option<Usual>,
+    pub usual: Vec<Usual>,
+    /// What stopped it, where a daemon counted that.
+    pub stopped: Option<Stops>,
     /// What the ledger has, where it was read at the begin and the end.
     pub ledger: Option<Ledger>,
     /// Incidents of the victim, or by it, that are open or ended in the last minutes.
     #[serde(serialize_with = "written")]
     pub incidents: Vec<Arc<Report>>,
+    /// What is kept of them.
+    pub kept: Vec<Kept>,
+}
+
+/// Kernel events of an incident's begin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Kept {
+    /// The incident's number.
+    pub incident: u64,
+    /// What there is, and how to see it; or why there is nothing.
+    pub sentence: String,
 }
 
 /// As `/api/v1/incidents` has them.
@@ -89,60 +118,110 @@ fn written<S: Serializer>(incidents: &[Arc<Report>], serializer: S) -> Result<S:
 }
 
 impl Around {
-    /// What frames say of those with these labels; the first frame was taken at the begin of the time that is
-    /// looked at, or there is none.
-    pub fn of(labels: &BTreeSet<String>, name: &str, first: Option<&Frame>, last: &Frame) -> Self {
-        Self {
-            usual: baseline(name).or_else(|| since_start(labels, last)),
-            ledger: first.map(|first| ledger(labels, first, last)),
-            incidents: incidents(labels, last),
+    /// What frames say of those with these labels, and what a daemon knows of them. The first frame was taken at the
+    /// begin of the time that is looked at, or there is none.
+    pub fn of(
+        labels: &BTreeSet<String>,
+        first: Option<&Frame>,
+        last: &Frame,
+        known: Option<VictimDocument>,
+    ) -> Self {
+        let (learnt, stopped) = known.map(|known| (known.usual, known.stopped)).unwrap_or_default();
+        let says_quota = says_quota(procfs::text("/proc/sys/kernel/osrelease").ok().as_deref());
+        let ledger = first.map(|first| ledger(labels, first, last));
+        let stopped = match (first, &ledger) {
+            (Some(first), Some(ledger)) => Some(between(ledger, first, last, says_quota)),
+            _ => stopped.map(|stopped| Stops {
+                span_ns: stopped.to_ns.saturating_sub(stopped.from_ns),
+                quota_ns: Some(stopped.quota_ns).filter(|_| says_quota),
+                hypervisor_ns: stopped.hypervisor_ns,
+                host_reclaim_ns: stopped.host_reclaim_ns,
+                host_steal_ns: None,
+            }),
+        };
+        let incidents = incidents(labels, last);
+        let kept = |report: &Arc<Report>| {
+            let trace = last.overview.trace(report.id)?;
+            Some(Kept { incident: report.id, sentence: trace.sentence() })
+        };
+        let kept = incidents.iter().filter_map(kept).collect();
+        Self { usual: usual(labels, &learnt, last), stopped, ledger, incidents, kept }
+    }
+
+    /// What is usual of a signal.
+    pub fn usual_of(&self, signal: impl Into<Watched>) -> Option<&Usual> {
+        let signal = signal.into().name();
+        self.usual.iter().find(|usual| usual.signal == signal)
+    }
+}
+
+/// Whether a kernel of that release says how long a quota stopped a thread: from 6.6 on.
+fn says_quota(release: Option<&str>) -> bool {
+    let mut numbers = release.unwrap_or_default().split(|c: char| !c.is_ascii_digit());
+    let mut next = || numbers.next().and_then(|number| number.parse::<u32>().ok());
+    next().zip(next()).is_none_or(|version| version >= (6, 6))
+}
+
+/// What is usual of each signal that concerns a victim: its baseline, else all since the daemon's start.
+fn usual(labels: &BTreeSet<String>, learnt: &[Learnt], frame: &Frame) -> Vec<Usual> {
+    let of = |signal: Watched| {
+        let own = learnt.iter().filter(|one| one.signal == signal);
+        let windows = own.clone().map(|one| one.windows).max().unwrap_or(0);
+        let levels: Vec<Level> = own.map(|one| one.level).collect();
+        match together(&levels).filter(|_| windows >= LEAST_WINDOWS) {
+            Some(level) => Some(Usual {
+                signal: signal.name(),
+                from: "baseline",
+                mean_ns: level.mean_ns,
+                p99_ns: level.p99_ns,
+                rate: Some(level.rate),
+                lost: Some(level.lost),
+            }),
+            None => since_start(labels, signal, frame),
         }
-    }
-
-    /// What the ledger says that the victim's own quota took, ns.
-    pub fn throttled_ns(&self) -> u64 {
-        let charges = self.ledger.iter().flat_map(|ledger| &ledger.charges);
-        let throttled = charges.filter(|charge| charge.cause == Cause::Throttle.name());
-        throttled.fold(0, |sum, charge| sum.saturating_add(charge.ns))
-    }
+    };
+    let signals = [
+        Signal::CgroupRunqueueWait.into(),
+        Signal::UninterruptibleWait.into(),
+        Watched::Interruption,
+    ];
+    signals.into_iter().filter_map(of).collect()
 }
 
-/// What a daemon on this host has learnt and left on the disk since this boot.
-fn baseline(name: &str) -> Option<Usual> {
-    let left = state::read(Path::new(state::DEFAULT_DIRECTORY)).ok().flatten()?;
-    let boot = procfs::text("/proc/sys/kernel/random/boot_id").ok()?;
-    if left.baselines.boot != boot.trim() {
-        return None;
-    }
-    let watched = Watched::from(Signal::CgroupRunqueueWait);
-    let is_it = |of: &Watched, subject: &str| *of == watched && subject == name;
-    let learnt = left.baselines.learnt.into_iter().find(|one| is_it(&one.signal, &one.subject))?;
-    let level = learnt.baseline.level();
-    Some(Usual {
-        from: "baseline",
-        mean_ns: level.mean_ns?,
-        p99_ns: level.p99_ns,
-        rate: Some(level.rate),
-        lost: Some(level.lost),
-    })
-}
-
-fn since_start(labels: &BTreeSet<String>, frame: &Frame) -> Option<Usual> {
+fn since_start(labels: &BTreeSet<String>, signal: Watched, frame: &Frame) -> Option<Usual> {
     let mut all = Histogram::default();
     for series in &frame.sample.series {
         let is_its = series.labels.first().is_some_and(|label| labels.contains(label));
-        if series.signal == Signal::CgroupRunqueueWait && is_its {
+        if signal == series.signal && is_its {
             all.add(&series.totals);
         }
     }
     let count = all.count();
     (count > 0).then(|| Usual {
+        signal: signal.name(),
         from: "since_start",
-        mean_ns: all.sum_ns as f64 / count as f64,
+        mean_ns: Some(all.sum_ns as f64 / count as f64),
         p99_ns: all.quantile_ns(0.99),
         rate: None,
         lost: None,
     })
+}
+
+/// What stopped it between two frames.
+fn between(ledger: &Ledger, first: &Frame, last: &Frame, says_quota: bool) -> Stops {
+    let step = Step::between(&first.sample, &last.sample);
+    let charged = |cause: Cause| {
+        let own = ledger.charges.iter().filter(|charge| charge.cause == cause.name());
+        own.fold(0_u64, |sum, charge| sum.saturating_add(charge.ns))
+    };
+    let is_measured = last.sample.series.iter().any(|one| one.signal == Signal::DirectReclaim);
+    Stops {
+        span_ns: ledger.span_ns,
+        quota_ns: Some(charged(Cause::Throttle)).filter(|_| says_quota),
+        hypervisor_ns: charged(Cause::Steal),
+        host_reclaim_ns: is_measured.then(|| step.lost_ns(Signal::DirectReclaim)),
+        host_steal_ns: Some(step.stolen_ns()),
+    }
 }
 
 fn ledger(labels: &BTreeSet<String>, first: &Frame, last: &Frame) -> Ledger {
@@ -175,8 +254,6 @@ fn ledger(labels: &BTreeSet<String>, first: &Frame, last: &Frame) -> Ledger {
         waits: waits.count(),
         waited_ns: waits.sum_ns,
         charges,
-        host_reclaim_ns: step.lost_ns(Signal::DirectReclaim),
-        host_steal_ns: step.stolen_ns(),
     }
 }
 
@@ -199,4 +276,60 @@ fn incidents(labels: &BTreeSet<String>, frame: &Frame) -> Vec<Arc<Report>> {
     let mut related: Vec<_> = related.take(MOST_INCIDENTS).cloned().collect();
     related.reverse();
     related
+}
+
+#[cfg(test)]
+mod tests {
+    use noise_model::{Sample, Series};
+
+    use super::*;
+
+    fn frame(series: Vec<Series>) -> Frame {
+        Frame { sample: Arc::new(Sample { series, ..Sample::default() }), ..Frame::default() }
+    }
+
+    #[test]
+    fn a_young_baseline_gives_way_to_all_since_the_start() {
+        let level = |mean_ns| Level {
+            p50_ns: None,
+            p99_ns: Some(64),
+            mean_ns: Some(mean_ns),
+            rate: 2.0,
+            lost: 0.5,
+        };
+        let learnt = |windows| Learnt {
+            signal: Signal::CgroupRunqueueWait.into(),
+            subject: "/a".into(),
+            windows,
+            level: level(7.0),
+        };
+        let series = Series {
+            signal: Signal::CgroupRunqueueWait,
+            labels: vec!["/a".to_owned()],
+            totals: Histogram::of(&[10, 30]),
+            recent_max_ns: 0,
+        };
+        let other = Series { labels: vec!["/b".to_owned()], ..series.clone() };
+        let (frame, labels) = (frame(vec![series, other]), BTreeSet::from(["/a".to_owned()]));
+        let found = usual(&labels, &[learnt(LEAST_WINDOWS)], &frame);
+        assert_eq!(
+            (found[0].from, found[0].mean_ns, found[0].lost),
+            ("baseline", Some(7.0), Some(0.5))
+        );
+        let found = usual(&labels, &[learnt(LEAST_WINDOWS - 1)], &frame);
+        assert_eq!(
+            (found[0].from, found[0].mean_ns, found[0].lost),
+            ("since_start", Some(20.0), None)
+        );
+        assert_eq!(found.len(), 1);
+        assert_eq!(usual(&BTreeSet::new(), &[], &frame), []);
+    }
+
+    #[test]
+    fn what_a_kernel_does_not_say_is_not_known() {
+        let older = [Some("6.5.13-1-amd64"), Some("5.10.0"), Some("4.19.0-27-cloud-amd64")];
+        let newer = [Some("6.6.0"), Some("6.12.1+bpo"), Some("7.0"), Some("strange"), None];
+        assert!(older.iter().all(|release| !says_quota(*release)));
+        assert!(newer.iter().all(|release| says_quota(*release)));
+    }
 }

@@ -10,7 +10,7 @@ use noise_model::clean::{as_text, clean};
 use noise_paths::account::{Account, Accountant, Interruption, Member, Pause, Spread};
 use noise_paths::blame::Blame;
 use noise_paths::build::Waker;
-use noise_paths::document::{Document, Traced, traced};
+use noise_paths::document::{Document, Segment, Traced, traced};
 use noise_paths::execution::{Execution, Finder, Wanted, find};
 use noise_paths::graph::{Graph, Who};
 use noise_paths::walk::{Bounds, walk};
@@ -25,6 +25,8 @@ use super::target::Target;
 
 /// Waits whose paths are shown where no execution is named.
 const LONGEST: usize = 3;
+/// The longest waits, among which these are looked for.
+const LOOKED_AT: usize = 32;
 /// Executions whose paths are looked for, and culprits that are kept.
 const MOST_EXECUTIONS: usize = 1000;
 const MOST_CULPRITS: usize = 1000;
@@ -126,6 +128,8 @@ pub struct Known<'a> {
     pub kernel: &'a BTreeSet<i32>,
     /// Whether a thread runs at the moment.
     pub runs: &'a dyn Fn(i32) -> bool,
+    /// The path of the cgroup that a thread is in.
+    pub cgroup: &'a dyn Fn(i32) -> Option<&'a [u8]>,
 }
 
 /// Goes over a stretch: once for the account and the graph, once for who had the CPUs.
@@ -162,7 +166,7 @@ pub fn find_out(
     let workers: Vec<_> = workers.map(|(execution, _)| execution.worker).collect();
     let mut account = accountant.finish(&workers, known.runs);
     let paths: Vec<Traced> = match wanted.is_empty() {
-        true => account.longest(LONGEST).iter().filter_map(|pause| path(&account, pause)).collect(),
+        true => longest(&account),
         false => sought.iter().flat_map(|sought| sought.paths(&account)).collect(),
     };
     let waits = std::mem::take(&mut account.waits);
@@ -209,6 +213,29 @@ fn blame(stretch: &Stretch, document: &mut Document) {
         blame.follow(&record.event(), document);
     }
     blame.finish(document);
+}
+
+/// The paths of the longest times that a thread did not run. One that another's path has already, because that one
+/// waited for it, is left out.
+fn longest(account: &Account) -> Vec<Traced> {
+    let mut paths: Vec<Traced> = Vec::new();
+    for pause in account.longest(LOOKED_AT) {
+        let Some(traced) = path(account, &pause) else { continue };
+        let on_path = |other: &Traced| {
+            let own = other.path.iter().filter(|part| part.tid == traced.tid);
+            let both = |part: &Segment| {
+                part.to_ns.min(traced.to_ns).saturating_sub(part.from_ns.max(traced.from_ns))
+            };
+            own.fold(0_u64, |sum, part| sum.saturating_add(both(part)))
+        };
+        if paths.iter().all(|other| on_path(other) <= traced.span_ns / 2) {
+            paths.push(traced);
+        }
+        if paths.len() == LONGEST {
+            break;
+        }
+    }
+    paths
 }
 
 /// The path of a time that a thread did not run.
@@ -293,9 +320,10 @@ fn cause(culprit: &Culprit, account: &Account, known: &Known<'_>) -> Cause {
     }
 }
 
-/// The label of a thread's cgroup.
-fn label(threads: &Threads, tid: i32) -> Option<String> {
-    let path = as_text(threads.cgroup(tid)?).into_owned();
+/// The label of a thread's cgroup: the one that it is in; of one that has ended, the one that it was created in.
+fn label(known: &Known<'_>, threads: &Threads, tid: i32) -> Option<String> {
+    let path = (known.cgroup)(tid).or_else(|| threads.cgroup(tid))?;
+    let path = as_text(path).into_owned();
     Some(clean(&Identity::of(path).label).into_owned())
 }
 
@@ -314,7 +342,7 @@ fn culprits(waits: &[Traced], account: &Account, known: &Known<'_>) -> Vec<Blame
         state,
         tid,
         comm,
-        cgroup: label(&account.threads, tid).filter(|_| tid > 0),
+        cgroup: label(known, &account.threads, tid).filter(|_| tid > 0),
         cause: cause.name(),
         ns,
     };
@@ -335,18 +363,33 @@ impl Findings {
         self.interrupted.iter().fold(0, |sum, one| sum.saturating_add(one.taken.sum_ns))
     }
 
+    /// What of its waits for a CPU its own quota caused, ns. The daemon counted it in whole windows, so it is known
+    /// for about this time; no event says it.
+    pub fn throttled_ns(&self) -> u64 {
+        let Some(stopped) = self.around.stopped else { return 0 };
+        let part = self.span_ns as f64 / stopped.span_ns.max(self.span_ns).max(1) as f64;
+        let ns = stopped.quota_ns.unwrap_or(0) as f64 * part;
+        (ns as u64).min(self.waits.sum_ns)
+    }
+
+    /// Whether that is so much of its waits that who had the CPUs meanwhile says little.
+    pub fn is_throttled(&self) -> bool {
+        self.throttled_ns() > self.waits.sum_ns / 10
+    }
+
     /// Finds what helps: against those that it waited for, against interrupts, and what open incidents say.
     pub fn advise(&mut self) {
         let mut remedies: Vec<Remedy> = Vec::new();
         let span_ns = self.span_ns.max(1);
-        if self.waits.sum_ns as f64 / span_ns as f64 >= LEAST_PART {
-            let own = self.culprits.iter().filter(|culprit| culprit.state == "waiting_cpu");
-            let accused = accused(own.map(|culprit| (culprit.cause, culprit.ns)));
-            remedies.extend(recommended(Signal::CgroupRunqueueWait.into(), &accused));
-        }
-        let throttled = self.around.throttled_ns();
+        let throttled = self.throttled_ns();
         if throttled as f64 / span_ns as f64 >= LEAST_PART {
             let accused = accused([(Cause::Throttle.name(), throttled)].into_iter());
+            remedies.extend(recommended(Signal::CgroupRunqueueWait.into(), &accused));
+        }
+        let waited = self.waits.sum_ns.saturating_sub(throttled);
+        if waited as f64 / span_ns as f64 >= LEAST_PART {
+            let own = self.culprits.iter().filter(|culprit| culprit.state == "waiting_cpu");
+            let accused = accused(own.map(|culprit| (culprit.cause, culprit.ns)));
             remedies.extend(recommended(Signal::CgroupRunqueueWait.into(), &accused));
         }
         let running_ns = self.ns("running").max(1);

@@ -3,11 +3,12 @@
 
 mod around;
 mod findings;
+mod known;
 mod page;
 mod stretch;
 mod target;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use anyhow::anyhow;
 use jiff::Timestamp;
 use noise_common::store::event::CLASSES;
 use noise_host::kernel::{Sight, monotonic_ns, other_daemon_runs};
+use noise_model::units::count;
 use noise_paths::execution::Wanted;
 use noise_system::procfs;
 use noise_top::sources::{Fault, frame};
@@ -29,6 +31,8 @@ use self::target::Target;
 use super::durations::{Plain, duration};
 use super::incidents::since::Since;
 use super::record::{Host, Supply, flight, offset_ns, own};
+use super::trace::critical_path::columns;
+use super::trace::critical_path::picture::Picture;
 use super::{CommandError, Exit, interrupt, output};
 use crate::config::DEFAULT_SOCKET;
 
@@ -65,6 +69,10 @@ pub struct WhyArgs {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    /// Write the events of that time and the critical paths into this file, which ui.perfetto.dev opens: a path has a
+    /// track for each thread on it, and an arrow wherever it goes on with another one.
+    #[arg(long, value_name = "FILE")]
+    perfetto: Option<PathBuf>,
 }
 
 fn whole(text: &str) -> Result<Duration, String> {
@@ -187,15 +195,33 @@ pub fn run(args: &WhyArgs) -> Result<(), CommandError> {
              with /proc mounted without hidepid",
         );
     }
-    let found = findings(args, &target, daemon.as_ref())?;
+    // A file that cannot be written is said before anything is waited for.
+    let begin = |to: &PathBuf| Picture::begin(Path::new(""), to);
+    let picture = args.perfetto.as_ref().map(begin).transpose()?;
+    let (found, stretch) = findings(args, &target, daemon.as_ref())?;
     match args.json {
         true => {
             let json = serde_json::to_string_pretty(&found).map_err(anyhow::Error::from)?;
             output::print_json(&(json + "\n"))?;
         }
-        false => output::print(&page::page(&found, &target.title()))?,
+        false => output::print_painted(&page::page(&found, &target.title(), columns()))?,
+    }
+    if let (Some(picture), Some(to)) = (picture, &args.perfetto) {
+        let events = stretch.draw(picture, &found.executions)?;
+        output::note(&drawn(to, found.executions.len(), events));
     }
     Ok(())
+}
+
+/// What was written, for people.
+fn drawn(to: &Path, paths: usize, events: u64) -> String {
+    let paths = match paths {
+        0 => "no critical path, because nothing was waited for,".to_owned(),
+        1 => "1 critical path".to_owned(),
+        many => format!("{many} critical paths"),
+    };
+    let (events, to) = (count(events), to.display());
+    format!("wrote {paths} and {events} events to {to}: open it in ui.perfetto.dev\n")
 }
 
 /// The page on a victim in its last seconds, by the daemon at a socket, for the terminal view.
@@ -220,24 +246,28 @@ pub fn explain(name: &str, socket: &Path) -> Result<String, String> {
             executions: Vec::new(),
             connect: None,
             json: false,
+            perfetto: None,
         };
-        let found = findings(&args, &target, Some(&daemon))?;
-        Ok(page::page(&found, &target.title()))
+        let (found, _) = findings(&args, &target, Some(&daemon))?;
+        Ok(page::page(&found, &target.title(), columns()).text(false))
     };
     explained().map_err(|error| error.to_string())
 }
 
-/// What the stretch says, with what the daemon knows.
+/// What the stretch says, with what the daemon knows; and the stretch.
 fn findings(
     args: &WhyArgs,
     target: &Target,
     daemon: Option<&Daemon<'_>>,
-) -> Result<Findings, CommandError> {
+) -> Result<(Findings, Stretch), CommandError> {
     let mut host = Host::new();
     let mut dump = host.dump();
     let mut frames = Frames::default();
     let stretch = match (daemon, args.next) {
-        (Some(daemon), None) => stretch::past(daemon.socket, since_ns(args)?, &dump, &mut host)?,
+        (Some(daemon), None) => {
+            let is_asked = args.last.is_some() || args.since.is_some();
+            stretch::past(daemon.socket, (since_ns(args)?, is_asked), &dump, &mut host)?
+        }
         (_, next) => {
             let length = next.unwrap_or(USUAL_NEXT);
             watched(daemon, length, (&mut host, &mut dump), &mut frames)?
@@ -247,15 +277,39 @@ fn findings(
     let is_kernel = |ppid: i32, tid: i32| ppid == KTHREADD || tid == KTHREADD;
     let kernel = threads.filter(|thread| is_kernel(thread.ppid, thread.tid));
     let kernel: BTreeSet<i32> = kernel.map(|thread| thread.tid).collect();
-    let known = Known { kernel: &kernel, runs: &runs };
+    let cgroups = Cgroups::of(&dump);
+    let cgroup = |tid| cgroups.get(tid);
+    let known = Known { kernel: &kernel, runs: &runs, cgroup: &cgroup };
     let mut found = find_out(&stretch, target, &args.executions, &known)?;
     if let Some(daemon) = daemon {
         let last = frames.last.as_ref().unwrap_or(&daemon.found);
         let first = frames.first.as_ref().filter(|_| frames.last.is_some());
-        found.around = Around::of(&target.labels, &target.name, first, last);
+        let since_ns = stretch.from_ns.saturating_sub(stretch.offset_ns);
+        let known = known::ask(daemon.socket, &target.labels, first.is_none().then_some(since_ns));
+        found.around = Around::of(&target.labels, first, last, known);
     }
     found.advise();
-    Ok(found)
+    Ok((found, stretch))
+}
+
+/// The cgroups of threads and, of those that have the one of their process, of the processes.
+struct Cgroups<'d> {
+    paths: HashMap<i32, &'d [u8]>,
+    processes: HashMap<i32, i32>,
+}
+
+impl<'d> Cgroups<'d> {
+    fn of(dump: &'d Dump) -> Self {
+        let paths = dump.cgroups.iter();
+        let paths = paths.flat_map(|(path, tids)| tids.iter().map(|tid| (*tid, path.as_slice())));
+        let processes = dump.threads.iter().map(|thread| (thread.tid, thread.pid));
+        Self { paths: paths.collect(), processes: processes.collect() }
+    }
+
+    fn get(&self, tid: i32) -> Option<&'d [u8]> {
+        let of_process = || self.paths.get(self.processes.get(&tid)?);
+        self.paths.get(&tid).or_else(of_process).copied()
+    }
 }
 
 /// Whether a thread runs, or wants to, at the moment.
@@ -268,6 +322,7 @@ fn runs(tid: i32) -> bool {
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
+    use noise_trace::event::{Comm, Dumped};
 
     use super::*;
 
@@ -310,6 +365,18 @@ mod tests {
         let Err(error) = daemon(&socket, true) else { panic!("it is there") };
         assert_eq!(error.exit, Exit::Failed);
         assert!(error.to_string().contains("leave --connect out"), "{error}");
+    }
+
+    #[test]
+    fn threads_have_the_cgroups_of_their_processes() {
+        let thread = |tid, pid| Dumped { tid, pid, ppid: 1, comm: Comm::new(b"a") };
+        let cgroups = [(b"/a".to_vec(), vec![7]), (b"/b".to_vec(), vec![9])].into();
+        let threads = vec![thread(7, 7), thread(8, 7), thread(9, 7), thread(10, 10)];
+        let dump = Dump { threads, cgroups, ..Dump::default() };
+        let cgroups = Cgroups::of(&dump);
+        let found = [7, 8, 9, 10, 11].map(|tid| cgroups.get(tid));
+        let [a, b] = [b"/a", b"/b"].map(|path| Some(path.as_slice()));
+        assert_eq!(found, [a, a, b, None, None]);
     }
 
     #[test]

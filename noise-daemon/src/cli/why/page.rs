@@ -5,19 +5,25 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use noise_analysis::{Episode, Report};
+use noise_analysis::{Episode, Report, Watched};
 use noise_common::charge::Cause;
+use noise_common::signals::Signal;
 use noise_measure::columns::Columns;
 use noise_model::clean::clean;
-use noise_model::units::{bound, count, duration, per_second, share};
+use noise_model::units::{bound, count, duration, lost, share};
+use noise_model::words::{shorten, wrap};
+use noise_paths::account::Spread;
 use noise_paths::document::Document;
 
-use super::around::Usual;
 use super::findings::{Blamed, Findings};
-use crate::cli::trace::document_page;
+use crate::cli::output::Painted;
+use crate::cli::trace::critical_path::page::page as paths_page;
 
 /// Rows of each list.
 const SHOWN: usize = 8;
+/// Columns that stand beside names in a list, and what names have at least.
+const BESIDE_NAMES: usize = 42;
+const LEAST_NAME: usize = 24;
 /// Threads that are shown.
 const SHOWN_THREADS: usize = 5;
 /// Least part of the time that holds a victim up.
@@ -58,30 +64,38 @@ fn indented(text: &mut String, table: &Columns) {
     text.extend(table.text().lines().map(|line| format!("  {line}\n")));
 }
 
-/// The whole page. `title` is the victim's name.
-pub fn page(found: &Findings, title: &str) -> String {
-    let mut text = format!("{}\n", answer(found, title));
+/// A sentence in lines of so many columns, with the blanks that it begins with before each.
+fn prose(text: &mut String, sentence: &str, width: usize) {
+    text.extend(wrap(sentence, width).into_iter().map(|line| line + "\n"));
+}
+
+/// The whole page, in so many columns. `title` is the victim's name.
+pub fn page(found: &Findings, title: &str, width: usize) -> Painted {
+    let mut text = String::new();
+    prose(&mut text, &answer(found, title), width);
     for note in &found.notes {
-        let _ = writeln!(text, "note: {}", clean(note));
+        prose(&mut text, &format!("note: {note}"), width);
     }
     if found.discarded > 0 {
         let lost = count(found.discarded);
-        let _ =
-            writeln!(text, "note: {lost} events were lost meanwhile: parts of this are not known");
+        let note = format!("note: {lost} events were lost meanwhile: parts of this are not known");
+        prose(&mut text, &note, width);
     }
     where_it_went(&mut text, found);
-    for_whom(&mut text, found);
+    for_whom(&mut text, found, width);
     interrupted(&mut text, found);
     threads(&mut text, found);
-    ledger(&mut text, found);
-    usual(&mut text, found);
-    incidents(&mut text, found);
-    remedies(&mut text, found);
-    paths(&mut text, found);
-    text
+    stopped(&mut text, found, width);
+    usual(&mut text, found, width);
+    incidents(&mut text, found, width);
+    remedies(&mut text, found, width);
+    let mut page = Painted::default();
+    page.plain(&text);
+    paths(&mut page, found, width);
+    page
 }
 
-/// What holds it up most, in a sentence.
+/// What holds it up most and for whom, in two sentences.
 fn answer(found: &Findings, title: &str) -> String {
     let when = format!("in the {} until {}", time(found.span_ns), moment(found.to_ns));
     let threads = match found.threads.len() {
@@ -90,13 +104,14 @@ fn answer(found: &Findings, title: &str) -> String {
         many => format!("{many} threads"),
     };
     let share = |ns: u64| ns as f64 / found.span_ns.max(1) as f64;
-    let waited_ns = found.ns("waiting_cpu");
-    let throttled_ns = found.around.throttled_ns();
+    let throttled_ns = found.throttled_ns();
+    let waited_ns = found.ns("waiting_cpu").saturating_sub(throttled_ns);
+    let behind_whom = match found.is_throttled() {
+        true => String::new(),
+        false => behind(found, "waiting_cpu"),
+    };
     let mut held = vec![
-        (
-            waited_ns,
-            format!("waited {} for a CPU{}", time(waited_ns), behind(found, "waiting_cpu")),
-        ),
+        (waited_ns, format!("waited {} for a CPU{behind_whom}", time(waited_ns))),
         (throttled_ns, format!("was stopped for {} by its own CPU quota", time(throttled_ns))),
         (
             found.interrupted_ns(),
@@ -111,22 +126,26 @@ fn answer(found: &Findings, title: &str) -> String {
     }
     held.retain(|(ns, _)| share(*ns) >= LEAST_PART);
     held.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
-    let ran = format!("ran {}", time(found.ns("running")));
+    let ran = format!("It ran {} {when} ({threads}).", time(found.ns("running")));
     let what: Vec<_> = held.into_iter().map(|(_, what)| what).collect();
-    match what.split_last() {
-        None => format!("{title}, {threads}: nothing held it up {when}; it {ran}"),
-        Some((last, [])) => format!("{title}, {threads}: it {last} {when}, and {ran}"),
-        Some((last, others)) => {
-            format!("{title}, {threads}: it {}, {last} {when}, and {ran}", others.join(", "))
+    match what.as_slice() {
+        [] => format!("{title}: nothing held it up. {ran}"),
+        [only] => format!("{title} {only}. {ran}"),
+        [first, second] => format!("{title} {first}; it also {second}. {ran}"),
+        [first, middle @ .., last] => {
+            format!("{title} {first}; it also {}, and {last}. {ran}", middle.join(", "))
         }
     }
 }
 
-/// The greatest culprit of waits, as it follows them.
+/// The greatest culprit of waits, as it follows them, with the thread that had most where several are meant.
 fn behind(found: &Findings, state: &str) -> String {
     let groups = grouped(found, state);
-    let named = groups.iter().find(|(_, cause, _)| *cause != "untracked" && *cause != "idle");
-    named.map_or_else(String::new, |(who, _, ns)| format!(" ({} of it for {who})", time(*ns)))
+    let named = groups.iter().find(|group| !matches!(group.cause, "untracked" | "idle"));
+    named.map_or_else(String::new, |group| {
+        let mostly = group.mostly.map_or_else(String::new, |tid| format!(", mostly thread {tid}"));
+        format!(", {} of it for {}{mostly}", time(group.ns), group.who)
+    })
 }
 
 fn where_it_went(text: &mut String, found: &Findings) {
@@ -163,24 +182,35 @@ fn where_it_went(text: &mut String, found: &Findings) {
     indented(text, &table);
 }
 
+/// How long a thread was in the way, ns, and its id.
+type Took = (u64, i32);
+
+/// Culprits of one name, cgroup and cause.
+struct Grouped {
+    who: String,
+    cause: &'static str,
+    ns: u64,
+    /// Of several threads, the one that has more than half of that.
+    mostly: Option<i32>,
+}
+
 /// Culprits by name and cause, with their time: threads of one name in one cgroup are one.
-fn grouped(found: &Findings, state: &str) -> Vec<(String, &'static str, u64)> {
-    let mut groups: BTreeMap<(String, String, &'static str), (Vec<i32>, u64)> = BTreeMap::new();
+fn grouped(found: &Findings, state: &str) -> Vec<Grouped> {
+    let mut groups: BTreeMap<(String, String, &'static str), Vec<Took>> = BTreeMap::new();
     for culprit in found.culprits.iter().filter(|culprit| culprit.state == state) {
         let Blamed { comm, cgroup, cause, ns, tid, .. } = culprit;
         let key = (comm.clone(), cgroup.clone().unwrap_or_default(), *cause);
-        let (tids, sum) = groups.entry(key).or_default();
-        *sum = sum.saturating_add(*ns);
-        tids.push(*tid);
+        groups.entry(key).or_default().push((*ns, *tid));
     }
-    let row = |((comm, cgroup, cause), (tids, ns)): ((String, String, _), (Vec<i32>, u64))| {
+    let row = |((comm, cgroup, cause), threads): ((String, String, _), Vec<Took>)| {
+        let ns = threads.iter().fold(0_u64, |sum, (ns, _)| sum.saturating_add(*ns));
         let mut who = match (cause, comm.is_empty()) {
             ("idle", _) => "no thread: the CPU was idle".to_owned(),
             ("untracked", _) => "not known".to_owned(),
             (other, true) => other.to_owned(),
             (_, false) => clean(&comm).into_owned(),
         };
-        if let [tid] = tids.as_slice()
+        if let [(_, tid)] = threads.as_slice()
             && *tid > 0
         {
             let _ = write!(who, " {tid}");
@@ -190,14 +220,17 @@ fn grouped(found: &Findings, state: &str) -> Vec<(String, &'static str, u64)> {
         } else if !cgroup.is_empty() && cgroup != "/" {
             let _ = write!(who, " of {}", clean(&cgroup));
         }
-        (who, cause, ns)
+        let most = threads.iter().max().filter(|(most_ns, tid)| *most_ns > ns / 2 && *tid > 0);
+        let mostly = most.filter(|_| threads.len() > 1).map(|(_, tid)| *tid);
+        Grouped { who, cause, ns, mostly }
     };
     let mut rows: Vec<_> = groups.into_iter().map(row).collect();
-    rows.sort_by(|one, other| other.2.cmp(&one.2).then_with(|| one.0.cmp(&other.0)));
+    rows.sort_by(|one, other| other.ns.cmp(&one.ns).then_with(|| one.who.cmp(&other.who)));
     rows
 }
 
-fn for_whom(text: &mut String, found: &Findings) {
+fn for_whom(text: &mut String, found: &Findings, width: usize) {
+    let most = width.saturating_sub(BESIDE_NAMES).max(LEAST_NAME);
     let states = [
         ("waiting_cpu", "who had the CPUs that it waited for"),
         ("disk", "who was ahead at the disks"),
@@ -209,20 +242,28 @@ fn for_whom(text: &mut String, found: &Findings) {
         if rows.is_empty() {
             continue;
         }
-        let whole_ns = rows.iter().fold(0_u64, |sum, (_, _, ns)| sum.saturating_add(*ns));
+        let whole_ns = rows.iter().fold(0_u64, |sum, row| sum.saturating_add(row.ns));
         let mut table = Columns::new(2, &[heading, "cause", "time", "of these waits"]);
-        for (who, cause, ns) in rows.iter().take(SHOWN) {
+        for Grouped { who, cause, ns, .. } in rows.iter().take(SHOWN) {
             let cause = (*cause).to_owned();
-            table.push(&[who.clone(), cause, time(*ns), part(*ns, whole_ns)]);
+            table.push(&[shorten(who, most), cause, time(*ns), part(*ns, whole_ns)]);
         }
         let rest = rows.get(SHOWN..).unwrap_or_default();
-        let rest_ns = rest.iter().fold(0_u64, |sum, (_, _, ns)| sum.saturating_add(*ns));
+        let rest_ns = rest.iter().fold(0_u64, |sum, row| sum.saturating_add(row.ns));
         if rest_ns > 0 {
             let who = format!("{} others", rest.len());
             table.push(&[who, String::new(), time(rest_ns), part(rest_ns, whole_ns)]);
         }
         text.push('\n');
         indented(text, &table);
+        if state == "waiting_cpu" && found.is_throttled() {
+            let sentence = format!(
+                "  Its own CPU quota caused {} of these waits, by the daemon's count: those who had the CPUs then \
+                 had no part in it.",
+                time(found.throttled_ns())
+            );
+            prose(text, &sentence, width);
+        }
     }
 }
 
@@ -277,66 +318,95 @@ fn threads(text: &mut String, found: &Findings) {
 }
 
 /// What events do not have: quotas, the hypervisor, memory.
-fn ledger(text: &mut String, found: &Findings) {
-    let Some(ledger) = &found.around.ledger else {
-        text.push_str(
-            "\nTime under a CPU quota, in memory reclaim and taken by the hypervisor is in no event: with a \
-             daemon, --next measures it.\n",
-        );
-        return;
+fn stopped(text: &mut String, found: &Findings, width: usize) {
+    text.push('\n');
+    let Some(stopped) = found.around.stopped else {
+        let sentence = "Not known: how long its CPU quota and the hypervisor stopped it, and memory reclaim. No \
+                        kernel event says that; a running daemon counts it.";
+        return prose(text, sentence, width);
     };
-    let of = |cause: Cause| {
-        let charges = ledger.charges.iter().filter(|charge| charge.cause == cause.name());
-        charges.fold(0_u64, |sum, charge| sum.saturating_add(charge.ns))
+    let quota = match found.target.pid {
+        Some(_) => "its cgroup, by its own CPU quota",
+        None => "by its own CPU quota",
+    };
+    let hypervisor = match found.target.pid {
+        Some(_) => "its cgroup, by the hypervisor",
+        None => "by the hypervisor",
     };
     let figures = [
-        ("by its own CPU quota", of(Cause::Throttle)),
-        ("by the hypervisor", of(Cause::Steal)),
-        ("host: threads in direct reclaim of memory", ledger.host_reclaim_ns),
-        ("host: CPU time that the hypervisor took", ledger.host_steal_ns),
+        (quota, stopped.quota_ns),
+        (hypervisor, Some(stopped.hypervisor_ns)),
+        ("host: threads in direct reclaim of memory", stopped.host_reclaim_ns),
+        ("host: CPU time that the hypervisor took", stopped.host_steal_ns),
     ];
-    let mut table = Columns::new(1, &["stopped, as the daemon counted", "time"]);
+    let heading = format!("stopped, as the daemon counted in {}", time(stopped.span_ns));
+    let mut table = Columns::new(1, &[&heading, "time"]);
     for (words, ns) in figures {
-        table.push(&[words.to_owned(), time(ns)]);
+        table.push(&[words.to_owned(), ns.map_or_else(|| "not known".to_owned(), time)]);
     }
-    text.push('\n');
     indented(text, &table);
 }
 
-fn usual(text: &mut String, found: &Findings) {
-    let waits = found.waits;
-    let whose = if found.target.pid.is_some() { "its cgroup" } else { "its threads" };
+/// Against what is usual.
+fn usual(text: &mut String, found: &Findings, width: usize) {
     text.push('\n');
-    let Some(Usual { from, mean_ns, p99_ns, rate, lost }) = &found.around.usual else {
-        text.push_str("usual    nothing is known of what is usual: no daemon has measured it\n");
-        return;
+    let usual = &found.around.usual;
+    let is_task = found.target.pid.is_some();
+    if usual.is_empty() {
+        return prose(text, "Not known: what is usual. A running daemon learns it.", width);
+    }
+    let is_learnt = usual.iter().any(|usual| usual.from == "baseline");
+    let heading = if is_task { "against the usual of its cgroup" } else { "against its usual" };
+    let what = if is_learnt { "usual" } else { "since start" };
+    let mut table = Columns::new(1, &[heading, "now", what, "99 % within"]);
+    let mean = |of: Spread| {
+        let mean_ns = of.sum_ns as f64 / of.count.max(1) as f64;
+        if of.count > 0 { duration(mean_ns) } else { "none".to_owned() }
     };
-    let mut line =
-        format!("usual    a wait for a CPU of {whose} takes {} in the mean", duration(*mean_ns));
-    if let Some(p99_ns) = p99_ns {
-        let _ = write!(line, ", 99 of 100 at most {}", bound(*p99_ns));
+    let span = found.span_ns.max(1) as f64;
+    let rows: [(Watched, &str, &str, Option<Spread>, u64); 3] = [
+        (
+            Signal::CgroupRunqueueWait.into(),
+            "a wait for a CPU, mean",
+            "time in waits for CPUs",
+            Some(found.waits),
+            found.waits.sum_ns,
+        ),
+        (
+            Signal::UninterruptibleWait.into(),
+            "an uninterruptible sleep, mean",
+            "time in such sleeps",
+            Some(found.uninterruptible),
+            found.uninterruptible.sum_ns,
+        ),
+        (Watched::Interruption, "", "time that interrupts took", None, found.interrupted_ns()),
+    ];
+    for (signal, each, whole, spread, sum_ns) in rows {
+        let Some(usual) = found.around.usual_of(signal) else { continue };
+        if let (Some(spread), Some(mean_ns)) = (spread, usual.mean_ns) {
+            let p99 = usual.p99_ns.map_or_else(String::new, bound);
+            table.push(&[each.to_owned(), mean(spread), duration(mean_ns), p99]);
+        }
+        // Of a process alone, it is a part of its cgroup's.
+        if let Some(usually) = usual.lost.filter(|_| !is_task) {
+            let now = lost(sum_ns as f64 / span);
+            table.push(&[whole.to_owned(), now, lost(usually), String::new()]);
+        }
     }
-    if let (Some(rate), Some(lost)) = (rate, lost) {
-        let lost = noise_model::units::lost(*lost);
-        let _ = write!(line, "; {} of them, {lost}", per_second(*rate));
-    }
-    let since = if *from == "baseline" { "its baseline" } else { "since the daemon started" };
-    let _ = write!(line, " ({since})");
-    if waits.count > 0 {
-        let mean_ns = waits.sum_ns as f64 / waits.count as f64;
-        let _ = write!(line, "; now {} in the mean", duration(mean_ns));
-    }
-    text.push_str(&line);
-    text.push('\n');
+    indented(text, &table);
 }
 
-fn incidents(text: &mut String, found: &Findings) {
+fn incidents(text: &mut String, found: &Findings, width: usize) {
     if found.around.incidents.is_empty() {
         return;
     }
     text.push_str("\nincidents of the last minutes (`noised incidents` has all of them)\n");
     for report in found.around.incidents.iter().rev().take(SHOWN) {
-        let _ = writeln!(text, "  {}", incident(report));
+        prose(text, &format!("  {}", incident(report)), width);
+        let kept = found.around.kept.iter().find(|kept| kept.incident == report.id);
+        if let Some(kept) = kept {
+            prose(text, &format!("    {}", kept.sentence), width);
+        }
     }
 }
 
@@ -357,17 +427,18 @@ fn incident(report: &Report) -> String {
     line
 }
 
-fn remedies(text: &mut String, found: &Findings) {
+fn remedies(text: &mut String, found: &Findings, width: usize) {
     if found.remedies.is_empty() {
         return;
     }
     text.push_str("\nwhat can be done\n");
     for advice in found.remedies.iter().take(SHOWN) {
-        let _ = writeln!(text, "  {}\n    {} {}", advice.setting, advice.effect, advice.cost);
+        prose(text, &format!("  {}", advice.setting), width);
+        prose(text, &format!("    {} {}", advice.effect, advice.cost), width);
     }
 }
 
-fn paths(text: &mut String, found: &Findings) {
+fn paths(page: &mut Painted, found: &Findings, width: usize) {
     if found.executions.is_empty() {
         return;
     }
@@ -379,14 +450,14 @@ fn paths(text: &mut String, found: &Findings) {
             format!("critical paths of the {several} longest times that a thread did not run")
         }
     };
-    let _ = writeln!(text, "\n{heading}\n");
+    page.plain(&format!("\n{heading}\n\n"));
     let mut executions = found.executions.clone();
     for traced in executions.iter_mut().filter(|_| !is_asked) {
-        let after = traced.from_ns.saturating_sub(found.from_ns);
-        traced.name = format!("after {}", time(after));
+        let after = traced.from_ns.saturating_sub(found.from_ns) as f64 / 1e9;
+        traced.name = format!("after {after:.6} s");
     }
     let document = Document { executions, ..Document::default() };
-    text.push_str(&document_page(&document));
+    page.append(paths_page(&document, width));
 }
 
 #[cfg(test)]

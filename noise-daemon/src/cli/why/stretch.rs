@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use noise_host::kernel::monotonic_ns;
+use noise_paths::document::Traced;
 use noise_top::sources::{Fault, Link as _, SocketLink};
 use noise_trace::capture::{Capture, Dump};
 use noise_trace::ctf::write::{Origin, Packets, Uuid, metadata};
@@ -15,6 +16,7 @@ use noise_wire::events::{EventsReader, Item};
 
 use crate::cli::progress::Progress;
 use crate::cli::record::{self, EventAdder, Supply};
+use crate::cli::trace::critical_path::picture::Picture;
 use crate::cli::{CommandError, Exit};
 use crate::marks::marked;
 
@@ -57,6 +59,17 @@ impl Stretch {
         Reader::new(&self.layout, &files)
     }
 
+    /// Writes its events and these paths as a picture for Perfetto; how many events these are.
+    ///
+    /// # Errors
+    /// Where they cannot be written.
+    pub fn draw(&self, mut picture: Picture, paths: &[Traced]) -> anyhow::Result<u64> {
+        if let Some(clock) = self.layout.clocks.first() {
+            picture.of(clock, &self.layout.env);
+        }
+        picture.draw(paths, self.reader(), (self.from_ns, self.to_ns))
+    }
+
     fn new(streams: Vec<Packets>, offset_ns: u64, span_ns: (u64, u64)) -> anyhow::Result<Self> {
         let origin = Origin {
             hostname: String::new(),
@@ -93,13 +106,14 @@ fn seconds(ns: u64) -> String {
     format!("{:.3} s", ns as f64 / 1e9)
 }
 
-/// What the flight recorder at a socket holds from a time on, ns of the programs' clock. `dump` says who is who.
+/// What the flight recorder at a socket holds from a time on, ns of the programs' clock, and whether the user asked
+/// for that time: then it is said where the recorder does not reach so far. `dump` says who is who.
 ///
 /// # Errors
 /// Where it may not be asked, has no recorder, or holds nothing of that time.
 pub fn past(
     socket: &Path,
-    since_ns: u64,
+    (since_ns, is_asked): (u64, bool),
     dump: &Dump,
     host: &mut record::Host,
 ) -> Result<Stretch, CommandError> {
@@ -150,7 +164,7 @@ pub fn past(
     let streams = (0..head.cpus).map(|cpu| capture.packets(cpu)).collect();
     let mut stretch = Stretch::new(streams, offset_ns, (since_ns.max(reach_ns), to_ns))?;
     // The first event may come a moment after the begin of a recorder that is younger, or of a quiet host.
-    if reach_ns > since_ns.saturating_add(BEFORE_NS / 100) {
+    if is_asked && reach_ns > since_ns.saturating_add(BEFORE_NS / 100) {
         stretch.notes.push(format!(
             "the flight recorder holds the last {}: the {} that were asked for begin before that; \
              [recorder] kibibytes-per-cpu makes it larger",

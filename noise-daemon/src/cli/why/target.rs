@@ -19,6 +19,9 @@ const MOST_CGROUPS: usize = 100_000;
 const DEEPEST: usize = 32;
 /// Digits from which on the begin of a container's id names it.
 const LEAST_DIGITS: usize = 4;
+/// What can be asked about.
+const ADVICE: &str = "give a unit as systemctl lists it, the id of a container as its runtime lists it, the path of \
+                      a cgroup (/system.slice/nginx.service), or a process id";
 /// Names and ids that a sentence lists.
 const MOST_LISTED: usize = 8;
 
@@ -54,6 +57,9 @@ impl Target {
     /// Where nothing has that name, or several have.
     pub fn find(text: &str) -> Result<Self, CommandError> {
         let roots: Vec<PathBuf> = Hierarchies::of_host().of_tasks().cloned().collect();
+        if text.trim().is_empty() {
+            return Err(CommandError::misused(format!("the name is empty: {ADVICE}")));
+        }
         if let Ok(id) = text.parse::<u32>() {
             return Self::task(id, Path::new("/proc"));
         }
@@ -170,10 +176,7 @@ fn unknown(text: &str, procfs: &Path) -> CommandError {
             "no service, container or cgroup is called {text}, but processes are: {}; name one by its id",
             listed(pids.iter().map(u32::to_string))
         ),
-        true => format!(
-            "no service, container or cgroup is called {text}: give a unit as systemctl lists it, the id of a \
-             container, the path of a cgroup (/system.slice/nginx.service), or a process id"
-        ),
+        true => format!("no service, container or cgroup is called {text}: {ADVICE}"),
     };
     CommandError::misused(sentence)
 }
@@ -324,6 +327,8 @@ mod tests {
         let sentence = unknown("b\x1b[2J", root.path()).to_string();
         assert!(sentence.contains("give a unit as systemctl lists it"), "{sentence}");
         assert!(!sentence.contains('\x1b'), "{sentence:?}");
+        let empty = Target::find(" ").unwrap_err();
+        assert!(empty.to_string().starts_with("the name is empty: give a unit"), "{empty}");
         let error = Target::task(4_000_000_000, root.path()).unwrap_err();
         assert!(error.to_string().starts_with("there is no process or thread 4000000000"));
     }

@@ -222,6 +222,16 @@ const PAGE_KEYS: [(&str, &str); 6] = [
     ("e", "export"),
     ("q", "quit"),
 ];
+/// On a page of a victim.
+const VICTIM_KEYS: [(&str, &str); 7] = [
+    ("Esc", "back"),
+    ("Enter", "why slow"),
+    ("↑↓", "scroll"),
+    ("Tab", "screen"),
+    ("Space", "pause"),
+    ("e", "export"),
+    ("q", "quit"),
+];
 const HELP_KEYS: [(&str, &str); 3] = [("Esc", "back"), ("↑↓", "scroll"), ("q", "quit")];
 
 fn foot(sheet: &mut Sheet<'_, '_>, app: &App, theme: Theme) {
@@ -248,6 +258,7 @@ fn foot(sheet: &mut Sheet<'_, '_>, app: &App, theme: Theme) {
     }
     let keys: &[(&str, &str)] = match (app.help, &app.page) {
         (Some(_), _) => &HELP_KEYS,
+        (None, Some(_)) if app.victim().is_some() => &VICTIM_KEYS,
         (None, Some(_)) => &PAGE_KEYS,
         (None, None) => &TABLE_KEYS,
     };

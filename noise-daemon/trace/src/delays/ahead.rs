@@ -106,6 +106,12 @@ impl Ahead {
         let mut left_ns = to_ns.saturating_sub(from_ns);
         let done = self.done.get(&cpu).filter(|done| done.done_ns >= from_ns);
         if let Some(done) = done {
+            // It slept before that request was there, for the disk to have room for one, or for another's.
+            let before_ns = done.queued_ns.unwrap_or(done.issued_ns).min(to_ns);
+            if self.is_busy(done.dev, from_ns, before_ns) {
+                left_ns = left_ns.saturating_sub(before_ns - from_ns);
+                self.divide_stage((done.dev, Stage::Device), tid, from_ns, before_ns, &mut shares);
+            }
             let queued = done.queued_ns.map(|queued_ns| (Stage::Queue, queued_ns, done.issued_ns));
             let issued = (Stage::Device, done.issued_ns, done.done_ns);
             for (stage, begin_ns, end_ns) in queued.into_iter().chain([issued]) {
@@ -116,9 +122,16 @@ impl Ahead {
                 }
             }
         }
-        // Before it was queued, and from its end to the wake-up.
+        // Before it was queued, where the disk did nothing else, and from its end to the wake-up.
         shares.add(Cause::Untracked, -1, left_ns);
         self.culprits(&shares)
+    }
+
+    /// Whether a device was done with requests in a time.
+    fn is_busy(&self, dev: u32, from_ns: u64, to_ns: u64) -> bool {
+        let Some(queue) = self.queues.get(&(dev, Stage::Device)) else { return false };
+        let first = queue.partition_point(|service| service.time_ns < from_ns);
+        from_ns < to_ns && queue.get(first).is_some_and(|service| service.time_ns <= to_ns)
     }
 
     /// Divides a stage by what was done in it: the request's own end is work of the device, but its issue is none
@@ -256,6 +269,16 @@ mod tests {
         // A part of it: the queue alone.
         let part = ahead.divide(0, 1, 1_200, 1_700);
         assert_eq!((part.len(), part[0].tid, part[0].ns), (1, 2, 500));
+        // It sleeps for a while before that request is there: for what the device is done with meanwhile.
+        ahead.served(1, Stage::Device, 4, 7, 4_000);
+        ahead.ended(1, Done { dev: 1, queued_ns: None, issued_ns: 4_900, done_ns: 5_000 });
+        ahead.served(1, Stage::Device, 5, 7, 5_000);
+        let room: Vec<_> = ahead
+            .divide(1, 1, 3_100, 5_000)
+            .into_iter()
+            .map(|culprit| (culprit.tid, culprit.cause, culprit.ns))
+            .collect();
+        assert_eq!(room, [(4, "foreign", 1_800), (5, "foreign", 100)]);
         // A request that ended before, and a CPU without one.
         assert_eq!(ahead.divide(0, 1, 3_001, 3_050)[0].cause, "untracked");
         assert_eq!(ahead.divide(3, 1, 900, 3_010)[0].ns, 2_110);

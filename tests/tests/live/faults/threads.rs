@@ -84,16 +84,17 @@ fn no_thread_at_the_start() -> Result<Verdict> {
         return Ok(Verdict::Impossible(IMPOSSIBLE.to_owned()));
     };
     let before = bpf::program_ids()?;
-    // One of them is the daemon's first; it writes state and verifies passwords in two more.
-    for threads in [1, 2] {
+    // One of them is the daemon's first; it writes state, keeps events of incidents and verifies passwords in one
+    // more each, and sends such events in two.
+    for threads in [1, 5] {
         site.group.limit_tasks(threads)?;
         let (command, _) = site.command()?;
         println!("{threads} threads:");
-        ensure_refused_in_a_line(&run(command)?, 1, &["2 more threads", "TasksMax="])?;
+        ensure_refused_in_a_line(&run(command)?, 1, &["5 more threads", "TasksMax="])?;
         bpf::ensure_none_left(&before)?;
         ensure!(site.state.path().read_dir()?.next().is_none(), "something was begun");
     }
-    site.group.limit_tasks(3)?;
+    site.group.limit_tasks(6)?;
     let (command, address) = site.command()?;
     let daemon = Daemon::start_command_until(command, address, is_right)?;
     ensure!(daemon.stop(libc::SIGTERM)?.0.success(), "did not end well");

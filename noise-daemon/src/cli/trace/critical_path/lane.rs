@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
+use noise_model::clean::clean;
 use noise_paths::document::{Segment, Traced};
 
-use super::page::thread;
 use crate::cli::output::Painted;
 
 /// Threads with a letter of their own; the others share the last sign.
@@ -12,6 +12,11 @@ const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz";
 const OTHERS: char = '~';
 /// The thread of the execution itself.
 const OWN: char = '.';
+
+/// A thread. A name may have anything in it, lines among it.
+pub fn thread(comm: &str, tid: i32) -> String {
+    format!("{} {tid}", clean(comm))
+}
 
 /// A state's letter and its colour: numbers of ECMA-48's select graphic rendition, black on a light one.
 pub fn look(state: &str) -> (char, &'static str) {

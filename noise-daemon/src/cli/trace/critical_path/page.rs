@@ -8,7 +8,7 @@ use noise_model::clean::clean;
 use noise_paths::document::{Document, Segment, Traced};
 use noise_trace::delays::document::Culprit;
 
-use super::lane::lane;
+use super::lane::{lane, thread};
 use crate::cli::output::Painted;
 
 /// Groups of executions that are shown.
@@ -38,11 +38,6 @@ fn share(ns: u64, all_ns: u64) -> String {
 
 fn length(segment: &Segment) -> u64 {
     segment.to_ns.saturating_sub(segment.from_ns)
-}
-
-/// A thread. A name may have anything in it, lines among it.
-pub fn thread(comm: &str, tid: i32) -> String {
-    format!("{} {tid}", clean(comm))
 }
 
 fn who(segment: &Segment) -> String {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use noise_paths::document::{Document, Segment, Traced};
 use noise_trace::clock::Clock;
@@ -9,11 +10,15 @@ use noise_trace::export::perfetto::{Part, Perfetto};
 use noise_trace::record::Source;
 
 use super::page::named;
-use crate::cli::trace::export::refuse_inside;
+use crate::cli::CommandError;
+use crate::cli::progress::Line;
+use crate::cli::trace::export::{refuse_inside, refuse_stdout};
 use crate::cli::trace::target::Target;
 
 /// What is ready is written in pieces of this length.
 const PIECE_BYTES: usize = 64 << 10;
+/// What takes longer says how far it is.
+const SOON: Duration = Duration::from_secs(1);
 
 /// A file that is being written.
 #[derive(Debug)]
@@ -27,7 +32,8 @@ impl Picture {
     ///
     /// # Errors
     /// Where it cannot be written.
-    pub fn begin(recording: &Path, to: &Path) -> anyhow::Result<Self> {
+    pub fn begin(recording: &Path, to: &Path) -> Result<Self, CommandError> {
+        refuse_stdout("--perfetto", to)?;
         refuse_inside(recording, to.parent().unwrap_or(Path::new("")))?;
         let perfetto = Perfetto::new(&Clock::trace(), &BTreeMap::new());
         Ok(Self { target: Target::create(to)?, perfetto })
@@ -42,40 +48,59 @@ impl Picture {
     ///
     /// # Errors
     /// Where they cannot be written; an older file of that name is as it was then.
-    pub fn finish<'t>(
-        mut self,
-        document: &Document,
-        source: impl Source<'t>,
-    ) -> anyhow::Result<()> {
+    pub fn finish<'t>(self, document: &Document, source: impl Source<'t>) -> anyhow::Result<()> {
         let from_ns = document.executions.iter().map(|traced| traced.from_ns).min().unwrap_or(0);
         let to_ns = document.executions.iter().map(|traced| traced.to_ns).max().unwrap_or(0);
+        self.draw(&document.executions, source, (from_ns, to_ns)).map(drop)
+    }
+
+    /// The same with the events between two times; how many these are.
+    ///
+    /// # Errors
+    /// See [`finish`](Self::finish).
+    pub fn draw<'t>(
+        mut self,
+        executions: &[Traced],
+        source: impl Source<'t>,
+        (from_ns, to_ns): (u64, u64),
+    ) -> anyhow::Result<u64> {
+        let (began, mut line, mut events) = (Instant::now(), Line::new(), 0_u64);
         for record in source {
             let event = record.event();
             match event.time_ns {
                 time_ns if time_ns > to_ns => break,
                 // Who is who, and what was marked.
                 time_ns if time_ns < from_ns => self.perfetto.pass(&event),
-                _ => self.perfetto.add(&record, &event),
+                _ => {
+                    self.perfetto.add(&record, &event);
+                    events += 1;
+                }
             }
-            self.write(PIECE_BYTES)?;
+            if self.write(PIECE_BYTES)? && began.elapsed() >= SOON {
+                let part = event.time_ns.saturating_sub(from_ns) as f64;
+                let part = part / to_ns.saturating_sub(from_ns).max(1) as f64;
+                line.draw(&format!("writing the events: {:.0} %", 100.0 * part));
+            }
         }
-        for traced in &document.executions {
+        for traced in executions {
             self.perfetto.path(&name(traced), &parts(traced));
             self.write(PIECE_BYTES)?;
         }
         self.perfetto.finish();
         self.write(0)?;
-        self.target.keep()
+        self.target.keep()?;
+        Ok(events)
     }
 
-    /// Writes what is at least so long.
-    fn write(&mut self, least_bytes: usize) -> anyhow::Result<()> {
+    /// Writes what is at least so long; whether it was.
+    fn write(&mut self, least_bytes: usize) -> anyhow::Result<bool> {
         let packets = self.perfetto.packets();
-        if packets.bytes().len() >= least_bytes {
+        let is_due = packets.bytes().len() >= least_bytes;
+        if is_due {
             self.target.write(packets.bytes())?;
             packets.clear();
         }
-        Ok(())
+        Ok(is_due)
     }
 }
 

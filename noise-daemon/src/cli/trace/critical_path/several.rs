@@ -58,6 +58,16 @@ impl<'r> Together<'r> {
                 traffic(recording.tidied(Reader::new(&ctf.layout, &ctf.streams()), false))
             };
             let traffic: Vec<Traffic> = all.iter().map(of).collect();
+            if let Some(number) = traffic.iter().position(Traffic::is_empty) {
+                let path = number.checked_sub(1).and_then(|other| paths.get(other));
+                let shown = path
+                    .map_or("the first recording".to_owned(), |path| path.display().to_string());
+                bail!(
+                    "{shown} has no headers of TCP packets, which say how far the clocks of two machines are apart; \
+                     noised records none: record net_dev_queue and netif_receive_skb with LTTng 2.8 or later on both \
+                     machines"
+                );
+            }
             let found = lines(&traffic).map_err(|(number, error)| {
                 let path = number.checked_sub(1).and_then(|other| paths.get(other));
                 let shown = path.map(|path| path.display().to_string()).unwrap_or_default();
@@ -88,5 +98,28 @@ impl<'r> Together<'r> {
         Merged::new(self.all.iter().map(|(recording, ctf, line)| {
             (recording.tidied(Reader::new(&ctf.layout, &ctf.streams()), false), *line)
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::incidents::exported;
+
+    #[test]
+    fn recordings_of_ours_have_no_headers_and_that_is_said() {
+        let root = tempfile::tempdir().unwrap();
+        let paths = ["one", "other"].map(|name| root.path().join(name));
+        for path in &paths {
+            exported(path);
+        }
+        let [one, other] = &paths;
+        let first = Recording::open(one).unwrap();
+        let others = open(&first, std::slice::from_ref(other)).unwrap();
+        let Recording::Ctf(ctf) = &first else { panic!("no CTF") };
+        let error = Together::new(&first, ctf, &others, std::slice::from_ref(other)).err().unwrap();
+        let text = error.to_string();
+        assert!(text.contains("the first recording has no headers of TCP packets"), "{text}");
+        assert!(text.contains("noised records none") && text.contains("LTTng 2.8"), "{text}");
     }
 }

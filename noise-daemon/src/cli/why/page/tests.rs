@@ -7,7 +7,7 @@ use noise_common::signals::Signal;
 use noise_paths::account::{Interruption, Member, Spread};
 use noise_paths::document::{Segment, Traced};
 
-use super::super::around::{Around, Charged, Ledger};
+use super::super::around::{Around, Kept, Stops, Usual};
 use super::super::findings::Victim;
 use super::*;
 
@@ -142,15 +142,28 @@ fn found() -> Findings {
         ],
         threads,
         around: Around {
-            usual: Some(Usual {
-                from: "baseline",
-                mean_ns: 20_000.0,
-                p99_ns: Some(131_072),
-                rate: Some(210.0),
-                lost: Some(0.0042),
-            }),
+            usual: vec![
+                Usual {
+                    signal: "cgroup_runqueue_wait",
+                    from: "baseline",
+                    mean_ns: Some(20_000.0),
+                    p99_ns: Some(131_072),
+                    rate: Some(210.0),
+                    lost: Some(0.0042),
+                },
+                Usual {
+                    signal: "interruption",
+                    from: "baseline",
+                    mean_ns: Some(1e6),
+                    p99_ns: None,
+                    rate: Some(2.0),
+                    lost: Some(0.002),
+                },
+            ],
+            stopped: None,
             ledger: None,
             incidents: vec![report()],
+            kept: vec![Kept { incident: 3, sentence: "its kernel events are kept".to_owned() }],
         },
         remedies: Vec::new(),
         executions: vec![path(from_ns + 100 * MS)],
@@ -158,15 +171,19 @@ fn found() -> Findings {
     }
 }
 
+fn text(found: &Findings, title: &str) -> String {
+    page(found, title, 80).text(false)
+}
+
 #[test]
 fn a_victim_is_shown_as_agreed() {
     let mut found = found();
     found.advise();
-    let text = page(&found, "service nginx.service");
+    let text = text(&found, "service nginx.service");
     // Paths are as wide as the terminal.
     let (text, paths) = text.split_once("critical path of the longest").unwrap();
     insta::assert_snapshot!(text);
-    assert!(paths.contains("after 100 ms: nginx 71 took 30.000 ms"), "{paths}");
+    assert!(paths.contains("after 0.100000 s: nginx 71 took 30.000 ms"), "{paths}");
 }
 
 #[test]
@@ -178,40 +195,31 @@ fn a_victim_that_nothing_holds_up_is_shown_as_agreed() {
     (calm.culprits, calm.interrupted, calm.executions) = Default::default();
     calm.target.pid = Some(70);
     calm.around = Around::default();
-    calm.around.ledger = Some(Ledger {
-        span_ns: 2_000 * MS,
-        charges: vec![Charged {
-            resource: "cpu",
-            cause: "throttle",
-            culprit: "nginx.service".to_owned(),
-            ns: 3 * MS,
-        }],
-        host_reclaim_ns: 5 * MS,
-        ..Ledger::default()
+    calm.around.stopped = Some(Stops {
+        span_ns: 2_100 * MS,
+        quota_ns: Some(3 * MS),
+        host_reclaim_ns: Some(5 * MS),
+        ..Stops::default()
     });
     calm.notes = vec!["the flight recorder holds the last 1.300 s".to_owned()];
     calm.discarded = 7;
     calm.advise();
-    insta::assert_snapshot!(page(&calm, "process nginx 70"));
+    insta::assert_snapshot!(text(&calm, "process nginx 70"));
 }
 
 #[test]
 fn a_quota_that_stops_it_comes_first() {
     let mut throttled = found();
-    throttled.around.ledger = Some(Ledger {
-        charges: vec![Charged {
-            resource: "cpu",
-            cause: "throttle",
-            culprit: "nginx.service".to_owned(),
-            ns: 900 * MS,
-        }],
-        ..Ledger::default()
-    });
+    throttled.around.stopped =
+        Some(Stops { span_ns: 3_000 * MS, quota_ns: Some(900 * MS), ..Stops::default() });
     throttled.advise();
-    let text = page(&throttled, "service nginx.service");
-    let first = text.lines().next().unwrap();
-    assert!(first.contains("it was stopped for 900 ms by its own CPU quota, waited"), "{first}");
-    assert!(throttled.remedies.iter().any(|advice| advice.remedy == Remedy::RaiseQuota));
+    let text = text(&throttled, "service nginx.service");
+    let first = text.replace('\n', " ");
+    let answer = "nginx.service was stopped for 600 ms by its own CPU quota; it also waited 212 ms for a CPU, ";
+    assert!(first.contains(answer), "{first}");
+    assert!(first.contains("Its own CPU quota caused 600 ms of these waits"), "{first}");
+    assert!(!first.contains("790 ms of it"), "{first}");
+    assert_eq!(throttled.remedies.first().unwrap().remedy, Remedy::RaiseQuota);
 }
 
 #[test]
@@ -220,7 +228,7 @@ fn names_do_not_steer_the_terminal() {
     hostile.culprits[0].comm = "\u{1b}[2J".to_owned();
     hostile.threads[0].comm = "a\n#9".to_owned();
     hostile.interrupted[0].source = "\u{9b}31m".to_owned();
-    let text = page(&hostile, "service x");
+    let text = text(&hostile, "service x");
     let text = text.split("critical path").next().unwrap();
     assert!(!text.chars().any(|char| char.is_control() && char != '\n'), "{text}");
     assert!(!text.contains("\n#9"), "{text}");
@@ -230,7 +238,7 @@ fn names_do_not_steer_the_terminal() {
 fn what_has_no_threads_is_said() {
     let mut none = found();
     none.threads = Vec::new();
-    let text = page(&none, "cgroup /x");
+    let text = text(&none, "cgroup /x");
     assert!(text.starts_with("cgroup /x has no threads: nothing ran"), "{text}");
 }
 
@@ -253,8 +261,10 @@ fn the_document_has_its_names() {
         "culprits",
         "threads",
         "usual",
+        "stopped",
         "ledger",
         "incidents",
+        "kept",
         "remedies",
         "executions",
     ] {

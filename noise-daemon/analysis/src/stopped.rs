@@ -1,0 +1,217 @@
+//! What stopped cgroups of late that no kernel event says: their own CPU quotas and the hypervisor, as charged
+//! between samples, and beside them how long threads of the host reclaimed memory.
+//!
+//! A wait is charged when it ends, so one that goes on is in none of the steps that are kept.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use noise_common::charge::Cause;
+use noise_common::signals::Signal;
+use noise_model::{Sample, Step};
+
+use super::name::Name;
+
+/// Steps that are kept: a minute or more where samples are taken twice a second and clients ask for others.
+const MOST_STEPS: usize = 600;
+/// Charges that are kept, of all of these steps.
+const MOST_CHARGES: usize = 8192;
+
+/// What stopped some cgroups between two times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Stopped {
+    /// From then on, ns on the clock of the samples.
+    pub from_ns: u64,
+    /// Until then.
+    pub to_ns: u64,
+    /// Their waits for a CPU while their quotas were used up, ns.
+    pub quota_ns: u64,
+    /// What the hypervisor took while they ran or waited, ns.
+    pub hypervisor_ns: u64,
+    /// Direct reclaim of memory by threads of the host, ns; `None` where it is not measured.
+    pub host_reclaim_ns: Option<u64>,
+}
+
+/// What one of these causes was charged with.
+#[derive(Debug)]
+struct Charge {
+    victim: Name,
+    cause: Cause,
+    ns: u64,
+}
+
+/// What came between two samples.
+#[derive(Debug)]
+struct Part {
+    start_ns: u64,
+    end_ns: u64,
+    host_reclaim_ns: Option<u64>,
+    charges: Vec<Charge>,
+}
+
+/// The latest steps.
+#[derive(Debug, Default)]
+pub struct Stops {
+    parts: VecDeque<Part>,
+    charges: usize,
+}
+
+impl Stops {
+    /// Takes the next step, and the sample that it led to.
+    pub fn advance(&mut self, sample: &Sample, step: &Step) {
+        // The first one has all since the programs were attached.
+        if step.start_ns == 0 || step.start_ns >= step.end_ns {
+            return;
+        }
+        let is_kept = |cause| matches!(cause, Cause::Throttle | Cause::Steal);
+        let timed = step.charges.iter().filter(|one| one.resource.is_timed() && is_kept(one.cause));
+        let charges: Vec<Charge> = timed
+            .map(|one| Charge {
+                victim: Name::clone(&one.victim),
+                cause: one.cause,
+                ns: one.charged.ns,
+            })
+            .collect();
+        let is_measured = sample.series.iter().any(|one| one.signal == Signal::DirectReclaim);
+        self.charges += charges.len();
+        self.parts.push_back(Part {
+            start_ns: step.start_ns,
+            end_ns: step.end_ns,
+            host_reclaim_ns: is_measured.then(|| step.lost_ns(Signal::DirectReclaim)),
+            charges,
+        });
+        while self.parts.len() > MOST_STEPS || self.charges > MOST_CHARGES {
+            let Some(oldest) = self.parts.pop_front() else { break };
+            self.charges -= oldest.charges.len();
+        }
+    }
+
+    /// What stopped these cgroups in the steps of which at least half lies behind that time; `None` where there is
+    /// none.
+    pub fn since(&self, cgroups: &BTreeSet<Name>, since_ns: u64) -> Option<Stopped> {
+        let is_behind = |part: &&Part| part.start_ns / 2 + part.end_ns / 2 >= since_ns;
+        let mut parts = self.parts.iter().filter(is_behind);
+        let first = parts.next()?;
+        let mut stopped = Stopped { from_ns: first.start_ns, ..Stopped::default() };
+        for part in [first].into_iter().chain(parts) {
+            stopped.to_ns = part.end_ns;
+            if let Some(ns) = part.host_reclaim_ns {
+                let sum = stopped.host_reclaim_ns.unwrap_or(0);
+                stopped.host_reclaim_ns = Some(sum.saturating_add(ns));
+            }
+            for charge in part.charges.iter().filter(|charge| cgroups.contains(&charge.victim)) {
+                let sum = match charge.cause {
+                    Cause::Throttle => &mut stopped.quota_ns,
+                    _ => &mut stopped.hypervisor_ns,
+                };
+                *sum = sum.saturating_add(charge.ns);
+            }
+        }
+        Some(stopped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use noise_common::charge::{Charged, Resource};
+    use noise_model::{Histogram, Interference, Series};
+
+    use super::*;
+
+    const STEP_NS: u64 = 500;
+
+    /// The sample at the end of a step, by what was charged up to then.
+    fn sample(number: u64, charged: &[(Resource, Cause, &str, u64)]) -> Sample {
+        let mut interference: Vec<_> = charged
+            .iter()
+            .map(|(resource, cause, victim, ns)| Interference {
+                resource: *resource,
+                cause: *cause,
+                place: "".into(),
+                victim: (*victim).into(),
+                culprit: cause.name().into(),
+                charged: Charged { ns: *ns, count: 1 },
+            })
+            .collect();
+        interference.sort_by(Interference::order);
+        let series = Series {
+            signal: Signal::DirectReclaim,
+            labels: Vec::new(),
+            totals: Histogram::of(&vec![7; number as usize]),
+            recent_max_ns: 0,
+        };
+        Sample {
+            at_ns: 1000 + number * STEP_NS,
+            interference,
+            series: vec![series],
+            ..Sample::default()
+        }
+    }
+
+    fn of(cgroups: &[&str]) -> BTreeSet<Name> {
+        cgroups.iter().map(|name| Name::from(*name)).collect()
+    }
+
+    #[test]
+    fn what_stopped_a_cgroup_in_the_asked_time_is_summed() {
+        use Cause::{Foreign, Steal, Throttle};
+        use Resource::{Cpu, Preemption, Running};
+        let samples = [
+            sample(0, &[(Cpu, Throttle, "a", 5)]),
+            sample(1, &[(Cpu, Throttle, "a", 15), (Cpu, Throttle, "b", 100)]),
+            sample(
+                2,
+                &[
+                    (Cpu, Throttle, "a", 45),
+                    (Cpu, Throttle, "b", 1100),
+                    (Cpu, Foreign, "a", 999),
+                    (Cpu, Steal, "a", 3),
+                    (Running, Steal, "a", 4),
+                    (Preemption, Steal, "a", 999),
+                ],
+            ),
+        ];
+        let mut stops = Stops::default();
+        let mut before = Sample::default();
+        for sample in samples {
+            stops.advance(&sample, &Step::between(&before, &sample));
+            before = sample;
+        }
+        let whole = Stopped {
+            from_ns: 1000,
+            to_ns: 2000,
+            quota_ns: 40,
+            hypervisor_ns: 7,
+            host_reclaim_ns: Some(14),
+        };
+        assert_eq!(stops.since(&of(&["a"]), 0), Some(whole));
+        // More than half of the first step lies before.
+        let last = Stopped { from_ns: 1500, quota_ns: 30, host_reclaim_ns: Some(7), ..whole };
+        assert_eq!(stops.since(&of(&["a"]), 1250).unwrap().from_ns, 1000);
+        assert_eq!(stops.since(&of(&["a"]), 1300), Some(last));
+        assert_eq!(stops.since(&of(&["a", "b"]), 1300).unwrap().quota_ns, 1030);
+        let none = Stopped { quota_ns: 0, hypervisor_ns: 0, ..whole };
+        assert_eq!(stops.since(&of(&["c"]), 0), Some(none));
+        assert_eq!(stops.since(&of(&["a"]), 2000), None);
+    }
+
+    #[test]
+    fn it_stays_small() {
+        let mut stops = Stops::default();
+        let names: Vec<String> = (0..100).map(|number| format!("/{number}")).collect();
+        let mut before = sample(0, &[]);
+        for number in 1..3000 {
+            let charged: Vec<_> = names
+                .iter()
+                .map(|name| (Resource::Cpu, Cause::Throttle, name.as_str(), number))
+                .collect();
+            let sample = Sample { series: Vec::new(), ..sample(number, &charged) };
+            stops.advance(&sample, &Step::between(&before, &sample));
+            before = sample;
+        }
+        assert!(stops.parts.len() <= MOST_STEPS && stops.charges <= MOST_CHARGES);
+        let kept: usize = stops.parts.iter().map(|part| part.charges.len()).sum();
+        assert_eq!(kept, stops.charges);
+        let stopped = stops.since(&of(&["/7"]), 0).unwrap();
+        assert_eq!((stopped.quota_ns, stopped.host_reclaim_ns), (stops.parts.len() as u64, None));
+    }
+}
