@@ -158,7 +158,7 @@ pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
                 picture.of(&clock, &ctf.layout.env);
             }
             let together = Together::new(&recording, ctf, &others, &args.others)?;
-            let found = all(together.read(), builder(args, together.waker()), select, &sought)?;
+            let found = all(together.read(), builder(args, together.builder()), select, &sought)?;
             let (document, damage) = blamed(together.read(), found);
             picture.map(|picture| picture.finish(&document, tidied())).transpose()?;
             (document, damage)
@@ -171,7 +171,8 @@ pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
             let wakes = reader().any(|record| matches!(record.kind(), Kind::SchedWaking(_)));
             let waker = if wakes { Waker::Waking } else { Waker::Wakeup };
             let tidied = || recording.tidied(reader(), false);
-            let found = all(Merged::one(tidied()), builder(args, waker), select, &sought)?;
+            let found =
+                all(Merged::one(tidied()), builder(args, Builder::new(waker)), select, &sought)?;
             let (document, damage) = blamed(Merged::one(tidied()), found);
             picture.map(|picture| picture.finish(&document, tidied())).transpose()?;
             (document, damage)
@@ -194,10 +195,10 @@ pub(crate) fn columns() -> usize {
     terminal.map_or(USUAL_COLUMNS, |columns| columns.clamp(LEAST_COLUMNS, MOST_COLUMNS))
 }
 
-fn builder(args: &CriticalPathArgs, waker: Waker) -> Builder {
+fn builder(args: &CriticalPathArgs, builder: Builder) -> Builder {
     match args.like_trace_compass {
-        true => Builder::new(waker).like_trace_compass(),
-        false => Builder::new(waker),
+        true => builder.like_trace_compass(),
+        false => builder,
     }
 }
 
