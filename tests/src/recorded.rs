@@ -3,18 +3,55 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::daemon::run_noised;
+use crate::daemon::{Process, binary, run_noised};
 use crate::events::{Recorded, SOFTIRQS, Stretch, Words, timer_entry, timer_exit};
 use crate::ftrace::event::Left;
 use crate::task::is_emulated;
 
+/// Longer than any start should take on a loaded machine.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Softirqs and vectors carry these in front in LTTng's names.
 const SOFTIRQ: &str = "irq_softirq_";
 const VECTOR: &str = "x86_irq_vectors_";
+
+/// Starts `noised record` into a folder, and waits until all is attached.
+///
+/// # Errors
+/// If it ends, or does not begin in time.
+pub fn start_recording(folder: &Path, options: &[&str]) -> Result<Process> {
+    let mut command = Command::new(binary()?);
+    command.args(["record", "-o"]).arg(folder).args(options);
+    let mut process = Process::start(command)?;
+    let deadline = Instant::now() + TIMEOUT;
+    // The first packets are written once all is attached.
+    let first = |name: &str| folder.join("kernel").join(name).exists();
+    while !first("channel0_0") && !first("channel0_0_0") {
+        let ended = process.ended()?;
+        ensure!(ended.is_none(), "it ended with {ended:?}: {}", process.stderr()?);
+        ensure!(Instant::now() < deadline, "it does not begin: {}", process.stderr()?);
+        thread::sleep(Duration::from_millis(10));
+    }
+    Ok(process)
+}
+
+/// Ends a recording by a signal.
+///
+/// # Errors
+/// If it did not go well.
+pub fn stop_recording(process: &mut Process, signal: i32) -> Result<()> {
+    process.signal(signal)?;
+    let status = process.wait()?;
+    ensure!(status.success(), "it ended with {status}: {}", process.stderr()?);
+    Ok(())
+}
 
 /// Runs the reader.
 fn read(folder: &Path, options: &[&str]) -> Result<String> {

@@ -46,6 +46,13 @@ pub fn settle(cpus: &str) -> Result<()> {
     confine(0, &numbers.collect::<Result<Vec<usize>>>()?)
 }
 
+/// Gives the calling thread another name, of up to 15 bytes; the first thread's is its process's.
+pub fn set_name(name: &str) -> Result<()> {
+    let name = std::ffi::CString::new(name)?;
+    // SAFETY: a string with its zero, which outlives the call.
+    check(unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) }, "prctl")
+}
+
 /// Lets a thread go before others, at this nice level.
 pub fn set_nice(thread: i32, level: i32) -> Result<()> {
     let thread = u32::try_from(thread).context("not a thread")?;
@@ -251,9 +258,18 @@ pub fn kernel_threads() -> Result<BTreeSet<i32>> {
 
 /// `CLOCK_MONOTONIC`, nanoseconds.
 pub fn monotonic_ns() -> Result<u64> {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// The CPU time of the calling thread, nanoseconds.
+pub fn thread_cpu_ns() -> Result<u64> {
+    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn clock_ns(clock: libc::clockid_t) -> Result<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the time is written during the call only.
-    let result = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
     ensure!(result == 0, "clock_gettime: {}", io::Error::last_os_error());
     Ok(u64::try_from(time.tv_sec)? * 1_000_000_000 + u64::try_from(time.tv_nsec)?)
 }

@@ -4,11 +4,13 @@
 //! [`build`] makes the execution graph ([`graph`]) of events: a point per worker and moment at which its state
 //! changes, states between them, links by which one worker acts on another. [`walk`] finds the critical path
 //! of an execution ([`execution`]) in it ([`path`]); [`document`] is what commands
-//! print, and [`blame`] says in it for whom it waits. [`account`] sums up where the time of some threads went.
+//! print, and [`blame`] says in it for whom it waits. [`account`] sums up where the time of some threads went,
+//! and [`beside`] holds paths of two recordings side by side.
 //! [`packets`] are matched where they are sent and where they arrive, and [`clocks`] of several machines are brought
 //! together by them.
 
 pub mod account;
+pub mod beside;
 pub mod blame;
 pub mod build;
 pub mod calls;

@@ -2,17 +2,23 @@
 //! `cargo xtask scenario`.
 
 use std::io::{IsTerminal as _, Write as _, stderr};
-use std::process::ExitCode;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Parser, ValueEnum};
-use noise_tests::daemon::Daemon;
+use noise_tests::daemon::{Daemon, binary, run_noised};
 use noise_tests::load;
 use noise_tests::scenario::{
-    CpuStage, DiskStage, IrqLoad, IrqStage, NetworkStage, Report, Stage, play, render,
+    CpuStage, DiskStage, IrqLoad, IrqStage, NetworkStage, PathStage, Report, Stage, play, render,
 };
+use noise_tests::scratch::argument;
 use noise_tests::task::is_root;
+use serde_json::{Value, json};
+
+/// What the program of the critical path searches in each step: some 20 ms of work.
+const PRIMES: u64 = 40_000;
 
 /// A test case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -25,23 +31,31 @@ enum Case {
     Network,
     /// A download under an interrupt load
     Irq,
+    /// The critical path of a program beside nine CPU burners, from two recordings
+    CriticalPath,
 }
 
 /// Plant a culprit, and show what noised says without it and beside it.
 ///
-/// Starts the daemon that NOISED_BIN names (else target/release/noised) on a free port of loopback.
-/// Everything that it plants (cgroups, files, network namespaces) is gone at the end.
+/// Starts the daemon that NOISED_BIN names (else target/release/noised) on a free port of loopback; the case of the
+/// critical path records with it instead. Everything that it plants (cgroups, files, network namespaces) is gone at the end.
 #[derive(Debug, Parser)]
 #[command(name = "noise-scenario", version)]
 struct Options {
     /// What to plant
     case: Case,
-    /// Length of each of the two phases
+    /// Length of each of the two phases; not in the case of the critical path
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
     /// Size of each file that is read in the disk case
     #[arg(long, value_name = "MIB", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=100))]
     file_size: u64,
+    /// How often the program of the critical path does its work in each phase
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    executions: u64,
+    /// Where the two recordings of the critical path stay: the folders quiet and beside-nine
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -75,7 +89,38 @@ fn prepare(options: &Options) -> Result<Box<dyn Stage>> {
         }
         Case::Network => Box::new(NetworkStage::prepare()?),
         Case::Irq => Box::new(IrqStage::prepare(IrqLoad::Everything)?),
+        Case::CriticalPath => bail!("the critical path has no phases of a daemon"),
     })
+}
+
+/// Records twice, and hands over to the command that holds one recording against the other.
+fn critical_path(options: &Options) -> Result<()> {
+    eprintln!("preparing");
+    let stage = PathStage::prepare(options.keep.as_deref(), options.executions, PRIMES)?;
+    let record = |name: &str, is_noisy| {
+        eprintln!("{name}: recording {} executions", options.executions);
+        stage.record(is_noisy)
+    };
+    let (quiet, noisy) = (record("quiet", false)?, record("beside nine burners", true)?);
+    let (quiet, noisy) = (argument(&quiet.folder)?, argument(&noisy.folder)?);
+    let execution = PathStage::execution();
+    let arguments =
+        ["trace", "critical-path", noisy, "--against", quiet, "--execution", &execution];
+    if options.json {
+        let outcome = run_noised(&[&arguments[..], &["--json"]].concat())?;
+        ensure!(outcome.code == 0, "{}", outcome.stderr);
+        let paths: Value = serde_json::from_str(&outcome.stdout)?;
+        let report = json!({ "plot": stage.plot(), "paths": paths });
+        println!("{}", serde_json::to_string_pretty(&report)?);
+        return Ok(());
+    }
+    println!("{}\n", stage.plot().replace(": ", ":\n"));
+    let status = Command::new(binary()?).args(arguments).status()?;
+    ensure!(status.success(), "noised trace critical-path ended with {status}");
+    if options.keep.is_some() {
+        println!("\nnoised {}", arguments.join(" "));
+    }
+    Ok(())
 }
 
 /// Says how far a phase is, where somebody may be watching.
@@ -89,6 +134,9 @@ fn progress(name: &str, passed: Duration, length: Duration) {
 }
 
 fn run(options: &Options) -> Result<()> {
+    if options.case == Case::CriticalPath {
+        return critical_path(options);
+    }
     let length = Duration::from_secs(options.seconds);
     eprintln!("starting noised");
     let daemon = Daemon::start()?;

@@ -38,7 +38,7 @@ pub(super) fn crew(arguments: &mut Arguments) -> Result<()> {
 }
 
 /// Finds the first `count` primes by trial division, and returns the last.
-fn last_prime(count: usize, going: impl Fn() -> bool) -> Option<u64> {
+pub(super) fn last_prime(count: usize, going: impl Fn() -> bool) -> Option<u64> {
     let mut primes: Vec<u64> = vec![2];
     let mut candidate = 3;
     while primes.len() < count {

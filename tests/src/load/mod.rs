@@ -10,6 +10,7 @@ pub mod compute;
 pub mod crowd;
 pub mod disk;
 pub mod files;
+pub mod indexer;
 pub mod marks;
 pub mod net;
 pub mod noise;
@@ -311,6 +312,9 @@ fn run(arguments: Vec<String>) -> Result<()> {
         "primes" => compute::primes(&mut arguments),
         "download" => compute::download(&mut arguments),
         "download-server" => compute::download_server(&mut arguments),
+        "indexer" => indexer::indexer(&mut arguments),
+        "indexer-sums" => indexer::indexer_sums(),
+        "named-burn" => task::named_burn(&mut arguments),
         "file-readers" => files::file_readers(&mut arguments),
         "marks" => marks::marks(&mut arguments),
         "grep" => files::grep(&mut arguments),

@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::disk::{Aligned, open_direct};
 use super::{Arguments, Session, command, report};
-use crate::task::pin;
+use crate::task::{pin, set_name};
 
 /// The names of the three processes.
 pub const NAMES: [&str; 3] = ["relay-client", "relay-middle", "relay-store"];
@@ -60,14 +60,6 @@ impl Word {
     }
 }
 
-fn rename(name: &str) -> Result<()> {
-    let name = std::ffi::CString::new(name)?;
-    // SAFETY: a string with its zero, which outlives the call.
-    let result = unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
-    ensure!(result == 0, "prctl: {}", std::io::Error::last_os_error());
-    Ok(())
-}
-
 /// Takes so much time of the wall.
 fn work(length: Duration) {
     let begin = Instant::now();
@@ -80,7 +72,7 @@ fn work(length: Duration) {
 /// process works, sends a byte by a pipe and sleeps on a lock; the second works, and sends a byte by TCP; the third
 /// reads from the disk, works, and steps the lock.
 pub(super) fn relay(arguments: &mut Arguments) -> Result<()> {
-    rename(NAMES[0])?;
+    set_name(NAMES[0])?;
     pin(0, arguments.number()?)?;
     let (others, path, disk) = (arguments.text()?, arguments.text()?, arguments.text()?);
     let length = arguments.text()?;
@@ -117,7 +109,7 @@ pub(super) fn relay(arguments: &mut Arguments) -> Result<()> {
 
 /// `relay-middle <cpu> <address> <ms>`: from the pipe to TCP.
 pub(super) fn relay_middle(arguments: &mut Arguments) -> Result<()> {
-    rename(NAMES[1])?;
+    set_name(NAMES[1])?;
     pin(0, arguments.number()?)?;
     let mut stream = TcpStream::connect(arguments.text()?)?;
     stream.set_nodelay(true)?;
@@ -133,7 +125,7 @@ pub(super) fn relay_middle(arguments: &mut Arguments) -> Result<()> {
 
 /// `relay-store <cpu> <address> <file> <disk file, or -> <ms>`: from TCP to the lock.
 pub(super) fn relay_store(arguments: &mut Arguments) -> Result<()> {
-    rename(NAMES[2])?;
+    set_name(NAMES[2])?;
     pin(0, arguments.number()?)?;
     let listener = TcpListener::bind(arguments.text()?)?;
     let file = OpenOptions::new().read(true).write(true).open(arguments.text()?)?;

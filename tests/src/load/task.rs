@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 
 use super::{Arguments, Session, command, report};
-use crate::task::{Policy, pin, set_policy, settle};
+use crate::task::{Policy, pin, set_name, set_policy, settle};
 
 /// The nice level of the autogroup, where the kernel has them.
 const AUTOGROUP: &str = "/proc/self/autogroup";
@@ -95,6 +95,13 @@ pub(super) fn sleep(arguments: &mut Arguments) -> Result<()> {
 /// `burn <cpu, or any>`: never sleeps.
 pub(super) fn burn(arguments: &mut Arguments) -> Result<()> {
     settle(&arguments.text()?)?;
+    spin()
+}
+
+/// `named-burn <cpus, or any> <name>`: the same under a name of its own, by which recordings know it.
+pub(super) fn named_burn(arguments: &mut Arguments) -> Result<()> {
+    settle(&arguments.text()?)?;
+    set_name(&arguments.text()?)?;
     spin()
 }
 

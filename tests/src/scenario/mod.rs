@@ -3,8 +3,11 @@
 //! A stage holds what a scenario needs (cgroups, files, network namespaces) and starts its loads. A
 //! phase is a stretch of time with or without the culprits, with the daemon's metrics at both ends.
 //! The command `noise-scenario` prints two phases side by side; the live tests judge them.
+//!
+//! The paper's view of a critical path, quiet and noisy, is made of two recordings, without a daemon.
 
 mod cpu;
+pub mod critical_path;
 mod disk;
 mod irq;
 mod network;
@@ -13,6 +16,7 @@ mod report;
 mod table;
 
 pub use cpu::CpuStage;
+pub use critical_path::PathStage;
 pub use disk::DiskStage;
 pub use irq::{IrqStage, Load as IrqLoad};
 pub use network::NetworkStage;

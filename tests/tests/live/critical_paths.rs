@@ -7,20 +7,40 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::daemon::run_noised;
+use noise_tests::load::figure;
+use noise_tests::scenario::critical_path::{BURNER, PathStage, Recorded};
 use noise_tests::scratch::argument;
 use serde_json::Value;
 
 use crate::record::Recorder;
-use crate::{Test, Verdict};
+use crate::{INCONCLUSIVE, Test, Verdict};
 
-pub(crate) const TESTS: &[(&str, Test)] = &[(
-    "a_clients_wait_for_an_answer_is_its_servers_work",
-    a_clients_wait_for_an_answer_is_its_servers_work,
-)];
+pub(crate) const TESTS: &[(&str, Test)] = &[
+    (
+        "a_clients_wait_for_an_answer_is_its_servers_work",
+        a_clients_wait_for_an_answer_is_its_servers_work,
+    ),
+    ("a_program_beside_nine_burners", a_program_beside_nine_burners),
+];
 
 /// Requests over TCP, and what the server works for each.
 const REQUESTS: u32 = 20;
 const WORK: Duration = Duration::from_millis(5);
+
+/// Executions of the program beside burners, and of how many primes it searches in each step.
+const EXECUTIONS: u64 = 3;
+const PRIMES: u64 = 6000;
+/// How far figures of its paths may be from what the kernel, and its own clock, say.
+const TOLERANCE: f64 = 0.1;
+/// The same of each execution: waits at its ends, of which its marks and its accounts have different parts, and a disk that
+/// takes its time.
+const EDGE_NS: f64 = 10e6;
+/// The part of what grew that the burners have, of the part that is theirs of the CPUs.
+const BURNED: f64 = 0.9;
+/// The most that others, noised among them, may have of the CPUs for that to be said.
+const MOST_OTHERS: f64 = 0.08;
+/// How many times as long the program may run, with the same work, for its recordings to be compared.
+const MOST_SLOWER: f64 = 1.25;
 
 /// The thread's own CPU time.
 fn cpu_time() -> Duration {
@@ -102,4 +122,114 @@ fn a_clients_wait_for_an_answer_is_its_servers_work() -> Result<Verdict> {
         ensure!(sent_ns > 0, "no packet of the server");
     }
     Ok(Verdict::Passed)
+}
+
+fn number(value: &Value, name: &str) -> Result<u64> {
+    value.get(name).and_then(Value::as_u64).with_context(|| format!("no {name} in {value}"))
+}
+
+fn list<'v>(value: &'v Value, name: &str) -> Result<&'v Vec<Value>> {
+    value.get(name).and_then(Value::as_array).with_context(|| format!("no {name}"))
+}
+
+/// Time of all paths of a document in a state, ns, after a look at each: without a gap, as long as the execution.
+fn state_ns(document: &Value, state: &str) -> Result<u64> {
+    let mut sum = 0;
+    let executions = list(document, "executions")?;
+    ensure!(executions.len() as u64 == EXECUTIONS, "{} executions", executions.len());
+    for traced in executions {
+        let mut last_ns = number(traced, "from_ns")?;
+        for part in list(traced, "path")? {
+            let (from_ns, to_ns) = (number(part, "from_ns")?, number(part, "to_ns")?);
+            ensure!(from_ns == last_ns && to_ns > from_ns, "{part} does not follow on {last_ns}");
+            sum += if part["state"] == state { to_ns - from_ns } else { 0 };
+            last_ns = to_ns;
+        }
+        ensure!(last_ns == number(traced, "to_ns")?, "the path ends at {last_ns}");
+        let totals = traced["totals_ns"].as_object().context("no totals")?;
+        let total: u64 = totals.values().filter_map(Value::as_u64).sum();
+        ensure!(total == number(traced, "span_ns")?, "totals sum to {total}");
+    }
+    Ok(sum)
+}
+
+/// The paper's view: what it shows is what the kernel says of the program, and of the burners.
+fn a_program_beside_nine_burners() -> Result<Verdict> {
+    let stage = PathStage::prepare(None, EXECUTIONS, PRIMES)?;
+    let (quiet, noisy) = (stage.record(false)?, stage.record(true)?);
+    let execution = PathStage::execution();
+    let [this, other] = [&noisy, &quiet].map(|of| argument(&of.folder));
+    let options = ["trace", "critical-path", this?, "--against", other?, "--execution", &execution];
+    let page = run_noised(&options)?;
+    println!("{}\n{}", stage.plot(), page.stdout);
+    let outcome = run_noised(&[&options[..], &["--json"]].concat())?;
+    ensure!(page.code == 0 && outcome.code == 0, "{page:?} {outcome:?}");
+    let document: Value = serde_json::from_str(&outcome.stdout)?;
+    let against = &document["against"];
+    let lost = number(&document, "discarded")? + number(against, "discarded")?;
+    ensure!(lost == 0, "{INCONCLUSIVE}: {lost} events were lost");
+
+    let beside = list(&document, "beside")?.first().context("nothing beside each other")?;
+    let row = |list: &[Value], state: &str| -> Result<[f64; 2]> {
+        let of = |name: &str| -> Result<f64> {
+            let own = list.iter().filter(|row| row["state"] == state);
+            own.map(|row| Ok(number(row, name)? as f64)).sum()
+        };
+        Ok([of("against_ns")?, of("ns")?])
+    };
+    let far = |found: f64, expected: f64| {
+        (found - expected).abs() > TOLERANCE * expected.max(found) + EDGE_NS * EXECUTIONS as f64
+    };
+    let mut shown = Vec::new();
+    for (state, what) in [("running", "ran-ns"), ("waiting_cpu", "waited-ns")] {
+        let both = row(list(beside, "states")?, state)?;
+        let sides = [(&quiet, against), (&noisy, &document)];
+        for ((phase, document), beside) in sides.into_iter().zip(both) {
+            let found = state_ns(document, state)? as f64;
+            let kernel = figure(&phase.figures, what)? as f64;
+            println!("{state}: {found} ns on the path, the kernel says {kernel} ns");
+            ensure!((found - beside).abs() < 1.0, "{found} ns on the path, {beside} ns beside");
+            // One of the two processes works at a time, and it does so on the path. They may wait both, and a CPU that
+            // has to wake up is waited for before the kernel counts.
+            ensure!(state != "running" || !far(found, kernel), "{found} ns running, not {kernel}");
+        }
+        shown.push(both);
+    }
+    let [[ran_quiet, ran_noisy], [waited_quiet, waited_noisy]] = shown[..] else {
+        anyhow::bail!("{shown:?}")
+    };
+    let burned = judge_others(&noisy, ran_noisy / ran_quiet)?;
+    // The work is the same: what its own clock says that it takes longer, it waits for a CPU.
+    let longer_ns = number(beside, "ns")? as f64 - number(beside, "against_ns")? as f64;
+    let grown_ns = waited_noisy - waited_quiet;
+    println!("{longer_ns} ns longer, {grown_ns} ns more of waiting for a CPU");
+    ensure!(grown_ns > 0.0 && !far(grown_ns, longer_ns), "{grown_ns} of {longer_ns} ns more");
+    let kernel_ns = figure(&noisy.figures, "waited-ns")? as f64;
+    ensure!(
+        waited_noisy < kernel_ns || !far(waited_noisy, kernel_ns),
+        "{waited_noisy} ns of waiting, the kernel says {kernel_ns}"
+    );
+    let is_burner = |row: &&Value| row["state"] == "waiting_cpu" && row["comm"] == BURNER;
+    let whom = list(beside, "whom")?.iter().find(is_burner).context("no burner is blamed")?;
+    ensure!(number(whom, "against_ns")? == 0, "blamed before it was there: {whom}");
+    let part = number(whom, "ns")? as f64 / grown_ns;
+    println!("the burners had {:.1} % of what grew", part * 100.0);
+    ensure!(part >= BURNED * burned, "the burners had {part} of what grew, {burned} of the CPUs");
+    let said = page.stdout.lines().nth(1).unwrap_or_default();
+    ensure!(said.contains("waits for a CPU") && said.contains("burn had"), "it says: {said}");
+    Ok(Verdict::Passed)
+}
+
+/// The part that the burners had of what the program left of its CPUs, where they had them nearly alone.
+fn judge_others(noisy: &Recorded, slower: f64) -> Result<f64> {
+    let own_ns = figure(&noisy.figures, "ran-ns")?;
+    let burned = noisy.burned_ns as f64 / noisy.capacity_ns.saturating_sub(own_ns) as f64;
+    let others = 100.0 * (1.0 - burned);
+    println!("others had {others:.1} % of the CPUs; it runs {slower:.2}x as long");
+    ensure!(1.0 - burned <= MOST_OTHERS, "{INCONCLUSIVE}: others had {others:.1} % of the CPUs");
+    ensure!(
+        (MOST_SLOWER.recip()..=MOST_SLOWER).contains(&slower),
+        "{INCONCLUSIVE}: the same work takes {slower:.2}x as long"
+    );
+    Ok(burned)
 }

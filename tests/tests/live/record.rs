@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use noise_tests::bpf;
 use noise_tests::compare::slowest_program_ns;
-use noise_tests::daemon::{Process, binary, run_noised};
+use noise_tests::daemon::{Process, run_noised};
 use noise_tests::events::{Window, ensure_present, ensure_recorded};
 use noise_tests::ftrace::blind::{ensure_sight, keep_sight};
 use noise_tests::ftrace::event::{Event, Kind};
 use noise_tests::ftrace::{self, TIMER_EVENTS};
 use noise_tests::load::Worker;
-use noise_tests::recorded::{Recording, counted, recorded};
+use noise_tests::recorded::{Recording, counted, recorded, start_recording, stop_recording};
 use noise_tests::scratch::Folder;
 use noise_tests::task::cpus;
 
@@ -29,9 +29,6 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("record_of_a_million_a_second", record_of_a_million_a_second),
 ];
 
-/// Longer than any start should take on a loaded machine.
-const TIMEOUT: Duration = Duration::from_secs(30);
-
 /// A recording on its way.
 pub(crate) struct Recorder {
     pub(crate) process: Process,
@@ -41,26 +38,12 @@ pub(crate) struct Recorder {
 impl Recorder {
     pub(crate) fn start(options: &[&str]) -> Result<Self> {
         let folder = Folder::new("record")?;
-        let mut command = Command::new(binary()?);
-        command.args(["record", "-o", folder.argument()?]).args(options);
-        let mut process = Process::start(command)?;
-        let deadline = Instant::now() + TIMEOUT;
-        // The first packets are written once all is attached.
-        let first = |name: &str| folder.path().join("kernel").join(name).exists();
-        while !first("channel0_0") && !first("channel0_0_0") {
-            let ended = process.ended()?;
-            ensure!(ended.is_none(), "it ended with {ended:?}: {}", process.stderr()?);
-            ensure!(Instant::now() < deadline, "it does not begin: {}", process.stderr()?);
-            thread::sleep(Duration::from_millis(10));
-        }
+        let process = start_recording(folder.path(), options)?;
         Ok(Self { process, folder })
     }
 
     pub(crate) fn stop(&mut self, signal: i32) -> Result<()> {
-        self.process.signal(signal)?;
-        let status = self.process.wait()?;
-        ensure!(status.success(), "it ended with {status}: {}", self.process.stderr()?);
-        Ok(())
+        stop_recording(&mut self.process, signal)
     }
 }
 

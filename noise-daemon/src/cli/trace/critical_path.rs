@@ -1,12 +1,13 @@
 //! `noised trace critical-path`: what executions in a recording really waited for.
 
+mod beside;
 mod lane;
 pub(crate) mod page;
 pub(crate) mod picture;
 mod several;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use noise_paths::blame::Blame;
@@ -26,6 +27,7 @@ use noise_trace::event::Kind;
 use noise_trace::ftrace;
 use noise_trace::record::Source;
 use noise_trace::select::Select;
+use serde::Serialize;
 
 use self::picture::Picture;
 use self::several::Together;
@@ -33,7 +35,8 @@ use super::moment::Moment;
 use super::part::Part;
 use super::recording::Recording;
 use super::{NO_CGROUPS, report};
-use crate::cli::{CommandError, output};
+use crate::cli::CommandError;
+use crate::cli::output::{self, Painted};
 
 /// Events after which what lies before the asked time is forgotten.
 const FORGET_EVENTS: u64 = 1 << 16;
@@ -62,6 +65,10 @@ pub struct CriticalPathArgs {
     /// times.
     #[arg(long = "with", value_name = "RECORDING", conflicts_with = "perfetto")]
     others: Vec<PathBuf>,
+    /// Another recording of the same work, usually one in which nothing disturbed it: its path stands beside that of the first
+    /// one, with what is longer and for whom. What else is asked for holds for both.
+    #[arg(long, value_name = "RECORDING", conflicts_with_all = ["perfetto", "others"])]
+    against: Option<PathBuf>,
     /// What one execution is: thread:TID, or a part of that thread's time as thread:TID@FROM..TO (each a time as
     /// --from has it, or empty); process:NAME or process:PID for each process from its creation or exec to its
     /// exit; mark:NAME or mark:NAME=KEY between marks that programs set (noised mark); event:BEGIN..END from one
@@ -141,11 +148,54 @@ struct Sought<'a> {
 /// # Errors
 /// See [`CommandError`].
 pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
-    let recording = Recording::open(&args.recording)?;
-    let others = several::open(&recording, &args.others)?;
-    let mut picture =
-        args.perfetto.as_deref().map(|to| Picture::begin(&args.recording, to)).transpose()?;
-    let (document, damage) = match &recording {
+    let path = args.recording.as_path();
+    let recording = Recording::open(path)?;
+    let Some(other_path) = &args.against else {
+        let (document, damage) = found(args, path, &recording)?;
+        print(args, &document, || page::page(&document, columns()))?;
+        report(path, &damage);
+        return Ok(());
+    };
+    let other = Recording::open(other_path)?;
+    let one = |path: &Path, recording: &Recording| {
+        found(args, path, recording).map_err(|CommandError { exit, source }| CommandError {
+            exit,
+            source: source.context(path.display().to_string()),
+        })
+    };
+    let (document, damage) = one(path, &recording)?;
+    let (against, other_damage) = one(other_path, &other)?;
+    let both = beside::Document::new(document, against);
+    print(args, &both, || beside::page(&both, [path, other_path], columns()))?;
+    report(path, &damage);
+    report(other_path, &other_damage);
+    Ok(())
+}
+
+fn print(
+    args: &CriticalPathArgs,
+    document: &impl Serialize,
+    page: impl FnOnce() -> Painted,
+) -> Result<(), CommandError> {
+    match args.json {
+        true => {
+            let json = serde_json::to_string_pretty(document).map_err(anyhow::Error::from)?;
+            output::print_json(&(json + "\n"))?;
+        }
+        false => output::print_painted(&page())?,
+    }
+    Ok(())
+}
+
+/// The paths in a recording.
+fn found(
+    args: &CriticalPathArgs,
+    path: &Path,
+    recording: &Recording,
+) -> Result<(Document, Damage), CommandError> {
+    let others = several::open(recording, &args.others)?;
+    let mut picture = args.perfetto.as_deref().map(|to| Picture::begin(path, to)).transpose()?;
+    Ok(match recording {
         Recording::Ctf(ctf) => {
             let files = ctf.streams();
             let reader = || Reader::new(&ctf.layout, &files);
@@ -157,7 +207,7 @@ pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
             if let Some(picture) = &mut picture {
                 picture.of(&clock, &ctf.layout.env);
             }
-            let together = Together::new(&recording, ctf, &others, &args.others)?;
+            let together = Together::new(recording, ctf, &others, &args.others)?;
             let found = all(together.read(), builder(args, together.builder()), select, &sought)?;
             let (document, damage) = blamed(together.read(), found);
             picture.map(|picture| picture.finish(&document, tidied())).transpose()?;
@@ -177,16 +227,7 @@ pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
             picture.map(|picture| picture.finish(&document, tidied())).transpose()?;
             (document, damage)
         }
-    };
-    match args.json {
-        true => {
-            let json = serde_json::to_string_pretty(&document).map_err(anyhow::Error::from)?;
-            output::print_json(&(json + "\n"))?;
-        }
-        false => output::print_painted(&page::page(&document, columns()))?,
-    }
-    report(&args.recording, &damage);
-    Ok(())
+    })
 }
 
 /// How wide a page is.

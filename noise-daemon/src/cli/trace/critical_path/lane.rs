@@ -79,6 +79,18 @@ fn others(traced: &Traced) -> Vec<(i32, &str)> {
     rows.into_iter().map(|(who, _)| who).collect()
 }
 
+/// A letter for each column, and the states that have one.
+fn band<'p>(page: &mut Painted, cells: &[Cell<'p>], states: &mut Vec<&'p str>) {
+    for run in cells.chunk_by(|one, other| one.0 == other.0) {
+        let Some((state, _)) = run.first() else { continue };
+        let (letter, colour) = look(state);
+        page.coloured(&letter.to_string().repeat(run.len()), colour);
+        if !states.contains(state) {
+            states.push(state);
+        }
+    }
+}
+
 /// The lane in so many columns, with what its letters mean.
 pub fn lane(page: &mut Painted, traced: &Traced, width: usize, shown: impl Fn(u64) -> String) {
     let cells = cells(traced, width);
@@ -88,14 +100,7 @@ pub fn lane(page: &mut Painted, traced: &Traced, width: usize, shown: impl Fn(u6
     let end = shown(traced.span_ns);
     page.plain(&format!("\n  0{end:>width$}\n  ", width = cells.len().saturating_sub(1)));
     let mut states: Vec<&str> = Vec::new();
-    for run in cells.chunk_by(|one, other| one.0 == other.0) {
-        let Some((state, _)) = run.first() else { continue };
-        let (letter, colour) = look(state);
-        page.coloured(&letter.to_string().repeat(run.len()), colour);
-        if !states.contains(state) {
-            states.push(state);
-        }
-    }
+    band(page, &cells, &mut states);
     page.plain("\n");
     let others = others(traced);
     let letter = |who: &(i32, &str)| {
@@ -110,10 +115,7 @@ pub fn lane(page: &mut Painted, traced: &Traced, width: usize, shown: impl Fn(u6
         page.plain(&format!("  {line}\n"));
     }
     let mut legend = Legend { page, columns: 0, width: width + 2 };
-    for state in &states {
-        let (letter, colour) = look(state);
-        legend.item(Some((&letter.to_string(), colour)), &format!(" {state}"), ", ");
-    }
+    legend.states(&states);
     if !others.is_empty() {
         let mut shown: Vec<char> = Vec::new();
         legend.item(None, &format!("{OWN} {}", thread(&traced.comm, traced.tid)), "; ");
@@ -131,6 +133,63 @@ pub fn lane(page: &mut Painted, traced: &Traced, width: usize, shown: impl Fn(u6
     page.plain("\n");
 }
 
+/// Two lanes on one scale, so that the longer execution has all of so many columns, each below its heading. Threads have
+/// letters by their names, since the two executions have other threads.
+pub fn pair(
+    page: &mut Painted,
+    both: [(&str, &Traced); 2],
+    width: usize,
+    shown: impl Fn(u64) -> String,
+) {
+    let longest_ns = both.iter().map(|(_, traced)| traced.span_ns).max().unwrap_or(0);
+    let columns = |traced: &Traced| {
+        let part = width as u128 * u128::from(traced.span_ns) / u128::from(longest_ns.max(1));
+        usize::try_from(part).unwrap_or(width).max(1)
+    };
+    let lanes = both.map(|(heading, traced)| (heading, traced, cells(traced, columns(traced))));
+    if lanes.iter().any(|(_, _, cells)| cells.is_empty()) {
+        return;
+    }
+    let mut names: Vec<&str> = Vec::new();
+    for (_, traced, cells) in &lanes {
+        for (_, (_, comm)) in cells {
+            if *comm != traced.comm && !names.contains(comm) {
+                names.push(comm);
+            }
+        }
+    }
+    let letter = |own: &str, comm: &str| match names.iter().position(|name| *name == comm) {
+        _ if comm == own => OWN,
+        Some(place) => LETTERS.get(place).map_or(OTHERS, |letter| char::from(*letter)),
+        None => OTHERS,
+    };
+    let end = shown(longest_ns);
+    page.plain(&format!("\n  0{end:>width$}\n", width = width.saturating_sub(1)));
+    let mut states: Vec<&str> = Vec::new();
+    for (heading, traced, cells) in &lanes {
+        page.plain(&format!("  {heading}, {}\n  ", shown(traced.span_ns)));
+        band(page, cells, &mut states);
+        page.plain("\n");
+        if !names.is_empty() {
+            let line: String =
+                cells.iter().map(|(_, (_, comm))| letter(&traced.comm, comm)).collect();
+            page.plain(&format!("  {line}\n"));
+        }
+    }
+    let mut legend = Legend { page, columns: 0, width: width + 2 };
+    legend.states(&states);
+    if let (false, Some((_, own, _))) = (names.is_empty(), lanes.first()) {
+        legend.item(None, &format!("{OWN} {}", clean(&own.comm)), "; ");
+        for (name, letter) in names.iter().zip(LETTERS) {
+            legend.item(None, &format!("{} {}", char::from(*letter), clean(name)), ", ");
+        }
+        if names.len() > LETTERS.len() {
+            legend.item(None, &format!("{OTHERS} others"), ", ");
+        }
+    }
+    page.plain("\n");
+}
+
 /// What letters mean, in lines that are not longer than the lane.
 struct Legend<'p> {
     page: &'p mut Painted,
@@ -140,6 +199,13 @@ struct Legend<'p> {
 }
 
 impl Legend<'_> {
+    fn states(&mut self, states: &[&str]) {
+        for state in states {
+            let (letter, colour) = look(state);
+            self.item(Some((&letter.to_string(), colour)), &format!(" {state}"), ", ");
+        }
+    }
+
     fn item(&mut self, letter: Option<(&str, &'static str)>, text: &str, separator: &str) {
         let columns = letter.map_or(0, |(letter, _)| letter.chars().count()) + text.chars().count();
         let is_first = self.columns == 0;

@@ -18,7 +18,7 @@ const SHOWN_PARTS: usize = 20;
 /// Names in one row.
 const SHOWN_NAMES: usize = 3;
 /// Whom a wait was for is not known.
-const UNTRACKED: &str = "untracked";
+pub(super) const UNTRACKED: &str = "untracked";
 /// What stands before names in a row of a state, before a part's state, and before a part's thread.
 const STATE_COLUMNS: usize = 44;
 const TIMES_COLUMNS: usize = 29;
@@ -28,11 +28,12 @@ const MORE_COLUMNS: usize = 12;
 const LEAST_NAMES_COLUMNS: usize = 20;
 
 /// For people, in milliseconds.
-fn milli(ns: u64) -> String {
+pub(super) fn milli(ns: u64) -> String {
     format!("{:.3}", ns as f64 / 1e6)
 }
 
-fn share(ns: u64, all_ns: u64) -> String {
+/// A part of a whole.
+pub(super) fn share(ns: u64, all_ns: u64) -> String {
     format!("{:.1} %", 100.0 * ns as f64 / all_ns.max(1) as f64)
 }
 
