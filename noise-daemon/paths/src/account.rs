@@ -492,6 +492,7 @@ impl Time<'_> {
             has_end: false,
             cut: 0,
             totals_ns: BTreeMap::new(),
+            in_calls_ns: None,
             path,
         };
         Some((member, traced))

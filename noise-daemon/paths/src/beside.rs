@@ -203,6 +203,7 @@ mod tests {
             has_end: true,
             cut: 0,
             totals_ns: BTreeMap::new(),
+            in_calls_ns: None,
             path,
         }
     }

@@ -35,7 +35,7 @@ pub struct Delimiters {
 }
 
 /// An execution and its path.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Traced {
     /// As it was asked for.
     pub name: String,
@@ -60,6 +60,9 @@ pub struct Traced {
     pub cut: u64,
     /// Time by state; sums to the span.
     pub totals_ns: BTreeMap<&'static str, u64>,
+    /// How much of `running` was spent in system calls, where that is known of any part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_calls_ns: Option<u64>,
     /// What it was spent on, in order, without a gap.
     pub path: Vec<Segment>,
 }
@@ -85,6 +88,10 @@ pub struct Segment {
     /// Why nothing better is known: `no_waker`, `no_history`, `created`, `cut`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<&'static str>,
+    /// How much of a running part was spent in system calls, nanoseconds; known where the recording has their begins
+    /// and ends. See [`calls`](crate::calls).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_calls_ns: Option<u64>,
     /// The thread that handled the interrupt which ended a sleep.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub through: Option<String>,
@@ -127,6 +134,7 @@ pub fn traced(graph: &Graph, name: &str, execution: &Execution, path: &Path) -> 
         has_end: execution.has_end,
         cut: path.cut,
         totals_ns,
+        in_calls_ns: None,
         path: segments.into_iter().map(|(_, segment)| segment).collect(),
     }
 }
@@ -192,5 +200,18 @@ fn segment(graph: &Graph, step: &Step) -> Segment {
     };
     let state = step.state().name();
     let recording = graph.get(step.last()).map_or(0, |worker| worker.who.machine());
-    Segment { recording, tid, comm, cpu, state, from_ns, to_ns, why, through, culprits }
+    let in_calls_ns = None;
+    Segment {
+        recording,
+        tid,
+        comm,
+        cpu,
+        state,
+        from_ns,
+        to_ns,
+        why,
+        in_calls_ns,
+        through,
+        culprits,
+    }
 }

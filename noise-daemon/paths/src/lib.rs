@@ -13,6 +13,7 @@ pub mod account;
 pub mod beside;
 pub mod blame;
 pub mod build;
+pub mod calls;
 pub mod clocks;
 pub mod document;
 pub mod execution;

@@ -30,7 +30,8 @@ pub struct Replayed {
 
 /// By how much real time is ahead of the events' clock, ns.
 pub fn offset_ns(head: &StretchHead) -> u64 {
-    head.realtime_ns.saturating_sub(head.monotonic_ns)
+    // More than a recording's clock can have is none.
+    head.realtime_ns.saturating_sub(head.monotonic_ns).min(i64::MAX.cast_unsigned())
 }
 
 /// Makes a recording of a file's events within a time (ns on CLOCK_MONOTONIC).

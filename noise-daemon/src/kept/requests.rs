@@ -5,7 +5,6 @@
 //! thread writes back is that thread's, which does not sleep for it: whoever waits for the data sleeps while any request
 //! is under way.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 use noise_analysis::Watched;
@@ -13,6 +12,8 @@ use noise_common::signals::{OPERATIONS, Signal, operation_of};
 use noise_common::store::event::Payload;
 use noise_common::store::{Event, EventKind};
 use noise_wire::events::Place;
+
+use super::newest::Newest;
 
 /// Most steps of requests that are looked at, the latest.
 const MOST_STEPS: usize = 1 << 17;
@@ -105,7 +106,7 @@ pub struct Requests {
     stage: Stage,
     /// Who runs on each CPU.
     running: BTreeMap<Place, u32>,
-    steps: Vec<At>,
+    steps: Newest<At>,
 }
 
 impl Requests {
@@ -124,7 +125,8 @@ impl Requests {
         let (name, operation) = subject.rsplit_once(' ')?;
         let operation = OPERATIONS.iter().position(|known| *known == operation)?;
         let device = device(name)?;
-        Some(Self { device, operation, stage, running: BTreeMap::new(), steps: Vec::new() })
+        let steps = Newest::new(MOST_STEPS, |(at_ns, ..): &At| *at_ns);
+        Some(Self { device, operation, stage, running: BTreeMap::new(), steps })
     }
 
     /// Takes an event of a part of the store.
@@ -145,13 +147,8 @@ impl Requests {
                     Some(EventKind::BlockMerge) => Step::Merge,
                     _ => Step::Complete,
                 };
-                if self.steps.len() >= 2 * MOST_STEPS {
-                    self.steps
-                        .select_nth_unstable_by_key(MOST_STEPS, |(at_ns, ..)| Reverse(*at_ns));
-                    self.steps.truncate(MOST_STEPS);
-                }
                 let tid = self.running.get(&place).copied().unwrap_or(0);
-                self.steps.push((event.time_ns, request.tag, step, tid, request.bytes));
+                self.steps.add((event.time_ns, request.tag, step, tid, request.bytes));
             }
             _ => {}
         }
@@ -163,8 +160,9 @@ impl Requests {
     }
 
     /// When they were waited for, up to a time: until then what is still under way.
-    pub fn waited(mut self, end_ns: u64) -> Waited {
-        self.steps.sort_unstable();
+    pub fn waited(self, end_ns: u64) -> Waited {
+        let mut steps = self.steps.finish();
+        steps.sort_unstable();
         let mut open: HashMap<u16, Open> = HashMap::new();
         let mut own: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
         let stage = self.stage;
@@ -177,7 +175,7 @@ impl Requests {
                 own.entry(request.tid).or_default().push((from_ns, to_ns));
             }
         };
-        for (at_ns, tag, step, tid, bytes) in self.steps {
+        for (at_ns, tag, step, tid, bytes) in steps {
             match step {
                 Step::Insert => {
                     let queued_ns = Some(at_ns);
@@ -322,6 +320,8 @@ mod tests {
             let body = block(EventKind::BlockIssue, at_ns << 8, 512, at_ns);
             requests.note(Place::default(), &event(&body, 0));
         }
-        assert!(requests.steps.len() <= 2 * MOST_STEPS);
+        let steps = requests.steps.finish();
+        assert_eq!(steps.len(), MOST_STEPS);
+        assert!(steps.iter().all(|(at_ns, ..)| *at_ns >= 3 * MOST_STEPS as u64));
     }
 }

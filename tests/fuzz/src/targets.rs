@@ -405,6 +405,9 @@ pub fn paths(bytes: &[u8]) {
     for execution in all {
         let Execution { worker, from_ns, to_ns, .. } = execution;
         let Some(path) = walk(graph, worker, from_ns, to_ns, Bounds::default()) else { continue };
+        // It begins and ends with what is known of the worker.
+        let (first_ns, last_ns) = graph.get(worker).and_then(|of| of.span()).unwrap_or_default();
+        let (from_ns, to_ns) = (from_ns.max(first_ns), to_ns.min(last_ns));
         assert_eq!(path.fault(worker, from_ns, to_ns), None);
         document.executions.push(traced(graph, "any", &execution, &path));
     }

@@ -32,6 +32,9 @@ fn said(daemon: &Daemon, id: u64) -> Result<Value> {
     ensure!(until(|| Ok(trace()?.is_some()))?, "nothing is said of incident {id}");
     let trace = trace()?.context("it went")?;
     println!("  kept: {trace}");
+    let trouble = trace["trouble"].as_str().unwrap_or_default();
+    let is_crowded = ["of the last hour", "opened at once"].iter().any(|of| trouble.contains(of));
+    ensure!(!is_crowded, "{INCONCLUSIVE}: too many other incidents: {trace}");
     Ok(trace)
 }
 
@@ -74,10 +77,6 @@ impl Keeping {
     /// The paths of an incident, which a planted hog brought about.
     pub(crate) fn ensure_kept(&self, daemon: &Daemon, id: u64, hogs: &[i32]) -> Result<Value> {
         let trace = said(daemon, id)?;
-        let trouble = trace["trouble"].as_str().unwrap_or_default();
-        let is_crowded =
-            ["of the last hour", "opened at once"].iter().any(|of| trouble.contains(of));
-        ensure!(!is_crowded, "{INCONCLUSIVE}: too many other incidents: {trace}");
         let events = trace["events"].as_u64().unwrap_or(0);
         ensure!(trace["trouble"].is_null() && (1..=MOST_EVENTS).contains(&events), "{trace}");
         let document: Value = serde_json::from_str(&self.show(id, &["--path", "--json"])?)?;

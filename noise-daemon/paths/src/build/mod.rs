@@ -12,6 +12,8 @@ mod compass;
 pub(crate) mod known;
 mod machine;
 
+use std::collections::BTreeMap;
+
 use noise_trace::contexts::Context;
 use noise_trace::event::{Comm, Event, Kind, Packet, Task, Woken, stays_runnable};
 use noise_trace::threads::MAX_TID;
@@ -37,6 +39,8 @@ pub enum Waker {
 pub struct Builder {
     graph: Graph,
     waker: Waker,
+    /// Those of recordings that differ in that.
+    wakers: BTreeMap<u16, Waker>,
     machines: Vec<Machine>,
     packets: Packets<Place>,
     /// See [`Builder::like_trace_compass`].
@@ -55,6 +59,22 @@ impl Builder {
     /// One that links who wakes to who is woken by those events.
     pub fn new(waker: Waker) -> Self {
         Self { waker, ..Self::default() }
+    }
+
+    /// In that one of several recordings it is those events.
+    #[must_use]
+    pub fn with_waker(mut self, machine: u16, waker: Waker) -> Self {
+        if waker != self.waker {
+            self.wakers.insert(machine, waker);
+        }
+        self
+    }
+
+    fn waker(&self, machine: u16) -> Waker {
+        match self.wakers.is_empty() {
+            true => self.waker,
+            false => self.wakers.get(&machine).copied().unwrap_or(self.waker),
+        }
     }
 
     /// The graph so far.
@@ -110,8 +130,12 @@ impl Builder {
             Kind::SchedSwitch { prev, prev_state, next } if can_be(prev) && can_be(next) => {
                 self.switch(at, prev, *prev_state, next);
             }
-            Kind::SchedWaking(woken) if self.waker == Waker::Waking => self.wake(at, woken),
-            Kind::SchedWakeup(woken) if self.waker == Waker::Wakeup => self.wake(at, woken),
+            Kind::SchedWaking(woken) if self.waker(machine) == Waker::Waking => {
+                self.wake(at, woken)
+            }
+            Kind::SchedWakeup(woken) if self.waker(machine) == Waker::Wakeup => {
+                self.wake(at, woken)
+            }
             Kind::SchedWakeupNew(woken) => self.wake_new(at, woken),
             Kind::SchedProcessFork { parent, parent_pid, child, child_pid }
                 if can_be(parent) && can_be(child) =>
@@ -312,7 +336,8 @@ impl Builder {
                 if self.ends_unseen_sleep(target) {
                     self.end_unseen_sleep(at, target);
                 }
-                if self.waker == Waker::Waking && known.cpu != at.cpu && !self.is_compass {
+                let has_waking = self.waker(at.machine) == Waker::Waking;
+                if has_waking && known.cpu != at.cpu && !self.is_compass {
                     let losses = self.machine(at.machine).losses;
                     self.know(target, Known { woken: Some(losses), is_unseen: false, ..known });
                 }

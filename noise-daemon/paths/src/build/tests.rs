@@ -485,3 +485,22 @@ fn whole_blocks_of_threads_that_ended_are_forgotten() {
     assert!(there < 500, "{there}");
     assert!(builder.graph().points() < 1000);
 }
+
+#[test]
+fn each_recording_has_its_own_event_that_says_who_wakes() {
+    let mut builder = Builder::new(Waker::Waking).with_waker(1, Waker::Wakeup);
+    let wakeup = |tid| Kind::SchedWakeup(Woken { task: task(tid), target_cpu: 0 });
+    for (machine, woken) in [(0, waking(9)), (1, wakeup(9))] {
+        for (time_ns, cpu, kind) in [
+            (10, 1, switch(0, 0, 2)),
+            (20, 0, switch(0, 0, 9)),
+            (30, 0, switch(9, 1, 0)),
+            (40, 1, woken),
+        ] {
+            builder.follow_on(machine, &Event { time_ns, cpu, kind });
+        }
+        let worker = builder.graph().get(builder.thread(machine, 9).unwrap()).unwrap();
+        let last = worker.points().last().unwrap();
+        assert!(last.time_ns == 40 && last.link.is_some(), "{machine}: {last:?}");
+    }
+}

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use noise_paths::blame::Blame;
 use noise_paths::build::{Builder, Waker};
+use noise_paths::calls::{Calls, begins_call};
 use noise_paths::document::{Delimiters, Document, traced};
 use noise_paths::execution::{Execution, Finder, Wanted, find};
 use noise_paths::feed;
@@ -207,7 +208,7 @@ fn found(
                 picture.of(&clock, &ctf.layout.env);
             }
             let together = Together::new(recording, ctf, &others, &args.others)?;
-            let found = all(together.read(), builder(args, together.waker()), select, &sought)?;
+            let found = all(together.read(), builder(args, together.builder()), select, &sought)?;
             let (document, damage) = blamed(together.read(), found);
             picture.map(|picture| picture.finish(&document, tidied())).transpose()?;
             (document, damage)
@@ -220,7 +221,8 @@ fn found(
             let wakes = reader().any(|record| matches!(record.kind(), Kind::SchedWaking(_)));
             let waker = if wakes { Waker::Waking } else { Waker::Wakeup };
             let tidied = || recording.tidied(reader(), false);
-            let found = all(Merged::one(tidied()), builder(args, waker), select, &sought)?;
+            let found =
+                all(Merged::one(tidied()), builder(args, Builder::new(waker)), select, &sought)?;
             let (document, damage) = blamed(Merged::one(tidied()), found);
             picture.map(|picture| picture.finish(&document, tidied())).transpose()?;
             (document, damage)
@@ -234,10 +236,10 @@ pub(crate) fn columns() -> usize {
     terminal.map_or(USUAL_COLUMNS, |columns| columns.clamp(LEAST_COLUMNS, MOST_COLUMNS))
 }
 
-fn builder(args: &CriticalPathArgs, waker: Waker) -> Builder {
+fn builder(args: &CriticalPathArgs, builder: Builder) -> Builder {
     match args.like_trace_compass {
-        true => Builder::new(waker).like_trace_compass(),
-        false => Builder::new(waker),
+        true => builder.like_trace_compass(),
+        false => builder,
     }
 }
 
@@ -257,20 +259,23 @@ fn sought<'a>(
     args.executions.iter().map(one).collect()
 }
 
+/// The paths, what could not be read, and whether there are begins and ends of system calls.
+type Found = (Document, Damage, bool);
+
 /// Goes over the events, and finds the paths.
 fn all<'t, S: Source<'t>>(
     mut source: Merged<'t, S>,
     mut builder: Builder,
     mut select: Select,
     sought: &[Sought<'_>],
-) -> anyhow::Result<(Document, Damage)> {
+) -> anyhow::Result<Found> {
     // None where one of them has no begin or no end.
     let from_ns = sought.iter().map(|sought| sought.from_ns).min().flatten();
     let to_ns = sought.iter().map(|sought| sought.to_ns).collect::<Option<Vec<_>>>();
     let to_ns = to_ns.and_then(|all| all.into_iter().max());
     let mut document = Document::default();
     let (mut wanted, mut last_ns) = (BTreeSet::new(), 0);
-    let (mut beyond, mut number) = (0, 0u64);
+    let (mut beyond, mut number, mut has_calls) = (0, 0u64, false);
     let (mut is_whole, mut parts) = (true, 0usize);
     let mut finders: Vec<Option<Finder>> =
         sought.iter().map(|sought| Finder::new(sought.wanted, 0)).collect();
@@ -295,6 +300,9 @@ fn all<'t, S: Source<'t>>(
         let event = record.event();
         if let Kind::Lost(loss) = &event.kind {
             document.discarded = document.discarded.saturating_add(loss.events.max(loss.packets));
+        }
+        if let Kind::Other(name) = &event.kind {
+            has_calls |= begins_call(name).is_some();
         }
         feed::follow(&mut builder, machine, &record, &event);
         // Executions are those of the first recording.
@@ -347,7 +355,7 @@ fn all<'t, S: Source<'t>>(
         }
         document.delimiters.extend(tally);
     }
-    Ok((document, source.damage()))
+    Ok((document, source.damage(), has_calls))
 }
 
 /// Why there is no execution.
@@ -404,17 +412,26 @@ fn delimited(
 /// The same with for whom it waits, for which the recording is read once more, up to the last wait.
 fn blamed<'t, S: Source<'t>>(
     mut source: Merged<'t, S>,
-    (mut document, damage): (Document, Damage),
+    (mut document, damage, has_calls): Found,
 ) -> (Document, Damage) {
     let blame = |machine| Blame::of(&document, machine, Delays::of_turns());
     let mut blames: Vec<Blame> = (0..source.machines()).map(blame).collect();
+    let machines = if has_calls { source.machines() } else { 0 };
+    let mut calls: Vec<Calls> = (0..machines).map(|number| Calls::of(&document, number)).collect();
     while let Some(record) = source.next() {
-        if blames.iter().all(Blame::is_over) {
+        if blames.iter().all(Blame::is_over) && calls.iter().all(Calls::is_over) {
             break;
         }
-        if let Some(blame) = blames.get_mut(usize::from(source.machine())) {
-            blame.follow(&record.event(), &mut document);
+        let (machine, event) = (usize::from(source.machine()), record.event());
+        if let Some(blame) = blames.get_mut(machine) {
+            blame.follow(&event, &mut document);
         }
+        if let Some(calls) = calls.get_mut(machine) {
+            calls.follow(&event);
+        }
+    }
+    for calls in calls {
+        calls.finish(&mut document);
     }
     for blame in blames {
         blame.finish(&mut document);
@@ -522,7 +539,8 @@ mod tests {
         let wanted = "event:sched_switch..sched_switch".parse().unwrap();
         let sought = Sought { name: "all", wanted: &wanted, from_ns: None, to_ns: None };
         let source = Merged::one(ftrace::Reader::new(&text));
-        let (document, _) = all(source, Builder::default(), Select::default(), &[sought]).unwrap();
+        let (document, _, _) =
+            all(source, Builder::default(), Select::default(), &[sought]).unwrap();
         let parts: usize = document.executions.iter().map(|traced| traced.path.len()).sum();
         assert!((MAX_PARTS..2 * MAX_PARTS).contains(&parts), "{parts}");
         assert_eq!(document.executions.len() as u64 + document.left_out, 1998);

@@ -137,6 +137,10 @@ fn execution(page: &mut Painted, traced: &Traced, width: usize) {
         ));
     }
     table(page, &rows, "time", width, span_ns);
+    if let Some(ns) = traced.in_calls_ns {
+        let (time, share) = (milli(ns), share(ns, span_ns));
+        page.plain(&format!("  {:<16} {time:>12} {share:>9}   of running\n", "in system calls"));
+    }
     lane(page, traced, width.saturating_sub(4), |ns| format!("{} ms", milli(ns)));
     parts(page, traced, width);
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{anyhow, bail};
-use noise_paths::build::Waker;
+use noise_paths::build::{Builder, Waker};
 use noise_paths::clocks::Line;
 use noise_paths::clocks::traffic::{Traffic, lines};
 use noise_paths::several::{Merged, traffic};
@@ -84,10 +84,13 @@ impl<'r> Together<'r> {
         Ok(Self { all })
     }
 
-    /// The event that says who wakes a thread, where all have it.
-    pub fn waker(&self) -> Waker {
-        let is_late = |ctf: &Ctf| ctf.waker() == Waker::Wakeup;
-        if self.all.iter().any(|(_, ctf, _)| is_late(ctf)) { Waker::Wakeup } else { Waker::Waking }
+    /// What makes their graph: each has the event that says who wakes a thread.
+    pub fn builder(&self) -> Builder {
+        let first = self.all.first().map_or_else(Waker::default, |(_, ctf, _)| ctf.waker());
+        let numbered = (0u16..).zip(&self.all);
+        numbered.fold(Builder::new(first), |builder, (machine, (_, ctf, _))| {
+            builder.with_waker(machine, ctf.waker())
+        })
     }
 
     /// All events.

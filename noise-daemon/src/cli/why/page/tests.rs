@@ -89,6 +89,7 @@ fn path(from_ns: u64) -> Traced {
         has_end: true,
         cut: 0,
         totals_ns: [("running", 10 * MS), ("waiting_cpu", 20 * MS)].into(),
+        in_calls_ns: None,
         path: vec![segment("running", 72, 0, 10), segment("waiting_cpu", 71, 10, 30)],
     }
 }

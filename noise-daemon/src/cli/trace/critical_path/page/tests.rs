@@ -16,6 +16,7 @@ fn segment(tid: i32, comm: &str, state: &'static str, from_ns: u64, to_ns: u64) 
         to_ns,
         why: None,
         through: None,
+        in_calls_ns: None,
         culprits: Vec::new(),
     }
 }
@@ -34,6 +35,7 @@ fn of(name: &str, path: Vec<Segment>) -> Traced {
         has_end: false,
         cut: 0,
         totals_ns: [].into(),
+        in_calls_ns: None,
         path,
     }
 }

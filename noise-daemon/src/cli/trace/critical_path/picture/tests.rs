@@ -26,6 +26,7 @@ fn traced() -> Traced {
         to_ns,
         why: None,
         through: None,
+        in_calls_ns: None,
         culprits: Vec::new(),
     };
     Traced {
@@ -40,6 +41,7 @@ fn traced() -> Traced {
         has_end: true,
         cut: 0,
         totals_ns: [].into(),
+        in_calls_ns: None,
         path: vec![
             segment(7, "running", 10, 20),
             segment(7, "disk", 20, 30),
