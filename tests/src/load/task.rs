@@ -98,9 +98,13 @@ pub(super) fn burn(arguments: &mut Arguments) -> Result<()> {
     spin()
 }
 
-/// `named-burn <cpus, or any> <name>`: the same under a name of its own, by which recordings know it.
+/// `named-burn <cpu> <name>`: the same under a name of its own, by which recordings know it.
+///
+/// In a session, and so in an autogroup, of its own with one CPU: see `soak`.
 pub(super) fn named_burn(arguments: &mut Arguments) -> Result<()> {
-    settle(&arguments.text()?)?;
+    // SAFETY: no memory argument. A child leads no session yet.
+    ensure!(unsafe { libc::setsid() } >= 0, "setsid: {}", io::Error::last_os_error());
+    pin(0, arguments.number()?)?;
     set_name(&arguments.text()?)?;
     spin()
 }

@@ -1,7 +1,7 @@
 //! The critical path of a program, quiet and beside nine burners: two recordings of the same work.
 //!
-//! Without cgroups, as in the paper: a group with more runnable tasks than CPUs would have its own share, and Linux 6.18
-//! can starve groups whose tasks are on several CPUs.
+//! Without cgroups, as in the paper, and each burner on one CPU: Linux 6.18 can let a group whose tasks are on several CPUs
+//! keep one of them from all others for minutes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -103,7 +103,10 @@ impl PathStage {
         let count = if is_noisy { BURNERS } else { 0 };
         // Before the recording, whose state dump then names them.
         let burners = (0..count)
-            .map(|_| Worker::start("named-burn", &[&self.cpus, BURNER]))
+            .map(|number| {
+                let cpu = (number % self.cpu_count).to_string();
+                Worker::start("named-burn", &[&cpu, BURNER])
+            })
             .collect::<Result<Vec<_>>>()?;
         let mut recording = start_recording(&folder, &["--own", "--events", "sched,io"])?;
         let socket = folder.join("noised.marks");
