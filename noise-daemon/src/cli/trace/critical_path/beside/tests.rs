@@ -38,6 +38,7 @@ fn traced(mut path: Vec<Segment>) -> Traced {
         has_end: true,
         cut: 0,
         totals_ns: [].into(),
+        in_calls_ns: None,
         path,
     }
 }
