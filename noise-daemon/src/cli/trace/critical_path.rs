@@ -6,7 +6,7 @@ pub(crate) mod page;
 pub(crate) mod picture;
 mod several;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
@@ -77,10 +77,11 @@ pub struct CriticalPathArgs {
     /// recording has headers of packets. May be given several times.
     #[arg(long = "execution", value_name = "EXECUTION", required = true, value_parser = Asked::parse)]
     executions: Vec<Asked>,
-    /// Take wake-ups of threads on their way to sleep, and LTTng's state dump, as Trace Compass does, to compare paths
-    /// with its own figure by figure. The events say otherwise: see docs/traces.md.
-    #[arg(long)]
-    like_trace_compass: bool,
+    /// What wake-ups of threads on their way to sleep, and LTTng's state dump, mean: what the events say, or what Trace
+    /// Compass makes of them, so that paths agree with its own to the nanosecond (see docs/traces.md) [default:
+    /// trace-compass for LTTng's traces, else events]
+    #[arg(long, value_name = "READING")]
+    reading: Option<Reading>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -90,6 +91,27 @@ pub struct CriticalPathArgs {
     perfetto: Option<PathBuf>,
     #[command(flatten)]
     part: Part,
+}
+
+/// How moments are read of which Trace Compass makes something else than what the events say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Reading {
+    /// By the events.
+    Events,
+    /// As Trace Compass does.
+    TraceCompass,
+}
+
+impl Reading {
+    /// The usual one, by the environment of a recording.
+    fn of(env: &BTreeMap<String, String>) -> Self {
+        // Recordings of noised name LTTng's tracer too, for the tools that read nothing else.
+        let is_by_lttng = env.get("tracer_name").is_some_and(|name| name.starts_with("lttng"));
+        match is_by_lttng && !env.contains_key("recorded_by") {
+            true => Self::TraceCompass,
+            false => Self::Events,
+        }
+    }
 }
 
 /// An execution as it is asked for.
@@ -208,7 +230,8 @@ fn found(
                 picture.of(&clock, &ctf.layout.env);
             }
             let together = Together::new(recording, ctf, &others, &args.others)?;
-            let found = all(together.read(), builder(args, together.builder()), select, &sought)?;
+            let builder = builder(args, Reading::of(&ctf.layout.env), together.builder());
+            let found = all(together.read(), builder, select, &sought)?;
             let (document, damage) = blamed(together.read(), found);
             picture.map(|picture| picture.finish(&document, tidied())).transpose()?;
             (document, damage)
@@ -221,8 +244,8 @@ fn found(
             let wakes = reader().any(|record| matches!(record.kind(), Kind::SchedWaking(_)));
             let waker = if wakes { Waker::Waking } else { Waker::Wakeup };
             let tidied = || recording.tidied(reader(), false);
-            let found =
-                all(Merged::one(tidied()), builder(args, Builder::new(waker)), select, &sought)?;
+            let builder = builder(args, Reading::Events, Builder::new(waker));
+            let found = all(Merged::one(tidied()), builder, select, &sought)?;
             let (document, damage) = blamed(Merged::one(tidied()), found);
             picture.map(|picture| picture.finish(&document, tidied())).transpose()?;
             (document, damage)
@@ -236,10 +259,10 @@ pub(crate) fn columns() -> usize {
     terminal.map_or(USUAL_COLUMNS, |columns| columns.clamp(LEAST_COLUMNS, MOST_COLUMNS))
 }
 
-fn builder(args: &CriticalPathArgs, builder: Builder) -> Builder {
-    match args.like_trace_compass {
-        true => builder.like_trace_compass(),
-        false => builder,
+fn builder(args: &CriticalPathArgs, usual: Reading, builder: Builder) -> Builder {
+    match args.reading.unwrap_or(usual) {
+        Reading::TraceCompass => builder.like_trace_compass(),
+        Reading::Events => builder,
     }
 }
 
