@@ -31,11 +31,13 @@ fn finding(source: &Source<'_>, line: usize, message: impl Into<String>) -> Find
 }
 
 /// Where nothing but computing is done: whole crates, and parts of one that is more.
-const PURE: [&str; 8] = [
+const PURE: [&str; 10] = [
     "model/src/",
     "analysis/src/",
     "trace/src/",
     "paths/src/",
+    "compare/src/",
+    "sketches/src/",
     "measure/src/scale/",
     "measure/src/compare/",
     "host/src/collect/old_parts/culprits",

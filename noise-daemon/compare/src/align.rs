@@ -1,0 +1,1 @@
+//! Multiple sequence alignment: paths of executions side by side, column by column.

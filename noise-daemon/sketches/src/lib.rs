@@ -1,0 +1,1 @@
+//! PURE: how work travels through threads, processes and tiers. No clock, no file, no kernel.
