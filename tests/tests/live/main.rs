@@ -15,6 +15,7 @@ mod critical_paths;
 mod detour;
 mod differential;
 mod faults;
+mod formats;
 mod hostile;
 mod https;
 mod incidents;
@@ -136,6 +137,7 @@ fn main() -> ExitCode {
         ("web_config", web_config::TESTS),
         ("web_abuse", web_abuse::TESTS),
         ("metrics", metrics::TESTS),
+        ("formats", formats::TESTS),
         ("counters", counters::TESTS),
         ("hostile", hostile::TESTS),
         ("known_counts", known_counts::TESTS),
