@@ -40,7 +40,7 @@ pub fn header(app: &App, columns: usize, theme: Theme) -> Line<'static> {
     let name = host.map_or_else(String::new, |host| clean(&host.name).into_owned());
     let noised = host.map_or_else(String::new, |host| clean(&host.noised).into_owned());
     let kernel = host.map_or_else(String::new, |host| clean(&host.kernel).into_owned());
-    let source = shorten(&app.status.source, 28);
+    let source = shorten(&app.status.source, 40);
     // What does not fit goes, the least needed first.
     let mut parts = vec![name, kernel, noised, source];
     let room = columns.saturating_sub(width(&right) + 2 + "noised  ".len());
