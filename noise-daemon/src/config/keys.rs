@@ -294,7 +294,13 @@ pub const KEYS: &[Key] = &[
         Live,
         "Latest windows (of half a second) that are held against the baseline",
     ),
-    key("incidents", "closing-windows", COUNT, Live, "An incident closes after so many normal windows"),
+    key(
+        "incidents",
+        "closing-windows",
+        COUNT,
+        Live,
+        "An incident closes after so many normal windows",
+    ),
     key(
         "incidents",
         "warmup-windows",
