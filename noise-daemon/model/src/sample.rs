@@ -64,6 +64,16 @@ pub struct Interference {
 }
 
 impl Interference {
+    /// How long the victim was held up by something else, ns: by others, interrupts, its quota, the hypervisor. Not
+    /// waits behind its own work, for CPUs that were idle, or for a reason that is not known; nor sleeps that a device
+    /// ends, as the wait for that device is charged for itself.
+    pub fn held_up_ns(&self) -> u64 {
+        let is_own = matches!(self.cause, Cause::Own | Cause::Idle | Cause::Untracked);
+        let is_device = self.resource == Resource::Uninterruptible
+            && matches!(self.cause, Cause::Hardirq | Cause::Softirq | Cause::Nmi);
+        if is_own || is_device { 0 } else { self.charged.ns }
+    }
+
     /// The order of [`Sample::interference`]: by all but the charge.
     pub fn order(&self, other: &Self) -> Ordering {
         let kind = |one: &Self| (one.resource, one.cause);
