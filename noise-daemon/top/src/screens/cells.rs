@@ -21,22 +21,6 @@ pub(super) fn culprit(culprit: &str, cause: Cause, share: f64) -> Cell {
     Cell::Named { name: culprit.to_owned(), notes }
 }
 
-/// A cause as people say it.
-pub(super) fn why(cause: Cause) -> &'static str {
-    match cause {
-        Cause::Foreign => "another cgroup",
-        Cause::Own => "its own work",
-        Cause::Kthread => "kernel thread",
-        Cause::Hardirq => "interrupt",
-        Cause::Softirq => "softirq",
-        Cause::Nmi => "NMI",
-        Cause::Throttle => "its CPU quota",
-        Cause::Steal => "hypervisor",
-        Cause::Idle => "idle CPU",
-        Cause::Untracked => "not known",
-    }
-}
-
 /// The cell where there is no number.
 pub(super) fn nothing() -> Cell {
     Cell::Number { text: NOTHING.to_owned(), value: None }

@@ -12,6 +12,7 @@ use noise_analysis::Usual;
 use noise_common::signals::Signal;
 use noise_model::Histogram;
 use noise_model::labels::OTHER;
+use noise_model::words::why;
 
 use super::recent::{Recent, empty};
 use super::{cells, tally, who};
@@ -146,7 +147,7 @@ pub fn table(history: &History, look: &Look) -> Table {
             Some((name, cost)) => {
                 let share = cells::ratio(cost.held_up_ns as f64, victim.whole.held_up_ns as f64);
                 let notes = vec![format!(" {}", noise_model::units::share(share))];
-                let why = cost.causes().next().map_or("", cells::why);
+                let why = cost.causes().next().map_or("", why);
                 (Cell::Named { name: name.to_owned(), notes }, cells::text(why))
             }
             None => (cells::text(""), cells::text("")),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use noise_analysis::{Culprit, Remedy, Time, Watched, recommended};
 use noise_common::charge::{Cause, Charged, Resource};
 use noise_common::signals::{SIGNALS, Signal};
+use noise_model::words::why;
 use noise_model::{Amount as _, Interference, units};
 
 use super::{Victim, incidents, trends, usual, victims};
@@ -52,7 +53,7 @@ fn lines(history: &History, recent: &Recent<'_>, victim: &Victim<'_>) -> Vec<(St
     let first = match victim.culprit {
         Some((culprit, cost)) => {
             let share = units::share(cells::ratio(cost.held_up_ns as f64, held_up_ns as f64));
-            let why = cost.causes().next().map_or("not known", cells::why);
+            let why = cost.causes().next().map_or("not known", why);
             format!(
                 "{name} was held up {} in the last {length}, {share} of it by {culprit} ({why}).",
                 units::lost(recent.lost(held_up_ns)),
@@ -103,7 +104,7 @@ fn table(recent: &Recent<'_>, charges: &Charges<'_>) -> Table {
         key: format!("{} {} {place} {culprit}", resource.name(), cause.name()),
         cells: vec![
             cells::text(*culprit),
-            cells::text(cells::why(*cause)),
+            cells::text(why(*cause)),
             cells::text(match place.is_empty() {
                 true => resource.name().to_owned(),
                 false => format!("{} {place}", resource.name()),
