@@ -35,10 +35,10 @@ mod report;
 mod rules;
 mod settings;
 mod stopped;
-mod telling;
 mod track;
 mod watched;
 mod window;
+mod wording;
 
 #[cfg(test)]
 mod changed;

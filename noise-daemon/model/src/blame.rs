@@ -41,7 +41,7 @@ impl Default for Limits {
 
 /// Who delayed whom, at all places together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Pair {
+pub struct Relation {
     /// What the victim had to wait for, or what was taken from it.
     pub resource: Resource,
     /// Who was delayed.
@@ -52,7 +52,7 @@ pub struct Pair {
     pub cause: Cause,
 }
 
-impl Pair {
+impl Relation {
     fn of(one: &Interference) -> Self {
         Self {
             resource: one.resource,
@@ -63,7 +63,7 @@ impl Pair {
     }
 }
 
-impl Foldable for Pair {
+impl Foldable for Relation {
     /// The pair that stands for all folded pairs of a resource and cause.
     fn rest(&self) -> Self {
         let other: Arc<str> = Arc::from(OTHER);
@@ -81,7 +81,7 @@ impl Foldable for Labels {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recent {
     /// Who.
-    pub pair: Pair,
+    pub pair: Relation,
     /// How much, ns.
     pub ns: u64,
 }
@@ -89,13 +89,13 @@ pub struct Recent {
 /// The counters of who delayed whom.
 #[derive(Debug)]
 pub struct Attribution {
-    interference: Fold<Pair, Charged>,
-    preemptions: Fold<Pair, Charged>,
+    interference: Fold<Relation, Charged>,
+    preemptions: Fold<Relation, Charged>,
     /// The signals that have so many subjects that only some are shown.
     folded: BTreeMap<Signal, Fold<Labels, Histogram>>,
     series: Steady<Series>,
     counts: Steady<Count>,
-    recent: VecDeque<(u64, BTreeMap<Pair, u64>)>,
+    recent: VecDeque<(u64, BTreeMap<Relation, u64>)>,
     horizon_ns: u64,
 }
 
@@ -130,10 +130,10 @@ impl Attribution {
         self.counts.advance(&previous.counts, &sample.counts, at_ns);
         self.turn_recent(at_ns);
         for one in &step.gone_charges {
-            self.fold_of(one.resource).release(&Pair::of(one));
+            self.fold_of(one.resource).release(&Relation::of(one));
         }
         for one in &step.charges {
-            self.charge(Pair::of(one), one.charged);
+            self.charge(Relation::of(one), one.charged);
         }
         for (signal, labels) in &step.gone_series {
             if let Some(fold) = self.folded.get_mut(signal) {
@@ -148,14 +148,14 @@ impl Attribution {
         }
     }
 
-    fn fold_of(&mut self, resource: Resource) -> &mut Fold<Pair, Charged> {
+    fn fold_of(&mut self, resource: Resource) -> &mut Fold<Relation, Charged> {
         match resource {
             Resource::Preemption => &mut self.preemptions,
             _ => &mut self.interference,
         }
     }
 
-    fn charge(&mut self, pair: Pair, more: Charged) {
+    fn charge(&mut self, pair: Relation, more: Charged) {
         if pair.resource == Resource::Preemption {
             return self.preemptions.add(&pair, &more, more.count);
         }
@@ -177,12 +177,12 @@ impl Attribution {
     }
 
     /// The combinations with counters of their own, and the rest.
-    pub fn interference(&self) -> Vec<(Pair, Charged)> {
+    pub fn interference(&self) -> Vec<(Relation, Charged)> {
         counters(&self.interference)
     }
 
     /// The same of preemptions.
-    pub fn preemptions(&self) -> Vec<(Pair, Charged)> {
+    pub fn preemptions(&self) -> Vec<(Relation, Charged)> {
         counters(&self.preemptions)
     }
 
@@ -227,11 +227,11 @@ impl Attribution {
 
     /// Those who cost most over the last seconds, the worst first.
     pub fn worst(&self) -> Vec<Recent> {
-        let mut sums: BTreeMap<&Pair, u64> = BTreeMap::new();
+        let mut sums: BTreeMap<&Relation, u64> = BTreeMap::new();
         for (pair, ns) in self.recent.iter().flat_map(|(_, recent)| recent) {
             *sums.entry(pair).or_default() += ns;
         }
-        let mut worst: Vec<(&Pair, u64)> = sums.into_iter().filter(|(_, ns)| *ns > 0).collect();
+        let mut worst: Vec<(&Relation, u64)> = sums.into_iter().filter(|(_, ns)| *ns > 0).collect();
         // The order of the map settles ties.
         worst.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
         worst.truncate(WORST);
@@ -239,7 +239,7 @@ impl Attribution {
     }
 }
 
-fn counters(fold: &Fold<Pair, Charged>) -> Vec<(Pair, Charged)> {
+fn counters(fold: &Fold<Relation, Charged>) -> Vec<(Relation, Charged)> {
     fold.counters().map(|(pair, charged)| (pair.clone(), *charged)).collect()
 }
 
@@ -297,7 +297,7 @@ mod tests {
         }
     }
 
-    fn rows(counters: &[(Pair, Charged)]) -> Vec<(String, u64)> {
+    fn rows(counters: &[(Relation, Charged)]) -> Vec<(String, u64)> {
         counters
             .iter()
             .map(|(pair, charged)| (format!("{}<{}", pair.victim, pair.culprit), charged.ns))

@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn all_mistakes_are_told_at_once_in_words() {
+    fn all_mistakes_are_reported_at_once_in_words() {
         let text = "[web]\nlisten-adress = \"x\"\n[limits]\ncgroups = \"many\"\npreemptions = 2.5\n\
                     [signals]\noff = [\"nmi\", \"disk\",\n  \"net\"]\n[incidents]\nwatch = \"nmi\"\n\
                     chance = \"x\"\nsubjects = -1\n[log]\nlevel = \"loud\"\n[[state]]\ndirectory = \"/x\"\n";

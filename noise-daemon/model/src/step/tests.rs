@@ -106,7 +106,7 @@ fn charges_and_counts_are_found_by_kind() {
 }
 
 #[test]
-fn what_comes_in_a_second_is_told_of_any_length() {
+fn what_comes_in_a_second_is_known_of_any_length() {
     let at = |at_ns| Sample { at_ns, ..Sample::default() };
     let step = Step::between(&at(1_000_000_000), &at(5_000_000_000));
     assert_eq!((step.seconds(), step.per_second(10.0)), (4.0, 2.5));
