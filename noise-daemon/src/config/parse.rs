@@ -228,14 +228,14 @@ fn advice(path: &str) -> String {
         let inside = KEYS.iter().find(|key| key.name == path);
         return match (inside, meant) {
             (Some(key), _) => format!("`{path}` belongs to [{}]", key.section),
-            (None, Some(meant)) => format!("there is no [{path}]; is [{meant}] meant?"),
+            (None, Some(meant)) => format!("there is no [{path}]; did you mean [{meant}]?"),
             (None, None) => format!("there is no [{path}]; there are {}", listed(&sections)),
         };
     };
     let own: Vec<&str> =
         KEYS.iter().filter(|key| key.section == section).map(|key| key.name).collect();
     if let Some(meant) = nearest(name, own.iter().copied()) {
-        return format!("there is no `{name}` in [{section}]; is `{meant}` meant?");
+        return format!("there is no `{name}` in [{section}]; did you mean `{meant}`?");
     }
     if let Some(key) = KEYS.iter().find(|key| key.name == name) {
         return format!("there is no `{name}` in [{section}]; it belongs to [{}]", key.section);
