@@ -378,6 +378,20 @@ fn what_scrolled_out_is_known_as_a_part() {
 }
 
 #[test]
+fn turns_alone_have_what_interrupted_them() {
+    let mut cpu = Cpu::new();
+    cpu.pass((Cause::Foreign, 1), 10);
+    let hardirq = Level::Hardirq { source: 3, ns: 5, inside: Vec::new() };
+    cpu.interrupt(&hardirq, &mut |_| {});
+    cpu.switch(2);
+    cpu.pass((Cause::Foreign, 2), 7);
+    let mut sums = Sums::default();
+    cpu.ledger.divide_among_turns(BEGIN_NS + 4, cpu.now_ns - 2, &mut sums);
+    let expected = [((Cause::Foreign, 1), 16), ((Cause::Foreign, 2), 5)];
+    assert_eq!(sums.0, BTreeMap::from(expected));
+}
+
+#[test]
 fn a_class_whose_sources_scrolled_out_keeps_its_time() {
     let mut cpu = Cpu::new();
     let wait = cpu.waiting();
