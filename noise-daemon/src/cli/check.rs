@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_without_hierarchies_is_told_so() {
+    fn a_host_without_hierarchies_is_reported_so() {
         let page = |hierarchies: &Hierarchies| {
             human(&serde_json::Map::new(), Lockdown::None, Sight::Whole, "", hierarchies)
         };

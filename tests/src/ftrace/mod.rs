@@ -1,6 +1,6 @@
 //! The referee: the same kernel events, recorded by ftrace in an instance of its own.
 //!
-//! tracefs is reached through a detached mount, which shows up in nobody's mount table and goes
+//! tracefs is reached through a detached mount, which shows up in no mount table and goes
 //! away with this process. The instance is removed when [`Recording`] is dropped; one left by a
 //! killed test run is removed by the next. Events are read from the binary ring buffer, because the
 //! text that the kernel prints has microseconds only.

@@ -16,6 +16,7 @@ mod detour;
 mod differential;
 mod faults;
 mod formats;
+mod hang;
 mod hostile;
 mod https;
 mod incidents;
@@ -34,7 +35,6 @@ mod osnoise_ends;
 mod osnoise_log;
 mod osnoise_tenant;
 mod packages;
-mod patience;
 mod privileges;
 mod prometheus;
 mod record;
@@ -64,7 +64,7 @@ use noise_tests::load;
 use noise_tests::surroundings::Surroundings;
 use noise_tests::task::is_root;
 
-use patience::Watch;
+use hang::Watch;
 
 /// How a test that did not fail ended.
 enum Verdict {
