@@ -119,6 +119,7 @@ impl Who {
             recorder: self.recorder.clone(),
             offset_ns,
             offset_at_end_ns: None,
+            has_calls: false,
         }
     }
 

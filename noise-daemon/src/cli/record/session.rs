@@ -95,6 +95,7 @@ fn origin() -> Origin {
         recorder: format!("noised {}", host.noised),
         offset_ns: offset_ns(),
         offset_at_end_ns: None,
+        has_calls: false,
     }
 }
 
@@ -114,7 +115,8 @@ impl Session {
         let supply = supply()?;
         // What was created until events were recorded.
         host.add_threads(&mut dump);
-        let (uuid, origin) = (uuid()?, origin());
+        let has_calls = classes.is_some_and(|classes| classes.contains(&Class::Ipc));
+        let (uuid, origin) = (uuid()?, Origin { has_calls, ..origin() });
         let most = limits.bytes.map(|bytes| Most { bytes, files: limits.files });
         let folder = Folder::create(path, &metadata(uuid, &origin), supply.cpus(), most)?;
         let marks = match supply.marks() {
@@ -301,6 +303,12 @@ impl Session {
     /// What to know of its marks, if there is something.
     pub fn left_out(&self) -> Option<String> {
         self.marks.as_ref().and_then(marks::Socket::left_out)
+    }
+
+    /// What to know of system calls that are not in it, if there is something.
+    pub fn foreign_calls(&self) -> Option<String> {
+        let calls = Some(self.supply.foreign_calls()).filter(|calls| *calls > 0)?;
+        Some(format!("{calls} system calls of 32-bit programs were left out"))
     }
 
     /// Hooks whose events are not in it, though those of their class are.

@@ -36,6 +36,11 @@ pub trait Supply {
         None
     }
 
+    /// System calls of 32-bit programs, which are left out, so far.
+    fn foreign_calls(&self) -> u64 {
+        0
+    }
+
     /// Hooks of the classes that are recorded without which it goes, though the kernel may have them.
     fn lacks(&self) -> Vec<Hook> {
         Vec::new()
@@ -122,6 +127,10 @@ impl Supply for Own {
 
     fn begin_ns(&self) -> u64 {
         self.begin_ns
+    }
+
+    fn foreign_calls(&self) -> u64 {
+        (0..self.store.cpus()).map(|cpu| self.store.foreign_calls(cpu)).sum()
     }
 
     fn drain(&mut self, now_ns: u64, capture: &mut Capture) -> anyhow::Result<f64> {

@@ -6,6 +6,7 @@
 //! not written yet, and the names.
 
 mod convert;
+mod ipc;
 mod names;
 mod order;
 
@@ -18,6 +19,7 @@ use noise_common::store::reading::Stretch;
 use noise_common::store::{Class, PARTS};
 
 use self::convert::{On, Running};
+use self::ipc::Addresses;
 pub use self::names::{Look, Names};
 use self::order::{Item, Order};
 use crate::ctf::write::{Packets, StreamWriter, Uuid};
@@ -82,6 +84,8 @@ struct Cpu {
     current: Option<Running>,
     /// An exec whose name comes next: when, and the thread's new and old id.
     exec: Option<(u64, u32, u32)>,
+    /// Addresses whose socket comes next.
+    addresses: Addresses,
 }
 
 impl Cpu {
@@ -107,7 +111,11 @@ impl Cpu {
                     self.exec = Some((event.time_ns, tid, old_tid));
                     return;
                 }
-                let on = On { cpu: self.number, current: &mut self.current };
+                let on = On {
+                    cpu: self.number,
+                    current: &mut self.current,
+                    addresses: &mut self.addresses,
+                };
                 let (writer, classes) = (&mut self.writer, self.classes);
                 let is_wanted = event.kind().is_some_and(|kind| kind.class().bit() & classes != 0);
                 convert::kind(event, on, names, look, |kind| {
@@ -126,7 +134,11 @@ impl Cpu {
     fn write_exec(&mut self, named: Option<Comm>, names: &mut Names, look: &mut impl Look) {
         let Some((time_ns, tid, old_tid)) = self.exec.take() else { return };
         let comm = named.unwrap_or_else(|| names.thread(tid, self.number, time_ns, look));
-        let on = On { cpu: self.number, current: &mut self.current };
+        let on = On {
+                    cpu: self.number,
+                    current: &mut self.current,
+                    addresses: &mut self.addresses,
+                };
         let (writer, is_wanted) = (&mut self.writer, self.classes & Class::Sched.bit() != 0);
         convert::exec((tid, old_tid), comm, time_ns, on, names, |kind| {
             is_wanted && writer.event(time_ns, kind)
@@ -156,6 +168,7 @@ impl Capture {
             classes: u32::MAX,
             current: None,
             exec: None,
+            addresses: Addresses::default(),
         };
         let mut capture = Self {
             names: Names::new(dump, begin_ns),

@@ -20,6 +20,7 @@ fn origin() -> Origin {
         recorder: "noised 0.1.0".to_owned(),
         offset_ns: OFFSET_NS,
         offset_at_end_ns: Some(OFFSET_NS + 5),
+        has_calls: true,
     }
 }
 
