@@ -91,7 +91,7 @@ pub struct CellKey {
 }
 
 /// Words of 8 bytes by which [`CpuState`] without its cells falls short of whole cache lines. How many
-/// there are of most arrays follows from the tables; the rest is three words more than whole lines.
+/// there are of most arrays follows from the tables; the rest is six words more than whole lines.
 const GAP_WORDS: usize = {
     let by_signal = SIGNAL_COUNT * (LOSSES.len() + 1);
     let by_resource = RESOURCES.len() * CHARGE_CAUSES.len() * (size_of::<Charged>() / 8);

@@ -86,7 +86,7 @@ macro_rules! for_each_offset {
             SOCKET_INODE "socket_alloc" "vfs_inode";
             SOCK_SOCKET "sock" "sk_socket";
             SOCK_FAMILY "sock" "__sk_common.skc_family";
-            SOCK_NUM "sock" "__sk_common.skc_num";
+            INET_PORT "inet_sock" "inet_sport";
             SOCK_DPORT "sock" "__sk_common.skc_dport";
             SOCK_FLAGS "sock" "__sk_common.skc_flags";
             SOCK_PROTOCOL "sock" "sk_protocol";
@@ -144,3 +144,37 @@ macro_rules! define_fields {
 }
 
 for_each_offset!(define_fields);
+
+/// What events of system calls and sockets need, and what is missing where this kernel lacks one of them.
+pub const CALL_FIELDS: &[(&[&str], &str)] = &[
+    (
+        &[
+            "TASK_FILES",
+            "FILES_TABLE",
+            "TABLE_SIZE",
+            "TABLE_FILES",
+            "FILE_INODE",
+            "INODE_MODE",
+            "INODE_NUMBER",
+        ],
+        "the files of calls",
+    ),
+    (
+        &["FILE_PRIVATE", "SOCKET_SOCK", "SOCK_FAMILY", "INET_PORT", "SOCK_PROTOCOL", "SOCK_TYPE"],
+        "sockets",
+    ),
+    (&["INODE_SB", "SB_DEV", "SB_MAGIC"], "devices of pipes"),
+    (&["FILE_DENTRY"], "eventfd, epoll and signalfd"),
+    (&["EVENTFD_ID"], "numbers of eventfds"),
+    (&["SOCK_SOCKET", "SOCKET_INODE"], "inodes of sockets beside calls"),
+    (&["UNIX_PEER"], "peers of unix sockets"),
+    (
+        &["TCP_WRITE_SEQ", "TCP_COPIED_SEQ", "TCP_RCV_NXT", "SOCK_FLAGS"],
+        "positions in streams of TCP",
+    ),
+    (&["SOCK_SADDR6", "SOCK_DADDR6"], "addresses of IPv6"),
+    (&["TASK_MM"], "memory maps of futexes"),
+    (&["TASK_STATUS"], "telling calls of 32-bit programs apart"),
+    (&["TASK_NSPROXY", "NSPROXY_IPC", "IPC_NS_INUM"], "ipc namespaces"),
+    (&["SIGINFO_CODE"], "codes of signals"),
+];

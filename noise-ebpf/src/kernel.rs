@@ -14,8 +14,8 @@ use core::ffi::c_void;
 use core::ptr;
 
 use aya_ebpf::Global;
-use aya_ebpf::helpers::{bpf_probe_read_kernel, bpf_probe_read_user};
 use aya_ebpf::helpers::generated::{bpf_get_current_task, bpf_get_current_task_btf};
+use aya_ebpf::helpers::{bpf_probe_read_kernel, bpf_probe_read_user};
 use noise_common::charge::{ROOT_CGROUP, UNIFIED_CGROUP, UNKNOWN, WATCHED_TASK};
 use noise_common::{for_each_fact, for_each_offset};
 

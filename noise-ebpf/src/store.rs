@@ -15,8 +15,8 @@ use noise_common::store::writing::{self, Store};
 use noise_common::store::{Class, Event, EventKind, Part};
 
 use crate::kernel::hrtimer::Hrtimer;
-use crate::kernel::sock::{End, Sock};
 use crate::kernel::request::Request;
+use crate::kernel::sock::{End, Sock};
 use crate::kernel::{Access, Interface, Skb, Task};
 use crate::maps::NOISE_EVENTS;
 

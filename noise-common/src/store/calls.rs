@@ -191,11 +191,7 @@ const fn ipc_file(number: u16, name: &'static str, role: Role) -> CallInfo {
     call(number, name, Source::IpcFile, role, FD)
 }
 
-const fn plain(
-    number: u16,
-    name: &'static str,
-    fields: &'static [(&'static str, u8)],
-) -> CallInfo {
+const fn plain(number: u16, name: &'static str, fields: &'static [(&'static str, u8)]) -> CallInfo {
     call(number, name, Source::None, Role::Other, fields)
 }
 

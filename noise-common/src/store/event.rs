@@ -207,7 +207,13 @@ const fn priority(byte: u8) -> i16 {
 
 impl Body {
     #[inline(always)]
-    pub(super) const fn new(kind: EventKind, small: u8, detail: u16, words: [u64; 2], time_ns: u64) -> Self {
+    pub(super) const fn new(
+        kind: EventKind,
+        small: u8,
+        detail: u16,
+        words: [u64; 2],
+        time_ns: u64,
+    ) -> Self {
         let head = (kind as u64) << 32 | (small as u64) << 40 | (detail as u64) << 48;
         Self { time_ns, head, words }
     }
@@ -472,9 +478,11 @@ impl Event {
             EventKind::SockSend | EventKind::SockReceive | EventKind::DataReady => {
                 Payload::Transfer(self.transfer())
             }
-            EventKind::SockState => {
-                Payload::SockState { ends: self.ends(), from: self.small & 0xf, to: self.small >> 4 }
-            }
+            EventKind::SockState => Payload::SockState {
+                ends: self.ends(),
+                from: self.small & 0xf,
+                to: self.small >> 4,
+            },
             EventKind::SignalGenerate | EventKind::SignalDeliver => Payload::Signal(self.signal()),
         })
     }

@@ -292,3 +292,95 @@ impl Event {
 }
 
 const _: () = assert!(EXTRA_BITS == 6);
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::calls::{CALLS, OBJECT_KINDS};
+    use super::super::event::Payload;
+    use super::*;
+
+    fn made(body: &Body) -> Event {
+        let mut words = [0; 4];
+        for (place, word) in body.words(7) {
+            words[place] = word;
+        }
+        Event::copy(|word| words[word])
+    }
+
+    fn caller() -> impl Strategy<Value = Caller> {
+        let number = prop::sample::select(CALLS).prop_map(|info| info.number);
+        (any::<u32>(), number).prop_map(|(tid, number)| Caller { tid, number })
+    }
+
+    fn object() -> impl Strategy<Value = Object> {
+        let kind = prop::sample::select(OBJECT_KINDS.to_vec());
+        (kind, any::<u64>()).prop_map(|(kind, key)| Object { kind, key })
+    }
+
+    proptest! {
+        #[test]
+        fn calls_say_what_was_put_in(
+            caller in caller(), object in object(), first in any::<u32>(), extra in 0_u8..64,
+            flag in any::<bool>(), time_ns in any::<u64>(),
+        ) {
+            let event = made(&Body::call(caller, object, first, extra, time_ns));
+            prop_assert_eq!(event.time_ns, time_ns);
+            let call = Payload::CallEntry(Call { caller, object, first, extra });
+            prop_assert_eq!(event.payload(), Some(call));
+            let exit = Return { caller, object, result: first.cast_signed(), peeks: flag };
+            let event = made(&Body::call_exit(caller, object, first, flag, time_ns));
+            prop_assert_eq!(event.payload(), Some(Payload::CallExit(exit)));
+            let other = Other { caller, object, first, at_end: flag };
+            let event = made(&Body::call_other(caller, object, first, flag, time_ns));
+            prop_assert_eq!(event.payload(), Some(Payload::CallOther(other)));
+        }
+
+        #[test]
+        fn sockets_and_signals_say_what_was_put_in(
+            object in object(), numbers in any::<[u32; 4]>(), bytes in any::<[u8; 8]>(),
+            words in any::<[u64; 2]>(), flag in any::<bool>(), time_ns in any::<u64>(),
+        ) {
+            let [one, two, three, four] = numbers;
+            let [a, b, c, d, e, f, g, h] = bytes;
+            let ends = Ends {
+                inode: one, local: [a, b, c, d], remote: [e, f, g, h],
+                local_port: two as u16, remote_port: three as u16, namespace: four as u16,
+            };
+            let event = made(&Body::ends(EventKind::Connection, 6, &ends, time_ns));
+            prop_assert_eq!(event.payload(), Some(Payload::Connection(ends, 6)));
+            let event = made(&Body::ends(EventKind::SockState, 7 | 12 << 4, &ends, time_ns));
+            prop_assert_eq!(event.payload(), Some(Payload::SockState { ends, from: 7, to: 12 }));
+            let event = made(&Body::address(words, flag, time_ns));
+            let mut address = [0; 16];
+            address[..8].copy_from_slice(&words[0].to_le_bytes());
+            address[8..].copy_from_slice(&words[1].to_le_bytes());
+            let expected = Payload::Address { address, is_remote: flag };
+            prop_assert_eq!(event.payload(), Some(expected));
+            let transfer = Transfer { object, result: one.cast_signed(), position: two };
+            let event = made(&Body::transfer(EventKind::DataReady, object, one, two, time_ns));
+            prop_assert_eq!(event.payload(), Some(Payload::Transfer(transfer)));
+            let signal = Signal {
+                number: a, code: one.cast_signed(), tid: two, pid: three, to_group: flag, result: b,
+            };
+            let event = made(&Body::signal(EventKind::SignalGenerate, &signal, time_ns));
+            prop_assert_eq!(event.payload(), Some(Payload::Signal(signal)));
+        }
+
+        #[test]
+        fn operations_of_a_futex_fit(command in 0_u32..14, flags in 0_u32..4) {
+            let operation = command | flags << 7;
+            prop_assert_eq!(futex_operation(futex_extra(operation)), operation);
+            prop_assert!(futex_extra(operation) < 1 << EXTRA_BITS);
+        }
+    }
+
+    #[test]
+    fn an_object_is_known_by_its_number_and_what_is_beside() {
+        let tcp = Object { kind: ObjectKind::Tcp, key: 5 | 9 << 32 };
+        assert_eq!((tcp.id(), tcp.beside()), (5, 9));
+        let epoll = Object { kind: ObjectKind::Epoll, key: 0xffff_8880_0000_0040 };
+        assert_eq!((epoll.id(), epoll.beside()), (0xffff_8880_0000_0040, 0));
+    }
+}

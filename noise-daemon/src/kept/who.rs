@@ -107,6 +107,7 @@ impl Who {
             interfaces: self.interfaces.iter().map(named).collect(),
             namespace: self.namespace,
             cgroups: self.cgroups.iter().map(|(path, of)| (bytes(path), of.clone())).collect(),
+            ..Dump::default()
         }
     }
 

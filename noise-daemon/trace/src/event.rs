@@ -340,6 +340,8 @@ pub enum Kind<'t> {
         flags: u32,
         /// `socket:[INODE]`, `pipe:[INODE]`, `anon_inode:[eventfd]` …, or the path of a FIFO.
         filename: &'t [u8],
+        /// What it is, where the trace says so; a socket of any kind is a socket.
+        object: Object,
     },
     /// A socket that there was when the recording began.
     StatedumpSocket(Connection),

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use noise_common::store::calls::{CallInfo, ObjectKind, Source};
 
-use crate::event::{Comm, Task};
+use crate::event::{Comm, Kind, Task};
 use crate::what::{Fields, Wanted};
 
 /// What a call is about.
@@ -143,8 +143,24 @@ pub const ENTRY: &[Wanted] = &[
     ID,
     PEER,
     &[
-        "fd", "out_fd", "fd_in", "fdin", "epfd", "mqdes", "pid", "upid", "pidfd", "msqid", "semid",
-        "nfds", "n", "clone_flags", "error_code", "count", "flags", "family",
+        "fd",
+        "out_fd",
+        "fd_in",
+        "fdin",
+        "epfd",
+        "mqdes",
+        "pid",
+        "upid",
+        "pidfd",
+        "msqid",
+        "semid",
+        "nfds",
+        "n",
+        "clone_flags",
+        "error_code",
+        "count",
+        "flags",
+        "family",
     ],
     &["op", "sig", "how", "options", "type", "to_submit", "flags"],
     &["tgid", "protocol", "min_complete"],
@@ -170,9 +186,17 @@ pub const CONNECTION: &[Wanted] = &[
 ];
 /// Fields of what a socket sent or received, or may receive.
 pub const TRANSFER: &[Wanted] = &[TID, OBJECT, ID, PEER, &["ret"], &["noised_position"]];
+/// Fields of a file that was open.
+pub const OPEN_FILE: &[Wanted] = &[&["pid"], OBJECT, ID, PEER, &["fd"], &["flags"], &["filename"]];
 /// Fields of a signal.
-pub const SIGNAL: &[Wanted] =
-    &[&["sig"], &["code"], &["comm"], &["pid", "noised_tid"], &["group", "grp"], &["result", "res"]];
+pub const SIGNAL: &[Wanted] = &[
+    &["sig"],
+    &["code"],
+    &["comm"],
+    &["pid", "noised_tid"],
+    &["group", "grp"],
+    &["result", "res"],
+];
 
 const TID: Wanted = &["noised_tid"];
 const OBJECT: Wanted = &["noised_object"];
@@ -246,6 +270,18 @@ pub fn connection<'t>(fields: &impl Fields<'t>) -> Connection {
 pub fn transfer<'t>(fields: &impl Fields<'t>) -> Transfer {
     let object = Object { position: fields.int(5) as u32, ..object(fields) };
     Transfer { ret: fields.int(4) as i32, object }
+}
+
+/// A file that was open, from [`OPEN_FILE`].
+pub fn open_file<'t>(fields: &impl Fields<'t>) -> Kind<'t> {
+    let unsaid = Object { kind: ObjectKind::Unknown, ..Object::default() };
+    Kind::StatedumpFile {
+        pid: fields.int(0) as i32,
+        fd: fields.int(4) as i32,
+        flags: fields.int(5) as u32,
+        filename: fields.text(6),
+        object: if fields.has(1) { object(fields) } else { unsaid },
+    }
 }
 
 /// A signal, from [`SIGNAL`].

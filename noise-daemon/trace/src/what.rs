@@ -229,7 +229,7 @@ impl What {
             Self::Connection | Self::InetSockSetState | Self::StatedumpSocket => ipc::CONNECTION,
             Self::SockSendLength | Self::SockRecvLength | Self::SkDataReady => ipc::TRANSFER,
             Self::SignalGenerate | Self::SignalDeliver => ipc::SIGNAL,
-            Self::StatedumpFile => &[&["pid"], &["fd"], &["flags"], &["filename"]],
+            Self::StatedumpFile => ipc::OPEN_FILE,
             Self::StatedumpProcess => &[&["tid"], &["pid"], &["ppid"], &["name"]],
             Self::StatedumpInterrupt => &[&["irq"], &["name"], &["action"]],
             Self::StatedumpBlockDevice => &[&["dev"], &["diskname"]],
@@ -356,12 +356,7 @@ pub fn kind<'t>(what: What, name: &'t str, fields: &impl Fields<'t>) -> Kind<'t>
         What::SkDataReady => Kind::SkDataReady(ipc::transfer(fields).object),
         What::SignalGenerate => Kind::SignalGenerate(ipc::signal(fields)),
         What::SignalDeliver => Kind::SignalDeliver(ipc::signal(fields)),
-        What::StatedumpFile => Kind::StatedumpFile {
-            pid: fields.int(0) as i32,
-            fd: fields.int(1) as i32,
-            flags: fields.int(2) as u32,
-            filename: fields.text(3),
-        },
+        What::StatedumpFile => ipc::open_file(fields),
         What::StatedumpSocket => Kind::StatedumpSocket(ipc::connection(fields)),
         What::StatedumpStart => Kind::StatedumpStart,
         What::StatedumpProcess => Kind::StatedumpProcess(Dumped {

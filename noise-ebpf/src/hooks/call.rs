@@ -8,9 +8,9 @@ use core::hint::black_box;
 use core::ptr;
 
 use noise_common::event::CpuState;
-use noise_common::store::{Class, EventKind};
 use noise_common::store::calls::{CallSlot, ObjectKind, PEEK, RULES, Rule, Source, rules};
 use noise_common::store::ipc::{Caller, Object, futex_extra};
+use noise_common::store::{Class, EventKind};
 
 use crate::kernel::file::{Found, look_up};
 use crate::kernel::regs::Regs;
@@ -41,7 +41,8 @@ fn rule(number: u32) -> Option<Rule> {
         return None;
     }
     // SAFETY: the number is below that of the rules.
-    let rule = Rule(unsafe { ptr::read_volatile((&raw const NOISE_RULES).cast::<u32>().add(number)) });
+    let rule =
+        Rule(unsafe { ptr::read_volatile((&raw const NOISE_RULES).cast::<u32>().add(number)) });
     rule.is_any().then_some(rule)
 }
 
@@ -104,13 +105,7 @@ fn by_id<A: Access>(access: A, rule: Rule, id: u64) -> Object {
 }
 
 #[inline(always)]
-fn futex<A: Access>(
-    access: A,
-    state: *mut CpuState,
-    caller: Caller,
-    regs: Regs<A>,
-    address: u64,
-) {
+fn futex<A: Access>(access: A, state: *mut CpuState, caller: Caller, regs: Regs<A>, address: u64) {
     let map = Task::current(access).memory_map();
     // The calls that replace it have no operation.
     let operation = if u32::from(caller.number) == FUTEX { regs.get(1) as u32 } else { 0 };

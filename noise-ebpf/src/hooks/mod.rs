@@ -5,9 +5,9 @@ mod call;
 mod irq;
 mod memory;
 mod net;
-mod sock;
 mod sched;
 mod signal;
+mod sock;
 mod softirq;
 mod timer;
 

@@ -1,7 +1,7 @@
 //! Hooks of sockets: they write events and measure nothing.
 
 use noise_common::event::CpuState;
-use noise_common::store::calls::ObjectKind;
+use noise_common::store::calls::{ObjectKind, PEEK};
 use noise_common::store::ipc::Object;
 use noise_common::store::{Class, EventKind};
 
@@ -44,6 +44,9 @@ pub fn received<A: Access>(access: A) -> Option<()> {
     let object = object(sock);
     let position = if object.kind == ObjectKind::Tcp { sock.received() } else { 0 };
     let result = access.argument(1) as u32;
+    // What stays there was not received, the kernel's own event says.
+    let stays = access.argument(2) & PEEK != 0 && result.cast_signed() > 0;
+    let result = if stays { 0 } else { result };
     store::transfer(state, EventKind::SockReceive, object, result, position, clock_ns());
     Some(())
 }

@@ -3,9 +3,10 @@
 use noise_common::store::calls::ObjectKind;
 
 use super::{
-    INODE_NUMBER, NET_INUM, SOCK_DADDR, SOCK_DADDR6, SOCK_DPORT, SOCK_FAMILY, SOCK_FLAGS, SOCK_NET,
-    SOCK_NUM, SOCK_PROTOCOL, SOCK_SADDR, SOCK_SADDR6, SOCK_SOCKET, SOCK_TYPE, SOCKET_INODE,
-    TCP_COPIED_SEQ, TCP_RCV_NXT, TCP_WRITE_SEQ, UNIX_PEER, present, probe, probe_user,
+    INET_PORT, INODE_NUMBER, NET_INUM, SOCK_DADDR, SOCK_DADDR6, SOCK_DPORT, SOCK_FAMILY,
+    SOCK_FLAGS, SOCK_NET, SOCK_PROTOCOL, SOCK_SADDR, SOCK_SADDR6, SOCK_SOCKET, SOCK_TYPE,
+    SOCKET_INODE, TCP_COPIED_SEQ, TCP_RCV_NXT, TCP_WRITE_SEQ, UNIX_PEER, present, probe,
+    probe_user,
 };
 
 const AF_UNIX: u16 = 1;
@@ -116,8 +117,10 @@ impl Sock {
     /// Its local and its remote port; 0 = none.
     #[inline(always)]
     pub fn ports(self) -> (u16, u16) {
+        // The number under which it is bound is taken from it once it is closed; this one stays.
+        let local: u16 = probe(self.0, INET_PORT.load());
         let remote: u16 = probe(self.0, SOCK_DPORT.load());
-        (probe(self.0, SOCK_NUM.load()), u16::from_be(remote))
+        (u16::from_be(local), u16::from_be(remote))
     }
 
     /// Its own end and the other one.

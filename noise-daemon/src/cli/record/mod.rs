@@ -3,6 +3,7 @@
 mod child;
 mod daemon;
 pub(crate) mod dump;
+mod files;
 pub(crate) mod folder;
 mod line;
 mod marks;
@@ -143,7 +144,7 @@ pub fn run(args: &RecordArgs) -> Result<ExitCode, CommandError> {
     });
     drop(progress);
     let (summary, lacks) = (session.summary(), session.lacks());
-    let (left_out, foreign) = (session.left_out(), session.foreign_calls());
+    let (left_out, lacks_calls) = (session.left_out(), session.lacks_calls());
     // Detaches: what the command does from here on is not slowed down.
     let finished = session.finish(ended.is_ok());
     match &ended {
@@ -153,7 +154,7 @@ pub fn run(args: &RecordArgs) -> Result<ExitCode, CommandError> {
             summary.figures()
         )),
     }
-    for sentence in [summary.moved(), left_out, foreign].into_iter().flatten() {
+    for sentence in [summary.moved(), left_out].into_iter().chain(lacks_calls).flatten() {
         output::note(&format!("{sentence}\n"));
     }
     let code = child.map(|child| child.wait(stop.load(Ordering::Relaxed))).transpose()?;

@@ -112,6 +112,13 @@ pub fn own(classes: &[Class]) -> SupplyResult {
     if let Some(warning) = absent(engine.hooks()) {
         output::complain(&warning);
     }
+    let lacking = engine.facts().missing_of_calls();
+    if classes.contains(&Class::Ipc) && !lacking.is_empty() {
+        output::complain(&format!(
+            "warning: this kernel does not show {}: events of class ipc are without",
+            lacking.join(", ")
+        ));
+    }
     let begin_ns = monotonic_ns();
     let cpus = store.cpus();
     let parts = (0..cpus).flat_map(|cpu| (0..PARTS).map(move |part| (cpu, part)));

@@ -208,6 +208,9 @@ const LAST: &[(&str, &[Field])] = &[
             ("fd", Type::Signed),
             ("flags", Type::Unsigned),
             ("filename", Type::Text),
+            OBJECT,
+            ID,
+            PEER,
         ],
     ),
     (STATEDUMP_SOCKET, CONNECTED),
@@ -248,9 +251,7 @@ fn called(info: &CallInfo) -> Vec<Field> {
 /// All events, in order of their numbers; those of calls where a recording may have them.
 pub fn all(has_calls: bool) -> impl Iterator<Item = (String, Vec<Field>)> {
     let plain = |(name, fields): &(&str, &'static [Field])| ((*name).to_owned(), fields.to_vec());
-    let vector = |hook: &Hook| {
-        (format!("x86_irq_vectors_{}", hook.tracepoint()), VECTOR.to_vec())
-    };
+    let vector = |hook: &Hook| (format!("x86_irq_vectors_{}", hook.tracepoint()), VECTOR.to_vec());
     let call = |info: &CallInfo| {
         let name = |edge: &str| format!("syscall_{edge}_{}", info.name);
         [(name("entry"), called(info)), (name("exit"), RETURNED.to_vec())]

@@ -3,9 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::event::{Comm, Dumped, Kind, Mark, Packet, Request, Task, Woken};
-use crate::ipc::{
-    Call, Connection, FUTEX_ADDRESS, Object, Return, Second, Signal, Transfer,
-};
+use crate::ipc::{Call, Connection, FUTEX_ADDRESS, Object, Return, Second, Signal, Transfer};
 use crate::what::MARK_ACTIONS;
 
 /// The first kernel thread, from which all others come.
@@ -284,11 +282,12 @@ pub fn fields(kind: &Kind<'_>, bytes: &mut Vec<u8>) {
             out.signed(signal.code);
             out.signed(signal.task.tid);
         }
-        Kind::StatedumpFile { pid, fd, flags, filename } => {
+        Kind::StatedumpFile { pid, fd, flags, filename, object } => {
             out.signed(*pid);
             out.signed(*fd);
             out.unsigned(*flags);
             out.text(filename);
+            out.object(object);
         }
         // These have no fields, or are not recorded.
         _ => {}
