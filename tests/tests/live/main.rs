@@ -21,6 +21,7 @@ mod hostile;
 mod https;
 mod incidents;
 mod interrupts;
+mod ipc;
 mod kept;
 mod known_counts;
 mod lifecycle;
@@ -152,6 +153,7 @@ fn main() -> ExitCode {
         ("record", record::TESTS),
         ("record_delays", record_delays::TESTS),
         ("record_ends", record_ends::TESTS),
+        ("ipc", ipc::TESTS),
         ("recorder", recorder::TESTS),
         ("why", why::TESTS),
         ("why_known", why_known::TESTS),
