@@ -277,7 +277,7 @@ fn incidents(stage: &Stage, after: u64) -> Result<(Vec<Value>, Vec<Value>)> {
     Ok(new.partition(|incident| is_planted(incident, stage)))
 }
 
-/// Asks until the answer is as wanted, or patience ends.
+/// Asks until the answer is as wanted, or that takes too long.
 pub(crate) fn until(wanted: impl Fn() -> Result<bool>) -> Result<bool> {
     let deadline = Instant::now() + TIMEOUT;
     while Instant::now() < deadline {

@@ -16,10 +16,12 @@ mod detour;
 mod differential;
 mod faults;
 mod formats;
+mod hang;
 mod hostile;
 mod https;
 mod incidents;
 mod interrupts;
+mod ipc;
 mod kept;
 mod known_counts;
 mod lifecycle;
@@ -34,7 +36,6 @@ mod osnoise_ends;
 mod osnoise_log;
 mod osnoise_tenant;
 mod packages;
-mod patience;
 mod privileges;
 mod prometheus;
 mod record;
@@ -64,7 +65,7 @@ use noise_tests::load;
 use noise_tests::surroundings::Surroundings;
 use noise_tests::task::is_root;
 
-use patience::Watch;
+use hang::Watch;
 
 /// How a test that did not fail ended.
 enum Verdict {
@@ -152,6 +153,7 @@ fn main() -> ExitCode {
         ("record", record::TESTS),
         ("record_delays", record_delays::TESTS),
         ("record_ends", record_ends::TESTS),
+        ("ipc", ipc::TESTS),
         ("recorder", recorder::TESTS),
         ("why", why::TESTS),
         ("why_known", why_known::TESTS),

@@ -85,7 +85,7 @@ fn impure(name: &Name<'_>) -> Option<String> {
     };
     match name.parts.as_slice() {
         [first @ ("aya" | "tokio"), ..] => refused(first),
-        ["std", module @ ("fs" | "net" | "env" | "process"), ..] => {
+        ["std", module @ ("fs" | "net" | "env" | "process" | "thread"), ..] => {
             refused(&format!("std::{module}"))
         }
         [.., "now"] if !name.imported => Some(CLOCK.to_owned()),
@@ -307,6 +307,7 @@ mod tests {
             "use std::{collections::BTreeMap, fs};",
             "use std::{\n    net::IpAddr};",
             "fn f() { std::fs::read(p); }",
+            "fn f() { std::thread::spawn(g); }",
             "use std::time::{Duration, Instant};",
             "use std::time;\nfn f(t: time::SystemTime) {}",
             "fn f() { jiff::Timestamp::now(); }",
