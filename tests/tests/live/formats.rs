@@ -182,6 +182,8 @@ fn openmetrics_is_understood() -> Result<Verdict> {
     let after = daemon.scrape()?;
     let kind = answer.header("content-type").unwrap_or_default();
     ensure!(kind == "application/openmetrics-text; version=1.0.0; charset=utf-8", "it is {kind:?}");
+    let depends_on = answer.header("vary").unwrap_or_default();
+    ensure!(depends_on == "accept, accept-encoding", "it depends on {depends_on:?} alone");
     let families = parsed(&answer.body)?;
     let mut named: BTreeMap<(&str, &LabelSet), f64> = BTreeMap::new();
     for family in families.values() {
