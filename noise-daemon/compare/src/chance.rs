@@ -32,7 +32,8 @@ pub fn of_mean(normal: &[u64], sample: &[u64]) -> f64 {
     let (mut tried, mut extreme) = (0, 0);
     while tried < permutations && extreme < ENOUGH {
         for place in 0..drawn.len() {
-            all.swap(place, place + numbers.below(all.len() - place));
+            let other = place + numbers.below(all.len() - place);
+            all.swap(place, other);
         }
         let found = sum(all.get(..drawn.len()).unwrap_or_default());
         let is_extreme = if is_sample_less { found >= observed } else { found <= observed };

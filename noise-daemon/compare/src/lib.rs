@@ -4,3 +4,9 @@
 
 pub mod align;
 pub mod cluster;
+mod chance;
+#[cfg(test)]
+mod made;
+pub mod rules;
+pub mod stretches;
+pub mod vectors;

@@ -159,17 +159,18 @@ pub fn judge(
         let more_ns = times.sample_mean_ns - times.normal_mean_ns;
         let mut note = |rule: Rule, chance: &dyn Fn() -> f64, reason: String| {
             let chance = (!is_too_few).then(chance);
-            let is_small = more_ns < least_ns;
+            let is_small = thresholds.least > 0.0 && more_ns < least_ns;
             let is_by_chance = thresholds.chance < 1.0
                 && chance.is_some_and(|chance| chance > chance_of_each);
             let because = match (is_small, is_by_chance) {
+                (true, _) if more_ns <= 0.0 => Some("but the mean did not grow".to_owned()),
                 (true, _) => Some(format!(
-                    "the mean grew by {}, less than {} of an execution",
-                    duration(more_ns.max(0.0)),
+                    "but the mean grew by {}, less than {} of an execution",
+                    duration(more_ns),
                     share(thresholds.least)
                 )),
                 (_, true) => Some(format!(
-                    "chance gives as much in {} of divisions into two such sets, and may in {} at most",
+                    "but chance gives as much in {} of divisions into two such sets, and may in {} at most",
                     share(chance.unwrap_or(1.0)),
                     share(chance_of_each)
                 )),

@@ -6,8 +6,6 @@
 use noise_paths::document::{Segment, Traced};
 use noise_paths::state::State;
 
-use crate::align::Symbol;
-
 /// The states of paths, in the order in which documents have them.
 pub const STATES: [State; 10] = [
     State::Running,
@@ -59,13 +57,13 @@ impl Stretch {
     }
 
     /// What stands for it in an alignment: twice the state's place, and one more where it is others' time.
-    pub fn symbol(&self) -> Symbol {
-        2 * self.state as Symbol + Symbol::from(!self.is_own)
+    pub fn symbol(&self) -> u32 {
+        2 * self.state as u32 + u32::from(!self.is_own)
     }
 }
 
 /// The state of a symbol, and whether it is the own thread's; see [`Stretch::symbol`].
-pub const fn of_symbol(symbol: Symbol) -> (usize, bool) {
+pub const fn of_symbol(symbol: u32) -> (usize, bool) {
     ((symbol / 2) as usize, symbol.is_multiple_of(2))
 }
 

@@ -1,15 +1,18 @@
 //! `noised trace`: reads recordings of kernel events.
 
+mod asked;
 pub(crate) mod critical_path;
 mod delays;
 mod events;
 mod export;
+mod found;
 mod moment;
 mod part;
 mod reading;
 pub(crate) mod recording;
 #[cfg(test)]
 mod sampled;
+mod several;
 mod target;
 
 use std::path::Path;
