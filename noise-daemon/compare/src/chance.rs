@@ -45,7 +45,10 @@ pub fn of_mean(normal: &[u64], sample: &[u64]) -> f64 {
 
 /// How often a random division of all executions gives the sample as many of the long ones as it has (Fisher's exact
 /// test, one-sided). Each pair is how many are long, of how many.
-pub fn of_share((normal_long, normal): (usize, usize), (sample_long, sample): (usize, usize)) -> f64 {
+pub fn of_share(
+    (normal_long, normal): (usize, usize),
+    (sample_long, sample): (usize, usize),
+) -> f64 {
     let [long, all, drawn] = [normal_long + sample_long, normal + sample, sample].map(|n| n as u64);
     let of = |hits: u64| {
         (ln_choose(long, hits) + ln_choose(all - long, drawn - hits) - ln_choose(all, drawn)).exp()
@@ -62,10 +65,11 @@ fn ln_choose(all: u64, some: u64) -> f64 {
 }
 
 /// A sequence of numbers without a pattern that matters here (SplitMix64, by Steele, Lea and Flood).
-struct Numbers(u64);
+pub struct Numbers(pub u64);
 
 impl Numbers {
-    fn next(&mut self) -> u64 {
+    /// The next one.
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -74,7 +78,7 @@ impl Numbers {
     }
 
     /// One below a bound, which is above zero.
-    fn below(&mut self, bound: usize) -> usize {
+    pub fn below(&mut self, bound: usize) -> usize {
         // The upper half of the product spreads all numbers evenly over those below the bound.
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }

@@ -43,7 +43,12 @@ pub fn path(parts: &[Made]) -> Traced {
     let part = |made: &Made| {
         *totals_ns.entry(made.state).or_default() += made.ns;
         let to_ns = from_ns + made.ns;
-        let culprit = |comm: &&str| Culprit { tid: 99, comm: (*comm).to_owned(), cause: "thread", ns: made.ns };
+        let culprit = |comm: &&str| Culprit {
+            tid: 99,
+            comm: (*comm).to_owned(),
+            cause: "thread",
+            ns: made.ns,
+        };
         let segment = Segment {
             tid: made.tid,
             comm: if made.tid == TID { "job".to_owned() } else { format!("other-{}", made.tid) },
@@ -70,5 +75,28 @@ pub fn path(parts: &[Made]) -> Traced {
         totals_ns,
         path,
         ..Traced::default()
+    }
+}
+
+/// Numbers by chance, always the same ones of a seed.
+pub struct Numbers(crate::chance::Numbers);
+
+impl Numbers {
+    /// From a seed on.
+    pub fn new(seed: u64) -> Self {
+        Self(crate::chance::Numbers(seed))
+    }
+
+    /// One below a bound.
+    pub fn below(&mut self, bound: usize) -> usize {
+        self.0.below(bound)
+    }
+
+    /// Between 0.7 and 1.5 times as much, seldom 4 times.
+    pub fn about(&mut self, ns: u64) -> u64 {
+        match self.below(50) {
+            0 => 4 * ns,
+            _ => ns * (700 + self.below(800) as u64) / 1000,
+        }
     }
 }

@@ -160,8 +160,8 @@ pub fn judge(
         let mut note = |rule: Rule, chance: &dyn Fn() -> f64, reason: String| {
             let chance = (!is_too_few).then(chance);
             let is_small = thresholds.least > 0.0 && more_ns < least_ns;
-            let is_by_chance = thresholds.chance < 1.0
-                && chance.is_some_and(|chance| chance > chance_of_each);
+            let is_by_chance =
+                thresholds.chance < 1.0 && chance.is_some_and(|chance| chance > chance_of_each);
             let because = match (is_small, is_by_chance) {
                 (true, _) if more_ns <= 0.0 => Some("but the mean did not grow".to_owned()),
                 (true, _) => Some(format!(

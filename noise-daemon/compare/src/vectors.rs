@@ -87,11 +87,14 @@ mod tests {
 
     #[test]
     fn a_row_has_counts_and_times() {
-        let mut one = path(&[Made::own("running", 5), Made::own("disk", 7), Made::own("running", 1)]);
+        let mut one =
+            path(&[Made::own("running", 5), Made::own("disk", 7), Made::own("running", 1)]);
         one.key = Some("a,\"b\"".to_owned());
         let text = csv([("normal", &[one.clone()]), ("sample", &[])]);
         let lines: Vec<_> = text.lines().collect();
-        assert!(lines[0].starts_with("set,execution,name,key,tid,comm,from_ns,span_ns,count_running,"));
+        assert!(
+            lines[0].starts_with("set,execution,name,key,tid,comm,from_ns,span_ns,count_running,")
+        );
         assert!(lines[0].ends_with(",ns_ipi,ns_unknown"));
         assert_eq!(
             lines[1],

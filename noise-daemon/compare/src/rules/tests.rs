@@ -60,7 +60,11 @@ fn sets_that_do_not_vary_are_judged_too() {
     // A nanosecond of a thousand does not matter.
     let found = judged(&same, &set(&[101; 10]), &Thresholds::default());
     assert_eq!(found.flagged, []);
-    assert!(found.not_counted[0].reason.ends_with("but the mean grew by 1.00 ns, less than 1.0 % of an execution"));
+    assert!(
+        found.not_counted[0]
+            .reason
+            .ends_with("but the mean grew by 1.00 ns, less than 1.0 % of an execution")
+    );
     // A state that normal executions never have.
     let found = judged(&set(&[0; 10]), &set(&[300; 10]), &Thresholds::default());
     assert_eq!(rules(&found.flagged), [("disk", Rule::Mean), ("disk", Rule::Share)]);
@@ -83,7 +87,8 @@ fn what_chance_gives_does_not_count() {
     let reason = &found.not_counted[1].reason;
     assert!(reason.contains("chance gives as much in 9.1 % of divisions"), "{reason}");
     // Four of ten: hardly.
-    let found = judged(&normal, &set(&[0, 0, 0, 0, 0, 0, 500, 500, 500, 500]), &Thresholds::default());
+    let found =
+        judged(&normal, &set(&[0, 0, 0, 0, 0, 0, 500, 500, 500, 500]), &Thresholds::default());
     assert_eq!(rules(&found.flagged), [("disk", Rule::Mean), ("disk", Rule::Share)]);
 }
 

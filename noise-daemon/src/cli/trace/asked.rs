@@ -111,14 +111,14 @@ impl Asking {
     }
 
     /// What is sought in a recording whose first event is at the time that `begin_ns` finds out.
-    pub fn sought(
-        &self,
+    pub fn sought<'a>(
+        &'a self,
         select: &Select,
         begin_ns: impl FnOnce() -> u64,
-    ) -> Vec<Sought<'_>> {
+    ) -> Vec<Sought<'a>> {
         let begin_ns = if self.executions.iter().any(Asked::is_relative) { begin_ns() } else { 0 };
         let time_ns = |moment: Option<Moment>| moment.map(|moment| moment.time_ns(begin_ns));
-        let one = |asked: &Asked| Sought {
+        let one = |asked: &'a Asked| Sought {
             name: &asked.text,
             wanted: &asked.wanted,
             from_ns: time_ns(asked.from).max(select.from_ns),

@@ -100,4 +100,3 @@ pub(crate) fn columns() -> usize {
     let terminal = output::is_terminal().then(noise_top::term::columns).flatten();
     terminal.map_or(USUAL_COLUMNS, |columns| columns.clamp(LEAST_COLUMNS, MOST_COLUMNS))
 }
-

@@ -318,6 +318,8 @@ fn tid(graph: &Graph, execution: &Execution) -> i32 {
 
 #[cfg(test)]
 mod tests {
+    use noise_paths::execution::Wanted;
+
     use super::*;
     use crate::cli::trace::critical_path::page;
     use crate::cli::trace::sampled::small;
