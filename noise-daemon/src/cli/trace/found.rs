@@ -51,11 +51,11 @@ pub fn found(
     mut picture: Option<Picture>,
 ) -> anyhow::Result<(Document, Damage)> {
     let opened = several::open(recording, others)?;
+    let begin_ns = || recording.first_ns();
     Ok(match recording {
         Recording::Ctf(ctf) => {
             let files = ctf.streams();
             let reader = || Reader::new(&ctf.layout, &files);
-            let begin_ns = || reader().first_ns().unwrap_or(0);
             let select = asking.select(begin_ns);
             let sought = asking.sought(&select, begin_ns);
             let tidied = || recording.tidied(reader(), false);
@@ -72,7 +72,6 @@ pub fn found(
         }
         Recording::Text(text) => {
             let reader = || ftrace::Reader::new(text);
-            let begin_ns = || reader().next().map_or(0, |first| first.time_ns);
             let select = asking.select(begin_ns);
             let sought = asking.sought(&select, begin_ns);
             let wakes = reader().any(|record| matches!(record.kind(), Kind::SchedWaking(_)));
