@@ -216,8 +216,10 @@ pub struct Aligned {
     pub stretches: Vec<Vec<Stretch>>,
     /// Which of them is in which column.
     pub alignment: crate::align::Alignment,
-    /// The columns that places have, those of the worst place first.
+    /// The columns that places have.
     pub odd: Vec<usize>,
+    /// Those of the worst one.
+    pub worst: Vec<usize>,
 }
 
 impl Aligned {
@@ -444,8 +446,13 @@ impl Localised {
             let found = beside.places(&columns, *state);
             let places = found.iter().map(|place| shown(&beside, place, row, normal_execution));
             self.places.extend(places);
-            let columns = found.iter().flat_map(|place| &place.columns);
-            aligned.odd.extend(columns.map(|column| column.number));
+            for place in &found {
+                let columns = place.columns.iter().map(|column| column.number);
+                if aligned.worst.is_empty() {
+                    aligned.worst.extend(columns.clone());
+                }
+                aligned.odd.extend(columns);
+            }
         }
         (aligned.stretches, aligned.alignment) = (beside.stretches, beside.alignment);
         self.alignment = aligned;

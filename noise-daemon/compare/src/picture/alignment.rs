@@ -17,6 +17,9 @@ const NAMES: i32 = 170;
 const GAP: i32 = 8;
 const MARK: i32 = 12;
 
+/// The mark of the worst place.
+const WORST: RGBColor = RGBColor(204, 0, 0);
+
 /// The colours of states: as those of kinds, they can be distinguished by all.
 const STATES: [RGBColor; STATE_COUNT] = [
     RGBColor(0, 158, 115),
@@ -50,7 +53,7 @@ pub fn alignment(
     if all == 0 {
         return Ok(None);
     }
-    let shown = window(all, aligned.odd.first().copied().unwrap_or(0));
+    let shown = window(all, aligned.worst.first().copied().unwrap_or(0));
     let width =
         ((WIDTH as i32 - NAMES - 40) / shown.len() as i32).clamp(*COLUMN.start(), *COLUMN.end());
     let rows = aligned.alignment.rows.len() as i32;
@@ -70,7 +73,7 @@ pub fn alignment(
         };
         let line = format!(
             "{} above {} of {} normal executions of its kind; {part}; lighter: what others do in its stead; triangles: where \
-             it lost time",
+             it lost time, the worst in red",
             key(localised.execution, true),
             localised.beside.len(),
             localised.of
@@ -82,7 +85,8 @@ pub fn alignment(
             let half = width.max(8) / 2;
             let middle = x + width / 2;
             let corners = vec![(middle - half, y - MARK), (middle + half, y - MARK), (middle, y)];
-            area.draw(&Polygon::new(corners, BLACK.filled()))?;
+            let mark = if aligned.worst.contains(column) { WORST } else { BLACK };
+            area.draw(&Polygon::new(corners, mark.filled()))?;
             let high = top + rows * ROW + GAP;
             area.draw(&Rectangle::new([(x, top), (x + width, high)], RGBColor(253, 236, 200).filled()))?;
         }

@@ -54,6 +54,7 @@ pub fn clusters(comparison: &Comparison) -> Result<Option<String>, PictureError>
         let (_, area) = area.split_vertically(HEADING);
         let mut chart = ChartBuilder::on(&area)
             .margin(12)
+            .margin_right(36)
             .x_label_area_size(48)
             .y_label_area_size(LEFT)
             .build_cartesian_2d(range(|place| place.0), range(|place| place.1))?;

@@ -67,6 +67,7 @@ fn one(
     let highest = if highest > 0.0 { 1.05 * highest } else { 1.0 };
     let mut chart = ChartBuilder::on(area)
         .margin(12)
+        .margin_right(36)
         .x_label_area_size(44)
         .y_label_area_size(LEFT)
         .build_cartesian_2d(0.0..order.len().max(1) as f64, 0.0..highest)?;
@@ -75,6 +76,7 @@ fn one(
         .disable_x_mesh()
         .light_line_style(RGBColor(245, 245, 245))
         .label_style(font(SMALL))
+        .x_label_formatter(&|place| format!("{place:.0}"))
         .x_desc(format!("{name}, in order"))
         .y_desc("reachability")
         .draw()?;

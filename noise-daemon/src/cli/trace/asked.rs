@@ -105,6 +105,15 @@ pub struct Sought<'a> {
 }
 
 impl Asking {
+    /// Executions by their names, in all of a recording.
+    ///
+    /// # Errors
+    /// Says of which name nothing can be understood.
+    pub fn of<'n>(names: impl Iterator<Item = &'n str>) -> Result<Self, String> {
+        let executions = names.map(Asked::parse).collect::<Result<_, _>>()?;
+        Ok(Self { executions, reading: None, part: Part::default() })
+    }
+
     /// The part of a recording that is asked for; see [`sought`](Self::sought).
     pub fn select(&self, begin_ns: impl FnOnce() -> u64) -> Select {
         self.part.select(begin_ns)

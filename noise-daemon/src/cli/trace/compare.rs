@@ -134,12 +134,7 @@ struct Document<'a> {
 /// # Errors
 /// See [`CommandError`].
 pub fn run(args: &CompareArgs) -> Result<(), CommandError> {
-    let split = match (&args.sample, args.split) {
-        (Some(sample), _) => Split::Recordings(sample),
-        (None, Some(moment)) => Split::Time(moment),
-        (None, None) => Split::Keys(&args.sample_key),
-    };
-    let sets = Sets::read(&args.asking, &args.normal, &split)?;
+    let sets = Sets::read(&args.asking, &args.normal, &split(args))?;
     if let Some(file) = &args.vectors {
         output::save(file, &csv([("normal", &sets.normal), ("sample", &sets.sample)]))?;
     }
@@ -167,6 +162,14 @@ pub fn run(args: &CompareArgs) -> Result<(), CommandError> {
         report(path, damage);
     }
     Ok(())
+}
+
+fn split(args: &CompareArgs) -> Split<'_> {
+    match (&args.sample, args.split) {
+        (Some(sample), _) => Split::Recordings(sample),
+        (None, Some(moment)) => Split::Time(moment),
+        (None, None) => Split::Keys(&args.sample_key),
+    }
 }
 
 /// Paths that are drawn.
@@ -212,3 +215,6 @@ pub fn compared(
     };
     Ok(compare(normal, sample, settings, &mut progress)?)
 }
+
+#[cfg(test)]
+mod tests;

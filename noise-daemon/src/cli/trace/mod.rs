@@ -1,12 +1,12 @@
 //! `noised trace`: reads recordings of kernel events.
 
-mod asked;
+pub(crate) mod asked;
 pub(crate) mod compare;
 pub(crate) mod critical_path;
 mod delays;
 mod events;
 mod export;
-mod found;
+pub(crate) mod found;
 mod moment;
 mod part;
 mod reading;
@@ -80,7 +80,7 @@ fn nothing(recording: &Path, is_part: bool) -> String {
 }
 
 /// Says on standard error what could not be read.
-fn report(recording: &Path, damage: &Damage) {
+pub(crate) fn report(recording: &Path, damage: &Damage) {
     if !damage.is_none() {
         output::complain(&format!("{} was not read completely: {damage}", recording.display()));
     }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use noise_analysis::{Culprit as Accused, Remedy, Time, Watched, recommended};
 use noise_common::charge::{CHARGE_CAUSES, Cause};
 use noise_common::signals::Signal;
+use noise_compare::comparison::Comparison;
 use noise_host::resolve::cgroup::Identity;
 use noise_model::clean::{as_text, clean};
 use noise_paths::account::{Account, Accountant, Interruption, Member, Pause, Spread};
@@ -117,6 +118,9 @@ pub struct Findings {
     pub remedies: Vec<Advised>,
     /// The critical paths of the longest waits, or of the executions that are asked for.
     pub executions: Vec<Traced>,
+    /// The same held against executions of a recording that was kept as normal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub against: Option<Comparison>,
     /// Whether executions are asked for.
     #[serde(skip)]
     pub is_asked: bool,
@@ -199,6 +203,7 @@ pub fn find_out(
         around: Around::default(),
         remedies: Vec::new(),
         executions: paths,
+        against: None,
         is_asked: !wanted.is_empty(),
     })
 }

@@ -17,6 +17,7 @@ use noise_paths::document::Document;
 
 use super::findings::{Blamed, Findings};
 use crate::cli::output::Painted;
+use crate::cli::trace::compare::page::page as compared;
 use crate::cli::trace::critical_path::page::page as paths_page;
 
 /// Rows of each list.
@@ -91,6 +92,10 @@ pub fn page(found: &Findings, title: &str, width: usize) -> Painted {
     remedies(&mut text, found, width);
     let mut page = Painted::default();
     page.plain(&text);
+    if let Some(against) = &found.against {
+        page.plain("\nagainst normal executions\n");
+        page.append(compared(against, width));
+    }
     paths(&mut page, found, width);
     page
 }

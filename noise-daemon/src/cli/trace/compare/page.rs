@@ -69,11 +69,14 @@ fn answer(comparison: &Comparison) -> String {
     let Some(worst) = worst_state(comparison) else {
         return format!("{name}{took}. No state is flagged: what is different may be chance.");
     };
+    let too_long =
+        comparison.anomalies.iter().filter(|anomaly| anomaly.state == worst.state).count();
     let more = format!(
-        "{name}{took}. What is longer is {}: {} instead of {}.",
+        "{name}{took}. What is longer is {}: {} instead of {}; {too_long} of {} are too long in it.",
         state(worst.state),
         duration(worst.sample_mean_ns),
-        duration(worst.normal_mean_ns)
+        duration(worst.normal_mean_ns),
+        executions(sample.len())
     );
     let first = comparison
         .anomalies
@@ -235,18 +238,12 @@ fn kinds(page: &mut Painted, comparison: &Comparison, columns: usize) {
     }
     let alone = comparison.paired_alone.len();
     if alone > 0 {
-        item(
-            page,
-            &format!(
-                "{} of the sample nearer to another normal kind than to their cluster's: held against that",
-                if alone == 1 {
-                    "1 execution is".to_owned()
-                } else {
-                    format!("{alone} executions are")
-                }
-            ),
-            columns,
+        let of = comparison.executions.sample.len();
+        let text = format!(
+            "{alone} of {of} executions of the sample lie nearer to another normal kind than to that of their cluster, and are \
+             held against that one"
         );
+        item(page, &text, columns);
     }
 }
 
@@ -274,15 +271,19 @@ fn anomalies(page: &mut Painted, comparison: &Comparison, columns: usize) {
         item(
             page,
             &format!(
-                "{named}, beside {} of {} normal ones of its kind: {}",
+                "{named}, beside {} of {} normal ones{}: {}",
                 localised.beside.len(),
                 localised.of,
+                match comparison.paired.get(localised.execution) {
+                    Some(Some(_)) => " of its kind",
+                    Some(None) | None => ", because its kind has no pair",
+                },
                 states.join(", ")
             ),
             columns,
         );
         if let Some(failed) = &localised.failed {
-            item(page, &format!("  {failed}"), columns);
+            item(page, failed, columns);
         }
         let places: Vec<_> = own.iter().flat_map(|anomaly| &anomaly.places).collect();
         for place in places.iter().take(SHOWN_PLACES) {
@@ -293,7 +294,7 @@ fn anomalies(page: &mut Painted, comparison: &Comparison, columns: usize) {
             );
         }
         if places.len() > SHOWN_PLACES {
-            page.plain(&format!("  {} more places are in --json\n", places.len() - SHOWN_PLACES));
+            page.plain(&format!("    {} more places are in --json\n", places.len() - SHOWN_PLACES));
         }
     }
     let more = comparison.localised.len().saturating_sub(SHOWN_EXECUTIONS);
@@ -312,3 +313,6 @@ fn anomalies(page: &mut Painted, comparison: &Comparison, columns: usize) {
         ));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -168,6 +168,7 @@ fn found() -> Findings {
         },
         remedies: Vec::new(),
         executions: vec![path(from_ns + 100 * MS)],
+        against: None,
         is_asked: false,
     }
 }
