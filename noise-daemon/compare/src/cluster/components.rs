@@ -1,8 +1,8 @@
 //! Principal components: the directions in which points differ most, for pictures of many dimensions in two.
 //!
 //! They are the eigenvectors of the covariance of all dimensions, or of the products of all points where there are
-//! fewer of these, by Jacobi's rotations. Directions of very different variance lose digits so, those of equal
-//! variance are any in their plane; a picture shows neither.
+//! fewer of these, by Jacobi's rotations. Deviations below a millionth of the largest count as none, and directions of
+//! equal variance are any in their plane; a picture shows neither.
 
 use super::points::Points;
 
@@ -15,6 +15,9 @@ pub struct Components {
     /// The share of each component in the variance of all dimensions; 0 where there is none.
     pub explained: Vec<f64>,
 }
+
+/// Of the largest variance: what is below it is rounding, and its direction means nothing.
+const LEAST_SHARE: f64 = 1e-12;
 
 /// Sweeps over all pairs of a matrix; about ten do.
 const SWEEPS: usize = 64;
@@ -89,7 +92,9 @@ impl Centred {
         let mut order: Vec<usize> = (0..matrix.size).collect();
         order.sort_by(|one, other| matrix.at(*other, *other).total_cmp(&matrix.at(*one, *one)));
         order.truncate(count);
-        let variances = order.iter().map(|number| matrix.at(*number, *number).max(0.0)).collect();
+        let largest = order.first().map_or(0.0, |number| matrix.at(*number, *number));
+        order.retain(|number| matrix.at(*number, *number) > LEAST_SHARE * largest);
+        let variances = order.iter().map(|number| matrix.at(*number, *number)).collect();
         let direction = |number: &usize| {
             let vector = std::mem::take(&mut vectors[*number]);
             directed(if many { vector } else { self.mixed(&vector) })

@@ -1,6 +1,8 @@
 //! Points that are equal, together: executions of few states often have equal vectors, and whatever is true of a
 //! point's distances is true of all its equals.
 
+use super::error::ClusterError;
+use super::limits::MAX_DISTINCT;
 use super::points::Points;
 
 /// The distinct points among some, each with the points that are equal to it.
@@ -15,7 +17,10 @@ pub struct Distinct {
 
 impl Distinct {
     /// Finds them.
-    pub fn new(points: &Points) -> Self {
+    ///
+    /// # Errors
+    /// With more of them than [`MAX_DISTINCT`].
+    pub fn new(points: &Points) -> Result<Self, ClusterError> {
         let mut members: Vec<usize> = (0..points.len()).collect();
         members.sort_unstable_by(|one, other| {
             let bits = |index: &usize| points.point(*index).iter().map(|value| value.to_bits());
@@ -35,7 +40,10 @@ impl Distinct {
             }
         }
         begins.push(members.len());
-        Self { members, begins, of }
+        match begins.len() - 1 {
+            ..=MAX_DISTINCT => Ok(Self { members, begins, of }),
+            count => Err(ClusterError::TooManyPoints(count)),
+        }
     }
 
     /// How many there are.
@@ -50,6 +58,11 @@ impl Distinct {
             return &[];
         };
         self.members.get(*begin..*end).unwrap_or_default()
+    }
+
+    /// The first of its points.
+    pub fn first(&self, distinct: usize) -> usize {
+        self.members(distinct).first().copied().unwrap_or_default()
     }
 
     /// The distinct point that a point is equal to.

@@ -2,21 +2,21 @@
 
 use thiserror::Error;
 
-use super::points::{MAX_DIMENSIONS, MAX_MAGNITUDE, MAX_VALUES};
+use super::limits::{MAX_DIMENSIONS, MAX_DISTINCT, MAX_MAGNITUDE, MAX_VALUES};
 
 /// Why points cannot be clustered, or clusters not judged.
 #[derive(Clone, Copy, Debug, PartialEq, Error)]
 pub enum ClusterError {
     /// Vectors of length 0.
-    #[error("vectors without numbers cannot be clustered: choose at least one state or feature")]
+    #[error("no numbers in the vectors to cluster; choose at least one state or feature")]
     NoDimensions,
     /// Longer vectors than are taken.
     #[error(
-        "vectors of {0} numbers are too long; at most {MAX_DIMENSIONS} are taken: choose fewer"
+        "vectors too long to cluster: {0} numbers, where at most {MAX_DIMENSIONS} are taken; choose fewer states or features"
     )]
     TooManyDimensions(usize),
     /// The last vector is shorter than the others.
-    #[error("{values} numbers are no whole number of vectors with {dimensions} numbers each")]
+    #[error("the last vector is incomplete: {values} numbers in all, {dimensions} in each vector")]
     Ragged {
         /// How many numbers there are.
         values: usize,
@@ -25,9 +25,14 @@ pub enum ClusterError {
     },
     /// More numbers than are taken.
     #[error(
-        "{0} numbers in all are too many; at most {MAX_VALUES} are taken: choose fewer executions or fewer states"
+        "too many numbers to cluster: {0}, where at most {MAX_VALUES} are taken; choose fewer executions or fewer states"
     )]
     TooManyValues(usize),
+    /// More different vectors than are taken.
+    #[error(
+        "too many different vectors to cluster: {0}, where at most {MAX_DISTINCT} are taken; choose fewer executions or fewer states"
+    )]
+    TooManyPoints(usize),
     /// NaN, infinite, or so large that squares of distances overflow.
     #[error(
         "number {} of vector {} is {value}; only finite numbers of at most {MAX_MAGNITUDE:e} can be clustered",
@@ -44,7 +49,7 @@ pub enum ClusterError {
     },
     /// Fewer points than make a dense region; none at all included.
     #[error(
-        "{points} vectors are too few to be clustered; {min_points} are needed: record more executions, or lower the minimum"
+        "too few vectors to cluster: {points}, where at least {min_points} are needed; record more executions, or lower the minimum"
     )]
     TooFewPoints {
         /// How many there are.
@@ -59,7 +64,7 @@ pub enum ClusterError {
     #[error("the largest distance between neighbours is {0}; it must be 0 or more")]
     MaxDistance(f64),
     /// A label is missing, or there is one too many.
-    #[error("{labels} labels do not fit {points} vectors; each vector needs one")]
+    #[error("each vector needs one label; labels: {labels}, vectors: {points}")]
     Labels {
         /// How many there are.
         labels: usize,
@@ -68,7 +73,7 @@ pub enum ClusterError {
     },
     /// A silhouette is not defined.
     #[error(
-        "a silhouette needs at least 2 clusters, and fewer clusters than vectors; here are {clusters} of {points} vectors"
+        "a silhouette needs at least 2 clusters, and fewer clusters than vectors; clusters: {clusters}, vectors: {points}"
     )]
     Clusters {
         /// How many clusters there are.

@@ -57,7 +57,8 @@ fn rounded(distance: f64) -> f64 {
 /// Finds the order of points, in a memory that grows with their number alone.
 ///
 /// # Errors
-/// With fewer points than the minimum, none at all included, and with settings that make no sense.
+/// With fewer points than the minimum, none at all included, with more than [`MAX_DISTINCT`](super::MAX_DISTINCT)
+/// different ones, and with settings that make no sense.
 pub fn optics(points: &Points, settings: &OpticsSettings) -> Result<Ordering, ClusterError> {
     let OpticsSettings { min_points, max_distance } = *settings;
     if min_points < 2 {
@@ -69,19 +70,18 @@ pub fn optics(points: &Points, settings: &OpticsSettings) -> Result<Ordering, Cl
     if points.len() < min_points {
         return Err(ClusterError::TooFewPoints { points: points.len(), min_points });
     }
-    let mut walk = Walk::new(points, settings);
+    let mut walk = Walk::new(points, Distinct::new(points)?, settings);
     while walk.step() {}
     Ok(walk.ordering)
 }
 
-/// A point that was passed, and what it found when it looked last; the greatest of them is whose turn it is.
-type Source = Reverse<(Bits, usize, usize)>;
-
-/// The bits of a distance. Distances are never negative, so that their bits are in their order.
-type Bits = u64;
+/// A point that was passed: the bits of the distance to the nearest point that was left when it looked, that point, and
+/// its own place in the order. Distances are never negative, so that their bits are in their order.
+type Source = Reverse<(u64, usize, usize)>;
 
 /// The way through the points, and how far it went.
-struct Walk {
+struct Walk<'a> {
+    points: &'a Points,
     distinct: Distinct,
     tree: Tree,
     /// Squares of distances between neighbours are not above.
@@ -92,19 +92,17 @@ struct Walk {
     passed: Vec<bool>,
     /// How many members of each distinct point are in the order.
     members_passed: Vec<usize>,
-    /// Of each distinct point whose first member is in the order and which has neighbours that may be left: the
-    /// distance to the nearest of them, which one it is, and where in the order the member is.
+    /// The distinct points whose first member is in the order, and which found a point; whose turn it is on top.
     sources: BinaryHeap<Source>,
     ordering: Ordering,
 }
 
-impl Walk {
-    fn new(points: &Points, settings: &OpticsSettings) -> Self {
+impl<'a> Walk<'a> {
+    fn new(points: &'a Points, distinct: Distinct, settings: &OpticsSettings) -> Self {
         let OpticsSettings { min_points, max_distance } = *settings;
-        let distinct = Distinct::new(points);
         let tree = Tree::new(points, &distinct);
         let cores: Vec<f64> = (0..distinct.len())
-            .map(|number| tree.reach_of(number, min_points).sqrt())
+            .map(|number| tree.reach_of(points.point(distinct.first(number)), min_points).sqrt())
             .map(|core| if core > max_distance { f64::INFINITY } else { rounded(core) })
             .collect();
         let of_each = (0..points.len()).map(|point| cores[distinct.of(point)]);
@@ -115,6 +113,7 @@ impl Walk {
             predecessor: vec![None; points.len()],
         };
         Self {
+            points,
             limit: max_distance * max_distance,
             passed: vec![false; points.len()],
             members_passed: vec![0; distinct.len()],
@@ -128,11 +127,12 @@ impl Walk {
 
     /// Lets the point at that place of the order look for the nearest one that is left.
     fn look(&mut self, place: usize) {
-        let number = self.distinct.of(self.ordering.order[place]);
-        let core = self.cores[number];
+        let point = self.ordering.order[place];
+        let core = self.cores[self.distinct.of(point)];
         let measure = |square: f64| rounded(square.sqrt().max(core));
-        if let Some(found) = self.tree.nearest(self.tree.of(number), self.limit, measure) {
-            self.sources.push(Reverse((found.distance.to_bits(), found.point, place)));
+        let found = self.tree.nearest(self.points.point(point), self.limit, measure);
+        if let Some((distance, nearest)) = found {
+            self.sources.push(Reverse((distance.to_bits(), nearest, place)));
         }
     }
 

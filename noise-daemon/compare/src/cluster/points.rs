@@ -1,15 +1,7 @@
-//! Points in a space of several dimensions, and the distance between two: Euclidean.
+//! Points in a space of several dimensions.
 
 use super::error::ClusterError;
-
-/// How many dimensions there may be: principal components take time with their third power.
-pub const MAX_DIMENSIONS: usize = 512;
-
-/// How many numbers all points may have together: half a gigabyte of them.
-pub const MAX_VALUES: usize = 1 << 26;
-
-/// The largest magnitude of a number: distances stay finite even where they are rounded as scikit-learn does it.
-pub const MAX_MAGNITUDE: f64 = 1e100;
+use super::limits::{MAX_DIMENSIONS, MAX_MAGNITUDE, MAX_VALUES};
 
 /// Points of the same number of dimensions. There may be none.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,8 +28,8 @@ impl Points {
         if !values.len().is_multiple_of(dimensions) {
             return Err(ClusterError::Ragged { values: values.len(), dimensions });
         }
-        // Negated, so that it finds NaN too.
-        let wrong = values.iter().enumerate().find(|(_, value)| !(value.abs() <= MAX_MAGNITUDE));
+        let allowed = -MAX_MAGNITUDE..=MAX_MAGNITUDE;
+        let wrong = values.iter().enumerate().find(|(_, value)| !allowed.contains(*value));
         if let Some((index, value)) = wrong {
             return Err(ClusterError::Value {
                 point: index / dimensions,
@@ -77,10 +69,4 @@ impl Points {
         let begin = index.saturating_mul(self.dimensions);
         self.values.get(begin..begin.saturating_add(self.dimensions)).unwrap_or_default()
     }
-}
-
-/// The square of the Euclidean distance. The order of the additions is part of what it says: equal distances have
-/// equal bits, and scikit-learn's have the same.
-pub fn squared_distance(one: &[f64], other: &[f64]) -> f64 {
-    one.iter().zip(other).map(|(one, other)| (one - other) * (one - other)).sum()
 }

@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 
+use super::blocks::{Blocks, WIDTH};
 use super::distinct::Distinct;
 use super::error::ClusterError;
-use super::points::{Points, squared_distance};
+use super::points::Points;
 
 /// How well points fit into their clusters.
 #[derive(Clone, Debug, PartialEq)]
@@ -140,8 +141,10 @@ struct Pass<'a> {
     sizes: Vec<usize>,
     /// The cluster of each point.
     clusters: Vec<usize>,
-    /// Points that are equal and in one cluster, together: one of them, the cluster, and how many they are.
-    heaps: Vec<(usize, usize, usize)>,
+    /// Points that are equal and in one cluster, as one: its place, ...
+    heaps: Blocks,
+    /// ... its cluster, and how many points it is.
+    weights: Vec<(usize, f64)>,
 }
 
 impl<'a> Pass<'a> {
@@ -156,31 +159,35 @@ impl<'a> Pass<'a> {
         let (known, sizes): (Vec<usize>, Vec<usize>) = sizes.into_iter().unzip();
         let cluster = |label: &usize| known.partition_point(|known| known < label);
         let clusters: Vec<usize> = labels.iter().map(cluster).collect();
-        let distinct = Distinct::new(points);
-        let mut heaps = Vec::new();
+        let distinct = Distinct::new(points)?;
+        let (mut heaps, mut weights) = (Vec::new(), Vec::new());
         for number in 0..distinct.len() {
-            let members = distinct.members(number);
             let mut inside = BTreeMap::new();
-            for member in members {
-                *inside.entry(clusters[*member]).or_insert(0) += 1;
+            for member in distinct.members(number) {
+                *inside.entry(clusters[*member]).or_insert(0.0) += 1.0;
             }
-            heaps.extend(inside.into_iter().map(|(cluster, count)| (members[0], cluster, count)));
+            for weight in inside {
+                heaps.push(points.point(distinct.first(number)));
+                weights.push(weight);
+            }
         }
-        Ok(Self { points, distinct, labels: known, sizes, clusters, heaps })
+        let heaps = Blocks::new(points.dimensions(), heaps.into_iter());
+        Ok(Self { points, distinct, labels: known, sizes, clusters, heaps, weights })
     }
 
     /// Hands over each point with its cluster and the sums of its distances to the points of each cluster.
     fn run(&self, mut each: impl FnMut(usize, usize, &[f64])) {
         let mut sums = vec![0.0; self.sizes.len()];
         for number in 0..self.distinct.len() {
-            let members = self.distinct.members(number);
-            let from = members.first().map_or(&[][..], |first| self.points.point(*first));
+            let from = self.points.point(self.distinct.first(number));
             sums.fill(0.0);
-            for (point, cluster, count) in &self.heaps {
-                let square = squared_distance(from, self.points.point(*point));
-                sums[*cluster] += square.sqrt() * *count as f64;
+            for (block, weights) in self.weights.chunks(WIDTH).enumerate() {
+                let squares = self.heaps.squares(block, from);
+                for (square, (cluster, count)) in squares.into_iter().zip(weights) {
+                    sums[*cluster] += square.sqrt() * count;
+                }
             }
-            for member in members {
+            for member in self.distinct.members(number) {
                 each(*member, self.clusters[*member], &sums);
             }
         }

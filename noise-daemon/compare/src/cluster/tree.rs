@@ -5,16 +5,15 @@
 
 use std::collections::BinaryHeap;
 
+use super::blocks::{Blocks, WIDTH};
 use super::distinct::Distinct;
-use super::points::{Points, squared_distance};
-
-/// How many distinct points a box without smaller boxes in it has at most.
-const LEAF: usize = 16;
+use super::points::Points;
 
 /// No point: all are taken.
 const NONE: usize = usize::MAX;
 
-/// A box around some distinct points.
+/// A box around some distinct points: whole blocks of them, but for the last one. A box of one block has no smaller
+/// boxes in it.
 struct Node {
     /// Its first row.
     begin: usize,
@@ -34,39 +33,27 @@ pub struct Tree {
     nodes: Vec<Node>,
     /// Per node the least and then the largest number of each dimension.
     bounds: Vec<f64>,
-    /// The numbers of distinct points, row by row; the rows of a node are beside each other.
-    rows: Vec<f64>,
+    /// Distinct points, row by row; the rows of a node are beside each other.
+    rows: Blocks,
     /// Per row, how many points it stands for.
     weights: Vec<usize>,
     /// Per row, its first point that is left.
     firsts: Vec<usize>,
     /// Per distinct point, its row.
     row_of: Vec<usize>,
-    /// Per row, its leaf.
+    /// Per block, its node.
     leaf_of: Vec<usize>,
-}
-
-/// What is looked for among the points that are left, and what was found of it: the nearest, the first one of those
-/// that are equally near.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
-pub struct Nearest {
-    /// How near it is, in the caller's measure.
-    pub distance: f64,
-    /// Which point it is.
-    pub point: usize,
 }
 
 impl Tree {
     /// Builds it. There must be a point.
     pub fn new(points: &Points, distinct: &Distinct) -> Self {
         let dimensions = points.dimensions();
-        let row = |item: &usize| {
-            distinct.members(*item).first().map_or(&[][..], |first| points.point(*first))
-        };
+        let row = |item: &usize| points.point(distinct.first(*item));
         let mut items: Vec<usize> = (0..distinct.len()).collect();
         let mut nodes = vec![Node::new(0, items.len(), 0)];
         let mut bounds = Vec::new();
-        let mut leaf_of = vec![0; items.len()];
+        let mut leaf_of = vec![0; items.len().div_ceil(WIDTH)];
         let mut number = 0;
         while let Some(Node { begin, end, .. }) = nodes.get(number) {
             let (begin, end) = (*begin, *end);
@@ -79,12 +66,13 @@ impl Tree {
                     *upper = upper.max(*value);
                 }
             }
-            if inside.len() > LEAF {
+            let blocks = inside.len().div_ceil(WIDTH);
+            if blocks > 1 {
                 let spread = |dimension: &usize| upper[*dimension] - lower[*dimension];
                 let widest = (0..dimensions)
                     .max_by(|one, other| spread(one).total_cmp(&spread(other)))
                     .unwrap_or_default();
-                let middle = inside.len() / 2;
+                let middle = blocks / 2 * WIDTH;
                 inside.select_nth_unstable_by(middle, |one, other| {
                     row(one)[widest].total_cmp(&row(other)[widest])
                 });
@@ -92,7 +80,7 @@ impl Tree {
                 nodes.push(Node::new(begin, begin + middle, number));
                 nodes.push(Node::new(begin + middle, end, number));
             } else {
-                leaf_of[begin..end].fill(number);
+                leaf_of[begin / WIDTH] = number;
             }
             bounds.append(&mut lower);
             bounds.append(&mut upper);
@@ -102,14 +90,13 @@ impl Tree {
         for (place, item) in items.iter().enumerate() {
             row_of[*item] = place;
         }
-        let members = || items.iter().map(|item| distinct.members(*item));
         let mut tree = Self {
             dimensions,
             nodes,
             bounds,
-            rows: items.iter().flat_map(|item| row(item).iter().copied()).collect(),
-            weights: members().map(<[usize]>::len).collect(),
-            firsts: members().map(|members| members.first().copied().unwrap_or(NONE)).collect(),
+            rows: Blocks::new(dimensions, items.iter().map(row)),
+            weights: items.iter().map(|item| distinct.members(*item).len()).collect(),
+            firsts: items.iter().map(|item| distinct.first(*item)).collect(),
             row_of,
             leaf_of,
         };
@@ -137,7 +124,7 @@ impl Tree {
     pub fn take(&mut self, distinct: usize, next: Option<usize>) {
         let row = self.row_of[distinct];
         self.firsts[row] = next.unwrap_or(NONE);
-        let mut number = self.leaf_of[row];
+        let mut number = self.leaf_of[row / WIDTH];
         loop {
             let first = self.first_in(number);
             if first == self.nodes[number].first {
@@ -149,15 +136,6 @@ impl Tree {
             }
             number = self.nodes[number].parent;
         }
-    }
-
-    fn row(&self, row: usize) -> &[f64] {
-        &self.rows[row * self.dimensions..(row + 1) * self.dimensions]
-    }
-
-    /// The numbers of a distinct point.
-    pub fn of(&self, distinct: usize) -> &[f64] {
-        self.row(self.row_of[distinct])
     }
 
     /// The square of the least distance that a point in a node may have.
@@ -180,9 +158,13 @@ impl Tree {
         Some(if one.1 < other.1 { [other, one] } else { [one, other] })
     }
 
-    /// The square of the distance within which there are so many points, itself among them.
-    pub fn reach_of(&self, distinct: usize, count: usize) -> f64 {
-        let from = self.of(distinct);
+    /// The rows of a block, each with the square of its distance.
+    fn squares(&self, node: &Node, from: &[f64]) -> impl Iterator<Item = (usize, f64)> {
+        (node.begin..node.end).zip(self.rows.squares(node.begin / WIDTH, from))
+    }
+
+    /// The square of the distance within which there are so many points, those that are equal to `from` among them.
+    pub fn reach_of(&self, from: &[f64], count: usize) -> f64 {
         // The nearest ones so far, the farthest of them on top.
         let mut nearest = BinaryHeap::new();
         let (mut found, mut within) = (0, f64::INFINITY);
@@ -195,8 +177,7 @@ impl Tree {
                 ahead.extend(children);
                 continue;
             }
-            for row in self.nodes[number].begin..self.nodes[number].end {
-                let square = squared_distance(from, self.row(row));
+            for (row, square) in self.squares(&self.nodes[number], from) {
                 if square >= within {
                     continue;
                 }
@@ -218,47 +199,45 @@ impl Tree {
         within
     }
 
-    /// The nearest of the points that are left, no square of a distance above `limit`. `measure` makes a distance of
-    /// a square, and must not fall where squares rise.
+    /// The nearest of the points that are left, the first one of those that are equally near, and its distance. No
+    /// square of a distance is above `limit`. `measure` makes a distance of a square, and must not fall where squares
+    /// rise.
     pub fn nearest(
         &self,
         from: &[f64],
         limit: f64,
         measure: impl Fn(f64) -> f64,
-    ) -> Option<Nearest> {
-        let mut best = Nearest { distance: f64::INFINITY, point: NONE };
+    ) -> Option<(f64, usize)> {
+        let mut best = (f64::INFINITY, NONE);
         let mut square_of_best = f64::INFINITY;
         let mut ahead = vec![(0, 0.0)];
         while let Some((number, least)) = ahead.pop() {
             let node = &self.nodes[number];
-            let cannot_be = |square: f64, point: usize| {
-                square > limit
-                    || (square >= square_of_best && point >= best.point)
-                    || Nearest { distance: measure(square), point } >= best
+            // What can be said without a measure, which takes time.
+            let is_out = |square: f64, point: usize, (square_of_best, best): (f64, usize)| {
+                point == NONE || square > limit || (square >= square_of_best && point >= best)
             };
-            if node.first == NONE || cannot_be(least, node.first) {
+            if is_out(least, node.first, (square_of_best, best.1))
+                || (measure(least), node.first) >= best
+            {
                 continue;
             }
             if let Some(children) = self.children(number, from) {
                 ahead.extend(children);
                 continue;
             }
-            for row in node.begin..node.end {
-                let (square, point) = (squared_distance(from, self.row(row)), self.firsts[row]);
-                if point == NONE
-                    || square > limit
-                    || (square >= square_of_best && point >= best.point)
-                {
+            for (row, square) in self.squares(node, from) {
+                let point = self.firsts[row];
+                if is_out(square, point, (square_of_best, best.1)) {
                     continue;
                 }
-                let found = Nearest { distance: measure(square), point };
+                let found = (measure(square), point);
                 if found < best {
-                    best = found;
-                    square_of_best = square;
+                    (best, square_of_best) = (found, square);
                 }
             }
         }
-        (best.point != NONE).then_some(best)
+        (best.1 != NONE).then_some(best)
     }
 }
 

@@ -68,8 +68,11 @@ impl Random {
     }
 }
 
-/// The kinds of sets: per kind, its name and how a point of a cluster is made, given the centre.
-const KINDS: [(&str, fn(&mut Random, usize) -> Kind); 12] = [
+/// Makes so many points.
+type Make = fn(&mut Random, usize) -> Kind;
+
+/// The kinds of sets.
+const KINDS: [(&str, Make); 12] = [
     ("blobs", |random, size| {
         let dimensions = 2 + random.below(12);
         random.around(size, dimensions, |_, _| 1.0)
@@ -137,6 +140,7 @@ const KINDS: [(&str, fn(&mut Random, usize) -> Kind); 12] = [
     }),
 ];
 
+/// Points, and a label for each.
 struct Kind {
     points: Vec<Vec<f64>>,
     labels: Vec<usize>,
