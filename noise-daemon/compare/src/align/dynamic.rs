@@ -54,19 +54,35 @@ impl Row {
     }
 }
 
-/// What a column of the first group brings along.
-struct Column {
-    filled: f64,
-    empty: f64,
-    going_on: f64,
-    gaps: f64,
-    long_gaps: f64,
+/// The second group's columns, of which number `n` is at cell `n + 1`, so that the cells of all rows have the same
+/// numbers; at cell 0 there is nothing.
+struct Columns {
+    filled: Vec<f64>,
+    empty: Vec<f64>,
+    going_on: Vec<f64>,
+    gaps: Vec<f64>,
+    long_gaps: Vec<f64>,
+}
+
+impl Columns {
+    fn of(profile: &Profile) -> Self {
+        let shifted = |values: &[f64]| [&[0.0], values].concat();
+        let empty = profile.filled.iter().map(|filled| profile.rows - filled);
+        Self {
+            filled: shifted(&profile.filled),
+            empty: shifted(&empty.collect::<Vec<_>>()),
+            going_on: shifted(&profile.going_on),
+            gaps: shifted(&profile.gaps),
+            long_gaps: shifted(&profile.long_gaps),
+        }
+    }
 }
 
 /// A table, row by row.
 struct Table<'a> {
     a: &'a Profile,
     b: &'a Profile,
+    columns: Columns,
     dense: &'a Dense,
     function: Function,
     band: &'a Band,
@@ -74,6 +90,8 @@ struct Table<'a> {
     /// from: two bits each.
     from: Vec<u8>,
     begins: Vec<usize>,
+    /// Of a row, the best ways that end with one column of the second, not more.
+    shorter: Vec<f64>,
 }
 
 /// Finds the best way to put two groups side by side, neither of which has a column of gaps alone.
@@ -84,7 +102,9 @@ pub fn best(a: &Profile, b: &Profile, dense: &Dense, function: Function, band: &
         begins.push(cells);
         cells += high - low;
     }
-    let mut table = Table { a, b, dense, function, band, from: vec![0; cells], begins };
+    let (columns, from) = (Columns::of(b), vec![0; cells]);
+    let shorter = vec![0.0; b.columns() + 1];
+    let mut table = Table { a, b, columns, dense, function, band, from, begins, shorter };
     let last = table.fill();
     table.trace(&last)
 }
@@ -133,71 +153,102 @@ impl Table<'_> {
         }
     }
 
+    /// The loops here and in [`Self::seconds`] are without branches and go over slices of one length, so that the compiler
+    /// makes them vector instructions; they take nearly all the time of an alignment.
     fn boths_and_firsts(&mut self, number: usize, before: &Row, row: &mut Row, pairs: &[f64]) {
         let (low, high) = (self.band.lows[number], self.band.highs[number]);
-        let a = Column {
-            filled: self.a.filled[number - 1],
-            empty: self.a.rows - self.a.filled[number - 1],
-            going_on: self.a.going_on[number - 1],
-            gaps: self.a.gaps[number - 1],
-            long_gaps: self.a.long_gaps[number - 1],
-        };
-        let b = self.b;
-        let extend = self.dense.gaps.extend;
         let begin = self.begins[number];
         let from = &mut self.from[begin..begin + high - low];
-        let further = extend * a.filled * b.rows;
-        for (from, cell) in from.iter_mut().zip(low..high) {
-            let edge = b.edges[cell];
-            let opened = a.filled * edge;
-            let left_gaps = if cell > 0 { b.gaps[cell - 1] } else { 0.0 };
-            let (first, first_from) = best_of(
-                before.both[cell] - opened + a.going_on * left_gaps,
-                before.first[cell] - opened + a.going_on * edge,
-                before.second[cell] - opened,
+        let (a, b) = (self.a, &self.columns);
+        let (filled, going_on) = (a.filled[number - 1], a.going_on[number - 1]);
+        let (empty, extend) = (a.rows - filled, self.dense.gaps.extend);
+        let (gaps, long_gaps) = (a.gaps[number - 1], a.long_gaps[number - 1]);
+
+        let further = extend * filled * self.b.rows;
+        let cells = low..high;
+        let count = cells.len();
+        let edges = &self.b.edges[cells.clone()][..count];
+        let gaps_of_b = &b.gaps[cells.clone()][..count];
+        let was_both = &before.both[cells.clone()][..count];
+        let was_first = &before.first[cells.clone()][..count];
+        let was_second = &before.second[cells.clone()][..count];
+        let first = &mut row.first[cells][..count];
+        let from_first = &mut from[..count];
+        for n in 0..count {
+            let opened = filled * edges[n];
+            let (score, came) = best_of(
+                was_both[n] - opened + going_on * gaps_of_b[n],
+                was_first[n] - opened + going_on * edges[n],
+                was_second[n] - opened,
             );
-            row.first[cell] = first - further;
-            *from = first_from << 2;
-            let Some(column) = cell.checked_sub(1) else {
-                row.both[cell] = f64::NEG_INFINITY;
-                continue;
-            };
-            let b_filled = b.filled[column];
-            let gaps_of_b = a.filled * b.gaps[column];
-            let gaps_of_a = a.gaps * b_filled;
-            let further = a.filled * (b.rows - b_filled) + a.empty * b_filled;
-            let opened = gaps_of_a + gaps_of_b;
-            let (both, both_from) = best_of(
-                before.both[column] - opened
-                    + a.going_on * b.long_gaps[column]
-                    + a.long_gaps * b.going_on[column],
-                before.first[column] - opened + a.going_on * b.gaps[column],
-                before.second[column] - opened + a.gaps * b.going_on[column],
+            first[n] = score - further;
+            from_first[n] = came << 2;
+        }
+
+        if low == 0 {
+            row.both[0] = f64::NEG_INFINITY;
+        }
+        let cells = low.max(1)..high;
+        let left = cells.start - 1..high - 1;
+        let count = cells.len();
+        let from = &mut from[cells.start - low..][..count];
+        let (b_filled, b_empty) =
+            (&b.filled[cells.clone()][..count], &b.empty[cells.clone()][..count]);
+        let b_going_on = &b.going_on[cells.clone()][..count];
+        let (b_gaps, b_long) =
+            (&b.gaps[cells.clone()][..count], &b.long_gaps[cells.clone()][..count]);
+        let was_both = &before.both[left.clone()][..count];
+        let was_first = &before.first[left.clone()][..count];
+        let was_second = &before.second[left][..count];
+        let pairs = &pairs[cells.clone()][..count];
+        let both = &mut row.both[cells][..count];
+        for n in 0..count {
+            let opened = filled * b_gaps[n] + gaps * b_filled[n];
+            let (score, came) = best_of(
+                was_both[n] - opened + going_on * b_long[n] + long_gaps * b_going_on[n],
+                was_first[n] - opened + going_on * b_gaps[n],
+                was_second[n] - opened + gaps * b_going_on[n],
             );
-            row.both[cell] = both + pairs[cell] - extend * further;
-            *from |= both_from;
+            let further = filled * b_empty[n] + empty * b_filled[n];
+            both[n] = score + pairs[n] - extend * further;
+            from[n] |= came;
         }
     }
 
     fn seconds(&mut self, number: usize, row: &mut Row) {
         let (low, high) = (self.band.lows[number], self.band.highs[number]);
-        let b = self.b;
+        let begin = self.begins[number];
+        let from = &mut self.from[begin + 1..begin + high - low];
         let edge = self.a.edges[number];
-        let gaps = if number > 0 { self.a.gaps[number - 1] } else { 0.0 };
+        let gaps = number.checked_sub(1).map_or(0.0, |column| self.a.gaps[column]);
         let extend = self.dense.gaps.extend * self.a.rows;
+        let (cells, left) = (low + 1..high, low..high - 1);
+        let count = cells.len();
+        let filled = &self.columns.filled[cells.clone()][..count];
+        let going_on = &self.columns.going_on[cells.clone()][..count];
+        let was_both = &row.both[left.clone()][..count];
+        let was_first = &row.first[left][..count];
+        let shorter = &mut self.shorter[cells.clone()][..count];
+        let from = &mut from[..count];
+        for n in 0..count {
+            let further = (edge + extend) * filled[n];
+            let both = was_both[n] + gaps * going_on[n];
+            let is_first = was_first[n] > both;
+            shorter[n] = if is_first { was_first[n] } else { both } - further;
+            from[n] |= u8::from(is_first) << 4;
+        }
         row.second[low] = f64::NEG_INFINITY;
-        let begin = self.begins[number] + 1;
-        let from = &mut self.from[begin..begin + high - low - 1];
-        for (from, cell) in from.iter_mut().zip(low + 1..high) {
-            let (filled, going_on) = (b.filled[cell - 1], b.going_on[cell - 1]);
-            let opened = edge * filled;
-            let (second, second_from) = best_of(
-                row.both[cell - 1] - opened + gaps * going_on,
-                row.first[cell - 1] - opened,
-                row.second[cell - 1] - opened + edge * going_on,
-            );
-            row.second[cell] = second - extend * filled;
-            *from |= second_from << 4;
+        let second = &mut row.second[cells][..count];
+        // Each cell needs the one before: as little as possible is in this loop.
+        let mut score = f64::NEG_INFINITY;
+        for n in 0..count {
+            let longer = score + (edge * going_on[n] - (edge + extend) * filled[n]);
+            score = if longer > shorter[n] { longer } else { shorter[n] };
+            second[n] = score;
+        }
+        for n in 0..count {
+            let is_longer = second[n] > shorter[n];
+            from[n] = if is_longer { from[n] & 0xf | SECOND << 4 } else { from[n] };
         }
     }
 

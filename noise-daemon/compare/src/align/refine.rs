@@ -40,23 +40,22 @@ impl Refinement<'_> {
         let cuts = self.tree.cuts();
         let of = u64::from(self.rounds) * cuts.len() as u64;
         let mut left = self.cells;
-        let mut done = 0;
+        let (mut done, mut since_risen) = (0, 0);
         for _ in 0..self.rounds {
-            let mut has_risen = false;
             for cut in &cuts {
                 let (a, b, ops) = group.split(cut);
-                let Some((new, has_risen_here)) = self.better(&a, &b, &ops, &mut left) else {
+                let Some((new, has_risen)) = self.better(&a, &b, &ops, &mut left) else {
                     return Ok(group);
                 };
-                has_risen |= has_risen_here;
+                since_risen = if has_risen { 0 } else { since_risen + 1 };
                 if let Some(new) = new {
                     group = Group::join(&a, &b, &new, self.max_columns)?;
                 }
                 done += 1;
                 progress(Progress { stage: Stage::Refinement, done, of });
-            }
-            if !has_risen {
-                break;
+                if since_risen == cuts.len() {
+                    return Ok(group);
+                }
             }
         }
         Ok(group)
