@@ -1,0 +1,142 @@
+//! Along a tree: groups of rows are put side by side, the nearest first, until all are one group.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::band::Band;
+use super::dynamic::{Function, best};
+use super::group::{Group, Ops};
+use super::profile::Profile;
+use super::refine::{Refinement, total};
+use super::scoring::Dense;
+use super::tree::{Distances, Tree};
+use super::{AlignError, AlignSettings, Progress, Stage, identity, words};
+
+/// Cells of one table of dynamic programming, each a byte.
+pub const TABLE_CELLS: usize = 1 << 26;
+
+/// A table whose best way goes along the edge of its band is made anew, twice as wide, so often.
+const WIDENED: usize = 2;
+
+/// Different sequences, and how they are aligned.
+pub struct Aligner<'a> {
+    sequences: Vec<&'a [u32]>,
+    counts: Vec<f64>,
+    dense: &'a Dense,
+    settings: &'a AlignSettings,
+    max_columns: usize,
+}
+
+impl<'a> Aligner<'a> {
+    /// For sequences that differ, none of them empty, with how often each occurs.
+    pub fn new(
+        kinds: &BTreeMap<&'a [u32], f64>,
+        dense: &'a Dense,
+        settings: &'a AlignSettings,
+        max_columns: usize,
+    ) -> Self {
+        let sequences = kinds.keys().copied().collect();
+        let counts = kinds.values().copied().collect();
+        Self { sequences, counts, dense, settings, max_columns }
+    }
+
+    /// All of them.
+    pub fn align(&self, progress: &mut dyn FnMut(Progress)) -> Result<Group, AlignError> {
+        if self.sequences.len() < 2 {
+            let all = self.sequences.iter().enumerate();
+            return Ok(all
+                .map(|(member, one)| Group::single(member, one))
+                .next()
+                .unwrap_or_default());
+        }
+        let mut known = HashMap::new();
+        let tree = Tree::upgma(self.word_distances(progress));
+        let shapes = tree.shapes(&mut known);
+        let mut made: HashMap<usize, Ops> = HashMap::new();
+        let draft = self.along(&tree, &shapes, &mut made, Stage::Draft, progress)?;
+        let better = Tree::upgma(self.distances_in(&draft));
+        let shapes = better.shapes(&mut known);
+        let improved = self.along(&better, &shapes, &mut made, Stage::Improved, progress)?;
+        drop(made);
+        let score = |group| total(group, &self.counts, self.dense);
+        let group = if score(&improved) < score(&draft) { draft } else { improved };
+        Refinement {
+            tree: &better,
+            counts: &self.counts,
+            dense: self.dense,
+            max_columns: self.max_columns,
+            rounds: self.settings.rounds,
+            // What the first two stages leave at least.
+            cells: self.settings.max_cells / 2,
+        }
+        .refine(group, progress)
+    }
+
+    fn word_distances(&self, progress: &mut dyn FnMut(Progress)) -> Distances {
+        let symbols = self.dense.symbols();
+        let length = words::length(&self.sequences, symbols);
+        let sorted = |sequence: &&[u32]| words::sorted(sequence, symbols, length);
+        let words: Vec<_> = self.sequences.iter().map(sorted).collect();
+        let of = words.len();
+        Distances::new(of, |x, y| {
+            if y == 0 {
+                progress(Progress { stage: Stage::Distances, done: x as u64, of: of as u64 });
+            }
+            words::distance(&words[x], &words[y])
+        })
+    }
+
+    fn distances_in(&self, group: &Group) -> Distances {
+        let mut symbols = vec![0.0; self.dense.symbols()];
+        for (sequence, count) in self.sequences.iter().zip(&self.counts) {
+            for symbol in *sequence {
+                symbols[*symbol as usize] += count;
+            }
+        }
+        let unrelated = identity::unrelated(&symbols);
+        let rows: Vec<&[u32]> =
+            (0..self.sequences.len()).filter_map(|member| group.row(member)).collect();
+        Distances::new(rows.len(), |x, y| identity::distance(rows[x], rows[y], unrelated))
+    }
+
+    /// Puts groups together along a tree. What `made` has for a shape of the tree is taken from there.
+    fn along(
+        &self,
+        tree: &Tree,
+        shapes: &[usize],
+        made: &mut HashMap<usize, Ops>,
+        stage: Stage,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Group, AlignError> {
+        let single = |(member, sequence): (usize, &&[u32])| Group::single(member, sequence);
+        let mut groups: Vec<Group> = self.sequences.iter().enumerate().map(single).collect();
+        let of = tree.joins.len() as u64;
+        for (done, (a, b)) in (1..).zip(&tree.joins) {
+            let shape = shapes[groups.len()];
+            let (a, b) = (std::mem::take(&mut groups[*a]), std::mem::take(&mut groups[*b]));
+            let ops = made.entry(shape).or_insert_with(|| self.put(&a, &b));
+            groups.push(Group::join(&a, &b, ops, self.max_columns)?);
+            progress(Progress { stage, done, of });
+        }
+        Ok(groups.pop().unwrap_or_default())
+    }
+
+    /// How two groups are put side by side best.
+    fn put(&self, a: &Group, b: &Group) -> Ops {
+        let gaps = &self.dense.gaps;
+        let (a, b) = (Profile::of(a, &self.counts, gaps), Profile::of(b, &self.counts, gaps));
+        let joins = self.sequences.len() as u64;
+        // Seven of these at most, where it is widened twice, for each join: less than a quarter.
+        let cells = usize::try_from(self.settings.max_cells / (32 * joins)).unwrap_or(TABLE_CELLS);
+        let mut cells = cells.min(TABLE_CELLS >> WIDENED);
+        let mut widened = 0;
+        loop {
+            let band = Band::of_profiles(&a, &b, cells);
+            let found = best(&a, &b, self.dense, Function::LogExpectation, &band);
+            if !found.is_at_edge || widened == WIDENED {
+                return found.ops;
+            }
+            cells *= 2;
+            widened += 1;
+        }
+    }
+}
