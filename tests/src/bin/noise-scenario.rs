@@ -164,10 +164,12 @@ fn compare_faults(options: &Options) -> Result<()> {
         println!("{}", serde_json::to_string_pretty(&found)?);
         return Ok(());
     }
-    let faults::Findings { normal, with_their_kind, sets, false_alarms, faults, is_whole } = found;
-    let part = 100.0 * with_their_kind as f64 / normal as f64;
+    let faults::Findings { normal, sets, false_alarms, faults, is_whole, .. } = found;
+    let part = |count: usize| format!("{count} ({:.1} %)", 100.0 * count as f64 / normal as f64);
     println!(
-        "{normal} normal executions; {with_their_kind} ({part:.1} %) are in a cluster of their own kind"
+        "{normal} normal executions; {} count with a cluster of their own kind, {} are not between clusters",
+        part(found.with_their_kind),
+        part(found.in_their_cluster)
     );
     println!("{sets} normal samples; in {} of them a state is flagged", false_alarms.len());
     false_alarms.iter().for_each(|reason| println!("  {reason}"));

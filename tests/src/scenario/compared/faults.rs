@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde::Serialize;
 
 use super::program::{FIRST, Fault, Program, Recorded};
-use super::said::{Said, compare};
+use super::said::{Said, Span, compare, paths};
 
 /// How much is recorded.
 #[derive(Clone, Copy, Debug)]
@@ -41,8 +41,10 @@ pub struct Found {
 pub struct Findings {
     /// Normal executions.
     pub normal: usize,
-    /// Of these, the ones in a cluster of their own kind.
+    /// Of these, the ones that count with a cluster of their own kind.
     pub with_their_kind: usize,
+    /// Of these, the ones that are not between clusters.
+    pub in_their_cluster: usize,
     /// Comparisons without a fault.
     pub sets: usize,
     /// Of these, the ones in which something was flagged: why.
@@ -73,9 +75,11 @@ pub fn findings(
     for fault in Fault::ALL {
         let sample = record(fault.name(), Some(fault), amount.sample_rounds)?;
         is_whole &= sample.is_whole;
-        let said = compare(&normal.folder, &sample.folder, &[])?;
+        let said = compare(&normal.folder, &sample.folder)?;
+        // Those of the normal recording are the same, whatever the sample.
         if !said.clusters.normal.is_empty() {
-            with_their_kind = Some(said.with_their_kind().0);
+            let of = |labels: &[i64]| said.with_their_kind(labels);
+            with_their_kind = Some((of(&said.clusters.kinds.normal), of(&said.clusters.normal)));
         }
         faults.push(found(fault, &sample, &said)?);
     }
@@ -83,15 +87,18 @@ pub fn findings(
     for number in 0..amount.sets {
         let sample = record(&format!("normal-{number}"), None, amount.sample_rounds)?;
         is_whole &= sample.is_whole;
-        let said = compare(&normal.folder, &sample.folder, &[])?;
+        let said = compare(&normal.folder, &sample.folder)?;
         let reasons: Vec<_> = said.flagged.iter().map(|flag| flag.reason.as_str()).collect();
         if !reasons.is_empty() {
             false_alarms.push(format!("normal-{number}: {}", reasons.join("; ")));
         }
     }
+    let (with_their_kind, in_their_cluster) =
+        with_their_kind.context("no clusters: nothing was flagged")?;
     Ok(Findings {
         normal: normal.known.len(),
-        with_their_kind: with_their_kind.context("no clusters: nothing was flagged")?,
+        with_their_kind,
+        in_their_cluster,
         sets: amount.sets as usize,
         false_alarms,
         faults,
@@ -110,6 +117,7 @@ fn found(fault: Fault, sample: &Recorded, said: &Said) -> Result<Found> {
         missed: None,
     };
     ensure!(said.executions.sample.len() == sample.known.len(), "not all executions are there");
+    let paths = paths(&sample.folder)?;
     for known in &sample.known {
         let (begin_ns, end_ns) =
             known.fault.with_context(|| format!("{} has no fault", known.key))?;
@@ -125,7 +133,10 @@ fn found(fault: Fault, sample: &Recorded, said: &Said) -> Result<Found> {
             miss(format!("{} is not found", known.key));
             continue;
         };
-        if place.is_mostly_within(at(begin_ns), at(end_ns)) {
+        let planted = Span { from_ns: at(begin_ns), to_ns: at(end_ns) };
+        let path = paths.iter().find(|path| path.key == known.key);
+        let parts = path.map_or(&[][..], |path| path.path.as_slice());
+        if is_right(place.span(), planted, parts) {
             found.placed += 1;
         } else {
             let from = |ns: u64| (ns as f64 - run.from_ns as f64) / 1e6;
@@ -145,4 +156,28 @@ fn found(fault: Fault, sample: &Recorded, said: &Said) -> Result<Found> {
         }
     }
     Ok(found)
+}
+
+/// Whether a place is where something was planted: most of the place lies in it. Within one part of the path nothing is told
+/// apart, so where that has most of what was planted, it is the right place as well.
+fn is_right(place: Span, planted: Span, path: &[Span]) -> bool {
+    let mut right = path.iter().filter(|part| planted.is_mostly_in(**part));
+    place.is_mostly_in(planted) || right.any(|part| place.is_mostly_in(*part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Span, is_right};
+
+    #[test]
+    fn a_place_is_right_where_most_of_it_was_planted_or_nothing_is_told_apart() {
+        let span = |from_ns, to_ns| Span { from_ns, to_ns };
+        let (planted, path) = (span(50, 80), [span(0, 48), span(48, 60), span(60, 90)]);
+        assert!(is_right(span(48, 60), planted, &path));
+        assert!(is_right(span(60, 90), planted, &path));
+        assert!(!is_right(span(0, 60), planted, &path));
+        assert!(!is_right(span(0, 90), planted, &path));
+        assert!(is_right(span(0, 90), planted, &[span(0, 90)]));
+        assert!(!is_right(span(80, 90), planted, &[span(0, 80), span(80, 90)]));
+    }
 }

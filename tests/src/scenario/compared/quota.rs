@@ -65,7 +65,7 @@ pub fn findings(
     }
     let sample = program.record("limited", None, sample_rounds, NONE, Some(&limited))?;
     let kernel_ns = limited.throttled_ns()?;
-    let said = compare(&normal.folder, &sample.folder, &[])?;
+    let said = compare(&normal.folder, &sample.folder)?;
     let mut found = Findings {
         normal: normal.known.len(),
         executions: sample.known.len(),

@@ -1,7 +1,7 @@
 //! What `noised trace compare` says of two recordings, as far as it is judged.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::Path as Folder;
 
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
@@ -17,10 +17,19 @@ pub struct Said {
     pub executions: Both<Vec<Run>>,
     /// Rules that hold.
     pub flagged: Vec<Flag>,
-    /// The cluster of each execution, -1 between clusters.
-    pub clusters: Both<Vec<i64>>,
+    /// Clusters.
+    pub clusters: Clusters,
     /// What is too long, what lost the most first.
     pub anomalies: Vec<Anomaly>,
+}
+
+/// Clusters of executions.
+#[derive(Debug, Deserialize)]
+pub struct Clusters {
+    /// The cluster of each normal execution, -1 between clusters.
+    pub normal: Vec<i64>,
+    /// The one that each counts with: its own, or the nearest.
+    pub kinds: Both<Vec<i64>>,
 }
 
 /// Of each set.
@@ -90,7 +99,7 @@ pub struct Culprit {
 }
 
 /// The arguments of the command.
-pub fn arguments<'a>(normal: &'a Path, sample: &'a Path) -> Result<[&'a str; 6]> {
+pub fn arguments<'a>(normal: &'a Folder, sample: &'a Folder) -> Result<[&'a str; 6]> {
     Ok(["trace", "compare", argument(normal)?, argument(sample)?, "--execution", EXECUTION])
 }
 
@@ -98,9 +107,9 @@ pub fn arguments<'a>(normal: &'a Path, sample: &'a Path) -> Result<[&'a str; 6]>
 ///
 /// # Errors
 /// If the command fails.
-pub fn compare(normal: &Path, sample: &Path, options: &[&str]) -> Result<Said> {
+pub fn compare(normal: &Folder, sample: &Folder) -> Result<Said> {
     let arguments = arguments(normal, sample)?;
-    let outcome = run_noised(&[&arguments[..], &["--json"], options].concat())?;
+    let outcome = run_noised(&[&arguments[..], &["--json"]].concat())?;
     ensure!(
         outcome.code == 0,
         "noised trace compare ends with {}: {}",
@@ -124,24 +133,23 @@ impl Said {
         Some((&first.state, first.places.first()?))
     }
 
-    /// How many of the normal executions are in a cluster of their own kind: one of which most executions are of that kind. One
-    /// between clusters is in none.
-    pub fn with_their_kind(&self) -> (usize, usize) {
-        let (runs, labels) = (&self.executions.normal, &self.clusters.normal);
+    /// How many of the normal executions are with their own kind, by these clusters: those of the kind that most of their cluster
+    /// are of. One between clusters, where these are none, is not.
+    pub fn with_their_kind(&self, labels: &[i64]) -> usize {
+        let runs = &self.executions.normal;
         let mut clusters: BTreeMap<i64, BTreeMap<&str, usize>> = BTreeMap::new();
         for (run, label) in runs.iter().zip(labels).filter(|(_, label)| **label >= 0) {
             *clusters.entry(*label).or_default().entry(run.kind()).or_default() += 1;
         }
         let most = |kinds: &BTreeMap<&str, usize>| kinds.values().copied().max().unwrap_or(0);
-        (clusters.values().map(most).sum(), runs.len())
+        clusters.values().map(most).sum()
     }
 }
 
 impl Place {
-    /// Whether most of it lies between two times.
-    pub fn is_mostly_within(&self, from_ns: u64, to_ns: u64) -> bool {
-        let within_ns = self.to_ns.min(to_ns).saturating_sub(self.from_ns.max(from_ns));
-        within_ns > (self.to_ns - self.from_ns) / 2
+    /// From when until when it is.
+    pub const fn span(&self) -> Span {
+        Span { from_ns: self.from_ns, to_ns: self.to_ns }
     }
 
     /// What is charged to a cause, nanoseconds.
@@ -153,4 +161,46 @@ impl Place {
     pub fn charged_ns(&self) -> u64 {
         self.culprits.iter().map(|one| one.ns).sum()
     }
+}
+
+/// A part of an execution's time.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Span {
+    /// From then on.
+    pub from_ns: u64,
+    /// Until then.
+    pub to_ns: u64,
+}
+
+impl Span {
+    /// Whether most of it lies in another one.
+    pub fn is_mostly_in(self, other: Self) -> bool {
+        let (from_ns, to_ns) = (self.from_ns.max(other.from_ns), self.to_ns.min(other.to_ns));
+        to_ns.saturating_sub(from_ns) > self.to_ns.saturating_sub(self.from_ns) / 2
+    }
+}
+
+/// An execution with its path.
+#[derive(Debug, Deserialize)]
+pub struct Path {
+    /// `KIND-ROUND`.
+    pub key: String,
+    /// Its parts, from its begin to its end.
+    pub path: Vec<Span>,
+}
+
+/// The paths of a recording.
+///
+/// # Errors
+/// If the command fails.
+pub fn paths(recording: &Folder) -> Result<Vec<Path>> {
+    #[derive(Deserialize)]
+    struct Document {
+        executions: Vec<Path>,
+    }
+    let options = ["trace", "critical-path", argument(recording)?, "--execution", EXECUTION];
+    let outcome = run_noised(&[&options[..], &["--json"]].concat())?;
+    ensure!(outcome.code == 0, "noised trace critical-path: {}", outcome.stderr);
+    let document: Document = serde_json::from_str(&outcome.stdout)?;
+    Ok(document.executions)
 }
