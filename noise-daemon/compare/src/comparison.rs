@@ -249,7 +249,7 @@ pub struct Comparison {
     pub paired_alone: Vec<usize>,
     /// The normal kind of each execution of the sample, or null: then it is held against all normal ones.
     pub paired: Vec<Option<usize>>,
-    /// What is too long, what lost the most first.
+    /// What is too long: in flagged states first, and of these what lost the most.
     pub anomalies: Vec<Anomaly>,
     /// Executions that were held against normal ones.
     pub localised: Vec<Localised>,
@@ -304,7 +304,9 @@ pub fn compare(
     let of_kind =
         |kind: &Option<usize>| kind.and_then(|kind| members.get(kind)).unwrap_or(&all).as_slice();
     let peers: Vec<&[usize]> = pairing.kinds.iter().map(of_kind).collect();
-    let outliers = outliers(&of_normal, &of_sample, &peers, settings.thresholds.t1);
+    let mut outliers = outliers(&of_normal, &of_sample, &peers, settings.thresholds.t1);
+    // What is different in the sample as a whole comes before what is odd in one execution.
+    outliers.sort_by_key(|outlier| !found.is_flagged(state_name(outlier.state)));
     found.note_kinds(
         [(&normal_points, normal_kinds.clone()), (&sample_points, sample_kinds)],
         &pairing,
@@ -326,6 +328,11 @@ fn join_overlapping(points: &Points, kinds: &mut Kinds) {
 }
 
 impl Comparison {
+    /// Whether any rule of a state counts.
+    fn is_flagged(&self, state: &str) -> bool {
+        self.flagged.iter().any(|flag| flag.times.state == state)
+    }
+
     fn note_kinds(&mut self, sets: [(&Points, Kinds); 2], pairing: &Pairing) {
         let clusters = &mut self.clusters;
         clusters.standardised = STANDARDISED;
@@ -361,7 +368,7 @@ impl Comparison {
         peers: &[&[usize]],
         progress: &mut dyn FnMut(usize, usize),
     ) {
-        // Outliers come with what lost the most first, and so do their executions.
+        // Outliers come with what matters the most first, and so do their executions.
         let mut executions: Vec<usize> = Vec::new();
         for outlier in outliers {
             if !executions.contains(&outlier.execution) {
@@ -394,7 +401,7 @@ impl Comparison {
                 expected_ns: outlier.normal.mean,
                 deviation_ns: outlier.normal.deviation,
                 lost_ns: outlier.lost_ns(),
-                is_flagged: self.flagged.iter().any(|flag| flag.times.state == state),
+                is_flagged: self.is_flagged(state),
                 places: own
                     .filter(|place| place.state == state)
                     .take(MAX_PLACES)

@@ -6,8 +6,7 @@
 //! order; those between clusters count with the cluster of the nearest execution that is in one.
 
 use crate::cluster::{ClusterError, Labels, OpticsSettings, Ordering, Points, optics, xi_labels};
-use crate::stretches::STATE_COUNT;
-use crate::vectors::Vectors;
+use crate::vectors::{LENGTH, Vectors};
 
 /// Executions of a set whose kinds can be found: each is held against each other one.
 pub const MAX_EXECUTIONS: usize = 20_000;
@@ -62,7 +61,7 @@ impl Kinds {
 pub fn points(vectors: &[Vectors]) -> Result<Points, ClusterError> {
     let roots =
         vectors.iter().flat_map(|vectors| vectors.counts.map(|count| (count as f64).sqrt()));
-    Points::new(STATE_COUNT, roots.collect())
+    Points::new(LENGTH, roots.collect())
 }
 
 /// The kinds among some executions. Where there are too few of them, each is a kind if `is_each`, else all are one.
@@ -134,7 +133,7 @@ mod tests {
         let one = |running: u64, disk: u64| {
             let mut vectors = Vectors::default();
             vectors.counts[0] = running;
-            vectors.counts[2] = disk;
+            vectors.counts[4] = disk;
             vectors
         };
         let few = (0..20).map(|number| one(3 + number % 3, 0));

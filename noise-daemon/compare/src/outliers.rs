@@ -53,7 +53,7 @@ mod tests {
 
     fn vectors(running: u64, disk: u64) -> Vectors {
         let mut vectors = Vectors::default();
-        (vectors.ns[0], vectors.ns[2]) = (running, disk);
+        (vectors.ns[0], vectors.ns[4]) = (running, disk);
         vectors
     }
 

@@ -94,13 +94,6 @@ pub struct Verdict {
     pub is_too_few: bool,
 }
 
-impl Verdict {
-    /// Whether any rule of a state counts.
-    pub fn is_flagged(&self, state: &str) -> bool {
-        self.flagged.iter().any(|flag| flag.times.state == state)
-    }
-}
-
 /// Mean and standard deviation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Moments {

@@ -6,6 +6,7 @@
     reason = "all of this is a test, which fails by panicking"
 )]
 
+mod judged;
 #[path = "../../../trace/tests/traces/python.rs"]
 mod python;
 mod sets;
@@ -15,9 +16,7 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 
 use libtest_mimic::{Arguments, Completion, Trial};
-use noise_compare::cluster::{
-    Labels, OpticsSettings, Ordering, Points, dbscan_labels, optics, xi_labels,
-};
+use noise_compare::cluster::{OpticsSettings, Ordering, Points, optics};
 use serde_json::{Value, json};
 
 use crate::python::Environment;
@@ -42,15 +41,18 @@ struct Case {
 }
 
 fn main() -> ExitCode {
-    let tests: [(&str, fn(&Case)); 3] = [
-        ("orderings", orderings),
-        ("xi_labels", labels_of_xi),
-        ("dbscan_labels", labels_of_dbscan),
+    let tests: [(&str, fn(&[Case])); 6] = [
+        ("orderings", judged::orderings),
+        ("orderings_by_products", judged::orderings_by_products),
+        ("xi_labels", judged::labels_of_xi),
+        ("dbscan_labels", judged::labels_of_dbscan),
+        ("silhouettes", judged::silhouettes),
+        ("principal_components", judged::components),
     ];
     let trials = tests.into_iter().map(|(name, test)| {
         Trial::ignorable_test(format!("{name}_are_those_of_scikit_learn"), move || match cases() {
             Ok(cases) => {
-                cases.iter().for_each(test);
+                test(cases);
                 Ok(Completion::Completed)
             }
             Err(reason) => Ok(Completion::ignored_with(reason.clone())),
@@ -101,48 +103,4 @@ fn question(case: &Case) -> Value {
         "xi": sizes(set),
         "eps": case.eps,
     })
-}
-
-/// Numbers of theirs, with infinite ones.
-fn numbers(values: &Value) -> Vec<f64> {
-    let values = values.as_array().unwrap().iter();
-    values.map(|value| value.as_f64().unwrap_or(f64::INFINITY)).collect()
-}
-
-/// Labels or points of theirs, of which -1 is none.
-fn indices(values: &Value) -> Labels {
-    let index = |value: &Value| usize::try_from(value.as_i64().unwrap()).ok();
-    values.as_array().unwrap().iter().map(index).collect()
-}
-
-fn assert_close(ours: &[f64], theirs: &[f64], tolerance: f64, what: &str) {
-    assert_eq!(ours.len(), theirs.len(), "{what}");
-    for (index, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
-        let is_close = ours == theirs || (ours - theirs).abs() <= tolerance * theirs.abs().max(1.0);
-        assert!(is_close, "{what} of {index}: {ours}, not {theirs}");
-    }
-}
-
-fn orderings(case: &Case) {
-    let (ours, theirs, name) = (&case.ordering, &case.theirs["tree"], &case.set.name);
-    let theirs_of = |figure: &str| numbers(&theirs[figure]);
-    assert_close(&ours.core_distance, &theirs_of("core_distance"), 1e-9, name);
-    assert_close(&ours.reachability, &theirs_of("reachability"), 1e-9, name);
-    let order: Vec<usize> = indices(&theirs["order"]).into_iter().flatten().collect();
-    assert_eq!(ours.order, order, "{name}");
-    assert_eq!(ours.predecessor, indices(&theirs["predecessor"]), "{name}");
-}
-
-fn labels_of_xi(case: &Case) {
-    for ((xi, size), theirs) in sizes(&case.set).iter().zip(case.theirs["xi"].as_array().unwrap()) {
-        let ours = xi_labels(&case.ordering, *xi, case.set.min_points, *size);
-        assert_eq!(ours, indices(theirs), "{} with {xi}, {size}", case.set.name);
-    }
-}
-
-fn labels_of_dbscan(case: &Case) {
-    for (eps, theirs) in case.eps.iter().zip(case.theirs["dbscan"].as_array().unwrap()) {
-        let ours = dbscan_labels(&case.ordering, *eps);
-        assert_eq!(ours, indices(theirs), "{} with {eps}", case.set.name);
-    }
 }

@@ -21,6 +21,13 @@ pub struct Set {
     pub max_distance: f64,
 }
 
+impl Set {
+    /// Whether products of its vectors are exact.
+    pub fn is_whole(&self) -> bool {
+        self.values.iter().all(|value| value.fract() == 0.0 && value.abs() < 1e6)
+    }
+}
+
 /// A small generator (Steele's splitmix64), so that sets need no stored randomness.
 struct Random(u64);
 
@@ -192,8 +199,12 @@ pub fn set(number: u64) -> Set {
     let mut random = Random(number);
     let (kind, make) = KINDS[(number % KINDS.len() as u64) as usize];
     let min_points = [2, 5, 5, 5, 9][random.below(5)];
-    // A few are as small as they may be.
-    let size = if random.below(12) == 0 { min_points } else { 20 + random.below(110) };
+    // Most are small, for scikit-learn's sake; a few as small as they may be.
+    let size = match random.below(16) {
+        0 => min_points,
+        1 => 160,
+        _ => 10 + random.below(40),
+    };
     let Kind { points, labels } = make(&mut random, size);
     let max_distance = [f64::INFINITY, f64::INFINITY, 2.5, 10.0][random.below(4)];
     Set {

@@ -6,15 +6,23 @@ error. Numbers that are infinite are null.
 """
 
 import json
+import os
 import sys
 import warnings
 
+# Read on import. Threads would wait for each other longer than they compute, where others use the CPUs.
+os.environ["OMP_NUM_THREADS"] = "1"
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
 import numpy
+import sklearn
 from sklearn.cluster import cluster_optics_dbscan, cluster_optics_xi, compute_optics_graph
 from sklearn.decomposition import PCA
 from sklearn.metrics import silhouette_samples, silhouette_score
 
 warnings.simplefilter("ignore")
+# Most of the time would go there.
+sklearn.set_config(assume_finite=True, skip_parameter_validation=True)
 
 
 def numbers(values):
@@ -60,7 +68,7 @@ def judge(case):
     found = graph(points, case, "kd_tree")
     order, core, reachability, predecessor = found
     by_choice = points.shape[1] > 15 or case["min_points"] >= points.shape[0] // 2
-    components = PCA(n_components=min(2, *points.shape), svd_solver="full").fit(points)
+    components = PCA(svd_solver="full").fit(points)
     return {
         "tree": ordering(found),
         "brute": ordering(graph(points, case, "auto")) if by_choice else None,
@@ -86,9 +94,8 @@ def judge(case):
             "usual": silhouette(points, case["labels"]),
         },
         "components": {
-            "coordinates": components.transform(points).tolist(),
+            "coordinates": components.transform(points)[:, :2].tolist(),
             "explained": numbers(components.explained_variance_ratio_),
-            "deviations": numbers(components.singular_values_),
         },
     }
 

@@ -285,7 +285,6 @@ fn anomalies(page: &mut Painted, comparison: &Comparison, columns: usize) {
             item(page, &format!("  {failed}"), columns);
         }
         let mut places: Vec<_> = own.iter().flat_map(|anomaly| &anomaly.places).collect();
-        places.sort_by(|one, other| other.lost_ns.total_cmp(&one.lost_ns));
         for place in places.iter().take(SHOWN_PLACES) {
             item(
                 page,
