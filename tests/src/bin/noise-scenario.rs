@@ -210,8 +210,9 @@ fn compare_quota(options: &Options) -> Result<()> {
     println!("{} normal executions, {} with a tenth of a CPU", found.normal, found.executions);
     println!("flagged: {}", found.flagged.join(", "));
     println!(
-        "{} lost most in a wait for a CPU, {:.0} ms in all; in {} of them it was their own quota",
-        found.waited, found.lost_ms, found.charged
+        "{} lost most in waits for a CPU, {:.0} ms in all; {:.0} ms are charged to their own quota, which has most of it in \
+         {} of them",
+        found.waited, found.lost_ms, found.charged_ms, found.charged
     );
     println!(
         "the quota stopped the group for {:.0} ms, says the kernel; {:.0} ms of that are on the paths",

@@ -5,7 +5,8 @@
 An execution has STEPS steps: it computes a little in each, and waits in the way of its kind. Each round has one of every kind.
 In the middle of an execution lies the fault: none, read (a long read from the disk), loop (it computes in vain) or convoy
 (threads queue up for a lock, it behind them). Executions are marked for noised, and LOG says of each where its fault lies.
-PRIORITY is a real-time one, so that what else runs is no difference between two recordings; with 0 it has none.
+PRIORITY is a real-time one, so that what else runs is no difference between two recordings; with 0 it has none. Where the host
+gives none, it is as important as others can be.
 """
 
 import gc
@@ -132,7 +133,10 @@ class Program:
 def main():
     fault, rounds, path, log, priority = sys.argv[1:]
     if priority != "0":
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(int(priority)))
+        try:
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(int(priority)))
+        except PermissionError:
+            os.setpriority(os.PRIO_PROCESS, 0, -20)
     program = Program(path)
     faults = {"none": None, "read": program.long_read, "loop": program.loop, "convoy": program.queue}
     plant = faults[fault]

@@ -30,8 +30,10 @@ pub struct Findings {
     pub waited: usize,
     /// Of these, the ones that are charged to the quota.
     pub charged: usize,
-    /// Time that the first places are too long, milliseconds.
+    /// Time that these first places are too long, milliseconds.
     pub lost_ms: f64,
+    /// Of it, what is charged to the quota, milliseconds.
+    pub charged_ms: f64,
     /// How long the quota kept the group from running, by the kernel's own account, milliseconds.
     pub kernel_ms: f64,
     /// Of the time of the executions' waits for a CPU, what is charged to the quota, milliseconds.
@@ -73,6 +75,7 @@ pub fn findings(
         waited: 0,
         charged: 0,
         lost_ms: 0.0,
+        charged_ms: 0.0,
         kernel_ms: kernel_ns as f64 / 1e6,
         throttled_ms: 0.0,
         is_whole: normal.is_whole && sample.is_whole,
@@ -81,8 +84,9 @@ pub fn findings(
         let Some(("waiting_cpu", place)) = said.first_place(execution) else { continue };
         found.waited += 1;
         found.lost_ms += place.lost_ns / 1e6;
-        found.charged +=
-            usize::from(place.ns_of("throttle") as f64 > MOST * place.charged_ns() as f64);
+        let charged_ns = place.ns_of("throttle") as f64;
+        found.charged_ms += charged_ns / 1e6;
+        found.charged += usize::from(charged_ns > MOST * place.charged_ns() as f64);
     }
     let throttled = said.anomalies.iter().filter(|anomaly| anomaly.state == "waiting_cpu");
     let places = throttled.flat_map(|anomaly| &anomaly.places);
