@@ -8,7 +8,7 @@ use crate::align::{AlignError, AlignSettings, Symbol, align};
 use crate::cluster::{ClusterError, Points};
 use crate::kinds::{Clustering, Kinds, MAX_EXECUTIONS, STANDARDISED, kinds, points};
 use crate::outliers::{Outlier, outliers};
-use crate::pairing::{Pairing, pair, silhouette};
+use crate::pairing::{Pairing, apartness, pair};
 use crate::places::{Beside, Place as Found, chosen};
 use crate::rules::{Flag, Thresholds, Times, Verdict, judge};
 use crate::stretches::{STATES, Stretch, state_name, stretches};
@@ -296,7 +296,7 @@ pub fn compare(
     let mut normal_kinds = kinds(&normal_points, &settings.clustering, false)?;
     join_overlapping(&normal_points, &mut normal_kinds);
     let sample_kinds = kinds(&sample_points, &settings.clustering, true)?;
-    let pairing = pair((&normal_points, &normal_kinds), (&sample_points, &sample_kinds));
+    let pairing = pair((&normal_points, &normal_kinds), (&sample_points, &sample_kinds))?;
     let all: Vec<usize> = (0..normal.len()).collect();
     let members: Vec<Vec<usize>> =
         (0..normal_kinds.count).map(|kind| normal_kinds.members(kind)).collect();
@@ -317,7 +317,7 @@ pub fn compare(
 
 /// Normal clusters that lie within each other are no kinds.
 fn join_overlapping(points: &Points, kinds: &mut Kinds) {
-    if silhouette(points, kinds).is_some_and(|silhouette| silhouette < 0.0) {
+    if apartness(points, kinds).is_some_and(|silhouette| silhouette < 0.0) {
         kinds.note = Some(format!(
             "the {} clusters lie within each other (their mean silhouette is negative): all are taken for one kind",
             kinds.count

@@ -120,7 +120,7 @@ fn nearest(points: &Points, labels: &Labels) -> Vec<usize> {
 }
 
 /// How far apart two points are.
-pub fn distance(one: &[f64], other: &[f64]) -> f64 {
+fn distance(one: &[f64], other: &[f64]) -> f64 {
     one.iter().zip(other).map(|(one, other)| (one - other).powi(2)).sum::<f64>().sqrt()
 }
 

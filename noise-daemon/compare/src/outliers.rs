@@ -1,4 +1,5 @@
-//! Which executions of the sample are too long in which state, held against the normal ones of their kind.
+//! Which executions of the sample are too long in which state, held against the normal ones of their kind; without the longest
+//! twentieth of these, which may have been disturbed themselves.
 
 use crate::rules::Moments;
 use crate::stretches::STATE_COUNT;
@@ -36,7 +37,7 @@ pub fn outliers(
     for (execution, (vectors, peers)) in sample.iter().zip(peers).enumerate() {
         for state in 0..STATE_COUNT {
             let times = peers.iter().filter_map(|peer| normal.get(*peer));
-            let moments = Moments::of(times.map(|peer| peer.ns_of(state) as f64));
+            let moments = Moments::trimmed(times.map(|peer| peer.ns_of(state) as f64));
             let ns = vectors.ns_of(state);
             if ns as f64 > moments.mean + t1 * moments.deviation {
                 all.push(Outlier { execution, state, ns, normal: moments });

@@ -2,11 +2,15 @@
 //!
 //! A cluster of the sample is merged with each normal one in turn; the one with which the mean silhouette of all
 //! (Rousseeuw 1987) is the best is its pair, unless that is negative. A cluster of the sample may hold executions of
-//! two kinds, as it will where there are few of each: one that lies nearer to another normal kind than to that of its
-//! cluster, by its own silhouette, is paired by itself with the nearest one.
+//! two kinds, as it will where there are few of each. One that lies nearer to another normal kind than to that of its
+//! cluster is paired by itself with the nearest one; there, what it lacks counts twice as much as what it has more,
+//! which may be the very thing that is wrong with it.
 
-use crate::cluster::Points;
-use crate::kinds::{Kinds, distance};
+use crate::cluster::{ClusterError, Points, merged_silhouettes, silhouette};
+use crate::kinds::Kinds;
+
+/// How much more it counts that an execution lacks something than that it has more.
+const LACKING: f64 = 2.0;
 
 /// A kind of the sample and its normal one.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,32 +35,40 @@ pub struct Pairing {
 }
 
 /// Pairs the kinds of the sample with normal ones.
+///
+/// # Errors
+/// With more executions than can be clustered.
 pub fn pair(
     (normal, of_normal): (&Points, &Kinds),
     (sample, of_sample): (&Points, &Kinds),
-) -> Pairing {
+) -> Result<Pairing, ClusterError> {
     let mut pairing = Pairing { kinds: vec![None; sample.len()], ..Pairing::default() };
-    let far = Distances::new(normal, of_normal, sample);
-    for kind in 0..of_sample.count {
-        let members = of_sample.members(kind);
-        let best = match of_normal.count {
-            0 => None,
-            1 => Some((0, None)),
-            count => {
-                let merged = far.to(normal, sample, &members);
-                let all =
-                    (0..count).map(|normal| (normal, far.silhouette(&merged, &members, normal)));
-                // Of equals the first.
-                let best = all.rev().max_by(|one, other| one.1.total_cmp(&other.1));
-                best.map(|(normal, silhouette)| (normal, Some(silhouette)))
-            }
-        };
-        let silhouette = best.and_then(|best| best.1);
-        let normal = best.map(|best| best.0).filter(|_| silhouette.is_none_or(|it| it >= 0.0));
-        pairing.pairs.push(Pair { sample: kind, normal, silhouette });
-        for &member in &members {
-            let own = normal.map(|normal| far.nearer(member, normal));
-            if own.is_some() && own != normal {
+    let values = normal.iter().chain(sample.iter()).flatten().copied().collect();
+    let points = Points::new(normal.dimensions(), values)?;
+    let of_normal_kinds = of_normal.kinds.iter().copied();
+    let labels = of_normal_kinds.chain(of_sample.kinds.iter().map(|kind| of_normal.count + kind));
+    let labels: Vec<usize> = labels.collect();
+    let merged = (0..of_sample.count).flat_map(|kind| {
+        (0..of_normal.count).map(move |into| {
+            let others = (0..of_sample.count).map(move |other| (other == kind).then_some(into));
+            (0..of_normal.count).map(Some).chain(others).collect()
+        })
+    });
+    let silhouettes = merged_silhouettes(&points, &labels, &merged.collect::<Vec<_>>())?;
+    for (kind, silhouettes) in silhouettes.chunks(of_normal.count.max(1)).enumerate() {
+        // Of equals the first. One normal kind has no silhouette, and is the pair of all.
+        let value = |silhouette: &Option<f64>| silhouette.unwrap_or(f64::NEG_INFINITY);
+        let best = silhouettes.iter().enumerate().rev();
+        let best = best.max_by(|one, other| value(one.1).total_cmp(&value(other.1)));
+        let silhouette = best.and_then(|best| *best.1);
+        let normal_kind = best
+            .map(|best| best.0)
+            .filter(|_| silhouette.is_none_or(|silhouette| silhouette >= 0.0));
+        pairing.pairs.push(Pair { sample: kind, normal: normal_kind, silhouette });
+        for member in of_sample.members(kind) {
+            let own =
+                normal_kind.map(|than| nearest(sample.point(member), than, normal, of_normal));
+            if own != normal_kind {
                 pairing.alone.push(member);
             }
             if let Some(place) = pairing.kinds.get_mut(member) {
@@ -65,102 +77,37 @@ pub fn pair(
         }
     }
     pairing.alone.sort_unstable();
-    pairing
+    Ok(pairing)
 }
 
-/// The mean silhouette of normal kinds; none where there are fewer than two.
-pub fn silhouette(points: &Points, kinds: &Kinds) -> Option<f64> {
-    let none = Points::new(points.dimensions(), Vec::new()).ok()?;
-    let far = Distances::new(points, kinds, &none);
-    let merged = far.to(points, &none, &[]);
-    (kinds.count > 1).then(|| far.silhouette(&merged, &[], 0))
+/// The mean silhouette of normal kinds; none where that is not defined, as of one kind.
+pub fn apartness(points: &Points, kinds: &Kinds) -> Option<f64> {
+    silhouette(points, &kinds.kinds).ok().map(|silhouette| silhouette.mean)
 }
 
-/// How far executions are from those of each normal kind: sums of distances.
-struct Distances {
-    kinds: Vec<usize>,
-    sizes: Vec<usize>,
-    /// A row for each normal execution, and for each of the sample.
-    normal: Vec<Vec<f64>>,
-    sample: Vec<Vec<f64>>,
-}
-
-/// How far executions are from those of one kind of the sample: sums of distances, of normal ones and of its members.
-struct Merged {
-    normal: Vec<f64>,
-    members: Vec<f64>,
-}
-
-impl Distances {
-    fn new(normal: &Points, of_normal: &Kinds, sample: &Points) -> Self {
-        let mut sizes = vec![0; of_normal.count];
-        for kind in &of_normal.kinds {
-            if let Some(size) = sizes.get_mut(*kind) {
-                *size += 1;
-            }
-        }
-        let row = |point: &[f64]| {
-            let mut sums = vec![0.0; of_normal.count];
-            for (other, kind) in normal.iter().zip(&of_normal.kinds) {
-                if let Some(sum) = sums.get_mut(*kind) {
-                    *sum += distance(point, other);
-                }
-            }
-            sums
-        };
-        let rows = |points: &Points| points.iter().map(row).collect();
-        Self { kinds: of_normal.kinds.clone(), sizes, normal: rows(normal), sample: rows(sample) }
-    }
-
-    fn to(&self, normal: &Points, sample: &Points, members: &[usize]) -> Merged {
-        let sum = |point: &[f64]| {
-            members.iter().map(|member| distance(point, sample.point(*member))).sum::<f64>()
-        };
-        Merged {
-            normal: normal.iter().map(sum).collect(),
-            members: members.iter().map(|member| sum(sample.point(*member))).collect(),
+/// The normal kind that is nearer to an execution than a normal kind, on average, or else that one.
+fn nearest(point: &[f64], than: usize, normal: &Points, of_normal: &Kinds) -> usize {
+    let mut means = vec![(0.0, 0_usize); of_normal.count];
+    for (other, kind) in normal.iter().zip(&of_normal.kinds) {
+        if let Some((sum, count)) = means.get_mut(*kind) {
+            *sum += distance(point, other);
+            *count += 1;
         }
     }
+    let mean = |kind: usize| match means.get(kind) {
+        Some((sum, count)) if *count > 0 => sum / *count as f64,
+        _ => f64::INFINITY,
+    };
+    (0..of_normal.count).fold(than, |best, kind| if mean(kind) < mean(best) { kind } else { best })
+}
 
-    /// The mean silhouette of all, with members of the sample merged into a normal kind.
-    fn silhouette(&self, merged: &Merged, members: &[usize], into: usize) -> f64 {
-        let more = |kind: usize| if kind == into { members.len() } else { 0 };
-        let size = |kind: usize| self.sizes.get(kind).map_or(0, |size| size + more(kind));
-        let one = |own: usize, sums: &[f64], to_merged: f64| {
-            let of = |kind: usize, sum: f64| sum + if kind == into { to_merged } else { 0.0 };
-            // Of one that is alone the silhouette is 0.
-            if size(own) < 2 {
-                return 0.0;
-            }
-            let (mut inside, mut outside) = (0.0, f64::INFINITY);
-            for (kind, sum) in sums.iter().enumerate().filter(|(kind, _)| size(*kind) > 0) {
-                let sum = of(kind, *sum);
-                match kind == own {
-                    true => inside = sum / (size(kind) - 1) as f64,
-                    false => outside = outside.min(sum / size(kind) as f64),
-                }
-            }
-            let larger = f64::max(inside, outside);
-            if larger > 0.0 { (outside - inside) / larger } else { 0.0 }
-        };
-        let rows = self.kinds.iter().zip(&self.normal).zip(&merged.normal);
-        let normal: f64 = rows.map(|((kind, sums), to)| one(*kind, sums, *to)).sum();
-        let rows =
-            members.iter().filter_map(|member| self.sample.get(*member)).zip(&merged.members);
-        let sample: f64 = rows.map(|(sums, to)| one(into, sums, *to)).sum();
-        (normal + sample) / (self.kinds.len() + members.len()).max(1) as f64
-    }
-
-    /// The normal kind that is nearer to one of the sample than a normal kind, on average, or else that one.
-    fn nearer(&self, member: usize, than: usize) -> usize {
-        let Some(sums) = self.sample.get(member) else { return than };
-        let mean = |kind: usize| {
-            let sum = sums.get(kind).copied().unwrap_or(f64::INFINITY);
-            sum / self.sizes.get(kind).map_or(1, |size| *size).max(1) as f64
-        };
-        (0..self.sizes.len())
-            .fold(than, |best, kind| if mean(kind) < mean(best) { kind } else { best })
-    }
+/// How far an execution of the sample is from a normal one.
+fn distance(point: &[f64], normal: &[f64]) -> f64 {
+    let one = |(own, other): (&f64, &f64)| {
+        let difference = own - other;
+        (if difference < 0.0 { LACKING * difference } else { difference }).powi(2)
+    };
+    point.iter().zip(normal).map(one).sum::<f64>().sqrt()
 }
 
 #[cfg(test)]
@@ -182,6 +129,10 @@ mod tests {
         }
     }
 
+    fn paired(normal: (&Points, &Kinds), sample: (&Points, &Kinds)) -> Pairing {
+        pair(normal, sample).unwrap()
+    }
+
     fn two() -> (Points, Kinds) {
         (points(&[0.0, 1.0, 2.0, 10.0, 11.0, 12.0]), kinds(&[0, 0, 0, 1, 1, 1]))
     }
@@ -191,15 +142,17 @@ mod tests {
         let (points, of) = two();
         // Of 0: inside (1 + 2) / 2, outside 11. Of 1: inside 1, outside 10. Of 2: inside 1.5, outside 9.
         let half = (9.5 / 11.0 + 9.0 / 10.0 + 7.5 / 9.0) / 3.0;
-        assert!((silhouette(&points, &of).unwrap() - half).abs() < 1e-12);
-        assert_eq!(silhouette(&points, &kinds(&[0; 6])), None);
+        assert!((apartness(&points, &of).unwrap() - half).abs() < 1e-12);
+        assert_eq!(apartness(&points, &kinds(&[0; 6])), None);
     }
 
     #[test]
     fn kinds_are_paired_with_those_that_are_like_them() {
         let (normal, of_normal) = two();
-        let found =
-            pair((&normal, &of_normal), (&points(&[11.0, 11.5, 1.0, 0.5]), &kinds(&[0, 0, 1, 1])));
+        let found = paired(
+            (&normal, &of_normal),
+            (&points(&[11.0, 11.5, 1.0, 0.5]), &kinds(&[0, 0, 1, 1])),
+        );
         let pairs: Vec<_> = found.pairs.iter().map(|pair| (pair.sample, pair.normal)).collect();
         assert_eq!(pairs, [(0, Some(1)), (1, Some(0))]);
         assert!(found.pairs.iter().all(|pair| pair.silhouette.is_some_and(|it| it > 0.8)));
@@ -210,11 +163,21 @@ mod tests {
     #[test]
     fn what_lies_nearer_to_another_kind_than_its_cluster_is_paired_by_itself() {
         let (normal, of_normal) = two();
-        let found =
-            pair((&normal, &of_normal), (&points(&[11.0, 12.0, 10.0, 1.0]), &kinds(&[0, 0, 0, 0])));
+        let found = paired(
+            (&normal, &of_normal),
+            (&points(&[11.0, 12.0, 10.0, 1.0]), &kinds(&[0, 0, 0, 0])),
+        );
         assert_eq!(found.pairs[0].normal, Some(1));
         assert_eq!(found.kinds, [Some(1), Some(1), Some(1), Some(0)]);
         assert_eq!(found.alone, [3]);
+    }
+
+    #[test]
+    fn what_is_lacking_counts_more_than_what_there_is_more() {
+        // 6 is as far from 4 as from 8, and lacks nothing of 4.
+        let (normal, of_normal) = (points(&[4.0, 4.0, 8.0, 8.0]), kinds(&[0, 0, 1, 1]));
+        let found = paired((&normal, &of_normal), (&points(&[6.0, 6.9, 7.9]), &kinds(&[0, 1, 2])));
+        assert_eq!(found.kinds, [Some(0), Some(1), Some(1)]);
     }
 
     #[test]
@@ -222,12 +185,13 @@ mod tests {
         // Normal kinds that lie within each other, and a large sample far from both.
         let (normal, of_normal) = (points(&[0.0, 2.0, 1.0, 3.0]), kinds(&[0, 0, 1, 1]));
         let found =
-            pair((&normal, &of_normal), (&points(&[50.0, -40.0, 60.0]), &kinds(&[0, 0, 0])));
+            paired((&normal, &of_normal), (&points(&[50.0, -40.0, 60.0]), &kinds(&[0, 0, 0])));
         assert!(found.pairs[0].silhouette.unwrap() < 0.0);
         assert_eq!(found.pairs[0].normal, None);
         assert_eq!(found.kinds, [None; 3]);
         // One normal kind is the pair of all.
-        let found = pair((&points(&[0.0, 1.0]), &kinds(&[0, 0])), (&points(&[9.0]), &kinds(&[0])));
+        let found =
+            paired((&points(&[0.0, 1.0]), &kinds(&[0, 0])), (&points(&[9.0]), &kinds(&[0])));
         assert_eq!(found.pairs, [Pair { sample: 0, normal: Some(0), silhouette: None }]);
     }
 }

@@ -117,7 +117,8 @@ impl Beside<'_> {
             let probability = count as f64 / self.normal_rows().len().max(1) as f64;
             let ns = own.ns() as f64;
             let lost_ns = ns - expected.mean;
-            let is_long = ns > expected.mean + t1 * expected.deviation;
+            let usual = Moments::trimmed(times);
+            let is_long = ns > usual.mean + t1 * usual.deviation;
             Some(Column {
                 number,
                 stretch: place,

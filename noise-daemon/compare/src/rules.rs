@@ -19,6 +19,10 @@ use crate::chance;
 use crate::stretches::{STATE_COUNT, state_name};
 use crate::vectors::Vectors;
 
+/// The largest of so many values is left out of [`Moments::trimmed`], and of how many at least.
+const TRIMMED: usize = 20;
+const LEAST_TRIMMED: usize = 10;
+
 /// What is anomalous.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Thresholds {
@@ -110,6 +114,17 @@ impl Moments {
         let mean = values.clone().sum::<f64>() / count.max(1) as f64;
         let squares: f64 = values.map(|value| (value - mean).powi(2)).sum();
         Self { mean, deviation: (squares / count.saturating_sub(1).max(1) as f64).sqrt() }
+    }
+
+    /// Those of some values without the largest ones: a twentieth of them, and none of fewer than ten. A few executions
+    /// that were disturbed themselves do not hide what is wrong with another one.
+    pub fn trimmed(values: impl Iterator<Item = f64>) -> Self {
+        let mut values: Vec<f64> = values.collect();
+        values.sort_by(f64::total_cmp);
+        let left_out =
+            if values.len() < LEAST_TRIMMED { 0 } else { values.len().div_ceil(TRIMMED) };
+        values.truncate(values.len() - left_out);
+        Self::of(values.into_iter())
     }
 }
 

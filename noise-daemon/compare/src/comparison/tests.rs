@@ -1,5 +1,10 @@
 use super::*;
 use crate::made::{Made, Numbers, path};
+use crate::rules::Thresholds;
+
+/// What comes in one of so many executions, and about how long it lasts then, nanoseconds.
+const RARE: [(&str, usize, u64); 3] =
+    [("ipi", 10, 40_000), ("unknown", 25, 900_000), ("network", 50, 4_000_000)];
 
 /// A normal execution of one of three kinds: steps of running, and of what is the kind's own.
 fn parts(kind: usize, numbers: &mut Numbers) -> Vec<Made> {
@@ -22,6 +27,16 @@ fn parts(kind: usize, numbers: &mut Numbers) -> Vec<Made> {
         }
     }
     parts.push(Made::own("running", numbers.about(500_000)));
+    // What comes seldom, and then may last.
+    for (state, seldom, ns) in RARE {
+        if numbers.below(seldom) == 0 {
+            let at = numbers.below(parts.len());
+            parts.splice(
+                at..at,
+                [Made::own(state, numbers.about(ns)), Made::own("running", 50_000)],
+            );
+        }
+    }
     parts
 }
 
@@ -90,16 +105,29 @@ fn kinds_are_found_and_paired() {
     }
 }
 
+/// How often two normal sets are compared.
+const COMPARISONS: u64 = 200;
+
 #[test]
 fn normal_against_normal_flags_nothing() {
-    let mut flagged = 0;
-    for seed in 0..100 {
-        let mut numbers = Numbers::new(seed);
-        let (normal, sample) = (normal(100, &mut numbers), normal(10, &mut numbers));
-        let found = compare(&normal, &sample, &Settings::default(), &mut none).unwrap();
-        flagged += usize::from(found.went_on);
+    let flagged = |sizes: [usize; 2], thresholds: Thresholds| {
+        let is_flagged = |seed: &u64| {
+            let mut numbers = Numbers::new(*seed);
+            let [normal, sample] = sizes.map(|size| normal(size, &mut numbers));
+            let vectors = |set: &[Traced]| set.iter().map(Vectors::of).collect::<Vec<_>>();
+            !judge((&normal, &vectors(&normal)), &vectors(&sample), &thresholds).flagged.is_empty()
+        };
+        (0..COMPARISONS).filter(is_flagged).count()
+    };
+    let bare = Thresholds { chance: 1.0, least: 0.0, ..Thresholds::default() };
+    for sizes in [[100, 10], [30, 10], [100, 50], [20, 5], [400, 20]] {
+        let (alone, guarded) = (flagged(sizes, bare), flagged(sizes, Thresholds::default()));
+        println!(
+            "{sizes:?}: {alone} by the rules alone, {guarded} with the guard, of {COMPARISONS}"
+        );
+        assert!(guarded as u64 <= COMPARISONS / 50, "{sizes:?}: {guarded}");
+        assert!(alone > guarded, "{sizes:?}: {alone}");
     }
-    assert!(flagged <= 2, "{flagged} of 100");
 }
 
 #[test]

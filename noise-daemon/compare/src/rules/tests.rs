@@ -103,6 +103,15 @@ fn of_one_execution_nothing_is_said_of_chance() {
     assert!(found.is_too_few && found.flagged[0].times.state == "disk");
 }
 
+#[test]
+fn the_longest_are_left_out_of_what_is_expected() {
+    let values = |count: u32| (0..count).map(|number| if number == 3 { 1e9 } else { 5.0 });
+    assert_eq!(Moments::trimmed(values(10)), Moments { mean: 5.0, deviation: 0.0 });
+    assert_eq!(Moments::trimmed(values(21)), Moments { mean: 5.0, deviation: 0.0 });
+    assert!(Moments::trimmed(values(9)).deviation > 1e8);
+    assert_eq!(Moments::trimmed([].into_iter()), Moments::default());
+}
+
 proptest! {
     #[test]
     fn normal_against_itself_is_never_above_by_the_mean(

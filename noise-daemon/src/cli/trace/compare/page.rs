@@ -284,7 +284,7 @@ fn anomalies(page: &mut Painted, comparison: &Comparison, columns: usize) {
         if let Some(failed) = &localised.failed {
             item(page, &format!("  {failed}"), columns);
         }
-        let mut places: Vec<_> = own.iter().flat_map(|anomaly| &anomaly.places).collect();
+        let places: Vec<_> = own.iter().flat_map(|anomaly| &anomaly.places).collect();
         for place in places.iter().take(SHOWN_PLACES) {
             item(
                 page,
