@@ -149,6 +149,11 @@ impl Feed {
         self.monitor.baseline(watched, subject)
     }
 
+    /// Every baseline, by signal and subject.
+    pub fn baselines(&self) -> impl Iterator<Item = (Watched, &Name, &Baseline)> {
+        self.monitor.baselines()
+    }
+
     /// Every baseline, as it outlives the daemon.
     pub fn memories(&self) -> impl Iterator<Item = Memory<Name>> {
         self.monitor.memories()

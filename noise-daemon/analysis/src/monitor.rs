@@ -174,6 +174,11 @@ impl<S: Clone + Ord, C: Party> Monitor<S, C> {
         self.tracks.get(&(signal.into(), subject.clone())).map(Track::baseline)
     }
 
+    /// Every baseline, by signal and subject.
+    pub fn baselines(&self) -> impl Iterator<Item = (Watched, &S, &Baseline)> {
+        self.tracks.iter().map(|((watched, subject), track)| (*watched, subject, track.baseline()))
+    }
+
     /// Signals of subjects that have a baseline.
     pub fn subjects(&self) -> usize {
         self.tracks.len()

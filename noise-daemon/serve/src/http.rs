@@ -115,7 +115,7 @@ impl App {
                     StatusCode::INTERNAL_SERVER_ERROR
                 })
             }
-            Document::Page => Ok(page(&shown.model, &shown.overview).into_bytes()),
+            Document::Page => Ok(page(&self.host, &shown.model, &shown.overview).into_bytes()),
             Document::Incidents => {
                 let Overview { incidents, traces, .. } = shown.overview.clone();
                 json(&IncidentsDocument::new(incidents, traces))

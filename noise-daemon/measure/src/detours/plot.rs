@@ -265,7 +265,9 @@ mod tests {
     fn each_detour_is_a_dot() {
         let svg = svg(&report()).unwrap();
         assert_eq!(svg.matches("<circle").count(), 4, "{svg}");
-        for text in ["CPU 0", "CPU 1", "thread kworker", "ways in and out", "Detours of node1"] {
+        for text in
+            ["CPU 0", "CPU 1", "thread kworker", "kernel entry/exit overhead", "Detours of node1"]
+        {
             assert!(svg.contains(text), "{text}: {svg}");
         }
     }

@@ -181,7 +181,7 @@ mod tests {
         assert!(lines[20].starts_with("thread worker-20 "), "{text}");
         // 21 to 29.
         assert!(lines[21].split_whitespace().take(4).eq(["9", "others", "225", "9.0"]), "{text}");
-        assert!(lines[22].starts_with("ways in and out "), "{text}");
+        assert!(lines[22].starts_with("kernel entry/exit overhead "), "{text}");
     }
 
     #[test]

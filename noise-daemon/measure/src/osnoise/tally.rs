@@ -43,7 +43,7 @@ pub struct CpuTally {
     pub samples: u64,
     /// Events by class, those in no sample included; of the hardware, samples without any event.
     pub counts: Counts,
-    /// What is in samples but in no event, where there was an event: the ways in and out, ns.
+    /// What is in samples but in no event, where there was an event: the kernel entry/exit overhead, ns.
     pub ways_ns: u64,
     /// Samples by length.
     pub histogram: Vec<u64>,

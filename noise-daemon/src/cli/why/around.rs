@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use noise_analysis::{Level, Report, Watched};
+use noise_analysis::{LEAST_WINDOWS, Level, Report, Usual as Learnt, Watched};
 use noise_common::charge::{Cause, RESOURCES};
 use noise_common::signals::Signal;
 use noise_model::{Histogram, Step};
 use noise_serve::IncidentsDocument;
-use noise_serve::victim::{Usual as Learnt, VictimDocument};
+use noise_serve::victim::VictimDocument;
 use noise_system::procfs;
 use noise_wire::Frame;
 use serde::{Serialize, Serializer};
@@ -23,8 +23,6 @@ const RECENT: SignedDuration = SignedDuration::from_mins(10);
 const MOST_INCIDENTS: usize = 10;
 /// Charges that are kept.
 const MOST_CHARGES: usize = 200;
-/// Windows of half a second that make a baseline one: of fewer, all since the start says more.
-const LEAST_WINDOWS: u64 = 10;
 
 /// What is usual of a signal of the victim's cgroups.
 #[derive(Clone, Debug, PartialEq, Serialize)]
