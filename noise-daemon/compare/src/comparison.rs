@@ -145,7 +145,7 @@ pub struct Place {
     pub comm: String,
     /// Whether that is the execution's own thread.
     pub is_own: bool,
-    /// The state in which most is lost.
+    /// The state.
     pub state: &'static str,
     /// How often it is in that state here.
     pub times: usize,
@@ -188,7 +188,7 @@ pub struct Anomaly {
 }
 
 /// An execution beside normal ones.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Localised {
     /// Its number in the sample.
     pub execution: usize,
@@ -201,6 +201,9 @@ pub struct Localised {
     /// Why there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
+    /// Where it lost time, by state; anomalies have them.
+    #[serde(skip)]
+    pub places: Vec<Place>,
     /// What stands in which column.
     #[serde(skip)]
     pub alignment: Aligned,
@@ -213,7 +216,7 @@ pub struct Aligned {
     pub stretches: Vec<Vec<Stretch>>,
     /// Which of them is in which column.
     pub alignment: crate::align::Alignment,
-    /// The columns that places have.
+    /// The columns that places have, those of the worst place first.
     pub odd: Vec<usize>,
 }
 
@@ -377,23 +380,31 @@ impl Comparison {
         }
         self.not_localised = executions.len().saturating_sub(MAX_LOCALISED);
         executions.truncate(MAX_LOCALISED);
-        let mut places: Vec<(usize, Vec<Place>)> = Vec::new();
         let count = executions.len();
         for (done, execution) in executions.into_iter().enumerate() {
             progress(done, count);
+            let states: Vec<usize> = outliers
+                .iter()
+                .filter(|outlier| outlier.execution == execution)
+                .map(|outlier| outlier.state)
+                .collect();
             let (Some(odd), Some(of_kind)) = (sample.get(execution), peers.get(execution)) else {
                 continue;
             };
-            let chosen = chosen(normal, of_kind, MAX_PEERS);
-            let (localised, found) =
-                located(odd, execution, normal, chosen, of_kind.len(), self.settings.thresholds.t1);
+            let mut localised = Localised {
+                execution,
+                beside: chosen(normal, of_kind, MAX_PEERS),
+                of: of_kind.len(),
+                ..Localised::default()
+            };
+            localised.find(odd, normal, &states, self.settings.thresholds.t1);
             self.localised.push(localised);
-            places.push((execution, found));
         }
         for outlier in outliers {
             let state = state_name(outlier.state);
-            let of = places.iter().find(|(execution, _)| *execution == outlier.execution);
-            let own = of.map_or(&[][..], |(_, places)| places.as_slice()).iter();
+            let localised = self.localised.iter().find(|of| of.execution == outlier.execution);
+            let places = localised.map_or(&[][..], |localised| localised.places.as_slice()).iter();
+            let own = places.filter(|place| place.state == state).take(MAX_PLACES);
             self.anomalies.push(Anomaly {
                 execution: outlier.execution,
                 state,
@@ -402,60 +413,42 @@ impl Comparison {
                 deviation_ns: outlier.normal.deviation,
                 lost_ns: outlier.lost_ns(),
                 is_flagged: self.is_flagged(state),
-                places: own
-                    .filter(|place| place.state == state)
-                    .take(MAX_PLACES)
-                    .cloned()
-                    .collect(),
+                places: own.cloned().collect(),
             });
         }
     }
 }
 
-/// An execution beside normal ones, and its places.
-fn located(
-    odd: &Traced,
-    execution: usize,
-    normal: &[Traced],
-    chosen: Vec<usize>,
-    of: usize,
-    t1: f64,
-) -> (Localised, Vec<Place>) {
-    let mut localised = Localised {
-        execution,
-        beside: chosen,
-        of,
-        columns: 0,
-        failed: None,
-        alignment: Aligned::default(),
-    };
-    let peers = localised.beside.iter().filter_map(|place| normal.get(*place));
-    let executions: Vec<&Traced> = [odd].into_iter().chain(peers).collect();
-    let mut aligned = Aligned {
-        stretches: executions.iter().map(|traced| stretches(traced)).collect(),
-        ..Aligned::default()
-    };
-    let settings = AlignSettings { max_cells: MAX_CELLS, ..AlignSettings::default() };
-    match align(&aligned.symbols(), &settings, &mut |_| ()) {
-        Err(error) => {
-            localised.failed = Some(failed(&error));
-            (localised, Vec::new())
-        }
-        Ok(alignment) => {
-            localised.columns = alignment.columns();
-            let beside = Beside { stretches: aligned.stretches, executions, alignment };
-            let found = beside.places(t1);
-            let middle = localised.beside.len().div_ceil(2);
-            let normal_execution =
-                localised.beside.get(middle.saturating_sub(1)).copied().unwrap_or_default();
-            let places =
-                found.iter().map(|place| shown(&beside, place, middle, normal_execution)).collect();
+impl Localised {
+    /// Puts the execution beside the normal ones, and finds its places in some states.
+    fn find(&mut self, odd: &Traced, normal: &[Traced], states: &[usize], t1: f64) {
+        let peers = self.beside.iter().filter_map(|place| normal.get(*place));
+        let executions: Vec<&Traced> = [odd].into_iter().chain(peers).collect();
+        let stretches = executions.iter().map(|traced| stretches(traced)).collect();
+        let mut aligned = Aligned { stretches, ..Aligned::default() };
+        let settings = AlignSettings { max_cells: MAX_CELLS, ..AlignSettings::default() };
+        let alignment = match align(&aligned.symbols(), &settings, &mut |_| ()) {
+            Ok(alignment) => alignment,
+            Err(error) => {
+                self.failed = Some(failed(&error));
+                return;
+            }
+        };
+        self.columns = alignment.columns();
+        let beside = Beside { stretches: aligned.stretches, executions, alignment };
+        let columns = beside.columns(t1);
+        // The one in the middle of the normal ones, which are in the order of their spans.
+        let row = self.beside.len().div_ceil(2);
+        let normal_execution = self.beside.get(row.saturating_sub(1)).copied().unwrap_or_default();
+        for state in states {
+            let found = beside.places(&columns, *state);
+            let places = found.iter().map(|place| shown(&beside, place, row, normal_execution));
+            self.places.extend(places);
             let columns = found.iter().flat_map(|place| &place.columns);
-            aligned.odd = columns.map(|column| column.number).collect();
-            (aligned.stretches, aligned.alignment) = (beside.stretches, beside.alignment);
-            localised.alignment = aligned;
-            (localised, places)
+            aligned.odd.extend(columns.map(|column| column.number));
         }
+        (aligned.stretches, aligned.alignment) = (beside.stretches, beside.alignment);
+        self.alignment = aligned;
     }
 }
 
@@ -473,8 +466,7 @@ fn shown(beside: &Beside<'_>, place: &Found, row: usize, normal_execution: usize
         let Some(stretch) = own.get(column.stretch) else { continue };
         for part in path.get(stretch.first..stretch.end).unwrap_or_default() {
             let ns = part.to_ns.saturating_sub(part.from_ns);
-            let is_main = stretch.state == place.state && stretch.is_own == place.is_own;
-            if is_main && ns > main_ns {
+            if stretch.is_own == place.is_own && ns > main_ns {
                 (main, main_ns) = ((part.tid, part.comm.as_str()), ns);
             }
             for culprit in &part.culprits {

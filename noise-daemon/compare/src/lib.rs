@@ -15,6 +15,7 @@ pub mod kinds;
 mod made;
 pub mod outliers;
 pub mod pairing;
+pub mod picture;
 pub mod places;
 pub mod rules;
 pub mod stretches;

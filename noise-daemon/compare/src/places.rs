@@ -6,15 +6,15 @@
 //! columns of a state, lost time less the normal ones' time in columns where the execution has no such stretch is the
 //! difference of the whole times in that state, exactly.
 //!
-//! A column is odd where few normal executions have that state, or where they are not so long in it. Odd neighbours, with
-//! next to nothing between them, are one place; what is lost in one is next to nothing where the worst column lost twenty times as
-//! much.
+//! A column is odd where few normal executions have that state, or where they are not so long in it. Odd ones
+//! of a state are one place where all between them is odd, too, or next to nothing. One that lost next to nothing beside the
+//! worst is none.
 
 use noise_paths::document::Traced;
 
 use crate::align::{Alignment, Symbol};
 use crate::rules::Moments;
-use crate::stretches::{STATE_COUNT, Stretch, of_symbol};
+use crate::stretches::Stretch;
 
 /// Part of the normal executions up to which a state is improbable in a column.
 pub const IMPROBABLE: f64 = 0.1;
@@ -51,14 +51,14 @@ pub struct Column {
     pub is_odd: bool,
 }
 
-/// Odd columns that belong together.
+/// Odd columns of one state that belong together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
     /// The columns, in order.
     pub columns: Vec<Column>,
-    /// The state in which most is lost: its place among all.
+    /// The state: its place among all.
     pub state: usize,
-    /// Whether it is the own thread's.
+    /// Whether that in which most is lost is the own thread's.
     pub is_own: bool,
     /// From the first column's begin on, nanoseconds.
     pub from_ns: u64,
@@ -68,9 +68,9 @@ pub struct Place {
     pub duration_ns: u64,
     /// What is expected of that, nanoseconds.
     pub expected_ns: f64,
-    /// Stretches in the state.
+    /// Stretches in it.
     pub times: usize,
-    /// Normal executions that have the state in one of its columns.
+    /// Normal executions that have the state in one of these columns.
     pub normal_with: usize,
     /// The standard deviation of the normal executions' time in these columns, nanoseconds.
     pub deviation_ns: f64,
@@ -131,17 +131,23 @@ impl Beside<'_> {
         places.filter_map(column).collect()
     }
 
-    /// The places where the execution lost time, the most first.
-    pub fn places(&self, t1: f64) -> Vec<Place> {
-        let mut odd = self.columns(t1);
-        odd.retain(|column| column.is_odd);
+    /// The places where the execution lost time in a state, the most first. `columns` are all of its [`columns`](Self::columns).
+    pub fn places(&self, columns: &[Column], state: usize) -> Vec<Place> {
+        let own = self.stretches.first().map_or(&[][..], Vec::as_slice);
+        let is_in = |column: &&Column| {
+            column.is_odd && own.get(column.stretch).is_some_and(|stretch| stretch.state == state)
+        };
+        let mut odd: Vec<Column> = columns.iter().filter(is_in).copied().collect();
         let most_ns = odd.iter().map(|column| column.lost_ns).fold(0.0, f64::max);
         odd.retain(|column| column.lost_ns >= LEAST * most_ns);
-        let own = self.stretches.first().map_or(&[][..], Vec::as_slice);
         let are_one = |one: &Column, other: &Column| {
             let end = own.get(one.stretch).map_or(0, |stretch| stretch.to_ns);
             let begin = own.get(other.stretch).map_or(u64::MAX, |stretch| stretch.from_ns);
-            begin.saturating_sub(end) as f64 <= BETWEEN * (one.lost_ns + other.lost_ns)
+            let is_near =
+                begin.saturating_sub(end) as f64 <= BETWEEN * (one.lost_ns + other.lost_ns);
+            // There is a column for each stretch.
+            let between = columns.get(one.stretch + 1..other.stretch).unwrap_or_default();
+            is_near || between.iter().all(|column| column.is_odd)
         };
         let mut places: Vec<Place> =
             odd.chunk_by(are_one).filter_map(|columns| self.place(own, columns)).collect();
@@ -151,24 +157,16 @@ impl Beside<'_> {
         places
     }
 
+    /// A place of columns in one state, of which there is one at least.
     fn place(&self, own: &[Stretch], columns: &[Column]) -> Option<Place> {
         let stretch_of = |column: &Column| own.get(column.stretch);
         let (first, last) = (stretch_of(columns.first()?)?, stretch_of(columns.last()?)?);
-        let mut lost = [0.0; 2 * STATE_COUNT];
-        for column in columns {
-            let symbol = stretch_of(column)?.symbol() as usize;
-            if let Some(lost) = lost.get_mut(symbol) {
-                *lost += column.lost_ns;
-            }
-        }
-        // Of equals the first.
-        let largest = lost.iter().enumerate().rev().max_by(|one, other| one.1.total_cmp(other.1));
-        let symbol = Symbol::try_from(largest?.0).ok()?;
-        let is_main =
-            |column: &&Column| stretch_of(column).is_some_and(|stretch| stretch.symbol() == symbol);
+        let worst =
+            columns.iter().rev().max_by(|one, other| one.lost_ns.total_cmp(&other.lost_ns))?;
+        let Stretch { state, is_own, .. } = *stretch_of(worst)?;
         let has = |row: &usize| {
-            columns.iter().filter(is_main).any(|column| {
-                stretch(self, *row, column.number).is_some_and(|there| there.symbol() == symbol)
+            columns.iter().any(|column| {
+                stretch(self, *row, column.number).is_some_and(|there| there.state == state)
             })
         };
         let time = |row: usize| {
@@ -179,7 +177,6 @@ impl Beside<'_> {
             columns.iter().filter_map(of).sum::<u64>() as f64
         };
         let normal = Moments::of(self.normal_rows().map(time));
-        let (state, is_own) = of_symbol(symbol);
         Some(Place {
             state,
             is_own,
@@ -187,7 +184,7 @@ impl Beside<'_> {
             to_ns: last.to_ns,
             duration_ns: columns.iter().filter_map(stretch_of).map(Stretch::ns).sum(),
             expected_ns: normal.mean,
-            times: columns.iter().filter(is_main).count(),
+            times: columns.len(),
             normal_with: self.normal_rows().filter(has).count(),
             deviation_ns: normal.deviation,
             columns: columns.to_vec(),

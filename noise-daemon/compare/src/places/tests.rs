@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::align::{AlignSettings, align};
 use crate::made::{Made, path};
-use crate::stretches::{state_name, state_place, stretches};
+use crate::stretches::{STATE_COUNT, state_name, state_place, stretches};
 
 /// The first execution beside the others.
 fn beside(executions: &[Traced]) -> Beside<'_> {
@@ -27,6 +27,11 @@ fn normals(steps: u64, count: u64) -> Vec<Traced> {
     (0..count).map(|seed| path(&normal(steps, seed))).collect()
 }
 
+/// The places in a state.
+fn places(beside: &Beside<'_>, state: &str) -> Vec<Place> {
+    beside.places(&beside.columns(1.5), state_place(state))
+}
+
 #[test]
 fn a_planted_stretch_is_the_first_place() {
     for at in [1, 3, 6] {
@@ -37,12 +42,12 @@ fn a_planted_stretch_is_the_first_place() {
         let planted = odd.path.iter().find(|part| part.state == "futex").unwrap().clone();
         let all: Vec<Traced> = [odd].into_iter().chain(normals(6, 20)).collect();
         let beside = beside(&all);
-        let places = beside.places(1.5);
+        let places = places(&beside, "futex");
         let first = &places[0];
         assert_eq!((state_name(first.state), first.is_own), ("futex", true));
-        assert_eq!((first.from_ns, first.to_ns), (planted.from_ns, planted.to_ns + 30));
-        assert_eq!((first.duration_ns, first.times, first.normal_with), (430, 1, 0));
-        assert!((first.lost_ns() - 430.0).abs() < 1e-9);
+        assert_eq!((first.from_ns, first.to_ns), (planted.from_ns, planted.to_ns));
+        assert_eq!((first.duration_ns, first.times, first.normal_with), (400, 1, 0));
+        assert!((first.lost_ns() - 400.0).abs() < 1e-9);
         // A normal execution passes there in no time.
         let (from_ns, to_ns) = beside.normal_time(first, 1).unwrap();
         assert!(to_ns - from_ns <= 110, "{from_ns} {to_ns}");
@@ -55,7 +60,7 @@ fn a_stretch_that_is_too_long_is_found_where_it_is() {
     parts[7] = Made::own("disk", 900);
     let all: Vec<Traced> = [path(&parts)].into_iter().chain(normals(6, 20)).collect();
     let beside = beside(&all);
-    let first = &beside.places(1.5)[0];
+    let first = &places(&beside, "disk")[0];
     assert_eq!((first.state, first.times, first.normal_with), (state_place("disk"), 1, 20));
     assert_eq!(first.from_ns, all[0].path[7].from_ns);
     assert!((first.expected_ns - 54.5).abs() < 5.0, "{}", first.expected_ns);
@@ -65,12 +70,12 @@ fn a_stretch_that_is_too_long_is_found_where_it_is() {
 #[test]
 fn what_is_like_the_others_has_no_place() {
     let same: Vec<Traced> = (0..5).map(|_| path(&normal(6, 1))).collect();
-    assert_eq!(beside(&same).places(1.5), []);
+    assert_eq!(places(&beside(&same), "disk"), []);
     // No normal execution, and none with a path.
     let alone = [path(&normal(2, 1))];
-    let places = beside(&alone).places(1.5);
-    assert_eq!((places.len(), places[0].duration_ns), (1, alone[0].span_ns));
-    assert_eq!(beside(&[Traced::default(), Traced::default()]).places(1.5), []);
+    let found = places(&beside(&alone), "running");
+    assert_eq!((found.len(), found[0].duration_ns), (1, alone[0].totals_ns["running"]));
+    assert_eq!(places(&beside(&[Traced::default(), Traced::default()]), "running"), []);
 }
 
 #[test]
@@ -109,7 +114,7 @@ proptest! {
                 .flat_map(|column| beside.normal_ns(column, symbol)).sum::<f64>() / (all.len() - 1) as f64;
             prop_assert!((lost - elsewhere - (whole(0) - mean)).abs() < 1e-6);
         }
-        let places = beside.places(1.5);
+        let places: Vec<Place> = beside.places(&columns, 0);
         for pair in places.windows(2) {
             prop_assert!(pair[0].lost_ns() >= pair[1].lost_ns());
         }

@@ -3,10 +3,13 @@
 pub(crate) mod page;
 mod sets;
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
 use noise_compare::comparison::{Comparison, Settings, compare, fasta};
 use noise_compare::kinds::Clustering;
+use noise_compare::picture::{alignment, clusters, reachability};
 use noise_compare::rules::Thresholds;
 use noise_compare::vectors::csv;
 use noise_paths::document::Traced;
@@ -47,6 +50,10 @@ pub struct CompareArgs {
     /// Write the paths as they stand beside each other, as aligned FASTA.
     #[arg(long, value_name = "FILE")]
     alignment: Option<PathBuf>,
+    /// Draw kinds of executions, the order in which they were found, and the paths of those that lost the most, as SVG into
+    /// this folder.
+    #[arg(long, value_name = "DIR")]
+    picture: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -140,6 +147,9 @@ pub fn run(args: &CompareArgs) -> Result<(), CommandError> {
     if let Some(file) = &args.alignment {
         output::save(file, &fasta(&comparison))?;
     }
+    if let Some(folder) = &args.picture {
+        draw(folder, &comparison)?;
+    }
     match args.json {
         true => {
             let Sets { across, discarded, .. } = sets;
@@ -155,6 +165,34 @@ pub fn run(args: &CompareArgs) -> Result<(), CommandError> {
     }
     for (path, damage) in &sets.damage {
         report(path, damage);
+    }
+    Ok(())
+}
+
+/// Paths that are drawn.
+const DRAWN_PATHS: usize = 5;
+
+/// Writes all pictures that there are of a comparison.
+fn draw(folder: &Path, comparison: &Comparison) -> anyhow::Result<()> {
+    let mut pictures = vec![
+        ("clusters.svg".to_owned(), clusters(comparison)?),
+        ("reachability.svg".to_owned(), reachability(comparison)?),
+    ];
+    for localised in comparison.localised.iter().take(DRAWN_PATHS) {
+        let name = format!("alignment-{}.svg", localised.execution);
+        pictures.push((name, alignment(comparison, localised)?));
+    }
+    if pictures.iter().all(|(_, picture)| picture.is_none()) {
+        output::complain(
+            "there is nothing to draw: no state is flagged (--force goes on all the same)",
+        );
+        return Ok(());
+    }
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    for (name, picture) in pictures {
+        if let Some(picture) = picture {
+            output::save(&folder.join(name), &picture)?;
+        }
     }
     Ok(())
 }
