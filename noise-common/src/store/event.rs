@@ -246,8 +246,7 @@ pub struct Packet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields bear the names that the kernel gives them")]
 pub enum Payload {
-    /// `sched_switch`. The state as the kernel has it in `__state`, 0 = runnable; `preempted` where the
-    /// thread was switched away from without having asked for it.
+    /// `sched_switch`; the state as in `__state`, 0 = runnable; `preempted`: it did not ask for it.
     Switch {
         prev_tid: u32,
         prev_prio: i16,
@@ -287,8 +286,7 @@ pub enum Payload {
     HrtimerEntry { hrtimer: u64, function: u64, now_ns: i64 },
     /// `hrtimer_expire_exit`.
     HrtimerExit { hrtimer: u64 },
-    /// The wait of a thread for a CPU ends, or goes on on another CPU: for so long of it, its group had used up its
-    /// quota. Written behind the switch or the migration that ends it, at the same time.
+    /// Of the thread's wait that the switch or migration just before ends, its quota took so much.
     Throttled { tid: u32, throttled_ns: u64 },
     /// `block_rq_*`; which of them, says the kind.
     Block(Request),
