@@ -203,6 +203,7 @@ fn words(name: &str, fields: &Value) -> Result<Words> {
         "netif_receive_skb" => format!("receive {}", text(fields, "name")?),
         "skb_kfree" => "drop".to_owned(),
         "tcp_retransmit_skb" => "retransmit".to_owned(),
+        "noised_throttled" => format!("throttled {}", of("tid")?),
         "noised_mark" => format!("mark {} {}", text(fields, "action")?, text(fields, "name")?),
         other => bail!("an unknown event: {other}"),
     })

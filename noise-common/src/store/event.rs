@@ -93,6 +93,7 @@ define_kinds! {
     Name = 16 Sched "name" "The thread that runs has another name: behind an exec.";
     HrtimerEntry = 17 Sched "hrtimer_expire_entry" "The function of a high-resolution timer begins.";
     HrtimerExit = 18 Sched "hrtimer_expire_exit" "It ends.";
+    Throttled = 19 Sched "throttled" "A part of a wait for a CPU that ends was its own quota's.";
     BlockInsert = 32 Io "block_rq_insert" "A request is handed to the I/O scheduler.";
     BlockIssue = 33 Io "block_rq_issue" "A request is handed to the driver.";
     BlockRequeue = 34 Io "block_rq_requeue" "The driver gave a request back.";
@@ -245,8 +246,7 @@ pub struct Packet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields bear the names that the kernel gives them")]
 pub enum Payload {
-    /// `sched_switch`. The state as the kernel has it in `__state`, 0 = runnable; `preempted` where the
-    /// thread was switched away from without having asked for it.
+    /// `sched_switch`; the state as in `__state`, 0 = runnable; `preempted`: it did not ask for it.
     Switch {
         prev_tid: u32,
         prev_prio: i16,
@@ -286,6 +286,8 @@ pub enum Payload {
     HrtimerEntry { hrtimer: u64, function: u64, now_ns: i64 },
     /// `hrtimer_expire_exit`.
     HrtimerExit { hrtimer: u64 },
+    /// Of the thread's wait that the switch or migration just before ends, its quota took so much.
+    Throttled { tid: u32, throttled_ns: u64 },
     /// `block_rq_*`; which of them, says the kind.
     Block(Request),
     /// `net_dev_queue`, `net_dev_start_xmit` or `netif_receive_skb`; which of them, says the kind.
@@ -386,6 +388,12 @@ impl Body {
     #[inline(always)]
     pub const fn hrtimer_exit(hrtimer: u64, time_ns: u64) -> Self {
         Self::new(EventKind::HrtimerExit, 0, 0, [hrtimer, 0], time_ns)
+    }
+
+    /// So much of a thread's wait that ends now was its quota's.
+    #[inline(always)]
+    pub const fn throttled(tid: u32, throttled_ns: u64, time_ns: u64) -> Self {
+        Self::new(EventKind::Throttled, 0, 0, [tid as u64, throttled_ns], time_ns)
     }
 
     /// `block_rq_*`. `flags` are the kernel's, the operation in the low byte; the error of a completion
@@ -540,6 +548,7 @@ impl Event {
                 now_ns: second.cast_signed(),
             },
             EventKind::HrtimerExit => Payload::HrtimerExit { hrtimer: first },
+            EventKind::Throttled => Payload::Throttled { tid: low(first), throttled_ns: second },
             EventKind::BlockInsert
             | EventKind::BlockIssue
             | EventKind::BlockRequeue

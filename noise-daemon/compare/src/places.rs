@@ -10,9 +10,12 @@
 //! of a state are one place where all between them is odd, too, or next to nothing. One that lost next to nothing beside the
 //! worst is none.
 
+mod counted;
+
 use noise_paths::document::Traced;
 
-use crate::align::{Alignment, Symbol};
+use self::counted::{Row, counted};
+use crate::align::Alignment;
 use crate::rules::Moments;
 use crate::stretches::Stretch;
 
@@ -83,6 +86,11 @@ impl Place {
     }
 }
 
+/// What a normal execution has of a stretch.
+fn ns_of(counted: &[Option<u64>], stretch: usize) -> Option<u64> {
+    counted.get(stretch).copied().flatten()
+}
+
 /// A column's stretch of a row.
 fn stretch<'b>(beside: &'b Beside<'_>, row: usize, column: usize) -> Option<&'b Stretch> {
     let place = (*beside.alignment.rows.get(row)?.get(column)?)?;
@@ -94,27 +102,28 @@ impl Beside<'_> {
         1..self.stretches.len()
     }
 
-    /// Time of normal executions in a column where they have that symbol.
-    fn normal_ns(&self, column: usize, symbol: Symbol) -> impl Iterator<Item = f64> + Clone {
-        self.normal_rows().map(move |row| {
-            let there = stretch(self, row, column).filter(|there| there.symbol() == symbol);
-            there.map_or(0.0, |there| there.ns() as f64)
-        })
+    /// For each normal execution, what it has of each stretch of the execution, nanoseconds; `None` where it has nothing in
+    /// that state.
+    fn counted(&self) -> Vec<Vec<Option<u64>>> {
+        let row = |row: usize| {
+            let stretches = self.stretches.get(row).map_or(&[][..], Vec::as_slice);
+            let cells = self.alignment.rows.get(row).map_or(&[][..], Vec::as_slice);
+            Row { stretches, cells }
+        };
+        self.normal_rows().map(|normal| counted(row(0), row(normal))).collect()
     }
 
     /// All columns in which the execution has a stretch, in order.
     pub fn columns(&self, t1: f64) -> Vec<Column> {
+        let counted = self.counted();
         let row = self.alignment.rows.first().map_or(&[][..], Vec::as_slice);
         let places = row.iter().enumerate().filter_map(|(number, place)| Some((number, (*place)?)));
         let column = |(number, place): (usize, usize)| {
             let own = self.stretches.first()?.get(place)?;
-            let times = self.normal_ns(number, own.symbol());
+            let times = counted.iter().map(|normal| ns_of(normal, place).unwrap_or(0) as f64);
             let expected = Moments::of(times.clone());
-            let has = |row: &usize| {
-                stretch(self, *row, number).is_some_and(|there| there.symbol() == own.symbol())
-            };
-            let count = self.normal_rows().filter(has).count();
-            let probability = count as f64 / self.normal_rows().len().max(1) as f64;
+            let count = counted.iter().filter(|normal| ns_of(normal, place).is_some()).count();
+            let probability = count as f64 / counted.len().max(1) as f64;
             let ns = own.ns() as f64;
             let lost_ns = ns - expected.mean;
             let usual = Moments::trimmed(times);
@@ -149,46 +158,13 @@ impl Beside<'_> {
             let between = columns.get(one.stretch + 1..other.stretch).unwrap_or_default();
             is_near || between.iter().all(|column| column.is_odd)
         };
-        let mut places: Vec<Place> =
-            odd.chunk_by(are_one).filter_map(|columns| self.place(own, columns)).collect();
+        let counted = self.counted();
+        let place = |columns: &[Column]| place(own, columns, &counted);
+        let mut places: Vec<Place> = odd.chunk_by(are_one).filter_map(place).collect();
         places.sort_by(|one, other| {
             other.lost_ns().total_cmp(&one.lost_ns()).then(one.from_ns.cmp(&other.from_ns))
         });
         places
-    }
-
-    /// A place of columns in one state, of which there is one at least.
-    fn place(&self, own: &[Stretch], columns: &[Column]) -> Option<Place> {
-        let stretch_of = |column: &Column| own.get(column.stretch);
-        let (first, last) = (stretch_of(columns.first()?)?, stretch_of(columns.last()?)?);
-        let worst =
-            columns.iter().rev().max_by(|one, other| one.lost_ns.total_cmp(&other.lost_ns))?;
-        let Stretch { state, is_own, .. } = *stretch_of(worst)?;
-        let has = |row: &usize| {
-            columns.iter().any(|column| {
-                stretch(self, *row, column.number).is_some_and(|there| there.state == state)
-            })
-        };
-        let time = |row: usize| {
-            let of = |column: &Column| {
-                let there = stretch(self, row, column.number)?;
-                (there.symbol() == stretch_of(column)?.symbol()).then_some(there.ns())
-            };
-            columns.iter().filter_map(of).sum::<u64>() as f64
-        };
-        let normal = Moments::of(self.normal_rows().map(time));
-        Some(Place {
-            state,
-            is_own,
-            from_ns: first.from_ns,
-            to_ns: last.to_ns,
-            duration_ns: columns.iter().filter_map(stretch_of).map(Stretch::ns).sum(),
-            expected_ns: normal.mean,
-            times: columns.len(),
-            normal_with: self.normal_rows().filter(has).count(),
-            deviation_ns: normal.deviation,
-            columns: columns.to_vec(),
-        })
     }
 
     /// When a normal execution, by its row, was where a place is: from the end of what it has before these columns to the
@@ -204,6 +180,30 @@ impl Beside<'_> {
             behind.map_or(normal.to_ns, |stretch| stretch.from_ns),
         ))
     }
+}
+
+/// A place of columns in one state, of which there is one at least.
+fn place(own: &[Stretch], columns: &[Column], counted: &[Vec<Option<u64>>]) -> Option<Place> {
+    let stretch_of = |column: &Column| own.get(column.stretch);
+    let (first, last) = (stretch_of(columns.first()?)?, stretch_of(columns.last()?)?);
+    let worst = columns.iter().rev().max_by(|one, other| one.lost_ns.total_cmp(&other.lost_ns))?;
+    let Stretch { state, is_own, .. } = *stretch_of(worst)?;
+    let of = |normal: &[Option<u64>]| {
+        columns.iter().filter_map(|column| ns_of(normal, column.stretch)).collect::<Vec<u64>>()
+    };
+    let normal = Moments::of(counted.iter().map(|normal| of(normal).iter().sum::<u64>() as f64));
+    Some(Place {
+        state,
+        is_own,
+        from_ns: first.from_ns,
+        to_ns: last.to_ns,
+        duration_ns: columns.iter().filter_map(stretch_of).map(Stretch::ns).sum(),
+        expected_ns: normal.mean,
+        times: columns.len(),
+        normal_with: counted.iter().filter(|normal| !of(normal).is_empty()).count(),
+        deviation_ns: normal.deviation,
+        columns: columns.to_vec(),
+    })
 }
 
 /// So many of some executions, evenly over those in the order of their spans, so that long and short ones are there as

@@ -9,6 +9,7 @@ mod attribution;
 mod block;
 mod cgroups;
 mod command_line;
+mod compared;
 mod configuration;
 mod counters;
 mod critical_paths;
@@ -155,6 +156,7 @@ fn main() -> ExitCode {
         ("why_known", why_known::TESTS),
         ("marks", marks::TESTS),
         ("critical_paths", critical_paths::TESTS),
+        ("compared", compared::TESTS),
         ("attribution", attribution::TESTS),
         ("scenario", scenario::TESTS),
         ("faults", faults::TESTS),

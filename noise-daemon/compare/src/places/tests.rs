@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::align::{AlignSettings, align};
+use crate::align::{AlignSettings, Symbol, align};
 use crate::made::{Made, path};
 use crate::stretches::{STATE_COUNT, state_name, state_place, stretches};
 
@@ -87,6 +87,31 @@ fn normal_ones_are_chosen_over_all_their_spans() {
     assert_eq!(chosen(&all, &among, 200).len(), 100);
 }
 
+/// Time of normal executions in a column where they have that symbol.
+fn normal_ns(beside: &Beside<'_>, column: usize, symbol: Symbol) -> Vec<f64> {
+    let there = (1..beside.stretches.len()).filter_map(|row| stretch(beside, row, column));
+    there.filter(|there| there.symbol() == symbol).map(|there| there.ns() as f64).collect()
+}
+
+#[test]
+fn what_comes_in_between_is_the_place_and_not_what_it_splits() {
+    for seed in 0..20 {
+        let whole = normal(0, seed)[0].clone();
+        let all: Vec<Traced> = (0..20).map(|_| path(&[whole.clone()])).collect();
+        let split = [
+            Made::own("running", 25),
+            Made::own("disk", 90).behind("backup"),
+            Made::own("running", 15 + seed),
+        ];
+        let all: Vec<Traced> = [path(&split)].into_iter().chain(all).collect();
+        let beside = beside(&all);
+        let first = &places(&beside, "disk")[0];
+        assert_eq!((first.from_ns, first.to_ns), (all[0].path[1].from_ns, all[0].path[1].to_ns));
+        let lost: f64 = places(&beside, "running").iter().map(Place::lost_ns).sum();
+        assert!((lost - seed as f64).abs() < 1e-9, "{lost}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
@@ -111,7 +136,7 @@ proptest! {
                 .map(|column| column.lost_ns).sum();
             let elsewhere: f64 = (0..beside.alignment.columns())
                 .filter(|column| stretch(&beside, 0, *column).is_none_or(|own| own.symbol() != symbol))
-                .flat_map(|column| beside.normal_ns(column, symbol)).sum::<f64>() / (all.len() - 1) as f64;
+                .flat_map(|column| normal_ns(&beside, column, symbol)).sum::<f64>() / (all.len() - 1) as f64;
             prop_assert!((lost - elsewhere - (whole(0) - mean)).abs() < 1e-6);
         }
         let places: Vec<Place> = beside.places(&columns, 0);

@@ -146,7 +146,8 @@ fn answer(found: &Findings, title: &str) -> String {
 /// The greatest culprit of waits, as it follows them, with the thread that had most where several are meant.
 fn behind(found: &Findings, state: &str) -> String {
     let groups = grouped(found, state);
-    let named = groups.iter().find(|group| !matches!(group.cause, "untracked" | "idle"));
+    let named =
+        groups.iter().find(|group| !matches!(group.cause, "untracked" | "idle" | "throttle"));
     named.map_or_else(String::new, |group| {
         let mostly = group.mostly.map_or_else(String::new, |tid| format!(", mostly thread {tid}"));
         format!(", {} of it for {}{mostly}", time(group.ns), group.who)
@@ -212,6 +213,7 @@ fn grouped(found: &Findings, state: &str) -> Vec<Grouped> {
         let mut who = match (cause, comm.is_empty()) {
             ("idle", _) => "no thread: the CPU was idle".to_owned(),
             ("untracked", _) => "not known".to_owned(),
+            ("throttle", _) => "no one: its own CPU quota".to_owned(),
             (other, true) => other.to_owned(),
             (_, false) => clean(&comm).into_owned(),
         };

@@ -5,7 +5,7 @@
 use noise_common::hooks::{Edge, Hook, VECTOR_HOOKS, Vector};
 
 use crate::event::Kind;
-use crate::what::MARK;
+use crate::what::{MARK, THROTTLED};
 
 /// How a field is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,6 +164,10 @@ const LAST: &[(&str, &[Field])] = &[
     // LTTng has none like it.
     ("statedump_cgroup", &[("tid", Type::Signed), ("path", Type::Text)]),
     (MARK, MARKED),
+    (
+        THROTTLED,
+        &[("comm", Type::Comm), ("tid", Type::Signed), ("throttled_ns", Type::LongUnsigned)],
+    ),
 ];
 
 /// All events, in order of their numbers.
@@ -225,6 +229,7 @@ pub const fn number(kind: &Kind<'_>) -> Option<u32> {
         Kind::StatedumpEnd => LAST_AT + 10,
         Kind::CgroupAttach { .. } => LAST_AT + 11,
         Kind::Mark(_) => LAST_AT + 12,
+        Kind::Throttled { .. } => LAST_AT + 13,
         _ => return None,
     })
 }
