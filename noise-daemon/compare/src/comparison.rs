@@ -20,6 +20,9 @@ pub const MAX_LOCALISED: usize = 20;
 pub const MAX_PEERS: usize = 30;
 /// Places of one execution in one state that are kept.
 const MAX_PLACES: usize = 50;
+/// Stretches of all paths that are put side by side: beside a long one there are fewer normal ones, but some.
+const MAX_STRETCHES: usize = 1 << 19;
+const LEAST_PEERS: usize = 3;
 /// Culprits of a place that are kept.
 const MAX_CULPRITS: usize = 10;
 /// Work of one alignment: a few seconds at most.
@@ -262,7 +265,21 @@ pub struct Comparison {
     pub not_localised: usize,
 }
 
-/// Compares a sample with normal executions. `progress` is called with how many paths are aligned, of how many.
+/// What is being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Kinds of executions are looked for.
+    Kinds,
+    /// Paths are put side by side.
+    Paths {
+        /// How many are.
+        done: usize,
+        /// Of how many.
+        of: usize,
+    },
+}
+
+/// Compares a sample with normal executions.
 ///
 /// # Errors
 /// Where there is nothing to compare, or too much.
@@ -270,7 +287,7 @@ pub fn compare(
     normal: &[Traced],
     sample: &[Traced],
     settings: &Settings,
-    progress: &mut dyn FnMut(usize, usize),
+    progress: &mut dyn FnMut(Progress),
 ) -> Result<Comparison, CompareError> {
     for (set, executions) in [("normal", normal), ("sample", sample)] {
         match executions.len() {
@@ -297,6 +314,7 @@ pub fn compare(
     if !found.went_on {
         return Ok(found);
     }
+    progress(Progress::Kinds);
     let (normal_points, sample_points) = (points(&of_normal)?, points(&of_sample)?);
     let mut normal_kinds = kinds(&normal_points, &settings.clustering, false)?;
     join_overlapping(&normal_points, &mut normal_kinds);
@@ -371,7 +389,7 @@ impl Comparison {
         (normal, sample): (&[Traced], &[Traced]),
         outliers: &[Outlier],
         peers: &[&[usize]],
-        progress: &mut dyn FnMut(usize, usize),
+        progress: &mut dyn FnMut(Progress),
     ) {
         // Outliers come with what matters the most first, and so do their executions.
         let mut executions: Vec<usize> = Vec::new();
@@ -384,7 +402,7 @@ impl Comparison {
         executions.truncate(MAX_LOCALISED);
         let count = executions.len();
         for (done, execution) in executions.into_iter().enumerate() {
-            progress(done, count);
+            progress(Progress::Paths { done, of: count });
             let states: Vec<usize> = outliers
                 .iter()
                 .filter(|outlier| outlier.execution == execution)
@@ -393,9 +411,12 @@ impl Comparison {
             let (Some(odd), Some(of_kind)) = (sample.get(execution), peers.get(execution)) else {
                 continue;
             };
+            let lengths = of_kind.iter().filter_map(|peer| normal.get(*peer));
+            let longest = lengths.chain([odd]).map(|traced| traced.path.len()).max();
+            let most = MAX_STRETCHES / longest.unwrap_or(1).max(1);
             let mut localised = Localised {
                 execution,
-                beside: chosen(normal, of_kind, MAX_PEERS),
+                beside: chosen(normal, of_kind, most.clamp(LEAST_PEERS, MAX_PEERS)),
                 of: of_kind.len(),
                 ..Localised::default()
             };

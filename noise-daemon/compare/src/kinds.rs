@@ -9,7 +9,7 @@ use crate::cluster::{ClusterError, Labels, OpticsSettings, Ordering, Points, opt
 use crate::vectors::{LENGTH, Vectors};
 
 /// Executions of a set whose kinds can be found: each is held against each other one.
-pub const MAX_EXECUTIONS: usize = 20_000;
+pub const MAX_EXECUTIONS: usize = 10_000;
 
 /// What the vectors were made comparable by, for people.
 pub const STANDARDISED: &str = "square roots of counts";

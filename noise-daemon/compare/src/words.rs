@@ -35,7 +35,7 @@ fn whom(culprit: &Culprit) -> Option<String> {
         ("untracked", _) => None,
         ("idle", _) => Some("an idle CPU".to_owned()),
         ("thread", _) => Some(thread(&culprit.comm, culprit.tid)),
-        ("self", _) => Some("itself".to_owned()),
+        ("self", _) => Some("its own requests".to_owned()),
         (cause, true) => Some(cause.to_owned()),
         (cause, false) => Some(format!("{} ({cause})", clean(&culprit.comm))),
     }

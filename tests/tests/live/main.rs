@@ -54,6 +54,7 @@ mod web;
 mod web_abuse;
 mod web_config;
 mod why;
+mod why_against;
 mod why_known;
 
 use std::process::ExitCode;
@@ -153,6 +154,7 @@ fn main() -> ExitCode {
         ("record_ends", record_ends::TESTS),
         ("recorder", recorder::TESTS),
         ("why", why::TESTS),
+        ("why_against", why_against::TESTS),
         ("why_known", why_known::TESTS),
         ("marks", marks::TESTS),
         ("critical_paths", critical_paths::TESTS),

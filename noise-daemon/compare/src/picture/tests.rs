@@ -6,7 +6,7 @@ use crate::made::{Made, path};
 
 fn compared(normal: &[Traced], sample: &[Traced]) -> Comparison {
     let settings = Settings { force: true, ..Settings::default() };
-    compare(normal, sample, &settings, &mut |_, _| ()).unwrap()
+    compare(normal, sample, &settings, &mut |_| ()).unwrap()
 }
 
 fn executions(steps: u64, count: u64) -> Vec<Traced> {

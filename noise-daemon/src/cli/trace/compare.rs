@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use noise_compare::comparison::{Comparison, Settings, compare, fasta};
+use noise_compare::comparison::{Comparison, Progress, Settings, compare, fasta};
 use noise_compare::kinds::Clustering;
 use noise_compare::picture::{alignment, clusters, reachability};
 use noise_compare::rules::Thresholds;
@@ -210,8 +210,11 @@ pub fn compared(
     settings: &Settings,
 ) -> anyhow::Result<Comparison> {
     let mut line = Line::new();
-    let mut progress = |done: usize, of: usize| {
-        line.draw(&format!("putting paths side by side: {done} of {of}"));
+    let mut progress = |progress: Progress| match progress {
+        Progress::Kinds => line.draw("looking for kinds of executions"),
+        Progress::Paths { done, of } => {
+            line.draw(&format!("putting paths side by side: {done} of {of}"));
+        }
     };
     Ok(compare(normal, sample, settings, &mut progress)?)
 }

@@ -68,7 +68,7 @@ fn set(count: usize, disk: u64) -> Vec<Traced> {
 }
 
 fn shown(normal: &[Traced], sample: &[Traced], settings: &Settings) -> String {
-    let found = compare(normal, sample, settings, &mut |_, _| ()).unwrap();
+    let found = compare(normal, sample, settings, &mut |_| ()).unwrap();
     page(&found, 100).text(false)
 }
 
