@@ -191,6 +191,14 @@ pub fn hrtimer_exit<A: Access>(state: *mut CpuState, timer: Hrtimer<A>, now_ns: 
     write(state, &Body::hrtimer_exit(timer.pointer(), now_ns));
 }
 
+/// So much of a task's wait for a CPU that ends now was its quota's.
+#[inline(always)]
+pub fn throttled(state: *mut CpuState, pid: u32, throttled_ns: u64, now_ns: u64) {
+    if records(state, Class::Sched) {
+        write(state, &Body::throttled(pid, throttled_ns, now_ns));
+    }
+}
+
 /// A step of a block request; `bytes` and `error` of a completion are its own.
 #[inline(always)]
 pub fn block<A: Access>(

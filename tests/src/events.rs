@@ -191,6 +191,7 @@ fn words(bytes: &[u8], at: usize, interfaces: &BTreeMap<u64, String>) -> Result<
         13 => format!("softirq entry {}", softirq()?),
         14 => format!("softirq exit {}", softirq()?),
         15 => format!("nmi {}", a | b << 32),
+        19 => format!("throttled {a}"),
         32 => block("Insert"),
         33 => block("Issue"),
         34 => block("Requeue"),

@@ -220,6 +220,7 @@ fn words(name: &str, fields: &Value) -> Result<Words> {
             sock_state(of("oldstate")?, of("newstate")?, ports)
         }
         "sk_data_ready" => "sock ready".to_owned(),
+        "noised_throttled" => format!("throttled {}", of("tid")?),
         "noised_mark" => format!("mark {} {}", text(fields, "action")?, text(fields, "name")?),
         other => bail!("an unknown event: {other}"),
     })

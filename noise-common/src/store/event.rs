@@ -173,6 +173,8 @@ pub enum Payload {
     HrtimerEntry { hrtimer: u64, function: u64, now_ns: i64 },
     /// `hrtimer_expire_exit`.
     HrtimerExit { hrtimer: u64 },
+    /// Of the thread's wait that the switch or migration just before ends, its quota took so much.
+    Throttled { tid: u32, throttled_ns: u64 },
     /// `block_rq_*`; which of them, says the kind.
     Block(Request),
     /// `net_dev_queue`, `net_dev_start_xmit` or `netif_receive_skb`; which of them, says the kind.
@@ -295,6 +297,12 @@ impl Body {
     #[inline(always)]
     pub const fn hrtimer_exit(hrtimer: u64, time_ns: u64) -> Self {
         Self::new(EventKind::HrtimerExit, 0, 0, [hrtimer, 0], time_ns)
+    }
+
+    /// So much of a thread's wait that ends now was its quota's.
+    #[inline(always)]
+    pub const fn throttled(tid: u32, throttled_ns: u64, time_ns: u64) -> Self {
+        Self::new(EventKind::Throttled, 0, 0, [tid as u64, throttled_ns], time_ns)
     }
 
     /// `block_rq_*`. `flags` are the kernel's, the operation in the low byte; the error of a completion
@@ -449,6 +457,7 @@ impl Event {
                 now_ns: second.cast_signed(),
             },
             EventKind::HrtimerExit => Payload::HrtimerExit { hrtimer: first },
+            EventKind::Throttled => Payload::Throttled { tid: low(first), throttled_ns: second },
             EventKind::BlockInsert
             | EventKind::BlockIssue
             | EventKind::BlockRequeue

@@ -65,6 +65,11 @@ impl CommandError {
         Self { exit: Exit::Usage, source: error.into() }
     }
 
+    /// The same, with what it is about before it.
+    pub fn context(self, about: String) -> Self {
+        Self { exit: self.exit, source: self.source.context(about) }
+    }
+
     /// As [`CommandError::usage`], with a sentence of the command's own.
     pub fn misused(sentence: impl Into<String>) -> Self {
         Self::usage(anyhow::Error::msg(sentence.into()))

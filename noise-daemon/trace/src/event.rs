@@ -379,6 +379,14 @@ pub enum Kind<'t> {
         /// The cgroup's path from the root of its hierarchy.
         path: &'t [u8],
     },
+    /// A part of a thread's wait for a CPU was its own quota's. It comes right before the switch or the migration that
+    /// ends the wait on that CPU, at the same time.
+    Throttled {
+        /// The thread, without its priority.
+        task: Task,
+        /// For so long, in nanoseconds.
+        throttled_ns: u64,
+    },
     /// A program began or ended something.
     Mark(Mark<'t>),
     /// Events are missing here.

@@ -160,6 +160,7 @@ fn named_by(kind: &Kind<'_>) -> [Option<i32>; 2] {
             [Some(woken.task.tid), None]
         }
         Kind::SchedMigrateTask { task, .. }
+        | Kind::Throttled { task, .. }
         | Kind::SchedProcessExit(task)
         | Kind::SchedProcessFree(task) => [Some(task.tid), None],
         Kind::SchedProcessFork { parent, child, .. } => [Some(parent.tid), Some(child.tid)],

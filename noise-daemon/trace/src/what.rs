@@ -62,6 +62,7 @@ pub enum What {
     StatedumpInterface,
     StatedumpEnd,
     CgroupAttach,
+    Throttled,
     Mark,
     Other,
 }
@@ -119,9 +120,12 @@ const NAMES: &[(&str, What)] = &[
     ("signal_deliver", What::SignalDeliver),
     ("lttng_statedump_file_descriptor", What::StatedumpFile),
     (STATEDUMP_SOCKET, What::StatedumpSocket),
+    (THROTTLED, What::Throttled),
     (MARK, What::Mark),
 ];
 
+/// The name of the event that says what a quota took, which LTTng does not have.
+pub const THROTTLED: &str = "noised_throttled";
 /// The name of marks in our recordings; LTTng has none like them.
 pub const MARK: &str = "noised_mark";
 /// The name of a call's second object in our recordings.
@@ -235,6 +239,7 @@ impl What {
             Self::StatedumpBlockDevice => &[&["dev"], &["diskname"]],
             Self::StatedumpInterface => &[&["name"]],
             Self::CgroupAttach => &[TID, &["path", "dst_path"], &["dst_root"]],
+            Self::Throttled => &[&["comm"], TID, &["throttled_ns"]],
             Self::Mark => {
                 &[&["action"], &["name"], &["key"], &["pid"], &["tid"], &["uid"], &["before_ns"]]
             }
@@ -378,6 +383,10 @@ pub fn kind<'t>(what: What, name: &'t str, fields: &impl Fields<'t>) -> Kind<'t>
         What::CgroupAttach => {
             Kind::CgroupAttach { tid: fields.int(0) as i32, path: fields.text(1) }
         }
+        What::Throttled => Kind::Throttled {
+            task: Task { comm: Comm::new(fields.text(0)), tid: fields.int(1) as i32, prio: 0 },
+            throttled_ns: fields.int(2),
+        },
         What::Mark => Kind::Mark(Mark {
             begins: fields.text(0) == MARK_ACTIONS[0].as_bytes(),
             name: fields.text(1),

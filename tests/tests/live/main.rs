@@ -9,6 +9,7 @@ mod attribution;
 mod block;
 mod cgroups;
 mod command_line;
+mod compared;
 mod configuration;
 mod counters;
 mod critical_paths;
@@ -55,6 +56,7 @@ mod web;
 mod web_abuse;
 mod web_config;
 mod why;
+mod why_against;
 mod why_known;
 
 use std::process::ExitCode;
@@ -156,9 +158,11 @@ fn main() -> ExitCode {
         ("ipc", ipc::TESTS),
         ("recorder", recorder::TESTS),
         ("why", why::TESTS),
+        ("why_against", why_against::TESTS),
         ("why_known", why_known::TESTS),
         ("marks", marks::TESTS),
         ("critical_paths", critical_paths::TESTS),
+        ("compared", compared::TESTS),
         ("attribution", attribution::TESTS),
         ("scenario", scenario::TESTS),
         ("faults", faults::TESTS),

@@ -32,7 +32,7 @@ const LEAST_STOPPED: f64 = 0.3;
 const APART: f64 = 0.35;
 
 /// Whether the kernel says what quotas take.
-fn says_quota() -> Result<bool> {
+pub(crate) fn says_quota() -> Result<bool> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     let mut next = || numbers.next().and_then(|number| number.parse::<u32>().ok());

@@ -223,6 +223,9 @@ pub fn kind(
             Kind::HrtimerExpireEntry { hrtimer, function, now: now_ns }
         }
         Payload::HrtimerExit { hrtimer } => Kind::HrtimerExpireExit { hrtimer },
+        Payload::Throttled { tid, throttled_ns } => {
+            Kind::Throttled { task: Task { prio: 0, ..who.task(tid, 0) }, throttled_ns }
+        }
         Payload::Block(request) => {
             let asker = match *current {
                 Some(running) => who.task(running.tid, 0),

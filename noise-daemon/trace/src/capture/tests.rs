@@ -107,6 +107,7 @@ fn events_have_names_and_fields_of_lttng() {
         Body::hrtimer_exit(0xffff_8881_0000_0040, 2_000_520),
         Body::vector(EventKind::VectorExit, Vector::LocalTimer, 236, 2_000_600),
         Body::switch((7, 120), 0x80, false, (0, 120), 2_000_700),
+        Body::throttled(9, 33, 2_000_700),
         Body::task(EventKind::Waking, 7, 0xff, 0, 0, 2_000_800),
     ];
     assert_eq!(add(&mut capture, 0, 0, 0, &bodies), bodies.len() as u64);
@@ -147,6 +148,8 @@ fn events_have_names_and_fields_of_lttng() {
         },
         Kind::HrtimerExpireExit { hrtimer: 0xffff_8881_0000_0040 },
         Kind::VectorExit { which: Vector::LocalTimer, vector: 236 },
+        // It is of a wait that the switch behind it ends.
+        Kind::Throttled { task: task("ls", 9, 0), throttled_ns: 33 },
         Kind::SchedSwitch {
             prev: task("bash", 7, 20),
             prev_state: 0x10,

@@ -167,12 +167,13 @@ impl Cpus {
         }
     }
 
-    /// Divides a wait as it is done live: what interrupts took comes first.
+    /// Divides a wait as it is done live: what its quota took comes first, else what interrupts did. How much of it was
+    /// the quota's lies in the wait.
     pub fn divide(&self, wait: &Waiting, to_ns: u64, taken: &Taken, sums: &mut Sums) {
         match self.known(wait.cpu) {
             Some(cpu) => {
                 let mut division = Division { walk: Walk::default(), older: &cpu.older, sums };
-                cpu.ledger.divide_wait(wait, to_ns, taken, 0, &mut division);
+                cpu.ledger.divide_wait(wait, to_ns, taken, wait.throttled_ns, &mut division);
             }
             None => untracked(to_ns.saturating_sub(wait.since_ns), sums),
         }

@@ -7,7 +7,7 @@ use noise_common::store::calls::{CALLS, CallInfo};
 
 use crate::event::Kind;
 use crate::ipc::FUTEX_ADDRESS;
-use crate::what::{CALL_OTHER, CONNECTION, MARK, STATEDUMP_SOCKET};
+use crate::what::{CALL_OTHER, CONNECTION, MARK, STATEDUMP_SOCKET, THROTTLED};
 
 /// How a field is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,6 +214,10 @@ const LAST: &[(&str, &[Field])] = &[
         ],
     ),
     (STATEDUMP_SOCKET, CONNECTED),
+    (
+        THROTTLED,
+        &[("comm", Type::Comm), ("tid", Type::Signed), ("throttled_ns", Type::LongUnsigned)],
+    ),
 ];
 
 const NET_NS: Field = ("net_ns", Type::Unsigned);
@@ -334,6 +338,7 @@ pub fn number(kind: &Kind<'_>) -> Option<u32> {
         Kind::SignalDeliver(_) => LAST_AT + 20,
         Kind::StatedumpFile { .. } => LAST_AT + 21,
         Kind::StatedumpSocket(_) => LAST_AT + 22,
+        Kind::Throttled { .. } => LAST_AT + 23,
         Kind::SyscallEntry(of) => call(of.info)?,
         Kind::SyscallExit(of) => call(of.info)? + 1,
         _ => return None,

@@ -266,6 +266,11 @@ pub fn fields(kind: &Kind<'_>, bytes: &mut Vec<u8>) {
             out.signed(*tid);
             out.text(path);
         }
+        Kind::Throttled { task, throttled_ns } => {
+            out.comm(&task.comm);
+            out.signed(task.tid);
+            out.long(*throttled_ns);
+        }
         Kind::Mark(mark) => out.mark(mark),
         Kind::SyscallEntry(call) => out.call(call),
         Kind::SyscallExit(call) => out.call_exit(call),

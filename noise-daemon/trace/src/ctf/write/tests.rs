@@ -129,6 +129,10 @@ fn kind() -> impl Strategy<Value = Kind<'static>> {
                 Kind::Mark(Mark { begins, name, key, pid, tid, uid, before_ns })
             }
         ),
+        1 => (task(), any::<u64>()).prop_map(|(task, throttled_ns)| {
+            let task = Task { prio: 0, ..task };
+            Kind::Throttled { task, throttled_ns }
+        }),
         1 => Just(Kind::StatedumpStart),
         1 => Just(Kind::StatedumpEnd),
     ]

@@ -9,7 +9,7 @@ use noise_paths::clocks::traffic::{Traffic, lines};
 use noise_paths::several::{Merged, traffic};
 use noise_trace::ctf::Reader;
 
-use super::super::recording::{Ctf, Recording, Tidied};
+use super::recording::{Ctf, Recording, Tidied};
 
 /// Recordings of machines beside the first one.
 const MAX_OTHERS: usize = 64;
