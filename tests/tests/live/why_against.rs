@@ -63,12 +63,16 @@ fn why_against_a_recording_kept_as_normal() -> Result<Verdict> {
     ensure!(recorded.code == 0, "recording ends with {}: {}", recorded.code, recorded.stderr);
 
     let mut command = Command::new("python3");
-    command.arg(&program).args(SLOW).env("NOISED_MARKS", served.socket.with_file_name("noised.marks"));
+    command
+        .arg(&program)
+        .args(SLOW)
+        .env("NOISED_MARKS", served.socket.with_file_name("noised.marks"));
     let slow = Running(command.spawn()?);
     thread::sleep(BEFORE);
     let id = slow.0.id().to_string();
     let usual = usual.to_str().context("a path that is not UTF-8")?;
-    let words = ["why", &id, "--last", "1s", "--connect", socket, "--execution", "mark:job", "--against"];
+    let words =
+        ["why", &id, "--last", "1s", "--connect", socket, "--execution", "mark:job", "--against"];
     let found = run_noised(&[&words[..], &[usual, "--json"]].concat())?;
     ensure!(found.code == 0, "it exits with {}: {}", found.code, found.stderr);
     let found: Value = serde_json::from_str(&found.stdout)?;
@@ -92,6 +96,10 @@ fn why_against_a_recording_kept_as_normal() -> Result<Verdict> {
     ensure!(page.stdout.contains("\nagainst normal executions\nmark:job: "), "{}", page.stdout);
     // What is no recording is said before anything is asked for.
     let nowhere = run_noised(&[&words[..], &["/nowhere"]].concat())?;
-    ensure!(nowhere.code == 1 && nowhere.stderr.contains("cannot read /nowhere"), "{}", nowhere.stderr);
+    ensure!(
+        nowhere.code == 1 && nowhere.stderr.contains("cannot read /nowhere"),
+        "{}",
+        nowhere.stderr
+    );
     Ok(Verdict::Passed)
 }
