@@ -51,6 +51,19 @@ fn both_rules_are_told_apart() {
 }
 
 #[test]
+fn what_a_recording_does_not_say_is_not_slower() {
+    let normal = vec![path(&[Made::own("running", 1000)]); 40];
+    let sample = vec![path(&[Made::own("running", 600), Made::own("unknown", 500)]); 40];
+    let found = judged(&normal, &sample, &Thresholds::default());
+    assert_eq!(found.flagged, []);
+    let not_counted = rules(&found.not_counted);
+    assert_eq!(not_counted, [("unknown", Rule::Mean), ("unknown", Rule::Share)]);
+    assert!(found.not_counted[0].reason.ends_with("does not say is not slower"));
+    // The paper's rules are about any state.
+    assert_eq!(rules(&judged(&normal, &sample, &bare()).flagged), not_counted);
+}
+
+#[test]
 fn sets_that_do_not_vary_are_judged_too() {
     let same = set(&[100; 10]);
     assert_eq!(judged(&same, &same, &bare()).flagged, []);
