@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::band::Band;
+use super::band::Guide;
 use super::dynamic::{Function, best};
 use super::group::{Group, Ops};
 use super::profile::Profile;
@@ -162,9 +162,10 @@ impl<'a> Aligner<'a> {
         // Seven of these at most, where it is widened twice, for each join: less than a quarter.
         let cells = usize::try_from(self.settings.max_cells / (32 * joins)).unwrap_or(TABLE_CELLS);
         let mut cells = cells.min(TABLE_CELLS >> WIDENED);
+        let guide = Guide::of_profiles(&a, &b, cells);
         let mut widened = 0;
         loop {
-            let band = Band::of_profiles(&a, &b, cells);
+            let band = guide.band(cells);
             let found = best(&a, &b, self.dense, Function::LogExpectation, &band);
             if !found.is_at_edge || widened == WIDENED {
                 return found.ops;
