@@ -97,7 +97,7 @@ fn normal_ns(beside: &Beside<'_>, column: usize, symbol: Symbol) -> Vec<f64> {
 fn what_comes_in_between_is_the_place_and_not_what_it_splits() {
     for seed in 0..20 {
         let whole = normal(0, seed)[0].clone();
-        let all: Vec<Traced> = (0..20).map(|_| path(&[whole.clone()])).collect();
+        let all: Vec<Traced> = (0..20).map(|_| path(std::slice::from_ref(&whole))).collect();
         let split = [
             Made::own("running", 25),
             Made::own("disk", 90).behind("backup"),
