@@ -95,6 +95,33 @@ fn probe<T: Copy + Default>(base: u64, offset: u32) -> T {
     unsafe { bpf_probe_read_kernel((base + u64::from(offset)) as *const T) }.unwrap_or_default()
 }
 
+/// The first words of a struct of the kernel, read at once: a call of the helper costs more than what it copies.
+struct Head<const WORDS: usize> {
+    base: u64,
+    words: [u64; WORDS],
+}
+
+impl<const WORDS: usize> Head<WORDS> {
+    /// Of the struct at that address; zero where it cannot be read.
+    #[inline(always)]
+    fn at(base: u64) -> Self {
+        // SAFETY: the helper accepts any address and fails where it cannot be read.
+        let words = unsafe { bpf_probe_read_kernel(base as *const [u64; WORDS]) };
+        Self { base, words: words.unwrap_or([0; WORDS]) }
+    }
+
+    /// A field; one that lies behind these words is read by itself.
+    #[inline(always)]
+    fn get<T: Copy + Default>(&self, offset: u32) -> T {
+        let at = offset as usize;
+        if at > size_of::<[u64; WORDS]>() - size_of::<T>() {
+            return probe(self.base, offset);
+        }
+        // SAFETY: the field lies within the words, and any bytes are a number.
+        unsafe { ptr::read_unaligned(self.words.as_ptr().byte_add(at).cast::<T>()) }
+    }
+}
+
 /// The memory of the process that runs; zero where it cannot be read.
 #[inline(always)]
 pub fn probe_user<T: Copy + Default>(address: u64) -> T {

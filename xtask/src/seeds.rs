@@ -92,8 +92,8 @@ fn drawing(folder: &Path) -> Result<BTreeSet<String>> {
 /// The names behind `fn`.
 fn functions(text: &str) -> impl Iterator<Item = &str> {
     let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
-    let names = text.split("fn ").skip(1).map(move |rest| rest.split(|letter| !is_part(letter)));
-    names.filter_map(|mut parts| parts.next()).filter(|name| !name.is_empty())
+    let end = move |rest: &str| rest.find(|letter| !is_part(letter)).unwrap_or(rest.len());
+    text.split("fn ").skip(1).map(move |rest| &rest[..end(rest)]).filter(|name| !name.is_empty())
 }
 
 #[cfg(test)]

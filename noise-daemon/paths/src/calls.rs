@@ -190,7 +190,9 @@ pub fn begins_call(kind: &Kind<'_>) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
+    use noise_common::store::calls::CALLS;
     use noise_trace::event::{Comm, Loss, Task};
+    use noise_trace::ipc::{Call, Object, Return};
 
     use super::*;
     use crate::document::Traced;
@@ -280,5 +282,11 @@ mod tests {
             assert_eq!(begins_call(&Kind::Other(end)), Some(false), "{end}");
         }
         assert_eq!(begins_call(&Kind::Other("sched_switch")), None);
+        // Those that are known better.
+        let (info, object) = (&CALLS[0], Object::default());
+        let call = Call { info, tid: 7, arguments: [0; 3], object };
+        assert_eq!(begins_call(&Kind::SyscallEntry(call)), Some(true));
+        let end = Return { info, tid: 7, ret: 0, object, peeks: false };
+        assert_eq!(begins_call(&Kind::SyscallExit(end)), Some(false));
     }
 }

@@ -28,7 +28,6 @@ use prometheus::proto::{
 };
 use prometheus::{Encoder as _, TextEncoder};
 
-use self::native::Native;
 use self::text::Text;
 
 pub use self::format::Format;
@@ -107,21 +106,17 @@ fn histogram(names: &[&str], series: &Series, buckets: Buckets) -> Metric {
 type AllSeries<'a> = [Vec<&'a Series>; 2];
 
 /// The series of one signal.
-fn series_of<'a>(
-    [series, folded]: &AllSeries<'a>,
-    info: &'static SignalInfo,
-) -> impl Iterator<Item = &'a Series> {
+fn series_of<'a>([series, folded]: &AllSeries<'a>, info: &SignalInfo) -> Vec<&'a Series> {
     let from = if info.is_folded() { folded } else { series };
-    from.iter().copied().filter(|series| series.signal == info.signal)
+    from.iter().copied().filter(|series| series.signal == info.signal).collect()
 }
 
-/// The family of one signal.
-fn signal_family(model: &Model, series: &AllSeries<'_>, info: &'static SignalInfo) -> MetricFamily {
+/// The family of one signal, of its series.
+fn signal_family(model: &Model, series: &[&Series], info: &SignalInfo) -> MetricFamily {
     let (kind, metrics): (_, Vec<Metric>) = match info.kind {
         Kind::Histogram(buckets) => {
-            let own = series_of(series, info);
-            let metrics = own.map(|series| histogram(info.labels, series, buckets)).collect();
-            (MetricType::HISTOGRAM, metrics)
+            let metrics = series.iter().map(|series| histogram(info.labels, series, buckets));
+            (MetricType::HISTOGRAM, metrics.collect())
         }
         Kind::Counter => {
             let own = model.counts().filter(|count| count.signal == info.signal);
@@ -194,24 +189,17 @@ impl Page {
         }
     }
 
-    /// Adds a family that began at that time since 1970, with the histograms that it was made of.
+    /// Adds a family that began at that time since 1970, with the series that histograms were made of.
     fn add(
         &mut self,
         family: &MetricFamily,
         began: Duration,
-        histograms: Option<&[&Series]>,
+        series: &[&Series],
     ) -> anyhow::Result<()> {
         match self {
             Self::Text(text) => TextEncoder::new().encode(slice::from_ref(family), text)?,
             Self::OpenMetrics(text) => openmetrics::write(text, family, began)?,
-            Self::Protobuf(message) => {
-                let fill = histograms.map(|all| {
-                    move |native: &mut Native, index: usize| {
-                        all.get(index).into_iter().for_each(|series| native.fill(&series.totals));
-                    }
-                });
-                protobuf::write(message, family, began, fill);
-            }
+            Self::Protobuf(message) => protobuf::write(message, family, began, series),
         }
         Ok(())
     }
@@ -256,17 +244,16 @@ pub fn render(
     let began = process.map(Process::began).unwrap_or_default();
     let mut page = Page::new(format);
     for family in families {
-        let (family, histograms) = match family {
-            Family::Made(family) => (family, None),
+        let (family, own) = match family {
+            Family::Made(family) => (family, Vec::new()),
             Family::Of(info) => {
-                let histograms: Vec<&Series> = series_of(&series, info).collect();
-                (signal_family(model, &series, info), Some(histograms))
+                let own = series_of(&series, info);
+                (signal_family(model, &own, info), own)
             }
         };
         // The encoder refuses a family without metrics.
         if !family.get_metric().is_empty() {
-            let began = began.of(family.name());
-            page.add(&family, began, histograms.as_deref())?;
+            page.add(&family, began.of(family.name()), &own)?;
         }
     }
     Ok(page.into_bytes())

@@ -185,6 +185,8 @@ mod tests {
             interfaces: vec![(2, b"\xfe".to_vec())],
             namespace: 5,
             cgroups: [(b"/system.slice/\xff.service".to_vec(), vec![7])].into(),
+            files: Vec::new(),
+            sockets: Vec::new(),
         };
         let who = Who { interrupts: vec![(36, "virtio1".to_owned())], ..Who::of(&dump) };
         let written = serde_json::to_string(&who).unwrap();

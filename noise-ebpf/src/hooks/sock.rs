@@ -22,8 +22,8 @@ fn argument<A: Access>(access: A) -> Option<(*mut CpuState, Sock)> {
 
 #[inline(always)]
 fn object(sock: Sock) -> Object {
-    let kind = sock.kind();
-    Object { kind, key: u64::from(sock.inode()) | u64::from(sock.beside(kind)) << 32 }
+    let (kind, beside) = sock.identity();
+    Object { kind, key: u64::from(sock.inode()) | u64::from(beside) << 32 }
 }
 
 /// `sock_send_length(socket, result, flags)`: behind the call of the protocol, by whoever sends.
@@ -66,7 +66,7 @@ pub fn ready<A: Access>(access: A) -> Option<()> {
 pub fn state<A: Access>(access: A) -> Option<()> {
     let (state, sock) = argument(access)?;
     // Those of other protocols have states of other names.
-    if sock.kind() != ObjectKind::Tcp {
+    if sock.identity().0 != ObjectKind::Tcp {
         return None;
     }
     let states = (access.argument(1) & 0xf) as u8 | ((access.argument(2) & 0xf) as u8) << 4;

@@ -8,10 +8,13 @@ use noise_common::store::ipc::Object;
 use super::sock::Sock;
 use super::{
     Access, Address, DENTRY_NAME, DENTRY_NAME_OLD, EVENTFD_ID, FILE_DENTRY, FILE_INODE,
-    FILE_PRIVATE, FILES_TABLE, INODE_MODE, INODE_NUMBER, INODE_SB, SB_DEV, SB_MAGIC, SOCKET_SOCK,
-    TABLE_FILES, TABLE_SIZE, TASK_FILES, present, probe,
+    FILE_PRIVATE, FILES_TABLE, Head, INODE_MODE, INODE_NUMBER, INODE_SB, SB_DEV, SB_MAGIC,
+    SOCKET_SOCK, TABLE_FILES, TABLE_SIZE, TASK_FILES, present, probe,
 };
 
+/// Words of a file and of an inode that have, on most kernels, all that is asked for.
+const FILE_WORDS: usize = 6;
+const INODE_WORDS: usize = 9;
 /// Types of files (`S_IFMT` and below, of the kernel's `stat.h`).
 const FORMAT: u16 = 0o170_000;
 const SOCKET: u16 = 0o140_000;
@@ -74,35 +77,36 @@ pub fn look_up<A: Access>(access: A, descriptor: u32) -> Found {
     if file == 0 {
         return unknown;
     }
-    let inode: u64 = probe(file, FILE_INODE.load());
-    let number = || probe::<u64>(inode, INODE_NUMBER.load());
-    match probe::<u16>(inode, INODE_MODE.load()) & FORMAT {
+    let file = Head::<FILE_WORDS>::at(file);
+    let inode = Head::<INODE_WORDS>::at(file.get(FILE_INODE.load()));
+    let number = || inode.get::<u64>(INODE_NUMBER.load());
+    match inode.get::<u16>(INODE_MODE.load()) & FORMAT {
         SOCKET => {
-            let socket: u64 = probe(file, FILE_PRIVATE.load());
+            let socket: u64 = file.get(FILE_PRIVATE.load());
             let Some(sock) = Sock::at(probe(socket, SOCKET_SOCK.load())) else { return unknown };
-            let kind = sock.kind();
-            let object = Object { kind, key: pair(number(), sock.beside(kind)) };
+            let (kind, beside) = sock.identity();
+            let object = Object { kind, key: pair(number(), beside) };
             Found { object, sock: sock.address() }
         }
         FIFO => {
-            let device: u32 = probe(probe(inode, INODE_SB.load()), SB_DEV.load());
+            let device: u32 = probe(inode.get(INODE_SB.load()), SB_DEV.load());
             Found::new(ObjectKind::Pipe, pair(number(), device))
         }
-        0 | REGULAR => nameless(file, inode),
+        0 | REGULAR => nameless(&file, &inode),
         _ => Found::NONE,
     }
 }
 
 /// A file that is none of a disk.
 #[inline(always)]
-fn nameless(file: u64, inode: u64) -> Found {
-    let system: u64 = probe(inode, INODE_SB.load());
+fn nameless(file: &Head<FILE_WORDS>, inode: &Head<INODE_WORDS>) -> Found {
+    let system: u64 = inode.get(INODE_SB.load());
     match probe::<u64>(system, SB_MAGIC.load()) {
         ANONYMOUS => {
-            let dentry: u64 = probe(file, FILE_DENTRY.load());
+            let dentry: u64 = file.get(FILE_DENTRY.load());
             let (name, old) = (DENTRY_NAME.load(), DENTRY_NAME_OLD.load());
             let name: u64 = probe(dentry, if present(name) { name } else { old });
-            let context = || probe::<u64>(file, FILE_PRIVATE.load());
+            let context = || file.get::<u64>(FILE_PRIVATE.load());
             match name {
                 EVENTFD => {
                     let id: u32 = probe(context(), EVENTFD_ID.load());
@@ -115,7 +119,7 @@ fn nameless(file: u64, inode: u64) -> Found {
         }
         MESSAGE_QUEUES => {
             let device: u32 = probe(system, SB_DEV.load());
-            let number: u64 = probe(inode, INODE_NUMBER.load());
+            let number: u64 = inode.get(INODE_NUMBER.load());
             Found::new(ObjectKind::Mqueue, pair(number, device))
         }
         _ => Found::NONE,

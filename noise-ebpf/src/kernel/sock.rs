@@ -3,7 +3,7 @@
 use noise_common::store::calls::ObjectKind;
 
 use super::{
-    INET_PORT, INODE_NUMBER, NET_INUM, SOCK_DADDR, SOCK_DADDR6, SOCK_DPORT, SOCK_FAMILY,
+    Head, INET_PORT, INODE_NUMBER, NET_INUM, SOCK_DADDR, SOCK_DADDR6, SOCK_DPORT, SOCK_FAMILY,
     SOCK_FLAGS, SOCK_NET, SOCK_PROTOCOL, SOCK_SADDR, SOCK_SADDR6, SOCK_SOCKET, SOCK_TYPE,
     SOCKET_INODE, TCP_COPIED_SEQ, TCP_RCV_NXT, TCP_WRITE_SEQ, UNIX_PEER, present, probe,
     probe_user,
@@ -79,6 +79,9 @@ impl End {
     }
 }
 
+/// Words of a socket that have its family and its ports.
+const SOCK_WORDS: usize = 3;
+
 /// A `sock`.
 #[derive(Clone, Copy)]
 pub struct Sock(u64);
@@ -96,40 +99,59 @@ impl Sock {
         self.0
     }
 
-    /// What it is.
+    /// What it is, and what is known of it beside its inode.
     #[inline(always)]
-    pub fn kind(self) -> ObjectKind {
-        match probe::<u16>(self.0, SOCK_FAMILY.load()) {
-            AF_UNIX => ObjectKind::Unix,
-            AF_INET | AF_INET6 => {
-                let protocol: u16 = probe(self.0, SOCK_PROTOCOL.load());
-                let kind: u16 = probe(self.0, SOCK_TYPE.load());
-                match protocol {
-                    IPPROTO_TCP if kind == SOCK_STREAM => ObjectKind::Tcp,
-                    IPPROTO_UDP => ObjectKind::Udp,
-                    _ => ObjectKind::Socket,
-                }
+    pub fn identity(self) -> (ObjectKind, u32) {
+        let head = Head::<SOCK_WORDS>::at(self.0);
+        match head.get::<u16>(SOCK_FAMILY.load()) {
+            AF_UNIX if present(UNIX_PEER.load()) => {
+                let peer = Self::at(probe(self.0, UNIX_PEER.load()));
+                (ObjectKind::Unix, peer.map_or(0, Self::inode))
             }
-            _ => ObjectKind::Socket,
+            AF_UNIX => (ObjectKind::Unix, 0),
+            AF_INET | AF_INET6 => match self.protocol_and_type() {
+                (IPPROTO_TCP, SOCK_STREAM) => (ObjectKind::Tcp, self.both_ports(&head)),
+                (IPPROTO_UDP, _) => (ObjectKind::Udp, self.both_ports(&head)),
+                _ => (ObjectKind::Socket, 0),
+            },
+            _ => (ObjectKind::Socket, 0),
         }
+    }
+
+    /// These two lie side by side.
+    #[inline(always)]
+    fn protocol_and_type(self) -> (u16, u16) {
+        let (protocol, kind) = (SOCK_PROTOCOL.load(), SOCK_TYPE.load());
+        if kind == protocol.wrapping_add(2) {
+            let both: u32 = probe(self.0, protocol);
+            return (both as u16, (both >> 16) as u16);
+        }
+        (probe(self.0, protocol), probe(self.0, kind))
+    }
+
+    #[inline(always)]
+    fn both_ports(self, head: &Head<SOCK_WORDS>) -> u32 {
+        let (local, remote) = self.ports(head);
+        u32::from(local) << 16 | u32::from(remote)
     }
 
     /// Its local and its remote port; 0 = none.
     #[inline(always)]
-    pub fn ports(self) -> (u16, u16) {
+    fn ports(self, head: &Head<SOCK_WORDS>) -> (u16, u16) {
         // The number under which it is bound is taken from it once it is closed; this one stays.
         let local: u16 = probe(self.0, INET_PORT.load());
-        let remote: u16 = probe(self.0, SOCK_DPORT.load());
+        let remote: u16 = head.get(SOCK_DPORT.load());
         (u16::from_be(local), u16::from_be(remote))
     }
 
     /// Its own end and the other one.
     #[inline(always)]
     pub fn ends(self) -> (End, End) {
-        let (local, remote) = self.ports();
+        let head = Head::<SOCK_WORDS>::at(self.0);
+        let (local, remote) = self.ports(&head);
         let six = |offset: u32| Host::of_six([probe(self.0, offset), probe(self.0, offset + 8)]);
-        let four = |offset: u32| Host::of_four(probe(self.0, offset));
-        let is_six = probe::<u16>(self.0, SOCK_FAMILY.load()) == AF_INET6;
+        let four = |offset: u32| Host::of_four(head.get(offset));
+        let is_six = head.get::<u16>(SOCK_FAMILY.load()) == AF_INET6;
         let (own, other) = if is_six && present(SOCK_SADDR6.load()) {
             (six(SOCK_SADDR6.load()), six(SOCK_DADDR6.load()))
         } else {
@@ -154,22 +176,6 @@ impl Sock {
     #[inline(always)]
     pub fn arrived(self) -> u32 {
         probe(self.0, TCP_RCV_NXT.load())
-    }
-
-    /// What is known of it beside its inode.
-    #[inline(always)]
-    pub fn beside(self, kind: ObjectKind) -> u32 {
-        match kind {
-            ObjectKind::Tcp | ObjectKind::Udp => {
-                let (local, remote) = self.ports();
-                u32::from(local) << 16 | u32::from(remote)
-            }
-            ObjectKind::Unix if present(UNIX_PEER.load()) => {
-                let peer = Self::at(probe(self.0, UNIX_PEER.load()));
-                peer.map_or(0, Self::inode)
-            }
-            _ => 0,
-        }
     }
 
     /// Low bits of its inode's number; 0 where it has none: it belongs to no process yet, or not any more.

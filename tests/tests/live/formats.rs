@@ -40,8 +40,9 @@ const PARSER: &str = "/usr/lib/python3/dist-packages/prometheus_client/openmetri
 /// Families with their samples, as the parser has them.
 const PARSE: &str = "import json, sys
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse
-print(json.dumps([[f.name, f.type, f.unit, [[s.name, s.labels, s.value] for s in f.samples]]
-                  for f in parse(sys.stdin.read())]))";
+print(json.dumps({f.name: {'kind': f.type, 'unit': f.unit,
+                           'samples': [[s.name, s.labels, s.value] for s in f.samples]}
+                  for f in parse(sys.stdin.read())}))";
 
 /// The value of an expression that has one series.
 fn one(server: &Server, expr: &str) -> Result<f64> {
@@ -144,6 +145,7 @@ fn prometheus_reads_native_histograms() -> Result<Verdict> {
 }
 
 /// A family as the parser has it.
+#[derive(serde::Deserialize)]
 struct Family {
     kind: String,
     unit: String,
@@ -163,10 +165,7 @@ fn parsed(page: &[u8]) -> Result<BTreeMap<String, Family>> {
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "the parser refuses the page: {said}");
     written?;
-    let families: Vec<(String, String, String, Vec<(String, LabelSet, f64)>)> =
-        serde_json::from_slice(&output.stdout)?;
-    let named = families.into_iter();
-    Ok(named.map(|(name, kind, unit, samples)| (name, Family { kind, unit, samples })).collect())
+    Ok(serde_json::from_slice(&output.stdout)?)
 }
 
 fn openmetrics_is_understood() -> Result<Verdict> {
@@ -182,6 +181,8 @@ fn openmetrics_is_understood() -> Result<Verdict> {
     let after = daemon.scrape()?;
     let kind = answer.header("content-type").unwrap_or_default();
     ensure!(kind == "application/openmetrics-text; version=1.0.0; charset=utf-8", "it is {kind:?}");
+    let depends_on = answer.header("vary").unwrap_or_default();
+    ensure!(depends_on == "accept, accept-encoding", "it depends on {depends_on:?} alone");
     let families = parsed(&answer.body)?;
     let mut named: BTreeMap<(&str, &LabelSet), f64> = BTreeMap::new();
     for family in families.values() {

@@ -14,7 +14,7 @@ pub fn families(overview: &Overview) -> Vec<MetricFamily> {
         .active
         .iter()
         .map(|(signal, subject)| gauge(&["signal", "subject"], &[signal.name(), subject], 1.0));
-    // What is listed twice was disturbed before as well, and its culprits then are past.
+    // What is over has culprits as well.
     let disturbed = overview.incidents.iter().flat_map(|report| report.episodes());
     let disturbed = disturbed.filter(|episode| episode.is_active());
     let shares = disturbed.flat_map(|episode| {
@@ -39,7 +39,7 @@ pub fn families(overview: &Overview) -> Vec<MetricFamily> {
         ),
         family(
             "noised_incident_culprit_share",
-            "Part that a culprit has in what is beyond the usual of a signal that is disturbed now; the first three of each, 0 to 1.",
+            "Share of the excess delay of a disturbed signal that is due to a culprit, 0 to 1; the first three culprits of each.",
             MetricType::GAUGE,
             shares.collect(),
         ),

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use noise_model::Series;
 use noise_protobuf::Message;
 use prometheus::proto::{Metric, MetricFamily, MetricType};
 
@@ -58,14 +59,8 @@ mod timestamp {
     pub const NANOS: u32 = 2;
 }
 
-/// Writes a family that began at that time since 1970. `fill` says what the histogram of its Nth metric is
-/// natively; without, histograms are classic only.
-pub fn write(
-    message: &mut Message,
-    family: &MetricFamily,
-    began: Duration,
-    mut fill: Option<impl FnMut(&mut Native, usize)>,
-) {
+/// Writes a family that began at that time since 1970. Its histograms were made of `series`, in this order.
+pub fn write(message: &mut Message, family: &MetricFamily, began: Duration, series: &[&Series]) {
     let mut native = Native::default();
     message.delimited(|message| {
         message.text(family::NAME, family.name());
@@ -78,7 +73,8 @@ pub fn write(
             MetricType::HISTOGRAM => 4,
         };
         message.unsigned(family::TYPE, kind);
-        for (index, own) in family.get_metric().iter().enumerate() {
+        let mut series = series.iter();
+        for own in family.get_metric() {
             message.message(family::METRIC, |message| {
                 for pair in own.get_label() {
                     message.message(metric::LABEL, |message| {
@@ -96,8 +92,8 @@ pub fn write(
                     }),
                     MetricType::HISTOGRAM => message.message(metric::HISTOGRAM, |message| {
                         classic(message, own);
-                        if let Some(fill) = &mut fill {
-                            fill(&mut native, index);
+                        if let Some(series) = series.next() {
+                            native.fill(&series.totals);
                             self::native(message, &native);
                         }
                         created(message, histogram::CREATED, began);
