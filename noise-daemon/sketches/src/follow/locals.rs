@@ -1,0 +1,235 @@
+//! Pipes, queues, eventfds, semaphores, futexes, signals, children.
+
+use super::Follower;
+use super::persons::{Implicit, ThreadId, Woken};
+use crate::channels::{Arrival, Origin, Way};
+use crate::input::{Bytes, Local, Object};
+use crate::marker::{Marker, Rule};
+use crate::slices::{Edge, NONE, SliceId};
+use crate::tallies::Mark;
+use crate::tokens::{Came, Post};
+
+/// Slices with one marker that one thread has at once.
+const MAX_IMPLICIT: usize = 64;
+
+/// Where what is sent on it goes.
+pub fn outgoing(machine: u16, object: &Object) -> Option<Way> {
+    match object {
+        Object::End(end) => (end.out != 0).then_some(Way::Flow(end.out)),
+        Object::Local(local @ (Local::Pipe { .. } | Local::Queue(_))) => {
+            Some(Way::Local(machine, *local))
+        }
+        Object::Local(_) => None,
+    }
+}
+
+/// How much, as an edge has it.
+pub fn small(bytes: u64) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
+impl Follower {
+    fn open_implicit(&mut self, thread: ThreadId, marker: Marker, key: u32, from: Mark) -> SliceId {
+        let id = self.store.open(marker, thread, key, from.at_ns);
+        let mut given_up = None;
+        if let Some(person) = self.persons.get_mut(thread) {
+            if person.implicit.len() >= MAX_IMPLICIT {
+                given_up = Some(person.implicit.remove(0).id);
+            }
+            person.implicit.push(Implicit { id, from, pending: 0 });
+            person.current = Some(id);
+        }
+        if let Some(id) = given_up {
+            self.drop_unfinished(id);
+        }
+        id
+    }
+
+    /// The slice that a thread works on when it sends or posts; a new one where it works on nothing.
+    pub(super) fn work_on(
+        &mut self,
+        thread: ThreadId,
+        now_ns: u64,
+        local: Local,
+    ) -> Option<SliceId> {
+        if let Some(current) = self.current(thread) {
+            return Some(current);
+        }
+        let person = self.persons.get(thread)?;
+        let (machine, from) = (person.machine, person.mark_entry(now_ns));
+        let key = self.store.local(machine, local);
+        Some(self.open_implicit(thread, local.into(), key, from))
+    }
+
+    /// The slice that something belongs to which came from these: an open one that caused it, the one that the thread
+    /// works on, or a new one; and whether it is new.
+    fn arrives(
+        &mut self,
+        thread: ThreadId,
+        now_ns: u64,
+        (marker, key): (Marker, u32),
+        from: impl Iterator<Item = SliceId>,
+    ) -> (SliceId, bool) {
+        let returned = from.filter(|slice| *slice != NONE);
+        let returned: Option<SliceId> =
+            returned.into_iter().find_map(|slice| self.returns_to(thread, slice));
+        if let Some(slice) = returned {
+            if let Some(person) = self.persons.get_mut(thread) {
+                person.current = Some(slice);
+            }
+            return (slice, false);
+        }
+        if let Some(current) = self.current(thread) {
+            return (current, false);
+        }
+        let Some(person) = self.persons.get(thread) else { return (NONE, false) };
+        let from = person.mark(now_ns, false);
+        (self.open_implicit(thread, marker, key, from), true)
+    }
+
+    pub(super) fn put(&mut self, thread: ThreadId, now_ns: u64, local: Local, length: u64) {
+        let machine = self.persons.machine(thread);
+        let Some(slice) = self.work_on(thread, now_ns, local) else { return };
+        let is_message = matches!(local, Local::Queue(_));
+        let bytes = Bytes { at: None, length };
+        let way = Way::Local(machine, local);
+        let joined = self.channels.sent(way, bytes, is_message, (slice, now_ns), self.losses);
+        for (origin, arrival) in joined {
+            self.join(local.into(), &origin, &arrival, false);
+        }
+    }
+
+    pub(super) fn got(&mut self, thread: ThreadId, now_ns: u64, local: Local, length: u64) {
+        let machine = self.persons.machine(thread);
+        let is_message = matches!(local, Local::Queue(_));
+        let way = Way::Local(machine, local);
+        let bytes = Bytes { at: None, length };
+        let taken = self.channels.received(way, bytes, is_message, self.losses);
+        let woken = self.woken(thread);
+        let mut causes: Vec<SliceId> =
+            taken.origins.iter().map(|origin| origin.slice).collect();
+        // A sender that is still in its call is known by that.
+        let sender = taken.rest.and_then(|_| self.channels.only_sender(way));
+        causes.extend(sender.and_then(|sender| self.current(sender)));
+        causes.extend(woken.map(|woken| woken.slice));
+        let key = self.store.local(machine, local);
+        let (slice, opens) =
+            self.arrives(thread, now_ns, (local.into(), key), causes.into_iter());
+        let arrival = Arrival { slice, received_ns: now_ns, opens, key };
+        for origin in &taken.origins {
+            let woke = woken.is_some_and(|woken| self.is_of(origin.slice, woken.thread));
+            self.join(local.into(), origin, &arrival, woke);
+        }
+        if let Some(rest) = taken.rest
+            && self.channels.wait(way, rest, arrival)
+        {
+            self.counts.unmatched += 1;
+        }
+        if taken.is_unmatched && taken.origins.is_empty() && taken.rest.is_none() {
+            match woken {
+                Some(woken) => self.join_waking(&woken, &arrival),
+                None => self.counts.unmatched += 1,
+            }
+        }
+    }
+
+    pub(super) fn posted(&mut self, thread: ThreadId, now_ns: u64, local: Local, value: u64) {
+        let machine = self.persons.machine(thread);
+        let Some(slice) = self.work_on(thread, now_ns, local) else { return };
+        let post = Post { slice, sent_ns: now_ns, value };
+        self.tokens.posted(machine, local, post, self.losses);
+    }
+
+    pub(super) fn took(&mut self, thread: ThreadId, now_ns: u64, local: Local, value: u64) {
+        let Some(person) = self.persons.get(thread) else { return };
+        let (machine, since_ns) = (person.machine, person.since_ns(now_ns));
+        let came = self.tokens.taken(machine, local, value, since_ns, self.losses);
+        let woken = self.woken(thread);
+        let is_sure = matches!(local, Local::Eventfd(_)) && matches!(came, Came::From(_));
+        let key = self.store.local(machine, local);
+        let marker = Marker::from(local);
+        if let Some(woken) = woken.filter(|_| !is_sure) {
+            let (slice, opens) =
+                self.arrives(thread, now_ns, (marker, key), [woken.slice].into_iter());
+            self.join_waking(&woken, &Arrival { slice, received_ns: now_ns, opens, key });
+            return;
+        }
+        let posts = match came {
+            Came::From(posts) => posts,
+            Came::Ambiguous => {
+                self.counts.ambiguous += 1;
+                Vec::new()
+            }
+            Came::Unknown => {
+                self.counts.unmatched += 1;
+                Vec::new()
+            }
+        };
+        let causes: Vec<SliceId> = posts.iter().map(|post| post.slice).collect();
+        let (slice, opens) = self.arrives(thread, now_ns, (marker, key), causes.into_iter());
+        let arrival = Arrival { slice, received_ns: now_ns, opens, key };
+        for post in posts {
+            let woke = woken.is_some_and(|woken| self.is_of(post.slice, woken.thread));
+            let origin = Origin { slice: post.slice, sent_ns: post.sent_ns, bytes: post.value };
+            self.join(local.into(), &origin, &arrival, woke);
+        }
+    }
+
+    /// A child ended, and its maker learnt that.
+    pub(super) fn reaped(&mut self, thread: ThreadId, now_ns: u64, child: i32) {
+        let machine = self.persons.machine(thread);
+        let found = self.persons.find(machine, child);
+        let ended = found.and_then(|child| self.persons.get(child)?.process.as_ref());
+        let Some(from) = ended.map(|(id, _)| *id) else {
+            self.counts.unmatched += 1;
+            return;
+        };
+        let sent_ns = self.store.get(from).map_or(now_ns, |slice| slice.to_ns);
+        let key = self.store.thread(child);
+        let (slice, opens) =
+            self.arrives(thread, now_ns, (Marker::Child, key), [from].into_iter());
+        let arrival = Arrival { slice, received_ns: now_ns, opens, key };
+        let woke = self.woken(thread).is_some_and(|woken| woken.by_exit);
+        self.join(Rule::Exit, &Origin { slice: from, sent_ns, bytes: 0 }, &arrival, woke);
+    }
+
+    /// Who woke a thread in the call that it is in.
+    pub(super) fn woken(&self, thread: ThreadId) -> Option<Woken> {
+        self.persons.get(thread)?.woken
+    }
+
+    /// Whether a slice is of a thread.
+    pub(super) fn is_of(&self, slice: SliceId, thread: ThreadId) -> bool {
+        self.store.get(slice).is_some_and(|slice| slice.thread == thread)
+    }
+
+    /// What was sent by one slice arrived in another.
+    pub(super) fn join(&mut self, rule: Rule, origin: &Origin, arrival: &Arrival, woke: bool) {
+        self.store.edge(Edge {
+            from: origin.slice,
+            to: arrival.slice,
+            rule,
+            opens: arrival.opens,
+            woke,
+            key: arrival.key,
+            bytes: small(origin.bytes),
+            sent_ns: origin.sent_ns,
+            received_ns: arrival.received_ns,
+        });
+    }
+
+    fn join_waking(&mut self, woken: &Woken, arrival: &Arrival) {
+        let rule = if woken.by_exit { Rule::Exit } else { Rule::Waking };
+        self.store.edge(Edge {
+            from: woken.slice,
+            to: arrival.slice,
+            rule,
+            opens: arrival.opens,
+            woke: true,
+            key: arrival.key,
+            bytes: 0,
+            sent_ns: woken.at_ns,
+            received_ns: arrival.received_ns,
+        });
+    }
+}
