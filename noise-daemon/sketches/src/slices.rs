@@ -166,6 +166,9 @@ pub struct Edge {
     pub opens: bool,
     /// It also woke the other one's thread.
     pub woke: bool,
+    /// Both are of one sketch: it opens the other one, or goes back to what it came from. Else it is of another piece of work
+    /// that this one waited for, as for a lock.
+    pub joins: bool,
     /// What it went over, by its place.
     pub key: u32,
     /// Bytes that say so, or how much was posted.

@@ -49,7 +49,7 @@ impl System {
     ) -> Self {
         let Store { slices, edges, keys, profiles, .. } = store;
         let (mut slices, places) = kept(slices);
-        let edges = valid(edges, &places, &slices, &mut counts);
+        let mut edges = valid(edges, &places, &slices, &mut counts);
         drop(places);
         for edge in &edges {
             if edge.opens
@@ -59,7 +59,7 @@ impl System {
                 slice.cause = edge.from;
             }
         }
-        true_latencies(&mut slices, &edges);
+        true_latencies(&mut slices, &mut edges);
         let sketches = sketches(slices.len(), &edges);
         let span = span.unwrap_or_default();
         Self { slices, edges, sketches, keys, profiles, threads, counts, span }
@@ -152,12 +152,14 @@ fn valid(
     all
 }
 
-fn true_latencies(slices: &mut [Slice], edges: &[Edge]) {
+/// Finds which edges go back to what they came from, too.
+fn true_latencies(slices: &mut [Slice], edges: &mut [Edge]) {
     let cause = |id: SliceId| slices.get(id as usize).map_or(NONE, |slice| slice.cause);
     // Each slice with a dependent.
     let mut pairs: Vec<(SliceId, SliceId)> = Vec::new();
     let mut chain: Vec<SliceId> = Vec::new();
-    for edge in edges {
+    for edge in edges.iter_mut() {
+        edge.joins = edge.opens;
         if edge.opens {
             let asks = |slice: &Slice| {
                 slice.ended == Ended::Explicit && matches!(slice.marker, Marker::Send(_))
@@ -174,6 +176,7 @@ fn true_latencies(slices: &mut [Slice], edges: &[Edge]) {
             slice = cause(slice);
         }
         if slice == edge.to {
+            edge.joins = true;
             pairs.extend(chain.iter().map(|dependent| (edge.to, *dependent)));
         }
     }
@@ -214,7 +217,7 @@ fn union(times: &mut [(u64, u64)]) -> u64 {
 /// For each slice the smallest one that it is joined with.
 fn sketches(count: usize, edges: &[Edge]) -> Vec<SliceId> {
     let mut first: Vec<SliceId> = (0..count as SliceId).collect();
-    for edge in edges {
+    for edge in edges.iter().filter(|edge| edge.joins) {
         let (one, other) = (root(&mut first, edge.from), root(&mut first, edge.to));
         let (small, large) = (one.min(other), one.max(other));
         if let Some(place) = first.get_mut(large as usize) {
@@ -271,6 +274,7 @@ mod tests {
                 rule: Rule::Bytes,
                 opens: false,
                 woke: false,
+                joins: true,
                 key: 0,
                 bytes: 0,
                 sent_ns: 0,

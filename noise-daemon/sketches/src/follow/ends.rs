@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::Follower;
+use super::{Follower, MAX_CHAIN};
 use super::persons::{Person, ThreadId};
 use crate::channels::{Arrival, Way};
 use crate::input::{Bytes, End};
@@ -35,6 +35,8 @@ struct Part {
     from: Mark,
     /// Where it ends unless an answer comes.
     bound: Option<Mark>,
+    /// Another thread answered it.
+    is_done: bool,
     /// The slice that the thread worked on when it began.
     cause: Option<SliceId>,
 }
@@ -127,6 +129,22 @@ impl Ends {
             }
         }
         None
+    }
+
+    /// Requests on a connection that are not answered.
+    fn requests(&self, place: u32) -> impl Iterator<Item = SliceId> {
+        let connection = self.all.get(place as usize).and_then(Option::as_ref);
+        let opens = connection.into_iter().flat_map(|connection| &connection.opens);
+        let asked = opens.filter(|open| open.role == Role::Serves && open.answered.is_none());
+        asked.flat_map(|open| &open.parts).map(|part| part.id)
+    }
+
+    /// Another thread answered that one.
+    fn done(&mut self, place: u32, request: SliceId) {
+        let opens = self.get_mut(place).into_iter().flat_map(|connection| &mut connection.opens);
+        if let Some(part) = opens.flat_map(|open| &mut open.parts).find(|part| part.id == request) {
+            part.is_done = true;
+        }
     }
 
     fn open_mut(&mut self, place: u32, thread: ThreadId) -> Option<&mut Open> {
@@ -235,6 +253,7 @@ impl Follower {
                 rule: Rule::Thread,
                 opens: true,
                 woke: false,
+                joins: false,
                 key,
                 bytes: 0,
                 sent_ns: at_ns,
@@ -242,7 +261,7 @@ impl Follower {
             });
             self.expects(thread, cause, true);
         }
-        Part { id, from, bound: None, cause }
+        Part { id, from, bound: None, is_done: false, cause }
     }
 
     /// A slice with one marker waits for an answer, or not any more.
@@ -309,6 +328,7 @@ impl Follower {
                     }
                 }
             }
+            None if current.is_some_and(|current| self.answers(place, current)) => current,
             Some((Role::Asks, true)) | None => {
                 let from = person.mark_entry(now_ns);
                 self.over(place, thread, Why::Over);
@@ -321,6 +341,25 @@ impl Follower {
         for (origin, arrival) in joined {
             self.join(rule_of(end.protocol), &origin, &arrival, false);
         }
+    }
+
+    /// Whether a slice was caused by a request that another thread received on a connection: then what it sends there is the
+    /// answer.
+    fn answers(&mut self, place: u32, slice: SliceId) -> bool {
+        let requests: Vec<SliceId> = self.ends.requests(place).collect();
+        if requests.is_empty() {
+            return false;
+        }
+        let mut slice = slice;
+        for _ in 0..MAX_CHAIN {
+            let Some(found) = self.store.get(slice) else { return false };
+            if let Some(request) = requests.iter().find(|id| self.store.whole(**id) == slice) {
+                self.ends.done(place, *request);
+                return true;
+            }
+            slice = self.store.whole(found.cause);
+        }
+        false
     }
 
     /// One more part of what a thread does on a connection, or the first one.
@@ -375,15 +414,20 @@ impl Follower {
                 let to = person.mark(now_ns, true);
                 let cause = open.and_then(|open| open.parts.first()).and_then(|part| part.cause);
                 let id = self.answer(place, thread, to);
-                let goes_on = self.open(cause);
-                if let Some(person) = self.persons.get_mut(thread) {
-                    person.current = goes_on;
+                match self.open(cause) {
+                    Some(cause) => self.resume(thread, cause, now_ns),
+                    None => {
+                        if let Some(person) = self.persons.get_mut(thread) {
+                            person.current = None;
+                        }
+                    }
                 }
                 (id, false)
             }
             Some((Role::Serves, false)) => {
                 let last = open.and_then(|open| open.parts.last());
-                let goes_on = last.filter(|last| last.bound.is_none()).map(|last| last.id);
+                let goes_on = last.filter(|last| last.bound.is_none() && !last.is_done);
+                let goes_on = goes_on.map(|last| last.id);
                 let (id, opens) = match goes_on {
                     Some(id) => (Some(id), false),
                     None => {

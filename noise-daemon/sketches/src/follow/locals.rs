@@ -5,7 +5,7 @@ use super::persons::{Implicit, ThreadId, Woken};
 use crate::channels::{Arrival, Origin, Way};
 use crate::input::{Bytes, Local, Object};
 use crate::marker::{Marker, Rule};
-use crate::slices::{Edge, NONE, SliceId};
+use crate::slices::{Edge, Ended, NONE, SliceId};
 use crate::tallies::Mark;
 use crate::tokens::{Came, Post};
 
@@ -29,20 +29,54 @@ pub fn small(bytes: u64) -> u32 {
 }
 
 impl Follower {
-    fn open_implicit(&mut self, thread: ThreadId, marker: Marker, key: u32, from: Mark) -> SliceId {
+    fn open_implicit(
+        &mut self,
+        thread: ThreadId,
+        (marker, key): (Marker, u32),
+        from: Mark,
+        asks: bool,
+    ) -> SliceId {
+        self.end_implicit(thread, |implicit| {
+            implicit.is_answered() || (implicit.bound.is_some() && implicit.pending == 0)
+        });
         let id = self.store.open(marker, thread, key, from.at_ns);
-        let mut given_up = None;
-        if let Some(person) = self.persons.get_mut(thread) {
-            if person.implicit.len() >= MAX_IMPLICIT {
-                given_up = Some(person.implicit.remove(0).id);
-            }
-            person.implicit.push(Implicit { id, from, pending: 0 });
-            person.current = Some(id);
-        }
-        if let Some(id) = given_up {
-            self.drop_unfinished(id);
+        let Some(person) = self.persons.get_mut(thread) else { return id };
+        let implicit = Implicit { id, from, asks, answered: None, bound: None, pending: 0 };
+        person.implicit.push(implicit);
+        person.current = Some(id);
+        if person.implicit.len() > MAX_IMPLICIT {
+            let oldest = person.implicit.remove(0);
+            self.finish_implicit(thread, &oldest);
         }
         id
+    }
+
+    /// Ends those slices with one marker of a thread.
+    pub(super) fn end_implicit(&mut self, thread: ThreadId, which: impl Fn(&Implicit) -> bool) {
+        let Some(person) = self.persons.get_mut(thread) else { return };
+        let over: Vec<Implicit> =
+            person.implicit.extract_if(.., |implicit| which(implicit)).collect();
+        for implicit in over {
+            self.finish_implicit(thread, &implicit);
+        }
+    }
+
+    fn finish_implicit(&mut self, thread: ThreadId, implicit: &Implicit) {
+        match implicit.end() {
+            Some(to) => self.close(thread, implicit.id, Ended::Implicit, &implicit.from, to),
+            None => self.drop_unfinished(implicit.id),
+        }
+    }
+
+    /// A thread goes on with a slice.
+    pub(super) fn resume(&mut self, thread: ThreadId, slice: SliceId, now_ns: u64) {
+        let Some(person) = self.persons.get_mut(thread) else { return };
+        person.current = Some(slice);
+        let mark = person.mark(now_ns, true);
+        if let Some(implicit) = person.implicit.iter_mut().find(|known| known.id == slice) {
+            implicit.bound = None;
+            implicit.answered = Some(mark);
+        }
     }
 
     /// The slice that a thread works on when it sends or posts; a new one where it works on nothing.
@@ -52,39 +86,48 @@ impl Follower {
         now_ns: u64,
         local: Local,
     ) -> Option<SliceId> {
-        if let Some(current) = self.current(thread) {
+        let current = self.current(thread);
+        let person = self.persons.get(thread)?;
+        let is_over = |slice: SliceId| {
+            person.implicit.iter().any(|implicit| implicit.id == slice && implicit.is_answered())
+        };
+        if let Some(current) = current.filter(|current| !is_over(*current)) {
             return Some(current);
         }
-        let person = self.persons.get(thread)?;
         let (machine, from) = (person.machine, person.mark_entry(now_ns));
         let key = self.store.local(machine, local);
-        Some(self.open_implicit(thread, local.into(), key, from))
+        Some(self.open_implicit(thread, (local.into(), key), from, true))
     }
 
-    /// The slice that something belongs to which came from these: an open one that caused it, the one that the thread
-    /// works on, or a new one; and whether it is new.
+    /// The slice that something belongs to which came from these, and whether it is new: the one that the thread works on
+    /// where it slept until that came, an open one that caused it, else the one that it works on, else a new one.
     fn arrives(
         &mut self,
         thread: ThreadId,
         now_ns: u64,
-        (marker, key): (Marker, u32),
-        from: impl Iterator<Item = SliceId>,
+        begins: (Marker, u32),
+        from: &[SliceId],
     ) -> (SliceId, bool) {
-        let returned = from.filter(|slice| *slice != NONE);
-        let returned: Option<SliceId> =
-            returned.into_iter().find_map(|slice| self.returns_to(thread, slice));
-        if let Some(slice) = returned {
-            if let Some(person) = self.persons.get_mut(thread) {
-                person.current = Some(slice);
-            }
+        let current =
+            self.current(thread).filter(|current| !self.store.is_answered(*current));
+        let Some(person) = self.persons.get(thread) else { return (NONE, false) };
+        let slept = person.call.is_some_and(|call| call.slept);
+        let latest = person.implicit.last().map(|implicit| implicit.id);
+        let older = |slice: &SliceId| {
+            Some(*slice) != latest && person.implicit.iter().any(|known| known.id == *slice)
+        };
+        let returned = || {
+            let from = from.iter().filter(|slice| **slice != NONE);
+            let mut found = from.filter_map(|slice| self.returns_to(thread, *slice));
+            found.find(|slice| !older(slice))
+        };
+        let waits = current.filter(|_| slept);
+        if let Some(slice) = waits.or_else(returned).or(current) {
+            self.resume(thread, slice, now_ns);
             return (slice, false);
         }
-        if let Some(current) = self.current(thread) {
-            return (current, false);
-        }
-        let Some(person) = self.persons.get(thread) else { return (NONE, false) };
         let from = person.mark(now_ns, false);
-        (self.open_implicit(thread, marker, key, from), true)
+        (self.open_implicit(thread, begins, from, false), true)
     }
 
     pub(super) fn put(&mut self, thread: ThreadId, now_ns: u64, local: Local, length: u64) {
@@ -114,7 +157,7 @@ impl Follower {
         causes.extend(woken.map(|woken| woken.slice));
         let key = self.store.local(machine, local);
         let (slice, opens) =
-            self.arrives(thread, now_ns, (local.into(), key), causes.into_iter());
+            self.arrives(thread, now_ns, (local.into(), key), &causes);
         let arrival = Arrival { slice, received_ns: now_ns, opens, key };
         for origin in &taken.origins {
             let woke = woken.is_some_and(|woken| self.is_of(origin.slice, woken.thread));
@@ -150,7 +193,7 @@ impl Follower {
         let marker = Marker::from(local);
         if let Some(woken) = woken.filter(|_| !is_sure) {
             let (slice, opens) =
-                self.arrives(thread, now_ns, (marker, key), [woken.slice].into_iter());
+                self.arrives(thread, now_ns, (marker, key), &[woken.slice]);
             self.join_waking(&woken, &Arrival { slice, received_ns: now_ns, opens, key });
             return;
         }
@@ -166,7 +209,7 @@ impl Follower {
             }
         };
         let causes: Vec<SliceId> = posts.iter().map(|post| post.slice).collect();
-        let (slice, opens) = self.arrives(thread, now_ns, (marker, key), causes.into_iter());
+        let (slice, opens) = self.arrives(thread, now_ns, (marker, key), &causes);
         let arrival = Arrival { slice, received_ns: now_ns, opens, key };
         for post in posts {
             let woke = woken.is_some_and(|woken| self.is_of(post.slice, woken.thread));
@@ -187,7 +230,7 @@ impl Follower {
         let sent_ns = self.store.get(from).map_or(now_ns, |slice| slice.to_ns);
         let key = self.store.thread(child);
         let (slice, opens) =
-            self.arrives(thread, now_ns, (Marker::Child, key), [from].into_iter());
+            self.arrives(thread, now_ns, (Marker::Child, key), &[from]);
         let arrival = Arrival { slice, received_ns: now_ns, opens, key };
         let woke = self.woken(thread).is_some_and(|woken| woken.by_exit);
         self.join(Rule::Exit, &Origin { slice: from, sent_ns, bytes: 0 }, &arrival, woke);
@@ -211,6 +254,7 @@ impl Follower {
             rule,
             opens: arrival.opens,
             woke,
+            joins: false,
             key: arrival.key,
             bytes: small(origin.bytes),
             sent_ns: origin.sent_ns,
@@ -226,6 +270,7 @@ impl Follower {
             rule,
             opens: arrival.opens,
             woke: true,
+            joins: false,
             key: arrival.key,
             bytes: 0,
             sent_ns: woken.at_ns,

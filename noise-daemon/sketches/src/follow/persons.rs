@@ -51,8 +51,26 @@ pub struct Implicit {
     pub id: SliceId,
     /// Its begin.
     pub from: Mark,
+    /// It began with something that the thread sent, not with what came.
+    pub asks: bool,
+    /// The latest that came back.
+    pub answered: Option<Mark>,
+    /// Where it ends, unless something comes back.
+    pub bound: Option<Mark>,
     /// Connections on which it waits for an answer.
     pub pending: u32,
+}
+
+impl Implicit {
+    /// Whether all came back that it waited for.
+    pub const fn is_answered(&self) -> bool {
+        self.asks && self.answered.is_some()
+    }
+
+    /// Where it ends, as far as is known.
+    pub fn end(&self) -> Option<&Mark> {
+        self.answered.as_ref().filter(|_| self.asks).or(self.bound.as_ref())
+    }
 }
 
 /// A thread.

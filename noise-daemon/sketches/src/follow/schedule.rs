@@ -6,7 +6,6 @@ use crate::channels::Way;
 use crate::input::{Input, Local, Object, Purpose};
 use crate::marker::{Marker, Rule};
 use crate::slices::{Edge, Ended, NONE, SliceId};
-use crate::tallies::Mark;
 
 impl Follower {
     pub(super) fn switch(&mut self, input: &Input<'_>, prev: i32, sleeps: bool, next: i32) {
@@ -50,6 +49,7 @@ impl Follower {
                 rule: Rule::Waking,
                 opens: true,
                 woke: true,
+                joins: false,
                 key,
                 bytes: 0,
                 sent_ns: woken.at_ns,
@@ -79,13 +79,18 @@ impl Follower {
         for place in fresh {
             self.ends.bound(place, thread, &mark);
         }
-        self.close_implicit(thread, &mark, false);
+        let Some(person) = self.persons.get_mut(thread) else { return };
+        for implicit in &mut person.implicit {
+            implicit.bound.get_or_insert_with(|| mark.clone());
+        }
         let is_over = match self.current(thread) {
             None => true,
+            // Of connections alone it goes on with what is not answered.
             Some(slice) => {
-                let is_process = self.persons.get(thread).and_then(|person| person.process.as_ref());
-                is_process.is_some_and(|(id, _)| *id == slice)
-                    || self.store.is_answered(slice)
+                self.store.is_answered(slice)
+                    || self.store.get(slice).is_none_or(|slice| {
+                        !matches!(slice.marker, Marker::Receive(_) | Marker::Send(_))
+                    })
             }
         };
         if (is_over || purpose == Purpose::Loop)
@@ -104,16 +109,6 @@ impl Follower {
             if let Some(way) = way {
                 self.channels.is_empty_now(way, self.losses);
             }
-        }
-    }
-
-    /// Ends the slices with one marker of a thread: those that do not wait for an answer, or all of them.
-    pub(super) fn close_implicit(&mut self, thread: ThreadId, to: &Mark, all: bool) {
-        let Some(person) = self.persons.get_mut(thread) else { return };
-        let over: Vec<_> =
-            person.implicit.extract_if(.., |implicit| all || implicit.pending == 0).collect();
-        for implicit in over {
-            self.close(thread, implicit.id, Ended::Implicit, &implicit.from, to);
         }
     }
 
@@ -145,6 +140,7 @@ impl Follower {
                     rule: Rule::Waking,
                     opens: false,
                     woke: true,
+                    joins: false,
                     key,
                     bytes: 0,
                     sent_ns: now_ns,
@@ -201,6 +197,7 @@ impl Follower {
             rule: Rule::Clone,
             opens: true,
             woke: false,
+            joins: false,
             key,
             bytes: 0,
             sent_ns: now_ns,
@@ -219,7 +216,12 @@ impl Follower {
         for place in ends {
             self.leave_end(place, thread, &mark);
         }
-        self.close_implicit(thread, &mark, true);
+        if let Some(person) = self.persons.get_mut(thread) {
+            for implicit in &mut person.implicit {
+                implicit.bound.get_or_insert_with(|| mark.clone());
+            }
+        }
+        self.end_implicit(thread, |_| true);
         if let Some((id, from)) = process
             && self.store.is_open(id)
         {
@@ -256,11 +258,10 @@ impl Follower {
     pub(super) fn end_all(&mut self) {
         self.end_ends();
         for thread in self.persons.ids() {
+            self.end_implicit(thread, |_| true);
             let Some(person) = self.persons.get_mut(thread) else { continue };
-            let implicit = std::mem::take(&mut person.implicit);
             let others = [person.process.take(), person.wakeup.take()];
-            let ids = implicit.into_iter().map(|implicit| implicit.id);
-            for id in ids.chain(others.into_iter().flatten().map(|(id, _)| id)) {
+            for (id, _) in others.into_iter().flatten() {
                 self.drop_unfinished(id);
             }
         }
