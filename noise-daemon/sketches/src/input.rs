@@ -218,14 +218,26 @@ pub enum Act {
     Made(Local),
     /// Both ends of a pair of sockets are new.
     Paired(End, End),
-    /// It wrote so many bytes to a pipe, or a message of so many to a queue.
+    /// It wrote so many bytes to a pipe.
     Put(Local, u64),
-    /// It read so many bytes from a pipe, or a message of so many from a queue.
+    /// It read so many bytes from a pipe.
     Got(Local, u64),
-    /// It posted: so much to an eventfd, to a semaphore; woke so many of a futex; sent a signal.
-    Posted(Local, u64),
-    /// It took that much; slept on a futex and was woken; a signal came.
-    Taken(Local, u64),
+    /// It posts to an eventfd, sends to a queue, woke those who sleep on a futex, sent a signal.
+    Posted(Local),
+    /// It took what was posted; was woken on a futex; a signal came.
+    Taken(Local, Much),
     /// It learnt that this child ended.
     Reaped(i32),
+}
+
+/// How much of what was posted is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Much {
+    /// All of it.
+    All,
+    /// One post, and which one is not known.
+    One,
+    /// Perhaps nothing: only a thread that was woken while it slept took something (System V's semaphores, whose calls both
+    /// give and take).
+    IfWoken,
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::input::Local;
+use crate::input::{Local, Much};
 use crate::slices::SliceId;
 
 /// Objects that are followed; the oldest are given up first.
@@ -17,16 +17,12 @@ pub struct Post {
     pub slice: SliceId,
     /// When, nanoseconds since the epoch.
     pub sent_ns: u64,
-    /// How much.
-    pub value: u64,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Posts {
     /// Losses by then.
     losses: u32,
-    /// Some are missing.
-    is_cut: bool,
     all: VecDeque<Post>,
 }
 
@@ -62,87 +58,48 @@ impl Tokens {
         }
         let posts = self.all.entry(key).or_default();
         if posts.losses != losses {
-            *posts = Posts { losses, is_cut: true, ..Posts::default() };
+            *posts = Posts { losses, ..Posts::default() };
         }
         posts.all.push_back(post);
         if posts.all.len() > MAX_POSTS {
             posts.all.pop_front();
-            posts.is_cut = true;
         }
     }
 
-    /// So much is taken, by a thread that began to wait at `since_ns`.
+    /// It is taken, by a thread that began to wait at `since_ns`.
     pub fn taken(
         &mut self,
         machine: u16,
         object: Local,
-        value: u64,
+        much: Much,
         since_ns: u64,
         losses: u32,
     ) -> Came {
         let posts = self.all.get_mut(&(machine, object)).filter(|posts| posts.losses == losses);
         let Some(posts) = posts else { return Came::Unknown };
-        match object {
-            // Nothing of a futex is kept: only those who wait already are woken.
-            Local::Futex { .. } => {
-                posts.all.retain(|post| post.sent_ns >= since_ns);
-                let found = posts.all.iter().copied().collect();
-                one_of(found)
-            }
-            // A read takes all of it.
-            Local::Eventfd(_) => {
-                let sum = posts.all.iter().fold(0u64, |sum, post| sum.saturating_add(post.value));
-                let is_all = sum == value && !posts.is_cut;
-                if is_all || posts.all.len() == 1 {
-                    posts.is_cut = false;
-                    return from(posts.all.drain(..).collect());
-                }
-                // One at a time, as a semaphore does it.
-                if value == 1 { posts.take_one() } else { posts.take_unknown(value) }
-            }
-            Local::Signal { .. } => {
-                let found = posts.all.drain(..).collect();
-                one_of(found)
-            }
-            _ => posts.take_one(),
+        // Nothing of a futex is kept: only those who wait already are woken.
+        if matches!(object, Local::Futex { .. }) {
+            posts.all.retain(|post| post.sent_ns >= since_ns);
+        }
+        match much {
+            Much::All if posts.all.is_empty() => Came::Unknown,
+            Much::All => Came::From(posts.all.drain(..).collect()),
+            Much::One | Much::IfWoken => posts.take_one(),
         }
     }
 }
 
 impl Posts {
-    /// One unit is taken; which one, nobody can tell where they are of several slices.
+    /// One is taken; which one cannot be known where they are of several slices.
     fn take_one(&mut self) -> Came {
-        let came = one_of(self.all.iter().copied().collect());
-        if let Some(first) = self.all.front_mut() {
-            first.value = first.value.saturating_sub(1);
-            if first.value == 0 {
-                self.all.pop_front();
-            }
+        let first = self.all.front().copied();
+        let is_one = self.all.iter().all(|post| Some(post.slice) == first.map(|first| first.slice));
+        self.all.pop_front();
+        match first {
+            None => Came::Unknown,
+            Some(first) if is_one => Came::From(vec![first]),
+            Some(_) => Came::Ambiguous,
         }
-        came
-    }
-
-    /// All of it is gone, and what was posted does not sum up to it.
-    fn take_unknown(&mut self, value: u64) -> Came {
-        let sum = self.all.iter().fold(0u64, |sum, post| sum.saturating_add(post.value));
-        self.all.clear();
-        self.is_cut = false;
-        if sum == 0 || value == 0 { Came::Unknown } else { Came::Ambiguous }
-    }
-}
-
-fn from(posts: Vec<Post>) -> Came {
-    if posts.is_empty() { Came::Unknown } else { Came::From(posts) }
-}
-
-/// Posts that are all of one slice.
-fn one_of(posts: Vec<Post>) -> Came {
-    match posts.first() {
-        None => Came::Unknown,
-        Some(first) if posts.iter().all(|post| post.slice == first.slice) => {
-            Came::From(vec![*first])
-        }
-        Some(_) => Came::Ambiguous,
     }
 }
 
@@ -150,60 +107,56 @@ fn one_of(posts: Vec<Post>) -> Came {
 mod tests {
     use super::*;
 
-    fn post(slice: SliceId, sent_ns: u64, value: u64) -> Post {
-        Post { slice, sent_ns, value }
+    fn post(slice: SliceId, sent_ns: u64) -> Post {
+        Post { slice, sent_ns }
     }
 
     #[test]
     fn an_eventfd_gives_all_that_was_posted() {
         let mut tokens = Tokens::default();
         let object = Local::Eventfd(1);
-        tokens.posted(0, object, post(1, 1, 1), 0);
-        tokens.posted(0, object, post(2, 2, 3), 0);
-        assert_eq!(
-            tokens.taken(0, object, 4, 0, 0),
-            Came::From(vec![post(1, 1, 1), post(2, 2, 3)])
-        );
-        assert_eq!(tokens.taken(0, object, 4, 0, 0), Came::Unknown);
-        // More than was posted: some came before.
-        tokens.posted(0, object, post(1, 1, 1), 0);
-        tokens.posted(0, object, post(2, 1, 1), 0);
-        assert_eq!(tokens.taken(0, object, 4, 0, 0), Came::Ambiguous);
+        tokens.posted(0, object, post(1, 1), 0);
+        tokens.posted(0, object, post(2, 2), 0);
+        let came = tokens.taken(0, object, Much::All, 0, 0);
+        assert_eq!(came, Came::From(vec![post(1, 1), post(2, 2)]));
+        assert_eq!(tokens.taken(0, object, Much::All, 0, 0), Came::Unknown);
         // After a loss nothing is known.
-        tokens.posted(0, object, post(1, 1, 1), 0);
-        assert_eq!(tokens.taken(0, object, 1, 0, 1), Came::Unknown);
+        tokens.posted(0, object, post(1, 1), 0);
+        assert_eq!(tokens.taken(0, object, Much::All, 0, 1), Came::Unknown);
     }
 
     #[test]
-    fn a_semaphore_has_no_favourite() {
+    fn one_of_several_is_not_guessed() {
         let mut tokens = Tokens::default();
-        let object = Local::Semaphore(1);
-        tokens.posted(0, object, post(1, 1, 1), 0);
-        assert_eq!(tokens.taken(0, object, 1, 0, 0), Came::From(vec![post(1, 1, 1)]));
-        tokens.posted(0, object, post(1, 1, 1), 0);
-        tokens.posted(0, object, post(2, 2, 1), 0);
-        assert_eq!(tokens.taken(0, object, 1, 0, 0), Came::Ambiguous);
-        assert_eq!(tokens.taken(0, object, 1, 0, 0), Came::From(vec![post(2, 2, 1)]));
+        let object = Local::Queue(1);
+        tokens.posted(0, object, post(1, 1), 0);
+        assert_eq!(tokens.taken(0, object, Much::One, 0, 0), Came::From(vec![post(1, 1)]));
+        tokens.posted(0, object, post(1, 1), 0);
+        tokens.posted(0, object, post(2, 2), 0);
+        assert_eq!(tokens.taken(0, object, Much::One, 0, 0), Came::Ambiguous);
+        assert_eq!(tokens.taken(0, object, Much::One, 0, 0), Came::From(vec![post(2, 2)]));
     }
 
     #[test]
     fn a_futex_is_woken_by_those_who_do_so_meanwhile() {
         let mut tokens = Tokens::default();
         let object = Local::Futex { space: 1, address: 8 };
-        tokens.posted(0, object, post(1, 10, 1), 0);
-        assert_eq!(tokens.taken(0, object, 1, 11, 0), Came::Unknown);
-        tokens.posted(0, object, post(1, 20, 1), 0);
-        assert_eq!(tokens.taken(0, object, 1, 15, 0), Came::From(vec![post(1, 20, 1)]));
-        tokens.posted(0, object, post(2, 21, 1), 0);
-        assert_eq!(tokens.taken(0, object, 1, 15, 0), Came::Ambiguous);
+        tokens.posted(0, object, post(1, 10), 0);
+        assert_eq!(tokens.taken(0, object, Much::One, 11, 0), Came::Unknown);
+        tokens.posted(0, object, post(1, 20), 0);
+        let came = tokens.taken(0, object, Much::One, 15, 0);
+        assert_eq!(came, Came::From(vec![post(1, 20)]));
+        tokens.posted(0, object, post(1, 20), 0);
+        tokens.posted(0, object, post(2, 21), 0);
+        assert_eq!(tokens.taken(0, object, Much::One, 15, 0), Came::Ambiguous);
     }
 
     #[test]
-    fn posts_that_nobody_takes_are_given_up() {
+    fn posts_that_are_never_taken_are_given_up() {
         let mut tokens = Tokens::default();
         for number in 0..2 * MAX_OBJECTS as u64 {
-            tokens.posted(0, Local::Eventfd(number), post(1, 1, 1), 0);
-            tokens.posted(0, Local::Eventfd(0), post(1, 1, 1), 0);
+            tokens.posted(0, Local::Eventfd(number), post(1, 1), 0);
+            tokens.posted(0, Local::Eventfd(0), post(1, 1), 0);
         }
         assert!(tokens.all.len() <= MAX_OBJECTS && tokens.order.len() <= MAX_OBJECTS);
         assert!(tokens.all.values().all(|posts| posts.all.len() <= MAX_POSTS));

@@ -26,8 +26,8 @@ impl Follower {
             }
             Act::Put(local, length) => self.put(thread, now_ns, *local, *length),
             Act::Got(local, length) => self.got(thread, now_ns, *local, *length),
-            Act::Posted(local, value) => self.posted(thread, now_ns, *local, *value),
-            Act::Taken(local, value) => self.took(thread, now_ns, *local, *value),
+            Act::Posted(local) => self.posted(thread, now_ns, *local),
+            Act::Taken(local, much) => self.took(thread, now_ns, *local, *much),
             Act::Reaped(child) => self.reaped(thread, now_ns, *child),
         }
     }

@@ -8,7 +8,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::{Follower, MAX_CHAIN};
-use super::persons::{Person, ThreadId};
+use super::persons::ThreadId;
 use crate::channels::{Arrival, Way};
 use crate::input::{Bytes, End};
 use crate::marker::{Marker, Rule};
@@ -303,9 +303,17 @@ impl Follower {
         let place = self.end(machine, end);
         self.uses(place, thread, now_ns);
         let current = self.current(thread);
+        let known = self.ends.open_mut(place, thread);
+        let known = known.map(|open| (open.role, open.answered.is_some()));
+        if known.is_none()
+            && let Some(current) = current
+            && self.answers(place, current)
+        {
+            self.goes(end, bytes, (current, now_ns));
+            return;
+        }
         let Some(person) = self.persons.get(thread) else { return };
         let open = self.ends.open_mut(place, thread);
-        let known = open.as_ref().map(|open| (open.role, open.answered.is_some()));
         let owner = match known {
             Some((Role::Serves, _)) => {
                 let to = person.mark(now_ns, true);
@@ -328,16 +336,24 @@ impl Follower {
                     }
                 }
             }
-            None if current.is_some_and(|current| self.answers(place, current)) => current,
             Some((Role::Asks, true)) | None => {
                 let from = person.mark_entry(now_ns);
                 self.over(place, thread, Why::Over);
                 self.more(place, thread, Role::Asks, end, from, current)
             }
         };
-        let Some(owner) = owner.filter(|_| end.out != 0) else { return };
+        if let Some(owner) = owner {
+            self.goes(end, bytes, (owner, now_ns));
+        }
+    }
+
+    /// What a slice sends is on its way.
+    fn goes(&mut self, end: &End, bytes: Bytes, from: (SliceId, u64)) {
+        if end.out == 0 {
+            return;
+        }
         let (way, messages) = (Way::Flow(end.out), end.protocol.has_messages());
-        let joined = self.channels.sent(way, bytes, messages, (owner, now_ns), self.losses);
+        let joined = self.channels.sent(way, bytes, messages, from, self.losses);
         for (origin, arrival) in joined {
             self.join(rule_of(end.protocol), &origin, &arrival, false);
         }
@@ -479,10 +495,9 @@ impl Follower {
         let Some(person) = self.persons.get(thread) else { return };
         let mark = person.mark_entry(now_ns);
         // A process that inherited it goes on with it.
-        let pid = |person: &Person| if person.pid == 0 { person.tid } else { person.pid };
-        let own = pid(person);
+        let own = person.process_id();
         let is_own = |thread: ThreadId, follower: &Self| {
-            follower.persons.get(thread).is_some_and(|person| pid(person) == own)
+            follower.persons.get(thread).is_some_and(|person| person.process_id() == own)
         };
         let Some(connection) = self.ends.get_mut(place) else { return };
         let threads: Vec<ThreadId> = connection.opens.iter().map(|open| open.thread).collect();

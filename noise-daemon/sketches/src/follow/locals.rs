@@ -3,7 +3,7 @@
 use super::Follower;
 use super::persons::{Implicit, ThreadId, Woken};
 use crate::channels::{Arrival, Origin, Way};
-use crate::input::{Bytes, Local, Object};
+use crate::input::{Bytes, Local, Much, Object};
 use crate::marker::{Marker, Rule};
 use crate::slices::{Edge, Ended, NONE, SliceId};
 use crate::tallies::Mark;
@@ -16,9 +16,7 @@ const MAX_IMPLICIT: usize = 64;
 pub fn outgoing(machine: u16, object: &Object) -> Option<Way> {
     match object {
         Object::End(end) => (end.out != 0).then_some(Way::Flow(end.out)),
-        Object::Local(local @ (Local::Pipe { .. } | Local::Queue(_))) => {
-            Some(Way::Local(machine, *local))
-        }
+        Object::Local(local @ Local::Pipe { .. }) => Some(Way::Local(machine, *local)),
         Object::Local(_) => None,
     }
 }
@@ -133,10 +131,9 @@ impl Follower {
     pub(super) fn put(&mut self, thread: ThreadId, now_ns: u64, local: Local, length: u64) {
         let machine = self.persons.machine(thread);
         let Some(slice) = self.work_on(thread, now_ns, local) else { return };
-        let is_message = matches!(local, Local::Queue(_));
         let bytes = Bytes { at: None, length };
         let way = Way::Local(machine, local);
-        let joined = self.channels.sent(way, bytes, is_message, (slice, now_ns), self.losses);
+        let joined = self.channels.sent(way, bytes, false, (slice, now_ns), self.losses);
         for (origin, arrival) in joined {
             self.join(local.into(), &origin, &arrival, false);
         }
@@ -144,10 +141,9 @@ impl Follower {
 
     pub(super) fn got(&mut self, thread: ThreadId, now_ns: u64, local: Local, length: u64) {
         let machine = self.persons.machine(thread);
-        let is_message = matches!(local, Local::Queue(_));
         let way = Way::Local(machine, local);
         let bytes = Bytes { at: None, length };
-        let taken = self.channels.received(way, bytes, is_message, self.losses);
+        let taken = self.channels.received(way, bytes, false, self.losses);
         let woken = self.woken(thread);
         let mut causes: Vec<SliceId> =
             taken.origins.iter().map(|origin| origin.slice).collect();
@@ -176,19 +172,23 @@ impl Follower {
         }
     }
 
-    pub(super) fn posted(&mut self, thread: ThreadId, now_ns: u64, local: Local, value: u64) {
+    pub(super) fn posted(&mut self, thread: ThreadId, now_ns: u64, local: Local) {
         let machine = self.persons.machine(thread);
         let Some(slice) = self.work_on(thread, now_ns, local) else { return };
-        let post = Post { slice, sent_ns: now_ns, value };
+        let post = Post { slice, sent_ns: now_ns };
         self.tokens.posted(machine, local, post, self.losses);
     }
 
-    pub(super) fn took(&mut self, thread: ThreadId, now_ns: u64, local: Local, value: u64) {
+    pub(super) fn took(&mut self, thread: ThreadId, now_ns: u64, local: Local, much: Much) {
         let Some(person) = self.persons.get(thread) else { return };
         let (machine, since_ns) = (person.machine, person.since_ns(now_ns));
-        let came = self.tokens.taken(machine, local, value, since_ns, self.losses);
+        let came = self.tokens.taken(machine, local, much, since_ns, self.losses);
         let woken = self.woken(thread);
-        let is_sure = matches!(local, Local::Eventfd(_)) && matches!(came, Came::From(_));
+        if much == Much::IfWoken && woken.is_none() {
+            return;
+        }
+        // All that was posted says more than who was the first to do so.
+        let is_sure = much == Much::All && matches!(came, Came::From(_));
         let key = self.store.local(machine, local);
         let marker = Marker::from(local);
         if let Some(woken) = woken.filter(|_| !is_sure) {
@@ -213,27 +213,35 @@ impl Follower {
         let arrival = Arrival { slice, received_ns: now_ns, opens, key };
         for post in posts {
             let woke = woken.is_some_and(|woken| self.is_of(post.slice, woken.thread));
-            let origin = Origin { slice: post.slice, sent_ns: post.sent_ns, bytes: post.value };
+            let origin = Origin { slice: post.slice, sent_ns: post.sent_ns, bytes: 0 };
             self.join(local.into(), &origin, &arrival, woke);
         }
     }
 
-    /// A child ended, and its maker learnt that.
+    /// A child ended, and its maker learnt that; 0 where the recording does not say which one.
     pub(super) fn reaped(&mut self, thread: ThreadId, now_ns: u64, child: i32) {
-        let machine = self.persons.machine(thread);
-        let found = self.persons.find(machine, child);
-        let ended = found.and_then(|child| self.persons.get(child)?.process.as_ref());
-        let Some(from) = ended.map(|(id, _)| *id) else {
+        let Some(reaper) = self.persons.get(thread) else { return };
+        let (machine, pid) = (reaper.machine, reaper.process_id());
+        let woken = self.woken(thread).filter(|woken| woken.by_exit);
+        let found = match woken {
+            Some(woken) => Some(woken.thread),
+            // In a namespace of processes an id may be another one's.
+            None => self.persons.find(machine, child).filter(|child| {
+                self.persons.get(*child).is_some_and(|child| child.parent == Some(pid))
+            }),
+        };
+        let ended = found.and_then(|child| self.persons.get(child));
+        let Some((from, tid)) = ended.and_then(|child| Some((child.process.as_ref()?.0, child.tid)))
+        else {
             self.counts.unmatched += 1;
             return;
         };
         let sent_ns = self.store.get(from).map_or(now_ns, |slice| slice.to_ns);
-        let key = self.store.thread(child);
-        let (slice, opens) =
-            self.arrives(thread, now_ns, (Marker::Child, key), &[from]);
+        let key = self.store.thread(tid);
+        let (slice, opens) = self.arrives(thread, now_ns, (Marker::Child, key), &[from]);
         let arrival = Arrival { slice, received_ns: now_ns, opens, key };
-        let woke = self.woken(thread).is_some_and(|woken| woken.by_exit);
-        self.join(Rule::Exit, &Origin { slice: from, sent_ns, bytes: 0 }, &arrival, woke);
+        let origin = Origin { slice: from, sent_ns, bytes: 0 };
+        self.join(Rule::Exit, &origin, &arrival, woken.is_some());
     }
 
     /// Who woke a thread in the call that it is in.

@@ -82,6 +82,8 @@ pub struct Person {
     pub tid: i32,
     /// Its process; 0 where that is not known.
     pub pid: i32,
+    /// The process that made it.
+    pub parent: Option<i32>,
     /// Its latest name.
     pub comm: Comm,
     /// It is one of the kernel's own.
@@ -135,6 +137,11 @@ impl Person {
             (mark.at_ns, mark.idle) = (call.since_ns, call.idle);
         }
         mark
+    }
+
+    /// The id of its process, or its own.
+    pub const fn process_id(&self) -> i32 {
+        if self.pid == 0 { self.tid } else { self.pid }
     }
 
     /// Since when it is in a call.

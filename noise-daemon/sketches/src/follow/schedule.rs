@@ -101,9 +101,7 @@ impl Follower {
         if purpose == Purpose::Receive {
             let way = match object {
                 Some(Object::End(end)) if end.into != 0 => Some(Way::Flow(end.into)),
-                Some(Object::Local(local @ (Local::Pipe { .. } | Local::Queue(_)))) => {
-                    Some(Way::Local(machine, local))
-                }
+                Some(Object::Local(local @ Local::Pipe { .. })) => Some(Way::Local(machine, local)),
                 _ => None,
             };
             if let Some(way) = way {
@@ -155,7 +153,7 @@ impl Follower {
             waits.object,
             Some(Object::Local(Local::Child | Local::Futex { .. }))
         );
-        let same = by.call.as_ref().filter(|call| call.purpose == Purpose::Send).and_then(|call| {
+        let same = by.call.as_ref().and_then(|call| {
             let (one, other) = (call.object?, waits.object?);
             is_same(&one, &other).then_some(one)
         });
@@ -179,13 +177,15 @@ impl Follower {
         let &Input { time_ns: now_ns, machine, .. } = input;
         let maker = self.persons.place(machine, parent);
         let cause = maker.and_then(|maker| self.current(maker)).unwrap_or(NONE);
-        let comm = maker.and_then(|maker| self.persons.get(maker)).map(|maker| maker.comm);
+        let maker = maker.and_then(|maker| self.persons.get(maker));
+        let (comm, of) = (maker.map(|maker| maker.comm), maker.map(|maker| maker.process_id()));
         let Some(thread) = self.persons.create(machine, child) else { return };
         let key = self.store.thread(child);
         let id = self.store.open(Marker::Process, thread, key, now_ns);
         if let Some(person) = self.persons.get_mut(thread) {
             person.comm = comm.unwrap_or_default();
             person.pid = pid;
+            person.parent = of;
             // All threads of the kernel are made by one of its first.
             person.is_kernel = parent == KTHREADD;
             person.process = Some((id, person.mark(now_ns, true)));

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::cmp::Reverse;
 
-use noise_sketches::input::{Act, Bytes, End, Input, Local, Object, Protocol, Purpose, What};
+use noise_sketches::input::{Act, Bytes, End, Input, Local, Much, Object, Protocol, Purpose, What};
 
 use super::chance::Chance;
 use super::truth::Truth;
@@ -384,7 +384,7 @@ impl World {
                 self.threads[worker].task = Some((conn, steps, of, chain));
                 self.wake(thread, worker, t);
                 t += 600;
-                self.emit(thread, t, What::Act(Act::Posted(local, 1)));
+                self.emit(thread, t, What::Act(Act::Posted(local)));
                 self.emit(thread, t, What::Leaves);
                 self.threads[thread].job = None;
                 t += 300;
@@ -398,7 +398,7 @@ impl World {
                     self.sleep(thread, t);
                     return;
                 };
-                self.emit(thread, t, What::Act(Act::Taken(local, 1)));
+                self.emit(thread, t, What::Act(Act::Taken(local, Much::One)));
                 let slice = self.truth.slice(self.threads[thread].tid, "futex", self.seen(thread, t));
                 self.truth.slices[slice].explicit = false;
                 self.emit(thread, t, What::Leaves);
