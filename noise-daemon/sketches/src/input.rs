@@ -216,6 +216,8 @@ pub enum Act {
     Closed(End),
     /// A pipe is new: nothing is in it.
     Made(Local),
+    /// A socket is new: nothing was sent from it yet.
+    Opened(End),
     /// Both ends of a pair of sockets are new.
     Paired(End, End),
     /// It wrote so many bytes to a pipe.

@@ -6,9 +6,11 @@
 
 pub mod channels;
 pub mod counts;
+pub mod feed;
 pub mod follow;
 pub mod input;
 pub mod marker;
+pub mod query;
 pub mod slices;
 pub mod system;
 pub mod tallies;

@@ -19,6 +19,11 @@ impl Follower {
                 let machine = self.persons.machine(thread);
                 self.channels.begin(Way::Local(machine, *local), self.losses);
             }
+            Act::Opened(end) => {
+                if end.out != 0 {
+                    self.channels.begin(Way::Flow(end.out), self.losses);
+                }
+            }
             Act::Paired(one, other) => {
                 for end in [one, other] {
                     self.fresh(end);

@@ -233,7 +233,7 @@ impl Follower {
         let ended = found.and_then(|child| self.persons.get(child));
         let Some((from, tid)) = ended.and_then(|child| Some((child.process.as_ref()?.0, child.tid)))
         else {
-            self.counts.unmatched += 1;
+            self.counts.unmatched += u64::from(child != 0);
             return;
         };
         let sent_ns = self.store.get(from).map_or(now_ns, |slice| slice.to_ns);

@@ -167,6 +167,16 @@ impl Follower {
         }
     }
 
+    /// A call of a kind that is not followed.
+    pub fn not_followed(&mut self, call: &str) {
+        match self.counts.not_followed.get_mut(call) {
+            Some(count) => *count += 1,
+            None => {
+                self.counts.not_followed.insert(call.to_owned(), 1);
+            }
+        }
+    }
+
     /// What came of it.
     pub fn finish(mut self) -> System {
         self.end_all();
