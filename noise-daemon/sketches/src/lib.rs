@@ -2,10 +2,13 @@
 //!
 //! [`input`] is what is computed with: who runs, who wakes whom, what a thread sends, receives, posts and waits for.
 //! [`feed`] makes it of the events of a trace. [`follow`] cuts it into slices and joins them by causality; [`system`] is
-//! what comes out, with sketches and true latencies. [`query`] asks for probabilities over slices, [`tiers`] sums up.
+//! what comes out, with sketches and true latencies. [`mod@cluster`] finds kinds of slices, [`query`] asks about them, and
+//! [`tiers`] sums up.
 
-pub mod channels;
+mod channels;
+pub mod cluster;
 pub mod counts;
+pub mod document;
 pub mod feed;
 pub mod follow;
 pub mod input;
@@ -14,4 +17,5 @@ pub mod query;
 pub mod slices;
 pub mod system;
 pub mod tallies;
-pub mod tokens;
+pub mod tiers;
+mod tokens;
