@@ -94,8 +94,7 @@ fn spread(number: usize, count: usize) -> usize {
 
 /// The clusters of slices of one marker, from 0 on.
 fn of_marker(system: &System, slices: &[SliceId]) -> Result<Vec<Option<u32>>, ClusterError> {
-    let all: Vec<Steps> =
-        slices.iter().filter_map(|id| system.slice(*id)).map(steps).collect();
+    let all: Vec<Steps> = slices.iter().filter_map(|id| system.slice(*id)).map(steps).collect();
     let is_one = all.iter().all(|steps| Some(steps) == all.first());
     if is_one || all.len() < FEWEST {
         return Ok(vec![Some(0); all.len()]);

@@ -71,7 +71,8 @@ impl Serialize for Slices<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let system = self.0.system;
         let shown = self.0.shown.iter();
-        serializer.collect_seq(shown.filter_map(|id| Some(One::new(system, *id, system.slice(*id)?))))
+        serializer
+            .collect_seq(shown.filter_map(|id| Some(One::new(system, *id, system.slice(*id)?))))
     }
 }
 

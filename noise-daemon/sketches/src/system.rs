@@ -80,11 +80,19 @@ impl System {
         self.keys.get(slice.key as usize).unwrap_or(&Key::Other)
     }
 
-    /// The slices of each sketch, the sketches by their first slice.
-    pub fn grouped(&self) -> Vec<SliceId> {
-        let mut all: Vec<SliceId> = (0..self.slices.len() as SliceId).collect();
-        all.sort_unstable_by_key(|id| (self.sketches.get(*id as usize).copied(), *id));
-        all
+    /// The sketch of a slice: its slices, and the edges within it.
+    pub fn sketch(&self, id: SliceId) -> (Vec<SliceId>, Vec<Edge>) {
+        let sketch = |id: SliceId| self.sketches.get(id as usize);
+        let own = sketch(id);
+        let slices = (0..self.slices.len() as SliceId).filter(|id| sketch(*id) == own).collect();
+        let is_own = |edge: &&Edge| edge.joins && sketch(edge.from) == own;
+        (slices, self.edges.iter().filter(is_own).copied().collect())
+    }
+
+    /// Each slice of some with those that it waited for, by the edges between them.
+    pub fn waits(&self, edges: &[Edge]) -> Vec<(SliceId, SliceId)> {
+        let mut edges = edges.to_vec();
+        dependents(&self.slices, edges.iter_mut())
     }
 }
 
@@ -106,10 +114,12 @@ fn kept(slices: Long<Slice>) -> (Vec<Slice>, Vec<SliceId>) {
         }
     }
     let mut all = Vec::with_capacity(count as usize);
-    all.extend(slices.drain().filter(|slice| slice.state == State::Kept).map(|slice| Slice {
-        cause: NONE,
-        ..slice
-    }));
+    all.extend(
+        slices
+            .drain()
+            .filter(|slice| slice.state == State::Kept)
+            .map(|slice| Slice { cause: NONE, ..slice }),
+    );
     (all, places)
 }
 
@@ -152,13 +162,15 @@ fn valid(
     all
 }
 
-/// Finds which edges go back to what they came from, too.
-fn true_latencies(slices: &mut [Slice], edges: &mut [Edge]) {
+/// Each slice with those that it waited for; and which edges go back to what they came from.
+fn dependents<'e>(
+    slices: &[Slice],
+    edges: impl Iterator<Item = &'e mut Edge>,
+) -> Vec<(SliceId, SliceId)> {
     let cause = |id: SliceId| slices.get(id as usize).map_or(NONE, |slice| slice.cause);
-    // Each slice with a dependent.
     let mut pairs: Vec<(SliceId, SliceId)> = Vec::new();
     let mut chain: Vec<SliceId> = Vec::new();
-    for edge in edges.iter_mut() {
+    for edge in edges {
         edge.joins = edge.opens;
         if edge.opens {
             let asks = |slice: &Slice| {
@@ -182,6 +194,11 @@ fn true_latencies(slices: &mut [Slice], edges: &mut [Edge]) {
     }
     pairs.sort_unstable();
     pairs.dedup();
+    pairs
+}
+
+fn true_latencies(slices: &mut [Slice], edges: &mut [Edge]) {
+    let pairs = dependents(slices, edges.iter_mut());
     for slice in slices.iter_mut() {
         slice.true_latency_ns = slice.latency_ns();
     }

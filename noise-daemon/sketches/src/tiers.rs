@@ -47,7 +47,12 @@ fn percentile(sorted: &[u64], percent: usize) -> u64 {
     sorted.get(rank - 1).copied().unwrap_or(0)
 }
 
-/// The sums, those with most true latency first.
+/// Whether slices with a marker last as long as a connection or a thread does, whatever that does meanwhile.
+pub const fn is_life(marker: Marker) -> bool {
+    matches!(marker, Marker::Accept(_) | Marker::Connect(_) | Marker::Process)
+}
+
+/// The sums, those with most true latency first; connections and threads as wholes last.
 pub fn tiers(system: &System, slices: &[SliceId]) -> Vec<Tier> {
     let mut groups: BTreeMap<(Comm, Marker), Vec<SliceId>> = BTreeMap::new();
     for id in slices {
@@ -91,7 +96,10 @@ pub fn tiers(system: &System, slices: &[SliceId]) -> Vec<Tier> {
         })
         .collect();
     tiers.sort_by(|one, other| {
-        let key = |tier: &Tier| (std::cmp::Reverse(tier.true_latency_sum_ns), tier.process.clone(), tier.marker);
+        let key = |tier: &Tier| {
+            let is_life = Marker::named(tier.marker).is_some_and(is_life);
+            (is_life, std::cmp::Reverse(tier.true_latency_sum_ns))
+        };
         key(one).cmp(&key(other))
     });
     tiers
@@ -130,20 +138,16 @@ impl Share {
     }
 }
 
-/// The probability that slices which fulfil one condition fulfil another: of all, and of each group, the largest first.
+/// The probability that slices fulfil a condition: of all, and of each group where these are apart, the largest first.
 pub fn probability(
     system: &System,
     slices: &[SliceId],
-    given: Option<&Query>,
     of: &Query,
     by: Option<By>,
-) -> (Share, Vec<Share>) {
+) -> (Share, Option<Vec<Share>>) {
     let mut all = Share::default();
     let mut groups: BTreeMap<String, Share> = BTreeMap::new();
     for slice in slices.iter().filter_map(|id| system.slice(*id)) {
-        if given.is_some_and(|given| !given.holds(system, slice)) {
-            continue;
-        }
         let holds = of.holds(system, slice);
         all.add(holds);
         let group = match by {
@@ -155,15 +159,15 @@ pub fn probability(
                 system.thread(slice).map_or_else(String::new, |thread| thread.process.to_string())
             }
         };
-        let new = || Share { group: group.clone(), ..Share::default() };
-        groups.entry(group.clone()).or_insert_with(new).add(holds);
+        groups.entry(group).or_default().add(holds);
     }
-    let mut groups: Vec<Share> = groups.into_values().collect();
+    let named = |(group, share)| Share { group, ..share };
+    let mut groups: Vec<Share> = groups.into_iter().map(named).collect();
     groups.sort_by(|one, other| {
         let key = |share: &Share| share.probability.unwrap_or(0.0);
         key(other).total_cmp(&key(one)).then_with(|| one.group.cmp(&other.group))
     });
-    (all, groups)
+    (all, by.map(|_| groups))
 }
 
 #[cfg(test)]
@@ -173,7 +177,10 @@ mod tests {
     #[test]
     fn percentiles_are_those_of_the_nearest_rank() {
         let values: Vec<u64> = (1..=200).collect();
-        assert_eq!([0, 50, 99, 100].map(|percent| percentile(&values, percent)), [1, 100, 198, 200]);
+        assert_eq!(
+            [0, 50, 99, 100].map(|percent| percentile(&values, percent)),
+            [1, 100, 198, 200]
+        );
         assert_eq!((percentile(&[], 50), percentile(&[7], 99)), (0, 7));
     }
 }

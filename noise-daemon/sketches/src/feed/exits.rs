@@ -135,7 +135,11 @@ impl Feed {
         let machine = at.machine;
         let found = self.machine(machine).calls.remove(&tid);
         let does = if call.is_empty() { None } else { Some(Does::named(call)) };
-        let is_it = |found: &InCall| does.is_none_or(|does| does == found.does) || found.does == Does::Restart || call == "restart_syscall";
+        let is_it = |found: &InCall| {
+            does.is_none_or(|does| does == found.does)
+                || found.does == Does::Restart
+                || call == "restart_syscall"
+        };
         let found = found.filter(is_it);
         let ret = fields.ret;
         if RESTARTS.contains(&ret)
@@ -201,7 +205,8 @@ impl Feed {
             return;
         }
         let [from, to] = self.settled(machine, call, fields);
-        let is_tcp = fields.is_ours && fields.noised.kind == kind::TCP && fields.noised.position != 0;
+        let is_tcp =
+            fields.is_ours && fields.noised.kind == kind::TCP && fields.noised.position != 0;
         let length = ret.cast_unsigned();
         let place = is_tcp.then(|| fields.noised.position.wrapping_sub(ret as u32));
         let bytes = Bytes { at: place, length };

@@ -220,7 +220,10 @@ impl Visit for Fields {
             match self.field {
                 Field::Local => self.local = address(),
                 Field::Remote => self.remote = address(),
-                Field::Name => self.name = text.get(..text.len().min(MAX_NAME)).map_or_else(Vec::new, <[u8]>::to_vec),
+                Field::Name => {
+                    self.name =
+                        text.get(..text.len().min(MAX_NAME)).map_or_else(Vec::new, <[u8]>::to_vec)
+                }
                 _ => {}
             }
             return;

@@ -221,7 +221,9 @@ impl Feed {
     fn names(&mut self, at: At, event: &Event<'_>) {
         let mut known = |tid: i32, pid: i32, comm: Comm, is_kernel: bool| {
             let of = self.machine(at.machine).threads.get(tid);
-            let is_new = of.is_none_or(|of| (comm != Comm::default() && of.comm != comm) || (pid != 0 && of.pid != pid));
+            let is_new = of.is_none_or(|of| {
+                (comm != Comm::default() && of.comm != comm) || (pid != 0 && of.pid != pid)
+            });
             if is_new || is_kernel {
                 self.emit(at, 0, What::Known(Known { tid, pid, comm, is_kernel }));
             }

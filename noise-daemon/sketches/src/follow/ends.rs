@@ -7,8 +7,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::{Follower, MAX_CHAIN};
 use super::persons::ThreadId;
+use super::{Follower, MAX_CHAIN};
 use crate::channels::{Arrival, Way};
 use crate::input::{Bytes, End};
 use crate::marker::{Marker, Rule};

@@ -106,8 +106,7 @@ impl Follower {
         begins: (Marker, u32),
         from: &[SliceId],
     ) -> (SliceId, bool) {
-        let current =
-            self.current(thread).filter(|current| !self.store.is_answered(*current));
+        let current = self.current(thread).filter(|current| !self.store.is_answered(*current));
         let Some(person) = self.persons.get(thread) else { return (NONE, false) };
         let slept = person.call.is_some_and(|call| call.slept);
         let latest = person.implicit.last().map(|implicit| implicit.id);
@@ -145,15 +144,13 @@ impl Follower {
         let bytes = Bytes { at: None, length };
         let taken = self.channels.received(way, bytes, false, self.losses);
         let woken = self.woken(thread);
-        let mut causes: Vec<SliceId> =
-            taken.origins.iter().map(|origin| origin.slice).collect();
+        let mut causes: Vec<SliceId> = taken.origins.iter().map(|origin| origin.slice).collect();
         // A sender that is still in its call is known by that.
         let sender = taken.rest.and_then(|_| self.channels.only_sender(way));
         causes.extend(sender.and_then(|sender| self.current(sender)));
         causes.extend(woken.map(|woken| woken.slice));
         let key = self.store.local(machine, local);
-        let (slice, opens) =
-            self.arrives(thread, now_ns, (local.into(), key), &causes);
+        let (slice, opens) = self.arrives(thread, now_ns, (local.into(), key), &causes);
         let arrival = Arrival { slice, received_ns: now_ns, opens, key };
         for origin in &taken.origins {
             let woke = woken.is_some_and(|woken| self.is_of(origin.slice, woken.thread));
@@ -192,8 +189,7 @@ impl Follower {
         let key = self.store.local(machine, local);
         let marker = Marker::from(local);
         if let Some(woken) = woken.filter(|_| !is_sure) {
-            let (slice, opens) =
-                self.arrives(thread, now_ns, (marker, key), &[woken.slice]);
+            let (slice, opens) = self.arrives(thread, now_ns, (marker, key), &[woken.slice]);
             self.join_waking(&woken, &Arrival { slice, received_ns: now_ns, opens, key });
             return;
         }
@@ -231,7 +227,8 @@ impl Follower {
             }),
         };
         let ended = found.and_then(|child| self.persons.get(child));
-        let Some((from, tid)) = ended.and_then(|child| Some((child.process.as_ref()?.0, child.tid)))
+        let Some((from, tid)) =
+            ended.and_then(|child| Some((child.process.as_ref()?.0, child.tid)))
         else {
             self.counts.unmatched += u64::from(child != 0);
             return;

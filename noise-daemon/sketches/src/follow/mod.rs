@@ -129,8 +129,11 @@ impl Follower {
 
     /// Ends a slice.
     fn close(&mut self, thread: ThreadId, id: SliceId, ended: Ended, from: &Mark, to: &Mark) {
-        let calls =
-            self.persons.get(thread).map(|thread| thread.calls.between(from, to)).unwrap_or_default();
+        let calls = self
+            .persons
+            .get(thread)
+            .map(|thread| thread.calls.between(from, to))
+            .unwrap_or_default();
         self.store.close(id, ended, to.at_ns, &to.idle.since(&from.idle), calls);
     }
 

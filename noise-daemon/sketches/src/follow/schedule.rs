@@ -121,7 +121,10 @@ impl Follower {
             return;
         };
         if of.is_kernel {
-            if let Some(slice) = self.current(waker).filter(|_| in_task) {
+            // Softirqs that go on in threads are of no one.
+            let is_asked =
+                in_task && by.call.is_some() && !of.comm.bytes().starts_with(b"ksoftirqd/");
+            if let Some(slice) = self.current(waker).filter(|_| is_asked) {
                 let woken = Woken { thread: waker, slice, at_ns: now_ns, by_exit: false };
                 if let Some(person) = self.persons.get_mut(thread) {
                     person.woken = Some(woken);
@@ -149,10 +152,8 @@ impl Follower {
         }
         let Some(waits) = of.call.as_ref().filter(|call| call.slept) else { return };
         let by_exit = by.has_ended || by.call.is_some_and(|call| call.purpose == Purpose::Exit);
-        let of_child = matches!(
-            waits.object,
-            Some(Object::Local(Local::Child | Local::Futex { .. }))
-        );
+        let of_child =
+            matches!(waits.object, Some(Object::Local(Local::Child | Local::Futex { .. })));
         let same = by.call.as_ref().and_then(|call| {
             let (one, other) = (call.object?, waits.object?);
             is_same(&one, &other).then_some(one)
@@ -162,9 +163,7 @@ impl Follower {
                 self.work_on(waker, now_ns, local).unwrap_or(NONE)
             }
             Some(_) => self.current(waker).unwrap_or(NONE),
-            None if by_exit && of_child => {
-                by.process.as_ref().map_or(NONE, |(id, _)| *id)
-            }
+            None if by_exit && of_child => by.process.as_ref().map_or(NONE, |(id, _)| *id),
             None => return,
         };
         let woken = Woken { thread: waker, slice, at_ns: now_ns, by_exit: same.is_none() };

@@ -18,7 +18,7 @@ use winnow::error::{ContextError, ErrMode, StrContext, StrContextValue};
 use winnow::stream::Stream as _;
 use winnow::token::{any, none_of, take_while};
 
-use super::Query;
+use super::Expression;
 use super::condition::{Compare, Condition, Number, Pattern, Whose};
 use crate::marker::Marker;
 
@@ -36,7 +36,8 @@ const COMPARE: &str = "=, !=, <, <=, > or >=";
 const EQUAL: &str = "= or !=, since this has no order";
 const MARKER: &str = "a marker: tcp_accept, tcp_connect, tcp_receive, tcp_send, the same with udp_, unix_ or socket_, process, \
                       wakeup, pipe, queue, semaphore, eventfd, futex, signal or child";
-const TEXT: &str = "a name, in double quotes where it has other signs than letters, digits and _ - . : / *";
+const TEXT: &str =
+    "a name, in double quotes where it has other signs than letters, digits and _ - . : / *";
 const NUMBER: &str = "a number";
 const DURATION: &str = "a time with its unit: ns, us, ms, s or min, such as 20ms";
 const VARIANCE: &str = "a square of a time with its unit: ns2, us2, ms2 or s2, such as 4ms2";
@@ -49,7 +50,7 @@ const SHALLOWER: &str = "fewer parentheses within each other";
 const SHORTER: &str = "a condition of at most 16,384 bytes";
 
 /// Reads a query; else the place in bytes where it cannot be understood, and what may stand there.
-pub fn query(text: &str) -> Result<Query, (usize, String)> {
+pub fn query(text: &str) -> Result<Expression, (usize, String)> {
     if text.len() > MAX_BYTES {
         return Err((0, SHORTER.to_owned()));
     }
@@ -95,23 +96,23 @@ fn keyword(input: &mut &str, word: &str) -> Parsed<bool> {
     Ok(false)
 }
 
-fn either(input: &mut &str, depth: usize) -> Parsed<Query> {
+fn either(input: &mut &str, depth: usize) -> Parsed<Expression> {
     let mut all = vec![both(input, depth)?];
     while keyword(input, "or")? {
         all.push(both(input, depth)?);
     }
-    Ok(one_or(all, Query::Or))
+    Ok(one_or(all, Expression::Or))
 }
 
-fn both(input: &mut &str, depth: usize) -> Parsed<Query> {
+fn both(input: &mut &str, depth: usize) -> Parsed<Expression> {
     let mut all = vec![one(input, depth)?];
     while keyword(input, "and")? {
         all.push(one(input, depth)?);
     }
-    Ok(one_or(all, Query::And))
+    Ok(one_or(all, Expression::And))
 }
 
-fn one_or(mut all: Vec<Query>, several: impl Fn(Vec<Query>) -> Query) -> Query {
+fn one_or(mut all: Vec<Expression>, several: impl Fn(Vec<Expression>) -> Expression) -> Expression {
     match (all.pop(), all.is_empty()) {
         (Some(only), true) => only,
         (last, _) => {
@@ -121,13 +122,13 @@ fn one_or(mut all: Vec<Query>, several: impl Fn(Vec<Query>) -> Query) -> Query {
     }
 }
 
-fn one(input: &mut &str, depth: usize) -> Parsed<Query> {
+fn one(input: &mut &str, depth: usize) -> Parsed<Expression> {
     space(input)?;
     if depth >= MAX_DEPTH {
         return wrong(SHALLOWER);
     }
     if keyword(input, "not")? {
-        return one(input, depth + 1).map(|query| Query::Not(Box::new(query)));
+        return one(input, depth + 1).map(|query| Expression::Not(Box::new(query)));
     }
     if opt('(').parse_next(input)?.is_some() {
         let query = either(input, depth + 1)?;
@@ -137,7 +138,7 @@ fn one(input: &mut &str, depth: usize) -> Parsed<Query> {
             None => wrong(CLOSE),
         };
     }
-    condition(input).map(Query::Is)
+    condition(input).map(Expression::Is)
 }
 
 fn condition(input: &mut &str) -> Parsed<Condition> {

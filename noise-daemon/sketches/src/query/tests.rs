@@ -11,7 +11,8 @@ use crate::slices::{Ended, Key, NONE, State};
 fn system() -> System {
     let mut system = System { span: (1_000_000_000, 3_000_000_000), ..System::default() };
     let comm = |name: &str| Comm::new(name.as_bytes());
-    let named = Named { machine: 0, tid: 12, pid: 7, comm: comm("worker-1"), process: comm("httpd") };
+    let named =
+        Named { machine: 0, tid: 12, pid: 7, comm: comm("worker-1"), process: comm("httpd") };
     system.threads.push(named);
     let [local, remote] = ["127.0.0.1:80", "127.0.0.1:40000"].map(|text| text.parse().ok());
     let end = End { protocol: Protocol::Tcp, id: 5, out: 1, into: 2, local, remote };

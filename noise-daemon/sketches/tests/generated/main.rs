@@ -140,13 +140,21 @@ fn edges_and_true_latencies_are_those_of_the_system() {
         let (right, count) = latencies(&world, &system);
         println!(
             "seed {seed}: {:?} clients {}: precision {:.4} recall {:.4}; {right} of {count} slices {:?}",
-            plan(seed).tiers, plan(seed).clients, score.precision(), score.recall(), system.counts
+            plan(seed).tiers,
+            plan(seed).clients,
+            score.precision(),
+            score.recall(),
+            system.counts
         );
         sum.add(score);
         same += right;
         all_slices += count;
     }
-    println!("{sum:?} precision {:.5} recall {:.5}; {same} of {all_slices}", sum.precision(), sum.recall());
+    println!(
+        "{sum:?} precision {:.5} recall {:.5}; {same} of {all_slices}",
+        sum.precision(),
+        sum.recall()
+    );
     assert!(sum.precision() >= 0.99 && sum.recall() >= 0.99, "{sum:?}");
     assert!(same as f64 >= 0.99 * all_slices as f64, "{same} of {all_slices}");
 }

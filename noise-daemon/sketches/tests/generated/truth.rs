@@ -30,14 +30,8 @@ pub struct Truth {
 
 impl Truth {
     pub fn slice(&mut self, tid: i32, marker: &'static str, from_ns: u64) -> usize {
-        let slice = Slice {
-            tid,
-            marker,
-            from_ns,
-            to_ns: from_ns,
-            explicit: true,
-            dependents: Vec::new(),
-        };
+        let slice =
+            Slice { tid, marker, from_ns, to_ns: from_ns, explicit: true, dependents: Vec::new() };
         self.slices.push(slice);
         self.slices.len() - 1
     }

@@ -1,8 +1,8 @@
 //! Random systems of tiers that know their own slices, edges and true latencies: a simulation of threads that send,
 //! receive, wait and compute, each on a CPU of its own.
 
-use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 
 use noise_sketches::input::{Act, Bytes, End, Input, Local, Much, Object, Protocol, Purpose, What};
 
@@ -216,14 +216,28 @@ impl World {
         at.saturating_add_signed(skew.unwrap_or(0))
     }
 
-    fn enters(&mut self, thread: usize, at: u64, call: &'static str, purpose: Purpose, object: Option<Object>) {
+    fn enters(
+        &mut self,
+        thread: usize,
+        at: u64,
+        call: &'static str,
+        purpose: Purpose,
+        object: Option<Object>,
+    ) {
         self.emit(thread, at, What::Enters { call, purpose, object });
     }
 
     fn conn(&mut self, asks: usize, serves: usize, protocol: Protocol) -> usize {
         let id = self.conns.len();
         let flow = 2 * id as u64 + 2;
-        let end = |id: u64, out: u64, into: u64| End { protocol, id, out, into, local: None, remote: None };
+        let end = |id: u64, out: u64, into: u64| End {
+            protocol,
+            id,
+            out,
+            into,
+            local: None,
+            remote: None,
+        };
         let start = self.chance.next() as u32;
         self.conns.push(Conn {
             ends: [end(flow, flow, flow + 1), end(flow + 1, flow + 1, flow)],
@@ -243,7 +257,8 @@ impl World {
         }
         let tier = self.threads[thread].tier + 1;
         let (style, protocol) = self.plan.tiers[tier - 1];
-        let shared = self.threads.iter().position(|other| other.tier == tier && other.style == Some(style));
+        let shared =
+            self.threads.iter().position(|other| other.tier == tier && other.style == Some(style));
         let server = match (style, shared) {
             (Style::Loop | Style::Pool, Some(server)) => server,
             _ => {
@@ -306,7 +321,11 @@ impl World {
             Op::Send { conn, parts, steps, asks } => {
                 let asks = match asks {
                     usize::MAX => {
-                        let asks = self.truth.slice(self.threads[thread].tid, self.marker(conn, "send"), self.seen(thread, t));
+                        let asks = self.truth.slice(
+                            self.threads[thread].tid,
+                            self.marker(conn, "send"),
+                            self.seen(thread, t),
+                        );
                         self.conns[conn].asks = Some(asks);
                         if let Some(job) = self.threads[thread].job {
                             self.truth.edge(job, asks);
@@ -316,7 +335,8 @@ impl World {
                     asks => asks,
                 };
                 let last = parts == 1;
-                let message = Message { bytes: 0, last, steps: steps.clone(), of: asks, chain: Vec::new() };
+                let message =
+                    Message { bytes: 0, last, steps: steps.clone(), of: asks, chain: Vec::new() };
                 t = self.send(thread, t, conn, 0, message);
                 if !last {
                     let more = Op::Send { conn, parts: parts - 1, steps, asks };
@@ -399,7 +419,8 @@ impl World {
                     return;
                 };
                 self.emit(thread, t, What::Act(Act::Taken(local, Much::One)));
-                let slice = self.truth.slice(self.threads[thread].tid, "futex", self.seen(thread, t));
+                let slice =
+                    self.truth.slice(self.threads[thread].tid, "futex", self.seen(thread, t));
                 self.truth.slices[slice].explicit = false;
                 self.emit(thread, t, What::Leaves);
                 self.truth.in_call.remove(&thread);
@@ -456,7 +477,12 @@ impl World {
                     self.threads[thread].job = Some(slice);
                     self.threads[thread].until_sleep.push(slice);
                     let (request, answer) = self.threads[thread].pipe.unwrap();
-                    let rest = [Op::Compute(ns), Op::Put { pipe: answer, steps: None }, Op::PipeDone, Op::Get { pipe: request }];
+                    let rest = [
+                        Op::Compute(ns),
+                        Op::Put { pipe: answer, steps: None },
+                        Op::PipeDone,
+                        Op::Get { pipe: request },
+                    ];
                     self.threads[thread].ops = rest.into();
                 } else {
                     let job = self.threads[thread].job.unwrap();
@@ -630,7 +656,14 @@ impl World {
         self.run_at(thread, at + 600);
     }
 
-    fn send(&mut self, thread: usize, t: u64, conn: usize, side: usize, mut message: Message) -> u64 {
+    fn send(
+        &mut self,
+        thread: usize,
+        t: u64,
+        conn: usize,
+        side: usize,
+        mut message: Message,
+    ) -> u64 {
         let end = self.conns[conn].ends[side];
         self.enters(thread, t, "sendto", Purpose::Send, Some(Object::End(end)));
         let at = t + 800;
@@ -672,7 +705,11 @@ impl World {
             self.truth.slices[asks].to_ns = at;
             self.truth.edge(message.of, asks);
             self.truth.slices[asks].dependents.extend(message.chain.iter().copied());
-            let parked = if is_loop && message.last { self.threads[thread].parked.remove(&conn) } else { None };
+            let parked = if is_loop && message.last {
+                self.threads[thread].parked.remove(&conn)
+            } else {
+                None
+            };
             if message.last {
                 self.conns[conn].asks = None;
                 self.free.entry(thread).or_default().push(conn);
@@ -694,7 +731,8 @@ impl World {
         let slice = match self.conns[conn].serves {
             Some(slice) => slice,
             None => {
-                let slice = self.truth.slice(self.threads[thread].tid, self.marker(conn, "receive"), at);
+                let slice =
+                    self.truth.slice(self.threads[thread].tid, self.marker(conn, "receive"), at);
                 self.conns[conn].serves = (!is_pool).then_some(slice);
                 if is_pool {
                     self.truth.slices[slice].explicit = false;
@@ -840,7 +878,8 @@ impl World {
                 slice
             }
         };
-        let message = Message { bytes: 0, last: true, steps: Vec::new(), of: slice, chain: Vec::new() };
+        let message =
+            Message { bytes: 0, last: true, steps: Vec::new(), of: slice, chain: Vec::new() };
         self.send(thread, t, conn, 0, message)
     }
 }

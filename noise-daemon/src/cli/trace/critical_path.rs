@@ -4,7 +4,7 @@ mod beside;
 mod lane;
 pub(crate) mod page;
 pub(crate) mod picture;
-mod several;
+pub(super) mod several;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -10,6 +10,7 @@ mod reading;
 pub(crate) mod recording;
 #[cfg(test)]
 mod sampled;
+mod sketch;
 mod target;
 
 use std::path::Path;
@@ -35,6 +36,8 @@ pub enum TraceCommand {
     Delays(delays::DelaysArgs),
     /// Say what threads or processes really waited for: of each sleep, what its waker did meanwhile.
     CriticalPath(critical_path::CriticalPathArgs),
+    /// Say how work travels through threads, processes and tiers: requests with their true latencies, and what causes what.
+    Sketch(sketch::SketchArgs),
     /// Write a recording in the formats of other programs: Perfetto, CSV tables, lines of JSON.
     Export(export::ExportArgs),
 }
@@ -48,6 +51,7 @@ pub fn run(args: &TraceArgs) -> Result<(), CommandError> {
         TraceCommand::Events(args) => events::run(args),
         TraceCommand::Delays(args) => delays::run(args),
         TraceCommand::CriticalPath(args) => critical_path::run(args),
+        TraceCommand::Sketch(args) => sketch::run(args),
         TraceCommand::Export(args) => export::run(args),
     }
 }
