@@ -99,6 +99,7 @@ pub fn run(args: &CheckArgs) -> Result<(), CommandError> {
             .collect();
         report.insert("hooks".into(), json!(hooks(false)));
         report.insert("recording_hooks".into(), json!(hooks(true)));
+        report.insert("calls_lack".into(), json!(engine.facts().missing_of_calls()));
         report.insert("signals".into(), json!(signals));
     }
     let error = outcome.err();
@@ -197,6 +198,11 @@ fn human(
             let of = |key: &str| hook.get(key).and_then(Value::as_str).unwrap_or_default();
             let _ = writeln!(page, "  {:28} {:8} {}", of("hook"), of("state"), of("detail"));
         }
+    }
+    let lacks = report.get("calls_lack").and_then(Value::as_array).into_iter().flatten();
+    let lacks: Vec<_> = lacks.filter_map(Value::as_str).collect();
+    if !lacks.is_empty() {
+        let _ = writeln!(page, "  events of system calls are without {}", lacks.join(", "));
     }
     if let Some(signals) = report.get("signals").and_then(Value::as_array) {
         let _ = writeln!(page, "\nsignals ({})", SIGNALS.len());

@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(limits.cgroups, Limits::default().cgroups);
         assert_eq!(Config::default().limits.limits(), Limits::default());
         let measured = Config::default().measured();
-        assert_eq!(measured.events, noise_common::store::event::CLASSES);
+        assert_eq!(measured.events, noise_common::store::event::USUAL_CLASSES);
         let quiet = noise_host::kernel::Measured { events: Vec::new(), ..measured };
         assert_eq!(quiet, noise_host::kernel::Measured::default());
         let recorder =

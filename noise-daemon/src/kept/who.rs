@@ -107,6 +107,7 @@ impl Who {
             interfaces: self.interfaces.iter().map(named).collect(),
             namespace: self.namespace,
             cgroups: self.cgroups.iter().map(|(path, of)| (bytes(path), of.clone())).collect(),
+            ..Dump::default()
         }
     }
 
@@ -119,6 +120,7 @@ impl Who {
             recorder: self.recorder.clone(),
             offset_ns,
             offset_at_end_ns: None,
+            has_calls: false,
         }
     }
 

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use anyhow::{Context as _, Result, bail};
 use aya::maps::{MapData, RingBuf};
 use noise_common::hooks::Attach;
-use noise_common::store::event::CLASSES;
+use noise_common::store::event::USUAL_CLASSES;
 use noise_host::kernel::{Engine, HookState, LoadOptions, Measured, ObjectKind, RecorderSize};
 
 use crate::bpf;
@@ -150,7 +150,7 @@ impl Programs {
             Self::NoRecorder => LoadOptions::default(),
             Self::Noised => LoadOptions {
                 recorder: RecorderSize { per_cpu: 1 << 20, all: 64 << 20 },
-                measured: Measured { events: CLASSES.to_vec(), ..Measured::default() },
+                measured: Measured { events: USUAL_CLASSES.to_vec(), ..Measured::default() },
                 ..LoadOptions::default()
             },
         }

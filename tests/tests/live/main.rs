@@ -19,6 +19,7 @@ mod hostile;
 mod https;
 mod incidents;
 mod interrupts;
+mod ipc;
 mod kept;
 mod known_counts;
 mod lifecycle;
@@ -150,6 +151,7 @@ fn main() -> ExitCode {
         ("record", record::TESTS),
         ("record_delays", record_delays::TESTS),
         ("record_ends", record_ends::TESTS),
+        ("ipc", ipc::TESTS),
         ("recorder", recorder::TESTS),
         ("why", why::TESTS),
         ("why_known", why_known::TESTS),

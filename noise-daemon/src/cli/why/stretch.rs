@@ -78,6 +78,7 @@ impl Stretch {
             recorder: "noised".to_owned(),
             offset_ns,
             offset_at_end_ns: None,
+            has_calls: false,
         };
         let layout = Layout::parse(&metadata(UUID, &origin)).context("cannot read the events")?;
         let named = |(cpu, packets)| (format!("channel0_{cpu}"), packets);
