@@ -366,3 +366,6 @@ impl Feed {
 const fn is_by_thread(code: i64) -> bool {
     matches!(code, 0 | -1 | -6)
 }
+
+#[cfg(test)]
+mod tests;

@@ -188,3 +188,6 @@ impl Follower {
         System::new(self.store, self.persons.finish(), self.counts, self.span)
     }
 }
+
+#[cfg(test)]
+mod tests;
