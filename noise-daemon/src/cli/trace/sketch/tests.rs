@@ -68,7 +68,7 @@ fn document(system: &System, given: &str, of: Option<&str>, by: tiers::By) -> Ve
         let (all, groups) = probability(system, &shown, &of, Some(by));
         Answer { given: given.map(|given| given.to_string()), of: of.to_string(), all, groups }
     });
-    let tiers = tiers::tiers(system, &shown);
+    let tiers = tiers(system, &shown);
     let document = Document { system, shown, tiers, answer, discarded: 0 };
     vec![page::page(&document, 120).text(false), serde_json::to_string_pretty(&document).unwrap()]
 }
