@@ -191,5 +191,5 @@ pub fn components(cases: &[Case]) {
             compared += 1;
         }
     }
-    assert!(compared >= 300, "only {compared} components are determined");
+    assert!(compared * 2 >= cases.len(), "only {compared} components are determined");
 }

@@ -1,10 +1,16 @@
-//! Clusters, held against those of scikit-learn on generated sets of points. Python runs once, for all tests.
+//! Clusters, held against those of scikit-learn on generated sets of points and on vectors of threads of real traces
+//! (`../shared/traces` beside the repository, or the folder that `NOISED_TRACES` names). Python runs once, for all
+//! tests.
 
 #![expect(clippy::unwrap_used, reason = "all of this is a test, which fails by panicking")]
 
+#[expect(dead_code, reason = "the tests of the reader use all of it")]
+#[path = "../../../trace/tests/traces/files.rs"]
+mod files;
 mod judged;
 #[path = "../../../trace/tests/traces/python.rs"]
 mod python;
+mod real;
 mod sets;
 
 use std::fs;
@@ -36,34 +42,59 @@ struct Case {
     theirs: Value,
 }
 
+/// What holds of all sets.
 type Test = fn(&[Case]);
 
-fn main() -> ExitCode {
-    let tests: [(&str, Test); 6] = [
-        ("orderings", judged::orderings),
-        ("orderings_by_products", judged::orderings_by_products),
-        ("xi_labels", judged::labels_of_xi),
-        ("dbscan_labels", judged::labels_of_dbscan),
-        ("silhouettes", judged::silhouettes),
-        ("principal_components", judged::components),
-    ];
-    let trials = tests.into_iter().map(|(name, test)| {
-        Trial::ignorable_test(format!("{name}_are_those_of_scikit_learn"), move || match cases() {
-            Ok(cases) => {
-                test(cases);
-                Ok(Completion::Completed)
-            }
-            Err(reason) => Ok(Completion::ignored_with(reason.clone())),
-        })
-    });
-    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
+const TESTS: [(&str, Test); 5] = [
+    ("orderings", judged::orderings),
+    ("xi_labels", judged::labels_of_xi),
+    ("dbscan_labels", judged::labels_of_dbscan),
+    ("silhouettes", judged::silhouettes),
+    ("principal_components", judged::components),
+];
+
+/// What holds of many of the generated sets.
+const GENERATED: [(&str, Test); 1] = [("orderings_by_products", judged::orderings_by_products)];
+
+/// What is asked of scikit-learn, in one run of Python.
+struct Cases {
+    generated: Vec<Case>,
+    /// Those of real traces, or why there are none.
+    real: Result<Vec<Case>, String>,
 }
 
-fn cases() -> &'static Result<Vec<Case>, String> {
-    static CASES: OnceLock<Result<Vec<Case>, String>> = OnceLock::new();
+fn main() -> ExitCode {
+    let all = TESTS.into_iter().chain(GENERATED);
+    let generated =
+        all.map(|(name, test)| trial("generated", name, test, |cases| Ok(&cases.generated)));
+    let real = TESTS.map(|(name, test)| trial("traces", name, test, |cases| cases.real.as_ref()));
+    let trials = generated.chain(real).collect();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// Which of the sets a test is about, or why there are none.
+type Part = fn(&Cases) -> Result<&Vec<Case>, &String>;
+
+fn trial(kind: &str, name: &str, test: Test, part: Part) -> Trial {
+    let run = move || match cases().as_ref().and_then(part) {
+        Ok(cases) => {
+            test(cases);
+            Ok(Completion::Completed)
+        }
+        Err(reason) => Ok(Completion::ignored_with(reason.clone())),
+    };
+    Trial::ignorable_test(format!("{kind}::{name}_are_those_of_scikit_learn"), run)
+}
+
+fn cases() -> &'static Result<Cases, String> {
+    static CASES: OnceLock<Result<Cases, String>> = OnceLock::new();
     CASES.get_or_init(|| {
-        let mut cases: Vec<Case> = (0..sets::COUNT).map(sets::set).map(case).collect();
-        let asked: Vec<Value> = cases.iter().map(question).collect();
+        let all = |sets: Vec<Set>| sets.into_iter().map(case).collect();
+        let mut generated: Vec<Case> = all((0..sets::COUNT).map(sets::set).collect());
+        let mut real: Result<Vec<Case>, String> = real::sets().map(all);
+        let mut cases: Vec<&mut Case> =
+            generated.iter_mut().chain(real.iter_mut().flatten()).collect();
+        let asked: Vec<Value> = cases.iter().map(|case| question(case)).collect();
         let file = python::folder().join("clusters.json");
         fs::write(&file, serde_json::to_vec(&asked).unwrap()).unwrap();
         let answers = PACKAGES.run(include_str!("python/judge.py"), &[file.to_str().unwrap()])?;
@@ -72,7 +103,7 @@ fn cases() -> &'static Result<Vec<Case>, String> {
         for (case, answer) in cases.iter_mut().zip(answers) {
             case.theirs = answer.clone();
         }
-        Ok(cases)
+        Ok(Cases { generated, real })
     })
 }
 

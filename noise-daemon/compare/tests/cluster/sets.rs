@@ -6,6 +6,7 @@ use std::f64::consts::TAU;
 pub const COUNT: u64 = 200;
 
 /// Points, and how they are to be clustered.
+#[derive(Clone)]
 pub struct Set {
     /// What it is.
     pub name: String,
