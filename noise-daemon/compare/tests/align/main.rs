@@ -40,6 +40,7 @@ fn main() -> ExitCode {
         trial("families::every_eighth", || families::compared(8)),
         trial("families::all", || families::compared(1)).with_ignored_flag(true),
         trial("real::paths_of_many_threads", real::compared),
+        trial("real::long_paths", real::compared_long).with_ignored_flag(true),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
