@@ -23,7 +23,7 @@ use crate::maps::{
     this_cpu,
 };
 use crate::outlier;
-use crate::store::records;
+use crate::store::{self, records};
 
 /// A turn of this length is charged before it ends, ns.
 const LONG_TURN_NS: u64 = 100_000_000;
@@ -188,6 +188,15 @@ extern "C" fn noise_divide(cpu: u32, context: u32) -> u32 {
     0
 }
 
+/// Writes an event of a wait for a CPU that ends now, of which the task's quota took a part.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn noise_throttled(pid: u32, throttled_ns: u64, now_ns: u64) -> u32 {
+    let Some(state) = cpu_state() else { return 0 };
+    store::throttled(state, pid, throttled_ns, now_ns);
+    0
+}
+
 /// Hands the part of a wait that the ledger no longer remembers to the daemon, which divides it from the
 /// event store. 0 where it cannot: where no events are written, where it is not known when the wait began on
 /// that CPU, and where the ring is full.
@@ -320,12 +329,17 @@ fn waiting(pid: u32, start_ns: u64) -> Option<*mut Waiting> {
     unsafe { ((*wait).pid == pid && (*wait).since_ns >= start_ns).then_some(wait) }
 }
 
-/// How much of a wait the task's group was throttled.
+/// How much of a wait that ends now the task's group was throttled; an event says so.
 #[inline(always)]
-fn throttled<A: Access>(task: Task<A>, wait: &Waiting) -> u64 {
+fn throttled<A: Access>(task: Task<A>, wait: &Waiting, now_ns: u64) -> u64 {
     let before_ns = wait.throttled_ns;
-    let now_ns = task.throttled_ns();
-    if before_ns == UNKNOWN || now_ns < before_ns { 0 } else { now_ns - before_ns }
+    let by_now_ns = task.throttled_ns();
+    if before_ns == UNKNOWN || by_now_ns <= before_ns {
+        return 0;
+    }
+    let throttled_ns = by_now_ns - before_ns;
+    noise_throttled(wait.pid, throttled_ns, now_ns);
+    throttled_ns
 }
 
 /// A task that may wait moves to another CPU, under the lock of its old CPU's run queue.
@@ -349,7 +363,7 @@ pub fn migrate<A: Access>(
         (*division).wait = from;
         (*division).now_ns = now_ns;
         (*division).taken = taken;
-        (*division).throttled_ns = throttled(task, &from);
+        (*division).throttled_ns = throttled(task, &from, now_ns);
         (*division).victim = task.cgroup();
         (*division).resource = Resource::Cpu as u32;
         (*division).recording = 0;
@@ -375,13 +389,14 @@ pub struct Start {
     pub cause: u32,
 }
 
-/// A task runs after a wait: everybody who ran meanwhile is charged.
+/// A task runs after a wait: everybody who ran meanwhile is charged, where that `is_measured`.
 #[inline(always)]
 pub fn wait_ends<A: Access>(
     state: *mut CpuState,
     task: Task<A>,
     victim: u64,
     start: Start,
+    is_measured: bool,
     now_ns: u64,
 ) {
     // SAFETY: the state is this CPU's, the entry the task's.
@@ -391,7 +406,10 @@ pub fn wait_ends<A: Access>(
         let long = now_ns.wrapping_sub(start.at_ns) >= (*state).outlier_ns;
         match waiting(start.pid, start.at_ns) {
             Some(wait) if (*wait).cpu == start.cpu => {
-                let throttled_ns = throttled(task, &*wait);
+                let throttled_ns = throttled(task, &*wait, now_ns);
+                if !is_measured {
+                    return;
+                }
                 if throttled_ns == 0 && !long && !detailed() {
                     // By far most waits.
                     let mut charges = Direct::<true> { state, victim, resource: Resource::Cpu };
@@ -403,6 +421,7 @@ pub fn wait_ends<A: Access>(
                 (*division).wait = *wait;
                 (*division).throttled_ns = throttled_ns;
             }
+            _ if !is_measured => return,
             // Nothing is known of what interrupts took.
             _ => {
                 (*division).wait.since_ns = start.at_ns;

@@ -191,6 +191,7 @@ fn words(bytes: &[u8], at: usize, interfaces: &BTreeMap<u64, String>) -> Result<
         13 => format!("softirq entry {}", softirq()?),
         14 => format!("softirq exit {}", softirq()?),
         15 => format!("nmi {}", a | b << 32),
+        19 => format!("throttled {a}"),
         32 => block("Insert"),
         33 => block("Issue"),
         34 => block("Requeue"),
@@ -222,6 +223,16 @@ pub(crate) fn timer_entry(timer: u64, function: u64, now_ns: i64) -> Words {
 /// It ends.
 pub(crate) fn timer_exit(timer: u64) -> Words {
     format!("hrtimer exit {timer:#x}")
+}
+
+/// A socket sent or received something.
+pub(crate) fn sock_length(sends: bool, ret: i64) -> Words {
+    format!("sock {} {ret}", if sends { "send" } else { "receive" })
+}
+
+/// A socket of TCP is in another state.
+pub(crate) fn sock_state(from: impl Display, to: impl Display, ports: (u64, u64)) -> Words {
+    format!("sock state {from} {to} {} {}", ports.0, ports.1)
 }
 
 /// The same of an event of ftrace; `None` where the recorder does not have it.
@@ -257,6 +268,9 @@ fn words_of(event: &Event) -> Option<Words> {
         Kind::Receive { interface } => format!("receive {interface}"),
         Kind::PacketDrop { .. } => "drop".to_owned(),
         Kind::Retransmit => "retransmit".to_owned(),
+        Kind::SockLength { sends, ret } => sock_length(*sends, (*ret).into()),
+        Kind::SockState { from, to, ports } => sock_state(*from, *to, *ports),
+        Kind::DataReady => "sock ready".to_owned(),
         _ => return None,
     })
 }

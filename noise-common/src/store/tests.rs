@@ -393,6 +393,8 @@ fn events_say_what_was_put_in() {
         let exit = Some(Payload::HrtimerExit { hrtimer });
         assert_eq!(made(&Body::hrtimer_exit(hrtimer, 7)).payload(), exit);
     }
+    let throttled = Payload::Throttled { tid: 9, throttled_ns: u64::MAX };
+    assert_eq!(made(&Body::throttled(9, u64::MAX, 1)).payload(), Some(throttled));
     let body = Body::irq(EventKind::IrqExit, 27, 1, 1);
     assert_eq!(made(&body).payload(), Some(Payload::IrqExit { irq: 27, handled: true }));
     let flags = 1 | 1 << 11 | 1 << 18;

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use noise_common::signals::Signal;
 use noise_model::{Sample, Step};
 
 use super::baseline::Baseline;
@@ -14,7 +15,11 @@ use super::name::Name;
 use super::report::{Clock, Outlier, Report};
 use super::settings::{Settings, SettingsError};
 use super::track::Memory;
+use super::usual::Usual;
 use super::watched::Watched;
+
+/// Windows of half a second with events that a baseline has learnt from, before it is shown as what is usual.
+pub const LEAST_WINDOWS: u64 = 10;
 
 /// What there is to see at one time.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -30,6 +35,8 @@ pub struct Overview {
     pub active: Vec<(Watched, Name)>,
     /// Kernel events that are kept of incidents, in the order of their numbers; a board knows of none.
     pub traces: Vec<Arc<KeptTrace>>,
+    /// How long cgroups usually wait for a CPU, by their label.
+    pub usual: Vec<Usual>,
 }
 
 impl Overview {
@@ -159,7 +166,23 @@ impl Board {
             active: self.groups.active().into_iter().collect(),
             opened: if self.settings.enabled { opened.collect() } else { Vec::new() },
             traces: Vec::new(),
+            usual: self.usual(),
         }
+    }
+
+    /// How long cgroups usually wait for a CPU. A baseline of few windows says little.
+    fn usual(&self) -> Vec<Usual> {
+        let waits = self.feed.baselines().filter(|(watched, _, baseline)| {
+            *watched == Signal::CgroupRunqueueWait && baseline.learnt() >= LEAST_WINDOWS
+        });
+        waits
+            .map(|(signal, subject, baseline)| Usual {
+                signal,
+                subject: Arc::clone(subject),
+                windows: baseline.learnt(),
+                level: baseline.level(),
+            })
+            .collect()
     }
 }
 

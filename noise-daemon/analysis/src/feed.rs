@@ -20,7 +20,7 @@ use noise_common::subject::SubjectKind;
 use noise_model::{Delays, Sample, Step};
 
 use super::baseline::Baseline;
-use super::charges::{Charges, Pool};
+use super::charges::{Pool, StepCharges};
 use super::incident::{Change, Incident};
 use super::interruption::{Interruption, interruptions};
 use super::monitor::Monitor;
@@ -120,8 +120,8 @@ impl Feed {
             }
         }
         let charges = match delays_ns.is_empty() && !self.interruption {
-            true => Charges::default(),
-            false => Charges::of_step(step),
+            true => StepCharges::default(),
+            false => StepCharges::of_step(step),
         };
         for Came { delays, pool } in &came {
             let signal = delays.signal;
@@ -147,6 +147,11 @@ impl Feed {
     /// What is usual for a signal of a subject.
     pub fn baseline(&self, watched: Watched, subject: &Name) -> Option<&Baseline> {
         self.monitor.baseline(watched, subject)
+    }
+
+    /// Every baseline, by signal and subject.
+    pub fn baselines(&self) -> impl Iterator<Item = (Watched, &Name, &Baseline)> {
+        self.monitor.baselines()
     }
 
     /// Every baseline, as it outlives the daemon.

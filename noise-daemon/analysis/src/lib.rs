@@ -35,10 +35,11 @@ mod report;
 mod rules;
 mod settings;
 mod stopped;
-mod telling;
 mod track;
+mod usual;
 mod watched;
 mod window;
+mod wording;
 
 #[cfg(test)]
 mod changed;
@@ -55,7 +56,7 @@ mod successors;
 
 pub use accused::Party;
 pub use baseline::Baseline;
-pub use board::{Board, Overview};
+pub use board::{Board, LEAST_WINDOWS, Overview};
 pub use charge::Charge;
 pub use culprits::{Culprit, Time};
 pub use feed::Feed;
@@ -73,5 +74,6 @@ pub use rules::Rule;
 pub use settings::{Settings, SettingsError};
 pub use stopped::{Stopped, Stops};
 pub use track::Memory;
+pub use usual::Usual;
 pub use watched::Watched;
 pub use window::Window;

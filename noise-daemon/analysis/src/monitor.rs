@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::accused::Party;
 use super::baseline::Baseline;
 use super::charge::Charge;
-use super::culprits::Ledger;
+use super::culprits::ChargeSums;
 use super::incident::{Change, Incident};
 use super::settings::{Settings, SettingsError};
 use super::track::{Key, Memory, Track};
@@ -104,7 +104,7 @@ impl<S: Clone + Ord, C: Party> Monitor<S, C> {
             self.counts.no_room += 1;
             return changes;
         }
-        let charged = Ledger::new(charges, self.settings.culprits);
+        let charged = ChargeSums::new(charges, self.settings.culprits);
         let track = self
             .tracks
             .entry(key.clone())
@@ -172,6 +172,11 @@ impl<S: Clone + Ord, C: Party> Monitor<S, C> {
     /// What is usual for a signal of a subject.
     pub fn baseline(&self, signal: impl Into<Watched>, subject: &S) -> Option<&Baseline> {
         self.tracks.get(&(signal.into(), subject.clone())).map(Track::baseline)
+    }
+
+    /// Every baseline, by signal and subject.
+    pub fn baselines(&self) -> impl Iterator<Item = (Watched, &S, &Baseline)> {
+        self.tracks.iter().map(|((watched, subject), track)| (*watched, subject, track.baseline()))
     }
 
     /// Signals of subjects that have a baseline.

@@ -1,6 +1,23 @@
 //! PURE: what is different when work is slow. No clock, no file, no kernel, no randomness of its own.
 //!
-//! [`cluster`] finds kinds of executions by their vectors, and [`align`] puts their paths side by side.
+//! An execution is a critical path of `noise-paths`. [`stretches`] makes a string of states of it, and [`vectors`] how
+//! often and how long it is in each. [`rules`] say whether a sample of executions is slower than normal ones at all.
+//! [`cluster`] finds clusters of vectors, [`kinds`] what kinds of executions those are, [`pairing`] which normal kind
+//! one of the sample belongs to, and [`outliers`] what is too long there. [`align`] puts paths side by side,
+//! and [`places`] says where in them the time was lost. [`comparison`] is all of it, as commands print it.
 
 pub mod align;
+mod chance;
 pub mod cluster;
+pub mod comparison;
+pub mod kinds;
+#[cfg(test)]
+mod made;
+pub mod outliers;
+pub mod pairing;
+pub mod picture;
+pub mod places;
+pub mod rules;
+pub mod stretches;
+pub mod vectors;
+pub mod words;

@@ -61,7 +61,7 @@ pub struct Detour {
     /// Length, ns, one undisturbed pass of the loop included.
     pub duration_ns: u64,
     /// What filled it, net, in order of time. None = no event of the kernel: the hardware or the
-    /// hypervisor. Their sum never exceeds the length: what is left are ways in and out.
+    /// hypervisor. Their sum never exceeds the length: what is left is kernel entry/exit overhead.
     pub parts: Vec<Part>,
 }
 
@@ -177,7 +177,7 @@ impl CpuDetours {
 }
 
 impl Detour {
-    /// What is in no part: the ways in and out, or all of it where nothing explains it; ns.
+    /// What is in no part: the kernel entry/exit overhead, or all of it where nothing explains it; ns.
     pub fn rest_ns(&self) -> u64 {
         let parts: u64 = self.parts.iter().map(|part| part.duration_ns).sum();
         self.duration_ns.saturating_sub(parts)

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use noise_common::charge::{Cause, Charged, Resource};
 use noise_common::signals::{SIGNALS, Signal};
 
+use super::amount::{Amount as _, total};
 use super::bounded::Foldable;
 use super::fold::Fold;
 use super::histogram::Histogram;
 use super::labels::OTHER;
-use super::sample::{Count, Interference, Sample, Series};
+use super::sample::{Count, Interference, Sample, Series, is_held_up};
 use super::steady::{Corrections, Steady};
 use super::step::{Labels, Step, run};
 
@@ -19,8 +20,8 @@ pub const INTERFERENCE_METRIC: &str = "noised_interference_seconds_total";
 /// Name of the metric of preemptions by who took the CPU.
 pub const PREEMPTIONS_METRIC: &str = "noised_preemptions_total";
 
-/// Most pairs that [`Attribution::worst`] returns.
-const WORST: usize = 10;
+/// Most victims that [`Attribution::victims`] returns.
+const VICTIMS: usize = 10;
 
 /// How many subjects of each kind have counters of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +42,7 @@ impl Default for Limits {
 
 /// Who delayed whom, at all places together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Pair {
+pub struct Relation {
     /// What the victim had to wait for, or what was taken from it.
     pub resource: Resource,
     /// Who was delayed.
@@ -52,7 +53,7 @@ pub struct Pair {
     pub cause: Cause,
 }
 
-impl Pair {
+impl Relation {
     fn of(one: &Interference) -> Self {
         Self {
             resource: one.resource,
@@ -63,7 +64,7 @@ impl Pair {
     }
 }
 
-impl Foldable for Pair {
+impl Foldable for Relation {
     /// The pair that stands for all folded pairs of a resource and cause.
     fn rest(&self) -> Self {
         let other: Arc<str> = Arc::from(OTHER);
@@ -77,25 +78,29 @@ impl Foldable for Labels {
     }
 }
 
-/// Who delayed whom over the last seconds.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Recent {
-    /// Who.
-    pub pair: Pair,
-    /// How much, ns.
-    pub ns: u64,
+/// Who was delayed over the last seconds, and by whom most.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Victim {
+    /// Who: a cgroup's label.
+    pub name: Arc<str>,
+    /// How long something else held it up, ns: see [`Interference::held_up_ns`].
+    pub held_up_ns: u64,
+    /// All that it lost, ns.
+    pub lost_ns: u64,
+    /// Who held it up most, with the main cause, and for how long, ns.
+    pub culprit: Option<(Arc<str>, Cause, u64)>,
 }
 
 /// The counters of who delayed whom.
 #[derive(Debug)]
 pub struct Attribution {
-    interference: Fold<Pair, Charged>,
-    preemptions: Fold<Pair, Charged>,
+    interference: Fold<Relation, Charged>,
+    preemptions: Fold<Relation, Charged>,
     /// The signals that have so many subjects that only some are shown.
     folded: BTreeMap<Signal, Fold<Labels, Histogram>>,
     series: Steady<Series>,
     counts: Steady<Count>,
-    recent: VecDeque<(u64, BTreeMap<Pair, u64>)>,
+    recent: VecDeque<(u64, BTreeMap<Relation, u64>)>,
     horizon_ns: u64,
 }
 
@@ -130,10 +135,10 @@ impl Attribution {
         self.counts.advance(&previous.counts, &sample.counts, at_ns);
         self.turn_recent(at_ns);
         for one in &step.gone_charges {
-            self.fold_of(one.resource).release(&Pair::of(one));
+            self.fold_of(one.resource).release(&Relation::of(one));
         }
         for one in &step.charges {
-            self.charge(Pair::of(one), one.charged);
+            self.charge(Relation::of(one), one.charged);
         }
         for (signal, labels) in &step.gone_series {
             if let Some(fold) = self.folded.get_mut(signal) {
@@ -148,14 +153,14 @@ impl Attribution {
         }
     }
 
-    fn fold_of(&mut self, resource: Resource) -> &mut Fold<Pair, Charged> {
+    fn fold_of(&mut self, resource: Resource) -> &mut Fold<Relation, Charged> {
         match resource {
             Resource::Preemption => &mut self.preemptions,
             _ => &mut self.interference,
         }
     }
 
-    fn charge(&mut self, pair: Pair, more: Charged) {
+    fn charge(&mut self, pair: Relation, more: Charged) {
         if pair.resource == Resource::Preemption {
             return self.preemptions.add(&pair, &more, more.count);
         }
@@ -177,12 +182,12 @@ impl Attribution {
     }
 
     /// The combinations with counters of their own, and the rest.
-    pub fn interference(&self) -> Vec<(Pair, Charged)> {
+    pub fn interference(&self) -> Vec<(Relation, Charged)> {
         counters(&self.interference)
     }
 
     /// The same of preemptions.
-    pub fn preemptions(&self) -> Vec<(Pair, Charged)> {
+    pub fn preemptions(&self) -> Vec<(Relation, Charged)> {
         counters(&self.preemptions)
     }
 
@@ -225,21 +230,50 @@ impl Attribution {
         folded
     }
 
-    /// Those who cost most over the last seconds, the worst first.
-    pub fn worst(&self) -> Vec<Recent> {
-        let mut sums: BTreeMap<&Pair, u64> = BTreeMap::new();
-        for (pair, ns) in self.recent.iter().flat_map(|(_, recent)| recent) {
-            *sums.entry(pair).or_default() += ns;
+    /// Those who were held up most over the last seconds, the worst first.
+    pub fn victims(&self) -> Vec<Victim> {
+        /// What a victim lost, and what held it up, by culprit and cause.
+        #[derive(Default)]
+        struct Sum<'a> {
+            lost_ns: u64,
+            culprits: BTreeMap<(&'a Arc<str>, Cause), u64>,
         }
-        let mut worst: Vec<(&Pair, u64)> = sums.into_iter().filter(|(_, ns)| *ns > 0).collect();
-        // The order of the map settles ties.
-        worst.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
-        worst.truncate(WORST);
-        worst.into_iter().map(|(pair, ns)| Recent { pair: pair.clone(), ns }).collect()
+        let mut sums: BTreeMap<&Arc<str>, Sum<'_>> = BTreeMap::new();
+        for (pair, ns) in
+            self.recent.iter().flat_map(|(_, recent)| recent).filter(|(_, ns)| **ns > 0)
+        {
+            let sum = sums.entry(&pair.victim).or_default();
+            sum.lost_ns.add(ns);
+            if is_held_up(pair.resource, pair.cause) {
+                sum.culprits.entry((&pair.culprit, pair.cause)).or_default().add(ns);
+            }
+        }
+        let victim = |(name, sum): (&Arc<str>, Sum<'_>)| {
+            let mut by_culprit: BTreeMap<&Arc<str>, (u64, Cause, u64)> = BTreeMap::new();
+            for ((culprit, cause), ns) in &sum.culprits {
+                let (whole_ns, main, most_ns) = by_culprit.entry(culprit).or_insert((0, *cause, 0));
+                whole_ns.add(ns);
+                if ns > most_ns {
+                    (*main, *most_ns) = (*cause, *ns);
+                }
+            }
+            // The order of the map settles ties.
+            let culprit = by_culprit.into_iter().rev().max_by_key(|(_, (ns, ..))| *ns);
+            Victim {
+                name: Arc::clone(name),
+                held_up_ns: total(sum.culprits.values().copied()),
+                lost_ns: sum.lost_ns,
+                culprit: culprit.map(|(name, (ns, cause, _))| (Arc::clone(name), cause, ns)),
+            }
+        };
+        let mut victims: Vec<Victim> = sums.into_iter().map(victim).collect();
+        victims.sort_by_key(|one| std::cmp::Reverse((one.held_up_ns, one.lost_ns)));
+        victims.truncate(VICTIMS);
+        victims
     }
 }
 
-fn counters(fold: &Fold<Pair, Charged>) -> Vec<(Pair, Charged)> {
+fn counters(fold: &Fold<Relation, Charged>) -> Vec<(Relation, Charged)> {
     fold.counters().map(|(pair, charged)| (pair.clone(), *charged)).collect()
 }
 
@@ -297,7 +331,7 @@ mod tests {
         }
     }
 
-    fn rows(counters: &[(Pair, Charged)]) -> Vec<(String, u64)> {
+    fn rows(counters: &[(Relation, Charged)]) -> Vec<(String, u64)> {
         counters
             .iter()
             .map(|(pair, charged)| (format!("{}<{}", pair.victim, pair.culprit), charged.ns))
@@ -317,8 +351,10 @@ mod tests {
         ));
         assert_eq!(rows(&bench.attribution.interference()), [("a<b".to_owned(), 30)]);
         assert_eq!(bench.attribution.preemptions()[0].1.count, 1);
-        assert_eq!(bench.attribution.worst().len(), 1);
-        assert_eq!(bench.attribution.worst()[0].ns, 30);
+        let victims = bench.attribution.victims();
+        assert_eq!(victims.len(), 1);
+        assert_eq!((victims[0].held_up_ns, victims[0].lost_ns), (30, 30));
+        assert_eq!(victims[0].culprit, Some(("b".into(), Cause::Foreign, 30)));
     }
 
     #[test]
@@ -342,9 +378,34 @@ mod tests {
         };
         bench.advance(sample(SECOND, of(100, 1)));
         bench.advance(sample(7 * SECOND, of(101, 5)));
-        let worst = bench.attribution.worst();
-        let names: Vec<_> = worst.iter().map(|one| (&*one.pair.victim, one.ns)).collect();
+        let victims = bench.attribution.victims();
+        let names: Vec<_> = victims.iter().map(|one| (&*one.name, one.held_up_ns)).collect();
         assert_eq!(names, [("c", 4), ("a", 1)]);
+    }
+
+    #[test]
+    fn who_waits_for_itself_comes_after_who_is_held_up() {
+        let mut bench = Bench::new(Limits::default());
+        let one =
+            |resource, cause, pair, ns| Interference { cause, ..charge(resource, "", pair, ns) };
+        bench.advance(sample(
+            SECOND,
+            vec![
+                one(Resource::Cpu, Cause::Own, ("batch", "batch"), 900),
+                one(Resource::Cpu, Cause::Idle, ("batch", "idle"), 90),
+                one(Resource::Uninterruptible, Cause::Softirq, ("batch", "block"), 800),
+                one(Resource::Cpu, Cause::Foreign, ("web", "backup"), 30),
+                one(Resource::BlockQueue, Cause::Foreign, ("web", "backup"), 20),
+                one(Resource::Running, Cause::Hardirq, ("web", "nic"), 40),
+                one(Resource::Cpu, Cause::Own, ("web", "web"), 10),
+            ],
+        ));
+        let victims = bench.attribution.victims();
+        let [web, batch] = victims.as_slice() else { panic!("{victims:?}") };
+        assert_eq!((&*web.name, web.held_up_ns, web.lost_ns), ("web", 90, 100));
+        assert_eq!(web.culprit, Some(("backup".into(), Cause::Foreign, 50)));
+        assert_eq!((&*batch.name, batch.held_up_ns, batch.lost_ns), ("batch", 0, 1790));
+        assert_eq!(batch.culprit, None);
     }
 
     fn waits(cgroup: &str, count: u64) -> Series {

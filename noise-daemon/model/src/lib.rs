@@ -34,7 +34,7 @@ use noise_common::signals::{Kind, SIGNALS, Signal};
 
 pub use amount::{Amount, total};
 use blame::Attribution;
-pub use blame::{INTERFERENCE_METRIC, Limits, PREEMPTIONS_METRIC, Pair, Recent};
+pub use blame::{INTERFERENCE_METRIC, Limits, PREEMPTIONS_METRIC, Relation, Victim};
 pub use bounded::{Bounded, Foldable};
 pub use histogram::Histogram;
 pub use host::Host;
@@ -81,16 +81,16 @@ pub struct Model {
     /// Every signal, in table order.
     pub signals: Vec<Summary>,
     /// Who delayed whom: those that cost most, and the rest as `~other`.
-    pub interference: Vec<(Pair, Charged)>,
+    pub interference: Vec<(Relation, Charged)>,
     /// Who took the CPU from whom, counted: the same.
-    pub preemptions: Vec<(Pair, Charged)>,
+    pub preemptions: Vec<(Relation, Charged)>,
     /// Delays of signals by cgroup, in order: of those that were delayed most, and the rest as
     /// `~other`.
     pub folded_series: Vec<Series>,
     /// How many series were folded into `~other`, by metric.
     pub folded: Vec<(Cow<'static, str>, u64)>,
-    /// Who delayed whom most over the last seconds, the worst first.
-    pub worst: Vec<Recent>,
+    /// Who was held up most over the last seconds, the worst first.
+    pub victims: Vec<Victim>,
     /// Histograms to export instead of the sample's, where these would run backwards.
     steady_series: Corrections<Series>,
     /// The same of counters.
@@ -163,7 +163,7 @@ impl Builder {
             preemptions: self.attribution.preemptions(),
             folded_series: self.attribution.folded_series(),
             folded,
-            worst: self.attribution.worst(),
+            victims: self.attribution.victims(),
         }
     }
 

@@ -64,6 +64,13 @@ pub struct Interference {
 }
 
 impl Interference {
+    /// How long the victim was held up by something else, ns: by others, interrupts, its quota, the hypervisor. Not
+    /// waits behind its own work, for CPUs that were idle, or for a reason that is not known; nor sleeps that a device
+    /// ends, as the wait for that device is charged for itself.
+    pub fn held_up_ns(&self) -> u64 {
+        if is_held_up(self.resource, self.cause) { self.charged.ns } else { 0 }
+    }
+
     /// The order of [`Sample::interference`]: by all but the charge.
     pub fn order(&self, other: &Self) -> Ordering {
         let kind = |one: &Self| (one.resource, one.cause);
@@ -72,6 +79,14 @@ impl Interference {
             .then_with(|| by_name(&self.victim, &other.victim))
             .then_with(|| by_name(&self.culprit, &other.culprit))
     }
+}
+
+/// Whether something else held up a victim: see [`Interference::held_up_ns`].
+pub(super) fn is_held_up(resource: Resource, cause: Cause) -> bool {
+    let is_own = matches!(cause, Cause::Own | Cause::Idle | Cause::Untracked);
+    let is_device = resource == Resource::Uninterruptible
+        && matches!(cause, Cause::Hardirq | Cause::Softirq | Cause::Nmi);
+    !is_own && !is_device
 }
 
 /// Names that are one and the same need not be read.

@@ -1,11 +1,28 @@
-//! PURE: names and sentences that fit into so many columns of a terminal.
+//! PURE: words for people, and names and sentences that fit into so many columns of a terminal.
 
+use noise_common::charge::Cause;
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::clean::clean;
 
 /// Stands for what was cut off.
 const CUT: char = '…';
+
+/// A cause as people say it.
+pub fn why(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Foreign => "another cgroup",
+        Cause::Own => "its own work",
+        Cause::Kthread => "kernel thread",
+        Cause::Hardirq => "interrupt",
+        Cause::Softirq => "softirq",
+        Cause::Nmi => "NMI",
+        Cause::Throttle => "its CPU quota",
+        Cause::Steal => "hypervisor",
+        Cause::Idle => "idle CPU",
+        Cause::Untracked => "not known",
+    }
+}
 
 /// Columns of the screen that a text takes.
 pub fn width(text: &str) -> usize {

@@ -33,6 +33,8 @@ struct Wait {
 struct Waiter {
     /// The CPU whose queue it is in, by the latest event that said so.
     cpu: Option<u32>,
+    /// Since when it is in that queue; `None` where it runs or sleeps.
+    since_ns: Option<u64>,
     /// Its waits that are under way, by their ends.
     open: BTreeSet<(u64, Place)>,
 }
@@ -178,17 +180,36 @@ impl Blame {
         }
     }
 
-    /// Follows on which CPU threads wait.
+    /// Follows on which CPU threads wait, and for how long of that their quotas were used up.
     fn queue(&mut self, event: &Event<'_>) {
-        let (tid, cpu) = match &event.kind {
-            Kind::SchedSwitch { prev, .. } => (prev.tid, event.cpu),
-            Kind::SchedWaking(woken) | Kind::SchedWakeup(woken) | Kind::SchedWakeupNew(woken) => {
-                (woken.task.tid, woken.target_cpu)
+        let now_ns = event.time_ns;
+        let (tid, cpu, since_ns) = match &event.kind {
+            Kind::SchedSwitch { prev, prev_state, next } => {
+                if let Some(waiter) = self.waiters.get_mut(&next.tid) {
+                    waiter.since_ns = None;
+                }
+                (prev.tid, event.cpu, stays_runnable(*prev_state).then_some(now_ns))
             }
-            Kind::SchedMigrateTask { task, dest_cpu, .. } => (task.tid, *dest_cpu),
+            Kind::SchedWaking(woken) | Kind::SchedWakeup(woken) | Kind::SchedWakeupNew(woken) => {
+                let tid = woken.task.tid;
+                let known = self.waiters.get(&tid).and_then(|waiter| waiter.since_ns);
+                (tid, woken.target_cpu, known.or(Some(now_ns)))
+            }
+            Kind::SchedMigrateTask { task, dest_cpu, .. } => (task.tid, *dest_cpu, Some(now_ns)),
+            Kind::Throttled { task, throttled_ns } => {
+                let Some(waiter) = self.waiters.get(&task.tid) else { return };
+                let Some(since_ns) = waiter.since_ns else { return };
+                for place in &waiter.open {
+                    if let Some((_, Some(portion))) = self.open.get_mut(place) {
+                        portion.throttled(since_ns.saturating_add(*throttled_ns));
+                    }
+                }
+                return;
+            }
             _ => return,
         };
         let Some(waiter) = self.waiters.get_mut(&tid) else { return };
+        waiter.since_ns = since_ns;
         if waiter.cpu.replace(cpu) == Some(cpu) {
             return;
         }

@@ -34,7 +34,7 @@ pub fn log_event(event: &Event) {
             tracing::debug!(id = into.id, signal, subject, "belongs to the same incident");
         }
         Event::Merged { id, into } => {
-            tracing::info!(id = into.id, other = id, "another incident belongs to this one");
+            tracing::info!(id, into = into.id, "merged into another incident");
         }
         Event::Closed(report) => log_incident!(
             info,
@@ -75,7 +75,7 @@ impl Line {
                 let (time, beyond) = (culprit.time, culprit.beyond);
                 let share = beyond.share * 100.0;
                 format!(
-                    "{who} ({cause}) {:.3} s, {:.3} s beyond the usual, {share:.0} %",
+                    "{who} ({cause}) {:.3} s, {:.3} s above normal, {share:.0} %",
                     time.seconds, beyond.seconds
                 )
             })

@@ -1,4 +1,4 @@
-//! The page at `/`: the signals, live, for a person.
+//! The page at `/`, live, for a person: who is held up and by whom, incidents, and the signals.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,8 @@ use noise_analysis::{Overview, Report};
 use noise_common::signals::Kind;
 use noise_model::clean::clean;
 use noise_model::units;
-use noise_model::{Model, Recent, Summary};
+use noise_model::words::why;
+use noise_model::{Host, Model, Summary};
 
 const HEAD: &str = r#"<!doctype html><html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width"><title>noised</title>
@@ -21,12 +22,15 @@ pub const STYLE: &str = "\
 body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:70em;padding:0 1em;color:#222}
 table{border-collapse:collapse;width:100%}th,td{padding:.3em .8em;text-align:right;border-bottom:1px solid #ddd}
 th:first-child,td:first-child,.words th,.words td{text-align:left}td{font-variant-numeric:tabular-nums}th+th,td+td{white-space:nowrap}
-table.words th+th,table.words td+td{white-space:normal}small{color:#666}.absent td{color:#888}.bad{color:#b00}
+table.words th+th,table.words td+td{white-space:normal}table.words .number{white-space:nowrap}small{color:#666}.absent td{color:#888}.bad{color:#b00}
+summary{cursor:pointer;font-weight:bold;margin:1.5em 0 .5em}h1 small{font-size:.5em;font-weight:normal}
+@media(max-width:45em){body{margin:1em auto;padding:0 .5em}main{overflow-x:auto}.wide{display:none}th,td{padding:.3em .4em}}
 @media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}th,td{border-color:#333}a{color:#8bf}}
 ";
 
 /// What keeps the page up to date.
 pub const SCRIPT: &str = r#"setInterval(async()=>{try{const r=await fetch("/");const d=new DOMParser().parseFromString(await r.text(),"text/html");
+const o=document.querySelector("details").open;d.querySelector("details").open=o;
 document.querySelector("main").replaceWith(d.querySelector("main"))}catch(e){}},1000)
 "#;
 
@@ -62,26 +66,40 @@ fn row(page: &mut String, summary: &Summary) {
     };
 }
 
-/// Who delayed whom, the worst first; nothing where there was no delay.
-fn blame(page: &mut String, model: &Model) {
-    if model.worst.is_empty() {
+/// Who was held up, the worst first, with who did it.
+fn victims(page: &mut String, model: &Model, overview: &Overview) {
+    page.push_str("<h2>Who is held up, and by whom</h2>");
+    if model.victims.is_empty() {
+        page.push_str("<p>No delays in the last five seconds.</p>");
         return;
     }
     page.push_str(
-        "<h2>Who delayed whom</h2><table><tr><th>delayed<th>by<th>why<th>resource<th>time",
+        "<table class=words><tr><th>victim<th>held up<th>mostly by<th>how<th class=wide>usual p99 wait\
+         <th class=wide>all lost",
     );
-    for Recent { pair, ns } in &model.worst {
+    for victim in &model.victims {
+        let usual = overview.usual.iter().find(|usual| *usual.subject == *victim.name);
+        let (culprit, how) = match &victim.culprit {
+            Some((culprit, cause, ns)) => {
+                let share = units::share(*ns as f64 / victim.held_up_ns.max(1) as f64);
+                (format!("{} <small>{share}</small>", escape(culprit)), why(*cause))
+            }
+            None => ("–".to_owned(), ""),
+        };
         let _ = write!(
             page,
-            "<tr><td>{}<td>{}<td>{}<td>{}<td>{}",
-            escape(&pair.victim),
-            escape(&pair.culprit),
-            pair.cause.name(),
-            pair.resource.name(),
-            units::duration(*ns as f64),
+            "<tr><td>{}<td class=number>{}<td>{culprit}<td>{how}<td class=wide>{}<td class=wide>{}",
+            escape(&victim.name),
+            units::duration(victim.held_up_ns as f64),
+            units::known_duration(usual.and_then(|usual| usual.level.p99_ns)),
+            units::duration(victim.lost_ns as f64),
         );
     }
-    page.push_str("</table>");
+    page.push_str(
+        "</table><p><small>Of the last five seconds, all threads of a cgroup together. Held up: it waited for others, \
+         interrupts, its CPU quota or the hypervisor. All lost: also behind its own work and for CPUs that were idle. \
+         <code>noised why NAME</code> says more of one.</small></p>",
+    );
 }
 
 /// Incidents that are shown.
@@ -95,7 +113,7 @@ fn incidents(page: &mut String, overview: &Overview) {
         return;
     }
     page.push_str(
-        "<h2>Incidents</h2><table class=words><tr><th>incident<th>since<th>first culprit<th>what was \
+        "<h2>Incidents</h2><table class=words><tr><th>incident<th>first culprit<th>what was \
          waited for when it opened",
     );
     for report in latest {
@@ -104,7 +122,7 @@ fn incidents(page: &mut String, overview: &Overview) {
         let bad = if report.open { " class=bad" } else { "" };
         let _ = write!(
             page,
-            "<tr><td>#{id} {}<br><small{bad}>{}, {:.1} s</small><td>{}<td>{}<td>",
+            "<tr><td>#{id} {}<br><small{bad}>{}, {:.1} s since {}</small><td>{}<td>",
             escape(&main.whose()),
             escape(report.standing()),
             report.lasted(),
@@ -123,20 +141,45 @@ fn incidents(page: &mut String, overview: &Overview) {
     page.push_str("</table>");
 }
 
+/// How long the host has been up, by the clock of the samples, which stands still while it is suspended.
+fn uptime(at_ns: u64) -> String {
+    let minutes = at_ns / 60_000_000_000;
+    let (days, hours, minutes) = (minutes / 1440, minutes / 60 % 24, minutes % 60);
+    match days {
+        0 => format!("{hours} h {minutes} min"),
+        _ => format!("{days} d {hours} h"),
+    }
+}
+
 /// Renders the page.
-pub fn page(model: &Model, overview: &Overview) -> String {
+pub fn page(host: &Host, model: &Model, overview: &Overview) -> String {
     let mut page = String::from(HEAD);
+    let sample = &model.sample;
+    let open = overview.incidents.iter().filter(|report| report.open).count();
+    let (bad, open) = match open {
+        0 => ("", "no open incident".to_owned()),
+        1 => (" class=bad", "1 open incident".to_owned()),
+        _ => (" class=bad", format!("{open} open incidents")),
+    };
+    let _ = write!(
+        page,
+        "<main><p><b>{}</b>, Linux {}, up {}, {} CPUs, noised {}. <b{bad}>{open}</b>.</p>",
+        escape(&host.name),
+        escape(&host.kernel),
+        uptime(sample.at_ns),
+        host.cpus.len(),
+        escape(&host.noised),
+    );
+    victims(&mut page, model, overview);
+    incidents(&mut page, overview);
     page.push_str(
-        "<main><p>Delays of the last five seconds on this host.</p><table><tr><th>signal\
-         <th>events/s<th>p50 ≤<th>p99 ≤<th>max<th>lost per second<th>events since start",
+        "<details><summary>Signals</summary><table><tr><th>signal<th>events/s<th>p50 ≤<th>p99 ≤<th>max\
+         <th>lost per second<th>events since start",
     );
     for summary in &model.signals {
         row(&mut page, summary);
     }
-    page.push_str("</table>");
-    blame(&mut page, model);
-    incidents(&mut page, overview);
-    let sample = &model.sample;
+    page.push_str("</table></details>");
     let attached = sample.hooks.iter().filter(|hook| hook.attached).count();
     let _ = write!(page, "<p>{attached} of {} hooks attached.</p>", sample.hooks.len());
     let missed: u64 = sample.hooks.iter().map(|hook| hook.missed).sum();
@@ -160,6 +203,7 @@ mod tests {
     fn every_signal_is_named_and_absence_explained() {
         let absent = vec![(Signal::Nmi, "not attached: <x>".to_owned())];
         let page = page(
+            &Host::default(),
             &Builder::default().model_after(Sample { absent, ..Sample::default() }),
             &Overview::default(),
         );
@@ -171,7 +215,11 @@ mod tests {
 
     #[test]
     fn a_strict_policy_lets_the_page_work() {
-        let page = page(&Builder::default().model_after(Sample::default()), &Overview::default());
+        let page = page(
+            &Host::default(),
+            &Builder::default().model_after(Sample::default()),
+            &Overview::default(),
+        );
         for inline in ["<style", "<script>", " style=", " onload=", "javascript:"] {
             assert!(!page.contains(inline), "{inline}: {page}");
         }
@@ -192,7 +240,7 @@ mod tests {
                 traces: vec![trace.into()],
                 ..Overview::default()
             };
-            page(&Builder::default().model_after(Sample::default()), &overview)
+            page(&Host::default(), &Builder::default().model_after(Sample::default()), &overview)
         };
         let link = format!(
             "web&lt;1&gt; 42 waited 3 ms <a href=\"/api/v1/incidents/{}/path\">",
@@ -205,23 +253,32 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_are_named() {
-        let charge = |culprit: &str, ns| Interference {
+    fn the_host_and_who_is_held_up_come_first() {
+        let charge = |culprit: &str, cause, ns| Interference {
             resource: Resource::Cpu,
-            cause: Cause::Foreign,
+            cause,
             place: "".into(),
             victim: "web<1>".into(),
             culprit: culprit.into(),
             charged: Charged { ns, count: 1 },
         };
-        let interference = vec![charge("a", 2_000_000), charge("b", 3_000_000)];
+        let interference = vec![
+            charge("a", Cause::Foreign, 1_000_000),
+            charge("b", Cause::Foreign, 3_000_000),
+            charge("web<1>", Cause::Own, 5_000_000),
+        ];
+        let at_ns = 93_784_000_000_000;
+        let host = Host { name: "db<1>".to_owned(), cpus: vec![0, 1], ..Host::default() };
         let page = page(
-            &Builder::default().model_after(Sample { interference, ..Sample::default() }),
+            &host,
+            &Builder::default().model_after(Sample { at_ns, interference, ..Sample::default() }),
             &Overview::default(),
         );
-        let row = |culprit, time| {
-            format!("<tr><td>web&lt;1&gt;<td>{culprit}<td>foreign<td>cpu<td>{time}")
-        };
-        assert!(page.contains(&(row("b", "3.00 ms") + &row("a", "2.00 ms"))), "{page}");
+        let row = "<tr><td>web&lt;1&gt;<td class=number>4.00 ms<td>b <small>75.0 %</small><td>another cgroup<td class=wide>–\
+                   <td class=wide>9.00 ms";
+        assert!(page.contains(row), "{page}");
+        assert!(page.contains("<b>db&lt;1&gt;</b>, Linux , up 1 d 2 h, 2 CPUs"), "{page}");
+        assert!(page.find("Who is held up") < page.find("<details>"));
+        assert_eq!(uptime(3_660_000_000_000), "1 h 1 min");
     }
 }

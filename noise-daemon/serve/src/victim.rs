@@ -8,7 +8,7 @@ use axum::Router;
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
-use noise_analysis::{Level, Name, Stopped, Watched};
+use noise_analysis::{Name, Stopped, Usual};
 use noise_model::clean::clean_json;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use tokio::sync::{mpsc, oneshot};
@@ -20,20 +20,6 @@ pub const MOST_CGROUPS: usize = 64;
 /// How long a request waits for others.
 const WAIT: Duration = Duration::from_secs(5);
 const ROUTE: &str = "/api/v1/victim";
-
-/// What is usual for a signal of a cgroup.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Usual {
-    /// The signal.
-    pub signal: Watched,
-    /// The cgroup's label.
-    pub subject: Name,
-    /// Windows of half a second with events that it was learnt from.
-    pub windows: u64,
-    /// How the signal is usually.
-    #[serde(flatten)]
-    pub level: Level,
-}
 
 /// What `/api/v1/victim` answers.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -108,6 +94,7 @@ pub fn with_victims(router: Router, inquiries: mpsc::Sender<Inquiry>) -> Router 
 
 #[cfg(test)]
 mod tests {
+    use noise_analysis::Level;
     use noise_common::signals::Signal;
 
     use super::*;

@@ -65,6 +65,11 @@ impl CommandError {
         Self { exit: Exit::Usage, source: error.into() }
     }
 
+    /// The same, with what it is about before it.
+    pub fn context(self, about: String) -> Self {
+        Self { exit: self.exit, source: self.source.context(about) }
+    }
+
     /// As [`CommandError::usage`], with a sentence of the command's own.
     pub fn misused(sentence: impl Into<String>) -> Self {
         Self::usage(anyhow::Error::msg(sentence.into()))
@@ -125,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn kernels_that_cannot_are_told_from_failures() {
+    fn kernels_that_cannot_are_distinguished_from_failures() {
         assert_eq!(ends(KernelError::Lockdown).0, 3);
         assert_eq!(ends(KernelError::OwnUsers).0, 3);
         assert_eq!(ends(KernelError::Refused("E2BIG".to_owned())).0, 1);

@@ -41,7 +41,7 @@ pub enum Command {
     Run(run::RunArgs),
     /// Show live what is delayed, by how much, by whom, since when.
     Top(top::TopArgs),
-    /// Say what this kernel offers, and whether noised can work here.
+    /// Check kernel support and privileges: whether noised can work here.
     Check(check::CheckArgs),
     /// Say why one service, container or process is slow now: what it waited for, for whom, what to do.
     Why(why::WhyArgs),

@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use jiff::Timestamp;
-use noise_analysis::{Board, Clock, Event, Name, Overview, Settings, Watched};
+use noise_analysis::{Board, Clock, Event, Name, Overview, Settings, Usual, Watched};
 use noise_host::kernel::monotonic_ns;
 use noise_serve::log_event;
-use noise_serve::victim::Usual;
 use noise_system::procfs;
 
 use crate::kept::{Bounds, Keeping, Latest};

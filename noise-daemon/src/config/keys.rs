@@ -159,7 +159,7 @@ pub const KEYS: &[Key] = &[
         COUNT,
         Live,
         "Victims with their culprits that have a series of their own in \
-         noised_interference_seconds_total; the others are ~other",
+         noised_interference_seconds_total; the rest is summed as ~other",
     ),
     key("limits", "preemptions", COUNT, Live, "The same for noised_preemptions_total"),
     key(
@@ -168,7 +168,7 @@ pub const KEYS: &[Key] = &[
         COUNT,
         Live,
         "Cgroups that have a histogram of their own in each metric with the label cgroup alone, such as \
-         noised_cgroup_runqueue_wait_seconds; the others are ~other",
+         noised_cgroup_runqueue_wait_seconds; the rest is summed as ~other",
     ),
     key(
         "osnoise",
@@ -265,7 +265,7 @@ pub const KEYS: &[Key] = &[
         Live,
         "Rule 2: so many times the usual share of windows is above the baseline's mean",
     ),
-    key("incidents", "chance", NUMBER, Live, "Rule 2: and at most so probable by chance"),
+    key("incidents", "chance", NUMBER, Live, "Rule 2: the maximum p-value"),
     key(
         "incidents",
         "minimum-lost",
@@ -294,7 +294,13 @@ pub const KEYS: &[Key] = &[
         Live,
         "Latest windows (of half a second) that are held against the baseline",
     ),
-    key("incidents", "closing-windows", COUNT, Live, "Calm windows after which one is over"),
+    key(
+        "incidents",
+        "closing-windows",
+        COUNT,
+        Live,
+        "An incident closes after so many normal windows",
+    ),
     key(
         "incidents",
         "warmup-windows",

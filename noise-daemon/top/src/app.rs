@@ -11,6 +11,7 @@ use noise_model::total;
 
 use super::arrange::Sort;
 use super::input::{Command, Motion, command};
+use super::screens::overview;
 use super::source::Position;
 use super::table::Tone;
 use super::typing::{Purpose, Typed, Typing, time_of};
@@ -406,6 +407,17 @@ impl App {
             None => self.say("nothing more is known of this row".to_owned(), Tone::Plain),
         }
         Action::None
+    }
+
+    /// What the selected row would open.
+    pub(super) fn preview(&self) -> Option<Page> {
+        let row = self.view().selected(&self.shown).and_then(|at| self.shown.row(at))?;
+        (self.makers.open)(self.screen, self.history(), &self.look, &row.key)
+    }
+
+    /// The signals that have events, in short.
+    pub(super) fn signals(&self) -> Table {
+        overview::folded(self.history(), &self.look)
     }
 
     /// The victim that the open page is about, if Enter shows why that is slow.

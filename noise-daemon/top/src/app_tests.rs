@@ -20,7 +20,7 @@ use super::source::Position;
 use super::{Block, Look, SCREENS, Screen};
 
 fn app(seconds: u64, cgroups: u64) -> App {
-    let mut app = App::with(MAKERS, Screen::Overview, Look::default(), Duration::from_secs(1));
+    let mut app = App::with(MAKERS, Screen::Victims, Look::default(), Duration::from_secs(1));
     frames(seconds, cgroups).for_each(|frame| app.take(frame));
     app
 }
@@ -91,7 +91,7 @@ fn at_the_limit(seconds: u64, limit: u64) -> Arc<Frame> {
 #[test]
 fn figures_of_any_size_are_drawn() {
     let look = Look { seconds: 60.0, ..Look::default() };
-    let mut app = App::new(Screen::Overview, look, Duration::from_secs(1));
+    let mut app = App::new(Screen::Victims, look, Duration::from_secs(1));
     let mut terminal = Terminal::new(TestBackend::new(160, 50)).unwrap();
     for number in 0..8 {
         app.take(at_the_limit(number, if number % 2 == 0 { 0 } else { u64::MAX }));
@@ -128,7 +128,7 @@ fn a_filter_is_kept_by_enter_and_dropped_by_escape() {
     assert_eq!(keys(&app), ["/system.slice/web.service"], "while it is typed");
     press(&mut app, "\n");
     assert_eq!(keys(&app).len(), 1);
-    press(&mut app, "3");
+    press(&mut app, "4");
     assert_eq!(keys(&app).len(), 8, "each screen has its own");
     press(&mut app, "1/");
     assert_eq!(app.typing.as_ref().map(|typing| typing.text.as_str()), Some("WEB"));
@@ -217,7 +217,7 @@ fn a_replay_seeks_and_stands_still_when_it_is_paused() {
 }
 
 #[test]
-fn trouble_is_told_until_the_next_frame() {
+fn trouble_is_reported_until_the_next_frame() {
     let mut app = app(3, 2);
     let before = app.shown.clone();
     app.trouble("connection refused".to_owned());
@@ -232,14 +232,14 @@ fn what_is_exported_is_what_is_shown() {
     press(&mut app, "/web\n");
     let json = app.export();
     assert_eq!(json["version"], 1);
-    assert_eq!(json["screen"], "overview");
+    assert_eq!(json["screen"], "victims");
     assert_eq!(json["host"], "db1.example");
     assert_eq!(json["time"], "2026-03-04T12:00:09Z");
     assert_eq!(json["rows"].as_array().unwrap().len(), 1);
     assert_eq!(json["rows"][0]["cgroup"], "/system.slice/web.service");
     assert!(json["rows"][0]["lost_seconds_per_second"].is_number());
     assert_eq!(json["rows"][0]["seconds_over_time"].as_array().unwrap().len(), 9);
-    assert_eq!(app.export_name(), "noised-overview-20260304T120009000Z.json");
+    assert_eq!(app.export_name(), "noised-victims-20260304T120009000Z.json");
     press(&mut app, "\n");
     let page = app.export();
     assert_eq!(page["title"], "/system.slice/web.service in detail");

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::table::{Cell, Row, Table};
+use super::table::{Cell, Column, Row, Table};
 
 /// By which column, and whether the other way round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct Sort {
 }
 
 /// What a row must say to be shown: every word, in any cell, in any case; none of those behind a
-/// `!`.
+/// `!`. `victim:web` is about one column alone, which it names as the screen or its key has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     wanted: Vec<String>,
@@ -36,15 +36,28 @@ impl Filter {
         filter
     }
 
-    /// Whether it shows a row.
-    pub fn keeps(&self, row: &Row) -> bool {
+    /// Whether it shows a row of a table with these columns.
+    pub fn keeps(&self, columns: &[Column], row: &Row) -> bool {
         if self.wanted.is_empty() && self.unwanted.is_empty() {
             return true;
         }
-        let cells: Vec<String> = row.cells.iter().filter_map(words).collect();
-        let says = |word: &String| cells.iter().any(|cell| cell.contains(word.as_str()));
+        let cells: Vec<Option<String>> = row.cells.iter().map(words).collect();
+        let has = |cell: &Option<String>, word: &str| {
+            cell.as_ref().is_some_and(|cell| cell.contains(word))
+        };
+        let says = |word: &String| match of_column(columns, word) {
+            Some((index, word)) => cells.get(index).is_some_and(|cell| has(cell, word)),
+            None => cells.iter().any(|cell| has(cell, word)),
+        };
         self.wanted.iter().all(says) && !self.unwanted.iter().any(says)
     }
+}
+
+/// The index of the column that a word is about, and the rest of the word. Names have colons, too.
+fn of_column<'a>(columns: &[Column], word: &'a str) -> Option<(usize, &'a str)> {
+    let (name, rest) = word.split_once(':')?;
+    let named = |column: &Column| column.key == name || column.title.to_lowercase() == name;
+    Some((columns.iter().position(named)?, rest))
 }
 
 fn words(cell: &Cell) -> Option<String> {
@@ -120,7 +133,7 @@ fn digits(text: &str) -> (&str, &str) {
 /// Indices of the rows that are shown, in order. Equal rows stand by key, so that they keep their
 /// places from frame to frame.
 pub fn arrange(table: &Table, filter: &Filter, sort: Sort) -> Vec<usize> {
-    let kept = table.rows.iter().enumerate().filter(|(_, row)| filter.keeps(row));
+    let kept = table.rows.iter().enumerate().filter(|(_, row)| filter.keeps(&table.columns, row));
     let mut ranked: Vec<_> =
         kept.map(|(index, row)| (rank(row, sort.column), row.key.as_str(), index)).collect();
     ranked.sort_by(|(a, a_key, _), (b, b_key, _)| {
@@ -173,5 +186,38 @@ mod tests {
         assert_eq!(names(&table, "web !slice", 0, false), ["web.service"]);
         assert_eq!(names(&table, "web 1.0", 0, false), ["Web.slice"]);
         assert_eq!(names(&table, "!", 0, false).len(), 3);
+    }
+
+    #[test]
+    fn a_word_can_be_about_one_column() {
+        let column = |title, key| Column {
+            title,
+            key,
+            align: crate::Align::Left,
+            width: 5,
+            grows: false,
+            help: "",
+        };
+        let row = |victim: &str, culprit: &str| Row {
+            key: format!("{victim} {culprit}"),
+            cells: vec![
+                Cell::Text(victim.to_owned()),
+                Cell::Named { name: culprit.to_owned(), notes: vec![] },
+            ],
+            tone: Tone::Plain,
+        };
+        let table = Table {
+            columns: vec![column("victim", "victim"), column("Main Culprit", "culprit")],
+            rows: vec![row("web", "db"), row("db", "web"), row("docker:0123", "db")],
+            ..Table::default()
+        };
+        let shown = |filter| names(&table, filter, 0, false);
+        assert_eq!(shown("victim:web"), ["web db"]);
+        assert_eq!(shown("culprit:WEB"), ["db web"]);
+        assert_eq!(shown("!culprit:db"), ["db web"]);
+        assert_eq!(shown("culprit:db !victim:docker:"), ["web db"]);
+        // A name with a colon is a word as any other.
+        assert_eq!(shown("docker:0123"), ["docker:0123 db"]);
+        assert_eq!(shown("victim:"), ["db web", "docker:0123 db", "web db"]);
     }
 }

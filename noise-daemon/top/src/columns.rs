@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_column_that_does_not_exist_is_answered_with_those_that_do() {
-        let columns = SCREENS[2].table(&History::default(), &Look::default()).columns;
+        let columns = SCREENS[3].table(&History::default(), &Look::default()).columns;
         assert_eq!(find(&columns, "vict"), Ok(0));
         for (wrong, meant) in [("maen", "mean"), ("culprits", "culprit"), ("lost_second", "lost")] {
             let error = find(&columns, wrong).unwrap_err();

@@ -22,7 +22,7 @@ use super::source::Position;
 use super::{Look, Screen, text};
 
 fn app(seconds: u64, cgroups: u64) -> App {
-    let mut app = App::with(MAKERS, Screen::Overview, Look::default(), Duration::from_secs(1));
+    let mut app = App::with(MAKERS, Screen::Victims, Look::default(), Duration::from_secs(1));
     app.status.source = "/run/noised/noised.sock".to_owned();
     frames(seconds, cgroups).for_each(|frame| app.take(frame));
     app
@@ -73,7 +73,7 @@ fn overview_in_the_least_usual_terminal() {
 #[test]
 fn who_in_a_larger_terminal() {
     let mut app = app(30, 40);
-    press(&mut app, "3sj");
+    press(&mut app, "4sj");
     insta::assert_snapshot!(screen(&mut app, 120, 40));
 }
 
@@ -95,14 +95,14 @@ fn nothing_yet() {
 #[test]
 fn an_empty_screen() {
     let mut app = app(3, 3);
-    press(&mut app, "6");
+    press(&mut app, "7");
     insta::assert_snapshot!(screen(&mut app, 80, 24));
 }
 
 #[test]
 fn a_filter_that_is_typed_and_one_that_is_kept() {
     let mut app = app(30, 40);
-    press(&mut app, "3/vm-1");
+    press(&mut app, "4/vm-1");
     insta::assert_snapshot!("filter_typed", screen(&mut app, 80, 24));
     press(&mut app, "\n/nobody\n");
     insta::assert_snapshot!("filter_kept", screen(&mut app, 80, 24));
@@ -154,7 +154,7 @@ fn a_terminal_that_is_too_small() {
 
 #[test]
 fn without_colours_there_are_modifiers_only() {
-    for keys in ["", "\n", "?", "/web", "3jj", "6"] {
+    for keys in ["", "\n", "?", "/web", "4jj", "7"] {
         let mut app = app(30, 8);
         app.trouble("gone".to_owned());
         press(&mut app, keys);
@@ -181,12 +181,12 @@ fn own_work() -> Arc<Frame> {
 }
 
 #[test]
-fn own_work_is_told_in_whole_words_in_any_width() {
+fn own_work_is_reported_in_whole_words_in_any_width() {
     for columns in [60, 80, 120] {
-        let mut app = App::new(Screen::Overview, Look::default(), Duration::from_secs(1));
+        let mut app = App::new(Screen::Victims, Look::default(), Duration::from_secs(1));
         app.take(own_work());
         insta::assert_snapshot!(format!("own_work_{columns}"), screen(&mut app, columns, 16));
-        press(&mut app, "6");
+        press(&mut app, "7");
         let incidents = screen(&mut app, columns, 16);
         insta::assert_snapshot!(format!("own_incidents_{columns}"), &incidents);
         assert_eq!(incidents.matches("(self)").count(), 2, "{incidents}");

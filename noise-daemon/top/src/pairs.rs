@@ -17,6 +17,8 @@ pub type Pair = (Arc<str>, Arc<str>);
 pub struct Cost {
     /// Time that the victim lost, ns.
     pub ns: u64,
+    /// How much of that it was held up by something else: see [`Interference::held_up_ns`].
+    pub held_up_ns: u64,
     /// Delays of which that is a part.
     pub delays: u64,
     /// How often the culprit took a CPU that the victim had.
@@ -29,6 +31,7 @@ impl Cost {
     /// Adds what came in another time.
     pub fn add(&mut self, more: &Self) {
         self.ns.add(&more.ns);
+        self.held_up_ns.add(&more.held_up_ns);
         self.delays.add(&more.delays);
         self.preemptions.add(&more.preemptions);
         self.causes |= more.causes;
@@ -59,6 +62,7 @@ impl Cost {
         }
         Self {
             ns: charged.ns,
+            held_up_ns: charge.held_up_ns(),
             delays: charged.count,
             preemptions: 0,
             causes: 1 << charge.cause as u8,

@@ -51,7 +51,12 @@ pub fn screen(app: &App, filter: &Filter, columns: usize) -> String {
             let _ = writeln!(text, "{}", line.to_string().trim_end());
         }
     }
-    text + &table(&app.shown.table, filter, app.view().sort, columns) + "\n"
+    text += &table(&app.shown.table, filter, app.view().sort, columns);
+    if app.screen() == Screen::Victims {
+        text += "\n";
+        text += &table(&app.signals(), &Filter::default(), None, columns);
+    }
+    text + "\n"
 }
 
 /// A page, at most so many columns wide.

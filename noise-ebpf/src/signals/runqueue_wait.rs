@@ -100,10 +100,8 @@ pub fn run<A: Access>(state: *mut CpuState, task: Task<A>, pid: u32, cgroup: u64
     let cause = waiting & 1;
     record_fixed(state, Signal::RunqueueWait, cause as usize, now_ns - at_ns, now_ns);
     cgroup_runqueue_wait::run(state, cgroup, now_ns - at_ns, now_ns);
-    // Charged are the waits that are measured.
-    if !measures(state, Signal::RunqueueWait) && !measures(state, Signal::CgroupRunqueueWait) {
-        return;
-    }
+    let is_measured =
+        measures(state, Signal::RunqueueWait) || measures(state, Signal::CgroupRunqueueWait);
     let start = Start { pid, cpu: this_cpu(), at_ns, cause: cause as u32 };
-    ledger::wait_ends(state, task, cgroup, start, now_ns);
+    ledger::wait_ends(state, task, cgroup, start, is_measured, now_ns);
 }

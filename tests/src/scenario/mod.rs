@@ -6,6 +6,7 @@
 //!
 //! The paper's view of a critical path, quiet and noisy, is made of two recordings, without a daemon.
 
+pub mod compared;
 mod cpu;
 pub mod critical_path;
 mod disk;

@@ -151,7 +151,7 @@ fn names_of_real_things() -> Result<Verdict> {
         let answer = get(daemon.address, path, &[])?;
         ensure_clean(path, answer.text()?)?;
     }
-    for screen in ["overview", "cpu", "who", "disk-net", "irq", "incidents"] {
+    for screen in ["victims", "overview", "cpu", "who", "disk-net", "irq", "incidents"] {
         let top =
             ["top", "--once", "--interval", "300ms", "--connect", &socket, "--screen", screen];
         let text = ask(&top)?;

@@ -20,6 +20,8 @@ use self::lttng::{ALL, Row, Tables, spread, tid, value};
 #[path = "../../../noise-daemon/trace/tests/traces/lttng.rs"]
 #[expect(clippy::unwrap_used, reason = "a judge that prints nonsense fails the test by panicking")]
 mod lttng;
+#[path = "../../../noise-daemon/trace/tests/traces/packages.rs"]
+mod packages;
 #[path = "../../../noise-daemon/trace/tests/traces/printed.rs"]
 #[expect(clippy::unwrap_used, reason = "see there")]
 mod printed;

@@ -64,7 +64,7 @@ impl Served {
 
     fn top(&self, columns: u16, rows: u16, options: &[&str]) -> Result<Terminal> {
         let terminal = self.start_top(columns, rows, options)?;
-        terminal.wait_for_words(&["Overview", "runqueue_wait"])?;
+        terminal.wait_for_words(&["Victims", "runqueue_wait"])?;
         Ok(terminal)
     }
 
@@ -129,12 +129,13 @@ fn every_key() -> Result<Verdict> {
     let terminal = served.top(150, 30, &[])?;
     let (label, name) = (group.label(), short(&group));
     for (key, words) in [
-        ("2", vec!["softirq", "steal", "waiting"]),
-        ("3", vec!["victim", "culprit", name.as_str()]),
-        ("4", vec!["worst culprit"]),
-        ("5", vec!["local_timer"]),
-        ("6", vec!["Incidents"]),
-        ("1", vec!["runqueue_wait", "p99"]),
+        ("3", vec!["softirq", "steal", "waiting"]),
+        ("4", vec!["victim", "culprit", name.as_str()]),
+        ("5", vec!["worst culprit"]),
+        ("6", vec!["local_timer"]),
+        ("7", vec!["Incidents"]),
+        ("1", vec!["Who is held up", "main culprit", name.as_str(), "Signals with events"]),
+        ("2", vec!["runqueue_wait", "p99"]),
         ("Tab", vec!["softirq", "steal", "waiting"]),
         ("BTab", vec!["runqueue_wait", "p99"]),
     ] {
@@ -149,14 +150,14 @@ fn every_key() -> Result<Verdict> {
         terminal.wait_for("no help", |screen| !screen.contains("record the frames"))?;
     }
     // A filter leaves what it names; Esc gives the rest back.
-    terminal.press(&["1", "/", "s", "o", "f", "t", "Enter"])?;
+    terminal.press(&["2", "/", "s", "o", "f", "t", "Enter"])?;
     terminal.wait_for("softirq alone", |screen| {
         screen.contains("softirq") && !screen.contains("runqueue_wait")
     })?;
     terminal.press(&["/", "Escape"])?;
     terminal.wait_for_words(&["softirq", "runqueue_wait"])?;
     // A page with a distribution over time, and back.
-    terminal.press(&["3"])?;
+    terminal.press(&["4"])?;
     terminal.wait_for_words(&[&name])?;
     terminal.press(&["Enter"])?;
     let page = terminal.wait_for("a page", |screen| !screen.contains("culprit  "))?;
@@ -164,7 +165,7 @@ fn every_key() -> Result<Verdict> {
     terminal.press(&["Escape"])?;
     terminal.wait_for_words(&["victim", "culprit"])?;
     // Order, and its reverse: the rows change places.
-    terminal.press(&["5", "s"])?;
+    terminal.press(&["6", "s"])?;
     let rows = |screen: &str| -> Vec<String> {
         let names = ["local_timer", "reschedule", "timer", "sched", "rcu", "net_rx"];
         let lines = screen.lines().filter(|line| names.iter().any(|name| line.contains(name)));
@@ -203,7 +204,7 @@ fn every_key() -> Result<Verdict> {
     terminal.wait_for_words(&["recording ended"])?;
     ensure!(written(terminal.folder(), "noised-", ".frames")?.is_some(), "nothing is recorded");
     // An export is a file that a script can read.
-    terminal.press(&["3", "e"])?;
+    terminal.press(&["4", "e"])?;
     terminal.wait_for_words(&["noised-who-"])?;
     let path = written(terminal.folder(), "noised-who-", ".json")?.context("no export")?;
     let export: Value = serde_json::from_str(&fs::read_to_string(path)?)?;
@@ -229,14 +230,17 @@ fn who_names_a_hog() -> Result<Verdict> {
     let hog = Group::new("hog", &[Hierarchy::Cpu])?;
     let worker = Worker::start_at(Place::group(&victim), "burn", &["0"])?;
     let terminal = served.top(150, 30, &[])?;
-    terminal.press(&["3"])?;
-    terminal.wait_for_words(&["victim", "culprit"])?;
+    terminal.wait_for_words(&["Who is held up", "main culprit"])?;
     let burner = Worker::start_at(Place::group(&hog), "burn", &["0"])?;
     let planted = Instant::now();
     let (victim_label, hog_label) = (short(&victim), short(&hog));
     let names_both = |line: &str| line.contains(&victim_label) && line.contains(&hog_label);
     let screen = terminal.wait_for("the hog", |screen| screen.lines().any(names_both))?;
     println!("named {:.1} s after it began to work:\n{screen}", planted.elapsed().as_secs_f64());
+    terminal.press(&["4"])?;
+    terminal.wait_for("the pair", |screen| {
+        screen.contains("Who delays whom") && screen.lines().any(names_both)
+    })?;
     burner.stop()?;
     worker.stop()?;
     Ok(Verdict::Passed)
@@ -281,7 +285,7 @@ fn enter_shows_why() -> Result<Verdict> {
     let first = shown.lines().skip_while(|line| !line.contains(" waited ")).take(3);
     let first = first.collect::<Vec<_>>().join(" ");
     ensure!(first.contains(&victim_label) && first.contains(&hog_label), "it says {first}");
-    for part in ["who had the CPUs that it waited for", "against its usual", "what can be done"] {
+    for part in ["who had the CPUs that it waited for", "against its usual", "remedies"] {
         ensure!(shown.contains(part), "{part:?} is not on the page");
     }
     ensure!(shown.contains("critical path"), "no path is on the page");
@@ -362,7 +366,7 @@ fn records_and_replays() -> Result<Verdict> {
     let (group, workers) = everything()?;
     let label = short(&group);
     let terminal = served.top(150, 30, &["--record", "it.noised"])?;
-    terminal.press(&["3"])?;
+    terminal.press(&["4"])?;
     terminal.wait_for_words(&[&label])?;
     thread::sleep(Duration::from_secs(4));
     terminal.press(&["q"])?;
@@ -378,7 +382,7 @@ fn records_and_replays() -> Result<Verdict> {
     let (binary, path) = (binary()?.display().to_string(), path.display().to_string());
     let replay = Terminal::start(150, 30, &[&binary, "top", "--replay", &path])?;
     replay.wait_for_words(&["REPLAY"])?;
-    replay.press(&["3", "End"])?;
+    replay.press(&["4", "End"])?;
     replay.wait_for_words(&[&label])?;
     let position = |screen: &str| -> Option<String> {
         let line = screen.lines().find(|line| line.contains("REPLAY"))?;
@@ -399,7 +403,7 @@ fn once_and_json() -> Result<Verdict> {
     let served = Served::start()?;
     let (group, workers) = everything()?;
     let label = group.label();
-    let is_told_by = |source: &str| -> Result<bool> {
+    let is_said_by = |source: &str| -> Result<bool> {
         let outcome =
             run_noised(&["top", "--connect", source, "--once", "--json", "--screen", "who"])?;
         ensure!(outcome.code == 0, "{source}: {}", outcome.stderr);
@@ -412,14 +416,14 @@ fn once_and_json() -> Result<Verdict> {
     let text = ["top", "--connect", &socket, "--once", "--screen", "who", "--sort", "Mean"];
     let text = run_noised(&text)?;
     let second = text.stdout.lines().nth(1).unwrap_or_default();
-    let is_told = second == "no open incident" || second.starts_with("! ");
-    ensure!(text.code == 0 && is_told, "{}{}", text.stdout, text.stderr);
+    let is_said = second == "no open incident" || second.starts_with("! ");
+    ensure!(text.code == 0 && is_said, "{}{}", text.stdout, text.stderr);
     let wrong = run_noised(&["top", "--connect", &socket, "--once", "--sort", "p"])?;
-    ensure_refused(&wrong, 1, &["no column `p`", "there are: signal"])?;
+    ensure_refused(&wrong, 1, &["no column `p`", "there are: victim"])?;
     for source in [served.socket(), served.address()?] {
         // A new group has no name at first.
         let deadline = Instant::now() + TIMEOUT;
-        while !is_told_by(&source)? {
+        while !is_said_by(&source)? {
             ensure!(Instant::now() < deadline, "{source}: no {label} within {TIMEOUT:?}");
         }
     }
@@ -452,7 +456,7 @@ fn refusals() -> Result<Verdict> {
     ensure_refused(&outcome, 1, &["/nonexistent/file"])?;
     let outcome = run_noised(&["top", "--interval", "0s", "--once"])?;
     ensure_refused(&outcome, 2, &["interval"])?;
-    // Nobody without privileges, and without a daemon.
+    // The user nobody, without a daemon.
     if PathBuf::from("/run/noised/noised.sock").exists() {
         return Ok(Verdict::Passed);
     }

@@ -32,7 +32,7 @@ const LEAST_STOPPED: f64 = 0.3;
 const APART: f64 = 0.35;
 
 /// Whether the kernel says what quotas take.
-fn says_quota() -> Result<bool> {
+pub(crate) fn says_quota() -> Result<bool> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     let mut next = || numbers.next().and_then(|number| number.parse::<u32>().ok());
@@ -107,7 +107,7 @@ fn why_as_a_member_of_the_group() -> Result<Verdict> {
     let first = page.stdout.lines().take(3).collect::<Vec<_>>().join(" ");
     let answer = if says_quota()? { "by its own CPU quota" } else { "waited" };
     ensure!(first.contains(answer) && first.contains(&label), "it says {first}");
-    for part in ["stopped, as the daemon counted", "against its usual", "what can be done"] {
+    for part in ["stopped, as the daemon counted", "against its usual", "remedies"] {
         ensure!(page.stdout.contains(part), "{part:?} is not on the page");
     }
     ensure!(page.stderr.contains("ui.perfetto.dev") && page.stderr.contains(path), "no word of it");

@@ -139,7 +139,7 @@ impl Pages {
 }
 
 /// Names of events in recordings, which begin as those of metrics do.
-const EVENTS: [&str; 1] = ["noised_mark"];
+const EVENTS: [&str; 2] = ["noised_mark", "noised_throttled"];
 
 /// The metrics that a Rust file names: strings that are a name as a whole.
 pub fn metrics_in(text: &str) -> BTreeSet<String> {

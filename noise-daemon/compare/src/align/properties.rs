@@ -152,7 +152,7 @@ fn what_is_missing_is_a_gap() {
             .map(|(column, _)| column)
             .collect()
     };
-    assert_eq!(gaps(&rows[0]), []);
+    assert!(gaps(&rows[0]).is_empty());
     assert_eq!(gaps(&rows[1]), [10, 11, 12, 13]);
     assert_eq!(gaps(&rows[2]), [10, 11, 12, 13]);
     assert_eq!(gaps(&rows[3]), [0, 1, 2]);

@@ -1,6 +1,6 @@
 //! PURE: how much of the detours each source made.
 //!
-//! The time of a detour belongs to its parts; what is in no part are ways in and out (entry and
+//! The time of a detour belongs to its parts; what is in no part is kernel entry/exit overhead (entry and
 //! exit code, caches that have to be filled again), or the hardware where there is no part at all.
 //! As a count, a detour is one: it is apportioned to its parts by their time, so that the counts
 //! of all sources sum to the count of detours.
@@ -13,11 +13,11 @@ use crate::{Class, Detour, DetourReport, GapSource, SourceKey};
 /// What one source, or all threads of one name, made of the detours.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct SourceShare {
-    /// Its kind; `None` for ways in and out.
+    /// Its kind; `None` for kernel entry/exit overhead.
     pub class: Option<Class>,
     /// Its name, without the CPU that a kernel thread is bound to; may be empty.
     pub name: String,
-    /// Its events; for hardware, and for ways in and out, the detours that have them.
+    /// Its events; for hardware, and for kernel entry/exit overhead, the detours that have them.
     pub events: u64,
     /// Detours, apportioned.
     pub detours: f64,
@@ -33,8 +33,8 @@ pub struct SourceShare {
 
 /// What all sources made of the detours.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Shares {
-    /// The sources, those with most time first, ways in and out last.
+pub struct SourceShares {
+    /// The sources, those with most time first, kernel entry/exit overhead last.
     pub sources: Vec<SourceShare>,
     /// All detours.
     pub detours: u64,
@@ -61,7 +61,7 @@ impl Sum {
 
 type Key = (Option<Class>, String);
 
-impl Shares {
+impl SourceShares {
     /// Of all detours of a report.
     pub fn of(report: &DetourReport) -> Self {
         let keys: Vec<Key> = report.sources.iter().map(key).collect();
@@ -121,7 +121,7 @@ fn weights(detour: &Detour) -> impl Iterator<Item = f64> {
 impl fmt::Display for SourceShare {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.class, self.name.as_str()) {
-            (None, "") => formatter.write_str("ways in and out"),
+            (None, "") => formatter.write_str("kernel entry/exit overhead"),
             (None, name) => formatter.write_str(name),
             (Some(class), "") => formatter.write_str(class.name()),
             (Some(class), name) => write!(formatter, "{class} {name}"),
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_detour_is_apportioned_to_its_parts() {
-        let shares = Shares::of(&report());
+        let shares = SourceShares::of(&report());
         let rows: Vec<_> = shares
             .sources
             .iter()
@@ -150,7 +150,7 @@ mod tests {
                 ("irq local_timer".to_owned(), 2, 1.75, 8_000),
                 ("hardware".to_owned(), 1, 1.0, 6_000),
                 ("softirq timer".to_owned(), 1, 0.25, 2_000),
-                ("ways in and out".to_owned(), 1, 0.0, 2_000),
+                ("kernel entry/exit overhead".to_owned(), 1, 0.0, 2_000),
             ]
         );
         assert_eq!((shares.detours, shares.explained), (4, 3));
@@ -162,7 +162,7 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_is_charged_twice_or_lost(report in any_report()) {
-            let shares = Shares::of(&report);
+            let shares = SourceShares::of(&report);
             let detours: f64 = shares.sources.iter().map(|share| share.detours).sum();
             prop_assert!((detours - shares.detours as f64).abs() < 1e-6);
             let time_ns: u64 = shares.sources.iter().map(|share| share.time_ns).sum();

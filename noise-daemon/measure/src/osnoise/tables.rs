@@ -94,7 +94,7 @@ pub fn sources(tally: &Tally, most: usize) -> String {
         table.push(&row(name, events, sum(|own| own.noise_ns), duration(longest_ns as f64)));
     }
     if whole.ways_ns != 0 {
-        let name = "ways in and out".to_owned();
+        let name = "kernel entry/exit overhead".to_owned();
         table.push(&row(name, "–".to_owned(), whole.ways_ns, "–".to_owned()));
     }
     table.text()

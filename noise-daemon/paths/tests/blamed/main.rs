@@ -87,6 +87,33 @@ fn at_a_disk_who_was_ahead() {
 }
 
 #[test]
+fn while_its_quota_is_used_up_for_no_one_else() {
+    let throttled = |tid: i32, ns| Kind::Throttled { task: task(tid), throttled_ns: ns };
+    // Thread 1 itself; then thread 2, which is to wake it: of that wait, a part lies within the sleep.
+    let path = path(&[
+        (100, 0, switch(0, 0, 1)),
+        (200, 0, switch(1, 0, 3)),
+        (260, 0, switch(3, 1, 0)),
+        (300, 0, throttled(1, 90)),
+        (300, 0, switch(0, 0, 1)),
+        (310, 1, switch(0, 0, 2)),
+        (320, 1, switch(2, 0, 4)),
+        (350, 0, switch(1, 1, 0)),
+        (420, 1, throttled(2, 80)),
+        (420, 1, switch(4, 1, 2)),
+        (440, 1, waking(1)),
+        (445, 0, switch(0, 0, 1)),
+        (450, 0, switch(1, 1, 0)),
+    ]);
+    let waits: Vec<_> =
+        path.iter().filter(|part| part.state == "waiting_cpu").map(divided).collect();
+    let own = vec![(-1, "", "throttle", 90), (0, "t0", "idle", 10)];
+    // It lasted from 320 to 420: the quota took the time until 400, and 350 is where the sleep begins.
+    let other = vec![(-1, "", "throttle", 50), (4, "t4", "thread", 20)];
+    assert_eq!(waits[..2], [("waiting_cpu", own), ("waiting_cpu", other)]);
+}
+
+#[test]
 fn a_sleep_that_no_signal_ends_what_woke_it() {
     let woken_by = |prev_state: i64, context: &[Kind<'static>]| {
         let mut events = vec![(10, 0, switch(0, 0, 1)), (20, 0, switch(1, prev_state, 0))];

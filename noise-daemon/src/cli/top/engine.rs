@@ -169,7 +169,7 @@ impl<'a> Measuring<'a> {
 
 impl Source for EngineSource {
     fn name(&self) -> String {
-        "this process".to_owned()
+        "no daemon found: measuring from now on".to_owned()
     }
 
     fn poll(&mut self, timeout: Duration) -> Option<News> {

@@ -51,7 +51,7 @@ pub struct TopArgs {
     /// Print each refresh below the one before, for logs.
     #[arg(long, conflicts_with = "once")]
     pub batch: bool,
-    /// Screen to begin with: overview, cpu, who, disk-net, irq or incidents [default: overview].
+    /// Screen to begin with: victims, overview, cpu, who, disk-net, irq or incidents [default: victims].
     #[arg(long, value_name = "NAME", value_parser = screen)]
     pub screen: Option<Screen>,
     /// Write what is shown to a file as well, at its end if it exists.
@@ -60,7 +60,7 @@ pub struct TopArgs {
     /// Show what was recorded in a file.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["connect", "record"])]
     pub replay: Option<PathBuf>,
-    /// Show only rows that contain this.
+    /// Show only rows that contain this; `victim:web`, `culprit:backup` look into that column alone.
     #[arg(long, value_name = "TEXT")]
     pub filter: Option<String>,
     /// Column to sort by, as it is called on the screen.

@@ -4,50 +4,20 @@ mod beside;
 mod lane;
 pub(crate) mod page;
 pub(crate) mod picture;
-mod several;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
-use noise_paths::blame::Blame;
-use noise_paths::build::{Builder, Waker};
-use noise_paths::calls::{Calls, begins_call};
-use noise_paths::document::{Delimiters, Document, traced};
-use noise_paths::execution::{Execution, Finder, Wanted, find};
-use noise_paths::feed;
-use noise_paths::graph::{Graph, Who, Worker};
-use noise_paths::several::Merged;
-use noise_paths::walk::{Bounds, walk};
-use noise_trace::clock::Clock;
-use noise_trace::ctf::Reader;
+use noise_paths::document::Document;
 use noise_trace::damage::Damage;
-use noise_trace::delays::Delays;
-use noise_trace::event::Kind;
-use noise_trace::ftrace;
-use noise_trace::record::Source;
-use noise_trace::select::Select;
 use serde::Serialize;
 
 use self::picture::Picture;
-use self::several::Together;
-use super::moment::Moment;
-use super::part::Part;
+use super::asked::Asking;
+use super::found::found;
 use super::recording::Recording;
-use super::{NO_CGROUPS, report};
+use super::report;
 use crate::cli::CommandError;
 use crate::cli::output::{self, Painted};
-
-/// Events after which what lies before the asked time is forgotten.
-const FORGET_EVENTS: u64 = 1 << 16;
-
-/// Events beyond the asked time that are read to find out what ends a sleep.
-const BEYOND_EVENTS: u64 = 1 << 20;
-/// After so many of them it is looked whether any more are needed.
-const LOOK_EVENTS: u64 = 1 << 10;
-
-/// Parts of all paths together: about a gigabyte.
-const MAX_PARTS: usize = if cfg!(test) { 1000 } else { 1 << 22 };
 
 /// Columns of a page where there is no terminal; and how few and how many it has on one.
 const USUAL_COLUMNS: usize = 120;
@@ -69,19 +39,6 @@ pub struct CriticalPathArgs {
     /// one, with what is longer and for whom. What else is asked for holds for both.
     #[arg(long, value_name = "RECORDING", conflicts_with_all = ["perfetto", "others"])]
     against: Option<PathBuf>,
-    /// What one execution is: thread:TID, or a part of that thread's time as thread:TID@FROM..TO (each a time as
-    /// --from has it, or empty); process:NAME or process:PID for each process from its creation or exec to its
-    /// exit; mark:NAME or mark:NAME=KEY between marks that programs set (noised mark); event:BEGIN..END from one
-    /// event of a thread to another, each a name with conditions between slashes if need be
-    /// (event:syscall_entry_read/fd=3/..syscall_exit_read); request:PORT and connection:PORT of a server, where the
-    /// recording has headers of packets. May be given several times.
-    #[arg(long = "execution", value_name = "EXECUTION", required = true, value_parser = Asked::parse)]
-    executions: Vec<Asked>,
-    /// What wake-ups of threads on their way to sleep, and LTTng's state dump, mean: what the events say, or what Trace
-    /// Compass makes of them, so that paths agree with its own to the nanosecond (see docs/traces.md) [default:
-    /// trace-compass for LTTng's traces, else events]
-    #[arg(long, value_name = "READING")]
-    reading: Option<Reading>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -90,79 +47,7 @@ pub struct CriticalPathArgs {
     #[arg(long, value_name = "FILE")]
     perfetto: Option<PathBuf>,
     #[command(flatten)]
-    part: Part,
-}
-
-/// How moments are read of which Trace Compass makes something else than what the events say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Reading {
-    /// By the events.
-    Events,
-    /// As Trace Compass does.
-    TraceCompass,
-}
-
-impl Reading {
-    /// The usual one, by the environment of a recording.
-    fn of(env: &BTreeMap<String, String>) -> Self {
-        // Recordings of noised name LTTng's tracer too, for the tools that read nothing else.
-        let is_by_lttng = env.get("tracer_name").is_some_and(|name| name.starts_with("lttng"));
-        match is_by_lttng && !env.contains_key("recorded_by") {
-            true => Self::TraceCompass,
-            false => Self::Events,
-        }
-    }
-}
-
-/// An execution as it is asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Asked {
-    text: String,
-    wanted: Wanted,
-    from: Option<Moment>,
-    to: Option<Moment>,
-}
-
-impl Asked {
-    fn parse(text: &str) -> Result<Self, String> {
-        let (name, span) = match text.rsplit_once('@') {
-            Some((name, span)) if text.starts_with("thread:") => (name, Some(span)),
-            _ => (text, None),
-        };
-        let wanted = name.parse::<Wanted>().map_err(|error| error.to_string())?;
-        let (from, to) = match span {
-            None => (None, None),
-            Some(span) => {
-                let (from, to) = span
-                    .split_once("..")
-                    .ok_or_else(|| format!("`{span}` is no span of time; write FROM..TO"))?;
-                let moment =
-                    |text: &str| (!text.is_empty()).then(|| Moment::parse(text)).transpose();
-                (moment(from)?, moment(to)?)
-            }
-        };
-        let is_reversed = match (from, to) {
-            (Some(Moment::At(from)), Some(Moment::At(to)))
-            | (Some(Moment::After(from)), Some(Moment::After(to))) => from >= to,
-            _ => false,
-        };
-        if is_reversed {
-            return Err("the time ends before it begins; write FROM..TO".to_owned());
-        }
-        Ok(Self { text: text.to_owned(), wanted, from, to })
-    }
-
-    fn is_relative(&self) -> bool {
-        [self.from, self.to].iter().any(|moment| matches!(moment, Some(Moment::After(_))))
-    }
-}
-
-/// An execution with the time that is asked for, nanoseconds since the epoch.
-struct Sought<'a> {
-    name: &'a str,
-    wanted: &'a Wanted,
-    from_ns: Option<u64>,
-    to_ns: Option<u64>,
+    asking: Asking,
 }
 
 /// Runs the command.
@@ -172,18 +57,19 @@ struct Sought<'a> {
 pub fn run(args: &CriticalPathArgs) -> Result<(), CommandError> {
     let path = args.recording.as_path();
     let recording = Recording::open(path)?;
+    let one = |path: &Path, recording: &Recording| -> Result<(Document, Damage), CommandError> {
+        let picture = args.perfetto.as_deref().map(|to| Picture::begin(path, to)).transpose()?;
+        Ok(found(&args.asking, recording, &args.others, picture)?)
+    };
     let Some(other_path) = &args.against else {
-        let (document, damage) = found(args, path, &recording)?;
+        let (document, damage) = one(path, &recording)?;
         print(args, &document, || page::page(&document, columns()))?;
         report(path, &damage);
         return Ok(());
     };
     let other = Recording::open(other_path)?;
     let one = |path: &Path, recording: &Recording| {
-        found(args, path, recording).map_err(|CommandError { exit, source }| CommandError {
-            exit,
-            source: source.context(path.display().to_string()),
-        })
+        one(path, recording).map_err(|error| error.context(path.display().to_string()))
     };
     let (document, damage) = one(path, &recording)?;
     let (against, other_damage) = one(other_path, &other)?;
@@ -209,364 +95,8 @@ fn print(
     Ok(())
 }
 
-/// The paths in a recording.
-fn found(
-    args: &CriticalPathArgs,
-    path: &Path,
-    recording: &Recording,
-) -> Result<(Document, Damage), CommandError> {
-    let others = several::open(recording, &args.others)?;
-    let mut picture = args.perfetto.as_deref().map(|to| Picture::begin(path, to)).transpose()?;
-    Ok(match recording {
-        Recording::Ctf(ctf) => {
-            let files = ctf.streams();
-            let reader = || Reader::new(&ctf.layout, &files);
-            let begin_ns = || reader().first_ns().unwrap_or(0);
-            let select = args.part.select(begin_ns);
-            let sought = sought(args, &select, begin_ns);
-            let tidied = || recording.tidied(reader(), false);
-            let clock = ctf.layout.clocks.first().cloned().unwrap_or_else(Clock::epoch);
-            if let Some(picture) = &mut picture {
-                picture.of(&clock, &ctf.layout.env);
-            }
-            let together = Together::new(recording, ctf, &others, &args.others)?;
-            let builder = builder(args, Reading::of(&ctf.layout.env), together.builder());
-            let found = all(together.read(), builder, select, &sought)?;
-            let (document, damage) = blamed(together.read(), found);
-            picture.map(|picture| picture.finish(&document, tidied())).transpose()?;
-            (document, damage)
-        }
-        Recording::Text(text) => {
-            let reader = || ftrace::Reader::new(text);
-            let begin_ns = || reader().next().map_or(0, |first| first.time_ns);
-            let select = args.part.select(begin_ns);
-            let sought = sought(args, &select, begin_ns);
-            let wakes = reader().any(|record| matches!(record.kind(), Kind::SchedWaking(_)));
-            let waker = if wakes { Waker::Waking } else { Waker::Wakeup };
-            let tidied = || recording.tidied(reader(), false);
-            let builder = builder(args, Reading::Events, Builder::new(waker));
-            let found = all(Merged::one(tidied()), builder, select, &sought)?;
-            let (document, damage) = blamed(Merged::one(tidied()), found);
-            picture.map(|picture| picture.finish(&document, tidied())).transpose()?;
-            (document, damage)
-        }
-    })
-}
-
 /// How wide a page is.
 pub(crate) fn columns() -> usize {
     let terminal = output::is_terminal().then(noise_top::term::columns).flatten();
     terminal.map_or(USUAL_COLUMNS, |columns| columns.clamp(LEAST_COLUMNS, MOST_COLUMNS))
-}
-
-fn builder(args: &CriticalPathArgs, usual: Reading, builder: Builder) -> Builder {
-    match args.reading.unwrap_or(usual) {
-        Reading::TraceCompass => builder.like_trace_compass(),
-        Reading::Events => builder,
-    }
-}
-
-fn sought<'a>(
-    args: &'a CriticalPathArgs,
-    select: &Select,
-    begin_ns: impl FnOnce() -> u64,
-) -> Vec<Sought<'a>> {
-    let begin_ns = if args.executions.iter().any(Asked::is_relative) { begin_ns() } else { 0 };
-    let time_ns = |moment: Option<Moment>| moment.map(|moment| moment.time_ns(begin_ns));
-    let one = |asked: &'a Asked| Sought {
-        name: &asked.text,
-        wanted: &asked.wanted,
-        from_ns: time_ns(asked.from).max(select.from_ns),
-        to_ns: [time_ns(asked.to), select.to_ns].into_iter().flatten().min(),
-    };
-    args.executions.iter().map(one).collect()
-}
-
-/// The paths, what could not be read, and whether there are begins and ends of system calls.
-type Found = (Document, Damage, bool);
-
-/// Goes over the events, and finds the paths.
-fn all<'t, S: Source<'t>>(
-    mut source: Merged<'t, S>,
-    mut builder: Builder,
-    mut select: Select,
-    sought: &[Sought<'_>],
-) -> anyhow::Result<Found> {
-    // None where one of them has no begin or no end.
-    let from_ns = sought.iter().map(|sought| sought.from_ns).min().flatten();
-    let to_ns = sought.iter().map(|sought| sought.to_ns).collect::<Option<Vec<_>>>();
-    let to_ns = to_ns.and_then(|all| all.into_iter().max());
-    let mut document = Document::default();
-    let (mut wanted, mut last_ns) = (BTreeSet::new(), 0);
-    let (mut beyond, mut number, mut has_calls) = (0, 0u64, false);
-    let (mut is_whole, mut parts) = (true, 0usize);
-    let mut finders: Vec<Option<Finder>> =
-        sought.iter().map(|sought| Finder::new(sought.wanted, 0)).collect();
-    while let Some(record) = source.next() {
-        let machine = source.machine();
-        last_ns = record.time_ns;
-        if to_ns.is_some_and(|to_ns| record.time_ns > to_ns) {
-            // Who ends a sleep that is under way is worth a look, but not at all the rest.
-            let is_over = || sought.iter().all(|sought| is_over(builder.graph(), sought));
-            if beyond >= BEYOND_EVENTS || (beyond % LOOK_EVENTS == 0 && is_over()) {
-                is_whole = false;
-                break;
-            }
-            beyond += 1;
-        }
-        if number.is_multiple_of(FORGET_EVENTS)
-            && let Some(from_ns) = from_ns
-        {
-            builder.forget_before(from_ns.min(record.time_ns));
-        }
-        number += 1;
-        let event = record.event();
-        if let Kind::Lost(loss) = &event.kind {
-            document.discarded = document.discarded.saturating_add(loss.events.max(loss.packets));
-        }
-        if let Kind::Other(name) = &event.kind {
-            has_calls |= begins_call(name).is_some();
-        }
-        feed::follow(&mut builder, machine, &record, &event);
-        // Executions are those of the first recording.
-        if machine != 0 {
-            continue;
-        }
-        if select.follows() {
-            select.note(&event, &mut wanted);
-        }
-        for finder in finders.iter_mut().flatten() {
-            finder.follow(&record, &event, &builder);
-        }
-    }
-    if select.lacks_cgroups() {
-        bail!(NO_CGROUPS);
-    }
-    for (sought, finder) in sought.iter().zip(finders) {
-        // What was not read may have it.
-        let lacks = finder.as_ref().filter(|_| is_whole).and_then(Finder::lacks);
-        let (executions, tally) = match finder {
-            Some(finder) => delimited(&mut builder, sought, finder),
-            None => {
-                close(&mut builder, sought, last_ns);
-                let keyless = |execution| (execution, None);
-                let all = executions(builder.graph(), sought).into_iter().map(keyless).collect();
-                (all, None)
-            }
-        };
-        let count = document.executions.len();
-        for (execution, key) in executions {
-            let tid = tid(builder.graph(), &execution);
-            if select.follows() && !wanted.contains(&tid) {
-                continue;
-            }
-            if parts >= MAX_PARTS {
-                document.left_out += 1;
-                continue;
-            }
-            let Execution { worker, from_ns, to_ns, .. } = execution;
-            let path = walk(builder.graph(), worker, from_ns, to_ns, Bounds::default());
-            if let Some(path) = path {
-                let mut traced = traced(builder.graph(), sought.name, &execution, &path);
-                traced.key = key;
-                parts = parts.saturating_add(traced.path.len());
-                document.executions.push(traced);
-            }
-        }
-        if document.executions.len() == count && document.left_out == 0 {
-            bail!(nothing(sought, lacks, tally.as_ref()));
-        }
-        document.delimiters.extend(tally);
-    }
-    Ok((document, source.damage(), has_calls))
-}
-
-/// Why there is no execution.
-fn nothing(sought: &Sought<'_>, lacks: Option<String>, tally: Option<&Delimiters>) -> String {
-    let name = sought.name;
-    let Some(Delimiters { tally, .. }) = tally else {
-        return format!(
-            "{name} did not run in this recording, or not in the time that is asked for; \
-             `noised trace delays --json` lists the threads that ran"
-        );
-    };
-    if let Some(lacks) = lacks {
-        return format!("{name}: {lacks}");
-    }
-    let counted: Vec<_> = tally
-        .rows()
-        .iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(n, what)| format!("{n} {what}"))
-        .collect();
-    match counted.is_empty() {
-        true => {
-            format!("{name}: no execution has its begin and its end in the time that is asked for")
-        }
-        false => format!("{name}: no execution has its begin and its end ({})", counted.join("; ")),
-    }
-}
-
-/// The executions between two delimiters, as far as they lie in the time that is asked for, and the delimiters
-/// that make none.
-fn delimited(
-    builder: &mut Builder,
-    sought: &Sought<'_>,
-    finder: Finder,
-) -> (Vec<(Execution, Option<String>)>, Option<Delimiters>) {
-    let (found, tally) = finder.finish();
-    let is_inside = |execution: &Execution| {
-        sought.from_ns.is_none_or(|from_ns| from_ns <= execution.from_ns)
-            && sought.to_ns.is_none_or(|to_ns| execution.to_ns <= to_ns)
-    };
-    let mut all = Vec::new();
-    for found in found.into_iter().filter(|found| is_inside(&found.execution)) {
-        let Execution { worker, to_ns, .. } = found.execution;
-        // It runs on, and no event of it may follow.
-        let last_ns = builder.graph().get(worker).and_then(Worker::span).map_or(0, |(_, ns)| ns);
-        if last_ns < to_ns {
-            builder.until(worker, to_ns);
-        }
-        all.push((found.execution, found.key));
-    }
-    (all, Some(Delimiters { name: sought.name.to_owned(), tally }))
-}
-
-/// The same with for whom it waits, for which the recording is read once more, up to the last wait.
-fn blamed<'t, S: Source<'t>>(
-    mut source: Merged<'t, S>,
-    (mut document, damage, has_calls): Found,
-) -> (Document, Damage) {
-    let blame = |machine| Blame::of(&document, machine, Delays::of_turns());
-    let mut blames: Vec<Blame> = (0..source.machines()).map(blame).collect();
-    let machines = if has_calls { source.machines() } else { 0 };
-    let mut calls: Vec<Calls> = (0..machines).map(|number| Calls::of(&document, number)).collect();
-    while let Some(record) = source.next() {
-        if blames.iter().all(Blame::is_over) && calls.iter().all(Calls::is_over) {
-            break;
-        }
-        let (machine, event) = (usize::from(source.machine()), record.event());
-        if let Some(blame) = blames.get_mut(machine) {
-            blame.follow(&event, &mut document);
-        }
-        if let Some(calls) = calls.get_mut(machine) {
-            calls.follow(&event);
-        }
-    }
-    for calls in calls {
-        calls.finish(&mut document);
-    }
-    for blame in blames {
-        blame.finish(&mut document);
-    }
-    (document, damage)
-}
-
-/// Whether all is known of what is sought. What ends between two delimiters has its end by then.
-fn is_over(graph: &Graph, sought: &Sought<'_>) -> bool {
-    let to_ns = sought.to_ns.unwrap_or(u64::MAX);
-    let all = find(graph, sought.wanted);
-    all.iter().all(|execution| execution.has_end || execution.to_ns >= to_ns)
-}
-
-/// What is under way at the end of the asked time lasts until then.
-fn close(builder: &mut Builder, sought: &Sought<'_>, last_ns: u64) {
-    let Some(to_ns) = sought.to_ns else { return };
-    let to_ns = to_ns.min(last_ns);
-    for execution in find(builder.graph(), sought.wanted) {
-        if execution.to_ns < to_ns {
-            builder.until(execution.worker, to_ns);
-        }
-    }
-}
-
-/// The executions that are sought, as far as they lie in the time that is asked for.
-fn executions(graph: &Graph, sought: &Sought<'_>) -> Vec<Execution> {
-    let mut all = find(graph, sought.wanted);
-    for execution in &mut all {
-        if let Some(from_ns) = sought.from_ns.filter(|from_ns| *from_ns > execution.from_ns) {
-            execution.from_ns = from_ns;
-        }
-        if let Some(to_ns) = sought.to_ns.filter(|to_ns| *to_ns < execution.to_ns) {
-            execution.to_ns = to_ns;
-        }
-    }
-    let is_first =
-        |execution: &Execution| graph.get(execution.worker).is_some_and(|of| of.who.machine() == 0);
-    all.retain(|execution| execution.from_ns < execution.to_ns && is_first(execution));
-    all
-}
-
-fn tid(graph: &Graph, execution: &Execution) -> i32 {
-    match graph.get(execution.worker).map(|worker| worker.who) {
-        Some(Who::Thread { tid, .. }) => tid,
-        Some(Who::Idle { .. } | Who::Kernel { .. }) | None => 0,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cli::trace::sampled::small;
-
-    #[test]
-    fn executions_are_read_with_their_time() {
-        let asked = |text: &str| Asked::parse(text).unwrap();
-        assert_eq!(asked("thread:7").wanted, Wanted::Thread(7));
-        let part = asked("thread:7@+1s..+2.5s");
-        assert_eq!(part.wanted, Wanted::Thread(7));
-        assert_eq!(part.from, Some(Moment::After(1_000_000_000)));
-        assert_eq!(part.to, Some(Moment::After(2_500_000_000)));
-        let open = asked("thread:7@..20");
-        assert_eq!((open.from, open.to), (None, Some(Moment::At(20))));
-        // A name may have the sign.
-        assert!(matches!(asked("process:a@b").wanted, Wanted::Process(_)));
-        for (text, error) in [
-            ("thread:7@", "no span of time"),
-            ("thread:7@x..", "expected a distance"),
-            ("thread:7@+2s..+1s", "ends before it begins"),
-            ("thread:7@20..20", "ends before it begins"),
-            ("thread", "names no execution"),
-        ] {
-            let found = Asked::parse(text).unwrap_err();
-            assert!(found.contains(error), "{text}: {found}");
-        }
-    }
-
-    #[test]
-    fn what_did_not_run_is_said() {
-        let folder = small();
-        let Recording::Ctf(ctf) = Recording::open(folder.path()).unwrap() else { panic!("no CTF") };
-        let wanted = Wanted::Thread(4_000_000);
-        let sought = Sought { name: "thread:4000000", wanted: &wanted, from_ns: None, to_ns: None };
-        let reader = Reader::new(&ctf.layout, &ctf.streams());
-        let error =
-            all(Merged::one(reader), Builder::default(), Select::default(), &[sought]).unwrap_err();
-        assert!(error.to_string().starts_with("thread:4000000 did not run"), "{error}");
-    }
-
-    #[test]
-    fn paths_of_very_many_executions_are_left_out() {
-        let switch = |at: u32, prev: u32, next: u32| {
-            format!(
-                "t{prev}-{prev} [000] d..2. 1.{at:06}: sched_switch: prev_comm=t{prev} prev_pid={prev} prev_prio=120 \
-                 prev_state=R ==> next_comm=t{next} next_pid={next} next_prio=120\n"
-            )
-        };
-        let text: String =
-            (0..1000).map(|turn| switch(2 * turn, 1, 2) + &switch(2 * turn + 1, 2, 1)).collect();
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("trace");
-        std::fs::write(&file, format!("# tracer: nop\n{text}")).unwrap();
-        let Recording::Text(text) = Recording::open(&file).unwrap() else { panic!("no text") };
-        let wanted = "event:sched_switch..sched_switch".parse().unwrap();
-        let sought = Sought { name: "all", wanted: &wanted, from_ns: None, to_ns: None };
-        let source = Merged::one(ftrace::Reader::new(&text));
-        let (document, _, _) =
-            all(source, Builder::default(), Select::default(), &[sought]).unwrap();
-        let parts: usize = document.executions.iter().map(|traced| traced.path.len()).sum();
-        assert!((MAX_PARTS..2 * MAX_PARTS).contains(&parts), "{parts}");
-        assert_eq!(document.executions.len() as u64 + document.left_out, 1998);
-        assert!(page::page(&document, 120).text(false).contains("more executions are left out"));
-    }
 }

@@ -1,15 +1,20 @@
 //! `noised trace`: reads recordings of kernel events.
 
+pub(crate) mod asked;
+pub(crate) mod compare;
 pub(crate) mod critical_path;
 mod delays;
 mod events;
 mod export;
+pub(crate) mod found;
 mod moment;
 mod part;
 mod reading;
 pub(crate) mod recording;
 #[cfg(test)]
 mod sampled;
+mod several;
+mod sketch;
 mod target;
 
 use std::path::Path;
@@ -35,6 +40,10 @@ pub enum TraceCommand {
     Delays(delays::DelaysArgs),
     /// Say what threads or processes really waited for: of each sleep, what its waker did meanwhile.
     CriticalPath(critical_path::CriticalPathArgs),
+    /// Say what is different in some executions, held against normal ones: in which state, and where.
+    Compare(compare::CompareArgs),
+    /// Say how work travels through threads, processes and tiers: requests with their true latencies, and what causes what.
+    Sketch(sketch::SketchArgs),
     /// Write a recording in the formats of other programs: Perfetto, CSV tables, lines of JSON.
     Export(export::ExportArgs),
 }
@@ -48,6 +57,8 @@ pub fn run(args: &TraceArgs) -> Result<(), CommandError> {
         TraceCommand::Events(args) => events::run(args),
         TraceCommand::Delays(args) => delays::run(args),
         TraceCommand::CriticalPath(args) => critical_path::run(args),
+        TraceCommand::Compare(args) => compare::run(args),
+        TraceCommand::Sketch(args) => sketch::run(args),
         TraceCommand::Export(args) => export::run(args),
     }
 }
@@ -73,7 +84,7 @@ fn nothing(recording: &Path, is_part: bool) -> String {
 }
 
 /// Says on standard error what could not be read.
-fn report(recording: &Path, damage: &Damage) {
+pub(crate) fn report(recording: &Path, damage: &Damage) {
     if !damage.is_none() {
         output::complain(&format!("{} was not read completely: {damage}", recording.display()));
     }

@@ -5,7 +5,7 @@ use noise_trace::select::{Cgroup, Select, Who};
 use super::moment::Moment;
 
 /// Options that all commands about recordings have.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub struct Part {
     /// Only from then on: +1.5s after the first event, nanoseconds since the epoch, or a time
     /// (2016-03-04T17:46:22.79Z; UTC where it names no offset).

@@ -130,6 +130,14 @@ impl Recording {
         Tidied { source, recording: self, left: TIDY_EVENTS, reading: Reading::new(prints) }
     }
 
+    /// The time of its first event, nanoseconds since the epoch; 0 where it has none.
+    pub fn first_ns(&self) -> u64 {
+        match self {
+            Self::Ctf(ctf) => Reader::new(&ctf.layout, &ctf.streams()).first_ns().unwrap_or(0),
+            Self::Text(text) => ftrace::Reader::new(text).next().map_or(0, |first| first.time_ns),
+        }
+    }
+
     /// Bytes of all its files.
     fn length(&self) -> u64 {
         match self {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use noise_analysis::{Culprit as Accused, Remedy, Time, Watched, recommended};
 use noise_common::charge::{CHARGE_CAUSES, Cause};
 use noise_common::signals::Signal;
+use noise_compare::comparison::Comparison;
 use noise_host::resolve::cgroup::Identity;
 use noise_model::clean::{as_text, clean};
 use noise_paths::account::{Account, Accountant, Interruption, Member, Pause, Spread};
@@ -117,6 +118,9 @@ pub struct Findings {
     pub remedies: Vec<Advised>,
     /// The critical paths of the longest waits, or of the executions that are asked for.
     pub executions: Vec<Traced>,
+    /// The same held against executions of a recording that was kept as normal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub against: Option<Comparison>,
     /// Whether executions are asked for.
     #[serde(skip)]
     pub is_asked: bool,
@@ -199,6 +203,7 @@ pub fn find_out(
         around: Around::default(),
         remedies: Vec::new(),
         executions: paths,
+        against: None,
         is_asked: !wanted.is_empty(),
     })
 }
@@ -363,18 +368,29 @@ impl Findings {
         self.interrupted.iter().fold(0, |sum, one| sum.saturating_add(one.taken.sum_ns))
     }
 
-    /// What of its waits for a CPU its own quota caused, ns. The daemon counted it in whole windows, so it is known
-    /// for about this time; no event says it.
+    /// What of its waits for a CPU its own quota caused, ns, by the events of waits that ended.
+    fn throttled_by_events_ns(&self) -> u64 {
+        let of = |culprit: &&Blamed| culprit.cause == Cause::Throttle.name();
+        self.culprits.iter().filter(of).fold(0, |sum, culprit| sum.saturating_add(culprit.ns))
+    }
+
+    /// What of its waits for a CPU its own quota caused, ns: by events, or where they do not say it, by the daemon, which
+    /// counted it in whole windows, so that it is known for about this time.
     pub fn throttled_ns(&self) -> u64 {
+        let by_events_ns = self.throttled_by_events_ns();
+        if by_events_ns > 0 {
+            return by_events_ns.min(self.waits.sum_ns);
+        }
         let Some(stopped) = self.around.stopped else { return 0 };
         let part = self.span_ns as f64 / stopped.span_ns.max(self.span_ns).max(1) as f64;
         let ns = stopped.quota_ns.unwrap_or(0) as f64 * part;
         (ns as u64).min(self.waits.sum_ns)
     }
 
-    /// Whether that is so much of its waits that who had the CPUs meanwhile says little.
+    /// Whether that is so much of its waits that who had the CPUs meanwhile says little: where events say it, they were
+    /// not charged for it.
     pub fn is_throttled(&self) -> bool {
-        self.throttled_ns() > self.waits.sum_ns / 10
+        self.throttled_by_events_ns() == 0 && self.throttled_ns() > self.waits.sum_ns / 10
     }
 
     /// Finds what helps: against those that it waited for, against interrupts, and what open incidents say.

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use noise_analysis::{Level, Stopped};
-use noise_serve::victim::{MOST_CGROUPS, Usual, VictimDocument, route};
+use noise_analysis::{Level, Stopped, Usual};
+use noise_serve::victim::{MOST_CGROUPS, VictimDocument, route};
 use noise_top::sources::{Link as _, SocketLink};
 
 /// Longer than an answer takes on a loaded machine.

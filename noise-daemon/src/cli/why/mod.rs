@@ -15,9 +15,11 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use jiff::Timestamp;
-use noise_common::store::event::CLASSES;
+use noise_common::store::event::USUAL_CLASSES;
+use noise_compare::comparison::Settings;
 use noise_host::kernel::{Sight, monotonic_ns, other_daemon_runs};
 use noise_model::units::count;
+use noise_paths::document::Traced;
 use noise_paths::execution::Wanted;
 use noise_system::procfs;
 use noise_top::sources::{Fault, frame};
@@ -31,8 +33,13 @@ use self::target::Target;
 use super::durations::{Plain, duration};
 use super::incidents::since::Since;
 use super::record::{Host, Supply, flight, offset_ns, own};
+use super::trace::asked::Asking;
+use super::trace::compare::compared;
 use super::trace::critical_path::columns;
 use super::trace::critical_path::picture::Picture;
+use super::trace::found::found;
+use super::trace::recording::Recording;
+use super::trace::report;
 use super::{CommandError, Exit, interrupt, output};
 use crate::config::DEFAULT_SOCKET;
 
@@ -63,6 +70,10 @@ pub struct WhyArgs {
     /// mark:NAME and others, as `noised trace critical-path` has them. May be given several times.
     #[arg(long = "execution", value_name = "EXECUTION", value_parser = asked)]
     executions: Vec<(String, Wanted)>,
+    /// Hold the executions against those of a recording that was kept as normal, as `noised trace compare` does: which
+    /// states are longer than usual, and where.
+    #[arg(long, value_name = "RECORDING", requires = "executions")]
+    against: Option<PathBuf>,
     /// Ask the daemon at this socket [default: the one of this host].
     #[arg(long, value_name = "SOCKET")]
     connect: Option<PathBuf>,
@@ -140,7 +151,7 @@ fn programs() -> Result<Box<dyn Supply>, CommandError> {
     if other_daemon_runs() == Some(true) {
         output::complain("warning: another noised is attached on this host: overhead doubles");
     }
-    own(&CLASSES)
+    own(&USUAL_CLASSES)
 }
 
 /// What is watched from now on.
@@ -198,7 +209,11 @@ pub fn run(args: &WhyArgs) -> Result<(), CommandError> {
     // A file that cannot be written is said before anything is waited for.
     let begin = |to: &PathBuf| Picture::begin(Path::new(""), to);
     let picture = args.perfetto.as_ref().map(begin).transpose()?;
-    let (found, stretch) = findings(args, &target, daemon.as_ref())?;
+    let normal = args.against.as_deref().map(|path| normal(args, path)).transpose()?;
+    let (mut found, stretch) = findings(args, &target, daemon.as_ref())?;
+    if let Some(normal) = &normal {
+        found.against = Some(compared(normal, &found.executions, &Settings::default())?);
+    }
     match args.json {
         true => {
             let json = serde_json::to_string_pretty(&found).map_err(anyhow::Error::from)?;
@@ -211,6 +226,16 @@ pub fn run(args: &WhyArgs) -> Result<(), CommandError> {
         output::note(&drawn(to, found.executions.len(), events));
     }
     Ok(())
+}
+
+/// The executions of a recording that was kept as normal.
+fn normal(args: &WhyArgs, path: &Path) -> Result<Vec<Traced>, CommandError> {
+    let names = args.executions.iter().map(|(name, _)| name.as_str());
+    let asking = Asking::of(names).map_err(CommandError::misused)?;
+    let (document, damage) = found(&asking, &Recording::open(path)?, &[], None)
+        .map_err(|error| CommandError::from(error).context(path.display().to_string()))?;
+    report(path, &damage);
+    Ok(document.executions)
 }
 
 /// What was written, for people.
@@ -244,6 +269,7 @@ pub fn explain(name: &str, socket: &Path) -> Result<String, String> {
             since: None,
             next: None,
             executions: Vec::new(),
+            against: None,
             connect: None,
             json: false,
             perfetto: None,

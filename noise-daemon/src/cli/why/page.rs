@@ -17,6 +17,7 @@ use noise_paths::document::Document;
 
 use super::findings::{Blamed, Findings};
 use crate::cli::output::Painted;
+use crate::cli::trace::compare::page::page as compared;
 use crate::cli::trace::critical_path::page::page as paths_page;
 
 /// Rows of each list.
@@ -91,6 +92,10 @@ pub fn page(found: &Findings, title: &str, width: usize) -> Painted {
     remedies(&mut text, found, width);
     let mut page = Painted::default();
     page.plain(&text);
+    if let Some(against) = &found.against {
+        page.plain("\nagainst normal executions\n");
+        page.append(compared(against, width));
+    }
     paths(&mut page, found, width);
     page
 }
@@ -141,7 +146,8 @@ fn answer(found: &Findings, title: &str) -> String {
 /// The greatest culprit of waits, as it follows them, with the thread that had most where several are meant.
 fn behind(found: &Findings, state: &str) -> String {
     let groups = grouped(found, state);
-    let named = groups.iter().find(|group| !matches!(group.cause, "untracked" | "idle"));
+    let named =
+        groups.iter().find(|group| !matches!(group.cause, "untracked" | "idle" | "throttle"));
     named.map_or_else(String::new, |group| {
         let mostly = group.mostly.map_or_else(String::new, |tid| format!(", mostly thread {tid}"));
         format!(", {} of it for {}{mostly}", time(group.ns), group.who)
@@ -207,6 +213,7 @@ fn grouped(found: &Findings, state: &str) -> Vec<Grouped> {
         let mut who = match (cause, comm.is_empty()) {
             ("idle", _) => "no thread: the CPU was idle".to_owned(),
             ("untracked", _) => "not known".to_owned(),
+            ("throttle", _) => "no one: its own CPU quota".to_owned(),
             (other, true) => other.to_owned(),
             (_, false) => clean(&comm).into_owned(),
         };
@@ -431,7 +438,7 @@ fn remedies(text: &mut String, found: &Findings, width: usize) {
     if found.remedies.is_empty() {
         return;
     }
-    text.push_str("\nwhat can be done\n");
+    text.push_str("\nremedies\n");
     for advice in found.remedies.iter().take(SHOWN) {
         prose(text, &format!("  {}", advice.setting), width);
         prose(text, &format!("    {} {}", advice.effect, advice.cost), width);

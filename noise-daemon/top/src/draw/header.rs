@@ -40,7 +40,7 @@ pub fn header(app: &App, columns: usize, theme: Theme) -> Line<'static> {
     let name = host.map_or_else(String::new, |host| clean(&host.name).into_owned());
     let noised = host.map_or_else(String::new, |host| clean(&host.noised).into_owned());
     let kernel = host.map_or_else(String::new, |host| clean(&host.kernel).into_owned());
-    let source = shorten(&app.status.source, 28);
+    let source = shorten(&app.status.source, 40);
     // What does not fit goes, the least needed first.
     let mut parts = vec![name, kernel, noised, source];
     let room = columns.saturating_sub(width(&right) + 2 + "noised  ".len());
@@ -74,19 +74,20 @@ pub fn header(app: &App, columns: usize, theme: Theme) -> Line<'static> {
 /// The screens, close to each other where there is little room.
 fn tabs(app: &App, columns: usize, theme: Theme) -> Line<'static> {
     let open = open_incidents(app).count();
-    let tab = |screen: Screen, after: &'static str| {
+    let tab = |screen: Screen, title: &str, after: &'static str| {
         let alarm = screen == Screen::Incidents && open > 0;
         let count = if alarm { format!(" {open}") } else { String::new() };
-        let text = format!(" {} {}{count}{after}", screen.index() + 1, screen.title());
+        let text = format!(" {} {title}{count}{after}", screen.index() + 1);
         let style = theme.tone(if alarm { Tone::Alarm } else { Tone::Plain });
         let chosen = screen == app.screen();
         Span::styled(text, if chosen { style.patch(theme.selected()) } else { style })
     };
-    let wide = Line::from_iter(SCREENS.map(|screen| tab(screen, " ")));
-    match wide.width() <= columns {
-        true => wide,
-        false => Line::from_iter(SCREENS.map(|screen| tab(screen, ""))),
-    }
+    let wide = Line::from_iter(SCREENS.map(|screen| tab(screen, screen.title(), " ")));
+    let close = Line::from_iter(SCREENS.map(|screen| tab(screen, screen.title(), "")));
+    [wide, close]
+        .into_iter()
+        .find(|line| line.width() <= columns)
+        .unwrap_or_else(|| Line::from_iter(SCREENS.map(|screen| tab(screen, screen.short(), ""))))
 }
 
 /// What is unusual about what is shown, in short.

@@ -91,10 +91,14 @@ fn draw_all(frame: &mut Frame<'_>, app: &mut App, theme: Theme) {
             opened.scroll = scroll;
         }
     } else {
-        if app.screen() == Screen::Overview {
-            header::strip(app, "6", columns, theme).into_iter().for_each(|line| sheet.put(line));
+        if app.screen() == Screen::Victims {
+            let others = (Screen::Incidents.index() + 1).to_string();
+            let strip = header::strip(app, &others, columns, theme);
+            strip.into_iter().for_each(|line| sheet.put(line));
+            panes(&mut sheet, app, theme);
+        } else {
+            table(&mut sheet, app, theme);
         }
-        table(&mut sheet, app, theme);
     }
     sheet.rest = Rect { y: footer, height: 1, ..area };
     foot(&mut sheet, app, theme);
@@ -201,6 +205,44 @@ fn table(sheet: &mut Sheet<'_, '_>, app: &mut App, theme: Theme) {
     }
     drop(rows);
     app.shown = shown;
+}
+
+/// From so many columns on, the first screen has the page of the selected row beside the table.
+const BESIDE: usize = 160;
+/// Rows that the table of the first screen keeps before what stands below it.
+const LEAST_ROWS: usize = 8;
+
+/// The first screen: victims, below them the signals that have events, and beside them, on a wide terminal, what the
+/// selected one lost and to whom.
+fn panes(sheet: &mut Sheet<'_, '_>, app: &mut App, theme: Theme) {
+    let whole = sheet.rest;
+    let columns = usize::from(whole.width);
+    if columns >= BESIDE
+        && let Some(page) = app.preview()
+    {
+        let left = whole.width * 5 / 8;
+        let right = Rect { x: whole.x + left + 2, width: whole.width - left - 2, ..whole };
+        sheet.rest = right;
+        let width = sheet.columns();
+        sheet.put(Line::styled(cut(&page.title, width), theme.title()));
+        page::lines(&page, width, theme).into_iter().for_each(|line| sheet.put(line));
+        sheet.rest = Rect { width: left, ..whole };
+    }
+    let rows = app.shown.order.len().max(1) + 2;
+    let below = page::table(&app.signals(), sheet.columns(), theme);
+    let height = sheet.height();
+    // A line is left between the two.
+    let least = rows.min((LEAST_ROWS + 2).max(height / 2));
+    let room = height.saturating_sub(least + 1).min(below.len());
+    if room > 2 {
+        let top = u16::try_from(height - room - 1).unwrap_or(0);
+        let area = sheet.rest;
+        sheet.rest = Rect { y: area.y + top + 1, height: area.height - top - 1, ..area };
+        below.into_iter().take(room).for_each(|line| sheet.put(line));
+        sheet.rest = Rect { height: top, ..area };
+    }
+    table(sheet, app, theme);
+    sheet.rest = whole;
 }
 
 const TABLE_KEYS: [(&str, &str); 9] = [

@@ -11,6 +11,7 @@ pub mod overview;
 mod recent;
 mod tally;
 mod totals;
+pub mod victims;
 pub mod who;
 
 use super::{History, Look, Page, Table};
@@ -18,8 +19,10 @@ use super::{History, Look, Page, Table};
 /// What can be looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Screen {
-    /// Every signal.
+    /// Who is held up, and by whom.
     #[default]
+    Victims,
+    /// Every signal.
     Overview,
     /// What is taken from each CPU.
     Cpu,
@@ -34,8 +37,15 @@ pub enum Screen {
 }
 
 /// All screens, in the order of their keys.
-pub const SCREENS: [Screen; 6] =
-    [Screen::Overview, Screen::Cpu, Screen::Who, Screen::DiskNet, Screen::Irq, Screen::Incidents];
+pub const SCREENS: [Screen; 7] = [
+    Screen::Victims,
+    Screen::Overview,
+    Screen::Cpu,
+    Screen::Who,
+    Screen::DiskNet,
+    Screen::Irq,
+    Screen::Incidents,
+];
 
 impl Screen {
     /// Its place in [`SCREENS`].
@@ -46,7 +56,8 @@ impl Screen {
     /// As people read it.
     pub fn title(self) -> &'static str {
         match self {
-            Self::Overview => "Overview",
+            Self::Victims => "Victims",
+            Self::Overview => "Signals",
             Self::Cpu => "CPU",
             Self::Who => "Who",
             Self::DiskNet => "Disk and net",
@@ -55,9 +66,23 @@ impl Screen {
         }
     }
 
+    /// The same where there is little room.
+    pub fn short(self) -> &'static str {
+        match self {
+            Self::Victims => "Vict",
+            Self::Overview => "Sig",
+            Self::Cpu => "CPU",
+            Self::Who => "Who",
+            Self::DiskNet => "Disk",
+            Self::Irq => "IRQ",
+            Self::Incidents => "Inc",
+        }
+    }
+
     /// As scripts, options and file names have it.
     pub fn key(self) -> &'static str {
         match self {
+            Self::Victims => "victims",
             Self::Overview => "overview",
             Self::Cpu => "cpu",
             Self::Who => "who",
@@ -70,6 +95,7 @@ impl Screen {
     /// What it says, for the help.
     pub fn help(self) -> &'static str {
         match self {
+            Self::Victims => "Who is held up, how much, and by whom; open incidents above.",
             Self::Overview => "Every signal: how often, how long, how much time is lost to it.",
             Self::Cpu => "What interrupts, the hypervisor and waiting take from each CPU.",
             Self::Who => "Who delays whom, by how much.",
@@ -87,6 +113,7 @@ impl Screen {
     /// What it shows.
     pub fn table(self, history: &History, look: &Look) -> Table {
         match self {
+            Self::Victims => victims::table(history, look),
             Self::Overview => overview::table(history, look),
             Self::Cpu => cpu::table(history, look),
             Self::Who => who::table(history, look),
@@ -99,6 +126,7 @@ impl Screen {
     /// Whose delays the row with that key is about, where it is one cgroup's.
     pub fn victim(self, history: &History, key: &str) -> Option<String> {
         match self {
+            Self::Victims => victims::victim(key),
             Self::Who => who::victim(key),
             Self::Incidents => incidents::victim(history, key),
             Self::Overview | Self::Cpu | Self::DiskNet | Self::Irq => None,
@@ -108,6 +136,7 @@ impl Screen {
     /// What the row with that key opens.
     pub fn open(self, history: &History, look: &Look, key: &str) -> Option<Page> {
         match self {
+            Self::Victims => victims::open(history, look, key),
             Self::Overview => overview::open(history, look, key),
             Self::Cpu => cpu::open(history, look, key),
             Self::Who => who::open(history, look, key),

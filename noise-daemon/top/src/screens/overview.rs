@@ -124,6 +124,9 @@ impl Subject {
     }
 }
 
+/// Key of the column by which signals below another table are sorted.
+const LOST: &str = "lost_seconds_per_second";
+
 fn columns() -> Vec<Column> {
     let signal = cells::names("signal", "signal", 20, false, "The kind of delay.");
     let trend = Column {
@@ -163,6 +166,20 @@ pub fn table(history: &History, look: &Look) -> Table {
         columns,
         empty: empty(history, ""),
     }
+}
+
+/// The signals that have events, for below another table, those with most time lost first; of the others, how many there
+/// are.
+pub fn folded(history: &History, look: &Look) -> Table {
+    let whole = table(history, look);
+    let quiet = whole.rows.iter().filter(|row| row.tone == Tone::Dim).count();
+    let rows: Vec<Row> = whole.rows.into_iter().filter(|row| row.tone != Tone::Dim).collect();
+    let title = match quiet {
+        0 => whole.title,
+        _ => format!("{} with events; {quiet} without are on their own screen", whole.title),
+    };
+    let lost = whole.columns.iter().position(|column| column.key == LOST).unwrap_or_default();
+    Table { title, rows, sorted_by: lost, ..whole }
 }
 
 /// What is known of one signal.

@@ -94,20 +94,30 @@ impl<'a> Accounts<'a> {
 /// Seconds that each of these pairs lost in a second, of every step; and at the end, all others
 /// together.
 pub(super) fn trends(history: &History, ids: &[Id]) -> Vec<Vec<f64>> {
-    let mut trends = vec![vec![0.0; history.steps().count()]; ids.len() + 1];
     let mut places = vec![ids.len(); history.pairs().bound()];
     for (place, id) in ids.iter().enumerate() {
         if let Some(own) = places.get_mut(*id as usize) {
             *own = place;
         }
     }
-    let mut lost_ns = vec![0_u64; ids.len() + 1];
+    trends_of(history, &places, ids.len() + 1, |cost| cost.ns)
+}
+
+/// Seconds of so many sums in a second, of every step: in which one a pair counts is said at the index that is its id.
+pub(super) fn trends_of(
+    history: &History,
+    places: &[usize],
+    count: usize,
+    ns: impl Fn(&Cost) -> u64,
+) -> Vec<Vec<f64>> {
+    let mut trends = vec![vec![0.0; history.steps().count()]; count];
+    let mut lost_ns = vec![0_u64; count];
     for (index, (step, costs)) in history.steps().zip(history.pairs().costs()).enumerate() {
         lost_ns.fill(0);
         for (id, cost) in costs {
             let place = places.get(*id as usize).and_then(|place| lost_ns.get_mut(*place));
             if let Some(sum) = place {
-                sum.add(&cost.ns);
+                sum.add(&ns(cost));
             }
         }
         for (trend, ns) in trends.iter_mut().zip(&lost_ns).filter(|(_, ns)| **ns > 0) {
@@ -256,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_is_told_by_pair() {
+    fn what_was_lost_is_reported_by_pair() {
         let mut made = Made::new();
         made.frame();
         for _ in 0..10 {

@@ -1,7 +1,7 @@
 //! Events of one CPU's parts of the store in the order of time.
 
 use noise_common::store::reading::{Piece, Stretch};
-use noise_common::store::{Event, PARTS};
+use noise_common::store::{Event, EventKind, PARTS};
 
 /// An event, or a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,10 @@ impl Item {
             Self::Event(event) => event.time_ns,
             Self::Lost { from_ns, .. } => *from_ns,
         }
+    }
+
+    fn is_of_a_wait(&self) -> bool {
+        matches!(self, Self::Event(event) if event.kind() == Some(EventKind::Throttled))
     }
 }
 
@@ -92,9 +96,10 @@ impl Order {
         }
     }
 
-    /// Puts them into the order of time. Nearly all are.
+    /// Puts them into the order of time. Nearly all are; but what a quota took of a wait is written behind the event that
+    /// ends the wait, and comes before it.
     pub fn sort(&mut self) {
-        self.items.sort_by_key(Item::time_ns);
+        self.items.sort_by_key(|item| (item.time_ns(), !item.is_of_a_wait()));
     }
 
     /// The time of the next one, if it is before another time.

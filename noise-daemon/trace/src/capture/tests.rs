@@ -1,5 +1,7 @@
 //! Events that writers put into a store come out of the recording.
 
+mod ipc;
+
 use std::collections::BTreeMap;
 
 use noise_common::hooks::Vector;
@@ -57,7 +59,8 @@ fn read(capture: &mut Capture) -> Vec<(u64, String)> {
 }
 
 fn read_of(cpu: u32, capture: &mut Capture) -> Vec<(u64, String)> {
-    let layout = Layout::parse(&metadata(UUID, &Origin::default())).unwrap();
+    let origin = Origin { has_calls: true, ..Origin::default() };
+    let layout = Layout::parse(&metadata(UUID, &origin)).unwrap();
     let packets = capture.packets(cpu);
     let bytes = packets.bytes();
     let mut reader = Reader::new(&layout, &[StreamFile { name: "x", bytes }]);
@@ -104,6 +107,7 @@ fn events_have_names_and_fields_of_lttng() {
         Body::hrtimer_exit(0xffff_8881_0000_0040, 2_000_520),
         Body::vector(EventKind::VectorExit, Vector::LocalTimer, 236, 2_000_600),
         Body::switch((7, 120), 0x80, false, (0, 120), 2_000_700),
+        Body::throttled(9, 33, 2_000_700),
         Body::task(EventKind::Waking, 7, 0xff, 0, 0, 2_000_800),
     ];
     assert_eq!(add(&mut capture, 0, 0, 0, &bodies), bodies.len() as u64);
@@ -144,6 +148,8 @@ fn events_have_names_and_fields_of_lttng() {
         },
         Kind::HrtimerExpireExit { hrtimer: 0xffff_8881_0000_0040 },
         Kind::VectorExit { which: Vector::LocalTimer, vector: 236 },
+        // It is of a wait that the switch behind it ends.
+        Kind::Throttled { task: task("ls", 9, 0), throttled_ns: 33 },
         Kind::SchedSwitch {
             prev: task("bash", 7, 20),
             prev_state: 0x10,

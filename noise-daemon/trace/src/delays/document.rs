@@ -87,7 +87,7 @@ pub struct Charge {
     /// Its name.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub comm: String,
-    /// `thread`, `idle`, `hardirq`, `softirq`, `nmi` or `untracked`.
+    /// `thread`, `idle`, `hardirq`, `softirq`, `nmi`, `throttle` (its own quota) or `untracked`.
     pub cause: &'static str,
     /// The interrupt: its number, or the name of its vector.
     #[serde(skip_serializing_if = "Option::is_none")]

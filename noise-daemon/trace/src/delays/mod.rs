@@ -12,7 +12,7 @@
 //! Where events of a CPU are lost, waits there have the time up to its next switch as untracked, interrupts that
 //! run are forgotten, and the wait of a thread that is woken afterwards begins anew.
 //!
-//! Not known here: quotas and the hypervisor; delays are charged to threads, not to cgroups. What a recording lacks is in [`Document::missing`].
+//! Not known here: the hypervisor, and quotas but for those of our own recordings; delays are charged to threads, not to cgroups. What a recording lacks is in [`Document::missing`].
 //!
 //! [`Nesting`]: noise_common::nesting::Nesting
 //! [`Ledger`]: noise_common::ledger::Ledger

@@ -21,6 +21,11 @@ impl Portion {
     pub const fn cpu(&self) -> u32 {
         self.here.cpu
     }
+
+    /// Up to then, the thread's quota was used up. Its wait on that CPU may have begun before this part of it.
+    pub fn throttled(&mut self, until_ns: u64) {
+        self.here.throttled_ns = until_ns.saturating_sub(self.here.since_ns);
+    }
 }
 
 impl Delays {

@@ -96,6 +96,40 @@ fn a_thread_that_falls_asleep_while_it_is_woken_waits() {
 }
 
 #[test]
+fn what_a_quota_took_of_a_wait_comes_first_as_it_does_live() {
+    let throttled = |ns| Kind::Throttled { task: task(1), throttled_ns: ns };
+    let moved = Kind::SchedMigrateTask { task: task(1), orig_cpu: 0, dest_cpu: 1 };
+    let (entry, exit) =
+        (Kind::IrqHandlerEntry { irq: 9, name: b"disk" }, Kind::IrqHandlerExit { irq: 9, ret: 1 });
+    let document = document(&[
+        (90, 1, switch(0, 0, 3)),
+        (100, 0, switch(0, 0, 1)),
+        (110, 0, switch(1, 0, 0)),
+        (160, 0, throttled(45)),
+        (160, 0, moved),
+        (180, 1, switch(3, 1, 1)),
+        // No quota takes part in this one: what an interrupt took comes first.
+        (190, 1, switch(1, 0, 3)),
+        (192, 1, entry),
+        (197, 1, exit),
+        (200, 1, switch(3, 0, 1)),
+    ]);
+    let thread = document.threads.iter().find(|thread| thread.tid == 1).unwrap();
+    let charges = thread.charges.iter().map(|charge| (charge.cause, charge.tid, charge.ns));
+    let expected = [
+        ("throttle", None, 45),
+        ("thread", Some(3), 25),
+        ("hardirq", None, 5),
+        ("idle", Some(0), 5),
+    ];
+    let charges: Vec<_> = charges.collect();
+    assert!(expected.iter().all(|charge| charges.contains(charge)), "{charges:?}");
+    assert_eq!(charges.len(), expected.len());
+    // Who had the CPU is another question.
+    assert_eq!(culprits(&document, 1)[&(3, "thread")], 80);
+}
+
+#[test]
 fn a_new_thread_waits_since_it_was_created() {
     let new = Kind::SchedWakeupNew(Woken { task: task(2), target_cpu: 0 });
     let document = document(&[

@@ -118,6 +118,12 @@ impl Waits {
                 open.end_stretch(now_ns, cpus);
                 open.here = stretch(task.tid, *dest_cpu, now_ns, cpus);
             }
+            Kind::Throttled { task, throttled_ns } => {
+                let open = self.thread(task).and_then(|thread| thread.open.as_mut());
+                if let Some(open) = open {
+                    open.here.throttled_ns = *throttled_ns;
+                }
+            }
             Kind::Lost(_) => {
                 if let Some(tid) = cpus.miss(event.cpu, now_ns) {
                     self.lose(tid, event.cpu);
@@ -254,7 +260,7 @@ impl Waits {
     }
 }
 
-/// A thread waits on a CPU from then on.
+/// A thread waits on a CPU from then on; how much of that is its quota's is known at its end.
 pub(super) fn stretch(tid: i32, cpu: u32, now_ns: u64, cpus: &Cpus) -> Waiting {
     let taken = cpus.taken(cpu, now_ns);
     let pid = tid.cast_unsigned();

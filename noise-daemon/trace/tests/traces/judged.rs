@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use crate::export::{all_waits, packets};
 use crate::figures::{delays_of, number};
 use crate::files::Trace;
+use crate::packages::PACKAGES;
 use crate::python;
 
 fn place(trace: &Trace, what: &str) -> PathBuf {
@@ -54,7 +55,7 @@ pub fn tables(trace: &Trace) -> Result<(), String> {
     for table in export.tables.unwrap().all() {
         fs::write(folder.join(format!("{}.csv", table.name)), &table.rows).unwrap();
     }
-    let found = python::run(include_str!("python/tables.py"), &[folder.to_str().unwrap()]);
+    let found = PACKAGES.run(include_str!("python/tables.py"), &[folder.to_str().unwrap()]);
     fs::remove_dir_all(&folder).unwrap();
     let found = found?;
     assert_eq!([&found["events"], &found["invalid"]].map(number), [events, 0]);
@@ -126,7 +127,7 @@ fn expected_delays(document: &Document) -> BTreeMap<(String, i64), Spread> {
 pub fn perfetto(trace: &Trace) -> Result<(), String> {
     let file = place(trace, "packets");
     fs::write(&file, packets(trace)).unwrap();
-    let found = python::run(include_str!("python/packets.py"), &[file.to_str().unwrap()]);
+    let found = PACKAGES.run(include_str!("python/packets.py"), &[file.to_str().unwrap()]);
     fs::remove_file(&file).unwrap();
     let found = found?;
     assert_eq!(found["unknown_bytes"], 0);
@@ -169,7 +170,7 @@ pub fn paths() -> Result<(), String> {
     perfetto.finish();
     let file = python::folder().join("paths");
     fs::write(&file, perfetto.packets().bytes()).unwrap();
-    let found = python::run(include_str!("python/paths.py"), &[file.to_str().unwrap()]);
+    let found = PACKAGES.run(include_str!("python/paths.py"), &[file.to_str().unwrap()]);
     fs::remove_file(&file).unwrap();
     let found = found?;
     let slice = |whole: &str, part: &Part| {

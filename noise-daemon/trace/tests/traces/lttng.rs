@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::python;
+use super::packages::PACKAGES;
 
 /// More rows than there are.
 pub const ALL: &str = "--limit=1000000000";
@@ -36,7 +36,7 @@ impl Tables {
         }
         let path = kernel.to_str().unwrap();
         let arguments = [&[analysis, "--skip-validation"], options, &[path]].concat();
-        let mut printed = python::run(include_str!("python/analyses.py"), &arguments)?;
+        let mut printed = PACKAGES.run(include_str!("python/analyses.py"), &arguments)?;
         assert!(printed.get("error-message").is_none(), "{printed}");
         let results = printed["results"].as_array_mut().unwrap();
         let table = |result: &mut Value| {

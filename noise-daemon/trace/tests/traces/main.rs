@@ -17,6 +17,7 @@ mod files;
 mod judged;
 mod lttng;
 mod medians;
+mod packages;
 mod printed;
 mod python;
 mod repeated;

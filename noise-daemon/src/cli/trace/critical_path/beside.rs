@@ -10,12 +10,12 @@ use noise_paths::document::Document as Paths;
 use serde::Serialize;
 
 use super::lane::pair;
-use super::page::{UNTRACKED, milli, share};
+use super::page::{QUOTA, THROTTLE, UNTRACKED, milli, share};
 use crate::cli::output::Painted;
 
 /// Rows for whom it waited.
 const SHOWN_WHOM: usize = 8;
-/// Part of the longer span below which nobody is shown.
+/// Part of the longer span below which a row is left out.
 const LEAST_SHARE: f64 = 0.001;
 /// Up to this part longer or shorter, an execution takes about as long.
 const SAME_SHARE: f64 = 0.02;
@@ -88,6 +88,7 @@ fn who(row: &ForWhom) -> String {
     let comm = clean(&row.comm);
     match (*cause, (*threads).max(*against_threads)) {
         ("thread", _) => comm.into_owned(),
+        (THROTTLE, _) => QUOTA.to_owned(),
         (cause, _) if comm.is_empty() => cause.to_owned(),
         (cause, 0) => format!("{cause} {comm}"),
         (cause, _) => format!("{comm} ({cause})"),
@@ -207,14 +208,18 @@ fn answer(beside: &Beside, [this, other]: &[String; 2]) -> String {
     let of = |row: &&ForWhom| row.state == state && row.cause != UNTRACKED;
     let first = beside.whom.iter().rev().filter(of).map(|row| (grown(row.time), row));
     let first = first.max_by(|one, other| one.0.total_cmp(&other.0)).filter(|(ns, _)| *ns > 0.0);
-    let verb = if state == "waiting_cpu" { "had" } else { "caused" };
+    let verb = |cause| if state == "waiting_cpu" && cause != THROTTLE { "had" } else { "caused" };
     let whom = match first {
         None => String::new(),
         Some((_, row)) if row.cause == "idle" => {
             ", most of them until an idle one had woken up".to_owned()
         }
-        Some((ns, row)) if ns >= NEARLY_ALL * state_ns => format!(" that {} {verb}", plainly(row)),
-        Some((ns, row)) => format!(", of which {} {verb} {}", plainly(row), shortly(ns)),
+        Some((ns, row)) if ns >= NEARLY_ALL * state_ns => {
+            format!(" that {} {}", plainly(row), verb(row.cause))
+        }
+        Some((ns, row)) => {
+            format!(", of which {} {} {}", plainly(row), verb(row.cause), shortly(ns))
+        }
     };
     let (change_ns, word) = (more_ns.abs(), if more_ns > 0.0 { "more" } else { "less" });
     let (most, all_of_it) = (shortly(state_ns), shortly(change_ns));

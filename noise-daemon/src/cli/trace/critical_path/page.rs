@@ -19,6 +19,9 @@ const SHOWN_PARTS: usize = 20;
 const SHOWN_NAMES: usize = 3;
 /// Whom a wait was for is not known.
 pub(super) const UNTRACKED: &str = "untracked";
+/// The cause of waits that a quota is the reason of, and what it is called.
+pub(super) const THROTTLE: &str = "throttle";
+pub(super) const QUOTA: &str = "its own CPU quota";
 /// What stands before names in a row of a state, before a part's state, and before a part's thread.
 const STATE_COLUMNS: usize = 44;
 const TIMES_COLUMNS: usize = 29;
@@ -49,6 +52,7 @@ fn who(segment: &Segment) -> String {
 pub fn named(culprit: &Culprit) -> String {
     let Culprit { tid, comm, cause, .. } = culprit;
     match *cause {
+        THROTTLE => QUOTA.to_owned(),
         "thread" => thread(comm, *tid),
         cause if comm.is_empty() || cause == "idle" => cause.to_owned(),
         cause if *tid > 0 => format!("{} ({cause})", thread(comm, *tid)),
@@ -220,6 +224,7 @@ fn answer(rows: &[Row], all_ns: u64, own: Option<&str>) -> String {
                 rest => format!(" and {} others", rest.len()),
             };
             match (row.state, row.is_blamed) {
+                ("waiting_cpu", true) if first == QUOTA => format!(", held back by {first}{more}"),
                 ("waiting_cpu", true) => format!(", which {first}{more} had"),
                 (_, true) => format!(", for {first}{more}"),
                 (_, false) => format!(", in {first}{more}"),

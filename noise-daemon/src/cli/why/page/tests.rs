@@ -168,6 +168,7 @@ fn found() -> Findings {
         },
         remedies: Vec::new(),
         executions: vec![path(from_ns + 100 * MS)],
+        against: None,
         is_asked: false,
     }
 }
@@ -221,6 +222,20 @@ fn a_quota_that_stops_it_comes_first() {
     assert!(first.contains("Its own CPU quota caused 600 ms of these waits"), "{first}");
     assert!(!first.contains("790 ms of it"), "{first}");
     assert_eq!(throttled.remedies.first().unwrap().remedy, Remedy::RaiseQuota);
+
+    // Events say it of each wait: those who had the CPUs otherwise are named.
+    let mut by_events = found();
+    by_events.culprits.insert(0, blamed("waiting_cpu", -1, "", "", "throttle", 700));
+    by_events.around.stopped =
+        Some(Stops { span_ns: 3_000 * MS, quota_ns: Some(900 * MS), ..Stops::default() });
+    by_events.advise();
+    let text = self::text(&by_events, "service nginx.service");
+    let first = text.replace('\n', " ");
+    let answer = "nginx.service was stopped for 700 ms by its own CPU quota; it also waited 112 ms for a CPU, 790 ms of it";
+    assert!(first.contains(answer), "{first}");
+    assert!(first.contains("no one: its own CPU quota"), "{first}");
+    assert!(!first.contains("by the daemon's count"), "{first}");
+    assert_eq!(by_events.remedies.first().unwrap().remedy, Remedy::RaiseQuota);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use noise_paths::clocks::traffic::{Traffic, lines};
 use noise_paths::several::{Merged, traffic};
 use noise_trace::ctf::Reader;
 
-use super::super::recording::{Ctf, Recording, Tidied};
+use super::recording::{Ctf, Recording, Tidied};
 
 /// Recordings of machines beside the first one.
 const MAX_OTHERS: usize = 64;
@@ -91,6 +91,13 @@ impl<'r> Together<'r> {
         numbered.fold(Builder::new(first), |builder, (machine, (_, ctf, _))| {
             builder.with_waker(machine, ctf.waker())
         })
+    }
+
+    /// Those whose wake-ups are said by `sched_wakeup` alone, by their numbers.
+    pub fn by_wakeup(&self) -> impl Iterator<Item = u16> {
+        let numbered = (0u16..).zip(&self.all);
+        let those = numbered.filter(|(_, (_, ctf, _))| ctf.waker() == Waker::Wakeup);
+        those.map(|(machine, _)| machine)
     }
 
     /// All events.

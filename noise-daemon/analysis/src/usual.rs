@@ -1,0 +1,19 @@
+//! What is usual for a signal of a subject, as it is answered to those who ask.
+
+use super::level::Level;
+use super::name::Name;
+use super::watched::Watched;
+
+/// What is usual for a signal of a subject.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Usual {
+    /// The signal.
+    pub signal: Watched,
+    /// Whose; of cgroups, the label.
+    pub subject: Name,
+    /// Windows of half a second with events that it was learnt from.
+    pub windows: u64,
+    /// How the signal is usually.
+    #[serde(flatten)]
+    pub level: Level,
+}

@@ -1,0 +1,247 @@
+//! Whether the sample is slower at all: Algorithm 1 of the critical-path anomaly paper, on the time of executions in each
+//! state, and a guard against chance that the paper has not.
+//!
+//! Rule 1 (`mean`): the mean of the sample exceeds that of the normal executions by more than `t1` standard deviations of
+//! these. Rule 2 (`share`): the part of the sample above the normal mean is more than `t2` times the part of the normal
+//! executions above it. The paper's pseudo code has the sample's own mean in rule 2, its text the normal one, which is
+//! what both are about.
+//!
+//! The guard: with a few executions, rule 2 comes about by chance in states that are rare or where a few long times make the
+//! mean; rule 1, where normal executions never have a state. A rule that holds counts if chance makes it hold less
+//! often than it may, and if the mean grew by a part of the executions' time that matters. Of the state `unknown` none counts:
+//! a recording that says less of one set than of the other, as where events were lost, does not say that the set is
+//! slower. What does not count is listed, with why.
+
+use noise_model::units::{duration, share};
+use noise_paths::document::Traced;
+use noise_paths::state::State;
+use serde::Serialize;
+
+use crate::chance;
+use crate::stretches::{STATE_COUNT, state_name};
+use crate::vectors::Vectors;
+
+/// The largest of so many values is left out of [`Moments::trimmed`], and of how many at least.
+const TRIMMED: usize = 20;
+const LEAST_TRIMMED: usize = 10;
+
+/// What is anomalous.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Thresholds {
+    /// Standard deviations above the mean.
+    pub t1: f64,
+    /// How many times the normal share.
+    pub t2: f64,
+    /// The guard: how often at most chance may make any rule of any state hold; 1 turns this part of it off.
+    pub chance: f64,
+    /// The guard: the least growth of the mean, as a part of the mean normal execution; 0 turns this part of it off.
+    pub least: f64,
+}
+
+impl Default for Thresholds {
+    fn default() -> Self {
+        Self { t1: 1.5, t2: 2.0, chance: 0.01, least: 0.01 }
+    }
+}
+
+/// A rule of Algorithm 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rule {
+    /// The mean of the sample is far above the normal one.
+    Mean,
+    /// Many more of the sample than of the normal executions are above the normal mean.
+    Share,
+}
+
+/// Times of both sets in one state.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Times {
+    /// The state.
+    pub state: &'static str,
+    /// The mean of the normal executions, nanoseconds.
+    pub normal_mean_ns: f64,
+    /// Their standard deviation, nanoseconds; 0 of one execution.
+    pub normal_deviation_ns: f64,
+    /// The mean of the sample, nanoseconds.
+    pub sample_mean_ns: f64,
+    /// The part of the normal executions that is above their mean.
+    pub normal_share: f64,
+    /// The part of the sample that is above the normal mean.
+    pub sample_share: f64,
+}
+
+/// A rule that holds for a state.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Flag {
+    /// The rule.
+    pub rule: Rule,
+    /// Both sets.
+    #[serde(flatten)]
+    pub times: Times,
+    /// How often chance gives as much; `None` where the executions are too few to say.
+    pub chance: Option<f64>,
+    /// For people.
+    pub reason: String,
+}
+
+/// What Algorithm 1 says of two sets.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Verdict {
+    /// Rules that hold, by state.
+    pub flagged: Vec<Flag>,
+    /// Rules that hold, but not beyond chance or not so that it matters.
+    pub not_counted: Vec<Flag>,
+    /// All states that occur.
+    pub times: Vec<Times>,
+    /// How often chance may make one rule of one state hold.
+    pub chance_of_each: f64,
+    /// Whether there are too few executions to tell from chance, whatever they are like.
+    pub is_too_few: bool,
+}
+
+/// Mean and standard deviation.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Moments {
+    /// The mean.
+    pub mean: f64,
+    /// The standard deviation, by n - 1; 0 of one value.
+    pub deviation: f64,
+}
+
+impl Moments {
+    /// Those of some values; zeros of none.
+    pub fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
+        let count = values.clone().count();
+        let mean = values.clone().sum::<f64>() / count.max(1) as f64;
+        let squares: f64 = values.map(|value| (value - mean).powi(2)).sum();
+        Self { mean, deviation: (squares / count.saturating_sub(1).max(1) as f64).sqrt() }
+    }
+
+    /// Those of some values without the largest ones: a twentieth of them, and none of fewer than ten. A few executions
+    /// that were disturbed themselves do not hide what is wrong with another one.
+    pub fn trimmed(values: impl Iterator<Item = f64>) -> Self {
+        let mut values: Vec<f64> = values.collect();
+        values.sort_by(f64::total_cmp);
+        let left_out =
+            if values.len() < LEAST_TRIMMED { 0 } else { values.len().div_ceil(TRIMMED) };
+        values.truncate(values.len() - left_out);
+        Self::of(values.into_iter())
+    }
+}
+
+/// Times of a set in one state.
+fn times(vectors: &[Vectors], state: usize) -> Vec<u64> {
+    vectors.iter().map(|vectors| vectors.ns_of(state)).collect()
+}
+
+/// Holds the sample against the normal executions, of which there is one at least in either.
+pub fn judge(
+    (normal, normal_vectors): (&[Traced], &[Vectors]),
+    sample_vectors: &[Vectors],
+    thresholds: &Thresholds,
+) -> Verdict {
+    let occurs = |state: &usize| {
+        normal_vectors.iter().chain(sample_vectors).any(|vectors| vectors.ns_of(*state) > 0)
+    };
+    let states: Vec<usize> = (0..STATE_COUNT).filter(occurs).collect();
+    // Bonferroni's bound: two rules of each state.
+    let chance_of_each = thresholds.chance / (2 * states.len()).max(1) as f64;
+    let is_too_few = thresholds.chance < 1.0
+        && chance::least(normal_vectors.len(), sample_vectors.len()) > chance_of_each;
+    let mut verdict = Verdict { chance_of_each, is_too_few, ..Verdict::default() };
+    let spans = normal.iter().map(|traced| traced.span_ns as f64);
+    let least_ns = thresholds.least * Moments::of(spans).mean;
+    for state in states {
+        let (own, these) = (times(normal_vectors, state), times(sample_vectors, state));
+        let moments = Moments::of(own.iter().map(|ns| *ns as f64));
+        let above = |times: &[u64]| times.iter().filter(|ns| **ns as f64 > moments.mean).count();
+        let (above_own, above_these) = (above(&own), above(&these));
+        let times = Times {
+            state: state_name(state),
+            normal_mean_ns: moments.mean,
+            normal_deviation_ns: moments.deviation,
+            sample_mean_ns: Moments::of(these.iter().map(|ns| *ns as f64)).mean,
+            normal_share: above_own as f64 / own.len().max(1) as f64,
+            sample_share: above_these as f64 / these.len().max(1) as f64,
+        };
+        verdict.times.push(times);
+        let more_ns = times.sample_mean_ns - times.normal_mean_ns;
+        let mut note = |rule: Rule, chance: &dyn Fn() -> f64, reason: String| {
+            let chance = (!is_too_few).then(chance);
+            let is_small = thresholds.least > 0.0 && more_ns < least_ns;
+            let is_by_chance =
+                thresholds.chance < 1.0 && chance.is_some_and(|chance| chance > chance_of_each);
+            let is_unsaid = times.state == State::Unknown.name()
+                && (thresholds.chance < 1.0 || thresholds.least > 0.0);
+            let because = match (is_small, is_by_chance) {
+                _ if is_unsaid => {
+                    Some("but more that a recording does not say is not slower".to_owned())
+                }
+                (true, _) if more_ns <= 0.0 => Some("but the mean did not grow".to_owned()),
+                (true, _) => Some(format!(
+                    "but the mean grew by {}, less than {} of an execution",
+                    duration(more_ns),
+                    share(thresholds.least)
+                )),
+                (_, true) => Some(format!(
+                    "but chance gives as much in {} of divisions into two such sets, and may in {} at most",
+                    share(chance.unwrap_or(1.0)),
+                    share(chance_of_each)
+                )),
+                (false, false) => None,
+            };
+            match because {
+                None => verdict.flagged.push(Flag { rule, times, chance, reason }),
+                Some(because) => {
+                    let reason = format!("{reason}; {because}");
+                    verdict.not_counted.push(Flag { rule, times, chance, reason });
+                }
+            }
+        };
+        if times.sample_mean_ns > moments.mean + thresholds.t1 * moments.deviation {
+            note(Rule::Mean, &|| chance::of_mean(&own, &these), mean_reason(&times, thresholds.t1));
+        }
+        if times.sample_share > thresholds.t2 * times.normal_share {
+            let chance = || chance::of_share((above_own, own.len()), (above_these, these.len()));
+            let counts = [(above_own, own.len()), (above_these, these.len())];
+            note(Rule::Share, &chance, share_reason(&times, counts, thresholds.t2));
+        }
+    }
+    verdict
+}
+
+fn mean_reason(times: &Times, t1: f64) -> String {
+    let Times { state, normal_mean_ns, normal_deviation_ns, sample_mean_ns, .. } = *times;
+    let (mean, normal) = (duration(sample_mean_ns), duration(normal_mean_ns));
+    match normal_deviation_ns > 0.0 {
+        true => format!(
+            "{state}: the sample's mean, {mean}, is {:.1} standard deviations ({}) above the normal one, {normal}: more \
+             than {t1}",
+            (sample_mean_ns - normal_mean_ns) / normal_deviation_ns,
+            duration(normal_deviation_ns)
+        ),
+        false => format!(
+            "{state}: the sample's mean, {mean}, is above the normal one, {normal}, from which no normal execution differs"
+        ),
+    }
+}
+
+fn share_reason(times: &Times, [normal, sample]: [(usize, usize); 2], t2: f64) -> String {
+    let Times { state, normal_mean_ns, .. } = *times;
+    let normal_mean = match normal_mean_ns > 0.0 {
+        true => format!("longer than the normal mean of {}", duration(normal_mean_ns)),
+        false => "longer than the normal ones, which have none".to_owned(),
+    };
+    let ((of_normal, normal), (of_sample, sample)) = (normal, sample);
+    match of_normal {
+        0 => format!("{state}: {of_sample} of {sample} of the sample are {normal_mean}"),
+        _ => format!(
+            "{state}: {of_sample} of {sample} of the sample are {normal_mean}, as {of_normal} of {normal} normal ones are: \
+             more than {t2} times as many"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::made::{Made, path};
+
+/// Executions that run, and wait for a disk for so many nanoseconds.
+fn set(disk_ns: &[u64]) -> Vec<Traced> {
+    let one = |ns: &u64| match ns {
+        0 => path(&[Made::own("running", 1000)]),
+        ns => path(&[Made::own("running", 600), Made::own("disk", *ns), Made::own("running", 400)]),
+    };
+    disk_ns.iter().map(one).collect()
+}
+
+fn judged(normal: &[Traced], sample: &[Traced], thresholds: &Thresholds) -> Verdict {
+    let vectors = |set: &[Traced]| set.iter().map(Vectors::of).collect::<Vec<_>>();
+    judge((normal, &vectors(normal)), &vectors(sample), thresholds)
+}
+
+/// The paper's rules alone.
+fn bare() -> Thresholds {
+    Thresholds { chance: 1.0, least: 0.0, ..Thresholds::default() }
+}
+
+fn rules(flags: &[Flag]) -> Vec<(&'static str, Rule)> {
+    flags.iter().map(|flag| (flag.times.state, flag.rule)).collect()
+}
+
+#[test]
+fn both_rules_are_told_apart() {
+    // Mean 100, deviation 10 (of n - 1), half above it.
+    let normal = set(&[90, 110, 90, 110, 90, 110, 90, 110, 90, 110]);
+    let found = judged(&normal, &set(&[116, 116]), &bare());
+    assert_eq!(rules(&found.flagged), [("disk", Rule::Mean)]);
+    let times = found.flagged[0].times;
+    assert!((times.normal_mean_ns - 100.0).abs() < 1e-9);
+    assert!((times.normal_deviation_ns - (1000.0f64 / 9.0).sqrt()).abs() < 1e-9);
+    // All are above the mean, twice as many as normal, but not more.
+    assert!((times.normal_share - 0.5).abs() < 1e-9 && (times.sample_share - 1.0).abs() < 1e-9);
+    // One long time makes the mean; three of ten are above it, where one of ten is.
+    let normal = set(&[10, 10, 10, 10, 10, 10, 10, 10, 10, 1000]);
+    let found = judged(&normal, &set(&[10, 10, 10, 10, 10, 10, 10, 120, 120, 120]), &bare());
+    assert_eq!(rules(&found.flagged), [("disk", Rule::Share)]);
+    assert_eq!(
+        found.flagged[0].reason,
+        "disk: 3 of 10 of the sample are longer than the normal mean of 109 ns, as 1 of 10 normal ones are: more than \
+         2 times as many"
+    );
+    // Less is not more.
+    assert_eq!(judged(&normal, &set(&[0; 10]), &bare()).flagged, []);
+}
+
+#[test]
+fn what_a_recording_does_not_say_is_not_slower() {
+    let normal = vec![path(&[Made::own("running", 1000)]); 40];
+    let sample = vec![path(&[Made::own("running", 600), Made::own("unknown", 500)]); 40];
+    let found = judged(&normal, &sample, &Thresholds::default());
+    assert_eq!(found.flagged, []);
+    let not_counted = rules(&found.not_counted);
+    assert_eq!(not_counted, [("unknown", Rule::Mean), ("unknown", Rule::Share)]);
+    assert!(found.not_counted[0].reason.ends_with("does not say is not slower"));
+    // The paper's rules are about any state.
+    assert_eq!(rules(&judged(&normal, &sample, &bare()).flagged), not_counted);
+}
+
+#[test]
+fn sets_that_do_not_vary_are_judged_too() {
+    let same = set(&[100; 10]);
+    assert_eq!(judged(&same, &same, &bare()).flagged, []);
+    let found = judged(&same, &set(&[101; 10]), &bare());
+    assert_eq!(rules(&found.flagged), [("disk", Rule::Mean), ("disk", Rule::Share)]);
+    assert!(found.flagged[0].reason.ends_with("from which no normal execution differs"));
+    // A nanosecond of a thousand does not matter.
+    let found = judged(&same, &set(&[101; 10]), &Thresholds::default());
+    assert_eq!(found.flagged, []);
+    assert!(
+        found.not_counted[0]
+            .reason
+            .ends_with("but the mean grew by 1.00 ns, less than 1.0 % of an execution")
+    );
+    // A state that normal executions never have.
+    let found = judged(&set(&[0; 10]), &set(&[300; 10]), &Thresholds::default());
+    assert_eq!(rules(&found.flagged), [("disk", Rule::Mean), ("disk", Rule::Share)]);
+    assert_eq!(
+        found.flagged[1].reason,
+        "disk: 10 of 10 of the sample are longer than the normal ones, which have none"
+    );
+}
+
+#[test]
+fn what_chance_gives_does_not_count() {
+    // One of ten where none of a hundred has it: chance makes that in one of eleven divisions.
+    let mut sample = vec![0; 10];
+    sample[3] = 50_000;
+    let normal = set(&[0; 100]);
+    let found = judged(&normal, &set(&sample), &Thresholds::default());
+    assert_eq!(found.flagged, []);
+    assert_eq!(rules(&found.not_counted), [("disk", Rule::Mean), ("disk", Rule::Share)]);
+    assert!((found.not_counted[1].chance.unwrap() - 1.0 / 11.0).abs() < 1e-9);
+    let reason = &found.not_counted[1].reason;
+    assert!(reason.contains("chance gives as much in 9.1 % of divisions"), "{reason}");
+    // Four of ten: hardly.
+    let found =
+        judged(&normal, &set(&[0, 0, 0, 0, 0, 0, 500, 500, 500, 500]), &Thresholds::default());
+    assert_eq!(rules(&found.flagged), [("disk", Rule::Mean), ("disk", Rule::Share)]);
+}
+
+#[test]
+fn of_one_execution_nothing_is_said_of_chance() {
+    let (normal, sample) = (set(&[100; 20]), set(&[900]));
+    let found = judged(&normal, &sample, &Thresholds::default());
+    assert!(found.is_too_few);
+    assert_eq!(rules(&found.flagged), [("disk", Rule::Mean), ("disk", Rule::Share)]);
+    assert_eq!(found.flagged[0].chance, None);
+    let found = judged(&sample, &set(&[2000]), &Thresholds::default());
+    assert!(found.is_too_few && found.flagged[0].times.state == "disk");
+}
+
+#[test]
+fn the_longest_are_left_out_of_what_is_expected() {
+    let values = |count: u32| (0..count).map(|number| if number == 3 { 1e9 } else { 5.0 });
+    assert_eq!(Moments::trimmed(values(10)), Moments { mean: 5.0, deviation: 0.0 });
+    assert_eq!(Moments::trimmed(values(21)), Moments { mean: 5.0, deviation: 0.0 });
+    assert!(Moments::trimmed(values(9)).deviation > 1e8);
+    assert_eq!(Moments::trimmed([].into_iter()), Moments::default());
+}
+
+proptest! {
+    #[test]
+    fn normal_against_itself_is_never_above_by_the_mean(
+        disk in prop::collection::vec(0u64..10_000, 1..40), t1 in 0.0f64..3.0
+    ) {
+        let set = set(&disk);
+        let found = judged(&set, &set, &Thresholds { t1, ..bare() });
+        prop_assert_eq!(found.flagged, []);
+    }
+
+    #[test]
+    fn more_of_a_time_never_takes_a_flag_away(
+        normal in prop::collection::vec(0u64..1000, 2..30), sample in prop::collection::vec(0u64..1000, 1..10), more in 0u64..1000
+    ) {
+        let grown: Vec<u64> = sample.iter().map(|ns| ns + more).collect();
+        let normal = set(&normal);
+        let flagged = |sample: &[u64]| {
+            let found = judged(&normal, &set(sample), &bare());
+            found.flagged.iter().filter(|flag| flag.times.state == "disk").count()
+        };
+        prop_assert!(flagged(&grown) >= flagged(&sample));
+    }
+}

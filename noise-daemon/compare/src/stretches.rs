@@ -1,0 +1,134 @@
+//! A path as a string of states: neighbours that are the same are one stretch, with its time.
+//!
+//! What the execution's own thread does and what others do in its stead are different things, though the state has one
+//! name: a string tells them apart, and so does the count of stretches.
+
+use noise_paths::document::{Segment, Traced};
+use noise_paths::state::State;
+
+/// The states of paths, in the order in which documents have them.
+pub const STATES: [State; 10] = [
+    State::Running,
+    State::WaitingCpu,
+    State::Disk,
+    State::Network,
+    State::Timer,
+    State::Futex,
+    State::Task,
+    State::Interrupt,
+    State::Ipi,
+    State::Unknown,
+];
+
+/// How many that are.
+pub const STATE_COUNT: usize = STATES.len();
+
+/// The name of a state by its place in [`STATES`].
+pub fn state_name(place: usize) -> &'static str {
+    STATES.get(place).copied().unwrap_or(State::Unknown).name()
+}
+
+/// The place of a state by its name in documents; a name that is none of them is taken for `unknown`.
+pub fn state_place(name: &str) -> usize {
+    STATES.iter().position(|state| state.name() == name).unwrap_or(STATE_COUNT - 1)
+}
+
+/// A stretch of a path in one state, of the execution's own thread or of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// The state's place in [`STATES`].
+    pub state: usize,
+    /// Whether it is the time of the execution's own thread.
+    pub is_own: bool,
+    /// The first part of the path that it has.
+    pub first: usize,
+    /// The one behind its last.
+    pub end: usize,
+    /// From then on, nanoseconds.
+    pub from_ns: u64,
+    /// Until then.
+    pub to_ns: u64,
+}
+
+impl Stretch {
+    /// How long it is, nanoseconds.
+    pub const fn ns(&self) -> u64 {
+        self.to_ns.saturating_sub(self.from_ns)
+    }
+
+    /// What stands for it in an alignment: twice the state's place, and one more where it is others' time.
+    pub fn symbol(&self) -> u32 {
+        2 * self.state as u32 + u32::from(!self.is_own)
+    }
+}
+
+/// The state of a symbol, and whether it is the own thread's; see [`Stretch::symbol`].
+pub const fn of_symbol(symbol: u32) -> (usize, bool) {
+    ((symbol / 2) as usize, symbol.is_multiple_of(2))
+}
+
+/// The stretches of a path.
+pub fn stretches(traced: &Traced) -> Vec<Stretch> {
+    let mut all: Vec<Stretch> = Vec::new();
+    for (number, part) in traced.path.iter().enumerate() {
+        let (state, is_own) = (state_place(part.state), is_own(traced, part));
+        match all.last_mut() {
+            Some(last) if last.state == state && last.is_own == is_own => {
+                last.to_ns = part.to_ns;
+                last.end = number + 1;
+            }
+            _ => all.push(Stretch {
+                state,
+                is_own,
+                first: number,
+                end: number + 1,
+                from_ns: part.from_ns,
+                to_ns: part.to_ns,
+            }),
+        }
+    }
+    all
+}
+
+fn is_own(traced: &Traced, part: &Segment) -> bool {
+    part.tid == traced.tid && part.recording == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::made::{Made, path};
+
+    #[test]
+    fn states_are_those_of_documents() {
+        let names: BTreeSet<_> = State::ALL.iter().map(|state| state.name()).collect();
+        assert_eq!(STATES.iter().map(|state| state.name()).collect::<BTreeSet<_>>(), names);
+        assert_eq!(names.len(), STATE_COUNT);
+        for place in 0..STATE_COUNT {
+            assert_eq!(state_place(state_name(place)), place);
+        }
+        assert_eq!(state_name(state_place("new")), "unknown");
+    }
+
+    #[test]
+    fn neighbours_of_one_state_are_one_stretch_unless_another_thread_takes_over() {
+        let traced = path(&[
+            Made::own("running", 5),
+            Made::own("running", 6),
+            Made::of("running", 7, 9),
+            Made::of("running", 1, 10),
+            Made::own("disk", 3),
+        ]);
+        let found = stretches(&traced);
+        let short: Vec<_> =
+            found.iter().map(|one| (state_name(one.state), one.is_own, one.ns())).collect();
+        assert_eq!(short, [("running", true, 11), ("running", false, 8), ("disk", true, 3)]);
+        assert_eq!((found[1].first, found[1].end), (2, 4));
+        for stretch in &found {
+            assert_eq!(of_symbol(stretch.symbol()), (stretch.state, stretch.is_own));
+        }
+        assert_eq!(stretches(&Traced::default()), []);
+    }
+}

@@ -1,0 +1,106 @@
+//! What a page says of executions of two kinds, some of which wait for a disk.
+
+use noise_compare::comparison::{Settings, compare};
+use noise_compare::rules::Thresholds;
+use noise_paths::document::{Segment, Traced};
+use noise_trace::delays::document::Culprit;
+
+use super::*;
+
+const MS: u64 = 1_000_000;
+
+/// An execution of parts: a state, tenths of milliseconds, and who is ahead.
+fn traced(key: usize, parts: &[(&'static str, u64, &str)]) -> Traced {
+    let begin_ns = 1000 * MS * key as u64;
+    let mut at_ns = begin_ns;
+    let part = |(state, tenths, whom): &(&'static str, u64, &str)| {
+        let ns = tenths * MS / 10;
+        let comm = (*whom).to_owned();
+        let culprit = Culprit { tid: 30, comm, cause: "thread", ns };
+        let (from_ns, to_ns) = (at_ns, at_ns + ns);
+        at_ns = to_ns;
+        Segment {
+            tid: 7,
+            comm: "job".to_owned(),
+            state,
+            from_ns,
+            to_ns,
+            culprits: if whom.is_empty() { Vec::new() } else { vec![culprit] },
+            ..Segment::default()
+        }
+    };
+    let path: Vec<Segment> = parts.iter().map(part).collect();
+    Traced {
+        name: "mark:job".to_owned(),
+        key: Some(format!("{key}")),
+        tid: 7,
+        comm: "job".to_owned(),
+        from_ns: begin_ns,
+        to_ns: at_ns,
+        span_ns: at_ns - begin_ns,
+        path,
+        ..Traced::default()
+    }
+}
+
+/// One of two kinds: one reads, the other one sleeps; and then waits for a disk for so long, if at all.
+fn execution(key: usize, disk: u64) -> Traced {
+    let vary = (key * 7 % 5) as u64;
+    let own = if key.is_multiple_of(2) { "disk" } else { "timer" };
+    let mut parts = Vec::new();
+    for step in 0..4 {
+        parts.extend([("running", 10 + vary, ""), (own, 5 + (vary + step) % 3, "")]);
+        if step == 1 && disk > 0 {
+            parts.extend([
+                ("running", 1, ""),
+                ("disk", disk, "backup"),
+                ("running", 1, ""),
+                ("disk", disk, "backup"),
+            ]);
+        }
+    }
+    parts.push(("running", 3, ""));
+    traced(key, &parts)
+}
+
+fn set(count: usize, disk: u64) -> Vec<Traced> {
+    (0..count).map(|key| execution(key, disk)).collect()
+}
+
+fn shown(normal: &[Traced], sample: &[Traced], settings: &Settings) -> String {
+    let found = compare(normal, sample, settings, &mut |_| ()).unwrap();
+    page(&found, 100).text(false)
+}
+
+#[test]
+fn a_sample_that_is_slower() {
+    insta::assert_snapshot!(shown(&set(40, 0), &set(8, 90), &Settings::default()));
+}
+
+#[test]
+fn a_sample_like_the_normal_ones() {
+    let settings = Settings::default();
+    insta::assert_snapshot!(shown(&set(40, 0), &set(10, 0), &settings));
+    let forced = shown(&set(40, 0), &set(10, 0), &Settings { force: true, ..settings });
+    assert!(!forced.contains("--force") && forced.contains("\nkinds of executions\n"), "{forced}");
+}
+
+#[test]
+fn few_executions_and_no_guard_are_said() {
+    let settings = Settings::default();
+    let few = shown(&set(3, 0), &set(1, 90), &settings);
+    assert!(few.contains("These are too few executions to tell from chance"), "{few}");
+    assert!(few.contains("normal: 3 executions are fewer than the 5 that make a cluster"), "{few}");
+    let thresholds = Thresholds { chance: 1.0, ..settings.thresholds };
+    let bare = shown(&set(3, 0), &set(1, 90), &Settings { thresholds, ..settings });
+    assert!(bare.contains("No account is taken of chance."), "{bare}");
+}
+
+#[test]
+fn more_than_a_page_has_room_for_is_counted() {
+    let text = shown(&set(200, 0), &set(40, 90), &Settings::default());
+    assert!(text.contains("  15 executions more are in --json\n"), "{text}");
+    assert!(text.contains("  20 executions more have anomalies"), "{text}");
+    assert!(text.contains("of a kind, 30 normal ones are taken"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+}

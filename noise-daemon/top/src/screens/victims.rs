@@ -1,0 +1,200 @@
+//! Who is held up: a row for each victim, the worst first, with who does it.
+//!
+//! They are ranked by the time that something else held them up: others, interrupts, their quota, the hypervisor.
+//! Work that waits for itself, or for a CPU that is waking up, loses time as well, but no other work is to blame.
+
+mod page;
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use noise_analysis::Usual;
+use noise_common::signals::Signal;
+use noise_model::Histogram;
+use noise_model::labels::OTHER;
+use noise_model::words::why;
+
+use super::recent::{Recent, empty};
+use super::{cells, tally, who};
+use crate::pairs::{Cost, Id};
+use crate::{Cell, Column, History, Look, Page, Row, Table, Tone};
+
+/// Victims with a row of their own.
+const SHOWN: usize = 200;
+
+/// One victim in the time that is looked at.
+struct Victim<'a> {
+    name: &'a str,
+    /// All that it lost.
+    whole: Cost,
+    /// Who held it up most.
+    culprit: Option<(&'a str, Cost)>,
+    /// Its pairs, by id.
+    pairs: Vec<Id>,
+}
+
+/// The victims that were held up most, the first first.
+fn victims<'a>(history: &'a History, recent: &Recent<'_>) -> Vec<Victim<'a>> {
+    let pairs = history.pairs();
+    let mut sums = vec![Cost::default(); pairs.bound()];
+    for (id, cost) in pairs.costs().rev().take(recent.steps.len()).flatten() {
+        if let Some(sum) = sums.get_mut(*id as usize) {
+            sum.add(cost);
+        }
+    }
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    let mut victims: Vec<Victim<'a>> = Vec::new();
+    for (id, cost) in (0..).zip(sums).filter(|(_, cost)| cost.ns > 0) {
+        let Some((name, culprit)) = pairs.pair(id) else { continue };
+        let place = *places.entry(name).or_insert_with(|| {
+            victims.push(Victim { name, whole: Cost::default(), culprit: None, pairs: Vec::new() });
+            victims.len() - 1
+        });
+        let Some(victim) = victims.get_mut(place) else { continue };
+        victim.whole.add(&cost);
+        victim.pairs.push(id);
+        let most = victim.culprit.map_or(0, |(_, most)| most.held_up_ns);
+        if cost.held_up_ns > most {
+            victim.culprit = Some((culprit, cost));
+        }
+    }
+    victims.sort_by_key(|one| (Reverse((one.whole.held_up_ns, one.whole.ns)), one.name));
+    victims.truncate(SHOWN);
+    victims
+}
+
+/// Seconds that each of them was held up in a second, of every step.
+fn trends(history: &History, victims: &[Victim<'_>]) -> Vec<Vec<f64>> {
+    let mut places = vec![victims.len(); history.pairs().bound()];
+    for (place, id) in victims
+        .iter()
+        .enumerate()
+        .flat_map(|(place, one)| one.pairs.iter().map(move |id| (place, id)))
+    {
+        if let Some(own) = places.get_mut(*id as usize) {
+            *own = place;
+        }
+    }
+    who::trends_of(history, &places, victims.len() + 1, |cost| cost.held_up_ns)
+}
+
+/// How a cgroup usually waits for a CPU, where that is known.
+fn usual<'a>(history: &'a History, cgroup: &str) -> Option<&'a Usual> {
+    history.latest()?.overview.usual.iter().find(|usual| *usual.subject == *cgroup)
+}
+
+/// Numbers and subject's signal of the incidents that a cgroup suffers from.
+fn incidents(history: &History, victim: &str) -> Vec<(u64, &'static str)> {
+    let reports = history.latest().into_iter().flat_map(|frame| &frame.overview.incidents);
+    let open = reports.filter(|report| report.open);
+    let all = open.flat_map(|report| report.episodes().map(|episode| (report.id, episode)));
+    all.filter(|(_, episode)| episode.is_active() && *episode.subject == *victim)
+        .map(|(id, episode)| (id, episode.signal.name()))
+        .collect()
+}
+
+fn columns() -> Vec<Column> {
+    vec![
+        cells::names("victim", "victim", 14, true, "Who was delayed: a cgroup."),
+        cells::numbers(
+            "held up",
+            "held_up_seconds_per_second",
+            9,
+            "Time in a second that something else kept it waiting: others, interrupts, its CPU quota, the \
+             hypervisor; of all its threads. Rows are ranked by it.",
+        ),
+        cells::names(
+            "main culprit",
+            "culprit",
+            16,
+            true,
+            "Who held it up most, and that culprit's part of what held it up.",
+        ),
+        cells::names(
+            "why",
+            "why",
+            14,
+            false,
+            "How: another cgroup had what it waited for, an interrupt took its CPU, …",
+        ),
+        cells::numbers("p99 wait", "p99_seconds", 8, "99 of 100 waits for a CPU were no longer."),
+        cells::numbers("usual", "usual_p99_seconds", 8, "The same as learnt of calm times."),
+        cells::pictures("trend", "held_up_over_time", 10, "Held up over the last two minutes."),
+        cells::numbers(
+            "all lost",
+            "lost_seconds_per_second",
+            9,
+            "All time lost: also waits behind its own work and for CPUs that were idle.",
+        ),
+        cells::numbers("now", "open_incidents", 4, "Incidents that it suffers from."),
+    ]
+}
+
+/// A row for each victim, the worst first.
+pub fn table(history: &History, look: &Look) -> Table {
+    let recent = Recent::new(history, look);
+    let victims = victims(history, &recent);
+    let mut trends = trends(history, &victims).into_iter();
+    let waits: HashMap<&str, Histogram> =
+        tally::recent_by_labels(history, &recent, Signal::CgroupRunqueueWait)
+            .into_iter()
+            .filter_map(|(labels, delays)| Some((labels.first()?.as_str(), delays)))
+            .collect();
+    let row = |victim: &Victim<'_>| {
+        let open = incidents(history, victim.name).len();
+        let mark = if open > 0 { format!("●{open}") } else { String::new() };
+        let (culprit, why) = match victim.culprit {
+            Some((name, cost)) => {
+                let share = cells::ratio(cost.held_up_ns as f64, victim.whole.held_up_ns as f64);
+                let notes = vec![format!(" {}", noise_model::units::share(share))];
+                let why = cost.causes().next().map_or("", why);
+                (Cell::Named { name: name.to_owned(), notes }, cells::text(why))
+            }
+            None => (cells::text(""), cells::text("")),
+        };
+        let usual = usual(history, victim.name).and_then(|usual| usual.level.p99_ns);
+        let tone = match (open, victim.whole.held_up_ns) {
+            (1.., _) => Tone::Alarm,
+            (_, 0) => Tone::Dim,
+            _ if victim.name == OTHER => Tone::Dim,
+            _ => Tone::Plain,
+        };
+        Row {
+            key: victim.name.to_owned(),
+            cells: vec![
+                cells::text(victim.name),
+                cells::lost(recent.lost(victim.whole.held_up_ns)),
+                culprit,
+                why,
+                waits
+                    .get(victim.name)
+                    .map_or_else(cells::nothing, |delays| tally::quantile(delays, 0.99)),
+                usual.map_or_else(cells::nothing, |ns| cells::duration(ns as f64)),
+                Cell::Spark(trends.next().unwrap_or_default()),
+                cells::lost(recent.lost(victim.whole.ns)),
+                Cell::Number { text: mark, value: Some(open as f64) },
+            ],
+            tone,
+        }
+    };
+    Table {
+        title: format!("Who is held up, the worst first, {}", cells::length(recent.seconds)),
+        columns: columns(),
+        rows: victims.iter().map(row).collect(),
+        sorted_by: 1,
+        empty: empty(history, "No delays."),
+    }
+}
+
+/// Whose delays a row is about, unless it stands for several.
+pub fn victim(key: &str) -> Option<String> {
+    (!key.starts_with('~')).then(|| key.to_owned())
+}
+
+/// One victim: its causes over all resources.
+pub fn open(history: &History, look: &Look, key: &str) -> Option<Page> {
+    page::page(history, look, key)
+}
+
+#[cfg(test)]
+mod tests;

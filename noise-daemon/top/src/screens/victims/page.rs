@@ -1,0 +1,175 @@
+//! One victim: who held it up and where, over all resources, and what can be done.
+
+use std::collections::BTreeMap;
+
+use noise_analysis::{Culprit, Remedy, Time, Watched, recommended};
+use noise_common::charge::{Cause, Charged, Resource};
+use noise_common::signals::{SIGNALS, Signal};
+use noise_model::words::why;
+use noise_model::{Amount as _, Interference, units};
+
+use super::{Victim, incidents, trends, usual, victims};
+use crate::heat::heatmap;
+use crate::screens::cells;
+use crate::screens::recent::Recent;
+use crate::screens::tally;
+use crate::{Block, History, Look, Page, Row, Table, Tone};
+
+/// Culprits that are listed.
+const LISTED: usize = 40;
+/// Remedies that are listed.
+const REMEDIES: usize = 6;
+
+/// Who did it, by resource, cause, place and name.
+type Charges<'a> = BTreeMap<(Resource, Cause, &'a str, &'a str), Charged>;
+
+/// What the row with that key opens.
+pub(super) fn page(history: &History, look: &Look, key: &str) -> Option<Page> {
+    let recent = Recent::new(history, look);
+    let all = victims(history, &recent);
+    let place = all.iter().position(|one| one.name == key)?;
+    let victim = all.get(place)?;
+    let trend = trends(history, &all).into_iter().nth(place).unwrap_or_default();
+    let charges = charges(&recent, key);
+    let mut blocks = vec![
+        Block::Text(lines(history, &recent, victim)),
+        tally::graph("Held up per second", trend, units::lost),
+        Block::Table(table(&recent, &charges)),
+    ];
+    blocks.extend(remedies(&charges));
+    blocks.push(Block::Heatmap(heatmap(
+        history,
+        "How long it waited for a CPU, over time",
+        Signal::CgroupRunqueueWait,
+        |labels| labels.first().is_some_and(|label| label == key),
+    )));
+    Some(Page { title: format!("{key}: who holds it up"), blocks })
+}
+
+fn lines(history: &History, recent: &Recent<'_>, victim: &Victim<'_>) -> Vec<(String, Tone)> {
+    let name = victim.name;
+    let length = cells::length(recent.seconds);
+    let held_up_ns = victim.whole.held_up_ns;
+    let first = match victim.culprit {
+        Some((culprit, cost)) => {
+            let share = units::share(cells::ratio(cost.held_up_ns as f64, held_up_ns as f64));
+            let why = cost.causes().next().map_or("not known", why);
+            format!(
+                "{name} was held up {} in the last {length}, {share} of it by {culprit} ({why}).",
+                units::lost(recent.lost(held_up_ns)),
+            )
+        }
+        None => format!("Nothing else held {name} up in the last {length}."),
+    };
+    let mut lines = vec![(first, Tone::Strong)];
+    let own_ns = victim.whole.ns.saturating_sub(held_up_ns);
+    if own_ns > 0 {
+        let own = units::lost(recent.lost(own_ns));
+        lines.push((
+            format!("It also lost {own} behind its own work, for CPUs that were idle, in sleeps that a device ended, or for reasons that are not known."),
+            Tone::Plain,
+        ));
+    }
+    if let Some(usual) = usual(history, name) {
+        let usual = units::known_duration(usual.level.p99_ns);
+        lines.push((
+            format!("99 of 100 of its waits for a CPU are usually no longer than {usual}."),
+            Tone::Plain,
+        ));
+    }
+    for (id, signal) in incidents(history, name) {
+        lines.push((format!("Incident {id} is open: {signal}."), Tone::Alarm));
+    }
+    lines
+}
+
+fn charges<'a>(recent: &Recent<'a>, victim: &str) -> Charges<'a> {
+    let mut sums = Charges::new();
+    let all = recent.steps.iter().flat_map(|step| &step.charges);
+    for charge in all.filter(|one| one.resource != Resource::Preemption && *one.victim == *victim) {
+        let Interference { resource, cause, place, culprit, charged, .. } = charge;
+        sums.entry((*resource, *cause, &**place, &**culprit)).or_default().add(charged);
+    }
+    sums
+}
+
+fn table(recent: &Recent<'_>, charges: &Charges<'_>) -> Table {
+    let whole_ns: u64 = charges.values().map(|charged| charged.ns).fold(0, u64::saturating_add);
+    let mut longest: Vec<_> = charges.iter().collect();
+    longest.sort_by_key(|(key, charged)| (std::cmp::Reverse(charged.ns), **key));
+    let row = |((resource, cause, place, culprit), charged): (
+        &(Resource, Cause, &str, &str),
+        &Charged,
+    )| Row {
+        key: format!("{} {} {place} {culprit}", resource.name(), cause.name()),
+        cells: vec![
+            cells::text(*culprit),
+            cells::text(why(*cause)),
+            cells::text(match place.is_empty() {
+                true => resource.name().to_owned(),
+                false => format!("{} {place}", resource.name()),
+            }),
+            cells::lost(recent.lost(charged.ns)),
+            cells::share(charged.ns as f64, whole_ns as f64),
+            cells::rate(recent.per_second(charged.count as f64)),
+            cells::mean(charged.ns, charged.count),
+        ],
+        tone: match cause {
+            Cause::Own | Cause::Idle | Cause::Untracked => Tone::Dim,
+            _ => Tone::Plain,
+        },
+    };
+    Table {
+        title: format!("What it lost, by whom, in the last {}", cells::length(recent.seconds)),
+        columns: vec![
+            cells::names("culprit", "culprit", 14, true, "Who did it."),
+            cells::names("why", "why", 14, false, "How."),
+            cells::names("for", "resource", 12, false, "What it waited for, or lost."),
+            cells::numbers("lost", "lost_seconds_per_second", 9, "Time lost in a second."),
+            cells::pictures("share", "share", 11, "Its part of all that the victim lost."),
+            cells::numbers("delays", "delays_per_second", 8, "Delays of which that is a part."),
+            cells::numbers("mean", "mean_seconds", 8, "What one of them lost."),
+        ],
+        rows: longest.into_iter().take(LISTED).map(row).collect(),
+        sorted_by: 3,
+        empty: "Nothing in that time.",
+    }
+}
+
+/// What can be done against what holds it up most.
+fn remedies(charges: &Charges<'_>) -> Option<Block> {
+    let mut by_resource: BTreeMap<Resource, BTreeMap<Cause, u64>> = BTreeMap::new();
+    for ((resource, cause, ..), charged) in charges {
+        let sum = by_resource.entry(*resource).or_default().entry(*cause).or_default();
+        *sum = sum.saturating_add(charged.ns);
+    }
+    let sum = |causes: &BTreeMap<Cause, u64>| {
+        causes.values().fold(0, |sum: u64, ns| sum.saturating_add(*ns))
+    };
+    let (resource, causes) = by_resource.iter().max_by_key(|(_, causes)| sum(causes))?;
+    let watched = match resource {
+        Resource::Running => Watched::Interruption,
+        Resource::Cpu => Signal::CgroupRunqueueWait.into(),
+        _ => SIGNALS.iter().find(|info| info.resource == Some(*resource))?.signal.into(),
+    };
+    let whole_ns = sum(causes);
+    let mut ranked: Vec<Culprit<Cause>> = causes
+        .iter()
+        .map(|(cause, ns)| {
+            let time = Time {
+                seconds: *ns as f64 / 1e9,
+                share: cells::ratio(*ns as f64, whole_ns as f64),
+            };
+            Culprit { culprit: *cause, cause: *cause, time, beyond: time }
+        })
+        .collect();
+    ranked.sort_by(|one, other| other.time.seconds.total_cmp(&one.time.seconds));
+    let remedies: Vec<Remedy> = recommended(watched, &ranked);
+    let mut lines = vec![("What can be done".to_owned(), Tone::Strong)];
+    for remedy in remedies.into_iter().take(REMEDIES) {
+        let advice = remedy.advice();
+        lines.push((advice.setting.to_owned(), Tone::Plain));
+        lines.push((format!("  {} {}", advice.effect, advice.cost), Tone::Dim));
+    }
+    (lines.len() > 1).then_some(Block::Text(lines))
+}
