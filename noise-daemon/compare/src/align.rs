@@ -42,13 +42,13 @@ pub use scoring::{Gaps, Scoring};
 pub type Symbol = u32;
 
 /// Sequences that are aligned at most: their distances are kept for each pair.
-pub const MAX_SEQUENCES: usize = 1024;
+pub const MAX_SEQUENCES: usize = 512;
 /// Symbols of the longest sequence.
 pub const MAX_LENGTH: usize = 100_000;
 /// Symbols of all sequences together.
 pub const MAX_SYMBOLS: usize = 1 << 22;
-/// Rows times columns of the result, which takes 16 bytes for each; half a gigabyte in all.
-pub const MAX_PLACES: usize = 1 << 25;
+/// Rows times columns of the result, which takes 16 bytes for each.
+pub const MAX_PLACES: usize = 1 << 23;
 
 /// How sequences are aligned.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::band::Guide;
+use super::band::{Guide, TABLE_CELLS};
 use super::dynamic::{Function, best};
 use super::group::{Group, Ops};
 use super::profile::Profile;
@@ -10,9 +10,6 @@ use super::refine::{Refinement, total};
 use super::scoring::Dense;
 use super::tree::{Distances, Tree};
 use super::{AlignError, AlignSettings, Progress, Stage, identity, words};
-
-/// Cells of one table of dynamic programming, each a byte.
-pub const TABLE_CELLS: usize = 1 << 26;
 
 /// A table whose best way goes along the edge of its band is made anew, twice as wide, so often.
 const WIDENED: usize = 2;

@@ -1,12 +1,11 @@
 //! Refinement: the tree is cut at each of its edges, and what lies on both sides is aligned anew; that is kept where the
 //! sum of pairs does not fall.
 
-use super::band::Guide;
+use super::band::{Guide, TABLE_CELLS};
 use super::dynamic::{Function, best};
 use super::group::{GAP, Group, Op, Ops};
 use super::pairs::PairGaps;
 use super::profile::Profile;
-use super::progressive::TABLE_CELLS;
 use super::scoring::{Dense, Gaps};
 use super::tree::Tree;
 use super::{AlignError, Progress, Stage};
