@@ -9,8 +9,6 @@ use std::collections::HashMap;
 use super::group::{Op, Ops};
 use super::profile::Profile;
 
-/// Cells of one table, each a byte.
-pub const TABLE_CELLS: usize = 1 << 26;
 /// Words whose chains are tried.
 const WORDS: [usize; 4] = [32, 16, 8, 4];
 /// The narrowest band, on either side.

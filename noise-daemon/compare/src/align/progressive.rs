@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::band::{Guide, TABLE_CELLS};
-use super::dynamic::{Function, best};
+use super::band::Guide;
+use super::dynamic::{Function, TABLE_CELLS, best};
 use super::group::{Group, Ops};
 use super::profile::Profile;
 use super::refine::{Refinement, total};

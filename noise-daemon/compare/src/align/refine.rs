@@ -1,8 +1,8 @@
 //! Refinement: the tree is cut at each of its edges, and what lies on both sides is aligned anew; that is kept where the
 //! sum of pairs does not fall.
 
-use super::band::{Guide, TABLE_CELLS};
-use super::dynamic::{Function, best};
+use super::band::Guide;
+use super::dynamic::{Function, TABLE_CELLS, best};
 use super::group::{GAP, Group, Op, Ops};
 use super::pairs::PairGaps;
 use super::profile::Profile;

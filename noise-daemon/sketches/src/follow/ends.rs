@@ -12,8 +12,10 @@ use super::{Follower, MAX_CHAIN};
 use crate::channels::{Arrival, Way};
 use crate::input::{Bytes, End};
 use crate::marker::{Marker, Rule};
-use crate::slices::{Edge, Ended, NONE, SliceId, rule_of};
+use crate::slices::{Edge, NONE, SliceId, rule_of};
 use crate::tallies::Mark;
+
+mod over;
 
 /// Connections that are followed; the oldest are given up first.
 const MAX_ENDS: usize = 1 << 18;
@@ -69,6 +71,25 @@ struct Connection {
     key: u32,
     opens: Vec<Open>,
     life: Option<Life>,
+    /// What threads here were first.
+    role: Option<Role>,
+    /// Threads of which events were lost: what they do first may go on with something that is not known.
+    unsure: Vec<ThreadId>,
+}
+
+impl Connection {
+    /// Whether what a thread does, as it never began something here in that role, goes on with what was lost. If not, it
+    /// begins something.
+    fn goes_on_with_lost(&mut self, thread: ThreadId, role: Role) -> bool {
+        let Some(place) = self.unsure.iter().position(|unsure| *unsure == thread) else {
+            return false;
+        };
+        if self.role.is_some_and(|own| own != role) {
+            return true;
+        }
+        self.unsure.swap_remove(place);
+        false
+    }
 }
 
 /// All connections.
@@ -95,7 +116,15 @@ impl Ends {
     }
 
     fn add(&mut self, machine: u16, id: u64, key: u32) -> u32 {
-        let connection = Connection { machine, id, key, opens: Vec::new(), life: None };
+        let connection = Connection {
+            machine,
+            id,
+            key,
+            opens: Vec::new(),
+            life: None,
+            role: None,
+            unsure: Vec::new(),
+        };
         let place = match self.free.pop() {
             Some(place) => {
                 if let Some(free) = self.all.get_mut(place as usize) {
@@ -206,7 +235,12 @@ impl Follower {
         let place = self.end(machine, end);
         let key = self.ends.key(place);
         let id = self.store.open(marker, thread, key, from.at_ns);
-        self.ends.get_mut(place)?.life = Some(Life { thread, id, from, is_used: false });
+        let connection = self.ends.get_mut(place)?;
+        connection.life = Some(Life { thread, id, from, is_used: false });
+        connection.role = match marker {
+            Marker::Accept(_) => Some(Role::Serves),
+            _ => Some(Role::Asks),
+        };
         self.persons.get_mut(thread)?.ends.insert(place);
         Some((id, key))
     }
@@ -312,6 +346,10 @@ impl Follower {
             self.goes(end, bytes, (current, now_ns));
             return;
         }
+        if known.is_none() && self.is_of_lost(place, thread, Role::Asks) {
+            self.goes(end, bytes, (NONE, now_ns));
+            return;
+        }
         let Some(person) = self.persons.get(thread) else { return };
         let open = self.ends.open_mut(place, thread);
         let owner = match known {
@@ -345,6 +383,11 @@ impl Follower {
         if let Some(owner) = owner {
             self.goes(end, bytes, (owner, now_ns));
         }
+    }
+
+    fn is_of_lost(&mut self, place: u32, thread: ThreadId, role: Role) -> bool {
+        let connection = self.ends.get_mut(place);
+        connection.is_some_and(|connection| connection.goes_on_with_lost(thread, role))
     }
 
     /// What a slice sends is on its way.
@@ -404,13 +447,16 @@ impl Follower {
                     first = Some(open.parts.remove(0));
                 }
             }
-            None => connection.opens.push(Open {
-                thread,
-                role,
-                parts: vec![part],
-                answered: None,
-                is_mixed: false,
-            }),
+            None => {
+                connection.role.get_or_insert(role);
+                connection.opens.push(Open {
+                    thread,
+                    role,
+                    parts: vec![part],
+                    answered: None,
+                    is_mixed: false,
+                });
+            }
         }
         if let Some(part) = first {
             self.part_over(thread, part, Why::Over);
@@ -422,10 +468,16 @@ impl Follower {
         let machine = self.persons.machine(thread);
         let place = self.end(machine, end);
         self.uses(place, thread, now_ns);
-        let Some(person) = self.persons.get(thread) else { return };
+        let has_open = self.ends.open_mut(place, thread).is_some();
+        let is_of_lost = !has_open && self.is_of_lost(place, thread, Role::Serves);
+        let Some(person) = self.persons.get_mut(thread) else { return };
         let open = self.ends.open_mut(place, thread);
         let known = open.as_ref().map(|open| (open.role, open.answered.is_some()));
         let (target, opens) = match known {
+            None if is_of_lost => {
+                person.current = None;
+                (None, false)
+            }
             Some((Role::Asks, _)) => {
                 let to = person.mark(now_ns, true);
                 let cause = open.and_then(|open| open.parts.first()).and_then(|part| part.cause);
@@ -516,108 +568,6 @@ impl Follower {
         if is_life_mine {
             let life = self.ends.get_mut(place).and_then(|connection| connection.life.take());
             self.life_over(life, Some((thread, &mark)));
-        }
-    }
-
-    /// A connection is gone; who closed it, and when, where that was seen.
-    fn forget_end(&mut self, place: u32, by: Option<(ThreadId, &Mark)>) {
-        if let Some((thread, mark)) = by {
-            self.ends.bound(place, thread, mark);
-        }
-        let Some(connection) = self.ends.remove(place) else { return };
-        let life = connection.life.as_ref().map(|life| life.thread);
-        for thread in connection.opens.iter().map(|open| open.thread).chain(life) {
-            if let Some(person) = self.persons.get_mut(thread) {
-                person.ends.remove(&place);
-                person.fresh.retain(|fresh| *fresh != place);
-            }
-        }
-        for open in connection.opens {
-            self.open_over(open, Why::Over);
-        }
-        self.life_over(connection.life, by);
-    }
-
-    fn life_over(&mut self, life: Option<Life>, by: Option<(ThreadId, &Mark)>) {
-        let Some(Life { thread, id, from, .. }) = life else { return };
-        match by {
-            Some((closer, mark)) if closer == thread => {
-                self.close(thread, id, Ended::Explicit, &from, mark);
-            }
-            Some(_) => {
-                self.store.drop(id);
-                self.counts.closed_elsewhere += 1;
-            }
-            None => self.drop_unfinished(id),
-        }
-    }
-
-    /// What a thread does on a connection is over.
-    fn over(&mut self, place: u32, thread: ThreadId, why: Why) {
-        if let Some(open) = self.ends.take_open(place, thread) {
-            self.open_over(open, why);
-        }
-    }
-
-    fn open_over(&mut self, open: Open, why: Why) {
-        let Open { thread, parts, answered, is_mixed, .. } = open;
-        let Some(to) = answered else {
-            for part in parts {
-                self.part_over(thread, part, why);
-            }
-            return;
-        };
-        let Some(first) = parts.first() else { return };
-        if is_mixed {
-            self.store.drop(first.id);
-            self.counts.overlapping += 1;
-        } else {
-            self.close(thread, first.id, Ended::Explicit, &first.from, &to);
-        }
-    }
-
-    /// A part without an answer: up to where the thread slept.
-    fn part_over(&mut self, thread: ThreadId, part: Part, why: Why) {
-        if let Some(cause) = part.cause {
-            self.expects(thread, cause, false);
-        }
-        match (part.bound, why) {
-            (Some(bound), Why::Over) => {
-                self.close(thread, part.id, Ended::Implicit, &part.from, &bound);
-            }
-            (None, Why::Over) => self.drop_unfinished(part.id),
-            (_, Why::Lost) => {
-                self.store.drop(part.id);
-                self.counts.lost += 1;
-            }
-        }
-    }
-
-    /// A thread ends, and with it what it does on a connection.
-    pub(super) fn leave_end(&mut self, place: u32, thread: ThreadId, mark: &Mark) {
-        self.ends.bound(place, thread, mark);
-        self.over(place, thread, Why::Over);
-        let Some(connection) = self.ends.get_mut(place) else { return };
-        let life = connection.life.take_if(|life| life.thread == thread);
-        if let Some(Life { id, from, .. }) = life {
-            self.close(thread, id, Ended::Implicit, &from, mark);
-        }
-    }
-
-    /// Events of a thread were lost.
-    pub(super) fn lose_end(&mut self, place: u32, thread: ThreadId) {
-        self.over(place, thread, Why::Lost);
-        let Some(connection) = self.ends.get_mut(place) else { return };
-        if let Some(life) = connection.life.take_if(|life| life.thread == thread) {
-            self.store.drop(life.id);
-            self.counts.lost += 1;
-        }
-    }
-
-    /// The recording ends.
-    pub(super) fn end_ends(&mut self) {
-        for place in 0..self.ends.all.len() as u32 {
-            self.forget_end(place, None);
         }
     }
 }
