@@ -42,13 +42,13 @@ pub use scoring::{Gaps, Scoring};
 pub type Symbol = u32;
 
 /// Sequences that are aligned at most: their distances are kept for each pair.
-pub const MAX_SEQUENCES: usize = 1024;
+pub const MAX_SEQUENCES: usize = 512;
 /// Symbols of the longest sequence.
 pub const MAX_LENGTH: usize = 100_000;
 /// Symbols of all sequences together.
 pub const MAX_SYMBOLS: usize = 1 << 22;
-/// Rows times columns of the result, which takes 16 bytes for each; half a gigabyte in all.
-pub const MAX_PLACES: usize = 1 << 25;
+/// Rows times columns of the result, which takes 16 bytes for each.
+pub const MAX_PLACES: usize = 1 << 23;
 
 /// How sequences are aligned.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,7 +59,8 @@ pub struct AlignSettings {
     pub rounds: u32,
     /// Cells of dynamic programming in all, of about ten nanoseconds each: what bounds the work. Each of the first two
     /// stages takes at most a quarter, with narrower bands where that is not enough, and refinement
-    /// ends where all are used up.
+    /// ends where all are used up. Up to four short sequences, which take next to nothing, are aligned several
+    /// times, with that much for each.
     pub max_cells: u64,
 }
 
@@ -162,7 +163,7 @@ pub enum AlignError {
 /// Aligns sequences. None, empty ones and a single one are aligned, too.
 ///
 /// Memory: 20 bytes for each row and column of the result, at most 64 MiB for a table of dynamic programming, and
-/// what the sequences take; below one gigabyte at the bounds of this module.
+/// what the sequences take; below half a gigabyte at the bounds of this module.
 ///
 /// # Errors
 /// More than the bounds of this module, and a table of scores without one of the symbols.

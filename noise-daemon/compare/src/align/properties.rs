@@ -170,7 +170,7 @@ fn too_much_is_refused_with_a_sentence() {
     );
     assert_eq!(
         refused(&vec![vec![1]; MAX_SEQUENCES + 1]),
-        "1025 sequences are too many to align: choose 1024 or fewer"
+        "513 sequences are too many to align: choose 512 or fewer"
     );
     assert_eq!(
         refused(&vec![vec![1; MAX_LENGTH]; 42]),

@@ -1,8 +1,8 @@
 //! Distances of sequences that are not aligned yet: what share of their words they do not have in common.
 //!
-//! Edgar (Nucleic Acids Research 32:380, 2004) counts words of six amino acids. Here a word is as long as it takes
-//! for one to be found about once by chance in a sequence of middle length: ln(length) / entropy of the symbols,
-//! rounded, between 1 and 8. Shorter words are shared by all, longer ones by none that differ.
+//! Edgar (Nucleic Acids Research 32:380, 2004) counts words of six amino acids. Here a word is so long that a sequence of
+//! middle length has about one that equals it by chance: ln(length) / entropy of the symbols, rounded, between 1 and 8.
+//! Shorter words are shared by all, longer ones by none that differ.
 
 /// The longest word.
 const MAX_WORD: usize = 8;
