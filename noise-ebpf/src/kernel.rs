@@ -58,6 +58,9 @@ pub type Pointer = *const u8;
 
 /// How a program gets at its arguments and at kernel memory.
 pub trait Access: Copy {
+    /// Whether the verifier knows types.
+    const IS_TYPED: bool;
+
     /// The `index`th argument of the tracepoint.
     fn argument(self, index: usize) -> u64;
 
@@ -145,6 +148,8 @@ fn context_argument(context: *mut c_void, index: usize) -> u64 {
 }
 
 impl Access for Typed {
+    const IS_TYPED: bool = true;
+
     #[inline(always)]
     fn argument(self, index: usize) -> u64 {
         context_argument(self.0, index)
@@ -171,6 +176,8 @@ impl Access for Typed {
 }
 
 impl Access for Raw {
+    const IS_TYPED: bool = false;
+
     #[inline(always)]
     fn argument(self, index: usize) -> u64 {
         context_argument(self.0, index)

@@ -16,7 +16,7 @@ use noise_common::store::{Class, Event, EventKind, Part};
 
 use crate::kernel::hrtimer::Hrtimer;
 use crate::kernel::request::Request;
-use crate::kernel::sock::{End, Sock};
+use crate::kernel::sock::End;
 use crate::kernel::{Access, Interface, Skb, Task};
 use crate::maps::NOISE_EVENTS;
 
@@ -284,7 +284,7 @@ pub fn ends(
     state: *mut CpuState,
     kind: EventKind,
     small: u8,
-    sock: Sock,
+    namespace: u16,
     inode: u32,
     (local, remote): (End, End),
     now_ns: u64,
@@ -300,7 +300,7 @@ pub fn ends(
         remote: other_four.unwrap_or(0).to_le_bytes(),
         local_port: local.port,
         remote_port: remote.port,
-        namespace: sock.namespace(),
+        namespace,
     };
     write(state, &Body::ends(kind, small, &ends, now_ns));
 }

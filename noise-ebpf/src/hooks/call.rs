@@ -1,22 +1,23 @@
 //! System calls of communication: they write events and measure nothing. What is done with a call of which number is
 //! in the table of `noise_common::store::calls`.
 //!
-//! Between its begin and its end, a call's object is kept by its thread's number: the descriptor may be closed, or be
-//! another file's, by then. Where another thread has taken the slot meanwhile, the descriptor is looked up again.
+//! Between its begin and its end, a call's object is kept (see `calls.rs`): the descriptor may be closed, or be another
+//! file's, by then. Where another thread has taken the slot meanwhile, the descriptor is looked up again.
 
 use core::hint::black_box;
 use core::ptr;
 
 use noise_common::event::CpuState;
-use noise_common::store::calls::{CallSlot, ObjectKind, PEEK, RULES, Rule, Source, rules};
+use noise_common::store::Class;
+use noise_common::store::calls::{ObjectKind, PEEK, RULES, Rule, Source, rules};
 use noise_common::store::ipc::{Caller, Object, futex_extra};
-use noise_common::store::{Class, EventKind};
 
-use crate::kernel::file::{Found, look_up};
+use crate::calls;
+use crate::kernel::file::Found;
 use crate::kernel::regs::Regs;
-use crate::kernel::sock::{End, Sock};
-use crate::kernel::{Access, CALLS_MASK, Task, probe_user};
-use crate::maps::{NOISE_CALLS, clock_ns, cpu_state};
+use crate::kernel::sock::Sock;
+use crate::kernel::{Access, Task, probe_user};
+use crate::maps::{clock_ns, cpu_state};
 use crate::store::{self, records};
 
 /// By number of the call.
@@ -46,13 +47,6 @@ fn rule(number: u32) -> Option<Rule> {
     rule.is_any().then_some(rule)
 }
 
-/// Who makes the call; `None` where it is not of 64 bits: its number means another one.
-#[inline(always)]
-fn caller<A: Access>(access: A, number: u32) -> Option<Caller> {
-    let task = Task::current(access);
-    (!task.is_in_foreign_call()).then(|| Caller { tid: task.pid(), number: number as u16 })
-}
-
 /// `sys_enter(regs, number)`.
 #[inline(always)]
 pub fn enter<A: Access>(access: A) -> Option<()> {
@@ -60,21 +54,21 @@ pub fn enter<A: Access>(access: A) -> Option<()> {
     if !records(state, Class::Ipc) {
         return None;
     }
-    let number = access.argument(1) as u32;
-    if Task::current(access).is_in_foreign_call() {
+    let (number, task) = (access.argument(1) as u32, Task::current(access));
+    if task.is_in_foreign_call() {
         // SAFETY: the state is this CPU's, and no other hook writes this count.
         unsafe { (*state).foreign_calls += 1 };
         return None;
     }
     let rule = rule(number)?;
-    let caller = caller(access, number)?;
+    let caller = Caller { tid: task.pid(), number: number as u16 };
     let regs = Regs::argument(access);
     let first = regs.get(rule.field(0));
     let small = (regs.get(rule.field(1)) & SMALL) as u8;
     if rule.has_file() {
-        let found = look_up(access, first as u32);
-        keep(caller, found);
-        let (second, other) = second(access, regs, rule);
+        let found = calls::find::<A>(caller.tid, first as u32);
+        let (second, other) = second(caller.tid, regs, rule);
+        calls::keep(caller, found);
         if rule.is_of(Source::IpcFile) && !found.is_ipc() && !other.is_ipc() {
             return None;
         }
@@ -84,13 +78,13 @@ pub fn enter<A: Access>(access: A) -> Option<()> {
             store::call_other(state, caller, other.object, second, false, now_ns);
         }
     } else if rule.is_of(Source::Futex) {
-        futex(access, state, caller, regs, first);
+        futex(task, state, caller, regs, first);
     } else if rule.is_of(Source::None) {
         let rest = (regs.get(rule.field(1)) & 0xffff_ffff) | regs.get(rule.field(2)) << 32;
         let object = Object { kind: ObjectKind::None, key: rest };
         store::call(state, caller, object, first as u32, 0, clock_ns());
     } else {
-        let object = by_id(access, rule, first);
+        let object = by_id(task, rule, first);
         store::call(state, caller, object, first as u32, 0, clock_ns());
     }
     Some(())
@@ -98,15 +92,21 @@ pub fn enter<A: Access>(access: A) -> Option<()> {
 
 /// A queue or a set of semaphores of System V.
 #[inline(always)]
-fn by_id<A: Access>(access: A, rule: Rule, id: u64) -> Object {
+fn by_id<A: Access>(task: Task<A>, rule: Rule, id: u64) -> Object {
     let kind = if rule.is_of(Source::Msg) { ObjectKind::Msg } else { ObjectKind::Sem };
-    let namespace = Task::current(access).ipc_namespace();
+    let namespace = task.ipc_namespace();
     Object { kind, key: id & 0xffff_ffff | u64::from(namespace) << 32 }
 }
 
 #[inline(always)]
-fn futex<A: Access>(access: A, state: *mut CpuState, caller: Caller, regs: Regs<A>, address: u64) {
-    let map = Task::current(access).memory_map();
+fn futex<A: Access>(
+    task: Task<A>,
+    state: *mut CpuState,
+    caller: Caller,
+    regs: Regs<A>,
+    address: u64,
+) {
+    let map = task.memory_map();
     // The calls that replace it have no operation.
     let operation = if u32::from(caller.number) == FUTEX { regs.get(1) as u32 } else { 0 };
     let object = Object { kind: ObjectKind::Futex, key: address };
@@ -132,48 +132,12 @@ const EINPROGRESS: i64 = 115;
 
 /// The second file of a call, with its descriptor.
 #[inline(always)]
-fn second<A: Access>(access: A, regs: Regs<A>, rule: Rule) -> (u32, Found) {
+fn second<A: Access>(tid: u32, regs: Regs<A>, rule: Rule) -> (u32, Found) {
     if rule.second() == NO_ARGUMENT {
         return (0, Found::NONE);
     }
     let descriptor = regs.get(rule.second()) as u32;
-    (descriptor, look_up(access, descriptor))
-}
-
-/// The slot of a thread.
-#[inline(always)]
-fn slot(tid: u32) -> Option<*mut CallSlot> {
-    NOISE_CALLS.get_ptr_mut(tid & CALLS_MASK.load())
-}
-
-/// Keeps what a call is about.
-#[inline(always)]
-fn keep(caller: Caller, found: Found) {
-    let Some(slot) = slot(caller.tid) else { return };
-    let call = CallSlot::call(caller.tid, u32::from(caller.number));
-    // SAFETY: the slot is an entry of the map. Another thread that has the same slot may write it at the same time:
-    // the end of either call looks at whose it is, and both files are there.
-    unsafe {
-        (*slot).who = 0;
-        (*slot).key = found.object.key;
-        (*slot).sock = found.sock;
-        (*slot).who = call | (found.object.kind as u64) << CallSlot::KIND_SHIFT;
-    }
-}
-
-/// What a call is about that ends.
-#[inline(always)]
-fn kept<A: Access>(access: A, caller: Caller, regs: Regs<A>, rule: Rule) -> Found {
-    if let Some(slot) = slot(caller.tid) {
-        // SAFETY: the slot is an entry of the map.
-        let CallSlot { who, key, sock, .. } = unsafe { ptr::read_volatile(slot) };
-        let call = CallSlot::call(caller.tid, u32::from(caller.number));
-        if who & ((1 << CallSlot::KIND_SHIFT) - 1) == call {
-            let kind = ObjectKind::from_bits((who >> CallSlot::KIND_SHIFT) as u8);
-            return Found { object: Object { kind, key }, sock };
-        }
-    }
-    look_up(access, regs.get(rule.field(0)) as u32)
+    (descriptor, calls::find::<A>(tid, descriptor))
 }
 
 /// The object as the event of an end has it: of a stream, with the place in it.
@@ -197,29 +161,28 @@ fn placed(found: Found, receives: bool, sends: bool) -> Object {
     }
 }
 
-/// The ends of a socket, where the end of a call says something of them.
+/// Whether the end of a call says between which addresses a socket is; if so, where the process has the other one's, or
+/// 0 where it is the socket's.
 #[inline(always)]
-fn new_ends<A: Access>(
-    sock: Sock,
+fn new_end<A: Access>(
     kind: ObjectKind,
-    caller: Caller,
+    number: u32,
     regs: Regs<A>,
     rule: Rule,
     result: i64,
-) -> Option<(End, End)> {
+) -> Option<u64> {
     let is_connected = rule.connects() && (result == 0 || result == -EINPROGRESS);
     let is_new = is_connected || rule.accepts() && result >= 0;
     match kind {
-        ObjectKind::Tcp | ObjectKind::Udp if is_new => Some(sock.ends()),
+        ObjectKind::Tcp | ObjectKind::Udp if is_new => Some(0),
         ObjectKind::Udp if result >= 0 => {
-            let name = match u32::from(caller.number) {
+            let name = match number {
                 SENDTO | RECVFROM => regs.get(NAME_AT),
                 // The first field of a `msghdr`.
                 SENDMSG | RECVMSG => probe_user(regs.get(MESSAGE_AT)),
                 _ => 0,
             };
-            let other = if name == 0 { None } else { End::of_user(name) };
-            other.map(|other| (sock.ends().0, other))
+            (name != 0).then_some(name)
         }
         _ => None,
     }
@@ -234,14 +197,24 @@ pub fn exit<A: Access>(access: A) -> Option<()> {
     }
     let regs = Regs::argument(access);
     let number = regs.number() as u32;
-    let rule = rule(number)?;
-    let caller = caller(access, number)?;
+    let (rule, task) = (rule(number)?, Task::current(access));
+    // Its number means another call. It was counted at its begin.
+    if task.is_in_foreign_call() {
+        return None;
+    }
+    let caller = Caller { tid: task.pid(), number: number as u16 };
     let result = access.argument(1);
     if rule.has_file() {
         let is_new = rule.accepts() && (result as i64) >= 0;
-        let found =
-            if is_new { look_up(access, result as u32) } else { kept(access, caller, regs, rule) };
-        let (second, other) = second(access, regs, rule);
+        let known = if is_new { None } else { calls::kept(caller) };
+        let found = match known {
+            Some(found) => found,
+            None => {
+                let descriptor = if is_new { result } else { regs.get(rule.field(0)) };
+                calls::find::<A>(caller.tid, descriptor as u32)
+            }
+        };
+        let (second, other) = second(caller.tid, regs, rule);
         if rule.is_of(Source::IpcFile) && !found.is_ipc() && !other.is_ipc() {
             return None;
         }
@@ -249,10 +222,9 @@ pub fn exit<A: Access>(access: A) -> Option<()> {
         let object = placed(found, rule.receives(), rule.sends());
         let now_ns = clock_ns();
         if let Some(sock) = Sock::at(found.sock)
-            && let Some(ends) = new_ends(sock, found.object.kind, caller, regs, rule, result as i64)
+            && let Some(name) = new_end(found.object.kind, number, regs, rule, result as i64)
         {
-            let (protocol, inode) = (sock.protocol() as u8, found.object.key as u32);
-            store::ends(state, EventKind::Connection, protocol, sock, inode, ends, now_ns);
+            calls::connection(sock, name, found.object.key as u32, now_ns);
         }
         store::call_exit(state, caller, object, result as u32, peeks, now_ns);
         if other.is_ipc() {
@@ -267,7 +239,7 @@ pub fn exit<A: Access>(access: A) -> Option<()> {
         } else if rule.is_of(Source::Futex) {
             Object { kind: ObjectKind::Futex, key: first }
         } else {
-            by_id(access, rule, first)
+            by_id(task, rule, first)
         };
         store::call_exit(state, caller, object, result as u32, false, clock_ns());
     }

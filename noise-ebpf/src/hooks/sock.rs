@@ -5,6 +5,7 @@ use noise_common::store::calls::{ObjectKind, PEEK};
 use noise_common::store::ipc::Object;
 use noise_common::store::{Class, EventKind};
 
+use crate::calls;
 use crate::kernel::Access;
 use crate::kernel::sock::Sock;
 use crate::maps::{clock_ns, cpu_state};
@@ -64,13 +65,12 @@ pub fn ready<A: Access>(access: A) -> Option<()> {
 /// `inet_sock_set_state(socket, from, to)`.
 #[inline(always)]
 pub fn state<A: Access>(access: A) -> Option<()> {
-    let (state, sock) = argument(access)?;
+    let (_, sock) = argument(access)?;
     // Those of other protocols have states of other names.
     if sock.identity().0 != ObjectKind::Tcp {
         return None;
     }
-    let states = (access.argument(1) & 0xf) as u8 | ((access.argument(2) & 0xf) as u8) << 4;
-    let ends = sock.ends();
-    store::ends(state, EventKind::SockState, states, sock, sock.inode(), ends, clock_ns());
+    let states = (access.argument(1) & 0xf) as u32 | ((access.argument(2) & 0xf) as u32) << 4;
+    calls::state(sock, states, clock_ns());
     Some(())
 }

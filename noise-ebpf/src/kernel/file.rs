@@ -1,4 +1,4 @@
-//! Files of the task that runs, by their descriptors, and what they are about.
+//! Files of a task, by their descriptors, and what they are about.
 //!
 //! The table of files is a pointer to pointers, which the verifier knows no type of: from there on, probes.
 
@@ -9,7 +9,7 @@ use super::sock::Sock;
 use super::{
     Access, Address, DENTRY_NAME, DENTRY_NAME_OLD, EVENTFD_ID, FILE_DENTRY, FILE_INODE,
     FILE_PRIVATE, FILES_TABLE, Head, INODE_MODE, INODE_NUMBER, INODE_SB, SB_DEV, SB_MAGIC,
-    SOCKET_SOCK, TABLE_FILES, TABLE_SIZE, TASK_FILES, present, probe,
+    SOCKET_SOCK, TABLE_FILES, TABLE_SIZE, TASK_FILES, Task, present, probe,
 };
 
 /// Words of a file and of an inode that have, on most kernels, all that is asked for.
@@ -41,6 +41,9 @@ impl Found {
     /// Nothing.
     pub const NONE: Self = Self::new(ObjectKind::None, 0);
 
+    /// A file that could not be looked up.
+    pub const UNKNOWN: Self = Self::new(ObjectKind::Unknown, 0);
+
     const fn new(kind: ObjectKind, key: u64) -> Self {
         Self { object: Object { kind, key }, sock: 0 }
     }
@@ -58,24 +61,24 @@ const fn pair(low: u64, high: u32) -> u64 {
     low & 0xffff_ffff | (high as u64) << 32
 }
 
-/// What a descriptor of the task that runs stands for.
+/// What a descriptor of the task stands for.
 #[inline(always)]
-pub fn look_up<A: Access>(access: A, descriptor: u32) -> Found {
-    let unknown = Found::new(ObjectKind::Unknown, 0);
+pub fn look_up<A: Access>(task: Task<A>, descriptor: u32) -> Found {
+    let access = task.access;
     let needed = [TASK_FILES.load(), FILES_TABLE.load(), TABLE_FILES.load(), FILE_INODE.load()];
     if !needed.into_iter().all(present) {
-        return unknown;
+        return Found::UNKNOWN;
     }
-    let files: Address = access.load(access.current(), TASK_FILES.load());
+    let files: Address = access.load(task.at, TASK_FILES.load());
     let table: Address = access.follow(files, FILES_TABLE.load());
     let size: u32 = access.follow(table, TABLE_SIZE.load());
     if descriptor >= size {
-        return unknown;
+        return Found::UNKNOWN;
     }
     let places: u64 = access.follow(table, TABLE_FILES.load());
     let file: u64 = probe(places + 8 * u64::from(descriptor), 0);
     if file == 0 {
-        return unknown;
+        return Found::UNKNOWN;
     }
     let file = Head::<FILE_WORDS>::at(file);
     let inode = Head::<INODE_WORDS>::at(file.get(FILE_INODE.load()));
@@ -83,7 +86,9 @@ pub fn look_up<A: Access>(access: A, descriptor: u32) -> Found {
     match inode.get::<u16>(INODE_MODE.load()) & FORMAT {
         SOCKET => {
             let socket: u64 = file.get(FILE_PRIVATE.load());
-            let Some(sock) = Sock::at(probe(socket, SOCKET_SOCK.load())) else { return unknown };
+            let Some(sock) = Sock::at(probe(socket, SOCKET_SOCK.load())) else {
+                return Found::UNKNOWN;
+            };
             let (kind, beside) = sock.identity();
             let object = Object { kind, key: pair(number(), beside) };
             Found { object, sock: sock.address() }

@@ -3,8 +3,10 @@
 use std::fs;
 
 use noise_common::hooks::{Hook, VECTOR_HOOKS};
+use noise_common::store::calls::{CALLS, ObjectKind};
 use noise_trace::ctf::write::{Origin, StreamWriter, Uuid, metadata};
 use noise_trace::event::{Comm, Dumped, Kind, Mark, Packet, Request, Task, Woken};
+use noise_trace::ipc::{Call, Connection, Object, Return, Second, Signal, Transfer};
 
 use crate::babeltrace::ours;
 use crate::files::Trace;
@@ -12,6 +14,39 @@ use crate::printed::{differences, run};
 
 const UUID: Uuid = [7; 16];
 const CPUS: u32 = 3;
+
+/// Those of communication.
+fn ipc(number: u32) -> Vec<Kind<'static>> {
+    let (tid, id) = (number as i32, u64::from(number) << 33 | 5);
+    let object = Object { kind: ObjectKind::Tcp, id, peer: 80 << 16 | 5000, position: number };
+    let connection = Connection {
+        inode: number,
+        protocol: 6,
+        local: "[fe80::1]:80".parse().unwrap(),
+        remote: "10.0.0.1:5000".parse().unwrap(),
+        namespace: 9,
+    };
+    let task = Task { comm: Comm::new(b"a task"), tid, prio: 0 };
+    let signal = Signal { sig: 10, code: -6, task, group: true, result: 2 };
+    let calls = CALLS.iter().flat_map(|info| {
+        let call = Call { info, tid, arguments: [tid, -1, 7], object };
+        let end = Return { info, tid, ret: -11, object, peeks: true };
+        [Kind::SyscallEntry(call), Kind::SyscallExit(end)]
+    });
+    let others = [
+        Kind::CallOther(Second { tid, fd: -1, object }),
+        Kind::Connection(connection),
+        Kind::StatedumpSocket(connection),
+        Kind::InetSockSetState { connection, from: 2, to: 1 },
+        Kind::SockSendLength(Transfer { ret: -32, object }),
+        Kind::SockRecvLength(Transfer { ret: tid, object }),
+        Kind::SkDataReady(object),
+        Kind::SignalGenerate(signal),
+        Kind::SignalDeliver(signal),
+        Kind::StatedumpFile { pid: tid, fd: 3, flags: 2, filename: b"pipe:[9]", object },
+    ];
+    calls.chain(others).collect()
+}
 
 /// Events of every kind, with numbers that differ.
 fn kinds(number: u32) -> Vec<Kind<'static>> {
@@ -72,6 +107,7 @@ fn kinds(number: u32) -> Vec<Kind<'static>> {
         Kind::HrtimerExpireExit { hrtimer: u64::MAX - 7 },
         Kind::TcpRetransmitSkb(packet),
     ];
+    kinds.extend(ipc(number));
     kinds.extend(VECTOR_HOOKS.iter().enumerate().filter_map(|(index, hook)| {
         let Hook::Vector(which, _) = *hook else { return None };
         let vector = 236;
