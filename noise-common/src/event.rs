@@ -91,11 +91,11 @@ pub struct CellKey {
 }
 
 /// Words of 8 bytes by which [`CpuState`] without its cells falls short of whole cache lines. How many
-/// there are of most arrays follows from the tables; the rest is three words more than whole lines.
+/// there are of most arrays follows from the tables; the rest is six words more than whole lines.
 const GAP_WORDS: usize = {
     let by_signal = SIGNAL_COUNT * (LOSSES.len() + 1);
     let by_resource = RESOURCES.len() * CHARGE_CAUSES.len() * (size_of::<Charged>() / 8);
-    (8 - (by_signal + by_resource + 5) % 8) % 8
+    (8 - (by_signal + by_resource + 6) % 8) % 8
 };
 
 /// Everything that programs keep for one CPU. A whole number of cache lines; the type is not marked as
@@ -155,6 +155,8 @@ pub struct CpuState {
     pub unplaced: [[Charged; CHARGE_CAUSES.len()]; RESOURCES.len()],
     /// How far this CPU's events were when it last woke the daemon for an old part of a wait.
     pub woken_at: u64,
+    /// System calls of 32-bit programs that began while calls were written to the store: they are left out.
+    pub foreign_calls: u64,
     /// Always 0; puts the head of each cell into one cache line.
     pub gap: [u64; GAP_WORDS],
     /// Always zero: the initial value of new keyed cells (too large for a program's stack).

@@ -66,6 +66,14 @@ macro_rules! for_each_hook {
                 MemcgEnd "mm_vmscan_memcg_reclaim_end" n_memcg_out r_memcg_out;
                 CompactionBegin "mm_compaction_begin" n_compact_in r_compact_in;
                 CompactionEnd "mm_compaction_end" n_compact_out r_compact_out;
+                CallEntry "sys_enter" n_call_in r_call_in;
+                CallExit "sys_exit" n_call_out r_call_out;
+                SignalGenerate "signal_generate" n_signal_gen r_signal_gen;
+                SignalDeliver "signal_deliver" n_signal_take r_signal_take;
+                SockSend "sock_send_length" n_sock_send r_sock_send;
+                SockReceive "sock_recv_length" n_sock_recv r_sock_recv;
+                SockState "inet_sock_set_state" n_sock_state r_sock_state;
+                DataReady "sk_data_ready" n_data_ready r_data_ready;
                 PageFault "page_fault_user" n_page_fault r_page_fault;
             }
             vectors {
@@ -198,7 +206,19 @@ impl Hook {
     /// Whether it is attached only by a recording with programs of its own that asks for the class of its
     /// events ([`Self::class`]): no daemon has it, and no flight recorder keeps its events.
     pub const fn is_on_demand(self) -> bool {
-        matches!(self, Self::HrtimerEntry | Self::HrtimerExit)
+        matches!(
+            self,
+            Self::HrtimerEntry
+                | Self::HrtimerExit
+                | Self::CallEntry
+                | Self::CallExit
+                | Self::SignalGenerate
+                | Self::SignalDeliver
+                | Self::SockSend
+                | Self::SockReceive
+                | Self::SockState
+                | Self::DataReady
+        )
     }
 
     /// Whether the programs of [`crate::watch`] use it.
@@ -225,6 +245,7 @@ impl Hook {
             Self::SchedSwitch => &[Self::SchedMigrate, Self::SchedWaking],
             Self::IrqHandlerEntry => &[Self::IrqHandlerExit],
             Self::HrtimerEntry => &[Self::HrtimerExit],
+            Self::CallEntry => &[Self::CallExit],
             Self::SoftirqRaise => &[Self::SoftirqEntry],
             Self::SoftirqEntry => &[Self::SoftirqExit],
             Self::Vector(vector, Edge::Entry) => {

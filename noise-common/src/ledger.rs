@@ -374,7 +374,7 @@ impl Ledger {
         !whole || walk.left_ns == 0
     }
 
-    /// Tells who took what was taken from `from` to `to`, as far as there is something left to
+    /// Divides what was taken from `from` to `to` among those who took it, as far as something is left to
     /// divide.
     #[inline(always)]
     fn divide_taken(&self, from: &Taken, to: &Taken, parts: &mut impl Parts) {

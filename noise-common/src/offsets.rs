@@ -56,6 +56,51 @@ macro_rules! for_each_offset {
             NET_INUM "net" "ns.inum";
             SOCK_DST "sock" "sk_dst_cache";
             DST_DEV "dst_entry" "dev";
+            REGS_FIRST "pt_regs" "di";
+            REGS_SECOND "pt_regs" "si";
+            REGS_THIRD "pt_regs" "dx";
+            REGS_FOURTH "pt_regs" "r10";
+            REGS_FIFTH "pt_regs" "r8";
+            REGS_NUMBER "pt_regs" "orig_ax";
+            TASK_STATUS "task_struct" "thread_info.status";
+            TASK_MM "task_struct" "mm";
+            TASK_NSPROXY "task_struct" "nsproxy";
+            NSPROXY_IPC "nsproxy" "ipc_ns";
+            IPC_NS_INUM "ipc_namespace" "ns.inum";
+            TASK_FILES "task_struct" "files";
+            FILES_TABLE "files_struct" "fdt";
+            TABLE_SIZE "fdtable" "max_fds";
+            TABLE_FILES "fdtable" "fd";
+            FILE_INODE "file" "f_inode";
+            FILE_PRIVATE "file" "private_data";
+            FILE_DENTRY "file" "f_path.dentry";
+            DENTRY_NAME "dentry" "d_shortname";
+            DENTRY_NAME_OLD "dentry" "d_iname";
+            INODE_MODE "inode" "i_mode";
+            INODE_NUMBER "inode" "i_ino";
+            INODE_SB "inode" "i_sb";
+            SB_DEV "super_block" "s_dev";
+            SB_MAGIC "super_block" "s_magic";
+            EVENTFD_ID "eventfd_ctx" "id";
+            SOCKET_SOCK "socket" "sk";
+            SOCKET_INODE "socket_alloc" "vfs_inode";
+            SOCK_SOCKET "sock" "sk_socket";
+            SOCK_FAMILY "sock" "__sk_common.skc_family";
+            INET_PORT "inet_sock" "inet_sport";
+            SOCK_DPORT "sock" "__sk_common.skc_dport";
+            SOCK_FLAGS "sock" "__sk_common.skc_flags";
+            SOCK_PROTOCOL "sock" "sk_protocol";
+            SOCK_TYPE "sock" "sk_type";
+            SOCK_DADDR "sock" "__sk_common.skc_daddr";
+            SOCK_SADDR "sock" "__sk_common.skc_rcv_saddr";
+            SOCK_DADDR6 "sock" "__sk_common.skc_v6_daddr";
+            SOCK_SADDR6 "sock" "__sk_common.skc_v6_rcv_saddr";
+            SOCK_NET "sock" "__sk_common.skc_net.net";
+            SIGINFO_CODE "kernel_siginfo" "si_code";
+            UNIX_PEER "unix_sock" "peer";
+            TCP_WRITE_SEQ "tcp_sock" "write_seq";
+            TCP_COPIED_SEQ "tcp_sock" "copied_seq";
+            TCP_RCV_NXT "tcp_sock" "rcv_nxt";
         }
     };
 }
@@ -71,6 +116,7 @@ macro_rules! for_each_fact {
             CPU_CSS "Offset in css_set of the cpu controller's state, where it has a hierarchy of its own (version 1), else MISSING.";
             BOTH_TREES "1 where a task counts for its cgroup of version 2, and only in the root of that for the one of the cpu controller; else MISSING.";
             WAITS_MASK "Entries of the table of waits, less one: a power of two, less one.";
+            CALLS_MASK "Entries of the table of threads in calls, less one: a power of two, less one.";
             WATCHED_PID "The process or thread that is kept apart from the others of its cgroup; MISSING = none.";
             HOST_NETNS "Inode number of the host's network namespace.";
         }
@@ -98,3 +144,37 @@ macro_rules! define_fields {
 }
 
 for_each_offset!(define_fields);
+
+/// What events of system calls and sockets need, and what is missing where this kernel lacks one of them.
+pub const CALL_FIELDS: &[(&[&str], &str)] = &[
+    (
+        &[
+            "TASK_FILES",
+            "FILES_TABLE",
+            "TABLE_SIZE",
+            "TABLE_FILES",
+            "FILE_INODE",
+            "INODE_MODE",
+            "INODE_NUMBER",
+        ],
+        "the files of calls",
+    ),
+    (
+        &["FILE_PRIVATE", "SOCKET_SOCK", "SOCK_FAMILY", "INET_PORT", "SOCK_PROTOCOL", "SOCK_TYPE"],
+        "sockets",
+    ),
+    (&["INODE_SB", "SB_DEV", "SB_MAGIC"], "devices of pipes"),
+    (&["FILE_DENTRY"], "eventfd, epoll and signalfd"),
+    (&["EVENTFD_ID"], "numbers of eventfds"),
+    (&["SOCK_SOCKET", "SOCKET_INODE"], "inodes of sockets beside calls"),
+    (&["UNIX_PEER"], "peers of unix sockets"),
+    (
+        &["TCP_WRITE_SEQ", "TCP_COPIED_SEQ", "TCP_RCV_NXT", "SOCK_FLAGS"],
+        "positions in streams of TCP",
+    ),
+    (&["SOCK_SADDR6", "SOCK_DADDR6"], "addresses of IPv6"),
+    (&["TASK_MM"], "memory maps of futexes"),
+    (&["TASK_STATUS"], "telling calls of 32-bit programs apart"),
+    (&["TASK_NSPROXY", "NSPROXY_IPC", "IPC_NS_INUM"], "ipc namespaces"),
+    (&["SIGINFO_CODE"], "codes of signals"),
+];

@@ -7,7 +7,10 @@
 //!
 //! Not in the store: what happened while a class was off, and events of hooks that are not attached.
 
+pub mod calls;
 pub mod event;
+pub mod ipc;
+pub mod kind;
 pub mod reading;
 pub mod writing;
 

@@ -7,7 +7,7 @@
 use crate::loss::Loss;
 use crate::nesting::{Ended, Nesting};
 
-/// What an [`Interference`] was.
+/// What a [`NoiseEvent`] was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Kind {
@@ -42,7 +42,7 @@ pub const KINDS: [Kind; 7] = [
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[repr(C)]
-pub struct Interference {
+pub struct NoiseEvent {
     /// When it began, CLOCK_MONOTONIC, ns.
     pub start_ns: u64,
     /// When it ended, ns.
@@ -92,7 +92,7 @@ pub struct Running {
 #[repr(C)]
 pub struct Outbox {
     /// The event that is sent next, or was sent last.
-    pub event: Interference,
+    pub event: NoiseEvent,
     /// Events that were sent.
     pub sent: u64,
     /// Events that found the ring full.

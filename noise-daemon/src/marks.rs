@@ -27,7 +27,7 @@ use noise_serve::{EventSource, LocalSocket, MarkCounts, SocketOptions};
 use noise_system::procfs::Status;
 use noise_trace::capture::Marked;
 use noise_wire::events::Item;
-use noise_wire::marks::{MOST_BYTES, Mark, Message};
+use noise_wire::marks::{MOST_DATAGRAM_BYTES, Mark, Message};
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
 
@@ -274,7 +274,7 @@ impl Marks {
     fn read(&mut self) -> bool {
         let before = self.kept.counts;
         for _ in 0..TURN {
-            let mut text = [0; MOST_BYTES + 1];
+            let mut text = [0; MOST_DATAGRAM_BYTES + 1];
             match receive(&self.socket, &mut text) {
                 Ok((length, sender)) => {
                     let text = text.get(..length).unwrap_or_default();
@@ -387,7 +387,7 @@ fn receive(socket: &net::UnixDatagram, text: &mut [u8]) -> nix::Result<(usize, O
         uid: found.uid(),
         sent_ns: clock_ns.saturating_sub(age_ns),
     };
-    let is_whole = !received.flags.contains(MsgFlags::MSG_TRUNC) && length <= MOST_BYTES;
+    let is_whole = !received.flags.contains(MsgFlags::MSG_TRUNC) && length <= MOST_DATAGRAM_BYTES;
     let known = credentials.filter(|found| found.pid() > 0 && is_whole);
     Ok((length, known.map(sender)))
 }

@@ -4,14 +4,18 @@
 //! and fields are loaded directly, and as `raw_tp`, where each field takes a probe read.
 //! [`Access`] is the difference between the two.
 
+pub mod file;
 pub mod hrtimer;
+pub mod regs;
+pub mod request;
+pub mod sock;
 
 use core::ffi::c_void;
 use core::ptr;
 
 use aya_ebpf::Global;
-use aya_ebpf::helpers::bpf_probe_read_kernel;
 use aya_ebpf::helpers::generated::{bpf_get_current_task, bpf_get_current_task_btf};
+use aya_ebpf::helpers::{bpf_probe_read_kernel, bpf_probe_read_user};
 use noise_common::charge::{ROOT_CGROUP, UNIFIED_CGROUP, UNKNOWN, WATCHED_TASK};
 use noise_common::{for_each_fact, for_each_offset};
 
@@ -84,6 +88,47 @@ pub trait Access: Copy {
     }
 }
 
+/// The kernel memory at `base + offset`, of an address that is but a number; zero where it cannot be read.
+#[inline(always)]
+fn probe<T: Copy + Default>(base: u64, offset: u32) -> T {
+    // SAFETY: the helper accepts any address and fails where it cannot be read.
+    unsafe { bpf_probe_read_kernel((base + u64::from(offset)) as *const T) }.unwrap_or_default()
+}
+
+/// The first words of a struct of the kernel, read at once: a call of the helper costs more than what it copies.
+struct Head<const WORDS: usize> {
+    base: u64,
+    words: [u64; WORDS],
+}
+
+impl<const WORDS: usize> Head<WORDS> {
+    /// Of the struct at that address; zero where it cannot be read.
+    #[inline(always)]
+    fn at(base: u64) -> Self {
+        // SAFETY: the helper accepts any address and fails where it cannot be read.
+        let words = unsafe { bpf_probe_read_kernel(base as *const [u64; WORDS]) };
+        Self { base, words: words.unwrap_or([0; WORDS]) }
+    }
+
+    /// A field; one that lies behind these words is read by itself.
+    #[inline(always)]
+    fn get<T: Copy + Default>(&self, offset: u32) -> T {
+        let at = offset as usize;
+        if at > size_of::<[u64; WORDS]>() - size_of::<T>() {
+            return probe(self.base, offset);
+        }
+        // SAFETY: the field lies within the words, and any bytes are a number.
+        unsafe { ptr::read_unaligned(self.words.as_ptr().byte_add(at).cast::<T>()) }
+    }
+}
+
+/// The memory of the process that runs; zero where it cannot be read.
+#[inline(always)]
+pub fn probe_user<T: Copy + Default>(address: u64) -> T {
+    // SAFETY: as above.
+    unsafe { bpf_probe_read_user(address as *const T) }.unwrap_or_default()
+}
+
 /// Access of a `tp_btf` program.
 #[derive(Clone, Copy)]
 pub struct Typed(pub *mut c_void);
@@ -154,10 +199,29 @@ const PF_KTHREAD: u32 = 0x0020_0000;
 /// `PF_FROZEN`, up to 6.0. Of later kernels, no task that is not a kernel thread has this bit.
 const PF_FROZEN: u32 = 0x0001_0000;
 
+/// `TS_COMPAT` of x86's `thread_info.h`, the same since 4.16.
+const TS_COMPAT: u32 = 2;
+/// A `mm_struct` begins a cache line.
+const MM_SHIFT: u32 = 6;
+
 /// States of the kernel's `net/tcp_states.h` that have no whole socket.
 const TCP_TIME_WAIT: u8 = 6;
 /// As above.
 const TCP_NEW_SYN_RECV: u8 = 12;
+
+/// Where a signal comes from, by the address of its `kernel_siginfo`: the kernel puts two numbers in that place where
+/// there is none (`SEND_SIG_NOINFO`, `SEND_SIG_PRIV`), and shows them so.
+#[inline(always)]
+pub fn signal_code(info: u64) -> i32 {
+    const SI_USER: i32 = 0;
+    const SI_KERNEL: i32 = 0x80;
+    match info {
+        0 => SI_USER,
+        1 => SI_KERNEL,
+        info if present(SIGINFO_CODE.load()) => probe(info, SIGINFO_CODE.load()),
+        _ => 0,
+    }
+}
 
 /// A `task_struct`.
 #[derive(Clone, Copy)]
@@ -214,6 +278,36 @@ impl<A: Access> Task<A> {
     fn is_watched(self) -> bool {
         let watched = WATCHED_PID.load();
         self.pid() == watched || self.tgid() == watched
+    }
+
+    /// Whether the call that it makes is one of a 32-bit program.
+    #[inline(always)]
+    pub fn is_in_foreign_call(self) -> bool {
+        let field = TASK_STATUS.load();
+        present(field) && self.access.load::<u32>(self.at, field) & TS_COMPAT != 0
+    }
+
+    /// Bits that stand for its memory map: the address without what all of them have in common.
+    #[inline(always)]
+    pub fn memory_map(self) -> u32 {
+        let field = TASK_MM.load();
+        if !present(field) {
+            return 0;
+        }
+        // The verifier does not let typed pointers be calculated with.
+        (probe::<u64>(self.at as u64, field) >> MM_SHIFT) as u32
+    }
+
+    /// Inode number of its ipc namespace.
+    #[inline(always)]
+    pub fn ipc_namespace(self) -> u32 {
+        let needed = [TASK_NSPROXY.load(), NSPROXY_IPC.load(), IPC_NS_INUM.load()];
+        if !needed.into_iter().all(present) {
+            return 0;
+        }
+        let proxy: Address = self.access.load(self.at, TASK_NSPROXY.load());
+        let namespace: Address = self.access.follow(proxy, NSPROXY_IPC.load());
+        self.access.follow(namespace, IPC_NS_INUM.load())
     }
 
     /// Its name, as two words.
@@ -327,100 +421,6 @@ impl<A: Access> Task<A> {
         } else {
             self.state()
         }
-    }
-}
-
-/// A block-layer `request`.
-#[derive(Clone, Copy)]
-pub struct Request<A> {
-    access: A,
-    at: Pointer,
-    argument: usize,
-}
-
-impl<A: Access> Request<A> {
-    /// The request of a hook that had the queue as its first argument before 5.11.
-    #[inline(always)]
-    pub fn argument(access: A) -> Self {
-        if ARG_REQUEST.load() == 1 {
-            Self { access, at: access.pointer(1), argument: 1 }
-        } else {
-            Self::first_argument(access)
-        }
-    }
-
-    /// The request of `block_rq_complete`, which never had the queue.
-    #[inline(always)]
-    pub fn first_argument(access: A) -> Self {
-        Self { access, at: access.pointer(0), argument: 0 }
-    }
-
-    /// Address, which identifies the request while it is under way.
-    #[inline(always)]
-    pub fn address(self) -> u64 {
-        self.at as u64
-    }
-
-    /// The same as a number.
-    #[inline(always)]
-    pub fn number(self) -> u64 {
-        self.access.address(self.argument)
-    }
-
-    /// `cmd_flags`: the operation in the low byte.
-    #[inline(always)]
-    pub fn cmd_flags(self) -> u32 {
-        self.access.load(self.at, REQUEST_FLAGS.load())
-    }
-
-    /// First sector.
-    #[inline(always)]
-    pub fn sector(self) -> u64 {
-        self.access.load(self.at, REQUEST_SECTOR.load())
-    }
-
-    /// Bytes that are not completed yet.
-    #[inline(always)]
-    pub fn remaining_bytes(self) -> u32 {
-        self.access.load(self.at, REQUEST_LEN.load())
-    }
-
-    /// Id of the cgroup on whose behalf it is: that of its first bio; [`UNKNOWN`] where it has none.
-    #[inline(always)]
-    pub fn cgroup(self) -> u64 {
-        let access = self.access;
-        let fields = [BIO_BLKG.load(), BLKG_BLKCG.load(), BLKCG_CGROUP.load(), KN_ID.load()];
-        if !fields.into_iter().all(present) {
-            return UNKNOWN;
-        }
-        let bio: Address = access.load(self.at, REQUEST_BIO.load());
-        let blkg: Address = access.follow(bio, BIO_BLKG.load());
-        let blkcg: Address = access.follow(blkg, BLKG_BLKCG.load());
-        let cgroup: Address = access.follow(blkcg, BLKCG_CGROUP.load());
-        let kn: Address = access.follow(cgroup, CGROUP_KN.load());
-        let id: u64 = access.follow(kn, KN_ID.load());
-        if id == 0 { UNKNOWN } else { id }
-    }
-
-    /// Major and first minor number of the disk; 0, 0 where the request has none.
-    #[inline(always)]
-    pub fn device(self) -> (u32, u32) {
-        let access = self.access;
-        let queue_disk = QUEUE_DISK.load();
-        let disk: Address = if present(queue_disk) {
-            let queue: Address = access.load(self.at, REQUEST_QUEUE.load());
-            access.follow(queue, queue_disk)
-        } else {
-            access.load(self.at, REQUEST_DISK_OLD.load())
-        };
-        (access.follow(disk, DISK_MAJOR.load()), access.follow(disk, DISK_MINOR.load()))
-    }
-
-    /// The same as one number: `major << 20 | minor`.
-    #[inline(always)]
-    pub fn disk(self) -> u32 {
-        let (major, minor) = self.device();
-        major << 20 | minor
     }
 }
 

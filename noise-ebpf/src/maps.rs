@@ -22,6 +22,7 @@ use noise_common::queue::{QUEUES, Served};
 use noise_common::record::{OldPart, RecordKind};
 use noise_common::signals::{ROTATING_CELLS, ROTATING_WAYS, Signal, keyed_slot, rotating_slot};
 use noise_common::store::Event;
+use noise_common::store::calls::CallSlot;
 
 /// State of each CPU, memory-mapped by the daemon. Sized at load to the possible CPUs.
 #[map]
@@ -75,6 +76,10 @@ pub static NOISE_TASKS: HashMap<u64, u64> = HashMap::with_max_entries(TASKS as u
 /// The parts of the event store, see `noise_common::store`. Memory-mapped by the daemon; sized at load.
 #[map]
 pub static NOISE_EVENTS: Array<Event> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+
+/// What threads do that are in system calls, direct-mapped by pid. Sized at load, where calls are recorded.
+#[map]
+pub static NOISE_CALLS: Array<CallSlot> = Array::with_max_entries(1, 0);
 
 /// Records on their way to the daemon: closed windows and long waits (see `noise_common::record`).
 #[map]

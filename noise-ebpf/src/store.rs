@@ -3,18 +3,21 @@
 //!
 //! Where a hook reads the clock in any case, the function here asks whether the class is on. Where it may
 //! read the clock for the event alone, the hook asks [`records`] first: of [`task`], [`hrtimer`], [`block`],
-//! [`net`], [`drop`] and [`retransmit`].
+//! [`net`], [`drop`], [`retransmit`] and what is about calls, sockets and signals.
 
 use core::ptr;
 
 use noise_common::event::CpuState;
 use noise_common::hooks::Vector;
 use noise_common::store::event::Body;
+use noise_common::store::ipc::{Caller, Ends, Object, Signal};
 use noise_common::store::writing::{self, Store};
 use noise_common::store::{Class, Event, EventKind, Part};
 
 use crate::kernel::hrtimer::Hrtimer;
-use crate::kernel::{Access, Interface, Request, Skb, Task};
+use crate::kernel::request::Request;
+use crate::kernel::sock::{End, Sock};
+use crate::kernel::{Access, Interface, Skb, Task};
 use crate::maps::NOISE_EVENTS;
 
 /// The parts of the CPU whose state it is.
@@ -234,4 +237,89 @@ pub fn drop<A: Access>(state: *mut CpuState, skb: Skb<A>, reason: u32, now_ns: u
 #[inline(always)]
 pub fn retransmit(state: *mut CpuState, skb: u64, at: Interface, now_ns: u64) {
     write(state, &Body::net(EventKind::TcpRetransmit, skb, 0, (at.index, at.netns), now_ns));
+}
+
+/// A system call begins.
+#[inline(always)]
+pub fn call(
+    state: *mut CpuState,
+    caller: Caller,
+    object: Object,
+    first: u32,
+    extra: u8,
+    now_ns: u64,
+) {
+    write(state, &Body::call(caller, object, first, extra, now_ns));
+}
+
+/// It ends.
+#[inline(always)]
+pub fn call_exit(
+    state: *mut CpuState,
+    caller: Caller,
+    object: Object,
+    result: u32,
+    peeks: bool,
+    now_ns: u64,
+) {
+    write(state, &Body::call_exit(caller, object, result, peeks, now_ns));
+}
+
+/// The second object of a call.
+#[inline(always)]
+pub fn call_other(
+    state: *mut CpuState,
+    caller: Caller,
+    object: Object,
+    first: u32,
+    at_end: bool,
+    now_ns: u64,
+) {
+    write(state, &Body::call_other(caller, object, first, at_end, now_ns));
+}
+
+/// The ends of a socket: `connection`, with its protocol, or `inet_sock_set_state`, with its states.
+#[inline(always)]
+pub fn ends(
+    state: *mut CpuState,
+    kind: EventKind,
+    small: u8,
+    sock: Sock,
+    inode: u32,
+    (local, remote): (End, End),
+    now_ns: u64,
+) {
+    let (four, other_four) = (local.host.mapped(), remote.host.mapped());
+    if four.is_none() || other_four.is_none() {
+        write(state, &Body::address(local.host.words(), false, now_ns));
+        write(state, &Body::address(remote.host.words(), true, now_ns));
+    }
+    let ends = Ends {
+        inode,
+        local: four.unwrap_or(0).to_le_bytes(),
+        remote: other_four.unwrap_or(0).to_le_bytes(),
+        local_port: local.port,
+        remote_port: remote.port,
+        namespace: sock.namespace(),
+    };
+    write(state, &Body::ends(kind, small, &ends, now_ns));
+}
+
+/// A socket sent or received something, or can receive.
+#[inline(always)]
+pub fn transfer(
+    state: *mut CpuState,
+    kind: EventKind,
+    object: Object,
+    result: u32,
+    position: u32,
+    now_ns: u64,
+) {
+    write(state, &Body::transfer(kind, object, result, position, now_ns));
+}
+
+/// A signal.
+#[inline(always)]
+pub fn signal(state: *mut CpuState, kind: EventKind, signal: &Signal, now_ns: u64) {
+    write(state, &Body::signal(kind, signal, now_ns));
 }

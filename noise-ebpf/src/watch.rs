@@ -19,7 +19,7 @@ use aya_ebpf::maps::{Array, RingBuf};
 use noise_common::for_each_hook;
 use noise_common::hooks::{Edge, Hook, Vector};
 use noise_common::signals::SOFTIRQ_VECTORS;
-use noise_common::watch::{Interference, Named, Outbox, WatchedCpu};
+use noise_common::watch::{Named, NoiseEvent, Outbox, WatchedCpu};
 
 use crate::kernel::{Access, Raw, Task, Typed};
 use crate::programs::define_programs;
@@ -110,7 +110,7 @@ fn send(is_due: bool, outbox: *mut Outbox) -> Option<()> {
             (*outbox).event.cpu = this_cpu();
             let event = &raw const (*outbox).event;
             let flags = u64::from(BPF_RB_NO_WAKEUP);
-            if WATCH_RING.output::<Interference>(&*event, flags).is_err() {
+            if WATCH_RING.output::<NoiseEvent>(&*event, flags).is_err() {
                 (*outbox).lost += 1;
             } else {
                 (*outbox).sent += 1;

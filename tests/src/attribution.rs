@@ -279,7 +279,7 @@ impl Account {
     ///
     /// # Errors
     /// If a charge of these resources differs by more than `share` of it, next to what belongs to
-    /// nobody for certain.
+    /// none for certain.
     pub fn verdict(&self, resources: &[&str], share: f64) -> Result<()> {
         let mut text = format!(
             "{:<8} {:<10} {:<40} {:>11} {:>11} {:>7}\n",
@@ -425,7 +425,7 @@ pub fn ensure_preemptions(seen: &Observation, victim: &Group, cast: &Cast) -> Re
     Ok(())
 }
 
-/// Culprits of these resources by seconds, the worst first. Idleness is nobody's, and what the victim
+/// Culprits of these resources by seconds, the worst first. Idleness is charged to none of them, and what the victim
 /// does to itself is no other's.
 pub fn rank(charged: &BTreeMap<Blame, f64>, resources: &[&str]) -> Vec<(String, f64)> {
     let mut culprits: BTreeMap<&str, f64> = BTreeMap::new();

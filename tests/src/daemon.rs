@@ -121,8 +121,8 @@ impl Process {
     }
 
     /// Waits for its end, no longer than this.
-    pub fn wait_for(&mut self, patience: Duration) -> Result<ExitStatus> {
-        let deadline = Instant::now() + patience;
+    pub fn wait_for(&mut self, timeout: Duration) -> Result<ExitStatus> {
+        let deadline = Instant::now() + timeout;
         loop {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(status);

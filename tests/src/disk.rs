@@ -71,7 +71,7 @@ impl ScratchFile {
 
 impl Drop for ScratchFile {
     fn drop(&mut self) {
-        // Nobody to report to; the name says whose it was.
+        // A drop reports no error; the name says whose it was.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -225,6 +225,16 @@ pub(crate) fn timer_exit(timer: u64) -> Words {
     format!("hrtimer exit {timer:#x}")
 }
 
+/// A socket sent or received something.
+pub(crate) fn sock_length(sends: bool, ret: i64) -> Words {
+    format!("sock {} {ret}", if sends { "send" } else { "receive" })
+}
+
+/// A socket of TCP is in another state.
+pub(crate) fn sock_state(from: impl Display, to: impl Display, ports: (u64, u64)) -> Words {
+    format!("sock state {from} {to} {} {}", ports.0, ports.1)
+}
+
 /// The same of an event of ftrace; `None` where the recorder does not have it.
 fn words_of(event: &Event) -> Option<Words> {
     Some(match &event.kind {
@@ -258,6 +268,9 @@ fn words_of(event: &Event) -> Option<Words> {
         Kind::Receive { interface } => format!("receive {interface}"),
         Kind::PacketDrop { .. } => "drop".to_owned(),
         Kind::Retransmit => "retransmit".to_owned(),
+        Kind::SockLength { sends, ret } => sock_length(*sends, (*ret).into()),
+        Kind::SockState { from, to, ports } => sock_state(*from, *to, *ports),
+        Kind::DataReady => "sock ready".to_owned(),
         _ => return None,
     })
 }

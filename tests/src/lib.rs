@@ -37,6 +37,7 @@ pub mod scenario;
 pub mod scratch;
 pub mod soak;
 pub mod surroundings;
+pub mod talk;
 pub mod task;
 pub mod terminal;
 pub mod toll;

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packages_of_another_revision_are_told() {
+    fn packages_of_another_revision_are_reported() {
         assert_eq!(stale("abc", "abc"), None);
         assert_eq!(stale("abc-dirty", "abc"), None);
         for old in ["def", "def-dirty", "ab", ""] {

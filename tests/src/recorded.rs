@@ -11,7 +11,9 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::daemon::{Process, binary, run_noised};
-use crate::events::{Recorded, SOFTIRQS, Stretch, Words, timer_entry, timer_exit};
+use crate::events::{
+    Recorded, SOFTIRQS, Stretch, Words, sock_length, sock_state, timer_entry, timer_exit,
+};
 use crate::ftrace::event::Left;
 use crate::task::is_emulated;
 
@@ -62,17 +64,25 @@ fn read(folder: &Path, options: &[&str]) -> Result<String> {
     Ok(outcome.stdout)
 }
 
-fn number(value: &Value, name: &str) -> Result<u64> {
+/// All events of a recording as they are.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn lines(folder: &Path) -> Result<Vec<Value>> {
+    read(folder, &[])?.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
+}
+
+pub(crate) fn number(value: &Value, name: &str) -> Result<u64> {
     let number = value.get(name).and_then(Value::as_u64);
     number.with_context(|| format!("{value} has no {name}"))
 }
 
-fn signed(value: &Value, name: &str) -> Result<i64> {
+pub(crate) fn signed(value: &Value, name: &str) -> Result<i64> {
     let number = value.get(name).and_then(Value::as_i64);
     number.with_context(|| format!("{value} has no {name}"))
 }
 
-fn text<'v>(value: &'v Value, name: &str) -> Result<&'v str> {
+pub(crate) fn text<'v>(value: &'v Value, name: &str) -> Result<&'v str> {
     let text = value.get(name).and_then(Value::as_str);
     text.with_context(|| format!("{value} has no {name}"))
 }
@@ -203,6 +213,13 @@ fn words(name: &str, fields: &Value) -> Result<Words> {
         "netif_receive_skb" => format!("receive {}", text(fields, "name")?),
         "skb_kfree" => "drop".to_owned(),
         "tcp_retransmit_skb" => "retransmit".to_owned(),
+        "sock_send_length" => sock_length(true, signed(fields, "ret")?),
+        "sock_recv_length" => sock_length(false, signed(fields, "ret")?),
+        "inet_sock_set_state" => {
+            let ports = (of("sport")?, of("dport")?);
+            sock_state(of("oldstate")?, of("newstate")?, ports)
+        }
+        "sk_data_ready" => "sock ready".to_owned(),
         "noised_throttled" => format!("throttled {}", of("tid")?),
         "noised_mark" => format!("mark {} {}", text(fields, "action")?, text(fields, "name")?),
         other => bail!("an unknown event: {other}"),

@@ -52,7 +52,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Nobody to report to; the name says whose it was.
+        // A drop reports no error; the name says whose it was.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

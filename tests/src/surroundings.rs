@@ -140,7 +140,7 @@ mod tests {
     use super::{is_of_tests, is_place_of_tests};
 
     #[test]
-    fn what_tests_make_is_told_from_what_others_do() {
+    fn what_tests_make_is_distinguished_from_what_others_do() {
         for own in ["ntest4711a", "nt0a", "nt159b", "churn-a", "wire", "qb"] {
             assert!(is_of_tests(own), "{own}");
         }

@@ -29,6 +29,8 @@ pub struct Executable {
     pub package: PathBuf,
     /// The file to start.
     pub path: PathBuf,
+    /// The source file of the target.
+    pub source: PathBuf,
     /// Whether it is a test program.
     pub tests: bool,
 }
@@ -143,8 +145,9 @@ fn executables(messages: &str) -> Vec<Executable> {
             let path = PathBuf::from(message["executable"].as_str()?);
             let package = Path::new(message["manifest_path"].as_str()?).parent()?.to_path_buf();
             let name = message["target"]["name"].as_str()?.to_owned();
+            let source = PathBuf::from(message["target"]["src_path"].as_str()?);
             let tests = message["profile"]["test"].as_bool()?;
-            Some(Executable { name, package, path, tests })
+            Some(Executable { name, package, path, source, tests })
         })
         .collect()
 }
@@ -160,7 +163,7 @@ mod tests {
             r#""target":{"name":"a"},"profile":{"test":false},"executable":null}"#,
             "\nnot a message\n",
             r#"{"reason":"compiler-artifact","manifest_path":"/w/b/Cargo.toml","#,
-            r#""target":{"name":"live"},"profile":{"test":true},"#,
+            r#""target":{"name":"live","src_path":"/w/b/live.rs"},"profile":{"test":true},"#,
             r#""executable":"/w/target/debug/deps/live-1"}"#,
             "\n",
             r#"{"reason":"build-finished","success":true}"#,
@@ -169,6 +172,7 @@ mod tests {
             name: "live".to_owned(),
             package: "/w/b".into(),
             path: "/w/target/debug/deps/live-1".into(),
+            source: "/w/b/live.rs".into(),
             tests: true,
         };
         assert_eq!(executables(messages), [expected]);

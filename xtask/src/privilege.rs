@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn without_root_and_sudo_the_reason_is_told() {
+    fn without_root_and_sudo_the_reason_is_reported() {
         let error = Privilege::Missing("needs root".to_owned()).command(Path::new("/t/live"), &[]);
         assert!(error.is_err_and(|error| error.to_string().contains("needs root")));
     }

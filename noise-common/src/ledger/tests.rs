@@ -356,6 +356,42 @@ fn what_scrolled_out_is_untracked() {
 }
 
 #[test]
+fn what_scrolled_out_is_known_as_a_part() {
+    let mut cpu = Cpu::new();
+    let wait = cpu.waiting();
+    for pid in 0..2 * TURNS as u32 {
+        cpu.pass((Cause::Foreign, 0), 10);
+        cpu.switch(pid);
+    }
+    let end_ns = cpu.now_ns - 10 * (TURNS as u64 - 1);
+    let part = Forgotten { since_ns: BEGIN_NS, end_ns, left_ns: end_ns - BEGIN_NS };
+    let walk = cpu.divided(&wait, 0).1;
+    assert_eq!((walk.older(), walk.forgotten(), walk.is_net()), (Some(part), Some(part), true));
+    // Behind a throttle, interrupts count for those whom they interrupted.
+    let part = Forgotten { since_ns: BEGIN_NS + 10, left_ns: part.left_ns - 10, ..part };
+    let walk = cpu.divided(&wait, 10).1;
+    assert_eq!((walk.older(), walk.forgotten(), walk.is_net()), (Some(part), None, false));
+    let wait = cpu.waiting();
+    cpu.pass((Cause::Foreign, 0), 10);
+    let walk = cpu.divided(&wait, 0).1;
+    assert_eq!((walk.older(), walk.left_ns()), (None, 0));
+}
+
+#[test]
+fn turns_alone_have_what_interrupted_them() {
+    let mut cpu = Cpu::new();
+    cpu.pass((Cause::Foreign, 1), 10);
+    let hardirq = Level::Hardirq { source: 3, ns: 5, inside: Vec::new() };
+    cpu.interrupt(&hardirq, &mut |_| {});
+    cpu.switch(2);
+    cpu.pass((Cause::Foreign, 2), 7);
+    let mut sums = Sums::default();
+    cpu.ledger.divide_among_turns(BEGIN_NS + 4, cpu.now_ns - 2, &mut sums);
+    let expected = [((Cause::Foreign, 1), 16), ((Cause::Foreign, 2), 5)];
+    assert_eq!(sums.0, BTreeMap::from(expected));
+}
+
+#[test]
 fn a_class_whose_sources_scrolled_out_keeps_its_time() {
     let mut cpu = Cpu::new();
     let wait = cpu.waiting();

@@ -1,122 +1,8 @@
 //! One event, as it lies in the store.
 
+use super::ipc::{Call, Ends, Other, Return, Signal, Transfer};
+pub use super::kind::{CLASSES, Class, EventKind, KINDS, USUAL_CLASSES};
 use crate::hooks::{Edge, Hook, Vector};
-
-/// What events are about. The discriminant is the number of its bit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u32)]
-pub enum Class {
-    /// The scheduler and interrupts: what a critical path needs.
-    Sched,
-    /// Block devices and the network.
-    Io,
-}
-
-/// All classes, in order of their discriminants.
-pub const CLASSES: [Class; 2] = [Class::Sched, Class::Io];
-
-impl Class {
-    /// Its name in options.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Sched => "sched",
-            Self::Io => "io",
-        }
-    }
-
-    /// The class of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        CLASSES.into_iter().find(|class| class.name() == name)
-    }
-
-    /// Its bit among those that are on.
-    #[inline(always)]
-    pub const fn bit(self) -> u32 {
-        1 << self as u32
-    }
-}
-
-macro_rules! define_kinds {
-    ($($variant:ident = $number:literal $class:ident $name:literal $doc:literal;)*) => {
-        /// What happened.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        #[repr(u8)]
-        pub enum EventKind {
-            $(#[doc = $doc] $variant = $number,)*
-        }
-
-        /// All kinds, in order of their numbers.
-        pub const KINDS: &[EventKind] = &[$(EventKind::$variant,)*];
-
-        impl EventKind {
-            /// The kind with that number; 0 is none.
-            pub const fn from_number(number: u8) -> Option<Self> {
-                match number {
-                    $($number => Some(Self::$variant),)*
-                    _ => None,
-                }
-            }
-
-            /// The class that it belongs to.
-            pub const fn class(self) -> Class {
-                match self {
-                    $(Self::$variant => Class::$class,)*
-                }
-            }
-
-            /// The kernel's name of the tracepoint; of a vector, without the vector's name.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name,)*
-                }
-            }
-        }
-    };
-}
-
-define_kinds! {
-    Switch = 1 Sched "sched_switch" "A CPU goes from one thread to another.";
-    Waking = 2 Sched "sched_waking" "A thread is woken, by what runs on this CPU.";
-    WakeupNew = 3 Sched "sched_wakeup_new" "A thread that was created is put on a run queue.";
-    Migrate = 4 Sched "sched_migrate_task" "A thread that does not run is put on another CPU.";
-    Fork = 5 Sched "sched_process_fork" "A thread is created.";
-    Exec = 6 Sched "sched_process_exec" "A process becomes another program.";
-    Exit = 7 Sched "sched_process_exit" "A thread ends.";
-    IrqEntry = 8 Sched "irq_handler_entry" "A handler of a device interrupt begins.";
-    IrqExit = 9 Sched "irq_handler_exit" "It ends.";
-    VectorEntry = 10 Sched "vector_entry" "An interrupt vector begins.";
-    VectorExit = 11 Sched "vector_exit" "It ends.";
-    SoftirqRaise = 12 Sched "softirq_raise" "A softirq vector is raised on this CPU.";
-    SoftirqEntry = 13 Sched "softirq_entry" "A softirq vector begins.";
-    SoftirqExit = 14 Sched "softirq_exit" "It ends.";
-    Nmi = 15 Sched "nmi_handler" "A handler of NMIs has run.";
-    Name = 16 Sched "name" "The thread that runs has another name: behind an exec.";
-    HrtimerEntry = 17 Sched "hrtimer_expire_entry" "The function of a high-resolution timer begins.";
-    HrtimerExit = 18 Sched "hrtimer_expire_exit" "It ends.";
-    Throttled = 19 Sched "throttled" "A part of a wait for a CPU that ends was its own quota's.";
-    BlockInsert = 32 Io "block_rq_insert" "A request is handed to the I/O scheduler.";
-    BlockIssue = 33 Io "block_rq_issue" "A request is handed to the driver.";
-    BlockRequeue = 34 Io "block_rq_requeue" "The driver gave a request back.";
-    BlockMerge = 35 Io "block_rq_merge" "A request became part of another.";
-    BlockComplete = 36 Io "block_rq_complete" "Some or all of a request is done.";
-    NetQueue = 40 Io "net_dev_queue" "A packet is handed to an interface.";
-    NetXmit = 41 Io "net_dev_start_xmit" "A packet is handed to the driver.";
-    NetReceive = 42 Io "netif_receive_skb" "A packet arrives.";
-    NetDrop = 43 Io "kfree_skb" "The kernel dropped a packet.";
-    TcpRetransmit = 44 Io "tcp_retransmit_skb" "A segment is sent again.";
-}
-
-impl Hook {
-    /// The class of the events that its program writes; `None` where it writes none.
-    pub fn class(self) -> Option<Class> {
-        match self {
-            Self::Vector(..) => Some(EventKind::VectorEntry.class()),
-            _ => {
-                KINDS.iter().find(|kind| kind.name() == self.tracepoint()).map(|kind| kind.class())
-            }
-        }
-    }
-}
 
 /// One event. The programs write it, see [`crate::store::writing`]; [`Event::payload`] says what it means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -149,17 +35,17 @@ pub struct Body {
 
 /// Two numbers in one word.
 #[inline(always)]
-const fn pair(low: u32, high: u32) -> u64 {
+pub(super) const fn pair(low: u32, high: u32) -> u64 {
     low as u64 | (high as u64) << 32
 }
 
 #[inline(always)]
-const fn low(word: u64) -> u32 {
+pub(super) const fn low(word: u64) -> u32 {
     word as u32
 }
 
 #[inline(always)]
-const fn high(word: u64) -> u32 {
+pub(super) const fn high(word: u64) -> u32 {
     (word >> 32) as u32
 }
 
@@ -246,7 +132,8 @@ pub struct Packet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields bear the names that the kernel gives them")]
 pub enum Payload {
-    /// `sched_switch`; the state as in `__state`, 0 = runnable; `preempted`: it did not ask for it.
+    /// `sched_switch`. The state as the kernel has it in `__state`, 0 = runnable; `preempted` where the
+    /// thread was switched away from without having asked for it.
     Switch {
         prev_tid: u32,
         prev_prio: i16,
@@ -296,6 +183,22 @@ pub enum Payload {
     NetDrop { skb: u64, reason: u32 },
     /// `tcp_retransmit_skb`, over that interface.
     TcpRetransmit { skb: u64, interface: u32, namespace: u16 },
+    /// `sys_enter`, of a call of [`super::calls::CALLS`].
+    CallEntry(Call),
+    /// `sys_exit`.
+    CallExit(Return),
+    /// The second object of a call.
+    CallOther(Other),
+    /// The addresses of a socket, and its protocol.
+    Connection(Ends, u8),
+    /// An address of IPv6 of what follows.
+    Address { address: [u8; 16], is_remote: bool },
+    /// `sock_send_length`, `sock_recv_length` or `sk_data_ready`; which of them, says the kind.
+    Transfer(Transfer),
+    /// `inet_sock_set_state`: from one of the kernel's `TCP_*` to another.
+    SockState { ends: Ends, from: u8, to: u8 },
+    /// `signal_generate` or `signal_deliver`; which of them, says the kind.
+    Signal(Signal),
 }
 
 /// Priorities fit into eight bits: -1 is 255.
@@ -306,7 +209,13 @@ const fn priority(byte: u8) -> i16 {
 
 impl Body {
     #[inline(always)]
-    const fn new(kind: EventKind, small: u8, detail: u16, words: [u64; 2], time_ns: u64) -> Self {
+    pub(super) const fn new(
+        kind: EventKind,
+        small: u8,
+        detail: u16,
+        words: [u64; 2],
+        time_ns: u64,
+    ) -> Self {
         let head = (kind as u64) << 32 | (small as u64) << 40 | (detail as u64) << 48;
         Self { time_ns, head, words }
     }
@@ -568,6 +477,22 @@ impl Event {
                 interface: high(second),
                 namespace: self.detail,
             },
+            EventKind::CallEntry => Payload::CallEntry(self.call()),
+            EventKind::CallExit => Payload::CallExit(self.call_exit()),
+            EventKind::CallOther => Payload::CallOther(self.call_other()),
+            EventKind::Connection => Payload::Connection(self.ends(), self.small),
+            EventKind::Address => {
+                Payload::Address { address: self.address(), is_remote: self.small != 0 }
+            }
+            EventKind::SockSend | EventKind::SockReceive | EventKind::DataReady => {
+                Payload::Transfer(self.transfer())
+            }
+            EventKind::SockState => Payload::SockState {
+                ends: self.ends(),
+                from: self.small & 0xf,
+                to: self.small >> 4,
+            },
+            EventKind::SignalGenerate | EventKind::SignalDeliver => Payload::Signal(self.signal()),
         })
     }
 

@@ -176,12 +176,12 @@ mod written {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::culprits::Ledger;
+    use crate::culprits::ChargeSums;
     use crate::properties::window;
     use proptest::prelude::{prop_assert, proptest};
 
     fn slice(means: &[u64]) -> Slice<u8> {
-        Slice::new(&window(0, means), Ledger::default())
+        Slice::new(&window(0, means), ChargeSums::default())
     }
 
     fn learnt(half_life: u64, means: impl IntoIterator<Item = u64>) -> Baseline {

@@ -48,11 +48,11 @@ impl Pool {
 
 /// What was charged between two samples.
 #[derive(Default)]
-pub(super) struct Charges {
+pub(super) struct StepCharges {
     pools: BTreeMap<Pool, Vec<Charge<Name>>>,
 }
 
-impl Charges {
+impl StepCharges {
     /// Those of a step.
     pub fn of_step(step: &Step) -> Self {
         let mut charges = Self::default();
@@ -121,10 +121,10 @@ mod tests {
         }
     }
 
-    fn between(before: &[Interference], after: &[Interference]) -> Charges {
+    fn between(before: &[Interference], after: &[Interference]) -> StepCharges {
         let [before, after] =
             [before, after].map(|all| Sample { interference: all.to_vec(), ..Sample::default() });
-        Charges::of_step(&Step::between(&before, &after))
+        StepCharges::of_step(&Step::between(&before, &after))
     }
 
     fn sums(charges: &[Charge<Name>]) -> Vec<(&str, u64)> {

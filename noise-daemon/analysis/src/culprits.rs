@@ -122,31 +122,31 @@ impl<C: Clone + Ord> Ranking<C> {
 
 /// Sums of charges.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Ledger<C> {
+pub(super) struct ChargeSums<C> {
     charged_ns: BTreeMap<(Cause, C), u64>,
     others_ns: u64,
     untracked_ns: u64,
 }
 
-impl<C> Default for Ledger<C> {
+impl<C> Default for ChargeSums<C> {
     fn default() -> Self {
         Self { charged_ns: BTreeMap::new(), others_ns: 0, untracked_ns: 0 }
     }
 }
 
-impl<C: Clone + Ord> Ledger<C> {
+impl<C: Clone + Ord> ChargeSums<C> {
     /// The charges of one window, of which at most `limit` are listed by name.
     pub fn new(charges: &[Charge<C>], limit: usize) -> Self {
-        let mut ledger = Self::default();
+        let mut sums = Self::default();
         for charge in charges.iter().filter(|charge| charge.charged_ns > 0) {
             if charge.cause == Cause::Untracked {
-                ledger.untracked_ns = ledger.untracked_ns.saturating_add(charge.charged_ns);
+                sums.untracked_ns = sums.untracked_ns.saturating_add(charge.charged_ns);
             } else {
-                ledger.charge((charge.cause, charge.culprit.clone()), charge.charged_ns);
+                sums.charge((charge.cause, charge.culprit.clone()), charge.charged_ns);
             }
         }
-        ledger.prune(limit);
-        ledger
+        sums.prune(limit);
+        sums
     }
 
     /// Adds the charges of another; at most `limit` are listed by name.
@@ -233,14 +233,14 @@ impl<C: Clone + Ord> Ledger<C> {
 /// Charges that are usual, over the time that they were learnt in.
 #[derive(Clone, Debug)]
 pub(super) struct Usual<C> {
-    charged: Ledger<C>,
+    charged: ChargeSums<C>,
     covered_ns: u64,
     windows: u64,
 }
 
 impl<C> Default for Usual<C> {
     fn default() -> Self {
-        Self { charged: Ledger::default(), covered_ns: 0, windows: 0 }
+        Self { charged: ChargeSums::default(), covered_ns: 0, windows: 0 }
     }
 }
 
@@ -255,7 +255,7 @@ impl<C: Clone + Ord> Usual<C> {
     /// half.
     pub fn learn(
         &mut self,
-        charged: &Ledger<C>,
+        charged: &ChargeSums<C>,
         delays_ns: u64,
         length_ns: u64,
         limit: usize,
@@ -321,12 +321,12 @@ mod tests {
 
     #[test]
     fn charges_add_up_and_the_largest_comes_first() {
-        let mut ledger = Ledger::new(
+        let mut sums = ChargeSums::new(
             &[charge(1, Cause::Foreign, 2_000_000_000), charge(2, Cause::Hardirq, 3_000_000_000)],
             8,
         );
-        ledger.add(&Ledger::new(&[charge(1, Cause::Foreign, 2_000_000_000)], 8), 8);
-        let ranking = ledger.ranking(10_000_000_000, &Usual::default().within(0));
+        sums.add(&ChargeSums::new(&[charge(1, Cause::Foreign, 2_000_000_000)], 8), 8);
+        let ranking = sums.ranking(10_000_000_000, &Usual::default().within(0));
         let first = &ranking.culprits[0];
         assert_eq!((first.culprit, first.cause), (1, Cause::Foreign));
         assert_eq!(first.time, Time { seconds: 4.0, share: 0.4 });
@@ -338,14 +338,14 @@ mod tests {
     #[test]
     fn who_is_charged_as_always_comes_behind_who_is_not() {
         let mut usual = Usual::default();
-        let always = Ledger::new(&[charge(1, Cause::Own, 400)], 8);
+        let always = ChargeSums::new(&[charge(1, Cause::Own, 400)], 8);
         for _ in 0..10 {
             usual.learn(&always, 500, 1000, 8, 100);
         }
-        let mut disturbed = Ledger::default();
+        let mut disturbed = ChargeSums::default();
         for _ in 0..4 {
             let charges = [charge(1, Cause::Own, 450), charge(2, Cause::Foreign, 200)];
-            disturbed.add(&Ledger::new(&charges, 8), 8);
+            disturbed.add(&ChargeSums::new(&charges, 8), 8);
         }
         let ranking = disturbed.ranking(3000, &usual.within(4000));
         let ranked: Vec<_> =
@@ -366,7 +366,7 @@ mod tests {
             charge(2, Cause::Own, 80_000_000),
             charge(0, Cause::Untracked, 40_000_000),
         ];
-        let always = Ledger::new(&charges, 1);
+        let always = ChargeSums::new(&charges, 1);
         for half_life in [1, 3, 100] {
             let mut usual = Usual::default();
             for _ in 0..10 {
@@ -388,16 +388,16 @@ mod tests {
 
     #[test]
     fn what_was_usual_long_ago_is_so_no_more() {
-        let [before, now] =
-            [1, 2].map(|culprit| Ledger::new(&[charge(culprit, Cause::Foreign, 400_000_000)], 8));
+        let [before, now] = [1, 2]
+            .map(|culprit| ChargeSums::new(&[charge(culprit, Cause::Foreign, 400_000_000)], 8));
         let mut usual = Usual::default();
         for windows in [(&before, 100), (&now, 40)] {
             for _ in 0..windows.1 {
                 usual.learn(windows.0, 400_000_000, 1_000_000_000, 8, 10);
             }
         }
-        let beyond = |ledger: &Ledger<u8>| {
-            ledger.ranking(400_000_000, &usual.within(1_000_000_000)).culprits[0].beyond.seconds
+        let beyond = |sums: &ChargeSums<u8>| {
+            sums.ranking(400_000_000, &usual.within(1_000_000_000)).culprits[0].beyond.seconds
         };
         assert!(beyond(&before) > 0.36 && beyond(&now) < 0.04, "{}", beyond(&before));
     }
@@ -405,11 +405,11 @@ mod tests {
     #[test]
     fn two_as_one_keep_all_that_each_had() {
         let usual = Usual::default();
-        let one = Ledger::new(
+        let one = ChargeSums::new(
             &[charge(1, Cause::Own, 400), charge(2, Cause::Own, 80), charge(3, Cause::Own, 20)],
             2,
         );
-        let other = Ledger::new(
+        let other = ChargeSums::new(
             &[charge(1, Cause::Own, 300), charge(4, Cause::Own, 90), charge(5, Cause::Own, 10)],
             2,
         );
@@ -423,44 +423,44 @@ mod tests {
         assert_eq!(ns(&both.others), (110.0, 110.0));
         assert_eq!(ns(&both.untracked), (200.0, 200.0));
         assert_eq!((both.beyond_seconds * 1e9).round(), 1100.0);
-        let nothing = Ledger::<u8>::default().ranking(0, &Usual::default().within(0));
+        let nothing = ChargeSums::<u8>::default().ranking(0, &Usual::default().within(0));
         assert_eq!(Ranking::together(&nothing, &nothing, 2), nothing);
     }
 
     #[test]
-    fn one_culprit_with_two_causes_is_told_twice() {
+    fn one_culprit_with_two_causes_is_reported_twice() {
         let charges = [charge(1, Cause::Foreign, 5), charge(1, Cause::Kthread, 6)];
         assert_eq!(
-            Ledger::new(&charges, 8).ranking(11, &Usual::default().within(0)).culprits.len(),
+            ChargeSums::new(&charges, 8).ranking(11, &Usual::default().within(0)).culprits.len(),
             2
         );
     }
 
     #[test]
     fn untracked_is_what_was_said_or_what_is_missing() {
-        let said = Ledger::new(&[charge(0, Cause::Untracked, 70)], 8)
+        let said = ChargeSums::new(&[charge(0, Cause::Untracked, 70)], 8)
             .ranking(70, &Usual::default().within(0));
         assert!(said.culprits.is_empty());
         assert_eq!(said.untracked.share, 1.0);
-        let unsaid = Ledger::<u8>::default().ranking(70, &Usual::default().within(0));
+        let unsaid = ChargeSums::<u8>::default().ranking(70, &Usual::default().within(0));
         assert_eq!(unsaid.untracked.share, 1.0);
         assert_eq!(
-            Ledger::<u8>::default().ranking(0, &Usual::default().within(0)).untracked,
+            ChargeSums::<u8>::default().ranking(0, &Usual::default().within(0)).untracked,
             Time::default()
         );
         let both = [charge(0, Cause::Untracked, 30), charge(1, Cause::Foreign, 40)];
-        let both = Ledger::new(&both, 8).ranking(100, &Usual::default().within(0));
+        let both = ChargeSums::new(&both, 8).ranking(100, &Usual::default().within(0));
         assert_eq!((both.untracked.share, both.culprits[0].time.share), (0.6, 0.4));
     }
 
     #[test]
-    fn those_without_room_are_told_as_one() {
+    fn those_without_room_are_reported_as_one() {
         let charges = [
             charge(1, Cause::Foreign, 10),
             charge(2, Cause::Foreign, 60),
             charge(3, Cause::Foreign, 30),
         ];
-        let ranking = Ledger::new(&charges, 1).ranking(100, &Usual::default().within(0));
+        let ranking = ChargeSums::new(&charges, 1).ranking(100, &Usual::default().within(0));
         assert_eq!(ranking.culprits.len(), 1);
         assert_eq!(ranking.culprits[0].culprit, 2);
         assert_eq!(ranking.others.share, 0.4);
@@ -473,12 +473,12 @@ mod tests {
             delays in any::<u32>(),
             limit in 1usize..8,
         ) {
-            let mut ledger = Ledger::default();
+            let mut sums = ChargeSums::default();
             for (culprit, charged) in &charges {
                 let one = [charge(*culprit, Cause::Foreign, u64::from(*charged))];
-                ledger.add(&Ledger::new(&one, limit), limit);
+                sums.add(&ChargeSums::new(&one, limit), limit);
             }
-            let ranking = ledger.ranking(u64::from(delays), &Usual::default().within(0));
+            let ranking = sums.ranking(u64::from(delays), &Usual::default().within(0));
             prop_assert!(ranking.culprits.len() <= limit);
             let sum = ranking.culprits.iter().map(|culprit| culprit.time.share).sum::<f64>()
                 + ranking.others.share
@@ -492,7 +492,7 @@ mod tests {
                     .iter()
                     .map(|(culprit, charged)| charge(*culprit, Cause::Own, u64::from(*charged)))
                     .collect();
-                Ledger::new(&charges, limit)
+                ChargeSums::new(&charges, limit)
             };
             prop_assert_eq!(all(&charges), all(&reversed));
         }

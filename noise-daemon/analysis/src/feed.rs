@@ -20,7 +20,7 @@ use noise_common::subject::SubjectKind;
 use noise_model::{Delays, Sample, Step};
 
 use super::baseline::Baseline;
-use super::charges::{Charges, Pool};
+use super::charges::{Pool, StepCharges};
 use super::incident::{Change, Incident};
 use super::interruption::{Interruption, interruptions};
 use super::monitor::Monitor;
@@ -120,8 +120,8 @@ impl Feed {
             }
         }
         let charges = match delays_ns.is_empty() && !self.interruption {
-            true => Charges::default(),
-            false => Charges::of_step(step),
+            true => StepCharges::default(),
+            false => StepCharges::of_step(step),
         };
         for Came { delays, pool } in &came {
             let signal = delays.signal;

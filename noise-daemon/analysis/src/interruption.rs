@@ -8,7 +8,7 @@
 use noise_model::{Cpu, Histogram, Step};
 
 use super::charge::Charge;
-use super::charges::Charges;
+use super::charges::StepCharges;
 use super::name::{Name, is_catch_all};
 use super::window::Window;
 
@@ -22,7 +22,7 @@ pub(super) struct Interruption<'a> {
 /// The losses of every cgroup that lost something; `large` is a large part of a CPU's time, 0 to 1.
 pub(super) fn interruptions<'a>(
     step: &Step,
-    charges: &'a Charges,
+    charges: &'a StepCharges,
     large: f64,
 ) -> impl Iterator<Item = Interruption<'a>> {
     let (start_ns, end_ns) = (step.start_ns, step.end_ns);
@@ -74,7 +74,7 @@ mod tests {
     fn lost(taken: &[(&str, &str, u64)], cpus: &[u64]) -> Vec<(String, u64)> {
         let (before, after) = (sample(0, &[], &[]), sample(WINDOW_NS, taken, cpus));
         let step = Step::between(&before, &after);
-        interruptions(&step, &Charges::of_step(&step), 0.05)
+        interruptions(&step, &StepCharges::of_step(&step), 0.05)
             .map(|lost| {
                 assert!(lost.window.is_plausible());
                 (lost.victim.to_string(), lost.window.delays.sum_ns)
@@ -106,7 +106,7 @@ mod tests {
         for (stolen, expected) in [(0, 25_000_000), (90_000_000, 90_000_000)] {
             after.stolen = vec![(1, 7 + stolen)];
             let step = Step::between(&before, &after);
-            let lost: Vec<_> = interruptions(&step, &Charges::of_step(&step), 0.05)
+            let lost: Vec<_> = interruptions(&step, &StepCharges::of_step(&step), 0.05)
                 .map(|lost| lost.window.delays.sum_ns)
                 .collect();
             assert_eq!(lost, [expected]);
@@ -128,7 +128,7 @@ mod tests {
             };
             let (before, after) = (reading(7, |both| both.0), reading(7 + WINDOW_NS, |both| both.1));
             let step = Step::between(&before, &after);
-            for lost in interruptions(&step, &Charges::of_step(&step), large) {
+            for lost in interruptions(&step, &StepCharges::of_step(&step), large) {
                 prop_assert!(lost.window.is_plausible());
                 prop_assert!(lost.window.delays.sum_ns <= lost.charged[0].charged_ns);
             }

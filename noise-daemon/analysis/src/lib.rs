@@ -35,11 +35,11 @@ mod report;
 mod rules;
 mod settings;
 mod stopped;
-mod telling;
 mod track;
 mod usual;
 mod watched;
 mod window;
+mod wording;
 
 #[cfg(test)]
 mod changed;

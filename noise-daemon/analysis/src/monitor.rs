@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::accused::Party;
 use super::baseline::Baseline;
 use super::charge::Charge;
-use super::culprits::Ledger;
+use super::culprits::ChargeSums;
 use super::incident::{Change, Incident};
 use super::settings::{Settings, SettingsError};
 use super::track::{Key, Memory, Track};
@@ -104,7 +104,7 @@ impl<S: Clone + Ord, C: Party> Monitor<S, C> {
             self.counts.no_room += 1;
             return changes;
         }
-        let charged = Ledger::new(charges, self.settings.culprits);
+        let charged = ChargeSums::new(charges, self.settings.culprits);
         let track = self
             .tracks
             .entry(key.clone())

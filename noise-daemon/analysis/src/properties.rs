@@ -371,7 +371,7 @@ fn late(
 }
 
 #[test]
-fn nearly_all_steps_are_told_to_the_window() {
+fn nearly_all_steps_are_seen_at_their_time() {
     let mut random = Random(1);
     let (mut exact, mut far) = (0, 0);
     let streams = 300;
@@ -543,7 +543,7 @@ proptest! {
     #![proptest_config(Config { cases: 64, ..Config::default() })]
 
     #[test]
-    fn silence_is_the_same_however_it_is_told(
+    fn silence_is_the_same_however_it_is_reported(
         seed in any::<u64>(),
         parts in proptest::collection::vec((0u8..5, 1u64..70), 1..30),
         pieces in 0u64..5,

@@ -135,7 +135,7 @@ fn chance_of(hits: usize, tries: usize, chance: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::culprits::Ledger;
+    use crate::culprits::ChargeSums;
     use crate::properties::window;
 
     /// Mean 1000 ns, deviation 200 ns, half of the windows above the mean.
@@ -143,7 +143,7 @@ mod tests {
         let mut baseline = Baseline::new(10_000);
         for index in 0..2000 {
             let value = if index % 2 == 0 { 800 } else { 1200 };
-            baseline.learn(&Slice::<u8>::new(&window(0, &[value]), Ledger::default()));
+            baseline.learn(&Slice::<u8>::new(&window(0, &[value]), ChargeSums::default()));
         }
         baseline
     }
@@ -177,10 +177,10 @@ mod tests {
     fn nothing_is_judged_before_the_warm_up_nor_by_few_windows() {
         let mut young = Baseline::new(10_000);
         for _ in 0..119 {
-            young.learn(&Slice::<u8>::new(&window(0, &[1000]), Ledger::default()));
+            young.learn(&Slice::<u8>::new(&window(0, &[1000]), ChargeSums::default()));
         }
         assert_eq!(broken(&[1e9; 30], &young, &Settings::default()), None);
-        young.learn(&Slice::<u8>::new(&window(0, &[1000]), Ledger::default()));
+        young.learn(&Slice::<u8>::new(&window(0, &[1000]), ChargeSums::default()));
         assert_eq!(broken(&[1e9; 30], &young, &Settings::default()), Some(Rule::Mean));
         assert_eq!(rule(&[1e9; 9]), None);
         assert_eq!(rule(&[]), None);
@@ -204,7 +204,7 @@ mod tests {
     fn delays_of_no_length_are_as_usual_where_there_are_no_others() {
         let mut baseline = Baseline::new(10_000);
         for _ in 0..200 {
-            baseline.learn(&Slice::<u8>::new(&window(0, &[0]), Ledger::default()));
+            baseline.learn(&Slice::<u8>::new(&window(0, &[0]), ChargeSums::default()));
         }
         assert_eq!(broken(&[0.0; 30], &baseline, &Settings::default()), None);
         for rule in [Rule::Mean, Rule::Share] {
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn usual_delays_lose_nothing_beyond() {
-        let slice = Slice::<u8>::new(&window(0, &[1000; 10]), Ledger::default());
+        let slice = Slice::<u8>::new(&window(0, &[1000; 10]), ChargeSums::default());
         assert_eq!(lost_beyond_usual([&slice].into_iter(), 1000.0), 0.0);
         assert_eq!(lost_beyond_usual([&slice].into_iter(), 500.0), 5000.0 / 500e6);
         assert_eq!(lost_beyond_usual(std::iter::empty::<&Slice<u8>>(), 0.0), 0.0);

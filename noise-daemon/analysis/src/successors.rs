@@ -163,7 +163,7 @@ fn two_successive_culprits_are_two_incidents_while_that_of_a_third_subject_is_op
 }
 
 #[test]
-fn who_comes_back_while_a_third_is_disturbed_is_told_once() {
+fn who_comes_back_while_a_third_is_disturbed_is_reported_once() {
     let third = [(150, By::One("/hog"))];
     let story = [(30, By::One("/hog")), (40, By::None), (20, By::One("/hog"))];
     let mut numbers = BTreeSet::new();
@@ -329,7 +329,7 @@ fn interrupts_of_the_root_cgroup_do_not_take_in_what_befalls_a_service() {
 }
 
 #[test]
-fn an_interrupt_is_told_apart_from_others_of_its_kind() {
+fn an_interrupt_is_kept_apart_from_others_of_its_kind() {
     let settings = Settings {
         watch: vec![Signal::CgroupRunqueueWait.into(), Signal::Hardirq.into()],
         ..Settings::default()
@@ -385,7 +385,7 @@ proptest! {
     #![proptest_config(Config { cases: 32, ..Config::default() })]
 
     #[test]
-    fn what_is_told_holds_together(stories in stories()) {
+    fn what_is_reported_holds_together(stories in stories()) {
         let stories: Vec<(&str, &Phases)> =
             NAMES.into_iter().zip(stories.iter().map(Vec::as_slice)).collect();
         let mut opened_before = 0;

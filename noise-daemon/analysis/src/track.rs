@@ -19,7 +19,7 @@ use noise_model::Histogram;
 
 use super::accused::Party;
 use super::baseline::Baseline;
-use super::culprits::{Ledger, Usual};
+use super::culprits::{ChargeSums, Usual};
 use super::incident::{Change, Ending, Incident};
 use super::level::Level;
 use super::remedy::recommended;
@@ -110,12 +110,17 @@ struct Settled<C> {
     windows: usize,
     end_ns: Option<u64>,
     delays: Histogram,
-    charged: Ledger<C>,
+    charged: ChargeSums<C>,
 }
 
 impl<C> Default for Settled<C> {
     fn default() -> Self {
-        Self { windows: 0, end_ns: None, delays: Histogram::default(), charged: Ledger::default() }
+        Self {
+            windows: 0,
+            end_ns: None,
+            delays: Histogram::default(),
+            charged: ChargeSums::default(),
+        }
     }
 }
 
@@ -264,7 +269,7 @@ impl<C: Party> Track<C> {
         &mut self,
         key: &Key<S>,
         window: &Window,
-        charged: Ledger<C>,
+        charged: ChargeSums<C>,
         settings: &Settings,
     ) -> Vec<Change<S, C>> {
         let mut changes = self.be_silent(key, window.start_ns, settings);

@@ -3,7 +3,7 @@
 use noise_common::hist::upper_bound_ns;
 use noise_model::Histogram;
 
-use super::culprits::Ledger;
+use super::culprits::ChargeSums;
 
 /// More events than any host sees in one bucket of one window; sums of such counts do not overflow.
 const MOST_EVENTS: u64 = 1 << 40;
@@ -51,17 +51,17 @@ pub(super) struct Slice<C> {
     pub start_ns: u64,
     pub end_ns: u64,
     pub delays: Histogram,
-    pub charged: Ledger<C>,
+    pub charged: ChargeSums<C>,
 }
 
 impl<C: Clone + Ord> Slice<C> {
-    pub fn new(window: &Window, charged: Ledger<C>) -> Self {
+    pub fn new(window: &Window, charged: ChargeSums<C>) -> Self {
         let Window { start_ns, end_ns, delays } = window.clone();
         Self { start_ns, end_ns, delays, charged }
     }
 
     pub fn empty(start_ns: u64, end_ns: u64) -> Self {
-        Self { start_ns, end_ns, delays: Histogram::default(), charged: Ledger::default() }
+        Self { start_ns, end_ns, delays: Histogram::default(), charged: ChargeSums::default() }
     }
 
     pub fn length_ns(&self) -> u64 {
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn slices_keep_all() {
         let delays = Histogram::of(&[1, 300, 300, 9000, 1 << 40]);
-        let slice: Slice<u8> = Slice::new(&window(delays.clone()), Ledger::default());
+        let slice: Slice<u8> = Slice::new(&window(delays.clone()), ChargeSums::default());
         assert_eq!((slice.delays.count(), slice.length_ns()), (5, 5));
         assert_eq!(slice.delays, delays);
         assert_eq!(Slice::<u8>::empty(5, 10).mean_ns(), None);

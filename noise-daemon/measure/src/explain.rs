@@ -5,7 +5,7 @@
 //! What is left over are the ways into the kernel and out of it, where there was an event; a gap
 //! without any is the hardware's or the hypervisor's.
 
-use noise_common::watch::{Interference, Kind};
+use noise_common::watch::{Kind, NoiseEvent};
 
 use super::gaps::Gap;
 
@@ -15,7 +15,7 @@ pub struct Explained {
     /// The gap.
     pub gap: Gap,
     /// Its events in the order in which they ended; no [`Kind::EndlessThread`] is left among them.
-    pub parts: Vec<Interference>,
+    pub parts: Vec<NoiseEvent>,
     /// Events that it had besides, but of which nothing is known.
     pub unseen: u64,
 }
@@ -34,12 +34,12 @@ impl Explained {
 }
 
 /// Where an event lies on the time axis.
-pub(super) fn place_ns(event: &Interference) -> u64 {
+pub(super) fn place_ns(event: &NoiseEvent) -> u64 {
     if event.kind == Kind::EndlessThread as u32 { event.start_ns } else { event.end_ns }
 }
 
 /// Explains gaps, which are in order of time, by the events of their CPU, which are put in order.
-pub fn explain(gaps: &[Gap], events: &mut [Interference]) -> Vec<Explained> {
+pub fn explain(gaps: &[Gap], events: &mut [NoiseEvent]) -> Vec<Explained> {
     events.sort_by_key(place_ns);
     let mut events = &*events;
     let mut all = Vec::with_capacity(gaps.len());
@@ -94,8 +94,8 @@ mod tests {
 
     use super::*;
 
-    fn event(kind: Kind, start_ns: u64, end_ns: u64, net_ns: u64) -> Interference {
-        Interference { start_ns, end_ns, net_ns, kind: kind as u32, ..Interference::default() }
+    fn event(kind: Kind, start_ns: u64, end_ns: u64, net_ns: u64) -> NoiseEvent {
+        NoiseEvent { start_ns, end_ns, net_ns, kind: kind as u32, ..NoiseEvent::default() }
     }
 
     const GAP: Gap = Gap { start_ns: 1_000, duration_ns: 500 };
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(parts, [(250, 1_260), (50, 1_500)]);
     }
 
-    fn an_event() -> impl Strategy<Value = Interference> {
+    fn an_event() -> impl Strategy<Value = NoiseEvent> {
         (0u32..7, 0u64..3_000, 0u64..800, 0u64..1_000).prop_map(|(kind, start, gross, net)| {
             let kind = noise_common::watch::KINDS[kind as usize];
             // A page fault is reported as a moment.

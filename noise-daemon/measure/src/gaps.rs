@@ -48,7 +48,7 @@ pub enum Stopped {
 
 /// What was seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Watched {
+pub struct Gaps {
     /// The first reading, ns.
     pub start_ns: u64,
     /// The last reading, ns.
@@ -67,7 +67,7 @@ pub struct Watched {
     pub stopped: Option<Stopped>,
 }
 
-impl Watched {
+impl Gaps {
     /// Room for that many gaps, of which every page has been written to.
     pub fn with_room(gaps: usize) -> Self {
         let mut room = vec![Gap { start_ns: 1, duration_ns: 1 }; gaps];
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn with_a_threshold_below_everything_all_time_is_in_gaps() {
-        let mut watched = Watched::with_room(1_000_000);
+        let mut watched = Gaps::with_room(1_000_000);
         watched.watch(&plan(&NEVER));
         assert!(watched.duration_ns() >= 2_000_000);
         assert_eq!(watched.noise_ns, watched.duration_ns());
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn gaps_without_room_are_counted_with_their_time() {
-        let mut watched = Watched::with_room(10);
+        let mut watched = Gaps::with_room(10);
         watched.watch(&plan(&NEVER));
         assert_eq!(watched.gaps.len(), 10);
         assert!(watched.lost > 0);
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn it_ends_early_where_it_is_told_to() {
         let stop = AtomicBool::new(true);
-        let mut watched = Watched::with_room(1);
+        let mut watched = Gaps::with_room(1);
         watched.watch(&plan(&stop));
         assert_eq!((watched.stopped, watched.passes), (Some(Stopped::Asked), 1));
         watched.watch(&Plan { stop_single_ns: 1, ..plan(&NEVER) });

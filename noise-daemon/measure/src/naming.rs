@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use noise_common::signals::{SOFTIRQ_VECTORS, VECTORS};
-use noise_common::watch::{Interference, KINDS, Kind};
+use noise_common::watch::{KINDS, Kind, NoiseEvent};
 use noise_host::resolve::irq_name;
 use noise_model::clean::as_text;
 use noise_model::clean::clean;
@@ -32,7 +32,7 @@ impl Naming {
     }
 
     /// The source of an event.
-    pub fn source(&mut self, event: &Interference) -> GapSource {
+    pub fn source(&mut self, event: &NoiseEvent) -> GapSource {
         let of = |names: &[&str]| {
             let name = names.get(event.id as usize).copied();
             name.map_or_else(|| event.id.to_string(), ToOwned::to_owned)
@@ -59,7 +59,7 @@ impl Naming {
 }
 
 /// The name in an event of a thread.
-fn comm(event: &Interference) -> String {
+fn comm(event: &NoiseEvent) -> String {
     let bytes = bytemuck::bytes_of(&event.comm);
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     as_text(&bytes[..end]).into_owned()
@@ -80,7 +80,7 @@ mod tests {
             let comm = [u64::from_le_bytes(*b"kworker/"), u64::from_le_bytes(*b"1:1\0\0\0\0\0")];
             let kind = kind as u32;
             naming
-                .source(&Interference { kind, id, number, comm, ..Interference::default() })
+                .source(&NoiseEvent { kind, id, number, comm, ..NoiseEvent::default() })
                 .to_string()
         };
         assert_eq!(name(Kind::Hardirq, 36, 0), "irq virtio1-req.0:36");

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use noise_common::watch::Interference;
+use noise_common::watch::NoiseEvent;
 use noise_host::resolve::read_host;
 use noise_model::cpulist::CpuList;
 
@@ -17,7 +17,7 @@ use super::clock::now_ns;
 use super::error::MeasureError;
 use super::explain::{Explained, explain};
 use super::fleet::Fleet;
-use super::gaps::{Calibration, Plan, Watched};
+use super::gaps::{Calibration, Gaps, Plan};
 use super::naming::Naming;
 use super::placement::Priority;
 use super::report::{CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourReport, Part};
@@ -71,7 +71,7 @@ pub struct DetourOptions {
 struct Seen {
     threshold_ns: u64,
     calibration: Calibration,
-    watched: Watched,
+    watched: Gaps,
     /// Events that the programs had sent by then.
     sent: u64,
 }
@@ -96,7 +96,7 @@ pub fn measure(
         options.cpus.iter().map(|cpu| (cpu, watcher.workload(cpu))).collect();
     let mut events = Events::default();
     let fleet = Fleet { every: DRAIN_EVERY, ..Fleet::new(&options.cpus, options.priority) };
-    let prepare = || (Watched::with_room(DETOURS_MAX), Calibration::measure());
+    let prepare = || (Gaps::with_room(DETOURS_MAX), Calibration::measure());
     let measure = |cpu: u32, start_ns, (watched, calibration)| {
         watch(options, stop, workloads.get(&cpu), start_ns, watched, calibration)
     };
@@ -120,7 +120,7 @@ pub fn measure(
         let lost = watcher.lost(cpu) - before + events.unkept(cpu) + events.missing(cpu, &seen);
         let explained = explain(&seen.watched.gaps, events.of(cpu));
         let start_ns = seen.watched.start_ns;
-        let mut part = |event: &Interference| Part {
+        let mut part = |event: &NoiseEvent| Part {
             source: sources.place(naming.source(event)),
             start_ns: event.start_ns.saturating_sub(start_ns),
             duration_ns: event.net_ns,
@@ -161,7 +161,7 @@ fn watch(
     stop: &AtomicBool,
     workload: Option<&Workload>,
     start_ns: u64,
-    mut watched: Watched,
+    mut watched: Gaps,
     calibration: Calibration,
 ) -> Seen {
     let threshold_ns = options.threshold.ns(&calibration);
@@ -183,11 +183,11 @@ fn watch(
 /// Events by CPU, bounded.
 #[derive(Debug, Default)]
 struct Events {
-    by_cpu: HashMap<u32, (Vec<Interference>, u64)>,
+    by_cpu: HashMap<u32, (Vec<NoiseEvent>, u64)>,
 }
 
 impl Events {
-    fn take(&mut self, event: Interference) {
+    fn take(&mut self, event: NoiseEvent) {
         let (kept, unkept) = self.by_cpu.entry(event.cpu).or_default();
         if kept.len() < EVENTS_MAX {
             kept.push(event);
@@ -196,7 +196,7 @@ impl Events {
         }
     }
 
-    fn of(&mut self, cpu: u32) -> &mut [Interference] {
+    fn of(&mut self, cpu: u32) -> &mut [NoiseEvent] {
         &mut self.by_cpu.entry(cpu).or_default().0
     }
 

@@ -11,7 +11,7 @@ use anyhow::{Context as _, anyhow};
 use aya::maps::{Map, MapData, RingBuf};
 use memmap2::{MmapOptions, MmapRaw};
 use noise_common::hooks::Hook;
-use noise_common::watch::{Interference, WatchedCpu};
+use noise_common::watch::{NoiseEvent, WatchedCpu};
 use noise_host::kernel::{Engine, HookState, KernelError, LoadOptions, ObjectKind, Sight};
 
 /// Long enough for a thread that sleeps to leave its CPU.
@@ -175,10 +175,10 @@ impl Watcher {
 
     /// Takes the events that have arrived, as far as they are complete: an event that a CPU is about to write
     /// holds up those of other CPUs behind it.
-    pub fn drain(&mut self, mut take: impl FnMut(Interference)) {
+    pub fn drain(&mut self, mut take: impl FnMut(NoiseEvent)) {
         while let Some(record) = self.ring.next() {
             // What has another size cannot come from our programs.
-            if let Ok(event) = bytemuck::try_pod_read_unaligned::<Interference>(&record) {
+            if let Ok(event) = bytemuck::try_pod_read_unaligned::<NoiseEvent>(&record) {
                 take(event);
             }
         }

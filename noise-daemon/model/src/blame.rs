@@ -42,7 +42,7 @@ impl Default for Limits {
 
 /// Who delayed whom, at all places together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Pair {
+pub struct Relation {
     /// What the victim had to wait for, or what was taken from it.
     pub resource: Resource,
     /// Who was delayed.
@@ -53,7 +53,7 @@ pub struct Pair {
     pub cause: Cause,
 }
 
-impl Pair {
+impl Relation {
     fn of(one: &Interference) -> Self {
         Self {
             resource: one.resource,
@@ -64,7 +64,7 @@ impl Pair {
     }
 }
 
-impl Foldable for Pair {
+impl Foldable for Relation {
     /// The pair that stands for all folded pairs of a resource and cause.
     fn rest(&self) -> Self {
         let other: Arc<str> = Arc::from(OTHER);
@@ -94,13 +94,13 @@ pub struct Victim {
 /// The counters of who delayed whom.
 #[derive(Debug)]
 pub struct Attribution {
-    interference: Fold<Pair, Charged>,
-    preemptions: Fold<Pair, Charged>,
+    interference: Fold<Relation, Charged>,
+    preemptions: Fold<Relation, Charged>,
     /// The signals that have so many subjects that only some are shown.
     folded: BTreeMap<Signal, Fold<Labels, Histogram>>,
     series: Steady<Series>,
     counts: Steady<Count>,
-    recent: VecDeque<(u64, BTreeMap<Pair, u64>)>,
+    recent: VecDeque<(u64, BTreeMap<Relation, u64>)>,
     horizon_ns: u64,
 }
 
@@ -135,10 +135,10 @@ impl Attribution {
         self.counts.advance(&previous.counts, &sample.counts, at_ns);
         self.turn_recent(at_ns);
         for one in &step.gone_charges {
-            self.fold_of(one.resource).release(&Pair::of(one));
+            self.fold_of(one.resource).release(&Relation::of(one));
         }
         for one in &step.charges {
-            self.charge(Pair::of(one), one.charged);
+            self.charge(Relation::of(one), one.charged);
         }
         for (signal, labels) in &step.gone_series {
             if let Some(fold) = self.folded.get_mut(signal) {
@@ -153,14 +153,14 @@ impl Attribution {
         }
     }
 
-    fn fold_of(&mut self, resource: Resource) -> &mut Fold<Pair, Charged> {
+    fn fold_of(&mut self, resource: Resource) -> &mut Fold<Relation, Charged> {
         match resource {
             Resource::Preemption => &mut self.preemptions,
             _ => &mut self.interference,
         }
     }
 
-    fn charge(&mut self, pair: Pair, more: Charged) {
+    fn charge(&mut self, pair: Relation, more: Charged) {
         if pair.resource == Resource::Preemption {
             return self.preemptions.add(&pair, &more, more.count);
         }
@@ -182,12 +182,12 @@ impl Attribution {
     }
 
     /// The combinations with counters of their own, and the rest.
-    pub fn interference(&self) -> Vec<(Pair, Charged)> {
+    pub fn interference(&self) -> Vec<(Relation, Charged)> {
         counters(&self.interference)
     }
 
     /// The same of preemptions.
-    pub fn preemptions(&self) -> Vec<(Pair, Charged)> {
+    pub fn preemptions(&self) -> Vec<(Relation, Charged)> {
         counters(&self.preemptions)
     }
 
@@ -273,7 +273,7 @@ impl Attribution {
     }
 }
 
-fn counters(fold: &Fold<Pair, Charged>) -> Vec<(Pair, Charged)> {
+fn counters(fold: &Fold<Relation, Charged>) -> Vec<(Relation, Charged)> {
     fold.counters().map(|(pair, charged)| (pair.clone(), *charged)).collect()
 }
 
@@ -331,7 +331,7 @@ mod tests {
         }
     }
 
-    fn rows(counters: &[(Pair, Charged)]) -> Vec<(String, u64)> {
+    fn rows(counters: &[(Relation, Charged)]) -> Vec<(String, u64)> {
         counters
             .iter()
             .map(|(pair, charged)| (format!("{}<{}", pair.victim, pair.culprit), charged.ns))

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn who_costs_far_more_is_told_at_once() {
+    fn who_costs_far_more_is_reported_at_once() {
         let mut fold = Fold::new(2);
         fold.add(&1, &10, 10);
         fold.add(&2, &5, 5);

@@ -34,7 +34,7 @@ use noise_common::signals::{Kind, SIGNALS, Signal};
 
 pub use amount::{Amount, total};
 use blame::Attribution;
-pub use blame::{INTERFERENCE_METRIC, Limits, PREEMPTIONS_METRIC, Pair, Victim};
+pub use blame::{INTERFERENCE_METRIC, Limits, PREEMPTIONS_METRIC, Relation, Victim};
 pub use bounded::{Bounded, Foldable};
 pub use histogram::Histogram;
 pub use host::Host;
@@ -81,9 +81,9 @@ pub struct Model {
     /// Every signal, in table order.
     pub signals: Vec<Summary>,
     /// Who delayed whom: those that cost most, and the rest as `~other`.
-    pub interference: Vec<(Pair, Charged)>,
+    pub interference: Vec<(Relation, Charged)>,
     /// Who took the CPU from whom, counted: the same.
-    pub preemptions: Vec<(Pair, Charged)>,
+    pub preemptions: Vec<(Relation, Charged)>,
     /// Delays of signals by cgroup, in order: of those that were delayed most, and the rest as
     /// `~other`.
     pub folded_series: Vec<Series>,

@@ -16,7 +16,7 @@ use super::amount::total;
 use super::changes::{grown, since_boot};
 use super::histogram::{Among, Histogram};
 use super::joined::{in_order, joined, side_by_side};
-use super::sample::{Interference, Sample, Series};
+use super::sample::{Count, Interference, Sample, Series};
 
 mod cpus;
 mod names;
@@ -25,7 +25,7 @@ mod tests;
 
 pub use cpus::{Cpu, TAKERS, Taker};
 pub use names::{Key, Labels, Names, by_labels};
-use names::{by_name, key};
+use names::{Listed, by_known_name, key, listed};
 
 /// What came between two samples, each kind in order in one piece: a screen goes through a hundred
 /// of them. What did not change is missing.
@@ -90,13 +90,13 @@ pub struct Delays<'a> {
 impl Step {
     /// What came between two samples.
     pub fn between(earlier: &Sample, later: &Sample) -> Self {
-        Self::made(earlier, later, None)
+        Self::made(earlier, later, [None; 2])
     }
 
-    /// The same with the names of the later sample, which can be those of other steps: so each is
-    /// in memory once.
-    pub fn named(earlier: &Sample, later: &Sample, names: &Names) -> Self {
-        Self::made(earlier, later, Some(names))
+    /// The same with the names of both samples, which can be those of other steps: so each is in memory
+    /// once, and read once for both.
+    pub fn named(earlier: (&Sample, &Names), later: (&Sample, &Names)) -> Self {
+        Self::made(earlier.0, later.0, [Some(earlier.1), Some(later.1)])
     }
 
     /// The step between these two samples: this one if it is, else a new one. A consumer that skips
@@ -108,10 +108,12 @@ impl Step {
         }
     }
 
-    fn made(earlier: &Sample, later: &Sample, names: Option<&Names>) -> Self {
+    fn made(earlier: &Sample, later: &Sample, names: [Option<&Names>; 2]) -> Self {
         let mut step = Self { start_ns: earlier.at_ns, end_ns: later.at_ns, ..Self::default() };
-        step.put_delays(earlier, later, names.map(|names| &*names.series));
-        step.put_counters(earlier, later, names.map(|names| &*names.counts));
+        let [before, now] = names.map(|names| names.map(|names| &*names.series));
+        step.put_delays(listed(&earlier.series, before), listed(&later.series, now));
+        let [before, now] = names.map(|names| names.map(|names| &*names.counts));
+        step.put_counters(listed(&earlier.counts, before), listed(&later.counts, now));
         step.put_charges(earlier, later);
         step.cpus = cpus::between(earlier, later);
         let [before, now] = [earlier, later].map(|sample| in_order(&sample.page_faults, Ord::cmp));
@@ -125,25 +127,23 @@ impl Step {
         step
     }
 
-    fn put_delays(&mut self, earlier: &Sample, later: &Sample, names: Option<&[(Key, u64)]>) {
-        let [before, now] = [earlier, later].map(|sample| in_order(&sample.series, by_name));
-        let now = now.into_iter().enumerate();
-        for both in side_by_side(before, now, |a, b| by_name(*a, b.1)) {
+    fn put_delays(&mut self, before: Vec<Listed<'_, Series>>, now: Vec<Listed<'_, Series>>) {
+        for both in side_by_side(before, now, by_known_name) {
             match both {
-                (before, Some((at, now))) => self.put_delay(|| key(names, at, now), before, now),
-                (Some(gone), None) => self.gone_series.push(key(None, 0, gone)),
+                (before, Some(now)) => {
+                    self.put_delay(|| key(now), before.map(|(_, before)| before), now.1);
+                }
+                (Some(gone), None) => self.gone_series.push(key(gone)),
                 (None, None) => {}
             }
         }
     }
 
-    fn put_counters(&mut self, earlier: &Sample, later: &Sample, names: Option<&[(Key, u64)]>) {
-        let [before, now] = [earlier, later].map(|sample| in_order(&sample.counts, by_name));
-        let now = now.into_iter().enumerate();
-        for (before, (at, now)) in joined(before, now, |a, b| by_name(*a, b.1)) {
-            let came = grown(&now.total, before.map(|before| &before.total));
+    fn put_counters(&mut self, before: Vec<Listed<'_, Count>>, now: Vec<Listed<'_, Count>>) {
+        for (before, now) in joined(before, now, by_known_name) {
+            let came = grown(&now.1.total, before.map(|(_, before)| &before.total));
             if came > 0 {
-                self.counters.push((key(names, at, now), came));
+                self.counters.push((key(now), came));
             }
         }
     }

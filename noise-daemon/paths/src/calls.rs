@@ -131,8 +131,8 @@ impl Calls {
                 }
                 self.current.insert(cpu, next.tid);
             }
-            Kind::Other(name) => {
-                let Some(in_call) = begins_call(name) else { return };
+            Kind::SyscallEntry(_) | Kind::SyscallExit(_) | Kind::Other(_) => {
+                let Some(in_call) = begins_call(&event.kind) else { return };
                 let current = self.current.get(&cpu);
                 if let Some(thread) = current.and_then(|tid| self.threads.get_mut(tid)) {
                     thread.turn(time_ns, in_call, &mut self.found);
@@ -172,7 +172,13 @@ impl Calls {
 
 /// Whether an event is the begin of a system call (`true`) or its end, by the names that LTTng and ftrace have for
 /// them; `None` of another.
-pub fn begins_call(name: &str) -> Option<bool> {
+pub fn begins_call(kind: &Kind<'_>) -> Option<bool> {
+    let name = match kind {
+        Kind::SyscallEntry(_) => return Some(true),
+        Kind::SyscallExit(_) => return Some(false),
+        Kind::Other(name) => name,
+        _ => return None,
+    };
     let name = name.strip_prefix("compat_").unwrap_or(name);
     let is_end = ["exit_syscall", "syscall_exit", "sys_exit"];
     // LTTng 2.0 has it for the begin of that call, which has no end.
@@ -184,7 +190,9 @@ pub fn begins_call(name: &str) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
+    use noise_common::store::calls::CALLS;
     use noise_trace::event::{Comm, Loss, Task};
+    use noise_trace::ipc::{Call, Object, Return};
 
     use super::*;
     use crate::document::Traced;
@@ -268,11 +276,17 @@ mod tests {
             "compat_sys_open",
             "sys_enter_read",
         ] {
-            assert_eq!(begins_call(begin), Some(true), "{begin}");
+            assert_eq!(begins_call(&Kind::Other(begin)), Some(true), "{begin}");
         }
         for end in ["exit_syscall", "syscall_exit_read", "compat_syscall_exit_read", "sys_exit"] {
-            assert_eq!(begins_call(end), Some(false), "{end}");
+            assert_eq!(begins_call(&Kind::Other(end)), Some(false), "{end}");
         }
-        assert_eq!(begins_call("sched_switch"), None);
+        assert_eq!(begins_call(&Kind::Other("sched_switch")), None);
+        // Those that are known better.
+        let (info, object) = (&CALLS[0], Object::default());
+        let call = Call { info, tid: 7, arguments: [0; 3], object };
+        assert_eq!(begins_call(&Kind::SyscallEntry(call)), Some(true));
+        let end = Return { info, tid: 7, ret: 0, object, peeks: false };
+        assert_eq!(begins_call(&Kind::SyscallExit(end)), Some(false));
     }
 }

@@ -15,6 +15,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
+use super::Format;
 use super::web::{Budget, Hangup};
 
 /// Answers for all clients that are in memory at once.
@@ -39,8 +40,8 @@ pub struct Question {
 /// What all see alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Document {
-    /// Prometheus's text.
-    Metrics,
+    /// Metrics, in a format.
+    Metrics(Format),
     /// The status page.
     Page,
     /// Incidents as JSON.
@@ -243,7 +244,8 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::task::JoinSet;
 
-    const METRICS: Question = Question { document: Document::Metrics, is_packed: false };
+    const METRICS: Question =
+        Question { document: Document::Metrics(Format::Text), is_packed: false };
 
     #[tokio::test]
     async fn who_asks_at_the_same_time_shares_an_answer() {

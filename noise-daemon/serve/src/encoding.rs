@@ -2,46 +2,26 @@
 
 use axum::http::{HeaderMap, header};
 
+use super::accept::choices;
+
 /// Whether an answer may be gzip, and better is: its weight is above 0, and not below that of
 /// `identity` where that is named.
 pub fn takes_gzip(headers: &HeaderMap) -> bool {
     let (mut gzip, mut any, mut identity) = (None, None, None);
-    for value in headers.get_all(header::ACCEPT_ENCODING) {
-        // What is no text names nothing that is known.
-        for coding in value.to_str().unwrap_or_default().split(',') {
-            let (name, parameters) = coding.split_once(';').unwrap_or((coding, ""));
-            let found = match name.trim() {
-                name if name.eq_ignore_ascii_case("gzip")
-                    || name.eq_ignore_ascii_case("x-gzip") =>
-                {
-                    &mut gzip
-                }
-                name if name.eq_ignore_ascii_case("identity") => &mut identity,
-                "*" => &mut any,
-                _ => continue,
-            };
-            // Said twice, the lesser counts: without gzip it can always be read.
-            let weight = weight(parameters);
-            *found = Some(found.map_or(weight, |before: f32| before.min(weight)));
-        }
+    for coding in choices(headers, header::ACCEPT_ENCODING) {
+        let found = match coding.name {
+            name if name.eq_ignore_ascii_case("gzip") || name.eq_ignore_ascii_case("x-gzip") => {
+                &mut gzip
+            }
+            name if name.eq_ignore_ascii_case("identity") => &mut identity,
+            "*" => &mut any,
+            _ => continue,
+        };
+        // Said twice, the lesser counts: without gzip it can always be read.
+        *found = Some(found.map_or(coding.weight, |before: f32| before.min(coding.weight)));
     }
     let gzip = gzip.or(any).unwrap_or(0.0);
     gzip > 0.0 && identity.is_none_or(|identity| gzip >= identity)
-}
-
-/// The weight among parameters, 0 to 1; one that makes no sense is none.
-fn weight(parameters: &str) -> f32 {
-    let mut weight = 1.0;
-    for parameter in parameters.split(';') {
-        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-        if name.trim().eq_ignore_ascii_case("q") {
-            let value = value.trim();
-            let is_number = value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-            let number = value.parse().ok().filter(|_| is_number);
-            weight = number.filter(|number| (0.0..=1.0).contains(number)).unwrap_or(0.0);
-        }
-    }
-    weight
 }
 
 #[cfg(test)]

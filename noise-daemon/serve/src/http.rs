@@ -19,7 +19,7 @@ use super::answers::{Answers, Document, Question};
 use super::encoding::takes_gzip;
 use super::status::{SCRIPT, STYLE};
 use super::web::{Costs, Hangup, Web};
-use super::{IncidentsDocument, OutliersDocument, Process, page, render};
+use super::{Format, IncidentsDocument, OutliersDocument, Process, page, render};
 
 /// What is answered where there is nothing.
 const NOT_FOUND: &str = "not found; see /, /metrics, /api/v1/frame, /api/v1/incidents, \
@@ -92,11 +92,15 @@ impl App {
         let write = move || async move { app.write(document).await };
         let bytes = self.answers.shared(question, hangup(asker), write).await?;
         let kind = match document {
-            Document::Metrics => prometheus::TEXT_FORMAT,
+            Document::Metrics(format) => format.content_type(),
             Document::Page => "text/html; charset=utf-8",
             Document::Incidents | Document::Outliers => "application/json",
         };
-        let head = [(header::CONTENT_TYPE, kind), (header::VARY, "accept-encoding")];
+        let depends_on = match document {
+            Document::Metrics(_) => "accept, accept-encoding",
+            _ => "accept-encoding",
+        };
+        let head = [(header::CONTENT_TYPE, kind), (header::VARY, depends_on)];
         let mut response = (head, Body::from(bytes)).into_response();
         if question.is_packed {
             let gzip = header::HeaderValue::from_static("gzip");
@@ -108,9 +112,9 @@ impl App {
     async fn write(&self, document: Document) -> Result<Vec<u8>, StatusCode> {
         let shown = self.refresh.shown().await?;
         match document {
-            Document::Metrics => {
-                let text = render(&shown.model, &shown.overview, Some(&self.process));
-                text.map_err(|error| {
+            Document::Metrics(format) => {
+                let page = render(format, &shown.model, &shown.overview, Some(&self.process));
+                page.map_err(|error| {
                     tracing::error!(%error, "cannot render the metrics");
                     StatusCode::INTERNAL_SERVER_ERROR
                 })
@@ -130,6 +134,15 @@ fn shared(document: Document) -> MethodRouter<Arc<App>> {
     get(move |State(app): State<Arc<App>>, asker: Asker, headers: HeaderMap| async move {
         app.document(document, &headers, asker).await
     })
+}
+
+/// Answers with the metrics, in the format that the client likes best.
+async fn metrics(
+    State(app): State<Arc<App>>,
+    asker: Asker,
+    headers: HeaderMap,
+) -> Result<Response, StatusCode> {
+    app.document(Document::Metrics(Format::wanted(&headers)), &headers, asker).await
 }
 
 /// Answers with what is the same as long as this program is: a client that has it need not get it
@@ -243,7 +256,7 @@ pub fn router(
         .route("/", shared(Document::Page))
         .route("/status.css", fixed("text/css; charset=utf-8", STYLE))
         .route("/status.js", fixed("text/javascript; charset=utf-8", SCRIPT))
-        .route("/metrics", shared(Document::Metrics))
+        .route("/metrics", get(metrics))
         .route("/api/v1/frame", get(frame))
         .route("/api/v1/incidents", shared(Document::Incidents))
         .route("/api/v1/incidents/{id}/path", get(path))

@@ -1,5 +1,5 @@
 //! The kernel events that are kept of incidents, over the local socket. They are sent piece by piece as they are
-//! read, so that a slow client costs no memory, and a slow disk nobody else's answer.
+//! read, so that a slow client costs no memory, and a slow disk delays no other answer.
 
 use std::convert::Infallible;
 use std::pin::Pin;

@@ -1,6 +1,7 @@
 //! What the daemon shows to others: Prometheus metrics, a status page, incidents as JSON and in the
 //! log, frames, and the server of them.
 
+mod accept;
 mod answers;
 mod api;
 mod encoding;
@@ -24,7 +25,7 @@ pub use events::{EventPieces, EventSource, with_events};
 pub use http::{PathSource, Refresh, Shown, Viewer, router};
 pub use kept::{MOST_TRACES, TraceSource, Turn, with_traces};
 pub use log::log_event;
-pub use metrics::{Process, render};
+pub use metrics::{Format, Process, render};
 pub use socket::{LocalSocket, SocketOptions};
 pub use status::page;
 pub use web::{

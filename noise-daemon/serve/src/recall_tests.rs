@@ -1,4 +1,4 @@
-//! From samples to the text of `/metrics`: a scraper that forgets nothing finds no series lower than it
+//! From samples to the pages of `/metrics`: a scraper that forgets nothing finds no series lower than it
 //! was within the last hour, whatever comes and goes, gets other names or other limits.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,8 @@ use noise_common::signals::Signal;
 use noise_model::{Builder, Count, Histogram, Interference, Limits, Sample, Series};
 use proptest::prelude::{ProptestConfig, Strategy, any, prop_assert, proptest};
 
-use super::metrics::render;
+use super::metrics::decoded::families;
+use super::metrics::{Format, render};
 
 const SECOND: u64 = 1_000_000_000;
 const HOUR: u64 = 3_600 * SECOND;
@@ -172,6 +173,21 @@ fn rising(text: &str) -> BTreeMap<&str, f64> {
     of_family.map(|(series, value)| (series, value.parse().unwrap())).collect()
 }
 
+/// Every bucket of native histograms.
+fn rising_natively(page: &[u8]) -> Vec<(String, f64)> {
+    let mut all = Vec::new();
+    for family in families(page) {
+        for metric in &family.metric {
+            let Some(histogram) = &metric.histogram else { continue };
+            let series = format!("{} {:?}", family.name(), metric.labels());
+            all.push((format!("{series} zero"), histogram.zero_count() as f64));
+            let buckets = histogram.native().into_iter();
+            all.extend(buckets.map(|(number, count)| (format!("{series} {number}"), count as f64)));
+        }
+    }
+    all
+}
+
 fn limits(number: u8) -> Limits {
     let [interference, preemptions, cgroups] =
         [[3, 2, 2], [1, 1, 1], [6, 4, 5], [2, 3, 1]][usize::from(number)];
@@ -200,15 +216,17 @@ proptest! {
             }
             at_ns += SECOND;
             let model = builder.model_after(world.sample(at_ns));
-            let text = render(&model, &Overview::default(), None).unwrap();
+            let text = render(Format::Text, &model, &Overview::default(), None).unwrap();
             let text = String::from_utf8(text).unwrap();
-            for (series, now) in rising(&text) {
-                let (before, seen_ns) = seen.get(series).copied().unwrap_or((0.0, 0));
+            let page = render(Format::Protobuf, &model, &Overview::default(), None).unwrap();
+            let plain = rising(&text).into_iter().map(|(series, now)| (series.to_owned(), now));
+            for (series, now) in plain.chain(rising_natively(&page)) {
+                let (before, seen_ns) = seen.get(&series).copied().unwrap_or((0.0, 0));
                 prop_assert!(
                     now >= before || seen_ns + HOUR <= at_ns,
                     "{} from {} to {} after {} s", series, before, now, (at_ns - seen_ns) / SECOND
                 );
-                seen.insert(series.to_owned(), (now, at_ns));
+                seen.insert(series, (now, at_ns));
             }
         }
     }

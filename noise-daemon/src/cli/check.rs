@@ -99,6 +99,7 @@ pub fn run(args: &CheckArgs) -> Result<(), CommandError> {
             .collect();
         report.insert("hooks".into(), json!(hooks(false)));
         report.insert("recording_hooks".into(), json!(hooks(true)));
+        report.insert("calls_lack".into(), json!(engine.facts().missing_of_calls()));
         report.insert("signals".into(), json!(signals));
     }
     let error = outcome.err();
@@ -198,6 +199,11 @@ fn human(
             let _ = writeln!(page, "  {:28} {:8} {}", of("hook"), of("state"), of("detail"));
         }
     }
+    let lacks = report.get("calls_lack").and_then(Value::as_array).into_iter().flatten();
+    let lacks: Vec<_> = lacks.filter_map(Value::as_str).collect();
+    if !lacks.is_empty() {
+        let _ = writeln!(page, "  events of system calls are without {}", lacks.join(", "));
+    }
     if let Some(signals) = report.get("signals").and_then(Value::as_array) {
         let _ = writeln!(page, "\nsignals ({})", SIGNALS.len());
         for signal in signals {
@@ -220,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_without_hierarchies_is_told_so() {
+    fn a_host_without_hierarchies_is_reported_so() {
         let page = |hierarchies: &Hierarchies| {
             human(&serde_json::Map::new(), Lockdown::None, Sight::Whole, "", hierarchies)
         };

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_shell_is_told_commands_and_options() {
+    fn every_shell_knows_commands_and_options() {
         for shell in Shell::value_variants() {
             let script = String::from_utf8(script(*shell)).unwrap();
             for word in ["incidents", "osnoise", "config.file", "detour"] {

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn kernels_that_cannot_are_told_from_failures() {
+    fn kernels_that_cannot_are_distinguished_from_failures() {
         assert_eq!(ends(KernelError::Lockdown).0, 3);
         assert_eq!(ends(KernelError::OwnUsers).0, 3);
         assert_eq!(ends(KernelError::Refused("E2BIG".to_owned())).0, 1);

@@ -15,8 +15,8 @@ use super::{CommandError, Exit};
 use crate::marks::{DEFAULT_MARKS, MARKS_VARIABLE, own_namespace};
 
 /// How long a socket that is full is waited for, and how often it is tried.
-const PATIENCE: Duration = Duration::from_secs(1);
-const PAUSE: Duration = Duration::from_millis(5);
+const SEND_TIMEOUT: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Arguments of `noised mark`.
 #[derive(Debug, clap::Args)]
@@ -78,9 +78,9 @@ fn send(socket: &Path, text: &str) -> Result<(), CommandError> {
         loop {
             match sender.send_to(text.as_bytes(), socket) {
                 Err(error)
-                    if error.kind() == ErrorKind::WouldBlock && begin.elapsed() < PATIENCE =>
+                    if error.kind() == ErrorKind::WouldBlock && begin.elapsed() < SEND_TIMEOUT =>
                 {
-                    thread::sleep(PAUSE);
+                    thread::sleep(RETRY_INTERVAL);
                 }
                 sent => return sent.map(drop),
             }

@@ -1,11 +1,12 @@
 //! Where results go: the one way from a command to standard output and standard error. Whatever names
 //! are in a text, nothing in it acts on the terminal that shows it.
 
-use std::io::{self, ErrorKind, IsTerminal as _, Write};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal as _, Write};
 use std::path::Path;
 
 use anyhow::Context as _;
 use noise_model::clean::{clean_json, clean_lines};
+use serde::Serialize;
 
 /// Writes a file.
 ///
@@ -34,6 +35,41 @@ pub fn print(text: &str) -> anyhow::Result<()> {
 /// As [`print`].
 pub fn print_json(text: &str) -> anyhow::Result<()> {
     settle(show_json(text))
+}
+
+/// Prints a JSON document that may be larger than memory should hold.
+///
+/// # Errors
+/// As [`print`].
+pub fn stream_json(document: &impl Serialize) -> anyhow::Result<()> {
+    let mut output = BufWriter::with_capacity(1 << 16, Cleaned(io::stdout().lock()));
+    let written = serde_json::to_writer(&mut output, document).map_err(io::Error::from);
+    settle(written.and_then(|()| output.write_all(b"\n")).and_then(|()| output.flush()))
+}
+
+/// What is written, cleaned.
+struct Cleaned<W>(W);
+
+impl<W: Write> Write for Cleaned<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // A character that is cut comes whole with what follows.
+        let whole = match std::str::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) => {
+                let text = bytes.get(..error.valid_up_to()).unwrap_or_default();
+                std::str::from_utf8(text).unwrap_or_default()
+            }
+        };
+        if whole.is_empty() && !bytes.is_empty() {
+            return Err(io::Error::new(ErrorKind::InvalidData, "it is no text"));
+        }
+        self.0.write_all(clean_json(whole).as_bytes())?;
+        Ok(whole.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// Prints what is made of nothing but this program's own definitions.
@@ -169,6 +205,21 @@ mod tests {
         painted.coloured("RR", "30;42");
         assert_eq!(painted.text(false), "a\\x1b[2Jb\nRR");
         assert_eq!(painted.text(true), "a\\x1b[2Jb\n\x1b[30;42mRR\x1b[0m");
+    }
+
+    #[test]
+    fn long_documents_are_cleaned_piece_by_piece() {
+        let text = "é\u{7f}x".repeat(50_000);
+        let mut cleaned = Cleaned(Vec::new());
+        let mut output = BufWriter::with_capacity(7, &mut cleaned);
+        for byte in serde_json::to_string(&text).unwrap().bytes() {
+            output.write_all(&[byte]).unwrap();
+        }
+        output.flush().unwrap();
+        drop(output);
+        let printed = String::from_utf8(cleaned.0).unwrap();
+        assert!(!printed.contains('\u{7f}'));
+        assert_eq!(serde_json::from_str::<String>(&printed).unwrap(), text);
     }
 
     #[test]

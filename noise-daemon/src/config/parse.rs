@@ -228,14 +228,14 @@ fn advice(path: &str) -> String {
         let inside = KEYS.iter().find(|key| key.name == path);
         return match (inside, meant) {
             (Some(key), _) => format!("`{path}` belongs to [{}]", key.section),
-            (None, Some(meant)) => format!("there is no [{path}]; is [{meant}] meant?"),
+            (None, Some(meant)) => format!("there is no [{path}]; did you mean [{meant}]?"),
             (None, None) => format!("there is no [{path}]; there are {}", listed(&sections)),
         };
     };
     let own: Vec<&str> =
         KEYS.iter().filter(|key| key.section == section).map(|key| key.name).collect();
     if let Some(meant) = nearest(name, own.iter().copied()) {
-        return format!("there is no `{name}` in [{section}]; is `{meant}` meant?");
+        return format!("there is no `{name}` in [{section}]; did you mean `{meant}`?");
     }
     if let Some(key) = KEYS.iter().find(|key| key.name == name) {
         return format!("there is no `{name}` in [{section}]; it belongs to [{}]", key.section);
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(limits.cgroups, Limits::default().cgroups);
         assert_eq!(Config::default().limits.limits(), Limits::default());
         let measured = Config::default().measured();
-        assert_eq!(measured.events, noise_common::store::event::CLASSES);
+        assert_eq!(measured.events, noise_common::store::event::USUAL_CLASSES);
         let quiet = noise_host::kernel::Measured { events: Vec::new(), ..measured };
         assert_eq!(quiet, noise_host::kernel::Measured::default());
         let recorder =
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn all_mistakes_are_told_at_once_in_words() {
+    fn all_mistakes_are_reported_at_once_in_words() {
         let text = "[web]\nlisten-adress = \"x\"\n[limits]\ncgroups = \"many\"\npreemptions = 2.5\n\
                     [signals]\noff = [\"nmi\", \"disk\",\n  \"net\"]\n[incidents]\nwatch = \"nmi\"\n\
                     chance = \"x\"\nsubjects = -1\n[log]\nlevel = \"loud\"\n[[state]]\ndirectory = \"/x\"\n";

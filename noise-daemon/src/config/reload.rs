@@ -40,7 +40,7 @@ mod tests {
                          off = [\"nmi\"]\n[incidents]\ndeviations = 3\n";
 
     #[test]
-    fn every_key_that_differs_is_told_with_what_becomes_of_it() {
+    fn every_key_that_differs_is_reported_with_what_becomes_of_it() {
         let before = config("");
         assert_eq!(changes(&before, &before).unwrap(), [] as [&Key; 0]);
         let seen: Vec<(String, bool)> = changes(&before, &config(OTHER))

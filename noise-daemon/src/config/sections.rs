@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use noise_analysis::Settings;
-use noise_common::store::event::CLASSES;
+use noise_common::store::event::USUAL_CLASSES;
 use noise_host::kernel::{Measured, RecorderSize};
 use noise_measure::osnoise::DutyOptions;
 use noise_model::Limits;
@@ -277,7 +277,7 @@ impl Default for RecorderSection {
             enabled: true,
             kibibytes_per_cpu: PER_CPU,
             kibibytes_in_all: IN_ALL,
-            classes: CLASSES.map(ClassName).to_vec(),
+            classes: USUAL_CLASSES.map(ClassName).to_vec(),
         }
     }
 }

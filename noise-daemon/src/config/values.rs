@@ -2,7 +2,7 @@
 
 use noise_common::signals::{SIGNALS, Signal};
 use noise_common::store::Class;
-use noise_common::store::event::CLASSES;
+use noise_common::store::event::USUAL_CLASSES;
 use noise_model::cpulist::CpuList;
 
 /// CPUs, or none.
@@ -156,10 +156,15 @@ impl TryFrom<String> for ClassName {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        Class::from_name(&text).map(Self).ok_or_else(|| {
-            let names = CLASSES.map(Class::name);
-            format!("there is no class `{text}`; there are {}", names.join(", "))
-        })
+        let names = USUAL_CLASSES.map(Class::name).join(", ");
+        match Class::from_name(&text) {
+            Some(class) if USUAL_CLASSES.contains(&class) => Ok(Self(class)),
+            Some(_) => Err(format!(
+                "the flight recorder keeps no {text} events, but {names}: `noised record --own --events {text}` \
+                 records them"
+            )),
+            None => Err(format!("there is no class `{text}`; there are {names}")),
+        }
     }
 }
 

@@ -290,7 +290,7 @@ impl Keeping {
     }
 }
 
-/// Sends a file until nobody takes it any more.
+/// Sends a file, or as much of it as its receiver takes.
 fn send(mut file: File, to: &mpsc::Sender<Vec<u8>>) -> io::Result<()> {
     loop {
         let mut piece = vec![0; PIECE_BYTES];

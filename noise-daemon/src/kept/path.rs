@@ -33,7 +33,7 @@ const LEAD_NS: u64 = 100_000_000;
 const MOST_EVENTS: usize = 1 << 16;
 /// Longest document: the daemon has those of all incidents in memory. Of a path that is longer there is the
 /// sentence alone.
-const MOST_BYTES: usize = 128 << 10;
+const MOST_DOCUMENT_BYTES: usize = 128 << 10;
 
 /// What opens a file of kept events, which is read more than once.
 pub type Open<'a> = &'a dyn Fn() -> io::Result<Box<dyn Read>>;
@@ -72,7 +72,7 @@ pub fn find(open: Open<'_>) -> Result<Found, PathError> {
         };
         found.sentences.push(sentence(&traced).into());
         bytes += serde_json::to_string(&traced).map_or(0, |text| text.len());
-        if bytes <= MOST_BYTES {
+        if bytes <= MOST_DOCUMENT_BYTES {
             found.document.executions.push(traced);
         }
     }

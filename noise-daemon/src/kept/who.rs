@@ -107,6 +107,7 @@ impl Who {
             interfaces: self.interfaces.iter().map(named).collect(),
             namespace: self.namespace,
             cgroups: self.cgroups.iter().map(|(path, of)| (bytes(path), of.clone())).collect(),
+            ..Dump::default()
         }
     }
 
@@ -119,6 +120,7 @@ impl Who {
             recorder: self.recorder.clone(),
             offset_ns,
             offset_at_end_ns: None,
+            has_calls: false,
         }
     }
 
@@ -183,6 +185,8 @@ mod tests {
             interfaces: vec![(2, b"\xfe".to_vec())],
             namespace: 5,
             cgroups: [(b"/system.slice/\xff.service".to_vec(), vec![7])].into(),
+            files: Vec::new(),
+            sockets: Vec::new(),
         };
         let who = Who { interrupts: vec![(36, "virtio1".to_owned())], ..Who::of(&dump) };
         let written = serde_json::to_string(&who).unwrap();

@@ -49,7 +49,7 @@ fn what_is_no_mark_is_counted() {
     let folder = tempfile::tempdir().unwrap();
     let (mut marks, sender) = bound(folder.path());
     let now_ns = monotonic_ns();
-    let long = "x".repeat(MOST_BYTES + 100);
+    let long = "x".repeat(MOST_DATAGRAM_BYTES + 100);
     // Thread 2 is the kernel's, and so root's.
     let other = if nix::unistd::getuid().is_root() { 0 } else { 1 };
     for text in ["begin", "begin q\n", "", &long, "begin q - 0 2"].iter().take(4 + other) {

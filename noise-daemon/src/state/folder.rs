@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_told_set_aside_and_started_over() {
+    fn garbage_is_reported_set_aside_and_started_over() {
         let root = tempfile::tempdir().unwrap();
         let folder = Folder::take(root.path()).unwrap();
         folder.write(&document(3)).unwrap();

@@ -217,7 +217,7 @@ fn a_replay_seeks_and_stands_still_when_it_is_paused() {
 }
 
 #[test]
-fn trouble_is_told_until_the_next_frame() {
+fn trouble_is_reported_until_the_next_frame() {
     let mut app = app(3, 2);
     let before = app.shown.clone();
     app.trouble("connection refused".to_owned());

@@ -181,7 +181,7 @@ fn own_work() -> Arc<Frame> {
 }
 
 #[test]
-fn own_work_is_told_in_whole_words_in_any_width() {
+fn own_work_is_reported_in_whole_words_in_any_width() {
     for columns in [60, 80, 120] {
         let mut app = App::new(Screen::Victims, Look::default(), Duration::from_secs(1));
         app.take(own_work());

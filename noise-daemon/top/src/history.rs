@@ -1,6 +1,7 @@
 //! PURE: the last minutes, as what came between one frame and the next.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::sync::Arc;
 
 use noise_common::signals::Signal;
@@ -30,7 +31,8 @@ pub struct History {
 impl History {
     /// Takes the next frame. One that is older than the last, or of another host, begins anew.
     pub fn push(&mut self, frame: Arc<Frame>) {
-        self.names = self.names.next(&frame.sample);
+        let next = self.names.next(&frame.sample);
+        let known = mem::replace(&mut self.names, next);
         let newest_ns = frame.sample.at_ns;
         if let Some(before) = self.latest.replace(frame)
             && let Some(frame) = &self.latest
@@ -40,7 +42,7 @@ impl History {
                 self.steps.clear();
                 self.pairs = Pairs::default();
             } else if newest_ns > then_ns {
-                let step = Step::named(&before.sample, &frame.sample, &self.names);
+                let step = Step::named((&before.sample, &known), (&frame.sample, &self.names));
                 self.pairs.push(&step.charges);
                 self.steps.push_back(step);
             }
@@ -61,14 +63,14 @@ impl History {
     /// The series of a signal that the newest frame has, with all that was lost so far, ns; by
     /// label values, in their order.
     pub fn series_of(&self, signal: Signal) -> impl Iterator<Item = (&Labels, u64)> {
-        let own = run(&self.names.series, |((own, _), _)| *own, signal);
-        own.iter().map(|((_, labels), total_ns)| (labels, *total_ns))
+        let own = run(&self.names.series, |entry| entry.key.0, signal);
+        own.iter().map(|entry| (&entry.key.1, entry.total))
     }
 
     /// The counters of a signal that the newest frame has, by label values, in their order.
     pub fn counters_of(&self, signal: Signal) -> impl Iterator<Item = &Labels> {
-        let own = run(&self.names.counts, |((own, _), _)| *own, signal);
-        own.iter().map(|((_, labels), _)| labels)
+        let own = run(&self.names.counts, |entry| entry.key.0, signal);
+        own.iter().map(|entry| &entry.key.1)
     }
 
     /// What came from one frame to the next, the newest last.

@@ -22,7 +22,7 @@ use super::{Look, Screen};
 /// How long keys are waited for before frames are looked at. Keys are answered at once.
 const KEY_TIMEOUT: Duration = Duration::from_millis(50);
 /// How long frames are waited for.
-const GLANCE: Duration = Duration::from_millis(1);
+const FRAME_TIMEOUT: Duration = Duration::from_millis(1);
 /// Frames that are taken before the screen is drawn.
 const AT_ONCE: usize = 16;
 
@@ -187,7 +187,7 @@ impl Live<'_> {
         }
         let mut heard = 0;
         while heard < AT_ONCE
-            && let Some(news) = self.source.poll(GLANCE)
+            && let Some(news) = self.source.poll(FRAME_TIMEOUT)
         {
             heard += 1;
             match news {

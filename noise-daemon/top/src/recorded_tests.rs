@@ -55,7 +55,7 @@ fn what_the_first_row_of_every_screen_opens() {
 }
 
 #[test]
-fn the_planted_culprit_is_told() {
+fn the_planted_culprit_is_reported() {
     let mut app = app(Screen::Who);
     let text = shown(&mut app, 130, 30);
     assert!(

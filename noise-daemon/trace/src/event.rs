@@ -1,6 +1,6 @@
 //! The model: one type for an event of any origin, with the fields that analyses compute with.
 //!
-//! Kinds are those of the event classes `sched` and `io`, the state dump at the begin of a recording, and
+//! Kinds are those of the event classes `sched`, `io` and `ipc`, the state dump at the begin of a recording, and
 //! lost events at their place. Everything else keeps its name. Names and fields that tracers spelled
 //! differently over the years are one kind here: `softirq_entry` and `irq_softirq_entry`, `sched:sched_switch`
 //! with `prev_pid` and `sched_switch` with `prev_tid`.
@@ -8,6 +8,8 @@
 use std::fmt;
 
 use noise_common::hooks::Vector;
+
+use crate::ipc::{Call, Connection, Object, Return, Second, Signal, Transfer};
 
 /// An event.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -301,6 +303,48 @@ pub enum Kind<'t> {
     },
     /// A segment is sent again.
     TcpRetransmitSkb(Packet<'t>),
+    /// A thread begins a system call of communication.
+    SyscallEntry(Call),
+    /// It ends.
+    SyscallExit(Return),
+    /// The second object of such a call.
+    CallOther(Second),
+    /// The addresses of a socket: of the call that ends next, on the same CPU.
+    Connection(Connection),
+    /// A socket of the internet is in another state, one of the kernel's `TCP_*`.
+    InetSockSetState {
+        /// The socket.
+        connection: Connection,
+        /// From which.
+        from: u32,
+        /// To which.
+        to: u32,
+    },
+    /// A socket sent something.
+    SockSendLength(Transfer),
+    /// A socket received something.
+    SockRecvLength(Transfer),
+    /// A socket has something to receive; of TCP, the position is how far it has got.
+    SkDataReady(Object),
+    /// A signal is sent, by what runs on that CPU.
+    SignalGenerate(Signal),
+    /// A thread takes a signal.
+    SignalDeliver(Signal),
+    /// A file of communication that a process had open when the recording began.
+    StatedumpFile {
+        /// The process.
+        pid: i32,
+        /// The descriptor.
+        fd: i32,
+        /// Its flags, as `open` has them.
+        flags: u32,
+        /// `socket:[INODE]`, `pipe:[INODE]`, `anon_inode:[eventfd]` …, or the path of a FIFO.
+        filename: &'t [u8],
+        /// What it is, where the trace says so; a socket of any kind is a socket.
+        object: Object,
+    },
+    /// A socket that there was when the recording began.
+    StatedumpSocket(Connection),
     /// The state dump begins.
     StatedumpStart,
     /// A thread that was there.

@@ -15,6 +15,7 @@ pub mod delays;
 pub mod event;
 pub mod export;
 pub mod ftrace;
+pub mod ipc;
 pub mod json;
 pub mod record;
 pub mod select;

@@ -168,6 +168,12 @@ fn named_by(kind: &Kind<'_>) -> [Option<i32>; 2] {
         Kind::StatedumpProcess(dumped) => [Some(dumped.tid), None],
         Kind::CgroupAttach { tid, .. } => [Some(*tid), None],
         Kind::Mark(mark) => [Some(mark.tid).filter(|tid| *tid != 0), None],
+        Kind::SignalGenerate(signal) | Kind::SignalDeliver(signal) => {
+            [Some(signal.task.tid).filter(|tid| *tid != 0), None]
+        }
+        Kind::StatedumpFile { pid, .. } => [Some(*pid), None],
+        Kind::SyscallEntry(call) => [Some(call.tid).filter(|tid| *tid != 0), None],
+        Kind::SyscallExit(call) => [Some(call.tid).filter(|tid| *tid != 0), None],
         Kind::BlockRqInsert(request)
         | Kind::BlockRqIssue(request)
         | Kind::BlockRqRequeue(request) => [Some(request.tid).filter(|tid| *tid != 0), None],

@@ -2,7 +2,10 @@
 
 use noise_common::hooks::{Edge, Hook, VECTOR_HOOKS, Vector};
 
+use noise_common::store::calls::CallInfo;
+
 use crate::event::{Comm, Dumped, Kind, Mark, Packet, Request, Task, Woken};
+use crate::ipc;
 
 /// A kind, before its fields are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,6 +43,18 @@ pub enum What {
     NapiGroReceive,
     SkbKfree,
     TcpRetransmitSkb,
+    SyscallEntry(&'static CallInfo),
+    SyscallExit(&'static CallInfo),
+    CallOther,
+    Connection,
+    InetSockSetState,
+    SockSendLength,
+    SockRecvLength,
+    SkDataReady,
+    SignalGenerate,
+    SignalDeliver,
+    StatedumpFile,
+    StatedumpSocket,
     StatedumpStart,
     StatedumpProcess,
     StatedumpInterrupt,
@@ -95,6 +110,16 @@ const NAMES: &[(&str, What)] = &[
     ("lttng_statedump_end", What::StatedumpEnd),
     ("cgroup_attach_task", What::CgroupAttach),
     ("statedump_cgroup", What::CgroupAttach),
+    (CALL_OTHER, What::CallOther),
+    (CONNECTION, What::Connection),
+    ("inet_sock_set_state", What::InetSockSetState),
+    ("sock_send_length", What::SockSendLength),
+    ("sock_recv_length", What::SockRecvLength),
+    ("sk_data_ready", What::SkDataReady),
+    ("signal_generate", What::SignalGenerate),
+    ("signal_deliver", What::SignalDeliver),
+    ("lttng_statedump_file_descriptor", What::StatedumpFile),
+    (STATEDUMP_SOCKET, What::StatedumpSocket),
     (THROTTLED, What::Throttled),
     (MARK, What::Mark),
 ];
@@ -103,11 +128,17 @@ const NAMES: &[(&str, What)] = &[
 pub const THROTTLED: &str = "noised_throttled";
 /// The name of marks in our recordings; LTTng has none like them.
 pub const MARK: &str = "noised_mark";
+/// The name of a call's second object in our recordings.
+pub const CALL_OTHER: &str = "noised_other";
+/// The names of a socket's addresses there.
+pub const CONNECTION: &str = "noised_connection";
+/// See there: of the sockets that there were at the begin.
+pub const STATEDUMP_SOCKET: &str = "noised_statedump_socket";
 /// The action of a mark that begins something, and of one that ends it.
 pub const MARK_ACTIONS: [&str; 2] = ["begin", "end"];
 
 /// A field by the names that tracers gave it, the best first.
-type Wanted = &'static [&'static str];
+pub type Wanted = &'static [&'static str];
 
 const TID: Wanted = &["tid", "pid"];
 const TASK: &[Wanted] = &[&["comm"], TID, &["prio"]];
@@ -144,7 +175,11 @@ impl What {
         match VECTOR_HOOKS.iter().find(|hook| hook.tracepoint() == vector) {
             Some(Hook::Vector(which, Edge::Entry)) => Self::VectorEntry(*which),
             Some(Hook::Vector(which, Edge::Exit)) => Self::VectorExit(*which),
-            _ => Self::Other,
+            _ => match ipc::edge(full) {
+                Some((info, true)) => Self::SyscallEntry(info),
+                Some((info, false)) => Self::SyscallExit(info),
+                None => Self::Other,
+            },
         }
     }
 
@@ -192,6 +227,13 @@ impl What {
             | Self::NapiGroReceive
             | Self::TcpRetransmitSkb => PACKET,
             Self::SkbKfree => &[&["skbaddr"], &["reason"]],
+            Self::SyscallEntry(_) => ipc::ENTRY,
+            Self::SyscallExit(_) => ipc::EXIT,
+            Self::CallOther => ipc::SECOND,
+            Self::Connection | Self::InetSockSetState | Self::StatedumpSocket => ipc::CONNECTION,
+            Self::SockSendLength | Self::SockRecvLength | Self::SkDataReady => ipc::TRANSFER,
+            Self::SignalGenerate | Self::SignalDeliver => ipc::SIGNAL,
+            Self::StatedumpFile => ipc::OPEN_FILE,
             Self::StatedumpProcess => &[&["tid"], &["pid"], &["ppid"], &["name"]],
             Self::StatedumpInterrupt => &[&["irq"], &["name"], &["action"]],
             Self::StatedumpBlockDevice => &[&["dev"], &["diskname"]],
@@ -305,6 +347,22 @@ pub fn kind<'t>(what: What, name: &'t str, fields: &impl Fields<'t>) -> Kind<'t>
             reason: if fields.has(1) { fields.int(1) as u32 } else { u32::MAX },
         },
         What::TcpRetransmitSkb => Kind::TcpRetransmitSkb(packet(fields)),
+        What::SyscallEntry(info) => Kind::SyscallEntry(ipc::call(info, fields)),
+        What::SyscallExit(info) => Kind::SyscallExit(ipc::call_exit(info, fields)),
+        What::CallOther => Kind::CallOther(ipc::second(fields)),
+        What::Connection => Kind::Connection(ipc::connection(fields)),
+        What::InetSockSetState => Kind::InetSockSetState {
+            connection: ipc::connection(fields),
+            from: fields.int(7) as u32,
+            to: fields.int(8) as u32,
+        },
+        What::SockSendLength => Kind::SockSendLength(ipc::transfer(fields)),
+        What::SockRecvLength => Kind::SockRecvLength(ipc::transfer(fields)),
+        What::SkDataReady => Kind::SkDataReady(ipc::transfer(fields).object),
+        What::SignalGenerate => Kind::SignalGenerate(ipc::signal(fields)),
+        What::SignalDeliver => Kind::SignalDeliver(ipc::signal(fields)),
+        What::StatedumpFile => ipc::open_file(fields),
+        What::StatedumpSocket => Kind::StatedumpSocket(ipc::connection(fields)),
         What::StatedumpStart => Kind::StatedumpStart,
         What::StatedumpProcess => Kind::StatedumpProcess(Dumped {
             tid: fields.int(0) as i32,
@@ -371,7 +429,7 @@ mod tests {
             ("x86_irq_vectors_reschedule_exit", What::VectorExit(Vector::Reschedule)),
             ("irq_vectors:call_function_single_exit", What::VectorExit(Vector::CallFunctionSingle)),
             ("nmi:nmi_handler", What::NmiHandler),
-            ("syscall_entry_read", What::Other),
+            ("syscall_entry_openat", What::Other),
             ("timer_start", What::Other),
             ("", What::Other),
         ] {

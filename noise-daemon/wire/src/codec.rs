@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn every_truncation_is_told() {
+    fn every_truncation_is_reported() {
         let bytes = encode(&small(7)).unwrap();
         assert_eq!(decode(&bytes), Ok(small(7)));
         for length in 0..bytes.len() {
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame_is_told() {
+    fn what_is_no_frame_is_reported() {
         for bytes in [b"".as_slice(), b"HTTP/1.1 200 OK\r\n", b"<!doctype html>", b"NOISEDre\x01\0"]
         {
             assert_eq!(decode(bytes), Err(WireError::NotAFrame));

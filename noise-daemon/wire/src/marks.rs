@@ -10,10 +10,10 @@ use std::fmt;
 use noise_model::clean::is_harmful;
 
 /// The longest datagram, and the longest name and key, in bytes.
-pub const MOST_BYTES: usize = 512;
-/// See [`MOST_BYTES`].
+pub const MOST_DATAGRAM_BYTES: usize = 512;
+/// See [`MOST_DATAGRAM_BYTES`].
 pub const MOST_NAME_BYTES: usize = 64;
-/// See [`MOST_BYTES`].
+/// See [`MOST_DATAGRAM_BYTES`].
 pub const MOST_KEY_BYTES: usize = 128;
 /// What stands for no key.
 const NO_KEY: &str = "-";
@@ -42,7 +42,7 @@ pub struct Message<'m> {
 pub enum MessageError {
     /// Its bytes.
     #[error(
-        "a mark is one line of UTF-8 with at most {MOST_BYTES} bytes, without control characters"
+        "a mark is one line of UTF-8 with at most {MOST_DATAGRAM_BYTES} bytes, without control characters"
     )]
     Text,
     /// Its words.
@@ -66,7 +66,7 @@ impl<'m> Message<'m> {
     pub fn parse(bytes: &'m [u8]) -> Result<Self, MessageError> {
         let text = str::from_utf8(bytes).map_err(|_| MessageError::Text)?;
         let is_wrong = |c: char| is_harmful(c) || (c.is_whitespace() && c != ' ');
-        if bytes.len() > MOST_BYTES || text.contains(is_wrong) {
+        if bytes.len() > MOST_DATAGRAM_BYTES || text.contains(is_wrong) {
             return Err(MessageError::Text);
         }
         let mut words = text.split(' ').filter(|word| !word.is_empty());

@@ -4,7 +4,8 @@ use noise_common::event::{CpuState, RequestTimes};
 use noise_common::signals::{Signal, block_subject, operation_of};
 use noise_common::store::{Class, EventKind};
 
-use crate::kernel::{Access, Request};
+use crate::kernel::Access;
+use crate::kernel::request::Request;
 use crate::maps::{Clock, NOISE_REQUESTS, cpu_state, measures, trusts};
 use crate::queue::{self, AT_DEVICE, Ticket};
 use crate::signals::{block_device_wait, block_queue_wait};

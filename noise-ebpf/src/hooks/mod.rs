@@ -1,10 +1,13 @@
 //! One program per hook, in two forms: `tp_btf` and `raw_tp`.
 
 mod block;
+mod call;
 mod irq;
 mod memory;
 mod net;
 mod sched;
+mod signal;
+mod sock;
 mod softirq;
 mod timer;
 
@@ -35,6 +38,14 @@ fn handle<A: Access>(hook: Hook, access: A) -> Option<()> {
         Hook::NmiHandler => irq::nmi(access),
         Hook::HrtimerEntry => timer::expire_entry(access),
         Hook::HrtimerExit => timer::expire_exit(access),
+        Hook::SignalGenerate => signal::generate(access),
+        Hook::SignalDeliver => signal::deliver(access),
+        Hook::SockSend => sock::sent(access),
+        Hook::SockReceive => sock::received(access),
+        Hook::SockState => sock::state(access),
+        Hook::DataReady => sock::ready(access),
+        Hook::CallEntry => call::enter(access),
+        Hook::CallExit => call::exit(access),
         Hook::SoftirqRaise => softirq::raise(access),
         Hook::SoftirqEntry => softirq::entry(access),
         Hook::SoftirqExit => softirq::exit(access),

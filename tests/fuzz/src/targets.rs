@@ -15,7 +15,7 @@ use std::time::Duration;
 use noise_host::kernel::{Facts, KernelBtf};
 use noise_host::resolve::cgroup::{Identity, MAX_LABEL_BYTES, Mounts};
 use noise_measure::DetourReport;
-use noise_measure::detours::{CpuSummary, Shares, csv, text};
+use noise_measure::detours::{CpuSummary, SourceShares, csv, text};
 use noise_measure::osnoise::kernel::read_line;
 use noise_measure::scale::{Noise, Trace};
 use noise_model::Host;
@@ -262,7 +262,7 @@ pub fn cgroup(bytes: &[u8]) {
 pub fn report(bytes: &[u8]) {
     let Ok(document) = std::str::from_utf8(bytes) else { return };
     if let Ok(report) = DetourReport::parse(document) {
-        let _ = (report.measured_ns(), text(&report), csv(&report), Shares::of(&report));
+        let _ = (report.measured_ns(), text(&report), csv(&report), SourceShares::of(&report));
         let _ = CpuSummary::of_all(&report);
         let _ = Trace::new(&report, None).map(|trace| trace.node(Noise::All));
     }

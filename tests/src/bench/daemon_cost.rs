@@ -22,7 +22,7 @@ const SCRAPE_INTERVAL: Duration = Duration::from_secs(1);
 pub struct DaemonCost {
     /// How long each of the two parts was measured, seconds.
     pub seconds_each: f64,
-    /// CPU time while nobody asks for anything, in percent of one CPU.
+    /// CPU time without requests, in percent of one CPU.
     pub idle_cpu_percent: f64,
     /// Resident memory then.
     pub idle_rss_bytes: u64,

@@ -13,8 +13,12 @@ use std::rc::Rc;
 use anyhow::{Context as _, Result, bail};
 use aya::maps::{MapData, RingBuf};
 use noise_common::hooks::Attach;
-use noise_common::store::event::CLASSES;
-use noise_host::kernel::{Engine, HookState, LoadOptions, Measured, ObjectKind, RecorderSize};
+use noise_common::signals::SIGNALS;
+use noise_common::store::Class;
+use noise_common::store::event::USUAL_CLASSES;
+use noise_host::kernel::{
+    Engine, HookSet, HookState, LoadOptions, Measured, ObjectKind, RecorderSize,
+};
 
 use crate::bpf;
 
@@ -141,6 +145,8 @@ pub enum Programs {
     Noised,
     /// The daemon's, without the flight recorder.
     NoRecorder,
+    /// Those of a recording with programs of its own, of one class of events.
+    Recording(Class),
 }
 
 impl Programs {
@@ -148,9 +154,19 @@ impl Programs {
         match self {
             Self::Empty => LoadOptions { object: ObjectKind::Empty, ..LoadOptions::default() },
             Self::NoRecorder => LoadOptions::default(),
+            Self::Recording(class) => LoadOptions {
+                recorder: RecorderSize { per_cpu: 8 << 20, all: 64 << 20 },
+                measured: Measured {
+                    off: SIGNALS.iter().map(|info| info.signal).collect(),
+                    events: vec![class],
+                    ..Measured::default()
+                },
+                hooks: HookSet::Recording,
+                ..LoadOptions::default()
+            },
             Self::Noised => LoadOptions {
                 recorder: RecorderSize { per_cpu: 1 << 20, all: 64 << 20 },
-                measured: Measured { events: CLASSES.to_vec(), ..Measured::default() },
+                measured: Measured { events: USUAL_CLASSES.to_vec(), ..Measured::default() },
                 ..LoadOptions::default()
             },
         }

@@ -9,6 +9,7 @@ use noise_host::kernel::KernelError;
 use anyhow::{Context as _, Result, anyhow};
 use clap::{Parser, ValueEnum};
 use noise_common::hooks::Attach;
+use noise_common::store::Class;
 use noise_tests::bench::interleave::{Steady, count_calls, take_turns};
 use noise_tests::bench::machine::Machine;
 use noise_tests::bench::probes::{ProbeSet, Programs};
@@ -31,6 +32,12 @@ enum Set {
     Noised,
     /// The programs that measure, without it.
     NoRecorder,
+    /// Those of `noised record --own --events sched`.
+    Sched,
+    /// Those of `noised record --own --events io`.
+    Io,
+    /// Those of `noised record --own --events ipc`.
+    Ipc,
 }
 
 /// A way of attaching.
@@ -181,6 +188,9 @@ fn load_sets(options: &Options, report: &mut Report) -> Result<Vec<ProbeSet>> {
         (Set::Empty, "empty", Programs::Empty),
         (Set::Noised, "noised", Programs::Noised),
         (Set::NoRecorder, "no_recorder", Programs::NoRecorder),
+        (Set::Sched, "sched", Programs::Recording(Class::Sched)),
+        (Set::Io, "io", Programs::Recording(Class::Io)),
+        (Set::Ipc, "ipc", Programs::Recording(Class::Ipc)),
     ] {
         if !options.sets.contains(&set) {
             continue;

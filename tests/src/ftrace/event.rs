@@ -86,6 +86,20 @@ pub enum Kind {
     PacketDrop { reason: Arc<str> },
     /// `tcp_retransmit_skb`.
     Retransmit,
+    /// `sys_enter`: number of the call, and its first argument.
+    CallEntry { number: i64, first: u64 },
+    /// `sys_exit`.
+    CallExit { number: i64, ret: i64 },
+    /// `signal_generate`, to that thread.
+    SignalGenerate { signal: i32, pid: i32, group: bool, result: i32 },
+    /// `signal_deliver`.
+    SignalDeliver { signal: i32 },
+    /// `sock_send_length` and `sock_recv_length`.
+    SockLength { sends: bool, ret: i32 },
+    /// `inet_sock_set_state` of TCP: states, and the ports of both ends.
+    SockState { from: i32, to: i32, ports: (u64, u64) },
+    /// `sk_data_ready`.
+    DataReady,
     /// Text that was written to `trace_marker`.
     Mark { text: Arc<str> },
 }
@@ -280,6 +294,7 @@ pub fn decoder(system: &str, event: &str, format: &Format) -> Result<Decode> {
         ("compaction", "mm_compaction_end") => {
             Box::new(|_, _| Some(Kind::Compaction { begins: false }))
         }
+        ("raw_syscalls" | "signal" | "sock", _) => ipc(system, event, format)?,
         ("tcp", "tcp_retransmit_skb") => Box::new(|_, _| Some(Kind::Retransmit)),
         ("ftrace", "print") => {
             let text = field("buf")?;
@@ -305,6 +320,58 @@ fn softirq(event: &str, format: &Format) -> Result<Decode> {
         let name = symbols.get(&number).map(|name| name.to_lowercase());
         Some(make(names.get(&name.unwrap_or_else(|| number.to_string()))))
     }))
+}
+
+/// Calls, signals and sockets.
+fn ipc(system: &str, event: &str, format: &Format) -> Result<Decode> {
+    let field = |name: &str| format.field(name).with_context(|| format!("{system}:{event}"));
+    Ok(match event {
+        "sys_enter" => {
+            let (number, arguments) = (field("id")?, field("args")?.first());
+            Box::new(move |record, _| {
+                let (number, first) = (number.number(record)?, arguments.unsigned(record)?);
+                Some(Kind::CallEntry { number, first })
+            })
+        }
+        "sys_exit" => {
+            let (number, ret) = (field("id")?, field("ret")?);
+            Box::new(move |record, _| {
+                Some(Kind::CallExit { number: number.number(record)?, ret: ret.number(record)? })
+            })
+        }
+        "signal_generate" => {
+            let (signal, target) = (field("sig")?, field("pid")?);
+            let (group, result) = (field("group")?, field("result")?);
+            Box::new(move |record, _| {
+                Some(Kind::SignalGenerate {
+                    signal: pid(signal, record)?,
+                    pid: pid(target, record)?,
+                    group: group.number(record)? != 0,
+                    result: pid(result, record)?,
+                })
+            })
+        }
+        "signal_deliver" => {
+            let signal = field("sig")?;
+            Box::new(move |record, _| Some(Kind::SignalDeliver { signal: pid(signal, record)? }))
+        }
+        "sock_send_length" | "sock_recv_length" => {
+            let (ret, sends) = (field("ret")?, event == "sock_send_length");
+            Box::new(move |record, _| Some(Kind::SockLength { sends, ret: pid(ret, record)? }))
+        }
+        "inet_sock_set_state" => {
+            let (from, to, protocol) = (field("oldstate")?, field("newstate")?, field("protocol")?);
+            let (own, other) = (field("sport")?, field("dport")?);
+            Box::new(move |record, _| {
+                let ports = (own.unsigned(record)?, other.unsigned(record)?);
+                let is_tcp = protocol.unsigned(record)? == libc::IPPROTO_TCP as u64;
+                let (from, to) = (pid(from, record)?, pid(to, record)?);
+                is_tcp.then_some(Kind::SockState { from, to, ports })
+            })
+        }
+        "sk_data_ready" => Box::new(|_, _| Some(Kind::DataReady)),
+        _ => anyhow::bail!("no decoder for {system}:{event}"),
+    })
 }
 
 fn vector(event: &str) -> Result<Decode> {

@@ -29,6 +29,11 @@ impl Field {
         Some(u64::from_le_bytes(value))
     }
 
+    /// The first of the field's numbers, where it has several of 64 bits.
+    pub fn first(self) -> Self {
+        Self { size: self.size.min(8), ..self }
+    }
+
     /// The field as a number with its sign extended where the kernel declares it signed.
     pub fn number(&self, record: &[u8]) -> Option<i64> {
         let raw = self.unsigned(record)?;

@@ -1,6 +1,6 @@
 //! The referee: the same kernel events, recorded by ftrace in an instance of its own.
 //!
-//! tracefs is reached through a detached mount, which shows up in nobody's mount table and goes
+//! tracefs is reached through a detached mount, which shows up in no mount table and goes
 //! away with this process. The instance is removed when [`Recording`] is dropped; one left by a
 //! killed test run is removed by the next. Events are read from the binary ring buffer, because the
 //! text that the kernel prints has microseconds only.
@@ -69,6 +69,22 @@ pub const INTERRUPT_EVENTS: &[&str] = &[
 
 /// Begin and end of the functions of high-resolution timers.
 pub const TIMER_EVENTS: &[&str] = &["timer:hrtimer_expire_entry", "timer:hrtimer_expire_exit"];
+
+/// System calls, and signals.
+pub const CALL_EVENTS: &[&str] = &[
+    "raw_syscalls:sys_enter",
+    "raw_syscalls:sys_exit",
+    "signal:signal_generate",
+    "signal:signal_deliver",
+];
+
+/// What sockets send and receive, and their states.
+pub const SOCKET_EVENTS: &[&str] = &[
+    "sock:sock_send_length",
+    "sock:sock_recv_length",
+    "sock:inet_sock_set_state",
+    "sock:sk_data_ready",
+];
 
 /// The events of the network.
 pub const NETWORK_EVENTS: &[&str] = &[

@@ -149,7 +149,7 @@ fn use_group(directory: &Path) -> Result<()> {
     let child = fork(|| {
         let nap = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
         let _ = (&door).write_all(b"0");
-        // SAFETY: reads the time that it is given; nobody wants the rest.
+        // SAFETY: reads the time that it is given; the rest is not asked for.
         unsafe { libc::nanosleep(&raw const nap, std::ptr::null_mut()) };
     })?;
     Ok(reap(child)?)

@@ -254,7 +254,7 @@ impl Session {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// The same for whoever counts what it does: nobody stops before there is something to tell,
+    /// The same for a load that counts what it does: none stops before there is something to count,
     /// however seldom it gets to run.
     fn going_after(&self, done: u64) -> bool {
         done == 0 || self.going()

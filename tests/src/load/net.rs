@@ -54,7 +54,7 @@ pub(super) fn tcp_peer(arguments: &mut Arguments) -> Result<()> {
     Ok(())
 }
 
-/// `udp-flood <cpu> <bytes> <pause us>`: datagrams to a socket of its own, which nobody reads until
+/// `udp-flood <cpu> <bytes> <pause us>`: datagrams to a socket of its own, which is not read until
 /// it is full.
 pub(super) fn udp_flood(arguments: &mut Arguments) -> Result<()> {
     pin(0, arguments.number()?)?;
@@ -89,7 +89,7 @@ pub(super) fn udp_drops(arguments: &mut Arguments) -> Result<()> {
     let session = Session::begin()?;
     let mut sent = 0_u64;
     while session.going_after(sent) {
-        sender.send_to(b"nobody", closed)?;
+        sender.send_to(b"no socket", closed)?;
         sent += 1;
         thread::sleep(pause);
     }
@@ -106,7 +106,7 @@ pub(super) fn namespace_drops(arguments: &mut Arguments) -> Result<()> {
     udp_drops(arguments)
 }
 
-/// `syn-retransmits <connections>`: connects to a listener that accepts nobody and whose queue is
+/// `syn-retransmits <connections>`: connects to a listener that accepts no connection and whose queue is
 /// full, so that every connection has to send its SYN again after a second.
 pub(super) fn syn_retransmits(arguments: &mut Arguments) -> Result<()> {
     let connections: usize = arguments.number()?;

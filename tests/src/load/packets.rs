@@ -75,7 +75,7 @@ impl Broadcast {
         // SAFETY: a descriptor that was just opened and that nothing else owns.
         let socket = unsafe { OwnedFd::from_raw_fd(socket) };
         let mut frame = vec![0_u8; bytes];
-        // To everybody, from nobody, of an Ethertype set aside for experiments.
+        // To all stations, from an address that none has, of an Ethertype set aside for experiments.
         let header = [[0xff_u8; 6], [2, 0, 0, 0, 0, 1]].concat();
         frame.splice(..14, header.into_iter().chain([0x88, 0xb5]));
         let to = libc::sockaddr_ll {

@@ -55,7 +55,7 @@ fn divide(mut services: Vec<Service>, chosen: &BTreeSet<i32>) -> Vec<Charge> {
 
 /// The part of these waits that is one's or another's by the order of two events which lie closer
 /// together than their stamps can tell: a wait in which one request was served, about when it began,
-/// is wholly somebody's or nobody's.
+/// is charged whole to one thread or to none.
 fn doubtful(mut services: Vec<Service>, chosen: &BTreeSet<i32>, resolution_ns: u64) -> u64 {
     services.sort_by_key(|service| service.at_ns);
     let mut doubtful_ns = 0;

@@ -3,7 +3,7 @@
 //! Every CPU's time is cut into segments by what it was doing: a task, the idle task, or an interrupt
 //! (the innermost, so that nested time belongs to one of them). A wait lies on the CPU that its thread
 //! was queued on, from the wake-up or the preemption on, and moves with `sched_migrate_task`. What
-//! is left open by the recording is nobody's: [`Holder::Unknown`].
+//! is left open by the recording belongs to none of them: [`Holder::Unknown`].
 //!
 //! Written from the definition of interference alone, for chosen threads only.
 
@@ -18,7 +18,7 @@ use crate::ftrace::event::{Event, Kind, Left};
 pub enum Holder {
     /// A thread, by its id.
     Task(i32),
-    /// Nobody.
+    /// No task: the CPU was idle.
     Idle,
     /// A device's interrupt, by the name of its handler.
     Hardirq(Arc<str>),

@@ -59,6 +59,14 @@ impl Server {
     /// # Errors
     /// If it does not start or finds fault with the rules.
     pub fn start(targets: &BTreeMap<&str, SocketAddr>) -> Result<Self> {
+        Self::start_with(targets, &[])
+    }
+
+    /// The same with these features on.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_with(targets: &BTreeMap<&str, SocketAddr>, features: &[&str]) -> Result<Self> {
         let folder = Folder::new("prometheus")?;
         let path = folder.path();
         for name in RULES {
@@ -83,6 +91,9 @@ impl Server {
         command.arg(format!("--config.file={}", config.display()));
         command.arg(format!("--storage.tsdb.path={}", path.join("data").display()));
         command.arg(format!("--web.listen-address={address}"));
+        if !features.is_empty() {
+            command.arg(format!("--enable-feature={}", features.join(",")));
+        }
         let process = Some(Process::start(command)?);
         let mut server = Self { address, process, _folder: Some(folder) };
         server.wait_until_ready()?;

@@ -66,7 +66,7 @@ const STOPPED_FOR: Duration = Duration::from_secs(2);
 /// Connections of another.
 const CONNECTIONS: usize = 300;
 
-/// A view of the daemon that nobody looks at; ended when dropped.
+/// A view of the daemon in a terminal that is not looked at; ended when dropped.
 struct View(Child);
 
 impl View {

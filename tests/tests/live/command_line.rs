@@ -76,7 +76,7 @@ fn all_mistakes_at_once() -> Result<Verdict> {
     let words = [
         "3 mistakes in",
         "line 2 (`cgroup = 7`)",
-        "is `cgroups` meant",
+        "did you mean `cgroups`?",
         "line 3 (`preemptions = \"many\"`)",
         "expected a whole number",
         "line 5 (`enabled = 1`)",

@@ -35,7 +35,7 @@ fn mistakes_are_refused() -> Result<Verdict> {
     let path = file.argument()?;
     for check in [&["--config.check"][..], &[]] {
         let arguments = [&["run", "--config.file", path][..], check].concat();
-        let words = [path, "line 3", "cgroup", "is `cgroups` meant"];
+        let words = [path, "line 3", "cgroup", "did you mean `cgroups`?"];
         ensure_refused(&run_noised(&arguments)?, 2, &words)?;
     }
     file.write("[limits]\ncgroups = 7\n")?;

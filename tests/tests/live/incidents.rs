@@ -6,7 +6,7 @@
 //! while no storm of them is planted: a hypervisor makes them slow.
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::os::fd::AsRawFd as _;
 use std::thread;
@@ -20,7 +20,7 @@ use noise_tests::group::{Group, Hierarchy};
 use noise_tests::http::get;
 use noise_tests::load::{Place, Worker};
 use noise_tests::namespace::{VethPair, configure};
-use noise_tests::prom::Scrape;
+use noise_tests::prom::{LabelSet, Scrape};
 use serde_json::Value;
 
 use crate::kept::Keeping;
@@ -277,7 +277,7 @@ fn incidents(stage: &Stage, after: u64) -> Result<(Vec<Value>, Vec<Value>)> {
     Ok(new.partition(|incident| is_planted(incident, stage)))
 }
 
-/// Asks until the answer is as wanted, or patience ends.
+/// Asks until the answer is as wanted, or that takes too long.
 pub(crate) fn until(wanted: impl Fn() -> Result<bool>) -> Result<bool> {
     let deadline = Instant::now() + TIMEOUT;
     while Instant::now() < deadline {
@@ -294,6 +294,26 @@ fn newest(stage: &Stage) -> Result<u64> {
     let (planted, others) = incidents(stage, 0)?;
     let ids = planted.iter().chain(&others).filter_map(|incident| incident["id"].as_u64());
     Ok(ids.max().unwrap_or(0))
+}
+
+/// Whether metrics say that this culprit did a good part of what is disturbed now. No metric has culprits of
+/// anything else, or more than three.
+fn is_exported(stage: &Stage, planter: &str) -> Result<bool> {
+    let scrape = stage.daemon.scrape()?;
+    let active = scrape.series("noised_incident_active");
+    let mut places: BTreeMap<LabelSet, usize> = BTreeMap::new();
+    let mut is_named = false;
+    for (mut labels, share) in scrape.series("noised_incident_culprit_share") {
+        let culprit = labels.remove("culprit").context("no culprit")?;
+        labels.remove("cause").context("no cause")?;
+        is_named |= culprit == planter && share >= MAIN_SHARE;
+        let is_fair = active.contains_key(&labels) && 0.0 < share && share <= 1.0;
+        ensure!(is_fair, "{culprit} has {share} of {labels:?}; disturbed are {active:?}");
+        let place = places.entry(labels).or_default();
+        *place += 1;
+        ensure!(*place <= 3, "too many culprits: {places:?}");
+    }
+    Ok(is_named)
 }
 
 /// What a disturbance does must not be charged to one that is there already.
@@ -313,12 +333,14 @@ fn disturb(stage: &Stage, plant: &Plant) -> Result<()> {
     stage.is_storming.set(plant.planter == TIMER);
     let workers = (plant.start)(stage)?;
     let opened = until(|| Ok(!incidents(stage, before)?.0.is_empty()))?;
+    let named = until(|| is_exported(stage, &plant.planter))?;
     thread::sleep(GOING_ON);
     for worker in workers {
         worker.stop()?;
     }
     let goes_on = |incident: &Value| goes_on(incident, &plant.planter);
     let closed = until(|| Ok(!incidents(stage, before)?.0.iter().any(goes_on)))?;
+    let gone = until(|| Ok(!is_exported(stage, &plant.planter)?))?;
     thread::sleep(REST);
     let (found, others) = incidents(stage, before)?;
     for (kind, list) in [("found", &found), ("the machine's own", &others)] {
@@ -343,6 +365,8 @@ fn disturb(stage: &Stage, plant: &Plant) -> Result<()> {
         bail!("{INCONCLUSIVE}: {first} disturbed more than what was planted");
     }
     ensure!(first["culprit"] == *plant.planter, "{}: the first culprit is {first}", plant.name);
+    ensure!(named, "{}: the metrics do not name the culprit", plant.name);
+    ensure!(gone, "{}: the metrics name a culprit of the past", plant.name);
     ensure!(closed, "{}: the incident goes on after its cause is gone", plant.name);
     let remedies = incident["remedies"].as_array();
     ensure!(remedies.is_some_and(|remedies| !remedies.is_empty()), "{}: no remedy", plant.name);

@@ -135,7 +135,7 @@ impl PublicCopy {
 
 impl Drop for PublicCopy {
     fn drop(&mut self) {
-        // Nobody to report to; the name says whose it was.
+        // A drop reports no error; the name says whose it was.
         let _ = fs::remove_file(&self.0);
     }
 }

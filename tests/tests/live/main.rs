@@ -16,10 +16,13 @@ mod critical_paths;
 mod detour;
 mod differential;
 mod faults;
+mod formats;
+mod hang;
 mod hostile;
 mod https;
 mod incidents;
 mod interrupts;
+mod ipc;
 mod kept;
 mod known_counts;
 mod lifecycle;
@@ -34,7 +37,6 @@ mod osnoise_ends;
 mod osnoise_log;
 mod osnoise_tenant;
 mod packages;
-mod patience;
 mod privileges;
 mod prometheus;
 mod record;
@@ -65,7 +67,7 @@ use noise_tests::load;
 use noise_tests::surroundings::Surroundings;
 use noise_tests::task::is_root;
 
-use patience::Watch;
+use hang::Watch;
 
 /// How a test that did not fail ended.
 enum Verdict {
@@ -138,6 +140,7 @@ fn main() -> ExitCode {
         ("web_config", web_config::TESTS),
         ("web_abuse", web_abuse::TESTS),
         ("metrics", metrics::TESTS),
+        ("formats", formats::TESTS),
         ("counters", counters::TESTS),
         ("hostile", hostile::TESTS),
         ("known_counts", known_counts::TESTS),
@@ -152,6 +155,7 @@ fn main() -> ExitCode {
         ("record", record::TESTS),
         ("record_delays", record_delays::TESTS),
         ("record_ends", record_ends::TESTS),
+        ("ipc", ipc::TESTS),
         ("recorder", recorder::TESTS),
         ("why", why::TESTS),
         ("why_against", why_against::TESTS),

@@ -109,7 +109,10 @@ fn drops_and_retransmissions() -> Result<Verdict> {
     })?;
     let found = seen.counters("noised_packet_drops_total")?;
     let unheard = found.get(&label_set(&[("reason", "no_socket")])).copied().unwrap_or_default();
-    ensure!(unheard >= sent as f64, "{sent} datagrams to nobody, noised has {unheard} drops");
+    ensure!(
+        unheard >= sent as f64,
+        "{sent} datagrams to a closed port, noised has {unheard} drops"
+    );
     let retransmits: f64 = seen.counters("noised_tcp_retransmits_total")?.values().sum();
     ensure!(
         retransmits >= connections as f64,

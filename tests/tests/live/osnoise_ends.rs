@@ -51,7 +51,7 @@ fn ensure_refused_clean(command: Command, code: i32, words: &[&str]) -> Result<(
     ensure_nothing_left(&before.into_iter().collect::<Vec<_>>())
 }
 
-/// Requires that no program is loaded that nobody holds, and that no process runs this binary.
+/// Requires that every loaded program is held by a process, and that no process runs this binary.
 fn ensure_nothing_left(before: &[u32]) -> Result<()> {
     let binary = binary()?;
     for entry in fs::read_dir("/proc")? {
@@ -222,7 +222,7 @@ fn interrupted() -> Result<Verdict> {
 /// Shorter than one of the planter's runs, ns.
 const HARDLY_NS: u64 = 50_000_000;
 
-/// Measures with a priority at which nobody but a planter takes the CPU for long, until a threshold
+/// Measures with a priority at which only a planter takes the CPU for long, until a threshold
 /// ends it. Real-time threads as a whole are held up for 50 ms of every second at most. Returns also how
 /// long by ftrace the planter ran in the last sample of the record. Where it had hardly run by then,
 /// it was somebody else with real-time priority.

@@ -130,8 +130,8 @@ impl Asked<'_> {
             self.faults.unless(all, || format!("{place} shows {label}, which a series has not"));
         }
         let names: BTreeSet<String> = found.iter().map(|series| query.name(series)).collect();
-        let told_apart = panel.columns().is_empty() && !found.is_empty();
-        self.faults.unless(!told_apart || names.len() == found.len(), || {
+        let distinct = panel.columns().is_empty() && !found.is_empty();
+        self.faults.unless(!distinct || names.len() == found.len(), || {
             format!("{place}: {} series have {} names", found.len(), names.len())
         });
     }

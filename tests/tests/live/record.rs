@@ -13,7 +13,7 @@ use noise_tests::daemon::{Process, run_noised};
 use noise_tests::events::{Window, ensure_present, ensure_recorded};
 use noise_tests::ftrace::blind::{ensure_sight, keep_sight};
 use noise_tests::ftrace::event::{Event, Kind};
-use noise_tests::ftrace::{self, TIMER_EVENTS};
+use noise_tests::ftrace::{self, SOCKET_EVENTS, TIMER_EVENTS};
 use noise_tests::load::Worker;
 use noise_tests::recorded::{Recording, counted, recorded, start_recording, stop_recording};
 use noise_tests::scratch::Folder;
@@ -91,7 +91,10 @@ fn record_has_every_event() -> Result<Verdict> {
         let found = programs.values().filter(|program| is_of_timers(&program.name)).count();
         ensure!(found == if has_timers { 2 } else { 0 }, "{found} of {:?}", programs.values());
     }
-    let ftrace = ftrace::Recording::start(&[kept_events().as_slice(), TIMER_EVENTS].concat(), 256)?;
+    let ftrace = ftrace::Recording::start(
+        &[kept_events().as_slice(), TIMER_EVENTS, SOCKET_EVENTS].concat(),
+        256,
+    )?;
     thread::sleep(Duration::from_millis(300));
     let before = pids.map(bpf::programs_of);
     ftrace.mark("begin")?;
@@ -122,12 +125,14 @@ fn record_has_every_event() -> Result<Verdict> {
     }
     for (recorder, has_timers) in recorders.iter().zip([true, false]) {
         if !has_timers {
-            trace.events.retain(|event| !is_timer(event));
+            trace.events.retain(|event| !is_on_demand(event));
         }
         let recording = recorded(recorder.folder.path())?;
         ensure_recorded(&trace, &recording.stretch, window, usual_ns)?;
         ensure_present(&recording.stretch, window, &KINDS)?;
-        let timers = ensure_present(&recording.stretch, window, &["hrtimer entry", "hrtimer exit"]);
+        let on_demand =
+            ["hrtimer entry", "hrtimer exit", "sock send", "sock receive", "sock ready"];
+        let timers = ensure_present(&recording.stretch, window, &on_demand);
         ensure!(timers.is_ok() == has_timers, "timers: {timers:?}");
         ensure_babeltrace(recorder.folder.path(), &recording)?;
     }
@@ -139,8 +144,16 @@ fn is_of_timers(program: &str) -> bool {
     program.contains("_hrtimer_")
 }
 
-fn is_timer(event: &Event) -> bool {
-    matches!(event.kind, Kind::HrtimerEntry { .. } | Kind::HrtimerExit { .. })
+/// Whether only programs of a recording's own see it.
+fn is_on_demand(event: &Event) -> bool {
+    matches!(
+        event.kind,
+        Kind::HrtimerEntry { .. }
+            | Kind::HrtimerExit { .. }
+            | Kind::SockLength { .. }
+            | Kind::SockState { .. }
+            | Kind::DataReady
+    )
 }
 
 /// Something of either class, a little.
@@ -158,8 +171,11 @@ fn ensure_only(folder: &Path, wanted: &str, unwanted: &str) -> Result<()> {
     let (events, discarded) = counted(folder)?;
     println!("{events:?}");
     ensure!(discarded == 0 && events.contains_key(wanted), "{discarded} lost of {events:?}");
-    let is_io =
-        |name: &str| ["block_", "net", "skb_", "tcp_"].iter().any(|of| name.starts_with(of));
+    let is_io = |name: &str| {
+        ["block_", "net", "skb_", "tcp_", "sock_", "sk_", "inet_"]
+            .iter()
+            .any(|of| name.starts_with(of))
+    };
     let others = events.keys().filter(|name| !name.contains("statedump_"));
     let strays: Vec<_> = others.filter(|name| is_io(name) == is_io(unwanted)).collect();
     ensure!(strays.is_empty(), "there are {strays:?}");
@@ -167,12 +183,9 @@ fn ensure_only(folder: &Path, wanted: &str, unwanted: &str) -> Result<()> {
 }
 
 fn record_of_classes() -> Result<Verdict> {
-    for (classes, reason) in
-        [("sched,ipc", "records no ipc events"), ("disk", "expected sched, io, or both")]
-    {
-        let outcome = run_noised(&["record", "--events", classes, "--duration", "1s"])?;
-        ensure!(outcome.code == 2 && outcome.stderr.contains(reason), "{outcome:?}");
-    }
+    let outcome = run_noised(&["record", "--events", "disk", "--duration", "1s"])?;
+    let reason = "expected sched, io, ipc, or several";
+    ensure!(outcome.code == 2 && outcome.stderr.contains(reason), "{outcome:?}");
     let daemon = Socketed::start(&["--recorder.kibibytes-per-cpu=4096"])?;
     let socket = daemon.socket.to_str().context("a path that is not UTF-8")?;
     for (class, wanted, unwanted) in
@@ -190,6 +203,9 @@ fn record_of_classes() -> Result<Verdict> {
         ensure!(!all.is_empty() && all.len() < 45, "{} programs", all.len());
         println!("{} programs for {class}", all.len());
     }
+    let outcome = run_noised(&["record", "--connect", socket, "--events", "sched,ipc"])?;
+    let reason = "keeps no ipc events, as no daemon does: record as root with --own";
+    ensure!(outcome.code == 2 && outcome.stderr.contains(reason), "{outcome:?}");
     drop(daemon);
     let daemon = Socketed::start(&["--recorder.classes=sched"])?;
     let socket = daemon.socket.to_str().context("a path that is not UTF-8")?;

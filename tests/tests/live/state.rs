@@ -53,7 +53,7 @@ fn incidents_from_the_daemon_and_what_it_left() -> Result<Verdict> {
     ensure!(opened == Some(0.0), "incidents of the disk: {opened:?}");
     let (status, log) = daemon.stop(libc::SIGTERM)?;
     ensure!(status.success() && warnings(&log) == 0, "{status}: {log}");
-    // Nobody answers there any more; what was left is read, by default and as the only source.
+    // There is no answer any more; what was left is read, by default and as the only source.
     let options = ["incidents", "--outliers", STATE_DIRECTORY, directory.argument()?];
     let left = run_noised(&options)?;
     ensure!(left.code == 0 && left.stderr.is_empty(), "{left:?}");

@@ -285,7 +285,7 @@ fn enter_shows_why() -> Result<Verdict> {
     let first = shown.lines().skip_while(|line| !line.contains(" waited ")).take(3);
     let first = first.collect::<Vec<_>>().join(" ");
     ensure!(first.contains(&victim_label) && first.contains(&hog_label), "it says {first}");
-    for part in ["who had the CPUs that it waited for", "against its usual", "what can be done"] {
+    for part in ["who had the CPUs that it waited for", "against its usual", "remedies"] {
         ensure!(shown.contains(part), "{part:?} is not on the page");
     }
     ensure!(shown.contains("critical path"), "no path is on the page");
@@ -403,7 +403,7 @@ fn once_and_json() -> Result<Verdict> {
     let served = Served::start()?;
     let (group, workers) = everything()?;
     let label = group.label();
-    let is_told_by = |source: &str| -> Result<bool> {
+    let is_said_by = |source: &str| -> Result<bool> {
         let outcome =
             run_noised(&["top", "--connect", source, "--once", "--json", "--screen", "who"])?;
         ensure!(outcome.code == 0, "{source}: {}", outcome.stderr);
@@ -416,14 +416,14 @@ fn once_and_json() -> Result<Verdict> {
     let text = ["top", "--connect", &socket, "--once", "--screen", "who", "--sort", "Mean"];
     let text = run_noised(&text)?;
     let second = text.stdout.lines().nth(1).unwrap_or_default();
-    let is_told = second == "no open incident" || second.starts_with("! ");
-    ensure!(text.code == 0 && is_told, "{}{}", text.stdout, text.stderr);
+    let is_said = second == "no open incident" || second.starts_with("! ");
+    ensure!(text.code == 0 && is_said, "{}{}", text.stdout, text.stderr);
     let wrong = run_noised(&["top", "--connect", &socket, "--once", "--sort", "p"])?;
     ensure_refused(&wrong, 1, &["no column `p`", "there are: victim"])?;
     for source in [served.socket(), served.address()?] {
         // A new group has no name at first.
         let deadline = Instant::now() + TIMEOUT;
-        while !is_told_by(&source)? {
+        while !is_said_by(&source)? {
             ensure!(Instant::now() < deadline, "{source}: no {label} within {TIMEOUT:?}");
         }
     }
@@ -456,7 +456,7 @@ fn refusals() -> Result<Verdict> {
     ensure_refused(&outcome, 1, &["/nonexistent/file"])?;
     let outcome = run_noised(&["top", "--interval", "0s", "--once"])?;
     ensure_refused(&outcome, 2, &["interval"])?;
-    // Nobody without privileges, and without a daemon.
+    // The user nobody, without a daemon.
     if PathBuf::from("/run/noised/noised.sock").exists() {
         return Ok(Verdict::Passed);
     }

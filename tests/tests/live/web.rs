@@ -357,10 +357,10 @@ fn still_serves<T>(daemon: &Daemon, hostile: impl FnOnce() -> Result<T>) -> Resu
 }
 
 fn connect(daemon: &Daemon) -> Result<TcpStream> {
-    let patience = Duration::from_secs(10);
-    let stream = TcpStream::connect_timeout(&daemon.address, patience)?;
-    stream.set_write_timeout(Some(patience))?;
-    stream.set_read_timeout(Some(patience))?;
+    let timeout = Duration::from_secs(10);
+    let stream = TcpStream::connect_timeout(&daemon.address, timeout)?;
+    stream.set_write_timeout(Some(timeout))?;
+    stream.set_read_timeout(Some(timeout))?;
     Ok(stream)
 }
 

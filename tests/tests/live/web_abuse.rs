@@ -21,7 +21,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("a_thousand_scrapers", a_thousand_scrapers),
     ("a_thousand_scrapers_over_tls", a_thousand_scrapers_over_tls),
     ("slow_loris_over_tls", slow_loris_over_tls),
-    ("answers_nobody_takes", answers_nobody_takes),
+    ("answers_that_are_not_taken", answers_that_are_not_taken),
     ("many_requests_at_once", many_requests_at_once),
     ("wrong_passwords", wrong_passwords),
     ("a_right_password_among_wrong_ones", a_right_password_among_wrong_ones),
@@ -265,7 +265,7 @@ fn ended(streams: &[TcpStream]) -> Result<usize> {
 }
 
 /// Fewer clients than there may be connections, so that they are hung up on for the answers alone.
-fn answers_nobody_takes() -> Result<Verdict> {
+fn answers_that_are_not_taken() -> Result<Verdict> {
     let daemon = Daemon::start()?;
     let address = daemon.address;
     // More than the kernel takes of them: else no client would be slow.

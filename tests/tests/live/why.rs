@@ -338,7 +338,7 @@ fn judge_disk(
     println!("{:.3} ms depend on which of two requests ended first", doubt as f64 / 1e6);
     let floor = floor + 2.0 * longest as f64 + doubt as f64;
     judge.compare("who was ahead at the disk", blamed as f64, expected as f64, floor);
-    ensure!(expected == 0 || blamed > 0, "nobody was ahead at the disk");
+    ensure!(expected == 0 || blamed > 0, "no request of another was ahead at the disk");
     Ok(())
 }
 

@@ -107,7 +107,7 @@ fn why_as_a_member_of_the_group() -> Result<Verdict> {
     let first = page.stdout.lines().take(3).collect::<Vec<_>>().join(" ");
     let answer = if says_quota()? { "by its own CPU quota" } else { "waited" };
     ensure!(first.contains(answer) && first.contains(&label), "it says {first}");
-    for part in ["stopped, as the daemon counted", "against its usual", "what can be done"] {
+    for part in ["stopped, as the daemon counted", "against its usual", "remedies"] {
         ensure!(page.stdout.contains(part), "{part:?} is not on the page");
     }
     ensure!(page.stderr.contains("ui.perfetto.dev") && page.stderr.contains(path), "no word of it");

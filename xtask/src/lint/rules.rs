@@ -31,9 +31,10 @@ fn finding(source: &Source<'_>, line: usize, message: impl Into<String>) -> Find
 }
 
 /// Where nothing but computing is done: whole crates, and parts of one that is more.
-const PURE: [&str; 10] = [
+const PURE: [&str; 11] = [
     "model/src/",
     "analysis/src/",
+    "protobuf/src/",
     "trace/src/",
     "paths/src/",
     "compare/src/",
@@ -84,7 +85,7 @@ fn impure(name: &Name<'_>) -> Option<String> {
     };
     match name.parts.as_slice() {
         [first @ ("aya" | "tokio"), ..] => refused(first),
-        ["std", module @ ("fs" | "net" | "env" | "process"), ..] => {
+        ["std", module @ ("fs" | "net" | "env" | "process" | "thread"), ..] => {
             refused(&format!("std::{module}"))
         }
         [.., "now"] if !name.imported => Some(CLOCK.to_owned()),
@@ -306,6 +307,7 @@ mod tests {
             "use std::{collections::BTreeMap, fs};",
             "use std::{\n    net::IpAddr};",
             "fn f() { std::fs::read(p); }",
+            "fn f() { std::thread::spawn(g); }",
             "use std::time::{Duration, Instant};",
             "use std::time;\nfn f(t: time::SystemTime) {}",
             "fn f() { jiff::Timestamp::now(); }",

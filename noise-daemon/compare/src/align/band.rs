@@ -33,7 +33,7 @@ impl Band {
         self.lows.iter().zip(&self.highs).map(|(low, high)| high - low).sum()
     }
 
-    /// Around a path, so wide that it has about `cells` cells.
+    /// Around a path, with about so many cells.
     fn around(path: &[(usize, usize)], columns: usize, cells: usize) -> Self {
         let margin = (cells / path.len().max(1) / 2).max(MIN_MARGIN);
         Self {
@@ -41,33 +41,55 @@ impl Band {
             highs: path.iter().map(|(_, high)| (high + margin).min(columns) + 1).collect(),
         }
     }
+}
 
-    /// Of at most about `cells` cells for two groups, along their common words.
+/// What a band goes along.
+pub struct Guide {
+    rows: usize,
+    columns: usize,
+    /// Per row the first and the last cell; nothing where all cells are few enough.
+    path: Vec<(usize, usize)>,
+}
+
+impl Guide {
+    /// For bands of `cells` cells and more: along the common words of two groups.
     pub fn of_profiles(a: &Profile, b: &Profile, cells: usize) -> Self {
-        let (rows, columns) = (a.columns(), b.columns());
-        if (rows + 1).saturating_mul(columns + 1) <= cells {
-            return Self::all(rows, columns);
+        let mut guide = Self { rows: a.columns(), columns: b.columns(), path: Vec::new() };
+        if !guide.is_within(cells) {
+            let chain = chain(&consensus(a), &consensus(b));
+            guide.path = line(&chain, guide.rows, guide.columns);
         }
-        let chain = chain(&consensus(a), &consensus(b));
-        Self::around(&line(&chain, rows, columns), columns, cells)
+        guide
     }
 
-    /// Of at most about `cells` cells, along how both are put side by side already.
+    /// The same along how both are put side by side already.
     pub fn of_ops(ops: &Ops, rows: usize, columns: usize, cells: usize) -> Self {
-        if (rows + 1).saturating_mul(columns + 1) <= cells {
-            return Self::all(rows, columns);
+        let mut guide = Self { rows, columns, path: Vec::new() };
+        if guide.is_within(cells) {
+            return guide;
         }
-        let mut path = Vec::with_capacity(rows + 1);
         let (mut low, mut column) = (0, 0);
         for op in ops {
             if *op != Op::Second {
-                path.push((low, column));
+                guide.path.push((low, column));
                 low = column + usize::from(*op == Op::Both);
             }
             column += usize::from(*op != Op::First);
         }
-        path.push((low, column));
-        Self::around(&path, columns, cells)
+        guide.path.push((low, column));
+        guide
+    }
+
+    fn is_within(&self, cells: usize) -> bool {
+        (self.rows + 1).saturating_mul(self.columns + 1) <= cells
+    }
+
+    /// A band of about so many cells.
+    pub fn band(&self, cells: usize) -> Band {
+        if self.is_within(cells) {
+            return Band::all(self.rows, self.columns);
+        }
+        Band::around(&self.path, self.columns, cells)
     }
 }
 
@@ -145,12 +167,17 @@ fn line(chain: &[(usize, usize)], rows: usize, columns: usize) -> Vec<(usize, us
         from = to;
     }
     path.push((columns, columns));
+    // A chain that begins in the first row does not begin in the corner.
+    path[0].0 = 0;
     path
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Band, MIN_MARGIN, chain, line, rising};
+    use proptest::prelude::{prop, proptest};
+    use proptest::{prop_assert, prop_assert_eq};
+
+    use super::{Guide, MIN_MARGIN, chain, line, rising};
     use crate::align::group::Op;
 
     #[test]
@@ -174,13 +201,32 @@ mod tests {
     fn lines_go_from_corner_to_corner() {
         assert_eq!(line(&[], 2, 4), [(0, 2), (2, 4), (4, 4)]);
         assert_eq!(line(&[(1, 4)], 3, 5), [(0, 4), (4, 4), (4, 5), (5, 5)]);
-        assert_eq!(line(&[], 0, 3), [(3, 3)]);
+        assert_eq!(line(&[], 0, 3), [(0, 3)]);
+        assert_eq!(line(&[(0, 2)], 2, 3), [(0, 2), (2, 3), (3, 3)]);
+    }
+
+    proptest! {
+        #[test]
+        fn lines_are_without_a_break(
+            pairs in prop::collection::btree_map(0..40_usize, 0..60_usize, 0..20),
+            rows in 40..60_usize,
+            columns in 60..70_usize,
+        ) {
+            let pairs: Vec<_> = pairs.into_iter().collect();
+            let path = line(&rising(&pairs), rows, columns);
+            prop_assert_eq!(path.len(), rows + 1);
+            prop_assert_eq!((path[0].0, path[rows].1), (0, columns));
+            for two in path.windows(2) {
+                prop_assert!(two[0].0 <= two[1].0 && two[0].1 <= two[1].1, "{:?}", two);
+                prop_assert!(two[0].0 <= two[0].1 && two[1].0 <= two[0].1, "{:?}", two);
+            }
+        }
     }
 
     #[test]
     fn a_band_holds_its_path() {
         let ops = [[Op::First; 300], [Op::Second; 300], [Op::Both; 300]].concat();
-        let band = Band::of_ops(&ops, 600, 600, 1);
+        let band = Guide::of_ops(&ops, 600, 600, 1).band(1);
         assert_eq!((band.lows[0], band.highs[0]), (0, MIN_MARGIN + 1));
         assert_eq!((band.lows[300], band.highs[300]), (0, 300 + MIN_MARGIN + 1));
         assert_eq!((band.lows[301], band.highs[301]), (301 - MIN_MARGIN, 301 + MIN_MARGIN + 1));
@@ -189,6 +235,6 @@ mod tests {
             band.cells(),
             band.highs.iter().sum::<usize>() - band.lows.iter().sum::<usize>()
         );
-        assert_eq!(Band::of_ops(&ops, 600, 600, 1 << 20).cells(), 601 * 601);
+        assert_eq!(Guide::of_ops(&ops, 600, 600, 1 << 20).band(1 << 20).cells(), 601 * 601);
     }
 }

@@ -1,11 +1,11 @@
 //! The sum of pairs: what alignments are judged by, ours and those of others.
 
-use super::{Alignment, Scoring, Symbol};
+use super::{Alignment, Gaps, Scoring, Symbol};
 
 /// The score of an alignment: of each pair of rows, the scores of the symbols that share a column, less what the
 /// pair's gaps cost. Columns in which both have a gap do not count. Between two columns in which both have a
-/// symbol each row has one gap at most, as long as all symbols of the other there; before the first and behind the last
-/// such column it is a gap at the end.
+/// symbol each row has one gap at most, as long as all symbols of the other there. Before the first and behind the last
+/// such column one gap is at an end; where both rows have one there, the other lies between symbols of its row.
 ///
 /// Takes time for each pair and column. Indices that a sequence does not have count as gaps.
 pub fn sum_of_pairs(sequences: &[Vec<Symbol>], alignment: &Alignment, scoring: &Scoring) -> f64 {
@@ -50,22 +50,23 @@ pub(super) struct PairGaps {
 
 impl PairGaps {
     /// What the gaps cost that end at a column in which both have a symbol.
-    pub fn matched(&mut self, gaps: &super::Gaps) -> f64 {
-        if self.alone == [0, 0] {
-            self.is_inside = true;
-            return 0.0;
+    pub fn matched(&mut self, gaps: &Gaps) -> f64 {
+        let ends = usize::from(!self.is_inside);
+        self.is_inside = true;
+        match std::mem::take(&mut self.alone) {
+            [0, 0] => 0.0,
+            alone => cost(alone, gaps, ends),
         }
-        let cost = self.cost(gaps, !self.is_inside);
-        *self = Self { alone: [0, 0], is_inside: true };
-        cost
     }
 
     /// What those cost that the rows end with.
-    pub fn ended(&self, gaps: &super::Gaps) -> f64 {
-        self.cost(gaps, true)
+    pub fn ended(&self, gaps: &Gaps) -> f64 {
+        cost(self.alone, gaps, if self.is_inside { 1 } else { 2 })
     }
+}
 
-    fn cost(&self, gaps: &super::Gaps, is_end: bool) -> f64 {
-        self.alone.iter().map(|symbols| gaps.cost(*symbols, is_end)).sum()
-    }
+/// What gaps of so many symbols cost between two matches of a pair, of which `ends` are an end of the rows.
+fn cost(alone: [u64; 2], gaps: &Gaps, ends: usize) -> f64 {
+    let lengths = alone.into_iter().filter(|symbols| *symbols > 0);
+    lengths.zip(0..).map(|(symbols, number)| gaps.cost(symbols, number < ends)).sum()
 }

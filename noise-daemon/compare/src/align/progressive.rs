@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::band::Band;
+use super::band::Guide;
 use super::dynamic::{Function, best};
 use super::group::{Group, Ops};
 use super::profile::Profile;
@@ -16,6 +16,10 @@ pub const TABLE_CELLS: usize = 1 << 26;
 
 /// A table whose best way goes along the edge of its band is made anew, twice as wide, so often.
 const WIDENED: usize = 2;
+
+/// So many sequences, of so many symbols in all, are aligned along further trees in no time.
+const FEW: usize = 4;
+const FEW_SYMBOLS: usize = 1024;
 
 /// Different sequences, and how they are aligned.
 pub struct Aligner<'a> {
@@ -49,26 +53,55 @@ impl<'a> Aligner<'a> {
                 .unwrap_or_default());
         }
         let mut known = HashMap::new();
-        let tree = Tree::upgma(self.word_distances(progress));
-        let shapes = tree.shapes(&mut known);
         let mut made: HashMap<usize, Ops> = HashMap::new();
-        let draft = self.along(&tree, &shapes, &mut made, Stage::Draft, progress)?;
-        let better = Tree::upgma(self.distances_in(&draft));
-        let shapes = better.shapes(&mut known);
-        let improved = self.along(&better, &shapes, &mut made, Stage::Improved, progress)?;
-        drop(made);
+        let tree = Tree::upgma(self.word_distances(progress));
+        let draft = self.along(&tree, &mut known, &mut made, Stage::Draft, progress)?;
+        let distances = self.distances_in(&draft);
+        let better = Tree::upgma(distances.clone());
+        let improved = self.along(&better, &mut known, &mut made, Stage::Improved, progress)?;
+        let group = self.better(draft, improved);
+        let mut best = self.refined(&better, group, progress)?;
+        for (x, y) in self.other_beginnings() {
+            let tree = Tree::upgma(distances.clone().with_nearest(x, y));
+            let group = self.along(&tree, &mut known, &mut made, Stage::Improved, &mut |_| {})?;
+            best = self.better(best, self.refined(&tree, group, &mut |_| {})?);
+        }
+        Ok(best)
+    }
+
+    /// The pairs that further trees join first: all where there is little to do, for refinement goes but one step at a
+    /// time, and comes to another end from another begin.
+    fn other_beginnings(&self) -> Vec<(usize, usize)> {
+        let of = self.sequences.len();
+        let symbols: usize = self.sequences.iter().map(|sequence| sequence.len()).sum();
+        if of > FEW || symbols > FEW_SYMBOLS {
+            return Vec::new();
+        }
+        (0..of).flat_map(|x| (0..x).map(move |y| (x, y))).collect()
+    }
+
+    /// The one with the higher score, the first of equals.
+    fn better(&self, a: Group, b: Group) -> Group {
         let score = |group| total(group, &self.counts, self.dense);
-        let group = if score(&improved) < score(&draft) { draft } else { improved };
-        Refinement {
-            tree: &better,
+        if score(&b) > score(&a) { b } else { a }
+    }
+
+    fn refined(
+        &self,
+        tree: &Tree,
+        group: Group,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Group, AlignError> {
+        let refinement = Refinement {
+            tree,
             counts: &self.counts,
             dense: self.dense,
             max_columns: self.max_columns,
             rounds: self.settings.rounds,
             // What the first two stages leave at least.
             cells: self.settings.max_cells / 2,
-        }
-        .refine(group, progress)
+        };
+        refinement.refine(group, progress)
     }
 
     fn word_distances(&self, progress: &mut dyn FnMut(Progress)) -> Distances {
@@ -102,11 +135,12 @@ impl<'a> Aligner<'a> {
     fn along(
         &self,
         tree: &Tree,
-        shapes: &[usize],
+        known: &mut HashMap<(usize, usize), usize>,
         made: &mut HashMap<usize, Ops>,
         stage: Stage,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Group, AlignError> {
+        let shapes = tree.shapes(known);
         let single = |(member, sequence): (usize, &&[u32])| Group::single(member, sequence);
         let mut groups: Vec<Group> = self.sequences.iter().enumerate().map(single).collect();
         let of = tree.joins.len() as u64;
@@ -128,9 +162,10 @@ impl<'a> Aligner<'a> {
         // Seven of these at most, where it is widened twice, for each join: less than a quarter.
         let cells = usize::try_from(self.settings.max_cells / (32 * joins)).unwrap_or(TABLE_CELLS);
         let mut cells = cells.min(TABLE_CELLS >> WIDENED);
+        let guide = Guide::of_profiles(&a, &b, cells);
         let mut widened = 0;
         loop {
-            let band = Band::of_profiles(&a, &b, cells);
+            let band = guide.band(cells);
             let found = best(&a, &b, self.dense, Function::LogExpectation, &band);
             if !found.is_at_edge || widened == WIDENED {
                 return found.ops;

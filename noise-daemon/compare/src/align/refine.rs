@@ -1,7 +1,7 @@
 //! Refinement: the tree is cut at each of its edges, and what lies on both sides is aligned anew; that is kept where the
 //! sum of pairs does not fall.
 
-use super::band::Band;
+use super::band::Guide;
 use super::dynamic::{Function, best};
 use super::group::{GAP, Group, Op, Ops};
 use super::pairs::PairGaps;
@@ -62,7 +62,7 @@ impl Refinement<'_> {
     }
 
     /// How both sides are put side by side at least as well, and whether that is better. `None` where the
-    /// cells are used up.
+    /// cells are used up, as which steps count that take as long.
     fn better(
         &self,
         a: &Group,
@@ -74,23 +74,28 @@ impl Refinement<'_> {
         let sides = [Profile::of(a, self.counts, gaps), Profile::of(b, self.counts, gaps)];
         let [of_a, of_b] = &sides;
         let most = usize::try_from(*left).unwrap_or(TABLE_CELLS).min(TABLE_CELLS);
-        let band = Band::of_ops(ops, of_a.columns(), of_b.columns(), most);
-        *left = left.checked_sub(band.cells() as u64)?;
+        let band = Guide::of_ops(ops, of_a.columns(), of_b.columns(), most).band(most);
+        let places = (a.rows.len() + b.rows.len()) * ops.len();
+        *left = left.checked_sub((band.cells() + places) as u64)?;
         let found = best(of_a, of_b, self.dense, Function::SumOfPairs, &band);
         if found.ops == *ops {
             return Some((None, false));
         }
-        let score = |ops: &Ops| symbols(of_a, of_b, ops, self.dense) - self.gaps_between(a, b, ops);
+        let mut score =
+            |ops: &Ops| symbols(of_a, of_b, ops, self.dense) - self.gaps_between(a, b, ops, left);
         let (old, new) = (score(ops), score(&found.ops));
         let rounding = ROUNDING * old.abs().max(1.0);
         Some(((new >= old - rounding).then_some(found.ops), new > old + rounding))
     }
 
-    fn gaps_between(&self, a: &Group, b: &Group, ops: &Ops) -> f64 {
+    fn gaps_between(&self, a: &Group, b: &Group, ops: &Ops, left: &mut u64) -> f64 {
         let shapes = |group: &Group, gap| {
             group.rows.iter().map(|row| gaps_of(row, ops, gap)).collect::<Vec<_>>()
         };
         let (of_a, of_b) = (shapes(a, Op::Second), shapes(b, Op::First));
+        let gaps = |of: &[Vec<(usize, usize)>]| of.iter().map(Vec::len).sum::<usize>();
+        let steps = gaps(&of_a) * of_b.len() + gaps(&of_b) * of_a.len();
+        *left = left.saturating_sub(steps as u64);
         let mut cost = 0.0;
         for (member, one) in a.members.iter().zip(&of_a) {
             for (other, two) in b.members.iter().zip(&of_b) {

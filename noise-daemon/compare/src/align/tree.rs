@@ -2,6 +2,7 @@
 //! Kansas Science Bulletin 38:1409, 1958).
 
 /// Distances of all pairs, each once.
+#[derive(Clone)]
 pub struct Distances {
     of: usize,
     values: Vec<f64>,
@@ -15,6 +16,12 @@ impl Distances {
             values.extend((0..x).map(|y| distance(x, y)));
         }
         Self { of, values }
+    }
+
+    /// With two that are nearer than all others.
+    pub fn with_nearest(mut self, x: usize, y: usize) -> Self {
+        self.values[Self::place(x, y)] = f64::NEG_INFINITY;
+        self
     }
 
     fn place(x: usize, y: usize) -> usize {

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_told_in_the_order_of_time_and_add_up() {
+    fn parts_are_reported_in_the_order_of_time_and_add_up() {
         let root = tempfile::tempdir().unwrap();
         let hierarchies = Hierarchies::default();
         let mut names = Names::new(root.path(), root.path(), BTreeMap::new(), &hierarchies);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_no_text_is_told_in_escapes() {
+    fn a_name_that_is_no_text_is_reported_in_escapes() {
         let bytes = *b"a\xffb\0\xff\0\0\0";
         assert_eq!(comm_text(&[u64::from_ne_bytes(bytes), 0]), r"a\xffb");
     }

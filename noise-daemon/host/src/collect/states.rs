@@ -236,7 +236,7 @@ impl CpuStates {
         unsafe { slot.write_volatile(ChargeSlot { key, charged }) };
     }
 
-    pub fn charge_nobody(&self, cpu: usize, resource: Resource, cause: Cause, charged: Charged) {
+    pub fn charge_unplaced(&self, cpu: usize, resource: Resource, cause: Cause, charged: Charged) {
         let state = self.state(cpu).unwrap();
         // SAFETY: the pointer lies in the mapping; the indices are discriminants.
         unsafe {

@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupts_are_told_by_cpu() {
+    fn interrupts_are_reported_by_cpu() {
         let mut totals = WindowTotals::default();
         let header = |cpu| Header::new(RecordKind::Window, Signal::Softirq as u32, cpu);
         let of = |cpu, cell| Cell { header: header(cpu), subject: 1, ..cell };

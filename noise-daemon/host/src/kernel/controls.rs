@@ -97,6 +97,13 @@ impl Controls {
         unsafe { (&raw const (*state).store.lost).read_volatile() }
     }
 
+    /// System calls of 32-bit programs on a CPU, which are no events.
+    pub fn foreign_calls(&self, cpu: u32) -> u64 {
+        let Some(state) = self.state(cpu) else { return 0 };
+        // SAFETY: the state lies in the mapping.
+        unsafe { (&raw const (*state).foreign_calls).read_volatile() }
+    }
+
     /// Bits of the classes of events that are written; 0 where there is no CPU.
     pub fn classes(&self) -> u32 {
         let Some(state) = self.state(0) else { return 0 };

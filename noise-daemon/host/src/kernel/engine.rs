@@ -27,6 +27,8 @@ use super::{
 
 /// The event store.
 const EVENTS_MAP: &str = "NOISE_EVENTS";
+/// What threads do that are in system calls.
+const CALLS_MAP: &str = "NOISE_CALLS";
 /// Why a signal is not measured though it could be.
 const SWITCHED_OFF: &str = "switched off by the configuration";
 
@@ -400,6 +402,9 @@ fn load_object(
         _ => sizes.maps(options.debug != DebugRecords::Off),
     };
     let waits_mask = sizes.waits() - 1;
+    let are_calls_recorded = options.measured.events.contains(&Class::Ipc);
+    let calls = if are_calls_recorded { sizes.calls() } else { 1 };
+    let calls_mask = calls - 1;
     let mut loader = loader();
     loader.verifier_log_level(VerifierLogLevel::STATS);
     if matches!(options.object, ObjectKind::Measuring | ObjectKind::Watching) {
@@ -410,8 +415,12 @@ fn load_object(
             loader.override_global("WATCHED_PID", watched, false);
         }
         loader.override_global("WAITS_MASK", &waits_mask, false);
+        loader.override_global("CALLS_MASK", &calls_mask, false);
         loader.override_global("AYA_LOG_LEVEL", &log_level, false);
         loader.map_max_entries(EVENTS_MAP, layout.entries().max(1));
+        if options.object == ObjectKind::Measuring {
+            loader.map_max_entries(CALLS_MAP, calls);
+        }
         for map in &maps {
             loader.map_max_entries(map.name, map.max_entries);
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use noise_common::hooks::{HOOKS, Hook};
-use noise_common::offsets::{FIELDS, MISSING};
+use noise_common::offsets::{CALL_FIELDS, FIELDS, MISSING};
 use noise_common::signals::SignalInfo;
 
 use crate::resolve::cgroup::Hierarchies;
@@ -53,6 +53,13 @@ impl Facts {
             ("HOST_NETNS", host_netns()),
         ]);
         Ok(Self { globals, arguments, drop_reasons: drop_reasons(btf), hierarchies })
+    }
+
+    /// What events of system calls lack on this kernel.
+    pub fn missing_of_calls(&self) -> Vec<&'static str> {
+        let is_missing = |global: &&str| self.globals.contains(&(*global, MISSING));
+        let lacking = CALL_FIELDS.iter().filter(|(fields, _)| fields.iter().any(is_missing));
+        lacking.map(|(_, what)| *what).collect()
     }
 
     /// Fields of a signal that this kernel does not have. Of two spellings of one field, either

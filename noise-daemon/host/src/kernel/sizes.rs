@@ -9,6 +9,7 @@ use noise_common::event::{
 };
 use noise_common::ledger::Waiting;
 use noise_common::queue::{QUEUES, Served};
+use noise_common::store::calls::CALL_SLOTS;
 use noise_common::store::{Event, Layout};
 use noise_common::watch::WatchedCpu;
 use noise_system::procfs;
@@ -125,6 +126,11 @@ impl Sizes {
     /// Tasks that may wait for a CPU at once before they share entries: a power of two.
     pub fn waits(self) -> u32 {
         self.cpus.saturating_mul(WAITS_PER_CPU).clamp(WAITS.0, WAITS.1).next_power_of_two()
+    }
+
+    /// Threads in system calls that are told apart, where calls are recorded: a power of two.
+    pub fn calls(self) -> u32 {
+        self.pids.clamp(1, CALL_SLOTS).next_power_of_two()
     }
 
     /// Where the event store's parts lie: as much of a size as makes a power of two for each CPU. The

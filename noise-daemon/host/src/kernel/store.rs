@@ -137,6 +137,11 @@ impl EventStore {
         self.controls.lost_events(cpu)
     }
 
+    /// System calls of 32-bit programs on a CPU, which are no events, since the start.
+    pub fn foreign_calls(&self, cpu: u32) -> u64 {
+        self.controls.foreign_calls(cpu)
+    }
+
     /// Number of the next event of a part.
     ///
     /// # Errors

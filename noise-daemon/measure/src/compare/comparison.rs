@@ -71,7 +71,7 @@ pub struct Comparison {
 }
 
 /// A source's tallies in both reports, and the sums of their draws.
-struct Pair {
+struct Compared {
     source: Option<SourceKey>,
     tallies: [Tally; 2],
     lost: Vec<(f64, f64)>,
@@ -90,7 +90,7 @@ pub fn compare(a: &DetourReport, b: &DetourReport, options: CompareOptions) -> C
     let mut lines = pairs.iter().map(|pair| pair.line(&series, options.confidence));
     // The first pair is the total.
     let total =
-        lines.next().unwrap_or_else(|| Pair::of(None, Default::default()).line(&series, 0.5));
+        lines.next().unwrap_or_else(|| Compared::of(None, Default::default()).line(&series, 0.5));
     let mut sources: Vec<Line> = lines.collect();
     let most = |line: &Line| line.lost_ns_per_second.a.max(line.lost_ns_per_second.b);
     sources.sort_by(|one, other| most(other).total_cmp(&most(one)));
@@ -112,20 +112,20 @@ pub fn compare(a: &DetourReport, b: &DetourReport, options: CompareOptions) -> C
     Comparison { options, from_ns, a: side_a, b: side_b, total, sources, warnings }
 }
 
-fn pairs(series: &[Series; 2]) -> Vec<Pair> {
+fn pairs(series: &[Series; 2]) -> Vec<Compared> {
     let [a, b] = series;
     let keys: BTreeSet<&SourceKey> = a.sources.keys().chain(b.sources.keys()).collect();
-    let total = Pair::of(None, [a.total.clone(), b.total.clone()]);
+    let total = Compared::of(None, [a.total.clone(), b.total.clone()]);
     let source = |key: &SourceKey| {
         let tally =
             |series: &Series| series.sources.get(key).cloned().unwrap_or_else(|| series.nothing());
-        Pair::of(Some(key.clone()), [tally(a), tally(b)])
+        Compared::of(Some(key.clone()), [tally(a), tally(b)])
     };
     std::iter::once(total).chain(keys.into_iter().map(source)).collect()
 }
 
 /// All sources are drawn at once, as they came.
-fn resample(pairs: &mut [Pair], series: &[Series; 2], options: CompareOptions) {
+fn resample(pairs: &mut [Compared], series: &[Series; 2], options: CompareOptions) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(options.seed);
     let mut times = [vec![0.0; series[0].slices], vec![0.0; series[1].slices]];
     for _ in 0..options.resamples {
@@ -149,7 +149,7 @@ impl Series {
     }
 }
 
-impl Pair {
+impl Compared {
     fn of(source: Option<SourceKey>, tallies: [Tally; 2]) -> Self {
         Self { source, tallies, lost: Vec::new(), events: Vec::new() }
     }

@@ -128,7 +128,7 @@ fn what_cannot_be_known_is_unknown() {
 }
 
 #[test]
-fn doubts_are_told() {
+fn doubts_are_reported() {
     let a = report(2, 10 * SECOND, &[timer(60.0)], 1);
     let mut b = report(1, 10 * SECOND, &[timer(60.0)], 2);
     b.kernel = "6.18.0".to_owned();

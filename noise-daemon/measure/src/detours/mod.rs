@@ -10,7 +10,7 @@ mod trace;
 mod generated;
 
 pub use plot::svg;
-pub use shares::{Shares, SourceShare};
+pub use shares::{SourceShare, SourceShares};
 pub use summary::{CpuSummary, Lengths};
 pub use table::text;
 pub use trace::{csv, json, loggopsim};

@@ -11,7 +11,7 @@ use plotters::series::LineSeries;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{BLACK, Color as _, RGBColor};
 
-use super::{Shares, SourceShare};
+use super::{SourceShare, SourceShares};
 use crate::plot::{
     Area, HEADING, LEFT, PlotError, SMALL, WIDTH, colour, decades, font, heading, label, page,
 };
@@ -36,7 +36,7 @@ const TIME: RGBColor = RGBColor(213, 94, 0);
 /// # Errors
 /// Where the numbers have no place on a page.
 pub fn svg(report: &DetourReport) -> Result<String, PlotError> {
-    let sources = largest(Shares::of(report).sources);
+    let sources = largest(SourceShares::of(report).sources);
     let lengths = decades(all(report).map(|(_, detour)| detour.duration_ns as f64));
     let Some(lengths) = lengths else {
         return page(HEADING, |area| heading(area, &title(report), "no detours", &[]));
@@ -286,7 +286,7 @@ mod tests {
             detour.parts[0].source = report.sources.len() - 1;
             report.cpus[0].detours.push(detour);
         }
-        let shown = largest(Shares::of(&report).sources);
+        let shown = largest(SourceShares::of(&report).sources);
         assert_eq!(shown.len(), SOURCES);
         let time: f64 = shown.iter().map(|source| source.time_share).sum();
         assert!((time - 1.0).abs() < 1e-9, "{time}");

@@ -33,7 +33,7 @@ pub struct SourceShare {
 
 /// What all sources made of the detours.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Shares {
+pub struct SourceShares {
     /// The sources, those with most time first, kernel entry/exit overhead last.
     pub sources: Vec<SourceShare>,
     /// All detours.
@@ -61,7 +61,7 @@ impl Sum {
 
 type Key = (Option<Class>, String);
 
-impl Shares {
+impl SourceShares {
     /// Of all detours of a report.
     pub fn of(report: &DetourReport) -> Self {
         let keys: Vec<Key> = report.sources.iter().map(key).collect();
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_detour_is_apportioned_to_its_parts() {
-        let shares = Shares::of(&report());
+        let shares = SourceShares::of(&report());
         let rows: Vec<_> = shares
             .sources
             .iter()
@@ -162,7 +162,7 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_is_charged_twice_or_lost(report in any_report()) {
-            let shares = Shares::of(&report);
+            let shares = SourceShares::of(&report);
             let detours: f64 = shares.sources.iter().map(|share| share.detours).sum();
             prop_assert!((detours - shares.detours as f64).abs() < 1e-6);
             let time_ns: u64 = shares.sources.iter().map(|share| share.time_ns).sum();

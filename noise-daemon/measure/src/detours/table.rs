@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use noise_model::units::{count, duration, per_second, share};
 
-use super::{CpuSummary, Shares, SourceShare};
+use super::{CpuSummary, SourceShare, SourceShares};
 use crate::columns::{Columns, frequency};
 use crate::spectrum::Peak;
 use crate::{DetourReport, tick};
@@ -13,7 +13,7 @@ use crate::{DetourReport, tick};
 /// one.
 pub fn text(report: &DetourReport) -> String {
     let mut text = cpus(report);
-    let shares = Shares::of(report);
+    let shares = SourceShares::of(report);
     if shares.detours > 0 {
         text.push('\n');
         text.push_str(&sources(&shares));
@@ -92,7 +92,7 @@ fn together(sources: &[&SourceShare]) -> Option<SourceShare> {
     Some(sum)
 }
 
-fn sources(shares: &Shares) -> String {
+fn sources(shares: &SourceShares) -> String {
     let mut table = Columns::new(
         1,
         &["source", "events", "detours", "of detours", "time", "of time", "mean", "max"],
@@ -158,7 +158,7 @@ mod tests {
     use proptest::prelude::{prop_assert, proptest};
 
     #[test]
-    fn detours_are_told_as_agreed() {
+    fn detours_are_printed_as_agreed() {
         insta::assert_snapshot!(text(&report()));
     }
 
@@ -176,7 +176,7 @@ mod tests {
         };
         let ways = SourceShare { class: None, name: String::new(), ..source(1) };
         let sources = (1..30).map(source).chain([ways]).collect();
-        let text = super::sources(&Shares { sources, detours: 30, explained: 30 });
+        let text = super::sources(&SourceShares { sources, detours: 30, explained: 30 });
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[20].starts_with("thread worker-20 "), "{text}");
         // 21 to 29.
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tick_is_told() {
+    fn the_tick_is_reported() {
         let mut ticking = report();
         let detour = ticking.cpus[0].detours[0].clone();
         let at = |number: u64| Detour { start_ns: number * 4_000_000, ..detour.clone() };

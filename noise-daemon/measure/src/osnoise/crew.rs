@@ -7,14 +7,14 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use noise_common::watch::Interference;
+use noise_common::watch::NoiseEvent;
 use noise_model::cpulist::CpuList;
 
 use super::period::{Counts, PeriodReport};
 use crate::clock::now_ns;
 use crate::error::MeasureError;
 use crate::explain::{explain, place_ns};
-use crate::gaps::{Plan, Stopped, Watched};
+use crate::gaps::{Gaps, Plan, Stopped};
 use crate::placement::{LockedMemory, Placement, Priority};
 use crate::watcher::{Watcher, Workload};
 
@@ -64,7 +64,7 @@ pub struct OsnoiseOptions {
 struct Period {
     cpu: u32,
     thread: u32,
-    watched: Watched,
+    watched: Gaps,
     /// Events that its CPU had sent by then.
     sent: u64,
 }
@@ -182,7 +182,7 @@ fn work(
     // SAFETY: no preconditions.
     let thread = unsafe { libc::gettid() }.cast_unsigned();
     let room = (runtime_ns / SAMPLE_NS).clamp(SAMPLES.0, SAMPLES.1);
-    let mut watched = Watched::with_room(room as usize);
+    let mut watched = Gaps::with_room(room as usize);
     let mut begin_ns = now_ns().saturating_add(delay_ns);
     // Not left to the collecting thread, which may not get to run in time beside this one.
     let end_ns = options.duration.map_or(u64::MAX, |all| begin_ns.saturating_add(nanoseconds(all)));
@@ -234,7 +234,7 @@ struct Events {
 
 #[derive(Default)]
 struct CpuEvents {
-    events: Vec<Interference>,
+    events: Vec<NoiseEvent>,
     /// All that have arrived.
     arrived: u64,
     /// Those without room, since the last period.
@@ -252,7 +252,7 @@ impl Events {
         Self { waiting: cpus.map(begin).collect() }
     }
 
-    fn take(&mut self, event: Interference) {
+    fn take(&mut self, event: NoiseEvent) {
         let Some(cpu) = self.waiting.get_mut(&event.cpu) else { return };
         cpu.arrived += 1;
         if cpu.events.len() < EVENTS_MAX {
@@ -325,14 +325,14 @@ mod tests {
     #[test]
     fn events_on_their_way_are_missed() {
         let mut events = Events { waiting: BTreeMap::from([(1, CpuEvents::default())]) };
-        let period = Period { cpu: 1, thread: 7, watched: Watched::default(), sent: 2 };
+        let period = Period { cpu: 1, thread: 7, watched: Gaps::default(), sent: 2 };
         assert_eq!(events.missing(&period), 2);
-        events.take(Interference { cpu: 1, ..Interference::default() });
-        events.take(Interference { cpu: 0, ..Interference::default() });
+        events.take(NoiseEvent { cpu: 1, ..NoiseEvent::default() });
+        events.take(NoiseEvent { cpu: 0, ..NoiseEvent::default() });
         assert_eq!(events.missing(&period), 1);
         // One that was sent after the period.
         for _ in 0..2 {
-            events.take(Interference { cpu: 1, ..Interference::default() });
+            events.take(NoiseEvent { cpu: 1, ..NoiseEvent::default() });
         }
         assert_eq!(events.missing(&period), 0);
     }

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use noise_common::watch::{Interference, KINDS, Kind};
+use noise_common::watch::{KINDS, Kind, NoiseEvent};
 
 use super::period::PeriodReport;
 use crate::explain::Explained;
@@ -50,7 +50,7 @@ fn prefix(text: &mut String, period: &PeriodReport, time_ns: u64) {
 
 /// The begin of a part, pushed behind what interrupted it, as the tracer does: begin and duration
 /// end where the part ended.
-fn start(part: &Interference) -> String {
+fn start(part: &NoiseEvent) -> String {
     let begin_ns = part.end_ns.saturating_sub(part.net_ns).max(part.start_ns);
     seconds(begin_ns)
 }
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_are_told_in_the_tracers_words() {
+    fn samples_are_reported_in_the_tracers_words() {
         let period = sampled::period();
         let mut naming = Naming::new(std::path::Path::new("/nonexistent"));
         let text: String =

@@ -1,6 +1,6 @@
 //! One CPU's measurement over one period: what every backend hands on.
 
-use noise_common::watch::{Interference, KINDS, Kind};
+use noise_common::watch::{KINDS, Kind, NoiseEvent};
 
 use crate::explain::Explained;
 use crate::gaps::Stopped;
@@ -12,7 +12,7 @@ pub struct Counts([u64; CLASSES.len()]);
 
 impl Counts {
     /// The counts of these samples and events.
-    pub fn of(samples: &[Explained], events: &[Interference]) -> Self {
+    pub fn of(samples: &[Explained], events: &[NoiseEvent]) -> Self {
         let mut counts = Self::default();
         for event in events {
             counts.0[class_of(event) as usize] += 1;
@@ -42,7 +42,7 @@ impl Counts {
 }
 
 /// The class of an event.
-pub fn class_of(event: &Interference) -> Class {
+pub fn class_of(event: &NoiseEvent) -> Class {
     match KINDS.get(event.kind as usize) {
         Some(Kind::Nmi) => Class::Nmi,
         Some(Kind::Hardirq | Kind::Vector) => Class::Irq,
@@ -75,7 +75,7 @@ pub struct PeriodReport {
     pub samples: Vec<Explained>,
     /// All events of this time, those in gaps below the threshold included, in the order in which they
     /// ended.
-    pub events: Vec<Interference>,
+    pub events: Vec<NoiseEvent>,
     /// Samples for which there was no room; their time is in the noise.
     pub lost_samples: u64,
     /// Events that were lost: samples may lack parts.

@@ -157,7 +157,7 @@ impl Tally {
 pub mod sampled {
     //! A period as it could have been.
 
-    use noise_common::watch::{Interference, Kind};
+    use noise_common::watch::{Kind, NoiseEvent};
 
     use super::{HistogramShape, Tally};
     use crate::explain::Explained;
@@ -166,8 +166,8 @@ pub mod sampled {
     use crate::osnoise::period::{Counts, PeriodReport};
 
     /// An event of CPU 1.
-    pub fn event(kind: Kind, id: u32, start_ns: u64, net_ns: u64) -> Interference {
-        Interference {
+    pub fn event(kind: Kind, id: u32, start_ns: u64, net_ns: u64) -> NoiseEvent {
+        NoiseEvent {
             start_ns,
             end_ns: start_ns + net_ns,
             net_ns,
@@ -186,7 +186,7 @@ pub mod sampled {
         let softirq = event(Kind::Softirq, 1, 5_789_857_532_000, 2_300);
         let thread = event(Kind::Thread, 77, 5_789_900_000_000, 40_000);
         let small = event(Kind::Vector, 0, 5_789_100_000_000, 900);
-        let sample = |start_ns, duration_ns, parts: &[Interference]| Explained {
+        let sample = |start_ns, duration_ns, parts: &[NoiseEvent]| Explained {
             gap: Gap { start_ns, duration_ns },
             parts: parts.to_vec(),
             unseen: 0,

@@ -85,7 +85,7 @@ mod tests {
     use crate::random::Random;
 
     #[test]
-    fn quanta_are_told_as_agreed() {
+    fn quanta_are_printed_as_agreed() {
         let mut random = Random::new(7);
         let ftq = text(&ftq_of(250.0, 20.0, 2.0, 200_000, &mut random));
         let fwq = text(&fwq_of(250.0, 20.0, 2.0, 1_000_000, &mut random));
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_was_measured_only_the_cpu_is_told() {
+    fn where_nothing_was_measured_only_the_cpu_is_reported() {
         let empty = text(&report(Quantum::TimeNs(1_000_000), vec![vec![], vec![7]]));
         assert!(empty.contains("\n  0\n"), "{empty}");
         assert!(empty.ends_with(

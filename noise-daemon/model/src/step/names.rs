@@ -41,23 +41,25 @@ pub(super) fn by_name<T: Named>(a: &T, b: &T) -> Ordering {
     signal.cmp(&other).then_with(|| labels.cmp(others))
 }
 
-/// The name of one that is at some place of these, or its own.
-pub(super) fn key<T: Named>(names: Option<&[(Key, u64)]>, at: usize, one: &T) -> Key {
-    let known = names.and_then(|names| names.get(at)).map(|(key, _)| key.clone());
-    known.unwrap_or_else(|| {
-        let (signal, labels, _) = one.named();
-        (signal, labels.into())
-    })
+/// A series or counter of a sample, and how much of it there was so far: ns, or events.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Its name.
+    pub key: Key,
+    /// How much.
+    pub total: u64,
+    /// Where the sample has it.
+    at: usize,
 }
 
-/// The series and counters of a sample, in order, with what each was so far: ns, or events. Label
-/// values that stay are one and the same from sample to sample.
+/// The series and counters of a sample, in the order of their names. Label values that stay are one and
+/// the same from sample to sample, so that steps between samples need not read them.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     /// Of the histograms.
-    pub series: Vec<(Key, u64)>,
+    pub series: Vec<Entry>,
     /// Of the counters.
-    pub counts: Vec<(Key, u64)>,
+    pub counts: Vec<Entry>,
 }
 
 impl Names {
@@ -70,15 +72,49 @@ impl Names {
     }
 }
 
-fn next<T: Named>(known: &[(Key, u64)], now: &[T]) -> Vec<(Key, u64)> {
-    let order = |known: &&(Key, u64), one: &&T| {
-        let ((signal, labels), (other, others, _)) = (&known.0, one.named());
+fn next<T: Named>(known: &[Entry], now: &[T]) -> Vec<Entry> {
+    let order = |known: &&Entry, (_, one): &(usize, &T)| {
+        let ((signal, labels), (other, others, _)) = (&known.key, one.named());
         signal.cmp(&other).then_with(|| labels[..].cmp(others))
     };
-    let named = joined(known, in_order(now, by_name), order).map(|(known, one)| {
-        let (signal, own, total) = one.named();
-        let labels = known.map_or_else(|| Arc::from(own), |((_, labels), _)| Arc::clone(labels));
-        ((signal, labels), total)
+    let mut now: Vec<(usize, &T)> = now.iter().enumerate().collect();
+    // In order already, unless a peer or a file broke that rule.
+    now.sort_by(|(_, a), (_, b)| by_name(*a, *b));
+    let named = joined(known, now, order).map(|(known, (at, one))| {
+        let key = known.map_or_else(|| own_key(one), |known| known.key.clone());
+        Entry { key, total: one.named().2, at }
     });
     named.collect()
+}
+
+/// One of a sample, with its name where that is known.
+pub(super) type Listed<'a, T> = (Option<&'a Key>, &'a T);
+
+/// All of a sample in order: that of their names, where these are known.
+pub(super) fn listed<'a, T: Named>(all: &'a [T], names: Option<&'a [Entry]>) -> Vec<Listed<'a, T>> {
+    let Some(names) = names else {
+        return in_order(all, by_name).into_iter().map(|one| (None, one)).collect();
+    };
+    let found = |entry: &'a Entry| Some((Some(&entry.key), all.get(entry.at)?));
+    names.iter().filter_map(found).collect()
+}
+
+/// By names that need not be read where they are known to both, and are one and the same.
+pub(super) fn by_known_name<T: Named>(a: &Listed<'_, T>, b: &Listed<'_, T>) -> Ordering {
+    match (a.0, b.0) {
+        (Some((signal, labels)), Some((other, others))) => {
+            signal.cmp(other).then_with(|| by_labels(labels, others))
+        }
+        _ => by_name(a.1, b.1),
+    }
+}
+
+/// The name of one.
+pub(super) fn key<T: Named>((known, one): Listed<'_, T>) -> Key {
+    known.cloned().unwrap_or_else(|| own_key(one))
+}
+
+fn own_key<T: Named>(one: &T) -> Key {
+    let (signal, labels, _) = one.named();
+    (signal, labels.into())
 }

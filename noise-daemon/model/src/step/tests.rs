@@ -7,7 +7,6 @@ use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, proptest};
 
 use super::*;
 use crate::amount::Amount;
-use crate::sample::Count;
 
 fn series(name: &str, totals: Histogram, recent_max_ns: u64) -> Series {
     let labels = vec![name.to_owned()];
@@ -106,7 +105,7 @@ fn charges_and_counts_are_found_by_kind() {
 }
 
 #[test]
-fn what_comes_in_a_second_is_told_of_any_length() {
+fn what_comes_in_a_second_is_known_of_any_length() {
     let at = |at_ns| Sample { at_ns, ..Sample::default() };
     let step = Step::between(&at(1_000_000_000), &at(5_000_000_000));
     assert_eq!((step.seconds(), step.per_second(10.0)), (4.0, 2.5));
@@ -154,8 +153,9 @@ fn names_are_those_of_the_step_before() {
     let sample = |ns| of_series(vec![series("a", Histogram::of(&[ns]), ns)]);
     let mut names = Names::default();
     let steps = [(1, 2), (2, 3)].map(|(before, now)| {
-        names = names.next(&sample(now));
-        Step::named(&sample(before), &sample(now), &names)
+        let known = names.next(&sample(before));
+        names = known.next(&sample(now));
+        Step::named((&sample(before), &known), (&sample(now), &names))
     });
     let [first, second] = steps.each_ref().map(|step| step.delays().next().unwrap().labels);
     assert!(std::sync::Arc::ptr_eq(first, second));
@@ -268,6 +268,19 @@ proptest! {
         let step = Step::between(&sample, &sample);
         prop_assert!(is_empty(&step), "{:?}", step);
         prop_assert_eq!((step.seconds(), step.per_second(1.0)), (0.0, 0.0));
+    }
+
+    #[test]
+    fn steps_do_not_depend_on_names_that_are_known(a in gains(), b in gains(), reverse in any::<bool>()) {
+        let (before, mut now) = (sample(1, &[&a]), sample(2, &[&b]));
+        if reverse {
+            now.series.reverse();
+            now.counts.reverse();
+        }
+        let known = Names::default().next(&before);
+        let names = known.next(&now);
+        let step = Step::named((&before, &known), (&now, &names));
+        prop_assert_eq!(step, Step::between(&before, &now));
     }
 
     #[test]

@@ -89,7 +89,7 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// Another thread runs from now on, or nobody knows who.
+    /// Another thread runs from now on, or it is not known which.
     pub fn leave(&mut self) {
         (self.packet, self.receives) = (None, false);
     }
@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_told_apart_by_their_names() {
+    fn lines_are_kept_apart_by_their_names() {
         for (name, line) in [
             ("nvme0q3", Line::Disk),
             ("ahci[0000:00:1f.2]", Line::Disk),

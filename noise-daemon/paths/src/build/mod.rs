@@ -14,6 +14,7 @@ mod machine;
 
 use std::collections::BTreeMap;
 
+use noise_common::store::calls::Source;
 use noise_trace::contexts::Context;
 use noise_trace::event::{Comm, Event, Kind, Packet, Task, Woken, stays_runnable};
 use noise_trace::threads::MAX_TID;
@@ -149,6 +150,11 @@ impl Builder {
             Kind::NetDevQueue(packet) => self.queued(at, packet, segment),
             Kind::NetifReceiveSkb(packet) => self.arrived(at, packet, segment),
             Kind::Lost(_) => self.lose(at),
+            Kind::SyscallEntry(call) => {
+                let in_futex = call.info.source == Source::Futex;
+                self.machine(machine).cpu(at.cpu).in_futex = in_futex;
+            }
+            Kind::SyscallExit(_) => self.machine(machine).cpu(at.cpu).in_futex = false,
             Kind::Other(name) => self.other(at, name),
             _ => {}
         }

@@ -1,6 +1,7 @@
 //! Single rules of how a graph is made.
 
 use noise_trace::event::{Dumped, Loss};
+use noise_trace::ipc::{Call, Object, Return, edge};
 
 use super::*;
 use crate::path::{Step, Why};
@@ -97,11 +98,23 @@ fn an_interrupt_in_which_requests_complete_is_a_disks() {
     assert_eq!(irq(false), Some(State::Interrupt));
 }
 
+/// The begin or the end of a system call, as readers have it.
+fn call(name: &'static str) -> Kind<'static> {
+    let object = Object::default();
+    match edge(name) {
+        Some((info, true)) => Kind::SyscallEntry(Call { info, tid: 0, arguments: [0; 3], object }),
+        Some((info, false)) => {
+            Kind::SyscallExit(Return { info, tid: 0, ret: 0, object, peeks: false })
+        }
+        None => Kind::Other(name),
+    }
+}
+
 #[test]
 fn a_sleep_in_the_system_call_of_locks_is_one() {
     let asleep = |calls: &[(u64, &'static str)], slept_ns| {
         let mut all = vec![(10, 0, switch(0, 0, 1))];
-        all.extend(calls.iter().map(|(time_ns, name)| (*time_ns, 0, Kind::Other(name))));
+        all.extend(calls.iter().map(|(time_ns, name)| (*time_ns, 0, call(name))));
         // It is preempted meanwhile, and goes on elsewhere.
         all.extend([(50, 0, switch(1, 0, 0)), (60, 1, switch(0, 0, 1))]);
         all.extend([(slept_ns, 1, switch(1, 1, 0)), (90, 1, switch(0, 0, 1))]);

@@ -185,7 +185,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
     #[tokio::test]
-    async fn the_kernel_takes_little_that_nobody_reads() {
+    async fn the_kernel_takes_little_that_is_not_read() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             // A host may be without one of the two.
             let Ok(listener) = listen(address.parse().unwrap(), None) else { continue };

@@ -36,7 +36,7 @@ use super::hosts;
 use super::listen::Listeners;
 use super::reload::{Rules, Web};
 use super::secret::Secret;
-use super::traffic::{Answering, Overdue, Timeouts, Traffic, Watched};
+use super::traffic::{Answering, NotedStream, Overdue, Timeouts, Traffic};
 
 /// Largest head of a request.
 const HEAD_BYTES: usize = 16 * 1024;
@@ -193,7 +193,7 @@ impl Server {
         let id = tokio::task::id();
         let _open = Open(Arc::clone(&self.connections), id);
         let traffic = Traffic::new(self.timeouts);
-        let stream = Watched::new(stream, Arc::clone(&traffic), reset);
+        let stream = NotedStream::new(stream, Arc::clone(&traffic), reset);
         match self.web.rules().tls.clone() {
             None => self.answer_all(stream, None, traffic, id).await,
             Some(config) => {

@@ -187,20 +187,20 @@ impl Drop for Answering {
 /// A stream whose traffic is noted: below TLS, where it is seen to move however little it is. One
 /// that is hung up on while its client takes nothing leaves nothing behind in the kernel, which
 /// otherwise goes on offering the beginning of an answer whose end will never come.
-pub struct Watched<S> {
+pub struct NotedStream<S> {
     stream: S,
     traffic: Arc<Traffic>,
     reset: fn(&S),
 }
 
-impl<S> Watched<S> {
+impl<S> NotedStream<S> {
     /// Notes what moves over `stream`; `reset` lets it end without what it still has to send.
     pub fn new(stream: S, traffic: Arc<Traffic>, reset: fn(&S)) -> Self {
         Self { stream, traffic, reset }
     }
 }
 
-impl<S> Drop for Watched<S> {
+impl<S> Drop for NotedStream<S> {
     fn drop(&mut self) {
         let is_stuck = self.traffic.state().stuck.is_some();
         if is_stuck {
@@ -209,7 +209,7 @@ impl<S> Drop for Watched<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for NotedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -224,7 +224,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for NotedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -14,7 +14,7 @@ use noise_wire::WebClient;
 
 use self::show::ShowArgs;
 use self::since::Since;
-use self::source::{IncidentSource, Place, Told};
+use self::source::{IncidentSource, Listing, Place};
 use super::top::Connect;
 use crate::cli::{CommandError, output};
 
@@ -93,7 +93,7 @@ fn list(args: &IncidentsArgs, source: &IncidentSource) -> anyhow::Result<()> {
             false => output::print(&page::outliers(&outliers)),
         }
     } else {
-        let Told { mut incidents, mut traces } = source.incidents()?;
+        let Listing { mut incidents, mut traces } = source.incidents()?;
         incidents.retain(|report| report.open || is_shown(report.end()));
         traces.retain(|trace| incidents.iter().any(|report| report.id == trace.incident));
         match args.json {

@@ -80,7 +80,7 @@ fn joined(text: &mut String, episode: &Episode) {
     let (seconds, lost) = (episode.disturbed_seconds(), episode.lost_seconds);
     let _ = write!(text, "      {seconds:.1} s{so_far}, {lost:.3} s lost");
     let part = |culprit: &Culprit<Name>| culprit.part(episode.nothing_beyond());
-    for culprit in episode.told_culprits(SHOWN_OF_JOINED).0 {
+    for culprit in episode.named_culprits(SHOWN_OF_JOINED).0 {
         let (name, cause) = (clean(&culprit.culprit), culprit.cause.name());
         let _ = write!(text, ", {name} ({cause}) {:.0} %", part(culprit) * 100.0);
     }
@@ -117,7 +117,7 @@ fn culprits(text: &mut String, episode: &Episode) {
         return;
     }
     let _ = writeln!(text, "  {:<20}{:>12}", "culprits", "excess");
-    let (named, others) = episode.told_culprits(SHOWN);
+    let (named, others) = episode.named_culprits(SHOWN);
     for culprit in named {
         let name = format!("{} ({})", clean(&culprit.culprit), culprit.cause.name());
         line(text, culprit.time, Some(culprit.beyond), &name);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn incidents_are_told_as_agreed() {
+    fn incidents_are_printed_as_agreed() {
         let web = episode("/system.slice/web.service");
         let mut later = episode("/system.slice/db.service");
         later.end = "2026-11-21T09:41:20Z".parse().unwrap();
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_is_told_as_a_share() {
+    fn what_is_taken_is_reported_as_a_share() {
         let mut storm = episode("/a");
         (storm.signal, storm.before.lost, storm.after.lost) = (Watched::Interruption, 0.004, 0.31);
         let report =
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_is_told_below_it() {
+    fn what_was_kept_is_reported_below_it() {
         let report = Report { id: 3, open: true, main: episode("/a"), also: Vec::new(), untold: 0 };
         let without = KeptTrace::without(3, report.main.start, "the disk is full");
         let kept = KeptTrace {
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_joined_are_told_with_their_own_culprits() {
+    fn those_that_joined_are_reported_with_their_own_culprits() {
         let (mut calm, mut goes_on) = (episode("/a"), episode("/b"));
         (calm.ending, goes_on.ending) = (Some(Ending::Over), None);
         goes_on.end = "2026-11-21T09:42:02.5Z".parse().unwrap();
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn long_waits_are_told_as_agreed() {
+    fn long_waits_are_printed_as_agreed() {
         let part = |culprit: &str, cause, pid, comm: &str, ns| OutlierPart {
             culprit: culprit.into(),
             cause,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail};
 use noise_serve::IncidentsDocument;
 
-use super::source::{IncidentSource, Told};
+use super::source::{IncidentSource, Listing};
 use super::{export, json, page};
 use crate::cli::trace::critical_path::columns;
 use crate::cli::trace::critical_path::page::page as path_page;
@@ -35,10 +35,10 @@ pub fn run(args: &ShowArgs, is_json: bool, source: &IncidentSource) -> Result<()
     if let Some(folder) = &args.export {
         export::ensure_new(folder)?;
     }
-    let mut told = source.incidents()?;
-    told.incidents.retain(|report| report.id == args.id);
-    told.traces.retain(|trace| trace.incident == args.id);
-    if told.incidents.is_empty() {
+    let mut listing = source.incidents()?;
+    listing.incidents.retain(|report| report.id == args.id);
+    listing.traces.retain(|trace| trace.incident == args.id);
+    if listing.incidents.is_empty() {
         return Err(anyhow::anyhow!(
             "there is no incident {}: `noised incidents` lists those that are kept",
             args.id
@@ -46,22 +46,22 @@ pub fn run(args: &ShowArgs, is_json: bool, source: &IncidentSource) -> Result<()
         .into());
     }
     if !args.path && args.export.is_none() {
-        return Ok(show(told, is_json)?);
+        return Ok(show(listing, is_json)?);
     }
-    let file = file(args.id, &told, source)?;
+    let file = file(args.id, &listing, source)?;
     if let Some(folder) = &args.export {
         let said = export::export(&file, folder)
             .with_context(|| format!("cannot export the kernel events of incident {}", args.id))?;
         output::note(&said);
     }
     if args.path {
-        show_paths(args.id, &file, &told, is_json)?;
+        show_paths(args.id, &file, &listing, is_json)?;
     }
     Ok(())
 }
 
-fn show(told: Told, is_json: bool) -> anyhow::Result<()> {
-    let Told { incidents, traces } = told;
+fn show(listing: Listing, is_json: bool) -> anyhow::Result<()> {
+    let Listing { incidents, traces } = listing;
     match is_json {
         true => output::print_json(&json(&IncidentsDocument::new(incidents, traces))?),
         false => output::print(&page::incidents(&incidents, &traces)),
@@ -69,8 +69,8 @@ fn show(told: Told, is_json: bool) -> anyhow::Result<()> {
 }
 
 /// The events that were kept.
-fn file(id: u64, told: &Told, source: &IncidentSource) -> anyhow::Result<Vec<u8>> {
-    match told.traces.as_slice() {
+fn file(id: u64, listing: &Listing, source: &IncidentSource) -> anyhow::Result<Vec<u8>> {
+    match listing.traces.as_slice() {
         [trace] if trace.is_kept() => {}
         [trace] => bail!("of incident {id} there is nothing more: {}", trace.sentence()),
         _ => bail!(
@@ -81,7 +81,7 @@ fn file(id: u64, told: &Told, source: &IncidentSource) -> anyhow::Result<Vec<u8>
     source.trace(id)?.with_context(missing)
 }
 
-fn show_paths(id: u64, file: &[u8], told: &Told, is_json: bool) -> anyhow::Result<()> {
+fn show_paths(id: u64, file: &[u8], listing: &Listing, is_json: bool) -> anyhow::Result<()> {
     let open = || -> io::Result<Box<dyn Read>> { Ok(Box::new(Cursor::new(file.to_vec()))) };
     let found = find(&open).with_context(|| format!("incident {id}"))?;
     if is_json {
@@ -97,7 +97,7 @@ fn show_paths(id: u64, file: &[u8], told: &Told, is_json: bool) -> anyhow::Resul
     let sentences = found.sentences.iter().map(|sentence| format!("{sentence}\n"));
     output::print(&(sentences.collect::<String>() + "\n"))?;
     output::print_painted(&path_page(&found.document, columns()))?;
-    let Some(report) = told.incidents.first() else { return Ok(()) };
+    let Some(report) = listing.incidents.first() else { return Ok(()) };
     output::print(&format!(
         "\nthe incident: {}, {:.1} s, {}; all of it: noised incidents show {id}\n",
         report.main.whose(),

@@ -48,7 +48,7 @@ impl fmt::Display for Place {
 
 /// Incidents, with what was kept of them.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Told {
+pub struct Listing {
     /// The oldest first.
     pub incidents: Vec<Arc<Report>>,
     /// In the order of their incidents' numbers.
@@ -105,10 +105,10 @@ impl IncidentSource {
     ///
     /// # Errors
     /// Where there are none to be read.
-    pub fn incidents(&self) -> anyhow::Result<Told> {
+    pub fn incidents(&self) -> anyhow::Result<Listing> {
         let asked = |document: IncidentsDocument| {
             let IncidentsDocument { incidents, traces, .. } = document;
-            Told { incidents, traces }
+            Listing { incidents, traces }
         };
         self.get("incidents", asked, |left| {
             let closed = |report| Arc::new(Arc::<Report>::unwrap_or_clone(report).unwatched());
@@ -122,7 +122,7 @@ impl IncidentSource {
                     KeptTrace::without(unusable.incident, unusable.written, &why).into()
                 }
             };
-            Told { traces: kept.into_iter().flatten().map(trace).collect(), incidents }
+            Listing { traces: kept.into_iter().flatten().map(trace).collect(), incidents }
         })
     }
 
@@ -377,11 +377,11 @@ mod tests {
     fn a_daemon_is_asked() {
         let address = answering("200 OK", "{\"version\":1,\"incidents\":[]}");
         let source = IncidentSource::new(Some(Place::Web(address)), None, WebClient::default());
-        assert_eq!(source.incidents().unwrap(), Told::default());
+        assert_eq!(source.incidents().unwrap(), Listing::default());
     }
 
     #[test]
-    fn what_does_not_answer_as_noised_is_told() {
+    fn what_does_not_answer_as_noised_is_reported() {
         for (status, body, words) in [
             ("404 Not Found", "", "another program"),
             ("503 Service Unavailable", "", "503"),
@@ -430,7 +430,7 @@ mod tests {
             is_default: true,
             client: WebClient::default(),
         };
-        assert_eq!(source(closed()).incidents().unwrap(), Told::default());
+        assert_eq!(source(closed()).incidents().unwrap(), Listing::default());
         let incidents =
             |source: IncidentSource| source.incidents().map_err(|error| format!("{error:#}"));
         for (reply, words) in [
@@ -447,7 +447,7 @@ mod tests {
         drop(daemon);
         // Without one, the address; without both, both are named.
         let address = answering("200 OK", "{\"version\":1,\"incidents\":[]}");
-        assert_eq!(source(address).incidents().unwrap(), Told::default());
+        assert_eq!(source(address).incidents().unwrap(), Listing::default());
         let error = incidents(source(closed())).unwrap_err();
         assert!(error.contains("noised.sock (there is no such socket) and no noised"), "{error}");
     }
@@ -471,7 +471,7 @@ mod tests {
         let error = incidents(None).unwrap_err();
         assert!(error.contains("not allowed to use") && error.contains("sudo"), "{error}");
         let address = answering("200 OK", "{\"version\":1,\"incidents\":[]}");
-        assert_eq!(incidents(Some(address)).unwrap(), Told::default());
+        assert_eq!(incidents(Some(address)).unwrap(), Listing::default());
     }
 
     #[test]

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_fails_is_told() {
+    fn a_command_that_fails_is_reported() {
         let gap = noise_measure::gaps::Gap { start_ns: 1, duration_ns: 2 };
         let act = |command: &str| {
             let actions = [OnThreshold::Command(command.to_owned())];

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use noise_common::hooks::{HOOKS, Hook};
-use noise_common::store::event::CLASSES;
+use noise_common::store::event::USUAL_CLASSES;
 use noise_common::store::reading::Stretch;
 use noise_common::store::{Class, PARTS};
 use noise_host::kernel::monotonic_ns;
@@ -52,7 +52,7 @@ pub fn flight(
         begin_ns,
         asked_ns: begin_ns,
         adder: EventAdder::default(),
-        classes: wanted.unwrap_or(&CLASSES).to_vec(),
+        classes: wanted.unwrap_or(&USUAL_CLASSES).to_vec(),
         marks: beside(socket),
         next_mark: 0,
     };
@@ -91,6 +91,11 @@ fn ensure_kept(
     let Some(Item::Part { classes: kept @ 1.., .. }) = first else { return Ok(()) };
     match wanted.iter().find(|class| class.bit() & kept == 0) {
         None => Ok(()),
+        Some(class) if !USUAL_CLASSES.contains(class) => Err(CommandError::misused(format!(
+            "the daemon at {} keeps no {} events, as no daemon does: record as root with --own",
+            socket.display(),
+            class.name()
+        ))),
         Some(class) => Err(CommandError::misused(format!(
             "the daemon at {} keeps no {} events: add the class to [recorder] classes there, or record as root \
              with --own",

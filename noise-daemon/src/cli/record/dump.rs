@@ -11,6 +11,8 @@ use noise_system::procfs::{self, Status};
 use noise_trace::capture::{Dump, Interrupt, Look};
 use noise_trace::event::{Comm, Dumped};
 
+use super::files;
+
 /// What the kernel puts behind the path of a cgroup that was removed.
 const GONE: &[u8] = b" (deleted)";
 /// Bits of the minor number of a device.
@@ -78,6 +80,13 @@ impl Host {
         };
         self.add_threads(&mut dump);
         dump
+    }
+
+    /// Adds the files of communication that the processes have open which are in it, and the sockets of their network
+    /// namespaces; what to know of it, if not all of them are in it.
+    pub fn add_files(&self, dump: &mut Dump) -> Option<String> {
+        let pids = dump.threads.iter().map(|thread| thread.pid).collect();
+        files::add(&self.procfs, &pids, dump)
     }
 
     /// The first process is in the one whose interfaces sysfs shows on a host.

@@ -3,6 +3,7 @@
 mod child;
 mod daemon;
 pub(crate) mod dump;
+mod files;
 pub(crate) mod folder;
 mod line;
 mod marks;
@@ -20,7 +21,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use jiff::Zoned;
 use noise_common::store::Class;
-use noise_common::store::event::CLASSES;
+use noise_common::store::event::USUAL_CLASSES;
 use noise_host::kernel::{Sight, other_daemon_runs};
 
 use self::child::Child;
@@ -52,7 +53,7 @@ pub struct RecordArgs {
     /// oldest go, and the recording goes on.
     #[arg(long, value_name = "N", requires = "max_size", value_parser = clap::value_parser!(u32).range(2..=10_000))]
     max_files: Option<u32>,
-    /// Only events of these classes: sched, io [default: all there are].
+    /// Only events of these classes: sched, io, and ipc, which takes --own where a daemon runs [default: sched,io].
     #[arg(long, value_name = "CLASSES", value_delimiter = ',', value_parser = class)]
     events: Vec<Class>,
     /// Ask the daemon at this socket for events, instead of the one of this host or the kernel.
@@ -73,15 +74,8 @@ fn whole(text: &str) -> Result<Duration, String> {
 
 /// A class of events that can be recorded.
 fn class(name: &str) -> Result<Class, String> {
-    match name {
-        "ipc" => {
-            Err("this version records no ipc events (system calls, signals, futexes, pipes): \
-                      choose from sched and io"
-                .to_owned())
-        }
-        _ => Class::from_name(name)
-            .ok_or_else(|| "expected sched, io, or both with a comma between".to_owned()),
-    }
+    Class::from_name(name)
+        .ok_or_else(|| "expected sched, io, ipc, or several with commas between".to_owned())
 }
 
 /// Where a recording goes that was given no folder.
@@ -114,7 +108,7 @@ fn supply(args: &RecordArgs) -> SupplyResult {
     if other_daemon_runs() == Some(true) {
         output::complain("warning: another noised is attached on this host: overhead doubles");
     }
-    own(wanted.unwrap_or(&CLASSES))
+    own(wanted.unwrap_or(&USUAL_CLASSES))
 }
 
 /// Runs the command; what the process exits with.
@@ -149,7 +143,8 @@ pub fn run(args: &RecordArgs) -> Result<ExitCode, CommandError> {
         stop.load(Ordering::Relaxed) || child.as_mut().is_some_and(Child::has_ended)
     });
     drop(progress);
-    let (summary, lacks, left_out) = (session.summary(), session.lacks(), session.left_out());
+    let (summary, lacks) = (session.summary(), session.lacks());
+    let (left_out, lacks_calls) = (session.left_out(), session.lacks_calls());
     // Detaches: what the command does from here on is not slowed down.
     let finished = session.finish(ended.is_ok());
     match &ended {
@@ -159,7 +154,7 @@ pub fn run(args: &RecordArgs) -> Result<ExitCode, CommandError> {
             summary.figures()
         )),
     }
-    for sentence in [summary.moved(), left_out].into_iter().flatten() {
+    for sentence in [summary.moved(), left_out].into_iter().chain(lacks_calls).flatten() {
         output::note(&format!("{sentence}\n"));
     }
     let code = child.map(|child| child.wait(stop.load(Ordering::Relaxed))).transpose()?;

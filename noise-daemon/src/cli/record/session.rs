@@ -55,6 +55,8 @@ pub struct Session {
     uncounted: u64,
     /// Packets by CPU that were to be written when that failed.
     unwritten: Vec<(u32, Packets)>,
+    /// What to know of files that were open at the begin, if not all of them are in it.
+    cut: Option<String>,
 }
 
 /// By how much real time is ahead of the programs' clock, ns.
@@ -95,6 +97,7 @@ fn origin() -> Origin {
         recorder: format!("noised {}", host.noised),
         offset_ns: offset_ns(),
         offset_at_end_ns: None,
+        has_calls: false,
     }
 }
 
@@ -114,7 +117,9 @@ impl Session {
         let supply = supply()?;
         // What was created until events were recorded.
         host.add_threads(&mut dump);
-        let (uuid, origin) = (uuid()?, origin());
+        let has_calls = classes.is_some_and(|classes| classes.contains(&Class::Ipc));
+        let cut = if has_calls { host.add_files(&mut dump) } else { None };
+        let (uuid, origin) = (uuid()?, Origin { has_calls, ..origin() });
         let most = limits.bytes.map(|bytes| Most { bytes, files: limits.files });
         let folder = Folder::create(path, &metadata(uuid, &origin), supply.cpus(), most)?;
         let marks = match supply.marks() {
@@ -142,6 +147,7 @@ impl Session {
             length: Duration::ZERO,
             uncounted: 0,
             unwritten: Vec::new(),
+            cut,
         })
     }
 
@@ -301,6 +307,14 @@ impl Session {
     /// What to know of its marks, if there is something.
     pub fn left_out(&self) -> Option<String> {
         self.marks.as_ref().and_then(marks::Socket::left_out)
+    }
+
+    /// What to know of system calls and open files that are not in it, if there is something.
+    pub fn lacks_calls(&self) -> [Option<String>; 2] {
+        let calls = Some(self.supply.foreign_calls()).filter(|calls| *calls > 0);
+        let calls =
+            calls.map(|calls| format!("{calls} system calls of 32-bit programs were left out"));
+        [self.cut.clone(), calls]
     }
 
     /// Hooks whose events are not in it, though those of their class are.

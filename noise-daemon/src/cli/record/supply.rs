@@ -36,6 +36,11 @@ pub trait Supply {
         None
     }
 
+    /// System calls of 32-bit programs, which are left out, so far.
+    fn foreign_calls(&self) -> u64 {
+        0
+    }
+
     /// Hooks of the classes that are recorded without which it goes, though the kernel may have them.
     fn lacks(&self) -> Vec<Hook> {
         Vec::new()
@@ -107,6 +112,13 @@ pub fn own(classes: &[Class]) -> SupplyResult {
     if let Some(warning) = absent(engine.hooks()) {
         output::complain(&warning);
     }
+    let lacking = engine.facts().missing_of_calls();
+    if classes.contains(&Class::Ipc) && !lacking.is_empty() {
+        output::complain(&format!(
+            "warning: this kernel does not show {}: events of class ipc are without",
+            lacking.join(", ")
+        ));
+    }
     let begin_ns = monotonic_ns();
     let cpus = store.cpus();
     let parts = (0..cpus).flat_map(|cpu| (0..PARTS).map(move |part| (cpu, part)));
@@ -122,6 +134,10 @@ impl Supply for Own {
 
     fn begin_ns(&self) -> u64 {
         self.begin_ns
+    }
+
+    fn foreign_calls(&self) -> u64 {
+        (0..self.store.cpus()).map(|cpu| self.store.foreign_calls(cpu)).sum()
     }
 
     fn drain(&mut self, now_ns: u64, capture: &mut Capture) -> anyhow::Result<f64> {

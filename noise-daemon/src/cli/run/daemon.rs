@@ -22,7 +22,7 @@ use crate::config::{Config, Flags, applied, changes, load};
 use crate::pipeline::{Pipeline, Subscription};
 
 /// Where the configuration is from.
-pub struct Source {
+pub struct ConfigSource {
     /// The file; `None` = the usual one, which was not there at the start.
     pub file: Option<PathBuf>,
     /// What comes before it.
@@ -53,7 +53,7 @@ pub struct Daemon {
     pub service: Service,
     /// The addresses of the server.
     pub listening: Vec<IpAddr>,
-    pub source: Source,
+    pub source: ConfigSource,
     pub config: Config,
     pub reload: Reload,
     /// Budget of CPU time from which samples for clients are paid.

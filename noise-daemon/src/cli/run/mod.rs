@@ -34,7 +34,7 @@ use tokio::net::{UnixDatagram, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use self::daemon::{Daemon, Source, now_s};
+use self::daemon::{ConfigSource, Daemon, now_s};
 use self::logging::Log;
 use self::service::Service;
 use super::CommandError;
@@ -106,11 +106,16 @@ pub fn run(args: &RunArgs) -> Result<(), CommandError> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let source = Source { file: config_file, flags: args.flags.clone() };
+    let source = ConfigSource { file: config_file, flags: args.flags.clone() };
     runtime.block_on(daemon(config, source, log, web))
 }
 
-async fn daemon(config: Config, source: Source, log: Log, web: Web) -> Result<(), CommandError> {
+async fn daemon(
+    config: Config,
+    source: ConfigSource,
+    log: Log,
+    web: Web,
+) -> Result<(), CommandError> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
@@ -267,7 +272,7 @@ const SYSFS: [&str; 5] = ["/sys/block", "/sys/class", "/sys/dev", "/sys/devices"
 /// What the daemon reads and writes once it measures.
 fn rest(
     config: &Config,
-    source: &Source,
+    source: &ConfigSource,
     web: &Web,
     hierarchies: &Hierarchies,
     kept: Option<Capability>,

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_use_the_socket_is_told_so() {
+    fn who_may_not_use_the_socket_reads_so() {
         let root = tempfile::tempdir().unwrap();
         std::fs::set_permissions(root.path(), Permissions::from_mode(0o755)).unwrap();
         let path = root.path().join("noised.sock");

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_told_once() {
+    fn what_cannot_be_written_is_reported_once() {
         let mut tape = FileTape::new(Some("/nonexistent/it".into()));
         let error = tape.take(&sampled::small(1)).unwrap_err().to_string();
         assert!(error.contains("/nonexistent/it"), "{error}");

@@ -135,9 +135,7 @@ fn all<'t, S: Source<'t>>(
         if let Kind::Lost(loss) = &event.kind {
             document.discarded = document.discarded.saturating_add(loss.events.max(loss.packets));
         }
-        if let Kind::Other(name) = &event.kind {
-            has_calls |= begins_call(name).is_some();
-        }
+        has_calls |= begins_call(&event.kind).is_some();
         feed::follow(&mut builder, machine, &record, &event);
         // Executions are those of the first recording.
         if machine != 0 {

@@ -14,6 +14,7 @@ pub(crate) mod recording;
 #[cfg(test)]
 mod sampled;
 mod several;
+mod sketch;
 mod target;
 
 use std::path::Path;
@@ -41,6 +42,8 @@ pub enum TraceCommand {
     CriticalPath(critical_path::CriticalPathArgs),
     /// Say what is different in some executions, held against normal ones: in which state, and where.
     Compare(compare::CompareArgs),
+    /// Say how work travels through threads, processes and tiers: requests with their true latencies, and what causes what.
+    Sketch(sketch::SketchArgs),
     /// Write a recording in the formats of other programs: Perfetto, CSV tables, lines of JSON.
     Export(export::ExportArgs),
 }
@@ -55,6 +58,7 @@ pub fn run(args: &TraceArgs) -> Result<(), CommandError> {
         TraceCommand::Delays(args) => delays::run(args),
         TraceCommand::CriticalPath(args) => critical_path::run(args),
         TraceCommand::Compare(args) => compare::run(args),
+        TraceCommand::Sketch(args) => sketch::run(args),
         TraceCommand::Export(args) => export::run(args),
     }
 }

@@ -93,6 +93,13 @@ impl<'r> Together<'r> {
         })
     }
 
+    /// Those whose wake-ups are said by `sched_wakeup` alone, by their numbers.
+    pub fn by_wakeup(&self) -> impl Iterator<Item = u16> {
+        let numbered = (0u16..).zip(&self.all);
+        let those = numbered.filter(|(_, (_, ctf, _))| ctf.waker() == Waker::Wakeup);
+        those.map(|(machine, _)| machine)
+    }
+
     /// All events.
     pub fn read(&self) -> Merged<'_, Tidied<'_, Reader<'_>>> {
         Merged::new(self.all.iter().map(|(recording, ctf, line)| {

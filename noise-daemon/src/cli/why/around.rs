@@ -72,7 +72,7 @@ pub struct Charged {
 
 /// What the daemon's ledger has of the same time, between two frames.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Ledger {
+pub struct LedgerExtract {
     /// How long it was.
     pub span_ns: u64,
     /// Waits for a CPU.
@@ -91,7 +91,7 @@ pub struct Around {
     /// What stopped it, where a daemon counted that.
     pub stopped: Option<Stops>,
     /// What the ledger has, where it was read at the begin and the end.
-    pub ledger: Option<Ledger>,
+    pub ledger: Option<LedgerExtract>,
     /// Incidents of the victim, or by it, that are open or ended in the last minutes.
     #[serde(serialize_with = "written")]
     pub incidents: Vec<Arc<Report>>,
@@ -206,7 +206,7 @@ fn since_start(labels: &BTreeSet<String>, signal: Watched, frame: &Frame) -> Opt
 }
 
 /// What stopped it between two frames.
-fn between(ledger: &Ledger, first: &Frame, last: &Frame, says_quota: bool) -> Stops {
+fn between(ledger: &LedgerExtract, first: &Frame, last: &Frame, says_quota: bool) -> Stops {
     let step = Step::between(&first.sample, &last.sample);
     let charged = |cause: Cause| {
         let own = ledger.charges.iter().filter(|charge| charge.cause == cause.name());
@@ -222,7 +222,7 @@ fn between(ledger: &Ledger, first: &Frame, last: &Frame, says_quota: bool) -> St
     }
 }
 
-fn ledger(labels: &BTreeSet<String>, first: &Frame, last: &Frame) -> Ledger {
+fn ledger(labels: &BTreeSet<String>, first: &Frame, last: &Frame) -> LedgerExtract {
     let step = Step::between(&first.sample, &last.sample);
     let mut waits = Histogram::default();
     for (own, delays) in step.delays_of(Signal::CgroupRunqueueWait) {
@@ -247,7 +247,7 @@ fn ledger(labels: &BTreeSet<String>, first: &Frame, last: &Frame) -> Ledger {
     let mut charges: Vec<_> = sums.into_iter().map(charged).collect();
     charges.sort_by(|one, other| other.ns.cmp(&one.ns).then(one.culprit.cmp(&other.culprit)));
     charges.truncate(MOST_CHARGES);
-    Ledger {
+    LedgerExtract {
         span_ns: last.sample.at_ns.saturating_sub(first.sample.at_ns),
         waits: waits.count(),
         waited_ns: waits.sum_ns,

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use jiff::Timestamp;
-use noise_common::store::event::CLASSES;
+use noise_common::store::event::USUAL_CLASSES;
 use noise_compare::comparison::Settings;
 use noise_host::kernel::{Sight, monotonic_ns, other_daemon_runs};
 use noise_model::units::count;
@@ -151,7 +151,7 @@ fn programs() -> Result<Box<dyn Supply>, CommandError> {
     if other_daemon_runs() == Some(true) {
         output::complain("warning: another noised is attached on this host: overhead doubles");
     }
-    own(&CLASSES)
+    own(&USUAL_CLASSES)
 }
 
 /// What is watched from now on.

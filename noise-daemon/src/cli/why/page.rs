@@ -438,7 +438,7 @@ fn remedies(text: &mut String, found: &Findings, width: usize) {
     if found.remedies.is_empty() {
         return;
     }
-    text.push_str("\nwhat can be done\n");
+    text.push_str("\nremedies\n");
     for advice in found.remedies.iter().take(SHOWN) {
         prose(text, &format!("  {}", advice.setting), width);
         prose(text, &format!("    {} {}", advice.effect, advice.cost), width);

@@ -25,7 +25,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// So much before the time that is asked for is read as well: who does what at its begin is known from that, ns.
 const BEFORE_NS: u64 = 1_000_000_000;
 /// Bytes of events that are kept in memory.
-const MOST_BYTES: u64 = 1 << 30;
+const MOST_EVENT_BYTES: u64 = 1 << 30;
 const PACKET_BYTES: usize = 256 << 10;
 /// Events are put into the order of time once they are that old, ns.
 const SETTLED_NS: u64 = 1_000_000;
@@ -78,6 +78,7 @@ impl Stretch {
             recorder: "noised".to_owned(),
             offset_ns,
             offset_at_end_ns: None,
+            has_calls: false,
         };
         let layout = Layout::parse(&metadata(UUID, &origin)).context("cannot read the events")?;
         let named = |(cpu, packets)| (format!("channel0_{cpu}"), packets);
@@ -197,7 +198,7 @@ pub fn next(
     let mut notes = Vec::new();
     let end_ns = loop {
         let turn = Instant::now();
-        let over = is_over() || began.elapsed() >= length || bytes >= MOST_BYTES;
+        let over = is_over() || began.elapsed() >= length || bytes >= MOST_EVENT_BYTES;
         let now_ns = monotonic_ns();
         let fullness = supply.drain(now_ns, &mut capture)?;
         match over {
@@ -210,8 +211,8 @@ pub fn next(
             stream.append(packets);
         }
         if over {
-            if bytes >= MOST_BYTES && began.elapsed() < length {
-                let mib = MOST_BYTES >> 20;
+            if bytes >= MOST_EVENT_BYTES && began.elapsed() < length {
+                let mib = MOST_EVENT_BYTES >> 20;
                 notes
                     .push(format!("it ended early: {mib} MiB of events are the most that is kept"));
             }

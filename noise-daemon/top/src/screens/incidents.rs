@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_culprit_is_told_with_its_part() {
+    fn the_first_culprit_is_reported_with_its_part() {
         let mut one = episode();
         let expected =
             |share| cells::culprit("/system.slice/backup.service", Cause::Foreign, share);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_calm_host_is_told_as_such() {
+    fn a_calm_host_is_reported_as_such() {
         let mut made = Made::new();
         assert!(table(&made.history, &Look::default()).empty.contains("first reading"));
         made.frame();

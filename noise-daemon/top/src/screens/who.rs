@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_is_told_by_pair() {
+    fn what_was_lost_is_reported_by_pair() {
         let mut made = Made::new();
         made.frame();
         for _ in 0..10 {

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_frames_are_told_and_passed_over() {
+    fn damaged_frames_are_reported_and_passed_over() {
         let (_root, path) = recorded(1..6);
         let mut bytes = std::fs::read(&path).unwrap();
         let length = bytes.len();

@@ -204,7 +204,7 @@ fn frames_are_not_packed_twice() {
 }
 
 #[test]
-fn who_may_not_use_the_socket_is_told_what_to_do() {
+fn who_may_not_use_the_socket_reads_what_to_do() {
     let root = tempfile::tempdir().unwrap();
     std::fs::set_permissions(root.path(), Permissions::from_mode(0o755)).unwrap();
     let path = root.path().join("noised.sock");

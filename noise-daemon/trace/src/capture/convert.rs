@@ -4,6 +4,7 @@ use noise_common::hooks::Edge;
 use noise_common::store::event::{NO_SECTOR, Payload, Request, Woken, shown_state};
 use noise_common::store::{Event, EventKind};
 
+use super::ipc::{self, Addresses};
 use super::names::{Look, Names};
 use crate::event;
 use crate::event::{Comm, Kind, Task};
@@ -37,6 +38,9 @@ mod rwbs {
     pub const PREFLUSH: u32 = 1 << 10;
 }
 
+/// The number of the protocol.
+const TCP: u32 = 6;
+
 /// The priority of most threads, as LTTng has it.
 const USUAL_PRIORITY: i32 = 20;
 
@@ -60,6 +64,8 @@ pub struct On<'c> {
     pub cpu: u32,
     /// The thread that runs there, as far as known.
     pub current: &'c mut Option<Running>,
+    /// Addresses that came before the event that they belong to.
+    pub addresses: &'c mut Addresses,
 }
 
 /// Finds names.
@@ -142,7 +148,7 @@ pub fn kind(
     write: impl FnOnce(&Kind<'_>) -> bool,
 ) {
     let (Some(which), Some(payload)) = (event.kind(), event.payload()) else { return };
-    let On { cpu, current } = on;
+    let On { cpu, current, addresses } = on;
     let mut who = Who { names, look, cpu, now_ns: event.time_ns };
     let kind = match payload {
         Payload::Switch { prev_tid, prev_prio, prev_state, preempted, next_tid, next_prio } => {
@@ -259,6 +265,29 @@ pub fn kind(
                 _ => Kind::NetifReceiveSkb(packet),
             }
         }
+        Payload::CallEntry(call) => match ipc::entry(&call) {
+            Some(kind) => kind,
+            None => return,
+        },
+        Payload::CallExit(call) => match ipc::exit(&call) {
+            Some(kind) => kind,
+            None => return,
+        },
+        Payload::CallOther(other) => ipc::other(&other),
+        Payload::Connection(ends, protocol) => {
+            Kind::Connection(addresses.connection(&ends, protocol.into(), event.time_ns))
+        }
+        Payload::SockState { ends, from, to } => Kind::InetSockSetState {
+            connection: addresses.connection(&ends, TCP, event.time_ns),
+            from: from.into(),
+            to: to.into(),
+        },
+        Payload::Address { address, is_remote } => {
+            addresses.note(address, is_remote, event.time_ns);
+            return;
+        }
+        Payload::Transfer(transfer) => ipc::transfer(which, &transfer),
+        Payload::Signal(signal) => ipc::signal(which, &signal, who.task(signal.tid, 0)),
         Payload::NetDrop { skb, reason } => Kind::SkbKfree { skb, reason },
         Payload::TcpRetransmit { skb, interface, namespace } => {
             let name = who.names.interface(interface, namespace, who.look);

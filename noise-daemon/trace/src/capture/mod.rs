@@ -6,6 +6,7 @@
 //! not written yet, and the names.
 
 mod convert;
+mod ipc;
 mod names;
 mod order;
 
@@ -18,10 +19,12 @@ use noise_common::store::reading::Stretch;
 use noise_common::store::{Class, PARTS};
 
 use self::convert::{On, Running};
+use self::ipc::Addresses;
 pub use self::names::{Look, Names};
 use self::order::{Item, Order};
 use crate::ctf::write::{Packets, StreamWriter, Uuid};
 use crate::event::{Comm, Dumped, Kind, Mark};
+use crate::ipc::{Connection, Object};
 
 /// An interrupt that has a handler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,6 +53,25 @@ pub struct Dump {
     /// Cgroups by their paths, with the threads in them. One that is in none of them is in that of its
     /// process's first thread.
     pub cgroups: BTreeMap<Vec<u8>, Vec<i32>>,
+    /// Files of communication that processes have open, where system calls are recorded.
+    pub files: Vec<OpenFile>,
+    /// Sockets of the internet, likewise.
+    pub sockets: Vec<Connection>,
+}
+
+/// A file that a process has open.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenFile {
+    /// The process.
+    pub pid: i32,
+    /// The descriptor.
+    pub fd: i32,
+    /// Flags as `open` has them.
+    pub flags: u32,
+    /// Its name, as `/proc` shows it.
+    pub filename: Vec<u8>,
+    /// What it is; a socket of any kind is a socket.
+    pub object: Object,
 }
 
 /// A begin or an end that a program stated.
@@ -82,6 +104,8 @@ struct Cpu {
     current: Option<Running>,
     /// An exec whose name comes next: when, and the thread's new and old id.
     exec: Option<(u64, u32, u32)>,
+    /// Addresses whose socket comes next.
+    addresses: Addresses,
 }
 
 impl Cpu {
@@ -107,7 +131,11 @@ impl Cpu {
                     self.exec = Some((event.time_ns, tid, old_tid));
                     return;
                 }
-                let on = On { cpu: self.number, current: &mut self.current };
+                let on = On {
+                    cpu: self.number,
+                    current: &mut self.current,
+                    addresses: &mut self.addresses,
+                };
                 let (writer, classes) = (&mut self.writer, self.classes);
                 let is_wanted = event.kind().is_some_and(|kind| kind.class().bit() & classes != 0);
                 convert::kind(event, on, names, look, |kind| {
@@ -126,7 +154,8 @@ impl Cpu {
     fn write_exec(&mut self, named: Option<Comm>, names: &mut Names, look: &mut impl Look) {
         let Some((time_ns, tid, old_tid)) = self.exec.take() else { return };
         let comm = named.unwrap_or_else(|| names.thread(tid, self.number, time_ns, look));
-        let on = On { cpu: self.number, current: &mut self.current };
+        let on =
+            On { cpu: self.number, current: &mut self.current, addresses: &mut self.addresses };
         let (writer, is_wanted) = (&mut self.writer, self.classes & Class::Sched.bit() != 0);
         convert::exec((tid, old_tid), comm, time_ns, on, names, |kind| {
             is_wanted && writer.event(time_ns, kind)
@@ -156,10 +185,18 @@ impl Capture {
             classes: u32::MAX,
             current: None,
             exec: None,
+            addresses: Addresses::default(),
         };
         let mut capture = Self {
             names: Names::new(dump, begin_ns),
-            things: Dump { threads: Vec::new(), cgroups: BTreeMap::new(), ..dump.clone() },
+            things: Dump {
+                threads: Vec::new(),
+                cgroups: BTreeMap::new(),
+                // Later, others are open.
+                files: Vec::new(),
+                sockets: Vec::new(),
+                ..dump.clone()
+            },
             cpus: (0..cpus).map(cpu).collect(),
             marks: Vec::new(),
             advanced_ns: begin_ns,
@@ -373,6 +410,13 @@ fn write_dump(dump: &Dump, time_ns: u64, writer: &mut StreamWriter) {
     }
     for thread in &dump.threads {
         write(Kind::StatedumpProcess(*thread));
+    }
+    for OpenFile { pid, fd, flags, filename, object } in &dump.files {
+        let (pid, fd, flags, object) = (*pid, *fd, *flags, *object);
+        write(Kind::StatedumpFile { pid, fd, flags, filename, object });
+    }
+    for socket in &dump.sockets {
+        write(Kind::StatedumpSocket(*socket));
     }
     write(Kind::StatedumpEnd);
 }

@@ -1,5 +1,7 @@
 //! Events that writers put into a store come out of the recording.
 
+mod ipc;
+
 use std::collections::BTreeMap;
 
 use noise_common::hooks::Vector;
@@ -57,7 +59,8 @@ fn read(capture: &mut Capture) -> Vec<(u64, String)> {
 }
 
 fn read_of(cpu: u32, capture: &mut Capture) -> Vec<(u64, String)> {
-    let layout = Layout::parse(&metadata(UUID, &Origin::default())).unwrap();
+    let origin = Origin { has_calls: true, ..Origin::default() };
+    let layout = Layout::parse(&metadata(UUID, &origin)).unwrap();
     let packets = capture.packets(cpu);
     let bytes = packets.bytes();
     let mut reader = Reader::new(&layout, &[StreamFile { name: "x", bytes }]);

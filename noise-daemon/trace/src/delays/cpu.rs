@@ -102,12 +102,12 @@ impl Parts for Division<'_> {
 }
 
 /// Memory for the turns that the ledgers of all CPUs have forgotten, bytes.
-const MOST_BYTES: usize = 32 << 20;
+const MOST_TURN_BYTES: usize = 32 << 20;
 
 impl Cpus {
     /// Another thread runs on a CPU from now on.
     pub fn begin_turn(&mut self, cpu: u32, next: &Task, now_ns: u64) {
-        let most_bytes = MOST_BYTES / self.0.len().max(1);
+        let most_bytes = MOST_TURN_BYTES / self.0.len().max(1);
         if let Some(cpu) = self.get(cpu) {
             cpu.begin_turn(next, now_ns, most_bytes);
         }
@@ -116,7 +116,7 @@ impl Cpus {
     /// Events of a CPU are lost from now on: up to the next switch it is not known who runs there, and what
     /// runs of interrupts is forgotten. The thread that ran until now.
     pub fn miss(&mut self, cpu: u32, now_ns: u64) -> Option<i32> {
-        let most_bytes = MOST_BYTES / self.0.len().max(1);
+        let most_bytes = MOST_TURN_BYTES / self.0.len().max(1);
         self.get(cpu)?.miss(now_ns, most_bytes)
     }
 

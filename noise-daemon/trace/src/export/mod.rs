@@ -4,7 +4,6 @@
 //! as one piece of writing, whatever the length of the recording.
 
 pub mod perfetto;
-pub mod proto;
 pub mod tables;
 
 use noise_model::clean::clean_json;

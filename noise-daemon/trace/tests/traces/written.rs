@@ -91,6 +91,7 @@ fn record(folder: &std::path::Path, lossy: bool) {
         recorder: "noised".to_owned(),
         offset_ns: 1_700_000_000_123_456_789,
         offset_at_end_ns: Some(1_700_000_000_123_456_799),
+        has_calls: true,
     };
     fs::write(folder.join("metadata"), metadata(UUID, &origin)).unwrap();
     let mut now = 1_000;

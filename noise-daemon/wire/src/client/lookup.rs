@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_told_from_names() {
+    fn addresses_are_distinguished_from_names() {
         for (uri, expected) in [
             ("http://127.0.0.1:9435/x", true),
             ("https://[::1]:9435", true),

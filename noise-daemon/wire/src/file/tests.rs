@@ -81,7 +81,7 @@ fn a_last_record_of_nothing_is_torn() {
 }
 
 #[test]
-fn damage_is_told_and_not_written_over() {
+fn damage_is_reported_and_not_written_over() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("frames");
     record_all(&path, 1..4);
@@ -166,7 +166,7 @@ fn files_of_others_are_refused_and_kept() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_leaves_whole_records() {
+fn a_full_disk_is_reported_and_leaves_whole_records() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("frames");
     let mut recorder = Recorder::open(&path, &host()).unwrap();

@@ -67,7 +67,7 @@ fn readers_that_stop_reading() -> Result<Verdict> {
     // Errors mean that it has ended already.
     let _ = view.kill();
     let _ = view.wait();
-    ensure!(stopped == 0 && !asked?.is_empty(), "nobody stopped");
+    ensure!(stopped == 0 && !asked?.is_empty(), "none stopped reading");
     served.context("a scrape beside those who do not read")?;
     println!("{:.1} MiB while they were there", held?.resident_bytes as f64 / 1_048_576.0);
     load.stop()?;
@@ -100,7 +100,7 @@ fn a_thousand_scrapers() -> Result<Verdict> {
     }
     println!("{served} of {SCRAPERS} served, {turned_away} turned away, in {:?}", begin.elapsed());
     ensure!(wrong.is_empty(), "{} were neither: {wrong:?}", wrong.len());
-    ensure!(served > 0, "nobody was served");
+    ensure!(served > 0, "no scrape was answered");
     let bill = toll.end(&daemon)?;
     bill.ensure_bounded(GROWTH_BYTES)?;
     Ok(Verdict::Passed)

@@ -56,7 +56,7 @@ impl WallClock {
 
 impl Drop for WallClock {
     fn drop(&mut self) {
-        // Nobody to report to.
+        // A drop reports no error.
         let _ = self.set(0);
     }
 }

@@ -71,7 +71,7 @@ impl Setting {
 
 impl Drop for Setting {
     fn drop(&mut self) {
-        // Nobody to report to.
+        // A drop reports no error.
         let _ = fs::write(&self.path, &self.before);
     }
 }

@@ -115,7 +115,7 @@ fn incidents(address: SocketAddr, of: &Group) -> Result<[Vec<u64>; 2]> {
     Ok([all.iter().copied().filter_map(number).collect(), open])
 }
 
-/// Asks until the answer is as wanted; fails when patience ends.
+/// Asks until the answer is as wanted; fails when that takes too long.
 fn until(what: &str, wanted: impl Fn() -> Result<bool>) -> Result<()> {
     let deadline = Instant::now() + TIMEOUT;
     while !wanted()? {

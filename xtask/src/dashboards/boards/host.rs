@@ -32,6 +32,17 @@ pub(super) fn board() -> Board {
     }
 }
 
+/// What is disturbed, by whom; and what is disturbed without a known culprit.
+fn unusual() -> String {
+    let nobody = ["culprit", "cause"]
+        .into_iter()
+        .fold(format!("{} - 1", of_hosts("noised_incident_active", "")), |of, label| {
+            format!(r#"label_replace({of}, "{label}", "untracked", "", "")"#)
+        });
+    let known = of_hosts("noised_incident_culprit_share", "");
+    format!("sort_desc({known} or on (job, instance, signal, subject) {nobody})")
+}
+
 fn at_a_glance() -> Vec<Panel> {
     vec![
         Panel::new(
@@ -169,15 +180,21 @@ fn what_else() -> Vec<Panel> {
         .ask("{{culprit}} ({{cause}})", ranked(10, &sum_rate("culprit, cause", INTERFERENCE, OTHERS))),
         Panel::new(
             Shape::Table {
-                columns: &[("signal", "What is delayed"), ("subject", "Of whom")],
+                columns: &[
+                    ("signal", "What is delayed"),
+                    ("subject", "Of whom"),
+                    ("culprit", "By whom"),
+                    ("cause", "Why"),
+                ],
                 units: &[],
             },
             "What is unusual now",
-            Unit::Count,
-            "What has left its own baseline and not come back yet. Empty is usual. `noised incidents` on \
-             the host says since when, by how much, by whom, and what can be done.",
+            Unit::Share,
+            "What has left its own baseline and not come back yet, and which part of the excess the first three \
+             culprits are charged with; `untracked` where none is known. Empty is usual. `noised incidents` on \
+             the host says since when, by how much, and what can be done.",
         )
-        .ask("", of_hosts("noised_incident_active", "")),
+        .ask("Share", unusual()),
         Panel::new(
             Shape::Lines,
             "Context switches",

@@ -187,11 +187,11 @@ fn a_name_that_was_not_found_is_asked_for_again() {
 fn what_has_no_room_counts_by_cause() {
     let mut bench = Bench::new();
     let of = |ns| Charged { ns, count: 1 };
-    bench.states.charge_nobody(1, Resource::Cpu, Cause::Idle, of(9));
+    bench.states.charge_unplaced(1, Resource::Cpu, Cause::Idle, of(9));
     assert_eq!(bench.read(), [("~other<~other".into(), 9, 1)]);
     assert_eq!(bench.charges.folded(), 1);
-    bench.states.charge_nobody(0, Resource::Cpu, Cause::Idle, of(2));
-    bench.states.charge_nobody(1, Resource::NetTx, Cause::Own, of(3));
+    bench.states.charge_unplaced(0, Resource::Cpu, Cause::Idle, of(2));
+    bench.states.charge_unplaced(1, Resource::NetTx, Cause::Own, of(3));
     let rest = [("~other<~other".into(), 11, 2), ("~other<~other".into(), 3, 1)];
     assert_eq!(bench.read(), rest);
     assert_eq!(bench.charges.folded(), 3);

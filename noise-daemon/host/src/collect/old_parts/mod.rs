@@ -33,7 +33,7 @@ const MOST_EVENTS: usize = 1 << 20;
 /// Threads that are looked up in one window, some 20 us each.
 const MOST_LOOKUPS: usize = 256;
 /// Memory for the turns of all CPUs, bytes.
-const MOST_BYTES: usize = 4 << 20;
+const MOST_TURN_BYTES: usize = 4 << 20;
 /// Events that are so young may not all be there, ns: a writer that was interrupted comes later.
 const UNSETTLED_NS: u64 = 200_000;
 
@@ -237,7 +237,7 @@ impl OldParts {
 
     /// Forgets the oldest turns, whichever CPU they are of, where all of them take too much memory.
     fn forget_oldest(&mut self) {
-        while self.cpus.values().map(|cpu| cpu.history.bytes()).sum::<usize>() > MOST_BYTES {
+        while self.cpus.values().map(|cpu| cpu.history.bytes()).sum::<usize>() > MOST_TURN_BYTES {
             let histories = self.cpus.values_mut().map(|cpu| &mut cpu.history);
             let oldest = histories.filter(|one| one.is_long()).min_by_key(|one| one.since_ns());
             let Some(oldest) = oldest else { break };

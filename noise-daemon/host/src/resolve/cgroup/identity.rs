@@ -249,8 +249,8 @@ mod tests {
             ),
             ("/crio-<id>.scope", Runtime::CriO, "cri-o:0123456789ab"),
             ("/system.slice/nerdctl-<id>.scope", Runtime::Containerd, "containerd:0123456789ab"),
-            ("/<id>", Runtime::Untold, "container:0123456789ab"),
-            ("/batch/<id>", Runtime::Untold, "/batch/container:0123456789ab"),
+            ("/<id>", Runtime::Unnamed, "container:0123456789ab"),
+            ("/batch/<id>", Runtime::Unnamed, "/batch/container:0123456789ab"),
         ] {
             let identity = of(path);
             assert_eq!(identity.container, container(runtime, ID), "{path}");
@@ -316,10 +316,10 @@ mod tests {
             ("/kubepods.slice/kubepods-pod<u_d>.slice", None, ""),
             (
                 "/kubepods/besteffort/pod<uid>/<id>",
-                Some(Runtime::Untold),
+                Some(Runtime::Unnamed),
                 "/container:0123456789ab",
             ),
-            ("/kubepods/pod<uid>/<id>", Some(Runtime::Untold), "/container:0123456789ab"),
+            ("/kubepods/pod<uid>/<id>", Some(Runtime::Unnamed), "/container:0123456789ab"),
             ("/kubepods/burstable/pod<uid>/crio-<id>", Some(Runtime::CriO), "/cri-o:0123456789ab"),
             ("/kubepods/burstable/pod<uid>", None, ""),
             (

@@ -19,7 +19,7 @@ pub enum Runtime {
     Lxc,
     /// A container for certain, whose path does not name the runtime: several runtimes with the
     /// `cgroupfs` driver use the bare id.
-    Untold,
+    Unnamed,
 }
 
 impl Runtime {
@@ -32,7 +32,7 @@ impl Runtime {
             Self::CriO => "cri-o",
             Self::Podman => "podman",
             Self::Lxc => "lxc",
-            Self::Untold => "container",
+            Self::Unnamed => "container",
         }
     }
 }
@@ -83,7 +83,7 @@ impl Container {
             return Some(Self::new(Runtime::Lxc, name, true));
         }
         if is_id(segment, FULL_ID) {
-            return Some(Self::new(Runtime::Untold, segment, false));
+            return Some(Self::new(Runtime::Unnamed, segment, false));
         }
         let (prefix, id) = segment.strip_suffix(".scope").unwrap_or(segment).rsplit_once('-')?;
         Self::prefixed(prefix, id)

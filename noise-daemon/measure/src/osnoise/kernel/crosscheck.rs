@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use noise_common::watch::Interference;
+use noise_common::watch::NoiseEvent;
 use serde_json::{Value, json};
 
 use crate::clock::now_ns;
@@ -160,7 +160,7 @@ impl Agreement {
 /// noised's programs at work beside the tracer.
 pub struct CrossCheck {
     watcher: Watcher,
-    waiting: BTreeMap<u32, Vec<Interference>>,
+    waiting: BTreeMap<u32, Vec<NoiseEvent>>,
     unkept: u64,
     /// Since when, CLOCK_MONOTONIC, ns.
     since_ns: u64,

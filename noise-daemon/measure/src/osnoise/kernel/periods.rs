@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use noise_common::signals::VECTORS;
-use noise_common::watch::{Interference, Kind};
+use noise_common::watch::{Kind, NoiseEvent};
 
 use super::line::{Item, Line, Noise, Sums};
 use crate::explain::{Explained, explain};
@@ -33,7 +33,7 @@ struct Open {
     /// The thread that measures.
     thread: u32,
     samples: Vec<(Gap, u64)>,
-    events: Vec<Interference>,
+    events: Vec<NoiseEvent>,
     lost: u64,
 }
 
@@ -163,7 +163,7 @@ fn counts(sums: &Sums) -> Counts {
 
 /// The kernel says how many events a sample had, so that one whose events were lost is not
 /// attributed to the hardware.
-fn explained(samples: &[(Gap, u64)], events: &mut [Interference]) -> Vec<Explained> {
+fn explained(samples: &[(Gap, u64)], events: &mut [NoiseEvent]) -> Vec<Explained> {
     let gaps: Vec<Gap> = samples.iter().map(|(gap, _)| *gap).collect();
     let mut all = explain(&gaps, events);
     for (sample, (_, interferences)) in all.iter_mut().zip(samples) {
@@ -173,7 +173,7 @@ fn explained(samples: &[(Gap, u64)], events: &mut [Interference]) -> Vec<Explain
 }
 
 /// The event as noised's own programs would have reported it, on the tracer's clock.
-fn interference(cpu: u32, noise: &Noise) -> Interference {
+fn interference(cpu: u32, noise: &Noise) -> NoiseEvent {
     let (id, number) = match noise.kind {
         Kind::Vector => {
             let index = VECTORS.iter().position(|vector| *vector == noise.name).unwrap_or(0);
@@ -182,7 +182,7 @@ fn interference(cpu: u32, noise: &Noise) -> Interference {
         _ => (noise.number, 0),
     };
     let comm = if noise.kind == Kind::Thread { comm(&noise.name) } else { [0; 2] };
-    Interference {
+    NoiseEvent {
         start_ns: noise.start_ns,
         end_ns: noise.start_ns.saturating_add(noise.net_ns),
         net_ns: noise.net_ns,
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gap_that_stopped_the_tracer_is_told_with_what_there_was() {
+    fn the_gap_that_stopped_the_tracer_is_reported_with_what_there_was() {
         let unfinished = PERIOD.lines().skip(1).take(7).collect::<Vec<_>>().join("\n");
         let mut periods = Periods::new(71_900_000_000, 2_000_000, u64::MAX);
         assert_eq!(read(&mut periods, &unfinished), []);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_period_with_too_much_noise_is_told_as_that() {
+    fn a_period_with_too_much_noise_is_reported_as_that() {
         let mut periods = Periods::new(0, u64::MAX, 2_685_999);
         let reports = read(&mut periods, PERIOD);
         let Some(Stopped::Total(2_686_000, gap)) = reports[0].stopped else { unreachable!() };

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_without_the_tracer_is_told_so() {
+    fn a_kernel_without_the_tracer_is_reported_so() {
         let root = fixture("timerlat_not_osnoise function nop\n");
         let error = Tracefs::at(root.path()).unwrap_err();
         assert!(error.is_unsupported());

@@ -47,7 +47,7 @@ fn arguments_are_read() {
 }
 
 #[test]
-fn comparisons_are_told_as_agreed() {
+fn comparisons_are_printed_as_agreed() {
     let options = CompareOptions { confidence: 0.95, resamples: 500, seed: 1 };
     let compared = compare(&sample(10, 2.0, 1), &sample(20, 8.0, 2), options);
     insta::assert_snapshot!(page::page(&compared));
@@ -75,7 +75,7 @@ fn a_short_sample_is_warned_of_before_its_figures_and_takes_few_lines() {
 }
 
 #[test]
-fn documents_tell_the_unknown_as_null() {
+fn documents_have_the_unknown_as_null() {
     let options = CompareOptions { confidence: 0.9, resamples: 100, seed: 1 };
     let compared = compare(&sample(10, 2.0, 1), &sample(1, 2.0, 2), options);
     let value: serde_json::Value = serde_json::from_str(&document(&compared).unwrap()).unwrap();

@@ -76,13 +76,13 @@ fn what_cannot_be_is_a_usage_error() {
 }
 
 #[test]
-fn measured_noise_is_told_as_agreed() {
+fn measured_noise_is_printed_as_agreed() {
     let words = ["a", "--granularity", "1ms,100ms,6s", "--nodes", "1,100,1e4,1e6"];
     insta::assert_snapshot!(page::page(&printed(&words, Some(&sample()))));
 }
 
 #[test]
-fn periodic_noise_is_told_as_agreed() {
+fn periodic_noise_is_printed_as_agreed() {
     let words = ["--period", "100ms", "--length", "2500us", "--granularity", "100us"];
     let more = ["--nodes", "1,100,1e7", "--simulate", "200"];
     insta::assert_snapshot!(page::page(&printed(&[&words[..], &more].concat(), None)));

@@ -15,7 +15,7 @@ use crate::cli::output::Painted;
 
 /// Rows for whom it waited.
 const SHOWN_WHOM: usize = 8;
-/// Part of the longer span below which nobody is shown.
+/// Part of the longer span below which a row is left out.
 const LEAST_SHARE: f64 = 0.001;
 /// Up to this part longer or shorter, an execution takes about as long.
 const SAME_SHARE: f64 = 0.02;

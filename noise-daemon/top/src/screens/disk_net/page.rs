@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_told_with_its_queue_and_who_was_there() {
+    fn a_device_is_reported_with_its_queue_and_who_was_there() {
         let mut made = Made::new();
         made.frame();
         for _ in 0..5 {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_tells_its_troubles() {
+    fn an_interface_shows_its_troubles() {
         let mut made = Made::new();
         made.frame();
         made.delay(Signal::NetRxWait, &["eth0"], 1 << 12, 10);

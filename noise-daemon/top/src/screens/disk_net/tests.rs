@@ -48,7 +48,7 @@ fn busy() -> Made {
 }
 
 #[test]
-fn waits_are_told_by_place_and_operation() {
+fn waits_are_reported_by_place_and_operation() {
     let table = table(&busy().history, &Look::default());
     assert!(table.rows.iter().all(|row| row.cells.len() == table.columns.len()));
     assert_eq!(table.rows.len(), 7);

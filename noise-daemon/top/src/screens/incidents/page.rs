@@ -83,7 +83,7 @@ fn levels(episode: &Episode) -> Table {
 }
 
 fn culprits(episode: &Episode) -> Table {
-    let (named, others) = episode.told_culprits(SHOWN);
+    let (named, others) = episode.named_culprits(SHOWN);
     let mut rows: Vec<Row> = Vec::new();
     let mut push = |name: String, cause: &str, time: Time, beyond: Option<Time>, tone| {
         let cells = vec![
@@ -296,7 +296,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_incident_is_told_with_all_that_is_known() {
+    fn an_incident_is_reported_with_all_that_is_known() {
         let mut made = Made::new();
         made.frame();
         let mut one = report(7, true, -100, 1);
@@ -373,7 +373,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_was_kept_of_its_begin_is_told() {
+    fn what_was_kept_of_its_begin_is_reported() {
         let without = KeptTrace::without(7, time(0), "the disk is full");
         let kept = KeptTrace {
             waits: vec!["web 42 waited 3 ms".into()],

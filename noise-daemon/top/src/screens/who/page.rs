@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_is_told_in_words_and_numbers() {
+    fn a_pair_is_reported_in_words_and_numbers() {
         let mut made = Made::new();
         made.frame();
         for _ in 0..5 {
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_does_nothing_now_is_told_as_such() {
+    fn one_that_does_nothing_now_is_reported_as_such() {
         let mut made = Made::new();
         made.frame();
         made.foreign(Resource::Cpu, "", "a", "b", 1_000, 1);

@@ -3,9 +3,11 @@
 //! Numbers below 31 fit into the short head of an event: those are the frequent ones.
 
 use noise_common::hooks::{Edge, Hook, VECTOR_HOOKS, Vector};
+use noise_common::store::calls::{CALLS, CallInfo};
 
 use crate::event::Kind;
-use crate::what::{MARK, THROTTLED};
+use crate::ipc::FUTEX_ADDRESS;
+use crate::what::{CALL_OTHER, CONNECTION, MARK, STATEDUMP_SOCKET, THROTTLED};
 
 /// How a field is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +26,10 @@ pub enum Type {
     Address,
     /// A text of any length.
     Text,
+    /// The number of a kind of object, in 8 bits, which has a name.
+    Object,
+    /// 8 bits without a sign.
+    Byte,
 }
 
 /// A field.
@@ -164,17 +170,108 @@ const LAST: &[(&str, &[Field])] = &[
     // LTTng has none like it.
     ("statedump_cgroup", &[("tid", Type::Signed), ("path", Type::Text)]),
     (MARK, MARKED),
+    (CALL_OTHER, &[("fd", Type::Signed), TID, OBJECT, ID, PEER, POSITION]),
+    (CONNECTION, CONNECTED),
+    (
+        "inet_sock_set_state",
+        &[
+            ("oldstate", Type::Unsigned),
+            ("newstate", Type::Unsigned),
+            ("sport", Type::Unsigned),
+            ("dport", Type::Unsigned),
+            ("protocol", Type::Unsigned),
+            ("saddr", Type::Text),
+            ("daddr", Type::Text),
+            ID,
+            NET_NS,
+        ],
+    ),
+    ("sock_send_length", TRANSFER),
+    ("sock_recv_length", TRANSFER),
+    ("sk_data_ready", &[OBJECT, ID, PEER, POSITION]),
+    (
+        "signal_generate",
+        &[
+            ("sig", Type::Signed),
+            ("code", Type::Signed),
+            ("comm", Type::Comm),
+            ("pid", Type::Signed),
+            ("group", Type::Signed),
+            ("result", Type::Signed),
+        ],
+    ),
+    ("signal_deliver", &[("sig", Type::Signed), ("code", Type::Signed), TID]),
+    (
+        "lttng_statedump_file_descriptor",
+        &[
+            ("pid", Type::Signed),
+            ("fd", Type::Signed),
+            ("flags", Type::Unsigned),
+            ("filename", Type::Text),
+            OBJECT,
+            ID,
+            PEER,
+        ],
+    ),
+    (STATEDUMP_SOCKET, CONNECTED),
     (
         THROTTLED,
         &[("comm", Type::Comm), ("tid", Type::Signed), ("throttled_ns", Type::LongUnsigned)],
     ),
 ];
 
-/// All events, in order of their numbers.
-pub fn all() -> impl Iterator<Item = (String, &'static [Field])> {
-    let plain = |(name, fields): &(&str, &'static [Field])| ((*name).to_owned(), *fields);
-    let vector = |hook: &Hook| (format!("x86_irq_vectors_{}", hook.tracepoint()), VECTOR);
-    FIRST.iter().map(plain).chain(VECTOR_HOOKS.iter().map(vector)).chain(LAST.iter().map(plain))
+const NET_NS: Field = ("net_ns", Type::Unsigned);
+const TRANSFER: &[Field] = &[("ret", Type::Signed), OBJECT, ID, PEER, POSITION];
+const CONNECTED: &[Field] = &[
+    ("inode", Type::Unsigned),
+    ("protocol", Type::Unsigned),
+    ("local_address", Type::Text),
+    ("local_port", Type::Unsigned),
+    ("remote_address", Type::Text),
+    ("remote_port", Type::Unsigned),
+    NET_NS,
+];
+
+/// What ours has of system calls beside the fields of LTTng.
+const TID: Field = ("noised_tid", Type::Signed);
+const OBJECT: Field = ("noised_object", Type::Object);
+const ID: Field = ("noised_id", Type::LongUnsigned);
+const PEER: Field = ("noised_peer", Type::Unsigned);
+const POSITION: Field = ("noised_position", Type::Unsigned);
+const PEEK: Field = ("noised_peek", Type::Byte);
+const RETURNED: &[Field] = &[("ret", Type::LongSigned), TID, OBJECT, ID, PEER, POSITION, PEEK];
+/// The first number of calls: two of each, begin and end.
+const CALLS_AT: u32 = LAST_AT + LAST.len() as u32;
+
+/// Fields of a call's begin.
+fn called(info: &CallInfo) -> Vec<Field> {
+    let argument = |(name, _): &(&'static str, u8)| {
+        let of = if *name == FUTEX_ADDRESS { Type::Address } else { Type::Signed };
+        (*name, of)
+    };
+    info.fields.iter().map(argument).chain([TID, OBJECT, ID, PEER]).collect()
+}
+
+/// All events, in order of their numbers; those of calls where a recording may have them.
+pub fn all(has_calls: bool) -> impl Iterator<Item = (String, Vec<Field>)> {
+    let plain = |(name, fields): &(&str, &'static [Field])| ((*name).to_owned(), fields.to_vec());
+    let vector = |hook: &Hook| (format!("x86_irq_vectors_{}", hook.tracepoint()), VECTOR.to_vec());
+    let call = |info: &CallInfo| {
+        let name = |edge: &str| format!("syscall_{edge}_{}", info.name);
+        [(name("entry"), called(info)), (name("exit"), RETURNED.to_vec())]
+    };
+    let calls = if has_calls { CALLS } else { &[] };
+    FIRST
+        .iter()
+        .map(plain)
+        .chain(VECTOR_HOOKS.iter().map(vector))
+        .chain(LAST.iter().map(plain))
+        .chain(calls.iter().flat_map(call))
+}
+
+/// The number of a call's begin; that of its end is the next.
+fn call(info: &CallInfo) -> Option<u32> {
+    Some(CALLS_AT + 2 * u32::try_from(CallInfo::place(info.number)?).ok()?)
 }
 
 const fn vector(which: Vector, edge: Edge) -> u32 {
@@ -187,12 +284,14 @@ const fn vector(which: Vector, edge: Edge) -> u32 {
 
 /// Whether an event of that number is part of a state dump.
 pub const fn is_dumped(number: u32) -> bool {
-    number >= LAST_AT + 5 && number < LAST_AT + 12
+    (number >= LAST_AT + 5 && number < LAST_AT + 12)
+        || number == LAST_AT + 21
+        || number == LAST_AT + 22
 }
 
 /// The number of an event; `None` of those that our recordings do not have.
 #[inline]
-pub const fn number(kind: &Kind<'_>) -> Option<u32> {
+pub fn number(kind: &Kind<'_>) -> Option<u32> {
     Some(match kind {
         Kind::SchedSwitch { .. } => 0,
         Kind::SchedWaking(_) => 1,
@@ -229,7 +328,19 @@ pub const fn number(kind: &Kind<'_>) -> Option<u32> {
         Kind::StatedumpEnd => LAST_AT + 10,
         Kind::CgroupAttach { .. } => LAST_AT + 11,
         Kind::Mark(_) => LAST_AT + 12,
-        Kind::Throttled { .. } => LAST_AT + 13,
+        Kind::CallOther(_) => LAST_AT + 13,
+        Kind::Connection(_) => LAST_AT + 14,
+        Kind::InetSockSetState { .. } => LAST_AT + 15,
+        Kind::SockSendLength(_) => LAST_AT + 16,
+        Kind::SockRecvLength(_) => LAST_AT + 17,
+        Kind::SkDataReady(_) => LAST_AT + 18,
+        Kind::SignalGenerate(_) => LAST_AT + 19,
+        Kind::SignalDeliver(_) => LAST_AT + 20,
+        Kind::StatedumpFile { .. } => LAST_AT + 21,
+        Kind::StatedumpSocket(_) => LAST_AT + 22,
+        Kind::Throttled { .. } => LAST_AT + 23,
+        Kind::SyscallEntry(of) => call(of.info)?,
+        Kind::SyscallExit(of) => call(of.info)? + 1,
         _ => return None,
     })
 }

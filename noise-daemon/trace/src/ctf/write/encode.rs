@@ -1,6 +1,9 @@
 //! The fields of an event as bytes, in the order in which [`super::classes`] declares them.
 
+use std::net::SocketAddr;
+
 use crate::event::{Comm, Dumped, Kind, Mark, Packet, Request, Task, Woken};
+use crate::ipc::{Call, Connection, FUTEX_ADDRESS, Object, Return, Second, Signal, Transfer};
 use crate::what::MARK_ACTIONS;
 
 /// The first kernel thread, from which all others come.
@@ -92,6 +95,82 @@ impl Out<'_> {
         self.signed(mark.tid);
         self.unsigned(mark.uid);
         self.long(mark.before_ns);
+    }
+
+    fn object(&mut self, object: &Object) {
+        self.0.push(object.kind as u8);
+        self.long(object.id);
+        self.unsigned(object.peer);
+    }
+
+    fn placed(&mut self, object: &Object) {
+        self.object(object);
+        self.unsigned(object.position);
+    }
+
+    fn end(&mut self, end: &SocketAddr) {
+        self.text(end.ip().to_string().as_bytes());
+        self.unsigned(end.port().into());
+    }
+
+    fn connection(&mut self, connection: &Connection) {
+        self.unsigned(connection.inode);
+        self.unsigned(connection.protocol);
+        self.end(&connection.local);
+        self.end(&connection.remote);
+        self.unsigned(connection.namespace);
+    }
+
+    fn state(&mut self, connection: &Connection, from: u32, to: u32) {
+        let Connection { local, remote, .. } = connection;
+        let ports = [local.port(), remote.port()].map(u32::from);
+        for number in [from, to].into_iter().chain(ports).chain([connection.protocol]) {
+            self.unsigned(number);
+        }
+        for end in [local, remote] {
+            self.text(end.ip().to_string().as_bytes());
+        }
+        self.long(connection.inode.into());
+        self.unsigned(connection.namespace);
+    }
+
+    fn transfer(&mut self, transfer: &Transfer) {
+        self.signed(transfer.ret);
+        self.placed(&transfer.object);
+    }
+
+    fn generated(&mut self, signal: &Signal) {
+        self.signed(signal.sig);
+        self.signed(signal.code);
+        self.comm(&signal.task.comm);
+        self.signed(signal.task.tid);
+        self.signed(signal.group.into());
+        self.signed(signal.result);
+    }
+
+    fn call(&mut self, call: &Call) {
+        for ((name, _), argument) in call.info.fields.iter().zip(call.arguments) {
+            if *name == FUTEX_ADDRESS {
+                self.long(call.object.id);
+            } else {
+                self.signed(argument);
+            }
+        }
+        self.signed(call.tid);
+        self.object(&call.object);
+    }
+
+    fn call_exit(&mut self, call: &Return) {
+        self.long_signed(call.ret);
+        self.signed(call.tid);
+        self.placed(&call.object);
+        self.0.push(call.peeks.into());
+    }
+
+    fn second(&mut self, second: &Second) {
+        self.signed(second.fd);
+        self.signed(second.tid);
+        self.placed(&second.object);
     }
 
     fn process(&mut self, dumped: &Dumped) {
@@ -193,6 +272,28 @@ pub fn fields(kind: &Kind<'_>, bytes: &mut Vec<u8>) {
             out.long(*throttled_ns);
         }
         Kind::Mark(mark) => out.mark(mark),
+        Kind::SyscallEntry(call) => out.call(call),
+        Kind::SyscallExit(call) => out.call_exit(call),
+        Kind::CallOther(second) => out.second(second),
+        Kind::Connection(connection) | Kind::StatedumpSocket(connection) => {
+            out.connection(connection);
+        }
+        Kind::InetSockSetState { connection, from, to } => out.state(connection, *from, *to),
+        Kind::SockSendLength(transfer) | Kind::SockRecvLength(transfer) => out.transfer(transfer),
+        Kind::SkDataReady(object) => out.placed(object),
+        Kind::SignalGenerate(signal) => out.generated(signal),
+        Kind::SignalDeliver(signal) => {
+            out.signed(signal.sig);
+            out.signed(signal.code);
+            out.signed(signal.task.tid);
+        }
+        Kind::StatedumpFile { pid, fd, flags, filename, object } => {
+            out.signed(*pid);
+            out.signed(*fd);
+            out.unsigned(*flags);
+            out.text(filename);
+            out.object(object);
+        }
         // These have no fields, or are not recorded.
         _ => {}
     }

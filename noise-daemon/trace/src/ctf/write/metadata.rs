@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use noise_common::store::calls::{OBJECT_KINDS, ObjectKind};
+
 use super::Uuid;
 use super::classes::{Type, all};
 
@@ -25,6 +27,8 @@ pub struct Origin {
     pub offset_ns: u64,
     /// The same at the end, where that is known.
     pub offset_at_end_ns: Option<u64>,
+    /// Whether it may have system calls.
+    pub has_calls: bool,
 }
 
 /// A text within quotes. What acts on readers or ends a text early becomes an underscore.
@@ -53,6 +57,8 @@ const fn declared(of: Type) -> &'static str {
         Type::LongUnsigned => "uint64_t",
         Type::Address => "address_t",
         Type::Text => "string",
+        Type::Object => "enum object_kind",
+        Type::Byte => "uint8_t",
     }
 }
 
@@ -74,6 +80,9 @@ pub fn metadata(uuid: Uuid, origin: &Origin) -> String {
             "typealias integer {{ size = {size}; align = {align}; signed = {signed};{more} }} := {name};"
         );
     }
+    let object = |kind: &ObjectKind| format!("{} = {}", kind.name(), *kind as u8);
+    let objects: Vec<String> = OBJECT_KINDS.iter().map(object).collect();
+    let _ = writeln!(text, "\nenum object_kind : uint8_t {{ {} }};", objects.join(", "));
     let uuid = grouped(uuid);
     let _ = writeln!(
         text,
@@ -106,14 +115,14 @@ pub fn metadata(uuid: Uuid, origin: &Origin) -> String {
          stream {\n\tid = 0;\n\tevent.header := struct event_header;\n\
          \tpacket.context := struct packet_context;\n};\n",
     );
-    for (number, (name, fields)) in all().enumerate() {
+    for (number, (name, fields)) in all(origin.has_calls).enumerate() {
         let _ = write!(
             text,
             "\nevent {{\n\tname = \"{name}\";\n\tid = {number};\n\tstream_id = 0;\n\tfields := struct {{\n"
         );
         for (field, of) in fields {
-            let length = if *of == Type::Comm { "[16]" } else { "" };
-            let _ = writeln!(text, "\t\t{} _{field}{length};", declared(*of));
+            let length = if of == Type::Comm { "[16]" } else { "" };
+            let _ = writeln!(text, "\t\t{} _{field}{length};", declared(of));
         }
         text.push_str("\t};\n};\n");
     }

@@ -1,5 +1,7 @@
 //! What is written is read again.
 
+mod ipc;
+
 use noise_common::hooks::{Hook, VECTOR_HOOKS};
 use proptest::prelude::*;
 
@@ -20,6 +22,7 @@ fn origin() -> Origin {
         recorder: "noised 0.1.0".to_owned(),
         offset_ns: OFFSET_NS,
         offset_at_end_ns: Some(OFFSET_NS + 5),
+        has_calls: true,
     }
 }
 
@@ -97,6 +100,7 @@ fn kind() -> impl Strategy<Value = Kind<'static>> {
     let done = |request: Request<'static>| Request { bytes: 0, tid: 0, comm: b"", ..request };
     prop_oneof![
         4 => sched(),
+        4 => ipc::kind(),
         1 => request().prop_map(|it| Kind::BlockRqInsert(Request { error: 0, ..it })),
         1 => request().prop_map(|it| Kind::BlockRqIssue(Request { error: 0, ..it })),
         1 => request().prop_map(|it| Kind::BlockRqMerge(Request { error: 0, bytes: 0, ..it })),

@@ -2,8 +2,8 @@
 
 use noise_common::hooks::Vector;
 use noise_model::clean::as_text;
+use noise_protobuf::Message;
 
-use super::super::proto::Message;
 use crate::event::{Comm, Kind, Packet, Request, Task, Woken};
 
 /// Bits of what a block request does, as LTTng has them, with the letters of ftrace in their order. The one

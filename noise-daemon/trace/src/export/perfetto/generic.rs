@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use noise_model::clean::as_text;
+use noise_protobuf::Message;
 
-use super::super::proto::Message;
 use crate::record::{Record, Stored};
 use crate::value::{Shape, Value, Visit};
 

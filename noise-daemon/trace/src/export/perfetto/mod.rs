@@ -15,11 +15,11 @@ mod tracks;
 use std::collections::BTreeMap;
 
 use noise_model::clean::as_text;
+use noise_protobuf::Message;
 
 use self::generic::Generic;
 pub use self::tracks::Part;
 use self::tracks::Tracks;
-use super::proto::Message;
 use crate::clock::Clock;
 use crate::delays::watch::{Delay, Wait};
 use crate::event::{Dumped, Event, Kind, Loss};

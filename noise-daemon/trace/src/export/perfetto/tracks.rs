@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 
 use noise_common::hooks::Vector;
 use noise_model::clean::as_text;
+use noise_protobuf::Message;
 
-use super::super::proto::Message;
 use super::{field, put_packet};
 use crate::delays::watch::{Delay, Signal, Subject, Wait};
 use crate::event::{Event, Loss, Mark};

@@ -1,8 +1,8 @@
-//! Messages of protocol buffers: the wire format, as far as it is written here. Numbers as varints, texts
-//! and messages with their lengths in front.
+//! PURE: messages of protocol buffers: the wire format, as far as it is written here. Numbers as varints,
+//! texts and messages with their lengths in front. Nothing is read.
 //!
-//! Events become bytes as they come, without a structure of them in between, which is what libraries for
-//! this format begin with.
+//! Events and metrics become bytes as they come, without a structure of them in between, which is what
+//! libraries for this format begin with.
 
 /// Wire types, in the lower three bits of what stands before a value.
 const VARINT: u32 = 0;
@@ -14,6 +14,16 @@ const LENGTH: u32 = 2;
 pub struct Message(Vec<u8>);
 
 impl Message {
+    /// An empty one with room for so many bytes.
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self(Vec::with_capacity(bytes))
+    }
+
+    /// What is in it, on its own.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+
     /// What is in it.
     pub fn bytes(&self) -> &[u8] {
         &self.0
@@ -54,6 +64,25 @@ impl Message {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
+    /// A number with a fraction: `double`.
+    pub fn double(&mut self, field: u32, value: f64) {
+        self.fixed(field, value.to_bits());
+    }
+
+    /// A number with a sign that is mostly small: `sint32`, `sint64`.
+    pub fn zigzag(&mut self, field: u32, value: i64) {
+        self.key(field, VARINT);
+        self.push(zigzag(value));
+    }
+
+    /// Several of them in one piece (packed), if there are any.
+    pub fn zigzags(&mut self, field: u32, values: impl IntoIterator<Item = i64>) {
+        let mut values = values.into_iter().peekable();
+        if values.peek().is_some() {
+            self.message(field, |inner| values.for_each(|value| inner.push(zigzag(value))));
+        }
+    }
+
     /// A text.
     pub fn text(&mut self, field: u32, text: &str) {
         self.raw(field, text.as_bytes());
@@ -74,6 +103,11 @@ impl Message {
     /// A message inside.
     pub fn message(&mut self, field: u32, write: impl FnOnce(&mut Self)) {
         self.key(field, LENGTH);
+        self.delimited(write);
+    }
+
+    /// A message with nothing but its length in front, as messages stand in a stream.
+    pub fn delimited(&mut self, write: impl FnOnce(&mut Self)) {
         let at = self.0.len();
         // Nearly all are shorter than 128 bytes, whose length has one byte.
         self.0.push(0);
@@ -89,6 +123,11 @@ impl Message {
         prefix.push(length as u64);
         self.0.splice(at..=at, prefix.0);
     }
+}
+
+/// A number with a sign as one without: 0, -1, 1, -2, … are 0, 1, 2, 3, …
+const fn zigzag(value: i64) -> u64 {
+    (value << 1 ^ value >> 63).cast_unsigned()
 }
 
 #[cfg(test)]
@@ -109,5 +148,24 @@ mod tests {
         expected.extend([0x82, 0x01, 2, b'a', b'b', 0x1a, 0xcb, 0x01, 0x0a, 0xc8, 0x01]);
         expected.extend([b'x'; 200]);
         assert_eq!(message.bytes(), expected);
+    }
+
+    #[test]
+    fn small_numbers_are_short_whatever_their_sign() {
+        let mut message = Message::with_capacity(64);
+        message.zigzag(5, 2);
+        message.zigzags(13, [0, -1, 1, i64::MIN, i64::MAX]);
+        message.zigzags(14, []);
+        message.double(6, 0.5);
+        message.delimited(|inner| inner.zigzag(1, -300));
+        let mut expected = vec![0x28, 4, 0x6a, 23, 0, 1, 2];
+        expected.extend([0xff; 9]);
+        expected.push(1);
+        expected.push(0xfe);
+        expected.extend([0xff; 8]);
+        expected.push(1);
+        expected.extend([0x31, 0, 0, 0, 0, 0, 0, 0xe0, 0x3f]);
+        expected.extend([3, 0x08, 0xd7, 0x04]);
+        assert_eq!(message.into_bytes(), expected);
     }
 }

@@ -43,7 +43,7 @@ impl Episode {
     }
 
     /// Culprits that are worth their name, at most so many, and all others together.
-    pub fn told_culprits(&self, most: usize) -> (Vec<&Culprit<Name>>, Time) {
+    pub fn named_culprits(&self, most: usize) -> (Vec<&Culprit<Name>>, Time) {
         let mut listed = Vec::new();
         let mut others = self.others;
         for culprit in &self.culprits {

@@ -1,0 +1,53 @@
+//! PURE: the metrics of incidents: what is disturbed, and by whom.
+
+use noise_analysis::Overview;
+use prometheus::proto::{MetricFamily, MetricType};
+
+use super::{counter, family, gauge};
+
+/// Culprits of a disturbed signal of a subject that have a series.
+const CULPRITS: usize = 3;
+
+/// The families about incidents.
+pub fn families(overview: &Overview) -> Vec<MetricFamily> {
+    let active = overview
+        .active
+        .iter()
+        .map(|(signal, subject)| gauge(&["signal", "subject"], &[signal.name(), subject], 1.0));
+    // What is over has culprits as well.
+    let disturbed = overview.incidents.iter().flat_map(|report| report.episodes());
+    let disturbed = disturbed.filter(|episode| episode.is_active());
+    let shares = disturbed.flat_map(|episode| {
+        let nothing_beyond = episode.nothing_beyond();
+        let culprits = episode.culprits.iter().map(move |one| (one, one.part(nothing_beyond)));
+        culprits.filter(|(_, share)| *share > 0.0).take(CULPRITS).map(|(one, share)| {
+            let names = ["signal", "subject", "culprit", "cause"];
+            let values = [episode.signal.name(), &episode.subject, &one.culprit, one.cause.name()];
+            gauge(&names, &values, share.min(1.0))
+        })
+    });
+    let opened = overview
+        .opened
+        .iter()
+        .map(|(signal, count)| counter(&["signal"], &[signal.name()], *count as f64));
+    vec![
+        family(
+            "noised_incident_active",
+            "Signals of subjects that are disturbed now, each as a part of an open incident; always 1.",
+            MetricType::GAUGE,
+            active.collect(),
+        ),
+        family(
+            "noised_incident_culprit_share",
+            "Share of the excess delay of a disturbed signal that is due to a culprit, 0 to 1; the first three culprits of each.",
+            MetricType::GAUGE,
+            shares.collect(),
+        ),
+        family(
+            "noised_incidents_total",
+            "Incidents that opened, by the signal that left its baseline first.",
+            MetricType::COUNTER,
+            opened.collect(),
+        ),
+    ]
+}

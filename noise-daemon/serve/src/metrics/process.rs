@@ -1,0 +1,130 @@
+//! The metrics of this process: what the library collects of it, and what serving costs.
+
+use std::time::{Duration, SystemTime};
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike as _;
+use nix::time::{ClockId, clock_gettime};
+use prometheus::core::Collector as _;
+use prometheus::proto::{MetricFamily, MetricType};
+
+use super::own::SINCE_BOOT;
+use super::{counter, family, gauge};
+use crate::web::{Costs, Web};
+
+/// When counters began to count, since 1970.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Began {
+    /// Those of the daemon.
+    daemon: Duration,
+    /// Those of the kernel.
+    host: Duration,
+}
+
+impl Began {
+    /// Those of the running process, whose start is among its metrics. Computed once: the time of day can
+    /// be set meanwhile.
+    fn of_self(families: &[MetricFamily]) -> Self {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let up = clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::ZERO, Duration::from);
+        let start = families.iter().find(|family| family.name() == "process_start_time_seconds");
+        let start = start.and_then(|family| family.get_metric().first());
+        let start = start.map(|metric| metric.get_gauge().get_value());
+        let start = start.and_then(|start| Duration::try_from_secs_f64(start).ok());
+        Self { daemon: start.unwrap_or(now), host: now.saturating_sub(up) }
+    }
+
+    /// Those of a family.
+    pub(super) fn of(self, family: &str) -> Duration {
+        if SINCE_BOOT.contains(&family) { self.host } else { self.daemon }
+    }
+}
+
+/// The metrics of this process itself.
+pub struct Process {
+    began: Began,
+    collector: prometheus::process_collector::ProcessCollector,
+    web: Web,
+    costs: Costs,
+}
+
+impl Process {
+    /// Those of the running process.
+    pub fn of_self(web: Web, costs: Costs) -> Self {
+        let collector = prometheus::process_collector::ProcessCollector::for_self();
+        let began = Began::of_self(&collector.collect());
+        Self { began, collector, web, costs }
+    }
+
+    /// When what is counted began.
+    pub(super) fn began(&self) -> Began {
+        self.began
+    }
+
+    /// Their families. The library counts whole seconds of CPU time, of which this process needs few.
+    pub(super) fn collect(&self) -> Vec<MetricFamily> {
+        let mut families = self.collector.collect();
+        let cpu = families.iter_mut().find(|family| family.name() == "process_cpu_seconds_total");
+        if let (Some(family), Ok(usage)) = (cpu, getrusage(UsageWho::RUSAGE_SELF)) {
+            let used = [usage.user_time(), usage.system_time()];
+            let used: f64 = used.map(|time| time.num_microseconds() as f64 / 1e6).iter().sum();
+            family.set_metric(vec![counter(&[], &[], used)]);
+        }
+        let hangups = self.costs.hangups.counts();
+        families.push(family(
+            "noised_http_hangups_total",
+            "Connections that this daemon ended before their clients were done, by reason: unused or slow while others waited, or late.",
+            MetricType::COUNTER,
+            hangups.map(|(why, count)| counter(&["reason"], &[why], count as f64)).collect(),
+        ));
+        families.push(family(
+            "noised_http_requests_delayed_total",
+            "Requests that waited for their turn, because answering had used up its part of a CPU.",
+            MetricType::COUNTER,
+            vec![counter(&[], &[], self.costs.budget.delayed() as f64)],
+        ));
+        let marks = self.costs.marks.all();
+        families.push(family(
+            "noised_marks_total",
+            "Datagrams that came to the socket of marks, by what became of them.",
+            MetricType::COUNTER,
+            marks.map(|(what, count)| counter(&["result"], &[what], count as f64)).into(),
+        ));
+        let expiry = self.web.expiry_s().map(|seconds| gauge(&[], &[], seconds as f64));
+        families.push(family(
+            "noised_tls_certificate_expiry_timestamp_seconds",
+            "When the first certificate of the server's chain expires, since 1970.",
+            MetricType::GAUGE,
+            expiry.into_iter().collect(),
+        ));
+        families
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_began_with_the_process_or_with_the_host() {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        let began = Process::of_self(Web::plain(), Costs::default()).began();
+        let (own, host) = (began.of("noised_dropped_total"), began.of(SINCE_BOOT[0]));
+        assert!(host < own && own <= now, "{host:?}, {own:?}, {now:?}");
+        assert!(now - own < Duration::from_secs(3600), "{own:?}");
+    }
+
+    #[test]
+    fn cpu_time_of_the_process_is_given_in_fractions_of_a_second() {
+        let spent = || {
+            let families = Process::of_self(Web::plain(), Costs::default()).collect();
+            let cpu = families.iter().find(|family| family.name() == "process_cpu_seconds_total");
+            cpu.unwrap().get_metric()[0].get_counter().get_value()
+        };
+        let before = spent();
+        let began = std::time::Instant::now();
+        while began.elapsed() < Duration::from_millis(50) {}
+        let after = spent();
+        assert!(after > before && after - before < 1.0, "{before}, then {after}");
+    }
+}

@@ -1,0 +1,141 @@
+//! PURE: a family of metrics as a message of Prometheus' protocol buffers (io.prometheus.client.MetricFamily,
+//! proto2, of prometheus/client_model), with its length in front.
+//!
+//! A histogram is there twice, as agreed by those who read them: with classic buckets, and native. A reader
+//! of native histograms leaves the classic ones out, unless it is set to take both.
+
+use std::time::Duration;
+
+use noise_model::Series;
+use noise_protobuf::Message;
+use prometheus::proto::{Metric, MetricFamily, MetricType};
+
+use super::native::{Native, SCHEMA, ZERO_THRESHOLD_S};
+use super::openmetrics::{family_name, unit_of};
+
+/// Numbers of fields, by message.
+mod family {
+    pub const NAME: u32 = 1;
+    pub const HELP: u32 = 2;
+    pub const TYPE: u32 = 3;
+    pub const METRIC: u32 = 4;
+    pub const UNIT: u32 = 5;
+}
+mod metric {
+    pub const LABEL: u32 = 1;
+    pub const GAUGE: u32 = 2;
+    pub const COUNTER: u32 = 3;
+    pub const HISTOGRAM: u32 = 7;
+}
+mod label {
+    pub const NAME: u32 = 1;
+    pub const VALUE: u32 = 2;
+}
+mod number {
+    pub const VALUE: u32 = 1;
+    pub const CREATED: u32 = 3;
+}
+mod histogram {
+    pub const COUNT: u32 = 1;
+    pub const SUM: u32 = 2;
+    pub const BUCKET: u32 = 3;
+    pub const SCHEMA: u32 = 5;
+    pub const ZERO_THRESHOLD: u32 = 6;
+    pub const ZERO_COUNT: u32 = 7;
+    pub const POSITIVE_SPAN: u32 = 12;
+    pub const POSITIVE_DELTA: u32 = 13;
+    pub const CREATED: u32 = 15;
+}
+mod bucket {
+    pub const CUMULATIVE_COUNT: u32 = 1;
+    pub const UPPER_BOUND: u32 = 2;
+}
+mod span {
+    pub const OFFSET: u32 = 1;
+    pub const LENGTH: u32 = 2;
+}
+mod timestamp {
+    pub const SECONDS: u32 = 1;
+    pub const NANOS: u32 = 2;
+}
+
+/// Writes a family that began at that time since 1970. Its histograms were made of `series`, in this order.
+pub fn write(message: &mut Message, family: &MetricFamily, began: Duration, series: &[&Series]) {
+    let mut native = Native::default();
+    message.delimited(|message| {
+        message.text(family::NAME, family.name());
+        message.text(family::HELP, family.help());
+        let kind: u32 = match family.get_field_type() {
+            MetricType::COUNTER => 0,
+            MetricType::GAUGE => 1,
+            MetricType::SUMMARY => 2,
+            MetricType::UNTYPED => 3,
+            MetricType::HISTOGRAM => 4,
+        };
+        message.unsigned(family::TYPE, kind);
+        let mut series = series.iter();
+        for own in family.get_metric() {
+            message.message(family::METRIC, |message| {
+                for pair in own.get_label() {
+                    message.message(metric::LABEL, |message| {
+                        message.text(label::NAME, pair.name());
+                        message.text(label::VALUE, pair.value());
+                    });
+                }
+                match family.get_field_type() {
+                    MetricType::COUNTER => message.message(metric::COUNTER, |message| {
+                        message.double(number::VALUE, own.get_counter().get_value());
+                        created(message, number::CREATED, began);
+                    }),
+                    MetricType::GAUGE => message.message(metric::GAUGE, |message| {
+                        message.double(number::VALUE, own.get_gauge().get_value());
+                    }),
+                    MetricType::HISTOGRAM => message.message(metric::HISTOGRAM, |message| {
+                        classic(message, own);
+                        if let Some(series) = series.next() {
+                            native.fill(&series.totals);
+                            self::native(message, &native);
+                        }
+                        created(message, histogram::CREATED, began);
+                    }),
+                    _ => {}
+                }
+            });
+        }
+        if let Some(unit) = unit_of(family_name(family)) {
+            message.text(family::UNIT, unit);
+        }
+    });
+}
+
+fn classic(message: &mut Message, metric: &Metric) {
+    let own = metric.get_histogram();
+    message.unsigned(histogram::COUNT, own.get_sample_count());
+    message.double(histogram::SUM, own.get_sample_sum());
+    for each in own.get_bucket() {
+        message.message(histogram::BUCKET, |message| {
+            message.unsigned(bucket::CUMULATIVE_COUNT, each.cumulative_count());
+            message.double(bucket::UPPER_BOUND, each.upper_bound());
+        });
+    }
+}
+
+fn native(message: &mut Message, native: &Native) {
+    message.zigzag(histogram::SCHEMA, SCHEMA);
+    message.double(histogram::ZERO_THRESHOLD, ZERO_THRESHOLD_S);
+    message.unsigned(histogram::ZERO_COUNT, native.zero);
+    for (offset, length) in native.spans() {
+        message.message(histogram::POSITIVE_SPAN, |message| {
+            message.zigzag(span::OFFSET, i64::from(offset));
+            message.unsigned(span::LENGTH, length);
+        });
+    }
+    message.zigzags(histogram::POSITIVE_DELTA, native.deltas());
+}
+
+fn created(message: &mut Message, field: u32, began: Duration) {
+    message.message(field, |message| {
+        message.unsigned(timestamp::SECONDS, began.as_secs());
+        message.unsigned(timestamp::NANOS, began.subsec_nanos());
+    });
+}

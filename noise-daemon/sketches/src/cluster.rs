@@ -1,0 +1,195 @@
+//! Kinds of slices: clusters of what they do.
+//!
+//! The vector of a slice is the natural logarithm of one more than the count of each of its system calls, the same of its
+//! stretches without a CPU in steps of an eighth, and the share of its time without a CPU in steps of 1/32. Slices of each
+//! marker are clustered by themselves: OPTICS over 1,000 of them, evenly spaced, with 5 points as the minimum, cut at a
+//! reachability of one half (a count that is 1.6 times another is as far away). Most slices do exactly what others do, and
+//! steep stretches of reachability, which xi looks for, are not there between points at no distance. Every other slice is
+//! in the cluster of the one that it is nearest to. Fewer than 10 slices of a marker are one cluster.
+
+use std::collections::HashMap;
+
+use noise_compare::cluster::{ClusterError, Labels, OpticsSettings, Points, dbscan_labels, optics};
+
+use crate::marker::{ALL, Marker};
+use crate::slices::{NONE, Slice, SliceId};
+use crate::system::System;
+
+/// Slices of a marker that OPTICS orders.
+const MAX_SAMPLE: usize = 1000;
+/// Different vectors of a marker whose nearest is looked for; what has another one is in no cluster.
+const MAX_VECTORS: usize = 1 << 16;
+/// See the module.
+const MIN_POINTS: usize = 5;
+const REACHABILITY: f64 = 0.5;
+const FEWEST: usize = 10;
+
+/// What a slice did, in steps.
+type Steps = (u32, u32, u32);
+
+fn steps(slice: &Slice) -> Steps {
+    let count = (f64::from(slice.idle_count).ln_1p() * 8.0).round();
+    let share = slice.idle_ns as f64 / slice.latency_ns().max(1) as f64;
+    (slice.profile, count as u32, (share.min(1.0) * 32.0).round() as u32)
+}
+
+/// The system calls that slices have, by their numbers, each with its place in vectors.
+fn columns(system: &System, slices: &[SliceId]) -> HashMap<u16, usize> {
+    let mut profiles: Vec<u32> =
+        slices.iter().filter_map(|id| system.slice(*id)).map(|slice| slice.profile).collect();
+    profiles.sort_unstable();
+    profiles.dedup();
+    let mut columns = HashMap::new();
+    for profile in profiles {
+        for (number, _) in system.profiles.numbers(profile) {
+            let next = columns.len();
+            columns.entry(*number).or_insert(next);
+        }
+    }
+    columns
+}
+
+fn vector(system: &System, columns: &HashMap<u16, usize>, steps: Steps) -> Vec<f64> {
+    let (profile, count, share) = steps;
+    let mut vector = vec![0.0; columns.len()];
+    for (number, count) in system.profiles.numbers(profile) {
+        if let Some(place) = columns.get(number).and_then(|column| vector.get_mut(*column)) {
+            *place = f64::from(*count).ln_1p();
+        }
+    }
+    vector.extend([f64::from(count) / 8.0, f64::from(share) / 32.0]);
+    vector
+}
+
+/// Puts slices into clusters, and says how many there are.
+///
+/// # Errors
+/// Where there are more different system calls than vectors may have dimensions.
+pub fn cluster(system: &mut System) -> Result<u32, ClusterError> {
+    let mut by_marker: HashMap<Marker, Vec<SliceId>> = HashMap::new();
+    for (id, slice) in (0..).zip(&system.slices) {
+        by_marker.entry(slice.marker).or_default().push(id);
+    }
+    let mut count = 0;
+    for marker in ALL {
+        let Some(slices) = by_marker.get(&marker) else { continue };
+        let labels = of_marker(system, slices)?;
+        let mut next = count;
+        for (id, label) in slices.iter().zip(labels) {
+            let Some(slice) = system.slices.get_mut(*id as usize) else { continue };
+            slice.cluster = label.map_or(NONE, |label| count + label);
+            next = next.max(label.map_or(count, |label| count + label + 1));
+        }
+        count = next;
+    }
+    Ok(count)
+}
+
+/// Places that lie evenly among so many, and follow no period of these: multiples of the golden section.
+fn spread(number: usize, count: usize) -> usize {
+    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+    let part = u128::from((number as u64).wrapping_mul(GOLDEN));
+    usize::try_from((part * count as u128) >> 64).unwrap_or(0)
+}
+
+/// The clusters of slices of one marker, from 0 on.
+fn of_marker(system: &System, slices: &[SliceId]) -> Result<Vec<Option<u32>>, ClusterError> {
+    let all: Vec<Steps> = slices.iter().filter_map(|id| system.slice(*id)).map(steps).collect();
+    let is_one = all.iter().all(|steps| Some(steps) == all.first());
+    if is_one || all.len() < FEWEST {
+        return Ok(vec![Some(0); all.len()]);
+    }
+    let columns = columns(system, slices);
+    let size = all.len().min(MAX_SAMPLE);
+    let sample: Vec<Steps> =
+        (0..size).filter_map(|number| all.get(spread(number, all.len()))).copied().collect();
+    let values: Vec<f64> =
+        sample.iter().flat_map(|steps| vector(system, &columns, *steps)).collect();
+    let points = Points::new(columns.len() + 2, values)?;
+    let settings = OpticsSettings { min_points: MIN_POINTS, ..OpticsSettings::default() };
+    let ordering = optics(&points, &settings)?;
+    let labels: Labels = dbscan_labels(&ordering, REACHABILITY);
+    let mut known: HashMap<Steps, Option<u32>> = HashMap::new();
+    let of = |steps: &Steps| {
+        if let Some(label) = known.get(steps) {
+            return *label;
+        }
+        if known.len() >= MAX_VECTORS {
+            return None;
+        }
+        let own = vector(system, &columns, *steps);
+        let distance = |point: &[f64]| -> f64 {
+            point.iter().zip(&own).map(|(one, other)| (one - other) * (one - other)).sum()
+        };
+        let nearest = points
+            .iter()
+            .map(distance)
+            .enumerate()
+            .min_by(|(_, one), (_, other)| one.total_cmp(other))
+            .map(|(place, _)| place);
+        let label = nearest.and_then(|place| labels.get(place).copied().flatten());
+        let label = label.and_then(|label| u32::try_from(label).ok());
+        known.insert(*steps, label);
+        label
+    };
+    Ok(all.iter().map(of).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::marker::Family;
+    use crate::slices::{Ended, State};
+
+    fn slice(marker: Marker, profile: u32, idle_ns: u64) -> Slice {
+        Slice {
+            thread: 0,
+            key: 0,
+            marker,
+            ended: Ended::Explicit,
+            state: State::Kept,
+            profile,
+            cause: NONE,
+            cluster: NONE,
+            idle_count: u32::from(idle_ns > 0),
+            idle_ns,
+            idle_variance: 0.0,
+            from_ns: 0,
+            to_ns: 1000,
+            true_latency_ns: 1000,
+        }
+    }
+
+    #[test]
+    fn kinds_of_slices_are_told_apart() {
+        let mut system = System::default();
+        let [read, write] = ["read", "write"].map(|name| system.profiles.number(name));
+        let few = system.profiles.place(vec![(read, 1)]);
+        let many = system.profiles.place(vec![(read, 1), (write, 30)]);
+        let marker = Marker::Receive(Family::Tcp);
+        for number in 0..3000u64 {
+            system.slices.push(match number % 3 {
+                0 => slice(marker, few, 0),
+                1 => slice(marker, many, 0),
+                _ => slice(Marker::Pipe, few, 500),
+            });
+        }
+        assert_eq!(cluster(&mut system).unwrap(), 3);
+        let label = |number: usize| system.slices[number].cluster;
+        for number in 0..3000 {
+            assert_eq!(label(number), label(number % 3), "{number}");
+            assert_ne!(label(number), NONE);
+        }
+        assert!(label(0) != label(1) && label(1) != label(2));
+    }
+
+    #[test]
+    fn a_few_are_one_kind_and_none_is_none() {
+        let mut system = System::default();
+        assert_eq!(cluster(&mut system).unwrap(), 0);
+        system.slices.push(slice(Marker::Pipe, 0, 3));
+        system.slices.push(slice(Marker::Pipe, 0, 900));
+        assert_eq!(cluster(&mut system).unwrap(), 1);
+        assert!(system.slices.iter().all(|slice| slice.cluster == 0));
+    }
+}

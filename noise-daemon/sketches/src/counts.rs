@@ -1,0 +1,29 @@
+//! What could not be made a slice or an edge, counted by why.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// What was left open or left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Slices without an end in the recording.
+    pub unfinished: u64,
+    /// Slices given up because events were lost on the way.
+    pub lost: u64,
+    /// Slices beyond what is held.
+    pub left_out: u64,
+    /// Connections that another thread closed than the one that used them.
+    pub closed_elsewhere: u64,
+    /// What was received, taken or waited for, where more than one thread may have caused it.
+    pub ambiguous: u64,
+    /// Requests on a connection on which another thread's, or another request's, was not answered yet.
+    pub overlapping: u64,
+    /// What was received or taken, where nothing in the recording says from whom.
+    pub unmatched: u64,
+    /// Causes and effects that lie outside of the slices, such as after the answer.
+    pub outside: u64,
+    /// Calls of kinds that are not followed, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub not_followed: BTreeMap<String, u64>,
+}

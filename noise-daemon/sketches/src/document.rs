@@ -1,0 +1,191 @@
+//! What `noised trace sketch --json` prints. Slices are serialised one by one, so that it needs no memory of its own.
+
+use std::collections::BTreeMap;
+
+use serde::ser::SerializeStruct as _;
+use serde::{Serialize, Serializer};
+
+use crate::slices::{Edge, Ended, NONE, Slice, SliceId};
+use crate::system::System;
+use crate::tiers::{Share, Tier};
+
+/// The document.
+#[derive(Clone, Debug)]
+pub struct Document<'s> {
+    /// All that was found.
+    pub system: &'s System,
+    /// The slices that are shown, in the order of their numbers.
+    pub shown: Vec<SliceId>,
+    /// Sums over these.
+    pub tiers: Vec<Tier>,
+    /// The answer to a question, where one was asked.
+    pub answer: Option<Answer>,
+    /// Events that were lost while it was recorded.
+    pub discarded: u64,
+}
+
+/// The answer to a question.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Answer {
+    /// Of which slices.
+    #[serde(rename = "where", skip_serializing_if = "Option::is_none")]
+    pub given: Option<String>,
+    /// The probability of what.
+    pub of: String,
+    /// See there.
+    #[serde(flatten)]
+    pub all: Share,
+    /// Of each group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub groups: Option<Vec<Share>>,
+}
+
+impl Document<'_> {
+    fn is_shown(&self, id: SliceId) -> bool {
+        self.shown.len() == self.system.slices.len() || self.shown.binary_search(&id).is_ok()
+    }
+}
+
+impl Serialize for Document<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (from_ns, to_ns) = self.system.span;
+        let mut all = serializer.serialize_struct("Document", 9)?;
+        all.serialize_field("from_ns", &from_ns)?;
+        all.serialize_field("to_ns", &to_ns)?;
+        all.serialize_field("discarded", &self.discarded)?;
+        all.serialize_field("counts", &self.system.counts)?;
+        all.serialize_field("tiers", &self.tiers)?;
+        if let Some(answer) = &self.answer {
+            all.serialize_field("probability", answer)?;
+        }
+        all.serialize_field("slices", &Slices(self))?;
+        all.serialize_field("edges", &Edges(self))?;
+        all.serialize_field("sketches", &Sketches(self))?;
+        all.end()
+    }
+}
+
+struct Slices<'d>(&'d Document<'d>);
+
+impl Serialize for Slices<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let system = self.0.system;
+        let shown = self.0.shown.iter();
+        serializer
+            .collect_seq(shown.filter_map(|id| Some(One::new(system, *id, system.slice(*id)?))))
+    }
+}
+
+#[derive(Serialize)]
+struct Idle {
+    count: u32,
+    mean_ns: f64,
+    variance: f64,
+}
+
+#[derive(Serialize)]
+struct One<'s> {
+    id: SliceId,
+    #[serde(skip_serializing_if = "is_first")]
+    recording: u16,
+    tid: i32,
+    pid: i32,
+    comm: String,
+    process: String,
+    marker: &'static str,
+    ended: &'static str,
+    key: String,
+    from_ns: u64,
+    to_ns: u64,
+    true_latency_ns: u64,
+    idle: Idle,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause: Option<SliceId>,
+    features: BTreeMap<&'s str, u32>,
+}
+
+fn is_first(recording: &u16) -> bool {
+    *recording == 0
+}
+
+impl<'s> One<'s> {
+    fn new(system: &'s System, id: SliceId, slice: &Slice) -> Self {
+        let thread = system.thread(slice);
+        let some = |id: u32| (id != NONE).then_some(id);
+        Self {
+            id,
+            recording: thread.map_or(0, |thread| thread.machine),
+            tid: thread.map_or(0, |thread| thread.tid),
+            pid: thread.map_or(0, |thread| thread.pid),
+            comm: thread.map_or_else(String::new, |thread| thread.comm.to_string()),
+            process: thread.map_or_else(String::new, |thread| thread.process.to_string()),
+            marker: slice.marker.name(),
+            ended: match slice.ended {
+                Ended::Explicit => "explicit",
+                Ended::Implicit => "implicit",
+            },
+            key: system.key(slice).to_string(),
+            from_ns: slice.from_ns,
+            to_ns: slice.to_ns,
+            true_latency_ns: slice.true_latency_ns,
+            idle: Idle {
+                count: slice.idle_count,
+                mean_ns: slice.idle_mean_ns(),
+                variance: slice.idle_variance,
+            },
+            cluster: some(slice.cluster),
+            cause: some(slice.cause),
+            features: system.profiles.calls(slice.profile).collect(),
+        }
+    }
+}
+
+struct Edges<'d>(&'d Document<'d>);
+
+#[derive(Serialize)]
+struct Evidence {
+    key: String,
+    sent_ns: u64,
+    received_ns: u64,
+    #[serde(skip_serializing_if = "is_none")]
+    bytes: u32,
+    /// The other slice began with it.
+    opens: bool,
+    /// It woke the other one's thread.
+    woke: bool,
+    /// Both are of one sketch.
+    joins: bool,
+}
+
+fn is_none(bytes: &u32) -> bool {
+    *bytes == 0
+}
+
+impl Serialize for Edges<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(document) = self;
+        let keys = &document.system.keys;
+        let is_shown = |edge: &&Edge| document.is_shown(edge.from) && document.is_shown(edge.to);
+        let edges = document.system.edges.iter().filter(is_shown).map(|edge| {
+            let key = keys.get(edge.key as usize).map_or_else(String::new, ToString::to_string);
+            let Edge { sent_ns, received_ns, bytes, opens, woke, joins, .. } = *edge;
+            let evidence = Evidence { key, sent_ns, received_ns, bytes, opens, woke, joins };
+            (edge.from, edge.to, edge.rule.name(), evidence)
+        });
+        serializer.collect_seq(edges)
+    }
+}
+
+struct Sketches<'d>(&'d Document<'d>);
+
+impl Serialize for Sketches<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(document) = self;
+        let sketch = |id: SliceId| document.system.sketches.get(id as usize).copied();
+        let mut all = document.shown.clone();
+        all.sort_unstable_by_key(|id| (sketch(*id), *id));
+        serializer.collect_seq(all.chunk_by(|one, other| sketch(*one) == sketch(*other)))
+    }
+}

@@ -1,0 +1,147 @@
+//! Which file a descriptor is, in traces that do not say so with each call: by the calls that make descriptors.
+
+use std::collections::HashMap;
+
+use crate::input::{End, Local, Object, Protocol};
+
+/// Descriptors that are known at once.
+const MAX_DESCRIPTORS: usize = 1 << 20;
+/// Numbers that are given to files begin here, above all inodes.
+const FIRST: u64 = 1 << 48;
+
+/// Types of sockets.
+const STREAM: u64 = 1;
+const DATAGRAM: u64 = 2;
+
+/// Descriptors of all processes of a recording.
+#[derive(Clone, Debug, Default)]
+pub struct Descriptors {
+    known: HashMap<(i32, i64), Object>,
+    of: HashMap<i32, Vec<i64>>,
+    count: u64,
+}
+
+impl Descriptors {
+    /// The file of a descriptor.
+    pub fn get(&self, pid: i32, fd: i64) -> Option<Object> {
+        self.known.get(&(pid, fd)).copied()
+    }
+
+    /// A descriptor is of that file.
+    pub fn set(&mut self, pid: i32, fd: i64, object: Object) {
+        if fd < 0 || self.known.len() >= MAX_DESCRIPTORS {
+            return;
+        }
+        if self.known.insert((pid, fd), object).is_none() {
+            self.of.entry(pid).or_default().push(fd);
+        }
+    }
+
+    /// A descriptor is closed.
+    pub fn close(&mut self, pid: i32, fd: i64) {
+        if self.known.remove(&(pid, fd)).is_some()
+            && let Some(all) = self.of.get_mut(&pid)
+        {
+            all.retain(|of| *of != fd);
+        }
+    }
+
+    /// A process inherits those of its maker.
+    pub fn fork(&mut self, parent: i32, child: i32) {
+        self.forget(child);
+        for fd in self.of.get(&parent).cloned().unwrap_or_default() {
+            if let Some(object) = self.get(parent, fd) {
+                self.set(child, fd, object);
+            }
+        }
+    }
+
+    /// A process is gone.
+    pub fn forget(&mut self, pid: i32) {
+        for fd in self.of.remove(&pid).unwrap_or_default() {
+            self.known.remove(&(pid, fd));
+        }
+    }
+
+    /// Events were lost: any of them may be another file by now.
+    pub fn forget_all(&mut self) {
+        self.known.clear();
+        self.of.clear();
+    }
+
+    fn number(&mut self) -> u64 {
+        self.count += 1;
+        FIRST + self.count
+    }
+
+    /// A socket that was made.
+    pub fn socket(&mut self, family: u64, kind: u64) -> End {
+        let protocol = match (family, kind & 0xf) {
+            (1, STREAM) => Protocol::UnixStream,
+            (1, _) => Protocol::UnixMessages,
+            (2 | 10, STREAM) => Protocol::Tcp,
+            (2 | 10, DATAGRAM) => Protocol::Udp,
+            _ => Protocol::Unknown,
+        };
+        self.end(protocol)
+    }
+
+    /// An end of a connection.
+    pub fn end(&mut self, protocol: Protocol) -> End {
+        End { protocol, id: self.number(), out: 0, into: 0, local: None, remote: None }
+    }
+
+    /// Two sockets that are connected.
+    pub fn pair(&mut self, family: u64, kind: u64) -> [End; 2] {
+        let (one, other) = (self.socket(family, kind), self.socket(family, kind));
+        [End { out: one.id, into: other.id, ..one }, End { out: other.id, into: one.id, ..other }]
+    }
+
+    /// A pipe that was made.
+    pub fn pipe(&mut self) -> Local {
+        Local::Pipe { inode: self.number(), superblock: 0 }
+    }
+
+    /// An eventfd that was made.
+    pub fn eventfd(&mut self) -> Local {
+        Local::Eventfd(self.number())
+    }
+}
+
+/// The file of that name in a state dump, where it is one to communicate over.
+pub fn dumped(name: &[u8]) -> Option<Object> {
+    let name = std::str::from_utf8(name).ok()?;
+    let inode = |prefix| name.strip_prefix(prefix)?.strip_suffix(']')?.parse::<u64>().ok();
+    if let Some(inode) = inode("pipe:[") {
+        return Some(Object::Local(Local::Pipe { inode, superblock: 0 }));
+    }
+    Some(Object::End(super::sockets::unknown(inode("socket:[")?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_are_inherited_and_closed() {
+        let mut all = Descriptors::default();
+        let pipe = Object::Local(all.pipe());
+        all.set(1, 3, pipe);
+        all.fork(1, 2);
+        all.close(1, 3);
+        assert_eq!((all.get(1, 3), all.get(2, 3)), (None, Some(pipe)));
+        all.forget(2);
+        assert_eq!(all.get(2, 3), None);
+        let [one, other] = all.pair(1, 1);
+        assert_eq!((one.out, one.into), (other.into, other.out));
+    }
+
+    #[test]
+    fn state_dumps_name_files() {
+        let pipe = Local::Pipe { inode: 45, superblock: 0 };
+        assert_eq!(dumped(b"pipe:[45]"), Some(Object::Local(pipe)));
+        assert!(matches!(dumped(b"socket:[7]"), Some(Object::End(End { id: 7, .. }))));
+        assert_eq!(dumped(b"/dev/null"), None);
+        assert_eq!(dumped(b"pipe:[x]"), None);
+    }
+}

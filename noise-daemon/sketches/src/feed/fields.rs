@@ -1,0 +1,273 @@
+//! The fields of events of system calls, signals and sockets that matter, as they come.
+
+use std::net::{IpAddr, SocketAddr};
+
+use noise_trace::record::{Record, Stored};
+use noise_trace::value::{Shape, Value, Visit};
+
+/// Bytes of a name of a file that are looked at.
+const MAX_NAME: usize = 64;
+
+/// What a call is about, by the numbers of our recordings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Noised {
+    /// The kind of the object.
+    pub kind: u64,
+    /// Which one.
+    pub id: u64,
+    /// What is known beside.
+    pub peer: u64,
+    /// Of TCP, behind the last byte.
+    pub position: u32,
+}
+
+/// Fields of an event. One that is not there is 0, -1 or empty.
+#[derive(Clone, Debug)]
+pub struct Fields {
+    /// The descriptor that it is about.
+    pub fd: i64,
+    /// The second one.
+    pub other_fd: i64,
+    /// What it returns.
+    pub ret: i64,
+    /// The operation of a futex, the command of a control.
+    pub op: u64,
+    /// The address of a futex.
+    pub uaddr: u64,
+    /// Flags of a call that receives, or makes a descriptor.
+    pub flags: u64,
+    /// The family of a socket.
+    pub family: u64,
+    /// Its type.
+    pub kind: u64,
+    /// The process.
+    pub pid: i64,
+    /// The signal.
+    pub sig: i64,
+    /// Where it comes from.
+    pub code: i64,
+    /// What became of it.
+    pub result: i64,
+    /// The id of a queue or of a set of semaphores.
+    pub queue: i64,
+    /// Descriptors that were made.
+    pub made: [i64; 2],
+    /// It has the object of one of our recordings.
+    pub is_ours: bool,
+    /// See there.
+    pub noised: Noised,
+    /// The thread, in our recordings.
+    pub tid: i64,
+    /// Nothing is taken.
+    pub peeks: bool,
+    /// An inode, and a protocol.
+    pub inode: u64,
+    /// See there.
+    pub protocol: u64,
+    local: Option<IpAddr>,
+    remote: Option<IpAddr>,
+    ports: [u64; 2],
+    /// The begin of a file's name.
+    pub name: Vec<u8>,
+    field: Field,
+    elements: usize,
+}
+
+impl Default for Fields {
+    fn default() -> Self {
+        Self {
+            fd: -1,
+            other_fd: -1,
+            ret: 0,
+            op: 0,
+            uaddr: 0,
+            flags: 0,
+            family: 0,
+            kind: 0,
+            pid: 0,
+            sig: 0,
+            code: 0,
+            result: 0,
+            queue: -1,
+            made: [-1; 2],
+            is_ours: false,
+            noised: Noised::default(),
+            tid: 0,
+            peeks: false,
+            inode: 0,
+            protocol: 0,
+            local: None,
+            remote: None,
+            ports: [0; 2],
+            name: Vec::new(),
+            field: Field::None,
+            elements: 0,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    None,
+    Fd,
+    OtherFd,
+    Ret,
+    Op,
+    Uaddr,
+    Flags,
+    Family,
+    Type,
+    Pid,
+    Sig,
+    Code,
+    Result,
+    Queue,
+    Made,
+    Object,
+    Id,
+    Peer,
+    Position,
+    Tid,
+    Peek,
+    Inode,
+    Protocol,
+    Local,
+    Remote,
+    LocalPort,
+    RemotePort,
+    Name,
+}
+
+impl Field {
+    fn named(name: &str) -> Self {
+        match name.strip_prefix('_').unwrap_or(name) {
+            "fd" | "fd_in" | "fdin" | "in_fd" | "fildes" | "oldfd" => Self::Fd,
+            "fd_out" | "fdout" | "out_fd" => Self::OtherFd,
+            "ret" => Self::Ret,
+            "op" | "cmd" | "how" => Self::Op,
+            "uaddr" => Self::Uaddr,
+            "flags" => Self::Flags,
+            "family" => Self::Family,
+            "type" => Self::Type,
+            "pid" => Self::Pid,
+            "sig" => Self::Sig,
+            "code" => Self::Code,
+            "result" => Self::Result,
+            "mqdes" | "msqid" | "semid" => Self::Queue,
+            "usockvec" => Self::Made,
+            "noised_object" => Self::Object,
+            "noised_id" => Self::Id,
+            "noised_peer" => Self::Peer,
+            "noised_position" => Self::Position,
+            "noised_tid" => Self::Tid,
+            "noised_peek" => Self::Peek,
+            "inode" => Self::Inode,
+            "protocol" => Self::Protocol,
+            "local_address" => Self::Local,
+            "remote_address" => Self::Remote,
+            "local_port" => Self::LocalPort,
+            "remote_port" => Self::RemotePort,
+            "filename" => Self::Name,
+            _ => Self::None,
+        }
+    }
+}
+
+impl Fields {
+    /// The fields of an event.
+    pub fn of<'t>(record: &Record<impl Stored<'t>>) -> Self {
+        let mut fields = Self::default();
+        record.visit(&mut fields);
+        fields
+    }
+
+    /// Its own address and that of the other end.
+    pub fn addresses(&self) -> [Option<SocketAddr>; 2] {
+        let [local, remote] = self.ports.map(|port| u16::try_from(port).unwrap_or(0));
+        let of = |address: Option<IpAddr>, port| {
+            address.map(|address| SocketAddr::new(address.to_canonical(), port))
+        };
+        [of(self.local, local), of(self.remote, remote)]
+    }
+}
+
+fn number(value: Value<'_>) -> Option<i64> {
+    match value {
+        Value::Unsigned { value, .. } => Some(value.cast_signed()),
+        Value::Signed { value, .. } => Some(value),
+        Value::Label { value, .. } => number(*value),
+        Value::Float(_) | Value::Text(_) => None,
+    }
+}
+
+impl Visit for Fields {
+    fn name(&mut self, name: &str) {
+        self.field = Field::named(name);
+        self.elements = 0;
+    }
+
+    fn element(&mut self, number: u64) {
+        self.elements = usize::try_from(number).unwrap_or(usize::MAX);
+        // An array of descriptors has the name of one.
+        if self.field == Field::Fd {
+            self.field = Field::Made;
+        }
+    }
+
+    fn value(&mut self, value: Value<'_>) {
+        if let Value::Text(text) = value {
+            let address = || std::str::from_utf8(text).ok()?.parse().ok();
+            match self.field {
+                Field::Local => self.local = address(),
+                Field::Remote => self.remote = address(),
+                Field::Name => {
+                    self.name =
+                        text.get(..text.len().min(MAX_NAME)).map_or_else(Vec::new, <[u8]>::to_vec)
+                }
+                _ => {}
+            }
+            return;
+        }
+        let Some(value) = number(value) else { return };
+        let unsigned = value.cast_unsigned();
+        match self.field {
+            Field::Fd => self.fd = value,
+            Field::OtherFd => self.other_fd = value,
+            Field::Ret => self.ret = value,
+            Field::Op => self.op = unsigned,
+            Field::Uaddr => self.uaddr = unsigned,
+            Field::Flags => self.flags = unsigned,
+            Field::Family => self.family = unsigned,
+            Field::Type => self.kind = unsigned,
+            Field::Pid => self.pid = value,
+            Field::Sig => self.sig = value,
+            Field::Code => self.code = value,
+            Field::Result => self.result = value,
+            Field::Queue => self.queue = value,
+            Field::Made => {
+                if let Some(place) = self.made.get_mut(self.elements) {
+                    *place = value;
+                }
+            }
+            Field::Object => (self.is_ours, self.noised.kind) = (true, unsigned),
+            Field::Id => self.noised.id = unsigned,
+            Field::Peer => self.noised.peer = unsigned,
+            Field::Position => self.noised.position = unsigned as u32,
+            Field::Tid => self.tid = value,
+            Field::Peek => self.peeks = value != 0,
+            Field::Inode => self.inode = unsigned,
+            Field::Protocol => self.protocol = unsigned,
+            Field::LocalPort => self.ports[0] = unsigned,
+            Field::RemotePort => self.ports[1] = unsigned,
+            Field::None | Field::Local | Field::Remote | Field::Name => {}
+        }
+    }
+
+    fn begin(&mut self, _: Shape) {}
+
+    fn end(&mut self, shape: Shape) {
+        if shape == Shape::Elements {
+            self.field = Field::None;
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! Events of a trace, of any tracer, as what sketches are made of.
+//!
+//! Our own recordings say with each call what it is about. In those of LTTng the descriptor says so, as far as the calls
+//! that made it, or the state dump, are in the trace; the two ends of a connection of TCP cannot be joined then, those of
+//! pipes, pairs of sockets and futexes can. Fields are read by their names, so that what a trace lacks is left out.
+
+mod calls;
+mod descriptors;
+mod exits;
+mod fields;
+mod sockets;
+
+use std::collections::{HashMap, HashSet};
+
+use noise_trace::contexts::{Context, Contexts};
+use noise_trace::event::{Comm, Event, Kind, stays_runnable};
+use noise_trace::record::{Record, Stored};
+use noise_trace::threads::{MAX_CPUS, Threads};
+
+use self::calls::{Does, edge};
+use self::descriptors::Descriptors;
+use self::fields::{Fields, Noised};
+use self::sockets::Sockets;
+use crate::follow::Follower;
+use crate::input::{Act, Input, Known, Local, Object, What};
+use crate::system::System;
+
+/// The thread that makes all threads of the kernel.
+const KTHREADD: i32 = 2;
+/// Names of events whose sort is kept.
+const MAX_NAMES: usize = 1 << 16;
+/// Objects that were seen.
+const MAX_SEEN: usize = 1 << 20;
+
+/// What an event that the model of events leaves alone is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sort {
+    Enters,
+    Leaves,
+    Second,
+    Connection,
+    SocketDump,
+    FileDump,
+    Generated,
+    Delivered,
+    Nothing,
+}
+
+impl Sort {
+    fn named(name: &str) -> Self {
+        match name.rsplit(':').next().unwrap_or(name) {
+            "noised_other" => Self::Second,
+            "noised_connection" => Self::Connection,
+            "noised_statedump_socket" => Self::SocketDump,
+            "lttng_statedump_file_descriptor" => Self::FileDump,
+            "signal_generate" => Self::Generated,
+            "signal_deliver" => Self::Delivered,
+            name => match edge(name) {
+                Some((_, true)) => Self::Enters,
+                Some((_, false)) => Self::Leaves,
+                None => Self::Nothing,
+            },
+        }
+    }
+}
+
+/// A call that a thread is in.
+#[derive(Clone, Debug)]
+struct InCall {
+    does: Does,
+    /// What it receives from, or waits for.
+    from: Option<Object>,
+    /// What it sends to.
+    to: Option<Object>,
+    noised: Option<Noised>,
+    fd: i64,
+    op: u64,
+    family: u64,
+    kind: u64,
+    peeks: bool,
+}
+
+impl InCall {
+    fn object(&self) -> Option<Object> {
+        self.to.or(self.from)
+    }
+}
+
+/// One recording.
+#[derive(Debug, Default)]
+struct Machine {
+    threads: Threads,
+    contexts: Vec<Contexts>,
+    descriptors: Descriptors,
+    calls: HashMap<i32, InCall>,
+    /// Calls that a signal interrupted.
+    interrupted: HashMap<i32, InCall>,
+    /// Who is waited for is said by `sched_wakeup`.
+    by_wakeup: bool,
+    /// Pipes and sockets that were there when it began, where it says so.
+    dumped: HashSet<u64>,
+    has_dump: bool,
+    /// Pipes and sockets that were seen.
+    seen: HashSet<Object64>,
+    /// Events were lost.
+    has_losses: bool,
+    sorts: Vec<Option<Sort>>,
+}
+
+/// A pipe or a socket, by its number.
+type Object64 = (bool, u64);
+
+/// Reads recordings.
+#[derive(Debug, Default)]
+pub struct Feed {
+    follower: Follower,
+    machines: Vec<Machine>,
+    sockets: Sockets,
+}
+
+/// Where and when an event happened.
+#[derive(Clone, Copy, Debug)]
+struct At {
+    time_ns: u64,
+    machine: u16,
+    cpu: u32,
+}
+
+impl Feed {
+    /// A recording has no `sched_waking`.
+    pub fn wakes_by_wakeup(&mut self, machine: u16) {
+        self.machine(machine).by_wakeup = true;
+    }
+
+    /// What came of all.
+    pub fn finish(self) -> System {
+        self.follower.finish()
+    }
+
+    fn machine(&mut self, machine: u16) -> &mut Machine {
+        let place = usize::from(machine);
+        if self.machines.len() <= place {
+            self.machines.resize_with(place + 1, Machine::default);
+        }
+        &mut self.machines[place]
+    }
+
+    fn emit(&mut self, at: At, tid: i32, what: What<'_>) {
+        let At { time_ns, machine, cpu } = at;
+        self.follower.follow(&Input { time_ns, machine, cpu, tid, what });
+    }
+
+    /// Takes the next record of one of several recordings, and the event that it is.
+    pub fn follow<'t>(
+        &mut self,
+        machine: u16,
+        record: &Record<impl Stored<'t>>,
+        event: &Event<'t>,
+    ) {
+        let at = At { time_ns: event.time_ns, machine, cpu: event.cpu };
+        let of = self.machine(machine);
+        let cpu = event.cpu as usize;
+        if of.contexts.len() <= cpu && cpu < MAX_CPUS {
+            of.contexts.resize_with(cpu + 1, Contexts::default);
+        }
+        let mut in_task = true;
+        if let Some(contexts) = of.contexts.get_mut(cpu) {
+            in_task = contexts.running() == Context::Task;
+            contexts.follow(event);
+        }
+        let by_wakeup = of.by_wakeup;
+        self.names(at, event);
+        self.machine(machine).threads.follow(event);
+        match &event.kind {
+            Kind::SchedSwitch { prev, prev_state, next } => {
+                let sleeps = !stays_runnable(*prev_state);
+                self.emit(at, 0, What::Switch { prev: prev.tid, sleeps, next: next.tid });
+            }
+            Kind::SchedWaking(woken) => {
+                self.emit(at, 0, What::Waking { tid: woken.task.tid, in_task });
+            }
+            Kind::SchedWakeup(woken) if by_wakeup => {
+                self.emit(at, 0, What::Waking { tid: woken.task.tid, in_task });
+            }
+            Kind::SchedProcessFork { parent, child, child_pid, .. } => {
+                let pid = self.pid(machine, parent.tid);
+                let (parent, child, of) = (parent.tid, child.tid, *child_pid);
+                self.emit(at, 0, What::Created { parent, child, pid: of });
+                if of == child || of == 0 {
+                    self.machine(machine).descriptors.fork(pid, child);
+                }
+            }
+            Kind::SchedProcessExit(task) => {
+                self.emit(at, 0, What::Exited(task.tid));
+                let of = self.machine(machine);
+                of.calls.remove(&task.tid);
+                of.interrupted.remove(&task.tid);
+                if self.pid(machine, task.tid) == task.tid {
+                    self.machine(machine).descriptors.forget(task.tid);
+                }
+            }
+            Kind::Lost(_) => {
+                self.emit(at, 0, What::Lost);
+                let of = self.machine(machine);
+                of.has_losses = true;
+                of.calls.clear();
+                of.interrupted.clear();
+                of.descriptors.forget_all();
+            }
+            Kind::StatedumpStart
+            | Kind::StatedumpProcess(_)
+            | Kind::SchedProcessExec { .. }
+            | Kind::SchedWakeup(_)
+            | Kind::SchedWakeupNew(_)
+            | Kind::SchedMigrateTask { .. } => {}
+            _ => self.other(at, record),
+        }
+    }
+
+    /// Hands on what an event says of names and processes.
+    fn names(&mut self, at: At, event: &Event<'_>) {
+        let mut known = |tid: i32, pid: i32, comm: Comm, is_kernel: bool| {
+            let of = self.machine(at.machine).threads.get(tid);
+            let is_new = of.is_none_or(|of| {
+                (comm != Comm::default() && of.comm != comm) || (pid != 0 && of.pid != pid)
+            });
+            if is_new || is_kernel {
+                self.emit(at, 0, What::Known(Known { tid, pid, comm, is_kernel }));
+            }
+        };
+        match &event.kind {
+            Kind::SchedSwitch { prev, next, .. } => {
+                known(prev.tid, 0, prev.comm, false);
+                known(next.tid, 0, next.comm, false);
+            }
+            Kind::SchedProcessFork { parent, parent_pid, .. } => {
+                known(parent.tid, *parent_pid, parent.comm, false);
+            }
+            Kind::StatedumpProcess(dumped) => {
+                let is_kernel = dumped.tid == KTHREADD || dumped.ppid == KTHREADD;
+                known(dumped.tid, dumped.pid, dumped.comm, is_kernel);
+            }
+            Kind::SchedProcessExec { filename, tid, .. } => {
+                let name = filename.rsplit(|byte| *byte == b'/').next().unwrap_or(filename);
+                known(*tid, 0, Comm::new(name.get(..15).unwrap_or(name)), false);
+            }
+            _ => {}
+        }
+    }
+
+    fn pid(&mut self, machine: u16, tid: i32) -> i32 {
+        let thread = self.machine(machine).threads.get(tid);
+        thread.map(|thread| thread.pid).filter(|pid| *pid != 0).unwrap_or(tid)
+    }
+
+    fn sort<'t>(&mut self, machine: u16, record: &Record<impl Stored<'t>>) -> Sort {
+        let Some(number) = record.number().filter(|number| *number < MAX_NAMES) else {
+            return Sort::named(record.name());
+        };
+        let sorts = &mut self.machine(machine).sorts;
+        if sorts.len() <= number {
+            sorts.resize(number + 1, None);
+        }
+        match sorts.get_mut(number) {
+            Some(Some(sort)) => *sort,
+            Some(place) => *place.insert(Sort::named(record.name())),
+            None => Sort::Nothing,
+        }
+    }
+
+    fn other<'t>(&mut self, at: At, record: &Record<impl Stored<'t>>) {
+        let machine = at.machine;
+        let sort = self.sort(machine, record);
+        if sort == Sort::Nothing {
+            return;
+        }
+        let fields = Fields::of(record);
+        let named = i32::try_from(fields.tid).ok().filter(|tid| *tid > 0);
+        let current = self.machine(machine).threads.current(at.cpu);
+        let Some(tid) = named.or(current).filter(|tid| *tid > 0) else {
+            // The state dump is of nobody that runs.
+            match sort {
+                Sort::SocketDump => self.sockets.known(machine, fields.inode, fields.addresses()),
+                Sort::FileDump => self.file_dumped(machine, &fields),
+                _ => {}
+            }
+            return;
+        };
+        match sort {
+            Sort::Enters => {
+                if let Some((call, _)) = edge(record.name()) {
+                    self.enters(at, tid, call, &fields);
+                }
+            }
+            Sort::Leaves => {
+                let call = edge(record.name()).map_or("", |(call, _)| call);
+                self.leaves(at, tid, call, &fields);
+            }
+            Sort::Second => {
+                let object = self.sockets.object(machine, &fields.noised, [None; 2]);
+                if let Some(call) = self.machine(machine).calls.get_mut(&tid)
+                    && call.does == Does::Move
+                {
+                    call.to = object.or(call.to);
+                }
+            }
+            Sort::Connection | Sort::SocketDump => {
+                self.sockets.known(machine, fields.inode, fields.addresses());
+            }
+            Sort::FileDump => self.file_dumped(machine, &fields),
+            Sort::Generated => self.generated(at, &fields),
+            Sort::Delivered => {
+                if is_by_thread(fields.code) {
+                    let pid = self.pid(machine, tid);
+                    let number = fields.sig as i32;
+                    let signal = Local::Signal { pid, number };
+                    let taken = Act::Taken(signal, crate::input::Much::One);
+                    self.emit(at, tid, What::Act(taken));
+                }
+            }
+            Sort::Nothing => {}
+        }
+    }
+
+    fn generated(&mut self, at: At, fields: &Fields) {
+        let contexts = self.machine(at.machine).contexts.get(at.cpu as usize);
+        let in_task = contexts.is_none_or(|contexts| contexts.running() == Context::Task);
+        let target = i32::try_from(fields.pid).unwrap_or(0);
+        if in_task && target > 0 && fields.result == 0 && is_by_thread(fields.code) {
+            let pid = self.pid(at.machine, target);
+            let signal = Local::Signal { pid, number: fields.sig as i32 };
+            self.emit(at, 0, What::Act(Act::Posted(signal)));
+        }
+    }
+
+    fn file_dumped(&mut self, machine: u16, fields: &Fields) {
+        let Some(object) = descriptors::dumped(&fields.name) else { return };
+        let of = self.machine(machine);
+        of.has_dump = true;
+        match object {
+            Object::End(end) => of.dumped.insert(end.id),
+            Object::Local(Local::Pipe { inode, .. }) => of.dumped.insert(inode),
+            Object::Local(_) => false,
+        };
+        let pid = i32::try_from(fields.pid).unwrap_or(0);
+        of.descriptors.set(pid, fields.fd, object);
+    }
+
+    /// A pipe or a socket is used: whether it was made in the time of the recording, and this is the first that is seen
+    /// of it, so that nothing was in it before.
+    fn is_fresh(&mut self, machine: u16, object: &Object) -> bool {
+        let (is_pipe, id) = match object {
+            Object::End(end) => (false, end.id),
+            Object::Local(Local::Pipe { inode, .. }) => (true, *inode),
+            Object::Local(_) => return false,
+        };
+        let of = self.machine(machine);
+        if of.has_losses || !of.has_dump || of.dumped.contains(&id) || of.seen.len() >= MAX_SEEN {
+            return false;
+        }
+        of.seen.insert((is_pipe, id))
+    }
+}
+
+/// Whether a signal is of a thread that sent it, by `si_code`: `SI_USER`, `SI_QUEUE`, `SI_TKILL`.
+const fn is_by_thread(code: i64) -> bool {
+    matches!(code, 0 | -1 | -6)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! The ends of connections by what recordings say of sockets.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, Hash};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use super::fields::Noised;
+use crate::input::{End, Local, Object, Protocol};
+
+/// Sockets whose addresses are kept.
+const MAX_SOCKETS: usize = 1 << 18;
+
+/// Kinds of objects in our recordings.
+pub mod kind {
+    pub const TCP: u64 = 1;
+    pub const UDP: u64 = 2;
+    pub const UNIX: u64 = 3;
+    pub const SOCKET: u64 = 4;
+    pub const PIPE: u64 = 5;
+    pub const EVENTFD: u64 = 6;
+    pub const MQUEUE: u64 = 9;
+    pub const FUTEX: u64 = 10;
+    pub const MSG: u64 = 11;
+    pub const SEM: u64 = 12;
+}
+
+/// A number for what is equal, the same in every recording and run, and never 0.
+fn number(of: impl Hash) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(of).max(1)
+}
+
+/// Addresses of sockets.
+#[derive(Clone, Debug, Default)]
+pub struct Sockets {
+    known: HashMap<(u16, u64), [SocketAddr; 2]>,
+}
+
+impl Sockets {
+    /// The addresses of a socket are known.
+    pub fn known(&mut self, machine: u16, inode: u64, addresses: [Option<SocketAddr>; 2]) {
+        let [Some(local), Some(remote)] = addresses else { return };
+        if inode == 0 {
+            return;
+        }
+        if self.known.len() >= MAX_SOCKETS {
+            self.known.clear();
+        }
+        self.known.insert((machine, inode), [local, remote]);
+    }
+
+    /// What a call of our recordings is about; `addresses` are those that this one call named.
+    pub fn object(
+        &self,
+        machine: u16,
+        noised: &Noised,
+        addresses: [Option<SocketAddr>; 2],
+    ) -> Option<Object> {
+        let Noised { kind, id, peer, .. } = *noised;
+        Some(match kind {
+            kind::TCP => Object::End(self.internet(machine, noised, addresses, Protocol::Tcp)),
+            kind::UDP => Object::End(self.internet(machine, noised, addresses, Protocol::Udp)),
+            kind::UNIX => Object::End(End {
+                protocol: Protocol::UnixStream,
+                id,
+                out: number((machine, "unix", id)),
+                into: if peer == 0 { 0 } else { number((machine, "unix", peer)) },
+                local: None,
+                remote: None,
+            }),
+            kind::SOCKET => Object::End(unknown(id)),
+            kind::PIPE => Object::Local(Local::Pipe { inode: id, superblock: peer }),
+            kind::EVENTFD => Object::Local(Local::Eventfd(id)),
+            kind::MQUEUE | kind::MSG => Object::Local(Local::Queue(number((kind, id, peer)))),
+            kind::SEM => Object::Local(Local::Semaphore(number((id, peer)))),
+            kind::FUTEX => Object::Local(Local::Futex { space: peer, address: id }),
+            _ => return None,
+        })
+    }
+
+    fn internet(
+        &self,
+        machine: u16,
+        noised: &Noised,
+        addresses: [Option<SocketAddr>; 2],
+        protocol: Protocol,
+    ) -> End {
+        const ANY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        let Noised { id, peer, .. } = *noised;
+        let [local_port, remote_port] = [(peer >> 16) as u16, peer as u16];
+        let known = self.known.get(&(machine, id)).copied();
+        let [local, remote] = match (addresses, known) {
+            ([Some(local), Some(remote)], _) => [local, remote],
+            (_, Some([local, remote]))
+                if peer == 0 || (local.port(), remote.port()) == (local_port, remote_port) =>
+            {
+                [local, remote]
+            }
+            _ => [SocketAddr::new(ANY, local_port), SocketAddr::new(ANY, remote_port)],
+        };
+        let (out, into) = match protocol {
+            // A socket that serves many has no address of its own.
+            Protocol::Udp => (
+                number(("udp", local.port(), remote.port())),
+                number(("udp", remote.port(), local.port())),
+            ),
+            _ => (number((local, remote)), number((remote, local))),
+        };
+        let is_known = remote.port() != 0;
+        End {
+            protocol,
+            id: if protocol == Protocol::Udp { number((id, remote)) } else { id },
+            out: if is_known { out } else { 0 },
+            into: if is_known { into } else { 0 },
+            local: Some(local),
+            remote: is_known.then_some(remote),
+        }
+    }
+}
+
+/// A socket of which nothing is known but that it is one.
+pub fn unknown(id: u64) -> End {
+    End { protocol: Protocol::Unknown, id, out: 0, into: 0, local: None, remote: None }
+}
+
+/// The same for a descriptor of a process.
+pub fn of_descriptor(pid: i32, fd: i64) -> End {
+    unknown(number(("fd", pid, fd)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tcp(id: u64, ports: (u16, u16)) -> Noised {
+        let peer = u64::from(ports.0) << 16 | u64::from(ports.1);
+        Noised { kind: kind::TCP, id, peer, position: 0 }
+    }
+
+    fn end(object: Option<Object>) -> End {
+        match object {
+            Some(Object::End(end)) => end,
+            other => panic!("{other:?} is no socket"),
+        }
+    }
+
+    #[test]
+    fn both_ends_of_a_connection_meet() {
+        let mut sockets = Sockets::default();
+        let [one, other] = ["10.0.0.1:4000", "10.0.0.2:80"].map(|text| text.parse().unwrap());
+        sockets.known(0, 7, [Some(one), Some(other)]);
+        sockets.known(1, 8, [Some(other), Some(one)]);
+        let client = end(sockets.object(0, &tcp(7, (4000, 80)), [None; 2]));
+        let server = end(sockets.object(1, &tcp(8, (80, 4000)), [None; 2]));
+        assert_eq!((client.out, client.into), (server.into, server.out));
+        assert!(client.out != client.into && client.out != 0);
+        // Without addresses, by ports; an inode that was given again is another socket.
+        let client = end(sockets.object(0, &tcp(7, (4001, 80)), [None; 2]));
+        let server = end(sockets.object(1, &tcp(9, (80, 4001)), [None; 2]));
+        assert_eq!((client.out, client.into), (server.into, server.out));
+        assert_eq!(end(sockets.object(0, &tcp(9, (80, 0)), [None; 2])).out, 0);
+    }
+
+    #[test]
+    fn unix_sockets_meet_once_they_are_accepted() {
+        let sockets = Sockets::default();
+        let unix = |id, peer| Noised { kind: kind::UNIX, id, peer, position: 0 };
+        let client = end(sockets.object(0, &unix(5, 0), [None; 2]));
+        let server = end(sockets.object(0, &unix(6, 5), [None; 2]));
+        assert_eq!((client.out, client.into), (server.into, 0));
+    }
+}

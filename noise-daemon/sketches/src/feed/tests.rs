@@ -1,0 +1,260 @@
+//! Events as recordings have them.
+
+use noise_trace::event::{Task, Woken};
+use noise_trace::value::{Shape, Value, Visit};
+
+use super::*;
+use crate::marker::Rule;
+
+/// An event of a name, with numbers, and texts.
+#[derive(Clone, Debug)]
+struct Made {
+    name: &'static str,
+    kind: Kind<'static>,
+    numbers: Vec<(&'static str, i64)>,
+    texts: Vec<(&'static str, &'static str)>,
+    elements: Vec<(&'static str, [i64; 2])>,
+}
+
+impl<'t> Stored<'t> for &'t Made {
+    fn name(&self) -> &'t str {
+        self.name
+    }
+
+    fn kind(&self) -> Kind<'t> {
+        self.kind
+    }
+
+    fn visit(&self, visit: &mut impl Visit) {
+        for (name, value) in &self.numbers {
+            visit.name(name);
+            visit.value(Value::Signed { value: *value, base: 10, bits: 64 });
+        }
+        for (name, text) in &self.texts {
+            visit.name(name);
+            visit.value(Value::Text(text.as_bytes()));
+        }
+        for (name, elements) in &self.elements {
+            visit.name(name);
+            visit.begin(Shape::Elements);
+            for (number, value) in (0..).zip(elements) {
+                visit.element(number);
+                visit.value(Value::Signed { value: *value, base: 10, bits: 32 });
+            }
+            visit.end(Shape::Elements);
+        }
+    }
+
+    fn visit_contexts<V: Visit>(&self, _: &mut V, _: impl FnMut(&mut V)) {}
+}
+
+#[derive(Default)]
+struct Scene {
+    feed: Feed,
+    now_ns: u64,
+}
+
+fn task(tid: i32) -> Task {
+    Task { comm: Comm::new(format!("t{tid}").as_bytes()), tid, prio: 20 }
+}
+
+impl Scene {
+    fn make(&mut self, cpu: u32, made: &Made) {
+        self.now_ns += 10;
+        let record = Record::new(self.now_ns, cpu, made);
+        self.feed.follow(0, &record, &record.event());
+    }
+
+    fn kind(&mut self, cpu: i32, kind: Kind<'static>) -> &mut Self {
+        let made = Made { name: "", kind, numbers: vec![], texts: vec![], elements: vec![] };
+        self.make(cpu as u32, &made);
+        self
+    }
+
+    fn run(&mut self, tid: i32) -> &mut Self {
+        let kind = Kind::SchedSwitch { prev: task(0), prev_state: 0, next: task(tid) };
+        self.kind(tid, kind)
+    }
+
+    fn sleep(&mut self, tid: i32) -> &mut Self {
+        self.kind(tid, Kind::SchedSwitch { prev: task(tid), prev_state: 1, next: task(0) })
+    }
+
+    fn wake(&mut self, by: i32, tid: i32) -> &mut Self {
+        self.kind(by, Kind::SchedWaking(Woken { task: task(tid), target_cpu: 0 }))
+    }
+
+    /// A call of the thread on that CPU.
+    fn call(&mut self, tid: i32, name: &'static str, numbers: &[(&'static str, i64)]) -> &mut Self {
+        let (numbers, kind) = (numbers.to_vec(), Kind::Other(name));
+        self.make(tid as u32, &Made { name, kind, numbers, texts: vec![], elements: vec![] });
+        self
+    }
+
+    fn made(
+        &mut self,
+        tid: i32,
+        name: &'static str,
+        field: &'static str,
+        of: [i64; 2],
+    ) -> &mut Self {
+        let made = Made {
+            name,
+            kind: Kind::Other(name),
+            numbers: vec![("ret", 0)],
+            texts: vec![],
+            elements: vec![(field, of)],
+        };
+        self.make(tid as u32, &made);
+        self
+    }
+
+    fn connection(&mut self, tid: i32, inode: i64, ends: [(&'static str, i64); 2]) -> &mut Self {
+        let [(local, local_port), (remote, remote_port)] = ends;
+        let made = Made {
+            name: "noised_connection",
+            kind: Kind::Other("noised_connection"),
+            numbers: vec![
+                ("inode", inode),
+                ("local_port", local_port),
+                ("remote_port", remote_port),
+            ],
+            texts: vec![("local_address", local), ("remote_address", remote)],
+            elements: vec![],
+        };
+        self.make(tid as u32, &made);
+        self
+    }
+
+    fn finish(&mut self) -> System {
+        std::mem::take(&mut self.feed).finish()
+    }
+}
+
+fn edges(system: &System) -> Vec<(i32, i32, Rule)> {
+    let tid = |id: u32| {
+        let slice = system.slice(id).unwrap();
+        system.thread(slice).unwrap().tid
+    };
+    system.edges.iter().map(|edge| (tid(edge.from), tid(edge.to), edge.rule)).collect()
+}
+
+fn markers(system: &System) -> Vec<&'static str> {
+    system.slices.iter().map(|slice| slice.marker.name()).collect()
+}
+
+/// What our recordings say of a call.
+fn ours(kind: i64, id: i64, peer: i64) -> [(&'static str, i64); 3] {
+    [("noised_object", kind), ("noised_id", id), ("noised_peer", peer)]
+}
+
+#[test]
+fn requests_over_tcp_are_joined_by_their_bytes() {
+    let mut scene = Scene::default();
+    let (client, server) = (("127.0.0.1", 40_000), ("127.0.0.1", 80));
+    let ports = |local: i64, remote: i64| local << 16 | remote;
+    scene.run(1).run(2);
+    scene.call(1, "syscall_entry_connect", &ours(1, 7, 0));
+    scene.connection(1, 7, [client, server]);
+    scene.call(1, "syscall_exit_connect", &[&ours(1, 7, 0)[..], &[("ret", 0)]].concat());
+    scene.call(2, "syscall_entry_accept4", &ours(1, 5, ports(80, 0)));
+    scene.connection(2, 8, [server, client]);
+    scene.call(2, "syscall_exit_accept4", &[&ours(1, 8, 0)[..], &[("ret", 9)]].concat());
+    let mut done = |tid, entry, exit, id, peer, ret: i64, position: i64| {
+        scene.call(tid, entry, &ours(1, id, peer));
+        let end = [("ret", ret), ("noised_position", position)];
+        scene.call(tid, exit, &[&ours(1, id, 0)[..], &end].concat());
+    };
+    done(1, "syscall_entry_sendto", "syscall_exit_sendto", 7, ports(40_000, 80), 10, 110);
+    done(2, "syscall_entry_read", "syscall_exit_read", 8, ports(80, 40_000), 10, 110);
+    done(2, "syscall_entry_writev", "syscall_exit_writev", 8, ports(80, 40_000), 30, 530);
+    done(1, "syscall_entry_recvfrom", "syscall_exit_recvfrom", 7, ports(40_000, 80), 30, 530);
+    scene.call(2, "syscall_entry_close", &ours(1, 8, ports(80, 40_000)));
+    scene.call(2, "syscall_exit_close", &[&ours(1, 8, 0)[..], &[("ret", 0)]].concat());
+    let system = scene.finish();
+    assert_eq!(markers(&system), ["tcp_accept", "tcp_send", "tcp_receive"]);
+    assert_eq!(edges(&system), [(1, 2, Rule::Bytes), (2, 1, Rule::Bytes)]);
+    let asks = &system.slices[1];
+    assert_eq!(system.key(asks).ports(), [Some(40_000), Some(80)]);
+    let calls: Vec<_> = system.profiles.calls(asks.profile).collect();
+    assert_eq!(calls, [("sendto", 1), ("recvfrom", 1)]);
+    assert_eq!(system.threads[0].comm.to_string(), "t1");
+}
+
+#[test]
+fn an_older_trace_says_what_a_descriptor_is_by_the_calls_that_made_it() {
+    let mut scene = Scene::default();
+    scene.run(1);
+    scene.call(1, "sys_pipe", &[]).made(1, "syscall_exit_pipe2", "fildes", [3, 4]);
+    // LTTng 2.5 does not name the end of a call.
+    scene.call(1, "sys_pipe2", &[]).made(1, "syscall_exit_pipe2", "fildes", [5, 6]);
+    let fork =
+        Kind::SchedProcessFork { parent: task(1), parent_pid: 1, child: task(2), child_pid: 2 };
+    scene.kind(1, fork).run(2);
+    scene.call(2, "sys_read", &[("fd", 5), ("count", 10)]).sleep(2);
+    scene.call(1, "sys_write", &[("fd", 6), ("count", 10)]);
+    scene.wake(1, 2).call(1, "exit_syscall", &[("ret", 10)]);
+    scene.run(2).call(2, "exit_syscall", &[("ret", 10)]);
+    for tid in [1, 2] {
+        scene.call(tid, "sys_read", &[("fd", 5), ("count", 10)]).sleep(tid);
+    }
+    let system = scene.finish();
+    assert_eq!(markers(&system), ["pipe", "pipe"]);
+    assert_eq!(edges(&system), [(1, 2, Rule::Pipe)]);
+    assert!(system.edges[0].woke);
+}
+
+#[test]
+fn after_a_loss_descriptors_may_be_other_files() {
+    let mut scene = Scene::default();
+    scene.run(1).call(1, "sys_enter_pipe2", &[]);
+    scene.made(1, "sys_exit_pipe2", "fildes", [3, 4]);
+    scene.kind(9, Kind::Lost(noise_trace::event::Loss::default()));
+    scene.run(1).call(1, "sys_enter_write", &[("fd", 4)]);
+    scene.call(1, "sys_exit_write", &[("ret", 10)]);
+    scene.call(1, "sys_enter_poll", &[]).sleep(1);
+    assert_eq!(scene.finish().slices.len(), 0);
+}
+
+#[test]
+fn what_is_not_followed_is_named() {
+    let mut scene = Scene::default();
+    scene.run(1).call(1, "syscall_entry_io_uring_enter", &[("fd", 3)]);
+    scene.call(1, "syscall_exit_io_uring_enter", &[("ret", 1)]);
+    let counts = scene.finish().counts;
+    assert_eq!(counts.not_followed.get("io_uring_enter"), Some(&1));
+}
+
+#[test]
+fn what_is_looked_at_and_not_taken_comes_again() {
+    let mut scene = Scene::default();
+    scene.run(1);
+    for (peeks, times) in [(1, 3), (0, 1)] {
+        for _ in 0..times {
+            scene.call(1, "syscall_entry_recvfrom", &ours(3, 7, 8));
+            let end = [("ret", 10), ("noised_peek", peeks)];
+            scene.call(1, "syscall_exit_recvfrom", &[&ours(3, 7, 8)[..], &end].concat());
+        }
+    }
+    scene.call(1, "syscall_entry_sendto", &ours(3, 7, 8));
+    scene.call(1, "syscall_exit_sendto", &[&ours(3, 7, 8)[..], &[("ret", 10)]].concat());
+    let system = scene.finish();
+    assert_eq!(markers(&system), ["unix_receive"]);
+    let calls: Vec<_> = system.profiles.calls(system.slices[0].profile).collect();
+    assert_eq!(calls, [("recvfrom", 1), ("sendto", 1)]);
+}
+
+#[test]
+fn signals_of_threads_are_followed_and_those_of_timers_are_not() {
+    let mut scene = Scene::default();
+    scene.run(1).run(2);
+    for code in [0, -2] {
+        let numbers = [("sig", 10), ("code", code), ("pid", 2), ("result", 0)];
+        scene.call(1, "signal_generate", &numbers);
+        scene.call(2, "signal_deliver", &[("sig", 10), ("code", code)]);
+    }
+    for tid in [1, 2] {
+        scene.call(tid, "sys_enter_poll", &[]).sleep(tid);
+    }
+    assert_eq!(edges(&scene.finish()), [(1, 2, Rule::Signal)]);
+}

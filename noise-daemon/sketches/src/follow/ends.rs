@@ -1,0 +1,623 @@
+//! Connections: what threads send and receive on each of them, as requests and answers.
+//!
+//! A thread that receives first serves: its slice goes from there to the last that it sends before it receives again. One
+//! that sends first asks: its slice goes from there to the last that it receives before it sends again. What is never
+//! answered goes to the last communication before the thread sleeps in another one; where the answer comes after such
+//! sleeps, all parts before it are one.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::persons::ThreadId;
+use super::{Follower, MAX_CHAIN};
+use crate::channels::{Arrival, Way};
+use crate::input::{Bytes, End};
+use crate::marker::{Marker, Rule};
+use crate::slices::{Edge, Ended, NONE, SliceId, rule_of};
+use crate::tallies::Mark;
+
+/// Connections that are followed; the oldest are given up first.
+const MAX_ENDS: usize = 1 << 18;
+/// Parts of a request that is not answered.
+const MAX_PARTS: usize = 16;
+
+/// What a thread is on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// It receives and then sends.
+    Serves,
+    /// It sends and then receives.
+    Asks,
+}
+
+#[derive(Clone, Debug)]
+struct Part {
+    id: SliceId,
+    from: Mark,
+    /// Where it ends unless an answer comes.
+    bound: Option<Mark>,
+    /// Another thread answered it.
+    is_done: bool,
+    /// The slice that the thread worked on when it began.
+    cause: Option<SliceId>,
+}
+
+/// A slice that goes on.
+#[derive(Clone, Debug)]
+struct Open {
+    thread: ThreadId,
+    role: Role,
+    parts: Vec<Part>,
+    /// The latest answer.
+    answered: Option<Mark>,
+    /// It is of more than one request.
+    is_mixed: bool,
+}
+
+/// A connection from its begin to its end.
+#[derive(Clone, Debug)]
+struct Life {
+    thread: ThreadId,
+    id: SliceId,
+    from: Mark,
+    is_used: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Connection {
+    machine: u16,
+    id: u64,
+    key: u32,
+    opens: Vec<Open>,
+    life: Option<Life>,
+}
+
+/// All connections.
+#[derive(Debug, Default)]
+pub struct Ends {
+    all: Vec<Option<Connection>>,
+    places: HashMap<(u16, u64), u32>,
+    free: Vec<u32>,
+    /// Each with its place, the oldest first; those that are gone are still in it until they are the oldest.
+    order: VecDeque<(u16, u64, u32)>,
+}
+
+impl Ends {
+    fn get_mut(&mut self, place: u32) -> Option<&mut Connection> {
+        self.all.get_mut(place as usize)?.as_mut()
+    }
+
+    fn key(&self, place: u32) -> u32 {
+        self.all.get(place as usize).and_then(Option::as_ref).map_or(0, |found| found.key)
+    }
+
+    fn find(&self, machine: u16, end: &End) -> Option<u32> {
+        self.places.get(&(machine, end.id)).copied()
+    }
+
+    fn add(&mut self, machine: u16, id: u64, key: u32) -> u32 {
+        let connection = Connection { machine, id, key, opens: Vec::new(), life: None };
+        let place = match self.free.pop() {
+            Some(place) => {
+                if let Some(free) = self.all.get_mut(place as usize) {
+                    *free = Some(connection);
+                }
+                place
+            }
+            None => {
+                self.all.push(Some(connection));
+                self.all.len() as u32 - 1
+            }
+        };
+        self.places.insert((machine, id), place);
+        self.order.push_back((machine, id, place));
+        place
+    }
+
+    fn remove(&mut self, place: u32) -> Option<Connection> {
+        let connection = self.all.get_mut(place as usize)?.take()?;
+        self.places.remove(&(connection.machine, connection.id));
+        self.free.push(place);
+        Some(connection)
+    }
+
+    /// The oldest of too many.
+    fn too_many(&mut self) -> Option<u32> {
+        while self.order.len() > MAX_ENDS {
+            let (machine, id, place) = self.order.pop_front()?;
+            if self.places.get(&(machine, id)) == Some(&place) {
+                return Some(place);
+            }
+        }
+        None
+    }
+
+    /// Requests on a connection that are not answered.
+    fn requests(&self, place: u32) -> impl Iterator<Item = SliceId> {
+        let connection = self.all.get(place as usize).and_then(Option::as_ref);
+        let opens = connection.into_iter().flat_map(|connection| &connection.opens);
+        let asked = opens.filter(|open| open.role == Role::Serves && open.answered.is_none());
+        asked.flat_map(|open| &open.parts).map(|part| part.id)
+    }
+
+    /// Another thread answered that one.
+    fn done(&mut self, place: u32, request: SliceId) {
+        let opens = self.get_mut(place).into_iter().flat_map(|connection| &mut connection.opens);
+        if let Some(part) = opens.flat_map(|open| &mut open.parts).find(|part| part.id == request) {
+            part.is_done = true;
+        }
+    }
+
+    fn open_mut(&mut self, place: u32, thread: ThreadId) -> Option<&mut Open> {
+        self.get_mut(place)?.opens.iter_mut().find(|open| open.thread == thread)
+    }
+
+    fn take_open(&mut self, place: u32, thread: ThreadId) -> Option<Open> {
+        let opens = &mut self.get_mut(place)?.opens;
+        let found = opens.iter().position(|open| open.thread == thread)?;
+        Some(opens.swap_remove(found))
+    }
+
+    /// The thread sleeps: what is not answered ends here, unless an answer comes.
+    pub fn bound(&mut self, place: u32, thread: ThreadId, mark: &Mark) {
+        if let Some(part) = self.open_mut(place, thread).and_then(|open| open.parts.last_mut())
+            && part.bound.is_none()
+        {
+            part.bound = Some(mark.clone());
+        }
+    }
+}
+
+/// Why slices of a connection end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// The next one begins, or the connection or the thread ends.
+    Over,
+    /// Events were lost.
+    Lost,
+}
+
+impl Follower {
+    /// The place of a connection.
+    fn end(&mut self, machine: u16, end: &End) -> u32 {
+        if let Some(place) = self.ends.find(machine, end) {
+            return place;
+        }
+        let key = self.store.end(end);
+        let place = self.ends.add(machine, end.id, key);
+        if let Some(oldest) = self.ends.too_many() {
+            self.forget_end(oldest, None);
+        }
+        place
+    }
+
+    /// A slice that goes from the begin of a connection to its end, and the connection's key.
+    pub(super) fn begin_life(
+        &mut self,
+        thread: ThreadId,
+        end: &End,
+        marker: Marker,
+        from: Mark,
+    ) -> Option<(SliceId, u32)> {
+        let machine = self.persons.machine(thread);
+        // One that has its number and was not seen to be closed.
+        if let Some(place) = self.ends.find(machine, end) {
+            self.forget_end(place, None);
+        }
+        let place = self.end(machine, end);
+        let key = self.ends.key(place);
+        let id = self.store.open(marker, thread, key, from.at_ns);
+        self.ends.get_mut(place)?.life = Some(Life { thread, id, from, is_used: false });
+        self.persons.get_mut(thread)?.ends.insert(place);
+        Some((id, key))
+    }
+
+    /// A thread does something on a connection: where another one accepted it, and did nothing more, it is of this one
+    /// from now on.
+    fn uses(&mut self, place: u32, thread: ThreadId, now_ns: u64) {
+        let Some(person) = self.persons.get_mut(thread) else { return };
+        person.ends.insert(place);
+        if person.fresh.last() != Some(&place) {
+            person.fresh.push(place);
+        }
+        let Some(connection) = self.ends.get_mut(place) else { return };
+        let Some(life) = &mut connection.life else { return };
+        if life.is_used || life.thread == thread {
+            life.is_used = true;
+            return;
+        }
+        life.thread = thread;
+        life.from = person.mark_entry(now_ns);
+        life.is_used = true;
+        self.store.hand_over(life.id, thread, life.from.at_ns);
+    }
+
+    fn begin_part(
+        &mut self,
+        thread: ThreadId,
+        role: Role,
+        (end, key): (&End, u32),
+        from: Mark,
+        cause: Option<SliceId>,
+    ) -> Part {
+        let family = end.protocol.into();
+        let marker = match role {
+            Role::Serves => Marker::Receive(family),
+            Role::Asks => Marker::Send(family),
+        };
+        let at_ns = from.at_ns;
+        let id = self.store.open(marker, thread, key, at_ns);
+        if let Some(cause) = cause {
+            self.store.edge(Edge {
+                from: cause,
+                to: id,
+                rule: Rule::Thread,
+                opens: true,
+                woke: false,
+                joins: false,
+                key,
+                bytes: 0,
+                sent_ns: at_ns,
+                received_ns: at_ns,
+            });
+            self.expects(thread, cause, true);
+        }
+        Part { id, from, bound: None, is_done: false, cause }
+    }
+
+    /// A slice with one marker waits for an answer, or not any more.
+    fn expects(&mut self, thread: ThreadId, slice: SliceId, begins: bool) {
+        let Some(person) = self.persons.get_mut(thread) else { return };
+        if let Some(found) = person.implicit.iter_mut().find(|implicit| implicit.id == slice) {
+            found.pending = match begins {
+                true => found.pending.saturating_add(1),
+                false => found.pending.saturating_sub(1),
+            };
+        }
+    }
+
+    /// A request has its answer: its parts are one.
+    fn answer(&mut self, place: u32, thread: ThreadId, to: Mark) -> Option<SliceId> {
+        let open = self.ends.open_mut(place, thread)?;
+        let is_first = open.answered.is_none();
+        open.answered = Some(to);
+        let id = open.parts.first()?.id;
+        if !is_first {
+            return Some(id);
+        }
+        let causes: Vec<SliceId> = open.parts.iter().filter_map(|part| part.cause).collect();
+        let more: Vec<SliceId> = open.parts.iter().skip(1).map(|part| part.id).collect();
+        open.is_mixed |= causes.iter().any(|cause| Some(cause) != causes.first());
+        open.parts.truncate(1);
+        for part in more {
+            self.store.merge(part, id);
+        }
+        for cause in causes {
+            self.expects(thread, cause, false);
+        }
+        self.store.answered(id);
+        Some(id)
+    }
+
+    pub(super) fn sent(&mut self, thread: ThreadId, now_ns: u64, end: &End, bytes: Bytes) {
+        let machine = self.persons.machine(thread);
+        let place = self.end(machine, end);
+        self.uses(place, thread, now_ns);
+        let current = self.current(thread);
+        let known = self.ends.open_mut(place, thread);
+        let known = known.map(|open| (open.role, open.answered.is_some()));
+        if known.is_none()
+            && let Some(current) = current
+            && self.answers(place, current)
+        {
+            self.goes(end, bytes, (current, now_ns));
+            return;
+        }
+        let Some(person) = self.persons.get(thread) else { return };
+        let open = self.ends.open_mut(place, thread);
+        let owner = match known {
+            Some((Role::Serves, _)) => {
+                let to = person.mark(now_ns, true);
+                let id = self.answer(place, thread, to);
+                if let Some(person) = self.persons.get_mut(thread) {
+                    person.current = id;
+                }
+                id
+            }
+            Some((Role::Asks, false)) => {
+                let last = open.and_then(|open| open.parts.last());
+                let goes_on = last.filter(|last| {
+                    last.bound.is_none() && (last.cause == current || current.is_none())
+                });
+                match goes_on.map(|last| last.id) {
+                    Some(id) => Some(id),
+                    None => {
+                        let from = person.mark_entry(now_ns);
+                        self.more(place, thread, Role::Asks, end, from, current)
+                    }
+                }
+            }
+            Some((Role::Asks, true)) | None => {
+                let from = person.mark_entry(now_ns);
+                self.over(place, thread, Why::Over);
+                self.more(place, thread, Role::Asks, end, from, current)
+            }
+        };
+        if let Some(owner) = owner {
+            self.goes(end, bytes, (owner, now_ns));
+        }
+    }
+
+    /// What a slice sends is on its way.
+    fn goes(&mut self, end: &End, bytes: Bytes, from: (SliceId, u64)) {
+        if end.out == 0 {
+            return;
+        }
+        let (way, messages) = (Way::Flow(end.out), end.protocol.has_messages());
+        let joined = self.channels.sent(way, bytes, messages, from, self.losses);
+        for (origin, arrival) in joined {
+            self.join(rule_of(end.protocol), &origin, &arrival, false);
+        }
+    }
+
+    /// Whether a slice was caused by a request that another thread received on a connection: then what it sends there is the
+    /// answer.
+    fn answers(&mut self, place: u32, slice: SliceId) -> bool {
+        let requests: Vec<SliceId> = self.ends.requests(place).collect();
+        if requests.is_empty() {
+            return false;
+        }
+        let mut slice = slice;
+        for _ in 0..MAX_CHAIN {
+            let Some(found) = self.store.get(slice) else { return false };
+            if let Some(request) = requests.iter().find(|id| self.store.whole(**id) == slice) {
+                self.ends.done(place, *request);
+                return true;
+            }
+            slice = self.store.whole(found.cause);
+        }
+        false
+    }
+
+    /// One more part of what a thread does on a connection, or the first one.
+    fn more(
+        &mut self,
+        place: u32,
+        thread: ThreadId,
+        role: Role,
+        end: &End,
+        from: Mark,
+        cause: Option<SliceId>,
+    ) -> Option<SliceId> {
+        let key = self.ends.key(place);
+        let part = self.begin_part(thread, role, (end, key), from, cause);
+        let id = part.id;
+        let connection = self.ends.get_mut(place)?;
+        let mut first = None;
+        match connection.opens.iter_mut().find(|open| open.thread == thread) {
+            Some(open) => {
+                // Without a bound it goes on to where the next one begins.
+                if let Some(last) = open.parts.last_mut() {
+                    last.bound.get_or_insert_with(|| part.from.clone());
+                }
+                open.parts.push(part);
+                if open.parts.len() > MAX_PARTS {
+                    first = Some(open.parts.remove(0));
+                }
+            }
+            None => connection.opens.push(Open {
+                thread,
+                role,
+                parts: vec![part],
+                answered: None,
+                is_mixed: false,
+            }),
+        }
+        if let Some(part) = first {
+            self.part_over(thread, part, Why::Over);
+        }
+        Some(id)
+    }
+
+    pub(super) fn received(&mut self, thread: ThreadId, now_ns: u64, end: &End, bytes: Bytes) {
+        let machine = self.persons.machine(thread);
+        let place = self.end(machine, end);
+        self.uses(place, thread, now_ns);
+        let Some(person) = self.persons.get(thread) else { return };
+        let open = self.ends.open_mut(place, thread);
+        let known = open.as_ref().map(|open| (open.role, open.answered.is_some()));
+        let (target, opens) = match known {
+            Some((Role::Asks, _)) => {
+                let to = person.mark(now_ns, true);
+                let cause = open.and_then(|open| open.parts.first()).and_then(|part| part.cause);
+                let id = self.answer(place, thread, to);
+                match self.open(cause) {
+                    Some(cause) => self.resume(thread, cause, now_ns),
+                    None => {
+                        if let Some(person) = self.persons.get_mut(thread) {
+                            person.current = None;
+                        }
+                    }
+                }
+                (id, false)
+            }
+            Some((Role::Serves, false)) => {
+                let last = open.and_then(|open| open.parts.last());
+                let goes_on = last.filter(|last| last.bound.is_none() && !last.is_done);
+                let goes_on = goes_on.map(|last| last.id);
+                let (id, opens) = match goes_on {
+                    Some(id) => (Some(id), false),
+                    None => {
+                        let from = person.mark(now_ns, false);
+                        (self.more(place, thread, Role::Serves, end, from, None), true)
+                    }
+                };
+                if let Some(person) = self.persons.get_mut(thread) {
+                    person.current = id;
+                }
+                (id, opens)
+            }
+            Some((Role::Serves, true)) | None => {
+                let from = person.mark(now_ns, false);
+                self.over(place, thread, Why::Over);
+                let id = self.more(place, thread, Role::Serves, end, from, None);
+                if let Some(person) = self.persons.get_mut(thread) {
+                    person.current = id;
+                }
+                (id, true)
+            }
+        };
+        let slice = target.unwrap_or(NONE);
+        let arrival = Arrival { slice, received_ns: now_ns, opens, key: self.ends.key(place) };
+        if end.into == 0 {
+            self.counts.unmatched += 1;
+            return;
+        }
+        let (way, messages) = (Way::Flow(end.into), end.protocol.has_messages());
+        let taken = self.channels.received(way, bytes, messages, self.losses);
+        let woken = self.woken(thread);
+        for origin in &taken.origins {
+            let woke = woken.is_some_and(|woken| self.is_of(origin.slice, woken.thread));
+            self.join(rule_of(end.protocol), origin, &arrival, woke);
+        }
+        if let Some(rest) = taken.rest
+            && self.channels.wait(way, rest, arrival)
+        {
+            self.counts.unmatched += 1;
+        }
+        if taken.is_unmatched {
+            self.counts.unmatched += 1;
+        }
+    }
+
+    pub(super) fn closed(&mut self, thread: ThreadId, now_ns: u64, end: &End) {
+        let machine = self.persons.machine(thread);
+        let Some(place) = self.ends.find(machine, end) else { return };
+        let Some(person) = self.persons.get(thread) else { return };
+        let mark = person.mark_entry(now_ns);
+        // A process that inherited it goes on with it.
+        let own = person.process_id();
+        let is_own = |thread: ThreadId, follower: &Self| {
+            follower.persons.get(thread).is_some_and(|person| person.process_id() == own)
+        };
+        let Some(connection) = self.ends.get_mut(place) else { return };
+        let threads: Vec<ThreadId> = connection.opens.iter().map(|open| open.thread).collect();
+        let life = connection.life.as_ref().map(|life| life.thread);
+        let (mine, others): (Vec<_>, Vec<_>) =
+            threads.into_iter().partition(|other| is_own(*other, self));
+        let is_life_mine = life.is_some_and(|life| is_own(life, self));
+        if others.is_empty() && (life.is_none() || is_life_mine) {
+            self.forget_end(place, Some((thread, &mark)));
+            return;
+        }
+        for other in mine {
+            self.ends.bound(place, other, &mark);
+            self.over(place, other, Why::Over);
+        }
+        if is_life_mine {
+            let life = self.ends.get_mut(place).and_then(|connection| connection.life.take());
+            self.life_over(life, Some((thread, &mark)));
+        }
+    }
+
+    /// A connection is gone; who closed it, and when, where that was seen.
+    fn forget_end(&mut self, place: u32, by: Option<(ThreadId, &Mark)>) {
+        if let Some((thread, mark)) = by {
+            self.ends.bound(place, thread, mark);
+        }
+        let Some(connection) = self.ends.remove(place) else { return };
+        let life = connection.life.as_ref().map(|life| life.thread);
+        for thread in connection.opens.iter().map(|open| open.thread).chain(life) {
+            if let Some(person) = self.persons.get_mut(thread) {
+                person.ends.remove(&place);
+                person.fresh.retain(|fresh| *fresh != place);
+            }
+        }
+        for open in connection.opens {
+            self.open_over(open, Why::Over);
+        }
+        self.life_over(connection.life, by);
+    }
+
+    fn life_over(&mut self, life: Option<Life>, by: Option<(ThreadId, &Mark)>) {
+        let Some(Life { thread, id, from, .. }) = life else { return };
+        match by {
+            Some((closer, mark)) if closer == thread => {
+                self.close(thread, id, Ended::Explicit, &from, mark);
+            }
+            Some(_) => {
+                self.store.drop(id);
+                self.counts.closed_elsewhere += 1;
+            }
+            None => self.drop_unfinished(id),
+        }
+    }
+
+    /// What a thread does on a connection is over.
+    fn over(&mut self, place: u32, thread: ThreadId, why: Why) {
+        if let Some(open) = self.ends.take_open(place, thread) {
+            self.open_over(open, why);
+        }
+    }
+
+    fn open_over(&mut self, open: Open, why: Why) {
+        let Open { thread, parts, answered, is_mixed, .. } = open;
+        let Some(to) = answered else {
+            for part in parts {
+                self.part_over(thread, part, why);
+            }
+            return;
+        };
+        let Some(first) = parts.first() else { return };
+        if is_mixed {
+            self.store.drop(first.id);
+            self.counts.overlapping += 1;
+        } else {
+            self.close(thread, first.id, Ended::Explicit, &first.from, &to);
+        }
+    }
+
+    /// A part without an answer: up to where the thread slept.
+    fn part_over(&mut self, thread: ThreadId, part: Part, why: Why) {
+        if let Some(cause) = part.cause {
+            self.expects(thread, cause, false);
+        }
+        match (part.bound, why) {
+            (Some(bound), Why::Over) => {
+                self.close(thread, part.id, Ended::Implicit, &part.from, &bound);
+            }
+            (None, Why::Over) => self.drop_unfinished(part.id),
+            (_, Why::Lost) => {
+                self.store.drop(part.id);
+                self.counts.lost += 1;
+            }
+        }
+    }
+
+    /// A thread ends, and with it what it does on a connection.
+    pub(super) fn leave_end(&mut self, place: u32, thread: ThreadId, mark: &Mark) {
+        self.ends.bound(place, thread, mark);
+        self.over(place, thread, Why::Over);
+        let Some(connection) = self.ends.get_mut(place) else { return };
+        let life = connection.life.take_if(|life| life.thread == thread);
+        if let Some(Life { id, from, .. }) = life {
+            self.close(thread, id, Ended::Implicit, &from, mark);
+        }
+    }
+
+    /// Events of a thread were lost.
+    pub(super) fn lose_end(&mut self, place: u32, thread: ThreadId) {
+        self.over(place, thread, Why::Lost);
+        let Some(connection) = self.ends.get_mut(place) else { return };
+        if let Some(life) = connection.life.take_if(|life| life.thread == thread) {
+            self.store.drop(life.id);
+            self.counts.lost += 1;
+        }
+    }
+
+    /// The recording ends.
+    pub(super) fn end_ends(&mut self) {
+        for place in 0..self.ends.all.len() as u32 {
+            self.forget_end(place, None);
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Threads and CPUs: who runs where, in which call, since when.
+
+use std::collections::{HashMap, HashSet};
+
+use noise_trace::event::Comm;
+use noise_trace::threads::{MAX_CPUS, MAX_TID};
+
+use crate::input::{Known, Object, Purpose};
+use crate::slices::SliceId;
+use crate::tallies::{Calls, Idle, Mark};
+
+/// The place of a thread; an id that is given again is another one.
+pub type ThreadId = u32;
+/// Threads that are told apart.
+const MAX_THREADS: usize = 1 << 21;
+
+/// A system call that a thread is in.
+#[derive(Clone, Copy, Debug)]
+pub struct InCall {
+    /// Its place among the thread's.
+    pub place: u16,
+    /// See there.
+    pub purpose: Purpose,
+    /// See there.
+    pub object: Option<Object>,
+    /// Since then, nanoseconds since the epoch.
+    pub since_ns: u64,
+    /// It slept in it.
+    pub slept: bool,
+    /// What the thread had been without a CPU before it.
+    idle: Idle,
+}
+
+/// Who woke a thread while both were in a call on the same thing.
+#[derive(Clone, Copy, Debug)]
+pub struct Woken {
+    /// The waker.
+    pub thread: ThreadId,
+    /// The slice that it worked on.
+    pub slice: SliceId,
+    /// When, nanoseconds since the epoch.
+    pub at_ns: u64,
+    /// It ended.
+    pub by_exit: bool,
+}
+
+/// A slice with one marker, bounded by sleeps.
+#[derive(Clone, Debug)]
+pub struct Implicit {
+    /// It.
+    pub id: SliceId,
+    /// Its begin.
+    pub from: Mark,
+    /// It began with something that the thread sent, not with what came.
+    pub asks: bool,
+    /// The latest that came back.
+    pub answered: Option<Mark>,
+    /// Where it ends, unless something comes back.
+    pub bound: Option<Mark>,
+    /// Connections on which it waits for an answer.
+    pub pending: u32,
+}
+
+impl Implicit {
+    /// Whether all came back that it waited for.
+    pub const fn is_answered(&self) -> bool {
+        self.asks && self.answered.is_some()
+    }
+
+    /// Where it ends, as far as is known.
+    pub fn end(&self) -> Option<&Mark> {
+        self.answered.as_ref().filter(|_| self.asks).or(self.bound.as_ref())
+    }
+}
+
+/// A thread.
+#[derive(Clone, Debug, Default)]
+pub struct Person {
+    /// The recording that it is in.
+    pub machine: u16,
+    /// See there.
+    pub tid: i32,
+    /// Its process; 0 where that is not known.
+    pub pid: i32,
+    /// The process that made it.
+    pub parent: Option<i32>,
+    /// Its latest name.
+    pub comm: Comm,
+    /// It is one of the kernel's own.
+    pub is_kernel: bool,
+    /// The call that it is in.
+    pub call: Option<InCall>,
+    /// The slice that it works on.
+    pub current: Option<SliceId>,
+    /// See there.
+    pub implicit: Vec<Implicit>,
+    /// From its creation to its exit.
+    pub process: Option<(SliceId, Mark)>,
+    /// Of a kernel thread, from its waking to its sleep.
+    pub wakeup: Option<(SliceId, Mark)>,
+    /// See there.
+    pub woken: Option<Woken>,
+    /// Connections on which it has slices, by their places.
+    pub ends: HashSet<u32>,
+    /// Those on which it did something since it last slept.
+    pub fresh: Vec<u32>,
+    /// See there.
+    pub calls: Calls,
+    /// See there.
+    pub idle: Idle,
+    /// Without a CPU since then.
+    pub off_ns: Option<u64>,
+    /// It is gone.
+    pub has_ended: bool,
+    /// Losses by when it was last seen: of its CPU while it runs, else of all.
+    seen: u32,
+}
+
+impl Person {
+    /// It begins a call.
+    pub fn enters(&mut self, now_ns: u64, name: u16, purpose: Purpose, object: Option<Object>) {
+        let place = self.calls.add(name);
+        let idle = self.idle;
+        self.call = Some(InCall { place, purpose, object, since_ns: now_ns, slept: false, idle });
+    }
+
+    /// Now, with the call that it is in, or without.
+    pub fn mark(&self, now_ns: u64, with_call: bool) -> Mark {
+        let without = self.call.filter(|_| !with_call).map(|call| call.place);
+        Mark { at_ns: now_ns, idle: self.idle, calls: self.calls.counts(without) }
+    }
+
+    /// When it began the call that it is in, or now.
+    pub fn mark_entry(&self, now_ns: u64) -> Mark {
+        let mut mark = self.mark(now_ns, false);
+        if let Some(call) = &self.call {
+            (mark.at_ns, mark.idle) = (call.since_ns, call.idle);
+        }
+        mark
+    }
+
+    /// The id of its process, or its own.
+    pub const fn process_id(&self) -> i32 {
+        if self.pid == 0 { self.tid } else { self.pid }
+    }
+
+    /// Since when it is in a call.
+    pub fn since_ns(&self, now_ns: u64) -> u64 {
+        self.call.map_or(now_ns, |call| call.since_ns)
+    }
+}
+
+/// A CPU.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cpu {
+    current: Option<ThreadId>,
+    /// How often events of it were lost.
+    losses: u32,
+}
+
+/// Who a thread was, for those who read slices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// The recording that it is in.
+    pub machine: u16,
+    /// See there.
+    pub tid: i32,
+    /// Its process; 0 where that is not known.
+    pub pid: i32,
+    /// Its name.
+    pub comm: Comm,
+    /// Its process's name, or its own.
+    pub process: Comm,
+}
+
+/// All threads.
+#[derive(Debug, Default)]
+pub struct Persons {
+    all: Vec<Person>,
+    places: HashMap<(u16, i32), ThreadId>,
+    cpus: Vec<Vec<Cpu>>,
+    /// How often events of any CPU were lost.
+    losses: u32,
+}
+
+impl Persons {
+    /// A thread.
+    pub fn get(&self, thread: ThreadId) -> Option<&Person> {
+        self.all.get(thread as usize)
+    }
+
+    /// See there.
+    pub fn get_mut(&mut self, thread: ThreadId) -> Option<&mut Person> {
+        self.all.get_mut(thread as usize)
+    }
+
+    /// The recording that it is in.
+    pub fn machine(&self, thread: ThreadId) -> u16 {
+        self.get(thread).map_or(0, |person| person.machine)
+    }
+
+    /// The thread with an id; of the idle tasks there is none.
+    pub fn place(&mut self, machine: u16, tid: i32) -> Option<ThreadId> {
+        if let Some(place) = self.places.get(&(machine, tid)) {
+            return Some(*place);
+        }
+        self.add(machine, tid)
+    }
+
+    /// The thread with an id, where it was seen.
+    pub fn find(&self, machine: u16, tid: i32) -> Option<ThreadId> {
+        self.places.get(&(machine, tid)).copied()
+    }
+
+    fn add(&mut self, machine: u16, tid: i32) -> Option<ThreadId> {
+        if !(1..MAX_TID).contains(&tid) || self.all.len() >= MAX_THREADS {
+            return None;
+        }
+        let place = self.all.len() as ThreadId;
+        self.all.push(Person { machine, tid, seen: self.losses, ..Person::default() });
+        self.places.insert((machine, tid), place);
+        Some(place)
+    }
+
+    /// A thread that is new: whoever had its id is gone.
+    pub fn create(&mut self, machine: u16, tid: i32) -> Option<ThreadId> {
+        self.add(machine, tid)
+    }
+
+    /// What is known of a thread.
+    pub fn known(&mut self, machine: u16, known: &Known) {
+        let Some(place) = self.place(machine, known.tid) else { return };
+        let Some(person) = self.get_mut(place) else { return };
+        if known.pid != 0 {
+            person.pid = known.pid;
+        }
+        if known.comm != Comm::default() {
+            person.comm = known.comm;
+        }
+        person.is_kernel |= known.is_kernel;
+    }
+
+    fn cpu(&mut self, machine: u16, cpu: u32) -> Option<&mut Cpu> {
+        let (machine, cpu) = (usize::from(machine), cpu as usize);
+        if cpu >= MAX_CPUS {
+            return None;
+        }
+        if self.cpus.len() <= machine {
+            self.cpus.resize_with(machine + 1, Vec::new);
+        }
+        let cpus = self.cpus.get_mut(machine)?;
+        if cpus.len() <= cpu {
+            cpus.resize(cpu + 1, Cpu::default());
+        }
+        cpus.get_mut(cpu)
+    }
+
+    /// The thread that runs on a CPU.
+    pub fn current(&self, machine: u16, cpu: u32) -> Option<ThreadId> {
+        self.cpus.get(usize::from(machine))?.get(cpu as usize)?.current
+    }
+
+    /// The thread that runs on a CPU, and whether no event of it was lost since it was last seen. An event that names it by its
+    /// id says more than the latest switch.
+    pub fn running(&mut self, machine: u16, cpu: u32, tid: i32) -> Option<(ThreadId, bool)> {
+        let Cpu { current, losses } = *self.cpu(machine, cpu)?;
+        if tid > 0 {
+            let thread = self.place(machine, tid)?;
+            if current != Some(thread) {
+                return Some((thread, self.comes(machine, cpu, Some(thread))));
+            }
+        }
+        let person = self.get_mut(current?)?;
+        let is_intact = person.seen == losses;
+        person.seen = losses;
+        Some((current?, is_intact))
+    }
+
+    /// A thread has no CPU any more; whether no event of it was lost while it had one.
+    pub fn leaves(&mut self, machine: u16, cpu: u32, thread: ThreadId) -> bool {
+        let Some(&mut Cpu { current, losses }) = self.cpu(machine, cpu) else { return false };
+        let all = self.losses;
+        let Some(person) = self.get_mut(thread) else { return false };
+        let is_intact = current == Some(thread) && person.seen == losses;
+        person.seen = all;
+        // Its first event: there was nothing to lose.
+        is_intact || (current.is_none() && all == 0)
+    }
+
+    /// A CPU goes to a thread; whether no event of that was lost while it had none.
+    pub fn comes(&mut self, machine: u16, cpu: u32, thread: Option<ThreadId>) -> bool {
+        let all = self.losses;
+        let Some(of) = self.cpu(machine, cpu) else { return true };
+        of.current = thread;
+        let losses = of.losses;
+        let Some(person) = thread.and_then(|thread| self.get_mut(thread)) else { return true };
+        let is_intact = person.seen == all;
+        person.seen = losses;
+        is_intact
+    }
+
+    /// Events of a CPU were lost.
+    pub fn lost(&mut self, machine: u16, cpu: u32) {
+        self.losses = self.losses.wrapping_add(1);
+        if let Some(cpu) = self.cpu(machine, cpu) {
+            cpu.losses = cpu.losses.wrapping_add(1);
+            cpu.current = None;
+        }
+    }
+
+    /// All of them.
+    pub fn ids(&self) -> impl Iterator<Item = ThreadId> + use<> {
+        0..self.all.len() as ThreadId
+    }
+
+    /// Who they were.
+    pub fn finish(self) -> Vec<Named> {
+        let process = |person: &Person| {
+            let first = self.places.get(&(person.machine, person.pid));
+            let first = first.and_then(|first| self.all.get(*first as usize));
+            let comm = first.map(|first| first.comm).filter(|comm| *comm != Comm::default());
+            comm.unwrap_or(person.comm)
+        };
+        let named = |person: &Person| {
+            let Person { machine, tid, pid, comm, .. } = *person;
+            Named { machine, tid, pid, comm, process: process(person) }
+        };
+        self.all.iter().map(named).collect()
+    }
+}

@@ -1,0 +1,95 @@
+//! Questions about slices: of those that fulfil one condition, how many fulfil another.
+
+mod condition;
+mod grammar;
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use self::condition::Condition;
+use crate::slices::Slice;
+use crate::system::System;
+
+/// A condition, single ones put together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Query {
+    text: String,
+    expression: Expression,
+}
+
+/// Conditions, put together.
+#[derive(Clone, Debug, PartialEq)]
+enum Expression {
+    /// All hold.
+    And(Vec<Self>),
+    /// At least one holds.
+    Or(Vec<Self>),
+    /// It does not hold.
+    Not(Box<Self>),
+    /// A single one.
+    Is(Condition),
+}
+
+impl Expression {
+    fn holds(&self, system: &System, slice: &Slice) -> bool {
+        match self {
+            Self::And(all) => all.iter().all(|one| one.holds(system, slice)),
+            Self::Or(all) => all.iter().any(|one| one.holds(system, slice)),
+            Self::Not(one) => !one.holds(system, slice),
+            Self::Is(condition) => condition.holds(system, slice),
+        }
+    }
+}
+
+impl Query {
+    /// Whether a slice fulfils it.
+    pub fn holds(&self, system: &System, slice: &Slice) -> bool {
+        self.expression.holds(system, slice)
+    }
+}
+
+impl fmt::Display for Query {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Where a query cannot be understood, and what may stand there.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub struct QueryError {
+    text: String,
+    /// In bytes.
+    at: usize,
+    expected: String,
+}
+
+impl fmt::Display for QueryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let before = self.text.get(..self.at).unwrap_or(&self.text);
+        let column = before.chars().count();
+        // What moves the cursor would put the mark elsewhere.
+        let line: String =
+            self.text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        writeln!(f, "the condition cannot be understood at column {}:", column + 1)?;
+        writeln!(f, "  {line}")?;
+        writeln!(f, "  {:column$}^", "")?;
+        write!(f, "here may stand {}", self.expected)
+    }
+}
+
+impl FromStr for Query {
+    type Err = QueryError;
+
+    fn from_str(text: &str) -> Result<Self, QueryError> {
+        let owned = || text.to_owned();
+        let parsed = grammar::query(text);
+        let expression =
+            parsed.map_err(|(at, expected)| QueryError { text: owned(), at, expected })?;
+        Ok(Self { text: owned(), expression })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,153 @@
+use noise_trace::event::Comm;
+use proptest::prelude::proptest;
+
+use super::*;
+use crate::follow::Named;
+use crate::input::{End, Protocol};
+use crate::marker::{Family, Marker};
+use crate::slices::{Ended, Key, NONE, State};
+
+/// A system of one slice: httpd's worker 12 receives on port 80, for 20 ms, 5 ms of them its own.
+fn system() -> System {
+    let mut system = System { span: (1_000_000_000, 3_000_000_000), ..System::default() };
+    let comm = |name: &str| Comm::new(name.as_bytes());
+    let named =
+        Named { machine: 0, tid: 12, pid: 7, comm: comm("worker-1"), process: comm("httpd") };
+    system.threads.push(named);
+    let [local, remote] = ["127.0.0.1:80", "127.0.0.1:40000"].map(|text| text.parse().ok());
+    let end = End { protocol: Protocol::Tcp, id: 5, out: 1, into: 2, local, remote };
+    system.keys.push(Key::End(end));
+    let read = system.profiles.number("read");
+    let profile = system.profiles.place(vec![(read, 3)]);
+    system.slices.push(Slice {
+        thread: 0,
+        key: 0,
+        marker: Marker::Receive(Family::Tcp),
+        ended: Ended::Explicit,
+        state: State::Kept,
+        profile,
+        cause: NONE,
+        cluster: 2,
+        idle_count: 4,
+        idle_ns: 8_000_000,
+        idle_variance: 9e12,
+        from_ns: 2_000_000_000,
+        to_ns: 2_020_000_000,
+        true_latency_ns: 5_000_000,
+    });
+    system
+}
+
+fn holds(text: &str) -> bool {
+    let query: Query = text.parse().unwrap_or_else(|error| panic!("{error}"));
+    let system = system();
+    query.holds(&system, &system.slices[0])
+}
+
+#[test]
+fn each_type_of_condition_holds_or_not() {
+    for (yes, no) in [
+        ("marker = tcp_receive", "marker = tcp_accept"),
+        ("process = httpd", "process != httpd"),
+        ("process = 7", "process = 12"),
+        ("thread = 12", "thread = 7"),
+        ("thread = worker-1", "thread = httpd"),
+        ("thread = worker-*", "thread = w*x"),
+        ("thread = \"worker*1\"", "thread = \"\""),
+        ("key = *:80*", "key = tcp"),
+        ("port = 80", "port = 8080"),
+        ("port = 40000", "port != 80"),
+        ("port > 39999", "port < 80"),
+        ("cluster = 2", "cluster = none"),
+        ("cluster >= 1", "cluster < 2"),
+        ("latency = 20ms", "latency > 20ms"),
+        ("latency >= 20000us", "latency < 0.02s"),
+        ("latency = 20000000 ns", "latency > 1min"),
+        ("true_latency <= 5ms", "true_latency > 5ms"),
+        ("idle = 8ms", "idle < 8ms"),
+        ("idle_count = 4", "idle_count > 4"),
+        ("idle_mean = 2ms", "idle_mean > 2ms"),
+        ("idle_deviation = 3ms", "idle_deviation > 3ms"),
+        ("idle_variance = 9ms2", "idle_variance > 9000000us2"),
+        ("calls(read) = 3", "calls(write) > 0"),
+        ("calls = 3", "calls < 3"),
+        ("from >= +1s", "from > +1s"),
+        ("to = 2020000000", "to > +1.02s"),
+    ] {
+        assert!(holds(yes), "{yes}");
+        assert!(!holds(no), "{no}");
+        assert!(holds(&format!("not {no}")), "not {no}");
+    }
+}
+
+#[test]
+fn conditions_are_put_together() {
+    for (text, is) in [
+        ("marker = tcp_receive and process = httpd", true),
+        ("marker = tcp_accept and process = httpd or port = 80", true),
+        ("marker = tcp_accept and (process = httpd or port = 80)", false),
+        ("not (marker = tcp_accept or port = 81)", true),
+        ("not marker = tcp_accept and port = 80", true),
+        ("not not port=80", true),
+        ("(port=80)and(cluster=2)", true),
+        ("  port=80  ", true),
+    ] {
+        assert_eq!(holds(text), is, "{text}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_shown_at_its_place() {
+    for (text, at, expected) in [
+        ("", 0, "marker, process"),
+        ("   ", 3, "marker, process"),
+        ("speed > 3", 0, "marker, process"),
+        ("latency", 7, "=, !=, <"),
+        ("latency ? 3ms", 8, "=, !=, <"),
+        ("latency > 20", 10, "a time with its unit"),
+        ("latency > -3ms", 10, "a time with its unit"),
+        ("latency > 1e3ms", 10, "a time with its unit"),
+        ("latency > 20 parsecs", 10, "a time with its unit"),
+        ("idle_variance > 4ms", 16, "a square of a time"),
+        ("marker = http", 9, "a marker: tcp_accept"),
+        ("marker > tcp_accept", 7, "= or !="),
+        ("process < httpd", 8, "= or !="),
+        ("process = ", 10, "a name"),
+        ("process = \"httpd", 10, "a name"),
+        ("port = http", 7, "a number"),
+        ("cluster = some", 10, "the number of a cluster, or none"),
+        ("calls() > 3", 6, "the name of a system call"),
+        ("calls(read > 3", 6, "the name of a system call"),
+        ("from > yesterday", 7, "a time after the first event"),
+        ("port = 80 latency > 3ms", 10, "`and`, `or` or the end"),
+        ("port = 80 and", 13, "marker, process"),
+        ("(port = 80", 10, "`and`, `or` or `)`"),
+        ("port = 80)", 9, "`and`, `or` or the end"),
+        ("not", 3, "marker, process"),
+    ] {
+        let error = text.parse::<Query>().unwrap_err();
+        assert_eq!(error.at, at, "{text}: {error}");
+        assert!(error.expected.starts_with(expected), "{text}: {error}");
+    }
+    let error = "marker = tcp_accept and latency > 20".parse::<Query>().unwrap_err();
+    let shown = "the condition cannot be understood at column 35:\n  marker = tcp_accept and latency > 20\n  \
+                 \u{20}                                 ^\nhere may stand a time with its unit: ns, us, ms, s or min, \
+                 such as 20ms";
+    assert_eq!(error.to_string(), shown);
+}
+
+#[test]
+fn what_is_too_deep_or_too_long_is_refused() {
+    let deep = "(".repeat(100_000);
+    assert!(deep[..1000].parse::<Query>().unwrap_err().expected.contains("fewer parentheses"));
+    assert!(deep.parse::<Query>().unwrap_err().expected.contains("at most"));
+}
+
+proptest! {
+    #[test]
+    fn nothing_makes_the_grammar_panic(text in ".{0,60}", inside in "[a-e()=<>!\"\\\\ 0-9nots+.]{0,40}") {
+        let _ = text.parse::<Query>().map_err(|error| error.to_string());
+        let _ = inside.parse::<Query>().map_err(|error| error.to_string());
+        let _ = format!("latency > {inside}").parse::<Query>().map_err(|error| error.to_string());
+    }
+}

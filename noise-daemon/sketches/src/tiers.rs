@@ -1,0 +1,186 @@
+//! Sums over slices: by process and marker, and shares of those that fulfil a condition.
+
+use std::collections::BTreeMap;
+
+use noise_trace::event::Comm;
+use serde::Serialize;
+
+use crate::marker::Marker;
+use crate::query::Query;
+use crate::slices::{NONE, Slice, SliceId};
+use crate::system::System;
+
+/// Slices of one process with one marker.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Tier {
+    /// The process.
+    pub process: String,
+    /// See there.
+    pub marker: &'static str,
+    /// How many slices.
+    pub count: u64,
+    /// How many a second.
+    pub rate: f64,
+    /// Their length, nanoseconds: half are not longer.
+    pub latency_p50_ns: u64,
+    /// 99 % are not longer.
+    pub latency_p99_ns: u64,
+    /// The longest.
+    pub latency_max_ns: u64,
+    /// The same of true latencies.
+    pub true_latency_p50_ns: u64,
+    /// See there.
+    pub true_latency_p99_ns: u64,
+    /// All true latencies together.
+    pub true_latency_sum_ns: u64,
+    /// Stretches without a CPU of all.
+    pub idle_count: u64,
+    /// Their mean, nanoseconds.
+    pub idle_mean_ns: f64,
+    /// Their variance, square nanoseconds.
+    pub idle_variance: f64,
+}
+
+/// The value that a share of all sorted ones does not exceed.
+fn percentile(sorted: &[u64], percent: usize) -> u64 {
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).copied().unwrap_or(0)
+}
+
+/// Whether slices with a marker last as long as a connection or a thread does, whatever that does meanwhile.
+pub const fn is_life(marker: Marker) -> bool {
+    matches!(marker, Marker::Accept(_) | Marker::Connect(_) | Marker::Process)
+}
+
+/// The sums, those with most true latency first; connections and threads as wholes last.
+pub fn tiers(system: &System, slices: &[SliceId]) -> Vec<Tier> {
+    let mut groups: BTreeMap<(Comm, Marker), Vec<SliceId>> = BTreeMap::new();
+    for id in slices {
+        let Some(slice) = system.slice(*id) else { continue };
+        let process = system.thread(slice).map_or(Comm::default(), |thread| thread.process);
+        groups.entry((process, slice.marker)).or_default().push(*id);
+    }
+    let (from_ns, to_ns) = system.span;
+    let seconds = to_ns.saturating_sub(from_ns).max(1) as f64 / 1e9;
+    let mut tiers: Vec<Tier> = groups
+        .into_iter()
+        .map(|((process, marker), ids)| {
+            let of = || ids.iter().filter_map(|id| system.slice(*id));
+            let mut latencies: Vec<u64> = of().map(Slice::latency_ns).collect();
+            let mut own: Vec<u64> = of().map(|slice| slice.true_latency_ns).collect();
+            latencies.sort_unstable();
+            own.sort_unstable();
+            let idle_count: u64 = of().map(|slice| u64::from(slice.idle_count)).sum();
+            let idle_ns: f64 = of().map(|slice| slice.idle_ns as f64).sum();
+            let mean = idle_ns / idle_count.max(1) as f64;
+            // Of all stretches, from the variance within slices and between their means.
+            let square = |slice: &Slice| {
+                let off = slice.idle_mean_ns() - mean;
+                f64::from(slice.idle_count) * (slice.idle_variance + off * off)
+            };
+            Tier {
+                process: process.to_string(),
+                marker: marker.name(),
+                count: ids.len() as u64,
+                rate: ids.len() as f64 / seconds,
+                latency_p50_ns: percentile(&latencies, 50),
+                latency_p99_ns: percentile(&latencies, 99),
+                latency_max_ns: latencies.last().copied().unwrap_or(0),
+                true_latency_p50_ns: percentile(&own, 50),
+                true_latency_p99_ns: percentile(&own, 99),
+                true_latency_sum_ns: own.iter().fold(0, |sum, ns| sum.saturating_add(*ns)),
+                idle_count,
+                idle_mean_ns: mean,
+                idle_variance: of().map(square).sum::<f64>() / idle_count.max(1) as f64,
+            }
+        })
+        .collect();
+    tiers.sort_by(|one, other| {
+        let key = |tier: &Tier| {
+            let is_life = Marker::named(tier.marker).is_some_and(is_life);
+            (is_life, std::cmp::Reverse(tier.true_latency_sum_ns))
+        };
+        key(one).cmp(&key(other))
+    });
+    tiers
+}
+
+/// What shares are apart by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Their clusters.
+    Cluster,
+    /// Their processes.
+    Process,
+    /// Their markers.
+    Marker,
+}
+
+/// Of some slices, how many fulfil a condition.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Share {
+    /// Which slices.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub group: String,
+    /// How many they are.
+    pub count: u64,
+    /// How many fulfil it.
+    pub holds: u64,
+    /// Their share; `null` of no slices.
+    pub probability: Option<f64>,
+}
+
+impl Share {
+    fn add(&mut self, holds: bool) {
+        self.count += 1;
+        self.holds += u64::from(holds);
+        self.probability = Some(self.holds as f64 / self.count as f64);
+    }
+}
+
+/// The probability that slices fulfil a condition: of all, and of each group where these are apart, the largest first.
+pub fn probability(
+    system: &System,
+    slices: &[SliceId],
+    of: &Query,
+    by: Option<By>,
+) -> (Share, Option<Vec<Share>>) {
+    let mut all = Share::default();
+    let mut groups: BTreeMap<String, Share> = BTreeMap::new();
+    for slice in slices.iter().filter_map(|id| system.slice(*id)) {
+        let holds = of.holds(system, slice);
+        all.add(holds);
+        let group = match by {
+            None => continue,
+            Some(By::Cluster) if slice.cluster == NONE => "none".to_owned(),
+            Some(By::Cluster) => format!("{} {}", slice.cluster, slice.marker.name()),
+            Some(By::Marker) => slice.marker.name().to_owned(),
+            Some(By::Process) => {
+                system.thread(slice).map_or_else(String::new, |thread| thread.process.to_string())
+            }
+        };
+        groups.entry(group).or_default().add(holds);
+    }
+    let named = |(group, share)| Share { group, ..share };
+    let mut groups: Vec<Share> = groups.into_iter().map(named).collect();
+    groups.sort_by(|one, other| {
+        let key = |share: &Share| share.probability.unwrap_or(0.0);
+        key(other).total_cmp(&key(one)).then_with(|| one.group.cmp(&other.group))
+    });
+    (all, by.map(|_| groups))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_those_of_the_nearest_rank() {
+        let values: Vec<u64> = (1..=200).collect();
+        assert_eq!(
+            [0, 50, 99, 100].map(|percent| percentile(&values, percent)),
+            [1, 100, 198, 200]
+        );
+        assert_eq!((percentile(&[], 50), percentile(&[7], 99)), (0, 7));
+    }
+}

@@ -1,0 +1,885 @@
+//! Random systems of tiers that know their own slices, edges and true latencies: a simulation of threads that send,
+//! receive, wait and compute, each on a CPU of its own.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+
+use noise_sketches::input::{Act, Bytes, End, Input, Local, Much, Object, Protocol, Purpose, What};
+
+use super::chance::Chance;
+use super::truth::Truth;
+
+/// How a tier works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// A thread for each connection.
+    Blocking,
+    /// A loop of events for all of them.
+    Loop,
+    /// A loop of events that hands each request to a thread of a pool, which answers it.
+    Pool,
+}
+
+/// What one request makes a tier do.
+#[derive(Clone, Debug)]
+pub enum Step {
+    Compute(u64),
+    /// Asks the next tier.
+    Ask(Vec<Step>),
+    /// Asks a helper by two pipes.
+    Pipe(u64),
+    /// Forks a process and waits for it.
+    Fork(u64),
+    /// A line for the log, which nothing comes back of.
+    Log,
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Compute(u64),
+    Send { conn: usize, parts: usize, steps: Vec<Step>, asks: usize },
+    Answer { conn: usize, parts: usize },
+    Receive { conn: usize },
+    Poll,
+    Post { worker: usize, conn: usize, steps: Vec<Step> },
+    Sleep,
+    Ask(Vec<Step>),
+    Put { pipe: usize, steps: Option<u64> },
+    Get { pipe: usize },
+    PipeDone,
+    Fork(u64),
+    Reap { child: usize, process: usize },
+    Exit,
+    Log,
+    LogReceive,
+    Next,
+}
+
+/// What is on its way.
+#[derive(Clone, Debug)]
+struct Message {
+    bytes: u64,
+    last: bool,
+    steps: Vec<Step>,
+    /// The slice that it is of.
+    of: usize,
+    /// Those that the answer's receiver waited for.
+    chain: Vec<usize>,
+}
+
+#[derive(Debug, Default)]
+struct Thread {
+    tid: i32,
+    pid: i32,
+    machine: u16,
+    ops: VecDeque<Op>,
+    /// The truth's slice that it works on.
+    job: Option<usize>,
+    /// Those that stand between its job and the request.
+    chain: Vec<usize>,
+    /// Of a loop, what waits for an answer on a connection.
+    parked: HashMap<usize, (VecDeque<Op>, Option<usize>)>,
+    ready: VecDeque<usize>,
+    asleep: bool,
+    /// Slices that end where it sleeps.
+    until_sleep: Vec<usize>,
+    slept_ns: u64,
+    /// The slice of what it logs, of which job.
+    logged: Option<(usize, usize)>,
+    parent: usize,
+    pipe: Option<(usize, usize)>,
+    log: Option<usize>,
+    style: Option<Style>,
+    pool: Vec<usize>,
+    task: Option<(usize, Vec<Step>, usize, Vec<usize>)>,
+    tier: usize,
+    is_client: bool,
+}
+
+#[derive(Debug)]
+struct Conn {
+    ends: [End; 2],
+    threads: [usize; 2],
+    inbox: [VecDeque<Message>; 2],
+    position: [u32; 2],
+    /// The server's slice, while a request is under way.
+    serves: Option<usize>,
+    asks: Option<usize>,
+}
+
+#[derive(Debug)]
+struct Pipe {
+    local: Local,
+    reader: usize,
+    inbox: VecDeque<(usize, Option<u64>)>,
+}
+
+/// What the world is made of.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub seed: u64,
+    pub tiers: Vec<(Style, Protocol)>,
+    pub clients: usize,
+    pub requests: usize,
+    /// The last tier is on another machine, whose times are wrong by so much.
+    pub skew_ns: Option<i64>,
+    /// Without pipes, processes and logs, which take tiers of their own.
+    pub plain: bool,
+}
+
+pub struct World {
+    plan: Plan,
+    pub chance: Chance,
+    queue: BinaryHeap<Reverse<(u64, u64, usize)>>,
+    number: u64,
+    threads: Vec<Thread>,
+    conns: Vec<Conn>,
+    pipes: Vec<Pipe>,
+    /// Free connections of a thread to the next tier.
+    free: HashMap<usize, Vec<usize>>,
+    pub events: Vec<(u64, u64, i32, u32, Input<'static>)>,
+    pub truth: Truth,
+    left: BTreeMap<usize, usize>,
+}
+
+const BEGIN_NS: u64 = 1_700_000_000_000_000_000;
+
+impl World {
+    /// Plays it to its end.
+    pub fn play(plan: Plan) -> Self {
+        let chance = Chance::new(plan.seed);
+        let mut world = Self {
+            plan,
+            chance,
+            queue: BinaryHeap::new(),
+            number: 0,
+            threads: Vec::new(),
+            conns: Vec::new(),
+            pipes: Vec::new(),
+            free: HashMap::new(),
+            events: Vec::new(),
+            truth: Truth::default(),
+            left: BTreeMap::new(),
+        };
+        for _ in 0..world.plan.clients {
+            let client = world.thread(0, None);
+            world.threads[client].is_client = true;
+            world.left.insert(client, world.plan.requests);
+            world.threads[client].ops.push_back(Op::Next);
+            let at = world.chance.below(300_000);
+            world.run_at(client, BEGIN_NS + at);
+        }
+        while let Some(Reverse((now, _, thread))) = world.queue.pop() {
+            world.step(thread, now);
+        }
+        world.events.sort_by_key(|(at, number, ..)| (*at, *number));
+        world
+    }
+
+    fn run_at(&mut self, thread: usize, at: u64) {
+        self.number += 1;
+        self.queue.push(Reverse((at, self.number, thread)));
+    }
+
+    fn thread(&mut self, tier: usize, pid: Option<i32>) -> usize {
+        let id = self.threads.len();
+        let tid = 1000 + id as i32;
+        let is_away = self.plan.skew_ns.is_some() && tier == self.plan.tiers.len();
+        let machine = u16::from(is_away && tier > 0);
+        let pid = pid.unwrap_or(tid);
+        self.threads.push(Thread { tid, pid, machine, tier, asleep: true, ..Thread::default() });
+        let known = noise_sketches::input::Known {
+            tid,
+            pid,
+            comm: noise_trace::event::Comm::new(format!("tier{tier}").as_bytes()),
+            is_kernel: false,
+        };
+        self.emit(id, BEGIN_NS - 1_000_000, What::Known(known));
+        self.emit(id, BEGIN_NS - 1_000_000, What::Switch { prev: 0, sleeps: false, next: tid });
+        id
+    }
+
+    /// An event on a thread's CPU.
+    fn emit(&mut self, thread: usize, at: u64, what: What<'static>) {
+        let Thread { machine, tid, .. } = self.threads[thread];
+        let skew = if machine == 1 { self.plan.skew_ns.unwrap_or(0) } else { 0 };
+        let time_ns = at.saturating_add_signed(skew);
+        let cpu = thread as u32;
+        self.number += 1;
+        let input = Input { time_ns, machine, cpu, tid: 0, what };
+        self.events.push((time_ns, self.number, tid, cpu, input));
+    }
+
+    /// Times of a machine, as its events have them.
+    fn seen(&self, thread: usize, at: u64) -> u64 {
+        let skew = if self.threads[thread].machine == 1 { self.plan.skew_ns } else { None };
+        at.saturating_add_signed(skew.unwrap_or(0))
+    }
+
+    fn enters(
+        &mut self,
+        thread: usize,
+        at: u64,
+        call: &'static str,
+        purpose: Purpose,
+        object: Option<Object>,
+    ) {
+        self.emit(thread, at, What::Enters { call, purpose, object });
+    }
+
+    fn conn(&mut self, asks: usize, serves: usize, protocol: Protocol) -> usize {
+        let id = self.conns.len();
+        let flow = 2 * id as u64 + 2;
+        let end = |id: u64, out: u64, into: u64| End {
+            protocol,
+            id,
+            out,
+            into,
+            local: None,
+            remote: None,
+        };
+        let start = self.chance.next() as u32;
+        self.conns.push(Conn {
+            ends: [end(flow, flow, flow + 1), end(flow + 1, flow + 1, flow)],
+            threads: [asks, serves],
+            inbox: Default::default(),
+            position: [start, start.wrapping_mul(7)],
+            serves: None,
+            asks: None,
+        });
+        id
+    }
+
+    /// A free connection to the next tier, or a new one.
+    fn to_next(&mut self, thread: usize) -> usize {
+        if let Some(conn) = self.free.entry(thread).or_default().pop() {
+            return conn;
+        }
+        let tier = self.threads[thread].tier + 1;
+        let (style, protocol) = self.plan.tiers[tier - 1];
+        let shared =
+            self.threads.iter().position(|other| other.tier == tier && other.style == Some(style));
+        let server = match (style, shared) {
+            (Style::Loop | Style::Pool, Some(server)) => server,
+            _ => {
+                let server = self.thread(tier, None);
+                self.threads[server].style = Some(style);
+                server
+            }
+        };
+        let conn = self.conn(thread, server, protocol);
+        if protocol != Protocol::Tcp {
+            // It was made in the time of the recording: nothing is in it.
+            let [one, other] = self.conns[conn].ends;
+            self.emit(thread, BEGIN_NS - 500_000, What::Act(Act::Paired(one, other)));
+        }
+        if style == Style::Blocking {
+            self.threads[server].ops.push_back(Op::Receive { conn });
+            self.run_at(server, BEGIN_NS - 400_000);
+        } else if shared.is_none() {
+            self.threads[server].ops.push_back(Op::Poll);
+            self.run_at(server, BEGIN_NS - 400_000);
+        }
+        conn
+    }
+
+    fn step(&mut self, thread: usize, now: u64) {
+        self.threads[thread].asleep = false;
+        let Some(op) = self.threads[thread].ops.pop_front() else { return };
+        let mut t = now;
+        match op {
+            Op::Compute(ns) => t = self.compute(thread, t, ns),
+            Op::Next => {
+                let left = self.left.get_mut(&thread).unwrap();
+                if *left == 0 {
+                    return;
+                }
+                *left -= 1;
+                let steps = self.steps(1);
+                let think = self.chance.below(200_000);
+                let rest = [Op::Compute(think), Op::Ask(steps), Op::Next];
+                self.threads[thread].ops.extend(rest);
+            }
+            Op::Ask(steps) => {
+                let conn = self.to_next(thread);
+                let parts = 1 + usize::from(self.chance.one_in(4));
+                let is_pool = self.plan.tiers[self.threads[thread].tier].0 == Style::Pool;
+                let parts = if is_pool { 1 } else { parts };
+                let is_loop = self.threads[thread].style == Some(Style::Loop);
+                let send = Op::Send { conn, parts, steps, asks: usize::MAX };
+                let ops = &mut self.threads[thread].ops;
+                if is_loop {
+                    let rest = std::mem::take(ops);
+                    let job = self.threads[thread].job;
+                    self.threads[thread].parked.insert(conn, (rest, job));
+                    self.threads[thread].ops.extend([send, Op::Poll]);
+                } else {
+                    ops.push_front(Op::Receive { conn });
+                    ops.push_front(send);
+                }
+            }
+            Op::Send { conn, parts, steps, asks } => {
+                let asks = match asks {
+                    usize::MAX => {
+                        let asks = self.truth.slice(
+                            self.threads[thread].tid,
+                            self.marker(conn, "send"),
+                            self.seen(thread, t),
+                        );
+                        self.conns[conn].asks = Some(asks);
+                        if let Some(job) = self.threads[thread].job {
+                            self.truth.edge(job, asks);
+                        }
+                        asks
+                    }
+                    asks => asks,
+                };
+                let last = parts == 1;
+                let message =
+                    Message { bytes: 0, last, steps: steps.clone(), of: asks, chain: Vec::new() };
+                t = self.send(thread, t, conn, 0, message);
+                if !last {
+                    let more = Op::Send { conn, parts: parts - 1, steps, asks };
+                    self.threads[thread].ops.push_front(more);
+                }
+            }
+            Op::Answer { conn, parts } => {
+                let job = self.threads[thread].job.unwrap();
+                let chain = [self.threads[thread].chain.clone(), vec![job]].concat();
+                let last = parts == 1;
+                let message = Message { bytes: 0, last, steps: Vec::new(), of: job, chain };
+                t = self.send(thread, t, conn, 1, message);
+                if self.truth.slices[job].explicit {
+                    self.truth.slices[job].to_ns = self.seen(thread, self.truth.last_act);
+                }
+                if last {
+                    self.conns[conn].serves = None;
+                    self.threads[thread].job = None;
+                    self.threads[thread].chain.clear();
+                } else {
+                    self.threads[thread].ops.push_front(Op::Answer { conn, parts: parts - 1 });
+                }
+            }
+            Op::Receive { conn } => {
+                let side = usize::from(self.conns[conn].threads[1] == thread);
+                let object = Object::End(self.conns[conn].ends[side]);
+                if self.conns[conn].inbox[side].is_empty() {
+                    self.enters(thread, t, "recvfrom", Purpose::Receive, Some(object));
+                    self.threads[thread].ops.push_front(op);
+                    self.sleep(thread, t);
+                    return;
+                }
+                if !self.is_in_call(thread) {
+                    self.enters(thread, t, "recvfrom", Purpose::Receive, Some(object));
+                }
+                t = self.receive(thread, t, conn, side);
+            }
+            Op::Poll => {
+                if self.threads[thread].ready.is_empty() {
+                    self.enters(thread, t, "epoll_wait", Purpose::Loop, None);
+                    self.threads[thread].ops.push_front(op);
+                    self.sleep(thread, t);
+                    return;
+                }
+                if !self.is_in_call(thread) {
+                    self.enters(thread, t, "epoll_wait", Purpose::Loop, None);
+                    t += 300;
+                }
+                self.emit(thread, t, What::Leaves);
+                self.truth.in_call.remove(&thread);
+                t += 500;
+                let conn = self.threads[thread].ready.pop_front().unwrap();
+                let side = usize::from(self.conns[conn].threads[1] == thread);
+                let object = Object::End(self.conns[conn].ends[side]);
+                self.enters(thread, t, "recvfrom", Purpose::Receive, Some(object));
+                t += 200;
+                t = self.receive(thread, t, conn, side);
+            }
+            Op::Post { worker, conn, steps } => {
+                let local = self.futex(worker);
+                let of = self.threads[thread].job.unwrap();
+                self.enters(thread, t, "futex", Purpose::Send, Some(Object::Local(local)));
+                t += 400;
+                let chain = vec![of];
+                self.threads[worker].task = Some((conn, steps, of, chain));
+                self.wake(thread, worker, t);
+                t += 600;
+                self.emit(thread, t, What::Act(Act::Posted(local)));
+                self.emit(thread, t, What::Leaves);
+                self.threads[thread].job = None;
+                t += 300;
+            }
+            Op::Sleep => {
+                // Of a worker of a pool.
+                let local = self.futex(thread);
+                let Some((conn, steps, of, chain)) = self.threads[thread].task.take() else {
+                    self.enters(thread, t, "futex", Purpose::Receive, Some(Object::Local(local)));
+                    self.threads[thread].ops.push_front(op);
+                    self.sleep(thread, t);
+                    return;
+                };
+                self.emit(thread, t, What::Act(Act::Taken(local, Much::One)));
+                let slice =
+                    self.truth.slice(self.threads[thread].tid, "futex", self.seen(thread, t));
+                self.truth.slices[slice].explicit = false;
+                self.emit(thread, t, What::Leaves);
+                self.truth.in_call.remove(&thread);
+                self.truth.edge(of, slice);
+                self.threads[thread].job = Some(slice);
+                self.threads[thread].chain = chain;
+                self.threads[thread].until_sleep.push(slice);
+                let mut ops = self.ops(&steps);
+                ops.extend([Op::Answer { conn, parts: 1 }, Op::Sleep]);
+                self.threads[thread].ops = ops.into();
+                t += 300;
+            }
+            Op::Put { pipe: usize::MAX, steps } => {
+                let (pipe, answer) = self.helper(thread);
+                self.threads[thread].ops.push_front(Op::Get { pipe: answer });
+                self.threads[thread].ops.push_front(Op::Put { pipe, steps });
+            }
+            Op::Put { pipe, steps } => {
+                let Pipe { local, reader, .. } = self.pipes[pipe];
+                let bytes = 1 + self.chance.below(4096);
+                self.truth.pipe_bytes.entry(pipe).or_default().push_back(bytes);
+                self.enters(thread, t, "write", Purpose::Send, Some(Object::Local(local)));
+                t += 300;
+                let of = self.threads[thread].job.unwrap();
+                self.pipes[pipe].inbox.push_back((of, steps));
+                self.wake(thread, reader, t);
+                t += 500 + self.chance.below(6000);
+                self.emit(thread, t, What::Act(Act::Put(local, bytes)));
+                self.emit(thread, t, What::Leaves);
+                t += 200;
+            }
+            Op::Get { pipe } => {
+                let local = self.pipes[pipe].local;
+                let Some((of, steps)) = self.pipes[pipe].inbox.pop_front() else {
+                    self.enters(thread, t, "read", Purpose::Receive, Some(Object::Local(local)));
+                    self.threads[thread].ops.push_front(op);
+                    self.sleep(thread, t);
+                    return;
+                };
+                if !self.is_in_call(thread) {
+                    self.enters(thread, t, "read", Purpose::Receive, Some(Object::Local(local)));
+                }
+                t += 300;
+                let bytes = self.truth.pipe_bytes.get_mut(&pipe).unwrap().pop_front().unwrap();
+                self.emit(thread, t, What::Act(Act::Got(local, bytes)));
+                let at = self.seen(thread, t);
+                self.emit(thread, t, What::Leaves);
+                self.truth.in_call.remove(&thread);
+                t += 200;
+                if let Some(ns) = steps {
+                    let slice = self.truth.slice(self.threads[thread].tid, "pipe", at);
+                    self.truth.slices[slice].explicit = false;
+                    self.truth.edge(of, slice);
+                    self.threads[thread].job = Some(slice);
+                    self.threads[thread].until_sleep.push(slice);
+                    let (request, answer) = self.threads[thread].pipe.unwrap();
+                    let rest = [
+                        Op::Compute(ns),
+                        Op::Put { pipe: answer, steps: None },
+                        Op::PipeDone,
+                        Op::Get { pipe: request },
+                    ];
+                    self.threads[thread].ops = rest.into();
+                } else {
+                    let job = self.threads[thread].job.unwrap();
+                    self.truth.edge(of, job);
+                    self.truth.slices[job].dependents.push(of);
+                }
+            }
+            Op::PipeDone => self.threads[thread].job = None,
+            Op::Fork(ns) => {
+                self.enters(thread, t, "clone", Purpose::Other, None);
+                t += 20_000;
+                let tier = self.threads[thread].tier;
+                let child = self.threads.len();
+                let tid = 1000 + child as i32;
+                let machine = self.threads[thread].machine;
+                self.threads.push(Thread { tid, pid: tid, machine, tier, ..Thread::default() });
+                let parent = self.threads[thread].tid;
+                self.emit(thread, t, What::Created { parent, child: tid, pid: tid });
+                let process = self.truth.slice(tid, "process", self.seen(thread, t));
+                self.truth.edge(self.threads[thread].job.unwrap(), process);
+                t += 1000;
+                self.emit(thread, t, What::Leaves);
+                let begin = t + 10_000;
+                self.emit(child, begin, What::Switch { prev: 0, sleeps: false, next: tid });
+                self.threads[child].job = Some(process);
+                self.threads[child].parent = thread;
+                self.threads[child].ops = [Op::Compute(ns), Op::Exit].into();
+                self.run_at(child, begin + 1000);
+                t += 1000;
+                self.threads[thread].ops.push_front(Op::Reap { child, process });
+            }
+            Op::Exit => {
+                let tid = self.threads[thread].tid;
+                self.enters(thread, t, "exit_group", Purpose::Exit, None);
+                t += 2000;
+                self.emit(thread, t, What::Exited(tid));
+                let process = self.threads[thread].job.take().unwrap();
+                self.truth.slices[process].to_ns = self.seen(thread, t);
+                let parent = self.threads[thread].parent;
+                t += 500;
+                self.truth.ended.insert(process);
+                self.wake(thread, parent, t);
+                t += 500;
+                self.emit(thread, t, What::Switch { prev: tid, sleeps: true, next: 0 });
+                return;
+            }
+            Op::Reap { child, process } => {
+                let object = Some(Object::Local(Local::Child));
+                if !self.truth.ended.contains(&process) {
+                    self.enters(thread, t, "wait4", Purpose::Receive, object);
+                    self.threads[thread].ops.push_front(op);
+                    self.sleep(thread, t);
+                    return;
+                }
+                if !self.is_in_call(thread) {
+                    self.enters(thread, t, "wait4", Purpose::Receive, object);
+                }
+                t += 500;
+                let tid = self.threads[child].tid;
+                self.emit(thread, t, What::Act(Act::Reaped(tid)));
+                self.emit(thread, t, What::Leaves);
+                self.truth.in_call.remove(&thread);
+                let job = self.threads[thread].job.unwrap();
+                self.truth.edge(process, job);
+                self.truth.slices[job].dependents.push(process);
+                t += 200;
+            }
+            Op::Log => t = self.log(thread, t),
+            Op::LogReceive => {
+                let conn = self.threads[thread].log.unwrap();
+                let object = Object::End(self.conns[conn].ends[1]);
+                if self.conns[conn].inbox[1].is_empty() {
+                    self.enters(thread, t, "recvfrom", Purpose::Receive, Some(object));
+                    self.threads[thread].ops.push_front(op);
+                    self.sleep(thread, t);
+                    return;
+                }
+                if !self.is_in_call(thread) {
+                    self.enters(thread, t, "recvfrom", Purpose::Receive, Some(object));
+                }
+                t += 300;
+                let message = self.conns[conn].inbox[1].pop_front().unwrap();
+                let bytes = Bytes { at: None, length: message.bytes };
+                let end = self.conns[conn].ends[1];
+                self.emit(thread, t, What::Act(Act::Received(end, bytes)));
+                let at = self.seen(thread, t);
+                self.emit(thread, t, What::Leaves);
+                self.truth.in_call.remove(&thread);
+                let slice = match self.threads[thread].until_sleep.first() {
+                    // More, before it slept.
+                    Some(slice) => *slice,
+                    None => {
+                        let slice = self.truth.slice(self.threads[thread].tid, "unix_receive", at);
+                        self.truth.slices[slice].explicit = false;
+                        self.threads[thread].until_sleep.push(slice);
+                        slice
+                    }
+                };
+                self.truth.edge(message.of, slice);
+                let ns = self.chance.below(3000);
+                self.threads[thread].ops.extend([Op::Compute(ns), Op::LogReceive]);
+                t += 200;
+            }
+        }
+        self.run_at(thread, t);
+    }
+
+    fn futex(&self, worker: usize) -> Local {
+        let space = self.threads[worker].pid as u64;
+        Local::Futex { space, address: 8 * worker as u64 }
+    }
+
+    fn is_in_call(&self, thread: usize) -> bool {
+        self.truth.in_call.contains(&thread)
+    }
+
+    fn marker(&self, conn: usize, action: &str) -> &'static str {
+        match (self.conns[conn].ends[0].protocol, action) {
+            (Protocol::Tcp, "send") => "tcp_send",
+            (Protocol::Tcp, _) => "tcp_receive",
+            (_, "send") => "unix_send",
+            _ => "unix_receive",
+        }
+    }
+
+    fn compute(&mut self, thread: usize, t: u64, ns: u64) -> u64 {
+        let tid = self.threads[thread].tid;
+        if ns > 2000 && self.chance.one_in(5) {
+            let off = 1000 + self.chance.below(40_000);
+            self.emit(thread, t + ns / 2, What::Switch { prev: tid, sleeps: false, next: 0 });
+            self.emit(thread, t + ns / 2 + off, What::Switch { prev: 0, sleeps: false, next: tid });
+            return t + ns + off;
+        }
+        t + ns
+    }
+
+    fn sleep(&mut self, thread: usize, t: u64) {
+        let tid = self.threads[thread].tid;
+        let at = self.seen(thread, t);
+        // What waits for an answer goes on after that.
+        let (job, style) = (self.threads[thread].job, self.threads[thread].style);
+        let ends: Vec<usize> = self.threads[thread]
+            .until_sleep
+            .extract_if(.., |slice| job != Some(*slice) || style.is_some())
+            .collect();
+        for slice in ends {
+            self.truth.slices[slice].to_ns = at;
+        }
+        self.truth.in_call.insert(thread);
+        self.threads[thread].logged = None;
+        self.threads[thread].slept_ns = t + 400;
+        self.emit(thread, t + 400, What::Switch { prev: tid, sleeps: true, next: 0 });
+        self.threads[thread].asleep = true;
+    }
+
+    /// A thread that sleeps runs again.
+    fn wake(&mut self, by: usize, thread: usize, t: u64) {
+        if !self.threads[thread].asleep {
+            return;
+        }
+        self.threads[thread].asleep = false;
+        let tid = self.threads[thread].tid;
+        let is_near = self.threads[thread].machine == self.threads[by].machine;
+        let t = if is_near { t } else { t + 60_000 };
+        let t = t.max(self.threads[thread].slept_ns + 50);
+        if is_near {
+            self.emit(by, t, What::Waking { tid, in_task: true });
+        }
+        let at = t + 1500 + self.chance.below(6000);
+        self.emit(thread, at, What::Switch { prev: 0, sleeps: false, next: tid });
+        self.run_at(thread, at + 600);
+    }
+
+    fn send(
+        &mut self,
+        thread: usize,
+        t: u64,
+        conn: usize,
+        side: usize,
+        mut message: Message,
+    ) -> u64 {
+        let end = self.conns[conn].ends[side];
+        self.enters(thread, t, "sendto", Purpose::Send, Some(Object::End(end)));
+        let at = t + 800;
+        message.bytes = 1 + self.chance.below(20_000);
+        let bytes = message.bytes;
+        let start = self.conns[conn].position[side];
+        self.conns[conn].position[side] = start.wrapping_add(bytes as u32);
+        self.conns[conn].inbox[1 - side].push_back(message);
+        let to = self.conns[conn].threads[1 - side];
+        if matches!(self.threads[to].style, Some(Style::Loop | Style::Pool)) {
+            self.threads[to].ready.push_back(conn);
+        }
+        self.wake(thread, to, at);
+        let done = at + 200 + self.chance.below(8000);
+        let place = (end.protocol == Protocol::Tcp).then_some(start);
+        self.emit(thread, done, What::Act(Act::Sent(end, Bytes { at: place, length: bytes })));
+        self.truth.last_act = done;
+        self.emit(thread, done + 100, What::Leaves);
+        done + 300
+    }
+
+    fn receive(&mut self, thread: usize, t: u64, conn: usize, side: usize) -> u64 {
+        let t = t + 300;
+        let message = self.conns[conn].inbox[side].pop_front().unwrap();
+        let end = self.conns[conn].ends[side];
+        let start = self.conns[conn].position[side ^ 1].wrapping_sub(
+            self.conns[conn].inbox[side].iter().map(|message| message.bytes as u32).sum::<u32>(),
+        );
+        let first = start.wrapping_sub(message.bytes as u32);
+        let place = (end.protocol == Protocol::Tcp).then_some(first);
+        let bytes = Bytes { at: place, length: message.bytes };
+        self.emit(thread, t, What::Act(Act::Received(end, bytes)));
+        self.emit(thread, t + 100, What::Leaves);
+        self.truth.in_call.remove(&thread);
+        let at = self.seen(thread, t);
+        let is_loop = self.threads[thread].style == Some(Style::Loop);
+        if side == 0 {
+            let asks = self.conns[conn].asks.unwrap();
+            self.truth.slices[asks].to_ns = at;
+            self.truth.edge(message.of, asks);
+            self.truth.slices[asks].dependents.extend(message.chain.iter().copied());
+            let parked = if is_loop && message.last {
+                self.threads[thread].parked.remove(&conn)
+            } else {
+                None
+            };
+            if message.last {
+                self.conns[conn].asks = None;
+                self.free.entry(thread).or_default().push(conn);
+                if let Some((ops, job)) = parked {
+                    self.threads[thread].job = job;
+                    self.threads[thread].ops = ops;
+                }
+                if let Some(job) = self.threads[thread].job {
+                    self.truth.slices[job].dependents.push(asks);
+                }
+            } else if is_loop {
+                self.threads[thread].ops = [Op::Poll].into();
+            } else {
+                self.threads[thread].ops.push_front(Op::Receive { conn });
+            }
+            return t + 300;
+        }
+        let is_pool = self.threads[thread].style == Some(Style::Pool);
+        let slice = match self.conns[conn].serves {
+            Some(slice) => slice,
+            None => {
+                let slice =
+                    self.truth.slice(self.threads[thread].tid, self.marker(conn, "receive"), at);
+                self.conns[conn].serves = (!is_pool).then_some(slice);
+                if is_pool {
+                    self.truth.slices[slice].explicit = false;
+                    self.threads[thread].until_sleep.push(slice);
+                }
+                slice
+            }
+        };
+        self.truth.edge(message.of, slice);
+        if !message.last {
+            let more = if is_loop { Op::Poll } else { Op::Receive { conn } };
+            self.threads[thread].ops = [more].into();
+            return t + 300;
+        }
+        self.threads[thread].job = Some(slice);
+        let ops = match self.threads[thread].style {
+            Some(Style::Pool) => {
+                let worker = self.worker(thread);
+                let ns = self.chance.below(4000);
+                vec![Op::Compute(ns), Op::Post { worker, conn, steps: message.steps }, Op::Poll]
+            }
+            style => {
+                let mut ops = self.ops(&message.steps);
+                let parts = 1 + usize::from(self.chance.one_in(4));
+                ops.push(Op::Answer { conn, parts });
+                ops.push(if style == Some(Style::Loop) { Op::Poll } else { Op::Receive { conn } });
+                ops
+            }
+        };
+        self.threads[thread].ops = ops.into();
+        t + 300
+    }
+
+    /// A thread of a pool that has nothing to do, or a new one.
+    fn worker(&mut self, of: usize) -> usize {
+        let is_free = |worker: &&usize| {
+            let worker = &self.threads[**worker];
+            worker.asleep && worker.task.is_none() && matches!(worker.ops.front(), Some(Op::Sleep))
+        };
+        if let Some(worker) = self.threads[of].pool.iter().find(is_free) {
+            return *worker;
+        }
+        let (tier, pid) = (self.threads[of].tier, self.threads[of].pid);
+        let worker = self.thread(tier, Some(pid));
+        let local = self.futex(worker);
+        self.threads[of].pool.push(worker);
+        self.threads[worker].ops.push_back(Op::Sleep);
+        // It sleeps since long.
+        let at = BEGIN_NS - 300_000;
+        self.enters(worker, at, "futex", Purpose::Receive, Some(Object::Local(local)));
+        self.sleep(worker, at);
+        worker
+    }
+
+    /// Random steps of a request at a tier.
+    fn steps(&mut self, tier: usize) -> Vec<Step> {
+        let mut steps = vec![Step::Compute(1000 + self.chance.below(60_000))];
+        let is_pool_or_blocking = self.plan.tiers[tier - 1].0 != Style::Loop;
+        let count = self.chance.below(3);
+        for _ in 0..count {
+            if tier < self.plan.tiers.len() && !self.chance.one_in(4) {
+                let steps_of_next = self.steps(tier + 1);
+                steps.push(Step::Ask(steps_of_next));
+            } else if is_pool_or_blocking && !self.plan.plain {
+                steps.push(match self.chance.below(4) {
+                    0 => Step::Pipe(self.chance.below(80_000)),
+                    1 => Step::Fork(self.chance.below(300_000)),
+                    _ => Step::Log,
+                });
+            }
+            steps.push(Step::Compute(500 + self.chance.below(20_000)));
+        }
+        steps
+    }
+
+    fn ops(&mut self, steps: &[Step]) -> Vec<Op> {
+        let op = |step: &Step| match step {
+            Step::Compute(ns) => Op::Compute(*ns),
+            Step::Ask(steps) => Op::Ask(steps.clone()),
+            Step::Pipe(ns) => Op::Put { pipe: usize::MAX, steps: Some(*ns) },
+            Step::Fork(ns) => Op::Fork(*ns),
+            Step::Log => Op::Log,
+        };
+        steps.iter().map(op).collect()
+    }
+
+    /// The pipes to a thread's helper and back.
+    fn helper(&mut self, thread: usize) -> (usize, usize) {
+        if let Some(pipes) = self.threads[thread].pipe {
+            return pipes;
+        }
+        let tier = self.threads[thread].tier;
+        let helper = self.thread(tier, None);
+        let mut pipe = |reader| {
+            let inode = 100 + self.pipes.len() as u64;
+            let local = Local::Pipe { inode, superblock: 9 };
+            self.pipes.push(Pipe { local, reader, inbox: VecDeque::new() });
+            self.pipes.len() - 1
+        };
+        let pipes = (pipe(helper), pipe(thread));
+        self.threads[thread].pipe = Some(pipes);
+        self.threads[helper].pipe = Some(pipes);
+        let at = BEGIN_NS - 300_000;
+        let local = self.pipes[pipes.0].local;
+        self.enters(helper, at, "read", Purpose::Receive, Some(Object::Local(local)));
+        self.threads[helper].ops.push_back(Op::Get { pipe: pipes.0 });
+        self.sleep(helper, at);
+        pipes
+    }
+
+    fn log(&mut self, thread: usize, t: u64) -> u64 {
+        let conn = match self.threads[thread].log {
+            Some(conn) => conn,
+            None => {
+                let logger = self.thread(0, None);
+                let conn = self.conn(thread, logger, Protocol::UnixStream);
+                self.threads[logger].log = Some(conn);
+                self.threads[thread].log = Some(conn);
+                let [one, other] = self.conns[conn].ends;
+                let at = BEGIN_NS - 300_000;
+                self.emit(thread, at, What::Act(Act::Paired(one, other)));
+                self.enters(logger, at, "recvfrom", Purpose::Receive, Some(Object::End(other)));
+                self.threads[logger].ops.push_back(Op::LogReceive);
+                self.sleep(logger, at);
+                conn
+            }
+        };
+        let job = self.threads[thread].job.unwrap();
+        let at = self.seen(thread, t);
+        let slice = match self.threads[thread].logged {
+            Some((of, slice)) if of == job => slice,
+            before => {
+                // Of another job, and it did not sleep since.
+                if let Some((_, slice)) = before {
+                    self.truth.slices[slice].to_ns = at;
+                    self.threads[thread].until_sleep.retain(|until| *until != slice);
+                }
+                let slice = self.truth.slice(self.threads[thread].tid, "unix_send", at);
+                self.truth.slices[slice].explicit = false;
+                self.truth.edge(job, slice);
+                self.threads[thread].until_sleep.push(slice);
+                self.threads[thread].logged = Some((job, slice));
+                slice
+            }
+        };
+        let message =
+            Message { bytes: 0, last: true, steps: Vec::new(), of: slice, chain: Vec::new() };
+        self.send(thread, t, conn, 0, message)
+    }
+}

@@ -1,0 +1,185 @@
+//! Files of communication that processes have open, and sockets of the internet, when a recording of system calls begins.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::Path;
+
+use noise_common::store::calls::ObjectKind;
+use noise_system::procfs;
+use noise_trace::capture::{Dump, OpenFile};
+use noise_trace::ipc::{Connection, Object};
+
+/// Files, and sockets, that are noted.
+const MOST: usize = 65_536;
+/// Tables of sockets, and their protocols.
+const TABLES: [(&str, u32); 4] = [("tcp", 6), ("tcp6", 6), ("udp", 17), ("udp6", 17)];
+
+/// A number in brackets behind a word, as the kernel names a file without any.
+fn bracketed(name: &[u8], word: &str) -> Option<u64> {
+    let number = name.strip_prefix(word.as_bytes())?.strip_prefix(b":[")?.strip_suffix(b"]")?;
+    str::from_utf8(number).ok()?.parse().ok()
+}
+
+/// A line of a file below `fdinfo`.
+fn info<'i>(text: &'i str, word: &str) -> Option<&'i str> {
+    text.lines().find_map(|line| line.strip_prefix(word)).map(str::trim)
+}
+
+/// A device as the kernel numbers it.
+const fn device(number: u64) -> u32 {
+    libc::major(number) << 20 | libc::minor(number)
+}
+
+/// What a file is; `None` of one that is none of communication.
+fn object(name: &[u8], path: &Path, info_text: &str) -> Option<Object> {
+    let found = |kind, id: u64, peer| Some(Object { kind, id, peer, position: 0 });
+    if let Some(inode) = bracketed(name, "socket") {
+        return found(ObjectKind::Socket, inode, 0);
+    }
+    if bracketed(name, "pipe").is_some() || name.starts_with(b"/") {
+        let file = fs::metadata(path).ok().filter(|file| file.file_type().is_fifo())?;
+        return found(ObjectKind::Pipe, file.ino() & 0xffff_ffff, device(file.dev()));
+    }
+    match name {
+        b"anon_inode:[eventfd]" => {
+            let id = info(info_text, "eventfd-id:").and_then(|id| id.parse().ok());
+            found(ObjectKind::Eventfd, id.unwrap_or(0), 0)
+        }
+        b"anon_inode:[eventpoll]" => found(ObjectKind::Epoll, 0, 0),
+        b"anon_inode:[signalfd]" => found(ObjectKind::Signalfd, 0, 0),
+        _ => None,
+    }
+}
+
+/// An address and a port, as `/proc/net/tcp` and its like have them: words as they lie in memory.
+fn end(text: &str) -> Option<SocketAddr> {
+    let (address, port) = text.split_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    let word = |at: usize| u32::from_str_radix(address.get(at..at + 8)?, 16).ok();
+    let address = match address.len() {
+        8 => IpAddr::V4(Ipv4Addr::from(word(0)?.to_ne_bytes())),
+        32 => {
+            let mut bytes = [0; 16];
+            for (place, at) in bytes.chunks_exact_mut(4).zip([0, 8, 16, 24]) {
+                place.copy_from_slice(&word(at)?.to_ne_bytes());
+            }
+            let six = Ipv6Addr::from(bytes);
+            if six.is_unspecified() { Ipv4Addr::UNSPECIFIED.into() } else { six.to_canonical() }
+        }
+        _ => return None,
+    };
+    Some(SocketAddr::new(address, port))
+}
+
+/// A socket from its line.
+fn socket(line: &str, protocol: u32, namespace: u32) -> Option<Connection> {
+    let mut words = line.split_ascii_whitespace();
+    let (local, remote) = (end(words.nth(1)?)?, end(words.next()?)?);
+    let inode = words.nth(6)?.parse().ok()?;
+    Some(Connection { inode, protocol, local, remote, namespace })
+}
+
+/// Adds the files of communication that processes have open, and the sockets of their network namespaces; what to know of
+/// it, if not all of them are in it.
+pub fn add(procfs: &Path, pids: &BTreeSet<i32>, dump: &mut Dump) -> Option<String> {
+    let (mut namespaces, mut is_cut) = (BTreeSet::new(), false);
+    for &pid in pids {
+        let folder = procfs.join(pid.to_string());
+        if let Ok(namespace) = fs::metadata(folder.join("ns/net"))
+            && namespaces.insert(namespace.ino())
+        {
+            is_cut |= add_sockets(&folder, namespace.ino() as u16, dump);
+        }
+        // What ends meanwhile is not there.
+        for entry in fs::read_dir(folder.join("fd")).into_iter().flatten().flatten() {
+            let number = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
+            let (Some(fd), Ok(name)) = (number, fs::read_link(entry.path())) else { continue };
+            let name = OsStr::as_bytes(name.as_os_str());
+            let text = procfs::text(folder.join(format!("fdinfo/{fd}"))).unwrap_or_default();
+            let Some(object) = object(name, &entry.path(), &text) else { continue };
+            if dump.files.len() >= MOST {
+                is_cut = true;
+                break;
+            }
+            let flags = info(&text, "flags:").and_then(|flags| u32::from_str_radix(flags, 8).ok());
+            let (flags, filename) = (flags.unwrap_or(0), name.to_vec());
+            dump.files.push(OpenFile { pid, fd, flags, filename, object });
+        }
+    }
+    is_cut.then(|| {
+        format!(
+            "of the open files and sockets at the begin, {MOST} each are in it: there were more"
+        )
+    })
+}
+
+fn add_sockets(process: &Path, namespace: u16, dump: &mut Dump) -> bool {
+    for (table, protocol) in TABLES {
+        let text = procfs::text(process.join("net").join(table)).unwrap_or_default();
+        for line in text.lines().skip(1) {
+            let Some(socket) = socket(line, protocol, namespace.into()) else { continue };
+            if dump.sockets.len() >= MOST {
+                return true;
+            }
+            dump.sockets.push(socket);
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn files_and_sockets_are_found_below_a_root() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("7/fdinfo/3", "pos:\t0\nflags:\t02000002\n");
+        write("7/fdinfo/4", "pos:\t0\nflags:\t02\neventfd-count: 0\neventfd-id: 9\n");
+        write("7/fdinfo/5", "flags:\t0\n");
+        write("7/ns/net", "");
+        write("8/ns/net", "");
+        write(
+            "7/net/tcp",
+            "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   \
+             0: 0100007F:1F90 0200007F:ABCD 01 00000000:00000000 00:00000000 00000000     0        0 4711 1 0\n",
+        );
+        write(
+            "7/net/tcp6",
+            "head\n   0: 0000000000000000FFFF00000100007F:0050 00000000000000000000000000000000:0000 0A \
+             00000000:00000000 00:00000000 00000000     0        0 12 1 0\n   1: cut off\n",
+        );
+        fs::create_dir_all(root.path().join("7/fd")).unwrap();
+        for (fd, name) in [(3, "socket:[4711]"), (4, "anon_inode:[eventfd]"), (5, "/etc/hosts")] {
+            symlink(name, root.path().join(format!("7/fd/{fd}"))).unwrap();
+        }
+        let mut dump = Dump::default();
+        assert_eq!(add(root.path(), &[7, 8, 9].into(), &mut dump), None);
+        dump.files.sort_by_key(|file| file.fd);
+        let file = |fd, flags, filename: &str, kind, id| {
+            let object = Object { kind, id, ..Object::default() };
+            OpenFile { pid: 7, fd, flags, filename: filename.into(), object }
+        };
+        let expected = [
+            file(3, 0o2_000_002, "socket:[4711]", ObjectKind::Socket, 4711),
+            file(4, 2, "anon_inode:[eventfd]", ObjectKind::Eventfd, 9),
+        ];
+        assert_eq!(dump.files, expected);
+        let ends = |connection: &Connection| {
+            format!("{} {} {}", connection.inode, connection.local, connection.remote)
+        };
+        let sockets: Vec<_> = dump.sockets.iter().map(ends).collect();
+        assert_eq!(sockets, ["4711 127.0.0.1:8080 127.0.0.2:43981", "12 127.0.0.1:80 0.0.0.0:0"]);
+    }
+}

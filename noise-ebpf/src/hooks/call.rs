@@ -1,0 +1,275 @@
+//! System calls of communication: they write events and measure nothing. What is done with a call of which number is
+//! in the table of `noise_common::store::calls`.
+//!
+//! Between its begin and its end, a call's object is kept by its thread's number: the descriptor may be closed, or be
+//! another file's, by then. Where another thread has taken the slot meanwhile, the descriptor is looked up again.
+
+use core::hint::black_box;
+use core::ptr;
+
+use noise_common::event::CpuState;
+use noise_common::store::calls::{CallSlot, ObjectKind, PEEK, RULES, Rule, Source, rules};
+use noise_common::store::ipc::{Caller, Object, futex_extra};
+use noise_common::store::{Class, EventKind};
+
+use crate::kernel::file::{Found, look_up};
+use crate::kernel::regs::Regs;
+use crate::kernel::sock::{End, Sock};
+use crate::kernel::{Access, CALLS_MASK, Task, probe_user};
+use crate::maps::{NOISE_CALLS, clock_ns, cpu_state};
+use crate::store::{self, records};
+
+/// By number of the call.
+#[unsafe(no_mangle)]
+static NOISE_RULES: [u32; RULES] = rules();
+
+/// No argument.
+const NO_ARGUMENT: u32 = 7;
+/// Commands of a futex that are about two addresses: from `FUTEX_REQUEUE` to `FUTEX_WAKE_OP`, and
+/// `FUTEX_WAIT_REQUEUE_PI` and `FUTEX_CMP_REQUEUE_PI`.
+const SECOND_ADDRESS: u32 = 1 << 3 | 1 << 4 | 1 << 5 | 1 << 11 | 1 << 12;
+/// The argument that is a futex's second address.
+const SECOND_ADDRESS_AT: u32 = 4;
+/// Bits of a small argument.
+const SMALL: u64 = 0x3f;
+
+/// What is done with a call; `None` where it is no event.
+#[inline(always)]
+fn rule(number: u32) -> Option<Rule> {
+    let number = black_box(number) as usize;
+    if number >= RULES {
+        return None;
+    }
+    // SAFETY: the number is below that of the rules.
+    let rule =
+        Rule(unsafe { ptr::read_volatile((&raw const NOISE_RULES).cast::<u32>().add(number)) });
+    rule.is_any().then_some(rule)
+}
+
+/// Who makes the call; `None` where it is not of 64 bits: its number means another one.
+#[inline(always)]
+fn caller<A: Access>(access: A, number: u32) -> Option<Caller> {
+    let task = Task::current(access);
+    (!task.is_in_foreign_call()).then(|| Caller { tid: task.pid(), number: number as u16 })
+}
+
+/// `sys_enter(regs, number)`.
+#[inline(always)]
+pub fn enter<A: Access>(access: A) -> Option<()> {
+    let state = cpu_state()?;
+    if !records(state, Class::Ipc) {
+        return None;
+    }
+    let number = access.argument(1) as u32;
+    if Task::current(access).is_in_foreign_call() {
+        // SAFETY: the state is this CPU's, and no other hook writes this count.
+        unsafe { (*state).foreign_calls += 1 };
+        return None;
+    }
+    let rule = rule(number)?;
+    let caller = caller(access, number)?;
+    let regs = Regs::argument(access);
+    let first = regs.get(rule.field(0));
+    let small = (regs.get(rule.field(1)) & SMALL) as u8;
+    if rule.has_file() {
+        let found = look_up(access, first as u32);
+        keep(caller, found);
+        let (second, other) = second(access, regs, rule);
+        if rule.is_of(Source::IpcFile) && !found.is_ipc() && !other.is_ipc() {
+            return None;
+        }
+        let now_ns = clock_ns();
+        store::call(state, caller, found.object, first as u32, small, now_ns);
+        if other.is_ipc() {
+            store::call_other(state, caller, other.object, second, false, now_ns);
+        }
+    } else if rule.is_of(Source::Futex) {
+        futex(access, state, caller, regs, first);
+    } else if rule.is_of(Source::None) {
+        let rest = (regs.get(rule.field(1)) & 0xffff_ffff) | regs.get(rule.field(2)) << 32;
+        let object = Object { kind: ObjectKind::None, key: rest };
+        store::call(state, caller, object, first as u32, 0, clock_ns());
+    } else {
+        let object = by_id(access, rule, first);
+        store::call(state, caller, object, first as u32, 0, clock_ns());
+    }
+    Some(())
+}
+
+/// A queue or a set of semaphores of System V.
+#[inline(always)]
+fn by_id<A: Access>(access: A, rule: Rule, id: u64) -> Object {
+    let kind = if rule.is_of(Source::Msg) { ObjectKind::Msg } else { ObjectKind::Sem };
+    let namespace = Task::current(access).ipc_namespace();
+    Object { kind, key: id & 0xffff_ffff | u64::from(namespace) << 32 }
+}
+
+#[inline(always)]
+fn futex<A: Access>(access: A, state: *mut CpuState, caller: Caller, regs: Regs<A>, address: u64) {
+    let map = Task::current(access).memory_map();
+    // The calls that replace it have no operation.
+    let operation = if u32::from(caller.number) == FUTEX { regs.get(1) as u32 } else { 0 };
+    let object = Object { kind: ObjectKind::Futex, key: address };
+    let now_ns = clock_ns();
+    store::call(state, caller, object, map, futex_extra(operation), now_ns);
+    if SECOND_ADDRESS >> (operation & 0xf) & 1 == 1 {
+        let key = regs.get(SECOND_ADDRESS_AT);
+        store::call_other(state, caller, Object { key, ..object }, map, false, now_ns);
+    }
+}
+
+/// Calls with arguments of their own: see `noise_common::store::calls`.
+const FUTEX: u32 = 202;
+const SENDTO: u32 = 44;
+const RECVFROM: u32 = 45;
+const SENDMSG: u32 = 46;
+const RECVMSG: u32 = 47;
+/// The argument that is the address of another end, and the one that is a `msghdr` with such an address.
+const NAME_AT: u32 = 4;
+const MESSAGE_AT: u32 = 1;
+/// The connection is being made.
+const EINPROGRESS: i64 = 115;
+
+/// The second file of a call, with its descriptor.
+#[inline(always)]
+fn second<A: Access>(access: A, regs: Regs<A>, rule: Rule) -> (u32, Found) {
+    if rule.second() == NO_ARGUMENT {
+        return (0, Found::NONE);
+    }
+    let descriptor = regs.get(rule.second()) as u32;
+    (descriptor, look_up(access, descriptor))
+}
+
+/// The slot of a thread.
+#[inline(always)]
+fn slot(tid: u32) -> Option<*mut CallSlot> {
+    NOISE_CALLS.get_ptr_mut(tid & CALLS_MASK.load())
+}
+
+/// Keeps what a call is about.
+#[inline(always)]
+fn keep(caller: Caller, found: Found) {
+    let Some(slot) = slot(caller.tid) else { return };
+    let call = CallSlot::call(caller.tid, u32::from(caller.number));
+    // SAFETY: the slot is an entry of the map. Another thread that has the same slot may write it at the same time:
+    // the end of either call looks at whose it is, and both files are there.
+    unsafe {
+        (*slot).who = 0;
+        (*slot).key = found.object.key;
+        (*slot).sock = found.sock;
+        (*slot).who = call | (found.object.kind as u64) << CallSlot::KIND_SHIFT;
+    }
+}
+
+/// What a call is about that ends.
+#[inline(always)]
+fn kept<A: Access>(access: A, caller: Caller, regs: Regs<A>, rule: Rule) -> Found {
+    if let Some(slot) = slot(caller.tid) {
+        // SAFETY: the slot is an entry of the map.
+        let CallSlot { who, key, sock, .. } = unsafe { ptr::read_volatile(slot) };
+        let call = CallSlot::call(caller.tid, u32::from(caller.number));
+        if who & ((1 << CallSlot::KIND_SHIFT) - 1) == call {
+            let kind = ObjectKind::from_bits((who >> CallSlot::KIND_SHIFT) as u8);
+            return Found { object: Object { kind, key }, sock };
+        }
+    }
+    look_up(access, regs.get(rule.field(0)) as u32)
+}
+
+/// The object as the event of an end has it: of a stream, with the place in it.
+#[inline(always)]
+fn placed(found: Found, receives: bool, sends: bool) -> Object {
+    let Object { kind, key } = found.object;
+    let id = key & 0xffff_ffff;
+    match (kind, Sock::at(found.sock)) {
+        (ObjectKind::Tcp, Some(sock)) => {
+            let place = if receives {
+                sock.received()
+            } else if sends {
+                sock.sent()
+            } else {
+                0
+            };
+            Object { kind, key: id | u64::from(place) << 32 }
+        }
+        (ObjectKind::Tcp | ObjectKind::Udp, _) => Object { kind, key: id },
+        _ => found.object,
+    }
+}
+
+/// The ends of a socket, where the end of a call says something of them.
+#[inline(always)]
+fn new_ends<A: Access>(
+    sock: Sock,
+    kind: ObjectKind,
+    caller: Caller,
+    regs: Regs<A>,
+    rule: Rule,
+    result: i64,
+) -> Option<(End, End)> {
+    let is_connected = rule.connects() && (result == 0 || result == -EINPROGRESS);
+    let is_new = is_connected || rule.accepts() && result >= 0;
+    match kind {
+        ObjectKind::Tcp | ObjectKind::Udp if is_new => Some(sock.ends()),
+        ObjectKind::Udp if result >= 0 => {
+            let name = match u32::from(caller.number) {
+                SENDTO | RECVFROM => regs.get(NAME_AT),
+                // The first field of a `msghdr`.
+                SENDMSG | RECVMSG => probe_user(regs.get(MESSAGE_AT)),
+                _ => 0,
+            };
+            let other = if name == 0 { None } else { End::of_user(name) };
+            other.map(|other| (sock.ends().0, other))
+        }
+        _ => None,
+    }
+}
+
+/// `sys_exit(regs, result)`.
+#[inline(always)]
+pub fn exit<A: Access>(access: A) -> Option<()> {
+    let state = cpu_state()?;
+    if !records(state, Class::Ipc) {
+        return None;
+    }
+    let regs = Regs::argument(access);
+    let number = regs.number() as u32;
+    let rule = rule(number)?;
+    let caller = caller(access, number)?;
+    let result = access.argument(1);
+    if rule.has_file() {
+        let is_new = rule.accepts() && (result as i64) >= 0;
+        let found =
+            if is_new { look_up(access, result as u32) } else { kept(access, caller, regs, rule) };
+        let (second, other) = second(access, regs, rule);
+        if rule.is_of(Source::IpcFile) && !found.is_ipc() && !other.is_ipc() {
+            return None;
+        }
+        let peeks = regs.get(rule.flags()) & PEEK != 0;
+        let object = placed(found, rule.receives(), rule.sends());
+        let now_ns = clock_ns();
+        if let Some(sock) = Sock::at(found.sock)
+            && let Some(ends) = new_ends(sock, found.object.kind, caller, regs, rule, result as i64)
+        {
+            let (protocol, inode) = (sock.protocol() as u8, found.object.key as u32);
+            store::ends(state, EventKind::Connection, protocol, sock, inode, ends, now_ns);
+        }
+        store::call_exit(state, caller, object, result as u32, peeks, now_ns);
+        if other.is_ipc() {
+            // What one of them receives, the other one sends.
+            let object = placed(other, rule.sends(), rule.receives());
+            store::call_other(state, caller, object, second, true, now_ns);
+        }
+    } else {
+        let first = regs.get(rule.field(0));
+        let object = if rule.is_of(Source::None) {
+            Object::default()
+        } else if rule.is_of(Source::Futex) {
+            Object { kind: ObjectKind::Futex, key: first }
+        } else {
+            by_id(access, rule, first)
+        };
+        store::call_exit(state, caller, object, result as u32, false, clock_ns());
+    }
+    Some(())
+}
