@@ -278,3 +278,98 @@ impl Table<'_> {
         Found { ops, is_at_edge }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Band, Columns, Function, Op, Table, best};
+    use crate::align::group::{GAP, Group};
+    use crate::align::profile::Profile;
+    use crate::align::scoring::{Dense, Gaps, Scoring};
+
+    const GAPS: Gaps = Gaps { open: 5.0, extend: 1.0, end_open: 3.0 };
+
+    /// Equal symbols count 2, others -1; two units for each nat.
+    fn dense(gaps: Gaps) -> Dense {
+        let table = [2.0, -1.0, -1.0, -1.0, 2.0, -1.0, -1.0, -1.0, 2.0];
+        let scoring = Scoring::by_table(&[0, 1, 2], &table, 2.0, gaps).unwrap();
+        Dense::of(&scoring, &[vec![0, 1, 2]]).unwrap().0
+    }
+
+    fn profile(rows: &[&[u32]], counts: &[f64], gaps: &Gaps) -> Profile {
+        let rows: Vec<_> = rows.iter().map(|row| row.to_vec()).collect();
+        Profile::of(&Group { members: (0..rows.len()).collect(), rows }, counts, gaps)
+    }
+
+    /// What the first column of each counts with the other.
+    fn pair(a: &Profile, b: &Profile, function: Function) -> f64 {
+        let dense = dense(GAPS);
+        let band = Band::all(a.columns(), b.columns());
+        let table = Table {
+            a,
+            b,
+            columns: Columns::of(b),
+            dense: &dense,
+            function,
+            band: &band,
+            from: vec![],
+            begins: vec![],
+            shorter: vec![],
+        };
+        let mut pairs = vec![0.0; 2];
+        table.pairs(0, &mut [0.0; 3], &mut pairs);
+        pairs[1]
+    }
+
+    #[test]
+    fn columns_by_hand() {
+        // Once 0, twice 1, once a gap; against once 0, once 2.
+        let a = profile(&[&[0], &[1], &[GAP]], &[1.0, 2.0, 1.0], &GAPS);
+        let b = profile(&[&[0], &[2]], &[1.0, 1.0], &GAPS);
+        // Of six pairs one is of equal symbols.
+        let sum = pair(&a, &b, Function::SumOfPairs);
+        assert!((sum - (2.0 - 5.0)).abs() < 1e-12, "{sum}");
+        let expected = pair(&a, &b, Function::LogExpectation);
+        let odds = (1.0_f64.exp() + 5.0 * (-0.5_f64).exp()) / 6.0;
+        assert!((expected - 6.0 * 2.0 * odds.ln()).abs() < 1e-12, "{expected}");
+        // Of single symbols the expectation is the score.
+        let (one, other) = (profile(&[&[0]], &[1.0], &GAPS), profile(&[&[1]], &[1.0], &GAPS));
+        assert!((pair(&one, &other, Function::LogExpectation) + 1.0).abs() < 1e-12);
+        assert!((pair(&one, &other, Function::SumOfPairs) + 1.0).abs() < 1e-12);
+    }
+
+    fn ops(a: &[&[u32]], b: &[&[u32]], gaps: Gaps) -> String {
+        let (a, b) = (profile(a, &[1.0; 3], &gaps), profile(b, &[1.0; 3], &gaps));
+        let band = Band::all(a.columns(), b.columns());
+        let found = best(&a, &b, &dense(gaps), Function::SumOfPairs, &band);
+        assert!(!found.is_at_edge);
+        let letter = |op: &Op| match op {
+            Op::Both => '|',
+            Op::First => '1',
+            Op::Second => '2',
+        };
+        found.ops.iter().map(letter).collect()
+    }
+
+    #[test]
+    fn gaps_by_hand() {
+        // One gap of three is 7, and a match 2: it is better than three symbols that differ and a gap at the end.
+        let whole: &[u32] = &[0, 1, 1, 2, 2, 2, 1, 0, 0];
+        assert_eq!(ops(&[whole], &[&[0, 1, 1, 1, 0, 0]], GAPS), "|||111|||");
+        assert_eq!(ops(&[&[0, 1, 1, 1, 0, 0]], &[whole], GAPS), "|||222|||");
+        // Two gaps cost 10, and a pair that differs 1: it stays one, unless gaps cost less than half of that.
+        assert_eq!(ops(&[&[0, 0, 1, 0, 0]], &[&[0, 0, 2, 0, 0]], GAPS), "|||||");
+        let cheap = Gaps { open: 0.4, extend: 0.4, end_open: 0.4 };
+        assert_eq!(ops(&[&[0, 0, 1, 0, 0]], &[&[0, 0, 2, 0, 0]], cheap).len(), 6);
+        // The same symbol could be either; at an end the gap is cheaper.
+        assert_eq!(ops(&[&[0, 0, 0]], &[&[0, 0]], Gaps { end_open: 6.0, ..GAPS }), "|1|");
+        let at_end = ops(&[&[0, 0, 0]], &[&[0, 0]], GAPS);
+        assert!(["1||", "||1"].contains(&at_end.as_str()), "{at_end}");
+    }
+
+    #[test]
+    fn gaps_join_those_of_the_group() {
+        // The first group has a gap already, which is made longer rather than a second one opened.
+        let group: [&[u32]; 2] = [&[0, 1, 2, 2, 0, 1], &[0, 1, GAP, 2, 0, 1]];
+        assert_eq!(ops(&group, &[&[0, 1, 2, 0, 1]], GAPS), "||1|||");
+    }
+}

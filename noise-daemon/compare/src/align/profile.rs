@@ -113,3 +113,30 @@ impl Profile {
         &self.symbols[self.begins[column]..self.begins[column + 1]]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Profile;
+    use crate::align::group::{GAP, Group};
+    use crate::align::scoring::Gaps;
+
+    #[test]
+    fn columns_by_hand() {
+        let gaps = Gaps { open: 5.0, extend: 1.0, end_open: 3.0 };
+        let rows =
+            vec![vec![7, GAP, GAP, 8], vec![7, 8, 7, GAP], vec![GAP, GAP, 9, 8], vec![8, 8, 8, 8]];
+        let group = Group { members: vec![0, 1, 2, 3], rows };
+        let profile = Profile::of(&group, &[1.0, 2.0, 1.0, 1.0], &gaps);
+        assert_eq!(profile.rows.to_bits(), 5.0_f64.to_bits());
+        assert_eq!(profile.column(0), [(7, 3.0), (8, 1.0)]);
+        assert_eq!(profile.column(2), [(7, 2.0), (8, 1.0), (9, 1.0)]);
+        assert_eq!(profile.filled, [4.0, 3.0, 4.0, 3.0]);
+        // Behind a gap half of it, in the first column none.
+        assert_eq!(profile.going_on, [0.0, 3.0, 3.5, 2.5]);
+        // Inside a row a gap is 4 dearer than a further symbol, at its ends 2.
+        assert_eq!(profile.gaps, [2.0, 4.0 + 2.0, 4.0, 2.0 * 2.0]);
+        assert_eq!(profile.long_gaps, [0.0, 2.0, 4.0, 0.0]);
+        let inside = 4.0 + 2.0 * 4.0 + 4.0;
+        assert_eq!(profile.edges, [10.0, inside + 2.0, inside + 2.0, 4.0 + 4.0 + 4.0 + 4.0, 10.0]);
+    }
+}

@@ -5,7 +5,7 @@ use noise_compare::align::Symbol;
 use crate::judge::Tallies;
 use crate::others;
 
-const FAMILIES: u64 = 200;
+const FAMILIES: u64 = 250;
 /// The longest sequence.
 const LONGEST: usize = 300;
 

@@ -2,7 +2,7 @@
 //! paths of a real trace (`../shared/traces` beside the repository, or the folder that `NOISED_TRACES` names), and
 //! against the optimum of three sequences, by exact dynamic programming.
 //!
-//! All families take the others minutes: they are for `--ignored`, and every eighth one is for every run.
+//! All families take the others minutes: they are for `--ignored`, and every ninth one is for every run.
 
 #![expect(
     clippy::unwrap_used,
@@ -37,9 +37,10 @@ fn main() -> ExitCode {
     let trials = vec![
         trial("exact::two_sequences", || Ok(exact::pairs())),
         trial("exact::three_sequences", || Ok(exact::triples())),
-        trial("families::every_eighth", || families::compared(8)),
+        trial("families::every_ninth", || families::compared(9)),
         trial("families::all", || families::compared(1)).with_ignored_flag(true),
         trial("real::paths_of_many_threads", real::compared),
+        trial("real::long_paths", real::compared_long).with_ignored_flag(true),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

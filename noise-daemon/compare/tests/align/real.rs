@@ -1,5 +1,8 @@
 //! Critical paths of a real trace: one process starts 8,000 short threads, one after another.
 
+use std::cmp::Reverse;
+use std::ops::Range;
+
 use noise_compare::align::Symbol;
 use noise_paths::build::{Builder, Waker};
 use noise_paths::feed;
@@ -46,17 +49,45 @@ fn pieces(path: &Path, own: WorkerId, threads: usize) -> Vec<Vec<Symbol>> {
     pieces
 }
 
-/// Compares families of its paths with the others', or says why that cannot be done.
-pub fn compared() -> Result<String, String> {
-    if let Some(reason) = others::missing() {
-        return Err(reason);
-    }
+fn graph() -> Result<Graph, String> {
     let trace = Trace::read("many-threads")?;
     let mut builder = Builder::new(Waker::Waking);
     for record in trace.reader() {
         feed::follow(&mut builder, 0, &record, &record.event());
     }
-    let graph = builder.finish();
+    Ok(builder.finish())
+}
+
+/// The paths of all threads that have so many symbols, the longest first.
+fn paths(graph: &Graph, lengths: Range<usize>) -> Vec<Vec<Symbol>> {
+    let mut paths: Vec<Vec<Symbol>> = graph
+        .workers()
+        .filter(|(_, worker)| matches!(worker.who, Who::Thread { .. }))
+        .filter_map(|(id, _)| Some(symbols(&path(graph, id)?.steps, id)))
+        .filter(|symbols| lengths.contains(&symbols.len()))
+        .collect();
+    paths.sort_by_key(|symbols| Reverse(symbols.len()));
+    paths
+}
+
+/// Compares the longest paths, of about 9,000 symbols.
+pub fn compared_long() -> Result<String, String> {
+    if let Some(reason) = others::missing() {
+        return Err(reason);
+    }
+    let paths = paths(&graph()?, 8500..9600);
+    println!("{:?}", paths.iter().map(Vec::len).collect::<Vec<_>>());
+    let mut tallies = Tallies::new(&others::ALL);
+    tallies.compare("long-paths", &paths);
+    Ok(tallies.judged())
+}
+
+/// Compares families of its paths with the others', or says why that cannot be done.
+pub fn compared() -> Result<String, String> {
+    if let Some(reason) = others::missing() {
+        return Err(reason);
+    }
+    let graph = graph()?;
     let is_parent = |who: Who| matches!(who, Who::Thread { tid: PARENT, .. });
     let (parent, _) = graph.workers().find(|(_, worker)| is_parent(worker.who)).unwrap();
     let whole = path(&graph, parent).unwrap();
@@ -69,13 +100,7 @@ pub fn compared() -> Result<String, String> {
         }
     }
     // The short threads whose paths have the most to them.
-    let mut paths: Vec<Vec<Symbol>> = graph
-        .workers()
-        .filter(|(_, worker)| matches!(worker.who, Who::Thread { .. }))
-        .filter_map(|(id, _)| Some(symbols(&path(&graph, id)?.steps, id)))
-        .filter(|symbols| (2..20).contains(&symbols.len()))
-        .collect();
-    paths.sort_by_key(|symbols| std::cmp::Reverse(symbols.len()));
+    let mut paths = paths(&graph, 2..20);
     paths.truncate(100);
     assert_eq!(paths.len(), 100);
     tallies.compare("a-hundred-threads", &paths);
