@@ -11,6 +11,7 @@ pub mod calls;
 pub mod event;
 pub mod ipc;
 pub mod kind;
+mod raw;
 pub mod reading;
 pub mod writing;
 

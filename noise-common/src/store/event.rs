@@ -2,52 +2,9 @@
 
 use super::ipc::{Call, Ends, Other, Return, Signal, Transfer};
 pub use super::kind::{CLASSES, Class, EventKind, KINDS, USUAL_CLASSES};
+pub use super::raw::{Body, Event};
+use super::raw::{high, low, pair};
 use crate::hooks::{Edge, Hook, Vector};
-
-/// One event. The programs write it, see [`crate::store::writing`]; [`Event::payload`] says what it means.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
-#[repr(C)]
-pub struct Event {
-    /// When, ns on CLOCK_MONOTONIC.
-    pub time_ns: u64,
-    /// Low bits of its number in its part.
-    pub number: u32,
-    /// Number of its [`EventKind`]; 0 where nothing was written yet.
-    pub kind: u8,
-    /// By kind.
-    pub small: u8,
-    /// By kind.
-    pub detail: u16,
-    /// By kind.
-    pub words: [u64; 2],
-}
-
-/// What an event is before it has a place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Body {
-    /// When, ns on CLOCK_MONOTONIC.
-    pub time_ns: u64,
-    /// Its kind, and what is smaller than a word.
-    head: u64,
-    words: [u64; 2],
-}
-
-/// Two numbers in one word.
-#[inline(always)]
-pub(super) const fn pair(low: u32, high: u32) -> u64 {
-    low as u64 | (high as u64) << 32
-}
-
-#[inline(always)]
-pub(super) const fn low(word: u64) -> u32 {
-    word as u32
-}
-
-#[inline(always)]
-pub(super) const fn high(word: u64) -> u32 {
-    (word >> 32) as u32
-}
 
 /// Bits of a word that holds a sector; beside it are some of the request's address.
 const SECTOR_BITS: u32 = 48;
@@ -208,18 +165,6 @@ const fn priority(byte: u8) -> i16 {
 }
 
 impl Body {
-    #[inline(always)]
-    pub(super) const fn new(
-        kind: EventKind,
-        small: u8,
-        detail: u16,
-        words: [u64; 2],
-        time_ns: u64,
-    ) -> Self {
-        let head = (kind as u64) << 32 | (small as u64) << 40 | (detail as u64) << 48;
-        Self { time_ns, head, words }
-    }
-
     /// `sched_switch`; the state is 0 of a thread that was preempted.
     #[inline(always)]
     pub const fn switch(

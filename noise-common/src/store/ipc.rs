@@ -1,8 +1,8 @@
 //! Events of communication, as they lie in the store: system calls and what they are about.
 
 use super::calls::{EXTRA_BITS, NUMBER_BITS, ObjectKind};
-use super::event::{Body, Event, high, low, pair};
 use super::kind::EventKind;
+use super::raw::{Body, Event, high, low, pair};
 
 /// What is received stays there: a bit above the object's kind.
 const PEEKS: u8 = 0x80;

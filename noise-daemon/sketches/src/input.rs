@@ -1,6 +1,6 @@
 //! What sketches are made of, whoever recorded it.
 
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 
 use noise_trace::event::Comm;
 

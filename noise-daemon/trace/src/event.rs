@@ -5,11 +5,10 @@
 //! differently over the years are one kind here: `softirq_entry` and `irq_softirq_entry`, `sched:sched_switch`
 //! with `prev_pid` and `sched_switch` with `prev_tid`.
 
-use std::fmt;
-
 use noise_common::hooks::Vector;
 
 use crate::ipc::{Call, Connection, Object, Return, Second, Signal, Transfer};
+pub use crate::task::{Comm, Task};
 
 /// An event.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,49 +19,6 @@ pub struct Event<'t> {
     pub cpu: u32,
     /// What happened.
     pub kind: Kind<'t>,
-}
-
-/// A task's name: up to 16 bytes, filled with zeroes.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Comm(pub [u8; 16]);
-
-impl Comm {
-    /// The first 16 bytes of a name.
-    pub fn new(name: &[u8]) -> Self {
-        let mut bytes = [0; 16];
-        for (place, &byte) in bytes.iter_mut().zip(name.iter().take_while(|&&byte| byte != 0)) {
-            *place = byte;
-        }
-        Self(bytes)
-    }
-
-    /// Without the zeroes.
-    pub fn bytes(&self) -> &[u8] {
-        self.0.split(|&byte| byte == 0).next().unwrap_or_default()
-    }
-}
-
-impl fmt::Display for Comm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&String::from_utf8_lossy(self.bytes()))
-    }
-}
-
-impl fmt::Debug for Comm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", String::from_utf8_lossy(self.bytes()))
-    }
-}
-
-/// A thread, as an event names it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Task {
-    /// Its name.
-    pub comm: Comm,
-    /// Its id; 0 is the idle task of the CPU.
-    pub tid: i32,
-    /// Its priority as the trace has it: LTTng subtracts 100 from the kernel's.
-    pub prio: i32,
 }
 
 /// A thread that wakes up, or moves.

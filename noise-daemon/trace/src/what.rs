@@ -5,7 +5,8 @@ use noise_common::hooks::{Edge, Hook, VECTOR_HOOKS, Vector};
 use noise_common::store::calls::CallInfo;
 
 use crate::event::{Comm, Dumped, Kind, Mark, Packet, Request, Task, Woken};
-use crate::ipc;
+pub use crate::fields::{Fields, Wanted};
+use crate::ipc::read as ipc;
 
 /// A kind, before its fields are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -137,9 +138,6 @@ pub const STATEDUMP_SOCKET: &str = "noised_statedump_socket";
 /// The action of a mark that begins something, and of one that ends it.
 pub const MARK_ACTIONS: [&str; 2] = ["begin", "end"];
 
-/// A field by the names that tracers gave it, the best first.
-pub type Wanted = &'static [&'static str];
-
 const TID: Wanted = &["tid", "pid"];
 const TASK: &[Wanted] = &[&["comm"], TID, &["prio"]];
 const WOKEN: &[Wanted] = &[&["comm"], TID, &["prio"], &["target_cpu"]];
@@ -246,16 +244,6 @@ impl What {
             Self::StatedumpStart | Self::StatedumpEnd | Self::Other => &[],
         }
     }
-}
-
-/// Fields of an event, by their numbers in [`What::wanted`]. One that is not there is 0 or empty.
-pub trait Fields<'t> {
-    /// Whether it is there.
-    fn has(&self, field: usize) -> bool;
-    /// An integer; one with a sign is sign-extended.
-    fn int(&self, field: usize) -> u64;
-    /// A text.
-    fn text(&self, field: usize) -> &'t [u8];
 }
 
 /// A task from three fields in a row.

@@ -139,7 +139,19 @@ impl Pages {
 }
 
 /// Names of events in recordings, which begin as those of metrics do.
-const EVENTS: [&str; 2] = ["noised_mark", "noised_throttled"];
+const EVENTS: [&str; 11] = [
+    "noised_mark",
+    "noised_throttled",
+    "noised_connection",
+    "noised_id",
+    "noised_object",
+    "noised_other",
+    "noised_peek",
+    "noised_peer",
+    "noised_position",
+    "noised_statedump_socket",
+    "noised_tid",
+];
 
 /// The metrics that a Rust file names: strings that are a name as a whole.
 pub fn metrics_in(text: &str) -> BTreeSet<String> {

@@ -13,6 +13,9 @@ use super::group::{Op, Ops};
 use super::profile::Profile;
 use super::scoring::Dense;
 
+/// Cells of one table of dynamic programming, each a byte.
+pub const TABLE_CELLS: usize = 1 << 26;
+
 /// What two columns count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {

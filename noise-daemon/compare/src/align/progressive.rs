@@ -3,16 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::band::Guide;
-use super::dynamic::{Function, best};
+use super::dynamic::{Function, TABLE_CELLS, best};
 use super::group::{Group, Ops};
 use super::profile::Profile;
 use super::refine::{Refinement, total};
 use super::scoring::Dense;
 use super::tree::{Distances, Tree};
 use super::{AlignError, AlignSettings, Progress, Stage, identity, words};
-
-/// Cells of one table of dynamic programming, each a byte.
-pub const TABLE_CELLS: usize = 1 << 26;
 
 /// A table whose best way goes along the edge of its band is made anew, twice as wide, so often.
 const WIDENED: usize = 2;

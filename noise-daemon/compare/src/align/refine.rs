@@ -2,11 +2,10 @@
 //! sum of pairs does not fall.
 
 use super::band::Guide;
-use super::dynamic::{Function, best};
+use super::dynamic::{Function, TABLE_CELLS, best};
 use super::group::{GAP, Group, Op, Ops};
 use super::pairs::PairGaps;
 use super::profile::Profile;
-use super::progressive::TABLE_CELLS;
 use super::scoring::{Dense, Gaps};
 use super::tree::Tree;
 use super::{AlignError, Progress, Stage};

@@ -1,3 +1,5 @@
+//! The comparison of executions as a whole.
+
 use super::*;
 use crate::made::{Made, Numbers, path};
 use crate::rules::Thresholds;

@@ -1,3 +1,5 @@
+//! What pictures of a comparison show.
+
 use noise_paths::document::Traced;
 
 use super::*;

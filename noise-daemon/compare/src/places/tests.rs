@@ -1,3 +1,5 @@
+//! Where an execution differs from those beside it.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Both rules of Algorithm 1, and their guard.
+
 use proptest::prelude::*;
 
 use super::*;

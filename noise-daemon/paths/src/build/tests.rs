@@ -1,7 +1,8 @@
 //! Single rules of how a graph is made.
 
 use noise_trace::event::{Dumped, Loss};
-use noise_trace::ipc::{Call, Object, Return, edge};
+use noise_trace::ipc::read::edge;
+use noise_trace::ipc::{Call, Object, Return};
 
 use super::*;
 use crate::path::{Step, Why};

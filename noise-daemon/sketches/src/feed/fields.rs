@@ -1,6 +1,6 @@
 //! The fields of events of system calls, signals and sockets that matter, as they come.
 
-use std::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
 
 use noise_trace::record::{Record, Stored};
 use noise_trace::value::{Shape, Value, Visit};

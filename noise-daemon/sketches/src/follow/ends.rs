@@ -12,8 +12,10 @@ use super::{Follower, MAX_CHAIN};
 use crate::channels::{Arrival, Way};
 use crate::input::{Bytes, End};
 use crate::marker::{Marker, Rule};
-use crate::slices::{Edge, Ended, NONE, SliceId, rule_of};
+use crate::slices::{Edge, NONE, SliceId, rule_of};
 use crate::tallies::Mark;
+
+mod over;
 
 /// Connections that are followed; the oldest are given up first.
 const MAX_ENDS: usize = 1 << 18;
@@ -516,108 +518,6 @@ impl Follower {
         if is_life_mine {
             let life = self.ends.get_mut(place).and_then(|connection| connection.life.take());
             self.life_over(life, Some((thread, &mark)));
-        }
-    }
-
-    /// A connection is gone; who closed it, and when, where that was seen.
-    fn forget_end(&mut self, place: u32, by: Option<(ThreadId, &Mark)>) {
-        if let Some((thread, mark)) = by {
-            self.ends.bound(place, thread, mark);
-        }
-        let Some(connection) = self.ends.remove(place) else { return };
-        let life = connection.life.as_ref().map(|life| life.thread);
-        for thread in connection.opens.iter().map(|open| open.thread).chain(life) {
-            if let Some(person) = self.persons.get_mut(thread) {
-                person.ends.remove(&place);
-                person.fresh.retain(|fresh| *fresh != place);
-            }
-        }
-        for open in connection.opens {
-            self.open_over(open, Why::Over);
-        }
-        self.life_over(connection.life, by);
-    }
-
-    fn life_over(&mut self, life: Option<Life>, by: Option<(ThreadId, &Mark)>) {
-        let Some(Life { thread, id, from, .. }) = life else { return };
-        match by {
-            Some((closer, mark)) if closer == thread => {
-                self.close(thread, id, Ended::Explicit, &from, mark);
-            }
-            Some(_) => {
-                self.store.drop(id);
-                self.counts.closed_elsewhere += 1;
-            }
-            None => self.drop_unfinished(id),
-        }
-    }
-
-    /// What a thread does on a connection is over.
-    fn over(&mut self, place: u32, thread: ThreadId, why: Why) {
-        if let Some(open) = self.ends.take_open(place, thread) {
-            self.open_over(open, why);
-        }
-    }
-
-    fn open_over(&mut self, open: Open, why: Why) {
-        let Open { thread, parts, answered, is_mixed, .. } = open;
-        let Some(to) = answered else {
-            for part in parts {
-                self.part_over(thread, part, why);
-            }
-            return;
-        };
-        let Some(first) = parts.first() else { return };
-        if is_mixed {
-            self.store.drop(first.id);
-            self.counts.overlapping += 1;
-        } else {
-            self.close(thread, first.id, Ended::Explicit, &first.from, &to);
-        }
-    }
-
-    /// A part without an answer: up to where the thread slept.
-    fn part_over(&mut self, thread: ThreadId, part: Part, why: Why) {
-        if let Some(cause) = part.cause {
-            self.expects(thread, cause, false);
-        }
-        match (part.bound, why) {
-            (Some(bound), Why::Over) => {
-                self.close(thread, part.id, Ended::Implicit, &part.from, &bound);
-            }
-            (None, Why::Over) => self.drop_unfinished(part.id),
-            (_, Why::Lost) => {
-                self.store.drop(part.id);
-                self.counts.lost += 1;
-            }
-        }
-    }
-
-    /// A thread ends, and with it what it does on a connection.
-    pub(super) fn leave_end(&mut self, place: u32, thread: ThreadId, mark: &Mark) {
-        self.ends.bound(place, thread, mark);
-        self.over(place, thread, Why::Over);
-        let Some(connection) = self.ends.get_mut(place) else { return };
-        let life = connection.life.take_if(|life| life.thread == thread);
-        if let Some(Life { id, from, .. }) = life {
-            self.close(thread, id, Ended::Implicit, &from, mark);
-        }
-    }
-
-    /// Events of a thread were lost.
-    pub(super) fn lose_end(&mut self, place: u32, thread: ThreadId) {
-        self.over(place, thread, Why::Lost);
-        let Some(connection) = self.ends.get_mut(place) else { return };
-        if let Some(life) = connection.life.take_if(|life| life.thread == thread) {
-            self.store.drop(life.id);
-            self.counts.lost += 1;
-        }
-    }
-
-    /// The recording ends.
-    pub(super) fn end_ends(&mut self) {
-        for place in 0..self.ends.all.len() as u32 {
-            self.forget_end(place, None);
         }
     }
 }

@@ -1,3 +1,5 @@
+//! Conditions and queries, right and wrong ones.
+
 use noise_trace::event::Comm;
 use proptest::prelude::proptest;
 

@@ -23,9 +23,9 @@ use noise_trace::record::Source;
 use noise_trace::select::Select;
 
 use super::critical_path::columns;
-use super::several::{self, Together};
 use super::part::Part;
 use super::recording::Recording;
+use super::several::{self, Together};
 use super::{NO_CGROUPS, report, report_nothing};
 use crate::cli::CommandError;
 use crate::cli::output;
@@ -187,6 +187,3 @@ fn document<'f>(args: &SketchArgs, found: &'f Found) -> Document<'f> {
     let tiers = tiers(system, &shown);
     Document { system, shown, tiers, answer, discarded: found.discarded }
 }
-
-#[cfg(test)]
-mod tests;

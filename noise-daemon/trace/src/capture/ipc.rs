@@ -1,6 +1,6 @@
 //! Events of communication of the store as events of the model.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use noise_common::store::EventKind;
 use noise_common::store::calls::{CallInfo, ObjectKind, Source};

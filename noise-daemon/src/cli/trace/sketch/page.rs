@@ -7,17 +7,12 @@ use noise_sketches::marker::Marker;
 use noise_sketches::slices::{Ended, NONE, Slice, SliceId};
 use noise_sketches::tiers::{Share, Tier, is_life};
 
-use super::tree;
+use super::tree::{self, milli};
 use crate::cli::output::Painted;
 
 /// Tiers, and groups of an answer, that are shown.
 const SHOWN_TIERS: usize = 20;
 const SHOWN_GROUPS: usize = 30;
-
-/// For people, in milliseconds.
-pub fn milli(ns: f64) -> String {
-    format!("{:.3}", ns / 1e6)
-}
 
 fn percent(part: f64, all: f64) -> String {
     format!("{:.1} %", 100.0 * part / all.max(1.0))

@@ -8,8 +8,12 @@ use noise_sketches::marker::Rule;
 use noise_sketches::slices::{Edge, NONE, Slice, SliceId};
 use noise_sketches::system::System;
 
-use super::page::milli;
 use crate::cli::output::Painted;
+
+/// For people, in milliseconds.
+pub fn milli(ns: f64) -> String {
+    format!("{:.3}", ns / 1e6)
+}
 
 /// Slices of a sketch that have a line.
 const SHOWN_SLICES: usize = 40;

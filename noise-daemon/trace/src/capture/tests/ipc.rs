@@ -1,6 +1,6 @@
 //! Events of communication.
 
-use std::net::Ipv6Addr;
+use core::net::Ipv6Addr;
 
 use noise_common::store::EventKind;
 use noise_common::store::calls::{CallInfo, ObjectKind};

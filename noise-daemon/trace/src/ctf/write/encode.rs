@@ -1,6 +1,6 @@
 //! The fields of an event as bytes, in the order in which [`super::classes`] declares them.
 
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 
 use crate::event::{Comm, Dumped, Kind, Mark, Packet, Request, Task, Woken};
 use crate::ipc::{Call, Connection, FUTEX_ADDRESS, Object, Return, Second, Signal, Transfer};

@@ -1,9 +1,9 @@
 //! Events of communication.
 
-use std::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
 
 use noise_common::store::calls::{CALLS, OBJECT_KINDS, Source};
-use proptest::prelude::*;
+use proptest::prelude::{Strategy, any, prop_oneof};
 
 use super::{task, text};
 use crate::event::{Comm, Kind, Task};
