@@ -42,33 +42,48 @@ pub fn print_json(text: &str) -> anyhow::Result<()> {
 /// # Errors
 /// As [`print`].
 pub fn stream_json(document: &impl Serialize) -> anyhow::Result<()> {
-    let mut output = BufWriter::with_capacity(1 << 16, Cleaned(io::stdout().lock()));
+    let mut output = BufWriter::with_capacity(1 << 16, Cleaned::new(io::stdout().lock()));
     let written = serde_json::to_writer(&mut output, document).map_err(io::Error::from);
     settle(written.and_then(|()| output.write_all(b"\n")).and_then(|()| output.flush()))
 }
 
 /// What is written, cleaned.
-struct Cleaned<W>(W);
+struct Cleaned<W> {
+    output: W,
+    /// The begin of a character that comes with the next bytes.
+    begun: Vec<u8>,
+}
+
+impl<W: Write> Cleaned<W> {
+    fn new(output: W) -> Self {
+        Self { output, begun: Vec::new() }
+    }
+}
+
+fn no_text() -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, "it is no text")
+}
 
 impl<W: Write> Write for Cleaned<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // A character that is cut comes whole with what follows.
-        let whole = match std::str::from_utf8(bytes) {
-            Ok(text) => text,
-            Err(error) => {
-                let text = bytes.get(..error.valid_up_to()).unwrap_or_default();
-                std::str::from_utf8(text).unwrap_or_default()
-            }
+        let mut text = std::mem::take(&mut self.begun);
+        text.extend_from_slice(bytes);
+        let whole = match std::str::from_utf8(&text) {
+            Ok(_) => text.len(),
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            Err(_) => return Err(no_text()),
         };
-        if whole.is_empty() && !bytes.is_empty() {
-            return Err(io::Error::new(ErrorKind::InvalidData, "it is no text"));
-        }
-        self.0.write_all(clean_json(whole).as_bytes())?;
-        Ok(whole.len())
+        self.begun = text.split_off(whole);
+        let text = std::str::from_utf8(&text).map_err(|_| no_text())?;
+        self.output.write_all(clean_json(text).as_bytes())?;
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
+        if !self.begun.is_empty() {
+            return Err(no_text());
+        }
+        self.output.flush()
     }
 }
 
@@ -210,14 +225,14 @@ mod tests {
     #[test]
     fn long_documents_are_cleaned_piece_by_piece() {
         let text = "é\u{7f}x".repeat(50_000);
-        let mut cleaned = Cleaned(Vec::new());
+        let mut cleaned = Cleaned::new(Vec::new());
         let mut output = BufWriter::with_capacity(7, &mut cleaned);
         for byte in serde_json::to_string(&text).unwrap().bytes() {
             output.write_all(&[byte]).unwrap();
         }
         output.flush().unwrap();
         drop(output);
-        let printed = String::from_utf8(cleaned.0).unwrap();
+        let printed = String::from_utf8(cleaned.output).unwrap();
         assert!(!printed.contains('\u{7f}'));
         assert_eq!(serde_json::from_str::<String>(&printed).unwrap(), text);
     }

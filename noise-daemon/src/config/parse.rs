@@ -401,7 +401,7 @@ mod tests {
             (
                 "[web]\n\nlisten-adress = \"x\"\n",
                 "line 3",
-                ["listen-adress", "is `listen-address` meant"],
+                ["listen-adress", "did you mean `listen-address`?"],
             ),
             ("[log]\nlevel = \"loud\"\n", "line 2", ["loud", "debug"]),
             ("[web]\nlisten-address = \"nowhere\"\n", "line 2", ["listen-address", "address"]),
@@ -413,10 +413,10 @@ mod tests {
             (
                 "[outliers]\nthreshold = 5\n",
                 "line 2",
-                ["`threshold`", "`threshold-microseconds` meant"],
+                ["`threshold`", "did you mean `threshold-microseconds`?"],
             ),
             ("[limits]\npairs = 7\n", "line 2", ["pairs", "preemptions"]),
-            ("[limit]\ncgroups = 7\n", "line 1", ["[limit]", "[limits] meant"]),
+            ("[limit]\ncgroups = 7\n", "line 1", ["[limit]", "did you mean [limits]?"]),
             ("[colours]\nred = 7\n", "line 1", ["[colours]", "privileges"]),
             ("cgroups = 7\n", "line 1", ["cgroups", "belongs to [limits]"]),
             ("[log]\ncgroups = 7\n", "line 2", ["cgroups", "belongs to [limits]"]),

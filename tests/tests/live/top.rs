@@ -418,8 +418,8 @@ fn once_and_json() -> Result<Verdict> {
     let second = text.stdout.lines().nth(1).unwrap_or_default();
     let is_said = second == "no open incident" || second.starts_with("! ");
     ensure!(text.code == 0 && is_said, "{}{}", text.stdout, text.stderr);
-    let wrong = run_noised(&["top", "--connect", &socket, "--once", "--sort", "p"])?;
-    ensure_refused(&wrong, 1, &["no column `p`", "there are: victim"])?;
+    let wrong = run_noised(&["top", "--connect", &socket, "--once", "--sort", "zz"])?;
+    ensure_refused(&wrong, 1, &["no column `zz`", "there are: victim"])?;
     for source in [served.socket(), served.address()?] {
         // A new group has no name at first.
         let deadline = Instant::now() + TIMEOUT;

@@ -74,7 +74,8 @@ pub fn side_by_side(
     if letters.len() < symbols.len() {
         return None;
     }
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("align-{}", process::id()));
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("align-{}-{command:?}-{name}", process::id()));
     fs::create_dir_all(&folder).unwrap();
     let file = folder.join(format!("{name}.fasta"));
     let mut text = String::new();

@@ -9,6 +9,7 @@ mod descriptors;
 mod exits;
 mod fields;
 mod sockets;
+pub mod transfers;
 
 use std::collections::{HashMap, HashSet};
 
@@ -31,6 +32,8 @@ const KTHREADD: i32 = 2;
 const MAX_NAMES: usize = 1 << 16;
 /// Objects that were seen.
 const MAX_SEEN: usize = 1 << 20;
+/// Files that a state dump lists; of one that has so many, some may be missing.
+const MAX_DUMPED: usize = 65_536;
 
 /// What an event that the model of events leaves alone is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,14 +104,11 @@ struct Machine {
     dumped: HashSet<u64>,
     has_dump: bool,
     /// Pipes and sockets that were seen.
-    seen: HashSet<Object64>,
+    seen: HashSet<(bool, u64)>,
     /// Events were lost.
     has_losses: bool,
     sorts: Vec<Option<Sort>>,
 }
-
-/// A pipe or a socket, by its number.
-type Object64 = (bool, u64);
 
 /// Reads recordings.
 #[derive(Debug, Default)]
@@ -207,6 +207,7 @@ impl Feed {
                 of.interrupted.clear();
                 of.descriptors.forget_all();
             }
+            Kind::StatedumpEnd => self.machine(machine).has_dump = true,
             Kind::StatedumpStart
             | Kind::StatedumpProcess(_)
             | Kind::SchedProcessExec { .. }
@@ -334,14 +335,15 @@ impl Feed {
     }
 
     fn file_dumped(&mut self, machine: u16, fields: &Fields) {
+        // A pipe that has a name in a file system has none of these.
+        if fields.is_ours {
+            self.machine(machine).dumped.insert(fields.noised.id);
+        }
         let Some(object) = descriptors::dumped(&fields.name) else { return };
         let of = self.machine(machine);
-        of.has_dump = true;
-        match object {
-            Object::End(end) => of.dumped.insert(end.id),
-            Object::Local(Local::Pipe { inode, .. }) => of.dumped.insert(inode),
-            Object::Local(_) => false,
-        };
+        if let Some((_, id)) = numbered(&object) {
+            of.dumped.insert(id);
+        }
         let pid = i32::try_from(fields.pid).unwrap_or(0);
         of.descriptors.set(pid, fields.fd, object);
     }
@@ -349,16 +351,21 @@ impl Feed {
     /// A pipe or a socket is used: whether it was made in the time of the recording, and this is the first that is seen
     /// of it, so that nothing was in it before.
     fn is_fresh(&mut self, machine: u16, object: &Object) -> bool {
-        let (is_pipe, id) = match object {
-            Object::End(end) => (false, end.id),
-            Object::Local(Local::Pipe { inode, .. }) => (true, *inode),
-            Object::Local(_) => return false,
-        };
+        let Some(numbered) = numbered(object) else { return false };
         let of = self.machine(machine);
-        if of.has_losses || !of.has_dump || of.dumped.contains(&id) || of.seen.len() >= MAX_SEEN {
-            return false;
-        }
-        of.seen.insert((is_pipe, id))
+        let is_first = of.seen.len() < MAX_SEEN && of.seen.insert(numbered);
+        let is_known = of.dumped.contains(&numbered.1) || of.dumped.len() >= MAX_DUMPED;
+        let is_listed = of.has_dump && !of.dumped.is_empty();
+        is_first && is_listed && !is_known && !of.has_losses
+    }
+}
+
+/// The number of a pipe or a socket, and whether it is a pipe.
+const fn numbered(object: &Object) -> Option<(bool, u64)> {
+    match object {
+        Object::End(end) => Some((false, end.id)),
+        Object::Local(Local::Pipe { inode, .. }) => Some((true, *inode)),
+        Object::Local(_) => None,
     }
 }
 

@@ -71,6 +71,25 @@ struct Connection {
     key: u32,
     opens: Vec<Open>,
     life: Option<Life>,
+    /// What threads here were first.
+    role: Option<Role>,
+    /// Threads of which events were lost: what they do first may go on with something that is not known.
+    unsure: Vec<ThreadId>,
+}
+
+impl Connection {
+    /// Whether what a thread does, as it never began something here in that role, goes on with what was lost. If not, it
+    /// begins something.
+    fn goes_on_with_lost(&mut self, thread: ThreadId, role: Role) -> bool {
+        let Some(place) = self.unsure.iter().position(|unsure| *unsure == thread) else {
+            return false;
+        };
+        if self.role.is_some_and(|own| own != role) {
+            return true;
+        }
+        self.unsure.swap_remove(place);
+        false
+    }
 }
 
 /// All connections.
@@ -97,7 +116,15 @@ impl Ends {
     }
 
     fn add(&mut self, machine: u16, id: u64, key: u32) -> u32 {
-        let connection = Connection { machine, id, key, opens: Vec::new(), life: None };
+        let connection = Connection {
+            machine,
+            id,
+            key,
+            opens: Vec::new(),
+            life: None,
+            role: None,
+            unsure: Vec::new(),
+        };
         let place = match self.free.pop() {
             Some(place) => {
                 if let Some(free) = self.all.get_mut(place as usize) {
@@ -208,7 +235,12 @@ impl Follower {
         let place = self.end(machine, end);
         let key = self.ends.key(place);
         let id = self.store.open(marker, thread, key, from.at_ns);
-        self.ends.get_mut(place)?.life = Some(Life { thread, id, from, is_used: false });
+        let connection = self.ends.get_mut(place)?;
+        connection.life = Some(Life { thread, id, from, is_used: false });
+        connection.role = match marker {
+            Marker::Accept(_) => Some(Role::Serves),
+            _ => Some(Role::Asks),
+        };
         self.persons.get_mut(thread)?.ends.insert(place);
         Some((id, key))
     }
@@ -314,6 +346,10 @@ impl Follower {
             self.goes(end, bytes, (current, now_ns));
             return;
         }
+        if known.is_none() && self.is_of_lost(place, thread, Role::Asks) {
+            self.goes(end, bytes, (NONE, now_ns));
+            return;
+        }
         let Some(person) = self.persons.get(thread) else { return };
         let open = self.ends.open_mut(place, thread);
         let owner = match known {
@@ -347,6 +383,11 @@ impl Follower {
         if let Some(owner) = owner {
             self.goes(end, bytes, (owner, now_ns));
         }
+    }
+
+    fn is_of_lost(&mut self, place: u32, thread: ThreadId, role: Role) -> bool {
+        let connection = self.ends.get_mut(place);
+        connection.is_some_and(|connection| connection.goes_on_with_lost(thread, role))
     }
 
     /// What a slice sends is on its way.
@@ -406,13 +447,16 @@ impl Follower {
                     first = Some(open.parts.remove(0));
                 }
             }
-            None => connection.opens.push(Open {
-                thread,
-                role,
-                parts: vec![part],
-                answered: None,
-                is_mixed: false,
-            }),
+            None => {
+                connection.role.get_or_insert(role);
+                connection.opens.push(Open {
+                    thread,
+                    role,
+                    parts: vec![part],
+                    answered: None,
+                    is_mixed: false,
+                });
+            }
         }
         if let Some(part) = first {
             self.part_over(thread, part, Why::Over);
@@ -424,10 +468,16 @@ impl Follower {
         let machine = self.persons.machine(thread);
         let place = self.end(machine, end);
         self.uses(place, thread, now_ns);
-        let Some(person) = self.persons.get(thread) else { return };
+        let has_open = self.ends.open_mut(place, thread).is_some();
+        let is_of_lost = !has_open && self.is_of_lost(place, thread, Role::Serves);
+        let Some(person) = self.persons.get_mut(thread) else { return };
         let open = self.ends.open_mut(place, thread);
         let known = open.as_ref().map(|open| (open.role, open.answered.is_some()));
         let (target, opens) = match known {
+            None if is_of_lost => {
+                person.current = None;
+                (None, false)
+            }
             Some((Role::Asks, _)) => {
                 let to = person.mark(now_ns, true);
                 let cause = open.and_then(|open| open.parts.first()).and_then(|part| part.cause);

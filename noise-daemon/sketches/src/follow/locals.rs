@@ -120,7 +120,9 @@ impl Follower {
         };
         let waits = current.filter(|_| slept);
         if let Some(slice) = waits.or_else(returned).or(current) {
-            self.resume(thread, slice, now_ns);
+            if self.is_for_request(slice) {
+                self.resume(thread, slice, now_ns);
+            }
             return (slice, false);
         }
         let from = person.mark(now_ns, false);

@@ -1,7 +1,7 @@
 //! Switches, wake-ups, creation and end of threads, and lost events.
 
-use super::Follower;
 use super::persons::{ThreadId, Woken};
+use super::{Follower, MAX_CHAIN};
 use crate::channels::Way;
 use crate::input::{Input, Local, Object, Purpose};
 use crate::marker::{Marker, Rule};
@@ -175,7 +175,10 @@ impl Follower {
     pub(super) fn created(&mut self, input: &Input<'_>, parent: i32, child: i32, pid: i32) {
         let &Input { time_ns: now_ns, machine, .. } = input;
         let maker = self.persons.place(machine, parent);
-        let cause = maker.and_then(|maker| self.current(maker)).unwrap_or(NONE);
+        let current = maker.and_then(|maker| self.current(maker));
+        let is_hired = current.is_some_and(|cause| self.is_for_request(cause));
+        let process = || self.persons.get(maker?)?.process.as_ref().map(|(id, _)| *id);
+        let cause = current.or_else(|| self.open(process())).unwrap_or(NONE);
         let maker = maker.and_then(|maker| self.persons.get(maker));
         let (comm, of) = (maker.map(|maker| maker.comm), maker.map(|maker| maker.process_id()));
         let Some(thread) = self.persons.create(machine, child) else { return };
@@ -188,7 +191,7 @@ impl Follower {
             // All threads of the kernel are made by one of its first.
             person.is_kernel = parent == KTHREADD;
             person.process = Some((id, person.mark(now_ns, true)));
-            person.current = Some(id);
+            person.current = is_hired.then_some(id);
         }
         self.store.edge(Edge {
             from: cause,
@@ -202,6 +205,22 @@ impl Follower {
             sent_ns: now_ns,
             received_ns: now_ns,
         });
+    }
+
+    /// Whether a slice is more than one of processes that make each other: what these do otherwise, such as the requests of a
+    /// client, is apart.
+    pub(super) fn is_for_request(&self, slice: SliceId) -> bool {
+        let mut slice = slice;
+        for _ in 0..MAX_CHAIN {
+            match self.store.get(slice) {
+                None => return false,
+                Some(found) if found.marker == Marker::Process => {
+                    slice = self.store.whole(found.cause);
+                }
+                Some(_) => return true,
+            }
+        }
+        false
     }
 
     pub(super) fn exited(&mut self, input: &Input<'_>, tid: i32) {

@@ -36,8 +36,25 @@ pub struct Together<'r> {
     all: Vec<(&'r Recording, &'r Ctf, Line)>,
 }
 
+/// What says how far clocks are apart.
+pub struct Common {
+    /// Finds it in a recording.
+    pub of: fn(Tidied<'_, Reader<'_>>) -> Traffic,
+    /// What a recording lacks that has none.
+    pub lacks: &'static str,
+    /// How it is recorded.
+    pub remedy: &'static str,
+}
+
+/// Packets with headers.
+const PACKETS: Common = Common {
+    of: |source| traffic(source),
+    lacks: "has no headers of TCP packets, which say how far the clocks of two machines are apart; noised records none",
+    remedy: "record net_dev_queue and netif_receive_skb with LTTng 2.8 or later on both machines",
+};
+
 impl<'r> Together<'r> {
-    /// The first one and others.
+    /// The first one and others, by their packets.
     ///
     /// # Errors
     /// Why their clocks cannot be brought together.
@@ -47,6 +64,21 @@ impl<'r> Together<'r> {
         others: &'r [Recording],
         paths: &[PathBuf],
     ) -> anyhow::Result<Self> {
+        Self::by(&PACKETS, recording, first, others, paths)
+    }
+
+    /// The first one and others.
+    ///
+    /// # Errors
+    /// Why their clocks cannot be brought together.
+    pub fn by(
+        common: &Common,
+        recording: &'r Recording,
+        first: &'r Ctf,
+        others: &'r [Recording],
+        paths: &[PathBuf],
+    ) -> anyhow::Result<Self> {
+        let Common { of, lacks, remedy } = common;
         let mut all = vec![(recording, first, Line::SAME)];
         for other in others {
             if let Recording::Ctf(ctf) = other {
@@ -54,26 +86,21 @@ impl<'r> Together<'r> {
             }
         }
         if all.len() > 1 {
-            let of = |(recording, ctf, _): &(&'r Recording, &'r Ctf, Line)| {
-                traffic(recording.tidied(Reader::new(&ctf.layout, &ctf.streams()), false))
+            let common = |(recording, ctf, _): &(&'r Recording, &'r Ctf, Line)| {
+                of(recording.tidied(Reader::new(&ctf.layout, &ctf.streams()), false))
             };
-            let traffic: Vec<Traffic> = all.iter().map(of).collect();
+            let traffic: Vec<Traffic> = all.iter().map(common).collect();
             if let Some(number) = traffic.iter().position(Traffic::is_empty) {
                 let path = number.checked_sub(1).and_then(|other| paths.get(other));
                 let shown = path
                     .map_or("the first recording".to_owned(), |path| path.display().to_string());
-                bail!(
-                    "{shown} has no headers of TCP packets, which say how far the clocks of two machines are apart; \
-                     noised records none: record net_dev_queue and netif_receive_skb with LTTng 2.8 or later on both \
-                     machines"
-                );
+                bail!("{shown} {lacks}: {remedy}");
             }
             let found = lines(&traffic).map_err(|(number, error)| {
                 let path = number.checked_sub(1).and_then(|other| paths.get(other));
                 let shown = path.map(|path| path.display().to_string()).unwrap_or_default();
                 anyhow!(
-                    "the clock of {shown} cannot be brought together with the others': {error}; record \
-                     net_dev_queue and netif_receive_skb with LTTng 2.8 or later on both machines, while they \
+                    "the clock of {shown} cannot be brought together with the others': {error}; {remedy}, while they \
                      exchange packets of TCP"
                 )
             })?;

@@ -7,10 +7,12 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::bail;
+use noise_paths::clocks::traffic::Traffic;
 use noise_paths::several::Merged;
 use noise_sketches::cluster::cluster;
 use noise_sketches::document::{Answer, Document};
 use noise_sketches::feed::Feed;
+use noise_sketches::feed::transfers::{Transfer, transfers};
 use noise_sketches::query::Query;
 use noise_sketches::slices::SliceId;
 use noise_sketches::system::System;
@@ -25,7 +27,7 @@ use noise_trace::select::Select;
 use super::critical_path::columns;
 use super::part::Part;
 use super::recording::Recording;
-use super::several::{self, Together};
+use super::several::{self, Common, Together};
 use super::{NO_CGROUPS, report, report_nothing};
 use crate::cli::CommandError;
 use crate::cli::output;
@@ -80,6 +82,27 @@ impl From<By> for tiers::By {
     }
 }
 
+/// Bytes of TCP, by their places in the stream, which our recordings have.
+const BYTES: Common = Common {
+    of: |source| {
+        let mut traffic = Traffic::default();
+        transfers(source, |Transfer { is_sent, key, time_ns }| match is_sent {
+            true => traffic.sent(key, time_ns),
+            false => traffic.received(key, time_ns),
+        });
+        traffic
+    },
+    lacks: "has no system calls on TCP sockets, which say how far the clocks of two machines are apart",
+    remedy: "record both machines with --events sched,io,ipc",
+};
+
+fn is_ours(recording: &Recording) -> bool {
+    match recording {
+        Recording::Ctf(ctf) => ctf.layout.env.contains_key("recorded_by"),
+        Recording::Text(_) => false,
+    }
+}
+
 /// What was read.
 struct Found {
     system: System,
@@ -101,7 +124,11 @@ pub fn run(args: &SketchArgs) -> Result<(), CommandError> {
         Recording::Ctf(ctf) => {
             let begin_ns = || Reader::new(&ctf.layout, &ctf.streams()).first_ns().unwrap_or(0);
             let select = args.part.select(begin_ns);
-            let together = Together::new(&recording, ctf, &others, &args.others)?;
+            let are_ours = [&recording].into_iter().chain(&others).all(is_ours);
+            let together = match are_ours {
+                true => Together::by(&BYTES, &recording, ctf, &others, &args.others)?,
+                false => Together::new(&recording, ctf, &others, &args.others)?,
+            };
             let mut feed = Feed::default();
             together.by_wakeup().for_each(|machine| feed.wakes_by_wakeup(machine));
             all(together.read(), feed, select)?
@@ -187,3 +214,6 @@ fn document<'f>(args: &SketchArgs, found: &'f Found) -> Document<'f> {
     let tiers = tiers(system, &shown);
     Document { system, shown, tiers, answer, discarded: found.discarded }
 }
+
+#[cfg(test)]
+mod tests;

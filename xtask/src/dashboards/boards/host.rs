@@ -34,13 +34,13 @@ pub(super) fn board() -> Board {
 
 /// What is disturbed, by whom; and what is disturbed without a known culprit.
 fn unusual() -> String {
-    let nobody = ["culprit", "cause"]
+    let unknown = ["culprit", "cause"]
         .into_iter()
         .fold(format!("{} - 1", of_hosts("noised_incident_active", "")), |of, label| {
             format!(r#"label_replace({of}, "{label}", "untracked", "", "")"#)
         });
     let known = of_hosts("noised_incident_culprit_share", "");
-    format!("sort_desc({known} or on (job, instance, signal, subject) {nobody})")
+    format!("sort_desc({known} or on (job, instance, signal, subject) {unknown})")
 }
 
 fn at_a_glance() -> Vec<Panel> {

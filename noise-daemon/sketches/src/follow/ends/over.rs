@@ -95,6 +95,9 @@ impl Follower {
     pub(in crate::follow) fn lose_end(&mut self, place: u32, thread: ThreadId) {
         self.over(place, thread, Why::Lost);
         let Some(connection) = self.ends.get_mut(place) else { return };
+        if !connection.unsure.contains(&thread) {
+            connection.unsure.push(thread);
+        }
         if let Some(life) = connection.life.take_if(|life| life.thread == thread) {
             self.store.drop(life.id);
             self.counts.lost += 1;

@@ -1,0 +1,71 @@
+//! What two machines sent each other by TCP, by the ends of the bytes of each call: what brings their clocks together. Bytes
+//! are not received before the call that sends them begins.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
+
+use noise_trace::record::Source;
+
+use super::Sort;
+use super::calls::{Does, edge};
+use super::fields::Fields;
+use super::sockets::{Sockets, kind};
+use crate::input::{End, Object};
+
+/// Calls that are under way.
+const MAX_CALLS: usize = 1 << 20;
+
+/// One side of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// It is the sender's.
+    pub is_sent: bool,
+    /// The same on both sides.
+    pub key: u64,
+    /// When the call began that sends, and when that ended which receives, nanoseconds since the epoch.
+    pub time_ns: u64,
+}
+
+/// Goes over the transfers in one of our recordings.
+pub fn transfers<'t>(source: impl Source<'t>, mut see: impl FnMut(Transfer)) {
+    let mut sockets = Sockets::default();
+    // By thread: since when it is in a call, and on which end.
+    let mut calls: HashMap<i64, (u64, End)> = HashMap::new();
+    for record in source {
+        match Sort::named(record.name()) {
+            Sort::Connection | Sort::SocketDump => {
+                let fields = Fields::of(&record);
+                sockets.known(0, fields.inode, fields.addresses());
+            }
+            Sort::Enters => {
+                let fields = Fields::of(&record);
+                calls.remove(&fields.tid);
+                let object = sockets.object(0, &fields.noised, [None; 2]);
+                if let (kind::TCP, Some(Object::End(end))) = (fields.noised.kind, object)
+                    && calls.len() < MAX_CALLS
+                {
+                    calls.insert(fields.tid, (record.time_ns, end));
+                }
+            }
+            Sort::Leaves => {
+                let fields = Fields::of(&record);
+                let Some((since_ns, end)) = calls.remove(&fields.tid) else { continue };
+                let does = edge(record.name()).map_or(Does::Other, |(call, _)| Does::named(call));
+                let is_sent = match does {
+                    Does::Send | Does::Move => true,
+                    Does::Receive => false,
+                    _ => continue,
+                };
+                if fields.ret <= 0 || fields.peeks || fields.noised.position == 0 {
+                    continue;
+                }
+                let (flow, time_ns) =
+                    if is_sent { (end.out, since_ns) } else { (end.into, record.time_ns) };
+                let hash = BuildHasherDefault::<DefaultHasher>::default();
+                let key = hash.hash_one((flow, fields.noised.position));
+                see(Transfer { is_sent, key, time_ns });
+            }
+            _ => {}
+        }
+    }
+}
