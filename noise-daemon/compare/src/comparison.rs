@@ -1,5 +1,7 @@
 //! A sample of executions held against normal ones: all of it, as commands print it.
 
+use std::collections::BTreeSet;
+
 use noise_paths::document::Traced;
 use noise_trace::delays::document::Culprit;
 use serde::{Serialize, Serializer};
@@ -98,6 +100,12 @@ pub struct Both<T> {
     pub normal: T,
     /// Of the sample.
     pub sample: T,
+}
+
+impl<T> Both<T> {
+    fn of<S>([normal, sample]: &[S; 2], of: impl Fn(&S) -> T) -> Self {
+        Self { normal: of(normal), sample: of(sample) }
+    }
 }
 
 /// Clusters of both sets.
@@ -298,12 +306,11 @@ pub fn compare(
     }
     let vectors = |set: &[Traced]| set.iter().map(Vectors::of).collect::<Vec<_>>();
     let (of_normal, of_sample) = (vectors(normal), vectors(sample));
-    let Verdict { flagged, not_counted, times, is_too_few, .. } =
+    let Verdict { flagged, not_counted, times, is_too_few } =
         judge((normal, &of_normal), &of_sample, &settings.thresholds);
-    let runs = |set: &[Traced]| set.iter().map(Run::of).collect();
     let mut found = Comparison {
         settings: *settings,
-        executions: Both { normal: runs(normal), sample: runs(sample) },
+        executions: Both::of(&[normal, sample], |set| set.iter().map(Run::of).collect()),
         went_on: settings.force || !flagged.is_empty(),
         flagged,
         not_counted,
@@ -330,10 +337,8 @@ pub fn compare(
     let mut outliers = outliers(&of_normal, &of_sample, &peers, settings.thresholds.t1);
     // What is different in the sample as a whole comes before what is odd in one execution.
     outliers.sort_by_key(|outlier| !found.is_flagged(state_name(outlier.state)));
-    found.note_kinds(
-        [(&normal_points, normal_kinds.clone()), (&sample_points, sample_kinds)],
-        &pairing,
-    );
+    let sets = [(&normal_points, normal_kinds), (&sample_points, sample_kinds)];
+    found.note_kinds(sets, &pairing);
     found.localise((normal, sample), &outliers, &peers, progress);
     Ok(found)
 }
@@ -357,27 +362,26 @@ impl Comparison {
     }
 
     fn note_kinds(&mut self, sets: [(&Points, Kinds); 2], pairing: &Pairing) {
-        let clusters = &mut self.clusters;
-        clusters.standardised = STANDARDISED;
-        for (set, (points, kinds)) in ["normal", "sample"].into_iter().zip(sets) {
-            let is_normal = set == "normal";
-            fn of<T>(both: &mut Both<T>, is_normal: bool) -> &mut T {
-                if is_normal { &mut both.normal } else { &mut both.sample }
-            }
-            *of(&mut clusters.points, is_normal) = points.iter().map(<[f64]>::to_vec).collect();
-            *of(&mut clusters.kinds, is_normal) = kinds.kinds;
-            if let Some(ordering) = kinds.ordering {
-                let finite = |value: &f64| Some(*value).filter(|value| value.is_finite());
-                *of(&mut clusters.reachability, is_normal) =
-                    ordering.reachability.iter().map(finite).collect();
-                *of(&mut clusters.order, is_normal) = ordering.order;
-            }
-            match is_normal {
-                true => clusters.normal = kinds.labels,
-                false => clusters.sample = kinds.labels,
-            }
-            clusters.notes.extend(kinds.note.map(|note| format!("{set}: {note}")));
-        }
+        let notes = ["normal", "sample"].into_iter().zip(&sets);
+        let note = |(set, (_, kinds)): (&str, &(&Points, Kinds))| {
+            kinds.note.as_ref().map(|note| format!("{set}: {note}"))
+        };
+        self.clusters = Clusters {
+            notes: notes.filter_map(note).collect(),
+            standardised: STANDARDISED,
+            points: Both::of(&sets, |(points, _)| points.iter().map(<[f64]>::to_vec).collect()),
+            kinds: Both::of(&sets, |(_, kinds)| kinds.kinds.clone()),
+            order: Both::of(&sets, |(_, kinds)| {
+                kinds.ordering.as_ref().map_or_else(Vec::new, |ordering| ordering.order.clone())
+            }),
+            reachability: Both::of(&sets, |(_, kinds)| {
+                let all = kinds.ordering.iter().flat_map(|ordering| &ordering.reachability);
+                all.map(|value| Some(*value).filter(|value| value.is_finite())).collect()
+            }),
+            ..Clusters::default()
+        };
+        let [normal, sample] = sets;
+        (self.clusters.normal, self.clusters.sample) = (normal.1.labels, sample.1.labels);
         self.pairs =
             pairing.pairs.iter().map(|pair| (pair.sample, pair.normal, pair.silhouette)).collect();
         self.paired_alone.clone_from(&pairing.alone);
@@ -392,12 +396,9 @@ impl Comparison {
         progress: &mut dyn FnMut(Progress),
     ) {
         // Outliers come with what matters the most first, and so do their executions.
-        let mut executions: Vec<usize> = Vec::new();
-        for outlier in outliers {
-            if !executions.contains(&outlier.execution) {
-                executions.push(outlier.execution);
-            }
-        }
+        let mut seen = BTreeSet::new();
+        let all = outliers.iter().map(|outlier| outlier.execution);
+        let mut executions: Vec<usize> = all.filter(|execution| seen.insert(*execution)).collect();
         self.not_localised = executions.len().saturating_sub(MAX_LOCALISED);
         executions.truncate(MAX_LOCALISED);
         let count = executions.len();

@@ -85,7 +85,7 @@ pub fn kinds(
             kinds,
             count: if is_each { count } else { count.min(1) },
             note: Some(format!(
-                "{count} executions are fewer than the {} that make a cluster: {what}",
+                "there are {count} of the {} executions that a cluster needs: {what}",
                 clustering.min_points
             )),
         });
@@ -159,7 +159,7 @@ mod tests {
         let points = points(&two()[..4]).unwrap();
         let found = kinds(&points, &Clustering::default(), true).unwrap();
         assert_eq!((found.count, &*found.kinds), (4, &[0, 1, 2, 3][..]));
-        assert!(found.note.unwrap().starts_with("4 executions are fewer than the 5"));
+        assert!(found.note.unwrap().starts_with("there are 4 of the 5 executions"));
         let found = kinds(&points, &Clustering::default(), false).unwrap();
         assert_eq!((found.count, &*found.kinds), (1, &[0, 0, 0, 0][..]));
     }

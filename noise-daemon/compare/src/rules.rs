@@ -94,8 +94,6 @@ pub struct Verdict {
     pub not_counted: Vec<Flag>,
     /// All states that occur.
     pub times: Vec<Times>,
-    /// How often chance may make one rule of one state hold.
-    pub chance_of_each: f64,
     /// Whether there are too few executions to tell from chance, whatever they are like.
     pub is_too_few: bool,
 }
@@ -149,7 +147,7 @@ pub fn judge(
     let chance_of_each = thresholds.chance / (2 * states.len()).max(1) as f64;
     let is_too_few = thresholds.chance < 1.0
         && chance::least(normal_vectors.len(), sample_vectors.len()) > chance_of_each;
-    let mut verdict = Verdict { chance_of_each, is_too_few, ..Verdict::default() };
+    let mut verdict = Verdict { is_too_few, ..Verdict::default() };
     let spans = normal.iter().map(|traced| traced.span_ns as f64);
     let least_ns = thresholds.least * Moments::of(spans).mean;
     for state in states {

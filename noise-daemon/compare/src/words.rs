@@ -6,6 +6,9 @@ use noise_trace::delays::document::Culprit;
 
 use crate::comparison::Place;
 
+/// The cause of a wait that the execution's own quota made.
+const QUOTA: &str = "throttle";
+
 /// What someone in a state does.
 pub fn doing(state: &str) -> &str {
     match state {
@@ -36,6 +39,7 @@ fn whom(culprit: &Culprit) -> Option<String> {
         ("idle", _) => Some("an idle CPU".to_owned()),
         ("thread", _) => Some(thread(&culprit.comm, culprit.tid)),
         ("self", _) => Some("its own requests".to_owned()),
+        (QUOTA, _) => Some("its own CPU quota".to_owned()),
         (cause, true) => Some(cause.to_owned()),
         (cause, false) => Some(format!("{} ({cause})", clean(&culprit.comm))),
     }
@@ -63,8 +67,13 @@ pub fn sentence(place: &Place, begin_ns: u64, normal: usize) -> String {
             duration(place.mean_ns)
         ),
     };
-    let behind = place.culprits.iter().find_map(whom).filter(|_| place.is_own);
-    let behind = behind.map_or_else(String::new, |whom| format!(", behind {whom}"));
+    let named = |culprit: &Culprit| {
+        // A quota is no one else's doing.
+        let how = if culprit.cause == QUOTA { "held back by" } else { "behind" };
+        whom(culprit).map(|whom| format!(", {how} {whom}"))
+    };
+    let behind = place.culprits.iter().find_map(named).filter(|_| place.is_own);
+    let behind = behind.unwrap_or_default();
     format!("at {at}: {doing}{times} {usual}, +{}{behind}", duration(place.lost_ns))
 }
 
@@ -107,6 +116,12 @@ mod tests {
         assert_eq!(
             sentence(&usual, 500, 30),
             "at 1.20 s: blocked on disk for 42.0 ms where normal runs are for 1.00 ms, +41.0 ms"
+        );
+        let quota = vec![Culprit { tid: -1, comm: String::new(), cause: "throttle", ns: 8 }];
+        let stopped = Place { state: "waiting_cpu", times: 1, culprits: quota, ..place() };
+        assert_eq!(
+            sentence(&stopped, 500, 30),
+            "at 1.20 s: waiting for a CPU where 29 of 30 normal runs are not, +41.0 ms, held back by its own CPU quota"
         );
         let others = Place { is_own: false, state: "running", times: 2, ..place() };
         assert_eq!(

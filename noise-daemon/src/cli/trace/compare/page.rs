@@ -60,10 +60,11 @@ fn answer(comparison: &Comparison) -> String {
         _ => String::new(),
     };
     let took = format!(
-        "{} took {} on average, {} normal ones {}",
+        "{} took {} on average, {} normal {} {}",
         executions(sample.len()),
         duration(mean_ns(sample)),
         normal.len(),
+        if normal.len() == 1 { "one" } else { "ones" },
         duration(mean_ns(normal))
     );
     let Some(worst) = worst_state(comparison) else {
@@ -72,11 +73,11 @@ fn answer(comparison: &Comparison) -> String {
     let too_long =
         comparison.anomalies.iter().filter(|anomaly| anomaly.state == worst.state).count();
     let more = format!(
-        "{name}{took}. What is longer is {}: {} instead of {}; {too_long} of {} are too long in it.",
+        "{name}{took}. What is longer is {}: {} instead of {}; too long in it are {too_long} of {}.",
         state(worst.state),
         duration(worst.sample_mean_ns),
         duration(worst.normal_mean_ns),
-        executions(sample.len())
+        sample.len()
     );
     let first = comparison
         .anomalies
@@ -201,12 +202,12 @@ fn kinds(page: &mut Painted, comparison: &Comparison, columns: usize) {
     let how = match between {
         0 => String::new(),
         _ if normal.len() == 1 => String::new(),
-        between => format!("; {between} of these lie between clusters, and count with the nearest"),
+        between => format!("; {between} of them lie between clusters, and count with the nearest"),
     };
     item(
         page,
         &format!(
-            "{} normal: {} executions{how} (OPTICS of {}, at least {} points, xi {})",
+            "{} normal, of so many executions: {}{how} (OPTICS of {}, at least {} points, xi {})",
             normal.len(),
             shown.join(", "),
             clusters.standardised,
@@ -299,11 +300,15 @@ fn anomalies(page: &mut Painted, comparison: &Comparison, columns: usize) {
     }
     let more = comparison.localised.len().saturating_sub(SHOWN_EXECUTIONS);
     if more > 0 {
-        page.plain(&format!("  {} more are in --json\n", executions(more)));
+        let text = match more {
+            1 => "1 more execution is in --json".to_owned(),
+            more => format!("{more} more executions are in --json"),
+        };
+        page.plain(&format!("  {text}\n"));
     }
     if comparison.not_localised > 0 {
         page.plain(&format!(
-            "  {} more have anomalies, and were not put beside normal ones\n",
+            "  of {} with anomalies the paths were not put beside normal ones: others lost more\n",
             executions(comparison.not_localised)
         ));
     }

@@ -90,7 +90,7 @@ fn few_executions_and_no_guard_are_said() {
     let settings = Settings::default();
     let few = shown(&set(3, 0), &set(1, 90), &settings);
     assert!(few.contains("These are too few executions to tell from chance"), "{few}");
-    assert!(few.contains("normal: 3 executions are fewer than the 5 that make a cluster"), "{few}");
+    assert!(few.contains("normal: there are 3 of the 5 executions that a cluster needs"), "{few}");
     let thresholds = Thresholds { chance: 1.0, ..settings.thresholds };
     let bare = shown(&set(3, 0), &set(1, 90), &Settings { thresholds, ..settings });
     assert!(bare.contains("No account is taken of chance."), "{bare}");
@@ -99,8 +99,8 @@ fn few_executions_and_no_guard_are_said() {
 #[test]
 fn more_than_a_page_has_room_for_is_counted() {
     let text = shown(&set(200, 0), &set(40, 90), &Settings::default());
-    assert!(text.contains("  15 executions more are in --json\n"), "{text}");
-    assert!(text.contains("  20 executions more have anomalies"), "{text}");
+    assert!(text.contains("  15 more executions are in --json\n"), "{text}");
+    assert!(text.contains("  of 20 executions with anomalies the paths were not put"), "{text}");
     assert!(text.contains("of a kind, 30 normal ones are taken"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
 }
