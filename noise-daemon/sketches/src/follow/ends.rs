@@ -337,6 +337,9 @@ impl Follower {
         let place = self.end(machine, end);
         self.uses(place, thread, now_ns);
         let current = self.current(thread);
+        if let Some(current) = current {
+            self.sends(thread, current);
+        }
         let known = self.ends.open_mut(place, thread);
         let known = known.map(|open| (open.role, open.answered.is_some()));
         if known.is_none()

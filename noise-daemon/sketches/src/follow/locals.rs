@@ -39,7 +39,16 @@ impl Follower {
         });
         let id = self.store.open(marker, thread, key, from.at_ns);
         let Some(person) = self.persons.get_mut(thread) else { return id };
-        let implicit = Implicit { id, from, asks, answered: None, bound: None, pending: 0 };
+        let implicit = Implicit {
+            id,
+            from,
+            key,
+            asks,
+            has_sent: asks,
+            answered: None,
+            bound: None,
+            pending: 0,
+        };
         person.implicit.push(implicit);
         person.current = Some(id);
         if person.implicit.len() > MAX_IMPLICIT {
@@ -77,6 +86,14 @@ impl Follower {
         }
     }
 
+    /// A thread sends something while it works on a slice.
+    pub(super) fn sends(&mut self, thread: ThreadId, slice: SliceId) {
+        let Some(person) = self.persons.get_mut(thread) else { return };
+        if let Some(implicit) = person.implicit.iter_mut().find(|known| known.id == slice) {
+            implicit.has_sent = true;
+        }
+    }
+
     /// The slice that a thread works on when it sends or posts; a new one where it works on nothing.
     pub(super) fn work_on(
         &mut self,
@@ -90,11 +107,28 @@ impl Follower {
             person.implicit.iter().any(|implicit| implicit.id == slice && implicit.is_answered())
         };
         if let Some(current) = current.filter(|current| !is_over(*current)) {
+            self.sends(thread, current);
             return Some(current);
         }
         let (machine, from) = (person.machine, person.mark_entry(now_ns));
         let key = self.store.local(machine, local);
         Some(self.open_implicit(thread, (local.into(), key), from, true))
+    }
+
+    /// Where something came that a slice began with, and the thread sent something since, the next piece of work begins,
+    /// also where it did not sleep before.
+    fn ends_before(&mut self, thread: ThreadId, now_ns: u64, key: u32) {
+        let Some(current) = self.current(thread) else { return };
+        let Some(person) = self.persons.get_mut(thread) else { return };
+        if person.call.is_some_and(|call| call.slept) {
+            return;
+        }
+        let mark = person.mark_entry(now_ns);
+        let begun = person.implicit.iter_mut().find(|known| known.id == current);
+        if let Some(begun) = begun.filter(|known| known.key == key && known.has_sent) {
+            begun.bound = Some(mark);
+            person.current = None;
+        }
     }
 
     /// The slice that something belongs to which came from these, and whether it is new: the one that the thread works on
@@ -106,6 +140,7 @@ impl Follower {
         begins: (Marker, u32),
         from: &[SliceId],
     ) -> (SliceId, bool) {
+        self.ends_before(thread, now_ns, begins.1);
         let current = self.current(thread).filter(|current| !self.store.is_answered(*current));
         let Some(person) = self.persons.get(thread) else { return (NONE, false) };
         let slept = person.call.is_some_and(|call| call.slept);
@@ -120,7 +155,7 @@ impl Follower {
         };
         let waits = current.filter(|_| slept);
         if let Some(slice) = waits.or_else(returned).or(current) {
-            if self.is_for_request(slice) {
+            if self.is_work(slice) {
                 self.resume(thread, slice, now_ns);
             }
             return (slice, false);

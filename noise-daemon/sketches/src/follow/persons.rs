@@ -51,8 +51,12 @@ pub struct Implicit {
     pub id: SliceId,
     /// Its begin.
     pub from: Mark,
+    /// What it began with, by the place of that among keys.
+    pub key: u32,
     /// It began with something that the thread sent, not with what came.
     pub asks: bool,
+    /// The thread sent something in it.
+    pub has_sent: bool,
     /// The latest that came back.
     pub answered: Option<Mark>,
     /// Where it ends, unless something comes back.
