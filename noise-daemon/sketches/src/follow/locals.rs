@@ -51,6 +51,9 @@ impl Follower {
         };
         person.implicit.push(implicit);
         person.current = Some(id);
+        if !asks {
+            person.begins = Some(key);
+        }
         if person.implicit.len() > MAX_IMPLICIT {
             let oldest = person.implicit.remove(0);
             self.finish_implicit(thread, &oldest);
@@ -103,6 +106,9 @@ impl Follower {
     ) -> Option<SliceId> {
         let current = self.current(thread);
         let person = self.persons.get(thread)?;
+        if current.is_none() && person.is_unsure {
+            return None;
+        }
         let is_over = |slice: SliceId| {
             person.implicit.iter().any(|implicit| implicit.id == slice && implicit.is_answered())
         };
@@ -141,6 +147,12 @@ impl Follower {
         from: &[SliceId],
     ) -> (SliceId, bool) {
         self.ends_before(thread, now_ns, begins.1);
+        if let Some(person) = self.persons.get_mut(thread).filter(|person| person.is_unsure) {
+            if person.begins != Some(begins.1) {
+                return (NONE, false);
+            }
+            person.is_unsure = false;
+        }
         let current = self.current(thread).filter(|current| !self.store.is_answered(*current));
         let Some(person) = self.persons.get(thread) else { return (NONE, false) };
         let slept = person.call.is_some_and(|call| call.slept);
@@ -166,7 +178,7 @@ impl Follower {
 
     pub(super) fn put(&mut self, thread: ThreadId, now_ns: u64, local: Local, length: u64) {
         let machine = self.persons.machine(thread);
-        let Some(slice) = self.work_on(thread, now_ns, local) else { return };
+        let slice = self.work_on(thread, now_ns, local).unwrap_or(NONE);
         let bytes = Bytes { at: None, length };
         let way = Way::Local(machine, local);
         let joined = self.channels.sent(way, bytes, false, (slice, now_ns), self.losses);
@@ -208,7 +220,7 @@ impl Follower {
 
     pub(super) fn posted(&mut self, thread: ThreadId, now_ns: u64, local: Local) {
         let machine = self.persons.machine(thread);
-        let Some(slice) = self.work_on(thread, now_ns, local) else { return };
+        let slice = self.work_on(thread, now_ns, local).unwrap_or(NONE);
         let post = Post { slice, sent_ns: now_ns };
         self.tokens.posted(machine, local, post, self.losses);
     }

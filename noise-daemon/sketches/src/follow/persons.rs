@@ -116,6 +116,10 @@ pub struct Person {
     pub off_ns: Option<u64>,
     /// It is gone.
     pub has_ended: bool,
+    /// Events of it were lost, and it may go on with what is not known.
+    pub is_unsure: bool,
+    /// What its pieces of work begin with, by the place of that among keys: the latest.
+    pub begins: Option<u32>,
     /// Losses by when it was last seen: of its CPU while it runs, else of all.
     seen: u32,
 }

@@ -83,6 +83,8 @@ impl Follower {
         for implicit in &mut person.implicit {
             implicit.bound.get_or_insert_with(|| mark.clone());
         }
+        // What was under way when events were lost is over, as far as that can be known.
+        person.is_unsure &= purpose != Purpose::Loop && person.begins.is_some();
         let is_over = match self.current(thread) {
             None => true,
             // Of connections alone it goes on with what is not answered.
@@ -261,6 +263,7 @@ impl Follower {
         self.leaves(thread);
         let Some(person) = self.persons.get_mut(thread) else { return };
         person.current = None;
+        person.is_unsure = true;
         person.woken = None;
         person.off_ns = None;
         person.fresh.clear();

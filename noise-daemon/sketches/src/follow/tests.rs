@@ -206,6 +206,27 @@ fn requests_of_several_on_one_connection_are_left_out() {
 }
 
 #[test]
+fn a_server_that_greets_first_is_a_server() {
+    let mut scene = Scene::default();
+    let (client, server) = (end(1, 11, 12), end(2, 12, 11));
+    scene.run(1).run(2);
+    scene.enter(1, Purpose::Connect, None).done(1, Act::Connected(client));
+    scene.enter(2, Purpose::Receive, None).done(2, Act::Accepted(server));
+    scene.enter(2, Purpose::Send, None).done(2, Act::Sent(server, bytes(0, 5)));
+    scene.enter(1, Purpose::Receive, None).done(1, Act::Received(client, bytes(0, 5)));
+    for at in [5, 10] {
+        scene.enter(1, Purpose::Send, None).done(1, Act::Sent(client, bytes(at, 5)));
+        scene.enter(2, Purpose::Receive, None).done(2, Act::Received(server, bytes(at, 5)));
+        scene.enter(2, Purpose::Send, None).done(2, Act::Sent(server, bytes(at, 5)));
+        scene.enter(1, Purpose::Receive, None).done(1, Act::Received(client, bytes(at, 5)));
+    }
+    let system = scene.finish();
+    let asked = [(1, "tcp_send"), (2, "tcp_receive"), (1, "tcp_send"), (2, "tcp_receive")];
+    assert_eq!(slices(&system), asked);
+    assert_eq!(edges(&system).len(), 4);
+}
+
+#[test]
 fn messages_go_in_their_order() {
     let mut scene = Scene::default();
     let udp = |id, out, into| End { protocol: Protocol::Udp, ..end(id, out, into) };
