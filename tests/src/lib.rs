@@ -40,4 +40,5 @@ pub mod surroundings;
 pub mod talk;
 pub mod task;
 pub mod terminal;
+pub mod tiers;
 pub mod toll;

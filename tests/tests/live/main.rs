@@ -47,6 +47,7 @@ mod recorder;
 mod referee;
 mod scenario;
 mod sched;
+mod sketches;
 mod state;
 mod successors;
 mod systemd;
@@ -163,6 +164,7 @@ fn main() -> ExitCode {
         ("marks", marks::TESTS),
         ("critical_paths", critical_paths::TESTS),
         ("compared", compared::TESTS),
+        ("sketches", sketches::TESTS),
         ("attribution", attribution::TESTS),
         ("scenario", scenario::TESTS),
         ("faults", faults::TESTS),

@@ -288,6 +288,7 @@ impl Feed {
 
     fn accepted(&mut self, at: At, tid: i32, pid: i32, call: &InCall, fields: &Fields) {
         let machine = at.machine;
+        self.sockets.accepted(machine, &fields.noised);
         let end = match fields.is_ours {
             true => match self.sockets.object(machine, &fields.noised, [None; 2]) {
                 Some(Object::End(end)) => end,

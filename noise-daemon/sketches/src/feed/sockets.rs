@@ -33,6 +33,8 @@ fn number(of: impl Hash) -> u64 {
 #[derive(Clone, Debug, Default)]
 pub struct Sockets {
     known: HashMap<(u16, u64), [SocketAddr; 2]>,
+    /// Which unix socket accepted the connection of another one: what that says of its peer was said before.
+    accepted: HashMap<(u16, u64), u64>,
 }
 
 impl Sockets {
@@ -48,6 +50,17 @@ impl Sockets {
         self.known.insert((machine, inode), [local, remote]);
     }
 
+    /// A connection was accepted by that socket.
+    pub fn accepted(&mut self, machine: u16, noised: &Noised) {
+        if noised.kind != kind::UNIX || noised.peer == 0 {
+            return;
+        }
+        if self.accepted.len() >= MAX_SOCKETS {
+            self.accepted.clear();
+        }
+        self.accepted.insert((machine, noised.peer), noised.id);
+    }
+
     /// What a call of our recordings is about; `addresses` are those that this one call named.
     pub fn object(
         &self,
@@ -55,7 +68,10 @@ impl Sockets {
         noised: &Noised,
         addresses: [Option<SocketAddr>; 2],
     ) -> Option<Object> {
-        let Noised { kind, id, peer, .. } = *noised;
+        let Noised { kind, id, mut peer, .. } = *noised;
+        if (kind, peer) == (kind::UNIX, 0) {
+            peer = self.accepted.get(&(machine, id)).copied().unwrap_or(0);
+        }
         Some(match kind {
             kind::TCP => Object::End(self.internet(machine, noised, addresses, Protocol::Tcp)),
             kind::UDP => Object::End(self.internet(machine, noised, addresses, Protocol::Udp)),
@@ -162,10 +178,14 @@ mod tests {
 
     #[test]
     fn unix_sockets_meet_once_they_are_accepted() {
-        let sockets = Sockets::default();
+        let mut sockets = Sockets::default();
         let unix = |id, peer| Noised { kind: kind::UNIX, id, peer, position: 0 };
         let client = end(sockets.object(0, &unix(5, 0), [None; 2]));
         let server = end(sockets.object(0, &unix(6, 5), [None; 2]));
         assert_eq!((client.out, client.into), (server.into, 0));
+        // The client is in its call since before that.
+        sockets.accepted(0, &unix(6, 5));
+        let client = end(sockets.object(0, &unix(5, 0), [None; 2]));
+        assert_eq!((client.out, client.into), (server.into, server.out));
     }
 }

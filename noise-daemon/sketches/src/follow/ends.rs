@@ -71,24 +71,26 @@ struct Connection {
     key: u32,
     opens: Vec<Open>,
     life: Option<Life>,
-    /// What threads here were first.
+    /// What threads here are: the side that accepted serves, the one that connected asks. Else what one was first.
     role: Option<Role>,
+    /// It was seen to be accepted, or to connect.
+    is_sure: bool,
+    /// Threads that asked, or that connected it.
+    asked: Vec<ThreadId>,
     /// Threads of which events were lost: what they do first may go on with something that is not known.
     unsure: Vec<ThreadId>,
 }
 
 impl Connection {
-    /// Whether what a thread does, as it never began something here in that role, goes on with what was lost. If not, it
-    /// begins something.
-    fn goes_on_with_lost(&mut self, thread: ThreadId, role: Role) -> bool {
-        let Some(place) = self.unsure.iter().position(|unsure| *unsure == thread) else {
+    /// Whether what a thread receives here was not asked for, so that it begins nothing: the answer to what was lost, or what
+    /// the other side sends by itself.
+    fn is_unasked(&mut self, thread: ThreadId, is_unsure: bool) -> bool {
+        if self.role != Some(Role::Asks) {
+            self.unsure.retain(|unsure| *unsure != thread);
             return false;
-        };
-        if self.role.is_some_and(|own| own != role) {
-            return true;
         }
-        self.unsure.swap_remove(place);
-        false
+        let is_lost = is_unsure || self.unsure.contains(&thread);
+        is_lost || (self.is_sure && self.asked.contains(&thread))
     }
 }
 
@@ -123,6 +125,8 @@ impl Ends {
             opens: Vec::new(),
             life: None,
             role: None,
+            is_sure: false,
+            asked: Vec::new(),
             unsure: Vec::new(),
         };
         let place = match self.free.pop() {
@@ -237,9 +241,13 @@ impl Follower {
         let id = self.store.open(marker, thread, key, from.at_ns);
         let connection = self.ends.get_mut(place)?;
         connection.life = Some(Life { thread, id, from, is_used: false });
+        connection.is_sure = true;
         connection.role = match marker {
             Marker::Accept(_) => Some(Role::Serves),
-            _ => Some(Role::Asks),
+            _ => {
+                connection.asked.push(thread);
+                Some(Role::Asks)
+            }
         };
         self.persons.get_mut(thread)?.ends.insert(place);
         Some((id, key))
@@ -337,17 +345,18 @@ impl Follower {
         let place = self.end(machine, end);
         self.uses(place, thread, now_ns);
         let current = self.current(thread);
+        if let Some(current) = current {
+            self.sends(thread, current);
+        }
         let known = self.ends.open_mut(place, thread);
         let known = known.map(|open| (open.role, open.answered.is_some()));
-        if known.is_none()
-            && let Some(current) = current
-            && self.answers(place, current)
-        {
-            self.goes(end, bytes, (current, now_ns));
-            return;
-        }
-        if known.is_none() && self.is_of_lost(place, thread, Role::Asks) {
-            self.goes(end, bytes, (NONE, now_ns));
+        let serves = self.ends.get_mut(place).is_some_and(|of| of.role == Some(Role::Serves));
+        if known.is_none() && serves {
+            // The answer to what another thread received, or what was not asked for.
+            if let Some(current) = current {
+                self.answers(place, current);
+            }
+            self.goes(end, bytes, (current.unwrap_or(NONE), now_ns));
             return;
         }
         let Some(person) = self.persons.get(thread) else { return };
@@ -385,11 +394,6 @@ impl Follower {
         }
     }
 
-    fn is_of_lost(&mut self, place: u32, thread: ThreadId, role: Role) -> bool {
-        let connection = self.ends.get_mut(place);
-        connection.is_some_and(|connection| connection.goes_on_with_lost(thread, role))
-    }
-
     /// What a slice sends is on its way.
     fn goes(&mut self, end: &End, bytes: Bytes, from: (SliceId, u64)) {
         if end.out == 0 {
@@ -402,23 +406,20 @@ impl Follower {
         }
     }
 
-    /// Whether a slice was caused by a request that another thread received on a connection: then what it sends there is the
-    /// answer.
-    fn answers(&mut self, place: u32, slice: SliceId) -> bool {
+    /// Where a slice was caused by a request that another thread received on a connection, what it sends there is the answer.
+    fn answers(&mut self, place: u32, slice: SliceId) {
         let requests: Vec<SliceId> = self.ends.requests(place).collect();
-        if requests.is_empty() {
-            return false;
-        }
         let mut slice = slice;
         for _ in 0..MAX_CHAIN {
-            let Some(found) = self.store.get(slice) else { return false };
+            let Some(found) = self.store.get(slice).filter(|_| !requests.is_empty()) else {
+                return;
+            };
             if let Some(request) = requests.iter().find(|id| self.store.whole(**id) == slice) {
                 self.ends.done(place, *request);
-                return true;
+                return;
             }
             slice = self.store.whole(found.cause);
         }
-        false
     }
 
     /// One more part of what a thread does on a connection, or the first one.
@@ -449,6 +450,10 @@ impl Follower {
             }
             None => {
                 connection.role.get_or_insert(role);
+                if role == Role::Asks && !connection.asked.contains(&thread) {
+                    connection.asked.push(thread);
+                }
+                connection.unsure.retain(|unsure| *unsure != thread);
                 connection.opens.push(Open {
                     thread,
                     role,
@@ -469,15 +474,15 @@ impl Follower {
         let place = self.end(machine, end);
         self.uses(place, thread, now_ns);
         let has_open = self.ends.open_mut(place, thread).is_some();
-        let is_of_lost = !has_open && self.is_of_lost(place, thread, Role::Serves);
+        let is_unsure = self.persons.get(thread).is_some_and(|person| person.is_unsure);
+        let is_unasked = !has_open
+            && self.ends.get_mut(place).is_some_and(|of| of.is_unasked(thread, is_unsure));
+        let current = self.current(thread);
         let Some(person) = self.persons.get_mut(thread) else { return };
         let open = self.ends.open_mut(place, thread);
         let known = open.as_ref().map(|open| (open.role, open.answered.is_some()));
         let (target, opens) = match known {
-            None if is_of_lost => {
-                person.current = None;
-                (None, false)
-            }
+            None if is_unasked => (current, false),
             Some((Role::Asks, _)) => {
                 let to = person.mark(now_ns, true);
                 let cause = open.and_then(|open| open.parts.first()).and_then(|part| part.cause);
@@ -509,6 +514,7 @@ impl Follower {
                 (id, opens)
             }
             Some((Role::Serves, true)) | None => {
+                person.is_unsure = false;
                 let from = person.mark(now_ns, false);
                 self.over(place, thread, Why::Over);
                 let id = self.more(place, thread, Role::Serves, end, from, None);

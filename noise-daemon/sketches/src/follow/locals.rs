@@ -39,9 +39,21 @@ impl Follower {
         });
         let id = self.store.open(marker, thread, key, from.at_ns);
         let Some(person) = self.persons.get_mut(thread) else { return id };
-        let implicit = Implicit { id, from, asks, answered: None, bound: None, pending: 0 };
+        let implicit = Implicit {
+            id,
+            from,
+            key,
+            asks,
+            has_sent: asks,
+            answered: None,
+            bound: None,
+            pending: 0,
+        };
         person.implicit.push(implicit);
         person.current = Some(id);
+        if !asks {
+            person.begins = Some(key);
+        }
         if person.implicit.len() > MAX_IMPLICIT {
             let oldest = person.implicit.remove(0);
             self.finish_implicit(thread, &oldest);
@@ -77,6 +89,14 @@ impl Follower {
         }
     }
 
+    /// A thread sends something while it works on a slice.
+    pub(super) fn sends(&mut self, thread: ThreadId, slice: SliceId) {
+        let Some(person) = self.persons.get_mut(thread) else { return };
+        if let Some(implicit) = person.implicit.iter_mut().find(|known| known.id == slice) {
+            implicit.has_sent = true;
+        }
+    }
+
     /// The slice that a thread works on when it sends or posts; a new one where it works on nothing.
     pub(super) fn work_on(
         &mut self,
@@ -86,15 +106,35 @@ impl Follower {
     ) -> Option<SliceId> {
         let current = self.current(thread);
         let person = self.persons.get(thread)?;
+        if current.is_none() && person.is_unsure {
+            return None;
+        }
         let is_over = |slice: SliceId| {
             person.implicit.iter().any(|implicit| implicit.id == slice && implicit.is_answered())
         };
         if let Some(current) = current.filter(|current| !is_over(*current)) {
+            self.sends(thread, current);
             return Some(current);
         }
         let (machine, from) = (person.machine, person.mark_entry(now_ns));
         let key = self.store.local(machine, local);
         Some(self.open_implicit(thread, (local.into(), key), from, true))
+    }
+
+    /// Where something came that a slice began with, and the thread sent something since, the next piece of work begins,
+    /// also where it did not sleep before.
+    fn ends_before(&mut self, thread: ThreadId, now_ns: u64, key: u32) {
+        let Some(current) = self.current(thread) else { return };
+        let Some(person) = self.persons.get_mut(thread) else { return };
+        if person.call.is_some_and(|call| call.slept) {
+            return;
+        }
+        let mark = person.mark_entry(now_ns);
+        let begun = person.implicit.iter_mut().find(|known| known.id == current);
+        if let Some(begun) = begun.filter(|known| known.key == key && known.has_sent) {
+            begun.bound = Some(mark);
+            person.current = None;
+        }
     }
 
     /// The slice that something belongs to which came from these, and whether it is new: the one that the thread works on
@@ -106,6 +146,13 @@ impl Follower {
         begins: (Marker, u32),
         from: &[SliceId],
     ) -> (SliceId, bool) {
+        self.ends_before(thread, now_ns, begins.1);
+        if let Some(person) = self.persons.get_mut(thread).filter(|person| person.is_unsure) {
+            if person.begins != Some(begins.1) {
+                return (NONE, false);
+            }
+            person.is_unsure = false;
+        }
         let current = self.current(thread).filter(|current| !self.store.is_answered(*current));
         let Some(person) = self.persons.get(thread) else { return (NONE, false) };
         let slept = person.call.is_some_and(|call| call.slept);
@@ -120,7 +167,7 @@ impl Follower {
         };
         let waits = current.filter(|_| slept);
         if let Some(slice) = waits.or_else(returned).or(current) {
-            if self.is_for_request(slice) {
+            if self.is_work(slice) {
                 self.resume(thread, slice, now_ns);
             }
             return (slice, false);
@@ -131,7 +178,7 @@ impl Follower {
 
     pub(super) fn put(&mut self, thread: ThreadId, now_ns: u64, local: Local, length: u64) {
         let machine = self.persons.machine(thread);
-        let Some(slice) = self.work_on(thread, now_ns, local) else { return };
+        let slice = self.work_on(thread, now_ns, local).unwrap_or(NONE);
         let bytes = Bytes { at: None, length };
         let way = Way::Local(machine, local);
         let joined = self.channels.sent(way, bytes, false, (slice, now_ns), self.losses);
@@ -173,7 +220,7 @@ impl Follower {
 
     pub(super) fn posted(&mut self, thread: ThreadId, now_ns: u64, local: Local) {
         let machine = self.persons.machine(thread);
-        let Some(slice) = self.work_on(thread, now_ns, local) else { return };
+        let slice = self.work_on(thread, now_ns, local).unwrap_or(NONE);
         let post = Post { slice, sent_ns: now_ns };
         self.tokens.posted(machine, local, post, self.losses);
     }

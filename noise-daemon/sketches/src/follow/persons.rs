@@ -51,8 +51,12 @@ pub struct Implicit {
     pub id: SliceId,
     /// Its begin.
     pub from: Mark,
+    /// What it began with, by the place of that among keys.
+    pub key: u32,
     /// It began with something that the thread sent, not with what came.
     pub asks: bool,
+    /// The thread sent something in it.
+    pub has_sent: bool,
     /// The latest that came back.
     pub answered: Option<Mark>,
     /// Where it ends, unless something comes back.
@@ -112,6 +116,10 @@ pub struct Person {
     pub off_ns: Option<u64>,
     /// It is gone.
     pub has_ended: bool,
+    /// Events of it were lost, and it may go on with what is not known.
+    pub is_unsure: bool,
+    /// What its pieces of work begin with, by the place of that among keys: the latest.
+    pub begins: Option<u32>,
     /// Losses by when it was last seen: of its CPU while it runs, else of all.
     seen: u32,
 }

@@ -83,6 +83,8 @@ impl Follower {
         for implicit in &mut person.implicit {
             implicit.bound.get_or_insert_with(|| mark.clone());
         }
+        // What was under way when events were lost is over, as far as that can be known.
+        person.is_unsure &= purpose != Purpose::Loop && person.begins.is_some();
         let is_over = match self.current(thread) {
             None => true,
             // Of connections alone it goes on with what is not answered.
@@ -207,20 +209,24 @@ impl Follower {
         });
     }
 
-    /// Whether a slice is more than one of processes that make each other: what these do otherwise, such as the requests of a
-    /// client, is apart.
+    /// Whether a slice was caused by a request that a thread received, or is one. A process that no request made may make
+    /// many requests itself, which are apart.
     pub(super) fn is_for_request(&self, slice: SliceId) -> bool {
         let mut slice = slice;
         for _ in 0..MAX_CHAIN {
             match self.store.get(slice) {
                 None => return false,
-                Some(found) if found.marker == Marker::Process => {
-                    slice = self.store.whole(found.cause);
-                }
-                Some(_) => return true,
+                Some(found) if matches!(found.marker, Marker::Receive(_)) => return true,
+                Some(found) => slice = self.store.whole(found.cause),
             }
         }
         false
+    }
+
+    /// Whether a thread may go on with a slice.
+    pub(super) fn is_work(&self, slice: SliceId) -> bool {
+        let is_process = self.store.get(slice).is_some_and(|found| found.marker == Marker::Process);
+        !is_process || self.is_for_request(slice)
     }
 
     pub(super) fn exited(&mut self, input: &Input<'_>, tid: i32) {
@@ -257,6 +263,7 @@ impl Follower {
         self.leaves(thread);
         let Some(person) = self.persons.get_mut(thread) else { return };
         person.current = None;
+        person.is_unsure = true;
         person.woken = None;
         person.off_ns = None;
         person.fresh.clear();

@@ -206,6 +206,27 @@ fn requests_of_several_on_one_connection_are_left_out() {
 }
 
 #[test]
+fn a_server_that_greets_first_is_a_server() {
+    let mut scene = Scene::default();
+    let (client, server) = (end(1, 11, 12), end(2, 12, 11));
+    scene.run(1).run(2);
+    scene.enter(1, Purpose::Connect, None).done(1, Act::Connected(client));
+    scene.enter(2, Purpose::Receive, None).done(2, Act::Accepted(server));
+    scene.enter(2, Purpose::Send, None).done(2, Act::Sent(server, bytes(0, 5)));
+    scene.enter(1, Purpose::Receive, None).done(1, Act::Received(client, bytes(0, 5)));
+    for at in [5, 10] {
+        scene.enter(1, Purpose::Send, None).done(1, Act::Sent(client, bytes(at, 5)));
+        scene.enter(2, Purpose::Receive, None).done(2, Act::Received(server, bytes(at, 5)));
+        scene.enter(2, Purpose::Send, None).done(2, Act::Sent(server, bytes(at, 5)));
+        scene.enter(1, Purpose::Receive, None).done(1, Act::Received(client, bytes(at, 5)));
+    }
+    let system = scene.finish();
+    let asked = [(1, "tcp_send"), (2, "tcp_receive"), (1, "tcp_send"), (2, "tcp_receive")];
+    assert_eq!(slices(&system), asked);
+    assert_eq!(edges(&system).len(), 4);
+}
+
+#[test]
 fn messages_go_in_their_order() {
     let mut scene = Scene::default();
     let udp = |id, out, into| End { protocol: Protocol::Udp, ..end(id, out, into) };
@@ -274,6 +295,26 @@ fn threads_are_created_and_joined() {
 }
 
 #[test]
+fn requests_of_a_process_that_no_request_made_are_apart() {
+    let mut scene = Scene::default();
+    let client = end(1, 11, 12);
+    scene.run(1).act(1, Act::Made(PIPE));
+    // What it read before does not make its children's work one.
+    scene.wait(1, Purpose::Receive, local(PIPE)).run(1).done(1, Act::Got(PIPE, 4));
+    scene.at(1, What::Created { parent: 1, child: 9, pid: 9 }).run(9);
+    for at in [0, 5] {
+        scene.enter(9, Purpose::Send, None).done(9, Act::Sent(client, bytes(at, 5)));
+        scene.wait(9, Purpose::Receive, Some(Object::End(client))).run(9);
+        scene.done(9, Act::Received(client, bytes(at, 5)));
+    }
+    scene.at(9, What::Exited(9)).wait(1, Purpose::Receive, local(Local::Child));
+    let system = scene.finish();
+    let expected = [(1, "pipe"), (9, "process"), (9, "tcp_send"), (9, "tcp_send")];
+    assert_eq!(slices(&system), expected);
+    assert_eq!(system.sketches, [0, 0, 2, 3]);
+}
+
+#[test]
 fn a_kernel_thread_works_for_who_woke_it() {
     let mut scene = Scene::default();
     let server = end(2, 12, 11);
@@ -314,6 +355,26 @@ fn what_comes_back_by_a_pipe_goes_on_with_what_asked() {
     for pair in system.slices.chunks(2) {
         assert_eq!(pair[0].true_latency_ns, pair[0].latency_ns() - pair[1].latency_ns());
     }
+}
+
+#[test]
+fn what_comes_next_is_another_piece_of_work_also_without_a_sleep() {
+    let back = Local::Pipe { inode: 6, superblock: 1 };
+    let mut scene = Scene::default();
+    scene.run(1).run(2).act(1, Act::Made(PIPE)).act(1, Act::Made(back));
+    for _ in 0..2 {
+        scene.enter(1, Purpose::Send, local(PIPE)).done(1, Act::Put(PIPE, 4));
+        scene.wait(1, Purpose::Receive, None).run(1).at(1, What::Leaves);
+    }
+    // Two parts of one, then an answer; then another one, which was there already.
+    scene.enter(2, Purpose::Receive, local(PIPE)).done(2, Act::Got(PIPE, 2));
+    scene.enter(2, Purpose::Receive, local(PIPE)).done(2, Act::Got(PIPE, 2));
+    scene.enter(2, Purpose::Send, local(back)).done(2, Act::Put(back, 4));
+    scene.enter(2, Purpose::Receive, local(PIPE)).done(2, Act::Got(PIPE, 4));
+    scene.wait(2, Purpose::Receive, local(PIPE));
+    let system = scene.finish();
+    assert_eq!(slices(&system), [(1, "pipe"), (1, "pipe"), (2, "pipe"), (2, "pipe")]);
+    assert_eq!(system.sketches, [0, 1, 0, 1]);
 }
 
 #[test]

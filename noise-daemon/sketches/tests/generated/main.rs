@@ -222,7 +222,7 @@ fn with_lost_events_less_is_found_and_little_of_it_is_wrong() {
     for lost in [1, 10, 50, 100] {
         print!("{} % of events lost: ", lost as f64 / 10.0);
         let sum = of_many(0..15, |_| (), Some(lost));
-        assert!(sum.edges.precision() >= 0.85, "{lost}: {sum:?}");
+        assert!(sum.edges.precision() >= 0.9, "{lost}: {sum:?}");
         recalls.push(sum.edges.recall());
     }
     assert!(recalls.is_sorted_by(|one, other| one >= other), "{recalls:?}");

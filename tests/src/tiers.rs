@@ -1,0 +1,125 @@
+//! A program of three tiers and a helper (`tiers.py`), what it knows of its requests, and what a document of sketches says
+//! of them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+/// The program: how many clients, requests of each, a folder, and how long the helper sleeps, seconds.
+pub const PROGRAM: &str = include_str!("tiers.py");
+
+/// Tiers, and what their slices begin with, from the client on.
+const TIERS: [(&str, &str); 4] = [
+    ("client", "tcp_send"),
+    ("app", "tcp_receive"),
+    ("worker", "unix_receive"),
+    ("helper", "pipe"),
+];
+
+/// A request, as a tier saw it.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    number: u64,
+    ns: u64,
+}
+
+/// The requests of each tier and thread, in their order.
+type Log = BTreeMap<(usize, u64), Vec<Seen>>;
+
+fn log(folder: &Path) -> Result<Log> {
+    let mut log = Log::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let tier = TIERS.iter().position(|(tier, _)| {
+            name.to_str().is_some_and(|name| name.starts_with(&format!("{tier}.")))
+        });
+        let Some(tier) = tier else { continue };
+        let rows: Vec<(String, u64, u64, u64)> = serde_json::from_slice(&fs::read(entry.path())?)?;
+        for (_, number, ns, tid) in rows {
+            log.entry((tier, tid)).or_default().push(Seen { number, ns });
+        }
+    }
+    Ok(log)
+}
+
+/// How requests were joined.
+#[derive(Clone, Debug, Default)]
+pub struct Joined {
+    /// Requests of the program.
+    pub all: usize,
+    /// Those whose slices of all tiers are one below the other, in a sketch with no other request.
+    pub right: usize,
+    /// Of each tier: the median length of what the program says, and of its slices, and their median true latency, ns.
+    pub tiers: Vec<[u64; 3]>,
+}
+
+fn median(mut values: Vec<u64>) -> u64 {
+    values.sort_unstable();
+    values.get(values.len() / 2).copied().unwrap_or(0)
+}
+
+/// Holds a document against what the program wrote into a folder. A thread's slices are its requests in their order.
+///
+/// # Errors
+/// Where a thread has not as many slices as requests.
+pub fn joined(document: &Value, folder: &Path) -> Result<Joined> {
+    let array = |name: &str| document.get(name).and_then(Value::as_array).context("no list");
+    let mut slices: BTreeMap<(u64, &str), Vec<(u64, u64)>> = BTreeMap::new();
+    let mut by_id: BTreeMap<u64, &Value> = BTreeMap::new();
+    for slice in array("slices")? {
+        let number = |name: &str| slice.get(name).and_then(Value::as_u64).context("no number");
+        let marker = slice.get("marker").and_then(Value::as_str).context("no marker")?;
+        let id = number("id")?;
+        slices.entry((number("tid")?, marker)).or_default().push((number("from_ns")?, id));
+        by_id.insert(id, slice);
+    }
+    slices.values_mut().for_each(|slices| slices.sort_unstable());
+    let mut sketches: BTreeMap<u64, usize> = BTreeMap::new();
+    for (number, sketch) in array("sketches")?.iter().enumerate() {
+        let ids = sketch.as_array().context("no sketch")?.iter().filter_map(Value::as_u64);
+        sketches.extend(ids.map(|id| (id, number)));
+    }
+    // The slices of each request, by tier.
+    let mut requests: BTreeMap<u64, BTreeMap<usize, u64>> = BTreeMap::new();
+    let mut sums: Vec<[Vec<u64>; 3]> = TIERS.map(|_| Default::default()).into();
+    for ((tier, tid), seen) in log(folder)? {
+        let (name, marker) = TIERS.get(tier).copied().context("no tier")?;
+        let own = slices.get(&(tid, marker)).map_or(&[][..], Vec::as_slice);
+        ensure!(own.len() == seen.len(), "{name} {tid}: {} of {}", own.len(), seen.len());
+        for (seen, (_, id)) in seen.iter().zip(own) {
+            requests.entry(seen.number).or_default().insert(tier, *id);
+            let slice = by_id.get(id).context("no slice")?;
+            let number = |name: &str| slice.get(name).and_then(Value::as_u64).context("no number");
+            let sums = sums.get_mut(tier).context("no tier")?;
+            sums[0].push(seen.ns);
+            sums[1].push(number("to_ns")?.saturating_sub(number("from_ns")?));
+            sums[2].push(number("true_latency_ns")?);
+        }
+    }
+    let mut clients: BTreeMap<usize, usize> = BTreeMap::new();
+    for id in requests.values().filter_map(|tiers| tiers.get(&0)) {
+        *clients.entry(*sketches.get(id).context("in no sketch")?).or_default() += 1;
+    }
+    let is_right = |tiers: &BTreeMap<usize, u64>| {
+        let sketch = |tier: usize| tiers.get(&tier).and_then(|id| sketches.get(id));
+        let is_one =
+            (0..TIERS.len()).all(|tier| sketch(tier).is_some() && sketch(tier) == sketch(0));
+        let is_alone = sketch(0).and_then(|sketch| clients.get(sketch)) == Some(&1);
+        let mut chain = Vec::new();
+        let mut next = tiers.get(&(TIERS.len() - 1)).copied();
+        while let Some(id) = next.filter(|_| chain.len() < 16) {
+            chain.push(id);
+            next = by_id.get(&id).and_then(|slice| slice.get("cause")).and_then(Value::as_u64);
+        }
+        is_one && is_alone && tiers.values().all(|id| chain.contains(id))
+    };
+    Ok(Joined {
+        all: requests.len(),
+        right: requests.values().filter(|tiers| is_right(tiers)).count(),
+        tiers: sums.into_iter().map(|sums| sums.map(median)).collect(),
+    })
+}
