@@ -171,45 +171,9 @@ pub const fn is_wait(operation: u64) -> bool {
     matches!(operation & !FLAGS, 0 | 6 | 9 | 11 | 13)
 }
 
-/// The call that an event begins (`true`) or ends, by the names that tracers give to these events; the name is empty where
-/// the event has none.
-pub fn edge(name: &str) -> Option<(&str, bool)> {
-    let name = name.strip_prefix("compat_").unwrap_or(name);
-    let begins = |prefix| name.strip_prefix(prefix).map(|call| (call, true));
-    let ends = |prefix| name.strip_prefix(prefix).map(|call| (call, false));
-    if name == "exit_syscall" {
-        return Some(("", false));
-    }
-    // LTTng 2.0 has it for the begin of that call, which has no end.
-    if name == "sys_exit" || name == "sys_exit_group" {
-        return begins("sys_");
-    }
-    begins("syscall_entry_")
-        .or_else(|| ends("syscall_exit_"))
-        .or_else(|| begins("sys_enter_"))
-        .or_else(|| ends("sys_exit_"))
-        .or_else(|| begins("sys_"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_of_calls_are_those_of_all_tracers() {
-        for (name, call) in [
-            ("syscall_entry_read", Some(("read", true))),
-            ("compat_syscall_exit_read", Some(("read", false))),
-            ("sys_enter_read", Some(("read", true))),
-            ("sys_exit_read", Some(("read", false))),
-            ("sys_read", Some(("read", true))),
-            ("sys_exit_group", Some(("exit_group", true))),
-            ("exit_syscall", Some(("", false))),
-            ("sched_switch", None),
-        ] {
-            assert_eq!(edge(name), call, "{name}");
-        }
-    }
 
     #[test]
     fn a_futex_waits_or_wakes() {

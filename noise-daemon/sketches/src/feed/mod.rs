@@ -15,10 +15,11 @@ use std::collections::{HashMap, HashSet};
 
 use noise_trace::contexts::{Context, Contexts};
 use noise_trace::event::{Comm, Event, Kind, stays_runnable};
+use noise_trace::ipc::read::call_name;
 use noise_trace::record::{Record, Stored};
 use noise_trace::threads::{MAX_CPUS, Threads};
 
-use self::calls::{Does, edge};
+use self::calls::Does;
 use self::descriptors::Descriptors;
 use self::fields::{Fields, Noised};
 use self::sockets::Sockets;
@@ -58,7 +59,7 @@ impl Sort {
             "lttng_statedump_file_descriptor" => Self::FileDump,
             "signal_generate" => Self::Generated,
             "signal_deliver" => Self::Delivered,
-            name => match edge(name) {
+            name => match call_name(name) {
                 Some((_, true)) => Self::Enters,
                 Some((_, false)) => Self::Leaves,
                 None => Self::Nothing,
@@ -289,12 +290,12 @@ impl Feed {
         };
         match sort {
             Sort::Enters => {
-                if let Some((call, _)) = edge(record.name()) {
+                if let Some((call, _)) = call_name(record.name()) {
                     self.enters(at, tid, call, &fields);
                 }
             }
             Sort::Leaves => {
-                let call = edge(record.name()).map_or("", |(call, _)| call);
+                let call = call_name(record.name()).map_or("", |(call, _)| call);
                 self.leaves(at, tid, call, &fields);
             }
             Sort::Second => {

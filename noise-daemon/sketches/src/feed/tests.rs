@@ -1,8 +1,11 @@
 //! Events as recordings have them.
 
+use noise_trace::damage::Damage;
 use noise_trace::event::{Task, Woken};
+use noise_trace::record::Source;
 use noise_trace::value::{Shape, Value, Visit};
 
+use super::transfers::{Transfer, transfers};
 use super::*;
 use crate::marker::Rule;
 
@@ -257,4 +260,60 @@ fn signals_of_threads_are_followed_and_those_of_timers_are_not() {
         scene.call(tid, "sys_enter_poll", &[]).sleep(tid);
     }
     assert_eq!(edges(&scene.finish()), [(1, 2, Rule::Signal)]);
+}
+
+/// Events one after the other.
+struct Events<'m>(std::slice::Iter<'m, Made>, u64);
+
+impl<'m> Iterator for Events<'m> {
+    type Item = Record<&'m Made>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.1 += 10;
+        Some(Record::new(self.1, 0, self.0.next()?))
+    }
+}
+
+impl<'m> Source<'m> for Events<'m> {
+    type Stored = &'m Made;
+
+    fn damage(&self) -> Damage {
+        Damage::default()
+    }
+
+    fn read_bytes(&self, _: usize) -> usize {
+        0
+    }
+}
+
+#[test]
+fn what_one_machine_sends_has_the_key_of_what_the_other_one_receives() {
+    let of = |name: &'static str, ports: i64, tid: i64, ret: i64, position: i64| {
+        let end = [("noised_tid", tid), ("ret", ret), ("noised_position", position)];
+        let numbers = [&ours(1, 7, ports)[..], &end].concat();
+        Made { name, kind: Kind::Other(name), numbers, texts: vec![], elements: vec![] }
+    };
+    let all = |events: &[Made]| {
+        let mut found = Vec::new();
+        transfers(Events(events.iter(), 0), |transfer| found.push(transfer));
+        found
+    };
+    let ports = |local: i64, remote: i64| local << 16 | remote;
+    let sent = all(&[
+        of("syscall_entry_sendto", ports(40_000, 80), 1, 0, 0),
+        of("syscall_exit_sendto", 0, 1, 10, 110),
+    ]);
+    let received = all(&[
+        of("syscall_entry_read", ports(80, 40_000), 2, 0, 0),
+        of("syscall_exit_read", 0, 2, 4, 104),
+        of("syscall_entry_read", ports(80, 40_000), 2, 0, 0),
+        of("syscall_exit_read", 0, 2, 6, 110),
+        of("syscall_entry_read", ports(80, 40_000), 2, 0, 0),
+        of("syscall_exit_read", 0, 2, -11, 110),
+    ]);
+    // From the begin of the call that sends, to the end of that which receives.
+    let [Transfer { is_sent: true, key, time_ns: 10 }] = sent[..] else { panic!("{sent:?}") };
+    assert_eq!(received.len(), 2);
+    let expected = Transfer { is_sent: false, key, time_ns: 40 };
+    assert!(received[0].key != key && received[1] == expected, "{received:?}");
 }

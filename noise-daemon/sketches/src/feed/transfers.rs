@@ -4,10 +4,11 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 
+use noise_trace::ipc::read::call_name;
 use noise_trace::record::Source;
 
 use super::Sort;
-use super::calls::{Does, edge};
+use super::calls::Does;
 use super::fields::Fields;
 use super::sockets::{Sockets, kind};
 use crate::input::{End, Object};
@@ -50,7 +51,8 @@ pub fn transfers<'t>(source: impl Source<'t>, mut see: impl FnMut(Transfer)) {
             Sort::Leaves => {
                 let fields = Fields::of(&record);
                 let Some((since_ns, end)) = calls.remove(&fields.tid) else { continue };
-                let does = edge(record.name()).map_or(Does::Other, |(call, _)| Does::named(call));
+                let does =
+                    call_name(record.name()).map_or(Does::Other, |(call, _)| Does::named(call));
                 let is_sent = match does {
                     Does::Send | Does::Move => true,
                     Does::Receive => false,

@@ -9,22 +9,28 @@ use crate::event::Kind;
 use crate::fields::{Fields, Wanted};
 use crate::task::{Comm, Task};
 
-/// Names that LTTng gave to the call at the begins and ends of calls, in front of its own; those of ftrace; and
-/// those of LTTng 2.0, whose ends have no names.
-const BEGINS: [&str; 3] = ["syscall_entry_", "sys_enter_", "sys_"];
-const ENDS: [&str; 2] = ["syscall_exit_", "sys_exit_"];
+/// The call whose begin (`true`) or end an event of this name is, by the names that LTTng and ftrace give to these events. The
+/// call's name is empty where older ones of LTTng leave it out, at ends.
+pub fn call_name(name: &str) -> Option<(&str, bool)> {
+    let name = name.strip_prefix("compat_").unwrap_or(name);
+    let begins = |prefix| name.strip_prefix(prefix).map(|call| (call, true));
+    let ends = |prefix| name.strip_prefix(prefix).map(|call| (call, false));
+    match name {
+        "exit_syscall" => Some(("", false)),
+        // LTTng 2.0 has it for the begin of that call, which has no end.
+        "sys_exit" | "sys_exit_group" => begins("sys_"),
+        _ => begins("syscall_entry_")
+            .or_else(|| ends("syscall_exit_"))
+            .or_else(|| begins("sys_enter_"))
+            .or_else(|| ends("sys_exit_"))
+            .or_else(|| begins("sys_")),
+    }
+}
 
 /// The call that an event of this name begins (`true`) or ends, if it is one of those that are followed.
 pub fn edge(name: &str) -> Option<(&'static CallInfo, bool)> {
-    let name = name.strip_prefix("compat_").unwrap_or(name);
-    // LTTng 2.0 has it for the begin of that call, which has no end.
-    let is_end = name != "sys_exit_group";
-    let ends = || ENDS.iter().find_map(|prefix| name.strip_prefix(prefix)).filter(|_| is_end);
-    if let Some(call) = ends() {
-        return Some((CallInfo::named(call)?, false));
-    }
-    let call = BEGINS.iter().find_map(|prefix| name.strip_prefix(prefix))?;
-    Some((CallInfo::named(call)?, true))
+    let (call, begins) = call_name(name)?;
+    Some((CallInfo::named(call)?, begins))
 }
 
 /// Fields of a call's begin.
@@ -209,5 +215,8 @@ mod tests {
         ] {
             assert_eq!(found(name), expected, "{name}");
         }
+        assert_eq!(call_name("syscall_entry_openat"), Some(("openat", true)));
+        assert_eq!(call_name("exit_syscall"), Some(("", false)));
+        assert_eq!(call_name("sched_switch"), None);
     }
 }
