@@ -16,7 +16,7 @@ pub const NONE: SliceId = u32::MAX;
 pub const MAX_SLICES: usize = if cfg!(test) { 1 << 16 } else { 6 << 20 };
 /// Edges that are held.
 const MAX_EDGES: usize = 2 * MAX_SLICES;
-/// What slices are about, told apart up to so many.
+/// Most keys of slices that are kept.
 const MAX_KEYS: usize = 1 << 20;
 /// Elements of a piece of a long list.
 const PIECE: usize = 1 << 14;

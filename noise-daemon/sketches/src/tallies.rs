@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-/// System calls by name that are told apart; all others count as one.
+/// System calls that are counted by name; all others count as one.
 const MAX_CALLS: usize = 1024;
-/// Combinations of counts of system calls that are told apart.
+/// Combinations of counts of system calls that are kept.
 const MAX_PROFILES: usize = if cfg!(test) { 64 } else { 1 << 17 };
 /// What the others are called.
 const OTHERS: &str = "others";

@@ -45,7 +45,7 @@ impl Host {
 
     #[inline(always)]
     const fn of_four(address: u32) -> Self {
-        // Nobody has `::`, and so `0.0.0.0` is the same.
+        // No host has the address `::`, so `0.0.0.0` means the same.
         Self { words: [0, if address == 0 { 0 } else { MAPPED | (address as u64) << 32 }] }
     }
 

@@ -13,7 +13,7 @@ use noise_compare::align::{Alignment, Scoring, Symbol};
 pub enum Command {
     /// It gets our table and gap costs. A gap of n costs `-gapopen` and n - 1 times `-gapextend`, and half of `-gapopen` at an
     /// end, as here; `-center`, which it adds to each pair of symbols, is 0. A table makes it score profiles by the sum of
-    /// pairs. It weights sequences, unless told not to, and would then refine another sum than the one that it is judged
+    /// pairs. It weights sequences by default, and would then refine another sum than the one that it is judged
     /// by. Numbers are a hundred times ours, so that they are of the size of its own tables (its bounds for columns to
     /// anchor at are absolute).
     Muscle,

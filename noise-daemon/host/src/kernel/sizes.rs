@@ -128,7 +128,7 @@ impl Sizes {
         self.cpus.saturating_mul(WAITS_PER_CPU).clamp(WAITS.0, WAITS.1).next_power_of_two()
     }
 
-    /// Threads in system calls that are told apart, where calls are recorded: a power of two.
+    /// Threads in system calls that have a slot of their own, where calls are recorded: a power of two.
     pub fn calls(self) -> u32 {
         self.pids.clamp(1, CALL_SLOTS).next_power_of_two()
     }

@@ -147,7 +147,7 @@ impl Does {
     /// What it is for; of a futex, by its operation.
     pub fn purpose(self, operation: u64, has_object: bool) -> Purpose {
         match self {
-            // Of a file that nobody else reads from.
+            // Of a file without another reader.
             Self::Receive | Self::Send | Self::Move if !has_object => Purpose::Other,
             Self::Receive | Self::ReceiveMany | Self::Accept => Purpose::Receive,
             Self::FutexWait | Self::QueueReceive | Self::Semaphore | Self::Wait => Purpose::Receive,

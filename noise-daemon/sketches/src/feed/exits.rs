@@ -83,7 +83,7 @@ impl Feed {
         if does == Does::Wait {
             from = Some(Object::Local(Local::Child));
         }
-        // Of files that nobody talks over, nothing is to be known.
+        // Files without communication are left out.
         if let (Does::Close, Some(Object::Local(_))) = (does, to) {
             to = None;
         }

@@ -280,7 +280,7 @@ impl Feed {
         let named = i32::try_from(fields.tid).ok().filter(|tid| *tid > 0);
         let current = self.machine(machine).threads.current(at.cpu);
         let Some(tid) = named.or(current).filter(|tid| *tid > 0) else {
-            // The state dump is of nobody that runs.
+            // No thread that runs makes the state dump.
             match sort {
                 Sort::SocketDump => self.sockets.known(machine, fields.inode, fields.addresses()),
                 Sort::FileDump => self.file_dumped(machine, &fields),

@@ -11,7 +11,7 @@ use crate::tallies::{Calls, Idle, Mark};
 
 /// The place of a thread; an id that is given again is another one.
 pub type ThreadId = u32;
-/// Threads that are told apart.
+/// Threads that are followed.
 const MAX_THREADS: usize = 1 << 21;
 
 /// A system call that a thread is in.

@@ -158,8 +158,8 @@ fn found(fault: Fault, sample: &Recorded, said: &Said) -> Result<Found> {
     Ok(found)
 }
 
-/// Whether a place is where something was planted: most of the place lies in it. Within one part of the path nothing is told
-/// apart, so where that has most of what was planted, it is the right place as well.
+/// Whether a place is where something was planted: most of the place lies in it. Within one part of the path there is no finer place,
+/// so where that has most of what was planted, it is the right place as well.
 fn is_right(place: Span, planted: Span, path: &[Span]) -> bool {
     let mut right = path.iter().filter(|part| planted.is_mostly_in(**part));
     place.is_mostly_in(planted) || right.any(|part| place.is_mostly_in(*part))
