@@ -179,6 +179,24 @@ pub struct Edge {
     pub received_ns: u64,
 }
 
+impl Edge {
+    /// A thread begins another slice at work on one.
+    pub(crate) const fn of_thread(from: SliceId, to: SliceId, key: u32, at_ns: u64) -> Self {
+        Self {
+            from,
+            to,
+            rule: Rule::Thread,
+            opens: true,
+            woke: false,
+            joins: false,
+            key,
+            bytes: 0,
+            sent_ns: at_ns,
+            received_ns: at_ns,
+        }
+    }
+}
+
 /// What a slice is about.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Key {

@@ -53,18 +53,7 @@ impl Follower {
         let marker = Marker::Connect(end.protocol.into());
         let Some((life, key)) = self.begin_life(thread, end, marker, from) else { return };
         if let Some(cause) = cause {
-            self.store.edge(Edge {
-                from: cause,
-                to: life,
-                rule: Rule::Thread,
-                opens: true,
-                woke: false,
-                joins: false,
-                key,
-                bytes: 0,
-                sent_ns: since_ns,
-                received_ns: since_ns,
-            });
+            self.store.edge(Edge::of_thread(cause, life, key, since_ns));
         }
         self.meet(end.out, Connect { life, at_ns: since_ns, key }, true);
     }

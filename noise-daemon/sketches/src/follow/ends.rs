@@ -11,7 +11,7 @@ use super::persons::ThreadId;
 use super::{Follower, MAX_CHAIN};
 use crate::channels::{Arrival, Way};
 use crate::input::{Bytes, End};
-use crate::marker::{Marker, Rule};
+use crate::marker::Marker;
 use crate::slices::{Edge, NONE, SliceId, rule_of};
 use crate::tallies::Mark;
 
@@ -289,18 +289,7 @@ impl Follower {
         let at_ns = from.at_ns;
         let id = self.store.open(marker, thread, key, at_ns);
         if let Some(cause) = cause {
-            self.store.edge(Edge {
-                from: cause,
-                to: id,
-                rule: Rule::Thread,
-                opens: true,
-                woke: false,
-                joins: false,
-                key,
-                bytes: 0,
-                sent_ns: at_ns,
-                received_ns: at_ns,
-            });
+            self.store.edge(Edge::of_thread(cause, id, key, at_ns));
             self.expects(thread, cause, true);
         }
         Part { id, from, bound: None, is_done: false, cause }
