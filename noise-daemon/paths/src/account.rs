@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use noise_common::charge::Cause;
 use noise_common::signals::is_uninterruptible_wait;
+use noise_trace::delays::document::Spread;
 use noise_trace::delays::watch::{Delay, Run, Signal, Wait, Watch};
 use noise_trace::delays::{Begin, Delays};
 use noise_trace::event::{Event, Kind};
@@ -24,33 +25,6 @@ const MAX_SOURCES: usize = 4096;
 
 /// What a thread does, for accounts: the states of paths, but sleeps by what ended them.
 pub const ASLEEP: &str = "asleep";
-
-/// Number, sum and longest of some times.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Spread {
-    /// How many.
-    pub count: u64,
-    /// All together, nanoseconds.
-    pub sum_ns: u64,
-    /// The longest one.
-    pub max_ns: u64,
-}
-
-impl Spread {
-    /// Adds one.
-    pub fn add(&mut self, ns: u64) {
-        self.count = self.count.saturating_add(1);
-        self.sum_ns = self.sum_ns.saturating_add(ns);
-        self.max_ns = self.max_ns.max(ns);
-    }
-
-    /// Adds all of another one.
-    pub fn add_all(&mut self, other: &Self) {
-        self.count = self.count.saturating_add(other.count);
-        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
-        self.max_ns = self.max_ns.max(other.max_ns);
-    }
-}
 
 /// What an interrupt took while one of the threads ran.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]

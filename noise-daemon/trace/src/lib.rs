@@ -7,6 +7,7 @@
 
 pub mod capture;
 pub mod clock;
+pub mod compare;
 pub mod contexts;
 pub mod ctf;
 pub mod damage;

@@ -17,6 +17,7 @@ use winnow::combinator::{alt, delimited, eof, opt, preceded, repeat, separated, 
 use winnow::error::{ContextError, ErrMode};
 use winnow::token::{any, none_of, take_while};
 
+use noise_trace::compare::Compare;
 use noise_trace::value::Value;
 
 type Parsed<T> = Result<T, ErrMode<ContextError>>;
@@ -37,16 +38,6 @@ pub struct Condition {
     pub field: String,
     compare: Compare,
     operand: Operand,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Compare {
-    Equal,
-    Unequal,
-    Less,
-    AtMost,
-    Greater,
-    AtLeast,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,14 +70,7 @@ impl Condition {
             }
             (Operand::Text(_), _) => None,
         };
-        match self.compare {
-            Compare::Equal => order == Some(Ordering::Equal),
-            Compare::Unequal => order != Some(Ordering::Equal),
-            Compare::Less => order == Some(Ordering::Less),
-            Compare::AtMost => matches!(order, Some(Ordering::Less | Ordering::Equal)),
-            Compare::Greater => order == Some(Ordering::Greater),
-            Compare::AtLeast => matches!(order, Some(Ordering::Greater | Ordering::Equal)),
-        }
+        self.compare.holds(order)
     }
 }
 
@@ -111,20 +95,10 @@ fn pattern(input: &mut &str) -> Parsed<Pattern> {
 
 fn condition(input: &mut &str) -> Parsed<Condition> {
     let field = take_while(1.., is_in_word);
-    // The longer one of two that begin alike comes first.
-    let compare = alt((
-        "!=".value(Compare::Unequal),
-        "<=".value(Compare::AtMost),
-        ">=".value(Compare::AtLeast),
-        "=".value(Compare::Equal),
-        "<".value(Compare::Less),
-        ">".value(Compare::Greater),
-    ));
-    (field, compare, operand)
+    (field, Compare::parse, operand)
         // Texts have no order.
         .verify(|(_, compare, operand)| {
-            matches!(compare, Compare::Equal | Compare::Unequal)
-                || matches!(operand, Operand::Number(_))
+            compare.is_of_equality() || matches!(operand, Operand::Number(_))
         })
         .map(|(field, compare, operand): (&str, _, _)| Condition {
             field: field.to_owned(),

@@ -2,41 +2,12 @@
 
 use std::cmp::Ordering;
 
+use noise_trace::compare::Compare;
 use noise_trace::event::Comm;
 
 use crate::marker::Marker;
 use crate::slices::{NONE, Slice};
 use crate::system::System;
-
-/// How two values stand to each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compare {
-    /// `=`
-    Equal,
-    /// `!=`
-    Unequal,
-    /// `<`
-    Less,
-    /// `<=`
-    AtMost,
-    /// `>`
-    Greater,
-    /// `>=`
-    AtLeast,
-}
-
-impl Compare {
-    fn holds(self, order: Option<Ordering>) -> bool {
-        match self {
-            Self::Equal => order == Some(Ordering::Equal),
-            Self::Unequal => order != Some(Ordering::Equal),
-            Self::Less => order == Some(Ordering::Less),
-            Self::AtMost => matches!(order, Some(Ordering::Less | Ordering::Equal)),
-            Self::Greater => order == Some(Ordering::Greater),
-            Self::AtLeast => matches!(order, Some(Ordering::Greater | Ordering::Equal)),
-        }
-    }
-}
 
 /// A text in which `*` stands for any.
 #[derive(Clone, Debug, PartialEq, Eq)]

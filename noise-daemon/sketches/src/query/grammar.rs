@@ -18,8 +18,10 @@ use winnow::error::{ContextError, ErrMode, StrContext, StrContextValue};
 use winnow::stream::Stream as _;
 use winnow::token::{any, none_of, take_while};
 
+use noise_trace::compare::Compare;
+
 use super::Expression;
-use super::condition::{Compare, Condition, Number, Pattern, Whose};
+use super::condition::{Condition, Number, Pattern, Whose};
 use crate::marker::Marker;
 
 type Parsed<T> = Result<T, ErrMode<ContextError>>;
@@ -204,16 +206,7 @@ fn duration_of(input: &mut &str, number: Number) -> Parsed<Condition> {
 
 fn compare(input: &mut &str) -> Parsed<Compare> {
     space(input)?;
-    // The longer one of two that begin alike comes first.
-    let found = opt(alt((
-        "!=".value(Compare::Unequal),
-        "<=".value(Compare::AtMost),
-        ">=".value(Compare::AtLeast),
-        "=".value(Compare::Equal),
-        "<".value(Compare::Less),
-        ">".value(Compare::Greater),
-    )))
-    .parse_next(input)?;
+    let found = opt(Compare::parse).parse_next(input)?;
     let Some(found) = found else { return wrong(COMPARE) };
     space(input)?;
     Ok(found)
@@ -224,7 +217,7 @@ fn equal(input: &mut &str) -> Parsed<Compare> {
     space(input)?;
     let start = input.checkpoint();
     match compare(input)? {
-        found @ (Compare::Equal | Compare::Unequal) => Ok(found),
+        found if found.is_of_equality() => Ok(found),
         _ => {
             input.reset(&start);
             wrong(EQUAL)

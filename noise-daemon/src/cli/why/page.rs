@@ -12,8 +12,8 @@ use noise_measure::columns::Columns;
 use noise_model::clean::clean;
 use noise_model::units::{bound, count, duration, lost, share};
 use noise_model::words::{shorten, wrap};
-use noise_paths::account::Spread;
 use noise_paths::document::Document;
+use noise_trace::delays::document::Spread;
 
 use super::findings::{Blamed, Findings};
 use crate::cli::output::Painted;

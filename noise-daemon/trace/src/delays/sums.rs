@@ -92,4 +92,11 @@ impl Spread {
         self.sum_ns = self.sum_ns.saturating_add(ns);
         self.max_ns = self.max_ns.max(ns);
     }
+
+    /// Adds all of another one.
+    pub fn add_all(&mut self, other: &Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+    }
 }

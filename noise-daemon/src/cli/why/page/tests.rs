@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use noise_analysis::{Culprit, Ending, Level, Remedy, Rule, Time};
 use noise_common::signals::Signal;
-use noise_paths::account::{Interruption, Member, Spread};
+use noise_paths::account::{Interruption, Member};
 use noise_paths::document::{Segment, Traced};
+use noise_trace::delays::document::Spread;
 
 use super::super::around::{Around, Kept, Stops, Usual};
 use super::super::findings::Victim;
