@@ -10,7 +10,7 @@ use std::collections::{HashMap, VecDeque};
 use super::persons::ThreadId;
 use super::{Follower, MAX_CHAIN};
 use crate::channels::{Arrival, Way};
-use crate::input::{Bytes, End};
+use crate::input::{Bytes, End, Protocol};
 use crate::marker::Marker;
 use crate::slices::{Edge, NONE, SliceId, rule_of};
 use crate::tallies::Mark;
@@ -21,6 +21,8 @@ mod over;
 const MAX_ENDS: usize = 1 << 18;
 /// Parts of a request that is not answered.
 const MAX_PARTS: usize = 16;
+/// Ports from this one on are given to those who connect, unless `ip_local_port_range` says otherwise.
+const FIRST_GIVEN: u16 = 32_768;
 
 /// What a thread is on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +75,10 @@ struct Connection {
     life: Option<Life>,
     /// What threads here are: the side that accepted serves, the one that connected asks. Else what one was first.
     role: Option<Role>,
-    /// It was seen to be accepted, or to connect.
+    /// It was seen to be accepted, or to connect, or its ports say which side did.
     is_sure: bool,
+    /// That was before the recording: what is received first may be the answer to what was sent then.
+    is_old: bool,
     /// Threads that asked, or that connected it.
     asked: Vec<ThreadId>,
     /// Threads of which events were lost: what they do first may go on with something that is not known.
@@ -90,7 +94,7 @@ impl Connection {
             return false;
         }
         let is_lost = is_unsure || self.unsure.contains(&thread);
-        is_lost || (self.is_sure && self.asked.contains(&thread))
+        is_lost || (self.is_sure && (self.is_old || self.asked.contains(&thread)))
     }
 }
 
@@ -126,6 +130,7 @@ impl Ends {
             life: None,
             role: None,
             is_sure: false,
+            is_old: false,
             asked: Vec::new(),
             unsure: Vec::new(),
         };
@@ -217,10 +222,31 @@ impl Follower {
         }
         let key = self.store.end(end);
         let place = self.ends.add(machine, end.id, key);
+        if let (Some(role), Some(connection)) =
+            (self.role_before(end), self.ends.get_mut(place))
+        {
+            (connection.role, connection.is_sure, connection.is_old) = (Some(role), true, true);
+        }
         if let Some(oldest) = self.ends.too_many() {
             self.forget_end(oldest, None);
         }
         place
+    }
+
+    /// What an end is of a connection of TCP that was there before: the side whose port someone listens on serves. Where that is
+    /// not recorded, the one whose port is not of those that the kernel gives to those who connect.
+    fn role_before(&self, end: &End) -> Option<Role> {
+        let (local, remote) = (end.local?.port(), end.remote?.port());
+        if end.protocol != Protocol::Tcp {
+            return None;
+        }
+        let side = |of: fn(&Self, u16) -> bool| match (of(self, local), of(self, remote)) {
+            (true, false) => Some(Role::Serves),
+            (false, true) => Some(Role::Asks),
+            _ => None,
+        };
+        let listens = |of: &Self, port: u16| of.listening.contains(&port);
+        side(listens).or_else(|| side(|_, port| port < FIRST_GIVEN))
     }
 
     /// A slice that goes from the begin of a connection to its end, and the connection's key.
@@ -241,7 +267,7 @@ impl Follower {
         let id = self.store.open(marker, thread, key, from.at_ns);
         let connection = self.ends.get_mut(place)?;
         connection.life = Some(Life { thread, id, from, is_used: false });
-        connection.is_sure = true;
+        (connection.is_sure, connection.is_old) = (true, false);
         connection.role = match marker {
             Marker::Accept(_) => Some(Role::Serves),
             _ => {

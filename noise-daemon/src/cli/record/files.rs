@@ -86,14 +86,9 @@ fn socket(line: &str, protocol: u32, namespace: u32) -> Option<Connection> {
 /// Adds the files of communication that processes have open, and the sockets of their network namespaces; what to know of
 /// it, if not all of them are in it.
 pub fn add(procfs: &Path, pids: &BTreeSet<i32>, dump: &mut Dump) -> Option<String> {
-    let (mut namespaces, mut is_cut) = (BTreeSet::new(), false);
+    let mut is_cut = add_sockets(procfs, pids, &mut dump.sockets);
     for &pid in pids {
         let folder = procfs.join(pid.to_string());
-        if let Ok(namespace) = fs::metadata(folder.join("ns/net"))
-            && namespaces.insert(namespace.ino())
-        {
-            is_cut |= add_sockets(&folder, namespace.ino() as u16, dump);
-        }
         // What ends meanwhile is not there.
         for entry in fs::read_dir(folder.join("fd")).into_iter().flatten().flatten() {
             let number = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
@@ -117,15 +112,29 @@ pub fn add(procfs: &Path, pids: &BTreeSet<i32>, dump: &mut Dump) -> Option<Strin
     })
 }
 
-fn add_sockets(process: &Path, namespace: u16, dump: &mut Dump) -> bool {
+/// Adds the sockets of the network namespaces that processes are in; whether there were more.
+pub fn add_sockets(procfs: &Path, pids: &BTreeSet<i32>, sockets: &mut Vec<Connection>) -> bool {
+    let (mut namespaces, mut is_cut) = (BTreeSet::new(), false);
+    for &pid in pids {
+        let folder = procfs.join(pid.to_string());
+        if let Ok(namespace) = fs::metadata(folder.join("ns/net"))
+            && namespaces.insert(namespace.ino())
+        {
+            is_cut |= add_namespace(&folder, namespace.ino() as u16, sockets);
+        }
+    }
+    is_cut
+}
+
+fn add_namespace(process: &Path, namespace: u16, sockets: &mut Vec<Connection>) -> bool {
     for (table, protocol) in TABLES {
         let text = procfs::text(process.join("net").join(table)).unwrap_or_default();
         for line in text.lines().skip(1) {
             let Some(socket) = socket(line, protocol, namespace.into()) else { continue };
-            if dump.sockets.len() >= MOST {
+            if sockets.len() >= MOST {
                 return true;
             }
-            dump.sockets.push(socket);
+            sockets.push(socket);
         }
     }
     false
