@@ -128,7 +128,9 @@ pub fn joined(document: &Value, folder: &Path, tiers: &Tiers) -> Result<Joined> 
     // The slices that have one of the last tier that is asked below them.
     let is_below = |slice: &&Value| {
         let of = |name: &str| slice.get(name).and_then(Value::as_str);
-        tiers.below.is_some_and(|below| (of("process"), of("marker")) == (Some(below.0), Some(below.1)))
+        tiers
+            .below
+            .is_some_and(|below| (of("process"), of("marker")) == (Some(below.0), Some(below.1)))
     };
     let ids = by_id.iter().filter(|(_, slice)| is_below(slice)).map(|(id, _)| *id);
     let asked: BTreeSet<u64> = ids.flat_map(|id| chain(Some(id))).collect();

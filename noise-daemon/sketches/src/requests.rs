@@ -170,9 +170,10 @@ impl<'s> Requests<'s> {
         let is_cause = |slice: SliceId, cause: SliceId| {
             system.slice(slice).is_some_and(|slice| slice.cause == cause)
         };
-        let opening = system.edges.iter().filter(|edge| {
-            edge.opens && edge.rule != Rule::Thread && is_cause(edge.to, edge.from)
-        });
+        let opening = system
+            .edges
+            .iter()
+            .filter(|edge| edge.opens && edge.rule != Rule::Thread && is_cause(edge.to, edge.from));
         // A call that sends may end after its bytes were received.
         let sent = |edge: &Edge| match system.slice(edge.from).filter(|slice| sends(slice)) {
             Some(asks) => asks.from_ns,

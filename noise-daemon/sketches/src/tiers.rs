@@ -60,8 +60,10 @@ pub fn tiers(system: &System, slices: &[SliceId]) -> Vec<Tier> {
         let process = system.thread(slice).map_or(Comm::default(), |thread| thread.process);
         groups.entry((process, slice.marker)).or_default().push(*id);
     }
-    let mut tiers: Vec<Tier> =
-        groups.into_iter().map(|((process, marker), ids)| tier(system, process, marker, &ids)).collect();
+    let mut tiers: Vec<Tier> = groups
+        .into_iter()
+        .map(|((process, marker), ids)| tier(system, process, marker, &ids))
+        .collect();
     tiers.sort_by(|one, other| {
         let key = |tier: &Tier| {
             let is_life = Marker::named(tier.marker).is_some_and(is_life);

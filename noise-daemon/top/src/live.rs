@@ -17,8 +17,8 @@ use super::draw::theme::Theme;
 use super::services::Services;
 use super::source::{News, Source};
 use super::table::Tone;
-use super::watching::{ELSEWHERE, Watch, Watching};
 use super::term::{self, Waited};
+use super::watching::{ELSEWHERE, Watch, Watching};
 use super::{Look, Screen};
 
 /// How long keys are waited for before frames are looked at. Keys are answered at once.

@@ -15,6 +15,7 @@ use crate::scratch::{Folder, argument};
 
 /// What the two processes are called.
 pub const PINNED: &str = "pinned";
+/// See there.
 pub const FREE: &str = "free";
 /// Workers of the first, all on this CPU; the other's is on the other one.
 const WORKERS: usize = 6;
@@ -25,12 +26,12 @@ const US: u64 = 8_000;
 const REQUESTS: u64 = 20;
 /// How long requests are watched.
 const NEXT: &str = "1s";
-/// What the paper asks: which slices have long stretches without a CPU, and of very different length.
-pub const QUERY: [&str; 6] = [
+/// What the paper asks: whose slices have long stretches without a CPU.
+const QUERY: [&str; 6] = [
     "--where",
     "marker = tcp_receive and latency > 1ms",
     "--probability",
-    "idle_mean > 2ms and idle_deviation > 1ms",
+    "idle_mean > 2ms",
     "--by",
     "process",
 ];
@@ -38,9 +39,23 @@ pub const QUERY: [&str; 6] = [
 /// Slices of one process.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Group {
+    /// Its name.
     pub group: String,
+    /// How many there are.
     pub count: u64,
+    /// The part of them that fulfils the query.
     pub probability: Option<f64>,
+}
+
+/// The stretches without a CPU of one process's slices.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Idle {
+    /// Its name.
+    pub process: String,
+    /// Their mean length, nanoseconds.
+    pub idle_mean_ns: f64,
+    /// The variance of that.
+    pub idle_variance: f64,
 }
 
 /// What is said.
@@ -48,6 +63,8 @@ pub struct Group {
 pub struct Findings {
     /// By process: how many slices fulfil the query.
     pub groups: Vec<Group>,
+    /// By process: how long stretches without a CPU are.
+    pub idle: Vec<Idle>,
     /// Why requests to the first process are slow.
     pub why: Answer,
 }
@@ -68,8 +85,7 @@ pub fn findings(keep: Option<&Path>) -> Result<Findings> {
     let (pinned, slow) = pool(PINNED, CPU, WORKERS)?;
     let (free, fast) = pool(FREE, 1 - CPU, 1)?;
     let mut recording = start_recording(&folder, &["--own", "--events", "sched,io,ipc"])?;
-    let clients =
-        [Clients::start(slow, WORKERS, REQUESTS), Clients::start(fast, 1, REQUESTS)];
+    let clients = [Clients::start(slow, WORKERS, REQUESTS), Clients::start(fast, 1, REQUESTS)];
     for clients in clients {
         clients.finish(None)?;
     }
@@ -82,19 +98,28 @@ pub fn findings(keep: Option<&Path>) -> Result<Findings> {
     let outcome = run_noised(&[&sketch[..], &QUERY].concat())?;
     ensure!(outcome.code == 0, "it ended with {}: {}", outcome.code, outcome.stderr);
     let document: serde_json::Value = serde_json::from_str(&outcome.stdout)?;
-    let groups = document.pointer("/probability/groups").context("no answer")?.clone();
-    Ok(Findings { groups: serde_json::from_value(groups)?, why: why? })
+    let part = |place: &str| document.pointer(place).cloned().context("no answer");
+    let groups = serde_json::from_value(part("/probability/groups")?)?;
+    let idle = serde_json::from_value(part("/tiers")?)?;
+    Ok(Findings { groups, idle, why: why? })
 }
 
 /// The same for people.
 pub fn render(found: &Findings) -> String {
+    let [where_, given, probability, of, by, group] = QUERY;
     let mut text = format!(
-        "{WORKERS} workers of {PINNED} on CPU {CPU}, one of {FREE} on the other\n\nnoised trace sketch DIR {} {:?} {} {:?} {} {}\n",
-        QUERY[0], QUERY[1], QUERY[2], QUERY[3], QUERY[4], QUERY[5]
+        "{WORKERS} workers of {PINNED} on CPU {CPU}, one of {FREE} on the other\n\n\
+         noised trace sketch DIR {where_} '{given}' {probability} '{of}' {by} {group}\n"
     );
-    for group in &found.groups {
-        let probability = group.probability.unwrap_or(0.0);
-        text.push_str(&format!("  {:<12} {:>6} slices {probability:>8.3}\n", group.group, group.count));
+    for Group { group, count, probability } in &found.groups {
+        let probability = probability.unwrap_or(0.0);
+        text.push_str(&format!("  {group:<8} {count:>5} slices {probability:>6.3}\n"));
+    }
+    for Idle { process, idle_mean_ns, idle_variance } in &found.idle {
+        let (mean, deviation) = (idle_mean_ns / 1e6, idle_variance.sqrt() / 1e6);
+        text.push_str(&format!(
+            "  {process:<8} stretches without a CPU: {mean:.2} ms, standard deviation {deviation:.2} ms\n"
+        ));
     }
     text.push_str(&format!("\nnoised why --request\n  {}\n", said(&found.why)));
     text

@@ -354,6 +354,9 @@ impl Feed {
         if fields.is_ours {
             self.machine(machine).dumped.insert(fields.noised.id);
         }
+        if fields.noised.kind == sockets::kind::UNIX {
+            self.follower.is_bound(sockets::unix(machine, fields.noised.id));
+        }
         let Some(object) = descriptors::dumped(&fields.name) else { return };
         let of = self.machine(machine);
         if let Some((_, id)) = numbered(&object) {

@@ -10,19 +10,18 @@ use std::collections::{HashMap, VecDeque};
 use super::persons::ThreadId;
 use super::{Follower, MAX_CHAIN};
 use crate::channels::{Arrival, Way};
-use crate::input::{Bytes, End, Protocol};
+use crate::input::{Bytes, End};
 use crate::marker::Marker;
 use crate::slices::{Edge, NONE, SliceId, rule_of};
 use crate::tallies::Mark;
 
+mod before;
 mod over;
 
 /// Connections that are followed; the oldest are given up first.
 const MAX_ENDS: usize = 1 << 18;
 /// Parts of a request that is not answered.
 const MAX_PARTS: usize = 16;
-/// Ports from this one on are given to those who connect, unless `ip_local_port_range` says otherwise.
-const FIRST_GIVEN: u16 = 32_768;
 
 /// What a thread is on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,31 +221,13 @@ impl Follower {
         }
         let key = self.store.end(end);
         let place = self.ends.add(machine, end.id, key);
-        if let (Some(role), Some(connection)) =
-            (self.role_before(end), self.ends.get_mut(place))
-        {
+        if let (Some(role), Some(connection)) = (self.role_before(end), self.ends.get_mut(place)) {
             (connection.role, connection.is_sure, connection.is_old) = (Some(role), true, true);
         }
         if let Some(oldest) = self.ends.too_many() {
             self.forget_end(oldest, None);
         }
         place
-    }
-
-    /// What an end is of a connection of TCP that was there before: the side whose port someone listens on serves. Where that is
-    /// not recorded, the one whose port is not of those that the kernel gives to those who connect.
-    fn role_before(&self, end: &End) -> Option<Role> {
-        let (local, remote) = (end.local?.port(), end.remote?.port());
-        if end.protocol != Protocol::Tcp {
-            return None;
-        }
-        let side = |of: fn(&Self, u16) -> bool| match (of(self, local), of(self, remote)) {
-            (true, false) => Some(Role::Serves),
-            (false, true) => Some(Role::Asks),
-            _ => None,
-        };
-        let listens = |of: &Self, port: u16| of.listening.contains(&port);
-        side(listens).or_else(|| side(|_, port| port < FIRST_GIVEN))
     }
 
     /// A slice that goes from the begin of a connection to its end, and the connection's key.

@@ -56,6 +56,8 @@ pub struct Follower {
     connect_order: VecDeque<u64>,
     /// Ports that someone listened on when a recording began.
     listening: HashSet<u16>,
+    /// Unix sockets that were bound then, by the number of what they send.
+    bound: HashSet<u64>,
     /// How often events were lost.
     losses: u32,
     span: Option<(u64, u64)>,
@@ -175,6 +177,13 @@ impl Follower {
     /// Someone listens on a port when a recording begins.
     pub fn listens(&mut self, port: u16) {
         self.listening.insert(port);
+    }
+
+    /// A unix socket is bound when a recording begins; `out` is the number of what it sends.
+    pub fn is_bound(&mut self, out: u64) {
+        if self.bound.len() < MAX_CONNECTS {
+            self.bound.insert(out);
+        }
     }
 
     /// A call of a kind that is not followed.

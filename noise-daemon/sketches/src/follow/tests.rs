@@ -241,6 +241,24 @@ fn whose_port_is_listened_on_serves_on_connections_from_before() {
 }
 
 #[test]
+fn a_bound_unix_socket_serves_on_connections_from_before() {
+    let unix = |id, out, into| End { protocol: Protocol::UnixStream, ..end(id, out, into) };
+    let (client, server) = (unix(1, 11, 12), unix(2, 12, 11));
+    let some = |length| Bytes { at: None, length };
+    let mut scene = Scene::default();
+    scene.follower.is_bound(12);
+    scene.run(1).run(2);
+    scene.enter(2, Purpose::Send, None).done(2, Act::Sent(server, some(5)));
+    scene.enter(1, Purpose::Receive, None).done(1, Act::Received(client, some(5)));
+    scene.enter(1, Purpose::Send, None).done(1, Act::Sent(client, some(5)));
+    scene.enter(2, Purpose::Receive, None).done(2, Act::Received(server, some(5)));
+    scene.enter(2, Purpose::Send, None).done(2, Act::Sent(server, some(5)));
+    scene.enter(1, Purpose::Receive, None).done(1, Act::Received(client, some(5)));
+    let system = scene.finish();
+    assert_eq!(slices(&system), [(1, "unix_send"), (2, "unix_receive")]);
+}
+
+#[test]
 fn a_server_that_greets_first_is_a_server() {
     let mut scene = Scene::default();
     let (client, server) = (end(1, 11, 12), end(2, 12, 11));

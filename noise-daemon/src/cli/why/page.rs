@@ -127,7 +127,10 @@ fn answer(found: &Findings, title: &str) -> String {
         ),
     ];
     let disk_ns = found.ns("disk");
-    held.push((disk_ns, format!("waited {} for disks{}", time(disk_ns), behind(&found.culprits, "disk"))));
+    held.push((
+        disk_ns,
+        format!("waited {} for disks{}", time(disk_ns), behind(&found.culprits, "disk")),
+    ));
     let sleeps = found.uninterruptible;
     if sleeps.sum_ns > disk_ns {
         held.push((sleeps.sum_ns, format!("slept {} uninterruptibly", time(sleeps.sum_ns))));

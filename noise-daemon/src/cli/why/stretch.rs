@@ -200,7 +200,8 @@ pub fn next(
     let mut notes = Vec::new();
     let end_ns = loop {
         let turn = Instant::now();
-        let over = is_over(began.elapsed()) || began.elapsed() >= length || bytes >= MOST_EVENT_BYTES;
+        let over =
+            is_over(began.elapsed()) || began.elapsed() >= length || bytes >= MOST_EVENT_BYTES;
         let now_ns = monotonic_ns();
         let fullness = supply.drain(now_ns, &mut capture)?;
         match over {

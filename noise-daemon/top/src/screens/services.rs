@@ -11,7 +11,13 @@ const ELSEWHERE: &str = "elsewhere";
 
 fn columns() -> Vec<Column> {
     vec![
-        cells::names("who asks", "caller", 12, false, "The service that waits; elsewhere: not on this host."),
+        cells::names(
+            "who asks",
+            "caller",
+            12,
+            false,
+            "The service that waits; elsewhere: not on this host.",
+        ),
         cells::names(
             "whom",
             "service",
@@ -46,7 +52,12 @@ fn columns() -> Vec<Column> {
             "Half of them were waited with so long at most, until the service came to them.",
         ),
         cells::numbers("r. p99", "reach_p99_seconds", 7, "The same of 99 of 100."),
-        cells::numbers("whole p50", "latency_p50_seconds", 9, "Half of them took that long at most, all in all."),
+        cells::numbers(
+            "whole p50",
+            "latency_p50_seconds",
+            9,
+            "Half of them took that long at most, all in all.",
+        ),
         cells::numbers("w. p99", "latency_p99_seconds", 7, "The same of 99 of 100."),
     ]
 }

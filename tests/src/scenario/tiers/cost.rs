@@ -55,11 +55,13 @@ impl Tool {
 /// A tool against nothing.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cost {
+    /// Its command.
     pub tool: String,
     /// Time of a request with it, divided by that without; quartiles. `None` where it could not be measured.
     pub ratio: Option<[f64; 3]>,
     /// Requests a second without it.
     pub rate: f64,
+    /// Bursts that were compared.
     pub turns: usize,
 }
 

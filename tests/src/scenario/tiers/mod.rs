@@ -55,6 +55,7 @@ pub struct Recorded {
     pub right: usize,
     /// The median of the application's own time, by itself and by its slices, nanoseconds.
     pub own_ns: u64,
+    /// See there.
     pub true_ns: u64,
     /// Events that were lost.
     pub discarded: u64,
@@ -63,27 +64,39 @@ pub struct Recorded {
 /// A tier, as `noised why --request --json` has it.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Tier {
+    /// Its name.
     pub service: String,
+    /// Its share of the time of all requests.
     pub share: f64,
+    /// That time, nanoseconds.
     pub spent_ns: u64,
+    /// What it was spent on.
     pub states_ns: BTreeMap<String, u64>,
+    /// For whom it waited, thread by thread.
     pub culprits: Vec<Culprit>,
 }
 
 /// For whom a tier waited.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Culprit {
+    /// What the tier did meanwhile.
     pub state: String,
+    /// The thread's name.
     pub comm: String,
+    /// In the words of the ledger.
     pub cause: String,
+    /// For how long, nanoseconds.
     pub ns: u64,
 }
 
 /// The answer of that command.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Answer {
+    /// How many were answered.
     pub requests: u64,
+    /// Events that were lost.
     pub discarded: u64,
+    /// Those with most time first.
     pub tiers: Vec<Tier>,
 }
 
@@ -120,9 +133,15 @@ impl Tier {
         ns as f64 / self.spent_ns.max(1) as f64
     }
 
-    /// For whom it waited longest in a state.
-    pub fn culprit(&self, state: &str) -> Option<&Culprit> {
-        self.culprits.iter().find(|culprit| culprit.state == state)
+    /// For whom it waited longest in a state: threads of one name, as one.
+    pub fn culprit(&self, state: &str) -> Option<Culprit> {
+        let mut sums: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+        for culprit in self.culprits.iter().filter(|culprit| culprit.state == state) {
+            *sums.entry((&culprit.comm, &culprit.cause)).or_default() += culprit.ns;
+        }
+        let ((comm, cause), ns) = sums.into_iter().max_by_key(|(_, ns)| *ns)?;
+        let [state, comm, cause] = [state, comm, cause].map(str::to_owned);
+        Some(Culprit { state, comm, cause, ns })
     }
 }
 
@@ -170,7 +189,12 @@ pub struct Named {
 ///
 /// # Errors
 /// If a server fails, or there is no answer.
-pub fn named(servers: &Servers, plan: &'static str, planted: Planted, hogs: usize) -> Result<Named> {
+pub fn named(
+    servers: &Servers,
+    plan: &'static str,
+    planted: Planted,
+    hogs: usize,
+) -> Result<Named> {
     let log = Folder::new("stack")?;
     let stack = Stack::start(servers, log.path(), planted)?;
     let burners = (0..hogs)
@@ -187,8 +211,11 @@ pub fn named(servers: &Servers, plan: &'static str, planted: Planted, hogs: usiz
 /// All that is shown.
 #[derive(Debug, Serialize)]
 pub struct Findings {
+    /// Requests held against what both ends know.
     pub recorded: Vec<Recorded>,
+    /// Which tier is named.
     pub named: Vec<Named>,
+    /// What it costs.
     pub costs: Vec<Cost>,
 }
 

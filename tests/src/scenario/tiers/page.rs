@@ -13,7 +13,12 @@ pub fn said(answer: &Answer) -> String {
     let Some(first) = answer.tiers.first() else { return "no tier".to_owned() };
     let state = first.state();
     let culprit = first.culprit(state).map_or_else(String::new, |culprit| {
-        format!(", {:.0} % of that for {} ({})", 100.0 * culprit.ns as f64 / first.spent_ns as f64 / first.part(state), culprit.comm, culprit.cause)
+        format!(
+            ", {:.0} % of that for {} ({})",
+            100.0 * culprit.ns as f64 / first.spent_ns as f64 / first.part(state),
+            culprit.comm,
+            culprit.cause
+        )
     });
     format!(
         "{} has {:.1} % of the time of {} requests; {:.1} % of it is {state}{culprit}",

@@ -59,7 +59,8 @@ impl Servers {
         let path = self.root.join(program);
         ensure!(path.exists(), "the packages have no {program}");
         let mut command = Command::new(path);
-        let libraries = self.root.join("usr/lib").join(format!("{}-linux-gnu", std::env::consts::ARCH));
+        let libraries =
+            self.root.join("usr/lib").join(format!("{}-linux-gnu", std::env::consts::ARCH));
         command.env("LD_LIBRARY_PATH", libraries);
         Ok(command)
     }

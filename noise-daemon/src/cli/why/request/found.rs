@@ -71,7 +71,9 @@ pub fn nothing(port: u16, heard: &Heard, seconds: f64) -> String {
     let counts = &system.counts;
     let (lost, calls) = (heard.discarded, &counts.not_followed);
     let mut sentence = match system.slices.iter().any(|slice| is_of(&slice)) {
-        true => format!("connections came to port {port} in {seconds:.2} s, but no request was answered on one"),
+        true => format!(
+            "connections came to port {port} in {seconds:.2} s, but no request was answered on one"
+        ),
         false => format!("no request was answered on port {port} in {seconds:.2} s"),
     };
     sentence.push_str(": send some, or watch longer with --next");
@@ -362,7 +364,10 @@ impl<'h> Looked<'h> {
                 paths.push(traced);
             }
         }
-        let finish = |(service, (mut spent, pids, paths)): (Service, (Spent, HashSet<i32>, Vec<&Traced>))| {
+        let finish = |(service, (mut spent, pids, paths)): (
+            Service,
+            (Spent, HashSet<i32>, Vec<&Traced>),
+        )| {
             let is_own = |tid| self.heard.is_of(&pids, tid);
             spent.culprits = culprits(paths, &is_own, &self.heard.threads, known);
             (service, spent)

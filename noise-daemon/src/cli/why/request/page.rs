@@ -75,7 +75,8 @@ fn answer(found: &Findings<'_>) -> String {
         time(first.link.tier.true_latency_p50_ns),
         time(first.link.tier.true_latency_p99_ns),
     ));
-    let words = |state: &str| STATES.iter().find(|(name, _)| *name == state).map(|(_, words)| *words);
+    let words =
+        |state: &str| STATES.iter().find(|(name, _)| *name == state).map(|(_, words)| *words);
     let largest = spent.states_ns.iter().max_by_key(|(_, ns)| **ns);
     if let Some((state, ns)) = largest {
         let words = words(state).unwrap_or(BUSY);
@@ -97,7 +98,14 @@ fn tiers(text: &mut String, found: &Findings<'_>) {
     let mut table = Columns::new(
         1,
         &[
-            "tier", "requests", "true p50", "true p99", "reached p50", "p99", "idle mean", "sd",
+            "tier",
+            "requests",
+            "true p50",
+            "true p99",
+            "reached p50",
+            "p99",
+            "idle mean",
+            "sd",
             "of all time",
         ],
     );
@@ -118,18 +126,14 @@ fn tiers(text: &mut String, found: &Findings<'_>) {
     indented(text, &table);
     if found.divided < found.requests {
         text.push_str(&format!(
-            "  the last column, and all below, are of {} of the requests\n",
+            "  the last column, and all below, are of the last {} requests\n",
             count(found.divided)
         ));
     }
 }
 
 /// What time was spent on: a column for each state that anyone was in.
-fn spent<'f>(
-    text: &mut String,
-    heading: &str,
-    rows: impl Iterator<Item = (String, &'f Spent)>,
-) {
+fn spent<'f>(text: &mut String, heading: &str, rows: impl Iterator<Item = (String, &'f Spent)>) {
     let rows: Vec<_> = rows.take(SHOWN).collect();
     let states = [("busy", "busy before")].into_iter().chain(STATES);
     let states: Vec<_> =
