@@ -78,6 +78,8 @@ struct Connection {
     is_sure: bool,
     /// That was before the recording: what is received first may be the answer to what was sent then.
     is_old: bool,
+    /// The slice that it was connected for, until something is sent: a loop of events may do other things before that.
+    made_for: Option<SliceId>,
     /// Threads that asked, or that connected it.
     asked: Vec<ThreadId>,
     /// Threads of which events were lost: what they do first may go on with something that is not known.
@@ -130,6 +132,7 @@ impl Ends {
             role: None,
             is_sure: false,
             is_old: false,
+            made_for: None,
             asked: Vec::new(),
             unsure: Vec::new(),
         };
@@ -340,6 +343,7 @@ impl Follower {
         let machine = self.persons.machine(thread);
         let place = self.end(machine, end);
         self.uses(place, thread, now_ns);
+        self.begins_with(place, thread);
         let current = self.current(thread);
         if let Some(current) = current {
             self.sends(thread, current);

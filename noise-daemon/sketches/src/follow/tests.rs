@@ -241,6 +241,27 @@ fn whose_port_is_listened_on_serves_on_connections_from_before() {
 }
 
 #[test]
+fn what_a_loop_sends_first_is_of_what_it_connected_for() {
+    let mut scene = Scene::default();
+    let (one, two, behind) = (end(1, 11, 12), end(2, 21, 22), end(3, 31, 32));
+    scene.run(1);
+    // It connects for the first request, and has the second one before that is done.
+    scene.enter(1, Purpose::Receive, None).done(1, Act::Received(one, bytes(0, 5)));
+    scene.enter(1, Purpose::Connect, None).done(1, Act::Connected(behind));
+    scene.enter(1, Purpose::Loop, None).at(1, What::Leaves);
+    scene.enter(1, Purpose::Receive, None).done(1, Act::Received(two, bytes(0, 5)));
+    scene.enter(1, Purpose::Send, None).done(1, Act::Sent(behind, bytes(0, 5)));
+    scene.enter(1, Purpose::Receive, None).done(1, Act::Received(behind, bytes(0, 9)));
+    scene.enter(1, Purpose::Send, None).done(1, Act::Sent(one, bytes(0, 9)));
+    scene.enter(1, Purpose::Send, None).done(1, Act::Sent(two, bytes(0, 9)));
+    scene.enter(1, Purpose::Connect, None).done(1, Act::Closed(behind));
+    let system = scene.finish();
+    let asks = system.slices.iter().find(|slice| slice.marker == Marker::Send(Family::Tcp));
+    let cause = system.slice(asks.unwrap().cause).unwrap();
+    assert_eq!(system.key(cause), &crate::slices::Key::End(one));
+}
+
+#[test]
 fn a_bound_unix_socket_serves_on_connections_from_before() {
     let unix = |id, out, into| End { protocol: Protocol::UnixStream, ..end(id, out, into) };
     let (client, server) = (unix(1, 11, 12), unix(2, 12, 11));

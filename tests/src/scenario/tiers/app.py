@@ -53,6 +53,9 @@ def serve(connection):
 
 def main():
     if CPU >= 0:
+        # In a session, and so in an autogroup, of its own with one CPU: Linux 6.18 can let a group that works on several CPUs
+        # keep one of them from all others for minutes.
+        os.setsid()
         os.sched_setaffinity(0, [CPU])
     front = socket.create_server(('127.0.0.1', PORT), backlog=256)
     children = []

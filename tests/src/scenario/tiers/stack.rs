@@ -77,7 +77,7 @@ impl Stack {
         redis.args(["--save", "", "--appendonly", "no", "--dir"]).arg(folder);
         let mut redis = Process::start(on(others, redis))?;
         await_port(store, &mut redis).context("redis")?;
-        let program = folder.join("app.py");
+        let program = folder.join("program.py");
         fs::write(&program, APP)?;
         let mut app = Command::new(python());
         app.arg(&program).args([middle.port().to_string(), store.port().to_string()]);
