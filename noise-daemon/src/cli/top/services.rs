@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use noise_sketches::feed::Feed;
-use noise_sketches::requests::{Link, Requests};
+use noise_sketches::marker::Marker;
+use noise_sketches::requests::{Entrance, Link, Requests};
 use noise_sketches::slices::SliceId;
 use noise_top::services::{Link as Row, Watched};
 use noise_trace::event::Kind;
@@ -39,6 +40,16 @@ pub fn watch(is_over: &AtomicBool, tell: &mut dyn FnMut(Watched)) -> Result<(), 
     watched().map_err(|error| error.to_string())
 }
 
+/// Whether it is between two services: threads of one process ask each other by futexes and the like, too, and who released a
+/// lock need not be known.
+fn is_between(Link { caller, service, .. }: &Link) -> bool {
+    match (service.entrance, caller) {
+        (Entrance::Marker(_), Some(caller)) => caller.process != service.process,
+        (Entrance::Marker(Marker::Futex), None) => false,
+        _ => true,
+    }
+}
+
 fn seen(stretch: &Stretch) -> Watched {
     let (mut feed, mut lost) = (Feed::default(), 0_u64);
     for record in stretch.reader() {
@@ -64,5 +75,6 @@ fn seen(stretch: &Stretch) -> Watched {
         idle_mean_ns: tier.idle_mean_ns as u64,
         busy: tier.true_latency_sum_ns as f64 / 1e9 / seconds,
     };
-    Watched { seconds, lost, links: links.iter().take(MOST_ROWS).map(row).collect() }
+    let links = links.iter().filter(|link| is_between(link)).take(MOST_ROWS).map(row).collect();
+    Watched { seconds, lost, links }
 }
