@@ -135,6 +135,10 @@ def main():
     behind.listen(256)
     front = socket.create_server(('127.0.0.1', 0), backlog=256)
     port = front.getsockname()[1]
+    # For those who ask about it: whole or not at all.
+    with open(os.path.join(FOLDER, 'port.new'), 'w') as file:
+        file.write(str(port))
+    os.rename(file.name, os.path.join(FOLDER, 'port'))
     worker = os.fork()
     if worker == 0:
         front.close()

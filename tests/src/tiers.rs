@@ -1,7 +1,7 @@
-//! A program of three tiers and a helper (`tiers.py`), what it knows of its requests, and what a document of sketches says
-//! of them.
+//! What tiers know of their requests, and what a document of sketches says of them; a program of three tiers and a helper
+//! (`tiers.py`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -11,13 +11,25 @@ use serde_json::Value;
 /// The program: how many clients, requests of each, a folder, and how long the helper sleeps, seconds.
 pub const PROGRAM: &str = include_str!("tiers.py");
 
-/// Tiers, and what their slices begin with, from the client on.
-const TIERS: [(&str, &str); 4] = [
-    ("client", "tcp_send"),
-    ("app", "tcp_receive"),
-    ("worker", "unix_receive"),
-    ("helper", "pipe"),
-];
+/// Tiers.
+#[derive(Clone, Copy, Debug)]
+pub struct Tiers {
+    /// Those that write what they know, and what their slices begin with, from the client on.
+    pub logged: &'static [(&'static str, &'static str)],
+    /// The process that the last of them asks, and what its slices begin with, where there is one.
+    pub below: Option<(&'static str, &'static str)>,
+}
+
+/// Those of the program.
+pub const TIERS: Tiers = Tiers {
+    logged: &[
+        ("client", "tcp_send"),
+        ("app", "tcp_receive"),
+        ("worker", "unix_receive"),
+        ("helper", "pipe"),
+    ],
+    below: None,
+};
 
 /// A request, as a tier saw it.
 #[derive(Clone, Copy, Debug)]
@@ -29,12 +41,12 @@ struct Seen {
 /// The requests of each tier and thread, in their order.
 type Log = BTreeMap<(usize, u64), Vec<Seen>>;
 
-fn log(folder: &Path) -> Result<Log> {
+fn log(folder: &Path, tiers: &Tiers) -> Result<Log> {
     let mut log = Log::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name();
-        let tier = TIERS.iter().position(|(tier, _)| {
+        let tier = tiers.logged.iter().position(|(tier, _)| {
             name.to_str().is_some_and(|name| name.starts_with(&format!("{tier}.")))
         });
         let Some(tier) = tier else { continue };
@@ -62,11 +74,12 @@ fn median(mut values: Vec<u64>) -> u64 {
     values.get(values.len() / 2).copied().unwrap_or(0)
 }
 
-/// Holds a document against what the program wrote into a folder. A thread's slices are its requests in their order.
+/// Holds a document against what tiers wrote into a folder. A thread's slices are its requests in their order.
 ///
 /// # Errors
 /// Where a thread has not as many slices as requests.
-pub fn joined(document: &Value, folder: &Path) -> Result<Joined> {
+pub fn joined(document: &Value, folder: &Path, tiers: &Tiers) -> Result<Joined> {
+    let logged = tiers.logged;
     let array = |name: &str| document.get(name).and_then(Value::as_array).context("no list");
     let mut slices: BTreeMap<(u64, &str), Vec<(u64, u64)>> = BTreeMap::new();
     let mut by_id: BTreeMap<u64, &Value> = BTreeMap::new();
@@ -85,9 +98,9 @@ pub fn joined(document: &Value, folder: &Path) -> Result<Joined> {
     }
     // The slices of each request, by tier.
     let mut requests: BTreeMap<u64, BTreeMap<usize, u64>> = BTreeMap::new();
-    let mut sums: Vec<[Vec<u64>; 3]> = TIERS.map(|_| Default::default()).into();
-    for ((tier, tid), seen) in log(folder)? {
-        let (name, marker) = TIERS.get(tier).copied().context("no tier")?;
+    let mut sums: Vec<[Vec<u64>; 3]> = vec![Default::default(); logged.len()];
+    for ((tier, tid), seen) in log(folder, tiers)? {
+        let (name, marker) = logged.get(tier).copied().context("no tier")?;
         let own = slices.get(&(tid, marker)).map_or(&[][..], Vec::as_slice);
         ensure!(own.len() == seen.len(), "{name} {tid}: {} of {}", own.len(), seen.len());
         for (seen, (_, id)) in seen.iter().zip(own) {
@@ -104,18 +117,32 @@ pub fn joined(document: &Value, folder: &Path) -> Result<Joined> {
     for id in requests.values().filter_map(|tiers| tiers.get(&0)) {
         *clients.entry(*sketches.get(id).context("in no sketch")?).or_default() += 1;
     }
-    let is_right = |tiers: &BTreeMap<usize, u64>| {
-        let sketch = |tier: usize| tiers.get(&tier).and_then(|id| sketches.get(id));
-        let is_one =
-            (0..TIERS.len()).all(|tier| sketch(tier).is_some() && sketch(tier) == sketch(0));
-        let is_alone = sketch(0).and_then(|sketch| clients.get(sketch)) == Some(&1);
-        let mut chain = Vec::new();
-        let mut next = tiers.get(&(TIERS.len() - 1)).copied();
+    let chain = |of: Option<u64>| {
+        let (mut chain, mut next) = (Vec::new(), of);
         while let Some(id) = next.filter(|_| chain.len() < 16) {
             chain.push(id);
             next = by_id.get(&id).and_then(|slice| slice.get("cause")).and_then(Value::as_u64);
         }
-        is_one && is_alone && tiers.values().all(|id| chain.contains(id))
+        chain
+    };
+    // The slices that have one of the last tier that is asked below them.
+    let is_below = |slice: &&Value| {
+        let of = |name: &str| slice.get(name).and_then(Value::as_str);
+        tiers
+            .below
+            .is_some_and(|below| (of("process"), of("marker")) == (Some(below.0), Some(below.1)))
+    };
+    let ids = by_id.iter().filter(|(_, slice)| is_below(slice)).map(|(id, _)| *id);
+    let asked: BTreeSet<u64> = ids.flat_map(|id| chain(Some(id))).collect();
+    let is_right = |own: &BTreeMap<usize, u64>| {
+        let sketch = |tier: usize| own.get(&tier).and_then(|id| sketches.get(id));
+        let is_one =
+            (0..logged.len()).all(|tier| sketch(tier).is_some() && sketch(tier) == sketch(0));
+        let is_alone = sketch(0).and_then(|sketch| clients.get(sketch)) == Some(&1);
+        let last = own.get(&(logged.len() - 1)).copied();
+        let has_below = tiers.below.is_none() || last.is_some_and(|id| asked.contains(&id));
+        let chain = chain(last);
+        is_one && is_alone && has_below && own.values().all(|id| chain.contains(id))
     };
     Ok(Joined {
         all: requests.len(),

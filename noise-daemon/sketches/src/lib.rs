@@ -14,6 +14,7 @@ pub mod follow;
 pub mod input;
 pub mod marker;
 pub mod query;
+pub mod requests;
 pub mod slices;
 pub mod system;
 pub mod tallies;

@@ -42,7 +42,7 @@ pub struct Tier {
 }
 
 /// The value that a share of all sorted ones does not exceed.
-fn percentile(sorted: &[u64], percent: usize) -> u64 {
+pub fn percentile(sorted: &[u64], percent: usize) -> u64 {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or(0)
 }
@@ -60,40 +60,9 @@ pub fn tiers(system: &System, slices: &[SliceId]) -> Vec<Tier> {
         let process = system.thread(slice).map_or(Comm::default(), |thread| thread.process);
         groups.entry((process, slice.marker)).or_default().push(*id);
     }
-    let (from_ns, to_ns) = system.span;
-    let seconds = to_ns.saturating_sub(from_ns).max(1) as f64 / 1e9;
     let mut tiers: Vec<Tier> = groups
         .into_iter()
-        .map(|((process, marker), ids)| {
-            let of = || ids.iter().filter_map(|id| system.slice(*id));
-            let mut latencies: Vec<u64> = of().map(Slice::latency_ns).collect();
-            let mut own: Vec<u64> = of().map(|slice| slice.true_latency_ns).collect();
-            latencies.sort_unstable();
-            own.sort_unstable();
-            let idle_count: u64 = of().map(|slice| u64::from(slice.idle_count)).sum();
-            let idle_ns: f64 = of().map(|slice| slice.idle_ns as f64).sum();
-            let mean = idle_ns / idle_count.max(1) as f64;
-            // Of all stretches, from the variance within slices and between their means.
-            let square = |slice: &Slice| {
-                let off = slice.idle_mean_ns() - mean;
-                f64::from(slice.idle_count) * (slice.idle_variance + off * off)
-            };
-            Tier {
-                process: process.to_string(),
-                marker: marker.name(),
-                count: ids.len() as u64,
-                rate: ids.len() as f64 / seconds,
-                latency_p50_ns: percentile(&latencies, 50),
-                latency_p99_ns: percentile(&latencies, 99),
-                latency_max_ns: latencies.last().copied().unwrap_or(0),
-                true_latency_p50_ns: percentile(&own, 50),
-                true_latency_p99_ns: percentile(&own, 99),
-                true_latency_sum_ns: own.iter().fold(0, |sum, ns| sum.saturating_add(*ns)),
-                idle_count,
-                idle_mean_ns: mean,
-                idle_variance: of().map(square).sum::<f64>() / idle_count.max(1) as f64,
-            }
-        })
+        .map(|((process, marker), ids)| tier(system, process, marker, &ids))
         .collect();
     tiers.sort_by(|one, other| {
         let key = |tier: &Tier| {
@@ -103,6 +72,40 @@ pub fn tiers(system: &System, slices: &[SliceId]) -> Vec<Tier> {
         key(one).cmp(&key(other))
     });
     tiers
+}
+
+/// The sums of some slices of one process with one marker.
+pub(crate) fn tier(system: &System, process: Comm, marker: Marker, ids: &[SliceId]) -> Tier {
+    let (from_ns, to_ns) = system.span;
+    let seconds = to_ns.saturating_sub(from_ns).max(1) as f64 / 1e9;
+    let of = || ids.iter().filter_map(|id| system.slice(*id));
+    let mut latencies: Vec<u64> = of().map(Slice::latency_ns).collect();
+    let mut own: Vec<u64> = of().map(|slice| slice.true_latency_ns).collect();
+    latencies.sort_unstable();
+    own.sort_unstable();
+    let idle_count: u64 = of().map(|slice| u64::from(slice.idle_count)).sum();
+    let idle_ns: f64 = of().map(|slice| slice.idle_ns as f64).sum();
+    let mean = idle_ns / idle_count.max(1) as f64;
+    // Of all stretches, from the variance within slices and between their means.
+    let square = |slice: &Slice| {
+        let off = slice.idle_mean_ns() - mean;
+        f64::from(slice.idle_count) * (slice.idle_variance + off * off)
+    };
+    Tier {
+        process: process.to_string(),
+        marker: marker.name(),
+        count: ids.len() as u64,
+        rate: ids.len() as f64 / seconds,
+        latency_p50_ns: percentile(&latencies, 50),
+        latency_p99_ns: percentile(&latencies, 99),
+        latency_max_ns: latencies.last().copied().unwrap_or(0),
+        true_latency_p50_ns: percentile(&own, 50),
+        true_latency_p99_ns: percentile(&own, 99),
+        true_latency_sum_ns: own.iter().fold(0, |sum, ns| sum.saturating_add(*ns)),
+        idle_count,
+        idle_mean_ns: mean,
+        idle_variance: of().map(square).sum::<f64>() / idle_count.max(1) as f64,
+    }
 }
 
 /// What shares are apart by.

@@ -12,6 +12,7 @@ use noise_model::total;
 use super::arrange::Sort;
 use super::input::{Command, Motion, command};
 use super::screens::overview;
+use super::services::Services;
 use super::source::Position;
 use super::table::Tone;
 use super::typing::{Purpose, Typed, Typing, time_of};
@@ -229,9 +230,19 @@ impl App {
         }
     }
 
+    /// Takes what was watched of services.
+    pub fn watched(&mut self, services: Services) {
+        self.history.watched(services);
+        if self.held.is_none() && self.screen == Screen::Services {
+            self.refresh();
+        }
+    }
+
     /// Begins anew with the frames before some place of a replay.
     pub fn restart(&mut self, frames: Vec<Arc<Frame>>) {
+        let services = self.history.services().clone();
         self.history = History::default();
+        self.history.watched(services);
         frames.into_iter().for_each(|frame| self.history.push(frame));
         let newest_ns = self.history.latest().map_or(0, |frame| frame.sample.at_ns);
         if newest_ns < self.look.since_ns {

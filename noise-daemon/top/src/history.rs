@@ -9,6 +9,7 @@ use noise_model::{Labels, Names, Step, run};
 use noise_wire::Frame;
 
 use super::pairs::Pairs;
+use super::services::Services;
 
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,8 @@ pub struct History {
     pairs: Pairs,
     /// The series and counters of the newest frame.
     names: Names,
+    /// Which service waits for which, as it was watched last.
+    services: Services,
 }
 
 impl History {
@@ -53,6 +56,16 @@ impl History {
             self.steps.pop_front();
             self.pairs.forget_oldest();
         }
+    }
+
+    /// Takes what was watched of services.
+    pub fn watched(&mut self, services: Services) {
+        self.services = services;
+    }
+
+    /// What was watched of services last.
+    pub fn services(&self) -> &Services {
+        &self.services
     }
 
     /// The newest frame.

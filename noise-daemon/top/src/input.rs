@@ -112,7 +112,7 @@ pub fn command(key: &KeyEvent, replay: bool) -> Option<Command> {
         KeyCode::Char('?' | 'h') | KeyCode::F(1) => Command::Help,
         KeyCode::Tab => Command::Next,
         KeyCode::BackTab => Command::Previous,
-        KeyCode::Char(digit @ '1'..='7') => {
+        KeyCode::Char(digit @ '1'..='8') => {
             let index = (digit as usize).checked_sub('1' as usize)?;
             Command::Show(SCREENS.get(index).copied()?)
         }
@@ -147,7 +147,7 @@ pub fn command(key: &KeyEvent, replay: bool) -> Option<Command> {
 
 /// The keys for the help: which, and what they do.
 pub const KEYS: [(&str, &str); 16] = [
-    ("Tab 1-7", "screens; Shift-Tab goes back"),
+    ("Tab 1-8", "screens; Shift-Tab goes back"),
     ("↑ ↓ j k", "a row up, down; PgUp PgDn: as many as are seen"),
     ("Home End g G", "the first, the last row"),
     (

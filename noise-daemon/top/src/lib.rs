@@ -1,6 +1,6 @@
 //! `noised top`: the view that people keep open.
 //!
-//! PURE but for [`live`] and [`term`]: frames come in, and what is on the screen is a function of
+//! PURE but for [`live`], [`watching`] and [`term`]: frames come in, and what is on the screen is a function of
 //! them and of the keys that were pressed. Each screen makes a [`Table`] or blocks of a [`Page`];
 //! the application sorts, filters, exports and draws them all alike.
 
@@ -17,6 +17,7 @@ pub mod look;
 pub mod page;
 pub mod pairs;
 pub mod screens;
+pub mod services;
 pub mod source;
 pub mod sources;
 pub mod table;
@@ -24,6 +25,7 @@ pub mod term;
 pub mod text;
 pub mod typing;
 pub mod view;
+pub mod watching;
 
 #[cfg(test)]
 mod app_tests;

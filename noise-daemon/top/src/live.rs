@@ -14,9 +14,11 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use super::app::{Action, App};
 use super::draw::draw;
 use super::draw::theme::Theme;
+use super::services::Services;
 use super::source::{News, Source};
 use super::table::Tone;
 use super::term::{self, Waited};
+use super::watching::{ELSEWHERE, Watch, Watching};
 use super::{Look, Screen};
 
 /// How long keys are waited for before frames are looked at. Keys are answered at once.
@@ -63,6 +65,8 @@ pub struct Options {
     pub tape: Option<Box<dyn Tape>>,
     /// What Enter on the page of a victim shows.
     pub why: Option<Explain>,
+    /// What the screen of services shows.
+    pub watch: Option<Watch>,
 }
 
 impl Default for Options {
@@ -76,6 +80,7 @@ impl Default for Options {
             colour: true,
             tape: None,
             why: None,
+            watch: None,
         }
     }
 }
@@ -85,13 +90,13 @@ impl Default for Options {
 /// # Errors
 /// Where there is no terminal, or none any more; where there is no such column.
 pub fn run(source: &mut dyn Source, options: Options) -> anyhow::Result<()> {
-    let Options { interval, seconds, screen, filter, colour, tape, sort, why } = options;
+    let Options { interval, seconds, screen, filter, colour, tape, sort, why, watch } = options;
     let mut app = App::new(screen, Look { seconds, since_ns: 0 }, interval);
     app.set_filter(filter);
     if let Some(column) = sort {
         app.sort_by(&column).map_err(anyhow::Error::msg)?;
     }
-    let mut live = Live { app, source, tape, why, asked: None };
+    let mut live = Live { app, source, tape, why, asked: None, watch, watching: None };
     live.source.set_interval(interval);
     live.note();
     let theme = Theme { colour };
@@ -121,6 +126,7 @@ pub fn run(source: &mut dyn Source, options: Options) -> anyhow::Result<()> {
             }
         }
         changed |= live.hear();
+        changed |= live.watch();
         changed |= live.listen();
     }
     Ok(())
@@ -133,6 +139,9 @@ struct Live<'a> {
     why: Option<Explain>,
     /// The victim that is asked about, and what comes of it.
     asked: Option<(String, mpsc::Receiver<Result<String, String>>)>,
+    watch: Option<Watch>,
+    /// What is attached while the screen of services is shown.
+    watching: Option<Watching>,
 }
 
 impl Live<'_> {
@@ -170,6 +179,34 @@ impl Live<'_> {
             self.app.explain(&victim, found);
         }
         true
+    }
+
+    /// Watches services while their screen is shown; whether there is something new.
+    fn watch(&mut self) -> bool {
+        if self.app.screen() != Screen::Services {
+            self.watching = None;
+            return false;
+        }
+        let Some(watching) = &self.watching else {
+            let started = match self.watch.clone() {
+                Some(watch) => Watching::start(watch).map_err(|error| error.to_string()),
+                None => Err(ELSEWHERE.to_owned()),
+            };
+            match started {
+                Ok(watching) => self.watching = Some(watching),
+                Err(why) => {
+                    let why = Services::Impossible(why);
+                    let is_new = *self.app.history().services() != why;
+                    self.app.watched(why);
+                    return is_new;
+                }
+            }
+            return false;
+        };
+        let services = watching.latest();
+        let is_new = services.is_some();
+        services.into_iter().for_each(|services| self.app.watched(services));
+        is_new
     }
 
     /// Notes where frames come from and go to.

@@ -201,7 +201,7 @@ fn table(screen: Screen, history: &History, look: &Look) -> Table {
         columns: columns(),
         rows: rows.collect(),
         sorted_by: 2,
-        empty: "nothing waits",
+        empty: "nothing waits".into(),
     }
 }
 

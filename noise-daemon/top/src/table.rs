@@ -1,5 +1,7 @@
 //! A table as data: what a screen shows, before it is sorted, filtered, drawn or exported.
 
+use std::borrow::Cow;
+
 /// How a row, or a cell of it, is meant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -99,5 +101,5 @@ pub struct Table {
     /// names in order.
     pub sorted_by: usize,
     /// What is shown in place of rows where there are none.
-    pub empty: &'static str,
+    pub empty: Cow<'static, str>,
 }

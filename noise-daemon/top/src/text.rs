@@ -28,7 +28,7 @@ pub fn table(table: &Table, filter: &Filter, sort: Option<Sort>, columns: usize)
         put(&clean(&table.title));
     }
     if rows.is_empty() {
-        put(&clean(table.empty));
+        put(&clean(&table.empty));
         return text;
     }
     let grid = Grid::fit(table, &rows, None, 0, columns);

@@ -13,10 +13,11 @@ use noise_tests::load;
 use noise_tests::scenario::compared::program::Program;
 use noise_tests::scenario::compared::{arguments, faults, quota};
 use noise_tests::scenario::{
-    CpuStage, DiskStage, IrqLoad, IrqStage, NetworkStage, PathStage, Report, Stage, play, render,
+    CpuStage, DiskStage, IrqLoad, IrqStage, NetworkStage, PathStage, Report, Stage, pinned, play,
+    render, tiers,
 };
 use noise_tests::scratch::argument;
-use noise_tests::task::is_root;
+use noise_tests::task::{cpus, is_root};
 use serde_json::{Value, json};
 
 /// What the program of the critical path searches in each step: some 20 ms of work.
@@ -44,6 +45,10 @@ enum Case {
     CompareFaults,
     /// Executions of a program that has a tenth of a CPU compared with normal ones
     CompareQuota,
+    /// Requests through nginx, a Python application and redis, which are unpacked for it: joined, explained, and what that costs
+    Tiers,
+    /// Worker threads of one process that are all bound to one CPU
+    PinnedWorkers,
 }
 
 /// Plant a culprit, and show what noised says without it and beside it.
@@ -67,6 +72,9 @@ struct Options {
     /// How many normal samples are compared with normal executions in the case of faults
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     sets: u32,
+    /// How often what following requests costs is measured in the case of tiers
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    rounds: u64,
     /// Where recordings stay, in folders of this one
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
@@ -103,9 +111,11 @@ fn prepare(options: &Options) -> Result<Box<dyn Stage>> {
         }
         Case::Network => Box::new(NetworkStage::prepare()?),
         Case::Irq => Box::new(IrqStage::prepare(IrqLoad::Everything)?),
-        Case::CriticalPath | Case::CompareFaults | Case::CompareQuota => {
-            bail!("this case has no phases of a daemon")
-        }
+        Case::CriticalPath
+        | Case::CompareFaults
+        | Case::CompareQuota
+        | Case::Tiers
+        | Case::PinnedWorkers => bail!("this case has no phases of a daemon"),
     })
 }
 
@@ -224,6 +234,29 @@ fn compare_quota(options: &Options) -> Result<()> {
     say_kept(options, "unlimited", &["limited"])
 }
 
+/// Requests through three tiers.
+fn follow_tiers(options: &Options) -> Result<()> {
+    let rounds = usize::try_from(options.rounds)?;
+    let keep = options.keep.as_deref();
+    let found = tiers::findings(keep, rounds, |next| eprintln!("{next}"))?;
+    match options.json {
+        true => println!("{}", serde_json::to_string_pretty(&found)?),
+        false => print!("{}", tiers::render(&found)),
+    }
+    Ok(())
+}
+
+/// Worker threads on one CPU.
+fn pinned_workers(options: &Options) -> Result<()> {
+    ensure!(cpus() > 1, "this case needs two CPUs");
+    let found = pinned::findings(options.keep.as_deref())?;
+    match options.json {
+        true => println!("{}", serde_json::to_string_pretty(&found)?),
+        false => print!("{}", pinned::render(&found)),
+    }
+    Ok(())
+}
+
 /// Says how far a phase is, where somebody may be watching.
 fn progress(name: &str, passed: Duration, length: Duration) {
     if stderr().is_terminal() {
@@ -239,6 +272,8 @@ fn run(options: &Options) -> Result<()> {
         Case::CriticalPath => return critical_path(options),
         Case::CompareFaults => return compare_faults(options),
         Case::CompareQuota => return compare_quota(options),
+        Case::Tiers => return follow_tiers(options),
+        Case::PinnedWorkers => return pinned_workers(options),
         _ => {}
     }
     let length = Duration::from_secs(options.seconds);

@@ -15,6 +15,7 @@ pub mod marks;
 pub mod net;
 pub mod noise;
 pub mod packets;
+pub(crate) mod pool;
 pub mod relay;
 pub mod storm;
 pub mod task;
@@ -310,6 +311,7 @@ fn run(arguments: Vec<String>) -> Result<()> {
         "crew" => compute::crew(&mut arguments),
         "crowd" => crowd::crowd(&mut arguments),
         "primes" => compute::primes(&mut arguments),
+        "pool" => pool::pool(&mut arguments),
         "download" => compute::download(&mut arguments),
         "download-server" => compute::download_server(&mut arguments),
         "indexer" => indexer::indexer(&mut arguments),

@@ -13,8 +13,10 @@ mod disk;
 mod irq;
 mod network;
 mod phase;
+pub mod pinned;
 mod report;
 mod table;
+pub mod tiers;
 
 pub use cpu::CpuStage;
 pub use critical_path::PathStage;

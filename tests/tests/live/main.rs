@@ -59,6 +59,7 @@ mod web_config;
 mod why;
 mod why_against;
 mod why_known;
+mod why_request;
 
 use std::process::ExitCode;
 
@@ -161,6 +162,7 @@ fn main() -> ExitCode {
         ("why", why::TESTS),
         ("why_against", why_against::TESTS),
         ("why_known", why_known::TESTS),
+        ("why_request", why_request::TESTS),
         ("marks", marks::TESTS),
         ("critical_paths", critical_paths::TESTS),
         ("compared", compared::TESTS),

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use noise_tests::daemon::run_noised;
 use noise_tests::needed::missing;
 use noise_tests::scratch::Folder;
-use noise_tests::tiers::{PROGRAM, joined};
+use noise_tests::tiers::{PROGRAM, TIERS, joined};
 use serde_json::Value;
 
 use crate::{INCONCLUSIVE, Test, Verdict};
@@ -38,7 +38,7 @@ fn requests_are_joined() -> Result<Verdict> {
         let document: Value = serde_json::from_str(&output.stdout)?;
         let discarded = document.get("discarded").and_then(Value::as_u64);
         ensure!(discarded == Some(0), "{INCONCLUSIVE}: events were lost: {discarded:?}");
-        let found = joined(&document, log.path())?;
+        let found = joined(&document, log.path(), &TIERS)?;
         println!("{clients} clients: {found:?}");
         ensure!(found.right as f64 >= RIGHT * found.all as f64, "{found:?}");
         // The helper: it says how long it took, and waits for no other tier.

@@ -35,6 +35,8 @@ const MAX_NAMES: usize = 1 << 16;
 const MAX_SEEN: usize = 1 << 20;
 /// Files that a state dump lists; of one that has so many, some may be missing.
 const MAX_DUMPED: usize = 65_536;
+/// `IPPROTO_TCP`.
+const TCP: u64 = 6;
 
 /// What an event that the model of events leaves alone is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -282,7 +284,7 @@ impl Feed {
         let Some(tid) = named.or(current).filter(|tid| *tid > 0) else {
             // No thread that runs makes the state dump.
             match sort {
-                Sort::SocketDump => self.sockets.known(machine, fields.inode, fields.addresses()),
+                Sort::SocketDump => self.socket_dumped(machine, &fields),
                 Sort::FileDump => self.file_dumped(machine, &fields),
                 _ => {}
             }
@@ -306,9 +308,10 @@ impl Feed {
                     call.to = object.or(call.to);
                 }
             }
-            Sort::Connection | Sort::SocketDump => {
+            Sort::Connection => {
                 self.sockets.known(machine, fields.inode, fields.addresses());
             }
+            Sort::SocketDump => self.socket_dumped(machine, &fields),
             Sort::FileDump => self.file_dumped(machine, &fields),
             Sort::Generated => self.generated(at, &fields),
             Sort::Delivered => {
@@ -335,10 +338,24 @@ impl Feed {
         }
     }
 
+    fn socket_dumped(&mut self, machine: u16, fields: &Fields) {
+        let addresses = fields.addresses();
+        if let [Some(local), Some(remote)] = addresses
+            && fields.protocol == TCP
+            && remote.port() == 0
+        {
+            self.follower.listens(local.port());
+        }
+        self.sockets.known(machine, fields.inode, addresses);
+    }
+
     fn file_dumped(&mut self, machine: u16, fields: &Fields) {
         // A pipe that has a name in a file system has none of these.
         if fields.is_ours {
             self.machine(machine).dumped.insert(fields.noised.id);
+        }
+        if fields.noised.kind == sockets::kind::UNIX {
+            self.follower.is_bound(sockets::unix(machine, fields.noised.id));
         }
         let Some(object) = descriptors::dumped(&fields.name) else { return };
         let of = self.machine(machine);

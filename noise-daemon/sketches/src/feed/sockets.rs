@@ -29,6 +29,11 @@ fn number(of: impl Hash) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(of).max(1)
 }
 
+/// The number of what is sent from a unix socket.
+pub fn unix(machine: u16, inode: u64) -> u64 {
+    number((machine, "unix", inode))
+}
+
 /// Addresses of sockets.
 #[derive(Clone, Debug, Default)]
 pub struct Sockets {
@@ -78,8 +83,8 @@ impl Sockets {
             kind::UNIX => Object::End(End {
                 protocol: Protocol::UnixStream,
                 id,
-                out: number((machine, "unix", id)),
-                into: if peer == 0 { 0 } else { number((machine, "unix", peer)) },
+                out: unix(machine, id),
+                into: if peer == 0 { 0 } else { unix(machine, peer) },
                 local: None,
                 remote: None,
             }),

@@ -54,6 +54,7 @@ impl Follower {
         let Some((life, key)) = self.begin_life(thread, end, marker, from) else { return };
         if let Some(cause) = cause {
             self.store.edge(Edge::of_thread(cause, life, key, since_ns));
+            self.made_for(thread, end, cause);
         }
         self.meet(end.out, Connect { life, at_ns: since_ns, key }, true);
     }

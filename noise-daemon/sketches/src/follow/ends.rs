@@ -15,6 +15,7 @@ use crate::marker::Marker;
 use crate::slices::{Edge, NONE, SliceId, rule_of};
 use crate::tallies::Mark;
 
+mod before;
 mod over;
 
 /// Connections that are followed; the oldest are given up first.
@@ -73,8 +74,12 @@ struct Connection {
     life: Option<Life>,
     /// What threads here are: the side that accepted serves, the one that connected asks. Else what one was first.
     role: Option<Role>,
-    /// It was seen to be accepted, or to connect.
+    /// It was seen to be accepted, or to connect, or its ports say which side did.
     is_sure: bool,
+    /// That was before the recording: what is received first may be the answer to what was sent then.
+    is_old: bool,
+    /// The slice that it was connected for, until something is sent: a loop of events may do other things before that.
+    made_for: Option<SliceId>,
     /// Threads that asked, or that connected it.
     asked: Vec<ThreadId>,
     /// Threads of which events were lost: what they do first may go on with something that is not known.
@@ -90,7 +95,7 @@ impl Connection {
             return false;
         }
         let is_lost = is_unsure || self.unsure.contains(&thread);
-        is_lost || (self.is_sure && self.asked.contains(&thread))
+        is_lost || (self.is_sure && (self.is_old || self.asked.contains(&thread)))
     }
 }
 
@@ -126,6 +131,8 @@ impl Ends {
             life: None,
             role: None,
             is_sure: false,
+            is_old: false,
+            made_for: None,
             asked: Vec::new(),
             unsure: Vec::new(),
         };
@@ -217,6 +224,9 @@ impl Follower {
         }
         let key = self.store.end(end);
         let place = self.ends.add(machine, end.id, key);
+        if let (Some(role), Some(connection)) = (self.role_before(end), self.ends.get_mut(place)) {
+            (connection.role, connection.is_sure, connection.is_old) = (Some(role), true, true);
+        }
         if let Some(oldest) = self.ends.too_many() {
             self.forget_end(oldest, None);
         }
@@ -241,7 +251,7 @@ impl Follower {
         let id = self.store.open(marker, thread, key, from.at_ns);
         let connection = self.ends.get_mut(place)?;
         connection.life = Some(Life { thread, id, from, is_used: false });
-        connection.is_sure = true;
+        (connection.is_sure, connection.is_old) = (true, false);
         connection.role = match marker {
             Marker::Accept(_) => Some(Role::Serves),
             _ => {
@@ -333,6 +343,7 @@ impl Follower {
         let machine = self.persons.machine(thread);
         let place = self.end(machine, end);
         self.uses(place, thread, now_ns);
+        self.begins_with(place, thread);
         let current = self.current(thread);
         if let Some(current) = current {
             self.sends(thread, current);

@@ -15,7 +15,7 @@ mod locals;
 mod persons;
 mod schedule;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use self::ends::Ends;
 pub use self::persons::Named;
@@ -54,6 +54,10 @@ pub struct Follower {
     /// Connects by the number of what they send, with those that were known first at the front of `connect_order`.
     connects: HashMap<u64, Connect>,
     connect_order: VecDeque<u64>,
+    /// Ports that someone listened on when a recording began.
+    listening: HashSet<u16>,
+    /// Unix sockets that were bound then, by the number of what they send.
+    bound: HashSet<u64>,
     /// How often events were lost.
     losses: u32,
     span: Option<(u64, u64)>,
@@ -167,6 +171,18 @@ impl Follower {
             if let Some(way) = locals::outgoing(machine, &object) {
                 self.channels.leave(way, thread);
             }
+        }
+    }
+
+    /// Someone listens on a port when a recording begins.
+    pub fn listens(&mut self, port: u16) {
+        self.listening.insert(port);
+    }
+
+    /// A unix socket is bound when a recording begins; `out` is the number of what it sends.
+    pub fn is_bound(&mut self, out: u64) {
+        if self.bound.len() < MAX_CONNECTS {
+            self.bound.insert(out);
         }
     }
 

@@ -205,6 +205,80 @@ fn requests_of_several_on_one_connection_are_left_out() {
     assert_eq!(system.counts.overlapping, 1);
 }
 
+/// As `end`, of a connection between a client's port and that of a server.
+fn ported(id: u64, out: u64, into: u64, [local, remote]: [u16; 2]) -> End {
+    let address = |port: u16| Some(([127, 0, 0, 1], port).into());
+    End { local: address(local), remote: address(remote), ..end(id, out, into) }
+}
+
+#[test]
+fn whose_port_is_listened_on_serves_on_connections_from_before() {
+    // The second one's ports are both of those that are given; nothing is known of the third one.
+    for (ports, listens, expected) in [
+        ([40_000, 80], 1, [(1, "tcp_send"), (2, "tcp_receive")]),
+        ([40_000, 50_000], 50_000, [(1, "tcp_send"), (2, "tcp_receive")]),
+        ([40_000, 50_000], 1, [(2, "tcp_send"), (1, "tcp_receive")]),
+    ] {
+        let mut scene = Scene::default();
+        let [client, server] = ports;
+        let client = ported(1, 11, 12, [client, server]);
+        let server = ported(2, 12, 11, [ports[1], ports[0]]);
+        scene.follower.listens(listens);
+        scene.run(1).run(2);
+        // The answer to a request from before.
+        scene.enter(2, Purpose::Send, None).done(2, Act::Sent(server, bytes(90, 5)));
+        scene.enter(1, Purpose::Receive, None).done(1, Act::Received(client, bytes(90, 5)));
+        for at in [5, 10] {
+            scene.enter(1, Purpose::Send, None).done(1, Act::Sent(client, bytes(at, 5)));
+            scene.enter(2, Purpose::Receive, None).done(2, Act::Received(server, bytes(at, 5)));
+            scene.enter(2, Purpose::Send, None).done(2, Act::Sent(server, bytes(at + 90, 5)));
+            let answer = Act::Received(client, bytes(at + 90, 5));
+            scene.enter(1, Purpose::Receive, None).done(1, answer);
+        }
+        let system = scene.finish();
+        assert_eq!(slices(&system)[..2], expected, "{ports:?}");
+    }
+}
+
+#[test]
+fn what_a_loop_sends_first_is_of_what_it_connected_for() {
+    let mut scene = Scene::default();
+    let (one, two, behind) = (end(1, 11, 12), end(2, 21, 22), end(3, 31, 32));
+    scene.run(1);
+    // It connects for the first request, and has the second one before that is done.
+    scene.enter(1, Purpose::Receive, None).done(1, Act::Received(one, bytes(0, 5)));
+    scene.enter(1, Purpose::Connect, None).done(1, Act::Connected(behind));
+    scene.enter(1, Purpose::Loop, None).at(1, What::Leaves);
+    scene.enter(1, Purpose::Receive, None).done(1, Act::Received(two, bytes(0, 5)));
+    scene.enter(1, Purpose::Send, None).done(1, Act::Sent(behind, bytes(0, 5)));
+    scene.enter(1, Purpose::Receive, None).done(1, Act::Received(behind, bytes(0, 9)));
+    scene.enter(1, Purpose::Send, None).done(1, Act::Sent(one, bytes(0, 9)));
+    scene.enter(1, Purpose::Send, None).done(1, Act::Sent(two, bytes(0, 9)));
+    scene.enter(1, Purpose::Connect, None).done(1, Act::Closed(behind));
+    let system = scene.finish();
+    let asks = system.slices.iter().find(|slice| slice.marker == Marker::Send(Family::Tcp));
+    let cause = system.slice(asks.unwrap().cause).unwrap();
+    assert_eq!(system.key(cause), &crate::slices::Key::End(one));
+}
+
+#[test]
+fn a_bound_unix_socket_serves_on_connections_from_before() {
+    let unix = |id, out, into| End { protocol: Protocol::UnixStream, ..end(id, out, into) };
+    let (client, server) = (unix(1, 11, 12), unix(2, 12, 11));
+    let some = |length| Bytes { at: None, length };
+    let mut scene = Scene::default();
+    scene.follower.is_bound(12);
+    scene.run(1).run(2);
+    scene.enter(2, Purpose::Send, None).done(2, Act::Sent(server, some(5)));
+    scene.enter(1, Purpose::Receive, None).done(1, Act::Received(client, some(5)));
+    scene.enter(1, Purpose::Send, None).done(1, Act::Sent(client, some(5)));
+    scene.enter(2, Purpose::Receive, None).done(2, Act::Received(server, some(5)));
+    scene.enter(2, Purpose::Send, None).done(2, Act::Sent(server, some(5)));
+    scene.enter(1, Purpose::Receive, None).done(1, Act::Received(client, some(5)));
+    let system = scene.finish();
+    assert_eq!(slices(&system), [(1, "unix_send"), (2, "unix_receive")]);
+}
+
 #[test]
 fn a_server_that_greets_first_is_a_server() {
     let mut scene = Scene::default();

@@ -89,6 +89,14 @@ impl Host {
         files::add(&self.procfs, &pids, dump)
     }
 
+    /// Whether a socket waits on a port for requests, in a network namespace of a process.
+    pub fn listens(&self, port: u16) -> bool {
+        let pids = numbers(&self.procfs).into_iter().collect();
+        let mut sockets = Vec::new();
+        files::add_sockets(&self.procfs, &pids, &mut sockets);
+        sockets.iter().any(|socket| socket.local.port() == port && socket.remote.port() == 0)
+    }
+
     /// The first process is in the one whose interfaces sysfs shows on a host.
     fn namespace(&self) -> u64 {
         fs::metadata(self.procfs.join("self/ns/net")).map_or(0, |file| file.ino())

@@ -1,12 +1,12 @@
 //! Files of communication that processes have open, and sockets of the internet, when a recording of system calls begins.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use noise_common::store::calls::ObjectKind;
 use noise_system::procfs;
@@ -34,11 +34,12 @@ const fn device(number: u64) -> u32 {
     libc::major(number) << 20 | libc::minor(number)
 }
 
-/// What a file is; `None` of one that is none of communication.
-fn object(name: &[u8], path: &Path, info_text: &str) -> Option<Object> {
+/// What a file is; `None` of one that is none of communication. Of unix sockets some are known to be bound.
+fn object(name: &[u8], path: &Path, info_text: &str, bound: &BTreeSet<u64>) -> Option<Object> {
     let found = |kind, id: u64, peer| Some(Object { kind, id, peer, position: 0 });
     if let Some(inode) = bracketed(name, "socket") {
-        return found(ObjectKind::Socket, inode, 0);
+        let is_bound = bound.contains(&inode);
+        return found(if is_bound { ObjectKind::Unix } else { ObjectKind::Socket }, inode, 0);
     }
     if bracketed(name, "pipe").is_some() || name.starts_with(b"/") {
         let file = fs::metadata(path).ok().filter(|file| file.file_type().is_fifo())?;
@@ -86,21 +87,17 @@ fn socket(line: &str, protocol: u32, namespace: u32) -> Option<Connection> {
 /// Adds the files of communication that processes have open, and the sockets of their network namespaces; what to know of
 /// it, if not all of them are in it.
 pub fn add(procfs: &Path, pids: &BTreeSet<i32>, dump: &mut Dump) -> Option<String> {
-    let (mut namespaces, mut is_cut) = (BTreeSet::new(), false);
+    let mut is_cut = add_sockets(procfs, pids, &mut dump.sockets);
+    let bound = bound(procfs, pids);
     for &pid in pids {
         let folder = procfs.join(pid.to_string());
-        if let Ok(namespace) = fs::metadata(folder.join("ns/net"))
-            && namespaces.insert(namespace.ino())
-        {
-            is_cut |= add_sockets(&folder, namespace.ino() as u16, dump);
-        }
         // What ends meanwhile is not there.
         for entry in fs::read_dir(folder.join("fd")).into_iter().flatten().flatten() {
             let number = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
             let (Some(fd), Ok(name)) = (number, fs::read_link(entry.path())) else { continue };
             let name = OsStr::as_bytes(name.as_os_str());
             let text = procfs::text(folder.join(format!("fdinfo/{fd}"))).unwrap_or_default();
-            let Some(object) = object(name, &entry.path(), &text) else { continue };
+            let Some(object) = object(name, &entry.path(), &text, &bound) else { continue };
             if dump.files.len() >= MOST {
                 is_cut = true;
                 break;
@@ -117,15 +114,55 @@ pub fn add(procfs: &Path, pids: &BTreeSet<i32>, dump: &mut Dump) -> Option<Strin
     })
 }
 
-fn add_sockets(process: &Path, namespace: u16, dump: &mut Dump) -> bool {
+/// Adds the sockets of the network namespaces that processes are in; whether there were more.
+pub fn add_sockets(procfs: &Path, pids: &BTreeSet<i32>, sockets: &mut Vec<Connection>) -> bool {
+    let mut is_cut = false;
+    for (namespace, folder) in namespaces(procfs, pids) {
+        is_cut |= add_namespace(&folder, namespace as u16, sockets);
+    }
+    is_cut
+}
+
+/// The network namespaces of processes, each with the folder of one of these.
+fn namespaces(procfs: &Path, pids: &BTreeSet<i32>) -> BTreeMap<u64, PathBuf> {
+    let mut found = BTreeMap::new();
+    for &pid in pids {
+        let folder = procfs.join(pid.to_string());
+        if let Ok(namespace) = fs::metadata(folder.join("ns/net")) {
+            found.entry(namespace.ino()).or_insert(folder);
+        }
+    }
+    found
+}
+
+/// Unix sockets that are bound to a path or a name: those that listen, and those that accepted a connection there.
+fn bound(procfs: &Path, pids: &BTreeSet<i32>) -> BTreeSet<u64> {
+    let mut bound = BTreeSet::new();
+    for folder in namespaces(procfs, pids).values() {
+        let text = procfs::text(folder.join("net/unix")).unwrap_or_default();
+        for line in text.lines().skip(1) {
+            // Number, references, protocol, flags, type, state, inode, path.
+            let mut words = line.split_ascii_whitespace().skip(6);
+            let inode = words.next().and_then(|inode| inode.parse().ok());
+            if let (Some(inode), Some(_)) = (inode, words.next())
+                && bound.len() < MOST
+            {
+                bound.insert(inode);
+            }
+        }
+    }
+    bound
+}
+
+fn add_namespace(process: &Path, namespace: u16, sockets: &mut Vec<Connection>) -> bool {
     for (table, protocol) in TABLES {
         let text = procfs::text(process.join("net").join(table)).unwrap_or_default();
         for line in text.lines().skip(1) {
             let Some(socket) = socket(line, protocol, namespace.into()) else { continue };
-            if dump.sockets.len() >= MOST {
+            if sockets.len() >= MOST {
                 return true;
             }
-            dump.sockets.push(socket);
+            sockets.push(socket);
         }
     }
     false
@@ -160,8 +197,19 @@ mod tests {
             "head\n   0: 0000000000000000FFFF00000100007F:0050 00000000000000000000000000000000:0000 0A \
              00000000:00000000 00:00000000 00000000     0        0 12 1 0\n   1: cut off\n",
         );
+        write(
+            "7/net/unix",
+            "Num       RefCount Protocol Flags    Type St Inode Path\n\
+             0: 00000003 00000000 00000000 0001 03 21 /run/x.sock\n0: 00000003 00000000 00000000 0001 03 20\n",
+        );
         fs::create_dir_all(root.path().join("7/fd")).unwrap();
-        for (fd, name) in [(3, "socket:[4711]"), (4, "anon_inode:[eventfd]"), (5, "/etc/hosts")] {
+        for (fd, name) in [
+            (3, "socket:[4711]"),
+            (4, "anon_inode:[eventfd]"),
+            (5, "/etc/hosts"),
+            (6, "socket:[20]"),
+            (7, "socket:[21]"),
+        ] {
             symlink(name, root.path().join(format!("7/fd/{fd}"))).unwrap();
         }
         let mut dump = Dump::default();
@@ -174,6 +222,8 @@ mod tests {
         let expected = [
             file(3, 0o2_000_002, "socket:[4711]", ObjectKind::Socket, 4711),
             file(4, 2, "anon_inode:[eventfd]", ObjectKind::Eventfd, 9),
+            file(6, 0, "socket:[20]", ObjectKind::Socket, 20),
+            file(7, 0, "socket:[21]", ObjectKind::Unix, 21),
         ];
         assert_eq!(dump.files, expected);
         let ends = |connection: &Connection| {

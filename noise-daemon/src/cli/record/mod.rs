@@ -22,7 +22,7 @@ use anyhow::anyhow;
 use jiff::Zoned;
 use noise_common::store::Class;
 use noise_common::store::event::USUAL_CLASSES;
-use noise_host::kernel::{Sight, other_daemon_runs};
+use noise_host::kernel::Sight;
 
 use self::child::Child;
 pub use self::daemon::{EventAdder, flight};
@@ -106,10 +106,7 @@ fn supply(args: &RecordArgs) -> SupplyResult {
     {
         return Ok(found);
     }
-    if other_daemon_runs() == Some(true) {
-        output::complain("warning: another noised is attached on this host: overhead doubles");
-    }
-    own(wanted.unwrap_or(&USUAL_CLASSES))
+    own(wanted.unwrap_or(&USUAL_CLASSES), &mut output::complain)
 }
 
 /// Runs the command; what the process exits with.

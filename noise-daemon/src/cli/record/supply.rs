@@ -8,11 +8,11 @@ use noise_common::signals::SIGNALS;
 use noise_common::store::{Class, Event, Layout, PARTS};
 use noise_host::kernel::{
     Engine, EventStore, HookSet, HookState, HookStatus, LoadOptions, Measured, RecorderSize,
-    monotonic_ns,
+    monotonic_ns, other_daemon_runs,
 };
 use noise_trace::capture::Capture;
 
-use crate::cli::{CommandError, output};
+use crate::cli::CommandError;
 
 /// The event store of a recording: half a second at half a million events a second on each CPU.
 const STORE: RecorderSize = RecorderSize { per_cpu: 8 << 20, all: 64 << 20 };
@@ -34,6 +34,11 @@ pub trait Supply {
     /// Where marks go that come with the events; `None` where none do.
     fn marks(&self) -> Option<PathBuf> {
         None
+    }
+
+    /// Whether there are events of system calls.
+    fn has_calls(&self) -> bool {
+        false
     }
 
     /// System calls of 32-bit programs, which are left out, so far.
@@ -60,6 +65,7 @@ struct Own {
     next: Vec<u64>,
     /// By CPU: events that found no part, so far.
     lost: Vec<u64>,
+    has_calls: bool,
 }
 
 /// What events will be missing.
@@ -83,11 +89,14 @@ fn kib(layout: Layout) -> u64 {
     u64::from(layout.events()) * size_of::<Event>() as u64 / 1024
 }
 
-/// Loads and attaches programs that write events of some classes.
+/// Loads and attaches programs that write events of some classes. What will be missing is complained of.
 ///
 /// # Errors
 /// See [`CommandError`]; nothing is left attached.
-pub fn own(classes: &[Class]) -> SupplyResult {
+pub fn own(classes: &[Class], complain: &mut dyn FnMut(&str)) -> SupplyResult {
+    if other_daemon_runs() == Some(true) {
+        complain("warning: another noised is attached on this host: overhead doubles");
+    }
     let measured = Measured {
         off: SIGNALS.iter().map(|info| info.signal).collect(),
         events: classes.to_vec(),
@@ -101,7 +110,7 @@ pub fn own(classes: &[Class]) -> SupplyResult {
     )?;
     let (wanted, found) = (engine.sizes().store(STORE), engine.recorder());
     if found.events() < wanted.events() {
-        output::complain(&format!(
+        complain(&format!(
             "warning: the events of each CPU have {} KiB of memory instead of {}, and more will be lost in bursts: \
              raise the memory limit of this process (of its cgroup; before Linux 5.11 also ulimit -l)",
             kib(found),
@@ -110,11 +119,11 @@ pub fn own(classes: &[Class]) -> SupplyResult {
     }
     engine.attach()?;
     if let Some(warning) = absent(engine.hooks()) {
-        output::complain(&warning);
+        complain(&warning);
     }
     let lacking = engine.facts().missing_of_calls();
     if classes.contains(&Class::Ipc) && !lacking.is_empty() {
-        output::complain(&format!(
+        complain(&format!(
             "warning: this kernel does not show {}: events of class ipc are without",
             lacking.join(", ")
         ));
@@ -124,7 +133,9 @@ pub fn own(classes: &[Class]) -> SupplyResult {
     let parts = (0..cpus).flat_map(|cpu| (0..PARTS).map(move |part| (cpu, part)));
     let next = parts.map(|(cpu, part)| store.next(cpu, part).unwrap_or(0)).collect();
     let lost = (0..cpus).map(|cpu| store.lost(cpu)).collect();
-    Ok(Box::new(Own { _engine: engine, store, begin_ns, drained_ns: begin_ns, next, lost }))
+    let has_calls = classes.contains(&Class::Ipc);
+    let drained_ns = begin_ns;
+    Ok(Box::new(Own { _engine: engine, store, begin_ns, drained_ns, next, lost, has_calls }))
 }
 
 impl Supply for Own {
@@ -134,6 +145,10 @@ impl Supply for Own {
 
     fn begin_ns(&self) -> u64 {
         self.begin_ns
+    }
+
+    fn has_calls(&self) -> bool {
+        self.has_calls
     }
 
     fn foreign_calls(&self) -> u64 {

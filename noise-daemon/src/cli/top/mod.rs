@@ -3,6 +3,7 @@
 mod engine;
 mod open;
 mod print;
+mod services;
 mod tape;
 
 use std::io::IsTerminal as _;
@@ -14,6 +15,7 @@ use self::tape::FileTape;
 
 use noise_top::live::{self, Explain, Options, Tape};
 use noise_top::sources::ReplaySource;
+use noise_top::watching::Watch;
 use noise_top::{SCREENS, Screen, Source};
 
 pub use self::engine::EngineSource;
@@ -51,7 +53,7 @@ pub struct TopArgs {
     /// Print each refresh below the one before, for logs.
     #[arg(long, conflicts_with = "once")]
     pub batch: bool,
-    /// Screen to begin with: victims, overview, cpu, who, disk-net, irq or incidents [default: victims].
+    /// Screen to begin with: victims, overview, cpu, who, disk-net, irq, incidents or services [default: victims].
     #[arg(long, value_name = "NAME", value_parser = screen)]
     pub screen: Option<Screen>,
     /// Write what is shown to a file as well, at its end if it exists.
@@ -82,6 +84,12 @@ impl TopArgs {
             None => DEFAULT_SOCKET.into(),
         };
         Some(Arc::new(move |victim: &str| why::explain(victim, &socket)))
+    }
+
+    /// What watches services: on this host, and not of what was recorded.
+    fn watch(&self) -> Option<Watch> {
+        let is_here = self.replay.is_none() && !matches!(self.connect, Some(Connect::Http(_)));
+        is_here.then(|| Arc::new(services::watch) as Watch)
     }
 }
 
@@ -118,6 +126,7 @@ pub fn run(args: &TopArgs) -> Result<(), CommandError> {
             .is_none()
             .then(|| Box::new(FileTape::new(args.record.clone())) as Box<dyn Tape>),
         why: args.explain(),
+        watch: args.watch(),
         ..Options::default()
     };
     Ok(live::run(source.as_mut(), options)?)

@@ -7,7 +7,9 @@ use anyhow::bail;
 use noise_top::app::App;
 use noise_top::arrange::Filter;
 use noise_top::live::Tape as _;
-use noise_top::{Look, News, Source, text};
+use noise_top::services::Services;
+use noise_top::watching::{ELSEWHERE, Watching};
+use noise_top::{Look, News, Screen, Source, text};
 use noise_wire::Frame;
 
 use super::tape::FileTape;
@@ -36,6 +38,11 @@ pub fn print(source: &mut dyn Source, args: &TopArgs, plan: Plan) -> anyhow::Res
         printer.print();
         return Ok(());
     }
+    let watching = match (printer.app.screen(), args.watch()) {
+        (Screen::Services, Some(watch)) => Some(Watching::start(watch)?),
+        (Screen::Services, None) => bail!(ELSEWHERE),
+        _ => None,
+    };
     let began = Instant::now();
     let mut before: Option<Arc<Frame>> = None;
     loop {
@@ -55,9 +62,17 @@ pub fn print(source: &mut dyn Source, args: &TopArgs, plan: Plan) -> anyhow::Res
             output::complain(&format!("{error:#}"));
         }
         printer.app.take(Arc::clone(&frame));
+        if let Some(services) = watching.as_ref().and_then(Watching::latest) {
+            if let Services::Impossible(why) = &services {
+                bail!(why.clone());
+            }
+            printer.app.watched(services);
+        }
+        let is_unseen =
+            watching.is_some() && *printer.app.history().services() == Services::Unknown;
         // The first one has totals but no rates.
         let first = before.replace(frame).is_none();
-        if first || (args.once && began.elapsed() < args.interval) {
+        if first || is_unseen || (args.once && began.elapsed() < args.interval) {
             continue;
         }
         if !printer.print() || args.once {

@@ -14,7 +14,7 @@ pub(crate) mod recording;
 #[cfg(test)]
 mod sampled;
 mod several;
-mod sketch;
+pub(crate) mod sketch;
 mod target;
 
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! `noised trace sketch`: how work travels through threads, processes and tiers.
 
-mod page;
-mod tree;
+pub(in crate::cli) mod page;
+pub(in crate::cli) mod tree;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -216,4 +216,4 @@ fn document<'f>(args: &SketchArgs, found: &'f Found) -> Document<'f> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(in crate::cli) mod tests;

@@ -180,7 +180,8 @@ pub fn find_out(
     document.executions.extend(paths);
     blame(stretch, &mut document);
     let paths = document.executions.split_off(count);
-    let culprits = culprits(&document.executions, &account, known);
+    let is_own = |tid| account.is_member(tid);
+    let culprits = culprits(&document.executions, &is_own, &account.threads, known);
     Ok(Findings {
         target: Victim {
             kind: target.kind,
@@ -210,7 +211,7 @@ pub fn find_out(
 }
 
 /// Who had what was waited for: the events once more, up to the last of these waits.
-fn blame(stretch: &Stretch, document: &mut Document) {
+pub fn blame(stretch: &Stretch, document: &mut Document) {
     let mut blame = Blame::new(document, Delays::of_turns());
     for record in stretch.reader() {
         if blame.is_over() {
@@ -314,9 +315,9 @@ impl<'a> Sought<'a> {
 }
 
 /// Why a culprit was in the way, in the words of the ledger.
-fn cause(culprit: &Culprit, account: &Account, known: &Known<'_>) -> Cause {
+fn cause(culprit: &Culprit, is_own: &dyn Fn(i32) -> bool, known: &Known<'_>) -> Cause {
     match culprit.cause {
-        "thread" if account.is_member(culprit.tid) => Cause::Own,
+        "thread" if is_own(culprit.tid) => Cause::Own,
         "thread" if known.kernel.contains(&culprit.tid) => Cause::Kthread,
         "thread" => Cause::Foreign,
         name => {
@@ -333,12 +334,17 @@ fn label(known: &Known<'_>, threads: &Threads, tid: i32) -> Option<String> {
     Some(clean(&Identity::of(path).label).into_owned())
 }
 
-/// All culprits of waits, the longest first.
-fn culprits(waits: &[Traced], account: &Account, known: &Known<'_>) -> Vec<Blamed> {
+/// All culprits of waits, the longest first. `is_own` says which threads are the victim's.
+pub fn culprits<'w>(
+    waits: impl IntoIterator<Item = &'w Traced>,
+    is_own: &dyn Fn(i32) -> bool,
+    threads: &Threads,
+    known: &Known<'_>,
+) -> Vec<Blamed> {
     let mut sums: BTreeMap<(&'static str, i32, String, Cause), u64> = BTreeMap::new();
-    for segment in waits.iter().flat_map(|traced| &traced.path) {
+    for segment in waits.into_iter().flat_map(|traced| &traced.path) {
         for culprit in &segment.culprits {
-            let cause = cause(culprit, account, known);
+            let cause = cause(culprit, is_own, known);
             let key = (segment.state, culprit.tid, culprit.comm.clone(), cause);
             let sum = sums.entry(key).or_default();
             *sum = sum.saturating_add(culprit.ns);
@@ -348,7 +354,7 @@ fn culprits(waits: &[Traced], account: &Account, known: &Known<'_>) -> Vec<Blame
         state,
         tid,
         comm,
-        cgroup: label(known, &account.threads, tid).filter(|_| tid > 0),
+        cgroup: label(known, threads, tid).filter(|_| tid > 0),
         cause: cause.name(),
         ns,
     };

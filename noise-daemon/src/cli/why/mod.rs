@@ -5,7 +5,8 @@ mod around;
 mod findings;
 mod known;
 mod page;
-mod stretch;
+pub mod request;
+pub mod stretch;
 mod target;
 
 use std::collections::{BTreeSet, HashMap};
@@ -17,7 +18,7 @@ use anyhow::anyhow;
 use jiff::Timestamp;
 use noise_common::store::event::USUAL_CLASSES;
 use noise_compare::comparison::Settings;
-use noise_host::kernel::{Sight, monotonic_ns, other_daemon_runs};
+use noise_host::kernel::{Sight, monotonic_ns};
 use noise_model::units::count;
 use noise_paths::document::Traced;
 use noise_paths::execution::Wanted;
@@ -32,7 +33,8 @@ use self::stretch::Stretch;
 use self::target::Target;
 use super::durations::{Plain, duration};
 use super::incidents::since::Since;
-use super::record::{Host, Supply, flight, offset_ns, own};
+use super::progress::Progress;
+use super::record::{Host, flight, offset_ns, own};
 use super::trace::asked::Asking;
 use super::trace::compare::compared;
 use super::trace::critical_path::columns;
@@ -54,8 +56,13 @@ const KTHREADD: i32 = 2;
 pub struct WhyArgs {
     /// Who: a systemd unit (nginx, nginx.service), a container by its id, a pod by its uid, a cgroup by its path, or
     /// a process or thread by its id.
-    #[arg(value_name = "SERVICE|PID|CONTAINER|CGROUP")]
-    target: String,
+    #[arg(value_name = "SERVICE|PID|CONTAINER|CGROUP", required_unless_present = "request")]
+    target: Option<String>,
+    /// Show the last requests that arrive on this port from now on, for 3 s or --next: how they travel through threads,
+    /// processes and tiers, which of these is slow itself, and for whom it waits. It loads programs of its own.
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..),
+        conflicts_with_all = ["target", "last", "since", "executions", "against", "connect", "perfetto"])]
+    request: Option<u16>,
     /// Look so far back (2s, 500ms; without a unit: seconds) [default: 2s, where a daemon runs].
     #[arg(long, value_name = "TIME", value_parser = whole, conflicts_with_all = ["since", "next"])]
     last: Option<Duration>,
@@ -146,12 +153,14 @@ fn since_ns(args: &WhyArgs) -> Result<u64, CommandError> {
     Ok(since_ns)
 }
 
-/// Programs of our own, where no daemon has a flight recorder.
-fn programs() -> Result<Box<dyn Supply>, CommandError> {
-    if other_daemon_runs() == Some(true) {
-        output::complain("warning: another noised is attached on this host: overhead doubles");
+/// Says it where threads cannot be named.
+fn warn_of_sight() {
+    if Sight::of(Path::new("/proc")) != Sight::Whole {
+        output::complain(
+            "warning: not all threads can be named from here, and some will be <...>: run this on the host, and \
+             with /proc mounted without hidepid",
+        );
     }
-    own(&USUAL_CLASSES)
 }
 
 /// What is watched from now on.
@@ -169,14 +178,20 @@ fn watched(
     let source = if flight.is_some() { "flight_recorder" } else { "programs" };
     let mut supply = match flight {
         Some(flight) => flight,
-        None => programs()?,
+        None => own(&USUAL_CLASSES, &mut output::complain)?,
     };
     // What was created until events were there.
     host.add_threads(dump);
-    let over = || stop.load(Ordering::Relaxed);
     let now = || daemon.and_then(|daemon| frame(daemon.socket).ok());
     frames.first = now();
-    let mut stretch = stretch::next(&mut *supply, dump, host, length, over)?;
+    let mut progress = Progress::new("watching", length);
+    let over = |passed| {
+        progress.at(passed);
+        stop.load(Ordering::Relaxed)
+    };
+    let begin_ns = supply.begin_ns();
+    let mut stretch = stretch::next(&mut *supply, (dump, host), begin_ns, length, over)?;
+    drop(progress);
     frames.last = now();
     stretch.source = source;
     Ok(stretch)
@@ -187,7 +202,10 @@ fn watched(
 /// # Errors
 /// See [`CommandError`]; nothing is left attached.
 pub fn run(args: &WhyArgs) -> Result<(), CommandError> {
-    let target = Target::find(&args.target)?;
+    if let Some(port) = args.request {
+        return request::run(port, args.next, args.json);
+    }
+    let target = Target::find(args.target.as_deref().unwrap_or_default())?;
     let socket = args.connect.as_deref().unwrap_or(Path::new(DEFAULT_SOCKET));
     let daemon = daemon(socket, args.connect.is_some())?;
     let is_past = args.last.is_some() || args.since.is_some();
@@ -200,12 +218,7 @@ pub fn run(args: &WhyArgs) -> Result<(), CommandError> {
         )
         .into());
     }
-    if Sight::of(Path::new("/proc")) != Sight::Whole {
-        output::complain(
-            "warning: not all threads can be named from here, and some will be <...>: run this on the host, and \
-             with /proc mounted without hidepid",
-        );
-    }
+    warn_of_sight();
     // A file that cannot be written is said before anything is waited for.
     let begin = |to: &PathBuf| Picture::begin(Path::new(""), to);
     let picture = args.perfetto.as_ref().map(begin).transpose()?;
@@ -264,7 +277,8 @@ pub fn explain(name: &str, socket: &Path) -> Result<String, String> {
             .into());
         };
         let args = WhyArgs {
-            target: name.to_owned(),
+            target: Some(name.to_owned()),
+            request: None,
             last: None,
             since: None,
             next: None,
@@ -299,10 +313,7 @@ fn findings(
             watched(daemon, length, (&mut host, &mut dump), &mut frames)?
         }
     };
-    let threads = dump.threads.iter();
-    let is_kernel = |ppid: i32, tid: i32| ppid == KTHREADD || tid == KTHREADD;
-    let kernel = threads.filter(|thread| is_kernel(thread.ppid, thread.tid));
-    let kernel: BTreeSet<i32> = kernel.map(|thread| thread.tid).collect();
+    let kernel = kernel_threads(&dump);
     let cgroups = Cgroups::of(&dump);
     let cgroup = |tid| cgroups.get(tid);
     let known = Known { kernel: &kernel, runs: &runs, cgroup: &cgroup };
@@ -316,6 +327,13 @@ fn findings(
     }
     found.advise();
     Ok((found, stretch))
+}
+
+/// Threads of the kernel.
+fn kernel_threads(dump: &Dump) -> BTreeSet<i32> {
+    let is_kernel = |ppid: i32, tid: i32| ppid == KTHREADD || tid == KTHREADD;
+    let threads = dump.threads.iter().filter(|thread| is_kernel(thread.ppid, thread.tid));
+    threads.map(|thread| thread.tid).collect()
 }
 
 /// The cgroups of threads and, of those that have the one of their process, of the processes.

@@ -31,7 +31,7 @@ const SHOWN_THREADS: usize = 5;
 const LEAST_PART: f64 = 0.01;
 
 /// States in the order in which they are shown, as people read them.
-const STATES: [(&str, &str); 13] = [
+pub const STATES: [(&str, &str); 13] = [
     ("running", "ran"),
     ("waiting_cpu", "waited for a CPU"),
     ("uninterruptible", "slept uninterruptibly"),
@@ -47,26 +47,29 @@ const STATES: [(&str, &str); 13] = [
     ("unknown", "not known"),
 ];
 
-fn time(ns: u64) -> String {
+/// How long, for people.
+pub fn time(ns: u64) -> String {
     duration(ns as f64)
 }
 
-fn part(ns: u64, of_ns: u64) -> String {
+/// The share of a time.
+pub fn part(ns: u64, of_ns: u64) -> String {
     share(ns as f64 / of_ns.max(1) as f64)
 }
 
 /// Time of day, UTC.
-fn moment(ns: u64) -> String {
+pub fn moment(ns: u64) -> String {
     let time = Timestamp::from_nanosecond(i128::from(ns)).unwrap_or_default();
     time.strftime("%Y-%m-%d %H:%M:%S%.3f UTC").to_string()
 }
 
-fn indented(text: &mut String, table: &Columns) {
+/// Adds a table.
+pub fn indented(text: &mut String, table: &Columns) {
     text.extend(table.text().lines().map(|line| format!("  {line}\n")));
 }
 
 /// A sentence in lines of so many columns, with the blanks that it begins with before each.
-fn prose(text: &mut String, sentence: &str, width: usize) {
+pub fn prose(text: &mut String, sentence: &str, width: usize) {
     text.extend(wrap(sentence, width).into_iter().map(|line| line + "\n"));
 }
 
@@ -113,7 +116,7 @@ fn answer(found: &Findings, title: &str) -> String {
     let waited_ns = found.ns("waiting_cpu").saturating_sub(throttled_ns);
     let behind_whom = match found.is_throttled() {
         true => String::new(),
-        false => behind(found, "waiting_cpu"),
+        false => behind(&found.culprits, "waiting_cpu"),
     };
     let mut held = vec![
         (waited_ns, format!("waited {} for a CPU{behind_whom}", time(waited_ns))),
@@ -124,7 +127,10 @@ fn answer(found: &Findings, title: &str) -> String {
         ),
     ];
     let disk_ns = found.ns("disk");
-    held.push((disk_ns, format!("waited {} for disks{}", time(disk_ns), behind(found, "disk"))));
+    held.push((
+        disk_ns,
+        format!("waited {} for disks{}", time(disk_ns), behind(&found.culprits, "disk")),
+    ));
     let sleeps = found.uninterruptible;
     if sleeps.sum_ns > disk_ns {
         held.push((sleeps.sum_ns, format!("slept {} uninterruptibly", time(sleeps.sum_ns))));
@@ -144,8 +150,8 @@ fn answer(found: &Findings, title: &str) -> String {
 }
 
 /// The greatest culprit of waits, as it follows them, with the thread that had most where several are meant.
-fn behind(found: &Findings, state: &str) -> String {
-    let groups = grouped(found, state);
+pub fn behind(culprits: &[Blamed], state: &str) -> String {
+    let groups = grouped(culprits, state);
     let named =
         groups.iter().find(|group| !matches!(group.cause, "untracked" | "idle" | "throttle"));
     named.map_or_else(String::new, |group| {
@@ -201,9 +207,9 @@ struct Grouped {
 }
 
 /// Culprits by name and cause, with their time: threads of one name in one cgroup are one.
-fn grouped(found: &Findings, state: &str) -> Vec<Grouped> {
+fn grouped(culprits: &[Blamed], state: &str) -> Vec<Grouped> {
     let mut groups: BTreeMap<(String, String, &'static str), Vec<Took>> = BTreeMap::new();
-    for culprit in found.culprits.iter().filter(|culprit| culprit.state == state) {
+    for culprit in culprits.iter().filter(|culprit| culprit.state == state) {
         let Blamed { comm, cgroup, cause, ns, tid, .. } = culprit;
         let key = (comm.clone(), cgroup.clone().unwrap_or_default(), *cause);
         groups.entry(key).or_default().push((*ns, *tid));
@@ -236,34 +242,45 @@ fn grouped(found: &Findings, state: &str) -> Vec<Grouped> {
     rows
 }
 
-fn for_whom(text: &mut String, found: &Findings, width: usize) {
+/// Who had what was waited for in a state, below a heading; whether that was anyone.
+pub fn culprits_of(
+    text: &mut String,
+    culprits: &[Blamed],
+    (state, heading): (&str, &str),
+    width: usize,
+) -> bool {
     let most = width.saturating_sub(BESIDE_NAMES).max(LEAST_NAME);
+    let rows = grouped(culprits, state);
+    if rows.is_empty() {
+        return false;
+    }
+    let whole_ns = rows.iter().fold(0_u64, |sum, row| sum.saturating_add(row.ns));
+    let mut table = Columns::new(2, &[heading, "cause", "time", "of these waits"]);
+    for Grouped { who, cause, ns, .. } in rows.iter().take(SHOWN) {
+        let cause = (*cause).to_owned();
+        table.push(&[shorten(who, most), cause, time(*ns), part(*ns, whole_ns)]);
+    }
+    let rest = rows.get(SHOWN..).unwrap_or_default();
+    let rest_ns = rest.iter().fold(0_u64, |sum, row| sum.saturating_add(row.ns));
+    if rest_ns > 0 {
+        let who = format!("{} others", rest.len());
+        table.push(&[who, String::new(), time(rest_ns), part(rest_ns, whole_ns)]);
+    }
+    text.push('\n');
+    indented(text, &table);
+    true
+}
+
+fn for_whom(text: &mut String, found: &Findings, width: usize) {
     let states = [
         ("waiting_cpu", "who had the CPUs that it waited for"),
         ("disk", "who was ahead at the disks"),
         ("uninterruptible", "who ended its uninterruptible sleeps"),
         ("network", "for whose packets it waited"),
     ];
-    for (state, heading) in states {
-        let rows = grouped(found, state);
-        if rows.is_empty() {
-            continue;
-        }
-        let whole_ns = rows.iter().fold(0_u64, |sum, row| sum.saturating_add(row.ns));
-        let mut table = Columns::new(2, &[heading, "cause", "time", "of these waits"]);
-        for Grouped { who, cause, ns, .. } in rows.iter().take(SHOWN) {
-            let cause = (*cause).to_owned();
-            table.push(&[shorten(who, most), cause, time(*ns), part(*ns, whole_ns)]);
-        }
-        let rest = rows.get(SHOWN..).unwrap_or_default();
-        let rest_ns = rest.iter().fold(0_u64, |sum, row| sum.saturating_add(row.ns));
-        if rest_ns > 0 {
-            let who = format!("{} others", rest.len());
-            table.push(&[who, String::new(), time(rest_ns), part(rest_ns, whole_ns)]);
-        }
-        text.push('\n');
-        indented(text, &table);
-        if state == "waiting_cpu" && found.is_throttled() {
+    for state in states {
+        let is_any = culprits_of(text, &found.culprits, state, width);
+        if is_any && state.0 == "waiting_cpu" && found.is_throttled() {
             let sentence = format!(
                 "  Its own CPU quota caused {} of these waits, by the daemon's count: those who had the CPUs then \
                  had no part in it.",

@@ -14,7 +14,6 @@ use noise_trace::ctf::write::{Origin, Packets, Uuid, metadata};
 use noise_trace::ctf::{Layout, Reader, StreamFile};
 use noise_wire::events::{EventsReader, Item};
 
-use crate::cli::progress::Progress;
 use crate::cli::record::{self, EventAdder, Supply};
 use crate::cli::trace::critical_path::picture::Picture;
 use crate::cli::{CommandError, Exit};
@@ -70,7 +69,12 @@ impl Stretch {
         picture.draw(paths, self.reader(), (self.from_ns, self.to_ns))
     }
 
-    fn new(streams: Vec<Packets>, offset_ns: u64, span_ns: (u64, u64)) -> anyhow::Result<Self> {
+    fn new(
+        streams: Vec<Packets>,
+        offset_ns: u64,
+        span_ns: (u64, u64),
+        has_calls: bool,
+    ) -> anyhow::Result<Self> {
         let origin = Origin {
             hostname: String::new(),
             kernel_release: String::new(),
@@ -78,7 +82,7 @@ impl Stretch {
             recorder: "noised".to_owned(),
             offset_ns,
             offset_at_end_ns: None,
-            has_calls: false,
+            has_calls,
         };
         let layout = Layout::parse(&metadata(UUID, &origin)).context("cannot read the events")?;
         let named = |(cpu, packets)| (format!("channel0_{cpu}"), packets);
@@ -163,7 +167,7 @@ pub fn past(
     capture.finish(to_ns, host);
     let offset_ns = head.realtime_ns.saturating_sub(head.monotonic_ns);
     let streams = (0..head.cpus).map(|cpu| capture.packets(cpu)).collect();
-    let mut stretch = Stretch::new(streams, offset_ns, (since_ns.max(reach_ns), to_ns))?;
+    let mut stretch = Stretch::new(streams, offset_ns, (since_ns.max(reach_ns), to_ns), false)?;
     // The first event may come a moment after the begin of a recorder that is younger, or of a quiet host.
     if is_asked && reach_ns > since_ns.saturating_add(BEFORE_NS / 100) {
         stretch.notes.push(format!(
@@ -176,29 +180,28 @@ pub fn past(
     Ok(stretch)
 }
 
-/// What comes from now on, for so long or until the user wants no more.
+/// What comes from a time on, for so long or until `is_over`, which is asked again and again with the time that has passed.
 ///
 /// # Errors
 /// Where events cannot be had any more.
 pub fn next(
     supply: &mut dyn Supply,
-    dump: &Dump,
-    host: &mut record::Host,
+    (dump, host): (&Dump, &mut record::Host),
+    begin_ns: u64,
     length: Duration,
-    mut is_over: impl FnMut() -> bool,
+    mut is_over: impl FnMut(Duration) -> bool,
 ) -> anyhow::Result<Stretch> {
-    let begin_ns = supply.begin_ns();
     let cpus = supply.cpus();
     let offset_ns = record::offset_ns();
     let mut capture = Capture::new(UUID, cpus, PACKET_BYTES, begin_ns, dump);
     let mut streams: Vec<Packets> = Vec::new();
     streams.resize_with(cpus as usize, Packets::default);
-    let mut progress = Progress::new("watching", length);
     let (began, mut bytes) = (Instant::now(), 0_u64);
     let mut notes = Vec::new();
     let end_ns = loop {
         let turn = Instant::now();
-        let over = is_over() || began.elapsed() >= length || bytes >= MOST_EVENT_BYTES;
+        let over =
+            is_over(began.elapsed()) || began.elapsed() >= length || bytes >= MOST_EVENT_BYTES;
         let now_ns = monotonic_ns();
         let fullness = supply.drain(now_ns, &mut capture)?;
         match over {
@@ -218,12 +221,14 @@ pub fn next(
             }
             break now_ns;
         }
-        progress.at(began.elapsed());
         let left = length.saturating_sub(began.elapsed());
         thread::sleep(record::pause(fullness, turn.elapsed(), Some(left)));
     };
-    drop(progress);
-    let mut stretch = Stretch::new(streams, offset_ns, (begin_ns, end_ns))?;
+    let foreign = supply.foreign_calls();
+    if foreign > 0 {
+        notes.push(format!("{foreign} system calls of 32-bit programs were left out"));
+    }
+    let mut stretch = Stretch::new(streams, offset_ns, (begin_ns, end_ns), supply.has_calls())?;
     stretch.notes = notes;
     Ok(stretch)
 }

@@ -198,7 +198,7 @@ fn table(sheet: &mut Sheet<'_, '_>, app: &mut App, theme: Theme) {
     if rows.is_empty() {
         let text = match (app.history().latest(), all) {
             (None, _) => format!("waiting for the first frame of {}", app.status.source),
-            (Some(_), 0) => shown.table.empty.to_owned(),
+            (Some(_), 0) => shown.table.empty.clone().into_owned(),
             (Some(_), _) => format!("no row has {filter}; Esc drops the filter"),
         };
         sheet.put(Line::styled(cut(&text, columns), theme.tone(Tone::Dim)));

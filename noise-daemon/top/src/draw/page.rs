@@ -48,7 +48,7 @@ pub fn table(table: &Table, columns: usize, theme: Theme) -> Vec<Line<'static>> 
         lines.push(Line::styled(cut(&table.title, columns), theme.title()));
     }
     if rows.is_empty() {
-        lines.push(Line::styled(cut(table.empty, columns), theme.tone(Tone::Dim)));
+        lines.push(Line::styled(cut(&table.empty, columns), theme.tone(Tone::Dim)));
         return lines;
     }
     let grid = Grid::fit(table, &rows, None, 0, columns);

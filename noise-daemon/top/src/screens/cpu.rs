@@ -173,7 +173,7 @@ pub fn table(history: &History, look: &Look) -> Table {
         columns: columns(),
         rows,
         sorted_by: 0,
-        empty: empty(history, "Nothing is known of any CPU."),
+        empty: empty(history, "Nothing is known of any CPU.").into(),
     }
 }
 
@@ -256,7 +256,7 @@ fn sources(history: &History, rows: Vec<Row>) -> Table {
         ],
         rows,
         sorted_by: 1,
-        empty: empty(history, ""),
+        empty: empty(history, "").into(),
     }
 }
 

@@ -299,7 +299,7 @@ pub fn table(history: &History, look: &Look) -> Table {
         rows: rows.collect(),
         columns: columns(),
         sorted_by: 3,
-        empty: empty(history, "No device and no interface was used."),
+        empty: empty(history, "No device and no interface was used.").into(),
     }
 }
 

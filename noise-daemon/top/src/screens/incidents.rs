@@ -62,7 +62,8 @@ pub fn table(history: &History, _look: &Look) -> Table {
                  first minutes."
             }
             None => "The first incidents come with the first reading.",
-        },
+        }
+        .into(),
     }
 }
 

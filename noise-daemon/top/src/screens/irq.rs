@@ -116,7 +116,7 @@ pub fn table(history: &History, look: &Look) -> Table {
         columns: columns(),
         rows,
         sorted_by: 6,
-        empty: empty(history, "There was no interrupt since the start."),
+        empty: empty(history, "There was no interrupt since the start.").into(),
     }
 }
 
@@ -191,7 +191,7 @@ fn victims(history: &History, recent: &Recent<'_>, kind: Kind, culprit: &str) ->
         ],
         rows: rows.collect(),
         sorted_by: 2,
-        empty: empty(history, "It delayed no task in that time."),
+        empty: empty(history, "It delayed no task in that time.").into(),
     }
 }
 

@@ -9,6 +9,7 @@ pub mod irq;
 mod made;
 pub mod overview;
 mod recent;
+pub mod services;
 mod tally;
 mod totals;
 pub mod victims;
@@ -34,10 +35,12 @@ pub enum Screen {
     Irq,
     /// What left its baseline.
     Incidents,
+    /// Which service waits for which.
+    Services,
 }
 
 /// All screens, in the order of their keys.
-pub const SCREENS: [Screen; 7] = [
+pub const SCREENS: [Screen; 8] = [
     Screen::Victims,
     Screen::Overview,
     Screen::Cpu,
@@ -45,6 +48,7 @@ pub const SCREENS: [Screen; 7] = [
     Screen::DiskNet,
     Screen::Irq,
     Screen::Incidents,
+    Screen::Services,
 ];
 
 impl Screen {
@@ -63,6 +67,7 @@ impl Screen {
             Self::DiskNet => "Disk and net",
             Self::Irq => "IRQ",
             Self::Incidents => "Incidents",
+            Self::Services => "Services",
         }
     }
 
@@ -76,6 +81,7 @@ impl Screen {
             Self::DiskNet => "Disk",
             Self::Irq => "IRQ",
             Self::Incidents => "Inc",
+            Self::Services => "Svc",
         }
     }
 
@@ -89,6 +95,7 @@ impl Screen {
             Self::DiskNet => "disk-net",
             Self::Irq => "irq",
             Self::Incidents => "incidents",
+            Self::Services => "services",
         }
     }
 
@@ -102,6 +109,9 @@ impl Screen {
             Self::DiskNet => "Devices and interfaces: waits in their queues and for themselves.",
             Self::Irq => "Interrupts, softirqs and vectors by source.",
             Self::Incidents => "What left its own baseline, since when, and by whom.",
+            Self::Services => {
+                "Which service waits for which: requests by system calls, which are watched while this screen is shown."
+            }
         }
     }
 
@@ -120,6 +130,7 @@ impl Screen {
             Self::DiskNet => disk_net::table(history, look),
             Self::Irq => irq::table(history, look),
             Self::Incidents => incidents::table(history, look),
+            Self::Services => services::table(history),
         }
     }
 
@@ -129,7 +140,7 @@ impl Screen {
             Self::Victims => victims::victim(key),
             Self::Who => who::victim(key),
             Self::Incidents => incidents::victim(history, key),
-            Self::Overview | Self::Cpu | Self::DiskNet | Self::Irq => None,
+            Self::Overview | Self::Cpu | Self::DiskNet | Self::Irq | Self::Services => None,
         }
     }
 
@@ -143,6 +154,7 @@ impl Screen {
             Self::DiskNet => disk_net::open(history, look, key),
             Self::Irq => irq::open(history, look, key),
             Self::Incidents => incidents::open(history, look, key),
+            Self::Services => services::open(history, key),
         }
     }
 }

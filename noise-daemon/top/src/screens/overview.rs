@@ -164,7 +164,7 @@ pub fn table(history: &History, look: &Look) -> Table {
         // What is open on top; the others keep their order, so that nothing jumps.
         sorted_by: columns.len().saturating_sub(1),
         columns,
-        empty: empty(history, ""),
+        empty: empty(history, "").into(),
     }
 }
 
@@ -258,7 +258,7 @@ fn parts(history: &History, recent: &Recent<'_>, subject: Subject) -> Table {
         columns: vec![cells::names(name, name, 16, true, "Where or of what kind."), value],
         rows: rows.collect(),
         sorted_by: 1,
-        empty: empty(history, "Nothing in that time."),
+        empty: empty(history, "Nothing in that time.").into(),
     }
 }
 

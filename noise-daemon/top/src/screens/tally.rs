@@ -154,7 +154,7 @@ pub(super) fn series(history: &History, recent: &Recent<'_>, info: &SignalInfo) 
         rows: rows.collect(),
         sorted_by: names_of.len() + 4,
         columns: names.chain(columns()).collect(),
-        empty: super::recent::empty(history, "None since the start."),
+        empty: super::recent::empty(history, "None since the start.").into(),
     }
 }
 

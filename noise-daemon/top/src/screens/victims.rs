@@ -182,7 +182,7 @@ pub fn table(history: &History, look: &Look) -> Table {
         columns: columns(),
         rows: victims.iter().map(row).collect(),
         sorted_by: 1,
-        empty: empty(history, "No delays."),
+        empty: empty(history, "No delays.").into(),
     }
 }
 

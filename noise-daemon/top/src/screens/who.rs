@@ -186,7 +186,7 @@ pub fn table(history: &History, look: &Look) -> Table {
         columns: columns(),
         rows: shown.into_iter().map(row).collect(),
         sorted_by: 2,
-        empty: empty(history, "No delays."),
+        empty: empty(history, "No delays.").into(),
     }
 }
 

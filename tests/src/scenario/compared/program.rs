@@ -143,6 +143,7 @@ impl Program {
     }
 }
 
-fn python() -> OsString {
+/// The command of Python: Debian's, where it is there.
+pub fn python() -> OsString {
     if Path::new(PYTHON).exists() { PYTHON.into() } else { "python3".into() }
 }

@@ -101,7 +101,7 @@ fn whole(document: &Document<'_>) -> String {
 }
 
 /// What may be missing, a line each.
-fn missing(counts: &Counts, discarded: u64) -> String {
+pub fn missing(counts: &Counts, discarded: u64) -> String {
     let mut lines = String::new();
     for (count, what) in [
         (discarded, "events were lost while recording"),

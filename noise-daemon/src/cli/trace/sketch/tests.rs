@@ -11,7 +11,7 @@ const APP: (i32, &str) = (21, "app");
 const DB: (i32, &str) = (31, "db");
 
 /// Two requests of a client to an application, the second one slow in the database behind that.
-fn system() -> System {
+pub fn system() -> System {
     let mut follower = Follower::default();
     let mut at = |time_us: u64, tid: i32, what: What<'_>| {
         let time_ns = 1_000_000_000 + 1000 * time_us;

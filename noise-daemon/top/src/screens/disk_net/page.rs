@@ -169,7 +169,7 @@ fn table(recent: &Recent<'_>, subject: &Subject<'_>) -> Table {
         ],
         rows: largest.iter().map(row).collect(),
         sorted_by: 2,
-        empty: "No known waits there.",
+        empty: "No known waits there.".into(),
     }
 }
 

@@ -78,7 +78,7 @@ fn levels(episode: &Episode) -> Table {
         // Their names are in order.
         rows: vec![row("before", &episode.before), row("during", &episode.after)],
         sorted_by: 0,
-        empty: "",
+        empty: "".into(),
     }
 }
 
@@ -118,7 +118,7 @@ fn culprits(episode: &Episode) -> Table {
         rows,
         // The culprit with the largest excess is first; where none has any, the one with most time.
         sorted_by: if episode.nothing_beyond() { 2 } else { 4 },
-        empty: "Culprits unknown.",
+        empty: "Culprits unknown.".into(),
     }
 }
 

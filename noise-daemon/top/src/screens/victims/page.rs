@@ -132,7 +132,7 @@ fn table(recent: &Recent<'_>, charges: &Charges<'_>) -> Table {
         ],
         rows: longest.into_iter().take(LISTED).map(row).collect(),
         sorted_by: 3,
-        empty: "Nothing in that time.",
+        empty: "Nothing in that time.".into(),
     }
 }
 

@@ -179,7 +179,7 @@ fn table(
         columns,
         rows: charges.iter().map(row).collect(),
         sorted_by: 3,
-        empty: "Nothing in that time.",
+        empty: "Nothing in that time.".into(),
     }
 }
 

@@ -1,0 +1,101 @@
+//! The page of made requests: those of the page of sketches.
+
+use noise_sketches::document::Document as Sketch;
+use noise_sketches::requests::Requests;
+use noise_sketches::system::System;
+
+use super::super::found::{Own, Slowest};
+use super::*;
+use crate::cli::trace::sketch::tests::system;
+use crate::cli::why::findings::Blamed;
+
+const MS: u64 = 1_000_000;
+
+/// The database waited for a CPU in the slow request.
+fn spent(service: &str) -> Spent {
+    match service {
+        "db :5432" => Spent {
+            spent_ns: 9 * MS + 200_000,
+            reach_ns: 200_000,
+            states_ns: [("running", 2 * MS), ("waiting_cpu", 7 * MS), ("busy", 200_000)].into(),
+            culprits: vec![Blamed {
+                state: "waiting_cpu",
+                tid: 99,
+                comm: "hog".to_owned(),
+                cgroup: Some("batch.service".to_owned()),
+                cause: "foreign",
+                ns: 7 * MS,
+            }],
+        },
+        _ => Spent {
+            spent_ns: 3 * MS,
+            reach_ns: 160_000,
+            states_ns: [("running", 3 * MS)].into(),
+            culprits: Vec::new(),
+        },
+    }
+}
+
+fn found(system: &System) -> Findings<'_> {
+    let requests = Requests::new(system);
+    let ids = requests.on_port(80);
+    let below = ids.iter().flat_map(|id| requests.all_below(*id));
+    let links = requests.links(below, false);
+    let tier = |link: noise_sketches::requests::Link| {
+        let spent = spent(&link.service.to_string());
+        Tier { share: spent.spent_ns as f64 / (12 * MS + 200_000) as f64, link, spent }
+    };
+    let own = |tier: &Tier| Own { service: tier.link.service, spent: tier.spent.clone() };
+    let tiers: Vec<Tier> = links.into_iter().map(tier).collect();
+    let slowest = ids[1];
+    let mut shown = requests.all_below(slowest);
+    shown.sort_unstable();
+    Findings {
+        port: 80,
+        source: "programs",
+        clock_offset_ns: 0,
+        from_ns: 0,
+        to_ns: 3000 * MS,
+        span_ns: 3000 * MS,
+        discarded: 3,
+        notes: Vec::new(),
+        requests: ids.len() as u64,
+        rate: 0.7,
+        latency_p50_ns: 2 * MS,
+        latency_p99_ns: 9 * MS,
+        latency_max_ns: 9 * MS,
+        divided: 1,
+        slowest: Slowest {
+            slice: slowest,
+            latency_ns: 9 * MS,
+            tiers: tiers.iter().map(own).collect(),
+            parts: requests.parts(slowest),
+            sketch: Sketch { system, shown, tiers: Vec::new(), answer: None, discarded: 3 },
+        },
+        tiers,
+    }
+}
+
+#[test]
+fn the_slow_tier_and_whom_it_waits_for_are_said_first() {
+    let system = system();
+    let page = page(&found(&system), 120).text(false);
+    let sentences = page.replace('\n', " ");
+    assert!(sentences.contains("db :5432 has 75.4 % of their time"), "{page}");
+    assert!(
+        sentences.contains("it waited for a CPU, 7.00 ms of it for hog 99 of batch.service"),
+        "{page}"
+    );
+    insta::assert_snapshot!(page);
+}
+
+#[test]
+fn the_document_has_what_the_page_says() {
+    let system = system();
+    let json = serde_json::to_value(found(&system)).unwrap();
+    assert_eq!(json["tiers"][0]["service"], "db :5432");
+    assert_eq!(json["tiers"][0]["states_ns"]["waiting_cpu"], 7 * MS);
+    assert_eq!(json["tiers"][0]["culprits"][0]["comm"], "hog");
+    assert_eq!(json["slowest"]["parts"][0]["kind"], "reach");
+    assert_eq!(json["slowest"]["sketch"]["slices"].as_array().unwrap().len(), 3);
+}
