@@ -156,7 +156,7 @@ fn report(id: u64, name: &str) -> Arc<Report> {
         untracked: Time::default(),
         remedies: vec![Remedy::CpuWeight],
     };
-    Arc::new(Report { id, open: true, also: vec![main.clone()], main, untold: 0 })
+    Arc::new(Report { id, open: true, also: vec![main.clone()], main, untold: 0, resting: false })
 }
 
 fn host() -> Host {
@@ -214,7 +214,7 @@ fn frame(second: i64) -> Frame {
     sample.series.sort_by(|a, b| (a.signal, &a.labels).cmp(&(b.signal, &b.labels)));
     sample.interference.sort_by(Interference::order);
     let time = Timestamp::from_second(second).unwrap();
-    Frame { time, host: Arc::new(host()), sample: Arc::new(sample), overview }
+    Frame { time, host: Arc::new(host()), sample: Arc::new(sample), overview, trends: None }
 }
 
 #[test]

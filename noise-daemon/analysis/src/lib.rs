@@ -23,6 +23,7 @@ mod charges;
 mod culprits;
 mod feed;
 mod group;
+mod headline;
 mod incident;
 mod interruption;
 mod kept;
@@ -46,6 +47,8 @@ mod changed;
 #[cfg(test)]
 mod disks;
 #[cfg(test)]
+mod made;
+#[cfg(test)]
 mod planted;
 #[cfg(test)]
 mod planters;
@@ -61,6 +64,7 @@ pub use charge::Charge;
 pub use culprits::{Culprit, Time};
 pub use feed::Feed;
 pub use group::Event;
+pub use headline::{Figure, Headline};
 pub use incident::{Change, Ending, Incident};
 pub use kept::KeptTrace;
 pub use level::Level;

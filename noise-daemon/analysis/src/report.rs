@@ -119,6 +119,9 @@ pub struct Report {
     pub also: Vec<Episode>,
     /// How many more joined it.
     pub untold: u64,
+    /// Whether all of it has ended, but what comes back soon is still the same incident.
+    #[serde(default)]
+    pub resting: bool,
 }
 
 impl Report {
@@ -134,7 +137,7 @@ impl Report {
 
     /// As it is known after the daemon that watched it has stopped.
     pub fn unwatched(mut self) -> Self {
-        self.open = false;
+        (self.open, self.resting) = (false, false);
         for episode in [&mut self.main].into_iter().chain(&mut self.also) {
             episode.ending = episode.ending.or(Some(Ending::Unwatched));
         }

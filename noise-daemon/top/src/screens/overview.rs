@@ -85,18 +85,17 @@ impl Subject {
 
     /// Events, or ns that were stolen, and the same per second over time, as it reads: in seconds.
     fn counted(self, history: &History, recent: &Recent<'_>) -> (u64, Vec<f64>) {
+        let trends = history.trends();
         match self {
-            Self::Signal(signal) => totals::of(history, recent, |step| {
-                total(step.counts_of(signal).map(|(_, count)| count))
-            }),
-            Self::PageFaults => totals::of(history, recent, |step| {
-                total(step.page_faults.iter().map(|(_, count)| *count))
-            }),
-            Self::Steal => {
-                let (ns, mut trend) = totals::of(history, recent, Step::stolen_ns);
-                trend.iter_mut().for_each(|ns| *ns /= 1e9);
-                (ns, trend)
+            Self::Signal(signal) => {
+                let count = |step: &Step| total(step.counts_of(signal).map(|(_, count)| count));
+                (totals::of(recent, count), trends.signal(signal))
             }
+            Self::PageFaults => {
+                let count = |step: &Step| total(step.page_faults.iter().map(|(_, count)| *count));
+                (totals::of(recent, count), trends.page_faults())
+            }
+            Self::Steal => (totals::of(recent, Step::stolen_ns), trends.stolen()),
         }
     }
 
@@ -132,10 +131,10 @@ fn columns() -> Vec<Column> {
     let trend = Column {
         grows: true,
         ..cells::pictures(
-            "two minutes",
+            "15 minutes",
             "trend",
             10,
-            "The last minutes of the time lost; of the rate, of what is only counted.",
+            "The time lost over the last 15 minutes, or as long as is known; of the rate, of what is only counted.",
         )
     };
     let now = cells::numbers("now", "open_incidents", 4, "Incidents of it that are open.");

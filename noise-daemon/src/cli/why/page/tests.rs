@@ -64,7 +64,7 @@ fn report() -> Arc<Report> {
         untracked: Time::default(),
         remedies: vec![Remedy::CpuWeight],
     };
-    Arc::new(Report { id: 3, open: true, main, also: Vec::new(), untold: 0 })
+    Arc::new(Report { id: 3, open: true, main, also: Vec::new(), untold: 0, resting: false })
 }
 
 fn path(from_ns: u64) -> Traced {
