@@ -156,7 +156,15 @@ fn report(id: u64, name: &str) -> Arc<Report> {
         untracked: Time::default(),
         remedies: vec![Remedy::CpuWeight],
     };
-    Arc::new(Report { id, open: true, also: vec![main.clone()], main, untold: 0, resting: false })
+    Arc::new(Report {
+        id,
+        open: true,
+        also: vec![main.clone()],
+        main,
+        untold: 0,
+        resting: false,
+        processes: Vec::new(),
+    })
 }
 
 fn host() -> Host {
@@ -231,7 +239,7 @@ fn a_peer_that_measures() {
             let outlier =
                 |name: &&str| Outlier { time: Timestamp::UNIX_EPOCH, wait: outlier(name) };
             let outliers = NAMES.iter().map(|name| Arc::new(outlier(name))).collect();
-            serde_json::to_string(&OutliersDocument::new(outliers))
+            serde_json::to_string(&OutliersDocument::new(outliers, Vec::new()))
         } else {
             let incidents = numbered.map(|(id, name)| report(id, name)).collect();
             serde_json::to_string(&IncidentsDocument::new(incidents, Vec::new()))

@@ -147,11 +147,13 @@ impl Episode {
 
 impl Report {
     /// What it is in a sentence: `cgroup_runqueue_wait of web.service: p99 660 µs -> 4.19 ms, 6.4x, by backup.service
-    /// (another cgroup, 87.0 %)`.
+    /// (another cgroup, 87.0 %), above all gzip 777`.
     pub fn sentence(&self) -> String {
         let main = &self.main;
         let headline = main.headline().map(|headline| headline.text() + ", ").unwrap_or_default();
-        format!("{}: {headline}{}", main.whose(), main.by_whom())
+        let process =
+            self.first_process().map(|one| format!(", above all {} {}", one.comm, one.pid));
+        format!("{}: {headline}{}{}", main.whose(), main.by_whom(), process.unwrap_or_default())
     }
 }
 

@@ -43,5 +43,13 @@ pub fn episode() -> Episode {
 
 /// The same as an incident.
 pub fn report() -> Report {
-    Report { id: 1, open: true, main: episode(), also: Vec::new(), untold: 0, resting: false }
+    Report {
+        id: 1,
+        open: true,
+        main: episode(),
+        also: Vec::new(),
+        untold: 0,
+        resting: false,
+        processes: Vec::new(),
+    }
 }

@@ -9,6 +9,7 @@ use super::culprits::{Culprit, Time};
 use super::incident::{Ending, Incident};
 use super::level::Level;
 use super::name::Name;
+use super::process::Process;
 use super::rules::Rule;
 use super::watched::Watched;
 use jiff::Timestamp;
@@ -122,6 +123,9 @@ pub struct Report {
     /// Whether all of it has ended, but what comes back soon is still the same incident.
     #[serde(default)]
     pub resting: bool,
+    /// The threads behind its culprits and its victim, where single waits of it were reported.
+    #[serde(default)]
+    pub processes: Vec<Process>,
 }
 
 impl Report {

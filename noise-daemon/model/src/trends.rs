@@ -2,7 +2,8 @@
 //! keeps them, and hands them to those who begin to look.
 //!
 //! Memory is bounded, however many cgroups there are and however long their names: where it would be too much, less than 15 minutes
-//! are kept. Not kept: delays by label, and pairs other than a victim with its main culprit.
+//! are kept. Not kept: delays by label, pairs other than a victim with its main culprit, and what a daemon
+//! does not read each time (page faults, what the hypervisor took).
 
 mod names;
 mod written;
@@ -91,9 +92,6 @@ pub struct HeldUp {
 struct Point {
     start_ns: u64,
     end_ns: u64,
-    page_faults: u32,
-    /// What the hypervisor took, µs.
-    stolen_us: u32,
     signals: Box<[SignalPoint]>,
     victims: Box<[VictimPoint]>,
 }
@@ -113,8 +111,6 @@ impl Point {
 struct Open {
     start_ns: u64,
     end_ns: u64,
-    page_faults: u64,
-    stolen_ns: u64,
     signals: BTreeMap<u8, (u64, Histogram)>,
     /// By victim, culprit and cause: what held it up, and all, ns.
     charges: BTreeMap<(Arc<str>, Arc<str>, Cause), (u64, u64)>,
@@ -203,16 +199,6 @@ impl Trends {
         })
     }
 
-    /// Page faults in a second.
-    pub fn page_faults(&self) -> Vec<f64> {
-        self.curve(|point| f64::from(point.page_faults))
-    }
-
-    /// Seconds that the hypervisor took in a second.
-    pub fn stolen(&self) -> Vec<f64> {
-        self.curve(|point| f64::from(point.stolen_us) / 1e6)
-    }
-
     /// Seconds in a second that something else held a victim up.
     pub fn victim(&self, victim: &str) -> Vec<f64> {
         let Some(id) = self.names.id(victim) else { return self.curve(|_| 0.0) };
@@ -277,9 +263,6 @@ impl Trends {
 impl Open {
     fn add(&mut self, step: &Step) {
         self.end_ns = step.end_ns;
-        let page_faults = total(step.page_faults.iter().map(|(_, count)| *count));
-        self.page_faults = self.page_faults.saturating_add(page_faults);
-        self.stolen_ns = self.stolen_ns.saturating_add(step.stolen_ns());
         for (index, info) in (0_u8..).zip(&SIGNALS) {
             let signal = info.signal;
             let counted = total(step.counts_of(signal).map(|(_, count)| count));
@@ -354,8 +337,6 @@ impl Open {
         Point {
             start_ns: self.start_ns,
             end_ns: self.end_ns,
-            page_faults: u32::try_from(self.page_faults).unwrap_or(u32::MAX),
-            stolen_us: micros(self.stolen_ns),
             signals: self.signals.into_iter().filter_map(signal).collect(),
             victims: points.into(),
         }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use noise_analysis::{
-    Culprit, Ending, Episode, KeptTrace, Level, Name, Outlier, Remedy, Report, Rule, Time, Watched,
+    Command, Culprit, Ending, Episode, KeptTrace, Level, Name, Outlier, Process, Remedy, Report,
+    Rule, Time, Watched,
 };
 use noise_model::{HeldUp, Trends};
 use serde::de::{Deserialize, Deserializer, Error as _};
@@ -40,6 +41,9 @@ pub struct OutliersDocument {
     version: u64,
     /// Long waits, the oldest first.
     pub outliers: Vec<Arc<Outlier>>,
+    /// What their threads were started as, where that is known.
+    #[serde(default)]
+    pub commands: Vec<Command>,
 }
 
 impl IncidentsDocument {
@@ -59,8 +63,8 @@ impl IncidentsDocument {
 
 impl OutliersDocument {
     /// One of this version.
-    pub fn new(outliers: Vec<Arc<Outlier>>) -> Self {
-        Self { version: API_VERSION, outliers }
+    pub fn new(outliers: Vec<Arc<Outlier>>, commands: Vec<Command>) -> Self {
+        Self { version: API_VERSION, outliers, commands }
     }
 }
 
@@ -105,6 +109,7 @@ struct WrittenReport<'a> {
     also: Vec<WrittenEpisode<'a>>,
     untold: u64,
     resting: bool,
+    processes: &'a [Process],
 }
 
 /// One signal of one subject, as it is written.
@@ -169,6 +174,7 @@ impl<'a> From<&'a Report> for WrittenReport<'a> {
             also: report.also.iter().map(WrittenEpisode::from).collect(),
             untold: report.untold,
             resting: report.resting,
+            processes: &report.processes,
         }
     }
 }
@@ -226,7 +232,15 @@ mod tests {
 
     fn report(open: bool, main: Option<Ending>, also: Option<Ending>) -> Report {
         let also = vec![episode("/b", 110, 130, also)];
-        Report { id: 3, open, main: episode("/a", 100, 120, main), also, untold: 0, resting: false }
+        Report {
+            id: 3,
+            open,
+            main: episode("/a", 100, 120, main),
+            also,
+            untold: 0,
+            resting: false,
+            processes: Vec::new(),
+        }
     }
 
     fn written(report: &Report) -> Value {

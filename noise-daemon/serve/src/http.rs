@@ -125,7 +125,10 @@ impl App {
                 let document = IncidentsDocument::new(incidents, traces);
                 json(&document.with_trends(&shown.model.trends))
             }
-            Document::Outliers => json(&OutliersDocument::new(shown.overview.outliers.clone())),
+            Document::Outliers => {
+                let Overview { outliers, commands, .. } = shown.overview.clone();
+                json(&OutliersDocument::new(outliers, commands))
+            }
         }
     }
 }

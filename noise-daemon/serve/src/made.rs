@@ -24,5 +24,13 @@ pub fn report(open: bool) -> Arc<Report> {
         untracked: Time::default(),
         remedies: Vec::new(),
     };
-    Arc::new(Report { id: 1, open, main, also: Vec::new(), untold: 0, resting: false })
+    Arc::new(Report {
+        id: 1,
+        open,
+        main,
+        also: Vec::new(),
+        untold: 0,
+        resting: false,
+        processes: Vec::new(),
+    })
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use noise_analysis::{Overview, Report};
+use noise_analysis::{Overview, Process, Report};
 use noise_common::signals::Kind;
 use noise_model::clean::clean;
 use noise_model::units;
@@ -143,13 +143,14 @@ fn incidents(page: &mut String, overview: &Overview) {
         let headline = main.headline().map(|headline| headline.text()).unwrap_or_default();
         let _ = write!(
             page,
-            "<tr><td>#{id} {}<br>{}<br><small{bad}>{}, {:.1} s since {}</small><td>{}<td>",
+            "<tr><td>#{id} {}<br>{}<br><small{bad}>{}, {:.1} s since {}</small><td>{}<br><small>{}</small><td>",
             escape(&main.whose()),
             escape(&headline),
             escape(report.standing()),
             report.lasted(),
             main.start.strftime("%Y-%m-%d %H:%M:%S UTC"),
             escape(culprit),
+            escape(&report.first_process().map(Process::words).unwrap_or_default()),
         );
         let Some(trace) = overview.trace(id) else { continue };
         match trace.waits.first() {

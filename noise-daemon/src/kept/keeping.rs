@@ -412,7 +412,15 @@ mod tests {
             untracked: Time::default(),
             remedies: Vec::new(),
         };
-        Report { id, open: true, main, also: Vec::new(), untold: 0, resting: false }
+        Report {
+            id,
+            open: true,
+            main,
+            also: Vec::new(),
+            untold: 0,
+            resting: false,
+            processes: Vec::new(),
+        }
     }
 
     const BOUNDS: Bounds = Bounds { incidents: 3, bytes: 1 << 20 };

@@ -113,7 +113,15 @@ fn report() -> Report {
         untracked: Time::default(),
         remedies: vec![Remedy::CpuWeight],
     };
-    Report { id: 3, open: true, main, also: Vec::new(), untold: 0, resting: false }
+    Report {
+        id: 3,
+        open: true,
+        main,
+        also: Vec::new(),
+        untold: 0,
+        resting: false,
+        processes: Vec::new(),
+    }
 }
 
 /// The frame of some second of a host with that many cgroups.

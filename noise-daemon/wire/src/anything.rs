@@ -72,6 +72,7 @@ fn report(number: u64) -> Report {
         main,
         untold: 3,
         resting: false,
+        processes: Vec::new(),
     }
 }
 

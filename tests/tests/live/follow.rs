@@ -1,5 +1,5 @@
-//! `noised incidents --follow` by a user without privileges: a planted hog is named in what its command gets, and no event
-//! comes twice, though the daemon restarts meanwhile.
+//! `noised incidents --follow` by a user without privileges: a planted hog is named in what its command gets, with its threads, and no
+//! event comes twice, though the daemon restarts meanwhile. A view that begins late knows what was before.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
@@ -62,6 +62,45 @@ fn follower(socket: &str, victim: &str, file: &Path) -> Result<Process> {
     Process::start(command)
 }
 
+/// The incident names threads of the hog, with what they were started as.
+fn ensure_threads(socket: &str, victim: &str, hog: &str, hogs: &[i32]) -> Result<()> {
+    let is_named = || -> Result<bool> {
+        let outcome =
+            run_noised(&["incidents", "--connect", socket, "--json", "--subject", victim])?;
+        let document: Value = serde_json::from_str(&outcome.stdout)?;
+        let incidents = document["incidents"].as_array().context("no incidents")?;
+        let threads = incidents.iter().flat_map(|one| one["processes"].as_array()).flatten();
+        let mut of_hog =
+            threads.filter(|one| one["side"] == "culprit" && one["of"] == hog).peekable();
+        Ok(of_hog.peek().is_some()
+            && of_hog.all(|one| {
+                let command = one["command"].as_str().unwrap_or_default();
+                hogs.iter().any(|hog| one["pid"] == *hog) && command.contains("burn")
+            }))
+    };
+    ensure!(until(is_named)?, "no incident of {victim} names the threads {hogs:?} of {hog}");
+    Ok(())
+}
+
+/// A view that begins now knows how the victim was held up since the daemon began.
+fn ensure_trend(socket: &str, victim: &str) -> Result<()> {
+    let filter = format!("victim:{victim}");
+    let options = ["top", "--connect", socket, "--once", "--json", "--filter", &filter];
+    let outcome = run_noised(&options)?;
+    let shown: Value = serde_json::from_str(&outcome.stdout).with_context(|| outcome.stderr)?;
+    let rows = shown["rows"].as_array().context("no rows")?;
+    let row = rows.iter().find(|row| row["victim"] == victim).context("the victim has no row")?;
+    let trend = row["held_up_over_time"].as_array().context("no trend")?;
+    println!("  a view begins with {trend:?}");
+    let trend: Vec<f64> = trend.iter().filter_map(Value::as_f64).collect();
+    ensure!(trend.len() as u64 >= QUIET.as_secs(), "{} values", trend.len());
+    let most = trend.iter().copied().fold(0.0, f64::max);
+    let (before, late) = trend.split_at(trend.len() / 2);
+    let sum = |values: &[f64]| values.iter().sum::<f64>();
+    ensure!(sum(late) > 2.0 * sum(before) && most > 0.1, "nothing shows the hog: {trend:?}");
+    Ok(())
+}
+
 fn a_command_gets_the_planted_culprit() -> Result<Verdict> {
     let folder = Folder::new("follow")?;
     fs::set_permissions(folder.path(), Permissions::from_mode(0o777))?;
@@ -116,6 +155,9 @@ fn a_command_gets_the_planted_culprit() -> Result<Verdict> {
     ensure!(is_named, "no command got the hog: {}", follower.stderr()?);
     let opened = of_command(&got)?;
     let opened = opened.iter().find(names_hog).context("it went")?;
+    let hogs: Vec<i32> = burners.iter().map(Worker::pid).collect();
+    ensure_threads(&socket, &victim.label(), &hog.label(), &hogs)?;
+    ensure_trend(&socket, &victim.label())?;
     let sentence = opened["sentence"].as_str().unwrap_or_default();
     ensure!(sentence.contains(&hog.label()) && sentence.contains(" -> "), "{sentence}");
     let id = opened["incident"]["id"].clone();
@@ -132,9 +174,7 @@ fn a_command_gets_the_planted_culprit() -> Result<Verdict> {
     let status = follower.wait()?;
     let said = follower.stderr()?;
     ensure!(status.success(), "the follower ended with {status}: {said}");
-    for words in
-        ["there is no such socket", "asking again every second", "the daemon answers again"]
-    {
+    for words in ["no noised answers at", "asking again every second", "the daemon answers again"] {
         ensure!(said.matches(words).count() == 1, "{words}: {said}");
     }
     let printed = lines(&follower.stdout()?)?;

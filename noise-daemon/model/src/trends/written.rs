@@ -24,8 +24,6 @@ pub(super) struct Written {
 struct WrittenPoint {
     start_ns: u64,
     end_ns: u64,
-    page_faults: u32,
-    stolen_us: u32,
     signals: Vec<WrittenSignal>,
     victims: Vec<WrittenVictim>,
 }
@@ -39,8 +37,6 @@ impl From<Trends> for Written {
         let point = |point: &Point| WrittenPoint {
             start_ns: point.start_ns,
             end_ns: point.end_ns,
-            page_faults: point.page_faults,
-            stolen_us: point.stolen_us,
             signals: point.signals.iter().map(signal).collect(),
             victims: point.victims.iter().map(victim).collect(),
         };
@@ -58,7 +54,7 @@ impl TryFrom<Written> for Trends {
         let names: HashMap<u16, Arc<str>> = written.names.into_iter().collect();
         let mut trends = Self::default();
         for point in written.points {
-            let WrittenPoint { start_ns, end_ns, page_faults, stolen_us, signals, victims } = point;
+            let WrittenPoint { start_ns, end_ns, signals, victims } = point;
             if start_ns >= end_ns || start_ns < trends.newest_ns() {
                 return Err("trends whose points are not in order");
             }
@@ -80,7 +76,7 @@ impl TryFrom<Written> for Trends {
             let signal =
                 |(signal, count, lost_us, p99_ns)| SignalPoint { signal, count, lost_us, p99_ns };
             let signals = signals.into_iter().map(signal).collect();
-            trends.append(Point { start_ns, end_ns, page_faults, stolen_us, signals, victims });
+            trends.append(Point { start_ns, end_ns, signals, victims });
         }
         Ok(trends)
     }

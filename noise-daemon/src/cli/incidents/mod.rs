@@ -12,7 +12,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use noise_serve::OutliersDocument;
 use noise_wire::WebClient;
 
 use self::show::ShowArgs;
@@ -122,11 +121,13 @@ fn list(args: &IncidentsArgs, source: &IncidentSource) -> anyhow::Result<()> {
     let is_shown = |end: Timestamp| from.is_none_or(|from| end >= from);
     let subjects = args.subjects();
     if args.outliers {
-        let mut outliers = source.outliers()?;
-        outliers.retain(|outlier| is_shown(outlier.time) && subjects.include(&outlier.wait.victim));
+        let mut document = source.outliers()?;
+        document
+            .outliers
+            .retain(|outlier| is_shown(outlier.time) && subjects.include(&outlier.wait.victim));
         match args.json {
-            true => output::print_json(&json(&OutliersDocument::new(outliers))?),
-            false => output::print(&page::outliers(&outliers)),
+            true => output::print_json(&json(&document)?),
+            false => output::print(&page::outliers(&document)),
         }
     } else {
         let mut listing = source.incidents()?;

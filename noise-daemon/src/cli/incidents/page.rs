@@ -4,9 +4,14 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use noise_analysis::{Culprit, Episode, KeptTrace, Level, Name, Outlier, Report, Time, Watched};
+use noise_analysis::{
+    Command, Culprit, Episode, KeptTrace, Level, Name, Outlier, Process, Report, Side, Time,
+    Watched,
+};
 use noise_model::clean::clean;
 use noise_model::units::{duration, known_duration};
+
+use noise_serve::OutliersDocument;
 
 use super::source::Listing;
 use crate::cli::trend::held_up;
@@ -41,11 +46,12 @@ fn kept(trace: &KeptTrace) -> String {
 }
 
 /// The long waits, each a block.
-pub fn outliers(outliers: &[Arc<Outlier>]) -> String {
+pub fn outliers(document: &OutliersDocument) -> String {
+    let OutliersDocument { outliers, commands, .. } = document;
     if outliers.is_empty() {
         return "no long waits\n".to_owned();
     }
-    outliers.iter().map(|outlier| wait(outlier)).collect::<Vec<_>>().join("\n")
+    outliers.iter().map(|outlier| wait(outlier, commands)).collect::<Vec<_>>().join("\n")
 }
 
 fn moment(time: Timestamp) -> String {
@@ -70,6 +76,7 @@ fn block(report: &Report, trend: &str) -> String {
     }
     let _ = writeln!(text, "    {:.3} s excess delay", main.lost_seconds);
     culprits(&mut text, main);
+    processes(&mut text, report);
     remedies(&mut text, main);
     if !report.also.is_empty() {
         text.push_str("  also disturbed\n");
@@ -143,6 +150,24 @@ fn culprits(text: &mut String, episode: &Episode) {
     }
 }
 
+/// The threads behind them.
+fn processes(text: &mut String, report: &Report) {
+    if report.processes.is_empty() {
+        return;
+    }
+    text.push_str("  threads, of single long waits\n");
+    for process in &report.processes {
+        let Process { side, of, ns, waits, .. } = process;
+        let how = match side {
+            Side::Culprit => "had the CPU",
+            Side::Victim => "waited",
+        };
+        let (time, who, words) = (duration(*ns as f64), clean(of), process.words());
+        let _ =
+            writeln!(text, "    {how:<11} {time:>9} of {waits:>3} waits  {who}: {}", clean(&words));
+    }
+}
+
 fn line(text: &mut String, time: Time, beyond: Option<Time>, name: &str) {
     let cell = |time: Time| format!("{:.3} s {:>3.0} %", time.seconds, time.share * 100.0);
     let beyond = beyond.map(cell).unwrap_or_default();
@@ -160,11 +185,23 @@ fn remedies(text: &mut String, episode: &Episode) {
     }
 }
 
-fn wait(outlier: &Outlier) -> String {
+fn wait(outlier: &Outlier, commands: &[Command]) -> String {
     let time = |ns: u64| duration(ns as f64);
     let mut text = format!("{}  {}\n", moment(outlier.time), clean(&outlier.sentence(time)));
     for part in outlier.parts(time) {
         let _ = writeln!(text, "  {}", clean(&part));
+    }
+    let wait = &outlier.wait;
+    let mut pids: Vec<u32> = wait.parts.iter().map(|part| part.pid).chain([wait.pid]).collect();
+    pids.sort_unstable();
+    for command in commands.iter().filter(|one| pids.binary_search(&one.pid).is_ok()) {
+        let _ = writeln!(
+            text,
+            "    {} {}: {}",
+            clean(&command.comm),
+            command.pid,
+            clean(&command.command)
+        );
     }
     text
 }
@@ -221,13 +258,13 @@ pub mod made {
     /// One that is over.
     pub fn report() -> Report {
         let (main, also) = (episode("/system.slice/web.service"), Vec::new());
-        Report { id: 3, open: false, main, also, untold: 0, resting: false }
+        Report { id: 3, open: false, main, also, untold: 0, resting: false, processes: Vec::new() }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::made::{culprit, episode};
+    use super::made::{self, culprit, episode};
     use super::*;
     use noise_analysis::{Cause, Ending};
     use noise_common::signals::Signal;
@@ -239,7 +276,7 @@ mod tests {
 
     #[test]
     fn how_it_came_is_reported_of_open_ones() {
-        let report = |open| Arc::new(Report { open, ..super::made::report() });
+        let report = |open| Arc::new(Report { open, ..made::report() });
         let trend = HeldUp {
             subject: report(true).main.subject.clone(),
             seconds: 720.0,
@@ -268,6 +305,7 @@ mod tests {
             also: vec![later],
             untold: 2,
             resting: false,
+            processes: Vec::new(),
         };
         let unknown = Episode {
             signal: Signal::DirectReclaim.into(),
@@ -286,6 +324,7 @@ mod tests {
             also: Vec::new(),
             untold: 0,
             resting: false,
+            processes: Vec::new(),
         };
         insta::assert_snapshot!(incidents(&listing([Arc::new(first), Arc::new(second)])));
         assert_eq!(incidents(&listing([])), "no incidents\n");
@@ -302,10 +341,11 @@ mod tests {
             also: vec![storm],
             untold: 0,
             resting: false,
+            processes: Vec::new(),
         };
         let text = incidents(&listing([Arc::new(report)]));
         assert!(text.contains("    taken          0.4 %  ->      31.0 %\n"), "{text}");
-        assert!(text.contains("    interruption of /a: taken 0.4 % -> 31.0 %\n"), "{text}");
+        assert!(text.contains("    interruption of /a: taken 0.40 % -> 31.0 %, 78x\n"), "{text}");
         assert!(!text.contains("median"), "{text}");
     }
 
@@ -318,6 +358,7 @@ mod tests {
             also: Vec::new(),
             untold: 0,
             resting: false,
+            processes: Vec::new(),
         };
         let without = KeptTrace::without(3, report.main.start, "the disk is full");
         let kept = KeptTrace {
@@ -350,6 +391,7 @@ mod tests {
             also: vec![goes_on],
             untold: 0,
             resting: false,
+            processes: Vec::new(),
         };
         let text = incidents(&listing([Arc::new(report)]));
         assert!(text.starts_with("#1  2026-11-21 09:41:02.500 UTC, 60.0 s, open\n"), "{text}");
@@ -369,6 +411,7 @@ mod tests {
             also: Vec::new(),
             untold: 0,
             resting: false,
+            processes: Vec::new(),
         };
         let text = incidents(&listing([Arc::new(report)]));
         assert!(!text.chars().any(|char| char.is_control() && char != '\n'), "{text}");
@@ -413,7 +456,15 @@ mod tests {
                 rest_ns: 60_000,
             },
         };
-        insta::assert_snapshot!(outliers(&[Arc::new(outlier)]));
-        assert_eq!(outliers(&[]), "no long waits\n");
+        let document = |outliers| OutliersDocument::new(outliers, Vec::new());
+        insta::assert_snapshot!(outliers(&document(vec![Arc::new(outlier.clone())])));
+        let command = Command { pid: 777, comm: "gzip".into(), command: "gzip -9 /a\u{1b}".into() };
+        let known = OutliersDocument::new(vec![Arc::new(outlier)], vec![command]);
+        assert!(
+            outliers(&known).ends_with("    gzip 777: gzip -9 /a\\x1b\n"),
+            "{}",
+            outliers(&known)
+        );
+        assert_eq!(outliers(&document(Vec::new())), "no long waits\n");
     }
 }

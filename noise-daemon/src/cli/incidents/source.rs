@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use noise_analysis::{KeptTrace, Outlier, Report};
+use noise_analysis::{KeptTrace, Report};
 use noise_model::HeldUp;
 use noise_model::clean::excerpt;
 use noise_model::clean::reading::from_json;
@@ -191,8 +191,9 @@ impl IncidentSource {
     ///
     /// # Errors
     /// Where there are none to be read.
-    pub fn outliers(&self) -> anyhow::Result<Vec<Arc<Outlier>>> {
-        self.get("outliers", |document: OutliersDocument| document.outliers, |left| left.outliers)
+    pub fn outliers(&self) -> anyhow::Result<OutliersDocument> {
+        let left = |left: Document| OutliersDocument::new(left.outliers, Vec::new());
+        self.get("outliers", |document: OutliersDocument| document, left)
     }
 
     fn get<D: DeserializeOwned, T>(
@@ -438,7 +439,7 @@ mod tests {
         folder.write(&Document::default()).unwrap();
         let place = Some(Place::Web(closed));
         let source = IncidentSource::new(place, Some(root.path().to_owned()), WebClient::default());
-        assert_eq!(source.outliers().unwrap(), []);
+        assert_eq!(source.outliers().unwrap().outliers, []);
         fs::write(root.path().join("incidents.json"), "garbage").unwrap();
         let source = IncidentSource::new(None, Some(root.path().to_owned()), WebClient::default());
         let text = format!("{:#}", source.outliers().unwrap_err());

@@ -3,7 +3,7 @@
 mod page;
 
 use jiff::Timestamp;
-use noise_analysis::{Episode, Figure, Headline, Report, Watched};
+use noise_analysis::{Episode, Figure, Report, Watched};
 use noise_common::subject::SubjectKind;
 
 use super::cells;
@@ -33,10 +33,10 @@ fn columns() -> Vec<Column> {
         cells::names("subject", "subject", 14, true, "Whose delays they are."),
         cells::names("culprit", "culprit", 14, true, "Who did most of it, with its part."),
         cells::numbers(
-            "what changed most",
+            "rose most",
             "after_seconds",
-            22,
-            "The figure that rose most, before and meanwhile.",
+            14,
+            "The figure that rose most, and by which factor.",
         ),
         cells::numbers("lost", "lost_seconds", 8, "Excess delay: time lost above the baseline."),
         cells::names("signal", "signal", 12, false, "Which kind of delay."),
@@ -105,14 +105,11 @@ pub(super) fn culprit(episode: &Episode) -> Cell {
 /// The figure that rose most.
 fn change(episode: &Episode) -> Cell {
     let Some(headline) = episode.headline() else { return cells::text("–") };
-    let Headline { figure, before, during } = headline;
-    let value = match figure {
-        Figure::Taken => during,
-        _ => during / 1e9,
+    let value = match headline.figure {
+        Figure::Taken => headline.during,
+        _ => headline.during / 1e9,
     };
-    let before = before.map(|before| format!(" {} →", figure.amount(before))).unwrap_or_default();
-    let text = format!("{}{before} {}", figure.name(), figure.amount(during));
-    Cell::Number { text, value: Some(value) }
+    Cell::Number { text: headline.short(), value: Some(value) }
 }
 
 /// Whose delays an incident is about, where that is a cgroup.
@@ -139,7 +136,6 @@ mod tests {
     use super::*;
     use crate::screens::made::Made;
     use noise_analysis::{Cause, Ending};
-    use noise_model::units;
 
     #[test]
     fn open_ones_come_first_and_then_the_newest() {
@@ -174,9 +170,7 @@ mod tests {
             Cell::Number { text, value } => (text, value),
             other => (format!("{other:?}"), None),
         };
-        let p99 = |level: &noise_analysis::Level| units::duration(level.p99_ns.unwrap() as f64);
-        let expected = format!("p99 {} → {}", p99(&one.before), p99(&one.after));
-        assert_eq!(text(&one), (expected, one.after.p99_ns.map(|ns| ns as f64 / 1e9)));
+        assert_eq!(text(&one), ("p99 341x".to_owned(), one.after.p99_ns.map(|ns| ns as f64 / 1e9)));
         // They fell: that is not what the incident is about.
         (one.after.p50_ns, one.after.p99_ns) = (Some(1_024), Some(1_024));
         assert_eq!(text(&one).1, one.after.mean_ns.map(|ns| ns / 1e9));

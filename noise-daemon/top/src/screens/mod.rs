@@ -10,6 +10,7 @@ mod made;
 pub mod overview;
 mod recent;
 mod tally;
+mod threads;
 mod totals;
 pub mod victims;
 pub mod who;

@@ -162,7 +162,15 @@ fn report(index: u64) -> Report {
         remedies: vec![Remedy::CpuWeight],
     };
     let also = (1..=3).map(episode).collect();
-    Report { id: index, open: is_open, main: episode(0), also, untold: 0, resting: false }
+    Report {
+        id: index,
+        open: is_open,
+        main: episode(0),
+        also,
+        untold: 0,
+        resting: false,
+        processes: Vec::new(),
+    }
 }
 
 fn outlier(index: u64) -> Outlier {

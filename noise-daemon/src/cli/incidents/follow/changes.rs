@@ -68,8 +68,8 @@ enum Known {
         /// The culprit that was named.
         named: Option<(Name, Cause)>,
     },
-    /// It is over: its begin and end.
-    Over(Timestamp, Timestamp),
+    /// It is over, since then.
+    Over(Timestamp),
 }
 
 impl Known {
@@ -77,7 +77,7 @@ impl Known {
     fn is_of(&self, report: &Report) -> bool {
         let end = match self {
             Self::Live { report, .. } => report.end(),
-            Self::Over(_, end) => *end,
+            Self::Over(end) => *end,
         };
         start(report) <= end
     }
@@ -161,7 +161,7 @@ impl Follower {
             }
         }
         let known = match is_over(report) {
-            true => Known::Over(start(report), report.end()),
+            true => Known::Over(report.end()),
             false => Known::Live { report: Arc::clone(report), trace, named },
         };
         self.known.insert(report.id, known);
@@ -183,7 +183,7 @@ impl Follower {
                 }
             };
             let into = into.map(|into| into.id);
-            let over = Known::Over(start(report), report.end());
+            let over = Known::Over(report.end());
             let (report, trace) = (Arc::clone(report), trace.clone());
             all.push(Happened { kind, report, trace, changes, into });
             *known = over;
@@ -191,11 +191,11 @@ impl Follower {
     }
 }
 
-/// Whether what one incident was about is a part of another.
+/// Whether what one incident was about is a part of another, which was there meanwhile.
 fn is_part(report: &Report, other: &Report) -> bool {
     let main = &report.main;
-    !is_over(other)
-        && other.episodes().any(|episode| is_same(episode, main) && episode.end >= main.start)
+    let is_meanwhile = |one: &Episode| one.start <= report.end() && one.end >= main.start;
+    !is_over(other) && other.episodes().any(|one| is_same(one, main) && is_meanwhile(one))
 }
 
 fn is_same(one: &Episode, other: &Episode) -> bool {

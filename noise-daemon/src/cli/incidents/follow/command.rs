@@ -18,8 +18,6 @@ use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
-use crate::cli::output;
-
 /// Events that wait for the command.
 const MOST_WAITING: usize = 64;
 /// Between SIGTERM and SIGKILL.

@@ -79,7 +79,7 @@ pub fn follow(options: Options, source: &IncidentSource) -> anyhow::Result<()> {
                     output::complain("the daemon answers again");
                 }
                 let happened = follower.take(listing);
-                if let Err(error) = tell(&happened, options.is_json, runner.as_mut()) {
+                if let Err(error) = pass_on(&happened, options.is_json, runner.as_mut()) {
                     break Err(error);
                 }
             }
@@ -117,7 +117,11 @@ fn pause(stop: &Arc<AtomicBool>) -> bool {
 }
 
 /// Prints what happened, and has the command run with what it is for.
-fn tell(happened: &[Happened], is_json: bool, mut runner: Option<&mut Runner>) -> io::Result<()> {
+fn pass_on(
+    happened: &[Happened],
+    is_json: bool,
+    mut runner: Option<&mut Runner>,
+) -> io::Result<()> {
     for one in happened {
         let time = Timestamp::now();
         let document = document(one, time)?;

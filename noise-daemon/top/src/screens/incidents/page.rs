@@ -8,7 +8,7 @@ use noise_common::subject::SubjectKind;
 use noise_model::units;
 
 use crate::heat::heatmap;
-use crate::screens::cells;
+use crate::screens::{cells, threads};
 use crate::{Block, Cell, History, Page, Row, Table, Tone};
 
 /// Culprits, and remedies, that a page has room for: those of whom more is known than that they
@@ -28,6 +28,7 @@ pub(super) fn page(history: &History, key: &str) -> Option<Page> {
         Block::Table(levels(main)),
         Block::Table(culprits(main)),
     ];
+    blocks.extend(threads::of_report(report));
     blocks.extend(remedies(main));
     blocks.extend(also(report));
     blocks.extend(over_time(history, main));
@@ -255,7 +256,15 @@ pub(super) mod tests {
     pub fn report(id: u64, open: bool, start: i64, end: i64) -> Report {
         let ending = (!open).then_some(Ending::Over);
         let main = Episode { start: time(start), end: time(end), ending, ..episode() };
-        Report { id, open, main, also: Vec::new(), untold: 0, resting: false }
+        Report {
+            id,
+            open,
+            main,
+            also: Vec::new(),
+            untold: 0,
+            resting: false,
+            processes: Vec::new(),
+        }
     }
 
     fn wait(victim: &str, seconds: i64) -> Arc<Outlier> {

@@ -52,6 +52,7 @@ fn busy() -> History {
         also: vec![also],
         untold: 0,
         resting: false,
+        processes: Vec::new(),
     }));
     history([
         Made::new(1).stolen(0, 300_000_000).stolen(1, 100_000_000).page_faults("minor", 1_000),

@@ -12,7 +12,7 @@ use super::{Victim, incidents, usual, victims};
 use crate::heat::heatmap;
 use crate::screens::cells;
 use crate::screens::recent::Recent;
-use crate::screens::tally;
+use crate::screens::{tally, threads};
 use crate::{Block, History, Look, Page, Row, Table, Tone};
 
 /// Culprits that are listed.
@@ -35,6 +35,7 @@ pub(super) fn page(history: &History, look: &Look, key: &str) -> Option<Page> {
         tally::graph("Held up per second, over the last 15 minutes", trend, units::lost),
         Block::Table(table(&recent, &charges)),
     ];
+    blocks.extend(threads::of_victim(history, key));
     blocks.extend(remedies(&charges));
     blocks.push(Block::Heatmap(heatmap(
         history,

@@ -38,12 +38,12 @@ fn culprit(name: &str, share: f64) -> Culprit<Name> {
 
 fn report(id: u64, from: i64, to: Option<i64>, now: i64) -> Report {
     let (main, also) = (episode("/web", from, to, now), Vec::new());
-    Report { id, open: to.is_none(), main, also, untold: 0, resting: false }
+    Report { id, open: to.is_none(), main, also, untold: 0, resting: false, processes: Vec::new() }
 }
 
 fn listing(incidents: impl IntoIterator<Item = Report>) -> Listing {
     let incidents = incidents.into_iter().map(Arc::new).collect();
-    Listing { incidents, traces: Vec::new() }
+    Listing { incidents, ..Listing::default() }
 }
 
 fn said(happened: &[Happened]) -> Vec<(&'static str, u64)> {
