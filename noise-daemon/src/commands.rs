@@ -2,8 +2,6 @@
 //! waits for a disk may hold for long. Where one hangs, later ones are not known; nothing else waits.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
@@ -28,8 +26,18 @@ const MOST_CHARS: usize = 160;
 /// Looks threads up.
 #[derive(Debug, Default)]
 pub struct Commands {
-    link: Option<(SyncSender<(u32, Name)>, Receiver<Command>)>,
+    link: Option<Link>,
     asked: BTreeMap<u32, Instant>,
+}
+
+/// A thread by its number and name.
+type Thread = (u32, Name);
+
+/// The thread that reads.
+#[derive(Debug)]
+struct Link {
+    ask: SyncSender<Thread>,
+    found: Receiver<Command>,
 }
 
 impl Commands {
@@ -39,7 +47,7 @@ impl Commands {
             self.ask(wait.pid, &wait.comm);
             wait.parts.iter().for_each(|part| self.ask(part.pid, &part.comm));
         }
-        self.link.iter().flat_map(|(_, found)| found.try_iter()).collect()
+        self.link.iter().flat_map(|link| link.found.try_iter()).collect()
     }
 
     fn ask(&mut self, pid: u32, comm: &Name) {
@@ -51,9 +59,9 @@ impl Commands {
             // After the daemon has given up its privileges, so that this thread has none either.
             self.link = start();
         }
-        let Some((ask, _)) = &self.link else { return };
+        let Some(link) = &self.link else { return };
         // Where too many wait, it is asked for again with its next wait.
-        if ask.try_send((pid, Name::clone(comm))).is_ok() {
+        if link.ask.try_send((pid, Name::clone(comm))).is_ok() {
             if self.asked.len() >= MOST_ASKED {
                 self.asked.clear();
             }
@@ -63,15 +71,15 @@ impl Commands {
 }
 
 /// `None` where there can be no thread.
-fn start() -> Option<(SyncSender<(u32, Name)>, Receiver<Command>)> {
+fn start() -> Option<Link> {
     let (ask, asked) = sync_channel(MOST_WAITING);
     let (sender, found) = channel();
     let work = move || work(&asked, &sender);
     thread::Builder::new().name("commands".to_owned()).spawn(work).ok()?;
-    Some((ask, found))
+    Some(Link { ask, found })
 }
 
-fn work(asked: &Receiver<(u32, Name)>, found: &Sender<Command>) {
+fn work(asked: &Receiver<Thread>, found: &Sender<Command>) {
     while let Ok((pid, comm)) = asked.recv() {
         let Some(command) = read(&Path::new("/proc").join(pid.to_string()), &comm) else {
             continue;
@@ -88,8 +96,7 @@ fn read(folder: &Path, comm: &str) -> Option<Name> {
     if as_text(name.strip_suffix(b"\n").unwrap_or(&name)) != comm {
         return None;
     }
-    let mut bytes = Vec::new();
-    File::open(folder.join("cmdline")).ok()?.take(MOST_BYTES).read_to_end(&mut bytes).ok()?;
+    let bytes = procfs::first_bytes(folder.join("cmdline"), MOST_BYTES).ok()?;
     let words = bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty());
     let words: Vec<String> = words.map(|word| as_text(word).into_owned()).collect();
     let text = words.join(" ");

@@ -156,15 +156,7 @@ fn report(id: u64, name: &str) -> Arc<Report> {
         untracked: Time::default(),
         remedies: vec![Remedy::CpuWeight],
     };
-    Arc::new(Report {
-        id,
-        open: true,
-        also: vec![main.clone()],
-        main,
-        untold: 0,
-        resting: false,
-        processes: Vec::new(),
-    })
+    Arc::new(Report::new(id, true, main.clone(), vec![main]))
 }
 
 fn host() -> Host {

@@ -219,15 +219,7 @@ impl Group {
         let also: Vec<Episode> = episodes.by_ref().take(LISTED).collect();
         let untold = self.untold + episodes.count() as u64;
         let open = self.is_open();
-        Some(Report {
-            id: self.id,
-            open,
-            main,
-            also,
-            untold,
-            resting: !open,
-            processes: Vec::new(),
-        })
+        Some(Report { untold, resting: !open, ..Report::new(self.id, open, main, also) })
     }
 }
 

@@ -21,8 +21,8 @@ pub fn episode() -> Episode {
     Episode {
         signal: Signal::CgroupRunqueueWait.into(),
         subject: "/web".into(),
-        start: jiff::Timestamp::UNIX_EPOCH,
-        end: jiff::Timestamp::UNIX_EPOCH,
+        start: jiff::Timestamp::default(),
+        end: jiff::Timestamp::default(),
         seconds: 1.0,
         ending: None,
         rule: Rule::Mean,
@@ -43,13 +43,5 @@ pub fn episode() -> Episode {
 
 /// The same as an incident.
 pub fn report() -> Report {
-    Report {
-        id: 1,
-        open: true,
-        main: episode(),
-        also: Vec::new(),
-        untold: 0,
-        resting: false,
-        processes: Vec::new(),
-    }
+    Report::new(1, true, episode(), Vec::new())
 }

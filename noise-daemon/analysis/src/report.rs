@@ -129,6 +129,11 @@ pub struct Report {
 }
 
 impl Report {
+    /// One with that number, of which nothing more is known.
+    pub fn new(id: u64, open: bool, main: Episode, also: Vec<Episode>) -> Self {
+        Self { id, open, main, also, untold: 0, resting: false, processes: Vec::new() }
+    }
+
     /// What it is about, and the others.
     pub fn episodes(&self) -> impl Iterator<Item = &Episode> {
         [&self.main].into_iter().chain(&self.also)

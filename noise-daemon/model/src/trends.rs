@@ -8,6 +8,7 @@
 mod names;
 mod written;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::mem::size_of;
 use std::sync::Arc;
@@ -112,8 +113,67 @@ struct Open {
     start_ns: u64,
     end_ns: u64,
     signals: BTreeMap<u8, (u64, Histogram)>,
-    /// By victim, culprit and cause: what held it up, and all, ns.
-    charges: BTreeMap<(Arc<str>, Arc<str>, Cause), (u64, u64)>,
+    charges: BTreeMap<Charge, Lost>,
+}
+
+/// A victim, a culprit, and why.
+type Charge = (Arc<str>, Arc<str>, Cause);
+
+/// What a victim lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Lost {
+    /// For how long something else held it up, ns.
+    held_up_ns: u64,
+    all_ns: u64,
+}
+
+impl Lost {
+    fn add(&mut self, more: Self) {
+        self.held_up_ns = self.held_up_ns.saturating_add(more.held_up_ns);
+        self.all_ns = self.all_ns.saturating_add(more.all_ns);
+    }
+}
+
+/// A victim's sum, and who held it up most, with the main cause, for how long, ns.
+struct Victim<'a> {
+    name: &'a Arc<str>,
+    lost: Lost,
+    culprit: Option<(&'a Arc<str>, Cause, u64)>,
+}
+
+impl<'a> Victim<'a> {
+    /// That of its charges, which are beside each other.
+    fn of(charges: &[(&'a Charge, &Lost)]) -> Option<Self> {
+        let sum = |charges: &[(&Charge, &Lost)]| {
+            let mut sum = Lost::default();
+            charges.iter().for_each(|(_, lost)| sum.add(**lost));
+            sum
+        };
+        let ((name, ..), _) = charges.first()?;
+        let by_culprit = charges.chunk_by(|((_, one, _), _), ((_, other, _), _)| one == other);
+        let culprit = by_culprit.filter_map(|own| {
+            let ns = sum(own).held_up_ns;
+            let ((_, culprit, cause), _) = own.iter().max_by_key(|(_, lost)| lost.held_up_ns)?;
+            (ns > 0).then_some((culprit, *cause, ns))
+        });
+        let culprit = culprit.max_by_key(|(_, _, ns)| *ns);
+        Some(Self { name, lost: sum(charges), culprit })
+    }
+
+    fn point(&self, names: &mut Names) -> Option<VictimPoint> {
+        let (culprit, cause, culprit_ns) = match self.culprit {
+            Some((culprit, cause, ns)) => (names.take(culprit), cause, ns),
+            None => (None, Cause::Untracked, 0),
+        };
+        Some(VictimPoint {
+            victim: names.take(self.name)?,
+            culprit,
+            cause,
+            held_up_us: micros(self.lost.held_up_ns),
+            lost_us: micros(self.lost.all_ns),
+            culprit_us: micros(culprit_ns),
+        })
+    }
 }
 
 /// The last 15 minutes.
@@ -279,30 +339,10 @@ impl Open {
         }
         for one in step.charges.iter().filter(|one| one.resource != Resource::Preemption) {
             let key = (Arc::clone(&one.victim), Arc::clone(&one.culprit), one.cause);
-            let (held_up_ns, lost_ns) = self.charges.entry(key).or_default();
-            *lost_ns = lost_ns.saturating_add(one.charged.ns);
-            if is_held_up(one.resource, one.cause) {
-                *held_up_ns = held_up_ns.saturating_add(one.charged.ns);
-            }
+            let all_ns = one.charged.ns;
+            let held_up_ns = if is_held_up(one.resource, one.cause) { all_ns } else { 0 };
+            self.charges.entry(key).or_default().add(Lost { held_up_ns, all_ns });
         }
-    }
-
-    /// What a victim lost, and who held it up most: its charges are beside each other.
-    fn victim<'a>(
-        charges: &[(&'a (Arc<str>, Arc<str>, Cause), &(u64, u64))],
-    ) -> Option<(&'a Arc<str>, u64, u64, Option<(&'a Arc<str>, Cause, u64)>)> {
-        let ((victim, ..), _) = charges.first()?;
-        let held_up_ns = total(charges.iter().map(|(_, (held_up_ns, _))| *held_up_ns));
-        let lost_ns = total(charges.iter().map(|(_, (_, lost_ns))| *lost_ns));
-        let by_culprit = charges.chunk_by(|((_, one, _), _), ((_, other, _), _)| one == other);
-        let culprit = by_culprit.filter_map(|own| {
-            let whole_ns = total(own.iter().map(|(_, (held_up_ns, _))| *held_up_ns));
-            let ((_, culprit, cause), _) =
-                own.iter().max_by_key(|(_, (held_up_ns, _))| *held_up_ns)?;
-            (whole_ns > 0).then_some((culprit, *cause, whole_ns))
-        });
-        let culprit = culprit.max_by_key(|(_, _, ns)| *ns);
-        Some((victim, held_up_ns, lost_ns, culprit))
     }
 
     fn point(self, names: &mut Names) -> Point {
@@ -316,29 +356,16 @@ impl Open {
         };
         let charges: Vec<_> = self.charges.iter().collect();
         let by_victim = charges.chunk_by(|((one, ..), _), ((other, ..), _)| one == other);
-        let mut victims: Vec<_> = by_victim.filter_map(Self::victim).collect();
-        victims
-            .sort_by_key(|(_, held_up_ns, lost_ns, _)| std::cmp::Reverse((*held_up_ns, *lost_ns)));
-        let mut points = Vec::with_capacity(victims.len().min(VICTIMS));
-        for (victim, held_up_ns, lost_ns, culprit) in victims.into_iter().take(VICTIMS) {
-            if lost_ns == 0 {
-                continue;
-            }
-            let Some(victim) = names.take(victim) else { continue };
-            points.push(VictimPoint {
-                victim,
-                culprit: culprit.and_then(|(name, ..)| names.take(name)),
-                cause: culprit.map_or(Cause::Untracked, |(_, cause, _)| cause),
-                held_up_us: micros(held_up_ns),
-                lost_us: micros(lost_ns),
-                culprit_us: micros(culprit.map_or(0, |(_, _, ns)| ns)),
-            });
-        }
+        let mut victims: Vec<_> = by_victim.filter_map(Victim::of).collect();
+        victims.retain(|one| one.lost.all_ns > 0);
+        victims.sort_by_key(|one| Reverse((one.lost.held_up_ns, one.lost.all_ns)));
+        let named = victims.iter().take(VICTIMS).filter_map(|one| one.point(names));
+        let victims = named.collect();
         Point {
             start_ns: self.start_ns,
             end_ns: self.end_ns,
             signals: self.signals.into_iter().filter_map(signal).collect(),
-            victims: points.into(),
+            victims,
         }
     }
 }

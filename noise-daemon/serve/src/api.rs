@@ -232,15 +232,7 @@ mod tests {
 
     fn report(open: bool, main: Option<Ending>, also: Option<Ending>) -> Report {
         let also = vec![episode("/b", 110, 130, also)];
-        Report {
-            id: 3,
-            open,
-            main: episode("/a", 100, 120, main),
-            also,
-            untold: 0,
-            resting: false,
-            processes: Vec::new(),
-        }
+        Report::new(3, open, episode("/a", 100, 120, main), also)
     }
 
     fn written(report: &Report) -> Value {

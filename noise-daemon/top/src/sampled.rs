@@ -113,15 +113,7 @@ fn report() -> Report {
         untracked: Time::default(),
         remedies: vec![Remedy::CpuWeight],
     };
-    Report {
-        id: 3,
-        open: true,
-        main,
-        also: Vec::new(),
-        untold: 0,
-        resting: false,
-        processes: Vec::new(),
-    }
+    Report::new(3, true, main, Vec::new())
 }
 
 /// The frame of some second of a host with that many cgroups.

@@ -65,15 +65,7 @@ fn report(number: u64) -> Report {
         untracked: Time::default(),
         remedies: vec![Remedy::CpuWeight],
     };
-    Report {
-        id: number,
-        open: number.is_multiple_of(2),
-        also: vec![main.clone()],
-        main,
-        untold: 3,
-        resting: false,
-        processes: Vec::new(),
-    }
+    Report { untold: 3, ..Report::new(number, number.is_multiple_of(2), main.clone(), vec![main]) }
 }
 
 /// Frames with some of everything.

@@ -1,3 +1,5 @@
+//! The last 15 minutes: what they hold, for how long, in how much memory.
+
 use noise_common::charge::Charged;
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 

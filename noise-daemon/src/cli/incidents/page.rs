@@ -209,10 +209,10 @@ fn wait(outlier: &Outlier, commands: &[Command]) -> String {
 /// Incidents for tests.
 #[cfg(test)]
 pub mod made {
-    use noise_analysis::{Cause, Ending, Remedy, Rule};
-    use noise_common::signals::Signal;
+    use std::sync::Arc;
 
-    use super::*;
+    use noise_analysis::{Cause, Culprit, Ending, Episode, Level, Remedy, Report, Rule, Time};
+    use noise_common::signals::Signal;
 
     pub fn culprit(culprit: &str, cause: Cause, seconds: f64, share: f64) -> Culprit<Arc<str>> {
         let beyond = Time { seconds: seconds / 2.0, share };
@@ -258,7 +258,7 @@ pub mod made {
     /// One that is over.
     pub fn report() -> Report {
         let (main, also) = (episode("/system.slice/web.service"), Vec::new());
-        Report { id: 3, open: false, main, also, untold: 0, resting: false, processes: Vec::new() }
+        Report::new(3, false, main, also)
     }
 }
 
@@ -298,15 +298,7 @@ mod tests {
         let mut later = episode("/system.slice/db.service");
         later.end = "2026-11-21T09:41:20Z".parse().unwrap();
         later.seconds = 15.0;
-        let first = Report {
-            id: 3,
-            open: false,
-            main: web.clone(),
-            also: vec![later],
-            untold: 2,
-            resting: false,
-            processes: Vec::new(),
-        };
+        let first = Report { untold: 2, ..Report::new(3, false, web.clone(), vec![later]) };
         let unknown = Episode {
             signal: Signal::DirectReclaim.into(),
             subject: "host".into(),
@@ -317,15 +309,7 @@ mod tests {
             before: Level { p50_ns: None, p99_ns: None, mean_ns: None, rate: 0.0, lost: 0.0 },
             ..web
         };
-        let second = Report {
-            id: 4,
-            open: true,
-            main: unknown,
-            also: Vec::new(),
-            untold: 0,
-            resting: false,
-            processes: Vec::new(),
-        };
+        let second = Report::new(4, true, unknown, Vec::new());
         insta::assert_snapshot!(incidents(&listing([Arc::new(first), Arc::new(second)])));
         assert_eq!(incidents(&listing([])), "no incidents\n");
     }
@@ -334,15 +318,7 @@ mod tests {
     fn what_is_taken_is_reported_as_a_share() {
         let mut storm = episode("/a");
         (storm.signal, storm.before.lost, storm.after.lost) = (Watched::Interruption, 0.004, 0.31);
-        let report = Report {
-            id: 1,
-            open: true,
-            main: storm.clone(),
-            also: vec![storm],
-            untold: 0,
-            resting: false,
-            processes: Vec::new(),
-        };
+        let report = Report::new(1, true, storm.clone(), vec![storm]);
         let text = incidents(&listing([Arc::new(report)]));
         assert!(text.contains("    taken          0.4 %  ->      31.0 %\n"), "{text}");
         assert!(text.contains("    interruption of /a: taken 0.40 % -> 31.0 %, 78x\n"), "{text}");
@@ -351,15 +327,7 @@ mod tests {
 
     #[test]
     fn what_was_kept_is_reported_below_it() {
-        let report = Report {
-            id: 3,
-            open: true,
-            main: episode("/a"),
-            also: Vec::new(),
-            untold: 0,
-            resting: false,
-            processes: Vec::new(),
-        };
+        let report = Report::new(3, true, episode("/a"), Vec::new());
         let without = KeptTrace::without(3, report.main.start, "the disk is full");
         let kept = KeptTrace {
             waits: vec!["web\u{1b} 7 waited 3 ms".into()],
@@ -384,15 +352,7 @@ mod tests {
         (calm.ending, goes_on.ending) = (Some(Ending::Over), None);
         goes_on.end = "2026-11-21T09:42:02.5Z".parse().unwrap();
         goes_on.culprits = vec![culprit("/other", Cause::Foreign, 3.0, 0.75)];
-        let report = Report {
-            id: 1,
-            open: true,
-            main: calm,
-            also: vec![goes_on],
-            untold: 0,
-            resting: false,
-            processes: Vec::new(),
-        };
+        let report = Report::new(1, true, calm, vec![goes_on]);
         let text = incidents(&listing([Arc::new(report)]));
         assert!(text.starts_with("#1  2026-11-21 09:41:02.500 UTC, 60.0 s, open\n"), "{text}");
         assert!(text.contains("  cgroup_runqueue_wait of /a, calm now\n"), "{text}");
@@ -404,15 +364,7 @@ mod tests {
     fn names_do_not_steer_the_terminal() {
         let mut hostile = episode("/a\u{1b}[2J\n#9");
         hostile.culprits[0].culprit = "\u{9b}31m".into();
-        let report = Report {
-            id: 1,
-            open: true,
-            main: hostile,
-            also: Vec::new(),
-            untold: 0,
-            resting: false,
-            processes: Vec::new(),
-        };
+        let report = Report::new(1, true, hostile, Vec::new());
         let text = incidents(&listing([Arc::new(report)]));
         assert!(!text.chars().any(|char| char.is_control() && char != '\n'), "{text}");
         assert!(!text.contains("\n#9"), "{text}");

@@ -162,15 +162,7 @@ fn report(index: u64) -> Report {
         remedies: vec![Remedy::CpuWeight],
     };
     let also = (1..=3).map(episode).collect();
-    Report {
-        id: index,
-        open: is_open,
-        main: episode(0),
-        also,
-        untold: 0,
-        resting: false,
-        processes: Vec::new(),
-    }
+    Report::new(index, is_open, episode(0), also)
 }
 
 fn outlier(index: u64) -> Outlier {

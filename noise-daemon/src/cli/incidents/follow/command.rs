@@ -3,7 +3,6 @@
 
 use std::fs::File;
 use std::io::{self, Seek as _, Write as _};
-use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -17,6 +16,8 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
+
+use crate::cli::output;
 
 /// Events that wait for the command.
 const MOST_WAITING: usize = 64;
@@ -127,8 +128,7 @@ fn input(document: &str) -> io::Result<File> {
 fn run(occurrence: &Occurrence, command: &str, timeout: Duration) -> anyhow::Result<()> {
     let input = input(&occurrence.document).context("cannot pass it on")?;
     // What it prints must not get between our own lines.
-    let output =
-        io::stderr().as_fd().try_clone_to_owned().context("cannot pass standard error on")?;
+    let output = output::standard_error().context("cannot pass standard error on")?;
     let mut child = Command::new("/bin/sh")
         .args(["-c", command])
         .env("NOISED_EVENT", occurrence.event)

@@ -65,15 +65,7 @@ fn report() -> Arc<Report> {
         untracked: Time::default(),
         remedies: vec![Remedy::CpuWeight],
     };
-    Arc::new(Report {
-        id: 3,
-        open: true,
-        main,
-        also: Vec::new(),
-        untold: 0,
-        resting: false,
-        processes: Vec::new(),
-    })
+    Arc::new(Report::new(3, true, main, Vec::new()))
 }
 
 fn path(from_ns: u64) -> Traced {

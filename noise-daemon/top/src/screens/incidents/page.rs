@@ -256,15 +256,7 @@ pub(super) mod tests {
     pub fn report(id: u64, open: bool, start: i64, end: i64) -> Report {
         let ending = (!open).then_some(Ending::Over);
         let main = Episode { start: time(start), end: time(end), ending, ..episode() };
-        Report {
-            id,
-            open,
-            main,
-            also: Vec::new(),
-            untold: 0,
-            resting: false,
-            processes: Vec::new(),
-        }
+        Report::new(id, open, main, Vec::new())
     }
 
     fn wait(victim: &str, seconds: i64) -> Arc<Outlier> {

@@ -1,3 +1,5 @@
+//! What becomes of incidents between answers, and that each comes once.
+
 use noise_analysis::{Ending, Level, Rule, Time};
 use noise_common::signals::Signal;
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
@@ -38,7 +40,7 @@ fn culprit(name: &str, share: f64) -> Culprit<Name> {
 
 fn report(id: u64, from: i64, to: Option<i64>, now: i64) -> Report {
     let (main, also) = (episode("/web", from, to, now), Vec::new());
-    Report { id, open: to.is_none(), main, also, untold: 0, resting: false, processes: Vec::new() }
+    Report::new(id, to.is_none(), main, also)
 }
 
 fn listing(incidents: impl IntoIterator<Item = Report>) -> Listing {
