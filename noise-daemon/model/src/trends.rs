@@ -161,12 +161,13 @@ impl<'a> Victim<'a> {
     }
 
     fn point(&self, names: &mut Names) -> Option<VictimPoint> {
+        let victim = names.take(self.name)?;
         let (culprit, cause, culprit_ns) = match self.culprit {
             Some((culprit, cause, ns)) => (names.take(culprit), cause, ns),
             None => (None, Cause::Untracked, 0),
         };
         Some(VictimPoint {
-            victim: names.take(self.name)?,
+            victim,
             culprit,
             cause,
             held_up_us: micros(self.lost.held_up_ns),
