@@ -2,6 +2,7 @@
 //! it keeps, and the pipeline from sample to subscribers. The rest is in the crates beside this one.
 
 pub mod cli;
+mod commands;
 pub mod config;
 pub mod confine;
 pub mod kept;

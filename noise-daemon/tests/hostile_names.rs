@@ -156,7 +156,7 @@ fn report(id: u64, name: &str) -> Arc<Report> {
         untracked: Time::default(),
         remedies: vec![Remedy::CpuWeight],
     };
-    Arc::new(Report { id, open: true, also: vec![main.clone()], main, untold: 0 })
+    Arc::new(Report::new(id, true, main.clone(), vec![main]))
 }
 
 fn host() -> Host {
@@ -214,7 +214,7 @@ fn frame(second: i64) -> Frame {
     sample.series.sort_by(|a, b| (a.signal, &a.labels).cmp(&(b.signal, &b.labels)));
     sample.interference.sort_by(Interference::order);
     let time = Timestamp::from_second(second).unwrap();
-    Frame { time, host: Arc::new(host()), sample: Arc::new(sample), overview }
+    Frame { time, host: Arc::new(host()), sample: Arc::new(sample), overview, trends: None }
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn a_peer_that_measures() {
             let outlier =
                 |name: &&str| Outlier { time: Timestamp::UNIX_EPOCH, wait: outlier(name) };
             let outliers = NAMES.iter().map(|name| Arc::new(outlier(name))).collect();
-            serde_json::to_string(&OutliersDocument::new(outliers))
+            serde_json::to_string(&OutliersDocument::new(outliers, Vec::new()))
         } else {
             let incidents = numbered.map(|(id, name)| report(id, name)).collect();
             serde_json::to_string(&IncidentsDocument::new(incidents, Vec::new()))

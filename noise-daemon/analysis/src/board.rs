@@ -12,6 +12,8 @@ use super::feed::Feed;
 use super::group::{Event, Groups};
 use super::kept::KeptTrace;
 use super::name::Name;
+use super::process::Command;
+use super::processes::Commands;
 use super::report::{Clock, Outlier, Report};
 use super::settings::{Settings, SettingsError};
 use super::track::Memory;
@@ -37,6 +39,8 @@ pub struct Overview {
     pub traces: Vec<Arc<KeptTrace>>,
     /// How long cgroups usually wait for a CPU, by their label.
     pub usual: Vec<Usual>,
+    /// What the threads of the long waits were started as, where that is known.
+    pub commands: Vec<Command>,
 }
 
 impl Overview {
@@ -54,6 +58,7 @@ pub struct Board {
     past: VecDeque<Arc<Report>>,
     outliers: VecDeque<Arc<Outlier>>,
     opened: BTreeMap<Watched, u64>,
+    commands: Commands,
 }
 
 impl Board {
@@ -68,6 +73,7 @@ impl Board {
             past: VecDeque::new(),
             outliers: VecDeque::new(),
             opened: BTreeMap::new(),
+            commands: Commands::default(),
             settings,
         })
     }
@@ -123,7 +129,13 @@ impl Board {
             return Vec::new();
         }
         let changes = self.feed.take(sample, step);
-        let events = self.groups.take(changes, self.feed.active(), clock);
+        let mut events = self.groups.take(changes, self.feed.active(), clock);
+        let commands = self.known_commands(!events.is_empty());
+        for event in &mut events {
+            if let Event::Opened(report) | Event::Closed(report) = event {
+                name_processes(report, &self.outliers, &commands);
+            }
+        }
         for event in &events {
             match event {
                 Event::Opened(report) => {
@@ -154,7 +166,9 @@ impl Board {
 
     /// What there is to see now.
     pub fn overview(&mut self, clock: Clock) -> Overview {
-        let open = self.groups.reports(self.feed.active(), clock);
+        let mut open = self.groups.reports(self.feed.active(), clock);
+        let commands = self.known_commands(true);
+        open.iter_mut().for_each(|report| name_processes(report, &self.outliers, &commands));
         let opened = self
             .settings
             .watch
@@ -167,7 +181,18 @@ impl Board {
             opened: if self.settings.enabled { opened.collect() } else { Vec::new() },
             traces: Vec::new(),
             usual: self.usual(),
+            commands,
         }
+    }
+
+    /// Remembers what a thread was started as.
+    pub fn learn(&mut self, command: Command) {
+        self.commands.learn(command);
+    }
+
+    /// Those of the threads of long waits, where they are needed.
+    fn known_commands(&self, is_needed: bool) -> Vec<Command> {
+        if is_needed { self.commands.of(&self.outliers) } else { Vec::new() }
     }
 
     /// How long cgroups usually wait for a CPU. A baseline of few windows says little.
@@ -184,6 +209,16 @@ impl Board {
             })
             .collect()
     }
+}
+
+/// Has a report name the threads that are known to be behind it.
+fn name_processes(
+    report: &mut Arc<Report>,
+    outliers: &VecDeque<Arc<Outlier>>,
+    commands: &[Command],
+) {
+    let processes = report.processes_of(outliers, commands);
+    Arc::make_mut(report).processes = processes;
 }
 
 fn keep<T>(ring: &mut VecDeque<T>, item: T, most: usize) {

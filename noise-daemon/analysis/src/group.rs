@@ -218,7 +218,8 @@ impl Group {
         let main = episodes.next()?;
         let also: Vec<Episode> = episodes.by_ref().take(LISTED).collect();
         let untold = self.untold + episodes.count() as u64;
-        Some(Report { id: self.id, open: self.is_open(), main, also, untold })
+        let open = self.is_open();
+        Some(Report { untold, resting: !open, ..Report::new(self.id, open, main, also) })
     }
 }
 
@@ -294,7 +295,9 @@ impl Groups {
             let is_over = group.is_over(linger);
             group.rest(linger);
             if is_over {
-                events.extend(group.report(clock, culprits).map(Arc::new).map(Event::Closed));
+                let closed = group.report(clock, culprits);
+                let closed = closed.map(|report| Report { resting: false, ..report });
+                events.extend(closed.map(Arc::new).map(Event::Closed));
             }
             !is_over
         });

@@ -23,12 +23,15 @@ mod charges;
 mod culprits;
 mod feed;
 mod group;
+mod headline;
 mod incident;
 mod interruption;
 mod kept;
 mod level;
 mod monitor;
 mod name;
+mod process;
+mod processes;
 mod relation;
 mod remedy;
 mod report;
@@ -46,6 +49,8 @@ mod changed;
 #[cfg(test)]
 mod disks;
 #[cfg(test)]
+mod made;
+#[cfg(test)]
 mod planted;
 #[cfg(test)]
 mod planters;
@@ -61,6 +66,7 @@ pub use charge::Charge;
 pub use culprits::{Culprit, Time};
 pub use feed::Feed;
 pub use group::Event;
+pub use headline::{Figure, Headline};
 pub use incident::{Change, Ending, Incident};
 pub use kept::KeptTrace;
 pub use level::Level;
@@ -68,6 +74,8 @@ pub use monitor::{Counts, Monitor};
 pub use name::Name;
 pub use noise_common::charge::Cause;
 pub use noise_common::remedy::Remedy;
+pub use process::{Command, Process, Side};
+pub use processes::processes;
 pub use remedy::recommended;
 pub use report::{Clock, Episode, Outlier, Report};
 pub use rules::Rule;

@@ -9,6 +9,7 @@ use super::culprits::{Culprit, Time};
 use super::incident::{Ending, Incident};
 use super::level::Level;
 use super::name::Name;
+use super::process::Process;
 use super::rules::Rule;
 use super::watched::Watched;
 use jiff::Timestamp;
@@ -119,9 +120,20 @@ pub struct Report {
     pub also: Vec<Episode>,
     /// How many more joined it.
     pub untold: u64,
+    /// Whether all of it has ended, but what comes back soon is still the same incident.
+    #[serde(default)]
+    pub resting: bool,
+    /// The threads behind its culprits and its victim, where single waits of it were reported.
+    #[serde(default)]
+    pub processes: Vec<Process>,
 }
 
 impl Report {
+    /// One with that number, of which nothing more is known.
+    pub fn new(id: u64, open: bool, main: Episode, also: Vec<Episode>) -> Self {
+        Self { id, open, main, also, untold: 0, resting: false, processes: Vec::new() }
+    }
+
     /// What it is about, and the others.
     pub fn episodes(&self) -> impl Iterator<Item = &Episode> {
         [&self.main].into_iter().chain(&self.also)
@@ -134,7 +146,7 @@ impl Report {
 
     /// As it is known after the daemon that watched it has stopped.
     pub fn unwatched(mut self) -> Self {
-        self.open = false;
+        (self.open, self.resting) = (false, false);
         for episode in [&mut self.main].into_iter().chain(&mut self.also) {
             episode.ending = episode.ending.or(Some(Ending::Unwatched));
         }

@@ -22,6 +22,7 @@ mod sample;
 mod steady;
 mod step;
 mod sums;
+mod trends;
 pub mod units;
 pub mod words;
 
@@ -44,6 +45,7 @@ pub use outlier::{OutlierPart, OutlierRecord};
 use steady::Corrections;
 pub use step::{Cpu, Delays, Key, Labels, Names, Step, TAKERS, Taker, by_labels, run};
 use sums::Sums;
+pub use trends::{HeldUp, MOST_TREND_BYTES, SignalPoint, TRENDS_NS, Trends, VictimTrend};
 
 pub use sample::{
     Count, CpuNoise, HookSample, Interference, Label, NoiseSource, Recorder, Reload, Sample, Series,
@@ -91,6 +93,8 @@ pub struct Model {
     pub folded: Vec<(Cow<'static, str>, u64)>,
     /// Who was held up most over the last seconds, the worst first.
     pub victims: Vec<Victim>,
+    /// What the last 15 minutes were like.
+    pub trends: Arc<Trends>,
     /// Histograms to export instead of the sample's, where these would run backwards.
     steady_series: Corrections<Series>,
     /// The same of counters.
@@ -118,6 +122,7 @@ pub struct Builder {
     /// What there was at times that are looked back at, the newest last.
     history: VecDeque<Sums>,
     attribution: Attribution,
+    trends: Arc<Trends>,
 }
 
 impl Default for Builder {
@@ -130,7 +135,8 @@ impl Builder {
     /// One that has seen no sample.
     pub fn new(limits: Limits) -> Self {
         let attribution = Attribution::new(limits, HORIZON_NS);
-        Self { newest: None, now: Sums::default(), history: VecDeque::new(), attribution }
+        let (now, history) = (Sums::default(), VecDeque::new());
+        Self { newest: None, now, history, attribution, trends: Arc::default() }
     }
 
     /// Goes on with other limits.
@@ -164,6 +170,7 @@ impl Builder {
             folded_series: self.attribution.folded_series(),
             folded,
             victims: self.attribution.victims(),
+            trends: Arc::clone(&self.trends),
         }
     }
 
@@ -176,6 +183,8 @@ impl Builder {
         let previous = previous.unwrap_or_default();
         let step = step.or_between(&previous, sample);
         self.attribution.advance(&previous, sample, &step);
+        // Copied only where an answer that shows them is still being written.
+        Arc::make_mut(&mut self.trends).push(&step);
         // Keep the newest sums that are older than the horizon as the reference.
         while self.history.get(1).is_some_and(|next| next.at_ns + HORIZON_NS <= sample.at_ns) {
             self.history.pop_front();

@@ -3,12 +3,15 @@
 //!
 //! What goes on has neither an end nor an ending, and its durations count up to the answer.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use noise_analysis::{
-    Culprit, Ending, Episode, KeptTrace, Level, Name, Outlier, Remedy, Report, Rule, Time, Watched,
+    Command, Culprit, Ending, Episode, KeptTrace, Level, Name, Outlier, Process, Remedy, Report,
+    Rule, Time, Watched,
 };
+use noise_model::{HeldUp, Trends};
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::ser::Serializer;
 use serde_json::Value;
@@ -19,13 +22,17 @@ pub const API_VERSION: u64 = 1;
 /// What `/api/v1/incidents` answers.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct IncidentsDocument {
-    version: u64,
+    /// That of the document.
+    pub version: u64,
     /// Incidents, the oldest first.
     #[serde(serialize_with = "write", deserialize_with = "read")]
     pub incidents: Vec<Arc<Report>>,
     /// Kernel events that are kept of them, in the order of their numbers; an older noised keeps none.
     #[serde(default)]
     pub traces: Vec<Arc<KeptTrace>>,
+    /// How those were held up over the last minutes whom open incidents are about.
+    #[serde(default)]
+    pub trends: Vec<HeldUp>,
 }
 
 /// What `/api/v1/outliers` answers.
@@ -34,19 +41,59 @@ pub struct OutliersDocument {
     version: u64,
     /// Long waits, the oldest first.
     pub outliers: Vec<Arc<Outlier>>,
+    /// What their threads were started as, where that is known.
+    #[serde(default)]
+    pub commands: Vec<Command>,
 }
 
 impl IncidentsDocument {
     /// One of this version.
     pub fn new(incidents: Vec<Arc<Report>>, traces: Vec<Arc<KeptTrace>>) -> Self {
-        Self { version: API_VERSION, incidents, traces }
+        Self { version: API_VERSION, incidents, traces, trends: Vec::new() }
+    }
+
+    /// The same with what is known of those whom open incidents are about.
+    pub fn with_trends(mut self, trends: &Trends) -> Self {
+        let open = self.incidents.iter().filter(|report| report.open);
+        let subjects: BTreeSet<&str> = open.map(|report| &*report.main.subject).collect();
+        self.trends = subjects.into_iter().filter_map(|subject| trends.held_up(subject)).collect();
+        self
     }
 }
 
 impl OutliersDocument {
     /// One of this version.
-    pub fn new(outliers: Vec<Arc<Outlier>>) -> Self {
-        Self { version: API_VERSION, outliers }
+    pub fn new(outliers: Vec<Arc<Outlier>>, commands: Vec<Command>) -> Self {
+        Self { version: API_VERSION, outliers, commands }
+    }
+}
+
+/// What became of an incident: a line of `noised incidents --follow --json`, and the input of its command.
+#[derive(serde::Serialize)]
+pub struct IncidentEvent<'a> {
+    version: u64,
+    event: &'a str,
+    time: Timestamp,
+    sentence: String,
+    changes: &'a [String],
+    into: Option<u64>,
+    incident: WrittenReport<'a>,
+    trace: Option<&'a KeptTrace>,
+}
+
+impl<'a> IncidentEvent<'a> {
+    /// One of this version: what became of it, when that was seen, the incident with what was kept of its begin, what
+    /// changed in sentences, and the incident that it is a part of now.
+    pub fn new(
+        event: &'a str,
+        time: Timestamp,
+        report: &'a Report,
+        trace: Option<&'a KeptTrace>,
+        changes: &'a [String],
+        into: Option<u64>,
+    ) -> Self {
+        let (sentence, incident) = (report.sentence(), WrittenReport::from(report));
+        Self { version: API_VERSION, event, time, sentence, changes, into, incident, trace }
     }
 }
 
@@ -61,6 +108,8 @@ struct WrittenReport<'a> {
     main: WrittenEpisode<'a>,
     also: Vec<WrittenEpisode<'a>>,
     untold: u64,
+    resting: bool,
+    processes: &'a [Process],
 }
 
 /// One signal of one subject, as it is written.
@@ -76,6 +125,8 @@ struct WrittenEpisode<'a> {
     seconds: f64,
     ending: Option<Ending>,
     rule: Rule,
+    /// The figure that says most, in words.
+    headline: Option<String>,
     before: Level,
     after: Level,
     lost_seconds: f64,
@@ -96,6 +147,7 @@ impl<'a> From<&'a Episode> for WrittenEpisode<'a> {
             seconds: episode.disturbed_seconds(),
             ending: episode.ending,
             rule: episode.rule,
+            headline: episode.headline().map(|headline| headline.text()),
             before: episode.before,
             after: episode.after,
             lost_seconds: episode.lost_seconds,
@@ -121,6 +173,8 @@ impl<'a> From<&'a Report> for WrittenReport<'a> {
             main,
             also: report.also.iter().map(WrittenEpisode::from).collect(),
             untold: report.untold,
+            resting: report.resting,
+            processes: &report.processes,
         }
     }
 }
@@ -178,7 +232,7 @@ mod tests {
 
     fn report(open: bool, main: Option<Ending>, also: Option<Ending>) -> Report {
         let also = vec![episode("/b", 110, 130, also)];
-        Report { id: 3, open, main: episode("/a", 100, 120, main), also, untold: 0 }
+        Report::new(3, open, episode("/a", 100, 120, main), also)
     }
 
     fn written(report: &Report) -> Value {

@@ -122,9 +122,13 @@ impl App {
             Document::Page => Ok(page(&self.host, &shown.model, &shown.overview).into_bytes()),
             Document::Incidents => {
                 let Overview { incidents, traces, .. } = shown.overview.clone();
-                json(&IncidentsDocument::new(incidents, traces))
+                let document = IncidentsDocument::new(incidents, traces);
+                json(&document.with_trends(&shown.model.trends))
             }
-            Document::Outliers => json(&OutliersDocument::new(shown.overview.outliers.clone())),
+            Document::Outliers => {
+                let Overview { outliers, commands, .. } = shown.overview.clone();
+                json(&OutliersDocument::new(outliers, commands))
+            }
         }
     }
 }
@@ -180,7 +184,8 @@ fn json(document: &impl serde::Serialize) -> Result<Vec<u8>, StatusCode> {
     })
 }
 
-/// A frame; `?since=NS` names the time of the sample that the viewer had last. It is packed already.
+/// A frame; `?since=NS` names the time of the sample that the viewer had last. A viewer that had none (0) is also shown what the
+/// last minutes were like. It is packed already.
 async fn frame(
     State(app): State<Arc<App>>,
     asker: Asker,
@@ -200,6 +205,7 @@ async fn frame(
         host: Arc::clone(&app.host),
         sample: Arc::clone(&shown.model.sample),
         overview: shown.overview.clone(),
+        trends: (since_ns == Some(0)).then(|| Arc::clone(&shown.model.trends)),
     };
     let bytes = encode(&frame).map_err(|error| {
         tracing::error!(%error, "cannot show a frame");

@@ -20,7 +20,7 @@ pub mod web;
 #[cfg(test)]
 mod recall_tests;
 
-pub use api::{API_VERSION, IncidentsDocument, OutliersDocument};
+pub use api::{API_VERSION, IncidentEvent, IncidentsDocument, OutliersDocument};
 pub use events::{EventPieces, EventSource, with_events};
 pub use http::{PathSource, Refresh, Shown, Viewer, router};
 pub use kept::{MOST_TRACES, TraceSource, Turn, with_traces};

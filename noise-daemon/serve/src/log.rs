@@ -9,11 +9,12 @@ const LISTED: usize = 3;
 /// Logs an incident: what both lines say, then what one of them adds.
 macro_rules! log_incident {
     ($log:ident, $report:ident, $message:literal $(, $added:ident = $value:expr)*) => {{
-        let Line { p50, p99, rate, culprits, remedy } = Line::of(&$report.main);
+        let Line { headline, p50, p99, rate, culprits, remedy } = Line::of(&$report.main);
         tracing::$log!(
             id = $report.id,
             signal = $report.main.signal.name(),
             subject = &*$report.main.subject,
+            headline,
             p50,
             p99,
             rate,
@@ -50,6 +51,7 @@ pub fn log_event(event: &Event) {
 /// What both lines say.
 #[derive(Debug, PartialEq)]
 struct Line {
+    headline: String,
     p50: String,
     p99: String,
     rate: String,
@@ -84,6 +86,7 @@ impl Line {
             culprits.push("not known".to_owned());
         }
         Self {
+            headline: episode.headline().map(|headline| headline.text()).unwrap_or_default(),
             p50: both(|level| level.p50_ns),
             p99: both(|level| level.p99_ns),
             rate: format!("{:.1}/s -> {:.1}/s", episode.before.rate, episode.after.rate),

@@ -24,5 +24,5 @@ pub fn report(open: bool) -> Arc<Report> {
         untracked: Time::default(),
         remedies: Vec::new(),
     };
-    Arc::new(Report { id: 1, open, main, also: Vec::new(), untold: 0 })
+    Arc::new(Report::new(1, open, main, Vec::new()))
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use noise_analysis::{Overview, Report};
+use noise_analysis::{Overview, Process, Report};
 use noise_common::signals::Kind;
 use noise_model::clean::clean;
 use noise_model::units;
@@ -23,6 +23,7 @@ body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:70em;padding:0
 table{border-collapse:collapse;width:100%}th,td{padding:.3em .8em;text-align:right;border-bottom:1px solid #ddd}
 th:first-child,td:first-child,.words th,.words td{text-align:left}td{font-variant-numeric:tabular-nums}th+th,td+td{white-space:nowrap}
 table.words th+th,table.words td+td{white-space:normal}table.words .number{white-space:nowrap}small{color:#666}.absent td{color:#888}.bad{color:#b00}
+.curve{display:block;width:9em;height:1.3em;fill:none;stroke:currentColor;stroke-width:1.2;overflow:visible}
 summary{cursor:pointer;font-weight:bold;margin:1.5em 0 .5em}h1 small{font-size:.5em;font-weight:normal}
 @media(max-width:45em){body{margin:1em auto;padding:0 .5em}main{overflow-x:auto}.wide{display:none}th,td{padding:.3em .4em}}
 @media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}th,td{border-color:#333}a{color:#8bf}}
@@ -66,6 +67,24 @@ fn row(page: &mut String, summary: &Summary) {
     };
 }
 
+/// Seconds per second over time as a picture, the newest at the right.
+fn curve(values: &[f64]) -> String {
+    let most = values.iter().copied().fold(0.0, f64::max);
+    if most <= 0.0 {
+        return String::new();
+    }
+    let last = values.len().saturating_sub(1).max(1) as f64;
+    let place = |(index, value): (usize, &f64)| {
+        format!("{:.1},{:.1}", index as f64 / last * 120.0, 19.0 - value / most * 18.0)
+    };
+    let places: Vec<String> = values.iter().enumerate().map(place).collect();
+    format!(
+        "<svg class=curve viewBox=\"0 0 120 20\" preserveAspectRatio=none><title>at most {}</title><polyline points=\"{}\"/></svg>",
+        units::lost(most),
+        places.join(" ")
+    )
+}
+
 /// Who was held up, the worst first, with who did it.
 fn victims(page: &mut String, model: &Model, overview: &Overview) {
     page.push_str("<h2>Who is held up, and by whom</h2>");
@@ -74,8 +93,8 @@ fn victims(page: &mut String, model: &Model, overview: &Overview) {
         return;
     }
     page.push_str(
-        "<table class=words><tr><th>victim<th>held up<th>mostly by<th>how<th class=wide>usual p99 wait\
-         <th class=wide>all lost",
+        "<table class=words><tr><th>victim<th>held up<th>mostly by<th>how<th class=wide>15 minutes\
+         <th class=wide>usual p99 wait<th class=wide>all lost",
     );
     for victim in &model.victims {
         let usual = overview.usual.iter().find(|usual| *usual.subject == *victim.name);
@@ -88,16 +107,17 @@ fn victims(page: &mut String, model: &Model, overview: &Overview) {
         };
         let _ = write!(
             page,
-            "<tr><td>{}<td class=number>{}<td>{culprit}<td>{how}<td class=wide>{}<td class=wide>{}",
+            "<tr><td>{}<td class=number>{}<td>{culprit}<td>{how}<td class=wide>{}<td class=wide>{}<td class=wide>{}",
             escape(&victim.name),
             units::duration(victim.held_up_ns as f64),
+            curve(&model.trends.victim(&victim.name)),
             units::known_duration(usual.and_then(|usual| usual.level.p99_ns)),
             units::duration(victim.lost_ns as f64),
         );
     }
     page.push_str(
         "</table><p><small>Of the last five seconds, all threads of a cgroup together. Held up: it waited for others, \
-         interrupts, its CPU quota or the hypervisor. All lost: also behind its own work and for CPUs that were idle. \
+         interrupts, its CPU quota or the hypervisor. All lost: also behind its own work and for CPUs that were idle. 15 minutes: held up meanwhile, or for as long as is known. \
          <code>noised why NAME</code> says more of one.</small></p>",
     );
 }
@@ -120,14 +140,17 @@ fn incidents(page: &mut String, overview: &Overview) {
         let (id, main) = (report.id, &report.main);
         let culprit = main.culprits.first().map_or("not known", |culprit| &culprit.culprit);
         let bad = if report.open { " class=bad" } else { "" };
+        let headline = main.headline().map(|headline| headline.text()).unwrap_or_default();
         let _ = write!(
             page,
-            "<tr><td>#{id} {}<br><small{bad}>{}, {:.1} s since {}</small><td>{}<td>",
+            "<tr><td>#{id} {}<br>{}<br><small{bad}>{}, {:.1} s since {}</small><td>{}<br><small>{}</small><td>",
             escape(&main.whose()),
+            escape(&headline),
             escape(report.standing()),
             report.lasted(),
             main.start.strftime("%Y-%m-%d %H:%M:%S UTC"),
             escape(culprit),
+            escape(&report.first_process().map(Process::words).unwrap_or_default()),
         );
         let Some(trace) = overview.trace(id) else { continue };
         match trace.waits.first() {
@@ -253,6 +276,17 @@ mod tests {
     }
 
     #[test]
+    fn curves_are_of_what_is_known() {
+        assert_eq!(curve(&[]) + &curve(&[0.0, 0.0]), "");
+        let text = curve(&[0.0, 0.5, 0.25]);
+        assert!(
+            text.contains("points=\"0.0,19.0 60.0,1.0 120.0,10.0\"")
+                && text.contains("at most 500 ms/s"),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn the_host_and_who_is_held_up_come_first() {
         let charge = |culprit: &str, cause, ns| Interference {
             resource: Resource::Cpu,
@@ -274,7 +308,7 @@ mod tests {
             &Builder::default().model_after(Sample { at_ns, interference, ..Sample::default() }),
             &Overview::default(),
         );
-        let row = "<tr><td>web&lt;1&gt;<td class=number>4.00 ms<td>b <small>75.0 %</small><td>another cgroup<td class=wide>–\
+        let row = "<tr><td>web&lt;1&gt;<td class=number>4.00 ms<td>b <small>75.0 %</small><td>another cgroup<td class=wide><td class=wide>–\
                    <td class=wide>9.00 ms";
         assert!(page.contains(row), "{page}");
         assert!(page.contains("<b>db&lt;1&gt;</b>, Linux , up 1 d 2 h, 2 CPUs"), "{page}");

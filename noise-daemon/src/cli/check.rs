@@ -11,6 +11,7 @@ use noise_host::kernel::{
     Sizes, has_own_users, lockdown, missing_capabilities, signal_state,
 };
 use noise_host::resolve::cgroup::{Hierarchies, Layout, Mounts};
+use noise_model::{MOST_TREND_BYTES, TRENDS_NS};
 use noise_system::procfs;
 use serde_json::{Value, json};
 
@@ -57,6 +58,8 @@ pub fn run(args: &CheckArgs) -> Result<(), CommandError> {
     let hierarchies = Hierarchies::of(&mounts);
     report.insert("cgroup_hierarchies".into(), json!(hierarchies.explained()));
     report.insert("missing_cgroup_hierarchies".into(), json!(hierarchies.missing()));
+    report.insert("history_seconds".into(), json!(TRENDS_NS / 1_000_000_000));
+    report.insert("history_most_bytes".into(), json!(MOST_TREND_BYTES));
     let size = RecorderSection::default().size();
     if let Ok(sizes) = Sizes::of_host() {
         let (total, by_pid) = sizes.total_bytes(false);
@@ -188,6 +191,12 @@ fn human(
         "recorder     {:.1} MiB for {} events of each CPU, unless [recorder] says otherwise",
         mib("recorder_bytes"),
         number("recorder_events_per_cpu")
+    );
+    let _ = writeln!(
+        page,
+        "history      {} minutes of what signals and victims lost, in at most {:.0} MiB",
+        number("history_seconds") / 60,
+        mib("history_most_bytes")
     );
     for (key, title) in
         [("hooks", "hooks"), ("recording_hooks", "hooks that only a recording attaches")]

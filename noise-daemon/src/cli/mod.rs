@@ -16,6 +16,7 @@ pub mod record;
 pub mod run;
 pub mod top;
 pub mod trace;
+mod trend;
 mod watching;
 pub mod why;
 

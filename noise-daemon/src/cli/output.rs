@@ -2,6 +2,7 @@
 //! are in a text, nothing in it acts on the terminal that shows it.
 
 use std::io::{self, BufWriter, ErrorKind, IsTerminal as _, Write};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -186,6 +187,14 @@ pub fn complain(sentence: &str) {
 /// Writes to standard error. Where it is gone, nothing can be said.
 pub fn note(text: &str) {
     let _ = write(io::stderr().lock(), &clean_lines(text));
+}
+
+/// Standard error, for what another process prints.
+///
+/// # Errors
+/// Where there is none.
+pub fn standard_error() -> io::Result<OwnedFd> {
+    io::stderr().as_fd().try_clone_to_owned()
 }
 
 /// Each line cleared behind its end, then all below.

@@ -11,6 +11,7 @@ use noise_host::kernel::monotonic_ns;
 use noise_serve::log_event;
 use noise_system::procfs;
 
+use crate::commands::Commands;
 use crate::kept::{Bounds, Keeping, Latest};
 use crate::pipeline::{Occasion, Published, Subscriber};
 use crate::state::{Baselines, Document, Keeper};
@@ -27,6 +28,7 @@ pub struct Watching {
     boot: String,
     /// Beats since baselines were written.
     beats: u32,
+    commands: Commands,
 }
 
 /// The wall clock is read here alone.
@@ -42,7 +44,9 @@ impl Watching {
     pub fn start(settings: Settings, directory: &Path) -> anyhow::Result<Self> {
         let mut board = Board::new(settings).context("incidents")?;
         if directory.as_os_str().is_empty() {
-            return Ok(Self { board, keeper: None, keeping: None, boot: String::new(), beats: 0 });
+            let commands = Commands::default();
+            let (keeper, keeping, boot) = (None, None, String::new());
+            return Ok(Self { board, keeper, keeping, boot, beats: 0, commands });
         }
         let boot = boot_id();
         let (keeper, left) = Keeper::open(directory);
@@ -53,7 +57,7 @@ impl Watching {
         if baselines.boot == boot && !boot.is_empty() {
             board.recall(baselines.learnt);
         }
-        Ok(Self { board, keeper, keeping: None, boot, beats: 0 })
+        Ok(Self { board, keeper, keeping: None, boot, beats: 0, commands: Commands::default() })
     }
 
     /// Keeps the latest kernel events of incidents from now on, where there are any, in the folder of the state;
@@ -81,6 +85,8 @@ impl Watching {
     fn analyse(&mut self, published: &Published) {
         let Published { sample, step, .. } = published;
         let clock = clock();
+        let found = self.commands.look_up(&sample.outliers);
+        found.into_iter().for_each(|command| self.board.learn(command));
         let events = self.board.analyse(sample, step, clock);
         events.iter().for_each(log_event);
         // What joins changes what is open, which a crash may lose.

@@ -412,7 +412,7 @@ mod tests {
             untracked: Time::default(),
             remedies: Vec::new(),
         };
-        Report { id, open: true, main, also: Vec::new(), untold: 0 }
+        Report::new(id, true, main, Vec::new())
     }
 
     const BOUNDS: Bounds = Bounds { incidents: 3, bytes: 1 << 20 };

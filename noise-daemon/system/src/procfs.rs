@@ -22,6 +22,16 @@ pub fn bytes(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     fs::read(path)
 }
 
+/// The first bytes of a file.
+///
+/// # Errors
+/// See [`bytes`].
+pub fn first_bytes(path: impl AsRef<Path>, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// The text of a file.
 ///
 /// # Errors

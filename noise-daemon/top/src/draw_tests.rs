@@ -199,7 +199,7 @@ fn plain_text_says_which_incidents_are_open() {
         (0, "no open incident"),
         (
             1,
-            "! cgroup_runqueue_wait for 30 s: /system.slice/web.service by /system.slice/backup.service \
+            "! cgroup_runqueue_wait mean 250x for 30 s: /system.slice/web.service by /system.slice/backup.service \
              (foreign, 89 %)",
         ),
     ] {

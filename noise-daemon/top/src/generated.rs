@@ -81,7 +81,7 @@ impl Made {
     pub fn frame(self) -> Arc<Frame> {
         let time = Timestamp::from_nanosecond(self.sample.at_ns.into()).unwrap();
         let (host, sample) = (Arc::new(self.host), Arc::new(self.sample));
-        Arc::new(Frame { time, host, sample, overview: self.overview })
+        Arc::new(Frame { time, host, sample, overview: self.overview, trends: None })
     }
 }
 

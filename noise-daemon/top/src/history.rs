@@ -1,11 +1,12 @@
-//! PURE: the last minutes, as what came between one frame and the next.
+//! PURE: the last minutes, as what came between one frame and the next, and for longer in few figures, which begin with what
+//! a daemon knows.
 
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
 
 use noise_common::signals::Signal;
-use noise_model::{Labels, Names, Step, run};
+use noise_model::{Labels, Names, Step, Trends, run};
 use noise_wire::Frame;
 
 use super::pairs::Pairs;
@@ -24,6 +25,7 @@ const HORIZON_NS: u64 = 120_000_000_000;
 pub struct History {
     latest: Option<Arc<Frame>>,
     steps: VecDeque<Step>,
+    trends: Trends,
     pairs: Pairs,
     /// The series and counters of the newest frame.
     names: Names,
@@ -34,8 +36,9 @@ pub struct History {
 impl History {
     /// Takes the next frame. One that is older than the last, or of another host, begins anew.
     pub fn push(&mut self, frame: Arc<Frame>) {
+        let known = frame.trends.clone();
         let next = self.names.next(&frame.sample);
-        let known = mem::replace(&mut self.names, next);
+        let names = mem::replace(&mut self.names, next);
         let newest_ns = frame.sample.at_ns;
         if let Some(before) = self.latest.replace(frame)
             && let Some(frame) = &self.latest
@@ -44,9 +47,11 @@ impl History {
             if newest_ns < then_ns || before.host.name != frame.host.name {
                 self.steps.clear();
                 self.pairs = Pairs::default();
+                self.trends = Trends::default();
             } else if newest_ns > then_ns {
-                let step = Step::named((&before.sample, &known), (&frame.sample, &self.names));
+                let step = Step::named((&before.sample, &names), (&frame.sample, &self.names));
                 self.pairs.push(&step.charges);
+                self.trends.push(&step);
                 self.steps.push_back(step);
             }
         }
@@ -56,6 +61,14 @@ impl History {
             self.steps.pop_front();
             self.pairs.forget_oldest();
         }
+        if let Some(known) = known {
+            self.trends = Arc::unwrap_or_clone(known);
+        }
+    }
+
+    /// What the last 15 minutes were like.
+    pub fn trends(&self) -> &Trends {
+        &self.trends
     }
 
     /// Takes what was watched of services.

@@ -113,7 +113,7 @@ fn report() -> Report {
         untracked: Time::default(),
         remedies: vec![Remedy::CpuWeight],
     };
-    Report { id: 3, open: true, main, also: Vec::new(), untold: 0 }
+    Report::new(3, true, main, Vec::new())
 }
 
 /// The frame of some second of a host with that many cgroups.
@@ -131,6 +131,7 @@ pub fn frame(number: u64, cgroups: u64) -> Arc<Frame> {
         }),
         sample: Arc::new(sample(number, cgroups)),
         overview: Overview { incidents: vec![Arc::new(report())], ..Overview::default() },
+        trends: None,
     })
 }
 

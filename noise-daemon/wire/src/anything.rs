@@ -65,7 +65,7 @@ fn report(number: u64) -> Report {
         untracked: Time::default(),
         remedies: vec![Remedy::CpuWeight],
     };
-    Report { id: number, open: number.is_multiple_of(2), also: vec![main.clone()], main, untold: 3 }
+    Report { untold: 3, ..Report::new(number, number.is_multiple_of(2), main.clone(), vec![main]) }
 }
 
 /// Frames with some of everything.
@@ -118,6 +118,6 @@ pub fn frames() -> impl Strategy<Value = Frame> {
             overview.opened.push((watched[pick(number, watched.len())], number));
         }
         let time = Timestamp::from_second(i64::from(seconds)).unwrap();
-        Frame { time, host: Arc::new(host()), sample: Arc::new(sample), overview }
+        Frame { time, host: Arc::new(host()), sample: Arc::new(sample), overview, trends: None }
     })
 }

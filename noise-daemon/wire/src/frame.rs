@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use noise_analysis::Overview;
-use noise_model::{Host, Sample, SharedNames};
+use noise_model::{Host, Sample, SharedNames, Trends};
 
 /// Everything at one time.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -18,6 +18,9 @@ pub struct Frame {
     pub sample: Arc<Sample>,
     /// What is unusual among them.
     pub overview: Overview,
+    /// What the last minutes were like, in the first frame that a viewer gets of a daemon.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trends: Option<Arc<Trends>>,
 }
 
 impl Frame {

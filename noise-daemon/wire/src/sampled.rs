@@ -28,5 +28,6 @@ pub fn small(seconds: i64) -> Frame {
         host: Arc::new(host()),
         sample: Arc::new(Sample { at_ns, waited: vec![(0, at_ns)], ..Sample::default() }),
         overview: Overview::default(),
+        trends: None,
     }
 }

@@ -16,6 +16,7 @@ mod critical_paths;
 mod detour;
 mod differential;
 mod faults;
+mod follow;
 mod formats;
 mod hang;
 mod hostile;
@@ -182,6 +183,7 @@ fn main() -> ExitCode {
         ("state", state::TESTS),
         ("incidents", incidents::TESTS),
         ("successors", successors::TESTS),
+        ("follow", follow::TESTS),
         ("top", top::TESTS),
         ("osnoise", osnoise::TESTS),
         ("osnoise_log", osnoise_log::TESTS),

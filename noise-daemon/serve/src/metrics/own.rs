@@ -95,6 +95,18 @@ pub fn families(model: &Model) -> Vec<MetricFamily> {
             vec![gauge(&[], &[], reload.read_at_s as f64)],
         ),
         family(
+            "noised_history_seconds",
+            "How far back the daemon knows what signals and victims lost in each second: 15 minutes at most.",
+            MetricType::GAUGE,
+            vec![gauge(&[], &[], model.trends.seconds())],
+        ),
+        family(
+            "noised_history_bytes",
+            "Memory that this history takes: 4 MiB at most.",
+            MetricType::GAUGE,
+            vec![gauge(&[], &[], model.trends.bytes() as f64)],
+        ),
+        family(
             "noised_cgroup_hierarchy_found",
             "Whether there is a cgroup hierarchy that names the cgroups of tasks, block requests and sockets; where there is none, they count as ~gone.",
             MetricType::GAUGE,

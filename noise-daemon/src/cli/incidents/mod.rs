@@ -1,20 +1,23 @@
 //! `noised incidents`: what was unusual, by whom, and what can be done about it.
 
 mod export;
+mod follow;
 mod page;
 mod show;
 pub mod since;
 mod source;
+mod subjects;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use jiff::Timestamp;
-use noise_serve::{IncidentsDocument, OutliersDocument};
 use noise_wire::WebClient;
 
 use self::show::ShowArgs;
 use self::since::Since;
 use self::source::{IncidentSource, Listing, Place};
+use self::subjects::Subjects;
 use super::top::Connect;
 use crate::cli::{CommandError, output};
 
@@ -33,6 +36,21 @@ pub struct IncidentsArgs {
     /// Show single long waits, with what they consist of, instead.
     #[arg(long)]
     outliers: bool,
+    /// Only those of this name (web.service, web, `vda read`), whether an incident is about it or it joined; may be given
+    /// several times.
+    #[arg(long, value_name = "NAME", value_parser = subjects::parse)]
+    subject: Vec<String>,
+    /// Print incidents as they open, change and close, until an interrupt.
+    #[arg(long, conflicts_with_all = ["since", "outliers", "state_directory"])]
+    follow: bool,
+    /// Run this command through `/bin/sh -c` with each incident that opens or closes as JSON on its standard input, one
+    /// at a time.
+    #[arg(long, value_name = "COMMAND", requires = "follow", value_parser = follow::command)]
+    exec: Option<String>,
+    /// How long the command may take (500ms, 10s, 2m), before it is ended with all that it started.
+    #[arg(long, value_name = "DURATION", requires = "exec", default_value = "10s")]
+    #[arg(value_parser = follow::timeout)]
+    exec_timeout: Duration,
     /// Query this daemon: its socket, or its address (http://HOST:PORT, https://…)
     /// [default: /run/noised/noised.sock; where none answers there, 127.0.0.1:19435, then the state
     /// directory].
@@ -73,11 +91,27 @@ pub fn run(args: &IncidentsArgs) -> Result<(), CommandError> {
     };
     let source = IncidentSource::new(place, args.state_directory.clone(), client);
     match &args.command {
-        Some(Command::Show(_)) if args.outliers || args.since.is_some() => {
-            Err(CommandError::misused("--since and --outliers are about all incidents, not one"))
-        }
+        Some(Command::Show(_)) if args.is_about_all() => Err(CommandError::misused(
+            "--since, --outliers, --subject and --follow are about all incidents, not one",
+        )),
         Some(Command::Show(show)) => show::run(show, args.json, &source),
+        None if args.follow => Ok(follow::follow(args.following(), &source)?),
         None => Ok(list(args, &source)?),
+    }
+}
+
+impl IncidentsArgs {
+    fn is_about_all(&self) -> bool {
+        self.outliers || self.since.is_some() || self.follow || !self.subject.is_empty()
+    }
+
+    fn subjects(&self) -> Subjects {
+        Subjects(self.subject.clone())
+    }
+
+    fn following(&self) -> follow::Options {
+        let exec = self.exec.clone().map(|command| (command, self.exec_timeout));
+        follow::Options { subjects: self.subjects(), is_json: self.json, exec }
     }
 }
 
@@ -85,21 +119,28 @@ fn list(args: &IncidentsArgs, source: &IncidentSource) -> anyhow::Result<()> {
     let now = Timestamp::now();
     let from = args.since.as_ref().map(|since| since.from(now)).transpose()?;
     let is_shown = |end: Timestamp| from.is_none_or(|from| end >= from);
+    let subjects = args.subjects();
     if args.outliers {
-        let mut outliers = source.outliers()?;
-        outliers.retain(|outlier| is_shown(outlier.time));
+        let mut document = source.outliers()?;
+        document
+            .outliers
+            .retain(|outlier| is_shown(outlier.time) && subjects.include(&outlier.wait.victim));
         match args.json {
-            true => output::print_json(&json(&OutliersDocument::new(outliers))?),
-            false => output::print(&page::outliers(&outliers)),
+            true => output::print_json(&json(&document)?),
+            false => output::print(&page::outliers(&document)),
         }
     } else {
-        let Listing { mut incidents, mut traces } = source.incidents()?;
-        incidents.retain(|report| report.open || is_shown(report.end()));
-        traces.retain(|trace| incidents.iter().any(|report| report.id == trace.incident));
-        match args.json {
-            true => output::print_json(&json(&IncidentsDocument::new(incidents, traces))?),
-            false => output::print(&page::incidents(&incidents, &traces)),
-        }
+        let mut listing = source.incidents()?;
+        listing.retain(|report| (report.open || is_shown(report.end())) && subjects.have(report));
+        print(listing, args.json)
+    }
+}
+
+/// Prints incidents.
+fn print(listing: Listing, is_json: bool) -> anyhow::Result<()> {
+    match is_json {
+        true => output::print_json(&json(&listing.document())?),
+        false => output::print(&page::incidents(&listing)),
     }
 }
 

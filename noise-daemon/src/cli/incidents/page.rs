@@ -4,9 +4,17 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use noise_analysis::{Culprit, Episode, KeptTrace, Level, Name, Outlier, Report, Time, Watched};
+use noise_analysis::{
+    Command, Culprit, Episode, KeptTrace, Level, Name, Outlier, Process, Report, Side, Time,
+    Watched,
+};
 use noise_model::clean::clean;
 use noise_model::units::{duration, known_duration};
+
+use noise_serve::OutliersDocument;
+
+use super::source::Listing;
+use crate::cli::trend::held_up;
 
 /// Culprits, and remedies, that a page has room for.
 const SHOWN: usize = 8;
@@ -14,13 +22,16 @@ const SHOWN: usize = 8;
 const SHOWN_OF_JOINED: usize = 2;
 
 /// The incidents, each a block, with what was kept of them.
-pub fn incidents(incidents: &[Arc<Report>], traces: &[Arc<KeptTrace>]) -> String {
+pub fn incidents(listing: &Listing) -> String {
+    let Listing { incidents, traces, trends } = listing;
     if incidents.is_empty() {
         return "no incidents\n".to_owned();
     }
     let block = |report: &Arc<Report>| {
         let trace = traces.iter().find(|trace| trace.incident == report.id);
-        block(report) + &trace.map(|trace| kept(trace)).unwrap_or_default()
+        let trend = trends.iter().find(|trend| report.open && trend.subject == report.main.subject);
+        let trend = trend.map(|trend| format!("  {}\n", held_up(trend))).unwrap_or_default();
+        block(report, &trend) + &trace.map(|trace| kept(trace)).unwrap_or_default()
     };
     incidents.iter().map(block).collect::<Vec<_>>().join("\n")
 }
@@ -35,24 +46,29 @@ fn kept(trace: &KeptTrace) -> String {
 }
 
 /// The long waits, each a block.
-pub fn outliers(outliers: &[Arc<Outlier>]) -> String {
+pub fn outliers(document: &OutliersDocument) -> String {
+    let OutliersDocument { outliers, commands, .. } = document;
     if outliers.is_empty() {
         return "no long waits\n".to_owned();
     }
-    outliers.iter().map(|outlier| wait(outlier)).collect::<Vec<_>>().join("\n")
+    outliers.iter().map(|outlier| wait(outlier, commands)).collect::<Vec<_>>().join("\n")
 }
 
 fn moment(time: Timestamp) -> String {
     time.strftime("%Y-%m-%d %H:%M:%S%.3f UTC").to_string()
 }
 
-fn block(report: &Report) -> String {
+/// An incident, with a line on how its subject was held up.
+fn block(report: &Report, trend: &str) -> String {
     let main = &report.main;
     let (lasted, ending) = (report.lasted(), report.standing());
     let mut text = format!("#{}  {}, {lasted:.1} s, {ending}\n", report.id, moment(main.start));
     // What joined may go on for longer than what opened it.
     let calm = if report.open && !main.is_active() { ", calm now" } else { "" };
     let _ = writeln!(text, "  {}{calm}", whose(main));
+    let headline = main.headline().map(|headline| headline.text() + ", ").unwrap_or_default();
+    let _ = writeln!(text, "  {headline}{}", clean(&main.by_whom()));
+    text.push_str(trend);
     let _ = writeln!(text, "    {:<8}{:>12}  ->{:>12}", "", "before", "during");
     for (name, of) in figures(main.signal) {
         let (before, after) = (of(&main.before), of(&main.after));
@@ -60,6 +76,7 @@ fn block(report: &Report) -> String {
     }
     let _ = writeln!(text, "    {:.3} s excess delay", main.lost_seconds);
     culprits(&mut text, main);
+    processes(&mut text, report);
     remedies(&mut text, main);
     if !report.also.is_empty() {
         text.push_str("  also disturbed\n");
@@ -73,9 +90,13 @@ fn block(report: &Report) -> String {
 
 /// One of those that are disturbed as well.
 fn joined(text: &mut String, episode: &Episode) {
-    let Some((name, of)) = figures(episode.signal).first() else { return };
-    let (before, after) = (of(&episode.before), of(&episode.after));
-    let _ = writeln!(text, "    {}: {name} {before} -> {after}", whose(episode));
+    let headline = episode.headline().map(|headline| headline.text());
+    let _ = writeln!(
+        text,
+        "    {}: {}",
+        whose(episode),
+        headline.as_deref().unwrap_or("no figure rose")
+    );
     let so_far = if episode.is_active() { " so far" } else { "" };
     let (seconds, lost) = (episode.disturbed_seconds(), episode.lost_seconds);
     let _ = write!(text, "      {seconds:.1} s{so_far}, {lost:.3} s lost");
@@ -129,6 +150,24 @@ fn culprits(text: &mut String, episode: &Episode) {
     }
 }
 
+/// The threads behind them.
+fn processes(text: &mut String, report: &Report) {
+    if report.processes.is_empty() {
+        return;
+    }
+    text.push_str("  threads, of single long waits\n");
+    for process in &report.processes {
+        let Process { side, of, ns, waits, .. } = process;
+        let how = match side {
+            Side::Culprit => "had the CPU",
+            Side::Victim => "waited",
+        };
+        let (time, who, words) = (duration(*ns as f64), clean(of), process.words());
+        let _ =
+            writeln!(text, "    {how:<11} {time:>9} of {waits:>3} waits  {who}: {}", clean(&words));
+    }
+}
+
 fn line(text: &mut String, time: Time, beyond: Option<Time>, name: &str) {
     let cell = |time: Time| format!("{:.3} s {:>3.0} %", time.seconds, time.share * 100.0);
     let beyond = beyond.map(cell).unwrap_or_default();
@@ -146,28 +185,41 @@ fn remedies(text: &mut String, episode: &Episode) {
     }
 }
 
-fn wait(outlier: &Outlier) -> String {
+fn wait(outlier: &Outlier, commands: &[Command]) -> String {
     let time = |ns: u64| duration(ns as f64);
     let mut text = format!("{}  {}\n", moment(outlier.time), clean(&outlier.sentence(time)));
     for part in outlier.parts(time) {
         let _ = writeln!(text, "  {}", clean(&part));
     }
+    let wait = &outlier.wait;
+    let mut pids: Vec<u32> = wait.parts.iter().map(|part| part.pid).chain([wait.pid]).collect();
+    pids.sort_unstable();
+    for command in commands.iter().filter(|one| pids.binary_search(&one.pid).is_ok()) {
+        let _ = writeln!(
+            text,
+            "    {} {}: {}",
+            clean(&command.comm),
+            command.pid,
+            clean(&command.command)
+        );
+    }
     text
 }
 
+/// Incidents for tests.
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use noise_analysis::{Cause, Ending, Remedy, Rule};
-    use noise_common::signals::Signal;
-    use noise_model::{OutlierPart, OutlierRecord};
+pub mod made {
+    use std::sync::Arc;
 
-    fn culprit(culprit: &str, cause: Cause, seconds: f64, share: f64) -> Culprit<Arc<str>> {
+    use noise_analysis::{Cause, Culprit, Ending, Episode, Level, Remedy, Report, Rule, Time};
+    use noise_common::signals::Signal;
+
+    pub fn culprit(culprit: &str, cause: Cause, seconds: f64, share: f64) -> Culprit<Arc<str>> {
         let beyond = Time { seconds: seconds / 2.0, share };
         Culprit { culprit: culprit.into(), cause, time: Time { seconds, share }, beyond }
     }
 
-    fn episode(subject: &str) -> Episode {
+    pub fn episode(subject: &str) -> Episode {
         let before = Level {
             p50_ns: Some(12_288),
             p99_ns: Some(131_072),
@@ -203,13 +255,50 @@ mod tests {
         }
     }
 
+    /// One that is over.
+    pub fn report() -> Report {
+        let (main, also) = (episode("/system.slice/web.service"), Vec::new());
+        Report::new(3, false, main, also)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::made::{self, culprit, episode};
+    use super::*;
+    use noise_analysis::{Cause, Ending};
+    use noise_common::signals::Signal;
+    use noise_model::{HeldUp, OutlierPart, OutlierRecord};
+
+    fn listing(incidents: impl IntoIterator<Item = Arc<Report>>) -> Listing {
+        Listing { incidents: incidents.into_iter().collect(), ..Listing::default() }
+    }
+
+    #[test]
+    fn how_it_came_is_reported_of_open_ones() {
+        let report = |open| Arc::new(Report { open, ..made::report() });
+        let trend = HeldUp {
+            subject: report(true).main.subject.clone(),
+            seconds: 720.0,
+            held_up_seconds_per_second: vec![0.0, 0.5, 1.0],
+        };
+        let of =
+            |open| incidents(&Listing { trends: vec![trend.clone()], ..listing([report(open)]) });
+        assert!(
+            of(true).contains("  held up over 12 min: ▕ ▄█▏ at most 1.00 s/s\n"),
+            "{}",
+            of(true)
+        );
+        assert!(!of(false).contains("held up"), "{}", of(false));
+    }
+
     #[test]
     fn incidents_are_printed_as_agreed() {
         let web = episode("/system.slice/web.service");
         let mut later = episode("/system.slice/db.service");
         later.end = "2026-11-21T09:41:20Z".parse().unwrap();
         later.seconds = 15.0;
-        let first = Report { id: 3, open: false, main: web.clone(), also: vec![later], untold: 2 };
+        let first = Report { untold: 2, ..Report::new(3, false, web.clone(), vec![later]) };
         let unknown = Episode {
             signal: Signal::DirectReclaim.into(),
             subject: "host".into(),
@@ -220,26 +309,25 @@ mod tests {
             before: Level { p50_ns: None, p99_ns: None, mean_ns: None, rate: 0.0, lost: 0.0 },
             ..web
         };
-        let second = Report { id: 4, open: true, main: unknown, also: Vec::new(), untold: 0 };
-        insta::assert_snapshot!(incidents(&[Arc::new(first), Arc::new(second)], &[]));
-        assert_eq!(incidents(&[], &[]), "no incidents\n");
+        let second = Report::new(4, true, unknown, Vec::new());
+        insta::assert_snapshot!(incidents(&listing([Arc::new(first), Arc::new(second)])));
+        assert_eq!(incidents(&listing([])), "no incidents\n");
     }
 
     #[test]
     fn what_is_taken_is_reported_as_a_share() {
         let mut storm = episode("/a");
         (storm.signal, storm.before.lost, storm.after.lost) = (Watched::Interruption, 0.004, 0.31);
-        let report =
-            Report { id: 1, open: true, main: storm.clone(), also: vec![storm], untold: 0 };
-        let text = incidents(&[Arc::new(report)], &[]);
+        let report = Report::new(1, true, storm.clone(), vec![storm]);
+        let text = incidents(&listing([Arc::new(report)]));
         assert!(text.contains("    taken          0.4 %  ->      31.0 %\n"), "{text}");
-        assert!(text.contains("    interruption of /a: taken 0.4 % -> 31.0 %\n"), "{text}");
+        assert!(text.contains("    interruption of /a: taken 0.40 % -> 31.0 %, 78x\n"), "{text}");
         assert!(!text.contains("median"), "{text}");
     }
 
     #[test]
     fn what_was_kept_is_reported_below_it() {
-        let report = Report { id: 3, open: true, main: episode("/a"), also: Vec::new(), untold: 0 };
+        let report = Report::new(3, true, episode("/a"), Vec::new());
         let without = KeptTrace::without(3, report.main.start, "the disk is full");
         let kept = KeptTrace {
             waits: vec!["web\u{1b} 7 waited 3 ms".into()],
@@ -247,13 +335,14 @@ mod tests {
             ..without.clone()
         };
         let report = [Arc::new(report)];
-        let text = incidents(&report, &[Arc::new(kept)]);
+        let with = |trace| Listing { traces: vec![Arc::new(trace)], ..listing(report.clone()) };
+        let text = incidents(&with(kept));
         assert!(
             text.contains("  the kernel events of the 0.0 s before it opened are kept: "),
             "{text}"
         );
         assert!(text.ends_with(" 7 waited 3 ms\n") && !text.contains('\u{1b}'), "{text}");
-        let text = incidents(&report, &[Arc::new(without)]);
+        let text = incidents(&with(without));
         assert!(text.ends_with("  its kernel events are not kept: the disk is full\n"), "{text}");
     }
 
@@ -263,8 +352,8 @@ mod tests {
         (calm.ending, goes_on.ending) = (Some(Ending::Over), None);
         goes_on.end = "2026-11-21T09:42:02.5Z".parse().unwrap();
         goes_on.culprits = vec![culprit("/other", Cause::Foreign, 3.0, 0.75)];
-        let report = Report { id: 1, open: true, main: calm, also: vec![goes_on], untold: 0 };
-        let text = incidents(&[Arc::new(report)], &[]);
+        let report = Report::new(1, true, calm, vec![goes_on]);
+        let text = incidents(&listing([Arc::new(report)]));
         assert!(text.starts_with("#1  2026-11-21 09:41:02.500 UTC, 60.0 s, open\n"), "{text}");
         assert!(text.contains("  cgroup_runqueue_wait of /a, calm now\n"), "{text}");
         let expected = "      12.5 s so far, 11.205 s lost, /other (foreign) 75 %\n";
@@ -275,8 +364,8 @@ mod tests {
     fn names_do_not_steer_the_terminal() {
         let mut hostile = episode("/a\u{1b}[2J\n#9");
         hostile.culprits[0].culprit = "\u{9b}31m".into();
-        let report = Report { id: 1, open: true, main: hostile, also: Vec::new(), untold: 0 };
-        let text = incidents(&[Arc::new(report)], &[]);
+        let report = Report::new(1, true, hostile, Vec::new());
+        let text = incidents(&listing([Arc::new(report)]));
         assert!(!text.chars().any(|char| char.is_control() && char != '\n'), "{text}");
         assert!(!text.contains("\n#9"), "{text}");
     }
@@ -319,7 +408,15 @@ mod tests {
                 rest_ns: 60_000,
             },
         };
-        insta::assert_snapshot!(outliers(&[Arc::new(outlier)]));
-        assert_eq!(outliers(&[]), "no long waits\n");
+        let document = |outliers| OutliersDocument::new(outliers, Vec::new());
+        insta::assert_snapshot!(outliers(&document(vec![Arc::new(outlier.clone())])));
+        let command = Command { pid: 777, comm: "gzip".into(), command: "gzip -9 /a\u{1b}".into() };
+        let known = OutliersDocument::new(vec![Arc::new(outlier)], vec![command]);
+        assert!(
+            outliers(&known).ends_with("    gzip 777: gzip -9 /a\\x1b\n"),
+            "{}",
+            outliers(&known)
+        );
+        assert_eq!(outliers(&document(Vec::new())), "no long waits\n");
     }
 }

@@ -3,15 +3,13 @@
 use std::io::{self, Cursor, Read};
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
-use noise_serve::IncidentsDocument;
-
 use super::source::{IncidentSource, Listing};
-use super::{export, json, page};
+use super::{export, print};
 use crate::cli::trace::critical_path::columns;
 use crate::cli::trace::critical_path::page::page as path_page;
 use crate::cli::{CommandError, output};
 use crate::kept::path::find;
+use anyhow::{Context as _, bail};
 
 /// Arguments of `noised incidents show`.
 #[derive(Debug, clap::Args)]
@@ -36,8 +34,7 @@ pub fn run(args: &ShowArgs, is_json: bool, source: &IncidentSource) -> Result<()
         export::ensure_new(folder)?;
     }
     let mut listing = source.incidents()?;
-    listing.incidents.retain(|report| report.id == args.id);
-    listing.traces.retain(|trace| trace.incident == args.id);
+    listing.retain(|report| report.id == args.id);
     if listing.incidents.is_empty() {
         return Err(anyhow::anyhow!(
             "there is no incident {}: `noised incidents` lists those that are kept",
@@ -46,7 +43,7 @@ pub fn run(args: &ShowArgs, is_json: bool, source: &IncidentSource) -> Result<()
         .into());
     }
     if !args.path && args.export.is_none() {
-        return Ok(show(listing, is_json)?);
+        return Ok(print(listing, is_json)?);
     }
     let file = file(args.id, &listing, source)?;
     if let Some(folder) = &args.export {
@@ -58,14 +55,6 @@ pub fn run(args: &ShowArgs, is_json: bool, source: &IncidentSource) -> Result<()
         show_paths(args.id, &file, &listing, is_json)?;
     }
     Ok(())
-}
-
-fn show(listing: Listing, is_json: bool) -> anyhow::Result<()> {
-    let Listing { incidents, traces } = listing;
-    match is_json {
-        true => output::print_json(&json(&IncidentsDocument::new(incidents, traces))?),
-        false => output::print(&page::incidents(&incidents, &traces)),
-    }
 }
 
 /// The events that were kept.

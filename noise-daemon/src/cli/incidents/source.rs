@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use noise_analysis::{KeptTrace, Outlier, Report};
+use noise_analysis::{KeptTrace, Report};
+use noise_model::HeldUp;
 use noise_model::clean::excerpt;
 use noise_model::clean::reading::from_json;
 use noise_serve::{API_VERSION, IncidentsDocument, OutliersDocument};
@@ -53,6 +54,24 @@ pub struct Listing {
     pub incidents: Vec<Arc<Report>>,
     /// In the order of their incidents' numbers.
     pub traces: Vec<Arc<KeptTrace>>,
+    /// How those were held up whom open incidents are about; only a daemon that runs knows it.
+    pub trends: Vec<HeldUp>,
+}
+
+impl Listing {
+    /// Those incidents alone, with what belongs to them.
+    pub fn retain(&mut self, is_wanted: impl Fn(&Report) -> bool) {
+        let Self { incidents, traces, trends } = self;
+        incidents.retain(|report| is_wanted(report));
+        traces.retain(|trace| incidents.iter().any(|report| report.id == trace.incident));
+        trends.retain(|trend| incidents.iter().any(|report| report.main.subject == trend.subject));
+    }
+
+    /// As it is written.
+    pub fn document(self) -> IncidentsDocument {
+        let Self { incidents, traces, trends } = self;
+        IncidentsDocument { trends, ..IncidentsDocument::new(incidents, traces) }
+    }
 }
 
 /// Where to look, in this order.
@@ -101,14 +120,25 @@ impl IncidentSource {
         }
     }
 
+    /// The same without what a daemon left behind.
+    pub fn live(&self) -> Self {
+        let Self { places, is_default, client, .. } = self;
+        Self {
+            places: places.clone(),
+            directory: None,
+            is_default: *is_default,
+            client: client.clone(),
+        }
+    }
+
     /// Incidents, the oldest first, with what was kept of them.
     ///
     /// # Errors
     /// Where there are none to be read.
     pub fn incidents(&self) -> anyhow::Result<Listing> {
         let asked = |document: IncidentsDocument| {
-            let IncidentsDocument { incidents, traces, .. } = document;
-            Listing { incidents, traces }
+            let IncidentsDocument { incidents, traces, trends, .. } = document;
+            Listing { incidents, traces, trends }
         };
         self.get("incidents", asked, |left| {
             let closed = |report| Arc::new(Arc::<Report>::unwrap_or_clone(report).unwatched());
@@ -122,7 +152,8 @@ impl IncidentSource {
                     KeptTrace::without(unusable.incident, unusable.written, &why).into()
                 }
             };
-            Listing { traces: kept.into_iter().flatten().map(trace).collect(), incidents }
+            let traces = kept.into_iter().flatten().map(trace).collect();
+            Listing { incidents, traces, trends: Vec::new() }
         })
     }
 
@@ -160,8 +191,9 @@ impl IncidentSource {
     ///
     /// # Errors
     /// Where there are none to be read.
-    pub fn outliers(&self) -> anyhow::Result<Vec<Arc<Outlier>>> {
-        self.get("outliers", |document: OutliersDocument| document.outliers, |left| left.outliers)
+    pub fn outliers(&self) -> anyhow::Result<OutliersDocument> {
+        let left = |left: Document| OutliersDocument::new(left.outliers, Vec::new());
+        self.get("outliers", |document: OutliersDocument| document, left)
     }
 
     fn get<D: DeserializeOwned, T>(
@@ -407,7 +439,7 @@ mod tests {
         folder.write(&Document::default()).unwrap();
         let place = Some(Place::Web(closed));
         let source = IncidentSource::new(place, Some(root.path().to_owned()), WebClient::default());
-        assert_eq!(source.outliers().unwrap(), []);
+        assert_eq!(source.outliers().unwrap().outliers, []);
         fs::write(root.path().join("incidents.json"), "garbage").unwrap();
         let source = IncidentSource::new(None, Some(root.path().to_owned()), WebClient::default());
         let text = format!("{:#}", source.outliers().unwrap_err());

@@ -163,7 +163,7 @@ impl<'a> Measuring<'a> {
         let overview = self.watching.current().overview();
         self.shown_ns = sample.at_ns;
         let (time, host) = (Timestamp::now(), Arc::clone(&self.host));
-        self.news.put(News::Frame(Arc::new(Frame { time, host, sample, overview })));
+        self.news.put(News::Frame(Arc::new(Frame { time, host, sample, overview, trends: None })));
     }
 }
 

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use noise_analysis::{LEAST_WINDOWS, Level, Report, Usual as Learnt, Watched};
 use noise_common::charge::{Cause, RESOURCES};
 use noise_common::signals::Signal;
-use noise_model::{Histogram, Step};
+use noise_model::{HeldUp, Histogram, Step};
 use noise_serve::IncidentsDocument;
 use noise_serve::victim::VictimDocument;
 use noise_system::procfs;
@@ -21,6 +21,8 @@ use super::known::together;
 const RECENT: SignedDuration = SignedDuration::from_mins(10);
 /// Incidents that are kept, the latest of them.
 const MOST_INCIDENTS: usize = 10;
+/// Cgroups whose last minutes are kept.
+const MOST_TRENDS: usize = 4;
 /// Charges that are kept.
 const MOST_CHARGES: usize = 200;
 
@@ -90,6 +92,8 @@ pub struct Around {
     pub usual: Vec<Usual>,
     /// What stopped it, where a daemon counted that.
     pub stopped: Option<Stops>,
+    /// How each of its cgroups was held up over the last minutes.
+    pub trends: Vec<HeldUp>,
     /// What the ledger has, where it was read at the begin and the end.
     pub ledger: Option<LedgerExtract>,
     /// Incidents of the victim, or by it, that are open or ended in the last minutes.
@@ -143,7 +147,9 @@ impl Around {
             Some(Kept { incident: report.id, sentence: trace.sentence() })
         };
         let kept = incidents.iter().filter_map(kept).collect();
-        Self { usual: usual(labels, &learnt, last), stopped, ledger, incidents, kept }
+        let trends = |label: &String| last.trends.as_ref()?.held_up(label);
+        let trends = labels.iter().filter_map(trends).take(MOST_TRENDS).collect();
+        Self { usual: usual(labels, &learnt, last), stopped, trends, ledger, incidents, kept }
     }
 
     /// What is usual of a signal.

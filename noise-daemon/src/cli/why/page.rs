@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use noise_analysis::{Episode, Report, Watched};
+use noise_analysis::{Report, Watched};
 use noise_common::charge::Cause;
 use noise_common::signals::Signal;
 use noise_measure::columns::Columns;
@@ -19,6 +19,7 @@ use super::findings::{Blamed, Findings};
 use crate::cli::output::Painted;
 use crate::cli::trace::compare::page::page as compared;
 use crate::cli::trace::critical_path::page::page as paths_page;
+use crate::cli::trend::held_up;
 
 /// Rows of each list.
 const SHOWN: usize = 8;
@@ -85,6 +86,7 @@ pub fn page(found: &Findings, title: &str, width: usize) -> Painted {
         let note = format!("note: {lost} events were lost meanwhile: parts of this are not known");
         prose(&mut text, &note, width);
     }
+    trends(&mut text, found);
     where_it_went(&mut text, found);
     for_whom(&mut text, found, width);
     interrupted(&mut text, found);
@@ -101,6 +103,18 @@ pub fn page(found: &Findings, title: &str, width: usize) -> Painted {
     }
     paths(&mut page, found, width);
     page
+}
+
+/// Since when: how its cgroups were held up.
+fn trends(text: &mut String, found: &Findings) {
+    let trends = &found.around.trends;
+    for trend in trends {
+        let whose = match trends.as_slice() {
+            [_] => String::new(),
+            _ => format!("{}: ", clean(&trend.subject)),
+        };
+        let _ = writeln!(text, "{whose}{}", held_up(trend));
+    }
 }
 
 /// What holds it up most and for whom, in two sentences.
@@ -435,20 +449,9 @@ fn incidents(text: &mut String, found: &Findings, width: usize) {
 }
 
 fn incident(report: &Report) -> String {
-    let Episode { start, culprits, lost_seconds, .. } = &report.main;
-    let start = start.strftime("%H:%M:%S UTC");
-    let whose = report.main.whose();
-    let mut line = format!(
-        "#{} {}, since {start}, {}: {lost_seconds:.3} s excess delay",
-        report.id,
-        clean(&whose),
-        report.standing()
-    );
-    if let Some(first) = culprits.first() {
-        let name = clean(&first.culprit);
-        let _ = write!(line, ", most by {name} ({})", first.cause.name());
-    }
-    line
+    let start = report.main.start.strftime("%H:%M:%S UTC");
+    let (id, standing, sentence) = (report.id, report.standing(), report.sentence());
+    format!("#{id} since {start}, {standing}: {}", clean(&sentence))
 }
 
 fn remedies(text: &mut String, found: &Findings, width: usize) {

@@ -139,12 +139,21 @@ fn open_incidents(app: &App) -> impl Iterator<Item = &Report> {
     reports.into_iter().flatten().map(AsRef::as_ref).filter(|report| report.open)
 }
 
-/// An incident in a line: both names get what room is left.
+/// An incident in a line: what changed most, where there is room for it; both names get what room is left.
 fn incident_line(report: &Report, now: Timestamp, columns: usize) -> String {
+    let headline = report.main.headline().map(|headline| headline.short() + " ");
+    let whole = incident_words(report, now, headline.as_deref().unwrap_or_default(), usize::MAX);
+    match width(&whole) <= columns {
+        true => whole,
+        false => incident_words(report, now, "", columns),
+    }
+}
+
+fn incident_words(report: &Report, now: Timestamp, headline: &str, columns: usize) -> String {
     let main = &report.main;
     let subject = if main.subject.is_empty() { "host" } else { &main.subject };
     let lasts = roughly(now.duration_since(main.start).as_secs_f64());
-    let what = format!("! {} for {lasts}: ", main.signal.name());
+    let what = format!("! {} {headline}for {lasts}: ", main.signal.name());
     let Some(culprit) = main.culprits.first() else {
         return what + &clean(subject);
     };

@@ -1,6 +1,6 @@
 //! PURE: the state of the view on the screen.
 
-mod bars;
+pub mod bars;
 pub mod grid;
 pub mod header;
 mod heatmap;

@@ -3,9 +3,8 @@
 mod page;
 
 use jiff::Timestamp;
-use noise_analysis::{Episode, Report, Watched};
+use noise_analysis::{Episode, Figure, Report, Watched};
 use noise_common::subject::SubjectKind;
-use noise_model::units;
 
 use super::cells;
 use crate::{Align, Cell, Column, History, Look, Page, Row, Table, Tone};
@@ -34,10 +33,10 @@ fn columns() -> Vec<Column> {
         cells::names("subject", "subject", 14, true, "Whose delays they are."),
         cells::names("culprit", "culprit", 14, true, "Who did most of it, with its part."),
         cells::numbers(
-            "before → after",
+            "rose most",
             "after_seconds",
             14,
-            "The median delay; the mean, if that did not change.",
+            "The figure that rose most, and by which factor.",
         ),
         cells::numbers("lost", "lost_seconds", 8, "Excess delay: time lost above the baseline."),
         cells::names("signal", "signal", 12, false, "Which kind of delay."),
@@ -104,23 +103,14 @@ pub(super) fn culprit(episode: &Episode) -> Cell {
     }
 }
 
-/// The median, or the mean where only that changed.
+/// The figure that rose most.
 fn change(episode: &Episode) -> Cell {
-    let (before, after) = (&episode.before, &episode.after);
-    if episode.signal == Watched::Interruption {
-        let text = format!("{} → {}", units::share(before.lost), units::share(after.lost));
-        return Cell::Number { text, value: Some(after.lost) };
-    }
-    let duration = |ns: Option<f64>| ns.map_or_else(|| "–".to_owned(), units::duration);
-    let medians = [before.p50_ns, after.p50_ns].map(|ns| ns.map(|ns| ns as f64));
-    let means = [before.mean_ns, after.mean_ns];
-    let [from, to] = match medians {
-        [from, Some(to)] if from != Some(to) => medians,
-        _ if means[1].is_some() => means,
-        _ => medians,
+    let Some(headline) = episode.headline() else { return cells::text("–") };
+    let value = match headline.figure {
+        Figure::Taken => headline.during,
+        _ => headline.during / 1e9,
     };
-    let text = format!("{} → {}", duration(from), duration(to));
-    Cell::Number { text, value: to.map(|ns| ns / 1e9) }
+    Cell::Number { text: headline.short(), value: Some(value) }
 }
 
 /// Whose delays an incident is about, where that is a cgroup.
@@ -175,27 +165,22 @@ mod tests {
     }
 
     #[test]
-    fn the_change_is_that_of_the_median_unless_it_stayed() {
+    fn the_change_is_that_of_the_figure_that_rose_most() {
         let mut one = episode();
-        assert_eq!(
-            change(&one),
-            Cell::Number {
-                text: format!("{} → {}", units::duration(12_288.0), units::duration(4_194_304.0)),
-                value: Some(4_194_304.0 / 1e9),
-            }
-        );
-        one.after.p50_ns = one.before.p50_ns;
-        let Cell::Number { value, .. } = change(&one) else { panic!() };
-        assert_eq!(value, Some(5_000_000.0 / 1e9));
-        one.before = noise_analysis::Level {
-            p50_ns: None,
-            p99_ns: None,
-            mean_ns: None,
-            rate: 0.0,
-            lost: 0.0,
+        let text = |one: &Episode| match change(one) {
+            Cell::Number { text, value } => (text, value),
+            other => (format!("{other:?}"), None),
         };
+        assert_eq!(text(&one), ("p99 341x".to_owned(), one.after.p99_ns.map(|ns| ns as f64 / 1e9)));
+        // They fell: that is not what the incident is about.
+        (one.after.p50_ns, one.after.p99_ns) = (Some(1_024), Some(1_024));
+        assert_eq!(text(&one).1, one.after.mean_ns.map(|ns| ns / 1e9));
         one.after = one.before;
-        assert_eq!(change(&one), Cell::Number { text: "– → –".to_owned(), value: None });
+        let (excess, value) = text(&one);
+        assert!(excess.starts_with("excess delay "), "{excess}");
+        assert_eq!(value, Some(one.lost_seconds));
+        one.lost_seconds = 0.0;
+        assert_eq!(change(&one), cells::text("–"));
     }
 
     #[test]

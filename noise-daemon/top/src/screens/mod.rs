@@ -11,6 +11,7 @@ pub mod overview;
 mod recent;
 pub mod services;
 mod tally;
+mod threads;
 mod totals;
 pub mod victims;
 pub mod who;

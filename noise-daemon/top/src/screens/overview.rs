@@ -85,18 +85,20 @@ impl Subject {
 
     /// Events, or ns that were stolen, and the same per second over time, as it reads: in seconds.
     fn counted(self, history: &History, recent: &Recent<'_>) -> (u64, Vec<f64>) {
+        let seen = |number: fn(&Step) -> u64, unit: f64| {
+            let trend = history.over_time(|step| step.per_second(number(step) as f64 / unit));
+            (totals::of(recent, number), trend)
+        };
         match self {
-            Self::Signal(signal) => totals::of(history, recent, |step| {
-                total(step.counts_of(signal).map(|(_, count)| count))
-            }),
-            Self::PageFaults => totals::of(history, recent, |step| {
-                total(step.page_faults.iter().map(|(_, count)| *count))
-            }),
-            Self::Steal => {
-                let (ns, mut trend) = totals::of(history, recent, Step::stolen_ns);
-                trend.iter_mut().for_each(|ns| *ns /= 1e9);
-                (ns, trend)
+            Self::Signal(signal) => {
+                let count = |step: &Step| total(step.counts_of(signal).map(|(_, count)| count));
+                (totals::of(recent, count), history.trends().signal(signal))
             }
+            // A daemon does not read these each time: there is what the view has seen.
+            Self::PageFaults => {
+                seen(|step| total(step.page_faults.iter().map(|(_, count)| *count)), 1.0)
+            }
+            Self::Steal => seen(Step::stolen_ns, 1e9),
         }
     }
 
@@ -132,10 +134,11 @@ fn columns() -> Vec<Column> {
     let trend = Column {
         grows: true,
         ..cells::pictures(
-            "two minutes",
+            "trend",
             "trend",
             10,
-            "The last minutes of the time lost; of the rate, of what is only counted.",
+            "The time lost over the last 15 minutes, or as long as is known; of the rate, of what is only counted. Of steal and page \
+             faults: since the view began, two minutes at most.",
         )
     };
     let now = cells::numbers("now", "open_incidents", 4, "Incidents of it that are open.");

@@ -11,7 +11,7 @@ use super::cells;
 use super::recent::Recent;
 use crate::{Block, Cell, Column, History, Row, Table, Tone};
 
-/// Delays in the time that is looked at, and seconds lost per second in each step.
+/// Delays in the time that is looked at, and seconds lost per second over time.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub delays: Histogram,
@@ -24,7 +24,7 @@ pub(super) fn whole(history: &History, recent: &Recent<'_>, signal: Signal) -> T
     for step in &recent.steps {
         step.delays_of(signal).for_each(|(_, delays)| tally.delays.add(&delays));
     }
-    tally.trend = history.over_time(|step| step.per_second(step.lost_ns(signal) as f64 / 1e9));
+    tally.trend = history.trends().signal(signal);
     tally
 }
 

@@ -1,28 +1,14 @@
-//! Sums of counters, in the time that is looked at and over time.
+//! Sums of counters, in the time that is looked at.
 
 use std::collections::BTreeMap;
 
-use noise_model::{Amount as _, Step};
+use noise_model::{Amount as _, Step, total};
 
 use super::recent::Recent;
-use crate::History;
 
-/// A number of each step: all of them in the time that is looked at, and each per second.
-pub(super) fn of(
-    history: &History,
-    recent: &Recent<'_>,
-    number: impl Fn(&Step) -> u64,
-) -> (u64, Vec<f64>) {
-    let mut sum = 0_u64;
-    let trend = history.steps().map(|step| {
-        let number = number(step);
-        if step.end_ns > recent.from_ns {
-            sum.add(&number);
-        }
-        step.per_second(number as f64)
-    });
-    let trend = trend.collect();
-    (sum, trend)
+/// A number of each step, in the time that is looked at.
+pub(super) fn of(recent: &Recent<'_>, number: impl Fn(&Step) -> u64) -> u64 {
+    total(recent.steps.iter().map(|step| number(step)))
 }
 
 /// Numbers by name, in the time that is looked at.

@@ -15,8 +15,8 @@ use noise_model::labels::OTHER;
 use noise_model::words::why;
 
 use super::recent::{Recent, empty};
-use super::{cells, tally, who};
-use crate::pairs::{Cost, Id};
+use super::{cells, tally};
+use crate::pairs::Cost;
 use crate::{Cell, Column, History, Look, Page, Row, Table, Tone};
 
 /// Victims with a row of their own.
@@ -29,8 +29,6 @@ struct Victim<'a> {
     whole: Cost,
     /// Who held it up most.
     culprit: Option<(&'a str, Cost)>,
-    /// Its pairs, by id.
-    pairs: Vec<Id>,
 }
 
 /// The victims that were held up most, the first first.
@@ -47,12 +45,11 @@ fn victims<'a>(history: &'a History, recent: &Recent<'_>) -> Vec<Victim<'a>> {
     for (id, cost) in (0..).zip(sums).filter(|(_, cost)| cost.ns > 0) {
         let Some((name, culprit)) = pairs.pair(id) else { continue };
         let place = *places.entry(name).or_insert_with(|| {
-            victims.push(Victim { name, whole: Cost::default(), culprit: None, pairs: Vec::new() });
+            victims.push(Victim { name, whole: Cost::default(), culprit: None });
             victims.len() - 1
         });
         let Some(victim) = victims.get_mut(place) else { continue };
         victim.whole.add(&cost);
-        victim.pairs.push(id);
         let most = victim.culprit.map_or(0, |(_, most)| most.held_up_ns);
         if cost.held_up_ns > most {
             victim.culprit = Some((culprit, cost));
@@ -61,21 +58,6 @@ fn victims<'a>(history: &'a History, recent: &Recent<'_>) -> Vec<Victim<'a>> {
     victims.sort_by_key(|one| (Reverse((one.whole.held_up_ns, one.whole.ns)), one.name));
     victims.truncate(SHOWN);
     victims
-}
-
-/// Seconds that each of them was held up in a second, of every step.
-fn trends(history: &History, victims: &[Victim<'_>]) -> Vec<Vec<f64>> {
-    let mut places = vec![victims.len(); history.pairs().bound()];
-    for (place, id) in victims
-        .iter()
-        .enumerate()
-        .flat_map(|(place, one)| one.pairs.iter().map(move |id| (place, id)))
-    {
-        if let Some(own) = places.get_mut(*id as usize) {
-            *own = place;
-        }
-    }
-    who::trends_of(history, &places, victims.len() + 1, |cost| cost.held_up_ns)
 }
 
 /// How a cgroup usually waits for a CPU, where that is known.
@@ -119,7 +101,12 @@ fn columns() -> Vec<Column> {
         ),
         cells::numbers("p99 wait", "p99_seconds", 8, "99 of 100 waits for a CPU were no longer."),
         cells::numbers("usual", "usual_p99_seconds", 8, "The same as learnt of calm times."),
-        cells::pictures("trend", "held_up_over_time", 10, "Held up over the last two minutes."),
+        cells::pictures(
+            "15 minutes",
+            "held_up_over_time",
+            10,
+            "Held up over the last 15 minutes, or as long as is known.",
+        ),
         cells::numbers(
             "all lost",
             "lost_seconds_per_second",
@@ -134,7 +121,6 @@ fn columns() -> Vec<Column> {
 pub fn table(history: &History, look: &Look) -> Table {
     let recent = Recent::new(history, look);
     let victims = victims(history, &recent);
-    let mut trends = trends(history, &victims).into_iter();
     let waits: HashMap<&str, Histogram> =
         tally::recent_by_labels(history, &recent, Signal::CgroupRunqueueWait)
             .into_iter()
@@ -170,7 +156,7 @@ pub fn table(history: &History, look: &Look) -> Table {
                     .get(victim.name)
                     .map_or_else(cells::nothing, |delays| tally::quantile(delays, 0.99)),
                 usual.map_or_else(cells::nothing, |ns| cells::duration(ns as f64)),
-                Cell::Spark(trends.next().unwrap_or_default()),
+                Cell::Spark(history.trends().victim(victim.name)),
                 cells::lost(recent.lost(victim.whole.ns)),
                 Cell::Number { text: mark, value: Some(open as f64) },
             ],

@@ -100,16 +100,7 @@ pub(super) fn trends(history: &History, ids: &[Id]) -> Vec<Vec<f64>> {
             *own = place;
         }
     }
-    trends_of(history, &places, ids.len() + 1, |cost| cost.ns)
-}
-
-/// Seconds of so many sums in a second, of every step: in which one a pair counts is said at the index that is its id.
-pub(super) fn trends_of(
-    history: &History,
-    places: &[usize],
-    count: usize,
-    ns: impl Fn(&Cost) -> u64,
-) -> Vec<Vec<f64>> {
+    let count = ids.len() + 1;
     let mut trends = vec![vec![0.0; history.steps().count()]; count];
     let mut lost_ns = vec![0_u64; count];
     for (index, (step, costs)) in history.steps().zip(history.pairs().costs()).enumerate() {
@@ -117,7 +108,7 @@ pub(super) fn trends_of(
         for (id, cost) in costs {
             let place = places.get(*id as usize).and_then(|place| lost_ns.get_mut(*place));
             if let Some(sum) = place {
-                sum.add(&ns(cost));
+                sum.add(&cost.ns);
             }
         }
         for (trend, ns) in trends.iter_mut().zip(&lost_ns).filter(|(_, ns)| **ns > 0) {

@@ -162,7 +162,7 @@ fn report(index: u64) -> Report {
         remedies: vec![Remedy::CpuWeight],
     };
     let also = (1..=3).map(episode).collect();
-    Report { id: index, open: is_open, main: episode(0), also, untold: 0 }
+    Report::new(index, is_open, episode(0), also)
 }
 
 fn outlier(index: u64) -> Outlier {
@@ -267,6 +267,7 @@ impl LargeHost {
             host: Arc::clone(&self.host),
             sample: Arc::new(sample.clone()),
             overview,
+            trends: None,
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use noise_analysis::{Culprit, Ending, Level, Remedy, Rule, Time};
+use noise_analysis::{Culprit, Ending, Episode, Level, Remedy, Rule, Time};
 use noise_common::signals::Signal;
+use noise_model::HeldUp;
 use noise_paths::account::{Interruption, Member};
 use noise_paths::document::{Segment, Traced};
 use noise_trace::delays::document::Spread;
@@ -65,7 +66,7 @@ fn report() -> Arc<Report> {
         untracked: Time::default(),
         remedies: vec![Remedy::CpuWeight],
     };
-    Arc::new(Report { id: 3, open: true, main, also: Vec::new(), untold: 0 })
+    Arc::new(Report::new(3, true, main, Vec::new()))
 }
 
 fn path(from_ns: u64) -> Traced {
@@ -144,6 +145,11 @@ fn found() -> Findings {
         ],
         threads,
         around: Around {
+            trends: vec![HeldUp {
+                subject: "/system.slice/web.service".into(),
+                seconds: 840.0,
+                held_up_seconds_per_second: vec![0.0, 0.0, 0.3, 0.6],
+            }],
             usual: vec![
                 Usual {
                     signal: "cgroup_runqueue_wait",

@@ -8,7 +8,7 @@ use noise_common::subject::SubjectKind;
 use noise_model::units;
 
 use crate::heat::heatmap;
-use crate::screens::cells;
+use crate::screens::{cells, threads};
 use crate::{Block, Cell, History, Page, Row, Table, Tone};
 
 /// Culprits, and remedies, that a page has room for: those of whom more is known than that they
@@ -28,6 +28,7 @@ pub(super) fn page(history: &History, key: &str) -> Option<Page> {
         Block::Table(levels(main)),
         Block::Table(culprits(main)),
     ];
+    blocks.extend(threads::of_report(report));
     blocks.extend(remedies(main));
     blocks.extend(also(report));
     blocks.extend(over_time(history, main));
@@ -42,11 +43,12 @@ fn heading(report: &Report, now: Timestamp) -> Vec<(String, Tone)> {
     let (since, lasted) = (cells::moment(main.start, now), cells::length(report.lasted()));
     let what = format!("{} of {} since {since}, {lasted}", main.signal.name(), main.subject);
     let lost = units::duration(main.lost_seconds * 1e9);
+    let headline = main.headline().map(|headline| headline.text() + ", ").unwrap_or_default();
     // What joined may go on for longer than what opened it.
     let calm = if report.open && !main.is_active() { ", calm now" } else { "" };
     vec![
         (format!("{what}: {}{calm}.", report.standing()), tone),
-        (format!("{lost} excess delay."), Tone::Plain),
+        (format!("{headline}{}; {lost} excess delay.", main.by_whom()), Tone::Plain),
         (main.signal.help().to_owned(), Tone::Dim),
     ]
 }
@@ -135,9 +137,9 @@ fn remedies(episode: &Episode) -> Option<Block> {
 fn also(report: &Report) -> Option<Block> {
     let mut lines = vec![("Also disturbed".to_owned(), Tone::Strong)];
     for episode in &report.also {
-        let [before, after] =
-            [&episode.before, &episode.after].map(|level| units::known_duration(level.p50_ns));
-        lines.push((format!("{}: median {before} → {after}", episode.whose()), Tone::Plain));
+        let headline = episode.headline().map(|headline| headline.text());
+        let headline = headline.as_deref().unwrap_or("no figure rose");
+        lines.push((format!("{}: {headline}", episode.whose()), Tone::Plain));
         let lasted = cells::length(episode.disturbed_seconds());
         let so_far = if episode.is_active() { " so far" } else { "" };
         let lost = units::duration(episode.lost_seconds * 1e9);
@@ -254,7 +256,7 @@ pub(super) mod tests {
     pub fn report(id: u64, open: bool, start: i64, end: i64) -> Report {
         let ending = (!open).then_some(Ending::Over);
         let main = Episode { start: time(start), end: time(end), ending, ..episode() };
-        Report { id, open, main, also: Vec::new(), untold: 0 }
+        Report::new(id, open, main, Vec::new())
     }
 
     fn wait(victim: &str, seconds: i64) -> Arc<Outlier> {
@@ -317,7 +319,7 @@ pub(super) mod tests {
         for part in [
             "cpu.weight",
             "Gives the victim a larger part",
-            "db.service: median",
+            "db.service: p99",
             "and 2 more",
             "not attributed",
         ] {

@@ -45,13 +45,12 @@ fn busy() -> History {
     last.sample.absent.push((Signal::Nmi, "this kernel has no such tracepoint".to_owned()));
     let mut also = episode(Signal::Softirq, "net_rx");
     also.ending = Some(noise_analysis::Ending::Over);
-    last.overview.incidents.push(Arc::new(Report {
-        id: 7,
-        open: true,
-        main: episode(Signal::CgroupRunqueueWait, "/a"),
-        also: vec![also],
-        untold: 0,
-    }));
+    last.overview.incidents.push(Arc::new(Report::new(
+        7,
+        true,
+        episode(Signal::CgroupRunqueueWait, "/a"),
+        vec![also],
+    )));
     history([
         Made::new(1).stolen(0, 300_000_000).stolen(1, 100_000_000).page_faults("minor", 1_000),
         Made::new(2)

@@ -8,11 +8,11 @@ use noise_common::signals::{SIGNALS, Signal};
 use noise_model::words::why;
 use noise_model::{Amount as _, Interference, units};
 
-use super::{Victim, incidents, trends, usual, victims};
+use super::{Victim, incidents, usual, victims};
 use crate::heat::heatmap;
 use crate::screens::cells;
 use crate::screens::recent::Recent;
-use crate::screens::tally;
+use crate::screens::{tally, threads};
 use crate::{Block, History, Look, Page, Row, Table, Tone};
 
 /// Culprits that are listed.
@@ -27,15 +27,15 @@ type Charges<'a> = BTreeMap<(Resource, Cause, &'a str, &'a str), Charged>;
 pub(super) fn page(history: &History, look: &Look, key: &str) -> Option<Page> {
     let recent = Recent::new(history, look);
     let all = victims(history, &recent);
-    let place = all.iter().position(|one| one.name == key)?;
-    let victim = all.get(place)?;
-    let trend = trends(history, &all).into_iter().nth(place).unwrap_or_default();
+    let victim = all.iter().find(|one| one.name == key)?;
+    let trend = history.trends().victim(key);
     let charges = charges(&recent, key);
     let mut blocks = vec![
         Block::Text(lines(history, &recent, victim)),
-        tally::graph("Held up per second", trend, units::lost),
+        tally::graph("Held up per second, over the last 15 minutes", trend, units::lost),
         Block::Table(table(&recent, &charges)),
     ];
+    blocks.extend(threads::of_victim(history, key));
     blocks.extend(remedies(&charges));
     blocks.push(Block::Heatmap(heatmap(
         history,

@@ -9,8 +9,8 @@ use noise_model::{Amount as _, Interference};
 
 use super::{Accounts, names, trends};
 use crate::pairs::Cost;
-use crate::screens::cells;
 use crate::screens::recent::Recent;
+use crate::screens::{cells, threads};
 use crate::{Block, Cell, History, Look, Page, Row, Table, Tone};
 
 /// What the row with that key opens.
@@ -31,14 +31,13 @@ pub(super) fn page(history: &History, look: &Look, row: &str) -> Option<Page> {
         (measure(&accounts, &cost), Tone::Plain),
         (preemptions(&accounts.recent, victim, culprit, &cost), Tone::Plain),
     ];
-    Some(Page {
-        title: format!("{culprit} delays {victim}"),
-        blocks: vec![
-            Block::Text(lines),
-            graph(trends(history, &[id]).into_iter().next().unwrap_or_default()),
-            Block::Table(table(&accounts.recent, &charges, cost.ns)),
-        ],
-    })
+    let mut blocks = vec![
+        Block::Text(lines),
+        graph(trends(history, &[id]).into_iter().next().unwrap_or_default()),
+        Block::Table(table(&accounts.recent, &charges, cost.ns)),
+    ];
+    blocks.extend(threads::of_pair(history, victim, culprit));
+    Some(Page { title: format!("{culprit} delays {victim}"), blocks })
 }
 
 fn rest(accounts: &Accounts<'_>) -> Option<Page> {

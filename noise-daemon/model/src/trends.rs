@@ -1,0 +1,375 @@
+//! PURE: the last 15 minutes in few figures: of each second what every signal lost, and who was held up most, by whom. A daemon
+//! keeps them, and hands them to those who begin to look.
+//!
+//! Memory is bounded, however many cgroups there are and however long their names: where it would be too much, less than 15 minutes
+//! are kept. Not kept: delays by label, pairs other than a victim with its main culprit, and what a daemon
+//! does not read each time (page faults, what the hypervisor took).
+
+mod names;
+mod written;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+use std::mem::size_of;
+use std::sync::Arc;
+
+use noise_common::charge::{Cause, Resource};
+use noise_common::signals::{Kind, SIGNALS, Signal};
+
+use super::amount::total;
+use super::histogram::Histogram;
+use super::name::name;
+use super::sample::is_held_up;
+use super::step::Step;
+
+use self::names::{Id, Names};
+use self::written::Written;
+
+/// How far back, ns.
+pub const TRENDS_NS: u64 = 900_000_000_000;
+/// Most bytes of memory.
+pub const MOST_TREND_BYTES: usize = 4 << 20;
+/// Most victims of a point.
+const VICTIMS: usize = 32;
+/// Steps are put together until they are that long, ns: a second, but for timers that are early.
+const POINT_NS: u64 = 950_000_000;
+/// Bytes of a name beside its text.
+const NAME_BYTES: usize = 112;
+/// Most values of a curve.
+const CURVE: usize = 180;
+
+/// What a signal did in a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SignalPoint {
+    /// The signal.
+    pub signal: Signal,
+    /// Its events.
+    pub count: u32,
+    /// What they took, µs.
+    pub lost_us: u32,
+    /// 99 of 100 took no longer, ns; 0 where that is not known.
+    pub p99_ns: u64,
+}
+
+/// What a victim lost in a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct VictimPoint {
+    victim: Id,
+    /// Who held it up most.
+    culprit: Option<Id>,
+    cause: Cause,
+    held_up_us: u32,
+    lost_us: u32,
+    culprit_us: u32,
+}
+
+/// What a victim lost in a point, with the names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VictimTrend<'a> {
+    /// Who was delayed.
+    pub victim: &'a str,
+    /// How long something else held it up, µs.
+    pub held_up_us: u32,
+    /// All that it lost, µs.
+    pub lost_us: u32,
+    /// Who held it up most, with the main cause, and for how long, µs.
+    pub culprit: Option<(&'a str, Cause, u32)>,
+}
+
+/// How a victim was held up over the time that is known.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct HeldUp {
+    /// Who.
+    #[serde(deserialize_with = "name")]
+    pub subject: Arc<str>,
+    /// The time that is known, seconds: until now.
+    pub seconds: f64,
+    /// Seconds in a second that something else held it up, in parts of that time of the same length, the newest last.
+    pub held_up_seconds_per_second: Vec<f64>,
+}
+
+/// About a second.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Point {
+    start_ns: u64,
+    end_ns: u64,
+    signals: Box<[SignalPoint]>,
+    victims: Box<[VictimPoint]>,
+}
+
+impl Point {
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + size_of_val(&*self.signals) + size_of_val(&*self.victims)
+    }
+
+    fn ids(&self) -> impl Iterator<Item = Id> {
+        self.victims.iter().flat_map(|one| [Some(one.victim), one.culprit]).flatten()
+    }
+}
+
+/// What came since the last point.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Open {
+    start_ns: u64,
+    end_ns: u64,
+    signals: BTreeMap<u8, (u64, Histogram)>,
+    charges: BTreeMap<Charge, Lost>,
+}
+
+/// A victim, a culprit, and why.
+type Charge = (Arc<str>, Arc<str>, Cause);
+
+/// What a victim lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Lost {
+    /// For how long something else held it up, ns.
+    held_up_ns: u64,
+    all_ns: u64,
+}
+
+impl Lost {
+    fn add(&mut self, more: Self) {
+        self.held_up_ns = self.held_up_ns.saturating_add(more.held_up_ns);
+        self.all_ns = self.all_ns.saturating_add(more.all_ns);
+    }
+}
+
+/// A victim's sum, and who held it up most, with the main cause, for how long, ns.
+struct Victim<'a> {
+    name: &'a Arc<str>,
+    lost: Lost,
+    culprit: Option<(&'a Arc<str>, Cause, u64)>,
+}
+
+impl<'a> Victim<'a> {
+    /// That of its charges, which are beside each other.
+    fn of(charges: &[(&'a Charge, &Lost)]) -> Option<Self> {
+        let sum = |charges: &[(&Charge, &Lost)]| {
+            let mut sum = Lost::default();
+            charges.iter().for_each(|(_, lost)| sum.add(**lost));
+            sum
+        };
+        let ((name, ..), _) = charges.first()?;
+        let by_culprit = charges.chunk_by(|((_, one, _), _), ((_, other, _), _)| one == other);
+        let culprit = by_culprit.filter_map(|own| {
+            let ns = sum(own).held_up_ns;
+            let ((_, culprit, cause), _) = own.iter().max_by_key(|(_, lost)| lost.held_up_ns)?;
+            (ns > 0).then_some((culprit, *cause, ns))
+        });
+        let culprit = culprit.max_by_key(|(_, _, ns)| *ns);
+        Some(Self { name, lost: sum(charges), culprit })
+    }
+
+    fn point(&self, names: &mut Names) -> Option<VictimPoint> {
+        let victim = names.take(self.name)?;
+        let (culprit, cause, culprit_ns) = match self.culprit {
+            Some((culprit, cause, ns)) => (names.take(culprit), cause, ns),
+            None => (None, Cause::Untracked, 0),
+        };
+        Some(VictimPoint {
+            victim,
+            culprit,
+            cause,
+            held_up_us: micros(self.lost.held_up_ns),
+            lost_us: micros(self.lost.all_ns),
+            culprit_us: micros(culprit_ns),
+        })
+    }
+}
+
+/// The last 15 minutes.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "Written", into = "Written")]
+pub struct Trends {
+    points: VecDeque<Point>,
+    names: Names,
+    open: Open,
+    /// What the points take.
+    bytes: usize,
+}
+
+fn micros(ns: u64) -> u32 {
+    u32::try_from(ns.saturating_add(500) / 1_000).unwrap_or(u32::MAX)
+}
+
+impl Trends {
+    /// Takes the next step. One that is not of this time begins anew.
+    pub fn push(&mut self, step: &Step) {
+        if step.start_ns == 0 || step.end_ns <= step.start_ns {
+            // The first one is of all time before.
+            return;
+        }
+        let newest_ns = self.open.end_ns.max(self.newest_ns());
+        if step.start_ns < newest_ns {
+            *self = Self::default();
+        }
+        if self.open.end_ns == 0 {
+            self.open.start_ns = step.start_ns;
+        }
+        self.open.add(step);
+        if self.open.end_ns - self.open.start_ns >= POINT_NS {
+            let open = std::mem::take(&mut self.open);
+            let point = open.point(&mut self.names);
+            self.append(point);
+        }
+    }
+
+    fn append(&mut self, point: Point) {
+        let end_ns = point.end_ns;
+        self.bytes += point.bytes();
+        self.points.push_back(point);
+        let is_old = |point: &Point| point.end_ns.saturating_add(TRENDS_NS) <= end_ns;
+        while self.points.len() > 1
+            && (self.points.front().is_some_and(is_old) || self.bytes() > MOST_TREND_BYTES)
+        {
+            let Some(oldest) = self.points.pop_front() else { break };
+            self.bytes -= oldest.bytes();
+            oldest.ids().for_each(|id| self.names.release(id));
+        }
+    }
+
+    /// Bytes of memory.
+    pub fn bytes(&self) -> usize {
+        self.bytes + self.names.bytes()
+    }
+
+    /// How far back it goes, seconds.
+    pub fn seconds(&self) -> f64 {
+        let start_ns = self.points.front().map_or(0, |point| point.start_ns);
+        self.newest_ns().saturating_sub(start_ns) as f64 / 1e9
+    }
+
+    /// Whether there is nothing as yet.
+    pub fn is_empty(&self) -> bool {
+        self.points.is_empty()
+    }
+
+    fn newest_ns(&self) -> u64 {
+        self.points.back().map_or(0, |point| point.end_ns)
+    }
+
+    /// Seconds that a signal lost in a second; events in a second, of one that is only counted.
+    pub fn signal(&self, signal: Signal) -> Vec<f64> {
+        let is_counted = matches!(signal.info().kind, Kind::Counter);
+        self.curve(|point| {
+            let own = point.signals.iter().find(|one| one.signal == signal);
+            own.map_or(0.0, |one| match is_counted {
+                true => f64::from(one.count),
+                false => f64::from(one.lost_us) / 1e6,
+            })
+        })
+    }
+
+    /// Seconds in a second that something else held a victim up.
+    pub fn victim(&self, victim: &str) -> Vec<f64> {
+        let Some(id) = self.names.id(victim) else { return self.curve(|_| 0.0) };
+        self.curve(|point| {
+            let own = point.victims.iter().find(|one| one.victim == id);
+            own.map_or(0.0, |one| f64::from(one.held_up_us) / 1e6)
+        })
+    }
+
+    /// How a victim was held up, where it was.
+    pub fn held_up(&self, victim: &str) -> Option<HeldUp> {
+        self.names.id(victim)?;
+        let round = |seconds: f64| (seconds * 1e6).round() / 1e6;
+        let curve = self.victim(victim).into_iter().map(round).collect();
+        let (subject, seconds) = (victim.into(), self.seconds());
+        Some(HeldUp { subject, seconds, held_up_seconds_per_second: curve })
+    }
+
+    /// The victims of the points that ended after a time, ns, the oldest point first.
+    pub fn victims_since(&self, from_ns: u64) -> impl Iterator<Item = (u64, VictimTrend<'_>)> {
+        let points = self.points.iter().filter(move |point| point.end_ns > from_ns);
+        points.flat_map(|point| {
+            point.victims.iter().filter_map(|one| Some((point.end_ns, self.named(one)?)))
+        })
+    }
+
+    fn named(&self, one: &VictimPoint) -> Option<VictimTrend<'_>> {
+        let VictimPoint { victim, culprit, cause, held_up_us, lost_us, culprit_us } = *one;
+        let culprit = culprit.and_then(|id| Some((self.names.name(id)?, cause, culprit_us)));
+        Some(VictimTrend { victim: self.names.name(victim)?, held_up_us, lost_us, culprit })
+    }
+
+    /// A number of each point as so much in a second, over all of the time that is known, in parts of the same length: a second
+    /// where that is short. The newest is last.
+    fn curve(&self, number: impl Fn(&Point) -> f64) -> Vec<f64> {
+        let Some(oldest) = self.points.front() else { return Vec::new() };
+        let parts = self.points.len().min(CURVE);
+        let since_s = |ns: u64| ns.saturating_sub(oldest.start_ns) as f64 / 1e9;
+        let part_s = since_s(self.newest_ns()) / parts as f64;
+        let mut curve = vec![(0.0, 0.0); parts];
+        for point in &self.points {
+            let (from_s, to_s) = (since_s(point.start_ns), since_s(point.end_ns));
+            let rate = number(point) / (to_s - from_s);
+            let first = (from_s / part_s) as usize;
+            for (part, (sum, length_s)) in curve.iter_mut().enumerate().skip(first) {
+                let begin_s = part as f64 * part_s;
+                if begin_s >= to_s {
+                    break;
+                }
+                let both_s = (to_s.min(begin_s + part_s) - from_s.max(begin_s)).max(0.0);
+                *sum += rate * both_s;
+                *length_s += both_s;
+            }
+        }
+        curve
+            .into_iter()
+            .map(|(sum, length_s)| if length_s > 0.0 { sum / length_s } else { 0.0 })
+            .collect()
+    }
+}
+
+impl Open {
+    fn add(&mut self, step: &Step) {
+        self.end_ns = step.end_ns;
+        for (index, info) in (0_u8..).zip(&SIGNALS) {
+            let signal = info.signal;
+            let counted = total(step.counts_of(signal).map(|(_, count)| count));
+            let mut delays = step.delays_of(signal).peekable();
+            if counted == 0 && delays.peek().is_none() {
+                continue;
+            }
+            let (count, sum) = self.signals.entry(index).or_default();
+            *count = count.saturating_add(counted);
+            for (_, delays) in delays {
+                *count = count.saturating_add(delays.count());
+                sum.add(&delays);
+            }
+        }
+        for one in step.charges.iter().filter(|one| one.resource != Resource::Preemption) {
+            let key = (Arc::clone(&one.victim), Arc::clone(&one.culprit), one.cause);
+            let all_ns = one.charged.ns;
+            let held_up_ns = if is_held_up(one.resource, one.cause) { all_ns } else { 0 };
+            self.charges.entry(key).or_default().add(Lost { held_up_ns, all_ns });
+        }
+    }
+
+    fn point(self, names: &mut Names) -> Point {
+        let signal = |(index, (count, delays)): (u8, (u64, Histogram))| {
+            Some(SignalPoint {
+                signal: SIGNALS.get(usize::from(index))?.signal,
+                count: u32::try_from(count).unwrap_or(u32::MAX),
+                lost_us: micros(delays.sum_ns),
+                p99_ns: delays.quantile_ns(0.99).unwrap_or(0),
+            })
+        };
+        let charges: Vec<_> = self.charges.iter().collect();
+        let by_victim = charges.chunk_by(|((one, ..), _), ((other, ..), _)| one == other);
+        let mut victims: Vec<_> = by_victim.filter_map(Victim::of).collect();
+        victims.retain(|one| one.lost.all_ns > 0);
+        victims.sort_by_key(|one| Reverse((one.lost.held_up_ns, one.lost.all_ns)));
+        let named = victims.iter().take(VICTIMS).filter_map(|one| one.point(names));
+        let victims = named.collect();
+        Point {
+            start_ns: self.start_ns,
+            end_ns: self.end_ns,
+            signals: self.signals.into_iter().filter_map(signal).collect(),
+            victims,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

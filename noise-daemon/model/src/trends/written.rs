@@ -1,0 +1,83 @@
+//! Trends as they are written: names once, points as bare numbers. What a peer or a file breaks is refused.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use noise_common::charge::Cause;
+use noise_common::signals::Signal;
+use serde::{Deserialize, Serialize};
+
+use super::{Point, SignalPoint, Trends, VICTIMS, VictimPoint};
+
+/// Signal, events, µs, p99 in ns.
+type WrittenSignal = (Signal, u32, u32, u64);
+/// Victim, its main culprit, and cause; µs: held up, lost, by the culprit.
+type WrittenVictim = (u16, Option<u16>, Cause, u32, u32, u32);
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Written {
+    names: Vec<(u16, Arc<str>)>,
+    points: Vec<WrittenPoint>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WrittenPoint {
+    start_ns: u64,
+    end_ns: u64,
+    signals: Vec<WrittenSignal>,
+    victims: Vec<WrittenVictim>,
+}
+
+impl From<Trends> for Written {
+    fn from(trends: Trends) -> Self {
+        let signal = |one: &SignalPoint| (one.signal, one.count, one.lost_us, one.p99_ns);
+        let victim = |one: &VictimPoint| {
+            (one.victim, one.culprit, one.cause, one.held_up_us, one.lost_us, one.culprit_us)
+        };
+        let point = |point: &Point| WrittenPoint {
+            start_ns: point.start_ns,
+            end_ns: point.end_ns,
+            signals: point.signals.iter().map(signal).collect(),
+            victims: point.victims.iter().map(victim).collect(),
+        };
+        Self {
+            names: trends.names.all().map(|(id, name)| (id, Arc::clone(name))).collect(),
+            points: trends.points.iter().map(point).collect(),
+        }
+    }
+}
+
+impl TryFrom<Written> for Trends {
+    type Error = &'static str;
+
+    fn try_from(written: Written) -> Result<Self, Self::Error> {
+        let names: HashMap<u16, Arc<str>> = written.names.into_iter().collect();
+        let mut trends = Self::default();
+        for point in written.points {
+            let WrittenPoint { start_ns, end_ns, signals, victims } = point;
+            if start_ns >= end_ns || start_ns < trends.newest_ns() {
+                return Err("trends whose points are not in order");
+            }
+            if victims.len() > VICTIMS || signals.len() > noise_common::signals::SIGNALS.len() {
+                return Err("trends with too much in a point");
+            }
+            let mut taken = |id: u16| {
+                let name = names.get(&id).ok_or("trends that lack a name")?;
+                trends.names.take(name).ok_or("trends with too many names")
+            };
+            let mut victim =
+                |(victim, culprit, cause, held_up_us, lost_us, culprit_us): WrittenVictim| {
+                    let victim = taken(victim)?;
+                    let culprit = culprit.map(&mut taken).transpose()?;
+                    Ok(VictimPoint { victim, culprit, cause, held_up_us, lost_us, culprit_us })
+                };
+            let victims =
+                victims.into_iter().map(&mut victim).collect::<Result<_, Self::Error>>()?;
+            let signal =
+                |(signal, count, lost_us, p99_ns)| SignalPoint { signal, count, lost_us, p99_ns };
+            let signals = signals.into_iter().map(signal).collect();
+            trends.append(Point { start_ns, end_ns, signals, victims });
+        }
+        Ok(trends)
+    }
+}

@@ -1,0 +1,70 @@
+//! The threads behind a victim and its culprits, as far as single long waits say.
+
+use noise_analysis::{Outlier, Process, Report, Side, processes};
+
+use super::cells;
+use crate::{Block, History, Row, Table, Tone};
+
+/// Those of an incident.
+pub(super) fn of_report(report: &Report) -> Option<Block> {
+    table(&report.processes)
+}
+
+/// Those of a victim, of the long waits that the daemon has.
+pub(super) fn of_victim(history: &History, victim: &str) -> Option<Block> {
+    let overview = &history.latest()?.overview;
+    let outliers = overview.outliers.iter().map(|one| &**one);
+    table(&processes(outliers, victim, &overview.commands))
+}
+
+/// Those of a culprit, where it had what that victim waited for; and of the victim.
+pub(super) fn of_pair(history: &History, victim: &str, culprit: &str) -> Option<Block> {
+    let overview = &history.latest()?.overview;
+    let is_of_pair = |one: &&Outlier| one.wait.parts.iter().any(|part| *part.culprit == *culprit);
+    let outliers = overview.outliers.iter().map(|one| &**one).filter(is_of_pair);
+    let mut all = processes(outliers, victim, &overview.commands);
+    all.retain(|one| one.side == Side::Victim || *one.of == *culprit);
+    table(&all)
+}
+
+fn table(all: &[Process]) -> Option<Block> {
+    let row = |one: &Process| Row {
+        key: format!("{:?} {} {} {}", one.side, one.of, one.pid, one.comm),
+        cells: vec![
+            cells::text(match one.side {
+                Side::Culprit => "had the CPU",
+                Side::Victim => "waited",
+            }),
+            cells::text(&*one.of),
+            cells::text(format!("{} {}", one.comm, one.pid)),
+            cells::duration(one.ns as f64),
+            cells::count(one.waits),
+            cells::text(one.command.as_deref().unwrap_or("unknown")),
+        ],
+        tone: match one.side {
+            Side::Culprit => Tone::Plain,
+            Side::Victim => Tone::Dim,
+        },
+    };
+    let table = Table {
+        title: "Threads, of single waits for a CPU that were long".to_owned(),
+        columns: vec![
+            cells::names("it", "side", 11, false, "Whether it waited, or had the CPU meanwhile."),
+            cells::names("of", "of", 14, false, "Its cgroup."),
+            cells::names("thread", "thread", 16, false, "Its name and number."),
+            cells::numbers("time", "seconds", 9, "For how long of these waits."),
+            cells::numbers("waits", "waits", 6, "In how many of them."),
+            cells::names(
+                "command",
+                "command",
+                16,
+                true,
+                "Its command line, where that could be read.",
+            ),
+        ],
+        rows: all.iter().map(row).collect(),
+        sorted_by: 3,
+        empty: "",
+    };
+    (!all.is_empty()).then_some(Block::Table(table))
+}
