@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread;
 
 use noise_analysis::{
-    Cause, Culprit, Episode, Level, Outlier, Overview, Remedy, Report, Rule, Time,
+    Beside, Cause, Culprit, Episode, Level, Outlier, Overview, Remedy, Report, Rule, Time,
 };
 use noise_measure::{
     Class, CpuDetours, DETOURS_FORMAT, DETOURS_VERSION, Detour, DetourReport, GapSource, Part,
@@ -156,7 +156,14 @@ fn report(id: u64, name: &str) -> Arc<Report> {
         untracked: Time::default(),
         remedies: vec![Remedy::CpuWeight],
     };
-    Arc::new(Report { id, open: true, also: vec![main.clone()], main, untold: 0 })
+    Arc::new(Report {
+        id,
+        open: true,
+        also: vec![main.clone()],
+        main,
+        untold: 0,
+        beside: Beside::default(),
+    })
 }
 
 fn host() -> Host {

@@ -26,6 +26,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use self::member::Member;
+use super::beside::Beside;
 use super::incident::Change;
 use super::name::Name;
 use super::relation::{
@@ -218,7 +219,8 @@ impl Group {
         let main = episodes.next()?;
         let also: Vec<Episode> = episodes.by_ref().take(LISTED).collect();
         let untold = self.untold + episodes.count() as u64;
-        Some(Report { id: self.id, open: self.is_open(), main, also, untold })
+        let beside = Beside::default();
+        Some(Report { id: self.id, open: self.is_open(), main, also, untold, beside })
     }
 }
 

@@ -13,7 +13,9 @@
 //! windows looks like an incident: allowances for chance are those of independent windows.
 
 mod accused;
+mod advice;
 mod baseline;
+mod beside;
 mod board;
 #[cfg(test)]
 #[path = "../../../tests/src/chance.rs"]
@@ -29,6 +31,7 @@ mod kept;
 mod level;
 mod monitor;
 mod name;
+mod pressed;
 mod relation;
 mod remedy;
 mod report;
@@ -55,7 +58,9 @@ mod properties;
 mod successors;
 
 pub use accused::Party;
+pub use advice::{Advice, advise};
 pub use baseline::Baseline;
+pub use beside::{Beside, IncidentPressure, Parties};
 pub use board::{Board, LEAST_WINDOWS, Overview};
 pub use charge::Charge;
 pub use culprits::{Culprit, Time};
@@ -68,6 +73,7 @@ pub use monitor::{Counts, Monitor};
 pub use name::Name;
 pub use noise_common::charge::Cause;
 pub use noise_common::remedy::Remedy;
+pub use pressed::{PRESSURE_HEADING, pressure_lines};
 pub use remedy::recommended;
 pub use report::{Clock, Episode, Outlier, Report};
 pub use rules::Rule;

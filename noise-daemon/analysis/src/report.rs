@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use noise_model::OutlierRecord;
 
+use super::beside::Beside;
 use super::culprits::{Culprit, Time};
 use super::incident::{Ending, Incident};
 use super::level::Level;
@@ -119,6 +120,9 @@ pub struct Report {
     pub also: Vec<Episode>,
     /// How many more joined it.
     pub untold: u64,
+    /// What the host says beside it.
+    #[serde(flatten)]
+    pub beside: Beside,
 }
 
 impl Report {

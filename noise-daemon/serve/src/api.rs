@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use noise_analysis::{
-    Culprit, Ending, Episode, KeptTrace, Level, Name, Outlier, Remedy, Report, Rule, Time, Watched,
+    Beside, Culprit, Ending, Episode, KeptTrace, Level, Name, Outlier, Remedy, Report, Rule, Time,
+    Watched,
 };
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::ser::Serializer;
@@ -61,6 +62,8 @@ struct WrittenReport<'a> {
     main: WrittenEpisode<'a>,
     also: Vec<WrittenEpisode<'a>>,
     untold: u64,
+    #[serde(flatten)]
+    beside: &'a Beside,
 }
 
 /// One signal of one subject, as it is written.
@@ -121,6 +124,7 @@ impl<'a> From<&'a Report> for WrittenReport<'a> {
             main,
             also: report.also.iter().map(WrittenEpisode::from).collect(),
             untold: report.untold,
+            beside: &report.beside,
         }
     }
 }
@@ -178,7 +182,14 @@ mod tests {
 
     fn report(open: bool, main: Option<Ending>, also: Option<Ending>) -> Report {
         let also = vec![episode("/b", 110, 130, also)];
-        Report { id: 3, open, main: episode("/a", 100, 120, main), also, untold: 0 }
+        Report {
+            id: 3,
+            open,
+            main: episode("/a", 100, 120, main),
+            also,
+            untold: 0,
+            beside: Beside::default(),
+        }
     }
 
     fn written(report: &Report) -> Value {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use noise_analysis::{Ending, Episode, Level, Report, Rule, Time};
+use noise_analysis::{Beside, Ending, Episode, Level, Report, Rule, Time};
 use noise_common::signals::Signal;
 
 /// One of nothing in particular.
@@ -24,5 +24,5 @@ pub fn report(open: bool) -> Arc<Report> {
         untracked: Time::default(),
         remedies: Vec::new(),
     };
-    Arc::new(Report { id: 1, open, main, also: Vec::new(), untold: 0 })
+    Arc::new(Report { id: 1, open, main, also: Vec::new(), untold: 0, beside: Beside::default() })
 }

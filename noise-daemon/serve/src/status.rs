@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use noise_analysis::{Overview, Report};
+use noise_analysis::{Advice, Overview, Report};
 use noise_common::signals::Kind;
 use noise_model::clean::clean;
 use noise_model::units;
@@ -114,7 +114,7 @@ fn incidents(page: &mut String, overview: &Overview) {
     }
     page.push_str(
         "<h2>Incidents</h2><table class=words><tr><th>incident<th>first culprit<th>what was \
-         waited for when it opened",
+         waited for when it opened, what to try first",
     );
     for report in latest {
         let (id, main) = (report.id, &report.main);
@@ -129,13 +129,19 @@ fn incidents(page: &mut String, overview: &Overview) {
             main.start.strftime("%Y-%m-%d %H:%M:%S UTC"),
             escape(culprit),
         );
-        let Some(trace) = overview.trace(id) else { continue };
-        match trace.waits.first() {
-            Some(wait) => {
-                let wait = escape(wait);
-                let _ = write!(page, "{wait} <a href=\"/api/v1/incidents/{id}/path\">path</a>");
+        if let Some(trace) = overview.trace(id) {
+            match trace.waits.first() {
+                Some(wait) => {
+                    let wait = escape(wait);
+                    let _ = write!(page, "{wait} <a href=\"/api/v1/incidents/{id}/path\">path</a>");
+                }
+                None => page.push_str(&escape(&trace.sentence())),
             }
-            None => page.push_str(&escape(&trace.sentence())),
+        }
+        let advice = report.advice();
+        let ready = advice.iter().find(|one| !one.commands.is_empty());
+        for line in ready.into_iter().flat_map(Advice::lines) {
+            let _ = write!(page, "<br><small>{}</small>", escape(&line));
         }
     }
     page.push_str("</table>");

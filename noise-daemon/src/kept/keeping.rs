@@ -383,7 +383,7 @@ mod tests {
     use std::path::Path;
     use std::time::Duration;
 
-    use noise_analysis::{Episode, Level, Rule, Time};
+    use noise_analysis::{Beside, Episode, Level, Rule, Time};
     use noise_common::signals::Signal;
     use tokio::sync::Semaphore;
 
@@ -412,7 +412,7 @@ mod tests {
             untracked: Time::default(),
             remedies: Vec::new(),
         };
-        Report { id, open: true, main, also: Vec::new(), untold: 0 }
+        Report { id, open: true, main, also: Vec::new(), untold: 0, beside: Beside::default() }
     }
 
     const BOUNDS: Bounds = Bounds { incidents: 3, bytes: 1 << 20 };

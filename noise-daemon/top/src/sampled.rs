@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use noise_analysis::{Culprit, Episode, Level, Overview, Remedy, Report, Rule, Time};
+use noise_analysis::{Beside, Culprit, Episode, Level, Overview, Remedy, Report, Rule, Time};
 use noise_common::charge::{Cause, Charged, Resource};
 use noise_common::hist::{BUCKETS, upper_bound_ns};
 use noise_common::signals::Signal;
@@ -113,7 +113,7 @@ fn report() -> Report {
         untracked: Time::default(),
         remedies: vec![Remedy::CpuWeight],
     };
-    Report { id: 3, open: true, main, also: Vec::new(), untold: 0 }
+    Report { id: 3, open: true, main, also: Vec::new(), untold: 0, beside: Beside::default() }
 }
 
 /// The frame of some second of a host with that many cgroups.

@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use noise_analysis::{Culprit, Episode, KeptTrace, Level, Name, Outlier, Report, Time, Watched};
+use noise_analysis::{
+    Culprit, Episode, KeptTrace, Level, Name, Outlier, PRESSURE_HEADING, Report, Time, Watched,
+};
 use noise_model::clean::clean;
 use noise_model::units::{duration, known_duration};
 
@@ -60,7 +62,8 @@ fn block(report: &Report) -> String {
     }
     let _ = writeln!(text, "    {:.3} s excess delay", main.lost_seconds);
     culprits(&mut text, main);
-    remedies(&mut text, main);
+    pressure(&mut text, report);
+    remedies(&mut text, report);
     if !report.also.is_empty() {
         text.push_str("  also disturbed\n");
     }
@@ -135,14 +138,26 @@ fn line(text: &mut String, time: Time, beyond: Option<Time>, name: &str) {
     let _ = writeln!(text, "    {:>16}{beyond:>18}  {name}", cell(time));
 }
 
-fn remedies(text: &mut String, episode: &Episode) {
-    if episode.remedies.is_empty() {
+fn pressure(text: &mut String, report: &Report) {
+    let Some(pressure) = &report.beside.pressure else { return };
+    let _ = writeln!(text, "  {PRESSURE_HEADING}");
+    for line in pressure.lines() {
+        let _ = writeln!(text, "    {}", clean(&line));
+    }
+}
+
+fn remedies(text: &mut String, report: &Report) {
+    let remedies = report.advice();
+    if remedies.is_empty() {
         return;
     }
     text.push_str("  remedies\n");
-    for remedy in episode.remedies.iter().take(SHOWN) {
-        let advice = remedy.advice();
+    for one in remedies.iter().take(SHOWN) {
+        let advice = one.remedy.advice();
         let _ = writeln!(text, "    {}\n      {} {}", advice.setting, advice.effect, advice.cost);
+        for line in one.lines() {
+            let _ = writeln!(text, "      {}", clean(&line));
+        }
     }
 }
 
@@ -158,7 +173,7 @@ fn wait(outlier: &Outlier) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use noise_analysis::{Cause, Ending, Remedy, Rule};
+    use noise_analysis::{Beside, Cause, Ending, Remedy, Rule};
     use noise_common::signals::Signal;
     use noise_model::{OutlierPart, OutlierRecord};
 
@@ -209,7 +224,14 @@ mod tests {
         let mut later = episode("/system.slice/db.service");
         later.end = "2026-11-21T09:41:20Z".parse().unwrap();
         later.seconds = 15.0;
-        let first = Report { id: 3, open: false, main: web.clone(), also: vec![later], untold: 2 };
+        let first = Report {
+            id: 3,
+            open: false,
+            main: web.clone(),
+            also: vec![later],
+            untold: 2,
+            beside: Beside::default(),
+        };
         let unknown = Episode {
             signal: Signal::DirectReclaim.into(),
             subject: "host".into(),
@@ -220,7 +242,14 @@ mod tests {
             before: Level { p50_ns: None, p99_ns: None, mean_ns: None, rate: 0.0, lost: 0.0 },
             ..web
         };
-        let second = Report { id: 4, open: true, main: unknown, also: Vec::new(), untold: 0 };
+        let second = Report {
+            id: 4,
+            open: true,
+            main: unknown,
+            also: Vec::new(),
+            untold: 0,
+            beside: Beside::default(),
+        };
         insta::assert_snapshot!(incidents(&[Arc::new(first), Arc::new(second)], &[]));
         assert_eq!(incidents(&[], &[]), "no incidents\n");
     }
@@ -229,8 +258,14 @@ mod tests {
     fn what_is_taken_is_reported_as_a_share() {
         let mut storm = episode("/a");
         (storm.signal, storm.before.lost, storm.after.lost) = (Watched::Interruption, 0.004, 0.31);
-        let report =
-            Report { id: 1, open: true, main: storm.clone(), also: vec![storm], untold: 0 };
+        let report = Report {
+            id: 1,
+            open: true,
+            main: storm.clone(),
+            also: vec![storm],
+            untold: 0,
+            beside: Beside::default(),
+        };
         let text = incidents(&[Arc::new(report)], &[]);
         assert!(text.contains("    taken          0.4 %  ->      31.0 %\n"), "{text}");
         assert!(text.contains("    interruption of /a: taken 0.4 % -> 31.0 %\n"), "{text}");
@@ -239,7 +274,14 @@ mod tests {
 
     #[test]
     fn what_was_kept_is_reported_below_it() {
-        let report = Report { id: 3, open: true, main: episode("/a"), also: Vec::new(), untold: 0 };
+        let report = Report {
+            id: 3,
+            open: true,
+            main: episode("/a"),
+            also: Vec::new(),
+            untold: 0,
+            beside: Beside::default(),
+        };
         let without = KeptTrace::without(3, report.main.start, "the disk is full");
         let kept = KeptTrace {
             waits: vec!["web\u{1b} 7 waited 3 ms".into()],
@@ -263,7 +305,14 @@ mod tests {
         (calm.ending, goes_on.ending) = (Some(Ending::Over), None);
         goes_on.end = "2026-11-21T09:42:02.5Z".parse().unwrap();
         goes_on.culprits = vec![culprit("/other", Cause::Foreign, 3.0, 0.75)];
-        let report = Report { id: 1, open: true, main: calm, also: vec![goes_on], untold: 0 };
+        let report = Report {
+            id: 1,
+            open: true,
+            main: calm,
+            also: vec![goes_on],
+            untold: 0,
+            beside: Beside::default(),
+        };
         let text = incidents(&[Arc::new(report)], &[]);
         assert!(text.starts_with("#1  2026-11-21 09:41:02.500 UTC, 60.0 s, open\n"), "{text}");
         assert!(text.contains("  cgroup_runqueue_wait of /a, calm now\n"), "{text}");
@@ -275,7 +324,14 @@ mod tests {
     fn names_do_not_steer_the_terminal() {
         let mut hostile = episode("/a\u{1b}[2J\n#9");
         hostile.culprits[0].culprit = "\u{9b}31m".into();
-        let report = Report { id: 1, open: true, main: hostile, also: Vec::new(), untold: 0 };
+        let report = Report {
+            id: 1,
+            open: true,
+            main: hostile,
+            also: Vec::new(),
+            untold: 0,
+            beside: Beside::default(),
+        };
         let text = incidents(&[Arc::new(report)], &[]);
         assert!(!text.chars().any(|char| char.is_control() && char != '\n'), "{text}");
         assert!(!text.contains("\n#9"), "{text}");

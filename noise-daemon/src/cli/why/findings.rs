@@ -1,13 +1,15 @@
 //! What a stretch of events and a daemon's frames say of one victim, as one document.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
-use noise_analysis::{Culprit as Accused, Remedy, Time, Watched, recommended};
+use noise_analysis::{Advice, Culprit as Accused, Remedy, Time, Watched, advise, recommended};
 use noise_common::charge::{CHARGE_CAUSES, Cause};
 use noise_common::signals::Signal;
 use noise_compare::comparison::Comparison;
-use noise_host::resolve::cgroup::Identity;
 use noise_model::clean::{as_text, clean};
+use noise_model::pressure::Pressure;
+use noise_model::setup::Setup;
 use noise_paths::account::{Account, Accountant, Interruption, Member, Pause, Spread};
 use noise_paths::blame::Blame;
 use noise_paths::build::Waker;
@@ -21,6 +23,7 @@ use noise_trace::threads::Threads;
 use serde::Serialize;
 
 use super::around::Around;
+use super::idle::Idle;
 use super::stretch::Stretch;
 use super::target::Target;
 
@@ -55,14 +58,15 @@ pub struct Blamed {
 /// Something that can be done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Advised {
-    /// Its name.
-    pub remedy: Remedy,
     /// Where it is set.
     pub setting: &'static str,
     /// What it does.
     pub effect: &'static str,
     /// What it costs.
     pub cost: &'static str,
+    /// How the host is set up now, and commands that do it.
+    #[serde(flatten)]
+    pub advice: Advice,
 }
 
 /// Whom it is about.
@@ -114,6 +118,8 @@ pub struct Findings {
     /// What the daemon knows beside the events.
     #[serde(flatten)]
     pub around: Around,
+    /// Pressure of its cgroup; `None` where it has none.
+    pub pressure: Option<Pressure>,
     /// What can be done.
     pub remedies: Vec<Advised>,
     /// The critical paths of the longest waits, or of the executions that are asked for.
@@ -124,6 +130,9 @@ pub struct Findings {
     /// Whether executions are asked for.
     #[serde(skip)]
     pub is_asked: bool,
+    /// How much of the time each CPU was idle.
+    #[serde(skip)]
+    pub idle: Vec<(u32, f64)>,
 }
 
 /// What is known of the host beside the events.
@@ -134,6 +143,8 @@ pub struct Known<'a> {
     pub runs: &'a dyn Fn(i32) -> bool,
     /// The path of the cgroup that a thread is in.
     pub cgroup: &'a dyn Fn(i32) -> Option<&'a [u8]>,
+    /// The label of a cgroup's path.
+    pub label: &'a dyn Fn(&Path) -> String,
 }
 
 /// Goes over a stretch: once for the account and the graph, once for who had the CPUs.
@@ -151,11 +162,13 @@ pub fn find_out(
     let mut accountant = Accountant::new(select, Waker::Waking, Begin::Waking, from_ns, to_ns);
     let mut finders: Vec<Option<Finder>> =
         wanted.iter().map(|(_, wanted)| Finder::new(wanted, 0)).collect();
+    let mut idle = Idle::new(from_ns, to_ns);
     for record in stretch.reader() {
         let event = record.event();
         if event.time_ns > to_ns {
             break;
         }
+        idle.follow(&event);
         accountant.follow(&event);
         for finder in finders.iter_mut().flatten() {
             finder.follow(&record, &event, accountant.builder());
@@ -201,10 +214,12 @@ pub fn find_out(
         culprits,
         threads: account.members,
         around: Around::default(),
+        pressure: None,
         remedies: Vec::new(),
         executions: paths,
         against: None,
         is_asked: !wanted.is_empty(),
+        idle: idle.parts(),
     })
 }
 
@@ -329,7 +344,7 @@ fn cause(culprit: &Culprit, account: &Account, known: &Known<'_>) -> Cause {
 fn label(known: &Known<'_>, threads: &Threads, tid: i32) -> Option<String> {
     let path = (known.cgroup)(tid).or_else(|| threads.cgroup(tid))?;
     let path = as_text(path).into_owned();
-    Some(clean(&Identity::of(path).label).into_owned())
+    Some(clean(&(known.label)(Path::new(&path))).into_owned())
 }
 
 /// All culprits of waits, the longest first.
@@ -393,8 +408,15 @@ impl Findings {
         self.throttled_by_events_ns() == 0 && self.throttled_ns() > self.waits.sum_ns / 10
     }
 
-    /// Finds what helps: against those that it waited for, against interrupts, and what open incidents say.
-    pub fn advise(&mut self) {
+    /// The first other cgroup's thread that had the CPUs that it waited for.
+    pub fn foreign(&self) -> Option<&Blamed> {
+        let of = |one: &&Blamed| one.state == "waiting_cpu" && one.cause == Cause::Foreign.name();
+        self.culprits.iter().find(of)
+    }
+
+    /// Finds what helps: against those that it waited for, against interrupts, and what open incidents say; of it what
+    /// applies as the host is set up.
+    pub fn advise(&mut self, setup: &Setup) {
         let mut remedies: Vec<Remedy> = Vec::new();
         let span_ns = self.span_ns.max(1);
         let throttled = self.throttled_ns();
@@ -416,18 +438,17 @@ impl Findings {
         for report in self.around.incidents.iter().filter(|report| report.open) {
             remedies.extend(report.main.remedies.iter().copied());
         }
+        let mut once = Vec::new();
         for remedy in remedies {
-            if self.remedies.iter().any(|known| known.remedy == remedy) {
-                continue;
+            if !once.contains(&remedy) {
+                once.push(remedy);
             }
-            let advice = remedy.advice();
-            self.remedies.push(Advised {
-                remedy,
-                setting: advice.setting,
-                effect: advice.effect,
-                cost: advice.cost,
-            });
         }
+        let advised = |advice: Advice| {
+            let words = advice.remedy.advice();
+            Advised { setting: words.setting, effect: words.effect, cost: words.cost, advice }
+        };
+        self.remedies = advise(&once, setup).into_iter().map(advised).collect();
     }
 }
 

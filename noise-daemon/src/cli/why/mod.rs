@@ -3,21 +3,30 @@
 
 mod around;
 mod findings;
+mod idle;
 mod known;
 mod page;
 mod stretch;
 mod target;
 
+use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use jiff::Timestamp;
+use noise_common::charge::Cause;
 use noise_common::store::event::USUAL_CLASSES;
 use noise_compare::comparison::Settings;
 use noise_host::kernel::{Sight, monotonic_ns, other_daemon_runs};
+use noise_host::resolve::cgroup::NodeNames;
+use noise_host::setup::{Meeting, SetupReader};
+use noise_model::clean::clean;
+use noise_model::pressure::{Pressure, PressureReading};
 use noise_model::units::count;
 use noise_paths::document::Traced;
 use noise_paths::execution::Wanted;
@@ -103,12 +112,14 @@ struct Daemon<'a> {
     found: Frame,
 }
 
-/// How things were at the begin and the end of the stretch, as far as a daemon knows.
+/// How things were at the begin and the end of the stretch, as far as a daemon and the victim's cgroup say.
 #[derive(Default)]
 struct Frames {
     /// Where the stretch began after it was asked.
     first: Option<Frame>,
     last: Option<Frame>,
+    /// Where the stretch began after it was read.
+    pressure: Option<PressureReading>,
 }
 
 /// The daemon that the user named, or the one of this host, if there is one.
@@ -159,6 +170,7 @@ fn watched(
     daemon: Option<&Daemon<'_>>,
     length: Duration,
     (host, dump): (&mut Host, &mut Dump),
+    pressure: &dyn Fn() -> Option<PressureReading>,
     frames: &mut Frames,
 ) -> Result<Stretch, CommandError> {
     let stop = interrupt::flag()?;
@@ -176,6 +188,7 @@ fn watched(
     let over = || stop.load(Ordering::Relaxed);
     let now = || daemon.and_then(|daemon| frame(daemon.socket).ok());
     frames.first = now();
+    frames.pressure = pressure();
     let mut stretch = stretch::next(&mut *supply, dump, host, length, over)?;
     frames.last = now();
     stretch.source = source;
@@ -289,6 +302,9 @@ fn findings(
     let mut host = Host::new();
     let mut dump = host.dump();
     let mut frames = Frames::default();
+    let reader = SetupReader::of_host();
+    let path = target.cgroup.as_ref().map(PathBuf::from);
+    let pressure = || path.as_ref().map(|path| reader.pressure(path, monotonic_ns()));
     let stretch = match (daemon, args.next) {
         (Some(daemon), None) => {
             let is_asked = args.last.is_some() || args.since.is_some();
@@ -296,16 +312,19 @@ fn findings(
         }
         (_, next) => {
             let length = next.unwrap_or(USUAL_NEXT);
-            watched(daemon, length, (&mut host, &mut dump), &mut frames)?
+            watched(daemon, length, (&mut host, &mut dump), &pressure, &mut frames)?
         }
     };
+    let now = pressure();
     let threads = dump.threads.iter();
     let is_kernel = |ppid: i32, tid: i32| ppid == KTHREADD || tid == KTHREADD;
     let kernel = threads.filter(|thread| is_kernel(thread.ppid, thread.tid));
     let kernel: BTreeSet<i32> = kernel.map(|thread| thread.tid).collect();
     let cgroups = Cgroups::of(&dump);
     let cgroup = |tid| cgroups.get(tid);
-    let known = Known { kernel: &kernel, runs: &runs, cgroup: &cgroup };
+    let nodes = RefCell::new(NodeNames::of_host());
+    let label = |path: &Path| nodes.borrow_mut().identity(path, Instant::now()).label;
+    let known = Known { kernel: &kernel, runs: &runs, cgroup: &cgroup, label: &label };
     let mut found = find_out(&stretch, target, &args.executions, &known)?;
     if let Some(daemon) = daemon {
         let last = frames.last.as_ref().unwrap_or(&daemon.found);
@@ -314,7 +333,23 @@ fn findings(
         let known = known::ask(daemon.socket, &target.labels, first.is_none().then_some(since_ns));
         found.around = Around::of(&target.labels, first, last, known);
     }
-    found.advise();
+    found.pressure = now.map(|now| Pressure::of(frames.pressure.as_ref(), &now));
+    let culprit = found.foreign().map(|culprit| culprit.tid);
+    let culprit_path =
+        culprit.and_then(|tid| cgroups.get(tid)).map(OsStr::from_bytes).map(Path::new);
+    let tid = |tid: i32| u32::try_from(tid).ok();
+    let interrupts = found.interrupted.iter().filter(|one| one.cause == Cause::Hardirq.name());
+    let interrupt = interrupts.map(|one| clean(&one.source).into_owned()).next();
+    let meeting = Meeting {
+        victim: path.as_deref(),
+        culprit: culprit_path,
+        victim_tid: found.threads.first().and_then(|first| tid(first.tid)),
+        culprit_tid: culprit.and_then(tid),
+        interrupt: interrupt.as_deref(),
+        ..Meeting::default()
+    };
+    let setup = reader.setup(&meeting, found.idle.clone());
+    found.advise(&setup);
     Ok((found, stretch))
 }
 

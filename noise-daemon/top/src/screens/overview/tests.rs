@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use noise_analysis::{Episode, Level, Report, Rule, Time};
+use noise_analysis::{Beside, Episode, Level, Report, Rule, Time};
 
 use super::*;
 use crate::generated::{Made, history, read, row};
@@ -51,6 +51,7 @@ fn busy() -> History {
         main: episode(Signal::CgroupRunqueueWait, "/a"),
         also: vec![also],
         untold: 0,
+        beside: Beside::default(),
     }));
     history([
         Made::new(1).stolen(0, 300_000_000).stolen(1, 100_000_000).page_faults("minor", 1_000),
