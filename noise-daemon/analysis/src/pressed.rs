@@ -7,7 +7,7 @@ use super::beside::IncidentPressure;
 
 /// What the lines of one reading, or of two, are headed by.
 pub const PRESSURE_HEADING: &str =
-    "pressure of its cgroup (PSI; part of the last 10 s, time in all)";
+    "pressure of its cgroup (PSI): average of 10 s, time waited";
 
 fn stalled(now: &Stalled, earlier: Option<&Stalled>, span_ns: Option<u64>) -> String {
     let average = |stalled: &Stalled| share(stalled.avg10_percent / 100.0);
