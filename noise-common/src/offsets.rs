@@ -115,6 +115,7 @@ macro_rules! for_each_fact {
             ARG_DROP_REASON "Index of kfree_skb's reason argument, MISSING before 5.17.";
             CPU_CSS "Offset in css_set of the cpu controller's state, where it has a hierarchy of its own (version 1), else MISSING.";
             BOTH_TREES "1 where a task counts for its cgroup of version 2, and only in the root of that for the one of the cpu controller; else MISSING.";
+            CPUS "Entries of the array of CPUs.";
             WAITS_MASK "Entries of the table of waits, less one: a power of two, less one.";
             CALLS_MASK "Entries of the table of threads in calls, less one: a power of two, less one.";
             WATCHED_PID "The process or thread that is kept apart from the others of its cgroup; MISSING = none.";

@@ -495,7 +495,7 @@ fn shown(beside: &Beside<'_>, place: &Found, row: usize, normal_execution: usize
         let Some(stretch) = own.get(column.stretch) else { continue };
         for part in path.get(stretch.first..stretch.end).unwrap_or_default() {
             let ns = part.to_ns.saturating_sub(part.from_ns);
-            if stretch.is_own == place.is_own && ns > main_ns {
+            if ns > main_ns {
                 (main, main_ns) = ((part.tid, part.comm.as_str()), ns);
             }
             for culprit in &part.culprits {

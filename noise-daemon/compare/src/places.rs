@@ -7,8 +7,8 @@
 //! difference of the whole times in that state, exactly.
 //!
 //! A column is odd where few normal executions have that state, or where they are not so long in it. Odd ones
-//! of a state are one place where all between them is odd, too, or next to nothing. One that lost next to nothing beside the
-//! worst is none.
+//! of a state, all of the own thread or all of others, are one place where all between them is odd, too, or next to
+//! nothing. One that lost next to nothing beside the worst is none.
 
 mod counted;
 
@@ -54,14 +54,14 @@ pub struct Column {
     pub is_odd: bool,
 }
 
-/// Odd columns of one state that belong together.
+/// Odd columns of one state that belong together, all of the own thread or all of others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
     /// The columns, in order.
     pub columns: Vec<Column>,
     /// The state: its place among all.
     pub state: usize,
-    /// Whether that in which most is lost is the own thread's.
+    /// Whether they are the own thread's.
     pub is_own: bool,
     /// From the first column's begin on, nanoseconds.
     pub from_ns: u64,
@@ -160,7 +160,14 @@ impl Beside<'_> {
         };
         let counted = self.counted();
         let place = |columns: &[Column]| place(own, columns, &counted);
-        let mut places: Vec<Place> = odd.chunk_by(are_one).filter_map(place).collect();
+        let (own_time, others): (Vec<Column>, Vec<Column>) = odd
+            .into_iter()
+            .partition(|column| own.get(column.stretch).is_some_and(|stretch| stretch.is_own));
+        let mut places: Vec<Place> = [own_time, others]
+            .iter()
+            .flat_map(|odd| odd.chunk_by(are_one))
+            .filter_map(place)
+            .collect();
         places.sort_by(|one, other| {
             other.lost_ns().total_cmp(&one.lost_ns()).then(one.from_ns.cmp(&other.from_ns))
         });
@@ -186,8 +193,7 @@ impl Beside<'_> {
 fn place(own: &[Stretch], columns: &[Column], counted: &[Vec<Option<u64>>]) -> Option<Place> {
     let stretch_of = |column: &Column| own.get(column.stretch);
     let (first, last) = (stretch_of(columns.first()?)?, stretch_of(columns.last()?)?);
-    let worst = columns.iter().rev().max_by(|one, other| one.lost_ns.total_cmp(&other.lost_ns))?;
-    let Stretch { state, is_own, .. } = *stretch_of(worst)?;
+    let Stretch { state, is_own, .. } = *first;
     let of = |normal: &[Option<u64>]| {
         columns.iter().filter_map(|column| ns_of(normal, column.stretch)).collect::<Vec<u64>>()
     };

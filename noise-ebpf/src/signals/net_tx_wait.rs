@@ -12,7 +12,7 @@ use noise_common::loss::Loss;
 use noise_common::queue::QueueWait;
 use noise_common::signals::Signal;
 
-use crate::kernel::{Access, Interface, Skb};
+use crate::kernel::{Access, CPUS, Interface, Skb};
 use crate::maps::{
     NOISE_CPUS, NOISE_PACKETS, NOISE_SPILLED, drop_event, insert_or_drop, record_keyed, trusts,
 };
@@ -65,8 +65,8 @@ fn find(address: u64, found: &mut PacketTimes) -> bool {
     {
         *found = aside;
     }
-    for cpu in 0..MOST_CPUS {
-        // As many as the host has.
+    // Not a step more: the verifier follows each.
+    for cpu in 0..MOST_CPUS.min(CPUS.load()) {
         let Some(state) = NOISE_CPUS.get_ptr_mut(cpu) else { break };
         // SAFETY: the pointer is an entry of the array. Where that CPU queues another packet at this
         // very moment, one of the two goes unmatched and is counted as such.

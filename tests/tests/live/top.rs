@@ -335,7 +335,7 @@ fn small_terminals() -> Result<Verdict> {
     terminal.resize(40, 10)?;
     terminal.wait_for("a notice", |screen| screen.contains("needs 60x16"))?;
     terminal.resize(140, 45)?;
-    terminal.wait_for_words(&["runqueue_wait", "net_rx_wait"])?;
+    terminal.wait_for_words(&["runqueue_wait", "context_switch"])?;
     terminal.press(&["q"])?;
     ended_well(&terminal)?;
     Ok(Verdict::Passed)

@@ -147,6 +147,8 @@ proptest! {
         }
         for place in &places {
             prop_assert!(place.lost_ns() > 0.0 && place.from_ns < place.to_ns);
+            let is_own = |column: &Column| beside.stretches[0][column.stretch].is_own;
+            prop_assert!(place.columns.iter().all(|column| is_own(column) == place.is_own));
             prop_assert!(place.from_ns >= all[0].from_ns && place.to_ns <= all[0].to_ns);
         }
     }

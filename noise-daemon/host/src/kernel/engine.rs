@@ -414,6 +414,7 @@ fn load_object(
         if let Some(watched) = &options.watched {
             loader.override_global("WATCHED_PID", watched, false);
         }
+        loader.override_global("CPUS", &sizes.cpus, false);
         loader.override_global("WAITS_MASK", &waits_mask, false);
         loader.override_global("CALLS_MASK", &calls_mask, false);
         loader.override_global("AYA_LOG_LEVEL", &log_level, false);

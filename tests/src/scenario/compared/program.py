@@ -61,6 +61,7 @@ class Convoy:
 
     def __init__(self, lock):
         self.lock, self.asked = lock, [threading.Semaphore(0) for _ in range(CONVOY)]
+        self.are_done = threading.Semaphore(0)
         for asked in self.asked:
             threading.Thread(target=self.work, args=[asked], daemon=True).start()
 
@@ -70,6 +71,7 @@ class Convoy:
             for _ in range(TURNS):
                 with self.lock:
                     hashlib.sha256(DATA)
+            self.are_done.release()
 
 
 class Program:
@@ -128,6 +130,9 @@ class Program:
             time.sleep(NAP)
             with self.lock:
                 add_up(OWN)
+        # Whoever still hashes beside the next step slows it down on the same core.
+        for _ in self.convoy.asked:
+            self.convoy.are_done.acquire()
 
 
 def main():

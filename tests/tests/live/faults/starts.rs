@@ -133,7 +133,7 @@ pub(crate) fn limit(resource: u32, limit: u64) -> std::io::Result<()> {
 }
 
 fn too_few_descriptors() -> Result<Verdict> {
-    let limits = [8, 24, 80, 160];
+    let limits = [8, 24, 80, 160, 256];
     tried("descriptors", &limits, &["descriptors", "LimitNOFILE"], |most| {
         limit(libc::RLIMIT_NOFILE, most)
     })
