@@ -267,6 +267,29 @@ fn move_to(culprit: &CgroupSetup, to: &CpuList, online: &CpuList) -> Vec<String>
     }
 }
 
+/// Where the files of a controller are.
+struct Files<'a> {
+    folder: &'a String,
+    version: u8,
+    /// The parent that has to hand the controller down first.
+    hand_down: Option<(&'a String, &'static str)>,
+}
+
+impl<'a> Files<'a> {
+    /// Those of a controller of that name; `None` where there is none.
+    fn of(controller: &'a Controller, name: &'static str) -> Option<Self> {
+        match controller {
+            Controller::On { folder, version } => {
+                Some(Self { folder, version: *version, hand_down: None })
+            }
+            Controller::Off { folder, parent } => {
+                Some(Self { folder, version: 2, hand_down: Some((parent, name)) })
+            }
+            Controller::Missing => None,
+        }
+    }
+}
+
 /// A quota in the ways that it is written.
 fn quota_change<'a>(
     cpus_hundredths: u64,
@@ -275,11 +298,7 @@ fn quota_change<'a>(
 ) -> Option<Change<'a>> {
     const PERIOD_US: u64 = 100_000;
     let quota_us = cpus_hundredths * PERIOD_US / 100;
-    let (folder, version, hand_down) = match controller {
-        Controller::On { folder, version } => (folder, *version, None),
-        Controller::Off { folder, parent } => (folder, 2, Some((parent, "cpu"))),
-        Controller::Missing => return None,
-    };
+    let Files { folder, version, hand_down } = Files::of(controller, "cpu")?;
     let (file, value) = match version {
         1 => ("cpu.cfs_quota_us", quota_us.to_string()),
         _ => ("cpu.max", format!("{quota_us} {PERIOD_US}")),
@@ -331,22 +350,15 @@ fn raise_quota(setup: &Setup) -> Option<Verdict> {
     Some(Verdict::Applies { now, commands: Change { words, ..change }.commands(limited) })
 }
 
-/// The folder of a culprit's files for disks, and the parent that does not hand them down.
-fn io_files(culprit: &CgroupSetup) -> Option<(&String, u8, Option<(&String, &'static str)>)> {
-    match &culprit.io {
-        Controller::On { folder, version } => Some((folder, *version, None)),
-        Controller::Off { folder, parent } => Some((folder, 2, Some((parent, "io")))),
-        Controller::Missing => None,
-    }
-}
-
 fn io_weight(setup: &Setup) -> Option<Verdict> {
     let culprit = setup.culprit.as_ref()?;
     let is_weighed = |disk: &DiskSetup| disk.has_cost || disk.scheduler.as_deref() == Some("bfq");
     if setup.disk.as_ref().is_some_and(|disk| !is_weighed(disk)) {
         return Some(Verdict::Out);
     }
-    let Some((folder, version, hand_down)) = io_files(culprit) else { return Some(Verdict::Out) };
+    let Some(Files { folder, version, hand_down }) = Files::of(&culprit.io, "io") else {
+        return Some(Verdict::Out);
+    };
     let other = setup.victim.as_ref().and_then(|victim| victim.io_weight);
     if is_lower(other, culprit.io_weight) {
         return Some(Verdict::Out);
@@ -370,7 +382,9 @@ fn io_weight(setup: &Setup) -> Option<Verdict> {
 
 fn io_max(setup: &Setup) -> Option<Verdict> {
     let (culprit, disk) = (setup.culprit.as_ref()?, setup.disk.as_ref()?);
-    let Some((folder, version, hand_down)) = io_files(culprit) else { return Some(Verdict::Out) };
+    let Some(Files { folder, version, hand_down }) = Files::of(&culprit.io, "io") else {
+        return Some(Verdict::Out);
+    };
     let is_limited = |line: &String| line.split(' ').next() == Some(&disk.numbers);
     if culprit.io_max.iter().any(is_limited) {
         return Some(Verdict::Out);

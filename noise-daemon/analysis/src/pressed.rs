@@ -6,8 +6,7 @@ use noise_model::units::{duration, share};
 use super::beside::IncidentPressure;
 
 /// What the lines of one reading, or of two, are headed by.
-pub const PRESSURE_HEADING: &str =
-    "pressure of its cgroup (PSI): average of 10 s, time waited";
+pub const PRESSURE_HEADING: &str = "pressure of its cgroup (PSI): average of 10 s, time waited";
 
 fn stalled(now: &Stalled, earlier: Option<&Stalled>, span_ns: Option<u64>) -> String {
     let average = |stalled: &Stalled| share(stalled.avg10_percent / 100.0);

@@ -165,6 +165,9 @@ fn incident(mut value: Value) -> serde_json::Result<Report> {
 
 #[cfg(test)]
 mod tests {
+    use noise_analysis::{Advice, IncidentPressure};
+    use noise_model::pressure::Pressure;
+
     use super::*;
     use crate::made;
 
@@ -180,6 +183,15 @@ mod tests {
         }
     }
 
+    fn beside() -> Beside {
+        let opening =
+            Pressure { unavailable: vec!["PSI is off".to_owned()], ..Pressure::default() };
+        let latest = Some(Pressure { span_ns: Some(7), ..opening.clone() });
+        let advice = vec![Advice::plain(Remedy::CpuWeight)];
+        let pressure = Some(IncidentPressure { opening, latest });
+        Beside { pressure, advice: Some(advice) }
+    }
+
     fn report(open: bool, main: Option<Ending>, also: Option<Ending>) -> Report {
         let also = vec![episode("/b", 110, 130, also)];
         Report {
@@ -188,7 +200,7 @@ mod tests {
             main: episode("/a", 100, 120, main),
             also,
             untold: 0,
-            beside: Beside::default(),
+            beside: beside(),
         }
     }
 
@@ -227,6 +239,11 @@ mod tests {
             let read: IncidentsDocument = serde_json::from_str(&text).unwrap();
             assert_eq!(read.incidents[0].lasted(), document.incidents[0].lasted());
             assert_eq!(serde_json::to_string(&read).unwrap(), text);
+            assert_eq!(read.incidents[0].beside, beside());
+            let value: Value = serde_json::from_str(&text).unwrap();
+            let pressure = &value["incidents"][0]["pressure"]["latest"];
+            // What is not known is no number.
+            assert!(pressure["cpu"].is_null() && pressure["span_ns"] == 7, "{pressure}");
         }
     }
 
@@ -234,7 +251,9 @@ mod tests {
     fn what_an_older_noised_answers_is_read() {
         let older = report(true, None, Some(Ending::Over));
         let mut value = serde_json::to_value(&older).unwrap();
-        value.as_object_mut().unwrap().remove("seconds");
+        for newer in ["seconds", "pressure", "advice"] {
+            value.as_object_mut().unwrap().remove(newer);
+        }
         let read = incident(value).unwrap();
         assert_eq!(read.main.disturbed_seconds(), 20.0);
         assert_eq!((read.lasted(), read.main.is_active()), (30.0, true));

@@ -200,7 +200,7 @@ pub fn page(host: &Host, model: &Model, overview: &Overview) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use noise_analysis::KeptTrace;
+    use noise_analysis::{KeptTrace, Remedy};
     use noise_common::charge::{Cause, Charged, Resource};
     use noise_common::signals::{SIGNALS, Signal};
     use noise_model::{Builder, Interference, Sample};
@@ -229,6 +229,22 @@ mod tests {
         for inline in ["<style", "<script>", " style=", " onload=", "javascript:"] {
             assert!(!page.contains(inline), "{inline}: {page}");
         }
+    }
+
+    #[test]
+    fn what_to_try_first_is_shown() {
+        let mut report = std::sync::Arc::unwrap_or_clone(crate::made::report(true));
+        let ready = Advice {
+            remedy: Remedy::CpuWeight,
+            now: Some("x<y".to_owned()),
+            commands: vec!["echo 1 > /a&b".to_owned()],
+        };
+        report.beside.advice = Some(vec![Advice::plain(Remedy::HugePages), ready]);
+        let overview = Overview { incidents: vec![report.into()], ..Overview::default() };
+        let model = Builder::default().model_after(Sample::default());
+        let page = page(&Host::default(), &model, &overview);
+        let shown = "<br><small>now: x&lt;y</small><br><small># echo 1 &gt; /a&amp;b</small>";
+        assert!(page.contains(shown), "{page}");
     }
 
     #[test]

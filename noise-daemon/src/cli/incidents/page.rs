@@ -173,8 +173,9 @@ fn wait(outlier: &Outlier) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use noise_analysis::{Beside, Cause, Ending, Remedy, Rule};
+    use noise_analysis::{Advice, Beside, Cause, Ending, IncidentPressure, Remedy, Rule};
     use noise_common::signals::Signal;
+    use noise_model::pressure::{Pressure, ResourcePressure, Stalled};
     use noise_model::{OutlierPart, OutlierRecord};
 
     fn culprit(culprit: &str, cause: Cause, seconds: f64, share: f64) -> Culprit<Arc<str>> {
@@ -218,6 +219,28 @@ mod tests {
         }
     }
 
+    /// What the host says beside it: of its remedies, one applies.
+    fn beside() -> Beside {
+        let stalled = |avg10_percent, stalled_ms| Stalled { avg10_percent, stalled_ms };
+        let pressure = |some, full| Pressure {
+            cpu: Some(ResourcePressure { some, full: Some(full) }),
+            unavailable: vec!["its CPU quota is not known: it has no cpu controller".to_owned()],
+            ..Pressure::default()
+        };
+        let opening = pressure(stalled(12.5, None), stalled(0.0, None));
+        let latest = Pressure {
+            span_ns: Some(13_000_000_000),
+            ..pressure(stalled(80.1, Some(9_940.0)), stalled(0.0, Some(0.0)))
+        };
+        let advice = Advice {
+            remedy: Remedy::CpuWeight,
+            now: Some("cpu.weight is 100 of backup.service and 100 of web.service".to_owned()),
+            commands: vec!["systemctl set-property backup.service CPUWeight=20".to_owned()],
+        };
+        let pressure = IncidentPressure { opening, latest: Some(latest) };
+        Beside { pressure: Some(pressure), advice: Some(vec![advice]) }
+    }
+
     #[test]
     fn incidents_are_printed_as_agreed() {
         let web = episode("/system.slice/web.service");
@@ -230,7 +253,7 @@ mod tests {
             main: web.clone(),
             also: vec![later],
             untold: 2,
-            beside: Beside::default(),
+            beside: beside(),
         };
         let unknown = Episode {
             signal: Signal::DirectReclaim.into(),
