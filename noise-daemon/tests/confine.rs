@@ -164,7 +164,7 @@ fn attempts(folder: &Path, state: &Path) -> Vec<(&'static str, bool, io::Result<
         ("start a thread", true, in_a_thread),
         ("list a folder", true, fs::read_dir(folder.join(LISTED)).map(drop)),
         ("read what is listed", false, fs::read(folder.join(LISTED).join("file")).map(drop)),
-        ("list another folder", false, fs::read_dir(&folder).map(drop)),
+        ("list another folder", false, fs::read_dir(folder).map(drop)),
         ("read another file", false, fs::read(folder.join("secret")).map(drop)),
         ("read a password file", false, fs::read("/etc/shadow").map(drop)),
         ("write elsewhere", false, fs::write(folder.join("file"), "x")),

@@ -1,7 +1,5 @@
 //! IO: how threads are scheduled, and how idle CPUs are.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
 
 use noise_model::cpulist::CpuList;
@@ -13,8 +11,7 @@ const FIRST_LINE: u64 = 32;
 
 /// The first process of a cgroup, by the begin of its file: that may list very many.
 pub fn first_process(folder: &Path) -> Option<u32> {
-    let mut begin = Vec::new();
-    File::open(folder.join("cgroup.procs")).ok()?.take(FIRST_LINE).read_to_end(&mut begin).ok()?;
+    let begin = procfs::begin(folder.join("cgroup.procs"), FIRST_LINE).ok()?;
     let line = begin.split(|byte| *byte == b'\n').next()?;
     // 0 is a process of another namespace.
     std::str::from_utf8(line).ok()?.parse().ok().filter(|pid| *pid > 0)

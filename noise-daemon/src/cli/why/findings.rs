@@ -1,7 +1,7 @@
 //! What a stretch of events and a daemon's frames say of one victim, as one document.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use noise_analysis::{Advice, Culprit as Accused, Remedy, Time, Watched, advise, recommended};
 use noise_common::charge::{CHARGE_CAUSES, Cause};
@@ -36,6 +36,8 @@ const MOST_EXECUTIONS: usize = 1000;
 const MOST_CULPRITS: usize = 1000;
 /// Least part of the time that is worth a remedy.
 const LEAST_PART: f64 = 0.01;
+/// Least part of the waits of a cgroup whose settings are looked at.
+const LEAST_CULPRIT: f64 = 0.1;
 
 /// Who had what the victim waited for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -53,6 +55,9 @@ pub struct Blamed {
     pub cause: &'static str,
     /// For how long.
     pub ns: u64,
+    /// The path of its cgroup.
+    #[serde(skip)]
+    pub path: Option<PathBuf>,
 }
 
 /// Something that can be done.
@@ -340,11 +345,10 @@ fn cause(culprit: &Culprit, account: &Account, known: &Known<'_>) -> Cause {
     }
 }
 
-/// The label of a thread's cgroup: the one that it is in; of one that has ended, the one that it was created in.
-fn label(known: &Known<'_>, threads: &Threads, tid: i32) -> Option<String> {
+/// The path of a thread's cgroup: the one that it is in; of one that has ended, the one that it was created in.
+fn path_of(known: &Known<'_>, threads: &Threads, tid: i32) -> Option<PathBuf> {
     let path = (known.cgroup)(tid).or_else(|| threads.cgroup(tid))?;
-    let path = as_text(path).into_owned();
-    Some(clean(&(known.label)(Path::new(&path))).into_owned())
+    Some(PathBuf::from(as_text(path).into_owned()))
 }
 
 /// All culprits of waits, the longest first.
@@ -358,13 +362,10 @@ fn culprits(waits: &[Traced], account: &Account, known: &Known<'_>) -> Vec<Blame
             *sum = sum.saturating_add(culprit.ns);
         }
     }
-    let blamed = |((state, tid, comm, cause), ns): ((_, i32, String, Cause), u64)| Blamed {
-        state,
-        tid,
-        comm,
-        cgroup: label(known, &account.threads, tid).filter(|_| tid > 0),
-        cause: cause.name(),
-        ns,
+    let blamed = |((state, tid, comm, cause), ns): ((_, i32, String, Cause), u64)| {
+        let path = path_of(known, &account.threads, tid).filter(|_| tid > 0);
+        let cgroup = path.as_ref().map(|path| clean(&(known.label)(path)).into_owned());
+        Blamed { state, tid, comm, cgroup, cause: cause.name(), ns, path }
     };
     let mut culprits: Vec<_> = sums.into_iter().map(blamed).collect();
     culprits.sort_by(|one, other| other.ns.cmp(&one.ns).then(one.tid.cmp(&other.tid)));
@@ -408,10 +409,22 @@ impl Findings {
         self.throttled_by_events_ns() == 0 && self.throttled_ns() > self.waits.sum_ns / 10
     }
 
-    /// The first other cgroup's thread that had the CPUs that it waited for.
+    /// Of the other cgroups that had the CPUs that it waited for, the one that had them longest: its thread that had
+    /// them longest. The root cgroup, which has no settings, is none; nor is one with a small part.
     pub fn foreign(&self) -> Option<&Blamed> {
-        let of = |one: &&Blamed| one.state == "waiting_cpu" && one.cause == Cause::Foreign.name();
-        self.culprits.iter().find(of)
+        let waits = self.culprits.iter().filter(|one| one.state == "waiting_cpu");
+        let all_ns = waits.clone().fold(0_u64, |sum, one| sum.saturating_add(one.ns));
+        let mut cgroups: BTreeMap<&Path, (u64, &Blamed)> = BTreeMap::new();
+        for one in waits.filter(|one| one.cause == Cause::Foreign.name()) {
+            let Some(path) = one.path.as_deref().filter(|path| path.parent().is_some()) else {
+                continue;
+            };
+            // The longest comes first.
+            let sum = cgroups.entry(path).or_insert((0, one));
+            sum.0 = sum.0.saturating_add(one.ns);
+        }
+        let longest = cgroups.into_values().max_by_key(|(ns, _)| *ns)?;
+        (longest.0 as f64 >= LEAST_CULPRIT * all_ns as f64).then_some(longest.1)
     }
 
     /// Finds what helps: against those that it waited for, against interrupts, and what open incidents say; of it what

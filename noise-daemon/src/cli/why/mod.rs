@@ -11,8 +11,6 @@ mod target;
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -334,17 +332,15 @@ fn findings(
         found.around = Around::of(&target.labels, first, last, known);
     }
     found.pressure = now.map(|now| Pressure::of(frames.pressure.as_ref(), &now));
-    let culprit = found.foreign().map(|culprit| culprit.tid);
-    let culprit_path =
-        culprit.and_then(|tid| cgroups.get(tid)).map(OsStr::from_bytes).map(Path::new);
+    let culprit = found.foreign();
     let tid = |tid: i32| u32::try_from(tid).ok();
     let interrupts = found.interrupted.iter().filter(|one| one.cause == Cause::Hardirq.name());
     let interrupt = interrupts.map(|one| clean(&one.source).into_owned()).next();
     let meeting = Meeting {
         victim: path.as_deref(),
-        culprit: culprit_path,
+        culprit: culprit.and_then(|culprit| culprit.path.as_deref()),
         victim_tid: found.threads.first().and_then(|first| tid(first.tid)),
-        culprit_tid: culprit.and_then(tid),
+        culprit_tid: culprit.and_then(|culprit| tid(culprit.tid)),
         interrupt: interrupt.as_deref(),
         ..Meeting::default()
     };

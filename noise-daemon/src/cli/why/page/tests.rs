@@ -1,5 +1,6 @@
 //! Pages of made findings.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use noise_analysis::{Beside, Culprit, Ending, Level, Remedy, Rule, Time};
@@ -39,7 +40,8 @@ fn blamed(
     ms: u64,
 ) -> Blamed {
     let cgroup = Some(cgroup.to_owned()).filter(|name| !name.is_empty());
-    Blamed { state, tid, comm: comm.to_owned(), cgroup, cause, ns: ms * MS }
+    let path = cgroup.as_ref().map(|name| Path::new("/system.slice").join(name));
+    Blamed { state, tid, comm: comm.to_owned(), cgroup, cause, ns: ms * MS, path }
 }
 
 fn report() -> Arc<Report> {
@@ -277,6 +279,23 @@ fn a_quota_that_stops_it_comes_first() {
     assert!(first.contains("no one: its own CPU quota"), "{first}");
     assert!(!first.contains("by the daemon's count"), "{first}");
     assert_eq!(by_events.remedies.first().unwrap().advice.remedy, Remedy::RaiseQuota);
+}
+
+#[test]
+fn the_cgroup_that_had_the_cpus_longest_is_looked_at() {
+    let mut found = found();
+    assert_eq!(found.foreign().map(|one| one.tid), Some(4242));
+    // Two threads of one have more than one of the other; the root has no settings.
+    found.culprits = vec![
+        blamed("waiting_cpu", 1, "rustc", "/", "foreign", 900),
+        blamed("waiting_cpu", 2, "tar", "/a", "foreign", 300),
+        blamed("waiting_cpu", 3, "gzip", "backup.service", "foreign", 200),
+        blamed("waiting_cpu", 4, "gzip", "backup.service", "foreign", 190),
+        blamed("disk", 2, "tar", "/a", "foreign", 9_000),
+    ];
+    assert_eq!(found.foreign().map(|one| one.tid), Some(3));
+    found.culprits[0].ns *= 10;
+    assert_eq!(found.foreign().map(|one| one.tid), None, "a small part");
 }
 
 #[test]
