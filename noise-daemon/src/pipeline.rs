@@ -11,6 +11,7 @@ mod beat;
 
 use std::cell::{RefCell, RefMut};
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -192,6 +193,11 @@ impl Pipeline {
     /// Goes on with other signals and thresholds.
     pub fn measure(&mut self, measured: Measured) {
         self.collector.measure(measured);
+    }
+
+    /// The path of the cgroup with a label; see [`Collector::cgroup_path`].
+    pub fn cgroup_path(&mut self, label: &str) -> Option<PathBuf> {
+        self.collector.cgroup_path(label)
     }
 
     /// The state of each hook.

@@ -20,6 +20,8 @@ const FOLDER: &str = "NOISED_CONFINED_FOLDER";
 /// Where the file that is read again is, and where it leads as a symbolic link.
 const CONFIGURATION: &str = "configuration";
 const TARGET: &str = "target";
+/// A folder whose entries may be listed, and no more.
+const LISTED: &str = "listed";
 
 fn main() -> ExitCode {
     if let Some(folder) = env::var_os(FOLDER) {
@@ -43,10 +45,12 @@ fn parent() -> Result<(), String> {
     }
     fs::write(folder.path().join("socket").join("file"), "x").map_err(text)?;
     fs::write(folder.path().join("secret"), "x").map_err(text)?;
-    for place in [CONFIGURATION, TARGET] {
+    for place in [CONFIGURATION, TARGET, LISTED] {
         fs::create_dir(folder.path().join(place)).map_err(text)?;
     }
-    fs::write(folder.path().join(TARGET).join("file"), "x").map_err(text)?;
+    for place in [TARGET, LISTED] {
+        fs::write(folder.path().join(place).join("file"), "x").map_err(text)?;
+    }
     let link = folder.path().join(CONFIGURATION).join("file");
     std::os::unix::fs::symlink(Path::new("..").join(TARGET).join("file"), link).map_err(text)?;
     let output = Command::new(env::current_exe().map_err(text)?)
@@ -68,6 +72,7 @@ fn confined(folder: &OsString) -> ExitCode {
     let state = folder.join("state");
     let rest = Rest {
         read: vec!["/proc".into(), folder.join("missing")],
+        list: vec![folder.join(LISTED)],
         read_again: vec![folder.join(CONFIGURATION).join("file")],
         write: vec![state.clone()],
         remove: vec![folder.join("socket")],
@@ -157,6 +162,9 @@ fn attempts(folder: &Path, state: &Path) -> Vec<(&'static str, bool, io::Result<
         ("replace there", true, fs::rename(state.join("file"), state.join("other"))),
         ("read there", true, fs::read(state.join("other")).map(drop)),
         ("start a thread", true, in_a_thread),
+        ("list a folder", true, fs::read_dir(folder.join(LISTED)).map(drop)),
+        ("read what is listed", false, fs::read(folder.join(LISTED).join("file")).map(drop)),
+        ("list another folder", false, fs::read_dir(folder).map(drop)),
         ("read another file", false, fs::read(folder.join("secret")).map(drop)),
         ("read a password file", false, fs::read("/etc/shadow").map(drop)),
         ("write elsewhere", false, fs::write(folder.join("file"), "x")),

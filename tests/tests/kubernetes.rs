@@ -58,7 +58,8 @@ fn nothing_of_the_node_can_be_written() -> Result<()> {
             of_node.push(path);
         }
     }
-    assert_eq!(of_node, ["/sys/kernel/btf", "/sys/fs/cgroup"]);
+    let expected = ["/sys/kernel/btf", "/sys/fs/cgroup", "/var/log/pods", "/var/log/containers"];
+    assert_eq!(of_node, expected);
     assert_eq!(volumes.len(), mounts.len());
     Ok(())
 }

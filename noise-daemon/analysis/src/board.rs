@@ -8,6 +8,7 @@ use noise_common::signals::Signal;
 use noise_model::{Sample, Step};
 
 use super::baseline::Baseline;
+use super::beside::Beside;
 use super::feed::Feed;
 use super::group::{Event, Groups};
 use super::kept::KeptTrace;
@@ -59,6 +60,8 @@ pub struct Board {
     outliers: VecDeque<Arc<Outlier>>,
     opened: BTreeMap<Watched, u64>,
     commands: Commands,
+    /// What is known beside incidents that are not over, by their number.
+    beside: BTreeMap<u64, Beside>,
 }
 
 impl Board {
@@ -74,6 +77,7 @@ impl Board {
             outliers: VecDeque::new(),
             opened: BTreeMap::new(),
             commands: Commands::default(),
+            beside: BTreeMap::new(),
             settings,
         })
     }
@@ -89,6 +93,7 @@ impl Board {
         if !settings.enabled && self.settings.enabled {
             self.feed = Feed::new(settings.clone())?;
             self.groups.clear();
+            self.beside.clear();
         }
         shorten(&mut self.past, settings.past_incidents);
         shorten(&mut self.outliers, settings.past_outliers);
@@ -141,9 +146,14 @@ impl Board {
                 Event::Opened(report) => {
                     *self.opened.entry(report.main.signal).or_default() += 1;
                 }
-                Event::Joined { .. } | Event::Merged { .. } => {}
+                Event::Joined { .. } => {}
+                Event::Merged { id, .. } => drop(self.beside.remove(id)),
                 Event::Closed(report) => {
-                    keep(&mut self.past, Arc::clone(report), self.settings.past_incidents);
+                    let mut report = Arc::clone(report);
+                    if let Some(beside) = self.beside.remove(&report.id) {
+                        Arc::make_mut(&mut report).beside = beside;
+                    }
+                    keep(&mut self.past, report, self.settings.past_incidents);
                 }
             }
         }
@@ -164,9 +174,32 @@ impl Board {
         self.groups.has(id) || self.past.iter().any(|report| report.id == id)
     }
 
+    /// What is open, as it stands, with what is known beside it.
+    pub fn open(&mut self, clock: Clock) -> Vec<Arc<Report>> {
+        let mut open = self.groups.reports(self.feed.active(), clock);
+        for report in &mut open {
+            if let Some(beside) = self.beside.get(&report.id) {
+                Arc::make_mut(report).beside = beside.clone();
+            }
+        }
+        open
+    }
+
+    /// Keeps what is known beside an incident: one that is open, or one of the past.
+    pub fn set_beside(&mut self, id: u64, beside: Beside) {
+        if self.groups.has(id) {
+            self.beside.insert(id, beside);
+            return;
+        }
+        self.beside.remove(&id);
+        if let Some(report) = self.past.iter_mut().find(|report| report.id == id) {
+            Arc::make_mut(report).beside = beside;
+        }
+    }
+
     /// What there is to see now.
     pub fn overview(&mut self, clock: Clock) -> Overview {
-        let mut open = self.groups.reports(self.feed.active(), clock);
+        let mut open = self.open(clock);
         let commands = self.known_commands(true);
         open.iter_mut().for_each(|report| name_processes(report, &self.outliers, &commands));
         let opened = self

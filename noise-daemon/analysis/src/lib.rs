@@ -13,7 +13,9 @@
 //! windows looks like an incident: allowances for chance are those of independent windows.
 
 mod accused;
+mod advice;
 mod baseline;
+mod beside;
 mod board;
 #[cfg(test)]
 #[path = "../../../tests/src/chance.rs"]
@@ -30,6 +32,8 @@ mod kept;
 mod level;
 mod monitor;
 mod name;
+mod parties;
+mod pressed;
 mod process;
 mod processes;
 mod relation;
@@ -60,7 +64,9 @@ mod properties;
 mod successors;
 
 pub use accused::Party;
+pub use advice::{Advice, advise};
 pub use baseline::Baseline;
+pub use beside::{Beside, IncidentPressure};
 pub use board::{Board, LEAST_WINDOWS, Overview};
 pub use charge::Charge;
 pub use culprits::{Culprit, Time};
@@ -74,6 +80,8 @@ pub use monitor::{Counts, Monitor};
 pub use name::Name;
 pub use noise_common::charge::Cause;
 pub use noise_common::remedy::Remedy;
+pub use parties::Parties;
+pub use pressed::{PRESSURE_HEADING, pressure_lines};
 pub use process::{Command, Process, Side};
 pub use processes::processes;
 pub use remedy::recommended;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use noise_model::OutlierRecord;
 
+use super::beside::Beside;
 use super::culprits::{Culprit, Time};
 use super::incident::{Ending, Incident};
 use super::level::Level;
@@ -126,12 +127,24 @@ pub struct Report {
     /// The threads behind its culprits and its victim, where single waits of it were reported.
     #[serde(default)]
     pub processes: Vec<Process>,
+    /// What the host says beside it.
+    #[serde(flatten)]
+    pub beside: Beside,
 }
 
 impl Report {
     /// One with that number, of which nothing more is known.
     pub fn new(id: u64, open: bool, main: Episode, also: Vec<Episode>) -> Self {
-        Self { id, open, main, also, untold: 0, resting: false, processes: Vec::new() }
+        Self {
+            id,
+            open,
+            main,
+            also,
+            untold: 0,
+            resting: false,
+            processes: Vec::new(),
+            beside: Beside::default(),
+        }
     }
 
     /// What it is about, and the others.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use noise_analysis::{
-    Command, Culprit, Ending, Episode, KeptTrace, Level, Name, Outlier, Process, Remedy, Report,
-    Rule, Time, Watched,
+    Beside, Command, Culprit, Ending, Episode, KeptTrace, Level, Name, Outlier, Process, Remedy,
+    Report, Rule, Time, Watched,
 };
 use noise_model::{HeldUp, Trends};
 use serde::de::{Deserialize, Deserializer, Error as _};
@@ -110,6 +110,8 @@ struct WrittenReport<'a> {
     untold: u64,
     resting: bool,
     processes: &'a [Process],
+    #[serde(flatten)]
+    beside: &'a Beside,
 }
 
 /// One signal of one subject, as it is written.
@@ -175,6 +177,7 @@ impl<'a> From<&'a Report> for WrittenReport<'a> {
             untold: report.untold,
             resting: report.resting,
             processes: &report.processes,
+            beside: &report.beside,
         }
     }
 }
@@ -215,6 +218,9 @@ fn incident(mut value: Value) -> serde_json::Result<Report> {
 
 #[cfg(test)]
 mod tests {
+    use noise_analysis::{Advice, IncidentPressure};
+    use noise_model::pressure::Pressure;
+
     use super::*;
     use crate::made;
 
@@ -228,6 +234,15 @@ mod tests {
             ending,
             ..made::report(true).main.clone()
         }
+    }
+
+    fn beside() -> Beside {
+        let opening =
+            Pressure { unavailable: vec!["PSI is off".to_owned()], ..Pressure::default() };
+        let latest = Some(Pressure { span_ns: Some(7), ..opening.clone() });
+        let advice = vec![Advice::plain(Remedy::CpuWeight)];
+        let pressure = Some(IncidentPressure { opening, latest });
+        Beside { pressure, advice: Some(advice) }
     }
 
     fn report(open: bool, main: Option<Ending>, also: Option<Ending>) -> Report {
@@ -270,6 +285,11 @@ mod tests {
             let read: IncidentsDocument = serde_json::from_str(&text).unwrap();
             assert_eq!(read.incidents[0].lasted(), document.incidents[0].lasted());
             assert_eq!(serde_json::to_string(&read).unwrap(), text);
+            assert_eq!(read.incidents[0].beside, beside());
+            let value: Value = serde_json::from_str(&text).unwrap();
+            let pressure = &value["incidents"][0]["pressure"]["latest"];
+            // What is not known is no number.
+            assert!(pressure["cpu"].is_null() && pressure["span_ns"] == 7, "{pressure}");
         }
     }
 
@@ -277,7 +297,9 @@ mod tests {
     fn what_an_older_noised_answers_is_read() {
         let older = report(true, None, Some(Ending::Over));
         let mut value = serde_json::to_value(&older).unwrap();
-        value.as_object_mut().unwrap().remove("seconds");
+        for newer in ["seconds", "pressure", "advice"] {
+            value.as_object_mut().unwrap().remove(newer);
+        }
         let read = incident(value).unwrap();
         assert_eq!(read.main.disturbed_seconds(), 20.0);
         assert_eq!((read.lasted(), read.main.is_active()), (30.0, true));

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use noise_analysis::{Overview, Process, Report};
+use noise_analysis::{Advice, Overview, Process, Report};
 use noise_common::signals::Kind;
 use noise_model::clean::clean;
 use noise_model::units;
@@ -134,7 +134,7 @@ fn incidents(page: &mut String, overview: &Overview) {
     }
     page.push_str(
         "<h2>Incidents</h2><table class=words><tr><th>incident<th>first culprit<th>what was \
-         waited for when it opened",
+         waited for when it opened, what to try first",
     );
     for report in latest {
         let (id, main) = (report.id, &report.main);
@@ -152,13 +152,19 @@ fn incidents(page: &mut String, overview: &Overview) {
             escape(culprit),
             escape(&report.first_process().map(Process::words).unwrap_or_default()),
         );
-        let Some(trace) = overview.trace(id) else { continue };
-        match trace.waits.first() {
-            Some(wait) => {
-                let wait = escape(wait);
-                let _ = write!(page, "{wait} <a href=\"/api/v1/incidents/{id}/path\">path</a>");
+        if let Some(trace) = overview.trace(id) {
+            match trace.waits.first() {
+                Some(wait) => {
+                    let wait = escape(wait);
+                    let _ = write!(page, "{wait} <a href=\"/api/v1/incidents/{id}/path\">path</a>");
+                }
+                None => page.push_str(&escape(&trace.sentence())),
             }
-            None => page.push_str(&escape(&trace.sentence())),
+        }
+        let advice = report.advice();
+        let ready = advice.iter().find(|one| !one.commands.is_empty());
+        for line in ready.into_iter().flat_map(Advice::lines) {
+            let _ = write!(page, "<br><small>{}</small>", escape(&line));
         }
     }
     page.push_str("</table>");
@@ -217,7 +223,7 @@ pub fn page(host: &Host, model: &Model, overview: &Overview) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use noise_analysis::KeptTrace;
+    use noise_analysis::{KeptTrace, Remedy};
     use noise_common::charge::{Cause, Charged, Resource};
     use noise_common::signals::{SIGNALS, Signal};
     use noise_model::{Builder, Interference, Sample};
@@ -246,6 +252,22 @@ mod tests {
         for inline in ["<style", "<script>", " style=", " onload=", "javascript:"] {
             assert!(!page.contains(inline), "{inline}: {page}");
         }
+    }
+
+    #[test]
+    fn what_to_try_first_is_shown() {
+        let mut report = std::sync::Arc::unwrap_or_clone(crate::made::report(true));
+        let ready = Advice {
+            remedy: Remedy::CpuWeight,
+            now: Some("x<y".to_owned()),
+            commands: vec!["echo 1 > /a&b".to_owned()],
+        };
+        report.beside.advice = Some(vec![Advice::plain(Remedy::HugePages), ready]);
+        let overview = Overview { incidents: vec![report.into()], ..Overview::default() };
+        let model = Builder::default().model_after(Sample::default());
+        let page = page(&Host::default(), &model, &overview);
+        let shown = "<br><small>now: x&lt;y</small><br><small># echo 1 &gt; /a&amp;b</small>";
+        assert!(page.contains(shown), "{page}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod durations;
 mod error;
 pub mod incidents;
 mod interrupt;
+mod looking;
 pub mod man;
 pub mod mark;
 pub mod osnoise;

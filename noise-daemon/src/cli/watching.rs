@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use jiff::Timestamp;
-use noise_analysis::{Board, Clock, Event, Name, Overview, Settings, Usual, Watched};
+use noise_analysis::{Board, Clock, Event, Name, Overview, Report, Settings, Usual, Watched};
 use noise_host::kernel::monotonic_ns;
 use noise_serve::log_event;
 use noise_system::procfs;
 
+use crate::cli::looking::{Find, Looking};
 use crate::commands::Commands;
 use crate::kept::{Bounds, Keeping, Latest};
 use crate::pipeline::{Occasion, Published, Subscriber};
@@ -29,6 +30,12 @@ pub struct Watching {
     /// Beats since baselines were written.
     beats: u32,
     commands: Commands,
+    /// Looks at the host beside incidents.
+    looking: Looking,
+    /// Whether incidents opened since it looked last.
+    is_fresh: bool,
+    /// Those that closed since.
+    closed: Vec<u64>,
 }
 
 /// The wall clock is read here alone.
@@ -43,10 +50,19 @@ impl Watching {
     /// Where the settings cannot work.
     pub fn start(settings: Settings, directory: &Path) -> anyhow::Result<Self> {
         let mut board = Board::new(settings).context("incidents")?;
+        let beginning = |board, keeper, boot| Self {
+            board,
+            keeper,
+            keeping: None,
+            boot,
+            beats: 0,
+            commands: Commands::default(),
+            looking: Looking::start(),
+            is_fresh: false,
+            closed: Vec::new(),
+        };
         if directory.as_os_str().is_empty() {
-            let commands = Commands::default();
-            let (keeper, keeping, boot) = (None, None, String::new());
-            return Ok(Self { board, keeper, keeping, boot, beats: 0, commands });
+            return Ok(beginning(board, None, String::new()));
         }
         let boot = boot_id();
         let (keeper, left) = Keeper::open(directory);
@@ -57,7 +73,7 @@ impl Watching {
         if baselines.boot == boot && !boot.is_empty() {
             board.recall(baselines.learnt);
         }
-        Ok(Self { board, keeper, keeping: None, boot, beats: 0, commands: Commands::default() })
+        Ok(beginning(board, keeper, boot))
     }
 
     /// Keeps the latest kernel events of incidents from now on, where there are any, in the folder of the state;
@@ -89,6 +105,11 @@ impl Watching {
         found.into_iter().for_each(|command| self.board.learn(command));
         let events = self.board.analyse(sample, step, clock);
         events.iter().for_each(log_event);
+        self.is_fresh |= events.iter().any(|event| matches!(event, Event::Opened(_)));
+        self.closed.extend(events.iter().filter_map(|event| match event {
+            Event::Closed(report) => Some(report.id),
+            _ => None,
+        }));
         // What joins changes what is open, which a crash may lose.
         let lasting = |event: &Event| !matches!(event, Event::Joined { .. });
         let changed = events.iter().any(lasting);
@@ -116,6 +137,27 @@ impl Watching {
             keeping.forget(|id| self.board.has(id));
         }
         keeping.tick();
+    }
+
+    /// Looks at the host beside what opened, is open for long, or closed; `find` knows the paths of cgroups.
+    pub fn look(&mut self, find: &mut Find<'_>) {
+        let clock = clock();
+        for id in std::mem::take(&mut self.closed) {
+            let Some(beside) = self.looking.close(id, clock.at_ns) else { continue };
+            self.board.set_beside(id, beside);
+            if let Some(keeper) = &mut self.keeper {
+                keeper.changed(true);
+            }
+        }
+        if !self.is_fresh && !self.looking.is_due(clock.at_ns) {
+            return;
+        }
+        self.is_fresh = false;
+        let open = self.board.open(clock);
+        let open: Vec<&Report> = open.iter().map(|report| &**report).collect();
+        for (id, beside) in self.looking.look(&open, clock.at_ns, find) {
+            self.board.set_beside(id, beside);
+        }
     }
 
     /// What there is to see now.

@@ -54,9 +54,10 @@ fn restrict(rest: &Rest) -> anyhow::Result<RulesetStatus> {
     let read = AccessFs::from_read(NEWEST) & !AccessFs::Execute;
     let folders = rest.read_again.iter().flat_map(|file| folders(file));
     let granted = rest.read.iter().cloned().chain(folders).map(|path| (path, read));
+    let listed = rest.list.iter().map(|folder| (folder.clone(), AccessFs::ReadDir.into()));
     let written = rest.write.iter().map(|folder| (folder.clone(), writing()));
     let cleared = rest.remove.iter().map(|folder| (folder.clone(), AccessFs::RemoveFile.into()));
-    for (path, access) in granted.chain(written).chain(cleared) {
+    for (path, access) in granted.chain(listed).chain(written).chain(cleared) {
         // A rule holds for everything below.
         anyhow::ensure!(!is_root(&path), "{} is the root folder", path.display());
         if let Some(rule) = beneath(&path, access) {

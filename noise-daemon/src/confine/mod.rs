@@ -24,6 +24,8 @@ pub use system_calls::filters_system_calls;
 pub struct Rest {
     /// Files and folders that are read; those that are missing are left out.
     pub read: Vec<PathBuf>,
+    /// Folders whose entries are listed, with those below; no file there is opened.
+    pub list: Vec<PathBuf>,
     /// Files that are read again when they are replaced: their folders stay readable, and
     /// those where symbolic links lead now.
     pub read_again: Vec<PathBuf>,

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::io::{self, Read};
 
 use noise_analysis::Name;
+use noise_common::charge::{CHARGE_CAUSES, Cause};
 use noise_common::store::Event;
 use noise_model::clean::clean;
 use noise_model::units::duration;
@@ -209,6 +210,28 @@ fn path(
     Ok(one.executions.pop())
 }
 
+/// Who had so long of it, as it follows what was waited for: of a CPU, or of something else.
+fn whose(of_cpu: bool, tid: i32, comm: &str, cause: &str, time: &str) -> String {
+    let cause = CHARGE_CAUSES.into_iter().find(|one| one.name() == cause);
+    match (cause, of_cpu) {
+        _ if tid > 0 && of_cpu => format!("; {comm} {tid} had the CPU for {time}"),
+        _ if tid > 0 => format!("; {time} of it for {comm} {tid}"),
+        (Some(Cause::Untracked) | None, true) => {
+            format!(
+                "; it is not known who had the CPU for {time} (no kept event says who ran then)"
+            )
+        }
+        (Some(Cause::Untracked) | None, false) => {
+            format!("; for whom is not known for {time} of it")
+        }
+        (Some(Cause::Throttle), _) => format!("; its own CPU quota stopped it for {time}"),
+        (Some(Cause::Steal), _) => format!("; the hypervisor took {time} of it"),
+        (Some(Cause::Idle), true) => format!("; the CPU was idle for {time} of it"),
+        (Some(cause), true) => format!("; {} had the CPU for {time}", cause.name()),
+        (Some(cause), false) => format!("; {time} of it for {}", cause.name()),
+    }
+}
+
 /// Who waited how long, what for, and for whom: a line whatever the names are.
 fn sentence(traced: &Traced) -> String {
     let time = |ns: u64| duration(ns as f64);
@@ -232,12 +255,7 @@ fn sentence(traced: &Traced) -> String {
     }
     let worst = culprits.into_iter().max_by_key(|(who, ns)| (*ns, *who));
     if let Some(((of_cpu, tid, comm, cause), ns)) = worst {
-        let who = if tid > 0 { format!("{comm} {tid}") } else { cause.to_owned() };
-        let ns = time(ns);
-        text.push_str(&match of_cpu {
-            true => format!("; {who} had the CPU for {ns}"),
-            false => format!("; {ns} of it for {who}"),
-        });
+        text.push_str(&whose(of_cpu, tid, comm, cause, &time(ns)));
     }
     clean(&text).into_owned()
 }
@@ -269,6 +287,21 @@ mod tests {
             &*found.sentences[0],
             "web 7 waited 30.0 ms: waiting_cpu 100 %; hog 9 had the CPU for 30.0 ms"
         );
+    }
+
+    #[test]
+    fn who_had_it_is_said_in_words() {
+        let of = |of_cpu, tid, comm: &str, cause: &str| whose(of_cpu, tid, comm, cause, "1.09 min");
+        assert_eq!(of(true, 7, "hog", "thread"), "; hog 7 had the CPU for 1.09 min");
+        assert_eq!(of(false, 7, "hog", "thread"), "; 1.09 min of it for hog 7");
+        assert_eq!(
+            of(true, -1, "", "untracked"),
+            "; it is not known who had the CPU for 1.09 min (no kept event says who ran then)"
+        );
+        assert_eq!(of(false, -1, "", "untracked"), "; for whom is not known for 1.09 min of it");
+        assert_eq!(of(true, -1, "", "throttle"), "; its own CPU quota stopped it for 1.09 min");
+        assert_eq!(of(true, 0, "swapper/0", "idle"), "; the CPU was idle for 1.09 min of it");
+        assert_eq!(of(true, -1, "", "hardirq"), "; hardirq had the CPU for 1.09 min");
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
+use std::time::Instant;
 
-use noise_host::resolve::cgroup::Identity;
+use noise_host::resolve::cgroup::{Identity, NodeNames};
 use noise_host::resolve::{irq_name, read_host};
 use noise_system::procfs;
 use noise_trace::capture::{Dump, Interrupt, Look};
@@ -48,6 +49,9 @@ pub struct Who {
     disks: Vec<(u32, String)>,
     interfaces: Vec<(u32, String)>,
     namespace: u64,
+    /// Labels of cgroups, by path, where pods and containers have names; an older noised knew none.
+    #[serde(default)]
+    labels: Vec<(String, String)>,
 }
 
 impl Who {
@@ -58,7 +62,14 @@ impl Who {
         let host = read_host(Path::new("/"));
         let version = procfs::text("/proc/sys/kernel/version").unwrap_or_default();
         let named = |&irq: &u32| (irq, irq_name(Path::new("/proc"), irq.into()));
+        let (mut nodes, now) = (NodeNames::of_host(), Instant::now());
+        let mut label = |path: &Vec<u8>| {
+            let path = text(path);
+            let label = nodes.identity(Path::new(&path), now).label;
+            (label != Identity::of(&path).label).then_some((path, label))
+        };
         Self {
+            labels: dump.cgroups.keys().filter_map(&mut label).collect(),
             hostname: host.name,
             kernel: host.kernel,
             version: version.trim().to_owned(),
@@ -126,7 +137,9 @@ impl Who {
 
     /// The threads in the cgroup of that label.
     pub fn of_cgroup(&self, label: &str) -> BTreeSet<u32> {
-        let is_it = |path: &str| Identity::of(path).label == label;
+        let is_named =
+            |path: &str| self.labels.iter().any(|(own, named)| own == path && named == label);
+        let is_it = |path: &str| Identity::of(path).label == label || is_named(path);
         let own = self.cgroups.iter().filter(|(path, _)| is_it(path));
         own.flat_map(|(_, tids)| tids.iter().map(|tid| tid.cast_unsigned())).collect()
     }
@@ -210,10 +223,15 @@ mod tests {
             ("/system.slice/web.service".to_owned(), vec![3, 4]),
             ("/system.slice/db.service".to_owned(), vec![5]),
             ("/".to_owned(), vec![6]),
+            ("/docker/0123456789ab".to_owned(), vec![8]),
         ];
-        let who = Who { cgroups, ..Who::default() };
+        let labels = vec![("/docker/0123456789ab".to_owned(), "docker:web".to_owned())];
+        let who = Who { cgroups, labels, ..Who::default() };
         assert_eq!(who.of_cgroup("web.service"), BTreeSet::from([3, 4]));
         assert_eq!(who.of_cgroup("/"), BTreeSet::from([6]));
+        for label in ["docker:web", "docker:0123456789ab"] {
+            assert_eq!(who.of_cgroup(label), BTreeSet::from([8]), "{label}");
+        }
         assert_eq!(who.of_cgroup("vda read"), BTreeSet::new());
     }
 }

@@ -41,6 +41,16 @@ pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
     Ok(String::from_utf8(bytes).unwrap_or_else(|error| as_text(error.as_bytes()).into_owned()))
 }
 
+/// The first bytes of a file that may be very long.
+///
+/// # Errors
+/// See [`bytes`].
+pub fn begin(path: impl AsRef<Path>, most_bytes: u64) -> io::Result<Vec<u8>> {
+    let mut begin = Vec::new();
+    File::open(path)?.take(most_bytes).read_to_end(&mut begin)?;
+    Ok(begin)
+}
+
 /// What `status` says of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
@@ -119,6 +129,8 @@ mod tests {
         assert_eq!(reader.read(&short), "y");
         assert_eq!(reader.read("/nonexistent".as_ref()), "");
         assert_eq!(reader.read(folder.path()), "");
+        assert_eq!(begin(&long, 3).unwrap(), b"xxx");
+        assert_eq!(begin(&short, 3).unwrap(), b"y");
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use noise_analysis::{
-    Cause, Culprit, Ending, Episode, KeptTrace, Level, Outlier, Overview, Remedy, Report, Rule,
-    Time, Watched,
+    Advice, Beside, Cause, Culprit, Ending, Episode, KeptTrace, Level, Outlier, Overview, Remedy,
+    Report, Rule, Time, Watched,
 };
 use noise_common::charge::{Charged, Resource};
 use noise_common::hist::BUCKETS;
@@ -41,6 +41,15 @@ fn outlier(number: u64) -> OutlierRecord {
     }
 }
 
+fn beside(number: u64) -> Beside {
+    let advice = Advice {
+        remedy: Remedy::CpuWeight,
+        now: Some("cpu.weight is 100".to_owned()),
+        commands: vec![format!("echo {number}")],
+    };
+    Beside { pressure: None, advice: Some(vec![advice, Advice::plain(Remedy::HugePages)]) }
+}
+
 fn report(number: u64) -> Report {
     let level = Level { p50_ns: Some(number), p99_ns: None, mean_ns: None, rate: 0.5, lost: 1e-9 };
     let time = Time { seconds: 0.25, share: 1.0 };
@@ -65,7 +74,11 @@ fn report(number: u64) -> Report {
         untracked: Time::default(),
         remedies: vec![Remedy::CpuWeight],
     };
-    Report { untold: 3, ..Report::new(number, number.is_multiple_of(2), main.clone(), vec![main]) }
+    Report {
+        untold: 3,
+        beside: beside(number),
+        ..Report::new(number, number.is_multiple_of(2), main.clone(), vec![main])
+    }
 }
 
 /// Frames with some of everything.

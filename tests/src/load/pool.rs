@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use super::{Arguments, Session};
 use crate::scenario::tiers::END;
@@ -13,7 +13,11 @@ use crate::task::{set_name, settle};
 
 /// `pool <name> <cpu, or any> <port> <workers> <us>`: so many threads, all on that CPU, of which each accepts one connection
 /// at a time, and computes so long for each request on it.
+///
+/// In a session, and so in an autogroup, of its own with one CPU: see `soak`.
 pub(super) fn pool(arguments: &mut Arguments) -> Result<()> {
+    // SAFETY: no memory argument. A child leads no session yet.
+    ensure!(unsafe { libc::setsid() } >= 0, "setsid: {}", std::io::Error::last_os_error());
     set_name(&arguments.text()?)?;
     settle(&arguments.text()?)?;
     let port: u16 = arguments.number()?;

@@ -9,6 +9,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::os::fd::AsRawFd as _;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -370,10 +371,38 @@ fn disturb(stage: &Stage, plant: &Plant) -> Result<()> {
     ensure!(closed, "{}: the incident goes on after its cause is gone", plant.name);
     let remedies = incident["remedies"].as_array();
     ensure!(remedies.is_some_and(|remedies| !remedies.is_empty()), "{}: no remedy", plant.name);
+    if plant.planter == stage.hog.label() && incident["subject"] == *stage.victim.label() {
+        ensure_host_side(stage, incident)?;
+    }
     let signal = incident["signal"].as_str().unwrap_or_default();
     if ["block_queue_wait", "block_device_wait"].contains(&signal) {
         stage.keeping.ensure_disk_paths(&stage.daemon, incident)?;
     }
+    Ok(())
+}
+
+/// What the confined daemon read of the cgroups that an incident is about: pressure of the victim's, which grew while
+/// it was open, and remedies with what is set and a command. A host without PSI is said to be so, and has no 0.
+fn ensure_host_side(stage: &Stage, incident: &Value) -> Result<()> {
+    let pressure = &incident["pressure"];
+    println!("  pressure {pressure}\n  advice {}", incident["advice"]);
+    let some = &pressure["latest"]["cpu"]["some"];
+    if Path::new("/proc/pressure/cpu").exists() {
+        let stalled_ms = some["stalled_ms"].as_f64().unwrap_or_default();
+        ensure!(stalled_ms > 100.0, "stalled for {stalled_ms} ms beside a hog: {pressure}");
+        ensure!(pressure["opening"]["cpu"]["some"]["avg10_percent"].is_f64(), "{pressure}");
+    } else {
+        let why = pressure["opening"]["unavailable"].as_array();
+        ensure!(some.is_null() && why.is_some_and(|why| !why.is_empty()), "{pressure}");
+    }
+    let hog = stage.hog.label();
+    let advice = incident["advice"].as_array().context("no advice")?;
+    let commands = advice.iter().flat_map(|one| one["commands"].as_array().into_iter().flatten());
+    let commands: Vec<&str> = commands.filter_map(Value::as_str).collect();
+    let names_hog = |command: &&str| command.contains(hog.trim_start_matches('/'));
+    ensure!(commands.iter().any(names_hog), "no command is about {hog}: {commands:?}");
+    let is_said = |one: &Value| one["now"].as_str().is_some_and(|now| now.contains(&hog));
+    ensure!(advice.iter().any(is_said), "nothing says how {hog} is set up: {advice:?}");
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -136,7 +136,8 @@ impl Collector {
             Path::new("/sys"),
             facts.drop_reasons.clone(),
             &hierarchies,
-        );
+        )
+        .with_nodes(Path::new("/"), &hierarchies);
         let events = engine.event_store()?.map(|store| Arc::new(Mutex::new(store)));
         let (records, receiver) = broadcast::channel(MOST_WAITING);
         Ok(Self {
@@ -189,6 +190,11 @@ impl Collector {
     /// The hierarchies of the cgroups that are counted.
     pub fn hierarchies(&self) -> &Hierarchies {
         &self.hierarchies
+    }
+
+    /// The path of the cgroup with a label, from the root of its hierarchy, where it is known and there.
+    pub fn cgroup_path(&mut self, label: &str) -> Option<PathBuf> {
+        self.names.cgroup_path(label)
     }
 
     /// The event store; `None` where there is none.

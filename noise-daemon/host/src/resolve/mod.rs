@@ -19,7 +19,7 @@ use noise_common::subject::SubjectKind;
 use noise_model::clean::clean;
 use noise_model::clean::printable;
 
-use cgroup::{Hierarchies, Labels, Of};
+use cgroup::{Hierarchies, Labels, NodeNames, Of};
 pub use host::read_host;
 use kthread::KernelThreads;
 pub use kthread::without_cpu;
@@ -30,18 +30,38 @@ pub use task::{Task, task};
 use who::Interner;
 pub use who::{Entity, Parties};
 
+/// The numbered lines of `interrupts`, each with what its last columns say, where they say something.
+fn irq_lines(text: &str) -> impl Iterator<Item = (u64, String)> {
+    let cpus = text.lines().next().unwrap_or_default().split_whitespace().count();
+    text.lines().filter_map(move |line| {
+        let (number, rest) = line.split_once(':')?;
+        let words: Vec<&str> = rest.split_whitespace().skip(cpus).collect();
+        // Chip, hardware irq (with its trigger), then the actions' names, joined with commas.
+        let name = words.get(2..).unwrap_or_default().join(" ");
+        let name = if name.is_empty() { "unknown".to_owned() } else { printable(name.as_bytes()) };
+        Some((number.trim().parse().ok()?, name))
+    })
+}
+
 /// What the last columns of `interrupts` below a procfs root say of an irq.
 pub fn irq_name(procfs: &Path, irq: u64) -> String {
     let text = procfs::text(procfs.join("interrupts")).unwrap_or_default();
-    let cpus = text.lines().next().unwrap_or_default().split_whitespace().count();
-    let line = text.lines().find_map(|line| {
-        let (number, rest) = line.split_once(':')?;
-        (number.trim().parse() == Ok(irq)).then_some(rest)
-    });
-    let words: Vec<&str> = line.unwrap_or_default().split_whitespace().skip(cpus).collect();
-    // Chip, hardware irq (with its trigger), then the actions' names, joined with commas.
-    let name = words.get(2..).unwrap_or_default().join(" ");
-    if name.is_empty() { "unknown".to_owned() } else { printable(name.as_bytes()) }
+    let found = irq_lines(&text).find(|(number, _)| *number == irq);
+    found.map_or_else(|| "unknown".to_owned(), |(_, name)| name)
+}
+
+/// The irqs that have a label: at most so many.
+pub fn irqs_named(procfs: &Path, label: &str, most: usize) -> Vec<u64> {
+    let text = procfs::text(procfs.join("interrupts")).unwrap_or_default();
+    let has_it = |irq: u64, name: &str| match name {
+        "unknown" => label == format!("irq {irq}"),
+        name => clean(name) == label,
+    };
+    irq_lines(&text)
+        .filter(|(irq, name)| has_it(*irq, name))
+        .map(|(irq, _)| irq)
+        .take(most)
+        .collect()
 }
 
 /// Turns subjects of signals into label values, and remembers them.
@@ -73,12 +93,17 @@ impl Names {
             sysfs: sysfs.to_owned(),
             drop_reasons,
             known: BTreeMap::new(),
-            cgroups: Labels::new(hierarchies),
+            cgroups: Labels::new(hierarchies, NodeNames::below(None)),
             threads: KernelThreads::new(procfs),
             interner: Interner::default(),
             interfaces: None,
             round: Round::default(),
         }
+    }
+
+    /// The same, with what files below this root call pods and containers.
+    pub fn with_nodes(self, root: &Path, hierarchies: &Hierarchies) -> Self {
+        Self { cgroups: Labels::new(hierarchies, NodeNames::below(Some(root))), ..self }
     }
 
     /// Label values of a subject, in the order of the signal's labels; `None` where they will be
@@ -92,6 +117,11 @@ impl Names {
         let labels: Vec<String> = labels.iter().map(|name| clean(name).into_owned()).collect();
         self.known.insert((signal, subject), labels.clone());
         Some(labels)
+    }
+
+    /// The path of the cgroup with a label, from the root of its hierarchy, where it is known and there.
+    pub fn cgroup_path(&mut self, label: &str) -> Option<PathBuf> {
+        self.cgroups.path(|own| clean(own) == label)
     }
 
     /// Forgets a subject that is gone.

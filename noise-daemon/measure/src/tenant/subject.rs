@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use nix::time::clock_getcpuclockid;
 use nix::unistd::Pid;
-use noise_host::resolve::cgroup::{Hierarchies, Identity};
+use noise_host::resolve::cgroup::{Hierarchies, Identity, NodeNames};
 use noise_model::clean::clean;
 use noise_model::labels::WATCHED_LABEL;
 use noise_system::procfs;
@@ -122,10 +123,10 @@ impl Subject {
         match self {
             Self::Task { .. } => BTreeSet::from([WATCHED_LABEL.to_owned()]),
             Self::Cgroup { folder, root, beside } => {
-                let mut labels = BTreeSet::new();
-                collect(folder, root, &mut labels);
+                let (mut labels, mut nodes) = (BTreeSet::new(), NodeNames::of_host());
+                collect(folder, root, &mut nodes, &mut labels);
                 if let Some((folder, root)) = beside {
-                    collect(folder, root, &mut labels);
+                    collect(folder, root, &mut nodes, &mut labels);
                 }
                 labels
             }
@@ -164,17 +165,20 @@ impl Subject {
     }
 }
 
-/// The labels of a cgroup and of those below it, the shallow ones first.
-fn collect(folder: &Path, root: &Path, labels: &mut BTreeSet<String>) {
+/// The labels of a cgroup and of those below it, the shallow ones first: with names of pods and containers, and
+/// without, as a daemon may have either.
+fn collect(folder: &Path, root: &Path, nodes: &mut NodeNames, labels: &mut BTreeSet<String>) {
     /// Cgroups that are accounted for at most.
     const MOST: usize = 10_000;
     // As samples have them.
-    let identity = Identity::of(folder.strip_prefix(root).unwrap_or(folder));
-    labels.insert(clean(&identity.label).into_owned());
+    let path = folder.strip_prefix(root).unwrap_or(folder);
+    for identity in [Identity::of(path), nodes.identity(path, Instant::now())] {
+        labels.insert(clean(&identity.label).into_owned());
+    }
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
         if labels.len() < MOST {
-            collect(&entry.path(), root, labels);
+            collect(&entry.path(), root, nodes, labels);
         }
     }
 }

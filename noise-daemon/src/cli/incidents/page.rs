@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use noise_analysis::{
-    Command, Culprit, Episode, KeptTrace, Level, Name, Outlier, Process, Report, Side, Time,
-    Watched,
+    Command, Culprit, Episode, KeptTrace, Level, Name, Outlier, PRESSURE_HEADING, Process, Report,
+    Side, Time, Watched,
 };
 use noise_model::clean::clean;
 use noise_model::units::{duration, known_duration};
@@ -77,7 +77,8 @@ fn block(report: &Report, trend: &str) -> String {
     let _ = writeln!(text, "    {:.3} s excess delay", main.lost_seconds);
     culprits(&mut text, main);
     processes(&mut text, report);
-    remedies(&mut text, main);
+    pressure(&mut text, report);
+    remedies(&mut text, report);
     if !report.also.is_empty() {
         text.push_str("  also disturbed\n");
     }
@@ -174,14 +175,26 @@ fn line(text: &mut String, time: Time, beyond: Option<Time>, name: &str) {
     let _ = writeln!(text, "    {:>16}{beyond:>18}  {name}", cell(time));
 }
 
-fn remedies(text: &mut String, episode: &Episode) {
-    if episode.remedies.is_empty() {
+fn pressure(text: &mut String, report: &Report) {
+    let Some(pressure) = &report.beside.pressure else { return };
+    let _ = writeln!(text, "  {PRESSURE_HEADING}");
+    for line in pressure.lines() {
+        let _ = writeln!(text, "    {}", clean(&line));
+    }
+}
+
+fn remedies(text: &mut String, report: &Report) {
+    let remedies = report.advice();
+    if remedies.is_empty() {
         return;
     }
     text.push_str("  remedies\n");
-    for remedy in episode.remedies.iter().take(SHOWN) {
-        let advice = remedy.advice();
+    for one in remedies.iter().take(SHOWN) {
+        let advice = one.remedy.advice();
         let _ = writeln!(text, "    {}\n      {} {}", advice.setting, advice.effect, advice.cost);
+        for line in one.lines() {
+            let _ = writeln!(text, "      {}", clean(&line));
+        }
     }
 }
 
@@ -266,12 +279,35 @@ pub mod made {
 mod tests {
     use super::made::{self, culprit, episode};
     use super::*;
-    use noise_analysis::{Cause, Ending};
+    use noise_analysis::{Advice, Beside, Cause, Ending, IncidentPressure, Remedy};
     use noise_common::signals::Signal;
+    use noise_model::pressure::{Pressure, ResourcePressure, Stalled};
     use noise_model::{HeldUp, OutlierPart, OutlierRecord};
 
     fn listing(incidents: impl IntoIterator<Item = Arc<Report>>) -> Listing {
         Listing { incidents: incidents.into_iter().collect(), ..Listing::default() }
+    }
+
+    /// What the host says beside it: of its remedies, one applies.
+    fn beside() -> Beside {
+        let stalled = |avg10_percent, stalled_ms| Stalled { avg10_percent, stalled_ms };
+        let pressure = |some, full| Pressure {
+            cpu: Some(ResourcePressure { some, full: Some(full) }),
+            unavailable: vec!["its CPU quota is not known: it has no cpu controller".to_owned()],
+            ..Pressure::default()
+        };
+        let opening = pressure(stalled(12.5, None), stalled(0.0, None));
+        let latest = Pressure {
+            span_ns: Some(13_000_000_000),
+            ..pressure(stalled(80.1, Some(9_940.0)), stalled(0.0, Some(0.0)))
+        };
+        let advice = Advice {
+            remedy: Remedy::CpuWeight,
+            now: Some("cpu.weight is 100 of backup.service and 100 of web.service".to_owned()),
+            commands: vec!["systemctl set-property backup.service CPUWeight=20".to_owned()],
+        };
+        let pressure = IncidentPressure { opening, latest: Some(latest) };
+        Beside { pressure: Some(pressure), advice: Some(vec![advice]) }
     }
 
     #[test]
@@ -298,7 +334,11 @@ mod tests {
         let mut later = episode("/system.slice/db.service");
         later.end = "2026-11-21T09:41:20Z".parse().unwrap();
         later.seconds = 15.0;
-        let first = Report { untold: 2, ..Report::new(3, false, web.clone(), vec![later]) };
+        let first = Report {
+            untold: 2,
+            beside: beside(),
+            ..Report::new(3, false, web.clone(), vec![later])
+        };
         let unknown = Episode {
             signal: Signal::DirectReclaim.into(),
             subject: "host".into(),

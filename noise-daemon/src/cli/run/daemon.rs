@@ -77,6 +77,7 @@ impl Daemon {
             tokio::select! {
                 published = self.pipeline.turn() => {
                     if published?.is_some() {
+                        self.watching.current().look(&mut |label| self.pipeline.cgroup_path(label));
                         self.service.alive();
                         self.web.remind();
                     }

@@ -20,7 +20,7 @@ use noise_host::collect::Collector;
 use noise_host::kernel::{
     Capability, DebugRecords, Engine, HookState, LoadOptions, Sight, ensure_room, other_daemon_runs,
 };
-use noise_host::resolve::cgroup::Hierarchies;
+use noise_host::resolve::cgroup::{Hierarchies, LISTED, READ};
 use noise_host::resolve::read_host;
 use noise_measure::osnoise::Duty;
 use noise_model::{Builder, Longest, Reload};
@@ -282,9 +282,12 @@ fn rest(
     // An empty path is none.
     read_again.extend(Some(file).filter(|file| !file.as_os_str().is_empty()));
     let read = ["/proc"].into_iter().chain(SYSFS).map(PathBuf::from);
-    let read = read.chain(hierarchies.roots().cloned()).collect();
+    let read = read.chain(hierarchies.roots().cloned());
+    let read = read.chain(READ.map(PathBuf::from)).collect();
+    let list = LISTED.map(PathBuf::from).to_vec();
     let write = state_folder(config).into_iter().collect();
-    Rest { read, read_again, write, remove: socket_folder(config).into_iter().collect(), kept }
+    let remove = socket_folder(config).into_iter().collect();
+    Rest { read, list, read_again, write, remove, kept }
 }
 
 fn state_folder(config: &Config) -> Option<PathBuf> {

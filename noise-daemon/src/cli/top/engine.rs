@@ -146,7 +146,11 @@ impl<'a> Measuring<'a> {
         self.show();
         loop {
             tokio::select! {
-                published = self.pipeline.turn() => drop(published?),
+                published = self.pipeline.turn() => {
+                    if published?.is_some() {
+                        self.watching.current().look(&mut |label| self.pipeline.cgroup_path(label));
+                    }
+                }
                 _ = frames.tick() => self.show(),
                 command = commands.recv() => match command {
                     Some(interval) => frames = timer(interval),

@@ -1,13 +1,15 @@
 //! What a stretch of events and a daemon's frames say of one victim, as one document.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
-use noise_analysis::{Culprit as Accused, Remedy, Time, Watched, recommended};
+use noise_analysis::{Advice, Culprit as Accused, Remedy, Time, Watched, advise, recommended};
 use noise_common::charge::{CHARGE_CAUSES, Cause};
 use noise_common::signals::Signal;
 use noise_compare::comparison::Comparison;
-use noise_host::resolve::cgroup::Identity;
 use noise_model::clean::{as_text, clean};
+use noise_model::pressure::Pressure;
+use noise_model::setup::Setup;
 use noise_paths::account::{Account, Accountant, Interruption, Member, Pause};
 use noise_paths::blame::Blame;
 use noise_paths::build::Waker;
@@ -22,6 +24,7 @@ use noise_trace::threads::Threads;
 use serde::Serialize;
 
 use super::around::Around;
+use super::idle::Idle;
 use super::stretch::Stretch;
 use super::target::Target;
 
@@ -34,6 +37,8 @@ const MOST_EXECUTIONS: usize = 1000;
 const MOST_CULPRITS: usize = 1000;
 /// Least part of the time that is worth a remedy.
 const LEAST_PART: f64 = 0.01;
+/// Least part of the waits of a cgroup whose settings are looked at.
+const LEAST_CULPRIT: f64 = 0.1;
 
 /// Who had what the victim waited for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -51,19 +56,23 @@ pub struct Blamed {
     pub cause: &'static str,
     /// For how long.
     pub ns: u64,
+    /// The path of its cgroup.
+    #[serde(skip)]
+    pub path: Option<PathBuf>,
 }
 
 /// Something that can be done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Advised {
-    /// Its name.
-    pub remedy: Remedy,
     /// Where it is set.
     pub setting: &'static str,
     /// What it does.
     pub effect: &'static str,
     /// What it costs.
     pub cost: &'static str,
+    /// How the host is set up now, and commands that do it.
+    #[serde(flatten)]
+    pub advice: Advice,
 }
 
 /// Whom it is about.
@@ -115,6 +124,8 @@ pub struct Findings {
     /// What the daemon knows beside the events.
     #[serde(flatten)]
     pub around: Around,
+    /// Pressure of its cgroup; `None` where it has none.
+    pub pressure: Option<Pressure>,
     /// What can be done.
     pub remedies: Vec<Advised>,
     /// The critical paths of the longest waits, or of the executions that are asked for.
@@ -125,6 +136,9 @@ pub struct Findings {
     /// Whether executions are asked for.
     #[serde(skip)]
     pub is_asked: bool,
+    /// How much of the time each CPU was idle.
+    #[serde(skip)]
+    pub idle: Vec<(u32, f64)>,
 }
 
 /// What is known of the host beside the events.
@@ -135,6 +149,8 @@ pub struct Known<'a> {
     pub runs: &'a dyn Fn(i32) -> bool,
     /// The path of the cgroup that a thread is in.
     pub cgroup: &'a dyn Fn(i32) -> Option<&'a [u8]>,
+    /// The label of a cgroup's path.
+    pub label: &'a dyn Fn(&Path) -> String,
 }
 
 /// Goes over a stretch: once for the account and the graph, once for who had the CPUs.
@@ -152,11 +168,13 @@ pub fn find_out(
     let mut accountant = Accountant::new(select, Waker::Waking, Begin::Waking, from_ns, to_ns);
     let mut finders: Vec<Option<Finder>> =
         wanted.iter().map(|(_, wanted)| Finder::new(wanted, 0)).collect();
+    let mut idle = Idle::new(from_ns, to_ns);
     for record in stretch.reader() {
         let event = record.event();
         if event.time_ns > to_ns {
             break;
         }
+        idle.follow(&event);
         accountant.follow(&event);
         for finder in finders.iter_mut().flatten() {
             finder.follow(&record, &event, accountant.builder());
@@ -203,10 +221,12 @@ pub fn find_out(
         culprits,
         threads: account.members,
         around: Around::default(),
+        pressure: None,
         remedies: Vec::new(),
         executions: paths,
         against: None,
         is_asked: !wanted.is_empty(),
+        idle: idle.parts(),
     })
 }
 
@@ -327,11 +347,10 @@ fn cause(culprit: &Culprit, is_own: &dyn Fn(i32) -> bool, known: &Known<'_>) -> 
     }
 }
 
-/// The label of a thread's cgroup: the one that it is in; of one that has ended, the one that it was created in.
-fn label(known: &Known<'_>, threads: &Threads, tid: i32) -> Option<String> {
+/// The path of a thread's cgroup: the one that it is in; of one that has ended, the one that it was created in.
+fn path_of(known: &Known<'_>, threads: &Threads, tid: i32) -> Option<PathBuf> {
     let path = (known.cgroup)(tid).or_else(|| threads.cgroup(tid))?;
-    let path = as_text(path).into_owned();
-    Some(clean(&Identity::of(path).label).into_owned())
+    Some(PathBuf::from(as_text(path).into_owned()))
 }
 
 /// All culprits of waits, the longest first. `is_own` says which threads are the victim's.
@@ -350,13 +369,10 @@ pub fn culprits<'w>(
             *sum = sum.saturating_add(culprit.ns);
         }
     }
-    let blamed = |((state, tid, comm, cause), ns): ((_, i32, String, Cause), u64)| Blamed {
-        state,
-        tid,
-        comm,
-        cgroup: label(known, threads, tid).filter(|_| tid > 0),
-        cause: cause.name(),
-        ns,
+    let blamed = |((state, tid, comm, cause), ns): ((_, i32, String, Cause), u64)| {
+        let path = path_of(known, threads, tid).filter(|_| tid > 0);
+        let cgroup = path.as_ref().map(|path| clean(&(known.label)(path)).into_owned());
+        Blamed { state, tid, comm, cgroup, cause: cause.name(), ns, path }
     };
     let mut culprits: Vec<_> = sums.into_iter().map(blamed).collect();
     culprits.sort_by(|one, other| other.ns.cmp(&one.ns).then(one.tid.cmp(&other.tid)));
@@ -400,8 +416,27 @@ impl Findings {
         self.throttled_by_events_ns() == 0 && self.throttled_ns() > self.waits.sum_ns / 10
     }
 
-    /// Finds what helps: against those that it waited for, against interrupts, and what open incidents say.
-    pub fn advise(&mut self) {
+    /// Of the other cgroups that had the CPUs that it waited for, the one that had them longest: its thread that had
+    /// them longest. The root cgroup, which has no settings, is none; nor is one with a small part.
+    pub fn foreign(&self) -> Option<&Blamed> {
+        let waits = self.culprits.iter().filter(|one| one.state == "waiting_cpu");
+        let all_ns = waits.clone().fold(0_u64, |sum, one| sum.saturating_add(one.ns));
+        let mut cgroups: BTreeMap<&Path, (u64, &Blamed)> = BTreeMap::new();
+        for one in waits.filter(|one| one.cause == Cause::Foreign.name()) {
+            let Some(path) = one.path.as_deref().filter(|path| path.parent().is_some()) else {
+                continue;
+            };
+            // The longest comes first.
+            let sum = cgroups.entry(path).or_insert((0, one));
+            sum.0 = sum.0.saturating_add(one.ns);
+        }
+        let longest = cgroups.into_values().max_by_key(|(ns, _)| *ns)?;
+        (longest.0 as f64 >= LEAST_CULPRIT * all_ns as f64).then_some(longest.1)
+    }
+
+    /// Finds what helps: against those that it waited for, against interrupts, and what open incidents say; of it what
+    /// applies as the host is set up.
+    pub fn advise(&mut self, setup: &Setup) {
         let mut remedies: Vec<Remedy> = Vec::new();
         let span_ns = self.span_ns.max(1);
         let throttled = self.throttled_ns();
@@ -423,18 +458,17 @@ impl Findings {
         for report in self.around.incidents.iter().filter(|report| report.open) {
             remedies.extend(report.main.remedies.iter().copied());
         }
+        let mut once = Vec::new();
         for remedy in remedies {
-            if self.remedies.iter().any(|known| known.remedy == remedy) {
-                continue;
+            if !once.contains(&remedy) {
+                once.push(remedy);
             }
-            let advice = remedy.advice();
-            self.remedies.push(Advised {
-                remedy,
-                setting: advice.setting,
-                effect: advice.effect,
-                cost: advice.cost,
-            });
         }
+        let advised = |advice: Advice| {
+            let words = advice.remedy.advice();
+            Advised { setting: words.setting, effect: words.effect, cost: words.cost, advice }
+        };
+        self.remedies = advise(&once, setup).into_iter().map(advised).collect();
     }
 }
 

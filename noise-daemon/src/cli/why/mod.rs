@@ -3,22 +3,29 @@
 
 mod around;
 mod findings;
+mod idle;
 mod known;
 mod page;
 pub mod request;
 pub mod stretch;
 mod target;
 
+use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use jiff::Timestamp;
+use noise_common::charge::Cause;
 use noise_common::store::event::USUAL_CLASSES;
 use noise_compare::comparison::Settings;
 use noise_host::kernel::{Sight, monotonic_ns};
+use noise_host::resolve::cgroup::NodeNames;
+use noise_host::setup::{Meeting, SetupReader};
+use noise_model::clean::clean;
+use noise_model::pressure::{Pressure, PressureReading};
 use noise_model::units::count;
 use noise_paths::document::Traced;
 use noise_paths::execution::Wanted;
@@ -110,12 +117,14 @@ struct Daemon<'a> {
     found: Frame,
 }
 
-/// How things were at the begin and the end of the stretch, as far as a daemon knows.
+/// How things were at the begin and the end of the stretch, as far as a daemon and the victim's cgroup say.
 #[derive(Default)]
 struct Frames {
     /// Where the stretch began after it was asked.
     first: Option<Frame>,
     last: Option<Frame>,
+    /// Where the stretch began after it was read.
+    pressure: Option<PressureReading>,
 }
 
 /// The daemon that the user named, or the one of this host, if there is one.
@@ -168,6 +177,7 @@ fn watched(
     daemon: Option<&Daemon<'_>>,
     length: Duration,
     (host, dump): (&mut Host, &mut Dump),
+    pressure: &dyn Fn() -> Option<PressureReading>,
     frames: &mut Frames,
 ) -> Result<Stretch, CommandError> {
     let stop = interrupt::flag()?;
@@ -190,6 +200,7 @@ fn watched(
         stop.load(Ordering::Relaxed)
     };
     let begin_ns = supply.begin_ns();
+    frames.pressure = pressure();
     let mut stretch = stretch::next(&mut *supply, (dump, host), begin_ns, length, over)?;
     drop(progress);
     frames.last = now();
@@ -303,6 +314,9 @@ fn findings(
     let mut host = Host::new();
     let mut dump = host.dump();
     let mut frames = Frames::default();
+    let reader = SetupReader::of_host();
+    let path = target.cgroup.as_ref().map(PathBuf::from);
+    let pressure = || path.as_ref().map(|path| reader.pressure(path, monotonic_ns()));
     let stretch = match (daemon, args.next) {
         (Some(daemon), None) => {
             let is_asked = args.last.is_some() || args.since.is_some();
@@ -310,13 +324,16 @@ fn findings(
         }
         (_, next) => {
             let length = next.unwrap_or(USUAL_NEXT);
-            watched(daemon, length, (&mut host, &mut dump), &mut frames)?
+            watched(daemon, length, (&mut host, &mut dump), &pressure, &mut frames)?
         }
     };
+    let now = pressure();
     let kernel = kernel_threads(&dump);
     let cgroups = Cgroups::of(&dump);
     let cgroup = |tid| cgroups.get(tid);
-    let known = Known { kernel: &kernel, runs: &runs, cgroup: &cgroup };
+    let nodes = RefCell::new(NodeNames::of_host());
+    let label = |path: &Path| nodes.borrow_mut().identity(path, Instant::now()).label;
+    let known = Known { kernel: &kernel, runs: &runs, cgroup: &cgroup, label: &label };
     let mut found = find_out(&stretch, target, &args.executions, &known)?;
     if let Some(daemon) = daemon {
         let last = frames.last.as_ref().unwrap_or(&daemon.found);
@@ -325,7 +342,21 @@ fn findings(
         let known = known::ask(daemon.socket, &target.labels, first.is_none().then_some(since_ns));
         found.around = Around::of(&target.labels, first, last, known);
     }
-    found.advise();
+    found.pressure = now.map(|now| Pressure::of(frames.pressure.as_ref(), &now));
+    let culprit = found.foreign();
+    let tid = |tid: i32| u32::try_from(tid).ok();
+    let interrupts = found.interrupted.iter().filter(|one| one.cause == Cause::Hardirq.name());
+    let interrupt = interrupts.map(|one| clean(&one.source).into_owned()).next();
+    let meeting = Meeting {
+        victim: path.as_deref(),
+        culprit: culprit.and_then(|culprit| culprit.path.as_deref()),
+        victim_tid: found.threads.first().and_then(|first| tid(first.tid)),
+        culprit_tid: culprit.and_then(|culprit| tid(culprit.tid)),
+        interrupt: interrupt.as_deref(),
+        ..Meeting::default()
+    };
+    let setup = reader.setup(&meeting, found.idle.clone());
+    found.advise(&setup);
     Ok((found, stretch))
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use noise_analysis::{Report, Watched};
+use noise_analysis::{PRESSURE_HEADING, Report, Watched, pressure_lines};
 use noise_common::charge::Cause;
 use noise_common::signals::Signal;
 use noise_measure::columns::Columns;
@@ -78,6 +78,7 @@ pub fn prose(text: &mut String, sentence: &str, width: usize) {
 pub fn page(found: &Findings, title: &str, width: usize) -> Painted {
     let mut text = String::new();
     prose(&mut text, &answer(found, title), width);
+    first_to_try(&mut text, found, width);
     for note in &found.notes {
         prose(&mut text, &format!("note: {note}"), width);
     }
@@ -92,6 +93,7 @@ pub fn page(found: &Findings, title: &str, width: usize) -> Painted {
     interrupted(&mut text, found);
     threads(&mut text, found);
     stopped(&mut text, found, width);
+    pressure(&mut text, found, width);
     usual(&mut text, found, width);
     incidents(&mut text, found, width);
     remedies(&mut text, found, width);
@@ -114,6 +116,26 @@ fn trends(text: &mut String, found: &Findings) {
             _ => format!("{}: ", clean(&trend.subject)),
         };
         let _ = writeln!(text, "{whose}{}", held_up(trend));
+    }
+}
+
+/// The first remedy that this host has a command for.
+fn first_to_try(text: &mut String, found: &Findings, width: usize) {
+    let ready = found.remedies.iter().find(|one| !one.advice.commands.is_empty());
+    let Some(one) = ready else { return };
+    let now = one.advice.now.as_ref().map(|now| format!(" ({})", clean(now))).unwrap_or_default();
+    prose(text, &format!("To try first{now}:"), width);
+    for command in &one.advice.commands {
+        let _ = writeln!(text, "  # {}", clean(command));
+    }
+}
+
+/// Pressure of its cgroup, and its quota.
+fn pressure(text: &mut String, found: &Findings, width: usize) {
+    let Some(pressure) = &found.pressure else { return };
+    let _ = writeln!(text, "\n{PRESSURE_HEADING}");
+    for line in pressure_lines(None, pressure) {
+        prose(text, &format!("  {}", clean(&line)), width);
     }
 }
 
@@ -459,9 +481,16 @@ fn remedies(text: &mut String, found: &Findings, width: usize) {
         return;
     }
     text.push_str("\nremedies\n");
-    for advice in found.remedies.iter().take(SHOWN) {
-        prose(text, &format!("  {}", advice.setting), width);
-        prose(text, &format!("    {} {}", advice.effect, advice.cost), width);
+    for one in found.remedies.iter().take(SHOWN) {
+        prose(text, &format!("  {}", one.setting), width);
+        prose(text, &format!("    {} {}", one.effect, one.cost), width);
+        if let Some(now) = &one.advice.now {
+            prose(text, &format!("    now: {}", clean(now)), width);
+        }
+        // A command stays in one line, to be copied.
+        for command in &one.advice.commands {
+            let _ = writeln!(text, "      # {}", clean(command));
+        }
     }
 }
 

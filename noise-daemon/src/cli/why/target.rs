@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-use noise_host::resolve::cgroup::{Hierarchies, Identity};
+use noise_host::resolve::cgroup::{Hierarchies, Identity, NodeNames};
 use noise_measure::tenant::Subject;
 use noise_model::clean::clean;
 use noise_system::procfs;
@@ -68,7 +69,7 @@ impl Target {
         {
             return Ok(target);
         }
-        let found = named(text, &roots);
+        let found = named(text, &roots, &mut NodeNames::of_host());
         match found.as_slice() {
             [one] => Self::path(&one.path, one.kind),
             [] => Err(unknown(text, Path::new("/proc"))),
@@ -102,9 +103,10 @@ impl Target {
             false => Select { process: who, ..Select::default() },
         };
         let path = cgroup_of(&folder);
-        let label = path.as_ref().map(|path| {
+        let labels = path.as_ref().map(|path| {
             let path = PathBuf::from(String::from_utf8_lossy(path).into_owned());
-            clean(&Identity::of(path).label).into_owned()
+            let named = NodeNames::of_host().identity(&path, Instant::now());
+            [named, Identity::of(path)].map(|identity| clean(&identity.label).into_owned())
         });
         Ok(Self {
             kind: if is_thread { "thread" } else { "process" },
@@ -112,7 +114,7 @@ impl Target {
             pid: Some(id),
             cgroup: path.map(|path| String::from_utf8_lossy(&path).into_owned()),
             select,
-            labels: label.into_iter().collect(),
+            labels: labels.into_iter().flatten().collect(),
         })
     }
 
@@ -124,7 +126,7 @@ impl Target {
         };
         let inside = Path::new("/").join(folder.strip_prefix(root).unwrap_or(folder));
         let inside_text = inside.to_string_lossy().into_owned();
-        let label = Identity::of(&inside).label;
+        let label = NodeNames::of_host().identity(&inside, Instant::now()).label;
         Ok(Self {
             kind,
             name: label,
@@ -182,45 +184,49 @@ fn unknown(text: &str, procfs: &Path) -> CommandError {
 }
 
 /// Cgroups that have a name: the outermost ones, each once.
-fn named(text: &str, roots: &[PathBuf]) -> Vec<Found> {
+fn named(text: &str, roots: &[PathBuf], nodes: &mut NodeNames) -> Vec<Found> {
     let mut found: Vec<Found> = Vec::new();
-    let mut left = MOST_CGROUPS;
+    let mut search = Search { text, nodes, left: MOST_CGROUPS };
     for root in roots {
-        search(root, Path::new(""), text, DEEPEST, &mut left, &mut found);
+        search.below(root, Path::new(""), DEEPEST, &mut found);
     }
     found.sort_by(|one, other| one.path.cmp(&other.path));
     found.dedup_by(|one, other| one.path == other.path);
     found
 }
 
-fn search(
-    root: &Path,
-    inside: &Path,
-    text: &str,
-    deepest: usize,
-    left: &mut usize,
-    found: &mut Vec<Found>,
-) {
-    if deepest == 0 {
-        return;
-    }
-    let entries = fs::read_dir(root.join(inside)).into_iter().flatten().flatten();
-    for entry in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
-        if *left == 0 {
+/// Looks for cgroups that have a name.
+struct Search<'a> {
+    text: &'a str,
+    nodes: &'a mut NodeNames,
+    /// Cgroups that may still be looked at.
+    left: usize,
+}
+
+impl Search<'_> {
+    fn below(&mut self, root: &Path, inside: &Path, deepest: usize, found: &mut Vec<Found>) {
+        if deepest == 0 {
             return;
         }
-        *left -= 1;
-        let path = inside.join(entry.file_name());
-        match bears(&path, text) {
-            // What is below belongs to it.
-            Some(kind) => found.push(Found { kind, path }),
-            None => search(root, &path, text, deepest - 1, left, found),
+        let entries = fs::read_dir(root.join(inside)).into_iter().flatten().flatten();
+        for entry in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+            if self.left == 0 {
+                return;
+            }
+            self.left -= 1;
+            let path = inside.join(entry.file_name());
+            let named = self.nodes.identity(&path, Instant::now()).label;
+            match bears(&path, &named, self.text) {
+                // What is below belongs to it.
+                Some(kind) => found.push(Found { kind, path }),
+                None => self.below(root, &path, deepest - 1, found),
+            }
         }
     }
 }
 
-/// What a cgroup is by that name, if it bears it.
-fn bears(path: &Path, text: &str) -> Option<&'static str> {
+/// What a cgroup is by that name, if it bears it; `named` is its label with names of pods and containers.
+fn bears(path: &Path, named: &str, text: &str) -> Option<&'static str> {
     let last = path.file_name()?.to_str()?;
     let parent = path.parent().map(Identity::of);
     let own = Identity::of(path);
@@ -233,14 +239,19 @@ fn bears(path: &Path, text: &str) -> Option<&'static str> {
         let id = container.id.rsplit('/').next().unwrap_or_default();
         let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
         let is_begin = text.len() >= LEAST_DIGITS && is_digits(text) && id.starts_with(text);
-        let is_it = id == text || container.id == text || label == text || own.label == text;
+        let called = named.rsplit_once('/').map_or(named, |(_, last)| last);
+        let engine = called.rsplit_once(':').filter(|_| own.pod.is_none());
+        let is_called =
+            named == text || called == text || engine.is_some_and(|(_, name)| name == text);
+        let is_it =
+            id == text || container.id == text || label == text || own.label == text || is_called;
         if !container.monitor && (is_it || is_begin) {
             return Some("container");
         }
     }
     if let Some(pod) = &own.pod
         && is_new(parent.is_some_and(|up| up.pod.is_some()), true)
-        && (pod == text || text.strip_prefix("pod:") == Some(pod))
+        && (pod == text || text.strip_prefix("pod:") == Some(pod) || is_pod(named, text))
     {
         return Some("pod");
     }
@@ -250,6 +261,12 @@ fn bears(path: &Path, text: &str) -> Option<&'static str> {
         return Some(if last.ends_with(".service") { "service" } else { "cgroup" });
     }
     (own.label == text || last == text).then_some("cgroup")
+}
+
+/// Whether a pod's label has that name: `shop/web-7d9f`, with `pod:` or without the namespace.
+fn is_pod(label: &str, text: &str) -> bool {
+    let name = label.strip_prefix("pod:").unwrap_or(label);
+    label == text || name == text || name.split_once('/').is_some_and(|(_, pod)| pod == text)
 }
 
 /// Whether a unit's name without systemd's escapes is meant, and the cgroup is that unit's own.
@@ -273,7 +290,8 @@ mod tests {
     }
 
     fn names(root: &tempfile::TempDir, text: &str) -> Vec<(&'static str, String)> {
-        let found = named(text, &[root.path().to_owned(), root.path().to_owned()]);
+        let roots = [root.path().to_owned(), root.path().to_owned()];
+        let found = named(text, &roots, &mut NodeNames::below(Some(&root.path().join("node"))));
         found.into_iter().map(|found| (found.kind, clean_path(&found.path))).collect()
     }
 
@@ -309,6 +327,30 @@ mod tests {
         let slices = slices.map(|path| ("cgroup", path.to_owned()));
         assert_eq!(names(&root, "system.slice"), slices);
         assert_eq!(names(&root, "ngin"), []);
+    }
+
+    #[test]
+    fn pods_and_containers_are_found_by_what_they_are_called() {
+        let uid = "11111111-2222-3333-4444-555555555555";
+        let pod = format!("kubepods/pod{uid}");
+        let root = tree(&[
+            &format!("{pod}/{ID}"),
+            &format!("docker/{ID}"),
+            &format!("node/var/log/pods/shop_web-7d9f_{uid}"),
+            &format!("node/var/log/containers/web-7d9f_shop_nginx-{ID}.log"),
+        ]);
+        let file = format!("node/var/lib/docker/containers/{ID}/config.v2.json");
+        fs::create_dir_all(root.path().join(&file).parent().unwrap()).unwrap();
+        fs::write(root.path().join(file), r#"{"Name":"/db"}"#).unwrap();
+        for text in ["shop/web-7d9f", "web-7d9f", "pod:shop/web-7d9f", uid] {
+            assert_eq!(names(&root, text), [("pod", format!("/{pod}"))], "{text}");
+        }
+        for text in ["nginx", "pod:shop/web-7d9f/nginx"] {
+            assert_eq!(names(&root, text), [("container", format!("/{pod}/{ID}"))], "{text}");
+        }
+        for text in ["db", "docker:db", "docker:0123456789ab"] {
+            assert_eq!(names(&root, text), [("container", format!("/docker/{ID}"))], "{text}");
+        }
     }
 
     #[test]

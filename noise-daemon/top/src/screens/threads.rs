@@ -64,7 +64,7 @@ fn table(all: &[Process]) -> Option<Block> {
         ],
         rows: all.iter().map(row).collect(),
         sorted_by: 3,
-        empty: "",
+        empty: "".into(),
     };
     (!all.is_empty()).then_some(Block::Table(table))
 }

@@ -9,7 +9,8 @@
 //! services, which stay), the folders of runtimes and of kubelet above their ids, and the digits of
 //! an id after the twelfth. Two cgroups share one if their names differ by systemd's escapes alone,
 //! or if someone who may write outside of what is delegated (root) arranges it. A reader that needs
-//! more has the id; what renders labels has to add up what bears the same one.
+//! more has the id; what renders labels has to add up what bears the same one. So has a container that was started
+//! again in its pod or under its name, where [`Naming`] names it: its label goes on.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -36,14 +37,29 @@ pub struct Identity {
     /// A short name that is the same whenever the path is: `nginx.service`,
     /// `docker:0123456789ab`, `pod:<uid>/cri-containerd:0123456789ab`, `/` for the root, and the
     /// path where it says nothing else. Deeper cgroups have the rest of their path behind it.
+    /// With names: `docker:web`, `pod:shop/web-7d9f/nginx`.
     pub label: String,
+}
+
+/// What the pod and the outermost container around a cgroup are called on this host.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Naming {
+    /// Namespace and name of the pod: `shop/web-7d9f`.
+    pub pod: Option<String>,
+    /// The container: `nginx`.
+    pub container: Option<String>,
 }
 
 impl Identity {
     /// Reads a path that is relative to the mount point of its hierarchy.
     pub fn of(path: impl AsRef<Path>) -> Self {
-        let mut reader = Reader::default();
-        let bytes = path.as_ref().as_os_str().as_bytes();
+        Self::named(path.as_ref(), &Naming::default())
+    }
+
+    /// The same with names in the label.
+    pub fn named(path: &Path, naming: &Naming) -> Self {
+        let mut reader = Reader { naming: naming.clone(), ..Reader::default() };
+        let bytes = path.as_os_str().as_bytes();
         for segment in bytes.split(|byte| *byte == b'/').filter(|segment| !segment.is_empty()) {
             reader.segment(&printable(segment));
         }
@@ -67,6 +83,7 @@ struct Reader {
     unit: Option<String>,
     container: Option<Container>,
     pod: Option<String>,
+    naming: Naming,
 }
 
 impl Reader {
@@ -114,14 +131,23 @@ impl Reader {
     }
 
     fn pod(&mut self, uid: String) {
-        self.parts.push((Kind::Owner, format!("pod:{uid}")));
-        if self.container.is_none() && self.pod.is_none() {
+        let is_own = self.container.is_none() && self.pod.is_none();
+        let name = self.naming.pod.as_ref().filter(|_| is_own).unwrap_or(&uid);
+        self.parts.push((Kind::Owner, format!("pod:{name}")));
+        if is_own {
             self.pod = Some(uid);
         }
     }
 
     fn container(&mut self, container: Container) {
-        self.parts.push((Kind::Owner, container.label()));
+        let is_named = self.container.is_none() && !container.monitor;
+        let label = match &self.naming.container {
+            // Its pod says whose it is.
+            Some(name) if is_named && self.pod.is_some() => name.clone(),
+            Some(name) if is_named => format!("{}:{name}", container.runtime.name()),
+            _ => container.label(),
+        };
+        self.parts.push((Kind::Owner, label));
         self.container.get_or_insert(container);
     }
 
@@ -205,7 +231,7 @@ mod tests {
     use proptest::prelude::{any, prop_assert, prop_assert_eq, prop_assert_ne, proptest};
     use proptest::sample::select;
 
-    use super::{Identity, MAX_LABEL_BYTES};
+    use super::{Identity, MAX_LABEL_BYTES, Naming};
     use crate::resolve::cgroup::{Container, Runtime};
 
     const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -455,6 +481,28 @@ mod tests {
         "a.slice:docker:<id>",
         "é\n",
     ];
+
+    #[test]
+    fn names_stand_for_the_ids_of_the_host_alone() {
+        let naming =
+            Naming { pod: Some("shop/web".to_owned()), container: Some("nginx".to_owned()) };
+        let named = |path: &str| {
+            let path = path.replace("<id>", ID).replace("<uid>", UID);
+            Identity::named(Path::new(&path), &naming)
+        };
+        let pod = named("/kubepods/pod<uid>/<id>/kubepods/pod<uid>/<id>");
+        let inner = format!("pod:{UID}/container:0123456789ab");
+        assert_eq!(pod.label, format!("pod:shop/web/nginx/{inner}"));
+        // The ids themselves stay as they are.
+        assert_eq!(
+            (pod.pod.as_deref(), pod.container),
+            (Some(UID), container(Runtime::Unnamed, ID))
+        );
+        assert_eq!(named("/docker/<id>").label, "docker:nginx");
+        assert_eq!(named("/lxc.monitor.web").label, "lxc-monitor:web");
+        assert_eq!(named("/system.slice/nginx.service").label, "nginx.service");
+        assert_eq!(Identity::named(Path::new("/a"), &Naming::default()), Identity::of("/a"));
+    }
 
     proptest! {
         #[test]

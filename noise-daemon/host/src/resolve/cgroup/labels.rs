@@ -6,12 +6,13 @@ use std::time::Instant;
 use noise_common::charge::UNIFIED_CGROUP;
 use noise_common::subject::Of;
 
-use super::{Hierarchies, Look, Tree};
+use super::{Hierarchies, Look, NodeNames, Tree};
 
 /// The hierarchies that count, each once even where it serves several purposes.
 #[derive(Debug)]
 pub struct Labels {
     trees: Vec<Tree>,
+    names: NodeNames,
     tasks: Option<usize>,
     unified_tasks: Option<usize>,
     io: Option<usize>,
@@ -19,8 +20,8 @@ pub struct Labels {
 }
 
 impl Labels {
-    /// Those of a host.
-    pub fn new(hierarchies: &Hierarchies) -> Self {
+    /// Those of a host, with these names of pods and containers.
+    pub fn new(hierarchies: &Hierarchies, names: NodeNames) -> Self {
         let mut roots: Vec<PathBuf> = Vec::new();
         let mut place = |root: &Option<PathBuf>| {
             let root = root.as_ref()?;
@@ -33,7 +34,7 @@ impl Labels {
         let (tasks, unified_tasks) = (place(&hierarchies.tasks), place(&hierarchies.unified_tasks));
         let (io, sockets) = (place(&hierarchies.io), place(&hierarchies.sockets));
         let trees = roots.iter().map(|root| Tree::new(root)).collect();
-        Self { trees, tasks, unified_tasks, io, sockets }
+        Self { trees, names, tasks, unified_tasks, io, sockets }
     }
 
     /// The hierarchy that an id belongs to, and the id as it has it.
@@ -51,7 +52,16 @@ impl Labels {
 
     /// The cgroup of an id; absent where there is no such hierarchy.
     pub fn look(&mut self, of: Of, id: u64, now: Instant) -> Look {
-        self.tree(of, id).map_or(Look::Absent, |(tree, id)| tree.look(id, now))
+        match self.tree(of, id).map_or(Look::Absent, |(tree, id)| tree.look(id, now)) {
+            Look::Found(cgroup) => self.names.look(&cgroup, now),
+            other => other,
+        }
+    }
+
+    /// The path of a cgroup with such a label, in whichever hierarchy has it first.
+    pub fn path(&mut self, is_it: impl Fn(&str) -> bool) -> Option<PathBuf> {
+        let named = self.names.path(&is_it);
+        named.or_else(|| self.trees.iter_mut().find_map(|tree| tree.path(&is_it)))
     }
 
     /// Whether a cgroup is no longer there, as far as can be seen.
@@ -73,13 +83,16 @@ mod tests {
         for name in ["cpu/a.service", "unified/b.service"] {
             std::fs::create_dir_all(folder(name)).unwrap();
         }
-        let mut labels = Labels::new(&Hierarchies {
-            tasks: Some(folder("cpu")),
-            io: Some(folder("unified")),
-            sockets: Some(folder("unified")),
-            by_cpu: true,
-            ..Hierarchies::default()
-        });
+        let mut labels = Labels::new(
+            &(Hierarchies {
+                tasks: Some(folder("cpu")),
+                io: Some(folder("unified")),
+                sockets: Some(folder("unified")),
+                by_cpu: true,
+                ..Hierarchies::default()
+            }),
+            NodeNames::below(None),
+        );
         assert_eq!(labels.trees.len(), 2);
         let now = Instant::now();
         let id = |name: &str| folder(name).metadata().unwrap().ino();
@@ -95,7 +108,7 @@ mod tests {
         assert!(!labels.is_gone(Of::Task, a) && labels.is_gone(Of::Task, b));
         // Nothing marks ids where one hierarchy has all tasks.
         assert_eq!(labels.look(Of::Task, UNIFIED_CGROUP | b, now), Look::Waiting);
-        let mut nowhere = Labels::new(&Hierarchies::default());
+        let mut nowhere = Labels::new(&Hierarchies::default(), NodeNames::below(None));
         assert_eq!(nowhere.look(Of::Task, a, now), Look::Absent);
         assert!(nowhere.is_gone(Of::Task, a));
     }
@@ -106,13 +119,16 @@ mod tests {
         for name in ["cpu/a.service", "unified"] {
             std::fs::create_dir_all(folder(name)).unwrap();
         }
-        let mut labels = Labels::new(&Hierarchies {
-            tasks: Some(folder("cpu")),
-            unified_tasks: Some(folder("unified")),
-            io: Some(folder("cpu")),
-            sockets: Some(folder("unified")),
-            by_cpu: true,
-        });
+        let mut labels = Labels::new(
+            &(Hierarchies {
+                tasks: Some(folder("cpu")),
+                unified_tasks: Some(folder("unified")),
+                io: Some(folder("cpu")),
+                sockets: Some(folder("unified")),
+                by_cpu: true,
+            }),
+            NodeNames::below(None),
+        );
         assert_eq!(labels.trees.len(), 2);
         let now = Instant::now();
         let id = |name: &str| folder(name).metadata().unwrap().ino();

@@ -2,19 +2,22 @@
 //!
 //! [`Mounts`] are the hierarchies that this host has and where, [`Hierarchies`] which of them count,
 //! [`Tree`] finds the path of an id in one, and [`Identity`] reads unit, container and pod from a
-//! path. [`Labels`] looks in the tree that an id belongs to.
+//! path. [`NodeNames`] knows what pods and containers are called here. [`Labels`] looks in the tree that an id belongs
+//! to.
 
 mod hierarchies;
 mod identity;
 mod labels;
 mod mounts;
+mod node;
 mod segment;
 mod tree;
 
 pub use hierarchies::{Counted, Explained, Hierarchies};
-pub use identity::{Identity, MAX_LABEL_BYTES};
+pub use identity::{Identity, MAX_LABEL_BYTES, Naming};
 pub use labels::Labels;
 pub use mounts::{Layout, Mounts};
+pub use node::{LISTED, NodeNames, READ};
 pub use noise_common::subject::Of;
-pub use segment::{Container, Runtime};
+pub use segment::{Container, Runtime, unit_name};
 pub use tree::{CAPACITY, Cgroup, Look, Tree};

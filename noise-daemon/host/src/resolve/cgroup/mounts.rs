@@ -27,7 +27,7 @@ impl Layout {
     }
 }
 
-/// The hierarchies whose ids the kernel side may count by.
+/// The hierarchies whose ids the kernel side may count by, and others whose settings are read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mounts {
     /// Mount point of version 2.
@@ -36,7 +36,11 @@ pub struct Mounts {
     pub cpu: Option<PathBuf>,
     /// Mount point of version 1's `blkio` controller.
     pub blkio: Option<PathBuf>,
-    any_v1: bool,
+    /// Mount point of version 1's `cpuset` controller.
+    pub cpuset: Option<PathBuf>,
+    /// Mount point of version 1's `memory` controller.
+    pub memory: Option<PathBuf>,
+    pub(crate) any_v1: bool,
 }
 
 impl Mounts {
@@ -46,7 +50,7 @@ impl Mounts {
     /// container with a cgroup namespace of its own, the host's tree appears as `/../..`.
     pub fn parse(mountinfo: impl AsRef<[u8]>) -> Self {
         let mut mounts = Self::default();
-        let mut widest = [i64::MIN; 3];
+        let mut widest = [i64::MIN; 5];
         let lines = mountinfo.as_ref().split(|byte| *byte == b'\n');
         for mount in lines.filter_map(Mount::parse) {
             mounts.any_v1 |= mount.kind == b"cgroup";
@@ -54,6 +58,8 @@ impl Mounts {
                 (&mut mounts.unified, mount.kind == b"cgroup2"),
                 (&mut mounts.cpu, mount.controls(b"cpu")),
                 (&mut mounts.blkio, mount.controls(b"blkio")),
+                (&mut mounts.cpuset, mount.controls(b"cpuset")),
+                (&mut mounts.memory, mount.controls(b"memory")),
             ];
             let width = width(mount.root);
             for ((place, shown), widest) in shows.into_iter().zip(&mut widest) {

@@ -123,6 +123,15 @@ impl Tree {
         !path.metadata().is_ok_and(|metadata| metadata.ino() == id)
     }
 
+    /// The path of a cgroup that is known by a label, and there.
+    pub fn path(&mut self, is_it: impl Fn(&str) -> bool) -> Option<PathBuf> {
+        let known = self.known.iter();
+        let named = known.filter(|(_, known)| is_it(&known.cgroup.identity.label));
+        let named: Vec<u64> = named.map(|(id, _)| *id).collect();
+        let there = named.into_iter().find(|id| !self.is_gone(*id))?;
+        self.known.peek(&there).map(|known| known.cgroup.path.clone())
+    }
+
     /// How often the hierarchy was walked.
     pub fn walks(&self) -> u64 {
         self.walks

@@ -5,6 +5,7 @@ use super::Role;
 use crate::follow::Follower;
 use crate::follow::persons::ThreadId;
 use crate::input::{End, Protocol};
+use crate::marker::Marker;
 use crate::slices::SliceId;
 
 /// Ports from this one on are given to those who connect, unless `ip_local_port_range` says otherwise.
@@ -34,10 +35,12 @@ impl Follower {
         }
     }
 
-    /// A thread connected for a slice.
+    /// A thread connected for a slice. One that is not of a request may be of anything that came before.
     pub(in crate::follow) fn made_for(&mut self, thread: ThreadId, end: &End, slice: SliceId) {
         let machine = self.persons.machine(thread);
-        if let Some(place) = self.ends.find(machine, end)
+        let found = self.store.get(self.store.whole(slice));
+        if found.is_some_and(|found| matches!(found.marker, Marker::Receive(_)))
+            && let Some(place) = self.ends.find(machine, end)
             && let Some(connection) = self.ends.get_mut(place)
         {
             connection.made_for = Some(slice);

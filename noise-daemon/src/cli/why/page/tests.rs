@@ -1,10 +1,13 @@
 //! Pages of made findings.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use noise_analysis::{Culprit, Ending, Episode, Level, Remedy, Rule, Time};
 use noise_common::signals::Signal;
 use noise_model::HeldUp;
+use noise_model::pressure::{Pressure, ResourcePressure, Stalled};
+use noise_model::setup::{CgroupSetup, Controller, Manager, Setup};
 use noise_paths::account::{Interruption, Member};
 use noise_paths::document::{Segment, Traced};
 use noise_trace::delays::document::Spread;
@@ -39,7 +42,8 @@ fn blamed(
     ms: u64,
 ) -> Blamed {
     let cgroup = Some(cgroup.to_owned()).filter(|name| !name.is_empty());
-    Blamed { state, tid, comm: comm.to_owned(), cgroup, cause, ns: ms * MS }
+    let path = cgroup.as_ref().map(|name| Path::new("/system.slice").join(name));
+    Blamed { state, tid, comm: comm.to_owned(), cgroup, cause, ns: ms * MS, path }
 }
 
 fn report() -> Arc<Report> {
@@ -93,6 +97,35 @@ fn path(from_ns: u64) -> Traced {
         totals_ns: [("running", 10 * MS), ("waiting_cpu", 20 * MS)].into(),
         in_calls_ns: None,
         path: vec![segment("running", 72, 0, 10), segment("waiting_cpu", 71, 10, 30)],
+    }
+}
+
+fn pressure() -> Pressure {
+    let stalled = |avg10_percent, ms| Stalled { avg10_percent, stalled_ms: Some(ms) };
+    let cpu = ResourcePressure { some: stalled(45.1, 812.0), full: Some(stalled(0.0, 0.0)) };
+    Pressure {
+        span_ns: Some(2_000 * MS),
+        cpu: Some(cpu),
+        unavailable: vec!["its CPU quota is not known: it has no cpu controller".to_owned()],
+        ..Pressure::default()
+    }
+}
+
+/// Two services of systemd beside each other.
+fn setup() -> Setup {
+    let service = |name: &str| CgroupSetup {
+        manager: Manager::System(name.to_owned()),
+        cpu: Controller::On { folder: format!("/sys/fs/cgroup/system.slice/{name}"), version: 2 },
+        weight: Some(100),
+        ..CgroupSetup::named(name)
+    };
+    let (victim, culprit) = (service("nginx.service"), service("backup.service"));
+    Setup {
+        siblings: Some((victim.clone(), culprit.clone())),
+        victim: Some(victim),
+        culprit: Some(culprit),
+        online: (0..4).collect(),
+        ..Setup::default()
     }
 }
 
@@ -173,10 +206,12 @@ fn found() -> Findings {
             incidents: vec![report()],
             kept: vec![Kept { incident: 3, sentence: "its kernel events are kept".to_owned() }],
         },
+        pressure: Some(pressure()),
         remedies: Vec::new(),
         executions: vec![path(from_ns + 100 * MS)],
         against: None,
         is_asked: false,
+        idle: Vec::new(),
     }
 }
 
@@ -187,7 +222,7 @@ fn text(found: &Findings, title: &str) -> String {
 #[test]
 fn a_victim_is_shown_as_agreed() {
     let mut found = found();
-    found.advise();
+    found.advise(&setup());
     let text = text(&found, "service nginx.service");
     // Paths are as wide as the terminal.
     let (text, paths) = text.split_once("critical path of the longest").unwrap();
@@ -204,6 +239,7 @@ fn a_victim_that_nothing_holds_up_is_shown_as_agreed() {
     (calm.culprits, calm.interrupted, calm.executions) = Default::default();
     calm.target.pid = Some(70);
     calm.around = Around::default();
+    calm.pressure = None;
     calm.around.stopped = Some(Stops {
         span_ns: 2_100 * MS,
         quota_ns: Some(3 * MS),
@@ -212,7 +248,7 @@ fn a_victim_that_nothing_holds_up_is_shown_as_agreed() {
     });
     calm.notes = vec!["the flight recorder holds the last 1.300 s".to_owned()];
     calm.discarded = 7;
-    calm.advise();
+    calm.advise(&Setup::default());
     insta::assert_snapshot!(text(&calm, "process nginx 70"));
 }
 
@@ -221,28 +257,45 @@ fn a_quota_that_stops_it_comes_first() {
     let mut throttled = found();
     throttled.around.stopped =
         Some(Stops { span_ns: 3_000 * MS, quota_ns: Some(900 * MS), ..Stops::default() });
-    throttled.advise();
+    throttled.advise(&Setup::default());
     let text = text(&throttled, "service nginx.service");
     let first = text.replace('\n', " ");
     let answer = "nginx.service was stopped for 600 ms by its own CPU quota; it also waited 212 ms for a CPU, ";
     assert!(first.contains(answer), "{first}");
     assert!(first.contains("Its own CPU quota caused 600 ms of these waits"), "{first}");
     assert!(!first.contains("790 ms of it"), "{first}");
-    assert_eq!(throttled.remedies.first().unwrap().remedy, Remedy::RaiseQuota);
+    assert_eq!(throttled.remedies.first().unwrap().advice.remedy, Remedy::RaiseQuota);
 
     // Events say it of each wait: those who had the CPUs otherwise are named.
     let mut by_events = found();
     by_events.culprits.insert(0, blamed("waiting_cpu", -1, "", "", "throttle", 700));
     by_events.around.stopped =
         Some(Stops { span_ns: 3_000 * MS, quota_ns: Some(900 * MS), ..Stops::default() });
-    by_events.advise();
+    by_events.advise(&Setup::default());
     let text = self::text(&by_events, "service nginx.service");
     let first = text.replace('\n', " ");
     let answer = "nginx.service was stopped for 700 ms by its own CPU quota; it also waited 112 ms for a CPU, 790 ms of it";
     assert!(first.contains(answer), "{first}");
     assert!(first.contains("no one: its own CPU quota"), "{first}");
     assert!(!first.contains("by the daemon's count"), "{first}");
-    assert_eq!(by_events.remedies.first().unwrap().remedy, Remedy::RaiseQuota);
+    assert_eq!(by_events.remedies.first().unwrap().advice.remedy, Remedy::RaiseQuota);
+}
+
+#[test]
+fn the_cgroup_that_had_the_cpus_longest_is_looked_at() {
+    let mut found = found();
+    assert_eq!(found.foreign().map(|one| one.tid), Some(4242));
+    // Two threads of one have more than one of the other; the root has no settings.
+    found.culprits = vec![
+        blamed("waiting_cpu", 1, "rustc", "/", "foreign", 900),
+        blamed("waiting_cpu", 2, "tar", "/a", "foreign", 300),
+        blamed("waiting_cpu", 3, "gzip", "backup.service", "foreign", 200),
+        blamed("waiting_cpu", 4, "gzip", "backup.service", "foreign", 190),
+        blamed("disk", 2, "tar", "/a", "foreign", 9_000),
+    ];
+    assert_eq!(found.foreign().map(|one| one.tid), Some(3));
+    found.culprits[0].ns *= 10;
+    assert_eq!(found.foreign().map(|one| one.tid), None, "a small part");
 }
 
 #[test]

@@ -4,11 +4,14 @@
 mod found;
 mod page;
 
+use std::cell::RefCell;
+use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use noise_common::store::kind::CLASSES;
+use noise_host::resolve::cgroup::NodeNames;
 use noise_trace::capture::Dump;
 
 use self::found::{Heard, Looked};
@@ -88,7 +91,9 @@ pub fn run(port: u16, next: Option<Duration>, json: bool) -> Result<(), CommandE
     let cgroups = Cgroups::of(&dump);
     let cgroup = |tid| cgroups.get(tid);
     let kernel = kernel_threads(&dump);
-    let known = Known { kernel: &kernel, runs: &runs, cgroup: &cgroup };
+    let nodes = RefCell::new(NodeNames::of_host());
+    let label = |path: &Path| nodes.borrow_mut().identity(path, Instant::now()).label;
+    let known = Known { kernel: &kernel, runs: &runs, cgroup: &cgroup, label: &label };
     let looked = Looked::at(&heard);
     let Some(found) = looked.find_out(port, &stretch, &known) else {
         let seconds = stretch.to_ns.saturating_sub(stretch.from_ns) as f64 / 1e9;

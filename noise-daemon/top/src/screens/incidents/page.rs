@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use noise_analysis::{Episode, KeptTrace, Level, Outlier, Report, Time, Watched};
+use noise_analysis::{Episode, KeptTrace, Level, Outlier, PRESSURE_HEADING, Report, Time, Watched};
 use noise_common::subject::SubjectKind;
 use noise_model::units;
 
@@ -29,7 +29,8 @@ pub(super) fn page(history: &History, key: &str) -> Option<Page> {
         Block::Table(culprits(main)),
     ];
     blocks.extend(threads::of_report(report));
-    blocks.extend(remedies(main));
+    blocks.extend(remedies(report));
+    blocks.extend(pressure(report));
     blocks.extend(also(report));
     blocks.extend(over_time(history, main));
     blocks.extend(frame.overview.trace(id).map(trace));
@@ -124,14 +125,22 @@ fn culprits(episode: &Episode) -> Table {
     }
 }
 
-fn remedies(episode: &Episode) -> Option<Block> {
+fn remedies(report: &Report) -> Option<Block> {
     let mut lines = vec![("Remedies".to_owned(), Tone::Strong)];
-    for remedy in episode.remedies.iter().take(SHOWN) {
-        let advice = remedy.advice();
+    for one in report.advice().iter().take(SHOWN) {
+        let advice = one.remedy.advice();
         lines.push((advice.setting.to_owned(), Tone::Plain));
         lines.push((format!("  {} {}", advice.effect, advice.cost), Tone::Dim));
+        lines.extend(one.lines().map(|line| (format!("  {line}"), Tone::Plain)));
     }
     (lines.len() > 1).then_some(Block::Text(lines))
+}
+
+fn pressure(report: &Report) -> Option<Block> {
+    let pressure = report.beside.pressure.as_ref()?;
+    let heading = [(PRESSURE_HEADING.to_owned(), Tone::Strong)];
+    let lines = pressure.lines().into_iter().map(|line| (line, Tone::Plain));
+    Some(Block::Text(heading.into_iter().chain(lines).collect()))
 }
 
 fn also(report: &Report) -> Option<Block> {

@@ -25,6 +25,7 @@ fn spent(service: &str) -> Spent {
                 cgroup: Some("batch.service".to_owned()),
                 cause: "foreign",
                 ns: 7 * MS,
+                path: None,
             }],
         },
         _ => Spent {

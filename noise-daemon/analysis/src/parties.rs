@@ -1,0 +1,111 @@
+//! PURE: of an incident, whose settings are looked at, and the remedies that apply.
+
+use noise_common::charge::Cause;
+use noise_common::subject::SubjectKind;
+
+use super::advice::Advice;
+use super::name::Name;
+use super::report::{Episode, Report};
+use super::watched::Watched;
+
+impl Report {
+    /// The remedies as they apply to this host; as they are where that was not looked at.
+    pub fn advice(&self) -> Vec<Advice> {
+        let plain = || self.main.remedies.iter().map(|remedy| Advice::plain(*remedy)).collect();
+        self.beside.advice.clone().unwrap_or_else(plain)
+    }
+}
+
+/// Who meets in an episode, by their labels.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parties {
+    /// The victim, where it is a cgroup.
+    pub victim: Option<Name>,
+    /// The first culprit that is another cgroup.
+    pub culprit: Option<Name>,
+    /// The first culprit that is a device's interrupt.
+    pub interrupt: Option<Name>,
+    /// The disk that it is about.
+    pub disk: Option<String>,
+    /// Whether that is about what is written.
+    pub is_write: bool,
+}
+
+impl Episode {
+    /// Who meets in it.
+    pub fn parties(&self) -> Parties {
+        let kind = match self.signal {
+            Watched::Signal(signal) => signal.info().subject,
+            Watched::Interruption => SubjectKind::Cgroup,
+        };
+        let first = |cause: Cause| {
+            let mut culprits = self.culprits.iter();
+            culprits.find(|one| one.cause == cause).map(|one| Name::clone(&one.culprit))
+        };
+        let disk =
+            matches!(kind, SubjectKind::Request).then(|| self.subject.split_once(' ')).flatten();
+        Parties {
+            victim: matches!(kind, SubjectKind::Cgroup).then(|| Name::clone(&self.subject)),
+            culprit: first(Cause::Foreign),
+            interrupt: first(Cause::Hardirq),
+            disk: disk.map(|(name, _)| name.to_owned()),
+            is_write: disk.is_some_and(|(_, operation)| operation != "read"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use noise_common::signals::Signal;
+
+    use super::*;
+    use crate::{Culprit, Level, Rule, Time};
+
+    fn episode(signal: Watched, subject: &str, culprits: &[(&str, Cause)]) -> Episode {
+        let level = Level { p50_ns: None, p99_ns: None, mean_ns: None, rate: 0.0, lost: 0.0 };
+        let time = Time { seconds: 1.0, share: 0.5 };
+        let culprit = |(name, cause): &(&str, Cause)| Culprit {
+            culprit: (*name).into(),
+            cause: *cause,
+            time,
+            beyond: time,
+        };
+        Episode {
+            signal,
+            subject: subject.into(),
+            start: jiff::Timestamp::UNIX_EPOCH,
+            end: jiff::Timestamp::UNIX_EPOCH,
+            seconds: 1.0,
+            ending: None,
+            rule: Rule::Mean,
+            before: level,
+            after: level,
+            lost_seconds: 1.0,
+            culprits: culprits.iter().map(culprit).collect(),
+            others: Time::default(),
+            untracked: Time::default(),
+            remedies: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn those_who_meet_are_the_first_of_their_kind() {
+        let culprits = [
+            ("throttle", Cause::Throttle),
+            ("backup.service", Cause::Foreign),
+            ("nvme0q1", Cause::Hardirq),
+            ("other.service", Cause::Foreign),
+        ];
+        let cpu = episode(Signal::CgroupRunqueueWait.into(), "web.service", &culprits).parties();
+        assert_eq!(cpu.victim.as_deref(), Some("web.service"));
+        assert_eq!(cpu.culprit.as_deref(), Some("backup.service"));
+        assert_eq!((cpu.interrupt.as_deref(), cpu.disk), (Some("nvme0q1"), None));
+        let taken = episode(Watched::Interruption, "web.service", &[]).parties();
+        assert_eq!((taken.victim.as_deref(), taken.culprit), (Some("web.service"), None));
+        for (subject, is_write) in [("vda read", false), ("vda write", true)] {
+            let disk = episode(Signal::BlockQueueWait.into(), subject, &culprits).parties();
+            assert_eq!((disk.victim, disk.disk.as_deref()), (None, Some("vda")));
+            assert_eq!(disk.is_write, is_write);
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! IO: how a victim and its culprit are set up, from the files of their cgroups, of interrupts and of disks.
+
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use noise_model::clean::printable;
+use noise_model::cpulist::CpuList;
+use noise_model::setup::{CgroupSetup, Controller, DiskSetup, IrqSetup, Limit, Manager, Setup};
+use noise_system::procfs;
+
+use super::task::{first_process, task_setup};
+use super::{SetupReader, folder, label};
+use crate::resolve::cgroup::{Identity, Runtime, unit_name};
+use crate::resolve::irqs_named;
+
+/// Interrupts of one name that are looked at.
+const MOST_IRQS: usize = 64;
+/// Cgroups that are looked at for a first process, below one that has none itself.
+const MOST_BELOW: usize = 64;
+
+/// Who meets, as labels have them.
+#[derive(Clone, Debug, Default)]
+pub struct Meeting<'a> {
+    /// The path of the victim's cgroup, where it is one.
+    pub victim: Option<&'a Path>,
+    /// That of the main culprit's.
+    pub culprit: Option<&'a Path>,
+    /// The thread by which the victim is judged; else the first process of its cgroup.
+    pub victim_tid: Option<u32>,
+    /// That of the main culprit.
+    pub culprit_tid: Option<u32>,
+    /// The label of the interrupt that is the main culprit.
+    pub interrupt: Option<&'a str>,
+    /// The disk that it is about.
+    pub disk: Option<&'a str>,
+    /// Whether that is about what is written.
+    pub is_write: bool,
+}
+
+impl SetupReader {
+    /// How they are set up; `idle` says how idle CPUs were.
+    pub fn setup(&self, meeting: &Meeting<'_>, idle: Vec<(u32, f64)>) -> Setup {
+        let online = procfs::text(self.sysfs.join("devices/system/cpu/online"));
+        let named = |path: Option<&Path>, tid: Option<u32>| {
+            let mut setup = self.cgroup(path?);
+            let task = tid.and_then(|tid| task_setup(&self.procfs, tid));
+            setup.main = task.or(setup.main);
+            Some(setup)
+        };
+        let siblings =
+            meeting.victim.zip(meeting.culprit).and_then(|(one, other)| siblings(one, other));
+        let limited = meeting.victim.and_then(|victim| {
+            let has_quota =
+                |path: &&Path| self.quota(path).is_some_and(|(quota, _)| quota.quota_us.is_some());
+            victim.ancestors().find(has_quota).map(|path| self.cgroup(path))
+        });
+        Setup {
+            victim: named(meeting.victim, meeting.victim_tid),
+            culprit: named(meeting.culprit, meeting.culprit_tid),
+            siblings: siblings.map(|(one, other)| (self.cgroup(&one), self.cgroup(&other))),
+            limited,
+            interrupt: meeting.interrupt.map(ToOwned::to_owned),
+            irqs: meeting.interrupt.map(|name| self.irqs(name)).unwrap_or_default(),
+            disk: meeting.disk.and_then(|name| self.disk(name, meeting.is_write)),
+            online: CpuList::of_kernel(&online.unwrap_or_default()),
+            idle,
+        }
+    }
+
+    /// How a cgroup is set up.
+    fn cgroup(&self, path: &Path) -> CgroupSetup {
+        let label = label(path);
+        if !is_sayable(path) {
+            // No command could name it.
+            return CgroupSetup::named(&label);
+        }
+        let mounts = &self.mounts;
+        let unified = mounts.unified.as_ref();
+        let of = |old: &Option<PathBuf>, name: &str| self.controller(old.as_ref(), name, path);
+        let (cpu, cpuset) = (of(&mounts.cpu, "cpu"), of(&mounts.cpuset, "cpuset"));
+        let (io, memory) = (of(&mounts.blkio, "io"), of(&mounts.memory, "memory"));
+        let text = |controller: &Controller, old: &str, new: &str| match controller {
+            Controller::On { folder, version } => {
+                let name = if *version == 1 { old } else { new };
+                procfs::text(Path::new(folder).join(name)).ok()
+            }
+            Controller::Off { .. } | Controller::Missing => None,
+        };
+        let weight = |text: Option<String>| {
+            // `io.weight` has a line for each device, and `default` first.
+            let text = text?;
+            text.lines().next()?.trim_start_matches("default").trim().parse().ok()
+        };
+        let cpus = text(&cpuset, "cpuset.effective_cpus", "cpuset.cpus.effective");
+        let tasks = [unified, mounts.cpu.as_ref()];
+        let mut folders = tasks.into_iter().filter_map(|root| folder(root, path));
+        let first = folders.find_map(|folder| first_below(&folder));
+        CgroupSetup {
+            manager: self.manager(path),
+            weight: weight(text(&cpu, "cpu.shares", "cpu.weight")),
+            quota: self.quota(path).map(|(quota, _)| quota),
+            cpus: cpus.map(|text| CpuList::of_kernel(text.trim())).filter(|cpus| !cpus.is_empty()),
+            io_weight: weight(text(&io, "blkio.bfq.weight", "io.weight"))
+                .or_else(|| weight(text(&io, "blkio.bfq.weight", "io.bfq.weight"))),
+            io_max: text(&io, "", "io.max")
+                .map(|text| text.lines().take(MOST_BELOW).map(ToOwned::to_owned).collect())
+                .unwrap_or_default(),
+            memory_high: text(&memory, "", "memory.high").and_then(|text| limit(&text)),
+            memory_max: text(&memory, "memory.limit_in_bytes", "memory.max")
+                .and_then(|text| limit(&text)),
+            main: first.and_then(|pid| task_setup(&self.procfs, pid)),
+            cpu,
+            cpuset,
+            io,
+            memory,
+            label,
+        }
+    }
+
+    /// A controller in its hierarchy of version 1, else in version 2. The root cgroup has no settings.
+    fn controller(&self, old: Option<&PathBuf>, name: &str, path: &Path) -> Controller {
+        let root = old.or(self.mounts.unified.as_ref());
+        let Some(own) = folder(root, path).filter(|_| path.parent().is_some()) else {
+            return Controller::Missing;
+        };
+        let Some(parent) = own.parent() else { return Controller::Missing };
+        let shown = |folder: &Path| folder.display().to_string();
+        let has = |file: &str| {
+            let text = procfs::text(parent.join(file)).unwrap_or_default();
+            text.split_ascii_whitespace().any(|one| one == name)
+        };
+        match old {
+            Some(_) => Controller::On { folder: shown(&own), version: 1 },
+            None if has("cgroup.subtree_control") => {
+                Controller::On { folder: shown(&own), version: 2 }
+            }
+            None if has("cgroup.controllers") => {
+                Controller::Off { folder: shown(&own), parent: shown(parent) }
+            }
+            None => Controller::Missing,
+        }
+    }
+
+    /// Who makes its settings: of a container or pod the engine, else the systemd of the nearest unit.
+    pub(super) fn manager(&self, path: &Path) -> Manager {
+        let identity = Identity::of(path);
+        let segments: Vec<&str> =
+            path.components().filter_map(|one| one.as_os_str().to_str()).collect();
+        let user =
+            segments.iter().position(|one| one.starts_with("user@") && one.ends_with(".service"));
+        if identity.pod.is_some() {
+            return Manager::Kubernetes(identity.label);
+        }
+        if let Some(container) = identity.container.filter(|one| !one.monitor) {
+            match container.runtime {
+                Runtime::Docker => return Manager::Docker(container.id),
+                Runtime::Podman if user.is_none() => return Manager::Podman(container.id),
+                // A user's own is a unit of the user's systemd.
+                Runtime::Podman => {}
+                _ => return Manager::Files,
+            }
+        }
+        let unit =
+            segments.iter().rposition(|one| unit_name(one).is_some()).filter(|_| self.has_systemd);
+        let Some((at, unit)) = unit.and_then(|at| Some((at, segments.get(at)?))) else {
+            return Manager::Files;
+        };
+        let uid = user
+            .filter(|user| *user < at)
+            .and_then(|user| segments.get(user)?.strip_prefix("user@")?.strip_suffix(".service"));
+        // systemd puts an underscore before names that would clash with files such as `cpu.stat`.
+        let unit = unit.strip_prefix('_').unwrap_or(unit).to_owned();
+        match uid {
+            Some(uid) => Manager::User { unit, uid: uid.to_owned() },
+            None => Manager::System(unit),
+        }
+    }
+
+    fn irqs(&self, name: &str) -> Vec<IrqSetup> {
+        let served = |irq: u64| {
+            let folder = self.procfs.join(format!("irq/{irq}"));
+            let list = |file: &str| {
+                let text = procfs::text(folder.join(file)).unwrap_or_default();
+                Some(CpuList::of_kernel(text.trim())).filter(|cpus| !cpus.is_empty())
+            };
+            let cpus = list("effective_affinity_list").or_else(|| list("smp_affinity_list"))?;
+            Some(IrqSetup { irq: u32::try_from(irq).ok()?, cpus })
+        };
+        irqs_named(&self.procfs, name, MOST_IRQS).into_iter().filter_map(served).collect()
+    }
+
+    fn disk(&self, name: &str, is_write: bool) -> Option<DiskSetup> {
+        let is_name =
+            matches!(Path::new(name).components().collect::<Vec<_>>()[..], [Component::Normal(_)]);
+        let folder = self.sysfs.join("block").join(name);
+        let numbers = procfs::text(folder.join("dev")).ok().filter(|_| is_name)?.trim().to_owned();
+        let schedulers = procfs::text(folder.join("queue/scheduler")).unwrap_or_default();
+        let marked = |one: &str| one.strip_prefix('[')?.strip_suffix(']').map(ToOwned::to_owned);
+        // One that is alone is not marked.
+        let alone = Some(schedulers.trim()).filter(|one| !one.is_empty() && !one.contains(' '));
+        let chosen = schedulers.split_ascii_whitespace().find_map(marked);
+        let chosen = chosen.or_else(|| alone.map(ToOwned::to_owned));
+        let costs = self.mounts.unified.as_ref().map(|root| root.join("io.cost.qos"));
+        let costs = costs.and_then(|file| procfs::text(file).ok()).unwrap_or_default();
+        let is_weighed = |line: &str| {
+            let mut words = line.split_ascii_whitespace();
+            words.next() == Some(&numbers) && words.any(|word| word == "enable=1")
+        };
+        Some(DiskSetup {
+            name: name.to_owned(),
+            scheduler: chosen,
+            has_cost: costs.lines().any(is_weighed),
+            is_write,
+            numbers,
+        })
+    }
+}
+
+/// Whether a command can name a path: it is text without characters that are shown as escapes.
+fn is_sayable(path: &Path) -> bool {
+    path.to_str().is_some_and(|text| text == printable(path.as_os_str().as_bytes()))
+}
+
+/// A limit of memory: `max`, or version 1's largest number, is none.
+fn limit(text: &str) -> Option<Limit> {
+    const LARGEST: u64 = 1 << 62;
+    match text.trim() {
+        "max" => Some(None),
+        number => {
+            number.parse().ok().map(|bytes: u64| Some(bytes).filter(|bytes| *bytes < LARGEST))
+        }
+    }
+}
+
+/// The first process of a cgroup, or of one below: those that hand controllers down have none themselves.
+fn first_below(folder: &Path) -> Option<u32> {
+    let mut waiting = std::collections::VecDeque::from([folder.to_owned()]);
+    for _ in 0..MOST_BELOW {
+        let folder = waiting.pop_front()?;
+        if let Some(pid) = first_process(&folder) {
+            return Some(pid);
+        }
+        let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+        let inner = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        waiting.extend(inner.take(MOST_BELOW).map(|entry| entry.path()));
+    }
+    None
+}
+
+/// The two that compete as siblings: below the nearest cgroup around both. `None` where one is around the other.
+fn siblings(one: &Path, other: &Path) -> Option<(PathBuf, PathBuf)> {
+    let (mut first, mut second) = (one.components(), other.components());
+    let mut around = PathBuf::new();
+    loop {
+        match (first.next()?, second.next()?) {
+            (one, other) if one == other => around.push(one),
+            (one, other) => return Some((around.join(one), around.join(other))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn siblings_are_found_below_what_is_around_both() {
+        let of = |one: &str, other: &str| siblings(Path::new(one), Path::new(other));
+        let expect = |one: &str, other: &str| Some((PathBuf::from(one), PathBuf::from(other)));
+        assert_eq!(of("/a/x", "/a/y"), expect("/a/x", "/a/y"));
+        assert_eq!(of("/a/x/1", "/b/y"), expect("/a", "/b"));
+        assert_eq!(of("/a/x/1", "/a/y"), expect("/a/x", "/a/y"));
+        for (one, other) in [("/a", "/a/b"), ("/a/b", "/a"), ("/a", "/a"), ("/", "/a")] {
+            assert_eq!(of(one, other), None, "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn limits_of_both_versions_are_read() {
+        assert_eq!(limit("max\n"), Some(None));
+        assert_eq!(limit("1048576\n"), Some(Some(1 << 20)));
+        assert_eq!(limit("9223372036854771712\n"), Some(None));
+        assert_eq!(limit("x"), None);
+    }
+}

@@ -1,0 +1,124 @@
+//! IO: what the kernel's files say of a cgroup beside events: its pressure, its CPU quota, and how it and its culprit
+//! are set up. Rooted at paths, so that tests use fixture trees.
+//!
+//! A cgroup is named by its path from the root of its hierarchy. On hosts with both versions of cgroups its namesakes in
+//! the hierarchies of the controllers count: systemd makes them so.
+
+mod meeting;
+mod task;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use noise_model::clean::clean;
+use noise_model::pressure::{PressureReading, Quota, QuotaReading, Stalls, Throttles};
+use noise_system::procfs;
+
+use crate::resolve::cgroup::{Identity, Mounts};
+
+pub use meeting::Meeting;
+pub use task::CpuTimes;
+
+/// Reads them.
+#[derive(Clone, Debug)]
+pub struct SetupReader {
+    mounts: Mounts,
+    procfs: PathBuf,
+    sysfs: PathBuf,
+    /// Whether systemd is the first process, and so makes the settings of units.
+    has_systemd: bool,
+}
+
+/// A path below a mount point, where there is such a folder.
+fn folder(root: Option<&PathBuf>, path: &Path) -> Option<PathBuf> {
+    let folder = root?.join(path.strip_prefix("/").unwrap_or(path));
+    folder.is_dir().then_some(folder)
+}
+
+/// The label of a cgroup.
+fn label(path: &Path) -> String {
+    clean(&Identity::of(path).label).into_owned()
+}
+
+impl SetupReader {
+    /// That of this host.
+    pub fn of_host() -> Self {
+        Self::new(Mounts::of_process(), Path::new("/proc"), Path::new("/sys"))
+    }
+
+    /// One of these hierarchies.
+    pub fn new(mounts: Mounts, procfs: &Path, sysfs: &Path) -> Self {
+        let first = procfs::text(procfs.join("1/comm")).unwrap_or_default();
+        let has_systemd = first.trim() == "systemd";
+        Self { mounts, procfs: procfs.to_owned(), sysfs: sysfs.to_owned(), has_systemd }
+    }
+
+    /// Pressure and quota of a cgroup at this time, ns on the clock of the samples.
+    pub fn pressure(&self, path: &Path, at_ns: u64) -> PressureReading {
+        let stalls = |file: &str| self.stalls(path, file);
+        let (cpu, io, memory) =
+            (stalls("cpu.pressure"), stalls("io.pressure"), stalls("memory.pressure"));
+        PressureReading { at_ns, cpu, io, memory, quota: self.quota_reading(path) }
+    }
+
+    fn stalls(&self, path: &Path, file: &str) -> Result<Stalls, String> {
+        let Some(own) = folder(self.mounts.unified.as_ref(), path) else {
+            let old = [&self.mounts.cpu, &self.mounts.blkio];
+            let is_old = old.into_iter().any(|root| folder(root.as_ref(), path).is_some());
+            let why = match (is_old, &self.mounts.unified) {
+                (_, None) => {
+                    "only cgroups of version 2 have pressure files, and version 2 is not mounted"
+                }
+                (true, Some(_)) => {
+                    "it is a cgroup of version 1, and only those of version 2 have pressure files"
+                }
+                (false, Some(_)) => "the cgroup is gone",
+            };
+            return Err(why.to_owned());
+        };
+        let text = procfs::text(own.join(file)).map_err(|error| why_unread(&own, &error))?;
+        Stalls::parse(&text).ok_or_else(|| format!("{file} has another form than is known"))
+    }
+
+    /// The quota of a cgroup, or of the nearest around it that has one.
+    fn quota_reading(&self, path: &Path) -> Result<QuotaReading, String> {
+        let of = |path: &Path| {
+            let (quota, counted) = self.quota(path)?;
+            Some(QuotaReading { of: label(path), quota, counted: counted? })
+        };
+        let around = path.ancestors().filter_map(of);
+        let limited = around.into_iter().find(|reading| reading.quota.quota_us.is_some());
+        let why = "it has no cpu controller, which counts the periods of a quota";
+        limited.or_else(|| of(path)).ok_or_else(|| why.to_owned())
+    }
+
+    /// The quota of a cgroup, with what it did so far.
+    fn quota(&self, path: &Path) -> Option<(Quota, Option<Throttles>)> {
+        let is_old = self.mounts.cpu.is_some();
+        let own = folder(self.mounts.cpu.as_ref().or(self.mounts.unified.as_ref()), path)?;
+        let text = |name: &str| procfs::text(own.join(name)).ok();
+        let quota = match is_old {
+            true => Quota::of_two(&text("cpu.cfs_quota_us")?, &text("cpu.cfs_period_us")?),
+            false => Quota::parse(&text("cpu.max")?),
+        };
+        Some((quota?, Throttles::parse(&text("cpu.stat")?)))
+    }
+}
+
+/// Why a pressure file is not read.
+fn why_unread(folder: &Path, error: &io::Error) -> String {
+    let is_off_here =
+        || procfs::text(folder.join("cgroup.pressure")).is_ok_and(|text| text.trim() == "0");
+    match error.raw_os_error() {
+        Some(libc::EOPNOTSUPP) => "PSI is off on this host: boot with psi=1 to have it".to_owned(),
+        Some(libc::ENOENT) if !folder.exists() => "the cgroup is gone".to_owned(),
+        Some(libc::ENOENT) if is_off_here() => {
+            "PSI is off for this cgroup: its cgroup.pressure is 0".to_owned()
+        }
+        Some(libc::ENOENT) => "this kernel has no pressure files (CONFIG_PSI is off)".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,244 @@
+//! Fixture trees of both versions of cgroups.
+
+use std::fs;
+
+use noise_model::cpulist::CpuList;
+use noise_model::pressure::Pressure;
+use noise_model::setup::{Controller, Manager, Setup};
+
+use super::*;
+
+const PSI: &str = "some avg10=12.50 avg60=1.00 avg300=0.10 total=4000\n\
+                   full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n";
+
+struct Tree(tempfile::TempDir);
+
+impl Tree {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let tree = Self(tempfile::tempdir().unwrap());
+        files.iter().for_each(|(path, text)| tree.write(path, text));
+        tree
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.0.path().join(path)
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn reader(&self, mounts: Mounts) -> SetupReader {
+        SetupReader::new(mounts, &self.path("proc"), &self.path("sys"))
+    }
+
+    fn unified(&self) -> SetupReader {
+        self.reader(Mounts { unified: Some(self.path("cg")), ..Mounts::default() })
+    }
+
+    fn hybrid(&self) -> SetupReader {
+        self.reader(Mounts {
+            unified: Some(self.path("cg")),
+            cpu: Some(self.path("cpu")),
+            ..Mounts::default()
+        })
+    }
+}
+
+/// A host of version 2 with systemd, a service that is held to half a CPU, and another one.
+fn host() -> Tree {
+    let tree = Tree::new(&[
+        ("proc/1/comm", "systemd\n"),
+        (
+            "proc/42/stat",
+            "42 (a) b) R 1 1 1 0 -1 4194304 0 0 0 0 1 1 0 0 20 0 1 0 5 0 0 1 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0",
+        ),
+        ("proc/42/status", "Name:\ta) b\nCpus_allowed_list:\t1\n"),
+        ("sys/devices/system/cpu/online", "0-3\n"),
+        ("cg/cgroup.controllers", "cpuset cpu io memory pids\n"),
+        ("cg/cgroup.subtree_control", "cpu memory pids\n"),
+        ("cg/cgroup.procs", ""),
+        ("cg/system.slice/cgroup.controllers", "cpu memory pids\n"),
+        ("cg/system.slice/cgroup.subtree_control", "cpu memory\n"),
+        ("cg/system.slice/cpu.weight", "100\n"),
+    ]);
+    for (name, weight, max) in [("web", "100", "50000 100000"), ("backup", "50", "max 100000")] {
+        let folder = format!("cg/system.slice/{name}.service");
+        for (file, text) in [
+            ("cpu.weight", weight),
+            ("cpu.max", max),
+            ("cpu.stat", "usage_usec 7\nnr_periods 20\nnr_throttled 12\nthrottled_usec 700\n"),
+            ("cpu.pressure", PSI),
+            ("io.pressure", PSI),
+            ("memory.pressure", PSI),
+            ("memory.high", "max"),
+            ("memory.max", "1048576"),
+            ("cgroup.procs", "42\n43\n"),
+        ] {
+            tree.write(&format!("{folder}/{file}"), &format!("{text}\n"));
+        }
+    }
+    tree
+}
+
+const WEB: &str = "/system.slice/web.service";
+const BACKUP: &str = "/system.slice/backup.service";
+
+fn meeting(victim: &'static str, culprit: &'static str) -> Meeting<'static> {
+    Meeting {
+        victim: Some(Path::new(victim)),
+        culprit: Some(Path::new(culprit)),
+        ..Meeting::default()
+    }
+}
+
+#[test]
+fn pressure_and_quota_of_a_cgroup_of_version_2() {
+    let tree = host();
+    let pressure = Pressure::of(None, &tree.unified().pressure(Path::new(WEB), 7));
+    let cpu = pressure.cpu.unwrap();
+    assert_eq!((cpu.some.avg10_percent, cpu.some.stalled_ms), (12.5, None));
+    let quota = pressure.quota.unwrap();
+    assert_eq!((&*quota.of, quota.quota.cpus()), ("web.service", Some(0.5)));
+    assert!(pressure.unavailable.is_empty(), "{:?}", pressure.unavailable);
+    // The quota of what is around it counts where it has none.
+    tree.write("cg/system.slice/cpu.max", "100000 100000\n");
+    tree.write("cg/system.slice/cpu.stat", "nr_periods 2\nnr_throttled 1\nthrottled_usec 3\n");
+    let backup = tree.unified().pressure(Path::new(BACKUP), 7).quota.unwrap();
+    assert_eq!((&*backup.of, backup.counted.throttled_ns), ("system.slice", 3_000));
+}
+
+#[test]
+fn what_is_not_there_is_said_and_not_0() {
+    let tree = host();
+    let reader = tree.unified();
+    let why =
+        |reader: &SetupReader, path: &str| reader.pressure(Path::new(path), 0).cpu.unwrap_err();
+    assert_eq!(why(&reader, "/system.slice/gone.service"), "the cgroup is gone");
+    fs::remove_file(tree.path("cg/system.slice/web.service/cpu.pressure")).unwrap();
+    assert_eq!(why(&reader, WEB), "this kernel has no pressure files (CONFIG_PSI is off)");
+    tree.write("cg/system.slice/web.service/cgroup.pressure", "0\n");
+    assert_eq!(why(&reader, WEB), "PSI is off for this cgroup: its cgroup.pressure is 0");
+    tree.write("cg/system.slice/web.service/cpu.pressure", "none\n");
+    assert_eq!(why(&reader, WEB), "cpu.pressure has another form than is known");
+    let error = io::Error::from_raw_os_error(libc::EOPNOTSUPP);
+    assert!(why_unread(Path::new("/"), &error).starts_with("PSI is off on this host"));
+    // On a hybrid host, a cgroup of version 1 alone has no pressure, but a quota.
+    tree.write("cpu/old/cpu.cfs_quota_us", "20000\n");
+    tree.write("cpu/old/cpu.cfs_period_us", "100000\n");
+    tree.write("cpu/old/cpu.stat", "nr_periods 9\nnr_throttled 3\nthrottled_time 5000\n");
+    let reading = tree.hybrid().pressure(Path::new("/old"), 0);
+    assert!(reading.cpu.unwrap_err().starts_with("it is a cgroup of version 1"));
+    let quota = reading.quota.unwrap();
+    assert_eq!((quota.quota.cpus(), quota.counted.throttled_ns), (Some(0.2), 5_000));
+    let old = Mounts { cpu: Some(tree.path("cpu")), ..Mounts::default() };
+    let reading = tree.reader(old).pressure(Path::new("/old"), 0);
+    assert!(reading.io.unwrap_err().ends_with("version 2 is not mounted"));
+    let neither = tree.hybrid().pressure(Path::new("/gone"), 0);
+    assert_eq!(neither.cpu.unwrap_err(), "the cgroup is gone");
+    assert!(neither.quota.unwrap_err().starts_with("it has no cpu controller"));
+}
+
+#[test]
+fn a_unit_of_systemd_is_set_up_as_its_files_say() {
+    let tree = host();
+    let setup = tree.unified().setup(&meeting(WEB, BACKUP), vec![(0, 0.9)]);
+    let Setup { victim, culprit, siblings, limited, online, .. } = setup;
+    let (victim, culprit) = (victim.unwrap(), culprit.unwrap());
+    assert_eq!((victim.weight, culprit.weight), (Some(100), Some(50)));
+    assert_eq!(culprit.manager, Manager::System("backup.service".to_owned()));
+    assert!(matches!(&victim.cpu, Controller::On { version: 2, .. }));
+    // The slice has it of no one, so it cannot hand it down.
+    assert_eq!((&victim.cpuset, &victim.io), (&Controller::Missing, &Controller::Missing));
+    assert_eq!((victim.memory_high, victim.memory_max), (Some(None), Some(Some(1 << 20))));
+    let main = victim.main.unwrap();
+    assert_eq!((main.pid, main.nice, main.policy), (42, 0, 0));
+    assert_eq!(main.cpus, CpuList::from_iter([1]));
+    assert_eq!(siblings.unwrap().1.label, "backup.service");
+    assert_eq!(limited.unwrap().label, "web.service");
+    assert_eq!(online, CpuList::from_iter(0..4));
+    tree.write("cg/system.slice/cgroup.subtree_control", "memory\n");
+    let setup = tree.unified().setup(&meeting(WEB, BACKUP), Vec::new());
+    let Some(Controller::Off { parent, .. }) = setup.culprit.map(|one| one.cpu) else { panic!() };
+    assert_eq!(Path::new(&parent), tree.path("cg/system.slice"));
+    // The root has no settings.
+    let root = tree.unified().setup(&meeting("/", BACKUP), Vec::new());
+    assert_eq!(root.victim.unwrap().cpu, Controller::Missing);
+}
+
+#[test]
+fn who_sets_a_cgroup_is_read_from_its_path() {
+    let id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+    let pod = "/kubepods.slice/kubepods-pod11111111_2222_3333_4444_555555555555.slice";
+    let tree = host();
+    let of = |path: &str| tree.unified().manager(Path::new(path));
+    let system = |unit: &str| Manager::System(unit.to_owned());
+    for (path, expected) in [
+        ("/system.slice/getty.slice/getty@tty1.service", system("getty@tty1.service")),
+        (r"/system.slice/my\x2dapp.service/worker", system(r"my\x2dapp.service")),
+        ("/user.slice/user-1000.slice/session-3.scope", system("session-3.scope")),
+        ("/user.slice/user-1000.slice", system("user-1000.slice")),
+        ("/user.slice/user-1000.slice/user@1000.service", system("user@1000.service")),
+        (
+            "/user.slice/user-1000.slice/user@1000.service/app.slice/foo.service",
+            Manager::User { unit: "foo.service".to_owned(), uid: "1000".to_owned() },
+        ),
+        ("/system.slice/_cpu.service", system("cpu.service")),
+        ("/batch/job", Manager::Files),
+        ("/", Manager::Files),
+        (&format!("/system.slice/docker-{id}.scope"), Manager::Docker(id.to_owned())),
+        (&format!("/docker/{id}/init"), Manager::Docker(id.to_owned())),
+        (&format!("/machine.slice/libpod-{id}.scope"), Manager::Podman(id.to_owned())),
+        (
+            &format!("/user.slice/user-7.slice/user@7.service/user.slice/libpod-{id}.scope"),
+            Manager::User { unit: format!("libpod-{id}.scope"), uid: "7".to_owned() },
+        ),
+        (
+            &format!("{pod}/cri-containerd-{id}.scope"),
+            Manager::Kubernetes(
+                "pod:11111111-2222-3333-4444-555555555555/cri-containerd:0123456789ab".to_owned(),
+            ),
+        ),
+        ("/lxc.payload.web/system.slice/nginx.service", Manager::Files),
+    ] {
+        assert_eq!(of(path), expected, "{path}");
+    }
+    tree.write("proc/1/comm", "init\n");
+    assert_eq!(tree.unified().manager(Path::new(WEB)), Manager::Files);
+}
+
+#[test]
+fn interrupts_and_disks_are_looked_at() {
+    let tree = host();
+    let interrupts = " CPU0 CPU1\n 36: 1 2 PCI-MSI 1-edge nvme0q1\n 37: 0 0 PCI-MSI 2-edge nvme0q1\n LOC: 1 2 x\n";
+    tree.write("proc/interrupts", interrupts);
+    tree.write("proc/irq/36/effective_affinity_list", "2\n");
+    tree.write("proc/irq/37/smp_affinity_list", "0-1\n");
+    tree.write("sys/block/vda/dev", "254:0\n");
+    tree.write("sys/block/vda/queue/scheduler", "none [bfq] kyber\n");
+    let about = Meeting { interrupt: Some("nvme0q1"), disk: Some("vda"), ..Meeting::default() };
+    let setup = tree.unified().setup(&about, Vec::new());
+    let irqs: Vec<_> = setup.irqs.iter().map(|one| (one.irq, one.cpus.to_string())).collect();
+    assert_eq!(irqs, [(36, "2".to_owned()), (37, "0,1".to_owned())]);
+    let disk = setup.disk.unwrap();
+    assert_eq!((disk.scheduler.as_deref(), disk.has_cost), (Some("bfq"), false));
+    tree.write("cg/io.cost.qos", "254:0 enable=1 ctrl=auto\n");
+    tree.write("sys/block/vda/queue/scheduler", "none\n");
+    let disk = tree.unified().setup(&about, Vec::new()).disk.unwrap();
+    assert_eq!((disk.scheduler.as_deref(), disk.has_cost), (Some("none"), true));
+    for name in ["..", "a/b", "", "nvme0n1"] {
+        let about = Meeting { disk: Some(name), ..Meeting::default() };
+        assert_eq!(tree.unified().setup(&about, Vec::new()).disk, None, "{name}");
+    }
+}
+
+#[test]
+fn what_no_command_can_name_gets_none() {
+    let tree = host();
+    tree.write("cg/a\u{1b}[2J/cpu.weight", "100\n");
+    let setup = tree.unified().setup(&meeting(WEB, "/a\u{1b}[2J"), Vec::new());
+    let culprit = setup.culprit.unwrap();
+    assert_eq!((culprit.cpu, culprit.manager), (Controller::Missing, Manager::Files));
+}

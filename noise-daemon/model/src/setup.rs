@@ -1,0 +1,191 @@
+//! PURE: how a host is set up where a victim and its culprit meet: controllers and settings of their cgroups, how
+//! their main threads are scheduled, where an interrupt is served, how a disk is scheduled. As the kernel's files have
+//! it; what is not known is `None`, and decides nothing.
+
+use super::cpulist::CpuList;
+use super::pressure::Quota;
+
+/// Who makes the settings of a cgroup, and so how they are changed for good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Manager {
+    /// The host's systemd: the unit's name as `systemctl` takes it.
+    System(String),
+    /// A user's systemd.
+    User {
+        /// The unit's name, as `systemctl` takes it.
+        unit: String,
+        /// The user's id.
+        uid: String,
+    },
+    /// Docker: the container's id.
+    Docker(String),
+    /// Podman, run by root: the container's id.
+    Podman(String),
+    /// Kubernetes: the pod and its container, as they are called here.
+    Kubernetes(String),
+    /// Nothing that is known: its files are written.
+    Files,
+}
+
+/// A controller of cgroups, at one of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Controller {
+    /// It works, by the files in this folder.
+    On {
+        /// The folder.
+        folder: String,
+        /// Version of cgroups: 1 or 2.
+        version: u8,
+    },
+    /// The parent (version 2) does not hand it down.
+    Off {
+        /// The folder where it would have its files.
+        folder: String,
+        /// That of the parent.
+        parent: String,
+    },
+    /// It is not to be had for this cgroup.
+    Missing,
+}
+
+/// A limit in bytes; `None` = no limit.
+pub type Limit = Option<u64>;
+
+/// How a thread is scheduled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskSetup {
+    /// Its id.
+    pub pid: u32,
+    /// Its nice value.
+    pub nice: i32,
+    /// Its policy, by the kernel's number (0 = `SCHED_OTHER`).
+    pub policy: u32,
+    /// Its real-time priority; 0 where it has none.
+    pub priority: u32,
+    /// CPUs that it may run on.
+    pub cpus: CpuList,
+}
+
+impl TaskSetup {
+    /// The name of a policy that no weight of a cgroup holds back.
+    pub const fn real_time(&self) -> Option<&'static str> {
+        match self.policy {
+            1 => Some("SCHED_FIFO"),
+            2 => Some("SCHED_RR"),
+            6 => Some("SCHED_DEADLINE"),
+            _ => None,
+        }
+    }
+}
+
+/// How a cgroup is set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CgroupSetup {
+    /// Its name, as labels have it.
+    pub label: String,
+    /// Who sets it.
+    pub manager: Manager,
+    /// Weight and quota of CPU time.
+    pub cpu: Controller,
+    /// CPUs to run on.
+    pub cpuset: Controller,
+    /// Block devices.
+    pub io: Controller,
+    /// Memory.
+    pub memory: Controller,
+    /// `cpu.weight`, or version 1's `cpu.shares`.
+    pub weight: Option<u64>,
+    /// `cpu.max`, or its kin in version 1.
+    pub quota: Option<Quota>,
+    /// `cpuset.cpus.effective`.
+    pub cpus: Option<CpuList>,
+    /// `io.weight`.
+    pub io_weight: Option<u64>,
+    /// Lines of `io.max`: a device's numbers and what is limited.
+    pub io_max: Vec<String>,
+    /// `memory.high`.
+    pub memory_high: Option<Limit>,
+    /// `memory.max`.
+    pub memory_max: Option<Limit>,
+    /// Its first process.
+    pub main: Option<TaskSetup>,
+}
+
+impl CgroupSetup {
+    /// One of which no more is known than its name.
+    pub fn named(label: &str) -> Self {
+        Self {
+            label: label.to_owned(),
+            manager: Manager::Files,
+            cpu: Controller::Missing,
+            cpuset: Controller::Missing,
+            io: Controller::Missing,
+            memory: Controller::Missing,
+            weight: None,
+            quota: None,
+            cpus: None,
+            io_weight: None,
+            io_max: Vec::new(),
+            memory_high: None,
+            memory_max: None,
+            main: None,
+        }
+    }
+
+    /// CPUs that it may run on, as far as is known: those of its main thread, which its cgroup bounds.
+    pub fn may_run_on(&self) -> Option<&CpuList> {
+        self.main
+            .as_ref()
+            .map(|main| &main.cpus)
+            .or(self.cpus.as_ref())
+            .filter(|cpus| !cpus.is_empty())
+    }
+}
+
+/// An interrupt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IrqSetup {
+    /// Its number.
+    pub irq: u32,
+    /// CPUs that serve it.
+    pub cpus: CpuList,
+}
+
+/// A block device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskSetup {
+    /// Its name.
+    pub name: String,
+    /// Its numbers: `254:0`.
+    pub numbers: String,
+    /// The scheduler in force.
+    pub scheduler: Option<String>,
+    /// Whether `io.cost` weighs its requests.
+    pub has_cost: bool,
+    /// Whether it is about what is written.
+    pub is_write: bool,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Setup {
+    /// The victim, where that is a cgroup.
+    pub victim: Option<CgroupSetup>,
+    /// The main culprit, where that is a cgroup.
+    pub culprit: Option<CgroupSetup>,
+    /// Those of them and of the cgroups around them that compete as siblings, the victim's first: only siblings are
+    /// weighed against each other.
+    pub siblings: Option<(CgroupSetup, CgroupSetup)>,
+    /// The nearest cgroup around the victim, it included, that has a CPU quota.
+    pub limited: Option<CgroupSetup>,
+    /// The main culprit, where that is a device's interrupt: its name.
+    pub interrupt: Option<String>,
+    /// The interrupts of that name.
+    pub irqs: Vec<IrqSetup>,
+    /// The disk that it is about.
+    pub disk: Option<DiskSetup>,
+    /// CPUs that are online; empty where that is not known.
+    pub online: CpuList,
+    /// How much of its time each CPU was idle, 0 to 1; empty where that is not known.
+    pub idle: Vec<(u32, f64)>,
+}

@@ -1,0 +1,134 @@
+//! IO: what the host says beside incidents while they are open: pressure and settings of the cgroups that they are
+//! about. Looked at when one opens, from time to time, and when it closes.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use noise_analysis::{Advice, Beside, IncidentPressure, Parties, Report, advise};
+use noise_host::setup::{CpuTimes, Meeting, SetupReader};
+use noise_model::pressure::{Pressure, PressureReading};
+
+/// Time from the opening of an incident to the next look, when more is known of its culprits and of how idle CPUs
+/// are; and from one look to the next after that.
+const SOON_NS: u64 = 2_000_000_000;
+const LATER_NS: u64 = 10_000_000_000;
+/// Incidents that are looked at, at once.
+const MOST: usize = 16;
+
+/// Finds the path of a cgroup by its label.
+pub type Find<'a> = dyn FnMut(&str) -> Option<PathBuf> + 'a;
+
+/// One that is open.
+struct Open {
+    /// The path of the victim's cgroup.
+    victim: Option<PathBuf>,
+    opening: Option<PressureReading>,
+    times: CpuTimes,
+    next_ns: u64,
+    /// What was found last.
+    beside: Beside,
+}
+
+/// Looks at the host beside incidents.
+pub struct Looking {
+    reader: SetupReader,
+    open: BTreeMap<u64, Open>,
+}
+
+impl Looking {
+    /// At this host.
+    pub fn start() -> Self {
+        Self { reader: SetupReader::of_host(), open: BTreeMap::new() }
+    }
+
+    /// Whether something is to be looked at, at this time of the samples' clock, ns.
+    pub fn is_due(&self, at_ns: u64) -> bool {
+        self.open.values().any(|open| open.next_ns <= at_ns)
+    }
+
+    /// Looks at what is open, as it stands: those that are new, and those whose time has come. What was found, by
+    /// number.
+    pub fn look(
+        &mut self,
+        open: &[&Report],
+        at_ns: u64,
+        find: &mut Find<'_>,
+    ) -> Vec<(u64, Beside)> {
+        self.open.retain(|id, _| open.iter().any(|report| report.id == *id));
+        let mut found = Vec::new();
+        for report in open {
+            let is_new = !self.open.contains_key(&report.id);
+            if is_new && self.open.len() >= MOST {
+                continue;
+            }
+            let parties = report.main.parties();
+            let mut path = |label: &Option<_>| find(label.as_deref()?);
+            let one = self.open.entry(report.id).or_insert_with(|| {
+                let victim = path(&parties.victim);
+                let opening = victim.as_ref().map(|path| self.reader.pressure(path, at_ns));
+                let times = CpuTimes::read(Path::new("/proc"));
+                Open { victim, opening, times, next_ns: at_ns, beside: Beside::default() }
+            });
+            if one.next_ns > at_ns {
+                continue;
+            }
+            one.next_ns = at_ns.saturating_add(if is_new { SOON_NS } else { LATER_NS });
+            let culprit = path(&parties.culprit);
+            let times = CpuTimes::read(Path::new("/proc"));
+            let idle = times.idle_since(&one.times);
+            one.beside = Beside {
+                pressure: one.pressure(&self.reader, at_ns),
+                advice: Some(advice(
+                    &self.reader,
+                    report,
+                    &parties,
+                    (one.victim.as_deref(), culprit.as_deref()),
+                    idle,
+                )),
+            };
+            one.times = times;
+            found.push((report.id, one.beside.clone()));
+        }
+        found
+    }
+
+    /// What is known beside one that closed: settings as they were while it was open, pressure as it is now.
+    pub fn close(&mut self, id: u64, at_ns: u64) -> Option<Beside> {
+        let one = self.open.remove(&id)?;
+        let pressure = one.pressure(&self.reader, at_ns);
+        Some(Beside { pressure, ..one.beside })
+    }
+}
+
+impl Open {
+    fn pressure(&self, reader: &SetupReader, at_ns: u64) -> Option<IncidentPressure> {
+        let opening = self.opening.as_ref()?;
+        let path = self.victim.as_ref()?;
+        let later = (opening.at_ns < at_ns).then(|| reader.pressure(path, at_ns));
+        let latest = later.map(|later| Pressure::of(Some(opening), &later));
+        // Of a cgroup that is gone, what was seen last counts.
+        let is_known =
+            |latest: &Pressure| latest.resources().next().is_some() || latest.quota.is_some();
+        let before = || self.beside.pressure.as_ref().and_then(|before| before.latest.clone());
+        let latest = latest.filter(is_known).or_else(before);
+        Some(IncidentPressure { opening: Pressure::of(None, opening), latest })
+    }
+}
+
+fn advice(
+    reader: &SetupReader,
+    report: &Report,
+    parties: &Parties,
+    (victim, culprit): (Option<&Path>, Option<&Path>),
+    idle: Vec<(u32, f64)>,
+) -> Vec<Advice> {
+    let meeting = Meeting {
+        victim,
+        culprit,
+        interrupt: parties.interrupt.as_deref(),
+        disk: parties.disk.as_deref(),
+        is_write: parties.is_write,
+        ..Meeting::default()
+    };
+    advise(&report.main.remedies, &reader.setup(&meeting, idle))
+}

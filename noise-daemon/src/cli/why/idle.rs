@@ -1,0 +1,78 @@
+//! PURE: how idle each CPU was in a stretch of events, by its switches.
+
+use std::collections::BTreeMap;
+
+use noise_trace::event::{Event, Kind};
+
+/// A CPU, as far as its switches say.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cpu {
+    /// The latest switch, ns.
+    at_ns: u64,
+    /// Whether it has been idle since.
+    is_idle: bool,
+    idle_ns: u64,
+}
+
+/// Adds up how long CPUs were idle. One without a switch is not known.
+#[derive(Debug)]
+pub struct Idle {
+    from_ns: u64,
+    to_ns: u64,
+    cpus: BTreeMap<u32, Cpu>,
+}
+
+impl Idle {
+    /// In this stretch, which events before it may precede.
+    pub const fn new(from_ns: u64, to_ns: u64) -> Self {
+        Self { from_ns, to_ns, cpus: BTreeMap::new() }
+    }
+
+    /// Follows the events in their order.
+    pub fn follow(&mut self, event: &Event<'_>) {
+        let Kind::SchedSwitch { prev, next, .. } = event.kind else { return };
+        let (from_ns, to_ns) = (self.from_ns, self.to_ns);
+        let cpu = self.cpus.entry(event.cpu).or_default();
+        if prev.tid == 0 {
+            let begin_ns = cpu.at_ns.max(from_ns);
+            cpu.idle_ns += event.time_ns.min(to_ns).saturating_sub(begin_ns);
+        }
+        (cpu.at_ns, cpu.is_idle) = (event.time_ns, next.tid == 0);
+    }
+
+    /// The part of the stretch that each CPU was idle.
+    pub fn parts(&self) -> Vec<(u32, f64)> {
+        let span_ns = self.to_ns.saturating_sub(self.from_ns).max(1);
+        let part = |(cpu, one): (&u32, &Cpu)| {
+            let begin_ns = one.at_ns.max(self.from_ns);
+            let rest_ns = if one.is_idle { self.to_ns.saturating_sub(begin_ns) } else { 0 };
+            (*cpu, (one.idle_ns + rest_ns) as f64 / span_ns as f64)
+        };
+        self.cpus.iter().map(part).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use noise_trace::event::Task;
+
+    use super::*;
+
+    #[test]
+    fn idle_time_lies_between_switches_and_inside_the_stretch() {
+        let mut idle = Idle::new(1_000, 2_000);
+        let task = |tid| Task { tid, ..Task::default() };
+        let mut switch = |time_ns, cpu, prev, next| {
+            let kind = Kind::SchedSwitch { prev: task(prev), prev_state: 0, next: task(next) };
+            idle.follow(&Event { time_ns, cpu, kind });
+        };
+        // Idle before the begin and until 1,100; busy until 1,500; idle to the end.
+        switch(500, 0, 7, 0);
+        switch(1_100, 0, 0, 7);
+        switch(1_500, 0, 7, 0);
+        // The first switch says who ran before it.
+        switch(1_250, 1, 0, 7);
+        switch(900, 2, 7, 8);
+        assert_eq!(idle.parts(), [(0, 0.6), (1, 0.25), (2, 0.0)]);
+    }
+}
