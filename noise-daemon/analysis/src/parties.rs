@@ -56,6 +56,7 @@ impl Episode {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
     use noise_common::signals::Signal;
 
     use super::*;
@@ -73,8 +74,8 @@ mod tests {
         Episode {
             signal,
             subject: subject.into(),
-            start: jiff::Timestamp::UNIX_EPOCH,
-            end: jiff::Timestamp::UNIX_EPOCH,
+            start: Timestamp::UNIX_EPOCH,
+            end: Timestamp::UNIX_EPOCH,
             seconds: 1.0,
             ending: None,
             rule: Rule::Mean,

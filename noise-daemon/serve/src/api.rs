@@ -247,7 +247,7 @@ mod tests {
 
     fn report(open: bool, main: Option<Ending>, also: Option<Ending>) -> Report {
         let also = vec![episode("/b", 110, 130, also)];
-        Report::new(3, open, episode("/a", 100, 120, main), also)
+        Report { beside: beside(), ..Report::new(3, open, episode("/a", 100, 120, main), also) }
     }
 
     fn written(report: &Report) -> Value {
