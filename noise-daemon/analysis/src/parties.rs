@@ -74,8 +74,8 @@ mod tests {
         Episode {
             signal,
             subject: subject.into(),
-            start: Timestamp::UNIX_EPOCH,
-            end: Timestamp::UNIX_EPOCH,
+            start: Timestamp::default(),
+            end: Timestamp::default(),
             seconds: 1.0,
             ending: None,
             rule: Rule::Mean,
