@@ -27,7 +27,8 @@ const MOST_CHARS: usize = 160;
 #[derive(Debug, Default)]
 pub struct Commands {
     link: Option<Link>,
-    asked: BTreeMap<u32, Instant>,
+    /// Those that were asked for of late, with their names: one that runs another program has another.
+    asked: BTreeMap<u32, (Name, Instant)>,
 }
 
 /// A thread by its number and name.
@@ -51,7 +52,8 @@ impl Commands {
     }
 
     fn ask(&mut self, pid: u32, comm: &Name) {
-        let is_known = self.asked.get(&pid).is_some_and(|at| at.elapsed() < AGAIN);
+        let is_known =
+            self.asked.get(&pid).is_some_and(|(name, at)| name == comm && at.elapsed() < AGAIN);
         if pid == 0 || is_known {
             return;
         }
@@ -65,7 +67,7 @@ impl Commands {
             if self.asked.len() >= MOST_ASKED {
                 self.asked.clear();
             }
-            self.asked.insert(pid, Instant::now());
+            self.asked.insert(pid, (Name::clone(comm), Instant::now()));
         }
     }
 }
