@@ -73,8 +73,8 @@ mod tests {
         Episode {
             signal,
             subject: subject.into(),
-            start: jiff::Timestamp::UNIX_EPOCH,
-            end: jiff::Timestamp::UNIX_EPOCH,
+            start: jiff::Timestamp::default(),
+            end: jiff::Timestamp::default(),
             seconds: 1.0,
             ending: None,
             rule: Rule::Mean,
