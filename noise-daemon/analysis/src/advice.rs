@@ -224,6 +224,12 @@ fn cpu_affinity(setup: &Setup) -> Option<Verdict> {
     // The second half, of which the victim keeps away where it is busy.
     let all: Vec<u32> = of_culprit.iter().collect();
     let half: CpuList = all.iter().skip(all.len().div_ceil(2)).copied().collect();
+    let others = setup.online.without(of_victim);
+    if half.is_empty() && of_victim == of_culprit && !others.is_empty() {
+        let (one, other) = (&victim.label, &culprit.label);
+        let now = format!("{one} and {other} are both pinned to {}", cpus(of_victim));
+        return Some(Verdict::Applies { now, commands: move_to(culprit, &others, &setup.online) });
+    }
     if half.is_empty() {
         return None;
     }
@@ -318,15 +324,16 @@ fn cpu_quota(setup: &Setup) -> Option<Verdict> {
     if usable == 0 {
         return None;
     }
+    let many = if usable == 1 { "" } else { "s" };
     // Half of what it may use.
     let hundredths = usable * 50;
     let now = match culprit.quota {
         Some(quota) => match quota.cpus() {
             Some(cpus) if cpus * 100.0 <= hundredths as f64 => return Some(Verdict::Out),
             Some(cpus) => format!("the quota of {} is {cpus:.2} CPUs", culprit.label),
-            None => format!("{} has no quota and may use {usable} CPUs", culprit.label),
+            None => format!("{} has no quota and may use {usable} CPU{many}", culprit.label),
         },
-        None => format!("{} may use {usable} CPUs", culprit.label),
+        None => format!("{} may use {usable} CPU{many}", culprit.label),
     };
     let property = format!("CPUQuota={hundredths}%");
     let Some(change) = quota_change(hundredths, &property, &culprit.cpu) else {

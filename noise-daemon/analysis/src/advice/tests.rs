@@ -240,10 +240,15 @@ fn both_on_one_cpu_while_others_idle_is_said_first() {
     }
     let expected = ["systemctl set-property backup.service AllowedCPUs=0,2"];
     assert_eq!(commands(&setup, Remedy::CpuAffinity), expected);
-    // No other is idle, or that is not known: nothing is said of it.
+    // No other is idle, or that is not known: it is not the first thing to know, and no one is said to be idle.
     for idle in [vec![(0, 0.1), (2, 0.2), (3, 0.3)], Vec::new()] {
         let advice = advise(ALL_OF_CPU, &Setup { idle, ..setup.clone() });
         assert_eq!(advice[0].remedy, Remedy::CpuWeight);
+        let pinned = advice.iter().find(|one| one.remedy == Remedy::CpuAffinity).unwrap();
+        let now = "web.service and backup.service are both pinned to CPU 1";
+        assert_eq!(pinned.now.as_deref(), Some(now));
+        let expected = ["systemctl set-property backup.service AllowedCPUs=0,2,3"];
+        assert_eq!(pinned.commands, expected);
     }
 }
 

@@ -141,7 +141,10 @@ impl Target {
     pub fn title(&self) -> String {
         match self.pid {
             Some(pid) => format!("{} {} {pid}", self.kind, clean(&self.name)),
-            None => format!("{} {}", self.kind, clean(&self.name)),
+            None => {
+                let name = self.name.strip_prefix("pod:").filter(|_| self.kind == "pod");
+                format!("{} {}", self.kind, clean(name.unwrap_or(&self.name)))
+            }
         }
     }
 }
@@ -381,6 +384,8 @@ mod tests {
         assert_eq!((own.kind, own.pid), ("process", Some(std::process::id())));
         assert!(own.select.process.is_some() && own.select.thread.is_none());
         assert!(own.title().starts_with("process "), "{}", own.title());
+        let pod = Target { kind: "pod", name: "pod:shop/web".to_owned(), pid: None, ..own };
+        assert_eq!(pod.title(), "pod shop/web");
     }
 
     #[test]
