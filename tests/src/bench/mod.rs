@@ -10,6 +10,9 @@
 //!
 //! Not measured here: what attaching costs, and memory of maps (`noised check` reports it).
 
+/// The tools of libbpf-tools that together show half of what noised does.
+pub const FOUR_TOOLS: [&str; 4] = ["runqlat", "biolatency", "hardirqs", "softirqs"];
+
 pub mod align;
 #[cfg(feature = "bench")]
 pub mod daemon_cost;

@@ -15,12 +15,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
+use super::FOUR_TOOLS;
 use super::probes::{Probe, ProbeSet, Way, event_id};
 use crate::bpf;
 use crate::daemon::Process;
-
-/// The tools of libbpf-tools that together show half of what noised does.
-const TOOLS: [&str; 4] = ["runqlat", "biolatency", "hardirqs", "softirqs"];
 
 /// The same four signals for bpftrace.
 const SCRIPT: &str = include_str!("four_signals.bt");
@@ -50,7 +48,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// If one is not installed or does not start.
 pub fn four_tools() -> Result<ProbeSet> {
     let mut probes = Vec::new();
-    for tool in TOOLS {
+    for tool in FOUR_TOOLS {
         let path =
             find(tool).with_context(|| format!("{tool} of libbpf-tools is not installed"))?;
         let process = Process::start(Command::new(path))?;

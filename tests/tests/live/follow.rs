@@ -19,6 +19,7 @@ use noise_tests::daemon::{
 };
 use noise_tests::group::{Group, Hierarchy};
 use noise_tests::load::{Place, Worker};
+use noise_tests::rights::UNPRIVILEGED;
 use noise_tests::scratch::Folder;
 use serde_json::Value;
 
@@ -34,8 +35,6 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
 const QUIET: Duration = Duration::from_secs(17);
 /// Some requests of the follower.
 const REST: Duration = Duration::from_secs(4);
-/// A user without privileges.
-const NOBODY: u32 = 65_534;
 
 /// Lines of JSON by now.
 fn lines(text: &str) -> Result<Vec<Value>> {
@@ -58,7 +57,10 @@ fn event(value: &Value) -> (String, u64) {
 fn follower(socket: &str, victim: &str, file: &Path) -> Result<Process> {
     let mut command = Command::new(binary()?);
     command.args(["incidents", "--connect", socket, "--follow", "--json", "--subject", victim]);
-    command.args(["--exec", &format!("cat >> {}", file.display())]).uid(NOBODY).gid(NOBODY);
+    command
+        .args(["--exec", &format!("cat >> {}", file.display())])
+        .uid(UNPRIVILEGED)
+        .gid(UNPRIVILEGED);
     Process::start(command)
 }
 

@@ -361,7 +361,9 @@ fn disturb(stage: &Stage, plant: &Plant) -> Result<()> {
         bail!("{}: {} incidents, not one", plant.name, found.len())
     };
     let first = &incident["culprits"][0];
-    let is_other = !stage.is_own(first["culprit"].as_str().unwrap_or_default());
+    // What planted work takes from others on its CPU is of no plant, either.
+    let is_other = !stage.is_own(first["culprit"].as_str().unwrap_or_default())
+        || !stage.is_disturbed(incident);
     if is_other && names(incident, &plant.planter) {
         bail!("{INCONCLUSIVE}: {first} disturbed more than what was planted");
     }

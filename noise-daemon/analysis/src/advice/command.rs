@@ -26,7 +26,7 @@ pub struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// The commands that make it. What sets files of cgroups by itself is told, not bypassed.
+    /// The commands that make it. A manager that sets files of cgroups gets its own command, which lasts.
     pub fn commands(&self, of: &CgroupSetup) -> Vec<String> {
         let short = |id: &str| id.get(..SHORT_ID).unwrap_or(id).to_owned();
         let engine = |engine: &str, id: &str| {

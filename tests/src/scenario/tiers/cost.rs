@@ -1,5 +1,5 @@
-//! What following requests costs: the throughput of the three tiers while they are recorded, beside `strace` and
-//! `perf trace`, in interleaved bursts with nothing in between, and a null control.
+//! What following requests costs: the throughput of the three tiers while they are recorded, beside `strace`, `perf trace`
+//! and four of libbpf-tools, in interleaved bursts with nothing in between, and a null control.
 
 use std::process::Command;
 use std::thread;
@@ -9,6 +9,7 @@ use anyhow::{Result, ensure};
 use serde::Serialize;
 
 use super::{Clients, Planted, Servers, Stack};
+use crate::bench::FOUR_TOOLS;
 use crate::bench::ratios::{Turn, compare};
 use crate::daemon::Process;
 use crate::needed::is_there;
@@ -31,15 +32,18 @@ enum Tool {
     Record(&'static str),
     Strace,
     PerfTrace,
+    /// `runqlat`, `biolatency`, `hardirqs` and `softirqs` of libbpf-tools, together.
+    FourTools,
 }
 
 impl Tool {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Null,
         Self::Record("sched,io"),
         Self::Record("sched,io,ipc"),
         Self::Strace,
         Self::PerfTrace,
+        Self::FourTools,
     ];
 
     fn name(self) -> String {
@@ -48,6 +52,7 @@ impl Tool {
             Self::Record(classes) => format!("noised record --own --events {classes}"),
             Self::Strace => "strace -f".to_owned(),
             Self::PerfTrace => "perf trace".to_owned(),
+            Self::FourTools => FOUR_TOOLS.join(", "),
         }
     }
 }
@@ -87,35 +92,43 @@ fn burst(stack: &Stack) -> Result<f64> {
 fn with(tool: Tool, stack: &Stack) -> Result<f64> {
     let folder = Folder::new("cost")?;
     let pids = all_pids(stack)?;
-    let mut process = match tool {
+    let mut processes = match tool {
         Tool::Null => return burst(stack),
         Tool::Record(classes) => {
             let options = ["--own", "--events", classes];
-            start_recording(&folder.path().join("recording"), &options)?
+            vec![start_recording(&folder.path().join("recording"), &options)?]
         }
         Tool::Strace => {
             let mut command = Command::new("strace");
             command.args(["-f", "-o"]).arg(folder.path().join("strace"));
             command.args(pids.iter().flat_map(|pid| ["-p", pid.as_str()]));
-            Process::start(command)?
+            vec![Process::start(command)?]
         }
         Tool::PerfTrace => {
             let mut command = Command::new("perf");
             command.args(["trace", "-p", &pids.join(","), "-o"]).arg(folder.path().join("perf"));
-            Process::start(command)?
+            vec![Process::start(command)?]
         }
+        Tool::FourTools => FOUR_TOOLS
+            .iter()
+            .map(|tool| Process::start(Command::new(tool)))
+            .collect::<Result<_>>()?,
     };
     if !matches!(tool, Tool::Record(_)) {
         thread::sleep(ATTACH);
     }
-    let ended = process.ended()?;
-    ensure!(ended.is_none(), "{} ended with {ended:?}: {}", tool.name(), process.stderr()?);
+    for process in &mut processes {
+        let ended = process.ended()?;
+        ensure!(ended.is_none(), "{} ended with {ended:?}: {}", tool.name(), process.stderr()?);
+    }
     let ns = burst(stack)?;
-    match tool {
-        Tool::Record(_) => stop_recording(&mut process, libc::SIGINT)?,
-        _ => {
-            process.signal(libc::SIGINT)?;
-            process.wait()?;
+    for process in &mut processes {
+        match tool {
+            Tool::Record(_) => stop_recording(process, libc::SIGINT)?,
+            _ => {
+                process.signal(libc::SIGINT)?;
+                process.wait()?;
+            }
         }
     }
     Ok(ns)
@@ -139,6 +152,7 @@ pub fn costs(
     let is_missing = |tool: Tool| match tool {
         Tool::Strace => !is_there("strace"),
         Tool::PerfTrace => !is_there("perf"),
+        Tool::FourTools => !FOUR_TOOLS.iter().all(|tool| is_there(tool)),
         Tool::Null | Tool::Record(_) => false,
     };
     for round in 0..rounds {
@@ -149,7 +163,7 @@ pub fn costs(
             }
             match with(tool, &stack) {
                 Ok(ns) => turns.push(Turn { set: Some(set), ns }),
-                Err(error) if matches!(tool, Tool::Strace | Tool::PerfTrace) => {
+                Err(error) if !matches!(tool, Tool::Null | Tool::Record(_)) => {
                     progress(&format!("{} does not work here: {error:#}", tool.name()));
                     failed.push(tool);
                     continue;
