@@ -69,6 +69,17 @@ pub struct Joined {
     pub tiers: Vec<[u64; 3]>,
 }
 
+/// Whether no event of a thread is missing. Some kernels call no program while process 1 runs: then its switches are in no
+/// recording, and what a thread was in that comes next is given up.
+///
+/// # Errors
+/// If the document does not say.
+pub fn is_whole(document: &Value) -> Result<bool> {
+    let number =
+        |path: &str| document.pointer(path).and_then(Value::as_u64).context(path.to_owned());
+    Ok(number("/discarded")? == 0 && number("/counts/lost")? == 0)
+}
+
 fn median(mut values: Vec<u64>) -> u64 {
     values.sort_unstable();
     values.get(values.len() / 2).copied().unwrap_or(0)

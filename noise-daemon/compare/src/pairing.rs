@@ -3,14 +3,14 @@
 //! A cluster of the sample is merged with each normal one in turn; the one with which the mean silhouette of all
 //! (Rousseeuw 1987) is the best is its pair, unless that is negative. A cluster of the sample may hold executions of
 //! two kinds, as it will where there are few of each. One that lies nearer to another normal kind than to that of its
-//! cluster is paired by itself with the nearest one; there, what it lacks counts twice as much as what it has more,
-//! which may be the very thing that is wrong with it.
+//! cluster is paired by itself with the nearest one; there, what it lacks counts more than what it has more, which may be
+//! the very thing that is wrong with it.
 
 use crate::cluster::{ClusterError, Points, merged_silhouettes, silhouette};
 use crate::kinds::Kinds;
 
 /// How much more it counts that an execution lacks something than that it has more.
-const LACKING: f64 = 2.0;
+const LACKING: f64 = 2.5;
 
 /// A kind of the sample and its normal one.
 #[derive(Clone, Copy, Debug, PartialEq)]

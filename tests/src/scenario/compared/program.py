@@ -24,7 +24,7 @@ STEPS = 12
 OWN, OTHERS, BOTH, VAIN = 16_000, 32_000, 8_000, 400_000
 # Bytes that are hashed while the lock is held, which other threads do not have to wait for but at the lock: of the partner, and
 # of each in a convoy.
-SHARED, HELD = 400 << 10, 4 << 20
+SHARED, HELD = 400 << 10, 8 << 20
 # Bytes of a step's read, and of the one that is too long.
 PIECE, LONG = 128 << 10, 16 << 20
 NAP, PAUSE = 0.001, 0.004

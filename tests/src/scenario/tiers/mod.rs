@@ -22,10 +22,12 @@ use crate::daemon::run_noised;
 use crate::load::Worker;
 use crate::recorded::{start_recording, stop_recording};
 use crate::scratch::{Folder, argument};
-use crate::tiers::{Joined, Tiers, joined};
+use crate::tiers::{Joined, Tiers, is_whole, joined};
 
 /// Clients at once, and requests of each.
 const LOADS: [(usize, u64); 3] = [(1, 200), (8, 60), (64, 12)];
+/// How often requests are recorded of which events are missing.
+const ATTEMPTS: usize = 3;
 /// What is planted: how long the application sleeps, milliseconds.
 const SLEEP_MS: f64 = 5.0;
 /// The CPU that the application shares with what is planted, and how much of that there is.
@@ -57,8 +59,6 @@ pub struct Recorded {
     pub own_ns: u64,
     /// See there.
     pub true_ns: u64,
-    /// Events that were lost.
-    pub discarded: u64,
 }
 
 /// A tier, as `noised why --request --json` has it.
@@ -145,16 +145,17 @@ impl Tier {
     }
 }
 
-/// Records requests of so many clients, and holds what is said of them against what both ends know.
+/// Records requests of so many clients, and holds what is said of them against what both ends know. `None` where events are
+/// missing.
 ///
 /// # Errors
 /// If a server or the recording fails.
-pub fn record(
+fn record(
     servers: &Servers,
     (clients, requests): (usize, u64),
     planted: Planted,
     keep: Option<&Path>,
-) -> Result<Recorded> {
+) -> Result<Option<Recorded>> {
     let (log, scratch) = (Folder::new("stack")?, Folder::new("requests")?);
     let sleep_ms = planted.sleep_ms;
     let folder = match keep {
@@ -169,11 +170,13 @@ pub fn record(
     let outcome = run_noised(&["trace", "sketch", argument(&folder)?, "--json"])?;
     ensure!(outcome.code == 0, "it ended with {}: {}", outcome.code, outcome.stderr);
     let document: serde_json::Value = serde_json::from_str(&outcome.stdout)?;
-    let discarded = document.get("discarded").and_then(serde_json::Value::as_u64);
+    if !is_whole(&document)? {
+        std::fs::remove_dir_all(&folder)?;
+        return Ok(None);
+    }
     let Joined { all, right, tiers } = joined(&document, log.path(), &TIERS)?;
     let Some([own_ns, _, true_ns]) = tiers.last().copied() else { anyhow::bail!("no application") };
-    let discarded = discarded.unwrap_or(0);
-    Ok(Recorded { clients, sleep_ms, requests: all, right, own_ns, true_ns, discarded })
+    Ok(Some(Recorded { clients, sleep_ms, requests: all, right, own_ns, true_ns }))
 }
 
 /// Who is named while something is planted.
@@ -236,7 +239,9 @@ pub fn findings(
     for planted in [Planted::default(), asleep] {
         for load in LOADS {
             progress(&format!("recording {} clients, {} ms planted", load.0, planted.sleep_ms));
-            recorded.push(record(&servers, load, planted, keep)?);
+            let mut attempts = (0..ATTEMPTS).map(|_| record(&servers, load, planted, keep));
+            let whole = attempts.find_map(Result::transpose).transpose()?;
+            recorded.push(whole.context("events are missing in each recording; try again")?);
         }
     }
     let beside = Planted { sleep_ms: 0.0, cpu: Some(CPU) };

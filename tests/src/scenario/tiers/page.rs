@@ -33,21 +33,20 @@ pub fn said(answer: &Answer) -> String {
 pub fn render(found: &Findings) -> String {
     let mut text = String::from(
         "nginx -> an application in Python -> redis\n\n\
-         clients  planted ms  requests  joined rightly  its own ms  true latency ms     off  lost\n",
+         clients  planted ms  requests  joined rightly  its own ms  true latency ms     off\n",
     );
     for one in &found.recorded {
         let off = one.true_ns as f64 / one.own_ns.max(1) as f64 - 1.0;
         let _ = writeln!(
             text,
-            "{:>7} {:>11} {:>9} {:>14.2}% {:>11.3} {:>16.3} {:>+6.2}% {:>5}",
+            "{:>7} {:>11} {:>9} {:>14.2}% {:>11.3} {:>16.3} {:>+6.2}%",
             one.clients,
             one.sleep_ms,
             one.requests,
             100.0 * one.right as f64 / one.requests.max(1) as f64,
             ms(one.own_ns),
             ms(one.true_ns),
-            100.0 * off,
-            one.discarded
+            100.0 * off
         );
     }
     for one in &found.named {
