@@ -20,8 +20,10 @@ pub struct Checked {
     pub absent: Vec<(String, String)>,
     /// Hooks that the kernel has and refused, in its words.
     pub refused: Vec<(String, String)>,
-    /// Hooks that only a recording attaches, and cannot.
+    /// Hooks that only a recording attaches, and that this kernel has not.
     pub unrecorded: Vec<(String, String)>,
+    /// Those that it has and refused, in its words.
+    pub recordings_refused: Vec<(String, String)>,
     /// Signals that are measured, and those that are not, with the reasons.
     pub measured: usize,
     pub unmeasured: Vec<(String, String)>,
@@ -69,7 +71,7 @@ impl Outcome {
         let mut faults = Vec::new();
         match &self.root {
             Ok(checked) => {
-                let refused = checked.refused.iter().chain(&checked.unrecorded);
+                let refused = checked.refused.iter().chain(&checked.recordings_refused);
                 faults.extend(refused.map(|(hook, words)| format!("{hook} is refused: {words}")));
             }
             Err(words) => faults.push(format!("noised check: {words}")),
@@ -163,6 +165,7 @@ impl Checked {
             "absent": pairs(&self.absent),
             "refused": pairs(&self.refused),
             "unrecorded": pairs(&self.unrecorded),
+            "recordings_refused": pairs(&self.recordings_refused),
             "measured": self.measured,
             "unmeasured": pairs(&self.unmeasured),
         })
@@ -210,8 +213,11 @@ fn checked(text: &str) -> Result<Checked, String> {
     let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
     let mut checked = Checked::default();
     for hook in report["recording_hooks"].as_array().into_iter().flatten() {
-        if hook["state"] != "ok" {
-            checked.unrecorded.push((text(hook, "hook"), text(hook, "detail")));
+        let reason = (text(hook, "hook"), text(hook, "detail"));
+        match hook["state"].as_str() {
+            Some("ok") => {}
+            Some("absent") => checked.unrecorded.push(reason),
+            _ => checked.recordings_refused.push(reason),
         }
     }
     for hook in hooks {
@@ -277,18 +283,19 @@ mod tests {
     }
 
     #[test]
-    fn hooks_of_recordings_are_not_counted_and_must_work() {
+    fn hooks_of_recordings_are_not_counted_and_may_be_absent() {
         let check = CHECK.replace(
             r#""signals""#,
-            r#""recording_hooks": [{"hook": "c", "state": "refused", "detail": "no"}], "signals""#,
+            r#""recording_hooks": [{"hook": "c", "state": "refused", "detail": "no"},
+                {"hook": "d", "state": "absent", "detail": "none"}], "signals""#,
         );
         let outcome = Outcome::read(&format!("@@ check\n{check}\n"), BOOTED);
-        assert_eq!(outcome.root.as_ref().unwrap().hooks(), 2);
-        assert!(
-            outcome.faults().contains(&"c is refused: no".to_owned()),
-            "{:?}",
-            outcome.faults()
-        );
+        let root = outcome.root.as_ref().unwrap();
+        assert_eq!(root.hooks(), 2);
+        assert_eq!(root.unrecorded, [("d".to_owned(), "none".to_owned())]);
+        let faults = outcome.faults();
+        assert!(faults.contains(&"c is refused: no".to_owned()), "{faults:?}");
+        assert!(!faults.iter().any(|fault| fault.starts_with("d is")), "{faults:?}");
     }
 
     #[test]

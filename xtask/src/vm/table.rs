@@ -125,7 +125,8 @@ fn details(page: &mut String, rows: &[Row]) {
     for row in rows {
         let Verdict::Ran(outcome) = &row.verdict else { continue };
         if let Ok(root) = &outcome.root {
-            for (what, reason) in root.absent.iter().chain(&root.unmeasured) {
+            let absent = root.absent.iter().chain(&root.unrecorded);
+            for (what, reason) in absent.chain(&root.unmeasured) {
                 note(format!("without {what}: {reason}"), row.kernel.as_str());
             }
         }
