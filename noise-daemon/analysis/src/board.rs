@@ -15,7 +15,7 @@ use super::kept::KeptTrace;
 use super::name::Name;
 use super::process::Command;
 use super::processes::Commands;
-use super::report::{Clock, Outlier, Report};
+use super::report::{Clock, Episode, Outlier, Report};
 use super::settings::{Settings, SettingsError};
 use super::track::Memory;
 use super::usual::Usual;
@@ -48,6 +48,13 @@ impl Overview {
     /// What is kept of an incident.
     pub fn trace(&self, incident: u64) -> Option<&KeptTrace> {
         self.traces.iter().find(|trace| trace.incident == incident).map(|trace| &**trace)
+    }
+
+    /// What a subject suffers from now, each with the number of its incident.
+    pub fn suffers<'a>(&'a self, subject: &str) -> impl Iterator<Item = (u64, &'a Episode)> {
+        let open = self.incidents.iter().filter(|report| report.open);
+        let all = open.flat_map(|report| report.episodes().map(|episode| (report.id, episode)));
+        all.filter(move |(_, episode)| episode.is_active() && *episode.subject == *subject)
     }
 }
 

@@ -1,6 +1,6 @@
 //! PURE: words for people, and names and sentences that fit into so many columns of a terminal.
 
-use noise_common::charge::Cause;
+use noise_common::charge::{CHARGE_CAUSES, Cause};
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::clean::clean;
@@ -22,6 +22,19 @@ pub fn why(cause: Cause) -> &'static str {
         Cause::Idle => "idle CPU",
         Cause::Untracked => "not known",
     }
+}
+
+/// The same in fewer columns, beside a name.
+pub fn why_briefly(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Own => "self",
+        other => why(other),
+    }
+}
+
+/// A cause as people say it, by its name in metrics and documents.
+pub fn why_named(name: &str) -> &str {
+    CHARGE_CAUSES.into_iter().find(|cause| cause.name() == name).map_or(name, |cause| why(cause))
 }
 
 /// Columns of the screen that a text takes.

@@ -7,7 +7,7 @@ use noise_common::signals::Kind;
 use noise_model::clean::clean;
 use noise_model::units;
 use noise_model::words::why;
-use noise_model::{Host, Model, Summary};
+use noise_model::{Host, Model, Summary, Victim};
 
 const HEAD: &str = r#"<!doctype html><html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width"><title>noised</title>
@@ -25,7 +25,8 @@ th:first-child,td:first-child,.words th,.words td{text-align:left}td{font-varian
 table.words th+th,table.words td+td{white-space:normal}table.words .number{white-space:nowrap}small{color:#666}.absent td{color:#888}.bad{color:#b00}
 .curve{display:block;width:9em;height:1.3em;fill:none;stroke:currentColor;stroke-width:1.2;overflow:visible}
 summary{cursor:pointer;font-weight:bold;margin:1.5em 0 .5em}h1 small{font-size:.5em;font-weight:normal}
-@media(max-width:45em){body{margin:1em auto;padding:0 .5em}main{overflow-x:auto}.wide{display:none}th,td{padding:.3em .4em}}
+@media(max-width:45em){body{margin:1em auto;padding:0 .5em}main{overflow-x:auto}.wide{display:none}th,td{padding:.3em .4em}
+.stacked td{display:block;border:0}.stacked td:last-child{border-bottom:1px solid #ddd}.stacked th{display:none}}
 @media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}th,td{border-color:#333}a{color:#8bf}}
 ";
 
@@ -85,7 +86,7 @@ fn curve(values: &[f64]) -> String {
     )
 }
 
-/// Who was held up, the worst first, with who did it.
+/// Who was held up, with who did it: those with open incidents first, then the worst.
 fn victims(page: &mut String, model: &Model, overview: &Overview) {
     page.push_str("<h2>Who is held up, and by whom</h2>");
     if model.victims.is_empty() {
@@ -96,7 +97,12 @@ fn victims(page: &mut String, model: &Model, overview: &Overview) {
         "<table class=words><tr><th>victim<th>held up<th>mostly by<th>how<th class=wide>15 minutes\
          <th class=wide>usual p99 wait<th class=wide>all lost",
     );
-    for victim in &model.victims {
+    let open = |victim: &Victim| overview.suffers(&victim.name).count();
+    let mut victims: Vec<(usize, &Victim)> =
+        model.victims.iter().map(|one| (open(one), one)).collect();
+    victims.sort_by_key(|(open, _)| *open == 0);
+    for (open, victim) in victims {
+        let mark = if open > 0 { format!(" <b class=bad>●{open}</b>") } else { String::new() };
         let usual = overview.usual.iter().find(|usual| *usual.subject == *victim.name);
         let (culprit, how) = match &victim.culprit {
             Some((culprit, cause, ns)) => {
@@ -107,7 +113,7 @@ fn victims(page: &mut String, model: &Model, overview: &Overview) {
         };
         let _ = write!(
             page,
-            "<tr><td>{}<td class=number>{}<td>{culprit}<td>{how}<td class=wide>{}<td class=wide>{}<td class=wide>{}",
+            "<tr><td>{}{mark}<td class=number>{}<td>{culprit}<td>{how}<td class=wide>{}<td class=wide>{}<td class=wide>{}",
             escape(&victim.name),
             units::duration(victim.held_up_ns as f64),
             curve(&model.trends.victim(&victim.name)),
@@ -116,7 +122,7 @@ fn victims(page: &mut String, model: &Model, overview: &Overview) {
         );
     }
     page.push_str(
-        "</table><p><small>Of the last five seconds, all threads of a cgroup together. Held up: it waited for others, \
+        "</table><p><small>Of the last five seconds, all threads of a cgroup together; those with open incidents (●) first. Held up: it waited for others, \
          interrupts, its CPU quota or the hypervisor. All lost: also behind its own work and for CPUs that were idle. 15 minutes: held up meanwhile, or for as long as is known. \
          <code>noised why NAME</code> says more of one.</small></p>",
     );
@@ -133,7 +139,7 @@ fn incidents(page: &mut String, overview: &Overview) {
         return;
     }
     page.push_str(
-        "<h2>Incidents</h2><table class=words><tr><th>incident<th>first culprit<th>what was \
+        "<h2>Incidents</h2><table class=\"words stacked\"><tr><th>incident<th>first culprit<th>what was \
          waited for when it opened, what to try first",
     );
     for report in latest {

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::table::{Cell, Column, Row, Table};
+use super::table::{Cell, Column, Row, Table, Tone};
 
 /// By which column, and whether the other way round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -130,16 +130,21 @@ fn digits(text: &str) -> (&str, &str) {
     (number.trim_start_matches('0'), rest)
 }
 
-/// Indices of the rows that are shown, in order. Equal rows stand by key, so that they keep their
-/// places from frame to frame.
+/// Indices of the rows that are shown, in order. In a table's own order, rows that are an alarm come first. Equal rows stand
+/// by key, so that they keep their places from frame to frame.
 pub fn arrange(table: &Table, filter: &Filter, sort: Sort) -> Vec<usize> {
     let kept = table.rows.iter().enumerate().filter(|(_, row)| filter.keeps(&table.columns, row));
+    let is_own = sort.column == table.sorted_by && !sort.reversed;
+    let is_later = |row: &Row| is_own && row.tone != Tone::Alarm;
     let mut ranked: Vec<_> =
-        kept.map(|(index, row)| (rank(row, sort.column), row.key.as_str(), index)).collect();
-    ranked.sort_by(|(a, a_key, _), (b, b_key, _)| {
-        compare(a, b, sort.reversed).then_with(|| by_name(a_key, b_key))
+        kept.map(|(index, row)| (row, rank(row, sort.column), index)).collect();
+    ranked.sort_by(|(one, a, _), (other, b, _)| {
+        is_later(one)
+            .cmp(&is_later(other))
+            .then_with(|| compare(a, b, sort.reversed))
+            .then_with(|| by_name(&one.key, &other.key))
     });
-    ranked.into_iter().map(|(_, _, index)| index).collect()
+    ranked.into_iter().map(|(.., index)| index).collect()
 }
 
 #[cfg(test)]

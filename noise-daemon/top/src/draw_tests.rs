@@ -200,7 +200,7 @@ fn plain_text_says_which_incidents_are_open() {
         (
             1,
             "! cgroup_runqueue_wait mean 250x for 30 s: /system.slice/web.service by /system.slice/backup.service \
-             (foreign, 89 %)",
+             (another cgroup, 89 %)",
         ),
     ] {
         let mut app = app(30, 6);

@@ -62,5 +62,5 @@ fn the_planted_culprit_is_reported() {
         text.lines().any(|line| line.contains("web.service") && line.contains("backup.service"))
     );
     let mut app = self::app(Screen::Incidents);
-    assert!(shown(&mut app, 130, 30).contains("backup.service (foreign)"));
+    assert!(shown(&mut app, 130, 30).contains("backup.service (another cgroup)"));
 }

@@ -10,6 +10,7 @@ use noise_analysis::{
 };
 use noise_model::clean::clean;
 use noise_model::units::{duration, known_duration};
+use noise_model::words::why;
 
 use noise_serve::OutliersDocument;
 
@@ -103,7 +104,7 @@ fn joined(text: &mut String, episode: &Episode) {
     let _ = write!(text, "      {seconds:.1} s{so_far}, {lost:.3} s lost");
     let part = |culprit: &Culprit<Name>| culprit.part(episode.nothing_beyond());
     for culprit in episode.named_culprits(SHOWN_OF_JOINED).0 {
-        let (name, cause) = (clean(&culprit.culprit), culprit.cause.name());
+        let (name, cause) = (clean(&culprit.culprit), why(culprit.cause));
         let _ = write!(text, ", {name} ({cause}) {:.0} %", part(culprit) * 100.0);
     }
     text.push('\n');
@@ -141,7 +142,7 @@ fn culprits(text: &mut String, episode: &Episode) {
     let _ = writeln!(text, "  {:<20}{:>12}", "culprits", "excess");
     let (named, others) = episode.named_culprits(SHOWN);
     for culprit in named {
-        let name = format!("{} ({})", clean(&culprit.culprit), culprit.cause.name());
+        let name = format!("{} ({})", clean(&culprit.culprit), why(culprit.cause));
         line(text, culprit.time, Some(culprit.beyond), &name);
     }
     for (time, name) in [(others, "others"), (episode.untracked, "not known")] {
@@ -396,7 +397,7 @@ mod tests {
         let text = incidents(&listing([Arc::new(report)]));
         assert!(text.starts_with("#1  2026-11-21 09:41:02.500 UTC, 60.0 s, open\n"), "{text}");
         assert!(text.contains("  cgroup_runqueue_wait of /a, calm now\n"), "{text}");
-        let expected = "      12.5 s so far, 11.205 s lost, /other (foreign) 75 %\n";
+        let expected = "      12.5 s so far, 11.205 s lost, /other (another cgroup) 75 %\n";
         assert!(text.contains(expected), "{text}");
     }
 
@@ -419,7 +420,10 @@ mod tests {
         let mut text = String::new();
         culprits(&mut text, &many);
         assert!(text.contains("3.500 s  35 %"), "{text}");
-        assert!(text.contains(" 7 (foreign)") && !text.contains(" 8 (foreign)"), "{text}");
+        assert!(
+            text.contains(" 7 (another cgroup)") && !text.contains(" 8 (another cgroup)"),
+            "{text}"
+        );
     }
 
     #[test]

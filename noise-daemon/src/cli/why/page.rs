@@ -11,7 +11,7 @@ use noise_common::signals::Signal;
 use noise_measure::columns::Columns;
 use noise_model::clean::clean;
 use noise_model::units::{bound, count, duration, lost, share};
-use noise_model::words::{shorten, wrap};
+use noise_model::words::{shorten, why_named, wrap};
 use noise_paths::document::Document;
 use noise_trace::delays::document::Spread;
 
@@ -293,7 +293,7 @@ pub fn culprits_of(
     let whole_ns = rows.iter().fold(0_u64, |sum, row| sum.saturating_add(row.ns));
     let mut table = Columns::new(2, &[heading, "cause", "time", "of these waits"]);
     for Grouped { who, cause, ns, .. } in rows.iter().take(SHOWN) {
-        let cause = (*cause).to_owned();
+        let cause = why_named(cause).to_owned();
         table.push(&[shorten(who, most), cause, time(*ns), part(*ns, whole_ns)]);
     }
     let rest = rows.get(SHOWN..).unwrap_or_default();
@@ -338,7 +338,7 @@ fn interrupted(text: &mut String, found: &Findings) {
         let taken = one.taken;
         table.push(&[
             clean(source).into_owned(),
-            one.cause.to_owned(),
+            why_named(one.cause).to_owned(),
             time(taken.sum_ns),
             part(taken.sum_ns, running_ns),
             count(taken.count),

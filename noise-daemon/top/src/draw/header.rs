@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use noise_analysis::Report;
 use noise_common::charge::Cause;
 use noise_model::clean::clean;
-use noise_model::words::{cut, pad, shorten, width};
+use noise_model::words::{cut, pad, shorten, why_briefly, width};
 use ratatui::text::{Line, Span};
 
 use super::bars::{percent, roughly};
@@ -165,7 +165,7 @@ fn incident_words(report: &Report, now: Timestamp, headline: &str, columns: usiz
     }
     let by = " by ";
     let room = |how: &str| columns.saturating_sub(width(&what) + width(by) + width(how));
-    let cause = culprit.cause.name();
+    let cause = why_briefly(culprit.cause);
     let mut how = format!(" ({cause}, {share})");
     if width(subject) + width(&culprit.culprit) > room(&how) {
         // That it was its own work says more than how much of it.

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use noise_common::charge::Cause;
 use noise_model::Histogram;
 use noise_model::units;
+use noise_model::words::why_briefly;
 
 use crate::{Align, Cell, Column};
 
@@ -17,7 +18,7 @@ pub(super) fn text(text: impl Into<String>) -> Cell {
 
 /// A culprit with its cause and its part.
 pub(super) fn culprit(culprit: &str, cause: Cause, share: f64) -> Cell {
-    let notes = vec![format!(" ({})", cause.name()), format!(" {}", units::share(share))];
+    let notes = vec![format!(" ({})", why_briefly(cause)), format!(" {}", units::share(share))];
     Cell::Named { name: culprit.to_owned(), notes }
 }
 

@@ -179,7 +179,7 @@ pub fn folded(history: &History, look: &Look) -> Table {
     let rows: Vec<Row> = whole.rows.into_iter().filter(|row| row.tone != Tone::Dim).collect();
     let title = match quiet {
         0 => whole.title,
-        _ => format!("{} with events; {quiet} without are on their own screen", whole.title),
+        _ => format!("{} with events; {quiet} without: screen 2", whole.title),
     };
     let lost = whole.columns.iter().position(|column| column.key == LOST).unwrap_or_default();
     Table { title, rows, sorted_by: lost, ..whole }

@@ -1,4 +1,4 @@
-//! Who is held up: a row for each victim, the worst first, with who does it.
+//! Who is held up: a row for each victim, those with open incidents first, then the worst, with who does it.
 //!
 //! They are ranked by the time that something else held them up: others, interrupts, their quota, the hypervisor.
 //! Work that waits for itself, or for a CPU that is waking up, loses time as well, but no other work is to blame.
@@ -67,10 +67,9 @@ fn usual<'a>(history: &'a History, cgroup: &str) -> Option<&'a Usual> {
 
 /// Numbers and subject's signal of the incidents that a cgroup suffers from.
 fn incidents(history: &History, victim: &str) -> Vec<(u64, &'static str)> {
-    let reports = history.latest().into_iter().flat_map(|frame| &frame.overview.incidents);
-    let open = reports.filter(|report| report.open);
-    let all = open.flat_map(|report| report.episodes().map(|episode| (report.id, episode)));
-    all.filter(|(_, episode)| episode.is_active() && *episode.subject == *victim)
+    let latest = history.latest().into_iter();
+    latest
+        .flat_map(|frame| frame.overview.suffers(victim))
         .map(|(id, episode)| (id, episode.signal.name()))
         .collect()
 }
@@ -83,7 +82,7 @@ fn columns() -> Vec<Column> {
             "held_up_seconds_per_second",
             9,
             "Time in a second that something else kept it waiting: others, interrupts, its CPU quota, the \
-             hypervisor; of all its threads. Rows are ranked by it.",
+             hypervisor; of all its threads. Rows are ranked by it, behind those with open incidents.",
         ),
         cells::names(
             "main culprit",
@@ -117,7 +116,7 @@ fn columns() -> Vec<Column> {
     ]
 }
 
-/// A row for each victim, the worst first.
+/// A row for each victim.
 pub fn table(history: &History, look: &Look) -> Table {
     let recent = Recent::new(history, look);
     let victims = victims(history, &recent);
@@ -164,7 +163,7 @@ pub fn table(history: &History, look: &Look) -> Table {
         }
     };
     Table {
-        title: format!("Who is held up, the worst first, {}", cells::length(recent.seconds)),
+        title: format!("Who is held up, incidents first, {}", cells::length(recent.seconds)),
         columns: columns(),
         rows: victims.iter().map(row).collect(),
         sorted_by: 1,

@@ -85,7 +85,7 @@ fn who_is_worst_is_one_who_is_known() {
         other => panic!("{other:?}"),
     };
     let share = noise_model::units::share(0.35);
-    assert_eq!(text("vda", "read"), format!("batch (foreign) {share}"));
+    assert_eq!(text("vda", "read"), format!("batch (another cgroup) {share}"));
     assert_eq!(text("vda", "write"), text("vda", "read"));
     assert_eq!(text("eth0", "send"), "not known");
     assert_eq!(text("eth0", "receive"), "");

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use noise_analysis::{Episode, KeptTrace, Level, Outlier, PRESSURE_HEADING, Report, Time, Watched};
 use noise_common::subject::SubjectKind;
 use noise_model::units;
+use noise_model::words::why;
 
 use crate::heat::heatmap;
 use crate::screens::{cells, threads};
@@ -101,7 +102,7 @@ fn culprits(episode: &Episode) -> Table {
     };
     for (index, one) in named.into_iter().enumerate() {
         let tone = if index == 0 { Tone::Strong } else { Tone::Plain };
-        push(one.culprit.to_string(), one.cause.name(), one.time, Some(one.beyond), tone);
+        push(one.culprit.to_string(), why(one.cause), one.time, Some(one.beyond), tone);
     }
     for (time, name) in [(others, "others"), (episode.untracked, "not known")] {
         if time.seconds > 0.0 {
@@ -112,7 +113,7 @@ fn culprits(episode: &Episode) -> Table {
         title: "Culprits".to_owned(),
         columns: vec![
             cells::names("culprit", "culprit", 14, true, "Who is charged with delays."),
-            cells::names("cause", "cause", 9, false, "Why."),
+            cells::names("cause", "cause", 14, false, "Why."),
             cells::numbers("time", "seconds", 9, "How much, of all delays."),
             cells::pictures("share", "share", 11, "Its part of all delays."),
             cells::numbers("beyond", "beyond_seconds", 9, "How much more than is usual for it."),
@@ -347,8 +348,8 @@ pub(super) mod tests {
         assert_eq!(
             names,
             [
-                "foreign /system.slice/backup.service",
-                "hardirq virtio1-req.0",
+                "another cgroup /system.slice/backup.service",
+                "interrupt virtio1-req.0",
                 " others",
                 " not known"
             ]
