@@ -94,7 +94,7 @@ fn victims(page: &mut String, model: &Model, overview: &Overview) {
         return;
     }
     page.push_str(
-        "<table class=words><tr><th>victim<th>held up<th>mostly by<th>how<th class=wide>15 minutes\
+        "<table class=words><tr><th>victim<th>held up<th>mostly by<th class=wide>how<th class=wide>15 minutes\
          <th class=wide>usual p99 wait<th class=wide>all lost",
     );
     let open = |victim: &Victim| overview.suffers(&victim.name).count();
@@ -113,7 +113,7 @@ fn victims(page: &mut String, model: &Model, overview: &Overview) {
         };
         let _ = write!(
             page,
-            "<tr><td>{}{mark}<td class=number>{}<td>{culprit}<td>{how}<td class=wide>{}<td class=wide>{}<td class=wide>{}",
+            "<tr><td>{}{mark}<td class=number>{}<td>{culprit}<td class=wide>{how}<td class=wide>{}<td class=wide>{}<td class=wide>{}",
             escape(&victim.name),
             units::duration(victim.held_up_ns as f64),
             curve(&model.trends.victim(&victim.name)),
@@ -336,7 +336,7 @@ mod tests {
             &Builder::default().model_after(Sample { at_ns, interference, ..Sample::default() }),
             &Overview::default(),
         );
-        let row = "<tr><td>web&lt;1&gt;<td class=number>4.00 ms<td>b <small>75.0 %</small><td>another cgroup<td class=wide><td class=wide>–\
+        let row = "<tr><td>web&lt;1&gt;<td class=number>4.00 ms<td>b <small>75.0 %</small><td class=wide>another cgroup<td class=wide><td class=wide>–\
                    <td class=wide>9.00 ms";
         assert!(page.contains(row), "{page}");
         assert!(page.contains("<b>db&lt;1&gt;</b>, Linux , up 1 d 2 h, 2 CPUs"), "{page}");
