@@ -47,9 +47,23 @@ impl Drop for Watch {
 fn give_up() -> ! {
     let mut out = stdout().lock();
     // The harness has printed the name.
-    let _ = writeln!(out, "has not ended after {LONGEST:?}; its processes: {}\nFAILED", children());
+    let (threads, children) = (threads(), children());
+    let _ = writeln!(
+        out,
+        "has not ended after {LONGEST:?}; its threads: {threads}; its processes: {children}\nFAILED"
+    );
     let _ = out.flush();
     exit(FAILED)
+}
+
+/// The threads of this process, with the system call that each is in: its number and arguments.
+fn threads() -> String {
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let calls = tasks.map(|task| {
+        let call = fs::read_to_string(task.path().join("syscall")).unwrap_or_default();
+        format!("{} in {}", task.file_name().display(), call.trim())
+    });
+    calls.collect::<Vec<_>>().join(", ")
 }
 
 /// The processes that this one started and that have not ended, with what each waits for.
