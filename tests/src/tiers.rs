@@ -80,6 +80,17 @@ pub fn is_whole(document: &Value) -> Result<bool> {
     Ok(number("/discarded")? == 0 && number("/counts/lost")? == 0)
 }
 
+/// How often requests are recorded of which events are missing.
+const ATTEMPTS: usize = 3;
+
+/// The first recording of some that misses no event of a thread, as [`is_whole`] has it; `None` where each does.
+///
+/// # Errors
+/// The first of a recording.
+pub fn first_whole<T>(record: impl Fn() -> Result<Option<T>>) -> Result<Option<T>> {
+    (0..ATTEMPTS).map(|_| record()).find_map(Result::transpose).transpose()
+}
+
 fn median(mut values: Vec<u64>) -> u64 {
     values.sort_unstable();
     values.get(values.len() / 2).copied().unwrap_or(0)

@@ -26,7 +26,7 @@ table.words th+th,table.words td+td{white-space:normal}table.words .number{white
 .curve{display:block;width:9em;height:1.3em;fill:none;stroke:currentColor;stroke-width:1.2;overflow:visible}
 summary{cursor:pointer;font-weight:bold;margin:1.5em 0 .5em}h1 small{font-size:.5em;font-weight:normal}
 @media(max-width:45em){body{margin:1em auto;padding:0 .5em}main{overflow-x:auto}.wide{display:none}th,td{padding:.3em .4em}
-.stacked td{display:block;border:0}.stacked td:last-child{border-bottom:1px solid #ddd}.stacked th{display:none}}
+.stacked td{display:block;border-width:0}.stacked td:last-child{border-width:0 0 1px}.stacked th{display:none}}
 @media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}th,td{border-color:#333}a{color:#8bf}}
 ";
 
@@ -342,5 +342,36 @@ mod tests {
         assert!(page.contains("<b>db&lt;1&gt;</b>, Linux , up 1 d 2 h, 2 CPUs"), "{page}");
         assert!(page.find("Who is held up") < page.find("<details>"));
         assert_eq!(uptime(3_660_000_000_000), "1 h 1 min");
+    }
+
+    #[test]
+    fn who_has_an_open_incident_comes_before_who_is_held_up_more() {
+        let charge = |victim: &str, ns| Interference {
+            resource: Resource::Cpu,
+            cause: Cause::Foreign,
+            place: "".into(),
+            victim: victim.into(),
+            culprit: "hog".into(),
+            charged: Charged { ns, count: 1 },
+        };
+        let order = |is_open| {
+            let report = crate::made::report(is_open);
+            let interference =
+                vec![charge(&report.main.subject, 1_000_000), charge("batch", 9_000_000)];
+            let model =
+                Builder::default().model_after(Sample { interference, ..Sample::default() });
+            let overview = Overview { incidents: vec![report], ..Overview::default() };
+            let page = page(&Host::default(), &model, &overview);
+            let own = if is_open {
+                "<tr><td>/system.slice/a.service <b class=bad>●1</b><td"
+            } else {
+                "<tr><td>/system.slice/a.service<td"
+            };
+            (page.find(own).unwrap(), page.find("<tr><td>batch<td").unwrap())
+        };
+        let (own, batch) = order(true);
+        assert!(own < batch);
+        let (own, batch) = order(false);
+        assert!(batch < own);
     }
 }

@@ -178,6 +178,16 @@ mod tests {
     }
 
     #[test]
+    fn an_alarm_is_first_in_the_tables_own_order_alone() {
+        let mut table = table(&[("a", Some(3.0)), ("b", Some(1.0)), ("c", Some(2.0))]);
+        table.sorted_by = 1;
+        table.rows[1].tone = Tone::Alarm;
+        assert_eq!(names(&table, "", 1, false), ["b", "a", "c"]);
+        assert_eq!(names(&table, "", 1, true), ["b", "c", "a"]);
+        assert_eq!(names(&table, "", 0, false), ["a", "b", "c"]);
+    }
+
+    #[test]
     fn names_are_sorted_by_the_numbers_in_them() {
         let table = table(&[("vda10", None), ("vda2", None), ("vda", None), ("nvme0", None)]);
         assert_eq!(names(&table, "", 0, false), ["nvme0", "vda", "vda2", "vda10"]);

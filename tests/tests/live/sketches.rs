@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use noise_tests::daemon::run_noised;
 use noise_tests::needed::missing;
 use noise_tests::scratch::Folder;
-use noise_tests::tiers::{PROGRAM, TIERS, is_whole, joined};
+use noise_tests::tiers::{PROGRAM, TIERS, first_whole, is_whole, joined};
 use serde_json::Value;
 
 use crate::{INCONCLUSIVE, Test, Verdict};
@@ -17,8 +17,6 @@ const LOADS: [(usize, usize); 3] = [(1, 100), (8, 40), (64, 8)];
 const SECONDS: &str = "0.003";
 /// The part of requests that is joined rightly.
 const RIGHT: f64 = 0.99;
-/// How often a load is recorded of which events are missing.
-const ATTEMPTS: usize = 3;
 /// How far the slowed tier's true latency is from what it says itself, as a part of that.
 const OFF: f64 = 0.02;
 
@@ -44,8 +42,7 @@ fn requests_are_joined() -> Result<Verdict> {
         return Ok(Verdict::Impossible(reason));
     }
     for load in LOADS {
-        let mut attempts = (0..ATTEMPTS).map(|_| recorded(load));
-        let whole = attempts.find_map(Result::transpose).transpose()?;
+        let whole = first_whole(|| recorded(load))?;
         let (document, log) =
             whole.with_context(|| format!("{INCONCLUSIVE}: events are missing"))?;
         let found = joined(&document, log.path(), &TIERS)?;

@@ -21,9 +21,9 @@ pub struct Checked {
     /// Hooks that the kernel has and refused, in its words.
     pub refused: Vec<(String, String)>,
     /// Hooks that only a recording attaches, and that this kernel has not.
-    pub unrecorded: Vec<(String, String)>,
+    pub recording_absent: Vec<(String, String)>,
     /// Those that it has and refused, in its words.
-    pub recordings_refused: Vec<(String, String)>,
+    pub recording_refused: Vec<(String, String)>,
     /// Signals that are measured, and those that are not, with the reasons.
     pub measured: usize,
     pub unmeasured: Vec<(String, String)>,
@@ -71,7 +71,7 @@ impl Outcome {
         let mut faults = Vec::new();
         match &self.root {
             Ok(checked) => {
-                let refused = checked.refused.iter().chain(&checked.recordings_refused);
+                let refused = checked.refused.iter().chain(&checked.recording_refused);
                 faults.extend(refused.map(|(hook, words)| format!("{hook} is refused: {words}")));
             }
             Err(words) => faults.push(format!("noised check: {words}")),
@@ -164,8 +164,8 @@ impl Checked {
             "attached": self.attached,
             "absent": pairs(&self.absent),
             "refused": pairs(&self.refused),
-            "unrecorded": pairs(&self.unrecorded),
-            "recordings_refused": pairs(&self.recordings_refused),
+            "recording_absent": pairs(&self.recording_absent),
+            "recording_refused": pairs(&self.recording_refused),
             "measured": self.measured,
             "unmeasured": pairs(&self.unmeasured),
         })
@@ -216,8 +216,8 @@ fn checked(text: &str) -> Result<Checked, String> {
         let reason = (text(hook, "hook"), text(hook, "detail"));
         match hook["state"].as_str() {
             Some("ok") => {}
-            Some("absent") => checked.unrecorded.push(reason),
-            _ => checked.recordings_refused.push(reason),
+            Some("absent") => checked.recording_absent.push(reason),
+            _ => checked.recording_refused.push(reason),
         }
     }
     for hook in hooks {
@@ -292,7 +292,7 @@ mod tests {
         let outcome = Outcome::read(&format!("@@ check\n{check}\n"), BOOTED);
         let root = outcome.root.as_ref().unwrap();
         assert_eq!(root.hooks(), 2);
-        assert_eq!(root.unrecorded, [("d".to_owned(), "none".to_owned())]);
+        assert_eq!(root.recording_absent, [("d".to_owned(), "none".to_owned())]);
         let faults = outcome.faults();
         assert!(faults.contains(&"c is refused: no".to_owned()), "{faults:?}");
         assert!(!faults.iter().any(|fault| fault.starts_with("d is")), "{faults:?}");

@@ -125,7 +125,7 @@ fn details(page: &mut String, rows: &[Row]) {
     for row in rows {
         let Verdict::Ran(outcome) = &row.verdict else { continue };
         if let Ok(root) = &outcome.root {
-            let absent = root.absent.iter().chain(&root.unrecorded);
+            let absent = root.absent.iter().chain(&root.recording_absent);
             for (what, reason) in absent.chain(&root.unmeasured) {
                 note(format!("without {what}: {reason}"), row.kernel.as_str());
             }

@@ -24,7 +24,7 @@ use crate::cli::trend::held_up;
 /// Rows of each list.
 const SHOWN: usize = 8;
 /// Columns that stand beside names in a list, and what names have at least.
-const BESIDE_NAMES: usize = 42;
+const BESIDE_NAMES: usize = 47;
 const LEAST_NAME: usize = 24;
 /// Threads that are shown.
 const SHOWN_THREADS: usize = 5;

@@ -22,12 +22,10 @@ use crate::daemon::run_noised;
 use crate::load::Worker;
 use crate::recorded::{start_recording, stop_recording};
 use crate::scratch::{Folder, argument};
-use crate::tiers::{Joined, Tiers, is_whole, joined};
+use crate::tiers::{Joined, Tiers, first_whole, is_whole, joined};
 
 /// Clients at once, and requests of each.
 const LOADS: [(usize, u64); 3] = [(1, 200), (8, 60), (64, 12)];
-/// How often requests are recorded of which events are missing.
-const ATTEMPTS: usize = 3;
 /// What is planted: how long the application sleeps, milliseconds.
 const SLEEP_MS: f64 = 5.0;
 /// The CPU that the application shares with what is planted, and how much of that there is.
@@ -239,8 +237,7 @@ pub fn findings(
     for planted in [Planted::default(), asleep] {
         for load in LOADS {
             progress(&format!("recording {} clients, {} ms planted", load.0, planted.sleep_ms));
-            let mut attempts = (0..ATTEMPTS).map(|_| record(&servers, load, planted, keep));
-            let whole = attempts.find_map(Result::transpose).transpose()?;
+            let whole = first_whole(|| record(&servers, load, planted, keep))?;
             recorded.push(whole.context("events are missing in each recording; try again")?);
         }
     }
