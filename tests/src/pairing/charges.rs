@@ -58,6 +58,8 @@ pub struct Charges {
     pub waits: usize,
     /// Nanoseconds of waits at whose end a switch is missing from the recording.
     pub doubtful_ns: u64,
+    /// The part of them before the thread came to its last CPU: whoever charges at each move has charged it.
+    pub moved_ns: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -194,6 +196,7 @@ struct Queue {
     done: Vec<Wait>,
     preemptions: Vec<Charge>,
     doubtful_ns: u64,
+    moved_ns: u64,
 }
 
 impl Queue {
@@ -248,6 +251,7 @@ impl Queue {
                     if let Some(waiting) = self.waiting.remove(&pid) {
                         let since = waiting.past.first().map_or(waiting.since, |past| past.1);
                         self.doubtful_ns += now.saturating_sub(since);
+                        self.moved_ns += waiting.since - since;
                     }
                     self.places.insert(pid, event.cpu);
                 }
@@ -289,8 +293,8 @@ pub fn charges(events: &[Event], chosen: &BTreeSet<i32>) -> Charges {
     let mut queue = Queue::default();
     events.iter().for_each(|event| queue.step(event, chosen));
     let mut found =
-        Charges { waits: queue.done.len(), doubtful_ns: queue.doubtful_ns, ..Charges::default() };
-    found.preemptions = queue.preemptions;
+        Charges { waits: queue.done.len(), preemptions: queue.preemptions, ..Charges::default() };
+    (found.doubtful_ns, found.moved_ns) = (queue.doubtful_ns, queue.moved_ns);
     for wait in &queue.done {
         let mut charged = BTreeMap::new();
         for &(cpu, from, to) in &wait.pieces {
@@ -410,11 +414,12 @@ mod tests {
             switch(10, 0, 5, true, 1),
             at(60, 0, Kind::LostSwitch { prev: 1, next: 6 }),
             switch(60, 0, 6, true, 5),
-            switch(70, 0, 5, true, 1),
-            at(90, 0, Kind::LostSwitch { prev: 1, next: 5 }),
+            switch(70, 0, 5, true, 6),
+            at(80, 0, Kind::Migrate { pid: 5, to: 1 }),
+            at(90, 1, Kind::LostSwitch { prev: 1, next: 5 }),
         ];
         let found = charges(&events, &victims(&[5]));
         assert_eq!(brief(&found.waiting), [(5, Holder::Unknown, 50)]);
-        assert_eq!(found.doubtful_ns, 20);
+        assert_eq!((found.doubtful_ns, found.moved_ns), (20, 10));
     }
 }

@@ -78,7 +78,7 @@ fn judge(seen: &Observation, scene: &Scene, present: &[(&str, &str, f64)]) -> Re
             "{INCONCLUSIVE}: by ftrace, {cause} took {expected} s of {resource}: too little to compare"
         );
     }
-    ensure_sums(&seen.last, &scene.victim)?;
+    ensure_sums(seen, &scene.victim, &scene.cast)?;
     Ok(account)
 }
 
@@ -169,7 +169,7 @@ fn own_quota() -> Result<Verdict> {
         (found / throttled - 1.0).abs() < SHARE,
         "the quota took {throttled} s, noised charges {found} s to it"
     );
-    ensure_sums(&seen.last, &scene.victim)?;
+    ensure_sums(&seen, &scene.victim, &scene.cast)?;
     Ok(Verdict::Passed)
 }
 
@@ -365,6 +365,6 @@ fn overload() -> Result<Verdict> {
         100.0 * share
     );
     judge(&seen, &scene, &[("cpu", "foreign", 1.0), ("cpu", "self", 1.0)])?;
-    ensure_sums(&seen.last, &scene.culprit)?;
+    ensure_sums(&seen, &scene.culprit, &scene.cast)?;
     Ok(Verdict::Passed)
 }
