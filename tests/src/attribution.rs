@@ -11,9 +11,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::compare::Observation;
-use crate::ftrace::event::{Event, Kind};
 use crate::group::Group;
-use crate::pairing::charges::{Charge, Holder, charges};
+use crate::pairing::charges::{Charge, Entrance, Holder, charges, entrances};
 use crate::prom::{LabelSet, Scrape, label_set};
 use crate::task::kernel_threads;
 
@@ -35,10 +34,6 @@ const SHORT: f64 = 2.0;
 
 /// Seconds that are not worth a dispute: a few pieces of code that found cold caches.
 const FLOOR: f64 = 0.000_5;
-
-/// Seconds that a process which is started may take before it has entered its group, and the rest of
-/// the turn in which it does: the daemon charges them to the group that it came from.
-const BEFORE_ENTRANCE: f64 = 0.004;
 
 /// Causes that say it all.
 const OWN_CULPRITS: [&str; 5] = ["nmi", "throttle", "steal", "idle", "untracked"];
@@ -85,6 +80,8 @@ impl Cast {
                 (None, Some(name)) => ("kthread", name.clone()),
                 (None, None) => ("foreign", OTHERS.to_owned()),
             },
+            // Tests start them, from the group that the test itself is in.
+            Holder::Newcomer(_) => ("foreign", OTHERS.to_owned()),
             Holder::Idle => ("idle", String::new()),
             Holder::Hardirq(name) | Holder::Vector(name) => ("hardirq", name.to_string()),
             Holder::Softirq(name) => ("softirq", name.to_string()),
@@ -186,8 +183,18 @@ impl Account {
             }
             *account.found.entry(blame).or_default() += seconds;
         }
-        let charges = charges(&seen.trace.events, &cast.threads(victim));
+        let mut charges = charges(&seen.trace.events, &cast.threads(victim));
         println!("{label}: {} waits by ftrace", charges.waits);
+        let entrances = entrances(&seen.trace.events);
+        let entered = |charge: &Charge, when: fn(&Entrance) -> u64| {
+            entrances.get(&charge.pid).is_none_or(|entrance| charge.end_ns > when(entrance))
+        };
+        let all_ns = |charges: &[Charge]| charges.iter().map(|charge| charge.ns).sum::<u64>();
+        let before_ns = all_ns(&charges.waiting);
+        charges.waiting.retain(|charge| entered(charge, |entrance| entrance.at_ns));
+        let outside_ns = before_ns - all_ns(&charges.waiting);
+        println!("{outside_ns} ns waited before its threads entered");
+        charges.running.retain(|charge| entered(charge, |entrance| entrance.turn_end_ns));
         for (resource, charges) in [("cpu", &charges.waiting), ("running", &charges.running)] {
             account.expect(seen, resource, &label, cast, charges);
         }
@@ -334,10 +341,7 @@ impl Account {
         let resource = &blame.resource;
         let clocks = bounds.pieces as f64 * self.resolution;
         let clocks = if bounds.most < SHORT * clocks { clocks } else { 0.0 };
-        let tasks = ["foreign", "self"].contains(&&*blame.cause);
-        let entrance = if tasks && resource == "cpu" { BEFORE_ENTRANCE } else { 0.0 };
         FLOOR
-            + entrance
             + share * bounds.most
             + BOUNDARY_SHARE * self.total(resource)
             + clocks
@@ -350,25 +354,6 @@ impl Account {
         let rows = self.expected.iter().filter(|(blame, _)| blame.resource == resource);
         rows.map(|(_, bounds)| bounds.most).sum()
     }
-}
-
-/// Until when a thread counts as one of the group that it came from, by thread: the end of the turn in
-/// which it entered its own.
-fn entrances(events: &[Event]) -> BTreeMap<i32, u64> {
-    let mut entering = BTreeSet::new();
-    let mut entered = BTreeMap::new();
-    for event in events {
-        match event.kind {
-            Kind::Attach { pid } => {
-                entering.insert(pid);
-            }
-            Kind::Switch { prev, .. } | Kind::LostSwitch { prev, .. } if entering.remove(&prev) => {
-                entered.insert(prev, event.time_ns);
-            }
-            _ => {}
-        }
-    }
-    entered
 }
 
 /// Requires that the daemon counts the victim's preemptions as the referee does, by who took the CPU.
@@ -396,7 +381,9 @@ pub fn ensure_preemptions(seen: &Observation, victim: &Group, cast: &Cast) -> Re
     let mut before_entrance = 0.0;
     let mut expected: BTreeMap<(String, String), (f64, f64)> = BTreeMap::new();
     for preemption in charges(&seen.trace.events, &cast.threads(victim)).preemptions {
-        let outside = |pid: &i32| entrances.get(pid).is_some_and(|end| preemption.end_ns <= *end);
+        let outside = |pid: &i32| {
+            entrances.get(pid).is_some_and(|entrance| preemption.end_ns <= entrance.turn_end_ns)
+        };
         let by_outsider = matches!(&preemption.holder, Holder::Task(pid) if outside(pid));
         before_entrance += f64::from(u8::from(by_outsider || outside(&preemption.pid)));
         let (certain, possible) = seen.covers(preemption.end_ns);

@@ -18,6 +18,8 @@ use crate::ftrace::event::{Event, Kind, Left};
 pub enum Holder {
     /// A thread, by its id.
     Task(i32),
+    /// A thread in a turn that began before it entered its group.
+    Newcomer(i32),
     /// No task: the CPU was idle.
     Idle,
     /// A device's interrupt, by the name of its handler.
@@ -32,6 +34,13 @@ pub enum Holder {
     Unknown,
 }
 
+impl Holder {
+    /// Whether it is a task, or the idle task.
+    fn is_task(&self) -> bool {
+        matches!(self, Self::Task(_) | Self::Newcomer(_) | Self::Idle)
+    }
+}
+
 /// A time that was charged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Charge {
@@ -43,6 +52,35 @@ pub struct Charge {
     pub holder: Holder,
     /// How long.
     pub ns: u64,
+}
+
+/// When a thread entered its group, as one that starts does before it becomes its program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entrance {
+    /// When: waits that ended by then are those of the group that it came from.
+    pub at_ns: u64,
+    /// When the turn in which it did was over: turns have the group that they began in.
+    pub turn_end_ns: u64,
+}
+
+/// The entrances by thread, as far as they were recorded (`cgroup:cgroup_attach_task`).
+pub fn entrances(events: &[Event]) -> BTreeMap<i32, Entrance> {
+    let mut entering = BTreeMap::new();
+    let mut entered = BTreeMap::new();
+    for event in events {
+        match event.kind {
+            Kind::Attach { pid } => {
+                entering.insert(pid, event.time_ns);
+            }
+            Kind::Switch { prev, .. } | Kind::LostSwitch { prev, .. } => {
+                if let Some(at_ns) = entering.remove(&prev) {
+                    entered.insert(prev, Entrance { at_ns, turn_end_ns: event.time_ns });
+                }
+            }
+            _ => {}
+        }
+    }
+    entered
 }
 
 /// Charges of the chosen threads, in order of their end.
@@ -80,11 +118,18 @@ struct Timeline {
     interrupts: Vec<Holder>,
     /// The first segment of the running task.
     first: usize,
+    /// Until when threads are newcomers.
+    entrances: Arc<BTreeMap<i32, Entrance>>,
 }
 
 impl Timeline {
     fn holder(&self, task: i32) -> Holder {
-        let task = if task == 0 { Holder::Idle } else { Holder::Task(task) };
+        let is_new = |entrance: &Entrance| self.since < entrance.turn_end_ns;
+        let task = match task {
+            0 => Holder::Idle,
+            task if self.entrances.get(&task).is_some_and(is_new) => Holder::Newcomer(task),
+            task => Holder::Task(task),
+        };
         self.interrupts.last().cloned().unwrap_or(task)
     }
 
@@ -139,7 +184,7 @@ impl Timeline {
             Kind::LostSwitch { next, .. } => {
                 self.cut(now);
                 for segment in self.segments.iter_mut().skip(self.first) {
-                    if matches!(segment.holder, Holder::Task(_) | Holder::Idle) {
+                    if segment.holder.is_task() {
                         segment.holder = Holder::Unknown;
                     }
                 }
@@ -278,9 +323,11 @@ pub fn overlay(events: &[Event], delays: &[Sample], chosen: &BTreeSet<i32>) -> V
 
 /// What each CPU did.
 fn timelines(events: &[Event]) -> HashMap<u32, Timeline> {
+    let entrances = Arc::new(entrances(events));
+    let new = || Timeline { entrances: Arc::clone(&entrances), ..Timeline::default() };
     let mut timelines: HashMap<u32, Timeline> = HashMap::new();
     for event in events {
-        timelines.entry(event.cpu).or_default().step(event);
+        timelines.entry(event.cpu).or_insert_with(new).step(event);
     }
     let end = events.last().map_or(0, |event| event.time_ns);
     timelines.values_mut().for_each(|timeline| timeline.cut(end));
@@ -308,7 +355,7 @@ pub fn charges(events: &[Event], chosen: &BTreeSet<i32>) -> Charges {
     }
     let interrupted = timelines.into_values().flat_map(|timeline| timeline.segments);
     for segment in interrupted.filter(|segment| chosen.contains(&segment.task)) {
-        if !matches!(segment.holder, Holder::Task(_) | Holder::Idle | Holder::Unknown) {
+        if !segment.holder.is_task() && segment.holder != Holder::Unknown {
             let ns = segment.to - segment.from;
             let (pid, end_ns) = (segment.task, segment.to);
             found.running.push(Charge { pid, end_ns, holder: segment.holder, ns });
@@ -322,7 +369,7 @@ pub fn charges(events: &[Event], chosen: &BTreeSet<i32>) -> Charges {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{Charge, Holder, charges};
+    use super::{Charge, Entrance, Holder, charges, entrances};
     use crate::ftrace::event::{Event, Kind};
     use crate::pairing::testing::{at, switch_at};
 
@@ -405,6 +452,24 @@ mod tests {
         ];
         let found = charges(&events, &victims(&[5]));
         assert_eq!(brief(&found.waiting), [(5, Holder::Task(6), 5), (5, Holder::Task(8), 9)]);
+    }
+
+    #[test]
+    fn a_thread_is_a_newcomer_to_the_end_of_the_turn_in_which_it_entered() {
+        let events = [
+            switch(0, 0, 0, true, 5),
+            switch(10, 0, 5, true, 6),
+            at(20, 0, Kind::Attach { pid: 6 }),
+            switch(30, 0, 6, true, 0),
+            switch(40, 0, 0, true, 6),
+            switch(60, 0, 6, true, 5),
+        ];
+        let found = charges(&events, &victims(&[5]));
+        let expected =
+            [(5, Holder::Task(6), 20), (5, Holder::Newcomer(6), 20), (5, Holder::Idle, 10)];
+        assert_eq!(brief(&found.waiting), expected);
+        let entered = entrances(&events);
+        assert_eq!(entered[&6], Entrance { at_ns: 20, turn_end_ns: 30 });
     }
 
     #[test]
